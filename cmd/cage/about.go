@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/train/config"
 )
@@ -27,7 +28,7 @@ var version = ""
 
 func newVersion() *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Print the version and how it was built", Args: exactly(0, "no arguments")}
-	kind := cmd.Flags().String("device", engine.CPU, "device to open and describe: cpu or cuda")
+	kind := cmd.Flags().String("device", device.CPU, "device to open and describe: cpu or cuda")
 	return answering(cmd, func(*cobra.Command, []string) (*answer, error) {
 		dev, err := engine.Open(*kind, engine.Options{})
 		if err != nil {

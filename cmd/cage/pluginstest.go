@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	kit "github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -43,7 +44,7 @@ absmax, lsq (a file named baselines), adamw, sgd, muon, shampoo or soap.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&p.golden, "golden", "", "also run the cases of a golden `FILE`")
-	flags.StringVar(&p.device, "device", engine.CPU, fmt.Sprintf("`KIND` of device for compiled programs: %s or none", strings.Join(engine.Kinds(), ", ")))
+	flags.StringVar(&p.device, "device", device.CPU, fmt.Sprintf("`KIND` of device for compiled programs: %s or none", strings.Join(engine.Kinds(), ", ")))
 	flags.StringArrayVar(&p.sets, "set", nil, "fix a parameter of the plugin: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&p.traits.Idempotent, "idempotent", false, "a quantizer claims that values on its grid stay there")
 	flags.BoolVar(&p.traits.AnyRounding, "any-rounding", false, "a quantizer may take other levels than the nearest")

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
@@ -19,7 +20,7 @@ func lossesOf(t *testing.T, m Model, weights [][]float32, tokens []int32, batch 
 // indexOf returns the position of the named parameter.
 func indexOf(t *testing.T, m Model, name string) int {
 	t.Helper()
-	i := slices.IndexFunc(m.Params(), func(p Param) bool { return p.Name == name })
+	i := slices.IndexFunc(m.Params(), func(p architecture.Param) bool { return p.Name == name })
 	if i < 0 {
 		t.Fatalf("there is no parameter %s", name)
 	}
@@ -40,7 +41,7 @@ func near(t *testing.T, what string, got, want []float32) {
 // head change places: row 2i+c of an interleaved head is row c·size/2+i of a split one.
 func TestPairingsArePermutations(t *testing.T) {
 	half := tiny
-	half.RopePairs = HalfSplit
+	half.RopePairs = architecture.HalfSplit
 	interleaved, split := newLlama(tiny), newLlama(half)
 	weights := hashedWeights(interleaved.Params())
 	tokens := hashedTokens(0, 2*9, tiny.Vocab)
@@ -65,7 +66,7 @@ func TestPairingsArePermutations(t *testing.T) {
 // TestSharedKeys: with fewer heads of keys and values a model is one with as many as heads of queries, in which those of
 // a group are the same.
 func TestSharedKeys(t *testing.T) {
-	config := Settings{Layers: 1, Heads: 6, KVHeads: 2, Width: 24, Hidden: 16, Vocab: 13}
+	config := architecture.Settings{Layers: 1, Heads: 6, KVHeads: 2, Width: 24, Hidden: 16, Vocab: 13}
 	full := config
 	full.KVHeads = 6
 	shared, each := newLlama(config), newLlama(full)

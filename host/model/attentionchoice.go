@@ -10,13 +10,15 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // chooseCore returns the core of attention by position for the graph's device, and nil where attention by feature is
 // better: on the CPU, and in float32. Documents in one row, whose segments are given, have the plain core: the fused one
 // hides later keys only.
-func chooseCore(g *graph.Graph, s Settings, context int, segments *graph.Node) attentionCore {
+func chooseCore(g *graph.Graph, s architecture.Settings, context int, segments *graph.Node) attentionCore {
 	if engine.OnCPU(g) || !engine.InBFloat16(g) {
 		return nil
 	}
@@ -47,9 +49,9 @@ var errNoFusedAttention = errors.New("the device has no fused attention of this 
 // fused one failed. The trial runs once on each device.
 func (c trial) choose(d *engine.Device) (attentionCore, error) {
 	switch d.Attention() {
-	case engine.PlainAttention:
+	case device.PlainAttention:
 		return plainCore(nil), nil
-	case engine.FusedAttention:
+	case device.FusedAttention:
 		return fusedCore, nil
 	}
 	err := d.Try(c, "attention is computed without the device's fused operation, which takes more time and memory", c.run)

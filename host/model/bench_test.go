@@ -10,19 +10,21 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // BenchmarkStep measures the loss and all gradients, without an optimizer, in full precision and with 4-bit weights and
 // activations.
 func BenchmarkStep(b *testing.B) {
 	for _, shape := range []struct {
-		config         Settings
+		config         architecture.Settings
 		context, batch int
 	}{
-		{Settings{Layers: 4, Heads: 4, Width: 256, Vocab: 256}, 256, 8},
-		{Settings{Layers: 2, Heads: 4, Width: 128, Vocab: 256}, 256, 8},
+		{architecture.Settings{Layers: 4, Heads: 4, Width: 256, Vocab: 256}, 256, 8},
+		{architecture.Settings{Layers: 2, Heads: 4, Width: 128, Vocab: 256}, 256, 8},
 	} {
 		for _, quantized := range []bool{false, true} {
 			name := fmt.Sprintf("layers=%d/width=%d/quantized=%t", shape.config.Layers, shape.config.Width, quantized)
@@ -31,9 +33,9 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-func benchmarkStep(b *testing.B, config Settings, context, batch int, quantized bool) {
+func benchmarkStep(b *testing.B, config architecture.Settings, context, batch int, quantized bool) {
 	m := newLlama(config)
-	d, err := engine.Open(engine.CPU, engine.Options{})
+	d, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 )
@@ -15,7 +16,7 @@ type Blockwise interface {
 	Blocks() int
 
 	// BlockParams lists the parameters of a block, in the order of Params.
-	BlockParams(block int) []Param
+	BlockParams(block int) []architecture.Param
 
 	// BlockSites lists the activation sites of a block, a part of ActivationSites.
 	BlockSites(block, batch, context int) []ActivationSite
@@ -32,9 +33,9 @@ var _ Blockwise = (*transformer)(nil)
 func (m *transformer) Blocks() int { return m.Layers }
 
 // BlockParams implements [Blockwise].
-func (m *transformer) BlockParams(block int) []Param {
+func (m *transformer) BlockParams(block int) []architecture.Param {
 	m.checkBlock(block)
-	size := len(m.blockParams(m.Settings, layerPrefix(block)))
+	size := len(m.Settings.BlockParams(block))
 	return m.params[1+block*size : 1+(block+1)*size]
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/google/go-cmp/cmp"
 )
@@ -15,7 +16,7 @@ func testBlocks(t *testing.T, language Language) {
 	const batch, context = 2, 6
 	m := language.(*transformer)
 	var sites, listed []ActivationSite
-	var params []Param
+	var params []architecture.Param
 	seen := func(site ActivationSite, x *graph.Node) *graph.Node {
 		sites = append(sites, site)
 		return x

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -37,7 +38,7 @@ type ropeScaling struct {
 	Original          int
 }
 
-func (r ropeScaling) setIn(s *Settings) {
+func (r ropeScaling) setIn(s *architecture.Settings) {
 	s.RopeFactor, s.RopeLow, s.RopeHigh, s.RopeOriginal = r.Factor, r.Low, r.High, r.Original
 }
 
@@ -59,30 +60,30 @@ func TestPresetsMatchGolden(t *testing.T) {
 	var names []string
 	for _, want := range golden.Sizes {
 		names = append(names, want.Name)
-		preset, ok := LookupPreset(KindLlama, want.Name)
+		preset, ok := architecture.LookupPreset(architecture.KindLlama, want.Name)
 		if !ok {
 			t.Fatalf("no preset %s", want.Name)
 		}
 		config := preset.Settings()
-		count := func(vocabulary int) (params []Param, total int) {
+		count := func(vocabulary int) (params []architecture.Param, total int) {
 			config.Vocab = vocabulary
 			m := newLlama(config)
-			return m.Params(), CountParams(m.Params(), nil)
+			return m.Params(), architecture.CountParams(m.Params(), nil)
 		}
 		params, total := count(50304)
 		_, total32000 := count(32000)
-		got := [...]int{config.Layers, config.Heads, config.Width, config.HeadSize, config.Hidden, NonEmbedding(params),
-			CountParams(params, func(p Param) bool { return p.Quantized }), total, total32000}
+		got := [...]int{config.Layers, config.Heads, config.Width, config.HeadSize, config.Hidden, architecture.NonEmbedding(params),
+			architecture.CountParams(params, func(p architecture.Param) bool { return p.Quantized }), total, total32000}
 		expected := [...]int{want.Layers, want.Heads, want.Width, want.HeadDim, want.Hidden, want.NonEmbedding,
 			want.Quantized, want.Total, want.Total32000}
 		if got != expected {
 			t.Errorf("%s: layers, heads, width, head size, hidden, and counts are\n%v, want\n%v", want.Name, got, expected)
 		}
 	}
-	if got := PresetNames(KindLlama); !slices.Equal(names, got) {
+	if got := architecture.PresetNames(architecture.KindLlama); !slices.Equal(names, got) {
 		t.Errorf("presets are %v, want %v", got, names)
 	}
-	if p, ok := LookupPreset(KindLlama, "31M"); ok {
+	if p, ok := architecture.LookupPreset(architecture.KindLlama, "31M"); ok {
 		t.Errorf("31M is %+v", p)
 	}
 }
@@ -91,12 +92,12 @@ func TestRopeFrequenciesMatchGolden(t *testing.T) {
 	golden := readGolden(t)
 	stretched := 0
 	for _, rope := range golden.Rope {
-		s := Settings{Heads: 1, Width: rope.HeadDim, RopeTheta: rope.Theta}
+		s := architecture.Settings{Heads: 1, Width: rope.HeadDim, RopeTheta: rope.Theta}
 		rope.Scaling.setIn(&s)
 		if s.RopeFactor > 1 {
 			stretched++
 		}
-		for i, got := range s.ropeFrequencies() {
+		for i, got := range s.RopeFrequencies() {
 			want := rope.Frequencies[i]
 			if math.Abs(got-want) > golden.Tolerance.Abs+golden.Tolerance.Rel*want {
 				t.Errorf("%s: frequency %d is %v, want %v", rope.ID, i, got, want)
@@ -113,19 +114,19 @@ func TestParams(t *testing.T) {
 	m := newLlama(tiny)
 	want := map[string]struct {
 		dims []int
-		role Role
+		role architecture.Role
 		std  float64
 	}{
-		"embedding":          {[]int{13, 16}, RoleEmbedding, 0.02},
-		"layers.0.attn_norm": {[]int{16}, RoleNorm, 0},
-		"layers.0.attn.qkv":  {[]int{48, 16}, RoleMatrix, 0.02},
-		"layers.0.attn.out":  {[]int{16, 16}, RoleMatrix, 0.01},
-		"layers.1.mlp_norm":  {[]int{16}, RoleNorm, 0},
-		"layers.1.mlp.w1":    {[]int{24, 16}, RoleMatrix, 0.02},
-		"layers.1.mlp.w2":    {[]int{24, 16}, RoleMatrix, 0.02},
-		"layers.1.mlp.down":  {[]int{16, 24}, RoleMatrix, 0.01},
-		"norm":               {[]int{16}, RoleNorm, 0},
-		"head":               {[]int{13, 16}, RoleHead, 0.02},
+		"embedding":          {[]int{13, 16}, architecture.RoleEmbedding, 0.02},
+		"layers.0.attn_norm": {[]int{16}, architecture.RoleNorm, 0},
+		"layers.0.attn.qkv":  {[]int{48, 16}, architecture.RoleMatrix, 0.02},
+		"layers.0.attn.out":  {[]int{16, 16}, architecture.RoleMatrix, 0.01},
+		"layers.1.mlp_norm":  {[]int{16}, architecture.RoleNorm, 0},
+		"layers.1.mlp.w1":    {[]int{24, 16}, architecture.RoleMatrix, 0.02},
+		"layers.1.mlp.w2":    {[]int{24, 16}, architecture.RoleMatrix, 0.02},
+		"layers.1.mlp.down":  {[]int{16, 24}, architecture.RoleMatrix, 0.01},
+		"norm":               {[]int{16}, architecture.RoleNorm, 0},
+		"head":               {[]int{13, 16}, architecture.RoleHead, 0.02},
 	}
 	seen := map[string]bool{}
 	for _, p := range m.Params() {
@@ -133,10 +134,10 @@ func TestParams(t *testing.T) {
 			t.Errorf("two parameters are named %s", p.Name)
 		}
 		seen[p.Name] = true
-		if isMatrix := p.Role == RoleMatrix; p.Quantized != isMatrix || p.Decay != isMatrix {
+		if isMatrix := p.Role == architecture.RoleMatrix; p.Quantized != isMatrix || p.Decay != isMatrix {
 			t.Errorf("%s, a %s: quantized %t, decay %t", p.Name, p.Role, p.Quantized, p.Decay)
 		}
-		if isNorm := p.Role == RoleNorm; (p.InitMean == 1) != isNorm {
+		if isNorm := p.Role == architecture.RoleNorm; (p.InitMean == 1) != isNorm {
 			t.Errorf("%s, a %s, starts around %v", p.Name, p.Role, p.InitMean)
 		}
 		if w, ok := want[p.Name]; ok && (!slices.Equal(p.Dims, w.dims) || p.Role != w.role || p.InitStd != w.std) {
@@ -152,10 +153,10 @@ func TestParams(t *testing.T) {
 
 // TestParts: the rows of the weight of queries, keys and values, whose only parts are these.
 func TestParts(t *testing.T) {
-	for keyHeads, want := range map[int][]Part{0: {{"q", 16}, {"k", 16}, {"v", 16}}, 1: {{"q", 16}, {"k", 8}, {"v", 8}}} {
+	for keyHeads, want := range map[int][]architecture.Part{0: {{Name: "q", Rows: 16}, {Name: "k", Rows: 16}, {Name: "v", Rows: 16}}, 1: {{Name: "q", Rows: 16}, {Name: "k", Rows: 8}, {Name: "v", Rows: 8}}} {
 		c := tiny
 		c.KVHeads = keyHeads
-		olmo2 := newOLMo2(Settings{Layers: 2, Heads: 2, KVHeads: keyHeads, Width: 16, Hidden: 24, Vocab: 13})
+		olmo2 := newOLMo2(architecture.Settings{Layers: 2, Heads: 2, KVHeads: keyHeads, Width: 16, Hidden: 24, Vocab: 13})
 		for _, p := range slices.Concat(newLlama(c).Params(), olmo2.Params()) {
 			if !strings.HasSuffix(p.Name, "attn.qkv") {
 				if p.Parts != nil {
@@ -171,7 +172,7 @@ func TestParts(t *testing.T) {
 }
 
 func TestInit(t *testing.T) {
-	p := Param{Name: "layers.0.attn.out", Dims: []int{300, 200}, InitStd: 0.01}
+	p := architecture.Param{Name: "layers.0.attn.out", Dims: []int{300, 200}, InitStd: 0.01}
 	values := p.Init(3)
 	sum, squares := 0.0, 0.0
 	for _, v := range values {
@@ -197,7 +198,7 @@ func TestInit(t *testing.T) {
 	if slices.Equal(values, other.Init(3)) {
 		t.Error("two parameters get the same values")
 	}
-	gain := Param{Name: "norm", Dims: []int{3}, InitMean: 1}
+	gain := architecture.Param{Name: "norm", Dims: []int{3}, InitMean: 1}
 	if got := gain.Init(3); !slices.Equal(got, []float32{1, 1, 1}) {
 		t.Errorf("a gain starts as %v", got)
 	}
@@ -221,7 +222,7 @@ func TestInitStaysTheSame(t *testing.T) {
 // TestStepFLOPs compares with a count by hand for one layer of width 4: products with 3·16 + 16 + 3·4·6 weights and
 // with a head of 5·4, norms of 3·4, and attention.
 func TestStepFLOPs(t *testing.T) {
-	m := newLlama(Settings{Layers: 1, Heads: 2, Width: 4, Hidden: 6, Vocab: 5})
+	m := newLlama(architecture.Settings{Layers: 1, Heads: 2, Width: 4, Hidden: 6, Vocab: 5})
 	const tokens = 2 * 7
 	want := 6.0*(48+16+72+20+12)*tokens + 12*1*4*7*tokens
 	if got := m.StepFLOPs(2, 7); got != want {
@@ -240,10 +241,10 @@ func TestTiedHead(t *testing.T) {
 		if diff := cmp.Diff(own[:len(own)-1], tied); diff != "" {
 			t.Errorf("%T (-own +tied):\n%s", tc.own, diff)
 		}
-		if table := tied[0]; table.Role != RoleEmbedding || table.Quantized || table.Decay {
+		if table := tied[0]; table.Role != architecture.RoleEmbedding || table.Quantized || table.Decay {
 			t.Errorf("%T: the shared table is %+v", tc.own, table)
 		}
-		if own, tied := NonEmbedding(own), NonEmbedding(tied); own != tied {
+		if own, tied := architecture.NonEmbedding(own), architecture.NonEmbedding(tied); own != tied {
 			t.Errorf("%T: %d parameters without embeddings, want %d", tc.own, tied, own)
 		}
 		if own, tied := tc.own.StepFLOPs(2, 7), tc.tied.StepFLOPs(2, 7); own != tied {
@@ -255,7 +256,7 @@ func TestTiedHead(t *testing.T) {
 // TestTruncatedInit: nothing lies beyond the cut, and the standard deviation is that of a normal distribution without
 // its tails beyond 3, 0.9866.
 func TestTruncatedInit(t *testing.T) {
-	p := Param{Name: "w", Dims: []int{300, 200}, InitStd: 0.02, InitCut: 3}
+	p := architecture.Param{Name: "w", Dims: []int{300, 200}, InitStd: 0.02, InitCut: 3}
 	squares, largest := 0.0, 0.0
 	for _, v := range p.Init(1) {
 		squares += float64(v) * float64(v)
@@ -265,7 +266,7 @@ func TestTruncatedInit(t *testing.T) {
 	if std := math.Sqrt(squares/n) / 0.02; math.Abs(std-0.98658) > 5/math.Sqrt(2*n) || largest > 0.06 || largest < 0.058 {
 		t.Errorf("standard deviation is %v, the largest element %v", std, largest)
 	}
-	start := Param{Name: "x", Dims: []int{2}, InitStd: 1, Start: []float32{3, 4}}
+	start := architecture.Param{Name: "x", Dims: []int{2}, InitStd: 1, Start: []float32{3, 4}}
 	if got := start.Init(1); !slices.Equal(got, []float32{3, 4}) {
 		t.Errorf("a given start is %v", got)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // A Piece is the next tokens of several sequences. Caches hold what attention needs of the earlier tokens, so that each
@@ -39,7 +40,7 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 	}
 	batch, n := piece.Tokens.Shape().Dim(0), piece.Tokens.Shape().Dim(1)
 	c := m.newCached(piece, caches[0].Shape().Dim(2))
-	r := m.rope(batch, n, nil)
+	r := headsOf(m.Settings, batch, n, nil)
 	r.cached = c
 	h := m.blocks(params, piece.Tokens, r, q.withoutPadding(c.segments), func(layer int, block func() *graph.Node) *graph.Node {
 		c.keys, c.values = caches[2*layer], caches[2*layer+1]
@@ -84,7 +85,7 @@ func (m *transformer) turnAt(start *graph.Node, n, length int) rotation {
 	pairs := m.HeadSize / 2
 	places := graph.Add(graph.Iota(start.Graph(), shapes.Make(dtypes.Int32, n, 1), 0), graph.BroadcastToDims(start, n, 1))
 	table := func(f func(float64) float64) *graph.Node {
-		rows := graph.Gather(engine.Constant(start.Graph(), m.byPosition(length, f), length, pairs), places)
+		rows := graph.Gather(engine.Constant(start.Graph(), m.ByPosition(length, f), length, pairs), places)
 		return graph.Reshape(rows, 1, n, 1, pairs)
 	}
 	return rotation{table(math.Cos), table(math.Sin)}
@@ -124,7 +125,7 @@ func (c *cached) appended(cache, x *graph.Node) *graph.Node {
 
 // turned turns the points of x [batch, n, heads, size], and puts all first coordinates before all second ones.
 func (r *rope) turned(x *graph.Node) *graph.Node {
-	if r.pairing == Interleaved {
+	if r.pairing == architecture.Interleaved {
 		dims := x.Shape().Dimensions
 		pairs := graph.Reshape(x, dims[0], dims[1], dims[2], r.size/2, 2)
 		x = graph.Reshape(graph.TransposeAllAxes(pairs, 0, 1, 2, 4, 3), dims...)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // packed is a batch of two rows of documents with padding, and the documents.
@@ -81,13 +82,13 @@ func TestDocumentsByPosition(t *testing.T) {
 	for _, r := range DocumentRows(rows, context) {
 		ids = append(ids, r.Segments[:context]...)
 	}
-	s := Settings{Kind: KindLlama, Layers: 1, Heads: 4, KVHeads: 2, Width: 32}
+	s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 4, KVHeads: 2, Width: 32}
 	s.FillIn()
 	segments := func(g *graph.Graph) *graph.Node { return engine.Constant(g, ids, batch, context) }
-	want := attentionOutputs(t, d, s, batch, context, [2]int{}, func(s Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
+	want := attentionOutputs(t, d, s, batch, context, [2]int{}, func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
 		return attention(x, w, norms, newRope(x.Graph(), s, batch, context, segments(x.Graph())))
 	})
-	got := attentionOutputs(t, d, s, batch, context, [2]int{}, func(s Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
+	got := attentionOutputs(t, d, s, batch, context, [2]int{}, func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
 		r := newRopeByPosition(x.Graph(), s, batch, context, plainCore(segments(x.Graph())))
 		return attention(x, w, norms, r)
 	})

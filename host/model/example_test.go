@@ -4,15 +4,16 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 func ExampleLookupPreset() {
-	preset, _ := model.LookupPreset(model.KindLlama, "30M")
+	preset, _ := architecture.LookupPreset(architecture.KindLlama, "30M")
 	llama, err := model.New(preset.Settings(), model.Options{})
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(model.NonEmbedding(llama.Params()), "parameters without embeddings")
+	fmt.Println(architecture.NonEmbedding(llama.Params()), "parameters without embeddings")
 	for _, p := range llama.Params()[:4] {
 		fmt.Println(p.Name, p.Dims, p.Role, "quantized:", p.Quantized)
 	}

@@ -1,8 +1,7 @@
 package model
 
 import (
-	"math"
-
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
@@ -17,8 +16,6 @@ import (
 // head by head.
 type llama struct{}
 
-func (llama) outer(p Param) Param { return p }
-
 // Positions of a block's parameters in their list.
 const (
 	llamaAttentionNorm = iota
@@ -28,23 +25,8 @@ const (
 	llamaMLP // w1, w2 and down
 )
 
-// blockParams starts the weights that write to the residual stream smaller, by √(2·layers), so that its variance does
-// not grow with depth.
-func (llama) blockParams(s Settings, prefix string) []Param {
-	residualStd := s.InitStd / math.Sqrt(2*float64(s.Layers))
-	return []Param{
-		normParam(prefix+"attn_norm", s.Width),
-		s.qkvParam(prefix),
-		matrixParam(prefix+"attn.out", residualStd, s.Width, s.queries()),
-		normParam(prefix+"mlp_norm", s.Width),
-		matrixParam(prefix+"mlp.w1", s.InitStd, s.Hidden, s.Width),
-		matrixParam(prefix+"mlp.w2", s.InitStd, s.Hidden, s.Width),
-		matrixParam(prefix+"mlp.down", residualStd, s.Width, s.Hidden),
-	}
-}
-
 // block adds attention and the feed-forward layer, each of the normalized residual stream, to the stream x.
-func (llama) block(s Settings, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node {
+func (llama) block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node {
 	in := q.apply(sites[siteQKV], rmsNorm(x, w[llamaAttentionNorm], s.NormEps))
 	mixed := q.apply(sites[siteOut], attention(in, w[llamaQKV], nil, r))
 	x = addLinear(x, mixed, w[llamaOut])

@@ -11,8 +11,10 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // fakeQuantizeAll quantizes the weights that are to be quantized, and returns a quantizer of activations.
@@ -26,14 +28,14 @@ func fakeQuantizeAll(m Model, params []*graph.Node) ([]*graph.Node, ActivationQu
 	return quantized, func(_ ActivationSite, x *graph.Node) *graph.Node { return fakeQuantize(x) }
 }
 
-func newLlama(s Settings) *transformer {
-	s.Kind = KindLlama
+func newLlama(s architecture.Settings) *transformer {
+	s.Kind = architecture.KindLlama
 	s.FillIn()
 	return newTransformer(s, Options{})
 }
 
-func newOLMo2(s Settings) *transformer {
-	s.Kind = KindOLMo2
+func newOLMo2(s architecture.Settings) *transformer {
+	s.Kind = architecture.KindOLMo2
 	s.FillIn()
 	return newTransformer(s, Options{})
 }
@@ -47,10 +49,10 @@ func initial(m Model, seed uint64) [][]float32 {
 	return weights
 }
 
-var tiny = Settings{Layers: 2, Heads: 2, Width: 16, Hidden: 24, Vocab: 13}
+var tiny = architecture.Settings{Layers: 2, Heads: 2, Width: 16, Hidden: 24, Vocab: 13}
 
 // tiedHead is the shape with the embedding as its head.
-func tiedHead(c Settings) Settings {
+func tiedHead(c architecture.Settings) architecture.Settings {
 	c.Head = "tied"
 	return c
 }
@@ -58,10 +60,10 @@ func tiedHead(c Settings) Settings {
 // eachLanguage runs a test with a small model of every architecture, each of the sizes of tiny.
 func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	llama3 := tiny
-	llama3.KVHeads, llama3.RopePairs = 1, HalfSplit
+	llama3.KVHeads, llama3.RopePairs = 1, architecture.HalfSplit
 	llama3.RopeFactor, llama3.RopeLow, llama3.RopeHigh, llama3.RopeOriginal = 8, 1, 4, 64
 	qwen3 := tiny
-	qwen3.Kind, qwen3.KVHeads, qwen3.HeadSize = KindQwen3, 1, 6
+	qwen3.Kind, qwen3.KVHeads, qwen3.HeadSize = architecture.KindQwen3, 1, 6
 	qwen3.FillIn()
 	for name, m := range map[string]Language{
 		"qwen3": newTransformer(qwen3, Options{}),
@@ -99,13 +101,13 @@ func testSitesAreVisitedOnce(t *testing.T, m Language) {
 		t.Errorf("sites are %+v", sites)
 	}
 	for i, p := range m.Params() {
-		if p.Role == RoleMatrix && slices.ContainsFunc(out[1+i], func(g float32) bool { return g != 0 }) {
+		if p.Role == architecture.RoleMatrix && slices.ContainsFunc(out[1+i], func(g float32) bool { return g != 0 }) {
 			t.Errorf("%s has a gradient although its input is zero", p.Name)
 		}
 	}
 	for _, site := range sites {
 		for _, name := range site.Feeds {
-			if !slices.ContainsFunc(m.Params(), func(p Param) bool { return p.Name == name && p.Quantized && p.Dims[1] == site.Width }) {
+			if !slices.ContainsFunc(m.Params(), func(p architecture.Param) bool { return p.Name == name && p.Quantized && p.Dims[1] == site.Width }) {
 				t.Errorf("site %s feeds %s, which is no quantized parameter of that width", site.Name, name)
 			}
 		}
@@ -184,10 +186,10 @@ func testInvalidIDsGiveNaN(t *testing.T, m Language) {
 
 // TestSameBits runs one step twice, each time compiled anew.
 func TestSameBits(t *testing.T) {
-	if testdevice.Kind() != engine.CPU {
+	if testdevice.Kind() != device.CPU {
 		t.Skip("only the CPU device adds up the rows of the embedding's gradient in a fixed order")
 	}
-	config := Settings{Layers: 3, Heads: 4, Width: 64, Vocab: 50}
+	config := architecture.Settings{Layers: 3, Heads: 4, Width: 64, Vocab: 50}
 	for _, m := range []Language{newLlama(config), newOLMo2(config)} {
 		var first [][]float32
 		for range 2 {
@@ -220,7 +222,7 @@ func differs(a, b []float32) int {
 // TestWrongInputsPanic checks the messages of mistakes in calls.
 func TestWrongInputsPanic(t *testing.T) {
 	m := newLlama(tiny)
-	d, err := engine.Open(engine.CPU, engine.Options{})
+	d, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +243,7 @@ func TestWrongInputsPanic(t *testing.T) {
 			inputs := []engine.Spec{{Name: "tokens", Shape: shapes.Make(dtypes.Int32, tc.tokens...)}}
 			for _, p := range m.Params()[:tc.params] {
 				dims := slices.Clone(p.Dims)
-				if p.Role == RoleEmbedding {
+				if p.Role == architecture.RoleEmbedding {
 					dims[1] = tc.width
 				}
 				inputs = append(inputs, engine.Spec{Name: p.Name, Shape: shapes.Make(dtypes.Float32, dims...)})
@@ -260,11 +262,11 @@ func TestWrongInputsPanic(t *testing.T) {
 func evaluate(t *testing.T, m Model, weights [][]float32, tokens []int32, batch int,
 	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
 	t.Helper()
-	return evaluateIn(t, engine.Float32, m, weights, tokens, batch, build)
+	return evaluateIn(t, device.Float32, m, weights, tokens, batch, build)
 }
 
 // evaluateIn is evaluate in a precision.
-func evaluateIn(t *testing.T, precision engine.Precision, m Model, weights [][]float32, tokens []int32, batch int,
+func evaluateIn(t *testing.T, precision device.Precision, m Model, weights [][]float32, tokens []int32, batch int,
 	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
 	t.Helper()
 	return evaluateOn(t, testdevice.Open(t, engine.Options{Precision: precision}), m, weights, tokens, batch, build)

@@ -10,10 +10,12 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testkernel"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -23,7 +25,7 @@ import (
 // nothing of its own.
 func TestLoss(t *testing.T) {
 	for _, documents := range []bool{false, true} {
-		m, err := New(Settings{Kind: KindLlama, Layers: 2, Width: 16, Heads: 2, Vocab: 40}, Options{Documents: documents, LossTokens: 8})
+		m, err := New(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 16, Heads: 2, Vocab: 40}, Options{Documents: documents, LossTokens: 8})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +43,7 @@ func TestLoss(t *testing.T) {
 				tokens = append(append(append(tokens, ids...), segments...), weights...)
 			}
 		}
-		for _, precision := range []engine.Precision{engine.Float32, engine.BFloat16} {
+		for _, precision := range []device.Precision{device.Float32, device.BFloat16} {
 			t.Run(fmt.Sprint(precision, documents), func(t *testing.T) {
 				outputs := func(loss func(params []*graph.Node, ids *graph.Node) *graph.Node) [][]float32 {
 					return evaluateIn(t, precision, m, hashedWeights(m.Params()), tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
@@ -72,7 +74,7 @@ func TestLossOfWrongIDs(t *testing.T) {
 	m := newLlama(tiny)
 	tokens := hashedTokens(0, 10, tiny.Vocab)
 	tokens[4] = int32(tiny.Vocab)
-	out := evaluateIn(t, engine.BFloat16, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+	out := evaluateIn(t, device.BFloat16, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 		return []*graph.Node{m.Loss(params, ids, nil)}
 	})
 	if loss := out[0][0]; loss == loss {
@@ -96,7 +98,7 @@ func TestLossInChunks(t *testing.T) {
 		targets[i] = int32(rng.IntN(vocabulary))
 	}
 	h, head, factors := random(tokens*width), random(vocabulary*width), random(tokens)
-	for _, precision := range []engine.Precision{engine.Float32, engine.BFloat16} {
+	for _, precision := range []device.Precision{device.Float32, device.BFloat16} {
 		d := testdevice.Open(t, engine.Options{Precision: precision})
 		buffers := []*engine.Buffer{testdevice.Upload(t, d, h, tokens, width), testdevice.Upload(t, d, head, vocabulary, width),
 			testdevice.Upload(t, d, targets, tokens, 1), testdevice.Upload(t, d, factors, tokens, 1)}
@@ -239,7 +241,7 @@ func TestChunks(t *testing.T) {
 // TestTooManyLogits: what has more elements than a program may have stays a graph, which has no such limit.
 func TestTooManyLogits(t *testing.T) {
 	const rows, columns = 1 << 17, 1 << 15
-	d := testdevice.Open(t, engine.Options{Precision: engine.BFloat16, Kernels: engine.BodyKernels})
+	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
 	specs := []engine.Spec{{Name: "logits", Shape: shapes.Make(dtypes.Float32, rows, columns)}, {Name: "targets", Shape: shapes.Make(dtypes.Int32, rows, 1)},
 		{Name: "factors", Shape: shapes.Make(dtypes.Float32, rows, 1)}}
 	e, err := d.Compile("too many", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {

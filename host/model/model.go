@@ -3,13 +3,14 @@ package model
 import (
 	"fmt"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
 // A Model is a function of parameters that training minimizes. It has no state: the parameters belong to the caller.
 type Model interface {
 	// Params lists the parameters in the order in which every other method takes them.
-	Params() []Param
+	Params() []architecture.Param
 
 	// BatchDims returns the dimensions of the int32 input that one evaluation of the function reads beside the
 	// parameters. A [Language] model reads batch sequences of context tokens and the token after them, or, with
@@ -78,14 +79,14 @@ type Options struct {
 }
 
 // New makes the model that the settings describe; the vocabulary of a language model must be known.
-func New(s Settings, o Options) (Model, error) {
+func New(s architecture.Settings, o Options) (Model, error) {
 	s.FillIn()
 	switch s.Kind {
-	case KindLlama, KindOLMo2, KindQwen3:
+	case architecture.KindLlama, architecture.KindOLMo2, architecture.KindQwen3:
 		return newTransformer(s, o), nil
-	case KindQuadratic:
+	case architecture.KindQuadratic:
 		return newQuadratic(s), nil
-	case KindToy:
+	case architecture.KindToy:
 		return newToy(s), nil
 	}
 	return nil, fmt.Errorf("there is no model of kind %q", s.Kind)

@@ -1,6 +1,9 @@
 package model
 
-import "github.com/gomlx/gomlx/core/graph"
+import (
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/gomlx/gomlx/core/graph"
+)
 
 // olmo2 is the network of OLMo 2 (Team OLMo, 2025), which the CAGE paper compares optimizers on. It differs from [llama]
 // in this: the norms of a block come after its two layers instead of before them, queries and keys are normalized over
@@ -11,16 +14,6 @@ import "github.com/gomlx/gomlx/core/graph"
 // mlp.w1, mlp.w2, mlp.down, mlp_norm; norm; head, unless it is tied. The rows of attn.qkv are those of the queries, the
 // keys and the values, each head by head.
 type olmo2 struct{}
-
-// olmo2Cut bounds the weights at the start, in standard deviations.
-const olmo2Cut = 3
-
-func (olmo2) outer(p Param) Param { return truncated(p) }
-
-func truncated(p Param) Param {
-	p.InitCut = olmo2Cut
-	return p
-}
 
 // Positions of a block's parameters in their list.
 const (
@@ -33,23 +26,8 @@ const (
 	olmo2MLPNorm = olmo2MLP + 3
 )
 
-func (olmo2) blockParams(s Settings, prefix string) []Param {
-	matrix := func(name string, out, in int) Param { return truncated(matrixParam(prefix+name, s.InitStd, out, in)) }
-	return []Param{
-		truncated(s.qkvParam(prefix)),
-		normParam(prefix+"attn.q_norm", s.queries()),
-		normParam(prefix+"attn.k_norm", s.keys()),
-		matrix("attn.out", s.Width, s.queries()),
-		normParam(prefix+"attn_norm", s.Width),
-		matrix("mlp.w1", s.Hidden, s.Width),
-		matrix("mlp.w2", s.Hidden, s.Width),
-		matrix("mlp.down", s.Width, s.Hidden),
-		normParam(prefix+"mlp_norm", s.Width),
-	}
-}
-
 // block adds attention and the feed-forward layer to the residual stream x, each normalized.
-func (olmo2) block(s Settings, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node {
+func (olmo2) block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node {
 	norms := &queryKeyNorm{query: w[olmo2QueryNorm], key: w[olmo2KeyNorm], epsilon: s.NormEps}
 	mixed := q.apply(sites[siteOut], attention(q.apply(sites[siteQKV], x), w[olmo2QKV], norms, r))
 	x = graph.Add(x, rmsNorm(linear(mixed, w[olmo2Out]), w[olmo2AttentionNorm], s.NormEps))

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // TestReorder: the coordinates of a point stay together, in each head, and come back.
@@ -15,7 +15,7 @@ func TestReorder(t *testing.T) {
 		for i := range features {
 			features[i] = i
 		}
-		halves := model.Reorder(features, size, model.Interleaved, model.HalfSplit)
+		halves := architecture.Reorder(features, size, architecture.Interleaved, architecture.HalfSplit)
 		for head := 0; head < len(features); head += size {
 			for i := range size / 2 {
 				if first, second := halves[head+i], halves[head+size/2+i]; first != head+2*i || second != first+1 {
@@ -23,16 +23,16 @@ func TestReorder(t *testing.T) {
 				}
 			}
 		}
-		if back := model.Reorder(halves, size, model.HalfSplit, model.Interleaved); !slices.Equal(back, features) {
+		if back := architecture.Reorder(halves, size, architecture.HalfSplit, architecture.Interleaved); !slices.Equal(back, features) {
 			t.Errorf("size %d: there and back gives %v", size, back)
 		}
-		if same := model.Reorder(features, size, model.HalfSplit, model.HalfSplit); !slices.Equal(same, features) {
+		if same := architecture.Reorder(features, size, architecture.HalfSplit, architecture.HalfSplit); !slices.Equal(same, features) {
 			t.Errorf("size %d: no change gives %v", size, same)
 		}
 	}
 }
 
 func ExampleReorder() {
-	fmt.Println(model.Reorder([]int{0, 1, 2, 3}, 4, model.Interleaved, model.HalfSplit))
+	fmt.Println(architecture.Reorder([]int{0, 1, 2, 3}, 4, architecture.Interleaved, architecture.HalfSplit))
 	// Output: [0 2 1 3]
 }

@@ -1,6 +1,9 @@
 package model
 
-import "github.com/gomlx/gomlx/core/graph"
+import (
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/gomlx/gomlx/core/graph"
+)
 
 // splitWeight cuts the fused weight into the rows of the queries' first and second coordinates, those of the keys, and
 // those of the values.
@@ -15,7 +18,7 @@ func (r *rope) splitWeight(w *graph.Node) [5]*graph.Node {
 func (r *rope) joinWeight(parts *graph.Node) *graph.Node {
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
 	values := graph.Slice(parts, graph.AxisRange(queries+keys))
-	if queries == keys && r.pairing == Interleaved { // both in one transposition
+	if queries == keys && r.pairing == architecture.Interleaved { // both in one transposition
 		in := parts.Shape().Dim(1)
 		both := graph.Reshape(graph.Slice(parts, graph.AxisRange(0, 2*queries)), 2, 2, queries/2, in)
 		both = graph.Reshape(graph.TransposeAllAxes(both, 0, 2, 1, 3), 2*queries, in)
@@ -33,7 +36,7 @@ func (r *rope) splitRows(rows *graph.Node) [2]*graph.Node {
 	features, n := rows.Shape().Dim(0), rows.Shape().Dim(1)
 	var out [2]*graph.Node
 	for i := range out {
-		if r.pairing == Interleaved {
+		if r.pairing == architecture.Interleaved {
 			pairs := graph.Reshape(rows, features/2, 2, n)
 			out[i] = graph.Reshape(graph.SliceAxis(pairs, 1, graph.AxisElem(i)), features/2, n)
 			continue
@@ -47,7 +50,7 @@ func (r *rope) splitRows(rows *graph.Node) [2]*graph.Node {
 // joinRows is the inverse of splitRows on the concatenated parts.
 func (r *rope) joinRows(parts *graph.Node) *graph.Node {
 	features, n := parts.Shape().Dim(0), parts.Shape().Dim(1)
-	if r.pairing == Interleaved {
+	if r.pairing == architecture.Interleaved {
 		return graph.Reshape(graph.TransposeAllAxes(graph.Reshape(parts, 2, features/2, n), 1, 0, 2), features, n)
 	}
 	halves := graph.Reshape(parts, 2, features/r.size, r.size/2, n)

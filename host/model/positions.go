@@ -7,6 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // attentionByPosition is [attention] on tensors in which positions come before features, [batch, context, heads, size],
@@ -70,7 +71,7 @@ func (r *rope) inFeatureOrder(w *graph.Node) *graph.Node { return r.reorder(w, 2
 
 // reorder transposes the rows of each head of queries and keys, seen as a matrix of the given size.
 func (r *rope) reorder(w *graph.Node, rows, columns int) *graph.Node {
-	if r.pairing != Interleaved { // halves already
+	if r.pairing != architecture.Interleaved { // halves already
 		return w
 	}
 	all, n := w.Shape().Dim(0), w.Shape().Dim(1)

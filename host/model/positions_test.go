@@ -9,30 +9,32 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // attentionVariant computes attention in one of its two orders.
-type attentionVariant func(s Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node
+type attentionVariant func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node
 
 // attentionOutputs evaluates a layer of attention on a device and returns its value and the adjoints of x, of the weight
 // and of the gains, if there are any: as many for queries and for keys.
-func attentionOutputs(t *testing.T, d *engine.Device, s Settings, batch, context int, gains [2]int, attention attentionVariant) [][]float32 {
+func attentionOutputs(t *testing.T, d *engine.Device, s architecture.Settings, batch, context int, gains [2]int, attention attentionVariant) [][]float32 {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 6))
 	var in []*engine.Buffer
 	add := func(mean, factor float64, dims ...int) {
-		values := make([]float32, Param{Dims: dims}.Size())
+		values := make([]float32, architecture.Param{Dims: dims}.Size())
 		for i := range values {
 			values[i] = float32(mean + factor*rng.NormFloat64())
 		}
 		in = append(in, testdevice.Upload(t, d, values, dims...))
 	}
 	normed := gains != [2]int{}
-	add(0, 1, batch*context, s.queries())        // adjoint
-	add(0, 1, batch*context, s.Width)            // x
-	add(0, 0.3, s.queries()+2*s.keys(), s.Width) // w
+	add(0, 1, batch*context, s.QueryWidth())            // adjoint
+	add(0, 1, batch*context, s.Width)                   // x
+	add(0, 0.3, s.QueryWidth()+2*s.KeyWidth(), s.Width) // w
 	if normed {
 		add(1, 0.2, gains[0])
 		add(1, 0.2, gains[1])
@@ -52,25 +54,25 @@ func attentionOutputs(t *testing.T, d *engine.Device, s Settings, batch, context
 func TestAttentionByPosition(t *testing.T) {
 	const batch, context = 3, 10
 	d := testdevice.Open(t, engine.Options{})
-	byFeature := func(s Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
+	byFeature := func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
 		return attentionByFeature(x, w, norms, newRopeByFeature(x.Graph(), s, batch, context))
 	}
-	byPosition := func(s Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
+	byPosition := func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
 		r := newRopeByPosition(x.Graph(), s, batch, context, plainCore(nil))
 		return attentionByPosition(x, w, norms, r, r.core)
 	}
 	for _, c := range []struct {
-		pairing        Pairing
+		pairing        architecture.Pairing
 		keyHeads, size int
 		norms          string
 	}{
-		{Interleaved, 4, 8, "none"}, {Interleaved, 2, 8, "all heads"}, {Interleaved, 2, 6, "each head"},
-		{HalfSplit, 1, 8, "none"}, {HalfSplit, 4, 8, "all heads"}, {HalfSplit, 2, 16, "each head"},
+		{architecture.Interleaved, 4, 8, "none"}, {architecture.Interleaved, 2, 8, "all heads"}, {architecture.Interleaved, 2, 6, "each head"},
+		{architecture.HalfSplit, 1, 8, "none"}, {architecture.HalfSplit, 4, 8, "all heads"}, {architecture.HalfSplit, 2, 16, "each head"},
 	} {
 		t.Run(fmt.Sprintf("%s/%d of %d/norms=%s", c.pairing, c.keyHeads, c.size, c.norms), func(t *testing.T) {
-			s := Settings{Kind: KindLlama, Layers: 1, Heads: 4, KVHeads: c.keyHeads, HeadSize: c.size, Width: 32, RopePairs: c.pairing}
+			s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 4, KVHeads: c.keyHeads, HeadSize: c.size, Width: 32, RopePairs: c.pairing}
 			s.FillIn()
-			gains := map[string][2]int{"all heads": {s.queries(), s.keys()}, "each head": {c.size, c.size}}[c.norms]
+			gains := map[string][2]int{"all heads": {s.QueryWidth(), s.KeyWidth()}, "each head": {c.size, c.size}}[c.norms]
 			want := attentionOutputs(t, d, s, batch, context, gains, byFeature)
 			got := attentionOutputs(t, d, s, batch, context, gains, byPosition)
 			for i := range want {
@@ -84,7 +86,7 @@ func TestAttentionByPosition(t *testing.T) {
 
 // TestFusedAttention compares the device's fused attention with products and a softmax, where the device has one.
 func TestFusedAttention(t *testing.T) {
-	d := testdevice.Open(t, engine.Options{Precision: engine.BFloat16})
+	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
 	for _, c := range []trial{{1, 64, 128}, {1, 128, 512}, {3, 64, 192}, {2, 32, 129}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			err := c.run(d)
@@ -101,13 +103,13 @@ func TestFusedAttention(t *testing.T) {
 // TestFusedModel trains nothing: it compares losses and gradients of whole models with fused and with plain attention.
 func TestFusedModel(t *testing.T) {
 	const batch, context = 2, 128
-	for name, c := range map[string]Settings{
+	for name, c := range map[string]architecture.Settings{
 		"llama":  {Layers: 2, Heads: 2, KVHeads: 2, Width: 128, Hidden: 128, Vocab: 13},
 		"shared": {Layers: 2, Heads: 4, KVHeads: 2, Width: 128, Hidden: 128, Vocab: 13},
 	} {
 		t.Run(name, func(t *testing.T) {
 			used := trial{group: c.Heads / c.KVHeads, size: c.Width / c.Heads, context: context}
-			err := used.run(testdevice.Open(t, engine.Options{Precision: engine.BFloat16}))
+			err := used.run(testdevice.Open(t, engine.Options{Precision: device.BFloat16}))
 			if errors.Is(err, errNoFusedAttention) {
 				t.Skip("fused attention was not tested:", err)
 			}
@@ -121,8 +123,8 @@ func TestFusedModel(t *testing.T) {
 				losses := m.Losses(params, ids, nil)
 				return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
 			}
-			plain := evaluateOn(t, testdevice.Open(t, engine.Options{Precision: engine.BFloat16, Attention: engine.PlainAttention}), m, hashedWeights(m.Params()), tokens, batch, build)
-			fused := evaluateOn(t, testdevice.Open(t, engine.Options{Precision: engine.BFloat16, Attention: engine.FusedAttention}), m, hashedWeights(m.Params()), tokens, batch, build)
+			plain := evaluateOn(t, testdevice.Open(t, engine.Options{Precision: device.BFloat16, Attention: device.PlainAttention}), m, hashedWeights(m.Params()), tokens, batch, build)
+			fused := evaluateOn(t, testdevice.Open(t, engine.Options{Precision: device.BFloat16, Attention: device.FusedAttention}), m, hashedWeights(m.Params()), tokens, batch, build)
 			for i := range plain {
 				if apart := relativeDistance(fused[i], plain[i]); !(apart < 0.03) {
 					t.Errorf("output %d: the relative difference is %.2g", i, apart)
@@ -136,7 +138,7 @@ func TestFusedModel(t *testing.T) {
 // error only where nothing else is allowed.
 func TestAttentionChoice(t *testing.T) {
 	var warnings []string
-	d, err := engine.Open(engine.CPU, engine.Options{Precision: engine.BFloat16, Warn: func(message string, details ...any) {
+	d, err := engine.Open(device.CPU, engine.Options{Precision: device.BFloat16, Warn: func(message string, details ...any) {
 		warnings = append(warnings, message+": "+fmt.Sprint(details...))
 	}})
 	if err != nil {

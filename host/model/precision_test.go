@@ -7,8 +7,10 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // TestBFloat16 compares losses and gradients with those of float32. A rounding to bfloat16 errs by up to 2⁻⁹, and what
@@ -33,13 +35,13 @@ func testBFloat16(t *testing.T, m Language) {
 			weights[last][i] /= float32(math.Sqrt(float64(tiny.Width)))
 		}
 	}
-	exact := evaluateIn(t, engine.Float32, m, weights, tokens, batch, build)
-	rounded := evaluateIn(t, engine.BFloat16, m, weights, tokens, batch, build)
+	exact := evaluateIn(t, device.Float32, m, weights, tokens, batch, build)
+	rounded := evaluateIn(t, device.BFloat16, m, weights, tokens, batch, build)
 	for i := range exact {
 		what, limit := "losses", 0.01
 		if i > 0 {
 			what, limit = "gradient of "+m.Params()[i-1].Name, 0.035
-			if m.Params()[i-1].Role == RoleNorm {
+			if m.Params()[i-1].Role == architecture.RoleNorm {
 				limit = 0.06
 			}
 		}
@@ -71,7 +73,7 @@ func TestCrossEntropies(t *testing.T) {
 		targets[i] = int32(rng.IntN(vocabulary))
 	}
 	type variant func(h, head, targets *graph.Node) *graph.Node
-	evaluate := func(f variant, precision engine.Precision, h []float32) [][]float32 {
+	evaluate := func(f variant, precision device.Precision, h []float32) [][]float32 {
 		d := testdevice.Open(t, engine.Options{Precision: precision})
 		buffers := []*engine.Buffer{testdevice.Upload(t, d, h, tokens, width), testdevice.Upload(t, d, head, vocabulary, width), testdevice.Upload(t, d, targets, tokens)}
 		return testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
@@ -79,7 +81,7 @@ func TestCrossEntropies(t *testing.T) {
 			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllSum(losses), in[:2]...)...)
 		})
 	}
-	rows, mask := evaluate(crossEntropyByRows, engine.Float32, h), evaluate(crossEntropyAtOnce, engine.Float32, h)
+	rows, mask := evaluate(crossEntropyByRows, device.Float32, h), evaluate(crossEntropyAtOnce, device.Float32, h)
 	for i, what := range []string{"losses", "gradient of h", "gradient of the head"} {
 		if d := relativeDistance(mask[i], rows[i]); !(d < 1e-6) {
 			t.Errorf("%s: the relative difference is %.2g", what, d)
@@ -90,7 +92,7 @@ func TestCrossEntropies(t *testing.T) {
 			h[i*width+j] = 100 * head[int(target)*width+j]
 		}
 	}
-	for i, values := range evaluate(crossEntropyAtOnce, engine.BFloat16, h) {
+	for i, values := range evaluate(crossEntropyAtOnce, device.BFloat16, h) {
 		for j, v := range values {
 			if v != 0 {
 				t.Fatalf("output %d of certain predictions: element %d is %g, want 0", i, j, v)

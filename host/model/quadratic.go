@@ -12,10 +12,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
-
-// largestDimension and largestRows bound the shapes of problems: A is dense, and its eigenvectors are computed.
-const largestDimension, largestRows = 4096, 4096
 
 // Quadratic is the problem f(x) = ½·xᵀAx − bᵀx with A = UΛUᵀ and b = Ax*, summed over the rows of x, whose gradient is
 // observed with noise (CAGE paper, synthetic experiments). It has one parameter, x, which is quantized.
@@ -23,14 +21,14 @@ const largestDimension, largestRows = 4096, 4096
 // Everything is computed from x − x*, as f(x) − f(x*) = ½(x−x*)ᵀA(x−x*), so that float32 does not lose what is small
 // compared with f(x*).
 type Quadratic struct {
-	settings Settings
+	settings architecture.Settings
 	matrix   []float32 // A, symmetric
 	optimum  []float32
 }
 
 var _ Model = (*Quadratic)(nil)
 
-func newQuadratic(s Settings) *Quadratic {
+func newQuadratic(s architecture.Settings) *Quadratic {
 	m := &Quadratic{settings: s}
 	spectrum := s.Spectrum
 	if spectrum == nil {
@@ -42,12 +40,12 @@ func newQuadratic(s Settings) *Quadratic {
 	if optimum == nil {
 		optimum = normals(generator(seed, optimumStream, 0), s.Rows*s.Dimension)
 	}
-	m.optimum = singles(optimum)
+	m.optimum = architecture.Singles(optimum)
 	return m
 }
 
 // newToy is f(x) = ½(x − ½)² on the numbers, the problem of the CAGE paper's section on Pareto-optimal points.
-func newToy(s Settings) *Quadratic {
+func newToy(s architecture.Settings) *Quadratic {
 	s.Rows, s.Dimension, s.Condition, s.Optimum = 1, 1, 1, []float64{0.5}
 	return newQuadratic(s)
 }
@@ -81,22 +79,9 @@ func rotated(spectrum []float64, rng normalSource) []float32 {
 	return out
 }
 
-func singles(values []float64) []float32 {
-	out := make([]float32, len(values))
-	for i, v := range values {
-		out[i] = float32(v)
-	}
-	return out
-}
-
-// Params implements [Model]: the only parameter is x, [rows, dimension], a matrix without weight decay, so that a
-// quantizer scales its rows.
-func (m *Quadratic) Params() []Param {
-	p := Param{Name: "x", Dims: []int{m.settings.Rows, m.settings.Dimension}, Role: RoleMatrix, Quantized: true, InitStd: m.settings.StartStd}
-	if m.settings.Start != nil {
-		p.Start = singles(m.settings.Start)
-	}
-	return []Param{p}
+// Params implements [Model].
+func (m *Quadratic) Params() []architecture.Param {
+	return m.settings.Params()
 }
 
 // BatchDims implements [Model]: a batch is the noise of the gradient, [rows, dimension], as the bits of float32

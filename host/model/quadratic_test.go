@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
 	"gonum.org/v1/gonum/mat"
 )
@@ -23,13 +24,15 @@ func lossAndGradient(t *testing.T, m *Quadratic, x, noise []float32) (loss float
 	return float64(out[0][0]), out[1]
 }
 
-func drawn(seed uint64, n int) []float32 { return singles(normals(generator(seed, 99, 0), n)) }
+func drawn(seed uint64, n int) []float32 {
+	return architecture.Singles(normals(generator(seed, 99, 0), n))
+}
 
 // TestQuadratic compares value, gradient and distance with the definition in float64, f(x) = ½·xᵀAx − bᵀx, and its
 // differences.
 func TestQuadratic(t *testing.T) {
 	const rows, n = 2, 12
-	m := newQuadratic(Settings{Rows: rows, Dimension: n, Condition: 30, ProblemSeed: 3})
+	m := newQuadratic(architecture.Settings{Rows: rows, Dimension: n, Condition: 30, ProblemSeed: 3})
 	x, noise := drawn(1, rows*n), drawn(2, rows*n)
 	value := func(x []float32) float64 {
 		total := 0.0
@@ -71,7 +74,7 @@ func TestSpectrum(t *testing.T) {
 	var first []float32
 	for seed := range int64(3) {
 		for _, condition := range []float64{1, 10, 100} {
-			m := newQuadratic(Settings{Rows: 1, Dimension: n, Condition: condition, ProblemSeed: seed})
+			m := newQuadratic(architecture.Settings{Rows: 1, Dimension: n, Condition: condition, ProblemSeed: seed})
 			a := mat.NewSymDense(n, nil)
 			for i := range n {
 				for j := range n {
@@ -99,7 +102,7 @@ func TestSpectrum(t *testing.T) {
 			}
 		}
 	}
-	m := newQuadratic(Settings{Rows: 1, Dimension: 2, Spectrum: []float64{3, 5}})
+	m := newQuadratic(architecture.Settings{Rows: 1, Dimension: 2, Spectrum: []float64{3, 5}})
 	if trace := m.matrix[0] + m.matrix[3]; math.Abs(float64(trace)-8) > 1e-6 {
 		t.Errorf("the trace is %v, want that of the given spectrum, 8", trace)
 	}
@@ -129,7 +132,7 @@ func TestRotationIsUniform(t *testing.T) {
 
 // TestToy: f(x) = ½(x − ½)².
 func TestToy(t *testing.T) {
-	m := newToy(Settings{})
+	m := newToy(architecture.Settings{})
 	for _, x := range []float32{-3, 0.25, 0.5, 2} {
 		loss, gradient := lossAndGradient(t, m, []float32{x}, []float32{0})
 		away := float64(x) - 0.5
@@ -142,7 +145,7 @@ func TestToy(t *testing.T) {
 // TestNoiseSource: numbers of the standard deviation asked for, the same for the same batch however it is reached, and
 // others for another batch or seed.
 func TestNoiseSource(t *testing.T) {
-	m := newQuadratic(Settings{Rows: 4, Dimension: 128, Condition: 1, Noise: 0.25})
+	m := newQuadratic(architecture.Settings{Rows: 4, Dimension: 128, Condition: 1, Noise: 0.25})
 	s := m.NoiseSource(7)
 	batch := func(s *NoiseSource, index int64) []int32 {
 		out := make([]int32, s.BatchLen())
@@ -167,7 +170,7 @@ func TestNoiseSource(t *testing.T) {
 	if slices.Equal(batch(s, 0), batch(s, 1)) || slices.Equal(batch(s, 0), batch(m.NoiseSource(8), 0)) {
 		t.Error("two batches are the same")
 	}
-	quiet := newToy(Settings{}).NoiseSource(1)
+	quiet := newToy(architecture.Settings{}).NoiseSource(1)
 	if got := batch(quiet, 3); math.Float32frombits(uint32(got[0])) != 0 {
 		t.Errorf("without noise there is %v", got)
 	}
@@ -180,7 +183,7 @@ func TestNoiseSource(t *testing.T) {
 }
 
 func TestQuadraticParams(t *testing.T) {
-	m := newQuadratic(Settings{Rows: 2, Dimension: 3, Condition: 10, StartStd: 1})
+	m := newQuadratic(architecture.Settings{Rows: 2, Dimension: 3, Condition: 10, StartStd: 1})
 	if p := m.Params(); len(p) != 1 || !p[0].Quantized || p[0].Decay || !slices.Equal(p[0].Dims, []int{2, 3}) || m.ActivationSites(1, 1) != nil {
 		t.Errorf("parameters are %+v", p)
 	}

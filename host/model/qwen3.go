@@ -1,8 +1,7 @@
 package model
 
 import (
-	"slices"
-
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
@@ -24,14 +23,8 @@ const (
 	qwen3MLP // w1, w2 and down
 )
 
-func (m qwen3) blockParams(s Settings, prefix string) []Param {
-	params := m.llama.blockParams(s, prefix)
-	norms := []Param{normParam(prefix+"attn.q_norm", s.HeadSize), normParam(prefix+"attn.k_norm", s.HeadSize)}
-	return slices.Insert(params, qwen3QueryNorm, norms...)
-}
-
 // block adds attention and the feed-forward layer, each of the normalized residual stream, to the stream x.
-func (qwen3) block(s Settings, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node {
+func (qwen3) block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node {
 	norms := &queryKeyNorm{query: w[qwen3QueryNorm], key: w[qwen3KeyNorm], epsilon: s.NormEps}
 	in := q.apply(sites[siteQKV], rmsNorm(x, w[qwen3AttentionNorm], s.NormEps))
 	mixed := q.apply(sites[siteOut], attention(in, w[qwen3QKV], norms, r))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
 )
 
@@ -21,14 +22,14 @@ func mix(stream, i int) uint64 {
 }
 
 // hashedWeights returns the reference weights of all parameters.
-func hashedWeights(params []Param) [][]float32 {
+func hashedWeights(params []architecture.Param) [][]float32 {
 	weights := make([][]float32, len(params))
 	for p, param := range params {
 		mean, std := 0.0, 1.0
 		switch param.Role {
-		case RoleNorm:
+		case architecture.RoleNorm:
 			mean, std = 1, 0.1
-		case RoleMatrix, RoleHead:
+		case architecture.RoleMatrix, architecture.RoleHead:
 			std = 1 / math.Sqrt(float64(param.Dims[1]))
 		}
 		scale := std * math.Sqrt(12)
@@ -107,14 +108,14 @@ func TestGradientsMatchPyTorch(t *testing.T) {
 	for _, tc := range []struct {
 		file  string
 		olmo2 bool
-		pairs Pairing
+		pairs architecture.Pairing
 	}{
-		{"torch_gradients.json", false, Interleaved}, {"torch_olmo2.json", true, HalfSplit}, {"torch_llama3.json", false, HalfSplit},
-		{"torch_tied_olmo2.json", true, HalfSplit}, {"torch_tied_llama3.json", false, HalfSplit},
+		{"torch_gradients.json", false, architecture.Interleaved}, {"torch_olmo2.json", true, architecture.HalfSplit}, {"torch_llama3.json", false, architecture.HalfSplit},
+		{"torch_tied_olmo2.json", true, architecture.HalfSplit}, {"torch_tied_llama3.json", false, architecture.HalfSplit},
 	} {
 		reference := readTorchGradients(t, tc.file)
 		shape := reference.Model
-		config := Settings{Layers: shape.Layers, Heads: shape.Heads, KVHeads: shape.KeyHeads, Width: shape.Width, Hidden: shape.Hidden,
+		config := architecture.Settings{Layers: shape.Layers, Heads: shape.Heads, KVHeads: shape.KeyHeads, Width: shape.Width, Hidden: shape.Hidden,
 			Vocab: shape.Vocabulary, RopeTheta: shape.Theta, RopePairs: tc.pairs}
 		shape.Scaling.setIn(&config)
 		if shape.Tied {
@@ -139,7 +140,7 @@ func TestGradientsMatchPyTorch(t *testing.T) {
 				})
 				closeTo(t, "losses", out[0], variant.Losses, 1e-6)
 				for _, parameter := range variant.Parameters {
-					i := slices.IndexFunc(m.Params(), func(p Param) bool { return p.Name == parameter.Name })
+					i := slices.IndexFunc(m.Params(), func(p architecture.Param) bool { return p.Name == parameter.Name })
 					if i < 0 {
 						t.Fatalf("there is no parameter %s", parameter.Name)
 					}

@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // A rope holds what the attention layers of one graph share: shapes, the tables of the rotary position embedding (Su et
@@ -16,7 +17,7 @@ import (
 // rotation is four products and two sums of whole tensors; scores do not depend on the order of features within a head.
 type rope struct {
 	batch, context, heads, keyHeads, size int // size: features of a head
-	pairing                               Pairing
+	pairing                               architecture.Pairing
 
 	// Tables of shape [1, size/2, batch·context], and [1, context, 1, size/2] where there is a core.
 	turn, turnScaled rotation    // turnScaled is for queries: it has the factor 1/√size of the scores
@@ -28,7 +29,7 @@ type rope struct {
 
 // newRope makes what attention needs in the way that is best for the graph's device.
 // segments are those of the documents in each row, [batch, context], nil for one.
-func newRope(g *graph.Graph, s Settings, batch, context int, segments *graph.Node) *rope {
+func newRope(g *graph.Graph, s architecture.Settings, batch, context int, segments *graph.Node) *rope {
 	if core := chooseCore(g, s, context, segments); core != nil {
 		return newRopeByPosition(g, s, batch, context, core)
 	}
@@ -47,34 +48,22 @@ func (r *rope) hide(seen *graph.Node) {
 }
 
 // rope is newRope without the tables.
-func (s Settings) rope(batch, context int, core attentionCore) *rope {
+func headsOf(s architecture.Settings, batch, context int, core attentionCore) *rope {
 	return &rope{batch: batch, context: context, heads: s.Heads, keyHeads: s.KVHeads, size: s.HeadSize, pairing: s.RopePairs, core: core}
 }
 
-func newRopeByPosition(g *graph.Graph, s Settings, batch, context int, core attentionCore) *rope {
-	r := s.rope(batch, context, core)
+func newRopeByPosition(g *graph.Graph, s architecture.Settings, batch, context int, core attentionCore) *rope {
+	r := headsOf(s, batch, context, core)
 	table := func(f func(float64) float64) *graph.Node {
-		return engine.Constant(g, s.byPosition(context, f), 1, context, 1, r.size/2)
+		return engine.Constant(g, s.ByPosition(context, f), 1, context, 1, r.size/2)
 	}
 	r.turn = rotation{table(math.Cos), table(math.Sin)}
 	return r
 }
 
-// byPosition is a table of a function of the angles at positions from 0 on, [positions, size/2].
-func (s Settings) byPosition(positions int, f func(float64) float64) []float32 {
-	frequencies := s.ropeFrequencies()
-	values := make([]float32, 0, positions*len(frequencies))
-	for position := range positions {
-		for _, frequency := range frequencies {
-			values = append(values, float32(f(float64(position)*frequency)))
-		}
-	}
-	return values
-}
-
-func newRopeByFeature(g *graph.Graph, s Settings, batch, context int) *rope {
-	r := s.rope(batch, context, nil)
-	frequencies := s.ropeFrequencies()
+func newRopeByFeature(g *graph.Graph, s architecture.Settings, batch, context int) *rope {
+	r := headsOf(s, batch, context, nil)
+	frequencies := s.RopeFrequencies()
 	table := func(f func(float64) float64, factor float64) *graph.Node {
 		values := make([]float32, 0, r.size/2*batch*context)
 		for _, frequency := range frequencies {
@@ -91,22 +80,6 @@ func newRopeByFeature(g *graph.Graph, s Settings, batch, context int) *rope {
 	r.turnScaled = rotation{table(math.Cos, scale), table(math.Sin, scale)}
 	r.mask = causalMask(g, context)
 	return r
-}
-
-// ropeFrequencies returns the rotation per position of each pair, θ^(−2i/size) for i = 0 … size/2−1, lower where
-// RopeFactor stretches the wavelength.
-func (s Settings) ropeFrequencies() []float64 {
-	frequencies := make([]float64, s.HeadSize/2)
-	for i := range frequencies {
-		f := math.Pow(s.RopeTheta, -2*float64(i)/float64(s.HeadSize))
-		if s.RopeFactor > 1 {
-			periods := float64(s.RopeOriginal) * f / (2 * math.Pi) // wavelengths in the original context
-			share := min(1, max(0, (periods-s.RopeLow)/(s.RopeHigh-s.RopeLow)))
-			f = (1-share)*f/s.RopeFactor + share*f
-		}
-		frequencies[i] = f
-	}
-	return frequencies
 }
 
 // causalMask returns the mask that added to scores hides later keys from a query.

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // Scored are sequences some of whose tokens are to be scored. Rows are padded at the end with any valid ids.
@@ -55,14 +56,14 @@ func (m *transformer) scored(h, head, targets *graph.Node) (logProbs, likeliest 
 }
 
 // shareContext replaces the tables and the mask by those of rows that share a context; see [Scored].
-func (r *rope) shareContext(s Settings, positions, parts *graph.Node) {
+func (r *rope) shareContext(s architecture.Settings, positions, parts *graph.Node) {
 	if r.core != nil {
 		exceptions.Panicf("sequences that share a context are scored in float32 only")
 	}
 	g := parts.Graph()
 	places := graph.Reshape(positions, -1, 1)
 	table := func(f func(float64) float64, factor float64) *graph.Node {
-		values := s.byPosition(r.context, func(angle float64) float64 { return factor * f(angle) })
+		values := s.ByPosition(r.context, func(angle float64) float64 { return factor * f(angle) })
 		rows := graph.Gather(engine.Constant(g, values, r.context, r.size/2), places)
 		return graph.Reshape(transposed(rows), 1, r.size/2, r.batch*r.context)
 	}

@@ -1,32 +1,33 @@
 package model
 
 import (
+	"github.com/cage-qat/cage/host/model/architecture"
 	"testing"
 )
 
 // TestSettingsCheck: what keys say together is checked where the model is.
 func TestSettingsCheck(t *testing.T) {
-	llama := Settings{Kind: KindLlama, Layers: 2, Width: 48, Heads: 3, RopeLow: 1, RopeHigh: 4}
-	quadratic := Settings{Kind: KindQuadratic, Rows: 2, Dimension: 3}
+	llama := architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 48, Heads: 3, RopeLow: 1, RopeHigh: 4}
+	quadratic := architecture.Settings{Kind: architecture.KindQuadratic, Rows: 2, Dimension: 3}
 	for _, c := range []struct {
-		settings Settings
-		change   func(*Settings)
+		settings architecture.Settings
+		change   func(*architecture.Settings)
 		want     string // the key with a problem; "" for none
 	}{
-		{llama, func(*Settings) {}, ""},
-		{llama, func(s *Settings) { s.Heads = 5 }, "model.heads"},
-		{llama, func(s *Settings) { s.Heads = 48 }, "model.heads"},
-		{llama, func(s *Settings) { s.Width = 47 }, "model.heads"},
-		{llama, func(s *Settings) { s.KVHeads = 3 }, ""},
-		{llama, func(s *Settings) { s.KVHeads = 2 }, "model.kv_heads"},
-		{llama, func(s *Settings) { s.RopeLow = 4 }, "model.rope_high"},
-		{llama, func(s *Settings) { s.Preset, s.Layers, s.Heads, s.Width = "30M", 6, 5, 640 }, ""},
-		{llama, func(s *Settings) { s.Preset, s.Layers, s.Heads, s.Width = "30M", 7, 5, 640 }, "model.layers"},
-		{quadratic, func(*Settings) {}, ""},
-		{quadratic, func(s *Settings) { s.Spectrum = []float64{1} }, "model.spectrum"},
-		{quadratic, func(s *Settings) { s.Optimum = make([]float64, 3) }, "model.optimum"},
-		{quadratic, func(s *Settings) { s.Start = make([]float64, 6) }, ""},
-		{quadratic, func(s *Settings) { s.Kind, s.Start = KindToy, make([]float64, 6) }, "model.start"},
+		{llama, func(*architecture.Settings) {}, ""},
+		{llama, func(s *architecture.Settings) { s.Heads = 5 }, "model.heads"},
+		{llama, func(s *architecture.Settings) { s.Heads = 48 }, "model.heads"},
+		{llama, func(s *architecture.Settings) { s.Width = 47 }, "model.heads"},
+		{llama, func(s *architecture.Settings) { s.KVHeads = 3 }, ""},
+		{llama, func(s *architecture.Settings) { s.KVHeads = 2 }, "model.kv_heads"},
+		{llama, func(s *architecture.Settings) { s.RopeLow = 4 }, "model.rope_high"},
+		{llama, func(s *architecture.Settings) { s.Preset, s.Layers, s.Heads, s.Width = "30M", 6, 5, 640 }, ""},
+		{llama, func(s *architecture.Settings) { s.Preset, s.Layers, s.Heads, s.Width = "30M", 7, 5, 640 }, "model.layers"},
+		{quadratic, func(*architecture.Settings) {}, ""},
+		{quadratic, func(s *architecture.Settings) { s.Spectrum = []float64{1} }, "model.spectrum"},
+		{quadratic, func(s *architecture.Settings) { s.Optimum = make([]float64, 3) }, "model.optimum"},
+		{quadratic, func(s *architecture.Settings) { s.Start = make([]float64, 6) }, ""},
+		{quadratic, func(s *architecture.Settings) { s.Kind, s.Start = architecture.KindToy, make([]float64, 6) }, "model.start"},
 	} {
 		s := c.settings
 		c.change(&s)

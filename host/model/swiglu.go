@@ -75,7 +75,3 @@ func siluGradient(y, a, dy *graph.Node) *graph.Node {
 		false)
 	return da
 }
-
-// SwiGLUHidden returns the usual number of features inside a feed-forward layer with SwiGLU: 8/3 of the width, rounded
-// up to a multiple of 256. Three matrices of that size have as many elements as two with four times the width.
-func SwiGLUHidden(width int) int { return (8*width/3 + 255) / 256 * 256 }

@@ -1,90 +1,45 @@
 package model
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // transformer is a language model: an embedding, blocks of causal attention and a feed-forward layer with SwiGLU on a
-// residual stream, RMSNorm, an output head, and no biases. Its architecture says what a block is.
+// residual stream, RMSNorm, an output head, and no biases. Its family says what a block is.
 type transformer struct {
-	Settings
-	architecture
+	architecture.Settings
+	family
 	Options
-	params []Param
+	params []architecture.Param
 }
 
 var _ Language = (*transformer)(nil)
 
-// An architecture says how blocks are made: it is [llama], [olmo2] or [qwen3].
-type architecture interface {
-	// blockParams lists the parameters of a block.
-	blockParams(s Settings, prefix string) []Param
+// A family computes blocks: it is [llama], [olmo2] or [qwen3].
+type family interface {
 	// block computes a block from the residual stream x and the values of its parameters.
-	block(s Settings, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node
-	// outer says how the embedding starts, and the head where it is a matrix of its own.
-	outer(p Param) Param
+	block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node
 }
 
-// newTransformer lists the parameters: embedding, those of each block, norm, and the head if it is not the embedding.
-func newTransformer(s Settings, o Options) *transformer {
-	m := &transformer{Settings: s, architecture: llama{}, Options: o}
+func newTransformer(s architecture.Settings, o Options) *transformer {
+	m := &transformer{Settings: s, family: llama{}, Options: o, params: s.Params()}
 	switch s.Kind {
-	case KindOLMo2:
-		m.architecture = olmo2{}
-	case KindQwen3:
-		m.architecture = qwen3{}
-	}
-	vocabulary := func(name string, role Role) Param {
-		return m.outer(Param{Name: name, Dims: []int{s.Vocab, s.Width}, Role: role, InitStd: s.InitStd})
-	}
-	m.params = []Param{vocabulary("embedding", RoleEmbedding)}
-	for layer := range s.Layers {
-		m.params = append(m.params, m.blockParams(s, layerPrefix(layer))...)
-	}
-	m.params = append(m.params, normParam("norm", s.Width))
-	if !s.tied() {
-		m.params = append(m.params, vocabulary("head", RoleHead))
+	case architecture.KindOLMo2:
+		m.family = olmo2{}
+	case architecture.KindQwen3:
+		m.family = qwen3{}
 	}
 	return m
 }
 
-func layerPrefix(layer int) string { return fmt.Sprintf("layers.%d.", layer) }
-
-// tied reports whether the embedding is the output head.
-func (s Settings) tied() bool { return s.Head == "tied" }
-
-// queries is the number of features of all heads of queries, which is what attention returns too.
-func (s Settings) queries() int { return s.Heads * s.HeadSize }
-
-// keys is the number of features of all heads of keys, and of values.
-func (s Settings) keys() int { return s.KVHeads * s.HeadSize }
-
-// qkvParam is the fused weight of queries, keys and values. Where several heads of queries share one of keys, keys and
-// values have fewer rows.
-func (s Settings) qkvParam(prefix string) Param {
-	p := matrixParam(prefix+"attn.qkv", s.InitStd, s.queries()+2*s.keys(), s.Width)
-	p.Parts = []Part{{"q", s.queries()}, {"k", s.keys()}, {"v", s.keys()}}
-	return p
-}
-
-// matrixParam is the weight of a linear layer.
-func matrixParam(name string, std float64, out, in int) Param {
-	return Param{Name: name, Dims: []int{out, in}, Role: RoleMatrix, Quantized: true, Decay: true, InitStd: std}
-}
-
-// normParam is the gain of a normalization.
-func normParam(name string, width int) Param {
-	return Param{Name: name, Dims: []int{width}, Role: RoleNorm, InitMean: 1}
-}
-
 // Params implements [Model].
-func (m *transformer) Params() []Param { return m.params }
+func (m *transformer) Params() []architecture.Param { return m.params }
 
 // BatchDims implements [Model].
 func (m *transformer) BatchDims(batch, context int) []int {
@@ -116,7 +71,7 @@ const (
 
 // blockSites lists the sites of one block.
 func (m *transformer) blockSites(layer, tokens int) [4]ActivationSite {
-	prefix := layerPrefix(layer)
+	prefix := architecture.LayerPrefix(layer)
 	site := func(name string, width int, feeds ...string) ActivationSite {
 		for i := range feeds {
 			feeds[i] = prefix + feeds[i]
@@ -125,7 +80,7 @@ func (m *transformer) blockSites(layer, tokens int) [4]ActivationSite {
 	}
 	return [4]ActivationSite{
 		siteQKV:  site("attn.qkv.input", m.Width, "attn.qkv"),
-		siteOut:  site("attn.out.input", m.queries(), "attn.out"),
+		siteOut:  site("attn.out.input", m.QueryWidth(), "attn.out"),
 		siteMLP:  site("mlp.input", m.Width, "mlp.w1", "mlp.w2"),
 		siteDown: site("mlp.down.input", m.Hidden, "mlp.down"),
 	}
@@ -191,7 +146,7 @@ func (m *transformer) Logits(params []*graph.Node, tokens *graph.Node, q Activat
 
 // head returns the output projection, [vocabulary, width]. The gradient of a tied one is the sum over both its uses.
 func (m *transformer) head(params []*graph.Node) *graph.Node {
-	if m.tied() {
+	if m.Tied() {
 		return params[0]
 	}
 	return params[len(params)-1]
@@ -211,7 +166,7 @@ func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *rope, 
 	around func(layer int, block func() *graph.Node) *graph.Node) *graph.Node {
 	x := embed(params[0], graph.Reshape(clampIDs(tokens, m.Vocab), r.batch*r.context))
 	norm := len(params) - 1
-	if !m.tied() {
+	if !m.Tied() {
 		norm-- // the head is behind it
 	}
 	blocks := params[1:norm]
@@ -254,6 +209,6 @@ func gated(x, w1, w2 *graph.Node, sites [4]ActivationSite, q ActivationQuantizer
 // StepFLOPs implements [Model].
 func (m *transformer) StepFLOPs(batch, context int) float64 {
 	tokens := float64(batch) * float64(context)
-	weights := CountParams(m.params, func(p Param) bool { return p.Role != RoleEmbedding || m.tied() })
-	return 6*float64(weights)*tokens + 12*float64(m.Layers)*float64(m.queries())*float64(context)*tokens
+	weights := architecture.CountParams(m.params, func(p architecture.Param) bool { return p.Role != architecture.RoleEmbedding || m.Tied() })
+	return 6*float64(weights)*tokens + 12*float64(m.Layers)*float64(m.QueryWidth())*float64(context)*tokens
 }

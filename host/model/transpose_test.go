@@ -7,12 +7,13 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 )
 
 // TestTransposed compares with a transposition in Go, for shapes on both sides of each of transposeBlock's limits.
 func TestTransposed(t *testing.T) {
-	d, err := engine.Open(engine.CPU, engine.Options{})
+	d, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,17 +3,17 @@ package study
 import (
 	"testing"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 )
 
 // Small models run side by side, large ones alone.
 func TestShare(t *testing.T) {
-	toy := model.Settings{Kind: model.KindToy, Rows: 1, Dimension: 1}
-	llama := func(layers, width int) model.Settings {
-		return model.Settings{Kind: model.KindLlama, Layers: layers, Width: width, Hidden: 4 * width, Context: 128}
+	toy := architecture.Settings{Kind: architecture.KindToy, Rows: 1, Dimension: 1}
+	llama := func(layers, width int) architecture.Settings {
+		return architecture.Settings{Kind: architecture.KindLlama, Layers: layers, Width: width, Hidden: 4 * width, Context: 128}
 	}
-	cell := func(m model.Settings, threads int, device string) Cell {
+	cell := func(m architecture.Settings, threads int, device string) Cell {
 		return Cell{Config: &config.Config{Model: m, Train: config.Train{Batch: 16, Accumulate: 1},
 			Device: config.Device{Kind: device, Threads: threads}}}
 	}

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -97,7 +99,7 @@ func importInto(ctx context.Context, to, out rundir.Dir, from vfs.Path, c *huggi
 		return err
 	}
 	summary := metrics.Summary{Name: out.Base(), Completed: true, Dir: out.Name, Method: cfg.Method.Name, Form: string(cfg.Method.Form),
-		Parameters: int64(model.CountParams(m.Params(), nil)), NonEmbedding: int64(model.NonEmbedding(m.Params()))}
+		Parameters: int64(architecture.CountParams(m.Params(), nil)), NonEmbedding: int64(architecture.NonEmbedding(m.Params()))}
 	if err := metrics.WriteSummary(to.Summary(), summary); err != nil {
 		return err
 	}
@@ -114,7 +116,7 @@ func importedFrom(dir vfs.Path, c *huggingface.Checkpoint) (*provenance, error) 
 	if made.Tokenizer, err = hubTokenizer(dir); err != nil {
 		return nil, err
 	}
-	device, err := engine.Open(engine.CPU, engine.Options{})
+	device, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
@@ -77,7 +78,7 @@ func (r *run) findInitial() (*config.Initial, error) {
 }
 
 // readWeights reads the weights of a model of these settings, which may have more token ids than the one that was found.
-func (r *run) readWeights(found *config.Initial, s model.Settings, m model.Model, use func(step.LoadFunc) error) (*origin, error) {
+func (r *run) readWeights(found *config.Initial, s architecture.Settings, m model.Model, use func(step.LoadFunc) error) (*origin, error) {
 	if n := s.Vocab - found.Settings.Vocab; n > 0 {
 		s.Vocab = found.Settings.Vocab
 		grown := m
@@ -99,7 +100,7 @@ func (r *run) readWeights(found *config.Initial, s model.Settings, m model.Model
 func withRows(load step.LoadFunc, grown model.Model, n int, from *int) step.LoadFunc {
 	rows := map[string]bool{}
 	for _, p := range grown.Params() {
-		if p.Role == model.RoleEmbedding || p.Role == model.RoleHead {
+		if p.Role == architecture.RoleEmbedding || p.Role == architecture.RoleHead {
 			rows[step.ParamName(p.Name)] = true
 		}
 	}
@@ -159,7 +160,7 @@ func fromRun(dir rundir.Dir, use func(step.LoadFunc) error) (*origin, error) {
 }
 
 // fromHub loads a Hugging Face checkpoint as a model of these settings.
-func fromHub(dir vfs.Path, s model.Settings, m model.Model, use func(step.LoadFunc) error) (from *origin, err error) {
+func fromHub(dir vfs.Path, s architecture.Settings, m model.Model, use func(step.LoadFunc) error) (from *origin, err error) {
 	c, err := huggingface.Open(dir, huggingface.Options{Context: s.Context, Pairs: s.RopePairs})
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/assembly"
@@ -152,7 +152,7 @@ func (s *source) withQuantizer(o QuantizeOptions) (*config.Config, error) {
 	return s.cfg.Changed(func(c *config.Config) error {
 		c.Device.Count = min(1, c.Device.Count)
 		if o.Device != "" && o.Device != c.Device.Kind {
-			c.Device = config.Device{Kind: o.Device, Count: c.Device.Count, Precision: engine.Float32, TF32: "off", Attention: engine.AutoAttention}
+			c.Device = config.Device{Kind: o.Device, Count: c.Device.Count, Precision: device.Float32, TF32: "off", Attention: device.AutoAttention}
 		}
 		q := &c.Quantizer
 		if o.Plugin != "" {

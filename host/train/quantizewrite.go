@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -159,7 +160,7 @@ func (w *quantizedRun) describe(ctx context.Context) error {
 	}
 	return metrics.WriteSummary(w.dir.Summary(), metrics.Summary{
 		Name: rundir.At(w.out).Base(), Completed: true, Dir: w.out, Method: w.cfg.Method.Name, Form: string(w.cfg.Method.Form),
-		Parameters: int64(model.CountParams(w.model.Params(), nil)), NonEmbedding: int64(model.NonEmbedding(w.model.Params()))})
+		Parameters: int64(architecture.CountParams(w.model.Params(), nil)), NonEmbedding: int64(architecture.NonEmbedding(w.model.Params()))})
 }
 
 // held is the configuration of the run: weights are used as they are, and activations as in the calibration.

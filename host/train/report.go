@@ -5,7 +5,7 @@ import (
 	"math"
 	"path/filepath"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/step"
@@ -150,7 +150,7 @@ func (r *run) summary() *metrics.Summary {
 	c := r.cfg
 	return &metrics.Summary{
 		Name: filepath.Base(c.Train.Out), Dir: c.Train.Out, Method: c.Method.Name, Form: string(c.Method.Form), Lambda: c.Method.Lambda, Silence: c.Method.Silence,
-		Parameters: int64(model.CountParams(r.model.Params(), nil)), NonEmbedding: int64(model.NonEmbedding(r.model.Params())),
+		Parameters: int64(architecture.CountParams(r.model.Params(), nil)), NonEmbedding: int64(architecture.NonEmbedding(r.model.Params())),
 		Steps: r.done.Step, TotalSteps: c.Train.Steps, Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
 	}
 }

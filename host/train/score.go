@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/host/train/step"
 )
@@ -14,7 +14,7 @@ import (
 // busy.
 func (t *Trained) scoredTokens() int {
 	least := 1 << 10
-	if t.cfg.Device.Kind != engine.CPU {
+	if t.cfg.Device.Kind != device.CPU {
 		least = 1 << 14
 	}
 	return score.Tokens(t.cfg.Model.Context, least)
@@ -37,7 +37,7 @@ func (t *Trained) Score(ctx context.Context, requests []score.Request, skip func
 			return err
 		}
 	}
-	share := t.cfg.Device.Precision == engine.Float32
+	share := t.cfg.Device.Precision == device.Float32
 	return t.scored(ctx, requests, share, skip, func(b *score.Batch, logProbs []float32, likeliest []bool) error {
 		return each(b.Requests, b.Scores(logProbs, likeliest))
 	})

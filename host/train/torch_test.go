@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/step"
 )
 
@@ -127,14 +127,14 @@ func hash(stream, i int) uint64 {
 }
 
 // hashedWeights are the reference's parameters: mean + std·√12·(uniform in ±1/2).
-func hashedWeights(params []model.Param) [][]float32 {
+func hashedWeights(params []architecture.Param) [][]float32 {
 	var weights [][]float32
 	for p, param := range params {
 		mean, std := 0.0, 1.0
 		switch param.Role {
-		case model.RoleNorm:
+		case architecture.RoleNorm:
 			mean, std = 1, 0.1
-		case model.RoleMatrix, model.RoleHead:
+		case architecture.RoleMatrix, architecture.RoleHead:
 			std = 1 / math.Sqrt(float64(param.Dims[1]))
 		}
 		values, scale := make([]float32, param.Size()), std*math.Sqrt(12)

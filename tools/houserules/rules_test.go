@@ -35,6 +35,8 @@ var rules = []rule{
 		reason: "plugins write programs and never compute; a tensor engine would bind them to one host"},
 	{from: []string{"./sdk/program/..."}, only: []string{"./sdk/program/...", "./internal/atomicfile", "./internal/vfs", "gonum.org/v1/gonum/..."},
 		reason: "the language stands on its own: it knows nothing of plugins, processes or the wire"},
+	{from: []string{"./host/train/config", "./host/train/rundir", "./host/study/serve", "./host/model/huggingface"}, never: []string{"github.com/gomlx/..."},
+		reason: "reading a configuration, a run directory or a checkpoint needs no tensor engine"},
 	{from: []string{"./internal/..."}, never: []string{"./host/...", "./plugins/...", "./cmd/...", "./tools/..."},
 		reason: "internal is the ground: it knows nothing of training"},
 	{from: []string{"./sdk/...", "./host/...", "./cmd/...", "./plugins/..."}, never: []string{"./tools/..."},

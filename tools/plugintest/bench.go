@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/internal/golden"
@@ -29,7 +30,7 @@ func Oracle() Bench { return Bench{sdktest.Oracle{}} }
 // cpuDevice is opened by the first test that needs it and shared by all tests of the
 // process.
 var cpuDevice = sync.OnceValues(func() (*conformance.Device, error) {
-	opened, err := engine.Open(engine.CPU, engine.Options{})
+	opened, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		return nil, err
 	}

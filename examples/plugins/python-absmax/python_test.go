@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -134,7 +135,7 @@ func results(t *testing.T, p sdk.QuantizerProgram, x reference.Tensor) map[strin
 // The plugin keeps the promises of every quantizer, on the oracle and on the CPU.
 func TestConformance(t *testing.T) {
 	client := start(t)
-	device, err := engine.Open(engine.CPU, engine.Options{})
+	device, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,21 +5,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 )
 
 // TestAttentionOption: an unknown way is refused, and none is the automatic one.
 func TestAttentionOption(t *testing.T) {
-	if _, err := engine.Open(engine.CPU, engine.Options{Attention: "flash"}); err == nil || !strings.Contains(err.Error(), `attention "flash"`) {
+	if _, err := engine.Open(device.CPU, engine.Options{Attention: "flash"}); err == nil || !strings.Contains(err.Error(), `attention "flash"`) {
 		t.Errorf("got error %v", err)
 	}
-	d, err := engine.Open(engine.CPU, engine.Options{})
+	d, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if got := d.Attention(); got != engine.AutoAttention {
-		t.Errorf("attention is %q, want %q", got, engine.AutoAttention)
+	if got := d.Attention(); got != device.AutoAttention {
+		t.Errorf("attention is %q, want %q", got, device.AutoAttention)
 	}
 	d.Warn("nobody listens")
 }
@@ -27,7 +28,7 @@ func TestAttentionOption(t *testing.T) {
 // TestOnce: what is found out about a device is found out once for each key, and the opener of the device is told.
 func TestOnce(t *testing.T) {
 	var heard []string
-	d, err := engine.Open(engine.CPU, engine.Options{Warn: func(message string, _ ...any) { heard = append(heard, message) }})
+	d, err := engine.Open(device.CPU, engine.Options{Warn: func(message string, _ ...any) { heard = append(heard, message) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 )
@@ -22,7 +23,7 @@ func TestSameBits(t *testing.T) {
 	}
 	var want []float32
 	for _, threads := range []int{0, 1, 2, 3} {
-		d, err := engine.Open(engine.CPU, engine.Options{Threads: threads})
+		d, err := engine.Open(device.CPU, engine.Options{Threads: threads})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 )
@@ -104,7 +105,7 @@ func TestFinalize(t *testing.T) {
 // buffer holds.
 func TestData(t *testing.T) {
 	d := open(t)
-	if d.Kind() != engine.CPU {
+	if d.Kind() != device.CPU {
 		t.Skip("only the CPU's memory is the host's")
 	}
 	b := testdevice.Upload(t, d, []float32{1, 2, 3}, 3)
@@ -138,7 +139,7 @@ func TestView(t *testing.T) {
 	if err != nil || view[1] != 2 || len(view) != 3 {
 		t.Fatalf("%v, %v", view, err)
 	}
-	if d.Kind() == engine.CPU {
+	if d.Kind() == device.CPU {
 		data, err := engine.Data[float32](b)
 		if err != nil || &data[0] != &view[0] {
 			t.Errorf("the CPU's memory was copied, %v", err)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"github.com/cage-qat/cage/host/compute/device"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -41,7 +42,7 @@ func (b BuildInfo) String() string {
 func (d *Device) BuildInfo() BuildInfo {
 	versions := moduleVersions()
 	backend := "github.com/gomlx/compute"
-	if d.kind == CUDA {
+	if d.kind == device.CUDA {
 		backend = "github.com/gomlx/go-xla"
 	}
 	info := BuildInfo{
@@ -76,10 +77,10 @@ func target() string {
 // products is what BuildInfo says of them.
 func (d *Device) products() string {
 	var list []string
-	if d.options.Precision == BFloat16 {
-		list = append(list, string(BFloat16))
+	if d.options.Precision == device.BFloat16 {
+		list = append(list, string(device.BFloat16))
 	}
-	if d.kind == CUDA && d.options.TF32 {
+	if d.kind == device.CUDA && d.options.TF32 {
 		list = append(list, "tf32")
 	}
 	return strings.Join(list, "+")

@@ -3,12 +3,13 @@
 package engine
 
 import (
+	"github.com/cage-qat/cage/host/compute/device"
 	"strings"
 	"testing"
 )
 
 func TestOpenCUDAWithoutSupport(t *testing.T) {
-	_, err := Open(CUDA, Options{})
+	_, err := Open(device.CUDA, Options{})
 	if err == nil {
 		t.Fatal("a build without CUDA opened it")
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"github.com/cage-qat/cage/host/compute/device"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -172,7 +173,7 @@ func clientOptions(o Options) string {
 	if o.MemoryFraction > 0 {
 		text += fmt.Sprintf(",memory_fraction=%g", o.MemoryFraction)
 	}
-	if o.Allocator != DefaultAllocator {
+	if o.Allocator != device.DefaultAllocator {
 		text += ",allocator=" + string(o.Allocator)
 	}
 	return text

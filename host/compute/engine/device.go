@@ -11,15 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/gomlx/compute"
-)
-
-// Kinds of devices that [Open] knows.
-const (
-	// CPU runs on the processor with GoMLX's Go backend; nothing has to be installed.
-	CPU = "cpu"
-	// CUDA runs on an NVIDIA GPU with XLA through a PJRT plugin; it exists in builds with the tag "cuda".
-	CUDA = "cuda"
 )
 
 // Options are the settings of a device. The zero value is the recommended setting of every kind.
@@ -40,27 +33,27 @@ type Options struct {
 	// the package documentation.
 	Count int
 
-	// Precision is the type in which steps multiply matrices if they ask for it with [DotGeneral]; [Float32] if empty.
-	// [BFloat16] on the CPU device computes the same as on others, but is no faster than float32.
-	Precision Precision
+	// Precision is the type in which steps multiply matrices if they ask for it with [DotGeneral]; [device.Float32] if empty.
+	// [device.BFloat16] on the CPU device computes the same as on others, but is no faster than float32.
+	Precision device.Precision
 
-	// Attention says how models compute attention on the CUDA device in bfloat16; [AutoAttention] if empty. Other kinds
+	// Attention says how models compute attention on the CUDA device in bfloat16; [device.AutoAttention] if empty. Other kinds
 	// and precisions ignore it.
-	Attention Attention
+	Attention device.Attention
 
-	// Kernels says how programs of plugins are computed on the CUDA device in bfloat16; [AutoKernels] if empty. Other
+	// Kernels says how programs of plugins are computed on the CUDA device in bfloat16; [device.AutoKernels] if empty. Other
 	// kinds and precisions ignore it.
-	Kernels Kernels
+	Kernels device.Kernels
 
-	// Products says how quantized matrices are multiplied; [FloatProducts] if empty. [IntegerProducts] on the CPU
-	// device computes the same as on others, but more slowly than float32. [BlockProducts] is for GPUs that have such
+	// Products says how quantized matrices are multiplied; [device.FloatProducts] if empty. [device.IntegerProducts] on the CPU
+	// device computes the same as on others, but more slowly than float32. [device.BlockProducts] is for GPUs that have such
 	// products.
-	Products Products
+	Products device.Products
 
-	// Allocator is how the CUDA device allocates the memory of a GPU; [DefaultAllocator] if empty. Preallocate reserves
+	// Allocator is how the CUDA device allocates the memory of a GPU; [device.DefaultAllocator] if empty. Preallocate reserves
 	// at the start all that it may use, which is the fraction MemoryFraction of the GPU's memory; 0 leaves the fraction
 	// to XLA. Other kinds ignore these.
-	Allocator      Allocator
+	Allocator      device.Allocator
 	Preallocate    bool
 	MemoryFraction float64
 
@@ -71,34 +64,6 @@ type Options struct {
 	// Warn receives warnings, with details as key-value pairs. Nil discards them.
 	Warn func(message string, details ...any)
 }
-
-// Allocator is a way to allocate the memory of a GPU.
-type Allocator string
-
-// DefaultAllocator leaves the choice to XLA.
-const DefaultAllocator Allocator = "default"
-
-// Allocators lists the allocators that XLA has.
-func Allocators() []Allocator { return []Allocator{DefaultAllocator, "bfc", "cuda_async", "platform"} }
-
-// Attention is a way to compute attention.
-type Attention string
-
-// The ways to compute attention.
-const (
-	AutoAttention  Attention = "auto"  // FusedAttention if a trial shows that its results are right, otherwise PlainAttention
-	FusedAttention Attention = "fused" // one operation of the device; an error if it has none
-	PlainAttention Attention = "plain" // products and a softmax
-)
-
-// Precision is an element type of the operands of matrix products.
-type Precision string
-
-// The precisions that a device can have.
-const (
-	Float32  Precision = "float32"
-	BFloat16 Precision = "bfloat16"
-)
 
 // A Device compiles and runs steps, and owns the buffers it uploads and computes. Its methods may be called from
 // several goroutines, except Close.
@@ -112,8 +77,8 @@ type Device struct {
 
 // openers maps each kind of device to the function that makes its backend.
 var openers = map[string]func(Options) (compute.Backend, error){
-	CPU:  openCPU,
-	CUDA: openCUDA,
+	device.CPU:  openCPU,
+	device.CUDA: openCUDA,
 }
 
 // Kinds lists the names that [Open] accepts, sorted.
@@ -126,10 +91,10 @@ func Built() []string {
 	if builtCUDA {
 		return Kinds()
 	}
-	return []string{CPU}
+	return []string{device.CPU}
 }
 
-// Open opens a device of the given kind, [CPU] or [CUDA]. The caller closes it.
+// Open opens a device of the given kind, [device.CPU] or [device.CUDA]. The caller closes it.
 func Open(kind string, opts Options) (*Device, error) {
 	open, ok := openers[kind]
 	if !ok {
@@ -161,8 +126,8 @@ func Open(kind string, opts Options) (*Device, error) {
 // complete sets what is empty to its default, and refuses what no device has.
 func (o *Options) complete() error {
 	o.Count = cmp.Or(o.Count, 1)
-	o.Precision, o.Attention = cmp.Or(o.Precision, Float32), cmp.Or(o.Attention, AutoAttention)
-	o.Kernels, o.Products, o.Allocator = cmp.Or(o.Kernels, AutoKernels), cmp.Or(o.Products, FloatProducts), cmp.Or(o.Allocator, DefaultAllocator)
+	o.Precision, o.Attention = cmp.Or(o.Precision, device.Float32), cmp.Or(o.Attention, device.AutoAttention)
+	o.Kernels, o.Products, o.Allocator = cmp.Or(o.Kernels, device.AutoKernels), cmp.Or(o.Products, device.FloatProducts), cmp.Or(o.Allocator, device.DefaultAllocator)
 	switch {
 	case o.Threads < 0:
 		return fmt.Errorf("%d threads: want a positive number, or 0 for no limit", o.Threads)
@@ -171,11 +136,11 @@ func (o *Options) complete() error {
 	case !(o.MemoryFraction >= 0 && o.MemoryFraction <= 1):
 		return fmt.Errorf("memory fraction %g: want a number from 0 to 1", o.MemoryFraction)
 	}
-	return errors.Join(oneOf("precision", o.Precision, Float32, BFloat16),
-		oneOf("attention", o.Attention, AutoAttention, FusedAttention, PlainAttention),
-		oneOf("kernels", o.Kernels, AutoKernels, FusedKernels, GraphKernels, BodyKernels),
-		oneOf("products", o.Products, FloatProducts, IntegerProducts, BlockProducts),
-		oneOf("allocator", o.Allocator, Allocators()...))
+	return errors.Join(oneOf("precision", o.Precision, device.Float32, device.BFloat16),
+		oneOf("attention", o.Attention, device.AutoAttention, device.FusedAttention, device.PlainAttention),
+		oneOf("kernels", o.Kernels, device.AutoKernels, device.FusedKernels, device.GraphKernels, device.BodyKernels),
+		oneOf("products", o.Products, device.FloatProducts, device.IntegerProducts, device.BlockProducts),
+		oneOf("allocator", o.Allocator, device.Allocators()...))
 }
 
 func oneOf[T ~string](what string, have T, known ...T) error {
@@ -210,19 +175,19 @@ func (d *Device) Workers() int {
 }
 
 // SharesMemory reports whether buffers are in the host's memory, so that [Data] gives access to them.
-func (d *Device) SharesMemory() bool { return d.kind == CPU }
+func (d *Device) SharesMemory() bool { return d.kind == device.CPU }
 
 // Precision returns the type in which steps multiply matrices.
-func (d *Device) Precision() Precision { return d.options.Precision }
+func (d *Device) Precision() device.Precision { return d.options.Precision }
 
 // Attention returns how models are to compute attention.
-func (d *Device) Attention() Attention { return d.options.Attention }
+func (d *Device) Attention() device.Attention { return d.options.Attention }
 
 // Kernels returns how programs of plugins are to be computed.
-func (d *Device) Kernels() Kernels { return d.options.Kernels }
+func (d *Device) Kernels() device.Kernels { return d.options.Kernels }
 
 // Products returns how quantized matrices are to be multiplied.
-func (d *Device) Products() Products { return d.options.Products }
+func (d *Device) Products() device.Products { return d.options.Products }
 
 // Warn passes a message to the function given in [Options].
 func (d *Device) Warn(message string, details ...any) {

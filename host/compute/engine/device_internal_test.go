@@ -4,13 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/gomlx/compute"
 )
 
 // TestThreadsReachBackend guards the reflection in setParallelism against a change in the backend.
 func TestThreadsReachBackend(t *testing.T) {
 	for threads, want := range map[int]string{0: "parallelism=-1", 3: "parallelism=3"} {
-		d, err := Open(CPU, Options{Threads: threads})
+		d, err := Open(device.CPU, Options{Threads: threads})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +38,7 @@ func TestSetParallelismReportsChangedBackend(t *testing.T) {
 }
 
 func TestBuildInfo(t *testing.T) {
-	d, err := Open(CPU, Options{})
+	d, err := Open(device.CPU, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

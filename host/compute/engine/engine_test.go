@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 )
@@ -209,7 +210,7 @@ func TestOpenRefuses(t *testing.T) {
 		want string
 	}{
 		"tpu":      {engine.Options{}, `unknown device "tpu": known are cpu, cuda`},
-		engine.CPU: {engine.Options{Threads: -1}, "-1 threads"},
+		device.CPU: {engine.Options{Threads: -1}, "-1 threads"},
 	} {
 		if _, err := engine.Open(kind, tc.opts); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("Open(%q, %+v): got error %v, want %q in it", kind, tc.opts, err, tc.want)

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"github.com/cage-qat/cage/host/compute/device"
 	"runtime/debug"
 )
 
@@ -17,8 +18,8 @@ type CountError struct {
 
 // Error implements the error interface.
 func (e *CountError) Error() string {
-	if e.Kind == CPU {
-		return fmt.Sprintf("device %q: %d replicas: it computes on one; several need device %q", e.Kind, e.Want, CUDA)
+	if e.Kind == device.CPU {
+		return fmt.Sprintf("device %q: %d replicas: it computes on one; several need device %q", e.Kind, e.Want, device.CUDA)
 	}
 	return fmt.Sprintf("device %q: %d replicas: it has %d GPU(s), as far as CUDA_VISIBLE_DEVICES lets it see them", e.Kind, e.Want, e.Have)
 }

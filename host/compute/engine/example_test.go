@@ -8,13 +8,14 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 )
 
 // A step of gradient descent on f(x) = |x|²/2 whose parameters stay on the device: each step takes the memory of the
 // parameters it was given.
 func Example() {
-	device, err := engine.Open(engine.CPU, engine.Options{})
+	device, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

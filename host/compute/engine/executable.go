@@ -7,6 +7,7 @@ import (
 	"runtime/pprof"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/distributed"
 	"github.com/gomlx/compute/shapes"
@@ -82,7 +83,7 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		if e.aliased, err = lendMemory(backend.builder, pairDonated(inputs, e.outputs)); err != nil {
 			return err
 		}
-		if d.options.Kernels != BodyKernels {
+		if d.options.Kernels != device.BodyKernels {
 			if err := replaceCalls(backend.builder, backend.kernels); err != nil {
 				return err
 			}

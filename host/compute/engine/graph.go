@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/gobackend"
@@ -27,10 +28,10 @@ func DeviceOf(g *graph.Graph) *Device {
 	return d
 }
 
-// InBFloat16 reports whether the graph's device was opened with [BFloat16].
+// InBFloat16 reports whether the graph's device was opened with [device.BFloat16].
 func InBFloat16(g *graph.Graph) bool {
 	d := DeviceOf(g)
-	return d != nil && d.options.Precision == BFloat16
+	return d != nil && d.options.Precision == device.BFloat16
 }
 
 // Operand returns x in the element type in which [DotGeneral] reads it. If many products read x, this converts it only

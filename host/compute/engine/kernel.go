@@ -6,17 +6,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Kernels is a way to compute programs of plugins on a GPU.
-type Kernels string
-
-// The ways to compute programs of plugins.
-const (
-	AutoKernels  Kernels = "auto"  // FusedKernels if a trial shows that their results are right, otherwise GraphKernels
-	FusedKernels Kernels = "fused" // a program that fits into one kernel becomes one; an error if the device takes no kernels
-	GraphKernels Kernels = "graph" // graph operations, which the compiler fuses as it likes
-	BodyKernels  Kernels = "body"  // like FusedKernels, but computes the body of each call: for tests, on any device
-)
-
 // A Kernel is a function for a GPU, written in Triton's intermediate representation, which XLA compiles.
 type Kernel struct {
 	Name string // name of the function in the text

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 )
@@ -24,7 +25,7 @@ func TestBFloat16(t *testing.T) {
 			values[i] = float32(1 + 0.1*rng.NormFloat64()) // of one sign: a sum in bfloat16 would stop growing at 256
 		}
 	}
-	d := testdevice.Open(t, engine.Options{Precision: engine.BFloat16})
+	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
 	x, y := testdevice.Upload(t, d, a, batch, rows, inner), testdevice.Upload(t, d, b, batch, columns, inner)
 	e := compile(t, d, []engine.Spec{{Name: "a", Shape: x.Shape()}, {Name: "b", Shape: y.Shape()}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		turned := graph.TransposeAllAxes(in[1], 0, 2, 1)
@@ -57,10 +58,10 @@ func TestBFloat16(t *testing.T) {
 }
 
 func TestPrecisionIsKnown(t *testing.T) {
-	if _, err := engine.Open(engine.CPU, engine.Options{Precision: "float8"}); err == nil || !strings.Contains(err.Error(), `precision "float8"`) {
+	if _, err := engine.Open(device.CPU, engine.Options{Precision: "float8"}); err == nil || !strings.Contains(err.Error(), `precision "float8"`) {
 		t.Errorf("got error %v", err)
 	}
-	d, err := engine.Open(engine.CPU, engine.Options{Precision: engine.BFloat16, TF32: true})
+	d, err := engine.Open(device.CPU, engine.Options{Precision: device.BFloat16, TF32: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,16 +7,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Products is a way to multiply two quantized matrices.
-type Products string
-
-// The ways to multiply two quantized matrices.
-const (
-	FloatProducts   Products = "float"   // of values, as [DotGeneral] multiplies them
-	IntegerProducts Products = "integer" // of codes, in 8 bits with sums in 32, if both have one scale for each row
-	BlockProducts   Products = "fp4"     // of four-bit floats, if both have scales for their blocks, as in MXFP4 or NVFP4
-)
-
 // LongestIntegers is the largest number of products of two numbers from −127 to 127 whose sum always fits int32.
 const LongestIntegers = math.MaxInt32 / (127 * 127)
 

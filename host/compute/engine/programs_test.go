@@ -10,6 +10,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/pjrtrecord"
 	"github.com/cage-qat/cage/host/internal/testdevice"
@@ -50,7 +51,7 @@ func TestPrograms(t *testing.T) {
 		{"one", engine.Options{}, nil, []string{"num_replicas", "all_reduce", "bf16"}},
 		{"four", engine.Options{Count: 4},
 			[]string{"stablehlo.num_replicas = 4", "replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>"}, []string{"bf16"}},
-		{"bfloat16", engine.Options{Precision: engine.BFloat16},
+		{"bfloat16", engine.Options{Precision: device.BFloat16},
 			[]string{": (tensor<2x3xbf16>, tensor<3x5xbf16>) -> tensor<2x5xf32>"}, []string{"all_reduce"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -129,7 +130,7 @@ func TestDonatedInputsTakeOutputsInOrder(t *testing.T) {
 func TestMoreReplicasThanGPUs(t *testing.T) {
 	_, _, err := pjrtrecord.Open(t, 2, engine.Options{Count: 3})
 	few, ok := errors.AsType[*engine.CountError](err)
-	if !ok || *few != (engine.CountError{Kind: engine.CUDA, Want: 3, Have: 2}) || !strings.Contains(err.Error(), "3 replicas: it has 2 GPU(s)") {
+	if !ok || *few != (engine.CountError{Kind: device.CUDA, Want: 3, Have: 2}) || !strings.Contains(err.Error(), "3 replicas: it has 2 GPU(s)") {
 		t.Errorf("got error %v", err)
 	}
 }

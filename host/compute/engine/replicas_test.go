@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 )
@@ -138,10 +139,10 @@ func TestReplicasRefuse(t *testing.T) {
 }
 
 func TestCount(t *testing.T) {
-	if _, err := engine.Open(engine.CPU, engine.Options{Count: 2}); err == nil || !strings.Contains(err.Error(), `device "cpu": 2 replicas`) {
+	if _, err := engine.Open(device.CPU, engine.Options{Count: 2}); err == nil || !strings.Contains(err.Error(), `device "cpu": 2 replicas`) {
 		t.Errorf("got error %v", err)
 	}
-	if _, err := engine.Open(engine.CPU, engine.Options{Count: -1}); err == nil || !strings.Contains(err.Error(), "-1 replicas") {
+	if _, err := engine.Open(device.CPU, engine.Options{Count: -1}); err == nil || !strings.Contains(err.Error(), "-1 replicas") {
 		t.Errorf("got error %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 )
@@ -37,7 +38,7 @@ func TestManyBranchesDoNotHang(t *testing.T) {
 
 func runManyBranches(t *testing.T) {
 	for _, threads := range []int{0, 1, 2} {
-		d, err := engine.Open(engine.CPU, engine.Options{Threads: threads})
+		d, err := engine.Open(device.CPU, engine.Options{Threads: threads})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/cage-qat/cage/host/compute/device"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,7 +65,7 @@ func TestCacheFlags(t *testing.T) {
 
 func TestClientOptions(t *testing.T) {
 	for want, o := range map[string]Options{
-		"tf32=false,preallocate=false":                                        {Allocator: DefaultAllocator},
+		"tf32=false,preallocate=false":                                        {Allocator: device.DefaultAllocator},
 		"tf32=true,preallocate=true,memory_fraction=0.5,allocator=cuda_async": {TF32: true, Preallocate: true, MemoryFraction: 0.5, Allocator: "cuda_async"},
 	} {
 		if got := clientOptions(o); got != want {
@@ -72,7 +73,7 @@ func TestClientOptions(t *testing.T) {
 		}
 	}
 	for _, o := range []Options{{Allocator: "malloc"}, {MemoryFraction: 1.5}} {
-		if _, err := Open(CPU, o); err == nil || !strings.Contains(err.Error(), "want") {
+		if _, err := Open(device.CPU, o); err == nil || !strings.Contains(err.Error(), "want") {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}

@@ -27,7 +27,7 @@ func measure(b *testing.B, inputs []reference.Tensor, build engine.BuildFunc) {
 		buffers = append(buffers, upload(b, dtypes.Float32, x))
 		specs = append(specs, engine.Spec{Name: fmt.Sprint("in", i), Shape: buffers[i].Shape()})
 	}
-	step, err := device(b).Compile(b.Name(), specs, build)
+	step, err := shared(b).Compile(b.Name(), specs, build)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/gomlx/compute/dtypes"
@@ -19,7 +20,7 @@ func multipliesBlocks(d *engine.Device) bool {
 		switch {
 		case !hasKernels(d):
 			return errors.New("the device has no kernels")
-		case d.Kernels() == engine.AutoKernels:
+		case d.Kernels() == device.AutoKernels:
 			return blockTrial{}.run(d)
 		}
 		return nil

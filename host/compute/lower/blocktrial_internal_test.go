@@ -6,13 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 )
 
 // TestKernelTrial: likewise the trial of kernels, in which one of a hundred values may differ.
 func TestKernelTrial(t *testing.T) {
-	d := testdevice.Open(t, engine.Options{Precision: engine.BFloat16, Kernels: engine.BodyKernels})
+	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
 	if err := (kernelTrial{}).run(d); err != nil {
 		t.Error(err)
 	}
@@ -45,7 +46,7 @@ func TestKernelTrial(t *testing.T) {
 
 // TestBlockTrial: what the kernel means passes its trial in both formats; a kernel that computes something else would not.
 func TestBlockTrial(t *testing.T) {
-	d := testdevice.Open(t, engine.Options{Precision: engine.BFloat16, Kernels: engine.BodyKernels})
+	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
 	if err := (blockTrial{}).run(d); err != nil {
 		t.Error(err)
 	}

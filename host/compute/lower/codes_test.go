@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/testdevice"
@@ -70,7 +71,7 @@ func nvfp4(t *testing.T, rows, columns int) lower.Quantizer {
 // TestProductOfCodes: the product of integers is that of the values, and more exact than theirs in bfloat16; rounded to
 // bfloat16 itself it is as exact as a number can be.
 func TestProductOfCodes(t *testing.T) {
-	wrong := productErrors(t, engine.Options{Products: engine.IntegerProducts}, uniform)
+	wrong := productErrors(t, engine.Options{Products: device.IntegerProducts}, uniform)
 	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[1] < 100*wrong[0] || wrong[2] < 100*wrong[0] {
 		t.Errorf("relative errors of %g", wrong)
 	}
@@ -78,7 +79,7 @@ func TestProductOfCodes(t *testing.T) {
 
 // TestLongProductOfCodes: sums that 32 bits may not hold are those of values.
 func TestLongProductOfCodes(t *testing.T) {
-	d := testdevice.Open(t, engine.Options{Products: engine.IntegerProducts})
+	d := testdevice.Open(t, engine.Options{Products: device.IntegerProducts})
 	for columns, want := range map[int]bool{engine.LongestIntegers: true, engine.LongestIntegers + 1: false} {
 		q := uniform(t, 1, columns)
 		x := testdevice.Upload(t, d, make([]float32, columns), 1, columns)
@@ -94,11 +95,11 @@ func TestLongProductOfCodes(t *testing.T) {
 
 // TestProductOfBlocks: so is that of four-bit floats. With scales that are powers of two, values are exact in bfloat16, too.
 func TestProductOfBlocks(t *testing.T) {
-	wrong := productErrors(t, engine.Options{Products: engine.BlockProducts, Kernels: engine.BodyKernels}, mxfp4)
+	wrong := productErrors(t, engine.Options{Products: device.BlockProducts, Kernels: device.BodyKernels}, mxfp4)
 	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[1] < 100*wrong[0] || wrong[2] > 1e-6 {
 		t.Errorf("relative errors of %g", wrong)
 	}
-	wrong = productErrors(t, engine.Options{Products: engine.BlockProducts, Kernels: engine.BodyKernels}, nvfp4)
+	wrong = productErrors(t, engine.Options{Products: device.BlockProducts, Kernels: device.BodyKernels}, nvfp4)
 	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[1] < 100*wrong[0] || wrong[2] < 100*wrong[0] {
 		t.Errorf("relative errors of %g, with two scales", wrong)
 	}
@@ -123,7 +124,7 @@ func productErrors(t *testing.T, o engine.Options, quantizer func(t *testing.T, 
 	values := testdevice.Evaluate(t, exact, uploaded(t, exact, x, w, tokens, out, in), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{lower.Quantize(in[0], nil, qx), lower.Quantize(in[1], nil, qw)}
 	})
-	o.Precision = engine.BFloat16
+	o.Precision = device.BFloat16
 	d := testdevice.Open(t, o)
 	got := testdevice.Evaluate(t, d, uploaded(t, d, x, w, tokens, out, in), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		a, b := lower.Quantize(in[0], nil, qx), lower.Quantize(in[1], nil, qw)
@@ -168,21 +169,21 @@ func uploaded(t *testing.T, d *engine.Device, x, w []float32, tokens, out, in in
 func TestNoBlocks(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
-		kernels   engine.Kernels
+		kernels   device.Kernels
 		out       int
 		quantizer func(t *testing.T, rows, columns int) lower.Quantizer
 		codes     bool
 		warnings  int
 	}{
-		{"blocks", engine.BodyKernels, 32, mxfp4, true, 0},
-		{"no kernels", engine.GraphKernels, 32, mxfp4, false, 1},
-		{"no whole tiles", engine.BodyKernels, 40, mxfp4, true, 1},
-		{"other codes", engine.BodyKernels, 32, uniform, false, 0},
+		{"blocks", device.BodyKernels, 32, mxfp4, true, 0},
+		{"no kernels", device.GraphKernels, 32, mxfp4, false, 1},
+		{"no whole tiles", device.BodyKernels, 40, mxfp4, true, 1},
+		{"other codes", device.BodyKernels, 32, uniform, false, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			const tokens, in = 128, 64
 			warnings := 0
-			d := testdevice.Open(t, engine.Options{Precision: engine.BFloat16, Products: engine.BlockProducts, Kernels: tt.kernels,
+			d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Products: device.BlockProducts, Kernels: tt.kernels,
 				Warn: func(string, ...any) { warnings++ }})
 			qx, qw := tt.quantizer(t, tokens, in), tt.quantizer(t, tt.out, in)
 			if ok := qx.(lower.Coded).CodeShapes(d) != nil; ok != tt.codes {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/cage-qat/cage/host/compute/triton"
@@ -37,9 +38,9 @@ var codesInMemory = InMemory{factor.OutputIntegers: triton.Int8, factor.OutputPa
 func codingOf(d *engine.Device) *coding {
 	switch {
 	case d == nil:
-	case d.Products() == engine.IntegerProducts:
+	case d.Products() == device.IntegerProducts:
 		return integers
-	case d.Products() == engine.BlockProducts && multipliesBlocks(d):
+	case d.Products() == device.BlockProducts && multipliesBlocks(d):
 		return blocks
 	}
 	return nil

@@ -19,8 +19,8 @@ import (
 
 var openDevice = sync.OnceValues(func() (*engine.Device, error) { return engine.Open(testdevice.Kind(), engine.Options{}) })
 
-// device opens the device once for all tests.
-func device(t testing.TB) *engine.Device {
+// shared opens the device once for all tests.
+func shared(t testing.TB) *engine.Device {
 	t.Helper()
 	d, err := openDevice()
 	if err != nil {
@@ -59,12 +59,12 @@ func uploadInputs(t testing.TB, float dtypes.DType, p *program.Program, inputs m
 
 func execute(t testing.TB, inputs []*engine.Buffer, build engine.BuildFunc) []*engine.Buffer {
 	t.Helper()
-	return testdevice.Run(t, device(t), inputs, build)
+	return testdevice.Run(t, shared(t), inputs, build)
 }
 
 func upload(t testing.TB, float dtypes.DType, x reference.Tensor) *engine.Buffer {
 	t.Helper()
-	d, shape := device(t), x.Type.Shape
+	d, shape := shared(t), x.Type.Shape
 	switch {
 	case x.Type.DType == program.Float && float == dtypes.Float64:
 		return testdevice.Upload(t, d, x.Floats, shape...)

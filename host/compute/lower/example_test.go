@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/sdk/program"
@@ -22,7 +23,7 @@ func ExampleLower() {
 		log.Fatal(err)
 	}
 
-	cpu, err := engine.Open(engine.CPU, engine.Options{})
+	cpu, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

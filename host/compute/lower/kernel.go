@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
@@ -169,11 +170,11 @@ func hasKernels(d *engine.Device) bool {
 	switch {
 	case d == nil:
 		return false
-	case d.Kernels() == engine.BodyKernels:
+	case d.Kernels() == device.BodyKernels:
 		return true
-	case d.Kind() == engine.CPU || d.Precision() != engine.BFloat16 || d.Kernels() == engine.GraphKernels:
+	case d.Kind() == device.CPU || d.Precision() != device.BFloat16 || d.Kernels() == device.GraphKernels:
 		return false
-	case d.Kernels() == engine.FusedKernels:
+	case d.Kernels() == device.FusedKernels:
 		return true
 	}
 	err := d.Try(kernelTrial{}, "programs of quantizers are computed without kernels, which takes more time and memory", kernelTrial{}.run)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/pjrtrecord"
@@ -36,19 +37,19 @@ func halves(t *testing.T, transposed bool) lower.Quantizer {
 // operations, and so is everything where the device's kernels do not pass their trial.
 func TestKernelCalls(t *testing.T) {
 	for _, tt := range []struct {
-		kernels    engine.Kernels
+		kernels    device.Kernels
 		transposed bool
 		calls      int
 		warns      string
 	}{
-		{engine.FusedKernels, false, 4, ""},
-		{engine.FusedKernels, true, 2, "transpose: kernels do not have this operation"}, // its backward pass is one
-		{engine.GraphKernels, false, 0, ""},
-		{engine.AutoKernels, false, 0, "the device computes nothing but zeros"},
+		{device.FusedKernels, false, 4, ""},
+		{device.FusedKernels, true, 2, "transpose: kernels do not have this operation"}, // its backward pass is one
+		{device.GraphKernels, false, 0, ""},
+		{device.AutoKernels, false, 0, "the device computes nothing but zeros"},
 	} {
 		t.Run(fmt.Sprintf("%s %t", tt.kernels, tt.transposed), func(t *testing.T) {
 			var warnings []string
-			d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Kernels: tt.kernels, Warn: func(message string, details ...any) {
+			d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Kernels: tt.kernels, Warn: func(message string, details ...any) {
 				warnings = append(warnings, fmt.Sprint(message, details))
 			}})
 			if err != nil {
@@ -80,10 +81,10 @@ func TestKernelCalls(t *testing.T) {
 
 // TestBlockKernelCalls: products of four-bit floats are calls of a kernel, unless the trial of kernels fails.
 func TestBlockKernelCalls(t *testing.T) {
-	for kernels, want := range map[engine.Kernels]int{engine.FusedKernels: 1, engine.AutoKernels: 0} {
+	for kernels, want := range map[device.Kernels]int{device.FusedKernels: 1, device.AutoKernels: 0} {
 		t.Run(string(kernels), func(t *testing.T) {
 			var warnings []string
-			d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Kernels: kernels, Products: engine.BlockProducts, Warn: func(message string, details ...any) {
+			d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Kernels: kernels, Products: device.BlockProducts, Warn: func(message string, details ...any) {
 				warnings = append(warnings, fmt.Sprint(message, details))
 			}})
 			if err != nil {

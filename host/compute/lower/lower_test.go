@@ -21,7 +21,7 @@ func TestFactorizationsAreRefused(t *testing.T) {
 		if err := lower.Check(p); !errors.As(err, &refused) {
 			t.Errorf("Check: %v", err)
 		}
-		_, err := device(t).Compile("refused", []engine.Spec{spec("x", 3, 3)}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		_, err := shared(t).Compile("refused", []engine.Spec{spec("x", 3, 3)}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{lower.Lower(g, p, in)["y"]}
 		})
 		if !errors.As(err, &refused) || refused.Program != "test" || !strings.Contains(err.Error(), refused.Op.String()) {
@@ -40,7 +40,7 @@ func TestWrongInputs(t *testing.T) {
 		`input "x" is float[2,3]`: {spec("x", 3, 2), spec("n")},
 		`input "n" is int`:        {spec("x", 2, 3), spec("n")},
 	} {
-		_, err := device(t).Compile("wrong", specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		_, err := shared(t).Compile("wrong", specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{lower.Lower(g, p, in)["y"]}
 		})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `program "test"`) {

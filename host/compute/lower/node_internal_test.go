@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/compute/dtypes"
@@ -14,7 +15,7 @@ import (
 
 // A node that does not give the stated type, or whose lowering panics, is named.
 func TestNodeErrors(t *testing.T) {
-	cpu, err := engine.Open(engine.CPU, engine.Options{})
+	cpu, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

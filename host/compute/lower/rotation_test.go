@@ -162,7 +162,7 @@ func product(t *testing.T, qx, qw lower.Quantizer, tokens, out, in int) [][]floa
 	for _, i := range inputs {
 		buffers = append(buffers, upload(t, dtypes.Float32, i))
 	}
-	return testdevice.Evaluate(t, device(t), buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+	return testdevice.Evaluate(t, shared(t), buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		trained := in[3 : 3+len(qx.Trained())]
 		y := graph.DotGeneral(lower.Quantize(in[0], trained, qx), []int{1}, nil, lower.Quantize(in[1], nil, qw), []int{1}, nil)
 		wrt := append([]*graph.Node{in[0], in[1]}, trained...)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/testdevice"
@@ -16,7 +17,7 @@ import (
 // rotateInBFloat16 rotates x as on a GPU in bfloat16.
 func rotateInBFloat16(t *testing.T, x []float32, block int) []float32 {
 	t.Helper()
-	d := testdevice.Open(t, engine.Options{Precision: engine.BFloat16})
+	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
 	p := build(t, func(b *program.Builder) { b.Output("y", b.Input("x", program.FloatType(len(x))).Hadamard(block)) })
 	return testdevice.Evaluate(t, d, []*engine.Buffer{testdevice.Upload(t, d, x, len(x))}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{lower.LowerPlain(g, p, in, false)["y"]}
@@ -53,7 +54,7 @@ func TestSplitRotation(t *testing.T) {
 			total, length = total+e, length+n
 		}
 		// On a GPU XLA may keep more of the lower half. Here a smaller error would mean that this is not what runs there.
-		if relative := math.Sqrt(total / length); testdevice.Kind() == engine.CPU && relative < rounding {
+		if relative := math.Sqrt(total / length); testdevice.Kind() == device.CPU && relative < rounding {
 			t.Errorf("block %d: the error is %.3g of the length, as if it were computed in float32", block, relative)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/sdk/program"
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t testing.TB) *engine.Device {
 	t.Helper()
-	dev, err := engine.Open(engine.CPU, engine.Options{Threads: 2})
+	dev, err := engine.Open(device.CPU, engine.Options{Threads: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestOrder(t *testing.T) {
 // One step of gradient descent: the job says which tensors its program reads and writes,
 // the run replaces them.
 func Example() {
-	dev, err := engine.Open(engine.CPU, engine.Options{})
+	dev, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		panic(err)
 	}

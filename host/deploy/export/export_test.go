@@ -12,18 +12,19 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // small is a model of random weights whose matrices are quantized by a function of codes
 // and scales.
-func small(t testing.TB, kind string, q func(param model.Param, x []float32) *export.Quantized) *export.Model {
+func small(t testing.TB, kind string, q func(param architecture.Param, x []float32) *export.Quantized) *export.Model {
 	t.Helper()
-	return smallOf(t, model.Settings{Kind: kind}, q)
+	return smallOf(t, architecture.Settings{Kind: kind}, q)
 }
 
 // smallOf is small with settings of its own.
-func smallOf(t testing.TB, s model.Settings, q func(param model.Param, x []float32) *export.Quantized) *export.Model {
+func smallOf(t testing.TB, s architecture.Settings, q func(param architecture.Param, x []float32) *export.Quantized) *export.Model {
 	t.Helper()
 	s.Layers, s.Width, s.Heads, s.KVHeads, s.Hidden, s.Vocab, s.Context, s.RopeFactor = 1, 64, 4, 2, 96, 256, 16, max(1, s.RopeFactor)
 	s.FillIn()
@@ -32,14 +33,14 @@ func smallOf(t testing.TB, s model.Settings, q func(param model.Param, x []float
 		t.Fatal(err)
 	}
 	m := &export.Model{Settings: s, Params: network.Params(), Card: export.Card{Name: "small"}}
-	find := func(name string) model.Param {
+	find := func(name string) architecture.Param {
 		for _, p := range m.Params {
 			if p.Name == name {
 				return p
 			}
 		}
 		t.Fatalf("there is no parameter %s", name)
-		return model.Param{}
+		return architecture.Param{}
 	}
 	m.Latent = func(name string) ([]float32, error) { return find(name).Init(1), nil }
 	m.Quantized = func(name string) (*export.Quantized, error) {
@@ -55,8 +56,8 @@ func smallOf(t testing.TB, s model.Settings, q func(param model.Param, x []float
 }
 
 // integers quantizes with a scale for each group of elements of a row.
-func integers(group int, step func(largest float32) float32) func(model.Param, []float32) *export.Quantized {
-	return func(p model.Param, x []float32) *export.Quantized {
+func integers(group int, step func(largest float32) float32) func(architecture.Param, []float32) *export.Quantized {
+	return func(p architecture.Param, x []float32) *export.Quantized {
 		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x))}
 		for at := 0; at < len(x); at += group {
 			s := step(largest(x[at:at+group], group, 1)[0])
@@ -85,7 +86,7 @@ func write(t *testing.T, format string, m *export.Model, o export.Options) (*exp
 
 // TestKinds exports each kind of language model in each format, and reads it back as Q(x).
 func TestKinds(t *testing.T) {
-	for _, kind := range model.Languages {
+	for _, kind := range architecture.Languages {
 		for _, format := range export.Formats() {
 			r, err := write(t, format, small(t, kind, integers(32, halfSeventh)), export.Options{})
 			if err != nil || !r.Exact {
@@ -104,25 +105,25 @@ func TestKinds(t *testing.T) {
 // TestRefusals: what a format cannot hold exactly is refused with the reason and with what
 // works, and leaves nothing behind.
 func TestRefusals(t *testing.T) {
-	rotated := func(p model.Param, x []float32) *export.Quantized {
+	rotated := func(p architecture.Param, x []float32) *export.Quantized {
 		q := integers(32, halfSeventh)(p, x)
 		q.Rotation = 32
 		return q
 	}
-	silent := func(_ model.Param, x []float32) *export.Quantized { return &export.Quantized{Value: x} }
-	broken := func(p model.Param, x []float32) *export.Quantized {
+	silent := func(_ architecture.Param, x []float32) *export.Quantized { return &export.Quantized{Value: x} }
+	broken := func(p architecture.Param, x []float32) *export.Quantized {
 		q := integers(32, halfSeventh)(p, x)
 		q.Value[5] = float32(math.NaN())
 		return q
 	}
-	untrue := func(p model.Param, x []float32) *export.Quantized {
+	untrue := func(p architecture.Param, x []float32) *export.Quantized {
 		q := integers(32, halfSeventh)(p, x)
 		q.Value[5] *= 1 + 0x1p-20
 		return q
 	}
 	for _, c := range []struct {
 		format string
-		q      func(model.Param, []float32) *export.Quantized
+		q      func(architecture.Param, []float32) *export.Quantized
 		o      export.Options
 		says   []string
 	}{
@@ -146,7 +147,7 @@ func TestRefusals(t *testing.T) {
 		{"onnx", nil, export.Options{}, []string{`no format "onnx"`, "gguf"}},
 	} {
 		dir := t.TempDir()
-		_, err := export.Write(t.Context(), c.format, vfs.At(filepath.Join(dir, "out")), small(t, model.KindLlama, c.q), c.o)
+		_, err := export.Write(t.Context(), c.format, vfs.At(filepath.Join(dir, "out")), small(t, architecture.KindLlama, c.q), c.o)
 		if err == nil {
 			t.Errorf("%s %+v was written, want an error that says %q", c.format, c.o, c.says)
 			continue
@@ -164,7 +165,7 @@ func TestRefusals(t *testing.T) {
 
 // TestRotatedGGUF: rotated weights become floats, with the reason in the report.
 func TestRotatedGGUF(t *testing.T) {
-	r, err := write(t, "gguf", small(t, model.KindLlama, func(p model.Param, x []float32) *export.Quantized {
+	r, err := write(t, "gguf", small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
 		return &export.Quantized{Value: x, Codes: make([]int32, len(x)), Scale: []float32{1}, Rotation: 32}
 	}), export.Options{})
 	if err != nil || !r.Exact || !strings.Contains(strings.Join(r.Summary(), "\n"), "rotates blocks of 32") {
@@ -175,7 +176,7 @@ func TestRotatedGGUF(t *testing.T) {
 // TestInexact: with the permission scales are rounded, and the report says how far off the
 // numbers are: at most half a unit in the last place of a half float, relatively 2^−11.
 func TestInexact(t *testing.T) {
-	r, err := write(t, "gguf", small(t, model.KindLlama, integers(32, seventh)), export.Options{Inexact: true})
+	r, err := write(t, "gguf", small(t, architecture.KindLlama, integers(32, seventh)), export.Options{Inexact: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,7 @@ func TestInexact(t *testing.T) {
 
 // TestLatent: the weights of the optimizer, whatever the quantizer makes of them.
 func TestLatent(t *testing.T) {
-	r, err := write(t, "hf", small(t, model.KindLlama, integers(32, seventh)), export.Options{Latent: true, Float: "bf16"})
+	r, err := write(t, "hf", small(t, architecture.KindLlama, integers(32, seventh)), export.Options{Latent: true, Float: "bf16"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestLatent(t *testing.T) {
 // TestShards: with a limit the tensors are in several files, and read back all the same.
 func TestShards(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	if _, err := export.Write(t.Context(), "hf", vfs.At(out), small(t, model.KindLlama, nil), export.Options{ShardSize: 50000}); err != nil {
+	if _, err := export.Write(t.Context(), "hf", vfs.At(out), small(t, architecture.KindLlama, nil), export.Options{ShardSize: 50000}); err != nil {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(out + "/model-0000?-of-*.safetensors")
@@ -218,8 +219,8 @@ func TestShards(t *testing.T) {
 }
 
 // fourBitFloats quantizes to E2M1 with scales of groups.
-func fourBitFloats(t testing.TB, group int, scales func(largest []float32) []float32) func(model.Param, []float32) *export.Quantized {
-	return func(_ model.Param, x []float32) *export.Quantized {
+func fourBitFloats(t testing.TB, group int, scales func(largest []float32) []float32) func(architecture.Param, []float32) *export.Quantized {
+	return func(_ architecture.Param, x []float32) *export.Quantized {
 		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)), Scale: scales(largest(x, group, 1))}
 		rng := rand.New(rand.NewPCG(1, 2))
 		for i := range x {
@@ -254,13 +255,13 @@ func TestTwoLevels(t *testing.T) {
 		}
 		return out
 	}
-	for name, q := range map[string]func(model.Param, []float32) *export.Quantized{
+	for name, q := range map[string]func(architecture.Param, []float32) *export.Quantized{
 		"2688/max":    fourBitFloats(t, 16, encode(func(m float32) float32 { return 2688 / m })),
 		"odd":         fourBitFloats(t, 16, encode(func(float32) float32 { return 1234.5678 })),
 		"four thirds": fourBitFloats(t, 32, fourThirds),
 		"some zeros":  fourBitFloats(t, 16, func(m []float32) []float32 { return append(make([]float32, len(m)-1), 0.5) }),
 	} {
-		r, err := write(t, "compressed-tensors", small(t, model.KindLlama, q), export.Options{Type: "nvfp4"})
+		r, err := write(t, "compressed-tensors", small(t, architecture.KindLlama, q), export.Options{Type: "nvfp4"})
 		if err != nil || !r.Exact {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -273,7 +274,7 @@ func TestTwoLevels(t *testing.T) {
 		}
 		return out
 	}
-	m := small(t, model.KindLlama, fourBitFloats(t, 16, product))
+	m := small(t, architecture.KindLlama, fourBitFloats(t, 16, product))
 	if _, err := write(t, "compressed-tensors", m, export.Options{}); err == nil || !strings.Contains(err.Error(), `scale_form = "encode"`) {
 		t.Errorf("products of scales: %v", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/export"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
 )
@@ -17,7 +17,7 @@ import (
 // TestFaults: whichever operation on files fails, the directory is complete or absent and the
 // fault is told. What is left of it does not stand in the way of the next export.
 func TestFaults(t *testing.T) {
-	m := small(t, model.KindLlama, integers(32, halfSeventh))
+	m := small(t, architecture.KindLlama, integers(32, halfSeventh))
 	for _, format := range export.Formats() {
 		for files := range faultfs.Each(t, faultfs.Sweep(23, 1), 1) {
 			out := filepath.Join(t.TempDir(), "out")
@@ -44,7 +44,7 @@ func TestCancelled(t *testing.T) {
 	cancel()
 	for _, format := range export.Formats() {
 		dir := t.TempDir()
-		_, err := export.Write(ctx, format, vfs.At(filepath.Join(dir, "out")), small(t, model.KindLlama, nil), export.Options{})
+		_, err := export.Write(ctx, format, vfs.At(filepath.Join(dir, "out")), small(t, architecture.KindLlama, nil), export.Options{})
 		if format != "compressed-tensors" && !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", format, err)
 		}

@@ -47,15 +47,15 @@ func (ggufFormat) Plan(m *Model, o Options) (Plan, error) {
 	if _, ok := ggufTypes[o.Type]; o.Type != "" && !ok {
 		return nil, fmt.Errorf("there is no type %q: want one of %s", o.Type, names(ggufTypes))
 	}
-	architecture, err := ggufArchitecture(m.Settings)
+	family, err := ggufFamilyOf(m.Settings)
 	if err != nil {
 		return nil, err
 	}
-	parts, err := architecture.parts(m.Settings, m.Params)
+	parts, err := family.parts(m.Settings, m.Params)
 	if err != nil {
 		return nil, err
 	}
-	parts = architecture.withHead(parts)
+	parts = family.withHead(parts)
 	p := &ggufPlan{source: &source{Model: m, latent: o.Latent}, inexact: o.Inexact}
 	if factors := ropeFactors(m.Settings); factors != nil {
 		p.add(ggufTensor{Stored: Stored{Name: "rope_freqs.weight", Shape: []int{len(factors)}}, typ: gguf.F32, values: factors})

@@ -9,14 +9,14 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/export"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // TestTiedHeads: llama.cpp wants the tied head of OLMo 2 as a tensor of its own, and takes the embedding for it elsewhere.
 func TestTiedHeads(t *testing.T) {
-	for _, kind := range model.Languages {
+	for _, kind := range architecture.Languages {
 		dir := filepath.Join(t.TempDir(), "out")
-		r, err := export.Write(t.Context(), "gguf", at(dir), smallOf(t, model.Settings{Kind: kind, Head: "tied"}, integers(32, halfSeventh)), export.Options{})
+		r, err := export.Write(t.Context(), "gguf", at(dir), smallOf(t, architecture.Settings{Kind: kind, Head: "tied"}, integers(32, halfSeventh)), export.Options{})
 		if err != nil || !r.Exact {
 			t.Fatalf("%s: %v", kind, err)
 		}
@@ -31,7 +31,7 @@ func TestTiedHeads(t *testing.T) {
 			}
 		}
 		want := []byte(nil)
-		if kind == model.KindOLMo2 {
+		if kind == architecture.KindOLMo2 {
 			want = embedding
 		}
 		if len(embedding) == 0 || !bytes.Equal(head, want) {
@@ -43,14 +43,14 @@ func TestTiedHeads(t *testing.T) {
 // TestLayoutsOfLlamaCpp: what llama.cpp does not compute for a kind of models is refused.
 func TestLayoutsOfLlamaCpp(t *testing.T) {
 	const factors, features = "llama.cpp stretches positions (rope_factor = 8) of models of the kind llama only", "heads of width/heads = 16 features, and these have 32"
-	stretched := model.Settings{RopeFactor: 8, RopeOriginal: 8, RopeLow: 1, RopeHigh: 4}
+	stretched := architecture.Settings{RopeFactor: 8, RopeOriginal: 8, RopeLow: 1, RopeHigh: 4}
 	for _, c := range []struct {
 		kind string
-		s    model.Settings
+		s    architecture.Settings
 		want string
 	}{
-		{model.KindLlama, stretched, ""}, {model.KindQwen3, stretched, factors}, {model.KindOLMo2, stretched, factors},
-		{model.KindLlama, model.Settings{HeadSize: 32}, ""}, {model.KindQwen3, model.Settings{HeadSize: 32}, ""}, {model.KindOLMo2, model.Settings{HeadSize: 32}, features},
+		{architecture.KindLlama, stretched, ""}, {architecture.KindQwen3, stretched, factors}, {architecture.KindOLMo2, stretched, factors},
+		{architecture.KindLlama, architecture.Settings{HeadSize: 32}, ""}, {architecture.KindQwen3, architecture.Settings{HeadSize: 32}, ""}, {architecture.KindOLMo2, architecture.Settings{HeadSize: 32}, features},
 	} {
 		c.s.Kind = c.kind
 		_, err := export.Write(t.Context(), "gguf", at(filepath.Join(t.TempDir(), "out")), smallOf(t, c.s, nil), export.Options{})
@@ -63,10 +63,10 @@ func TestLayoutsOfLlamaCpp(t *testing.T) {
 // TestTurnedNorms: llama.cpp turns the two halves of a head of Qwen 3. The scales of its queries and keys stand in the order
 // of the features that they scale: with another, a model that turns neighbours would be served with other attention.
 func TestTurnedNorms(t *testing.T) {
-	m := smallOf(t, model.Settings{Kind: model.KindQwen3, RopePairs: model.Interleaved}, nil)
+	m := smallOf(t, architecture.Settings{Kind: architecture.KindQwen3, RopePairs: architecture.Interleaved}, nil)
 	const features = 16 // of a head
 	m.Latent = func(name string) ([]float32, error) {
-		i := slices.IndexFunc(m.Params, func(p model.Param) bool { return p.Name == name })
+		i := slices.IndexFunc(m.Params, func(p architecture.Param) bool { return p.Name == name })
 		values := make([]float32, m.Params[i].Size())
 		for j := range values {
 			values[j] = float32(j)
@@ -119,7 +119,7 @@ func TestOtherIDs(t *testing.T) {
 		{`"added_tokens": [{"id": 9, "content": "<x>", "normalized": true, "special": true}], `, "", "", ""},
 	} {
 		for _, inexact := range []bool{false, true} {
-			m := small(t, model.KindLlama, nil)
+			m := small(t, architecture.KindLlama, nil)
 			m.Tokenizer.Files["tokenizer.json"] = []byte(`{` + c.more + `"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "model": {"vocab": {"a": 0, "b": 7, "ab": 8}, "merges": ["a b"]` + c.merges + `}}`)
 			r, err := export.Write(t.Context(), "gguf", at(filepath.Join(t.TempDir(), "out")), m, export.Options{Inexact: inexact})
 			note := c.note

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/gguf"
 )
 
@@ -41,30 +41,30 @@ func joined(a, b map[string]string) map[string]string {
 	return out
 }
 
-// architecture is how llama.cpp knows a kind of models.
-type architecture struct {
+// ggufFamily is how llama.cpp knows a kind of models.
+type ggufFamily struct {
 	name string
 	layout
 }
 
-func ggufArchitecture(s model.Settings) (architecture, error) {
+func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 	switch s.Kind {
-	case model.KindLlama:
-		return architecture{"llama", layout{ggufLlama, model.Interleaved}}, nil
-	case model.KindOLMo2:
+	case architecture.KindLlama:
+		return ggufFamily{"llama", layout{ggufLlama, architecture.Interleaved}}, nil
+	case architecture.KindOLMo2:
 		if size := headSize(s); size*s.Heads != s.Width {
-			return architecture{}, fmt.Errorf("llama.cpp knows OLMo 2 only with heads of width/heads = %d features, and these have %d: --to hf holds them", s.Width/s.Heads, size)
+			return ggufFamily{}, fmt.Errorf("llama.cpp knows OLMo 2 only with heads of width/heads = %d features, and these have %d: --to hf holds them", s.Width/s.Heads, size)
 		}
-		return architecture{"olmo2", layout{ggufOLMo2, model.HalfSplit}}, unstretched(s)
-	case model.KindQwen3:
-		return architecture{"qwen3", layout{ggufQwen3, model.HalfSplit}}, unstretched(s)
+		return ggufFamily{"olmo2", layout{ggufOLMo2, architecture.HalfSplit}}, unstretched(s)
+	case architecture.KindQwen3:
+		return ggufFamily{"qwen3", layout{ggufQwen3, architecture.HalfSplit}}, unstretched(s)
 	}
-	return architecture{}, fmt.Errorf("llama.cpp has no name for models of the kind %q", s.Kind)
+	return ggufFamily{}, fmt.Errorf("llama.cpp has no name for models of the kind %q", s.Kind)
 }
 
 // unstretched refuses positions that are stretched as in Llama 3: llama.cpp reads the tensor of their factors for the
 // architecture llama alone.
-func unstretched(s model.Settings) error {
+func unstretched(s architecture.Settings) error {
 	if s.RopeFactor <= 1 {
 		return nil
 	}
@@ -73,7 +73,7 @@ func unstretched(s model.Settings) error {
 
 // withHead adds the embedding once more, as the output head, where llama.cpp wants the tensor though the head is tied: it
 // takes the embedding in its place for other architectures than that of OLMo 2.
-func (a architecture) withHead(parts []part) []part {
+func (a ggufFamily) withHead(parts []part) []part {
 	head := a.names["head"]
 	if a.name != "olmo2" || slices.ContainsFunc(parts, func(p part) bool { return p.name == head }) {
 		return parts
@@ -89,7 +89,7 @@ func (a architecture) withHead(parts []part) []part {
 
 // ropeFactors are what llama.cpp divides the frequencies of rotary positions by, nil where
 // they stay as they are.
-func ropeFactors(s model.Settings) []float32 {
+func ropeFactors(s architecture.Settings) []float32 {
 	if s.RopeFactor <= 1 {
 		return nil
 	}
@@ -113,7 +113,7 @@ var ggufFileTypes = map[gguf.Type]uint32{
 // ggufEntries describe the model. Those about its tokenizer follow.
 func ggufEntries(m *Model, main gguf.Type) ([]gguf.Entry, error) {
 	s := m.Settings
-	a, err := ggufArchitecture(s)
+	a, err := ggufFamilyOf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func ggufEntries(m *Model, main gguf.Type) ([]gguf.Entry, error) {
 		{Key: "general.file_type", Value: fileType},
 		{Key: "general.quantization_version", Value: uint32(2)},
 	}
-	if size := headSize(s); size != s.Width/s.Heads || s.Kind == model.KindQwen3 {
+	if size := headSize(s); size != s.Width/s.Heads || s.Kind == architecture.KindQwen3 {
 		entries = append(entries, gguf.Entry{Key: a.name + ".attention.key_length", Value: number(size)},
 			gguf.Entry{Key: a.name + ".attention.value_length", Value: number(size)})
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/export"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -28,7 +28,7 @@ func TestFloatTypeOfMixtures(t *testing.T) {
 		"attn": {"mixed-precision", "bfloat16"},
 		"none": {"pack-quantized", "float32"},
 	} {
-		m := small(t, model.KindLlama, func(p model.Param, x []float32) *export.Quantized {
+		m := small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
 			if strings.Contains(p.Name, among) {
 				return floats(p, x)
 			}

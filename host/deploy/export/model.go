@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // Model is a trained model as package export needs it.
 type Model struct {
-	Settings model.Settings
-	Params   []model.Param
+	Settings architecture.Settings
+	Params   []architecture.Param
 	// Latent returns the elements of a parameter as the optimizer keeps them.
 	Latent func(param string) ([]float32, error)
 	// Quantized returns what the quantizer makes of a parameter; nil if the parameter is
@@ -34,7 +34,7 @@ type Quantized struct {
 // part is a tensor of the foreign layout: some rows of a parameter, in some order.
 type part struct {
 	name  string // in the foreign layout
-	param model.Param
+	param architecture.Param
 	rows  []int // of the parameter
 }
 
@@ -77,7 +77,7 @@ type weight struct {
 // kept is the number of weights that a source remembers.
 const kept = 2
 
-func (s *source) weight(p model.Param) (weight, error) {
+func (s *source) weight(p architecture.Param) (weight, error) {
 	for _, w := range s.cached {
 		if w.param == p.Name {
 			return w, nil
@@ -94,7 +94,7 @@ func (s *source) weight(p model.Param) (weight, error) {
 	return w, nil
 }
 
-func (s *source) read(p model.Param) (w weight, err error) {
+func (s *source) read(p architecture.Param) (w weight, err error) {
 	w.param = p.Name
 	if !s.latent {
 		q, err := s.Quantized(p.Name)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // layout says where a foreign format keeps the parameters of a kind of models.
@@ -13,11 +13,11 @@ type layout struct {
 	// for the number of a block.
 	names map[string]string
 	// pairs is the order of the features that rotary positions turn.
-	pairs model.Pairing
+	pairs architecture.Pairing
 }
 
 // parts lists the tensors of the foreign layout, in the order of the parameters.
-func (l layout) parts(s model.Settings, params []model.Param) ([]part, error) {
+func (l layout) parts(s architecture.Settings, params []architecture.Param) ([]part, error) {
 	var list []part
 	for _, p := range params {
 		at := 0
@@ -31,7 +31,7 @@ func (l layout) parts(s model.Settings, params []model.Param) ([]part, error) {
 				q.rows = append(q.rows, at+i)
 			}
 			if turned(piece.Name) {
-				q.rows = model.Reorder(q.rows, headSize(s), s.RopePairs, l.pairs)
+				q.rows = architecture.Reorder(q.rows, headSize(s), s.RopePairs, l.pairs)
 			}
 			at += piece.Rows
 			list = append(list, q)
@@ -41,13 +41,13 @@ func (l layout) parts(s model.Settings, params []model.Param) ([]part, error) {
 }
 
 // piecesOf are the parts of a parameter by their whole names.
-func piecesOf(p model.Param) []model.Part {
+func piecesOf(p architecture.Param) []architecture.Part {
 	if p.Parts == nil {
-		return []model.Part{{Name: p.Name, Rows: p.Dims[0]}}
+		return []architecture.Part{{Name: p.Name, Rows: p.Dims[0]}}
 	}
-	var list []model.Part
+	var list []architecture.Part
 	for _, part := range p.Parts {
-		list = append(list, model.Part{Name: p.Name + "." + part.Name, Rows: part.Rows})
+		list = append(list, architecture.Part{Name: p.Name + "." + part.Name, Rows: part.Rows})
 	}
 	return list
 }
@@ -74,7 +74,7 @@ func turned(name string) bool {
 }
 
 // headSize is the number of features of a head.
-func headSize(s model.Settings) int {
+func headSize(s architecture.Settings) int {
 	s.FillIn()
 	return s.HeadSize
 }

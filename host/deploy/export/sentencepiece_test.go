@@ -10,12 +10,13 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // llama2 is a small model with a tokenizer as that of Llama 2. It has more ids than the tokenizer.
 func llama2(t *testing.T, change func(definition string) string) *export.Model {
 	t.Helper()
-	m := small(t, model.KindLlama, nil)
+	m := small(t, architecture.KindLlama, nil)
 	m.Settings.Vocab = 700
 	network, err := model.New(m.Settings, model.Options{})
 	if err != nil {
@@ -31,7 +32,7 @@ func llama2(t *testing.T, change func(definition string) string) *export.Model {
 		tokenizer.ConfigFile:     []byte(`{"eos_token": "</s>"}`),
 	}
 	m.Latent = func(name string) ([]float32, error) {
-		i := slices.IndexFunc(m.Params, func(p model.Param) bool { return p.Name == name })
+		i := slices.IndexFunc(m.Params, func(p architecture.Param) bool { return p.Name == name })
 		return m.Params[i].Init(1), nil
 	}
 	if m.Tokenizer, err = export.NewTokenizer(files, tokenizer.Info{Name: "llama2", BOS: 1, EOS: tokenizer.NoToken}); err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/export"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // TestBytes: the tokenizer.json of the built-in tokenizer gives the ids of the bytes.
@@ -70,7 +70,7 @@ func TestPre(t *testing.T) {
 		{regex, `"merges": [], "byte_fallback": true`, ""},
 		{regex, `"type": "Unigram"`, ""},
 	} {
-		m := small(t, model.KindLlama, nil)
+		m := small(t, architecture.KindLlama, nil)
 		m.Tokenizer.Files["tokenizer.json"] = []byte(`{"pre_tokenizer": ` + c.pre + `, "model": {"vocab": {"a": 0, "b": 7}, ` + c.model + `}}`)
 		dir := filepath.Join(t.TempDir(), "out")
 		_, err := export.Write(t.Context(), "gguf", at(dir), m, export.Options{})
@@ -94,7 +94,7 @@ func TestPre(t *testing.T) {
 
 // TestMarks: what a tokenizer_config.json says of tokens with a meaning of their own.
 func TestMarks(t *testing.T) {
-	m := small(t, model.KindLlama, nil)
+	m := small(t, architecture.KindLlama, nil)
 	files := m.Tokenizer.Files
 	files["tokenizer_config.json"] = []byte(`{"eos_token": {"content": "!"}, "pad_token": "#", "chat_template": [{"name": "rag", "template": "no"}, {"name": "default", "template": "yes"}]}`)
 	info := tokenizer.Bytes{}.Info()
@@ -138,7 +138,7 @@ func TestEnds(t *testing.T) {
 		{``, `{"eos_token_id": null}`, 5, []int32{5}},
 		{`{"eos_token": "unknown"}`, `{"eos_token_id": "x"}`, -1, []int32{0}},
 	} {
-		m := small(t, model.KindLlama, nil)
+		m := small(t, architecture.KindLlama, nil)
 		files := m.Tokenizer.Files
 		files["tokenizer_config.json"], files["generation_config.json"] = []byte(c.config), []byte(c.generation)
 		info := tokenizer.Bytes{}.Info()
@@ -156,7 +156,7 @@ func TestEnds(t *testing.T) {
 // TestTurn: programs are told of the token that ends a turn, which is another than the one that ends a document. GGUF has
 // a key for it, and for the token that ends a message of Llama 3.1; what has no key is in a note.
 func TestTurn(t *testing.T) {
-	m := small(t, model.KindLlama, nil)
+	m := small(t, architecture.KindLlama, nil)
 	m.Tokenizer.Files["tokenizer.json"] = []byte(`{"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 7}, "merges": []},
 		"added_tokens": [{"id": 9, "content": "<|end_of_text|>", "special": true}, {"id": 10, "content": "<|eom_id|>", "special": true}, {"id": 11, "content": "<|eot_id|>", "special": true}]}`)
 	m.Tokenizer.Files["tokenizer_config.json"] = []byte(`{"eos_token": "<|end_of_text|>"}`)
@@ -199,7 +199,7 @@ func TestTurn(t *testing.T) {
 
 // TestLargeIDs: a tokenizer with more ids than the model is refused.
 func TestLargeIDs(t *testing.T) {
-	m := small(t, model.KindLlama, nil)
+	m := small(t, architecture.KindLlama, nil)
 	m.Tokenizer.Files["tokenizer.json"] = []byte(`{"model": {"vocab": {"x": 256}}}`)
 	for _, format := range export.Formats() {
 		if _, err := write(t, format, m, export.Options{}); err == nil || !strings.Contains(err.Error(), `"x" has the id 256`) {
@@ -218,7 +218,7 @@ func FuzzTokenizer(f *testing.F) {
 		f.Add(text, text)
 	}
 	f.Add([]byte(`{"model": {"vocab": {"a": -1}, "merges": [1]}}`), []byte(`{"eos_token": 3, "chat_template": []}`))
-	m := small(f, model.KindLlama, nil)
+	m := small(f, architecture.KindLlama, nil)
 	f.Fuzz(func(t *testing.T, definition, config []byte) {
 		files := map[string][]byte{"tokenizer.json": definition, "tokenizer_config.json": config}
 		tok, err := export.NewTokenizer(files, tokenizer.Bytes{}.Info())

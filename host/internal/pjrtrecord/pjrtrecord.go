@@ -18,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 )
 
@@ -44,7 +45,7 @@ func Open(t *testing.T, gpus int, opts engine.Options) (*engine.Device, *Recorde
 	t.Helper()
 	plugin, r := Plugin(t, gpus)
 	opts.Plugin = plugin
-	d, err := engine.Open(engine.CUDA, opts)
+	d, err := engine.Open(device.CUDA, opts)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -59,7 +60,7 @@ func Open(t *testing.T, gpus int, opts engine.Options) (*engine.Device, *Recorde
 // Plugin returns the path of the PJRT plugin, for code that opens the device itself. The recorder is for one device.
 func Plugin(t *testing.T, gpus int) (string, *Recorder) {
 	t.Helper()
-	if !slices.Contains(engine.Built(), engine.CUDA) {
+	if !slices.Contains(engine.Built(), device.CUDA) {
 		t.Skip("this build has no CUDA: it takes the tag cuda")
 	}
 	r := &Recorder{t.TempDir()}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 )
 
@@ -23,7 +24,7 @@ const Variable = "CAGE_TEST_DEVICE"
 const CountVariable = "CAGE_TEST_DEVICE_COUNT"
 
 // Kind returns the kind of device that tests run on.
-func Kind() string { return cmp.Or(os.Getenv(Variable), engine.CPU) }
+func Kind() string { return cmp.Or(os.Getenv(Variable), device.CPU) }
 
 // Open opens the device. It is closed when the test ends. A test that asks for more
 // replicas than there are is skipped; one that gets too many from [CountVariable] fails.

@@ -11,18 +11,20 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/decode"
 )
 
 // settings are those of small models of every architecture, with what each may have.
-var settings = map[string]model.Settings{
-	"llama":       {Kind: model.KindLlama, Heads: 2},
-	"llama, tied": {Kind: model.KindLlama, Heads: 4, KVHeads: 2, Head: "tied", RopePairs: model.HalfSplit, RopeFactor: 8, RopeLow: 1, RopeHigh: 4, RopeOriginal: 16},
-	"olmo2":       {Kind: model.KindOLMo2, Heads: 4, KVHeads: 2},
-	"qwen3":       {Kind: model.KindQwen3, Heads: 6, KVHeads: 2, HeadSize: 8},
+var settings = map[string]architecture.Settings{
+	"llama":       {Kind: architecture.KindLlama, Heads: 2},
+	"llama, tied": {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Head: "tied", RopePairs: architecture.HalfSplit, RopeFactor: 8, RopeLow: 1, RopeHigh: 4, RopeOriginal: 16},
+	"olmo2":       {Kind: architecture.KindOLMo2, Heads: 4, KVHeads: 2},
+	"qwen3":       {Kind: architecture.KindQwen3, Heads: 6, KVHeads: 2, HeadSize: 8},
 }
 
 // example is a model with its weights.
@@ -33,14 +35,14 @@ type example struct {
 	params  []*engine.Buffer
 }
 
-func newExample(t testing.TB, s model.Settings) *example {
+func newExample(t testing.TB, s architecture.Settings) *example {
 	t.Helper()
 	s.Layers, s.Width, s.Hidden, s.Vocab, s.Context = 2, 24, 40, 37, 16
 	m, err := model.New(s, model.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	device, err := engine.Open(engine.CPU, engine.Options{})
+	device, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,12 @@ package decode
 import (
 	"math"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
 // normsBehind reports whether a block normalizes what its layers return, not what they are given.
-func (n *Network) normsBehind() bool { return n.s.Kind == model.KindOLMo2 }
+func (n *Network) normsBehind() bool { return n.s.Kind == architecture.KindOLMo2 }
 
 // normalize sets the rows of y, which may be x, to x·gain/√(mean(x²)+epsilon).
 func (n *Network) normalize(y, x linalg.MatrixOf[float32], gain []float32) {
@@ -33,7 +33,7 @@ func (n *Network) turn(head, spare []float32, position int) {
 	copy(spare, head)
 	for i := range half {
 		a, b := spare[i], spare[half+i]
-		if n.s.RopePairs == model.Interleaved {
+		if n.s.RopePairs == architecture.Interleaved {
 			a, b = spare[2*i], spare[2*i+1]
 		}
 		head[i], head[half+i] = a*cos[i]-b*sin[i], a*sin[i]+b*cos[i]

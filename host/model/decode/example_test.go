@@ -4,12 +4,13 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/decode"
 )
 
 // Two sequences are read token by token from the first on. The model is not trained.
 func Example() {
-	m, err := model.New(model.Settings{Kind: model.KindLlama, Layers: 2, Width: 8, Heads: 2, Vocab: 10, Context: 4}, model.Options{})
+	m, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 8, Heads: 2, Vocab: 10, Context: 4}, model.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return

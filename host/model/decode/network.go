@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
@@ -14,7 +15,7 @@ type Quantizer func(site model.ActivationSite, x []float32) error
 
 // Network is a model with its parameters. It computes one step at a time.
 type Network struct {
-	s        model.Settings
+	s        architecture.Settings
 	threads  int
 	rows     []float32 // the embedding, [vocabulary, width]
 	blocks   []block

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // A binding is a parameter of a model with the tensors that hold it, whose rows stand one below the other.
 type binding struct {
-	param  model.Param
+	param  architecture.Param
 	pieces []piece
 }
 
@@ -21,13 +21,9 @@ type piece struct {
 }
 
 // bind lists the parameters of a model with their tensors.
-func (f family) bind(s model.Settings) ([]binding, error) {
-	m, err := model.New(s, model.Options{})
-	if err != nil {
-		return nil, err
-	}
+func (f family) bind(s architecture.Settings) ([]binding, error) {
 	var list []binding
-	for _, p := range m.Params() {
+	for _, p := range s.Params() {
 		pattern, block := starred(p.Name)
 		sources := f.tensors[pattern]
 		if len(sources) != max(1, len(p.Parts)) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // Config is what config.json says about a model, in cage's terms.
@@ -13,7 +13,7 @@ type Config struct {
 	Architecture string // as named in the file
 	// Settings are those of the model. Their Context is 0: the checkpoint does not say
 	// with what context it is to be used.
-	Settings     model.Settings
+	Settings     architecture.Settings
 	MaxPositions int // largest number of tokens in a sequence
 	Window       int // number of tokens that attention looks back; 0: all
 	Tokens       Tokens
@@ -110,7 +110,7 @@ func (k *keys) sizes(c *Config, f family) {
 }
 
 // headSize reads the size of a head, which in most families is fixed by the other sizes.
-func (k *keys) headSize(s *model.Settings, f family) {
+func (k *keys) headSize(s *architecture.Settings, f family) {
 	switch size := k.size("head_dim", mostHeads); {
 	case f.freeHeads && !k.has("head_dim"):
 		k.fault("head_dim", "missing", "an even number")
@@ -158,7 +158,7 @@ var theirs = map[string]string{
 }
 
 // relations notes sizes that do not go together.
-func (k *keys) relations(s model.Settings) {
+func (k *keys) relations(s architecture.Settings) {
 	for _, p := range s.Check() {
 		key := cmp.Or(theirs[p.Key], p.Key)
 		k.fault(key, "found "+p.Found, "sizes that go together")

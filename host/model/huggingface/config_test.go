@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -78,8 +79,8 @@ func parse(t testing.TB, change map[string]any, context int) (*huggingface.Confi
 func TestConfig(t *testing.T) {
 	want := &huggingface.Config{
 		Architecture: "LlamaForCausalLM", MaxPositions: 2048,
-		Settings: model.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 4, KVHeads: 4, HeadSize: 16, Hidden: 96, Vocab: 160, NormEps: 1e-5, Head: "own",
-			RopeTheta: 10000, RopePairs: model.Interleaved, RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, InitStd: 0.02},
+		Settings: architecture.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 4, KVHeads: 4, HeadSize: 16, Hidden: 96, Vocab: 160, NormEps: 1e-5, Head: "own",
+			RopeTheta: 10000, RopePairs: architecture.Interleaved, RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, InitStd: 0.02},
 	}
 	type change = map[string]any
 	for name, test := range map[string]struct {
@@ -107,7 +108,7 @@ func TestConfig(t *testing.T) {
 			func(c *huggingface.Config) { c.Architecture, c.Window = "MistralForCausalLM", 64 }},
 		"a window that is switched off": {change{"architectures": []string{"Qwen3ForCausalLM"}, "model_type": "qwen3", "head_dim": 32, "use_sliding_window": false, "sliding_window": 64}, 0,
 			func(c *huggingface.Config) {
-				c.Architecture, c.Settings.Kind, c.Settings.HeadSize, c.Settings.RopePairs = "Qwen3ForCausalLM", "qwen3", 32, model.HalfSplit
+				c.Architecture, c.Settings.Kind, c.Settings.HeadSize, c.Settings.RopePairs = "Qwen3ForCausalLM", "qwen3", 32, architecture.HalfSplit
 			}},
 	} {
 		got, err := parse(t, test.change, test.context)

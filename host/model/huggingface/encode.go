@@ -4,7 +4,7 @@ import (
 	"encoding/json/jsontext"
 	"encoding/json/v2"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
 )
 
@@ -33,7 +33,7 @@ func (c *Config) Encode(dtype safetensors.DType) ([]byte, error) {
 }
 
 // scalingOf is the entry rope_scaling.
-func scalingOf(s model.Settings) any {
+func scalingOf(s architecture.Settings) any {
 	if s.RopeFactor <= 1 {
 		return nil
 	}

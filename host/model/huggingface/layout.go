@@ -1,18 +1,20 @@
 package huggingface
 
-import "github.com/cage-qat/cage/host/model"
+import (
+	"github.com/cage-qat/cage/host/model/architecture"
+)
 
 // A Place is where a Hugging Face checkpoint stores a parameter of a model, or some rows
 // of it.
 type Place struct {
 	Tensor string
-	Param  model.Param
+	Param  architecture.Param
 	Rows   []int // rows of the parameter, in the order of the tensor's rows
 }
 
 // Layout lists the tensors of a model and where their contents come from, in the order of
 // the parameters.
-func Layout(s model.Settings) ([]Place, error) {
+func Layout(s architecture.Settings) ([]Place, error) {
 	f, err := familyOf(s.Kind)
 	if err != nil {
 		return nil, err
@@ -31,7 +33,7 @@ func Layout(s model.Settings) ([]Place, error) {
 				place.Rows = append(place.Rows, at+i)
 			}
 			if p.turned {
-				place.Rows = model.Reorder(place.Rows, s.HeadSize, s.RopePairs, model.HalfSplit)
+				place.Rows = architecture.Reorder(place.Rows, s.HeadSize, s.RopePairs, architecture.HalfSplit)
 			}
 			at += p.dims[0]
 			list = append(list, place)

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/internal/testhub"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -19,7 +19,7 @@ import (
 func TestLayout(t *testing.T) {
 	types := map[string]safetensors.DType{"llama32": safetensors.BF16, "llama2": safetensors.F16, "mistral": safetensors.BF16}
 	for _, name := range goldenModels {
-		for _, pairs := range []model.Pairing{model.Interleaved, model.HalfSplit} {
+		for _, pairs := range []architecture.Pairing{architecture.Interleaved, architecture.HalfSplit} {
 			from := open(t, filepath.Join("testdata", name), huggingface.Options{Pairs: pairs})
 			dtype := types[name]
 			if dtype == "" {
@@ -71,7 +71,7 @@ func sameTensors(t *testing.T, name, a, b string, r huggingface.Report) {
 
 // TestNoLayout: models that the hub does not have are refused.
 func TestNoLayout(t *testing.T) {
-	s := model.Settings{Kind: model.KindQuadratic}
+	s := architecture.Settings{Kind: architecture.KindQuadratic}
 	if _, err := huggingface.Layout(s); err == nil {
 		t.Error("there is a layout of quadratics")
 	}

@@ -1,13 +1,15 @@
 package huggingface
 
-import "github.com/cage-qat/cage/host/model"
+import (
+	"github.com/cage-qat/cage/host/model/architecture"
+)
 
 // llamaFamily are Llama 2, 3 and what is built like them: TinyLlama, SmolLM.
-var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama", kind: model.KindLlama, tensors: llamaTensors, window: noWindow}
+var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama", kind: architecture.KindLlama, tensors: llamaTensors, window: noWindow}
 
 // mistralFamily are the models of Mistral AI that are Llamas as long as their window of attention is no
 // shorter than the sequences.
-var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral", kind: model.KindLlama, tensors: llamaTensors, window: mistralWindow}
+var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral", kind: architecture.KindLlama, tensors: llamaTensors, window: mistralWindow}
 
 // llamaTensors: post_attention_layernorm stands before the feed-forward layer.
 var llamaTensors = inAll.with(table{

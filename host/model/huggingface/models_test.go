@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -120,7 +121,7 @@ func near(got, want float64) bool { return math.Abs(got-want) <= 1e-5+1e-5*math.
 // features that positions turn.
 func TestModels(t *testing.T) {
 	for _, name := range goldenModels {
-		for _, pairs := range []model.Pairing{model.Interleaved, model.HalfSplit} {
+		for _, pairs := range []architecture.Pairing{architecture.Interleaved, architecture.HalfSplit} {
 			t.Run(name+"/"+string(pairs), func(t *testing.T) {
 				n := newNetwork(t, open(t, filepath.Join("testdata", name), huggingface.Options{Pairs: pairs}))
 				g := readGolden(t, name)

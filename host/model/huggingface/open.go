@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/digest"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -37,8 +37,8 @@ type Checkpoint struct {
 
 // Options say how a checkpoint is to be used.
 type Options struct {
-	Context int           // tokens in a sequence; 0: as many as the model has positions
-	Pairs   model.Pairing // order of the features that rotary positions turn; empty: the usual one of the family in cage
+	Context int                  // tokens in a sequence; 0: as many as the model has positions
+	Pairs   architecture.Pairing // order of the features that rotary positions turn; empty: the usual one of the family in cage
 }
 
 // IsCheckpoint reports whether a directory looks like a checkpoint.
@@ -182,9 +182,8 @@ func (c *Checkpoint) bind() (faults []string, err error) {
 }
 
 // Params lists the parameters of the model in its order.
-func (c *Checkpoint) Params() []model.Param {
-	m, _ := model.New(c.Config.Settings, model.Options{}) // it was made before
-	return m.Params()
+func (c *Checkpoint) Params() []architecture.Param {
+	return c.Config.Settings.Params()
 }
 
 // note keeps a fault of the values.

@@ -1,10 +1,12 @@
 package huggingface
 
-import "github.com/cage-qat/cage/host/model"
+import (
+	"github.com/cage-qat/cage/host/model/architecture"
+)
 
 // qwen3Family are the dense models of Qwen3: Llamas that normalize each head of queries and
 // keys, and whose heads have a size of their own.
-var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3", kind: model.KindQwen3, freeHeads: true, window: qwen3Window,
+var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3", kind: architecture.KindQwen3, freeHeads: true, window: qwen3Window,
 	tensors: llamaTensors.with(table{
 		"layers.*.attn.q_norm": {turned("model.layers.*.self_attn.q_norm.weight")},
 		"layers.*.attn.k_norm": {turned("model.layers.*.self_attn.k_norm.weight")},

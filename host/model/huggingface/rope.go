@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // Version 4 of transformers wrote rope_theta and rope_scaling, version 5 writes both as
@@ -17,10 +17,10 @@ var scalingKeys = []string{"rope_scaling", "rope_parameters"}
 const defaultTheta = 10000
 
 // rope reads the wavelengths of the rotary position embedding.
-func (k *keys) rope(s *model.Settings) {
-	s.RopePairs = model.Interleaved
-	if s.Kind != model.KindLlama {
-		s.RopePairs = model.HalfSplit
+func (k *keys) rope(s *architecture.Settings) {
+	s.RopePairs = architecture.Interleaved
+	if s.Kind != architecture.KindLlama {
+		s.RopePairs = architecture.HalfSplit
 	}
 	theta := k.number("rope_theta")
 	var before *scaling

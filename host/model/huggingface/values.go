@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
 )
 
@@ -62,7 +62,7 @@ func (c *Checkpoint) readPiece(p piece, rows []float32) error {
 	if d.wild > 0 {
 		c.note(fmt.Sprintf("tensor %s: %d of %d values are NaN or infinite", p.tensor, d.wild, len(rows)))
 	}
-	if p.turned && c.Config.Settings.RopePairs == model.Interleaved {
+	if p.turned && c.Config.Settings.RopePairs == architecture.Interleaved {
 		interleave(rows, c.Config.Settings.HeadSize, width(p.dims))
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 )
 
@@ -17,7 +18,7 @@ import (
 func peakFLOPS(dev *engine.Device) (float64, error) {
 	const tries = 6
 	n := 1536
-	if dev.Kind() != engine.CPU {
+	if dev.Kind() != device.CPU {
 		n = 8192
 	}
 	shape := shapes.Make(dtypes.Float32, n, n)

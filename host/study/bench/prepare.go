@@ -6,6 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
@@ -63,7 +64,7 @@ func loadTeacher(c *step.Compiled) error {
 	if d == nil {
 		return nil
 	}
-	params := map[string]model.Param{}
+	params := map[string]architecture.Param{}
 	for _, p := range d.Teacher.Params() {
 		params[p.Name] = p
 	}
@@ -79,7 +80,7 @@ type Workload struct {
 
 func (p *prepared) workload(dev *engine.Device) Workload {
 	c := p.config
-	return Workload{dev.BuildInfo(), model.CountParams(p.model.Params(), nil), c.Train.Batch * c.Model.Context * c.Train.Accumulate}
+	return Workload{dev.BuildInfo(), architecture.CountParams(p.model.Params(), nil), c.Train.Batch * c.Model.Context * c.Train.Accumulate}
 }
 
 // variant is a step to be measured beside others.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -72,7 +73,7 @@ func TestCollect(t *testing.T) {
 					t.Errorf("%d programs for %s, want %d", got, what, want)
 				}
 			}
-			quantized := model.CountParams(m.Params(), func(p model.Param) bool { return p.Quantized })
+			quantized := architecture.CountParams(m.Params(), func(p architecture.Param) bool { return p.Quantized })
 			covered := 0
 			for _, param := range m.Params() {
 				if _, ok := p.Weights[param.Name]; ok {
@@ -259,7 +260,7 @@ func TestPlan(t *testing.T) {
 	plan := testrun.Plan(t, testrun.Config(t, "model.vocab=40"))
 	for i, p := range plan.Model.Params() {
 		r := plan.Rules[i]
-		matrix := p.Role == model.RoleMatrix
+		matrix := p.Role == architecture.RoleMatrix
 		if r.Name != p.Name || r.Decay > 0 != matrix || (r.Quantizer != nil) != matrix || !r.Clip {
 			t.Errorf("the rule of %s (%s) has decay %v, clip %t, quantizer %t", p.Name, p.Role, r.Decay, r.Clip, r.Quantizer != nil)
 		}

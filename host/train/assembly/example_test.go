@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 )
@@ -27,8 +27,8 @@ plugin = "quest"
 	if err != nil {
 		log.Fatal(err)
 	}
-	quantized := model.CountParams(m.Params(), func(p model.Param) bool { return p.Quantized })
-	fmt.Printf("%d of %d parameters are quantized\n", quantized, model.CountParams(m.Params(), nil))
+	quantized := architecture.CountParams(m.Params(), func(p architecture.Param) bool { return p.Quantized })
+	fmt.Printf("%d of %d parameters are quantized\n", quantized, architecture.CountParams(m.Params(), nil))
 	method := cfg.Method
 	fmt.Printf("%s, λ at the end: %v\n", method.Form, method.LambdaAt(cfg.Train.Steps, cfg.Train.Steps))
 	// Output:

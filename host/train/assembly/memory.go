@@ -5,9 +5,10 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/sdk"
@@ -58,7 +59,7 @@ func checkedMemory(cfg *config.Config) *memory.Available {
 
 // availableMemory is what the device of a run has; nil: that is not known. Of GPUs it is not.
 func availableMemory(cfg *config.Config) *memory.Available {
-	if cfg.Device.Kind != engine.CPU {
+	if cfg.Device.Kind != device.CPU {
 		return nil
 	}
 	if a, ok := memory.Machine(); ok {
@@ -106,7 +107,7 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 	d, err := distillation(cfg)
 	if d != nil {
 		n := d.Teacher.(model.Network).Network()
-		out.Teacher = memory.Teacher{Parameters: float64(model.CountParams(d.Teacher.Params(), nil)),
+		out.Teacher = memory.Teacher{Parameters: float64(architecture.CountParams(d.Teacher.Params(), nil)),
 			Width: n.Width, HeadWidth: n.Heads * n.HeadSize, Hidden: n.Hidden, Heads: n.Heads}
 	}
 	if cfg.Method.ParetoEvery > 0 {
@@ -121,7 +122,7 @@ func modelSizes(cfg *config.Config, forward bool, piece int) memory.Model {
 	if cfg.Model.Language() {
 		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads
 		out.HeadWidth, out.KeyWidth = cfg.Model.Heads*cfg.Model.HeadSize, cfg.Model.KVHeads*cfg.Model.HeadSize
-		out.Normed = cfg.Model.Kind != model.KindLlama
+		out.Normed = cfg.Model.Kind != architecture.KindLlama
 		out.Vocabulary, out.Recompute = cfg.Model.Vocab, cfg.Train.Recompute == config.RecomputeBlocks
 	}
 	return out

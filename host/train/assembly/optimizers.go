@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -52,7 +53,7 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 }
 
 // parts are those of a fused weight as plugins see them.
-func parts(param model.Param) (list []sdk.Part) {
+func parts(param architecture.Param) (list []sdk.Part) {
 	first := 0
 	for _, p := range param.Parts {
 		list = append(list, sdk.Part{Name: p.Name, First: first, Rows: p.Rows})
@@ -163,17 +164,17 @@ func (c *collector) unused() error {
 
 // matches tells whether an override matches something in the model.
 func (c *collector) matches(o *config.Override) bool {
-	return slices.ContainsFunc(c.Model.Params(), func(p model.Param) bool { return p.Quantized && o.Matches(config.RoleWeights, p.Name) }) ||
+	return slices.ContainsFunc(c.Model.Params(), func(p architecture.Param) bool { return p.Quantized && o.Matches(config.RoleWeights, p.Name) }) ||
 		slices.ContainsFunc(c.Model.ActivationSites(c.Batch, c.Config.Model.Context), func(s model.ActivationSite) bool { return o.Matches(config.RoleActivations, s.Name) })
 }
 
-func tensorRole(r model.Role) sdk.TensorRole {
+func tensorRole(r architecture.Role) sdk.TensorRole {
 	switch r {
-	case model.RoleMatrix:
+	case architecture.RoleMatrix:
 		return sdk.TensorMatrix
-	case model.RoleEmbedding:
+	case architecture.RoleEmbedding:
 		return sdk.TensorEmbedding
-	case model.RoleHead:
+	case architecture.RoleHead:
 		return sdk.TensorHead
 	}
 	return sdk.TensorVector

@@ -2,19 +2,20 @@ package assembly
 
 import (
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 )
 
 // TeacherSettings returns the settings of the model whose predictions a run learns; there must be one. The weights are
 // not read.
-func TeacherSettings(cfg *config.Config) (model.Settings, error) {
+func TeacherSettings(cfg *config.Config) (architecture.Settings, error) {
 	if cfg.Train.Distillation.Teacher == config.TeacherInitial {
 		return cfg.Model, nil
 	}
 	found, err := config.ReadInitial(cfg.TeacherDir(), cfg.Model.Context)
 	if err != nil {
-		return model.Settings{}, teacherError(cfg, "%w", err)
+		return architecture.Settings{}, teacherError(cfg, "%w", err)
 	}
 	s := found.Settings
 	if s.Vocab != cfg.Model.Vocab {
@@ -45,5 +46,5 @@ func distillation(cfg *config.Config) (*step.Distillation, error) {
 	if err != nil {
 		return nil, teacherError(cfg, "%w", err)
 	}
-	return &step.Distillation{Distillation: d.Distillation, Teacher: m.(model.Language)}, nil
+	return &step.Distillation{Distillation: model.Distillation{Beta: d.Beta, Temperature: d.Temperature, Weight: d.Weight}, Teacher: m.(model.Language)}, nil
 }

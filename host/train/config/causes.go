@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -53,7 +53,7 @@ func (d *decoder) fold() {
 // assumed.
 func (d *decoder) kindOfKeys() {
 	var foreign []string
-	kinds := slices.Clone(model.Kinds)
+	kinds := slices.Clone(architecture.Kinds)
 	for _, t := range d.schema {
 		if t.plugin != nil || t.list || t.name == "method" {
 			continue
@@ -61,7 +61,7 @@ func (d *decoder) kindOfKeys() {
 		for _, k := range t.keys {
 			if path := t.path(k.Name); d.given[path] && k.For != nil {
 				kinds = slices.DeleteFunc(kinds, func(kind string) bool { return !k.Belongs(kind) })
-				if !k.Belongs(model.KindLlama) {
+				if !k.Belongs(architecture.KindLlama) {
 					foreign = append(foreign, path)
 				}
 			}
@@ -71,6 +71,6 @@ func (d *decoder) kindOfKeys() {
 		return
 	}
 	d.report("model.kind", "missing", fmt.Sprintf("want kind = %s, which has %s; without kind the model is a %s",
-		strings.ReplaceAll(schema.Quoted(kinds), ", ", " or "), strings.Join(foreign, ", "), model.KindLlama))
+		strings.ReplaceAll(schema.Quoted(kinds), ", ", " or "), strings.Join(foreign, ", "), architecture.KindLlama))
 	d.cfg.Model.Kind, d.given["model.kind"] = kinds[0], true
 }

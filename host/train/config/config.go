@@ -3,11 +3,11 @@ package config
 import (
 	"slices"
 
-	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/method/diagnostics"
 	"github.com/cage-qat/cage/host/method/schedule"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // Config is a resolved training run: every default is filled in and presets are expanded.
@@ -15,7 +15,7 @@ import (
 // default of each field are in [Reference].
 type Config struct {
 	Seed        int64 // seed for the model's initialization, and for the noise of problems
-	Model       model.Settings
+	Model       architecture.Settings
 	Init        string // directory of the weights that the model starts from; "": they are drawn at random
 	NewTokens   int    // number of token ids that the model has beyond those of the model in Init
 	NewRowsFrom *int   // token id whose rows these start with; nil: the mean of all
@@ -192,7 +192,9 @@ const TeacherInitial = "initial"
 // Distillation says what the model learns from a teacher, and from which.
 type Distillation struct {
 	Teacher string // TeacherInitial, or the directory of a run or of a Hugging Face checkpoint; "": no teacher
-	model.Distillation
+
+	// The divergence, as package host/model defines it.
+	Beta, Temperature, Weight float64
 }
 
 // TeacherDir returns the directory of the teacher's weights; "" if there is no teacher.
@@ -211,13 +213,13 @@ const DecayLast = "last"
 type Device struct {
 	Kind      string // engine.CPU or engine.CUDA
 	Count     int    // number of replicas; 0, which acts as 1, for a model that has no batches to share
-	Precision engine.Precision
+	Precision device.Precision
 	TF32      string // "off" or "on"
-	Attention engine.Attention
-	Kernels   engine.Kernels
-	Products  engine.Products
+	Attention device.Attention
+	Kernels   device.Kernels
+	Products  device.Products
 	// Allocator, Preallocate ("off" or "on") and MemoryFraction (0: XLA's own) say how the memory of a GPU is reserved.
-	Allocator      engine.Allocator
+	Allocator      device.Allocator
 	Preallocate    string
 	MemoryFraction float64
 	Cache          string // a directory; empty: none

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/method/diagnostics"
 	"github.com/cage-qat/cage/host/method/schedule"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // small is the shortest configuration with free sizes.
@@ -48,7 +48,7 @@ func parse(t testing.TB, text string, overrides ...string) *Config {
 
 func TestDefaults(t *testing.T) {
 	want := &Config{
-		Model: model.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 2, Hidden: 256, Context: 32,
+		Model: architecture.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 2, Hidden: 256, Context: 32,
 			KVHeads: 2, HeadSize: 32, RopeTheta: 10000, RopePairs: "interleaved", RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, NormEps: 1e-5, InitStd: 0.02, Head: "own"},
 		Data: Data{Kind: KindText, Documents: "joined", Packing: "first_fit", Epochs: 1, Train: []string{"a.tok"}, Validation: "b.tok", Seed: 1337},
 		Train: Train{Steps: 10, Batch: 4, Accumulate: 1, LossMean: "token", Recompute: "none", MemoryCheck: "on", Clip: 1, WeightDecay: 0.1, Decay: "first", Rotations: "half",
@@ -72,8 +72,8 @@ func TestDefaults(t *testing.T) {
 
 func TestPresetsFillIn(t *testing.T) {
 	const file = "[data]\ntrain = \"a\"\nvalidation = \"b\"\n[model]\npreset = %q\n"
-	for _, p := range model.Presets() {
-		vocab := map[string]int{model.KindLlama: 32000, model.KindOLMo2: 100352}[p.Kind]
+	for _, p := range architecture.Presets() {
+		vocab := map[string]int{architecture.KindLlama: 32000, architecture.KindOLMo2: 100352}[p.Kind]
 		c := parse(t, strings.ReplaceAll(file, "%q", `"`+p.Name+`"`), `model.kind="`+p.Kind+`"`)
 		if c.Model.Layers != p.Layers || c.Model.Heads != p.Heads || c.Model.Width != p.Width ||
 			c.Model.Hidden != p.Hidden || c.Model.Vocab != vocab || c.Model.Context != 512 {
@@ -85,7 +85,7 @@ func TestPresetsFillIn(t *testing.T) {
 		if w := c.Schedule.WarmupSteps(c.Train.Steps); w != p.Warmup {
 			t.Errorf("%s: warm-up of %d steps, want %d", p.Name, w, p.Warmup)
 		}
-		if h := model.SwiGLUHidden(p.Width); h != p.Hidden && (p.Kind != model.KindOLMo2 || p.Name != "60M") {
+		if h := architecture.SwiGLUHidden(p.Width); h != p.Hidden && (p.Kind != architecture.KindOLMo2 || p.Name != "60M") {
 			t.Errorf("%s: the SwiGLU rule gives %d, the preset has %d", p.Name, h, p.Hidden)
 		}
 	}
@@ -101,8 +101,8 @@ func TestPresetParameters(t *testing.T) {
 	want := map[string]int{"30M": 30_482_560, "50M": 49_556_736, "100M": 102_777_856,
 		"200M": 203_188_480, "430M": 443_068_288, "800M": 822_151_168}
 	got := map[string]int{}
-	for _, p := range model.Presets() {
-		if p.Kind == model.KindLlama {
+	for _, p := range architecture.Presets() {
+		if p.Kind == architecture.KindLlama {
 			got[p.Name] = p.Parameters()
 		}
 	}

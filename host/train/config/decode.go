@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -88,7 +88,7 @@ func (d *decoder) suggestions() map[string]any {
 	d.readInitial()
 	// The kind of the model decides on other defaults.
 	if d.good("model", "model.kind") && !d.given["model.kind"] {
-		d.cfg.Model.Kind = model.KindLlama
+		d.cfg.Model.Kind = architecture.KindLlama
 		if d.initial != nil {
 			d.cfg.Model.Kind = d.initial.Settings.Kind
 		} else {
@@ -273,7 +273,7 @@ func (d *decoder) missing(t table, k schema.Key) {
 
 // inPresets reports whether presets say something of a key.
 func inPresets(path string) bool {
-	_, ok := model.Presets()[0].Values()[path]
+	_, ok := architecture.Presets()[0].Values()[path]
 	return ok
 }
 

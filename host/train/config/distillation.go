@@ -3,7 +3,7 @@ package config
 import (
 	"strings"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -13,7 +13,7 @@ const (
 )
 
 func (d *Distillation) table() table {
-	return table{name: distillationTable, models: model.Languages, sample: distillationSample, keys: d.keys(),
+	return table{name: distillationTable, models: architecture.Languages, sample: distillationSample, keys: d.keys(),
 		doc: "The model learns what a teacher predicts, beside or in place of the tokens themselves. Its weights never change, no\n" +
 			"checkpoint holds them, and it is computed without quantization, however it was trained. What is minimized is the\n" +
 			"generalized Jensen-Shannon divergence of the two predictions, P the teacher's and Q the model's:\n" +

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/method/cage"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -22,7 +22,7 @@ func randomFile(r *rand.Rand) string {
 	method := []string{cage.MethodCAGE, cage.MethodCAGE, cage.MethodLOTION, cage.MethodOff}[r.IntN(4)]
 	mixture, chat := r.IntN(3) == 0, r.IntN(4) == 0
 	mixture = mixture && !chat
-	kind := &Config{Model: model.Settings{Kind: model.Kinds[r.IntN(len(model.Kinds))]}}
+	kind := &Config{Model: architecture.Settings{Kind: architecture.Kinds[r.IntN(len(architecture.Kinds))]}}
 	for _, t := range new(Config).tables() {
 		switch {
 		case t.models != nil && !slices.Contains(t.models, kind.Model.Kind):
@@ -253,7 +253,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestRoundTripPresets(t *testing.T) {
-	for _, p := range model.Presets() {
+	for _, p := range architecture.Presets() {
 		roundTrip(t, parse(t, "[data]\ntrain = \"a\"\nvalidation = \"b\"\n[device]\nkind = \"cuda\"\ncount = 2\nprecision = \"bfloat16\"\ntf32 = \"on\"\nattention = \"fused\"\nkernels = \"graph\"\nproducts = \"integer\"\nallocator = \"bfc\"\npreallocate = \"on\"\nmemory_fraction = 0.5\ncache = \"x\"\n",
 			`model.kind="`+p.Kind+`"`, `model.preset="`+p.Name+`"`))
 	}

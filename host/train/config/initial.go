@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -25,12 +25,12 @@ const (
 )
 
 func (c *Config) initKeys() []schema.Key {
-	return []schema.Key{{Name: "init", To: &c.Init, Is: schema.Anything("that names a directory, or empty"), For: model.Languages, Default: "",
+	return []schema.Key{{Name: "init", To: &c.Init, Is: schema.Anything("that names a directory, or empty"), For: architecture.Languages, Default: "",
 		Doc: "directory of the weights that the model starts from: a Hugging Face checkpoint, or a run (its newest checkpoint is used). The sizes of the model " +
 			"are then those of the checkpoint, and need not be given; empty: weights are drawn"},
-		{Name: "new_tokens", To: &c.NewTokens, Is: schema.From(0, schema.Most), For: model.Languages, Default: 0,
+		{Name: "new_tokens", To: &c.NewTokens, Is: schema.From(0, schema.Most), For: architecture.Languages, Default: 0,
 			Doc: "number of token ids beyond those of the model in init, for tokens that were added to its tokenizer: the embedding and the output head get a row for each"},
-		{Name: "new_rows_from", To: &c.NewRowsFrom, Is: schema.From(0, schema.Most), For: model.Languages, Optional: "the mean of all rows",
+		{Name: "new_rows_from", To: &c.NewRowsFrom, Is: schema.From(0, schema.Most), For: architecture.Languages, Optional: "the mean of all rows",
 			Doc: "token id of the model in init whose row each of the new rows copies"},
 	}
 }
@@ -50,7 +50,7 @@ var (
 type Initial struct {
 	Dir          string
 	Run          bool // whether it is a run of cage rather than a Hugging Face checkpoint
-	Settings     model.Settings
+	Settings     architecture.Settings
 	MaxPositions int // maximal number of tokens in a sequence; 0: not known
 }
 
@@ -94,7 +94,7 @@ func loadInitial(path string) (*Config, error) {
 }
 
 // grown are the settings of the model with new tokens.
-func (i *Initial) grown(newTokens int) model.Settings {
+func (i *Initial) grown(newTokens int) architecture.Settings {
 	s := i.Settings
 	s.Vocab += newTokens
 	return s

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 )
 
@@ -68,8 +68,8 @@ func TestInitSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := hubConfig(t, "llama32")
-	want := model.Settings{Kind: "llama", Layers: c.Layers, Width: c.Width, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.Head, Hidden: c.Hidden, Vocab: c.Vocab,
-		Context: 64, NormEps: c.Eps, Head: "tied", RopeTheta: c.Theta, RopePairs: model.HalfSplit, RopeFactor: c.Rope.Factor, RopeLow: c.Rope.Low, RopeHigh: c.Rope.High,
+	want := architecture.Settings{Kind: "llama", Layers: c.Layers, Width: c.Width, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.Head, Hidden: c.Hidden, Vocab: c.Vocab,
+		Context: 64, NormEps: c.Eps, Head: "tied", RopeTheta: c.Theta, RopePairs: architecture.HalfSplit, RopeFactor: c.Rope.Factor, RopeLow: c.Rope.Low, RopeHigh: c.Rope.High,
 		RopeOriginal: c.Rope.Original, InitStd: 0.02}
 	if !c.Tied || c.Layers == 0 || c.Rope.Factor == 0 {
 		t.Fatalf("the config.json says %+v", c)
@@ -77,7 +77,7 @@ func TestInitSizes(t *testing.T) {
 	if diff := cmp.Diff(want, cfg.Model); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
-	if cfg, err = config.Parse("run.toml", []byte(started(hub+"qwen3", "context = 8")), nil); err != nil || cfg.Model.Kind != model.KindQwen3 || cfg.Model.HeadSize != hubConfig(t, "qwen3").Head {
+	if cfg, err = config.Parse("run.toml", []byte(started(hub+"qwen3", "context = 8")), nil); err != nil || cfg.Model.Kind != architecture.KindQwen3 || cfg.Model.HeadSize != hubConfig(t, "qwen3").Head {
 		t.Errorf("the kind is not that of the checkpoint: %v, error %v", cfg, err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // problem is the shortest configuration of a problem without data.
@@ -22,7 +22,7 @@ rate = 1e-3
 
 func TestProblem(t *testing.T) {
 	c := parse(t, problem, "model.rows=2", "model.spectrum=[0.5, 1]", "model.optimum=[1, 2, 3.5, -4]")
-	want := model.Settings{Kind: model.KindQuadratic, Dimension: 2, Rows: 2, Condition: 10, Spectrum: []float64{0.5, 1},
+	want := architecture.Settings{Kind: architecture.KindQuadratic, Dimension: 2, Rows: 2, Condition: 10, Spectrum: []float64{0.5, 1},
 		Optimum: []float64{1, 2, 3.5, -4}, StartStd: 1, Noise: 0.01, Context: 1}
 	if diff := cmp.Diff(want, c.Model); diff != "" {
 		t.Errorf("model (-want +got):\n%s", diff)

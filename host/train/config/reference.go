@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -97,7 +97,7 @@ func presetReference(b *strings.Builder) {
 		"presets 30M and 60M are OLMo-core's, whose names count the embedding, too; 50M has the sizes of the Llama 50M.\n\n" +
 		"| kind | preset | layers | heads | width | hidden | parameters | context | vocab | batch | accumulate | steps | warm-up | rate |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
-	for _, p := range model.Presets() {
+	for _, p := range architecture.Presets() {
 		fmt.Fprintf(b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %s |\n",
 			p.Kind, p.Name, p.Layers, p.Heads, p.Width, p.Hidden, p.Parameters(), p.Context, p.Vocab,
 			p.Batch, p.Accumulate, p.Steps, p.Warmup, schema.Decimal(p.Rate))

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/internal/schema"
 )
@@ -174,31 +174,31 @@ func (d *decoder) lotion() {
 // check refuses what the CPU has not, and micro-batches that the replicas cannot share.
 func (d Device) check(batch int) (out schema.Problems) {
 	onCPU := func(key, value, only string) {
-		out.Unless(value == only || d.Kind == engine.CUDA, schema.Problem{Key: key, With: []string{"device.kind"},
+		out.Unless(value == only || d.Kind == device.CUDA, schema.Problem{Key: key, With: []string{"device.kind"},
 			Found: fmt.Sprintf("the string %q with device.kind = %q", value, d.Kind), Hint: fmt.Sprintf(`want %q, or device.kind = "cuda"`, only)})
 	}
-	onCPU("device.precision", string(d.Precision), string(engine.Float32))
+	onCPU("device.precision", string(d.Precision), string(device.Float32))
 	onCPU("device.tf32", d.TF32, "off")
-	onCPU("device.products", string(d.Products), string(engine.FloatProducts))
-	onCPU("device.allocator", string(d.Allocator), string(engine.DefaultAllocator))
+	onCPU("device.products", string(d.Products), string(device.FloatProducts))
+	onCPU("device.allocator", string(d.Allocator), string(device.DefaultAllocator))
 	onCPU("device.preallocate", d.Preallocate, "off")
 	onCPU("device.cache", d.Cache, "")
-	out.Unless(d.MemoryFraction == 0 || d.Kind == engine.CUDA, schema.Problem{Key: "device.memory_fraction", With: []string{"device.kind"},
+	out.Unless(d.MemoryFraction == 0 || d.Kind == device.CUDA, schema.Problem{Key: "device.memory_fraction", With: []string{"device.kind"},
 		Found: fmt.Sprintf("the number %g with device.kind = %q", d.MemoryFraction, d.Kind), Hint: `want 0, or device.kind = "cuda"`})
 	inBFloat16 := func(key, value string) {
-		out.Unless(value != "fused" || d.Kind == engine.CUDA && d.Precision == engine.BFloat16, schema.Problem{
+		out.Unless(value != "fused" || d.Kind == device.CUDA && d.Precision == device.BFloat16, schema.Problem{
 			Key: key, With: []string{"device.kind", "device.precision"},
 			Found: fmt.Sprintf("the string %q with device.kind = %q and device.precision = %q", value, d.Kind, d.Precision),
 			Hint:  `want "auto", or device.kind = "cuda" and device.precision = "bfloat16"`})
 	}
 	inBFloat16("device.attention", string(d.Attention))
 	inBFloat16("device.kernels", string(d.Kernels))
-	out.Unless(d.Products != engine.BlockProducts || d.Kind != engine.CUDA || d.Precision == engine.BFloat16 && d.Kernels != engine.GraphKernels, schema.Problem{
+	out.Unless(d.Products != device.BlockProducts || d.Kind != device.CUDA || d.Precision == device.BFloat16 && d.Kernels != device.GraphKernels, schema.Problem{
 		Key: "device.products", With: []string{"device.precision", "device.kernels"},
 		Found: fmt.Sprintf("the string %q with device.precision = %q and device.kernels = %q", d.Products, d.Precision, d.Kernels),
 		Hint:  `want "float" or "integer", or device.precision = "bfloat16" and device.kernels = "auto" or "fused"`})
 	count := schema.Problem{Key: "device.count", With: []string{"device.kind"}}
-	if d.Kind != engine.CUDA {
+	if d.Kind != device.CUDA {
 		count.Found, count.Hint = fmt.Sprintf("the integer %d with device.kind = %q", d.Count, d.Kind), `want 1, or device.kind = "cuda"`
 		out.Unless(d.Count <= 1, count)
 	} else {

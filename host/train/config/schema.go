@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -89,12 +89,12 @@ func (c *Config) trains(table string) bool {
 func (d *decoder) known(t table) []string {
 	kind, ok := dig(d.values, []string{"model", "kind"}).(string)
 	if !ok {
-		kind = model.KindLlama
+		kind = architecture.KindLlama
 	}
-	guess := &Config{Model: model.Settings{Kind: kind}}
+	guess := &Config{Model: architecture.Settings{Kind: kind}}
 	guess.Train.Distillation.Teacher = TeacherInitial
 	return slices.DeleteFunc(t.names(), func(name string) bool {
 		k := t.key(name)
-		return k != nil && slices.Contains(model.Kinds, kind) && !t.applies(*k, guess)
+		return k != nil && slices.Contains(architecture.Kinds, kind) && !t.applies(*k, guess)
 	})
 }

@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // The table itself must hold together: its defaults are in range, and no two
 // keys share a name or a place in the Config.
 func TestSchema(t *testing.T) {
 	keys, places := map[string]bool{}, map[any]string{}
-	preset := model.Presets()[0].Values()
+	preset := architecture.Presets()[0].Values()
 	for _, table := range new(Config).tables() {
 		for _, k := range table.keys {
 			path := table.path(k.Name)
@@ -32,7 +32,7 @@ func TestSchema(t *testing.T) {
 			}
 			places[k.To] = path
 			delete(preset, path)
-			for _, p := range model.Presets() {
+			for _, p := range architecture.Presets() {
 				if v, ok := p.Values()[path]; ok {
 					k.Set(v)
 					if _, ok := k.Accept(k.Value()); !ok {

@@ -3,8 +3,8 @@ package config
 import (
 	"math"
 
-	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -22,7 +22,7 @@ func (c *Config) tables() []table {
 				"width, heads and hidden, and suggests the rest. A problem without data is a quadratic, f(x) = ½·xᵀAx − bᵀx with\n" +
 				"A = UΛUᵀ and b = Ax*, of which the one parameter x is quantized; or the toy, f(x) = ½(x − ½)² on the numbers.\n" +
 				"A key that does not belong to the chosen kind is an error."},
-		{name: "data", models: model.Languages, keys: c.Data.keys(),
+		{name: "data", models: architecture.Languages, keys: c.Data.keys(),
 			doc: "Files made by `cage data prepare`, for a model that learns from text; problems without data have no such table. Relative paths are\n" +
 				"relative to the working directory."},
 		mixtureTable(&Source{}),
@@ -67,7 +67,7 @@ func (d *Data) keys() []schema.Key {
 }
 
 func mixtureTable(s *Source) table {
-	return table{name: "data.mixture", list: true, models: model.Languages, sample: mixtureSample,
+	return table{name: "data.mixture", list: true, models: architecture.Languages, sample: mixtureSample,
 		doc: "In place of data.train: token files that are drawn from by weight, all made with the same tokenizer. After any number\n" +
 			"of sequences each has had its share, to within a few sequences. A file that has been gone through begins its next\n" +
 			"epoch in a new order, whatever the others do; the summary of a run says how many epochs it had.",
@@ -86,21 +86,21 @@ validation = "data/web/val.tokens"
 
 func (d *Device) keys() []schema.Key {
 	return []schema.Key{
-		{Name: "kind", To: &d.Kind, Is: schema.OneOf(engine.CPU, engine.CUDA), Default: engine.CPU,
+		{Name: "kind", To: &d.Kind, Is: schema.OneOf(device.CPU, device.CUDA), Default: device.CPU,
 			Doc: "device"},
-		{Name: "count", To: &d.Count, Is: schema.From(1, 1024), For: model.Languages, Default: 1,
+		{Name: "count", To: &d.Count, Is: schema.From(1, 1024), For: architecture.Languages, Default: 1,
 			Doc: "GPUs that share each micro-batch in equal parts and keep equal parameters; cuda only"},
-		{Name: "precision", To: &d.Precision, Is: schema.OneOf(engine.Float32, engine.BFloat16), Default: engine.Float32,
+		{Name: "precision", To: &d.Precision, Is: schema.OneOf(device.Float32, device.BFloat16), Default: device.Float32,
 			Doc: "type of the model's matrix products, which add up in float32; bfloat16 with cuda only. Parameters, optimizer states, quantizers and losses stay float32"},
 		{Name: "tf32", To: &d.TF32, Is: schema.OneOf("off", "on"), Default: "off",
 			Doc: "cuda only: products that are float32, those of quantizers and optimizers among them, round their operands to 10 bits of mantissa. Faster; off is exact"},
-		{Name: "attention", To: &d.Attention, Is: schema.OneOf(engine.AutoAttention, engine.FusedAttention, engine.PlainAttention), Default: engine.AutoAttention,
+		{Name: "attention", To: &d.Attention, Is: schema.OneOf(device.AutoAttention, device.FusedAttention, device.PlainAttention), Default: device.AutoAttention,
 			Doc: "bfloat16 only: how attention is computed; fused: as one operation of the device, cuDNN's, which keeps no weights; plain: as products and a softmax; auto: fused where a short trial agrees with plain"},
-		{Name: "kernels", To: &d.Kernels, Is: schema.OneOf(engine.AutoKernels, engine.FusedKernels, engine.GraphKernels), Default: engine.AutoKernels,
+		{Name: "kernels", To: &d.Kernels, Is: schema.OneOf(device.AutoKernels, device.FusedKernels, device.GraphKernels), Default: device.AutoKernels,
 			Doc: "bfloat16 only: how the programs of quantizers are computed; fused: each that computes rows as one kernel for each pass, with activations and their gradients in bfloat16; graph: as operations, in float32; auto: fused where a short trial agrees with graph"},
-		{Name: "products", To: &d.Products, Is: schema.OneOf(engine.FloatProducts, engine.IntegerProducts, engine.BlockProducts), Default: engine.FloatProducts,
+		{Name: "products", To: &d.Products, Is: schema.OneOf(device.FloatProducts, device.IntegerProducts, device.BlockProducts), Default: device.FloatProducts,
 			Doc: "cuda only: how quantized activations and weights are multiplied in the forward pass; integer: by their codes, in 8 bits with exact sums in 32, where both have one scale for each row; fp4: by their codes, where both are floats of four bits with scales for their blocks (MXFP4, NVFP4), on NVIDIA's Blackwell in data centers; where device.kernels is auto, if a short trial agrees with float; float: by their values, in device.precision"},
-		{Name: "allocator", To: &d.Allocator, Is: schema.OneOf(engine.Allocators()...), Default: engine.DefaultAllocator,
+		{Name: "allocator", To: &d.Allocator, Is: schema.OneOf(device.Allocators()...), Default: device.DefaultAllocator,
 			Doc: "cuda only: how XLA takes memory of the GPU; bfc: in large pieces that it divides; cuda_async: by CUDA's own pool; platform: piece by piece, which is slow; default: its choice"},
 		{Name: "preallocate", To: &d.Preallocate, Is: schema.OneOf("off", "on"), Default: "off",
 			Doc: "cuda only: takes device.memory_fraction of the memory at once, so that it does not become fragmented; off: as it is needed"},

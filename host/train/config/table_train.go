@@ -3,7 +3,7 @@ package config
 import (
 	"slices"
 
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -17,36 +17,36 @@ func (c *Config) loopKeys() []schema.Key {
 	return []schema.Key{
 		{Name: "steps", To: &t.Steps, Is: schema.From(0, schema.Most),
 			Doc: "optimizer steps; with conversations, as many as data.epochs gives when it is left out; 0: none, in runs that `cage import` and `cage quantize` make, which have no [schedule], and [data] only to be evaluated on"},
-		{Name: "batch", To: &t.Batch, Is: schema.From(1, 1<<20), For: model.Languages,
+		{Name: "batch", To: &t.Batch, Is: schema.From(1, 1<<20), For: architecture.Languages,
 			Doc: "sequences per micro-batch"},
 		{Name: "accumulate", To: &t.Accumulate, Is: schema.From(1, 1<<20), Default: 1,
 			Doc: "micro-batches whose gradients make one step"},
-		{Name: "loss_mean", To: &t.LossMean, Is: schema.OneOf("token", MeanOfMicroBatches), For: model.Languages, Default: "token",
+		{Name: "loss_mean", To: &t.LossMean, Is: schema.OneOf("token", MeanOfMicroBatches), For: architecture.Languages, Default: "token",
 			Doc: "what the loss of a step is the mean over, where batches have different numbers of targets (conversations, separate documents): token: all targets of the step; micro_batch: the means of its micro-batches, as in open-instruct, which gives the targets of short answers more weight; without effect where all micro-batches have as many targets (documents that are joined), or a step has one (train.accumulate = 1)"},
-		{Name: "recompute", To: &t.Recompute, Is: schema.OneOf("none", RecomputeBlocks), For: model.Languages, Default: "none",
+		{Name: "recompute", To: &t.Recompute, Is: schema.OneOf("none", RecomputeBlocks), For: architecture.Languages, Default: "none",
 			Doc: "what the backward pass computes again instead of keeping it from the forward pass; blocks: what is inside each transformer block (gradient checkpointing). Less memory and more time, for the same bits on the CPU"},
 		{Name: "memory_check", To: &t.MemoryCheck, Is: schema.OneOf("on", "off"), Default: "on",
 			Doc: "on: before it begins, the run is refused when it needs more memory than there is, by an estimate, which `cage train --estimate` prints; off: it is tried all the same"},
 		{Name: "clip", To: &t.Clip, Is: schema.Between(0, 1e9),
 			Derive: func() any { return either(c.Model.Language(), 1.0, 0.0) }, Derived: "`1`; quadratic, toy: `0`",
 			Doc: "largest global norm of the gradient; 0: no clipping"},
-		{Name: "weight_decay", To: &t.WeightDecay, Is: schema.Between(0, 1000), For: model.Languages, Default: 0.1,
+		{Name: "weight_decay", To: &t.WeightDecay, Is: schema.Between(0, 1000), For: architecture.Languages, Default: 0.1,
 			Doc: "decoupled weight decay of the linear layers' matrices; 0: none"},
 		{Name: "decay", To: &t.Decay, Is: schema.OneOf("first", DecayLast), Default: "first",
 			Doc: "when weights decay in a step: first, before the optimizer's update, as in Algorithm 1 of the CAGE paper and in AdamW; " +
 				"last, after it, as in the official SOAP, where the paper's variant of the correction takes x − Q(x) before both"},
-		{Name: "rotations", To: &t.Rotations, Is: schema.OneOf("half", "full"), For: model.Languages, Default: "half",
+		{Name: "rotations", To: &t.Rotations, Is: schema.OneOf("half", "full"), For: architecture.Languages, Default: "half",
 			Doc: "how to multiply activations and weights that their quantizers rotate alike. half: multiply them rotated, where that takes fewer rotations; " +
 				"full: rotate both back first. The results are equal but for rounding"},
 		{Name: "eval_every", To: &t.EvalEvery, Is: schema.From(0, schema.Most), Default: 200,
 			Doc: "steps between evaluations; 0: only at the end"},
-		{Name: "eval_batches", To: &t.EvalBatches, Is: schema.From(0, schema.Most), For: model.Languages, Default: 32,
+		{Name: "eval_batches", To: &t.EvalBatches, Is: schema.From(0, schema.Most), For: architecture.Languages, Default: 32,
 			Doc: "batches of an evaluation during training; 0: the whole validation set"},
-		{Name: "final_eval_batches", To: &t.FinalEvalBatches, Is: schema.From(0, schema.Most), For: model.Languages, Default: 0,
+		{Name: "final_eval_batches", To: &t.FinalEvalBatches, Is: schema.From(0, schema.Most), For: architecture.Languages, Default: 0,
 			Doc: "batches of the final validation loss, that of the summary; 0: the whole validation set. Unless eval_every is 0, the last point of the curve of evaluations uses eval_batches batches, as those before it do"},
 		{Name: "log_every", To: &t.LogEvery, Is: schema.From(1, schema.Most), Default: 10,
 			Doc: "steps between lines of metrics"},
-		{Name: "trajectory_every", To: &t.TrajectoryEvery, Is: schema.From(0, schema.Most), For: model.Problems, Default: 10,
+		{Name: "trajectory_every", To: &t.TrajectoryEvery, Is: schema.From(0, schema.Most), For: architecture.Problems, Default: 10,
 			Doc: "steps between lines of trajectory.jsonl, which hold x; 0: none"},
 	}
 }
@@ -79,11 +79,11 @@ func (c *Config) endingKeys() []schema.Key {
 func (c *Config) sampleKeys() []schema.Key {
 	t := &c.Train
 	return []schema.Key{
-		{Name: "samples", To: &t.Samples, Is: schema.Patterns(), For: model.Languages, Optional: "none",
+		{Name: "samples", To: &t.Samples, Is: schema.Patterns(), For: architecture.Languages, Optional: "none",
 			Doc: "prompts that the model continues, with its quantizers, at each evaluation and at the end; the texts go to samples.jsonl in the run directory, for `cage serve` and `cage runs show`. No bit of the training depends on them"},
-		{Name: "sample_tokens", To: &t.SampleTokens, Is: schema.From(1, 1<<16), For: model.Languages, Default: 64,
+		{Name: "sample_tokens", To: &t.SampleTokens, Is: schema.From(1, 1<<16), For: architecture.Languages, Default: 64,
 			Doc: "the largest number of tokens of a text of train.samples"},
-		{Name: "sample_temperature", To: &t.SampleTemperature, Is: schema.Between(0, 100), For: model.Languages, Default: 0.7,
+		{Name: "sample_temperature", To: &t.SampleTemperature, Is: schema.Between(0, 100), For: architecture.Languages, Default: 0.7,
 			Doc: "temperature of the texts of train.samples, whose draws depend on seed alone; 0: the likeliest token each time"},
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -117,10 +117,10 @@ func TestRefusals(t *testing.T) {
 // TestDevice runs one program with every element type twice, and more programs than
 // are kept.
 func TestDevice(t *testing.T) {
-	device := conformance.NewDevice(testrun.Device(t))
-	defer device.Close()
-	if device.Name() != engine.CPU {
-		t.Errorf("the device is %q", device.Name())
+	dev := conformance.NewDevice(testrun.Device(t))
+	defer dev.Close()
+	if dev.Name() != device.CPU {
+		t.Errorf("the device is %q", dev.Name())
 	}
 	b := program.NewBuilder("types")
 	x := b.Input("x", program.FloatType(2, 2))
@@ -144,7 +144,7 @@ func TestDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		got, err := device.Run(p, inputs)
+		got, err := dev.Run(p, inputs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestDevice(t *testing.T) {
 		}
 	}
 	delete(inputs, "n")
-	if _, err := device.Run(p, inputs); err == nil || !strings.Contains(err.Error(), `input "n" is int[2]`) {
+	if _, err := dev.Run(p, inputs); err == nil || !strings.Contains(err.Error(), `input "n" is int[2]`) {
 		t.Errorf("without an input: %v", err)
 	}
 	for i := range 150 {
@@ -165,7 +165,7 @@ func TestDevice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := device.Run(p, map[string]reference.Tensor{"x": reference.Float(1)})
+		out, err := dev.Run(p, map[string]reference.Tensor{"x": reference.Float(1)})
 		if err != nil || out["y"].Scalar() != float64(i+1) {
 			t.Fatalf("1 + %d = %v, %v", i, out["y"], err)
 		}

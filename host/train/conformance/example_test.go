@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -29,7 +30,7 @@ func Example() {
 		return
 	}
 	defer client.Close()
-	device, err := engine.Open(engine.CPU, engine.Options{})
+	device, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return

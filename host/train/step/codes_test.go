@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/method/diagnostics"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -134,7 +134,7 @@ func TestCodesOfValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(plan.Model.Params(), func(p model.Param) bool { return p.Name == chosen[0].Weight })
+	at := slices.IndexFunc(plan.Model.Params(), func(p architecture.Param) bool { return p.Name == chosen[0].Weight })
 	byCode, byValue := map[int32]float64{}, map[float64]int32{}
 	for j, i := range chosen[0].Positions {
 		x := float64(params[at][i])

@@ -5,10 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 )
@@ -23,7 +24,7 @@ var jensenShannon = model.Distillation{Beta: 0.5, Temperature: 1, Weight: 1}
 
 // drawn loads parameters that are drawn from a seed.
 func drawn(m model.Model, seed uint64) step.LoadFunc {
-	params := map[string]model.Param{}
+	params := map[string]architecture.Param{}
 	for _, p := range m.Params() {
 		params[p.Name] = p
 	}
@@ -101,7 +102,7 @@ func TestDistillationMix(t *testing.T) {
 // TestDistilledSingle: with a teacher, a step as one executable has the bits of the chain, also where the chain has to
 // take part, with a gradient at x, and with blocks that are computed again. The teacher is no part of the state.
 func TestDistilledSingle(t *testing.T) {
-	if testdevice.Kind() != engine.CPU {
+	if testdevice.Kind() != device.CPU {
 		t.Skip("the bits are those of the CPU")
 	}
 	for name, overrides := range map[string][]string{
@@ -177,7 +178,7 @@ func TestTeacherIsMissing(t *testing.T) {
 			t.Errorf("%s: error %v", dispatch, err)
 		}
 		sameBits(t, "after the error", before, testrun.Download(t, k.Compiled, k.State))
-		other, err := model.New(model.Settings{Kind: model.KindLlama, Layers: 2, Heads: 2, Width: 16, Hidden: 48, Vocab: vocab}, model.Options{})
+		other, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Heads: 2, Width: 16, Hidden: 48, Vocab: vocab}, model.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +189,7 @@ func TestTeacherIsMissing(t *testing.T) {
 	plan := testrun.Plan(t, cfg)
 	language := plan.Model.(model.Language)
 	var err error
-	if plan.Model, err = model.New(model.Settings{Kind: model.KindToy}, model.Options{}); err != nil {
+	if plan.Model, err = model.New(architecture.Settings{Kind: architecture.KindToy}, model.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	plan.Weights, plan.Activations, plan.Rules = nil, nil, nil

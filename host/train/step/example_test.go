@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -14,12 +16,12 @@ import (
 // A model of eight tokens learns one sequence by heart, by plain gradient descent.
 // Plans of real runs are made by package assembly.
 func Example() {
-	device, err := engine.Open(engine.CPU, engine.Options{})
+	device, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer device.Close()
-	llama, err := model.New(model.Settings{Kind: model.KindLlama, Layers: 1, Heads: 2, Width: 16, Hidden: 32, Vocab: 8}, model.Options{})
+	llama, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 2, Width: 16, Hidden: 32, Vocab: 8}, model.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

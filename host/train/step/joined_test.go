@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testrun"
@@ -45,8 +46,8 @@ func TestKernelBodies(t *testing.T) {
 func compareBodies(t *testing.T, plan step.Plan, b [][]int32) {
 	t.Helper()
 	var found [2][][]float64
-	for i, kernels := range []engine.Kernels{engine.GraphKernels, engine.BodyKernels} {
-		c, err := step.Compile(testdevice.Open(t, engine.Options{Precision: engine.BFloat16, Kernels: kernels}), plan)
+	for i, kernels := range []device.Kernels{device.GraphKernels, device.BodyKernels} {
+		c, err := step.Compile(testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: kernels}), plan)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,12 +79,12 @@ func compareBodies(t *testing.T, plan step.Plan, b [][]int32) {
 // is rounded can move from one code to the next, so that single gradients differ; losses hardly do.
 func TestKernelBodiesOfPlugins(t *testing.T) {
 	for _, quantizer := range []string{`{plugin="quest"}`, `{plugin="quest", form="official", mask="clip"}`, `{plugin="mxfp4"}`, `{plugin="nvfp4"}`, `{plugin="lsq"}`, `{plugin="absmax", bits=8}`} {
-		for _, products := range []engine.Products{engine.FloatProducts, engine.IntegerProducts} {
+		for _, products := range []device.Products{device.FloatProducts, device.IntegerProducts} {
 			t.Run(fmt.Sprint(quantizer, products), func(t *testing.T) {
 				cfg := testrun.Config(t, "model.vocab=1024", "quantizer="+quantizer)
-				o := engine.Options{Precision: engine.BFloat16, Products: products, Kernels: engine.GraphKernels}
+				o := engine.Options{Precision: device.BFloat16, Products: products, Kernels: device.GraphKernels}
 				want := lossesBy(t, cfg, o, step.Single)
-				o.Kernels = engine.BodyKernels
+				o.Kernels = device.BodyKernels
 				for i, got := range lossesBy(t, cfg, o, step.Single) {
 					near(t, fmt.Sprint("loss ", i), got, want[i], 0.02)
 				}

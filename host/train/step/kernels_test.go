@@ -10,7 +10,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/compute/triton"
@@ -63,7 +63,7 @@ func TestKernels(t *testing.T) {
 			}
 			forward, backward := partsOf(t, r.Quantizer)
 			ahead, codes := kernelOf(t, settings, forward), "no"
-			for kind, find := range map[engine.Products]func(*program.Program, string) (*program.Program, bool){engine.IntegerProducts: factor.Rows, engine.BlockProducts: factor.Blocks} {
+			for kind, find := range map[device.Products]func(*program.Program, string) (*program.Program, bool){device.IntegerProducts: factor.Rows, device.BlockProducts: factor.Blocks} {
 				factored, ok := find(forward, sdk.OutputValue)
 				if !ok {
 					continue

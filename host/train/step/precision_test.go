@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testrun"
@@ -16,8 +17,8 @@ import (
 func TestBFloat16(t *testing.T) {
 	cfg := testrun.Config(t, "model.vocab=32", "train.accumulate=2")
 	plan := testrun.Plan(t, cfg)
-	losses := map[engine.Precision][]float64{}
-	for _, precision := range []engine.Precision{engine.Float32, engine.BFloat16} {
+	losses := map[device.Precision][]float64{}
+	for _, precision := range []device.Precision{device.Float32, device.BFloat16} {
 		c, err := step.Compile(testdevice.Open(t, engine.Options{Precision: precision}), plan)
 		if err != nil {
 			t.Fatal(err)
@@ -38,7 +39,7 @@ func TestBFloat16(t *testing.T) {
 			}
 		}
 	}
-	exact, rounded := losses[engine.Float32], losses[engine.BFloat16]
+	exact, rounded := losses[device.Float32], losses[device.BFloat16]
 	near(t, "the first loss", rounded[0], exact[0], 2e-3)
 	if rounded[0] == exact[0] {
 		t.Error("the first loss is that of float32, to the last bit: nothing was rounded")

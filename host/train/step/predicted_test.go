@@ -15,11 +15,13 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/pjrtrecord"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/step"
 )
 
@@ -47,10 +49,10 @@ type predicted struct {
 
 // predict has XLA compile the step with the correction for a GPU, in bfloat16 with fused
 // attention. Blocks of 512 are more than one product rotates.
-func predict(t *testing.T, kernels engine.Kernels, overrides ...string) predicted {
+func predict(t *testing.T, kernels device.Kernels, overrides ...string) predicted {
 	t.Helper()
 	python := pythonForGPUs(t)
-	dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.FusedAttention, Kernels: kernels})
+	dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Attention: device.FusedAttention, Kernels: kernels})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +108,7 @@ func compileFor(t *testing.T, python, command, program string, gpu ...string) []
 func TestPredicted(t *testing.T) {
 	for _, quantizer := range []string{"quest", "lsq"} {
 		t.Run(quantizer, func(t *testing.T) {
-			p := predict(t, engine.GraphKernels, `quantizer={plugin="`+quantizer+`"}`)
+			p := predict(t, device.GraphKernels, `quantizer={plugin="`+quantizer+`"}`)
 			p.check(t)
 			if len(p.Transposes) > 0 {
 				t.Errorf("what rotations read or write is transposed by %q", p.Transposes)
@@ -137,7 +139,7 @@ func TestPredictedKernels(t *testing.T) {
 	const blocks, sites = 2, 4
 	for _, settings := range quantizers {
 		t.Run(strings.ReplaceAll(settings, ",", ""), func(t *testing.T) { // it becomes a path of a plugin
-			p := predict(t, engine.FusedKernels, "quantizer="+settings)
+			p := predict(t, device.FusedKernels, "quantizer="+settings)
 			p.check(t)
 			if n := p.Groups["quantization"].Kernels; n < 2*blocks*sites {
 				t.Errorf("%d kernels quantize, want at least %d", n, 2*blocks*sites)
@@ -173,7 +175,7 @@ func TestPredictedJoined(t *testing.T) {
 	python := pythonForGPUs(t)
 	for _, settings := range []string{`{plugin="quest"}`, `{plugin="mxfp4", rotation="32", scale_rule="quest"}`, `{plugin="nvfp4", rotation="16"}`, `{plugin="absmax"}`, `{plugin="lsq"}`} {
 		t.Run(strings.ReplaceAll(settings, ",", ""), func(t *testing.T) {
-			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.FusedAttention, Kernels: engine.FusedKernels, Products: engine.IntegerProducts})
+			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Attention: device.FusedAttention, Kernels: device.FusedKernels, Products: device.IntegerProducts})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -200,7 +202,7 @@ func TestPredictedBlocks(t *testing.T) {
 		plugin        string
 	}{{640, 1792, "mxfp4"}, {960, 2624, "mxfp4"}, {1664, 4608, "mxfp4"}, {640, 1792, "nvfp4"}, {1664, 4608, "nvfp4"}} {
 		t.Run(fmt.Sprint(tt.width, tt.plugin), func(t *testing.T) {
-			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.PlainAttention, Kernels: engine.FusedKernels, Products: engine.BlockProducts})
+			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Attention: device.PlainAttention, Kernels: device.FusedKernels, Products: device.BlockProducts})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -224,11 +226,11 @@ func TestPredictedLoss(t *testing.T) {
 		evaluates         bool
 	}{{32000, 2, false}, {32768, 2, false}, {50304, 2, false}, {128256, 2, false}, {151936, 2, false}, {32000, 2048, false}, {32000, 2048, true}} {
 		t.Run(fmt.Sprint(tc.vocabulary, tc.batch, tc.evaluates), func(t *testing.T) {
-			m, err := model.New(model.Settings{Kind: model.KindLlama, Layers: 1, Width: 32, Heads: 1, Vocab: tc.vocabulary}, model.Options{})
+			m, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 32, Heads: 1, Vocab: tc.vocabulary}, model.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Kernels: engine.FusedKernels, Attention: engine.PlainAttention})
+			d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Kernels: device.FusedKernels, Attention: device.PlainAttention})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -265,7 +267,7 @@ func TestPredictedLoss(t *testing.T) {
 // a weight and as that of an activation of the same shape.
 func passes(t *testing.T, plan step.Plan, weights ...string) string {
 	t.Helper()
-	d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Kernels: engine.FusedKernels, Products: engine.IntegerProducts})
+	d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Kernels: device.FusedKernels, Products: device.IntegerProducts})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testrun"
@@ -31,11 +32,11 @@ func TestIntegerProducts(t *testing.T) {
 		{[]string{`quantizer={plugin="lsq"}`}, step.Single},
 		{[]string{`quantizer.weights={plugin="quest", rotation="none"}`, `quantizer.activations={plugin="absmax"}`}, step.Single},
 	} {
-		for precision, tolerance := range map[engine.Precision]float64{engine.Float32: 1e-4, engine.BFloat16: 5e-3} {
+		for precision, tolerance := range map[device.Precision]float64{device.Float32: 1e-4, device.BFloat16: 5e-3} {
 			t.Run(fmt.Sprint(tt.settings, tt.dispatch, precision), func(t *testing.T) {
 				cfg := testrun.Config(t, append([]string{"model.vocab=32"}, tt.settings...)...)
-				want := lossesBy(t, cfg, engine.Options{Precision: precision, Products: engine.FloatProducts}, tt.dispatch)
-				got := lossesBy(t, cfg, engine.Options{Precision: precision, Products: engine.IntegerProducts}, tt.dispatch)
+				want := lossesBy(t, cfg, engine.Options{Precision: precision, Products: device.FloatProducts}, tt.dispatch)
+				got := lossesBy(t, cfg, engine.Options{Precision: precision, Products: device.IntegerProducts}, tt.dispatch)
 				differ := false
 				for i := range want {
 					near(t, fmt.Sprint("loss ", i), got[i], want[i], tolerance)
@@ -104,9 +105,9 @@ func TestBlockProducts(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tt.settings, tt.dispatch), func(t *testing.T) {
 			cfg := testrun.Config(t, append(slices.Clone(wholeTiles), tt.settings...)...)
-			o := engine.Options{Precision: engine.BFloat16, Kernels: engine.BodyKernels, Products: engine.FloatProducts}
+			o := engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels, Products: device.FloatProducts}
 			want := lossesBy(t, cfg, o, tt.dispatch)
-			o.Products = engine.BlockProducts
+			o.Products = device.BlockProducts
 			got := lossesBy(t, cfg, o, tt.dispatch)
 			got, want = means(got), means(want)
 			for i := range want {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/pjrtrecord"
 	"github.com/cage-qat/cage/host/internal/testrun"
@@ -49,20 +50,20 @@ func TestSingleProgram(t *testing.T) {
 func TestProgramOfBlocks(t *testing.T) {
 	const layers, products = 2, 5 // queries with keys and values, what follows attention, gate, up, down
 	for _, tt := range []struct {
-		products engine.Products
+		products device.Products
 		settings string
 		kernels  int
 	}{
-		{engine.BlockProducts, `quantizer={plugin="mxfp4"}`, layers * products},
-		{engine.BlockProducts, `quantizer={plugin="nvfp4"}`, layers * products},
-		{engine.FloatProducts, `quantizer={plugin="mxfp4"}`, 0},
-		{engine.BlockProducts, `quantizer={plugin="mxfp4", ties="away"}`, 0},
-		{engine.BlockProducts, `quantizer={plugin="quest"}`, 0},
-		{engine.BlockProducts, `quantizer={weights={plugin="mxfp4"}, activations={plugin="absmax"}}`, 0},
-		{engine.BlockProducts, `quantizer={weights={plugin="mxfp4"}, activations={plugin="nvfp4"}}`, 0},
+		{device.BlockProducts, `quantizer={plugin="mxfp4"}`, layers * products},
+		{device.BlockProducts, `quantizer={plugin="nvfp4"}`, layers * products},
+		{device.FloatProducts, `quantizer={plugin="mxfp4"}`, 0},
+		{device.BlockProducts, `quantizer={plugin="mxfp4", ties="away"}`, 0},
+		{device.BlockProducts, `quantizer={plugin="quest"}`, 0},
+		{device.BlockProducts, `quantizer={weights={plugin="mxfp4"}, activations={plugin="absmax"}}`, 0},
+		{device.BlockProducts, `quantizer={weights={plugin="mxfp4"}, activations={plugin="nvfp4"}}`, 0},
 	} {
 		t.Run(fmt.Sprint(tt.products, strings.ReplaceAll(tt.settings, ",", "")), func(t *testing.T) {
-			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: engine.BFloat16, Attention: engine.PlainAttention, Kernels: engine.FusedKernels, Products: tt.products})
+			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Attention: device.PlainAttention, Kernels: device.FusedKernels, Products: tt.products})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testrun"
@@ -45,7 +46,7 @@ func onReplicas(t *testing.T, count int, d step.Dispatch, accumulate int, overri
 
 // TestReplicas: two replicas train as one does, but for rounding, in both dispatches.
 func TestReplicas(t *testing.T) {
-	if testdevice.Kind() == engine.CPU {
+	if testdevice.Kind() == device.CPU {
 		t.Skip("the CPU is one replica")
 	}
 	for name, overrides := range map[string][]string{

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testrun"
@@ -146,7 +146,7 @@ func TestHalfIsFull(t *testing.T) {
 			near(t, "norm", x.GradNorm, y.GradNorm, 1e-5)
 			near(t, "‖∇f(Q(x)) + λe‖", x.ParetoSTE, y.ParetoSTE, 1e-5)
 			exact := 0.0 // the same numbers, rotated back in another executable
-			if testdevice.Kind() != engine.CPU {
+			if testdevice.Kind() != device.CPU {
 				exact = 1e-6
 			}
 			near(t, "‖∇f(x) + λe‖", x.Pareto, y.Pareto, exact)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testrun"
@@ -54,12 +55,12 @@ const three = "train.accumulate=3"
 func TestSingle(t *testing.T) {
 	const clip, bad, pareto = 0.3, 11, 13
 	first, last, same := 0, 20, sameBits
-	if testdevice.Kind() != engine.CPU { // where compiling takes long, and codes may differ
+	if testdevice.Kind() != device.CPU { // where compiling takes long, and codes may differ
 		first, last, same = 10, 15, sameNearly
 	}
 	for name, overrides := range singleCases {
 		t.Run(name, func(t *testing.T) {
-			if testdevice.Kind() != engine.CPU && name != "quest, adamw, 3" && name != "lsq, adamw" {
+			if testdevice.Kind() != device.CPU && name != "quest, adamw, 3" && name != "lsq, adamw" {
 				t.Skip("the others are compared on the CPU")
 			}
 			cfg := testrun.Config(t, append(overrides, "model.vocab=32", fmt.Sprint("train.clip=", clip))...)
@@ -102,7 +103,7 @@ func TestSingle(t *testing.T) {
 func sameOutcome(t *testing.T, at int, x, y step.Result) {
 	t.Helper()
 	x.Aside, y.Aside = 0, 0
-	if testdevice.Kind() == engine.CPU {
+	if testdevice.Kind() == device.CPU {
 		if diff := cmp.Diff(fmt.Sprintf("%+v", x), fmt.Sprintf("%+v", y)); diff != "" {
 			t.Fatalf("step %d: -chain +single:\n%s", at, diff)
 		}
@@ -146,7 +147,7 @@ func TestSingleInChunks(t *testing.T) {
 			t.Fatal(err)
 		}
 		plan.Dispatch = step.Single
-		c, err := step.Compile(testdevice.Open(t, engine.Options{Precision: engine.BFloat16}), plan)
+		c, err := step.Compile(testdevice.Open(t, engine.Options{Precision: device.BFloat16}), plan)
 		if err != nil {
 			t.Fatal(err)
 		}

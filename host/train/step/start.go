@@ -8,7 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -21,7 +21,7 @@ func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 	if c.dev.SharesMemory() { // elsewhere each would have a copy in host memory
 		workers = c.dev.Workers()
 	}
-	return c.newState(tokens, workers, func(p model.Param) (*engine.Buffer, error) {
+	return c.newState(tokens, workers, func(p architecture.Param) (*engine.Buffer, error) {
 		return engine.Fill(c.dev, p.Dims, func(values []float32) error {
 			p.Draw(seed, values)
 			return nil
@@ -31,7 +31,7 @@ func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 
 // NewStateFrom is [Compiled.NewState] with parameters that are loaded instead of drawn.
 func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
-	return c.newState(tokens, 1, func(p model.Param) (*engine.Buffer, error) { return c.load(load, update.Param(p.Name), p.Dims) })
+	return c.newState(tokens, 1, func(p architecture.Param) (*engine.Buffer, error) { return c.load(load, update.Param(p.Name), p.Dims) })
 }
 
 // StartParams makes a state for evaluation with quantizers for which the parameters were not trained. The parameters
@@ -42,7 +42,7 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 		return nil, fmt.Errorf("%s is a parameter that is trained: this quantizer of activations does nothing useful before", list[0].Name)
 	}
 	s := &State{Tensors: update.Tensors{}}
-	err := c.initParams(s.Tensors, 1, func(p model.Param) (*engine.Buffer, error) { return c.load(load, update.Param(p.Name), p.Dims) })
+	err := c.initParams(s.Tensors, 1, func(p architecture.Param) (*engine.Buffer, error) { return c.load(load, update.Param(p.Name), p.Dims) })
 	if err == nil {
 		err = c.initTrainedWeights(s.Tensors)
 	}
@@ -54,7 +54,7 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 }
 
 // newState makes the parameters with param, in as many goroutines as there are workers.
-func (c *Compiled) newState(tokens []int32, workers int, param func(model.Param) (*engine.Buffer, error)) (*State, error) {
+func (c *Compiled) newState(tokens []int32, workers int, param func(architecture.Param) (*engine.Buffer, error)) (*State, error) {
 	s := &State{Tensors: update.Tensors{}}
 	for _, init := range []func() error{
 		func() error { return c.initParams(s.Tensors, workers, param) },
@@ -70,7 +70,7 @@ func (c *Compiled) newState(tokens []int32, workers int, param func(model.Param)
 	return s, nil
 }
 
-func (c *Compiled) initParams(t update.Tensors, workers int, param func(model.Param) (*engine.Buffer, error)) error {
+func (c *Compiled) initParams(t update.Tensors, workers int, param func(architecture.Param) (*engine.Buffer, error)) error {
 	params := c.plan.Model.Params()
 	made := make([]*engine.Buffer, len(params))
 	var group errgroup.Group

@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // State is what training carries from step to step, on the device: everything that is
@@ -103,7 +104,7 @@ func TrainedName(site, name string) string { return update.Param(update.Trained(
 // LoadParams returns a function that loads the parameters of a model and nothing else. It gets the elements from
 // values, which is given the name of a parameter; they are used before values is called again.
 func LoadParams(m model.Model, values func(param string) ([]float32, error)) LoadFunc {
-	params := map[string]model.Param{}
+	params := map[string]architecture.Param{}
 	for _, p := range m.Params() {
 		params[update.Param(p.Name)] = p
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/internal/testrun"
@@ -49,7 +49,7 @@ func pair(t testing.TB, cfg *config.Config) (tiles, graphs compiledStep) {
 
 // TestTilesAreGraphs: updates in tiles and in a graph end with the same bits.
 func TestTilesAreGraphs(t *testing.T) {
-	if testrun.Device(t).Kind() != engine.CPU {
+	if testrun.Device(t).Kind() != device.CPU {
 		t.Skip("other devices have no tiles")
 	}
 	for name, c := range map[string]struct {
@@ -85,7 +85,7 @@ func TestTilesAreGraphs(t *testing.T) {
 // TestRotationsInTiles: corrections that rotate quantized values back run in tiles, and
 // end where those in a graph do, but for rounding.
 func TestRotationsInTiles(t *testing.T) {
-	if testrun.Device(t).Kind() != engine.CPU {
+	if testrun.Device(t).Kind() != device.CPU {
 		t.Skip("other devices have no tiles")
 	}
 	for _, form := range []string{"decoupled", "coupled"} {

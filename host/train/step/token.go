@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
@@ -15,7 +16,7 @@ import (
 func (d *Decoder) withoutGraph() bool {
 	c := d.e.c
 	_, ok := c.plan.Model.(model.Network)
-	return ok && c.dev.SharesMemory() && c.dev.Precision() == engine.Float32 && int(slices.Max(d.first)) <= d.start
+	return ok && c.dev.SharesMemory() && c.dev.Precision() == device.Float32 && int(slices.Max(d.first)) <= d.start
 }
 
 // nextToken is [Decoder.Next] for one token of each sequence, without a graph.

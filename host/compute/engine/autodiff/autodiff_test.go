@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/internal/testdevice"
@@ -17,7 +18,7 @@ import (
 // evaluate builds a graph of float32 vectors and matrices, runs it and returns its outputs, flat.
 func evaluate(t *testing.T, inputs [][]float32, dims [][]int, build engine.BuildFunc) [][]float32 {
 	t.Helper()
-	d, err := engine.Open(engine.CPU, engine.Options{})
+	d, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestRuleIsLazy(t *testing.T) {
 }
 
 func TestMistakesPanic(t *testing.T) {
-	d, err := engine.Open(engine.CPU, engine.Options{})
+	d, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/internal/racing"
@@ -114,7 +115,7 @@ func TestMemoryOfCheckpoints(t *testing.T) {
 	const layers, rows, width = 16, 2048, 32
 	calls := 0
 	allocated := func(checkpointed bool) uint64 {
-		d, err := engine.Open(engine.CPU, engine.Options{})
+		d, err := engine.Open(device.CPU, engine.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

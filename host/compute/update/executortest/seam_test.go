@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/compute/update/executortest"
@@ -20,7 +21,7 @@ type seam struct {
 
 func (s seam) device(threads int) (dev *engine.Device, err error) {
 	if s.devices[threads] == nil {
-		s.devices[threads], err = engine.Open(engine.CPU, engine.Options{Threads: threads})
+		s.devices[threads], err = engine.Open(device.CPU, engine.Options{Threads: threads})
 	}
 	return s.devices[threads], err
 }

@@ -11,6 +11,7 @@ import (
 	tensorshapes "github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update/tile"
@@ -18,7 +19,7 @@ import (
 )
 
 func openCPU(t testing.TB) *engine.Device {
-	dev, err := engine.Open(engine.CPU, engine.Options{})
+	dev, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

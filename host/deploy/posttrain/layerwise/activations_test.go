@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -80,7 +81,7 @@ func activationsOf(t *testing.T, kind string, layers, texts int, replaced map[st
 // TestActivations: each block computes with the quantizers of its own activations.
 func TestActivations(t *testing.T) {
 	const texts = 4
-	m, values := small(t, model.KindLlama, 3, 32)
+	m, values := small(t, architecture.KindLlama, 3, 32)
 	for _, prefix := range []string{"nothing", "layers.0.", "layers.1.", "layers.2."} {
 		quantized := map[string]sdk.QuantizerProgram{}
 		for _, s := range m.ActivationSites(batch, length) {
@@ -105,7 +106,7 @@ func TestActivations(t *testing.T) {
 		if err := r.Do(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		x := activationsOf(t, model.KindLlama, 3, texts, replaced, prefix)
+		x := activationsOf(t, architecture.KindLlama, 3, texts, replaced, prefix)
 		for _, p := range m.Params() {
 			if report, ok := got[p.Name]; ok {
 				w, _ := values(p.Name)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // TestDocumentsApart: documents that share a sequence, with padding or without, say of each layer what they say one by one:
@@ -23,7 +24,7 @@ func TestDocumentsApart(t *testing.T) {
 			padded = append(padded, slices.Concat(slices.Repeat([]int32{0}, size), slices.Repeat([]int32{model.Padding}, length-size)))
 		}
 	}
-	m, values := small(t, model.KindLlama, 2, 32)
+	m, values := small(t, architecture.KindLlama, 2, 32)
 	errorsOf := func(sequences, segments [][]int32) map[string]layerwise.Matrix {
 		out := map[string]layerwise.Matrix{}
 		r := layerwise.Run{Settings: layerwise.Settings{Method: layerwise.RTN}, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values,

@@ -4,22 +4,24 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
 )
 
 // A small model is quantized by GPTQ, for the inputs that two short texts give its layers.
 func ExampleRun() {
-	device, err := engine.Open(engine.CPU, engine.Options{})
+	device, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer device.Close()
-	m, err := model.New(model.Settings{Kind: model.KindLlama, Layers: 2, Width: 8, Heads: 1, Hidden: 16, Vocab: 10, Context: 4,
-		RopeTheta: 1e4, RopePairs: model.Interleaved, NormEps: 1e-5, InitStd: 0.2}, model.Options{})
+	m, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 8, Heads: 1, Hidden: 16, Vocab: 10, Context: 4,
+		RopeTheta: 1e4, RopePairs: architecture.Interleaved, NormEps: 1e-5, InitStd: 0.2}, model.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return

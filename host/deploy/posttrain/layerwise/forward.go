@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -93,7 +94,7 @@ func (f *forward) enter(block int, values map[string][]float32) error {
 
 // replace puts other values in the place of a weight of the block.
 func (f *forward) replace(name string, values []float32) error {
-	i := slices.IndexFunc(f.model.BlockParams(f.block), func(p model.Param) bool { return p.Name == name })
+	i := slices.IndexFunc(f.model.BlockParams(f.block), func(p architecture.Param) bool { return p.Name == name })
 	b, err := engine.Upload(f.dev, values, f.model.BlockParams(f.block)[i].Dims...)
 	if err == nil {
 		err = f.weights[i].Finalize()

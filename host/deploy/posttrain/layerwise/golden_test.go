@@ -4,8 +4,9 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -38,7 +39,7 @@ func (p published) split(x program.Value, site sdk.Site) program.Value {
 // TestGolden: with a grid that is found in a quantizer's programs, GPTQ gives the reference values, to the precision of
 // binary32. Those of rounding have one scale for a row in the file, even where GPTQ has groups.
 func TestGolden(t *testing.T) {
-	dev, err := engine.Open(engine.CPU, engine.Options{})
+	dev, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func quantizeGolden(t *testing.T, dev *engine.Device, s Settings, p published, w
 		t.Fatal(err)
 	}
 	defer q.close()
-	out, err := s.quantize(t.Context(), q, model.Param{Name: "w", Dims: []int{rows, columns}}, w.Float32(), in)
+	out, err := s.quantize(t.Context(), q, architecture.Param{Name: "w", Dims: []int{rows, columns}}, w.Float32(), in)
 	if err != nil {
 		t.Fatal(err)
 	}

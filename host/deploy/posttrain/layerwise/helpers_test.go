@@ -4,9 +4,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -72,8 +74,8 @@ const (
 // small is a model with weights that are made when they are asked for.
 func small(t testing.TB, kind string, layers, width int) (model.Blockwise, func(string) ([]float32, error)) {
 	t.Helper()
-	m, err := model.New(model.Settings{Kind: kind, Layers: layers, Width: width, Heads: 2, KVHeads: 1, Hidden: 2 * width, Vocab: vocabulary, Context: length,
-		NormEps: 1e-5, RopeTheta: 1e4, RopePairs: model.HalfSplit, InitStd: 0.2}, model.Options{})
+	m, err := model.New(architecture.Settings{Kind: kind, Layers: layers, Width: width, Heads: 2, KVHeads: 1, Hidden: 2 * width, Vocab: vocabulary, Context: length,
+		NormEps: 1e-5, RopeTheta: 1e4, RopePairs: architecture.HalfSplit, InitStd: 0.2}, model.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +120,7 @@ func sequences(n int) (list [][]int32) {
 
 func cpu(t testing.TB) *engine.Device {
 	t.Helper()
-	d, err := engine.Open(engine.CPU, engine.Options{})
+	d, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/deploy/posttrain"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // The methods of quantization.
@@ -71,7 +71,7 @@ type Quantized struct {
 }
 
 // quantize quantizes the weight w. in is what its inputs were; nil: they are not known, and weights are rounded.
-func (s Settings) quantize(ctx context.Context, q *quantizer, p model.Param, w []float32, in *inputs) (*Quantized, error) {
+func (s Settings) quantize(ctx context.Context, q *quantizer, p architecture.Param, w []float32, in *inputs) (*Quantized, error) {
 	value, answer, err := q.quantize(w)
 	if err != nil {
 		return nil, err

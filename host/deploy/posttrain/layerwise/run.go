@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -134,7 +135,7 @@ func (r *Run) passes(block int) (list [][]model.ActivationSite) {
 }
 
 // fed are the parameters that a site feeds.
-func (r *Run) fed(block int, site model.ActivationSite) (list []model.Param) {
+func (r *Run) fed(block int, site model.ActivationSite) (list []architecture.Param) {
 	for _, p := range r.Model.BlockParams(block) {
 		if slices.Contains(site.Feeds, p.Name) {
 			list = append(list, p)
@@ -144,7 +145,7 @@ func (r *Run) fed(block int, site model.ActivationSite) (list []model.Param) {
 }
 
 // weights quantizes those of some parameters that have a quantizer.
-func (r *Run) weights(ctx context.Context, f *forward, params []model.Param, values map[string][]float32, in *inputs) (list []*Quantized, err error) {
+func (r *Run) weights(ctx context.Context, f *forward, params []architecture.Param, values map[string][]float32, in *inputs) (list []*Quantized, err error) {
 	for _, p := range params {
 		program, ok := r.Weights[p.Name]
 		if !ok {
@@ -168,7 +169,7 @@ func (r *Run) weights(ctx context.Context, f *forward, params []model.Param, val
 	return list, nil
 }
 
-func (r *Run) weight(ctx context.Context, p model.Param, program sdk.QuantizerProgram, w []float32, in *inputs) (*Quantized, error) {
+func (r *Run) weight(ctx context.Context, p architecture.Param, program sdk.QuantizerProgram, w []float32, in *inputs) (*Quantized, error) {
 	var trained func(name string) ([]float32, error)
 	if r.Trained != nil {
 		trained = func(name string) ([]float32, error) { return r.Trained(p.Name, name) }

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
-	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // gptq are the usual settings.
@@ -36,7 +36,7 @@ func outputError(a, b, x []float32, columns int) float64 {
 // quantized, and those behind, and beside it, are not.
 func TestReport(t *testing.T) {
 	const texts = 6
-	for _, kind := range []string{model.KindLlama, model.KindOLMo2} {
+	for _, kind := range []string{architecture.KindLlama, architecture.KindOLMo2} {
 		for _, onePass := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s one pass %t", kind, onePass), func(t *testing.T) {
 				settings := gptq
@@ -88,7 +88,7 @@ func TestBetterThanRounding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			settings := gptq
 			c.change(&settings)
-			for name, w := range run(t, model.KindLlama, c.q, settings, 40) {
+			for name, w := range run(t, architecture.KindLlama, c.q, settings, 40) {
 				r := w.Report
 				if !(r.OutputError < r.RoundingError) || r.Fallback || r.Damping != 0.01 || r.Scales != c.scales || r.Rotation != c.q.block {
 					t.Errorf("%s: %+v with %+v", name, r, r.OutputErrors)
@@ -120,8 +120,8 @@ func TestBetterThanRounding(t *testing.T) {
 // TestRounding: RTN is Q(W), with texts and without.
 func TestRounding(t *testing.T) {
 	settings := layerwise.Settings{Method: layerwise.RTN}
-	with, without := run(t, model.KindLlama, plain{}, settings, 4), run(t, model.KindLlama, plain{}, settings, 0)
-	_, values := small(t, model.KindLlama, 2, 32)
+	with, without := run(t, architecture.KindLlama, plain{}, settings, 4), run(t, architecture.KindLlama, plain{}, settings, 0)
+	_, values := small(t, architecture.KindLlama, 2, 32)
 	if len(with) != 10 || len(without) != 10 {
 		t.Fatalf("%d and %d matrices", len(with), len(without))
 	}
@@ -143,7 +143,7 @@ func TestRounding(t *testing.T) {
 
 // TestSame: the same again gives the same bits.
 func TestSame(t *testing.T) {
-	first, again := run(t, model.KindLlama, rounding{group: 8}, gptq, 6), run(t, model.KindLlama, rounding{group: 8}, gptq, 6)
+	first, again := run(t, architecture.KindLlama, rounding{group: 8}, gptq, 6), run(t, architecture.KindLlama, rounding{group: 8}, gptq, 6)
 	for name, w := range first {
 		if !slices.Equal(w.Value, again[name].Value) || *w.Report.OutputErrors != *again[name].Report.OutputErrors {
 			t.Errorf("%s differs", name)
@@ -152,7 +152,7 @@ func TestSame(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
-	m, values := small(t, model.KindLlama, 2, 32)
+	m, values := small(t, architecture.KindLlama, 2, 32)
 	base := layerwise.Run{Settings: gptq, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values, Sequences: sequences(2), Batch: batch, Context: length,
 		Block: func(int, []*layerwise.Quantized) error { return nil }}
 	for _, c := range []struct {
@@ -191,8 +191,8 @@ func TestRefuses(t *testing.T) {
 // TestMemory: what is in memory does not grow with the number of blocks.
 func TestMemory(t *testing.T) {
 	const layers, width = 24, 64
-	m, values := small(t, model.KindLlama, layers, width)
-	size := uint64(4 * model.CountParams(m.BlockParams(0), nil))
+	m, values := small(t, architecture.KindLlama, layers, width)
+	size := uint64(4 * architecture.CountParams(m.BlockParams(0), nil))
 	var used []uint64
 	r := layerwise.Run{Settings: gptq, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values, Sequences: sequences(8), Batch: batch, Context: length,
 		Block: func(int, []*layerwise.Quantized) error {

@@ -1,4 +1,4 @@
-package model
+package architecture
 
 import "slices"
 
@@ -61,7 +61,7 @@ func (p Preset) Settings() Settings {
 
 // Parameters counts the parameters outside the embedding and the output head.
 func (p Preset) Parameters() int {
-	return NonEmbedding(newTransformer(p.Settings(), Options{}).Params())
+	return NonEmbedding(p.Settings().Params())
 }
 
 // Values returns the values that the preset gives to absent keys, by full key. An empty

@@ -1,4 +1,4 @@
-package model
+package architecture
 
 import (
 	"cmp"
@@ -34,6 +34,9 @@ var languageDefaults = map[string]Settings{
 }
 
 const defaultInitStd = 0.02
+
+// largestDimension and largestRows bound the shapes of problems: A is dense, and its eigenvectors are computed.
+const largestDimension, largestRows = 4096, 4096
 
 // Settings is the table [model] of a configuration, from which [New] makes the model. Fields that belong to other kinds
 // of models are zero, except that Context is 1 for problems.
@@ -255,3 +258,7 @@ func (s Settings) checkLists() (out schema.Problems) {
 	}
 	return out
 }
+
+// SwiGLUHidden returns the usual number of features inside a feed-forward layer with SwiGLU: 8/3 of the width, rounded
+// up to a multiple of 256. Three matrices of that size have as many elements as two with four times the width.
+func SwiGLUHidden(width int) int { return (8*width/3 + 255) / 256 * 256 }

@@ -1,4 +1,4 @@
-package model
+package architecture
 
 // Pairing says which two features of a head are the coordinates of one point, which the rotary position embedding
 // rotates. Weights for one pairing become those for the other by a permutation of rows.

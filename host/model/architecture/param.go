@@ -1,12 +1,9 @@
-package model
+package architecture
 
 import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
-
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 )
 
 // A Role says what a parameter does in its model.
@@ -41,7 +38,13 @@ type Part struct {
 }
 
 // Size returns the number of elements.
-func (p Param) Size() int { return shapes.Make(dtypes.Float32, p.Dims...).Size() }
+func (p Param) Size() int {
+	size := 1
+	for _, d := range p.Dims {
+		size *= d
+	}
+	return size
+}
 
 // Init returns the initial elements of the parameter, in row-major order, as [Param.Draw] sets them.
 func (p Param) Init(seed uint64) []float32 {

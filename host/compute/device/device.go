@@ -1,0 +1,58 @@
+package device
+
+// Kinds of devices.
+const (
+	// CPU runs on the processor with GoMLX's Go backend; nothing has to be installed.
+	CPU = "cpu"
+	// CUDA runs on an NVIDIA GPU with XLA through a PJRT plugin; it exists in builds with the tag "cuda".
+	CUDA = "cuda"
+)
+
+// Allocator is a way to allocate the memory of a GPU.
+type Allocator string
+
+// DefaultAllocator leaves the choice to XLA.
+const DefaultAllocator Allocator = "default"
+
+// Allocators lists the allocators that XLA has.
+func Allocators() []Allocator { return []Allocator{DefaultAllocator, "bfc", "cuda_async", "platform"} }
+
+// Attention is a way to compute attention.
+type Attention string
+
+// The ways to compute attention.
+const (
+	AutoAttention  Attention = "auto"  // FusedAttention if a trial shows that its results are right, otherwise PlainAttention
+	FusedAttention Attention = "fused" // one operation of the device; an error if it has none
+	PlainAttention Attention = "plain" // products and a softmax
+)
+
+// Precision is an element type of the operands of matrix products.
+type Precision string
+
+// The precisions that a device can have.
+const (
+	Float32  Precision = "float32"
+	BFloat16 Precision = "bfloat16"
+)
+
+// Products is a way to multiply two quantized matrices.
+type Products string
+
+// The ways to multiply two quantized matrices.
+const (
+	FloatProducts   Products = "float"   // of values, as they are
+	IntegerProducts Products = "integer" // of codes, in 8 bits with sums in 32, if both have one scale for each row
+	BlockProducts   Products = "fp4"     // of four-bit floats, if both have scales for their blocks, as in MXFP4 or NVFP4
+)
+
+// Kernels is a way to compute programs of plugins on a GPU.
+type Kernels string
+
+// The ways to compute programs of plugins.
+const (
+	AutoKernels  Kernels = "auto"  // FusedKernels if a trial shows that their results are right, otherwise GraphKernels
+	FusedKernels Kernels = "fused" // a program that fits into one kernel becomes one; an error if the device takes no kernels
+	GraphKernels Kernels = "graph" // graph operations, which the compiler fuses as it likes
+	BodyKernels  Kernels = "body"  // like FusedKernels, but computes the body of each call: for tests, on any device
+)

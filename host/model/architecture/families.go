@@ -1,0 +1,132 @@
+package architecture
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Params lists the parameters of a model in its order, with the sizes that [Settings.FillIn] fills in. Those of a language model are the
+// embedding, those of each block, the last norm, and the head if it is not the embedding. A problem has the one parameter x,
+// [rows, dimension], a matrix without weight decay, so that a quantizer scales its rows.
+func (s Settings) Params() []Param {
+	s.FillIn()
+	if !s.Language() {
+		p := Param{Name: "x", Dims: []int{s.Rows, s.Dimension}, Role: RoleMatrix, Quantized: true, InitStd: s.StartStd}
+		if s.Start != nil {
+			p.Start = Singles(s.Start)
+		}
+		return []Param{p}
+	}
+	vocabulary := func(name string, role Role) Param {
+		p := Param{Name: name, Dims: []int{s.Vocab, s.Width}, Role: role, InitStd: s.InitStd}
+		if s.Kind == KindOLMo2 {
+			p = truncated(p)
+		}
+		return p
+	}
+	params := []Param{vocabulary("embedding", RoleEmbedding)}
+	for layer := range s.Layers {
+		params = append(params, s.BlockParams(layer)...)
+	}
+	params = append(params, normParam("norm", s.Width))
+	if !s.Tied() {
+		params = append(params, vocabulary("head", RoleHead))
+	}
+	return params
+}
+
+// LayerPrefix begins the names of the parameters and activations of a block.
+func LayerPrefix(layer int) string { return fmt.Sprintf("layers.%d.", layer) }
+
+// BlockParams lists the parameters of a block.
+func (s Settings) BlockParams(layer int) []Param {
+	switch prefix := LayerPrefix(layer); s.Kind {
+	case KindOLMo2:
+		return s.olmo2Block(prefix)
+	case KindQwen3:
+		return s.qwen3Block(prefix)
+	default:
+		return s.llamaBlock(prefix)
+	}
+}
+
+// llamaBlock starts the weights that write to the residual stream smaller, by √(2·layers), so that its variance does
+// not grow with depth.
+func (s Settings) llamaBlock(prefix string) []Param {
+	residualStd := s.InitStd / math.Sqrt(2*float64(s.Layers))
+	return []Param{
+		normParam(prefix+"attn_norm", s.Width),
+		s.qkvParam(prefix),
+		matrixParam(prefix+"attn.out", residualStd, s.Width, s.QueryWidth()),
+		normParam(prefix+"mlp_norm", s.Width),
+		matrixParam(prefix+"mlp.w1", s.InitStd, s.Hidden, s.Width),
+		matrixParam(prefix+"mlp.w2", s.InitStd, s.Hidden, s.Width),
+		matrixParam(prefix+"mlp.down", residualStd, s.Width, s.Hidden),
+	}
+}
+
+// olmo2Cut bounds the weights at the start, in standard deviations.
+const olmo2Cut = 3
+
+func truncated(p Param) Param {
+	p.InitCut = olmo2Cut
+	return p
+}
+
+func (s Settings) olmo2Block(prefix string) []Param {
+	matrix := func(name string, out, in int) Param { return truncated(matrixParam(prefix+name, s.InitStd, out, in)) }
+	return []Param{
+		truncated(s.qkvParam(prefix)),
+		normParam(prefix+"attn.q_norm", s.QueryWidth()),
+		normParam(prefix+"attn.k_norm", s.KeyWidth()),
+		matrix("attn.out", s.Width, s.QueryWidth()),
+		normParam(prefix+"attn_norm", s.Width),
+		matrix("mlp.w1", s.Hidden, s.Width),
+		matrix("mlp.w2", s.Hidden, s.Width),
+		matrix("mlp.down", s.Width, s.Hidden),
+		normParam(prefix+"mlp_norm", s.Width),
+	}
+}
+
+func (s Settings) qwen3Block(prefix string) []Param {
+	params := s.llamaBlock(prefix)
+	norms := []Param{normParam(prefix+"attn.q_norm", s.HeadSize), normParam(prefix+"attn.k_norm", s.HeadSize)}
+	return slices.Insert(params, 2, norms...) // behind attn.qkv
+}
+
+// Tied reports whether the embedding is the output head.
+func (s Settings) Tied() bool { return s.Head == "tied" }
+
+// QueryWidth is the number of features of all heads of queries, which is what attention returns too.
+func (s Settings) QueryWidth() int { return s.Heads * s.HeadSize }
+
+// KeyWidth is the number of features of all heads of keys, and of values.
+func (s Settings) KeyWidth() int { return s.KVHeads * s.HeadSize }
+
+// qkvParam is the fused weight of queries, keys and values. Where several heads of queries share one of keys, keys and
+// values have fewer rows.
+func (s Settings) qkvParam(prefix string) Param {
+	p := matrixParam(prefix+"attn.qkv", s.InitStd, s.QueryWidth()+2*s.KeyWidth(), s.Width)
+	p.Parts = []Part{{"q", s.QueryWidth()}, {"k", s.KeyWidth()}, {"v", s.KeyWidth()}}
+	return p
+}
+
+// matrixParam is the weight of a linear layer.
+func matrixParam(name string, std float64, out, in int) Param {
+	return Param{Name: name, Dims: []int{out, in}, Role: RoleMatrix, Quantized: true, Decay: true, InitStd: std}
+}
+
+// normParam is the gain of a normalization.
+func normParam(name string, width int) Param {
+	return Param{Name: name, Dims: []int{width}, Role: RoleNorm, InitMean: 1}
+}
+
+// Singles rounds numbers to float32.
+func Singles(values []float64) []float32 {
+	out := make([]float32, len(values))
+	for i, v := range values {
+		out[i] = float32(v)
+	}
+	return out
+}
