@@ -55,6 +55,12 @@ campaign-short: build ## Four minutes of the crash campaign
 faults: ## Make every operation on kept files fail in turn, and lose power at every moment (half an hour)
 	CAGE_FAULTS=all $(GO) test -count=1 -timeout 2h -v -run 'TestFaults|TestPowerLoss' ./host/train ./host/study ./host/data
 
+MUTANTS ?= 20
+
+.PHONY: mutants
+mutants: ## Change the code in one place at a time and see which test fails (MUTANTS=24 PACKAGES=./host/lower)
+	$(GO) run ./internal/mutate -n $(MUTANTS) $(PACKAGES)
+
 .PHONY: fuzz
 fuzz: ## Fuzz every parser and format, FUZZTIME each (10m); some: TARGETS="./host/data FuzzGolden"
 	scripts/fuzz.sh $(TARGETS)

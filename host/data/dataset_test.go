@@ -62,7 +62,7 @@ func TestOpenDatasetRefuses(t *testing.T) {
 		"bad manifest": {func(out string) error { return os.WriteFile(filepath.Join(out, ManifestFile), []byte("{"), 0o644) }, ManifestFile},
 		"unknown field": {func(out string) error {
 			return os.WriteFile(filepath.Join(out, ManifestFile), []byte(`{"x":1}`), 0o644)
-		}, `"x"`},
+		}, "dataset.json: x: unknown key"},
 		"other version": {func(out string) error {
 			return os.WriteFile(filepath.Join(out, ManifestFile), []byte(`{"version":7}`), 0o644)
 		}, "version 7"},

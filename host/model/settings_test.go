@@ -17,6 +17,8 @@ func TestSettingsCheck(t *testing.T) {
 		{llama, func(*architecture.Settings) {}, ""},
 		{llama, func(s *architecture.Settings) { s.Heads = 5 }, "model.heads"},
 		{llama, func(s *architecture.Settings) { s.Heads = 48 }, "model.heads"},
+		{llama, func(s *architecture.Settings) { s.Heads, s.Width = 1, 47 }, "model.heads"},
+		{llama, func(s *architecture.Settings) { s.Heads = 0 }, ""}, // which is missing, and reported as that
 		{llama, func(s *architecture.Settings) { s.Width = 47 }, "model.heads"},
 		{llama, func(s *architecture.Settings) { s.KVHeads = 3 }, ""},
 		{llama, func(s *architecture.Settings) { s.KVHeads = 2 }, "model.kv_heads"},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // TestLeft: the pace is that of the steps done since the start, without those of earlier
@@ -84,5 +85,14 @@ func TestStepsOfConversations(t *testing.T) {
 	}
 	if n, other := r.steps(first), r.steps(second); n != 123 || other != 123 {
 		t.Errorf("%d steps, and %d of a cell that has not begun: want 123", n, other)
+	}
+}
+
+// TestLookKeeps: when the records of a cell cannot be read for a moment, the display does not fall back to step 0.
+func TestLookKeeps(t *testing.T) {
+	a := &active{dir: rundir.At(t.TempDir())}
+	a.record.Step = 75
+	if a.look(); a.record.Step != 75 {
+		t.Errorf("step %d without records, want 75", a.record.Step)
 	}
 }

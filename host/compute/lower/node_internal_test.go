@@ -77,3 +77,33 @@ func TestRanges(t *testing.T) {
 		}
 	}
 }
+
+// TestRoundingIsDelayed: a clip of a rounding becomes the rounding of a clip, whose number is known to be small, unless
+// the rounding is used elsewhere, too, or a bound would be rounded.
+func TestRoundingIsDelayed(t *testing.T) {
+	for name, c := range map[string]struct {
+		build func(*program.Builder, program.Value) program.Value
+		last  program.Op
+	}{
+		"clamp":  {func(_ *program.Builder, x program.Value) program.Value { return x.Round().Clip(-7, 7) }, program.OpRound},
+		"second": {func(b *program.Builder, x program.Value) program.Value { return b.Const(-7).Max(x.Round()) }, program.OpRound},
+		"two": {func(b *program.Builder, x program.Value) program.Value {
+			return x.Round().Max(b.Const(-7)).Min(b.Const(7))
+		}, program.OpRound},
+		"used-twice":  {func(_ *program.Builder, x program.Value) program.Value { r := x.Round(); return r.Mul(r.Clip(-7, 7)) }, program.OpMul},
+		"no-integer":  {func(_ *program.Builder, x program.Value) program.Value { return x.Round().Clip(-6.5, 7) }, program.OpClamp},
+		"no-constant": {func(_ *program.Builder, x program.Value) program.Value { return x.Round().Max(x) }, program.OpMax},
+	} {
+		b := program.NewBuilder(name)
+		b.Output("y", c.build(b, b.Input("x", program.FloatType(4))))
+		p, err := b.Build()
+		if err == nil {
+			p, err = delayRounding(p)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if got := p.Node(p.Outputs[0].Value).Op; got != c.last {
+			t.Errorf("%s: the last operation is %v, want %v", name, got, c.last)
+		}
+	}
+}

@@ -18,6 +18,12 @@ import (
 // forged is a Parquet file of one page. It says what change makes of a true header.
 func forged(t *testing.T, codec format.CompressionCodec, body []byte, change func(*format.PageHeader)) []byte {
 	t.Helper()
+	return forgedRows(t, codec, body, math.MaxInt64, change)
+}
+
+// forgedRows is forged, whose row group says that it has so many rows at most.
+func forgedRows(t *testing.T, codec format.CompressionCodec, body []byte, rows int64, change func(*format.PageHeader)) []byte {
+	t.Helper()
 	type row struct {
 		Text *string `parquet:"text,optional"`
 	}
@@ -41,7 +47,7 @@ func forged(t *testing.T, codec format.CompressionCodec, body []byte, change fun
 	out := slices.Concat([]byte("PAR1"), marshal(header), body)
 	meta := *file.Metadata()
 	group := &meta.RowGroups[0]
-	group.NumRows = int64(header.DataPageHeader.V.NumValues)
+	group.NumRows = min(int64(header.DataPageHeader.V.NumValues), rows)
 	column := &group.Columns[0].MetaData
 	column.Codec, column.DataPageOffset, column.DictionaryPageOffset = codec, 4, 0
 	column.TotalCompressedSize, column.NumValues = int64(len(out)-4), group.NumRows
@@ -82,6 +88,7 @@ func TestForgedPages(t *testing.T) {
 		"zstd":      {forged(t, format.Zstd, packed(t, format.Zstd, zeros[:1<<20]), same), "larger, decompressed"},
 		"huge zstd": {forged(t, format.Zstd, packed(t, format.Zstd, zeros), same), "exceeds"},
 		"lz4":       {forged(t, format.Lz4Raw, []byte{0xff, 0xff, 0xff, 0xff}, same), "LZ4_RAW cannot be read"},
+		"more":      {forgedRows(t, 0, levels(make([]byte, 32)...), 4, same), "pages with 8 values or more, where the row group has 4"},
 		// A run of three truth values, then one of five.
 		"truths":     {forged(t, 0, levels(4, 0, 0, 0, 6, 1, 10, 0), encoded(format.RLE)), "not multiples of eight"},
 		"no bytes":   {forged(t, format.Brotli, nil, same), "without bytes"},

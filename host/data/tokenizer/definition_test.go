@@ -79,6 +79,7 @@ func TestBadDefinition(t *testing.T) {
 		"id twice":           {"model", `{"type":"BPE","vocab":{"a":1,"b":1},"merges":[]}`, `"a" and "b" have the same id 1`},
 		"merge of strangers": {"model", `{"type":"BPE","vocab":{"a":0,"b":1},"merges":["a b"]}`, `merges[0]: "a" + "b"`},
 		"merge without gap":  {"model", `{"type":"BPE","vocab":{"a":0},"merges":["ab"]}`, "no space"},
+		"merge of one":       {"model", `{"type":"BPE","vocab":{"a":0},"merges":["a "]}`, "no space between two parts"},
 		"merge of three":     {"model", `{"type":"BPE","vocab":{"a":0},"merges":[["a","b","c"]]}`, "3 parts"},
 		"merge of numbers":   {"model", `{"type":"BPE","vocab":{"a":0},"merges":[7]}`, "merge 7"},
 		"unknown token":      {"model", `{"type":"BPE","unk_token":"?","vocab":{"a":0},"merges":[]}`, `"?"`},

@@ -212,3 +212,16 @@ func TestDifferenceFormat(t *testing.T) {
 		t.Errorf("−0.001 with two decimals is %s", got)
 	}
 }
+
+// TestSharedProvenance: runs that were made alike show one provenance, which is on the page once.
+func TestSharedProvenance(t *testing.T) {
+	var list []string
+	for i, run := range []Run{{Provenance: "one"}, {}, {Provenance: "two"}, {Provenance: "one"}} {
+		if got, want := run.detail("id", &list).Provenance, []int{0, -1, 1, 0}[i]; got != want {
+			t.Errorf("run %d has the provenance %d, want %d", i, got, want)
+		}
+	}
+	if diff := cmp.Diff([]string{"one", "two"}, list); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -74,3 +74,25 @@ func TestOneRunOnce(t *testing.T) {
 		t.Errorf("the page: %v", err)
 	}
 }
+
+// TestPlaces: an entry of one run is a place, and one without results yet is none: documents would show NaN.
+func TestPlaces(t *testing.T) {
+	s := parse(t, one, t.TempDir())
+	list := make([]study.Result, len(s.Cells))
+	for i, c := range s.Cells {
+		list[i] = study.Result{Cell: c, State: study.Missing}
+		if c.Labels["method"] == "full" {
+			list[i] = study.Result{Cell: c, State: study.Done, Summary: map[string]float64{"val_loss": 1.5}}
+		}
+	}
+	tables, err := report.Tables(s, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := tables[0].Place(map[string]string{"method": "full"}); err != nil || p.N != 1 || !strings.HasPrefix(p.Mean, "1.5") {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if p, err := tables[0].Place(map[string]string{"method": "[a]"}); err == nil || !strings.Contains(err.Error(), "there is no result yet") {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
