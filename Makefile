@@ -58,8 +58,8 @@ faults: ## Make every operation on kept files fail in turn, and lose power at ev
 MUTANTS ?= 20
 
 .PHONY: mutants
-mutants: ## Change the code in one place at a time and see which test fails (MUTANTS=24 PACKAGES=./host/lower)
-	$(GO) run ./internal/mutate -n $(MUTANTS) $(PACKAGES)
+mutants: ## Change the code in one place at a time and see which test fails (MUTANTS=24 PACKAGES=./host/compute/lower)
+	$(GO) run ./tools/mutate -n $(MUTANTS) $(PACKAGES)
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser and format, FUZZTIME each (10m); some: TARGETS="./host/data FuzzGolden"

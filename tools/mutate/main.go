@@ -4,7 +4,7 @@
 // test that failed, or that none did. Nothing is written into the source tree: the
 // changed file is an overlay of the go command.
 //
-//	go run ./internal/mutate -n 20 ./host/lower ./host/model
+//	go run ./tools/mutate -n 20 ./host/compute/lower ./host/model
 //
 // Places are drawn by a seed, so that the same command on the same commit makes the same
 // mutants. One that does not compile is replaced by the next one.
@@ -52,7 +52,7 @@ type tester struct {
 // run makes n mutants of packages and prints what became of them.
 func (t *tester) run(ctx context.Context, n int, seed uint64, at string, patterns []string) error {
 	if len(patterns) == 0 {
-		return errors.New("name packages, such as ./host/lower")
+		return errors.New("name packages, such as ./host/compute/lower")
 	}
 	mutants, err := mutantsIn(ctx, at, patterns)
 	if err != nil {
