@@ -25,7 +25,11 @@ func newPreparing(t *testing.T) preparing {
 	t.Helper()
 	dir, _ := corpus(t, 6)
 	writeTree(t, dir, map[string]string{"rows.jsonl": `{"text": "one"}` + "\n" + `{"text": "two"}`, "zipped.gz": zipped(t, "three")})
-	return preparing{[]string{dir}, tokenizer.Bytes{}}
+	tok, err := tokenizer.LoadHuggingFace("tokenizer/testdata/llama3.tokenizer.json") // whose definition is kept with the tokens
+	if err != nil {
+		t.Fatal(err)
+	}
+	return preparing{[]string{dir}, tok}
 }
 
 func (p preparing) run(t *testing.T, files vfs.FS, out string, seed uint64) error {

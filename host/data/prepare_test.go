@@ -266,19 +266,3 @@ func BenchmarkPrepare(b *testing.B) {
 		})
 	}
 }
-
-// hasDefinition is a tokenizer whose definition is kept beside the tokens.
-type hasDefinition struct{ tokenizer.Bytes }
-
-func (hasDefinition) Definition() []byte { return []byte("{}") }
-
-// TestTokenizerNotWritten: a dataset whose tokenizer could not be kept is no success.
-func TestTokenizerNotWritten(t *testing.T) {
-	dir, _ := corpus(t, 6)
-	out := t.TempDir()
-	writeTree(t, filepath.Join(out, tokenizer.DefinitionFile), map[string]string{"notes": "mine"}) // a folder of that name
-	m, err := Prepare(t.Context(), PrepareOptions{Inputs: []string{dir}, Tokenizer: hasDefinition{}, Out: out})
-	if err == nil || !strings.Contains(err.Error(), tokenizer.DefinitionFile) {
-		t.Errorf("%v, %v, want an error about %s", m, err, tokenizer.DefinitionFile)
-	}
-}
