@@ -7,15 +7,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/client"
-	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/client"
+	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // replay is a connection to a plugin that always answers with the same bytes.

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/sdk"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/sdk"
 )
 
 var full = sdk.Description{

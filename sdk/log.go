@@ -9,8 +9,9 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/cage-qat/cage/sdk/internal/wire"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/sdk/internal/wire"
 )
 
 // newLogger returns a logger that writes lines in the form that the host understands. It

@@ -7,10 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // refresher is an optimizer with all capabilities, made of functions.

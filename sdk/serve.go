@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/cage-qat/cage/sdk/internal/wire"
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+
+	"github.com/cage-qat/cage/sdk/internal/wire"
 )
 
 // ServeQuantizer is the main function of a quantizer plugin. It returns when the host is

@@ -8,11 +8,12 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"github.com/cage-qat/cage/sdk/internal/wire"
-	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+
+	"github.com/cage-qat/cage/sdk/internal/wire"
+	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 )
 
 // servers are the gRPC services of the quantizer and the optimizer that are given.

@@ -5,8 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // lossesOf returns the token losses of a model.

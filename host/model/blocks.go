@@ -1,9 +1,10 @@
 package model
 
 import (
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
+
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // A Blockwise model is a [Language] model that can be computed one block at a time, so that only the parameters of one

@@ -4,9 +4,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // TestBlocks: block after block, a model computes what it computes as a whole, and asks for the same activations.

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 type modelGolden struct {

@@ -3,8 +3,9 @@ package model
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // A Model is a function of parameters that training minimizes. It has no state: the parameters belong to the caller.

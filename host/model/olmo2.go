@@ -1,8 +1,9 @@
 package model
 
 import (
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // olmo2 is the network of OLMo 2 (Team OLMo, 2025), which the CAGE paper compares optimizers on. It differs from [llama]

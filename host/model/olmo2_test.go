@@ -1,10 +1,11 @@
 package model
 
 import (
-	"github.com/cage-qat/cage/host/model/architecture"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // TestOLMo2Params checks names, order, shapes and how they start.

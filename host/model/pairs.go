@@ -1,8 +1,9 @@
 package model
 
 import (
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // splitWeight cuts the fused weight into the rows of the queries' first and second coordinates, those of the keys, and

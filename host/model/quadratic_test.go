@@ -5,9 +5,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // lossAndGradient evaluates a problem at x with the given noise.

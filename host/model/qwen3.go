@@ -1,8 +1,9 @@
 package model
 
 import (
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // qwen3 is the network of the dense Qwen3 models (Yang et al., 2025): [llama] with queries and keys normalized before
@@ -10,7 +11,7 @@ import (
 // width/heads.
 //
 // The order of its parameters is that of llama with attn.q_norm and attn.k_norm behind attn.qkv.
-type qwen3 struct{ llama }
+type qwen3 struct{}
 
 // Positions of a block's parameters in their list.
 const (

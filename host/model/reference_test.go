@@ -8,8 +8,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // mix is the finalizer of SplitMix64 on (7800000+stream)·2³²+i, from which the reference values' weights and tokens come; the

@@ -1,8 +1,9 @@
 package model
 
 import (
-	"github.com/cage-qat/cage/host/model/architecture"
 	"testing"
+
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // TestSettingsCheck: what keys say together is checked where the model is.

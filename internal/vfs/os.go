@@ -6,8 +6,9 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/cage-qat/cage/internal/regular"
 	"github.com/gofrs/flock"
+
+	"github.com/cage-qat/cage/internal/regular"
 )
 
 // OS is the file system of the operating system.

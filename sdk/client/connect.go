@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
-	goplugin "github.com/hashicorp/go-plugin"
-	"google.golang.org/grpc"
 )
 
 // The versions that this host speaks, and the size of the messages that it accepts.

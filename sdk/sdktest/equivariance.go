@@ -1,9 +1,8 @@
 package sdktest
 
 import (
-	"github.com/cage-qat/cage/sdk"
-
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/sdk"
 )
 
 // checkFixed quantizes twice, to see whether the second time changes anything.

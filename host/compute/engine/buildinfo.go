@@ -2,10 +2,11 @@ package engine
 
 import (
 	"fmt"
-	"github.com/cage-qat/cage/host/compute/device"
 	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"github.com/cage-qat/cage/host/compute/device"
 )
 
 // BuildInfo records everything that determines the rounding of a device's arithmetic. Two runs can be expected to agree

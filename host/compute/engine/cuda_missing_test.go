@@ -3,9 +3,10 @@
 package engine
 
 import (
-	"github.com/cage-qat/cage/host/compute/device"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/host/compute/device"
 )
 
 func TestOpenCUDAWithoutSupport(t *testing.T) {

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"github.com/cage-qat/cage/host/compute/device"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -11,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cage-qat/cage/host/compute/device"
 )
 
 // PluginPathVariable is the environment variable that says where to find PJRT plugins: a list of directories or of

@@ -11,8 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/gomlx/compute"
+
+	"github.com/cage-qat/cage/host/compute/device"
 )
 
 // Options are the settings of a device. The zero value is the recommended setting of every kind.

@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/gomlx/compute"
+
+	"github.com/cage-qat/cage/host/compute/device"
 )
 
 // TestThreadsReachBackend guards the reflection in setParallelism against a change in the backend.

@@ -3,8 +3,9 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"github.com/cage-qat/cage/host/compute/device"
 	"runtime/debug"
+
+	"github.com/cage-qat/cage/host/compute/device"
 )
 
 // ErrBufferGone is the error for using a buffer that was finalized, or donated to a step.

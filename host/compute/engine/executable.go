@@ -7,11 +7,12 @@ import (
 	"runtime/pprof"
 	"slices"
 
-	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/distributed"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
 )
 
 // ProfileLabel is the label of samples in CPU profiles that holds the name of the running executable.

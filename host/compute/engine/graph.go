@@ -1,12 +1,13 @@
 package engine
 
 import (
-	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/cage-qat/cage/host/compute/device"
 )
 
 // Constant returns a node with the given dimensions and elements, in row-major order. It is the way to put a large

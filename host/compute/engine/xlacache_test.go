@@ -1,12 +1,13 @@
 package engine
 
 import (
-	"github.com/cage-qat/cage/host/compute/device"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/host/compute/device"
 )
 
 // cacheVariable has a process of this test take the cache in a directory.

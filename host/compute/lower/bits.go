@@ -3,8 +3,9 @@ package lower
 import (
 	"math"
 
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // lowerLogb reads the exponent from the representation. A subnormal number has the

@@ -6,12 +6,13 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/pass/factor"
 )
 
 // multipliesBlocks reports whether a device multiplies [blocks], in a kernel.

@@ -5,9 +5,10 @@ import (
 	"math"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
+
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
-	"github.com/gomlx/compute/dtypes"
 )
 
 // bounds are those within which a clamp may put NaN.

@@ -5,8 +5,9 @@ import (
 	encoding "encoding/binary"
 	"fmt"
 
-	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
 )
 
 // scalar is a float constant.

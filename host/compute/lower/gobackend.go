@@ -1,10 +1,11 @@
 package lower
 
 import (
-	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // gobackendRules hold on GoMLX's Go backend only. It runs each node as a pass over

@@ -5,9 +5,10 @@ import (
 	"math"
 	"slices"
 
+	"github.com/gomlx/gomlx/core/graph"
+
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/gomlx/gomlx/core/graph"
 )
 
 // extreme is graph.Max or graph.Min. On the Go backend the result is undefined where

@@ -5,8 +5,9 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // goDot avoids a transposition. The backend multiplies [batch, left, contracted]

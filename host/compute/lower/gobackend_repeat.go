@@ -3,10 +3,11 @@ package lower
 import (
 	"slices"
 
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // goSelect gives every operand that is not a scalar the full shape: Where is

@@ -4,13 +4,14 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/gomlx/gomlx/core/graph"
+
 	"github.com/cage-qat/cage/host/compute/engine"
 	device "github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
-	"github.com/gomlx/gomlx/core/graph"
 )
 
 // A Source says how the rows of an activation are computed from those of other tensors, such as the two that a gate

@@ -5,10 +5,11 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 func lowerDot(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {

@@ -5,12 +5,13 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // A node that does not give the stated type, or whose lowering panics, is named.

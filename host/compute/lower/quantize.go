@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/gomlx/gomlx/core/graph"
+
 	"github.com/cage-qat/cage/host/compute/engine"
 	device "github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
-	"github.com/gomlx/gomlx/core/graph"
 )
 
 // Quantizer is the fake quantization of one tensor inside graphs. It has two parts, which

@@ -1,9 +1,10 @@
 package lower
 
 import (
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // rules lower to the nodes of StableHLO's semantics. gobackendRules replaces some

@@ -3,8 +3,9 @@ package lower
 import (
 	"slices"
 
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 func lowerReshape(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {

@@ -1,11 +1,12 @@
 package lower
 
 import (
-	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 func lowerConstant(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {

@@ -6,10 +6,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
+
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
-	"github.com/gomlx/compute/dtypes"
 )
 
 // normal is a seeded Gaussian tensor.

@@ -22,8 +22,11 @@ func withoutMarks(t *testing.T) *tokenizer.HuggingFace {
 	}
 	var file map[string]json.RawMessage
 	var added []map[string]any
-	if err := json.Unmarshal(text, &file); err == nil {
+	if err = json.Unmarshal(text, &file); err == nil {
 		err = json.Unmarshal(file["added_tokens"], &added)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	var kept []map[string]any
 	for _, token := range added {

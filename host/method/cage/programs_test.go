@@ -7,9 +7,10 @@ import (
 	"io"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestProgramsStay compares the programs of all combinations of a rule's settings with the

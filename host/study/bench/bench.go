@@ -18,7 +18,6 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/cage-qat/cage/host/train/step"
-
 	"github.com/cage-qat/cage/internal/resources"
 )
 

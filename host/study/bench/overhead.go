@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/train/config"
-
 	"github.com/cage-qat/cage/internal/resources"
 )
 

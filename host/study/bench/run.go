@@ -14,7 +14,6 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
-
 	"github.com/cage-qat/cage/internal/resources"
 )
 

@@ -18,9 +18,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"go.uber.org/goleak"
 )
 
 // The tests start their own binary as the plugin: under the name of a behaviour,

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 func init() {

@@ -8,11 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/client"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/client"
 )
 
 // How long a plugin may take to end when it is closed: first it is asked, then its

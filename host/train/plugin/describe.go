@@ -5,10 +5,11 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/client"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/client"
 )
 
 // describe asks for the description of the wanted kind, or of all kinds when none

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/sdk"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/sdk"
 )
 
 // write makes a file with its directories.

@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cage-qat/cage/sdk/client"
 	goplugin "github.com/hashicorp/go-plugin"
+
+	"github.com/cage-qat/cage/sdk/client"
 )
 
 // checkHandshake verifies the line by which a plugin says where it listens:

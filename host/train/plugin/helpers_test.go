@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/sdk"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/sdk"
 )
 
 // link makes the test binary available under the name of a behaviour.

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cage-qat/cage/sdk"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cage-qat/cage/sdk"
 )
 
 // parallel is how many plugins are started at once.

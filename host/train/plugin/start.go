@@ -10,13 +10,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/client"
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/client"
 )
 
 // Options say how to run a plugin. The zero value is ready to use.

@@ -5,8 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // What a plugin may log and print, in all and in a second: a loop that prints must not

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/hashicorp/go-hclog"
 )
 
 func TestThrottle(t *testing.T) {

@@ -6,10 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/sdk/internal/wire"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/cage-qat/cage/sdk/internal/wire"
 )
 
 func TestReasonsTravel(t *testing.T) {

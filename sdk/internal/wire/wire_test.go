@@ -5,14 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/randprog"
-	"github.com/cage-qat/cage/sdk/internal/wire"
-	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cage-qat/cage/internal/randprog"
+	"github.com/cage-qat/cage/sdk/internal/wire"
+	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // The enumeration in the .proto file is the table of operations, name by name.
