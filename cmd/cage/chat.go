@@ -13,8 +13,8 @@ import (
 
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
-	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/console"
 )
 
@@ -43,12 +43,12 @@ which --json prints as JSON. The directory of a Hugging Face checkpoint is used 
 		if wantsJSON(cmd) && !single {
 			return nil, usageError{errors.New("--json prints one answer: want --message TEXT with it")}
 		}
-		trained, err := openRun(cmd, args[0], train.OpenOptions{Step: step, Generate: 1, NoData: true, Context: context})
+		model, err := openRun(cmd, args[0], trained.Options{Step: step, Generate: 1, NoData: true, Context: context})
 		if err != nil {
 			return nil, err
 		}
-		defer trained.Close()
-		d, err := newDialogue(trained, args[0], template, system, opts)
+		defer model.Close()
+		d, err := newDialogue(model, args[0], template, system, opts)
 		if err != nil {
 			return nil, err
 		}
@@ -59,13 +59,13 @@ which --json prints as JSON. The directory of a Hugging Face checkpoint is used 
 		if err != nil {
 			return nil, err
 		}
-		return inWords(map[string]any{"run": args[0], "step": trained.Step(), "message": message, "answer": text}, "\n"), nil
+		return inWords(map[string]any{"run": args[0], "step": model.Step(), "message": message, "answer": text}, "\n"), nil
 	})
 }
 
 // dialogue is a conversation with a model.
 type dialogue struct {
-	trained  *train.Trained
+	model    *trained.Model
 	tok      tokenizer.Tokenizer
 	template *chat.Template
 	options  generate.Options
@@ -73,10 +73,10 @@ type dialogue struct {
 	said     chat.Conversation
 }
 
-func newDialogue(trained *train.Trained, dir, template, system string, o generate.Options) (*dialogue, error) {
-	d := &dialogue{trained: trained, options: o}
+func newDialogue(model *trained.Model, dir, template, system string, o generate.Options) (*dialogue, error) {
+	d := &dialogue{model: model, options: o}
 	var err error
-	if d.tok, err = trained.Tokenizer(); err != nil {
+	if d.tok, err = model.Tokenizer(); err != nil {
 		return nil, err
 	}
 	if d.template, err = chat.OpenTemplate(template, dir, tokenizer.AddsBOS(d.tok)); err != nil {
@@ -95,7 +95,7 @@ func (d *dialogue) findEnds() error {
 	if err != nil {
 		return err
 	}
-	d.options.Stop = d.trained.Ends(d.tok)
+	d.options.Stop = d.model.Ends(d.tok)
 	if end.Token != tokenizer.NoToken {
 		d.options.Stop = append(d.options.Stop, end.Token)
 	} else if end.Text != "" {
@@ -190,7 +190,7 @@ func (d *dialogue) answer(ctx context.Context, message string, show func(text st
 	if err != nil {
 		return "", err
 	}
-	text, err := d.trained.Continue(ctx, d.tok, ids, d.options, d.until, show)
+	text, err := d.model.Continue(ctx, d.tok, ids, d.options, d.until, show)
 	if err == nil {
 		// An answer can end in the middle of a character; the next question is encoded with it.
 		d.said = append(d.said, chat.NewMessage(chat.Assistant, strings.ToValidUTF8(text, "\uFFFD")))

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -181,7 +181,7 @@ func verifyCheckpoint(arg string, path vfs.Path) checkpointVerified {
 		err = f.Verify()
 	}
 	if err == nil && arg != path.Name {
-		err = train.CheckOwner(rundir.At(arg), f.Step, f.Meta)
+		err = provenance.CheckOwner(rundir.At(arg), f.Step, f.Meta)
 	}
 	if err != nil {
 		v.Error = err.Error()

@@ -6,17 +6,17 @@ import (
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/tasks"
-	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/deploy/trained"
 )
 
 // encoderOf says how the model's tokenizer begins and ends texts.
-func encoderOf(trained *train.Trained) (*tasks.Encoder, tokenizer.Tokenizer, error) {
-	tok, err := trained.Tokenizer()
+func encoderOf(model *trained.Model) (*tasks.Encoder, tokenizer.Tokenizer, error) {
+	tok, err := model.Tokenizer()
 	if err != nil {
 		return nil, nil, err
 	}
 	info := tok.Info()
-	e := &tasks.Encoder{Encode: tok.Encode, BOS: info.BOS, Prefix: info.BOS, Context: trained.Context()}
+	e := &tasks.Encoder{Encode: tok.Encode, BOS: info.BOS, Prefix: info.BOS, Context: model.Context()}
 	if !tokenizer.AddsBOS(tok) {
 		e.BOS = -1
 	}

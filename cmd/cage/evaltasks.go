@@ -17,9 +17,9 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/deploy/tasks/ask"
+	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/score"
-	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -37,7 +37,7 @@ type taskFlags struct {
 	out           string
 	step, context int
 	lifeline      bool
-	quantizer     *train.Quantizer // instead of the run's own; nil: that
+	quantizer     *trained.Quantizer // instead of the run's own; nil: that
 }
 
 // taskDefault is the value of --fewshot that leaves it to the task.
@@ -69,17 +69,17 @@ func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	o := train.OpenOptions{Step: f.step, Context: f.context, NoData: true, Score: true, Quantizer: f.quantizer}
+	o := trained.Options{Step: f.step, Context: f.context, NoData: true, Score: true, Quantizer: f.quantizer}
 	if slices.ContainsFunc(list, func(t *tasks.Task) bool { return t.Kind == tasks.Generation }) {
 		o.Generate = f.batch
 	}
-	trained, err := openRun(cmd, dir, o)
+	model, err := openRun(cmd, dir, o)
 	if err != nil {
 		return nil, err
 	}
-	defer trained.Close()
-	e := evaluation{taskFlags: f, trained: trained, dir: dir}
-	if e.encoder, e.tok, err = encoderOf(trained); err != nil {
+	defer model.Close()
+	e := evaluation{taskFlags: f, model: model, dir: dir}
+	if e.encoder, e.tok, err = encoderOf(model); err != nil {
 		return nil, err
 	}
 	if f.chat {
@@ -114,7 +114,7 @@ func openTasks(names []string) (list []*tasks.Task, err error) {
 type evaluation struct {
 	*taskFlags
 	dir      string
-	trained  *train.Trained
+	model    *trained.Model
 	tok      tokenizer.Tokenizer
 	encoder  *tasks.Encoder
 	template func([]tasks.Turn) (string, error)
@@ -122,7 +122,7 @@ type evaluation struct {
 
 // Score implements ask.Model.
 func (e *evaluation) Score(ctx context.Context, requests []score.Request, skip func(int) bool, each func([]int, []score.Score) error) error {
-	return e.trained.Score(ctx, requests, skip, each)
+	return e.model.Score(ctx, requests, skip, each)
 }
 
 // Generate implements ask.Model.
@@ -130,7 +130,7 @@ func (e *evaluation) Generate(ctx context.Context, prompts [][]int32, tokens int
 	if e.maxTokens > 0 {
 		tokens = e.maxTokens
 	}
-	return e.trained.GenerateUntil(ctx, e.tok, prompts, tokens, until)
+	return e.model.GenerateUntil(ctx, e.tok, prompts, tokens, until)
 }
 
 // all asks one task after the other.
@@ -183,7 +183,7 @@ func (e *evaluation) one(cmd *cobra.Command, t *tasks.Task) (*ask.Result, error)
 		return nil, err
 	}
 	a := ask.Asking{Task: t, Items: items, Until: t.UntilTexts(e.encoder), Batch: e.batch, Progress: progress, Settings: map[string]string{
-		"model": e.name(), "context": strconv.Itoa(e.trained.Context()), "batch": strconv.Itoa(e.batch), "max_tokens": strconv.Itoa(e.maxTokens)}}
+		"model": e.name(), "context": strconv.Itoa(e.model.Context()), "batch": strconv.Itoa(e.batch), "max_tokens": strconv.Itoa(e.maxTokens)}}
 	var path *vfs.Path
 	if e.out != "" {
 		p := ask.AnswersFile(vfs.At(e.out), t.Name)
@@ -206,12 +206,12 @@ func (e *evaluation) name() string {
 	if e.quantizer != nil {
 		name += " quantized by " + e.quantizer.String()
 	}
-	return identity(name, e.trained)
+	return identity(name, e.model)
 }
 
 // identity is the name of a model with the digest of its quantizers, if it has any.
-func identity(name string, trained *train.Trained) string {
-	if programs := trained.Quantizers(); programs != "" {
+func identity(name string, model *trained.Model) string {
+	if programs := model.Quantizers(); programs != "" {
 		name += ", programs " + programs
 	}
 	return name
@@ -219,7 +219,7 @@ func identity(name string, trained *train.Trained) string {
 
 // weights tells the weights of the model from those of others.
 func (e *evaluation) weights() string {
-	if id := e.trained.Identity(); id != "" {
+	if id := e.model.Identity(); id != "" {
 		return id
 	}
 	return checkpointName(e.dir)
@@ -248,7 +248,7 @@ func checkpointName(dir string) string {
 
 // report writes samples and results, and prints the results.
 func (e *evaluation) report(list []*ask.Result) (*answer, error) {
-	model := map[string]string{"model": "cage", "model_args": "pretrained=" + e.dir, "step": strconv.Itoa(e.trained.Step())}
+	model := map[string]string{"model": "cage", "model_args": "pretrained=" + e.dir, "step": strconv.Itoa(e.model.Step())}
 	if e.quantizer != nil {
 		model["quantizer"] = e.quantizer.String()
 	}

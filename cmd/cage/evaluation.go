@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
+	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
-	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
@@ -68,24 +68,24 @@ func newEval() *cobra.Command {
 		if len(f.names) > 0 {
 			return f.run(cmd, args[0])
 		}
-		trained, err := openRun(cmd, args[0], train.OpenOptions{Step: f.step, Data: f.data, Context: f.context, Quantizer: f.quantizer})
+		model, err := openRun(cmd, args[0], trained.Options{Step: f.step, Data: f.data, Context: f.context, Quantizer: f.quantizer})
 		if err != nil {
 			return nil, err
 		}
-		defer trained.Close()
-		loss, tokens, err := trained.Evaluate(cmd.Context(), batches)
+		defer model.Close()
+		loss, tokens, err := model.Evaluate(cmd.Context(), batches)
 		if err != nil {
 			return nil, err
 		}
-		result := map[string]any{"run": args[0], "step": trained.Step(), "loss": metrics.Number(loss), "tokens": tokens}
+		result := map[string]any{"run": args[0], "step": model.Step(), "loss": metrics.Number(loss), "tokens": tokens}
 		if f.quantizer != nil {
 			result["quantizer"] = f.quantizer.String()
 		}
 		if tokens == 0 { // a problem without data
-			return inWords(result, "%s, step %d: loss %.6g\n", args[0], trained.Step(), loss), nil
+			return inWords(result, "%s, step %d: loss %.6g\n", args[0], model.Step(), loss), nil
 		}
 		result["perplexity"] = metrics.Number(math.Exp(loss)) // may be infinite, which JSON has no number for
-		return inWords(result, "%s, step %d: loss %.4f, perplexity %.3f over %d tokens\n", args[0], trained.Step(), loss, math.Exp(loss), tokens), nil
+		return inWords(result, "%s, step %d: loss %.4f, perplexity %.3f over %d tokens\n", args[0], model.Step(), loss, math.Exp(loss), tokens), nil
 	})
 }
 
@@ -95,11 +95,11 @@ func contextFlag(cmd *cobra.Command, context *int) {
 }
 
 // openRun opens a trained model, with the messages of the command.
-func openRun(cmd *cobra.Command, dir string, o train.OpenOptions) (trained *train.Trained, err error) {
+func openRun(cmd *cobra.Command, dir string, o trained.Options) (model *trained.Model, err error) {
 	if o.Logger, err = newLogger(cmd, cmd.ErrOrStderr()); err != nil {
 		return nil, err
 	}
-	return train.Open(cmd.Context(), dir, o)
+	return trained.Open(cmd.Context(), dir, o)
 }
 
 func newGenerate() *cobra.Command {
@@ -123,11 +123,11 @@ Face checkpoint is used as it is.`,
 	flags.BoolVar(&endless, "endless", false, "go on behind the end of the document")
 	samplingFlags(flags, &opts)
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		trained, err := openRun(cmd, args[0], train.OpenOptions{Step: step, Generate: 1, NoData: true, Context: context})
+		model, err := openRun(cmd, args[0], trained.Options{Step: step, Generate: 1, NoData: true, Context: context})
 		if err != nil {
 			return nil, err
 		}
-		defer trained.Close()
+		defer model.Close()
 		if endless {
 			opts.Stop = []int32{}
 		}
@@ -135,11 +135,11 @@ Face checkpoint is used as it is.`,
 		if err := show(prompt); err != nil {
 			return nil, err
 		}
-		text, err := trained.Generate(cmd.Context(), prompt, opts, show)
+		text, err := model.Generate(cmd.Context(), prompt, opts, show)
 		if err != nil {
 			return nil, err
 		}
-		result := map[string]any{"run": args[0], "step": trained.Step(), "prompt": prompt, "text": text}
+		result := map[string]any{"run": args[0], "step": model.Step(), "prompt": prompt, "text": text}
 		return inWords(result, "\n"), nil
 	})
 }

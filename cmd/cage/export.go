@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cage-qat/cage/host/deploy/export"
-	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -53,12 +53,12 @@ the weights, the tokenizer, a model card (README.md) and a report (export.json).
 			return nil, err
 		}
 		o.Latent = weights == weightsLatent
-		trained, err := openRun(cmd, args[0], train.OpenOptions{NoData: true, Step: step, Generate: 1})
+		model, err := openRun(cmd, args[0], trained.Options{NoData: true, Step: step, Generate: 1})
 		if err != nil {
 			return nil, err
 		}
-		defer trained.Close()
-		m, err := trained.Export()
+		defer model.Close()
+		m, err := model.Export()
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +67,7 @@ the weights, the tokenizer, a model card (README.md) and a report (export.json).
 		if err != nil {
 			return nil, err
 		}
-		return &answer{report, func(w io.Writer) { printExport(w, args[0], trained.Step(), report) }}, warn(cmd, report.Warnings)
+		return &answer{report, func(w io.Writer) { printExport(w, args[0], model.Step(), report) }}, warn(cmd, report.Warnings)
 	})
 }
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/huggingface"
-	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
@@ -34,7 +34,7 @@ from the checkpoint itself, with model.init.`,
 	lifelineFlag(cmd, &lifeline)
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		holdOn(lifeline)
-		c, err := train.Import(cmd.Context(), args[0], out, context)
+		c, err := trained.Import(cmd.Context(), args[0], out, context)
 		if run, _ := rundir.At(args[0]).Config().Exists(); run && errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s is a run directory already: want the directory of a Hugging Face checkpoint", args[0])
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
-	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/deploy/quantize"
+	"github.com/cage-qat/cage/host/deploy/trained"
 )
 
 const quantizeHelp = `Quantize the weights of a trained model, the baseline that training with quantization is
@@ -29,7 +30,7 @@ sampled from and exported. The report compares the outputs of each layer on the 
 the calibration with those of the original weights.`
 
 func newQuantize() *cobra.Command {
-	var o train.QuantizeOptions
+	var o quantize.Options
 	var quantizer quantizerFlags
 	var lifeline bool
 	cmd := &cobra.Command{
@@ -69,7 +70,7 @@ func newQuantize() *cobra.Command {
 		if o.Logger, err = newLogger(cmd, cmd.ErrOrStderr()); err != nil {
 			return nil, err
 		}
-		result, err := train.Quantize(cmd.Context(), args[0], o)
+		result, err := quantize.Run(cmd.Context(), args[0], o)
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +79,7 @@ func newQuantize() *cobra.Command {
 }
 
 // checkQuantize refuses flags that are missing or not understood.
-func checkQuantize(o train.QuantizeOptions) error {
+func checkQuantize(o quantize.Options) error {
 	switch {
 	case o.Method != layerwise.GPTQ && o.Method != layerwise.RTN:
 		return usageError{fmt.Errorf("--method %q: want gptq or rtn", o.Method)}
@@ -97,7 +98,7 @@ func checkQuantize(o train.QuantizeOptions) error {
 }
 
 // showQuantized prints a table of the matrices, and what can be done with the result.
-func showQuantized(w io.Writer, out string, p *train.Posttrained) {
+func showQuantized(w io.Writer, out string, p *trained.Posttrained) {
 	rows := [][]string{{"matrix", "shape", "‖W−Ŵ‖/‖W‖"}}
 	if p.Calibration != nil {
 		rows[0] = append(rows[0], "Σ‖(W−Ŵ)X‖²", "of Σ‖WX‖²", "rounding", "notes")

@@ -7,7 +7,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/pflag"
 
-	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/deploy/trained"
 )
 
 // quantizerFlags name a quantizer that is not that of a run.
@@ -39,7 +39,7 @@ func (f *quantizerFlags) params() (map[string]any, error) {
 }
 
 // instead is the quantizer to use instead of the run's own; nil: that.
-func (f *quantizerFlags) instead(weightsOnly bool) (*train.Quantizer, error) {
+func (f *quantizerFlags) instead(weightsOnly bool) (*trained.Quantizer, error) {
 	params, err := f.params()
 	switch {
 	case err != nil:
@@ -48,10 +48,10 @@ func (f *quantizerFlags) instead(weightsOnly bool) (*train.Quantizer, error) {
 		return nil, usageError{fmt.Errorf("--weights-only says what a quantizer is for: name it with --quantizer")}
 	case f.plugin == "":
 		return nil, nil
-	case f.plugin == train.NoQuantizer && (weightsOnly || len(params) > 0):
+	case f.plugin == trained.NoQuantizer && (weightsOnly || len(params) > 0):
 		return nil, usageError{fmt.Errorf("--quantizer none quantizes nothing: leave --set and --weights-only out")}
 	}
-	return &train.Quantizer{Plugin: f.plugin, Params: params, WeightsOnly: weightsOnly}, nil
+	return &trained.Quantizer{Plugin: f.plugin, Params: params, WeightsOnly: weightsOnly}, nil
 }
 
 // tomlValue reads a value as TOML; what is none is a text.

@@ -44,7 +44,7 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 		if err := m.open(cmd, args[0], plan.Lengths); err != nil {
 			return nil, err
 		}
-		defer m.trained.Close()
+		defer m.model.Close()
 		if err := f.template(g, m.tok, args[0]); err != nil {
 			return nil, err
 		}

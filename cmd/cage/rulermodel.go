@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/ruler"
+	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
-	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
@@ -100,9 +100,9 @@ type rulerModel struct {
 	batch, step, context int
 	threshold            float64
 
-	trained *train.Trained
-	tok     tokenizer.Tokenizer
-	name    ruler.ModelName
+	model *trained.Model
+	tok   tokenizer.Tokenizer
+	name  ruler.ModelName
 }
 
 func (m *rulerModel) add(cmd *cobra.Command) {
@@ -126,22 +126,22 @@ func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 	if !run {
 		m.context = cmp.Or(m.context, longest)
 	}
-	m.trained, err = openRun(cmd, dir, train.OpenOptions{Step: m.step, Generate: m.batch, NoData: true, Context: m.context})
+	m.model, err = openRun(cmd, dir, trained.Options{Step: m.step, Generate: m.batch, NoData: true, Context: m.context})
 	if err != nil {
 		return err
 	}
-	m.name = ruler.ModelName{Name: fmt.Sprintf("%s, step %d", dir, m.trained.Step()), Identity: m.trained.Identity(), Batch: m.batch}
+	m.name = ruler.ModelName{Name: fmt.Sprintf("%s, step %d", dir, m.model.Step()), Identity: m.model.Identity(), Batch: m.batch}
 	if m.name.Identity == "" {
 		sum := sha256.Sum256([]byte(checkpointName(dir)))
 		m.name.Identity = hex.EncodeToString(sum[:16])
 	}
-	m.name.Identity = identity(m.name.Identity, m.trained)
-	m.tok, err = m.trained.Tokenizer()
-	if context := m.trained.Context(); err == nil && context < longest {
+	m.name.Identity = identity(m.name.Identity, m.model)
+	m.tok, err = m.model.Tokenizer()
+	if context := m.model.Context(); err == nil && context < longest {
 		err = fmt.Errorf("%s sees %d tokens at most: want a --length of no more, not %d", dir, context, longest)
 	}
 	if err != nil {
-		m.trained.Close()
+		m.model.Close()
 	}
 	return err
 }
@@ -161,6 +161,6 @@ func (m *rulerModel) asker(templated bool) ruler.Model {
 			}
 			all = append(all, ids)
 		}
-		return m.trained.ContinueAll(ctx, m.tok, all, generate.Options{Tokens: newTokens})
+		return m.model.ContinueAll(ctx, m.tok, all, generate.Options{Tokens: newTokens})
 	}
 }

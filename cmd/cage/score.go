@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/regular"
@@ -36,7 +36,7 @@ tensors ids.0, log_probs.0, ids.1 … hold the same.
 
 func newScore() *cobra.Command {
 	var f scoreFlags
-	var o train.OpenOptions
+	var o trained.Options
 	var quantizer quantizerFlags
 	var weightsOnly bool
 	cmd := &cobra.Command{
@@ -72,18 +72,18 @@ func newScore() *cobra.Command {
 type scoreFlags struct{ ids, texts, out string }
 
 // score scores with the model in dir.
-func (f *scoreFlags) score(cmd *cobra.Command, dir string, o train.OpenOptions) (*answer, error) {
+func (f *scoreFlags) score(cmd *cobra.Command, dir string, o trained.Options) (*answer, error) {
 	o.NoData, o.Score = true, true
-	trained, err := openRun(cmd, dir, o)
+	model, err := openRun(cmd, dir, o)
 	if err != nil {
 		return nil, err
 	}
-	defer trained.Close()
-	sequences, err := f.read(cmd, trained)
+	defer model.Close()
+	sequences, err := f.read(cmd, model)
 	if err != nil {
 		return nil, err
 	}
-	logProbs, err := trained.LogProbs(cmd.Context(), sequences)
+	logProbs, err := model.LogProbs(cmd.Context(), sequences)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +94,8 @@ func (f *scoreFlags) score(cmd *cobra.Command, dir string, o train.OpenOptions) 
 		return nil, err
 	}
 	mean, tokens := meanLogProb(logProbs)
-	result := map[string]any{"run": dir, "step": trained.Step(), "out": f.out, "sequences": len(sequences), "tokens": tokens, "mean_log_prob": metrics.Number(mean)}
-	return inWords(result, "%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n", dir, trained.Step(), len(sequences), f.out, mean, tokens), nil
+	result := map[string]any{"run": dir, "step": model.Step(), "out": f.out, "sequences": len(sequences), "tokens": tokens, "mean_log_prob": metrics.Number(mean)}
+	return inWords(result, "%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n", dir, model.Step(), len(sequences), f.out, mean, tokens), nil
 }
 
 // meanLogProb is the mean over all tokens that have one, and their number.
@@ -110,15 +110,15 @@ func meanLogProb(list [][]float32) (mean float64, tokens int) {
 }
 
 // read reads the sequences.
-func (f *scoreFlags) read(cmd *cobra.Command, trained *train.Trained) (list [][]int32, err error) {
-	s := sequenceReader{most: trained.Context() + 1}
-	if s.vocab, err = trained.Vocab(); err != nil {
+func (f *scoreFlags) read(cmd *cobra.Command, model *trained.Model) (list [][]int32, err error) {
+	s := sequenceReader{most: model.Context() + 1}
+	if s.vocab, err = model.Vocab(); err != nil {
 		return nil, err
 	}
 	name := f.ids
 	if f.texts != "" {
 		name = f.texts
-		if s.encoder, _, err = encoderOf(trained); err != nil {
+		if s.encoder, _, err = encoderOf(model); err != nil {
 			return nil, err
 		}
 	}

@@ -4,83 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/chat/rows"
-	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
 )
-
-// chatFile writes random documents of 3 to 14 tokens, of which the second half is learned.
-func chatFile(t *testing.T, seed uint64, documents int) string {
-	t.Helper()
-	rng := rand.New(rand.NewPCG(seed, 1))
-	return testrun.ChatFile(t, tokenizer.Bytes{}.Info(), func(yield func([]int32, []bool) bool) {
-		for range documents {
-			ids := make([]int32, 3+rng.IntN(12))
-			loss := make([]bool, len(ids))
-			for i := range ids {
-				ids[i], loss[i] = int32('a'+rng.IntN(5)), i >= len(ids)/2
-			}
-			if !yield(ids, loss) {
-				return
-			}
-		}
-	})
-}
-
-// chatConfig is a training on conversations; the steps are those of all epochs.
-func chatConfig(t *testing.T, overrides ...string) *config.Config {
-	t.Helper()
-	text := fmt.Sprintf(`
-[model]
-layers = 2
-width = 32
-heads = 2
-hidden = 48
-context = 16
-
-[data]
-kind = "chat"
-train = %q
-validation = %q
-epochs = 2
-
-[train]
-batch = 2
-accumulate = 2
-eval_every = 4
-log_every = 1
-out = %q
-
-[schedule]
-rate = 3e-3
-
-[method]
-lambda = 2.0
-silence = 0.4
-
-[quantizer]
-plugin = "quest"
-bits = 4
-
-[optimizer]
-plugin = "adamw"
-`, chatFile(t, 1, 41), chatFile(t, 2, 9), filepath.Join(t.TempDir(), "run"))
-	return testrun.Parse(t, text, overrides...)
-}
 
 // TestConversations: a fine-tuning has as many steps as its epochs give, goes on after a stop
 // as if there had been none, and counts the tokens that are learned.
 func TestConversations(t *testing.T) {
-	cfg := chatConfig(t)
+	cfg := testrun.ChatConfig(t)
 	summary := testrun.Train(t, cfg, train.Options{})
 	f, err := rows.Open(cfg.Data.Train[0])
 	if err != nil {
@@ -102,12 +42,12 @@ func TestConversations(t *testing.T) {
 	testrun.Train(t, testrun.Again(t, again), train.Options{Resume: true})
 	testrun.SameRun(t, "whole, and in two parts", cfg.Train.Out, again.Train.Out)
 
-	trained, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Finder: testrun.Finder(t)})
+	opened, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer trained.Close()
-	if loss, _, err := trained.Evaluate(t.Context(), 0); err != nil || loss != float64(*summary.ValLoss) {
+	defer opened.Close()
+	if loss, _, err := opened.Evaluate(t.Context(), 0); err != nil || loss != float64(*summary.ValLoss) {
 		t.Errorf("opened again it evaluates to %v, %v; the run to %v", loss, err, *summary.ValLoss)
 	}
 }
@@ -118,7 +58,7 @@ func TestConversationsOfFewSteps(t *testing.T) {
 		"schedule.warmup": {"schedule.warmup=500.0"},
 		"schedule.decay":  {`schedule.kind="wsd"`, "schedule.warmup=0.3", "schedule.decay=0.9"},
 	} {
-		cfg := chatConfig(t, schedule...)
+		cfg := testrun.ChatConfig(t, schedule...)
 		_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
 		if e, ok := errors.AsType[*config.Error](err); !ok || e.Key != key || !strings.Contains(e.Hint, "train.steps") {
 			t.Errorf("%q: error %v, want one of %s", schedule, err, key)
@@ -135,7 +75,7 @@ func TestPackingChangesNoLoss(t *testing.T) {
 	for name, quantizer := range map[string]string{"full precision": `quantizer={plugin="none"}`, "weights and activations": `quantizer={plugin="absmax", bits=8}`} {
 		t.Run(name, func(t *testing.T) {
 			evaluate := func(packing string) (float64, int64) {
-				cfg := chatConfig(t, quantizer, "model.vocab=256", fmt.Sprintf("data.packing=%q", packing))
+				cfg := testrun.ChatConfig(t, quantizer, "model.vocab=256", fmt.Sprintf("data.packing=%q", packing))
 				plan := testrun.Plan(t, cfg)
 				c := testrun.Compile(t, plan)
 				s := testrun.Upload(t, c, testrun.Params(plan.Model, 3))
@@ -144,7 +84,7 @@ func TestPackingChangesNoLoss(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer f.Close()
-				loss, targets, err := train.Evaluate(t.Context(), c, s, sequence(t, cfg, f, c.Batch()), 0)
+				loss, targets, err := step.Evaluate(t.Context(), c, s, sequence(t, cfg, f, c.Batch()), 0)
 				if err != nil || targets != f.Header().Learned {
 					t.Fatalf("%d targets of %d, %v", targets, f.Header().Learned, err)
 				}
@@ -163,7 +103,7 @@ func TestPackingChangesNoLoss(t *testing.T) {
 // however many micro-batches they come.
 func TestMicroBatchesOfConversations(t *testing.T) {
 	first := func(batch, accumulate int) (loss float64) {
-		cfg := chatConfig(t, `quantizer={plugin="none"}`, "method={form=\"off\"}", "train.steps=1", fmt.Sprintf("train.batch=%d", batch), fmt.Sprintf("train.accumulate=%d", accumulate))
+		cfg := testrun.ChatConfig(t, `quantizer={plugin="none"}`, "method={form=\"off\"}", "train.steps=1", fmt.Sprintf("train.batch=%d", batch), fmt.Sprintf("train.accumulate=%d", accumulate))
 		testrun.Train(t, cfg, train.Options{})
 		return float64(records(t, cfg.Train.Out)[0].Loss)
 	}
@@ -179,7 +119,7 @@ func TestMicroBatchesOfConversations(t *testing.T) {
 // alone, which have different numbers of targets.
 func TestMeanOfMicroBatches(t *testing.T) {
 	losses := func(batch, accumulate int, mean string) []float64 {
-		cfg := chatConfig(t, `quantizer={plugin="none"}`, "method={form=\"off\"}", "schedule.rate=1e-12", "train.weight_decay=0.0", "data.epochs=1",
+		cfg := testrun.ChatConfig(t, `quantizer={plugin="none"}`, "method={form=\"off\"}", "schedule.rate=1e-12", "train.weight_decay=0.0", "data.epochs=1",
 			fmt.Sprintf("train.batch=%d", batch), fmt.Sprintf("train.accumulate=%d", accumulate), fmt.Sprintf("train.loss_mean=%q", mean))
 		testrun.Train(t, cfg, train.Options{})
 		var list []float64
@@ -245,7 +185,7 @@ func TestMeanWithoutEffect(t *testing.T) {
 
 // TestTooManySteps: more steps than the epochs give are an error at their line.
 func TestTooManySteps(t *testing.T) {
-	cfg := chatConfig(t, "train.steps=1000")
+	cfg := testrun.ChatConfig(t, "train.steps=1000")
 	_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
 	if err == nil || !strings.Contains(err.Error(), "train.steps: 1000 steps, but data.epochs = 2") {
 		t.Errorf("the error is %v", err)

@@ -36,7 +36,7 @@ func (r *run) prepareMovement() error {
 	var names []string
 	var sizes, groups []int
 	for _, p := range r.model.Params() {
-		if _, ok := r.programs.Weights[p.Name]; ok {
+		if _, ok := r.Programs.Weights[p.Name]; ok {
 			names, sizes = append(names, p.Name), append(sizes, p.Size())
 		}
 	}
@@ -58,7 +58,7 @@ func (r *run) prepareMovement() error {
 	if m.tracker, err = diagnostics.New(m.settings.Window, groups...); err != nil {
 		return r.cfg.ErrorAt("diagnostics.window", "%w", err)
 	}
-	if m.reader, err = r.compiled.CodeReader(chosen); err != nil {
+	if m.reader, err = r.Compiled.CodeReader(chosen); err != nil {
 		return err
 	}
 	r.movement = m

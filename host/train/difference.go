@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/provenance"
 )
 
 // Difference describes a part of a state, a tensor or a metadata entry, that differs
@@ -68,11 +69,11 @@ func compareStates(want, got checkpoint.State) ([]Difference, error) {
 	for name := range tensors {
 		list = append(list, Difference{Name: name})
 	}
-	var a, b progress
-	if err := want.Meta.Get("progress", &a); err != nil {
+	var a, b provenance.Progress
+	if err := want.Meta.Get(provenance.ProgressKey, &a); err != nil {
 		return nil, err
 	}
-	if err := got.Meta.Get("progress", &b); err != nil {
+	if err := got.Meta.Get(provenance.ProgressKey, &b); err != nil {
 		return nil, err
 	}
 	a.Seconds, b.Seconds = 0, 0

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/provenance"
 )
 
 // TestComparedMeta: two states differ where one of their entries does that follow from the
@@ -12,7 +13,7 @@ import (
 func TestComparedMeta(t *testing.T) {
 	state := func(failures int) checkpoint.State {
 		s := checkpoint.State{Meta: checkpoint.Meta{}}
-		if err := errors.Join(s.Meta.Set("progress", progress{Step: 3}), s.Meta.Set(failuresKey, map[string]int{"head": failures})); err != nil {
+		if err := errors.Join(s.Meta.Set("progress", provenance.Progress{Step: 3}), s.Meta.Set(failuresKey, map[string]int{"head": failures})); err != nil {
 			t.Fatal(err)
 		}
 		return s

@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -42,7 +43,7 @@ func (r *run) open() error {
 		r.log.Warn("what a killed process left could not be removed", "error", err)
 	}
 	previous, err := r.previous()
-	var damage *descriptionError
+	var damage *provenance.DescriptionError
 	damaged := errors.As(err, &damage)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -67,13 +68,6 @@ func (r *run) open() error {
 	return r.resume(previous)
 }
 
-// descriptionError says that a file that describes the run in a directory is missing or
-// damaged.
-type descriptionError struct{ err error }
-
-func (d *descriptionError) Error() string { return d.err.Error() }
-func (d *descriptionError) Unwrap() error { return d.err }
-
 // acceptDamage accepts a damaged description of a run that has no checkpoint: the run was
 // stopped while it began, and nothing can be lost.
 func (r *run) acceptDamage(damage error) error {
@@ -94,7 +88,7 @@ func (r *run) previous() (*config.Config, error) {
 	}
 	cfg, err := config.Parse(path.Name, text, nil)
 	if err != nil {
-		return nil, &descriptionError{fmt.Errorf("the run directory's own configuration cannot be read: %w", err)}
+		return nil, &provenance.DescriptionError{Err: fmt.Errorf("the run directory's own configuration cannot be read: %w", err)}
 	}
 	return cfg, nil
 }
@@ -116,12 +110,12 @@ func (r *run) sameRun(previous *config.Config) error {
 	if len(list) > 0 {
 		return fmt.Errorf("%s: cannot resume with another configuration:\n%s", r.dir.Config(), strings.Join(list, "\n"))
 	}
-	made, err := readProvenance(r.dir)
+	made, err := provenance.Read(r.dir)
 	if err != nil {
 		return err
 	}
 	r.identity, r.initial, r.teacher = made.Run, made.Initial, made.Teacher
-	if changed := assembly.Changed(made.Programs, r.programs.Hashes()); len(changed) > 0 {
+	if changed := assembly.Changed(made.Programs, r.Programs.Hashes()); len(changed) > 0 {
 		return fmt.Errorf("%s: cannot resume: a plugin has changed and now gives another program for %s (%d programs in all)",
 			r.cfg.Train.Out, changed[0], len(changed))
 	}
@@ -169,7 +163,7 @@ func (r *run) newState() (*step.State, error) {
 	if r.cfg.Init != "" {
 		return r.startFrom(tokens)
 	}
-	return r.compiled.NewState(uint64(r.cfg.Seed), tokens)
+	return r.Compiled.NewState(uint64(r.cfg.Seed), tokens)
 }
 
 // begin starts a new run: its description is on disk before the first step.
@@ -177,7 +171,7 @@ func (r *run) begin() error {
 	if err := r.nothingOfAnother(); err != nil {
 		return err
 	}
-	r.identity = newIdentity()
+	r.identity = provenance.NewIdentity()
 	var err error
 	if r.state, err = r.newState(); err != nil {
 		return err
@@ -226,8 +220,8 @@ func (r *run) nothingOfAnother() error {
 		}
 	}
 	// What begins a run may have been written before it was killed.
-	p, err := readProvenance(r.dir)
-	if text := new(descriptionError); errors.As(err, &text) && !errors.Is(err, fs.ErrNotExist) || err == nil && p.Programs == nil {
+	p, err := provenance.Read(r.dir)
+	if text := new(provenance.DescriptionError); errors.As(err, &text) && !errors.Is(err, fs.ErrNotExist) || err == nil && p.Programs == nil {
 		return fail("a " + r.dir.Provenance().Base() + " that is not of a run")
 	}
 	kept, err := r.dir.Tokenizer().ReadFile()
@@ -263,7 +257,7 @@ func (r *run) resume(previous *config.Config) error {
 		r.log.Info("resuming", "step", r.done.Step)
 	}
 	if r.identity == "" { // a run of a version that gave none
-		r.identity = newIdentity()
+		r.identity = provenance.NewIdentity()
 	}
 	if err := r.checkExtension(previous); err != nil {
 		return err

@@ -3,20 +3,16 @@ package train_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -47,7 +43,7 @@ func TestEvaluateCountsEveryToken(t *testing.T) {
 		plan := testrun.Plan(t, cfg)
 		c := testrun.Compile(t, plan)
 		s := testrun.Upload(t, c, testrun.Params(plan.Model, 3))
-		loss, tokens, err := train.Evaluate(t.Context(), c, s, sequence(t, cfg, file, c.Batch()), batches)
+		loss, tokens, err := step.Evaluate(t.Context(), c, s, sequence(t, cfg, file, c.Batch()), batches)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +63,7 @@ func TestEvaluateCountsEveryToken(t *testing.T) {
 }
 
 // sequence reads a part to evaluate a configuration on.
-func sequence(t *testing.T, cfg *config.Config, part assembly.Part, batch int) assembly.Sequence {
+func sequence(t *testing.T, cfg *config.Config, part assembly.Part, batch int) step.Sequence {
 	t.Helper()
 	s, err := assembly.OpenSequence(cfg, part, batch)
 	if err != nil {
@@ -87,151 +83,8 @@ func stopEvaluation(t *testing.T, file *data.File) {
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := train.Evaluate(ctx, c, s, sequence(t, cfg, file, c.Batch()), 0); !errors.Is(err, context.Canceled) {
+	if _, _, err := step.Evaluate(ctx, c, s, sequence(t, cfg, file, c.Batch()), 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a cancelled context: %v", err)
-	}
-}
-
-// TestLastPointOfCurve: the last point of the curve is of as many batches as those before, and the summary has the loss
-// over those for the end.
-func TestLastPointOfCurve(t *testing.T) {
-	for every, during := range map[int]int{10: 1, 0: 0} {
-		cfg := testrun.Config(t, fmt.Sprint("train.eval_every=", every), "train.eval_batches=1", "train.final_eval_batches=0")
-		summary := testrun.Train(t, cfg, train.Options{})
-		trained, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Finder: testrun.Finder(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { trained.Close() })
-		written := records(t, cfg.Train.Out)
-		last := written[len(written)-1]
-		for what, have := range map[string]struct {
-			loss    *metrics.Number
-			batches int
-		}{"summary": {summary.ValLoss, 0}, "curve": {last.ValLoss, during}} {
-			want, targets, err := trained.Evaluate(t.Context(), have.batches)
-			if err != nil || have.loss == nil || float64(*have.loss) != want {
-				t.Errorf("evaluations every %d steps: the loss of the %s is %v, want %v of %d targets (%v)", every, what, have.loss, want, targets, err)
-			}
-		}
-		if same := *last.ValLoss == *summary.ValLoss; same != (during == 0) {
-			t.Errorf("evaluations every %d steps: curve and summary are the same: %v", every, same)
-		}
-	}
-}
-
-// TestOpen: a checkpoint that is opened evaluates as the run did, and generates.
-func TestOpen(t *testing.T) {
-	cfg := testrun.Config(t, "train.checkpoint_every=8", "train.keep=5", "train.final_eval_batches=0", "train.eval_batches=0")
-	summary := testrun.Train(t, cfg, train.Options{})
-	dir, finder := cfg.Train.Out, testrun.Finder(t)
-	at := func(step int) float64 {
-		trained, err := train.Open(t.Context(), dir, train.OpenOptions{Step: step, Finder: finder})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer trained.Close()
-		loss, _, err := trained.Evaluate(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return loss
-	}
-	if got, want := at(0), float64(*summary.ValLoss); got != want {
-		t.Errorf("the newest checkpoint evaluates to %v, the run to %v", got, want)
-	}
-	for _, r := range records(t, dir) {
-		if r.ValLoss != nil && r.Step < 20 {
-			if got, want := at(r.Step), float64(*r.ValLoss); got != want {
-				t.Errorf("step %d evaluates to %v, in the run to %v", r.Step, got, want)
-			}
-		}
-	}
-	trained, err := train.Open(t.Context(), dir, train.OpenOptions{Generate: 1, Finder: finder})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer trained.Close()
-	first, err := trained.Generate(t.Context(), "the quick ", generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := trained.Generate(t.Context(), "the quick ", generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1}, nil)
-	if err != nil || first != second || first == "" {
-		t.Errorf("generated %q and %q, error %v", first, second, err)
-	}
-	tok, err := trained.Tokenizer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range []int32{-1, 1 << 20} {
-		if _, err := trained.Continue(t.Context(), tok, []int32{'a', id}, generate.Options{Tokens: 1}, nil, nil); err == nil || !strings.Contains(err.Error(), fmt.Sprint("has the token ", id)) {
-			t.Errorf("behind the token %d, which the model does not have: %v", id, err)
-		}
-	}
-}
-
-// TestContinueAll: texts that are continued together are those that are continued alone,
-// also where there are fewer than the run was opened for.
-func TestContinueAll(t *testing.T) {
-	cfg := testrun.Config(t)
-	runParts(t, cfg, 2)
-	open := func(sequences int) *train.Trained {
-		trained, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Generate: sequences, NoData: true, Finder: testrun.Finder(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(trained.Close)
-		return trained
-	}
-	one, three := open(1), open(3)
-	tok, err := one.Tokenizer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	greedy := generate.Options{Tokens: 12}
-	prompts := [][]int32{{'t', 'h', 'e', ' '}, {'a'}, {'f', 'o', 'x'}}
-	var want []string
-	for _, p := range prompts {
-		text, err := one.Continue(t.Context(), tok, p, greedy, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want = append(want, text)
-	}
-	for n := 1; n <= 3; n++ {
-		got, err := three.ContinueAll(t.Context(), tok, prompts[:n], greedy)
-		if err != nil || !slices.Equal(got, want[:n]) {
-			t.Errorf("%d together are continued with %q, alone with %q (%v)", n, got, want[:n], err)
-		}
-	}
-	for _, n := range []int{0, 4} {
-		if _, err := three.ContinueAll(t.Context(), tok, make([][]int32, n), greedy); err == nil {
-			t.Errorf("%d sequences were continued by a run that was opened for 3", n)
-		}
-	}
-}
-
-func TestOpenMistakes(t *testing.T) {
-	cfg := testrun.Config(t)
-	finder := testrun.Finder(t)
-	if _, err := train.Open(t.Context(), t.TempDir(), train.OpenOptions{Finder: finder}); err == nil {
-		t.Error("an empty directory was opened")
-	}
-	runParts(t, cfg, 2)
-	if _, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Finder: finder, Step: 7}); err == nil {
-		t.Error("a step without checkpoint was opened")
-	}
-	trained, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Finder: finder})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer trained.Close()
-	if trained.Step() != 2 {
-		t.Errorf("opened step %d, want 2", trained.Step())
-	}
-	if _, err := trained.Generate(t.Context(), "x", generate.Options{Tokens: 1}, nil); err == nil {
-		t.Error("a run that was opened for evaluation generated")
 	}
 }
 

@@ -47,7 +47,7 @@ func TestExtendedRun(t *testing.T) {
 
 // A run on conversations goes on with more epochs, which have more steps.
 func TestExtendedByEpochs(t *testing.T) {
-	cfg := chatConfig(t, "data.epochs=1", `schedule={kind="constant", rate=3e-3}`, `method={form="off"}`)
+	cfg := testrun.ChatConfig(t, "data.epochs=1", `schedule={kind="constant", rate=3e-3}`, `method={form="off"}`)
 	short := testrun.Train(t, cfg, train.Options{})
 	_, err := train.Run(t.Context(), testrun.Again(t, cfg, fmt.Sprintf("train.steps=%d", short.Steps+1)), train.Options{Resume: true, Finder: testrun.Finder(t)})
 	if e, ok := errors.AsType[*config.Error](err); !ok || e.Key != "train.steps" || !strings.Contains(e.Hint, "raise data.epochs") {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -79,4 +80,11 @@ func poison(t *testing.T, cfg *config.Config, name string, part func(dims []int)
 	if _, err := checkpoint.Save(t.Context(), dir, s); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// evaluate is the loss of a run's newest checkpoint on its validation set.
+func evaluate(t *testing.T, run string) float64 {
+	t.Helper()
+	loss, _ := testrun.Loss(t, run, trained.Options{})
+	return loss
 }

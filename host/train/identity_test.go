@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -109,7 +110,7 @@ func TestForeignCheckpoint(t *testing.T) {
 	if diff := cmp.Diff(before, content(t, cfg.Train.Out)); diff != "" {
 		t.Errorf("the run was changed:\n%s", diff)
 	}
-	if _, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Finder: testrun.Finder(t)}); err == nil ||
+	if _, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)}); err == nil ||
 		!strings.Contains(err.Error(), name+" belongs to another run") {
 		t.Errorf("open: %v", err)
 	}

@@ -1,16 +1,13 @@
 package train
 
 import (
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/host/model/huggingface"
-	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -18,26 +15,6 @@ import (
 
 // A run whose configuration has model.init starts with the weights of another model. Of these it
 // takes the parameters alone: optimizers and trained quantizers start as in any run.
-
-// origin is what weights were read from.
-type origin struct {
-	Path string `json:"path"`           // absolute
-	Run  string `json:"run,omitempty"`  // identity, if it is a run of cage
-	Step int    `json:"step,omitempty"` // optimizer steps behind it
-	// Files are the files that were read. For the checkpoint of a run, the digest is the one stored in it.
-	Files []huggingface.Part `json:"files"`
-	// End lists the tokens that end a text, as stated by the Hugging Face checkpoint from which the weights originally
-	// come.
-	End []int32 `json:"end,omitempty"`
-}
-
-// ends are the tokens that end a text; nil where that is not known, or where weights were drawn.
-func (o *origin) ends() []int32 {
-	if o == nil {
-		return nil
-	}
-	return o.End
-}
 
 // startFrom makes the state before the first step from the weights that model.init names. A run that begins again does so
 // with the weights that it had, or not at all.
@@ -48,11 +25,11 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 	}
 	var state *step.State
 	from, err := r.readWeights(found, r.cfg.Model, r.model, func(load step.LoadFunc) (err error) {
-		state, err = r.compiled.NewStateFrom(load, tokens)
+		state, err = r.Compiled.NewStateFrom(load, tokens)
 		return err
 	})
-	if err == nil && r.initial != nil && !slices.Equal(digests(r.initial), digests(from)) {
-		err = fmt.Errorf("%s holds other weights now (%s) than those that the run began with (%s): it cannot begin with them again", found.Dir, from.describe(), r.initial.describe())
+	if err == nil && r.initial != nil && !slices.Equal(r.initial.Digests(), from.Digests()) {
+		err = fmt.Errorf("%s holds other weights now (%s) than those that the run began with (%s): it cannot begin with them again", found.Dir, from, r.initial)
 	}
 	if err != nil {
 		if state != nil {
@@ -78,7 +55,7 @@ func (r *run) findInitial() (*config.Initial, error) {
 }
 
 // readWeights reads the weights of a model of these settings, which may have more token ids than the one that was found.
-func (r *run) readWeights(found *config.Initial, s architecture.Settings, m model.Model, use func(step.LoadFunc) error) (*origin, error) {
+func (r *run) readWeights(found *config.Initial, s architecture.Settings, m model.Model, use func(step.LoadFunc) error) (*provenance.Origin, error) {
 	if n := s.Vocab - found.Settings.Vocab; n > 0 {
 		s.Vocab = found.Settings.Vocab
 		grown := m
@@ -90,9 +67,9 @@ func (r *run) readWeights(found *config.Initial, s architecture.Settings, m mode
 		use = func(load step.LoadFunc) error { return ungrown(withRows(load, grown, n, r.cfg.NewRowsFrom)) }
 	}
 	if found.Run {
-		return fromRun(rundir.At(found.Dir), use)
+		return provenance.LoadRun(rundir.At(found.Dir), use)
 	}
-	return fromHub(vfs.At(found.Dir), s, m, use)
+	return provenance.LoadHub(vfs.At(found.Dir), s, m, use)
 }
 
 // withRows loads the parameters of a model that has n more token ids than the loaded one. Their rows, in the embedding and in
@@ -133,54 +110,4 @@ func setMean(mean, rows []float32) {
 	for i, sum := range sums {
 		mean[i] = float32(sum / float64(len(rows)/len(mean)))
 	}
-}
-
-// fromRun loads the newest checkpoint of a run.
-func fromRun(dir rundir.Dir, use func(step.LoadFunc) error) (*origin, error) {
-	made, err := readProvenance(dir)
-	if err != nil {
-		return nil, err
-	}
-	from := &origin{Run: made.Run, End: made.Initial.ends()}
-	if from.Path, err = filepath.Abs(dir.Name); err != nil {
-		return nil, err
-	}
-	err = checkpoint.Use(dir.Checkpoints(), 0, func(f *checkpoint.File) error {
-		if err := made.checkOwner(dir, f.Step, f.Meta); err != nil {
-			return err
-		}
-		from.Step = f.Step
-		from.Files = []huggingface.Part{{File: filepath.Join(dir.Checkpoints().Base(), checkpoint.FileName(f.Step)), SHA256: f.Digest()}}
-		return use(loader(f))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
-	}
-	return from, nil
-}
-
-// fromHub loads a Hugging Face checkpoint as a model of these settings.
-func fromHub(dir vfs.Path, s architecture.Settings, m model.Model, use func(step.LoadFunc) error) (from *origin, err error) {
-	c, err := huggingface.Open(dir, huggingface.Options{Context: s.Context, Pairs: s.RopePairs})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	if err := use(step.LoadParams(m, c.Values)); err != nil {
-		return nil, err
-	}
-	if err := c.Err(); err != nil { // before the files are read once more
-		return nil, err
-	}
-	return hubOrigin(dir, c)
-}
-
-// hubOrigin describes a checkpoint that was read.
-func hubOrigin(dir vfs.Path, c *huggingface.Checkpoint) (*origin, error) {
-	path, err := filepath.Abs(dir.Name)
-	if err != nil {
-		return nil, err
-	}
-	files, err := c.Parts()
-	return &origin{Path: path, Files: files, End: c.Config.Tokens.End}, err
 }

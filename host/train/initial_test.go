@@ -23,25 +23,6 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// still are overrides of a run in full precision whose steps change no bit of a parameter.
-var still = []string{`quantizer.plugin="none"`, "train.weight_decay=0", "schedule.rate=1e-30", "train.steps=1", "train.batch=2"}
-
-// fromHub is a run that starts from a copy of a checkpoint of the hub, and the directory of the copy.
-func fromHub(t *testing.T, overrides ...string) (cfg *config.Config, dir string) {
-	t.Helper()
-	dir = filepath.Join(t.TempDir(), "checkpoint")
-	if err := os.CopyFS(dir, os.DirFS("../model/huggingface/testdata/llama32")); err != nil {
-		t.Fatal(err)
-	}
-	c, err := huggingface.ReadConfig(vfs.At(dir), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sizes := []string{fmt.Sprintf("model.init=%q", dir), fmt.Sprintf("model.width=%d", c.Settings.Width), fmt.Sprintf("model.heads=%d", c.Settings.Heads),
-		fmt.Sprintf("model.hidden=%d", c.Settings.Hidden)}
-	return testrun.Config(t, slices.Concat(sizes, still, overrides)...), dir
-}
-
 // initialOf is what a run says of the weights that it started from.
 func initialOf(t *testing.T, run string) (initial struct {
 	Path, Run string
@@ -62,7 +43,7 @@ func initialOf(t *testing.T, run string) (initial struct {
 // TestFromHub: a run starts with the weights of the checkpoint, says so, and does not need it any more.
 func TestFromHub(t *testing.T) {
 	for _, pairs := range []string{"interleaved", "half"} {
-		cfg, dir := fromHub(t, fmt.Sprintf("model.rope_pairs=%q", pairs), "train.steps=2")
+		cfg, dir := testrun.FromHub(t, fmt.Sprintf("model.rope_pairs=%q", pairs), "train.steps=2")
 		if _, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), StopAfter: 1}); err == nil {
 			t.Fatal("the run did not stop")
 		}
@@ -104,7 +85,7 @@ func TestNewTokens(t *testing.T) {
 	for hub, n := range map[string]int{"llama32": 2, "olmo2": 256} { // with a tied head, and with one of its own
 		for _, from := range []int{-1, 3} {
 			dir := filepath.Join("../model/huggingface/testdata", hub)
-			overrides := append([]string{fmt.Sprintf("model.init=%q", dir), fmt.Sprintf("model.new_tokens=%d", n)}, still...)
+			overrides := append([]string{fmt.Sprintf("model.init=%q", dir), fmt.Sprintf("model.new_tokens=%d", n)}, testrun.Still...)
 			if from >= 0 {
 				overrides = append(overrides, fmt.Sprintf("model.new_rows_from=%d", from))
 			}
@@ -152,37 +133,22 @@ func TestNewTokens(t *testing.T) {
 	}
 }
 
-// evaluate is the loss of a run's newest checkpoint on its validation set.
-func evaluate(t *testing.T, run string) float64 {
-	t.Helper()
-	trained, err := train.Open(t.Context(), run, train.OpenOptions{Finder: testrun.Finder(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer trained.Close()
-	loss, _, err := trained.Evaluate(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return loss
-}
-
 // TestWarmStart: a run that starts from another one is that model, to the last bit of its evaluation.
 func TestWarmStart(t *testing.T) {
-	trained := testrun.Config(t, `quantizer.plugin="none"`)
-	testrun.Train(t, trained, train.Options{})
-	init := fmt.Sprintf("model.init=%q", trained.Train.Out)
-	warm := testrun.Elsewhere(t, trained, append([]string{init}, still...)...)
+	first := testrun.Config(t, `quantizer.plugin="none"`)
+	testrun.Train(t, first, train.Options{})
+	init := fmt.Sprintf("model.init=%q", first.Train.Out)
+	warm := testrun.Elsewhere(t, first, append([]string{init}, testrun.Still...)...)
 	testrun.Train(t, warm, train.Options{})
-	if a, b := evaluate(t, trained.Train.Out), evaluate(t, warm.Train.Out); math.Float64bits(a) != math.Float64bits(b) {
+	if a, b := evaluate(t, first.Train.Out), evaluate(t, warm.Train.Out); math.Float64bits(a) != math.Float64bits(b) {
 		t.Errorf("the loss is %v, of the run that it starts from %v", b, a)
 	}
 	initial := initialOf(t, warm.Train.Out)
-	if initial.Path != trained.Train.Out || initial.Step != trained.Train.Steps || initial.Run == "" || len(initial.Files) != 1 || len(initial.Files[0].SHA256) != 64 {
+	if initial.Path != first.Train.Out || initial.Step != first.Train.Steps || initial.Run == "" || len(initial.Files) != 1 || len(initial.Files[0].SHA256) != 64 {
 		t.Errorf("the provenance says %+v", initial)
 	}
 	// The usual way to quantization-aware training.
-	summary := testrun.Train(t, testrun.Elsewhere(t, trained, init, `quantizer.plugin="quest"`, "quantizer.bits=4"), train.Options{})
+	summary := testrun.Train(t, testrun.Elsewhere(t, first, init, `quantizer.plugin="quest"`, "quantizer.bits=4"), train.Options{})
 	if !summary.Completed {
 		t.Errorf("summary %+v", summary)
 	}
@@ -191,13 +157,13 @@ func TestWarmStart(t *testing.T) {
 // TestInitChanged: a run that begins again, or is replayed from its first step, does so with the weights that it had, or not
 // at all.
 func TestInitChanged(t *testing.T) {
-	trained, init := pretrained(t, "train.steps=4", "train.checkpoint_every=2", "train.keep=5")
-	newest := rundir.At(trained.Train.Out).Checkpoints().Join(checkpoint.FileName(4)).Name
+	first, init := pretrained(t, "train.steps=4", "train.checkpoint_every=2", "train.keep=5")
+	newest := rundir.At(first.Train.Out).Checkpoints().Join(checkpoint.FileName(4)).Name
 	hidden := filepath.Join(t.TempDir(), "hidden")
 	if err := os.Rename(newest, hidden); err != nil {
 		t.Fatal(err)
 	}
-	cfg := testrun.Elsewhere(t, trained, append([]string{init}, still...)...)
+	cfg := testrun.Elsewhere(t, first, append([]string{init}, testrun.Still...)...)
 	testrun.Train(t, cfg, train.Options{})
 	if err := os.Rename(hidden, newest); err != nil { // the run that it started from went on
 		t.Fatal(err)
@@ -207,7 +173,7 @@ func TestInitChanged(t *testing.T) {
 	refused := func(what string, err error) {
 		t.Helper()
 		e, ok := errors.AsType[*config.Error](err)
-		if !ok || e.Key != "model.init" || !strings.Contains(e.Msg, "step 4) than those that the run began with ("+trained.Train.Out+", step 2)") {
+		if !ok || e.Key != "model.init" || !strings.Contains(e.Msg, "step 4) than those that the run began with ("+first.Train.Out+", step 2)") {
 			t.Errorf("%s: error %v, want one that names both weights", what, err)
 		}
 	}
@@ -229,7 +195,7 @@ func TestInitChanged(t *testing.T) {
 
 // TestInitRefused: weights that do not fit begin no run.
 func TestInitRefused(t *testing.T) {
-	damaged, dir := fromHub(t)
+	damaged, dir := testrun.FromHub(t)
 	c, err := huggingface.Open(vfs.At(dir), huggingface.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +210,7 @@ func TestInitRefused(t *testing.T) {
 	}
 	copied := filepath.Join(t.TempDir(), "wild")
 	testhub.Write(t, copied, c.Config, safetensors.BF16, 0, wild)
-	gone, place := fromHub(t)
+	gone, place := testrun.FromHub(t)
 	if err := os.RemoveAll(place); err != nil {
 		t.Fatal(err)
 	}

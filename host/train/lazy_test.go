@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -67,7 +68,7 @@ func TestDamagedTensor(t *testing.T) {
 	}
 	testrun.SameRun(t, "whole, and after damage", whole.Train.Out, cfg.Train.Out)
 	flipTensor(t, cfg, 20, param)
-	_, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Finder: testrun.Finder(t)})
+	_, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)})
 	if !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), param) || !strings.Contains(err.Error(), "the newest intact checkpoint is of step 10: name it with --step 10") {
 		t.Errorf("with damage to a parameter: %v", err)
 	}
@@ -77,13 +78,13 @@ func TestDamagedTensor(t *testing.T) {
 func evaluated(t *testing.T, cfg *config.Config) (loss float64, step int, log string) {
 	t.Helper()
 	var out bytes.Buffer
-	trained, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Finder: testrun.Finder(t), Logger: hclog.New(&hclog.LoggerOptions{Output: &out})})
+	opened, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: testrun.Finder(t), Logger: hclog.New(&hclog.LoggerOptions{Output: &out})})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer trained.Close()
-	if loss, _, err = trained.Evaluate(t.Context(), 1); err != nil {
+	defer opened.Close()
+	if loss, _, err = opened.Evaluate(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	return loss, trained.Step(), out.String()
+	return loss, opened.Step(), out.String()
 }

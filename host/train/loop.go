@@ -16,7 +16,7 @@ import (
 func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	r.display = newDisplay(r.opts.Console, r.cfg)
 	start := time.Since(r.began).Seconds()
-	for _, message := range slices.Concat(r.tooStrong(r.compiled.Plan().Rules), withoutEffect(r.cfg, r.programs)) {
+	for _, message := range slices.Concat(r.tooStrong(r.Compiled.Plan().Rules), withoutEffect(r.cfg, r.Programs)) {
 		r.log.Warn(message)
 	}
 	r.display.latest = r.last
@@ -32,7 +32,7 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 		return nil, r.resumable(sumErr)
 	}
 	summary.StartSeconds = start
-	summary.PluginSeconds = (r.programs.Start + r.programs.Handover).Seconds()
+	summary.PluginSeconds = (r.Programs.Start + r.Programs.Handover).Seconds()
 	if gone := r.checkDirectory(); gone != nil {
 		return nil, gone
 	}
@@ -55,7 +55,7 @@ func (r *run) steps(ctx context.Context) error {
 	if r.opts.StopAfter > 0 {
 		stop = min(stop, r.opts.StopAfter)
 	}
-	ahead := newFeed(r.batches, r.compiled, stop)
+	ahead := newFeed(r.batches, r.Compiled, stop)
 	defer ahead.close()
 	if r.evaluates(r.done.Step) && r.evaluated < r.done.Step {
 		// The run was interrupted before this evaluation was done.
@@ -67,7 +67,7 @@ func (r *run) steps(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ErrInterrupted
 		}
-		if err := r.verification.failed(); err != nil {
+		if err := r.verification.Failed(); err != nil {
 			return damagedData(err)
 		}
 		t := r.done.Step + 1
@@ -97,7 +97,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	if err != nil {
 		return err
 	}
-	res, err := r.compiled.Run(r.state, next.batches, set)
+	res, err := r.Compiled.Run(r.state, next.batches, set)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (r *run) settings(t int) step.Settings {
 		Lambda:     m.LambdaAt(t, r.cfg.Train.Steps),
 		Statistics: r.logs(t), ParetoLambda: m.Lambda,
 	}
-	if len(r.programs.Weights) == 0 { // there is nothing to correct
+	if len(r.Programs.Weights) == 0 { // there is nothing to correct
 		set.Lambda = 0
 	}
 	if r.measuresPareto(t) {
@@ -163,7 +163,7 @@ func (r *run) logs(t int) bool {
 // weights there is nothing to measure.
 func (r *run) measuresPareto(t int) bool {
 	every := r.cfg.Method.ParetoEvery
-	return every > 0 && t%every == 0 && len(r.programs.Weights) > 0
+	return every > 0 && t%every == 0 && len(r.Programs.Weights) > 0
 }
 
 // countUncorrected counts the weights that the step could not correct, and names them

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/chat/rows"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -174,7 +175,7 @@ func compareLosses(t *testing.T, cfg *config.Config, batch []int32, g packingGol
 // TestAloneGolden: each token of each document alone has the loss that transformers finds.
 func TestAloneGolden(t *testing.T) {
 	g := readPacking(t)
-	m, err := train.Open(t.Context(), packingDir, train.OpenOptions{NoData: true, Score: true})
+	m, err := trained.Open(t.Context(), packingDir, trained.Options{NoData: true, Score: true})
 	if err != nil {
 		t.Fatal(err)
 	}

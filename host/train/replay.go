@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -50,11 +51,11 @@ type Replayed struct {
 // reaches with the second checkpoint. The run itself is only read.
 func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replayed, error) {
 	run := rundir.At(dir)
-	cfg, err := loadConfig(run)
+	cfg, err := run.LoadConfig()
 	if err != nil {
 		return nil, err
 	}
-	if o.Finder, o.Logger, err = orDefaults(o.Finder, o.Logger); err != nil {
+	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
 		return nil, err
 	}
 	from, to, err := replayWindow(run, o)
@@ -90,7 +91,7 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replayed, error)
 	if out.Differences, err = compareStates(to.State, got.State); err != nil {
 		return nil, err
 	}
-	return out, errors.Join(to.Meta.Get("build", &out.Recorded), got.Meta.Get("build", &out.Now))
+	return out, errors.Join(to.Meta.Get(provenance.BuildKey, &out.Recorded), got.Meta.Get(provenance.BuildKey, &out.Now))
 }
 
 // replayWindow opens the two checkpoints, which the caller closes, also after an error. The
@@ -123,7 +124,7 @@ func replayWindow(run rundir.Dir, o ReplayOptions) (from, to *checkpoint.File, e
 		err = fmt.Errorf("%w: one of those that are needed to replay from step %d", checkpoint.ErrDamaged, *o.From)
 	}
 	if err == nil {
-		err = errors.Join(CheckOwner(run, from.Step, from.Meta), CheckOwner(run, to.Step, to.Meta))
+		err = errors.Join(provenance.CheckOwner(run, from.Step, from.Meta), provenance.CheckOwner(run, to.Step, to.Meta))
 	}
 	return from, to, err
 }
@@ -163,7 +164,7 @@ func newestIntact(entries []checkpoint.Entry, log hclog.Logger) (*checkpoint.Fil
 // prepareReplay makes a run directory in the state of the run at the first checkpoint, and
 // returns the configuration with which it is resumed.
 func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Dir, from *checkpoint.File, finder *plugin.Finder) (*config.Config, error) {
-	made, err := readProvenance(run)
+	made, err := provenance.Read(run)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +198,7 @@ func prepareReplay(ctx context.Context, cfg *config.Config, run, again rundir.Di
 // findForReplay replaces the paths of plugins and data, in a configuration that is being
 // changed, by those where they are now.
 func findForReplay(cfg *config.Config, search rundir.Search, finder *plugin.Finder) error {
-	if err := findPlugins(cfg, cfg.Plugins(), search, finder); err != nil {
+	if err := assembly.FindPlugins(cfg, cfg.Plugins(), search, finder); err != nil {
 		return err
 	}
 	if !cfg.Model.Language() {

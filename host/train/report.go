@@ -115,15 +115,15 @@ func (r *run) validate(ctx context.Context, set step.Settings) error {
 
 // evaluate returns the validation losses over several numbers of first batches.
 func (r *run) evaluate(ctx context.Context, batches ...int) (losses []float64, err error) {
-	var sequence assembly.Sequence
+	var sequence step.Sequence
 	if r.data != nil {
-		if sequence, err = assembly.OpenSequence(r.cfg, r.data.Validation, r.compiled.Batch()); err != nil {
+		if sequence, err = assembly.OpenSequence(r.cfg, r.data.Validation, r.Compiled.Batch()); err != nil {
 			return nil, err
 		}
 	}
-	means, err := evaluateFirst(ctx, r.compiled, r.state, sequence, batches...)
+	means, err := step.EvaluateFirst(ctx, r.Compiled, r.state, sequence, batches...)
 	for _, m := range means {
-		losses = append(losses, m.loss)
+		losses = append(losses, m.Loss)
 	}
 	return losses, err
 }

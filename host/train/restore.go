@@ -7,28 +7,28 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/step"
 )
 
 // restore goes on from a checkpoint of this run. When that fails the run is as it was
 // before, so that an older checkpoint can be tried.
 func (r *run) restore(f *checkpoint.File) error {
-	made := &provenance{Run: r.identity}
-	if err := made.checkOwner(r.dir, f.Step, f.Meta); err != nil {
+	made := &provenance.Record{Run: r.identity}
+	if err := made.CheckOwner(r.dir, f.Step, f.Meta); err != nil {
 		return err
 	}
-	identity, err := identityOf(f.Meta)
+	identity, err := provenance.IdentityOf(f.Meta)
 	if err != nil {
 		return err
 	}
-	var done progress
+	var done provenance.Progress
 	var build engine.BuildInfo
-	if err := errors.Join(f.Meta.Get("progress", &done), f.Meta.Get("build", &build)); err != nil {
+	if err := errors.Join(f.Meta.Get(provenance.ProgressKey, &done), f.Meta.Get(provenance.BuildKey, &build)); err != nil {
 		return err
 	}
-	state, err := r.compiled.Upload(loader(f))
+	state, err := r.Compiled.Upload(provenance.Tensors(f))
 	if err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", f.Step, err)
 	}
@@ -39,7 +39,7 @@ func (r *run) restore(f *checkpoint.File) error {
 		state.Close()
 		return fmt.Errorf("checkpoint of step %d: %w", f.Step, err)
 	}
-	if now := r.device.BuildInfo(); build != now {
+	if now := r.Device.BuildInfo(); build != now {
 		r.log.Warn("the checkpoint was written by another build: the bits of this run may differ from an uninterrupted one",
 			"checkpoint", build.String(), "now", now.String())
 	}
@@ -73,17 +73,5 @@ func (r *run) restoreRefreshes(f *checkpoint.File, state *step.State) error {
 		return err
 	}
 	state.Pending.RestoreFailures(failures)
-	return r.compiled.RestoreRefreshes(state, pending, loader(f))
-}
-
-// loader reads the tensors of a checkpoint by name.
-func loader(f *checkpoint.File) func(string) (step.Tensor, error) {
-	return func(name string) (step.Tensor, error) {
-		t, err := f.Tensor(name)
-		if err != nil {
-			return step.Tensor{}, err
-		}
-		values, err := safetensors.Values[float32](t)
-		return step.Tensor{Name: name, Dims: t.Shape, Data: values}, err
-	}
+	return r.Compiled.RestoreRefreshes(state, pending, provenance.Tensors(f))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/host/train/tensorboard"
@@ -47,23 +48,8 @@ func (o Options) withDefaults() (_ Options, err error) {
 	if o.Console == nil {
 		o.Console = io.Discard
 	}
-	o.Finder, o.Logger, err = orDefaults(o.Finder, o.Logger)
+	o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger)
 	return o, err
-}
-
-// orDefaults are a finder of plugins and a logger, made where they are nil.
-func orDefaults(finder *plugin.Finder, log hclog.Logger) (*plugin.Finder, hclog.Logger, error) {
-	if log == nil {
-		log = hclog.NewNullLogger()
-	}
-	if finder != nil {
-		return finder, log, nil
-	}
-	finder, err := plugin.NewFinder()
-	if err == nil {
-		finder.Notify = plugin.Inform(log)
-	}
-	return finder, log, err
 }
 
 // ErrInterrupted is returned when the context ended before the run did. If training had
@@ -122,15 +108,15 @@ type run struct {
 	model   model.Model
 	rates   schedule.Schedule
 	batches assembly.Batches
-	built
+	assembly.Built
 
-	verification *verification  // of the data, in the background
-	verified     []verifiedFile // once it is done
+	verification *assembly.Verification // of the data, in the background
+	verified     []provenance.File      // once it is done
 
 	dir        rundir.Dir
 	lock       vfs.Lock
 	state      *step.State
-	done       progress
+	done       provenance.Progress
 	records    *recording
 	scalars    *tensorboard.Writer            // the records for TensorBoard; nil: none
 	last       metrics.Record                 // the newest record of the run that is resumed
@@ -144,8 +130,8 @@ type run struct {
 	checkpoints *checkpoint.Keeper
 
 	identity  string
-	initial   *origin // of the weights that it started from; nil: they were drawn
-	teacher   *origin // of the weights of its teacher; nil: there is none
+	initial   *provenance.Origin // of the weights that it started from; nil: they were drawn
+	teacher   *provenance.Origin // of the weights of its teacher; nil: there is none
 	saving    saving
 	saveAsked atomic.Bool // by a request in the run directory
 	// summarized tells that the run was finished before, with a complete summary.
@@ -153,18 +139,6 @@ type run struct {
 	evaluated  int // step of the newest recorded evaluation, 0 for none
 	// uncorrected are the weights that got no correction in the last step.
 	uncorrected []string
-}
-
-// progress is the part of a run's state that is not tensors. It is saved in
-// checkpoints.
-type progress struct {
-	Step    int     `json:"step"`    // steps done, skipped ones included
-	Skipped int     `json:"skipped"` // steps that were not finite
-	Tokens  int64   `json:"tokens"`
-	Seconds float64 `json:"seconds"`
-	// Uncorrected counts the corrections that were left out, each of a single weight
-	// tensor in one step.
-	Uncorrected int `json:"uncorrected,omitempty"`
 }
 
 // prepare makes everything that does not depend on the run directory.
@@ -177,7 +151,7 @@ func (r *run) prepare(ctx context.Context) error {
 		if r.cfg, err = r.data.Pinned(r.cfg); err != nil {
 			return err
 		}
-		r.verification = verifyFiles(r.data.Train, r.data.Validation)
+		r.verification = assembly.VerifyFiles(r.data.Train, r.data.Validation)
 	}
 	if r.model, err = assembly.Model(r.cfg); err != nil {
 		return err
@@ -196,14 +170,14 @@ func (r *run) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	err = r.build(ctx, assembly.Request{
-		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(r.cfg), Pieces: pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
+	err = r.Build(ctx, assembly.Request{
+		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(r.cfg), Pieces: step.Pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
 	}, r.log.Warn, "")
 	if err != nil {
 		return err
 	}
-	r.cfg = r.programs.Pinned(r.cfg)
-	if err := r.compiled.Prepare(r.cfg.Method.ParetoEvery > 0); err != nil {
+	r.cfg = r.Programs.Pinned(r.cfg)
+	if err := r.Compiled.Prepare(r.cfg.Method.ParetoEvery > 0); err != nil {
 		return err
 	}
 	return r.prepareMovement()
@@ -216,8 +190,8 @@ func (r *run) close() {
 	if r.state != nil {
 		r.state.Close()
 	}
-	r.built.close()
-	r.verification.close()
+	r.Built.Close()
+	r.verification.Close()
 	if r.data != nil {
 		r.data.Close()
 	}

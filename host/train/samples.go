@@ -2,7 +2,9 @@ package train
 
 import (
 	"context"
+	"slices"
 
+	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train/assembly"
@@ -35,7 +37,7 @@ func (r *run) readPrompts() error {
 		return err
 	}
 	for _, text := range asked {
-		ids, err := beginning(r.cfg, r.prompts.tokenizer, text)
+		ids, err := assembly.Beginning(r.cfg, r.prompts.tokenizer, text)
 		if err != nil {
 			return r.cfg.ErrorAt("train.samples", "%q: %w", text, err)
 		}
@@ -97,25 +99,25 @@ func (r *run) sample(ctx context.Context) (written bool, err error) {
 
 // continued are the prompts with what the model of now says after them.
 func (r *run) continued(ctx context.Context) ([]metrics.Text, error) {
-	e, err := r.compiled.Evaluator(r.state)
+	e, err := r.Compiled.Evaluator(r.state)
 	if err != nil {
 		return nil, err
 	}
 	defer e.Close()
 	t, tok := r.cfg.Train, r.samples.tokenizer
 	files := map[string][]byte{}
-	if err := readFiles(files, r.dir.Path, tokenizer.Beside); err != nil {
+	if err := rundir.ReadFiles(files, r.dir.Path, tokenizer.Beside); err != nil {
 		return nil, err
 	}
 	next, err := generate.Continue(ctx, writing{e, r.cfg.Model.Context}, r.samples.ids, generate.Options{
-		Tokens: t.SampleTokens, Temperature: t.SampleTemperature, Stop: allEnds(r.initial, files, tok), Vocab: tok.Info().VocabSize, Seed: uint64(r.cfg.Seed),
+		Tokens: t.SampleTokens, Temperature: t.SampleTemperature, Stop: slices.Concat(r.initial.Ends(), chat.Ends(files, tok)), Vocab: tok.Info().VocabSize, Seed: uint64(r.cfg.Seed),
 	}, nil)
 	if err != nil {
 		return nil, err
 	}
 	var texts []metrics.Text
 	for i, ids := range next {
-		text, err := following(tok, lastOf(t.Samples[i], r.samples.ids[i]), ids)
+		text, err := generate.Following(tok, generate.LastOf(t.Samples[i], r.samples.ids[i]), ids)
 		if err != nil {
 			return nil, err
 		}
@@ -135,5 +137,5 @@ func (w writing) Context() int { return w.context }
 
 // Begin implements [generate.Model].
 func (w writing) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
-	return begin(w.evaluator, prompts, length)
+	return w.evaluator.Begin(prompts, length)
 }

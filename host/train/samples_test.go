@@ -18,6 +18,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train"
@@ -65,12 +66,12 @@ func TestSamples(t *testing.T) {
 func TestSamplesAsGenerated(t *testing.T) {
 	cfg := testrun.Config(t, "train.steps=6", "train.eval_every=0", `train.samples="the quick"`, "train.sample_tokens=12", "train.sample_temperature=0")
 	testrun.Train(t, cfg, train.Options{})
-	trained, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{NoData: true, Generate: 1, Finder: testrun.Finder(t)})
+	opened, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{NoData: true, Generate: 1, Finder: testrun.Finder(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer trained.Close()
-	want, err := trained.Generate(t.Context(), "the quick", generate.Options{Tokens: 12}, nil)
+	defer opened.Close()
+	want, err := opened.Generate(t.Context(), "the quick", generate.Options{Tokens: 12}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func TestSamplesAsGenerated(t *testing.T) {
 
 // TestSamplesEnd: texts end with the tokens that the checkpoint names which the run started from. Here these are all.
 func TestSamplesEnd(t *testing.T) {
-	cfg, dir := fromHub(t, "train.eval_every=0", `train.samples="the quick"`, "train.sample_tokens=5")
+	cfg, dir := testrun.FromHub(t, "train.eval_every=0", `train.samples="the quick"`, "train.sample_tokens=5")
 	all := make([]int, 256)
 	for i := range all {
 		all[i] = i

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/provenance"
 )
 
 // longestWait bounds the steps between two tries to save a checkpoint.
@@ -212,16 +213,15 @@ func (r *run) prune() {
 // snapshot is the present state as a checkpoint holds it. Its tensors are read when they
 // are written.
 func (r *run) snapshot() (checkpoint.State, error) {
-	state := checkpoint.State{Step: r.done.Step, Meta: checkpoint.Meta{}}
-	for _, t := range r.compiled.Stored(r.state) {
+	meta, err := provenance.Metadata(r.identity, r.done, r.Device.BuildInfo())
+	state := checkpoint.State{Step: r.done.Step, Meta: meta}
+	for _, t := range r.Compiled.Stored(r.state) {
 		state.Tensors = append(state.Tensors, safetensors.Lazy(t.Name, t.Dims, t.Read))
 	}
 	return state, errors.Join(
-		state.Meta.Set(identityKey, r.identity),
-		state.Meta.Set("progress", r.done),
+		err,
 		state.Meta.Set("total_steps", r.cfg.Train.Steps),
 		state.Meta.Set("seed", r.cfg.Seed),
-		state.Meta.Set("build", r.device.BuildInfo()),
 		r.saveMissing(&state),
 		r.saveLatest(&state),
 		r.saveRefreshes(&state),

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -33,13 +34,13 @@ quantizer = { plugin = "quest" }
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &run{cfg: cfg, rates: rates, programs: &assembly.Programs{Weights: map[string]sdk.QuantizerProgram{"w": {}}}}
+	return &run{cfg: cfg, rates: rates, Programs: &assembly.Programs{Weights: map[string]sdk.QuantizerProgram{"w": {}}}}
 }
 
 // TestSettings: schedules count all steps, the optimizer its own updates.
 func TestSettings(t *testing.T) {
 	r := runOf(t)
-	r.done = progress{Step: 94, Skipped: 3}
+	r.done = provenance.Progress{Step: 94, Skipped: 3}
 	s := r.settings(95)
 	if s.Step != 92 {
 		t.Errorf("the optimizer's step is %d after 94 steps of which 3 were skipped, want 92", s.Step)
@@ -50,7 +51,7 @@ func TestSettings(t *testing.T) {
 	if math.Abs(s.Lambda-1) > 1e-12 || s.ParetoLambda != 2 {
 		t.Errorf("λ_t is %v, want half of 2 halfway up the ramp; λ %v", s.Lambda, s.ParetoLambda)
 	}
-	r.programs = &assembly.Programs{}
+	r.Programs = &assembly.Programs{}
 	if s := r.settings(95); s.Lambda != 0 {
 		t.Errorf("without a quantized weight λ_t is %v, want 0", s.Lambda)
 	}
@@ -75,7 +76,7 @@ func TestScheduleFloor(t *testing.T) {
 
 func TestDue(t *testing.T) {
 	r := runOf(t, "train.log_every=30", "train.eval_every=40", "method.pareto_every=45")
-	r.programs = &assembly.Programs{} // without quantized weights
+	r.Programs = &assembly.Programs{} // without quantized weights
 	var logged, evaluated []int
 	for step := range 101 {
 		if step > 0 && r.logs(step) {

@@ -17,13 +17,13 @@ import (
 // loadTeacher loads the teacher of the run, if it has one. A run that begins with the weights of its teacher has them
 // already; all others are read, and compared with those that the run has had.
 func (r *run) loadTeacher() error {
-	d := r.compiled.Plan().Distillation
+	d := r.Compiled.Plan().Distillation
 	if d == nil {
 		return nil
 	}
 	if r.state != nil && r.cfg.Train.Distillation.Teacher == config.TeacherInitial {
 		r.teacher = r.initial
-		return r.compiled.LoadTeacher(r.stored())
+		return r.Compiled.LoadTeacher(r.stored())
 	}
 	fail := func(err error) error { return r.cfg.ErrorAt("train.distillation.teacher", "%w", err) }
 	s, err := assembly.TeacherSettings(r.cfg)
@@ -34,12 +34,12 @@ func (r *run) loadTeacher() error {
 	if err != nil {
 		return err
 	}
-	from, err := r.readWeights(found, s, d.Teacher, r.compiled.LoadTeacher)
+	from, err := r.readWeights(found, s, d.Teacher, r.Compiled.LoadTeacher)
 	if err != nil {
 		return fail(err)
 	}
-	if r.teacher != nil && !slices.Equal(digests(r.teacher), digests(from)) {
-		return fail(fmt.Errorf("%s holds other weights than those of the teacher that the run has (%s): it cannot go on with them", from.Path, r.teacher.describe()))
+	if r.teacher != nil && !slices.Equal(r.teacher.Digests(), from.Digests()) {
+		return fail(fmt.Errorf("%s holds other weights than those of the teacher that the run has (%s): it cannot go on with them", from.Path, r.teacher))
 	}
 	r.teacher = from
 	r.log.Info("learning what a teacher predicts", "path", from.Path, "step", from.Step)
@@ -49,7 +49,7 @@ func (r *run) loadTeacher() error {
 // stored loads tensors from the state of the run.
 func (r *run) stored() step.LoadFunc {
 	tensors := map[string]step.Stored{}
-	for _, x := range r.compiled.Stored(r.state) {
+	for _, x := range r.Compiled.Stored(r.state) {
 		tensors[x.Name] = x
 	}
 	return func(name string) (step.Tensor, error) {
@@ -89,20 +89,4 @@ func findWeights(cfg *config.Config, search rundir.Search) {
 			*dir = place
 		}
 	}
-}
-
-// digests are those of the files that weights were read from.
-func digests(o *origin) (list []string) {
-	for _, f := range o.Files {
-		list = append(list, f.SHA256)
-	}
-	return list
-}
-
-// describe says what weights are.
-func (o *origin) describe() string {
-	if o.Run != "" {
-		return fmt.Sprintf("%s, step %d", o.Path, o.Step)
-	}
-	return o.Path
 }

@@ -99,7 +99,7 @@ func TestDistillationMixes(t *testing.T) {
 // TestDistillationOfConversations: only what the assistant says counts. A model in full precision that starts as its
 // teacher has nothing to learn from it, on rows of several documents and on documents of texts that are kept apart.
 func TestDistillationOfConversations(t *testing.T) {
-	plain := chatConfig(t, `quantizer={plugin="none"}`, `method={form="off"}`)
+	plain := testrun.ChatConfig(t, `quantizer={plugin="none"}`, `method={form="off"}`)
 	testrun.Train(t, plain, train.Options{})
 	init := fmt.Sprintf("model.init=%q", plain.Train.Out)
 	same := testrun.Elsewhere(t, plain, init, initialTeacher, "train.weight_decay=0.0")

@@ -31,13 +31,13 @@ func (r *run) addTensors(rec *metrics.Record, set step.Settings, res step.Result
 		rec.Weights = map[string]metrics.WeightMeasures{}
 	}
 	quantized := 0
-	for i, t := range r.programs.Tensors {
+	for i, t := range r.Programs.Tensors {
 		w := rec.Weights[t.Name]
 		if i < len(res.GradNorms) {
 			w.GradNorm = metrics.Some(res.GradNorms[i])
 		}
 		w.LR = metrics.Some(set.Rate * t.RateFactor)
-		if _, ok := r.programs.Weights[t.Name]; ok {
+		if _, ok := r.Programs.Weights[t.Name]; ok {
 			if quantized < len(res.ErrorNorm2) {
 				w.ErrorRel = relative(res.ErrorNorm2[quantized], res.ValueNorm2[quantized])
 			}

@@ -105,19 +105,3 @@ func leftNothing(t *testing.T, dir string) {
 		t.Errorf("the summary has results, or no error: %s", text)
 	}
 }
-
-// TestEvaluateDamagedData: an evaluation on a damaged file has no result.
-func TestEvaluateDamagedData(t *testing.T) {
-	cfg := testrun.Config(t)
-	testrun.Train(t, cfg, train.Options{})
-	trained, err := train.Open(t.Context(), cfg.Train.Out, train.OpenOptions{Finder: testrun.Finder(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer trained.Close()
-	flip(t, cfg.Data.Validation)
-	_, _, err = trained.Evaluate(t.Context(), 1)
-	if _, ok := errors.AsType[*data.FormatError](err); !ok {
-		t.Errorf("error %v", err)
-	}
-}

@@ -36,3 +36,24 @@ func (t *Template) Ending(tok tokenizer.Tokenizer, before Conversation) (Ending,
 	}
 	return Ending{tokenizer.NoToken, behind}, nil
 }
+
+// ModelEnding finds what ends a turn in the template that is among the files of a model's tokenizer, if there is one.
+func ModelEnding(files map[string][]byte, tok tokenizer.Tokenizer) (Ending, error) {
+	template, err := ModelTemplate(files)
+	if err != nil || template == nil {
+		return Ending{Token: tokenizer.NoToken}, err
+	}
+	return template.Ending(tok, nil)
+}
+
+// Ends are the tokens that end a text of a model, given the files of its tokenizer: the one that begins the next document,
+// the one that ends a document, and the one that ends a turn.
+func Ends(files map[string][]byte, tok tokenizer.Tokenizer) (list []int32) {
+	end, _ := ModelEnding(files, tok) // without a template there is no end of a turn
+	for _, id := range []int32{tok.Info().BOS, tok.Info().EOS, end.Token} {
+		if id != tokenizer.NoToken {
+			list = append(list, id)
+		}
+	}
+	return list
+}

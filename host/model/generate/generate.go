@@ -1,6 +1,7 @@
 // Package generate continues token sequences with a language model, by seeded softmax
 // sampling with temperature, top-k and top-p. To this package, a model is only something
-// that returns logits for tokens; text, tokenizers and templates belong to the caller.
+// that returns logits for tokens. A [Stream] makes text of the new ones as they come; what
+// is asked, and by which template, is the caller's business.
 package generate
 
 import (

@@ -6,23 +6,12 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/step"
 )
-
-// Sequence is a part that is read from front to back, for evaluation. It is used by one
-// goroutine at a time.
-type Sequence interface {
-	// Batches returns the number of batches; the last one may be incomplete.
-	Batches() int64
-	// BatchLen returns the number of elements in a batch.
-	BatchLen() int
-	// At fills dst with batch i. It returns how many of its rows count, and the number of
-	// targets in them.
-	At(i int64, dst []int32) (rows int, targets int64, err error)
-}
 
 // OpenSequence opens a part for evaluating a model of the configuration, with batches of
 // batch rows.
-func OpenSequence(cfg *config.Config, part Part, batch int) (Sequence, error) {
+func OpenSequence(cfg *config.Config, part Part, batch int) (step.Sequence, error) {
 	context := cfg.Model.Context
 	if f, ok := part.(*rows.File); ok {
 		how := conversationRows(cfg, batch)

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
@@ -91,4 +94,42 @@ func FindTokenizer(cfg *config.Config, search rundir.Search, info tokenizer.Info
 		return nil, cfg.ErrorAt(key, "the tokenizer %s: %w", info.Name, err)
 	}
 	return found, nil
+}
+
+// FindPlugins replaces the paths of a run's plugins, in a configuration that is being
+// changed, by those where they are now. A plugin that is found at no path is looked for by
+// its name. Its programs tell whether it is the one that the run had.
+func FindPlugins(cfg *config.Config, plugins []*config.Plugin, search rundir.Search, finder *plugin.Finder) error {
+	for _, p := range plugins {
+		p.SHA256 = "" // what counts is that the programs are those of the run, not the executables
+		if !strings.ContainsRune(p.Name, filepath.Separator) {
+			continue
+		}
+		place, err := search.Find(p.Name, func(place string) error {
+			_, err := os.Stat(place)
+			return err
+		})
+		switch name := filepath.Base(p.Name); {
+		case err != nil && finder.Has(name):
+			p.Name = name
+		case err != nil:
+			return cfg.ErrorAt(p.Path("plugin"), "%w\nand there is no plugin with the name %s; %s may name a directory that holds it", err, name, plugin.PathVariable)
+		case p.Name != place:
+			if p.Name, err = filepath.Abs(place); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Beginning are the tokens of a document that begins with a text: with the begin token in front where the model learned
+// from documents with it, or where the tokenizer puts it before every text.
+func Beginning(cfg *config.Config, tok tokenizer.Tokenizer, text string) ([]int32, error) {
+	ids, err := tok.Encode(text)
+	learned := !cfg.Untrained() && cfg.Data.Kind == config.KindText
+	if bos := tok.Info().BOS; bos != tokenizer.NoToken && (learned || tokenizer.AddsBOS(tok) || len(ids) == 0) {
+		ids = append([]int32{bos}, ids...)
+	}
+	return ids, err
 }

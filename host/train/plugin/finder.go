@@ -65,6 +65,22 @@ func NewFinder() (*Finder, error) {
 	return f, nil
 }
 
+// Defaults are a finder and a logger, made where they are nil: a logger that discards messages, and a finder that tells
+// what it waits for.
+func Defaults(finder *Finder, log hclog.Logger) (*Finder, hclog.Logger, error) {
+	if log == nil {
+		log = hclog.NewNullLogger()
+	}
+	if finder != nil {
+		return finder, log, nil
+	}
+	finder, err := NewFinder()
+	if err == nil {
+		finder.Notify = Inform(log)
+	}
+	return finder, log, err
+}
+
 // Inform returns a function for [Finder].Notify that logs the messages.
 func Inform(log hclog.Logger) func(string) {
 	return func(message string) { log.Info(message) }

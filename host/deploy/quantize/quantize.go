@@ -1,0 +1,211 @@
+// Package quantize quantizes a model after its training: it reads the weights of a run or of a Hugging Face checkpoint, draws
+// the texts to calibrate with, has host/deploy/posttrain/layerwise quantize block after block, and makes a run directory
+// of the result. How a matrix is rounded is decided there.
+package quantize
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/atomicdir"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Options say how to quantize a trained model.
+type Options struct {
+	layerwise.Settings
+	// Plugin names the quantizer for weights, whose parameters are Params; empty means that of the run.
+	Plugin string
+	Params map[string]any
+	// Activations says whether to quantize activations with the same quantizer, during calibration and from then on.
+	Activations bool
+	Out         string // run directory to create
+	Step        int    // checkpoint of a run; 0 means the newest one
+	Context     int    // of a Hugging Face checkpoint, see [trained.Import]
+	// Data is a token file, a chat file or a text to calibrate with; empty means the training set of a run.
+	Data string
+	// Validation is a token file or a chat file that becomes the validation set of the result; empty means that of the run.
+	Validation string
+	// Evaluate says whether to evaluate the result on its validation set and record the loss in its summary. That needs
+	// memory for the whole model.
+	Evaluate bool
+	Windows  int   // number of sequences to calibrate with; 0 means none, which is enough for rounding to nearest
+	Seed     int64 // seed for choosing the sequences
+	Device   string
+	Finder   *plugin.Finder // nil means plugin.NewFinder()
+	Logger   hclog.Logger   // nil discards messages
+}
+
+// Run quantizes the weights of a run's model, or of a Hugging Face checkpoint, and makes a run directory of the
+// result. The directory is complete or absent. The weights it holds are Ŵ, and nothing quantizes them again.
+func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, error) {
+	var err error
+	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
+		return nil, err
+	}
+	if o.Method == layerwise.GPTQ && o.Windows < 1 {
+		return nil, fmt.Errorf("GPTQ needs texts to calibrate with: want at least one window")
+	}
+	o.Out = filepath.Clean(o.Out)
+	if err := atomicdir.Check(vfs.At(o.Out)); err != nil {
+		return nil, err
+	}
+	var out *trained.Posttrained
+	err = withSource(dir, o, func(s *source) (err error) {
+		out, err = s.quantize(ctx, o)
+		return err
+	})
+	if err == nil && o.Evaluate {
+		if err = evaluate(ctx, out, o); err != nil {
+			err = fmt.Errorf("%s is complete, but was not evaluated: %w", o.Out, err)
+		}
+	}
+	return out, err
+}
+
+// evaluate evaluates the run, as a training does at its end.
+func evaluate(ctx context.Context, result *trained.Posttrained, o Options) error {
+	dir := rundir.At(o.Out)
+	cfg, err := dir.LoadConfig()
+	if err != nil {
+		return err
+	}
+	t, err := trained.Open(ctx, o.Out, trained.Options{Finder: o.Finder, Logger: o.Logger})
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	loss, _, err := t.Evaluate(ctx, cfg.Train.FinalEvalBatches)
+	if err != nil {
+		return err
+	}
+	result.Loss = metrics.Some(loss)
+	summary, err := metrics.ReadSummary(dir.Summary())
+	if err != nil {
+		return err
+	}
+	summary.ValLoss, summary.ValPPL = result.Loss, metrics.Some(math.Exp(loss))
+	return metrics.WriteSummary(dir.Summary(), summary)
+}
+
+// quantize does the work, with the weights at hand.
+func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained, error) {
+	m, err := model.New(s.cfg.Model, model.Options{})
+	if err != nil {
+		return nil, err
+	}
+	blockwise, ok := m.(model.Blockwise)
+	if !ok {
+		return nil, fmt.Errorf("%s: a model of kind %q has no blocks to quantize", s.dir, s.cfg.Model.Kind)
+	}
+	if o.Evaluate && s.cfg.Data.Validation == "" && o.Validation == "" {
+		return nil, fmt.Errorf("%s has no validation set to evaluate the result on: name a token or chat file with --validation", s.dir)
+	}
+	if s.cfg, err = s.withQuantizer(o); err != nil {
+		return nil, err
+	}
+	texts, err := s.texts(o)
+	if err != nil {
+		return nil, err
+	}
+	if s.cfg, err = s.withValidation(o); err != nil {
+		return nil, err
+	}
+	run := &layerwise.Run{Settings: o.Settings, Model: blockwise, Values: s.values, Sequences: texts.sequences, Segments: texts.segments,
+		Batch: atOnce(len(texts.sequences), s.cfg.Model.Context), Context: s.cfg.Model.Context}
+	programs, err := assembly.Collect(ctx, assembly.Request{Config: s.cfg, Model: m, Batch: run.Batch, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger}})
+	if err != nil {
+		return nil, err
+	}
+	run.Weights, run.Activations = programs.Weights, programs.Activations
+	if o.Plugin == "" {
+		run.Trained = s.trained
+	}
+	if run.Device, err = assembly.Device(s.cfg, o.Logger.Warn); err != nil {
+		return nil, err
+	}
+	defer run.Device.Close()
+	result := &trained.Posttrained{Settings: o.Settings, Calibration: texts.Calibration, Activations: o.Activations}
+	w := &quantizedRun{source: s, out: o.Out, model: m, result: result, used: programs.Used, programs: (&assembly.Programs{Weights: programs.Weights}).Hashes(), build: run.Device.BuildInfo(), log: o.Logger}
+	return result, w.write(ctx, run)
+}
+
+// withQuantizer is the configuration with the quantizers that are asked for.
+func (s *source) withQuantizer(o Options) (*config.Config, error) {
+	return s.cfg.Changed(func(c *config.Config) error {
+		c.Device.Count = min(1, c.Device.Count)
+		if o.Device != "" && o.Device != c.Device.Kind {
+			c.Device = config.Device{Kind: o.Device, Count: c.Device.Count, Precision: device.Float32, TF32: "off", Attention: device.AutoAttention}
+		}
+		q := &c.Quantizer
+		if o.Plugin != "" {
+			*q = (&trained.Quantizer{Plugin: o.Plugin, Params: o.Params}).Tables()
+		} else if err := assembly.FindPlugins(c, q.Plugins(), s.search, o.Finder); err != nil {
+			return err
+		}
+		if !o.Activations {
+			q.Activations = nil
+			q.Overrides = slices.DeleteFunc(q.Overrides, func(v config.Override) bool { return v.Role == config.RoleActivations })
+			for i := range q.Overrides {
+				q.Overrides[i].Role = config.RoleWeights
+			}
+		}
+		if q.Weights == nil && len(q.Overrides) == 0 {
+			return fmt.Errorf("%s has no quantizer of its own: name one with --quantizer", s.dir)
+		}
+		return nil
+	})
+}
+
+// withValidation is the configuration with the validation set that is asked for.
+func (s *source) withValidation(o Options) (*config.Config, error) {
+	if o.Validation == "" {
+		return s.cfg, nil
+	}
+	file, err := assembly.OpenPart(o.Validation)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if err := s.checkTokenizer(file, o); err != nil {
+		return nil, err
+	}
+	path := o.Validation
+	if here, err := os.Getwd(); err != nil || s.made.Directory != "" && s.made.Directory != here {
+		// The result's paths are relative to the directory that those of its source are relative to.
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, err
+		}
+	}
+	return s.cfg.Changed(func(c *config.Config) error {
+		c.Data.SetKind(assembly.KindOf(file))
+		c.Data.Validation, c.Data.ValidationSHA256 = path, file.SHA256()
+		return nil
+	})
+}
+
+// atOnce is the number of sequences that are computed at once: a divisor of their number, and no more than a few
+// thousand tokens.
+func atOnce(sequences, context int) int {
+	const tokens = 4096
+	n := max(1, min(sequences, tokens/context))
+	for sequences%n != 0 {
+		n--
+	}
+	return n
+}

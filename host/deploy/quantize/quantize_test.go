@@ -1,0 +1,311 @@
+package quantize_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/deploy/quantize"
+	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/atomicdir"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// fullPrecision is a run that was trained without quantization.
+func fullPrecision(t *testing.T) *config.Config {
+	t.Helper()
+	cfg := testrun.Config(t, `quantizer.plugin="none"`, `method.form="off"`)
+	testrun.Train(t, cfg, train.Options{})
+	return cfg
+}
+
+// gptqOptions are those of the command, with fewer texts.
+func gptqOptions(t *testing.T, plugin string, params map[string]any) quantize.Options {
+	t.Helper()
+	return quantize.Options{Settings: layerwise.Settings{Method: layerwise.GPTQ, Damping: 0.01, Scales: layerwise.AutoScales},
+		Plugin: plugin, Params: params, Windows: 64, Out: filepath.Join(t.TempDir(), "out"), Finder: testrun.Finder(t)}
+}
+
+// TestGPTQ: of a trained model, with every quantizer that there is, it changes the outputs of no layer more than rounding, and
+// those of all together less. The result is evaluated as it is.
+func TestGPTQ(t *testing.T) {
+	cfg := fullPrecision(t)
+	for name, c := range map[string]struct {
+		plugin string
+		params map[string]any
+	}{
+		"absmax":           {"absmax", nil},
+		"absmax in groups": {"absmax", map[string]any{"granularity": "group", "group": int64(8), "grid": "gptq"}},
+		"absmax centred":   {"absmax", map[string]any{"grid": "centred", "bits": int64(3)}},
+		"quest":            {"quest", nil},
+		"quest official":   {"quest", map[string]any{"form": "official"}},
+		"mxfp4":            {"mxfp4", nil},
+		"mxfp4 absmax34":   {"mxfp4", map[string]any{"scale_rule": "absmax34"}},
+		"nvfp4":            {"nvfp4", nil},
+		"nvfp4 encode":     {"nvfp4", map[string]any{"scale_form": "encode"}},
+		"lsq":              {"lsq", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := gptqOptions(t, c.plugin, c.params)
+			result, err := quantize.Run(t.Context(), cfg.Train.Out, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, than := 0.0, 0.0
+			for _, m := range result.Matrices {
+				if m.OutputError > m.RoundingError || m.Fallback {
+					t.Errorf("%s: error %v, that of rounding is %v", m.Name, m.OutputError, m.RoundingError)
+				}
+				got, than = got+m.OutputError, than+m.RoundingError
+			}
+			if len(result.Matrices) != 10 || !(got < 0.8*than) {
+				t.Errorf("%d matrices with the error %v, that of rounding is %v", len(result.Matrices), got, than)
+			}
+			checkHeld(t, cfg, o.Out)
+		})
+	}
+}
+
+// checkHeld: the weights of a run that holds a quantized model are evaluated without a quantizer, on the validation set of
+// the run that it was made of.
+func checkHeld(t *testing.T, from *config.Config, dir string) {
+	t.Helper()
+	held, err := config.Load(rundir.At(dir).Config().Name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !held.Untrained() || held.Quantizer.Weights != nil || held.Quantizer.Activations != nil || held.Data.Validation != from.Data.Validation {
+		t.Errorf("the configuration is %+v", held)
+	}
+	log := &strings.Builder{}
+	opened, err := trained.Open(t.Context(), dir, trained.Options{Finder: testrun.Finder(t), Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	if loss, tokens, err := opened.Evaluate(t.Context(), 2); err != nil || !(loss > 0 && loss < 8) || tokens == 0 || log.Len() > 0 {
+		t.Errorf("loss %v over %d tokens, error %v, messages %s", loss, tokens, err, log)
+	}
+}
+
+// TestQuantizeOwn: the weights of a run that was trained with a quantizer become Q(x) of it, and both runs are one model. The
+// activations' quantizer stays where that is asked for.
+func TestQuantizeOwn(t *testing.T) {
+	cfg := testrun.Config(t)
+	testrun.Train(t, cfg, train.Options{})
+	o := gptqOptions(t, "", nil)
+	o.Method, o.Windows, o.Activations = layerwise.RTN, 0, true
+	if _, err := quantize.Run(t.Context(), cfg.Train.Out, o); err != nil {
+		t.Fatal(err)
+	}
+	var losses []float64
+	for _, dir := range []string{cfg.Train.Out, o.Out} {
+		opened, err := trained.Open(t.Context(), dir, trained.Options{Finder: testrun.Finder(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		loss, _, err := opened.Evaluate(t.Context(), 2)
+		opened.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		losses = append(losses, loss)
+	}
+	if relative(losses[1], losses[0]) > 1e-3 { // rotations that cancel are computed in one and left out in the other
+		t.Errorf("the loss is %v, that of the run %v", losses[1], losses[0])
+	}
+}
+
+// TestQuantizeInterrupted: what was interrupted leaves nothing, and what was killed is replaced.
+func TestQuantizeInterrupted(t *testing.T) {
+	cfg := fullPrecision(t)
+	o := gptqOptions(t, "absmax", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	o.Logger = hclog.New(&hclog.LoggerOptions{Output: writerFunc(func(p []byte) {
+		if strings.Contains(string(p), "block=1") {
+			cancel()
+		}
+	})})
+	if _, err := quantize.Run(ctx, cfg.Train.Out, o); !errors.Is(err, context.Canceled) {
+		t.Fatalf("error %v", err)
+	}
+	left, err := os.ReadDir(filepath.Dir(o.Out))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	if err := os.MkdirAll(filepath.Join(o.Out+".incomplete", "blocks", "more"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{atomicdir.Mark, "blocks/0.safetensors"} {
+		if err := os.WriteFile(filepath.Join(o.Out+".incomplete", name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.Logger = nil
+	if _, err := quantize.Run(t.Context(), cfg.Train.Out, o); err != nil {
+		t.Fatal(err)
+	}
+	left, err = os.ReadDir(o.Out)
+	var names []string
+	for _, f := range left {
+		names = append(names, f.Name())
+	}
+	if want := []string{"checkpoints", "provenance.json", "run.toml", "summary.json"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("the run has %v, want %v, %v", names, want, err)
+	}
+}
+
+type writerFunc func(p []byte)
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f(p)
+	return len(p), nil
+}
+
+// TestQuantizeTrained: of a run's own quantizer, trained parameters count as well: the weights are those that it exports.
+func TestQuantizeTrained(t *testing.T) {
+	for _, plugin := range []string{"lsq", "nvfp4"} {
+		cfg := testrun.Config(t, `quantizer={weights={plugin="`+plugin+`"}}`, `method.form="off"`)
+		testrun.Train(t, cfg, train.Options{})
+		o := gptqOptions(t, "", nil)
+		o.Method, o.Windows = layerwise.RTN, 0
+		result, err := quantize.Run(t.Context(), cfg.Train.Out, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, to := exportOf(t, cfg.Train.Out), exportOf(t, o.Out)
+		for _, m := range result.Matrices {
+			want, err := from.Quantized(m.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := to.Quantized(m.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got.Value, want.Value) || len(got.Codes) != len(want.Codes) || !slices.Equal(got.Scale, want.Scale) {
+				t.Errorf("%s: %s is not what the run exports", plugin, m.Name)
+			}
+		}
+		if len(result.Matrices) != 10 {
+			t.Errorf("%s: %d matrices", plugin, len(result.Matrices))
+		}
+	}
+}
+
+func exportOf(t *testing.T, dir string) *export.Model {
+	t.Helper()
+	opened, err := trained.Open(t.Context(), dir, trained.Options{NoData: true, Finder: testrun.Finder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(opened.Close)
+	m, err := opened.Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestQuantizeHub: each weight of a checkpoint of the hub becomes Q of itself, and what is not quantized stays.
+func TestQuantizeHub(t *testing.T) {
+	const dir, step = "../../model/huggingface/testdata/llama32", 0.01
+	o := gptqOptions(t, "grid", map[string]any{"step": step})
+	o.Method, o.Windows, o.Context = layerwise.RTN, 0, 16
+	result, err := quantize.Run(t.Context(), dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, err := huggingface.Open(vfs.At(dir), huggingface.Options{Context: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hub.Close()
+	tensors := testrun.Values(t, testrun.Newest(t, o.Out))
+	for _, p := range hub.Params() {
+		w, err := hub.Values(p.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := tensors["param/"+p.Name]
+		if len(got) != len(w) {
+			t.Fatalf("%s has %d elements", p.Name, len(got))
+		}
+		for i, v := range w {
+			want := v
+			if p.Quantized {
+				want = float32(math.RoundToEven(float64(v/float32(step)))) * float32(step)
+			}
+			if got[i] != want {
+				t.Fatalf("%s: element %d is %v, want %v", p.Name, i, got[i], want)
+			}
+		}
+	}
+	if len(result.Matrices) != 10 || result.Calibration != nil {
+		t.Errorf("the report is %+v", result)
+	}
+}
+
+// TestQuantizeIntoNameWithSlash: the name of the directory may end in a slash, as a shell
+// completes it.
+func TestQuantizeIntoNameWithSlash(t *testing.T) {
+	cfg := fullPrecision(t)
+	o := gptqOptions(t, "absmax", nil)
+	out := o.Out
+	o.Method, o.Windows, o.Out = layerwise.RTN, 0, out+string(filepath.Separator)
+	if _, err := quantize.Run(t.Context(), cfg.Train.Out, o); err != nil {
+		t.Fatal(err)
+	}
+	checkHeld(t, cfg, out)
+}
+
+// lotionRun is a run that was trained with LOTION.
+func lotionRun(t *testing.T) *config.Config {
+	t.Helper()
+	cfg := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={name="lotion"}`, "train.steps=2")
+	testrun.Train(t, cfg, train.Options{})
+	return cfg
+}
+
+// TestQuantizeLOTION: the result of a run of LOTION, without its quantizer of weights, can be opened; so can one that names
+// the method, as it was once written.
+func TestQuantizeLOTION(t *testing.T) {
+	cfg := lotionRun(t)
+	o := gptqOptions(t, "absmax", nil)
+	o.Method, o.Windows = layerwise.RTN, 0
+	if _, err := quantize.Run(t.Context(), cfg.Train.Out, o); err != nil {
+		t.Fatal(err)
+	}
+	checkHeld(t, cfg, o.Out)
+	path := rundir.At(o.Out).Config()
+	text, err := path.ReadFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "[method]")
+	_, rest, found := strings.Cut(rest, "\n\n")
+	if !found {
+		t.Fatalf("no table behind [method] in\n%s", text)
+	}
+	before, _, _ := strings.Cut(string(text), "[method]")
+	if err := os.WriteFile(path.Name, []byte(before+"[method]\nname = \"lotion\"\n\n"+rest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	checkHeld(t, cfg, o.Out)
+}
+
+func relative(got, want float64) float64 { return math.Abs(got-want) / math.Abs(want) }

@@ -1,0 +1,113 @@
+package quantize_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/deploy/quantize"
+	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/rundir"
+)
+
+// TestGPTQOfConversations: a run of conversations is calibrated with its own set, in which documents do not see each other
+// and padding does not count, as with the same file named; the result is evaluated as the run is.
+func TestGPTQOfConversations(t *testing.T) {
+	cfg := testrun.ChatConfig(t, `quantizer.plugin="none"`, `method.form="off"`)
+	testrun.Train(t, cfg, train.Options{})
+	f, err := rows.Open(cfg.Data.Train[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	o := gptqOptions(t, "absmax", map[string]any{"bits": int64(3)})
+	o.Evaluate = true
+	own, err := quantize.Run(t.Context(), cfg.Train.Out, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := own.Calibration
+	if c.Kind != config.KindChat || !c.Separate || c.Tokens != f.Header().Tokens || c.SHA256 != f.SHA256() || c.Windows*c.Context <= int(c.Tokens) {
+		t.Errorf("calibrated with %+v, want the %d tokens of %s", c, f.Header().Tokens, f.Path())
+	}
+	got, than := 0.0, 0.0
+	for _, m := range own.Matrices {
+		got, than = got+m.OutputError, than+m.RoundingError
+	}
+	if !(got < 0.8*than) {
+		t.Errorf("the error is %v, that of rounding %v", got, than)
+	}
+	if loss, _ := testrun.Loss(t, o.Out, trained.Options{}); loss != float64(*own.Loss) {
+		t.Errorf("the loss is %v, opened again %v", *own.Loss, loss)
+	}
+
+	named := gptqOptions(t, "absmax", o.Params)
+	named.Data = f.Path()
+	again, err := quantize.Run(t.Context(), cfg.Train.Out, named)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range own.Matrices {
+		if *m.OutputErrors != *again.Matrices[i].OutputErrors {
+			t.Errorf("%s: with the file named, the error is %v, without %v", m.Name, again.Matrices[i].OutputError, m.OutputError)
+		}
+	}
+}
+
+// TestGPTQKeepsDocumentsApart: a run whose documents do not see each other is calibrated so, one whose documents do is not.
+func TestGPTQKeepsDocumentsApart(t *testing.T) {
+	joined := testrun.Config(t, `quantizer.plugin="none"`, `method.form="off"`, "train.steps=2", "model.context=64")
+	testrun.Train(t, joined, train.Options{})
+	separate := testrun.Elsewhere(t, joined, `data.documents="separate"`, fmt.Sprintf("model.init=%q", joined.Train.Out), "schedule.rate=1e-30", "train.weight_decay=0")
+	testrun.Train(t, separate, train.Options{}) // the same weights
+	reports := map[bool]*trained.Posttrained{}
+	for _, cfg := range []*config.Config{joined, separate} {
+		o := gptqOptions(t, "absmax", nil)
+		r, err := quantize.Run(t.Context(), cfg.Train.Out, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Calibration.Separate != cfg.Data.Separate() || r.Calibration.Tokens != int64(r.Calibration.Windows*64) {
+			t.Errorf("calibrated with %+v", r.Calibration)
+		}
+		reports[cfg.Data.Separate()] = r
+	}
+	first, last := reports[true].Matrices[0], reports[true].Matrices[len(reports[true].Matrices)-1]
+	if d := relative(first.RoundingError, reports[false].Matrices[0].RoundingError); d > 1e-6 {
+		t.Errorf("the first layer's inputs, which no other token has been mixed with, differ by %v", d)
+	}
+	if d := relative(last.RoundingError, reports[false].Matrices[len(reports[false].Matrices)-1].RoundingError); d < 1e-4 {
+		t.Errorf("the last layer's inputs differ by %v: documents see each other in both, or in none", d)
+	}
+}
+
+// TestQuantizeHubWithValidation: what is made of a checkpoint of the hub, which has no data, is calibrated with conversations,
+// gets a validation set and is evaluated on it.
+func TestQuantizeHubWithValidation(t *testing.T) {
+	const hub = "../../model/huggingface/testdata/llama32"
+	o := gptqOptions(t, "absmax", nil)
+	o.Context, o.Evaluate = 32, true
+	o.Data, o.Validation = testrun.HubConversations(t, hub, 1, 40), testrun.HubConversations(t, hub, 2, 21)
+	r, err := quantize.Run(t.Context(), hub, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := config.Load(rundir.At(o.Out).Config().Name, nil)
+	if err != nil || held.Data.Kind != config.KindChat || held.Data.Validation != o.Validation {
+		t.Errorf("the run has the validation set %q of kind %q, %v", held.Data.Validation, held.Data.Kind, err)
+	}
+	loss, _ := testrun.Loss(t, o.Out, trained.Options{})
+	full, _ := testrun.Loss(t, hub, trained.Options{Data: o.Validation, Context: 32})
+	if loss != float64(*r.Loss) || math.Abs(loss-full) > 0.5 || loss == full {
+		t.Errorf("the loss is %v, opened again %v, in full precision %v", *r.Loss, loss, full)
+	}
+	other := gptqOptions(t, "absmax", nil)
+	other.Context, other.Data, other.Validation = 32, o.Data, testrun.Conversations(t, 3, 5)
+	if _, err := quantize.Run(t.Context(), hub, other); err == nil || err.Error() != other.Validation+" was made with the tokenizer bytes, the model's is llama32" {
+		t.Errorf("a validation set in other tokens: %v", err)
+	}
+}

@@ -1,0 +1,224 @@
+package trained
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/data/chat"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// Export returns the model in the form that package export needs. Its weights are read
+// from the device one by one, while t is open. The caller adds to the model card how the
+// export was made.
+func (t *Model) Export() (*export.Model, error) {
+	if !t.cfg.Model.Language() {
+		return nil, fmt.Errorf("%s: a model of kind %q has no format of other programs", t.dir, t.cfg.Model.Kind)
+	}
+	settings := t.cfg.Model
+	settings.FillIn()
+	m := &export.Model{Settings: settings, Params: t.built.Compiled.Plan().Model.Params(), Latent: t.latent, Quantized: t.quantized, Activations: t.activations}
+	var err error
+	if m.Tokenizer, err = t.exportTokenizer(); err != nil {
+		return nil, err
+	}
+	m.Card, err = t.card()
+	return m, err
+}
+
+func (t *Model) latent(param string) ([]float32, error) {
+	return engine.Download[float32](t.state.Param(param))
+}
+
+func (t *Model) quantized(param string) (*export.Quantized, error) {
+	if w := t.made.Posttrained.matrix(param); w != nil {
+		return t.posttrained(w)
+	}
+	quantizes := func(r cage.Rule) bool { return r.Name == param && r.Quantizer != nil }
+	if !slices.ContainsFunc(t.built.Compiled.Plan().Rules, quantizes) {
+		return nil, nil
+	}
+	if err := t.checkQuantizer(param); err != nil {
+		return nil, err
+	}
+	q, err := t.built.Compiled.Quantized(t.state, param)
+	if err != nil {
+		return nil, err
+	}
+	return &export.Quantized{Value: q.Value, Codes: q.Codes, Scale: q.Scale, ScaleShape: q.ScaleShape, Rotation: q.Rotation}, nil
+}
+
+// checkQuantizer refuses a quantizer that has changed since the run: its Q(x) is not that of
+// training.
+func (t *Model) checkQuantizer(param string) error {
+	one := assembly.Programs{Weights: map[string]sdk.QuantizerProgram{param: t.built.Programs.Weights[param]}}
+	if changed := assembly.Changed(t.made.Programs, one.Hashes()); len(changed) > 0 {
+		return fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was trained: export with the plugin that the run had, or with --weights latent")
+	}
+	return nil
+}
+
+// exportTokenizer is the tokenizer with all that is known about where its texts begin and end.
+func (t *Model) exportTokenizer() (export.Tokenizer, error) {
+	tok, err := t.tokenizer()
+	if err != nil {
+		return export.Tokenizer{}, err
+	}
+	files, err := t.tokenizerFiles(tok)
+	if err != nil {
+		return export.Tokenizer{}, err
+	}
+	end, unknown := chat.ModelEnding(files, tok)
+	out, err := export.NewTokenizer(files, tok.Info(), slices.Concat(t.made.Initial.Ends(), []int32{end.Token})...)
+	if err != nil {
+		return out, err
+	}
+	out.Turn = end.Token
+	if _, ok := out.Files[tokenizer.ConfigFile]; !ok {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s is missing, which was published with the tokenizer: AutoTokenizer then knows no token that begins or ends a text, "+
+			"and no template of conversations. Copy the file to %s, with %s if there is one, and export again", tokenizer.ConfigFile, t.dir, tokenizer.TemplateFile))
+	}
+	if unknown != nil {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("it is not known what ends an answer, since the template of conversations fails: %v", unknown))
+	} else if end.Text != "" {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("the template of conversations ends an answer with the text %q, which is no special token: "+
+			"programs go on behind it unless they are given it as a stop string", end.Text))
+	}
+	// Texts of token files begin with the token, whatever the tokenizer does elsewhere.
+	out.AddBOS = tokenizer.AddsBOS(tok) || out.AddBOS && !t.cfg.Untrained() && t.cfg.Data.Kind == config.KindText
+	return out, nil
+}
+
+// tokenizerFiles collects the files of the tokenizer: its definition, and what stands
+// beside it where the run found it. For one that is built in, the run itself
+// may have a template.
+func (t *Model) tokenizerFiles(tok tokenizer.Tokenizer) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	defined, ok := tok.(interface{ Definition() []byte })
+	if !ok {
+		return files, rundir.ReadFiles(files, vfs.At(t.dir), tokenizer.Beside)
+	}
+	files[tokenizer.DefinitionFile] = defined.Definition()
+	for _, folder := range t.tokenizerFolders() {
+		if content, err := folder.Join(tokenizer.DefinitionFile).ReadFile(); err != nil || tok.Info().Check(content) != nil {
+			continue
+		}
+		if err := rundir.ReadFiles(files, folder, tokenizer.Beside); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// tokenizerFolders are where the tokenizer may be, best first.
+func (t *Model) tokenizerFolders() []vfs.Path {
+	folders := []vfs.Path{vfs.At(t.dir)}
+	if path := t.cfg.Data.Tokenizer; path != "" {
+		for _, place := range t.search.Places(path) {
+			folders = append(folders, vfs.At(place), vfs.At(filepath.Dir(place)))
+		}
+	}
+	for _, path := range t.cfg.Data.Files() {
+		for _, place := range t.search.Places(path) {
+			folders = append(folders, vfs.At(filepath.Dir(place)))
+		}
+	}
+	if from := t.made.Initial; from != nil && from.Path != "" {
+		folders = append(folders, vfs.At(from.Path))
+	}
+	return folders
+}
+
+// card says how the run was trained, by its configuration as it was then.
+func (t *Model) card() (export.Card, error) {
+	text, err := rundir.At(t.dir).Config().ReadFile()
+	if err != nil {
+		return export.Card{}, err
+	}
+	cfg, err := config.Load(rundir.At(t.dir).Config().Name, nil)
+	if err != nil {
+		return export.Card{}, err
+	}
+	card := export.Card{Name: filepath.Base(filepath.Clean(t.dir)), Step: t.step, Config: string(text), Trained: t.trainedOn(cfg)}
+	card.Method = t.method()
+	card.Posttrained = t.made.Posttrained != nil
+	var quantizers, optimizers []string
+	for _, used := range t.made.Plugins {
+		switch words := inWords(used); {
+		case strings.HasPrefix(used.Table, "quantizer"):
+			quantizers = appended(quantizers, words)
+		case strings.HasPrefix(used.Table, "optimizer"):
+			optimizers = appended(optimizers, words)
+		}
+	}
+	card.Quantizer, card.Optimizer = strings.Join(quantizers, "; "), strings.Join(optimizers, "; ")
+	if s, err := metrics.ReadSummary(rundir.At(t.dir).Summary()); err == nil && s.Steps == t.step && s.ValLoss != nil {
+		card.Loss = fmt.Sprintf("%.4f nats per token", float64(*s.ValLoss))
+	}
+	return card, nil
+}
+
+// method says in a few words how weights were brought to their grid.
+func (t *Model) method() string {
+	m := t.cfg.Method
+	switch p := t.made.Posttrained; {
+	case p != nil && p.Calibration != nil:
+		return fmt.Sprintf("%s after the training, on %d sequences of %d tokens", strings.ToUpper(p.Method), p.Calibration.Windows, p.Calibration.Context)
+	case p != nil:
+		return strings.ToUpper(p.Method) + " after the training"
+	case m.Form == cage.Off || m.Lambda == 0 || t.cfg.Untrained():
+		return ""
+	}
+	return fmt.Sprintf("%s, λ = %g", m.Name, m.Lambda)
+}
+
+// trainedOn says what the model was trained on.
+func (t *Model) trainedOn(cfg *config.Config) string {
+	if from := t.made.Initial; cfg.Untrained() && from != nil {
+		words := "nothing in this run, which holds the model of " + filepath.Base(from.Path)
+		if from.Run != "" {
+			words += fmt.Sprintf(" after %d steps", from.Step)
+		}
+		return words
+	}
+	words := fmt.Sprintf("%s, %d tokens in each step", strings.Join(cfg.Data.Files(), ", "), cfg.Train.Batch*cfg.Train.Accumulate*cfg.Model.Context)
+	if len(t.made.Data) == 0 {
+		return words
+	}
+	switch f := t.made.Data[0]; { // the training data; behind it is what the run was validated on
+	case len(f.Files) > 0:
+		words += "; together they have the SHA-256 " + f.SHA256
+	case len(cfg.Data.Files()) == 1 && filepath.Base(f.Path) == filepath.Base(cfg.Data.Files()[0]):
+		words += fmt.Sprintf("; %s has the SHA-256 %s", filepath.Base(f.Path), f.SHA256)
+	}
+	return words
+}
+
+// inWords is a plugin with its settings.
+func inWords(u assembly.Used) string {
+	var settings []string
+	for key, value := range u.Values {
+		settings = append(settings, fmt.Sprintf("%s = %v", key, value))
+	}
+	slices.Sort(settings)
+	return fmt.Sprintf("[%s] %s (%s)", u.Table, u.Name, strings.Join(settings, ", "))
+}
+
+// appended adds what is not in the list: one table may be for weights and activations.
+func appended(list []string, more string) []string {
+	if slices.Contains(list, more) {
+		return list
+	}
+	return append(list, more)
+}

@@ -1,0 +1,266 @@
+package trained
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/provenance"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/digest"
+)
+
+// Options say which parts of a run to open, and for what.
+type Options struct {
+	// Step is the checkpoint's step; 0 means the newest one.
+	Step int
+	// Data is a token file or a chat file to evaluate on; empty means the validation set.
+	Data string
+	// NoData opens no data: the run can then generate, but not be evaluated.
+	NoData bool
+	// Context is the sequence length, in tokens, at which a Hugging Face checkpoint is used; see [Import]. That of a
+	// run is fixed.
+	Context int
+	// Generate is the number of sequences that [Model.Begin] continues at once. If it is 0 there are none, and an
+	// evaluation computes as many at once as a replica of the run did.
+	Generate int
+	// Score prepares for [Model.Score].
+	Score bool
+	// Quantizer replaces the run's own quantizers; nil keeps them.
+	Quantizer *Quantizer
+	Finder    *plugin.Finder // nil means plugin.NewFinder()
+	Logger    hclog.Logger   // nil discards messages
+}
+
+// Model is a checkpoint of a run, ready for evaluation with the run's quantizers.
+type Model struct {
+	dir    string
+	cfg    *config.Config
+	step   int
+	made   *Record
+	hub    *huggingface.Checkpoint // where it is not a run, but a checkpoint of the hub
+	search rundir.Search           // for what is outside of the run directory
+	data   assembly.Part           // to evaluate on; nil for a problem without data
+	state  *step.State
+	other  bool // the quantizers are not those of the training
+	built  assembly.Built
+
+	ends      []int32         // tokens that end a text; nil until they are asked for
+	sequences int             // that are continued at once
+	evaluator *step.Evaluator // for them; nil until the first ones
+}
+
+// Open loads a checkpoint of the run in dir. If a quantizer's programs are no longer those of the training, a warning
+// is logged. A Hugging Face checkpoint can be opened as it is, too.
+func Open(ctx context.Context, dir string, o Options) (*Model, error) {
+	var err error
+	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
+		return nil, err
+	}
+	if IsHub(dir) {
+		return openFromHub(ctx, dir, o)
+	}
+	cfg, err := rundir.At(dir).LoadConfig()
+	if err != nil {
+		return nil, err
+	}
+	if o.Context > 0 {
+		return nil, fmt.Errorf("%s is a run, whose context is fixed (%d): leave the context out", dir, cfg.Model.Context)
+	}
+	if err := CheckSaved(dir, o.Step); err != nil {
+		return nil, err
+	}
+	made, err := ReadRecord(rundir.At(dir))
+	if err != nil {
+		return nil, err
+	}
+	if o.Quantizer != nil && made.Posttrained != nil {
+		return nil, fmt.Errorf("%s was quantized after its training already: evaluate the run that it was made of with another quantizer", dir)
+	}
+	t := &Model{dir: dir, cfg: cfg, made: made, search: rundir.Search{Run: dir, Made: made.Directory}, other: o.Quantizer != nil, sequences: o.Generate}
+	if err := t.open(ctx, o); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// loadConfig loads the configuration of a run.
+func loadConfig(dir rundir.Dir) (*config.Config, error) {
+	cfg, err := config.Load(dir.Config().Name, nil)
+	switch {
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("%s is a file: want a run directory, such as runs/NAME", dir)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s is not a run directory: it has no %s", dir, rundir.ConfigFile)
+	}
+	return cfg, err
+}
+
+// CheckSaved fails when the checkpoint of a step (0: the newest) does not exist.
+func CheckSaved(dir string, step int) error {
+	entries, err := checkpoint.List(rundir.At(dir).Checkpoints())
+	if err != nil {
+		return err
+	}
+	steps := checkpoint.Steps(entries)
+	if step > 0 && !slices.Contains(steps, step) {
+		return fmt.Errorf("%s has no checkpoint of step %d: there are %v", dir, step, steps)
+	}
+	if len(entries) == 0 {
+		return fmt.Errorf("%s: %w in %s", dir, checkpoint.ErrNone, rundir.At(dir).Checkpoints())
+	}
+	return nil
+}
+
+// load reads the trained tensors of the checkpoint, without the states of optimizers.
+func (t *Model) load(o Options) error {
+	return checkpoint.Use(rundir.At(t.dir).Checkpoints(), o.Step, t.loadFrom)
+}
+
+func (t *Model) loadFrom(f *checkpoint.File) error {
+	if err := t.made.CheckOwner(rundir.At(t.dir), f.Step, f.Meta); err != nil {
+		return err
+	}
+	var err error
+	t.step = f.Step
+	t.state, err = t.upload(provenance.Tensors(f))
+	return err
+}
+
+// upload makes the state of what was trained.
+func (t *Model) upload(load step.LoadFunc) (*step.State, error) {
+	if t.other {
+		return t.built.Compiled.StartParams(load)
+	}
+	return t.built.Compiled.UploadParams(load)
+}
+
+func (t *Model) open(ctx context.Context, o Options) error {
+	err := t.openData(o)
+	if err != nil {
+		return err
+	}
+	t.cfg, err = t.cfg.Changed(func(c *config.Config) error {
+		// One replica computes what each did in training.
+		c.Train.Batch, c.Device.Count = assembly.ReplicaBatch(c), min(1, c.Device.Count)
+		if o.Generate > 0 {
+			c.Train.Batch = o.Generate
+		}
+		if o.Quantizer != nil {
+			c.Quantizer = o.Quantizer.Tables()
+			return nil
+		}
+		return assembly.FindPlugins(c, c.Quantizer.Plugins(), t.search, o.Finder)
+	})
+	if err != nil {
+		return err
+	}
+	if err := t.compile(ctx, o); err != nil {
+		return err
+	}
+	if t.hub != nil {
+		return t.loadHub()
+	}
+	return t.load(o)
+}
+
+// compile collects the quantizers' programs and compiles the forward pass with them.
+func (t *Model) compile(ctx context.Context, o Options) error {
+	m, err := assembly.Model(t.cfg)
+	if err != nil {
+		return err
+	}
+	atOnce := 0
+	if o.NoData && o.Generate > 0 && !o.Score {
+		atOnce = step.Piece
+	}
+	file := rundir.At(t.dir).Config().Name
+	if t.hub != nil {
+		file = "the run.toml that 'cage import' makes"
+	}
+	err = t.built.Build(ctx, assembly.Request{
+		Piece: atOnce, Config: t.cfg, Model: m, Batch: t.cfg.Train.Batch, Pieces: t.pieces(o), Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
+	}, o.Logger.Warn, file)
+	if err == nil && !t.other {
+		t.comparePrograms(o)
+	}
+	return err
+}
+
+// Step is the number of optimizer steps behind the checkpoint.
+func (t *Model) Step() int { return t.step }
+
+// Identity distinguishes the checkpoint from those of all other runs, wherever the run directory is now. It is empty
+// for a Hugging Face checkpoint, and for runs made by versions of cage that gave no identity.
+func (t *Model) Identity() string {
+	if t.made.Run == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s step %d", t.made.Run, t.step)
+}
+
+// Quantizers distinguishes the quantizers from others of the same names. It is a digest of the programs for weights,
+// and of the plugins for activations, whose programs depend on the number of tokens computed at once. It is empty if
+// nothing is quantized.
+func (t *Model) Quantizers() string {
+	hashes := (&assembly.Programs{Weights: t.built.Programs.Weights}).Hashes()
+	if len(t.built.Programs.Activations) > 0 || len(t.built.Programs.Pieces) > 0 {
+		for _, u := range t.built.Programs.Used {
+			if !strings.HasSuffix(u.Table, config.RoleWeights) {
+				hashes["plugin of "+u.Table] = u.SHA256
+			}
+		}
+	}
+	return digest.Named(hashes)
+}
+
+// Evaluate returns the mean loss over the first batches, or over all of them if batches is 0; see [step.Evaluate].
+func (t *Model) Evaluate(ctx context.Context, batches int) (loss float64, tokens int64, err error) {
+	if t.data == nil && t.cfg.Model.Language() {
+		return 0, 0, fmt.Errorf("%s was opened without data", t.dir)
+	}
+	if t.data == nil {
+		return step.Evaluate(ctx, t.built.Compiled, t.state, nil, batches)
+	}
+	verification := assembly.VerifyFiles(t.data)
+	defer verification.Close()
+	sequence, err := assembly.OpenSequence(t.cfg, t.data, t.built.Compiled.Batch())
+	if err != nil {
+		return 0, 0, err
+	}
+	loss, tokens, err = step.Evaluate(ctx, t.built.Compiled, t.state, sequence, batches)
+	if err != nil {
+		return 0, 0, err
+	}
+	return loss, tokens, verification.Wait()
+}
+
+// Close frees everything.
+func (t *Model) Close() {
+	if t.evaluator != nil {
+		t.evaluator.Close()
+	}
+	if t.hub != nil {
+		t.hub.Close()
+	}
+	if t.state != nil {
+		t.state.Close()
+	}
+	t.built.Close()
+	if t.data != nil {
+		t.data.Close()
+	}
+}

@@ -1,0 +1,118 @@
+package trained
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/provenance"
+	"github.com/cage-qat/cage/host/train/rundir"
+)
+
+// Record is what the directory of a model says of how it came to be.
+type Record struct {
+	provenance.Record
+	// Posttrained says how weights were quantized after training; nil if they were not.
+	Posttrained *Posttrained `json:"posttrained,omitempty"`
+}
+
+// ReadRecord reads it from a run directory.
+func ReadRecord(dir rundir.Dir) (*Record, error) {
+	r := &Record{}
+	return r, provenance.ReadTo(dir, r)
+}
+
+// Posttrained says how a model was quantized after its training.
+type Posttrained struct {
+	layerwise.Settings
+	Calibration *Calibration       `json:"calibration,omitempty"`
+	Activations bool               `json:"activations"`
+	Matrices    []layerwise.Matrix `json:"matrices"`
+	// Loss is the loss on the validation set, in nats per token; nil if it was not evaluated.
+	Loss *metrics.Number `json:"val_loss,omitempty"`
+}
+
+// Calibration describes what a quantization was calibrated with.
+type Calibration struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"` // of the tokens, or of the text
+	// Kind is that of the data: config.KindText or config.KindChat.
+	Kind string `json:"kind"`
+	// Separate says that the documents in a sequence did not see each other.
+	Separate bool  `json:"separate"`
+	Windows  int   `json:"windows"`
+	Context  int   `json:"context"`
+	Tokens   int64 `json:"tokens"` // in all windows, without padding
+	Seed     int64 `json:"seed"`
+}
+
+// String says it in words.
+func (c *Calibration) String() string {
+	text := fmt.Sprintf("%d sequences of %d tokens from %s", c.Windows, c.Context, c.Path)
+	switch {
+	case c.Kind == config.KindChat:
+		text += fmt.Sprintf(": conversations, in which none sees another, with %d tokens in all", c.Tokens)
+	case c.Separate:
+		text += ": documents, of which none sees another"
+	}
+	return text
+}
+
+// ScaleName is the name that the scales of a quantized weight have in a checkpoint.
+func ScaleName(param string) string { return "scale/" + param }
+
+// matrix is the report on a weight that was quantized; nil: it was not.
+func (p *Posttrained) matrix(param string) *layerwise.Matrix {
+	if p == nil {
+		return nil
+	}
+	i := slices.IndexFunc(p.Matrices, func(m layerwise.Matrix) bool { return m.Name == param })
+	if i < 0 {
+		return nil
+	}
+	return &p.Matrices[i]
+}
+
+// posttrained is a weight of a run that holds quantized weights, as an export needs it: the weight is Ŵ, and its scales
+// stand beside it in the checkpoint.
+func (t *Model) posttrained(w *layerwise.Matrix) (*export.Quantized, error) {
+	value, err := t.latent(w.Name)
+	if err != nil {
+		return nil, err
+	}
+	q := &export.Quantized{Value: value, Rotation: w.Rotation}
+	if q.Rotation > 1 {
+		return q, nil
+	}
+	if q.Scale, q.ScaleShape, err = t.scales(w.Name); err != nil || q.Scale == nil {
+		return q, err
+	}
+	if codes, err := export.Codes(q, t.state.Param(w.Name).Shape().Dimensions); err == nil { // else the export says that there are none
+		q.Codes = codes
+	}
+	return q, nil
+}
+
+// scales reads the scales of a weight from the checkpoint; nil: it has none.
+func (t *Model) scales(param string) (values []float32, shape []int, err error) {
+	f, err := checkpoint.Open(rundir.At(t.dir).Checkpoints().Join(checkpoint.FileName(t.step)))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if !slices.ContainsFunc(f.Infos(), func(i safetensors.Info) bool { return i.Name == ScaleName(param) }) {
+		return nil, nil, nil
+	}
+	tensor, err := f.Tensor(ScaleName(param))
+	if err != nil {
+		return nil, nil, err
+	}
+	values, err = safetensors.Values[float32](tensor)
+	return values, tensor.Shape, err
+}

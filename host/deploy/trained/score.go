@@ -1,0 +1,134 @@
+package trained
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/model/score"
+	"github.com/cage-qat/cage/host/train/step"
+)
+
+// scoredTokens is the number of tokens that are scored at once: enough to keep a processor
+// busy.
+func (t *Model) scoredTokens() int {
+	least := 1 << 10
+	if t.cfg.Device.Kind != device.CPU {
+		least = 1 << 14
+	}
+	return score.Tokens(t.cfg.Model.Context, least)
+}
+
+// Score computes how likely continuations are, with the run's quantizers. The run must
+// have been opened with Score.
+//
+// Requests are scored in batches ([score.Batches]). In float32, requests with the same
+// context can share a row of a batch, which then holds that context only once. The same
+// requests form the same batches on every device of the same kind and precision, so that
+// interrupted work can be continued.
+//
+// A batch is left out if skip returns true for all of its requests; a nil skip leaves out
+// none. each receives the scores of a batch, with the indices of its requests in the
+// list.
+func (t *Model) Score(ctx context.Context, requests []score.Request, skip func(request int) bool, each func(which []int, scores []score.Score) error) error {
+	for i, r := range requests {
+		if err := errors.Join(t.checkIDs(i, r.Context), t.checkIDs(i, r.Continuation)); err != nil {
+			return err
+		}
+	}
+	share := t.cfg.Device.Precision == device.Float32
+	return t.scored(ctx, requests, share, skip, func(b *score.Batch, logProbs []float32, likeliest []bool) error {
+		return each(b.Requests, b.Scores(logProbs, likeliest))
+	})
+}
+
+// LogProbs computes the log-probability, in nats, of each token of a sequence given those before it, with the run's
+// quantizers: of n tokens n−1 numbers. A sequence has at least two tokens, and at most one more than the context, the last
+// of which the model does not read. The run must have been opened with Score.
+func (t *Model) LogProbs(ctx context.Context, sequences [][]int32) ([][]float32, error) {
+	requests := make([]score.Request, len(sequences))
+	for i, ids := range sequences {
+		if err := t.checkIDs(i, ids); err != nil {
+			return nil, err
+		}
+		if most := t.Context() + 1; len(ids) < 2 || len(ids) > most {
+			return nil, fmt.Errorf("%s: sequence %d has %d tokens: want from 2 to %d", t.dir, i, len(ids), most)
+		}
+		requests[i] = score.Request{Context: ids[:1], Continuation: ids[1:]}
+	}
+	list := make([][]float32, len(sequences))
+	return list, t.scored(ctx, requests, false, nil, func(b *score.Batch, logProbs []float32, _ []bool) error {
+		for i, of := range b.Split(logProbs) {
+			list[b.Requests[i]] = of
+		}
+		return nil
+	})
+}
+
+// scored computes the log-probability of each target of the requests, and whether it is the likeliest token, batch by batch.
+// With share, requests with the same context can share a row.
+func (t *Model) scored(ctx context.Context, requests []score.Request, share bool, skip func(request int) bool,
+	each func(b *score.Batch, logProbs []float32, likeliest []bool) error) error {
+	if err := t.checkLanguage(); err != nil {
+		return err
+	}
+	batches, err := score.Batches(requests, t.scoredTokens(), t.cfg.Model.Context, share)
+	if err != nil {
+		return err
+	}
+	e, err := t.evaluating()
+	if err != nil {
+		return err
+	}
+	for _, b := range batches {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if allOf(b.Requests, skip) {
+			continue
+		}
+		logProbs, likeliest, err := e.Scores(step.Scored{Rows: b.Rows, Length: b.Length, Tokens: b.Tokens, Lengths: b.Lengths, Places: b.Places, Targets: b.Targets,
+			Positions: b.Positions, Parts: b.Parts})
+		if err != nil {
+			return err
+		}
+		if err := each(&b, logProbs, likeliest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func allOf(list []int, is func(int) bool) bool {
+	if is == nil {
+		return false
+	}
+	for _, i := range list {
+		if !is(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkIDs refuses tokens that the model does not have.
+func (t *Model) checkIDs(sequence int, ids []int32) error {
+	for _, id := range ids {
+		if id < 0 || int(id) >= t.cfg.Model.Vocab {
+			return fmt.Errorf("%s: sequence %d has the token %d, and the model has %d tokens", t.dir, sequence, id, t.cfg.Model.Vocab)
+		}
+	}
+	return nil
+}
+
+// evaluating is the evaluator of the model, whose weights are quantized once.
+func (t *Model) evaluating() (*step.Evaluator, error) {
+	if t.evaluator == nil {
+		var err error
+		if t.evaluator, err = t.built.Compiled.Evaluator(t.state); err != nil {
+			return nil, err
+		}
+	}
+	return t.evaluator, nil
+}

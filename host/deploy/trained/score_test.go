@@ -1,0 +1,165 @@
+package trained_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/model/score"
+)
+
+// TestScore: log-probabilities are those that lm-eval computes with the same checkpoint, and what is skipped is left out.
+func TestScore(t *testing.T) {
+	text, err := os.ReadFile("../tasks/testdata/boundaries.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden struct {
+		Cases []struct {
+			ContextIDs      []int32 `json:"context_ids"`
+			ContinuationIDs []int32 `json:"continuation_ids"`
+			Loglikelihood   float64
+			IsGreedy        bool `json:"is_greedy"`
+		}
+	}
+	if err := json.Unmarshal(text, &golden); err != nil || len(golden.Cases) < 10 {
+		t.Fatalf("%d cases, %v", len(golden.Cases), err)
+	}
+	m := openLlama(t, 32) // as lm-eval was told: the last case is longer
+	var requests []score.Request
+	for _, c := range golden.Cases {
+		requests = append(requests, score.Request{Context: c.ContextIDs, Continuation: c.ContinuationIDs})
+	}
+	seen := 0
+	err = m.Score(t.Context(), requests, nil, func(which []int, scores []score.Score) error {
+		for k, i := range which {
+			seen++
+			if want := golden.Cases[i]; math.Abs(scores[k].LogProb-want.Loglikelihood) > 2e-4 || scores[k].Greedy != want.IsGreedy {
+				t.Errorf("case %d: %+v, want %v and %v", i, scores[k], want.Loglikelihood, want.IsGreedy)
+			}
+		}
+		return nil
+	})
+	if err != nil || seen != len(requests) {
+		t.Errorf("%d of %d requests were scored, %v", seen, len(requests), err)
+	}
+	never := func([]int, []score.Score) error { t.Error("a batch was scored that was to be skipped"); return nil }
+	if err := m.Score(t.Context(), requests, func(int) bool { return true }, never); err != nil {
+		t.Error(err)
+	}
+	bad := []score.Request{{Context: []int32{1}, Continuation: []int32{1 << 20}}}
+	if err := m.Score(t.Context(), bad, nil, never); err == nil || !strings.Contains(err.Error(), "the model has") {
+		t.Errorf("a token that there is not: %v", err)
+	}
+}
+
+// TestLogProbs: the log-probability of each token is that of transformers; sequences that cannot be scored are refused.
+func TestLogProbs(t *testing.T) {
+	for _, name := range []string{"llama32", "olmo2", "qwen3"} {
+		dir := "../../model/huggingface/testdata/" + name
+		text, err := os.ReadFile(dir + "/golden.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var golden struct {
+			Tolerance   struct{ Abs, Rel float64 }
+			InputIDs    [][]int32   `json:"input_ids"`
+			TokenLosses [][]float64 `json:"token_losses"`
+		}
+		if err := json.Unmarshal(text, &golden); err != nil || len(golden.InputIDs) == 0 {
+			t.Fatalf("%s: %d sequences, %v", name, len(golden.InputIDs), err)
+		}
+		ids, losses := golden.InputIDs, golden.TokenLosses
+		ids, losses = append(ids, ids[0][:5], ids[0][:2]), append(losses, losses[0][:4], losses[0][:1])
+		context := len(ids[0]) - 1 // the last token is predicted, and not read
+		m, err := trained.Open(t.Context(), dir, trained.Options{NoData: true, Score: true, Context: context})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		got, err := m.LogProbs(t.Context(), ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range losses {
+			if len(got[i]) != len(want) {
+				t.Fatalf("%s: %d numbers for %d tokens", name, len(got[i]), len(ids[i]))
+			}
+			for k, loss := range want {
+				if off := math.Abs(float64(got[i][k]) + loss); off > golden.Tolerance.Abs+golden.Tolerance.Rel*loss {
+					t.Errorf("%s: token %d of sequence %d has %v, want %v", name, k+1, i, got[i][k], -loss)
+				}
+			}
+		}
+		for want, bad := range map[string][]int32{
+			"sequence 1 has the token 4096, and the model has": {1, 4096},
+			"sequence 1 has 1 tokens: want from 2 to":          {1},
+			"sequence 1 has 0 tokens: want from 2 to":          {},
+			fmt.Sprintf("sequence 1 has %d tokens", context+2): slices.Repeat([]int32{1}, context+2),
+		} {
+			if _, err := m.LogProbs(t.Context(), [][]int32{{1, 2}, bad}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: the error is %v, want %q", name, err, want)
+			}
+		}
+	}
+}
+
+// openLlama opens the checkpoint that lm-eval's results are of, with a context of so many tokens.
+func openLlama(t *testing.T, context int) *trained.Model {
+	t.Helper()
+	m, err := trained.Open(t.Context(), "../../model/huggingface/testdata/llama32", trained.Options{NoData: true, Score: true, Generate: 2, Context: context})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+// TestGenerateUntil: a text ends behind what ends it, and the others go on.
+func TestGenerateUntil(t *testing.T) {
+	m := openLlama(t, 512)
+	tok, err := m.Tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	prompts := [][]int32{{320, 50, 64, 72}, {320, 34, 78}}
+	whole, err := m.GenerateUntil(t.Context(), tok, prompts, 24, nil)
+	if err != nil || len(whole) != 2 || len(whole[0]) < 8 {
+		t.Fatalf("%q, %v", whole, err)
+	}
+	end := whole[0][4:6]
+	cut, err := m.GenerateUntil(t.Context(), tok, prompts, 24, []string{end})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Index(whole[0], end)
+	if !strings.HasPrefix(whole[0], cut[0]) || len(cut[0]) < at+len(end) || len(cut[0]) > at+len(end)+8 {
+		t.Errorf("%q until %q is %q", whole[0], end, cut[0])
+	}
+	if !strings.Contains(whole[1], end) && cut[1] != whole[1] {
+		t.Errorf("the other text is %q, want %q", cut[1], whole[1])
+	}
+	if _, err := m.GenerateUntil(t.Context(), tok, prompts, 512, nil); err == nil || !strings.Contains(err.Error(), "leaves no room for a question") {
+		t.Errorf("an answer as long as the context: %v", err)
+	}
+}
+
+// TestEnds: a text ends with each token that generation_config.json names, and with those of documents.
+func TestEnds(t *testing.T) {
+	m := openLlama(t, 32)
+	tok, err := m.Tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := m.Ends(tok)
+	for _, id := range []int32{321, 324, tok.Info().BOS} {
+		if !slices.Contains(ends, id) {
+			t.Errorf("texts end with %v, and not with %d", ends, id)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package generate
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// Stream decodes tokens as they come.
+type Stream struct {
+	Tokenizer tokenizer.Tokenizer
+	Before    []int32 // what stands in front of the first token
+	Emit      func(text string) error
+	Until     []string // texts that end what is sent, and are not part of it
+	ids       []int32
+	sent      int // bytes of their text
+}
+
+// Add sends what a token completes. The bytes of a character may come with several tokens:
+// what is not a character yet waits, and so does what may be the beginning of an end.
+func (s *Stream) Add(_ int, token int32) error {
+	if s.Emit == nil && len(s.Until) == 0 {
+		return nil
+	}
+	s.ids = append(s.ids, token)
+	text, err := Following(s.Tokenizer, s.Before, s.ids)
+	if err != nil {
+		return err
+	}
+	if cut, ended := cutAt(text, s.Until); ended {
+		if err := s.send(cut); err != nil {
+			return err
+		}
+		return ErrStop
+	}
+	return s.send(withoutBeginning(wholeCharacters(text), s.Until))
+}
+
+// cutAt is what stands before the first of the ends.
+func cutAt(text string, ends []string) (cut string, ended bool) {
+	cut = text
+	for _, end := range ends {
+		if before, _, found := strings.Cut(cut, end); found {
+			cut, ended = before, true
+		}
+	}
+	return cut, ended
+}
+
+// withoutBeginning leaves out what may be the beginning of one of the ends at the end of a text.
+func withoutBeginning(text string, ends []string) string {
+	longest := 0
+	for _, end := range ends {
+		for n := min(len(end)-1, len(text)); n > longest; n-- {
+			if strings.HasSuffix(text, end[:n]) {
+				longest = n
+			}
+		}
+	}
+	return text[:len(text)-longest]
+}
+
+// wholeCharacters leaves out what may be the beginning of a character at the end of a text:
+// its first bytes, or what a tokenizer has in their place.
+func wholeCharacters(text string) string {
+	text = strings.TrimRight(text, string(utf8.RuneError))
+	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
+		if utf8.RuneStart(text[i]) {
+			if !utf8.FullRuneInString(text[i:]) {
+				return text[:i]
+			}
+			break
+		}
+	}
+	return text
+}
+
+func (s *Stream) send(text string) error {
+	if len(text) <= s.sent {
+		return nil
+	}
+	more := text[s.sent:]
+	s.sent = len(text)
+	if s.Emit == nil {
+		return nil
+	}
+	return s.Emit(more)
+}
+
+// LastOf is the last token of a text, given the ids of the document that begins with it: none of an empty one.
+func LastOf(text string, ids []int32) []int32 {
+	if text == "" {
+		return nil
+	}
+	return ids[len(ids)-1:]
+}
+
+// Following is the text of tokens that follow others: some tokenizers write no space in front of the first word of a text,
+// which would be missing between the two.
+func Following(tok tokenizer.Tokenizer, before, ids []int32) (string, error) {
+	if len(before) > 0 {
+		head, err := tok.Decode(before)
+		if err != nil {
+			return "", err
+		}
+		whole, err := tok.Decode(slices.Concat(before, ids))
+		if text, ok := strings.CutPrefix(whole, head); ok || err != nil {
+			return text, err
+		}
+	}
+	return tok.Decode(ids)
+}
+
+// Finish returns the text of all tokens, and sends what still waits.
+func (s *Stream) Finish(ids []int32) (string, error) {
+	text, err := Following(s.Tokenizer, s.Before, ids)
+	if err != nil {
+		return "", err
+	}
+	text, _ = cutAt(text, s.Until)
+	return text, s.send(text)
+}

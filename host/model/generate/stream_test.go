@@ -1,0 +1,89 @@
+package generate
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+)
+
+// TestStream: a text grows in whole characters, nothing of what ends it is ever sent, and all that does not end it is.
+func TestStream(t *testing.T) {
+	for _, c := range []struct {
+		text, want string
+		until      []string
+	}{
+		{"if 1<2 ok<|im_end|>\nmore", "if 1<2 ok", []string{"<|im_end|>"}},
+		{"if 1<2 ok", "if 1<2 ok", []string{"<|im_end|>"}},
+		{"a<|im_en", "a<|im_en", []string{"<|im_end|>"}}, // it never comes
+		{"<|im_end|>", "", []string{"<|im_end|>"}},
+		{"aaab aab", "aa", []string{"ab"}},
+		{"one END two STOP", "one ", []string{"STOP", "END"}},
+		{"größe λ|", "größe λ", []string{"|"}},
+		{"no ends", "no ends", nil},
+	} {
+		sent := ""
+		s := Stream{Tokenizer: tokenizer.Bytes{}, Until: c.until, Emit: func(text string) error {
+			sent += text
+			if len(sent) > len(c.want) || sent != c.want[:len(sent)] {
+				t.Errorf("%q: %q was sent", c.text, sent)
+			}
+			return nil
+		}}
+		ids, err := s.Tokenizer.Encode(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var made []int32
+		for _, id := range ids {
+			made = append(made, id)
+			if err := s.Add(0, id); errors.Is(err, ErrStop) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := s.Finish(made)
+		if err != nil || text != c.want || sent != c.want {
+			t.Errorf("%q: the text is %q, and %q was sent, want %q; %v", c.text, text, sent, c.want, err)
+		}
+		if len(c.until) > 0 && len(made) == len(ids) && len(c.text) > len(c.want)+len(c.until[0]) {
+			t.Errorf("%q: it went on to the end", c.text)
+		}
+	}
+}
+
+// TestFollowing: a text and what follows it are the text of all their tokens, wherever it is cut, though the tokenizer of
+// Llama 2 writes no space in front of a text.
+func TestFollowing(t *testing.T) {
+	llama, err := tokenizer.Open("../../data/tokenizer/testdata/llama2.tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tok := range []tokenizer.Tokenizer{llama, tokenizer.Bytes{}} {
+		ids, err := tok.Encode("the quick brown fox  runs; in the run")
+		if err != nil {
+			t.Fatal(err)
+		}
+		decode := func(ids []int32) string {
+			text, err := tok.Decode(ids)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return text
+		}
+		for k := 1; k < len(ids); k++ {
+			more, err := Following(tok, ids[k-1:k], ids[k:])
+			if got := decode(ids[:k]) + more; err != nil || got != decode(ids) {
+				t.Errorf("%s: cut at %d it is %q, %v", tok.Info().Name, k, got, err)
+			}
+		}
+		if alone, err := Following(tok, nil, ids); err != nil || alone != decode(ids) {
+			t.Errorf("%s: behind nothing it is %q, %v", tok.Info().Name, alone, err)
+		}
+	}
+	// The second byte of a character behind the first: the text of both does not begin with that of the first.
+	if text, err := Following(tokenizer.Bytes{}, []int32{0xc3}, []int32{0xb6, 'x'}); err != nil || text[len(text)-1] != 'x' {
+		t.Errorf("in the middle of a character: %q, %v", text, err)
+	}
+}

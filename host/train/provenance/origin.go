@@ -1,0 +1,114 @@
+package provenance
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Origin is what weights were read from.
+type Origin struct {
+	Path string `json:"path"`           // absolute
+	Run  string `json:"run,omitempty"`  // identity, if it is a run of cage
+	Step int    `json:"step,omitempty"` // optimizer steps behind it
+	// Files are the files that were read. For the checkpoint of a run, the digest is the one stored in it.
+	Files []huggingface.Part `json:"files"`
+	// End lists the tokens that end a text, as stated by the Hugging Face checkpoint from which the weights originally
+	// come.
+	End []int32 `json:"end,omitempty"`
+}
+
+// Ends are the tokens that end a text; nil where that is not known, or where weights were drawn.
+func (o *Origin) Ends() []int32 {
+	if o == nil {
+		return nil
+	}
+	return o.End
+}
+
+// Digests are those of the files that weights were read from.
+func (o *Origin) Digests() (list []string) {
+	for _, f := range o.Files {
+		list = append(list, f.SHA256)
+	}
+	return list
+}
+
+// String says what weights are.
+func (o *Origin) String() string {
+	if o.Run != "" {
+		return fmt.Sprintf("%s, step %d", o.Path, o.Step)
+	}
+	return o.Path
+}
+
+// LoadRun loads the newest checkpoint of a run.
+func LoadRun(dir rundir.Dir, use func(step.LoadFunc) error) (*Origin, error) {
+	made, err := Read(dir)
+	if err != nil {
+		return nil, err
+	}
+	from := &Origin{Run: made.Run, End: made.Initial.Ends()}
+	if from.Path, err = filepath.Abs(dir.Name); err != nil {
+		return nil, err
+	}
+	err = checkpoint.Use(dir.Checkpoints(), 0, func(f *checkpoint.File) error {
+		if err := made.CheckOwner(dir, f.Step, f.Meta); err != nil {
+			return err
+		}
+		from.Step = f.Step
+		from.Files = []huggingface.Part{{File: filepath.Join(dir.Checkpoints().Base(), checkpoint.FileName(f.Step)), SHA256: f.Digest()}}
+		return use(Tensors(f))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return from, nil
+}
+
+// LoadHub loads a Hugging Face checkpoint as a model of these settings.
+func LoadHub(dir vfs.Path, s architecture.Settings, m model.Model, use func(step.LoadFunc) error) (from *Origin, err error) {
+	c, err := huggingface.Open(dir, huggingface.Options{Context: s.Context, Pairs: s.RopePairs})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err := use(step.LoadParams(m, c.Values)); err != nil {
+		return nil, err
+	}
+	if err := c.Err(); err != nil { // before the files are read once more
+		return nil, err
+	}
+	return HubOrigin(dir, c)
+}
+
+// HubOrigin describes a checkpoint that was read.
+func HubOrigin(dir vfs.Path, c *huggingface.Checkpoint) (*Origin, error) {
+	path, err := filepath.Abs(dir.Name)
+	if err != nil {
+		return nil, err
+	}
+	files, err := c.Parts()
+	return &Origin{Path: path, Files: files, End: c.Config.Tokens.End}, err
+}
+
+// Tensors reads the tensors of a checkpoint by name.
+func Tensors(f *checkpoint.File) step.LoadFunc {
+	return func(name string) (step.Tensor, error) {
+		t, err := f.Tensor(name)
+		if err != nil {
+			return step.Tensor{}, err
+		}
+		values, err := safetensors.Values[float32](t)
+		return step.Tensor{Name: name, Dims: t.Shape, Data: values}, err
+	}
+}

@@ -1,0 +1,98 @@
+// Package provenance says where a run and its weights come from: what it was made of, its identity, and of which files
+// the weights were read that it started from or learns from. It reads those weights, of a run or of a Hugging Face
+// checkpoint, and the parts of a checkpoint's metadata that are the same in every run.
+package provenance
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/plainjson"
+)
+
+// Record is what run.toml does not say about how a run came to be.
+type Record struct {
+	Run   string           `json:"run,omitempty"` // identity
+	Build engine.BuildInfo `json:"build"`
+	// Directory is the working directory, to which the configuration's paths are relative.
+	Directory string `json:"directory,omitempty"`
+	// Initial is where the weights before the first step were read from; nil if they were
+	// drawn at random.
+	Initial *Origin `json:"initial,omitempty"`
+	// Teacher is where the weights of the teacher are read from; nil if there is none.
+	Teacher *Origin `json:"teacher,omitempty"`
+	// Tokenizer is the tokenizer that the token files were made with; nil without data.
+	Tokenizer *tokenizer.Info `json:"tokenizer,omitempty"`
+	// Data are the token files, listed once their content has been verified against these
+	// hashes.
+	Data    []File          `json:"data,omitempty"`
+	Plugins []assembly.Used `json:"plugins"`
+	// Programs are the hashes of the programs; see assembly.Programs.Hashes.
+	Programs map[string]string `json:"programs"`
+}
+
+// File is a token file in the provenance of a run, or several that are one part of the data.
+type File struct {
+	Path   string   `json:"path"`            // path of the first file
+	Files  []string `json:"files,omitempty"` // paths of all files, if there are several
+	Tokens int64    `json:"tokens"`
+	SHA256 string   `json:"sha256"` // of several files, the hash of their hashes
+}
+
+// Describe lists parts of the data that are known to be intact.
+func Describe(parts ...assembly.Part) (list []File) {
+	for _, f := range parts {
+		described := File{Path: f.Path(), Tokens: f.Len(), SHA256: f.SHA256()}
+		if paths := f.Paths(); len(paths) > 1 {
+			described.Files = paths
+		}
+		list = append(list, described)
+	}
+	return list
+}
+
+// Write puts it into a run directory, with the working directory added.
+func (p *Record) Write(dir rundir.Dir) error {
+	var err error
+	if p.Directory, err = os.Getwd(); err != nil {
+		return err
+	}
+	return atomicfile.WriteJSON(dir.Provenance(), p)
+}
+
+// Read reads what a run directory says of how it came to be.
+func Read(dir rundir.Dir) (*Record, error) {
+	p := &Record{}
+	return p, ReadTo(dir, p)
+}
+
+// ReadTo is [Read] into what holds more than a Record.
+func ReadTo(dir rundir.Dir, to any) error {
+	path := dir.Provenance()
+	text, err := path.ReadFile()
+	if err != nil {
+		err = fmt.Errorf("what the run was made of cannot be read: %w", err)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = &DescriptionError{err}
+		}
+		return err
+	}
+	if err := plainjson.Unmarshal(text, to); err != nil {
+		return &DescriptionError{fmt.Errorf("what the run was made of cannot be read: %s: %w", path, err)}
+	}
+	return nil
+}
+
+// DescriptionError says that a file that describes the run in a directory is missing or
+// damaged.
+type DescriptionError struct{ Err error }
+
+func (d *DescriptionError) Error() string { return d.Err.Error() }
+func (d *DescriptionError) Unwrap() error { return d.Err }
