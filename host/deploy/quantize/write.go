@@ -4,27 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/assembly"
-	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/atomicdir"
-	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -54,7 +48,7 @@ func (w *quantizedRun) write(ctx context.Context, run *layerwise.Run) error {
 	})
 }
 
-// fill writes everything; run.toml, which makes it a run directory, comes last.
+// fill quantizes block after block, and writes the run.
 func (w *quantizedRun) fill(ctx context.Context, run *layerwise.Run) (err error) {
 	parts := w.dir.Join("blocks")
 	if err := parts.MkdirAll(); err != nil {
@@ -64,9 +58,8 @@ func (w *quantizedRun) fill(ctx context.Context, run *layerwise.Run) (err error)
 		w.log.Info("quantized", "block", block+1, "of", run.Model.Blocks())
 		return w.keep(ctx, parts.Join(fmt.Sprintf("%d.safetensors", block)), weights)
 	}
-	err = run.Do(ctx)
-	if err == nil {
-		err = w.describe(ctx)
+	if err = run.Do(ctx); err == nil {
+		err = w.hold(ctx)
 	}
 	for _, part := range w.parts {
 		err = errors.Join(err, part.Close())
@@ -74,14 +67,19 @@ func (w *quantizedRun) fill(ctx context.Context, run *layerwise.Run) (err error)
 	if err != nil {
 		return err
 	}
-	if err := parts.RemoveAll(); err != nil {
-		return err
-	}
-	held, err := w.held()
+	return parts.RemoveAll()
+}
+
+// hold writes the run that holds the result.
+func (w *quantizedRun) hold(ctx context.Context) error {
+	cfg, err := w.held()
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(w.dir.Config(), held)
+	made := &trained.Record{Posttrained: w.result, Record: provenance.Record{Build: w.build, Initial: w.origin,
+		Tokenizer: w.made.Tokenizer, Plugins: w.used, Programs: w.programs, Directory: w.made.Directory}}
+	held := &trained.Held{Config: cfg, Method: w.cfg.Method, Record: made, Params: w.model.Params(), Values: w.values, Ready: w.ready, From: w.source.dir}
+	return held.Write(ctx, w.dir)
 }
 
 // keep puts the weights of a block aside, so that they need no memory until all are written.
@@ -126,46 +124,9 @@ func (w *quantizedRun) keep(ctx context.Context, path vfs.Path, weights []*layer
 	return nil
 }
 
-// describe writes the checkpoint and what is known of the run.
-func (w *quantizedRun) describe(ctx context.Context) error {
-	made := &trained.Record{Posttrained: w.result, Record: provenance.Record{Run: provenance.NewIdentity(), Build: w.build, Initial: w.origin,
-		Tokenizer: w.made.Tokenizer, Plugins: w.used, Programs: w.programs, Directory: w.made.Directory}}
-	meta, err := provenance.Metadata(made.Run, provenance.Progress{}, made.Build)
-	if err != nil {
-		return err
-	}
-	state := checkpoint.State{Meta: meta}
-	for _, p := range w.model.Params() {
-		if ready := w.ready[p.Name]; ready != nil {
-			state.Tensors = append(state.Tensors, ready...)
-			continue
-		}
-		read := func() ([]float32, error) { return w.values(p.Name) }
-		state.Tensors = append(state.Tensors, safetensors.Lazy(step.ParamName(p.Name), p.Dims, read))
-	}
-	if _, err := checkpoint.Save(ctx, w.dir.Checkpoints(), state); err != nil {
-		return err
-	}
-	if err := rundir.CopyFiles(w.dir, vfs.At(w.source.dir), tokenizer.Files); err != nil {
-		return err
-	}
-	if made.Directory == "" {
-		var err error
-		if made.Directory, err = os.Getwd(); err != nil {
-			return err
-		}
-	}
-	if err := atomicfile.WriteJSON(w.dir.Provenance(), made); err != nil {
-		return err
-	}
-	return metrics.WriteSummary(w.dir.Summary(), metrics.Summary{
-		Name: rundir.At(w.out).Base(), Completed: true, Dir: w.out, Method: w.cfg.Method.Name, Form: string(w.cfg.Method.Form),
-		Parameters: int64(architecture.CountParams(w.model.Params(), nil)), NonEmbedding: int64(architecture.NonEmbedding(w.model.Params()))})
-}
-
 // held is the configuration of the run: weights are used as they are, and activations as in the calibration.
-func (w *quantizedRun) held() ([]byte, error) {
-	cfg, err := w.cfg.WithoutTraining(w.out).Changed(func(c *config.Config) error {
+func (w *quantizedRun) held() (*config.Config, error) {
+	return w.cfg.WithoutTraining(w.out).Changed(func(c *config.Config) error {
 		if !w.result.Activations {
 			c.Quantizer = config.Quantizer{}
 			return nil
@@ -177,8 +138,4 @@ func (w *quantizedRun) held() ([]byte, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return cfg.Encode()
 }

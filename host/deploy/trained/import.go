@@ -9,18 +9,11 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
-	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/atomicdir"
-	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -43,7 +36,12 @@ func Import(ctx context.Context, dir, out string, context int) (*huggingface.Che
 	err = c.Verify()
 	if err == nil && out != "" {
 		err = atomicdir.Write(vfs.At(out), func(to vfs.Path) error {
-			return importInto(ctx, rundir.Dir{Path: to}, rundir.At(out), vfs.At(dir), c, cfg)
+			made, err := importedFrom(vfs.At(dir), c)
+			if err != nil {
+				return err
+			}
+			held := &Held{Config: cfg, Method: cfg.Method, Record: made, Params: c.Params(), Values: c.Values, From: dir}
+			return held.Write(ctx, rundir.Dir{Path: to})
 		})
 	}
 	return c, errors.Join(err, c.Close())
@@ -68,49 +66,9 @@ func OpenHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Con
 	return c, cfg, nil
 }
 
-// importInto writes the run directory, which is named out once it is complete.
-func importInto(ctx context.Context, to, out rundir.Dir, from vfs.Path, c *huggingface.Checkpoint, cfg *config.Config) error {
-	text, err := cfg.Encode()
-	if err != nil {
-		return err
-	}
-	made, err := importedFrom(from, c)
-	if err != nil {
-		return err
-	}
-	meta, err := provenance.Metadata(made.Run, provenance.Progress{}, made.Build)
-	if err != nil {
-		return err
-	}
-	state := checkpoint.State{Meta: meta}
-	for _, p := range c.Params() {
-		read := func() ([]float32, error) { return c.Values(p.Name) }
-		state.Tensors = append(state.Tensors, safetensors.Lazy(step.ParamName(p.Name), p.Dims, read))
-	}
-	if _, err := checkpoint.Save(ctx, to.Checkpoints(), state); err != nil {
-		return err
-	}
-	if err := rundir.CopyFiles(to, from, tokenizer.Files); err != nil {
-		return err
-	}
-	if err := made.Write(to); err != nil {
-		return err
-	}
-	m, err := model.New(cfg.Model, model.Options{})
-	if err != nil {
-		return err
-	}
-	summary := metrics.Summary{Name: out.Base(), Completed: true, Dir: out.Name, Method: cfg.Method.Name, Form: string(cfg.Method.Form),
-		Parameters: int64(architecture.CountParams(m.Params(), nil)), NonEmbedding: int64(architecture.NonEmbedding(m.Params()))}
-	if err := metrics.WriteSummary(to.Summary(), summary); err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(to.Config(), text)
-}
-
 // importedFrom is the provenance of a run that was imported.
-func importedFrom(dir vfs.Path, c *huggingface.Checkpoint) (*provenance.Record, error) {
-	made := &provenance.Record{Run: provenance.NewIdentity()}
+func importedFrom(dir vfs.Path, c *huggingface.Checkpoint) (*Record, error) {
+	made := &Record{}
 	var err error
 	if made.Initial, err = provenance.HubOrigin(dir, c); err != nil {
 		return nil, err
