@@ -10,4 +10,7 @@
 // Everything here is deterministic: the same files and settings give the same bytes on
 // every machine, and a batch depends on nothing but its number. Batches are []int32:
 // nothing here knows models or devices.
+//
+// The rooms of the wing: source reads texts, tokenizer makes ids of them, and chat makes
+// documents of conversations, with what is learned of each.
 package data

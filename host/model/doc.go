@@ -15,4 +15,11 @@
 // A linear layer has a weight of shape [out, in]; activations are [tokens, features], where tokens are the positions of
 // all sequences of the batch, sequence by sequence. Gradients of products are written by hand: on the CPU the obvious
 // gradient of x·Wᵀ spends more time on transposing its operands than on multiplying them.
+//
+// # Rooms
+//
+// The rooms of the wing: architecture has settings and parameters, without graphs; decode computes one token after the other
+// in the host's memory; generate samples, score puts sequences into batches; huggingface, gguf and safetensors are the files
+// of others. A model comes in as settings (architecture) or from such files, becomes a graph here, and gives losses to a step
+// of training and numbers to generate and score.
 package model

@@ -19,7 +19,8 @@
 // A cell is identified by its configuration: a study file may change, and cells whose
 // configuration it still names are not trained again.
 //
-// Other packages train (host/train), define the evaluations (host/study/evaluation), make
-// tables and figures (host/study/report), and show a study in progress on the terminal
-// (host/train/console).
+// The rooms of the wing: evaluation says how a model is asked; report makes tables and figures
+// (figure, stat) of the results, kept holds those that documents show, serve shows them while
+// they come; scaling fits the scaling law; bench measures steps. Runs come in as directories of
+// host/train, evaluations as those of host/deploy, and both leave as numbers, tables and pages.
 package study

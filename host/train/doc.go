@@ -12,4 +12,20 @@
 //
 // The mathematics lives elsewhere: the step in host/train/step, the method in host/method/cage, the
 // model in host/model. This package is concerned with order and bookkeeping only.
+//
+// The rooms of the wing, the highest first:
+//
+//	conformance  sdktest's checks of a plugin, on processes and devices
+//	provenance   what a run and its weights come from
+//	assembly     from a configuration to parts: data, programs of plugins, a compiled step
+//	step         one step as a compiled graph, with its state; evaluation and decoding of a model
+//	memory       what a training needs of it, from sizes alone
+//	plugin       plugins as processes
+//	checkpoint   named tensors in files
+//	rundir       the files of a run, lists of runs
+//	config       run.toml
+//	tensorboard, console, metrics  records, and who shows them
+//
+// A configuration becomes parts (config, plugin, assembly), the loop draws batches from them and runs the step, and what the
+// step returns leaves as records and checkpoints in the run directory.
 package train

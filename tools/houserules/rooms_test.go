@@ -89,6 +89,30 @@ var rooms = []room{
 	{"data/tokenizer", "", "text and ids"},
 }
 
+// wings are the folders of host/, the highest first. A wing imports what stands below it, never what stands above it.
+var wings = []string{"study", "deploy", "train", "model", "compute", "method", "data"}
+
+// TestWings: the rooms of a wing stand together in the table, in the order of the wings, so that no room may import one of a
+// wing above its own; beside rooms they may import the sdk alone.
+func TestWings(t *testing.T) {
+	at := 0
+	for _, r := range rooms {
+		wing, _, _ := strings.Cut(r.name, "/")
+		for at < len(wings) && wings[at] != wing {
+			at++
+		}
+		if at == len(wings) {
+			t.Fatalf("host/%s stands behind rooms of lower wings, or is of none: the wings are %v, the highest first", r.name, wings)
+		}
+		for _, name := range strings.Fields(r.may) {
+			first, _, _ := strings.Cut(name, "/")
+			if !slices.Contains(wings, first) && first != "sdk" {
+				t.Errorf("host/%s may import %s, which is neither a room nor of the sdk", r.name, name)
+			}
+		}
+	}
+}
+
 // forTests are packages of host/ that nothing but tests may import, and whose own imports
 // are free.
 var forTests = []string{"./host/internal/badfiles", "./host/internal/pjrtrecord", "./host/internal/testbrowser", "./host/internal/testdevice", "./host/internal/testhub", "./host/internal/testkernel", "./host/internal/testrun", "./host/compute/update/executortest"}
@@ -161,8 +185,7 @@ func TestMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range rooms {
-		wing, _, _ := strings.Cut(r.name, "/")
+	for _, wing := range wings {
 		if !strings.Contains(string(text), "\n| `host/"+wing+"` |") {
 			t.Errorf("the map in the README has no line for host/%s", wing)
 		}
