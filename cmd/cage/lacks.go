@@ -8,10 +8,11 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/plugin/scaffold"
 )
 
 // releases is the address of complete archives.
-const releases = "https://" + modulePath + "/releases"
+const releases = "https://" + scaffold.Module + "/releases"
 
 // lacks lists what this executable should have and has not, each with how to get it. One
 // made by go install has no plugins, and no vector instructions of the processor unless

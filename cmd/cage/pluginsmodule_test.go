@@ -10,6 +10,7 @@ import (
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
 
+	"github.com/cage-qat/cage/host/train/plugin/scaffold"
 	"github.com/cage-qat/cage/internal/gotool"
 )
 
@@ -18,7 +19,7 @@ import (
 func publish(t *testing.T, version string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	versions := filepath.Join(dir, filepath.FromSlash(modulePath), "@v")
+	versions := filepath.Join(dir, filepath.FromSlash(scaffold.Module), "@v")
 	if err := os.MkdirAll(versions, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func publish(t *testing.T, version string) (dir string) {
 		t.Fatal(err)
 	}
 	defer archive.Close()
-	if err := zip.CreateFromDir(archive, module.Version{Path: modulePath, Version: version}, source); err != nil {
+	if err := zip.CreateFromDir(archive, module.Version{Path: scaffold.Module, Version: version}, source); err != nil {
 		t.Fatal(err)
 	}
 	create(t, filepath.Join(versions, version+".mod"), read(t, "../../go.mod"))
@@ -58,7 +59,7 @@ func read(t *testing.T, path string) string {
 func TestModuleOfAPublishedVersion(t *testing.T) {
 	const version = "v0.123.0"
 	t.Setenv("GOMODCACHE", bareModules(t))
-	t.Setenv("GONOSUMDB", modulePath)
+	t.Setenv("GONOSUMDB", scaffold.Module)
 	t.Setenv("GOFLAGS", "-trimpath -modcacherw")
 	for _, c := range []struct{ name, proxy string }{
 		{"no network", "off"}, {"published", "file://" + publish(t, version)},
@@ -66,19 +67,18 @@ func TestModuleOfAPublishedVersion(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("GOPROXY", c.proxy)
 			dir := t.TempDir()
-			if err := (scaffold{kind: "quantizer", name: "rounder"}).render(dir); err != nil {
-				t.Fatal(err)
-			}
 			tool, err := gotool.Find(t.Context(), dir, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			notice, err := pluginModule{name: "rounder", version: version}.write(t.Context(), tool, dir)
+			p := scaffold.Plugin{Kind: "quantizer", Name: "rounder", Parent: dir, Version: version}
+			notice, err := p.Write(t.Context(), tool)
 			if err != nil || (notice != nil) != (c.proxy == "off") {
 				t.Fatalf("notice %v, error %v", notice, err)
 			}
+			dir = p.Path()
 			text := read(t, filepath.Join(dir, "go.mod"))
-			if !strings.Contains(text, "\nrequire "+modulePath+" "+version+"\n") || strings.Contains(text, "replace") {
+			if !strings.Contains(text, "\nrequire "+scaffold.Module+" "+version+"\n") || strings.Contains(text, "replace") {
 				t.Errorf("go.mod is\n%s", text)
 			}
 			if notice != nil {

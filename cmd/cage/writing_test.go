@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin/scaffold"
 )
 
 const writing = "../../docs/writing-a-plugin.md"
@@ -70,7 +71,7 @@ func TestWritingShowsTheTemplates(t *testing.T) {
 	programs := chapters(t)
 	for kind, name := range map[string]string{"quantizer": "rounder", "optimizer": "running-mean"} {
 		dir := t.TempDir()
-		if err := (scaffold{kind: kind, name: name}).render(dir); err != nil {
+		if err := (scaffold.Plugin{Kind: kind, Name: name}).Render(dir); err != nil {
 			t.Fatal(err)
 		}
 		want, err := os.ReadFile(filepath.Join(dir, "main.go"))

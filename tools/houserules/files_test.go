@@ -18,20 +18,20 @@ var changing = []string{
 
 // mayChange are the files that may call them, with the reason.
 var mayChange = map[string]string{
-	"internal/vfs/os.go":                 "it is the file system of the operating system",
-	"internal/regular/regular.go":        "internal/vfs opens files through it",
-	"internal/vfs/crashfs/*":             "for tests only: it makes directories as a loss of power leaves them",
-	"host/internal/*/*":                  "for tests only",
-	"tools/campaign/*":                   "a program for tests: it damages directories on purpose",
-	"tools/trap/*":                       "a program for tests",
-	"tools/mutate/*":                     "a program for tests: a scratch directory",
-	"host/train/plugin/client.go":        "directories of sockets: nothing in them is kept",
-	"host/train/plugin/start.go":         "directories of sockets: nothing in them is kept",
-	"host/train/plugin/gomain.go":        "the cache of built plugins: what is lost is built again",
-	"cmd/cage/pluginsnew.go":             "a new module is made in a scratch directory and moved into place",
-	"host/train/replay.go":               "a scratch directory, removed with all that is in it",
-	"cmd/cage/bench.go":                  "a profile, for one look",
-	"sdk/internal/wire/generate/main.go": "a generator of this repository",
+	"internal/vfs/os.go":                     "it is the file system of the operating system",
+	"internal/regular/regular.go":            "internal/vfs opens files through it",
+	"internal/vfs/crashfs/*":                 "for tests only: it makes directories as a loss of power leaves them",
+	"host/internal/*/*":                      "for tests only",
+	"tools/campaign/*":                       "a program for tests: it damages directories on purpose",
+	"tools/trap/*":                           "a program for tests",
+	"tools/mutate/*":                         "a program for tests: a scratch directory",
+	"host/train/plugin/client.go":            "directories of sockets: nothing in them is kept",
+	"host/train/plugin/start.go":             "directories of sockets: nothing in them is kept",
+	"host/train/plugin/gomain.go":            "the cache of built plugins: what is lost is built again",
+	"host/train/plugin/scaffold/scaffold.go": "a new module is made in a scratch directory and moved into place",
+	"host/train/replay.go":                   "a scratch directory, removed with all that is in it",
+	"cmd/cage/bench.go":                      "a profile, for one look",
+	"sdk/internal/wire/generate/main.go":     "a generator of this repository",
 }
 
 // TestKeptFiles: what is kept is written through internal/vfs, so that tests can make

@@ -49,6 +49,7 @@ var rooms = []room{
 		"the one place where a configuration becomes parts, so that no part has to read configurations"},
 	{"train/step", "model/decode compute/refresh compute/update compute/lower method/cage model compute/engine sdk sdk/program compute/device model/architecture model/generate", "runs what it is given: it reads no configuration and asks no plugin"},
 	{"train/memory", "sdk/program", "computes from sizes alone"},
+	{"train/plugin/scaffold", "sdk", "writes source, and runs nothing of it"},
 	{"train/plugin", "train/plugin/supervisor sdk sdk/client", "processes that answer with programs: what becomes of these is nothing to it"},
 	{"train/plugin/supervisor", "", "keeps a process and its children together, whatever it runs"},
 	{"train/checkpoint", "model/safetensors", "keeps named tensors; what they mean is known to who saves them"},

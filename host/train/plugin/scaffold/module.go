@@ -1,4 +1,4 @@
-package main
+package scaffold
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// modulePath is the path of the module that holds package sdk.
-const modulePath = "github.com/cage-qat/cage"
+// Module is the path of the module that holds package sdk.
+const Module = "github.com/cage-qat/cage"
 
 // pluginModule is the module that a new plugin gets for its own.
 type pluginModule struct {
@@ -31,26 +31,26 @@ type pluginModule struct {
 
 // ownModule decides where the plugin finds package sdk. It returns nil where the module
 // around the new directory has it.
-func (s scaffold) ownModule(ctx context.Context, tool *gotool.Tool) (*pluginModule, error) {
-	if s.source != "" {
+func (s Plugin) ownModule(ctx context.Context, tool *gotool.Tool) (*pluginModule, error) {
+	if s.Source != "" {
 		return s.replaced()
 	}
-	around, err := tool.Output(ctx, s.parent, "env", "GOMOD")
+	around, err := tool.Output(ctx, s.Parent, "env", "GOMOD")
 	if err != nil {
 		return nil, err
 	}
 	if len(around) == 0 || string(around) == os.DevNull {
 		return s.published()
 	}
-	if _, err := tool.Output(ctx, s.parent, "list", "-m", modulePath); err != nil {
-		return nil, fmt.Errorf("the module of %s does not require %s: run go get %[2]s there, choose a directory outside of it, or give --sdk\n%w", around, modulePath, err)
+	if _, err := tool.Output(ctx, s.Parent, "list", "-m", Module); err != nil {
+		return nil, fmt.Errorf("the module of %s does not require %s: run go get %[2]s there, choose a directory outside of it, or give --sdk\n%w", around, Module, err)
 	}
 	return nil, nil
 }
 
 // replaced is a module that takes the sdk from a directory.
-func (s scaffold) replaced() (*pluginModule, error) {
-	source, err := filepath.Abs(s.source)
+func (s Plugin) replaced() (*pluginModule, error) {
+	source, err := filepath.Abs(s.Source)
 	if err != nil {
 		return nil, err
 	}
@@ -58,20 +58,23 @@ func (s scaffold) replaced() (*pluginModule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--sdk %s: not the source of cage: %w", source, err)
 	}
-	if path := modfile.ModulePath(text); path != modulePath {
-		return nil, fmt.Errorf("--sdk %s: holds the module %s, want %s", source, path, modulePath)
+	if path := modfile.ModulePath(text); path != Module {
+		return nil, fmt.Errorf("--sdk %s: holds the module %s, want %s", source, path, Module)
 	}
-	return &pluginModule{name: s.name, version: "v0.0.0", source: source}, nil
+	return &pluginModule{name: s.Name, version: "v0.0.0", source: source}, nil
 }
 
 // published is a module that requires the version of this executable.
-func (s scaffold) published() (*pluginModule, error) {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Path != modulePath || !strings.HasPrefix(info.Main.Version, "v") || strings.Contains(info.Main.Version, "+") {
-		return nil, errors.New("this cage was built from source of no published version: " +
-			"give --sdk DIR, the directory of that source, or write the plugin inside a module that requires " + modulePath)
+func (s Plugin) published() (*pluginModule, error) {
+	if s.Version != "" {
+		return &pluginModule{name: s.Name, version: s.Version}, nil
 	}
-	return &pluginModule{name: s.name, version: info.Main.Version}, nil
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Path != Module || !strings.HasPrefix(info.Main.Version, "v") || strings.Contains(info.Main.Version, "+") {
+		return nil, errors.New("this cage was built from source of no published version: " +
+			"give --sdk DIR, the directory of that source, or write the plugin inside a module that requires " + Module)
+	}
+	return &pluginModule{name: s.Name, version: info.Main.Version}, nil
 }
 
 // write makes go.mod and go.sum in dir. The notice tells why they are not complete
@@ -123,7 +126,7 @@ func (m pluginModule) sdk(ctx context.Context, tool *gotool.Tool, dir string) (s
 	if m.source != "" {
 		return m.source, "", nil
 	}
-	out, err := tool.Output(ctx, dir, "mod", "download", "-json", modulePath+"@"+m.version)
+	out, err := tool.Output(ctx, dir, "mod", "download", "-json", Module+"@"+m.version)
 	if err != nil {
 		return "", "", err
 	}
@@ -131,7 +134,7 @@ func (m pluginModule) sdk(ctx context.Context, tool *gotool.Tool, dir string) (s
 	if err := json.Unmarshal(out, &fetched); err != nil {
 		return "", "", fmt.Errorf("go mod download: %w", err)
 	}
-	return fetched.Dir, fmt.Sprintf("%s %s %s\n%[1]s %[2]s/go.mod %[4]s\n", modulePath, m.version, fetched.Sum, fetched.GoModSum), nil
+	return fetched.Dir, fmt.Sprintf("%s %s %s\n%[1]s %[2]s/go.mod %[4]s\n", Module, m.version, fetched.Sum, fetched.GoModSum), nil
 }
 
 // save writes go.mod. Without a version of Go it is incomplete.
@@ -145,13 +148,13 @@ func (m pluginModule) save(dir, goVersion string, indirect []module.Version) err
 			return err
 		}
 	}
-	requires := []*modfile.Require{{Mod: module.Version{Path: modulePath, Version: m.version}}}
+	requires := []*modfile.Require{{Mod: module.Version{Path: Module, Version: m.version}}}
 	for _, mod := range indirect {
 		requires = append(requires, &modfile.Require{Mod: mod, Indirect: true})
 	}
 	file.SetRequireSeparateIndirect(requires)
 	if m.source != "" {
-		if err := file.AddReplace(modulePath, "", m.source, ""); err != nil {
+		if err := file.AddReplace(Module, "", m.source, ""); err != nil {
 			return err
 		}
 	}
