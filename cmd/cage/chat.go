@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/data/chat"
-	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/query"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train/console"
@@ -48,14 +48,14 @@ which --json prints as JSON. The directory of a Hugging Face checkpoint is used 
 			return nil, err
 		}
 		defer model.Close()
-		d, err := newDialogue(model, args[0], template, system, opts)
+		d, err := query.NewDialogue(model, args[0], template, system, opts)
 		if err != nil {
 			return nil, err
 		}
 		if !single {
-			return nil, d.converse(cmd)
+			return nil, converse(cmd, d)
 		}
-		text, err := d.answer(cmd.Context(), message, typing(cmd))
+		text, err := d.Answer(cmd.Context(), message, typing(cmd))
 		if err != nil {
 			return nil, err
 		}
@@ -63,49 +63,8 @@ which --json prints as JSON. The directory of a Hugging Face checkpoint is used 
 	})
 }
 
-// dialogue is a conversation with a model.
-type dialogue struct {
-	model    *trained.Model
-	tok      tokenizer.Tokenizer
-	template *chat.Template
-	options  generate.Options
-	until    []string // texts that end an answer
-	said     chat.Conversation
-}
-
-func newDialogue(model *trained.Model, dir, template, system string, o generate.Options) (*dialogue, error) {
-	d := &dialogue{model: model, options: o}
-	var err error
-	if d.tok, err = model.Tokenizer(); err != nil {
-		return nil, err
-	}
-	if d.template, err = chat.OpenTemplate(template, dir, tokenizer.AddsBOS(d.tok)); err != nil {
-		return nil, err
-	}
-	if system != "" {
-		d.said = append(d.said, chat.NewMessage(chat.System, system))
-	}
-	return d, d.findEnds()
-}
-
-// findEnds finds what ends an answer: the tokens that end any text of the model, and what the
-// template prints behind an answer.
-func (d *dialogue) findEnds() error {
-	end, err := d.template.Ending(d.tok, d.said)
-	if err != nil {
-		return err
-	}
-	d.options.Stop = d.model.Ends(d.tok)
-	if end.Token != tokenizer.NoToken {
-		d.options.Stop = append(d.options.Stop, end.Token)
-	} else if end.Text != "" {
-		d.until = append(d.until, end.Text)
-	}
-	return nil
-}
-
 // converse answers line by line until the input ends, or ctx does.
-func (d *dialogue) converse(cmd *cobra.Command) error {
+func converse(cmd *cobra.Command, d *query.Dialogue) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	width, _ := console.Size(drawing(out))
 	terminal := width != nil
@@ -131,7 +90,7 @@ func (d *dialogue) converse(cmd *cobra.Command) error {
 		case strings.TrimSpace(next.text) == "":
 			continue
 		}
-		if _, err := d.answer(ctx, next.text, func(text string) error {
+		if _, err := d.Answer(ctx, next.text, func(text string) error {
 			_, err := io.WriteString(out, text)
 			return err
 		}); err != nil {
@@ -177,23 +136,4 @@ func linesOf(ctx context.Context, in io.Reader) <-chan inputLine {
 		send(inputLine{err: err})
 	}()
 	return lines
-}
-
-// answer adds a message and the model's answer to what was said.
-func (d *dialogue) answer(ctx context.Context, message string, show func(text string) error) (string, error) {
-	d.said = append(d.said, chat.NewMessage(chat.User, message))
-	r, err := d.template.Render(d.said, true)
-	if err != nil {
-		return "", err
-	}
-	ids, err := d.tok.Encode(r.Text)
-	if err != nil {
-		return "", err
-	}
-	text, err := d.model.Continue(ctx, d.tok, ids, d.options, d.until, show)
-	if err == nil {
-		// An answer can end in the middle of a character; the next question is encoded with it.
-		d.said = append(d.said, chat.NewMessage(chat.Assistant, strings.ToValidUTF8(text, "\uFFFD")))
-	}
-	return text, err
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/deploy/query"
 )
 
 // talking runs a conversation of a model that is asked nothing.
@@ -18,7 +20,7 @@ func talking(ctx context.Context, in io.Reader) <-chan error {
 	cmd.SetIn(in)
 	cmd.SetOut(io.Discard)
 	ended := make(chan error, 1)
-	go func() { ended <- (&dialogue{}).converse(cmd) }()
+	go func() { ended <- converse(cmd, &query.Dialogue{}) }()
 	return ended
 }
 

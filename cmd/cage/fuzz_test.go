@@ -1,15 +1,9 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -49,34 +43,5 @@ func FuzzSet(f *testing.F) {
 			}
 		}
 		_, _ = about.Resolve(p.settings(about))
-	})
-}
-
-// FuzzSequences: a line of "score --ids" is refused, or a list of ids that the model has, which is the same when it is
-// written again; a text never ends the process.
-func FuzzSequences(f *testing.F) {
-	for _, seed := range []string{"[1, 2]", "[1,400]", "[1,2.5]", `[1,"2"]`, "[]", "[1,2", "[1,,2]", "[1,2] x", "null", `"one two"`, `"\ud800"`, "\xef\xbb\xbf[1,2]\n[3,4]"} {
-		f.Add([]byte(seed))
-	}
-	const vocab, most = 300, 8
-	bytes := &tasks.Encoder{Encode: tokenizer.Bytes{}.Encode, BOS: 7}
-	f.Fuzz(func(t *testing.T, input []byte) {
-		_, _ = (&sequenceReader{vocab: vocab, most: most, encoder: bytes}).read(strings.NewReader(string(input)))
-		ids := &sequenceReader{vocab: vocab, most: most}
-		list, err := ids.read(strings.NewReader(string(input)))
-		if err != nil {
-			return
-		}
-		var again strings.Builder
-		for _, sequence := range list {
-			if len(sequence) < 2 || len(sequence) > most || slices.Min(sequence) < 0 || slices.Max(sequence) >= vocab {
-				t.Fatalf("%q gives %v", input, sequence)
-			}
-			text, _ := json.Marshal(sequence)
-			fmt.Fprintf(&again, "%s\n", text)
-		}
-		if same, err := ids.read(strings.NewReader(again.String())); err != nil || !reflect.DeepEqual(same, list) {
-			t.Fatalf("%q gives %v, and written again %v, %v", input, list, same, err)
-		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/query"
 	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -57,7 +58,7 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 		if plan, err = g.Write(cmd.Context(), d, plan); err != nil {
 			return nil, err
 		}
-		if err := d.Ask(cmd.Context(), plan, m.asker(g.Before != ""), m.batch); err != nil {
+		if err := d.Ask(cmd.Context(), plan, query.Ruler(m.model, m.tok, g.Before != ""), m.batch); err != nil {
 			return nil, err
 		}
 		return rulerReport(d, m.threshold)

@@ -2,9 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,9 +11,9 @@ import (
 
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/query"
 	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
@@ -130,12 +127,7 @@ func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 	if err != nil {
 		return err
 	}
-	m.name = ruler.ModelName{Name: fmt.Sprintf("%s, step %d", dir, m.model.Step()), Identity: m.model.Identity(), Batch: m.batch}
-	if m.name.Identity == "" {
-		sum := sha256.Sum256([]byte(checkpointName(dir)))
-		m.name.Identity = hex.EncodeToString(sum[:16])
-	}
-	m.name.Identity = identity(m.name.Identity, m.model)
+	m.name = query.RulerName(dir, m.model, m.batch)
 	m.tok, err = m.model.Tokenizer()
 	if context := m.model.Context(); err == nil && context < longest {
 		err = fmt.Errorf("%s sees %d tokens at most: want a --length of no more, not %d", dir, context, longest)
@@ -144,23 +136,4 @@ func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 		m.model.Close()
 	}
 	return err
-}
-
-// asker lets the model answer with the likeliest tokens. A prompt begins a document, unless
-// a template has printed how one begins.
-func (m *rulerModel) asker(templated bool) ruler.Model {
-	return func(ctx context.Context, prompts []string, newTokens int) ([]string, error) {
-		var all [][]int32
-		for _, p := range prompts {
-			ids, err := m.tok.Encode(p)
-			if err != nil {
-				return nil, err
-			}
-			if tokenizer.AddsBOS(m.tok) && !templated {
-				ids = append([]int32{m.tok.Info().BOS}, ids...)
-			}
-			all = append(all, ids)
-		}
-		return m.model.ContinueAll(ctx, m.tok, all, generate.Options{Tokens: newTokens})
-	}
 }

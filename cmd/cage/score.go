@@ -1,21 +1,14 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"math"
-	"path/filepath"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/deploy/query"
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/metrics"
-	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
@@ -88,42 +81,31 @@ func (f *scoreFlags) score(cmd *cobra.Command, dir string, o trained.Options) (*
 		return nil, err
 	}
 	if f.out == "" {
-		return nil, writeScores(cmd.OutOrStdout(), sequences, logProbs)
+		return nil, query.WriteScores(cmd.OutOrStdout(), sequences, logProbs)
 	}
-	if err := f.write(cmd.Context(), sequences, logProbs); err != nil {
+	if err := query.SaveScores(cmd.Context(), f.out, sequences, logProbs); err != nil {
 		return nil, err
 	}
-	mean, tokens := meanLogProb(logProbs)
+	mean, tokens := query.MeanLogProb(logProbs)
 	result := map[string]any{"run": dir, "step": model.Step(), "out": f.out, "sequences": len(sequences), "tokens": tokens, "mean_log_prob": metrics.Number(mean)}
 	return inWords(result, "%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n", dir, model.Step(), len(sequences), f.out, mean, tokens), nil
 }
 
-// meanLogProb is the mean over all tokens that have one, and their number.
-func meanLogProb(list [][]float32) (mean float64, tokens int) {
-	for _, sequence := range list {
-		for _, v := range sequence {
-			mean += float64(v)
-		}
-		tokens += len(sequence)
-	}
-	return mean / float64(tokens), tokens
-}
-
 // read reads the sequences.
 func (f *scoreFlags) read(cmd *cobra.Command, model *trained.Model) (list [][]int32, err error) {
-	s := sequenceReader{most: model.Context() + 1}
-	if s.vocab, err = model.Vocab(); err != nil {
+	s := query.Reader{Most: model.Context() + 1}
+	if s.Vocab, err = model.Vocab(); err != nil {
 		return nil, err
 	}
 	name := f.ids
 	if f.texts != "" {
 		name = f.texts
-		if s.encoder, _, err = encoderOf(model); err != nil {
+		if s.Encoder, _, err = query.Encoder(model); err != nil {
 			return nil, err
 		}
 	}
 	if name == "-" {
-		if list, err = s.read(cmd.InOrStdin()); err != nil {
+		if list, err = s.Read(cmd.InOrStdin()); err != nil {
 			return nil, fmt.Errorf("the standard input: %w", err)
 		}
 		return list, nil
@@ -133,68 +115,8 @@ func (f *scoreFlags) read(cmd *cobra.Command, model *trained.Model) (list [][]in
 		return nil, err
 	}
 	defer file.Close()
-	if list, err = s.read(file); err != nil {
+	if list, err = s.Read(file); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return list, nil
-}
-
-// write writes the file that the flags name.
-func (f *scoreFlags) write(ctx context.Context, sequences [][]int32, logProbs [][]float32) error {
-	to, err := atomicfile.Target(f.out)
-	if err != nil {
-		return err
-	}
-	if filepath.Ext(f.out) != ".safetensors" {
-		return atomicfile.Write(to, func(w io.Writer) error { return writeScores(w, sequences, logProbs) })
-	}
-	var tensors []safetensors.Tensor
-	for i := range sequences {
-		ids, err := safetensors.New(fmt.Sprintf("ids.%d", i), []int{len(sequences[i])}, sequences[i])
-		if err != nil {
-			return err
-		}
-		values, err := safetensors.New(fmt.Sprintf("log_probs.%d", i), []int{len(logProbs[i])}, logProbs[i])
-		if err != nil {
-			return err
-		}
-		tensors = append(tensors, ids, values)
-	}
-	return safetensors.WriteFile(ctx, to, tensors, nil)
-}
-
-// writeScores writes a line for each sequence.
-func writeScores(to io.Writer, sequences [][]int32, logProbs [][]float32) error {
-	w := bufio.NewWriter(to)
-	var line []byte
-	for i, ids := range sequences {
-		line = append(line[:0], `{"ids": [`...)
-		for k, id := range ids {
-			if k > 0 {
-				line = append(line, ", "...)
-			}
-			line = strconv.AppendInt(line, int64(id), 10)
-		}
-		line = append(line, `], "log_probs": [`...)
-		for k, v := range logProbs[i] {
-			if k > 0 {
-				line = append(line, ", "...)
-			}
-			line = appendFloat32(line, v)
-		}
-		if _, err := w.Write(append(line, "]}\n"...)); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
-}
-
-// appendFloat32 appends a number with the fewest digits from which it comes back, or the name of one that JSON does not have,
-// as [metrics.Number] writes it.
-func appendFloat32(to []byte, v float32) []byte {
-	if x := float64(v); math.IsNaN(x) || math.IsInf(x, 0) {
-		text, _ := metrics.Number(x).MarshalJSON() // a text, which has no error
-		return append(to, text...)
-	}
-	return strconv.AppendFloat(to, float64(v), 'g', -1, 32)
 }

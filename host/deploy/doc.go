@@ -1,7 +1,8 @@
 // Package deploy is the wing of what is done with a trained model. It holds no code of its own. Its rooms:
 //
 //	quantize   quantization after training, from a run or a published model to a run that holds the result
-//	trained    a model in use: opened, evaluated, scored, generating, exported; and the import of a published one
+//	trained    a model in use: opened, evaluated, exported; and the import of a published one
+//	query      what a model is asked: tasks, prompts of RULER, messages, sequences to score
 //	tasks      evaluation tasks as lm-eval asks and judges them; tasks/ask keeps the answers
 //	ruler      the benchmark RULER: its prompts, and scores of answers
 //	export     formats of other programs; export/readback reads them again to verify them

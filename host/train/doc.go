@@ -15,6 +15,7 @@
 //
 // The rooms of the wing, the highest first:
 //
+//	records      records of several runs as a table or event files
 //	conformance  sdktest's checks of a plugin, on processes and devices
 //	provenance   what a run and its weights come from
 //	assembly     from a configuration to parts: data, programs of plugins, a compiled step

@@ -59,7 +59,8 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"mistakes in JSON, in plain words", "internal/plainjson", "FuzzExplain"},
 	{"mistakes in TOML, in plain words", "internal/plaintoml", "FuzzExplain"},
 	{"labels as names of files", "internal/transliterate", "FuzzASCII"},
-	{"settings of plugins test, provenance in runs show, sequences to score", "cmd/cage", "FuzzMadeWith FuzzSequences FuzzSet"},
+	{"settings of plugins test, provenance in runs show", "cmd/cage", "FuzzMadeWith FuzzSet"},
+	{"sequences to score", "host/deploy/query", "FuzzSequences"},
 }
 
 // unfuzzed are packages that decode something, and need no target.

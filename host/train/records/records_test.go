@@ -1,4 +1,4 @@
-package main
+package records
 
 import (
 	"bytes"
@@ -55,13 +55,13 @@ func TestExportMemory(t *testing.T) {
 	dir := exported(t, records.String())
 	records.Reset()
 	before := heap()
-	var names columns
-	list, err := recordsOf(io.Discard, []string{dir}, names.add)
+	var names Columns
+	list, err := Of(io.Discard, []string{dir}, names.Add)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var m metered
-	if err := names.writeCSV(&m, list); err != nil {
+	if err := names.Write(&m, list); err != nil {
 		t.Fatal(err)
 	}
 	if m.most > before+2<<20 {
@@ -74,8 +74,8 @@ func TestExportOfAGrowingRun(t *testing.T) {
 	const first = `{"step":1,"loss":2,"lr":0,"lambda":0,"tokens":0,"seconds":0}` + "\n"
 	dir := exported(t, first)
 	export := func(meanwhile string) (string, error) {
-		var names columns
-		list, err := recordsOf(io.Discard, []string{dir}, names.add)
+		var names Columns
+		list, err := Of(io.Discard, []string{dir}, names.Add)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestExportOfAGrowingRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		err = names.writeCSV(&out, list)
+		err = names.Write(&out, list)
 		return out.String(), err
 	}
 	const want = "run,step,loss,lr,lambda,tokens,seconds\na,1,2,0,0,0,0\n"

@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"bytes"
@@ -12,15 +12,15 @@ import (
 	"github.com/cage-qat/cage/host/deploy/tasks"
 )
 
-// sequenceReader reads sequences of token ids from lines of JSON.
-type sequenceReader struct {
-	vocab   int            // ids are below it
-	most    int            // ids of a sequence
-	encoder *tasks.Encoder // lines are texts; nil: lists of ids
+// Reader reads sequences of token ids from lines of JSON.
+type Reader struct {
+	Vocab   int            // ids are below it
+	Most    int            // ids of a sequence
+	Encoder *tasks.Encoder // lines are texts; nil: lists of ids
 }
 
-// read reads all lines; those of white space are skipped.
-func (s *sequenceReader) read(r io.Reader) (list [][]int32, err error) {
+// Read reads all lines; those of white space are skipped.
+func (s *Reader) Read(r io.Reader) (list [][]int32, err error) {
 	for row, err := range source.ReadObjects(r) {
 		switch {
 		case err != nil:
@@ -40,9 +40,9 @@ func (s *sequenceReader) read(r io.Reader) (list [][]int32, err error) {
 	return list, nil
 }
 
-func (s *sequenceReader) line(text []byte) (ids []int32, err error) {
+func (s *Reader) line(text []byte) (ids []int32, err error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(text))
-	if s.encoder != nil {
+	if s.Encoder != nil {
 		ids, err = s.text(d)
 	} else {
 		ids, err = s.ids(d)
@@ -60,13 +60,13 @@ func (s *sequenceReader) line(text []byte) (ids []int32, err error) {
 }
 
 // tooLong is the error of a sequence of a length, in words.
-func (s *sequenceReader) tooLong(length string) error {
-	return fmt.Errorf("a sequence of %s tokens: a model with a context of %d scores at most %d (the last is only predicted)", length, s.most-1, s.most)
+func (s *Reader) tooLong(length string) error {
+	return fmt.Errorf("a sequence of %s tokens: a model with a context of %d scores at most %d (the last is only predicted)", length, s.Most-1, s.Most)
 }
 
 // ids reads a list of ids.
-func (s *sequenceReader) ids(d *jsontext.Decoder) (ids []int32, err error) {
-	want := fmt.Sprintf("want a list of token ids, from 0 to %d", s.vocab-1)
+func (s *Reader) ids(d *jsontext.Decoder) (ids []int32, err error) {
+	want := fmt.Sprintf("want a list of token ids, from 0 to %d", s.Vocab-1)
 	if token, err := d.ReadToken(); err != nil || token.Kind() != '[' {
 		return nil, errors.New(want)
 	}
@@ -76,11 +76,11 @@ func (s *sequenceReader) ids(d *jsontext.Decoder) (ids []int32, err error) {
 			return nil, fmt.Errorf("behind %d ids there is no JSON: %s", len(ids), want)
 		}
 		id, err := strconv.Atoi(string(value))
-		if err != nil || id < 0 || id >= s.vocab {
+		if err != nil || id < 0 || id >= s.Vocab {
 			return nil, fmt.Errorf("id %d is %.40s: %s", len(ids), value, want)
 		}
-		if len(ids) == s.most {
-			return nil, s.tooLong("more than " + strconv.Itoa(s.most))
+		if len(ids) == s.Most {
+			return nil, s.tooLong("more than " + strconv.Itoa(s.Most))
 		}
 		ids = append(ids, int32(id))
 	}
@@ -89,19 +89,19 @@ func (s *sequenceReader) ids(d *jsontext.Decoder) (ids []int32, err error) {
 }
 
 // text reads a text.
-func (s *sequenceReader) text(d *jsontext.Decoder) ([]int32, error) {
+func (s *Reader) text(d *jsontext.Decoder) ([]int32, error) {
 	token, err := d.ReadToken()
 	if err != nil || token.Kind() != '"' {
 		return nil, errors.New(`want a text as a JSON string, as "Hello"`)
 	}
-	ids, err := s.encoder.Encode(token.String())
+	ids, err := s.Encoder.Encode(token.String())
 	if err != nil {
 		return nil, err
 	}
-	if s.encoder.BOS >= 0 {
-		ids = append([]int32{s.encoder.BOS}, ids...)
+	if s.Encoder.BOS >= 0 {
+		ids = append([]int32{s.Encoder.BOS}, ids...)
 	}
-	if len(ids) > s.most {
+	if len(ids) > s.Most {
 		return nil, s.tooLong(strconv.Itoa(len(ids)))
 	}
 	return ids, nil

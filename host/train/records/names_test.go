@@ -1,4 +1,4 @@
-package main
+package records
 
 import (
 	"slices"
@@ -15,7 +15,7 @@ func TestRunNames(t *testing.T) {
 		{[]string{".", ".."}, []string{"tmp", ""}},
 		{[]string{"a", "a"}, []string{"a", "a"}},
 	} {
-		if got := runNames(c.dirs); !slices.Equal(got, c.want) {
+		if got := Names(c.dirs); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.dirs, got, c.want)
 		}
 	}

@@ -1,0 +1,73 @@
+package query
+
+import (
+	"context"
+	"strings"
+
+	"github.com/cage-qat/cage/host/data/chat"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/model/generate"
+)
+
+// Dialogue is a conversation with a model.
+type Dialogue struct {
+	model    *trained.Model
+	tok      tokenizer.Tokenizer
+	template *chat.Template
+	options  generate.Options
+	until    []string // texts that end an answer
+	said     chat.Conversation
+}
+
+// NewDialogue begins a conversation with the model in dir, by the template of a name or file, or by its own, with a message of
+// the system unless that is empty.
+func NewDialogue(model *trained.Model, dir, template, system string, o generate.Options) (*Dialogue, error) {
+	d := &Dialogue{model: model, options: o}
+	var err error
+	if d.tok, err = model.Tokenizer(); err != nil {
+		return nil, err
+	}
+	if d.template, err = chat.OpenTemplate(template, dir, tokenizer.AddsBOS(d.tok)); err != nil {
+		return nil, err
+	}
+	if system != "" {
+		d.said = append(d.said, chat.NewMessage(chat.System, system))
+	}
+	return d, d.findEnds()
+}
+
+// findEnds finds what ends an answer: the tokens that end any text of the model, and what the
+// template prints behind an answer.
+func (d *Dialogue) findEnds() error {
+	end, err := d.template.Ending(d.tok, d.said)
+	if err != nil {
+		return err
+	}
+	d.options.Stop = d.model.Ends(d.tok)
+	if end.Token != tokenizer.NoToken {
+		d.options.Stop = append(d.options.Stop, end.Token)
+	} else if end.Text != "" {
+		d.until = append(d.until, end.Text)
+	}
+	return nil
+}
+
+// Answer adds a message and the model's answer to what was said.
+func (d *Dialogue) Answer(ctx context.Context, message string, show func(text string) error) (string, error) {
+	d.said = append(d.said, chat.NewMessage(chat.User, message))
+	r, err := d.template.Render(d.said, true)
+	if err != nil {
+		return "", err
+	}
+	ids, err := d.tok.Encode(r.Text)
+	if err != nil {
+		return "", err
+	}
+	text, err := d.model.Continue(ctx, d.tok, ids, d.options, d.until, show)
+	if err == nil {
+		// An answer can end in the middle of a character; the next question is encoded with it.
+		d.said = append(d.said, chat.NewMessage(chat.Assistant, strings.ToValidUTF8(text, "\uFFFD")))
+	}
+	return text, err
+}

@@ -1,0 +1,147 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/cage-qat/cage/host/data/chat"
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/tasks"
+	"github.com/cage-qat/cage/host/deploy/tasks/ask"
+	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/model/score"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Tasks asks a model the questions of evaluation tasks.
+type Tasks struct {
+	Model         *trained.Model
+	Dir           string             // of the model
+	Quantizer     *trained.Quantizer // with which the model was opened instead of its own; nil: that
+	Source        tasks.Source
+	Chat, OneTurn bool   // see [tasks.Options]: questions go into the model's template
+	Batch         int    // texts that are generated at once
+	MaxTokens     int    // of a generated answer; 0: the task's number
+	Out           string // folder for answers, samples and results; "": nothing is kept
+	// Progress is called for each task, and what it returns while the task is asked.
+	Progress func(task string) (func(done, of int), error)
+
+	tok      tokenizer.Tokenizer
+	encoder  *tasks.Encoder
+	template func([]tasks.Turn) (string, error)
+}
+
+// Score implements ask.Model.
+func (e *Tasks) Score(ctx context.Context, requests []score.Request, skip func(int) bool, each func([]int, []score.Score) error) error {
+	return e.Model.Score(ctx, requests, skip, each)
+}
+
+// Generate implements ask.Model.
+func (e *Tasks) Generate(ctx context.Context, prompts [][]int32, tokens int, until []string) ([]string, error) {
+	if e.MaxTokens > 0 {
+		tokens = e.MaxTokens
+	}
+	return e.Model.GenerateUntil(ctx, e.tok, prompts, tokens, until)
+}
+
+// Ask asks one task after the other. What has been answered in Out already is not asked again.
+func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*ask.Result, err error) {
+	if e.encoder, e.tok, err = Encoder(e.Model); err != nil {
+		return nil, err
+	}
+	if e.Chat {
+		template, err := chat.OpenTemplate("", e.Dir, tokenizer.AddsBOS(e.tok))
+		if err != nil {
+			return nil, fmt.Errorf("--chat: %w", err)
+		}
+		e.template = tasks.Rendered(template)
+	}
+	if e.Out != "" {
+		unlock, err := lockFolder(vfs.At(e.Out))
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+		if err := ask.OneModel(vfs.At(e.Out), e.name()); err != nil {
+			return nil, err
+		}
+		for _, t := range list {
+			if err := ask.CheckOurs(vfs.At(e.Out), t.Name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, t := range list {
+		r, err := e.one(ctx, t)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t.Name, err)
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// lockFolder makes a folder and keeps other processes from writing there.
+func lockFolder(dir vfs.Path) (unlock func(), err error) {
+	if err := ask.Answers(dir).MkdirAll(); err != nil {
+		return nil, err
+	}
+	lock, err := dir.Join(vfs.LockFile).Lock()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return func() { lock.Unlock() }, nil
+}
+
+func (e *Tasks) one(ctx context.Context, t *tasks.Task) (*ask.Result, error) {
+	items, all, err := e.Source.Items(t, e.encoder, tasks.Options{Chat: e.template, OneTurn: e.OneTurn})
+	if err != nil {
+		return nil, err
+	}
+	progress, err := e.Progress(t.Name)
+	if err != nil {
+		return nil, err
+	}
+	a := ask.Asking{Task: t, Items: items, Until: t.UntilTexts(e.encoder), Batch: e.Batch, Progress: progress, Settings: map[string]string{
+		"model": e.name(), "context": strconv.Itoa(e.Model.Context()), "batch": strconv.Itoa(e.Batch), "max_tokens": strconv.Itoa(e.MaxTokens)}}
+	var path *vfs.Path
+	if e.Out != "" {
+		p := ask.AnswersFile(vfs.At(e.Out), t.Name)
+		path = &p
+	}
+	answers, err := ask.Ask(ctx, path, e, a)
+	if err != nil {
+		return nil, err
+	}
+	r, err := ask.Judge(t, items, answers)
+	if err == nil {
+		r.All = all
+	}
+	return r, err
+}
+
+// Summarize are the results in the form in which they are written to Out.
+func (e *Tasks) Summarize(list []*ask.Result) (*ask.Results, error) {
+	model := map[string]string{"model": "cage", "model_args": "pretrained=" + e.Dir, "step": strconv.Itoa(e.Model.Step())}
+	if e.Quantizer != nil {
+		model["quantizer"] = e.Quantizer.String()
+	}
+	results := ask.Summarize(list, model)
+	if e.Out == "" {
+		return results, nil
+	}
+	return results, ask.Write(vfs.At(e.Out), list, results)
+}
+
+// name tells the model from others, also from one whose quantizers have been changed.
+func (e *Tasks) name() string {
+	name := e.Model.Identity()
+	if name == "" {
+		name = checkpointName(e.Dir)
+	}
+	if e.Quantizer != nil {
+		name += " quantized by " + e.Quantizer.String()
+	}
+	return withQuantizers(name, e.Model)
+}
