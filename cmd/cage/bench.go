@@ -130,7 +130,7 @@ func (f *stepFlags) run(cmd *cobra.Command, args []string) (*answer, error) {
 	if f.peer != "" {
 		return compareStep(cmd, f.peer, f.rounds)
 	}
-	f.Direct = f.Direct && (cmd.Flags().Changed("direct") || f.directExists(cfg))
+	f.Direct = f.Direct && (cmd.Flags().Changed("direct") || bench.HasDirect(cfg, f.bits))
 	if f.Finder, f.Plugins, err = newFinder(cmd); err != nil {
 		return nil, err
 	}
@@ -168,12 +168,6 @@ func startProfile(path string) (stop func() error, err error) {
 		pprof.StopCPUProfile()
 		return f.Close()
 	}, nil
-}
-
-// directExists tells whether the step is also written directly in the host.
-func (m benchModel) directExists(cfg *config.Config) bool {
-	q := cfg.Quantizer
-	return len(q.Overrides)+len(cfg.Optimizer.Groups) == 0 && (m.bits == 0 || m.bits == 4) && q.Weights != nil && q.Weights.Name == "quest" && q.Activations != nil && q.Activations.Name == "quest" && cfg.Optimizer.Name == "adamw"
 }
 
 // benchSize is a size of the model, under the name of its flag and key.

@@ -54,7 +54,7 @@ unevenly (McNemar, exact).`,
 		if err != nil {
 			return nil, err
 		}
-		list, leftOut, err := compareAll(first, second)
+		list, leftOut, err := ask.CompareAll(first, second)
 		if err != nil {
 			return nil, fmt.Errorf("%s and %s: %w", args[0], args[1], err)
 		}
@@ -79,32 +79,6 @@ func loadSamples(dir string, own []string) ([]*ask.Result, error) {
 		err = fmt.Errorf("%w; name the file of a task of your own with --tasks", err)
 	}
 	return loaded, err
-}
-
-// compareAll compares the tasks that both have, but for those of whole texts, about which leftOut is.
-func compareAll(first, second []*ask.Result) (list []ask.Comparison, leftOut, err error) {
-	for _, a := range first {
-		for _, b := range second {
-			if a.Task.Name != b.Task.Name {
-				continue
-			}
-			more, err := ask.Compare(a.Task, a.Samples, b.Samples)
-			switch {
-			case errors.Is(err, ask.ErrText):
-				leftOut = errors.Join(leftOut, err)
-			case err != nil:
-				return nil, nil, err
-			}
-			list = append(list, more...)
-		}
-	}
-	switch {
-	case len(list) > 0:
-		return list, leftOut, nil
-	case leftOut != nil:
-		return nil, nil, leftOut
-	}
-	return nil, nil, fmt.Errorf("they have no task in common")
 }
 
 func comparisonTable(list []ask.Comparison) [][]string {

@@ -1,22 +1,14 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/study/scaling"
-	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // fitFlags is what the command line of cage fit says.
@@ -73,7 +65,7 @@ func (f *fitFlags) run(cmd *cobra.Command, args []string) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	points, damaged, err := readPoints(cmd.ErrOrStderr(), args, labels)
+	points, damaged, err := scaling.ReadAll(cmd.ErrOrStderr(), args, labels)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +74,7 @@ func (f *fitFlags) run(cmd *cobra.Command, args []string) (*answer, error) {
 		return nil, err
 	}
 	if f.out != "" {
-		if err := writeFit(cmd.Context(), f.out, fit); err != nil {
+		if err := fit.Save(cmd.Context(), f.out); err != nil {
 			return nil, err
 		}
 	}
@@ -122,78 +114,4 @@ func assignments(flag string, texts map[string]string) (map[string]float64, erro
 		values[name] = v
 	}
 	return values, nil
-}
-
-// readPoints reads all sources; runs that have not ended, or are damaged, are mentioned
-// on w.
-func readPoints(w io.Writer, sources []string, labels scaling.Labels) (points []scaling.Point, damaged int, err error) {
-	for _, source := range sources {
-		info, err := os.Stat(source)
-		if err != nil || !info.IsDir() {
-			more, err := scaling.ReadFile(source)
-			if err != nil {
-				return nil, 0, err
-			}
-			points = append(points, more...)
-			continue
-		}
-		more, left, err := scaling.ReadRuns(source, labels)
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, l := range left {
-			fmt.Fprintf(w, "%s: left out: %s\n", l.Dir, l.Why)
-			if l.Damaged {
-				damaged++
-			}
-		}
-		points = append(points, more...)
-	}
-	if len(points) == 0 {
-		return nil, 0, fmt.Errorf("no finished runs in %s", strings.Join(sources, ", "))
-	}
-	return points, damaged, eachOnce(points)
-}
-
-// eachOnce fails where a point comes from the same place as another.
-func eachOnce(points []scaling.Point) error {
-	seen := map[string]bool{}
-	for _, p := range points {
-		source := p.Source
-		if abs, err := filepath.Abs(source); err == nil {
-			source = abs
-		}
-		if seen[source] {
-			return fmt.Errorf("%s is there twice: name each file and each directory of runs once", p.Source)
-		}
-		seen[source] = true
-	}
-	return nil
-}
-
-// writeFit writes the result in all its forms, and its figures.
-func writeFit(ctx context.Context, dir string, fit *scaling.Fit) error {
-	if err := vfs.At(dir).MkdirAll(); err != nil {
-		return err
-	}
-	for name, format := range map[string]scaling.Format{"fit.md": scaling.Markdown, "fit.csv": scaling.CSV, "fit.json": scaling.JSON} {
-		var content bytes.Buffer
-		if err := fit.Write(&content, format); err != nil {
-			return err
-		}
-		if err := atomicfile.WriteBytes(vfs.At(dir).Join(name), content.Bytes()); err != nil {
-			return err
-		}
-	}
-	for _, f := range fit.Figures() {
-		for _, ending := range []string{".svg", ".png"} {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := figure.Save(filepath.Join(dir, f.Name+ending), f.Picture, f.Options); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

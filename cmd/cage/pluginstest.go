@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -118,28 +117,11 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 	}
 	var reports []sdktest.Report
 	err = asEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
-		report, err := p.check(cmd.Context(), client, options)
+		report, err := kit.Check(cmd.Context(), client, p.settings(client.Description()), options)
 		reports = append(reports, report)
 		return err
 	})
 	return reports, err
-}
-
-// check runs the kit on a running plugin.
-func (p *pluginTest) check(ctx context.Context, client *plugin.Client, options []sdktest.Option) (report sdktest.Report, err error) {
-	settings := p.settings(client.Description())
-	if _, err := client.Resolve(settings); err != nil {
-		return report, err
-	}
-	options = append(slices.Clone(options), sdktest.With(settings))
-	tested, done := context.WithCancel(ctx)
-	defer done()
-	if client.Kind() == sdk.KindQuantizer {
-		report = sdktest.CheckQuantizer(kit.Quantizer(tested, client), options...)
-	} else {
-		report = sdktest.CheckOptimizer(kit.Optimizer(tested, client), options...)
-	}
-	return report, ctx.Err()
 }
 
 // options checks the command line. A golden file is about one kind of plugin.

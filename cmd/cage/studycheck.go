@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/kept"
 	"github.com/cage-qat/cage/host/study/report"
 )
 
@@ -38,7 +39,7 @@ fewer than two replicates.`,
 		if err != nil {
 			return nil, err
 		}
-		file, err := readKept(s, keptFile)
+		file, err := kept.Of(s, keptFile)
 		if err != nil {
 			return nil, err
 		}

@@ -3,17 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/kept"
-	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
 func newStudyKeep() *cobra.Command {
@@ -50,48 +47,16 @@ func keepResults(cmd *cobra.Command, s *study.Study, path string, forget bool) (
 	if err != nil {
 		return nil, err
 	}
-	before, err := kept.Read(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if before != nil && before.Study != s.Name {
-		return nil, fmt.Errorf("%s has results of the study %s, and %s is %s: give another --out", path, before.Study, s.File, s.Name)
-	}
-	if unknown := before.Unknown(s); len(unknown) > 0 && !forget {
-		return nil, fmt.Errorf("%s has results of %d cells that %s does not name any more, such as %s: give --forget to drop them, or another --out", path, len(unknown), s.File, unknown[0])
-	}
-	file, err := kept.Take(s, results, before, buildVersion(), time.Now().UTC())
-	if err != nil {
-		return nil, err
-	}
-	if len(file.Cells) == 0 {
-		return nil, fmt.Errorf("no cell of %s is done: there is nothing to keep", s.File)
-	}
-	to, err := atomicfile.Target(path)
-	if err == nil {
-		err = file.Write(to.Name)
-	}
+	file, err := kept.Update(path, s, results, forget, buildVersion(), time.Now().UTC())
 	if err != nil {
 		return nil, err
 	}
 	return inWords(map[string]any{"file": path, "cells": len(file.Cells)}, "%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil
 }
 
-// readKept reads the file of kept results of a study.
-func readKept(s *study.Study, path string) (*kept.File, error) {
-	file, err := kept.Read(path)
-	if err != nil {
-		return nil, err
-	}
-	if file.Study != s.Name {
-		return nil, fmt.Errorf("%s has results of the study %s, and %s is %s", path, file.Study, s.File, s.Name)
-	}
-	return file, nil
-}
-
 // keptResults are those of a file of kept results, stale ones marked.
 func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Result, error) {
-	file, err := readKept(s, path)
+	file, err := kept.Of(s, path)
 	if err != nil {
 		return nil, err
 	}

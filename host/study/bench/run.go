@@ -177,3 +177,9 @@ func directQuest(d int) direct.Quest {
 	const bits4, k4 = 4, 2.370255550006294
 	return direct.Quest{Bits: bits4, Block: 1 << bits.TrailingZeros(uint(d)), K: k4}
 }
+
+// HasDirect tells whether the step is also written directly in the host, with a quantizer of so many bits; 0: its own default.
+func HasDirect(cfg *config.Config, bits int) bool {
+	q := cfg.Quantizer
+	return len(q.Overrides)+len(cfg.Optimizer.Groups) == 0 && (bits == 0 || bits == 4) && q.Weights != nil && q.Weights.Name == "quest" && q.Activations != nil && q.Activations.Name == "quest" && cfg.Optimizer.Name == "adamw"
+}

@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -73,4 +74,20 @@ func (r *running) get(ctx context.Context) (*plugin.Client, error) {
 	r.client.Close()
 	r.client = again
 	return again, nil
+}
+
+// Check runs the kit on a running plugin with these settings.
+func Check(ctx context.Context, c *plugin.Client, settings map[string]any, options []sdktest.Option) (report sdktest.Report, err error) {
+	if _, err := c.Resolve(settings); err != nil {
+		return report, err
+	}
+	options = append(slices.Clone(options), sdktest.With(settings))
+	tested, done := context.WithCancel(ctx)
+	defer done()
+	if c.Kind() == sdk.KindQuantizer {
+		report = sdktest.CheckQuantizer(Quantizer(tested, c), options...)
+	} else {
+		report = sdktest.CheckOptimizer(Optimizer(tested, c), options...)
+	}
+	return report, ctx.Err()
 }

@@ -58,6 +58,32 @@ func Compare(t *tasks.Task, first, second []Sample) ([]Comparison, error) {
 	return list, nil
 }
 
+// CompareAll compares the tasks that both have, but for those of whole texts, about which leftOut is.
+func CompareAll(first, second []*Result) (list []Comparison, leftOut, err error) {
+	for _, a := range first {
+		for _, b := range second {
+			if a.Task.Name != b.Task.Name {
+				continue
+			}
+			more, err := Compare(a.Task, a.Samples, b.Samples)
+			switch {
+			case errors.Is(err, ErrText):
+				leftOut = errors.Join(leftOut, err)
+			case err != nil:
+				return nil, nil, err
+			}
+			list = append(list, more...)
+		}
+	}
+	switch {
+	case len(list) > 0:
+		return list, leftOut, nil
+	case leftOut != nil:
+		return nil, nil, leftOut
+	}
+	return nil, nil, fmt.Errorf("they have no task in common")
+}
+
 // sameQuestion tells whether two models were asked the same row. Examples and templates may differ.
 func sameQuestion(a, b *tasks.Item) bool {
 	return a.Doc == b.Doc && a.Gold == b.Gold && a.Target == b.Target && slices.Equal(a.Choices, b.Choices)
