@@ -72,7 +72,7 @@ func TestModuleOfAPublishedVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := scaffold.Plugin{Kind: "quantizer", Name: "rounder", Parent: dir, Version: version}
-			notice, err := p.Write(t.Context(), tool)
+			_, notice, err := p.Write(t.Context(), nil)
 			if err != nil || (notice != nil) != (c.proxy == "off") {
 				t.Fatalf("notice %v, error %v", notice, err)
 			}

@@ -3,13 +3,11 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/plugin/scaffold"
-	"github.com/cage-qat/cage/internal/gotool"
 )
 
 func newPluginsNew() *cobra.Command {
@@ -36,11 +34,7 @@ module of its own, with a go.mod.`,
 		if err != nil {
 			return err
 		}
-		tool, err := gotool.Find(cmd.Context(), s.Parent, plugin.Inform(log))
-		if err != nil {
-			return err
-		}
-		notice, err := s.Write(cmd.Context(), tool)
+		settings, notice, err := s.Write(cmd.Context(), plugin.Inform(log))
 		if err != nil {
 			return err
 		}
@@ -51,7 +45,7 @@ module of its own, with a go.mod.`,
 		if !filepath.IsAbs(path) {
 			path = "./" + filepath.ToSlash(path) // without a slash it would be taken for a name
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), nextSteps, path, s.Kind, strings.Join(tool.Settings(), " "))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), nextSteps, path, s.Kind, settings)
 		return err
 	}
 	return cmd

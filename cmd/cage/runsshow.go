@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/plainjson"
 )
@@ -120,22 +120,18 @@ func runRows(r *rundir.Run, checkpoints []int, provenance []byte) ([][]string, e
 
 // madeWith reads the build and the plugins of a run from its provenance.json.
 func madeWith(text []byte) ([][]string, error) {
-	var provenance struct {
-		Run     string
-		Build   engine.BuildInfo
-		Plugins []assembly.Used
-	}
-	if err := plainjson.Unmarshal(text, &provenance); err != nil {
+	var made provenance.Record
+	if err := plainjson.Unmarshal(text, &made); err != nil {
 		return nil, fmt.Errorf("provenance.json: %w", err)
 	}
 	var rows [][]string
-	if provenance.Run != "" {
-		rows = append(rows, []string{"identity", provenance.Run})
+	if made.Run != "" {
+		rows = append(rows, []string{"identity", made.Run})
 	}
-	if provenance.Build != (engine.BuildInfo{}) {
-		rows = append(rows, []string{"build", provenance.Build.String()})
+	if made.Build != (engine.BuildInfo{}) {
+		rows = append(rows, []string{"build", made.Build.String()})
 	}
-	for _, p := range provenance.Plugins {
+	for _, p := range made.Plugins {
 		rows = append(rows, []string{p.Table, strings.TrimSpace(fmt.Sprintf("%s %s, SHA-256 %s", p.Name, p.Version, p.SHA256))})
 	}
 	return rows, nil

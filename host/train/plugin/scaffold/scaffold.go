@@ -69,9 +69,19 @@ func (s Plugin) Check() error {
 	return sdk.Description{Name: s.Name}.Check()
 }
 
-// Write makes the directory with all its files, or leaves nothing behind. notice says
-// why the requirements of a new module are not complete yet.
-func (s Plugin) Write(ctx context.Context, tool *gotool.Tool) (notice, err error) {
+// Write makes the directory with all its files, or leaves nothing behind. settings are the variables of the environment with
+// which the go command compiles no library once more; notice says why the requirements of a new module are not complete yet.
+// inform is told what is waited for.
+func (s Plugin) Write(ctx context.Context, inform func(string)) (settings string, notice, err error) {
+	tool, err := gotool.Find(ctx, s.Parent, inform)
+	if err != nil {
+		return "", nil, err
+	}
+	notice, err = s.write(ctx, tool)
+	return strings.Join(tool.Settings(), " "), notice, err
+}
+
+func (s Plugin) write(ctx context.Context, tool *gotool.Tool) (notice, err error) {
 	module, err := s.ownModule(ctx, tool)
 	if err != nil {
 		return nil, err
