@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	kit "github.com/cage-qat/cage/host/train/conformance"
+	"github.com/cage-qat/cage/host/train/conformance/values"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/sdk"
@@ -142,11 +143,11 @@ func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("--golden: %w", err)
 	}
-	kind, err := sdktest.GoldenKind(file)
+	published, err := values.Parse(file)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--golden %s: %w", p.golden, err)
 	}
-	return append(options, sdktest.Golden(file)), []sdk.Kind{kind}, nil
+	return append(options, sdktest.Golden(published)), []sdk.Kind{published.Kind}, nil
 }
 
 // settings reads the values as TOML. Those of string parameters need no quotes.

@@ -3,7 +3,6 @@ package sdktest
 import (
 	"math/rand/v2"
 
-	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -59,7 +58,7 @@ func (e expectation) widen(out map[string]reference.Tensor) {
 	for name, base := range e.outputs {
 		spread, other := e.spread[name], out[name].Float64s()
 		for i, v := range base.Float64s() {
-			spread[i] = max(spread[i], golden.Distance(other[i], v))
+			spread[i] = max(spread[i], distance(other[i], v))
 		}
 	}
 }
@@ -88,7 +87,7 @@ func (e expectation) steady(name string, i int) bool {
 	if out.Type.DType != program.Float {
 		return e.spread[name][i] == 0
 	}
-	return e.spread[name][i] <= 256*noise*golden.Largest(out.Floats)
+	return e.spread[name][i] <= 256*noise*largest(out.Floats)
 }
 
 // compare fails unless every machine agrees with the oracle on all outputs of p.
@@ -105,7 +104,7 @@ func (t *trial) compare(on example, machines []Machine, what string, p *program.
 		for name, want := range e.outputs {
 			data, spread, base := want.Float64s(), e.spread[name], 0.0
 			if want.Type.DType == program.Float {
-				base = closeness * golden.Largest(data)
+				base = closeness * largest(data)
 			}
 			t.within(on.on(m), what+name, want.Type.Shape, got[name].Float64s(), data, func(i int) float64 {
 				return base + amplification*spread[i]

@@ -6,7 +6,7 @@
 //
 // and the command "cage plugins test NAME" runs the same checks on the executable of any
 // plugin, and also runs the programs on a device. A plugin that passes keeps every promise that
-// can be tested without knowing its algorithm; golden files ([Golden]) test the algorithm.
+// can be tested without knowing its algorithm; values of another implementation ([Golden]) test the algorithm.
 //
 // Programs run on the float64 oracle and on the machines that the caller adds. A device
 // computes in binary32, and its results differ by rounding errors. The kit finds out how

@@ -1,7 +1,6 @@
 package sdktest
 
 import (
-	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -11,7 +10,7 @@ func (q *quantizerRun) checkFixed(t *trial) {
 	q.onOracle(t, func(in *instance, x []float64) {
 		once := in.quantize(x)
 		twice := in.quantize(once.value)
-		allowed := exactness * golden.Largest(once.value)
+		allowed := exactness * largest(once.value)
 		if q.traits.Idempotent {
 			in.within(x, "Q(Q(x)), against Q(x),", twice.value, once.value, upTo(allowed))
 			in.equal(x, "codes of Q(Q(x)), against those of Q(x),", twice.codes, once.codes)
@@ -19,7 +18,7 @@ func (q *quantizerRun) checkFixed(t *trial) {
 		}
 		some = true
 		for i, v := range twice.value {
-			holds = holds && golden.Distance(v, once.value[i]) <= allowed
+			holds = holds && distance(v, once.value[i]) <= allowed
 		}
 	})
 	switch {
@@ -57,7 +56,7 @@ func (q *quantizerRun) checkHomogeneous(t *trial) {
 			out := in.quantize(scaled(c, x))
 			in.within(x, "Q(c·x)/c, against Q(x),", scaled(1/c, out.value), base.value, func(i int) float64 {
 				if e.steady(sdk.OutputValue, i) {
-					return closeness * golden.Largest(base.value)
+					return closeness * largest(base.value)
 				}
 				return 2 * spread[i]
 			})

@@ -7,174 +7,214 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-const goldenAsks = "the values of an independent implementation: on the oracle within the file's tolerance, on devices within that of binary32; codes and masks are equal"
+const goldenAsks = "the values of an independent implementation: on the oracle within their tolerance, on devices within that of binary32; codes and masks are equal"
 
 // goldenCloseness takes the place of closeness for golden files, whose tensors are small
 // and whose sums are short.
 const goldenCloseness = 1e-6
 
-// GoldenKind returns the kind of plugin that a golden file is for. The error says what is
-// wrong with the file, or that no plugin computes its values.
-func GoldenKind(file []byte) (sdk.Kind, error) {
-	f, err := golden.Parse(file)
-	if err != nil {
-		return "", err
-	}
-	k, ok := goldenKinds[f.Name]
-	if !ok {
-		return "", fmt.Errorf("the file holds values of %q; those that plugins can be compared with are %s",
-			f.Name, strings.Join(slices.Sorted(maps.Keys(goldenKinds)), ", "))
-	}
-	return k.kind, nil
+// Array is a list of numbers in row-major order, with its shape.
+type Array struct {
+	Shape []int
+	Data  []float64
 }
 
-// goldenCase is a case of a file that holds values for the plugin under test. An error
-// fails the trial and ends the case.
+// check fails where there are not as many numbers as the shape says.
+func (a Array) check() error {
+	const most = 1 << 40
+	size := 1
+	for _, d := range a.Shape {
+		if d < 0 || d > 0 && size > most/d {
+			size = -1
+			break
+		}
+		size *= d
+	}
+	if size != len(a.Data) {
+		return fmt.Errorf("%d numbers cannot have the shape %v", len(a.Data), a.Shape)
+	}
+	return nil
+}
+
+// Values are results of an independent implementation, for [Golden].
+type Values struct {
+	Name string // what they are of; it names the check
+	Kind sdk.Kind
+	// Abs and Rel are the tolerance on the oracle: |got − want| ≤ Abs + Rel·|want|.
+	Abs, Rel float64
+	Cases    []Case
+}
+
+// Case is a case of Values, given the description of the plugin under test: what a quantizer is asked, one after the other,
+// or what an optimizer is. An error is a failure of the check.
+type Case struct {
+	ID        string
+	Quantizer []func(sdk.Description) (QuantizerValues, error)
+	Optimizer func(sdk.Description) (OptimizerValues, error)
+}
+
+// QuantizerValues are what a quantizer gives of one tensor.
+type QuantizerValues struct {
+	Settings map[string]any // in place of those of [With]
+	Role     sdk.Role
+	Trained  map[string]float64 // values of trained parameters, in all their elements
+	X        Array
+	GradOut  *Array // gradient by the value; nil: there are no gradients to compare
+	Compare  []Comparand
+}
+
+// Comparand is an output of a program, or a gradient, that is compared. Multiplied by Factor it must agree with Want, and be
+// equal to it if Exact is set.
+type Comparand struct {
+	Output string
+	Name   string // of the expected values, in messages
+	Want   *Array // nil: there are none, which is an error where the program has the output
+	Factor float64
+	Exact  bool
+}
+
+// OptimizerValues are the path that an optimizer takes with given gradients and rates.
+type OptimizerValues struct {
+	Settings map[string]any // in place of those of [With]
+	X        Array          // where it starts
+	// Gradients and Want have the gradient of each step and the parameter after it, Rates the rates.
+	Gradients, Want, Rates Array
+	Decay                  float64 // coefficient of decoupled weight decay, which the host applies
+	DecayLast              bool    // after each step except the first, as code does that returns from its first call before
+}
+
+// goldenCase is a case under trial. An error fails the trial and ends what it runs.
 type goldenCase struct {
-	t                        *trial
-	kind                     goldenKind
-	id                       string
-	params, inputs, expected map[string]any
-	tolerance                golden.Tolerance
+	Case
+	t  *trial
+	of Values
 }
 
 func (c goldenCase) must(err error) {
 	if err != nil {
-		c.t.must(example{}, fmt.Errorf("case %s: %w", c.id, err))
+		c.t.must(example{}, fmt.Errorf("case %s: %w", c.ID, err))
 	}
 }
 
-// array reads one of the case's arrays.
-func (c goldenCase) array(from map[string]any, key string) golden.Array {
-	v, ok := from[key]
-	if !ok {
-		c.must(fmt.Errorf("it has no %q", key))
-	}
-	a, err := golden.NewArray(v)
-	if err != nil {
-		c.must(fmt.Errorf("%s: %w", key, err))
-	}
-	return a
-}
-
-// goldenStep is the check of one file on a plugin of the given kind; run is called for
-// each case that applies.
-func goldenStep(file []byte, kind sdk.Kind, run func(goldenCase)) step {
-	of, err := GoldenKind(file)
-	if err != nil {
-		return step{"golden file", goldenAsks, func(t *trial) { t.failf(example{}, "%v", err) }}
-	}
-	f, _ := golden.Parse(file)
-	return step{"golden " + f.Name, goldenAsks, func(t *trial) {
-		if of != kind {
-			t.failf(example{}, "the file is for plugins of the kind %s", of)
+// goldenStep is the check of values on a plugin of the given kind; run is called for each case.
+func goldenStep(v Values, kind sdk.Kind, run func(goldenCase)) step {
+	return step{"golden " + v.Name, goldenAsks, func(t *trial) {
+		if v.Kind != kind {
+			t.failf(example{}, "the values are for plugins of the kind %s", v.Kind)
 			return
 		}
-		ran := 0
-		for _, m := range f.Cases {
-			part := func(key string) map[string]any { object, _ := m[key].(map[string]any); return object }
-			id, _ := m["id"].(string)
-			c := goldenCase{t, goldenKinds[f.Name], id, part("params"), part("inputs"), part("expected"), f.Tolerance}
-			if c.kind.applies == nil || c.kind.applies(c) {
-				t.run(func() { run(c) })
-				ran++
-			}
+		for _, c := range v.Cases {
+			t.run(func() { run(goldenCase{c, t, v}) })
 		}
-		t.notef("%d cases", ran)
+		t.notef("%d cases", len(v.Cases))
 	}}
 }
 
-// goldenCase asks the questions of a case and compares the answers with the file, on every machine.
+// goldenVariant is the plugin with the settings of a case, which take the place of those given by the caller.
+func (s *session) goldenVariant(settings map[string]any) (variant, error) {
+	all := maps.Clone(s.settings)
+	maps.Copy(all, settings)
+	return newVariant(s.about, all)
+}
+
+// goldenCase asks the questions of a case and compares the answers, on every machine.
 func (q *quantizerRun) goldenCase(c goldenCase) {
-	for _, ask := range c.kind.questions(c) {
+	for _, question := range c.Quantizer {
 		c.t.run(func() {
-			v, err := c.kind.resolve(q.about, q.settings, c, ask.settings)
+			ask, err := question(q.about)
 			c.must(err)
-			x := c.array(c.inputs, "x")
-			s, err := q.ask(v, ask.role, x.Shape...)
+			c.must(ask.X.check())
+			if ask.GradOut != nil {
+				c.must(ask.GradOut.check())
+			}
+			v, err := q.goldenVariant(ask.Settings)
+			c.must(err)
+			s, err := q.ask(v, ask.Role, ask.X.Shape...)
 			c.must(err)
 			in := &instance{siteAnswer: s, trained: map[string]reference.Tensor{}}
 			for _, p := range s.Trained {
-				v, ok := ask.trained[p.Name]
+				v, ok := ask.Trained[p.Name]
 				if !ok {
 					c.must(fmt.Errorf("the plugin trains %s, for which the case has no value", p.Name))
 				}
 				size := program.FloatType(p.Shape...).Size()
 				in.trained[sdk.TrainedPrefix+p.Name] = reference.Floats(full(v, int(size)), p.Shape...)
 			}
-			if len(s.Trained) < len(ask.trained) {
+			if len(s.Trained) < len(ask.Trained) {
 				c.must(fmt.Errorf("the plugin does not train the parameters of the case"))
 			}
-			q.goldenRuns(c, in, x.Data, ask)
+			q.goldenRuns(c, in, ask)
 		})
 	}
 }
 
 // goldenRuns runs the program and, when a gradient is asked for, its reverse pass.
-func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, x []float64, ask question) {
+func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValues) {
 	run := func(p *program.Program, inputs map[string]reference.Tensor, gradients bool) {
 		e, err := expect(p, inputs)
 		c.must(err)
 		for _, m := range q.machines {
 			out, err := m.Run(p, inputs)
 			c.must(err)
-			for _, want := range ask.compare {
-				if strings.HasPrefix(want.output, autodiff.Prefix) == gradients {
+			for _, want := range ask.Compare {
+				if strings.HasPrefix(want.Output, autodiff.Prefix) == gradients {
 					c.compare(in.example.on(m), want, out, e, orderless(p))
 				}
 			}
 		}
 	}
-	run(in.Program, in.inputs(x), false)
-	if c.inputs["grad_out"] == nil {
+	run(in.Program, in.inputs(ask.X.Data), false)
+	if ask.GradOut == nil {
 		return
 	}
 	vjp, err := in.reverse()
 	c.must(err)
-	run(vjp, in.reverseInputs(x, c.array(c.inputs, "grad_out").Data), true)
+	run(vjp, in.reverseInputs(ask.X.Data, ask.GradOut.Data), true)
 }
 
-// compare compares one output on one machine with the file. Outputs that the plugin
+// compare compares one output on one machine with what is expected. Outputs that the plugin
 // does not give are skipped; it always gives the value.
-func (c goldenCase) compare(on example, want comparand, out map[string]reference.Tensor, e expectation, orderless bool) {
-	got, ok := out[want.output]
+func (c goldenCase) compare(on example, want Comparand, out map[string]reference.Tensor, e expectation, orderless bool) {
+	got, ok := out[want.Output]
 	if !ok {
-		c.t.notef("no %s to compare", want.output)
+		c.t.notef("no %s to compare", want.Output)
 		return
 	}
-	expected := c.array(c.expected, want.key)
-	spread, base := e.spread[want.output], goldenCloseness*golden.Largest(expected.Data)
-	c.within(on, want.key, scaled(want.factor, got.Float64s()), expected, want.exact, func(i int) float64 {
+	if want.Want == nil {
+		c.must(fmt.Errorf("it has no %q", want.Name))
+	}
+	expected := *want.Want
+	spread, base := e.spread[want.Output], goldenCloseness*largest(expected.Data)
+	c.within(on, want.Name, scaled(want.Factor, got.Float64s()), expected, want.Exact, func(i int) float64 {
 		switch {
 		case i >= len(spread):
 			return 0
-		case want.exact && orderless && e.single[want.output].Float64s()[i] == expected.Data[i]:
+		case want.Exact && orderless && e.single[want.Output].Float64s()[i] == expected.Data[i]:
 			return 0 // every operation is exact or correctly rounded, so nothing is left to the device
-		case want.exact:
+		case want.Exact:
 			return amplification * spread[i]
 		}
-		return base + want.factor*amplification*spread[i]
+		return base + want.Factor*amplification*spread[i]
 	})
 }
 
-// within compares a result with the file: on the oracle within the file's tolerance, or
+// within compares a result with what is expected: on the oracle within the tolerance of the values, or
 // exactly if exact is set; on a device within what the function device allows.
-func (c goldenCase) within(on example, key string, got []float64, want golden.Array, exact bool, device func(i int) float64) {
+func (c goldenCase) within(on example, key string, got []float64, want Array, exact bool, device func(i int) float64) {
 	allowed := device
 	if on.machine == (Oracle{}).Name() {
 		allowed = upTo(0)
 		if !exact {
-			allowed = func(i int) float64 { return c.tolerance.Abs + c.tolerance.Rel*math.Abs(want.Data[i]) }
+			allowed = func(i int) float64 { return c.of.Abs + c.of.Rel*math.Abs(want.Data[i]) }
 		}
 	}
-	c.t.within(on, "case "+c.id+": "+key, want.Shape, got, want.Data, allowed)
+	c.t.within(on, "case "+c.ID+": "+key, want.Shape, got, want.Data, allowed)
 }
 
 // inexact are the operations whose results in binary32 depend on the machine: sums,

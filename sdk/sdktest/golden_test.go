@@ -1,7 +1,8 @@
 package sdktest_test
 
 import (
-	"fmt"
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -9,51 +10,59 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// file is a golden file of one case.
-func file(name, params, inputs, expected string) []byte {
-	return fmt.Appendf(nil, `{"format": 1, "name": %q, "description": "one case", "tolerance": {"abs": 1e-12, "rel": 1e-12},
-		"cases": [{"id": "one", "params": {%s}, "inputs": {%s}, "expected": {%s}}]}`, name, params, inputs, expected)
+// matrix is a matrix of one row.
+func matrix(row ...float64) sdktest.Array {
+	return sdktest.Array{Shape: []int{1, len(row)}, Data: row}
 }
 
-// gridded is rows under the parameters of absmax.
-func gridded() sdk.Quantizer {
-	return broken(func(q *rows) {
-		q.parameters = append(q.parameters, sdk.Choice("grid", "symmetric", []string{"symmetric"}, "levels"),
-			sdk.Choice("granularity", "row", []string{"row"}, "what shares a scale"))
-	})
+// rounded are values of [rows] in 4 bits, with these codes.
+func rounded(codes *sdktest.Array) sdktest.QuantizerValues {
+	value, scale := matrix(7, -4, 0, 2), matrix(1)
+	return sdktest.QuantizerValues{Settings: map[string]any{"bits": 4}, Role: sdk.RoleWeight, X: matrix(7, -3.5, 0.5, 1.5), Compare: []sdktest.Comparand{
+		{Output: sdk.OutputValue, Name: "dequant", Want: &value, Factor: 1}, {Output: sdk.OutputCodes, Name: "codes", Want: codes, Factor: 1, Exact: true},
+		{Output: sdk.OutputScale, Name: "scales", Want: &scale, Factor: 1}}}
 }
 
-const absmaxParams = `"grid": "symmetric", "bits": 4, "granularity": "row", "group": 0`
-
-func absmaxFile(codes string) []byte {
-	return file("absmax", strings.Replace(absmaxParams, `, "group": 0`, "", 1), `"x": [[7, -3.5, 0.5, 1.5]]`,
-		`"codes": `+codes+`, "dequant": [[7, -4, 0, 2]], "scales": [[1]]`)
+// asked are values of one question.
+func asked(v sdktest.QuantizerValues, err error) sdktest.Values {
+	question := func(sdk.Description) (sdktest.QuantizerValues, error) { return v, err }
+	return sdktest.Values{Name: "rows", Kind: sdk.KindQuantizer, Abs: 1e-12, Rel: 1e-12,
+		Cases: []sdktest.Case{{ID: "one", Quantizer: []func(sdk.Description) (sdktest.QuantizerValues, error){question}}}}
 }
 
-// TestGoldenQuantizer: the case is compared on every machine, and only what the
-// file's kind knows of.
+// taken are values of one path.
+func taken(v sdktest.OptimizerValues) sdktest.Values {
+	return sdktest.Values{Name: "momentum", Kind: sdk.KindOptimizer, Abs: 1e-12, Rel: 1e-12,
+		Cases: []sdktest.Case{{ID: "one", Optimizer: func(sdk.Description) (sdktest.OptimizerValues, error) { return v, nil }}}}
+}
+
+// TestGoldenQuantizer: the case is compared on every machine, and only what the plugin gives.
 func TestGoldenQuantizer(t *testing.T) {
-	const right = "[[7, -4, 0, 2]]"
+	right, other, short := matrix(7, -4, 0, 2), matrix(7, -3, 0, 2), sdktest.Array{Shape: []int{2}, Data: []float64{7, -4}}
+	set := func(name string, value any) sdktest.QuantizerValues {
+		v := rounded(&right)
+		v.Settings = map[string]any{name: value}
+		return v
+	}
+	misshapen := rounded(&right)
+	misshapen.X.Shape = []int{2, 4}
 	for _, c := range []struct {
-		name string
-		file []byte
-		says string
+		name   string
+		values sdktest.Values
+		says   string
 	}{
-		{"right", absmaxFile(right), ""},
-		{"another code", absmaxFile("[[7, -3, 0, 2]]"), "on oracle, weight [1 4]: case one: codes at [0 1]: got -4, want -3"},
-		{"another shape", absmaxFile("[7, -4]"), "codes has 4 elements, want 2"},
-		{"no codes", file("absmax", `"grid": "symmetric"`, `"x": [[7]]`, `"dequant": [[7]]`), `it has no "codes"`},
-		{"no input", file("absmax", `"grid": "symmetric"`, "", ""), `it has no "x"`},
-		{"a parameter that is not declared", file("absmax", absmaxParams, `"x": [[7]]`, ""), "it needs the parameter group, which the plugin does not declare"},
-		{"an unknown parameter", file("absmax", `"grad": 1`, `"x": [[7]]`, ""), `it has an unknown parameter "grad"`},
-		{"a setting of another type", file("absmax", `"bits": "four"`, `"x": [[7]]`, ""), "its bits: is the string"},
-		{"a setting out of range", file("absmax", `"bits": 12`, `"x": [[7]]`, ""), "got 12, want an integer: 2 to 8"},
-		{"of optimizers", file("adamw", "", "", ""), "for plugins of the kind optimizer"},
-		{"of the host", file("gptq", "", "", ""), `the file holds values of "gptq"; those that plugins can be compared with are absmax, adamw,`},
-		{"no JSON", []byte("{"), "not a JSON object"},
+		{"right", asked(rounded(&right), nil), ""},
+		{"another code", asked(rounded(&other), nil), "on oracle, weight [1 4]: case one: codes at [0 1]: got -4, want -3"},
+		{"another shape", asked(rounded(&short), nil), "codes has 4 elements, want 2"},
+		{"no codes", asked(rounded(nil), nil), `it has no "codes"`},
+		{"fewer numbers than the shape has", asked(misshapen, nil), "case one: 4 numbers cannot have the shape [2 4]"},
+		{"a question that cannot be asked", asked(rounded(&right), errors.New("of another plugin")), "case one: of another plugin"},
+		{"an unknown setting", asked(set("grad", 1), nil), "grad"},
+		{"a setting out of range", asked(set("bits", 12), nil), "got 12, want an integer: 2 to 8"},
+		{"of optimizers", taken(sdktest.OptimizerValues{}), "for plugins of the kind optimizer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := sdktest.CheckQuantizer(sdktest.NewQuantizer(gridded()), sdktest.Golden(c.file), sdktest.On(device{}))
+			r := sdktest.CheckQuantizer(sdktest.NewQuantizer(good()), sdktest.Golden(c.values), sdktest.On(device{}))
 			check := r.Checks[len(r.Checks)-1]
 			if c.says == "" {
 				if check.Status != sdktest.Pass || check.Tried != 6 {
@@ -68,26 +77,24 @@ func TestGoldenQuantizer(t *testing.T) {
 	}
 }
 
-// sgd is momentum under the parameters of sgd.
-type sgd struct{ momentum }
-
-func (sgd) Describe() sdk.Description {
-	return sdk.Description{Name: "sgd", Doc: "Momentum of 0.9.", Parameters: []sdk.Parameter{
-		sdk.Float("momentum", 0.9, 0, 1, "not read"), sdk.Bool("nesterov", false, "not read"), sdk.Float("dampening", 0, 0, 1, "not read"),
-	}}
-}
-
-// TestGoldenOptimizer: decay comes first. 2 → 1.8, u = 1, x = 1.7; then 1.53, u =
-// 0.9 + 1, x = 1.34.
+// TestGoldenOptimizer: decay comes first, unless it is to come last. 2 → 1.8, u = 1, x = 1.7; then 1.53, u = 0.9 + 1,
+// x = 1.34. With the decay last, and none in the first step: 1.9, then 1.71, and a tenth less.
 func TestGoldenOptimizer(t *testing.T) {
-	params := `"momentum": 0.9, "dampening": 0, "nesterov": false, "weight_decay": 1, "wd_mode": "decoupled"`
-	inputs := `"x0": [[2]], "grads": [[[1]], [[1]]], "lrs": [0.1, 0.1]`
-	for _, c := range []struct{ expected, says string }{
-		{`"x": [[[1.7]], [[1.34]]]`, ""},
-		{`"x": [[[1.7]], [[1.35]]]`, "case one: x at [1 0 0]: got 1.34"},
-		{`"x": [[[1.7]]]`, "it has 2 rates, [2 1 1] gradients and expects [1 1 1]"},
+	path := func(last bool, x ...float64) sdktest.Values {
+		ones := sdktest.Array{Shape: []int{2, 1, 1}, Data: []float64{1, 1}}
+		return taken(sdktest.OptimizerValues{X: matrix(2), Gradients: ones, Rates: sdktest.Array{Shape: []int{2}, Data: []float64{0.1, 0.1}},
+			Want: sdktest.Array{Shape: []int{len(x), 1, 1}, Data: x}, Decay: 1, DecayLast: last})
+	}
+	for _, c := range []struct {
+		values sdktest.Values
+		says   string
+	}{
+		{path(false, 1.7, 1.34), ""},
+		{path(true, 1.9, 1.539), ""},
+		{path(false, 1.7, 1.35), "case one: x at [1 0 0]: got 1.34"},
+		{path(false, 1.7), "it has 2 rates, [2 1 1] gradients and expects [1 1 1]"},
 	} {
-		r := sdktest.CheckOptimizer(sdktest.NewOptimizer(sgd{}), sdktest.Golden(file("sgd", params, inputs, c.expected)), sdktest.On(device{}))
+		r := sdktest.CheckOptimizer(sdktest.NewOptimizer(momentum{}), sdktest.Golden(c.values), sdktest.On(device{}))
 		check := r.Checks[len(r.Checks)-1]
 		switch {
 		case c.says == "" && check.Status != sdktest.Pass:
@@ -98,16 +105,21 @@ func TestGoldenOptimizer(t *testing.T) {
 	}
 }
 
-// FuzzGolden: no file makes the kit panic.
+// FuzzGolden: no values make the kit panic.
 func FuzzGolden(f *testing.F) {
-	f.Add(absmaxFile("[[7, -4, 0, 2]]"))
-	f.Add(file("quest", `"bits": 4`, `"x": []`, `"xhat": [NaN]`))
-	f.Add(file("absmax", `"bits": 4`, `"x": [[]]`, `"dequant": [[]], "codes": [], "scales": []`))
-	f.Add(file("baselines", `"qn": 0, "qp": 15`, `"x": 1`, ""))
-	f.Add(file("sgd", "", `"x0": 1, "grads": [], "lrs": []`, `"x": []`))
-	f.Add([]byte(`{"format": 1, "name": "sgd", "description": "", "tolerance": {"abs": 0, "rel": 0}, "cases": [{"id": 1}]}`))
+	for _, seed := range []string{
+		`{"Role":"weight","X":{"Shape":[1,4],"Data":[7,-3.5,0.5,1.5]},"Compare":[{"Output":"codes","Want":{"Shape":[1],"Data":[7]},"Factor":1,"Exact":true}]}`,
+		`{"Role":"weight","X":{"Shape":[0]}}`, `{"X":{"Shape":[-1,-1],"Data":[1]}}`, `{"Role":"activation","X":{"Data":[1]},"Trained":{"step":1}}`,
+		`{"X":{"Shape":[1,1],"Data":[2]},"Gradients":{"Shape":[1],"Data":[1]},"Rates":{"Shape":[1],"Data":[0.1]},"Want":{"Shape":[1],"Data":[1]},"Decay":1}`,
+		`{"X":{"Shape":[],"Data":[1]},"Rates":{"Shape":[0]}}`,
+	} {
+		f.Add([]byte(seed))
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, c := range []sdktest.Check{sdktest.CheckGoldenQuantizer(gridded(), text), sdktest.CheckGoldenOptimizer(sgd{}, text)} {
+		var q sdktest.QuantizerValues
+		var o sdktest.OptimizerValues
+		_, _ = json.Unmarshal(text, &q), json.Unmarshal(text, &o)
+		for _, c := range []sdktest.Check{sdktest.CheckGoldenQuantizer(good(), asked(q, nil)), sdktest.CheckGoldenOptimizer(momentum{}, taken(o))} {
 			for _, failure := range c.Failures {
 				if strings.HasPrefix(failure.Message, "panic") {
 					t.Error(failure)

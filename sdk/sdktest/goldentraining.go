@@ -3,7 +3,6 @@ package sdktest
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -11,33 +10,32 @@ import (
 type goldenTraining struct {
 	*tensorAnswer
 	goldenCase
-	x, gradients, rates golden.Array
-	decay               float64
+	OptimizerValues
 }
 
 // goldenCase trains as the case says, on every machine.
 func (o *optimizerRun) goldenCase(c goldenCase) {
-	v, err := c.kind.resolve(o.about, o.settings, c, nil)
+	g := goldenTraining{goldenCase: c}
+	var err error
+	g.OptimizerValues, err = c.Optimizer(o.about)
 	c.must(err)
-	g := goldenTraining{goldenCase: c, rates: c.array(c.inputs, "lrs"), x: c.array(c.inputs, "x0"), gradients: c.array(c.inputs, "grads")}
-	g.decay, err = golden.Float(c.params[decayKey])
+	for _, a := range []Array{g.X, g.Gradients, g.Want, g.Rates} {
+		c.must(a.check())
+	}
+	if n := len(g.Rates.Data); len(g.Gradients.Data) != n*len(g.X.Data) || len(g.Want.Data) != len(g.Gradients.Data) {
+		c.must(fmt.Errorf("it has %d rates, %v gradients and expects %v", n, g.Gradients.Shape, g.Want.Shape))
+	}
+	v, err := o.goldenVariant(g.Settings)
 	c.must(err)
-	if c.params["wd_mode"] == "l2" {
-		g.decay = 0
-	}
-	want := c.array(c.expected, "x")
-	if n := len(g.rates.Data); len(g.gradients.Data) != n*len(g.x.Data) || len(want.Data) != len(g.gradients.Data) {
-		c.must(fmt.Errorf("it has %d rates, %v gradients and expects %v", n, g.gradients.Shape, want.Shape))
-	}
-	g.tensorAnswer, err = o.ask(v, sdk.TensorMatrix, g.x.Shape...)
+	g.tensorAnswer, err = o.ask(v, sdk.TensorMatrix, g.X.Shape...)
 	c.must(err)
 	if !g.Accepts {
 		c.must(fmt.Errorf("the plugin declines the tensor"))
 	}
-	spread, base := g.spread(), goldenCloseness*golden.Largest(want.Data)
+	spread, base := g.spread(), goldenCloseness*largest(g.Want.Data)
 	for _, m := range o.machines {
-		got := g.run(m, false, g.x.Data, g.gradients.Data)
-		c.within(g.on(m), "x", got, want, false, func(i int) float64 { return base + amplification*spread[i] })
+		got := g.run(m, false, g.X.Data, g.Gradients.Data)
+		c.within(g.on(m), "x", got, g.Want, false, func(i int) float64 { return base + amplification*spread[i] })
 	}
 }
 
@@ -47,15 +45,15 @@ func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all
 	r := g.untrained(g.t, m, x)
 	g.must(r.init())
 	r.single = r.single || single
-	for i, rate := range g.rates.Data {
-		keep := 1 - rate*g.decay
-		if !g.kind.decayLast {
+	for i, rate := range g.Rates.Data {
+		keep := 1 - rate*g.Decay
+		if !g.DecayLast {
 			x = scaled(keep, x)
 		}
 		u, err := r.step(x, gradients[i*len(x):(i+1)*len(x)])
 		g.must(err)
 		x = added(x, -rate, u)
-		if g.kind.decayLast && i > 0 { // the published code returns from its first call before the decay
+		if g.DecayLast && i > 0 { // the published code returns from its first call before the decay
 			x = scaled(keep, x)
 		}
 		all = append(all, x...)
@@ -66,15 +64,15 @@ func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all
 // spread is how far each element of the path moves with noise in the start and in
 // the gradients, and with a state in binary32.
 func (g goldenTraining) spread() []float64 {
-	base := g.run(Oracle{}, false, g.x.Data, g.gradients.Data)
+	base := g.run(Oracle{}, false, g.X.Data, g.Gradients.Data)
 	out := make([]float64, len(base))
 	for i := range noises + 1 {
-		x, gradients := g.x.Data, g.gradients.Data
+		x, gradients := g.X.Data, g.Gradients.Data
 		if i > 0 {
 			x, gradients = withNoise(x, uint64(i)), withNoise(gradients, uint64(i))
 		}
 		for j, v := range g.run(Oracle{}, i == 0, x, gradients) {
-			out[j] = max(out[j], golden.Distance(v, base[j]))
+			out[j] = max(out[j], distance(v, base[j]))
 		}
 	}
 	return out

@@ -8,7 +8,6 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
@@ -53,7 +52,7 @@ func (in *instance) probe(f *frozen, name string, i int, dy []float64, got refer
 		var err error
 		want, err = f.difference(name, i, h, dy)
 		in.t.must(in.at(), err)
-		if golden.Distance(gradient[i], want) <= 1e-6*(1+golden.Largest(gradient)) {
+		if distance(gradient[i], want) <= 1e-6*(1+largest(gradient)) {
 			return
 		}
 	}
@@ -157,7 +156,7 @@ func (in *instance) checkJacobian(x []float64, byDefault bool) {
 		row := in.byX(x, with(make([]float64, len(x)), i, 1))
 		diagonal[i], row[i] = row[i], 0
 		trace += diagonal[i]
-		mixes = mixes || golden.Largest(row) > 1e-6
+		mixes = mixes || largest(row) > 1e-6
 	}
 	in.t.tried()
 	if len(mask) == 0 {
@@ -167,7 +166,7 @@ func (in *instance) checkJacobian(x []float64, byDefault bool) {
 		return
 	}
 	passed := floats.Sum(mask)
-	if golden.Distance(trace, passed) > 1e-6*n {
+	if distance(trace, passed) > 1e-6*n {
 		in.t.failf(in.at(), "the gradient passes with factors that add up to %.6g, but the mask passes %v of %v entries", trace, passed, n)
 	} else if !mixes {
 		in.within(x, "factor with which the gradient passes, against the mask,", diagonal, mask, upTo(1e-6))

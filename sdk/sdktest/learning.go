@@ -6,7 +6,6 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -69,7 +68,7 @@ func (l lesson) run() {
 		in := l.with(v)
 		e, d := l.error(in)
 		gradient := in.gradient(l.x, d)[autodiff.Prefix+l.name].Float64s()
-		most := golden.Largest(gradient)
+		most := largest(gradient)
 		if most == 0 || floats.HasNaN(gradient) || math.IsNaN(e) {
 			continue
 		}
@@ -90,7 +89,7 @@ func (l lesson) leads(v, gradient []float64, e float64) bool {
 	for _, sign := range []float64{-1, 1} {
 		best[sign] = e
 		for _, part := range lessonSteps {
-			other, _ := l.error(l.with(added(v, sign*part*golden.Largest(v), gradient)))
+			other, _ := l.error(l.with(added(v, sign*part*largest(v), gradient)))
 			if other < best[sign] { // not NaN, either
 				best[sign] = other
 			}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"github.com/cage-qat/cage/internal/golden"
 )
 
 // influence marks the elements whose value changes when element j of x takes other
@@ -19,7 +17,7 @@ func (in *instance) influence(x []float64, j int) []bool {
 	on.m = Oracle{}
 	shared := make([]bool, len(x))
 	shared[j] = true
-	most := golden.Largest(x)
+	most := largest(x)
 	for _, x := range [][]float64{x, full(most, len(x)), full(-most, len(x))} {
 		base := on.quantize(x)
 		for _, factor := range []float64{0, 3, 50, -777.7} {
@@ -82,7 +80,7 @@ func (q *quantizerRun) checkNonFinite(t *trial) {
 		}
 		for _, bad := range []float64{math.Inf(1), math.Inf(-1)} {
 			if other, ok := p.check(bad); ok && !slices.Equal(other, marks) {
-				t.failf(in.at(), "%v and NaN at %v make different elements NaN", bad, golden.Unravel(p.at, in.shape))
+				t.failf(in.at(), "%v and NaN at %v make different elements NaN", bad, unravel(p.at, in.shape))
 			}
 		}
 		p.checkPartition(marks)
@@ -97,7 +95,7 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 	for i, v := range out.value {
 		marks[i] = math.IsNaN(v)
 	}
-	what := fmt.Sprintf("with %v at %v, ", bad, golden.Unravel(p.at, p.shape))
+	what := fmt.Sprintf("with %v at %v, ", bad, unravel(p.at, p.shape))
 	if !p.extent(what, marks) {
 		return marks, false
 	}
@@ -130,7 +128,7 @@ func (p poisoning) extent(what string, marks []bool) bool {
 	p.t.tried()
 	fail := func(i int, message string) bool {
 		f := p.instance.at().failure(what + message)
-		f.Index, f.Input = golden.Unravel(i, p.shape), number(p.x[i])
+		f.Index, f.Input = unravel(i, p.shape), number(p.x[i])
 		p.t.add(f)
 		return false
 	}
@@ -160,7 +158,7 @@ func (p poisoning) checkPartition(marks []bool) {
 		}
 		p.at, p.shared = i, p.influence(p.x, i)
 		if other, ok := p.check(math.NaN()); ok && !slices.Equal(other, marks) {
-			p.t.failf(p.instance.at(), "NaN at %v makes other elements NaN than one that shares its scale", golden.Unravel(i, p.shape))
+			p.t.failf(p.instance.at(), "NaN at %v makes other elements NaN than one that shares its scale", unravel(i, p.shape))
 		}
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -214,7 +213,7 @@ func (o *optimizerRun) checkZeroGradient(t *trial) {
 			if !r.checkFinite(u) {
 				return
 			}
-			moves = moves || golden.Largest(u) > 0
+			moves = moves || largest(u) > 0
 			if o.traits.Still {
 				t.equal(r.at(), fmt.Sprintf("direction of update %d without a gradient", r.updates), s.shape, u, zeros)
 			}

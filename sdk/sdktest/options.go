@@ -33,7 +33,7 @@ type options struct {
 	settings map[string]any
 	traits   Traits
 	machines []Machine
-	golden   [][]byte
+	golden   []Values
 }
 
 // With fixes parameters of the plugin, in all checks.
@@ -49,13 +49,9 @@ func On(machines ...Machine) Option {
 	return func(o *options) { o.machines = append(o.machines, machines...) }
 }
 
-// Golden adds the cases of a golden file; the argument is the file's content. The name
-// that the file states decides which plugins can run it, and how its parameters become
-// settings: quest, mxfp4, nvfp4, absmax and baselines (LSQ) for quantizers; adamw, sgd,
-// muon, shampoo and soap for optimizers. Weight decay is applied where the published code
-// of the algorithm applies it. On a machine in binary32, an element may go either way if
-// noise of a few units in the last place moves it.
-func Golden(file []byte) Option { return func(o *options) { o.golden = append(o.golden, file) } }
+// Golden adds the values of an independent implementation. On a machine in binary32, an element may go either way if noise of
+// a few units in the last place moves it.
+func Golden(v Values) Option { return func(o *options) { o.golden = append(o.golden, v) } }
 
 func newOptions(list []Option) options {
 	o := options{settings: map[string]any{}, machines: []Machine{Oracle{}}}

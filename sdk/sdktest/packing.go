@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -39,7 +38,7 @@ func (in *instance) checkBackward(parts *autodiff.Partition, x []float64, forwar
 	got := in.run(parts.Backward, inputs)
 	for name, w := range want {
 		in.t.within(in.at(), "gradient "+name+" of the backward pass", w.Type.Shape, got[name].Float64s(), w.Floats,
-			upTo(exactness*(1+golden.Largest(w.Floats))))
+			upTo(exactness*(1+largest(w.Floats))))
 	}
 }
 

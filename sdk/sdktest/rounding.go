@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
-
-	"github.com/cage-qat/cage/internal/golden"
 )
 
 // sweepPoints is the number of places that a sweep tries.
@@ -38,7 +36,7 @@ func sweep(in *instance, x []float64) (places, values []float64, ok bool) {
 		if others == nil {
 			others = value
 		}
-		if !slices.EqualFunc(value, others, func(a, b float64) bool { return golden.Distance(a, b) <= 1e-9 }) {
+		if !slices.EqualFunc(value, others, func(a, b float64) bool { return distance(a, b) <= 1e-9 }) {
 			return nil, nil, false
 		}
 	}

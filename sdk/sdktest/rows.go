@@ -3,7 +3,6 @@ package sdktest
 import (
 	"slices"
 
-	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -59,7 +58,7 @@ func (q *quantizerRun) rowAlone(in *instance, x []float64, want quantization) {
 		alone.sameError(x, out.value, want.value)
 		return
 	}
-	alone.sameRow("alone", x, out, want, exactness*golden.Largest(want.value))
+	alone.sameRow("alone", x, out, want, exactness*largest(want.value))
 }
 
 // alike is the largest factor allowed between the errors of two random roundings of one row.

@@ -77,11 +77,11 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []
 	return s, err == nil
 }
 
-// addSteps adds the checks of a kind of plugin, and those of the golden files.
+// addSteps adds the checks of a kind of plugin, and those of values of other implementations.
 func (s *session) addSteps(checks []step, golden func(goldenCase)) {
 	s.steps = append(s.steps, checks...)
-	for _, file := range s.golden {
-		s.steps = append(s.steps, goldenStep(file, s.report.Kind, golden))
+	for _, v := range s.golden {
+		s.steps = append(s.steps, goldenStep(v, s.report.Kind, golden))
 	}
 }
 

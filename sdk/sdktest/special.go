@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"github.com/cage-qat/cage/internal/golden"
 )
 
 // nearZero bounds what zeros may become if zero is not a level: published half-integer
@@ -19,7 +17,7 @@ func (q *quantizerRun) checkZeros(t *trial) {
 		if !in.finite(nil, "value of zeros", out.value) {
 			return
 		}
-		if golden.Largest(out.value) > 0 {
+		if largest(out.value) > 0 {
 			in.within(nil, "value of zeros", out.value, zeros, upTo(nearZero))
 			t.notef("zero is no level with %s", settingsOrDefaults(in.settings))
 			return

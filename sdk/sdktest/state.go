@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -127,7 +126,7 @@ func (o *optimizerRun) checkCheckpoint(t *trial) {
 		}
 		for range after {
 			got, want := saved.next(60), r.next(60)
-			t.within(s.example, fmt.Sprintf("direction of update %d after a checkpoint", r.updates), s.shape, got, want, upTo(1e-3*golden.Largest(want)))
+			t.within(s.example, fmt.Sprintf("direction of update %d after a checkpoint", r.updates), s.shape, got, want, upTo(1e-3*largest(want)))
 		}
 	})
 	t.skipUntried("no state")

@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -49,7 +48,7 @@ func (e example) failure(message string) Failure {
 // element is a failure at one element of a result.
 func (e example) element(message string, i int, shape []int, got []float64) Failure {
 	f := e.failure(message)
-	f.Index, f.Got = golden.Unravel(i, shape), number(got[i])
+	f.Index, f.Got = unravel(i, shape), number(got[i])
 	if len(e.input) == len(got) {
 		f.Input = number(e.input[i])
 	}
@@ -159,7 +158,7 @@ func (t *trial) within(e example, what string, shape []int, got, want []float64,
 	}
 	worst, most := -1, 1.0
 	for i := range got {
-		d := golden.Distance(got[i], want[i])
+		d := distance(got[i], want[i])
 		if d != 0 && d/allowed(i) > most {
 			worst, most = i, d/allowed(i)
 		}

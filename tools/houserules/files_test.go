@@ -31,6 +31,7 @@ var mayChange = map[string]string{
 	"host/train/plugin/scaffold/scaffold.go": "a new module is made in a scratch directory and moved into place",
 	"host/train/replay.go":                   "a scratch directory, removed with all that is in it",
 	"cmd/cage/bench.go":                      "a profile, for one look",
+	"sdk/program/internal/opsdoc/main.go":    "a generator of this repository",
 	"sdk/internal/wire/generate/main.go":     "a generator of this repository",
 }
 

@@ -46,6 +46,7 @@ var rooms = []room{
 		"the loop holds all ends together, and so knows most rooms; no room knows it"},
 	{"train/records", "train/tensorboard train/metrics train/rundir", "reads what runs recorded and writes it for other programs"},
 	{"train/conformance", "compute/lower train/plugin compute/engine sdk sdk/program sdk/program/reference sdk/sdktest", "the kit of the sdk, run on processes and devices; it holds no check"},
+	{"train/conformance/values", "sdk sdk/sdktest", "which plugins the values of others are compared with, and how: the comparing is the kit's business"},
 	{"train/provenance", "train/checkpoint model train/rundir train/assembly model/safetensors train/step data/tokenizer model/architecture compute/engine model/huggingface", "says what runs and weights come from, and reads such weights: whether to train with them or to use them is the caller's business"},
 	{"train/assembly", "train/step compute/refresh compute/update compute/lower train/memory train/plugin train/rundir train/config method/cage model method/diagnostics method/schedule compute/engine data data/tokenizer data/chat/rows sdk sdk/program compute/device model/architecture",
 		"the one place where a configuration becomes parts, so that no part has to read configurations"},

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/cage-qat/cage/host/train/conformance/values"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
@@ -17,7 +18,11 @@ func Kit(t testing.TB, goldenFile string, more ...sdktest.Option) []sdktest.Opti
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(With(t, nil, more...), sdktest.Golden(text))
+	published, err := values.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(With(t, nil, more...), sdktest.Golden(published))
 }
 
 // With returns options for the conformance kit with other settings.

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/conformance"
+	"github.com/cage-qat/cage/host/train/conformance/values"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -48,7 +49,11 @@ func TestPlugins(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				options = append(options, sdktest.Golden(file))
+				published, err := values.Parse(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				options = append(options, sdktest.Golden(published))
 			}
 			report := check(t, c.name, options...)
 			if report.Failed() {

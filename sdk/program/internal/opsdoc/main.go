@@ -7,9 +7,7 @@ package main
 import (
 	"flag"
 	"log"
-
-	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/vfs"
+	"os"
 )
 
 func main() {
@@ -25,7 +23,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := atomicfile.WriteBytes(vfs.At(*out), text); err != nil {
+	if err := os.WriteFile(*out, text, 0o644); err != nil {
 		log.Fatal(err)
 	}
 }

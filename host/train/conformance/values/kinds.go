@@ -1,4 +1,4 @@
-package sdktest
+package values
 
 import (
 	"fmt"
@@ -11,10 +11,10 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// goldenKind says how the cases of one kind of golden file, which is known by its name,
+// kind says how the cases of one kind of golden file, which is known by its name,
 // are tried on a plugin.
-type goldenKind struct {
-	kind sdk.Kind
+type kind struct {
+	of sdk.Kind
 	// settings maps parameters of a case to those of the plugin.
 	settings map[string]string
 	// others are parameters of a case that are not settings.
@@ -22,11 +22,11 @@ type goldenKind struct {
 	// optional settings are given to plugins that declare them.
 	optional map[string]any
 	// special changes the settings of a case where matching names is not enough.
-	special func(c goldenCase, settings map[string]any) error
+	special func(c fileCase, settings map[string]any) error
 	// applies reports whether a case is for plugins; nil means that all cases are.
-	applies func(c goldenCase) bool
+	applies func(c fileCase) bool
 	// questions are what a quantizer is asked in one case.
-	questions func(c goldenCase) []question
+	questions func(c fileCase) []question
 	// decayLast applies weight decay after each step except the first.
 	decayLast bool
 }
@@ -52,38 +52,38 @@ const (
 	trainedStep = "d." + sdk.TrainedPrefix
 )
 
-// goldenKinds are the files that can be run, by the name that the file states. A
+// kinds are the files that can be run, by the name that the file states. A
 // plugin can run a file if it declares the parameters on the right-hand side of settings.
-var goldenKinds = map[string]goldenKind{
-	"quest": {kind: sdk.KindQuantizer,
+var kinds = map[string]kind{
+	"quest": {of: sdk.KindQuantizer,
 		settings: map[string]string{"form": "form", "bits": "bits", "mode": "rotation", "k_table": "k_table", "mask": "mask", "trust": "trust"},
 		others:   []string{"block", "k", "eps"}, optional: map[string]any{"zero_guard": false}, // the published code has none
 		questions: askQuest},
-	"mxfp4": {kind: sdk.KindQuantizer,
+	"mxfp4": {of: sdk.KindQuantizer,
 		settings: map[string]string{"rule": "scale_rule", "ties": "ties", "hblock": "rotation"}, others: []string{"block"},
 		special: noRotation, questions: askMXFP4},
-	"nvfp4": {kind: sdk.KindQuantizer,
+	"nvfp4": {of: sdk.KindQuantizer,
 		settings: map[string]string{"ties": "ties", "hblock": "rotation"}, others: []string{"block"},
-		special: noRotation, questions: func(goldenCase) []question {
+		special: noRotation, questions: func(fileCase) []question {
 			return ask(comparand{sdk.OutputValue, "xhat", 1, false}, comparand{sdk.OutputCodes, "codes", 1, true})
 		}},
-	"absmax": {kind: sdk.KindQuantizer,
+	"absmax": {of: sdk.KindQuantizer,
 		settings: map[string]string{"grid": "grid", "bits": "bits", "granularity": "granularity", "group": "group"},
 		special:  noGroup, questions: askAbsMax},
-	"baselines": {kind: sdk.KindQuantizer, others: []string{"step", "offset", "qn", "qp", "grad_scale"},
-		applies: func(c goldenCase) bool { return strings.HasPrefix(c.id, "lsq") }, special: lsqGrid, questions: askLSQ},
-	"adamw": {kind: sdk.KindOptimizer, settings: same("beta1", "beta2", "eps"), others: []string{decayKey}},
-	"sgd": {kind: sdk.KindOptimizer, settings: same("momentum", "dampening", "nesterov"), others: []string{decayKey, "wd_mode"},
-		special: func(c goldenCase, settings map[string]any) error {
+	"baselines": {of: sdk.KindQuantizer, others: []string{"step", "offset", "qn", "qp", "grad_scale"},
+		applies: func(c fileCase) bool { return strings.HasPrefix(c.id, "lsq") }, special: lsqGrid, questions: askLSQ},
+	"adamw": {of: sdk.KindOptimizer, settings: same("beta1", "beta2", "eps"), others: []string{decayKey}},
+	"sgd": {of: sdk.KindOptimizer, settings: same("momentum", "dampening", "nesterov"), others: []string{decayKey, "wd_mode"},
+		special: func(c fileCase, settings map[string]any) error {
 			var err error
 			if c.params["wd_mode"] == "l2" {
 				settings["l2"], err = golden.Float(c.params[decayKey])
 			}
 			return err
 		}},
-	"muon":    {kind: sdk.KindOptimizer, settings: same("variant", "momentum", "nesterov", "ns_steps", "rms"), others: []string{decayKey}},
-	"shampoo": {kind: sdk.KindOptimizer, settings: same("beta1", "beta2", "eps", "graft_beta2", "graft_eps", "freq", "start", "graft"), others: []string{decayKey}},
-	"soap": {kind: sdk.KindOptimizer, decayLast: true, others: []string{decayKey},
+	"muon":    {of: sdk.KindOptimizer, settings: same("variant", "momentum", "nesterov", "ns_steps", "rms"), others: []string{decayKey}},
+	"shampoo": {of: sdk.KindOptimizer, settings: same("beta1", "beta2", "eps", "graft_beta2", "graft_eps", "freq", "start", "graft"), others: []string{decayKey}},
+	"soap": {of: sdk.KindOptimizer, decayLast: true, others: []string{decayKey},
 		settings: map[string]string{"beta1": "beta1", "beta2": "beta2", "shampoo_beta": "shampoo_beta", "eps": "eps", "freq": "freq", "max_dim": "max_precond_dim", "normalize": "normalize"}},
 }
 
@@ -104,7 +104,7 @@ func ask(compare ...comparand) []question {
 
 // askQuest: the scale that the file states for the official form is the largest level,
 // 2^b − 1 half steps.
-func askQuest(c goldenCase) []question {
+func askQuest(c fileCase) []question {
 	factor := 1.0
 	if bits, err := golden.Int(c.params["bits"]); err == nil && c.params["form"] == "official" {
 		factor = math.Ldexp(1, bits) - 1
@@ -115,7 +115,7 @@ func askQuest(c goldenCase) []question {
 }
 
 // askMXFP4: the file states both kinds of masks for each case.
-func askMXFP4(goldenCase) []question {
+func askMXFP4(fileCase) []question {
 	q := ask(comparand{sdk.OutputValue, "xhat", 1, false}, comparand{sdk.OutputCodes, "codes", 1, true}, comparand{sdk.OutputScale, "scale", 1, false})
 	for _, mask := range []string{"clip", "trust"} {
 		q = append(q, question{role: sdk.RoleWeight, settings: map[string]any{"mask": mask},
@@ -126,7 +126,7 @@ func askMXFP4(goldenCase) []question {
 
 // askAbsMax: codes of the centred grid are twice the level, and so its scale is half
 // the step that the file states.
-func askAbsMax(c goldenCase) []question {
+func askAbsMax(c fileCase) []question {
 	factor := 1.0
 	if c.params["grid"] == "centred" {
 		factor = 2
@@ -137,7 +137,7 @@ func askAbsMax(c goldenCase) []question {
 
 // askLSQ: the file gives the trained parameters; a case with an offset is an
 // activation.
-func askLSQ(c goldenCase) []question {
+func askLSQ(c fileCase) []question {
 	q := question{role: sdk.RoleWeight, trained: map[string]float64{}, compare: []comparand{
 		{sdk.OutputValue, "dequant", 1, false}, {gradientX, "grad_input", 1, false}}}
 	for _, name := range []string{"step", "offset"} {
@@ -153,7 +153,7 @@ func askLSQ(c goldenCase) []question {
 }
 
 // lsqGrid derives the settings of the grid from its ends, qn and qp.
-func lsqGrid(c goldenCase, settings map[string]any) error {
+func lsqGrid(c fileCase, settings map[string]any) error {
 	qn, err := golden.Int(c.params["qn"])
 	if err != nil {
 		return fmt.Errorf("qn: %w", err)
@@ -173,49 +173,46 @@ func lsqGrid(c goldenCase, settings map[string]any) error {
 	return nil
 }
 
-func noRotation(_ goldenCase, settings map[string]any) error {
+func noRotation(_ fileCase, settings map[string]any) error {
 	if settings["rotation"] == "0" {
 		settings["rotation"] = "none"
 	}
 	return nil
 }
 
-func noGroup(_ goldenCase, settings map[string]any) error {
+func noGroup(_ fileCase, settings map[string]any) error {
 	if settings["group"] == 0 {
 		delete(settings, "group")
 	}
 	return nil
 }
 
-// resolve returns the settings of a case for a plugin. Settings of the case replace those
-// given by the caller, and settings of the question replace both.
-func (k goldenKind) resolve(d sdk.Description, given map[string]any, c goldenCase, asked map[string]any) (variant, error) {
+// resolve returns the settings of a case for a plugin. Settings of the question replace those of the case.
+func (k kind) resolve(d sdk.Description, c fileCase, asked map[string]any) (map[string]any, error) {
 	declared := map[string]sdk.Parameter{}
 	for _, p := range d.Parameters {
 		declared[p.Name] = p
 	}
 	settings, err := k.renamed(declared, c)
 	if err != nil {
-		return variant{}, err
+		return nil, err
 	}
 	if k.special != nil {
 		if err := k.special(c, settings); err != nil {
-			return variant{}, err
+			return nil, err
 		}
 	}
-	all := maps.Clone(given)
-	maps.Copy(all, settings)
-	maps.Copy(all, asked)
+	maps.Copy(settings, asked)
 	for name, v := range k.optional {
 		if _, ok := declared[name]; ok {
-			all[name] = v
+			settings[name] = v
 		}
 	}
-	return newVariant(d, all)
+	return settings, nil
 }
 
 // renamed reads the parameters of a case as settings of the plugin.
-func (k goldenKind) renamed(declared map[string]sdk.Parameter, c goldenCase) (map[string]any, error) {
+func (k kind) renamed(declared map[string]sdk.Parameter, c fileCase) (map[string]any, error) {
 	settings := map[string]any{}
 	for name, v := range c.params {
 		to, ok := k.settings[name]
