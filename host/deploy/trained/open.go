@@ -2,12 +2,9 @@ package trained
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -95,18 +92,6 @@ func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 		return nil, err
 	}
 	return t, nil
-}
-
-// loadConfig loads the configuration of a run.
-func loadConfig(dir rundir.Dir) (*config.Config, error) {
-	cfg, err := config.Load(dir.Config().Name, nil)
-	switch {
-	case errors.Is(err, syscall.ENOTDIR):
-		return nil, fmt.Errorf("%s is a file: want a run directory, such as runs/NAME", dir)
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%s is not a run directory: it has no %s", dir, rundir.ConfigFile)
-	}
-	return cfg, err
 }
 
 // CheckSaved fails when the checkpoint of a step (0: the newest) does not exist.
