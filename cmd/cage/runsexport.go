@@ -36,7 +36,7 @@ A run with train.tensorboard = true writes event files while it trains.`,
 			return nil, usageError{errors.New("want --csv FILE, --tensorboard DIR or both")}
 		}
 		var names records.Columns
-		list, err := records.Of(cmd.ErrOrStderr(), args, names.Add)
+		list, err := records.Open(cmd.ErrOrStderr(), args, names.Add)
 		if err != nil {
 			return nil, err
 		}

@@ -39,7 +39,7 @@ fewer than two replicates.`,
 		if err != nil {
 			return nil, err
 		}
-		file, err := kept.Of(s, keptFile)
+		file, err := kept.ReadFor(s, keptFile)
 		if err != nil {
 			return nil, err
 		}

@@ -56,7 +56,7 @@ func keepResults(cmd *cobra.Command, s *study.Study, path string, forget bool) (
 
 // keptResults are those of a file of kept results, stale ones marked.
 func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Result, error) {
-	file, err := kept.Of(s, path)
+	file, err := kept.ReadFor(s, path)
 	if err != nil {
 		return nil, err
 	}

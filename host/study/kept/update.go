@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
-// Of reads the file of kept results of a study.
-func Of(s *study.Study, path string) (*File, error) {
+// ReadFor reads the file of kept results of a study.
+func ReadFor(s *study.Study, path string) (*File, error) {
 	file, err := Read(path)
 	if err != nil {
 		return nil, err

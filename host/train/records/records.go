@@ -25,9 +25,9 @@ type Run struct {
 	last  time.Duration // from its start to the last of them
 }
 
-// Of looks once at all records of runs, which may be too many to be kept. It says on log which runs have none, such as
+// Open looks once at all records of runs, which may be too many to be kept. It says on log which runs have none, such as
 // imported models, and leaves them out.
-func Of(log io.Writer, dirs []string, look func(metrics.Record)) (list []Run, err error) {
+func Open(log io.Writer, dirs []string, look func(metrics.Record)) (list []Run, err error) {
 	names := Names(dirs)
 	for i, dir := range dirs {
 		r := Run{name: names[i]}

@@ -56,7 +56,7 @@ func TestExportMemory(t *testing.T) {
 	records.Reset()
 	before := heap()
 	var names Columns
-	list, err := Of(io.Discard, []string{dir}, names.Add)
+	list, err := Open(io.Discard, []string{dir}, names.Add)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestExportOfAGrowingRun(t *testing.T) {
 	dir := exported(t, first)
 	export := func(meanwhile string) (string, error) {
 		var names Columns
-		list, err := Of(io.Discard, []string{dir}, names.Add)
+		list, err := Open(io.Discard, []string{dir}, names.Add)
 		if err != nil {
 			t.Fatal(err)
 		}
