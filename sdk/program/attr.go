@@ -5,44 +5,47 @@ import (
 	"slices"
 )
 
-// check fails if an attribute is given that op does not use, so that nodes that mean the
+// attributes are the fields of [Attr] that an operation uses.
+type attributes uint8
+
+const (
+	usesAxes     attributes = 1 << iota
+	usesRange               // start, limit and stride
+	usesPairs               // the axes of dot
+	usesBlock               // of hadamard
+	usesElements            // of a constant
+)
+
+// check fails if an attribute is given that the operation does not use, so that nodes that mean the
 // same are equal. It also bounds the lengths of the lists of axes, so that later checks
 // can go through them, whatever a plugin sent.
-func (a *Attr) check(op Op) error {
+func (a *Attr) check(uses attributes) error {
 	fields := []struct {
 		name   string
 		length int
-		used   bool
+		use    attributes
 	}{
-		{"axes", len(a.Axes), usesAxes(op)},
-		{"start", len(a.Start), op == OpSlice},
-		{"limit", len(a.Limit), op == OpSlice},
-		{"stride", len(a.Stride), op == OpSlice},
-		{"lhs_contract", len(a.LhsContract), op == OpDot},
-		{"rhs_contract", len(a.RhsContract), op == OpDot},
-		{"lhs_batch", len(a.LhsBatch), op == OpDot},
-		{"rhs_batch", len(a.RhsBatch), op == OpDot},
-		{"block", a.Block, op == OpHadamard},
-		{"floats", len(a.Floats), op == OpConstant},
-		{"ints", len(a.Ints), op == OpConstant},
+		{"axes", len(a.Axes), usesAxes},
+		{"start", len(a.Start), usesRange},
+		{"limit", len(a.Limit), usesRange},
+		{"stride", len(a.Stride), usesRange},
+		{"lhs_contract", len(a.LhsContract), usesPairs},
+		{"rhs_contract", len(a.RhsContract), usesPairs},
+		{"lhs_batch", len(a.LhsBatch), usesPairs},
+		{"rhs_batch", len(a.RhsBatch), usesPairs},
+		{"block", a.Block, usesBlock},
+		{"floats", len(a.Floats), usesElements},
+		{"ints", len(a.Ints), usesElements},
 	}
 	for _, f := range fields {
-		if !f.used && f.length != 0 {
+		if uses&f.use == 0 && f.length != 0 {
 			return fmt.Errorf("takes no attribute %s", f.name)
 		}
-		if list := op != OpConstant && op != OpHadamard; list && f.length > MaxRank {
+		if axes := f.use&(usesAxes|usesRange|usesPairs) != 0; axes && f.length > MaxRank {
 			return fmt.Errorf("attribute %s has %d entries: at most %d are possible", f.name, f.length, MaxRank)
 		}
 	}
 	return nil
-}
-
-func usesAxes(op Op) bool {
-	switch op {
-	case OpIota, OpTranspose, OpBroadcast, OpConcatenate, OpReduceSum, OpReduceMax, OpReduceMin:
-		return true
-	}
-	return false
 }
 
 // clone copies the lists of axes, which callers may change afterwards. The elements of
