@@ -15,32 +15,31 @@ import (
 
 var errNoConvergence = errors.New("the eigenvalue iteration did not converge")
 
-// factorize applies a factorization to each matrix of the last two axes.
-func factorize(n *program.Node, args []Tensor) (Tensor, error) {
-	x := args[0]
-	shape := x.Type.Shape[x.Type.Rank()-2:]
-	count := x.Len() / (shape[0] * shape[1])
-	out := Tensor{Type: n.Type}
-	for i := range count {
-		a := slices.Clone(part(x.Floats, i, count))
-		switch n.Op {
-		case program.OpSortColumns:
-			a = sortColumns(a, part(args[1].Floats, i, count))
-		case program.OpQR:
-			a = qr(a, shape[0], shape[1])
-		default:
-			var err error
-			if a, err = eigh(a, shape[0], n.Op == program.OpEighVectors); err != nil {
+// ofMatrices applies f to each matrix of the last two axes, of so many rows, which it may overwrite; keys are the second
+// operand's for that matrix, if there is one.
+func ofMatrices(f func(a []float64, rows int, keys []float64) ([]float64, error)) operation {
+	return func(n *program.Node, args []Tensor) (Tensor, error) {
+		x := args[0]
+		shape := x.Type.Shape[x.Type.Rank()-2:]
+		count := x.Len() / (shape[0] * shape[1])
+		out := Tensor{Type: n.Type}
+		for i := range count {
+			var keys []float64
+			if len(args) > 1 {
+				keys = part(args[1].Floats, i, count)
+			}
+			a, err := f(slices.Clone(part(x.Floats, i, count)), shape[0], keys)
+			if err != nil {
 				return Tensor{}, err
 			}
+			out.Floats = append(out.Floats, a...)
 		}
-		out.Floats = append(out.Floats, a...)
+		return out, nil
 	}
-	return out, nil
 }
 
 // sortColumns returns the columns of a, those with the largest keys first.
-func sortColumns(a, keys []float64) []float64 {
+func sortColumns(a []float64, _ int, keys []float64) ([]float64, error) {
 	order := make([]int, len(keys))
 	for i := range order {
 		order[i] = i
@@ -52,21 +51,25 @@ func sortColumns(a, keys []float64) []float64 {
 			out = append(out, row[from])
 		}
 	}
-	return out
+	return out, nil
 }
 
 // qr is the factor Q, with the signs that the Householder reflections of LAPACK give
 // (those of R's diagonal are free). A matrix with a non-finite element gives NaN.
-func qr(a []float64, rows, cols int) []float64 {
+func qr(a []float64, rows int, _ []float64) ([]float64, error) {
 	if !allFinite(a) {
-		return nans(len(a))
+		return nans(len(a)), nil
 	}
+	cols := len(a) / rows
 	q := blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: a}
 	reflections, work := make([]float64, cols), make([]float64, 64*cols)
 	lapack64.Geqrf(q, reflections, work, len(work))
 	lapack64.Orgqr(q, reflections, work, len(work))
-	return a
+	return a, nil
 }
+
+func eigenvalues(a []float64, n int, _ []float64) ([]float64, error)  { return eigh(a, n, false) }
+func eigenvectors(a []float64, n int, _ []float64) ([]float64, error) { return eigh(a, n, true) }
 
 // eigh gives the eigenvalues, ascending, or the eigenvectors as columns of the n×n
 // matrix a, of which it reads the lower triangle. A matrix with a non-finite element

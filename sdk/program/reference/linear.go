@@ -9,17 +9,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-func linear(n *program.Node, args []Tensor) Tensor {
-	if n.Op == program.OpHadamard {
-		return hadamard(args[0], n.Attr.Block)
-	}
-	return dot(n, args[0], args[1])
-}
-
 // dot brings both operands into the order batch axes, own axes, contracted axes. Each
 // batch is then a product X·Yᵀ of matrices, whose elements are inner products of rows.
-func dot(n *program.Node, x, y Tensor) Tensor {
-	a := n.Attr
+func dot(n *program.Node, args []Tensor) (Tensor, error) {
+	a, x, y := n.Attr, args[0], args[1]
 	left := program.OtherAxes(x.Type.Rank(), a.LhsBatch, a.LhsContract)
 	right := program.OtherAxes(y.Type.Rank(), a.RhsBatch, a.RhsContract)
 	batches, depth := product(x, a.LhsBatch), product(x, a.LhsContract)
@@ -32,7 +25,7 @@ func dot(n *program.Node, x, y Tensor) Tensor {
 			mat.NewDense(rows, depth, part(x.Floats, i, batches)),
 			mat.NewDense(cols, depth, part(y.Floats, i, batches)).T())
 	}
-	return out
+	return out, nil
 }
 
 // product is the number of elements along the given axes.

@@ -7,29 +7,115 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-var floatUnary = map[program.Op]func(float64) float64{
-	program.OpNeg:   func(x float64) float64 { return -x },
-	program.OpAbs:   math.Abs,
-	program.OpSign:  sign,
-	program.OpSqrt:  math.Sqrt,
-	program.OpExp:   math.Exp,
-	program.OpExpm1: math.Expm1,
-	program.OpLog:   math.Log,
-	program.OpLog1p: math.Log1p,
-	program.OpTanh:  math.Tanh,
-	program.OpFloor: math.Floor,
-	program.OpRound: math.RoundToEven,
-	program.OpLogb:  math.Logb,
+// An operation executes a node on its operands.
+type operation func(n *program.Node, args []Tensor) (Tensor, error)
+
+// operations has the meaning of every operation. The built-in max and min return NaN if either operand is NaN, which
+// those of package math do not when the other is infinite. Shift counts outside 0…31 have no defined meaning; they are
+// reduced modulo 32 so that they cannot panic.
+var operations = map[program.Op]operation{
+	program.OpConstant:   constant,
+	program.OpIota:       iota,
+	program.OpRandomBits: randomBits,
+
+	program.OpNeg:      unary(func(x float64) float64 { return -x }, func(x int64) int64 { return -x }),
+	program.OpAbs:      unary(math.Abs, func(x int64) int64 { return max(x, -x) }),
+	program.OpSign:     unary(sign, func(x int64) int64 { return min(max(x, -1), 1) }),
+	program.OpSqrt:     unary(math.Sqrt, nil),
+	program.OpExp:      unary(math.Exp, nil),
+	program.OpExpm1:    unary(math.Expm1, nil),
+	program.OpLog:      unary(math.Log, nil),
+	program.OpLog1p:    unary(math.Log1p, nil),
+	program.OpTanh:     unary(math.Tanh, nil),
+	program.OpFloor:    unary(math.Floor, nil),
+	program.OpRound:    unary(math.RoundToEven, nil),
+	program.OpLogb:     unary(math.Logb, nil),
+	program.OpIsFinite: isFinite,
+	program.OpNot:      unary(nil, func(x int64) int64 { return ^x }),
+
+	program.OpAdd:   binary(add[float64], add[int64]),
+	program.OpSub:   binary(func(x, y float64) float64 { return x - y }, func(x, y int64) int64 { return x - y }),
+	program.OpMul:   binary(func(x, y float64) float64 { return x * y }, func(x, y int64) int64 { return x * y }),
+	program.OpDiv:   binary(func(x, y float64) float64 { return x / y }, nil),
+	program.OpPow:   binary(math.Pow, nil),
+	program.OpMax:   binary(larger[float64], larger[int64]),
+	program.OpMin:   binary(smaller[float64], smaller[int64]),
+	program.OpLdexp: binary(ldexp, nil),
+	program.OpAnd:   binary(nil, func(x, y int64) int64 { return x & y }),
+	program.OpOr:    binary(nil, func(x, y int64) int64 { return x | y }),
+	program.OpXor:   binary(nil, func(x, y int64) int64 { return x ^ y }),
+	program.OpShl:   binary(nil, func(x, y int64) int64 { return x << (y & 31) }),
+	program.OpShr:   binary(nil, func(x, y int64) int64 { return x >> (y & 31) }),
+	program.OpClamp: clamp,
+
+	program.OpEq: comparison(func(x, y float64) bool { return x == y }, func(x, y int64) bool { return x == y }),
+	program.OpNe: comparison(func(x, y float64) bool { return x != y }, func(x, y int64) bool { return x != y }),
+	program.OpLt: comparison(func(x, y float64) bool { return x < y }, func(x, y int64) bool { return x < y }),
+	program.OpLe: comparison(func(x, y float64) bool { return x <= y }, func(x, y int64) bool { return x <= y }),
+	program.OpGt: comparison(func(x, y float64) bool { return x > y }, func(x, y int64) bool { return x > y }),
+	program.OpGe: comparison(func(x, y float64) bool { return x >= y }, func(x, y int64) bool { return x >= y }),
+
+	program.OpSelect:  selected,
+	program.OpConvert: convert,
+	program.OpBitcast: bitcast,
+
+	program.OpReshape:   reshape,
+	program.OpTranspose: func(n *program.Node, args []Tensor) (Tensor, error) { return transpose(args[0], n.Attr.Axes), nil },
+	program.OpBroadcast: func(n *program.Node, args []Tensor) (Tensor, error) {
+		return broadcast(args[0], n.Type.Shape, n.Attr.Axes), nil
+	},
+	program.OpSlice:       slice,
+	program.OpConcatenate: concatenate,
+
+	program.OpReduceSum: reduction(add[float64], add[int64]),
+	program.OpReduceMax: reduction(larger[float64], larger[int64]),
+	program.OpReduceMin: reduction(smaller[float64], smaller[int64]),
+
+	program.OpDot:      dot,
+	program.OpHadamard: func(n *program.Node, args []Tensor) (Tensor, error) { return hadamard(args[0], n.Attr.Block), nil },
+
+	program.OpStopGradient: func(_ *program.Node, args []Tensor) (Tensor, error) { return args[0], nil },
+
+	program.OpQR:          ofMatrices(qr),
+	program.OpEighValues:  ofMatrices(eigenvalues),
+	program.OpEighVectors: ofMatrices(eigenvectors),
+	program.OpSortColumns: ofMatrices(sortColumns),
 }
 
-var intUnary = map[program.Op]func(int64) int64{
-	program.OpNeg: func(x int64) int64 { return -x },
-	program.OpAbs: func(x int64) int64 { return max(x, -x) },
-	program.OpSign: func(x int64) int64 {
-		return min(max(x, -1), 1)
-	},
-	program.OpNot: func(x int64) int64 { return ^x },
+// unary applies a function to floats, or another one to integers and bools.
+func unary(floats func(float64) float64, ints func(int64) int64) operation {
+	return func(n *program.Node, args []Tensor) (Tensor, error) {
+		if n.Type.DType == program.Float {
+			return Tensor{Type: n.Type, Floats: each(args[0].Floats, floats)}, nil
+		}
+		return Tensor{Type: n.Type, Ints: each(args[0].Ints, func(v int64) int64 { return wrap(n.Type.DType, ints(v)) })}, nil
+	}
 }
+
+// binary applies a function to floats, or another one to integers and bools.
+func binary(floats func(x, y float64) float64, ints func(x, y int64) int64) operation {
+	return func(n *program.Node, args []Tensor) (Tensor, error) {
+		x, y := spread(args[0], n.Type.Shape), spread(args[1], n.Type.Shape)
+		if n.Type.DType == program.Float {
+			return Tensor{Type: n.Type, Floats: pairs(x.Floats, y.Floats, floats)}, nil
+		}
+		return Tensor{Type: n.Type, Ints: pairs(x.Ints, y.Ints, func(a, b int64) int64 { return wrap(n.Type.DType, ints(a, b)) })}, nil
+	}
+}
+
+func comparison(floats func(x, y float64) bool, ints func(x, y int64) bool) operation {
+	return func(n *program.Node, args []Tensor) (Tensor, error) {
+		x, y := spread(args[0], n.Type.Shape), spread(args[1], n.Type.Shape)
+		if x.Type.DType == program.Float {
+			return Tensor{Type: n.Type, Ints: pairs(x.Floats, y.Floats, func(a, b float64) int64 { return truth(floats(a, b)) })}, nil
+		}
+		return Tensor{Type: n.Type, Ints: pairs(x.Ints, y.Ints, func(a, b int64) int64 { return truth(ints(a, b)) })}, nil
+	}
+}
+
+func add[T float64 | int64](x, y T) T     { return x + y }
+func larger[T float64 | int64](x, y T) T  { return max(x, y) }
+func smaller[T float64 | int64](x, y T) T { return min(x, y) }
 
 func sign(x float64) float64 {
 	switch {
@@ -64,49 +150,11 @@ func pairs[A, B any](x, y []A, f func(a, b A) B) []B {
 	return out
 }
 
-func unary(n *program.Node, x Tensor) Tensor {
-	out := Tensor{Type: n.Type}
-	switch {
-	case n.Op == program.OpIsFinite:
-		out.Ints = each(x.Floats, func(v float64) int64 { return truth(finite(v)) })
-	case n.Type.DType == program.Float:
-		out.Floats = each(x.Floats, floatUnary[n.Op])
-	default:
-		f := intUnary[n.Op]
-		out.Ints = each(x.Ints, func(v int64) int64 { return wrap(n.Type.DType, f(v)) })
-	}
-	return out
+func isFinite(n *program.Node, args []Tensor) (Tensor, error) {
+	return Tensor{Type: n.Type, Ints: each(args[0].Floats, func(v float64) int64 { return truth(finite(v)) })}, nil
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
-
-// The built-in max and min return NaN if either operand is NaN, which those of
-// package math do not when the other is infinite.
-var floatBinary = map[program.Op]func(x, y float64) float64{
-	program.OpAdd:   func(x, y float64) float64 { return x + y },
-	program.OpSub:   func(x, y float64) float64 { return x - y },
-	program.OpMul:   func(x, y float64) float64 { return x * y },
-	program.OpDiv:   func(x, y float64) float64 { return x / y },
-	program.OpPow:   math.Pow,
-	program.OpMax:   func(x, y float64) float64 { return max(x, y) },
-	program.OpMin:   func(x, y float64) float64 { return min(x, y) },
-	program.OpLdexp: ldexp,
-}
-
-// Shift counts outside 0…31 have no defined meaning; they are reduced modulo 32 so
-// that they cannot panic.
-var intBinary = map[program.Op]func(x, y int64) int64{
-	program.OpAdd: func(x, y int64) int64 { return x + y },
-	program.OpSub: func(x, y int64) int64 { return x - y },
-	program.OpMul: func(x, y int64) int64 { return x * y },
-	program.OpMax: func(x, y int64) int64 { return max(x, y) },
-	program.OpMin: func(x, y int64) int64 { return min(x, y) },
-	program.OpAnd: func(x, y int64) int64 { return x & y },
-	program.OpOr:  func(x, y int64) int64 { return x | y },
-	program.OpXor: func(x, y int64) int64 { return x ^ y },
-	program.OpShl: func(x, y int64) int64 { return x << (y & 31) },
-	program.OpShr: func(x, y int64) int64 { return x >> (y & 31) },
-}
 
 func ldexp(x, n float64) float64 {
 	if math.IsNaN(n) {
@@ -114,25 +162,6 @@ func ldexp(x, n float64) float64 {
 	}
 	const most = 4096 // any result beyond is 0 or infinite
 	return math.Ldexp(x, int(min(max(n, -most), most)))
-}
-
-func binary(n *program.Node, x, y Tensor) Tensor {
-	out := Tensor{Type: n.Type}
-	info, _ := n.Op.Info()
-	compares, floats := info.Class == program.ClassCompare, x.Type.DType == program.Float
-	x, y = spread(x, n.Type.Shape), spread(y, n.Type.Shape)
-	switch {
-	case compares && floats:
-		out.Ints = pairs(x.Floats, y.Floats, comparison[float64](n.Op))
-	case compares:
-		out.Ints = pairs(x.Ints, y.Ints, comparison[int64](n.Op))
-	case floats:
-		out.Floats = pairs(x.Floats, y.Floats, floatBinary[n.Op])
-	default:
-		f := intBinary[n.Op]
-		out.Ints = pairs(x.Ints, y.Ints, func(a, b int64) int64 { return wrap(n.Type.DType, f(a, b)) })
-	}
-	return out
 }
 
 // spread repeats an operand of an elementwise operation to the shape of the result: a
@@ -152,23 +181,6 @@ func spread(x Tensor, shape []int) Tensor {
 	return broadcast(x, shape, axes)
 }
 
-func comparison[T float64 | int64](op program.Op) func(a, b T) int64 {
-	switch op {
-	case program.OpEq:
-		return func(a, b T) int64 { return truth(a == b) }
-	case program.OpNe:
-		return func(a, b T) int64 { return truth(a != b) }
-	case program.OpLt:
-		return func(a, b T) int64 { return truth(a < b) }
-	case program.OpLe:
-		return func(a, b T) int64 { return truth(a <= b) }
-	case program.OpGt:
-		return func(a, b T) int64 { return truth(a > b) }
-	default:
-		return func(a, b T) int64 { return truth(a >= b) }
-	}
-}
-
 func truth(v bool) int64 {
 	if v {
 		return 1
@@ -176,19 +188,15 @@ func truth(v bool) int64 {
 	return 0
 }
 
-func elementwise(n *program.Node, args []Tensor) Tensor {
-	switch n.Op {
-	case program.OpClamp: // keeps NaN, one of the results that the table allows
-		lo, hi := args[1].Floats[0], args[2].Floats[0]
-		return Tensor{Type: n.Type, Floats: each(args[0].Floats, func(v float64) float64 { return min(max(v, lo), hi) })}
-	case program.OpSelect:
-		cond, x, y := spread(args[0], n.Type.Shape), spread(args[1], n.Type.Shape), spread(args[2], n.Type.Shape)
-		return Tensor{Type: n.Type, Floats: choose(cond.Ints, x.Floats, y.Floats), Ints: choose(cond.Ints, x.Ints, y.Ints)}
-	case program.OpBitcast:
-		return bitcast(args[0], n.Type)
-	default:
-		return convert(args[0], n.Type)
-	}
+// clamp keeps NaN, one of the results that the table allows.
+func clamp(n *program.Node, args []Tensor) (Tensor, error) {
+	lo, hi := args[1].Floats[0], args[2].Floats[0]
+	return Tensor{Type: n.Type, Floats: each(args[0].Floats, func(v float64) float64 { return min(max(v, lo), hi) })}, nil
+}
+
+func selected(n *program.Node, args []Tensor) (Tensor, error) {
+	cond, x, y := spread(args[0], n.Type.Shape), spread(args[1], n.Type.Shape), spread(args[2], n.Type.Shape)
+	return Tensor{Type: n.Type, Floats: choose(cond.Ints, x.Floats, y.Floats), Ints: choose(cond.Ints, x.Ints, y.Ints)}, nil
 }
 
 // choose is x where cond holds and y elsewhere.
@@ -200,4 +208,64 @@ func choose[T any](cond []int64, x, y []T) []T {
 		}
 	}
 	return out
+}
+
+// convert gives the same numbers in another element type.
+func convert(n *program.Node, args []Tensor) (Tensor, error) {
+	x, to := args[0], n.Type
+	out := Tensor{Type: to}
+	from := x.Type.DType
+	switch {
+	case to.DType == from:
+		out.Floats, out.Ints = x.Floats, x.Ints
+	case to.DType == program.Float:
+		out.Floats = each(x.Ints, func(v int64) float64 { return float64(v) })
+	case from == program.Float:
+		out.Ints = each(x.Floats, func(v float64) int64 { return integer(v, to.DType) })
+	case to.DType == program.Bool:
+		out.Ints = each(x.Ints, func(v int64) int64 { return truth(v != 0) })
+	default:
+		out.Ints = each(x.Ints, func(v int64) int64 { return wrap(to.DType, v) })
+	}
+	return out, nil
+}
+
+// integer rounds toward zero. What does not fit has no defined result; here it
+// saturates, and NaN gives 0.
+func integer(v float64, to program.DType) int64 {
+	switch {
+	case to == program.Bool:
+		return truth(v != 0)
+	case math.IsNaN(v):
+		return 0
+	case to == program.Int:
+		return int64(min(max(v, math.MinInt32), math.MaxInt32))
+	default:
+		return int64(min(max(v, 0), math.MaxUint32))
+	}
+}
+
+// bitcast reads the 32 bits of each element as another type.
+func bitcast(n *program.Node, args []Tensor) (Tensor, error) {
+	x, to := args[0], n.Type
+	out := Tensor{Type: to}
+	from := x.Type.DType
+	if to.DType == from && from != program.Float {
+		out.Ints = x.Ints
+		return out, nil
+	}
+	for i := range x.Len() {
+		var bits uint32
+		if from == program.Float {
+			bits = math.Float32bits(float32(x.Floats[i]))
+		} else {
+			bits = uint32(x.Ints[i])
+		}
+		if to.DType == program.Float {
+			out.Floats = append(out.Floats, float64(math.Float32frombits(bits)))
+		} else {
+			out.Ints = append(out.Ints, wrap(to.DType, int64(bits)))
+		}
+	}
+	return out, nil
 }
