@@ -153,21 +153,6 @@ func active(p *program.Program, inputs []bool) []bool {
 	})
 }
 
-// passes reports whether the operation has a gradient, or refuses one, with
-// respect to its operand i.
-func passes(op program.Op, i int) bool {
-	switch op {
-	case program.OpSign, program.OpFloor, program.OpRound, program.OpLogb,
-		program.OpStopGradient, program.OpBitcast:
-		return false
-	case program.OpLdexp, program.OpClamp:
-		return i == 0
-	case program.OpSelect:
-		return i > 0
-	}
-	return true
-}
-
 // add adds a cotangent to what has reached the value id, if it is of use there.
 func (t *tape) add(id program.ID, d program.Value) {
 	if !t.active[id] {
