@@ -14,6 +14,24 @@ type rule func(w *writer, n *program.Node, args []value) value
 // their exact forms: quotients and roots are rounded correctly, as programs ask for.
 var rules map[program.Op]rule
 
+// refused has the other operations, and why kernels do not have them.
+var refused = map[program.Op]string{
+	program.OpRandomBits:  unwritten,
+	program.OpTranspose:   unwritten,
+	program.OpSlice:       unwritten,
+	program.OpConcatenate: unwritten,
+	program.OpDot:         unwritten,
+	program.OpQR:          factorization,
+	program.OpEighValues:  factorization,
+	program.OpEighVectors: factorization,
+	program.OpSortColumns: factorization,
+}
+
+const (
+	unwritten     = "kernels do not have this operation"
+	factorization = "factorizations run on the host"
+)
+
 func init() { // not a literal: rules call what reads the table
 	rules = map[program.Op]rule{
 		program.OpConstant: (*writer).constantNode, program.OpIota: (*writer).iota,

@@ -10,9 +10,8 @@ import (
 
 // node writes one operation of the program.
 func (w *writer) node(id program.ID, n *program.Node, args []value) value {
-	apply, ok := rules[n.Op]
-	if !ok {
-		panic(w.refuseNode(id, n, "kernels do not have this operation"))
+	if reason, ok := refused[n.Op]; ok {
+		panic(w.refuseNode(id, n, reason))
 	}
 	shared := slices.ContainsFunc(n.Args, w.isShared)
 	info, _ := n.Op.Info()
@@ -27,7 +26,7 @@ func (w *writer) node(id program.ID, n *program.Node, args []value) value {
 		panic(w.refuseNode(id, n, "it reads what all rows share"))
 	}
 	w.current = func(reason string) error { return w.refuseNode(id, n, reason) }
-	return apply(w, n, args)
+	return rules[n.Op](w, n, args)
 }
 
 func (w *writer) refuseNode(id program.ID, n *program.Node, reason string) error {
