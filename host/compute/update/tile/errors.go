@@ -41,3 +41,8 @@ func (a *analysis) refuse(n *program.Node, format string, args ...any) error {
 func (a *analysis) never(value int, n *program.Node, format string, args ...any) error {
 	return &RefusedError{a.p.Name, fmt.Sprintf("%%%d = %s", value, n.Op), fmt.Sprintf(format, args...), true}
 }
+
+// refusePartial is for a node with an operand of which nothing but the fold of all axes is computed.
+func (a *analysis) refusePartial(n *program.Node) error {
+	return a.refuse(n, "an operand has some axes folded and others not")
+}

@@ -39,7 +39,7 @@ func (a *analysis) writePhase(number int, last bool) *phase {
 	}
 	for i, d := range a.reductions {
 		if d.phase == number {
-			w.nodes = append(w.nodes, node{op: foldOps[d.op], in: []int{d.node}, s: []int{i}})
+			w.nodes = append(w.nodes, node{op: d.op, in: []int{d.node}, s: []int{i}})
 		}
 	}
 	w.count()
