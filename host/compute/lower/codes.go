@@ -43,17 +43,6 @@ func (c Codes) each(f func(part *graph.Node) *graph.Node) Codes {
 	return c
 }
 
-// Coded is a [Quantizer] that can tell whether its values have codes.
-type Coded interface {
-	Quantizer
-	// CodeShapes returns the shapes of the parts of the codes that Forward finds for its value on a device; nil if it
-	// finds none.
-	CodeShapes(d *engine.Device) []shapes.Shape
-}
-
-var _ Coded = programQuantizer{}
-
-// CodeShapes implements [Coded].
 func (q programQuantizer) CodeShapes(d *engine.Device) (parts []shapes.Shape) {
 	p, c := q.factored(d)
 	if c == nil {

@@ -7,6 +7,13 @@
 // slow because it has no vector kernel, the files named gobackend*.go use several nodes
 // in its place. XLA gets the plain nodes.
 //
+// A quantizer's program comes as sdk.QuantizerProgram: what its author's builder made, or
+// what has crossed the wire and was checked. [NewQuantizer] divides it into a forward and a
+// backward pass, and [Quantizer.KeepRotated] into such without the last rotation. While
+// a graph is built, a pass may become one more program: with codes of its value as further
+// outputs (codes.go), or with the program that computes its operand joined to it
+// ([Source]). It ends as nodes, or as the call of a kernel.
+//
 // Functions here build graphs and, by GoMLX's convention, panic on a mistake; host/compute/engine
 // turns the panic into an error. Programs must have passed their validation. Nothing here
 // knows about plugins, models or training.

@@ -19,14 +19,13 @@ func (p *Plan) multiplyCodes(d *engine.Device) {
 	}
 }
 
-// codeSpecs are the codes of a tensor's values, nil where they have none.
+// codeSpecs are the codes of a tensor's values, nil where they have none or the tensor is not quantized.
 func codeSpecs(d *engine.Device, tensor string, q lower.Quantizer) []engine.Spec {
-	c, ok := q.(lower.Coded)
-	if !ok {
+	if q == nil {
 		return nil
 	}
 	var specs []engine.Spec
-	for i, shape := range c.CodeShapes(d) {
+	for i, shape := range q.CodeShapes(d) {
 		specs = append(specs, engine.Spec{Name: code(tensor, i), Shape: shape})
 	}
 	return specs

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
@@ -36,10 +37,6 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 		return nil, fmt.Errorf("step: %s is no quantized weight", weight)
 	}
 	rule := c.plan.Rules[at]
-	block, err := rotationOf(*rule.Quantizer)
-	if err != nil {
-		return nil, fmt.Errorf("step: the quantizer of %s: %w", weight, err)
-	}
 	e, err := quantizedStage(rule).compile(c.dev)
 	if err != nil {
 		return nil, err
@@ -50,25 +47,8 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 		return nil, err
 	}
 	defer takeBack(s.Tensors, t)
-	out := &Quantized{Rotation: block}
+	out := &Quantized{Rotation: rotation.Ending(rule.Quantizer.Program, sdk.OutputValue)}
 	return out, out.download(t)
-}
-
-// rotationOf is the block of the rotation that ends a quantizer's program.
-func rotationOf(p sdk.QuantizerProgram) (block int, err error) {
-	q, err := lower.NewQuantizer(p)
-	if err != nil {
-		return 0, err
-	}
-	rotating, ok := q.(lower.Rotating)
-	if !ok {
-		return 0, nil
-	}
-	u, err := rotating.KeepRotated()
-	if err != nil || u == nil {
-		return 0, err
-	}
-	return u.Block, nil
 }
 
 // quantizedStage maps a weight and its quantizer's trained parameters to the outputs of
