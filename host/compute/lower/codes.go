@@ -16,8 +16,8 @@ type Codes struct {
 	moved bool          // rows were taken out or changed their order
 }
 
-// Of records that these are the codes of a value. Gradients pass only through the value.
-func (c Codes) Of(value *graph.Node) {
+// AttachTo records that these are the codes of a value. Gradients pass only through the value.
+func (c Codes) AttachTo(value *graph.Node) {
 	engine.Note(value, c.each(graph.StopGradient))
 }
 

@@ -38,8 +38,8 @@ const SourceValue = "source.value"
 // sourcePrefix begins the names of a source's inputs in programs that join it.
 const sourcePrefix = "source."
 
-// Of records that x is computed by s, for [Quantize].
-func (s Source) Of(x *graph.Node) { engine.Note(x, s) }
+// AttachTo records that x is computed by s, for [Quantize].
+func (s Source) AttachTo(x *graph.Node) { engine.Note(x, s) }
 
 // HasKernels reports whether programs over rows become kernels on the graph's device.
 func HasKernels(g *graph.Graph) bool { return kernels(g) }
@@ -144,7 +144,7 @@ func (q programQuantizer) quantizeJoined(x *graph.Node, s Source, trained []*gra
 		return append(s.Adjoint(kept, dx), dTrained...)
 	})
 	if coding != nil {
-		coding.codes(out).Of(y)
+		coding.codes(out).AttachTo(y)
 	}
 	return y, true
 }

@@ -119,7 +119,7 @@ func (q programQuantizer) Forward(x *graph.Node, trained []*graph.Node) (*graph.
 	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, trained...), q.memory)
 	value := out[sdk.OutputValue]
 	if coding != nil {
-		coding.codes(out).Of(value)
+		coding.codes(out).AttachTo(value)
 	}
 	return value, q.residuals(out)
 }
@@ -189,7 +189,7 @@ func Quantize(x *graph.Node, trained []*graph.Node, q Quantizer) *graph.Node {
 		return append([]*graph.Node{dx}, dTrained...)
 	})
 	if c, ok := CodesOf(value); ok {
-		c.Of(y)
+		c.AttachTo(y)
 	}
 	return y
 }

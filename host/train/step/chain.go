@@ -37,7 +37,7 @@ func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 // what is made of them on the way.
 func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Result, err error) {
 	t := maps.Clone(s.Tensors)
-	defer takeBack(s.Tensors, t)
+	defer keepState(s.Tensors, t)
 	if c.needsQuantized(set) {
 		if err := c.runQuantize(t); err != nil {
 			return res, err
@@ -56,7 +56,7 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 		return res, err
 	}
 	s.replace()
-	res.Aside = time.Since(began)
+	res.Overhead = time.Since(began)
 	observed, err := c.refresh(s, t, set, &res)
 	if err == nil {
 		err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantized()) > 0, observed: observed}, set, &res)

@@ -33,7 +33,7 @@ func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 	for _, t := range p.params() {
 		w := in[p.used(full)(t.Name)]
 		if parts := numbered(in, code, t.Name); parts != nil && !full {
-			lower.Codes{Parts: parts}.Of(w)
+			lower.Codes{Parts: parts}.AttachTo(w)
 		}
 		list = append(list, w)
 	}

@@ -46,7 +46,7 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 	if err := e.run(t); err != nil {
 		return nil, err
 	}
-	defer takeBack(s.Tensors, t)
+	defer keepState(s.Tensors, t)
 	out := &Quantized{Rotation: rotation.Ending(rule.Quantizer.Program, sdk.OutputValue)}
 	return out, out.download(t)
 }

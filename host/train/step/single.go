@@ -130,7 +130,7 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 		return res, err
 	}
 	t := maps.Clone(s.Tensors)
-	defer takeBack(s.Tensors, t)
+	defer keepState(s.Tensors, t)
 	tokens, err := b.stacked()
 	if err != nil {
 		return res, err
@@ -150,7 +150,7 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	t[tokensName] = tokens
 	began := time.Now()
 	s.replace()
-	res.Aside = time.Since(began)
+	res.Overhead = time.Since(began)
 	err = w.exec.run(t)
 	delete(t, tokensName) // they are the batches' own
 	done()
