@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/pass/factor"
 )
 
-// multipliesBlocks reports whether a device multiplies [blocks], in a kernel.
+// multipliesBlocks reports whether a device multiplies codes in [blocks], by a kernel.
 func multipliesBlocks(d *engine.Device) bool {
 	return d.Try(blockTrial{}, "quantized matrices are multiplied by their values and not by their codes, which takes more time", func(d *engine.Device) error {
 		switch {
@@ -28,11 +28,11 @@ func multipliesBlocks(d *engine.Device) bool {
 	}) == nil
 }
 
-// A blockTrial finds out, once on each device, whether it multiplies blocks right. Its tiles are the largest, so that they
-// show whether the device has the memory for them.
+// A blockTrial finds out, once on each device, whether the device multiplies blocks correctly. Its tiles are the largest that kernels
+// use, so that it also shows whether the device has the memory for them.
 type blockTrial struct{}
 
-// Sizes of the two matrices, whose inner is three tiles long.
+// Sizes of the two matrices. The axis over which they are summed is three tiles long.
 const trialTokens, trialOutputs, trialInner = 128, 256, 768
 
 func (t blockTrial) run(d *engine.Device) error {
@@ -79,7 +79,8 @@ func (t blockTrial) multiply(d *engine.Device, size int) error {
 	return t.compare(got[0], got[1])
 }
 
-// compare holds the product of a kernel to that of values, which are exact in bfloat16: only sums are rounded.
+// compare fails if the product of a kernel is too far from that of the values. These are exact in bfloat16, so that only sums
+// are rounded.
 func (blockTrial) compare(kernel, values []float32) error {
 	const tolerance = 1e-4
 	difference, size := 0.0, 0.0

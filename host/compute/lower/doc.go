@@ -4,7 +4,7 @@
 // Every operation means what the table in sdk/program says, on every device. Most
 // operations are one node of GoMLX with exactly that meaning. Where the Go backend's own
 // operation deviates (its vectorized maximum loses NaN, its exponential saturates) or is
-// slow because it has no vector kernel, the files named gobackend*.go use several nodes
+// slow because it has no vector kernel, gobackend.go uses several nodes
 // in its place. XLA gets the plain nodes.
 //
 // A quantizer's program comes as sdk.QuantizerProgram: what its author's builder made, or

@@ -31,12 +31,18 @@ type InMemory map[string]triton.Storage
 // What is stored in bfloat16 is rounded to it. Its inputs and outputs are float32 nodes nevertheless, and the device's
 // compiler converts them in the operations that write and read them. Outputs stored in 8 bits are int8 nodes.
 func Kernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
+	if !HasKernels(g) {
+		return nil, false
+	}
 	return kernelOf(g, p, rows, triton.LargestRow, inputs, at)
 }
 
 // LoneKernel is [Kernel] for a program that reads a single tensor with elements in every row. Rows may then have up to
 // [LargestLoneRow] elements.
 func LoneKernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
+	if !HasKernels(g) {
+		return nil, false
+	}
 	return kernelOf(g, p, rows, triton.LargestLoneRow, inputs, at)
 }
 
@@ -54,11 +60,9 @@ func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Nod
 	return out
 }
 
-// kernelOf is [Kernel] for rows of at most so many elements.
+// kernelOf is [Kernel] for rows of at most so many elements. It does not ask whether the device has kernels: the trial that
+// finds out uses it.
 func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
-	if !HasKernels(g) {
-		return nil, false
-	}
 	p, err := simplify.Program(p)
 	if err != nil {
 		panic(err)

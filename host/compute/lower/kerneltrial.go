@@ -17,16 +17,16 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A kernelTrial finds out, once on each device, whether it computes kernels right.
+// A kernelTrial finds out, once on each device, whether the device computes kernels correctly.
 type kernelTrial struct{}
 
 const (
 	trialRows  = 64
-	trialWidth = 384 // no power of two, so that rows are filled up
+	trialWidth = 384 // no power of two, so that rows are padded
 	trialBlock = 128
 )
 
-// program is a quantizer to whole numbers in a rotated domain, with what else kernels
+// program is a quantizer to integers in a rotated domain, with the other things that kernels
 // have: sums over rows, maxima over groups, a mask.
 func (kernelTrial) program() (*program.Program, error) {
 	const group = 32
@@ -53,7 +53,7 @@ func (k kernelTrial) run(d *engine.Device) error {
 	for i := range x {
 		x[i] = float32(rng.NormFloat64())
 	}
-	at := InMemory{sdk.OutputValue: triton.BFloat16} // of x in float32 a rotation multiplies two halves
+	at := InMemory{sdk.OutputValue: triton.BFloat16} // x stays in float32, so that a rotation multiplies the two halves of its numbers
 	fused, err := k.values(d, x, func(g *graph.Graph, x *graph.Node) *graph.Node {
 		out, ok := kernelOf(g, p, trialRows, triton.LargestRow, []*graph.Node{x}, at)
 		if !ok {
@@ -73,8 +73,8 @@ func (k kernelTrial) run(d *engine.Device) error {
 	return k.compare(fused, plain)
 }
 
-// compare holds the values of a kernel to those of the graph. A number between two codes can go to either; what is left are
-// errors of bfloat16.
+// compare fails if the values of a kernel are too far from those of the graph. A few may differ by a whole code, because a number in the
+// middle between two codes can go to either; the others differ by the rounding to bfloat16.
 func (kernelTrial) compare(fused, plain []float32) error {
 	const most, apart = 0.01, 1.0 / 64
 	differ := 0
