@@ -77,8 +77,7 @@ func decompose(vectors bool, n int, a, w []float64) bool {
 	return linalg.EighValues(linalg.RowMajor(a, n, n), w)
 }
 
-// spoilt fills a matrix that has a non-finite element with NaN, as the operations are
-// defined, and reports it.
+// spoilt reports whether a matrix has a non-finite element, and then fills it with NaN, as the operations are defined.
 func spoilt(data []float64) bool {
 	if !slices.ContainsFunc(data, func(v float64) bool { return v-v != 0 }) { // it is NaN for an infinite v, too
 		return false

@@ -166,7 +166,7 @@ func reduction(ops ...string) rule {
 	}
 }
 
-// neutral replaces what an axis is filled up with.
+// neutral replaces the padding of an axis by a number.
 func (w *writer) neutral(x value, axis, size int, by float64) value {
 	ones := slices.Repeat([]int{1}, len(x.dims))
 	ones[axis] = x.dims[axis]
@@ -175,7 +175,7 @@ func (w *writer) neutral(x value, axis, size int, by float64) value {
 	return w.pick(there, x, w.number(x, by))
 }
 
-// identity is what changes no result of a reduction.
+// identity is the neutral element of a reduction.
 func identity(op program.Op, d program.DType) float64 {
 	lowest, highest := math.Inf(-1), math.Inf(1)
 	switch d {
