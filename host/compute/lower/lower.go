@@ -29,6 +29,13 @@ func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]
 	return lowerFor(g, p, inputs, g.Backend().String() == gobackend.BackendName)
 }
 
+// Only returns p with those of the named outputs that it has: what the others need is not computed then.
+func Only(p *program.Program, outputs ...string) *program.Program {
+	only := *p
+	only.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool { return !slices.Contains(outputs, o.Name) })
+	return &only
+}
+
 // Outputs is [Lower] with the outputs in the order of the program.
 func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.Node {
 	named := Lower(g, p, inputs)

@@ -15,7 +15,6 @@ import (
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Quantized is a weight as returned by the program of its quantizer.
@@ -55,7 +54,7 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 // the quantizer's program that describe Q(x).
 func quantizedStage(rule cage.Rule) stage {
 	specs := inputs(quantizerInputs(rule), update.Param, false)
-	p := withOutputs(rule.Quantizer.Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale)
+	p := lower.Only(rule.Quantizer.Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale)
 	return stage{"quantized " + rule.Name, specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		args := make([]*graph.Node, len(specs))
 		for i, spec := range specs {
@@ -79,13 +78,6 @@ func quantizerInputs(rule cage.Rule) []Tensor {
 		reads = append(reads, Tensor{Name: update.Trained(rule.Name, t.Name), Dims: t.Shape})
 	}
 	return reads
-}
-
-// withOutputs is p with those of the named outputs that it has. What none of them needs is not computed.
-func withOutputs(p *program.Program, names ...string) *program.Program {
-	few := *p
-	few.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool { return !slices.Contains(names, o.Name) })
-	return &few
 }
 
 // quantizedName is the name of an output of quantizedStage among the tensors of a step.

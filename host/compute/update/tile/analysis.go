@@ -33,7 +33,7 @@ type ref struct {
 type kind uint8
 
 const (
-	// aScalar stands for itself and for every tensor that it fills.
+	// aScalar is a scalar, and also a tensor with this scalar in all elements.
 	aScalar kind = iota
 	aTensor
 	// aPartial is a tensor some of whose axes are folded. It exists only to be folded
@@ -48,7 +48,7 @@ type node struct {
 	s     []int // scalars
 	input int   // the position of an opInput among the program's inputs
 	block int   // of an opRotate
-	level int   // how many reductions lie one behind the other before it
+	level int   // the longest chain of reductions that it depends on
 }
 
 // reduction folds a tensor to a scalar.
