@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 )
 
-// gradientKind tells the forms of the forward and backward pass apart.
+// gradientKind is a variant of the forward and backward pass.
 type gradientKind struct {
 	full  bool // without quantization
 	sum   bool // running sums of the gradients come in and go out

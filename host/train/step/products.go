@@ -5,8 +5,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 )
 
-// multiplyCodes lets products be those of codes where the device multiplies such, and the values of the weight and of the
-// activation that it is multiplied with have them.
+// multiplyCodes finds the weights whose products are computed from codes: the device multiplies codes, and both the
+// quantized weight and the quantized activation that it is multiplied with have them.
 func (p *Plan) multiplyCodes(d *engine.Device) {
 	p.codes = map[string][]engine.Spec{}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
