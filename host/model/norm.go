@@ -17,7 +17,7 @@ func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node {
 		return []*graph.Node{dx, dGain}
 	})
 	if lower.HasKernels(x.Graph()) {
-		normSource(x, gain, epsilon).Of(y)
+		normSource(x, gain, epsilon).AttachTo(y)
 	}
 	return y
 }

@@ -19,7 +19,7 @@ import (
 func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core attentionCore) *graph.Node {
 	rows := r.byCoordinate(w)
 	if c, ok := lower.CodesOf(w); ok {
-		c.Map(r.byCoordinate).Of(rows)
+		c.Map(r.byCoordinate).AttachTo(rows)
 	}
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
 	projected := timesRounded(x, rows) // [tokens, queries, keys and values]

@@ -22,7 +22,7 @@ func swiGLU(a, b *graph.Node) *graph.Node {
 			panic(err)
 		}
 		lower.Source{Inputs: []*graph.Node{a, b}, Short: true, Forward: forward, Backward: backward,
-			Adjoint: func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}.Of(y)
+			Adjoint: func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}.AttachTo(y)
 	}
 	return y
 }

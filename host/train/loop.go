@@ -103,7 +103,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	}
 	r.done.Step++
 	r.done.Tokens += next.targets
-	r.done.Seconds += (time.Since(began) - res.Aside).Seconds()
+	r.done.Seconds += (time.Since(began) - res.Overhead).Seconds()
 	if len(res.FailedRefreshes) > 0 {
 		r.log.Warn("preconditioners could not be renewed and stay as they were", "step", r.done.Step, "tensors", res.FailedRefreshes)
 	}

@@ -9,7 +9,8 @@ import (
 // move writes one operation on values of the pool.
 type move func(g *generator, op program.Op) value
 
-// moves are filled by init because they lead back to the generator.
+// moves are filled by init because they lead back to the generator. What works element by element on floats needs none:
+// see general.
 var moves map[program.Op]move
 
 func init() {
@@ -43,6 +44,18 @@ func (g *generator) unary(op program.Op, v value) program.Value {
 
 func (g *generator) binary(op program.Op, x, y value) program.Value {
 	return g.b.Apply(op, program.Attr{}, program.Type{}, x.Value, y.Value)
+}
+
+// general applies a function of floats to numbers in [0.5, 2.5]. It is for functions that are smooth there, multiply an
+// error at most about fiftyfold and give at most 64; others need a move of their own.
+func general(g *generator, op program.Op) value {
+	info, _ := op.Info()
+	x := g.draw(isFloat)
+	args := []program.Value{x.Tanh().Shift(1.5)}
+	for range info.Arity - 1 {
+		args = append(args, g.draw(isFloat, g.goesWith(x)).Tanh().Shift(1.5))
+	}
+	return value{g.b.Apply(op, program.Attr{}, program.Type{}, args...), 64, rounded}
 }
 
 func signed(g *generator, op program.Op) value {

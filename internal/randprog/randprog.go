@@ -63,7 +63,11 @@ func New(seed uint64, o Options) Case {
 	for made, tries := 0, 0; made < o.Nodes && tries < 50*o.Nodes; tries++ {
 		op := o.Ops[g.rng.IntN(len(o.Ops))]
 		g.drawn = g.drawn[:0]
-		if v, ok := try(func() value { return moves[op](g, op) }); ok {
+		move, ok := moves[op]
+		if !ok {
+			move = general
+		}
+		if v, ok := try(func() value { return move(g, op) }); ok {
 			g.keep(v)
 			made++
 			for _, a := range g.drawn {

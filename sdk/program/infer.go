@@ -1,7 +1,9 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 )
@@ -9,39 +11,20 @@ import (
 // infer returns the type of a node's result. For most operations it follows from the
 // operands' types; for the others (constant, reshape, …) want says what it should be.
 func infer(op Op, args []Type, attr Attr, want Type) (Type, error) {
-	info, ok := op.Info()
+	r, ok := rows[op]
 	if !ok {
 		return Type{}, fmt.Errorf("operation %d does not exist", uint16(op))
 	}
-	if info.Arity >= 0 && len(args) != info.Arity {
-		return Type{}, fmt.Errorf("takes %d operands, got %d", info.Arity, len(args))
+	if r.Arity >= 0 && len(args) != r.Arity {
+		return Type{}, fmt.Errorf("takes %d operands, got %d", r.Arity, len(args))
 	}
-	if info.Arity < 0 && len(args) == 0 {
+	if r.Arity < 0 && len(args) == 0 {
 		return Type{}, fmt.Errorf("takes at least one operand")
 	}
-	if err := attr.check(op); err != nil {
+	if err := attr.check(r.uses); err != nil {
 		return Type{}, err
 	}
-	switch info.Class {
-	case ClassSource:
-		return inferSource(op, args, attr, want)
-	case ClassUnary:
-		return inferUnary(op, args[0])
-	case ClassBinary, ClassCompare:
-		return inferBinary(op, info.Class, args[0], args[1])
-	case ClassElementwise:
-		return inferElementwise(op, args, want)
-	case ClassShape:
-		return inferShape(op, args, attr, want)
-	case ClassReduce:
-		return inferReduce(args[0], attr.Axes)
-	case ClassLinear:
-		return inferLinear(op, args, attr)
-	case ClassGradient:
-		return args[0], nil
-	default:
-		return inferLinalg(op, args)
-	}
+	return r.infer(args, attr, want)
 }
 
 // need fails unless the element type is one of those allowed.
@@ -56,27 +39,34 @@ func need(t Type, allowed ...DType) error {
 	return fmt.Errorf("takes %s, got %s", strings.Join(names, " or "), t)
 }
 
-func inferSource(op Op, args []Type, attr Attr, want Type) (Type, error) {
+func inferConstant(_ []Type, attr Attr, want Type) (Type, error) {
 	if err := want.check(); err != nil {
 		return Type{}, err
 	}
-	switch op {
-	case OpConstant:
-		return want, checkConstant(attr, want)
-	case OpIota:
-		if err := need(want, Float, Int, Uint); err != nil {
-			return Type{}, err
-		}
-		if len(attr.Axes) != 1 {
-			return Type{}, fmt.Errorf("needs exactly one axis, got %d", len(attr.Axes))
-		}
-		return want, checkAxes(attr.Axes, want.Rank())
-	default: // OpRandomBits
-		if key := (Type{Uint, []int{2}}); !args[0].Equal(key) {
-			return Type{}, fmt.Errorf("takes a key of type %s, got %s", key, args[0])
-		}
-		return want, need(want, Uint)
+	return want, checkConstant(attr, want)
+}
+
+func inferIota(_ []Type, attr Attr, want Type) (Type, error) {
+	if err := want.check(); err != nil {
+		return Type{}, err
 	}
+	if err := need(want, Float, Int, Uint); err != nil {
+		return Type{}, err
+	}
+	if len(attr.Axes) != 1 {
+		return Type{}, fmt.Errorf("needs exactly one axis, got %d", len(attr.Axes))
+	}
+	return want, checkAxes(attr.Axes, want.Rank())
+}
+
+func inferRandomBits(args []Type, _ Attr, want Type) (Type, error) {
+	if err := want.check(); err != nil {
+		return Type{}, err
+	}
+	if key := (Type{Uint, []int{2}}); !args[0].Equal(key) {
+		return Type{}, fmt.Errorf("takes a key of type %s, got %s", key, args[0])
+	}
+	return want, need(want, Uint)
 }
 
 func checkConstant(attr Attr, want Type) error {
@@ -105,47 +95,36 @@ func checkConstant(attr Attr, want Type) error {
 	return nil
 }
 
-func inferUnary(op Op, x Type) (Type, error) {
-	switch op {
-	case OpNeg, OpAbs, OpSign:
-		return x, need(x, Float, Int)
-	case OpNot:
-		return x, need(x, Bool, Int, Uint)
-	case OpIsFinite:
-		return Type{Bool, x.Shape}, need(x, Float)
-	default:
-		return x, need(x, Float)
+// A typeRule returns the type of a result, where the number of operands and the attributes are those of the operation.
+type typeRule func(args []Type, attr Attr, want Type) (Type, error)
+
+func inferUnary(types []DType) typeRule {
+	return func(args []Type, _ Attr, _ Type) (Type, error) { return args[0], need(args[0], types...) }
+}
+
+func inferIsFinite(args []Type, _ Attr, _ Type) (Type, error) {
+	return Type{Bool, args[0].Shape}, need(args[0], Float)
+}
+
+func inferBinary(types []DType) typeRule {
+	return func(args []Type, _ Attr, _ Type) (Type, error) {
+		x, y := args[0], args[1]
+		if x.DType != y.DType {
+			return Type{}, fmt.Errorf("operands have different element types: %s and %s", x, y)
+		}
+		if err := need(x, types...); err != nil {
+			return Type{}, err
+		}
+		shape, err := elementwiseShape(x.Shape, y.Shape)
+		return Type{x.DType, shape}, err
 	}
 }
 
-func inferBinary(op Op, class Class, x, y Type) (Type, error) {
-	if x.DType != y.DType {
-		return Type{}, fmt.Errorf("operands have different element types: %s and %s", x, y)
+func inferComparison(types []DType) typeRule {
+	return func(args []Type, attr Attr, want Type) (Type, error) {
+		t, err := inferBinary(types)(args, attr, want)
+		return Type{Bool, t.Shape}, err
 	}
-	var err error
-	switch op {
-	case OpDiv, OpPow, OpLdexp:
-		err = need(x, Float)
-	case OpAnd, OpOr, OpXor:
-		err = need(x, Bool, Int, Uint)
-	case OpShl, OpShr:
-		err = need(x, Int, Uint)
-	case OpEq, OpNe:
-		err = need(x, Float, Int, Uint, Bool)
-	default:
-		err = need(x, Float, Int, Uint)
-	}
-	if err != nil {
-		return Type{}, err
-	}
-	shape, err := elementwiseShape(x.Shape, y.Shape)
-	if err != nil {
-		return Type{}, err
-	}
-	if class == ClassCompare {
-		return Type{Bool, shape}, nil
-	}
-	return Type{x.DType, shape}, nil
 }
 
 // elementwiseShape is the one rule of implicit broadcasting: a scalar goes with
@@ -177,43 +156,346 @@ func elementwiseShape(a, b []int) ([]int, error) {
 	return shape, nil
 }
 
-func inferElementwise(op Op, args []Type, want Type) (Type, error) {
-	switch op {
-	case OpClamp:
-		return args[0], checkClamp(args)
-	case OpSelect:
-		if err := need(args[0], Bool); err != nil {
-			return Type{}, fmt.Errorf("condition %w", err)
-		}
-		if args[1].DType != args[2].DType {
-			return Type{}, fmt.Errorf("operands have different element types: %s and %s", args[1], args[2])
-		}
-		shape, err := elementwiseShape(args[1].Shape, args[2].Shape)
-		if err == nil {
-			shape, err = elementwiseShape(shape, args[0].Shape)
-		}
-		return Type{args[1].DType, shape}, err
-	case OpBitcast:
-		if err := need(args[0], Float, Int, Uint); err != nil {
-			return Type{}, err
-		}
-		return Type{want.DType, args[0].Shape}, need(want, Float, Int, Uint)
-	default: // OpConvert
-		if !want.DType.Valid() {
-			return Type{}, fmt.Errorf("cannot convert to %s", want.DType)
-		}
-		return Type{want.DType, args[0].Shape}, nil
-	}
-}
-
-func checkClamp(args []Type) error {
+func inferClamp(args []Type, _ Attr, _ Type) (Type, error) {
 	for i, name := range []string{"", "lower bound ", "upper bound "} {
 		if err := need(args[i], Float); err != nil {
-			return fmt.Errorf("%s%w", name, err)
+			return Type{}, fmt.Errorf("%s%w", name, err)
 		}
 		if i > 0 && !args[i].IsScalar() {
-			return fmt.Errorf("%sis %s: must be a scalar", name, args[i])
+			return Type{}, fmt.Errorf("%sis %s: must be a scalar", name, args[i])
+		}
+	}
+	return args[0], nil
+}
+
+func inferSelect(args []Type, _ Attr, _ Type) (Type, error) {
+	if err := need(args[0], Bool); err != nil {
+		return Type{}, fmt.Errorf("condition %w", err)
+	}
+	if args[1].DType != args[2].DType {
+		return Type{}, fmt.Errorf("operands have different element types: %s and %s", args[1], args[2])
+	}
+	shape, err := elementwiseShape(args[1].Shape, args[2].Shape)
+	if err == nil {
+		shape, err = elementwiseShape(shape, args[0].Shape)
+	}
+	return Type{args[1].DType, shape}, err
+}
+
+func inferConvert(args []Type, _ Attr, want Type) (Type, error) {
+	if !want.DType.Valid() {
+		return Type{}, fmt.Errorf("cannot convert to %s", want.DType)
+	}
+	return Type{want.DType, args[0].Shape}, nil
+}
+
+func inferBitcast(args []Type, _ Attr, want Type) (Type, error) {
+	if err := need(args[0], Float, Int, Uint); err != nil {
+		return Type{}, err
+	}
+	return Type{want.DType, args[0].Shape}, need(want, Float, Int, Uint)
+}
+
+func inferStopGradient(args []Type, _ Attr, _ Type) (Type, error) { return args[0], nil }
+
+func inferReshape(args []Type, _ Attr, want Type) (Type, error) {
+	x, t := args[0], Type{args[0].DType, want.Shape}
+	if err := t.check(); err != nil {
+		return Type{}, err
+	}
+	if t.Size() != x.Size() {
+		return Type{}, fmt.Errorf("cannot reshape %s to %v: %d elements against %d", x, t.Shape, x.Size(), t.Size())
+	}
+	return t, nil
+}
+
+func inferTranspose(args []Type, attr Attr, _ Type) (Type, error) {
+	x, perm := args[0], attr.Axes
+	if len(perm) != x.Rank() {
+		return Type{}, fmt.Errorf("permutation %v for %d axes", perm, x.Rank())
+	}
+	seen := make([]bool, x.Rank())
+	shape := make([]int, x.Rank())
+	for i, a := range perm {
+		if a < 0 || a >= x.Rank() || seen[a] {
+			return Type{}, fmt.Errorf("%v is not a permutation of %d axes", perm, x.Rank())
+		}
+		seen[a], shape[i] = true, x.Shape[a]
+	}
+	return Type{x.DType, shape}, nil
+}
+
+func inferBroadcast(args []Type, attr Attr, want Type) (Type, error) {
+	x, axes := args[0], attr.Axes
+	t := Type{x.DType, want.Shape}
+	if err := t.check(); err != nil {
+		return Type{}, err
+	}
+	if len(axes) != x.Rank() {
+		return Type{}, fmt.Errorf("%d axes named for an operand with %d", len(axes), x.Rank())
+	}
+	if err := checkAxes(axes, t.Rank()); err != nil {
+		return Type{}, err
+	}
+	for i, a := range axes {
+		if d := x.Shape[i]; d != 1 && d != t.Shape[a] {
+			return Type{}, fmt.Errorf("operand axis %d has %d elements, result axis %d has %d: must be equal or 1", i, d, a, t.Shape[a])
+		}
+	}
+	return t, nil
+}
+
+func inferSlice(args []Type, attr Attr, _ Type) (Type, error) {
+	x := args[0]
+	n := x.Rank()
+	if len(attr.Start) != n || len(attr.Limit) != n || len(attr.Stride) != n {
+		return Type{}, fmt.Errorf("start, limit and stride need one number for each of %d axes", n)
+	}
+	shape := make([]int, n)
+	for i, d := range x.Shape {
+		start, limit, stride := attr.Start[i], attr.Limit[i], attr.Stride[i]
+		if start < 0 || start >= limit || limit > d || stride < 1 {
+			return Type{}, fmt.Errorf("axis %d: start %d, limit %d, stride %d do not select from %d elements", i, start, limit, stride, d)
+		}
+		shape[i] = (limit-start-1)/stride + 1
+	}
+	return Type{x.DType, shape}, nil
+}
+
+func inferConcatenate(args []Type, attr Attr, _ Type) (Type, error) {
+	x, axes := args[0], attr.Axes
+	if len(axes) != 1 || axes[0] < 0 || axes[0] >= x.Rank() {
+		return Type{}, fmt.Errorf("axis %v: give one axis of %s", axes, x)
+	}
+	axis := axes[0]
+	shape := slices.Clone(x.Shape)
+	for _, y := range args[1:] {
+		if y.DType != x.DType || y.Rank() != x.Rank() {
+			return Type{}, fmt.Errorf("cannot join %s and %s", x, y)
+		}
+		for i, d := range y.Shape {
+			if i == axis {
+				shape[i] += d
+			} else if d != x.Shape[i] {
+				return Type{}, fmt.Errorf("cannot join %s and %s along axis %d", x, y, axis)
+			}
+		}
+	}
+	return Type{x.DType, shape}, nil
+}
+
+func inferReduce(args []Type, attr Attr, _ Type) (Type, error) {
+	x, axes := args[0], attr.Axes
+	if err := need(x, Float, Int, Uint); err != nil {
+		return Type{}, err
+	}
+	if len(axes) == 0 {
+		return Type{}, fmt.Errorf("names no axis to fold")
+	}
+	if err := checkAxes(axes, x.Rank()); err != nil {
+		return Type{}, err
+	}
+	return Type{x.DType, without(x.Shape, axes)}, nil
+}
+
+func inferHadamard(args []Type, attr Attr, _ Type) (Type, error) {
+	x := args[0]
+	if err := need(x, Float); err != nil {
+		return Type{}, err
+	}
+	if x.IsScalar() {
+		return Type{}, fmt.Errorf("takes at least one axis")
+	}
+	d := x.Shape[x.Rank()-1]
+	if attr.Block < 1 || bits.OnesCount(uint(attr.Block)) != 1 || d%attr.Block != 0 {
+		return Type{}, fmt.Errorf("block %d is not a power of two dividing the last axis (%d)", attr.Block, d)
+	}
+	return x, nil
+}
+
+func hadamardWork(n *Node, _ []Type) float64 { return float64(n.Type.Size()) * float64(n.Attr.Block) }
+
+func inferDot(args []Type, attr Attr, _ Type) (Type, error) {
+	x, y := args[0], args[1]
+	if err := cmp.Or(need(x, Float), need(y, Float)); err != nil {
+		return Type{}, err
+	}
+	pairs := []struct {
+		name string
+		l, r []int
+	}{{"contracted", attr.LhsContract, attr.RhsContract}, {"batch", attr.LhsBatch, attr.RhsBatch}}
+	for _, p := range pairs {
+		if len(p.l) != len(p.r) {
+			return Type{}, fmt.Errorf("%d %s axes on the left, %d on the right", len(p.l), p.name, len(p.r))
+		}
+		for i := range p.l {
+			l, r := p.l[i], p.r[i]
+			if l < 0 || l >= x.Rank() || r < 0 || r >= y.Rank() || x.Shape[l] != y.Shape[r] {
+				return Type{}, fmt.Errorf("%s axes %d of %s and %d of %s do not match", p.name, l, x, r, y)
+			}
+		}
+	}
+	lhs := slices.Concat(attr.LhsBatch, attr.LhsContract)
+	rhs := slices.Concat(attr.RhsBatch, attr.RhsContract)
+	if repeats(lhs) || repeats(rhs) {
+		return Type{}, fmt.Errorf("an axis is named twice")
+	}
+	shape := []int{}
+	for _, a := range attr.LhsBatch {
+		shape = append(shape, x.Shape[a])
+	}
+	shape = append(shape, without(x.Shape, lhs)...)
+	shape = append(shape, without(y.Shape, rhs)...)
+	return Type{Float, shape}, nil
+}
+
+// dotWork is the size of the result times the contracted length.
+func dotWork(n *Node, args []Type) float64 {
+	work := float64(n.Type.Size())
+	for _, a := range n.Attr.LhsContract {
+		work *= float64(args[0].Shape[a])
+	}
+	return work
+}
+
+// matrix is the size of the matrices of the last two axes of x.
+func matrix(x Type) (rows, cols int, err error) {
+	if err := need(x, Float); err != nil {
+		return 0, 0, err
+	}
+	n := x.Rank()
+	if n < 2 {
+		return 0, 0, fmt.Errorf("takes matrices, got %s", x)
+	}
+	return x.Shape[n-2], x.Shape[n-1], nil
+}
+
+func inferQR(args []Type, _ Attr, _ Type) (Type, error) {
+	rows, cols, err := matrix(args[0])
+	if err == nil && rows < cols {
+		err = fmt.Errorf("takes matrices with at least as many rows as columns, got %s", args[0])
+	}
+	return args[0], err
+}
+
+func inferEighVectors(args []Type, _ Attr, _ Type) (Type, error) {
+	rows, cols, err := matrix(args[0])
+	if err == nil && rows != cols {
+		err = fmt.Errorf("takes square matrices, got %s", args[0])
+	}
+	return args[0], err
+}
+
+func inferEighValues(args []Type, attr Attr, want Type) (Type, error) {
+	t, err := inferEighVectors(args, attr, want)
+	if err != nil {
+		return Type{}, err
+	}
+	return Type{Float, t.Shape[:t.Rank()-1]}, nil
+}
+
+func inferSortColumns(args []Type, _ Attr, _ Type) (Type, error) {
+	x := args[0]
+	if _, _, err := matrix(x); err != nil {
+		return Type{}, err
+	}
+	n := x.Rank()
+	if keys := FloatType(slices.Concat(x.Shape[:n-2], x.Shape[n-1:])...); !args[1].Equal(keys) {
+		return Type{}, fmt.Errorf("takes keys of type %s for the columns of %s, got %s", keys, x, args[1])
+	}
+	return x, nil
+}
+
+// cubicWork is n³ for a factorization.
+func cubicWork(_ *Node, args []Type) float64 {
+	x := args[0]
+	return float64(x.Size()) * float64(x.Shape[x.Rank()-1])
+}
+
+// checkAxes fails unless axes are strictly increasing and below rank.
+func checkAxes(axes []int, rank int) error {
+	for i, a := range axes {
+		if a < 0 || a >= rank {
+			return fmt.Errorf("axis %d does not exist: there are %d", a, rank)
+		}
+		if i > 0 && a <= axes[i-1] {
+			return fmt.Errorf("axes %v are not strictly increasing", axes)
 		}
 	}
 	return nil
+}
+
+func repeats(axes []int) bool {
+	for i, a := range axes {
+		if slices.Contains(axes[:i], a) {
+			return true
+		}
+	}
+	return false
+}
+
+// without returns the shape less the given axes.
+func without(shape, axes []int) []int {
+	kept := []int{}
+	for i, d := range shape {
+		if !slices.Contains(axes, i) {
+			kept = append(kept, d)
+		}
+	}
+	return kept
+}
+
+// attributes are the fields of [Attr] that an operation uses.
+type attributes uint8
+
+const (
+	usesAxes     attributes = 1 << iota
+	usesRange               // start, limit and stride
+	usesPairs               // the axes of dot
+	usesBlock               // of hadamard
+	usesElements            // of a constant
+)
+
+// check fails if an attribute is given that the operation does not use, so that nodes that mean the
+// same are equal. It also bounds the lengths of the lists of axes, so that later checks
+// can go through them, whatever a plugin sent.
+func (a *Attr) check(uses attributes) error {
+	fields := []struct {
+		name   string
+		length int
+		use    attributes
+	}{
+		{"axes", len(a.Axes), usesAxes},
+		{"start", len(a.Start), usesRange},
+		{"limit", len(a.Limit), usesRange},
+		{"stride", len(a.Stride), usesRange},
+		{"lhs_contract", len(a.LhsContract), usesPairs},
+		{"rhs_contract", len(a.RhsContract), usesPairs},
+		{"lhs_batch", len(a.LhsBatch), usesPairs},
+		{"rhs_batch", len(a.RhsBatch), usesPairs},
+		{"block", a.Block, usesBlock},
+		{"floats", len(a.Floats), usesElements},
+		{"ints", len(a.Ints), usesElements},
+	}
+	for _, f := range fields {
+		if uses&f.use == 0 && f.length != 0 {
+			return fmt.Errorf("takes no attribute %s", f.name)
+		}
+		if axes := f.use&(usesAxes|usesRange|usesPairs) != 0; axes && f.length > MaxRank {
+			return fmt.Errorf("attribute %s has %d entries: at most %d are possible", f.name, f.length, MaxRank)
+		}
+	}
+	return nil
+}
+
+// clone copies the lists of axes, which callers may change afterwards. The elements of
+// constants, which may be many, are copied where they come in.
+func (a Attr) clone() Attr {
+	for _, list := range []*[]int{
+		&a.Axes, &a.Start, &a.Limit, &a.Stride,
+		&a.LhsContract, &a.RhsContract, &a.LhsBatch, &a.RhsBatch,
+	} {
+		*list = slices.Clone(*list)
+	}
+	return a
 }

@@ -1,78 +1,10 @@
 package program
 
+import "strings"
+
 // Op names an operation. The numbers are those of the wire format and never
 // change their meaning.
 type Op uint16
-
-// The operations; [Ops] describes each exactly.
-const (
-	OpInvalid Op = 0
-
-	OpConstant   Op = 1
-	OpIota       Op = 2
-	OpRandomBits Op = 3
-
-	OpNeg      Op = 10
-	OpAbs      Op = 11
-	OpSign     Op = 12
-	OpSqrt     Op = 13
-	OpExp      Op = 14
-	OpExpm1    Op = 15
-	OpLog      Op = 16
-	OpLog1p    Op = 17
-	OpTanh     Op = 18
-	OpFloor    Op = 19
-	OpRound    Op = 20
-	OpLogb     Op = 21
-	OpIsFinite Op = 22
-	OpNot      Op = 23
-
-	OpAdd   Op = 30
-	OpSub   Op = 31
-	OpMul   Op = 32
-	OpDiv   Op = 33
-	OpPow   Op = 34
-	OpMax   Op = 35
-	OpMin   Op = 36
-	OpLdexp Op = 37
-	OpAnd   Op = 38
-	OpOr    Op = 39
-	OpXor   Op = 40
-	OpShl   Op = 41
-	OpShr   Op = 42
-	OpClamp Op = 43
-
-	OpEq Op = 50
-	OpNe Op = 51
-	OpLt Op = 52
-	OpLe Op = 53
-	OpGt Op = 54
-	OpGe Op = 55
-
-	OpSelect  Op = 60
-	OpConvert Op = 61
-	OpBitcast Op = 62
-
-	OpReshape     Op = 70
-	OpTranspose   Op = 71
-	OpBroadcast   Op = 72
-	OpSlice       Op = 73
-	OpConcatenate Op = 74
-
-	OpReduceSum Op = 80
-	OpReduceMax Op = 81
-	OpReduceMin Op = 82
-
-	OpDot      Op = 90
-	OpHadamard Op = 91
-
-	OpStopGradient Op = 100
-
-	OpQR          Op = 110
-	OpEighValues  Op = 111
-	OpEighVectors Op = 112
-	OpSortColumns Op = 113
-)
 
 // Class groups operations that share their shape rule and their lowering.
 type Class uint8
@@ -109,27 +41,77 @@ type OpInfo struct {
 	Gradient string
 }
 
+// A row of the table: the operation, and what nodes of it may have.
+type row struct {
+	OpInfo
+	infer       typeRule
+	uses        attributes
+	work        func(n *Node, args []Type) float64 // multiplications; nil for operations that are limited by their size alone
+	approximate bool
+}
+
+func unary(op Op, name string, types []DType, meaning, gradient string) row {
+	return row{OpInfo: OpInfo{op, name, ClassUnary, 1, listed(types), "", meaning, gradient}, infer: inferUnary(types)}
+}
+
+func binary(op Op, name string, types []DType, meaning, gradient string) row {
+	return row{OpInfo: OpInfo{op, name, ClassBinary, 2, listed(types), "", meaning, gradient}, infer: inferBinary(types)}
+}
+
+func compare(op Op, name string, types []DType, meaning string) row {
+	return row{OpInfo: OpInfo{op, name, ClassCompare, 2, listed(types), "", meaning, zero}, infer: inferComparison(types)}
+}
+
+func approximate(r row) row {
+	r.approximate = true
+	return r
+}
+
+// listed is how the column Operands names element types.
+func listed(types []DType) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = t.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+var rows = func() map[Op]*row {
+	index := make(map[Op]*row, len(table))
+	for i := range table {
+		index[table[i].Op] = &table[i]
+	}
+	return index
+}()
+
 // Info returns the description of op and whether op exists.
 func (op Op) Info() (OpInfo, bool) {
-	info, ok := opIndex[op]
-	return info, ok
+	if r, ok := rows[op]; ok {
+		return r.OpInfo, true
+	}
+	return OpInfo{}, false
+}
+
+// Approximate reports whether correct results of op in binary32 may differ between machines: those of sums, whose order
+// is free, and of functions that are only approximated.
+func (op Op) Approximate() bool {
+	r, ok := rows[op]
+	return ok && r.approximate
 }
 
 // String returns the operation's name in the text form.
 func (op Op) String() string {
-	if info, ok := opIndex[op]; ok {
-		return info.Name
+	if r, ok := rows[op]; ok {
+		return r.Name
 	}
 	return "invalid"
 }
 
 // Ops returns the table of all operations in the order of their numbers.
-func Ops() []OpInfo { return append([]OpInfo(nil), opTable...) }
-
-var opIndex = func() map[Op]OpInfo {
-	index := make(map[Op]OpInfo, len(opTable))
-	for _, info := range opTable {
-		index[info.Op] = info
+func Ops() []OpInfo {
+	infos := make([]OpInfo, len(table))
+	for i, r := range table {
+		infos[i] = r.OpInfo
 	}
-	return index
-}()
+	return infos
+}

@@ -173,21 +173,11 @@ func (v *validator) size(t Type) error {
 // operandsPerNode is how many operands a program may have for each node that the limits allow it.
 const operandsPerNode = 16
 
-// addWork counts the multiplications of products: result elements times the
-// contracted length, or n³ for a factorization. Floats avoid overflow.
+// addWork counts multiplications; floats avoid overflow.
 func (v *validator) addWork(n *Node, args []Type) error {
 	work := 0.0
-	info, _ := n.Op.Info()
-	switch {
-	case n.Op == OpDot:
-		work = float64(n.Type.Size())
-		for _, a := range n.Attr.LhsContract {
-			work *= float64(args[0].Shape[a])
-		}
-	case n.Op == OpHadamard:
-		work = float64(n.Type.Size()) * float64(n.Attr.Block)
-	case info.Class == ClassLinalg && n.Op != OpSortColumns:
-		work = float64(args[0].Size()) * float64(args[0].Shape[args[0].Rank()-1])
+	if f := rows[n.Op].work; f != nil {
+		work = f(n, args)
 	}
 	if work > float64(v.limits.Work-v.work) {
 		return fmt.Errorf("products and factorizations need more than %d multiplications", v.limits.Work)

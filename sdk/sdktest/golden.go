@@ -217,15 +217,8 @@ func (c goldenCase) within(on example, key string, got []float64, want Array, ex
 	c.t.within(on, "case "+c.ID+": "+key, want.Shape, got, want.Data, allowed)
 }
 
-// inexact are the operations whose results in binary32 depend on the machine: sums,
-// whose order is free, and functions that are only approximated.
-var inexact = []program.Op{program.OpReduceSum, program.OpExp, program.OpExpm1, program.OpLog, program.OpLog1p, program.OpTanh, program.OpPow}
-
 // orderless reports whether every operation of a program has one correct result in
 // binary32.
 func orderless(p *program.Program) bool {
-	return !slices.ContainsFunc(p.Nodes, func(n program.Node) bool {
-		info, _ := n.Op.Info()
-		return info.Class == program.ClassLinear || slices.Contains(inexact, n.Op)
-	})
+	return !slices.ContainsFunc(p.Nodes, func(n program.Node) bool { return n.Op.Approximate() })
 }

@@ -81,7 +81,7 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		e.outputs = append(e.outputs, output.Shape())
 	}
 	if err := catch(func() error {
-		if e.aliased, err = lendMemory(backend.builder, pairDonated(inputs, e.outputs)); err != nil {
+		if e.aliased, err = aliasDonated(backend.builder, pairDonated(inputs, e.outputs)); err != nil {
 			return err
 		}
 		if d.options.Kernels != device.BodyKernels {

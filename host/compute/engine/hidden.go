@@ -141,9 +141,9 @@ func hiddenField(of any, name string, kind reflect.Kind) (reflect.Value, error) 
 	return reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem(), nil
 }
 
-// lendMemory tells XLA that outputs may take the memory of inputs, before the graph is compiled, and returns for how
-// many it did. Without that a donated input is freed only after the step. The Go backend need not be told.
-func lendMemory(builder compute.Builder, pairs map[int]int) (int, error) {
+// aliasDonated tells XLA which outputs may take the memory of which donated inputs, before the graph is compiled, and returns
+// the number of such pairs. Without that a donated input is freed only after the step. The Go backend need not be told.
+func aliasDonated(builder compute.Builder, pairs map[int]int) (int, error) {
 	if len(pairs) == 0 || !isXLA(builder) {
 		return 0, nil
 	}

@@ -1,10 +1,17 @@
 package lower
 
 import (
+	"errors"
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/pass/factor"
+	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -13,11 +20,11 @@ import (
 // them: see [engine.Products].
 type Codes struct {
 	Parts []*graph.Node // each has one row for each row of the matrix
-	moved bool          // rows were taken out or changed their order
+	moved bool          // rows were removed or reordered: see integerProduct
 }
 
-// Of records that these are the codes of a value. Gradients pass only through the value.
-func (c Codes) Of(value *graph.Node) {
+// AttachTo records that these are the codes of a value, for [CodesOf]. Gradients pass through the value only.
+func (c Codes) AttachTo(value *graph.Node) {
 	engine.Note(value, c.each(graph.StopGradient))
 }
 
@@ -27,7 +34,7 @@ func CodesOf(value *graph.Node) (c Codes, ok bool) {
 	return c, ok
 }
 
-// Map returns the codes of f(value), where f removes rows or changes their order.
+// Map returns the codes of f(value), where f removes or reorders rows.
 func (c Codes) Map(f func(rows *graph.Node) *graph.Node) Codes {
 	c = c.each(f)
 	c.moved = true
@@ -43,17 +50,6 @@ func (c Codes) each(f func(part *graph.Node) *graph.Node) Codes {
 	return c
 }
 
-// Coded is a [Quantizer] that can tell whether its values have codes.
-type Coded interface {
-	Quantizer
-	// CodeShapes returns the shapes of the parts of the codes that Forward finds for its value on a device; nil if it
-	// finds none.
-	CodeShapes(d *engine.Device) []shapes.Shape
-}
-
-var _ Coded = programQuantizer{}
-
-// CodeShapes implements [Coded].
 func (q programQuantizer) CodeShapes(d *engine.Device) (parts []shapes.Shape) {
 	p, c := q.factored(d)
 	if c == nil {
@@ -66,7 +62,8 @@ func (q programQuantizer) CodeShapes(d *engine.Device) (parts []shapes.Shape) {
 	return parts
 }
 
-// factored is the program of the forward pass, with the codes of its value where the device multiplies them.
+// factored is the program of the forward pass. If the device multiplies codes, and factor finds those of the value, they are
+// further outputs of the program, and c is their form; else c is nil.
 func (q programQuantizer) factored(d *engine.Device) (p *program.Program, c *coding) {
 	if c = codingOf(d); c != nil {
 		if p, ok := c.factor(q.parts.Forward, sdk.OutputValue); ok {
@@ -76,8 +73,8 @@ func (q programQuantizer) factored(d *engine.Device) (p *program.Program, c *cod
 	return q.parts.Forward, nil
 }
 
-// ProductOfCodes returns x·wᵀ, [rows of x, rows of w], computed from the codes of both. ok is false if the codes of one
-// are not known, or cannot be multiplied in these sizes. If rounded is set, the product is rounded to the device's
+// ProductOfCodes returns x·wᵀ, of shape [rows of x, rows of w], computed from the codes of both. ok is false if one of
+// them has no codes, or if codes of these sizes cannot be multiplied. If rounded is set, the product is rounded to the device's
 // precision.
 func ProductOfCodes(x, w *graph.Node, rounded bool) (product *graph.Node, ok bool) {
 	a, b, c := bothCodes(x, w)
@@ -96,12 +93,137 @@ func AddProductOfCodes(sum, x, w *graph.Node) (total *graph.Node, ok bool) {
 	return c.add(sum, a, b)
 }
 
-// bothCodes are the codes of two matrices and their form; nil where those of one are not known.
+// bothCodes are the codes of two matrices, and their form; the form is nil if one of them has no codes.
 func bothCodes(x, w *graph.Node) (a, b Codes, c *coding) {
-	a, known := CodesOf(x)
-	b, both := CodesOf(w)
-	if !known || !both {
+	a, xCoded := CodesOf(x)
+	b, wCoded := CodesOf(w)
+	if !xCoded || !wCoded {
 		return a, b, nil
 	}
 	return a, b, codingOf(engine.DeviceOf(x.Graph()))
+}
+
+// A coding is a form of [Codes]: how they are found in programs, and multiplied.
+type coding struct {
+	// factor returns the program with further outputs, the codes of one of its outputs. ok is false if it finds none.
+	factor func(p *program.Program, output string) (factored *program.Program, ok bool)
+	parts  []string // names of these outputs
+	// product implements [ProductOfCodes].
+	product func(x, w Codes, rounded bool) (product *graph.Node, ok bool)
+	// add implements [AddProductOfCodes]; nil if no operation of the device does both.
+	add func(sum *graph.Node, x, w Codes) (total *graph.Node, ok bool)
+}
+
+var (
+	// integers: the codes are integers, int8[n, m], and each row has one scale, float32[n, 1].
+	integers = &coding{factor.Rows, []string{factor.OutputIntegers, factor.OutputScale}, integerProduct, nil}
+	// blocks: the codes are numbers of E2M1, two in each int8 of int8[n, m/2]. Each block of them has a scale of one byte, and
+	// each row has one in float32[n, 1].
+	blocks = &coding{factor.Blocks, []string{factor.OutputPacked, factor.OutputScales, factor.OutputOverall}, blockProduct, addBlockProduct}
+)
+
+// codesInMemory is how kernels store codes: in 8 bits.
+var codesInMemory = InMemory{factor.OutputIntegers: triton.Int8, factor.OutputPacked: triton.Int8, factor.OutputScales: triton.Int8}
+
+// codingOf is the form of the codes that a device multiplies; nil if it multiplies values.
+func codingOf(d *engine.Device) *coding {
+	switch {
+	case d == nil:
+	case d.Products() == device.IntegerProducts:
+		return integers
+	case d.Products() == device.BlockProducts && multipliesBlocks(d):
+		return blocks
+	}
+	return nil
+}
+
+// codes takes the codes from the outputs of a program that c.factor has returned.
+func (c *coding) codes(out map[string]*graph.Node) (codes Codes) {
+	for _, name := range c.parts {
+		codes.Parts = append(codes.Parts, out[name])
+	}
+	return codes
+}
+
+// integerProduct multiplies integers, which is exact, then by the scale of each row of x, then by that of each row of w.
+//
+// XLA joins both scales to the product, so that it is rounded once, after them, as it is stored. It does not join the scales
+// of w where they were gathered, because rows of w were moved: the product is then stored before it is multiplied by them. So it is
+// rounded there, and the next operation, which reads it, also multiplies by these scales.
+func integerProduct(x, w Codes, rounded bool) (product *graph.Node, ok bool) {
+	if x.Parts[0].Shape().Dim(1) > engine.LongestIntegers {
+		return nil, false
+	}
+	product = graph.ConvertDType(engine.DotIntegers(x.Parts[0], w.Parts[0]), dtypes.Float32)
+	dims := product.Shape().Dimensions
+	product = graph.Mul(product, graph.BroadcastToDims(x.Parts[1], dims...))
+	if rounded && w.moved {
+		product = engine.Rounded(product)
+	}
+	product = graph.Mul(product, graph.BroadcastToDims(graph.Reshape(w.Parts[1], 1, -1), dims...))
+	if rounded && !w.moved {
+		product = engine.Rounded(product)
+	}
+	return product, true
+}
+
+// blockProduct is one kernel, which multiplies numbers with the scales of their blocks: these are exact in bfloat16. It applies
+// the scales of rows to the sums.
+func blockProduct(x, w Codes, rounded bool) (product *graph.Node, ok bool) {
+	out := triton.Float32
+	if rounded {
+		out = triton.BFloat16
+	}
+	return blockKernel(nil, x, w, out)
+}
+
+func addBlockProduct(sum *graph.Node, x, w Codes) (total *graph.Node, ok bool) {
+	return blockKernel(sum, x, w, triton.Float32)
+}
+
+// blockKernel is the kernel of x·wᵀ, or of sum + x·wᵀ if sum is not nil.
+func blockKernel(sum *graph.Node, x, w Codes, out triton.Storage) (result *graph.Node, ok bool) {
+	rows, inner, size := x.blockSizes()
+	columns, _, other := w.blockSizes()
+	if size != other { // MXFP4 and NVFP4 cannot be multiplied
+		return nil, false
+	}
+	k, err := triton.BlockProduct{Rows: rows, Columns: columns, Inner: inner, Block: size, Sum: sum != nil}.Kernel(out)
+	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
+		warnOnce(x.Parts[0].Graph(), refusal, "a product of four-bit floats is computed from their values, which takes more time")
+		return nil, false
+	}
+	inputs, parts := append(slices.Clone(x.Parts), w.Parts...), len(x.Parts)
+	if sum != nil {
+		inputs = append(inputs, sum)
+	}
+	results := engine.Kernel(*k).Call(inputs, func(in []*graph.Node) []*graph.Node {
+		product := Codes{Parts: in[:parts]}.times(Codes{Parts: in[parts : 2*parts]})
+		if sum != nil {
+			product = graph.Add(in[2*parts], product)
+		}
+		return []*graph.Node{graph.ConvertDType(product, dtypeOf(out))}
+	})
+	return graph.ConvertDType(results[0], dtypes.Float32), true
+}
+
+// blockSizes are the rows and columns of the matrix that has these codes, and the number of elements in its blocks.
+func (c Codes) blockSizes() (rows, columns, size int) {
+	numbers, scales := c.Parts[0].Shape(), c.Parts[1].Shape()
+	return numbers.Dim(0), 2 * numbers.Dim(1), 2 * numbers.Dim(1) / scales.Dim(1)
+}
+
+// times computes what a blockKernel does by operations of the graph. It has no explicit broadcasts, because the Go backend loses
+// those in functions: see [engine.Loop].
+func (c Codes) times(w Codes) *graph.Node {
+	product := engine.DotGeneral(c.unblocked(), []int{1}, nil, w.unblocked(), []int{1}, nil)
+	return graph.Mul(graph.Mul(product, c.Parts[2]), graph.Reshape(w.Parts[2], 1, -1))
+}
+
+// unblocked is the matrix that has these codes, without the scales of its rows.
+func (c Codes) unblocked() *graph.Node {
+	rows, columns, size := c.blockSizes()
+	p := factor.Unblock(rows, columns, size, "x")
+	float := func(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.Float32) }
+	return Lower(c.Parts[0].Graph(), p, []*graph.Node{float(c.Parts[0]), float(c.Parts[1])})["x"]
 }

@@ -186,7 +186,7 @@ func TestNoBlocks(t *testing.T) {
 			d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Products: device.BlockProducts, Kernels: tt.kernels,
 				Warn: func(string, ...any) { warnings++ }})
 			qx, qw := tt.quantizer(t, tokens, in), tt.quantizer(t, tt.out, in)
-			if ok := qx.(lower.Coded).CodeShapes(d) != nil; ok != tt.codes {
+			if ok := qx.CodeShapes(d) != nil; ok != tt.codes {
 				t.Errorf("there are codes: %t", ok)
 			}
 			x, w := testdevice.Upload(t, d, make([]float32, tokens*in), tokens, in), testdevice.Upload(t, d, make([]float32, tt.out*in), tt.out, in)

@@ -4,8 +4,15 @@
 // Every operation means what the table in sdk/program says, on every device. Most
 // operations are one node of GoMLX with exactly that meaning. Where the Go backend's own
 // operation deviates (its vectorized maximum loses NaN, its exponential saturates) or is
-// slow because it has no vector kernel, the files named gobackend*.go use several nodes
+// slow because it has no vector kernel, gobackend.go uses several nodes
 // in its place. XLA gets the plain nodes.
+//
+// A quantizer's program comes as sdk.QuantizerProgram: what its author's builder made, or
+// what has crossed the wire and was checked. [NewQuantizer] divides it into a forward and a
+// backward pass, and [Quantizer.KeepRotated] into such without the last rotation. While
+// a graph is built, a pass may become one more program: with codes of its value as further
+// outputs (codes.go), or with the program that computes its operand joined to it
+// ([Source]). It ends as nodes, or as the call of a kernel.
 //
 // Functions here build graphs and, by GoMLX's convention, panic on a mistake; host/compute/engine
 // turns the panic into an error. Programs must have passed their validation. Nothing here

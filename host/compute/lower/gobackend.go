@@ -1,50 +1,20 @@
 package lower
 
 import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// gobackendRules hold on GoMLX's Go backend only. It runs each node as a pass over
-// memory; additions, products, quotients, maxima, square roots and Where are
-// vectorized, comparisons, conversions and roundings are not, and logic on bools
-// branches on every element.
-//
-// Its vectorized maximum, minimum and exponential lose NaN, the latter also
-// saturates at ±88; tanh cancels near 0, the sign of NaN is 0, and bools cannot be
-// compared.
-var gobackendRules = map[program.Op]rule{
-	program.OpAbs:      forFloats(goAbs, unary(graph.Abs)),
-	program.OpSign:     forFloats(goSign, unary(graph.Sign)),
-	program.OpExp:      goExp,
-	program.OpTanh:     goTanh,
-	program.OpRound:    goRound,
-	program.OpIsFinite: goIsFinite,
-	program.OpNot:      byType(bools(notBits), unary(graph.BitwiseNot)),
-
-	program.OpMax: forFloats(goExtreme(graph.Max), binary(graph.Max)),
-	program.OpMin: forFloats(goExtreme(graph.Min), binary(graph.Min)),
-	program.OpAnd: byType(bools(andBits), binary(graph.BitwiseAnd)),
-	program.OpOr:  byType(bools(orBits), binary(graph.BitwiseOr)),
-	program.OpXor: byType(bools(xorBits), binary(graph.BitwiseXor)),
-	program.OpEq:  byType(bools(equalBits), binary(graph.Equal)),
-	program.OpNe:  byType(bools(xorBits), binary(graph.NotEqual)),
-
-	program.OpSelect:    goSelect,
-	program.OpConvert:   byType(goFromBool, lowerConvert),
-	program.OpBroadcast: goBroadcast,
-
-	program.OpReduceMax: forFloats(goReduceExtreme(graph.ReduceMax), reduction(graph.ReduceMax)),
-	program.OpReduceMin: forFloats(goReduceExtreme(graph.ReduceMin), reduction(graph.ReduceMin)),
-
-	program.OpDot:      goDot,
-	program.OpHadamard: goHadamard,
-}
-
-// goAbs makes |−0| a 0, which the backend's function without vector instructions does not.
+// goAbs adds 0 because the backend's function for machines without vector instructions leaves −0 as it is.
 func goAbs(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	y := graph.Abs(args[0])
 	if engine.FloatLanes() > 1 {
@@ -61,8 +31,8 @@ func goSign(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return y
 }
 
-// goExp halves the argument, which keeps that of the backend's function in its
-// range for all results that are finite and not zero.
+// goExp squares the exponential of half the argument: half an argument stays in the range of the backend's
+// function wherever the result is finite and not zero.
 func goExp(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	x := args[0]
 	root := graph.Exp(graph.Mul(x, l.scalar(0.5)))
@@ -82,7 +52,7 @@ func goTanh(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 }
 
 // goRound rounds numbers that are known to be small by a shift of the binary
-// point, in two vectorized steps. Zeros have the positive sign on either way.
+// point, in two vectorized steps. Either way, zeros get the positive sign.
 func goRound(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	if most := l.float.exact(); l.rangeOf(n.Args[0]).within(-most, most) {
 		shifter := l.scalar(l.float.shifter())
@@ -96,7 +66,7 @@ func goIsFinite(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	return graph.Equal(graph.Sub(args[0], args[0]), l.scalar(0))
 }
 
-// goFromBool is a Where because the backend's conversion branches on every element.
+// goFromBool selects 1 or 0, because the backend's conversion of bools branches on every element.
 func goFromBool(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	switch n.Type.DType {
 	case program.Float:
@@ -109,7 +79,7 @@ func goFromBool(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return args[0]
 }
 
-// bools applies bitwise logic to the bytes that hold the bools, 0 and 1.
+// bools computes on the bytes that hold the bools, 0 and 1, by bitwise operations.
 func bools(f func(bits []*graph.Node) *graph.Node) rule {
 	return func(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 		bytes := make([]*graph.Node, len(args))
@@ -127,3 +97,228 @@ func notBits(x []*graph.Node) *graph.Node {
 	return graph.BitwiseXor(x[0], graph.ScalarOne(x[0].Graph(), dtypes.Uint8))
 }
 func equalBits(x []*graph.Node) *graph.Node { return notBits([]*graph.Node{xorBits(x)}) }
+
+// extreme is graph.Max or graph.Min. On the Go backend the result is undefined where
+// an operand is NaN: it is either operand, depending on the position in the tensor.
+type extreme = func(x, y *graph.Node) *graph.Node
+
+// clipped is a chain of maxima and minima of source with constants: value is its result where
+// source is not NaN.
+type clipped struct{ source, value *graph.Node }
+
+// goExtreme is a maximum or minimum that is NaN if either operand is. A chain of
+// them with constants looks for NaN once, at its source. The same test for results
+// inside the chain is in the graph too, but nothing reads it, so that it is not executed.
+func goExtreme(f extreme) rule {
+	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		x, y := n.Args[0], n.Args[1]
+		if l.rangeOf(x).nan && !l.rangeOf(y).nan && l.p.TypeOf(y).IsScalar() {
+			return l.clip(f, args[0], args[1])
+		}
+		if l.rangeOf(y).nan && !l.rangeOf(x).nan && l.p.TypeOf(x).IsScalar() {
+			return l.clip(f, args[1], args[0])
+		}
+		out := f(args[0], args[1])
+		for i, id := range n.Args {
+			if l.rangeOf(id).nan {
+				out = l.addNaN(out, args[i])
+			}
+		}
+		return out
+	}
+}
+
+func (l *lowering) clip(f extreme, x, bound *graph.Node) *graph.Node {
+	c, ok := l.clips[x]
+	if !ok {
+		c = clipped{source: x, value: x}
+	}
+	c.value = f(c.value, bound)
+	out := l.keepNaN(c.source, c.value)
+	l.clips[out] = c
+	return out
+}
+
+// keepNaN returns y where x is a number, and x, hence NaN, elsewhere; y has the
+// shape of x.
+func (l *lowering) keepNaN(x, y *graph.Node) *graph.Node {
+	return graph.Where(l.isNumber(x), y, x)
+}
+
+// isNumber is false for NaN. The backend compares faster with a scalar.
+func (l *lowering) isNumber(x *graph.Node) *graph.Node {
+	return graph.LessOrEqual(x, l.scalar(math.Inf(1)))
+}
+
+// addNaN makes out NaN where x is; x may be smaller than out.
+func (l *lowering) addNaN(out, x *graph.Node) *graph.Node {
+	if slices.Equal(x.Shape().Dimensions, out.Shape().Dimensions) {
+		return l.keepNaN(x, out)
+	}
+	return graph.Add(out, l.keepNaN(x, l.scalar(0)))
+}
+
+// goReduceExtreme is a reduction by maximum or minimum that is NaN if any element
+// is. Whether one is, is told by the sum of magnitudes, which is the cheapest pass there is.
+func goReduceExtreme(f func(x *graph.Node, axes ...int) *graph.Node) rule {
+	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		x, r := args[0], l.rangeOf(n.Args[0])
+		out := reduceExtreme(f, x, n.Attr.Axes)
+		if !r.nan {
+			return out
+		}
+		if r.lo < 0 {
+			x = graph.Abs(x)
+		}
+		return l.keepNaN(graph.ReduceSum(x, n.Attr.Axes...), out)
+	}
+}
+
+// reduceExtreme reduces short rows in two steps. On rows of one or a few vectors, the
+// backend's kernel spends most of its time on reducing the last vector.
+func reduceExtreme(f func(x *graph.Node, axes ...int) *graph.Node, x *graph.Node, axes []int) *graph.Node {
+	const part, longest = 8, 64
+	d := dims(x)
+	last := len(d) - 1
+	if len(axes) != 1 || axes[0] != last || d[last] <= part || d[last] > longest || d[last]%part != 0 {
+		return f(x, axes...)
+	}
+	rows := x.Shape().Size() / d[last]
+	x = f(graph.Reshape(x, rows, d[last]/part, part), 1)
+	if engine.FloatLanes() <= part {
+		return graph.Reshape(f(x, 1), d[:last]...)
+	}
+	// The kernel reads a part of a vector with a load of a whole one (archsimd's LoadFloat32x16Part), which faults where
+	// memory ends behind the tensor: one more row of zeros, and it does not.
+	x = graph.Concatenate([]*graph.Node{x, graph.Zeros(x.Graph(), shapes.Make(x.DType(), 1, part))}, 0)
+	return graph.Reshape(graph.Slice(f(x, 1), graph.AxisRange(0, rows)), d[:last]...)
+}
+
+// goSelect gives every operand that is not a scalar the full shape: Where is
+// vectorized for these and otherwise computes an index for each element.
+func goSelect(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	full := make([]*graph.Node, len(args))
+	for i, a := range args {
+		full[i] = l.repeat(a, n.Type.Shape)
+	}
+	return graph.Where(full[0], full[1], full[2])
+}
+
+func goBroadcast(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	if args[0].IsScalar() {
+		return graph.BroadcastToDims(args[0], n.Type.Shape...)
+	}
+	return l.repeat(spread(n, args[0]), n.Type.Shape)
+}
+
+// repeat repeats x along its axes of size 1 to the given shape, of the same rank. A
+// scalar stays one. It adds zeros of that shape: the backend vectorizes binary
+// operations on such operands, but not its broadcast.
+func (l *lowering) repeat(x *graph.Node, shape []int) *graph.Node {
+	if x.IsScalar() || slices.Equal(x.Shape().Dimensions, shape) {
+		return x
+	}
+	others := dims(x)
+	for i, d := range others {
+		if d == 1 {
+			others[i] = shape[i]
+		} else {
+			others[i] = 1
+		}
+	}
+	switch x.DType() {
+	case dtypes.Bool:
+		bytes := graph.BitwiseOr(graph.Bitcast(x, dtypes.Uint8), stored(l.g, make([]uint8, product(others)), others))
+		return graph.Bitcast(bytes, dtypes.Bool)
+	case dtypes.Int32:
+		return graph.Add(x, stored(l.g, make([]int32, product(others)), others))
+	case dtypes.Uint32:
+		return graph.Add(x, stored(l.g, make([]uint32, product(others)), others))
+	default: // x − 0 is x, also when it is −0
+		return graph.Sub(x, l.zeros(others...))
+	}
+}
+
+// zeros are floats held in memory. A scalar in their place would not make a binary
+// operation repeat its other operand.
+func (l *lowering) zeros(shape ...int) *graph.Node {
+	return l.table(make([]float64, product(shape)), shape...)
+}
+
+func product(shape []int) int { return shapes.Make(dtypes.Float32, shape...).Size() }
+
+// goDot avoids a transposition. The backend multiplies [batch, left, contracted]
+// with [batch, contracted, right] or [batch, right, contracted]. When an operand has
+// another form, it transposes both; here only the left one is transposed where that
+// is enough.
+func goDot(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	a, x := n.Attr, args[0]
+	if len(a.LhsContract) == 0 {
+		return goOuter(l, n, args)
+	}
+	batch, contracted := len(a.LhsBatch), len(a.LhsContract)
+	order := slices.Concat(a.LhsBatch, program.OtherAxes(x.Rank(), a.LhsBatch, a.LhsContract), a.LhsContract)
+	y := slices.Concat(a.RhsBatch, a.RhsContract)
+	if slices.IsSorted(order) || !slices.Equal(y, program.OtherAxes(batch+contracted)) {
+		return lowerDot(l, n, args)
+	}
+	x = graph.TransposeAllAxes(x, order...)
+	return graph.DotGeneral(x, program.OtherAxes(x.Rank())[x.Rank()-contracted:], program.OtherAxes(batch), args[1], a.RhsContract, a.RhsBatch)
+}
+
+// goOuter is a product without contracted axes: each operand gets one of size 1.
+func goOuter(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	x := graph.InsertAxes(args[0], -1)
+	y := graph.InsertAxes(args[1], -1)
+	return graph.DotGeneral(x, []int{x.Rank() - 1}, n.Attr.LhsBatch, y, []int{y.Rank() - 1}, n.Attr.RhsBatch)
+}
+
+// The fastest rotation on the Go backend multiplies rows of goTrail elements by
+// their matrix and applies the other factors from the left, by small products
+// that need no transposition. Only blocks up to goSingle are faster in one
+// product. The sizes are measured.
+const (
+	goSingle = 64
+	goTrail  = 32
+	goLead   = 32
+)
+
+func goHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	block, trail := n.Attr.Block, goTrail
+	if block <= goSingle {
+		trail = block
+	}
+	axis := 0
+	if trail <= goTrail { // this form packs nothing
+		axis = 1
+	}
+	x := l.rotateRows(args[0], trail, axis)
+	for lead := block / trail; lead > 1; {
+		size := goFactor(lead)
+		x = l.rotateColumns(graph.Reshape(x, int(n.Type.Size())/(size*trail), size, trail))
+		lead, trail = lead/size, trail*size
+	}
+	return graph.Reshape(x, n.Type.Shape...)
+}
+
+// goFactor is the first of the factors, about equal and at most goLead, that a
+// leading factor is split in.
+func goFactor(lead int) int {
+	total, most := bits.Len(uint(lead))-1, bits.Len(uint(goLead))-1
+	parts := (total + most - 1) / most
+	return 1 << ((total + parts - 1) / parts)
+}
+
+// rotateColumns multiplies each matrix of x[count, size, …] from the left by the
+// Walsh–Hadamard matrix. The left operand repeats one matrix. It is a sum with
+// zeros, computed in each step, as a constant would occupy memory all the time. The
+// barrier makes it depend on a node that is not constant: for constants the backend
+// keeps a packed copy for every product.
+func (l *lowering) rotateColumns(x *graph.Node) *graph.Node {
+	count, size := x.Shape().Dim(0), x.Shape().Dim(1)
+	left := shared(l.g, fmt.Sprint("repeated hadamard ", l.float.dtype, size, count), func() *graph.Node {
+		repeated := graph.Add(l.zeros(count, 1, 1), graph.Reshape(l.hadamard(size), 1, size, size))
+		return graph.SchedulingBarrier(repeated, x)
+	})
+	return graph.DotGeneral(left, []int{2}, []int{0}, x, []int{1}, []int{0})
+}

@@ -38,13 +38,10 @@ const SourceValue = "source.value"
 // sourcePrefix begins the names of a source's inputs in programs that join it.
 const sourcePrefix = "source."
 
-// Of records that x is computed by s, for [Quantize].
-func (s Source) Of(x *graph.Node) { engine.Note(x, s) }
+// AttachTo records that x is computed by s, for [Quantize].
+func (s Source) AttachTo(x *graph.Node) { engine.Note(x, s) }
 
-// HasKernels reports whether programs over rows become kernels on the graph's device.
-func HasKernels(g *graph.Graph) bool { return kernels(g) }
-
-// joined is the quantizer's forward pass of the value of a source.
+// joined is one program for the source's forward pass and then the quantizer's, given as forward.
 func (q programQuantizer) joined(s Source, forward *program.Program) (*program.Program, error) {
 	b := program.NewBuilder(forward.Name)
 	inputs := sourceInputs(b, s)
@@ -66,7 +63,8 @@ func (q programQuantizer) joined(s Source, forward *program.Program) (*program.P
 	return b.Build()
 }
 
-// joinedBack is its backward pass, to the adjoints of the inputs, named by their numbers.
+// joinedBack is one program for the quantizer's backward pass and then the source's. Its outputs are the adjoints of the
+// source's inputs and of the trained parameters.
 func (q programQuantizer) joinedBack(s Source) (*program.Program, error) {
 	back := q.parts.Backward
 	b := program.NewBuilder(back.Name)
@@ -101,10 +99,10 @@ func sourceInputs(b *program.Builder, s Source) []program.Value {
 	return list
 }
 
-// joinedMemory says how floats of the joined passes lie in memory.
+// joinedMemory is how the joined passes store floats.
 func (q programQuantizer) joinedMemory(s Source) InMemory {
 	memory := maps.Clone(q.memory)
-	delete(memory, sdk.InputX) // what is joined is never in memory
+	delete(memory, sdk.InputX) // the activation is never stored
 	delete(memory, autodiff.Prefix+sdk.InputX)
 	for _, in := range s.Forward.Inputs {
 		if s.Short && in.Type.Shape[0] > 1 {
@@ -114,7 +112,7 @@ func (q programQuantizer) joinedMemory(s Source) InMemory {
 	return memory
 }
 
-// quantizeJoined is [Quantize] of x by one kernel that computes x from its source. It is not ok where there is none.
+// quantizeJoined is [Quantize] of x by one kernel that also computes x from its source. ok is false if there is no such kernel.
 func (q programQuantizer) quantizeJoined(x *graph.Node, s Source, trained []*graph.Node) (y *graph.Node, ok bool) {
 	g := x.Graph()
 	base, coding := q.factored(engine.DeviceOf(g))
@@ -144,12 +142,12 @@ func (q programQuantizer) quantizeJoined(x *graph.Node, s Source, trained []*gra
 		return append(s.Adjoint(kept, dx), dTrained...)
 	})
 	if coding != nil {
-		coding.codes(out).Of(y)
+		coding.codes(out).AttachTo(y)
 	}
 	return y, true
 }
 
-// backJoined is the backward pass by one kernel, where the source's is a program.
+// backJoined is the backward pass by one kernel. ok is false if the source has no program for it, or it fits into no kernel.
 func (q programQuantizer) backJoined(s Source, at Point, residuals []*graph.Node, dy *graph.Node, memory InMemory) (adjoints []*graph.Node, ok bool) {
 	if s.Backward == nil {
 		return nil, false

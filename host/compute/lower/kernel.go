@@ -25,27 +25,28 @@ const (
 // InMemory says how the floats of a kernel are stored in memory, by the names of inputs and outputs.
 type InMemory map[string]triton.Storage
 
-// Kernel is [Lower] for a program over rows, if the graph's device computes it with a kernel: the part of the program
-// that computes rows becomes the kernel. ok is false if the device has no kernels or the program does not fit into one.
-// What is stored in bfloat16 is rounded to it. Inputs and outputs are float32 nodes nevertheless, which the device's
-// compiler converts in the operations that write and read them; outputs stored in 8 bits are int8 nodes.
+// Kernel is [Lower] by a kernel: the part of the program that computes rows from rows becomes the kernel, the rest nodes. ok is
+// false if the graph's device has no kernels or the program does not fit into one.
+//
+// What is stored in bfloat16 is rounded to it. Its inputs and outputs are float32 nodes nevertheless, and the device's
+// compiler converts them in the operations that write and read them. Outputs stored in 8 bits are int8 nodes.
 func Kernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
-	if !kernels(g) {
+	if !HasKernels(g) {
 		return nil, false
 	}
 	return kernelOf(g, p, rows, triton.LargestRow, inputs, at)
 }
 
-// LoneKernel is [Kernel] for a program that computes everything from one tensor of a row. Rows may have up to
+// LoneKernel is [Kernel] for a program that reads a single tensor with elements in every row. Rows may then have up to
 // [LargestLoneRow] elements.
 func LoneKernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
-	if !kernels(g) {
+	if !HasKernels(g) {
 		return nil, false
 	}
 	return kernelOf(g, p, rows, triton.LargestLoneRow, inputs, at)
 }
 
-// lowerRows is [Lower] for a program over rows, by [Kernel] where it is ok.
+// lowerRows is [Kernel], or [Lower] where that is not ok.
 func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) map[string]*graph.Node {
 	if out, ok := Kernel(g, p, rows, inputs, at); ok {
 		return out
@@ -59,7 +60,8 @@ func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Nod
 	return out
 }
 
-// kernelOf is Kernel on a device that takes kernels.
+// kernelOf is [Kernel] for rows of at most so many elements. It does not ask whether the device has kernels: the trial that
+// finds out uses it.
 func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
 	p, err := simplify.Program(p)
 	if err != nil {
@@ -98,8 +100,7 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 	return out, true
 }
 
-// callKernel returns the outputs of the kernel of a program from its inputs, both as Lower
-// has them.
+// callKernel calls the kernel of a program and returns its outputs by name. known has its inputs as they are stored.
 func callKernel(k *triton.Kernel, p *program.Program, known map[string]*graph.Node, at InMemory) map[string]*graph.Node {
 	inputs := make([]*graph.Node, len(p.Inputs))
 	for i, in := range p.Inputs {
@@ -122,7 +123,7 @@ func callKernel(k *triton.Kernel, p *program.Program, known map[string]*graph.No
 	return out
 }
 
-// store converts a float32 node to what it is in memory.
+// store converts a float32 node to the type in which it is stored.
 func (m InMemory) store(name string, x *graph.Node) *graph.Node {
 	if m[name] == "" { // bools and integers as well
 		return x
@@ -130,10 +131,10 @@ func (m InMemory) store(name string, x *graph.Node) *graph.Node {
 	return graph.ConvertDType(x, m.dtype(name))
 }
 
-// dtype is the type of elements of a stored node.
+// dtype is the type in which the named input or output is stored.
 func (m InMemory) dtype(name string) dtypes.DType { return dtypeOf(m[name]) }
 
-// dtypeOf is the type of elements that a kernel writes so, float32 where nothing else is said.
+// dtypeOf is the type of a storage, float32 for none.
 func dtypeOf(s triton.Storage) dtypes.DType {
 	switch s {
 	case triton.BFloat16:
@@ -144,7 +145,7 @@ func dtypeOf(s triton.Storage) dtypes.DType {
 	return dtypes.Float32
 }
 
-// read undoes store, but for the rounding.
+// read converts a stored node to float32. Codes stay int8.
 func (m InMemory) read(name string, x *graph.Node) *graph.Node {
 	if m[name] == triton.BFloat16 {
 		return graph.ConvertDType(x, dtypes.Float32)
@@ -152,10 +153,10 @@ func (m InMemory) read(name string, x *graph.Node) *graph.Node {
 	return x
 }
 
-// refusedKernel is the key of a warning that was given.
+// refusedKernel is the key under which a device remembers that it warned, by the reason.
 type refusedKernel string
 
-// warnOnce says of a refused kernel what is done in its place, once for each reason and not for each layer.
+// warnOnce logs that a kernel was refused, and what is done in its place: once for each reason, as it is the same in all layers.
 func warnOnce(g *graph.Graph, refusal *triton.Refusal, inPlace string) {
 	engine.DeviceOf(g).Once(refusedKernel(refusal.Reason), func() any {
 		engine.DeviceOf(g).Warn(inPlace, "reason", refusal)
@@ -163,10 +164,10 @@ func warnOnce(g *graph.Graph, refusal *triton.Refusal, inPlace string) {
 	})
 }
 
-// kernels reports whether programs over rows are kernels on the graph's device.
-func kernels(g *graph.Graph) bool { return hasKernels(engine.DeviceOf(g)) }
+// HasKernels reports whether programs over rows become kernels on the graph's device.
+func HasKernels(g *graph.Graph) bool { return hasKernels(engine.DeviceOf(g)) }
 
-// hasKernels reports whether programs over rows are kernels on a device, which may be nil.
+// hasKernels reports whether programs over rows become kernels on a device, which may be nil.
 func hasKernels(d *engine.Device) bool {
 	switch {
 	case d == nil:

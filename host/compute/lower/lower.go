@@ -29,6 +29,13 @@ func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]
 	return lowerFor(g, p, inputs, g.Backend().String() == gobackend.BackendName)
 }
 
+// Only returns p with those of the named outputs that it has: what the others need is not computed then.
+func Only(p *program.Program, outputs ...string) *program.Program {
+	only := *p
+	only.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool { return !slices.Contains(outputs, o.Name) })
+	return &only
+}
+
 // Outputs is [Lower] with the outputs in the order of the program.
 func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.Node {
 	named := Lower(g, p, inputs)
@@ -131,12 +138,9 @@ func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out
 			panic(l.nodeError(id, n, r))
 		}
 	}()
-	apply, ok := rules[n.Op]
-	if special, found := gobackendRules[n.Op]; found && l.gobackend {
-		apply, ok = special, true
-	}
-	if !ok {
-		panic(fmt.Errorf("there is no lowering for operation %d", uint16(n.Op)))
+	apply := rules[n.Op]
+	if special, ok := gobackendRules[n.Op]; ok && l.gobackend {
+		apply = special
 	}
 	out = apply(l, n, args)
 	if want := l.shape(n.Type); !out.Shape().Equal(want) {
@@ -158,3 +162,41 @@ func (l *lowering) rangeOf(id program.ID) bounds { return l.ranges[id] }
 
 // dims are the dimensions of a node.
 func dims(x *graph.Node) []int { return slices.Clone(x.Shape().Dimensions) }
+
+// UnsupportedError reports a program with an operation that no device executes, and why.
+type UnsupportedError struct {
+	Program string
+	Op      program.Op
+	Reason  string
+}
+
+// Error names the program and the operation.
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("program %q: %s is not available on a device: %s", e.Program, e.Op, e.Reason)
+}
+
+// NodeError reports a node that could not be added to the graph.
+type NodeError struct {
+	Program string
+	// Node is the node in the text form of programs, for example "%7 = dot".
+	Node string
+	Err  error
+}
+
+// Error names the program, the node and the cause.
+func (e *NodeError) Error() string {
+	return fmt.Sprintf("program %q: %s: %v", e.Program, e.Node, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *NodeError) Unwrap() error { return e.Err }
+
+// Check returns nil if a device can execute p, otherwise an [*UnsupportedError].
+func Check(p *program.Program) error {
+	for _, n := range p.Nodes {
+		if reason, ok := unsupported[n.Op]; ok {
+			return &UnsupportedError{Program: p.Name, Op: n.Op, Reason: reason}
+		}
+	}
+	return nil
+}

@@ -108,3 +108,20 @@ func TestRoundingIsDelayed(t *testing.T) {
 		}
 	}
 }
+
+// Every operation is lowered, or no device executes it for a reason that is told.
+func TestEveryOperationIsLoweredOrRefused(t *testing.T) {
+	for _, info := range program.Ops() {
+		if lowered, refused := rules[info.Op] != nil, unsupported[info.Op] != ""; lowered == refused {
+			t.Errorf("%s: lowered %t, refused %t", info.Name, lowered, refused)
+		}
+	}
+	if len(rules)+len(unsupported) != len(program.Ops()) {
+		t.Error("there are rules for operations that do not exist")
+	}
+	for op := range gobackendRules {
+		if rules[op] == nil {
+			t.Errorf("%s has a rule for the Go backend only", op)
+		}
+	}
+}

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	device "github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
 
@@ -26,6 +29,23 @@ type Quantizer interface {
 	Forward(x *graph.Node, trained []*graph.Node) (value *graph.Node, residuals []*graph.Node)
 	// Backward returns the gradients with respect to x and trained, given dy, that with respect to Q(x).
 	Backward(at Point, residuals []*graph.Node, dy *graph.Node) (dx *graph.Node, dTrained []*graph.Node)
+	// KeepRotated returns the quantizer with its values left rotated, so that it does not rotate them back at the end; nil
+	// if the values end in no rotation of their rows. That rotation can be left out if another operand of the same product
+	// is rotated alike.
+	KeepRotated() (*Rotated, error)
+	// CodeShapes returns the shapes of the parts of the codes that Forward finds for its value on a device; nil if it
+	// finds none.
+	CodeShapes(d *engine.Device) []shapes.Shape
+}
+
+// Rotated is a quantizer whose values stay rotated: they are H·Q(x), and the gradients that it takes are those with
+// respect to H·Q(x). H rotates each block of Block elements of a row.
+type Rotated struct {
+	Quantizer
+	Block int
+	// Saved is how many rotations of the whole tensor a forward and a backward pass
+	// together save; it is negative if they need more.
+	Saved float64
 }
 
 // Point is the point at which a backward pass is computed: the inputs of the forward pass
@@ -56,8 +76,6 @@ func split(q sdk.QuantizerProgram) (programQuantizer, error) {
 	parts, err := autodiff.Split(q.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, wrt...)
 	return programQuantizer{QuantizerProgram: q, parts: parts, memory: codesInMemory}, err
 }
-
-var _ Rotating = programQuantizer{}
 
 // short is the quantizer with bfloat16 numbers in memory where there are many of them.
 func (q programQuantizer) short() programQuantizer {
@@ -101,7 +119,7 @@ func (q programQuantizer) Forward(x *graph.Node, trained []*graph.Node) (*graph.
 	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, trained...), q.memory)
 	value := out[sdk.OutputValue]
 	if coding != nil {
-		coding.codes(out).Of(value)
+		coding.codes(out).AttachTo(value)
 	}
 	return value, q.residuals(out)
 }
@@ -155,8 +173,8 @@ func (q programQuantizer) trainedIn(out map[string]*graph.Node) []*graph.Node {
 // are those of the surrogate. It is for activations: if the device computes programs with kernels, x, Q(x) and their
 // gradients are rounded to bfloat16, and the kernel computes x itself if its [Source] is known.
 func Quantize(x *graph.Node, trained []*graph.Node, q Quantizer) *graph.Node {
-	if s, ok := q.(interface{ short() programQuantizer }); ok {
-		short := s.short()
+	if p, ok := q.(programQuantizer); ok {
+		short := p.short()
 		if source, ok := engine.NoteOf(x).(Source); ok {
 			if y, ok := short.quantizeJoined(x, source, trained); ok {
 				return y
@@ -171,7 +189,34 @@ func Quantize(x *graph.Node, trained []*graph.Node, q Quantizer) *graph.Node {
 		return append([]*graph.Node{dx}, dTrained...)
 	})
 	if c, ok := CodesOf(value); ok {
-		c.Of(y)
+		c.AttachTo(y)
 	}
 	return y
+}
+
+// KeepRotated finds the rotation in the program, and in the surrogate's gradient.
+func (q programQuantizer) KeepRotated() (*Rotated, error) {
+	block := rotation.Ending(q.Program, sdk.OutputValue)
+	if block == 0 {
+		return nil, nil
+	}
+	full, half := q.QuantizerProgram, q.QuantizerProgram
+	var err error
+	if half.Program, err = rotation.Undo(full.Program, block, sdk.OutputValue, sdk.OutputSurrogate); err != nil {
+		return nil, err
+	}
+	half.Unpack = nil // it returns Q(x), not H·Q(x)
+	u, err := split(half)
+	if err != nil {
+		return nil, fmt.Errorf("without its last rotation: %w", err)
+	}
+	rotated := func(parts ...*program.Program) (sum int64) {
+		for _, p := range parts {
+			sum += rotation.Elements(p)
+		}
+		return sum
+	}
+	saved := rotated(q.parts.Forward, q.parts.Backward) - rotated(u.parts.Forward, u.parts.Backward)
+	size := full.Program.Inputs[0].Type.Size()
+	return &Rotated{u, block, float64(saved) / float64(size)}, nil
 }

@@ -39,16 +39,16 @@ func straight(block int, shape ...int) func(b *program.Builder) {
 }
 
 // rotating prepares a program's quantizer.
-func rotating(t *testing.T, write func(b *program.Builder), trained ...sdk.StateTensor) lower.Rotating {
+func rotating(t *testing.T, write func(b *program.Builder), trained ...sdk.StateTensor) lower.Quantizer {
 	t.Helper()
 	q, err := lower.NewQuantizer(sdk.QuantizerProgram{Program: build(t, write), Trained: trained})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return q.(lower.Rotating)
+	return q
 }
 
-func keepRotated(t *testing.T, q lower.Rotating) *lower.Rotated {
+func keepRotated(t *testing.T, q lower.Quantizer) *lower.Rotated {
 	t.Helper()
 	u, err := q.KeepRotated()
 	if err != nil {
@@ -61,7 +61,7 @@ func keepRotated(t *testing.T, q lower.Rotating) *lower.Rotated {
 func TestKeepRotated(t *testing.T) {
 	step := sdk.StateTensor{Name: "step", Shape: []int{}}
 	for name, c := range map[string]struct {
-		q     lower.Rotating
+		q     lower.Quantizer
 		block int // 0: there is none
 		saved float64
 	}{
@@ -80,7 +80,7 @@ func TestKeepRotated(t *testing.T) {
 		case u.Block != c.block || u.Saved != c.saved:
 			t.Errorf("%s: a rotation of %d, saving %v, want %d and %v", name, u.Block, u.Saved, c.block, c.saved)
 		}
-		if again := keepRotated(t, u.Quantizer.(lower.Rotating)); again != nil {
+		if again := keepRotated(t, u.Quantizer); again != nil {
 			t.Errorf("%s: what is left ends in a rotation of %d", name, again.Block)
 		}
 		if len(u.Trained()) != len(c.q.Trained()) {
@@ -128,7 +128,7 @@ func TestRestored(t *testing.T) {
 func TestProducts(t *testing.T) {
 	const tokens, out, in = 12, 40, 192
 	step := sdk.StateTensor{Name: "step", Shape: []int{}}
-	for name, c := range map[string]struct{ x, w lower.Rotating }{
+	for name, c := range map[string]struct{ x, w lower.Quantizer }{
 		"quest":            {rotating(t, quest(64, tokens, in)), rotating(t, quest(64, out, in))},
 		"learned":          {rotating(t, learned(64, tokens, in), step), rotating(t, quest(64, out, in))},
 		"straight through": {rotating(t, straight(64, tokens, in)), rotating(t, straight(64, out, in))},

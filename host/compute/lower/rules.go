@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// rules lower to the nodes of StableHLO's semantics. gobackendRules replaces some
+// rules lower to nodes that mean what StableHLO's operations mean. gobackendRules replaces some
 // of them where GoMLX's Go backend differs.
 var rules = map[program.Op]rule{
 	program.OpConstant:   lowerConstant,
@@ -71,6 +71,51 @@ var rules = map[program.Op]rule{
 	program.OpStopGradient: unary(graph.StopGradient),
 
 	program.OpSortColumns: lowerSortColumns,
+}
+
+// unsupported are the operations that no device executes, and why.
+var unsupported = map[program.Op]string{
+	program.OpQR:          factorization,
+	program.OpEighValues:  factorization,
+	program.OpEighVectors: factorization,
+}
+
+const factorization = "factorizations belong into refresh programs, which the host executes"
+
+// gobackendRules hold on GoMLX's Go backend only. It runs each node as a pass over
+// memory; additions, products, quotients, maxima, square roots and Where are
+// vectorized, comparisons, conversions and roundings are not, and logic on bools
+// branches on every element.
+//
+// Its vectorized maximum, minimum and exponential lose NaN, the latter also
+// saturates at ±88; tanh cancels near 0, the sign of NaN is 0, and bools cannot be
+// compared.
+var gobackendRules = map[program.Op]rule{
+	program.OpAbs:      forFloats(goAbs, unary(graph.Abs)),
+	program.OpSign:     forFloats(goSign, unary(graph.Sign)),
+	program.OpExp:      goExp,
+	program.OpTanh:     goTanh,
+	program.OpRound:    goRound,
+	program.OpIsFinite: goIsFinite,
+	program.OpNot:      byType(bools(notBits), unary(graph.BitwiseNot)),
+
+	program.OpMax: forFloats(goExtreme(graph.Max), binary(graph.Max)),
+	program.OpMin: forFloats(goExtreme(graph.Min), binary(graph.Min)),
+	program.OpAnd: byType(bools(andBits), binary(graph.BitwiseAnd)),
+	program.OpOr:  byType(bools(orBits), binary(graph.BitwiseOr)),
+	program.OpXor: byType(bools(xorBits), binary(graph.BitwiseXor)),
+	program.OpEq:  byType(bools(equalBits), binary(graph.Equal)),
+	program.OpNe:  byType(bools(xorBits), binary(graph.NotEqual)),
+
+	program.OpSelect:    goSelect,
+	program.OpConvert:   byType(goFromBool, lowerConvert),
+	program.OpBroadcast: goBroadcast,
+
+	program.OpReduceMax: forFloats(goReduceExtreme(graph.ReduceMax), reduction(graph.ReduceMax)),
+	program.OpReduceMin: forFloats(goReduceExtreme(graph.ReduceMin), reduction(graph.ReduceMin)),
+
+	program.OpDot:      goDot,
+	program.OpHadamard: goHadamard,
 }
 
 func unary(f func(x *graph.Node) *graph.Node) rule {

@@ -3,6 +3,8 @@ package lower
 import (
 	"slices"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/sdk/program"
@@ -46,4 +48,41 @@ func lowerSlice(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 
 func lowerConcatenate(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return graph.Concatenate(args, n.Attr.Axes[0])
+}
+
+// lowerSortColumns finds where each column goes by comparing all keys with all others,
+// as the Go backend has no sort. Moving the columns takes longer than that.
+func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	x, keys := args[0], args[1]
+	shape := n.Type.Shape
+	rows, columns := shape[len(shape)-2], shape[len(shape)-1]
+	count := int(n.Type.Size()) / (rows * columns)
+	index := sortedOrder(graph.Reshape(keys, count, columns))
+	// Columns are gathered as rows of one long matrix.
+	first := graph.MulScalar(graph.Iota(x.Graph(), shapes.Make(dtypes.Int32, count, columns), 0), columns)
+	index = graph.Reshape(graph.Add(index, first), count*columns, 1)
+	x = graph.TransposeAllAxes(graph.Reshape(x, count, rows, columns), 0, 2, 1)
+	x = graph.Gather(graph.Reshape(x, count*columns, rows), index)
+	x = graph.TransposeAllAxes(graph.Reshape(x, count, columns, rows), 0, 2, 1)
+	return graph.Reshape(x, shape...)
+}
+
+// sortedOrder[b,r] is the position of the key that is the r-th in the descending order
+// of keys[b,n], where NaN is less than any number and equals itself.
+func sortedOrder(keys *graph.Node) *graph.Node {
+	g, count, n := keys.Graph(), keys.Shape().Dim(0), keys.Shape().Dim(1)
+	square := shapes.Make(dtypes.Int32, count, n, n)
+	along := func(v *graph.Node, axis int) *graph.Node { // of the other axis, each element is a copy
+		return graph.BroadcastToDims(graph.InsertAxes(v, axis), square.Dimensions...)
+	}
+	one, other := along(keys, 2), along(keys, 1)
+	nan := graph.NotEqual(keys, keys)
+	oneNaN, otherNaN := along(nan, 2), along(nan, 1)
+	equal := graph.LogicalOr(graph.Equal(one, other), graph.LogicalAnd(oneNaN, otherNaN))
+	greater := graph.LogicalOr(graph.GreaterThan(one, other), graph.LogicalAnd(otherNaN, graph.LogicalNot(oneNaN)))
+	i, j := graph.Iota(g, square, 1), graph.Iota(g, square, 2)
+	before := graph.LogicalOr(greater, graph.LogicalAnd(equal, graph.LessThan(i, j)))
+	rank := graph.ReduceSum(graph.ConvertDType(before, dtypes.Int32), 1) // of j: how many come before it
+	here := graph.Equal(along(rank, 1), i)                               // [b, r, j]: whether j is the r-th
+	return graph.ReduceSum(graph.Mul(graph.ConvertDType(here, dtypes.Int32), j), 2)
 }

@@ -1,8 +1,14 @@
 package refresh
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"sync"
 
+	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -92,4 +98,378 @@ func (e *execution) node(n *program.Node, id program.ID) (err error) {
 		*out, err = reference.Apply(n, args...)
 	}
 	return err
+}
+
+// memory lends the slices of large results. One that no value has any more is used
+// again, also by later executions: fresh memory costs more than many an operation on it.
+type memory struct {
+	free map[int][][]float64 // by length
+	lent map[*float64]bool   // by the first element
+}
+
+var memories = sync.Pool{New: func() any { return &memory{map[int][][]float64{}, map[*float64]bool{}} }}
+
+// tensor is a float tensor whose elements are anything.
+func (m *memory) tensor(t program.Type) reference.Tensor {
+	n := int(t.Size())
+	if n == 0 {
+		return reference.Tensor{Type: t}
+	}
+	list := m.free[n]
+	if len(list) == 0 {
+		list = append(list, make([]float64, n))
+	}
+	data := list[len(list)-1]
+	m.free[n], m.lent[&data[0]] = list[:len(list)-1], true
+	return reference.Tensor{Type: t, Floats: data}
+}
+
+// drop takes back the memory of x, which is no value any more, if none of the others
+// shares it.
+func (m *memory) drop(x reference.Tensor, others []reference.Tensor) {
+	shares := func(o reference.Tensor) bool { return len(o.Floats) > 0 && &o.Floats[0] == &x.Floats[0] }
+	if len(x.Floats) > 0 && m.lent[&x.Floats[0]] && !slices.ContainsFunc(others, shares) {
+		delete(m.lent, &x.Floats[0])
+		m.free[len(x.Floats)] = append(m.free[len(x.Floats)], x.Floats)
+	}
+}
+
+// close ends an execution. What is still lent belongs to its results.
+func (m *memory) close() {
+	clear(m.lent)
+	memories.Put(m)
+}
+
+// arithmetic is a sum, difference, product or quotient of floats, row by row.
+func (m *memory) arithmetic(n *program.Node, x, y reference.Tensor) reference.Tensor {
+	out := m.tensor(n.Type)
+	if x.Type.Equal(y.Type) {
+		combine(n.Op, out.Floats, x.Floats, y.Floats)
+		return out
+	}
+	length := n.Type.Shape[n.Type.Rank()-1]
+	xs, ys := rows(x, n.Type.Shape), rows(y, n.Type.Shape)
+	for i := range len(out.Floats) / length {
+		combine(n.Op, out.Floats[i*length:][:length], xs(i), ys(i))
+	}
+	return out
+}
+
+// rows gives the rows of an operand as the operation sees them: repeated along the axes
+// where the operand has one element, or everywhere if it is a scalar.
+func rows(x reference.Tensor, shape []int) func(i int) []float64 {
+	last := len(shape) - 1
+	steps := repeating(x.Type.Shape, len(shape))
+	row := make([]float64, shape[last])
+	return func(i int) []float64 {
+		from := start(shape[:last], steps, i)
+		if steps[last] == 1 {
+			return x.Floats[from:][:len(row)]
+		}
+		for k := range row {
+			row[k] = x.Floats[from]
+		}
+		return row
+	}
+}
+
+// repeating gives the strides of a shape, 0 along the axes that are repeated.
+func repeating(shape []int, rank int) []int {
+	steps := make([]int, rank)
+	for axis, step := range strides(shape) {
+		if shape[axis] > 1 {
+			steps[axis] = step
+		}
+	}
+	return steps
+}
+
+// chooses reports whether a select takes whole rows, or all, from one operand.
+func chooses(n *program.Node, args []reference.Tensor) bool {
+	cond := args[0].Type
+	return args[1].Type.Equal(n.Type) && args[2].Type.Equal(n.Type) && (cond.Rank() == 0 || cond.Shape[cond.Rank()-1] == 1)
+}
+
+// choose takes each row from x or y, as the condition for it says.
+func (m *memory) choose(cond, x, y reference.Tensor) reference.Tensor {
+	if cond.Len() == 1 {
+		return []reference.Tensor{y, x}[cond.Ints[0]]
+	}
+	out := m.tensor(x.Type)
+	last := x.Type.Rank() - 1
+	length, steps := x.Type.Shape[last], repeating(cond.Type.Shape, last+1)
+	for i := range len(out.Floats) / length {
+		from := []reference.Tensor{y, x}[cond.Ints[start(x.Type.Shape[:last], steps, i)]]
+		copy(out.Floats[i*length:][:length], from.Floats[i*length:])
+	}
+	return out
+}
+
+func combine(op program.Op, out, x, y []float64) {
+	out, y = out[:len(x)], y[:len(x)]
+	switch op {
+	case program.OpAdd:
+		for i, v := range x {
+			out[i] = v + y[i]
+		}
+	case program.OpSub:
+		for i, v := range x {
+			out[i] = v - y[i]
+		}
+	case program.OpMul:
+		for i, v := range x {
+			out[i] = v * y[i]
+		}
+	default:
+		for i, v := range x {
+			out[i] = v / y[i]
+		}
+	}
+}
+
+// transpose gives the axes of x, a float tensor, another order.
+func (m *memory) transpose(x reference.Tensor, axes []int) reference.Tensor {
+	if slices.IsSorted(axes) {
+		return x
+	}
+	t := program.Type{DType: program.Float}
+	var steps []int
+	for _, a := range axes {
+		t.Shape = append(t.Shape, x.Type.Shape[a])
+		steps = append(steps, strides(x.Type.Shape)[a])
+	}
+	out := m.tensor(t)
+	last := len(axes) - 1
+	for i := range len(out.Floats) / t.Shape[last] {
+		row, at := out.Floats[i*t.Shape[last]:][:t.Shape[last]], start(t.Shape[:last], steps, i)
+		for k := range row {
+			row[k] = x.Floats[at]
+			at += steps[last]
+		}
+	}
+	return out
+}
+
+// start is where row i begins of a tensor of rows, which has the given shape and steps
+// without the last axis.
+func start(shape, steps []int, i int) int {
+	at := 0
+	for axis, d := range slices.Backward(shape) {
+		at += i % d * steps[axis]
+		i /= d
+	}
+	return at
+}
+
+// strides gives the distance in memory between neighbours along each axis.
+func strides(shape []int) []int {
+	out := make([]int, len(shape))
+	step := 1
+	for i, d := range slices.Backward(shape) {
+		out[i] = step
+		step *= d
+	}
+	return out
+}
+
+// sortColumns gives the columns of each matrix in the descending order of their keys.
+func (m *memory) sortColumns(x, keys reference.Tensor) reference.Tensor {
+	out := m.tensor(x.Type)
+	_, cols, count := matricesOf(x.Type)
+	for i := range count {
+		keys, order := part(keys.Floats, i, count), make([]int, cols)
+		for k := range order {
+			order[k] = k
+		}
+		slices.SortStableFunc(order, func(j, k int) int { return cmp.Compare(keys[k], keys[j]) }) // NaN is less than any number
+		from, to := part(x.Floats, i, count), part(out.Floats, i, count)
+		for at := 0; at < len(from); at += cols {
+			row, sorted := from[at:][:cols], to[at:][:cols]
+			for k, j := range order {
+				sorted[k] = row[j]
+			}
+		}
+	}
+	return out
+}
+
+// dot multiplies the matrices [left, contracted] and [contracted, right] of each
+// batch. Operands whose axes do not form matrices as they lie are rearranged first.
+func (m *memory) dot(n *program.Node, x, y reference.Tensor) reference.Tensor {
+	a := n.Attr
+	left := program.OtherAxes(x.Type.Rank(), a.LhsBatch, a.LhsContract)
+	right := program.OtherAxes(y.Type.Rank(), a.RhsBatch, a.RhsContract)
+	lhs := m.matrices(x, a.LhsBatch, left, a.LhsContract)
+	rhs := m.matrices(y, a.RhsBatch, a.RhsContract, right)
+	out := m.tensor(n.Type)
+	clear(out.Floats)
+	if lhs.Rows == 1 && rhs.Cols == 1 && lhs.step == 1 && rhs.step == 1 {
+		columnwise(out.Floats, lhs, rhs)
+		return out
+	}
+	// A matrix times its own transpose takes half the time.
+	symmetric := n.Args[0] == n.Args[1] && slices.Equal(a.LhsContract, a.RhsContract) && slices.Equal(a.LhsBatch, a.RhsBatch)
+	for i := range lhs.count {
+		c := linalg.RowMajor(part(out.Floats, i, lhs.count), lhs.Rows, rhs.Cols)
+		if symmetric {
+			linalg.AddSymmetricSingle(c, lhs.at(i), rhs.at(i))
+		} else {
+			linalg.MulAddSingle(c, lhs.at(i), rhs.at(i))
+		}
+	}
+	return out
+}
+
+// columnwise adds the inner products of vectors that lie side by side, as the columns of
+// a matrix do.
+func columnwise(out []float64, x, y stack) {
+	for k := range x.Cols {
+		a, b := x.Data[k*x.ColStride:][:len(out)], y.Data[k*y.RowStride:][:len(out)]
+		for i, v := range a {
+			out[i] += v * b[i]
+		}
+	}
+}
+
+// stack is a number of matrices of one form, from one to the next of which it is
+// step elements.
+type stack struct {
+	linalg.Matrix
+	count, step int
+}
+
+func (s stack) at(i int) linalg.Matrix {
+	m := s.Matrix
+	m.Data = m.Data[i*s.step:]
+	return m
+}
+
+// matrices sees x as a stack of matrices with the given axes.
+func (m *memory) matrices(x reference.Tensor, batch, rows, cols []int) stack {
+	step, ok1 := joined(x.Type.Shape, batch)
+	rowStride, ok2 := joined(x.Type.Shape, rows)
+	colStride, ok3 := joined(x.Type.Shape, cols)
+	count, height, width := product(x.Type.Shape, batch), product(x.Type.Shape, rows), product(x.Type.Shape, cols)
+	if !ok1 || !ok2 || !ok3 {
+		x = m.transpose(x, slices.Concat(batch, rows, cols))
+		step, rowStride, colStride = height*width, width, 1
+	}
+	first := linalg.Matrix{Rows: height, Cols: width, RowStride: rowStride, ColStride: colStride, Data: x.Floats}
+	return stack{first, count, step}
+}
+
+// joined is the distance in memory between neighbours along the given axes, taken as
+// one axis; ok is false when there is no such distance.
+func joined(shape, axes []int) (stride int, ok bool) {
+	all := strides(shape)
+	next := 0 // the distance that neighbours along the next axis to the left must have
+	for _, axis := range slices.Backward(axes) {
+		switch {
+		case shape[axis] == 1:
+			continue
+		case next == 0:
+			stride = all[axis]
+		case all[axis] != next:
+			return 0, false
+		}
+		next = all[axis] * shape[axis]
+	}
+	return stride, true
+}
+
+// product is the number of elements along the given axes.
+func product(shape, axes []int) int {
+	n := 1
+	for _, a := range axes {
+		n *= shape[a]
+	}
+	return n
+}
+
+// part is one of count equal parts of data.
+func part(data []float64, i, count int) []float64 {
+	size := len(data) / count
+	return data[i*size : (i+1)*size]
+}
+
+var errNoConvergence = errors.New("the eigenvalue iteration did not converge")
+
+// qr gives the factor Q of each matrix, with the signs that the Householder reflections
+// of LAPACK give.
+func (m *memory) qr(x reference.Tensor) reference.Tensor {
+	out := m.tensor(x.Type)
+	copy(out.Floats, x.Floats)
+	rows, cols, count := matricesOf(x.Type)
+	for i := range count {
+		if a := part(out.Floats, i, count); !spoilt(a) {
+			linalg.QRSingle(linalg.RowMajor(a, rows, cols))
+		}
+	}
+	return out
+}
+
+// matricesOf gives the form of the matrices of the last two axes, and their number.
+func matricesOf(t program.Type) (rows, cols, count int) {
+	shape := t.Shape[t.Rank()-2:]
+	return shape[0], shape[1], int(t.Size()) / (shape[0] * shape[1])
+}
+
+// eigh decomposes the matrices of a value once for all nodes that want its eigenvalues
+// or eigenvectors, and gives them their results.
+func (e *execution) eigh(operand program.ID) error {
+	x := e.values[operand]
+	size, _, count := matricesOf(x.Type)
+	vectors := e.tensor(x.Type)
+	values := e.tensor(program.FloatType(x.Type.Shape[:x.Type.Rank()-1]...))
+	copy(vectors.Floats, x.Floats)
+	wanted := false
+	for i, n := range e.p.Nodes {
+		switch id := len(e.p.Inputs) + i; {
+		case n.Op == program.OpEighValues && n.Args[0] == operand:
+			e.values[id] = values
+		case n.Op == program.OpEighVectors && n.Args[0] == operand:
+			e.values[id], wanted = vectors, true
+		}
+	}
+	for i := range count {
+		if !decompose(wanted, size, part(vectors.Floats, i, count), part(values.Floats, i, count)) {
+			return errNoConvergence
+		}
+	}
+	e.drop(values, e.values) // unless a node has it
+	e.drop(vectors, e.values)
+	return nil
+}
+
+// decompose replaces the n×n matrix a, of which it reads the lower triangle, by its
+// eigenvectors and writes the eigenvalues, ascending, to w.
+func decompose(vectors bool, n int, a, w []float64) bool {
+	for i := range n {
+		for j := range i {
+			a[j*n+i] = a[i*n+j]
+		}
+	}
+	if spoilt(a) {
+		spoil(w)
+		return true
+	}
+	if vectors {
+		return linalg.Eigh(linalg.RowMajor(a, n, n), w)
+	}
+	return linalg.EighValues(linalg.RowMajor(a, n, n), w)
+}
+
+// spoilt reports whether a matrix has a non-finite element, and then fills it with NaN, as the operations are defined.
+func spoilt(data []float64) bool {
+	if !slices.ContainsFunc(data, func(v float64) bool { return v-v != 0 }) { // it is NaN for an infinite v, too
+		return false
+	}
+	spoil(data)
+	return true
+}
+
+func spoil(data []float64) {
+	for i := range data {
+		data[i] = math.NaN()
+	}
 }

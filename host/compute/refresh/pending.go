@@ -203,14 +203,14 @@ func (r *Refresher) put(tensors update.Tensors, p *pendingRefresh) error {
 // applyJob binds the second part of a refresh to its own names: it is the same for all
 // tensors that have it.
 func applyJob(p *program.Program) update.Job {
-	j := update.Job{Tensor: "a refresh", Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Gives: map[string]bool{}}
+	j := update.Job{Tensor: "a refresh", Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
 	for _, in := range p.Inputs {
 		if in.Name == sdk.InputStep {
 			continue
 		}
 		j.Inputs[in.Name] = in.Name
 		if _, replaced := p.Output(in.Name); replaced || strings.HasPrefix(in.Name, handedPrefix) {
-			j.Gives[in.Name] = true
+			j.Donated[in.Name] = true
 		}
 	}
 	for _, out := range p.Outputs {

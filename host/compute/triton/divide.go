@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A Division is a program in two parts: one computes numbers that belong to whole
-// tensors, such as their largest element; the other uses them to compute row by row.
+// A Division is a program in two parts: the first computes numbers that need whole
+// tensors, such as their largest element; the second uses them and computes row by row.
 type Division struct {
 	// Whole takes the inputs of the program and returns the numbers that Rows takes, and
 	// those outputs of the program that Rows does not have; nil if there are none.
@@ -22,7 +22,7 @@ type Division struct {
 // other.
 const NumberPrefix = "whole."
 
-// Divide cuts p, which must be valid, where it changes between rows and whole tensors.
+// Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a time.
 func Divide(p *program.Program, rows int) (Division, error) {
 	w := &writer{p: p, rows: rows}
 	whole := w.whole()
@@ -79,7 +79,7 @@ func (w *writer) whole() []bool {
 	})
 }
 
-// remainder is the part of rows, with the inputs that it needs.
+// remainder is the second part, with the inputs that it needs.
 func (w *writer) remainder(numbers, to []program.Output) (*program.Program, error) {
 	from := append(w.p.Arguments(), numbers...)
 	p, err := w.p.Extract(w.p.Name, from, to)

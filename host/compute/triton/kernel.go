@@ -45,25 +45,25 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("%s is no kernel: %s: %s", r.Program, r.Node, r.Reason)
 }
 
-// Elements of a row, filled up to a power of two, for which the threads of a kernel have the registers.
+// The largest number of elements in a row, padded to a power of two, for which the threads of a kernel have the registers.
 const (
 	LargestRow = 1 << 14
-	// LargestLoneRow is for programs that compute everything from one tensor of a row, so that no other is kept beside
-	// it.
+	// LargestLoneRow is for programs that read a single tensor with elements in every row, so that no other needs registers
+	// beside it.
 	LargestLoneRow = 1 << 15
 )
 
 // Sizes of a tile.
 const (
-	tileElements   = 4096 // aimed at, of a tensor in one instance
-	leastDotRows   = 16   // of a matrix product in an instance
+	tileElements   = 4096 // of a tensor in one instance, if its rows allow it
+	leastDotRows   = 16   // rows of a matrix product in an instance
 	warpElements   = 512  // of a tensor, for each warp: with twice as many, a rotation of 128 needs more registers than there are
 	smallestWarps  = 4
 	largestWarps   = 16 // 32 threads of each have 128 registers
 	smallestDotRow = 16
 )
 
-// New writes p, which must be valid, as a kernel over the given number of rows. All
+// New translates p, which must be valid, into a kernel over the given number of rows. All
 // inputs and outputs must have a part in every row, except scalars and inputs of shape
 // [1, n], which all rows share. stored says, by name, how float inputs and outputs are
 // stored; those without an entry are float32. A row has at most largest elements:
@@ -80,8 +80,8 @@ func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Ker
 	return &Kernel{Name: w.name(), Text: text, Grid: rows / w.tile, Warps: w.warps(), Stages: 1}, nil
 }
 
-// choose sets the rows of a tile: as many as fill it, a power of two that divides the rows. It refuses rows of more than
-// the largest number of elements.
+// choose sets how many rows a tile has: a power of two that divides the rows, and with which it has about tileElements. It refuses rows of
+// more than the largest number of elements.
 func (w *writer) choose(largest int) error {
 	w.widest = 1
 	for id := range w.p.NumValues() {

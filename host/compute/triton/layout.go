@@ -7,19 +7,19 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A layout is how the elements of a tensor belong to rows: a row has equally many, one
+// A layout says which elements of a tensor belong to which row. All rows have equally many, one
 // after the other in memory.
 type layout struct {
 	// outer is the number of leading axes that count rows.
 	outer int
-	// merged tells that the last of them counts parts of rows, too: those are the first
+	// merged says that the last of them counts parts of rows, too. The number of parts is then the first
 	// axis in the row.
 	merged bool
 	// row are the axes in a row; none for one element.
 	row []int
 }
 
-// layout divides a type's axes into rows and what is in them. It is not ok for what has no
+// layout divides a type's axes into those that count rows and those within a row. ok is false for what has no
 // part in every row, such as a scalar where there are several rows.
 func (w *writer) layout(t program.Type) (l layout, ok bool) {
 	if t.Size() == 1 && w.rows > 1 {
@@ -46,7 +46,7 @@ func (w *writer) layout(t program.Type) (l layout, ok bool) {
 	return l, true
 }
 
-// first is the axis in the row that is filled up: the first that is longer than 1.
+// first is the axis in the row that is padded to a power of two: the first that is longer than 1.
 func (l layout) first() int {
 	return max(0, slices.IndexFunc(l.row, func(n int) bool { return n > 1 }))
 }
@@ -60,8 +60,8 @@ func (l layout) size() int {
 	return n
 }
 
-// dims are the axes in a row as a tile has them: powers of two. What an axis is filled up
-// with are whole parts at the end of the row, of any value.
+// dims are the axes in a row as a tile has them: powers of two. The padding is at the end of the row and has any
+// value.
 func (l layout) dims() []int {
 	dims := slices.Clone(l.row)
 	if len(dims) > 0 {
@@ -74,7 +74,7 @@ func (l layout) dims() []int {
 // padded is the number of elements in a row of a tile.
 func (l layout) padded() int { return power(l.size()) }
 
-// axis is the axis of a tile that an axis of the tensor is, 0 for one that counts rows.
+// axis is the axis of a tile that corresponds to axis i of the tensor; 0 for one that counts rows.
 func (l layout) axis(i int) int {
 	if i < l.outer {
 		return 0

@@ -10,9 +10,8 @@ import (
 
 // node writes one operation of the program.
 func (w *writer) node(id program.ID, n *program.Node, args []value) value {
-	apply, ok := rules[n.Op]
-	if !ok {
-		panic(w.refuseNode(id, n, "kernels do not have this operation"))
+	if reason, ok := refused[n.Op]; ok {
+		panic(w.refuseNode(id, n, reason))
 	}
 	shared := slices.ContainsFunc(n.Args, w.isShared)
 	info, _ := n.Op.Info()
@@ -27,7 +26,7 @@ func (w *writer) node(id program.ID, n *program.Node, args []value) value {
 		panic(w.refuseNode(id, n, "it reads what all rows share"))
 	}
 	w.current = func(reason string) error { return w.refuseNode(id, n, reason) }
-	return apply(w, n, args)
+	return rules[n.Op](w, n, args)
 }
 
 func (w *writer) refuseNode(id program.ID, n *program.Node, reason string) error {
@@ -167,7 +166,7 @@ func reduction(ops ...string) rule {
 	}
 }
 
-// neutral replaces what an axis is filled up with.
+// neutral replaces the padding of an axis by a number.
 func (w *writer) neutral(x value, axis, size int, by float64) value {
 	ones := slices.Repeat([]int{1}, len(x.dims))
 	ones[axis] = x.dims[axis]
@@ -176,7 +175,7 @@ func (w *writer) neutral(x value, axis, size int, by float64) value {
 	return w.pick(there, x, w.number(x, by))
 }
 
-// identity is what changes no result of a reduction.
+// identity is the neutral element of a reduction.
 func identity(op program.Op, d program.DType) float64 {
 	lowest, highest := math.Inf(-1), math.Inf(1)
 	switch d {

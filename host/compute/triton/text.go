@@ -10,12 +10,12 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A value is one of the kernel's text: a scalar, or a tile of rows.
+// A value is an SSA value of the kernel's text: a scalar, or a tile of rows.
 type value struct {
 	name string
 	elem string // f32, bf16, i1, i8 or i32
 	dims []int  // of the tile, rows first; nil for a scalar
-	// short tells that all elements are exact in bfloat16.
+	// short says that all elements are exact in bfloat16.
 	short bool
 }
 
@@ -141,8 +141,8 @@ func (w *writer) reshaped(x value, dims []int) value {
 
 func equal(a, b []int) bool { return of("", a) == of("", b) }
 
-// name is the function's: what the program's has before a slash and after the last point,
-// so that all tensors share one text. Profilers show it.
+// name is that of the function. It consists of what the program's name has before a slash and after the last point,
+// so that the programs of all tensors share one text. Profilers show it.
 func (w *writer) name() string {
 	plugin, rest, _ := strings.Cut(w.p.Name, "/")
 	kept := plugin + "_" + rest[strings.LastIndex(rest, ".")+1:]

@@ -169,8 +169,8 @@ func (w *writer) zero(stored string) value {
 	return w.constant(stored, 0)
 }
 
-// address returns the addresses of the elements of a tile, rows × elements, and which of
-// them are in the tensor: without a name where all are.
+// address returns the addresses of the elements of a tile, rows × elements, and a mask of those
+// that are in the tensor; the mask is the zero value if all are.
 func (w *writer) address(pointer, stored string, l layout) (address, there value) {
 	dims := []int{w.tile, l.padded()}
 	offset := w.offset(l)
@@ -218,7 +218,7 @@ func (w *writer) column(dims []int) value {
 	return w.like(w.reshaped(w.count(dims[1]), []int{1, dims[1]}), dims)
 }
 
-// inside tells which elements of a filled up row are in the tensor, for rows × elements.
+// inside says which elements of a padded row are in the tensor, for rows × elements.
 func (w *writer) inside(l layout, dims []int) value {
 	return w.compare("arith.cmpi", "slt", w.column(dims), w.like(w.constant("i32", float64(l.size())), dims))
 }

@@ -52,7 +52,7 @@ func TestDivide(t *testing.T) {
 		how   Stacking
 		onCPU bool
 		want  [][]int
-	}{{Together, true, want}, {ByDevice, false, want}, {ByDevice, true, alone}, {SideBySide, false, alone}} {
+	}{{Stacked, true, want}, {ByDevice, false, want}, {ByDevice, true, alone}, {Unstacked, false, alone}} {
 		if diff := cmp.Diff(c.want, c.how.divide(programs, c.onCPU)); diff != "" {
 			t.Errorf("%q, on the CPU %v: -want +got:\n%s", c.how, c.onCPU, diff)
 		}

@@ -65,18 +65,18 @@ type graphRunner struct {
 // list names the inputs and outputs. Outputs that take the place of an input come in the
 // order of the inputs, as the engine pairs them.
 func (r *graphRunner) list(jobs []Job) {
-	shapes, given := shapesOf(jobs), map[string]bool{}
+	shapes, donated := shapesOf(jobs), map[string]bool{}
 	outputs := map[string]bool{}
 	for _, j := range jobs {
-		for input, gives := range j.Gives {
-			given[j.Inputs[input]] = gives
+		for input := range j.Donated {
+			donated[j.Inputs[input]] = true
 		}
 		for _, name := range j.Outputs {
 			outputs[name] = true
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(shapes)) {
-		r.inputs = append(r.inputs, engine.Spec{Name: name, Shape: shapes[name], Donated: given[name]})
+		r.inputs = append(r.inputs, engine.Spec{Name: name, Shape: shapes[name], Donated: donated[name]})
 	}
 	r.outputs = Order(r.inputs, outputs)
 }

@@ -36,7 +36,7 @@ func Rules(rules []cage.Rule) ([]Job, error) {
 			return nil, err
 		}
 		jobs[i] = bind(r.Name, p)
-		jobs[i].Gives[cage.InputGradient] = true
+		jobs[i].Donated[cage.InputGradient] = true
 	}
 	return jobs, nil
 }
@@ -58,7 +58,7 @@ func Observations(rules []cage.Rule) ([]Job, error) {
 
 // bind binds the program of a tensor's rule by the names of its inputs and outputs.
 func bind(tensor string, p *program.Program) Job {
-	j := Job{Tensor: tensor, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Gives: map[string]bool{}}
+	j := Job{Tensor: tensor, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
 	for _, in := range p.Inputs {
 		if name, ok := tensorOf(tensor, in.Name); ok {
 			j.Inputs[in.Name] = name
@@ -68,7 +68,7 @@ func bind(tensor string, p *program.Program) Job {
 		if name, ok := tensorOf(tensor, out.Name); ok {
 			j.Outputs[out.Name] = name
 			if j.Inputs[out.Name] == name {
-				j.Gives[out.Name] = true
+				j.Donated[out.Name] = true
 			}
 		}
 	}

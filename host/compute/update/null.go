@@ -27,7 +27,7 @@ func (Null) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refu
 	return nullRunner{dev, name, jobs}, nil, nil
 }
 
-// check says whether the job binds and gives away nothing but what its program has.
+// check fails if the job binds or donates what its program does not have.
 func (j *Job) check() error {
 	var errs []error
 	inputs, outputs := map[string]bool{}, map[string]bool{}
@@ -42,9 +42,9 @@ func (j *Job) check() error {
 			errs = append(errs, fmt.Errorf("the program has no input %s", name))
 		}
 	}
-	for name := range j.Gives {
+	for name := range j.Donated {
 		if _, bound := j.Inputs[name]; !bound {
-			errs = append(errs, fmt.Errorf("the input %s is given away and bound to no tensor", name))
+			errs = append(errs, fmt.Errorf("the input %s is donated and bound to no tensor", name))
 		}
 	}
 	for name := range j.Outputs {

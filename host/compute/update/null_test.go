@@ -43,7 +43,7 @@ func TestNull(t *testing.T) {
 		t.Errorf("measures %v; want a zero", measures)
 	}
 	if tensors["g"] != nil {
-		t.Error("the gradient is given away and still there")
+		t.Error("the gradient is donated and still there")
 	}
 	if u.Executed["null"] != 1 {
 		t.Errorf("executed %v; want one job", u.Executed)

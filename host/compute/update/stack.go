@@ -16,7 +16,7 @@ type Stacking string
 
 // The ways to compute jobs that have the same program.
 const (
-	// ByDevice is SideBySide on the CPU and Together on other devices.
+	// ByDevice is Unstacked on the CPU and Stacked on other devices.
 	//
 	// On the CPU, products of separate matrices already run near the speed of the
 	// machine, and copies cost memory bandwidth: stacking made the updates of Shampoo and
@@ -24,11 +24,11 @@ const (
 	// the choice is based on reasoning only, so far: a small product occupies a fraction
 	// of the GPU, and starting an operation takes some microseconds.
 	ByDevice Stacking = ""
-	// SideBySide lowers each program separately.
-	SideBySide Stacking = "side-by-side"
-	// Together stacks the tensors of jobs whose program has products, and computes them
+	// Unstacked lowers each program separately.
+	Unstacked Stacking = "side-by-side"
+	// Stacked stacks the tensors of jobs whose program has products, and computes them
 	// by one program, with one product in place of many.
-	Together Stacking = "together"
+	Stacked Stacking = "together"
 )
 
 // mostStacked is the largest number of elements that the inputs of a stack may have
@@ -51,7 +51,7 @@ func (o Options) build(g *graph.Graph, jobs []Job, in []Nodes) []Nodes {
 	}
 	for _, at := range o.Stacking.divide(programs, engine.OnCPU(g)) {
 		if len(at) > 1 {
-			lowerTogether(g, &jobs[at[0]], at, in, out)
+			lowerStacked(g, &jobs[at[0]], at, in, out)
 			continue
 		}
 		i := at[0]
@@ -71,7 +71,7 @@ func arguments(p *program.Program, in Nodes) []*graph.Node {
 
 // divide lists the programs, by position, that are computed together.
 func (s Stacking) divide(programs []*program.Program, onCPU bool) [][]int {
-	together := s == Together || s == ByDevice && !onCPU
+	together := s == Stacked || s == ByDevice && !onCPU
 	var list [][]int
 	open := map[string]int{} // positions in list of stacks that have room, by program
 	for i, p := range programs {
@@ -120,9 +120,9 @@ func fingerprint(p *program.Program) string {
 	return q.Hash()
 }
 
-// lowerTogether computes the jobs at the given positions, whose program is that of j, by
+// lowerStacked computes the jobs at the given positions, whose program is that of j, by
 // one program over the stack of their inputs.
-func lowerTogether(g *graph.Graph, j *Job, at []int, in, out []Nodes) {
+func lowerStacked(g *graph.Graph, j *Job, at []int, in, out []Nodes) {
 	p := j.Program
 	var shared []string
 	for _, input := range p.Inputs {

@@ -14,7 +14,7 @@ import (
 )
 
 // Tile is an executor that runs elementwise programs in the processor's caches (package
-// tile), if the device's memory is the host's. A tensor that the job gives away is
+// tile), if the device's memory is the host's. A donated tensor is
 // replaced in place.
 type Tile struct{}
 
@@ -52,25 +52,25 @@ func (Tile) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refu
 
 // tileRunner runs jobs in tiles, all of them side by side.
 type tileRunner struct {
-	dev    *engine.Device
-	name   string
-	runner *tile.Runner
-	jobs   []Job
-	calls  []tile.Call
-	spent  []string
-	// reclaim takes what is spent and does nothing: so the memory returns to the device,
+	dev      *engine.Device
+	name     string
+	runner   *tile.Runner
+	jobs     []Job
+	calls    []tile.Call
+	consumed []string
+	// reclaim takes the tensors that are consumed and does nothing: so their memory returns to the device,
 	// which would otherwise clear fresh memory for the next step.
 	reclaim *engine.Executable
 }
 
 func (r *tileRunner) compileReclaim() error {
-	r.spent = spent(r.jobs)
-	if len(r.spent) == 0 {
+	r.consumed = consumed(r.jobs)
+	if len(r.consumed) == 0 {
 		return nil
 	}
 	shapes := shapesOf(r.jobs)
 	var specs []engine.Spec
-	for _, name := range r.spent {
+	for _, name := range r.consumed {
 		specs = append(specs, engine.Spec{Name: name, Shape: shapes[name]})
 	}
 	var err error
@@ -101,7 +101,7 @@ func (r *tileRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Meas
 			}
 		}
 	}
-	return r.giveBack(in)
+	return r.free(in)
 }
 
 // bind points a call to the memory of its tensors.
@@ -141,10 +141,9 @@ func dataOf(t Tensors, name string) ([]float32, error) {
 	return engine.Data[float32](b)
 }
 
-// replacement is the memory of an output: that of the input of its name if it is given
-// away, or else new memory.
+// replacement is the memory of an output: that of the input of its name if it is donated, or else new memory.
 func (r *tileRunner) replacement(j *Job, output string, in Tensors) (*engine.Buffer, error) {
-	if j.Gives[output] {
+	if j.Donated[output] {
 		return engine.Take(in[j.Inputs[output]])
 	}
 	id, _ := j.Program.Output(output)
@@ -152,13 +151,13 @@ func (r *tileRunner) replacement(j *Job, output string, in Tensors) (*engine.Buf
 	return engine.Fill(r.dev, t.Shape, func([]float32) error { return nil }) // the program sets all elements
 }
 
-// giveBack returns the memory of what is spent.
-func (r *tileRunner) giveBack(in Tensors) error {
+// free returns the memory of the tensors that are consumed to the device.
+func (r *tileRunner) free(in Tensors) error {
 	if r.reclaim == nil {
 		return nil
 	}
-	buffers := make([]*engine.Buffer, len(r.spent))
-	for i, name := range r.spent {
+	buffers := make([]*engine.Buffer, len(r.consumed))
+	for i, name := range r.consumed {
 		buffers[i] = in[name]
 	}
 	out, err := r.reclaim.Run(buffers, slices.Repeat([]bool{true}, len(buffers)))

@@ -51,10 +51,10 @@ type Job struct {
 	// input without an entry is a scalar of the run. An output without an entry is a
 	// measure, a float scalar.
 	Inputs, Outputs map[string]string
-	// Gives is the set of inputs, by the program's names, that the run may overwrite or
+	// Donated is the set of inputs, by the program's names, whose memory the run may overwrite or
 	// free. An input whose tensor another job of the update reads, too, is kept
 	// nevertheless.
-	Gives map[string]bool
+	Donated map[string]bool
 }
 
 // measures lists the outputs that go to the host.
@@ -80,7 +80,7 @@ type Executor interface {
 // A Runner runs the jobs that an executor has compiled.
 type Runner interface {
 	// Run computes the jobs from the tensors in in. It puts the new tensors into out, in
-	// new buffers or in those of inputs that the jobs give away, which are then gone.
+	// new buffers or in those of donated inputs, which are then gone.
 	Run(in Tensors, scalars Scalars, out Tensors, measures Measures) error
 	Close()
 }
@@ -115,8 +115,8 @@ func (o Options) executors() []Executor {
 
 // An Update is a compiled list of jobs.
 type Update struct {
-	runners []Runner
-	spent   []string // tensors that the jobs give away and do not replace
+	runners  []Runner
+	consumed []string // donated tensors that the jobs do not replace
 	// Executed is the number of jobs that each executor runs, by the executor's name.
 	Executed map[string]int
 }
@@ -124,7 +124,7 @@ type Update struct {
 // Compile prepares jobs for a device. No two of them may replace the same tensor.
 func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, error) {
 	jobs = keepShared(jobs)
-	u := &Update{spent: spent(jobs), Executed: map[string]int{}}
+	u := &Update{consumed: consumed(jobs), Executed: map[string]int{}}
 	rest := jobs
 	var reasons []error
 	for _, x := range o.executors() {
@@ -152,7 +152,7 @@ func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, e
 	return u, nil
 }
 
-// keepShared lets no job give away what another one reads.
+// keepShared lets no job donate what another one reads.
 func keepShared(jobs []Job) []Job {
 	readers := map[string]int{}
 	for _, j := range jobs {
@@ -162,18 +162,18 @@ func keepShared(jobs []Job) []Job {
 	}
 	jobs = slices.Clone(jobs)
 	for i, j := range jobs {
-		jobs[i].Gives = maps.Clone(j.Gives)
-		maps.DeleteFunc(jobs[i].Gives, func(input string, _ bool) bool { return readers[j.Inputs[input]] > 1 })
+		jobs[i].Donated = maps.Clone(j.Donated)
+		maps.DeleteFunc(jobs[i].Donated, func(input string, _ bool) bool { return readers[j.Inputs[input]] > 1 })
 	}
 	return jobs
 }
 
-// spent lists the tensors that jobs give away and do not replace.
-func spent(jobs []Job) []string {
+// consumed lists the donated tensors that jobs do not replace.
+func consumed(jobs []Job) []string {
 	var list []string
 	for _, j := range jobs {
 		replaced := slices.Collect(maps.Values(j.Outputs))
-		for input := range j.Gives {
+		for input := range j.Donated {
 			if name := j.Inputs[input]; !slices.Contains(replaced, name) {
 				list = append(list, name)
 			}
@@ -184,7 +184,7 @@ func spent(jobs []Job) []string {
 }
 
 // Run computes all jobs and puts the tensors that they write into t, in place of the old
-// ones. Tensors that are given away and not replaced are removed from t. After an error,
+// ones. Tensors that are donated and not replaced are removed from t. After an error,
 // some buffers of t may be gone, and others replaced.
 func (u *Update) Run(t Tensors, scalars Scalars) (Measures, error) {
 	out, measures := Tensors{}, Measures{}
@@ -200,7 +200,7 @@ func (u *Update) Run(t Tensors, scalars Scalars) (Measures, error) {
 		t[name].Finalize()
 		t[name] = b
 	}
-	for _, name := range u.spent {
+	for _, name := range u.consumed {
 		t[name].Finalize()
 		delete(t, name)
 	}

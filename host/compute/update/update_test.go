@@ -28,16 +28,16 @@ func open(t testing.TB) *engine.Device {
 }
 
 // job is a program from tensors of three elements to others, by name; rate is a scalar.
-func job(t testing.TB, tensor string, reads, gives []string, body func(b *program.Builder, in map[string]program.Value)) update.Job {
+func job(t testing.TB, tensor string, reads, donated []string, body func(b *program.Builder, in map[string]program.Value)) update.Job {
 	t.Helper()
-	j := update.Job{Tensor: tensor, Inputs: map[string]string{}, Outputs: map[string]string{}, Gives: map[string]bool{}}
+	j := update.Job{Tensor: tensor, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
 	b := program.NewBuilder(tensor)
 	in := map[string]program.Value{}
 	for _, name := range reads {
 		in[name], j.Inputs[name] = b.Input(name, program.FloatType(3)), name
 	}
-	for _, name := range gives {
-		j.Gives[name] = true
+	for _, name := range donated {
+		j.Donated[name] = true
 	}
 	in["rate"] = b.Input("rate", program.FloatType())
 	body(b, in)
@@ -115,7 +115,7 @@ func TestShared(t *testing.T) {
 				t.Errorf("the measure is %v, want 9, of a as it was", m)
 			}
 			if _, kept := tensors["spent"]; kept || !old.Gone() {
-				t.Error("what was given away or replaced is still there")
+				t.Error("what was donated or replaced is still there")
 			}
 		})
 	}
@@ -181,7 +181,7 @@ func Example() {
 		Tensor: "w", Program: p,
 		Inputs:  map[string]string{"x": update.Param("w"), "gradient": update.Gradient("w")},
 		Outputs: map[string]string{"x": update.Param("w")},
-		Gives:   map[string]bool{"x": true, "gradient": true},
+		Donated: map[string]bool{"x": true, "gradient": true},
 	}}, update.Options{})
 	if err != nil {
 		panic(err)

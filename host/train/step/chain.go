@@ -34,10 +34,10 @@ func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 }
 
 // runChain runs a step as a chain of executables. t holds the tensors of the state and
-// what is made of them on the way.
+// what the executables compute from them.
 func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Result, err error) {
 	t := maps.Clone(s.Tensors)
-	defer takeBack(s.Tensors, t)
+	defer keepState(s.Tensors, t)
 	if c.needsQuantized(set) {
 		if err := c.runQuantize(t); err != nil {
 			return res, err
@@ -56,7 +56,7 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 		return res, err
 	}
 	s.replace()
-	res.Aside = time.Since(began)
+	res.Overhead = time.Since(began)
 	observed, err := c.refresh(s, t, set, &res)
 	if err == nil {
 		err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantized()) > 0, observed: observed}, set, &res)
@@ -96,8 +96,8 @@ func (c *Compiled) runGradients(t update.Tensors, b *Batches, kind gradientKind)
 	if err != nil {
 		return nil, err
 	}
-	defer delete(t, tokensName) // they are the batches' own
-	done, err := c.lendTeacher(t)
+	defer delete(t, tokensName) // its buffer belongs to b
+	done, err := c.addTeacher(t)
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +140,9 @@ func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 	return err
 }
 
-// refresh renews the preconditioners that are due at this update. First the results
-// that are due of refreshes beside the steps are put in place. Then all optimizers
-// observe the gradient, and the due refreshes run. It reports whether it observed, as the
+// refresh renews the preconditioners that are due at this update. First it puts the results of delayed refreshes in place
+// that take effect now. Then all optimizers
+// observe the gradient, and the due refreshes run. It reports whether the optimizers observed: the
 // update must not observe again then.
 func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, res *Result) (observed bool, err error) {
 	late, err := c.refresher.Install(&s.Pending, t, set.Step)

@@ -95,7 +95,7 @@ func codesStage(rules []cage.Rule, chosen []WeightElements) stage {
 
 // codesOf returns the codes and values of a weight.
 func codesOf(q sdk.QuantizerProgram, in []*graph.Node) (codes, value *graph.Node) {
-	out := lower.Lower(in[0].Graph(), withOutputs(q.Program, sdk.OutputValue, sdk.OutputCodes), in)
+	out := lower.Lower(in[0].Graph(), lower.Only(q.Program, sdk.OutputValue, sdk.OutputCodes), in)
 	value = out[sdk.OutputValue]
 	if codes = out[sdk.OutputCodes]; codes == nil {
 		zero := graph.ScalarZero(value.Graph(), value.DType())

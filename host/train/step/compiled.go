@@ -21,10 +21,10 @@ type Compiled struct {
 	updates   map[updateKind]*update.Update
 	singles   map[cage.Form]*single
 	refresher *refresh.Refresher
-	taught    update.Tensors // parameters of the teacher; nil: not loaded
+	teacher   update.Tensors // parameters of the teacher; nil: not loaded
 }
 
-// updateKind tells the variants of the update apart.
+// updateKind is a variant of the update.
 type updateKind struct {
 	form       cage.Form
 	statistics bool

@@ -22,7 +22,7 @@ type Distillation struct {
 // teacherParam is a parameter of the teacher, among the tensors of a step.
 func teacherParam(name string) string { return "teacher/" + name }
 
-// teacher are the teacher's parameters, none where there is none.
+// teacher are the parameters of the teacher, if there is one.
 func (p *Plan) teacher() (list []Tensor) {
 	if p.Distillation == nil {
 		return nil
@@ -38,11 +38,11 @@ func (p *Plan) teacherSpecs() []engine.Spec { return inputs(p.teacher(), teacher
 // LoadTeacher loads the parameters of the plan's teacher, replacing any that were loaded before.
 func (c *Compiled) LoadTeacher(load LoadFunc) error {
 	c.closeTeacher()
-	c.taught = update.Tensors{}
+	c.teacher = update.Tensors{}
 	for _, t := range c.plan.teacher() {
 		data, err := load.shaped(update.Param(t.Name), t.Dims)
 		if err == nil {
-			c.taught[teacherParam(t.Name)], err = engine.Upload(c.dev, data, t.Dims...)
+			c.teacher[teacherParam(t.Name)], err = engine.Upload(c.dev, data, t.Dims...)
 		}
 		if err != nil {
 			c.closeTeacher()
@@ -53,20 +53,20 @@ func (c *Compiled) LoadTeacher(load LoadFunc) error {
 }
 
 func (c *Compiled) closeTeacher() {
-	for _, b := range c.taught {
+	for _, b := range c.teacher {
 		b.Finalize()
 	}
-	c.taught = nil
+	c.teacher = nil
 }
 
-// lendTeacher puts the teacher's parameters into t, until done is called.
-func (c *Compiled) lendTeacher(t update.Tensors) (done func(), err error) {
-	if c.plan.Distillation != nil && c.taught == nil {
+// addTeacher adds the teacher's parameters to t; done removes them.
+func (c *Compiled) addTeacher(t update.Tensors) (done func(), err error) {
+	if c.plan.Distillation != nil && c.teacher == nil {
 		return nil, fmt.Errorf("step: the teacher's parameters are not loaded")
 	}
-	maps.Copy(t, c.taught)
+	maps.Copy(t, c.teacher)
 	return func() {
-		for name := range c.taught {
+		for name := range c.teacher {
 			delete(t, name)
 		}
 	}, nil

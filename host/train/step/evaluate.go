@@ -35,7 +35,7 @@ func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
 }
 
 // Close frees the quantized weights.
-func (e *Evaluator) Close() { takeBack(e.s.Tensors, e.t) }
+func (e *Evaluator) Close() { keepState(e.s.Tensors, e.t) }
 
 // Losses returns the losses of a batch of all replicas together; for a language model,
 // the loss of every token of [batch, context+1], row by row, in nats.

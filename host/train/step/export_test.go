@@ -79,7 +79,7 @@ func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func(
 		t[update.Gradient(spec.Name)] = b
 	}
 	return func() error {
-		defer takeBack(s.Tensors, t)
+		defer keepState(s.Tensors, t)
 		return c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics}, set, &Result{GradNorm: 1})
 	}, nil
 }
@@ -87,7 +87,7 @@ func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func(
 // QuantizedValues runs the quantization of a step and returns its values by weight.
 func QuantizedValues(c *Compiled, s *State) (map[string][]float32, error) {
 	t := maps.Clone(s.Tensors)
-	defer func() { takeBack(s.Tensors, t) }()
+	defer func() { keepState(s.Tensors, t) }()
 	if err := c.runQuantize(t); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 )
 
-// gradientKind tells the forms of the forward and backward pass apart.
+// gradientKind is a variant of the forward and backward pass.
 type gradientKind struct {
 	full  bool // without quantization
 	sum   bool // running sums of the gradients come in and go out
@@ -33,7 +33,7 @@ func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 	for _, t := range p.params() {
 		w := in[p.used(full)(t.Name)]
 		if parts := numbered(in, code, t.Name); parts != nil && !full {
-			lower.Codes{Parts: parts}.Of(w)
+			lower.Codes{Parts: parts}.AttachTo(w)
 		}
 		list = append(list, w)
 	}

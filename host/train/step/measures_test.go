@@ -62,8 +62,8 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// TestParetoAside: the time of the measures is told apart from that of the step.
-func TestParetoAside(t *testing.T) {
+// TestParetoIsOverhead: the time of the measures is told apart from that of the step.
+func TestParetoIsOverhead(t *testing.T) {
 	cfg := sgdConfig(t)
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	if err := c.Prepare(true); err != nil {
@@ -74,7 +74,7 @@ func TestParetoAside(t *testing.T) {
 	for i := range 8 {
 		measured := i%2 == 1
 		res := run(t, c, s, batches(cfg, 5, cfg.Train.Accumulate), step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Pareto: measured, ParetoSTE: measured})
-		least[measured] = min(least[measured], res.Aside)
+		least[measured] = min(least[measured], res.Overhead)
 	}
 	if least[true] <= least[false] {
 		t.Errorf("the measures took %v, without them it is %v", least[true], least[false])

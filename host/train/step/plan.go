@@ -80,9 +80,9 @@ func (p *Plan) check() error {
 		return fmt.Errorf("step: quantizers with trained parameters in a training without quantization")
 	}
 	switch p.Stacking {
-	case update.ByDevice, update.SideBySide, update.Together:
+	case update.ByDevice, update.Unstacked, update.Stacked:
 	default:
-		return fmt.Errorf("step: stacking %q: use %s, %s or nothing", p.Stacking, update.SideBySide, update.Together)
+		return fmt.Errorf("step: stacking %q: use %s, %s or nothing", p.Stacking, update.Unstacked, update.Stacked)
 	}
 	switch p.Rotations {
 	case "", HalfRotations, FullRotations:

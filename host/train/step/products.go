@@ -5,8 +5,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 )
 
-// multiplyCodes lets products be those of codes where the device multiplies such, and the values of the weight and of the
-// activation that it is multiplied with have them.
+// multiplyCodes finds the weights whose products are computed from codes: the device multiplies codes, and both the
+// quantized weight and the quantized activation that it is multiplied with have them.
 func (p *Plan) multiplyCodes(d *engine.Device) {
 	p.codes = map[string][]engine.Spec{}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
@@ -19,14 +19,13 @@ func (p *Plan) multiplyCodes(d *engine.Device) {
 	}
 }
 
-// codeSpecs are the codes of a tensor's values, nil where they have none.
+// codeSpecs are the codes of a tensor's values, nil where they have none or the tensor is not quantized.
 func codeSpecs(d *engine.Device, tensor string, q lower.Quantizer) []engine.Spec {
-	c, ok := q.(lower.Coded)
-	if !ok {
+	if q == nil {
 		return nil
 	}
 	var specs []engine.Spec
-	for i, shape := range c.CodeShapes(d) {
+	for i, shape := range q.CodeShapes(d) {
 		specs = append(specs, engine.Spec{Name: code(tensor, i), Shape: shape})
 	}
 	return specs

@@ -10,11 +10,11 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Quantized is a weight as returned by the program of its quantizer.
@@ -36,10 +36,6 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 		return nil, fmt.Errorf("step: %s is no quantized weight", weight)
 	}
 	rule := c.plan.Rules[at]
-	block, err := rotationOf(*rule.Quantizer)
-	if err != nil {
-		return nil, fmt.Errorf("step: the quantizer of %s: %w", weight, err)
-	}
 	e, err := quantizedStage(rule).compile(c.dev)
 	if err != nil {
 		return nil, err
@@ -49,33 +45,16 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 	if err := e.run(t); err != nil {
 		return nil, err
 	}
-	defer takeBack(s.Tensors, t)
-	out := &Quantized{Rotation: block}
+	defer keepState(s.Tensors, t)
+	out := &Quantized{Rotation: rotation.Ending(rule.Quantizer.Program, sdk.OutputValue)}
 	return out, out.download(t)
-}
-
-// rotationOf is the block of the rotation that ends a quantizer's program.
-func rotationOf(p sdk.QuantizerProgram) (block int, err error) {
-	q, err := lower.NewQuantizer(p)
-	if err != nil {
-		return 0, err
-	}
-	rotating, ok := q.(lower.Rotating)
-	if !ok {
-		return 0, nil
-	}
-	u, err := rotating.KeepRotated()
-	if err != nil || u == nil {
-		return 0, err
-	}
-	return u.Block, nil
 }
 
 // quantizedStage maps a weight and its quantizer's trained parameters to the outputs of
 // the quantizer's program that describe Q(x).
 func quantizedStage(rule cage.Rule) stage {
 	specs := inputs(quantizerInputs(rule), update.Param, false)
-	p := withOutputs(rule.Quantizer.Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale)
+	p := lower.Only(rule.Quantizer.Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale)
 	return stage{"quantized " + rule.Name, specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		args := make([]*graph.Node, len(specs))
 		for i, spec := range specs {
@@ -99,13 +78,6 @@ func quantizerInputs(rule cage.Rule) []Tensor {
 		reads = append(reads, Tensor{Name: update.Trained(rule.Name, t.Name), Dims: t.Shape})
 	}
 	return reads
-}
-
-// withOutputs is p with those of the named outputs that it has. What none of them needs is not computed.
-func withOutputs(p *program.Program, names ...string) *program.Program {
-	few := *p
-	few.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool { return !slices.Contains(names, o.Name) })
-	return &few
 }
 
 // quantizedName is the name of an output of quantizedStage among the tensors of a step.

@@ -140,7 +140,7 @@ func (p *Plan) members(g operandGroup) []operand {
 
 // keepRotated is nil where the operand is not quantized or not rotated.
 func (o operand) keepRotated() (*lower.Rotated, error) {
-	q, ok := o.quantizers[o.name].(lower.Rotating)
+	q, ok := o.quantizers[o.name]
 	if !ok {
 		return nil, nil
 	}

@@ -100,7 +100,7 @@ func TestPlanIsKept(t *testing.T) {
 		t.Fatal("nothing is left rotated")
 	}
 	for _, q := range []lower.Quantizer{plan.Weights["layers.0.attn.qkv"], plan.Activations["layers.0.attn.qkv.input"]} {
-		if u, err := q.(lower.Rotating).KeepRotated(); err != nil || u == nil {
+		if u, err := q.KeepRotated(); err != nil || u == nil {
 			t.Errorf("a quantizer of the plan has no rotation any more (%v)", err)
 		}
 	}

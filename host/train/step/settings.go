@@ -46,9 +46,9 @@ type Result struct {
 	// ParetoSTE and Pareto are ‖∇f(Q(x)) + λ·e‖ and ‖∇f(x) + λ·e‖ over the
 	// quantized parameters, when asked for; 0 when there are none.
 	ParetoSTE, Pareto float64
-	// Aside is the time that was not spent on training, but on these measures and on waiting for readers of the state
+	// Overhead is the time that was not spent on training, but on these measures and on waiting for readers of the state
 	// ([State.Hold]).
-	Aside time.Duration
+	Overhead time.Duration
 }
 
 // setNorms notes the norms of gradients from their squares.

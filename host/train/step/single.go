@@ -75,7 +75,7 @@ func (c *Compiled) single(form cage.Form) (*single, error) {
 // singleStage maps everything that is trained, the optimizers' states, the tokens of all
 // micro-batches and the scalars to the new parameters and states, and to the vector that
 // the host reads. Where loss or norm is not finite parameters and states come out as they
-// went in. It is made of the stages of the chain, of which nothing is computed otherwise.
+// went in. It consists of the stages of the chain, which compute the same.
 func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 	specs := inputs(p.stateTensors(), func(name string) string { return name }, true) // all that a step replaces
 	tokens := append([]int{p.Accumulate}, p.batchDims()...)
@@ -130,7 +130,7 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 		return res, err
 	}
 	t := maps.Clone(s.Tensors)
-	defer takeBack(s.Tensors, t)
+	defer keepState(s.Tensors, t)
 	tokens, err := b.stacked()
 	if err != nil {
 		return res, err
@@ -143,16 +143,16 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	if t["scalars"], err = engine.Upload(c.dev, values, len(values)); err != nil {
 		return res, err
 	}
-	done, err := c.lendTeacher(t)
+	done, err := c.addTeacher(t)
 	if err != nil {
 		return res, err
 	}
 	t[tokensName] = tokens
 	began := time.Now()
 	s.replace()
-	res.Aside = time.Since(began)
+	res.Overhead = time.Since(began)
 	err = w.exec.run(t)
-	delete(t, tokensName) // they are the batches' own
+	delete(t, tokensName) // its buffer belongs to b
 	done()
 	if err != nil {
 		return res, err

@@ -102,7 +102,7 @@ func TestSingle(t *testing.T) {
 // sameOutcome compares the results of two steps, to the bit on the CPU.
 func sameOutcome(t *testing.T, at int, x, y step.Result) {
 	t.Helper()
-	x.Aside, y.Aside = 0, 0
+	x.Overhead, y.Overhead = 0, 0
 	if testdevice.Kind() == device.CPU {
 		if diff := cmp.Diff(fmt.Sprintf("%+v", x), fmt.Sprintf("%+v", y)); diff != "" {
 			t.Fatalf("step %d: -chain +single:\n%s", at, diff)

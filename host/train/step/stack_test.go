@@ -12,11 +12,11 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// TestTogetherIsSideBySide: optimizers with products end with the same bits whether tensors
+// TestStackedIsUnstacked: optimizers with products end with the same bits whether tensors
 // are updated together or side by side.
 // The CPU's products promise that only while all of them are small, or all large; at
 // this size they are small.
-func TestTogetherIsSideBySide(t *testing.T) {
+func TestStackedIsUnstacked(t *testing.T) {
 	for name, overrides := range map[string][]string{
 		"muon": {`optimizer={plugin="muon"}`}, "shampoo": {`optimizer={plugin="shampoo"}`},
 		"soap": {`optimizer={plugin="soap"}`}, "adamw": {`optimizer={plugin="adamw"}`},
@@ -27,11 +27,11 @@ func TestTogetherIsSideBySide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Config(t, append(overrides, "model.vocab=32")...)
-			a, b := compiled(t, cfg, update.SideBySide), compiled(t, cfg, update.Together)
+			a, b := compiled(t, cfg, update.Unstacked), compiled(t, cfg, update.Stacked)
 			for i := range 12 { // with refreshes, and without correction and with it
 				set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i % 3), Statistics: i%4 == 1}
 				x, y := run(t, a.Compiled, a.State, batches(cfg, uint64(i), 1), set), run(t, b.Compiled, b.State, batches(cfg, uint64(i), 1), set)
-				x.Aside, y.Aside = 0, 0
+				x.Overhead, y.Overhead = 0, 0
 				if diff := cmp.Diff(x, y); diff != "" {
 					t.Fatalf("step %d: -side by side +together:\n%s", i+1, diff)
 				}
@@ -79,16 +79,16 @@ func TestProducts(t *testing.T) {
 		return n
 	}
 	for _, optimizer := range []string{"muon", "shampoo", "soap"} {
-		two, four := count(optimizer, 2, update.Together), count(optimizer, 4, update.Together)
+		two, four := count(optimizer, 2, update.Stacked), count(optimizer, 4, update.Stacked)
 		if two != four || two == 0 {
 			t.Errorf("%s: %d products for 2 layers, %d for 4", optimizer, two, four)
 		}
-		alone, byDevice := count(optimizer, 2, update.SideBySide), count(optimizer, 2, update.ByDevice)
+		alone, byDevice := count(optimizer, 2, update.Unstacked), count(optimizer, 2, update.ByDevice)
 		if alone < 2*two || byDevice != alone {
 			t.Errorf("%s: %d products side by side, %d together, %d as the CPU has it", optimizer, alone, two, byDevice)
 		}
 	}
-	if n := count("adamw", 2, update.Together); n != 0 {
+	if n := count("adamw", 2, update.Stacked); n != 0 {
 		t.Errorf("adamw has %d products", n)
 	}
 }

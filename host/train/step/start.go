@@ -129,7 +129,7 @@ func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) erro
 			t[update.Param(tr.Name)] = b
 		}
 	}
-	takeBack(t, have)
+	keepState(t, have)
 	return err
 }
 

@@ -45,9 +45,9 @@ func (s *State) Consistent() bool { return !s.torn }
 // Param returns the buffer of a trained tensor.
 func (s *State) Param(tensor string) *engine.Buffer { return s.Tensors[update.Param(tensor)] }
 
-// takeBack takes the tensors of a state from t, which a step worked on, and frees the
-// others.
-func takeBack(state, t update.Tensors) {
+// keepState puts the tensors of a state that are in t, on which a step worked, back into the state, and frees the
+// other tensors of t.
+func keepState(state, t update.Tensors) {
 	for name, b := range t {
 		if _, own := state[name]; own {
 			state[name] = b

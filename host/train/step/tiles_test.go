@@ -37,7 +37,7 @@ func pair(t testing.TB, cfg *config.Config) (tiles, graphs compiledStep) {
 	var both [2]compiledStep
 	for i := range both {
 		plan := testrun.Plan(t, cfg)
-		plan.Stacking = update.SideBySide   // products are in the graph
+		plan.Stacking = update.Unstacked    // products are in the graph
 		plan.Rotations = step.FullRotations // and rotations with quantizers
 		if i == 1 {
 			plan.Update = lowered

@@ -6,16 +6,17 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-func (t *tape) linear(n *program.Node, dy program.Value) {
-	if n.Op == program.OpHadamard { // symmetric
-		t.add(n.Args[0], t.w.Apply(program.OpHadamard, n.Attr, program.Type{}, dy))
-		return
-	}
+// hadamard is symmetric.
+func (t *tape) hadamard(n *program.Node, _ program.ID, dy program.Value) {
+	t.add(n.Args[0], t.w.Apply(program.OpHadamard, n.Attr, program.Type{}, dy))
+}
+
+func (t *tape) product(n *program.Node, _ program.ID, dy program.Value) {
 	x, y := t.values[n.Args[0]], t.values[n.Args[1]]
 	a := n.Attr
 	batch := len(a.LhsBatch)
-	left := others(x.Type().Rank(), slices.Concat(a.LhsBatch, a.LhsContract))
-	right := others(y.Type().Rank(), slices.Concat(a.RhsBatch, a.RhsContract))
+	left := program.OtherAxes(x.Type().Rank(), a.LhsBatch, a.LhsContract)
+	right := program.OtherAxes(y.Type().Rank(), a.RhsBatch, a.RhsContract)
 	if t.active[n.Args[0]] {
 		t.add(n.Args[0], t.factor(dy, y, factor{
 			batch: a.RhsBatch, contract: right, first: batch + len(left),

@@ -2,83 +2,131 @@ package autodiff
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// propagate sends the cotangent dy of a node's result to its operands, by the
-// rules of the operation table.
+// An adjoint sends the cotangent dy of a node's result to its operands.
+type adjoint func(t *tape, n *program.Node, id program.ID, dy program.Value)
+
+// A rule is what the reverse pass does with an operation. The zero rule is that of operations whose gradient is zero.
+type rule struct {
+	adjoint adjoint
+	to      []int  // the operands that have a gradient; nil for all of them
+	refused string // why there is no gradient, which is an error
+}
+
+var (
+	zero    = rule{}
+	refused = rule{refused: "a matrix factorization has no gradient: put stop_gradient around it"}
+)
+
+// rules has one rule for every operation, that of the column Gradient in the operation table.
+var rules = map[program.Op]rule{
+	program.OpConstant: zero, program.OpIota: zero, program.OpRandomBits: zero,
+
+	program.OpNeg:   unary(func(t *tape, x, y, dy program.Value) program.Value { return t.neg(dy) }),
+	program.OpAbs:   unary(func(t *tape, x, y, dy program.Value) program.Value { return t.mul(dy, t.w.Unary(program.OpSign, x)) }),
+	program.OpSign:  zero,
+	program.OpSqrt:  unary(func(t *tape, x, y, dy program.Value) program.Value { return t.div(t.mul(dy, t.w.Const(0.5)), y) }),
+	program.OpExp:   unary(func(t *tape, x, y, dy program.Value) program.Value { return t.mul(dy, y) }),
+	program.OpExpm1: unary(func(t *tape, x, y, dy program.Value) program.Value { return t.mul(dy, t.w.Unary(program.OpExp, x)) }),
+	program.OpLog:   unary(func(t *tape, x, y, dy program.Value) program.Value { return t.div(dy, x) }),
+	program.OpLog1p: unary(func(t *tape, x, y, dy program.Value) program.Value {
+		return t.div(dy, t.w.Binary(program.OpAdd, x, t.w.Const(1)))
+	}),
+	program.OpTanh: unary(func(t *tape, x, y, dy program.Value) program.Value {
+		return t.mul(dy, t.w.Binary(program.OpSub, t.w.Const(1), t.mul(y, y)))
+	}),
+	program.OpFloor: zero, program.OpRound: zero, program.OpLogb: zero, program.OpIsFinite: zero, program.OpNot: zero,
+
+	program.OpAdd: binary(cotangent, cotangent),
+	program.OpSub: {adjoint: (*tape).difference},
+	program.OpMul: binary(
+		func(t *tape, x, y, z, dz program.Value) program.Value { return t.mul(dz, y) },
+		func(t *tape, x, y, z, dz program.Value) program.Value { return t.mul(dz, x) }),
+	program.OpDiv: {adjoint: (*tape).quotient},
+	program.OpPow: binary(
+		func(t *tape, x, y, z, dz program.Value) program.Value { return t.mul(dz, t.mul(y, t.lowerPower(x, y))) },
+		func(t *tape, x, y, z, dz program.Value) program.Value {
+			return t.mul(dz, t.mul(z, t.w.Unary(program.OpLog, x)))
+		}),
+	program.OpMax:   extreme(program.OpGt),
+	program.OpMin:   extreme(program.OpLt),
+	program.OpLdexp: {adjoint: (*tape).ldexp, to: []int{0}},
+	program.OpAnd:   zero, program.OpOr: zero, program.OpXor: zero, program.OpShl: zero, program.OpShr: zero,
+	program.OpClamp: {adjoint: (*tape).clamp, to: []int{0}},
+
+	program.OpEq: zero, program.OpNe: zero, program.OpLt: zero, program.OpLe: zero, program.OpGt: zero, program.OpGe: zero,
+
+	program.OpSelect:  {adjoint: (*tape).selection, to: []int{1, 2}},
+	program.OpConvert: {adjoint: (*tape).same}, // from float to float
+	program.OpBitcast: zero,
+
+	program.OpReshape:     {adjoint: (*tape).reshaped},
+	program.OpTranspose:   {adjoint: (*tape).transposed},
+	program.OpBroadcast:   {adjoint: (*tape).broadcasted},
+	program.OpSlice:       {adjoint: (*tape).sliced},
+	program.OpConcatenate: {adjoint: (*tape).concatenated},
+
+	program.OpReduceSum: {adjoint: (*tape).reduceSum},
+	program.OpReduceMax: {adjoint: (*tape).reduceExtreme},
+	program.OpReduceMin: {adjoint: (*tape).reduceExtreme},
+
+	program.OpDot:      {adjoint: (*tape).product},
+	program.OpHadamard: {adjoint: (*tape).hadamard},
+
+	program.OpStopGradient: zero,
+
+	program.OpQR: refused, program.OpEighValues: refused, program.OpEighVectors: refused, program.OpSortColumns: refused,
+}
+
+// passes reports whether an operation has a gradient, or refuses one, with respect to its operand i.
+func passes(op program.Op, i int) bool {
+	r := rules[op]
+	return r.refused != "" || r.adjoint != nil && (r.to == nil || slices.Contains(r.to, i))
+}
+
+// propagate sends the cotangent dy of a node's result to its operands.
 func (t *tape) propagate(n *program.Node, id program.ID, dy program.Value) error {
-	info, _ := n.Op.Info()
-	switch info.Class {
-	case program.ClassUnary:
-		t.add(n.Args[0], t.unary(n.Op, t.values[n.Args[0]], t.values[id], dy))
-	case program.ClassBinary:
-		t.binary(n, id, dy)
-	case program.ClassElementwise:
-		t.elementwise(n, id, dy)
-	case program.ClassShape:
-		t.shape(n, dy)
-	case program.ClassReduce:
-		t.reduce(n, id, dy)
-	case program.ClassLinear:
-		t.linear(n, dy)
-	case program.ClassLinalg:
-		return errors.New("a matrix factorization has no gradient: put stop_gradient around it")
+	r := rules[n.Op]
+	if r.refused != "" {
+		return errors.New(r.refused)
 	}
+	r.adjoint(t, n, id, dy)
 	return nil
 }
 
-// unary gives the cotangent of x for y = op(x).
-func (t *tape) unary(op program.Op, x, y, dy program.Value) program.Value {
-	switch op {
-	case program.OpNeg:
-		return t.neg(dy)
-	case program.OpAbs:
-		return t.mul(dy, t.w.Unary(program.OpSign, x))
-	case program.OpSqrt:
-		return t.div(t.mul(dy, t.w.Const(0.5)), y)
-	case program.OpExp:
-		return t.mul(dy, y)
-	case program.OpExpm1:
-		return t.mul(dy, t.w.Unary(program.OpExp, x))
-	case program.OpLog:
-		return t.div(dy, x)
-	case program.OpLog1p:
-		return t.div(dy, t.w.Binary(program.OpAdd, x, t.w.Const(1)))
-	default: // tanh
-		return t.mul(dy, t.w.Binary(program.OpSub, t.w.Const(1), t.mul(y, y)))
-	}
+// unary is the rule of y = op(x); f gives the cotangent of x.
+func unary(f func(t *tape, x, y, dy program.Value) program.Value) rule {
+	return rule{adjoint: func(t *tape, n *program.Node, id program.ID, dy program.Value) {
+		t.add(n.Args[0], f(t, t.values[n.Args[0]], t.values[id], dy))
+	}}
 }
 
-func (t *tape) binary(n *program.Node, id program.ID, dy program.Value) {
-	xID, yID := n.Args[0], n.Args[1]
-	x, y := t.values[xID], t.values[yID]
-	switch n.Op {
-	case program.OpAdd:
-		t.addSum(xID, dy)
-		t.addSum(yID, dy)
-	case program.OpSub:
-		t.addSum(xID, dy)
-		t.add(yID, t.neg(t.unrepeat(dy, y.Type())))
-	case program.OpMul:
-		t.addSum(xID, t.mul(dy, y))
-		t.addSum(yID, t.mul(dy, x))
-	case program.OpDiv:
-		t.addSum(xID, t.div(dy, y))
-		t.divisor(yID, x, y, t.values[id], dy)
-	case program.OpPow:
-		t.addSum(xID, t.mul(dy, t.mul(y, t.lowerPower(x, y))))
-		t.addSum(yID, t.mul(dy, t.mul(t.values[id], t.w.Unary(program.OpLog, x))))
-	case program.OpMax:
-		t.addSum(xID, t.winner(program.OpGt, x, y, dy))
-		t.addSum(yID, t.winner(program.OpGt, y, x, dy))
-	case program.OpMin:
-		t.addSum(xID, t.winner(program.OpLt, x, y, dy))
-		t.addSum(yID, t.winner(program.OpLt, y, x, dy))
-	case program.OpLdexp:
-		t.addSum(xID, t.w.Binary(program.OpLdexp, dy, y))
-	}
+// binary is the rule of z = op(x, y); toX and toY give the cotangents of x and y before sums over the axes along which
+// they were repeated.
+func binary(toX, toY func(t *tape, x, y, z, dz program.Value) program.Value) rule {
+	return rule{adjoint: func(t *tape, n *program.Node, id program.ID, dz program.Value) {
+		x, y, z := t.values[n.Args[0]], t.values[n.Args[1]], t.values[id]
+		t.addSum(n.Args[0], toX(t, x, y, z, dz))
+		t.addSum(n.Args[1], toY(t, x, y, z, dz))
+	}}
+}
+
+func cotangent(_ *tape, _, _, _, dz program.Value) program.Value { return dz }
+
+// difference changes the sign after the sum, of which there is less.
+func (t *tape) difference(n *program.Node, _ program.ID, dy program.Value) {
+	t.addSum(n.Args[0], dy)
+	t.add(n.Args[1], t.neg(t.unrepeat(dy, t.values[n.Args[1]].Type())))
+}
+
+func (t *tape) quotient(n *program.Node, id program.ID, dy program.Value) {
+	x, y := t.values[n.Args[0]], t.values[n.Args[1]]
+	t.addSum(n.Args[0], t.div(dy, y))
+	t.divisor(n.Args[1], x, y, t.values[id], dy)
 }
 
 // divisor adds −dy·x/y² for q = x/y, without forming y², which would leave the
@@ -102,40 +150,53 @@ func (t *tape) lowerPower(x, y program.Value) program.Value {
 	return t.w.Binary(program.OpPow, x, exponent)
 }
 
+// extreme is the rule of the larger or the smaller of two values, that which beats the other.
+func extreme(beats program.Op) rule {
+	return binary(
+		func(t *tape, x, y, z, dz program.Value) program.Value { return t.winner(beats, x, y, dz) },
+		func(t *tape, x, y, z, dz program.Value) program.Value { return t.winner(beats, y, x, dz) })
+}
+
 // winner is dy where a beats b, half of it where they are equal, and zero elsewhere.
 func (t *tape) winner(beats program.Op, a, b, dy program.Value) program.Value {
 	tie := t.pick(t.w.Binary(program.OpEq, a, b), t.mul(dy, t.w.Const(0.5)), t.w.Const(0))
 	return t.pick(t.w.Binary(beats, a, b), dy, tie)
 }
 
-func (t *tape) elementwise(n *program.Node, id program.ID, dy program.Value) {
-	x, zero := t.values[n.Args[0]], t.w.Const(0)
-	switch n.Op {
-	case program.OpConvert:
-		t.add(n.Args[0], dy) // active only from float to float
-	case program.OpClamp: // a number within the bounds is the one that stays; NaN equals nothing
-		t.add(n.Args[0], t.pick(t.w.Binary(program.OpEq, x, t.values[id]), dy, zero))
-	case program.OpSelect:
-		t.addSum(n.Args[1], t.pick(x, dy, zero))
-		t.addSum(n.Args[2], t.pick(x, zero, dy))
-	}
+func (t *tape) ldexp(n *program.Node, _ program.ID, dy program.Value) {
+	t.addSum(n.Args[0], t.w.Binary(program.OpLdexp, dy, t.values[n.Args[1]]))
 }
 
-// reduce repeats dy along the folded axes: everywhere for a sum; for an extremum
-// where it was found, in equal parts.
-func (t *tape) reduce(n *program.Node, id program.ID, dy program.Value) {
-	x := t.values[n.Args[0]]
-	repeat := func(v program.Value) program.Value {
-		return t.broadcast(v, x.Shape(), others(x.Type().Rank(), n.Attr.Axes))
-	}
-	if n.Op == program.OpReduceSum {
-		t.add(n.Args[0], repeat(dy))
-		return
-	}
-	found := t.w.Binary(program.OpEq, x, repeat(t.values[id]))
+// clamp: a number within the bounds is the one that stays; NaN equals nothing.
+func (t *tape) clamp(n *program.Node, id program.ID, dy program.Value) {
+	zero := t.w.Const(0)
+	t.add(n.Args[0], t.pick(t.w.Binary(program.OpEq, t.values[n.Args[0]], t.values[id]), dy, zero))
+}
+
+func (t *tape) selection(n *program.Node, _ program.ID, dy program.Value) {
+	condition, zero := t.values[n.Args[0]], t.w.Const(0)
+	t.addSum(n.Args[1], t.pick(condition, dy, zero))
+	t.addSum(n.Args[2], t.pick(condition, zero, dy))
+}
+
+func (t *tape) same(n *program.Node, _ program.ID, dy program.Value) { t.add(n.Args[0], dy) }
+
+func (t *tape) reduceSum(n *program.Node, _ program.ID, dy program.Value) {
+	t.add(n.Args[0], t.unreduce(n, dy))
+}
+
+// reduceExtreme sends dy to where the extremum was found, in equal parts.
+func (t *tape) reduceExtreme(n *program.Node, id program.ID, dy program.Value) {
+	found := t.w.Binary(program.OpEq, t.values[n.Args[0]], t.unreduce(n, t.values[id]))
 	ones := t.w.Apply(program.OpConvert, program.Attr{}, program.FloatType(), found)
 	count := t.w.Apply(program.OpReduceSum, n.Attr, program.Type{}, ones)
-	t.add(n.Args[0], t.pick(found, repeat(t.div(dy, count)), t.w.Const(0)))
+	t.add(n.Args[0], t.pick(found, t.unreduce(n, t.div(dy, count)), t.w.Const(0)))
+}
+
+// unreduce repeats a value along the axes that a reduction has folded.
+func (t *tape) unreduce(n *program.Node, v program.Value) program.Value {
+	x := t.values[n.Args[0]]
+	return t.broadcast(v, x.Shape(), program.OtherAxes(x.Type().Rank(), n.Attr.Axes))
 }
 
 // addSum adds the cotangent of an elementwise operand, summed over the axes along

@@ -22,27 +22,28 @@ func (t *tape) unrepeat(v program.Value, want program.Type) program.Value {
 	return t.reshape(t.sum(v, axes), want.Shape)
 }
 
-func (t *tape) shape(n *program.Node, dy program.Value) {
+func (t *tape) reshaped(n *program.Node, _ program.ID, dy program.Value) {
+	t.add(n.Args[0], t.reshape(dy, t.p.TypeOf(n.Args[0]).Shape))
+}
+
+func (t *tape) transposed(n *program.Node, _ program.ID, dy program.Value) {
+	t.add(n.Args[0], t.transpose(dy, inverse(n.Attr.Axes)))
+}
+
+func (t *tape) broadcasted(n *program.Node, _ program.ID, dy program.Value) {
 	x := t.p.TypeOf(n.Args[0])
-	switch n.Op {
-	case program.OpReshape:
-		t.add(n.Args[0], t.reshape(dy, x.Shape))
-	case program.OpTranspose:
-		t.add(n.Args[0], t.transpose(dy, inverse(n.Attr.Axes)))
-	case program.OpBroadcast:
-		axes := others(n.Type.Rank(), n.Attr.Axes)
-		for i, a := range n.Attr.Axes {
-			if x.Shape[i] != n.Type.Shape[a] {
-				axes = append(axes, a)
-			}
+	axes := program.OtherAxes(n.Type.Rank(), n.Attr.Axes)
+	for i, a := range n.Attr.Axes {
+		if x.Shape[i] != n.Type.Shape[a] {
+			axes = append(axes, a)
 		}
-		slices.Sort(axes)
-		t.add(n.Args[0], t.reshape(t.sum(dy, axes), x.Shape))
-	case program.OpSlice:
-		t.add(n.Args[0], t.unslice(dy, n.Attr, x.Shape))
-	default:
-		t.unconcatenate(n, dy)
 	}
+	slices.Sort(axes)
+	t.add(n.Args[0], t.reshape(t.sum(dy, axes), x.Shape))
+}
+
+func (t *tape) sliced(n *program.Node, _ program.ID, dy program.Value) {
+	t.add(n.Args[0], t.unslice(dy, n.Attr, t.p.TypeOf(n.Args[0]).Shape))
 }
 
 // unslice spreads dy over zeros of the given shape: element i of each axis goes
@@ -92,7 +93,7 @@ func (t *tape) pad(v program.Value, axis, before, after int) program.Value {
 	return t.w.Apply(program.OpConcatenate, program.Attr{Axes: []int{axis}}, program.Type{}, parts...)
 }
 
-func (t *tape) unconcatenate(n *program.Node, dy program.Value) {
+func (t *tape) concatenated(n *program.Node, _ program.ID, dy program.Value) {
 	axis, start := n.Attr.Axes[0], 0
 	for _, id := range n.Args {
 		limit := start + t.p.TypeOf(id).Shape[axis]
@@ -128,17 +129,6 @@ func (t *tape) sum(v program.Value, axes []int) program.Value {
 		return v
 	}
 	return t.w.Apply(program.OpReduceSum, program.Attr{Axes: axes}, program.Type{}, v)
-}
-
-// others lists the axes below rank that are not among axes.
-func others(rank int, axes []int) []int {
-	var rest []int
-	for i := range rank {
-		if !slices.Contains(axes, i) {
-			rest = append(rest, i)
-		}
-	}
-	return rest
 }
 
 func inverse(perm []int) []int {

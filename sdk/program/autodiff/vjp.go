@@ -42,7 +42,7 @@ type tape struct {
 	values []program.Value
 	// adjoints are absent (zero Values) where no cotangent has arrived.
 	adjoints []program.Value
-	// active tells which values depend on wrt by a path that has a gradient.
+	// active marks the values that depend on wrt by a path that has a gradient.
 	active []bool
 }
 
@@ -102,7 +102,11 @@ func (t *tape) replay(withoutStops bool) {
 
 // reverse writes the gradients and names them as outputs.
 func (t *tape) reverse() error {
-	t.activate()
+	inputs := make([]bool, len(t.p.Inputs))
+	for _, id := range t.wrt {
+		inputs[id] = true
+	}
+	t.active = active(t.p, inputs)
 	t.add(t.output, t.seed)
 	for i := len(t.p.Nodes) - 1; i >= 0; i-- {
 		id := program.ID(len(t.p.Inputs) + i)
@@ -124,15 +128,6 @@ func (t *tape) reverse() error {
 	return t.w.Err()
 }
 
-// activate finds the values that a gradient must reach on its way to wrt.
-func (t *tape) activate() {
-	inputs := make([]bool, len(t.p.Inputs))
-	for _, id := range t.wrt {
-		inputs[id] = true
-	}
-	t.active = active(t.p, inputs)
-}
-
 // Reaches reports whether a gradient of a value can reach an input: whether the value depends on it in other ways than
 // through operations whose gradient is zero everywhere.
 func Reaches(p *program.Program, value program.ID, input int) bool {
@@ -151,21 +146,6 @@ func active(p *program.Program, inputs []bool) []bool {
 		}
 		return false
 	})
-}
-
-// passes reports whether the operation has a gradient, or refuses one, with
-// respect to its operand i.
-func passes(op program.Op, i int) bool {
-	switch op {
-	case program.OpSign, program.OpFloor, program.OpRound, program.OpLogb,
-		program.OpStopGradient, program.OpBitcast:
-		return false
-	case program.OpLdexp, program.OpClamp:
-		return i == 0
-	case program.OpSelect:
-		return i > 0
-	}
-	return true
 }
 
 // add adds a cotangent to what has reached the value id, if it is of use there.

@@ -15,32 +15,31 @@ import (
 
 var errNoConvergence = errors.New("the eigenvalue iteration did not converge")
 
-// factorize applies a factorization to each matrix of the last two axes.
-func factorize(n *program.Node, args []Tensor) (Tensor, error) {
-	x := args[0]
-	shape := x.Type.Shape[x.Type.Rank()-2:]
-	count := x.Len() / (shape[0] * shape[1])
-	out := Tensor{Type: n.Type}
-	for i := range count {
-		a := slices.Clone(part(x.Floats, i, count))
-		switch n.Op {
-		case program.OpSortColumns:
-			a = sortColumns(a, part(args[1].Floats, i, count))
-		case program.OpQR:
-			a = qr(a, shape[0], shape[1])
-		default:
-			var err error
-			if a, err = eigh(a, shape[0], n.Op == program.OpEighVectors); err != nil {
+// ofMatrices applies f to each matrix of the last two axes, of so many rows, which it may overwrite; keys are the second
+// operand's for that matrix, if there is one.
+func ofMatrices(f func(a []float64, rows int, keys []float64) ([]float64, error)) operation {
+	return func(n *program.Node, args []Tensor) (Tensor, error) {
+		x := args[0]
+		shape := x.Type.Shape[x.Type.Rank()-2:]
+		count := x.Len() / (shape[0] * shape[1])
+		out := Tensor{Type: n.Type}
+		for i := range count {
+			var keys []float64
+			if len(args) > 1 {
+				keys = part(args[1].Floats, i, count)
+			}
+			a, err := f(slices.Clone(part(x.Floats, i, count)), shape[0], keys)
+			if err != nil {
 				return Tensor{}, err
 			}
+			out.Floats = append(out.Floats, a...)
 		}
-		out.Floats = append(out.Floats, a...)
+		return out, nil
 	}
-	return out, nil
 }
 
 // sortColumns returns the columns of a, those with the largest keys first.
-func sortColumns(a, keys []float64) []float64 {
+func sortColumns(a []float64, _ int, keys []float64) ([]float64, error) {
 	order := make([]int, len(keys))
 	for i := range order {
 		order[i] = i
@@ -52,21 +51,25 @@ func sortColumns(a, keys []float64) []float64 {
 			out = append(out, row[from])
 		}
 	}
-	return out
+	return out, nil
 }
 
 // qr is the factor Q, with the signs that the Householder reflections of LAPACK give
 // (those of R's diagonal are free). A matrix with a non-finite element gives NaN.
-func qr(a []float64, rows, cols int) []float64 {
+func qr(a []float64, rows int, _ []float64) ([]float64, error) {
 	if !allFinite(a) {
-		return nans(len(a))
+		return nans(len(a)), nil
 	}
+	cols := len(a) / rows
 	q := blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: a}
 	reflections, work := make([]float64, cols), make([]float64, 64*cols)
 	lapack64.Geqrf(q, reflections, work, len(work))
 	lapack64.Orgqr(q, reflections, work, len(work))
-	return a
+	return a, nil
 }
+
+func eigenvalues(a []float64, n int, _ []float64) ([]float64, error)  { return eigh(a, n, false) }
+func eigenvectors(a []float64, n int, _ []float64) ([]float64, error) { return eigh(a, n, true) }
 
 // eigh gives the eigenvalues, ascending, or the eigenvectors as columns of the n×n
 // matrix a, of which it reads the lower triangle. A matrix with a non-finite element
@@ -99,3 +102,52 @@ func allFinite(data []float64) bool {
 }
 
 func nans(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
+
+// dot brings both operands into the order batch axes, own axes, contracted axes. Each
+// batch is then a product X·Yᵀ of matrices, whose elements are inner products of rows.
+func dot(n *program.Node, args []Tensor) (Tensor, error) {
+	a, x, y := n.Attr, args[0], args[1]
+	left := program.OtherAxes(x.Type.Rank(), a.LhsBatch, a.LhsContract)
+	right := program.OtherAxes(y.Type.Rank(), a.RhsBatch, a.RhsContract)
+	batches, depth := product(x, a.LhsBatch), product(x, a.LhsContract)
+	rows, cols := product(x, left), product(y, right)
+	x = transpose(x, slices.Concat(a.LhsBatch, left, a.LhsContract))
+	y = transpose(y, slices.Concat(a.RhsBatch, right, a.RhsContract))
+	out := Tensor{Type: n.Type, Floats: make([]float64, n.Type.Size())}
+	for i := range batches {
+		mat.NewDense(rows, cols, part(out.Floats, i, batches)).Mul(
+			mat.NewDense(rows, depth, part(x.Floats, i, batches)),
+			mat.NewDense(cols, depth, part(y.Floats, i, batches)).T())
+	}
+	return out, nil
+}
+
+// product is the number of elements along the given axes.
+func product(x Tensor, axes []int) int {
+	n := 1
+	for _, a := range axes {
+		n *= x.Type.Shape[a]
+	}
+	return n
+}
+
+// hadamard applies the normalized Walsh–Hadamard matrix in natural order to each
+// block by the butterfly: log2(block) passes of sums and differences.
+func hadamard(x Tensor, block int) Tensor {
+	out := Tensor{Type: x.Type, Floats: slices.Clone(x.Floats)}
+	norm := 1 / math.Sqrt(float64(block))
+	for run := range slices.Chunk(out.Floats, block) {
+		for half := 1; half < block; half *= 2 {
+			for i := range run {
+				if i&half == 0 {
+					a, b := run[i], run[i+half]
+					run[i], run[i+half] = a+b, a-b
+				}
+			}
+		}
+		for i := range run {
+			run[i] *= norm
+		}
+	}
+	return out
+}

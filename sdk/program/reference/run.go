@@ -95,24 +95,5 @@ func run(p *program.Program, args []Tensor, single bool) ([]Tensor, error) {
 // Apply executes one node of a valid program on its operands. The result may share
 // memory with them. The error says that a factorization did not converge.
 func Apply(n *program.Node, args ...Tensor) (Tensor, error) {
-	info, _ := n.Op.Info()
-	switch info.Class {
-	case program.ClassSource:
-		return source(n, args), nil
-	case program.ClassUnary:
-		return unary(n, args[0]), nil
-	case program.ClassBinary, program.ClassCompare:
-		return binary(n, args[0], args[1]), nil
-	case program.ClassElementwise:
-		return elementwise(n, args), nil
-	case program.ClassShape:
-		return rearrange(n, args), nil
-	case program.ClassReduce:
-		return reduce(n, args[0]), nil
-	case program.ClassLinear:
-		return linear(n, args), nil
-	case program.ClassLinalg:
-		return factorize(n, args)
-	}
-	return args[0], nil // stop_gradient
+	return operations[n.Op](n, args)
 }

@@ -6,26 +6,18 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-func rearrange(n *program.Node, args []Tensor) Tensor {
-	x := args[0]
-	switch n.Op {
-	case program.OpReshape:
-		return Tensor{Type: n.Type, Floats: x.Floats, Ints: x.Ints}
-	case program.OpTranspose:
-		return transpose(x, n.Attr.Axes)
-	case program.OpBroadcast:
-		return broadcast(x, n.Type.Shape, n.Attr.Axes)
-	case program.OpSlice:
-		strides := rowMajor(x.Type.Shape)
-		offset := 0
-		for i, s := range strides {
-			offset += s * n.Attr.Start[i]
-			strides[i] *= n.Attr.Stride[i]
-		}
-		return gather(x, n.Type.Shape, strides, offset)
-	default:
-		return concatenate(n, args)
+func reshape(n *program.Node, args []Tensor) (Tensor, error) {
+	return Tensor{Type: n.Type, Floats: args[0].Floats, Ints: args[0].Ints}, nil
+}
+
+func slice(n *program.Node, args []Tensor) (Tensor, error) {
+	strides := rowMajor(args[0].Type.Shape)
+	offset := 0
+	for i, s := range strides {
+		offset += s * n.Attr.Start[i]
+		strides[i] *= n.Attr.Stride[i]
 	}
+	return gather(args[0], n.Type.Shape, strides, offset), nil
 }
 
 func transpose(x Tensor, perm []int) Tensor {
@@ -85,7 +77,7 @@ func gather(x Tensor, shape, strides []int, offset int) Tensor {
 	return out
 }
 
-func concatenate(n *program.Node, args []Tensor) Tensor {
+func concatenate(n *program.Node, args []Tensor) (Tensor, error) {
 	outer := 1
 	for _, d := range n.Type.Shape[:n.Attr.Axes[0]] {
 		outer *= d
@@ -97,7 +89,7 @@ func concatenate(n *program.Node, args []Tensor) Tensor {
 			out.Ints = append(out.Ints, part(x.Ints, row, outer)...)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // part is one of count equal parts of data.
@@ -106,33 +98,29 @@ func part[T any](data []T, i, count int) []T {
 	return data[i*size : (i+1)*size]
 }
 
-// reduce folds the named axes, after moving them behind the others.
-func reduce(n *program.Node, x Tensor) Tensor {
-	x = transpose(x, append(program.OtherAxes(x.Type.Rank(), n.Attr.Axes), n.Attr.Axes...))
-	out := Tensor{Type: n.Type}
-	count := int(n.Type.Size())
-	for i := range count {
-		if n.Type.DType == program.Float {
-			out.Floats = append(out.Floats, fold(n.Op, part(x.Floats, i, count)))
-		} else {
-			out.Ints = append(out.Ints, wrap(n.Type.DType, fold(n.Op, part(x.Ints, i, count))))
+// reduction folds the named axes, after moving them behind the others, by a function of two floats or of two integers.
+func reduction(floats func(x, y float64) float64, ints func(x, y int64) int64) operation {
+	return func(n *program.Node, args []Tensor) (Tensor, error) {
+		x := args[0]
+		x = transpose(x, append(program.OtherAxes(x.Type.Rank(), n.Attr.Axes), n.Attr.Axes...))
+		out := Tensor{Type: n.Type}
+		count := int(n.Type.Size())
+		for i := range count {
+			if n.Type.DType == program.Float {
+				out.Floats = append(out.Floats, fold(part(x.Floats, i, count), floats))
+			} else {
+				out.Ints = append(out.Ints, wrap(n.Type.DType, fold(part(x.Ints, i, count), ints)))
+			}
 		}
+		return out, nil
 	}
-	return out
 }
 
 // fold combines the elements in their order.
-func fold[T float64 | int64](op program.Op, data []T) T {
+func fold[T any](data []T, f func(x, y T) T) T {
 	acc := data[0]
 	for _, v := range data[1:] {
-		switch op {
-		case program.OpReduceSum:
-			acc += v
-		case program.OpReduceMax:
-			acc = max(acc, v)
-		default:
-			acc = min(acc, v)
-		}
+		acc = f(acc, v)
 	}
 	return acc
 }

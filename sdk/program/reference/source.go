@@ -7,33 +7,38 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-func source(n *program.Node, args []Tensor) Tensor {
+func constant(n *program.Node, _ []Tensor) (Tensor, error) {
 	out := Tensor{Type: n.Type}
 	size := int(n.Type.Size())
-	switch n.Op {
-	case program.OpConstant:
-		if n.Type.DType == program.Float {
-			out.Floats = fill(n.Attr.Floats, size)
+	if n.Type.DType == program.Float {
+		out.Floats = fill(n.Attr.Floats, size)
+	} else {
+		out.Ints = fill(n.Attr.Ints, size)
+	}
+	return out, nil
+}
+
+func iota(n *program.Node, _ []Tensor) (Tensor, error) {
+	out := Tensor{Type: n.Type}
+	axis := n.Attr.Axes[0]
+	length, step := n.Type.Shape[axis], rowMajor(n.Type.Shape)[axis]
+	for i := range int(n.Type.Size()) {
+		if index := i / step % length; n.Type.DType == program.Float {
+			out.Floats = append(out.Floats, float64(index))
 		} else {
-			out.Ints = fill(n.Attr.Ints, size)
-		}
-	case program.OpIota:
-		axis := n.Attr.Axes[0]
-		length, step := n.Type.Shape[axis], rowMajor(n.Type.Shape)[axis]
-		for i := range size {
-			if index := i / step % length; n.Type.DType == program.Float {
-				out.Floats = append(out.Floats, float64(index))
-			} else {
-				out.Ints = append(out.Ints, int64(index))
-			}
-		}
-	case program.OpRandomBits:
-		key := [2]uint32{uint32(args[0].Ints[0]), uint32(args[0].Ints[1])}
-		for i := range size {
-			out.Ints = append(out.Ints, int64(threefry2x32(key, [2]uint32{uint32(i), 0})[0]))
+			out.Ints = append(out.Ints, int64(index))
 		}
 	}
-	return out
+	return out, nil
+}
+
+func randomBits(n *program.Node, args []Tensor) (Tensor, error) {
+	out := Tensor{Type: n.Type}
+	key := [2]uint32{uint32(args[0].Ints[0]), uint32(args[0].Ints[1])}
+	for i := range int(n.Type.Size()) {
+		out.Ints = append(out.Ints, int64(threefry2x32(key, [2]uint32{uint32(i), 0})[0]))
+	}
+	return out, nil
 }
 
 // fill repeats a single element size times. Longer data is returned as it is.

@@ -61,7 +61,7 @@ func Blocks(p *program.Program, output string) (factored *program.Program, ok bo
 	return nil, false
 }
 
-// inE2M1 tells that all are numbers of E2M1.
+// inE2M1 reports whether all numbers of the set are numbers of E2M1.
 func (s set) inE2M1() bool {
 	list, ok := s.members()
 	return ok && !slices.ContainsFunc(list, func(x float64) bool {
@@ -69,10 +69,11 @@ func (s set) inE2M1() bool {
 	})
 }
 
-// scales writes bytes [n, blocks] and what all of a row are multiplied with, [n, 1]. Blocks that are broken have NaN.
+// scales writes the scales of blocks, as bytes [n, blocks], and a factor for each row, [n, 1]. Blocks that are broken get the byte for
+// NaN.
 type scales func(values []program.Value, broken program.Value) (bytes, overall program.Value)
 
-// scalesOf finds the form of the scales of blocks of a size; nil where they have none.
+// scalesOf finds in which format the scales of blocks of this size are; nil if in none.
 func scalesOf(p *program.Program, known []set, scale program.ID, size int) scales {
 	switch s := known[scale]; {
 	case size == BlockE8M0 && s.unit > 0 && s.lo >= s.unit*math.Exp2(-biasE8M0) && s.hi <= s.unit*math.Exp2(biasE8M0):
@@ -88,7 +89,8 @@ func scalesOf(p *program.Program, known []set, scale program.ID, size int) scale
 	return nil
 }
 
-// scalesE4M3 finds a number of E4M3 for each block times, or over, one for the tensor, and NaN where that is no number.
+// scalesE4M3 finds scales that are a number of E4M3 for each block, multiplied or divided by one number for the tensor; there may be NaN
+// in place of some. It returns nil if they are none.
 func scalesE4M3(p *program.Program, known []set, scale program.ID) scales {
 	inner := scale
 	if s := node(p, inner, program.OpSelect); s != nil && known[s.Args[2]].isNaN() {
@@ -118,16 +120,16 @@ func scalesE4M3(p *program.Program, known []set, scale program.ID) scales {
 		if n.Op == program.OpDiv {
 			overall = b.Const(1).Div(overall)
 			number = number.And(overall.IsFinite().Or(x.Eq(b.Const(0))))
-			overall = overall.Clip(-math.MaxFloat32, math.MaxFloat32) // 0 over the smallest numbers is 0
+			overall = overall.Clip(-math.MaxFloat32, math.MaxFloat32) // so that a scale of 0 over the smallest numbers is 0 and not NaN
 		}
 		return blockRows(number.Select(code, b.Const(nanE4M3))), overall.Broadcast([]int{x.Shape()[0], 1}, nil)
 	}
 }
 
-// blockRows takes the last axis away, which has one element.
+// blockRows drops the last axis, which has one element.
 func blockRows(x program.Value) program.Value { return x.Reshape(x.Shape()[0], x.Shape()[1]) }
 
-// broken is NaN for each block that has one among its entries, and 0 for the others: zero times their sum.
+// broken is NaN for each block that has NaN among its entries, and 0 for the others: zero times their sum.
 func broken(entries program.Value) program.Value {
 	return entries.Sum(2).Reshape(entries.Shape()[0], entries.Shape()[1], 1).Scale(0)
 }
@@ -141,7 +143,7 @@ func packed(entries program.Value) program.Value {
 	return b.Iota(pairs, 2).Gt(b.Const(0)).Select(upper, codes).Sum(2)
 }
 
-// negative turns whole numbers below 2·half into those with a sign that have the same bits, and positive turns them back.
+// negative turns unsigned integers below 2·half into signed ones with the same bits, and positive turns them back.
 func negative(x program.Value, half float64) program.Value {
 	return x.Ge(x.Builder().Const(half)).Select(x.Shift(-2*half), x)
 }
@@ -175,7 +177,7 @@ func Unblock(rows, length, size int, output string) *program.Program {
 	b.Output(output, entries.Mul(scale).Reshape(rows, length))
 	p, err := b.Build()
 	if err != nil {
-		panic(err) // of other shapes
+		panic(err) // the sizes do not go together
 	}
 	return p
 }

@@ -7,13 +7,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// E4M3 has three bits of mantissa; its numbers are multiples of 2⁻⁹, and the largest of them of 2⁵.
+// E4M3 has three bits of mantissa. The distance between neighbours, the unit, is 2⁻⁹ for the smallest numbers and 2⁵ for the
+// largest.
 const mantissaE4M3, leastUnitE4M3, largestUnitE4M3 = 3, -9, 5
 
-// inE4M3 tells that a value is a number v that is not negative, rounded to E4M3 as [microscaling.RoundE4M3] does it: to
-// multiples of 2ᵘ, where u = ⌊log₂v⌋ − 3 within limits. Then it is at most 16 of these, which is one of the format's numbers,
-// or more than the largest of these, for which an upper limit stands that is one. Of NaN the limits may make a number,
-// which is not positive.
+// inE4M3 reports whether a value is computed as [microscaling.RoundE4M3] computes it, from a number v that is not negative:
+// clamp(round(v·2⁻ᵘ)·2ᵘ), where u is ⌊log₂v⌋ − 3, clamped. Such a value is a number of E4M3: it is at most 16·2ᵘ, which the format
+// has, or is clamped to the upper limit, which the format has, too. The clamps may turn NaN into a number, but into none that is
+// positive.
 func inE4M3(p *program.Program, known []set, id program.ID) bool {
 	clamp := node(p, id, program.OpClamp)
 	if clamp == nil || known[clamp.Args[0]].lo < 0 || known[clamp.Args[1]].hi > 0 {
@@ -35,10 +36,10 @@ func inE4M3(p *program.Program, known []set, id program.ID) bool {
 	return inverse != nil && inverse.Args[0] == up.Args[1] && exponent != nil && exponent.Args[0] == down.Args[0]
 }
 
-// limitsE4M3 holds the exponents of the units, whole numbers, and the upper limit to what the format has. The limit is among
-// the multiples of the largest unit that are at most 16.
+// limitsE4M3 reports whether the format has numbers with these limits: the least and the largest u, which are integers, and the upper limit
+// of the value, which is 8 to 16 times the largest unit.
 func limitsE4M3(least, largest, limit set) bool {
-	if len(least.few) != 1 || len(largest.few) != 1 || len(limit.few) != 1 || least.step < 1 || largest.step < 1 {
+	if len(least.listed) != 1 || len(largest.listed) != 1 || len(limit.listed) != 1 || least.step < 1 || largest.step < 1 {
 		return false
 	}
 	unit := math.Exp2(largest.hi)
@@ -47,7 +48,7 @@ func limitsE4M3(least, largest, limit set) bool {
 		limit.hi <= microscaling.LargestE4M3 && multiple <= 16 && multiple >= 8 && multiple == math.Trunc(multiple)
 }
 
-// node is the node of a value, nil where it has another operation.
+// node is the node that defines a value, if it has this operation, else nil.
 func node(p *program.Program, id program.ID, op program.Op) *program.Node {
 	if n := p.Node(id); n != nil && n.Op == op {
 		return n

@@ -15,7 +15,7 @@ const (
 	OutputScale = "factor.scale"
 )
 
-// largest is what 8 bits with a sign hold.
+// largest is the largest magnitude of the integers, so that 8 bits hold them.
 const largest = 127
 
 // Rows returns p with two more outputs, whose product is the output with the given name, a matrix. This holds in exact
@@ -33,7 +33,7 @@ func Rows(p *program.Program, output string) (factored *program.Program, ok bool
 	known := numbers(p)
 	for i, codes := range n.Args {
 		scale, c := n.Args[1-i], known[codes]
-		step := min(c.step, 1) // a larger one, which is as right, could make a scale infinite
+		step := min(c.step, 1) // with a larger one, the scale could become infinite
 		if p.TypeOf(codes).Equal(p.TypeOf(id)) && isScale(p.TypeOf(scale), p.TypeOf(id)) && step > 0 && max(-c.lo, c.hi)/step <= largest {
 			return extend(p, func(values []program.Value) []program.Value { return integers(values[codes], values[scale], step) },
 				OutputIntegers, OutputScale), true
@@ -42,12 +42,12 @@ func Rows(p *program.Program, output string) (factored *program.Program, ok bool
 	return nil, false
 }
 
-// isScale tells whether t has one number for each row of a matrix, or one for all.
+// isScale reports whether t has one number for each row of a matrix, or one for all.
 func isScale(t, matrix program.Type) bool {
 	return t.Size() == 1 || len(t.Shape) == 2 && t.Shape[0] == matrix.Shape[0] && t.Shape[1] == 1
 }
 
-// integers are the outputs. Zero times the sum of the integers is zero, or NaN where one of them is.
+// integers are the two outputs. The sum of a row, times zero, is added to its scale: it makes the scale NaN if one of the integers is.
 func integers(codes, scale program.Value, step float64) []program.Value {
 	integers := codes.Scale(1 / step)
 	rows := integers.Shape()[0]

@@ -7,10 +7,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// exponentBits of a float32, alone, are 0, a power of two, or ∞.
+// exponentBits masks the exponent of a float32. What the mask leaves of a float is 0, a power of two, or ∞.
 const exponentBits = 0x7f800000
 
-// numbers bounds the values of p. It knows the operations that quantizers round, clip and shift with.
+// numbers finds what is known of each value of p, by abstract interpretation. It knows the operations with which quantizers round, clip and
+// shift.
 func numbers(p *program.Program) []set {
 	var known []set
 	for range p.Inputs {
@@ -22,14 +23,15 @@ func numbers(p *program.Program) []set {
 		case n.Type.DType == program.Float:
 			s = numbersOf(n, args, known)
 			if n.Op == program.OpDiv {
-				// A limit may make a number of NaN, one that is near nothing. What it has limited before has no NaN then.
+				// On some devices clamps turn NaN into numbers. A clamp of this quotient could then give a number that the quotient does
+				// not bound, unless its dividend was clamped, too, and so has no NaN on these devices.
 				s.near.known = node(p, n.Args[0], program.OpClamp) != nil
 			}
-		// What is known of integers is known of the floats with their bits.
+		// The set of an integer value is that of the floats with the same bits.
 		case n.Op == program.OpAnd && slices.ContainsFunc(n.Args, func(id program.ID) bool { return isMask(p, id) }):
 			s.lo, s.unit, s.unsigned = 0, 1, true
 		case n.Op == program.OpBitcast && p.TypeOf(n.Args[0]).DType == program.Float:
-			s = args[0].elsewhere()
+			s = args[0].moved()
 		}
 		switch {
 		case math.IsNaN(s.lo) || math.IsNaN(s.hi): // ∞ − ∞
@@ -37,29 +39,29 @@ func numbers(p *program.Program) []set {
 		case s.isNaN():
 			s = onlyNaN
 		}
-		s = s.single()
+		s = s.inBinary32()
 		known = append(known, s)
 		return s
 	})
 }
 
-// isMask tells whether a value is an integer of the exponent's bits.
+// isMask reports whether a value is the constant exponentBits.
 func isMask(p *program.Program, id program.ID) bool {
 	n := node(p, id, program.OpConstant)
 	return n != nil && slices.Equal(n.Attr.Ints, []int64{exponentBits})
 }
 
-func (s set) is(x float64) bool { return len(s.few) == 1 && s.few[0] == x }
+func (s set) is(x float64) bool { return len(s.listed) == 1 && s.listed[0] == x }
 
-// numbersOf bounds the result of a node; known are all values before it.
+// numbersOf is what is known of the result of a node. args are the sets of its operands, known those of all values before it.
 func numbersOf(n *program.Node, args, known []set) set {
 	switch n.Op {
 	case program.OpConstant:
 		return constant(n.Attr.Floats)
 	case program.OpRound:
-		return args[0].whole(math.RoundToEven, 0.5)
+		return args[0].rounded(math.RoundToEven, 0.5)
 	case program.OpFloor:
-		return args[0].whole(math.Floor, 1)
+		return args[0].rounded(math.Floor, 1)
 	case program.OpLogb:
 		return set{lo: math.Inf(-1), hi: math.Inf(1), step: 1}
 	case program.OpSign:
@@ -69,16 +71,16 @@ func numbersOf(n *program.Node, args, known []set) set {
 	case program.OpClamp:
 		return args[0].clamp(args[1], args[2])
 	case program.OpSelect:
-		return args[1].or(args[2])
+		return args[1].union(args[2])
 	case program.OpAdd:
 		return args[0].plus(args[1])
 	case program.OpSub:
 		return args[0].plus(args[1].neg())
 	case program.OpAbs:
-		return set{lo: 0, hi: args[0].size(), step: args[0].step, unit: args[0].unit, unsigned: true, near: args[0].near}
+		return set{lo: 0, hi: args[0].magnitude(), step: args[0].step, unit: args[0].unit, unsigned: true, near: args[0].near}
 	case program.OpDiv:
 		s := anything
-		s.near = near{known: true, num: n.Args[0], den: n.Args[1]}
+		s.near = quotientBound{known: true, num: n.Args[0], den: n.Args[1]}
 		if args[0].positive() && args[1].positive() {
 			s.lo, s.unsigned = 0, true
 		}
@@ -88,20 +90,20 @@ func numbersOf(n *program.Node, args, known []set) set {
 	case program.OpLdexp:
 		return args[0].ldexp(args[1])
 	case program.OpReshape, program.OpBroadcast, program.OpReduceMax, program.OpReduceMin:
-		return args[0].elsewhere()
-	case program.OpStopGradient, program.OpBitcast: // what is known of bits is of the floats that they are
+		return args[0].moved()
+	case program.OpStopGradient, program.OpBitcast: // bits have the set of their floats
 		return args[0]
 	}
 	return anything
 }
 
-// product bounds a node's product. What is near the quotient of a number and a power of two, times that power, is near
-// the number.
+// product is what is known of a node's product. If one factor is bounded by a quotient whose divisor is the other factor, a power of
+// two, then the product is bounded by the dividend.
 func product(n *program.Node, args, known []set) set {
 	a, b := args[0], args[1]
 	corners := []float64{a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi}
 	for i, c := range corners {
-		if math.IsNaN(c) { // 0·∞: what is near it is any number of its sign
+		if math.IsNaN(c) { // 0·∞ is NaN, which does not count, and 0 times any number is 0
 			corners[i] = 0
 		}
 	}
@@ -115,18 +117,18 @@ func product(n *program.Node, args, known []set) set {
 	for i, den := range n.Args {
 		q, d := args[1-i], args[i]
 		if q.near.known && q.near.den == den && d.unit == 1 && d.lo > 0 {
-			const rounding = 1 + 1.0/(1<<20) // of the quotient, of mostSums sums and of this product, in binary32
-			const underflow = 0x1p-149       // of a quotient that is so small
-			size := (known[q.near.num].size() + (q.near.more+underflow)*d.hi) * rounding
+			const rounding = 1 + 1.0/(1<<20) // allows for those of the quotient, of mostSums sums and of this product, in binary32
+			const underflow = 0x1p-149       // allows for that of the quotient
+			size := (known[q.near.num].magnitude() + (q.near.more+underflow)*d.hi) * rounding
 			u.lo, u.hi = max(u.lo, -size), min(u.hi, size)
 		}
 	}
-	u = u.single().exact()
-	u.few = products(a, b, u)
+	u = u.inBinary32().checkUnit()
+	u.listed = products(a, b, u)
 	return u
 }
 
-// constant has the elements of a constant as float32 has them.
+// constant is the set of the elements of a constant, rounded to binary32.
 func constant(elements []float64) set {
 	s := onlyNaN
 	for _, x := range elements {
@@ -142,11 +144,11 @@ func constant(elements []float64) set {
 			step = 0
 		}
 		fraction, _ := math.Frexp(math.Abs(f))
-		one := set{lo: f, hi: f, step: step, unit: 2 * fraction, unsigned: !math.Signbit(f), few: []float64{f}}
+		one := set{lo: f, hi: f, step: step, unit: 2 * fraction, unsigned: !math.Signbit(f), listed: []float64{f}}
 		if f == 0 || math.IsInf(f, 0) {
 			one.unit = 1
 		}
-		s = s.or(one)
+		s = s.union(one)
 	}
 	return s
 }

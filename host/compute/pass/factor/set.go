@@ -7,33 +7,33 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A set is what is known, in binary32, of all elements of a value that no NaN takes part in: they lie between lo and hi, and
-// are multiples of step, a power of two; where that is 0 they may be any. A float32 that is rounded from a multiple of a
-// power of two is one, too.
+// A set is what is known of the elements of a value in binary32, but for NaN and what is computed from NaN: a set of numbers that has all of them.
+// They lie between lo and hi, and are multiples of step, a power of two, unless step is 0. (Rounding to binary32 leaves a multiple of
+// a power of two one.)
 type set struct {
 	lo, hi, step float64
-	// unit tells, where it is not 0, that each is 0, ±∞, or ±unit times a power of two; it is from 1 to 2.
+	// unit, if it is not 0, is a number from 1 to 2: each element is 0, ±∞, or ±unit times a power of two.
 	unit float64
-	// unsigned tells that none has a sign, no zero either.
+	// unsigned says that no element has the negative sign, zeros included.
 	unsigned bool
-	// few has all numbers that they may be, in order; nil where these are not known.
-	few []float64
-	// near says how large they are beside a quotient.
-	near near
+	// listed are all numbers of the set, in order; nil if they are not known one by one.
+	listed []float64
+	// near bounds them by a quotient of other values.
+	near quotientBound
 }
 
-// near is a bound by a quotient of two other values: |x| ≤ |num/den| + more.
-type near struct {
+// A quotientBound bounds the elements x of a value by those of two other values, in the same places: |x| ≤ |num/den| + more.
+type quotientBound struct {
 	known    bool
 	num, den program.ID
 	more     float64
-	sums     int // that more has come by, each of them rounded
+	sums     int // how many terms were added to more, with a rounding each
 }
 
-// mostSums bounds the sums: product allows for their rounding.
+// mostSums is the largest number of sums for whose roundings product allows.
 const mostSums = 8
 
-func (n near) plus(more float64) near {
+func (n quotientBound) plus(more float64) quotientBound {
 	n.more += more
 	n.sums++
 	n.known = n.known && n.sums <= mostSums
@@ -45,31 +45,31 @@ var (
 	onlyNaN  = set{lo: math.Inf(1), hi: math.Inf(-1), step: coarsest, unit: 1, unsigned: true}
 )
 
-// Steps that are told apart: 0 is a multiple of the coarsest.
+// The smallest and the largest step. That of a 0 is the largest.
 const finest, coarsest = 1.0 / (1 << 20), 1 << 20
 
 func (s set) isNaN() bool { return s.lo > s.hi }
 
-// positive tells that none is negative, nor a zero with a sign.
+// positive reports whether no element has the negative sign, zeros included.
 func (s set) positive() bool { return s.unsigned || s.lo > 0 }
 
-// single is s with bounds as binary32 rounds them: what is computed in it from numbers between others is between theirs.
-func (s set) single() set {
+// inBinary32 is s with its bounds rounded to binary32. They still hold, because rounding is monotonic.
+func (s set) inBinary32() set {
 	s.lo, s.hi = float64(float32(s.lo)), float64(float32(s.hi))
 	return s
 }
 
-// elsewhere is s for elements in other places.
-func (s set) elsewhere() set {
-	s.near = near{}
+// moved is s for a value with the same elements in other places.
+func (s set) moved() set {
+	s.near = quotientBound{}
 	return s
 }
 
-// or has the elements of both.
-func (s set) or(o set) set {
+// union is what is known of elements that are in s or in o.
+func (s set) union(o set) set {
 	for _, one := range [][2]set{{s, o}, {o, s}} {
 		if one[0].isNaN() {
-			return one[1].elsewhere()
+			return one[1].moved()
 		}
 	}
 	u := set{lo: min(s.lo, o.lo), hi: max(s.hi, o.hi), step: min(s.step, o.step), unsigned: s.positive() && o.positive()}
@@ -78,7 +78,7 @@ func (s set) or(o set) set {
 	}
 	if a, ok := s.members(); ok {
 		if b, ok := o.members(); ok {
-			u.few = sorted(append(slices.Clone(a), b...))
+			u.listed = sorted(append(slices.Clone(a), b...))
 		}
 	}
 	if s.near.known && o.near.known && s.near.num == o.near.num && s.near.den == o.near.den {
@@ -88,25 +88,25 @@ func (s set) or(o set) set {
 	return u
 }
 
-// whole is s after a function that makes whole numbers of others, at most more away.
-func (s set) whole(f func(float64) float64, more float64) set {
+// rounded is what is known of f(x), where f rounds to an integer that is at most more away from x.
+func (s set) rounded(f func(float64) float64, more float64) set {
 	return set{lo: f(s.lo), hi: f(s.hi), step: max(s.step, 1), near: s.near.plus(more)}
 }
 
 func (s set) neg() set {
 	u := set{lo: -s.hi, hi: -s.lo, step: s.step, unit: s.unit, near: s.near}
-	for _, x := range slices.Backward(s.few) {
-		u.few = append(u.few, -x)
+	for _, x := range slices.Backward(s.listed) {
+		u.listed = append(u.listed, -x)
 	}
 	return u
 }
 
-// clamp has the limits among its numbers: NaN may become one.
+// clamp includes the limits themselves, because a clamp may turn NaN into one.
 func (s set) clamp(lo, hi set) set {
-	u := set{lo: min(max(s.lo, lo.lo), hi.lo), hi: min(max(s.hi, lo.hi), hi.hi), step: min(s.step, lo.step, hi.step), unit: s.unit}.or(lo).or(hi)
-	u.few, u.near, u.unsigned = nil, near{}, false // the sign of a zero is not defined
+	u := set{lo: min(max(s.lo, lo.lo), hi.lo), hi: min(max(s.hi, lo.hi), hi.hi), step: min(s.step, lo.step, hi.step), unit: s.unit}.union(lo).union(hi)
+	u.listed, u.near, u.unsigned = nil, quotientBound{}, false // the sign of a zero is not defined
 	if lo.hi <= 0 && hi.lo >= 0 {
-		u.near = s.near // no number gets larger
+		u.near = s.near // no magnitude grows
 	}
 	return u
 }
@@ -115,17 +115,17 @@ func (s set) plus(o set) set {
 	u := set{lo: s.lo + o.lo, hi: s.hi + o.hi, step: min(s.step, o.step)}
 	switch {
 	case s.near.known:
-		u.near = s.near.plus(o.size())
+		u.near = s.near.plus(o.magnitude())
 	case o.near.known:
-		u.near = o.near.plus(s.size())
+		u.near = o.near.plus(s.magnitude())
 	}
 	return u
 }
 
-// size is the largest magnitude.
-func (s set) size() float64 { return max(-s.lo, s.hi) }
+// magnitude is the largest one.
+func (s set) magnitude() float64 { return max(-s.lo, s.hi) }
 
-// products are the numbers of a times those of b that are within the bounds of u; nil where they are too many.
+// products lists the products of the numbers of a and those of b that lie within the bounds of u; nil if there are too many.
 func products(a, b, u set) []float64 {
 	x, ok := a.members()
 	y, both := b.members()
@@ -143,14 +143,14 @@ func products(a, b, u set) []float64 {
 	return sorted(list)
 }
 
-// mostMembers bounds the numbers that are listed one by one.
+// mostMembers is the largest number of members that are listed one by one.
 const mostMembers = 64
 
-// members are all numbers that the elements may be, where these are few.
+// members lists all numbers of the set. ok is false if they are not known or too many.
 func (s set) members() (list []float64, ok bool) {
 	switch {
-	case s.few != nil:
-		return s.few, len(s.few) <= mostMembers
+	case s.listed != nil:
+		return s.listed, len(s.listed) <= mostMembers
 	case math.IsInf(s.lo, 0) || math.IsInf(s.hi, 0):
 		return nil, false
 	case s.unit > 0 && s.lo > 0:
@@ -165,7 +165,7 @@ func (s set) members() (list []float64, ok bool) {
 	return list, len(list) > 0 && len(list) <= mostMembers
 }
 
-// sorted puts a list in order, each number once; nil where they are too many.
+// sorted is the list in order, each number once; nil if there are too many.
 func sorted(list []float64) []float64 {
 	slices.Sort(list)
 	list = slices.Compact(list)
@@ -175,24 +175,24 @@ func sorted(list []float64) []float64 {
 	return list
 }
 
-// ldexp is s times powers of two.
+// ldexp is s times 2 to the power of exponents.
 func (s set) ldexp(exponent set) set {
 	u := anything
 	u.unit = s.unit
 	if s.lo < 0 {
-		return u.exact()
+		return u.checkUnit()
 	}
 	u.lo, u.hi = s.lo*math.Exp2(exponent.lo), s.hi*math.Exp2(exponent.hi)
 	if math.IsNaN(u.lo) || math.IsNaN(u.hi) { // 0·∞
 		u.lo, u.hi = 0, math.Inf(1)
 	}
-	return u.exact()
+	return u.checkUnit()
 }
 
-// exact is s without its unit where some numbers may be so small that binary32 rounds them to what is no unit times a power
-// of two. Powers of two stay such, or become 0.
-func (s set) exact() set {
-	if s.unit != 1 && !(s.single().lo >= s.unit*math.Exp2(-biasE8M0)) {
+// checkUnit drops the unit of s if numbers may be so small that binary32 rounds them to other than unit times a power
+// of two. Powers of two stay powers of two, or become 0.
+func (s set) checkUnit() set {
+	if s.unit != 1 && !(s.inBinary32().lo >= s.unit*math.Exp2(-biasE8M0)) {
 		s.unit = 0
 	}
 	return s

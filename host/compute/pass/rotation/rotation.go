@@ -85,7 +85,7 @@ func Elements(p *program.Program) int64 {
 	return sum
 }
 
-// impossible is the cost of rotating what has no blocks.
+// impossible is the cost of rotating a value whose rows are no multiple of the block.
 const impossible = math.MaxInt64
 
 // undoer rewrites a program.
@@ -102,7 +102,7 @@ func newUndoer(p *program.Program, block int) *undoer {
 	return &undoer{p: p, block: block, costs: map[program.ID]int64{}, done: map[program.ID]program.Value{}}
 }
 
-// cost counts the elements of the rotations that the rotated value of id takes.
+// cost counts the elements of the rotations that are needed to compute the rotated value of id.
 func (u *undoer) cost(id program.ID) int64 {
 	if c, ok := u.costs[id]; ok {
 		return c
@@ -116,7 +116,7 @@ func (u *undoer) cost(id program.ID) int64 {
 	return cost
 }
 
-// inside is the cost when the rotation changes places with the operation.
+// inside is the cost if the operands are rotated instead of the result.
 func (u *undoer) inside(id program.ID) int64 {
 	n := u.p.Node(id)
 	rotated, ok := u.commutes(n)

@@ -7,9 +7,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// commutes tells whether H·op(a, b, …) is op of the same operands some of which are
+// commutes reports whether H·op(a, b, …) is op of the same operands with some of them
 // rotated, and which these are. A rotation works on runs of block elements in row-major
-// order: it is linear, and pays no heed to shapes that keep the runs whole. For the
+// order: it is linear, and shapes do not matter to it as long as they keep the runs whole. For the
 // rotation itself the result is its operand.
 func (u *undoer) commutes(n *program.Node) (rotated []int, ok bool) {
 	if n == nil { // an input
@@ -35,8 +35,7 @@ func (u *undoer) commutes(n *program.Node) (rotated []int, ok bool) {
 	return nil, false
 }
 
-// selection rotates what is selected from by whole runs. Zeros and NaN stay what they
-// are.
+// selection rotates the operands of a select whose condition holds for whole runs. Zeros and NaN need no rotation.
 func (u *undoer) selection(n *program.Node) (rotated []int, ok bool) {
 	if !u.even(n.Args[0]) {
 		return nil, false

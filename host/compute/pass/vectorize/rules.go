@@ -30,8 +30,8 @@ func (w *writer) rewrite(n *program.Node, args []value) program.Value {
 }
 
 // attributes are those of a node with one operand, or with operands that are all
-// stacked, behind a new axis. Operations not named have no axes among theirs, or work
-// on the last ones.
+// stacked, with their axes behind a new first one. Operations that are not named have no axes among their attributes, or count
+// them from the last.
 func (w *writer) attributes(n *program.Node) program.Attr {
 	a := n.Attr
 	switch n.Op {
@@ -45,7 +45,7 @@ func (w *writer) attributes(n *program.Node) program.Attr {
 	return a
 }
 
-// moved are axes behind a new first one.
+// moved are axes behind a new first axis.
 func moved(axes []int) []int {
 	out := make([]int, len(axes))
 	for i, a := range axes {

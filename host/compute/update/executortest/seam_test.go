@@ -43,7 +43,7 @@ func (s seam) Compile(p *program.Program) (executortest.Kernel, error) {
 }
 
 // Run runs the calls as one update: so that inputs in whose place there is an output are
-// given away, and the tensors of each call have names of their own.
+// donated, and the tensors of each call have names of their own.
 func (s seam) Run(threads int, calls []executortest.Call) error {
 	dev, err := s.device(threads)
 	if err != nil {
@@ -86,14 +86,14 @@ func (s seam) Run(threads int, calls []executortest.Call) error {
 
 // jobOf binds all inputs and outputs of call i.
 func jobOf(i int, c executortest.Call) update.Job {
-	j := update.Job{Tensor: fmt.Sprint("call ", i), Program: c.Program, Inputs: map[string]string{}, Outputs: map[string]string{}, Gives: map[string]bool{}}
+	j := update.Job{Tensor: fmt.Sprint("call ", i), Program: c.Program, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
 	for _, in := range c.Program.Inputs {
 		j.Inputs[in.Name] = fmt.Sprint(i, "/", in.Name)
 	}
 	for _, o := range c.Program.Outputs {
 		j.Outputs[o.Name] = fmt.Sprint(i, "/new ", o.Name)
 		if data := c.Outputs[o.Name]; data != nil && c.Inputs[o.Name] != nil && &data[0] == &c.Inputs[o.Name][0] {
-			j.Outputs[o.Name], j.Gives[o.Name] = j.Inputs[o.Name], true
+			j.Outputs[o.Name], j.Donated[o.Name] = j.Inputs[o.Name], true
 		}
 	}
 	return j

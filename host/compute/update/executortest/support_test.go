@@ -104,7 +104,7 @@ func answer(err error) string {
 	case errors.As(err, &tiles):
 		return "never: " + tiles.Reason
 	case errors.As(err, &graph):
-		return "never: factorizations belong into refresh programs, which the host executes"
+		return "never: " + graph.Reason
 	}
 	return "error: " + err.Error()
 }

@@ -26,14 +26,14 @@ type place struct{ tensor, scalar int }
 // ref is where a value of the program is found.
 type ref struct {
 	kind kind
-	id   int        // of the scalar, or of the tensor; of what is folded for a partial fold
-	fold program.Op // of a partial fold
+	id   int    // of the scalar, or of the tensor; of what is folded for a partial fold
+	fold opcode // of a partial fold
 }
 
 type kind uint8
 
 const (
-	// aScalar stands for itself and for every tensor that it fills.
+	// aScalar is a scalar, and also a tensor with this scalar in all elements.
 	aScalar kind = iota
 	aTensor
 	// aPartial is a tensor some of whose axes are folded. It exists only to be folded
@@ -48,12 +48,12 @@ type node struct {
 	s     []int // scalars
 	input int   // the position of an opInput among the program's inputs
 	block int   // of an opRotate
-	level int   // how many reductions lie one behind the other before it
+	level int   // the longest chain of reductions that it depends on
 }
 
 // reduction folds a tensor to a scalar.
 type reduction struct {
-	op           program.Op // OpReduceSum, OpReduceMax or OpReduceMin
+	op           opcode // opSum, opLargest or opSmallest
 	node, scalar int
 	phase        int // in which it is computed
 }
@@ -66,7 +66,7 @@ func analyse(p *program.Program) (*analysis, error) {
 	}
 	a := &analysis{p: p, fills: map[int]int{}}
 	for i := range p.Nodes {
-		if reason := impossible(&p.Nodes[i]); reason != "" {
+		if reason, ok := impossible[p.Nodes[i].Op]; ok {
 			return nil, a.never(len(p.Inputs)+i, &p.Nodes[i], "%s", reason)
 		}
 	}
@@ -108,17 +108,6 @@ func analyse(p *program.Program) (*analysis, error) {
 	return a, nil
 }
 
-// impossible says why no tile can compute an operation, of whatever operands; "" if it says nothing.
-func impossible(n *program.Node) string {
-	switch info, _ := n.Op.Info(); {
-	case n.Op == program.OpTranspose, n.Op == program.OpSlice, n.Op == program.OpConcatenate:
-		return "elements change their places"
-	case info.Class == program.ClassLinalg, info.Class == program.ClassLinear && n.Op != program.OpHadamard:
-		return "an element of the result depends on many others"
-	}
-	return ""
-}
-
 // tensor adds a node and finds its level.
 func (a *analysis) tensor(n node) ref {
 	for _, i := range n.in {
@@ -145,96 +134,108 @@ func (a *analysis) vector(r ref) int {
 // value finds the place of a node's result.
 func (a *analysis) value(n *program.Node) (ref, error) {
 	args := make([]ref, len(n.Args))
-	scalars := true
 	for i, id := range n.Args {
 		args[i] = a.refs[id]
 		if d := a.p.TypeOf(id).DType; d != program.Float && d != program.Bool {
 			return ref{}, a.refuse(n, "an operand is %s", d)
 		}
-		scalars = scalars && args[i].kind == aScalar
 	}
 	if n.Type.DType != program.Float && n.Type.DType != program.Bool {
 		return ref{}, a.refuse(n, "the result is %s", n.Type.DType)
 	}
-	info, _ := n.Op.Info()
-	switch info.Class {
-	case program.ClassSource:
-		return a.constant(n)
-	case program.ClassShape:
-		return a.moved(n, args)
-	case program.ClassReduce:
-		return a.fold(n, args[0])
-	case program.ClassGradient:
-		return args[0], nil
+	if reason, ok := unwritten[n.Op]; ok {
+		return ref{}, a.refuse(n, "%s", reason)
 	}
-	for _, r := range args {
-		if r.kind == aPartial {
-			return ref{}, a.refuse(n, "an operand has some axes folded and others not")
-		}
-	}
-	if n.Op == program.OpHadamard {
-		return a.rotation(n, args[0])
-	}
-	if scalars {
-		return a.scalarOperation(n, args)
-	}
-	return a.elementwise(n, args)
+	return rules[n.Op](a, n, args)
 }
 
-func (a *analysis) constant(n *program.Node) (ref, error) {
-	if n.Op != program.OpConstant || len(n.Attr.Floats)+len(n.Attr.Ints) != 1 {
+func (a *analysis) constant(n *program.Node, _ []ref) (ref, error) {
+	if len(n.Attr.Floats)+len(n.Attr.Ints) != 1 {
 		return ref{}, a.refuse(n, "its elements differ")
 	}
 	return ref{aScalar, a.scalars.constant(n.Attr), 0}, nil
 }
 
-// moved is a reshape, or a broadcast that repeats a scalar: elements keep their
-// positions.
-func (a *analysis) moved(n *program.Node, args []ref) (ref, error) {
-	r := args[0]
-	if n.Op == program.OpReshape || n.Op == program.OpBroadcast && (r.kind == aScalar || r.kind == aTensor && n.Type.Size() == a.size) {
-		return r, nil
-	}
-	return ref{}, a.never(len(a.refs), n, "elements change their places")
-}
-
 // rotation multiplies blocks of elements by the Walsh–Hadamard matrix. Blocks that fit
 // tiles divide them, as both are powers of two.
-func (a *analysis) rotation(n *program.Node, r ref) (ref, error) {
+func (a *analysis) rotation(n *program.Node, args []ref) (ref, error) {
 	switch {
+	case args[0].kind == aPartial:
+		return ref{}, a.refusePartial(n)
 	case n.Attr.Block > Elements:
 		return ref{}, a.never(len(a.refs), n, "its blocks of %d elements are larger than tiles", n.Attr.Block)
 	case n.Type.Size() != a.size:
 		return ref{}, a.refuse(n, "it has %d elements, tensors have %d", n.Type.Size(), a.size)
 	}
-	return a.tensor(node{op: opRotate, in: []int{a.vector(r)}, block: n.Attr.Block}), nil
+	return a.tensor(node{op: opRotate, in: []int{a.vector(args[0])}, block: n.Attr.Block}), nil
 }
 
 // fold is a reduction, of a whole tensor or of some axes on the way there.
-func (a *analysis) fold(n *program.Node, r ref) (ref, error) {
+func (a *analysis) fold(n *program.Node, op opcode, r ref) (ref, error) {
 	before, after := a.p.TypeOf(n.Args[0]).Size(), n.Type.Size()
 	switch {
 	case before == after: // of axes of size 1
 		return r, nil
 	case n.Type.DType != program.Float:
 		return ref{}, a.refuse(n, "it folds what is no float tensor")
-	case r.kind == aScalar && n.Op != program.OpReduceSum: // of equal elements
+	case r.kind == aScalar && op != opSum: // of equal elements
 		return r, nil
 	case r.kind == aScalar && before != a.size:
 		return ref{}, a.refuse(n, "it sums %d elements, tensors have %d", before, a.size)
 	case r.kind == aScalar:
-		return a.fold(n, ref{aTensor, a.vector(r), 0})
-	case r.kind == aPartial && r.fold != n.Op:
+		return a.fold(n, op, ref{aTensor, a.vector(r), 0})
+	case r.kind == aPartial && r.fold != op:
 		return ref{}, a.refuse(n, "axes are folded by different operations")
 	case after > 1:
-		return ref{aPartial, r.id, n.Op}, nil
+		return ref{aPartial, r.id, op}, nil
 	}
 	for _, d := range a.reductions {
-		if d.op == n.Op && d.node == r.id {
+		if d.op == op && d.node == r.id {
 			return ref{aScalar, d.scalar, 0}, nil
 		}
 	}
 	s := a.scalars.add(scalar{kind: scalarReduction, level: a.nodes[r.id].level + 1})
-	a.reductions = append(a.reductions, reduction{op: n.Op, node: r.id, scalar: s})
+	a.reductions = append(a.reductions, reduction{op: op, node: r.id, scalar: s})
 	return ref{aScalar, s, 0}, nil
+}
+
+// RefusedError says why this package does not execute a program. The program itself is
+// not at fault.
+type RefusedError struct {
+	Program string
+	// Value is the input or node that is the obstacle, as in "input \"x\"" or "%3 = dot".
+	Value  string
+	Reason string
+	// Never says that the program can never run in tiles, in which every element is
+	// computed from the same elements of other tensors alone. It is false for what could
+	// run in tiles but is not implemented yet.
+	Never bool
+}
+
+// Error names the program, the value and the reason.
+func (e *RefusedError) Error() string {
+	how := "does not run in tiles yet"
+	if e.Never {
+		how = "cannot run in tiles"
+	}
+	return fmt.Sprintf("program %q %s: %s: %s", e.Program, how, e.Value, e.Reason)
+}
+
+func (a *analysis) refuseInput(i int, format string, args ...any) error {
+	return &RefusedError{Program: a.p.Name, Value: fmt.Sprintf("input %q", a.p.Inputs[i].Name), Reason: fmt.Sprintf(format, args...)}
+}
+
+// refuse is for a node that tiles do not compute yet.
+func (a *analysis) refuse(n *program.Node, format string, args ...any) error {
+	return &RefusedError{Program: a.p.Name, Value: fmt.Sprintf("%%%d = %s", len(a.refs), n.Op), Reason: fmt.Sprintf(format, args...)}
+}
+
+// never is for a node that no tile can compute, and whose result is the given value.
+func (a *analysis) never(value int, n *program.Node, format string, args ...any) error {
+	return &RefusedError{a.p.Name, fmt.Sprintf("%%%d = %s", value, n.Op), fmt.Sprintf(format, args...), true}
+}
+
+// refusePartial is for a node with an operand of which nothing but the fold of all axes is computed.
+func (a *analysis) refusePartial(n *program.Node) error {
+	return a.refuse(n, "an operand has some axes folded and others not")
 }

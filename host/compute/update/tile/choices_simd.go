@@ -4,7 +4,7 @@ package tile
 
 import "simd"
 
-// Vectorized loops of operations that choose. They compare and choose rather than use
+// Vectorized loops of operations that choose between numbers. They compare and choose rather than use
 // the processor's maximum, whose result for NaN and zeros depends on the order in
 // which the compiler puts the operands.
 

@@ -1,7 +1,7 @@
 package tile
 
-// fuse puts one operation in the place of several where intermediate results are used
-// nowhere else, which spares passes over the cache. Every step rounds as before.
+// fuse replaces several operations by one where intermediate results are used
+// nowhere else, which saves passes over the cache. Every step rounds as before.
 func (w *phase) fuse() {
 	for i := range w.nodes {
 		if w.uses[i] == 0 {

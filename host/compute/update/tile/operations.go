@@ -1,6 +1,10 @@
 package tile
 
-import "github.com/cage-qat/cage/sdk/program"
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
 
 // opcode is an operation on tiles. Bools are the floats 0 and 1.
 type opcode uint8
@@ -62,26 +66,160 @@ const (
 	opSmallest
 )
 
-// unaryOps are the operations with one operand that have a loop.
-var unaryOps = map[program.Op]opcode{
-	program.OpNeg: opNeg, program.OpAbs: opAbs, program.OpSign: opSign, program.OpSqrt: opSqrt,
-	program.OpExpm1: opExpm1, program.OpLog: opLog, program.OpLog1p: opLog1p,
-	program.OpFloor: opFloor, program.OpRound: opRound, program.OpIsFinite: opIsFinite,
+// A rule finds where the result of a node is, and adds what computes it.
+type rule func(a *analysis, n *program.Node, args []ref) (ref, error)
+
+// rules has the operations that tiles compute.
+var rules = map[program.Op]rule{
+	program.OpConstant: (*analysis).constant,
+
+	program.OpNeg:      one(opNeg),
+	program.OpAbs:      one(opAbs),
+	program.OpSign:     one(opSign),
+	program.OpSqrt:     one(opSqrt),
+	program.OpExpm1:    one(opExpm1),
+	program.OpLog:      one(opLog),
+	program.OpLog1p:    one(opLog1p),
+	program.OpFloor:    one(opFloor),
+	program.OpRound:    one(opRound),
+	program.OpIsFinite: one(opIsFinite),
+	program.OpNot:      elementwise((*analysis).not, func(x, _, _ float32) float32 { return 1 - x }),
+
+	program.OpAdd:   two(opAdd),
+	program.OpSub:   two(opSub),
+	program.OpMul:   two(opMul),
+	program.OpDiv:   two(opDiv),
+	program.OpPow:   two(opPow),
+	program.OpMax:   two(opMax),
+	program.OpMin:   two(opMin),
+	program.OpAnd:   two(opMul),
+	program.OpOr:    two(opMax),
+	program.OpXor:   two(opNe),
+	program.OpClamp: elementwise((*analysis).clamp, clamp),
+
+	program.OpEq: two(opEq),
+	program.OpNe: two(opNe),
+	program.OpLt: two(opLt),
+	program.OpLe: two(opLe),
+	program.OpGt: exchanged(opLt),
+	program.OpGe: exchanged(opLe),
+
+	program.OpSelect:  elementwise((*analysis).selection, selected),
+	program.OpConvert: (*analysis).convert,
+
+	program.OpReshape:      (*analysis).same,
+	program.OpBroadcast:    (*analysis).broadcast,
+	program.OpReduceSum:    folding(opSum),
+	program.OpReduceMax:    folding(opLargest),
+	program.OpReduceMin:    folding(opSmallest),
+	program.OpHadamard:     (*analysis).rotation,
+	program.OpStopGradient: (*analysis).same,
 }
 
-// foldOps are the reductions.
-var foldOps = map[program.Op]opcode{
-	program.OpReduceSum: opSum, program.OpReduceMax: opLargest, program.OpReduceMin: opSmallest,
+// unwritten has the operations that tiles could compute, and impossible those that they cannot, whatever their operands.
+var (
+	unwritten = map[program.Op]string{
+		program.OpIota:       "its elements differ",
+		program.OpRandomBits: noIntegers,
+		program.OpExp:        noLoop,
+		program.OpTanh:       noLoop,
+		program.OpLogb:       noLoop,
+		program.OpLdexp:      noLoop,
+		program.OpShl:        noIntegers,
+		program.OpShr:        noIntegers,
+		program.OpBitcast:    noIntegers,
+	}
+	impossible = map[program.Op]string{
+		program.OpTranspose:   moves,
+		program.OpSlice:       moves,
+		program.OpConcatenate: moves,
+		program.OpDot:         mixes,
+		program.OpQR:          mixes,
+		program.OpEighValues:  mixes,
+		program.OpEighVectors: mixes,
+		program.OpSortColumns: mixes,
+	}
+)
+
+const (
+	noLoop     = "tiles do not have this operation"
+	noIntegers = "tiles do not compute integers"
+	moves      = "elements change their places"
+	mixes      = "an element of the result depends on many others"
+)
+
+// elementwise is the rule of an operation that has a form for tensors, some of whose operands may be scalars, and one for
+// scalars. Operands that an operation does not have are anything.
+func elementwise(tensors func(a *analysis, args []ref) ref, scalars func(x, y, z float32) float32) rule {
+	return func(a *analysis, n *program.Node, args []ref) (ref, error) {
+		tensor := false
+		for _, r := range args {
+			if r.kind == aPartial {
+				return ref{}, a.refusePartial(n)
+			}
+			tensor = tensor || r.kind == aTensor
+		}
+		if tensor {
+			return tensors(a, args), nil
+		}
+		return a.scalarOperation(scalars, args), nil
+	}
 }
 
-// binaryOps are the operations on two tensors. Greater is less with the operands
-// exchanged.
-var binaryOps = map[program.Op]opcode{
-	program.OpAdd: opAdd, program.OpSub: opSub, program.OpMul: opMul, program.OpDiv: opDiv,
-	program.OpPow: opPow, program.OpMax: opMax, program.OpMin: opMin,
-	program.OpAnd: opMul, program.OpOr: opMax, program.OpXor: opNe,
-	program.OpEq: opEq, program.OpNe: opNe, program.OpLt: opLt, program.OpLe: opLe,
-	program.OpGt: opLt, program.OpGe: opLe,
+// one is the rule of an operation with one operand and a loop.
+func one(op opcode) rule {
+	return elementwise(
+		func(a *analysis, args []ref) ref { return a.tensor(node{op: op, in: []int{args[0].id}}) },
+		func(x, _, _ float32) float32 { return unary(op, x) })
+}
+
+// two is the rule of an operation with two operands and a loop.
+func two(op opcode) rule {
+	return elementwise(
+		func(a *analysis, args []ref) ref { return a.binary(op, args[0], args[1]) },
+		func(x, y, _ float32) float32 { return binary(op, x, y) })
+}
+
+// exchanged is two with the operands exchanged: greater is less so.
+func exchanged(op opcode) rule {
+	return elementwise(
+		func(a *analysis, args []ref) ref { return a.binary(op, args[1], args[0]) },
+		func(x, y, _ float32) float32 { return binary(op, y, x) })
+}
+
+// folding is the rule of a reduction.
+func folding(op opcode) rule {
+	return func(a *analysis, n *program.Node, args []ref) (ref, error) { return a.fold(n, op, args[0]) }
+}
+
+func (a *analysis) not(args []ref) ref {
+	return a.tensor(node{op: opFromS, in: []int{args[0].id}, s: []int{a.scalars.one()}})
+}
+
+func (a *analysis) clamp(args []ref) ref {
+	return a.tensor(node{op: opClamp, in: []int{args[0].id}, s: []int{args[1].id, args[2].id}})
+}
+
+// convert makes a bool of a float; the others are floats already.
+func (a *analysis) convert(n *program.Node, args []ref) (ref, error) {
+	if from := a.p.TypeOf(n.Args[0]).DType; n.Type.DType == program.Bool && from == program.Float {
+		return two(opNe)(a, n, []ref{args[0], {kind: aScalar, id: a.scalars.number(0)}})
+	}
+	if args[0].kind == aPartial {
+		return ref{}, a.refusePartial(n)
+	}
+	return args[0], nil
+}
+
+// same is the rule of what leaves elements where they are.
+func (a *analysis) same(_ *program.Node, args []ref) (ref, error) { return args[0], nil }
+
+// broadcast repeats a scalar.
+func (a *analysis) broadcast(n *program.Node, args []ref) (ref, error) {
+	if r := args[0]; r.kind == aScalar || r.kind == aTensor && n.Type.Size() == a.size {
+		return r, nil
+	}
+	return ref{}, a.never(len(a.refs), n, "%s", moves)
 }
 
 // withScalar are the forms of operations whose right operand is a scalar, and
@@ -90,33 +228,6 @@ var (
 	withScalar = map[opcode]opcode{opAdd: opAddS, opSub: opSubS, opMul: opMulS, opDiv: opDivS}
 	scalarWith = map[opcode]opcode{opAdd: opAddS, opSub: opFromS, opMul: opMulS, opDiv: opIntoS}
 )
-
-// elementwise adds an operation at least one of whose operands is a tensor.
-func (a *analysis) elementwise(n *program.Node, args []ref) (ref, error) {
-	if op, ok := unaryOps[n.Op]; ok {
-		return a.tensor(node{op: op, in: []int{args[0].id}}), nil
-	}
-	if op, ok := binaryOps[n.Op]; ok {
-		if n.Op == program.OpGt || n.Op == program.OpGe {
-			args[0], args[1] = args[1], args[0]
-		}
-		return a.binary(op, args[0], args[1]), nil
-	}
-	switch n.Op {
-	case program.OpNot:
-		return a.tensor(node{op: opFromS, in: []int{args[0].id}, s: []int{a.scalars.one()}}), nil
-	case program.OpClamp:
-		return a.tensor(node{op: opClamp, in: []int{args[0].id}, s: []int{args[1].id, args[2].id}}), nil
-	case program.OpSelect:
-		return a.selection(args), nil
-	case program.OpConvert:
-		if from := a.p.TypeOf(n.Args[0]).DType; n.Type.DType == program.Bool && from == program.Float {
-			return a.binary(opNe, args[0], ref{aScalar, a.scalars.number(0), 0}), nil
-		}
-		return args[0], nil
-	}
-	return ref{}, a.refuse(n, "tiles do not have this operation")
-}
 
 func (a *analysis) binary(op opcode, x, y ref) ref {
 	if special, ok := withScalar[op]; ok && y.kind == aScalar {
@@ -137,4 +248,109 @@ func (a *analysis) selection(args []ref) ref {
 		return a.tensor(node{op: opSelectZ, in: []int{x.id}, s: []int{c.id, y.id}})
 	}
 	return a.tensor(node{op: opSelectS, in: []int{a.vector(x), a.vector(y)}, s: []int{c.id}})
+}
+
+// unary and binary are what operations do to one element, the definition for all loops. Products are
+// converted before they are added, so that no compiler fuses the two.
+func unary(op opcode, x float32) float32 {
+	switch op {
+	case opNeg:
+		return math.Float32frombits(math.Float32bits(x) ^ 1<<31)
+	case opAbs:
+		return math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
+	case opSign:
+		switch {
+		case x > 0:
+			return 1
+		case x < 0:
+			return -1
+		case x == 0:
+			return 0
+		}
+		return x
+	case opSqrt:
+		return float32(math.Sqrt(float64(x)))
+	case opFloor:
+		return float32(math.Floor(float64(x)))
+	case opRound:
+		return float32(math.RoundToEven(float64(x))) + 0
+	case opExpm1:
+		return float32(math.Expm1(float64(x)))
+	case opLog:
+		return float32(math.Log(float64(x)))
+	case opLog1p:
+		return float32(math.Log1p(float64(x)))
+	case opIsFinite:
+		return truth(x-x == 0)
+	}
+	panic("tile: not an operation with one operand")
+}
+
+func binary(op opcode, x, y float32) float32 {
+	switch op {
+	case opAdd:
+		return x + y
+	case opSub:
+		return x - y
+	case opMul:
+		return x * y
+	case opDiv:
+		return x / y
+	case opPow:
+		return float32(math.Pow(float64(x), float64(y)))
+	case opMax:
+		return larger(x, y)
+	case opMin:
+		return smaller(x, y)
+	case opEq:
+		return truth(x == y)
+	case opNe:
+		return truth(x != y)
+	case opLt:
+		return truth(x < y)
+	case opLe:
+		return truth(x <= y)
+	}
+	panic("tile: not an operation with two operands")
+}
+
+func truth(b bool) float32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// larger and smaller are NaN if either operand is.
+func larger(x, y float32) float32 {
+	if x > y || x != x {
+		return x
+	}
+	return y
+}
+
+func smaller(x, y float32) float32 {
+	if x < y || x != x {
+		return x
+	}
+	return y
+}
+
+// clamp keeps NaN.
+func clamp(x, lo, hi float32) float32 {
+	if x < lo {
+		x = lo
+	}
+	if x > hi {
+		x = hi
+	}
+	return x
+}
+
+// selected takes y where the condition holds, else z.
+func selected(condition, y, z float32) float32 {
+	if condition != 0 {
+		return y
+	}
+	return z
 }

@@ -39,7 +39,7 @@ func (a *analysis) writePhase(number int, last bool) *phase {
 	}
 	for i, d := range a.reductions {
 		if d.phase == number {
-			w.nodes = append(w.nodes, node{op: foldOps[d.op], in: []int{d.node}, s: []int{i}})
+			w.nodes = append(w.nodes, node{op: d.op, in: []int{d.node}, s: []int{i}})
 		}
 	}
 	w.count()
@@ -50,7 +50,7 @@ func (a *analysis) writePhase(number int, last bool) *phase {
 	return w
 }
 
-// count finds how often each node is used, 0 for those that are not needed.
+// count counts how often each node is used; nodes that are not needed have 0.
 func (w *phase) count() {
 	w.uses = make([]int, len(w.nodes))
 	for i := len(w.a.nodes); i < len(w.nodes); i++ {

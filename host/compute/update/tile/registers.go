@@ -21,8 +21,8 @@ func (w *phase) freeAfter(at, i int) {
 	}
 }
 
-// directOutputs lists the outputs that are computed in their own memory, by node. The
-// input of the same name may be that memory: it must have been read before.
+// directOutputs lists the outputs that are computed in their own memory and not copied there, by node. That memory may be the one of the
+// input of the same name: the input must have been read for the last time before.
 func (w *phase) directOutputs() map[int]int {
 	position := make([]int, len(w.nodes))
 	inputs := map[int]int{} // nodes of inputs
@@ -48,8 +48,8 @@ func (w *phase) directOutputs() map[int]int {
 	return direct
 }
 
-// saveInput copies an input that goes to an output of another name, since its memory
-// may have become an output by then.
+// saveInput copies an input that is also returned as an output of another name, if an output of its own name may overwrite its
+// memory first.
 func (w *phase) saveInput(i int) {
 	in := w.nodes[i].input
 	name := w.a.p.Inputs[in].Name
@@ -89,7 +89,7 @@ func (w *phase) writeOutputs(direct map[int]int) {
 	}
 }
 
-// number gives the selections by scalars their slots after the registers.
+// number gives the selections by scalars their slots, which come after the registers. Until then they are negative numbers.
 func (w *phase) number(aliases int) {
 	end := len(w.a.p.Inputs) + len(w.a.p.Outputs) + w.registers
 	for i := range w.code {

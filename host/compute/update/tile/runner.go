@@ -147,9 +147,9 @@ func (s *state) writeScalars(c *Call) {
 	}
 }
 
-// divide lists the units. The next call's first phase comes before this call's second
-// one, so that hardly anyone waits for the end of a phase; a tensor is still in a
-// cache when it is walked over again.
+// divide lists the units in the order in which workers take them. The first phase of the next call comes before the second phase of this
+// one, so that workers hardly wait for the end of a phase, and the tensors of this call are still in a
+// cache for its second phase.
 func (r *Runner) divide() {
 	r.units = r.units[:0]
 	phases := 0
@@ -171,8 +171,8 @@ func (r *Runner) divide() {
 	}
 }
 
-// work takes units until there are none, or one panicked. What a unit waits for was
-// taken before it.
+// work takes units until there are none, or one panicked. A unit waits only for units that were taken before it, so
+// that somebody is working on them.
 func (r *Runner) work(w *worker) {
 	for {
 		at := int(r.next.Add(1)) - 1
@@ -214,7 +214,7 @@ func (r *Runner) do(w *worker, u *unit) (err error) {
 	return nil
 }
 
-// fail ends the run: nobody waits any more for what will not be done.
+// fail ends the run: whoever waits for a unit that will not be done is woken.
 func (r *Runner) fail(err error) {
 	r.mu.Lock()
 	if r.failed == nil {

@@ -25,11 +25,11 @@ const (
 // scalar is one of them. Bools are 0 and 1.
 type scalar struct {
 	kind  scalarKind
-	value float32 // of a constant
-	input int     // position of an input
-	op    program.Op
-	args  [3]int
-	level int // 1 + the phase after which it is known; 0 before all phases
+	value float32                       // of a constant
+	input int                           // position of an input
+	apply func(x, y, z float32) float32 // of a scalarOp
+	args  [3]int                        // 0 for those that apply does not read
+	level int                           // 1 + the phase after which it is known; 0 before all phases
 }
 
 func (s *scalars) add(v scalar) int {
@@ -60,27 +60,13 @@ func (s *scalars) constant(a program.Attr) int {
 }
 
 // scalarOperation adds an operation whose operands are scalars.
-func (a *analysis) scalarOperation(n *program.Node, args []ref) (ref, error) {
-	v := scalar{kind: scalarOp, op: n.Op}
+func (a *analysis) scalarOperation(apply func(x, y, z float32) float32, args []ref) ref {
+	v := scalar{kind: scalarOp, apply: apply}
 	for i, r := range args {
 		v.args[i] = r.id
 		v.level = max(v.level, a.scalars.list[r.id].level)
 	}
-	switch n.Op {
-	case program.OpConvert:
-		if n.Type.DType == program.Float || a.p.TypeOf(n.Args[0]).DType == program.Bool {
-			return args[0], nil
-		}
-		v.op, v.args[1] = program.OpNe, a.scalars.number(0)
-	case program.OpNot, program.OpClamp, program.OpSelect:
-	default:
-		_, unary := unaryOps[n.Op]
-		_, binary := binaryOps[n.Op]
-		if !unary && !binary {
-			return ref{}, a.refuse(n, "tiles do not have this operation")
-		}
-	}
-	return ref{aScalar, a.scalars.add(v), 0}, nil
+	return ref{aScalar, a.scalars.add(v), 0}
 }
 
 // settle renews the levels once the phases of all reductions are known.
@@ -101,29 +87,7 @@ func (a *analysis) settle() {
 func (s *scalars) evaluate(level int, env []float32) {
 	for _, i := range s.ops {
 		if v := &s.list[i]; v.level == level {
-			env[i] = apply(v.op, env[v.args[0]], env[v.args[1]], env[v.args[2]])
+			env[i] = v.apply(env[v.args[0]], env[v.args[1]], env[v.args[2]])
 		}
 	}
-}
-
-// apply computes an operation as the loops over tiles do; operands that it does not
-// have are anything.
-func apply(op program.Op, x, y, z float32) float32 {
-	switch op {
-	case program.OpNot:
-		return 1 - x
-	case program.OpClamp:
-		return clamp(x, y, z)
-	case program.OpSelect:
-		if x != 0 {
-			return y
-		}
-		return z
-	case program.OpGt, program.OpGe:
-		x, y = y, x
-	}
-	if f, ok := unaryOps[op]; ok {
-		return unary(f, x)
-	}
-	return binary(binaryOps[op], x, y)
 }

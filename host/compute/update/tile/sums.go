@@ -1,10 +1,6 @@
 package tile
 
-import (
-	"math"
-
-	"github.com/cage-qat/cage/sdk/program"
-)
+import "math"
 
 // block is a whole number of vectors, however wide a processor's are.
 const block = 64
@@ -42,8 +38,8 @@ func extreme(op opcode, l *lanes, a []float32) {
 }
 
 // reset makes every lane what changes nothing.
-func (l *lanes) reset(op program.Op) {
-	if op == program.OpReduceSum {
+func (l *lanes) reset(op opcode) {
+	if op == opSum {
 		*l = lanes{}
 		return
 	}
@@ -52,10 +48,10 @@ func (l *lanes) reset(op program.Op) {
 
 // fold is the reduction of the lanes: halves onto each other, and the last ones in
 // binary64.
-func (l *lanes) fold(op program.Op) float64 {
+func (l *lanes) fold(op opcode) float64 {
 	const last = 16
 	for n := block / 2; n >= last; n /= 2 {
-		if op == program.OpReduceSum {
+		if op == opSum {
 			plainAdd(l[:n], l[:n], l[n:2*n])
 		} else {
 			plainBinary(elementFold[op], l[:n], l[:n], l[n:2*n])
@@ -69,25 +65,25 @@ func (l *lanes) fold(op program.Op) float64 {
 }
 
 // elementFold are the operations on two elements by which extremes are found.
-var elementFold = map[program.Op]opcode{program.OpReduceMax: opMax, program.OpReduceMin: opMin}
+var elementFold = map[opcode]opcode{opLargest: opMax, opSmallest: opMin}
 
 // neutral changes nothing when it is folded with a number.
-func neutral(op program.Op) float32 {
+func neutral(op opcode) float32 {
 	switch op {
-	case program.OpReduceMax:
+	case opLargest:
 		return float32(math.Inf(-1))
-	case program.OpReduceMin:
+	case opSmallest:
 		return float32(math.Inf(1))
 	}
 	return 0
 }
 
 // join folds two elements; Go's max and min are NaN where one is.
-func join(op program.Op, x, y float64) float64 {
+func join(op opcode, x, y float64) float64 {
 	switch op {
-	case program.OpReduceMax:
+	case opLargest:
 		return max(x, y)
-	case program.OpReduceMin:
+	case opSmallest:
 		return min(x, y)
 	}
 	return x + y

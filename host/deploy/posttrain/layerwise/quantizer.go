@@ -2,7 +2,6 @@ package layerwise
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -116,8 +115,8 @@ func (q *quantizer) compile() error {
 		return err
 	}
 	q.quant, err = q.dev.Compile("quantize "+q.program.Program.Name, q.specs(), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		named := lower.Lower(g, only(q.program.Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale), in)
-		before := lower.Lower(g, only(rounded, sdk.OutputValue), in)
+		named := lower.Lower(g, lower.Only(q.program.Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale), in)
+		before := lower.Lower(g, lower.Only(rounded, sdk.OutputValue), in)
 		out := []*graph.Node{named[sdk.OutputValue], before[sdk.OutputValue]}
 		if q.coded() {
 			out = append(out, graph.ConvertDType(named[sdk.OutputCodes], dtypes.Int32), named[sdk.OutputScale])
@@ -133,13 +132,6 @@ func (q *quantizer) unrotated(p *program.Program) (*program.Program, error) {
 		return p, nil
 	}
 	return rotation.Undo(p, q.block, sdk.OutputValue)
-}
-
-// only is a program without its other outputs, so that what they need is not computed.
-func only(p *program.Program, outputs ...string) *program.Program {
-	out := *p
-	out.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool { return !slices.Contains(outputs, o.Name) })
-	return &out
 }
 
 // coded tells whether the program gives codes and scales.
@@ -169,7 +161,7 @@ func (q *quantizer) run(e *engine.Executable, w []float32) ([]*engine.Buffer, er
 func (q *quantizer) scales(w []float32) (scale []float32, err error) {
 	if q.scaling == nil {
 		q.scaling, err = q.dev.Compile("scales of "+q.program.Program.Name, q.specs(), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{lower.Lower(g, only(q.program.Program, sdk.OutputScale), in)[sdk.OutputScale]}
+			return []*graph.Node{lower.Lower(g, lower.Only(q.program.Program, sdk.OutputScale), in)[sdk.OutputScale]}
 		})
 		if err != nil {
 			return nil, err

@@ -7,8 +7,10 @@ package direct
 import (
 	"math"
 
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
@@ -34,6 +36,9 @@ func (q Quest) KeepRotated() (*lower.Rotated, error) {
 	half.Half = true
 	return &lower.Rotated{Quantizer: half, Block: q.Block, Saved: 2}, nil
 }
+
+// CodeShapes returns nil: products are those of values.
+func (Quest) CodeShapes(*engine.Device) []shapes.Shape { return nil }
 
 // Trained returns nil: there are no trained parameters.
 func (Quest) Trained() []sdk.StateTensor { return nil }

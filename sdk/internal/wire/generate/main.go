@@ -1,6 +1,7 @@
-// Command generate writes the Go code of the plugin protocol. It compiles the
-// .proto files itself and runs the code generators that go.mod pins, so that a
-// machine with nothing but Go produces the same bytes as every other.
+// Command generate writes the enumeration of operations into program.proto, and the Go code
+// of the plugin protocol. It compiles the .proto files itself and runs the code generators
+// that go.mod pins, so that a machine with nothing but Go produces the same bytes as every
+// other.
 //
 // It runs in the directory of package wire, by go generate.
 package main
@@ -13,11 +14,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/bufbuild/protocompile"
 	"github.com/bufbuild/protocompile/protoutil"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/pluginpb"
+
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // root is where the import paths of the .proto files begin: the directory of package wire.
@@ -30,6 +34,9 @@ var generators = []string{"protoc-gen-go", "protoc-gen-go-grpc"}
 
 func main() {
 	log.SetFlags(0)
+	if err := writeOperations(); err != nil {
+		log.Fatalf("generate: %v", err)
+	}
 	request, err := compile()
 	if err != nil {
 		log.Fatalf("generate: %v", err)
@@ -39,6 +46,31 @@ func main() {
 			log.Fatalf("generate: %s: %v", g, err)
 		}
 	}
+}
+
+// writeOperations writes the enumeration of operations, from the table of package program, into the first file.
+func writeOperations() error {
+	const first, last = "  OP_UNSPECIFIED = 0;\n", "}\n"
+	path := filepath.Join(root, files[0])
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := strings.Cut(string(text), first)
+	_, after, closed := strings.Cut(rest, last)
+	if !ok || !closed {
+		return fmt.Errorf("%s: there is no enumeration that begins with %q", path, first)
+	}
+	var list strings.Builder
+	class := program.Class(0)
+	for _, info := range program.Ops() {
+		if info.Class != class {
+			list.WriteString("\n")
+			class = info.Class
+		}
+		fmt.Fprintf(&list, "  OP_%s = %d;\n", strings.ToUpper(info.Name), info.Op)
+	}
+	return os.WriteFile(path, []byte(before+first+list.String()+last+after), 0o644)
 }
 
 // compile parses the .proto files into the request that generators read, with

@@ -85,78 +85,68 @@ func (DType) EnumDescriptor() ([]byte, []int) {
 
 // Op is an operation. docs/ops.md defines each exactly: operands, attributes,
 // shape rule, rounding, NaN behaviour and gradient. The numbers never change
-// their meaning.
+// their meaning. The list is written by `make generate`, from the table of
+// operations in sdk/program/ops.go.
 type Op int32
 
 const (
 	// Not an operation: a forgotten field reads as this and is refused.
-	Op_OP_UNSPECIFIED Op = 0
-	// Values from nothing.
-	Op_OP_CONSTANT    Op = 1
-	Op_OP_IOTA        Op = 2
-	Op_OP_RANDOM_BITS Op = 3
-	// Elementwise, one operand.
-	Op_OP_NEG       Op = 10
-	Op_OP_ABS       Op = 11
-	Op_OP_SIGN      Op = 12
-	Op_OP_SQRT      Op = 13
-	Op_OP_EXP       Op = 14
-	Op_OP_EXPM1     Op = 15
-	Op_OP_LOG       Op = 16
-	Op_OP_LOG1P     Op = 17
-	Op_OP_TANH      Op = 18
-	Op_OP_FLOOR     Op = 19
-	Op_OP_ROUND     Op = 20
-	Op_OP_LOGB      Op = 21
-	Op_OP_IS_FINITE Op = 22
-	Op_OP_NOT       Op = 23
-	// Elementwise, two operands.
-	Op_OP_ADD   Op = 30
-	Op_OP_SUB   Op = 31
-	Op_OP_MUL   Op = 32
-	Op_OP_DIV   Op = 33
-	Op_OP_POW   Op = 34
-	Op_OP_MAX   Op = 35
-	Op_OP_MIN   Op = 36
-	Op_OP_LDEXP Op = 37
-	Op_OP_AND   Op = 38
-	Op_OP_OR    Op = 39
-	Op_OP_XOR   Op = 40
-	Op_OP_SHL   Op = 41
-	Op_OP_SHR   Op = 42
-	// Elementwise, a tensor and two scalar bounds.
-	Op_OP_CLAMP Op = 43
-	// Comparisons.
-	Op_OP_EQ Op = 50
-	Op_OP_NE Op = 51
-	Op_OP_LT Op = 52
-	Op_OP_LE Op = 53
-	Op_OP_GT Op = 54
-	Op_OP_GE Op = 55
-	// Elementwise with a rule of their own.
-	Op_OP_SELECT  Op = 60
-	Op_OP_CONVERT Op = 61
-	Op_OP_BITCAST Op = 62
-	// Moving elements.
-	Op_OP_RESHAPE     Op = 70
-	Op_OP_TRANSPOSE   Op = 71
-	Op_OP_BROADCAST   Op = 72
-	Op_OP_SLICE       Op = 73
-	Op_OP_CONCATENATE Op = 74
-	// Folding axes.
-	Op_OP_REDUCE_SUM Op = 80
-	Op_OP_REDUCE_MAX Op = 81
-	Op_OP_REDUCE_MIN Op = 82
-	// Linear maps.
-	Op_OP_DOT      Op = 90
-	Op_OP_HADAMARD Op = 91
-	// The reverse pass.
+	Op_OP_UNSPECIFIED   Op = 0
+	Op_OP_CONSTANT      Op = 1
+	Op_OP_IOTA          Op = 2
+	Op_OP_RANDOM_BITS   Op = 3
+	Op_OP_NEG           Op = 10
+	Op_OP_ABS           Op = 11
+	Op_OP_SIGN          Op = 12
+	Op_OP_SQRT          Op = 13
+	Op_OP_EXP           Op = 14
+	Op_OP_EXPM1         Op = 15
+	Op_OP_LOG           Op = 16
+	Op_OP_LOG1P         Op = 17
+	Op_OP_TANH          Op = 18
+	Op_OP_FLOOR         Op = 19
+	Op_OP_ROUND         Op = 20
+	Op_OP_LOGB          Op = 21
+	Op_OP_IS_FINITE     Op = 22
+	Op_OP_NOT           Op = 23
+	Op_OP_ADD           Op = 30
+	Op_OP_SUB           Op = 31
+	Op_OP_MUL           Op = 32
+	Op_OP_DIV           Op = 33
+	Op_OP_POW           Op = 34
+	Op_OP_MAX           Op = 35
+	Op_OP_MIN           Op = 36
+	Op_OP_LDEXP         Op = 37
+	Op_OP_AND           Op = 38
+	Op_OP_OR            Op = 39
+	Op_OP_XOR           Op = 40
+	Op_OP_SHL           Op = 41
+	Op_OP_SHR           Op = 42
+	Op_OP_CLAMP         Op = 43
+	Op_OP_EQ            Op = 50
+	Op_OP_NE            Op = 51
+	Op_OP_LT            Op = 52
+	Op_OP_LE            Op = 53
+	Op_OP_GT            Op = 54
+	Op_OP_GE            Op = 55
+	Op_OP_SELECT        Op = 60
+	Op_OP_CONVERT       Op = 61
+	Op_OP_BITCAST       Op = 62
+	Op_OP_RESHAPE       Op = 70
+	Op_OP_TRANSPOSE     Op = 71
+	Op_OP_BROADCAST     Op = 72
+	Op_OP_SLICE         Op = 73
+	Op_OP_CONCATENATE   Op = 74
+	Op_OP_REDUCE_SUM    Op = 80
+	Op_OP_REDUCE_MAX    Op = 81
+	Op_OP_REDUCE_MIN    Op = 82
+	Op_OP_DOT           Op = 90
+	Op_OP_HADAMARD      Op = 91
 	Op_OP_STOP_GRADIENT Op = 100
-	// Factorizations, in refresh programs only.
-	Op_OP_QR           Op = 110
-	Op_OP_EIGH_VALUES  Op = 111
-	Op_OP_EIGH_VECTORS Op = 112
-	Op_OP_SORT_COLUMNS Op = 113
+	Op_OP_QR            Op = 110
+	Op_OP_EIGH_VALUES   Op = 111
+	Op_OP_EIGH_VECTORS  Op = 112
+	Op_OP_SORT_COLUMNS  Op = 113
 )
 
 // Enum value maps for Op.

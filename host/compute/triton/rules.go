@@ -6,15 +6,33 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A rule writes one node whose operands are written; they are alike where the node is
-// elementwise.
+// A rule writes one node, whose operands args are written already. Operands of an elementwise node have the same axes: see
+// alike.
 type rule func(w *writer, n *program.Node, args []value) value
 
 // rules has the operations that kernels have. Functions are those of NVIDIA's library, in
 // their exact forms: quotients and roots are rounded correctly, as programs ask for.
 var rules map[program.Op]rule
 
-func init() { // not a literal: rules call what reads the table
+// refused has the other operations, and why kernels do not have them.
+var refused = map[program.Op]string{
+	program.OpRandomBits:  unwritten,
+	program.OpTranspose:   unwritten,
+	program.OpSlice:       unwritten,
+	program.OpConcatenate: unwritten,
+	program.OpDot:         unwritten,
+	program.OpQR:          factorization,
+	program.OpEighValues:  factorization,
+	program.OpEighVectors: factorization,
+	program.OpSortColumns: factorization,
+}
+
+const (
+	unwritten     = "kernels do not have this operation"
+	factorization = "factorizations run on the host"
+)
+
+func init() { // a literal would be an initialization cycle: some rules call what reads the table
 	rules = map[program.Op]rule{
 		program.OpConstant: (*writer).constantNode, program.OpIota: (*writer).iota,
 		program.OpNeg: (*writer).neg, program.OpAbs: typed("math.absf", "math.absi", ""), program.OpSign: (*writer).sign,
@@ -139,13 +157,13 @@ func (w *writer) clamp(_ *program.Node, args []value) value {
 	return w.apply("arith.minnumf", w.apply("arith.maxnumf", args[0], args[1]), args[2])
 }
 
-// ldexp is the library's, whose exponent is an integer.
+// ldexp calls the library's function, whose exponent is an integer.
 func (w *writer) ldexp(_ *program.Node, args []value) value {
 	v := w.library("__nv_ldexpf", args[0], w.cast("arith.fptosi", args[1], "i32"))
 	return w.pick(w.compare("arith.cmpf", "uno", args[1], args[1]), args[1], v)
 }
 
-// convert has the same element types for int and uint.
+// convert has nothing to do between int and uint, which are one type of elements in the text.
 func (w *writer) convert(n *program.Node, args []value) value {
 	x, from, to := args[0], w.p.TypeOf(n.Args[0]).DType, n.Type.DType
 	switch {

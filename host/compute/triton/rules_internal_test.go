@@ -1,0 +1,19 @@
+package triton
+
+import (
+	"testing"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Kernels have every operation, or refuse it for a reason that is told.
+func TestEveryOperationIsWrittenOrRefused(t *testing.T) {
+	for _, info := range program.Ops() {
+		if written, no := rules[info.Op] != nil, refused[info.Op] != ""; written == no {
+			t.Errorf("%s: written %t, refused %t", info.Name, written, no)
+		}
+	}
+	if len(rules)+len(refused) != len(program.Ops()) {
+		t.Error("there are rules for operations that do not exist")
+	}
+}

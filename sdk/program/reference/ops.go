@@ -1,0 +1,271 @@
+package reference
+
+import (
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// An operation executes a node on its operands.
+type operation func(n *program.Node, args []Tensor) (Tensor, error)
+
+// operations has the meaning of every operation. The built-in max and min return NaN if either operand is NaN, which
+// those of package math do not when the other is infinite. Shift counts outside 0…31 have no defined meaning; they are
+// reduced modulo 32 so that they cannot panic.
+var operations = map[program.Op]operation{
+	program.OpConstant:   constant,
+	program.OpIota:       iota,
+	program.OpRandomBits: randomBits,
+
+	program.OpNeg:      unary(func(x float64) float64 { return -x }, func(x int64) int64 { return -x }),
+	program.OpAbs:      unary(math.Abs, func(x int64) int64 { return max(x, -x) }),
+	program.OpSign:     unary(sign, func(x int64) int64 { return min(max(x, -1), 1) }),
+	program.OpSqrt:     unary(math.Sqrt, nil),
+	program.OpExp:      unary(math.Exp, nil),
+	program.OpExpm1:    unary(math.Expm1, nil),
+	program.OpLog:      unary(math.Log, nil),
+	program.OpLog1p:    unary(math.Log1p, nil),
+	program.OpTanh:     unary(math.Tanh, nil),
+	program.OpFloor:    unary(math.Floor, nil),
+	program.OpRound:    unary(math.RoundToEven, nil),
+	program.OpLogb:     unary(math.Logb, nil),
+	program.OpIsFinite: isFinite,
+	program.OpNot:      unary(nil, func(x int64) int64 { return ^x }),
+
+	program.OpAdd:   binary(add[float64], add[int64]),
+	program.OpSub:   binary(func(x, y float64) float64 { return x - y }, func(x, y int64) int64 { return x - y }),
+	program.OpMul:   binary(func(x, y float64) float64 { return x * y }, func(x, y int64) int64 { return x * y }),
+	program.OpDiv:   binary(func(x, y float64) float64 { return x / y }, nil),
+	program.OpPow:   binary(math.Pow, nil),
+	program.OpMax:   binary(larger[float64], larger[int64]),
+	program.OpMin:   binary(smaller[float64], smaller[int64]),
+	program.OpLdexp: binary(ldexp, nil),
+	program.OpAnd:   binary(nil, func(x, y int64) int64 { return x & y }),
+	program.OpOr:    binary(nil, func(x, y int64) int64 { return x | y }),
+	program.OpXor:   binary(nil, func(x, y int64) int64 { return x ^ y }),
+	program.OpShl:   binary(nil, func(x, y int64) int64 { return x << (y & 31) }),
+	program.OpShr:   binary(nil, func(x, y int64) int64 { return x >> (y & 31) }),
+	program.OpClamp: clamp,
+
+	program.OpEq: comparison(func(x, y float64) bool { return x == y }, func(x, y int64) bool { return x == y }),
+	program.OpNe: comparison(func(x, y float64) bool { return x != y }, func(x, y int64) bool { return x != y }),
+	program.OpLt: comparison(func(x, y float64) bool { return x < y }, func(x, y int64) bool { return x < y }),
+	program.OpLe: comparison(func(x, y float64) bool { return x <= y }, func(x, y int64) bool { return x <= y }),
+	program.OpGt: comparison(func(x, y float64) bool { return x > y }, func(x, y int64) bool { return x > y }),
+	program.OpGe: comparison(func(x, y float64) bool { return x >= y }, func(x, y int64) bool { return x >= y }),
+
+	program.OpSelect:  selected,
+	program.OpConvert: convert,
+	program.OpBitcast: bitcast,
+
+	program.OpReshape:   reshape,
+	program.OpTranspose: func(n *program.Node, args []Tensor) (Tensor, error) { return transpose(args[0], n.Attr.Axes), nil },
+	program.OpBroadcast: func(n *program.Node, args []Tensor) (Tensor, error) {
+		return broadcast(args[0], n.Type.Shape, n.Attr.Axes), nil
+	},
+	program.OpSlice:       slice,
+	program.OpConcatenate: concatenate,
+
+	program.OpReduceSum: reduction(add[float64], add[int64]),
+	program.OpReduceMax: reduction(larger[float64], larger[int64]),
+	program.OpReduceMin: reduction(smaller[float64], smaller[int64]),
+
+	program.OpDot:      dot,
+	program.OpHadamard: func(n *program.Node, args []Tensor) (Tensor, error) { return hadamard(args[0], n.Attr.Block), nil },
+
+	program.OpStopGradient: func(_ *program.Node, args []Tensor) (Tensor, error) { return args[0], nil },
+
+	program.OpQR:          ofMatrices(qr),
+	program.OpEighValues:  ofMatrices(eigenvalues),
+	program.OpEighVectors: ofMatrices(eigenvectors),
+	program.OpSortColumns: ofMatrices(sortColumns),
+}
+
+// unary applies a function to floats, or another one to integers and bools.
+func unary(floats func(float64) float64, ints func(int64) int64) operation {
+	return func(n *program.Node, args []Tensor) (Tensor, error) {
+		if n.Type.DType == program.Float {
+			return Tensor{Type: n.Type, Floats: each(args[0].Floats, floats)}, nil
+		}
+		return Tensor{Type: n.Type, Ints: each(args[0].Ints, func(v int64) int64 { return wrap(n.Type.DType, ints(v)) })}, nil
+	}
+}
+
+// binary applies a function to floats, or another one to integers and bools.
+func binary(floats func(x, y float64) float64, ints func(x, y int64) int64) operation {
+	return func(n *program.Node, args []Tensor) (Tensor, error) {
+		x, y := spread(args[0], n.Type.Shape), spread(args[1], n.Type.Shape)
+		if n.Type.DType == program.Float {
+			return Tensor{Type: n.Type, Floats: pairs(x.Floats, y.Floats, floats)}, nil
+		}
+		return Tensor{Type: n.Type, Ints: pairs(x.Ints, y.Ints, func(a, b int64) int64 { return wrap(n.Type.DType, ints(a, b)) })}, nil
+	}
+}
+
+func comparison(floats func(x, y float64) bool, ints func(x, y int64) bool) operation {
+	return func(n *program.Node, args []Tensor) (Tensor, error) {
+		x, y := spread(args[0], n.Type.Shape), spread(args[1], n.Type.Shape)
+		if x.Type.DType == program.Float {
+			return Tensor{Type: n.Type, Ints: pairs(x.Floats, y.Floats, func(a, b float64) int64 { return truth(floats(a, b)) })}, nil
+		}
+		return Tensor{Type: n.Type, Ints: pairs(x.Ints, y.Ints, func(a, b int64) int64 { return truth(ints(a, b)) })}, nil
+	}
+}
+
+func add[T float64 | int64](x, y T) T     { return x + y }
+func larger[T float64 | int64](x, y T) T  { return max(x, y) }
+func smaller[T float64 | int64](x, y T) T { return min(x, y) }
+
+func sign(x float64) float64 {
+	switch {
+	case x > 0:
+		return 1
+	case x < 0:
+		return -1
+	case x == 0:
+		return 0
+	}
+	return x // NaN
+}
+
+// each applies f to all elements.
+func each[A, B any](x []A, f func(A) B) []B {
+	if x == nil {
+		return nil
+	}
+	out := make([]B, len(x))
+	for i, v := range x {
+		out[i] = f(v)
+	}
+	return out
+}
+
+// pairs applies f to the elements of two lists of the same length.
+func pairs[A, B any](x, y []A, f func(a, b A) B) []B {
+	out := make([]B, len(x))
+	for i, v := range x {
+		out[i] = f(v, y[i])
+	}
+	return out
+}
+
+func isFinite(n *program.Node, args []Tensor) (Tensor, error) {
+	return Tensor{Type: n.Type, Ints: each(args[0].Floats, func(v float64) int64 { return truth(finite(v)) })}, nil
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+func ldexp(x, n float64) float64 {
+	if math.IsNaN(n) {
+		return n
+	}
+	const most = 4096 // any result beyond is 0 or infinite
+	return math.Ldexp(x, int(min(max(n, -most), most)))
+}
+
+// spread repeats an operand of an elementwise operation to the shape of the result: a
+// scalar, or a tensor of the same rank along the axes where it has one element.
+func spread(x Tensor, shape []int) Tensor {
+	if x.Len() == 1 {
+		t := program.Type{DType: x.Type.DType, Shape: shape}
+		return Tensor{Type: t, Floats: fill(x.Floats, int(t.Size())), Ints: fill(x.Ints, int(t.Size()))}
+	}
+	if slices.Equal(shape, x.Type.Shape) {
+		return x
+	}
+	var axes []int
+	for i := range x.Type.Shape {
+		axes = append(axes, i)
+	}
+	return broadcast(x, shape, axes)
+}
+
+func truth(v bool) int64 {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+// clamp keeps NaN, one of the results that the table allows.
+func clamp(n *program.Node, args []Tensor) (Tensor, error) {
+	lo, hi := args[1].Floats[0], args[2].Floats[0]
+	return Tensor{Type: n.Type, Floats: each(args[0].Floats, func(v float64) float64 { return min(max(v, lo), hi) })}, nil
+}
+
+func selected(n *program.Node, args []Tensor) (Tensor, error) {
+	cond, x, y := spread(args[0], n.Type.Shape), spread(args[1], n.Type.Shape), spread(args[2], n.Type.Shape)
+	return Tensor{Type: n.Type, Floats: choose(cond.Ints, x.Floats, y.Floats), Ints: choose(cond.Ints, x.Ints, y.Ints)}, nil
+}
+
+// choose is x where cond holds and y elsewhere.
+func choose[T any](cond []int64, x, y []T) []T {
+	out := slices.Clone(y)
+	for i, v := range x {
+		if cond[i] != 0 {
+			out[i] = v
+		}
+	}
+	return out
+}
+
+// convert gives the same numbers in another element type.
+func convert(n *program.Node, args []Tensor) (Tensor, error) {
+	x, to := args[0], n.Type
+	out := Tensor{Type: to}
+	from := x.Type.DType
+	switch {
+	case to.DType == from:
+		out.Floats, out.Ints = x.Floats, x.Ints
+	case to.DType == program.Float:
+		out.Floats = each(x.Ints, func(v int64) float64 { return float64(v) })
+	case from == program.Float:
+		out.Ints = each(x.Floats, func(v float64) int64 { return integer(v, to.DType) })
+	case to.DType == program.Bool:
+		out.Ints = each(x.Ints, func(v int64) int64 { return truth(v != 0) })
+	default:
+		out.Ints = each(x.Ints, func(v int64) int64 { return wrap(to.DType, v) })
+	}
+	return out, nil
+}
+
+// integer rounds toward zero. What does not fit has no defined result; here it
+// saturates, and NaN gives 0.
+func integer(v float64, to program.DType) int64 {
+	switch {
+	case to == program.Bool:
+		return truth(v != 0)
+	case math.IsNaN(v):
+		return 0
+	case to == program.Int:
+		return int64(min(max(v, math.MinInt32), math.MaxInt32))
+	default:
+		return int64(min(max(v, 0), math.MaxUint32))
+	}
+}
+
+// bitcast reads the 32 bits of each element as another type.
+func bitcast(n *program.Node, args []Tensor) (Tensor, error) {
+	x, to := args[0], n.Type
+	out := Tensor{Type: to}
+	from := x.Type.DType
+	if to.DType == from && from != program.Float {
+		out.Ints = x.Ints
+		return out, nil
+	}
+	for i := range x.Len() {
+		var bits uint32
+		if from == program.Float {
+			bits = math.Float32bits(float32(x.Floats[i]))
+		} else {
+			bits = uint32(x.Ints[i])
+		}
+		if to.DType == program.Float {
+			out.Floats = append(out.Floats, float64(math.Float32frombits(bits)))
+		} else {
+			out.Ints = append(out.Ints, wrap(to.DType, int64(bits)))
+		}
+	}
+	return out, nil
+}
