@@ -14,6 +14,7 @@ import (
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/console"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/crashfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
@@ -157,7 +158,7 @@ func TestFaults(t *testing.T) {
 		a.run(t, nil, reference, a.fails, true)
 		want := a.files(t, reference)
 		expected := map[bool]int{true: 1}[a.fails]
-		for files := range faultfs.Each(t, faultfs.Sweep(10, 1), 70) {
+		for files := range faultfs.Each(t, effort.Choose(10, 1), 70) {
 			_, out := a.begin(t)
 			said, failed := a.run(t, files, out, a.fails, a.before)
 			fired := files.Fired()
@@ -200,7 +201,7 @@ func TestPowerLoss(t *testing.T) {
 		}
 		a.run(t, files, out, a.fails, true)
 		want := a.files(t, out)
-		for lost, what := range files.Each(t, uint64(faultfs.Sweep(1, 6)), 1) {
+		for lost, what := range files.Each(t, uint64(effort.Choose(1, 6)), 1) {
 			a.again(t, a.name+": "+what, filepath.Join(lost, "studies", "two"), want)
 		}
 	}

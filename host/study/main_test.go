@@ -14,6 +14,7 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // cage is the command, built once for all tests.
@@ -43,9 +44,7 @@ func TestMain(m *testing.M) {
 // command returns the path of the command and lets it find the plugins.
 func command(t *testing.T) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts and kills processes")
-	}
+	effort.Long(t, "starts and kills processes")
 	path, err := cage()
 	if err != nil {
 		t.Fatal(err)

@@ -16,15 +16,14 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestSignals interrupts the built command in the middle of a training: it saves a
 // checkpoint, says how to go on, and ends with the exit code of an interrupted
 // command. The checkpoint is that of a run which stopped there by itself.
 func TestSignals(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the command")
-	}
+	effort.Long(t, "builds the command")
 	cage, finder := testrun.Cage(t), testrun.Finder(t)
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {

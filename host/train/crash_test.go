@@ -10,15 +10,14 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestKilledAtAnyMoment kills the process of a training with SIGKILL again and again,
 // each time at a random moment after it has saved something new, resumes it, and
 // demands that it ends where an undisturbed run ends, bit for bit.
 func TestKilledAtAnyMoment(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts and kills processes")
-	}
+	effort.Long(t, "starts and kills processes")
 	t.Run("plain", func(t *testing.T) {
 		whole := testrun.Config(t, "train.checkpoint_every=2", "train.keep=1")
 		killed := testrun.Elsewhere(t, whole)
@@ -36,12 +35,10 @@ func TestKilledAtAnyMoment(t *testing.T) {
 // TestKilledBesideRefreshes: the same where refreshes are computed beside the steps,
 // and most checkpoints are taken while some are.
 func TestKilledBesideRefreshes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts and kills processes")
-	}
+	effort.Long(t, "starts and kills processes")
 	for name, overrides := range lateRefreshes {
 		t.Run(name, func(t *testing.T) {
-			whole := testrun.Config(t, append(overrides, "train.checkpoint_every=2", "train.keep=1")...)
+			whole := testrun.Config(t, append(overrides, "train.checkpoint_every=3", "train.keep=1")...)
 			killAndCompare(t, whole, testrun.Elsewhere(t, whole))
 		})
 	}

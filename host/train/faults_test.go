@@ -22,6 +22,7 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/crashfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
@@ -108,7 +109,7 @@ func TestFaults(t *testing.T) {
 	for _, v := range victims(t) {
 		t.Run(v.name, func(t *testing.T) {
 			prepared := v.prepare(t, finder)
-			every := faultfs.Sweep(v.part, 1)
+			every := effort.Choose(v.part, 1)
 			for first, forever := range []bool{false, true} {
 				i, failed := first, 0
 				for v.fail(t, finder, prepared, i, forever) {
@@ -141,9 +142,9 @@ func TestPowerLoss(t *testing.T) {
 				t.Fatal(err)
 			}
 			states := 0
-			for m := 0; m <= files.Moments(); m += faultfs.Sweep(v.part, 1) {
+			for m := 0; m <= files.Moments(); m += effort.Choose(v.part, 1) {
 				// What was synced, all, and some of the other mixtures.
-				for _, seed := range append([]uint64{0, 1}, mixtures[:faultfs.Sweep(1, len(mixtures))]...) {
+				for _, seed := range append([]uint64{0, 1}, mixtures[:effort.Choose(1, len(mixtures))]...) {
 					states++
 					v.lose(t, finder, files, m, seed)
 				}

@@ -2,12 +2,15 @@ package train_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // The quantizers and optimizers of this repository, with the settings that they need
@@ -31,14 +34,15 @@ var (
 // the loss falls, λ = 0 gives the bits of a run without correction, and a resumed run
 // ends with the bits of one that never stopped.
 func TestEveryPair(t *testing.T) {
-	if testing.Short() {
-		t.Skip("trains 210 models")
-	}
-	for q, quantizer := range matrixQuantizers {
-		for o, optimizer := range matrixOptimizers {
+	effort.Long(t, "trains 54 models, or 270")
+	for i, q := range slices.Sorted(maps.Keys(matrixQuantizers)) {
+		for j, o := range slices.Sorted(maps.Keys(matrixOptimizers)) {
+			if !sampled(i, j) {
+				continue
+			}
 			t.Run(q+"/"+o, func(t *testing.T) {
 				t.Parallel()
-				cfg := testrun.Config(t, "train.steps=30", quantizer, optimizer, "method.lambda=5.0", "method.silence=0.5",
+				cfg := testrun.Config(t, "train.steps=30", matrixQuantizers[q], matrixOptimizers[o], "method.lambda=5.0", "method.silence=0.5",
 					fmt.Sprintf("schedule.rate=%v", matrixRates[o]), "train.log_every=1", "train.eval_every=0")
 				off := testrun.Elsewhere(t, cfg, `method.form="off"`)
 				testrun.Train(t, off, train.Options{})
@@ -63,12 +67,13 @@ func TestEveryPair(t *testing.T) {
 // TestEveryPairWithTeacher: pairs learn from a teacher, too. The divergence falls, λ = 0 gives the bits of a run without
 // correction, and a resumed run ends with the bits of one that never stopped.
 func TestEveryPairWithTeacher(t *testing.T) {
-	if testing.Short() {
-		t.Skip("trains 37 models")
-	}
+	effort.Long(t, "trains 13 models, or 37")
 	_, init := pretrained(t)
-	for _, q := range []string{"quest", "mxfp4", "lsq"} {
-		for _, o := range []string{"adamw", "muon", "soap"} {
+	for i, q := range []string{"quest", "mxfp4", "lsq"} {
+		for j, o := range []string{"adamw", "muon", "soap"} {
+			if !sampled(i, j) {
+				continue
+			}
 			t.Run(q+"/"+o, func(t *testing.T) {
 				t.Parallel()
 				on := testrun.Config(t, "train.steps=30", matrixQuantizers[q], matrixOptimizers[o], "method.lambda=5.0", "method.silence=0.5",
@@ -88,6 +93,9 @@ func TestEveryPairWithTeacher(t *testing.T) {
 		}
 	}
 }
+
+// sampled tells whether the i-th choice is tried with the j-th optimizer: each choice with one of them, unless all pairs are asked for.
+func sampled(i, j int) bool { return effort.All() || i%len(matrixOptimizers) == j }
 
 // fell fails unless the mean loss of a run's last steps is below that of its first.
 func fell(t *testing.T, dir string) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // watcher is a console that looks at every line for plugin processes that run.
@@ -41,9 +42,7 @@ func TestPluginsEndBeforeTraining(t *testing.T) {
 // TestPluginsEndWithTheHost kills a host that waits for a plugin to start, and hosts
 // at random moments of their start.
 func TestPluginsEndWithTheHost(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts and kills processes")
-	}
+	effort.Long(t, "starts and kills processes")
 	t.Run("while a plugin hangs", func(t *testing.T) {
 		if runtime.GOOS != "linux" {
 			t.Skip("a plugin that does not watch its host ends with it only on Linux")

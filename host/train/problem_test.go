@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/golden"
 )
 
@@ -226,10 +227,8 @@ func sameTrajectory(t *testing.T, a, b *config.Config) {
 
 // TestProblemKilled: the points survive SIGKILL as the records do.
 func TestProblemKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts and kills processes")
-	}
-	whole := problem(t, quadraticText, "train.steps=4000", "train.checkpoint_every=100", "train.keep=1", "train.trajectory_every=3")
+	effort.Long(t, "starts and kills processes")
+	whole := problem(t, quadraticText, "train.steps=4000", "train.checkpoint_every=400", "train.keep=1", "train.trajectory_every=3")
 	killed := testrun.Elsewhere(t, whole)
 	killAndCompare(t, whole, killed)
 	sameTrajectory(t, whole, killed)

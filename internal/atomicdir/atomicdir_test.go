@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/internal/atomicdir"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/crashfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
@@ -229,7 +230,7 @@ func TestPowerLoss(t *testing.T) {
 			if err := atomicdir.Write(vfs.On(files, filepath.Join(root, "out")), func(dir vfs.Path) error { return errors.Join(fill(dir), end) }); !errors.Is(err, end) {
 				t.Fatal(err)
 			}
-			for lost, what := range files.Each(t, uint64(faultfs.Sweep(1, 6)), 15) {
+			for lost, what := range files.Each(t, uint64(effort.Choose(1, 6)), 15) {
 				again(t, what, lost)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -17,11 +18,7 @@ import (
 // single precision stays within 1e-4 of the largest element; the device's own
 // functions (exp, tanh, sums in another order) get twice that.
 func TestRandomPrograms(t *testing.T) {
-	seeds := uint64(300)
-	if testing.Short() {
-		seeds = 50
-	}
-	for seed := range seeds {
+	for seed := range effort.Choose[uint64](100, 300) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			options := randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]}
 			c := randprog.New(seed, options)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/crashfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
@@ -71,7 +72,7 @@ func TestPowerLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := vfstest.Contents(t, dir)
-	for lost, what := range files.Each(t, uint64(faultfs.Sweep(2, 12)), 50) {
+	for lost, what := range files.Each(t, uint64(effort.Choose(2, 12)), 50) {
 		again(t, what, filepath.Join(lost, "out"), want)
 	}
 }

@@ -15,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/sdk"
 )
 
 // pluginsVariable is the environment variable that names a directory with the plugins, built, for tests that run where
@@ -63,7 +66,57 @@ func Executables(t testing.TB) map[string]string {
 	return paths
 }
 
-// Finder returns a finder of the plugins of this repository, already built.
+// shared are the plugins that run for all tests of a package with [Main]: to start one takes longer than a small
+// training. nil where each training starts its own.
+var shared map[sharedKey]*plugin.Client
+
+var sharing sync.Mutex
+
+type sharedKey struct {
+	path string
+	kind sdk.Kind
+}
+
+// share lends a plugin of this repository, which is started when a test needs it first. Others are started as ever.
+func share(ctx context.Context, exe plugin.Executable, kind sdk.Kind, opts plugin.Options) (*plugin.Client, error) {
+	path, _ := os.Readlink(exe.Path)
+	paths, err := built()
+	if err != nil || path != paths[exe.Name] {
+		return plugin.Start(ctx, exe, kind, opts)
+	}
+	sharing.Lock()
+	defer sharing.Unlock()
+	key := sharedKey{path, kind}
+	c := shared[key]
+	if c == nil {
+		if c, err = plugin.Start(context.Background(), exe, kind, plugin.Options{}); err != nil {
+			return nil, err
+		}
+		shared[key] = c
+	}
+	if opts.SHA256 != "" && opts.SHA256 != c.SHA256() {
+		return plugin.Start(ctx, exe, kind, opts) // says so
+	}
+	return c.Share(), nil
+}
+
+// Main runs the tests of a package with plugins that they share. Then it ends these, and fails if goroutines are left.
+func Main(m *testing.M) {
+	shared = map[sharedKey]*plugin.Client{}
+	goleak.VerifyTestMain(withPlugins{m})
+}
+
+type withPlugins struct{ *testing.M }
+
+func (w withPlugins) Run() int {
+	code := w.M.Run()
+	for _, c := range shared {
+		c.Close()
+	}
+	return code
+}
+
+// Finder returns a finder of the plugins of this repository, already built, and shared where the package has [Main].
 func Finder(t testing.TB) *plugin.Finder {
 	t.Helper()
 	dir := t.TempDir()
@@ -72,7 +125,11 @@ func Finder(t testing.TB) *plugin.Finder {
 			t.Fatal(err)
 		}
 	}
-	return &plugin.Finder{Dirs: []string{dir}}
+	f := &plugin.Finder{Dirs: []string{dir}}
+	if shared != nil {
+		f.Launch = share
+	}
+	return f
 }
 
 // Recorder finds plugins that record their process IDs when they start.

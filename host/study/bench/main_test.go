@@ -3,8 +3,8 @@ package bench_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/cage-qat/cage/host/internal/testrun"
 )
 
-// TestMain fails when a goroutine outlives the tests.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets the tests share plugins, and fails when a goroutine outlives them.
+func TestMain(m *testing.M) { testrun.Main(m) }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -68,9 +69,7 @@ func saveForever(dir, mode string) error {
 }
 
 func TestKillAtAnyMoment(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts and kills processes")
-	}
+	effort.Long(t, "starts and kills processes")
 	for _, mode := range []string{"advance", "replace"} {
 		t.Run(mode, func(t *testing.T) {
 			dir := t.TempDir()

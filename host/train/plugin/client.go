@@ -41,8 +41,15 @@ type Client struct {
 	info      map[sdk.Kind]client.Info
 
 	release   func() bool
+	shared    bool // another client ends the process
 	closeOnce sync.Once
 	closed    atomic.Bool
+}
+
+// Share returns a client of the same process that leaves it running when it is closed.
+func (c *Client) Share() *Client {
+	return &Client{exe: c.exe, kind: c.kind, sum: c.sum, opts: c.opts, launch: c.launch,
+		quantizer: c.quantizer, optimizer: c.optimizer, info: c.info, shared: true}
 }
 
 // Path returns the path of the running executable.
@@ -111,10 +118,13 @@ func (c *Client) Program(ctx context.Context, tensor sdk.Tensor) (out sdk.Optimi
 }
 
 // Close stops the plugin and waits until it has ended, a little more than a second at
-// most. It may be called several times.
+// most, unless the client is a shared one. It may be called several times.
 func (c *Client) Close() {
 	c.closeOnce.Do(func() {
 		c.closed.Store(true)
+		if c.shared {
+			return
+		}
 		if c.release != nil {
 			c.release()
 		}

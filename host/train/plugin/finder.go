@@ -12,6 +12,8 @@ import (
 
 	"github.com/agnivade/levenshtein"
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/sdk"
 )
 
 // PathVariable is the environment variable that lists the directories to search first,
@@ -32,6 +34,8 @@ type Finder struct {
 	// such as a build or a download for it. Concurrent calls of Find may call it
 	// concurrently.
 	Notify func(message string)
+	// Launch starts the plugins that Start has found; nil means [Start].
+	Launch func(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*Client, error)
 }
 
 // NewFinder returns a Finder that searches the directories of CAGE_PLUGIN_PATH, then

@@ -98,5 +98,8 @@ func (f *Finder) Start(ctx context.Context, name string, kind sdk.Kind, opts Opt
 	if err != nil {
 		return nil, err
 	}
+	if f.Launch != nil {
+		return f.Launch(ctx, exe, kind, opts)
+	}
 	return Start(ctx, exe, kind, opts)
 }

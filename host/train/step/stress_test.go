@@ -8,15 +8,14 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestTenThousandSteps: many small steps, with the correction, clipping and
 // statistics, neither hang nor grow. Worker pools of the engine have deadlocked
 // rarely in older releases, and a buffer that is not freed shows after a while only.
 func TestTenThousandSteps(t *testing.T) {
-	if testing.Short() {
-		t.Skip("10,000 steps")
-	}
+	effort.Long(t, "10,000 steps")
 	cfg := testrun.Config(t, "model.vocab=32", "model.layers=1", "model.width=16", "model.hidden=32", "model.heads=1", "model.context=8", "train.batch=2")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s := newState(t, c)

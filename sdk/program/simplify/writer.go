@@ -3,7 +3,6 @@ package simplify
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
@@ -150,9 +149,19 @@ func (w *Writer) key(op program.Op, attr program.Attr, t program.Type, args []pr
 		_ = binary.Write(h, binary.LittleEndian, attr.Floats)
 		_ = binary.Write(h, binary.LittleEndian, attr.Ints)
 		h.Sum(data[:0])
-		attr.Floats, attr.Ints = nil, nil
 	}
-	return fmt.Sprint(op, numbers, wish(op, t), attr, data)
+	stated := wish(op, t)
+	text := binary.AppendVarint(data[:], int64(op))
+	text = binary.AppendVarint(text, int64(stated.DType))
+	text = binary.AppendVarint(text, int64(attr.Block))
+	for _, list := range [][]int{numbers, stated.Shape, attr.Axes, attr.Start, attr.Limit, attr.Stride,
+		attr.LhsContract, attr.RhsContract, attr.LhsBatch, attr.RhsBatch} {
+		text = binary.AppendVarint(text, int64(len(list)))
+		for _, n := range list {
+			text = binary.AppendVarint(text, int64(n))
+		}
+	}
+	return string(text)
 }
 
 // wish is the part of a stated type that decides the result: for most operations

@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -60,10 +61,7 @@ const group = 8
 
 // Run tests a subject with programs of all families that it is meant for.
 func Run(t *testing.T, s Subject) {
-	count := uint64(320)
-	if testing.Short() {
-		count = 80
-	}
+	count := effort.Choose[uint64](80, 320)
 	for _, family := range randprog.Families {
 		least, ok := s.Accepts[family]
 		if !ok {

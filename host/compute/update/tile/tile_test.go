@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update/tile"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -110,11 +111,7 @@ func same(t *testing.T, what string, p *program.Program, got, want [][]float32) 
 // number of goroutines.
 func TestRandomPrograms(t *testing.T) {
 	dev := openCPU(t)
-	count := 400
-	if testing.Short() {
-		count = 80
-	}
-	for seed := range uint64(count) {
+	for seed := range effort.Choose[uint64](100, 400) {
 		shape := shapes[seed%uint64(len(shapes))]
 		p := randomProgram(seed, shape)
 		rng := rand.New(rand.NewPCG(seed, 7))
