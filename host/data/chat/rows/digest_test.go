@@ -1,0 +1,56 @@
+package rows
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"testing"
+)
+
+// TestBatchesGolden: the batches of a seed are the same in every version of the program.
+func TestBatchesGolden(t *testing.T) {
+	var sizes []int
+	for i := range 200 {
+		sizes = append(sizes, 2+(i*i*7+i*13)%60)
+	}
+	f := lengths(t, sizes...)
+	for packing, want := range map[Packing]string{
+		FirstFit: "10e83991d73611dc23f8437ef94b01573e033ea1999aa39d8419ec25af14d36e",
+		None:     "b4c9b39412c3f712b45979d4cd4184932127f428dd6aae0dc0d8b47a7e5a41e6",
+	} {
+		s := sampler(t, f, Config{Length: 48, Batch: 4, Epochs: 3, Packing: packing, Seed: 2357})
+		sum := sha256.New()
+		for step := range s.Steps() {
+			for _, row := range read(t, s, step) {
+				if err := binary.Write(sum, binary.LittleEndian, append(append(append([]int32(nil), row.Tokens...), row.Positions...), row.Segments...)); err != nil {
+					t.Fatal(err)
+				}
+				if err := binary.Write(sum, binary.LittleEndian, row.Weights); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := hex.EncodeToString(sum.Sum(nil)); got != want {
+			t.Errorf("%s: the batches have the hash %s, want %s", packing, got, want)
+		}
+	}
+}
+
+// BenchmarkRows reads batches of conversations of 20 to 520 tokens.
+func BenchmarkRows(b *testing.B) {
+	var sizes []int
+	for i := range 20000 {
+		sizes = append(sizes, 20+(i*i*7+i*13)%500)
+	}
+	s := sampler(b, lengths(b, sizes...), Config{Length: 2048, Batch: 16, Epochs: 1, Packing: FirstFit, Seed: 1})
+	batch := make([]Row, 16)
+	for i := range batch {
+		batch[i] = NewRow(2048)
+	}
+	b.SetBytes(16 * 2048 * 4)
+	for i := int64(0); b.Loop(); i++ {
+		if _, err := s.At(i%s.Steps(), 0, batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
