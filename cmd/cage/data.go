@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -39,7 +40,7 @@ words and the special tokens of Llama 3. Its directory is what --tokenizer wants
 		if out == "" {
 			return nil, usageError{fmt.Errorf("--out is required: the directory of the tokenizer")}
 		}
-		f, err := data.Open(args[0])
+		f, err := dataset.Open(args[0])
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +67,7 @@ func newDataShow() *cobra.Command {
 		if isChatFile(args[0]) {
 			return showChat(cmd.Context(), args[0], chat, verify)
 		}
-		f, err := data.Open(args[0])
+		f, err := dataset.Open(args[0])
 		if err != nil {
 			return nil, err
 		}

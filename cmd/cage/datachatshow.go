@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/regular"
 )
@@ -205,7 +206,7 @@ func verifyData(ctx context.Context, path string) ([]data.Verification, error) {
 	}
 	list := make([]data.Verification, len(found))
 	for i, v := range found {
-		list[i] = data.Verification{Path: v.Path, Header: data.Header{Tokens: v.Header.Tokens, SHA256: v.Header.SHA256}, Err: v.Err}
+		list[i] = data.Verification{Path: v.Path, Header: dataset.Header{Tokens: v.Header.Tokens, SHA256: v.Header.SHA256}, Err: v.Err}
 	}
 	return list, ctx.Err()
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/plainjson"
@@ -54,7 +55,7 @@ type Part struct {
 	Documents int64  `json:"documents"`
 	Tokens    int64  `json:"tokens"`
 	Bytes     int64  `json:"bytes"`  // bytes of text
-	SHA256    string `json:"sha256"` // hash of the stored ids, see [Header]
+	SHA256    string `json:"sha256"` // hash of the stored ids, see [dataset.Header]
 	// Shards lists the files if there are several.
 	Shards []Shard `json:"shards,omitempty"`
 }
@@ -87,17 +88,17 @@ func (p *Part) checkShards() error {
 	for _, s := range p.Shards {
 		documents, tokens, hashes = documents-s.Documents, tokens-s.Tokens, append(hashes, s.SHA256)
 	}
-	if documents != 0 || tokens != 0 || joinHashes(hashes) != p.SHA256 {
+	if documents != 0 || tokens != 0 || dataset.JoinHashes(hashes) != p.SHA256 {
 		return fmt.Errorf("its %d shards are not what its totals are of", len(p.Shards))
 	}
 	return nil
 }
 
 // matches compares the header of a token file with its part of the manifest.
-func (m *Manifest) matches(f *File, part Part) error {
+func (m *Manifest) matches(f *dataset.File, part Part) error {
 	h := f.Header()
 	if h.SHA256 != part.SHA256 || h.Tokens != part.Tokens || h.Documents != part.Documents || h.Tokenizer != m.Tokenizer {
-		return &FormatError{f.Path(), fmt.Sprintf("is not the file that %s describes: prepare the dataset again", ManifestFile)}
+		return &dataset.FormatError{Path: f.Path(), Problem: fmt.Sprintf("is not the file that %s describes: prepare the dataset again", ManifestFile)}
 	}
 	return nil
 }

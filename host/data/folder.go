@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -37,7 +38,7 @@ func (o *PrepareOptions) checkOurs() error {
 		return err
 	}
 	for _, e := range entries {
-		ours := atomicfile.Begins(magic)
+		ours := atomicfile.Begins(dataset.Magic)
 		if e.Name() == ManifestFile {
 			ours = func(io.Reader) bool { return false }
 		}

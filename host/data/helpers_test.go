@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
@@ -23,7 +24,7 @@ func corpus(t testing.TB, n int) (dir string, texts []string) {
 	return dir, texts
 }
 
-func prepare(t testing.TB, options PrepareOptions) (*Manifest, *dataset) {
+func prepare(t testing.TB, options PrepareOptions) (*Manifest, *opened) {
 	t.Helper()
 	if options.Out == "" {
 		options.Out = t.TempDir()
@@ -44,7 +45,7 @@ func prepare(t testing.TB, options PrepareOptions) (*Manifest, *dataset) {
 }
 
 // documentsOf returns the texts in a token file of the byte tokenizer.
-func documentsOf(t testing.TB, f *File) []string {
+func documentsOf(t testing.TB, f *dataset.File) []string {
 	t.Helper()
 	if err := f.Verify(context.Background()); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func inRows(texts ...string) string {
 	return out.String()
 }
 
-func allOf(t *testing.T, d *dataset) []string {
+func allOf(t *testing.T, d *opened) []string {
 	t.Helper()
 	all := slices.Concat(documentsOf(t, d.Train), documentsOf(t, d.Val))
 	slices.Sort(all)

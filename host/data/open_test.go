@@ -6,21 +6,22 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// dataset is a folder that Prepare made, as tests look at it.
-type dataset struct {
+// opened is a folder that Prepare made, as tests look at it.
+type opened struct {
 	Manifest   Manifest
-	Train, Val *File
+	Train, Val *dataset.File
 	Tokenizer  tokenizer.Tokenizer
 }
 
 // openDataset opens the dataset in dir and checks that its parts belong
 // together. It does not read the tokens; see Verify.
-func openDataset(dir string) (*dataset, error) {
-	d := &dataset{}
+func openDataset(dir string) (*opened, error) {
+	d := &opened{}
 	text, err := regular.ReadFile(filepath.Join(dir, ManifestFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s is not a dataset, or an unfinished one: prepare it first: %w", dir, err)
@@ -45,12 +46,12 @@ func openDataset(dir string) (*dataset, error) {
 }
 
 // openMatching opens the token files of a part and compares them with the manifest.
-func openMatching(dir string, m *Manifest, part Part, names ...string) (*File, error) {
+func openMatching(dir string, m *Manifest, part Part, names ...string) (*dataset.File, error) {
 	var paths []string
 	for _, name := range names {
 		paths = append(paths, filepath.Join(dir, name))
 	}
-	f, err := Open(paths...)
+	f, err := dataset.Open(paths...)
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +63,9 @@ func openMatching(dir string, m *Manifest, part Part, names ...string) (*File, e
 }
 
 // Close closes the token files.
-func (d *dataset) Close() error {
+func (d *opened) Close() error {
 	var errs []error
-	for _, f := range []*File{d.Train, d.Val} {
+	for _, f := range []*dataset.File{d.Train, d.Val} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}

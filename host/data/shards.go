@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -16,7 +17,7 @@ type shards struct {
 	path    vfs.Path // of the one file; the names of several are made of it
 	info    tokenizer.Info
 	most    int64 // tokens after which a document ends a file; 0: no bound
-	writers []*Writer
+	writers []*dataset.Writer
 	open    bool // the last writer takes more documents
 }
 
@@ -27,7 +28,7 @@ func newShards(path vfs.Path, info tokenizer.Info, most int64) *shards {
 // write appends a piece of a document.
 func (s *shards) write(e encoded) error {
 	if !s.open {
-		w, err := NewWriter(s.path, s.info)
+		w, err := dataset.NewWriter(s.path, s.info)
 		if err != nil {
 			return err
 		}
@@ -48,7 +49,7 @@ func (s *shards) write(e encoded) error {
 	if err := w.End(); err != nil {
 		return err
 	}
-	if s.most > 0 && w.header.Tokens >= s.most {
+	if s.most > 0 && w.Tokens() >= s.most {
 		return s.finish()
 	}
 	return nil
@@ -60,7 +61,7 @@ func (s *shards) finish() error {
 		return nil
 	}
 	s.open = false
-	return s.writers[len(s.writers)-1].finish()
+	return s.writers[len(s.writers)-1].Finish()
 }
 
 // commit puts the files in their places.
@@ -68,10 +69,11 @@ func (s *shards) commit(bytes int64) (Part, error) {
 	part := Part{Bytes: bytes}
 	hashes := make([]string, len(s.writers))
 	for i, w := range s.writers {
+		path := s.path
 		if s.most > 0 {
-			w.path = s.path.Dir().Join(shardName(s.path.Base(), i, len(s.writers)))
+			path = s.path.Dir().Join(shardName(s.path.Base(), i, len(s.writers)))
 		}
-		h, err := w.Commit()
+		h, err := w.CommitAs(path)
 		if err != nil {
 			return Part{}, err
 		}
@@ -79,10 +81,10 @@ func (s *shards) commit(bytes int64) (Part, error) {
 		part.Tokens += h.Tokens
 		hashes[i] = h.SHA256
 		if s.most > 0 {
-			part.Shards = append(part.Shards, Shard{w.path.Base(), h.Documents, h.Tokens, h.SHA256})
+			part.Shards = append(part.Shards, Shard{path.Base(), h.Documents, h.Tokens, h.SHA256})
 		}
 	}
-	part.SHA256 = joinHashes(hashes)
+	part.SHA256 = dataset.JoinHashes(hashes)
 	return part, nil
 }
 

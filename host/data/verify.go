@@ -7,14 +7,15 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
 // Verification is the result of [Verify] for one file.
 type Verification struct {
 	Path   string
-	Header Header // header of a token file; zero for other files, and if it cannot be read
-	Err    error  // nil: intact
+	Header dataset.Header // header of a token file; zero for other files, and if it cannot be read
+	Err    error          // nil: intact
 }
 
 // Verify reads the token file, or the files of the dataset, at path and checks them
@@ -44,9 +45,9 @@ func Verify(ctx context.Context, path string) ([]Verification, error) {
 	}
 	list := []Verification{manifest}
 	for i, name := range m.Train.files(TrainFile) {
-		list = append(list, verifyFile(ctx, filepath.Join(path, name), func(f *File) error { return m.matches(f, m.Train.shard(i)) }))
+		list = append(list, verifyFile(ctx, filepath.Join(path, name), func(f *dataset.File) error { return m.matches(f, m.Train.shard(i)) }))
 	}
-	list = append(list, verifyFile(ctx, filepath.Join(path, ValFile), func(f *File) error { return m.matches(f, m.Val) }))
+	list = append(list, verifyFile(ctx, filepath.Join(path, ValFile), func(f *dataset.File) error { return m.matches(f, m.Val) }))
 	if content, err := tokenizer.Definition(path, m.Tokenizer); content != nil || err != nil {
 		list = append(list, Verification{Path: filepath.Join(path, tokenizer.DefinitionFile), Err: err})
 	}
@@ -54,9 +55,9 @@ func Verify(ctx context.Context, path string) ([]Verification, error) {
 }
 
 // verifyFile verifies one token file; also, if given, is another condition.
-func verifyFile(ctx context.Context, path string, also func(*File) error) Verification {
+func verifyFile(ctx context.Context, path string, also func(*dataset.File) error) Verification {
 	v := Verification{Path: path}
-	f, err := Open(path)
+	f, err := dataset.Open(path)
 	if err != nil {
 		v.Err = err
 		return v

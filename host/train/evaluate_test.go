@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/generate"
@@ -25,7 +25,7 @@ import (
 func TestEvaluateCountsEveryToken(t *testing.T) {
 	const context16, windows = 16, 7
 	path := filepath.Join(t.TempDir(), "val.tokens")
-	w, err := data.NewWriter(vfs.At(path), tokenizer.Bytes{}.Info())
+	w, err := dataset.NewWriter(vfs.At(path), tokenizer.Bytes{}.Info())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestEvaluateCountsEveryToken(t *testing.T) {
 	if _, err := w.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	file, err := data.Open(path)
+	file, err := dataset.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func sequence(t *testing.T, cfg *config.Config, part assembly.Part, batch int) a
 }
 
 // stopEvaluation: an evaluation ends with its context.
-func stopEvaluation(t *testing.T, file *data.File) {
+func stopEvaluation(t *testing.T, file *dataset.File) {
 	cfg := testrun.Config(t, "model.vocab=300")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s, err := c.NewState(1, nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/generate"
@@ -109,7 +109,7 @@ func TestSamplesWithoutTokenizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "train.tokens")
-	w, err := data.NewWriter(vfs.At(file), tok.Info())
+	w, err := dataset.NewWriter(vfs.At(file), tok.Info())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,9 @@
 package assembly
 
 import (
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/arrange"
 	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
@@ -44,19 +45,19 @@ func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 
 // openWindows opens the token files of texts.
 func openWindows(cfg *config.Config, d *Data) (sampler, error) {
-	how := data.SamplerConfig{Context: cfg.Model.Context, Batch: cfg.Train.Batch, Seed: uint64(cfg.Data.Seed)}
+	how := arrange.SamplerConfig{Context: cfg.Model.Context, Batch: cfg.Train.Batch, Seed: uint64(cfg.Data.Seed)}
 	if d.Sources == nil {
-		s, err := data.NewSampler(d.Train.(*data.File), how)
+		s, err := arrange.NewSampler(d.Train.(*dataset.File), how)
 		if err != nil {
 			return nil, cfg.ErrorAt("data.train", "%w", err)
 		}
 		return s, nil
 	}
-	var sources []data.Weighted
+	var sources []arrange.Weighted
 	for i, f := range d.Sources {
-		sources = append(sources, data.Weighted{File: f, Weight: cfg.Data.Mixture[i].Weight})
+		sources = append(sources, arrange.Weighted{File: f, Weight: cfg.Data.Mixture[i].Weight})
 	}
-	mixture, err := data.NewMixture(sources, how)
+	mixture, err := arrange.NewMixture(sources, how)
 	if err != nil {
 		return nil, cfg.ErrorAt("data.mixture", "%w", err)
 	}
@@ -86,7 +87,7 @@ func MixtureEpochs(b Batches, batches int64) []float64 {
 	case *documents:
 		s = b.sampler
 	}
-	if m, ok := s.(*data.Mixture); ok {
+	if m, ok := s.(*arrange.Mixture); ok {
 		return m.Epochs(batches)
 	}
 	return nil

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/config"
 )
@@ -16,7 +16,7 @@ import (
 type Data struct {
 	Train, Validation Part
 	// Sources are the files of Train from which a mixture draws; nil without a mixture.
-	Sources []*data.File
+	Sources []*dataset.File
 
 	counted *rows.Sampler // that counted the steps of conversations, for [OpenBatches]
 }
@@ -42,7 +42,7 @@ func OpenData(cfg *config.Config) (*Data, error) {
 
 // openTrain opens the files to train on, which are those that the configuration names, or
 // lie elsewhere.
-func openTrain(cfg *config.Config, files []string) (train Part, sources []*data.File, err error) {
+func openTrain(cfg *config.Config, files []string) (train Part, sources []*dataset.File, err error) {
 	if len(cfg.Data.Mixture) == 0 {
 		train, err = openPart(cfg, "data.train", cfg.Data.TrainSHA256, files...)
 		return train, nil, err
@@ -52,9 +52,9 @@ func openTrain(cfg *config.Config, files []string) (train Part, sources []*data.
 		if err != nil {
 			return nil, nil, errors.Join(err, closeAll(sources))
 		}
-		sources = append(sources, f.(*data.File))
+		sources = append(sources, f.(*dataset.File))
 	}
-	joined, err := data.Join(sources...)
+	joined, err := dataset.Join(sources...)
 	if err != nil {
 		return nil, nil, errors.Join(cfg.ErrorAt("data.mixture", "%w", err), closeAll(sources))
 	}
@@ -64,7 +64,7 @@ func openTrain(cfg *config.Config, files []string) (train Part, sources []*data.
 	return joined, sources, nil
 }
 
-func closeAll(files []*data.File) error {
+func closeAll(files []*dataset.File) error {
 	var errs []error
 	for _, f := range files {
 		errs = append(errs, f.Close())

@@ -6,14 +6,14 @@ import (
 	"io"
 	"time"
 
-	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// Part is what a model is trained or evaluated on: either texts, as a [data.File], or
+// Part is what a model is trained or evaluated on: either texts, as a [dataset.File], or
 // conversations, as a [rows.File].
 type Part interface {
 	Path() string    // path of the first file
@@ -29,7 +29,7 @@ type Part interface {
 // openFiles opens files of the given kind of data, as one.
 func openFiles(kind string, paths ...string) (Part, error) {
 	if kind != config.KindChat {
-		f, err := data.Open(paths...)
+		f, err := dataset.Open(paths...)
 		if err != nil {
 			return nil, err // no Part with nothing in it
 		}

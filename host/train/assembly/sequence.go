@@ -1,8 +1,9 @@
 package assembly
 
 import (
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/arrange"
 	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
@@ -33,7 +34,7 @@ func OpenSequence(cfg *config.Config, part Part, batch int) (Sequence, error) {
 		}
 		return &conversationsInOrder{s, context, newRows(batch, context)}, nil
 	}
-	s, err := data.NewSequential(part.(*data.File), context, batch)
+	s, err := arrange.NewSequential(part.(*dataset.File), context, batch)
 	if err != nil || !cfg.Data.Separate() {
 		return windowsInOrder{s, context}, err
 	}
@@ -42,7 +43,7 @@ func OpenSequence(cfg *config.Config, part Part, batch int) (Sequence, error) {
 
 // windowsInOrder are sequences of tokens whatever documents they are of.
 type windowsInOrder struct {
-	*data.Sequential
+	*arrange.Sequential
 	context int
 }
 
@@ -53,7 +54,7 @@ func (w windowsInOrder) At(i int64, dst []int32) (int, int64, error) {
 
 // documentsInOrder are windows in which documents are kept apart.
 type documentsInOrder struct {
-	*data.Sequential
+	*arrange.Sequential
 	context int
 	info    tokenizer.Info
 	read    []int32

@@ -7,8 +7,9 @@ import (
 	"math/rand/v2"
 	"unicode/utf8"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/arrange"
 	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/regular"
 )
@@ -20,7 +21,7 @@ func OpenTexts(path string) (tokens Part, text []byte, err error) {
 	if err == nil {
 		return file, nil, nil
 	}
-	if _, ok := errors.AsType[*data.FormatError](err); ok {
+	if _, ok := errors.AsType[*dataset.FormatError](err); ok {
 		content, readErr := regular.ReadFile(path)
 		if readErr == nil && utf8.Valid(content) && bytes.IndexByte(content, 0) < 0 {
 			return nil, content, nil
@@ -36,8 +37,8 @@ func Windows(cfg *config.Config, part Part, n int, seed uint64) (tokens, segment
 	if f, ok := part.(*rows.File); ok {
 		return conversationWindows(cfg, f, n, seed)
 	}
-	context, file := cfg.Model.Context, part.(*data.File)
-	s, err := data.NewSampler(file, data.SamplerConfig{Context: context, Batch: 1, Seed: seed})
+	context, file := cfg.Model.Context, part.(*dataset.File)
+	s, err := arrange.NewSampler(file, arrange.SamplerConfig{Context: context, Batch: 1, Seed: seed})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,4 +1,4 @@
-package data
+package arrange
 
 import (
 	"math/rand/v2"
@@ -9,9 +9,6 @@ import (
 // samplerStream is the second half of the seed of every epoch's generator; it
 // keeps these numbers apart from other uses of the same seed.
 const samplerStream = 0x63616765_64617461 // "cagedata"
-
-// splitStream does the same for the order of documents.
-const splitStream = 0x63616765_73706c74 // "cagesplt"
 
 // epochOrder returns the random choices of one epoch: where its first window
 // begins, in [0, context), and the order in which its windows are visited.

@@ -1,4 +1,4 @@
-package data
+package dataset
 
 import (
 	"encoding/binary"
@@ -97,8 +97,8 @@ func (w *Writer) appendID(buf []byte, id int32) []byte {
 	return binary.LittleEndian.AppendUint32(buf, uint32(id))
 }
 
-// finish writes the header, and closes the file when it is on disk.
-func (w *Writer) finish() error {
+// Finish writes the header, and closes the file when it is on disk; Commit or Abort must still follow.
+func (w *Writer) Finish() error {
 	if w.header.SHA256 != "" {
 		return nil
 	}
@@ -113,12 +113,18 @@ func (w *Writer) finish() error {
 	return nil
 }
 
+// Tokens returns the number of ids written so far.
+func (w *Writer) Tokens() int64 { return w.header.Tokens }
+
 // Commit writes the header, moves the file to its path, and returns when it is on disk.
-func (w *Writer) Commit() (Header, error) {
-	if err := w.finish(); err != nil {
+func (w *Writer) Commit() (Header, error) { return w.CommitAs(w.path) }
+
+// CommitAs is [Writer.Commit] under another name in the same directory.
+func (w *Writer) CommitAs(path vfs.Path) (Header, error) {
+	if err := w.Finish(); err != nil {
 		return Header{}, err
 	}
-	if err := w.file.CommitAs(w.path); err != nil {
+	if err := w.file.CommitAs(path); err != nil {
 		return Header{}, fmt.Errorf("token file %s: %w", w.path, err)
 	}
 	return w.header, nil

@@ -1,4 +1,4 @@
-package data
+package arrange
 
 import (
 	"errors"
@@ -7,12 +7,13 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/shuffle"
 )
 
 // Weighted is a source of a [Mixture].
 type Weighted struct {
-	File *File
+	File *dataset.File
 	// Weight is the source's share of the tokens, relative to the other weights.
 	Weight float64
 }

@@ -1,4 +1,4 @@
-package data
+package dataset
 
 import (
 	"crypto/sha256"
@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // expandPatterns puts what patterns match, by name, in their place. Of shards that
@@ -20,7 +21,7 @@ func expandPatterns(paths []string) ([]string, error) {
 	}
 	var list []string
 	for _, path := range paths {
-		if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) || !isPattern(path) {
+		if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) || !strings.ContainsAny(path, "*?[") {
 			list = append(list, path)
 			continue
 		}
@@ -102,11 +103,11 @@ func (f *File) setHash() {
 	for _, p := range f.parts {
 		hashes = append(hashes, p.header.SHA256)
 	}
-	f.header.SHA256 = joinHashes(hashes)
+	f.header.SHA256 = JoinHashes(hashes)
 }
 
-// joinHashes is the hash of several token files, as [File.Header] says.
-func joinHashes(hashes []string) string {
+// JoinHashes is the hash of several token files, as [File.Header] says.
+func JoinHashes(hashes []string) string {
 	if len(hashes) == 1 {
 		return hashes[0]
 	}

@@ -1,4 +1,4 @@
-package data
+package dataset
 
 import (
 	"cmp"
@@ -11,19 +11,20 @@ import (
 
 // A token file is
 //
-//	offset 0     the header of package fileheader, with the magic "CAGETOKS" and the JSON
+//	offset 0     the header of package fileheader, with the Magic "CAGETOKS" and the JSON
 //	             text of Header; version 1, or 2 when the tokenizer has an end token
 //	offset 4096  the token ids, 2 or 4 bytes each, to the end of the file
 //
 // with every number little-endian.
 const (
-	magic      = "CAGETOKS"
+	// Magic is at the beginning of every token file.
+	Magic      = "CAGETOKS"
 	withoutEnd = 1 // no document has an end token
 	withEnd    = 2
 	headerSize = fileheader.Size
 )
 
-var format = fileheader.Format{Magic: magic, What: "token file", Oldest: withoutEnd, Newest: withEnd, TooLong: "shorten the name of the tokenizer"}
+var format = fileheader.Format{Magic: Magic, What: "token file", Oldest: withoutEnd, Newest: withEnd, TooLong: "shorten the name of the tokenizer"}
 
 // Header says what a token file holds.
 type Header struct {

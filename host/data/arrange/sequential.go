@@ -1,6 +1,10 @@
-package data
+package arrange
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/data/dataset"
+)
 
 // Sequential reads a token file from front to back, for evaluation: windows of
 // Context+1 tokens that begin at 0, Context, 2·Context, …, so that every token
@@ -9,7 +13,7 @@ import "fmt"
 //
 // It is safe for concurrent use.
 type Sequential struct {
-	file    *File
+	file    *dataset.File
 	context int
 	batch   int
 	windows int64
@@ -17,7 +21,7 @@ type Sequential struct {
 
 // NewSequential returns a reader of batches of batch windows. A file that is
 // too short for one window is a [*ShortError].
-func NewSequential(file *File, context, batch int) (*Sequential, error) {
+func NewSequential(file *dataset.File, context, batch int) (*Sequential, error) {
 	if context < 1 || batch < 1 {
 		return nil, fmt.Errorf("evaluation: context %d and batch %d must be at least 1", context, batch)
 	}

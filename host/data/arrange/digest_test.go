@@ -1,4 +1,4 @@
-package data
+package arrange
 
 import (
 	"crypto/sha256"

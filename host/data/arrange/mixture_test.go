@@ -1,42 +1,24 @@
-package data
+package arrange
 
 import (
 	"errors"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/host/data/dataset"
 )
 
 // marked is a token file of n tokens that are all mark, but for the number of the window
 // of 4 in every fourth.
-func marked(t *testing.T, mark int32, n int) *File {
+func marked(t *testing.T, mark int32, n int) *dataset.File {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "f.tokens")
-	w, err := NewWriter(vfs.At(path), tokenizer.Info{VocabSize: 1 << 20, BOS: tokenizer.NoToken, EOS: tokenizer.NoToken, SHA256: strings.Repeat("a", 64)})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ids := make([]int32, n)
 	for i := range ids {
 		ids[i] = mark<<12 | int32(i)
 	}
-	if err := w.WriteDocument(ids); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	f, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
+	return writeTokens(t, wideInfo, ids)
 }
 
 // TestMixture: weights are shares of the windows, each source has every window of an

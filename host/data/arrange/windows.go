@@ -1,8 +1,10 @@
-package data
+package arrange
 
 import (
 	"fmt"
 	"math"
+
+	"github.com/cage-qat/cage/host/data/dataset"
 )
 
 // SamplerConfig says how a [Sampler] cuts and orders a token file.
@@ -25,9 +27,9 @@ type SamplerConfig struct {
 // has ⌊Tokens/Context⌋ − 1 windows, as many as fit at any offset, so that batch i depends
 // only on the file, the configuration and i.
 //
-// A sampler is not safe for concurrent use; samplers may share a [File].
+// A sampler is not safe for concurrent use; samplers may share a [dataset.File].
 type Sampler struct {
-	file    *File
+	file    *dataset.File
 	config  SamplerConfig
 	windows uint32 // of an epoch
 	batches int64  // of an epoch
@@ -55,7 +57,7 @@ func (e *ShortError) Error() string {
 
 // NewSampler returns a sampler. A file that is too short for one batch is a
 // [*ShortError].
-func NewSampler(file *File, config SamplerConfig) (*Sampler, error) {
+func NewSampler(file *dataset.File, config SamplerConfig) (*Sampler, error) {
 	if config.Context < 1 || config.Batch < 1 {
 		return nil, fmt.Errorf("sampler: context %d and batch %d must be at least 1", config.Context, config.Batch)
 	}

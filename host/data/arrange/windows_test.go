@@ -1,4 +1,4 @@
-package data
+package arrange
 
 import (
 	"encoding/json"
@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/data/dataset"
 )
 
 func TestEpochOrderGolden(t *testing.T) {
@@ -37,7 +39,7 @@ func TestEpochOrderGolden(t *testing.T) {
 	}
 }
 
-func newSampler(t testing.TB, f *File, config SamplerConfig) *Sampler {
+func newSampler(t testing.TB, f *dataset.File, config SamplerConfig) *Sampler {
 	t.Helper()
 	s, err := NewSampler(f, config)
 	if err != nil {

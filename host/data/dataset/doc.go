@@ -1,0 +1,2 @@
+// Package dataset reads and writes token files.
+package dataset
