@@ -64,9 +64,6 @@ func newDataShow() *cobra.Command {
 	cmd.Flags().BoolVar(&verify, "verify", false, "read the whole file and compare it with its hash")
 	chat.add(cmd)
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		if isChatFile(args[0]) {
-			return showChat(cmd.Context(), args[0], chat, verify)
-		}
 		f, err := dataset.Open(args[0])
 		if err != nil {
 			return nil, err
@@ -76,6 +73,9 @@ func newDataShow() *cobra.Command {
 			if err := f.Verify(cmd.Context()); err != nil {
 				return nil, err
 			}
+		}
+		if f.Conversations() {
+			return showChat(f, chat)
 		}
 		h := f.Header()
 		return inTable(h, [][]string{
@@ -106,7 +106,7 @@ code is 1 when a file is damaged or missing. Training verifies its files by itse
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		files, rows, damaged := []verifiedFile{}, [][]string{}, 0
 		for _, path := range args {
-			found, err := verifyData(cmd.Context(), path)
+			found, err := dataset.Verify(cmd.Context(), path)
 			if err != nil {
 				return nil, err
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
@@ -112,7 +113,7 @@ func onlyDataset(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if !slices.Contains([]string{lockFile, TrainFile, ValFile, ManifestFile, tokenizer.DefinitionFile}, e.Name()) {
+		if !slices.Contains([]string{dataset.LockFile, dataset.Texts.Train, dataset.Texts.Val, dataset.Texts.Manifest, tokenizer.DefinitionFile}, e.Name()) {
 			t.Errorf("%s is left in %s", e.Name(), dir)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 func TestLearnTokenizer(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, info tokenizer.Info, documents ...string) *dataset.File {
-		w, err := dataset.NewWriter(vfs.At(filepath.Join(dir, name)), info)
+		w, err := dataset.NewWriter(vfs.At(filepath.Join(dir, name)), dataset.Origin{Tokenizer: info})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -24,7 +24,7 @@ func TestLearnTokenizer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := w.WriteDocument(ids); err != nil {
+			if err := w.WriteDocument(ids, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

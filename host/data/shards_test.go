@@ -96,12 +96,12 @@ func TestOpenOtherVocabulary(t *testing.T) {
 	for i, size := range []int{100, 200} {
 		info := tokenizer.Bytes{}.Info()
 		info.VocabSize = size
-		path := filepath.Join(t.TempDir(), TrainFile)
-		w, err := dataset.NewWriter(vfs.At(path), info)
+		path := filepath.Join(t.TempDir(), dataset.Texts.Train)
+		w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{Tokenizer: info})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.WriteDocument([]int32{int32(99 + 100*i)}); err != nil {
+		if err := w.WriteDocument([]int32{int32(99 + 100*i)}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.Commit(); err != nil {

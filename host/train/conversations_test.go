@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
@@ -82,7 +82,7 @@ plugin = "adamw"
 func TestConversations(t *testing.T) {
 	cfg := chatConfig(t)
 	summary := testrun.Train(t, cfg, train.Options{})
-	f, err := rows.Open(cfg.Data.Train[0])
+	f, err := dataset.Open(cfg.Data.Train[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestPackingChangesNoLoss(t *testing.T) {
 				plan := testrun.Plan(t, cfg)
 				c := testrun.Compile(t, plan)
 				s := testrun.Upload(t, c, testrun.Params(plan.Model, 3))
-				f, err := rows.Open(cfg.Data.Train[0])
+				f, err := dataset.Open(cfg.Data.Train[0])
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
@@ -36,7 +37,7 @@ func (t *Trained) openData(o OpenOptions) error {
 		}
 		return nil
 	}
-	if t.data, err = assembly.OpenPart(o.Data); err != nil {
+	if t.data, err = dataset.Open(o.Data); err != nil {
 		return err
 	}
 	if err := t.checkTokenizer(o); err != nil {

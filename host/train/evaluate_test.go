@@ -25,13 +25,13 @@ import (
 func TestEvaluateCountsEveryToken(t *testing.T) {
 	const context16, windows = 16, 7
 	path := filepath.Join(t.TempDir(), "val.tokens")
-	w, err := dataset.NewWriter(vfs.At(path), tokenizer.Bytes{}.Info())
+	w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{Tokenizer: tokenizer.Bytes{}.Info()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// A few tokens more than 7 windows and the last target; the document's first token
 	// is the tokenizer's own, if it has one.
-	if err := w.WriteDocument(testrun.Tokens(1, 1, windows*context16+9, 256)); err != nil {
+	if err := w.WriteDocument(testrun.Tokens(1, 1, windows*context16+9, 256), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Commit(); err != nil {
@@ -67,7 +67,7 @@ func TestEvaluateCountsEveryToken(t *testing.T) {
 }
 
 // sequence reads a part to evaluate a configuration on.
-func sequence(t *testing.T, cfg *config.Config, part assembly.Part, batch int) assembly.Sequence {
+func sequence(t *testing.T, cfg *config.Config, part *dataset.File, batch int) assembly.Sequence {
 	t.Helper()
 	s, err := assembly.OpenSequence(cfg, part, batch)
 	if err != nil {

@@ -55,7 +55,7 @@ quantizer = { plugin = "quest" }
 // writeDigits writes 0123456789 again and again.
 func writeDigits(path string) error {
 	tok := tokenizer.Bytes{}
-	w, err := dataset.NewWriter(vfs.At(path), tok.Info())
+	w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{Tokenizer: tok.Info()})
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func writeDigits(path string) error {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteDocument(ids); err != nil {
+		if err := w.WriteDocument(ids, nil); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/assembly"
@@ -179,7 +180,7 @@ func (s *source) withValidation(o QuantizeOptions) (*config.Config, error) {
 	if o.Validation == "" {
 		return s.cfg, nil
 	}
-	file, err := assembly.OpenPart(o.Validation)
+	file, err := dataset.Open(o.Validation)
 	if err != nil {
 		return nil, err
 	}

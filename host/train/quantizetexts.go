@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/assembly"
@@ -96,7 +97,7 @@ func padding(segments []int32) (n int) {
 }
 
 // openTexts opens what the quantization is calibrated with.
-func (s *source) openTexts(o QuantizeOptions) (tokens assembly.Part, text []byte, err error) {
+func (s *source) openTexts(o QuantizeOptions) (tokens *dataset.File, text []byte, err error) {
 	if o.Data != "" {
 		return assembly.OpenTexts(o.Data)
 	}
@@ -110,7 +111,7 @@ func (s *source) openTexts(o QuantizeOptions) (tokens assembly.Part, text []byte
 }
 
 // checkTokenizer compares the tokenizer of a file that the user names with that of the model.
-func (s *source) checkTokenizer(file assembly.Part, o QuantizeOptions) error {
+func (s *source) checkTokenizer(file *dataset.File, o QuantizeOptions) error {
 	got, want := file.Tokenizer(), s.made.Tokenizer
 	if want == nil {
 		o.Logger.Warn("it is not known whether this file was made with the tokenizer of the model", "file", file.Path())

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/data/dataset"
 )
 
 // verification compares token files with their hashes while the first steps run. The first
 // checkpoint waits for it, so that nothing computed from a damaged file is kept.
 type verification struct {
-	files []assembly.Part
+	files []*dataset.File
 	stop  context.CancelFunc
 	done  chan struct{}
 	err   error // valid once done is closed
@@ -35,7 +35,7 @@ func (v *verification) pause(worked time.Duration) {
 }
 
 // verifyFiles begins the verification of files, one after the other.
-func verifyFiles(files ...assembly.Part) *verification {
+func verifyFiles(files ...*dataset.File) *verification {
 	ctx, stop := context.WithCancel(context.Background())
 	v := &verification{files: files, stop: stop, done: make(chan struct{})}
 	v.awaited, v.hurry = context.WithCancel(ctx)

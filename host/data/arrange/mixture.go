@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/cage-qat/cage/host/data/dataset"
@@ -23,15 +22,15 @@ type Weighted struct {
 // The windows of all batches, row after row, form one sequence. A cycle of 65,536 windows
 // has a fixed number from each source, its weight rounded, and the windows of each source
 // are distributed over the cycle as evenly as possible. Then every group of 64 neighbours
-// is shuffled by the seed. The windows of one source come in the order that a [Sampler]
+// is shuffled by the seed. The windows of one source come in the order that [Windows]
 // gives them: epoch after epoch, each with a new permutation.
 //
 // Batch i depends only on the files, the configuration and i.
 //
 // A mixture is not safe for concurrent use.
 type Mixture struct {
-	config   SamplerConfig
-	samplers []*Sampler // each with batches of one window
+	config   WindowsConfig
+	samplers []*Windows // each with batches of one window
 	share    []int64    // windows of each source in a cycle
 	sources  []uint16   // the source of every window of a cycle, before groups are shuffled
 	before   [][]int64  // before each group, the windows of each source in this cycle
@@ -45,12 +44,9 @@ const (
 	groupWindows = 64
 )
 
-// mixtureStream keeps the numbers that shuffle groups apart from others of the same seed.
-const mixtureStream = 0x63616765_6d697874 // "cagemixt"
-
 // NewMixture returns a mixture. The files must have been made with the same tokenizer. A
 // file that is too short for one window is a [*ShortError].
-func NewMixture(sources []Weighted, config SamplerConfig) (*Mixture, error) {
+func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
 	if config.Context < 1 || config.Batch < 1 {
 		return nil, fmt.Errorf("mixture: context %d and batch %d must be at least 1", config.Context, config.Batch)
 	}
@@ -59,7 +55,7 @@ func NewMixture(sources []Weighted, config SamplerConfig) (*Mixture, error) {
 	for i, s := range sources {
 		weights[i] = s.Weight
 		// Sources have seeds of their own, far enough apart for any number of epochs.
-		one, err := NewSampler(s.File, SamplerConfig{Context: config.Context, Batch: 1, Seed: config.Seed + uint64(i)<<40})
+		one, err := NewWindows(s.File, WindowsConfig{Context: config.Context, Batch: 1, Seed: config.Seed + uint64(i)<<40})
 		if err != nil {
 			return nil, err
 		}
@@ -191,7 +187,7 @@ func (m *Mixture) used(n int64) []int64 {
 func (m *Mixture) shuffled(group int64) []uint16 {
 	begin := group * groupWindows % cycleWindows
 	order := slices.Clone(m.sources[begin : begin+groupWindows])
-	shuffle.Slice(rand.NewPCG(m.config.Seed+uint64(group), mixtureStream), order)
+	shuffle.Slice(generator(m.config.Seed, group, mixtureStream), order)
 	return order
 }
 

@@ -26,7 +26,7 @@ func marked(t *testing.T, mark int32, n int) *dataset.File {
 func TestMixture(t *testing.T) {
 	const context, batch, batches = 4, 8, 4000
 	sources := []Weighted{{marked(t, 1, 4000), 0.7}, {marked(t, 2, 400), 0.2}, {marked(t, 3, 1000), 0.1}}
-	config := SamplerConfig{Context: context, Batch: batch, Seed: 9}
+	config := WindowsConfig{Context: context, Batch: batch, Seed: 9}
 	m, err := NewMixture(sources, config)
 	if err != nil {
 		t.Fatal(err)
@@ -91,12 +91,12 @@ func TestMixture(t *testing.T) {
 // TestMixtureOfOne: with one source, a mixture is a sampler.
 func TestMixtureOfOne(t *testing.T) {
 	f := marked(t, 1, 1000)
-	config := SamplerConfig{Context: 4, Batch: 3, Seed: 5}
+	config := WindowsConfig{Context: 4, Batch: 3, Seed: 5}
 	m, err := NewMixture([]Weighted{{f, 2}}, config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewSampler(f, config)
+	s, err := NewWindows(f, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,10 +110,10 @@ func TestMixtureOfOne(t *testing.T) {
 
 func TestMixtureRefuses(t *testing.T) {
 	f, short := marked(t, 1, 1000), marked(t, 2, 5)
-	good := SamplerConfig{Context: 4, Batch: 2}
+	good := WindowsConfig{Context: 4, Batch: 2}
 	for want, test := range map[string]struct {
 		sources []Weighted
-		config  SamplerConfig
+		config  WindowsConfig
 	}{
 		"0 sources":             {nil, good},
 		"weight 0":              {[]Weighted{{f, 1}, {f, 0}}, good},
@@ -122,7 +122,7 @@ func TestMixtureRefuses(t *testing.T) {
 		"too large":             {[]Weighted{{f, math.MaxFloat64}, {f, math.MaxFloat64}}, good},
 		"less than a window":    {[]Weighted{{f, 1}, {f, 1e-6}}, good},
 		"fewer than the":        {[]Weighted{{f, 1}, {short, 1}}, good},
-		"context 0 and batch 2": {[]Weighted{{f, 1}}, SamplerConfig{Batch: 2}},
+		"context 0 and batch 2": {[]Weighted{{f, 1}}, WindowsConfig{Batch: 2}},
 	} {
 		if _, err := NewMixture(test.sources, test.config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)

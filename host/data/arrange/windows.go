@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/host/data/dataset"
 )
 
-// SamplerConfig says how a [Sampler] cuts and orders a token file.
-type SamplerConfig struct {
+// WindowsConfig says how a [Windows] cuts and orders a token file.
+type WindowsConfig struct {
 	// Context is the number of tokens the model sees. A window holds one
 	// more: tokens 0…Context−1 are inputs, tokens 1…Context targets.
 	Context int
@@ -18,7 +18,8 @@ type SamplerConfig struct {
 	Seed uint64
 }
 
-// Sampler draws training batches.
+// Windows draws training batches of windows: stretches of a token file, whatever documents
+// they are of.
 //
 // An epoch begins at a random offset o in [0, Context) and consists of the windows that
 // begin at o, o+Context, o+2·Context, …: neighbours share one token, so that every token
@@ -27,10 +28,10 @@ type SamplerConfig struct {
 // has ⌊Tokens/Context⌋ − 1 windows, as many as fit at any offset, so that batch i depends
 // only on the file, the configuration and i.
 //
-// A sampler is not safe for concurrent use; samplers may share a [dataset.File].
-type Sampler struct {
+// It is not safe for concurrent use; several may share a [dataset.File].
+type Windows struct {
 	file    *dataset.File
-	config  SamplerConfig
+	config  WindowsConfig
 	windows uint32 // of an epoch
 	batches int64  // of an epoch
 
@@ -55,21 +56,21 @@ func (e *ShortError) Error() string {
 		e.Path, e.Tokens, e.Need, what, e.Context, smaller)
 }
 
-// NewSampler returns a sampler. A file that is too short for one batch is a
+// NewWindows returns the windows of a file. A file that is too short for one batch is a
 // [*ShortError].
-func NewSampler(file *dataset.File, config SamplerConfig) (*Sampler, error) {
+func NewWindows(file *dataset.File, config WindowsConfig) (*Windows, error) {
 	if config.Context < 1 || config.Batch < 1 {
-		return nil, fmt.Errorf("sampler: context %d and batch %d must be at least 1", config.Context, config.Batch)
+		return nil, fmt.Errorf("windows: context %d and batch %d must be at least 1", config.Context, config.Batch)
 	}
 	windows := file.Len()/int64(config.Context) - 1
 	if windows < int64(config.Batch) {
 		return nil, &ShortError{file.Path(), file.Len(), (int64(config.Batch) + 1) * int64(config.Context), config.Context, config.Batch}
 	}
 	if windows > math.MaxUint32 {
-		return nil, fmt.Errorf("sampler: %s has %d windows of %d tokens, at most %d can be ordered: use a larger context",
+		return nil, fmt.Errorf("windows: %s has %d windows of %d tokens, at most %d can be ordered: use a larger context",
 			file.Path(), windows, config.Context, uint32(math.MaxUint32))
 	}
-	return &Sampler{
+	return &Windows{
 		file:    file,
 		config:  config,
 		windows: uint32(windows),
@@ -79,27 +80,27 @@ func NewSampler(file *dataset.File, config SamplerConfig) (*Sampler, error) {
 }
 
 // BatchLen returns the number of ids in a batch, Batch × (Context+1).
-func (s *Sampler) BatchLen() int { return s.config.Batch * (s.config.Context + 1) }
+func (w *Windows) BatchLen() int { return w.config.Batch * (w.config.Context + 1) }
 
 // At fills dst, shaped [Batch, Context+1], with the batch of that index, from 0, epoch
 // after epoch.
-func (s *Sampler) At(index int64, dst []int32) error {
+func (w *Windows) At(index int64, dst []int32) error {
 	if index < 0 {
-		return fmt.Errorf("sampler: no batch %d", index)
+		return fmt.Errorf("windows: no batch %d", index)
 	}
-	if len(dst) != s.BatchLen() {
-		return fmt.Errorf("sampler: room for %d ids, a batch has %d × %d", len(dst), s.config.Batch, s.config.Context+1)
+	if len(dst) != w.BatchLen() {
+		return fmt.Errorf("windows: room for %d ids, a batch has %d × %d", len(dst), w.config.Batch, w.config.Context+1)
 	}
-	if epoch := index / s.batches; epoch != s.epoch {
-		s.offset, s.order = epochOrder(s.config.Seed, epoch, s.config.Context, s.windows)
-		s.epoch = epoch
+	if epoch := index / w.batches; epoch != w.epoch {
+		w.offset, w.order = epochOrder(w.config.Seed, epoch, w.config.Context, w.windows)
+		w.epoch = epoch
 	}
-	first := index % s.batches * int64(s.config.Batch)
-	width := s.config.Context + 1
-	for row := range s.config.Batch {
-		window := int64(s.order[first+int64(row)])
-		at := int64(s.offset) + window*int64(s.config.Context)
-		if err := s.file.ReadTokens(dst[row*width:(row+1)*width], at); err != nil {
+	first := index % w.batches * int64(w.config.Batch)
+	width := w.config.Context + 1
+	for row := range w.config.Batch {
+		window := int64(w.order[first+int64(row)])
+		at := int64(w.offset) + window*int64(w.config.Context)
+		if err := w.file.ReadTokens(dst[row*width:(row+1)*width], at); err != nil {
 			return err
 		}
 	}

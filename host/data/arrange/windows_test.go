@@ -39,9 +39,9 @@ func TestEpochOrderGolden(t *testing.T) {
 	}
 }
 
-func newSampler(t testing.TB, f *dataset.File, config SamplerConfig) *Sampler {
+func newWindows(t testing.TB, f *dataset.File, config WindowsConfig) *Windows {
 	t.Helper()
-	s, err := NewSampler(f, config)
+	s, err := NewWindows(f, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestEachWindowOncePerEpoch(t *testing.T) {
 		{1000, 10, 4}, {1009, 10, 4}, {64, 1, 3}, {513, 64, 7}, {1024, 64, 15}, {1087, 64, 1},
 	} {
 		f := writeTokens(t, wideInfo, counting(size.tokens, 1<<20))
-		s := newSampler(t, f, SamplerConfig{Context: size.context, Batch: size.batch, Seed: 11})
+		s := newWindows(t, f, WindowsConfig{Context: size.context, Batch: size.batch, Seed: 11})
 		dst := make([]int32, s.BatchLen())
 		windows := size.tokens/size.context - 1
 		if want := int64(windows / size.batch); s.batches != want {
@@ -118,8 +118,8 @@ func checkUnbroken(t *testing.T, starts map[int32]bool, context int) {
 // Batches are the same in whatever order they are asked for.
 func TestBatchesInAnyOrder(t *testing.T) {
 	f := writeTokens(t, wideInfo, counting(1000, 1<<20))
-	config := SamplerConfig{Context: 16, Batch: 4, Seed: 3}
-	first := newSampler(t, f, config)
+	config := WindowsConfig{Context: 16, Batch: 4, Seed: 3}
+	first := newWindows(t, f, config)
 	var batches [][]int32
 	for i := range int64(60) {
 		dst := make([]int32, first.BatchLen())
@@ -128,7 +128,7 @@ func TestBatchesInAnyOrder(t *testing.T) {
 		}
 		batches = append(batches, dst)
 	}
-	second, dst := newSampler(t, f, config), make([]int32, first.BatchLen())
+	second, dst := newWindows(t, f, config), make([]int32, first.BatchLen())
 	for _, i := range []int64{59, 0, 31, 14, 15, 1, 59, 58} {
 		if err := second.At(i, dst); err != nil {
 			t.Fatal(err)
@@ -142,7 +142,7 @@ func TestBatchesInAnyOrder(t *testing.T) {
 func TestSeedsAndEpochsDiffer(t *testing.T) {
 	f := writeTokens(t, wideInfo, counting(10000, 1<<20))
 	batch := func(seed uint64, epoch int64) []int32 {
-		s := newSampler(t, f, SamplerConfig{Context: 16, Batch: 4, Seed: seed})
+		s := newWindows(t, f, WindowsConfig{Context: 16, Batch: 4, Seed: seed})
 		dst := make([]int32, s.BatchLen())
 		if err := s.At(epoch*s.batches, dst); err != nil {
 			t.Fatal(err)
@@ -157,10 +157,10 @@ func TestSeedsAndEpochsDiffer(t *testing.T) {
 	}
 }
 
-func TestSamplerShort(t *testing.T) {
+func TestWindowsShort(t *testing.T) {
 	for tokens, ok := range map[int]bool{0: false, 159: false, 160: true} {
 		f := writeTokens(t, wideInfo, counting(tokens, 1<<20))
-		s, err := NewSampler(f, SamplerConfig{Context: 32, Batch: 4})
+		s, err := NewWindows(f, WindowsConfig{Context: 32, Batch: 4})
 		if ok {
 			if err != nil || s.batches != 1 {
 				t.Errorf("%d tokens: %v", tokens, err)
@@ -177,16 +177,16 @@ func TestSamplerShort(t *testing.T) {
 	}
 }
 
-func TestSamplerConfigRefused(t *testing.T) {
+func TestWindowsConfigRefused(t *testing.T) {
 	f := writeTokens(t, wideInfo, counting(1000, 1<<20))
-	for _, config := range []SamplerConfig{
+	for _, config := range []WindowsConfig{
 		{}, {Context: 8}, {Batch: 8}, {Context: -1, Batch: 1},
 	} {
-		if _, err := NewSampler(f, config); err == nil {
+		if _, err := NewWindows(f, config); err == nil {
 			t.Errorf("%+v was accepted", config)
 		}
 	}
-	s := newSampler(t, f, SamplerConfig{Context: 8, Batch: 2})
+	s := newWindows(t, f, WindowsConfig{Context: 8, Batch: 2})
 	if err := s.At(0, make([]int32, 17)); err == nil {
 		t.Error("a buffer of the wrong size was filled")
 	}
@@ -195,9 +195,9 @@ func TestSamplerConfigRefused(t *testing.T) {
 	}
 }
 
-func BenchmarkSampler(b *testing.B) {
+func BenchmarkWindows(b *testing.B) {
 	f := writeTokens(b, wideInfo, counting(4<<20, 1000))
-	s := newSampler(b, f, SamplerConfig{Context: 512, Batch: 16})
+	s := newWindows(b, f, WindowsConfig{Context: 512, Batch: 16})
 	dst := make([]int32, s.BatchLen())
 	b.SetBytes(int64(4 * len(dst)))
 	for i := int64(0); b.Loop(); i++ {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sort"
 	"sync"
 	"time"
@@ -21,19 +20,27 @@ import (
 // for concurrent use.
 //
 // It reads through the operating system's page cache and holds no mapping: a
-// file that shrinks while it is in use gives an error, not a crash.
+// file that shrinks while it is in use gives an error, not a crash. Of conversations it
+// keeps 12 bytes per document and one bit per token in memory.
 type File struct {
 	parts   []filePart
 	header  Header
+	index   index     // of conversations
 	buffers sync.Pool // of *[]byte
 }
 
 // filePart is one file of several.
 type filePart struct {
 	path   string
-	file   *os.File
+	file   content
 	header Header
 	begin  int64 // the number of its first token among those of all
+}
+
+// content is what a token file is read from.
+type content interface {
+	io.ReaderAt
+	io.Closer
 }
 
 // Open opens the token files at paths, to be read one after another as if they were one.
@@ -45,20 +52,18 @@ func Open(paths ...string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{}
-	f.buffers.New = func() any { return new([]byte) }
+	var parts []filePart
 	for _, path := range paths {
 		part, err := openPart(path)
-		if err == nil {
-			part.begin = f.header.Tokens
-			f.parts = append(f.parts, part)
-			err = f.join(part)
-		}
 		if err != nil {
-			return nil, errors.Join(err, f.Close())
+			return nil, errors.Join(err, closeParts(parts))
 		}
+		parts = append(parts, part)
 	}
-	f.setHash()
+	f, err := newFile(parts)
+	if err != nil {
+		return nil, errors.Join(err, closeParts(parts))
+	}
 	return f, nil
 }
 
@@ -70,24 +75,60 @@ func openPart(path string) (filePart, error) {
 	if err != nil {
 		return filePart{}, err
 	}
-	header, err := readHeader(file)
+	stat, err := file.Stat()
 	if err != nil {
-		file.Close()
+		return filePart{}, errors.Join(err, file.Close())
+	}
+	part, err := newPart(path, file, stat.Size())
+	if err != nil {
+		return filePart{}, errors.Join(err, file.Close())
+	}
+	return part, nil
+}
+
+// newPart reads the header of a file that is size bytes long.
+func newPart(path string, file content, size int64) (filePart, error) {
+	block := make([]byte, headerSize)
+	_, err := file.ReadAt(block, 0)
+	if err == io.EOF {
+		err = nil // parseHeader says that the file is too short
+	}
+	var header Header
+	if err == nil {
+		header, err = parseHeader(block, size)
+	}
+	if err != nil {
 		return filePart{}, &FormatError{path, err.Error()}
 	}
 	return filePart{path: path, file: file, header: header}, nil
 }
 
-func readHeader(file *os.File) (Header, error) {
-	stat, err := file.Stat()
-	if err != nil {
-		return Header{}, err
+// newFile makes one file of several.
+func newFile(parts []filePart) (*File, error) {
+	f := &File{}
+	f.buffers.New = func() any { return new([]byte) }
+	var hashes []string
+	for _, part := range parts {
+		part.begin = f.header.Tokens
+		f.parts = append(f.parts, part)
+		if err := f.join(part); err != nil {
+			return nil, err
+		}
+		hashes = append(hashes, part.header.SHA256)
 	}
-	block := make([]byte, headerSize)
-	if _, err := file.ReadAt(block, 0); err != nil && err != io.EOF {
-		return Header{}, err
+	f.header.SHA256 = joinHashes(hashes)
+	if f.Conversations() {
+		return f, f.readIndex()
 	}
-	return parseHeader(block, stat.Size())
+	return f, nil
+}
+
+func closeParts(parts []filePart) error {
+	var errs []error
+	for _, p := range parts {
+		errs = append(errs, p.file.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Path returns the path of the file, or of the first of several.
@@ -110,6 +151,9 @@ func (f *File) Header() Header { return f.header }
 // Tokenizer returns the description of the tokenizer that made the tokens.
 func (f *File) Tokenizer() tokenizer.Info { return f.header.Tokenizer }
 
+// Conversations reports whether the documents are conversations, and not texts.
+func (f *File) Conversations() bool { return f.header.Conversations() }
+
 // SHA256 returns the hash of the tokens, in lower-case hexadecimal.
 func (f *File) SHA256() string { return f.header.SHA256 }
 
@@ -117,13 +161,7 @@ func (f *File) SHA256() string { return f.header.SHA256 }
 func (f *File) Len() int64 { return f.header.Tokens }
 
 // Close closes the file.
-func (f *File) Close() error {
-	var errs []error
-	for _, p := range f.parts {
-		errs = append(errs, p.file.Close())
-	}
-	return errors.Join(errs...)
-}
+func (f *File) Close() error { return closeParts(f.parts) }
 
 // ReadTokens fills dst with the ids from position at onwards. It is an error if the range
 // is not in the file, or if an id is outside the vocabulary.
@@ -177,9 +215,9 @@ func (p *filePart) decode(dst []int32, raw []byte, at int64) error {
 	return nil
 }
 
-// Verify reads the whole file and checks it against its hash and its vocabulary; it stops
-// when ctx ends. A file that was changed or damaged is a [*FormatError], or a
-// [*tokenizer.RangeError] if the damage shows in an id.
+// Verify reads the whole file and checks it against its hash, its vocabulary and, if it has
+// conversations, its mask; it stops when ctx ends. A file that was changed or damaged is a
+// [*FormatError], or a [*tokenizer.RangeError] if the damage shows in an id.
 func (f *File) Verify(ctx context.Context) error { return f.VerifyPaced(ctx, nil) }
 
 // VerifyPaced is Verify with pauses for other work on the same processors: after each
@@ -191,26 +229,27 @@ func (f *File) VerifyPaced(ctx context.Context, pause func(worked time.Duration)
 			return err
 		}
 	}
-	return nil
+	return f.verifyIndex()
 }
 
 func (p *filePart) verify(ctx context.Context, pause func(worked time.Duration)) error {
-	const chunk = 1 << 18 // tokens
+	const chunk = 1 << 20
 	sum := digest.New()
 	h := &p.header
-	raw := make([]byte, chunk*h.TokenBytes)
-	for at := int64(0); at < h.Tokens; at += chunk {
+	ids := h.idBytes()
+	raw := make([]byte, chunk)
+	for at, end := int64(0), ids+h.maskBytes()+h.indexBytes(); at < end; at += chunk {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		begin := time.Now()
-		part := raw[:int(min(chunk, h.Tokens-at))*h.TokenBytes]
-		if _, err := p.file.ReadAt(part, headerSize+at*int64(h.TokenBytes)); err != nil {
-			return fmt.Errorf("token file %s: tokens from %d: %w", p.path, at, err)
+		part := raw[:min(chunk, end-at)]
+		if _, err := p.file.ReadAt(part, headerSize+at); err != nil {
+			return fmt.Errorf("token file %s: %d bytes from %d: %w", p.path, len(part), headerSize+at, err)
 		}
 		sum.Write(part)
-		if h.largest(part) >= uint32(h.Tokenizer.VocabSize) {
-			return p.decode(make([]int32, len(part)/h.TokenBytes), part, at) // says where
+		if stored := part[:min(int64(len(part)), max(0, ids-at))]; h.largest(stored) >= uint32(h.Tokenizer.VocabSize) {
+			return p.decode(make([]int32, len(stored)/h.TokenBytes), stored, at/int64(h.TokenBytes)) // says where
 		}
 		if pause != nil {
 			pause(time.Since(begin))

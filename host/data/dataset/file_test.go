@@ -21,12 +21,12 @@ var wideInfo = tokenizer.Info{Name: "wide", VocabSize: 1 << 20, BOS: tokenizer.N
 func writeTokens(t testing.TB, info tokenizer.Info, ids []int32) *File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.tokens")
-	w, err := NewWriter(vfs.At(path), info)
+	w, err := NewWriter(vfs.At(path), Origin{Tokenizer: info})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Abort()
-	if err := w.WriteDocument(ids); err != nil {
+	if err := w.WriteDocument(ids, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Commit(); err != nil {
@@ -72,12 +72,12 @@ func TestWriteAndRead(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.tokens")
-			w, err := NewWriter(vfs.At(path), test.info)
+			w, err := NewWriter(vfs.At(path), Origin{Tokenizer: test.info})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, ids := range test.documents {
-				if err := w.WriteDocument(ids); err != nil {
+				if err := w.WriteDocument(ids, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -114,14 +114,14 @@ func TestReadTokensRange(t *testing.T) {
 }
 
 func TestWriterRefusesForeignIDs(t *testing.T) {
-	w, err := NewWriter(vfs.At(filepath.Join(t.TempDir(), "x")), tokenizer.Bytes{}.Info())
+	w, err := NewWriter(vfs.At(filepath.Join(t.TempDir(), "x")), Origin{Tokenizer: tokenizer.Bytes{}.Info()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Abort()
 	for _, id := range []int32{-1, 256} {
 		var rangeErr *tokenizer.RangeError
-		if err := w.WriteDocument([]int32{1, id}); !errors.As(err, &rangeErr) || rangeErr.ID != int64(id) {
+		if err := w.WriteDocument([]int32{1, id}, nil); !errors.As(err, &rangeErr) || rangeErr.ID != int64(id) {
 			t.Errorf("id %d: error %v", id, err)
 		}
 	}
@@ -226,11 +226,11 @@ func TestAbortLeavesNoTrace(t *testing.T) {
 	if err := os.WriteFile(path, []byte("before"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewWriter(vfs.At(path), wideInfo)
+	w, err := NewWriter(vfs.At(path), Origin{Tokenizer: wideInfo})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.WriteDocument(counting(1<<20, 1000)); err != nil {
+	if err := w.WriteDocument(counting(1<<20, 1000), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Abort(); err != nil {

@@ -1,30 +1,45 @@
 package dataset
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/fileheader"
+	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // A token file is
 //
-//	offset 0     the header of package fileheader, with the Magic "CAGETOKS" and the JSON
-//	             text of Header; version 1, or 2 when the tokenizer has an end token
-//	offset 4096  the token ids, 2 or 4 bytes each, to the end of the file
+//	offset 0     8 bytes   "CAGETOKS"
+//	offset 8     uint32    format version, 3
+//	offset 12    uint32    length of the JSON text
+//	offset 16              the JSON text of Header, then zeros
+//	offset 4096            the ids of all documents, 2 or 4 bytes each
 //
-// with every number little-endian.
+// and, if the documents are conversations,
+//
+//	the mask               one bit for each id, 1 if the token is trained on: first the lowest bit of the first byte
+//	the index              for each document two uint32: its number of tokens, and the first of
+//	                       them, from 1, that is trained on
+//
+// with every number little-endian. The first token of a document is never predicted, and so
+// its bit has no effect. The header has a fixed size because it is written last, when counts
+// and hash are known.
 const (
-	// Magic is at the beginning of every token file.
-	Magic      = "CAGETOKS"
-	withoutEnd = 1 // no document has an end token
-	withEnd    = 2
-	headerSize = fileheader.Size
-)
+	magic         = "CAGETOKS"
+	formatVersion = 3
+	headerSize    = 4096
+	textOffset    = 16 // of the JSON text
+	entrySize     = 8  // bytes of the index for a document
 
-var format = fileheader.Format{Magic: Magic, What: "token file", Oldest: withoutEnd, Newest: withEnd, TooLong: "shorten the name of the tokenizer"}
+	// chatMagic began the files of conversations before version 3.
+	chatMagic = "CAGECHAT"
+)
 
 // Header says what a token file holds.
 type Header struct {
@@ -35,11 +50,28 @@ type Header struct {
 	Tokens int64 `json:"tokens"`
 	// Documents is the number of documents they come from.
 	Documents int64 `json:"documents"`
-	// Tokenizer describes the tokenizer that made the ids.
-	Tokenizer tokenizer.Info `json:"tokenizer"`
-	// SHA256 is the hash of the stored ids, in lower-case hexadecimal.
+	// Learned is the number of tokens of conversations that are trained on, and Longest the
+	// number of tokens in the longest conversation.
+	Learned int64 `json:"learned,omitempty"`
+	Longest int64 `json:"longest,omitempty"`
+	Origin
+	// SHA256 is the hash of everything after the header, in lower-case hexadecimal.
 	SHA256 string `json:"sha256"`
 }
+
+// Origin says how documents became ids.
+type Origin struct {
+	Tokenizer tokenizer.Info `json:"tokenizer"`
+	// Template is the name of the template that wrote conversations as text, and
+	// TemplateSHA256 the hash of its source; empty for texts.
+	Template       string `json:"template,omitempty"`
+	TemplateSHA256 string `json:"template_sha256,omitempty"`
+	// TrainOn says which turns of conversations are trained on.
+	TrainOn string `json:"train_on,omitempty"`
+}
+
+// Conversations reports whether the documents are conversations, and not texts.
+func (o Origin) Conversations() bool { return o.TemplateSHA256 != "" }
 
 // A FormatError reports a file that is damaged or not a token file.
 type FormatError struct {
@@ -57,37 +89,70 @@ func tokenBytes(vocabSize int) int {
 	return 4
 }
 
+// idBytes, maskBytes and indexBytes are the sizes of what follows the header.
+func (h *Header) idBytes() int64 { return h.Tokens * int64(h.TokenBytes) }
+
+func (h *Header) maskBytes() int64 {
+	if !h.Conversations() {
+		return 0
+	}
+	return (h.Tokens + 7) / 8
+}
+
+func (h *Header) indexBytes() int64 {
+	if !h.Conversations() {
+		return 0
+	}
+	return h.Documents * entrySize
+}
+
 // encode returns the first headerSize bytes of a file.
-func (h *Header) encode() ([]byte, error) { return format.Encode(h.version(), h) }
+func (h *Header) encode() ([]byte, error) {
+	text, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > headerSize-textOffset {
+		return nil, fmt.Errorf("header of %d bytes does not fit into %d: shorten the names of tokenizer and template", len(text), headerSize-textOffset)
+	}
+	block := make([]byte, headerSize)
+	copy(block, magic)
+	binary.LittleEndian.PutUint32(block[8:], formatVersion)
+	binary.LittleEndian.PutUint32(block[12:], uint32(len(text)))
+	copy(block[textOffset:], text)
+	return block, nil
+}
 
 // parseHeader reads the header from the first bytes of a file that is size bytes
 // long, and checks it against that size. Its errors are the problem of a
 // FormatError.
-func parseHeader(block []byte, size int64) (Header, error) {
-	var h Header
-	version, err := format.Decode(block, size, &h)
-	if err != nil {
-		return h, err
+func parseHeader(block []byte, size int64) (h Header, err error) {
+	if len(block) < headerSize || size < headerSize {
+		return h, fmt.Errorf("%d bytes long, a header alone has %d", size, headerSize)
 	}
-	if err := h.check(size - headerSize); err != nil {
-		return h, err
+	begin, version := string(block[:len(magic)]), binary.LittleEndian.Uint32(block[8:])
+	switch {
+	case begin == chatMagic || begin == magic && version < formatVersion:
+		return h, fmt.Errorf("was made by an earlier version of cage: prepare the dataset again")
+	case begin != magic:
+		return h, fmt.Errorf("begins with %q, want %q: this is no token file", begin, magic)
+	case version != formatVersion:
+		return h, fmt.Errorf("format version %d, this program reads version %d", version, formatVersion)
 	}
-	if version != h.version() {
-		return h, fmt.Errorf("format version %d, want %d for a tokenizer with the end token %d", version, h.version(), h.Tokenizer.EOS)
+	length := binary.LittleEndian.Uint32(block[12:])
+	if length > headerSize-textOffset {
+		return h, fmt.Errorf("header text of %d bytes, at most %d fit", length, headerSize-textOffset)
 	}
-	return h, nil
+	if err := plainjson.UnmarshalStrict(block[textOffset:textOffset+length], &h); err != nil {
+		return h, fmt.Errorf("header text: %w", err)
+	}
+	if len(bytes.Trim(block[textOffset+length:headerSize], "\x00")) > 0 {
+		return h, fmt.Errorf("the header text is not followed by zeros: the file was changed or damaged")
+	}
+	return h, h.check(size - headerSize)
 }
 
-// version is the format version: programs that know only the first one must not take
-// end tokens for text.
-func (h *Header) version() uint32 {
-	if h.Tokenizer.EOS == tokenizer.NoToken {
-		return withoutEnd
-	}
-	return withEnd
-}
-
-// check compares the fields with each other and with the length of the payload.
+// check compares the fields with each other and with the number of bytes behind the header.
 func (h *Header) check(payload int64) error {
 	t := h.Tokenizer
 	switch {
@@ -99,10 +164,30 @@ func (h *Header) check(payload int64) error {
 		return fmt.Errorf("eos %d, want %d (none) or an id below %d", t.EOS, tokenizer.NoToken, t.VocabSize)
 	case h.TokenBytes != tokenBytes(t.VocabSize):
 		return fmt.Errorf("token_bytes %d, want %d for a vocabulary of %d", h.TokenBytes, tokenBytes(t.VocabSize), t.VocabSize)
-	case h.Tokens < 0 || h.Tokens > payload/int64(h.TokenBytes) || h.Tokens*int64(h.TokenBytes) != payload:
-		return fmt.Errorf("states %d tokens of %d bytes, but %d bytes follow the header: truncated, or not finished", h.Tokens, h.TokenBytes, payload)
 	case h.Documents < 0:
 		return fmt.Errorf("documents %d, want 0 or more", h.Documents)
+	// The bounds come first, so that the sum does not overflow.
+	case h.Tokens < 0 || h.Tokens > payload/int64(h.TokenBytes), h.Conversations() && h.Documents > min(payload/entrySize, math.MaxUint32),
+		h.idBytes()+h.maskBytes()+h.indexBytes() != payload:
+		return fmt.Errorf("states %d documents of %d tokens of %d bytes, which %d bytes behind the header do not hold: truncated, or not finished",
+			h.Documents, h.Tokens, h.TokenBytes, payload)
+	case h.Learned < 0 || h.Learned > h.Tokens:
+		return fmt.Errorf("learned %d, want 0 to %d", h.Learned, h.Tokens)
+	case h.Longest < 0 || h.Longest > h.Tokens || h.Longest > math.MaxInt32:
+		return fmt.Errorf("longest %d, want 0 to %d", h.Longest, h.Tokens)
 	}
-	return cmp.Or(fileheader.CheckSHA256("tokenizer.sha256", t.SHA256), fileheader.CheckSHA256("sha256", h.SHA256))
+	err := cmp.Or(checkSHA256("tokenizer.sha256", t.SHA256), checkSHA256("sha256", h.SHA256))
+	if h.Conversations() {
+		err = cmp.Or(err, checkSHA256("template_sha256", h.TemplateSHA256))
+	}
+	return err
+}
+
+// checkSHA256 returns an error if the value of a field is not a hash in lower-case
+// hexadecimal.
+func checkSHA256(field, value string) error {
+	if len(value) != 64 || strings.Trim(value, "0123456789abcdef") != "" {
+		return fmt.Errorf("%s %q is not 64 hexadecimal digits", field, value)
+	}
+	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/fileheader"
 )
 
 func testHeader() Header {
@@ -15,7 +14,7 @@ func testHeader() Header {
 		TokenBytes: 2,
 		Tokens:     10,
 		Documents:  2,
-		Tokenizer:  tokenizer.Bytes{}.Info(),
+		Origin:     Origin{Tokenizer: tokenizer.Bytes{}.Info()},
 		SHA256:     strings.Repeat("0f", 32),
 	}
 }
@@ -64,8 +63,8 @@ func TestParseHeaderRefuses(t *testing.T) {
 	}
 	text := func(s string) []byte {
 		return raw(func(b []byte) {
-			clear(b[fileheader.TextOffset:])
-			copy(b[fileheader.TextOffset:], s)
+			clear(b[textOffset:])
+			copy(b[textOffset:], s)
 			binary.LittleEndian.PutUint32(b[12:], uint32(len(s)))
 		})
 	}
@@ -77,7 +76,10 @@ func TestParseHeaderRefuses(t *testing.T) {
 		"empty file":        {nil, 0, "a header alone has 4096"},
 		"half a header":     {make([]byte, 100), 100, "a header alone has 4096"},
 		"magic":             {raw(func(b []byte) { b[0] = 'X' }), headerSize + payload, "no token file"},
-		"version":           {raw(func(b []byte) { b[8] = 9 }), headerSize + payload, "format version 9"},
+		"old conversations": {raw(func(b []byte) { copy(b, "CAGECHAT") }), headerSize + payload, "earlier version of cage: prepare the dataset again"},
+		"old version":       {raw(func(b []byte) { b[8] = 2 }), headerSize + payload, "earlier version of cage: prepare the dataset again"},
+		"bytes behind":      {raw(func(b []byte) { b[headerSize-1] = 1 }), headerSize + payload, "not followed by zeros"},
+		"version":           {raw(func(b []byte) { b[8] = 9 }), headerSize + payload, "format version 9, this program reads version 3"},
 		"text length":       {raw(func(b []byte) { b[15] = 0xff }), headerSize + payload, "at most 4080 fit"},
 		"no text":           {text(""), headerSize + payload, "header text"},
 		"no object":         {text("[]"), headerSize + payload, "header text"},
@@ -115,14 +117,14 @@ func FuzzParseHeader(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	fixed, text := block[:fileheader.TextOffset], bytes.TrimRight(block[fileheader.TextOffset:], "\x00")
+	fixed, text := block[:textOffset], bytes.TrimRight(block[textOffset:], "\x00")
 	f.Add(fixed, text, int64(headerSize+20))
 	f.Add(fixed, bytes.Replace(text, []byte(`"tokens":10`), []byte(`"tokens":1e1`), 1), int64(headerSize+20))
 	f.Add(fixed[:5], []byte(nil), int64(5))
 	f.Fuzz(func(t *testing.T, fixed, text []byte, size int64) {
 		block := make([]byte, headerSize)
 		copy(block, fixed)
-		copy(block[fileheader.TextOffset:], text)
+		copy(block[textOffset:], text)
 		h, err := parseHeader(block, size)
 		if err != nil {
 			return

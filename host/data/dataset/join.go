@@ -62,17 +62,20 @@ func complete(paths []string) error {
 	return nil
 }
 
-// join adds a file to those that are open. All must have the same tokenizer.
+// join adds a file to those that are open. All must have the same tokenizer; conversations
+// lie in one file.
 func (f *File) join(p filePart) error {
 	if len(f.parts) == 1 {
 		f.header = p.header
 		return nil
 	}
 	first := &f.parts[0]
-	if p.header.Tokenizer.SHA256 != first.header.Tokenizer.SHA256 || p.header.Tokenizer.VocabSize != first.header.Tokenizer.VocabSize ||
-		p.header.Tokenizer.BOS != first.header.Tokenizer.BOS || p.header.Tokenizer.EOS != first.header.Tokenizer.EOS {
-		return &FormatError{p.path, fmt.Sprintf("was made with another tokenizer (%s) than %s (%s): they cannot be read as one",
-			p.header.Tokenizer.Name, first.path, first.header.Tokenizer.Name)}
+	if f.Conversations() || p.header.Conversations() {
+		return &FormatError{p.path, fmt.Sprintf("cannot be read as one with %s: conversations are read from one file", first.path)}
+	}
+	a, b := first.header.Tokenizer, p.header.Tokenizer
+	if a.SHA256 != b.SHA256 || a.VocabSize != b.VocabSize || a.BOS != b.BOS || a.EOS != b.EOS {
+		return &FormatError{p.path, fmt.Sprintf("was made with another tokenizer (%s) than %s (%s): they cannot be read as one", b.Name, first.path, a.Name)}
 	}
 	f.header.Tokens += p.header.Tokens
 	f.header.Documents += p.header.Documents
@@ -82,32 +85,15 @@ func (f *File) join(p filePart) error {
 // Join returns files as one, as if their paths had been given to [Open] together. The
 // result shares the open files: closing it closes them.
 func Join(files ...*File) (*File, error) {
-	joined := &File{}
-	joined.buffers.New = func() any { return new([]byte) }
+	var parts []filePart
 	for _, f := range files {
-		for _, part := range f.parts {
-			part.begin = joined.header.Tokens
-			joined.parts = append(joined.parts, part)
-			if err := joined.join(part); err != nil {
-				return nil, err
-			}
-		}
+		parts = append(parts, f.parts...)
 	}
-	joined.setHash()
-	return joined, nil
+	return newFile(parts)
 }
 
-// setHash makes the hash of all files.
-func (f *File) setHash() {
-	var hashes []string
-	for _, p := range f.parts {
-		hashes = append(hashes, p.header.SHA256)
-	}
-	f.header.SHA256 = JoinHashes(hashes)
-}
-
-// JoinHashes is the hash of several token files, as [File.Header] says.
-func JoinHashes(hashes []string) string {
+// joinHashes is the hash of several token files, as [File.Header] says.
+func joinHashes(hashes []string) string {
 	if len(hashes) == 1 {
 		return hashes[0]
 	}

@@ -1,131 +1,196 @@
 package dataset
 
 import (
+	"bufio"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
+	"math"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/fileheader"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/digest"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Writer writes a token file as a stream of documents. Each is preceded by the
-// tokenizer's begin token and followed by its end token, if the tokenizer has them. If
-// both are the same token, as with GPT-2, it is written once, before the document, and
-// thus also ends the previous document. Nothing appears under the file's name before
-// [Writer.Commit], and then all of it does.
+// Writer writes a token file as a stream of documents. Nothing appears under the file's
+// name before [Writer.Commit], and then all of it does.
+//
+// Each text is preceded by the tokenizer's begin token and followed by its end token, if the
+// tokenizer has them. If both are the same token, as with GPT-2, it is written once, before
+// the text, and thus also ends the previous one. Conversations have what their template
+// writes. For them the writer keeps one bit per token and 8 bytes per document in memory.
 type Writer struct {
-	header  Header
-	path    vfs.Path
-	file    *fileheader.Writer
-	scratch []byte
+	header Header
+	path   vfs.Path
+	file   *atomicfile.File
+	out    *bufio.Writer
+	sum    hash.Hash
+	buf    []byte // of ids on their way to the file
+
+	open   bool  // a document has begun
+	length int64 // tokens of this document so far
+	first  int64 // the first of them, from 1, that is trained on; 0: none yet
+
+	mask, index []byte // of conversations
 }
 
-// NewWriter begins the token file at path, for ids of the tokenizer that info describes.
-func NewWriter(path vfs.Path, info tokenizer.Info) (*Writer, error) {
-	if info.VocabSize < 1 {
-		return nil, fmt.Errorf("token file %s: vocabulary of %d tokens", path, info.VocabSize)
+// NewWriter begins the token file at path.
+func NewWriter(path vfs.Path, origin Origin) (*Writer, error) {
+	if origin.Tokenizer.VocabSize < 1 {
+		return nil, fmt.Errorf("token file %s: vocabulary of %d tokens", path, origin.Tokenizer.VocabSize)
 	}
-	file, err := fileheader.Create(path)
+	file, err := atomicfile.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{header: Header{TokenBytes: tokenBytes(info.VocabSize), Tokenizer: info}, path: path, file: file}, nil
+	w := &Writer{header: Header{TokenBytes: tokenBytes(origin.Tokenizer.VocabSize), Origin: origin}, path: path, file: file,
+		out: bufio.NewWriterSize(file, 1<<20), sum: digest.New()}
+	if _, err := w.out.Write(make([]byte, headerSize)); err != nil {
+		return nil, errors.Join(w.failed(err), w.Abort())
+	}
+	return w, nil
 }
 
-// WriteDocument appends one document. If an id is outside the vocabulary, the error is a
-// [*tokenizer.RangeError] and nothing is written.
-func (w *Writer) WriteDocument(ids []int32) error {
-	if err := w.check(ids); err != nil {
+func (w *Writer) failed(err error) error { return fmt.Errorf("token file %s: %w", w.path, err) }
+
+// WriteDocument appends one document: [Writer.Append] and [Writer.End].
+func (w *Writer) WriteDocument(ids []int32, learned []bool) error {
+	if err := w.Append(ids, learned); err != nil {
 		return err
 	}
-	return errors.Join(w.Begin(), w.Append(ids), w.End())
+	return w.End()
 }
 
-// Begin begins a document that is written in parts: Append and End follow.
-func (w *Writer) Begin() error {
-	if bos := w.header.Tokenizer.BOS; bos != tokenizer.NoToken {
+// Append appends part of a document. Of conversations, learned says for each id whether it
+// is trained on; of texts it is nil. If an id is outside the vocabulary, the error is a
+// [*tokenizer.RangeError] and nothing is written.
+func (w *Writer) Append(ids []int32, learned []bool) error {
+	if w.header.Conversations() && len(learned) != len(ids) || !w.header.Conversations() && learned != nil {
+		return w.failed(fmt.Errorf("%d tokens with a mask of %d", len(ids), len(learned)))
+	}
+	for _, id := range ids {
+		if id < 0 || int(id) >= w.header.Tokenizer.VocabSize {
+			return w.failed(&tokenizer.RangeError{ID: int64(id), VocabSize: w.header.Tokenizer.VocabSize})
+		}
+	}
+	if err := w.begin(); err != nil {
+		return err
+	}
+	for i, learn := range learned {
+		w.mark(w.header.Tokens+int64(i), learn)
+		if learn && w.first == 0 {
+			w.first = w.length + int64(i) // the first token of a document does not count
+		}
+	}
+	return w.write(ids)
+}
+
+// begin begins a document, unless one has begun.
+func (w *Writer) begin() error {
+	if w.open {
+		return nil
+	}
+	w.open, w.length, w.first = true, 0, 0
+	if bos := w.header.Tokenizer.BOS; bos != tokenizer.NoToken && !w.header.Conversations() {
 		return w.write([]int32{bos})
 	}
 	return nil
 }
 
-// Append appends part of a document.
-func (w *Writer) Append(ids []int32) error {
-	if err := w.check(ids); err != nil {
+// mark stores the bit of a token.
+func (w *Writer) mark(token int64, learn bool) {
+	if token%8 == 0 {
+		w.mask = append(w.mask, 0)
+	}
+	if learn {
+		w.mask[token/8] |= 1 << (token % 8)
+		w.header.Learned++
+	}
+}
+
+// End ends a document. Of a conversation at least one token after the first must be trained
+// on.
+func (w *Writer) End() error {
+	if err := w.begin(); err != nil { // a text without tokens
 		return err
 	}
-	return w.write(ids)
-}
-
-// End ends a document.
-func (w *Writer) End() error {
-	w.header.Documents++
-	if eos := w.header.Tokenizer.EOS; eos != tokenizer.NoToken && eos != w.header.Tokenizer.BOS {
-		return w.write([]int32{eos})
-	}
-	return nil
-}
-
-func (w *Writer) check(ids []int32) error {
-	for _, id := range ids {
-		if id < 0 || int(id) >= w.header.Tokenizer.VocabSize {
-			return fmt.Errorf("token file %s: %w", w.path, &tokenizer.RangeError{ID: int64(id), VocabSize: w.header.Tokenizer.VocabSize})
+	w.open = false
+	if w.header.Conversations() {
+		switch {
+		case w.first == 0:
+			return w.failed(fmt.Errorf("a document of %d tokens without one to learn", w.length))
+		case w.length > math.MaxInt32 || w.header.Documents == math.MaxUint32:
+			return w.failed(errors.New("too many documents, or too long ones"))
+		}
+		w.index = binary.LittleEndian.AppendUint32(w.index, uint32(w.length))
+		w.index = binary.LittleEndian.AppendUint32(w.index, uint32(w.first))
+		w.header.Longest = max(w.header.Longest, w.length)
+	} else if eos := w.header.Tokenizer.EOS; eos != tokenizer.NoToken && eos != w.header.Tokenizer.BOS {
+		if err := w.write([]int32{eos}); err != nil {
+			return err
 		}
 	}
+	w.header.Documents++
 	return nil
 }
 
 func (w *Writer) write(ids []int32) error {
-	buf := w.scratch[:0]
+	w.buf = w.buf[:0]
 	for _, id := range ids {
-		buf = w.appendID(buf, id)
-	}
-	w.scratch = buf
-	if _, err := w.file.Write(buf); err != nil {
-		return fmt.Errorf("token file %s: %w", w.path, err)
+		if w.header.TokenBytes == 2 {
+			w.buf = binary.LittleEndian.AppendUint16(w.buf, uint16(id))
+		} else {
+			w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(id))
+		}
 	}
 	w.header.Tokens += int64(len(ids))
+	w.length += int64(len(ids))
+	return w.writeBytes(w.buf)
+}
+
+func (w *Writer) writeBytes(content []byte) error {
+	w.sum.Write(content)
+	if _, err := w.out.Write(content); err != nil {
+		return w.failed(err)
+	}
 	return nil
 }
 
-func (w *Writer) appendID(buf []byte, id int32) []byte {
-	if w.header.TokenBytes == 2 {
-		return binary.LittleEndian.AppendUint16(buf, uint16(id))
-	}
-	return binary.LittleEndian.AppendUint32(buf, uint32(id))
-}
-
-// Finish writes the header, and closes the file when it is on disk; Commit or Abort must still follow.
-func (w *Writer) Finish() error {
+// finish writes what follows the ids and the header, and closes the file when it is on disk.
+func (w *Writer) finish() error {
 	if w.header.SHA256 != "" {
 		return nil
 	}
-	w.header.SHA256 = w.file.SHA256()
+	if err := errors.Join(w.writeBytes(w.mask), w.writeBytes(w.index)); err != nil {
+		return err
+	}
+	w.header.SHA256 = hex.EncodeToString(w.sum.Sum(nil))
 	block, err := w.header.encode()
 	if err == nil {
-		err = w.file.Finish(block)
+		err = w.out.Flush()
+	}
+	if err == nil {
+		_, err = w.file.WriteAt(block, 0)
+	}
+	if err == nil {
+		err = w.file.Close()
 	}
 	if err != nil {
-		return fmt.Errorf("token file %s: %w", w.path, err)
+		return w.failed(err)
 	}
 	return nil
 }
 
-// Tokens returns the number of ids written so far.
-func (w *Writer) Tokens() int64 { return w.header.Tokens }
-
 // Commit writes the header, moves the file to its path, and returns when it is on disk.
-func (w *Writer) Commit() (Header, error) { return w.CommitAs(w.path) }
-
-// CommitAs is [Writer.Commit] under another name in the same directory.
-func (w *Writer) CommitAs(path vfs.Path) (Header, error) {
-	if err := w.Finish(); err != nil {
+func (w *Writer) Commit() (Header, error) {
+	if err := w.finish(); err != nil {
 		return Header{}, err
 	}
-	if err := w.file.CommitAs(path); err != nil {
-		return Header{}, fmt.Errorf("token file %s: %w", w.path, err)
+	if err := w.file.CommitAs(w.path); err != nil {
+		return Header{}, w.failed(err)
 	}
 	return w.header, nil
 }

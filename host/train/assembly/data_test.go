@@ -64,11 +64,11 @@ func TestOtherTokenizer(t *testing.T) {
 	if err := os.Remove(cfg.Data.Validation); err != nil {
 		t.Fatal(err)
 	}
-	w, err := dataset.NewWriter(vfs.At(cfg.Data.Validation), info)
+	w, err := dataset.NewWriter(vfs.At(cfg.Data.Validation), dataset.Origin{Tokenizer: info})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.WriteDocument(slices.Repeat([]int32{65}, 100)); err != nil {
+	if err := w.WriteDocument(slices.Repeat([]int32{65}, 100), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Commit(); err != nil {

@@ -17,12 +17,12 @@ import (
 func TestUnusedRowsArePadding(t *testing.T) {
 	const context, batch = 3, 4
 	path := filepath.Join(t.TempDir(), "v.tokens")
-	w, err := dataset.NewWriter(vfs.At(path), tokenizer.Info{Name: "test", VocabSize: 9, BOS: 1, EOS: tokenizer.NoToken, SHA256: strings.Repeat("0", 64)})
+	w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{Tokenizer: tokenizer.Info{Name: "test", VocabSize: 9, BOS: 1, EOS: tokenizer.NoToken, SHA256: strings.Repeat("0", 64)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, document := range [][]int32{{5, 6, 7}, {8, 5}} { // each behind its begin token
-		if err := w.WriteDocument(document); err != nil {
+		if err := w.WriteDocument(document, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package rows_test
+package arrange_test
 
 import (
 	"fmt"
@@ -7,20 +7,21 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/arrange"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Two documents are stored, and read as one row.
-func Example() {
+func ExampleRows() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "train.chat")
-	w, err := rows.NewWriter(vfs.At(path), rows.Origin{
+	w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{
 		Tokenizer: tokenizer.Bytes{}.Info(), Template: "chatml", TemplateSHA256: strings.Repeat("0", 64), TrainOn: "all_turns",
 	})
 	if err != nil {
@@ -31,7 +32,7 @@ func Example() {
 		for i := range len(text) {
 			ids, loss = append(ids, int32(text[i])), append(loss, i > 0)
 		}
-		if err := w.Write(ids, loss); err != nil {
+		if err := w.WriteDocument(ids, loss); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -39,17 +40,17 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	file, err := rows.Open(path)
+	file, err := dataset.Open(path)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer file.Close()
-	s, err := rows.NewSampler(file, rows.Config{Length: 6, Batch: 1, Epochs: 1, Packing: rows.FirstFit, InOrder: true})
+	s, err := arrange.NewRows(file, arrange.RowsConfig{Length: 6, Batch: 1, Epochs: 1, Packing: arrange.FirstFit, InOrder: true})
 	if err != nil {
 		log.Fatal(err)
 	}
-	row := rows.NewRow(6)
-	if _, err := s.At(0, 0, []rows.Row{row}); err != nil {
+	row := arrange.NewRow(6)
+	if _, err := s.At(0, 0, []arrange.Row{row}); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(row.Tokens)

@@ -1,16 +1,16 @@
-package rows
+package arrange
 
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"sort"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/shuffle"
 )
 
-// Config says how a [Sampler] arranges and orders documents.
-type Config struct {
+// RowsConfig says how [Rows] arrange and order documents.
+type RowsConfig struct {
 	// Length is the number of tokens in a row. Longer documents are cut to it; those that
 	// then have nothing to learn from are left out.
 	Length int
@@ -59,14 +59,14 @@ func (r Row) clear() {
 	}
 }
 
-// Sampler makes the batches of a training. In each epoch every document comes once, in an
+// Rows makes the batches of a training on conversations. In each epoch every document comes once, in an
 // order specific to that epoch, and rows are arranged anew. The last batch of an epoch
 // has the rows that are left; its other rows are empty.
 //
-// A sampler is not safe for concurrent use; samplers may share a [File].
-type Sampler struct {
-	file   *File
-	config Config
+// It is not safe for concurrent use; several may share a [dataset.File].
+type Rows struct {
+	file   *dataset.File
+	config RowsConfig
 	usable []uint32 // documents that have something to learn
 	ends   []int64  // the number of steps up to the end of each epoch
 
@@ -75,9 +75,9 @@ type Sampler struct {
 	loss   []bool // of one document
 }
 
-// NewSampler returns a sampler. It arranges every epoch once, to count the steps.
-func NewSampler(file *File, config Config) (*Sampler, error) {
-	s := &Sampler{file: file, config: config, epoch: -1}
+// NewRows returns the rows of a file. It arranges every epoch once, to count the steps.
+func NewRows(file *dataset.File, config RowsConfig) (*Rows, error) {
+	r := &Rows{file: file, config: config, epoch: -1}
 	switch {
 	case config.Length < 2 || config.Length > math.MaxInt32:
 		return nil, fmt.Errorf("rows of %d tokens, want at least 2", config.Length)
@@ -89,71 +89,68 @@ func NewSampler(file *File, config Config) (*Sampler, error) {
 	}
 	for i := range file.Documents() {
 		if file.Learned(i, config.Length) {
-			s.usable = append(s.usable, uint32(i))
+			r.usable = append(r.usable, uint32(i))
 		}
 	}
-	if len(s.usable) == 0 {
-		return nil, fmt.Errorf("chat file %s has no document with something to learn in its first %d tokens: use longer rows", file.Path(), config.Length)
+	if len(r.usable) == 0 {
+		return nil, fmt.Errorf("token file %s has no document with something to learn in its first %d tokens: use longer rows", file.Path(), config.Length)
 	}
 	steps := int64(0)
 	for epoch := range config.Epochs {
 		if epoch == 0 || config.Packing == FirstFit && !config.InOrder {
-			s.begin(epoch)
+			r.begin(epoch)
 		}
-		steps += int64((s.layout.rows() + config.Batch - 1) / config.Batch)
-		s.ends = append(s.ends, steps)
+		steps += int64((r.layout.rows() + config.Batch - 1) / config.Batch)
+		r.ends = append(r.ends, steps)
 	}
-	return s, nil
+	return r, nil
 }
 
-// Config returns the configuration with which the sampler was made.
-func (s *Sampler) Config() Config { return s.config }
-
-// sequence keeps these random numbers apart from other uses of the same seed.
-const sequence = 0x63616765_63686174 // "cagechat"
+// Config returns the configuration with which it was made.
+func (r *Rows) Config() RowsConfig { return r.config }
 
 // begin lays out an epoch.
-func (s *Sampler) begin(epoch int) {
-	order := append([]uint32(nil), s.usable...)
-	if !s.config.InOrder {
-		shuffle.Slice(rand.NewPCG(s.config.Seed+uint64(epoch), sequence), order)
+func (r *Rows) begin(epoch int) {
+	order := append([]uint32(nil), r.usable...)
+	if !r.config.InOrder {
+		shuffle.Slice(generator(r.config.Seed, int64(epoch), rowsStream), order)
 	}
-	s.layout = s.config.Packing.pack(order, func(d uint32) int { return s.tokens(int(d)) }, s.config.Length)
-	s.epoch = epoch
+	r.layout = r.config.Packing.pack(order, func(d uint32) int { return r.tokens(int(d)) }, r.config.Length)
+	r.epoch = epoch
 }
 
 // tokens is how many of a document's fit into a row.
-func (s *Sampler) tokens(document int) int { return min(s.file.Tokens(document), s.config.Length) }
+func (r *Rows) tokens(document int) int { return min(r.file.Tokens(document), r.config.Length) }
 
 // Steps returns the number of steps in all epochs together.
-func (s *Sampler) Steps() int64 { return s.ends[len(s.ends)-1] }
+func (r *Rows) Steps() int64 { return r.ends[len(r.ends)-1] }
 
 // LeftOut returns the number of documents that have nothing to learn from within the
 // length of a row.
-func (s *Sampler) LeftOut() int { return s.file.Documents() - len(s.usable) }
+func (r *Rows) LeftOut() int { return r.file.Documents() - len(r.usable) }
 
 // At fills rows with rows of a step, counted from 0, beginning with row number first, so
 // that the rows of one step can be read in several parts. It returns how many of them are
 // not empty.
-func (s *Sampler) At(step int64, first int, rows []Row) (filled int, err error) {
-	if step < 0 || step >= s.Steps() {
-		return 0, fmt.Errorf("step %d asked for, %s gives %d", step, s.file.Path(), s.Steps())
+func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
+	if step < 0 || step >= r.Steps() {
+		return 0, fmt.Errorf("step %d asked for, %s gives %d", step, r.file.Path(), r.Steps())
 	}
-	if first < 0 || first+len(rows) > s.config.Batch {
-		return 0, fmt.Errorf("rows %d to %d asked for, a batch has %d", first, first+len(rows), s.config.Batch)
+	if first < 0 || first+len(rows) > r.config.Batch {
+		return 0, fmt.Errorf("rows %d to %d asked for, a batch has %d", first, first+len(rows), r.config.Batch)
 	}
-	epoch := sort.Search(len(s.ends), func(i int) bool { return step < s.ends[i] })
-	if epoch != s.epoch {
-		s.begin(epoch)
+	epoch := sort.Search(len(r.ends), func(i int) bool { return step < r.ends[i] })
+	if epoch != r.epoch {
+		r.begin(epoch)
 	}
 	if epoch > 0 {
-		step -= s.ends[epoch-1]
+		step -= r.ends[epoch-1]
 	}
 	for i := range rows {
 		rows[i].clear()
-		if r := int(step)*s.config.Batch + first + i; r < s.layout.rows() {
+		if n := int(step)*r.config.Batch + first + i; n < r.layout.rows() {
 			filled++
-			if err := s.fill(rows[i], s.layout.row(r)); err != nil {
+			if err := r.fill(rows[i], r.layout.row(n)); err != nil {
 				return 0, err
 			}
 		}
@@ -162,18 +159,18 @@ func (s *Sampler) At(step int64, first int, rows []Row) (filled int, err error) 
 }
 
 // fill writes documents into an empty row.
-func (s *Sampler) fill(row Row, documents []uint32) error {
-	if len(row.Tokens) != s.config.Length {
-		return fmt.Errorf("a row with room for %d tokens, want %d", len(row.Tokens), s.config.Length)
+func (r *Rows) fill(row Row, documents []uint32) error {
+	if len(row.Tokens) != r.config.Length {
+		return fmt.Errorf("a row with room for %d tokens, want %d", len(row.Tokens), r.config.Length)
 	}
 	at := 0
 	for segment, d := range documents {
-		n := s.tokens(int(d))
-		if cap(s.loss) < n {
-			s.loss = make([]bool, s.config.Length)
+		n := r.tokens(int(d))
+		if cap(r.loss) < n {
+			r.loss = make([]bool, r.config.Length)
 		}
-		loss := s.loss[:n]
-		if err := s.file.Read(int(d), row.Tokens[at:at+n], loss); err != nil {
+		loss := r.loss[:n]
+		if err := r.file.ReadDocument(int(d), row.Tokens[at:at+n], loss); err != nil {
 			return err
 		}
 		for i := range n {

@@ -1,67 +1,21 @@
-package rows
+package arrange
 
 import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/host/data/dataset"
 )
 
-var zeros = strings.Repeat("0", 64)
-
-// origin is of made-up documents with a vocabulary of 1000.
-var origin = Origin{Tokenizer: tokenizer.Info{Name: "made up", VocabSize: 1000, BOS: tokenizer.NoToken, EOS: tokenizer.NoToken, SHA256: zeros}, Template: "t", TemplateSHA256: zeros, TrainOn: "all_turns"}
-
-// store writes documents to a chat file and opens it.
-func store(t testing.TB, documents [][]int32, loss [][]bool) *File {
+func newRows(t testing.TB, f *dataset.File, c RowsConfig) *Rows {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "x.chat")
-	w, err := NewWriter(vfs.At(path), origin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range documents {
-		if err := w.Write(documents[i], loss[i]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := w.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	f, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
-}
-
-// lengths stores documents of these lengths; document i has the tokens 10i, 10i+1, … modulo
-// 1000, and all but its first carry loss.
-func lengths(t testing.TB, lengths ...int) *File {
-	var documents [][]int32
-	var loss [][]bool
-	for i, n := range lengths {
-		ids, learned := make([]int32, n), make([]bool, n)
-		for j := range ids {
-			ids[j], learned[j] = int32((10*i+j)%1000), j > 0
-		}
-		documents, loss = append(documents, ids), append(loss, learned)
-	}
-	return store(t, documents, loss)
-}
-
-func sampler(t testing.TB, f *File, c Config) *Sampler {
-	t.Helper()
-	s, err := NewSampler(f, c)
+	s, err := NewRows(f, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +23,7 @@ func sampler(t testing.TB, f *File, c Config) *Sampler {
 }
 
 // read returns the rows of a step.
-func read(t testing.TB, s *Sampler, step int64) []Row {
+func read(t testing.TB, s *Rows, step int64) []Row {
 	t.Helper()
 	batch := make([]Row, s.config.Batch)
 	for i := range batch {
@@ -111,7 +65,7 @@ func TestGoldenRows(t *testing.T) {
 		}
 		loss = append(loss, l)
 	}
-	s := sampler(t, store(t, golden.Documents, loss), Config{Length: golden.Length, Batch: len(golden.Rows), Epochs: 1, Packing: FirstFit, InOrder: true})
+	s := newRows(t, write(t, origin, golden.Documents, loss), RowsConfig{Length: golden.Length, Batch: len(golden.Rows), Epochs: 1, Packing: FirstFit, InOrder: true})
 	if s.Steps() != 1 { // a row more than those of the reference would begin another
 		t.Errorf("%d steps, want 1", s.Steps())
 	}
@@ -169,13 +123,13 @@ func seen(batch []Row) (first []int32) {
 	return first
 }
 
-// TestEpochs: every document comes once per epoch, in different orders; a batch is the same
+// TestRowsEpochs: every document comes once per epoch, in different orders; a batch is the same
 // however it is reached; the last of an epoch is filled up with empty rows.
-func TestEpochs(t *testing.T) {
+func TestRowsEpochs(t *testing.T) {
 	f := lengths(t, 5, 3, 8, 2, 9, 4, 4, 7, 6, 3, 10)
 	for _, packing := range []Packing{FirstFit, None} {
-		config := Config{Length: 10, Batch: 3, Epochs: 3, Packing: packing, Seed: 7}
-		s := sampler(t, f, config)
+		config := RowsConfig{Length: 10, Batch: 3, Epochs: 3, Packing: packing, Seed: 7}
+		s := newRows(t, f, config)
 		var orders [][]int32
 		var batches [][]Row
 		begin := int64(0)
@@ -200,7 +154,7 @@ func TestEpochs(t *testing.T) {
 			t.Errorf("%s: %d steps, %d batches", packing, s.Steps(), len(batches))
 		}
 		for step := s.Steps() - 1; step >= 0; step-- {
-			if diff := cmp.Diff(batches[step], read(t, sampler(t, f, config), step)); diff != "" {
+			if diff := cmp.Diff(batches[step], read(t, newRows(t, f, config), step)); diff != "" {
 				t.Errorf("%s: step %d alone differs:\n%s", packing, step, diff)
 			}
 		}
@@ -208,7 +162,7 @@ func TestEpochs(t *testing.T) {
 			t.Errorf("11 documents in rows of their own, 3 a step, 3 times: %d steps, want 12", s.Steps())
 		}
 		config.Seed++
-		if other := sampler(t, f, config); cmp.Equal(batches[0], read(t, other, 0)) {
+		if other := newRows(t, f, config); cmp.Equal(batches[0], read(t, other, 0)) {
 			t.Errorf("%s: another seed gives the same batch", packing)
 		}
 	}
@@ -216,7 +170,7 @@ func TestEpochs(t *testing.T) {
 
 // TestParts: the rows of a step can be read in parts.
 func TestParts(t *testing.T) {
-	s := sampler(t, lengths(t, 5, 5, 5), Config{Length: 5, Batch: 4, Epochs: 1, Packing: FirstFit})
+	s := newRows(t, lengths(t, 5, 5, 5), RowsConfig{Length: 5, Batch: 4, Epochs: 1, Packing: FirstFit})
 	whole := read(t, s, 0)
 	var parts []Row
 	for i, want := range []int{1, 1, 1, 0} {
@@ -236,8 +190,8 @@ func TestParts(t *testing.T) {
 // out.
 func TestCut(t *testing.T) {
 	ids := []int32{1, 2, 3, 4, 5, 6}
-	f := store(t, [][]int32{ids, ids}, [][]bool{{false, false, true, true, true, true}, {true, false, false, false, true, true}})
-	s := sampler(t, f, Config{Length: 4, Batch: 1, Epochs: 1, Packing: FirstFit, InOrder: true})
+	f := write(t, origin, [][]int32{ids, ids}, [][]bool{{false, false, true, true, true, true}, {true, false, false, false, true, true}})
+	s := newRows(t, f, RowsConfig{Length: 4, Batch: 1, Epochs: 1, Packing: FirstFit, InOrder: true})
 	if s.Steps() != 1 || s.LeftOut() != 1 {
 		t.Errorf("%d steps, %d left out, want 1 and 1", s.Steps(), s.LeftOut())
 	}
@@ -245,28 +199,28 @@ func TestCut(t *testing.T) {
 	if diff := cmp.Diff(want, read(t, s, 0)[0]); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := NewSampler(f, Config{Length: 2, Batch: 1, Epochs: 1, Packing: None}); err == nil || !strings.Contains(err.Error(), "no document with something to learn in its first 2 tokens") {
+	if _, err := NewRows(f, RowsConfig{Length: 2, Batch: 1, Epochs: 1, Packing: None}); err == nil || !strings.Contains(err.Error(), "no document with something to learn in its first 2 tokens") {
 		t.Errorf("rows that are too short: %v", err)
 	}
 }
 
-// TestSamplerMistakes: settings and questions that make no sense are errors.
-func TestSamplerMistakes(t *testing.T) {
+// TestRowsMistakes: settings and questions that make no sense are errors.
+func TestRowsMistakes(t *testing.T) {
 	f := lengths(t, 3)
-	good := Config{Length: 4, Batch: 1, Epochs: 1, Packing: FirstFit}
-	for want, change := range map[string]func(*Config){
-		"rows of 1 tokens":   func(c *Config) { c.Length = 1 },
-		"batches of 0 rows":  func(c *Config) { c.Batch = 0 },
-		"and 0 epochs":       func(c *Config) { c.Epochs = 0 },
-		`packing "tight", w`: func(c *Config) { c.Packing = "tight" },
+	good := RowsConfig{Length: 4, Batch: 1, Epochs: 1, Packing: FirstFit}
+	for want, change := range map[string]func(*RowsConfig){
+		"rows of 1 tokens":   func(c *RowsConfig) { c.Length = 1 },
+		"batches of 0 rows":  func(c *RowsConfig) { c.Batch = 0 },
+		"and 0 epochs":       func(c *RowsConfig) { c.Epochs = 0 },
+		`packing "tight", w`: func(c *RowsConfig) { c.Packing = "tight" },
 	} {
 		c := good
 		change(&c)
-		if _, err := NewSampler(f, c); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewRows(f, c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	s := sampler(t, f, good)
+	s := newRows(t, f, good)
 	for _, c := range []struct {
 		step  int64
 		first int
