@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -39,7 +40,7 @@ words and the special tokens of Llama 3. Its directory is what --tokenizer wants
 		if out == "" {
 			return nil, usageError{fmt.Errorf("--out is required: the directory of the tokenizer")}
 		}
-		f, err := data.Open(args[0])
+		f, err := dataset.Open(args[0])
 		if err != nil {
 			return nil, err
 		}
@@ -63,10 +64,7 @@ func newDataShow() *cobra.Command {
 	cmd.Flags().BoolVar(&verify, "verify", false, "read the whole file and compare it with its hash")
 	chat.add(cmd)
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		if isChatFile(args[0]) {
-			return showChat(cmd.Context(), args[0], chat, verify)
-		}
-		f, err := data.Open(args[0])
+		f, err := dataset.Open(args[0])
 		if err != nil {
 			return nil, err
 		}
@@ -75,6 +73,9 @@ func newDataShow() *cobra.Command {
 			if err := f.Verify(cmd.Context()); err != nil {
 				return nil, err
 			}
+		}
+		if f.Conversations() {
+			return showChat(f, chat)
 		}
 		h := f.Header()
 		return inTable(h, [][]string{
@@ -105,7 +106,7 @@ code is 1 when a file is damaged or missing. Training verifies its files by itse
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		files, rows, damaged := []verifiedFile{}, [][]string{}, 0
 		for _, path := range args {
-			found, err := verifyData(cmd.Context(), path)
+			found, err := dataset.Verify(cmd.Context(), path)
 			if err != nil {
 				return nil, err
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data"
 	"github.com/cage-qat/cage/host/data/chat"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/config"
 )
@@ -69,7 +70,7 @@ func (c *chatFlags) check(cmd *cobra.Command) error {
 // kinds have, spec is the tokenizer.
 func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec string, inputs []string) (*answer, error) {
 	files, err := data.FindRows(data.RowOptions{Inputs: inputs, ValInputs: opts.ValInputs, Include: opts.Include, Format: opts.Format,
-		Stdin: cmd.InOrStdin(), Out: opts.Out, Own: chat.Files, Columns: chat.Columns})
+		Stdin: cmd.InOrStdin(), Out: opts.Out, Owns: dataset.Conversations.Owns, Columns: chat.Columns})
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
@@ -158,11 +159,11 @@ func chatProgress(w io.Writer) func(int64) {
 }
 
 func printChat(w io.Writer, dir string, m *chat.Manifest) {
-	row := func(name, file string, p chat.Part) []string {
+	row := func(name, file string, p dataset.Part) []string {
 		return []string{name, fmt.Sprint(p.Documents), fmt.Sprint(p.Tokens), fmt.Sprint(p.Learned), fmt.Sprint(p.Longest), filepath.Join(dir, file)}
 	}
 	table(w, [][]string{{"", "conversations", "tokens", "learned", "longest", "file"},
-		row("training", chat.TrainFile, m.Train), row("validation", chat.ValFile, m.Val)})
+		row("training", dataset.Conversations.Train, m.Train), row("validation", dataset.Conversations.Val, m.Val)})
 	fmt.Fprintf(w, "template %s, loss on %s; tokenizer %s, vocabulary %d, %.1f s\n", m.Template, m.TrainOn, m.Tokenizer.Name, m.Tokenizer.VocabSize, m.Seconds)
 	if len(m.AddedTokens) > 0 {
 		var list []string

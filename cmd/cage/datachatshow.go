@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -9,16 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/data"
-	"github.com/cage-qat/cage/host/data/chat"
-	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/arrange"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/regular"
 )
 
 // chatShown is a chat file as printed.
 type chatShown struct {
-	rows.Header
+	dataset.Header
 	Length   int       `json:"row_length"` // in tokens
 	RowCount int64     `json:"row_count"`
 	LeftOut  int       `json:"left_out"` // documents with nothing to learn in the length of a row
@@ -61,17 +58,7 @@ func (f *showFlags) add(cmd *cobra.Command) {
 const defaultLength = 2048
 
 // showChat describes a chat file and prints its first rows.
-func showChat(ctx context.Context, path string, flags showFlags, verify bool) (*answer, error) {
-	f, err := rows.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if verify {
-		if err := f.Verify(ctx); err != nil {
-			return nil, err
-		}
-	}
+func showChat(f *dataset.File, flags showFlags) (*answer, error) {
 	if flags.length == 0 {
 		flags.length = int(min(f.Header().Longest, defaultLength))
 	}
@@ -85,19 +72,19 @@ func showChat(ctx context.Context, path string, flags showFlags, verify bool) (*
 }
 
 // read lays out the documents as they stand in the file, and reads the first rows.
-func (s *chatShown) read(f *rows.File, count int) error {
+func (s *chatShown) read(f *dataset.File, count int) error {
 	tok, err := tokenizer.Reopen(filepath.Dir(f.Path()), f.Header().Tokenizer)
 	if err != nil {
 		return err
 	}
-	sampler, err := rows.NewSampler(f, rows.Config{Length: s.Length, Batch: 1, Epochs: 1, Packing: rows.FirstFit, InOrder: true})
+	sampler, err := arrange.NewRows(f, arrange.RowsConfig{Length: s.Length, Batch: 1, Epochs: 1, Packing: arrange.FirstFit, InOrder: true})
 	if err != nil {
 		return err
 	}
 	s.RowCount, s.LeftOut = sampler.Steps(), sampler.LeftOut()
-	row := rows.NewRow(s.Length)
+	row := arrange.NewRow(s.Length)
 	for i := range min(int64(count), s.RowCount) {
-		if _, err := sampler.At(i, 0, []rows.Row{row}); err != nil {
+		if _, err := sampler.At(i, 0, []arrange.Row{row}); err != nil {
 			return err
 		}
 		texts, err := readRow(row, tok)
@@ -110,14 +97,14 @@ func (s *chatShown) read(f *rows.File, count int) error {
 }
 
 // readRow turns a row into texts.
-func readRow(row rows.Row, tok tokenizer.Tokenizer) (chatRow, error) {
+func readRow(row arrange.Row, tok tokenizer.Tokenizer) (chatRow, error) {
 	var out chatRow
 	for at := 0; at < len(row.Tokens); {
 		end := at + 1
 		for end < len(row.Tokens) && row.Segments[end] == row.Segments[at] {
 			end++
 		}
-		if row.Segments[at] == rows.NoDocument {
+		if row.Segments[at] == arrange.NoDocument {
 			out.Free = end - at
 			break
 		}
@@ -174,38 +161,4 @@ func (d chatDocument) marked() string {
 		}
 	}
 	return "  " + strings.ReplaceAll(strings.TrimSuffix(out.String(), "\n"), "\n", "\n  ")
-}
-
-// isChatFile tells by its first bytes whether a file is a chat file. One that cannot be read
-// is none: whoever reads it as something else says why.
-func isChatFile(path string) bool {
-	f, err := regular.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	begin := make([]byte, len(rows.Magic))
-	_, err = io.ReadFull(f, begin)
-	return err == nil && string(begin) == rows.Magic
-}
-
-// verifyData verifies token files, chat files, and directories of them.
-func verifyData(ctx context.Context, path string) ([]data.Verification, error) {
-	var found []chat.Verification
-	switch {
-	case isChatFile(path):
-		found = []chat.Verification{chat.VerifyFile(ctx, path)}
-	case chat.Holds(path):
-		var err error
-		if found, err = chat.Verify(ctx, path); err != nil {
-			return nil, err
-		}
-	default:
-		return data.Verify(ctx, path)
-	}
-	list := make([]data.Verification, len(found))
-	for i, v := range found {
-		list[i] = data.Verification{Path: v.Path, Header: data.Header{Tokens: v.Header.Tokens, SHA256: v.Header.SHA256}, Err: v.Err}
-	}
-	return list, ctx.Err()
 }

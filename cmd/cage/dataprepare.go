@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/config"
@@ -129,13 +130,13 @@ func prepareProgress(w io.Writer) func(data.Progress) {
 
 func (p prepared) print(w io.Writer, dir string) {
 	m := p.Manifest
-	file := filepath.Join(dir, data.TrainFile)
+	file := filepath.Join(dir, dataset.Texts.Train)
 	if n := len(m.Train.Shards); n > 0 {
 		file = fmt.Sprintf("%s (%d files)", filepath.Join(dir, "train-*.tokens"), n)
 	}
 	table(w, [][]string{{"", "documents", "tokens", "file"},
 		{"training", fmt.Sprint(m.Train.Documents), fmt.Sprint(m.Train.Tokens), file},
-		{"validation", fmt.Sprint(m.Val.Documents), fmt.Sprint(m.Val.Tokens), filepath.Join(dir, data.ValFile)},
+		{"validation", fmt.Sprint(m.Val.Documents), fmt.Sprint(m.Val.Tokens), filepath.Join(dir, dataset.Texts.Val)},
 	})
 	printRead(w, m.Read)
 	printLeftOut(w, m.LeftOut)

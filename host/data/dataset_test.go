@@ -2,11 +2,13 @@ package data
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
@@ -26,21 +28,30 @@ func TestDatasetKeepsItsTokenizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir, _ := corpus(t, 10)
-	m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: tok})
-	if m.Tokenizer != tok.Info() || d.Tokenizer.Info() != tok.Info() || tok.Info().BOS < 0 {
-		t.Errorf("made with %+v, opened with %+v", tok.Info(), d.Tokenizer.Info())
+	out := filepath.Join(t.TempDir(), "set")
+	m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: tok, Out: out})
+	moved := filepath.Join(t.TempDir(), "moved")
+	if err := os.Rename(out, moved); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := tokenizer.Reopen(moved, m.Tokenizer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Tokenizer != tok.Info() || kept.Info() != tok.Info() || tok.Info().BOS < 0 {
+		t.Errorf("made with %+v, opened with %+v", tok.Info(), kept.Info())
 	}
 	ids := make([]int32, d.Val.Len())
 	if err := d.Val.ReadTokens(ids, 0); err != nil {
 		t.Fatal(err)
 	}
-	text, err := d.Tokenizer.Decode(ids)
+	text, err := kept.Decode(ids)
 	if err != nil || !strings.HasPrefix(text, "<|begin|>document ") {
 		t.Errorf("validation text %q, %v", text, err)
 	}
 }
 
-func TestOpenDatasetRefuses(t *testing.T) {
+func TestVerifyRefuses(t *testing.T) {
 	dir, _ := corpus(t, 10)
 	gpt2, err := tokenizer.Open("tokenizer/testdata/gpt2.tokenizer.json")
 	if err != nil {
@@ -58,17 +69,22 @@ func TestOpenDatasetRefuses(t *testing.T) {
 		harm func(out string) error
 		want string
 	}{
-		"no manifest":  {func(out string) error { return os.Remove(filepath.Join(out, ManifestFile)) }, "prepare it first"},
-		"bad manifest": {func(out string) error { return os.WriteFile(filepath.Join(out, ManifestFile), []byte("{"), 0o644) }, ManifestFile},
-		"unknown field": {func(out string) error {
-			return os.WriteFile(filepath.Join(out, ManifestFile), []byte(`{"x":1}`), 0o644)
-		}, "dataset.json: x: unknown key"},
+		"no manifest": {func(out string) error { return os.Remove(filepath.Join(out, dataset.Texts.Manifest)) }, "it has no dataset.json"},
+		"bad manifest": {func(out string) error {
+			return os.WriteFile(filepath.Join(out, dataset.Texts.Manifest), []byte("{"), 0o644)
+		}, dataset.Texts.Manifest},
+		"no version": {func(out string) error {
+			return os.WriteFile(filepath.Join(out, dataset.Texts.Manifest), []byte(`{"x":1}`), 0o644)
+		}, "this is no manifest"},
+		"older version": {func(out string) error {
+			return os.WriteFile(filepath.Join(out, dataset.Texts.Manifest), []byte(`{"version":2}`), 0o644)
+		}, "earlier version of cage: prepare the dataset again"},
 		"other version": {func(out string) error {
-			return os.WriteFile(filepath.Join(out, ManifestFile), []byte(`{"version":7}`), 0o644)
+			return os.WriteFile(filepath.Join(out, dataset.Texts.Manifest), []byte(`{"version":7}`), 0o644)
 		}, "version 7"},
-		"no val": {func(out string) error { return os.Remove(filepath.Join(out, ValFile)) }, ValFile},
+		"no val": {func(out string) error { return os.Remove(filepath.Join(out, dataset.Texts.Val)) }, dataset.Texts.Val},
 		"train of another": {func(out string) error {
-			return os.Rename(filepath.Join(other, TrainFile), filepath.Join(out, TrainFile))
+			return os.Rename(filepath.Join(other, dataset.Texts.Train), filepath.Join(out, dataset.Texts.Train))
 		}, "prepare the dataset again"},
 		"no tokenizer":    {func(out string) error { return os.Remove(filepath.Join(out, "tokenizer.json")) }, "tokenizer.json"},
 		"other tokenizer": {func(out string) error { return os.WriteFile(filepath.Join(out, "tokenizer.json"), llama3, 0o644) }, "want tokenizer gpt2"},
@@ -82,9 +98,9 @@ func TestOpenDatasetRefuses(t *testing.T) {
 			if err := test.harm(out); err != nil {
 				t.Fatal(err)
 			}
-			d, err := openDataset(out)
-			if err == nil {
-				d.Close()
+			list, err := dataset.Verify(t.Context(), out)
+			for _, v := range list {
+				err = errors.Join(err, v.Err)
 			}
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one with %q", err, test.want)

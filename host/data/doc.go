@@ -3,9 +3,8 @@
 //
 // [Prepare] turns texts into a dataset: a folder with training and validation files of
 // token ids, the tokenizer that made them, and a manifest against which [Verify] checks
-// the files. [Sampler] draws training batches from a token file in an order that a seed
-// fixes, and [Sequential] reads a validation file from front to back. Package source
-// reads the input files, and package tokenizer turns text into ids.
+// the files. Package dataset reads and writes token files, package arrange draws batches from
+// them, package source reads the input files, and package tokenizer turns text into ids.
 //
 // Everything here is deterministic: the same files and settings give the same bytes on
 // every machine, and a batch depends on nothing but its number. Batches are []int32:

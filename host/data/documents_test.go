@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
@@ -42,7 +43,7 @@ func TestLongDocuments(t *testing.T) {
 			t.Errorf("%s: %+v", name, m.Train)
 		}
 		all := map[string]bool{}
-		for _, f := range []*File{d.Train, d.Val} {
+		for _, f := range []*dataset.File{d.Train, d.Val} {
 			ids := make([]int32, f.Len())
 			if err := f.ReadTokens(ids, 0); err != nil {
 				t.Fatal(err)

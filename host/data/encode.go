@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/inorder"
 )
 
@@ -26,22 +27,22 @@ type piece struct {
 
 // encoded is a piece as token ids.
 type encoded struct {
-	ids         []int32
-	bytes       int64 // of text
-	first, last bool
+	ids   []int32
+	bytes int64 // of text
+	last  bool  // it ends its document
 }
 
 // encode writes documents to token files that are still to be committed.
-func (p *preparation) encode(name string, shardTokens int64, documents []document) (*shards, error) {
-	out := newShards(p.options.out(name), p.options.Tokenizer.Info(), shardTokens)
+func (p *preparation) encode(out *dataset.PartWriter, documents []document) error {
 	err := inorder.Run(p.ctx, p.batches(documents), p.encodeBatch, func(list []encoded) error {
 		for _, e := range list {
-			if err := out.write(e); err != nil {
-				return err
-			}
+			err := out.Append(e.ids, nil)
 			ended := int64(0)
-			if e.last {
-				ended = 1
+			if err == nil && e.last {
+				ended, err = 1, out.End()
+			}
+			if err != nil {
+				return err
 			}
 			p.advance(ended, e.bytes)
 		}
@@ -51,13 +52,9 @@ func (p *preparation) encode(name string, shardTokens int64, documents []documen
 		err = p.ctx.Err()
 	}
 	if err == nil {
-		err = out.finish()
+		err = out.Finish()
 	}
-	if err != nil {
-		out.abort()
-		return nil, err
-	}
-	return out, nil
+	return err
 }
 
 // batches divides documents.
@@ -147,5 +144,5 @@ func (p *preparation) encodePiece(piece *piece) (encoded, error) {
 	if err != nil {
 		return encoded{}, fmt.Errorf("%s: the text that begins with %q: %w", piece.path, piece.text[:min(len(piece.text), 40)], err)
 	}
-	return encoded{ids, int64(len(piece.text)), piece.first, piece.last}, nil
+	return encoded{ids, int64(len(piece.text)), piece.last}, nil
 }

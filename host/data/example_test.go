@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/arrange"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
@@ -41,12 +43,12 @@ func Example() {
 	fmt.Println(manifest.Train.Documents, "documents,", manifest.Train.Tokens, "tokens for training")
 	fmt.Println(manifest.Val.Documents, "documents,", manifest.Val.Tokens, "tokens for validation")
 
-	train, err := data.Open(filepath.Join(out, data.TrainFile))
+	train, err := dataset.Open(filepath.Join(out, dataset.Texts.Train))
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer train.Close()
-	sampler, err := data.NewSampler(train, data.SamplerConfig{Context: 14, Batch: 2, Seed: 1337})
+	sampler, err := arrange.NewWindows(train, arrange.WindowsConfig{Context: 14, Batch: 2, Seed: 1337})
 	if err != nil {
 		log.Fatal(err)
 	}

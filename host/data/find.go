@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/source"
 )
 
@@ -50,7 +51,7 @@ func newFinder(o *PrepareOptions) (*finder, error) {
 	if o.Out != "" {
 		exclude, err = realPath(o.Out)
 	}
-	return &finder{include: o.Include, exclude: exclude, own: ownFile, format: o.Format, stdin: o.Stdin, seen: make(map[string]bool), leftOut: leftOut{}}, err
+	return &finder{include: o.Include, exclude: exclude, own: dataset.Texts.Owns, format: o.Format, stdin: o.Stdin, seen: make(map[string]bool), leftOut: leftOut{}}, err
 }
 
 // find returns the files that inputs name: files as they are, folders with all

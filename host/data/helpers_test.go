@@ -2,10 +2,14 @@ package data
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
@@ -23,7 +27,10 @@ func corpus(t testing.TB, n int) (dir string, texts []string) {
 	return dir, texts
 }
 
-func prepare(t testing.TB, options PrepareOptions) (*Manifest, *dataset) {
+// opened is a dataset that Prepare made.
+type opened struct{ Train, Val *dataset.File }
+
+func prepare(t testing.TB, options PrepareOptions) (*Manifest, *opened) {
 	t.Helper()
 	if options.Out == "" {
 		options.Out = t.TempDir()
@@ -35,16 +42,45 @@ func prepare(t testing.TB, options PrepareOptions) (*Manifest, *dataset) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := openDataset(options.Out)
+	if got := damaged(t, options.Out); len(got) > 0 {
+		t.Fatalf("%q are damaged", got)
+	}
+	train := []string{filepath.Join(options.Out, dataset.Texts.Train)}
+	if len(m.Train.Shards) > 0 {
+		train = nil
+		for _, s := range m.Train.Shards {
+			train = append(train, filepath.Join(options.Out, s.File))
+		}
+	}
+	return m, &opened{open(t, train...), open(t, filepath.Join(options.Out, dataset.Texts.Val))}
+}
+
+// manifestIn reads the manifest of a dataset.
+func manifestIn(t testing.TB, dir string) *Manifest {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, dataset.Texts.Manifest))
+	m := &Manifest{}
+	if err == nil {
+		err = json.Unmarshal(text, m)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { d.Close() })
-	return m, d
+	return m
+}
+
+func open(t testing.TB, paths ...string) *dataset.File {
+	t.Helper()
+	f, err := dataset.Open(paths...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
 }
 
 // documentsOf returns the texts in a token file of the byte tokenizer.
-func documentsOf(t testing.TB, f *File) []string {
+func documentsOf(t testing.TB, f *dataset.File) []string {
 	t.Helper()
 	if err := f.Verify(context.Background()); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
@@ -58,7 +59,7 @@ func inRows(texts ...string) string {
 	return out.String()
 }
 
-func allOf(t *testing.T, d *dataset) []string {
+func allOf(t *testing.T, d *opened) []string {
 	t.Helper()
 	all := slices.Concat(documentsOf(t, d.Train), documentsOf(t, d.Val))
 	slices.Sort(all)
@@ -112,7 +113,7 @@ func onlyDataset(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if !slices.Contains([]string{lockFile, TrainFile, ValFile, ManifestFile, tokenizer.DefinitionFile}, e.Name()) {
+		if !slices.Contains([]string{dataset.LockFile, dataset.Texts.Train, dataset.Texts.Val, dataset.Texts.Manifest, tokenizer.DefinitionFile}, e.Name()) {
 			t.Errorf("%s is left in %s", e.Name(), dir)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -12,7 +13,7 @@ import (
 // LearnTokenizer learns a tokenizer with the given number of tokens from the documents of
 // a file of bytes, and writes its tokenizer.json and tokenizer_config.json into dir. It
 // returns a description of the tokenizer.
-func LearnTokenizer(ctx context.Context, f *File, tokens int, dir vfs.Path) (tokenizer.Info, error) {
+func LearnTokenizer(ctx context.Context, f *dataset.File, tokens int, dir vfs.Path) (tokenizer.Info, error) {
 	if f.Tokenizer() != (tokenizer.Bytes{}).Info() {
 		return tokenizer.Info{}, fmt.Errorf("%s was made with the tokenizer %s: a tokenizer is learned from a token file of bytes, `cage data prepare` without --tokenizer", f.Path(), f.Tokenizer().Name)
 	}
@@ -53,7 +54,7 @@ func LearnTokenizer(ctx context.Context, f *File, tokens int, dir vfs.Path) (tok
 
 // eachDocument calls use with the text of every document of a file of bytes; of a long one
 // with its parts.
-func eachDocument(ctx context.Context, f *File, use func(text string) error) error {
+func eachDocument(ctx context.Context, f *dataset.File, use func(text string) error) error {
 	const most = 1 << 20
 	begin := f.Tokenizer().BOS
 	ids := make([]int32, most)

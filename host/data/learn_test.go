@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -13,8 +14,8 @@ import (
 // writes them as fewer ids; another token file is refused.
 func TestLearnTokenizer(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name string, info tokenizer.Info, documents ...string) *File {
-		w, err := NewWriter(vfs.At(filepath.Join(dir, name)), info)
+	write := func(name string, info tokenizer.Info, documents ...string) *dataset.File {
+		w, err := dataset.NewWriter(vfs.At(filepath.Join(dir, name)), dataset.Origin{Tokenizer: info})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -23,14 +24,14 @@ func TestLearnTokenizer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := w.WriteDocument(ids); err != nil {
+			if err := w.WriteDocument(ids, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if _, err := w.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		f, err := Open(filepath.Join(dir, name))
+		f, err := dataset.Open(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}

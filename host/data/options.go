@@ -86,9 +86,6 @@ type Progress struct {
 	Bytes, TotalBytes int64
 }
 
-// out is the path of a file of the dataset.
-func (o *PrepareOptions) out(elem ...string) vfs.Path { return vfs.On(o.Files, o.Out).Join(elem...) }
-
 // resolve checks the options and fills in defaults.
 func (o *PrepareOptions) resolve() error {
 	switch {

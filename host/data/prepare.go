@@ -8,19 +8,19 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"time"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/inorder"
 	"github.com/cage-qat/cage/internal/shuffle"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Prepare makes a dataset from texts and returns its manifest, which it also stores in
 // the dataset. Package source documents which files it reads.
 //
 // Documents are put into a random order that the seed fixes; the first go to validation,
-// the others to training. [Writer] documents how they are written. A text file that
+// the others to training. [dataset.Writer] documents how they are written. A text file that
 // contains a zero byte counts as binary and is left out, as is one that is not valid
 // UTF-8; files and documents of nothing but white space are left out too. The manifest
 // counts them, together with other files that were found but not used ([Reason]). A row
@@ -31,7 +31,7 @@ import (
 // of rows and of compressed files is kept in a temporary file in the folder.
 //
 // The folder changes only at the end, file by file and each atomically; the manifest
-// comes last, and [Verify] checks the files against it.
+// comes last, and [dataset.Verify] checks the files against it.
 func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
 	p := &preparation{ctx: ctx, options: &options}
 	manifest, err := p.run()
@@ -43,48 +43,41 @@ func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
 
 // run is Prepare.
 func (p *preparation) run() (manifest *Manifest, err error) {
-	began, o := time.Now(), p.options
+	o := p.options
 	if err := o.resolve(); err != nil {
 		return nil, err
 	}
-	there, err := o.out().Exists()
+	beside := map[string][]byte{}
+	if t, ok := o.Tokenizer.(*tokenizer.HuggingFace); ok {
+		if beside, err = t.ReadBeside(); err != nil {
+			return nil, err
+		}
+		beside[tokenizer.DefinitionFile] = t.Definition()
+	}
+	out := vfs.On(o.Files, o.Out)
+	folder, err := dataset.Prepare(out, dataset.Texts, dataset.Origin{Tokenizer: o.Tokenizer.Info()}, beside, o.ShardTokens)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.out().MkdirAll(); err != nil {
-		return nil, err
-	}
-	if err := o.checkOurs(); err != nil {
-		return nil, err
-	}
-	lock, err := enter(o.out())
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		abandoned := err != nil && !there
-		if abandoned {
-			_ = o.out(lockFile).Remove()
-		}
-		err = errors.Join(err, lock.Unlock())
-		if abandoned {
-			_ = o.out().Remove() // which does nothing where there is something else in it
-		}
-	}()
+	defer func() { err = errors.Join(err, folder.Close()) }()
 	if p.finder, err = newFinder(o); err != nil {
 		return nil, err
 	}
-	p.spools = &spools{dir: o.out(), add: func(s *spool) int { return p.addFile(textFile{"the text of rows and compressed files", s}) }}
+	p.spools = &spools{dir: out, add: func(s *spool) int { return p.addFile(textFile{"the text of rows and compressed files", s}) }}
 	defer func() { err = errors.Join(err, p.spools.close()) }()
 	train, val, err := p.collect()
 	if err != nil {
 		return nil, err
 	}
-	if manifest, err = p.write(train, val); err != nil {
+	manifest = p.manifest(train, val)
+	p.progress = Progress{Stage: "encode", TotalBytes: manifest.Train.Bytes + manifest.Val.Bytes}
+	if err := p.encode(folder.Train, train); err != nil {
 		return nil, err
 	}
-	manifest.Seconds = time.Since(began).Seconds()
-	return manifest, atomicfile.WriteJSON(o.out(ManifestFile), manifest)
+	if err := p.encode(folder.Val, val); err != nil {
+		return nil, err
+	}
+	return manifest, folder.Commit(manifest)
 }
 
 // preparation is one run of Prepare.
@@ -129,6 +122,10 @@ func (p *preparation) collect() (train, val []document, err error) {
 	}
 	return train, val, nil
 }
+
+// splitStream is the second half of the seed of the documents' order; it keeps these
+// numbers apart from other uses of the same seed.
+const splitStream = 0x63616765_73706c74 // "cagesplt"
 
 // tooFew explains why a part would be empty.
 func (p *preparation) tooFew(documents int) error {
@@ -218,41 +215,16 @@ func split(documents []document, fraction float64) (val, train []document) {
 	return documents[:n], documents[n:]
 }
 
-// write makes the token files and then puts everything in place.
-func (p *preparation) write(train, val []document) (*Manifest, error) {
-	o := p.options
-	p.progress = Progress{Stage: "encode", TotalBytes: textBytes(train) + textBytes(val)}
-	m := p.manifest()
-	trainOut, err := p.encode(TrainFile, o.ShardTokens, train)
-	if err != nil {
-		return nil, err
-	}
-	defer trainOut.abort()
-	valOut, err := p.encode(ValFile, 0, val)
-	if err != nil {
-		return nil, err
-	}
-	defer valOut.abort()
-	if t, ok := o.Tokenizer.(*tokenizer.HuggingFace); ok {
-		if err := keepTokenizer(o.out(), t); err != nil {
-			return nil, err
-		}
-	}
-	if m.Train, err = trainOut.commit(textBytes(train)); err != nil {
-		return nil, err
-	}
-	if m.Val, err = valOut.commit(textBytes(val)); err != nil {
-		return nil, err
-	}
-	return m, removeStale(o.out(), m)
-}
-
 // manifest says what is known before anything is written.
-func (p *preparation) manifest() *Manifest {
+func (p *preparation) manifest(train, val []document) *Manifest {
 	o := p.options
 	return &Manifest{
-		Version:     manifestVersion,
-		Tokenizer:   o.Tokenizer.Info(),
+		Manifest: dataset.Manifest{
+			Train:       dataset.Part{Bytes: textBytes(train)},
+			Val:         dataset.Part{Bytes: textBytes(val)},
+			ValFraction: o.ValFraction,
+			Seed:        o.Seed,
+		},
 		Read:        p.report.list(),
 		LeftOut:     p.finder.leftOut.list(),
 		Inputs:      o.Inputs,
@@ -262,8 +234,6 @@ func (p *preparation) manifest() *Manifest {
 		Include:     o.Include,
 		Separator:   o.Separator,
 		ValInputs:   o.ValInputs,
-		ValFraction: o.ValFraction,
-		Seed:        o.Seed,
 		MaxBytes:    o.MaxBytes,
 		ShardTokens: o.ShardTokens,
 	}

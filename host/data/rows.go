@@ -6,13 +6,12 @@ import (
 	"io"
 	"iter"
 	"os"
-	"slices"
 
 	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// RowOptions says which rows [FindRows] finds. All fields except Own and Columns are as in [PrepareOptions].
+// RowOptions says which rows [FindRows] finds. All fields except Owns and Columns are as in [PrepareOptions].
 type RowOptions struct {
 	Inputs, ValInputs []string
 	Include           []string
@@ -20,8 +19,8 @@ type RowOptions struct {
 	Stdin             io.Reader
 	// Out is the folder that is written to, and therefore not read; empty means none.
 	Out string
-	// Own lists the names of the files that are written there.
-	Own []string
+	// Owns tells whether a file of that name is written there.
+	Owns func(name string) bool
 	// Columns lists the columns of Parquet files to read, if present.
 	Columns []string
 }
@@ -55,7 +54,7 @@ func FindRows(o RowOptions) (*RowFiles, error) {
 	if err != nil {
 		return nil, err
 	}
-	finder.own = func(name string) bool { return slices.Contains(o.Own, name) }
+	finder.own = o.Owns
 	finder.rows = o.Format == "" // otherwise no name tells what a file is
 	find := func(inputs []string, apart string) ([]sourceFile, error) {
 		files, err := finder.find(inputs)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/source"
 )
 
@@ -115,7 +116,7 @@ func TestRowsOfFolders(t *testing.T) {
 		{RowOptions{Inputs: []string{dir}}, `a.jsonl line 1 {"a":1}; `},
 		{RowOptions{Inputs: []string{dir + "/set"}}, `error no file found in ["DIR/set"] with include patterns []; left out: neither JSONL nor Parquet (2: DIR/set/chat.json, DIR/set/sub/chat.json)`},
 		{RowOptions{Inputs: []string{dir + "/README.md", dir}}, "error DIR/README.md: neither JSONL nor Parquet by its name: --format says what it is"},
-		{RowOptions{Inputs: []string{dir + "/set"}, Format: source.JSONL, Out: dir + "/set", Own: []string{"chat.json"}}, `set/sub/chat.json line 1 {"b":2}; `},
+		{RowOptions{Inputs: []string{dir + "/set"}, Format: source.JSONL, Out: dir + "/set", Owns: dataset.Conversations.Owns}, `set/sub/chat.json line 1 {"b":2}; `},
 	} {
 		if got := listed(c.o, dir); got != c.want {
 			t.Errorf("%+v:\ngot  %s\nwant %s", c.o, got, c.want)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -39,7 +40,7 @@ func TestShards(t *testing.T) {
 		if err != nil || len(names) != max(1, len(m.Train.Shards)) || (most == 0) != (len(m.Train.Shards) == 0) {
 			t.Errorf("shards of %d: %q", most, names)
 		}
-		if pattern, err := Open(filepath.Join(out, "train*.tokens")); err != nil || pattern.Header().SHA256 != m.Train.SHA256 || !slices.Equal(pattern.Paths(), names) {
+		if pattern, err := dataset.Open(filepath.Join(out, "train*.tokens")); err != nil || pattern.Header().SHA256 != m.Train.SHA256 || !slices.Equal(pattern.Paths(), names) {
 			t.Errorf("shards of %d by pattern: %v", most, err)
 		} else {
 			pattern.Close()
@@ -47,7 +48,7 @@ func TestShards(t *testing.T) {
 	}
 }
 
-func tokensOf(t *testing.T, f *File) []int32 {
+func tokensOf(t *testing.T, f *dataset.File) []int32 {
 	t.Helper()
 	ids := make([]int32, f.Len())
 	for at := range ids { // one by one, then all: across the borders of files
@@ -82,7 +83,7 @@ func TestOpenSeveral(t *testing.T) {
 		"does not exist":         {first, filepath.Join(out, "nothing*")},
 		"another tokenizer":      {first, other.Train.Path()},
 	} {
-		if _, err := Open(paths...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := dataset.Open(paths...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", paths, err, want)
 		}
 	}
@@ -95,12 +96,12 @@ func TestOpenOtherVocabulary(t *testing.T) {
 	for i, size := range []int{100, 200} {
 		info := tokenizer.Bytes{}.Info()
 		info.VocabSize = size
-		path := filepath.Join(t.TempDir(), TrainFile)
-		w, err := NewWriter(vfs.At(path), info)
+		path := filepath.Join(t.TempDir(), dataset.Texts.Train)
+		w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{Tokenizer: info})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.WriteDocument([]int32{int32(99 + 100*i)}); err != nil {
+		if err := w.WriteDocument([]int32{int32(99 + 100*i)}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.Commit(); err != nil {
@@ -108,7 +109,7 @@ func TestOpenOtherVocabulary(t *testing.T) {
 		}
 		paths = append(paths, path)
 	}
-	f, err := Open(paths...)
+	f, err := dataset.Open(paths...)
 	if err == nil {
 		ids := make([]int32, f.Len())
 		t.Errorf("a vocabulary of %d tokens, and the ids %v: %v", f.Tokenizer().VocabSize, ids, f.ReadTokens(ids, 0))

@@ -11,12 +11,13 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// spoolName begins the names of spools, as those of the temporary files of package
-// atomicfile do: what a killed preparation leaves is found by it.
-const spoolName = "spool"
+// A spool is called as if it were a temporary file of the training file, so that what a
+// killed preparation leaves is found.
+var spoolName = dataset.Texts.Train
 
 // spool is a temporary file for text that does not lie in a file of its own: of rows, of
 // compressed files, of the standard input. It has no name once it is open, so that it is

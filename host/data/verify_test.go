@@ -1,11 +1,14 @@
 package data
 
 import (
+	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -27,7 +30,7 @@ func TestVerify(t *testing.T) {
 	if _, err := Prepare(t.Context(), PrepareOptions{Inputs: []string{text}, Out: out, Tokenizer: tok, ValFraction: 0.4}); err != nil {
 		t.Fatal(err)
 	}
-	files := []string{ManifestFile, TrainFile, ValFile, tokenizer.DefinitionFile}
+	files := []string{dataset.Texts.Manifest, dataset.Texts.Train, dataset.Texts.Val, tokenizer.DefinitionFile}
 	if got := damaged(t, out); len(got) > 0 {
 		t.Errorf("of an intact dataset, %q are damaged", got)
 	}
@@ -40,7 +43,7 @@ func TestVerify(t *testing.T) {
 		for _, at := range []int{0, len(content) / 2, len(content) - 2} {
 			changed := append([]byte(nil), content...)
 			changed[at] ^= 0x20
-			if name == ManifestFile && at > 0 {
+			if name == dataset.Texts.Manifest && at > 0 {
 				changed = content[:at] // not every letter of it has a meaning
 			}
 			if err := os.WriteFile(path, changed, 0o644); err != nil {
@@ -54,11 +57,11 @@ func TestVerify(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Remove(filepath.Join(out, TrainFile)); err != nil {
+	if err := os.Remove(filepath.Join(out, dataset.Texts.Train)); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(damaged(t, out), " "); got != TrainFile {
-		t.Errorf("without %s, %q are damaged", TrainFile, got)
+	if got := strings.Join(damaged(t, out), " "); got != dataset.Texts.Train {
+		t.Errorf("without %s, %q are damaged", dataset.Texts.Train, got)
 	}
 }
 
@@ -68,33 +71,33 @@ func TestVerifyTotals(t *testing.T) {
 	dir, _ := corpus(t, 50)
 	out := t.TempDir()
 	prepare(t, PrepareOptions{Inputs: []string{dir}, ShardTokens: 300, Out: out})
-	text, err := os.ReadFile(filepath.Join(out, ManifestFile))
+	text, err := os.ReadFile(filepath.Join(out, dataset.Texts.Manifest))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, change := range map[string]func(p *Part){
-		"a shard less": func(p *Part) { p.Shards = p.Shards[1:] },
-		"hash":         func(p *Part) { p.SHA256 = p.Shards[0].SHA256 },
-		"tokens":       func(p *Part) { p.Tokens++ },
-		"documents":    func(p *Part) { p.Documents++ },
+	for name, change := range map[string]func(p *dataset.Part){
+		"a shard less": func(p *dataset.Part) { p.Shards = p.Shards[1:] },
+		"hash":         func(p *dataset.Part) { p.SHA256 = p.Shards[0].SHA256 },
+		"tokens":       func(p *dataset.Part) { p.Tokens++ },
+		"documents":    func(p *dataset.Part) { p.Documents++ },
 	} {
 		var m Manifest
-		if err := m.parse(text); err != nil {
+		if err := json.Unmarshal(text, &m); err != nil {
 			t.Fatal(err)
 		}
 		change(&m.Train)
-		if err := atomicfile.WriteJSON(vfs.At(filepath.Join(out, ManifestFile)), m); err != nil {
+		if err := atomicfile.WriteJSON(vfs.At(filepath.Join(out, dataset.Texts.Manifest)), m); err != nil {
 			t.Fatal(err)
 		}
-		if got := damaged(t, out); len(got) != 1 || got[0] != ManifestFile {
+		if got := damaged(t, out); len(got) != 1 || got[0] != dataset.Texts.Manifest {
 			t.Errorf("%s: %q are damaged", name, got)
 		}
 	}
 }
 
-func damaged(t *testing.T, dir string) []string {
+func damaged(t testing.TB, dir string) []string {
 	t.Helper()
-	list, err := Verify(t.Context(), dir)
+	list, err := dataset.Verify(context.Background(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
@@ -22,7 +22,7 @@ import (
 func TestConversations(t *testing.T) {
 	cfg := testrun.ChatConfig(t)
 	summary := testrun.Train(t, cfg, train.Options{})
-	f, err := rows.Open(cfg.Data.Train[0])
+	f, err := dataset.Open(cfg.Data.Train[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestPackingChangesNoLoss(t *testing.T) {
 				plan := testrun.Plan(t, cfg)
 				c := testrun.Compile(t, plan)
 				s := testrun.Upload(t, c, testrun.Params(plan.Model, 3))
-				f, err := rows.Open(cfg.Data.Train[0])
+				f, err := dataset.Open(cfg.Data.Train[0])
 				if err != nil {
 					t.Fatal(err)
 				}

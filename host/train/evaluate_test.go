@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
@@ -21,19 +21,19 @@ import (
 func TestEvaluateCountsEveryToken(t *testing.T) {
 	const context16, windows = 16, 7
 	path := filepath.Join(t.TempDir(), "val.tokens")
-	w, err := data.NewWriter(vfs.At(path), tokenizer.Bytes{}.Info())
+	w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{Tokenizer: tokenizer.Bytes{}.Info()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// A few tokens more than 7 windows and the last target; the document's first token
 	// is the tokenizer's own, if it has one.
-	if err := w.WriteDocument(testrun.Tokens(1, 1, windows*context16+9, 256)); err != nil {
+	if err := w.WriteDocument(testrun.Tokens(1, 1, windows*context16+9, 256), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	file, err := data.Open(path)
+	file, err := dataset.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestEvaluateCountsEveryToken(t *testing.T) {
 }
 
 // sequence reads a part to evaluate a configuration on.
-func sequence(t *testing.T, cfg *config.Config, part assembly.Part, batch int) step.Sequence {
+func sequence(t *testing.T, cfg *config.Config, part *dataset.File, batch int) step.Sequence {
 	t.Helper()
 	s, err := assembly.OpenSequence(cfg, part, batch)
 	if err != nil {
@@ -73,7 +73,7 @@ func sequence(t *testing.T, cfg *config.Config, part assembly.Part, batch int) s
 }
 
 // stopEvaluation: an evaluation ends with its context.
-func stopEvaluation(t *testing.T, file *data.File) {
+func stopEvaluation(t *testing.T, file *dataset.File) {
 	cfg := testrun.Config(t, "model.vocab=300")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s, err := c.NewState(1, nil)

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
@@ -55,7 +55,7 @@ quantizer = { plugin = "quest" }
 // writeDigits writes 0123456789 again and again.
 func writeDigits(path string) error {
 	tok := tokenizer.Bytes{}
-	w, err := data.NewWriter(vfs.At(path), tok.Info())
+	w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{Tokenizer: tok.Info()})
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func writeDigits(path string) error {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteDocument(ids); err != nil {
+		if err := w.WriteDocument(ids, nil); err != nil {
 			return err
 		}
 	}

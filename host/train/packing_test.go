@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/internal/testrun"
@@ -104,7 +104,7 @@ func TestPackedGolden(t *testing.T) {
 func TestPackedPlacesGolden(t *testing.T) {
 	g := readPacking(t)
 	cfg := packingConfig(t, g, len(g.Rows))
-	f, err := rows.Open(cfg.Data.Validation)
+	f, err := dataset.Open(cfg.Data.Validation)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/internal/testrun"
@@ -110,12 +110,12 @@ func TestSamplesWithoutTokenizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "train.tokens")
-	w, err := data.NewWriter(vfs.At(file), tok.Info())
+	w, err := dataset.NewWriter(vfs.At(file), dataset.Origin{Tokenizer: tok.Info()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ids, err := tok.Encode(strings.Repeat("the quick brown fox ", 100))
-	if err := errors.Join(err, w.WriteDocument(ids)); err != nil {
+	if err := errors.Join(err, w.WriteDocument(ids, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Commit(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
@@ -68,7 +68,7 @@ func TestDamagedData(t *testing.T) {
 				cfg := testrun.Config(t)
 				flip(t, file(cfg))
 				_, err := train.Run(context.Background(), cfg, train.Options{Finder: testrun.Finder(t), StopAfter: stop})
-				if _, ok := errors.AsType[*data.FormatError](err); !ok {
+				if _, ok := errors.AsType[*dataset.FormatError](err); !ok {
 					t.Fatalf("a damaged file: error %v", err)
 				}
 				leftNothing(t, cfg.Train.Out)

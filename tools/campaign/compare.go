@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -118,7 +118,7 @@ func whole(path string) error {
 }
 
 func wholeTokens(path string) error {
-	f, err := data.Open(path)
+	f, err := dataset.Open(path)
 	if err != nil {
 		return err
 	}

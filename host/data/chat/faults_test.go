@@ -2,24 +2,27 @@ package chat
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/crashfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
 )
 
-// whole demands that preparing again makes the data set of want, whatever is in the folder.
+// whole demands that the token files in a directory are whole, and that preparing again makes the data set of want, whatever is in the folder.
 func whole(t *testing.T, what, out string, want map[string]string) {
 	t.Helper()
-	found, _ := Verify(t.Context(), out)
-	intact := !slices.ContainsFunc(found, func(v Verification) bool { return v.Err != nil })
-	if intact && !Holds(out) {
-		t.Errorf("%s: a folder without a manifest is taken for a data set", what)
+	for _, name := range []string{dataset.Conversations.Train, dataset.Conversations.Val} {
+		if f, err := dataset.Open(filepath.Join(out, name)); err == nil {
+			if err := f.Verify(t.Context()); err != nil {
+				t.Errorf("%s: a damaged file is opened: %v", what, err)
+			}
+			f.Close()
+		}
 	}
 	if _, err := Prepare(t.Context(), options(t, conversations(6), out)); err != nil {
 		t.Errorf("%s: cannot be prepared again: %v", what, err)
@@ -47,8 +50,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestPowerLoss: whenever power is lost, the next preparation makes what an undisturbed one
-// does, and a data set that is taken for intact is.
+// TestPowerLoss: whenever power is lost, no torn file is taken for a whole one, and the
+// next preparation makes what an undisturbed one does.
 func TestPowerLoss(t *testing.T) {
 	root := t.TempDir()
 	out := filepath.Join(root, "set")
@@ -73,11 +76,11 @@ func TestPowerLoss(t *testing.T) {
 // TestPrepareTwice: two preparations of a data set at once would mix their files.
 func TestPrepareTwice(t *testing.T) {
 	out := t.TempDir()
-	lock, err := vfs.At(out).Join(lockFile).Lock()
+	lock, err := vfs.At(out).Join(dataset.LockFile).Lock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Prepare(t.Context(), options(t, conversations(6), out)); err == nil || !strings.Contains(err.Error(), "another process prepares the data set in "+out) {
+	if _, err := Prepare(t.Context(), options(t, conversations(6), out)); err == nil || !strings.Contains(err.Error(), "another process prepares the dataset in "+out) {
 		t.Errorf("beside another preparation: %v", err)
 	}
 	if err := lock.Unlock(); err != nil {

@@ -6,50 +6,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/data/chat/rows"
-	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/host/data/dataset"
 )
-
-// The names of the files of a data set, beside [tokenizer.TemplateFile] and the tokenizer's
-// tokenizer.json.
-const (
-	TrainFile       = "train.chat"
-	ValFile         = "val.chat"
-	ManifestFile    = "chat.json"
-	manifestVersion = 1
-)
-
-// Files lists the names of all files of a data set.
-var Files = []string{TrainFile, ValFile, ManifestFile, tokenizer.TemplateFile, tokenizer.DefinitionFile, tokenizer.ConfigFile}
 
 // Manifest says what a data set was made from and what it contains; it is stored as
 // chat.json.
 type Manifest struct {
-	Version int `json:"version"`
-	rows.Origin
+	dataset.Manifest
 	// Tokens and Variables are the inputs of the template.
 	Tokens    SpecialTokens  `json:"tokens"`
 	Variables map[string]any `json:"variables,omitempty"`
 	Special   Special        `json:"special_in_content"`
 	// AddedTokens are the marks of the template that were added to the tokenizer.
 	AddedTokens []AddedToken `json:"added_tokens,omitempty"`
-	Train       Part         `json:"train"`
-	Val         Part         `json:"val"`
 	Counts
-	ValFraction float64 `json:"val_fraction,omitempty"`
-	Seed        uint64  `json:"seed"`
-	// Seconds is how long the preparation took.
-	Seconds float64 `json:"seconds"`
-}
-
-// Part describes one chat file.
-type Part struct {
-	Documents int64  `json:"documents"`
-	Tokens    int64  `json:"tokens"`
-	Learned   int64  `json:"learned"` // number of tokens that carry loss
-	Longest   int64  `json:"longest"` // number of tokens in the longest document
-	SHA256    string `json:"sha256"`
 }
 
 // Counts says what became of the rows.
@@ -124,14 +94,4 @@ func (c *counts) explain() string {
 		parts = append(parts, fmt.Sprintf("%d bad (%s)", c.Bad, c.FirstBad))
 	}
 	return fmt.Sprintf("; of %d rows, %s", c.Rows, strings.Join(parts, "; "))
-}
-
-func (m *Manifest) parse(text []byte) error {
-	if err := plainjson.UnmarshalStrict(text, m); err != nil {
-		return err
-	}
-	if m.Version != manifestVersion {
-		return fmt.Errorf("version %d, this program reads version %d", m.Version, manifestVersion)
-	}
-	return nil
 }

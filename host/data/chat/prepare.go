@@ -6,14 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"iter"
 	"math"
-	"slices"
-	"time"
 
-	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -61,8 +57,6 @@ type PrepareOptions struct {
 	Progress func(conversations int64)
 }
 
-func (o *PrepareOptions) out(elem ...string) vfs.Path { return vfs.On(o.Files, o.Out).Join(elem...) }
-
 func (o *PrepareOptions) resolve() error {
 	if o.TrainOn == "" {
 		o.TrainOn = AllTurns
@@ -92,13 +86,8 @@ func (o *PrepareOptions) resolve() error {
 // folder changes only at the end, file by file and each atomically; the manifest comes
 // last.
 func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
-	began := time.Now()
 	p := &preparation{options: &options}
 	m, err := p.run(ctx)
-	if err == nil {
-		m.Seconds = time.Since(began).Seconds()
-		err = atomicfile.WriteJSON(options.out(ManifestFile), m)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
@@ -107,122 +96,66 @@ func Prepare(ctx context.Context, options PrepareOptions) (*Manifest, error) {
 
 // preparation is one run of Prepare.
 type preparation struct {
-	options    *PrepareOptions
-	encoder    *Encoder
-	train, val *rows.Writer
-	counts     counts
-	added      []AddedToken
+	options *PrepareOptions
+	encoder *Encoder
+	folder  *dataset.Folder
+	counts  counts
 }
 
-func (p *preparation) run(ctx context.Context) (*Manifest, error) {
+func (p *preparation) run(ctx context.Context) (m *Manifest, err error) {
 	o := p.options
-	err := o.resolve()
-	if err == nil {
-		o.Tokenizer, p.added, err = o.Template.withMarks(o.Tokenizer, o.Marks)
+	if err := o.resolve(); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		p.encoder, err = NewEncoder(o.Template, o.Tokenizer, o.TrainOn, o.Special)
+	var added []AddedToken
+	if o.Tokenizer, added, err = o.Template.withMarks(o.Tokenizer, o.Marks); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = o.out().MkdirAll()
+	if p.encoder, err = NewEncoder(o.Template, o.Tokenizer, o.TrainOn, o.Special); err != nil {
+		return nil, err
 	}
+	beside, err := o.beside(added)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.checkOurs(); err != nil {
+	if p.folder, err = dataset.Prepare(vfs.On(o.Files, o.Out), dataset.Conversations, o.origin(), beside, 0); err != nil {
 		return nil, err
 	}
-	lock, err := enter(o.out())
-	if err != nil {
-		return nil, err
-	}
-	defer lock.Unlock()
-	for _, part := range []struct {
-		name string
-		w    **rows.Writer
-	}{{TrainFile, &p.train}, {ValFile, &p.val}} {
-		w, err := rows.NewWriter(o.out(part.name), p.origin())
-		if err != nil {
-			return nil, err
-		}
-		defer w.Abort()
-		*part.w = w
-	}
+	defer func() { err = errors.Join(err, p.folder.Close()) }()
 	if err := p.encode(ctx); err != nil {
 		return nil, err
 	}
-	return p.commit()
+	m = &Manifest{
+		Manifest: dataset.Manifest{ValFraction: o.ValFraction, Seed: o.Seed},
+		Tokens:   o.Template.Tokens, Variables: o.Template.Variables, Special: o.Special, AddedTokens: added, Counts: p.counts.Counts,
+	}
+	if m.Dropped == nil {
+		m.Dropped = []DroppedRows{}
+	}
+	return m, p.folder.Commit(m)
 }
 
-// besideFile is a file of a data set, beside its documents and the manifest.
-type besideFile struct {
-	name    string
-	content []byte
-}
-
-// beside are the files with which the folder of the data, and a run that copies from it, has all that chats need.
-func (p *preparation) beside() (list []besideFile, err error) {
-	o := p.options
-	config, err := o.Template.tokenizerConfig(p.added)
+// beside has the files with which the folder of the data, and a run that copies from it, has all that chats need.
+func (o *PrepareOptions) beside(added []AddedToken) (map[string][]byte, error) {
+	config, err := o.Template.tokenizerConfig(added)
 	if err != nil {
 		return nil, err
-	}
-	if t, ok := o.Tokenizer.(interface{ Definition() []byte }); ok {
-		list = append(list, besideFile{tokenizer.DefinitionFile, t.Definition()})
 	}
 	text, err := atomicfile.JSON(config)
-	return append(list, besideFile{tokenizer.ConfigFile, text}, besideFile{tokenizer.TemplateFile, []byte(o.Template.Source)}), err
-}
-
-// checkOurs fails if a file of somebody else stands in the folder where one of the data set is to be. With a manifest the
-// folder is a data set, which is replaced; without, a preparation may have been killed that wrote the same.
-func (p *preparation) checkOurs() error {
-	o := p.options
-	manifest, err := o.out(ManifestFile).ReadFile()
-	if err == nil && new(Manifest).parse(manifest) == nil {
-		return nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	files, err := p.beside()
-	if err != nil {
-		return err
-	}
-	errs := []error{atomicfile.CheckOurs(o.out(ManifestFile), func(io.Reader) bool { return false })}
-	for _, name := range []string{TrainFile, ValFile} {
-		errs = append(errs, atomicfile.CheckOurs(o.out(name), atomicfile.Begins(rows.Magic)))
-	}
-	for _, f := range files {
-		errs = append(errs, atomicfile.CheckOurs(o.out(f.name), atomicfile.Is(f.content)))
-	}
-	return errors.Join(errs...)
-}
-
-// lockFile is held while a data set is prepared.
-const lockFile = vfs.LockFile
-
-// enter makes sure that nobody else prepares the data set in dir. It removes what a killed
-// preparation has left there.
-func enter(dir vfs.Path) (vfs.Lock, error) {
-	lock, err := dir.Join(lockFile).Lock()
-	if errors.Is(err, vfs.ErrLocked) {
-		return nil, fmt.Errorf("another process prepares the data set in %s", dir)
-	}
 	if err != nil {
 		return nil, err
 	}
-	if err := atomicfile.RemoveAbandoned(dir, func(name string) bool { return slices.Contains(Files, name) }); err != nil {
-		return nil, errors.Join(err, lock.Unlock())
+	files := map[string][]byte{tokenizer.ConfigFile: text, tokenizer.TemplateFile: []byte(o.Template.Source)}
+	if t, ok := o.Tokenizer.(interface{ Definition() []byte }); ok {
+		files[tokenizer.DefinitionFile] = t.Definition()
 	}
-	return lock, nil
+	return files, nil
 }
 
-func (p *preparation) origin() rows.Origin {
-	sum := sha256.Sum256([]byte(p.options.Template.Source))
-	return rows.Origin{
-		Tokenizer: p.options.Tokenizer.Info(), Template: p.options.Template.Name,
-		TemplateSHA256: hex.EncodeToString(sum[:]), TrainOn: string(p.options.TrainOn),
+func (o *PrepareOptions) origin() dataset.Origin {
+	sum := sha256.Sum256([]byte(o.Template.Source))
+	return dataset.Origin{
+		Tokenizer: o.Tokenizer.Info(), Template: o.Template.Name, TemplateSHA256: hex.EncodeToString(sum[:]), TrainOn: string(o.TrainOn),
 	}
 }
 
@@ -231,56 +164,23 @@ func (p *preparation) encode(ctx context.Context) error {
 	if p.options.ValRows == nil {
 		return p.split(ctx)
 	}
-	if err := p.each(ctx, p.options.ValRows, p.write(p.val)); err != nil {
+	if err := p.each(ctx, p.options.ValRows, write(p.folder.Val)); err != nil {
 		return err
 	}
 	validation := p.counts.Documents
 	if validation == 0 {
 		return fmt.Errorf("no conversation for validation can be learned from%s", p.counts.explain())
 	}
-	err := p.each(ctx, p.options.Rows, p.write(p.train))
+	err := p.each(ctx, p.options.Rows, write(p.folder.Train))
 	if err == nil && p.counts.Documents == validation {
 		err = fmt.Errorf("no conversation can be learned from%s", p.counts.explain())
 	}
 	return err
 }
 
-func (p *preparation) write(w *rows.Writer) func(*Document) error {
-	return func(d *Document) error { return w.Write(d.IDs, d.Loss) }
-}
-
-// commit puts everything in place.
-func (p *preparation) commit() (*Manifest, error) {
-	o := p.options
-	m := &Manifest{
-		Version: manifestVersion, Origin: p.origin(), Tokens: o.Template.Tokens, Special: o.Special,
-		AddedTokens: p.added, Counts: p.counts.Counts, ValFraction: o.ValFraction, Seed: o.Seed,
-	}
-	if len(o.Template.Variables) > 0 {
-		m.Variables = o.Template.Variables
-	}
-	if m.Dropped == nil {
-		m.Dropped = []DroppedRows{}
-	}
-	files, err := p.beside()
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range files {
-		if err := atomicfile.WriteBytes(o.out(f.name), f.content); err != nil {
-			return nil, err
-		}
-	}
-	if m.Train, err = part(p.train); err != nil {
-		return nil, err
-	}
-	m.Val, err = part(p.val)
-	return m, err
-}
-
-func part(w *rows.Writer) (Part, error) {
-	h, err := w.Commit()
-	return Part{Documents: h.Documents, Tokens: h.Tokens, Learned: h.Learned, Longest: h.Longest, SHA256: h.SHA256}, err
+// write returns a function that writes documents to a part of the dataset.
+func write(w *dataset.PartWriter) func(*Document) error {
+	return func(d *Document) error { return w.WriteDocument(d.IDs, d.Loss) }
 }
 
 // share is the number below which a random number of 64 bits stands for validation.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
@@ -46,7 +46,7 @@ func options(t testing.TB, list Rows, out string) PrepareOptions {
 // answers are what the assistant says in the documents of a file.
 func answers(t *testing.T, path string) (list []string) {
 	t.Helper()
-	f, err := rows.Open(path)
+	f, err := dataset.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func answers(t *testing.T, path string) (list []string) {
 	}
 	for i := range f.Documents() {
 		d := &Document{make([]int32, f.Tokens(i)), make([]bool, f.Tokens(i))}
-		if err := f.Read(i, d.IDs, d.Loss); err != nil {
+		if err := f.ReadDocument(i, d.IDs, d.Loss); err != nil {
 			t.Fatal(err)
 		}
 		list = append(list, strings.TrimSuffix(strings.TrimPrefix(marked(d), "u:q;a:[answer "), ";]"))
@@ -72,7 +72,7 @@ func TestPrepare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	train, val := answers(t, filepath.Join(out, TrainFile)), answers(t, filepath.Join(out, ValFile))
+	train, val := answers(t, filepath.Join(out, dataset.Conversations.Train)), answers(t, filepath.Join(out, dataset.Conversations.Val))
 	// Six standard deviations of a binomial of 200 and a quarter.
 	if len(val) < 14 || len(val) > 86 {
 		t.Errorf("%d of 200 conversations are for validation, want about 50", len(val))
@@ -84,7 +84,7 @@ func TestPrepare(t *testing.T) {
 	if m.Rows != 200 || m.Documents != 200 || m.Train.Documents != int64(len(train)) || m.Val.Documents != int64(len(val)) || m.Template != "test" || m.TrainOn != "all_turns" {
 		t.Errorf("the manifest is %+v", m)
 	}
-	found, err := Verify(t.Context(), out)
+	found, err := dataset.Verify(t.Context(), out)
 	if err != nil || len(found) != 4 {
 		t.Errorf("%d files are verified, %v, want 4", len(found), err)
 	}
@@ -130,7 +130,7 @@ func TestPrepareShare(t *testing.T) {
 				want = append(want, strconv.Itoa(i))
 			}
 		}
-		got := answers(t, filepath.Join(o.Out, ValFile))
+		got := answers(t, filepath.Join(o.Out, dataset.Conversations.Val))
 		if slices.Sort(want); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 			t.Errorf("share %v: for validation are %v, want %v", fraction, got, want)
 		}
@@ -168,7 +168,7 @@ func TestPrepareValidation(t *testing.T) {
 	if _, err := Prepare(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(answers(t, filepath.Join(o.Out, TrainFile)), answers(t, filepath.Join(o.Out, ValFile)))
+	got := fmt.Sprint(answers(t, filepath.Join(o.Out, dataset.Conversations.Train)), answers(t, filepath.Join(o.Out, dataset.Conversations.Val)))
 	if got != "[0 1 2] [v]" {
 		t.Errorf("got %s", got)
 	}
@@ -247,7 +247,7 @@ func TestVerifyDamage(t *testing.T) {
 	}
 	whole := contents(t, out)
 	for name, want := range map[string]string{
-		TrainFile: "hash", ValFile: "hash", tokenizer.TemplateFile: "is not the template that chat.json describes", ManifestFile: `not valid JSON: found "}", want "," or "}"`,
+		dataset.Conversations.Train: "hash", dataset.Conversations.Val: "hash", tokenizer.TemplateFile: "is not the template that chat.json describes", dataset.Conversations.Manifest: `not valid JSON: found "}", want "," or "}"`,
 	} {
 		path := filepath.Join(out, name)
 		content, err := os.ReadFile(path)
@@ -259,7 +259,7 @@ func TestVerifyDamage(t *testing.T) {
 		if err := os.WriteFile(path, damaged, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		found, err := Verify(t.Context(), out)
+		found, err := dataset.Verify(t.Context(), out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -280,10 +280,10 @@ func TestVerifyDamage(t *testing.T) {
 	if _, err := Prepare(t.Context(), options(t, conversations(8), other)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(other, TrainFile), filepath.Join(out, TrainFile)); err != nil {
+	if err := os.Rename(filepath.Join(other, dataset.Conversations.Train), filepath.Join(out, dataset.Conversations.Train)); err != nil {
 		t.Fatal(err)
 	}
-	found, err := Verify(t.Context(), out)
+	found, err := dataset.Verify(t.Context(), out)
 	if err != nil || found[1].Err == nil || !strings.Contains(found[1].Err.Error(), "is not the file that chat.json describes") {
 		t.Errorf("a file of another preparation: %v, %v", found[1].Err, err)
 	}

@@ -82,7 +82,7 @@ type numbered struct {
 // with the largest never: these two are kept back until all are seen.
 func (p *preparation) split(ctx context.Context) error {
 	rng, limit := rand.NewPCG(p.options.Seed, splitSequence), share(p.options.ValFraction)
-	validation, training := p.write(p.val), p.write(p.train)
+	validation, training := write(p.folder.Val), write(p.folder.Train)
 	var lowest, highest numbered
 	err := p.each(ctx, p.options.Rows, func(d *Document) error {
 		n := numbered{d, rng.Uint64()}

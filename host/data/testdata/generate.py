@@ -1,5 +1,5 @@
 """Computes, without any Go, what the sampler visits and how documents are split; python generate.py writes
-sampler.golden.json and split.golden.json.
+../arrange/testdata/sampler.golden.json and split.golden.json.
 
 PCG-DXSM with a 128-bit state; bounded numbers by the upper half of a product; Fisher-Yates from the end.
 """
@@ -60,5 +60,5 @@ def split():
     return json.dumps({"train": hash_of(documents[10:]), "val": hash_of(documents[:10])}) + "\n"
 
 
-(HERE / "sampler.golden.json").write_text(sampler())
+(HERE.parent / "arrange" / "testdata" / "sampler.golden.json").write_text(sampler())
 (HERE / "split.golden.json").write_text(split())

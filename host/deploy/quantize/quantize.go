@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
@@ -177,7 +178,7 @@ func (s *source) withValidation(o Options) (*config.Config, error) {
 	if o.Validation == "" {
 		return s.cfg, nil
 	}
-	file, err := assembly.OpenPart(o.Validation)
+	file, err := dataset.Open(o.Validation)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/internal/testrun"
@@ -19,7 +19,7 @@ import (
 func TestGPTQOfConversations(t *testing.T) {
 	cfg := testrun.ChatConfig(t, `quantizer.plugin="none"`, `method.form="off"`)
 	testrun.Train(t, cfg, train.Options{})
-	f, err := rows.Open(cfg.Data.Train[0])
+	f, err := dataset.Open(cfg.Data.Train[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
@@ -71,7 +72,7 @@ func padding(segments []int32) (n int) {
 }
 
 // openTexts opens what the quantization is calibrated with.
-func (s *source) openTexts(o Options) (tokens assembly.Part, text []byte, err error) {
+func (s *source) openTexts(o Options) (tokens *dataset.File, text []byte, err error) {
 	if o.Data != "" {
 		return assembly.OpenTexts(o.Data)
 	}
@@ -85,7 +86,7 @@ func (s *source) openTexts(o Options) (tokens assembly.Part, text []byte, err er
 }
 
 // checkTokenizer compares the tokenizer of a file that the user names with that of the model.
-func (s *source) checkTokenizer(file assembly.Part, o Options) error {
+func (s *source) checkTokenizer(file *dataset.File, o Options) error {
 	got, want := file.Tokenizer(), s.made.Tokenizer
 	if want == nil {
 		o.Logger.Warn("it is not known whether this file was made with the tokenizer of the model", "file", file.Path())

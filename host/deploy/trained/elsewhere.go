@@ -3,6 +3,7 @@ package trained
 import (
 	"fmt"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
@@ -31,7 +32,7 @@ func (t *Model) openData(o Options) error {
 		}
 		return nil
 	}
-	if t.data, err = assembly.OpenPart(o.Data); err != nil {
+	if t.data, err = dataset.Open(o.Data); err != nil {
 		return err
 	}
 	if err := t.checkTokenizer(o); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -49,7 +50,7 @@ type Model struct {
 	made   *Record
 	hub    *huggingface.Checkpoint // where it is not a run, but a checkpoint of the hub
 	search rundir.Search           // for what is outside of the run directory
-	data   assembly.Part           // to evaluate on; nil for a problem without data
+	data   *dataset.File           // to evaluate on; nil for a problem without data
 	state  *step.State
 	other  bool // the quantizers are not those of the training
 	built  assembly.Built

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/generate"
@@ -196,7 +196,7 @@ func TestEvaluateDamagedData(t *testing.T) {
 	defer opened.Close()
 	flip(t, cfg.Data.Validation)
 	_, _, err = opened.Evaluate(t.Context(), 1)
-	if _, ok := errors.AsType[*data.FormatError](err); !ok {
+	if _, ok := errors.AsType[*dataset.FormatError](err); !ok {
 		t.Errorf("error %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
@@ -42,7 +42,7 @@ func Dataset(t testing.TB) (trainFile, validation string) {
 func writeTokens(t testing.TB, path string, random *rand.Rand, documents int, rare bool) {
 	t.Helper()
 	tok := tokenizer.Bytes{}
-	w, err := data.NewWriter(vfs.At(path), tok.Info())
+	w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{Tokenizer: tok.Info()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func writeTokens(t testing.TB, path string, random *rand.Rand, documents int, ra
 		if rare {
 			ids[random.IntN(len(ids))] = Rare
 		}
-		if err := w.WriteDocument(ids); err != nil {
+		if err := w.WriteDocument(ids, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

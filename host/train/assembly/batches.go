@@ -1,8 +1,8 @@
 package assembly
 
 import (
-	"github.com/cage-qat/cage/host/data"
-	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/arrange"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
@@ -32,8 +32,8 @@ func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 	if q, ok := m.(*model.Quadratic); ok {
 		return noise{q.NoiseSource(uint64(cfg.Seed))}, nil
 	}
-	if f, ok := d.Train.(*rows.File); ok {
-		return d.openConversations(cfg, f)
+	if d.Train.Conversations() {
+		return d.openConversations(cfg)
 	}
 	s, err := openWindows(cfg, d)
 	if err != nil || !cfg.Data.Separate() {
@@ -44,19 +44,19 @@ func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 
 // openWindows opens the token files of texts.
 func openWindows(cfg *config.Config, d *Data) (sampler, error) {
-	how := data.SamplerConfig{Context: cfg.Model.Context, Batch: cfg.Train.Batch, Seed: uint64(cfg.Data.Seed)}
+	how := arrange.WindowsConfig{Context: cfg.Model.Context, Batch: cfg.Train.Batch, Seed: uint64(cfg.Data.Seed)}
 	if d.Sources == nil {
-		s, err := data.NewSampler(d.Train.(*data.File), how)
+		s, err := arrange.NewWindows(d.Train, how)
 		if err != nil {
 			return nil, cfg.ErrorAt("data.train", "%w", err)
 		}
 		return s, nil
 	}
-	var sources []data.Weighted
+	var sources []arrange.Weighted
 	for i, f := range d.Sources {
-		sources = append(sources, data.Weighted{File: f, Weight: cfg.Data.Mixture[i].Weight})
+		sources = append(sources, arrange.Weighted{File: f, Weight: cfg.Data.Mixture[i].Weight})
 	}
-	mixture, err := data.NewMixture(sources, how)
+	mixture, err := arrange.NewMixture(sources, how)
 	if err != nil {
 		return nil, cfg.ErrorAt("data.mixture", "%w", err)
 	}
@@ -86,7 +86,7 @@ func MixtureEpochs(b Batches, batches int64) []float64 {
 	case *documents:
 		s = b.sampler
 	}
-	if m, ok := s.(*data.Mixture); ok {
+	if m, ok := s.(*arrange.Mixture); ok {
 		return m.Epochs(batches)
 	}
 	return nil
@@ -136,23 +136,23 @@ func (n normalization) Finish(batches [][]int32) (sum int64) {
 	return sum
 }
 
-// conversations are the rows of a chat file. A step has the rows of its micro-batches.
+// conversations are the rows of conversations. A step has the rows of its micro-batches.
 type conversations struct {
 	normalization
-	sampler    *rows.Sampler
+	sampler    *arrange.Rows
 	batch      int
 	accumulate int64
-	read       []rows.Row
+	read       []arrange.Row
 }
 
 // openConversations takes the sampler that counted the steps, if there is one that fits:
 // laying out all epochs of a large file takes long.
-func (d *Data) openConversations(cfg *config.Config, f *rows.File) (*conversations, error) {
+func (d *Data) openConversations(cfg *config.Config) (*conversations, error) {
 	s := d.counted
 	d.counted = nil
 	if s == nil || s.Config() != trainRows(cfg) {
 		var err error
-		if s, err = openRows(cfg, f); err != nil {
+		if s, err = openRows(cfg, d.Train); err != nil {
 			return nil, err
 		}
 	}
@@ -161,8 +161,8 @@ func (d *Data) openConversations(cfg *config.Config, f *rows.File) (*conversatio
 }
 
 // openRows lays out conversations for training, of which there must be enough for the steps.
-func openRows(cfg *config.Config, f *rows.File) (*rows.Sampler, error) {
-	s, err := rows.NewSampler(f, trainRows(cfg))
+func openRows(cfg *config.Config, f *dataset.File) (*arrange.Rows, error) {
+	s, err := arrange.NewRows(f, trainRows(cfg))
 	if err != nil {
 		return nil, cfg.ErrorAt("data.train", "%w", err)
 	}
@@ -175,19 +175,19 @@ func openRows(cfg *config.Config, f *rows.File) (*rows.Sampler, error) {
 }
 
 // trainRows says how conversations are laid out for training: a step takes a batch of them.
-func trainRows(cfg *config.Config) rows.Config {
+func trainRows(cfg *config.Config) arrange.RowsConfig {
 	return conversationRows(cfg, cfg.Train.Batch*cfg.Train.Accumulate)
 }
 
 // conversationRows says how conversations are laid out.
-func conversationRows(cfg *config.Config, batch int) rows.Config {
-	return rows.Config{Length: cfg.Model.Context, Batch: batch, Epochs: cfg.Data.Epochs, Packing: rows.Packing(cfg.Data.Packing), Seed: uint64(cfg.Data.Seed)}
+func conversationRows(cfg *config.Config, batch int) arrange.RowsConfig {
+	return arrange.RowsConfig{Length: cfg.Model.Context, Batch: batch, Epochs: cfg.Data.Epochs, Packing: arrange.Packing(cfg.Data.Packing), Seed: uint64(cfg.Data.Seed)}
 }
 
-func newRows(n, length int) []rows.Row {
-	list := make([]rows.Row, n)
+func newRows(n, length int) []arrange.Row {
+	list := make([]arrange.Row, n)
 	for i := range list {
-		list[i] = rows.NewRow(length)
+		list[i] = arrange.NewRow(length)
 	}
 	return list
 }

@@ -6,19 +6,19 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cage-qat/cage/host/data"
-	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/arrange"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/config"
 )
 
 // Data holds the texts or conversations of a run.
 type Data struct {
-	Train, Validation Part
+	Train, Validation *dataset.File
 	// Sources are the files of Train from which a mixture draws; nil without a mixture.
-	Sources []*data.File
+	Sources []*dataset.File
 
-	counted *rows.Sampler // that counted the steps of conversations, for [OpenBatches]
+	counted *arrange.Rows // that counted the steps of conversations, for [OpenBatches]
 }
 
 // OpenData opens the files that the configuration names, and checks them against the
@@ -42,7 +42,7 @@ func OpenData(cfg *config.Config) (*Data, error) {
 
 // openTrain opens the files to train on, which are those that the configuration names, or
 // lie elsewhere.
-func openTrain(cfg *config.Config, files []string) (train Part, sources []*data.File, err error) {
+func openTrain(cfg *config.Config, files []string) (train *dataset.File, sources []*dataset.File, err error) {
 	if len(cfg.Data.Mixture) == 0 {
 		train, err = openPart(cfg, "data.train", cfg.Data.TrainSHA256, files...)
 		return train, nil, err
@@ -52,9 +52,9 @@ func openTrain(cfg *config.Config, files []string) (train Part, sources []*data.
 		if err != nil {
 			return nil, nil, errors.Join(err, closeAll(sources))
 		}
-		sources = append(sources, f.(*data.File))
+		sources = append(sources, f)
 	}
-	joined, err := data.Join(sources...)
+	joined, err := dataset.Join(sources...)
 	if err != nil {
 		return nil, nil, errors.Join(cfg.ErrorAt("data.mixture", "%w", err), closeAll(sources))
 	}
@@ -64,7 +64,7 @@ func openTrain(cfg *config.Config, files []string) (train Part, sources []*data.
 	return joined, sources, nil
 }
 
-func closeAll(files []*data.File) error {
+func closeAll(files []*dataset.File) error {
 	var errs []error
 	for _, f := range files {
 		errs = append(errs, f.Close())
@@ -72,13 +72,13 @@ func closeAll(files []*data.File) error {
 	return errors.Join(errs...)
 }
 
-func openPart(cfg *config.Config, key, pin string, paths ...string) (Part, error) {
+func openPart(cfg *config.Config, key, pin string, paths ...string) (*dataset.File, error) {
 	f, err := openFiles(cfg.Data.Kind, paths...)
 	if err != nil {
 		e := cfg.ErrorAt(key, "%w", err)
 		e.Hint = "make token files with `cage data prepare`"
 		if cfg.Data.Kind == config.KindChat {
-			e.Hint = "make chat files with `cage data prepare --kind chat`"
+			e.Hint = "make token files of conversations with `cage data prepare --kind chat`"
 		}
 		return nil, e
 	}
@@ -90,7 +90,7 @@ func openPart(cfg *config.Config, key, pin string, paths ...string) (Part, error
 
 // checkPin compares the hash of a file with the one that the configuration pins. It closes
 // the file if it has another.
-func checkPin(cfg *config.Config, pinKey, pin string, f Part) error {
+func checkPin(cfg *config.Config, pinKey, pin string, f *dataset.File) error {
 	if got := f.SHA256(); pin != "" && pin != got {
 		f.Close()
 		return cfg.ErrorAt(pinKey, "%s has the hash %s, the configuration pins %s", strings.Join(f.Paths(), ", "), got, pin)
@@ -153,12 +153,11 @@ func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 		if c.Model.Vocab == 0 {
 			c.Model.Vocab = d.Train.Tokenizer().VocabSize
 		}
-		f, ok := d.Train.(*rows.File)
-		if !ok {
+		if !d.Train.Conversations() {
 			return nil
 		}
 		var err error
-		if d.counted, err = openRows(c, f); err != nil || c.Train.Steps > 0 {
+		if d.counted, err = openRows(c, d.Train); err != nil || c.Train.Steps > 0 {
 			return err
 		}
 		c.Train.Steps = int(d.counted.Steps())
@@ -169,7 +168,7 @@ func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 // Close closes both files.
 func (d *Data) Close() error {
 	var first error
-	for _, f := range []Part{d.Train, d.Validation} {
+	for _, f := range []*dataset.File{d.Train, d.Validation} {
 		if f == nil {
 			continue
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
@@ -54,7 +54,7 @@ func TestOpenData(t *testing.T) {
 // TestOtherTokenizer: both files must come from one tokenizer.
 func TestOtherTokenizer(t *testing.T) {
 	cfg := testrun.Config(t)
-	f, err := data.Open(cfg.Data.Validation)
+	f, err := dataset.Open(cfg.Data.Validation)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,11 +64,11 @@ func TestOtherTokenizer(t *testing.T) {
 	if err := os.Remove(cfg.Data.Validation); err != nil {
 		t.Fatal(err)
 	}
-	w, err := data.NewWriter(vfs.At(cfg.Data.Validation), info)
+	w, err := dataset.NewWriter(vfs.At(cfg.Data.Validation), dataset.Origin{Tokenizer: info})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.WriteDocument(slices.Repeat([]int32{65}, 100)); err != nil {
+	if err := w.WriteDocument(slices.Repeat([]int32{65}, 100), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Commit(); err != nil {

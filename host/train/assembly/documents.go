@@ -1,7 +1,7 @@
 package assembly
 
 import (
-	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/arrange"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 )
@@ -24,7 +24,7 @@ func separate(dst, windows []int32, context int, info tokenizer.Info) {
 }
 
 // numberDocuments fills segments with the numbers of the documents in a window of tokens, from 0: one begins at a begin
-// token and behind an end token. Where both are the same token, documents have no end token, as data.Writer writes them.
+// token and behind an end token. Where both are the same token, documents have no end token, as dataset.Writer writes them.
 func numberDocuments(segments, window []int32, info tokenizer.Info) {
 	ends := info.EOS != tokenizer.NoToken && info.EOS != info.BOS
 	number := int32(0)
@@ -36,9 +36,9 @@ func numberDocuments(segments, window []int32, info tokenizer.Info) {
 	}
 }
 
-// conversation fills a row of documents from one of a chat file, which is as long as the
+// conversation fills a row of documents from one of conversations, which is as long as the
 // context: the place behind it is padding.
-func conversation(row model.DocumentRow, from rows.Row) {
+func conversation(row model.DocumentRow, from arrange.Row) {
 	n := copy(row.Tokens, from.Tokens)
 	row.Tokens[n], row.Segments[n] = 0, model.Padding
 	copy(row.Segments, from.Segments)

@@ -1,37 +1,37 @@
 package assembly
 
 import (
-	"github.com/cage-qat/cage/host/data"
-	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/arrange"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// OpenSequence opens a part for evaluating a model of the configuration, with batches of
+// OpenSequence opens a token file for evaluating a model of the configuration, with batches of
 // batch rows.
-func OpenSequence(cfg *config.Config, part Part, batch int) (step.Sequence, error) {
+func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Sequence, error) {
 	context := cfg.Model.Context
-	if f, ok := part.(*rows.File); ok {
+	if file.Conversations() {
 		how := conversationRows(cfg, batch)
 		how.Epochs, how.InOrder = 1, true
-		s, err := rows.NewSampler(f, how)
+		s, err := arrange.NewRows(file, how)
 		if err != nil {
 			return nil, err
 		}
 		return &conversationsInOrder{s, context, newRows(batch, context)}, nil
 	}
-	s, err := data.NewSequential(part.(*data.File), context, batch)
+	s, err := arrange.NewSequential(file, context, batch)
 	if err != nil || !cfg.Data.Separate() {
 		return windowsInOrder{s, context}, err
 	}
-	return &documentsInOrder{s, context, part.Tokenizer(), make([]int32, s.BatchLen())}, nil
+	return &documentsInOrder{s, context, file.Tokenizer(), make([]int32, s.BatchLen())}, nil
 }
 
 // windowsInOrder are sequences of tokens whatever documents they are of.
 type windowsInOrder struct {
-	*data.Sequential
+	*arrange.Sequential
 	context int
 }
 
@@ -42,7 +42,7 @@ func (w windowsInOrder) At(i int64, dst []int32) (int, int64, error) {
 
 // documentsInOrder are windows in which documents are kept apart.
 type documentsInOrder struct {
-	*data.Sequential
+	*arrange.Sequential
 	context int
 	info    tokenizer.Info
 	read    []int32
@@ -66,11 +66,11 @@ func (d *documentsInOrder) At(i int64, dst []int32) (int, int64, error) {
 	return n, targets(dst, d.context), nil
 }
 
-// conversationsInOrder are the rows of a chat file.
+// conversationsInOrder are the rows of conversations.
 type conversationsInOrder struct {
-	sampler *rows.Sampler
+	sampler *arrange.Rows
 	context int
-	read    []rows.Row
+	read    []arrange.Row
 }
 
 func (c *conversationsInOrder) Batches() int64 { return c.sampler.Steps() }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -16,20 +17,20 @@ import (
 
 // FindValidation opens the validation file of a run that was trained earlier, with the
 // hash pinned in its configuration, wherever the file is now.
-func FindValidation(cfg *config.Config, search rundir.Search) (Part, error) {
+func FindValidation(cfg *config.Config, search rundir.Search) (*dataset.File, error) {
 	file, _, err := findPart(cfg, search, "data.validation", cfg.Data.ValidationSHA256, cfg.Data.Validation)
 	return file, err
 }
 
 // FindTrain is [FindValidation] for the training files; those of a mixture are opened as
 // one. places are their current paths.
-func FindTrain(cfg *config.Config, search rundir.Search) (file Part, places []string, err error) {
+func FindTrain(cfg *config.Config, search rundir.Search) (file *dataset.File, places []string, err error) {
 	return findPart(cfg, search, "data.train", cfg.Data.TrainSHA256, cfg.Data.Files()...)
 }
 
 // findPart looks for each file by itself. One must have the pinned hash; of several only all
 // together have it.
-func findPart(cfg *config.Config, search rundir.Search, key, pin string, paths ...string) (Part, []string, error) {
+func findPart(cfg *config.Config, search rundir.Search, key, pin string, paths ...string) (*dataset.File, []string, error) {
 	var places []string
 	for _, path := range paths {
 		place, err := search.Find(path, func(place string) error {
@@ -61,7 +62,7 @@ func findPart(cfg *config.Config, search rundir.Search, key, pin string, paths .
 }
 
 // samePart compares a file with the hash of the run's.
-func samePart(f Part, pin string) error {
+func samePart(f *dataset.File, pin string) error {
 	if got := f.SHA256(); pin != "" && got != pin {
 		return fmt.Errorf("it holds other tokens: its hash is %s, the run's %s", got, pin)
 	}

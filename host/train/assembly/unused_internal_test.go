@@ -5,7 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/arrange"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -16,24 +17,24 @@ import (
 func TestUnusedRowsArePadding(t *testing.T) {
 	const context, batch = 3, 4
 	path := filepath.Join(t.TempDir(), "v.tokens")
-	w, err := data.NewWriter(vfs.At(path), tokenizer.Info{Name: "test", VocabSize: 9, BOS: 1, EOS: tokenizer.NoToken, SHA256: strings.Repeat("0", 64)})
+	w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{Tokenizer: tokenizer.Info{Name: "test", VocabSize: 9, BOS: 1, EOS: tokenizer.NoToken, SHA256: strings.Repeat("0", 64)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, document := range [][]int32{{5, 6, 7}, {8, 5}} { // each behind its begin token
-		if err := w.WriteDocument(document); err != nil {
+		if err := w.WriteDocument(document, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := w.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	f, err := data.Open(path)
+	f, err := dataset.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	s, err := data.NewSequential(f, context, batch)
+	s, err := arrange.NewSequential(f, context, batch)
 	if err != nil {
 		t.Fatal(err)
 	}

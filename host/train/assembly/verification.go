@@ -3,6 +3,8 @@ package assembly
 import (
 	"context"
 	"time"
+
+	"github.com/cage-qat/cage/host/data/dataset"
 )
 
 // Verification compares token files with their hashes while the first steps run. The first
@@ -30,7 +32,7 @@ func (v *Verification) pause(worked time.Duration) {
 }
 
 // VerifyFiles begins the verification of files, one after the other.
-func VerifyFiles(files ...Part) *Verification {
+func VerifyFiles(files ...*dataset.File) *Verification {
 	ctx, stop := context.WithCancel(context.Background())
 	v := &Verification{stop: stop, done: make(chan struct{})}
 	v.awaited, v.hurry = context.WithCancel(ctx)

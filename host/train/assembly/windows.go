@@ -7,20 +7,20 @@ import (
 	"math/rand/v2"
 	"unicode/utf8"
 
-	"github.com/cage-qat/cage/host/data"
-	"github.com/cage-qat/cage/host/data/chat/rows"
+	"github.com/cage-qat/cage/host/data/arrange"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// OpenTexts opens a token file or a chat file. If path is a file of plain text, it returns the content of that file
+// OpenTexts opens a token file. If path is a file of plain text, it returns the content of that file
 // instead.
-func OpenTexts(path string) (tokens Part, text []byte, err error) {
-	file, err := OpenPart(path)
+func OpenTexts(path string) (tokens *dataset.File, text []byte, err error) {
+	file, err := dataset.Open(path)
 	if err == nil {
 		return file, nil, nil
 	}
-	if _, ok := errors.AsType[*data.FormatError](err); ok {
+	if _, ok := errors.AsType[*dataset.FormatError](err); ok {
 		content, readErr := regular.ReadFile(path)
 		if readErr == nil && utf8.Valid(content) && bytes.IndexByte(content, 0) < 0 {
 			return nil, content, nil
@@ -29,15 +29,15 @@ func OpenTexts(path string) (tokens Part, text []byte, err error) {
 	return nil, nil, err
 }
 
-// Windows draws at most n sequences of the model's context from a part, without repetition, in an order that the seed
+// Windows draws at most n sequences of the model's context from a token file, without repetition, in an order that the seed
 // fixes: windows of texts, or rows of conversations as a training lays them out. segments number the documents in each
 // where they are kept apart, with [model.Padding] in places without one; nil where they are not.
-func Windows(cfg *config.Config, part Part, n int, seed uint64) (tokens, segments [][]int32, err error) {
-	if f, ok := part.(*rows.File); ok {
-		return conversationWindows(cfg, f, n, seed)
+func Windows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens, segments [][]int32, err error) {
+	if file.Conversations() {
+		return conversationWindows(cfg, file, n, seed)
 	}
-	context, file := cfg.Model.Context, part.(*data.File)
-	s, err := data.NewSampler(file, data.SamplerConfig{Context: context, Batch: 1, Seed: seed})
+	context := cfg.Model.Context
+	s, err := arrange.NewWindows(file, arrange.WindowsConfig{Context: context, Batch: 1, Seed: seed})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -57,10 +57,10 @@ func Windows(cfg *config.Config, part Part, n int, seed uint64) (tokens, segment
 }
 
 // conversationWindows are rows of the first epoch with the given seed.
-func conversationWindows(cfg *config.Config, file *rows.File, n int, seed uint64) (tokens, segments [][]int32, err error) {
+func conversationWindows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens, segments [][]int32, err error) {
 	how := conversationRows(cfg, 1)
 	how.Epochs, how.Seed = 1, seed
-	s, err := rows.NewSampler(file, how)
+	s, err := arrange.NewRows(file, how)
 	if err != nil {
 		return nil, nil, err
 	}

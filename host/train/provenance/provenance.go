@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -47,7 +48,7 @@ type File struct {
 }
 
 // Describe lists parts of the data that are known to be intact.
-func Describe(parts ...assembly.Part) (list []File) {
+func Describe(parts ...*dataset.File) (list []File) {
 	for _, f := range parts {
 		described := File{Path: f.Path(), Tokens: f.Len(), SHA256: f.SHA256()}
 		if paths := f.Paths(); len(paths) > 1 {

@@ -1,0 +1,108 @@
+package arrange
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cage-qat/cage/host/data/dataset"
+)
+
+// WindowsConfig says how a [Windows] cuts and orders a token file.
+type WindowsConfig struct {
+	// Context is the number of tokens the model sees. A window holds one
+	// more: tokens 0…Context−1 are inputs, tokens 1…Context targets.
+	Context int
+	// Batch is the number of windows in a batch.
+	Batch int
+	// Seed fixes the order; epoch k uses Seed + k.
+	Seed uint64
+}
+
+// Windows draws training batches of windows: stretches of a token file, whatever documents
+// they are of.
+//
+// An epoch begins at a random offset o in [0, Context) and consists of the windows that
+// begin at o, o+Context, o+2·Context, …: neighbours share one token, so that every token
+// of the epoch but its first is a target exactly once. The windows are visited in a
+// random order without replacement, and what does not fill a batch is left out. An epoch
+// has ⌊Tokens/Context⌋ − 1 windows, as many as fit at any offset, so that batch i depends
+// only on the file, the configuration and i.
+//
+// It is not safe for concurrent use; several may share a [dataset.File].
+type Windows struct {
+	file    *dataset.File
+	config  WindowsConfig
+	windows uint32 // of an epoch
+	batches int64  // of an epoch
+
+	epoch  int64 // of the two fields below, or -1
+	offset int
+	order  []uint32
+}
+
+// A ShortError reports a file with too few tokens for its use.
+type ShortError struct {
+	Path           string
+	Tokens, Need   int64
+	Context, Batch int
+}
+
+func (e *ShortError) Error() string {
+	what, smaller := "one window", "a smaller context"
+	if e.Batch > 1 {
+		what, smaller = fmt.Sprintf("%d windows", e.Batch), "a smaller batch or context"
+	}
+	return fmt.Sprintf("token file %s has %d tokens, fewer than the %d of %s with a context of %d: use more text, or %s",
+		e.Path, e.Tokens, e.Need, what, e.Context, smaller)
+}
+
+// NewWindows returns the windows of a file. A file that is too short for one batch is a
+// [*ShortError].
+func NewWindows(file *dataset.File, config WindowsConfig) (*Windows, error) {
+	if config.Context < 1 || config.Batch < 1 {
+		return nil, fmt.Errorf("windows: context %d and batch %d must be at least 1", config.Context, config.Batch)
+	}
+	windows := file.Len()/int64(config.Context) - 1
+	if windows < int64(config.Batch) {
+		return nil, &ShortError{file.Path(), file.Len(), (int64(config.Batch) + 1) * int64(config.Context), config.Context, config.Batch}
+	}
+	if windows > math.MaxUint32 {
+		return nil, fmt.Errorf("windows: %s has %d windows of %d tokens, at most %d can be ordered: use a larger context",
+			file.Path(), windows, config.Context, uint32(math.MaxUint32))
+	}
+	return &Windows{
+		file:    file,
+		config:  config,
+		windows: uint32(windows),
+		batches: windows / int64(config.Batch),
+		epoch:   -1,
+	}, nil
+}
+
+// BatchLen returns the number of ids in a batch, Batch × (Context+1).
+func (w *Windows) BatchLen() int { return w.config.Batch * (w.config.Context + 1) }
+
+// At fills dst, shaped [Batch, Context+1], with the batch of that index, from 0, epoch
+// after epoch.
+func (w *Windows) At(index int64, dst []int32) error {
+	if index < 0 {
+		return fmt.Errorf("windows: no batch %d", index)
+	}
+	if len(dst) != w.BatchLen() {
+		return fmt.Errorf("windows: room for %d ids, a batch has %d × %d", len(dst), w.config.Batch, w.config.Context+1)
+	}
+	if epoch := index / w.batches; epoch != w.epoch {
+		w.offset, w.order = epochOrder(w.config.Seed, epoch, w.config.Context, w.windows)
+		w.epoch = epoch
+	}
+	first := index % w.batches * int64(w.config.Batch)
+	width := w.config.Context + 1
+	for row := range w.config.Batch {
+		window := int64(w.order[first+int64(row)])
+		at := int64(w.offset) + window*int64(w.config.Context)
+		if err := w.file.ReadTokens(dst[row*width:(row+1)*width], at); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,277 @@
+package dataset
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/digest"
+	"github.com/cage-qat/cage/internal/regular"
+)
+
+// File is a token file opened for reading, or several that are read as one. It is safe
+// for concurrent use.
+//
+// It reads through the operating system's page cache and holds no mapping: a
+// file that shrinks while it is in use gives an error, not a crash. Of conversations it
+// keeps 12 bytes per document and one bit per token in memory.
+type File struct {
+	parts   []filePart
+	header  Header
+	index   index     // of conversations
+	buffers sync.Pool // of *[]byte
+}
+
+// filePart is one file of several.
+type filePart struct {
+	path   string
+	file   content
+	header Header
+	begin  int64 // the number of its first token among those of all
+}
+
+// content is what a token file is read from.
+type content interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// Open opens the token files at paths, to be read one after another as if they were one.
+// A path may be a pattern ("train-*.tokens"), which stands for its matches in the order
+// of their names. Each header is checked against the length of its file. A file that is
+// damaged or not a token file is a [*FormatError].
+func Open(paths ...string) (*File, error) {
+	paths, err := expandPatterns(paths)
+	if err != nil {
+		return nil, err
+	}
+	var parts []filePart
+	for _, path := range paths {
+		part, err := openPart(path)
+		if err != nil {
+			return nil, errors.Join(err, closeParts(parts))
+		}
+		parts = append(parts, part)
+	}
+	f, err := newFile(parts)
+	if err != nil {
+		return nil, errors.Join(err, closeParts(parts))
+	}
+	return f, nil
+}
+
+func openPart(path string) (filePart, error) {
+	file, err := regular.Open(path)
+	if wrong, ok := errors.AsType[*regular.Error](err); ok {
+		return filePart{}, &FormatError{path, wrong.Error()}
+	}
+	if err != nil {
+		return filePart{}, err
+	}
+	stat, err := file.Stat()
+	if err != nil {
+		return filePart{}, errors.Join(err, file.Close())
+	}
+	part, err := newPart(path, file, stat.Size())
+	if err != nil {
+		return filePart{}, errors.Join(err, file.Close())
+	}
+	return part, nil
+}
+
+// newPart reads the header of a file that is size bytes long.
+func newPart(path string, file content, size int64) (filePart, error) {
+	block := make([]byte, headerSize)
+	_, err := file.ReadAt(block, 0)
+	if err == io.EOF {
+		err = nil // parseHeader says that the file is too short
+	}
+	var header Header
+	if err == nil {
+		header, err = parseHeader(block, size)
+	}
+	if err != nil {
+		return filePart{}, &FormatError{path, err.Error()}
+	}
+	return filePart{path: path, file: file, header: header}, nil
+}
+
+// newFile makes one file of several.
+func newFile(parts []filePart) (*File, error) {
+	f := &File{}
+	f.buffers.New = func() any { return new([]byte) }
+	var hashes []string
+	for _, part := range parts {
+		part.begin = f.header.Tokens
+		f.parts = append(f.parts, part)
+		if err := f.join(part); err != nil {
+			return nil, err
+		}
+		hashes = append(hashes, part.header.SHA256)
+	}
+	f.header.SHA256 = joinHashes(hashes)
+	if f.Conversations() {
+		return f, f.readIndex()
+	}
+	return f, nil
+}
+
+func closeParts(parts []filePart) error {
+	var errs []error
+	for _, p := range parts {
+		errs = append(errs, p.file.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Path returns the path of the file, or of the first of several.
+func (f *File) Path() string { return f.parts[0].path }
+
+// Paths returns the paths of all files.
+func (f *File) Paths() []string {
+	var paths []string
+	for _, p := range f.parts {
+		paths = append(paths, p.path)
+	}
+	return paths
+}
+
+// Header returns what the file says about itself. For several files the counts are
+// summed, and the hash is that of the files' hashes, each in hexadecimal and followed by
+// a line feed.
+func (f *File) Header() Header { return f.header }
+
+// Tokenizer returns the description of the tokenizer that made the tokens.
+func (f *File) Tokenizer() tokenizer.Info { return f.header.Tokenizer }
+
+// Conversations reports whether the documents are conversations, and not texts.
+func (f *File) Conversations() bool { return f.header.Conversations() }
+
+// SHA256 returns the hash of the tokens, in lower-case hexadecimal.
+func (f *File) SHA256() string { return f.header.SHA256 }
+
+// Len returns the number of tokens.
+func (f *File) Len() int64 { return f.header.Tokens }
+
+// Close closes the file.
+func (f *File) Close() error { return closeParts(f.parts) }
+
+// ReadTokens fills dst with the ids from position at onwards. It is an error if the range
+// is not in the file, or if an id is outside the vocabulary.
+func (f *File) ReadTokens(dst []int32, at int64) error {
+	if at < 0 || at > f.Len() || int64(len(dst)) > f.Len()-at {
+		return fmt.Errorf("token file %s: tokens %d to %d asked for, it has %d", f.Path(), at, at+int64(len(dst)), f.Len())
+	}
+	i := sort.Search(len(f.parts), func(i int) bool { return f.parts[i].begin > at }) - 1
+	for ; len(dst) > 0; i++ {
+		part := &f.parts[i]
+		n := min(int64(len(dst)), part.begin+part.header.Tokens-at)
+		if err := f.readPart(part, dst[:n], at-part.begin); err != nil {
+			return err
+		}
+		dst, at = dst[n:], at+n
+	}
+	return nil
+}
+
+// readPart is ReadTokens for one file.
+func (f *File) readPart(p *filePart, dst []int32, at int64) error {
+	width := p.header.TokenBytes
+	buffer := f.buffers.Get().(*[]byte)
+	defer f.buffers.Put(buffer)
+	if need := len(dst) * width; cap(*buffer) < need {
+		*buffer = make([]byte, need)
+	}
+	raw := (*buffer)[:len(dst)*width]
+	if _, err := p.file.ReadAt(raw, headerSize+at*int64(width)); err != nil {
+		return fmt.Errorf("token file %s: tokens from %d: %w", p.path, at, err)
+	}
+	return p.decode(dst, raw, at)
+}
+
+// decode converts stored ids and checks them.
+func (p *filePart) decode(dst []int32, raw []byte, at int64) error {
+	vocab := uint32(p.header.Tokenizer.VocabSize)
+	for i := range dst {
+		var id uint32
+		if p.header.TokenBytes == 2 {
+			id = uint32(binary.LittleEndian.Uint16(raw[2*i:]))
+		} else {
+			id = binary.LittleEndian.Uint32(raw[4*i:])
+		}
+		if id >= vocab {
+			return fmt.Errorf("token file %s: at position %d: %w", p.path, at+int64(i),
+				&tokenizer.RangeError{ID: int64(id), VocabSize: int(vocab)})
+		}
+		dst[i] = int32(id)
+	}
+	return nil
+}
+
+// Verify reads the whole file and checks it against its hash, its vocabulary and, if it has
+// conversations, its mask; it stops when ctx ends. A file that was changed or damaged is a
+// [*FormatError], or a [*tokenizer.RangeError] if the damage shows in an id.
+func (f *File) Verify(ctx context.Context) error { return f.VerifyPaced(ctx, nil) }
+
+// VerifyPaced is Verify with pauses for other work on the same processors: after each
+// part of the file, about a megabyte, it calls pause, unless that is nil, with the time
+// that the part took.
+func (f *File) VerifyPaced(ctx context.Context, pause func(worked time.Duration)) error {
+	for i := range f.parts {
+		if err := f.parts[i].verify(ctx, pause); err != nil {
+			return err
+		}
+	}
+	return f.verifyIndex()
+}
+
+func (p *filePart) verify(ctx context.Context, pause func(worked time.Duration)) error {
+	const chunk = 1 << 20
+	sum := digest.New()
+	h := &p.header
+	ids := h.idBytes()
+	raw := make([]byte, chunk)
+	for at, end := int64(0), ids+h.maskBytes()+h.indexBytes(); at < end; at += chunk {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		begin := time.Now()
+		part := raw[:min(chunk, end-at)]
+		if _, err := p.file.ReadAt(part, headerSize+at); err != nil {
+			return fmt.Errorf("token file %s: %d bytes from %d: %w", p.path, len(part), headerSize+at, err)
+		}
+		sum.Write(part)
+		if stored := part[:min(int64(len(part)), max(0, ids-at))]; h.largest(stored) >= uint32(h.Tokenizer.VocabSize) {
+			return p.decode(make([]int32, len(stored)/h.TokenBytes), stored, at/int64(h.TokenBytes)) // says where
+		}
+		if pause != nil {
+			pause(time.Since(begin))
+		}
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != h.SHA256 {
+		return &FormatError{p.path, fmt.Sprintf("the tokens have the hash %s, the header says %s: the file was changed or damaged", got, h.SHA256)}
+	}
+	return nil
+}
+
+// largest is the largest of stored ids.
+func (h *Header) largest(raw []byte) uint32 {
+	var found uint32
+	if h.TokenBytes == 2 {
+		for ; len(raw) >= 2; raw = raw[2:] {
+			found = max(found, uint32(binary.LittleEndian.Uint16(raw)))
+		}
+		return found
+	}
+	for ; len(raw) >= 4; raw = raw[4:] {
+		found = max(found, binary.LittleEndian.Uint32(raw))
+	}
+	return found
+}

@@ -1,0 +1,221 @@
+package dataset
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Kind names the files of a dataset of one kind of documents. The files of its tokenizer
+// ([tokenizer.Files]) lie beside them.
+type Kind struct{ Manifest, Train, Val string }
+
+// The kinds of datasets.
+var (
+	Texts         = Kind{"dataset.json", "train.tokens", "val.tokens"}
+	Conversations = Kind{"chat.json", "train.chat", "val.chat"}
+)
+
+// Owns tells whether a file of that name is part of a dataset.
+func (k Kind) Owns(name string) bool {
+	return k.holdsTraining(name) || name == k.Val || name == k.Manifest || slices.Contains(tokenizer.Files, name)
+}
+
+// holdsTraining tells whether the name is that of the training file, or of one of its shards.
+func (k Kind) holdsTraining(name string) bool {
+	m := shardNumbers.FindStringSubmatch(name)
+	return name == k.Train || m != nil && m[1]+m[4] == k.Train
+}
+
+// Folder is the directory of a dataset that is being prepared.
+type Folder struct {
+	path   vfs.Path
+	kind   Kind
+	beside map[string][]byte
+	lock   vfs.Lock
+	began  time.Time
+	origin Origin
+
+	fresh     bool // the directory was made for this dataset
+	committed bool
+
+	// Train and Val take the documents.
+	Train, Val *PartWriter
+}
+
+// LockFile is held while a dataset is prepared.
+const LockFile = vfs.LockFile
+
+// Prepare begins to prepare the dataset in a directory, which is created if necessary.
+// Nobody else can prepare it until Close, which must follow. beside has the content of the
+// files of the tokenizer, by name. If shardTokens is not 0, a training file ends with the
+// first document that brings it to this number of tokens, and another follows.
+//
+// It is an error if files of somebody else have the names of the dataset's. What a killed
+// preparation has left in the directory is removed.
+func Prepare(path vfs.Path, kind Kind, origin Origin, beside map[string][]byte, shardTokens int64) (_ *Folder, err error) {
+	f := &Folder{path: path, kind: kind, beside: beside, origin: origin, began: time.Now()}
+	f.Train = &PartWriter{path: path.Join(kind.Train), origin: origin, shardTokens: shardTokens}
+	f.Val = &PartWriter{path: path.Join(kind.Val), origin: origin}
+	exists, err := path.Exists()
+	if err != nil {
+		return nil, err
+	}
+	f.fresh = !exists
+	if err := path.MkdirAll(); err != nil {
+		return nil, err
+	}
+	if err := f.checkOurs(); err != nil {
+		return nil, err
+	}
+	f.lock, err = path.Join(LockFile).Lock()
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, fmt.Errorf("another process prepares the dataset in %s", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := atomicfile.RemoveAbandoned(path, kind.Owns); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// checkOurs fails if a file of somebody else stands in the directory where one of the
+// dataset is to be. With a manifest the directory is a dataset, which is replaced; without,
+// a preparation may have been killed that wrote the same.
+func (f *Folder) checkOurs() error {
+	manifest, err := f.path.Join(f.kind.Manifest).ReadFile()
+	if err == nil {
+		if _, err := parseManifest(manifest); err == nil {
+			return nil
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	entries, err := f.path.ReadDir()
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if !f.kind.Owns(name) {
+			continue
+		}
+		ours := atomicfile.Begins(magic)
+		if name == f.kind.Manifest {
+			ours = func(io.Reader) bool { return false }
+		}
+		if slices.Contains(tokenizer.Files, name) {
+			content, ok := f.beside[name]
+			if !ok {
+				continue // it is not written
+			}
+			ours = atomicfile.Is(content)
+		}
+		err = errors.Join(err, atomicfile.CheckOurs(f.path.Join(name), ours))
+	}
+	return err
+}
+
+// Commit puts everything in place: the files of the tokenizer, the token files, and at last
+// the manifest, in which it fills in what the dataset contains.
+func (f *Folder) Commit(manifest Described) error {
+	if err := errors.Join(f.Train.Finish(), f.Val.Finish()); err != nil {
+		return err
+	}
+	if err := f.writeBeside(); err != nil {
+		return err
+	}
+	train, err := f.Train.commit()
+	if err != nil {
+		return err
+	}
+	val, err := f.Val.commit()
+	if err != nil {
+		return err
+	}
+	if err := f.removeStale(train); err != nil {
+		return err
+	}
+	m := manifest.contained()
+	train.Bytes, val.Bytes = m.Train.Bytes, m.Val.Bytes
+	m.Version, m.Origin, m.Train, m.Val, m.Seconds = manifestVersion, f.origin, train, val, time.Since(f.began).Seconds()
+	err = atomicfile.WriteJSON(f.path.Join(f.kind.Manifest), manifest)
+	f.committed = err == nil
+	return err
+}
+
+// writeBeside writes the files of the tokenizer, so that a run that copies from the
+// directory, and an export of it, has all that was published with the tokenizer. What lies
+// beside another tokenizer.json, which is replaced, goes with it.
+func (f *Folder) writeBeside() error {
+	definition, defined := f.beside[tokenizer.DefinitionFile]
+	before, err := f.path.Join(tokenizer.DefinitionFile).ReadFile()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	replaces := defined && err == nil && !bytes.Equal(before, definition)
+	for _, name := range append(slices.Clone(tokenizer.Beside), tokenizer.DefinitionFile) {
+		path := f.path.Join(name)
+		err = nil
+		if content, ok := f.beside[name]; ok {
+			err = atomicfile.WriteBytes(path, content)
+		} else if replaces {
+			if err = path.Remove(); errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeStale removes the training files of an earlier preparation that are no part of
+// the dataset.
+func (f *Folder) removeStale(train Part) error {
+	entries, err := f.path.ReadDir()
+	if err != nil {
+		return err
+	}
+	removed := false
+	for _, e := range entries {
+		ours := func(s Shard) bool { return s.File == e.Name() }
+		if f.kind.holdsTraining(e.Name()) && !slices.ContainsFunc(train.files(f.kind.Train), ours) {
+			if err := f.path.Join(e.Name()).Remove(); err != nil {
+				return err
+			}
+			removed = true
+		}
+	}
+	if removed {
+		return f.path.SyncDir()
+	}
+	return nil
+}
+
+// Close removes what was written and not committed, and lets others prepare the dataset. A
+// directory that was made for a dataset which was not committed is removed as well.
+func (f *Folder) Close() error {
+	err := errors.Join(f.Train.abort(), f.Val.abort())
+	abandoned := f.fresh && !f.committed
+	if abandoned {
+		_ = f.path.Join(LockFile).Remove()
+	}
+	err = errors.Join(err, f.lock.Unlock())
+	if abandoned {
+		_ = f.path.Remove() // which does nothing where there is something else in it
+	}
+	return err
+}

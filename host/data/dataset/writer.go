@@ -1,0 +1,199 @@
+package dataset
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"math"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/digest"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Writer writes a token file as a stream of documents. Nothing appears under the file's
+// name before [Writer.Commit], and then all of it does.
+//
+// Each text is preceded by the tokenizer's begin token and followed by its end token, if the
+// tokenizer has them. If both are the same token, as with GPT-2, it is written once, before
+// the text, and thus also ends the previous one. Conversations have what their template
+// writes. For them the writer keeps one bit per token and 8 bytes per document in memory.
+type Writer struct {
+	header Header
+	path   vfs.Path
+	file   *atomicfile.File
+	out    *bufio.Writer
+	sum    hash.Hash
+	buf    []byte // of ids on their way to the file
+
+	open   bool  // a document has begun
+	length int64 // tokens of this document so far
+	first  int64 // the first of them, from 1, that is trained on; 0: none yet
+
+	mask, index []byte // of conversations
+}
+
+// NewWriter begins the token file at path.
+func NewWriter(path vfs.Path, origin Origin) (*Writer, error) {
+	if origin.Tokenizer.VocabSize < 1 {
+		return nil, fmt.Errorf("token file %s: vocabulary of %d tokens", path, origin.Tokenizer.VocabSize)
+	}
+	file, err := atomicfile.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{header: Header{TokenBytes: tokenBytes(origin.Tokenizer.VocabSize), Origin: origin}, path: path, file: file,
+		out: bufio.NewWriterSize(file, 1<<20), sum: digest.New()}
+	if _, err := w.out.Write(make([]byte, headerSize)); err != nil {
+		return nil, errors.Join(w.failed(err), w.Abort())
+	}
+	return w, nil
+}
+
+func (w *Writer) failed(err error) error { return fmt.Errorf("token file %s: %w", w.path, err) }
+
+// WriteDocument appends one document: [Writer.Append] and [Writer.End].
+func (w *Writer) WriteDocument(ids []int32, learned []bool) error {
+	if err := w.Append(ids, learned); err != nil {
+		return err
+	}
+	return w.End()
+}
+
+// Append appends part of a document. Of conversations, learned says for each id whether it
+// is trained on; of texts it is nil. If an id is outside the vocabulary, the error is a
+// [*tokenizer.RangeError] and nothing is written.
+func (w *Writer) Append(ids []int32, learned []bool) error {
+	if w.header.Conversations() && len(learned) != len(ids) || !w.header.Conversations() && learned != nil {
+		return w.failed(fmt.Errorf("%d tokens with a mask of %d", len(ids), len(learned)))
+	}
+	for _, id := range ids {
+		if id < 0 || int(id) >= w.header.Tokenizer.VocabSize {
+			return w.failed(&tokenizer.RangeError{ID: int64(id), VocabSize: w.header.Tokenizer.VocabSize})
+		}
+	}
+	if err := w.begin(); err != nil {
+		return err
+	}
+	for i, learn := range learned {
+		w.mark(w.header.Tokens+int64(i), learn)
+		if learn && w.first == 0 {
+			w.first = w.length + int64(i) // the first token of a document does not count
+		}
+	}
+	return w.write(ids)
+}
+
+// begin begins a document, unless one has begun.
+func (w *Writer) begin() error {
+	if w.open {
+		return nil
+	}
+	w.open, w.length, w.first = true, 0, 0
+	if bos := w.header.Tokenizer.BOS; bos != tokenizer.NoToken && !w.header.Conversations() {
+		return w.write([]int32{bos})
+	}
+	return nil
+}
+
+// mark stores the bit of a token.
+func (w *Writer) mark(token int64, learn bool) {
+	if token%8 == 0 {
+		w.mask = append(w.mask, 0)
+	}
+	if learn {
+		w.mask[token/8] |= 1 << (token % 8)
+		w.header.Learned++
+	}
+}
+
+// End ends a document. Of a conversation at least one token after the first must be trained
+// on.
+func (w *Writer) End() error {
+	if err := w.begin(); err != nil { // a text without tokens
+		return err
+	}
+	w.open = false
+	if w.header.Conversations() {
+		switch {
+		case w.first == 0:
+			return w.failed(fmt.Errorf("a document of %d tokens without one to learn", w.length))
+		case w.length > math.MaxInt32 || w.header.Documents == math.MaxUint32:
+			return w.failed(errors.New("too many documents, or too long ones"))
+		}
+		w.index = binary.LittleEndian.AppendUint32(w.index, uint32(w.length))
+		w.index = binary.LittleEndian.AppendUint32(w.index, uint32(w.first))
+		w.header.Longest = max(w.header.Longest, w.length)
+	} else if eos := w.header.Tokenizer.EOS; eos != tokenizer.NoToken && eos != w.header.Tokenizer.BOS {
+		if err := w.write([]int32{eos}); err != nil {
+			return err
+		}
+	}
+	w.header.Documents++
+	return nil
+}
+
+func (w *Writer) write(ids []int32) error {
+	w.buf = w.buf[:0]
+	for _, id := range ids {
+		if w.header.TokenBytes == 2 {
+			w.buf = binary.LittleEndian.AppendUint16(w.buf, uint16(id))
+		} else {
+			w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(id))
+		}
+	}
+	w.header.Tokens += int64(len(ids))
+	w.length += int64(len(ids))
+	return w.writeBytes(w.buf)
+}
+
+func (w *Writer) writeBytes(content []byte) error {
+	w.sum.Write(content)
+	if _, err := w.out.Write(content); err != nil {
+		return w.failed(err)
+	}
+	return nil
+}
+
+// finish writes what follows the ids and the header, and closes the file when it is on disk.
+func (w *Writer) finish() error {
+	if w.header.SHA256 != "" {
+		return nil
+	}
+	if err := errors.Join(w.writeBytes(w.mask), w.writeBytes(w.index)); err != nil {
+		return err
+	}
+	w.header.SHA256 = hex.EncodeToString(w.sum.Sum(nil))
+	block, err := w.header.encode()
+	if err == nil {
+		err = w.out.Flush()
+	}
+	if err == nil {
+		_, err = w.file.WriteAt(block, 0)
+	}
+	if err == nil {
+		err = w.file.Close()
+	}
+	if err != nil {
+		return w.failed(err)
+	}
+	return nil
+}
+
+// Commit writes the header, moves the file to its path, and returns when it is on disk.
+func (w *Writer) Commit() (Header, error) {
+	if err := w.finish(); err != nil {
+		return Header{}, err
+	}
+	if err := w.file.CommitAs(w.path); err != nil {
+		return Header{}, w.failed(err)
+	}
+	return w.header, nil
+}
+
+// Abort removes what was written. After Commit it does nothing, so it can be deferred.
+func (w *Writer) Abort() error { return w.file.Abort() }
