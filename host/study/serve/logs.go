@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/study/serve/curve"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/jsonlines"
 )
 
 // Limits of what is kept in memory, whatever the files hold.
@@ -63,7 +64,7 @@ func (l *logs) read(dir string) (log *runLog, more bool, err error) {
 type runLog struct {
 	used        time.Time // guarded by the mutex of logs
 	mu          sync.Mutex
-	follower    metrics.Follower
+	follower    jsonlines.Follower
 	texts       *writtenTexts
 	curves      map[string]*curve.Curve
 	weights     map[string]map[string]*weightNumber // by weight and name
@@ -81,7 +82,7 @@ type measured struct {
 
 func newRunLog(dir string) *runLog {
 	log := &runLog{texts: newWrittenTexts(dir)}
-	log.follower = metrics.Follower{Path: rundir.At(dir).Metrics(), Restart: log.restart, Line: log.line}
+	log.follower = jsonlines.Follower{Path: rundir.At(dir).Metrics(), Restart: log.restart, Line: log.line}
 	log.restart()
 	return log
 }

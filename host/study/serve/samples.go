@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/jsonlines"
 )
 
 // Limits of what is kept of the texts that a run has written.
@@ -18,13 +19,13 @@ const (
 
 // writtenTexts follows the samples.jsonl of a run.
 type writtenTexts struct {
-	follower metrics.Follower
+	follower jsonlines.Follower
 	newest   []metrics.Sample
 }
 
 func newWrittenTexts(dir string) *writtenTexts {
 	w := &writtenTexts{}
-	w.follower = metrics.Follower{Path: rundir.At(dir).Samples(), Restart: func() { w.newest = nil }, Line: w.line}
+	w.follower = jsonlines.Follower{Path: rundir.At(dir).Samples(), Restart: func() { w.newest = nil }, Line: w.line}
 	return w
 }
 

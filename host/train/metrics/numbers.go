@@ -57,6 +57,9 @@ func NumberNames(t reflect.Type) []string {
 	return names
 }
 
+// longestLine bounds records, also those with measures of very many weights.
+const longestLine = 64 << 20 // bytes
+
 // tailBytes hold the last record of most runs; with measures of many weights it is longer.
 const tailBytes = 16 << 10
 

@@ -1,4 +1,5 @@
-package metrics
+// Package jsonlines keeps values in files of lines of JSON that grow at their end.
+package jsonlines
 
 import (
 	"bytes"
@@ -41,19 +42,19 @@ func (f *Follower) Next(budget int64) (more bool, err error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("metrics: %w", err)
+		return false, err
 	}
 	defer file.Close()
 	known, err := f.continues(file)
 	if err != nil {
-		return false, fmt.Errorf("metrics: %w", err)
+		return false, err
 	}
 	if !known {
 		f.again()
 	}
 	more, err = f.read(file, budget)
 	if err != nil {
-		return false, fmt.Errorf("metrics: %s: %w", f.Path, err)
+		return false, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	return more, nil
 }
