@@ -1,4 +1,3 @@
-// Package jsonlines keeps values in files of lines of JSON that grow at their end.
 package jsonlines
 
 import (
@@ -11,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Follower reads the lines of a growing file, each once. A run that resumes from a
-// checkpoint first cuts its records back; then everything is read anew.
+// Follower reads the lines of a growing file, each once. Where the file is cut back, as by [Continue], everything is
+// read anew.
 type Follower struct {
 	Path    vfs.Path
 	Restart func()            // called when everything read so far has become invalid
@@ -29,7 +28,6 @@ type Follower struct {
 const (
 	followBytes   = 1 << 20
 	comparedBytes = 4 << 10
-	longestLine   = 64 << 20 // of records with measures of very many weights
 )
 
 // Next reads lines added since the previous call, until about budget bytes have been
@@ -91,7 +89,7 @@ func (f *Follower) read(file vfs.File, budget int64) (more bool, err error) {
 		f.searched = 0
 	}
 	f.info = info
-	if f.searched >= longestLine {
+	if f.searched >= longest {
 		return false, f.tooLong()
 	}
 	buffer := make([]byte, followBytes)
@@ -103,7 +101,7 @@ func (f *Follower) read(file vfs.File, budget int64) (more bool, err error) {
 		whole := bytes.LastIndexByte(buffer[:n], '\n') + 1
 		if whole == 0 {
 			f.searched += int64(n)
-			if f.searched >= longestLine {
+			if f.searched >= longest {
 				return false, f.tooLong()
 			}
 			if n < len(buffer) {
@@ -135,7 +133,7 @@ func (f *Follower) changed(now fs.FileInfo) bool {
 }
 
 func (f *Follower) tooLong() error {
-	return fmt.Errorf("a line at byte %d is longer than %d bytes", f.offset, longestLine)
+	return fmt.Errorf("a line at byte %d is longer than %d bytes", f.offset, longest)
 }
 
 // pass passes on whole lines.
