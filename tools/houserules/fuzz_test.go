@@ -19,7 +19,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"configuration: TOML and --set", "host/train/config", "FuzzParse"},
 	{"study files, and what a study keeps of its cells", "host/study", "FuzzParse FuzzState"},
 	{"records, trajectories, samples and summaries of runs", "host/train/metrics", "FuzzNumbers FuzzParse FuzzResume FuzzSample FuzzSummary FuzzTrajectory"},
-	{"run directories, their index, conditions of runs list --where", "host/train/rundir", "FuzzCondition FuzzOpen FuzzParse"},
+	{"run directories, conditions of runs list --where", "host/train/rundir", "FuzzCondition FuzzOpen"},
 	{"provenance.json", "host/train", "FuzzProvenance"},
 	{"recorded programs in provenance.json", "host/train/assembly", "FuzzRecorded"},
 	{"results of evaluations", "host/study/evaluation", "FuzzRead"},
