@@ -56,7 +56,6 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"lines of JSON of files that grow", "internal/jsonlines", "FuzzRead"},
 	{"foreign text on a terminal", "internal/safetext", "FuzzText"},
 	{"the headers of token files and chat files", "internal/fileheader", "FuzzDecode"},
-	{"what programs write to a terminal, for pictures of it", "tools/typescript", "FuzzPlay"},
 	{"mistakes in JSON, in plain words", "internal/plainjson", "FuzzExplain"},
 	{"mistakes in TOML, in plain words", "internal/plaintoml", "FuzzExplain"},
 	{"labels as names of files", "internal/transliterate", "FuzzASCII"},
