@@ -27,7 +27,7 @@ type File struct {
 type Source struct {
 	Date     string             `json:"date"`     // when they were added, as in 2026-11-21
 	Revision string             `json:"revision"` // of the cage that added them
-	Builds   []engine.BuildInfo `json:"builds"`   // of the runs; only one, except in files of older versions
+	Builds   []engine.BuildInfo `json:"builds"`   // of the runs, one
 	Plugins  []Plugin           `json:"plugins"`
 	Data     map[string]string  `json:"data,omitempty"` // SHA-256 of the token ids in files, by their paths
 }

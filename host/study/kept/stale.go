@@ -56,11 +56,11 @@ func (f *File) Changed(results []study.Result) (cells int, first string) {
 			continue
 		}
 		seen[r.Cell.ID] = true
-		now, made, err := take(r)
+		now, from, err := take(r)
 		if err != nil {
 			continue
 		}
-		if why := f.changed(was, now.Programs, made.data); why != "" {
+		if why := f.changed(was, now.Programs, from.data); why != "" {
 			cells++
 			first = cmp.Or(first, why)
 		}

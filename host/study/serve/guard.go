@@ -43,9 +43,9 @@ func elsewhere(r *http.Request) bool {
 		return false
 	}
 	var sites http.CrossOriginProtection
-	asked := *r
-	asked.Method = http.MethodPost // it lets every GET pass
-	return sites.Check(&asked) != nil
+	request := *r
+	request.Method = http.MethodPost // it lets every GET pass
+	return sites.Check(&request) != nil
 }
 
 // knows tells whether a request for a host is meant for this server. A page of another
