@@ -100,7 +100,7 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 	return out, nil
 }
 
-// same tells whether two cells have the same programs and results.
+// same reports whether two cells have the same programs and results.
 func (c Cell) same(d Cell) bool {
 	equal := func(a, b metrics.Number) bool { return math.Float64bits(float64(a)) == math.Float64bits(float64(b)) }
 	return c.Programs == d.Programs && c.Diverged == d.Diverged && maps.EqualFunc(c.Metrics, d.Metrics, equal)

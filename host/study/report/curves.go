@@ -45,7 +45,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 	return drawn(out, n, "Mean ± standard deviation", f), nil
 }
 
-// fewPoints is how many points of a curve are still told apart when each has a mark.
+// fewPoints is the number of points up to which each point of a curve has a mark.
 const fewPoints = 20
 
 // curve is a metric of a run, in the order of the steps.

@@ -23,7 +23,7 @@ type Figure struct {
 	Picture figure.Picture
 }
 
-// nothingToDraw stands in the place of an empty figure.
+// nothingToDraw replaces an empty figure.
 const nothingToDraw = "No cell of this figure is done, or none has a value that can be drawn."
 
 // Empty reports whether there is nothing to draw: no cell of the figure is done, or none has a value that fits on the

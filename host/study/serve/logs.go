@@ -31,8 +31,8 @@ type logs struct {
 
 func newLogs() *logs { return &logs{byRun: map[string]*runLog{}, now: time.Now} }
 
-// of returns the log of a run directory, and forgets others if need be.
-func (l *logs) of(dir string) *runLog {
+// get returns the log of a run directory. Of too many logs, the one that was used longest ago is dropped.
+func (l *logs) get(dir string) *runLog {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -53,7 +53,7 @@ func (l *logs) of(dir string) *runLog {
 
 // read reads what has been recorded since the last call, or a part of it: then there is more.
 func (l *logs) read(dir string) (log *runLog, more bool, err error) {
-	log = l.of(dir)
+	log = l.get(dir)
 	log.mu.Lock()
 	defer log.mu.Unlock()
 	more, err = log.follower.Next(bytesAtOnce)
@@ -128,7 +128,7 @@ func (l *runLog) curve(name []byte) *curve.Curve {
 	return c
 }
 
-// has tells whether there is a curve of a number.
+// has reports whether there is a curve of a number.
 func (l *runLog) has(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

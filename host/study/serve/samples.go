@@ -73,7 +73,7 @@ func (s *Server) samples(w http.ResponseWriter, r *http.Request) error {
 
 // samplesOf reads what has been written since the last call, or a part of it.
 func (s *Server) samplesOf(run *rundir.Run) (v samplesView) {
-	log := s.logs.of(run.Dir)
+	log := s.logs.get(run.Dir)
 	log.mu.Lock()
 	defer log.mu.Unlock()
 	if _, err := log.texts.follower.Next(bytesAtOnce); err != nil {

@@ -179,7 +179,7 @@ func (a answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, err.Error(), code) // as plain text, which is never taken for anything else
 }
 
-// refusal is an error of who asked.
+// refusal is an error that the client made.
 type refusal struct {
 	code int
 	text string
@@ -217,6 +217,6 @@ func send(w http.ResponseWriter, r *http.Request, kind string, body []byte) erro
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	_, _ = w.Write(body) // nobody is left to be told of an error
+	_, _ = w.Write(body) // an error means that the client has gone
 	return nil
 }
