@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the pictures of README.md and docs/gallery.md again: from the runs of
 # `make demo-compare` and from two studies that take minutes. What is trained is not trained again.
-# Needs Chromium, and script(1) of util-linux. `make pictures` builds everything first.
+# Needs Chromium. `make pictures` builds everything first.
 #
 #   scripts/pictures.sh                    all
 #   scripts/pictures.sh terminal gallery   only these
@@ -9,8 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cage=bin/cage
 out=docs/pictures
-columns=104
-recording=runs/terminal.typescript
+recording=runs/terminal.txt
 address=127.0.0.1:7391
 
 say() { printf '\n== %s\n' "$*" >&2; }
@@ -24,13 +23,12 @@ shot() {
 
 drawn='document.querySelectorAll(".plot canvas").length > 0'
 
-# session is what the picture of a terminal shows; it runs in a terminal of its own.
+# session prints what the picture of a terminal shows.
 session() {
-	stty cols "$columns" rows 40
 	for command in "train examples/demo.toml" "eval runs/demo" \
 		"generate runs/demo --prompt 'func ' --tokens 160 --temperature 0.5 --seed 2"; do
-		printf '\033[1m$ %s %s\033[0m\n' "$cage" "$command"
-		eval "$cage $command"
+		printf '$ %s %s\n' "$cage" "$command"
+		eval "$cage $command" 2>&1
 		echo
 	done
 }
@@ -43,10 +41,10 @@ terminal() {
 			exit 1
 		fi
 		mkdir -p runs
-		script -qefc "scripts/pictures.sh session" /dev/null </dev/null | tee "$recording.new" >&2
+		session | tee "$recording.new" >&2
 		mv "$recording.new" "$recording"
 	fi
-	go run ./tools/typescript/cmd --out "$out/terminal.svg" --columns "$columns" \
+	go run ./tools/terminal --out "$out/terminal.svg" \
 		--title "A terminal: a 4-bit model is trained, evaluated, and continues a text" <"$recording"
 }
 
@@ -96,10 +94,6 @@ live() {
 	trap - EXIT
 }
 
-if [ "${1-}" = session ]; then
-	session
-	exit
-fi
 if [ $# -eq 0 ]; then
 	set -- terminal curves quadratic gallery live
 fi

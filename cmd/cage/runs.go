@@ -59,9 +59,8 @@ steps and validation loss, and the keys of their configurations that tell them a
   cage runs list --where quantizer.bits=4 --where 'val_loss<3' --sort val_loss
   cage runs list studies/main --columns run,method.lambda,val_ppl
 
-A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains". An
-index in each directory keeps this quick for thousands of runs. With --watch the list
-is shown again every two seconds, until Ctrl-C.`
+A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains". With
+--watch the list is shown again every two seconds, until Ctrl-C.`
 
 func newRunsList() *cobra.Command {
 	var q runsQuery
@@ -98,11 +97,12 @@ type runsQuery struct {
 	where, columns []string
 	by             string
 	limit          int
+	lister         rundir.Lister
 }
 
 // list finds the runs below the directories. The first row is the heading.
-func (q runsQuery) list(ctx context.Context, dirs []string) ([]runListing, [][]string, error) {
-	list, err := findRuns(ctx, dirs)
+func (q *runsQuery) list(ctx context.Context, dirs []string) ([]runListing, [][]string, error) {
+	list, err := q.find(ctx, dirs)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -159,8 +159,8 @@ func watchTable(cmd *cobra.Command, read func() ([][]string, error)) error {
 	}
 }
 
-// findRuns lists the runs below the directories, or below the usual ones.
-func findRuns(ctx context.Context, dirs []string) ([]*rundir.Run, error) {
+// find lists the runs below the directories, or below the usual ones.
+func (q *runsQuery) find(ctx context.Context, dirs []string) ([]*rundir.Run, error) {
 	if len(dirs) == 0 {
 		for _, dir := range roots {
 			if _, err := os.Stat(dir); err == nil {
@@ -173,7 +173,7 @@ func findRuns(ctx context.Context, dirs []string) ([]*rundir.Run, error) {
 			return nil, errors.New("there is neither a directory runs nor studies here; name one")
 		}
 	}
-	return rundir.List(ctx, dirs...)
+	return q.lister.List(ctx, dirs...)
 }
 
 // selectRuns filters and sorts. A name that no run has is an error.

@@ -105,7 +105,7 @@ func writeReport(cmd *cobra.Command, file, out string) (written, error) {
 	if err != nil {
 		return written{}, err
 	}
-	r, err := report.Of(s, results)
+	r, err := report.New(s, results)
 	if err != nil {
 		return written{}, err
 	}

@@ -139,7 +139,7 @@ func (r *run) resumeRecords(meta checkpoint.Meta) error {
 	}
 	r.openScalars()
 	r.records = &recording{file: file, unwritten: missing, show: r.showRecord}
-	r.warnOfDamage(r.dir.Metrics(), file.Damage())
+	r.warnOfDamage(file.Damage())
 	r.noteRecorded(len(missing), r.records.flush())
 	return nil
 }

@@ -219,9 +219,9 @@ func (r *run) closeRecords() {
 }
 
 // warnOfDamage logs that damaged lines were cut off a file of records.
-func (r *run) warnOfDamage(path vfs.Path, damage error) {
+func (r *run) warnOfDamage(damage error) {
 	if damage != nil {
-		r.log.Warn("the records were damaged behind the checkpoint: they are cut off there", "path", path, "damage", damage)
+		r.log.Warn("the records were damaged behind the checkpoint: they are cut off there", "damage", damage)
 	}
 }
 

@@ -69,7 +69,7 @@ func (r *run) openSamples() error {
 	if err != nil {
 		return err
 	}
-	r.warnOfDamage(r.dir.Samples(), file.Damage())
+	r.warnOfDamage(file.Damage())
 	r.samples = &samples{r.prompts, file}
 	return nil
 }

@@ -23,7 +23,7 @@ func (r *run) openTrajectory() error {
 	if r.trajectory, err = metrics.Resume[metrics.Point](r.dir.Trajectory(), after); err != nil {
 		return err
 	}
-	r.warnOfDamage(r.dir.Trajectory(), r.trajectory.Damage())
+	r.warnOfDamage(r.trajectory.Damage())
 	return r.recordPoint()
 }
 

@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/tools/trap"
 )
 
@@ -74,10 +75,10 @@ func Run(ctx context.Context, o Options, scenarios []Scenario) ([]Record, error)
 		return nil, err
 	}
 	c := &campaign{Options: o, subjects: map[string]subject{}}
-	if c.results, err = openResults(filepath.Join(o.Dir, "results.jsonl")); err != nil {
+	if c.results, err = openResults(vfs.At(filepath.Join(o.Dir, "results.jsonl"))); err != nil {
 		return nil, err
 	}
-	defer c.results.file.Close()
+	defer c.results.log.Close()
 	end := time.Now().Add(o.For)
 	for _, s := range scenarios {
 		if name, _, _ := strings.Cut(o.Only, ":"); name != "" && name != s.Name {

@@ -18,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -106,13 +107,11 @@ func whole(path string) error {
 		}
 		return err
 	case ".jsonl":
-		text, err := os.ReadFile(path)
-		for line := range bytes.Lines(text) {
-			if bytes.HasSuffix(line, []byte("\n")) && !json.Valid(line) {
-				return fmt.Errorf("the line %q", line)
+		for _, err := range jsonlines.Read[json.RawMessage](vfs.At(path)) {
+			if err != nil && !errors.Is(err, jsonlines.ErrTorn) {
+				return err
 			}
 		}
-		return err
 	}
 	return nil
 }

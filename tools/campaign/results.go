@@ -1,10 +1,8 @@
 package campaign
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -12,37 +10,33 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/cage-qat/cage/internal/jsonlines"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // results is the file of outcomes, one line for each experiment. A campaign that was
 // stopped goes on after the last whole line.
 type results struct {
 	mu      sync.Mutex
-	file    *os.File
+	log     *jsonlines.Log[Record]
 	records []Record
 }
 
-func openResults(path string) (*results, error) {
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	text = text[:bytes.LastIndexByte(text, '\n')+1]
+func openResults(path vfs.Path) (*results, error) {
 	r := &results{}
-	for line := range bytes.Lines(text) {
-		var record Record
-		if err := json.Unmarshal(line, &record); err != nil {
+	size := int64(0)
+	for e, err := range jsonlines.Read[Record](path) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, jsonlines.ErrTorn) {
+			break
+		}
+		if err != nil {
 			return nil, err
 		}
-		r.records = append(r.records, record)
+		r.records, size = append(r.records, e.Value), e.End
 	}
-	if r.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
-		return nil, err
-	}
-	if err := r.file.Truncate(int64(len(text))); err != nil {
-		return nil, err
-	}
-	_, err = r.file.Seek(0, io.SeekEnd)
+	var err error
+	r.log, err = jsonlines.Continue[Record](path, size)
 	return r, err
 }
 
@@ -53,15 +47,10 @@ func (r *results) has(k Key) bool {
 }
 
 func (r *results) add(record Record) error {
-	text, err := json.Marshal(record)
-	if err != nil {
-		return err
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.records = append(r.records, record)
-	_, err = r.file.Write(append(text, '\n'))
-	return err
+	return r.log.Append(record)
 }
 
 // identity names a build of cage: the hash of the executable and of the plugins beside it.

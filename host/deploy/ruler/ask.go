@@ -1,18 +1,31 @@
 package ruler
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"os"
 
+	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Model answers prompts with at most newTokens tokens each.
 type Model func(ctx context.Context, prompts []string, newTokens int) ([]string, error)
+
+// Answer is a model's answer to a sample, with the fields that RULER stores.
+type Answer struct {
+	Index int `json:"index"`
+	// Pred is the answer without its prefix.
+	Pred string `json:"pred"`
+	// Input is everything that the model read: input and answer prefix of the sample.
+	Input   string   `json:"input"`
+	Outputs []string `json:"outputs"`
+	// Others and Truncation have no meaning here; RULER's evaluation expects them.
+	Others     struct{} `json:"others"`
+	Truncation int      `json:"truncation"`
+	Length     int      `json:"length"`
+}
 
 // Ask asks a model the prompts of a plan, batch of them at once, except those that it has
 // already answered. Each answer is on disk before the next batch is asked.
@@ -36,95 +49,91 @@ func (d Directory) ask(ctx context.Context, p Plan, t Task, length int, m Model,
 	if err := path.Dir().MkdirAll(); err != nil {
 		return err
 	}
-	f, err := path.OpenFile(os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	next, stop := iter.Pull2(jsonlines.Read[Sample](d.prompts(length, t)))
+	defer stop()
+	done, size, list, err := skipAnswered(path, next, p.Samples, batch)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := path.Dir().SyncDir(); err != nil { // the name is to be as durable as the answers
+	log, err := jsonlines.Continue[Answer](path, size)
+	if err != nil {
 		return err
 	}
-	next, stop := iter.Pull2(read[Sample](d.prompts(length, t)))
-	defer stop()
-	done, list, err := skipAnswered(f, path, next, p.Samples, batch)
-	for err == nil {
-		var more []Sample
-		if more, err = take(next, batch-len(list)); err != nil {
-			break
+	defer func() { err = errors.Join(err, log.Close()) }()
+	for {
+		more, err := take(next, batch-len(list))
+		if err != nil {
+			return err
 		}
 		if list = append(list, more...); len(list) == 0 {
-			break
+			return nil
 		}
-		if err = answer(ctx, f, t, m, list); err == nil {
-			done += len(list)
-			p.progress("answers", t, length, done)
+		if err := answer(ctx, log, t, m, list); err != nil {
+			return err
 		}
+		done += len(list)
+		p.progress("answers", t, length, done)
 		list = nil
 	}
-	return err
 }
 
-// skipAnswered goes on to the first sample without an answer. What follows the last whole
-// batch is cut off, and its samples are returned: a model may answer a little differently
-// in other company, and a file shall not depend on where it was interrupted. A line that is
-// no answer, as a loss of power may leave it, is cut off with all that follows it.
-func skipAnswered(f vfs.File, path vfs.Path, next func() (Sample, error, bool), samples, batch int) (done int, again []Sample, err error) {
-	whole := int64(0)
-	for l, err := range lines[Answer](f) {
-		if errors.As(err, new(*damage)) {
+// skipAnswered goes on to the first sample without an answer, and returns how many have one. After size bytes of the
+// file, the last whole batch of answers, it is to be cut off, and the samples of the rest are returned to be asked
+// again: a model may answer a little differently in other company, and a file shall not depend on where it was
+// interrupted. A line that is no answer, as a loss of power may leave it, ends the answers.
+func skipAnswered(path vfs.Path, next func() (jsonlines.Entry[Sample], error, bool), samples, batch int) (done int, size int64, again []Sample, err error) {
+	for a, err := range jsonlines.Read[Answer](path) {
+		if _, damaged := errors.AsType[*jsonlines.Error](err); damaged || missing(err) {
 			break
 		}
 		if err != nil {
-			return done, nil, err
+			return 0, 0, nil, err
 		}
 		s, err, ok := next()
 		if err != nil {
-			return done, nil, err
+			return 0, 0, nil, err
 		}
-		if !ok || s.Prompt() != l.value.Input || l.value.Outputs == nil {
-			return done, nil, fmt.Errorf("%s: line %d answers another prompt: move the file away", path, done+len(again)+1)
+		if !ok || s.Value.Prompt() != a.Value.Input || a.Value.Outputs == nil {
+			return 0, 0, nil, fmt.Errorf("%s: line %d answers another prompt: move the file away", path, a.Line)
 		}
-		if again = append(again, s); len(again) == batch || done+len(again) == samples {
-			whole, done, again = l.end, done+len(again), nil
+		if again = append(again, s.Value); len(again) == batch || done+len(again) == samples {
+			size, done, again = a.End, done+len(again), nil
 		}
 	}
-	return done, again, f.Truncate(whole)
+	return done, size, again, nil
 }
 
 // take returns the next samples, at most n.
-func take(next func() (Sample, error, bool), n int) (list []Sample, err error) {
+func take(next func() (jsonlines.Entry[Sample], error, bool), n int) (list []Sample, err error) {
 	for len(list) < n {
 		s, err, ok := next()
 		if err != nil || !ok {
 			return list, err
 		}
-		list = append(list, s)
+		list = append(list, s.Value)
 	}
 	return list, nil
 }
 
 // answer asks for the answers to some samples and appends them to a file.
-func answer(ctx context.Context, f vfs.File, t Task, m Model, list []Sample) error {
+func answer(ctx context.Context, log *jsonlines.Log[Answer], t Task, m Model, list []Sample) error {
 	var prompts []string
 	for _, s := range list {
 		prompts = append(prompts, s.Prompt())
 	}
-	said, err := m(ctx, prompts, t.NewTokens)
+	texts, err := m(ctx, prompts, t.NewTokens)
 	if err != nil {
 		return err
 	}
-	if len(said) != len(list) {
-		return fmt.Errorf("the model gave %d answers to %d prompts", len(said), len(list))
+	if len(texts) != len(list) {
+		return fmt.Errorf("the model gave %d answers to %d prompts", len(texts), len(list))
 	}
-	var text bytes.Buffer
+	answers := make([]Answer, len(list))
 	for i, s := range list {
-		a := Answer{Index: s.Index, Pred: said[i], Input: prompts[i], Outputs: s.Outputs, Truncation: -1, Length: s.Length}
-		if err := writeLine(&text, a); err != nil {
-			return err
-		}
+		answers[i] = Answer{Index: s.Index, Pred: texts[i], Input: prompts[i], Outputs: s.Outputs, Truncation: -1, Length: s.Length}
 	}
-	if _, err := f.Write(text.Bytes()); err != nil {
+	if err := log.Append(answers...); err != nil {
 		return err
 	}
-	return f.Sync()
+	return log.Sync()
 }

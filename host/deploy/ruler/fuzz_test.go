@@ -35,27 +35,6 @@ func FuzzWords(f *testing.F) {
 	})
 }
 
-// FuzzLines: lines up to the first bad one, and the places of their ends.
-func FuzzLines(f *testing.F) {
-	f.Add(`{"index":0,"pred":"x","input":"i","outputs":["y"],"others":{},"truncation":-1,"length":3}` + "\n{}\n")
-	f.Add("{}\n{")
-	f.Add("\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		end := int64(0)
-		for l, err := range lines[Answer](strings.NewReader(text)) {
-			if err != nil {
-				break
-			}
-			if l.end <= end || text[l.end-1] != '\n' || strings.Count(text[end:l.end], "\n") != 1 {
-				t.Errorf("a line of %q ends at %d, after one at %d", text, l.end, end)
-			}
-			end = l.end
-		}
-		for range lines[Sample](strings.NewReader(text)) {
-		}
-	})
-}
-
 // FuzzManifest: a manifest is refused, or goes on with itself.
 func FuzzManifest(f *testing.F) {
 	f.Add(`{"format":1,"seed":42,"samples":5,"settings":{"words":"made up"},"left_out":{"qa_1":"SQuAD"}}`)

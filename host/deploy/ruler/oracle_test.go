@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -22,12 +23,12 @@ func TestOracle(t *testing.T) {
 		wanted := map[string]string{}
 		for _, length := range p.Lengths {
 			for _, task := range p.Tasks {
-				for s, err := range read[Sample](d.prompts(length, task)) {
+				for s, err := range jsonlines.Read[Sample](d.prompts(length, task)) {
 					if err != nil {
 						t.Fatal(err)
 					}
 					if knows {
-						wanted[s.Prompt()] = " Well: " + strings.ToUpper(strings.Join(s.Outputs, ", ")) + "."
+						wanted[s.Value.Prompt()] = " Well: " + strings.ToUpper(strings.Join(s.Value.Outputs, ", ")) + "."
 					}
 				}
 			}

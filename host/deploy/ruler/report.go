@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/jsonlines"
 )
 
 // DefaultThreshold is the average that a model must exceed to be considered good at a
@@ -93,8 +95,8 @@ func (d Directory) scoreLength(length int) (LengthReport, error) {
 	return l, nil
 }
 
-// said is what is scored of an [Answer].
-type said struct {
+// scoredAnswer is what is scored of an [Answer].
+type scoredAnswer struct {
 	Pred    *string  `json:"pred"`
 	Outputs []string `json:"outputs"`
 }
@@ -103,18 +105,19 @@ func (d Directory) scoreTask(t Task, length int) (TaskReport, error) {
 	path := d.answers(length, t)
 	var answers []Answer
 	r := TaskReport{}
-	for a, err := range read[said](path) {
-		if errors.Is(err, errTorn) {
+	for e, err := range jsonlines.Read[scoredAnswer](path) {
+		if errors.Is(err, jsonlines.ErrTorn) {
 			break // the model is still answering, or was interrupted
+		}
+		a := e.Value
+		if err == nil && a.Pred == nil {
+			err = &jsonlines.Error{Path: path, Line: e.Line, Err: errors.New("it has no pred, the answer")}
+		}
+		if err == nil && len(a.Outputs) == 0 {
+			err = &jsonlines.Error{Path: path, Line: e.Line, Err: errors.New("it has no outputs, which an answer is compared with")}
 		}
 		if err != nil {
 			return r, err
-		}
-		if a.Pred == nil {
-			return r, fmt.Errorf("%s: line %d has no pred, the answer", path, len(answers)+1)
-		}
-		if len(a.Outputs) == 0 {
-			return r, fmt.Errorf("%s: line %d has no outputs, which an answer is compared with", path, len(answers)+1)
 		}
 		if Clean(*a.Pred) == "" {
 			r.Empty++

@@ -2,13 +2,13 @@ package ruler
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -68,7 +68,7 @@ func (g *Generator) Write(ctx context.Context, d Directory, p Plan) (Plan, error
 // write makes a file of prompts if there is none with as many.
 func (g *Generator) write(ctx context.Context, path vfs.Path, p Plan, t Task, length int) error {
 	there := 0
-	for _, err := range read[Sample](path) {
+	for _, err := range jsonlines.Read[Sample](path) {
 		if missing(err) {
 			break
 		}
@@ -92,7 +92,7 @@ func (g *Generator) write(ctx context.Context, path vfs.Path, p Plan, t Task, le
 			if err != nil {
 				return err
 			}
-			if err := writeLine(w, s); err != nil {
+			if err := jsonlines.Encode(w, s); err != nil {
 				return err
 			}
 			done++
@@ -105,11 +105,4 @@ func (g *Generator) write(ctx context.Context, path vfs.Path, p Plan, t Task, le
 // removeAbandoned removes what is left of a file whose writing was interrupted.
 func removeAbandoned(path vfs.Path) error {
 	return atomicfile.RemoveAbandoned(path.Dir(), func(name string) bool { return name == path.Base() })
-}
-
-// writeLine writes a value as a line of JSON.
-func writeLine(w io.Writer, value any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(value)
 }

@@ -49,7 +49,7 @@ func (t *Model) openData(o Options) error {
 func (t *Model) checkTokenizer(o Options) error {
 	want, err := t.tokenizerInfo()
 	if err != nil {
-		o.Logger.Warn("the run does not say what its tokenizer is, and its data cannot be asked: it is not known whether this file was made with it", "file", o.Data)
+		o.Logger.Warn("the run does not say what its tokenizer is: it is not known whether this file was made with it", "file", o.Data)
 		return nil
 	}
 	if got := t.data.Tokenizer(); got.SHA256 != want.SHA256 {
@@ -58,21 +58,13 @@ func (t *Model) checkTokenizer(o Options) error {
 	return nil
 }
 
-// tokenizerInfo says what the data of the run was made with. Earlier versions did not
-// record it, but its token files did.
+// tokenizerInfo says what the data of the run was made with. Only a checkpoint of the hub, or a run that was imported from
+// one, may not know.
 func (t *Model) tokenizerInfo() (tokenizer.Info, error) {
-	if t.made.Tokenizer != nil {
-		return *t.made.Tokenizer, nil
-	}
-	if t.cfg.Train.Steps == 0 { // a checkpoint of the hub, or a run that was imported from one
+	if t.made.Tokenizer == nil {
 		return tokenizer.Info{}, fmt.Errorf("%s has no %s", t.dir, tokenizer.DefinitionFile)
 	}
-	file, _, err := assembly.FindTrain(t.cfg, t.search)
-	if err != nil {
-		return tokenizer.Info{}, err
-	}
-	defer file.Close()
-	return file.Tokenizer(), nil
+	return *t.made.Tokenizer, nil
 }
 
 // tokenizer opens the tokenizer of the run.

@@ -22,9 +22,6 @@ const (
 	// the data, with zeros ('0') in place of this digest. As the header holds the digests
 	// of the tensors, no bit of the file can change without changing one of them.
 	HeaderDigestKey = "header_sha256"
-	// oldDigestKey is the entry that files have instead whose tensors have no digests of their own:
-	// the digest of the whole file, with zeros in the place of this digest.
-	oldDigestKey = "content_sha256"
 )
 
 // noDigest stands in the place of a digest while that is computed.
@@ -34,21 +31,18 @@ var noDigest = strings.Repeat("0", sha256.Size*2)
 type digests struct {
 	ofHeader  string
 	ofTensors map[string]string // by name
-	ofFile    string            // of the whole file, instead of the others
 }
 
 // takeDigests removes the digests from the metadata that they stand in.
 func takeDigests(metadata map[string]string) (d digests, err error) {
-	for key, place := range map[string]*string{HeaderDigestKey: &d.ofHeader, oldDigestKey: &d.ofFile} {
-		digest, some := metadata[key]
-		if some && !isDigest(digest) {
-			return d, fmt.Errorf("%s is %q, want %d lower-case hexadecimal digits", key, digest, len(noDigest))
-		}
-		*place = digest
+	header, hasHeader := metadata[HeaderDigestKey]
+	if hasHeader && !isDigest(header) {
+		return d, fmt.Errorf("%s is %q, want %d lower-case hexadecimal digits", HeaderDigestKey, header, len(noDigest))
 	}
+	d.ofHeader = header
 	list, some := metadata[TensorDigestsKey]
-	if some != (d.ofHeader != "") || some && d.ofFile != "" {
-		return d, fmt.Errorf("want %s and %s, or neither, and then perhaps %s", HeaderDigestKey, TensorDigestsKey, oldDigestKey)
+	if some != hasHeader {
+		return d, fmt.Errorf("want both %s and %s, or neither", HeaderDigestKey, TensorDigestsKey)
 	}
 	if some {
 		d.ofTensors = map[string]string{}
@@ -70,10 +64,10 @@ func isDigest(text string) bool {
 }
 
 func isDigestKey(key string) bool {
-	return key == HeaderDigestKey || key == TensorDigestsKey || key == oldDigestKey
+	return key == HeaderDigestKey || key == TensorDigestsKey
 }
 
-// withDigests is metadata with the digests added, those of the present form.
+// withDigests is metadata with the digests added.
 func (d digests) withDigests(metadata map[string]string) (map[string]string, error) {
 	list, err := json.Marshal(d.ofTensors, json.Deterministic(true))
 	if err != nil {

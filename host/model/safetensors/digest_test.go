@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/racing"
@@ -43,53 +40,22 @@ func TestDamagedTensorsAreNamed(t *testing.T) {
 
 // TestDamageAfterOpen: a tensor is compared with its digest each time it is read.
 func TestDamageAfterOpen(t *testing.T) {
-	old, err := os.ReadFile("testdata/one-digest.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, data := range map[string][]byte{"digests of tensors": three(t), "one digest": old} {
-		f, err := open(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		last := slices.MaxFunc(f.Tensors(), func(a, b safetensors.Info) int { return int(a.End - b.End) })
-		x, err := f.Tensor(last.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := x.Bytes(); err != nil {
-			t.Fatal(err)
-		}
-		data[len(data)-1] ^= 1
-		if _, err := x.Bytes(); !errors.Is(err, safetensors.ErrChecksum) || !strings.Contains(err.Error(), last.Name) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// TestReadsOneDigest: a file with one digest for the whole holds what it was made of, and
-// none of its bits can change unnoticed.
-func TestReadsOneDigest(t *testing.T) {
-	const path = "testdata/one-digest.safetensors"
-	want, wantMetadata := interop(t)
-	got, metadata := content(t, path)
-	if diff := cmp.Diff(load(t, want), got) + cmp.Diff(wantMetadata, metadata); diff != "" {
-		t.Errorf("the file differs (-want +got):\n%s", diff)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	everyBitIsProtected(t, data)
-	data[len(data)-1] ^= 1
+	data := three(t)
 	f, err := open(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range all(t, f) {
-		if _, err := x.Bytes(); !errors.Is(err, safetensors.ErrChecksum) {
-			t.Errorf("%s is read from a damaged file: %v", x.Name, err)
-		}
+	last := slices.MaxFunc(f.Tensors(), func(a, b safetensors.Info) int { return int(a.End - b.End) })
+	x, err := f.Tensor(last.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.Bytes(); err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-1] ^= 1
+	if _, err := x.Bytes(); !errors.Is(err, safetensors.ErrChecksum) || !strings.Contains(err.Error(), last.Name) {
+		t.Error(err)
 	}
 }
 

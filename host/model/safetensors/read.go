@@ -1,7 +1,6 @@
 package safetensors
 
 import (
-	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -24,13 +23,12 @@ type File struct {
 	r      io.ReaderAt
 	closer io.Closer
 	name   string // for messages
-	head   []byte // length and header, as in the file
+	begin  int64  // of the data
 	header header
 	index  map[string]int // of a tensor's name in header.infos
 
 	mu       sync.Mutex
-	digests  map[string]string // of tensors, that are known
-	verified map[string]bool   // tensors that were read as they should be
+	verified map[string]bool // tensors that were read as they should be
 }
 
 // Open opens the file at path and checks its header. Errors about the content
@@ -82,7 +80,7 @@ func newFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	if err := h.checkHeader(head); err != nil {
 		return nil, fmt.Errorf("%s: header: %w", name, err)
 	}
-	f := &File{r: r, name: name, head: head, header: h, index: make(map[string]int, len(h.infos)), digests: h.ofTensors, verified: map[string]bool{}}
+	f := &File{r: r, name: name, begin: int64(len(head)), header: h, index: make(map[string]int, len(h.infos)), verified: map[string]bool{}}
 	for i, info := range h.infos {
 		f.index[info.Name] = i
 	}
@@ -101,11 +99,11 @@ func (f *File) Close() error {
 func (f *File) Metadata() map[string]string { return maps.Clone(f.header.metadata) }
 
 // Digest returns a digest that identifies the whole content; "" if there is none.
-func (f *File) Digest() string { return cmp.Or(f.header.ofHeader, f.header.ofFile) }
+func (f *File) Digest() string { return f.header.ofHeader }
 
 // Size returns the size of the file in bytes.
 func (f *File) Size() int64 {
-	size := int64(len(f.head))
+	size := f.begin
 	if n := len(f.header.infos); n > 0 {
 		size += f.header.infos[n-1].End
 	}
@@ -136,9 +134,6 @@ func (f *File) Verify() (verified bool, err error) {
 	if f.Digest() == "" {
 		return false, nil
 	}
-	if err := f.readOld(); err != nil {
-		return false, err
-	}
 	var damaged []string
 	for _, info := range f.header.infos {
 		f.mu.Lock()
@@ -162,12 +157,7 @@ func (f *File) Verify() (verified bool, err error) {
 
 // read writes the data of a tensor to w and compares it with its digest.
 func (f *File) read(info Info, w io.Writer) error {
-	if err := f.readOld(); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	want, some := f.digests[info.Name]
-	f.mu.Unlock()
+	want, some := f.header.ofTensors[info.Name]
 	sum := digest.New()
 	if some { // hashing takes longer than reading
 		w = io.MultiWriter(sum, w)
@@ -175,13 +165,13 @@ func (f *File) read(info Info, w io.Writer) error {
 	if err := f.copy(info, w); err != nil {
 		return err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if some {
 		if err := checkDigest(hex.EncodeToString(sum.Sum(nil)), want); err != nil {
 			return fmt.Errorf("%s: tensor %q: %w", f.name, info.Name, err)
 		}
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.verified[info.Name] = true
 	return nil
 }
@@ -191,7 +181,7 @@ func (f *File) copy(info Info, w io.Writer) error {
 	buffer := make([]byte, min(chunk, info.End-info.Begin))
 	for at := info.Begin; at < info.End; {
 		part := buffer[:min(int64(len(buffer)), info.End-at)]
-		if err := readAt(f.r, part, int64(len(f.head))+at); err != nil {
+		if err := readAt(f.r, part, f.begin+at); err != nil {
 			return fmt.Errorf("%s: tensor %q: %w", f.name, info.Name, err)
 		}
 		if _, err := w.Write(part); err != nil {
@@ -199,34 +189,6 @@ func (f *File) copy(info Info, w io.Writer) error {
 		}
 		at += int64(len(part))
 	}
-	return nil
-}
-
-// readOld verifies a file that has one digest for the whole. It reads it all, once, and
-// finds out the digests of the tensors on the way.
-func (f *File) readOld() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.header.ofFile == "" || f.digests != nil {
-		return nil
-	}
-	head, err := blank(f.head, f.header.ofFile)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.name, err)
-	}
-	whole, found := digest.New(), map[string]string{}
-	whole.Write(head)
-	for _, info := range f.header.infos {
-		sum := digest.New()
-		if err := f.copy(info, io.MultiWriter(whole, sum)); err != nil {
-			return err
-		}
-		found[info.Name] = hex.EncodeToString(sum.Sum(nil))
-	}
-	if err := checkDigest(hex.EncodeToString(whole.Sum(nil)), f.header.ofFile); err != nil {
-		return fmt.Errorf("%s: %w", f.name, err)
-	}
-	f.digests = found
 	return nil
 }
 

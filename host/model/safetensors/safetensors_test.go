@@ -175,7 +175,6 @@ func TestWriteRefuses(t *testing.T) {
 		"too many axes":    {[]safetensors.Tensor{raw("w", safetensors.U8, make([]int, 65))}, nil, "axes"},
 		"header digest":    {nil, map[string]string{safetensors.HeaderDigestKey: "x"}, safetensors.HeaderDigestKey},
 		"tensor digests":   {nil, map[string]string{safetensors.TensorDigestsKey: "x"}, safetensors.TensorDigestsKey},
-		"old digest":       {nil, map[string]string{"content_sha256": "x"}, "content_sha256"},
 		"metadata invalid": {nil, map[string]string{"k": "\xff"}, "UTF-8"},
 		"size overflows":   {[]safetensors.Tensor{raw("w", safetensors.F64, []int{1 << 61})}, nil, "too many elements"},
 	}

@@ -120,13 +120,13 @@ func runProcess(ctx context.Context, args []string) (Process, error) {
 			p.Peak <<= 10 // it counts in KiB, others in bytes
 		}
 	}
-	said, err := parseSaid(stdout.Bytes())
+	out, err := parseOutput(stdout.Bytes())
 	if err != nil {
 		return Process{}, err
 	}
-	p.Seconds = said.Seconds
-	if said.FirstStep > 0 {
-		p.FirstStep = said.FirstStep - float64(began.UnixNano())/1e9
+	p.Seconds = out.Seconds
+	if out.FirstStep > 0 {
+		p.FirstStep = out.FirstStep - float64(began.UnixNano())/1e9
 	}
 	return p, nil
 }
@@ -144,19 +144,19 @@ func lastObject(text []byte) []byte {
 	return nil
 }
 
-// said is what a process says of itself at the end of its output.
-type said struct {
+// benchmarkOutput is the JSON object that ends the output of a benchmark.
+type benchmarkOutput struct {
 	Seconds   float64 `json:"seconds"`         // of a step
 	FirstStep float64 `json:"first_step_unix"` // when it ended; 0 if it does not say
 }
 
-// parseSaid reads the end of an output.
-func parseSaid(output []byte) (said, error) {
-	var s said
-	if err := json.Unmarshal(lastObject(output), &s); err != nil || s.Seconds <= 0 {
-		return said{}, fmt.Errorf(`the end of its output is %q, want a JSON object with the "seconds" of a step`, tail(output))
+// parseOutput reads the end of an output.
+func parseOutput(output []byte) (benchmarkOutput, error) {
+	var out benchmarkOutput
+	if err := json.Unmarshal(lastObject(output), &out); err != nil || out.Seconds <= 0 {
+		return benchmarkOutput{}, fmt.Errorf(`the end of its output is %q, want a JSON object with the "seconds" of a step`, tail(output))
 	}
-	return s, nil
+	return out, nil
 }
 
 // tail is the end of a text, for a message.

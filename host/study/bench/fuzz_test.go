@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzSaid: the output of any program gives a time for a step, or a short error.
-func FuzzSaid(f *testing.F) {
+// FuzzOutput: the output of any program gives a time for a step, or a short error.
+func FuzzOutput(f *testing.F) {
 	f.Add([]byte("noise\n{\"seconds\": 0.5, \"first_step_unix\": 1e10}\n\n"))
 	f.Add([]byte(`{"seconds": 1e999}`))
 	f.Add([]byte("{\"seconds\": 1}\nmore"))
 	f.Add([]byte(``))
 	f.Fuzz(func(t *testing.T, output []byte) {
-		s, err := parseSaid(output)
+		s, err := parseOutput(output)
 		switch {
 		case err != nil:
 			if text := err.Error(); len(text) > 2000 || !utf8.ValidString(text) {

@@ -15,7 +15,7 @@ type Axis struct {
 	Min, Max float64 // range of the axis; both 0: the range of the data
 }
 
-// drawable tells whether a value has a place on the axis.
+// drawable reports whether a value has a place on the axis.
 func (a Axis) drawable(v float64) bool {
 	if a.Log {
 		return v > 1/largest && v < largest
@@ -23,7 +23,7 @@ func (a Axis) drawable(v float64) bool {
 	return math.Abs(v) < largest // false for NaN
 }
 
-// given tells whether the range was chosen, and is not that of the data.
+// given reports whether the range was chosen, and is not that of the data.
 func (a Axis) given() bool { return a.Min != 0 || a.Max != 0 }
 
 // reach is how far an interval is drawn to one side: not at all unless its length is
@@ -55,7 +55,7 @@ func (s *span) addInterval(a Axis, v, minus, plus float64) {
 
 func (s span) empty() bool { return s.low > s.high }
 
-// single tells whether an axis could not tell the values apart.
+// single reports whether an axis could not tell the values apart.
 func (s span) single() bool { return s.high-s.low <= 1e-9*max(math.Abs(s.low), math.Abs(s.high)) }
 
 // room is the share of a range that is left free at its ends.

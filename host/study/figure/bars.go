@@ -74,7 +74,7 @@ func (b *Bars) compose(width vg.Length) (composition, error) {
 	return out, nil
 }
 
-// asDots tells whether bars from zero would not show what the values are.
+// asDots reports whether bars from zero would not show what the values are.
 func (b *Bars) asDots(ends span) bool {
 	switch {
 	case b.Y.Log:

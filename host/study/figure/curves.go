@@ -19,7 +19,7 @@ type Run struct {
 	Records []metrics.Record
 }
 
-// hasTokens tells whether it is the run of a language model.
+// hasTokens reports whether it is the run of a language model.
 func (r Run) hasTokens() bool {
 	return slices.ContainsFunc(r.Records, func(r metrics.Record) bool { return r.Tokens > 0 })
 }
@@ -47,7 +47,7 @@ func (c *Curves) compose(width vg.Length) (composition, error) {
 	return stack(names, loss, errorPanel(c.Runs), lambdaPanel(c.Runs))
 }
 
-// small tells whether a legend hides little of a panel of a figure of the given width.
+// small reports whether a legend hides little of a panel of a figure of the given width.
 func (l legend) small(width vg.Length) bool {
 	const most = 8
 	widest, style := vg.Length(0), textStyle(textSize)
@@ -104,7 +104,7 @@ func addValidation(p *plot.Plot, pieces [][]Point, c color.NRGBA) {
 	}
 }
 
-// trainingLabel says what the solid lines are.
+// trainingLabel is the legend entry of the solid lines.
 func trainingLabel(runs []Run) string {
 	long := slices.ContainsFunc(runs, func(run Run) bool { return points(series(run.Records, trainLoss)) >= smoothFrom })
 	switch {
@@ -177,7 +177,7 @@ func fitLoss(p *plot.Plot, runs []Run) {
 	p.Y.Min -= 0.03 * (p.Y.Max - p.Y.Min)
 }
 
-// fromBeginning tells whether a curve begins where its run did, or soon after.
+// fromBeginning reports whether a curve begins where its run did, or soon after.
 func fromBeginning(pieces [][]Point) bool {
 	last := pieces[len(pieces)-1]
 	return pieces[0][0].X <= 0.05*last[len(last)-1].X

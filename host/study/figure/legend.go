@@ -6,7 +6,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// legend says what the series are, above the data area, where it hides nothing.
+// legend names the series, above the data area, where it hides nothing.
 type legend []entry
 
 type entry struct {

@@ -29,7 +29,7 @@ func relativeError(r *metrics.Record) *metrics.Number {
 // absoluteError is ‖x − Q(x)‖.
 func absoluteError(r *metrics.Record) *metrics.Number { return after(r.ErrorNorm2, math.Sqrt) }
 
-// after is f of a number, nil where that was not measured.
+// after returns f of a number, nil for one that was not measured.
 func after(n *metrics.Number, f func(float64) float64) *metrics.Number {
 	if n == nil {
 		return nil

@@ -27,7 +27,7 @@ type File struct {
 type Source struct {
 	Date     string             `json:"date"`     // when they were added, as in 2026-11-21
 	Revision string             `json:"revision"` // of the cage that added them
-	Builds   []engine.BuildInfo `json:"builds"`   // of the runs; only one, except in files of older versions
+	Builds   []engine.BuildInfo `json:"builds"`   // of the runs, one
 	Plugins  []Plugin           `json:"plugins"`
 	Data     map[string]string  `json:"data,omitempty"` // SHA-256 of the token ids in files, by their paths
 }
@@ -100,7 +100,7 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 	return out, nil
 }
 
-// same tells whether two cells have the same programs and results.
+// same reports whether two cells have the same programs and results.
 func (c Cell) same(d Cell) bool {
 	equal := func(a, b metrics.Number) bool { return math.Float64bits(float64(a)) == math.Float64bits(float64(b)) }
 	return c.Programs == d.Programs && c.Diverged == d.Diverged && maps.EqualFunc(c.Metrics, d.Metrics, equal)

@@ -2,9 +2,7 @@ package kept
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 
@@ -24,16 +22,15 @@ type provenance struct {
 	Programs map[string]string `json:"programs"`
 }
 
-// making is what a run was made with.
-type making struct {
-	build   *engine.BuildInfo // nil where it is not known
+// origin says what a run was made with.
+type origin struct {
+	build   engine.BuildInfo
 	plugins []Plugin
 	data    map[string]string // as in [Source.Data]
 }
 
-// take makes the cell of a result, and tells what its run was made with: nothing for a model
-// that was quantized after training by a version that did not note it.
-func take(r study.Result) (Cell, making, error) {
+// take makes the cell of a result, and returns what its run was made with.
+func take(r study.Result) (Cell, origin, error) {
 	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{}, Diverged: r.Diverged}
 	for name, x := range r.Summary {
 		if !metrics.Timed(name) {
@@ -43,26 +40,23 @@ func take(r study.Result) (Cell, making, error) {
 	dir := rundir.At(r.Cell.Run)
 	path := dir.Provenance()
 	text, err := path.ReadFile()
-	if errors.Is(err, fs.ErrNotExist) && r.Cell.Quantize != nil {
-		return c, making{}, nil
-	}
 	var p provenance
 	if err == nil {
 		err = plainjson.Unmarshal(text, &p)
 	}
 	if err != nil {
-		return c, making{}, fmt.Errorf("what its run was made of cannot be read: %s: %w", path, err)
+		return c, origin{}, fmt.Errorf("what its run was made of cannot be read: %s: %w", path, err)
 	}
 	if r.Cell.Quantize == nil {
 		if c.Programs = digest.Named(p.Programs); c.Programs == "" {
-			return c, making{}, fmt.Errorf("what its run was made of is not known: %s names no programs", path)
+			return c, origin{}, fmt.Errorf("what its run was made of is not known: %s names no programs", path)
 		}
 	}
 	cfg, err := config.Load(dir.Config().Name, nil)
 	if err != nil {
-		return c, making{}, err
+		return c, origin{}, err
 	}
-	return c, making{&p.Build, p.Plugins, cfg.Data.Hashes()}, nil
+	return c, origin{p.Build, p.Plugins, cfg.Data.Hashes()}, nil
 }
 
 // otherTokens names a file that held others than for the cells of the sources; empty: none did.
@@ -79,21 +73,17 @@ func (f *File) otherTokens(data map[string]string) string {
 
 // note adds what a run was made with to the source of its build, which is of the given
 // occasion, and returns the place of that source. All runs must have had the same tokens.
-func (f *File) note(m making, occasion Source) (int, error) {
+func (f *File) note(m origin, occasion Source) (int, error) {
 	if path := f.otherTokens(m.data); path != "" {
 		return 0, fmt.Errorf("%s held other tokens when it was trained than for other cells: a table of both would compare nothing", path)
 	}
-	i := slices.IndexFunc(f.Sources, func(s Source) bool {
-		return m.build == nil || len(s.Builds) == 0 || s.Builds[0] == *m.build
-	})
+	i := slices.IndexFunc(f.Sources, func(s Source) bool { return s.Builds[0] == m.build })
 	if i < 0 {
 		i = len(f.Sources)
+		occasion.Builds = []engine.BuildInfo{m.build}
 		f.Sources = append(f.Sources, occasion)
 	}
 	s := &f.Sources[i]
-	if m.build != nil {
-		s.Builds = []engine.BuildInfo{*m.build}
-	}
 	for _, u := range m.plugins {
 		if !slices.Contains(s.Plugins, u) {
 			s.Plugins = append(s.Plugins, u)

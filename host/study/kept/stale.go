@@ -56,11 +56,11 @@ func (f *File) Changed(results []study.Result) (cells int, first string) {
 			continue
 		}
 		seen[r.Cell.ID] = true
-		now, made, err := take(r)
+		now, from, err := take(r)
 		if err != nil {
 			continue
 		}
-		if why := f.changed(was, now.Programs, made.data); why != "" {
+		if why := f.changed(was, now.Programs, from.data); why != "" {
 			cells++
 			first = cmp.Or(first, why)
 		}
@@ -68,7 +68,8 @@ func (f *File) Changed(results []study.Result) (cells int, first string) {
 	return cells, first
 }
 
-// changed says what a cell is made of otherwise now, given the digest of its programs and the hashes of its data; empty: nothing.
+// changed describes what has changed in what a cell is made of, given the digest of its programs and the hashes of its data;
+// it is empty if nothing has.
 func (f *File) changed(c Cell, programs string, data map[string]string) string {
 	if programs != c.Programs {
 		return fmt.Sprintf("its plugins give other programs now: their hash is %s, was %s", programs, c.Programs)

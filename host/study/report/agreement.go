@@ -62,7 +62,7 @@ func Agree(s *study.Study, before, again []study.Result) (*Agreement, error) {
 	return out, nil
 }
 
-// inBoth makes the cells missing that are not known on both sides, and counts the others, each once.
+// inBoth marks the cells as missing that are not known on both sides, and counts the others.
 func (a *Agreement) inBoth(before, again []study.Result) (x, y []study.Result) {
 	seen := map[string]bool{}
 	for i := range before {
@@ -85,7 +85,7 @@ func (a *Agreement) inBoth(before, again []study.Result) (x, y []study.Result) {
 	return x, y
 }
 
-// sameNumbers tells whether all numbers of the first are those of the second, but for times. The second may
+// sameNumbers reports whether all numbers of the first are those of the second, but for times. The second may
 // have more: those of a later version.
 func sameNumbers(x, y map[string]float64) bool {
 	for name, a := range x {

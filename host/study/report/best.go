@@ -73,7 +73,7 @@ func (g *grouped) choose(b *study.Best, row, column []string) (choice *Choice, r
 	return &Choice{list[best].label, atEnd(list, best), tried, len(list)}, list[best].reported
 }
 
-// atEnd tells whether a value is the first or the last of several: by their size if all
+// atEnd reports whether a value is the first or the last of several: by their size if all
 // are numbers, or else as the study lists them.
 func atEnd(list []candidate, chosen int) bool {
 	before, after := 0, 0
@@ -154,7 +154,7 @@ func better(direction string, a, b float64) bool {
 	return a < b
 }
 
-// withoutEmpty joins the parts of a note that say something.
+// withoutEmpty joins the parts of a note that are not empty.
 func withoutEmpty(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
 }

@@ -66,7 +66,7 @@ func ended(s *study.Study, losses map[string][]float64) []study.Result {
 func bestOf(t testing.TB, text string, losses map[string][]float64) *report.Report {
 	t.Helper()
 	s := parse(t, text, "")
-	r, err := report.Of(s, ended(s, losses))
+	r, err := report.New(s, ended(s, losses))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
 package report
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/cage-qat/cage/host/study"
@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/study/stat"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -37,14 +38,14 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 			}
 		}
 		n.add(len(runs))
-		line := figure.Series{Name: told(f.Series, series), Line: figure.Varied, Band: true, Points: average(runs)}
+		line := figure.Series{Name: seriesName(f.Series, series), Line: figure.Varied, Band: true, Points: average(runs)}
 		line.Marks = len(line.Points) <= fewPoints
 		out.Series = append(out.Series, line)
 	}
 	return drawn(out, n, "Mean ± standard deviation", f), nil
 }
 
-// fewPoints is how many points of a curve are still told apart when each has a mark.
+// fewPoints is the number of points up to which each point of a curve has a mark.
 const fewPoints = 20
 
 // curve is a metric of a run, in the order of the steps.
@@ -55,38 +56,32 @@ type curve struct {
 
 // readCurve reads a field of metrics.jsonl by its JSON name, whatever fields there are.
 func readCurve(path vfs.Path, metric string) (curve, error) {
-	data, err := path.ReadFile()
-	if err != nil {
-		return curve{}, err
-	}
 	c := curve{values: map[int]float64{}}
-	for number := 1; ; number++ {
-		text, after, complete := bytes.Cut(data, []byte{'\n'})
-		if !complete {
-			return c, nil // a last line without its end is not whole
+	for record, err := range jsonlines.Read[map[string]json.RawMessage](path) {
+		if errors.Is(err, jsonlines.ErrTorn) {
+			break
 		}
-		data = after
-		var record map[string]json.RawMessage
-		if err := json.Unmarshal(text, &record); err != nil {
-			return curve{}, fmt.Errorf("%s: line %d: %w", path, number, err)
+		if err != nil {
+			return curve{}, err
 		}
-		raw, ok := record[metric]
+		raw, ok := record.Value[metric]
 		if !ok {
 			continue
 		}
 		var step int
 		var value metrics.Number
-		if err := json.Unmarshal(record["step"], &step); err != nil {
-			return curve{}, fmt.Errorf("%s: line %d: step: %w", path, number, err)
+		if err := json.Unmarshal(record.Value["step"], &step); err != nil {
+			return curve{}, &jsonlines.Error{Path: path, Line: record.Line, Err: fmt.Errorf("step: %w", err)}
 		}
 		if err := value.UnmarshalJSON(raw); err != nil {
-			return curve{}, fmt.Errorf("%s: line %d: %s: %w", path, number, metric, err)
+			return curve{}, &jsonlines.Error{Path: path, Line: record.Line, Err: fmt.Errorf("%s: %w", metric, err)}
 		}
 		if _, again := c.values[step]; !again {
 			c.steps = append(c.steps, step)
 		}
 		c.values[step] = float64(value)
 	}
+	return c, nil
 }
 
 // average is the mean over runs at the steps that all of them have, ± the standard

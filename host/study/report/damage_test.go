@@ -91,7 +91,7 @@ func TestStaleRunsAreLeftOut(t *testing.T) {
 			list[i] = study.Result{Cell: r.Cell, State: study.Stale, Err: "a plugin has changed"}
 		}
 	}
-	r, err := report.Of(s, list)
+	r, err := report.New(s, list)
 	if err != nil {
 		t.Fatal(err)
 	}

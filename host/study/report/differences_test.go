@@ -25,7 +25,7 @@ over = ["seed"]
 // TestDifferences: pairs are those of the replicates that both labels have, and a figure says how many there are.
 func TestDifferences(t *testing.T) {
 	s := parse(t, paired, t.TempDir())
-	r, err := report.Of(s, trained(s, map[string][]float64{"QuEST": {2.0, 2.25, 2.5}, "CAGE": {1.75, 2.125}}))
+	r, err := report.New(s, trained(s, map[string][]float64{"QuEST": {2.0, 2.25, 2.5}, "CAGE": {1.75, 2.125}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestDifferences(t *testing.T) {
 		t.Errorf("title %q, notes %q", f.Title, f.Notes)
 	}
 	// One pair has no interval.
-	r, err = report.Of(s, trained(s, map[string][]float64{"QuEST": {2.0}, "CAGE": {1.75}}))
+	r, err = report.New(s, trained(s, map[string][]float64{"QuEST": {2.0}, "CAGE": {1.75}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +49,12 @@ func TestDifferences(t *testing.T) {
 		t.Errorf("the picture of one pair (-want +got):\n%s", diff)
 	}
 	// Without a pair there is no picture.
-	if r, err = report.Of(s, trained(s, map[string][]float64{"QuEST": {2.0, 2.1}})); err != nil || !r.Figures[0].Empty() {
+	if r, err = report.New(s, trained(s, map[string][]float64{"QuEST": {2.0, 2.1}})); err != nil || !r.Figures[0].Empty() {
 		t.Errorf("a picture of nothing, %v", err)
 	}
 	// Two replicates in one place.
 	s.Figures[0].Over = nil
-	if _, err := report.Of(s, trained(s, before)); err == nil || !strings.Contains(err.Error(), `seed = "0" and "1" fall into the same place`) {
+	if _, err := report.New(s, trained(s, before)); err == nil || !strings.Contains(err.Error(), `seed = "0" and "1" fall into the same place`) {
 		t.Errorf("replicates in one place: %v", err)
 	}
 }

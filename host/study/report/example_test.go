@@ -31,7 +31,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	r, err := report.Of(s, results)
+	r, err := report.New(s, results)
 	if err != nil {
 		fmt.Println(err)
 		return

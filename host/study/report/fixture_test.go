@@ -110,7 +110,7 @@ func reportOf(s *study.Study) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return report.Of(s, results)
+	return report.New(s, results)
 }
 
 // losses are the final losses of the grid by method and bits, for seeds 0, 1, 2.

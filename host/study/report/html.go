@@ -116,7 +116,7 @@ func chart(c *figure.Chart) *page.Chart {
 	return out
 }
 
-// finite is a number for JSON, which knows no others: nil for NaN and the infinities.
+// finite returns a number for JSON, which has only finite ones: nil for NaN and the infinities.
 func finite(x float64) *float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return nil

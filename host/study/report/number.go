@@ -97,7 +97,7 @@ func (t *Table) signed(x float64) string {
 	return s
 }
 
-// isZero tells whether a written number has no digit but 0.
+// isZero reports whether a written number has no digit but 0.
 func isZero(s string) bool { return !strings.ContainsAny(s, "123456789∞") }
 
 // minus replaces the hyphens that numbers begin with, also in an exponent.

@@ -36,7 +36,7 @@ func (t *Table) Place(labels map[string]string) (Place, error) {
 	return p, nil
 }
 
-// contains tells whether all of some labels are among others.
+// contains reports whether all of some labels are among others.
 func contains(all, some map[string]string) bool {
 	for axis, label := range some {
 		if all[axis] != label {

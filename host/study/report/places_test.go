@@ -57,7 +57,7 @@ func TestOneRunOnce(t *testing.T) {
 	if len(ids) != 4 {
 		t.Fatalf("%d runs", len(ids))
 	}
-	r, err := report.Of(s, list)
+	r, err := report.New(s, list)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func TestCurvesOfQuantized(t *testing.T) {
 		results[i] = study.Result{Cell: c, State: study.Done, Summary: map[string]float64{"val_loss": 2}}
 	}
 	write(t, s.Cells[0].Run, "metrics.jsonl", "{\"step\":1,\"loss\":2.5}\n")
-	r, err := report.Of(s, results)
+	r, err := report.New(s, results)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,10 +30,10 @@ type Report struct {
 	Stale   []Damage // runs that are left out because they are stale
 }
 
-// Of computes the report of the results of a study. Tables and figures leave out cells
+// New computes the report of the results of a study. Tables and figures leave out cells
 // that are not done, stale ones, and those with a damaged file. The state of the last in
 // results is changed to failed.
-func Of(s *study.Study, results []study.Result) (*Report, error) {
+func New(s *study.Study, results []study.Result) (*Report, error) {
 	for {
 		r, err := build(s, results)
 		if err == nil || !leaveOut(results, err) {

@@ -92,7 +92,7 @@ where = {bits = "2"}
 			r.Summary["piqa.acc"], r.Summary["lambada_openai.perplexity"] = 1/r.Summary["val_loss"], r.Summary["val_loss"]
 		}
 	}
-	r, err := report.Of(s, list)
+	r, err := report.New(s, list)
 	if err != nil {
 		t.Fatal(err)
 	}

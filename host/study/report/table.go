@@ -163,7 +163,7 @@ func (t *Table) entries(places [][]replicate) []Entry {
 	return row
 }
 
-// alone tells whether the best has nothing to be compared with.
+// alone reports whether the best has nothing to be compared with.
 func alone(row []Entry) bool {
 	known := 0
 	for _, e := range row {

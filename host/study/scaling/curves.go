@@ -32,7 +32,7 @@ func (t track) d(n float64) float64 {
 	return t.tokens
 }
 
-// holds tells whether a point lies on the track; training in whole steps misses it a bit.
+// holds reports whether a point lies on the track; training in whole steps misses it a bit.
 func (t track) holds(p Point) bool { return math.Abs(math.Log(t.of(p.N, p.D)/t.tokens)) < 0.1 }
 
 // tracks are the tracks that the experiments were planned along, the longest trainings

@@ -103,7 +103,7 @@ func Run(ctx context.Context, points []Point, o Options) (*Fit, error) {
 	fit := f.result(all)
 	k := f.identify(fit, all[0].x)
 	var samples [][]float64
-	if o.Bootstrap > 0 && len(k.places) > 0 && f.spare() > 0 {
+	if o.Bootstrap > 0 && len(k.places) > 0 && f.degreesOfFreedom() > 0 {
 		if samples, err = f.bootstrap(ctx, fit, all, k); err != nil {
 			return nil, err
 		}

@@ -15,14 +15,14 @@ type knowledge struct {
 	places []int
 	// worst is the direction in these parameters that the points know least.
 	worst []float64
-	// unheld are the places of the parameters that the priors hold more than the points do, or nothing holds. They have no
-	// interval: that such a value varies little is the assumption.
-	unheld map[int]bool
+	// weak has the places of the parameters that the priors determine more than the points do, or that nothing determines.
+	// They have no interval: it would show the width of the prior.
+	weak map[int]bool
 }
 
 // identify adds to a fit what the points know about its parameters: linearized standard errors and the condition number.
 func (f *fitting) identify(fit *Fit, x []float64) knowledge {
-	k := knowledge{unheld: map[int]bool{}}
+	k := knowledge{weak: map[int]bool{}}
 	var columns []int
 	for column, j := range f.model.free {
 		if fit.at(j).Status == Fitted {
@@ -47,31 +47,32 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 	score, slope := p.scatter(r[:p.robust], len(k.places))
 	with := standardErrors(data, chosen.Slice(p.robust, p.residuals, 0, len(k.places)), score, slope)
 	without := standardErrors(data, nil, score, slope)
-	spare := f.spare()
+	degrees := f.degreesOfFreedom()
 	for place, j := range k.places {
 		e := fit.at(j)
-		k.unheld[j] = with[place] < without[place]/2 || without[place] > singularError
+		k.weak[j] = with[place] < without[place]/2 || without[place] > singularError
 		if without[place] > hardlyKnown/4 {
 			e.Status = Undetermined
 		}
-		if spare > 0 && !k.unheld[j] {
+		if degrees > 0 && !k.weak[j] {
 			f.linearize(fit, e, with[place])
 		}
 	}
 	return k
 }
 
-// linearize gives an estimate the interval of Student's t around its logarithm. It stays without one where nothing holds it.
+// linearize gives an estimate the interval of Student's t around its logarithm. An estimate that nothing determines gets
+// none.
 func (f *fitting) linearize(fit *Fit, e *Estimate, err float64) {
-	t := distuv.StudentsT{Sigma: 1, Nu: float64(f.spare())}.Quantile(0.5 + fit.Level/2)
+	t := distuv.StudentsT{Sigma: 1, Nu: float64(f.degreesOfFreedom())}.Quantile(0.5 + fit.Level/2)
 	low, high := e.Value*math.Exp(-t*err), e.Value*math.Exp(t*err)
 	if err > 1e-12 && !math.IsInf(high, 0) {
 		e.StdErr, e.Low, e.High = err, low, high
 	}
 }
 
-// spare is how many points there are beyond the free parameters: what the errors can be told by.
-func (f *fitting) spare() int { return len(f.points) - len(f.model.free) }
+// degreesOfFreedom returns the degrees of freedom: how many points there are beyond the free parameters.
+func (f *fitting) degreesOfFreedom() int { return len(f.points) - len(f.model.free) }
 
 // hardlyKnown is the width of an interval of a logarithm, four standard errors, from which
 // a parameter counts as undetermined: a factor of 7.
@@ -188,9 +189,9 @@ func (f *fitting) design() (warnings []string) {
 		warnings = append(warnings, fmt.Sprintf("all points have about the same tokens per parameter (%s), where the law falls together: how much of the loss A/N^α and B/D^β explain is told by the curvature of the losses only, and the efficiencies depend on it; train with other token counts, or fix alpha and beta", span))
 	}
 	switch n := len(f.model.free); {
-	case f.spare() < 0:
+	case f.degreesOfFreedom() < 0:
 		warnings = append(warnings, fmt.Sprintf("%d points for %d parameters: the priors decide the rest, and there are no intervals", len(f.points), n))
-	case f.spare() == 0 && n > 0:
+	case f.degreesOfFreedom() == 0 && n > 0:
 		warnings = append(warnings, fmt.Sprintf("%d points for as many parameters: the law goes through all of them, nothing tells its errors, and there are no intervals", n))
 	}
 	return warnings
@@ -198,7 +199,7 @@ func (f *fitting) design() (warnings []string) {
 
 // unknown warns of the parameters that the points do not know.
 func (f *fitting) unknown(fit *Fit, k knowledge) (warnings []string) {
-	var unknown, unheld, bound []string
+	var unknown, weak, bound []string
 	for j := range f.model.fixed {
 		e := fit.at(j)
 		switch e.Status {
@@ -207,8 +208,8 @@ func (f *fitting) unknown(fit *Fit, k knowledge) (warnings []string) {
 		case AtBound:
 			bound = append(bound, fmt.Sprintf("%s = %.2g", e.Name, e.Value))
 		}
-		if k.unheld[j] {
-			unheld = append(unheld, e.Name)
+		if k.weak[j] {
+			weak = append(weak, e.Name)
 		}
 	}
 	if len(bound) > 0 {
@@ -217,8 +218,8 @@ func (f *fitting) unknown(fit *Fit, k knowledge) (warnings []string) {
 	if len(unknown) > 0 {
 		warnings = append(warnings, "hardly known by the points: "+strings.Join(unknown, ", ")+f.together(fit, k))
 	}
-	if len(unheld) > 0 && f.spare() > 0 {
-		warnings = append(warnings, "without an interval, as the priors hold it more than the points do, or nothing holds it: "+strings.Join(unheld, ", "))
+	if len(weak) > 0 && f.degreesOfFreedom() > 0 {
+		warnings = append(warnings, "without an interval, as the priors hold it more than the points do, or nothing holds it: "+strings.Join(weak, ", "))
 	}
 	return warnings
 }

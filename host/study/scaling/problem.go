@@ -32,7 +32,7 @@ type model struct {
 }
 
 // bounds of the parameters: wide enough for any law that means something, and
-// narrow enough to notice a parameter that runs away because nothing holds it.
+// narrow enough to notice a parameter that diverges because nothing determines it.
 func (m *model) bounds() (low, high []float64) {
 	n := len(m.fixed)
 	low, high = slices.Repeat([]float64{math.Log(1e-5)}, n), slices.Repeat([]float64{math.Log(1e2)}, n) // efficiencies

@@ -50,7 +50,7 @@ var panels = []panel{
 // chartColors is how many colours chart.js has.
 const chartColors = 7
 
-// mostCurves is of how many runs curves can be asked for at once.
+// mostCurves limits the runs whose curves one request can ask for.
 const mostCurves = 16
 
 // curvesAnswer is the JSON of curves.
@@ -66,8 +66,8 @@ type chartView struct {
 	Chart page.Chart `json:"chart"`
 }
 
-// curves answers with the curves of the runs that are named, in one panel or in all. A run
-// that is not there, any more or by a name that is no text, does not keep the others from it.
+// curves answers with the curves of the named runs, in one panel or in all. A run that does
+// not exist, or no longer, is reported beside the curves of the others.
 func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if len(q["run"]) > mostCurves {
@@ -95,7 +95,9 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 	taught := slices.ContainsFunc(read, func(l *runLog) bool { return l.has("cross_entropy") })
 	for _, p := range chosen {
 		if taught {
-			p = p.withTeacher()
+			if p.Name == "loss" {
+				p.metrics = p.metrics[:1] // with a teacher, the training loss is not comparable with the validation loss
+			}
 		} else if p.Name == "cross_entropy" {
 			continue // it has nothing that the loss has not
 		}
@@ -126,19 +128,10 @@ func (s *Server) readAll(runs []*rundir.Run, out *curvesAnswer) []*runLog {
 	return read
 }
 
-// withTeacher is the panel for runs with a teacher, whose loss is another quantity than their validation loss: both do
-// not stand in one chart.
-func (p panel) withTeacher() panel {
-	if p.Name == "loss" {
-		p.metrics = p.metrics[:1]
-	}
-	return p
-}
-
 // chart has a curve for each metric of each run that has values of it.
 func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
 	out := page.Chart{X: "step", Y: p.axis(), LogY: p.log, Series: []page.Curve{}}
-	names := told(runs)
+	names := legendNames(runs)
 	for nth, metric := range p.metrics {
 		for i := range runs {
 			points, smoothed := read[i].points(metric)
@@ -169,8 +162,8 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
 	return out
 }
 
-// told are the names of runs without the directory that all of them are in, so that a legend has room for what tells them apart.
-func told(runs []*rundir.Run) []string {
+// legendNames returns the names of runs without the directory that all of them are in, because a legend has little room.
+func legendNames(runs []*rundir.Run) []string {
 	names := make([]string, len(runs))
 	if len(runs) == 0 {
 		return names
@@ -202,7 +195,7 @@ func (p panel) axis() string {
 	return p.Title
 }
 
-// finite are numbers for JSON, which knows no others: nil for NaN and the infinities.
+// finite returns numbers for JSON, which has only finite ones: nil for NaN and the infinities.
 func finite(values []float64) []*float64 {
 	out := make([]*float64, len(values))
 	for i, v := range values {

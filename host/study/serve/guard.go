@@ -23,11 +23,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
-		if !s.knows(r.Host) {
+		if !s.isOwnHost(r.Host) {
 			http.Error(w, "this page is not known under that name: ask for it by the IP address of the machine, or start cage serve with --listen NAME:PORT", http.StatusForbidden)
 			return
 		}
-		if elsewhere(r) {
+		if fromOtherSite(r) {
 			http.Error(w, "a page of another site asks for this one: only links may lead here", http.StatusForbidden)
 			return
 		}
@@ -35,23 +35,23 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// elsewhere tells whether a page of another site makes the browser ask. It could not read
+// fromOtherSite reports whether a page of another site made the browser send the request. It could not read
 // the answer, but keep this server busy. A link may lead here from everywhere: then the
 // browser shows the page in a window of its own, and does not fetch it beforehand.
-func elsewhere(r *http.Request) bool {
+func fromOtherSite(r *http.Request) bool {
 	if r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && r.Header.Get("Sec-Purpose") == "" {
 		return false
 	}
 	var sites http.CrossOriginProtection
-	asked := *r
-	asked.Method = http.MethodPost // it lets every GET pass
-	return sites.Check(&asked) != nil
+	request := *r
+	request.Method = http.MethodPost // it lets every GET pass
+	return sites.Check(&request) != nil
 }
 
-// knows tells whether a request for a host is meant for this server. A page of another
+// isOwnHost reports whether a request for a host is meant for this server. A page of another
 // site can make its own name lead here (DNS rebinding), and would read everything; it
 // cannot make a request for localhost or for an address look like one of its own.
-func (s *Server) knows(host string) bool {
+func (s *Server) isOwnHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}

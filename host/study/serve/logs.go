@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/study/serve/curve"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/jsonlines"
 )
 
 // Limits of what is kept in memory, whatever the files hold.
@@ -30,8 +31,8 @@ type logs struct {
 
 func newLogs() *logs { return &logs{byRun: map[string]*runLog{}, now: time.Now} }
 
-// of returns the log of a run directory, and forgets others if need be.
-func (l *logs) of(dir string) *runLog {
+// get returns the log of a run directory. Of too many logs, the one that was used longest ago is dropped.
+func (l *logs) get(dir string) *runLog {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -52,7 +53,7 @@ func (l *logs) of(dir string) *runLog {
 
 // read reads what has been recorded since the last call, or a part of it: then there is more.
 func (l *logs) read(dir string) (log *runLog, more bool, err error) {
-	log = l.of(dir)
+	log = l.get(dir)
 	log.mu.Lock()
 	defer log.mu.Unlock()
 	more, err = log.follower.Next(bytesAtOnce)
@@ -63,7 +64,7 @@ func (l *logs) read(dir string) (log *runLog, more bool, err error) {
 type runLog struct {
 	used        time.Time // guarded by the mutex of logs
 	mu          sync.Mutex
-	follower    metrics.Follower
+	follower    jsonlines.Follower
 	texts       *writtenTexts
 	curves      map[string]*curve.Curve
 	weights     map[string]map[string]*weightNumber // by weight and name
@@ -81,7 +82,7 @@ type measured struct {
 
 func newRunLog(dir string) *runLog {
 	log := &runLog{texts: newWrittenTexts(dir)}
-	log.follower = metrics.Follower{Path: rundir.At(dir).Metrics(), Restart: log.restart, Line: log.line}
+	log.follower = jsonlines.Follower{Path: rundir.At(dir).Metrics(), Restart: log.restart, Line: log.line}
 	log.restart()
 	return log
 }
@@ -127,7 +128,7 @@ func (l *runLog) curve(name []byte) *curve.Curve {
 	return c
 }
 
-// has tells whether there is a curve of a number.
+// has reports whether there is a curve of a number.
 func (l *runLog) has(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,7 +20,7 @@ func TestLogsInUse(t *testing.T) {
 			if l.byRun[name] == nil {
 				read++
 			}
-			l.of(name)
+			l.get(name)
 		}
 		return read
 	}

@@ -11,13 +11,13 @@ import (
 // resultView is a result as it is shown: its name in filters, what it is called, and its value.
 type resultView struct{ Name, Label, Value string }
 
-// firstResults are what is looked at first, in this order. The others follow as they are met.
+// firstResults come first in a list of results, in this order. The others follow in the order in which they are found.
 var firstResults = []string{"val_loss", "val_ppl", "train_loss", "error_rel", "error_norm2", "distance"}
 
 // notResults are numbers of summaries that repeat the configuration.
 var notResults = []string{"lambda", "silence", "total_steps"}
 
-// mostRows is of how many keys and results a page tells. Only the files of strangers have more.
+// mostRows limits the keys and results on a page. Only files that cage did not write have more.
 const mostRows = 1000
 
 // resultNames are those of the results of the runs, and how many more there are.

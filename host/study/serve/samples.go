@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/jsonlines"
 )
 
 // Limits of what is kept of the texts that a run has written.
@@ -18,13 +19,13 @@ const (
 
 // writtenTexts follows the samples.jsonl of a run.
 type writtenTexts struct {
-	follower metrics.Follower
+	follower jsonlines.Follower
 	newest   []metrics.Sample
 }
 
 func newWrittenTexts(dir string) *writtenTexts {
 	w := &writtenTexts{}
-	w.follower = metrics.Follower{Path: rundir.At(dir).Samples(), Restart: func() { w.newest = nil }, Line: w.line}
+	w.follower = jsonlines.Follower{Path: rundir.At(dir).Samples(), Restart: func() { w.newest = nil }, Line: w.line}
 	return w
 }
 
@@ -72,7 +73,7 @@ func (s *Server) samples(w http.ResponseWriter, r *http.Request) error {
 
 // samplesOf reads what has been written since the last call, or a part of it.
 func (s *Server) samplesOf(run *rundir.Run) (v samplesView) {
-	log := s.logs.of(run.Dir)
+	log := s.logs.get(run.Dir)
 	log.mu.Lock()
 	defer log.mu.Unlock()
 	if _, err := log.texts.follower.Next(bytesAtOnce); err != nil {

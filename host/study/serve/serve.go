@@ -16,13 +16,17 @@ package serve
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"embed"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"html/template"
+	"io/fs"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,17 +50,18 @@ type Options struct {
 type Server struct {
 	host, token string
 	above       string // the directory that all roots with absolute names are in, with its separator
+	roots       []string
 	logs        *logs
+	lister      rundir.Lister
 
 	mu     sync.Mutex
-	lister *rundir.Lister
 	listed []*rundir.Run
 	at     time.Time // when it was listed
 }
 
 // New makes a server. Nothing is read before the first request.
 func New(o Options) *Server {
-	return &Server{host: o.Host, token: o.Token, above: above(o.Roots), lister: rundir.NewLister(o.Roots...), logs: newLogs()}
+	return &Server{host: o.Host, token: o.Token, above: above(o.Roots), roots: o.Roots, logs: newLogs()}
 }
 
 // above returns the directory that all roots with absolute names are in. Pages leave it out: every name would begin with it.
@@ -110,14 +115,19 @@ func (s *Server) Handler() http.Handler {
 // listedFor is how long a list of runs is good for.
 const listedFor = time.Second
 
-// runs lists the runs as they are now, or were a moment ago. They must not be changed.
+// runs lists the runs as they are now, or were a moment ago. They must not be changed. A root that does not exist yet has
+// no runs. Listing goes on to its end whoever is waiting, because what it has read is known to those who ask next.
 func (s *Server) runs() ([]*rundir.Run, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.at) < listedFor {
 		return s.listed, nil
 	}
-	list, err := s.lister.List()
+	roots := slices.DeleteFunc(slices.Clone(s.roots), func(root string) bool {
+		_, err := os.Stat(root)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	list, err := s.lister.List(context.Background(), roots...)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +179,7 @@ func (a answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, err.Error(), code) // as plain text, which is never taken for anything else
 }
 
-// refusal is an error of who asked.
+// refusal is an error that the client made.
 type refusal struct {
 	code int
 	text string
@@ -207,6 +217,6 @@ func send(w http.ResponseWriter, r *http.Request, kind string, body []byte) erro
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	_, _ = w.Write(body) // nobody is left to be told of an error
+	_, _ = w.Write(body) // an error means that the client has gone
 	return nil
 }

@@ -131,7 +131,7 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// below tells whether a file is in a directory, whatever symbolic links are on the way.
+// below reports whether a file is in a directory, whatever symbolic links are on the way.
 func below(dir, file string) bool {
 	d, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -157,7 +157,7 @@ func search(ctx context.Context, list []*rundir.Run, text string) (found []*rund
 	return found, wrong
 }
 
-// has tells whether the name, the state or the configuration of a run has all words.
+// has reports whether the name, the state or the configuration of a run has all words.
 func has(r *rundir.Run, words []string) bool {
 	words = slices.Clone(words)
 	look := func(text string) (all bool) {

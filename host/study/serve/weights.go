@@ -99,10 +99,10 @@ func (s *Server) weights(w http.ResponseWriter, r *http.Request) error {
 	return show(w, r, "weights", s.weightsOf(run))
 }
 
-// weightsOf is what has been read of the weights of a run. What cannot be read is told with
-// the curves.
+// weightsOf returns what has been read of the weights of a run. Errors of reading are shown
+// with the curves.
 func (s *Server) weightsOf(run *rundir.Run) (v weightsView) {
-	log := s.logs.of(run.Dir)
+	log := s.logs.get(run.Dir)
 	log.mu.Lock()
 	defer log.mu.Unlock()
 	columns := map[string]weightColumn{}
@@ -141,7 +141,7 @@ func valueOf(n *weightNumber, most float64) weightValue {
 	return weightValue{fmt.Sprintf("%.3g", y), fmt.Sprintf("%.3f", share)}
 }
 
-// whichDrawn says of which weights curves are drawn.
+// whichDrawn describes the weights whose curves are drawn, for titles.
 func (l *runLog) whichDrawn() string {
 	switch n := len(l.weightNames); {
 	case l.moreWeights:

@@ -3,13 +3,9 @@ package checkpoint_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -113,37 +109,5 @@ func TestCopy(t *testing.T) {
 	}
 	if got := steps(t, elsewhere); len(got) != 0 {
 		t.Errorf("the copy of a damaged one: steps %v", got)
-	}
-}
-
-// TestOneDigest: a checkpoint with one digest for the whole, as they were written before
-// tensors had digests of their own, is read and verified.
-func TestOneDigest(t *testing.T) {
-	content, err := os.ReadFile("testdata/one-digest.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	path := vfs.At(filepath.Join(dir, checkpoint.FileName(100)))
-	write := func() {
-		if err := os.WriteFile(path.Name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write()
-	f, err := load(t, path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := state(t, 100, 1.5, 3)
-	if diff := cmp.Diff(values(t, want), values(t, f.State)) + cmp.Diff(want.Meta, f.Meta); diff != "" || f.Step != 100 || len(f.Digest()) != 64 {
-		t.Errorf("step %d differs (-want +got):\n%s", f.Step, diff)
-	}
-	for _, how := range []string{"bit in the data", "bit in the metadata", "cut"} {
-		write()
-		damage(t, dir, 100, how)
-		if _, err := load(t, path); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), path.Name) {
-			t.Errorf("%s: %v", how, err)
-		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -22,6 +23,14 @@ func inline(v any) string {
 		return inlineList(v)
 	case []any:
 		return inlineList(v)
+	case string:
+		if !strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
+			return `"` + v + `"`
+		}
+	case bool:
+		return strconv.FormatBool(v)
+	case int64:
+		return strconv.FormatInt(v, 10)
 	}
 	line, err := toml.Marshal(map[string]any{"v": v})
 	if err != nil { // no value that TOML has

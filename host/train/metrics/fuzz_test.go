@@ -114,7 +114,7 @@ func FuzzResume(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, step int) {
 		file := put(t, path, data)
 		last, ok, lastErr := metrics.Last(file)
-		all, err := metrics.Parse(data)
+		all, err := parse(t, data)
 		if err == nil && (lastErr != nil || ok != (len(all) > 0) || ok && last.Step != all[len(all)-1].Step) {
 			t.Fatalf("the last of %d records is %+v, %v, %v", len(all), last, ok, lastErr)
 		}
@@ -132,7 +132,7 @@ func FuzzResume(f *testing.F) {
 		if err != nil || !bytes.HasPrefix(data, after) {
 			t.Fatalf("what is kept is not the beginning: %q of %q, %v", after, data, err)
 		}
-		kept, err := metrics.Parse(after)
+		kept, err := parse(t, after)
 		if err != nil {
 			t.Fatal(err)
 		}

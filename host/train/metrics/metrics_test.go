@@ -125,6 +125,11 @@ func TestWriteAndRead(t *testing.T) {
 	}
 }
 
+// parse reads a file with this content.
+func parse(t *testing.T, content []byte) ([]metrics.Record, error) {
+	return metrics.Read[metrics.Record](put(t, filepath.Join(t.TempDir(), "metrics.jsonl"), content))
+}
+
 func TestParseErrorsNameTheLine(t *testing.T) {
 	const ok = `{"step":3,"loss":1}` + "\n"
 	tests := map[string]struct{ text, say string }{
@@ -138,11 +143,11 @@ func TestParseErrorsNameTheLine(t *testing.T) {
 		"null for a num": {`{"step":1,"loss":null}` + "\n", "line 1"},
 	}
 	for name, test := range tests {
-		if _, err := metrics.Parse([]byte(test.text)); err == nil || !strings.Contains(err.Error(), test.say) {
+		if _, err := parse(t, []byte(test.text)); err == nil || !strings.Contains(err.Error(), test.say) {
 			t.Errorf("%s: error %v, want one that says %q", name, err, test.say)
 		}
 	}
-	got, err := metrics.Parse([]byte(ok + `{"step":4,"unheard_of":[1]}` + "\n" + `{"step":5`))
+	got, err := parse(t, []byte(ok+`{"step":4,"unheard_of":[1]}`+"\n"+`{"step":5`))
 	if err != nil || !slices.Equal(steps(got), []int{3, 4}) {
 		t.Errorf("an unknown key and a torn line: steps %v, %v", steps(got), err)
 	}
@@ -156,7 +161,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(append(text, '\n'))
 	f.Add([]byte(`{"step":1,"loss":"NaN"}` + "\n" + `{"step":2`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		records, err := metrics.Parse(data)
+		records, err := parse(t, data)
 		if err != nil {
 			return
 		}
@@ -168,7 +173,7 @@ func FuzzParse(f *testing.F) {
 			}
 			again = append(append(again, text...), '\n')
 		}
-		back, err := metrics.Parse(again)
+		back, err := parse(t, again)
 		if err != nil {
 			t.Fatal(err)
 		}

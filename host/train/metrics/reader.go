@@ -1,14 +1,14 @@
 package metrics
 
 import (
-	"bufio"
 	"bytes"
-	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"iter"
 
+	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -31,92 +31,76 @@ func Read[E Entry](path vfs.Path) ([]E, error) {
 // ignored.
 func Each[E Entry](path vfs.Path) iter.Seq2[E, error] {
 	return func(yield func(E, error) bool) {
-		var none E
-		f, err := path.Open()
-		if err != nil {
-			yield(none, fmt.Errorf("metrics: %w", err))
-			return
-		}
-		for line, err := range lines[E](f) {
-			if err = cmp.Or(err, line.damage); err != nil {
-				yield(none, fmt.Errorf("metrics: %s: %w", path, errors.Join(err, f.Close())))
+		for e, err := range entries[E](path) {
+			if errors.Is(err, jsonlines.ErrTorn) {
 				return
 			}
-			if !yield(line.entry, nil) {
-				_ = f.Close() // nobody is left to be told
-				return
-			}
-		}
-		if err := f.Close(); err != nil {
-			yield(none, fmt.Errorf("metrics: %w", err))
-		}
-	}
-}
-
-// line is a complete line of a file.
-type line[E Entry] struct {
-	entry  E
-	end    int64 // offset of the byte after it
-	damage error // why it is no entry; it names the line
-}
-
-// lines yields the complete lines of a file. After an error, of reading, nothing follows.
-func lines[E Entry](file io.Reader) iter.Seq2[line[E], error] {
-	return func(yield func(line[E], error) bool) {
-		from, end, last := lineReader{from: bufio.NewReaderSize(file, readBytes)}, int64(0), 0
-		for number := 1; ; number++ {
-			text, err := from.next()
 			if err != nil {
-				if !errors.Is(err, io.EOF) {
-					yield(line[E]{}, err)
-				}
-				return
+				err = fmt.Errorf("metrics: %w", err)
 			}
-			end += int64(len(text))
-			l := parse[E](text[:len(text)-1], last)
-			l.end = end
-			if l.damage != nil {
-				l.damage = fmt.Errorf("line %d: %w", number, l.damage)
-			} else {
-				last = l.entry.at()
-			}
-			if !yield(l, nil) {
+			if !yield(e.Value, err) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-// parse reads a line that follows an entry of step last.
-func parse[E Entry](text []byte, last int) (l line[E]) {
-	l.damage = plainjson.Unmarshal(text, &l.entry)
-	switch {
-	case l.damage != nil:
-	case !bytes.HasPrefix(text, []byte{'{'}):
-		l.damage = fmt.Errorf("is %.60s, want a JSON object", text)
-	case l.entry.at() < last:
-		l.damage = fmt.Errorf("step %d follows step %d", l.entry.at(), last)
-	}
-	return l
-}
-
-// readBytes are read at once.
-const readBytes = 64 << 10
-
-// lineReader reads lines of any length.
-type lineReader struct {
-	from *bufio.Reader
-	text []byte
-}
-
-// next returns a line with its end, valid until the next call; io.EOF where none is complete.
-func (r *lineReader) next() ([]byte, error) {
-	r.text = r.text[:0]
-	for {
-		part, err := r.from.ReadSlice('\n')
-		r.text = append(r.text, part...)
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return r.text, err
+// entries yields the lines of a file. One whose step is before that of the last entry is
+// damaged, too.
+func entries[E Entry](path vfs.Path) iter.Seq2[jsonlines.Entry[E], error] {
+	return func(yield func(jsonlines.Entry[E], error) bool) {
+		last := 0
+		for e, err := range jsonlines.Read[E](path) {
+			if step := e.Value.at(); err == nil && step < last {
+				err = &jsonlines.Error{Path: path, Line: e.Line, Err: fmt.Errorf("step %d follows step %d", step, last)}
+			} else if err == nil {
+				last = step
+			}
+			if !yield(e, err) {
+				return
+			}
 		}
 	}
+}
+
+// Last returns the last complete record of the metrics.jsonl at path, which may be
+// growing. There is none if the file does not exist or has no record.
+func Last(path vfs.Path) (r Record, ok bool, err error) {
+	for line, err := range jsonlines.Backward(path) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return r, false, nil
+		}
+		if err != nil {
+			return r, false, fmt.Errorf("metrics: %w", err)
+		}
+		if err := plainjson.Unmarshal(line, &r); err != nil {
+			return Record{}, false, fmt.Errorf("metrics: %s: the last record: %w", path, err)
+		}
+		return r, true, nil
+	}
+	return r, false, nil
+}
+
+// evaluationBytes are looked through for the newest evaluation: thousands of records without measures of weights.
+const evaluationBytes = 1 << 20
+
+// LastEvaluation returns the newest record with a validation loss, searching the end of the metrics.jsonl at path.
+func LastEvaluation(path vfs.Path) (r Record, ok bool, err error) {
+	searched := 0
+	for line, err := range jsonlines.Backward(path) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return r, false, nil
+		}
+		if err != nil {
+			return r, false, fmt.Errorf("metrics: %w", err)
+		}
+		if searched += len(line) + 1; searched > evaluationBytes {
+			break
+		}
+		if bytes.Contains(line, []byte(`"val_loss":`)) {
+			ok = json.Unmarshal(line, &r) == nil && r.ValLoss != nil
+			return r, ok, nil
+		}
+	}
+	return r, false, nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/crashfs"
 )
 
 func TestResume(t *testing.T) {
@@ -123,33 +122,5 @@ func TestResumeWithoutFile(t *testing.T) {
 	writeAll(t, w, full(6))
 	if err := errors.Join(w.Sync(), w.Close()); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestResumedFileOutlastsPowerLoss: what a writer says is durable is there after a loss of
-// power also where Resume made the file.
-func TestResumedFileOutlastsPowerLoss(t *testing.T) {
-	dir := t.TempDir()
-	disk, err := crashfs.New(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := metrics.Resume[metrics.Point](vfs.On(disk, filepath.Join(dir, "trajectory.jsonl")), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	if err := errors.Join(w.Write(metrics.Point{Step: 1, X: metrics.Vector{2}}), w.Sync()); err != nil {
-		t.Fatal(err)
-	}
-	for seed := range uint64(20) {
-		left := t.TempDir()
-		if err := disk.Lose(disk.Moments(), seed, left); err != nil {
-			t.Fatal(err)
-		}
-		list, err := metrics.Read[metrics.Point](vfs.At(filepath.Join(left, "trajectory.jsonl")))
-		if err != nil || len(list) != 1 || list[0].Step != 1 {
-			t.Errorf("loss %d: %v, %v", seed, list, err)
-		}
 	}
 }

@@ -2,11 +2,11 @@ package metrics
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 
+	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -17,15 +17,10 @@ type Entry interface {
 	at() (step int)
 }
 
-// Writer appends entries to a file, in the order of their steps. Each is one line, which
-// reaches the operating system in one write, so that a killed process leaves at most its
-// last line incomplete. After an error the next entry takes the place of the one that
-// could not be written. A Writer is not safe for concurrent use.
+// Writer appends entries to a file, in the order of their steps, as a [jsonlines.Log] does.
 type Writer[E Entry] struct {
-	f      vfs.File
-	last   int   // step of the last line
-	size   int64 // of the lines
-	torn   bool  // whether a part of a line that could not be written may follow
+	log    *jsonlines.Log[E]
+	last   int   // step of the last entry
 	damage error // of the lines that were cut off
 }
 
@@ -36,14 +31,11 @@ func (w *Writer[E]) Damage() error { return w.damage }
 // Create starts a new metrics.jsonl at path. It is an error if there is one already: the
 // record of a run is never overwritten.
 func Create(path vfs.Path) (*Writer[Record], error) {
-	f, err := path.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
+	log, err := jsonlines.Create[Record](path)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	if err := path.Dir().SyncDir(); err != nil { // the name is to be as durable as the records
-		return nil, errors.Join(fmt.Errorf("metrics: %w", err), f.Close())
-	}
-	return &Writer[Record]{f: f}, nil
+	return &Writer[Record]{log: log}, nil
 }
 
 // Resume opens the file at path for a run that continues after the given step. Entries of
@@ -51,50 +43,43 @@ func Create(path vfs.Path) (*Writer[Record], error) {
 // incomplete last line and other damage after the entries that are kept. A file that does
 // not exist is created: the run had not logged anything yet.
 func Resume[E Entry](path vfs.Path, step int) (*Writer[E], error) {
-	f, err := path.OpenFile(os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	w := &Writer[E]{}
+	size, err := w.find(path, step)
+	if err == nil {
+		w.log, err = jsonlines.Continue[E](path, size)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
-	}
-	w := &Writer[E]{f: f}
-	err = w.cut(step)
-	if err == nil {
-		err = path.Dir().SyncDir()
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("metrics: %s: %w", path, err), f.Close())
 	}
 	return w, nil
 }
 
-// cut ends the file after its last entry of at most the given step. Lines that are no
-// entries are cut off with the rest. Where an entry that is to stay follows them, or
-// nothing would stay of a run that has done steps, the damage is an error instead.
-func (w *Writer[E]) cut(step int) error {
-	var size int64
-	for line, err := range lines[E](w.f) {
-		if err != nil {
-			return err
-		}
-		if line.damage != nil {
-			w.damage = cmp.Or(w.damage, line.damage)
+// find returns the size of the file up to the end of its last entry of at most the given
+// step. Lines that are no entries may follow it. Where an entry that is to stay follows
+// them, or nothing would stay of a run that has done steps, the damage is an error instead.
+func (w *Writer[E]) find(path vfs.Path, step int) (size int64, err error) {
+	for e, err := range entries[E](path) {
+		switch _, damaged := errors.AsType[*jsonlines.Error](err); {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, jsonlines.ErrTorn):
 			continue
+		case damaged:
+			w.damage = cmp.Or(w.damage, err)
+			continue
+		case err != nil:
+			return 0, err
 		}
-		if line.entry.at() > step {
+		if e.Value.at() > step {
 			break
 		}
 		if w.damage != nil {
-			return w.damage
+			return 0, w.damage
 		}
-		size, w.last = line.end, line.entry.at()
+		size, w.last = e.End, e.Value.at()
 	}
 	if w.damage != nil && size == 0 && step > 0 {
-		return w.damage
+		return 0, w.damage
 	}
-	w.size = size
-	if err := w.f.Truncate(size); err != nil {
-		return err
-	}
-	return w.f.Sync()
+	return size, nil
 }
 
 // Write appends an entry. Steps must not go backwards; several records may share
@@ -103,36 +88,17 @@ func (w *Writer[E]) Write(e E) error {
 	if e.at() < w.last {
 		return fmt.Errorf("metrics: record of step %d after one of step %d", e.at(), w.last)
 	}
-	text, err := json.Marshal(e)
-	if err != nil {
+	if err := w.log.Append(e); err != nil {
 		return fmt.Errorf("metrics: step %d: %w", e.at(), err)
-	}
-	if err := w.put(append(text, '\n')); err != nil {
-		return fmt.Errorf("metrics: %w", err)
 	}
 	w.last = e.at()
 	return nil
 }
 
-// put appends a line, in the place of one that could not be written before.
-func (w *Writer[E]) put(line []byte) error {
-	if w.torn {
-		if err := w.f.Truncate(w.size); err != nil {
-			return err
-		}
-	}
-	_, err := w.f.Write(line)
-	w.torn = err != nil
-	if err == nil {
-		w.size += int64(len(line))
-	}
-	return err
-}
-
 // Sync makes everything written so far durable. It must be called before a checkpoint of
 // the same step is saved.
 func (w *Writer[E]) Sync() error {
-	if err := w.f.Sync(); err != nil {
+	if err := w.log.Sync(); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	return nil
@@ -140,7 +106,7 @@ func (w *Writer[E]) Sync() error {
 
 // Close makes everything written durable, and closes the file.
 func (w *Writer[E]) Close() error {
-	if err := errors.Join(w.f.Sync(), w.f.Close()); err != nil {
+	if err := w.log.Close(); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	return nil

@@ -2,34 +2,37 @@ package rundir
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 )
 
-// BenchmarkList lists 5,000 runs of a study by their index.
+// BenchmarkList lists runs of a study, as a command does that lists them once.
 func BenchmarkList(b *testing.B) {
-	b.Chdir(b.TempDir())
-	many(b, 5000)
-	if n := len(list(b, "studies")); n != 5000 {
-		b.Fatal(n)
-	}
-	for b.Loop() {
-		if n := len(list(b, "studies")); n != 5000 {
-			b.Fatal(n)
-		}
+	for _, n := range []int{1000, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.Chdir(b.TempDir())
+			many(b, n)
+			for b.Loop() {
+				if found := len(list(b, "studies")); found != n {
+					b.Fatal(found)
+				}
+			}
+		})
 	}
 }
 
-// BenchmarkListCold lists 1,000 runs without an index.
-func BenchmarkListCold(b *testing.B) {
+// BenchmarkLister lists 10,000 runs again, as a page does.
+func BenchmarkLister(b *testing.B) {
 	b.Chdir(b.TempDir())
-	many(b, 1000)
+	many(b, 10000)
+	var l Lister
+	if _, err := l.List(b.Context(), "studies"); err != nil {
+		b.Fatal(err)
+	}
 	for b.Loop() {
-		if err := os.Remove("studies/.runs-index"); err != nil && !os.IsNotExist(err) {
+		if _, err := l.List(b.Context(), "studies"); err != nil {
 			b.Fatal(err)
 		}
-		list(b, "studies")
 	}
 }
 

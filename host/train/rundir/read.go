@@ -41,7 +41,7 @@ func (s stamps) modified() time.Time {
 	return time.Unix(0, max(s.Config.Time, s.Summary.Time, s.Metrics.Time))
 }
 
-// stampsOf is false for a directory that is not a run's. known is what the index says.
+// stampsOf is false for a directory that is not a run's. known is what was read of it before.
 func stampsOf(dir string, known entry) (s stamps, ok bool) {
 	d := At(dir)
 	s.Config = stampOf(d.Config().Name)

@@ -1,10 +1,7 @@
 package rundir
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,37 +124,6 @@ func plain(value string) string {
 		return value
 	}
 	return v.V
-}
-
-// List returns the runs below the roots, sorted by directory. A root may be a run itself;
-// a root that does not exist is an error. Runs that cannot be read are listed with the
-// reason. It ends early with the context.
-func List(ctx context.Context, roots ...string) ([]*Run, error) {
-	var all []*Run
-	seen := map[string]bool{}
-	for _, root := range roots {
-		if info, err := os.Stat(root); err != nil || !info.IsDir() {
-			if err == nil || errors.Is(err, fs.ErrNotExist) {
-				err = fmt.Errorf("there is no directory %s", root)
-			}
-			return nil, err
-		}
-		list, err := listRoot(ctx, filepath.Clean(root))
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range list {
-			if !seen[r.Dir] {
-				seen[r.Dir] = true
-				all = append(all, r)
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b *Run) int { return strings.Compare(a.Dir, b.Dir) })
-	for _, r := range all {
-		r.lookWhetherRunning()
-	}
-	return all, nil
 }
 
 // Open reads one run directory.

@@ -9,15 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 func TestList(t *testing.T) {
 	some(t)
-	for _, how := range []string{"without an index", "by the index"} {
-		l := list(t, "runs", "./runs/a", "runs/deep")
+	var lister Lister
+	for _, how := range []string{"at first", "again"} {
+		l, err := lister.List(t.Context(), "runs", "./runs/a", "runs/deep")
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got, want := dirs(l), "a b broken d c e"; got != want {
 			t.Fatalf("%s: %s, want %s", how, got, want)
 		}
@@ -45,9 +47,6 @@ func TestList(t *testing.T) {
 				t.Errorf("%s: %q of e is %q, want nothing", how, name, got)
 			}
 		}
-		if _, err := os.Stat(filepath.Join("runs", "a", indexFile)); err == nil {
-			t.Errorf("%s: an index inside of a run", how)
-		}
 		if x, ok := l[5].Result("val_loss"); !ok || !math.IsNaN(x) {
 			t.Errorf("%s: the loss of e is %v", how, x)
 		}
@@ -60,10 +59,19 @@ func TestList(t *testing.T) {
 	}
 }
 
-// What has changed is read again, and what is gone is forgotten.
-func TestIndexFollowsTheRuns(t *testing.T) {
+// TestListerFollowsTheRuns: what has changed is read again, and what is gone is forgotten.
+func TestListerFollowsTheRuns(t *testing.T) {
 	some(t)
-	list(t, "runs")
+	var lister Lister
+	list := func() []*Run {
+		t.Helper()
+		l, err := lister.List(t.Context(), "runs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	list()
 	fake(t, "runs/d", 1, 0)
 	fake(t, "runs/f", 9, 3)
 	if err := os.RemoveAll("runs/b"); err != nil {
@@ -72,21 +80,20 @@ func TestIndexFollowsTheRuns(t *testing.T) {
 	if err := os.Rename("runs/e", "runs/g"); err != nil {
 		t.Fatal(err)
 	}
-	l := list(t, "runs")
+	l := list()
 	if got, want := dirs(l), "a broken d c f g"; got != want {
 		t.Fatalf("%s, want %s", got, want)
 	}
 	if x, _ := l[2].Result("val_loss"); l[2].State != Done || x != 1 {
 		t.Errorf("d is %s with %v", l[2].State, x)
 	}
-	before := content(t, "runs/.runs-index")
+	write(t, At("runs/f").Metrics().Name, "{\"step\":4,\"loss\":8}\n")
 	later := time.Now().Add(time.Hour)
 	if err := os.Chtimes("runs/f/metrics.jsonl", later, later); err != nil {
 		t.Fatal(err)
 	}
-	list(t, "runs")
-	if after := content(t, "runs/.runs-index"); after == before {
-		t.Error("the index was not renewed")
+	if steps, _ := list()[4].Result("steps"); steps != 4 {
+		t.Errorf("f has %v steps, want those of its new record", steps)
 	}
 }
 
@@ -97,38 +104,6 @@ func content(t testing.TB, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// However the index is damaged, the runs are listed as they are.
-func TestDamagedIndex(t *testing.T) {
-	some(t)
-	want := list(t, "runs")
-	good := content(t, "runs/.runs-index")
-	damaged := []string{"", "x", magic, magic + "12345678", good[:len(good)/2], strings.Replace(good, "index 4", "index 3", 1), good + "x"}
-	for i := 0; i < len(good); i += 151 {
-		b := []byte(good)
-		b[i] ^= 0x10
-		damaged = append(damaged, string(b))
-	}
-	for _, text := range damaged {
-		write(t, "runs/.runs-index", text)
-		got := list(t, "runs")
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Run{}), cmp.Comparer(func(a, b float64) bool { return a == b || a != a && b != b })); diff != "" {
-			t.Fatalf("(-want +got):\n%s", diff)
-		}
-		if content(t, "runs/.runs-index") != good {
-			t.Fatal("the index was not written anew")
-		}
-	}
-	if err := os.Remove("runs/.runs-index"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir("runs/.runs-index", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if got := list(t, "runs"); len(got) != len(want) {
-		t.Errorf("without a place for the index: %s", dirs(got))
-	}
 }
 
 func TestKnown(t *testing.T) {
@@ -180,25 +155,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that no content of an index does harm.
-func FuzzParse(f *testing.F) {
-	some(f)
-	list(f, "runs")
-	f.Add([]byte(content(f, "runs/.runs-index")))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		// As if the damage were older than the checksum.
-		text := append([]byte(magic), checksum(body)...)
-		for dir, e := range parse(append(text, body...)).runs("root") {
-			if e.run == nil || dir != e.run.Dir {
-				t.Fatalf("%q: %+v", dir, e)
-			}
-		}
-	})
-}
-
 // A run that is not done says why: it is trained at this moment, it was stopped or killed,
-// it diverged, or it failed. What an index has kept does not hide that a run has begun
-// again.
+// it diverged, or it failed. What a lister knows does not hide that a run has begun again.
 func TestWhyARunIsNotDone(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, s := range map[string]metrics.Summary{
@@ -210,9 +168,14 @@ func TestWhyARunIsNotDone(t *testing.T) {
 		}
 	}
 	fake(t, "runs/killed", 4, 7)
+	var lister Lister
 	check := func(when string, want ...string) {
 		t.Helper()
-		for i, r := range list(t, "runs") {
+		l, err := lister.List(t.Context(), "runs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range l {
 			if got := fmt.Sprintf("%s %s", r.State, r.Err); got != want[i] {
 				t.Errorf("%s: %s is %q, want %q", when, r.Dir, got, want[i])
 			}
@@ -297,6 +260,7 @@ func TestNumbersOfRunsThatAreNotDone(t *testing.T) {
 func TestReadableAgain(t *testing.T) {
 	t.Chdir(t.TempDir())
 	at := time.Now().Add(-time.Hour)
+	var lister Lister
 	for i, c := range []struct {
 		text  string
 		state State
@@ -305,8 +269,8 @@ func TestReadableAgain(t *testing.T) {
 		if err := os.Chtimes("runs/a/run.toml", at, at); err != nil {
 			t.Fatal(err)
 		}
-		if l := list(t, "runs"); len(l) != 1 || l[0].State != c.state {
-			t.Errorf("time %d: %+v", i, l[0])
+		if l, err := lister.List(t.Context(), "runs"); err != nil || len(l) != 1 || l[0].State != c.state {
+			t.Errorf("time %d: %+v, %v", i, l, err)
 		}
 	}
 }

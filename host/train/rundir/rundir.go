@@ -1,11 +1,9 @@
 // Package rundir knows run directories: the names of the files in one, for everything
 // that writes and reads it; how to find the files outside it on which a run depends; and
-// which runs there are, quickly even among thousands. What was read is kept in an index
-// beside the runs; only runs that have changed are read again.
+// which runs there are, of which a [Lister] reads again only those that have changed.
 //
 // The contents of the files are defined elsewhere: in host/train/config, host/train/metrics,
-// host/train/checkpoint and host/train. Nothing here changes them, and the index is a cache: it
-// may be deleted at any time.
+// host/train/checkpoint and host/train. Nothing here changes them.
 package rundir
 
 import (

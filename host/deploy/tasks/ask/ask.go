@@ -1,7 +1,6 @@
 package ask
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -9,13 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"os"
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -63,16 +61,16 @@ type line struct {
 type asking struct {
 	Asking
 	requests []score.Request
-	of       [][2]int     // item and request of each of requests
-	first    []int        // place of each item's first request
-	said     map[int]line // by place: of a request, or of an item where texts are generated
-	file     vfs.File     // nil: answers are not kept
+	of       [][2]int             // item and request of each of requests
+	first    []int                // place of each item's first request
+	answered map[int]line         // by place: of a request, or of an item where texts are generated
+	log      *jsonlines.Log[line] // nil: answers are not kept
 }
 
 // Ask returns the answers to all items. Items that the file at path already answers are not asked again; path may be
 // nil.
 func Ask(ctx context.Context, path *vfs.Path, m Model, a Asking) (answers []tasks.Answer, err error) {
-	s := &asking{Asking: a, said: map[int]line{}}
+	s := &asking{Asking: a, answered: map[int]line{}}
 	for i, it := range a.Items {
 		s.first = append(s.first, len(s.requests))
 		for j, r := range it.Scored {
@@ -83,7 +81,7 @@ func Ask(ctx context.Context, path *vfs.Path, m Model, a Asking) (answers []task
 		if err := s.open(*path); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, s.file.Close()) }()
+		defer func() { err = errors.Join(err, s.log.Close()) }()
 	}
 	if a.Task.Kind == tasks.Generation {
 		err = s.generate(ctx, m)
@@ -97,7 +95,7 @@ func Ask(ctx context.Context, path *vfs.Path, m Model, a Asking) (answers []task
 }
 
 func (s *asking) score(ctx context.Context, m Model) error {
-	have := func(i int) bool { _, ok := s.said[i]; return ok }
+	have := func(i int) bool { _, ok := s.answered[i]; return ok }
 	return m.Score(ctx, s.requests, have, func(which []int, scores []score.Score) error {
 		lines := make([]line, len(which))
 		for k, i := range which {
@@ -117,7 +115,7 @@ func (s *asking) generate(ctx context.Context, m Model) error {
 		to, missing := min(from+s.Batch, len(s.Items)), false
 		var prompts [][]int32
 		for i := from; i < to; i++ {
-			_, have := s.said[i]
+			_, have := s.answered[i]
 			missing = missing || !have
 			prompts = append(prompts, s.Items[i].Prompt)
 		}
@@ -140,7 +138,7 @@ func (s *asking) generate(ctx context.Context, m Model) error {
 	return nil
 }
 
-// place is where an answer stands in said; ok says that it is one to these items.
+// place is where an answer stands in answered; ok says that it is one to these items.
 func (s *asking) place(l line) (at int, ok bool) {
 	if l.Item < 0 || l.Item >= len(s.Items) {
 		return 0, false
@@ -154,27 +152,21 @@ func (s *asking) place(l line) (at int, ok bool) {
 // keep takes the answers of a batch, and writes down those that are not in the file already, as they are
 // where it was cut within the batch.
 func (s *asking) keep(lines []line, of int) error {
-	var text bytes.Buffer
+	var more []line
 	for _, l := range lines {
 		at, _ := s.place(l)
-		if _, have := s.said[at]; have {
-			continue
-		}
-		s.said[at] = l
-		if err := json.NewEncoder(&text).Encode(l); err != nil {
-			return err
+		if _, have := s.answered[at]; !have {
+			s.answered[at] = l
+			more = append(more, l)
 		}
 	}
-	if s.file != nil {
-		if _, err := s.file.Write(text.Bytes()); err != nil {
-			return err
-		}
-		if err := s.file.Sync(); err != nil {
+	if s.log != nil {
+		if err := errors.Join(s.log.Append(more...), s.log.Sync()); err != nil {
 			return err
 		}
 	}
 	if s.Progress != nil {
-		s.Progress(len(s.said), of)
+		s.Progress(len(s.answered), of)
 	}
 	return nil
 }
@@ -189,12 +181,12 @@ func begin(path vfs.Path, header []byte) error {
 	if err := atomicfile.RemoveAbandoned(path.Dir(), func(name string) bool { return name == path.Base() }); err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(path, header)
+	return atomicfile.WriteBytes(path, append(header, '\n'))
 }
 
-// open reads the answers of a file, or begins one. A line that is not whole, as a loss of power may leave it, is cut off
+// open reads the answers of a file, or begins one. A line that is no answer, as a loss of power may leave it, is cut off
 // with all that follows it.
-func (s *asking) open(path vfs.Path) (err error) {
+func (s *asking) open(path vfs.Path) error {
 	want, err := s.header()
 	if err != nil {
 		return err
@@ -202,43 +194,33 @@ func (s *asking) open(path vfs.Path) (err error) {
 	if err := begin(path, want); err != nil {
 		return err
 	}
-	if s.file, err = path.OpenFile(os.O_RDWR|os.O_APPEND, 0); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.file.Close())
-		}
-	}()
-	r := bufio.NewReader(s.file)
-	first, err := r.ReadBytes('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	if !bytes.Equal(first, want) {
-		return fmt.Errorf("%s has answers of another model, or to other questions: move it away, or give another --out", path)
-	}
-	end := int64(len(first))
-	for {
-		text, err := r.ReadBytes('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
+	size := int64(0)
+	for e, err := range jsonlines.Read[json.RawMessage](path) {
+		if _, damaged := errors.AsType[*jsonlines.Error](err); err != nil && !damaged {
 			return err
 		}
+		if e.Line == 1 && bytes.Equal(e.Value, want) {
+			size = e.End
+			continue
+		}
 		var l line
-		if err != nil || json.Unmarshal(text, &l) != nil {
+		if err != nil || size == 0 || json.Unmarshal(e.Value, &l) != nil {
 			break
 		}
 		at, ok := s.place(l)
 		if !ok {
 			break
 		}
-		s.said[at] = l
-		end += int64(len(text))
+		s.answered[at], size = l, e.End
 	}
-	return s.file.Truncate(end)
+	if size == 0 {
+		return fmt.Errorf("%s has answers of another model, or to other questions: move it away, or give another --out", path)
+	}
+	s.log, err = jsonlines.Continue[line](path, size)
+	return err
 }
 
-// header is the first line of the file.
+// header is the first line of the file, without its end.
 func (s *asking) header() ([]byte, error) {
 	hash := sha256.New()
 	for _, it := range s.Items {
@@ -248,8 +230,7 @@ func (s *asking) header() ([]byte, error) {
 		}
 		hash.Write(text)
 	}
-	text, err := json.Marshal(header{1, s.Task.Name, hex.EncodeToString(hash.Sum(nil)), s.Until, s.Task.Tokens(), s.Settings})
-	return append(text, '\n'), err
+	return json.Marshal(header{1, s.Task.Name, hex.EncodeToString(hash.Sum(nil)), s.Until, s.Task.Tokens(), s.Settings})
 }
 
 // answers are those of each item.
@@ -257,11 +238,11 @@ func (s *asking) answers() []tasks.Answer {
 	list := make([]tasks.Answer, len(s.Items))
 	for i, it := range s.Items {
 		if s.Task.Kind == tasks.Generation {
-			list[i].Text = s.said[i].Text
+			list[i].Text = s.answered[i].Text
 			continue
 		}
 		for j := range it.Scored {
-			l := s.said[s.first[i]+j]
+			l := s.answered[s.first[i]+j]
 			list[i].LogProbs, list[i].Greedy = append(list[i].LogProbs, *l.LogProb), append(list[i].Greedy, l.Greedy)
 		}
 	}

@@ -1,7 +1,6 @@
 package ask
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -59,20 +59,13 @@ func CheckOurs(dir vfs.Path, task string) error {
 
 // modelOf is the model that the first line of a file of answers names; "" where the line is not whole.
 func modelOf(path vfs.Path) (string, error) {
-	f, err := path.Open()
-	if err != nil {
-		return "", err
+	for first, err := range jsonlines.Read[header](path) {
+		if _, damaged := errors.AsType[*jsonlines.Error](err); damaged {
+			return "", nil
+		}
+		return first.Value.Settings["model"], err
 	}
-	defer f.Close()
-	first, err := bufio.NewReader(f).ReadBytes('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", err
-	}
-	var h header
-	if json.Unmarshal(first, &h) != nil {
-		return "", nil
-	}
-	return h.Settings["model"], nil
+	return "", nil
 }
 
 // Write writes the samples of tasks, and adds results to results.json, which keeps the results of other tasks in the

@@ -1,19 +1,16 @@
 package ask
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -118,7 +115,7 @@ func cut(name string) (metric, filter string) {
 func WriteSamples(path vfs.Path, samples []Sample) error {
 	var text bytes.Buffer
 	for _, s := range samples {
-		if err := json.NewEncoder(&text).Encode(s); err != nil {
+		if err := jsonlines.Encode(&text, s); err != nil {
 			return err
 		}
 	}
@@ -127,25 +124,11 @@ func WriteSamples(path vfs.Path, samples []Sample) error {
 
 // ReadSamples reads what [WriteSamples] wrote, except the values of metrics, which Judge computes.
 func ReadSamples(path vfs.Path) (items []tasks.Item, answers []tasks.Answer, err error) {
-	f, err := path.Open()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	r := bufio.NewReader(f)
-	for n := 1; ; n++ {
-		text, err := r.ReadBytes('\n')
-		if err == io.EOF && len(text) == 0 {
-			break
-		}
-		if err != nil && err != io.EOF {
+	for s, err := range jsonlines.Read[Sample](path) {
+		if err != nil {
 			return nil, nil, err
 		}
-		var s Sample
-		if err := plainjson.Unmarshal(text, &s); err != nil {
-			return nil, nil, fmt.Errorf("%s: line %d: %w", path, n, err)
-		}
-		items, answers = append(items, s.Item), append(answers, s.Answer)
+		items, answers = append(items, s.Value.Item), append(answers, s.Value.Answer)
 	}
 	if len(items) == 0 {
 		return nil, nil, fmt.Errorf("%s has no samples", path)

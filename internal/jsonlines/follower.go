@@ -1,4 +1,4 @@
-package metrics
+package jsonlines
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Follower reads the lines of a growing file, each once. A run that resumes from a
-// checkpoint first cuts its records back; then everything is read anew.
+// Follower reads the lines of a growing file, each once. Where the file is cut back, as by [Continue], everything is
+// read anew.
 type Follower struct {
 	Path    vfs.Path
 	Restart func()            // called when everything read so far has become invalid
@@ -28,7 +28,6 @@ type Follower struct {
 const (
 	followBytes   = 1 << 20
 	comparedBytes = 4 << 10
-	longestLine   = 64 << 20 // of records with measures of very many weights
 )
 
 // Next reads lines added since the previous call, until about budget bytes have been
@@ -41,19 +40,19 @@ func (f *Follower) Next(budget int64) (more bool, err error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("metrics: %w", err)
+		return false, err
 	}
 	defer file.Close()
 	known, err := f.continues(file)
 	if err != nil {
-		return false, fmt.Errorf("metrics: %w", err)
+		return false, err
 	}
 	if !known {
 		f.again()
 	}
 	more, err = f.read(file, budget)
 	if err != nil {
-		return false, fmt.Errorf("metrics: %s: %w", f.Path, err)
+		return false, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	return more, nil
 }
@@ -90,7 +89,7 @@ func (f *Follower) read(file vfs.File, budget int64) (more bool, err error) {
 		f.searched = 0
 	}
 	f.info = info
-	if f.searched >= longestLine {
+	if f.searched >= longest {
 		return false, f.tooLong()
 	}
 	buffer := make([]byte, followBytes)
@@ -102,7 +101,7 @@ func (f *Follower) read(file vfs.File, budget int64) (more bool, err error) {
 		whole := bytes.LastIndexByte(buffer[:n], '\n') + 1
 		if whole == 0 {
 			f.searched += int64(n)
-			if f.searched >= longestLine {
+			if f.searched >= longest {
 				return false, f.tooLong()
 			}
 			if n < len(buffer) {
@@ -134,7 +133,7 @@ func (f *Follower) changed(now fs.FileInfo) bool {
 }
 
 func (f *Follower) tooLong() error {
-	return fmt.Errorf("a line at byte %d is longer than %d bytes", f.offset, longestLine)
+	return fmt.Errorf("a line at byte %d is longer than %d bytes", f.offset, longest)
 }
 
 // pass passes on whole lines.

@@ -1,4 +1,4 @@
-package metrics_test
+package jsonlines_test
 
 import (
 	"bytes"
@@ -11,15 +11,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
 )
 
 // followed collects what a follower passes on; "!" is a restart.
-func followed(path string) (*metrics.Follower, *[]string) {
+func followed(path string) (*jsonlines.Follower, *[]string) {
 	var got []string
-	return &metrics.Follower{
+	return &jsonlines.Follower{
 		Path: vfs.At(path), Restart: func() { got = append(got, "!") }, Line: func(text []byte) { got = append(got, string(text)) },
 	}, &got
 }
@@ -127,7 +127,7 @@ func TestFollowLimitAgain(t *testing.T) {
 		if _, err := f.Next(1); err != nil || len(*got) == 0 {
 			t.Errorf("a file in its place: %q, %v", *got, err)
 		}
-		*f = metrics.Follower{Path: f.Path, Restart: f.Restart, Line: f.Line}
+		*f = jsonlines.Follower{Path: f.Path, Restart: f.Restart, Line: f.Line}
 		if err := os.Truncate(path, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -162,60 +162,10 @@ func TestFollowInParts(t *testing.T) {
 	}
 }
 
-// numbersOf are those that a reader passes on.
-func numbersOf(line []byte) (map[string]float64, bool) {
-	out := map[string]float64{}
-	var r metrics.NumberReader
-	ok := r.Each(line, func(weight, name []byte, x float64) { out[string(weight)+"/"+string(name)] = x })
-	return out, ok
-}
-
-func TestNumberReader(t *testing.T) {
-	line := []byte(`{"step":3,"loss":2.5e-1,"lr":"NaN","weights":{"a.w":{"flip_rate":0.5,"dwell_mean":"Inf"}},"val_loss":-1}`)
-	want := map[string]float64{"/step": 3, "/loss": 0.25, "/val_loss": -1, "a.w/flip_rate": 0.5}
-	got, ok := numbersOf(line)
-	if x := got["/lr"]; x == x || !(got["a.w/dwell_mean"] > 1e300) || !ok {
-		t.Errorf("not finite: %v, %v", got, ok)
-	}
-	delete(got, "/lr")
-	delete(got, "a.w/dwell_mean")
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	for _, bad := range []string{"", "{", "[1]", `{"a":1}x`, `{"a":01}`, `{"a":.5}`, "null", `"text"`} {
-		if _, ok := numbersOf([]byte(bad)); ok {
-			t.Errorf("%s is taken for a record", bad)
-		}
-	}
-	for _, odd := range []string{`{ "a" : 1 }`, `{"a":1,"b":[1,2],"c":null,"d":"text","e":{"f":1}}`, `{"\u0061":1,"weights":true}`} {
-		if got, ok := numbersOf([]byte(odd)); !ok || len(got) != 1 || got["/a"] != 1 {
-			t.Errorf("%s: %v", odd, got)
-		}
-	}
-}
-
-// FuzzNumbers: with a space in front, which the quick way gives up on, a line says the same.
-func FuzzNumbers(f *testing.F) {
-	f.Add([]byte(`{"step":3,"loss":2.5e-1,"lr":"NaN","weights":{"a.w":{"flip_rate":0.5}}}`))
-	f.Add([]byte(`{"a":"Inf","a":-0,"b":{},"weights":{}}`))
-	f.Add([]byte(`{"step":1e999,"loss":0x1}`))
-	f.Fuzz(func(t *testing.T, line []byte) {
-		got, ok := numbersOf(line)
-		want, wantOK := numbersOf(append([]byte(" "), line...))
-		if ok != wantOK {
-			t.Fatalf("%v, slowly %v", ok, wantOK)
-		}
-		if ok && fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Fatalf("%v, slowly %v", got, want)
-		}
-	})
-}
-
-func BenchmarkNumberReader(b *testing.B) {
-	line := []byte(`{"step":96,"loss":2.8621225357055664,"lr":0.0028419792503595514,"lambda":0,"tokens":49152,"seconds":3.8725360209999997,"tokens_per_second":13739.474710363493,"grad_norm":0.7948459657769397,"error_norm2":1.2236216515302658,"error_rel":0.011065878961957343,"avg_err_norm":0.3340201621544746,"avg_corr_norm":0,"applied_params":0}`)
-	b.SetBytes(int64(len(line)))
-	var r metrics.NumberReader
-	for b.Loop() {
-		r.Each(line, func(_, _ []byte, _ float64) {})
+// put makes a file with a content.
+func put(t testing.TB, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,9 +1,11 @@
-package typescript
+package main
 
 import (
 	"encoding/xml"
 	"fmt"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // Sizes in pixels of the picture, at which it is shown unless it is scaled. A character of
@@ -17,16 +19,14 @@ const (
 	bar        = 30 // above the text, with the three dots of a window
 )
 
-// SVG draws the screen in a window with at least the given number of columns. The title is the text alternative of the
-// picture. The picture has a dark and a light form, according to its reader's preference.
-func (s *Screen) SVG(title string, columns int) string {
-	lines := s.lines
+// picture draws lines of a terminal, the commands among them in bold. The title is the text alternative. The picture has
+// a dark and a light form, according to its reader's preference.
+func picture(lines []string, title string) string {
+	columns := 80
 	for _, line := range lines {
-		columns = max(columns, len(line))
+		columns = max(columns, utf8.RuneCountInString(line))
 	}
-	width := 2*padding + int(charWidth*float64(columns)+0.5)
-	drawn := len(s.Lines())
-	height := bar + padding + lineHeight*drawn
+	width, height := 2*padding+int(charWidth*float64(columns)+0.5), bar+padding+lineHeight*len(lines)
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n", width, height, width, height)
 	fmt.Fprintf(&b, "<title>%s</title>\n", escaped(title))
@@ -35,20 +35,24 @@ func (s *Screen) SVG(title string, columns int) string {
 	for i := range 3 {
 		fmt.Fprintf(&b, `<circle class="dot" cx="%d" cy="%d" r="5"/>`+"\n", padding+2+18*i, bar/2+2)
 	}
-	for i, line := range lines[:drawn] {
-		y := bar + lineHeight*i + fontSize
-		for _, part := range parts(line) {
-			class := ""
-			if part.bold {
-				class = ` class="bold"`
-			}
+	for i, line := range lines {
+		class := ""
+		if strings.HasPrefix(line, prompt) {
+			class = ` class="bold"`
+		}
+		for _, at := range column.FindAllStringIndex(line, -1) {
+			text := line[at[0]:at[1]]
 			fmt.Fprintf(&b, `<text%s x="%.1f" y="%d" textLength="%.1f" lengthAdjust="spacingAndGlyphs">%s</text>`+"\n",
-				class, padding+charWidth*float64(part.column), y, charWidth*float64(len([]rune(part.text))), escaped(part.text))
+				class, padding+charWidth*float64(utf8.RuneCountInString(line[:at[0]])), bar+lineHeight*i+fontSize,
+				charWidth*float64(utf8.RuneCountInString(text)), escaped(text))
 		}
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
 }
+
+// column is a text without two spaces in a row: a column of a table then begins where it does on a terminal, in any font.
+var column = regexp.MustCompile(`\S+( \S+)*`)
 
 const style = `<style>
 .paper { fill: #ffffff; stroke: #d0d7de }
@@ -63,37 +67,6 @@ text { fill: #dfe3e8 }
 }
 </style>
 `
-
-// part is a text on a line, all of it bold or none.
-type part struct {
-	column int
-	text   string
-	bold   bool
-}
-
-// parts divides a line where its weight changes, and at two spaces or more: a column of
-// a table then begins where it does on a terminal, in any font.
-func parts(line []cell) []part {
-	var out []part
-	for i := 0; i < len(line); {
-		if line[i].char == ' ' {
-			i++
-			continue
-		}
-		end := i
-		for j := i; j < len(line) && line[j].bold == line[i].bold && !(line[j].char == ' ' && j+1 < len(line) && line[j+1].char == ' '); j++ {
-			if line[j].char != ' ' {
-				end = j + 1
-			}
-		}
-		p := part{column: i, bold: line[i].bold}
-		for _, c := range line[i:end] {
-			p.text += string(c.char)
-		}
-		out, i = append(out, p), end
-	}
-	return out
-}
 
 func escaped(text string) string {
 	var b strings.Builder

@@ -1,0 +1,164 @@
+package jsonlines_test
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/internal/jsonlines"
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/crashfs"
+	"github.com/cage-qat/cage/internal/vfs/faultfs"
+)
+
+// shortFS is a file system of which every write fails after half of it, while full.
+type shortFS struct {
+	vfs.FS
+	full bool
+}
+
+var errFull = errors.New("no space left")
+
+func (s *shortFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	f, err := s.FS.OpenFile(name, flag, perm)
+	return shortFile{f, s}, err
+}
+
+type shortFile struct {
+	vfs.File
+	fs *shortFS
+}
+
+func (f shortFile) Write(p []byte) (int, error) {
+	if !f.fs.full {
+		return f.File.Write(p)
+	}
+	n, err := f.File.Write(p[:len(p)/2])
+	return n, errors.Join(err, errFull)
+}
+
+// record is a line of these tests.
+type record struct {
+	Step int    `json:"step"`
+	Text string `json:"text,omitempty"`
+}
+
+// steps are those of the records of a file. Damaged lines have the step -1, and a torn one -2.
+func steps(t *testing.T, path vfs.Path) (list []int) {
+	t.Helper()
+	for e, err := range jsonlines.Read[record](path) {
+		switch _, damaged := errors.AsType[*jsonlines.Error](err); {
+		case errors.Is(err, jsonlines.ErrTorn):
+			list = append(list, -2)
+		case damaged:
+			list = append(list, -1)
+		case err != nil:
+			t.Fatal(err)
+		default:
+			list = append(list, e.Value.Step)
+		}
+	}
+	return list
+}
+
+// TestAppendAfterAFailedOne: a line that was written in part leaves nothing behind when
+// the next one is written.
+func TestAppendAfterAFailedOne(t *testing.T) {
+	short := &shortFS{FS: vfs.OS}
+	path := vfs.On(short, filepath.Join(t.TempDir(), "log.jsonl"))
+	log, err := jsonlines.Create[record](path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Append(record{Step: 1}); err != nil {
+		t.Fatal(err)
+	}
+	short.full = true
+	for range 2 {
+		if err := log.Append(record{Step: 2}, record{Step: 3}); !errors.Is(err, errFull) {
+			t.Errorf("lines on a full disk: %v", err)
+		}
+	}
+	if got := steps(t, path); len(got) < 2 {
+		t.Errorf("the test wrote nothing of the lines: %v", got)
+	}
+	short.full = false
+	if err := errors.Join(log.Append(record{Step: 4}), log.Append(record{Step: 5}), log.Close()); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]int{1, 4, 5}, steps(t, path)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := jsonlines.Create[record](path); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("an existing file is overwritten: %v", err)
+	}
+}
+
+// TestAppendedOutlastsPowerLoss: what a log says is durable is there after a loss of power, with its name.
+func TestAppendedOutlastsPowerLoss(t *testing.T) {
+	for name, open := range map[string]func(vfs.Path) (*jsonlines.Log[record], error){
+		"Create":   jsonlines.Create[record],
+		"Continue": func(path vfs.Path) (*jsonlines.Log[record], error) { return jsonlines.Continue[record](path, 0) },
+	} {
+		dir := t.TempDir()
+		disk, err := crashfs.New(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log, err := open(vfs.On(disk, filepath.Join(dir, "log.jsonl")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(log.Append(record{Step: 1}), log.Sync()); err != nil {
+			t.Fatal(err)
+		}
+		for seed := range uint64(20) {
+			left := t.TempDir()
+			if err := disk.Lose(disk.Moments(), seed, left); err != nil {
+				t.Fatal(err)
+			}
+			if got := steps(t, vfs.At(filepath.Join(left, "log.jsonl"))); len(got) != 1 || got[0] != 1 {
+				t.Errorf("%s, loss %d: %v", name, seed, got)
+			}
+		}
+		log.Close()
+	}
+}
+
+// writeAndGoOn appends a line to a file, and goes on with it after its last whole line.
+func writeAndGoOn(path vfs.Path) error {
+	size := int64(0)
+	for e, err := range jsonlines.Read[record](path) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, jsonlines.ErrTorn) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		size = e.End
+	}
+	log, err := jsonlines.Continue[record](path, size)
+	if err != nil {
+		return err
+	}
+	return errors.Join(log.Append(record{Step: int(size), Text: "text"}), log.Close())
+}
+
+// TestFaults: whichever operation on the file fails, it is reported, and lines that were whole before stay.
+func TestFaults(t *testing.T) {
+	for files := range faultfs.Each(t, 1, 10) {
+		name := filepath.Join(t.TempDir(), "log.jsonl")
+		put(t, name, []byte("{\"step\":0}\n{\"step\":7"))
+		what := files.Reported(t, writeAndGoOn(vfs.On(files, name)))
+		if err := writeAndGoOn(vfs.At(name)); err != nil {
+			t.Errorf("%s: it cannot go on: %v", what, err)
+		}
+		if got := steps(t, vfs.At(name)); len(got) < 2 || got[0] != 0 || slices.Min(got) < 0 {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package jsonlines
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Error is what is wrong with a line of a file.
+type Error struct {
+	Path vfs.Path
+	Line int // from 1
+	Err  error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s: line %d: %v", e.Path, e.Line, e.Err) }
+func (e *Error) Unwrap() error { return e.Err }
+
+// ErrTorn is wrong with a last line without its end. It is from a process that was killed, or that is just writing it.
+var ErrTorn = errors.New("the line has no end: writing it was interrupted")
+
+// Entry is a line of a file.
+type Entry[T any] struct {
+	Value T
+	Line  int   // its number, from 1
+	End   int64 // offset of the byte after it
+}
+
+// Read yields the lines of the file at path, one after another, so that only one of them needs to be in memory. An
+// [Error] is yielded in the place of a line, and lines may follow it; after any other error nothing follows. Unknown
+// keys are ignored.
+func Read[T any](path vfs.Path) iter.Seq2[Entry[T], error] {
+	return func(yield func(Entry[T], error) bool) {
+		f, err := path.Open()
+		if err != nil {
+			yield(Entry[T]{}, err)
+			return
+		}
+		last, stopped := readLines(path, f, yield)
+		err = f.Close()
+		if stopped {
+			return
+		}
+		if err == nil {
+			err = last
+		}
+		if err != nil {
+			yield(Entry[T]{}, err)
+		}
+	}
+}
+
+// readLines yields the lines of a file. The last error, after which nothing follows, is returned; stopped says that no
+// more lines are wanted.
+func readLines[T any](path vfs.Path, file io.Reader, yield func(Entry[T], error) bool) (last error, stopped bool) {
+	in := bufio.NewReaderSize(file, 64<<10)
+	var text []byte
+	end := int64(0)
+	for number := 1; ; number++ {
+		var n int64
+		var err error
+		text, n, err = readLine(in, text[:0])
+		switch {
+		case errors.Is(err, io.EOF) && n == 0:
+			return nil, false
+		case errors.Is(err, io.EOF):
+			return &Error{path, number, ErrTorn}, false
+		case err != nil:
+			return fmt.Errorf("%s: %w", path, err), false
+		}
+		end += n
+		e := Entry[T]{Line: number, End: end}
+		if n > longest {
+			err = fmt.Errorf("is longer than %d bytes", longest)
+		} else {
+			err = decode(text[:n-1], &e.Value)
+		}
+		if err != nil {
+			err = &Error{path, number, err}
+		}
+		if !yield(e, err) {
+			return nil, true
+		}
+	}
+}
+
+// readLine reads n bytes, up to the end of a line, and appends them to text, unless they are too many.
+func readLine(in *bufio.Reader, text []byte) (line []byte, n int64, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		if n += int64(len(part)); n <= longest {
+			text = append(text, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return text, n, err
+		}
+	}
+}
+
+func decode(text []byte, to any) error {
+	if err := plainjson.Unmarshal(text, to); err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(bytes.TrimSpace(text), []byte{'{'}) {
+		return fmt.Errorf("is %.60s, want a JSON object", text)
+	}
+	return nil
+}
+
+// Encode writes a value as a line.
+func Encode(w io.Writer, value any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(value)
+}

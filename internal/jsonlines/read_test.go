@@ -1,0 +1,227 @@
+package jsonlines_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/jsonlines"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// meterFS is a file system that measures the heap while a file is read.
+type meterFS struct {
+	vfs.FS
+	most *uint64 // bytes
+}
+
+func (m meterFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	f, err := m.FS.OpenFile(name, flag, perm)
+	return &meterFile{File: f, most: m.most}, err
+}
+
+type meterFile struct {
+	vfs.File
+	most   *uint64
+	unseen int // bytes that were read since the heap was measured
+}
+
+func (f *meterFile) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	if f.unseen += n; f.unseen > 1<<20 {
+		f.unseen = 0
+		*f.most = max(*f.most, heap())
+	}
+	return n, err
+}
+
+// heap is the size of what is in use.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestMemory: a file of any length is read with one of its lines in memory.
+func TestMemory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.jsonl")
+	var text strings.Builder
+	for step := 1; text.Len() < 12<<20; step++ {
+		fmt.Fprintf(&text, `{"step":%d,"loss":1,"weights":{"w0":{"flip_rate":0.5}`, step)
+		for i := 1; i < 300; i++ {
+			fmt.Fprintf(&text, `,"block.%d.w":{"flip_rate":0.5,"grad_norm":1,"lr":0.001}`, i)
+		}
+		text.WriteString("}}\n")
+	}
+	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	text.Reset()
+	var most uint64
+	file := vfs.On(meterFS{vfs.OS, &most}, path)
+	before := heap()
+	lines := 0
+	for _, err := range jsonlines.Read[record](file) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines++
+	}
+	if lines < 500 || most == 0 || most > before+4<<20 {
+		t.Errorf("%d lines need %d bytes", lines, int64(most)-int64(before))
+	}
+}
+
+// brokenFS is a file system whose files cannot be read from some byte on.
+type brokenFS struct {
+	vfs.FS
+	at int
+}
+
+func (b brokenFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	f, err := b.FS.OpenFile(name, flag, perm)
+	return &brokenFile{f, b.at}, err
+}
+
+type brokenFile struct {
+	vfs.File
+	left int
+}
+
+func (f *brokenFile) Read(p []byte) (int, error) {
+	if f.left == 0 {
+		return 0, fs.ErrInvalid
+	}
+	n, err := f.File.Read(p[:min(len(p), f.left)])
+	f.left -= n
+	return n, err
+}
+
+// TestReadThatFails: what cannot be read is no damage of a line.
+func TestReadThatFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.jsonl")
+	put(t, path, []byte("{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n"))
+	var last error
+	for _, err := range jsonlines.Read[record](vfs.On(brokenFS{vfs.OS, 15}, path)) {
+		last = err
+	}
+	if _, damaged := errors.AsType[*jsonlines.Error](last); damaged || !errors.Is(last, fs.ErrInvalid) {
+		t.Errorf("error %v", last)
+	}
+}
+
+// TestDamage: errors name the line, and lines that follow are read.
+func TestDamage(t *testing.T) {
+	path := vfs.At(filepath.Join(t.TempDir(), "log.jsonl"))
+	const good = "{\"step\":1}\n"
+	long := `{"step":1,"text":"` + strings.Repeat("x", 64<<20) + "\"}\n"
+	for _, test := range []struct {
+		text string
+		want []int
+		say  string
+	}{
+		{"", nil, ""},
+		{good + good, []int{1, 1}, ""},
+		{good + `{"step":2`, []int{1, -2}, "log.jsonl: line 2: the line has no end"},
+		{good + "oops\n" + good, []int{1, -1, 1}, "log.jsonl: line 2: not valid JSON"},
+		{"null\n" + good, []int{-1, 1}, "line 1: is null, want a JSON object"},
+		{good + "\n" + good, []int{1, -1, 1}, "line 2: not valid JSON: there is nothing"},
+		{`{"step":"x"}` + "\n", []int{-1}, "line 1: step: found a string, want a whole number"},
+		{"{}{}\n", []int{-1}, "line 1"},
+		{good + "\x00\x00", []int{1, -2}, "line 2"},
+		{" {\"step\":3,\"unknown\":[]} \r\n", []int{3}, ""},
+		{good + long + good, []int{1, -1, 1}, "line 2: is longer than 67108864 bytes"},
+	} {
+		put(t, path.Name, []byte(test.text))
+		if got := steps(t, path); !slices.Equal(got, test.want) {
+			t.Errorf("%.60q: %v, want %v", test.text, got, test.want)
+		}
+		said := ""
+		for _, err := range jsonlines.Read[record](path) {
+			if err != nil {
+				said += err.Error()
+			}
+		}
+		if !strings.Contains(said, test.say) || test.say == "" && said != "" {
+			t.Errorf("%.60q: the error is %q, want %q", test.text, said, test.say)
+		}
+	}
+}
+
+// FuzzRead: the ends of lines are where lines end, whether they are read forward or backward.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("{\"step\":1}\n{}\n"))
+	f.Add([]byte("{}\n{"))
+	f.Add([]byte("\n\n"))
+	path := vfs.At(filepath.Join(f.TempDir(), "log.jsonl"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		put(t, path.Name, text)
+		end, torn := int64(0), false
+		for e, err := range jsonlines.Read[record](path) {
+			if torn = errors.Is(err, jsonlines.ErrTorn); torn {
+				continue
+			}
+			if e.End <= end || bytes.IndexByte(text[end:e.End], '\n') != int(e.End-end)-1 {
+				t.Errorf("a line of %q ends at %d, after one at %d", text, e.End, end)
+			}
+			end = e.End
+		}
+		if torn != (int(end) < len(text)) || bytes.IndexByte(text[end:], '\n') >= 0 {
+			t.Errorf("lines of %q end at %d, torn %v", text, end, torn)
+		}
+		var back []string
+		for line, err := range jsonlines.Backward(path) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			back = append(back, string(line)+"\n")
+		}
+		slices.Reverse(back)
+		if got := strings.Join(back, ""); got != string(text[:end]) {
+			t.Errorf("backward %q, want %q", got, text[:end])
+		}
+	})
+}
+
+// TestBackward: lines come whole, however long they are and however long the file is.
+func TestBackward(t *testing.T) {
+	path := vfs.At(filepath.Join(t.TempDir(), "log.jsonl"))
+	var want []string
+	for i := range 400 {
+		want = append(want, strings.Repeat(string(rune('a'+i%26)), i*i*7%60_000))
+	}
+	put(t, path.Name, []byte(strings.Join(want, "\n")+"\nnot whole"))
+	var got []string
+	for line, err := range jsonlines.Backward(path) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(line))
+	}
+	slices.Reverse(got)
+	if !slices.Equal(want, got) {
+		t.Errorf("%d lines, want %d, or others", len(got), len(want))
+	}
+	put(t, path.Name, nil)
+	if err := os.Truncate(path.Name, 256<<20); err != nil {
+		t.Fatal(err)
+	}
+	for line, err := range jsonlines.Backward(path) {
+		if err == nil || !strings.Contains(err.Error(), "longer than 67108864 bytes") {
+			t.Errorf("%d bytes without a line end: %v", len(line), err)
+		}
+	}
+	for _, err := range jsonlines.Backward(vfs.At(path.Name + ".none")) {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+	}
+}
