@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -21,7 +21,7 @@ type axis struct {
 // value is a label with its settings.
 type value struct {
 	label    string
-	settings []config.Setting
+	settings []plaintoml.Setting
 	quantize *Quantize // nil: it does not say
 }
 
@@ -117,14 +117,14 @@ func readValues(t *table, a axis) []value {
 		t.wrong("values", raw, strings.TrimPrefix(wantValues, "want "))
 		return nil
 	}
-	if plain := slices.IndexFunc(elements, func(e any) bool { return !config.IsTable(e) }); plain >= 0 && len(a.keys) == 0 {
+	if plain := slices.IndexFunc(elements, func(e any) bool { return !schema.IsTable(e) }); plain >= 0 && len(a.keys) == 0 {
 		t.report(t.key("key"), `want the key that gets the values, such as key = "quantizer.bits"; or a table for each value: [{label = "...", set = {...}}, ...]`,
 			"missing, but values has %s", schema.Describe(elements[plain]))
 		return nil
 	}
 	var values []value
 	for i, e := range elements {
-		key := config.Indexed(t.key("values"), i)
+		key := plaintoml.Indexed(t.key("values"), i)
 		v, ok := readValue(t, a, key, e)
 		if !ok {
 			continue
@@ -145,7 +145,7 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 	if !isTable {
 		label, ok := t.label(key, raw)
 		if list, isArray := raw.([]any); isArray {
-			label, ok = config.Setting{Value: list}.Text(), true
+			label, ok = plaintoml.Setting{Value: list}.Text(), true
 		}
 		if !ok {
 			t.report(key, `want {label = "...", value = ...}`, "found %s", schema.Describe(raw))
@@ -177,17 +177,17 @@ const (
 )
 
 // assign gives every key the value that stands at a key of the file.
-func (r *reader) assign(keys []string, at string, raw any) []config.Setting {
+func (r *reader) assign(keys []string, at string, raw any) []plaintoml.Setting {
 	place := r.doc.ErrorAt(at, "")
-	var list []config.Setting
+	var list []plaintoml.Setting
 	for _, key := range keys {
-		list = append(list, config.Setting{Key: key, Value: raw, File: place.File, Line: place.Line})
+		list = append(list, plaintoml.Setting{Key: key, Value: raw, File: place.File, Line: place.Line})
 	}
 	return list
 }
 
 // settings reads a table of settings.
-func (t *table) settings(name string) []config.Setting {
+func (t *table) settings(name string) []plaintoml.Setting {
 	set := t.table(name)
 	if set == nil {
 		return nil

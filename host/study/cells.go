@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // plan is a cell before its configuration is resolved.
 type plan struct {
 	labels   map[string]string
-	settings []config.Setting
+	settings []plaintoml.Setting
 	quantize *Quantize
 	at       string // key in the file: of its single cell, "study.axes" for the grid
 }
@@ -136,7 +137,7 @@ func readCell(t *table, axes []axis) []plan {
 }
 
 // resolve makes the cells, and reports each problem of their configurations once.
-func (r *reader) resolve(base *config.Document, plans []plan, axes []axis) []Cell {
+func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []Cell {
 	var found problems
 	var cells []Cell
 	for _, p := range plans {
@@ -148,7 +149,7 @@ func (r *reader) resolve(base *config.Document, plans []plan, axes []axis) []Cel
 			cell.Set = append(cell.Set, Setting{Key: s.Key, Value: s.Text()})
 		}
 		var err error
-		if cell.Config, err = base.Resolve(p.settings); err == nil {
+		if cell.Config, err = config.Resolve(base, p.settings); err == nil {
 			cells = append(cells, cell)
 			continue
 		}

@@ -7,10 +7,10 @@ import (
 	"io/fs"
 
 	"github.com/cage-qat/cage/host/study/evaluation"
-	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -107,7 +107,7 @@ func (s *Study) findOutdated(results []Result) {
 }
 
 // checkEvaluations makes the questions that cells are to be asked, before any is trained.
-func (s *Study) checkEvaluations(cells []Cell) (errs config.Errors) {
+func (s *Study) checkEvaluations(cells []Cell) (errs plaintoml.Errors) {
 	if len(cells) == 0 {
 		return nil
 	}

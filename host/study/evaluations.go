@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/study/evaluation"
-	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
@@ -18,11 +18,11 @@ type asked struct {
 	evaluation.Evaluation
 	// rows is a hash of the files that questions are made of, read once.
 	rows  func() (string, error)
-	place config.Error // of what names these files
+	place plaintoml.Error // of what names these files
 }
 
 // problem is what is wrong with the files.
-func (a *asked) problem(err error) *config.Error {
+func (a *asked) problem(err error) *plaintoml.Error {
 	e := a.place
 	e.Msg = err.Error()
 	return &e
@@ -110,7 +110,7 @@ func (t *table) asksTasks(batch int) *evaluation.Tasks {
 	for i, name := range e.Names {
 		key := t.key("tasks")
 		if _, single := t.values["tasks"].(string); !single {
-			key = config.Indexed(key, i)
+			key = plaintoml.Indexed(key, i)
 		}
 		if strings.HasSuffix(name, ".toml") && !filepath.IsAbs(name) {
 			e.Names[i] = filepath.Join(t.dir, name)
@@ -163,7 +163,7 @@ func (s *Study) checkAsked(r *reader, study *table, axes []axis) {
 		for i, e := range s.evaluations {
 			long, ok := e.Evaluation.(*evaluation.Ruler)
 			if most := c.Config.Model.Context; ok && len(long.Lengths) > 0 && slices.Max(long.Lengths) > most {
-				r.report(config.Indexed(study.key("evaluations"), i)+".ruler.lengths", "want no more, or a larger model.context", "the model sees %d tokens (cell %s)", most, strings.Join(c.Of(axisNames(axes)), " · "))
+				r.report(plaintoml.Indexed(study.key("evaluations"), i)+".ruler.lengths", "want no more, or a larger model.context", "the model sees %d tokens (cell %s)", most, strings.Join(c.Of(axisNames(axes)), " · "))
 				return
 			}
 		}

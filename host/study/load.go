@@ -8,8 +8,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/transliterate"
 )
 
@@ -19,10 +19,10 @@ const mostParallel = 4096
 // Load reads and checks the study file at path and resolves every cell. It looks into the
 // study's directory only for the names of cells that already exist.
 //
-// The error is a *[config.Error] if the file cannot be read or parsed, otherwise
-// [config.Errors] with every problem found, including those of the cells' configurations.
+// The error is a *[plaintoml.Error] if the file cannot be read or parsed, otherwise
+// [plaintoml.Errors] with every problem found, including those of the cells' configurations.
 func Load(path string) (*Study, error) {
-	doc, text, err := config.ReadDocument(path, "a study")
+	doc, text, err := plaintoml.ReadFile(path, "a study")
 	if err != nil {
 		return nil, err
 	}
@@ -32,14 +32,14 @@ func Load(path string) (*Study, error) {
 // Parse is [Load] on text that has already been read. The path is the name used in
 // messages, and a base file is relative to it.
 func Parse(path string, text []byte) (*Study, error) {
-	doc, err := config.ParseDocument(path, text)
+	doc, err := plaintoml.Parse(path, text)
 	if err != nil {
 		return nil, err
 	}
 	return load(path, text, doc)
 }
 
-func load(path string, text []byte, doc *config.Document) (*Study, error) {
+func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 	s := &Study{File: path, text: text}
 	r := &reader{doc: doc, dir: filepath.Dir(path)}
 	top := &table{reader: r, values: doc.Values()}
@@ -84,7 +84,7 @@ func load(path string, text []byte, doc *config.Document) (*Study, error) {
 }
 
 // readBase reads the base configuration, nil when that is not possible.
-func (s *Study) readBase(top *table) *config.Document {
+func (s *Study) readBase(top *table) *plaintoml.Document {
 	const want = `want the path of a run's TOML file, or the table [base] with its keys`
 	switch raw := top.get("base").(type) {
 	case nil:
@@ -97,7 +97,7 @@ func (s *Study) readBase(top *table) *config.Document {
 		if !filepath.IsAbs(raw) {
 			s.Base = filepath.Join(filepath.Dir(s.File), raw)
 		}
-		doc, _, err := config.ReadDocument(s.Base, "a training run")
+		doc, _, err := plaintoml.ReadFile(s.Base, "a training run")
 		if err == nil {
 			return doc
 		}
@@ -105,7 +105,7 @@ func (s *Study) readBase(top *table) *config.Document {
 			top.report("base", want+"; it is relative to the study file", "there is no file %s", s.Base)
 			return nil
 		}
-		if e, ok := errors.AsType[*config.Error](err); ok && e.Line == 0 { // of the whole file
+		if e, ok := errors.AsType[*plaintoml.Error](err); ok && e.Line == 0 { // of the whole file
 			top.report("base", want, "%s", e.File+": "+e.Msg)
 			return nil
 		}

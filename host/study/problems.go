@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // problems are those of the configurations of cells, each once however many cells have
@@ -16,7 +16,7 @@ type problems struct {
 }
 
 type problem struct {
-	err   *config.Error
+	err   *plaintoml.Error
 	cells []string
 }
 
@@ -37,8 +37,8 @@ func (p *problems) add(err error, cell string) {
 
 // list returns the problems of so many cells. What is wrong with some of them only is
 // wrong with their combination of settings, and names the first.
-func (p *problems) list(cells int) config.Errors {
-	var errs config.Errors
+func (p *problems) list(cells int) plaintoml.Errors {
+	var errs plaintoml.Errors
 	for _, one := range p.order {
 		gap := " "
 		if strings.Contains(one.err.Msg, "\n") {
@@ -57,14 +57,14 @@ func (p *problems) list(cells int) config.Errors {
 }
 
 // problemsOf are the problems of an error of host/train/config.
-func problemsOf(err error) config.Errors {
-	var all config.Errors
+func problemsOf(err error) plaintoml.Errors {
+	var all plaintoml.Errors
 	if errors.As(err, &all) {
 		return all
 	}
-	var one *config.Error
+	var one *plaintoml.Error
 	if errors.As(err, &one) {
-		return config.Errors{one}
+		return plaintoml.Errors{one}
 	}
-	return config.Errors{{Msg: err.Error()}}
+	return plaintoml.Errors{{Msg: err.Error()}}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -92,7 +93,7 @@ func (q *Quantize) arguments(c Cell) []string {
 	weights := c.Config.Quantizer.Weights
 	args = append(args, "--quantizer", weights.Name)
 	for _, key := range slices.Sorted(maps.Keys(weights.Params)) {
-		args = append(args, "--set", key+"="+config.Setting{Value: weights.Params[key]}.Text())
+		args = append(args, "--set", key+"="+plaintoml.Setting{Value: weights.Params[key]}.Text())
 	}
 	flag := func(name, value string) { args = append(args, "--"+name+"="+value) }
 	for _, f := range []struct {

@@ -4,15 +4,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
 // reader reads a study file strictly and collects the problems.
 type reader struct {
-	doc  *config.Document
+	doc  *plaintoml.Document
 	dir  string // of the file, to which the paths of other descriptions in it are relative
-	errs config.Errors
+	errs plaintoml.Errors
 
 	// vague: an axis has no name, or not all labels that the file gives it. What names axes
 	// and labels is not checked then, because it may be right.
@@ -35,7 +35,7 @@ type table struct {
 }
 
 // key is the full key of a key of the table.
-func (t *table) key(name string) string { return config.JoinKey(t.path, name) }
+func (t *table) key(name string) string { return plaintoml.JoinKey(t.path, name) }
 
 // get returns the raw value of a key, nil for none.
 func (t *table) get(name string) any {
@@ -60,7 +60,7 @@ func (t *table) finish() {
 			continue
 		}
 		what := "unknown key"
-		if config.IsTable(raw) {
+		if schema.IsTable(raw) {
 			what = "unknown table"
 		}
 		hint := "known here: " + strings.Join(t.known, ", ")
@@ -132,13 +132,13 @@ func (t *table) table(name string) *table {
 // tables returns an array of tables.
 func (t *table) tables(name string) []*table {
 	raw := t.get(name)
-	list, ok := config.TablesOf(raw)
+	list, ok := schema.TablesOf(raw)
 	if raw != nil && !ok {
 		t.wrong(name, raw, "an array of tables [["+t.key(name)+"]]")
 	}
 	var out []*table
 	for i, values := range list {
-		out = append(out, &table{reader: t.reader, path: config.Indexed(t.key(name), i), values: values})
+		out = append(out, &table{reader: t.reader, path: plaintoml.Indexed(t.key(name), i), values: values})
 	}
 	return out
 }
@@ -177,7 +177,7 @@ func (t *table) labels(axes []axis, many bool) map[string][]string {
 		for i, e := range elements {
 			key := t.key(name)
 			if isArray {
-				key = config.Indexed(key, i)
+				key = plaintoml.Indexed(key, i)
 			}
 			label, ok := t.label(key, e)
 			if !ok || isArray && !many {

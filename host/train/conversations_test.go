@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // chatFile writes random documents of 3 to 14 tokens, of which the second half is learned.
@@ -120,7 +121,7 @@ func TestConversationsOfFewSteps(t *testing.T) {
 	} {
 		cfg := chatConfig(t, schedule...)
 		_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
-		if e, ok := errors.AsType[*config.Error](err); !ok || e.Key != key || !strings.Contains(e.Hint, "train.steps") {
+		if e, ok := errors.AsType[*plaintoml.Error](err); !ok || e.Key != key || !strings.Contains(e.Hint, "train.steps") {
 			t.Errorf("%q: error %v, want one of %s", schedule, err, key)
 		}
 		if _, err := os.Stat(cfg.Train.Out); !errors.Is(err, fs.ErrNotExist) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -70,7 +71,7 @@ func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
 		}
 	}
 	c.pool.start(ctx, names)
-	var problems config.Errors
+	var problems plaintoml.Errors
 	for i, p := range list {
 		s := c.pool.known[names[i]]
 		if s.err == nil {
@@ -93,10 +94,10 @@ func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
 }
 
 // distinct leaves out repeated problems: one table may serve both roles of the quantizer.
-func distinct(problems config.Errors) config.Errors {
-	var out config.Errors
+func distinct(problems plaintoml.Errors) plaintoml.Errors {
+	var out plaintoml.Errors
 	for _, e := range problems {
-		if !slices.ContainsFunc(out, func(o *config.Error) bool { return o.Error() == e.Error() }) {
+		if !slices.ContainsFunc(out, func(o *plaintoml.Error) bool { return o.Error() == e.Error() }) {
 			out = append(out, e)
 		}
 	}
@@ -105,7 +106,7 @@ func distinct(problems config.Errors) config.Errors {
 
 // startError places an error at the table of the plugin it is about; nil when it is not
 // about a plugin.
-func (c *collector) startError(p *config.Plugin, err error) *config.Error {
+func (c *collector) startError(p *config.Plugin, err error) *plaintoml.Error {
 	var pe *plugin.Error
 	if !errors.As(err, &pe) {
 		return nil
@@ -118,7 +119,7 @@ func (c *collector) startError(p *config.Plugin, err error) *config.Error {
 }
 
 // resolve checks the parameters of a plugin's table against its declaration.
-func (c *collector) resolve(p *config.Plugin) config.Errors {
+func (c *collector) resolve(p *config.Plugin) plaintoml.Errors {
 	client := c.clients[p.Table]
 	d := client.Description()
 	values, err := client.Resolve(p.Params)
@@ -131,12 +132,12 @@ func (c *collector) resolve(p *config.Plugin) config.Errors {
 }
 
 // parameterErrors gives every parameter error its line, and a hint.
-func (c *collector) parameterErrors(p *config.Plugin, d sdk.Description, err error) config.Errors {
+func (c *collector) parameterErrors(p *config.Plugin, d sdk.Description, err error) plaintoml.Errors {
 	list := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		list = joined.Unwrap()
 	}
-	var out config.Errors
+	var out plaintoml.Errors
 	for _, one := range list {
 		var pe *sdk.ParameterError
 		if !errors.As(one, &pe) {

@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -134,7 +135,7 @@ func (c *collector) askOptimizer(ctx context.Context, p *config.Plugin, t *Train
 // unused reports overrides and groups that decide about nothing in the model: they match nothing, or others decide about
 // all that they match.
 func (c *collector) unused() error {
-	var problems config.Errors
+	var problems plaintoml.Errors
 	report := func(table string, match []string, matches bool, among, others string) {
 		e := c.Config.ErrorAt(table, "has no effect: of all %s that it matches, %s decides", among, others)
 		if !matches {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -20,7 +21,7 @@ type Plugin struct {
 }
 
 // Path returns the full dotted key of a parameter, for [Config.ErrorAt].
-func (p *Plugin) Path(key string) string { return JoinKey(p.Table, key) }
+func (p *Plugin) Path(key string) string { return plaintoml.JoinKey(p.Table, key) }
 
 // copy is a plugin of its own with what p has; nil when p is.
 func (p *Plugin) copy() *Plugin {

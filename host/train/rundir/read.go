@@ -14,8 +14,8 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -84,7 +84,7 @@ func (r *Run) read() error {
 	if bytes.Count(text, []byte("=")) > mostKeys || bytes.Count(text, []byte("[")) > mostKeys {
 		return fmt.Errorf("%s has more than %d keys or tables", path, mostKeys)
 	}
-	doc, err := config.ParseDocument(path.Name, text)
+	doc, err := plaintoml.Parse(path.Name, text)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func flatten(prefix string, values map[string]any, list []Entry) []Entry {
 				list = flatten(fmt.Sprintf("%s[%d]", name, i), element, list)
 			}
 		default:
-			list = append(list, Entry{name, config.Setting{Value: v}.Text()})
+			list = append(list, Entry{name, plaintoml.Setting{Value: v}.Text()})
 		}
 	}
 	return list
