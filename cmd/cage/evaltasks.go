@@ -26,52 +26,34 @@ import (
 
 // taskFlags say which tasks to ask a model, and how.
 type taskFlags struct {
-	names         []string
-	data          string
-	examples      string
-	shots         int
-	limit         int
-	batch         int
-	maxTokens     int
-	chat, oneTurn bool
+	tasks.Settings
 	out           string
 	step, context int
 	lifeline      bool
 	quantizer     *train.Quantizer // instead of the run's own; nil: that
 }
 
-// taskDefault is the value of --fewshot that leaves it to the task.
-const taskDefault = -1
-
 func (f *taskFlags) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringSliceVar(&f.names, "tasks", nil, "names of evaluation tasks, or files that describe one (.toml); --data is then the folder with their rows")
-	flags.StringVar(&f.examples, "examples", "", "`DIR` with TASK.jsonl for tasks whose examples are fixed (question and target)")
-	flags.IntVar(&f.shots, "fewshot", taskDefault, "examples before each question; default: the task's number")
-	flags.IntVar(&f.limit, "limit", 0, "ask only the first questions of each task; 0: all")
-	flags.IntVar(&f.batch, "batch", 8, "texts that are generated at once")
-	flags.IntVar(&f.maxTokens, "max-tokens", 0, "tokens of a generated answer; 0: the task's number")
-	flags.BoolVar(&f.chat, "chat", false, "put questions into the model's template of conversations")
-	flags.BoolVar(&f.oneTurn, "one-turn", false, "with --chat: examples and question in one message")
+	addKeys(cmd, f.Keys())
 	lifelineFlag(cmd, &f.lifeline)
-	flags.StringVar(&f.out, "out", "", "`DIR` for answers, samples and results of tasks; the same command goes on there")
+	cmd.Flags().StringVar(&f.out, "out", "", "`DIR` for answers, samples and results of tasks; the same command goes on there")
 }
 
 // run asks the model in dir.
 func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
-	if f.data == "" {
+	if f.Data == "" {
 		return nil, usageError{fmt.Errorf("--data is missing: want the folder with the rows of the tasks")}
 	}
-	if f.batch < 1 || f.shots < taskDefault {
-		return nil, usageError{fmt.Errorf("--batch %d, --fewshot %d: want at least 1 and 0", f.batch, f.shots)}
+	if err := checkKeys(cmd, f.Keys()); err != nil {
+		return nil, err
 	}
-	list, err := openTasks(f.names)
+	list, err := openTasks(f.Names)
 	if err != nil {
 		return nil, usageError{err}
 	}
 	o := train.OpenOptions{Step: f.step, Context: f.context, NoData: true, Score: true, Quantizer: f.quantizer}
 	if slices.ContainsFunc(list, func(t *tasks.Task) bool { return t.Kind == tasks.Generation }) {
-		o.Generate = f.batch
+		o.Generate = f.Batch
 	}
 	trained, err := openRun(cmd, dir, o)
 	if err != nil {
@@ -82,7 +64,7 @@ func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 	if e.encoder, e.tok, err = encoderOf(trained); err != nil {
 		return nil, err
 	}
-	if f.chat {
+	if f.Chat {
 		if e.template, err = conversation(dir, e.tok); err != nil {
 			return nil, err
 		}
@@ -127,8 +109,8 @@ func (e *evaluation) Score(ctx context.Context, requests []score.Request, skip f
 
 // Generate implements ask.Model.
 func (e *evaluation) Generate(ctx context.Context, prompts [][]int32, tokens int, until []string) ([]string, error) {
-	if e.maxTokens > 0 {
-		tokens = e.maxTokens
+	if e.MaxTokens > 0 {
+		tokens = e.MaxTokens
 	}
 	return e.trained.GenerateUntil(ctx, e.tok, prompts, tokens, until)
 }
@@ -173,8 +155,7 @@ func lockFolder(dir vfs.Path) (unlock func(), err error) {
 }
 
 func (e *evaluation) one(cmd *cobra.Command, t *tasks.Task) (*ask.Result, error) {
-	source := tasks.Source{Data: e.data, Examples: e.examples, Shots: e.shots, Limit: e.limit}
-	items, all, err := source.Items(t, e.encoder, tasks.Options{Chat: e.template, OneTurn: e.oneTurn})
+	items, all, err := e.Source.Items(t, e.encoder, tasks.Options{Chat: e.template, OneTurn: e.OneTurn})
 	if err != nil {
 		return nil, err
 	}
@@ -182,8 +163,8 @@ func (e *evaluation) one(cmd *cobra.Command, t *tasks.Task) (*ask.Result, error)
 	if err != nil {
 		return nil, err
 	}
-	a := ask.Asking{Task: t, Items: items, Until: t.UntilTexts(e.encoder), Batch: e.batch, Progress: progress, Settings: map[string]string{
-		"model": e.name(), "context": strconv.Itoa(e.trained.Context()), "batch": strconv.Itoa(e.batch), "max_tokens": strconv.Itoa(e.maxTokens)}}
+	a := ask.Asking{Task: t, Items: items, Until: t.UntilTexts(e.encoder), Batch: e.Batch, Progress: progress, Settings: map[string]string{
+		"model": e.name(), "context": strconv.Itoa(e.trained.Context()), "batch": strconv.Itoa(e.Batch), "max_tokens": strconv.Itoa(e.MaxTokens)}}
 	var path *vfs.Path
 	if e.out != "" {
 		p := ask.AnswersFile(vfs.At(e.out), t.Name)

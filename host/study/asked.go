@@ -37,7 +37,7 @@ func (s *Study) FindUnasked(r *Result, asked map[string]string) {
 }
 
 // unevaluated takes the answers to an evaluation away.
-func (r *Result) unevaluated(e *asked, why string) {
+func (r *Result) unevaluated(e *placedEvaluation, why string) {
 	r.State, r.Err, r.Summary = Unevaluated, why, maps.Clone(r.Summary)
 	for _, m := range e.Metrics() {
 		delete(r.Summary, m.Name)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // plan is a cell before its configuration is resolved.
@@ -25,9 +26,9 @@ func (p plan) name(axes []axis) string {
 
 // readCells makes the plans of the grid without what is excluded, then those of single
 // cells, whose new labels it adds to the axes.
-func readCells(study *table, axes []axis) []plan {
+func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 	var excludes []map[string][]string
-	for _, t := range study.tables("exclude") {
+	for _, t := range exclude {
 		where := t.labels(axes, true)
 		t.checkLabels(where, axes)
 		if len(t.values) == 0 {
@@ -48,7 +49,7 @@ func readCells(study *table, axes []axis) []plan {
 			plans = append(plans, p)
 		}
 	}
-	for _, t := range study.tables("cells") {
+	for _, t := range cells {
 		for _, p := range readCell(t, axes) {
 			if i := slices.IndexFunc(plans, func(o plan) bool { return maps.Equal(o.labels, p.labels) }); i >= 0 {
 				t.report(t.path, "want other labels, or leave it out of the grid with [[study.exclude]]", "there are two cells %s", p.name(axes))
@@ -57,7 +58,7 @@ func readCells(study *table, axes []axis) []plan {
 			plans = append(plans, p)
 		}
 	}
-	if len(plans) == 0 && len(study.errs) == 0 { // else there will be cells when they are solved
+	if len(plans) == 0 && len(study.Errs) == 0 { // else there will be cells when they are solved
 		study.report(study.path, "want values for every axis, or [[study.cells]]", "the study has no cells")
 	}
 	return plans
@@ -103,13 +104,11 @@ func grid(axes []axis, fixed map[string]string) []plan {
 // readCell reads one of [[study.cells]]: a cell for each combination of the values of the
 // axes that its label leaves out.
 func readCell(t *table, axes []axis) []plan {
-	defer t.finish()
-	settings, quantize := t.settings("set"), t.quantize()
-	label := t.table("label")
+	var labels, set map[string]any
+	var rawQuantize any
+	t.read(schema.Key{Name: "label", To: &labels, Is: schema.Anything("of labels by axis")}, optional("set", &set), optional("quantize", &rawQuantize))
+	settings, quantize, label := t.settings("set", set), t.quantize(rawQuantize), t.below("label", labels)
 	if label == nil {
-		if !t.has("label") {
-			t.report(t.key("label"), "want a table of labels by axis", "missing")
-		}
 		return nil
 	}
 	fixed := map[string]string{}
@@ -155,6 +154,6 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 		}
 		found.add(err, p.name(axes))
 	}
-	r.errs = append(r.errs, found.list(len(plans))...)
+	r.Errs = append(r.Errs, found.list(len(plans))...)
 	return cells
 }

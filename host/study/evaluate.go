@@ -28,16 +28,18 @@ type account struct {
 }
 
 // evaluationsOf are those of a cell. A model that is quantized after its training has no loss but for one of them.
-func (s *Study) evaluationsOf(c Cell) []*asked {
+func (s *Study) evaluationsOf(c Cell) []*placedEvaluation {
 	if c.Quantize == nil || c.Quantize.Of != OfFullPrecision {
 		return s.evaluations
 	}
 	e := &evaluation.Validation{Batches: c.Config.Train.FinalEvalBatches}
-	return append([]*asked{{Evaluation: e, rows: e.Rows}}, s.evaluations...)
+	return append([]*placedEvaluation{{Evaluation: e, rows: e.Rows}}, s.evaluations...)
 }
 
 // answers is the directory of an evaluation of a cell.
-func (s *Study) answers(c Cell, e *asked) vfs.Path { return s.dir(c).Join(evaluationsDir, e.ID()) }
+func (s *Study) answers(c Cell, e *placedEvaluation) vfs.Path {
+	return s.dir(c).Join(evaluationsDir, e.ID())
+}
 
 // readAccount reads the account of an evaluation; one that has not begun has none.
 func readAccount(dir vfs.Path) (a account, begun bool, err error) {
@@ -153,7 +155,7 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 
 // beginEvaluation makes the directory of an evaluation ready, and tells whether it is done already. Answers to other
 // questions are put aside.
-func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *asked) (done bool, err error) {
+func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *placedEvaluation) (done bool, err error) {
 	dir := s.answers(c, e)
 	now, err := e.rows()
 	if err != nil {
@@ -188,7 +190,7 @@ func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *asked) (done boo
 }
 
 // endEvaluation writes down what came out.
-func endEvaluation(dir vfs.Path, e *asked) error {
+func endEvaluation(dir vfs.Path, e *placedEvaluation) error {
 	a, _, err := readAccount(dir)
 	if err != nil {
 		return err

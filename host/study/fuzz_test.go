@@ -67,8 +67,8 @@ func FuzzState(f *testing.F) {
 	}
 	s.Out = filepath.Join(dir, "out")
 	cell := filepath.Join(s.Out, "cells", "a")
-	e := &asked{Evaluation: &evaluation.Tasks{}}
-	s.evaluations = []*asked{e}
+	e := &placedEvaluation{Evaluation: &evaluation.Tasks{}}
+	s.evaluations = []*placedEvaluation{e}
 	f.Fuzz(func(t *testing.T, running, failed, summary, account []byte) {
 		c := Cell{ID: "a", Dir: cell}
 		at := rundir.At(cell)

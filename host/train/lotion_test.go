@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
@@ -45,7 +45,7 @@ func TestEvaluateFullPrecision(t *testing.T) {
 func TestQuantizeLOTION(t *testing.T) {
 	cfg := lotionRun(t)
 	o := gptqOptions(t, "absmax", nil)
-	o.Method, o.Windows = layerwise.RTN, 0
+	o.Method, o.Windows = settings.RTN, 0
 	if _, err := train.Quantize(t.Context(), cfg.Train.Out, o); err != nil {
 		t.Fatal(err)
 	}

@@ -62,18 +62,31 @@ func (r *Reader) Each(table string, values map[string]any, keys []schema.Key, ot
 		path := JoinKey(table, name)
 		r.given[path] = true
 		if found, hint := keys[i].Read(raw); found != "" {
-			r.Report(path, found, hint)
+			r.Report(path, found, hint+heading(path, keys[i]))
 		}
 	}
 }
 
 // Missing reports a key that is absent and may not be.
 func (r *Reader) Missing(path string, k schema.Key) {
-	hint := "want " + k.Wants()
+	hint := "want " + k.Wants() + heading(path, k)
 	if k.Doc != "" {
 		hint += ": " + k.Doc
 	}
 	r.Report(path, "missing", hint)
+}
+
+// heading is how a table of that name begins in TOML, behind a blank; empty for other keys, and in an array of tables.
+func heading(path string, k schema.Key) string {
+	switch {
+	case strings.Contains(path, "["):
+		return ""
+	case k.Type() == schema.Table:
+		return " [" + path + "]"
+	case k.Type() == schema.Tables:
+		return " [[" + path + "]]"
+	}
+	return ""
 }
 
 // Report records a problem at a key.

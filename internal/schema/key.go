@@ -15,6 +15,8 @@ import (
 // Key is one key of a table.
 type Key struct {
 	Name string
+	// Flag is the name of the key as a flag of a command, if that is another than Name with hyphens.
+	Flag string
 	// To points to the variable that the key sets: a whole number, a float64, a bool, a string,
 	// a []string, []float64 or []int; or a *int or *float64, nil when the key is absent; or
 	// for what is read further a map[string]any (a table), a []map[string]any (an array of tables) or an any.
@@ -248,7 +250,10 @@ func (k Key) Wants() string {
 	case len(k.Is.Words) > 0:
 		return "one of " + Quoted(k.Is.Words)
 	}
-	name := []string{Integer: "an integer", Number: "a number", Text: "a string", Texts: "a string or an array of strings", Numbers: "an array of numbers",
-		Integers: "an array of integers", Boolean: "true or false", Table: "a table", Tables: "an array of tables", Any: "a value"}
+	if k.Type() == Any && k.Is.text != "" {
+		return k.Is.text
+	}
+	name := []string{Any: "a value", Integer: "an integer", Number: "a number", Text: "a string", Texts: "a string or an array of strings", Numbers: "an array of numbers",
+		Integers: "an array of integers", Boolean: "true or false", Table: "a table", Tables: "an array of tables"}
 	return strings.TrimSpace(name[k.Type()] + " " + k.Is.text)
 }
