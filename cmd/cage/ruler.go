@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -148,7 +150,13 @@ type rulerFlags struct {
 }
 
 func (f *rulerFlags) add(cmd *cobra.Command) {
-	addKeys(cmd, f.Keys())
+	keys := f.Keys()
+	for i := range keys {
+		if keys[i].Name == "template" {
+			keys[i].Doc += ": own, " + strings.Join(chat.BuiltIn(), ", ") + " or a `FILE`"
+		}
+	}
+	addKeys(cmd, keys)
 	cmd.Flags().Uint32Var(&f.seed, "seed", ruler.DefaultSeed, "seed of the prompts")
 	cmd.Flags().StringVar(&f.out, "out", "", "directory `DIR` of prompts and answers (required)")
 }

@@ -2,9 +2,7 @@ package ruler
 
 import (
 	"slices"
-	"strings"
 
-	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -29,9 +27,11 @@ func (s *Settings) Keys() []schema.Key {
 		{Name: "squad", To: &s.Files.Squad, Is: schema.NonEmpty("that names a file"), Default: "", Doc: "`FILE` of SQuAD 2.0 (dev-v2.0.json)"},
 		{Name: "hotpot", To: &s.Files.Hotpot, Is: schema.NonEmpty("that names a file"), Default: "", Doc: "`FILE` of HotpotQA (hotpot_dev_distractor_v1.json)"},
 		{Name: "template", To: &s.Template, Is: schema.NonEmpty("that names a template"), Default: "",
-			Doc: "put prompts into the template of conversations: own, " + strings.Join(chat.BuiltIn(), ", ") + " or a `FILE`"},
+			Doc: "put prompts into the template of conversations"},
 	}
 }
 
 // SortedLengths returns the lengths in ascending order, each once.
-func (s *Settings) SortedLengths() []int { return slices.Compact(slices.Sorted(slices.Values(s.Lengths))) }
+func (s *Settings) SortedLengths() []int {
+	return slices.Compact(slices.Sorted(slices.Values(s.Lengths)))
+}

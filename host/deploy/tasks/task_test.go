@@ -173,7 +173,7 @@ func TestGoldRefused(t *testing.T) {
 	}
 }
 
-// FuzzParse: a description is refused or can be used.
+// FuzzParse: a description is refused with a line for each problem, or can be used.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(own), []byte(`{"q": "?", "a": "x", "b": "y"}`))
 	f.Add([]byte(strings.Replace(own, "{{ q }}", "{{ q.split('_')[7] }}", 1)), []byte(`{"q": "?", "a": "x", "b": "y"}`))
@@ -186,6 +186,11 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, description, row []byte) {
 		task, err := tasks.Parse("own.toml", description)
 		if err != nil {
+			for line := range strings.Lines(err.Error()) {
+				if !strings.HasPrefix(line, "own.toml:") {
+					t.Fatalf("no place in %v", err)
+				}
+			}
 			return
 		}
 		d, err := task.NewDoc("row", row, false)

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/BurntSushi/toml"
-
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -196,16 +194,13 @@ func splitQuantizer(values map[string]any) {
 // flatten appends the entries of a table.
 func flatten(prefix string, values map[string]any, list []Entry) []Entry {
 	for key, v := range values {
-		name := toml.Key{key}.String()
-		if prefix != "" {
-			name = prefix + "." + name
-		}
+		name := plaintoml.JoinKey(prefix, key)
 		switch v := v.(type) {
 		case map[string]any:
 			list = flatten(name, v, list)
 		case []map[string]any:
 			for i, element := range v {
-				list = flatten(fmt.Sprintf("%s[%d]", name, i), element, list)
+				list = flatten(plaintoml.Indexed(name, i), element, list)
 			}
 		default:
 			list = append(list, Entry{name, plaintoml.Setting{Value: v}.Text()})
