@@ -134,7 +134,7 @@ func TestFingerprint(t *testing.T) {
 	}
 	seen := map[string]string{print(): "nothing"}
 	for _, o := range []string{"seed=1", "train.eval_every=3", "train.log_every=3", "quantizer={plugin='quest'}", "quantizer={plugin='quest', bits=3}",
-		"quantizer.weights={plugin='quest', bits=3}", "optimizer.betas=[0.9,0.9]", "quantizer={plugin='quest',bits=4}", "data.train='other'",
+		"quantizer.weights={plugin='quest', bits=3}", "optimizer.beta1=0.9", "quantizer={plugin='quest',bits=4}", "data.train='other'",
 		"device={kind='cuda'}", "device={kind='cuda', precision='bfloat16'}", "device={kind='cuda', tf32='on'}",
 		"device={kind='cuda', attention='plain'}", "device={kind='cuda', kernels='graph'}", "device={kind='cuda', count=2}"} {
 		p := print(o)

@@ -120,19 +120,24 @@ func (d *decoder) misspelt(t table, key string, params []string) bool {
 	return true
 }
 
-const wantParam = "want an integer, a finite number, a string, a boolean, or an array of one of these"
+const wantParam = "want an integer, a finite number, a string or a boolean"
 
 func (d *decoder) param(p *Plugin, key string, raw any) {
-	path := p.Path(key)
-	v, bad := paramValue(raw)
-	if bad != "" {
-		d.Report(path, "found "+bad, wantParam)
+	ok := false
+	switch x := raw.(type) {
+	case int64, string, bool:
+		ok = true
+	case float64:
+		ok = schema.Finite(x)
+	}
+	if !ok {
+		d.Report(p.Path(key), "found "+schema.Describe(raw), wantParam)
 		return
 	}
 	if p.Params == nil {
 		p.Params = map[string]any{}
 	}
-	p.Params[key] = v
+	p.Params[key] = raw
 }
 
 // subTable reports a table where none belongs.
