@@ -8,8 +8,7 @@ import (
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
-// problems are those of the configurations of cells, each once however many cells have
-// it.
+// problems collects the problems of the configurations of cells. A problem of many cells is listed once.
 type problems struct {
 	found map[string]*problem // by text
 	order []*problem
@@ -20,7 +19,7 @@ type problem struct {
 	cells []string
 }
 
-// add notes what is wrong with the configuration of a cell.
+// add records the problems of a cell's configuration.
 func (p *problems) add(err error, cell string) {
 	if p.found == nil {
 		p.found = map[string]*problem{}
@@ -35,8 +34,8 @@ func (p *problems) add(err error, cell string) {
 	}
 }
 
-// list returns the problems of so many cells. What is wrong with some of them only is
-// wrong with their combination of settings, and names the first.
+// list returns the problems of a study of so many cells. A problem that not all cells have comes from a combination of
+// settings, and names the first such cell.
 func (p *problems) list(cells int) plaintoml.Errors {
 	var errs plaintoml.Errors
 	for _, one := range p.order {
@@ -56,7 +55,7 @@ func (p *problems) list(cells int) plaintoml.Errors {
 	return errs
 }
 
-// problemsOf are the problems of an error of host/train/config.
+// problemsOf returns the problems of an error of host/train/config.
 func problemsOf(err error) plaintoml.Errors {
 	var all plaintoml.Errors
 	if errors.As(err, &all) {

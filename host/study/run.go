@@ -82,13 +82,13 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 		return Plan{}, err
 	}
 	var p Plan
-	wanted, seen := map[string]bool{}, map[string]bool{}
+	selected, seen := map[string]bool{}, map[string]bool{}
 	for _, c := range s.Cells {
-		wanted[c.ID] = wanted[c.ID] || c.Matches(o.Only) && !(o.Kept != nil && o.Kept(c))
+		selected[c.ID] = selected[c.ID] || c.Matches(o.Only) && !(o.Kept != nil && o.Kept(c))
 	}
-	s.withSources(wanted)
+	s.withSources(selected)
 	for _, r := range results {
-		if wanted[r.Cell.ID] && !seen[r.Cell.ID] {
+		if selected[r.Cell.ID] && !seen[r.Cell.ID] {
 			seen[r.Cell.ID] = true
 			p.Results = append(p.Results, r)
 		}

@@ -78,7 +78,7 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 		} else if err != nil {
 			return err
 		}
-		if err := r.study.putAside(c); err != nil {
+		if err := r.study.moveToStale(r.study.dir(c).Path, c.ID); err != nil {
 			return err
 		}
 	}

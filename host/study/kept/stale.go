@@ -56,11 +56,11 @@ func (f *File) Changed(results []study.Result) (cells int, first string) {
 			continue
 		}
 		seen[r.Cell.ID] = true
-		now, made, err := take(r)
+		now, source, err := take(r)
 		if err != nil {
 			continue
 		}
-		if why := f.changed(was, now.Programs, made.data); why != "" {
+		if why := f.changed(was, now.Programs, source.data); why != "" {
 			cells++
 			first = cmp.Or(first, why)
 		}

@@ -37,7 +37,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 			}
 		}
 		n.add(len(runs))
-		line := figure.Series{Name: told(f.Series, series), Line: figure.Varied, Band: true, Points: average(runs)}
+		line := figure.Series{Name: seriesName(f.Series, series), Line: figure.Varied, Band: true, Points: average(runs)}
 		line.Marks = len(line.Points) <= fewPoints
 		out.Series = append(out.Series, line)
 	}

@@ -19,7 +19,7 @@ func differences(s *study.Study, f study.Figure, results []study.Result) (pictur
 	}
 	out := &figure.Differences{X: figure.Axis{Label: "difference of " + metrics.Label(f.Metric) + " to " + f.Baseline}}
 	for _, row := range g.labels[0] {
-		out.Rows = append(out.Rows, told(f.Series, row))
+		out.Rows = append(out.Rows, seriesName(f.Series, row))
 	}
 	others := slices.DeleteFunc(slices.Clone(g.labels[1]), func(label []string) bool { return label[0] == f.Baseline })
 	var n counts

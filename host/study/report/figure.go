@@ -106,7 +106,7 @@ func bars(s *study.Study, f study.Figure, results []study.Result) (picture, erro
 	}
 	var n counts
 	for _, series := range g.labels[1] {
-		b := figure.BarSeries{Name: told(f.Series, series)}
+		b := figure.BarSeries{Name: seriesName(f.Series, series)}
 		for _, label := range g.labels[0] {
 			place := g.at(label, series)
 			_, x := values(place, f.Metric)
@@ -154,7 +154,7 @@ func scatter(s *study.Study, f study.Figure, results []study.Result) (picture, e
 	out := &figure.Chart{X: figure.Axis{Label: metrics.Label(f.X), Log: f.LogX}, Y: figure.Axis{Label: metrics.Label(f.Y), Log: f.LogY}}
 	var n counts
 	for _, series := range g.labels[0] {
-		line := figure.Series{Name: told(f.Series, series), Marks: true}
+		line := figure.Series{Name: seriesName(f.Series, series), Marks: true}
 		for _, label := range g.labels[1] {
 			x, y := both(g.at(series, label), f.X, f.Y)
 			if len(x) == 0 {

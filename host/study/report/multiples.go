@@ -48,7 +48,7 @@ func divided(s *study.Study, f study.Figure, results []study.Result) []study.Fig
 		if one.Where == nil {
 			one.Where = map[string][]string{}
 		}
-		one.Title = cmp.Or(f.Title, defaultTitle(f)) + ": " + told(f.Series[:axes], labels)
+		one.Title = cmp.Or(f.Title, defaultTitle(f)) + ": " + seriesName(f.Series[:axes], labels)
 		for i, axis := range f.Series[:axes] {
 			one.Where[axis] = labels[i : i+1]
 		}
@@ -79,8 +79,8 @@ func sameScale(list []*Figure) {
 	}
 }
 
-// told writes labels on one line. A number says of which axis it is.
-func told(axes, labels []string) string {
+// seriesName joins labels to one line. A number is preceded by the name of its axis.
+func seriesName(axes, labels []string) string {
 	out := slices.Clone(labels)
 	for i, label := range out {
 		if _, err := strconv.ParseFloat(label, 64); err == nil && i < len(axes) && !strings.HasPrefix(label, axes[i]) {

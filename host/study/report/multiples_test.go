@@ -51,7 +51,7 @@ func TestTold(t *testing.T) {
 		{[]string{"method"}, []string{"CAGE, λ = 2"}, "CAGE, λ = 2"},
 		{nil, nil, ""},
 	} {
-		if got := told(c.axes, c.labels); got != c.want {
+		if got := seriesName(c.axes, c.labels); got != c.want {
 			t.Errorf("%v of %v: %q, want %q", c.labels, c.axes, got, c.want)
 		}
 	}

@@ -51,7 +51,7 @@ func trajectories(s *study.Study, f study.Figure, results []study.Result) (pictu
 				}
 				t := trail{color: i + 1, points: points}
 				if !named {
-					t.name, named = told(f.Series, series), true
+					t.name, named = seriesName(f.Series, series), true
 				}
 				trails = append(trails, t)
 			}

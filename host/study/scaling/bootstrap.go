@@ -41,7 +41,7 @@ func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum, k know
 	}
 	fit.Replicates = len(samples)
 	for _, j := range f.model.free {
-		if k.unheld[j] {
+		if k.unidentified[j] {
 			continue
 		}
 		e := fit.at(j)
@@ -82,7 +82,7 @@ func (f *fitting) compare(fit *Fit, samples [][]float64, k knowledge) error {
 		}
 		g := &Gain{Value: e.Value / fit.Eff(base)}
 		g.Low, g.High = g.Value, g.Value
-		if own, others := f.place[e.Group], f.place[base]; samples != nil && !k.unheld[own] && !k.unheld[others] {
+		if own, others := f.place[e.Group], f.place[base]; samples != nil && !k.unidentified[own] && !k.unidentified[others] {
 			log := func(s []float64, j int) float64 {
 				if j < 0 {
 					return 0 // the reference

@@ -20,7 +20,7 @@ func ParseCSV(path string, text []byte) ([]Point, error) {
 		fields, err := in.Read()
 		switch {
 		case errors.Is(err, io.EOF) && p.columns == nil:
-			p.fail(0, "no lines; the first must name the columns: "+wanted)
+			p.fail(0, "no lines; the first must name the columns: "+wantColumns)
 			return nil, p.problems
 		case errors.Is(err, io.EOF):
 			return p.result("no points below the heading")
@@ -56,7 +56,7 @@ func (p *csvParser) heading(line int, names []string) {
 		name = strings.ToLower(strings.TrimSpace(name))
 		switch {
 		case !slices.Contains(columns, name):
-			p.fail(line, "unknown column %q; %s", name, wanted)
+			p.fail(line, "unknown column %q; %s", name, wantColumns)
 		case p.has(name):
 			p.fail(line, "column %s twice", name)
 		}

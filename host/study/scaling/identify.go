@@ -15,14 +15,14 @@ type knowledge struct {
 	places []int
 	// worst is the direction in these parameters that the points know least.
 	worst []float64
-	// unheld are the places of the parameters that the priors hold more than the points do, or nothing holds. They have no
+	// unidentified are the places of the parameters that the priors hold more than the points do, or nothing holds. They have no
 	// interval: that such a value varies little is the assumption.
-	unheld map[int]bool
+	unidentified map[int]bool
 }
 
 // identify adds to a fit what the points know about its parameters: linearized standard errors and the condition number.
 func (f *fitting) identify(fit *Fit, x []float64) knowledge {
-	k := knowledge{unheld: map[int]bool{}}
+	k := knowledge{unidentified: map[int]bool{}}
 	var columns []int
 	for column, j := range f.model.free {
 		if fit.at(j).Status == Fitted {
@@ -50,11 +50,11 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 	spare := f.spare()
 	for place, j := range k.places {
 		e := fit.at(j)
-		k.unheld[j] = with[place] < without[place]/2 || without[place] > singularError
+		k.unidentified[j] = with[place] < without[place]/2 || without[place] > singularError
 		if without[place] > hardlyKnown/4 {
 			e.Status = Undetermined
 		}
-		if spare > 0 && !k.unheld[j] {
+		if spare > 0 && !k.unidentified[j] {
 			f.linearize(fit, e, with[place])
 		}
 	}
@@ -198,7 +198,7 @@ func (f *fitting) design() (warnings []string) {
 
 // unknown warns of the parameters that the points do not know.
 func (f *fitting) unknown(fit *Fit, k knowledge) (warnings []string) {
-	var unknown, unheld, bound []string
+	var unknown, unidentified, bound []string
 	for j := range f.model.fixed {
 		e := fit.at(j)
 		switch e.Status {
@@ -207,8 +207,8 @@ func (f *fitting) unknown(fit *Fit, k knowledge) (warnings []string) {
 		case AtBound:
 			bound = append(bound, fmt.Sprintf("%s = %.2g", e.Name, e.Value))
 		}
-		if k.unheld[j] {
-			unheld = append(unheld, e.Name)
+		if k.unidentified[j] {
+			unidentified = append(unidentified, e.Name)
 		}
 	}
 	if len(bound) > 0 {
@@ -217,8 +217,8 @@ func (f *fitting) unknown(fit *Fit, k knowledge) (warnings []string) {
 	if len(unknown) > 0 {
 		warnings = append(warnings, "hardly known by the points: "+strings.Join(unknown, ", ")+f.together(fit, k))
 	}
-	if len(unheld) > 0 && f.spare() > 0 {
-		warnings = append(warnings, "without an interval, as the priors hold it more than the points do, or nothing holds it: "+strings.Join(unheld, ", "))
+	if len(unidentified) > 0 && f.spare() > 0 {
+		warnings = append(warnings, "without an interval, as the priors hold it more than the points do, or nothing holds it: "+strings.Join(unidentified, ", "))
 	}
 	return warnings
 }

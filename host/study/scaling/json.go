@@ -95,7 +95,7 @@ func (p *jsonParser) field(line int, point *Point, name string, raw json.RawMess
 	null := string(raw) == "null"
 	switch {
 	case !slices.Contains(columns, name):
-		p.fail(line, "unknown key %q; %s", name, wanted)
+		p.fail(line, "unknown key %q; %s", name, wantColumns)
 	case name == "method":
 		if json.Unmarshal(raw, &point.Method) != nil || null {
 			p.fail(line, "method is %s; want a string", clip(raw))

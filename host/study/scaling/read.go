@@ -94,7 +94,7 @@ func reason(err error) string {
 // must be there.
 var columns = []string{"n", "d", "method", "bits", "loss", "ppl"}
 
-const wanted = "want n, d, method, bits, and loss or ppl"
+const wantColumns = "want n, d, method, bits, and loss or ppl"
 
 // reading collects the points of a file and what is wrong with it.
 type reading struct {
@@ -123,7 +123,7 @@ func (r *reading) result(none string) ([]Point, error) {
 func (r *reading) missing(line int, what string, has func(name string) bool) {
 	for _, name := range columns[:4] {
 		if !has(name) {
-			r.fail(line, "no %s%s; %s", what, name, wanted)
+			r.fail(line, "no %s%s; %s", what, name, wantColumns)
 		}
 	}
 }

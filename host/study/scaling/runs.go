@@ -106,14 +106,14 @@ func readRun(dir string, l Labels) (p Point, out *LeftOut, err error) {
 	if err != nil {
 		return p, damaged(err), nil
 	}
-	made, err := readOrigin(dir)
+	origin, err := readOrigin(dir)
 	switch {
 	case err != nil:
 		return p, damaged(err), nil
-	case made.Posttrained != nil:
+	case origin.Posttrained != nil:
 		return p, &LeftOut{dir, "it was quantized after its training: scaling laws are of trained models", false}, nil
 	}
-	values := made.quantizerValues()
+	values := origin.quantizerValues()
 	p = Point{N: float64(s.NonEmbedding), D: float64(s.Tokens), Loss: float64(*s.ValLoss), Source: dir}
 	if p.Bits, err = l.bits(cfg, values); err != nil {
 		return p, nil, &Problem{File: dir, Msg: err.Error()}

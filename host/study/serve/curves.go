@@ -138,7 +138,7 @@ func (p panel) withTeacher() panel {
 // chart has a curve for each metric of each run that has values of it.
 func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
 	out := page.Chart{X: "step", Y: p.axis(), LogY: p.log, Series: []page.Curve{}}
-	names := told(runs)
+	names := legendNames(runs)
 	for nth, metric := range p.metrics {
 		for i := range runs {
 			points, smoothed := read[i].points(metric)
@@ -169,8 +169,8 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
 	return out
 }
 
-// told are the names of runs without the directory that all of them are in, so that a legend has room for what tells them apart.
-func told(runs []*rundir.Run) []string {
+// legendNames returns the names of runs without the directory that all of them are in: a legend has little room.
+func legendNames(runs []*rundir.Run) []string {
 	names := make([]string, len(runs))
 	if len(runs) == 0 {
 		return names

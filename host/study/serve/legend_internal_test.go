@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// TestTold: names in a legend lack the directory of all.
-func TestTold(t *testing.T) {
+// TestLegendNames: names in a legend lack the directory of all.
+func TestLegendNames(t *testing.T) {
 	for _, c := range []struct{ dirs, want []string }{
 		{nil, []string{}},
 		{[]string{"runs/a", "runs/b"}, []string{"a", "b"}},
@@ -23,8 +23,8 @@ func TestTold(t *testing.T) {
 		for _, dir := range c.dirs {
 			runs = append(runs, &rundir.Run{Dir: dir})
 		}
-		if got := told(runs); !slices.Equal(got, c.want) {
-			t.Errorf("%q are told as %q, want %q", c.dirs, got, c.want)
+		if got := legendNames(runs); !slices.Equal(got, c.want) {
+			t.Errorf("%q have the names %q, want %q", c.dirs, got, c.want)
 		}
 	}
 }

@@ -15,25 +15,25 @@ import (
 // collector holds the running plugins while their programs are collected.
 type collector struct {
 	Request
-	pool    *pool
-	clients map[string]*plugin.Client // by the plugin's table
-	values  map[string]sdk.Values     // of its parameters, by the plugin's table
-	matched map[string]bool           // tables of overrides and groups that had an effect
-	asked   map[string]bool           // tables of optimizers that were asked for a program
-	out     *Programs
+	pool      *pool
+	clients   map[string]*plugin.Client // by the plugin's table
+	values    map[string]sdk.Values     // of its parameters, by the plugin's table
+	matched   map[string]bool           // tables of overrides and groups that had an effect
+	requested map[string]bool           // tables of optimizers from which a program was requested
+	out       *Programs
 }
 
 func newCollector(req Request, running *pool) *collector {
 	return &collector{
 		Request: req, pool: running, clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
-		matched: map[string]bool{}, asked: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece},
+		matched: map[string]bool{}, requested: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece},
 	}
 }
 
-// tables lists the tables of the configuration that name a plugin of this request. Those
-// that may come to decide nothing are among them where they were configured, so that a
-// mistake in them is found. Else the optimizer for the rest is started when something is
-// left to it.
+// tables lists the tables of the configuration that name a plugin of this request. A table
+// that may have no effect is among them if it was configured, so that a mistake in it is
+// found. The optimizer for the rest, if it was not configured, is started when some tensor
+// needs it.
 func (c *collector) tables() []*config.Plugin {
 	q, o := &c.Config.Quantizer, &c.Config.Optimizer
 	list := q.Plugins()
@@ -51,11 +51,11 @@ func (c *collector) tables() []*config.Plugin {
 	return list
 }
 
-// leaveOutIdle leaves out of [Programs.Used] what was configured and decided nothing.
-func (c *collector) leaveOutIdle() {
+// dropIdle removes from [Programs.Used] the plugins that were configured and had no effect.
+func (c *collector) dropIdle() {
 	q, o := &c.Config.Quantizer, &c.Config.Optimizer
 	c.out.Used = slices.DeleteFunc(c.out.Used, func(u Used) bool {
-		return u.Table == o.Rest.Table && !c.asked[u.Table] || q.Unused != nil && u.Table == q.Unused.Table
+		return u.Table == o.Rest.Table && !c.requested[u.Table] || q.Unused != nil && u.Table == q.Unused.Table
 	})
 }
 
@@ -63,9 +63,9 @@ func (c *collector) leaveOutIdle() {
 // it, and checks the parameters of all. The problems of all tables are reported
 // together.
 func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
-	names := make([]wanted, len(list))
+	names := make([]pluginKey, len(list))
 	for i, p := range list {
-		names[i] = wanted{p.Name, p.SHA256, sdk.KindQuantizer}
+		names[i] = pluginKey{p.Name, p.SHA256, sdk.KindQuantizer}
 		if slices.Contains(c.Config.Optimizer.Plugins(), p) {
 			names[i].kind = sdk.KindOptimizer
 		}
