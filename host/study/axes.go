@@ -14,7 +14,7 @@ type axis struct {
 	path   string   // in the file
 	keys   []string // of the configuration, in the short form
 	values []value
-	extra  []string // labels that only single cells have
+	extra  []string // labels of single cells only
 }
 
 // value is a label with its settings.
@@ -41,7 +41,7 @@ func (a *axis) value(label string) (value, bool) {
 	return a.values[i], true
 }
 
-// seeds tells whether the axis is one of replicates by what it sets or by its name.
+// seeds reports whether the labels of the axis are replicates, by the keys that it sets or by its name.
 func (a *axis) seeds() bool {
 	if len(a.keys) == 0 {
 		return a.name == "seed" || a.name == "seeds"

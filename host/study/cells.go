@@ -24,8 +24,8 @@ func (p plan) name(axes []axis) string {
 	return strings.Join(Cell{Labels: p.labels}.Of(axisNames(axes)), " · ")
 }
 
-// readCells makes the plans of the grid without what is excluded, then those of single
-// cells, whose new labels it adds to the axes.
+// readCells returns the plans of the grid without the excluded cells, then those of single
+// cells. It adds new labels of single cells to the axes.
 func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 	var excludes []map[string][]string
 	for _, t := range exclude {
@@ -67,7 +67,7 @@ func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 // mostCells bounds a study.
 const mostCells = 10_000
 
-// size is the number of cells of a grid, a float because it may be very large.
+// size returns the number of cells of a grid, as a float because it may be very large.
 func size(axes []axis, fixed map[string]string) float64 {
 	n := 1.0
 	for _, a := range axes {
@@ -78,8 +78,8 @@ func size(axes []axis, fixed map[string]string) float64 {
 	return n
 }
 
-// grid is the product of all axes, the last one fastest. Axes with a fixed label have
-// only that.
+// grid returns a plan for each combination of labels, the last axis varying fastest. An axis
+// with a fixed label has only that one.
 func grid(axes []axis, fixed map[string]string) []plan {
 	plans := []plan{{labels: map[string]string{}}}
 	for _, a := range axes {
@@ -135,7 +135,7 @@ func readCell(t *table, axes []axis) []plan {
 	return plans
 }
 
-// resolve makes the cells, and reports each problem of their configurations once.
+// resolve returns the cells of plans, and reports each problem of their configurations once.
 func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []Cell {
 	var found problems
 	var cells []Cell
