@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/deploy/export"
-	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -37,7 +36,6 @@ var ofArguments = map[string]completer{
 var ofFlags = map[string]completer{
 	"quantizer": pluginNames,
 	"to":        words(export.Formats()),
-	"method":    words([]string{layerwise.GPTQ, layerwise.RTN}),
 	"device":    words([]string{"cpu", "cuda"}),
 	"tasks":     listed(tasks.Names()),
 	"log-level": words([]string{"trace", "debug", "info", "warn", "error", "off"}),

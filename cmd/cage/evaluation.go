@@ -54,7 +54,6 @@ func newEval() *cobra.Command {
 	contextFlag(cmd, &f.context)
 	cmd.Flags().IntVar(&batches, "batches", 0, "evaluate only this many batches; 0: all")
 	cmd.Flags().IntVar(&f.step, "step", 0, "evaluate the checkpoint of this step instead of the newest")
-	cmd.Flags().StringVar(&f.data, "data", "", "evaluate on the token file or chat file `FILE` instead of the validation set; with --tasks the folder of their rows")
 	quantizer.add(cmd.Flags(), "quantize weights and activations with the plugin `NAME`, or a path, instead of the run's quantizers; none: nothing")
 	cmd.Flags().BoolVar(&weightsOnly, "weights-only", false, "with --quantizer: leave activations in full precision")
 	f.add(cmd)
@@ -65,10 +64,10 @@ func newEval() *cobra.Command {
 		if f.quantizer, err = quantizer.instead(weightsOnly); err != nil {
 			return nil, err
 		}
-		if len(f.names) > 0 {
+		if len(f.Names) > 0 {
 			return f.run(cmd, args[0])
 		}
-		model, err := openRun(cmd, args[0], trained.Options{Step: f.step, Data: f.data, Context: f.context, Quantizer: f.quantizer})
+		model, err := openRun(cmd, args[0], trained.Options{Step: f.step, Data: f.Data, Context: f.context, Quantizer: f.quantizer})
 		if err != nil {
 			return nil, err
 		}

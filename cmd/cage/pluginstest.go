@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/BurntSushi/toml"
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
@@ -156,12 +155,10 @@ func (p *pluginTest) settings(d sdk.Description) map[string]any {
 	for _, set := range p.sets {
 		key, text, _ := strings.Cut(set, "=")
 		key, text = strings.TrimSpace(key), strings.TrimSpace(text)
-		var value struct{ V any }
-		_, err := toml.Decode("v = "+text, &value)
-		if _, isText := value.V.(string); err != nil || !isText && wantsText(d, key) {
-			value.V = text
+		settings[key] = tomlValue(text)
+		if _, isText := settings[key].(string); !isText && wantsText(d, key) {
+			settings[key] = text
 		}
-		settings[key] = value.V
 	}
 	return settings
 }

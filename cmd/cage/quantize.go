@@ -39,26 +39,19 @@ func newQuantize() *cobra.Command {
 		Long:  quantizeHelp,
 		Args:  notNegative(exactly(1, "one run directory or Hugging Face checkpoint"), "step", "context", "windows", "seed"),
 	}
+	addKeys(cmd, o.Keys())
 	flags := cmd.Flags()
-	flags.StringVar(&o.Method, "method", layerwise.GPTQ, "gptq or rtn")
 	quantizer.add(flags, "`NAME` or path of the quantizer plugin; default: that of the run")
 	flags.StringVar(&o.Out, "out", "", "`RUN` directory to make")
 	flags.BoolVar(&o.Activations, "activations", false, "quantize activations, too, with the same quantizer")
-	flags.StringVar(&o.Data, "data", "", "calibrate with the token file, chat file or text `FILE`; default: the training set of the run")
-	flags.IntVar(&o.Windows, "windows", 128, "sequences of the calibration; 0: none, with --method rtn")
-	flags.Int64Var(&o.Seed, "seed", 0, "seed of the choice of sequences")
 	flags.BoolVar(&o.Evaluate, "evaluate", false, "evaluate the result on its validation set, for its summary")
 	flags.StringVar(&o.Validation, "validation", "", "token file or chat file `FILE` that becomes the validation set of the result; default: that of the run")
 	flags.IntVar(&o.Step, "step", 0, "quantize the checkpoint of this step instead of the newest")
 	flags.StringVar(&o.Device, "device", "", "`KIND` of device: cpu or cuda; default: that of the run")
-	flags.Float64Var(&o.Damping, "damping", 0.01, "gptq: share of the mean of the Hessian's diagonal that is added to it")
-	flags.BoolVar(&o.ActivationOrder, "activation-order", false, "gptq: columns with the largest inputs first")
-	flags.StringVar(&o.Scales, "scales", layerwise.AutoScales, "gptq: scales of groups from the original weights, from the current ones, or auto: current for groups of integers")
-	flags.BoolVar(&o.OnePass, "one-pass", false, "gptq: take the inputs of a block's layers from its original weights, which is faster")
 	contextFlag(cmd, &o.Context)
 	lifelineFlag(cmd, &lifeline)
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		if err := checkQuantize(o); err != nil {
+		if err := checkQuantize(cmd, &o); err != nil {
 			return nil, err
 		}
 		holdOn(lifeline)
@@ -78,21 +71,16 @@ func newQuantize() *cobra.Command {
 	})
 }
 
-// checkQuantize refuses flags that are missing or not understood.
-func checkQuantize(o quantize.Options) error {
-	switch {
-	case o.Method != layerwise.GPTQ && o.Method != layerwise.RTN:
-		return usageError{fmt.Errorf("--method %q: want gptq or rtn", o.Method)}
-	case o.Scales != layerwise.AutoScales && o.Scales != layerwise.OriginalScales && o.Scales != layerwise.CurrentScales:
-		return usageError{fmt.Errorf("--scales %q: want auto, original or current", o.Scales)}
-	case o.Scales == layerwise.CurrentScales && o.ActivationOrder:
-		return usageError{fmt.Errorf("--scales current does not go with --activation-order, which enters all groups at once")}
-	case !(o.Damping > 0 && o.Damping <= 1):
-		return usageError{fmt.Errorf("--damping %v: want a number above 0, up to 1", o.Damping)}
-	case o.Out == "":
+// checkQuantize refuses flags that are missing, not understood or at odds.
+func checkQuantize(cmd *cobra.Command, o *quantize.Options) error {
+	if err := checkKeys(cmd, o.Keys()); err != nil {
+		return err
+	}
+	for _, p := range o.Check() {
+		return usageError{fmt.Errorf("--%s: found %s; %s", p.Key, p.Found, p.Hint)}
+	}
+	if o.Out == "" {
 		return usageError{fmt.Errorf("--out is missing: want the run directory to make")}
-	case o.Method == layerwise.GPTQ && o.Windows == 0:
-		return usageError{fmt.Errorf("--windows 0: gptq needs a text to calibrate with")}
 	}
 	return nil
 }

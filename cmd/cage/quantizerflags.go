@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/BurntSushi/toml"
 	"github.com/spf13/pflag"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // quantizerFlags name a quantizer that is not that of a run.
@@ -56,9 +56,9 @@ func (f *quantizerFlags) instead(weightsOnly bool) (*trained.Quantizer, error) {
 
 // tomlValue reads a value as TOML; what is none is a text.
 func tomlValue(text string) any {
-	var value struct{ V any }
-	if _, err := toml.Decode("v = "+text, &value); err != nil {
+	value, err := plaintoml.Value(text)
+	if err != nil {
 		return text
 	}
-	return value.V
+	return value
 }

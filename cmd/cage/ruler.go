@@ -38,7 +38,7 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 	cmd.AddCommand(outlasts(newRulerGenerate()), newRulerScore())
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		holdOn(lifeline)
-		plan, g, err := f.plan()
+		plan, g, err := f.plan(cmd)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ LENGTH/data/TASK/validation.jsonl in the directory --out: what a model is to con
 	f.add(cmd)
 	cmd.Flags().StringVar(&spec, "tokenizer", "bytes", `"bytes", or the path of a Hugging Face tokenizer.json or of its directory`)
 	return answering(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
-		plan, g, err := f.plan()
+		plan, g, err := f.plan(cmd)
 		if err != nil {
 			return nil, err
 		}
@@ -145,25 +145,19 @@ LENGTH/data/TASK/validation.jsonl in the directory --out: what a model is to con
 
 // rulerFlags say what prompts to make.
 type rulerFlags struct {
-	lengths      []int
-	samples      int
-	tasks        []string
-	files        ruler.Files
-	seed         uint32
-	conversation string
-	out          string
+	ruler.Settings
+	seed uint32
+	out  string
 }
 
 func (f *rulerFlags) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.IntSliceVar(&f.lengths, "length", []int{4096}, "lengths in tokens, of prompt and answer together")
-	flags.IntVar(&f.samples, "samples", 500, "samples of each task and length")
-	flags.StringSliceVar(&f.tasks, "tasks", nil, "names of tasks; all if not given")
-	flags.StringVar(&f.files.Words, "words", "", "directory `DIR` with nounlist.txt, adjectivelist.txt and verblist.txt of wonderwords, and RULER's english_words.json")
-	flags.StringVar(&f.files.Essay, "essay", "", "`FILE` with RULER's essays, or any text")
-	flags.StringVar(&f.files.Squad, "squad", "", "`FILE` of SQuAD 2.0 (dev-v2.0.json)")
-	flags.StringVar(&f.files.Hotpot, "hotpot", "", "`FILE` of HotpotQA (hotpot_dev_distractor_v1.json)")
-	flags.Uint32Var(&f.seed, "seed", ruler.DefaultSeed, "seed of the prompts")
-	flags.StringVar(&f.conversation, "template", "", "put prompts into the template of conversations: own, "+strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`")
-	flags.StringVar(&f.out, "out", "", "directory `DIR` of prompts and answers (required)")
+	keys := f.Keys()
+	for i := range keys {
+		if keys[i].Name == "template" {
+			keys[i].Doc += ": own, " + strings.Join(chat.BuiltIn(), ", ") + " or a `FILE`"
+		}
+	}
+	addKeys(cmd, keys)
+	cmd.Flags().Uint32Var(&f.seed, "seed", ruler.DefaultSeed, "seed of the prompts")
+	cmd.Flags().StringVar(&f.out, "out", "", "directory `DIR` of prompts and answers (required)")
 }

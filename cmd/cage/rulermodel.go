@@ -18,29 +18,28 @@ import (
 )
 
 // plan finds what is wrong with the command line alone, and reads the inputs.
-func (f *rulerFlags) plan() (plan ruler.Plan, g *ruler.Generator, err error) {
-	tasks, err := ruler.Select(f.tasks)
+func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generator, err error) {
+	tasks, err := ruler.Select(f.Names)
 	switch {
 	case err != nil:
 		return plan, nil, usageError{fmt.Errorf("--tasks: %w", err)}
 	case f.out == "":
 		return plan, nil, usageError{fmt.Errorf("--out is required: the directory of prompts and answers")}
-	case f.samples < 1:
-		return plan, nil, usageError{fmt.Errorf("--samples %d: want 1 or more", f.samples)}
-	case len(f.lengths) == 0 || slices.Min(f.lengths) < 1:
-		return plan, nil, usageError{fmt.Errorf("--length %d: want numbers of tokens, as 4096,8192", f.lengths)}
 	}
-	g = &ruler.Generator{Seed: f.seed}
-	if g.Inputs, err = f.files.Read(); err != nil {
+	if err := checkKeys(cmd, f.Keys()); err != nil {
 		return plan, nil, err
 	}
-	return ruler.Plan{Tasks: tasks, Lengths: slices.Compact(slices.Sorted(slices.Values(f.lengths))), Samples: f.samples}, g, nil
+	g = &ruler.Generator{Seed: f.seed}
+	if g.Inputs, err = f.Files.Read(); err != nil {
+		return plan, nil, err
+	}
+	return ruler.Plan{Tasks: tasks, Lengths: f.SortedLengths(), Samples: f.Samples}, g, nil
 }
 
 // settings name what the prompts depend on, and count tokens with a tokenizer.
 func (f *rulerFlags) settings(plan *ruler.Plan, g *ruler.Generator, tok tokenizer.Tokenizer) {
 	plan.Settings = map[string]string{"tokenizer": tok.Info().SHA256, "template": "none"}
-	if f.conversation != "" {
+	if f.Template != "" {
 		plan.Settings["template"] = g.Before + "…" + g.After
 	}
 	g.Count = func(text string) (int, error) {
@@ -52,10 +51,10 @@ func (f *rulerFlags) settings(plan *ruler.Plan, g *ruler.Generator, tok tokenize
 // template finds what a template of conversations prints around a question. spec is where
 // the model's own is.
 func (f *rulerFlags) template(g *ruler.Generator, tok tokenizer.Tokenizer, spec string) error {
-	if f.conversation == "" {
+	if f.Template == "" {
 		return nil
 	}
-	name := f.conversation
+	name := f.Template
 	if name == "own" {
 		name = ""
 	}
@@ -70,7 +69,7 @@ func (f *rulerFlags) template(g *ruler.Generator, tok tokenizer.Tokenizer, spec 
 	}
 	at := strings.LastIndex(r.Text, question)
 	if at < 0 {
-		return fmt.Errorf("--template %s: it does not print the messages of users", f.conversation)
+		return fmt.Errorf("--template %s: it does not print the messages of users", f.Template)
 	}
 	g.Before, g.After = r.Text[:at], r.Text[at+len(question):]
 	return nil

@@ -236,8 +236,8 @@ func (f *Failure) explain(log vfs.File, start int64) {
 	f.Error = "its process ended: " + f.Exit
 	for i := len(lines) - 1; i >= 0; i-- {
 		// The command line's last words; they may take several lines.
-		if said, ok := strings.CutPrefix(lines[i], "cage: "); ok {
-			f.Error = strings.Join(append([]string{said}, lines[i+1:]...), "\n")
+		if message, ok := strings.CutPrefix(lines[i], "cage: "); ok {
+			f.Error = strings.Join(append([]string{message}, lines[i+1:]...), "\n")
 			return
 		}
 		if strings.HasPrefix(lines[i], "panic: ") || strings.HasPrefix(lines[i], "fatal error: ") {

@@ -1,11 +1,10 @@
 package study
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -15,13 +14,13 @@ type axis struct {
 	path   string   // in the file
 	keys   []string // of the configuration, in the short form
 	values []value
-	extra  []string // labels that only single cells have
+	extra  []string // labels of single cells only
 }
 
 // value is a label with its settings.
 type value struct {
 	label    string
-	settings []config.Setting
+	settings []plaintoml.Setting
 	quantize *Quantize // nil: it does not say
 }
 
@@ -42,7 +41,7 @@ func (a *axis) value(label string) (value, bool) {
 	return a.values[i], true
 }
 
-// seeds tells whether the axis is one of replicates by what it sets or by its name.
+// seeds reports whether the labels of the axis are replicates, by the keys that it sets or by its name.
 func (a *axis) seeds() bool {
 	if len(a.keys) == 0 {
 		return a.name == "seed" || a.name == "seeds"
@@ -69,31 +68,27 @@ func find(axes []axis, name string) *axis {
 }
 
 // readAxes reads [[study.axes]].
-func readAxes(study *table) []axis {
+func readAxes(tables []*table) []axis {
 	var axes []axis
-	for _, t := range study.tables("axes") {
-		a := axis{name: t.text("name"), path: t.path}
-		switch {
-		case !t.has("name"):
-			t.report(t.key("name"), `want the axis's name, such as name = "bits"`, "missing")
-			study.vague = true
-		case find(axes, a.name) != nil:
+	for _, t := range tables {
+		a := axis{path: t.path}
+		var values any
+		t.read(schema.Key{Name: "name", To: &a.name, Is: schema.NonEmpty(`that names the axis, such as name = "bits"`)},
+			optional("key", &a.keys), optional("values", &values))
+		if a.name == "" {
+			t.vague = true
+		} else if find(axes, a.name) != nil {
 			t.report(t.key("name"), "want a name of its own for each axis", "there are two axes %q", a.name)
 		}
-		a.keys = t.texts("key")
 		if slices.Contains(a.keys, outKey) {
 			t.report(t.key("key"), "want another key", outIsOurs)
 		}
 		if t.has("values") && t.has("key") == (len(a.keys) > 0) {
-			problems := len(study.errs)
-			a.values = readValues(t, a)
-			study.vague = study.vague || len(study.errs) > problems
+			problems := len(t.Errs)
+			a.values = readValues(t, a, values)
+			t.vague = t.vague || len(t.Errs) > problems
 		}
-		t.finish()
 		axes = append(axes, a)
-	}
-	if !study.has("axes") && study.values != nil {
-		study.report(study.key("axes"), "want [[study.axes]] with a name and values", "missing")
 	}
 	return axes
 }
@@ -101,8 +96,7 @@ func readAxes(study *table) []axis {
 const wantValues = `want values such as [2, 3, 4] with key = "...", or [{label = "...", set = {...}}, ...]`
 
 // readValues reads the values of an axis.
-func readValues(t *table, a axis) []value {
-	raw := t.get("values")
+func readValues(t *table, a axis, raw any) []value {
 	var elements []any
 	switch list := raw.(type) {
 	case nil:
@@ -117,14 +111,14 @@ func readValues(t *table, a axis) []value {
 		t.wrong("values", raw, strings.TrimPrefix(wantValues, "want "))
 		return nil
 	}
-	if plain := slices.IndexFunc(elements, func(e any) bool { return !config.IsTable(e) }); plain >= 0 && len(a.keys) == 0 {
+	if plain := slices.IndexFunc(elements, func(e any) bool { return !schema.IsTable(e) }); plain >= 0 && len(a.keys) == 0 {
 		t.report(t.key("key"), `want the key that gets the values, such as key = "quantizer.bits"; or a table for each value: [{label = "...", set = {...}}, ...]`,
 			"missing, but values has %s", schema.Describe(elements[plain]))
 		return nil
 	}
 	var values []value
 	for i, e := range elements {
-		key := config.Indexed(t.key("values"), i)
+		key := plaintoml.Indexed(t.key("values"), i)
 		v, ok := readValue(t, a, key, e)
 		if !ok {
 			continue
@@ -145,7 +139,7 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 	if !isTable {
 		label, ok := t.label(key, raw)
 		if list, isArray := raw.([]any); isArray {
-			label, ok = config.Setting{Value: list}.Text(), true
+			label, ok = plaintoml.Setting{Value: list}.Text(), true
 		}
 		if !ok {
 			t.report(key, `want {label = "...", value = ...}`, "found %s", schema.Describe(raw))
@@ -154,19 +148,18 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 		return value{label: label, settings: t.assign(a.keys, key, raw)}, true
 	}
 	e := &table{reader: t.reader, path: key, values: values}
-	defer e.finish()
-	var v value
-	var ok bool
-	if v.label, ok = t.label(e.key("label"), e.get("label")); !ok {
-		e.report(e.key("label"), `want the text that stands for the value, such as label = "CAGE"`, "missing")
-	}
+	var rawLabel, rawValue, quantize any
+	var set map[string]any
+	keys := []schema.Key{{Name: "label", To: &rawLabel, Is: schema.Anything(`the text that stands for the value, such as label = "CAGE"`)}}
 	if len(a.keys) > 0 {
-		if !e.has("value") {
-			e.report(e.key("value"), fmt.Sprintf("want the value of %s", strings.Join(a.keys, " and ")), "missing")
-		}
-		v.settings = t.assign(a.keys, e.key("value"), e.get("value"))
+		keys = append(keys, schema.Key{Name: "value", To: &rawValue, Is: schema.Anything("the value of " + strings.Join(a.keys, " and "))})
 	}
-	v.settings, v.quantize = append(v.settings, e.settings("set")...), e.quantize()
+	e.read(append(keys, optional("set", &set), optional("quantize", &quantize))...)
+	label, ok := t.label(e.key("label"), rawLabel)
+	if !ok && e.has("label") {
+		e.wrong("label", rawLabel, "a text or a number")
+	}
+	v := value{label: label, settings: slices.Concat(t.assign(a.keys, e.key("value"), rawValue), e.settings("set", set)), quantize: e.quantize(quantize)}
 	return v, ok
 }
 
@@ -177,25 +170,24 @@ const (
 )
 
 // assign gives every key the value that stands at a key of the file.
-func (r *reader) assign(keys []string, at string, raw any) []config.Setting {
-	place := r.doc.ErrorAt(at, "")
-	var list []config.Setting
+func (r *reader) assign(keys []string, at string, raw any) []plaintoml.Setting {
+	place := r.ErrorAt(at, "")
+	var list []plaintoml.Setting
 	for _, key := range keys {
-		list = append(list, config.Setting{Key: key, Value: raw, File: place.File, Line: place.Line})
+		list = append(list, plaintoml.Setting{Key: key, Value: raw, File: place.File, Line: place.Line})
 	}
 	return list
 }
 
 // settings reads a table of settings.
-func (t *table) settings(name string) []config.Setting {
-	set := t.table(name)
-	if set == nil {
+func (t *table) settings(name string, values map[string]any) []plaintoml.Setting {
+	if values == nil {
 		return nil
 	}
-	list := t.doc.Settings(set.path, set.values)
+	list := t.Settings(t.key(name), values)
 	for _, s := range list {
 		if s.Key == outKey {
-			t.report(set.path, "leave it out", outIsOurs)
+			t.report(t.key(name), "leave it out", outIsOurs)
 		}
 	}
 	return list

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/internal/badfiles"
-	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 const leastBad = 20
@@ -20,8 +20,8 @@ func TestBadFiles(t *testing.T) {
 		write(t, "study.toml", string(c.File("study.toml")))
 		write(t, "base.toml", string(c.File("base.toml")))
 		_, err := Load("study.toml")
-		if _, ok := errors.AsType[*config.Error](err); err != nil && !ok {
-			t.Errorf("no *config.Error in %T", err)
+		if _, ok := errors.AsType[*plaintoml.Error](err); err != nil && !ok {
+			t.Errorf("no *plaintoml.Error in %T", err)
 		}
 		return err
 	})

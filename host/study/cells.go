@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // plan is a cell before its configuration is resolved.
 type plan struct {
 	labels   map[string]string
-	settings []config.Setting
+	settings []plaintoml.Setting
 	quantize *Quantize
 	at       string // key in the file: of its single cell, "study.axes" for the grid
 }
@@ -22,11 +24,11 @@ func (p plan) name(axes []axis) string {
 	return strings.Join(Cell{Labels: p.labels}.Of(axisNames(axes)), " · ")
 }
 
-// readCells makes the plans of the grid without what is excluded, then those of single
-// cells, whose new labels it adds to the axes.
-func readCells(study *table, axes []axis) []plan {
+// readCells returns the plans of the grid without the excluded cells, then those of single
+// cells. It adds new labels of single cells to the axes.
+func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 	var excludes []map[string][]string
-	for _, t := range study.tables("exclude") {
+	for _, t := range exclude {
 		where := t.labels(axes, true)
 		t.checkLabels(where, axes)
 		if len(t.values) == 0 {
@@ -47,7 +49,7 @@ func readCells(study *table, axes []axis) []plan {
 			plans = append(plans, p)
 		}
 	}
-	for _, t := range study.tables("cells") {
+	for _, t := range cells {
 		for _, p := range readCell(t, axes) {
 			if i := slices.IndexFunc(plans, func(o plan) bool { return maps.Equal(o.labels, p.labels) }); i >= 0 {
 				t.report(t.path, "want other labels, or leave it out of the grid with [[study.exclude]]", "there are two cells %s", p.name(axes))
@@ -56,7 +58,7 @@ func readCells(study *table, axes []axis) []plan {
 			plans = append(plans, p)
 		}
 	}
-	if len(plans) == 0 && len(study.errs) == 0 { // else there will be cells when they are solved
+	if len(plans) == 0 && len(study.Errs) == 0 { // else there will be cells when they are solved
 		study.report(study.path, "want values for every axis, or [[study.cells]]", "the study has no cells")
 	}
 	return plans
@@ -65,7 +67,7 @@ func readCells(study *table, axes []axis) []plan {
 // mostCells bounds a study.
 const mostCells = 10_000
 
-// size is the number of cells of a grid, a float because it may be very large.
+// size returns the number of cells of a grid, as a float because it may be very large.
 func size(axes []axis, fixed map[string]string) float64 {
 	n := 1.0
 	for _, a := range axes {
@@ -76,8 +78,8 @@ func size(axes []axis, fixed map[string]string) float64 {
 	return n
 }
 
-// grid is the product of all axes, the last one fastest. Axes with a fixed label have
-// only that.
+// grid returns a plan for each combination of labels, the last axis varying fastest. An axis
+// with a fixed label has only that one.
 func grid(axes []axis, fixed map[string]string) []plan {
 	plans := []plan{{labels: map[string]string{}}}
 	for _, a := range axes {
@@ -102,13 +104,11 @@ func grid(axes []axis, fixed map[string]string) []plan {
 // readCell reads one of [[study.cells]]: a cell for each combination of the values of the
 // axes that its label leaves out.
 func readCell(t *table, axes []axis) []plan {
-	defer t.finish()
-	settings, quantize := t.settings("set"), t.quantize()
-	label := t.table("label")
+	var labels, set map[string]any
+	var rawQuantize any
+	t.read(schema.Key{Name: "label", To: &labels, Is: schema.Anything("of labels by axis")}, optional("set", &set), optional("quantize", &rawQuantize))
+	settings, quantize, label := t.settings("set", set), t.quantize(rawQuantize), t.below("label", labels)
 	if label == nil {
-		if !t.has("label") {
-			t.report(t.key("label"), "want a table of labels by axis", "missing")
-		}
 		return nil
 	}
 	fixed := map[string]string{}
@@ -135,8 +135,8 @@ func readCell(t *table, axes []axis) []plan {
 	return plans
 }
 
-// resolve makes the cells, and reports each problem of their configurations once.
-func (r *reader) resolve(base *config.Document, plans []plan, axes []axis) []Cell {
+// resolve returns the cells of plans, and reports each problem of their configurations once.
+func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []Cell {
 	var found problems
 	var cells []Cell
 	for _, p := range plans {
@@ -148,12 +148,12 @@ func (r *reader) resolve(base *config.Document, plans []plan, axes []axis) []Cel
 			cell.Set = append(cell.Set, Setting{Key: s.Key, Value: s.Text()})
 		}
 		var err error
-		if cell.Config, err = base.Resolve(p.settings); err == nil {
+		if cell.Config, err = config.Resolve(base, p.settings); err == nil {
 			cells = append(cells, cell)
 			continue
 		}
 		found.add(err, p.name(axes))
 	}
-	r.errs = append(r.errs, found.list(len(plans))...)
+	r.Errs = append(r.Errs, found.list(len(plans))...)
 	return cells
 }

@@ -7,39 +7,42 @@ import (
 	"io/fs"
 
 	"github.com/cage-qat/cage/host/study/evaluation"
-	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// evaluationsDir is where the answers of a cell's model are, inside its run directory: in a
-// directory for each evaluation, with an account of it.
+// evaluationsDir is the directory with the evaluations of a cell, in its own directory. It has a directory for each, with
+// the answers of the model and the account of the evaluation.
 const (
 	evaluationsDir = "evaluations"
 	accountFile    = "evaluation.json"
 )
 
-// account says what an evaluation asked, and what came out.
+// account records the questions and the results of an evaluation.
 type account struct {
 	Rows    string                    `json:"rows"`              // hash of the files that questions were made of
 	Metrics map[string]metrics.Number `json:"metrics,omitempty"` // nil: it is not done
 }
 
-// evaluationsOf are those of a cell. A model that is quantized after its training has no loss but for one of them.
-func (s *Study) evaluationsOf(c Cell) []*asked {
+// evaluationsOf returns the evaluations of a cell. The validation loss of a model that is quantized after its training is
+// one of them: no training measures it.
+func (s *Study) evaluationsOf(c Cell) []*placedEvaluation {
 	if c.Quantize == nil || c.Quantize.Of != OfFullPrecision {
 		return s.evaluations
 	}
 	e := &evaluation.Validation{Batches: c.Config.Train.FinalEvalBatches}
-	return append([]*asked{{Evaluation: e, rows: e.Rows}}, s.evaluations...)
+	return append([]*placedEvaluation{{Evaluation: e, rows: e.Rows}}, s.evaluations...)
 }
 
-// answers is the directory of an evaluation of a cell.
-func (s *Study) answers(c Cell, e *asked) vfs.Path { return s.dir(c).Join(evaluationsDir, e.ID()) }
+// answers returns the directory of an evaluation of a cell.
+func (s *Study) answers(c Cell, e *placedEvaluation) vfs.Path {
+	return s.dir(c).Join(evaluationsDir, e.ID())
+}
 
-// readAccount reads the account of an evaluation; one that has not begun has none.
+// readAccount reads the account of an evaluation, if the evaluation has begun.
 func readAccount(dir vfs.Path) (a account, begun bool, err error) {
 	text, err := dir.Join(accountFile).ReadFile()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,7 +57,7 @@ func readAccount(dir vfs.Path) (a account, begun bool, err error) {
 	return a, true, err
 }
 
-// addEvaluations completes the result of a cell that is trained.
+// addEvaluations adds the results of the evaluations to those of a trained cell.
 func (s *Study) addEvaluations(r *Result, running bool) {
 	for _, e := range s.evaluationsOf(r.Cell) {
 		a, _, err := readAccount(s.answers(r.Cell, e))
@@ -85,8 +88,8 @@ func (s *Study) addEvaluations(r *Result, running bool) {
 	}
 }
 
-// findOutdated looks for evaluations whose questions are other ones now. What cannot be read
-// now is taken as it is.
+// findOutdated finds evaluations whose questions have changed. Questions that cannot be read now are taken to be
+// unchanged.
 func (s *Study) findOutdated(results []Result) {
 	for _, e := range s.evaluations {
 		now, err := e.rows()
@@ -106,8 +109,8 @@ func (s *Study) findOutdated(results []Result) {
 	}
 }
 
-// checkEvaluations makes the questions that cells are to be asked, before any is trained.
-func (s *Study) checkEvaluations(cells []Cell) (errs config.Errors) {
+// checkEvaluations prepares the questions of all evaluations, to find problems before any cell is trained.
+func (s *Study) checkEvaluations(cells []Cell) (errs plaintoml.Errors) {
 	if len(cells) == 0 {
 		return nil
 	}
@@ -119,7 +122,7 @@ func (s *Study) checkEvaluations(cells []Cell) (errs config.Errors) {
 	return errs
 }
 
-// evaluate asks the model of a cell what it has not been asked yet.
+// evaluate runs the evaluations of a cell that are not complete.
 func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) {
 	for _, e := range r.study.evaluationsOf(c) {
 		dir := r.study.answers(c, e)
@@ -151,9 +154,9 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 	return Done, nil, nil
 }
 
-// beginEvaluation makes the directory of an evaluation ready, and tells whether it is done already. Answers to other
-// questions are put aside.
-func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *asked) (done bool, err error) {
+// beginEvaluation prepares the directory of an evaluation, and reports whether the evaluation is complete already. Answers
+// to other questions are moved to the stale runs.
+func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *placedEvaluation) (done bool, err error) {
 	dir := s.answers(c, e)
 	now, err := e.rows()
 	if err != nil {
@@ -177,7 +180,7 @@ func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *asked) (done boo
 	case err == nil && begun && a.Rows == now:
 		return a.Metrics != nil, nil
 	case err == nil && begun:
-		if err := s.moveAside(dir, c.ID+"-"+e.ID()); err != nil {
+		if err := s.moveToStale(dir, c.ID+"-"+e.ID()); err != nil {
 			return false, err
 		}
 		if err := dir.MkdirAll(); err != nil {
@@ -187,8 +190,8 @@ func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *asked) (done boo
 	return false, atomicfile.WriteJSON(dir.Join(accountFile), account{Rows: now})
 }
 
-// endEvaluation writes down what came out.
-func endEvaluation(dir vfs.Path, e *asked) error {
+// endEvaluation records the results in the account.
+func endEvaluation(dir vfs.Path, e *placedEvaluation) error {
 	a, _, err := readAccount(dir)
 	if err != nil {
 		return err

@@ -10,28 +10,62 @@ import (
 // kinds of figures.
 var kinds = []string{Bar, Curves, Heatmap, Trajectories, Scatter, Differences}
 
+// contentOf names the keys of a figure that depend on its kind. They are all required.
+var contentOf = map[string][]string{
+	Bar: {"metric", "x"}, Curves: {"metric"}, Heatmap: {"metric", "x", "y"}, Trajectories: {}, Scatter: {"x", "y"}, Differences: {"metric", "x", "baseline"},
+}
+
 // readFigures reads [[study.figures]].
-func (s *Study) readFigures(study *table, axes []axis, plans []plan) {
-	for _, t := range study.tables("figures") {
-		kind := t.text("kind", kinds...)
-		if !t.has("kind") {
-			t.report(t.key("kind"), "want one of "+schema.Quoted(kinds), "missing")
+func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
+	known := s.metrics()
+	for _, t := range tables {
+		var f Figure
+		var where map[string]any
+		keys := []schema.Key{
+			{Name: "kind", To: &f.Kind, Is: schema.OneOf(kinds...)}, optional("title", &f.Title), optional("series", &f.Series), optional("over", &f.Over),
+			{Name: "logx", To: &f.LogX, Default: false}, {Name: "logy", To: &f.LogY, Default: false}, optional("where", &where),
 		}
-		f := Figure{
-			Kind: kind, Title: t.text("title"), Series: t.axes("series", axes), Over: t.axes("over", axes),
-			LogX: t.flag("logx"), LogY: t.flag("logy"), Where: t.where(axes),
-		}
-		problems := len(study.errs)
-		t.readContent(&f, axes, s.metrics())
-		if used, places := f.axes(); places != "" && len(study.errs) == problems {
+		problems := len(t.Errs)
+		kind, _ := t.values["kind"].(string)
+		t.read(append(keys, t.content(&f, kind, axes, known)...)...)
+		t.checkAxes(axes, "series", f.Series...)
+		t.checkAxes(axes, "over", f.Over...)
+		f.Where = t.where(where, axes)
+		t.checkContent(&f, axes, known)
+		if used, places := f.axes(); places != "" && len(t.Errs) == problems {
 			t.checkAllUsed(axes, f.Where, places, used)
 		}
-		if f.Baseline != "" && len(study.errs) == problems {
+		if f.Baseline != "" && len(t.Errs) == problems {
 			t.checkBaseline(plans, f.Where, map[string]string{f.X: f.Baseline})
 		}
-		t.finish()
 		s.Figures = append(s.Figures, f)
 	}
+}
+
+// content describes the keys that a figure of a kind has; if there is no such kind, those of all kinds.
+func (t *table) content(f *Figure, kind string, axes []axis, known []string) []schema.Key {
+	list, ok := contentOf[kind]
+	if !ok {
+		return []schema.Key{optional("metric", &f.Metric), optional("x", &f.X), optional("y", &f.Y), optional("baseline", &f.Baseline)}
+	}
+	var keys []schema.Key
+	for _, name := range list {
+		k := schema.Key{Name: name, To: map[string]*string{"metric": &f.Metric, "x": &f.X, "y": &f.Y, "baseline": &f.Baseline}[name], Is: schema.NonEmpty("that names an axis")}
+		switch {
+		case name == "baseline":
+			k.Is = schema.NonEmpty("that is a label of the axis x")
+			x, _ := t.values["x"].(string)
+			if a := find(axes, x); a != nil {
+				k.Is = schema.NonEmpty("that is one of " + schema.Quoted(a.labels()))
+			}
+		case kind == Curves:
+			k.Is = schema.NonEmpty("that names one of " + strings.Join(RecordMetrics(), ", "))
+		case name == "metric" || kind == Scatter:
+			k.Is = schema.NonEmpty("that names one of " + strings.Join(known, ", "))
+		}
+		keys = append(keys, k)
+	}
+	return keys
 }
 
 // axes returns the axes that the figure tells apart or takes means over, and the keys
@@ -49,33 +83,30 @@ func (f Figure) axes() (used []string, places string) {
 	return used, ""
 }
 
-// readContent reads what depends on the kind of a figure: the metric and both axes.
-func (t *table) readContent(f *Figure, axes []axis, known []string) {
+// checkContent checks what depends on the kind of a figure: its metrics and axes.
+func (t *table) checkContent(f *Figure, axes []axis, known []string) {
+	once := map[string][]string{"series": f.Series, "over": f.Over}
 	switch f.Kind {
-	case Bar, Differences:
-		f.Metric, f.X = t.required("metric", known), t.oneAxis("x", axes)
-		t.checkUsedOnce(axes, "x", "series", "over")
-		if f.Kind == Differences {
-			f.Baseline = t.labelOf("baseline", f.X, axes)
+	case Bar, Differences, Heatmap:
+		t.checkMetric("metric", &f.Metric, known)
+		for name, axis := range map[string]string{"x": f.X, "y": f.Y} {
+			if axis != "" {
+				once[name] = []string{axis}
+				t.checkAxes(axes, name, axis)
+			}
 		}
-	case Heatmap:
-		f.Metric, f.X, f.Y = t.required("metric", known), t.oneAxis("x", axes), t.oneAxis("y", axes)
-		t.checkUsedOnce(axes, "x", "y", "series", "over")
+		if a := find(axes, f.X); f.Kind == Differences && a != nil && f.Baseline != "" && !t.vague && !slices.Contains(a.labels(), f.Baseline) {
+			t.report(t.key("baseline"), "want one of "+schema.Quoted(a.labels()), "the axis %q has no label %q", f.X, f.Baseline)
+		}
 	case Curves:
-		if m, _ := t.get("metric").(string); slices.Contains(known, m) && strings.Contains(m, ".") {
-			t.report(t.key("metric"), "want one of "+strings.Join(RecordMetrics(), ", "), "%s is measured once, when the training is done", m)
-			break
+		if slices.Contains(known, f.Metric) && strings.Contains(f.Metric, ".") {
+			t.report(t.key("metric"), "want one of "+strings.Join(RecordMetrics(), ", "), "%s is measured once, when the training is done", f.Metric)
+			return
 		}
-		f.Metric = t.required("metric", RecordMetrics())
-		t.checkUsedOnce(axes, "series", "over")
+		t.checkMetric("metric", &f.Metric, RecordMetrics())
 	case Scatter:
-		f.X, f.Y = t.required("x", known), t.required("y", known)
-		t.checkUsedOnce(axes, "series", "over")
-	case Trajectories:
-		t.checkUsedOnce(axes, "series", "over")
-	default: // the kind is wrong: its keys are not to be found unknown
-		for _, name := range []string{"metric", "x", "y", "baseline"} {
-			t.get(name)
-		}
+		t.checkMetric("x", &f.X, known)
+		t.checkMetric("y", &f.Y, known)
 	}
+	t.checkUsedOnce(axes, []string{"x", "y", "series", "over"}, once)
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/badfiles"
 	"github.com/cage-qat/cage/host/study/evaluation"
-	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // FuzzParse holds the promises of Parse for any file: no panic, and every problem is an
@@ -34,13 +34,13 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		var all config.Errors
+		var all plaintoml.Errors
 		if !errors.As(err, &all) {
-			one, ok := errors.AsType[*config.Error](err)
+			one, ok := errors.AsType[*plaintoml.Error](err)
 			if !ok {
-				t.Fatalf("no *config.Error in %T: %v", err, err)
+				t.Fatalf("no *plaintoml.Error in %T: %v", err, err)
 			}
-			all = config.Errors{one}
+			all = plaintoml.Errors{one}
 		}
 		for _, e := range all {
 			placed := e.File == path && e.Line >= 1 && e.Line <= 1+strings.Count(string(text), "\n")
@@ -67,8 +67,8 @@ func FuzzState(f *testing.F) {
 	}
 	s.Out = filepath.Join(dir, "out")
 	cell := filepath.Join(s.Out, "cells", "a")
-	e := &asked{Evaluation: &evaluation.Tasks{}}
-	s.evaluations = []*asked{e}
+	e := &placedEvaluation{Evaluation: &evaluation.Tasks{}}
+	s.evaluations = []*placedEvaluation{e}
 	f.Fuzz(func(t *testing.T, running, failed, summary, account []byte) {
 		c := Cell{ID: "a", Dir: cell}
 		at := rundir.At(cell)

@@ -66,9 +66,9 @@ func leastUsed(used []int, n int) []int {
 	return slices.Sorted(slices.Values(order[:n]))
 }
 
-// take chooses GPUs for a cell until it gives them back, and returns what its processes are to find in their environment:
-// nothing for a cell on another device, or where there are too few for one, which the training then reports.
-func (g *gpus) take(c Cell) (environment []string, giveBack func()) {
+// acquire reserves GPUs for a cell until release is called, and returns the variables that name them to the cell's
+// processes. There are none for a cell on another device, or if there are too few GPUs, which the training then reports.
+func (g *gpus) acquire(c Cell) (environment []string, release func()) {
 	if c.Config.Device.Kind != "cuda" {
 		return nil, func() {}
 	}

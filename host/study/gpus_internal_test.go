@@ -60,11 +60,11 @@ func TestTakeGPUs(t *testing.T) {
 	}
 	taken := func(c Cell, want ...string) func() {
 		t.Helper()
-		environment, giveBack := g.take(c)
+		environment, release := g.acquire(c)
 		if !slices.Equal(environment, want) {
 			t.Errorf("the environment is %q, want %q", environment, want)
 		}
-		return giveBack
+		return release
 	}
 	first := taken(cell("cuda", 0), "CUDA_VISIBLE_DEVICES=4")
 	taken(cell("cuda", 2), "CUDA_VISIBLE_DEVICES=7,5")
@@ -77,7 +77,7 @@ func TestTakeGPUs(t *testing.T) {
 	third()
 	taken(cell("cuda", 1), "CUDA_VISIBLE_DEVICES=4")
 	t.Setenv(visibleDevices, "")
-	if environment, _ := newGPUs().take(cell("cuda", 1)); environment != nil {
+	if environment, _ := newGPUs().acquire(cell("cuda", 1)); environment != nil {
 		t.Errorf("with all GPUs hidden: %q", environment)
 	}
 }

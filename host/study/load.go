@@ -8,8 +8,9 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/internal/transliterate"
 )
 
@@ -19,10 +20,10 @@ const mostParallel = 4096
 // Load reads and checks the study file at path and resolves every cell. It looks into the
 // study's directory only for the names of cells that already exist.
 //
-// The error is a *[config.Error] if the file cannot be read or parsed, otherwise
-// [config.Errors] with every problem found, including those of the cells' configurations.
+// The error is a *[plaintoml.Error] if the file cannot be read or parsed, otherwise
+// [plaintoml.Errors] with every problem found, including those of the cells' configurations.
 func Load(path string) (*Study, error) {
-	doc, text, err := config.ReadDocument(path, "a study")
+	doc, text, err := plaintoml.ReadFile(path, "a study")
 	if err != nil {
 		return nil, err
 	}
@@ -32,50 +33,52 @@ func Load(path string) (*Study, error) {
 // Parse is [Load] on text that has already been read. The path is the name used in
 // messages, and a base file is relative to it.
 func Parse(path string, text []byte) (*Study, error) {
-	doc, err := config.ParseDocument(path, text)
+	doc, err := plaintoml.Parse(path, text)
 	if err != nil {
 		return nil, err
 	}
 	return load(path, text, doc)
 }
 
-func load(path string, text []byte, doc *config.Document) (*Study, error) {
+func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 	s := &Study{File: path, text: text}
-	r := &reader{doc: doc, dir: filepath.Dir(path)}
+	r := &reader{Reader: plaintoml.NewReader(doc), dir: filepath.Dir(path)}
 	top := &table{reader: r, values: doc.Values()}
 	if !top.has("base") && !top.has("study") && (top.has("train") || top.has("model")) {
 		e := doc.ErrorAt("", "describes a training run, not a study")
 		e.Hint = "want [study] and base, the path of such a file, or: cage train " + path
 		return nil, e
 	}
-	base := s.readBase(top)
-	study := top.table("study")
-	if study == nil {
-		if !top.has("study") {
-			r.report("study", "want the table [study]", "missing")
-		}
-		study = &table{reader: r, path: "study"}
+	var baseValue any
+	study := &table{reader: r, path: "study"}
+	top.read(schema.Key{Name: "base", To: &baseValue, Is: schema.Anything(baseIs)}, schema.Key{Name: "study", To: &study.values})
+	base := s.readBase(top, baseValue)
+	var lists struct{ axes, exclude, cells, evaluations, tables, figures []map[string]any }
+	study.read(optional("name", &s.Name), optional("out", &s.Out),
+		schema.Key{Name: "parallel", To: &s.Parallel, Is: schema.From(0, mostParallel), Default: 0},
+		schema.Key{Name: "axes", To: &lists.axes, Doc: "each with a name and values"},
+		optional("exclude", &lists.exclude), optional("cells", &lists.cells), optional("evaluations", &lists.evaluations),
+		optional("tables", &lists.tables), optional("figures", &lists.figures))
+	s.completeNames(study)
+	axes := readAxes(study.each("axes", lists.axes))
+	plans := readCells(study, axes, study.each("exclude", lists.exclude), study.each("cells", lists.cells))
+	s.readEvaluations(study.each("evaluations", lists.evaluations))
+	s.readTables(study.each("tables", lists.tables), axes, plans)
+	if !study.has("tables") {
+		s.Tables = []Table{defaultTable(axes)}
 	}
-	top.finish()
-	s.readNames(study)
-	axes := readAxes(study)
-	plans := readCells(study, axes)
-	s.readEvaluations(study)
-	s.readTables(study, axes, plans)
-	s.readFigures(study, axes, plans)
-	study.finish()
+	s.readFigures(study.each("figures", lists.figures), axes, plans)
 	if base != nil {
 		s.Cells = r.resolve(base, plans, axes)
-		s.checkAsked(r, study, axes)
-		if len(r.errs) == 0 {
+		s.checkAnswerable(r, study, axes)
+		if len(r.Errs) == 0 {
 			if err := r.findSources(s.Cells, plans, axes); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if len(r.errs) > 0 {
-		r.errs.Sort()
-		return nil, r.errs
+	if err := r.Err(); err != nil {
+		return nil, err
 	}
 	for _, a := range axes {
 		s.Axes = append(s.Axes, Axis{a.name, a.labels()})
@@ -83,54 +86,52 @@ func load(path string, text []byte, doc *config.Document) (*Study, error) {
 	return s, s.name()
 }
 
+const baseIs = "the path of a run's TOML file, or the table [base] with its keys"
+
 // readBase reads the base configuration, nil when that is not possible.
-func (s *Study) readBase(top *table) *config.Document {
-	const want = `want the path of a run's TOML file, or the table [base] with its keys`
-	switch raw := top.get("base").(type) {
-	case nil:
-		top.report("base", want, "missing")
+func (s *Study) readBase(top *table, raw any) *plaintoml.Document {
+	switch raw := raw.(type) {
+	case nil: // which has been reported
 	case map[string]any:
 		s.Base = s.File
-		return top.doc.Table("base")
+		return top.Table("base")
 	case string:
 		s.Base = raw
 		if !filepath.IsAbs(raw) {
 			s.Base = filepath.Join(filepath.Dir(s.File), raw)
 		}
-		doc, _, err := config.ReadDocument(s.Base, "a training run")
+		doc, _, err := plaintoml.ReadFile(s.Base, "a training run")
 		if err == nil {
 			return doc
 		}
 		if raw == "" || errors.Is(err, fs.ErrNotExist) {
-			top.report("base", want+"; it is relative to the study file", "there is no file %s", s.Base)
+			top.report("base", "want "+baseIs+"; it is relative to the study file", "there is no file %s", s.Base)
 			return nil
 		}
-		if e, ok := errors.AsType[*config.Error](err); ok && e.Line == 0 { // of the whole file
-			top.report("base", want, "%s", e.File+": "+e.Msg)
+		if e, ok := errors.AsType[*plaintoml.Error](err); ok && e.Line == 0 { // of the whole file
+			top.report("base", "want "+baseIs, "%s", e.File+": "+e.Msg)
 			return nil
 		}
-		top.errs = append(top.errs, problemsOf(err)...)
+		top.Errs = append(top.Errs, problemsOf(err)...)
 	default:
-		top.wrong("base", raw, strings.TrimPrefix(want, "want "))
+		top.wrong("base", raw, baseIs)
 	}
 	return nil
 }
 
-// readNames reads the keys of [study] that are no tables.
-func (s *Study) readNames(t *table) {
-	file := filepath.Base(s.File)
-	s.Name = strings.TrimSuffix(file, filepath.Ext(file))
-	if name := t.text("name"); name != "" {
-		s.Name = name
+// completeNames gives the study the name of its file, and a directory of that name, unless the file says otherwise.
+func (s *Study) completeNames(t *table) {
+	if s.Name == "" {
+		file := filepath.Base(s.File)
+		s.Name = strings.TrimSuffix(file, filepath.Ext(file))
 	}
 	if strings.ContainsAny(s.Name, `/\`) || s.Name == "." || s.Name == ".." {
 		t.wrong("name", s.Name, "a name without slashes")
 	}
-	s.Out = filepath.Join("studies", s.Name)
-	if out := t.text("out"); out != "" {
-		s.Out = filepath.Clean(out)
+	if s.Out == "" {
+		s.Out = filepath.Join("studies", s.Name)
 	}
-	s.Parallel = t.count("parallel", mostParallel)
+	s.Out = filepath.Clean(s.Out)
 }
 
 // hashDigits are enough to tell the cells of all studies apart.

@@ -5,22 +5,21 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
-// problems are those of the configurations of cells, each once however many cells have
-// it.
+// problems collects the problems of the configurations of cells. A problem of many cells is listed once.
 type problems struct {
 	found map[string]*problem // by text
 	order []*problem
 }
 
 type problem struct {
-	err   *config.Error
+	err   *plaintoml.Error
 	cells []string
 }
 
-// add notes what is wrong with the configuration of a cell.
+// add records the problems of a cell's configuration.
 func (p *problems) add(err error, cell string) {
 	if p.found == nil {
 		p.found = map[string]*problem{}
@@ -35,10 +34,10 @@ func (p *problems) add(err error, cell string) {
 	}
 }
 
-// list returns the problems of so many cells. What is wrong with some of them only is
-// wrong with their combination of settings, and names the first.
-func (p *problems) list(cells int) config.Errors {
-	var errs config.Errors
+// list returns the problems of a study of so many cells. A problem that not all cells have comes from a combination of
+// settings, and names the first such cell.
+func (p *problems) list(cells int) plaintoml.Errors {
+	var errs plaintoml.Errors
 	for _, one := range p.order {
 		gap := " "
 		if strings.Contains(one.err.Msg, "\n") {
@@ -56,15 +55,15 @@ func (p *problems) list(cells int) config.Errors {
 	return errs
 }
 
-// problemsOf are the problems of an error of host/train/config.
-func problemsOf(err error) config.Errors {
-	var all config.Errors
+// problemsOf returns the problems of an error of host/train/config.
+func problemsOf(err error) plaintoml.Errors {
+	var all plaintoml.Errors
 	if errors.As(err, &all) {
 		return all
 	}
-	var one *config.Error
+	var one *plaintoml.Error
 	if errors.As(err, &one) {
-		return config.Errors{one}
+		return plaintoml.Errors{one}
 	}
-	return config.Errors{{Msg: err.Error()}}
+	return plaintoml.Errors{{Msg: err.Error()}}
 }

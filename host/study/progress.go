@@ -9,19 +9,19 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// interval between two looks at the cells under way.
+// interval is the time between two reports of progress.
 const interval = 500 * time.Millisecond
 
-// active is a cell under way.
+// active is a running cell.
 type active struct {
 	cell   Cell
 	dir    rundir.Dir
 	began  time.Time
 	from   int            // step at which it began
-	record metrics.Record // its newest
+	record metrics.Record // the newest one
 }
 
-// watch looks at the cells under way until the function that it returns is called.
+// watch reports progress at regular intervals until stop is called.
 func (r *runner) watch() (stop func()) {
 	if r.opts.Watch == nil {
 		return func() {}

@@ -1,7 +1,6 @@
 package study
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -10,19 +9,18 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Methods of quantization after training.
-const (
-	RTN         = "rtn"  // round to nearest
-	GPTQ        = "gptq" // column by column
-	Unquantized = "none" // the model that trainings start from, unquantized
-)
+// Unquantized is the method of a cell that is the model that trainings start from, as it is.
+const Unquantized = "none"
 
 // What may be quantized: values of [Quantize].Of.
 const (
@@ -30,55 +28,38 @@ const (
 	OfInit          = "init"           // the model that trainings start from: model.init
 )
 
-// Quantize says that the model of a cell is not trained but quantized. Its fields are the flags of `cage quantize`; the
-// quantizer is that of the cell's configuration.
+// Quantize says that the model of a cell is not trained but quantized, with the quantizer of the cell's configuration.
 type Quantize struct {
-	Method          string   `json:"method"`
-	Of              string   `json:"of"`
-	Data            string   `json:"data,omitempty"`    // text or token file to calibrate with; empty means the training set
-	Windows         *int     `json:"windows,omitempty"` // nil means the command's default, here and below
-	Seed            *int     `json:"seed,omitempty"`
-	Damping         *float64 `json:"damping,omitempty"`
-	ActivationOrder bool     `json:"activation_order,omitempty"`
-	OnePass         bool     `json:"one_pass,omitempty"`
-	Scales          string   `json:"scales,omitempty"`
+	settings.Quantization
+	Of string
 
-	at string // key in the file
+	given map[string]bool // keys that stand in the file
+	at    string          // key in the file
 }
 
-// quantize reads the key that makes a cell one that is quantized: a method, or a table; nil where it is absent.
-func (t *table) quantize() *Quantize {
-	const name = "quantize"
-	q := &Quantize{Of: OfFullPrecision, at: t.key(name)}
-	if _, isTable := t.get(name).(map[string]any); !isTable {
-		q.Method = t.text(name, RTN, GPTQ)
-		if q.Method == "" {
-			return nil
-		}
-		return q
+// quantize reads what makes a cell one that is quantized: a method, or a table; nil where it is absent.
+func (t *table) quantize(raw any) *Quantize {
+	if raw == nil {
+		return nil
 	}
-	in := t.table(name)
-	defer in.finish()
-	q.Method, q.Of = in.text("method", RTN, GPTQ, Unquantized), cmp.Or(in.text("of", OfFullPrecision, OfInit), OfFullPrecision)
-	if !in.has("method") {
-		in.report(in.key("method"), "want one of "+schema.Quoted([]string{RTN, GPTQ, Unquantized}), "missing")
+	values, isTable := raw.(map[string]any)
+	if !isTable {
+		values = map[string]any{"method": raw}
 	}
-	q.Data, q.Scales = in.text("data"), in.text("scales", "auto", "original", "current")
-	q.ActivationOrder, q.OnePass = in.flag("activation_order"), in.flag("one_pass")
-	for name, to := range map[string]**int{"windows": &q.Windows, "seed": &q.Seed} {
-		if n := in.count(name, 1<<31); in.has(name) {
-			*to = &n
+	in := &table{reader: t.reader, path: t.key("quantize"), values: values}
+	q := &Quantize{at: in.path, given: map[string]bool{}}
+	keys := q.Keys()
+	for i := range keys {
+		q.given[keys[i].Name] = in.has(keys[i].Name)
+		if keys[i].Name == "method" {
+			keys[i].Is, keys[i].Default, keys[i].Doc = schema.OneOf(settings.RTN, settings.GPTQ, Unquantized), nil, ""
 		}
 	}
-	if in.has("damping") {
-		q.Damping = new(float64)
-		in.read(schema.Key{Name: "damping", To: q.Damping, Is: schema.Above(0, 1)})
-	}
-	switch {
-	case q.Scales == "current" && q.ActivationOrder:
-		in.report(in.key("scales"), "leave one of them out", "scales = \"current\" does not go with activation_order, which enters all groups at once")
-	case q.Method == GPTQ && q.Windows != nil && *q.Windows == 0:
-		in.report(in.key("windows"), "want at least 1", "GPTQ needs a text to calibrate with")
+	in.read(append(keys, schema.Key{Name: "of", To: &q.Of, Is: schema.OneOf(OfFullPrecision, OfInit), Default: OfFullPrecision})...)
+	for _, p := range q.Check() {
+		if in.Good(in.key(p.Key)) {
+			in.report(in.key(p.Key), p.Hint, "found %s", p.Found)
+		}
 	}
 	return q
 }
@@ -88,41 +69,18 @@ func (q *Quantize) arguments(c Cell) []string {
 	if q.Method == Unquantized {
 		return []string{"import", c.source, "--out", c.Run, "--context", strconv.Itoa(c.Config.Model.Context), "--lifeline"}
 	}
-	args := []string{"quantize", c.source, "--method", q.Method, "--out", c.Run, "--lifeline"}
 	weights := c.Config.Quantizer.Weights
-	args = append(args, "--quantizer", weights.Name)
+	args := []string{"quantize", c.source, "--out", c.Run, "--lifeline", "--quantizer", weights.Name}
 	for _, key := range slices.Sorted(maps.Keys(weights.Params)) {
-		args = append(args, "--set", key+"="+config.Setting{Value: weights.Params[key]}.Text())
+		args = append(args, "--set", key+"="+plaintoml.Setting{Value: weights.Params[key]}.Text())
 	}
-	flag := func(name, value string) { args = append(args, "--"+name+"="+value) }
-	for _, f := range []struct {
-		name string
-		on   bool
-	}{{"activations", c.Config.Quantizer.Activations != nil}, {"activation-order", q.ActivationOrder}, {"one-pass", q.OnePass}} {
-		if f.on {
-			flag(f.name, "true")
-		}
-	}
-	for _, f := range []struct{ name, text string }{{"data", q.Data}, {"scales", q.Scales}} {
-		if f.text != "" {
-			flag(f.name, f.text)
-		}
-	}
-	for _, f := range []struct {
-		name string
-		n    *int
-	}{{"windows", q.Windows}, {"seed", q.Seed}} {
-		if f.n != nil {
-			flag(f.name, strconv.Itoa(*f.n))
-		}
-	}
-	if q.Damping != nil {
-		flag("damping", strconv.FormatFloat(*q.Damping, 'g', -1, 64))
+	if c.Config.Quantizer.Activations != nil {
+		args = append(args, "--activations")
 	}
 	if q.Of == OfInit && !c.initIsRun() {
-		flag("context", strconv.Itoa(c.Config.Model.Context))
+		args = append(args, "--context", strconv.Itoa(c.Config.Model.Context))
 	}
-	return args
+	return append(args, schema.Arguments(q.Keys())...)
 }
 
 // initIsRun tells whether trainings start from a run, whose context is fixed.
@@ -131,13 +89,23 @@ func (c Cell) initIsRun() bool {
 	return err == nil && i.Run
 }
 
-// text is the setting as the cell's other settings are shown.
+// text shows what the file says of quantization as the cell's other settings are shown. The hash of the cell depends on
+// it, so that a default that the file does not state leaves no trace.
 func (q *Quantize) text() string {
-	text, err := json.Marshal(q)
-	if err != nil {
-		panic(err) // texts and numbers only
+	member := func(name string, value any) string {
+		text, err := json.Marshal(map[string]any{name: value})
+		if err != nil {
+			panic(err) // texts and numbers only
+		}
+		return strings.Trim(string(text), "{}")
 	}
-	return string(text)
+	members := []string{member("method", q.Method), member("of", q.Of)}
+	for _, k := range q.Keys() {
+		if v := k.Value(); k.Name != "method" && q.given[k.Name] && v != false {
+			members = append(members, member(k.Name, v))
+		}
+	}
+	return "{" + strings.Join(members, ",") + "}"
 }
 
 // hash is that of the cell's configuration, and of how it is quantized.
@@ -178,13 +146,13 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 		}
 		from, ok := trained[key]
 		if problem := c.quantizable(ok); problem != nil {
-			e := r.doc.ErrorAt(c.Quantize.at, "%s", problem.found)
+			e := r.ErrorAt(c.Quantize.at, "%s", problem.found)
 			e.Hint = problem.hint
 			found.add(e, plans[i].name(axes))
 		}
 		c.from = from
 	}
-	r.errs = append(r.errs, found.list(len(cells))...)
+	r.Errs = append(r.Errs, found.list(len(cells))...)
 	return nil
 }
 
@@ -225,7 +193,7 @@ func (c Cell) quantizable(hasSource bool) *unquantizable {
 		return &unquantizable{"there is no model.init", `want it, or leave of = "init" out`}
 	case c.Quantize.Of == OfFullPrecision && !hasSource:
 		return &unquantizable{"no cell trains the same in full precision", `add one: the same settings with "quantizer.plugin" = "none"`}
-	case c.Quantize.Method == GPTQ && c.Quantize.Data == "" && c.Quantize.Of == OfInit:
+	case c.Quantize.Method == settings.GPTQ && c.Quantize.Data == "" && c.Quantize.Of == OfInit:
 		return &unquantizable{"there is no training set to calibrate with", "name a token file, a chat file or a text with data"}
 	}
 	return nil

@@ -12,10 +12,10 @@ import (
 	"github.com/cage-qat/cage/internal/atomicdir"
 )
 
-// run is the run directory of a cell.
+// run returns the run directory of a cell.
 func (s *Study) run(c Cell) rundir.Dir { return rundir.On(s.Files, c.Run) }
 
-// quantize makes the run of a cell that is not trained.
+// quantize quantizes the model of a cell.
 func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) {
 	switch ready, failure := r.awaitSource(ctx, c); {
 	case failure != nil:
@@ -42,7 +42,7 @@ func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) 
 	if left, err := r.study.run(c).Exists(); err != nil {
 		return Interrupted, nil, err
 	} else if left { // a damaged run
-		if err := r.study.moveAside(r.study.run(c).Path, c.ID+"-"+rundir.StudyModel); err != nil {
+		if err := r.study.moveToStale(r.study.run(c).Path, c.ID+"-"+rundir.StudyModel); err != nil {
 			return Interrupted, nil, err
 		}
 	}
@@ -59,12 +59,13 @@ func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) 
 	return Done, nil, nil
 }
 
-// tool is the command with these arguments.
+// tool returns the command that evaluates, with these arguments.
 func (r *runner) tool(args []string) []string {
 	return append(r.opts.Tool[:len(r.opts.Tool):len(r.opts.Tool)], args...)
 }
 
-// awaitSource waits until the model is trained that is to be quantized, or stopped. The failure is that it never will be.
+// awaitSource waits until the model that is to be quantized is trained, or until its training is stopped. It fails if the
+// model will not be trained.
 func (r *runner) awaitSource(ctx context.Context, c Cell) (ready bool, failure *Failure) {
 	if c.Quantize.Of == OfInit {
 		return true, nil
@@ -94,16 +95,16 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// withSources adds the cells that others are made of, which are trained first.
-func (s *Study) withSources(wanted map[string]bool) {
+// withSources also selects the cells whose models are quantized in selected cells.
+func (s *Study) withSources(selected map[string]bool) {
 	for _, c := range s.Cells {
-		if wanted[c.ID] && c.Quantize != nil && c.Quantize.Of == OfFullPrecision {
-			wanted[s.Cells[c.from].ID] = true
+		if selected[c.ID] && c.Quantize != nil && c.Quantize.Of == OfFullPrecision {
+			selected[s.Cells[c.from].ID] = true
 		}
 	}
 }
 
-// findRemade gives the state [Stale] to quantized models of which the model that they were made of is not there any more.
+// findRemade gives the state [Stale] to quantized models whose source is another run now.
 func (s *Study) findRemade(results []Result) {
 	s.markRemade(results, func(c, source Cell) bool {
 		was, now := identity(s.run(c)).Initial.Run, identity(s.run(source)).Run
@@ -116,8 +117,7 @@ func (s *Study) FindRemade(results []Result) {
 	s.markRemade(results, func(_, _ Cell) bool { return false })
 }
 
-// findOrphaned gives the state [Stale] to quantized models of which the model that they were made of is not there, and is to be
-// trained from the beginning.
+// findOrphaned gives the state [Stale] to quantized models whose source is missing, and will be trained from the beginning.
 func (s *Study) findOrphaned(results []Result) {
 	states := statesOf(results)
 	s.markRemade(results, func(_, source Cell) bool { return states[source.ID] == Missing })
@@ -137,7 +137,7 @@ func (s *Study) markRemade(results []Result, remade func(c, source Cell) bool) {
 	}
 }
 
-// identities are those of a run and of the one that it was made of.
+// identities are those of a run and of its source.
 type identities struct {
 	Run     string `json:"run"`
 	Initial struct {
@@ -145,7 +145,7 @@ type identities struct {
 	} `json:"initial"`
 }
 
-// identity reads who a run is; one that does not say is nobody.
+// identity reads the identities that a run records; they are empty if it records none.
 func identity(dir rundir.Dir) (id identities) {
 	text, err := dir.Provenance().ReadFile()
 	if err != nil || json.Unmarshal(text, &id) != nil {

@@ -1,18 +1,17 @@
 package study
 
 import (
+	"fmt"
 	"slices"
-	"strings"
 
-	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
 // reader reads a study file strictly and collects the problems.
 type reader struct {
-	doc  *config.Document
-	dir  string // of the file, to which the paths of other descriptions in it are relative
-	errs config.Errors
+	*plaintoml.Reader
+	dir string // of the file, to which the paths of other descriptions in it are relative
 
 	// vague: an axis has no name, or not all labels that the file gives it. What names axes
 	// and labels is not checked then, because it may be right.
@@ -21,126 +20,59 @@ type reader struct {
 
 // report records a problem at a key.
 func (r *reader) report(key, hint, format string, args ...any) {
-	e := r.doc.ErrorAt(key, format, args...)
-	e.Hint = hint
-	r.errs = append(r.errs, e)
+	r.Report(key, fmt.Sprintf(format, args...), hint)
 }
 
-// table is a table of the study file. A key counts as known when it has been asked for.
+// table is a table of the study file.
 type table struct {
 	*reader
 	path   string
 	values map[string]any
-	known  []string
 }
 
 // key is the full key of a key of the table.
-func (t *table) key(name string) string { return config.JoinKey(t.path, name) }
+func (t *table) key(name string) string { return plaintoml.JoinKey(t.path, name) }
 
-// get returns the raw value of a key, nil for none.
-func (t *table) get(name string) any {
-	if !slices.Contains(t.known, name) {
-		t.known = append(t.known, name)
-	}
-	return t.values[name]
-}
+// has reports whether the table has a key.
+func (t *table) has(name string) bool { return t.values[name] != nil }
 
-// has tells whether the key is given.
-func (t *table) has(name string) bool { return t.get(name) != nil }
+// read reads the keys of the table, which may have no others.
+func (t *table) read(keys ...schema.Key) { t.Read(t.path, t.values, keys...) }
 
 // wrong reports a value of the wrong kind.
 func (t *table) wrong(name string, raw any, want string) {
 	t.report(t.key(name), "want "+want, "found %s", schema.Describe(raw))
 }
 
-// finish reports the keys that nobody has asked for.
-func (t *table) finish() {
-	for name, raw := range t.values {
-		if slices.Contains(t.known, name) {
-			continue
-		}
-		what := "unknown key"
-		if config.IsTable(raw) {
-			what = "unknown table"
-		}
-		hint := "known here: " + strings.Join(t.known, ", ")
-		if near := schema.Nearest(name, t.known); near != "" {
-			hint = "did you mean " + t.key(near) + "?"
-		}
-		t.report(t.key(name), hint, "%s", what)
-	}
-}
-
-// read reads a key, if it is given.
-func (t *table) read(k schema.Key) {
-	raw := t.get(k.Name)
-	if raw == nil {
-		return
-	}
-	if found, hint := k.Read(raw); found != "" {
-		t.report(t.key(k.Name), hint, "%s", found)
-	}
-}
-
-// text returns a string, "" when it is absent or wrong. choices are all that it may be;
-// none: anything but the empty string.
-func (t *table) text(name string, choices ...string) (s string) {
-	k := schema.Key{Name: name, To: &s, Is: schema.NonEmpty("that is not empty")}
-	if len(choices) > 0 {
-		k.Is = schema.OneOf(choices...)
-	}
-	t.read(k)
-	return s
-}
-
-// texts returns an array of strings, for which a single one may stand.
-func (t *table) texts(name string) (list []string) {
-	t.read(schema.Key{Name: name, To: &list})
-	return list
-}
-
-// flag returns a boolean, false when it is absent.
-func (t *table) flag(name string) bool {
-	raw := t.get(name)
-	b, ok := raw.(bool)
-	if raw != nil && !ok {
-		t.wrong(name, raw, "true or false")
-	}
-	return b
-}
-
-// count returns an integer in a range, 0 when it is absent.
-func (t *table) count(name string, most int64) (n int) {
-	t.read(schema.Key{Name: name, To: &n, Is: schema.From(0, most)})
-	return n
-}
-
-// table returns a table of the table, nil when it is absent or wrong.
-func (t *table) table(name string) *table {
-	raw := t.get(name)
-	values, ok := raw.(map[string]any)
-	if raw == nil {
-		return nil
-	}
-	if !ok {
-		t.wrong(name, raw, "a table")
+// below returns a table that a key of this one holds; nil if it is absent.
+func (t *table) below(name string, values map[string]any) *table {
+	if values == nil {
 		return nil
 	}
 	return &table{reader: t.reader, path: t.key(name), values: values}
 }
 
-// tables returns an array of tables.
-func (t *table) tables(name string) []*table {
-	raw := t.get(name)
-	list, ok := config.TablesOf(raw)
-	if raw != nil && !ok {
-		t.wrong(name, raw, "an array of tables [["+t.key(name)+"]]")
-	}
-	var out []*table
+// each returns the tables that a key of this one holds.
+func (t *table) each(name string, list []map[string]any) []*table {
+	out := make([]*table, len(list))
 	for i, values := range list {
-		out = append(out, &table{reader: t.reader, path: config.Indexed(t.key(name), i), values: values})
+		out[i] = &table{reader: t.reader, path: plaintoml.Indexed(t.key(name), i), values: values}
 	}
 	return out
+}
+
+// optional describes a key that may be absent; a string is not empty.
+func optional(name string, to any) schema.Key {
+	k := schema.Key{Name: name, To: to, Optional: "none"}
+	if k.Type() == schema.Text {
+		k.Is = schema.NonEmpty("that is not empty")
+	}
+	return k
+}
+
+// choice describes a key that may be absent, and is one of several words.
+func choice(name string, to *string, words ...string) schema.Key {
+	return schema.Key{Name: name, To: to, Is: schema.OneOf(words...), Optional: "none"}
 }
 
 // label returns the text of a value that can be a label: a string, or a number or boolean
@@ -150,7 +82,7 @@ func (r *reader) label(key string, raw any) (string, bool) {
 	case string:
 		return raw, raw != ""
 	case int64, float64, bool:
-		text, ok := r.doc.Scalar(key)
+		text, ok := r.Scalar(key)
 		return text, ok
 	}
 	return "", false
@@ -161,7 +93,6 @@ func (r *reader) label(key string, raw any) (string, bool) {
 func (t *table) labels(axes []axis, many bool) map[string][]string {
 	out := map[string][]string{}
 	for name, raw := range t.values {
-		t.known = append(t.known, name)
 		a := find(axes, name)
 		if a == nil {
 			t.unknownAxis(t.key(name), name, axes)
@@ -177,7 +108,7 @@ func (t *table) labels(axes []axis, many bool) map[string][]string {
 		for i, e := range elements {
 			key := t.key(name)
 			if isArray {
-				key = config.Indexed(key, i)
+				key = plaintoml.Indexed(key, i)
 			}
 			label, ok := t.label(key, e)
 			if !ok || isArray && !many {

@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,44 +13,38 @@ import (
 // defaultMetric is what tables show when nothing is said.
 const defaultMetric = "val_loss"
 
-// readTables reads [[study.tables]]; when the key is absent, there is one table of the
-// validation loss over all axes.
-func (s *Study) readTables(study *table, axes []axis, plans []plan) {
+// readTables reads [[study.tables]].
+func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 	known := s.metrics()
-	for _, t := range study.tables("tables") {
-		problems := len(study.errs)
-		out := Table{
-			Title: t.text("title"), Metric: t.metric("metric", known),
-			Rows: t.axes("rows", axes), Columns: t.axes("columns", axes), Over: t.axes("over", axes),
-			Better: t.text("better", "lower", "higher", "none"), Format: t.format(), Where: t.where(axes),
-		}
-		t.checkUsedOnce(axes, "rows", "columns", "over")
-		if out.Metric == "" {
-			out.Metric = defaultMetric
-		}
-		out.Best = s.readBest(t, out, known, axes, plans)
-		if out.Title == "" {
-			out.Title = metrics.Label(out.Metric)
-		}
-		if out.Better == "" {
-			out.Better = s.better(out.Metric)
-		}
-		if len(study.errs) == problems {
+	for _, t := range tables {
+		problems := len(t.Errs)
+		var out Table
+		var where, baseline, best map[string]any
+		t.read(optional("title", &out.Title), optional("metric", &out.Metric), optional("rows", &out.Rows), optional("columns", &out.Columns),
+			optional("over", &out.Over), choice("better", &out.Better, "lower", "higher", "none"), optional("format", &out.Format),
+			optional("where", &where), optional("baseline", &baseline), optional("best", &best))
+		t.checkMetric("metric", &out.Metric, known)
+		t.checkAxes(axes, "rows", out.Rows...)
+		t.checkAxes(axes, "columns", out.Columns...)
+		t.checkAxes(axes, "over", out.Over...)
+		t.checkUsedOnce(axes, []string{"rows", "columns", "over"}, map[string][]string{"rows": out.Rows, "columns": out.Columns, "over": out.Over})
+		t.checkFormat(&out.Format)
+		out.Where = t.where(where, axes)
+		out.Metric = cmp.Or(out.Metric, defaultMetric)
+		out.Best = s.readBest(t.below("best", best), out, known, axes, plans)
+		out.Title, out.Better = cmp.Or(out.Title, metrics.Label(out.Metric)), cmp.Or(out.Better, s.better(out.Metric))
+		if len(t.Errs) == problems {
 			used := slices.Concat(out.Rows, out.Columns, out.Over)
 			if out.Best != nil {
 				used = append(used, out.Best.Axis)
 			}
 			t.checkAllUsed(axes, out.Where, "rows, columns, over or best.axis", used)
 		}
-		out.Baseline = t.baseline(axes, out.Columns)
-		if len(study.errs) == problems {
+		out.Baseline = t.baseline(t.below("baseline", baseline), axes, out.Columns)
+		if len(t.Errs) == problems {
 			t.checkBaseline(plans, out.Where, out.Baseline)
 		}
-		t.finish()
 		s.Tables = append(s.Tables, out)
-	}
-	if !study.has("tables") {
-		s.Tables = []Table{defaultTable(axes)}
 	}
 }
 
@@ -70,15 +65,16 @@ func defaultTable(axes []axis) Table {
 	return t
 }
 
-// metric reads the name of a metric.
-func (t *table) metric(name string, known []string) string {
-	m := t.text(name)
+// checkMetric reports the name of a metric that there is not, and takes it away; an empty one has been reported.
+func (t *table) checkMetric(key string, metric *string, known []string) {
+	m := *metric
 	if m == "" || slices.Contains(known, m) {
-		return m
+		return
 	}
+	*metric = ""
 	if metrics.Timed(m) {
-		t.report(t.key(name), "leave it to cage bench, which measures speed", "%s differs from run to run of the same cell", m)
-		return ""
+		t.report(t.key(key), "leave it to cage bench, which measures speed", "%s differs from run to run of the same cell", m)
+		return
 	}
 	hint := "known: " + strings.Join(known, ", ")
 	if near := schema.DidYouMean(m, known); near != "" {
@@ -86,8 +82,7 @@ func (t *table) metric(name string, known []string) string {
 	} else if task, _, ofTask := strings.Cut(m, "."); ofTask {
 		hint = taskHint(task, known)
 	}
-	t.report(t.key(name), hint, "there is no metric %q", m)
-	return ""
+	t.report(t.key(key), hint, "there is no metric %q", m)
 }
 
 // taskHint says what metrics of a task there are.
@@ -99,80 +94,29 @@ func taskHint(task string, known []string) string {
 	return "known: " + strings.Join(of, ", ")
 }
 
-// required is metric for a key that must be given.
-func (t *table) required(name string, known []string) string {
-	if !t.has(name) {
-		t.report(t.key(name), "want one of "+strings.Join(known, ", "), "missing")
-	}
-	return t.metric(name, known)
-}
-
-// axes reads names of axes.
-func (t *table) axes(name string, axes []axis) []string {
-	list := t.texts(name)
-	for i, axis := range list {
+// checkAxes reports names under a key that are not those of axes, or stand there twice.
+func (t *table) checkAxes(axes []axis, key string, names ...string) {
+	for i, axis := range names {
 		if find(axes, axis) == nil {
-			t.unknownAxis(t.key(name), axis, axes)
-		} else if slices.Contains(list[:i], axis) {
-			t.report(t.key(name), "leave one out", "names the axis %q twice", axis)
+			t.unknownAxis(t.key(key), axis, axes)
+		} else if slices.Contains(names[:i], axis) {
+			t.report(t.key(key), "leave one out", "names the axis %q twice", axis)
 		}
 	}
-	return list
-}
-
-// oneAxis reads the name of an axis that must be given.
-func (t *table) oneAxis(name string, axes []axis) string {
-	axis := t.text(name)
-	switch {
-	case !t.has(name):
-		t.report(t.key(name), "want the name of an axis", "missing")
-	case axis != "" && find(axes, axis) == nil:
-		t.unknownAxis(t.key(name), axis, axes)
-	}
-	return axis
-}
-
-// labelOf reads a label of an axis, which must be given.
-func (t *table) labelOf(name, axis string, axes []axis) string {
-	label, a := t.text(name), find(axes, axis)
-	switch {
-	case a == nil || t.vague: // which has been reported
-	case !t.has(name):
-		t.report(t.key(name), "want one of "+schema.Quoted(a.labels()), "missing")
-	case label != "" && !slices.Contains(a.labels(), label):
-		t.report(t.key(name), "want one of "+schema.Quoted(a.labels()), "the axis %q has no label %q", axis, label)
-	}
-	return label
 }
 
 // checkUsedOnce reports axes that stand under two of the keys.
-func (t *table) checkUsedOnce(axes []axis, names ...string) {
+func (t *table) checkUsedOnce(axes []axis, keys []string, names map[string][]string) {
 	first := map[string]string{}
-	for _, name := range names {
-		for _, axis := range t.quietTexts(name) {
-			if other := first[axis]; other != "" && other != name && find(axes, axis) != nil {
-				t.report(t.key(name), "want an axis in one place only", "the axis %q is in %s already", axis, other)
+	for _, key := range keys {
+		for _, axis := range names[key] {
+			if other := first[axis]; other != "" && other != key && find(axes, axis) != nil {
+				t.report(t.key(key), "want an axis in one place only", "the axis %q is in %s already", axis, other)
 				continue
 			}
-			first[axis] = name
+			first[axis] = key
 		}
 	}
-}
-
-// quietTexts is texts for a key whose problems have been reported.
-func (t *table) quietTexts(name string) []string {
-	var list []string
-	switch raw := t.values[name].(type) {
-	case string:
-		list = []string{raw}
-	case []any:
-		for _, e := range raw {
-			if s, ok := e.(string); ok {
-				list = append(list, s)
-			}
-		}
-	}
-	return list
 }
 
 // checkAllUsed reports axes of several labels that a table or figure does not use, which
@@ -190,8 +134,8 @@ func (t *table) checkAllUsed(axes []axis, where map[string][]string, places stri
 }
 
 // where reads labels by axis.
-func (t *table) where(axes []axis) map[string][]string {
-	w := t.table("where")
+func (t *table) where(values map[string]any, axes []axis) map[string][]string {
+	w := t.below("where", values)
 	if w == nil {
 		return nil
 	}
@@ -201,8 +145,7 @@ func (t *table) where(axes []axis) map[string][]string {
 }
 
 // baseline reads labels of the axes in the columns.
-func (t *table) baseline(axes []axis, columns []string) map[string]string {
-	b := t.table("baseline")
+func (t *table) baseline(b *table, axes []axis, columns []string) map[string]string {
 	if b == nil {
 		return nil
 	}
@@ -238,15 +181,14 @@ func (t *table) checkBaseline(plans []plan, where map[string][]string, baseline 
 	}
 }
 
-// format reads a verb for a number.
-func (t *table) format() string {
-	f := t.text("format")
+// checkFormat reports a format that is no verb for a number, and takes it away.
+func (t *table) checkFormat(format *string) {
+	f := *format
 	if f == "" {
-		return ""
+		return
 	}
 	if text := fmt.Sprintf(f, 1.5); strings.Contains(text, "%!") || strings.Count(strings.ReplaceAll(f, "%%", ""), "%") != 1 {
 		t.wrong("format", f, `a verb for a number, such as "%.3f"`)
-		return ""
+		*format = ""
 	}
-	return f
 }

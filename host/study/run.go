@@ -82,13 +82,13 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 		return Plan{}, err
 	}
 	var p Plan
-	wanted, seen := map[string]bool{}, map[string]bool{}
+	selected, seen := map[string]bool{}, map[string]bool{}
 	for _, c := range s.Cells {
-		wanted[c.ID] = wanted[c.ID] || c.Matches(o.Only) && !(o.Kept != nil && o.Kept(c))
+		selected[c.ID] = selected[c.ID] || c.Matches(o.Only) && !(o.Kept != nil && o.Kept(c))
 	}
-	s.withSources(wanted)
+	s.withSources(selected)
 	for _, r := range results {
-		if wanted[r.Cell.ID] && !seen[r.Cell.ID] {
+		if selected[r.Cell.ID] && !seen[r.Cell.ID] {
 			seen[r.Cell.ID] = true
 			p.Results = append(p.Results, r)
 		}
@@ -164,7 +164,8 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	return out, err
 }
 
-// checkOurs fails for a directory in which no study was run, and which has a file with the name of the copy of this one.
+// checkOurs refuses a directory that belongs to something else: no study has run there, but it has a file with the name of
+// the study file's copy.
 func (s *Study) checkOurs() error {
 	began, err := s.at(rundir.StudyCells).Exists()
 	if err != nil || began {
@@ -173,7 +174,7 @@ func (s *Study) checkOurs() error {
 	return atomicfile.CheckOurs(s.at(rundir.StudyFile), atomicfile.Is(s.text))
 }
 
-// defaults fills in the commands.
+// defaults fills in the commands that are not given.
 func (o *RunOptions) defaults() error {
 	self, err := os.Executable()
 	if o.Tool == nil {
@@ -185,9 +186,9 @@ func (o *RunOptions) defaults() error {
 	return err
 }
 
-// check looks for the files that cells need, and for what further finds, before any is
+// check looks for the files that the cells need, and runs the survey, before any cell is
 // trained. All problems are reported together.
-func (s *Study) check(ctx context.Context, cells []Cell, further Survey) error {
+func (s *Study) check(ctx context.Context, cells []Cell, survey Survey) error {
 	var found problems
 	var list []*config.Config
 	var names []string
@@ -198,8 +199,8 @@ func (s *Study) check(ctx context.Context, cells []Cell, further Survey) error {
 		}
 		list, names = append(list, c.Config), append(names, s.Label(c))
 	}
-	if further != nil && len(list) > 0 {
-		for i, f := range further(ctx, list) {
+	if survey != nil && len(list) > 0 {
+		for i, f := range survey(ctx, list) {
 			if f.Err != nil {
 				found.add(f.Err, names[i])
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
-// runner is a study under way.
+// runner runs the cells of a study.
 type runner struct {
 	study *Study
 	opts  RunOptions
@@ -22,19 +22,19 @@ type runner struct {
 
 	mu      sync.Mutex // guards what follows, and calls of Watch
 	states  map[string]State
-	active  []*active // cells under way, oldest first
+	active  []*active // running cells, oldest first
 	trained int
-	worked  float64         // operations that the cells that have ended took, as estimated
-	counted map[string]int  // steps of cells whose training counts them, as far as known, by ID
-	stopped map[string]bool // cells that were stopped alone, by ID
+	worked  float64         // estimated operations of the cells that have ended
+	counted map[string]int  // steps of cells whose data decides how many there are, once they are known, by ID
+	stopped map[string]bool // cells that were stopped by a request of their own, by ID
 }
 
 func newRunner(s *Study, o RunOptions, p Plan) *runner {
 	return &runner{study: s, opts: o, plan: p, gpus: newGPUs(), began: time.Now(), states: statesOf(p.Results), counted: map[string]int{}, stopped: map[string]bool{}}
 }
 
-// run trains and evaluates the cells of the plan. Its error is about the files of the study: that of a
-// training is in the state of its cell.
+// run trains and evaluates the cells of the plan. Its error is about the files of the study; the error of a training is in
+// the state of its cell.
 func (r *runner) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -67,7 +67,7 @@ func (r *runner) run(ctx context.Context) error {
 	return nil
 }
 
-// cell trains and evaluates one cell and notes how that went.
+// cell trains and evaluates one cell and records how it ended.
 func (r *runner) cell(ctx context.Context, c Cell) error {
 	if ctx.Err() != nil {
 		return nil
@@ -78,7 +78,7 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 		} else if err != nil {
 			return err
 		}
-		if err := r.study.putAside(c); err != nil {
+		if err := r.study.moveToStale(r.study.dir(c).Path, c.ID); err != nil {
 			return err
 		}
 	}
@@ -86,10 +86,10 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 		return err
 	}
 	began := time.Now()
-	var giveBack func()
-	c.environment, giveBack = r.gpus.take(c)
+	var release func()
+	c.environment, release = r.gpus.acquire(c)
 	state, failure, err := r.attempt(ctx, c)
-	giveBack()
+	release()
 	if err == nil && state == Interrupted && ctx.Err() == nil {
 		r.noteStopped(c)
 	}
@@ -105,7 +105,7 @@ func (r *runner) stateOf(c Cell) State {
 	return r.states[c.ID]
 }
 
-// noteStopped notes that somebody has stopped a cell, and not the study.
+// noteStopped records that a cell was stopped by a request of its own.
 func (r *runner) noteStopped(c Cell) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +118,7 @@ func (r *runner) wasStopped(c Cell) bool {
 	return r.stopped[c.ID]
 }
 
-// start notes that a cell is being trained.
+// start records that a cell is running.
 func (r *runner) start(c Cell) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +135,7 @@ func (r *runner) start(c Cell) error {
 	return nil
 }
 
-// end notes how the training of a cell has ended.
+// end records how a cell has ended.
 func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +180,7 @@ func (r *runner) outcome() Outcome {
 // Count counts how many results are in each state.
 func Count(results []Result) Outcome { return count(statesOf(results)) }
 
-// statesOf are the states of the runs by ID: cells may share a run.
+// statesOf returns the states of the runs by ID: cells may share a run.
 func statesOf(results []Result) map[string]State {
 	states := map[string]State{}
 	for _, r := range results {

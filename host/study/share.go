@@ -25,7 +25,7 @@ func stepFLOPs(c *config.Config) float64 {
 	return 6 * params * float64(c.Train.Batch) * float64(m.Context) * float64(c.Train.Accumulate)
 }
 
-// steps is how many steps the training of the cell has.
+// steps returns the number of steps of the cell's training.
 func (c Cell) steps() int {
 	if c.Quantize != nil {
 		return 0
@@ -33,12 +33,13 @@ func (c Cell) steps() int {
 	return c.Config.Train.Steps
 }
 
-// work estimates some steps of a run.
+// work estimates the operations of some steps of a run.
 func work(c *config.Config, steps int) float64 { return stepFLOPs(c) * float64(max(0, steps)) }
 
-// share divides the cores: how many cells run at once, and how many threads each has.
-// parallel is the number wanted, 0 for what suits the largest of the cells. A GPU is not
-// divided.
+// share divides the cores among cells: it returns how many cells run at once, and how many
+// threads each has. parallel is the number of cells at once that was requested; 0 means the
+// number that suits the largest cell. Cells on GPUs run one at a time unless requested
+// otherwise.
 func share(cells []Cell, cores, parallel int) (atOnce, threads int) {
 	threads = 1
 	for _, c := range cells {

@@ -65,11 +65,8 @@ func (e *NotCompared) Unwrap() error { return e.First }
 // StaleDir returns the directory into which stale runs are moved.
 func (s *Study) StaleDir() string { return s.at(rundir.StudyStale).Name }
 
-// putAside moves a stale run out of the way of the one that takes its place.
-func (s *Study) putAside(c Cell) error { return s.moveAside(s.dir(c).Path, c.ID) }
-
-// moveAside moves a directory into that of stale runs, under a name that begins so.
-func (s *Study) moveAside(dir vfs.Path, name string) error {
+// moveToStale moves a directory into that of stale runs, under the given name and a number.
+func (s *Study) moveToStale(dir vfs.Path, name string) error {
 	if err := s.at(rundir.StudyStale).MkdirAll(); err != nil {
 		return err
 	}

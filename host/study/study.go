@@ -30,7 +30,7 @@ type Study struct {
 	Files vfs.FS
 
 	text        []byte // of the file
-	evaluations []*asked
+	evaluations []*placedEvaluation
 }
 
 // Axis is a dimension of a study.

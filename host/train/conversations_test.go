@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // TestConversations: a fine-tuning has as many steps as its epochs give, goes on after a stop
@@ -60,7 +61,7 @@ func TestConversationsOfFewSteps(t *testing.T) {
 	} {
 		cfg := testrun.ChatConfig(t, schedule...)
 		_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
-		if e, ok := errors.AsType[*config.Error](err); !ok || e.Key != key || !strings.Contains(e.Hint, "train.steps") {
+		if e, ok := errors.AsType[*plaintoml.Error](err); !ok || e.Key != key || !strings.Contains(e.Hint, "train.steps") {
 			t.Errorf("%q: error %v, want one of %s", schedule, err, key)
 		}
 		if _, err := os.Stat(cfg.Train.Out); !errors.Is(err, fs.ErrNotExist) {

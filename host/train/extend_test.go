@@ -10,9 +10,9 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
-	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // A finished run goes on with more steps, and ends with the bits of one that had them
@@ -50,7 +50,7 @@ func TestExtendedByEpochs(t *testing.T) {
 	cfg := testrun.ChatConfig(t, "data.epochs=1", `schedule={kind="constant", rate=3e-3}`, `method={form="off"}`)
 	short := testrun.Train(t, cfg, train.Options{})
 	_, err := train.Run(t.Context(), testrun.Again(t, cfg, fmt.Sprintf("train.steps=%d", short.Steps+1)), train.Options{Resume: true, Finder: testrun.Finder(t)})
-	if e, ok := errors.AsType[*config.Error](err); !ok || e.Key != "train.steps" || !strings.Contains(e.Hint, "raise data.epochs") {
+	if e, ok := errors.AsType[*plaintoml.Error](err); !ok || e.Key != "train.steps" || !strings.Contains(e.Hint, "raise data.epochs") {
 		t.Errorf("with more steps than the epochs give: %v", err)
 	}
 	long := testrun.Train(t, testrun.Again(t, cfg, "data.epochs=2"), train.Options{Resume: true})
@@ -97,7 +97,7 @@ func TestNotExtended(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
-			var placed *config.Error
+			var placed *plaintoml.Error
 			if errors.As(err, &placed) != (c.key != "") || placed != nil && (placed.Key != c.key || placed.Hint == "") {
 				t.Errorf("the error is %#v, want one at %q", placed, c.key)
 			}

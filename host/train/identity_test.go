@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // content is what a directory holds, by path.
@@ -179,7 +180,7 @@ func TestCheckpointsWithoutRun(t *testing.T) {
 	}
 	for _, resume := range []bool{false, true} {
 		_, err := train.Run(t.Context(), testrun.Again(t, cfg, "seed=3"), train.Options{Resume: resume, StopAfter: 2, Finder: testrun.Finder(t)})
-		var ce *config.Error
+		var ce *plaintoml.Error
 		if !errors.As(err, &ce) || ce.Key != "train.out" || !strings.Contains(err.Error(), "has checkpoints of steps [4], but no run.toml") {
 			t.Errorf("resume %v: %v", resume, err)
 		}
@@ -199,7 +200,7 @@ func TestRecordsWithoutRun(t *testing.T) {
 		}
 		for _, resume := range []bool{false, true} {
 			_, err := train.Run(t.Context(), cfg, train.Options{Resume: resume, StopAfter: 2, Finder: testrun.Finder(t)})
-			var ce *config.Error
+			var ce *plaintoml.Error
 			if !errors.As(err, &ce) || ce.Key != "train.out" || !strings.Contains(err.Error(), "has the "+name+" of another run, but no run.toml") {
 				t.Errorf("%s, resume %v: %v", name, resume, err)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -172,7 +173,7 @@ func TestInitChanged(t *testing.T) {
 	_, err := train.Replay(t.Context(), cfg.Train.Out, train.ReplayOptions{From: &start, Finder: testrun.Finder(t)})
 	refused := func(what string, err error) {
 		t.Helper()
-		e, ok := errors.AsType[*config.Error](err)
+		e, ok := errors.AsType[*plaintoml.Error](err)
 		if !ok || e.Key != "model.init" || !strings.Contains(e.Msg, "step 4) than those that the run began with ("+first.Train.Out+", step 2)") {
 			t.Errorf("%s: error %v, want one that names both weights", what, err)
 		}

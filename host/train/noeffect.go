@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // withoutEffect returns warnings of settings that are given and change nothing in this run.
@@ -80,7 +81,7 @@ func idleDelays(list []assembly.TrainedTensor) (messages []string) {
 	}
 	for _, table := range slices.Sorted(maps.Keys(late)) {
 		if !late[table] {
-			messages = append(messages, config.JoinKey(table, "refresh_delay")+" has no effect: the optimizer has no refreshes")
+			messages = append(messages, plaintoml.JoinKey(table, "refresh_delay")+" has no effect: the optimizer has no refreshes")
 		}
 	}
 	return messages

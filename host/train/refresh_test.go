@@ -12,7 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // lateRefreshes are optimizers whose refreshes take effect late.
@@ -71,7 +71,7 @@ func TestNoDelay(t *testing.T) {
 func TestDelayTooLong(t *testing.T) {
 	cfg := testrun.Config(t, `optimizer={plugin="soap", freq=4, refresh_delay=4}`)
 	_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
-	var ce *config.Error
+	var ce *plaintoml.Error
 	if !errors.As(err, &ce) || ce.Key != "optimizer.refresh_delay" || ce.Hint != "want 0 to 3" ||
 		!strings.Contains(ce.Msg, "soap for embedding: a delay of 4 updates, but refreshes are due every 4") {
 		t.Errorf("got %v", err)

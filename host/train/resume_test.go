@@ -19,6 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 func TestResumeWithAnotherConfiguration(t *testing.T) {
@@ -62,7 +63,7 @@ func TestDirectoryInUse(t *testing.T) {
 	cfg := testrun.Config(t)
 	runParts(t, cfg, 1)
 	_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Finder: testrun.Finder(t)})
-	var ce *config.Error
+	var ce *plaintoml.Error
 	if !errors.As(err, &ce) || ce.Key != "train.out" || !strings.Contains(ce.Hint, "--resume") {
 		t.Errorf("got %v, want an error about train.out that names --resume", err)
 	}

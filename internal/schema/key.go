@@ -15,8 +15,11 @@ import (
 // Key is one key of a table.
 type Key struct {
 	Name string
+	// Flag is the name of the key as a flag of a command, if that is another than Name with hyphens.
+	Flag string
 	// To points to the variable that the key sets: a whole number, a float64, a bool, a string,
-	// a []string or a []float64; or a *int or *float64, nil when the key is absent.
+	// a []string, []float64 or []int; or a *int or *float64, nil when the key is absent; or
+	// for what is read further a map[string]any (a table), a []map[string]any (an array of tables) or an any.
 	To  any
 	Is  Range
 	Doc string
@@ -47,7 +50,11 @@ const (
 	Text
 	Texts
 	Numbers
+	Integers
 	Boolean
+	Table
+	Tables
+	Any
 )
 
 // variable is what To points to, made when it is a pointer itself and make is set.
@@ -68,10 +75,19 @@ func (k Key) Type() Type {
 	t := reflect.TypeOf(k.To).Elem()
 	switch t.Kind() {
 	case reflect.Slice:
-		if t.Elem().Kind() == reflect.String {
+		switch t.Elem().Kind() {
+		case reflect.String:
 			return Texts
+		case reflect.Int:
+			return Integers
+		case reflect.Map:
+			return Tables
 		}
 		return Numbers
+	case reflect.Map:
+		return Table
+	case reflect.Interface:
+		return Any
 	case reflect.Pointer:
 		t = t.Elem()
 	}
@@ -96,13 +112,15 @@ func (k Key) Set(value any) {
 		value = slices.Clone(list)
 	case []float64:
 		value = slices.Clone(list)
+	case []int:
+		value = slices.Clone(list)
 	}
 	v := k.variable(true)
 	v.Set(reflect.ValueOf(value).Convert(v.Type()))
 }
 
-// Value returns the value of the variable: an int64, float64, bool, string, []string or []float64; nil if it is a nil
-// pointer or slice.
+// Value returns the value of the variable: an int64, float64, bool, string, []string, []float64 or []int; nil if it is a
+// nil pointer or slice.
 func (k Key) Value() any {
 	return plain(k.variable(false))
 }
@@ -130,8 +148,8 @@ func plain(v reflect.Value) any {
 	return v.Interface()
 }
 
-// Accept converts a TOML value to the key's type: int64, float64, bool, string, []string
-// or []float64. It returns false if the type or the range is wrong.
+// Accept converts a TOML value to the key's type: int64, float64, bool, string, []string, []float64, []int or that of a
+// table, of tables or of anything. It returns false if the type or the range is wrong.
 func (k Key) Accept(raw any) (any, bool) {
 	var v any
 	var ok bool
@@ -148,6 +166,14 @@ func (k Key) Accept(raw any) (any, bool) {
 		v, ok = list(raw, func(e any) (string, bool) { s, ok := e.(string); return s, ok })
 	case Numbers:
 		v, ok = list(raw, number)
+	case Integers:
+		v, ok = list(raw, func(e any) (int, bool) { n, ok := e.(int64); return int(n), ok })
+	case Table:
+		v, ok = raw.(map[string]any)
+	case Tables:
+		v, ok = TablesOf(raw)
+	case Any:
+		v, ok = raw, true
 	}
 	return v, ok && (k.Is.holds == nil || k.Is.holds(v))
 }
@@ -176,7 +202,7 @@ func (k Key) Read(raw any) (found, hint string) {
 // an array, nil for none.
 func (k Key) firstBad(raw any) any {
 	list, isList := raw.([]any)
-	if k.Type() != Texts && k.Type() != Numbers || !isList {
+	if k.Type() != Texts && k.Type() != Numbers && k.Type() != Integers || !isList {
 		return nil
 	}
 	for _, e := range list {
@@ -224,6 +250,10 @@ func (k Key) Wants() string {
 	case len(k.Is.Words) > 0:
 		return "one of " + Quoted(k.Is.Words)
 	}
-	name := []string{Integer: "an integer", Number: "a number", Text: "a string", Texts: "a string or an array of strings", Numbers: "an array of numbers", Boolean: "true or false"}
+	if k.Type() == Any && k.Is.text != "" {
+		return k.Is.text
+	}
+	name := []string{Any: "a value", Integer: "an integer", Number: "a number", Text: "a string", Texts: "a string or an array of strings", Numbers: "an array of numbers",
+		Integers: "an array of integers", Boolean: "true or false", Table: "a table", Tables: "an array of tables"}
 	return strings.TrimSpace(name[k.Type()] + " " + k.Is.text)
 }

@@ -17,13 +17,20 @@ type Range struct {
 	holds func(value any) bool
 }
 
-// From returns the range of integers from low to high, inclusive.
+// From returns the range from low to high, inclusive, for an integer or for each integer of an array.
 func From(low, high int64) Range {
 	text := fmt.Sprintf("from %d to %d", low, high)
 	if high == math.MaxInt64 {
 		text = fmt.Sprintf("of at least %d", low)
 	}
-	return Range{text: text, holds: func(v any) bool { return v.(int64) >= low && v.(int64) <= high }}
+	holds := func(n int64) bool { return n >= low && n <= high }
+	return Range{text: text, holds: func(v any) bool {
+		if n, one := v.(int64); one {
+			return holds(n)
+		}
+		list := v.([]int)
+		return len(list) > 0 && !slices.ContainsFunc(list, func(n int) bool { return !holds(int64(n)) })
+	}}
 }
 
 // Between returns the range from low to high, inclusive, for a number or for each number
@@ -93,9 +100,14 @@ func Patterns() Range {
 	}}
 }
 
+// Matching returns the range of strings that fit a pattern; text says what they mean.
+func Matching(text string, pattern *regexp.Regexp) Range {
+	return Range{text: text, holds: func(v any) bool { return pattern.MatchString(v.(string)) }}
+}
+
 var hexHash = regexp.MustCompile(`^([0-9a-f]{64})?$`)
 
 // Hash returns the range of SHA-256 hashes and the empty string.
 func Hash() Range {
-	return Range{text: "of 64 hexadecimal digits in lower case, or empty", holds: func(v any) bool { return hexHash.MatchString(v.(string)) }}
+	return Matching("of 64 hexadecimal digits in lower case, or empty", hexHash)
 }

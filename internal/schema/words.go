@@ -111,3 +111,34 @@ func DidYouMean(word string, known []string) string {
 	}
 	return "did you mean " + strconv.Quote(near) + "?"
 }
+
+// IsTable reports whether a raw TOML value is a table, or an array of at least one.
+func IsTable(v any) bool {
+	_, one := v.(map[string]any)
+	return one || IsTables(v)
+}
+
+// IsTables reports whether a raw TOML value is an array of at least one table.
+func IsTables(v any) bool {
+	list, ok := TablesOf(v)
+	return ok && len(list) > 0
+}
+
+// TablesOf returns the tables of an array of tables, in either notation of TOML.
+func TablesOf(v any) ([]map[string]any, bool) {
+	switch v := v.(type) {
+	case []map[string]any:
+		return v, true
+	case []any:
+		out := make([]map[string]any, len(v))
+		for i, e := range v {
+			table, ok := e.(map[string]any)
+			if !ok {
+				return nil, false
+			}
+			out[i] = table
+		}
+		return out, true
+	}
+	return nil, false
+}

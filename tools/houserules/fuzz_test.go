@@ -57,7 +57,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"lines of JSON of files that grow", "internal/jsonlines", "FuzzRead"},
 	{"foreign text on a terminal", "internal/safetext", "FuzzText"},
 	{"mistakes in JSON, in plain words", "internal/plainjson", "FuzzExplain"},
-	{"mistakes in TOML, in plain words", "internal/plaintoml", "FuzzExplain"},
+	{"TOML, and mistakes in it in plain words", "internal/plaintoml", "FuzzParse"},
 	{"labels as names of files", "internal/transliterate", "FuzzASCII"},
 	{"settings of plugins test, provenance in runs show", "cmd/cage", "FuzzMadeWith FuzzSet"},
 	{"sequences to score", "host/deploy/query", "FuzzSequences"},
@@ -122,7 +122,7 @@ func TestFuzzScriptFindsTargets(t *testing.T) {
 }
 
 // decode are the calls by which foreign bytes become values.
-var decode = []string{"json.Unmarshal", "json.NewDecoder", "toml.Decode", "toml.Unmarshal", "toml.NewDecoder", "proto.Unmarshal",
+var decode = []string{"json.Unmarshal", "json.NewDecoder", "toml.Decode", "toml.Unmarshal", "toml.NewDecoder", "plaintoml.Parse", "proto.Unmarshal",
 	"csv.NewReader", "binary.Read", "binary.Decode", "xml.Unmarshal", "gob.NewDecoder", "yaml.Unmarshal"}
 
 // noCode are folders without packages of the product; those with a slash are in the root.

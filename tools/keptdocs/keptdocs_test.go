@@ -272,13 +272,13 @@ func TestErrors(t *testing.T) {
 		"no cell of \"Differences\" is kept":                          strings.Replace(picture, "figure = 1", `figure = 1, where = {bits = "2"}`, 1),
 		"figure: want the comment on a line of its own":               strings.Replace(picture, " -->\n", " --> ", 1),
 		"at and show are for numbers within a line, not for figures":  strings.Replace(picture, "figure = 1", `figure = 1, show = "n"`, 1),
-		"unknown key tables":                                          number("table = 1", "tables = 1"),
+		"tables: unknown key; did you mean table?":                    number("table = 1", "tables = 1"),
 		"0 entries of the table":                                      number("λ = 1", "λ = 2"),
 		"2 entries of the table":                                      number(`bits = "4", `, ""),
 		"there is no result yet":                                      number(`"4"`, `"2"`),
 		"has no difference":                                           number("CAGE, λ = 1", "STE"),
 		"at and show are for numbers":                                 strings.Replace(table, "where", "at", 1),
-		"where.bits: found 4, want a label":                           strings.Replace(table, `"4"`, "4", 1),
+		"where.bits: found the integer 4; want a label":               strings.Replace(table, `"4"`, "4", 1),
 	} {
 		_, err := prepare(t).Render(t.Context(), []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {

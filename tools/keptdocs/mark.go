@@ -5,22 +5,24 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
-	"github.com/BurntSushi/toml"
+	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // mark is what the comment before a result says.
 type mark struct {
-	Study string `toml:"study"` // name of the file of kept results
+	Study string // name of the file of kept results
 	// Table or Figure is the number of one of the study file, from 1.
-	Table  int `toml:"table"`
-	Figure int `toml:"figure"`
+	Table  int
+	Figure int
 	// Where restricts a table: labels by axis.
-	Where map[string][]string `toml:"-"`
+	Where map[string][]string
 	// At are the labels of the entry of a number, and Show says what of it: "mean",
 	// "difference", "choice" or "n".
-	At   map[string]string `toml:"at"`
-	Show string            `toml:"show"`
+	At   map[string]string
+	Show string
 
 	alone      bool // on a line of its own: a table or a figure
 	line       int
@@ -80,45 +82,32 @@ func withoutCode(text []byte) []byte {
 }
 
 // parseMark reads the table of a comment, whose lines count as one.
-func parseMark(table string) (mark, error) {
-	var doc struct {
-		Mark struct {
-			mark
-			Where map[string]any `toml:"where"`
-		} `toml:"mark"`
-	}
-	meta, err := toml.Decode("mark = "+string(bytes.Join(bytes.Fields([]byte(table)), []byte(" "))), &doc)
+func parseMark(text string) (mark, error) {
+	doc, err := plaintoml.Parse("", []byte("mark = "+strings.Join(strings.Fields(text), " ")))
 	if err != nil {
 		return mark{}, err
 	}
-	m := doc.Mark.mark
-	m.Where = map[string][]string{}
-	for axis, v := range doc.Mark.Where {
-		if m.Where[axis], err = labels(v); err != nil {
-			return m, fmt.Errorf("where.%s: %w", axis, err)
+	m := mark{Where: map[string][]string{}, At: map[string]string{}}
+	r := plaintoml.NewReader(doc.Table("mark"))
+	var where, at map[string]any
+	r.Read("", r.Values(), schema.Key{Name: "study", To: &m.Study, Default: ""}, schema.Key{Name: "table", To: &m.Table, Default: 0},
+		schema.Key{Name: "figure", To: &m.Figure, Default: 0}, schema.Key{Name: "where", To: &where, Optional: "everything"},
+		schema.Key{Name: "at", To: &at, Optional: "none"}, schema.Key{Name: "show", To: &m.Show, Default: ""})
+	for axis, raw := range where {
+		var labels []string
+		if found, _ := (schema.Key{To: &labels}).Read(raw); found != "" {
+			r.Report("where."+axis, found, "want a label or an array of labels")
 		}
+		m.Where[axis] = labels
 	}
-	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return m, fmt.Errorf("unknown key %s; there are study, table, figure, where, at and show", unknown[0][1:])
-	}
-	return m, nil
-}
-
-// labels are one label or an array of them.
-func labels(v any) ([]string, error) {
-	list, several := v.([]any)
-	if !several {
-		list = []any{v}
-	}
-	var out []string
-	for _, v := range list {
-		label, ok := v.(string)
+	for axis, raw := range at {
+		label, ok := raw.(string)
 		if !ok {
-			return nil, fmt.Errorf("found %v, want a label or an array of labels", v)
+			r.Report("at."+axis, "found "+schema.Describe(raw), "want a label")
 		}
-		out = append(out, label)
+		m.At[axis] = label
 	}
-	return out, nil
+	return m, r.Err()
 }
 
 func (m *mark) check() error {

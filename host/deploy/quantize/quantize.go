@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/assembly"
@@ -29,7 +30,7 @@ import (
 
 // Options say how to quantize a trained model.
 type Options struct {
-	layerwise.Settings
+	settings.Quantization
 	// Plugin names the quantizer for weights, whose parameters are Params; empty means that of the run.
 	Plugin string
 	Params map[string]any
@@ -38,15 +39,11 @@ type Options struct {
 	Out         string // run directory to create
 	Step        int    // checkpoint of a run; 0 means the newest one
 	Context     int    // of a Hugging Face checkpoint, see [trained.Import]
-	// Data is a token file, a chat file or a text to calibrate with; empty means the training set of a run.
-	Data string
 	// Validation is a token file or a chat file that becomes the validation set of the result; empty means that of the run.
 	Validation string
 	// Evaluate says whether to evaluate the result on its validation set and record the loss in its summary. That needs
 	// memory for the whole model.
 	Evaluate bool
-	Windows  int   // number of sequences to calibrate with; 0 means none, which is enough for rounding to nearest
-	Seed     int64 // seed for choosing the sequences
 	Device   string
 	Finder   *plugin.Finder // nil means plugin.NewFinder()
 	Logger   hclog.Logger   // nil discards messages
@@ -59,7 +56,7 @@ func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, erro
 	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
 		return nil, err
 	}
-	if o.Method == layerwise.GPTQ && o.Windows < 1 {
+	if o.Method == settings.GPTQ && o.Windows < 1 {
 		return nil, fmt.Errorf("GPTQ needs texts to calibrate with: want at least one window")
 	}
 	o.Out = filepath.Clean(o.Out)

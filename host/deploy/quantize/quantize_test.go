@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/deploy/export"
-	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/internal/testrun"
@@ -36,8 +36,8 @@ func fullPrecision(t *testing.T) *config.Config {
 // gptqOptions are those of the command, with fewer texts.
 func gptqOptions(t *testing.T, plugin string, params map[string]any) quantize.Options {
 	t.Helper()
-	return quantize.Options{Settings: layerwise.Settings{Method: layerwise.GPTQ, Damping: 0.01, Scales: layerwise.AutoScales},
-		Plugin: plugin, Params: params, Windows: 64, Out: filepath.Join(t.TempDir(), "out"), Finder: testrun.Finder(t)}
+	return quantize.Options{Quantization: settings.Quantization{Settings: settings.Settings{Method: settings.GPTQ, Damping: 0.01, Scales: settings.AutoScales}, Windows: 64},
+		Plugin: plugin, Params: params, Out: filepath.Join(t.TempDir(), "out"), Finder: testrun.Finder(t)}
 }
 
 // TestGPTQ: of a trained model, with every quantizer that there is, it changes the outputs of no layer more than rounding, and
@@ -108,7 +108,7 @@ func TestQuantizeOwn(t *testing.T) {
 	cfg := testrun.Config(t)
 	testrun.Train(t, cfg, train.Options{})
 	o := gptqOptions(t, "", nil)
-	o.Method, o.Windows, o.Activations = layerwise.RTN, 0, true
+	o.Method, o.Windows, o.Activations = settings.RTN, 0, true
 	if _, err := quantize.Run(t.Context(), cfg.Train.Out, o); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestQuantizeTrained(t *testing.T) {
 		cfg := testrun.Config(t, `quantizer={weights={plugin="`+plugin+`"}}`, `method.form="off"`)
 		testrun.Train(t, cfg, train.Options{})
 		o := gptqOptions(t, "", nil)
-		o.Method, o.Windows = layerwise.RTN, 0
+		o.Method, o.Windows = settings.RTN, 0
 		result, err := quantize.Run(t.Context(), cfg.Train.Out, o)
 		if err != nil {
 			t.Fatal(err)
@@ -225,7 +225,7 @@ func exportOf(t *testing.T, dir string) *export.Model {
 func TestQuantizeHub(t *testing.T) {
 	const dir, step = "../../model/huggingface/testdata/llama32", 0.01
 	o := gptqOptions(t, "grid", map[string]any{"step": step})
-	o.Method, o.Windows, o.Context = layerwise.RTN, 0, 16
+	o.Method, o.Windows, o.Context = settings.RTN, 0, 16
 	result, err := quantize.Run(t.Context(), dir, o)
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestQuantizeIntoNameWithSlash(t *testing.T) {
 	cfg := fullPrecision(t)
 	o := gptqOptions(t, "absmax", nil)
 	out := o.Out
-	o.Method, o.Windows, o.Out = layerwise.RTN, 0, out+string(filepath.Separator)
+	o.Method, o.Windows, o.Out = settings.RTN, 0, out+string(filepath.Separator)
 	if _, err := quantize.Run(t.Context(), cfg.Train.Out, o); err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func lotionRun(t *testing.T) *config.Config {
 func TestQuantizeLOTION(t *testing.T) {
 	cfg := lotionRun(t)
 	o := gptqOptions(t, "absmax", nil)
-	o.Method, o.Windows = layerwise.RTN, 0
+	o.Method, o.Windows = settings.RTN, 0
 	if _, err := quantize.Run(t.Context(), cfg.Train.Out, o); err != nil {
 		t.Fatal(err)
 	}

@@ -1,170 +1,138 @@
 package tasks
 
 import (
-	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/BurntSushi/toml"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Parse parses the description of a task; name is for messages.
+// metricsOf lists the metrics of each kind of task.
+var metricsOf = map[string][]string{Choices: {Acc, AccNorm}, Continuation: {Perplexity, Acc}, Generation: {ExactMatch}, Text: {WordPerplexity, BytePerplexity, BitsPerByte}}
+
+// Parse parses the description of a task; name is for messages. The error is a *[plaintoml.Error] if the text is no TOML,
+// otherwise [plaintoml.Errors].
 func Parse(name string, text []byte) (*Task, error) {
+	doc, err := plaintoml.Parse(name, text)
+	if err != nil {
+		return nil, err
+	}
 	sum := sha256.Sum256(text)
 	t := &Task{hash: hex.EncodeToString(sum[:])}
-	decoded, err := toml.Decode(string(text), t)
-	if err != nil {
-		return nil, fmt.Errorf("%s:%w", name, plaintoml.Explain(string(text), err, nil))
+	r := plaintoml.NewReader(doc)
+	var replacements any
+	var filters []map[string]any
+	r.Read("", doc.Values(), t.keys(&replacements, &filters)...)
+	t.Filters = make([]Filter, len(filters))
+	for i, values := range filters {
+		f := &t.Filters[i]
+		r.Read(plaintoml.Indexed("filters", i), values, schema.Key{Name: "name", To: &f.Name, Default: ""},
+			schema.Key{Name: "pattern", To: &f.Pattern, Default: ""}, schema.Key{Name: "last", To: &f.Last, Default: false})
 	}
+	t.readClean(r, replacements)
 	if t.Dataset == "" {
 		t.Dataset = t.Name
 	}
-	if t.Delimiter == nil {
-		space := " "
-		t.Delimiter = &space
+	if len(r.Errs) == 0 { // else other problems may follow from these
+		t.checkKind(r)
+		t.checkTemplates(r)
+		t.compile(r)
 	}
-	problem := unknown(decoded.Keys())
-	if problem == nil {
-		problem = t.check()
-	}
-	if problem != nil {
-		return nil, fmt.Errorf("%s%s: %s: %w", name, lineOf(text, problem.key), problem.key, problem)
+	if err := r.Err(); err != nil {
+		return nil, err
 	}
 	return t, nil
 }
 
-// A problem is what is wrong with a key of a description.
-type problem struct {
-	key         string
-	found, want string
-}
-
-func (p *problem) Error() string {
-	if p.want == "" {
-		return p.found
+// keys are those of a description. Two are read further: the replacements of clean, and the filters.
+func (t *Task) keys(replacements *any, filters *[]map[string]any) []schema.Key {
+	optional := func(name string, to any) schema.Key { return schema.Key{Name: name, To: to, Optional: "empty"} }
+	return []schema.Key{
+		{Name: "name", To: &t.Name, Is: schema.Matching("that can be a file's, without slashes", regexp.MustCompile(`^[^/\\]+$`))},
+		optional("version", &t.Version), optional("paper", &t.Paper), optional("chance", &t.Chance),
+		{Name: "kind", To: &t.Kind, Is: schema.OneOf(Choices, Continuation, Generation, Text)},
+		optional("dataset", &t.Dataset), optional("columns", &t.Columns),
+		{Name: "split", To: &t.Split, Is: schema.NonEmpty(`that names the split with the questions, such as split = "test"`)},
+		optional("fewshot_split", &t.From),
+		{Name: "shots", To: &t.Shots, Is: schema.From(0, schema.Most), Default: 0},
+		optional("spare_example", &t.Spare), optional("fixed_shots", &t.Fixed),
+		{Name: "question", To: &t.Question, Is: schema.Patterns(), Doc: `a template, such as question = ["{{ question }}"]`},
+		optional("choices", &t.Choice), optional("choices_of", &t.ChoicesOf), optional("target", &t.Target),
+		optional("gold", &t.Gold), optional("gold_of", &t.GoldOf),
+		{Name: "delimiter", To: &t.Delimiter, Default: " "},
+		optional("strip", &t.Strip), optional("clean", replacements),
+		optional("metrics", &t.Metrics), optional("until", &t.Until),
+		{Name: "max_tokens", To: &t.MaxTokens, Is: schema.From(0, schema.Most), Default: 0},
+		optional("filters", filters), optional("ignore", &t.Ignore), optional("ignore_case", &t.AnyCase),
 	}
-	return p.found + "; want " + p.want
 }
 
-// missing is the problem of a key that is not there, or empty.
-func missing(key, want string) *problem { return &problem{key, "missing", want} }
-
-// lineOf is the line of a key as it follows a file's name, empty where the key is not in
-// the text.
-func lineOf(text []byte, key string) string {
-	key, _, _ = strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "[")
-	at := regexp.MustCompile(`(?m)(?:^|[{,])[ \t]*(?:\[\[?[ \t]*)?["']?` + regexp.QuoteMeta(key) + `["']?[ \t]*[=\]]`).FindIndex(text)
-	if at == nil {
-		return ""
+// readClean reads the pairs of patterns and replacements.
+func (t *Task) readClean(r *plaintoml.Reader, raw any) {
+	list, ok := raw.([]any)
+	for _, e := range list {
+		var pair []string
+		key := schema.Key{To: &pair}
+		if found, _ := key.Read(e); found != "" || len(pair) != 2 {
+			ok = false
+			break
+		}
+		t.Clean = append(t.Clean, [2]string(pair))
 	}
-	return fmt.Sprintf(":%d", 1+bytes.Count(text[:at[0]], []byte("\n")))
-}
-
-// keysOf are the names of a struct's fields in TOML.
-func keysOf[T any]() (names []string) {
-	for f := range reflect.TypeFor[T]().Fields() {
-		if name := f.Tag.Get("toml"); name != "" {
-			names = append(names, name)
-		}
+	if raw != nil && !ok {
+		r.Report("clean", "found "+schema.Describe(raw), `want an array of pairs of a pattern and its replacement, such as [["\\s+", " "]]`)
 	}
-	return names
 }
 
-// unknown finds a key that a description does not have. Its case counts.
-func unknown(keys []toml.Key) *problem {
-	for _, key := range keys {
-		known := keysOf[Task]()
-		if len(key) > 1 && key[0] == "filters" {
-			known = keysOf[Filter]()
-		}
-		name := key[len(key)-1]
-		if slices.Contains(known, name) {
-			continue
-		}
-		if near := schema.DidYouMean(name, known); near != "" {
-			return &problem{key: key.String(), found: "unknown key; " + near}
-		}
-		return &problem{key.String(), "unknown key", "one of " + strings.Join(known, ", ")}
-	}
-	return nil
-}
-
-// metricsOf are the metrics of each kind.
-var metricsOf = map[string][]string{Choices: {Acc, AccNorm}, Continuation: {Perplexity, Acc}, Generation: {ExactMatch}, Text: {WordPerplexity, BytePerplexity, BitsPerByte}}
-
-func (t *Task) check() *problem {
-	kinds := strings.Join([]string{Choices, Continuation, Generation, Text}, ", ")
-	allowed, ok := metricsOf[t.Kind]
-	switch {
-	case t.Kind == "":
-		return missing("kind", "one of "+kinds)
-	case !ok:
-		return &problem{"kind", fmt.Sprintf("found %q", t.Kind), "one of " + kinds}
-	case t.Name == "":
-		return missing("name", "one that can be a file's")
-	case strings.ContainsAny(t.Name, `/\`):
-		return &problem{"name", fmt.Sprintf("found %q", t.Name), "one that can be a file's, without slashes"}
-	case len(t.Metrics) == 0:
-		return missing("metrics", "some of "+strings.Join(allowed, ", "))
-	case len(t.Question) == 0:
-		return missing("question", `a template, such as question = ["{{ question }}"]`)
-	case t.Split == "":
-		return missing("split", `the split with the questions, such as split = "test"`)
-	case t.Shots < 0:
-		return &problem{"shots", fmt.Sprintf("found %d", t.Shots), "a number of examples, or 0"}
-	case t.MaxTokens < 0:
-		return &problem{"max_tokens", fmt.Sprintf("found %d", t.MaxTokens), "a number of tokens, or 0 for the default"}
+// checkKind checks that the keys are those of the kind of task.
+func (t *Task) checkKind(r *plaintoml.Reader) {
+	allowed := strings.Join(metricsOf[t.Kind], ", ")
+	if len(t.Metrics) == 0 {
+		r.Report("metrics", "missing", "want some of "+allowed)
 	}
 	for _, m := range t.Metrics {
-		if !slices.Contains(allowed, m) {
-			return &problem{"metrics", fmt.Sprintf("a task of the kind %s has no %q", t.Kind, m), "some of " + strings.Join(allowed, ", ")}
+		if !slices.Contains(metricsOf[t.Kind], m) {
+			r.Report("metrics", fmt.Sprintf("a task of the kind %s has no %q", t.Kind, m), "want some of "+allowed)
 		}
 	}
-	return cmp.Or(t.checkKind(), t.checkTemplates(), t.compile())
-}
-
-// checkKind checks that the keys are those of the kind.
-func (t *Task) checkKind() *problem {
-	switch several := len(t.Question) > 1; {
-	case t.Kind == Choices && t.Gold == "":
-		return missing("gold", "a template that writes the number of the right choice")
-	case t.Kind == Choices && several && t.Target == "":
-		return missing("target", "the continuation of the questions, of which there is one for each choice")
-	case t.Kind == Choices && several && (len(t.Choice) > 0 || t.ChoicesOf != ""):
-		return &problem{"question", fmt.Sprintf("found %d, beside choices", len(t.Question)), "one question with choices, or one for each choice with target"}
-	case t.Kind == Choices && !several && t.Target != "":
-		return &problem{"target", "found beside one question", "choices or choices_of in its place"}
-	case t.Kind == Choices && !several && len(t.Choice) == 0 && t.ChoicesOf == "":
-		return missing("choices", "it or choices_of, or a question for each choice with target")
-	case t.Kind != Choices && several:
-		return &problem{"question", fmt.Sprintf("found %d", len(t.Question)), "one, in a task of the kind " + t.Kind}
-	case (t.Kind == Continuation || t.Kind == Generation) && t.Target == "":
-		return missing("target", "a template that writes the right answer")
-	case t.Kind == Text && t.Target != "":
-		return &problem{"target", "found in a task of the kind " + Text, "none: the question is the whole text"}
-	case t.Kind == Text && t.Shots > 0:
-		return &problem{"shots", "found in a task of the kind " + Text, "none: the question is the whole text"}
-	case t.Kind == Generation && len(t.Filters) == 0:
-		return missing("filters", "one or more, in a task of the kind "+Generation)
-	case t.Kind != Generation && len(t.Filters) > 0:
-		return &problem{"filters", "found in a task of the kind " + t.Kind, "none: they belong to the kind " + Generation}
+	several, inKind := len(t.Question) > 1, "found in a task of the kind "+t.Kind
+	if t.Kind == Choices && t.Gold == "" {
+		r.Report("gold", "missing", "want a template that writes the number of the right choice")
 	}
-	return nil
+	switch {
+	case t.Kind == Choices && several && t.Target == "":
+		r.Report("target", "missing", "want the continuation of the questions, of which there is one for each choice")
+	case t.Kind == Choices && several && (len(t.Choice) > 0 || t.ChoicesOf != ""):
+		r.Report("question", fmt.Sprintf("found %d, beside choices", len(t.Question)), "want one question with choices, or one for each choice with target")
+	case t.Kind == Choices && !several && t.Target != "":
+		r.Report("target", "found beside one question", "want choices or choices_of in its place")
+	case t.Kind == Choices && !several && len(t.Choice) == 0 && t.ChoicesOf == "":
+		r.Report("choices", "missing", "want it or choices_of, or a question for each choice with target")
+	case t.Kind != Choices && several:
+		r.Report("question", fmt.Sprintf("found %d", len(t.Question)), "want one, in a task of the kind "+t.Kind)
+	case (t.Kind == Continuation || t.Kind == Generation) && t.Target == "":
+		r.Report("target", "missing", "want a template that writes the right answer")
+	case t.Kind == Text && t.Target != "":
+		r.Report("target", inKind, "want none: the question is the whole text")
+	case t.Kind == Text && t.Shots > 0:
+		r.Report("shots", inKind, "want none: the question is the whole text")
+	}
+	switch {
+	case t.Kind == Generation && len(t.Filters) == 0:
+		r.Report("filters", "missing", "want one or more, in a task of the kind "+Generation)
+	case t.Kind != Generation && len(t.Filters) > 0:
+		r.Report("filters", inKind, "want none: they belong to the kind "+Generation)
+	}
 }
 
-// checkTemplates finds a template that is none. What a template lacks of a row is known
-// only when a row is there.
-func (t *Task) checkTemplates() *problem {
+// checkTemplates finds mistakes in templates. What a template lacks of a row is known only when a row is there.
+func (t *Task) checkTemplates(r *plaintoml.Reader) {
 	for _, part := range []struct {
 		key  string
 		list []string
@@ -173,22 +141,20 @@ func (t *Task) checkTemplates() *problem {
 			if _, err := jinja.Parse(t.Name, source); err != nil {
 				key := part.key
 				if len(part.list) > 1 {
-					key = fmt.Sprintf("%s[%d]", key, i)
+					key = plaintoml.Indexed(key, i)
 				}
-				return &problem{key: key, found: err.Error()}
+				r.Report(key, err.Error(), "")
 			}
 		}
 	}
-	return nil
 }
 
-// compile parses patterns.
-func (t *Task) compile() *problem {
-	var p *problem
+// compile compiles the patterns.
+func (t *Task) compile(r *plaintoml.Reader) {
 	pattern := func(key string, i int, source string) *regexp.Regexp {
 		compiled, err := regexp.Compile(source)
-		if err != nil && p == nil {
-			p = &problem{fmt.Sprintf("%s[%d]", key, i), strings.TrimPrefix(err.Error(), "error parsing regexp: "), "a regular expression"}
+		if err != nil {
+			r.Report(plaintoml.Indexed(key, i), strings.TrimPrefix(err.Error(), "error parsing regexp: "), "want a regular expression")
 		}
 		return compiled
 	}
@@ -201,5 +167,4 @@ func (t *Task) compile() *problem {
 	for i := range t.Filters {
 		t.Filters[i].pattern = pattern("filters", i, t.Filters[i].Pattern)
 	}
-	return p
 }

@@ -124,7 +124,7 @@ func (p *prompter) prompt(examples []asked, question string) (string, error) {
 	}
 	var text strings.Builder
 	for _, e := range examples {
-		text.WriteString(e.question(e.gold) + *p.t.Delimiter + e.answer() + between)
+		text.WriteString(e.question(e.gold) + p.t.Delimiter + e.answer() + between)
 	}
 	text.WriteString(question)
 	if p.o.Chat != nil {
@@ -139,7 +139,7 @@ func (p *prompter) delimiter() string {
 	if p.o.Chat != nil && p.t.Kind != Continuation {
 		return ""
 	}
-	return *p.t.Delimiter
+	return p.t.Delimiter
 }
 
 // until are the texts that end an answer; eos is that of the token that ends a document.

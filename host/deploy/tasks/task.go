@@ -34,38 +34,38 @@ const (
 
 // Task is a benchmark, as described by its file.
 type Task struct {
-	Name    string  `toml:"name"`
-	Version string  `toml:"version"` // lm-eval's version of the task, which decides whether results can be compared
-	Paper   string  `toml:"paper"`
-	Chance  float64 `toml:"chance"` // expected result of guessing
-	Kind    string  `toml:"kind"`
+	Name    string
+	Version string // lm-eval's version of the task, which decides whether results can be compared
+	Paper   string
+	Chance  float64 // expected result of guessing
+	Kind    string
 	// Dataset is the folder of the rows, and Columns lists the columns that they must have.
-	Dataset string   `toml:"dataset"`
-	Columns []string `toml:"columns"`
-	Split   string   `toml:"split"`         // the split with the questions
-	From    string   `toml:"fewshot_split"` // the split from which examples are drawn
-	Shots   int      `toml:"shots"`         // number of examples before a question
-	Spare   bool     `toml:"spare_example"` // one more example is drawn, as lm-eval does for this task
-	Fixed   bool     `toml:"fixed_shots"`   // examples come from a file; all questions get the first ones in it
+	Dataset string
+	Columns []string
+	Split   string // the split with the questions
+	From    string // the split from which examples are drawn
+	Shots   int    // number of examples before a question
+	Spare   bool   // one more example is drawn, as lm-eval does for this task
+	Fixed   bool   // examples come from a file; all questions get the first ones in it
 
 	// Templates, in the language of package jinja. Question is a list if each choice has a question of its own.
-	Question  []string `toml:"question"`
-	Choice    []string `toml:"choices"`
-	ChoicesOf string   `toml:"choices_of"` // instead, the column with the list of choices, such as "choices.text"
-	Target    string   `toml:"target"`     // the continuation, or the answer of generated texts
-	Gold      string   `toml:"gold"`       // index of the right choice
-	GoldOf    string   `toml:"gold_of"`    // the column with the list in which gold is looked up
-	Delimiter *string  `toml:"delimiter"`  // between question and answer; a space by default
+	Question  []string
+	Choice    []string
+	ChoicesOf string // instead, the column with the list of choices, such as "choices.text"
+	Target    string // the continuation, or the answer of generated texts
+	Gold      string // index of the right choice
+	GoldOf    string // the column with the list in which gold is looked up
+	Delimiter string // between question and answer; a space by default
 
-	Strip bool        `toml:"strip"` // remove white space around questions and choices
-	Clean [][2]string `toml:"clean"` // patterns in questions and choices, and their replacements, applied one after the other
+	Strip bool        // remove white space around questions and choices
+	Clean [][2]string // patterns in questions and choices, and their replacements, applied one after the other
 
-	Metrics   []string `toml:"metrics"`
-	Until     []string `toml:"until"` // texts that end an answer
-	MaxTokens int      `toml:"max_tokens"`
-	Filters   []Filter `toml:"filters"`
-	Ignore    []string `toml:"ignore"`      // patterns removed from texts before they are compared, one after the other
-	AnyCase   bool     `toml:"ignore_case"` // ignore case when comparing
+	Metrics   []string
+	Until     []string // texts that end an answer
+	MaxTokens int
+	Filters   []Filter
+	Ignore    []string // patterns removed from texts before they are compared, one after the other
+	AnyCase   bool     // ignore case when comparing
 
 	clean, ignore []*regexp.Regexp
 	hash          string // of the file
@@ -76,9 +76,9 @@ func (t *Task) Hash() string { return t.hash }
 
 // Filter finds the answer in a generated text.
 type Filter struct {
-	Name    string `toml:"name"`
-	Pattern string `toml:"pattern"`
-	Last    bool   `toml:"last"` // take the last match, not the first
+	Name    string
+	Pattern string
+	Last    bool // take the last match, not the first
 
 	pattern *regexp.Regexp
 }

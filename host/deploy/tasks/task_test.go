@@ -22,32 +22,34 @@ metrics = ["acc"]
 
 // TestParseRefuses: what a description lacks or has too much is named.
 func TestParseRefuses(t *testing.T) {
+	const kinds = `want one of "choices", "continuation", "generation", "text"`
 	for _, c := range []struct{ from, to, want string }{
-		{`kind = "choices"`, ``, "own.toml: kind: missing; want one of choices, continuation, generation, text"},
-		{`kind = "choices"`, `kind = "quiz"`, `own.toml:2: kind: found "quiz"; want one of choices, continuation, generation, text`},
-		{`kind =`, `Kind =`, `own.toml:2: Kind: unknown key; did you mean "kind"?`},
-		{`name = "own"`, ``, "own.toml: name: missing; want one that can be a file's"},
-		{`name = "own"`, `name = "a/b"`, `own.toml:1: name: found "a/b"; want one that can be a file's, without slashes`},
-		{`gold = "0"`, `golden = "0"`, `own.toml:7: golden: unknown key; did you mean "gold"?`},
-		{`gold = "0"`, ``, "own.toml: gold: missing; want a template that writes the number of the right choice"},
-		{`metrics = ["acc"]`, `metrics = ["perplexity"]`, `own.toml:8: metrics: a task of the kind choices has no "perplexity"; want some of acc, acc_norm`},
-		{`metrics = ["acc"]`, `metrics = []`, "own.toml:8: metrics: missing; want some of acc, acc_norm"},
-		{`metrics = ["acc"]`, `metrics = "acc"`, "own.toml:8: metrics: found a string; want an array"},
-		{`split = "test"`, ``, `own.toml: split: missing; want the split with the questions, such as split = "test"`},
-		{`split = "test"`, `split  "test"`, `own.toml:4: not valid TOML: ` + "`split  \"test\"` has no \"=\"; want split = \"test\""},
-		{`split = "test"`, "split = \"test\"\nclean = [['(', '']]", "own.toml:5: clean[0]: missing closing ): `(`; want a regular expression"},
-		{`split = "test"`, "split = \"test\"\nclean = [['a']]", "own.toml:5: clean: found an array of 1; want one of 2"},
-		{`split = "test"`, "split = \"test\"\nshots = -1", "own.toml:5: shots: found -1; want a number of examples, or 0"},
-		{`split = "test"`, "split = \"test\"\nfilters = [{name = \"x\", pattern = \"x\"}]", "own.toml:5: filters: found in a task of the kind choices; want none: they belong to the kind generation"},
-		{`split = "test"`, "split = \"test\"\n[[filters]]\npatern = \"x\"", `own.toml:6: filters.patern: unknown key; did you mean "pattern"?`},
-		{`["{{ q }}"]`, `["{{ q }"]`, `own.toml:5: question: template own, line 1: "}" closes nothing`},
-		{`"{{ b }}"]`, `"{% if %}"]`, "own.toml:6: choices[1]: template own, line 1: "},
-		{`["{{ q }}"]`, `["{{ q }}", "{{ a }}"]`, "own.toml: target: missing; want the continuation of the questions"},
-		{`gold = "0"`, "gold = \"0\"\ntarget = \"x\"", "own.toml:8: target: found beside one question; want choices or choices_of in its place"},
-		{`choices = ["{{ a }}", "{{ b }}"]`, ``, "own.toml: choices: missing; want it or choices_of"},
+		{`kind = "choices"`, ``, "1: kind: missing; " + kinds},
+		{`kind = "choices"`, `kind = "quiz"`, `2: kind: found the string "quiz"; ` + kinds},
+		{`kind =`, `Kind =`, `2: Kind: unknown key; did you mean kind?`},
+		{`name = "own"`, ``, "1: name: missing; want a string that can be a file's, without slashes"},
+		{`name = "own"`, `name = "a/b"`, `1: name: found the string "a/b"; want a string that can be a file's, without slashes`},
+		{`gold = "0"`, `golden = "0"`, `7: golden: unknown key; did you mean gold?`},
+		{`gold = "0"`, ``, "1: gold: missing; want a template that writes the number of the right choice"},
+		{`metrics = ["acc"]`, `metrics = ["perplexity"]`, `8: metrics: a task of the kind choices has no "perplexity"; want some of acc, acc_norm`},
+		{`metrics = ["acc"]`, `metrics = []`, "8: metrics: missing; want some of acc, acc_norm"},
+		{`metrics = ["acc"]`, `metrics = 1`, "8: metrics: found the integer 1; want a string or an array of strings"},
+		{`split = "test"`, ``, `1: split: missing; want a string that names the split with the questions, such as split = "test"`},
+		{`split = "test"`, `split  "test"`, "4: not valid TOML: `split  \"test\"` has no \"=\"; want split = \"test\""},
+		{`split = "test"`, "split = \"test\"\nclean = [['(', '']]", "5: clean[0]: missing closing ): `(`; want a regular expression"},
+		{`split = "test"`, "split = \"test\"\nclean = [['a']]", `5: clean: found an array; want an array of pairs of a pattern and its replacement, such as [["\\s+", " "]]`},
+		{`split = "test"`, "split = \"test\"\nshots = -1", "5: shots: found the integer -1; want an integer from 0 to 1000000000"},
+		{`split = "test"`, "split = \"test\"\nfilters = [{name = \"x\", pattern = \"x\"}]", "5: filters: found in a task of the kind choices; want none: they belong to the kind generation"},
+		{`split = "test"`, "split = \"test\"\nfilters = [{patern = \"x\"}]", `5: filters[0].patern: unknown key; did you mean filters[0].pattern?`},
+		{`["{{ q }}"]`, `["{{ q }"]`, `5: question: template own, line 1: "}" closes nothing`},
+		{`"{{ b }}"]`, `"{% if %}"]`, "6: choices[1]: template own, line 1: "},
+		{`["{{ q }}"]`, `["{{ q }}", "{{ a }}"]`, "1: target: missing; want the continuation of the questions, of which there is one for each choice"},
+		{`gold = "0"`, "gold = \"0\"\ntarget = \"x\"", "8: target: found beside one question; want choices or choices_of in its place"},
+		{`choices = ["{{ a }}", "{{ b }}"]`, ``, "1: choices: missing; want it or choices_of, or a question for each choice with target"},
+		{`"choices"`, "1\nshots = true", "2: kind: found the integer 1; " + kinds + "\nown.toml:3: shots: found the boolean true; want an integer from 0 to 1000000000"},
 	} {
-		if _, err := tasks.Parse("own.toml", []byte(strings.Replace(own, c.from, c.to, 1))); err == nil || !strings.HasPrefix(err.Error(), c.want) {
-			t.Errorf("%q:\n got %v\nwant %s", c.to, err, c.want)
+		if _, err := tasks.Parse("own.toml", []byte(strings.Replace(own, c.from, c.to, 1))); err == nil || !strings.HasPrefix(err.Error(), "own.toml:"+c.want) {
+			t.Errorf("%q:\n got %v\nwant own.toml:%s", c.to, err, c.want)
 		}
 	}
 	if _, err := tasks.Open("no-task"); err == nil || !strings.Contains(err.Error(), "hellaswag") {
@@ -171,7 +173,7 @@ func TestGoldRefused(t *testing.T) {
 	}
 }
 
-// FuzzParse: a description is refused or can be used.
+// FuzzParse: a description is refused with a line for each problem, or can be used.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(own), []byte(`{"q": "?", "a": "x", "b": "y"}`))
 	f.Add([]byte(strings.Replace(own, "{{ q }}", "{{ q.split('_')[7] }}", 1)), []byte(`{"q": "?", "a": "x", "b": "y"}`))
@@ -184,6 +186,11 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, description, row []byte) {
 		task, err := tasks.Parse("own.toml", description)
 		if err != nil {
+			for line := range strings.Lines(err.Error()) {
+				if !strings.HasPrefix(line, "own.toml:") {
+					t.Fatalf("no place in %v", err)
+				}
+			}
 			return
 		}
 		d, err := task.NewDoc("row", row, false)

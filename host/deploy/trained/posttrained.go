@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
@@ -30,7 +31,7 @@ func ReadRecord(dir rundir.Dir) (*Record, error) {
 
 // Posttrained says how a model was quantized after its training.
 type Posttrained struct {
-	layerwise.Settings
+	settings.Settings
 	Calibration *Calibration       `json:"calibration,omitempty"`
 	Activations bool               `json:"activations"`
 	Matrices    []layerwise.Matrix `json:"matrices"`

@@ -22,5 +22,5 @@ func Example() {
 	// Output:
 	// piqa.acc true
 	// piqa.acc_norm true
-	// cage eval runs/a --data benchmarks --batch 8 --out asked --json --lifeline --tasks piqa --fewshot 5
+	// cage eval runs/a --out asked --json --lifeline --tasks=piqa --data=benchmarks --fewshot=5
 }

@@ -8,17 +8,15 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/deploy/ruler"
+	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Ruler measures how long a text may be for a model to work with it, with the benchmark RULER, as `cage ruler` does.
 type Ruler struct {
-	Lengths  []int // in tokens
-	Samples  int   // number for each task and length
-	Tasks    []ruler.Task
-	Files    ruler.Files
-	Template string // template of conversations; "" means none
-	Batch    int    // number of prompts answered at once
+	ruler.Settings              // with ascending lengths
+	Tasks          []ruler.Task // those of the settings
+	Batch          int          // number of prompts answered at once
 }
 
 var _ Evaluation = (*Ruler)(nil)
@@ -67,20 +65,7 @@ func (e *Ruler) named() ruler.Inputs {
 
 // Arguments implements [Evaluation].
 func (e *Ruler) Arguments(run, out string) []string {
-	args := []string{"ruler", run, "--samples", strconv.Itoa(e.Samples), "--batch", strconv.Itoa(e.Batch), "--out", out, "--json", "--lifeline"}
-	for _, length := range e.Lengths {
-		args = append(args, "--length", strconv.Itoa(length))
-	}
-	for _, t := range e.Tasks {
-		args = append(args, "--tasks", t.Name)
-	}
-	for _, f := range []struct{ flag, text string }{{"--words", e.Files.Words}, {"--essay", e.Files.Essay}, {"--squad", e.Files.Squad},
-		{"--hotpot", e.Files.Hotpot}, {"--template", e.Template}} {
-		if f.text != "" {
-			args = append(args, f.flag, f.text)
-		}
-	}
-	return args
+	return append([]string{"ruler", run, "--batch", strconv.Itoa(e.Batch), "--out", out, "--json", "--lifeline"}, schema.Arguments(e.Keys())...)
 }
 
 // Lock implements [Evaluation].

@@ -8,18 +8,14 @@ import (
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Tasks asks the questions of evaluation tasks, as `cage eval --tasks` does.
 type Tasks struct {
-	List   []*tasks.Task
-	Names  []string // as given in the study: names of tasks, or paths of files
-	Source tasks.Source
-	Batch  int // number of texts generated at once
-	// MaxTokens limits the length of a generated answer; 0 means the task's own limit.
-	MaxTokens     int
-	Chat, OneTurn bool // use the model's chat template; put examples and question into one message
+	tasks.Settings
+	List []*tasks.Task // those of the settings
 }
 
 var _ Evaluation = (*Tasks)(nil)
@@ -49,37 +45,7 @@ func metricName(t *tasks.Task, name string) string {
 
 // Arguments implements [Evaluation].
 func (e *Tasks) Arguments(run, out string) []string {
-	args := []string{"eval", run, "--data", e.Source.Data, "--batch", strconv.Itoa(e.Batch), "--out", out, "--json", "--lifeline"}
-	for _, name := range e.Names {
-		args = append(args, "--tasks", listed(name))
-	}
-	if e.Source.Limit > 0 {
-		args = append(args, "--limit", strconv.Itoa(e.Source.Limit))
-	}
-	if e.MaxTokens > 0 {
-		args = append(args, "--max-tokens", strconv.Itoa(e.MaxTokens))
-	}
-	if e.Source.Shots >= 0 {
-		args = append(args, "--fewshot", strconv.Itoa(e.Source.Shots))
-	}
-	if e.Source.Examples != "" {
-		args = append(args, "--examples", e.Source.Examples)
-	}
-	if e.Chat {
-		args = append(args, "--chat")
-	}
-	if e.OneTurn {
-		args = append(args, "--one-turn")
-	}
-	return args
-}
-
-// listed writes a text as the one element of a list, as flags take them.
-func listed(text string) string {
-	if !strings.ContainsAny(text, "\",\n") {
-		return text
-	}
-	return `"` + strings.ReplaceAll(text, `"`, `""`) + `"`
+	return append([]string{"eval", run, "--out", out, "--json", "--lifeline"}, schema.Arguments(e.Keys())...)
 }
 
 // Lock implements [Evaluation].

@@ -39,16 +39,16 @@ func (e *Validation) Read(out vfs.Path) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	var said struct {
+	var output struct {
 		Loss *metrics.Number `json:"loss"`
 	}
-	if err := plainjson.Unmarshal(text, &said); err != nil {
+	if err := plainjson.Unmarshal(text, &output); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if said.Loss == nil {
+	if output.Loss == nil {
 		return nil, fmt.Errorf("%s: no loss", path)
 	}
-	loss := float64(*said.Loss)
+	loss := float64(*output.Loss)
 	return map[string]float64{"val_loss": loss, "val_ppl": math.Exp(loss)}, nil
 }
 

@@ -45,7 +45,7 @@ type Cell struct {
 	// Programs is a hash of the programs that its plugins returned; empty if it is not
 	// known, as may be for a model that was quantized after training.
 	Programs string `json:"programs,omitempty"`
-	// Asked holds the evaluations that its model was asked, see [study.Study.Asked]. It is nil if there are none, and
+	// Asked holds the evaluations that its model was asked, see [study.Study.Evaluated]. It is nil if there are none, and
 	// in files of versions that did not record them; such cells are assumed to have been asked what the study asks now.
 	Asked   map[string]string         `json:"asked,omitempty"`
 	Metrics map[string]metrics.Number `json:"metrics"` // without times and speeds; empty if it diverged
@@ -76,7 +76,7 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 		}
 		c, m, err := take(r)
 		if err == nil {
-			c.Asked, err = s.Asked(r.Cell)
+			c.Asked, err = s.Evaluated(r.Cell)
 		}
 		if err == nil {
 			if k, ok := kept[configuration(c.ID)]; ok && k.same(c) {
@@ -140,7 +140,7 @@ func (f *File) Results(s *study.Study) []study.Result {
 			out[i].Summary[name] = float64(x)
 		}
 		if k.Asked != nil {
-			s.FindUnasked(&out[i], k.Asked)
+			s.FindUnevaluated(&out[i], k.Asked)
 		}
 	}
 	return out

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // Labels says how to name the methods of runs and count their bits.
@@ -206,7 +207,7 @@ func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (s
 
 // chosen joins the values of the keys.
 func (l Labels) chosen(dir string, values map[string]any) (string, error) {
-	doc, _, err := config.ReadDocument(rundir.At(dir).Config().Name, "a run")
+	doc, _, err := plaintoml.ReadFile(rundir.At(dir).Config().Name, "a run")
 	if err != nil {
 		return "", err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -143,8 +144,8 @@ func TestMistakes(t *testing.T) {
 			t.Parallel()
 			cfg := testrun.Config(t, append(c.overrides, "model.vocab=40")...)
 			_, err := collect(t, cfg, finder, false)
-			var ce *config.Error
-			var list config.Errors
+			var ce *plaintoml.Error
+			var list plaintoml.Errors
 			if errors.As(err, &list) && len(list) > 0 {
 				ce = list[0]
 			} else {
@@ -285,7 +286,7 @@ func TestTrainedQuantizersNeedTheirGradient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ce *config.Error
+	var ce *plaintoml.Error
 	if _, err := assembly.Plan(cfg, m, programs); !errors.As(err, &ce) || ce.Key != "method.gradient" || !strings.Contains(ce.Error(), "layers.0.attn.out has trained parameters") {
 		t.Errorf("got %v, want an error of method.gradient", err)
 	}

@@ -19,21 +19,21 @@ func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, o
 	running := newPool(finder, options)
 	defer running.close()
 	out := make([]config.Finding, len(list))
-	good := map[string]made{}
+	checked := map[string]trainingInputs{}
 	for i, cfg := range list {
 		if out[i].Err = ctx.Err(); out[i].Err != nil {
 			continue
 		}
-		// Most cells of a study ask the same of data, model and plugins. Only good answers
-		// are kept: a problem is reported with the line that each configuration has it on.
-		key, unknown := askedOf(cfg)
-		now, ok := good[key]
+		// Most cells of a study differ in nothing that is checked here. Only good results are
+		// shared: a problem is reported with the line that each configuration has it on.
+		key, unknown := surveyKey(cfg)
+		now, ok := checked[key]
 		if unknown != nil || !ok {
 			if now, out[i].Err = check(ctx, cfg, running); out[i].Err != nil {
 				continue
 			}
 			if unknown == nil {
-				good[key] = now
+				checked[key] = now
 			}
 		}
 		out[i].Stale, out[i].Programs, out[i].Data = now.stale(cfg), now.programs, now.data.Hashes()
@@ -41,9 +41,9 @@ func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, o
 	return out
 }
 
-// askedOf is a text that two configurations share when they ask the same of data, model
-// and plugins.
-func askedOf(cfg *config.Config) (string, error) {
+// surveyKey returns a text that two configurations share when the same data, model and plugins have the same to check in
+// both.
+func surveyKey(cfg *config.Config) (string, error) {
 	c := *cfg
 	c.Seed = 0
 	t := c.Train
@@ -60,22 +60,22 @@ func askedOf(cfg *config.Config) (string, error) {
 }
 
 // check does what a training does, up to its plan.
-func check(ctx context.Context, cfg *config.Config, running *pool) (made, error) {
+func check(ctx context.Context, cfg *config.Config, running *pool) (trainingInputs, error) {
 	if cfg.Model.Language() {
 		var err error
 		if cfg, err = PinnedToData(cfg); err != nil {
-			return made{}, err
+			return trainingInputs{}, err
 		}
 	}
 	m, err := Model(cfg)
 	if err != nil {
-		return made{}, err
+		return trainingInputs{}, err
 	}
 	c := newCollector(Request{Config: cfg, Model: m, Batch: ReplicaBatch(cfg)}, running)
 	programs, err := c.collect(ctx)
 	if err != nil {
-		return made{}, err
+		return trainingInputs{}, err
 	}
 	_, err = Plan(cfg, m, programs)
-	return made{programs: programs.Hashes(), data: cfg.Data}, err
+	return trainingInputs{programs: programs.Hashes(), data: cfg.Data}, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // TestSurvey: all problems of many configurations are found with one process for each
@@ -65,14 +66,14 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-func problemsIn(err error) config.Errors {
-	var all config.Errors
-	var one *config.Error
+func problemsIn(err error) plaintoml.Errors {
+	var all plaintoml.Errors
+	var one *plaintoml.Error
 	switch {
 	case errors.As(err, &all):
 		return all
 	case errors.As(err, &one):
-		return config.Errors{one}
+		return plaintoml.Errors{one}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -14,25 +15,25 @@ import (
 // collector holds the running plugins while their programs are collected.
 type collector struct {
 	Request
-	pool    *pool
-	clients map[string]*plugin.Client // by the plugin's table
-	values  map[string]sdk.Values     // of its parameters, by the plugin's table
-	matched map[string]bool           // tables of overrides and groups that had an effect
-	asked   map[string]bool           // tables of optimizers that were asked for a program
-	out     *Programs
+	pool      *pool
+	clients   map[string]*plugin.Client // by the plugin's table
+	values    map[string]sdk.Values     // of its parameters, by the plugin's table
+	matched   map[string]bool           // tables of overrides and groups that had an effect
+	requested map[string]bool           // tables of optimizers from which a program was requested
+	out       *Programs
 }
 
 func newCollector(req Request, running *pool) *collector {
 	return &collector{
 		Request: req, pool: running, clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
-		matched: map[string]bool{}, asked: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece},
+		matched: map[string]bool{}, requested: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece},
 	}
 }
 
-// tables lists the tables of the configuration that name a plugin of this request. Those
-// that may come to decide nothing are among them where they were configured, so that a
-// mistake in them is found. Else the optimizer for the rest is started when something is
-// left to it.
+// tables lists the tables of the configuration that name a plugin of this request. A table
+// that may have no effect is among them if it was configured, so that a mistake in it is
+// found. The optimizer for the rest, if it was not configured, is started when some tensor
+// needs it.
 func (c *collector) tables() []*config.Plugin {
 	q, o := &c.Config.Quantizer, &c.Config.Optimizer
 	list := q.Plugins()
@@ -50,11 +51,11 @@ func (c *collector) tables() []*config.Plugin {
 	return list
 }
 
-// leaveOutIdle leaves out of [Programs.Used] what was configured and decided nothing.
-func (c *collector) leaveOutIdle() {
+// dropIdle removes from [Programs.Used] the plugins that were configured and had no effect.
+func (c *collector) dropIdle() {
 	q, o := &c.Config.Quantizer, &c.Config.Optimizer
 	c.out.Used = slices.DeleteFunc(c.out.Used, func(u Used) bool {
-		return u.Table == o.Rest.Table && !c.asked[u.Table] || q.Unused != nil && u.Table == q.Unused.Table
+		return u.Table == o.Rest.Table && !c.requested[u.Table] || q.Unused != nil && u.Table == q.Unused.Table
 	})
 }
 
@@ -62,15 +63,15 @@ func (c *collector) leaveOutIdle() {
 // it, and checks the parameters of all. The problems of all tables are reported
 // together.
 func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
-	names := make([]wanted, len(list))
+	names := make([]pluginKey, len(list))
 	for i, p := range list {
-		names[i] = wanted{p.Name, p.SHA256, sdk.KindQuantizer}
+		names[i] = pluginKey{p.Name, p.SHA256, sdk.KindQuantizer}
 		if slices.Contains(c.Config.Optimizer.Plugins(), p) {
 			names[i].kind = sdk.KindOptimizer
 		}
 	}
 	c.pool.start(ctx, names)
-	var problems config.Errors
+	var problems plaintoml.Errors
 	for i, p := range list {
 		s := c.pool.known[names[i]]
 		if s.err == nil {
@@ -93,10 +94,10 @@ func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
 }
 
 // distinct leaves out repeated problems: one table may serve both roles of the quantizer.
-func distinct(problems config.Errors) config.Errors {
-	var out config.Errors
+func distinct(problems plaintoml.Errors) plaintoml.Errors {
+	var out plaintoml.Errors
 	for _, e := range problems {
-		if !slices.ContainsFunc(out, func(o *config.Error) bool { return o.Error() == e.Error() }) {
+		if !slices.ContainsFunc(out, func(o *plaintoml.Error) bool { return o.Error() == e.Error() }) {
 			out = append(out, e)
 		}
 	}
@@ -105,7 +106,7 @@ func distinct(problems config.Errors) config.Errors {
 
 // startError places an error at the table of the plugin it is about; nil when it is not
 // about a plugin.
-func (c *collector) startError(p *config.Plugin, err error) *config.Error {
+func (c *collector) startError(p *config.Plugin, err error) *plaintoml.Error {
 	var pe *plugin.Error
 	if !errors.As(err, &pe) {
 		return nil
@@ -118,7 +119,7 @@ func (c *collector) startError(p *config.Plugin, err error) *config.Error {
 }
 
 // resolve checks the parameters of a plugin's table against its declaration.
-func (c *collector) resolve(p *config.Plugin) config.Errors {
+func (c *collector) resolve(p *config.Plugin) plaintoml.Errors {
 	client := c.clients[p.Table]
 	d := client.Description()
 	values, err := client.Resolve(p.Params)
@@ -131,12 +132,12 @@ func (c *collector) resolve(p *config.Plugin) config.Errors {
 }
 
 // parameterErrors gives every parameter error its line, and a hint.
-func (c *collector) parameterErrors(p *config.Plugin, d sdk.Description, err error) config.Errors {
+func (c *collector) parameterErrors(p *config.Plugin, d sdk.Description, err error) plaintoml.Errors {
 	list := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		list = joined.Unwrap()
 	}
-	var out config.Errors
+	var out plaintoml.Errors
 	for _, one := range list {
 		var pe *sdk.ParameterError
 		if !errors.As(one, &pe) {

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/assembly"
-	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -44,7 +44,7 @@ func TestOpenData(t *testing.T) {
 		"model.vocab":            {"model.vocab=100"},
 	} {
 		_, err := assembly.OpenData(testrun.Again(t, cfg, overrides...))
-		var ce *config.Error
+		var ce *plaintoml.Error
 		if !errors.As(err, &ce) || ce.Key != key {
 			t.Errorf("%v: got %v, want an error of %s", overrides, err, key)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -79,7 +80,7 @@ func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 			p, own = g.Plugin, true
 		}
 	}
-	accepted, err := c.askOptimizer(ctx, p, t)
+	accepted, err := c.requestOptimizer(ctx, p, t)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 				return err
 			}
 		}
-		if accepted, err = c.askOptimizer(ctx, p, t); err != nil {
+		if accepted, err = c.requestOptimizer(ctx, p, t); err != nil {
 			return err
 		}
 		if accepted {
@@ -120,21 +121,21 @@ func (c *collector) delay(t *TrainedTensor, g *config.Group, p *config.Plugin) e
 	return nil
 }
 
-// askOptimizer reports whether the plugin accepts the tensor, and takes its programs.
-func (c *collector) askOptimizer(ctx context.Context, p *config.Plugin, t *TrainedTensor) (accepted bool, err error) {
+// requestOptimizer requests the program for a tensor from a plugin, and reports whether the plugin accepts the tensor.
+func (c *collector) requestOptimizer(ctx context.Context, p *config.Plugin, t *TrainedTensor) (accepted bool, err error) {
 	program, err := c.clients[p.Table].Program(ctx, sdk.Tensor{Name: t.Name, Role: t.Role, Shape: t.Shape, Parts: t.Parts, Values: c.values[p.Table]})
 	if err != nil {
 		return false, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
 	}
 	t.Optimizer, t.Table = program, p.Table
-	c.asked[p.Table] = true
+	c.requested[p.Table] = true
 	return program.Accepts, nil
 }
 
-// unused reports overrides and groups that decide about nothing in the model: they match nothing, or others decide about
-// all that they match.
+// unused reports overrides and groups without effect: they match nothing in the model, or others take precedence for all
+// that they match.
 func (c *collector) unused() error {
-	var problems config.Errors
+	var problems plaintoml.Errors
 	report := func(table string, match []string, matches bool, among, others string) {
 		e := c.Config.ErrorAt(table, "has no effect: of all %s that it matches, %s decides", among, others)
 		if !matches {
@@ -162,7 +163,7 @@ func (c *collector) unused() error {
 	return nil
 }
 
-// matches tells whether an override matches something in the model.
+// matches reports whether an override matches something in the model.
 func (c *collector) matches(o *config.Override) bool {
 	return slices.ContainsFunc(c.Model.Params(), func(p architecture.Param) bool { return p.Quantized && o.Matches(config.RoleWeights, p.Name) }) ||
 		slices.ContainsFunc(c.Model.ActivationSites(c.Batch, c.Config.Model.Context), func(s model.ActivationSite) bool { return o.Matches(config.RoleActivations, s.Name) })

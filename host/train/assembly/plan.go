@@ -50,8 +50,9 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	return plan, nil
 }
 
-// fullPrecision tells whether gradients are taken in full precision, and is the configured LOTION, which takes them there;
-// nil without it. An evaluation has no gradients, so that other quantizers than those of the training are right for it.
+// fullPrecision reports whether gradients are computed with unquantized weights. Training with LOTION does that: its
+// settings are returned, too, and are nil without it. An evaluation has no gradients, so that it may use other quantizers
+// than the training.
 func fullPrecision(cfg *config.Config, programs *Programs) (bool, *cage.Lotion, error) {
 	if cfg.Method.Name == cage.MethodLOTION {
 		regularizer, err := lotionMethod(cfg, programs)
@@ -80,7 +81,7 @@ func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, regulariz
 	}
 }
 
-// lotionMethod is the configured LOTION, which trains in full precision and weights
+// lotionMethod returns the settings of LOTION, which computes gradients with unquantized weights and quantizes weights
 // only.
 func lotionMethod(cfg *config.Config, programs *Programs) (*cage.Lotion, error) {
 	if len(programs.Activations) > 0 {
@@ -95,8 +96,7 @@ func lotionMethod(cfg *config.Config, programs *Programs) (*cage.Lotion, error) 
 	return &m, nil
 }
 
-// noTrained refuses quantizers with trained parameters, whose gradients a training in
-// full precision does not have.
+// noTrained refuses quantizers with trained parameters: without quantization in the forward pass they have no gradients.
 func noTrained(cfg *config.Config, key string, programs *Programs) error {
 	for _, list := range []map[string]sdk.QuantizerProgram{programs.Weights, programs.Activations} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {

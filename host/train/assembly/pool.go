@@ -12,11 +12,11 @@ import (
 type pool struct {
 	finder  *plugin.Finder
 	options plugin.Options
-	known   map[wanted]*started
+	known   map[pluginKey]*started
 }
 
-// wanted tells plugins apart.
-type wanted struct {
+// pluginKey tells plugins apart.
+type pluginKey struct {
 	name   string
 	sha256 string // "": any
 	kind   sdk.Kind
@@ -29,14 +29,14 @@ type started struct {
 }
 
 func newPool(finder *plugin.Finder, options plugin.Options) *pool {
-	return &pool{finder: finder, options: options, known: map[wanted]*started{}}
+	return &pool{finder: finder, options: options, known: map[pluginKey]*started{}}
 }
 
 // start starts, side by side, those of the plugins that do not run. What became of
 // each is in known. One that has ended since it was started is started again, so that
 // a crash concerns only the request that caused it.
-func (p *pool) start(ctx context.Context, list []wanted) {
-	missing := map[wanted]*started{} // each once, however often the list has it
+func (p *pool) start(ctx context.Context, list []pluginKey) {
+	missing := map[pluginKey]*started{} // each once, however often the list has it
 	for _, w := range list {
 		if old := p.known[w]; missing[w] == nil && (old == nil || old.ended()) {
 			missing[w] = &started{}

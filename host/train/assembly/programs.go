@@ -116,7 +116,7 @@ func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	if err := c.unused(); err != nil {
 		return nil, err
 	}
-	c.leaveOutIdle()
+	c.dropIdle()
 	c.out.Handover = time.Since(began)
 	return c.out, nil
 }

@@ -46,27 +46,27 @@ func Changed(recorded, now map[string]string) []string {
 	return changed
 }
 
-// made is what a run would be made of now, beside what its configuration says.
-type made struct {
+// trainingInputs are what a run would be trained with now, beside its configuration.
+type trainingInputs struct {
 	programs map[string]string
 	data     config.Data
 }
 
 // stale says in what the run in the configuration's directory differs; empty when it does
 // not, or when its files cannot be read: those who read the run report a damaged file.
-func (m made) stale(cfg *config.Config) string {
-	if changed := Changed(recordedPrograms(cfg.Train.Out), m.programs); len(changed) > 0 {
+func (in trainingInputs) stale(cfg *config.Config) string {
+	if changed := Changed(recordedPrograms(cfg.Train.Out), in.programs); len(changed) > 0 {
 		return fmt.Sprintf("a plugin has changed and now gives another program for %s (%d programs in all)", changed[0], len(changed))
 	}
 	before, err := config.Load(rundir.At(cfg.Train.Out).Config().Name, nil)
 	if err != nil {
 		return ""
 	}
-	return config.ChangedData(before.Data.Hashes(), m.data.Hashes())
+	return config.ChangedData(before.Data.Hashes(), in.data.Hashes())
 }
 
-// recordedPrograms are the hashes of the programs that a run was made of; nil when its
-// directory does not say.
+// recordedPrograms returns the hashes of the programs that a run was trained with; nil if its
+// directory does not record them.
 func recordedPrograms(dir string) map[string]string {
 	var p struct {
 		Programs map[string]string `json:"programs"`

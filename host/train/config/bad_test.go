@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/internal/badfiles"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 const leastBad = 25
@@ -27,9 +28,9 @@ func overridesOf(c badfiles.Case) []string {
 func TestBadInputs(t *testing.T) {
 	badfiles.Test(t, leastBad, func(t *testing.T, c badfiles.Case) error {
 		_, err := Parse("run.toml", c.File("run.toml"), overridesOf(c))
-		var e *Error
+		var e *plaintoml.Error
 		if err != nil && (!errors.As(err, &e) || e.Msg == "") {
-			t.Errorf("no *Error in %T", err)
+			t.Errorf("no *plaintoml.Error in %T", err)
 		}
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -26,7 +27,7 @@ func (d *decoder) meantTable(t table, key string, raw any) string {
 	}
 	var meant []string
 	for _, other := range d.schema {
-		absent := other.name != "" && !strings.Contains(other.name, ".") && d.values[other.name] == nil
+		absent := other.name != "" && !strings.Contains(other.name, ".") && d.raw(other.name) == nil
 		if absent && !slices.ContainsFunc(slices.Collect(maps.Keys(values)), func(name string) bool { return other.key(name) == nil }) {
 			meant = append(meant, other.name)
 		}
@@ -43,9 +44,9 @@ func (d *decoder) fold() {
 	if len(d.orphans) == 0 {
 		return
 	}
-	i := slices.IndexFunc(d.errs, func(e *Error) bool { return slices.Contains(d.strangers, e.Key) })
+	i := slices.IndexFunc(d.Errs, func(e *plaintoml.Error) bool { return slices.Contains(d.strangers, e.Key) })
 	slices.Sort(d.orphans)
-	d.errs[i].Hint += "; missing: " + strings.Join(d.orphans, ", ")
+	d.Errs[i].Hint += "; missing: " + strings.Join(d.orphans, ", ")
 }
 
 // kindOfKeys reports that model.kind is missing when keys are given that a model of the
@@ -59,7 +60,7 @@ func (d *decoder) kindOfKeys() {
 			continue
 		}
 		for _, k := range t.keys {
-			if path := t.path(k.Name); d.given[path] && k.For != nil {
+			if path := t.path(k.Name); d.Given(path) && k.For != nil {
 				kinds = slices.DeleteFunc(kinds, func(kind string) bool { return !k.Belongs(kind) })
 				if !k.Belongs(architecture.KindLlama) {
 					foreign = append(foreign, path)
@@ -70,7 +71,8 @@ func (d *decoder) kindOfKeys() {
 	if len(foreign) == 0 || len(kinds) == 0 {
 		return
 	}
-	d.report("model.kind", "missing", fmt.Sprintf("want kind = %s, which has %s; without kind the model is a %s",
+	d.Report("model.kind", "missing", fmt.Sprintf("want kind = %s, which has %s; without kind the model is a %s",
 		strings.ReplaceAll(schema.Quoted(kinds), ", ", " or "), strings.Join(foreign, ", "), architecture.KindLlama))
-	d.cfg.Model.Kind, d.given["model.kind"] = kinds[0], true
+	d.cfg.Model.Kind = kinds[0]
+	d.Assume("model.kind")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/method/diagnostics"
 	"github.com/cage-qat/cage/host/method/schedule"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // Config is a resolved training run: every default is filled in and presets are expanded.
@@ -30,7 +31,15 @@ type Config struct {
 
 	untrained bool // train.steps is 0: the run holds a model as it was imported
 
-	origin // where each key stood, for ErrorAt
+	places plaintoml.Places // where each key stood
+}
+
+// ErrorAt makes an error about a key, with the file and line of the key, or the override that set it. If the key is not
+// written anywhere, because its default holds, the error is placed at its table, or else at line 1. Use [Plugin.Path] for
+// the key of a plugin's parameter. Set Hint on the result to say what would be right. As with fmt.Errorf, %w keeps the
+// cause.
+func (c *Config) ErrorAt(key, format string, args ...any) *plaintoml.Error {
+	return c.places.ErrorAt(key, format, args...)
 }
 
 // Changed returns a copy of the configuration to which a change has been applied. The
@@ -144,7 +153,7 @@ func (d *Data) FileKey(i int) string {
 	if len(d.Mixture) == 0 {
 		return "data.train"
 	}
-	return Indexed("data.mixture", i) + ".path"
+	return plaintoml.Indexed("data.mixture", i) + ".path"
 }
 
 // MeanOfMicroBatches is the value of train.loss_mean with which every micro-batch has the

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"strings"
-
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/schema"
 )
@@ -42,16 +40,16 @@ beta = 0.5
 
 // distillation demands a teacher where anything is said of one.
 func (d *decoder) distillation() {
-	if !d.good("train", distillationTable, teacherKey, "model", "model.kind") || !d.cfg.Model.Language() {
+	if !d.Good("train", distillationTable, teacherKey, "model", "model.kind") || !d.cfg.Model.Language() {
 		return
 	}
-	if dig(d.values, strings.Split(distillationTable, ".")) == nil {
+	if d.raw(distillationTable) == nil {
 		return
 	}
 	t := d.cfg.Train.Distillation.table()
-	if !d.given[teacherKey] {
+	if !d.Given(teacherKey) {
 		d.missing(t, *t.key("teacher"))
-	} else if d.cfg.Train.Distillation.Teacher == TeacherInitial && d.cfg.Init == "" && d.good(initKey) {
-		d.report(teacherKey, `found "initial" without model.init`, "want weights in model.init, which the model starts from, or the directory of a teacher")
+	} else if d.cfg.Train.Distillation.Teacher == TeacherInitial && d.cfg.Init == "" && d.Good(initKey) {
+		d.Report(teacherKey, `found "initial" without model.init`, "want weights in model.init, which the model starts from, or the directory of a teacher")
 	}
 }

@@ -6,8 +6,8 @@
 // that concern several packages, or none, are defined here, in the files named table*.go. Validation, defaults,
 // [Config.Encode] and [Reference] are all driven by these lists, so they cannot disagree.
 //
-// A problem is reported as an [*Error] with the file, line and key, what was found and what would be right. All
-// problems of a file are reported at once, as [Errors]. Keys match exactly, case included, and an unknown key is an
+// A problem is reported as an [*plaintoml.Error] with the file, line and key, what was found and what would be right. All
+// problems of a file are reported at once, as [plaintoml.Errors]. Keys match exactly, case included, and an unknown key is an
 // error.
 //
 // Nothing but the configuration file is read, with one exception: if the file leaves out a size of the model, it is

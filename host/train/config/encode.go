@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // setting is one key of a resolved configuration, as it is written.
@@ -52,7 +54,7 @@ func (c *Config) Encode() ([]byte, error) {
 // heading starts a table, or the next one of an array of tables.
 func heading(table string) string {
 	if strings.HasSuffix(table, "]") {
-		return "[[" + parentKey(table) + "]]"
+		return "[[" + plaintoml.ParentKey(table) + "]]"
 	}
 	return "[" + table + "]"
 }
@@ -126,7 +128,7 @@ func (c *Config) settings(shared bool) ([]setting, error) {
 		if t.name == mixtureTable(&Source{}).name {
 			for i := range c.Data.Mixture {
 				source := mixtureTable(&c.Data.Mixture[i])
-				source.name = Indexed(t.name, i)
+				source.name = plaintoml.Indexed(t.name, i)
 				w.table(source, c)
 			}
 			continue
@@ -162,7 +164,7 @@ func (c *Config) pluginTablesOf(name string, shared bool) (list []table) {
 	case name == "quantizer.overrides":
 		for i := range q.Overrides {
 			t := overrideTable(&q.Overrides[i], orNone(q.Overrides[i].Plugin))
-			t.name = Indexed(t.name, i)
+			t.name = plaintoml.Indexed(t.name, i)
 			list = append(list, t)
 		}
 	case name == "optimizer":
@@ -176,7 +178,7 @@ func (c *Config) pluginTablesOf(name string, shared bool) (list []table) {
 			if g.Plugin != nil {
 				t = groupTable(g, g.Plugin)
 			}
-			t.name = Indexed(t.name, i)
+			t.name = plaintoml.Indexed(t.name, i)
 			list = append(list, t)
 		}
 	}
@@ -193,7 +195,7 @@ func (w *settingsWriter) add(table, key string, value any, def bool) {
 	quoted := toml.Key{key}.String()
 	line, err := toml.Marshal(map[string]any{key: value})
 	if err != nil && w.err == nil {
-		w.err = fmt.Errorf("encoding %s: %w", JoinKey(table, key), err)
+		w.err = fmt.Errorf("encoding %s: %w", plaintoml.JoinKey(table, key), err)
 	}
 	text := strings.TrimPrefix(strings.TrimSpace(string(line)), quoted+" = ")
 	w.settings = append(w.settings, setting{table: table, key: quoted, value: text, def: def})

@@ -4,7 +4,7 @@ package config
 // shown. host/train/assembly makes findings; they are used to compare runs with their
 // configurations.
 type Finding struct {
-	// Err says why the configuration could not be trained, for example as [Errors]; nil:
+	// Err says why the configuration could not be trained, for example as [plaintoml.Errors]; nil:
 	// it could.
 	Err error
 	// Stale says how the run in its directory, train.out, differs from what would be

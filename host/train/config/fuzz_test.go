@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/internal/badfiles"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // FuzzParse holds the promises of Parse for any file and override: no panic;
-// every problem is an *Error on one line that names the file with a line, or
+// every problem is an *plaintoml.Error on one line that names the file with a line, or
 // the override; what is accepted survives Encode.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(small), "train.steps=5")
@@ -32,13 +33,13 @@ func FuzzParse(f *testing.F) {
 			roundTrip(t, c)
 			return
 		}
-		var all Errors
+		var all plaintoml.Errors
 		if !errors.As(err, &all) {
-			var one *Error
+			var one *plaintoml.Error
 			if !errors.As(err, &one) {
-				t.Fatalf("no *Error in %T: %v", err, err)
+				t.Fatalf("no *plaintoml.Error in %T: %v", err, err)
 			}
-			all = Errors{one}
+			all = plaintoml.Errors{one}
 		}
 		for _, e := range all {
 			fromFile := e.File == "run.toml" && e.Line >= 1 && e.Line <= 1+strings.Count(string(text), "\n")

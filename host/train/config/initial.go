@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -80,13 +81,9 @@ func ReadInitial(dir string, context int) (*Initial, error) {
 
 // loadInitial reads the configuration of a run. It states all sizes, so that no other directory is looked at.
 func loadInitial(path string) (*Config, error) {
-	text, err := readFile(path, "a training run")
+	doc, _, err := plaintoml.ReadFile(path, "a training run")
 	if err != nil {
 		return nil, err
-	}
-	doc, wrong := parseTOML(path, text)
-	if wrong != nil {
-		return nil, wrong
 	}
 	d := newDecoder(doc)
 	d.closed = true
@@ -154,9 +151,9 @@ func equal(a, b any) bool {
 	return true
 }
 
-// CheckInitial reports, as [Errors], the keys whose values do not allow the model to start from another one.
+// CheckInitial reports, as [plaintoml.Errors], the keys whose values do not allow the model to start from another one.
 func (c *Config) CheckInitial(i *Initial) error {
-	var errs Errors
+	var errs plaintoml.Errors
 	for _, p := range i.problems(c) {
 		e := c.ErrorAt(p.Key, "found %s", p.Found)
 		e.Hint = p.Hint
@@ -171,27 +168,27 @@ func (c *Config) CheckInitial(i *Initial) error {
 
 // readInitial reads the model that this one starts from, if it says a key that is absent.
 func (d *decoder) readInitial() {
-	if d.cfg.Init == "" || d.closed || !d.good(initKey, "model") {
+	if d.cfg.Init == "" || d.closed || !d.Good(initKey, "model") {
 		return
 	}
 	var absent []string
 	for _, name := range slices.Concat(fixedKeys, scalingKeys, []string{pairsKey}) {
-		if key := "model." + name; !d.given[key] {
+		if key := "model." + name; !d.Given(key) {
 			absent = append(absent, key)
 		}
 	}
 	if len(absent) == 0 {
 		return
 	}
-	if d.given["model.preset"] && d.cfg.Model.Preset != "" {
-		d.report("model.preset", "found with "+initKey, "leave one of them out: both say what sizes the model has")
+	if d.Given("model.preset") && d.cfg.Model.Preset != "" {
+		d.Report("model.preset", "found with "+initKey, "leave one of them out: both say what sizes the model has")
 		return
 	}
 	var err error
 	if d.initial, err = ReadInitial(d.cfg.Init, d.cfg.Model.Context); err != nil {
-		d.report(initKey, err.Error(), "want the directory of a Hugging Face checkpoint or of a run; a run that began from it goes on without it with its own "+RunFile)
+		d.Report(initKey, err.Error(), "want the directory of a Hugging Face checkpoint or of a run; a run that began from it goes on without it with its own "+RunFile)
 		for _, key := range append(absent, "model.kind", "model."+contextKey) {
-			d.bad[key] = true // they are missing for that reason
+			d.Excuse(key) // they are missing for that reason
 		}
 	}
 }
@@ -199,8 +196,8 @@ func (d *decoder) readInitial() {
 // Imported returns the configuration of a run that trains nothing and holds the model of the Hugging Face checkpoint in
 // dir as it is. context is the number of tokens in its sequences, out its run directory.
 func Imported(dir string, context int, out string) (*Config, error) {
-	return newDecoder(&Document{origin: origin{file: filepath.Join(dir, huggingface.ConfigName)}, values: map[string]any{
+	return newDecoder(plaintoml.New(filepath.Join(dir, huggingface.ConfigName), map[string]any{
 		"model": map[string]any{"init": dir, "context": int64(context)},
 		"train": map[string]any{"steps": int64(0), "batch": int64(1), "out": out},
-	}}).result()
+	})).result()
 }

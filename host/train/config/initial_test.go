@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // hub is a Hugging Face checkpoint of the tests.
@@ -178,7 +179,7 @@ func TestInitProblems(t *testing.T) {
 			text = strings.Replace(text, "batch = 2\n", "", 1)
 		}
 		_, err := config.Parse("run.toml", []byte(text), nil)
-		found, ok := errors.AsType[config.Errors](err)
+		found, ok := errors.AsType[plaintoml.Errors](err)
 		if !ok || len(found) != len(test.want) {
 			t.Errorf("%s: error\n%v\nwant %d", name, err, len(test.want))
 			continue

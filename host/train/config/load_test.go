@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 func TestLoad(t *testing.T) {
@@ -44,9 +46,9 @@ func TestLoadRefusesFile(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), c.path+c.want) {
 			t.Errorf("got  %v\nwant %s%s", err, c.path, c.want)
 		}
-		var e *Error
+		var e *plaintoml.Error
 		if !errors.As(err, &e) || e.File != c.path {
-			t.Errorf("%s: no *Error with the file in %T", c.path, err)
+			t.Errorf("%s: no *plaintoml.Error with the file in %T", c.path, err)
 		}
 	}
 	if _, err := Load(filepath.Join(dir, "absent.toml"), nil); !errors.Is(err, fs.ErrNotExist) {

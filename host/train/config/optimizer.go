@@ -1,6 +1,10 @@
 package config
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/cage-qat/cage/internal/plaintoml"
+)
 
 // Optimizer says which optimizer trains which parameters. Parameters in a group have the
 // group's optimizer. All others have the main one, which is the embedded Plugin, or Rest
@@ -60,7 +64,7 @@ func (o *Optimizer) Delay(g *Group, p *Plugin) (updates int, key string) {
 	case p == o.Rest:
 		updates = o.RestRefreshDelay
 	}
-	return updates, JoinKey(table, "refresh_delay")
+	return updates, plaintoml.JoinKey(table, "refresh_delay")
 }
 
 // RestGiven reports whether Rest differs from its default.

@@ -3,8 +3,8 @@ package config
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -34,19 +34,19 @@ func (d *decoder) plugins() {
 // its name and plugin.
 func readList[T any](d *decoder, one func(*T) table, done func(e *T, table string, p *Plugin)) []T {
 	t := one(new(T))
-	raw := dig(d.values, strings.Split(t.name, "."))
+	raw := d.raw(t.name)
 	if raw == nil {
 		return nil
 	}
-	list, ok := TablesOf(raw)
+	list, ok := schema.TablesOf(raw)
 	if !ok {
-		d.report(t.name, "found "+schema.Describe(raw), "want an array of tables "+t.title())
+		d.Report(t.name, "found "+schema.Describe(raw), "want an array of tables "+t.title())
 		return nil
 	}
 	out := make([]T, len(list))
 	for i, values := range list {
 		element := one(&out[i])
-		element.name = Indexed(t.name, i)
+		element.name = plaintoml.Indexed(t.name, i)
 		done(&out[i], element.name, d.readPlugin(element, values))
 	}
 	return out
@@ -73,18 +73,16 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 		return nil
 	}
 	var params []string
-	for name, raw := range values {
-		switch k := t.key(name); {
-		case k != nil:
-			d.read(*k, t.path(name), raw)
+	d.Each(t.name, values, t.keys, func(name string, raw any) {
+		switch {
 		case slices.Contains(t.children(), name):
 			// [quantizer.weights] is read on its own.
-		case IsTable(raw):
+		case schema.IsTable(raw):
 			d.subTable(t, name)
 		default:
 			params = append(params, name)
 		}
-	}
+	})
 	slices.Sort(params)
 	d.missingKeys(t, params)
 	d.pluginNamed(t, values, params)
@@ -99,7 +97,7 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 
 // missingKeys reports the keys that select what a table is about when they are missing.
 func (d *decoder) missingKeys(t table, params []string) {
-	given := func(name string) bool { return d.given[t.path(name)] }
+	given := func(name string) bool { return d.Given(t.path(name)) }
 	match := t.key("match")
 	if match != nil && match.Default == nil && !given("match") && !d.misspelt(t, "match", params) {
 		d.missing(t, *match)
@@ -108,7 +106,7 @@ func (d *decoder) missingKeys(t table, params []string) {
 		return
 	}
 	if !d.misspelt(t, "match", params) && !d.misspelt(t, "roles", params) {
-		d.report(t.name, "selects nothing", `want match, roles or both, such as roles = "head"; match = "*" is all parameters`)
+		d.Report(t.name, "selects nothing", `want match, roles or both, such as roles = "head"; match = "*" is all parameters`)
 	}
 }
 
@@ -118,33 +116,38 @@ func (d *decoder) misspelt(t table, key string, params []string) bool {
 	if near == "" {
 		return false
 	}
-	d.report(t.path(near), "unknown key", "did you mean "+t.path(key)+"?")
+	d.Report(t.path(near), "unknown key", "did you mean "+t.path(key)+"?")
 	return true
 }
 
-const wantParam = "want an integer, a finite number, a string, a boolean, or an array of one of these"
+const wantParam = "want an integer, a finite number, a string or a boolean"
 
 func (d *decoder) param(p *Plugin, key string, raw any) {
-	path := p.Path(key)
-	v, bad := paramValue(raw)
-	if bad != "" {
-		d.report(path, "found "+bad, wantParam)
+	ok := false
+	switch x := raw.(type) {
+	case int64, string, bool:
+		ok = true
+	case float64:
+		ok = schema.Finite(x)
+	}
+	if !ok {
+		d.Report(p.Path(key), "found "+schema.Describe(raw), wantParam)
 		return
 	}
 	if p.Params == nil {
 		p.Params = map[string]any{}
 	}
-	p.Params[key] = v
+	p.Params[key] = raw
 }
 
 // subTable reports a table where none belongs.
 func (d *decoder) subTable(t table, key string) {
 	path := t.path(key)
 	if near := schema.Nearest(key, t.children()); near != "" {
-		d.report(path, "unknown table", "did you mean "+t.path(near)+"?")
+		d.Report(path, "unknown table", "did you mean "+t.path(near)+"?")
 		return
 	}
-	d.report(path, "found a table", wantParam)
+	d.Report(path, "found a table", wantParam)
 }
 
 // pluginNamed reports a table that does not name its plugin: one that sets
@@ -164,7 +167,7 @@ func (d *decoder) pluginNamed(t table, values map[string]any, params []string) {
 	if k.Optional != "" && len(params) > 0 {
 		for _, name := range params {
 			for _, own := range t.keys {
-				if !d.given[t.path(own.Name)] && schema.Nearest(name, []string{own.Name}) != "" {
+				if !d.Given(t.path(own.Name)) && schema.Nearest(name, []string{own.Name}) != "" {
 					d.misspelt(t, own.Name, []string{name})
 					return
 				}
@@ -172,7 +175,7 @@ func (d *decoder) pluginNamed(t table, values map[string]any, params []string) {
 		}
 		msg = fmt.Sprintf("missing, but %s is set", params[0])
 	}
-	d.report(t.path("plugin"), msg, "want the name of a plugin, such as plugin = "+t.example)
+	d.Report(t.path("plugin"), msg, "want the name of a plugin, such as plugin = "+t.example)
 }
 
 // onlyTables reports whether a table holds tables, and nothing else. Which of these
@@ -180,7 +183,7 @@ func (d *decoder) pluginNamed(t table, values map[string]any, params []string) {
 func onlyTables(t table, values map[string]any) bool {
 	children := t.children()
 	for key, v := range values {
-		if !slices.Contains(children, key) && !IsTable(v) {
+		if !slices.Contains(children, key) && !schema.IsTable(v) {
 			return false
 		}
 	}

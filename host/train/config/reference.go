@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -118,7 +119,7 @@ func Keys() []KeyReference {
 		for _, k := range t.keys {
 			r := KeyReference{Path: t.path(k.Name), Doc: k.Doc}
 			if t.list {
-				r.Path = Indexed(t.name, 0) + "." + k.Name
+				r.Path = plaintoml.Indexed(t.name, 0) + "." + k.Name
 			}
 			for _, word := range k.Is.Words {
 				r.Values = append(r.Values, tomlScalar(word))

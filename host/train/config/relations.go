@@ -2,12 +2,12 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -16,7 +16,7 @@ import (
 func (d *decoder) relations() {
 	d.foreignKeys()
 	d.lotion()
-	if d.good("model.kind") {
+	if d.Good("model.kind") {
 		d.problems(d.cfg.Model.Check())
 	}
 	if d.cfg.untrained {
@@ -30,11 +30,11 @@ func (d *decoder) relations() {
 	d.distillation()
 	d.samples()
 	d.cfg.Model.FillIn()
-	if d.cfg.NewTokens > 0 && d.cfg.Init == "" && d.good(newTokensKey, initKey) {
-		d.report(newTokensKey, "found without "+initKey, "leave it out: the rows of all tokens are drawn")
+	if d.cfg.NewTokens > 0 && d.cfg.Init == "" && d.Good(newTokensKey, initKey) {
+		d.Report(newTokensKey, "found without "+initKey, "leave it out: the rows of all tokens are drawn")
 	}
-	if d.cfg.NewRowsFrom != nil && d.cfg.NewTokens == 0 && d.good(newRowsKey, newTokensKey) {
-		d.report(newRowsKey, "found without "+newTokensKey, "leave it out, or say how many new tokens there are")
+	if d.cfg.NewRowsFrom != nil && d.cfg.NewTokens == 0 && d.Good(newRowsKey, newTokensKey) {
+		d.Report(newRowsKey, "found without "+newTokensKey, "leave it out, or say how many new tokens there are")
 	}
 	if d.initial != nil {
 		d.problems(d.initial.problems(d.cfg))
@@ -48,10 +48,10 @@ func (d *decoder) relations() {
 func (d *decoder) trainingFiles() {
 	mixture := len(d.cfg.Data.Mixture) > 0
 	switch {
-	case !d.cfg.Model.Language() || d.cfg.untrained || !d.good("data", "data.train", "data.mixture", "model", "model.kind"):
-	case mixture && d.given["data.train"]:
-		d.report("data.mixture", "found beside data.train", "want one of them")
-	case !mixture && !d.given["data.train"]:
+	case !d.cfg.Model.Language() || d.cfg.untrained || !d.Good("data", "data.train", "data.mixture", "model", "model.kind"):
+	case mixture && d.Given("data.train"):
+		d.Report("data.mixture", "found beside data.train", "want one of them")
+	case !mixture && !d.Given("data.train"):
 		t := table{name: "data", keys: d.cfg.Data.keys()}
 		d.missing(t, *t.key("train"))
 	}
@@ -59,7 +59,7 @@ func (d *decoder) trainingFiles() {
 
 // conversations refuses keys of the other kind of data.
 func (d *decoder) conversations() {
-	if !d.good("data", "data.kind", "model", "model.kind") {
+	if !d.Good("data", "data.kind", "model", "model.kind") {
 		return
 	}
 	chat := d.cfg.Model.Language() && d.cfg.Data.Kind == KindChat
@@ -71,33 +71,29 @@ func (d *decoder) conversations() {
 		{"data.packing", !chat && data.Packing != defaultPacking}, {"data.epochs", !chat && data.Epochs != 1},
 		{"data.documents", chat && data.Documents != documentsJoined}, {"data.mixture", chat && len(data.Mixture) > 0},
 	} {
-		if k.other && d.given[k.key] && d.good(k.key) {
-			d.report(k.key, fmt.Sprintf("found with data.kind = %q", data.Kind), "leave the key out")
+		if k.other && d.Given(k.key) && d.Good(k.key) {
+			d.Report(k.key, fmt.Sprintf("found with data.kind = %q", data.Kind), "leave the key out")
 		}
 	}
-	if chat && len(d.cfg.Data.Train) > 1 && d.good("data.train") {
-		d.report("data.train", fmt.Sprintf("found %d files with data.kind = %q", len(d.cfg.Data.Train), KindChat), "want one file")
+	if chat && len(d.cfg.Data.Train) > 1 && d.Good("data.train") {
+		d.Report("data.train", fmt.Sprintf("found %d files with data.kind = %q", len(d.cfg.Data.Train), KindChat), "want one file")
 	}
 }
 
 // samples refuses texts of a model that is on several devices.
 func (d *decoder) samples() {
-	if n := d.cfg.Device.Count; len(d.cfg.Train.Samples) > 0 && n > 1 && d.good("train.samples", "device.count") {
-		d.report("train.samples", fmt.Sprintf("found with device.count = %d, where none are written yet", n), "leave the key out: `cage generate` continues texts with a checkpoint")
+	if n := d.cfg.Device.Count; len(d.cfg.Train.Samples) > 0 && n > 1 && d.Good("train.samples", "device.count") {
+		d.Report("train.samples", fmt.Sprintf("found with device.count = %d, where none are written yet", n), "leave the key out: `cage generate` continues texts with a checkpoint")
 	}
 }
 
 // problems reports those that do not follow from others.
 func (d *decoder) problems(list schema.Problems) {
 	for _, p := range list {
-		if d.good(p.Key) && d.good(p.With...) {
-			d.report(p.Key, "found "+p.Found, p.Hint)
+		if d.Good(p.Key) && d.Good(p.With...) {
+			d.Report(p.Key, "found "+p.Found, p.Hint)
 		}
 	}
-}
-
-func (d *decoder) good(keys ...string) bool {
-	return !slices.ContainsFunc(keys, func(k string) bool { return d.bad[k] })
 }
 
 // foreignKeys reports the keys and tables of other kinds of models than the named one, and
@@ -105,12 +101,12 @@ func (d *decoder) good(keys ...string) bool {
 func (d *decoder) foreignKeys() {
 	for _, t := range d.schema {
 		selector, value := t.selector(d.cfg)
-		if !d.good(selector, parentKey(selector)) {
+		if !d.Good(selector, plaintoml.ParentKey(selector)) {
 			continue
 		}
 		if t.models != nil && !slices.Contains(t.models, value) {
-			if dig(d.values, strings.Split(t.name, ".")) != nil && d.good(parentKey(t.name)) {
-				d.foreign(d.placed(t.name), "a table", "leave it out", selector, value, t.models)
+			if d.raw(t.name) != nil && d.Good(plaintoml.ParentKey(t.name)) {
+				d.foreign(d.Placed(t.name), "a table", "leave it out", selector, value, t.models)
 			}
 			continue
 		}
@@ -119,55 +115,36 @@ func (d *decoder) foreignKeys() {
 			leave = "leave the key out"
 		}
 		for _, k := range t.keys {
-			if t.plugin == nil && d.given[t.path(k.Name)] && !k.Belongs(value) {
+			if t.plugin == nil && d.Given(t.path(k.Name)) && !k.Belongs(value) {
 				d.foreign(t.path(k.Name), "a key", leave, selector, value, k.For)
 			}
 		}
 	}
 }
 
-// placed is a table's name, or where no line of the file has it, the first key in it
-// that an override has set.
-func (d *decoder) placed(table string) string {
-	if _, ok := d.origin.keys[table]; ok {
-		return table
-	}
-	for _, key := range slices.Sorted(maps.Keys(d.origin.keys)) {
-		if strings.HasPrefix(key, table+".") {
-			return key
-		}
-	}
-	return table
-}
-
 // foreign reports a key or table of others, in place of everything else that is wrong
 // with it.
 func (d *decoder) foreign(key, what, leave, selector, value string, owners []string) {
-	d.errs = slices.DeleteFunc(d.errs, func(e *Error) bool { return e.Key == key || strings.HasPrefix(e.Key, key+".") })
+	d.Errs = slices.DeleteFunc(d.Errs, func(e *plaintoml.Error) bool { return e.Key == key || strings.HasPrefix(e.Key, key+".") })
 	theirs := selector + " = " + strings.ReplaceAll(schema.Quoted(owners), ", ", " or ")
-	d.report(key, fmt.Sprintf("%s of %s, found with %s = %q", what, theirs, selector, value), leave+", or set "+theirs)
+	d.Report(key, fmt.Sprintf("%s of %s, found with %s = %q", what, theirs, selector, value), leave+", or set "+theirs)
 }
 
 // untrained refuses tables about training where nothing is trained.
 func (d *decoder) untrained() {
 	for _, name := range []string{"data", "schedule", distillationTable} {
-		if dig(d.values, strings.Split(name, ".")) != nil && d.cfg.trains(name) {
-			d.report(d.placed(name), "found with train.steps = 0, with which nothing is trained", "leave it out, or give steps")
+		if d.raw(name) != nil && d.cfg.trains(name) {
+			d.Report(d.Placed(name), "found with train.steps = 0, with which nothing is trained", "leave it out, or give steps")
 		}
 	}
 }
 
 // lotion refuses LOTION where no weight is quantized. A run that trains nothing may name it: cage quantize once wrote such.
 func (d *decoder) lotion() {
-	if d.cfg.untrained || d.cfg.Method.Name != cage.MethodLOTION || d.cfg.Quantizer.quantizesWeights() || !d.good("method", "method.name") {
+	if d.cfg.untrained || d.cfg.Method.Name != cage.MethodLOTION || d.cfg.Quantizer.quantizesWeights() || !d.Good("method", "method.name") || d.Bad("quantizer") {
 		return
 	}
-	for key := range d.bad {
-		if key == "quantizer" || strings.HasPrefix(key, "quantizer.") {
-			return
-		}
-	}
-	d.report("method.name", `found the string "lotion", but no weight is quantized`,
+	d.Report("method.name", `found the string "lotion", but no weight is quantized`,
 		"want a [quantizer.weights], with which the run is evaluated")
 }
 

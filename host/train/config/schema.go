@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -26,7 +27,7 @@ type table struct {
 }
 
 // path is the full dotted key of a key in the table.
-func (t table) path(key string) string { return JoinKey(t.name, key) }
+func (t table) path(key string) string { return plaintoml.JoinKey(t.name, key) }
 
 // key returns the key of that name, or nil.
 func (t table) key(name string) *schema.Key {
@@ -50,7 +51,7 @@ func (t table) names() []string {
 func (t table) children() []string {
 	var names []string
 	for _, other := range new(Config).tables() {
-		if other.name != "" && parentKey(other.name) == t.name {
+		if other.name != "" && plaintoml.ParentKey(other.name) == t.name {
 			names = append(names, other.name[strings.LastIndexByte(other.name, '.')+1:])
 		}
 	}
@@ -87,7 +88,7 @@ func (c *Config) trains(table string) bool {
 
 // known lists what may stand in a table, given the kind of model that the file names.
 func (d *decoder) known(t table) []string {
-	kind, ok := dig(d.values, []string{"model", "kind"}).(string)
+	kind, ok := d.Lookup("model", "kind").(string)
 	if !ok {
 		kind = architecture.KindLlama
 	}

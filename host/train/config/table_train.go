@@ -64,7 +64,7 @@ func (c *Config) endingKeys() []schema.Key {
 		{Name: "keep", To: &t.Keep, Is: schema.From(1, schema.Most), Default: 2,
 			Doc: "checkpoints kept, the latest ones"},
 		{Name: "out", To: &t.Out, Is: schema.NonEmpty("that names a directory"),
-			Derive: func() any { return defaultOut(c.origin.file) }, Derived: "`runs/NAME`, NAME being the configuration file's without its ending",
+			Derive: func() any { return defaultOut(c.places.File()) }, Derived: "`runs/NAME`, NAME being the configuration file's without its ending",
 			Doc: "run directory"},
 		{Name: "nan_policy", To: &t.NaNPolicy, Is: schema.OneOf("skip", "stop"), Default: "skip",
 			Doc: "what to do at a step whose loss or gradient is not finite: leave the parameters as they are and go on, or end the run"},

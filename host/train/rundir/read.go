@@ -12,10 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/BurntSushi/toml"
-
-	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -84,7 +82,7 @@ func (r *Run) read() error {
 	if bytes.Count(text, []byte("=")) > mostKeys || bytes.Count(text, []byte("[")) > mostKeys {
 		return fmt.Errorf("%s has more than %d keys or tables", path, mostKeys)
 	}
-	doc, err := config.ParseDocument(path.Name, text)
+	doc, err := plaintoml.Parse(path.Name, text)
 	if err != nil {
 		return err
 	}
@@ -196,19 +194,16 @@ func splitQuantizer(values map[string]any) {
 // flatten appends the entries of a table.
 func flatten(prefix string, values map[string]any, list []Entry) []Entry {
 	for key, v := range values {
-		name := toml.Key{key}.String()
-		if prefix != "" {
-			name = prefix + "." + name
-		}
+		name := plaintoml.JoinKey(prefix, key)
 		switch v := v.(type) {
 		case map[string]any:
 			list = flatten(name, v, list)
 		case []map[string]any:
 			for i, element := range v {
-				list = flatten(fmt.Sprintf("%s[%d]", name, i), element, list)
+				list = flatten(plaintoml.Indexed(name, i), element, list)
 			}
 		default:
-			list = append(list, Entry{name, config.Setting{Value: v}.Text()})
+			list = append(list, Entry{name, plaintoml.Setting{Value: v}.Text()})
 		}
 	}
 	return list

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/BurntSushi/toml"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // State is how far a run has come.
@@ -119,11 +119,11 @@ func plain(value string) string {
 	if !strings.HasPrefix(value, `"`) {
 		return value
 	}
-	var v struct{ V string }
-	if _, err := toml.Decode("v = "+value, &v); err != nil {
-		return value
+	parsed, _ := plaintoml.Value(value)
+	if text, ok := parsed.(string); ok {
+		return text
 	}
-	return v.V
+	return value
 }
 
 // Open reads one run directory.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
@@ -95,7 +96,7 @@ func TestActivations(t *testing.T) {
 			quantized[s.Name] = p
 		}
 		got, replaced := map[string]layerwise.Matrix{}, map[string][]float32{}
-		r := layerwise.Run{Settings: layerwise.Settings{Method: layerwise.RTN}, Device: cpu(t), Model: m, Weights: programs(t, m, plain{}), Activations: quantized,
+		r := layerwise.Run{Settings: settings.Settings{Method: settings.RTN}, Device: cpu(t), Model: m, Weights: programs(t, m, plain{}), Activations: quantized,
 			Values: fleeting(values), Sequences: sequences(texts), Batch: batch, Context: length,
 			Block: func(_ int, list []*layerwise.Quantized) error {
 				for _, w := range list {

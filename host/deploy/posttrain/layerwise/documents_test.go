@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
@@ -27,7 +28,7 @@ func TestDocumentsApart(t *testing.T) {
 	m, values := small(t, architecture.KindLlama, 2, 32)
 	errorsOf := func(sequences, segments [][]int32) map[string]layerwise.Matrix {
 		out := map[string]layerwise.Matrix{}
-		r := layerwise.Run{Settings: layerwise.Settings{Method: layerwise.RTN}, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values,
+		r := layerwise.Run{Settings: settings.Settings{Method: settings.RTN}, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values,
 			Sequences: sequences, Segments: segments, Batch: batch, Context: length,
 			Block: func(_ int, list []*layerwise.Quantized) error {
 				for _, w := range list {

@@ -7,6 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
@@ -34,7 +35,7 @@ func ExampleRun() {
 		}
 	}
 	run := layerwise.Run{
-		Settings: layerwise.Settings{Method: layerwise.GPTQ, Damping: 0.01, Scales: layerwise.AutoScales},
+		Settings: settings.Settings{Method: settings.GPTQ, Damping: 0.01, Scales: settings.AutoScales},
 		Device:   device, Model: m.(model.Blockwise), Weights: programs,
 		Values:    func(param string) ([]float32, error) { return start[param], nil },
 		Sequences: [][]int32{{1, 2, 3, 4}, {5, 6, 7, 8}}, Batch: 2, Context: 4,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
@@ -48,20 +49,20 @@ func TestGolden(t *testing.T) {
 	golden.Load(t, "../testdata/gptq.json").Run(t, func(t *testing.T, c golden.Case) {
 		w, x := c.Inputs.Array("w"), c.Inputs.Array("x")
 		group := c.Params.Int("group")
-		settings := Settings{Method: GPTQ, Damping: c.Params.Float("damp"), ActivationOrder: c.Params.Bool("act_order"), Scales: AutoScales}
-		got := quantizeGolden(t, dev, settings, published{c.Params.Int("bits"), group}, w, x)
+		s := settings.Settings{Method: settings.GPTQ, Damping: c.Params.Float("damp"), ActivationOrder: c.Params.Bool("act_order"), Scales: settings.AutoScales}
+		got := quantizeGolden(t, dev, s, published{c.Params.Int("bits"), group}, w, x)
 		c.Expected.CloseWithin(tolerance, "q", widened(got.Value))
 		c.Expected.CloseWithin(tolerance, "output_error", []float64{math.Sqrt(got.Report.OutputError)})
 		if group < 0 {
 			c.Expected.CloseWithin(tolerance, "rtn_output_error", []float64{math.Sqrt(got.Report.RoundingError)})
 		}
-		rounded := quantizeGolden(t, dev, Settings{Method: RTN}, published{c.Params.Int("bits"), -1}, w, x)
+		rounded := quantizeGolden(t, dev, settings.Settings{Method: settings.RTN}, published{c.Params.Int("bits"), -1}, w, x)
 		c.Expected.CloseWithin(tolerance, "rtn", widened(rounded.Value))
 		c.Expected.CloseWithin(tolerance, "rtn_output_error", []float64{math.Sqrt(rounded.Report.OutputError)})
 	})
 }
 
-func quantizeGolden(t *testing.T, dev *engine.Device, s Settings, p published, w, x golden.Array) *Quantized {
+func quantizeGolden(t *testing.T, dev *engine.Device, s settings.Settings, p published, w, x golden.Array) *Quantized {
 	t.Helper()
 	rows, columns, samples := w.Shape[0], w.Shape[1], x.Shape[0]
 	program, err := sdk.BuildQuantizer(p, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: w.Shape})
@@ -87,7 +88,7 @@ func quantizeGolden(t *testing.T, dev *engine.Device, s Settings, p published, w
 		t.Fatal(err)
 	}
 	defer q.close()
-	out, err := s.quantize(t.Context(), q, architecture.Param{Name: "w", Dims: []int{rows, columns}}, w.Float32(), in)
+	out, err := quantizeMatrix(t.Context(), s, q, architecture.Param{Name: "w", Dims: []int{rows, columns}}, w.Float32(), in)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
@@ -129,7 +130,7 @@ func cpu(t testing.TB) *engine.Device {
 }
 
 // run quantizes a model of two blocks and returns its weights by name.
-func run(t testing.TB, kind string, q sdk.Quantizer, s layerwise.Settings, texts int) map[string]*layerwise.Quantized {
+func run(t testing.TB, kind string, q sdk.Quantizer, s settings.Settings, texts int) map[string]*layerwise.Quantized {
 	t.Helper()
 	m, values := small(t, kind, 2, 32)
 	out := map[string]*layerwise.Quantized{}

@@ -7,34 +7,9 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
-
-// The methods of quantization.
-const (
-	RTN  = "rtn"  // rounds each element to the nearest level
-	GPTQ = "gptq" // GPTQ, see package posttrain
-)
-
-// Where the scales of groups come from.
-const (
-	// AutoScales means CurrentScales if levels are equally far apart, a row has several groups, and columns keep their
-	// order; otherwise OriginalScales.
-	AutoScales     = "auto"
-	OriginalScales = "original" // computed from the original weights
-	CurrentScales  = "current"  // computed from the weights as corrected when the group is entered
-)
-
-// Settings say how weights are quantized.
-type Settings struct {
-	Method          string  `json:"method"`
-	Damping         float64 `json:"damping,omitempty"` // share of the mean of H's diagonal
-	ActivationOrder bool    `json:"activation_order,omitempty"`
-	Scales          string  `json:"scales,omitempty"`
-	// OnePass computes the inputs of all layers of a block with its original weights, in one pass instead of one for
-	// each layer.
-	OnePass bool `json:"one_pass,omitempty"`
-}
 
 // Matrix reports on one matrix.
 type Matrix struct {
@@ -70,8 +45,8 @@ type Quantized struct {
 	ScaleShape []int
 }
 
-// quantize quantizes the weight w. in is what its inputs were; nil: they are not known, and weights are rounded.
-func (s Settings) quantize(ctx context.Context, q *quantizer, p architecture.Param, w []float32, in *inputs) (*Quantized, error) {
+// quantizeMatrix quantizes the weight w. in is what its inputs were; nil: they are not known, and weights are rounded.
+func quantizeMatrix(ctx context.Context, s settings.Settings, q *quantizer, p architecture.Param, w []float32, in *inputs) (*Quantized, error) {
 	value, answer, err := q.quantize(w)
 	if err != nil {
 		return nil, err
@@ -83,8 +58,8 @@ func (s Settings) quantize(ctx context.Context, q *quantizer, p architecture.Par
 	if q.coded() {
 		out.Scale, out.ScaleShape = answer.Scale, q.scaleShape()
 	}
-	if s.Method == GPTQ {
-		if err := s.gptq(ctx, q, w, answer, in, out); err != nil {
+	if s.Method == settings.GPTQ {
+		if err := gptq(ctx, s, q, w, answer, in, out); err != nil {
 			return nil, err
 		}
 	}
@@ -101,7 +76,7 @@ func (s Settings) quantize(ctx context.Context, q *quantizer, p architecture.Par
 }
 
 // gptq replaces rounding by GPTQ.
-func (s Settings) gptq(ctx context.Context, q *quantizer, w []float32, answer posttrain.Answer, in *inputs, out *Quantized) error {
+func gptq(ctx context.Context, s settings.Settings, q *quantizer, w []float32, answer posttrain.Answer, in *inputs, out *Quantized) error {
 	grid, err := q.grid(answer, largest(w))
 	if err != nil {
 		return fmt.Errorf("GPTQ needs the levels of the quantizer: %w; --method rtn works with every quantizer", err)
@@ -118,8 +93,8 @@ func (s Settings) gptq(ctx context.Context, q *quantizer, w []float32, answer po
 		return err
 	}
 	o := posttrain.Options{Damping: s.Damping, ActivationOrder: s.ActivationOrder}
-	out.Report.Scales = s.scales(grid)
-	if out.Report.Scales == CurrentScales {
+	out.Report.Scales = scalesOf(s, grid)
+	if out.Report.Scales == settings.CurrentScales {
 		o.Rescale = q.rescale(grid)
 	}
 	result, err := posttrain.GPTQ(ctx, z, h, grid, o)
@@ -138,13 +113,13 @@ func (s Settings) gptq(ctx context.Context, q *quantizer, w []float32, answer po
 	return err
 }
 
-// scales says where the scales of a grid come from.
-func (s Settings) scales(g *posttrain.Grid) string {
+// scalesOf says where the scales of a grid come from.
+func scalesOf(s settings.Settings, g *posttrain.Grid) string {
 	switch {
-	case s.Scales == AutoScales && g.Uniform() && g.Groups() > 1 && !s.ActivationOrder:
-		return CurrentScales
-	case s.Scales == AutoScales || g.Groups() == 1:
-		return OriginalScales
+	case s.Scales == settings.AutoScales && g.Uniform() && g.Groups() > 1 && !s.ActivationOrder:
+		return settings.CurrentScales
+	case s.Scales == settings.AutoScales || g.Groups() == 1:
+		return settings.OriginalScales
 	}
 	return s.Scales
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
@@ -14,7 +15,7 @@ import (
 
 // Run describes the quantization of a model.
 type Run struct {
-	Settings Settings
+	Settings settings.Settings
 	Device   *engine.Device
 	Model    model.Blockwise
 	// Weights holds the programs of quantizers by parameter; a parameter without an entry is not quantized. Activations
@@ -179,5 +180,5 @@ func (r *Run) weight(ctx context.Context, p architecture.Param, program sdk.Quan
 		return nil, err
 	}
 	defer q.close()
-	return r.Settings.quantize(ctx, q, p, w, in)
+	return quantizeMatrix(ctx, r.Settings, q, p, w, in)
 }

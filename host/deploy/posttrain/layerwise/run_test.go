@@ -11,11 +11,12 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
+	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // gptq are the usual settings.
-var gptq = layerwise.Settings{Method: layerwise.GPTQ, Damping: 0.01, Scales: layerwise.AutoScales}
+var gptq = settings.Settings{Method: settings.GPTQ, Damping: 0.01, Scales: settings.AutoScales}
 
 // outputError is ‖(a − b)X‖² computed as it is written.
 func outputError(a, b, x []float32, columns int) float64 {
@@ -75,15 +76,15 @@ func TestReport(t *testing.T) {
 func TestBetterThanRounding(t *testing.T) {
 	for name, c := range map[string]struct {
 		q      rounding
-		change func(*layerwise.Settings)
+		change func(*settings.Settings)
 		scales string
 	}{
-		"row":              {rounding{}, func(*layerwise.Settings) {}, layerwise.OriginalScales},
-		"group":            {rounding{group: 8}, func(*layerwise.Settings) {}, layerwise.CurrentScales},
-		"original scales":  {rounding{group: 8}, func(s *layerwise.Settings) { s.Scales = layerwise.OriginalScales }, layerwise.OriginalScales},
-		"activation order": {rounding{group: 8}, func(s *layerwise.Settings) { s.ActivationOrder = true }, layerwise.OriginalScales},
-		"rotated":          {rounding{block: 16}, func(*layerwise.Settings) {}, layerwise.OriginalScales},
-		"rotated groups":   {rounding{group: 8, block: 32}, func(*layerwise.Settings) {}, layerwise.CurrentScales},
+		"row":              {rounding{}, func(*settings.Settings) {}, settings.OriginalScales},
+		"group":            {rounding{group: 8}, func(*settings.Settings) {}, settings.CurrentScales},
+		"original scales":  {rounding{group: 8}, func(s *settings.Settings) { s.Scales = settings.OriginalScales }, settings.OriginalScales},
+		"activation order": {rounding{group: 8}, func(s *settings.Settings) { s.ActivationOrder = true }, settings.OriginalScales},
+		"rotated":          {rounding{block: 16}, func(*settings.Settings) {}, settings.OriginalScales},
+		"rotated groups":   {rounding{group: 8, block: 32}, func(*settings.Settings) {}, settings.CurrentScales},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings := gptq
@@ -119,7 +120,7 @@ func TestBetterThanRounding(t *testing.T) {
 
 // TestRounding: RTN is Q(W), with texts and without.
 func TestRounding(t *testing.T) {
-	settings := layerwise.Settings{Method: layerwise.RTN}
+	settings := settings.Settings{Method: settings.RTN}
 	with, without := run(t, architecture.KindLlama, plain{}, settings, 4), run(t, architecture.KindLlama, plain{}, settings, 0)
 	_, values := small(t, architecture.KindLlama, 2, 32)
 	if len(with) != 10 || len(without) != 10 {

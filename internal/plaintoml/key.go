@@ -1,4 +1,4 @@
-package config
+package plaintoml
 
 import (
 	"fmt"
@@ -64,10 +64,10 @@ func cutIndexes(text string) (plain string, indexes map[int]int, problem *Error)
 	return b.String(), indexes, nil
 }
 
-// parentKey cuts the last part off a dotted key, or its index in an array of
+// ParentKey cuts the last part off a dotted key, or its index in an array of
 // tables. It cuts a quoted part at a dot inside of it; no key is found by such a rest, so
 // that those who go up from key to key lose nothing.
-func parentKey(key string) string {
+func ParentKey(key string) string {
 	if i := strings.LastIndexByte(key, '['); i > 0 && strings.HasSuffix(key, "]") {
 		return key[:i]
 	}
@@ -95,7 +95,7 @@ func parseKey(key string) ([]step, *Error) {
 	if problem != nil {
 		return nil, problem
 	}
-	doc, err := parseTOML("", []byte(plain))
+	doc, err := parse("", []byte(plain))
 	if err != nil || len(doc.leaves) != 1 || strings.ContainsAny(key, "\r\n=#") {
 		return nil, &Error{Msg: "not a key", Hint: `want a dotted key of the configuration, such as "train.steps"`}
 	}

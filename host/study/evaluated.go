@@ -1,12 +1,10 @@
 package study
 
-import (
-	"maps"
-)
+import "maps"
 
-// Asked returns the evaluations that the model of a cell has been asked: for the ID of each, the hash of the files that
-// its questions were made of. It is nil if the model has been asked nothing.
-func (s *Study) Asked(c Cell) (map[string]string, error) {
+// Evaluated returns the evaluations of a cell's model that have begun: for the ID of each, the hash of the files with its
+// questions. It is nil if there are none.
+func (s *Study) Evaluated(c Cell) (map[string]string, error) {
 	var list map[string]string
 	for _, e := range s.evaluationsOf(c) {
 		a, begun, err := readAccount(s.answers(c, e))
@@ -23,12 +21,12 @@ func (s *Study) Asked(c Cell) (map[string]string, error) {
 	return list, nil
 }
 
-// FindUnasked compares what the model of a result was asked, as returned by [Study.Asked], with what the study asks
+// FindUnevaluated compares the recorded evaluations of a result, as returned by [Study.Evaluated], with those of the study
 // now. If they differ, it gives the result the state [Unevaluated] and removes from its summary the metrics of the
 // evaluations that differ. Questions whose files cannot be read now are taken to be unchanged.
-func (s *Study) FindUnasked(r *Result, asked map[string]string) {
+func (s *Study) FindUnevaluated(r *Result, recorded map[string]string) {
 	for _, e := range s.evaluationsOf(r.Cell) {
-		if was, ok := asked[e.ID()]; !ok {
+		if was, ok := recorded[e.ID()]; !ok {
 			r.unevaluated(e, "it was not asked "+e.ID())
 		} else if now, err := e.rows(); err == nil && now != was {
 			r.unevaluated(e, "the questions of "+e.ID()+" have changed")
@@ -36,8 +34,8 @@ func (s *Study) FindUnasked(r *Result, asked map[string]string) {
 	}
 }
 
-// unevaluated takes the answers to an evaluation away.
-func (r *Result) unevaluated(e *asked, why string) {
+// unevaluated gives the result the state [Unevaluated], and removes the metrics of an evaluation.
+func (r *Result) unevaluated(e *placedEvaluation, why string) {
 	r.State, r.Err, r.Summary = Unevaluated, why, maps.Clone(r.Summary)
 	for _, m := range e.Metrics() {
 		delete(r.Summary, m.Name)

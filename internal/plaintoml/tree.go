@@ -1,4 +1,4 @@
-package config
+package plaintoml
 
 import "github.com/BurntSushi/toml"
 
@@ -69,27 +69,4 @@ func clone(v any) any {
 		return out
 	}
 	return v
-}
-
-// IsTable reports whether a value is a table, or an array of at least one.
-func IsTable(v any) bool {
-	_, one := v.(map[string]any)
-	return one || isTables(v)
-}
-
-// isTables reports whether a value is an array of at least one table.
-func isTables(v any) bool {
-	list, ok := TablesOf(v)
-	return ok && len(list) > 0
-}
-
-// TablesOf returns the tables of an array of tables, in either notation.
-func TablesOf(v any) ([]map[string]any, bool) {
-	switch v := v.(type) {
-	case []map[string]any:
-		return v, true
-	case []any:
-		return sliceOf[map[string]any](v)
-	}
-	return nil, false
 }

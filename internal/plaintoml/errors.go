@@ -1,4 +1,4 @@
-package config
+package plaintoml
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Error is one problem in a configuration. Its text is "file:line: key: message; hint",
+// Error is one problem of a document. Its text is "file:line: key: message; hint",
 // without the parts that are empty.
 type Error struct {
 	File string // path of the file, or "--set KEY=VALUE" for an override
@@ -19,7 +19,7 @@ type Error struct {
 	Msg  string // what was found
 	Hint string // what would be right
 
-	cause error
+	Cause error // such as fs.ErrNotExist for a file that is missing; it may be nil
 }
 
 // Error implements error.
@@ -41,10 +41,10 @@ func (e *Error) Error() string {
 	return strings.Join(append(parts, msg), ": ")
 }
 
-// Unwrap returns the cause, such as fs.ErrNotExist for a file that is missing.
-func (e *Error) Unwrap() error { return e.cause }
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
 
-// Errors is a list of all problems in a configuration, in the order of the file, with
+// Errors is a list of all problems of a document, in the order of the file, with
 // those of overrides last. Its text has one line for each.
 type Errors []*Error
 

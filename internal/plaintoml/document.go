@@ -1,0 +1,197 @@
+// Package plaintoml reads TOML documents strictly, and says in plain words what is wrong with them.
+//
+// A [Document] knows the line of every key. A [Reader] sets variables to what a document says, by the schema of its
+// tables (lists of [schema.Key]), and collects what is wrong as [Errors]: each with the file, the line and the key, what
+// was found and what would be right.
+package plaintoml
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/cage-qat/cage/internal/regular"
+)
+
+// Document is parsed TOML that knows the line of every key. Keys are full and dotted; an element of an array is given by
+// its index: "study.axes[0].name".
+type Document struct {
+	Places
+	values  map[string]any
+	leaves  []leaf            // the `key = value` expressions, in order
+	scalars map[string]string // by key: numbers, booleans and dates as they are written
+}
+
+// leaf is a `key = value` expression.
+type leaf struct {
+	key  toml.Key
+	name string // full, with indexes
+}
+
+// Setting gives a value to a key, and records the file and line for messages.
+type Setting struct {
+	Key   string // dotted, as in an override
+	Value any
+	File  string
+	Line  int
+}
+
+// Text returns the value in TOML, on one line.
+func (s Setting) Text() string { return inline(s.Value) }
+
+// maxSize bounds a file, in bytes.
+const maxSize = 1 << 20
+
+// ReadFile reads and parses a file; something says, for messages, what the file describes. The error is an *[Error].
+func ReadFile(path, something string) (doc *Document, text []byte, err error) {
+	if text, err = readText(path, something); err != nil {
+		return nil, nil, err
+	}
+	doc, err = Parse(path, text)
+	return doc, text, err
+}
+
+func readText(path, something string) ([]byte, error) {
+	fail := func(err error, msg string) error {
+		return &Error{File: path, Msg: msg, Hint: "want a TOML file that describes " + something, Cause: err}
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fail(err, "no such file")
+	case err != nil:
+		return nil, fail(err, "cannot read: "+Reason(err))
+	case info.IsDir():
+		return nil, fail(nil, "is a directory")
+	}
+	f, err := regular.Open(path)
+	if err != nil {
+		return nil, fail(err, "cannot read: "+Reason(err))
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, fail(err, "cannot read: "+Reason(err))
+	}
+	if len(text) > maxSize {
+		return nil, fail(nil, fmt.Sprintf("larger than %d bytes", maxSize))
+	}
+	return text, nil
+}
+
+// Reason returns the text of an error about a file without the path, for messages that name the file already.
+func Reason(err error) string {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+// Parse parses text; file is its name for messages. The error is an *[Error].
+func Parse(file string, text []byte) (*Document, error) {
+	doc, err := parse(file, text)
+	if err != nil {
+		return nil, err
+	}
+	return doc, nil
+}
+
+func parse(file string, text []byte) (*Document, *Error) {
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	line := 0
+	for l := range bytes.Lines(text) {
+		if line++; !utf8.Valid(l) {
+			return nil, &Error{File: file, Line: line, Msg: "not UTF-8 text", Hint: "want a TOML file, which is always UTF-8"}
+		}
+	}
+	doc := New(file, map[string]any{})
+	doc.scalars = map[string]string{}
+	o := outline{doc: doc, text: string(text), line: 1, arrays: map[string]int{}}
+	if err := o.read(); err != nil {
+		return nil, err
+	}
+	if _, err := toml.Decode(string(text), &doc.values); err != nil {
+		return nil, doc.syntaxError(string(text), err)
+	}
+	return doc, nil
+}
+
+// New returns a document that consists of values, as [Document.Values] has them; file is its name for messages.
+func New(file string, values map[string]any) *Document {
+	return &Document{Places: Places{file: file, line: 1, keys: map[string]place{}}, values: values}
+}
+
+// Value reads a single value as it stands behind the equals sign of a key.
+func Value(text string) (any, error) {
+	doc, err := Parse("", []byte("v = "+text))
+	if err != nil {
+		return nil, err
+	}
+	return doc.values["v"], nil
+}
+
+// Clone returns a copy that shares nothing with the document which [Document.Set] changes.
+func (d *Document) Clone() *Document {
+	out := *d
+	out.values, _ = clone(d.values).(map[string]any)
+	out.keys = maps.Clone(d.keys)
+	return &out
+}
+
+// Values returns the tree of the document as BurntSushi/toml decodes it.
+func (d *Document) Values() map[string]any { return d.values }
+
+// Lookup returns the value at a key that is given by its parts; nil if there is none.
+func (d *Document) Lookup(key ...string) any { return dig(d.values, key) }
+
+// Scalar returns the text of a value that is not an array or a table, as it is written,
+// but a string without its quotes.
+func (d *Document) Scalar(key string) (string, bool) {
+	if text, ok := d.scalars[key]; ok {
+		return text, true
+	}
+	text, ok := valueAt(d.values, key).(string)
+	return text, ok
+}
+
+// Table returns a table of the document as a document, which keeps the lines of its keys.
+func (d *Document) Table(key string) *Document {
+	values, _ := dig(d.values, strings.Split(key, ".")).(map[string]any)
+	out := New(d.file, values)
+	out.line = d.at(key).Line
+	for k, from := range d.keys {
+		if rest, below := strings.CutPrefix(k, key+"."); below {
+			out.keys[rest] = from
+		}
+	}
+	return out
+}
+
+// Settings lists the `key = value` expressions below a table, in order. A key may be
+// quoted as a whole: "method.form" = "off" means method.form = "off".
+func (d *Document) Settings(table string, values map[string]any) []Setting {
+	var list []Setting
+	last := ""
+	for _, l := range d.leaves {
+		rest, below := strings.CutPrefix(l.name, table+".")
+		if !below || last != "" && (strings.HasPrefix(l.name, last+".") || strings.HasPrefix(l.name, last+"[")) {
+			continue
+		}
+		last = l.name
+		value := valueAt(values, rest)
+		if whole, err := strconv.Unquote(rest); err == nil {
+			rest = whole
+		}
+		list = append(list, Setting{Key: rest, Value: value, File: d.file, Line: d.keys[l.name].line})
+	}
+	return list
+}

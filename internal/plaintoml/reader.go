@@ -1,0 +1,135 @@
+package plaintoml
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/internal/schema"
+)
+
+// Reader sets variables to what the tables of a document say, and collects what is wrong with them.
+type Reader struct {
+	*Document
+	Errs Errors
+
+	given map[string]bool // keys that stand in the document
+	bad   map[string]bool // keys with a problem, which must not cause a second one
+}
+
+// NewReader returns a reader of a document.
+func NewReader(doc *Document) *Reader {
+	return &Reader{Document: doc, given: map[string]bool{}, bad: map[string]bool{}}
+}
+
+// Read reads a table that may have these keys and no others. The variable of a key that is absent gets its default; a key
+// that is absent without being optional is reported.
+func (r *Reader) Read(table string, values map[string]any, keys ...schema.Key) {
+	r.Each(table, values, keys, func(name string, raw any) {
+		what, names := "unknown key", make([]string, len(keys))
+		if schema.IsTable(raw) {
+			what = "unknown table"
+		}
+		for i, k := range keys {
+			names[i] = k.Name
+		}
+		hint := "known here: " + strings.Join(names, ", ")
+		if near := schema.Nearest(name, names); near != "" {
+			hint = "did you mean " + JoinKey(table, near) + "?"
+			r.Excuse(JoinKey(table, near))
+		}
+		r.Report(JoinKey(table, name), what, hint)
+	})
+	for _, k := range keys {
+		path := JoinKey(table, k.Name)
+		switch _, given := values[k.Name]; {
+		case given:
+		case k.Default != nil:
+			k.Set(k.Default)
+		case k.Optional == "" && r.Good(path, table):
+			r.Missing(path, k)
+		}
+	}
+}
+
+// Each reads the keys of a table that it has, and calls other for everything else in it.
+func (r *Reader) Each(table string, values map[string]any, keys []schema.Key, other func(name string, raw any)) {
+	for name, raw := range values {
+		i := slices.IndexFunc(keys, func(k schema.Key) bool { return k.Name == name })
+		if i < 0 {
+			other(name, raw)
+			continue
+		}
+		path := JoinKey(table, name)
+		r.given[path] = true
+		if found, hint := keys[i].Read(raw); found != "" {
+			r.Report(path, found, hint+heading(path, keys[i]))
+		}
+	}
+}
+
+// Missing reports a key that is absent and may not be.
+func (r *Reader) Missing(path string, k schema.Key) {
+	hint := "want " + k.Wants() + heading(path, k)
+	if k.Doc != "" {
+		hint += ": " + k.Doc
+	}
+	r.Report(path, "missing", hint)
+}
+
+// heading is how a table of that name begins in TOML, behind a blank; empty for other keys, and in an array of tables.
+func heading(path string, k schema.Key) string {
+	switch {
+	case strings.Contains(path, "["):
+		return ""
+	case k.Type() == schema.Table:
+		return " [" + path + "]"
+	case k.Type() == schema.Tables:
+		return " [[" + path + "]]"
+	}
+	return ""
+}
+
+// Report records a problem at a key.
+func (r *Reader) Report(key, found, hint string) {
+	r.bad[key] = true
+	e := r.at(key)
+	e.Msg, e.Hint = found, hint
+	r.Errs = append(r.Errs, e)
+}
+
+// Excuse keeps keys from being reported as missing, because of a problem elsewhere.
+func (r *Reader) Excuse(keys ...string) {
+	for _, key := range keys {
+		r.bad[key] = true
+	}
+}
+
+// Given reports whether a key that has been read stands in the document.
+func (r *Reader) Given(key string) bool { return r.given[key] }
+
+// Assume makes a key count as given.
+func (r *Reader) Assume(key string) { r.given[key] = true }
+
+// Good reports whether no problem with any of the keys is known.
+func (r *Reader) Good(keys ...string) bool {
+	return !slices.ContainsFunc(keys, func(k string) bool { return r.bad[k] })
+}
+
+// Bad reports whether a problem is known with a key or anything below it.
+func (r *Reader) Bad(key string) bool {
+	for k := range r.bad {
+		if k == key || strings.HasPrefix(k, key+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// Err returns the problems in the order in which they are shown; nil if there are none.
+func (r *Reader) Err() error {
+	if len(r.Errs) == 0 {
+		return nil
+	}
+	r.Errs.Sort()
+	return r.Errs
+}
