@@ -31,6 +31,14 @@ PACKAGES ?= ./...
 test: ## Run all tests (some: PACKAGES=./host/data/...)
 	$(GO) test -timeout 18m $(PACKAGES)
 
+.PHONY: quick
+quick: ## Run all tests but those that take long (some: PACKAGES=./host/data/...)
+	$(GO) test -short -vet=off $(PACKAGES)
+
+.PHONY: exhaustive
+exhaustive: ## Run all tests with everything that make test takes a sample of: pairs of plugins, failing operations, random programs
+	CAGE_TESTS=all $(GO) test -timeout 2h $(PACKAGES)
+
 .PHONY: avx2
 avx2: ## Run the tests of what computes numbers once more, as a processor without AVX-512 does
 	GODEBUG=cpu.avx512f=off $(GO) test ./host/compute/engine ./host/compute/lower ./host/model/decode ./host/compute/update/... ./internal/vecmath ./internal/linalg
@@ -53,7 +61,7 @@ campaign-short: build ## Four minutes of the crash campaign
 
 .PHONY: faults
 faults: ## Make every operation on kept files fail in turn, and lose power at every moment (half an hour)
-	CAGE_FAULTS=all $(GO) test -count=1 -timeout 2h -v -run 'TestFaults|TestPowerLoss' ./host/train ./host/study ./host/data
+	CAGE_TESTS=all $(GO) test -count=1 -timeout 2h -v -run 'TestFaults|TestPowerLoss' ./host/train ./host/study ./host/data
 
 MUTANTS ?= 20
 

@@ -20,6 +20,7 @@ internal/golden/.*	the part that is bound to tests
 sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call
 host/model/safetensors/read\.go:NewFile	tests read files from memory
 host/model/gguf/read\.go:File\.Entries	tests compare whole files with those of other programs
+internal/effort/effort\.go:.*	says how much tests do
 host/study/load\.go:Parse	tests and examples have their studies in their text
 '
 

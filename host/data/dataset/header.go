@@ -133,7 +133,7 @@ func parseHeader(block []byte, size int64) (h Header, err error) {
 	begin, version := string(block[:len(magic)]), binary.LittleEndian.Uint32(block[8:])
 	switch {
 	case begin == chatMagic || begin == magic && version < formatVersion:
-		return h, fmt.Errorf("was made by an earlier version of cage: prepare the dataset again")
+		return h, fmt.Errorf("it was made by an earlier version of cage; prepare the dataset again")
 	case begin != magic:
 		return h, fmt.Errorf("begins with %q, want %q: this is no token file", begin, magic)
 	case version != formatVersion:
