@@ -77,7 +77,7 @@ stage() {
 }
 
 # Tests of exact bits and roundings, of the CPU device, and of memory and time.
-never='Example|SameBits|DecayAndStep|TenThousandSteps|TestMemory|OpenRefuses|ManyBranches|ThreadsReachBackend'
+never='Example|SameBits|DecayAndStep|ManySteps|TestMemory|OpenRefuses|ManyBranches|ThreadsReachBackend'
 
 # package NAME PART RUN SKIP runs a part of a package's tests.
 package() {

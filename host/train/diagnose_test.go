@@ -33,7 +33,7 @@ const (
 // as it is defined, from its checkpoints and the float64 executor. The grid is that of
 // absmax with one scale for a tensor.
 func TestMovement(t *testing.T) {
-	cfg := testrun.Config(t, `quantizer={plugin="absmax", bits=4}`, "model.vocab=257", "train.log_every=3", "train.checkpoint_every=1", "train.keep=100",
+	cfg := testrun.Config(t, `quantizer={plugin="absmax", bits=4}`, testrun.TwoLayers, "model.vocab=257", "train.log_every=3", "train.checkpoint_every=1", "train.keep=100",
 		"diagnostics.every=2", "diagnostics.window=4", "diagnostics.coordinates=1000000")
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{})
 	codes, residuals := replay(t, cfg)

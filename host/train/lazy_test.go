@@ -56,7 +56,7 @@ func TestDamagedTensor(t *testing.T) {
 	if step != 20 {
 		t.Fatalf("evaluated at step %d", step)
 	}
-	const state, param = "state/layers.1.mlp.down/m", "param/layers.1.mlp.down"
+	const state, param = "state/layers.0.mlp.down/m", "param/layers.0.mlp.down"
 	flipTensor(t, cfg, 20, state)
 	if loss, step, log := evaluated(t, cfg); loss != want || step != 20 || strings.Contains(log, "damaged") {
 		t.Errorf("with damage to the optimizer's state: loss %v of step %d, want %v; the log says:\n%s", loss, step, want, log)

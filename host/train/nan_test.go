@@ -92,7 +92,7 @@ func TestPolicyStop(t *testing.T) {
 func TestPoisonedWeight(t *testing.T) {
 	cfg := testrun.Config(t, "train.max_skipped=3")
 	runParts(t, cfg, 2)
-	poison(t, cfg, "param/layers.1.mlp.w1", func([]int) (from, to int) { return 5, 6 })
+	poison(t, cfg, "param/layers.0.mlp.w1", func([]int) (from, to int) { return 5, 6 })
 	failing(t, testrun.Again(t, cfg))
 	if n := newest(t, cfg); n != 5 {
 		t.Errorf("the newest checkpoint is of step %d, want 2 finite ones and 3 skipped", n)

@@ -70,7 +70,7 @@ func TestReplayFindsOneBit(t *testing.T) {
 	s := testrun.Checkpoint(t, cfg.Train.Out, 20)
 	var distance float64
 	for i, x := range s.Tensors {
-		if x.Name != "state/layers.1.mlp.down/m" {
+		if x.Name != "state/layers.0.mlp.down/m" {
 			continue
 		}
 		v, err := safetensors.Values[float32](x)
@@ -91,7 +91,7 @@ func TestReplayFindsOneBit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []train.Difference{{Name: "state/layers.1.mlp.down/m", Count: 1, Of: 32 * 48, First: []int{2, 5}, Largest: metrics.Some(distance)}}
+	want := []train.Difference{{Name: "state/layers.0.mlp.down/m", Count: 1, Of: 32 * 48, First: []int{2, 5}, Largest: metrics.Some(distance)}}
 	if diff := cmp.Diff(want, got.Differences); diff != "" || distance == 0 {
 		t.Errorf("differences (-want +got):\n%s", diff)
 	}

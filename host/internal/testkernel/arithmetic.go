@@ -111,6 +111,23 @@ func arithmetic(op *operation, args []*value, result kind) (*value, error) {
 	return convert(op, x, result)
 }
 
+// The predicates of comparisons; that of floats has an "o" where NaN compares with nothing.
+var (
+	floatPredicates = map[string]func(x, y float32) bool{
+		"oeq": func(x, y float32) bool { return x == y }, "une": func(x, y float32) bool { return x != y },
+		"olt": func(x, y float32) bool { return x < y }, "ole": func(x, y float32) bool { return x <= y },
+		"ogt": func(x, y float32) bool { return x > y }, "oge": func(x, y float32) bool { return x >= y },
+		"uno": func(x, y float32) bool { return x != x || y != y },
+	}
+	integerPredicates = map[string]func(x, y int32) bool{
+		"eq": func(x, y int32) bool { return x == y }, "ne": func(x, y int32) bool { return x != y },
+		"slt": func(x, y int32) bool { return x < y }, "sle": func(x, y int32) bool { return x <= y },
+		"sgt": func(x, y int32) bool { return x > y }, "sge": func(x, y int32) bool { return x >= y },
+		"ult": func(x, y int32) bool { return uint32(x) < uint32(y) }, "ule": func(x, y int32) bool { return uint32(x) <= uint32(y) },
+		"ugt": func(x, y int32) bool { return uint32(x) > uint32(y) }, "uge": func(x, y int32) bool { return uint32(x) >= uint32(y) },
+	}
+)
+
 // compare has 1 for true.
 func compare(op *operation, x, y *value) (*value, error) {
 	var predicate string
@@ -121,32 +138,17 @@ func compare(op *operation, x, y *value) (*value, error) {
 	if (op.name == "arith.cmpf") != x.isFloat() {
 		return nil, fmt.Errorf("it compares %s", x.elem)
 	}
-	out := &value{kind: kind{"i1", x.dims}}
-	for i := range max(len(x.floats), len(x.integers)) {
-		holds, known := false, false
-		if x.isFloat() {
-			holds, known = compareFloats(predicate, x.floats[i], y.floats[i])
-		} else {
-			holds, known = compareIntegers(predicate, x.integers[i], y.integers[i])
+	f, g := floatPredicates[predicate], integerPredicates[predicate]
+	if x.isFloat() && f == nil || !x.isFloat() && g == nil {
+		return nil, fmt.Errorf("there is no predicate %q on %s", predicate, x.elem)
+	}
+	out := &value{kind: kind{"i1", x.dims}, integers: make([]int32, max(len(x.floats), len(x.integers)))}
+	for i := range out.integers {
+		if x.isFloat() && f(x.floats[i], y.floats[i]) || !x.isFloat() && g(x.integers[i], y.integers[i]) {
+			out.integers[i] = 1
 		}
-		if !known {
-			return nil, fmt.Errorf("there is no predicate %q on %s", predicate, x.elem)
-		}
-		out.integers = append(out.integers, map[bool]int32{true: 1}[holds])
 	}
 	return out, nil
-}
-
-func compareFloats(predicate string, x, y float32) (holds, known bool) {
-	holds, known = map[string]bool{"oeq": x == y, "une": x != y, "olt": x < y, "ole": x <= y, "ogt": x > y, "oge": x >= y, "uno": x != x || y != y}[predicate]
-	return holds, known
-}
-
-func compareIntegers(predicate string, x, y int32) (holds, known bool) {
-	u, v := uint32(x), uint32(y)
-	holds, known = map[string]bool{"eq": x == y, "ne": x != y, "slt": x < y, "sle": x <= y, "sgt": x > y, "sge": x >= y,
-		"ult": u < v, "ule": u <= v, "ugt": u > v, "uge": u >= v}[predicate]
-	return holds, known
 }
 
 // convert executes casts and what else changes the type of elements.

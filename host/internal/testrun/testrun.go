@@ -78,7 +78,7 @@ func text(random *rand.Rand, words int) string {
 
 const configText = `
 [model]
-layers = 2
+layers = 1
 width = 32
 heads = 2
 hidden = 48
@@ -112,7 +112,10 @@ bits = 4
 plugin = "adamw"
 `
 
-// Config returns the configuration of a run of 20 steps with a two-layer model, QuEST in
+// TwoLayers is an override for tests of what layers share: a graph, a batch of alike tensors.
+const TwoLayers = "model.layers=2"
+
+// Config returns the configuration of a run of 20 steps with a model of one layer, QuEST in
 // 4 bits, AdamW and the decoupled correction, on the data of [Dataset], in a new
 // directory. Overrides are those of config.Load.
 func Config(t testing.TB, overrides ...string) *config.Config {

@@ -32,7 +32,7 @@ func FromHub(t testing.TB, overrides ...string) (cfg *config.Config, dir string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sizes := []string{fmt.Sprintf("model.init=%q", dir), fmt.Sprintf("model.width=%d", c.Settings.Width), fmt.Sprintf("model.heads=%d", c.Settings.Heads),
+	sizes := []string{fmt.Sprintf("model.init=%q", dir), fmt.Sprintf("model.layers=%d", c.Settings.Layers), fmt.Sprintf("model.width=%d", c.Settings.Width), fmt.Sprintf("model.heads=%d", c.Settings.Heads),
 		fmt.Sprintf("model.hidden=%d", c.Settings.Hidden)}
 	return Config(t, slices.Concat(sizes, Still, overrides)...), dir
 }

@@ -49,7 +49,7 @@ func TestCodeReader(t *testing.T) {
 		"lotion":       {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`, `method={name="lotion"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := testrun.Config(t, append([]string{"model.vocab=32"}, overrides...)...)
+			cfg := testrun.Config(t, append([]string{testrun.TwoLayers, "model.vocab=32"}, overrides...)...)
 			plan := testrun.Plan(t, cfg)
 			c := testrun.Compile(t, plan)
 			s, err := c.NewState(1, testrun.Tokens(1, cfg.Train.Batch, cfg.Model.Context+1, vocab))

@@ -113,7 +113,7 @@ func TestDistilledSingle(t *testing.T) {
 		"lotion":         {`method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`, "train.accumulate=2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := testrun.Config(t, append(overrides, "model.vocab=32", "train.clip=0.3")...)
+			cfg := testrun.Config(t, append(overrides, testrun.TwoLayers, "model.vocab=32", "train.clip=0.3")...)
 			again := testrun.Again(t, cfg, `train.recompute="blocks"`)
 			var steps []compiledStep
 			for _, how := range []struct {

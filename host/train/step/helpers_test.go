@@ -18,7 +18,7 @@ const vocab = 32
 // clipping, so that gradients can be read off parameters.
 func sgdConfig(t testing.TB, overrides ...string) *config.Config {
 	t.Helper()
-	base := []string{"model.vocab=32", `optimizer.plugin="sgd"`, "train.weight_decay=0.0", "train.clip=0.0"}
+	base := []string{testrun.TwoLayers, "model.vocab=32", `optimizer.plugin="sgd"`, "train.weight_decay=0.0", "train.clip=0.0"}
 	return testrun.Config(t, append(base, overrides...)...)
 }
 

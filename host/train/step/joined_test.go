@@ -81,7 +81,7 @@ func TestKernelBodiesOfPlugins(t *testing.T) {
 	for _, quantizer := range []string{`{plugin="quest"}`, `{plugin="quest", form="official", mask="clip"}`, `{plugin="mxfp4"}`, `{plugin="nvfp4"}`, `{plugin="lsq"}`, `{plugin="absmax", bits=8}`} {
 		for _, products := range []device.Products{device.FloatProducts, device.IntegerProducts} {
 			t.Run(fmt.Sprint(quantizer, products), func(t *testing.T) {
-				cfg := testrun.Config(t, "model.vocab=1024", "quantizer="+quantizer)
+				cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=1024", "quantizer="+quantizer)
 				o := engine.Options{Precision: device.BFloat16, Products: products, Kernels: device.GraphKernels}
 				want := lossesBy(t, cfg, o, step.Single)
 				o.Kernels = device.BodyKernels

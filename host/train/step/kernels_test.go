@@ -56,7 +56,7 @@ func TestKernels(t *testing.T) {
 	var page bytes.Buffer
 	page.WriteString(kernelsHead)
 	for _, settings := range quantizers {
-		plan := testrun.Plan(t, testrun.Config(t, "model.vocab=32", "model.width=32", "model.hidden=384", "quantizer="+settings))
+		plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "model.width=32", "model.hidden=384", "quantizer="+settings))
 		for _, r := range plan.Rules {
 			if r.Name != "layers.0.mlp.down" {
 				continue

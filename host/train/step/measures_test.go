@@ -41,7 +41,7 @@ func errors64(t *testing.T, c *step.Compiled, s *step.State) (e, x [][]float64) 
 // 3072 squares are good to 1e-6; a value at the boundary between two codes may take
 // the other one, which changes e² little. 1e-5 is asked for.
 func TestStatistics(t *testing.T) {
-	cfg := testrun.Config(t, "model.vocab=32")
+	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s := newState(t, c)
 	for i := range 3 {
@@ -124,7 +124,7 @@ func paretoNorm(c *step.Compiled, g, e [][]float64, lambda float64) float64 {
 // TestMeasuresChangeNothing: a step with all measures gives the same bits as one
 // without.
 func TestMeasuresChangeNothing(t *testing.T) {
-	cfg := testrun.Config(t, "model.vocab=32", "train.accumulate=2")
+	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.accumulate=2")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	plain, measured := newState(t, c), newState(t, c)
 	for i := range 4 {

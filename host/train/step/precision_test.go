@@ -15,7 +15,7 @@ import (
 // loss falls as far, though not to the same digits, the correction is computed, and parameters, states and losses are
 // float32.
 func TestBFloat16(t *testing.T) {
-	cfg := testrun.Config(t, "model.vocab=32", "train.accumulate=2")
+	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.accumulate=2")
 	plan := testrun.Plan(t, cfg)
 	losses := map[device.Precision][]float64{}
 	for _, precision := range []device.Precision{device.Float32, device.BFloat16} {

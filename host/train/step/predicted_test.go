@@ -68,7 +68,7 @@ func predict(t *testing.T, kernels device.Kernels, overrides ...string) predicte
 // stepProgram is the step with the correction as XLA is given it.
 func stepProgram(t *testing.T, dev *engine.Device, r *pjrtrecord.Recorder, overrides ...string) (program string) {
 	t.Helper()
-	c, err := step.Compile(dev, testrun.Plan(t, testrun.Config(t, overrides...)))
+	c, err := step.Compile(dev, testrun.Plan(t, testrun.Config(t, append([]string{testrun.TwoLayers}, overrides...)...)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestPredictedRegisters(t *testing.T) {
 	for _, settings := range quantizers {
 		for _, size := range [][2]int{{640, 1792}, {1024, 2816}, {1664, 4608}} {
 			t.Run(fmt.Sprint(strings.ReplaceAll(settings, ",", ""), size[0]), func(t *testing.T) {
-				plan := testrun.Plan(t, testrun.Config(t, "model.vocab=32", "model.heads=1", fmt.Sprint("model.width=", size[0]), fmt.Sprint("model.hidden=", size[1]), "quantizer="+settings))
+				plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "model.heads=1", fmt.Sprint("model.width=", size[0]), fmt.Sprint("model.hidden=", size[1]), "quantizer="+settings))
 				compileFor(t, python, "kernels", passes(t, plan, "layers.0.attn.out", "layers.0.mlp.down"))
 			})
 		}

@@ -18,7 +18,7 @@ func TestPrepared(t *testing.T) {
 			"full":       {`method.gradient="full"`, "train.accumulate=2"},
 		} {
 			t.Run(string(dispatch)+"/"+name, func(t *testing.T) {
-				cfg := testrun.Config(t, append(overrides, "model.vocab=32")...)
+				cfg := testrun.Config(t, append(overrides, testrun.TwoLayers, "model.vocab=32")...)
 				plan := testrun.Plan(t, cfg)
 				plan.Dispatch = dispatch
 				k := started(t, cfg, plan)

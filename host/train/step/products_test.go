@@ -34,7 +34,7 @@ func TestIntegerProducts(t *testing.T) {
 	} {
 		for precision, tolerance := range map[device.Precision]float64{device.Float32: 1e-4, device.BFloat16: 5e-3} {
 			t.Run(fmt.Sprint(tt.settings, tt.dispatch, precision), func(t *testing.T) {
-				cfg := testrun.Config(t, append([]string{"model.vocab=32"}, tt.settings...)...)
+				cfg := testrun.Config(t, append([]string{testrun.TwoLayers, "model.vocab=32"}, tt.settings...)...)
 				want := lossesBy(t, cfg, engine.Options{Precision: precision, Products: device.FloatProducts}, tt.dispatch)
 				got := lossesBy(t, cfg, engine.Options{Precision: precision, Products: device.IntegerProducts}, tt.dispatch)
 				differ := false

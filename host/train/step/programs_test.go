@@ -23,7 +23,7 @@ func TestSingleProgram(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cfg := testrun.Config(t, "model.vocab=32", "train.batch=4", fmt.Sprint("train.accumulate=", accumulate),
+			cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.batch=4", fmt.Sprint("train.accumulate=", accumulate),
 				`quantizer={plugin="lsq"}`, `device={kind="cuda", count=2}`)
 			c, err := step.Compile(dev, testrun.Plan(t, cfg))
 			if err != nil {

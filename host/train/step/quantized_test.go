@@ -22,7 +22,7 @@ func TestQuantized(t *testing.T) {
 		"lsq, trained":  {`quantizer={plugin="lsq"}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := testrun.Config(t, "model.vocab=32", `train.rotations="full"`, c.settings)
+			cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `train.rotations="full"`, c.settings)
 			plan := testrun.Plan(t, cfg)
 			k := testrun.Compile(t, plan)
 			s, err := k.NewState(1, testrun.Tokens(1, cfg.Train.Batch, cfg.Model.Context+1, vocab))

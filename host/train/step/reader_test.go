@@ -23,7 +23,7 @@ type reader struct {
 // these lengths.
 func newReader(t *testing.T, settings []string, pieces ...int) reader {
 	t.Helper()
-	plan := testrun.Plan(t, testrun.Config(t, append(settings, "model.context=16", "model.vocab=11", "train.batch=1")...), pieces...)
+	plan := testrun.Plan(t, testrun.Config(t, append(settings, testrun.TwoLayers, "model.context=16", "model.vocab=11", "train.batch=1")...), pieces...)
 	r := reader{tokens: make([]int32, 17), quantized: len(plan.Activations) > 0}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range r.tokens {

@@ -105,7 +105,7 @@ func testRefreshDelay(t *testing.T, dispatch step.Dispatch, delay int) {
 // TestSOAPDelay: what takes effect late is what the whole refresh program makes of the
 // factors and bases as they were and of the moments as they have become.
 func TestSOAPDelay(t *testing.T) {
-	cfg := testrun.Config(t, "model.vocab=32", `optimizer={plugin="soap", refresh_delay=2}`)
+	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `optimizer={plugin="soap", refresh_delay=2}`)
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s := newState(t, c)
 	var then map[string][]float32

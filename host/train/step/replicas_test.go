@@ -26,7 +26,7 @@ const (
 func onReplicas(t *testing.T, count int, d step.Dispatch, accumulate int, overrides []string) compiledStep {
 	t.Helper()
 	device := testdevice.Open(t, engine.Options{Count: count})
-	all := []string{"model.vocab=32", fmt.Sprint("train.batch=", perReplica*count), fmt.Sprint("train.accumulate=", accumulate), "train.clip=0.3",
+	all := []string{testrun.TwoLayers, "model.vocab=32", fmt.Sprint("train.batch=", perReplica*count), fmt.Sprint("train.accumulate=", accumulate), "train.clip=0.3",
 		`device.kind="cuda"`, fmt.Sprint("device.count=", count)}
 	cfg := testrun.Config(t, append(all, overrides...)...)
 	plan := testrun.Plan(t, cfg)

@@ -39,7 +39,7 @@ func TestPluginPrograms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			plan := testrun.Plan(t, testrun.Config(t, "model.vocab=32", "model.hidden=64", c.settings))
+			plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "model.hidden=64", c.settings))
 			for _, r := range plan.Rules {
 				if r.Quantizer == nil {
 					continue

@@ -73,7 +73,7 @@ func TestRotations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := rotations(testrun.Compile(t, testrun.Plan(t, testrun.Config(t, append([]string{"model.vocab=32"}, c.overrides...)...))))
+			got := rotations(testrun.Compile(t, testrun.Plan(t, testrun.Config(t, append([]string{testrun.TwoLayers, "model.vocab=32"}, c.overrides...)...))))
 			want := map[string]int{}
 			for weight, block := range c.want {
 				if name == "mxfp4 and quest" {
@@ -95,7 +95,7 @@ func TestRotations(t *testing.T) {
 
 // TestPlanIsKept: compiling changes nothing in the caller's plan.
 func TestPlanIsKept(t *testing.T) {
-	plan := testrun.Plan(t, testrun.Config(t, "model.vocab=32"))
+	plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32"))
 	if len(rotations(testrun.Compile(t, plan))) == 0 {
 		t.Fatal("nothing is left rotated")
 	}
@@ -188,7 +188,7 @@ func sameGradients(t *testing.T, c *step.Compiled, got, want [][]float64) {
 // TestSilentSteps: also with operands left rotated, a step with λ_t = 0 has the bits of one
 // without the method.
 func TestSilentSteps(t *testing.T) {
-	cfg := testrun.Config(t, "model.vocab=32")
+	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32")
 	with := testrun.Compile(t, testrun.Plan(t, cfg))
 	without := testrun.Compile(t, testrun.Plan(t, testrun.Again(t, cfg, `method.form="off"`)))
 	a, b := newState(t, with), newState(t, without)
@@ -203,7 +203,7 @@ func TestSilentSteps(t *testing.T) {
 
 // TestEvaluation: losses are the same with operands left rotated and rotated back.
 func TestEvaluation(t *testing.T) {
-	cfg := testrun.Config(t, "model.vocab=32")
+	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32")
 	tokens := batches(cfg, 7, 1)[0]
 	losses := func(cfg *config.Config) []float32 {
 		c := testrun.Compile(t, testrun.Plan(t, cfg))

@@ -26,7 +26,7 @@ func TestStackedIsUnstacked(t *testing.T) {
 		"grouped":         {`optimizer={plugin="muon"}`, "model.kv_heads=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := testrun.Config(t, append(overrides, "model.vocab=32")...)
+			cfg := testrun.Config(t, append(overrides, testrun.TwoLayers, "model.vocab=32")...)
 			a, b := compiled(t, cfg, update.Unstacked), compiled(t, cfg, update.Stacked)
 			for i := range 12 { // with refreshes, and without correction and with it
 				set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i % 3), Statistics: i%4 == 1}
@@ -71,7 +71,7 @@ func started(t testing.TB, cfg *config.Config, plan step.Plan) compiledStep {
 // model does not have more products, where there is something to gain.
 func TestProducts(t *testing.T) {
 	count := func(optimizer string, layers int, s update.Stacking) int {
-		cfg := testrun.Config(t, "model.vocab=32", fmt.Sprint("model.layers=", layers), fmt.Sprintf("optimizer={plugin=%q}", optimizer))
+		cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", fmt.Sprint("model.layers=", layers), fmt.Sprintf("optimizer={plugin=%q}", optimizer))
 		n, err := compiled(t, cfg, s).Products()
 		if err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 
 // TestUploadChecks: a checkpoint that does not fit is refused.
 func TestUploadChecks(t *testing.T) {
-	cfg := testrun.Config(t, "model.vocab=32")
+	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s := newState(t, c)
 	tensors := testrun.Tensors(t, c, s)
@@ -50,7 +50,7 @@ func TestUploadChecks(t *testing.T) {
 // it was. One set of this model's parameters and states has 300 kB; the bound of 2 MB
 // is far below one buffer of 300 kept in each of 250 steps.
 func TestMemory(t *testing.T) {
-	cfg := testrun.Config(t, "model.vocab=32", "train.accumulate=2")
+	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.accumulate=2")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s := newState(t, c)
 	b := batches(cfg, 1, 2)
@@ -116,7 +116,7 @@ func TestEvaluator(t *testing.T) {
 // TestHold: a step computes its gradients but replaces nothing while the state is held.
 func TestHold(t *testing.T) {
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
-		cfg := testrun.Config(t, "model.vocab=32")
+		cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32")
 		plan := testrun.Plan(t, cfg)
 		plan.Dispatch = dispatch
 		c := testrun.Compile(t, plan)

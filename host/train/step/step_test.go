@@ -104,7 +104,7 @@ func TestSharedOutputs(t *testing.T) {
 
 // TestSkippedStep: a step that is not finite keeps every buffer as it is.
 func TestSkippedStep(t *testing.T) {
-	cfg := testrun.Config(t, "model.vocab=32", "train.accumulate=2")
+	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.accumulate=2")
 	plan := testrun.Plan(t, cfg)
 	plan.Dispatch = step.Chain // of the other see TestSingle
 	c := testrun.Compile(t, plan)

@@ -68,7 +68,7 @@ func TestTilesAreGraphs(t *testing.T) {
 		"lotion":   {[]string{`optimizer={plugin="adamw"}`, `method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`}, some},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := testrun.Config(t, append(c.overrides, "model.vocab=32")...)
+			cfg := testrun.Config(t, append(c.overrides, testrun.TwoLayers, "model.vocab=32")...)
 			tiles, graphs := pair(t, cfg)
 			if tiled, all, err := tiles.Tiled(); err != nil || !c.tiled(tiled, all) {
 				t.Errorf("%d of %d rules are tiled (%v)", tiled, all, err)
@@ -90,7 +90,7 @@ func TestRotationsInTiles(t *testing.T) {
 	}
 	for _, form := range []string{"decoupled", "coupled"} {
 		t.Run(form, func(t *testing.T) {
-			cfg := testrun.Config(t, `quantizer={plugin="quest"}`, fmt.Sprintf("method.form=%q", form), "model.vocab=32")
+			cfg := testrun.Config(t, testrun.TwoLayers, `quantizer={plugin="quest"}`, fmt.Sprintf("method.form=%q", form), "model.vocab=32")
 			var ends [2]map[string][]float32
 			for i := range ends {
 				plan := testrun.Plan(t, cfg)
@@ -161,7 +161,7 @@ func sameResult(t *testing.T, a, b step.Result) {
 // TestTilesNotFinite: a tensor whose residual is not finite gets no correction, in tiles
 // as in a graph.
 func TestTilesNotFinite(t *testing.T) {
-	cfg := testrun.Config(t, "model.vocab=32", `optimizer={plugin="adamw"}`)
+	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `optimizer={plugin="adamw"}`)
 	tiles, graphs := pair(t, cfg)
 	var results []map[string][]float32
 	for _, k := range []compiledStep{tiles, graphs} {
