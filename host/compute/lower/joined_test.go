@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/testkernel"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -61,6 +62,7 @@ func stepping(t *testing.T, rows, columns int) lower.Quantizer {
 // TestJoined: the kernels of passes that are joined to a source compute what the oracle does, in rows that fill a tile
 // and in others.
 func TestJoined(t *testing.T) {
+	effort.Long(t, "kernels are interpreted")
 	const rows = 64
 	for _, columns := range []int{64, 80} {
 		for name, q := range map[string]lower.Quantizer{"uniform": uniform(t, rows, columns), "squash": squashing(t, rows, columns), "stepping": stepping(t, rows, columns)} {

@@ -110,7 +110,7 @@ func TestLotionFisherHasNoBiasCorrection(t *testing.T) {
 // TestLotionGrid: on the grid there is no variance, and the derivative is that to the
 // right. The largest weight lies on the grid at any magnitude and in any precision.
 func TestLotionGrid(t *testing.T) {
-	values := plugintest.Normal(1, 200)
+	values := plugintest.Normal(1, 40)
 	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
 		for _, denominator := range []float64{1, 3, 7, 8, 127} {
 			m := Lotion{Coeff: 2, Denominator: denominator}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/pass/vectorize"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -23,8 +24,8 @@ func choose(rng *rand.Rand, p *program.Program) []string {
 }
 
 func TestStackOfResults(t *testing.T) {
-	seen := map[program.Op]int{}
-	for seed := range uint64(400) {
+	seeds, seen := effort.Choose[uint64](100, 400), map[program.Op]int{}
+	for seed := range seeds {
 		p := randprog.New(seed, randprog.Options{Nodes: 30, Elements: 96}).Program
 		rng := rand.New(rand.NewPCG(seed, 2))
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { check(t, p, 1+rng.IntN(4), choose(rng, p), seed) })
@@ -33,7 +34,7 @@ func TestStackOfResults(t *testing.T) {
 		}
 	}
 	for _, info := range program.Ops() {
-		if info.Class != program.ClassLinalg && seen[info.Op] < 20 {
+		if info.Class != program.ClassLinalg && seen[info.Op] < int(seeds/20) {
 			t.Errorf("%s occurs %d times", info.Name, seen[info.Op])
 		}
 	}

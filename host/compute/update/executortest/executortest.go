@@ -61,7 +61,10 @@ const group = 8
 
 // Run tests a subject with programs of all families that it is meant for.
 func Run(t *testing.T, s Subject) {
-	count := effort.Choose[uint64](80, 320)
+	count := effort.Choose[uint64](48, 320)
+	if testing.Short() {
+		count = 16
+	}
 	for _, family := range randprog.Families {
 		least, ok := s.Accepts[family]
 		if !ok {
