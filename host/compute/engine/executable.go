@@ -97,6 +97,24 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	return e, nil
 }
 
+// pairDonated gives each donated input the first output of its shape that no input before it has: outputs by input.
+func pairDonated(inputs []Spec, outputs []shapes.Shape) map[int]int {
+	pairs := make(map[int]int)
+	taken := make([]bool, len(outputs))
+	for i, input := range inputs {
+		if !input.Donated {
+			continue
+		}
+		for j, output := range outputs {
+			if !taken[j] && output.Equal(input.Shape) {
+				pairs[i], taken[j] = j, true
+				break
+			}
+		}
+	}
+	return pairs
+}
+
 // build makes the nodes of the inputs and calls the function that builds the rest.
 func (d *Device) build(g *graph.Graph, inputs []Spec, build BuildFunc) (outputs []*graph.Node, err error) {
 	err = catch(func() error {
@@ -267,4 +285,45 @@ func (e *Executable) Close() error {
 		e.graph.Finalize()
 		return nil
 	})
+}
+
+// Input is a float32 input on which a graph is evaluated, with its elements in row-major order.
+type Input struct {
+	Spec
+	Data []float32
+}
+
+// Evaluate compiles a graph, executes it once, and returns its outputs, which are float32.
+func (d *Device) Evaluate(name string, inputs []Input, build BuildFunc) (values [][]float32, err error) {
+	specs := make([]Spec, len(inputs))
+	for i, in := range inputs {
+		specs[i] = in.Spec
+	}
+	e, err := d.Compile(name, specs, build)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	var buffers []*Buffer
+	defer func() { err = errors.Join(err, FinalizeAll(buffers...)) }()
+	for _, in := range inputs {
+		b, err := Upload(d, in.Data, in.Shape.Dimensions...)
+		if err != nil {
+			return nil, err
+		}
+		buffers = append(buffers, b)
+	}
+	out, err := e.Run(buffers, nil)
+	if err != nil {
+		return nil, err
+	}
+	buffers = append(buffers, out...)
+	for _, b := range out {
+		v, err := Download[float32](b)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, v)
+	}
+	return values, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// This file holds what reaches into hidden parts of GoMLX and go-xla by reflection; kernel_cuda.go, which changes what a
-// recorded operation is, has the rest. It relies on names of fields in GoMLX v0.28.16 and go-xla v0.4.13. [checkHidden]
+// This file holds what reaches into hidden parts of GoMLX and go-xla by reflection; cuda.go has the rest, which changes what
+// a recorded operation is. It relies on names of fields in GoMLX v0.28.16 and go-xla v0.4.13. [checkHidden]
 // looks for them when a device is opened: after an upgrade that renames one, that is an error, and not a step that is
 // slower or wrong.
 

@@ -48,3 +48,40 @@ func (s *step) correctByForwardError(_, y, α program.Value) program.Value {
 func (r Rule) quantizesAgain() bool {
 	return r.Quantizer != nil && r.Form == Decoupled && (r.Variant == Official || !r.forwardErrorServes())
 }
+
+// restore is Q(x_t) from the input quantized, which is H·Q(x_t) in a rule with a rotation.
+func (r Rule) restore(quantized program.Value) program.Value {
+	if r.Rotation > 1 {
+		return quantized.Hadamard(r.Rotation)
+	}
+	return quantized
+}
+
+// forwardError is e = x_t − Q(x_t) of the forward pass.
+func (s *step) forwardError() program.Value {
+	if !s.e.Valid() {
+		s.e = s.x.Sub(s.rule.restore(s.in[InputQuantized]))
+	}
+	return s.e
+}
+
+// finiteForwardError is e, or zeros if any element of it is not finite. The check looks at
+// the quantized value before it is rotated back, which saves a rotation of the whole
+// tensor ahead of the one that e needs: the sums of a rotation are finite where their
+// terms are.
+func (s *step) finiteForwardError() program.Value {
+	if s.rule.Rotation <= 1 {
+		return s.ifFinite(s.forwardError())
+	}
+	return s.zeroUnlessFinite(s.x.Sub(s.in[InputQuantized]), s.forwardError())
+}
+
+// ifFinite is e, or zeros if any element of it is not finite.
+func (s *step) ifFinite(e program.Value) program.Value { return s.zeroUnlessFinite(e, e) }
+
+// zeroUnlessFinite is e, or zeros if any element of x is not finite. Such a tensor is
+// trained without a correction in this step, and counted.
+func (s *step) zeroUnlessFinite(x, e program.Value) program.Value {
+	s.finite = x.Square().SumAll().IsFinite()
+	return s.finite.Select(e, s.b.Const(0))
+}

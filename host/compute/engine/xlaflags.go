@@ -3,10 +3,14 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -57,4 +61,44 @@ func takeCache(directory vfs.Path) (mine bool, err error) {
 	}
 	caches.held[directory.Name] = lock
 	return true, nil
+}
+
+// toolkitIn returns the directory of the CUDA toolkit that Python packages have installed beside JAX's plugin, or "".
+// XLA takes the assembler and the library of mathematical functions from there.
+func toolkitIn(plugin string) string {
+	site := filepath.Dir(filepath.Dir(filepath.Dir(plugin)))
+	for _, pattern := range []string{"nvidia/cu1[0-9]", "nvidia/cuda_nvcc"} {
+		names, _ := fs.Glob(os.DirFS(site), pattern) // The pattern is well-formed.
+		for _, name := range slices.Backward(names) {
+			directory := filepath.Join(site, name)
+			for _, part := range []string{"bin/ptxas", "nvvm/libdevice"} {
+				if _, err := os.Stat(filepath.Join(directory, part)); err == nil {
+					return directory
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// xlaFlags adds the directory of the toolkit to the flags of XLA, unless they name one already.
+func xlaFlags(flags, toolkit string) string {
+	const flag = "--xla_gpu_cuda_data_dir="
+	if toolkit == "" || strings.Contains(flags, flag) || strings.ContainsAny(toolkit, " \t\"'") {
+		return flags
+	}
+	return strings.TrimSpace(flags + " " + flag + toolkit)
+}
+
+// clientOptions are what go-xla passes on to the plugin. Memory is taken as it is needed unless the caller wants it
+// otherwise, so that other programs can share the GPU. TF32 is said either way: go-xla's default is to use it.
+func clientOptions(o Options) string {
+	text := fmt.Sprintf("tf32=%t,preallocate=%t", o.TF32, o.Preallocate)
+	if o.MemoryFraction > 0 {
+		text += fmt.Sprintf(",memory_fraction=%g", o.MemoryFraction)
+	}
+	if o.Allocator != device.DefaultAllocator {
+		text += ",allocator=" + string(o.Allocator)
+	}
+	return text
 }
