@@ -123,7 +123,7 @@ func (b blocks) values(t *testing.T, p triton.BlockProduct) []float64 {
 		}
 		return x
 	}
-	out, err := reference.Run32(factor.Unblock(rows, p.Inner, p.Block, "x"), map[string]reference.Tensor{
+	out, err := reference.Run32(factor.Dequantize(rows, p.Inner, p.Block, "x"), map[string]reference.Tensor{
 		factor.OutputPacked: floats(b.packed), factor.OutputScales: floats(b.scales)})
 	if err != nil {
 		t.Fatal(err)

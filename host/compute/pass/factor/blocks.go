@@ -26,7 +26,7 @@ const (
 // Bytes that are NaN, and what is added to exponents (OCP Microscaling specification 1.0; OCP 8-bit floating point).
 const nanE8M0, nanE4M3, biasE8M0 = 255, 127, 127
 
-// Blocks returns p with three more outputs, from which [Unblock] computes the output with the given name, a matrix.
+// Blocks returns p with three more outputs, from which [Dequantize] computes the output with the given name, a matrix.
 // They are numbers of E2M1, ±{0, ½, 1, 1½, 2, 3, 4, 6}, and scales of the blocks of a row. The result is exact except
 // for the signs of zeros, and for rounding if a scale is the product of two. ok is false if it cannot be seen in the
 // program that the matrix consists of these: Blocks follows numbers, not conditions, and so does not see the effect of
@@ -152,10 +152,10 @@ func positive(x program.Value, half float64) program.Value {
 	return x.Lt(x.Builder().Const(0)).Select(x.Shift(2*half), x)
 }
 
-// Unblock returns the program that computes a matrix [rows, length], as the output with the given name. Its inputs are
+// Dequantize returns the program that computes a matrix [rows, length], as the output with the given name. Its inputs are
 // the codes and the scales that [Blocks] adds, for blocks of the given size. The rows of the matrix still have to be
 // multiplied by [OutputOverall].
-func Unblock(rows, length, size int, output string) *program.Program {
+func Dequantize(rows, length, size int, output string) *program.Program {
 	b := program.NewBuilder("blocks.unpacked")
 	packed := b.Input(OutputPacked, program.FloatType(rows, length/2))
 	bytes := b.Input(OutputScales, program.FloatType(rows, length/size))
