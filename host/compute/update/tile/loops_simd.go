@@ -4,8 +4,8 @@ package tile
 
 import "simd"
 
-// Vectorized loops. They go by blocks, arrays in which the compiler sees that vectors
-// lie within bounds, and leave what is no whole block to the plain loops.
+// Vectorized loops. They walk over arrays of one block, for which the compiler needs no bounds
+// checks, and leave the elements after the last whole block to the plain loops.
 
 func add(dst, a, b []float32) {
 	width := simd.Float32s{}.Len()
@@ -211,8 +211,8 @@ func choose(dst, c, a, b []float32) {
 	plainSelect(dst[i:], c[i:], a[i:], b[i:])
 }
 
-// unaryAll vectorizes what processors have; functions of package math go element by
-// element.
+// unaryAll vectorizes the operations that processors have; those of package math are
+// computed element by element.
 func unaryAll(op opcode, dst, a []float32) {
 	switch op {
 	case opSqrt:
@@ -269,8 +269,8 @@ func sign(dst, a []float32) {
 	plainUnary(opSign, dst[i:], a[i:])
 }
 
-// round adds a number to the magnitude, above which the floats are the integers, and
-// subtracts it; what is as large is an integer already. Zeros get the positive sign.
+// round adds 2²³, above which all floats are integers, to the magnitude and subtracts it
+// again; larger numbers are integers already. Zeros get the positive sign.
 func round(dst, a []float32) {
 	const integers = 1 << 23
 	width, i := simd.Float32s{}.Len(), 0
@@ -294,7 +294,7 @@ func isFinite(dst, a []float32) {
 	plainUnary(opIsFinite, dst[i:], a[i:])
 }
 
-// binaryAll is for operations without a loop of their own in the interpreter.
+// binaryAll computes the operations without a loop of their own.
 func binaryAll(op opcode, dst, a, b []float32) {
 	width, i := simd.Float32s{}.Len(), 0
 	zero, one := simd.BroadcastFloat32s(0), simd.BroadcastFloat32s(1)
