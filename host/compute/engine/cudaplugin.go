@@ -61,7 +61,7 @@ func (s pluginSearch) find() (string, error) {
 	}
 	active := func() []string { return below(sitePackages, s.getenv("VIRTUAL_ENV"), s.getenv("CONDA_PREFIX")) }
 	packages := func() []string { return below(jaxPlugins, s.python()...) }
-	for _, places := range []func() []string{active, packages, s.usual} {
+	for _, places := range []func() []string{active, packages, s.commonPlaces} {
 		for _, pattern := range places() {
 			searched = append(searched, pattern)
 			directories, err := filepath.Glob(pattern)
@@ -92,8 +92,8 @@ func below(pattern string, directories ...string) []string {
 	return places
 }
 
-// usual are patterns of directories where plugins and packages commonly are, the preferred first.
-func (s pluginSearch) usual() []string {
+// commonPlaces are patterns of directories where plugins and packages usually are, the preferred first.
+func (s pluginSearch) commonPlaces() []string {
 	return slices.Concat(
 		below(".local/"+sitePackages, s.home), below(".local/lib/go-xla", s.home),
 		below("usr/local/"+sitePackages, s.root), below("usr/local/lib/python3*/dist-packages/"+jaxPlugins, s.root),

@@ -34,8 +34,8 @@ type Spec struct {
 	Donated bool
 }
 
-// whole is the shape of the buffer that Run wants for the input.
-func (s Spec) whole(replicas int) shapes.Shape {
+// bufferShape is the shape of the buffer that Run takes for the input, that of all replicas.
+func (s Spec) bufferShape(replicas int) shapes.Shape {
 	if !s.Sharded || replicas == 1 {
 		return s.Shape
 	}
@@ -97,7 +97,8 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	return e, nil
 }
 
-// pairDonated gives each donated input the first output of its shape that no input before it has: outputs by input.
+// pairDonated pairs each donated input with the first output of its shape that no earlier input is paired with. It returns the
+// positions of outputs by those of inputs.
 func pairDonated(inputs []Spec, outputs []shapes.Shape) map[int]int {
 	pairs := make(map[int]int)
 	taken := make([]bool, len(outputs))
@@ -245,7 +246,7 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 			return nil, fmt.Errorf("input %q is nil", spec.Name)
 		}
 		data := input.data.Load()
-		want := spec.whole(count)
+		want := spec.bufferShape(count)
 		switch {
 		case data == nil:
 			return nil, fmt.Errorf("input %q: %w", spec.Name, ErrBufferGone)

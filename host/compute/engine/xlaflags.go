@@ -14,9 +14,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// cacheFlags are the flags of XLA for its caches in a directory, which is made, with a space before each. The file of
-// compiled kernels is for one process at a time: a process that finds it in use leaves it alone, and has the other
-// cache, a file for each kernel that was tuned.
+// cacheFlags returns the flags of XLA for its caches in a directory, which it makes, with a space before each. One process at
+// a time uses the file of compiled kernels. A process that finds it in use has only the other cache, which has a file for
+// each kernel that was tuned.
 func cacheFlags(directory string) (string, error) {
 	if directory == "" {
 		return "", nil
@@ -32,21 +32,22 @@ func cacheFlags(directory string) (string, error) {
 		return "", fmt.Errorf("XLA's cache: %w", err)
 	}
 	flags := " --xla_gpu_per_fusion_autotune_cache_dir=" + filepath.Join(path, "tuned")
-	mine, err := takeCache(vfs.At(path))
-	if mine {
+	locked, err := lockCache(vfs.At(path))
+	if locked {
 		flags += " --xla_gpu_kernel_cache_file=" + filepath.Join(path, "kernels")
 	}
 	return flags, err
 }
 
-// caches has the locks of directories whose file of kernels this process uses: until it ends, as XLA does.
+// caches has the locks of the directories whose file of kernels this process uses. They are held until it ends, as XLA
+// uses the files until then.
 var caches = struct {
 	sync.Mutex
 	held map[string]vfs.Lock
 }{held: map[string]vfs.Lock{}}
 
-// takeCache tells whether the file of kernels in the directory is this process's.
-func takeCache(directory vfs.Path) (mine bool, err error) {
+// lockCache locks the file of kernels in a directory. locked is false if another process has it.
+func lockCache(directory vfs.Path) (locked bool, err error) {
 	caches.Lock()
 	defer caches.Unlock()
 	if caches.held[directory.Name] != nil {

@@ -10,7 +10,7 @@ type correction func(s *step, x, y, α program.Value) program.Value
 func (r Rule) correction() correction {
 	switch {
 	case r.Quantizer == nil || r.Form != Decoupled:
-		return (*step).leave
+		return (*step).noCorrection
 	case r.Variant == Official:
 		return (*step).correctAfterwards
 	case r.forwardErrorServes():
@@ -20,8 +20,8 @@ func (r Rule) correction() correction {
 	}
 }
 
-// leave is no correction: that of the coupled form is in the gradient.
-func (s *step) leave(_, y, _ program.Value) program.Value { return y }
+// noCorrection is for rules without one. The coupled form has its correction in the gradient.
+func (s *step) noCorrection(_, y, _ program.Value) program.Value { return y }
 
 // correctAfterwards is the official variant: the residual is that of the point after the
 // whole optimizer step, and the rate is the next one.
@@ -39,7 +39,7 @@ func (s *step) correctByForwardError(_, y, α program.Value) program.Value {
 	αλ := α.Mul(s.λ)
 	e := s.finiteForwardError()
 	if s.rule.decaysFirst() {
-		αλ = αλ.Mul(s.keep())
+		αλ = αλ.Mul(s.decayFactor())
 	}
 	return y.Sub(e.Mul(αλ))
 }
@@ -49,8 +49,8 @@ func (r Rule) quantizesAgain() bool {
 	return r.Quantizer != nil && r.Form == Decoupled && (r.Variant == Official || !r.forwardErrorServes())
 }
 
-// restore is Q(x_t) from the input quantized, which is H·Q(x_t) in a rule with a rotation.
-func (r Rule) restore(quantized program.Value) program.Value {
+// rotateBack is Q(x_t) from the input quantized, which is H·Q(x_t) in a rule with a rotation.
+func (r Rule) rotateBack(quantized program.Value) program.Value {
 	if r.Rotation > 1 {
 		return quantized.Hadamard(r.Rotation)
 	}
@@ -60,7 +60,7 @@ func (r Rule) restore(quantized program.Value) program.Value {
 // forwardError is e = x_t − Q(x_t) of the forward pass.
 func (s *step) forwardError() program.Value {
 	if !s.e.Valid() {
-		s.e = s.x.Sub(s.rule.restore(s.in[InputQuantized]))
+		s.e = s.x.Sub(s.rule.rotateBack(s.in[InputQuantized]))
 	}
 	return s.e
 }

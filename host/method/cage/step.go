@@ -109,7 +109,7 @@ func (r Rule) decaysFirst() bool { return r.Decay > 0 && !r.DecayLast }
 // decayFirst is x after the weight decay that precedes the optimizer.
 func (s *step) decayFirst(x program.Value) program.Value {
 	if s.rule.decaysFirst() {
-		return x.Mul(s.keep())
+		return x.Mul(s.decayFactor())
 	}
 	return x
 }
@@ -117,13 +117,13 @@ func (s *step) decayFirst(x program.Value) program.Value {
 // decayLast is y after the weight decay that follows the optimizer.
 func (s *step) decayLast(y program.Value) program.Value {
 	if s.rule.Decay > 0 && s.rule.DecayLast {
-		return y.Mul(s.keep())
+		return y.Mul(s.decayFactor())
 	}
 	return y
 }
 
-// keep is 1 − α·ω, what weight decay leaves of x.
-func (s *step) keep() program.Value { return s.b.Const(1).Sub(s.α.Scale(s.rule.Decay)) }
+// decayFactor is 1 − α·ω, the factor of weight decay on x.
+func (s *step) decayFactor() program.Value { return s.b.Const(1).Sub(s.α.Scale(s.rule.Decay)) }
 
 // scaled is a rate of the schedule times the tensor's factor.
 func (s *step) scaled(rate program.Value) program.Value {
@@ -164,7 +164,7 @@ func ParetoNorm2(r Rule) (*program.Program, error) {
 	x := b.Input(InputX, t)
 	q := b.Input(InputQuantized, t)
 	lambda := b.Input(InputLambda, program.FloatType())
-	b.Output(OutputNorm2, sumOfSquares(g.Add(x.Sub(r.restore(q)).Mul(lambda))))
+	b.Output(OutputNorm2, sumOfSquares(g.Add(x.Sub(r.rotateBack(q)).Mul(lambda))))
 	return b.Build()
 }
 

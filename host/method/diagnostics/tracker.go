@@ -96,13 +96,13 @@ func (t *Tracker) Add(codes []int32, residuals []float32) error {
 		}
 	}
 	if len(t.rows) > t.window {
-		t.forget()
+		t.dropOldest()
 	}
 	return nil
 }
 
-// forget drops the oldest sample, and notes what it adds to visits that go on.
-func (t *Tracker) forget() {
+// dropOldest drops the oldest sample, and keeps what it adds to visits that continue.
+func (t *Tracker) dropOldest() {
 	gone, oldest := t.rows[0], t.rows[1]
 	now := int32(t.samples - len(t.rows) + 1) // the number of the sample that is the oldest now
 	for i := range gone.codes {
