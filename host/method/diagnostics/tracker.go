@@ -124,7 +124,7 @@ func (t *Tracker) dropOldest() {
 	t.rows = t.rows[:len(t.rows)-1]
 }
 
-// changed tells whether any code of a group differs between two samples.
+// changed reports whether any code of a group differs between two samples.
 func changed(group span, a, b sample) bool {
 	return !slices.Equal(a.codes[group.from:group.to], b.codes[group.from:group.to])
 }

@@ -82,7 +82,7 @@ func Run(t *testing.T, s Subject) {
 	}
 }
 
-// runFamily runs so many programs and fails if the subject refuses too many.
+// runFamily runs count programs and fails if the subject accepts a smaller share than least.
 func (s Subject) runFamily(t *testing.T, o randprog.UpdateOptions, count uint64, least float64) {
 	accepted := 0
 	for first := uint64(0); first < count; first += group {
