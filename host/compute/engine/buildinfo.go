@@ -75,7 +75,7 @@ func target() string {
 	return name
 }
 
-// products is what BuildInfo says of them.
+// products names the types to which matrix products round their operands; see [BuildInfo].
 func (d *Device) products() string {
 	var list []string
 	if d.options.Precision == device.BFloat16 {

@@ -5,10 +5,13 @@ package engine
 import (
 	"fmt"
 	"os"
+	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/compute/xla"
+	"github.com/gomlx/go-xla/stablehlo"
 )
 
 const builtCUDA = true
@@ -57,4 +60,72 @@ func setXLAEnvironment(plugin, cache string) error {
 		}
 	}
 	return nil
+}
+
+// replaceCalls turns the calls of functions that stand for kernels into calls of these. go-xla has operations of XLA
+// that take no text; this goes through the statements that it has recorded.
+func replaceCalls(builder compute.Builder, kernels map[string]Kernel) error {
+	if len(kernels) == 0 || !isXLA(builder) {
+		return nil
+	}
+	function, err := mainFunction(builder)
+	if err != nil {
+		return fmt.Errorf("kernels: %w", err)
+	}
+	main, ok := function.Addr().Interface().(*stablehlo.Function)
+	if !ok {
+		return fmt.Errorf("kernels: the main function is a %s", function.Type())
+	}
+	replaced := 0
+	if err := replaceIn(main, kernels, &replaced); err != nil {
+		return err
+	}
+	if replaced == 0 {
+		return fmt.Errorf("kernels: none of %d is called", len(kernels))
+	}
+	return nil
+}
+
+func replaceIn(f *stablehlo.Function, kernels map[string]Kernel, replaced *int) error {
+	for _, s := range f.Statements {
+		for _, inner := range s.FunctionParameters {
+			if err := replaceIn(inner, kernels, replaced); err != nil {
+				return err
+			}
+		}
+		callee, ok := s.Attributes["callee"].(interface{ ToStableHLO() string })
+		if !ok {
+			continue
+		}
+		k, ok := kernels[strings.TrimPrefix(callee.ToStableHLO(), "@")]
+		if !ok {
+			continue
+		}
+		if err := setOperation(s, "CustomCall"); err != nil {
+			return err
+		}
+		s.Attributes = map[string]any{"call_target_name": "__gpu$xla.gpu.triton", "api_version": int32(4), "backend_config": k}
+		*replaced++
+	}
+	return nil
+}
+
+// setOperation changes what a statement is. The type of operations is internal to go-xla.
+func setOperation(s *stablehlo.Statement, name string) error {
+	field := reflect.ValueOf(s).Elem().FieldByName("OpType")
+	const most = 1000 // more than there are operations
+	for i := range int64(most) {
+		field.SetInt(i)
+		if fmt.Sprint(field.Interface()) == name {
+			return nil
+		}
+	}
+	return fmt.Errorf("kernels: go-xla has no operation %s", name)
+}
+
+// ToStableHLO writes the kernel as the configuration of a call.
+func (k Kernel) ToStableHLO() string {
+	text := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(k.Text)
+	return "{debug = false, grid_x = " + strconv.Itoa(k.Grid) + ` : i32, grid_y = 1 : i32, grid_z = 1 : i32, ir = "` + text +
+		`", name = "` + k.Name + `", num_stages = ` + strconv.Itoa(k.Stages) + ` : i32, num_warps = ` + strconv.Itoa(k.Warps) + " : i32}"
 }

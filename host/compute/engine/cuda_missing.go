@@ -16,3 +16,6 @@ func openCUDA(Options) (compute.Backend, error) {
 		"`CGO_ENABLED=1 GOEXPERIMENT=simd go build -tags cuda -o bin/cage ./cmd/cage`; at run time it needs an NVIDIA driver " +
 		"and a PJRT plugin for CUDA: " + getCUDA)
 }
+
+// replaceCalls has nothing to replace in a build without CUDA.
+func replaceCalls(compute.Builder, map[string]Kernel) error { return nil }

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/cage-qat/cage/host/compute/device"
 )
 
 // PluginPathVariable is the environment variable that says where to find PJRT plugins: a list of directories or of
@@ -63,7 +61,7 @@ func (s pluginSearch) find() (string, error) {
 	}
 	active := func() []string { return below(sitePackages, s.getenv("VIRTUAL_ENV"), s.getenv("CONDA_PREFIX")) }
 	packages := func() []string { return below(jaxPlugins, s.python()...) }
-	for _, places := range []func() []string{active, packages, s.usual} {
+	for _, places := range []func() []string{active, packages, s.commonPlaces} {
 		for _, pattern := range places() {
 			searched = append(searched, pattern)
 			directories, err := filepath.Glob(pattern)
@@ -94,8 +92,8 @@ func below(pattern string, directories ...string) []string {
 	return places
 }
 
-// usual are patterns of directories where plugins and packages commonly are, the preferred first.
-func (s pluginSearch) usual() []string {
+// commonPlaces are patterns of directories where plugins and packages usually are, the preferred first.
+func (s pluginSearch) commonPlaces() []string {
 	return slices.Concat(
 		below(".local/"+sitePackages, s.home), below(".local/lib/go-xla", s.home),
 		below("usr/local/"+sitePackages, s.root), below("usr/local/lib/python3*/dist-packages/"+jaxPlugins, s.root),
@@ -138,44 +136,4 @@ func checkPluginPath(path string) error {
 		return fmt.Errorf("PJRT plugin %s: its path must contain \"cuda\", or it is not taken for a plugin of CUDA: give it one that does, by a symbolic link", path)
 	}
 	return nil
-}
-
-// toolkitIn returns the directory of the CUDA toolkit that Python packages have installed beside JAX's plugin, or "".
-// XLA takes the assembler and the library of mathematical functions from there.
-func toolkitIn(plugin string) string {
-	site := filepath.Dir(filepath.Dir(filepath.Dir(plugin)))
-	for _, pattern := range []string{"nvidia/cu1[0-9]", "nvidia/cuda_nvcc"} {
-		names, _ := fs.Glob(os.DirFS(site), pattern) // The pattern is well-formed.
-		for _, name := range slices.Backward(names) {
-			directory := filepath.Join(site, name)
-			for _, part := range []string{"bin/ptxas", "nvvm/libdevice"} {
-				if _, err := os.Stat(filepath.Join(directory, part)); err == nil {
-					return directory
-				}
-			}
-		}
-	}
-	return ""
-}
-
-// xlaFlags adds the directory of the toolkit to the flags of XLA, unless they name one already.
-func xlaFlags(flags, toolkit string) string {
-	const flag = "--xla_gpu_cuda_data_dir="
-	if toolkit == "" || strings.Contains(flags, flag) || strings.ContainsAny(toolkit, " \t\"'") {
-		return flags
-	}
-	return strings.TrimSpace(flags + " " + flag + toolkit)
-}
-
-// clientOptions are what go-xla passes on to the plugin. Memory is taken as it is needed unless the caller wants it
-// otherwise, so that other programs can share the GPU. TF32 is said either way: go-xla's default is to use it.
-func clientOptions(o Options) string {
-	text := fmt.Sprintf("tf32=%t,preallocate=%t", o.TF32, o.Preallocate)
-	if o.MemoryFraction > 0 {
-		text += fmt.Sprintf(",memory_fraction=%g", o.MemoryFraction)
-	}
-	if o.Allocator != device.DefaultAllocator {
-		text += ",allocator=" + string(o.Allocator)
-	}
-	return text
 }

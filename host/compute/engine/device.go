@@ -206,6 +206,20 @@ func (d *Device) Once(key any, find func() any) any {
 	return f.(func() any)()
 }
 
+// Try finds out, once for each device, whether the device does something right. If it does not, Try warns about what is
+// done instead (inPlace), with the error of the trial as the reason, and returns that error from then on. The key is as
+// for [Device.Once].
+func (d *Device) Try(key any, inPlace string, trial func(*Device) error) error {
+	err, _ := d.Once(key, func() any {
+		err := trial(d)
+		if err != nil {
+			d.Warn(inPlace, "reason", err)
+		}
+		return err
+	}).(error)
+	return err
+}
+
 // Close frees the device. Its executables and buffers are unusable afterwards. Closing twice does nothing.
 func (d *Device) Close() error {
 	if d.backend.IsFinalized() {

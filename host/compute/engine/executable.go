@@ -34,8 +34,8 @@ type Spec struct {
 	Donated bool
 }
 
-// whole is the shape of the buffer that Run wants for the input.
-func (s Spec) whole(replicas int) shapes.Shape {
+// bufferShape is the shape of the buffer that Run takes for the input, that of all replicas.
+func (s Spec) bufferShape(replicas int) shapes.Shape {
 	if !s.Sharded || replicas == 1 {
 		return s.Shape
 	}
@@ -95,6 +95,25 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		return nil, stepError(name, Compiling, err)
 	}
 	return e, nil
+}
+
+// pairDonated pairs each donated input with the first output of its shape that no earlier input is paired with. It returns the
+// positions of outputs by those of inputs.
+func pairDonated(inputs []Spec, outputs []shapes.Shape) map[int]int {
+	pairs := make(map[int]int)
+	taken := make([]bool, len(outputs))
+	for i, input := range inputs {
+		if !input.Donated {
+			continue
+		}
+		for j, output := range outputs {
+			if !taken[j] && output.Equal(input.Shape) {
+				pairs[i], taken[j] = j, true
+				break
+			}
+		}
+	}
+	return pairs
 }
 
 // build makes the nodes of the inputs and calls the function that builds the rest.
@@ -227,7 +246,7 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 			return nil, fmt.Errorf("input %q is nil", spec.Name)
 		}
 		data := input.data.Load()
-		want := spec.whole(count)
+		want := spec.bufferShape(count)
 		switch {
 		case data == nil:
 			return nil, fmt.Errorf("input %q: %w", spec.Name, ErrBufferGone)
@@ -267,4 +286,45 @@ func (e *Executable) Close() error {
 		e.graph.Finalize()
 		return nil
 	})
+}
+
+// Input is a float32 input on which a graph is evaluated, with its elements in row-major order.
+type Input struct {
+	Spec
+	Data []float32
+}
+
+// Evaluate compiles a graph, executes it once, and returns its outputs, which are float32.
+func (d *Device) Evaluate(name string, inputs []Input, build BuildFunc) (values [][]float32, err error) {
+	specs := make([]Spec, len(inputs))
+	for i, in := range inputs {
+		specs[i] = in.Spec
+	}
+	e, err := d.Compile(name, specs, build)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	var buffers []*Buffer
+	defer func() { err = errors.Join(err, FinalizeAll(buffers...)) }()
+	for _, in := range inputs {
+		b, err := Upload(d, in.Data, in.Shape.Dimensions...)
+		if err != nil {
+			return nil, err
+		}
+		buffers = append(buffers, b)
+	}
+	out, err := e.Run(buffers, nil)
+	if err != nil {
+		return nil, err
+	}
+	buffers = append(buffers, out...)
+	for _, b := range out {
+		v, err := Download[float32](b)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, v)
+	}
+	return values, nil
 }

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
 	"math"
 
 	"github.com/gomlx/compute"
@@ -122,4 +124,86 @@ func DotIntegers(a, b *graph.Node) *graph.Node {
 		a, b = graph.ConvertDType(a, dtypes.Int32), graph.ConvertDType(b, dtypes.Int32)
 	}
 	return graph.Dot(a, b).WithOutputDType(dtypes.Int32).General([]int{1}, nil, []int{1}, nil)
+}
+
+// LoopBody computes the next state of a loop from the number of the iteration, an int32 scalar that counts from 0; from
+// fixed values, which are the same in all iterations; and from the state, whose shapes it keeps. It uses no other
+// nodes.
+type LoopBody func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node
+
+// Loop applies a body n times to a state, using the memory of one iteration, and returns the last state. It has no
+// gradient. On the CPU the loop is unrolled in the graph: GoMLX v0.28.16 compiles the body of a loop before a pass that
+// changes the body, and a loop with broadcasts in it fails when it runs.
+func Loop(g *graph.Graph, n int, fixed, state []*graph.Node, body LoopBody) []*graph.Node {
+	if OnCPU(g) {
+		for i := range n {
+			state = body(graph.Const(g, int32(i)), fixed, state)
+		}
+		return state
+	}
+	all := append(append([]*graph.Node{graph.Const(g, int32(0))}, fixed...), state...)
+	more := closure(g, all, func(in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.LessThan(in[0], graph.Const(g, int32(n)))}
+	})
+	round := closure(g, all, func(in []*graph.Node) []*graph.Node {
+		i, fixed, state := in[0], in[1:1+len(fixed)], in[1+len(fixed):]
+		next := append([]*graph.Node{graph.Add(i, graph.Const(g, int32(1)))}, fixed...)
+		return append(next, body(i, fixed, state)...)
+	})
+	return graph.While(more, round, all...)[1+len(fixed):]
+}
+
+// closure is a function of a loop with parameters of the shapes of like. Each has a name of its own, because in
+// XLA's text a loop in the body of another sees the names of that body.
+func closure(g *graph.Graph, like []*graph.Node, build func(in []*graph.Node) []*graph.Node) *graph.Function {
+	r, ok := g.Backend().(*recording)
+	if !ok {
+		panic(errors.New("a loop: the graph is not built by a device"))
+	}
+	r.closures++
+	prefix := fmt.Sprintf("closure%d_", r.closures)
+	return graph.NewClosure(g, func(*graph.Graph) []*graph.Node {
+		in := make([]*graph.Node, len(like))
+		for i, node := range like {
+			in[i] = graph.Parameter(g, fmt.Sprint(prefix, i), node.Shape())
+		}
+		defer ownScope(g)()
+		return build(in)
+	})
+}
+
+// recording is a backend that keeps the builder of the one graph that is built on it.
+type recording struct {
+	compute.Backend
+	builder compute.Builder // nil until the graph has a node
+	// functions stand for the graph's kernels until it is compiled, and kernels has these by their names.
+	functions map[kernelKey]*graph.Function
+	kernels   map[string]Kernel
+	notes     map[*graph.Node]any // see Note
+	closures  int                 // those of loops so far
+}
+
+// Builder implements compute.Backend.
+func (r *recording) Builder(name string) compute.Builder {
+	r.builder = r.Backend.Builder(name)
+	return r.builder
+}
+
+// Note attaches a piece of information to a node, for code that uses the node later in the same graph. A node has one
+// note. Graphs that are not built by a device keep none.
+func Note(n *graph.Node, what any) {
+	if r, ok := n.Graph().Backend().(*recording); ok {
+		if r.notes == nil {
+			r.notes = map[*graph.Node]any{}
+		}
+		r.notes[n] = what
+	}
+}
+
+// NoteOf returns the note attached to a node; nil if there is none.
+func NoteOf(n *graph.Node) any {
+	if r, ok := n.Graph().Backend().(*recording); ok {
+		return r.notes[n]
+	}
+	return nil
 }

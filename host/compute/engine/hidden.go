@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// This file holds what reaches into hidden parts of GoMLX and go-xla by reflection; kernel_cuda.go, which changes what a
-// recorded operation is, has the rest. It relies on names of fields in GoMLX v0.28.16 and go-xla v0.4.13. [checkHidden]
+// This file holds what reaches into hidden parts of GoMLX and go-xla by reflection; cuda.go has the rest, which changes what
+// a recorded operation is. It relies on names of fields in GoMLX v0.28.16 and go-xla v0.4.13. [checkHidden]
 // looks for them when a device is opened: after an upgrade that renames one, that is an error, and not a step that is
 // slower or wrong.
 
@@ -141,8 +141,8 @@ func hiddenField(of any, name string, kind reflect.Kind) (reflect.Value, error) 
 	return reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem(), nil
 }
 
-// aliasDonated tells XLA which outputs may take the memory of which donated inputs, before the graph is compiled, and returns
-// the number of such pairs. Without that a donated input is freed only after the step. The Go backend need not be told.
+// aliasDonated tells XLA, before the graph is compiled, which donated input each output may alias, and returns the number of
+// such pairs. Without it, XLA frees a donated input only after the step. The Go backend needs no such information.
 func aliasDonated(builder compute.Builder, pairs map[int]int) (int, error) {
 	if len(pairs) == 0 || !isXLA(builder) {
 		return 0, nil

@@ -38,23 +38,33 @@ func TestBFloat16(t *testing.T) {
 		}
 	})
 	out := run(t, e, x, y)
-	for i, rounded := range []bool{true, true, true, false} {
-		got := testdevice.Download[float32](t, out[i])
-		for j := range got {
+	product := func(a, b []float32) []float64 {
+		sums := make([]float64, batch*rows*columns)
+		for j := range sums {
 			k, row, column := j/(rows*columns), j/columns%rows, j%columns
-			want := 0.0
-			for n := range inner {
-				p, q := a[(k*rows+row)*inner+n], b[(k*columns+column)*inner+n]
-				if rounded {
-					p, q = bfloat16.FromFloat32(p).Float32(), bfloat16.FromFloat32(q).Float32()
-				}
-				want += float64(p) * float64(q)
+			q := b[(k*columns+column)*inner:][:inner]
+			for n, p := range a[(k*rows+row)*inner:][:inner] {
+				sums[j] += float64(p) * float64(q[n])
 			}
-			if math.Abs(float64(got[j])-want) > 1e-5*want {
-				t.Fatalf("product %d, element %d is %v, want %v", i, j, got[j], want)
+		}
+		return sums
+	}
+	exact, rounded := product(a, b), product(inBFloat16(a), inBFloat16(b))
+	for i, want := range [][]float64{rounded, rounded, rounded, exact} {
+		for j, got := range testdevice.Download[float32](t, out[i]) {
+			if math.Abs(float64(got)-want[j]) > 1e-5*want[j] {
+				t.Fatalf("product %d, element %d is %v, want %v", i, j, got, want[j])
 			}
 		}
 	}
+}
+
+func inBFloat16(values []float32) []float32 {
+	rounded := make([]float32, len(values))
+	for i, x := range values {
+		rounded[i] = bfloat16.FromFloat32(x).Float32()
+	}
+	return rounded
 }
 
 func TestPrecisionIsKnown(t *testing.T) {

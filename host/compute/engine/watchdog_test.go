@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // watchdogVariable tells the test binary to be the subprocess of TestManyBranchesDoNotHang.
@@ -23,6 +24,7 @@ func TestManyBranchesDoNotHang(t *testing.T) {
 		runManyBranches(t)
 		return
 	}
+	effort.Long(t, "it starts a process with many steps")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestManyBranchesDoNotHang$")

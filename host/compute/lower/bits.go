@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// lowerLogb reads the exponent from the representation. A subnormal number has the
-// stored exponent 0; the position of its leading bit tells its magnitude.
+// lowerLogb reads the exponent from the representation. The stored exponent of a
+// subnormal number is 0; its exponent follows from the position of its leading bit.
 func lowerLogb(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	x, f := args[0], l.float
 	magnitude := graph.BitwiseAnd(graph.Bitcast(x, f.bits), l.integer(int64(1)<<(f.width-1)-1))
@@ -24,9 +24,9 @@ func lowerLogb(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	return graph.Where(finite, exponent, graph.Abs(x))
 }
 
-// lowerLdexp multiplies by powers of two whose product is 2ⁿ. Their order is such
-// that at most the last product rounds: a subnormal result that is rounded twice
-// may differ from one that is rounded once.
+// lowerLdexp multiplies by powers of two whose product is 2ⁿ, in an order in which
+// only the last product rounds: a subnormal result that is rounded twice may differ
+// from one that is rounded once.
 func lowerLdexp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x, e, f := args[0], args[1], l.float
 	r := l.rangeOf(n.Args[1])
@@ -48,16 +48,16 @@ func lowerLdexp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return x
 }
 
-// powers splits 2ᵉ into three factors that are representable. Only a subnormal
-// result is inexact. For a negative exponent, the product with the first factor is
-// normal, hence exact, wherever the result is not zero, so that only the second
-// product rounds. For a positive exponent nothing rounds before it overflows.
+// powers splits 2ᵉ into three representable factors. Only a subnormal result is
+// inexact. For a negative exponent, the product with the first factor is normal,
+// hence exact, unless the result is zero, so that only the second product rounds.
+// For a positive exponent no product rounds unless the result overflows.
 func (l *lowering) powers(e *graph.Node) []*graph.Node {
 	f := l.float
 	c := func(v int) *graph.Node { return l.scalar(float64(v)) }
 	lo, hi := f.minExponent(), f.bias
-	// Beyond these, every number but 0 and Inf becomes 0 or Inf. They also make
-	// exponents of infinity, which have no integer, harmless.
+	// With exponents beyond these limits, every number but 0 and Inf becomes 0 or Inf. The
+	// limits also replace infinite exponents, which no integer represents.
 	e = graph.Min(graph.Max(e, c(lo-hi-2)), c(hi-lo+1))
 	first := graph.Where(graph.LessThan(e, c(0)), graph.Min(graph.Sub(e, c(lo)), c(0)), graph.Min(e, c(hi)))
 	rest := graph.Sub(e, first)
@@ -72,8 +72,8 @@ func (l *lowering) powerOfTwo(e *graph.Node) *graph.Node {
 	return graph.Bitcast(graph.BitwiseShiftLeft(stored, l.integer(int64(f.mantissa))), f.dtype)
 }
 
-// smallPower is 2ᵉ also where that is subnormal: a product of two normal powers,
-// and exact.
+// smallPower is 2ᵉ for subnormal powers, too: the product of two normal powers, which is
+// exact.
 func (l *lowering) smallPower(e *graph.Node) *graph.Node {
 	normal := graph.Max(e, l.scalar(float64(l.float.minNormal())))
 	return graph.Mul(l.powerOfTwo(normal), l.powerOfTwo(graph.Sub(e, normal)))

@@ -20,10 +20,10 @@ import (
 // them: see [engine.Products].
 type Codes struct {
 	Parts []*graph.Node // each has one row for each row of the matrix
-	moved bool          // rows were removed or reordered: see integerProduct
+	moved bool          // whether rows were removed or reordered: see integerProduct
 }
 
-// AttachTo records that these are the codes of a value, for [CodesOf]. Gradients pass through the value only.
+// AttachTo attaches the codes to the node of their value, where [CodesOf] finds them. Gradients pass through the value only.
 func (c Codes) AttachTo(value *graph.Node) {
 	engine.Note(value, c.each(graph.StopGradient))
 }
@@ -62,8 +62,8 @@ func (q programQuantizer) CodeShapes(d *engine.Device) (parts []shapes.Shape) {
 	return parts
 }
 
-// factored is the program of the forward pass. If the device multiplies codes, and factor finds those of the value, they are
-// further outputs of the program, and c is their form; else c is nil.
+// factored is the program of the forward pass. If the device multiplies codes, and package factor finds those of the value, the
+// program has them as further outputs, and c is their form. Otherwise c is nil.
 func (q programQuantizer) factored(d *engine.Device) (p *program.Program, c *coding) {
 	if c = codingOf(d); c != nil {
 		if p, ok := c.factor(q.parts.Forward, sdk.OutputValue); ok {
@@ -77,7 +77,7 @@ func (q programQuantizer) factored(d *engine.Device) (p *program.Program, c *cod
 // them has no codes, or if codes of these sizes cannot be multiplied. If rounded is set, the product is rounded to the device's
 // precision.
 func ProductOfCodes(x, w *graph.Node, rounded bool) (product *graph.Node, ok bool) {
-	a, b, c := bothCodes(x, w)
+	a, b, c := operandCodes(x, w)
 	if c == nil {
 		return nil, false
 	}
@@ -86,15 +86,15 @@ func ProductOfCodes(x, w *graph.Node, rounded bool) (product *graph.Node, ok boo
 
 // AddProductOfCodes returns sum + x·wᵀ if the device can compute both at once.
 func AddProductOfCodes(sum, x, w *graph.Node) (total *graph.Node, ok bool) {
-	a, b, c := bothCodes(x, w)
+	a, b, c := operandCodes(x, w)
 	if c == nil || c.add == nil {
 		return nil, false
 	}
 	return c.add(sum, a, b)
 }
 
-// bothCodes are the codes of two matrices, and their form; the form is nil if one of them has no codes.
-func bothCodes(x, w *graph.Node) (a, b Codes, c *coding) {
+// operandCodes returns the codes of both matrices of a product, and their form; the form is nil if one of them has no codes.
+func operandCodes(x, w *graph.Node) (a, b Codes, c *coding) {
 	a, xCoded := CodesOf(x)
 	b, wCoded := CodesOf(w)
 	if !xCoded || !wCoded {
@@ -105,7 +105,7 @@ func bothCodes(x, w *graph.Node) (a, b Codes, c *coding) {
 
 // A coding is a form of [Codes]: how they are found in programs, and multiplied.
 type coding struct {
-	// factor returns the program with further outputs, the codes of one of its outputs. ok is false if it finds none.
+	// factor returns the program with the codes of one of its outputs as further outputs. ok is false if it finds none.
 	factor func(p *program.Program, output string) (factored *program.Program, ok bool)
 	parts  []string // names of these outputs
 	// product implements [ProductOfCodes].
@@ -115,17 +115,17 @@ type coding struct {
 }
 
 var (
-	// integers: the codes are integers, int8[n, m], and each row has one scale, float32[n, 1].
+	// integers are codes in int8[n, m], with one scale for each row in float32[n, 1].
 	integers = &coding{factor.Rows, []string{factor.OutputIntegers, factor.OutputScale}, integerProduct, nil}
-	// blocks: the codes are numbers of E2M1, two in each int8 of int8[n, m/2]. Each block of them has a scale of one byte, and
-	// each row has one in float32[n, 1].
+	// blocks are codes in E2M1, two in each byte of int8[n, m/2]. Each block of them has a scale of one byte, and each row
+	// has one in float32[n, 1].
 	blocks = &coding{factor.Blocks, []string{factor.OutputPacked, factor.OutputScales, factor.OutputOverall}, blockProduct, addBlockProduct}
 )
 
-// codesInMemory is how kernels store codes: in 8 bits.
+// codesInMemory says that kernels store codes in 8 bits.
 var codesInMemory = InMemory{factor.OutputIntegers: triton.Int8, factor.OutputPacked: triton.Int8, factor.OutputScales: triton.Int8}
 
-// codingOf is the form of the codes that a device multiplies; nil if it multiplies values.
+// codingOf returns the form of codes that a device multiplies; nil if it multiplies values.
 func codingOf(d *engine.Device) *coding {
 	switch {
 	case d == nil:
@@ -137,7 +137,7 @@ func codingOf(d *engine.Device) *coding {
 	return nil
 }
 
-// codes takes the codes from the outputs of a program that c.factor has returned.
+// codes picks the codes among the outputs of a program that c.factor has returned.
 func (c *coding) codes(out map[string]*graph.Node) (codes Codes) {
 	for _, name := range c.parts {
 		codes.Parts = append(codes.Parts, out[name])
@@ -145,11 +145,13 @@ func (c *coding) codes(out map[string]*graph.Node) (codes Codes) {
 	return codes
 }
 
-// integerProduct multiplies integers, which is exact, then by the scale of each row of x, then by that of each row of w.
+// integerProduct multiplies the integers, which is exact, then multiplies by the scales of x's rows, and then by those of w's
+// rows.
 //
-// XLA joins both scales to the product, so that it is rounded once, after them, as it is stored. It does not join the scales
-// of w where they were gathered, because rows of w were moved: the product is then stored before it is multiplied by them. So it is
-// rounded there, and the next operation, which reads it, also multiplies by these scales.
+// Where it rounds follows what XLA does. Normally XLA fuses both multiplications by scales with the product, and rounds
+// once, when the result is stored. If rows of w were moved, its scales are the result of a gather, which XLA does not fuse
+// with the product: it stores the product of the integers and the scales of x, rounded, and multiplies by the scales of w
+// in the operation that reads it.
 func integerProduct(x, w Codes, rounded bool) (product *graph.Node, ok bool) {
 	if x.Parts[0].Shape().Dim(1) > engine.LongestIntegers {
 		return nil, false
@@ -167,7 +169,7 @@ func integerProduct(x, w Codes, rounded bool) (product *graph.Node, ok bool) {
 	return product, true
 }
 
-// blockProduct is one kernel, which multiplies numbers with the scales of their blocks: these are exact in bfloat16. It applies
+// blockProduct is one kernel. It multiplies numbers times the scales of their blocks, which are exact in bfloat16, and applies
 // the scales of rows to the sums.
 func blockProduct(x, w Codes, rounded bool) (product *graph.Node, ok bool) {
 	out := triton.Float32
@@ -198,7 +200,7 @@ func blockKernel(sum *graph.Node, x, w Codes, out triton.Storage) (result *graph
 		inputs = append(inputs, sum)
 	}
 	results := engine.Kernel(*k).Call(inputs, func(in []*graph.Node) []*graph.Node {
-		product := Codes{Parts: in[:parts]}.times(Codes{Parts: in[parts : 2*parts]})
+		product := Codes{Parts: in[:parts]}.dequantizedProduct(Codes{Parts: in[parts : 2*parts]})
 		if sum != nil {
 			product = graph.Add(in[2*parts], product)
 		}
@@ -207,23 +209,23 @@ func blockKernel(sum *graph.Node, x, w Codes, out triton.Storage) (result *graph
 	return graph.ConvertDType(results[0], dtypes.Float32), true
 }
 
-// blockSizes are the rows and columns of the matrix that has these codes, and the number of elements in its blocks.
+// blockSizes returns the rows and columns of the matrix that has these codes, and the number of elements in a block.
 func (c Codes) blockSizes() (rows, columns, size int) {
 	numbers, scales := c.Parts[0].Shape(), c.Parts[1].Shape()
 	return numbers.Dim(0), 2 * numbers.Dim(1), 2 * numbers.Dim(1) / scales.Dim(1)
 }
 
-// times computes what a blockKernel does by operations of the graph. It has no explicit broadcasts, because the Go backend loses
-// those in functions: see [engine.Loop].
-func (c Codes) times(w Codes) *graph.Node {
-	product := engine.DotGeneral(c.unblocked(), []int{1}, nil, w.unblocked(), []int{1}, nil)
+// dequantizedProduct is the result of a blockKernel, computed by operations of the graph. It has no explicit broadcasts, because
+// the Go backend loses those in functions: see [engine.Loop].
+func (c Codes) dequantizedProduct(w Codes) *graph.Node {
+	product := engine.DotGeneral(c.dequantized(), []int{1}, nil, w.dequantized(), []int{1}, nil)
 	return graph.Mul(graph.Mul(product, c.Parts[2]), graph.Reshape(w.Parts[2], 1, -1))
 }
 
-// unblocked is the matrix that has these codes, without the scales of its rows.
-func (c Codes) unblocked() *graph.Node {
+// dequantized is the matrix that has these codes, without the scales of its rows.
+func (c Codes) dequantized() *graph.Node {
 	rows, columns, size := c.blockSizes()
-	p := factor.Unblock(rows, columns, size, "x")
+	p := factor.Dequantize(rows, columns, size, "x")
 	float := func(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.Float32) }
 	return Lower(c.Parts[0].Graph(), p, []*graph.Node{float(c.Parts[0]), float(c.Parts[1])})["x"]
 }

@@ -10,9 +10,9 @@
 // A quantizer's program comes as sdk.QuantizerProgram: what its author's builder made, or
 // what has crossed the wire and was checked. [NewQuantizer] divides it into a forward and a
 // backward pass, and [Quantizer.KeepRotated] into such without the last rotation. While
-// a graph is built, a pass may become one more program: with codes of its value as further
-// outputs (codes.go), or with the program that computes its operand joined to it
-// ([Source]). It ends as nodes, or as the call of a kernel.
+// a graph is built, a pass may become another program: with codes of its value as further
+// outputs (codes.go), or fused with the program that computes its operand ([Source]). It
+// ends as nodes, or as the call of a kernel.
 //
 // Functions here build graphs and, by GoMLX's convention, panic on a mistake; host/compute/engine
 // turns the panic into an error. Programs must have passed their validation. Nothing here

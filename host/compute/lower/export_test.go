@@ -5,12 +5,12 @@ import "github.com/cage-qat/cage/sdk/program"
 // LowerPlain is Lower as for a backend other than the Go backend.
 var LowerPlain = lowerFor
 
-// Joined are the passes of a quantizer of what a source computes, and how their floats lie in memory.
-func Joined(q Quantizer, s Source) (forward, backward *program.Program, memory InMemory, err error) {
-	p := q.(programQuantizer).short()
-	if forward, err = p.joined(s, p.parts.Forward); err != nil {
+// Fused returns the fused passes of a source and a quantizer, and how they store floats.
+func Fused(q Quantizer, s Source) (forward, backward *program.Program, memory InMemory, err error) {
+	p := q.(programQuantizer).inBFloat16()
+	if forward, err = p.fusedForward(s, p.parts.Forward); err != nil {
 		return nil, nil, nil, err
 	}
-	backward, err = p.joinedBack(s)
-	return forward, backward, p.joinedMemory(s), err
+	backward, err = p.fusedBackward(s)
+	return forward, backward, p.fusedMemory(s), err
 }

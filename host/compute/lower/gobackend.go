@@ -102,13 +102,13 @@ func equalBits(x []*graph.Node) *graph.Node { return notBits([]*graph.Node{xorBi
 // an operand is NaN: it is either operand, depending on the position in the tensor.
 type extreme = func(x, y *graph.Node) *graph.Node
 
-// clipped is a chain of maxima and minima of source with constants: value is its result where
+// clipped is a chain of maxima and minima of source with constants. Its result is value where
 // source is not NaN.
 type clipped struct{ source, value *graph.Node }
 
 // goExtreme is a maximum or minimum that is NaN if either operand is. A chain of
-// them with constants looks for NaN once, at its source. The same test for results
-// inside the chain is in the graph too, but nothing reads it, so that it is not executed.
+// them with constants tests its source for NaN once. The graph also has this test for results
+// inside the chain; the backend does not execute it, as nothing reads it.
 func goExtreme(f extreme) rule {
 	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		x, y := n.Args[0], n.Args[1]
@@ -120,8 +120,12 @@ func goExtreme(f extreme) rule {
 		}
 		out := f(args[0], args[1])
 		for i, id := range n.Args {
-			if l.rangeOf(id).nan {
-				out = l.addNaN(out, args[i])
+			switch x := args[i]; {
+			case !l.rangeOf(id).nan:
+			case slices.Equal(x.Shape().Dimensions, out.Shape().Dimensions):
+				out = l.keepNaN(x, out)
+			default: // x is repeated
+				out = graph.Add(out, l.keepNaN(x, l.scalar(0)))
 			}
 		}
 		return out
@@ -140,26 +144,14 @@ func (l *lowering) clip(f extreme, x, bound *graph.Node) *graph.Node {
 }
 
 // keepNaN returns y where x is a number, and x, hence NaN, elsewhere; y has the
-// shape of x.
+// shape of x, or is a scalar. A comparison with a scalar is the fastest test for NaN.
 func (l *lowering) keepNaN(x, y *graph.Node) *graph.Node {
-	return graph.Where(l.isNumber(x), y, x)
+	number := graph.LessOrEqual(x, l.scalar(math.Inf(1)))
+	return graph.Where(number, y, x)
 }
 
-// isNumber is false for NaN. The backend compares faster with a scalar.
-func (l *lowering) isNumber(x *graph.Node) *graph.Node {
-	return graph.LessOrEqual(x, l.scalar(math.Inf(1)))
-}
-
-// addNaN makes out NaN where x is; x may be smaller than out.
-func (l *lowering) addNaN(out, x *graph.Node) *graph.Node {
-	if slices.Equal(x.Shape().Dimensions, out.Shape().Dimensions) {
-		return l.keepNaN(x, out)
-	}
-	return graph.Add(out, l.keepNaN(x, l.scalar(0)))
-}
-
-// goReduceExtreme is a reduction by maximum or minimum that is NaN if any element
-// is. Whether one is, is told by the sum of magnitudes, which is the cheapest pass there is.
+// goReduceExtreme is a reduction by maximum or minimum that is NaN if any element is.
+// It looks for NaN in the sum of magnitudes, the cheapest reduction.
 func goReduceExtreme(f func(x *graph.Node, axes ...int) *graph.Node) rule {
 	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		x, r := args[0], l.rangeOf(n.Args[0])
@@ -239,7 +231,7 @@ func (l *lowering) repeat(x *graph.Node, shape []int) *graph.Node {
 	}
 }
 
-// zeros are floats held in memory. A scalar in their place would not make a binary
+// zeros is a tensor of zeros in memory. A scalar in its place would not make a binary
 // operation repeat its other operand.
 func (l *lowering) zeros(shape ...int) *graph.Node {
 	return l.table(make([]float64, product(shape)), shape...)

@@ -16,20 +16,20 @@ import (
 	"github.com/cage-qat/cage/sdk/program/simplify"
 )
 
-// Constants of package triton for callers of [Kernel].
+// Constants of package triton, for callers of [Kernel].
 const (
 	LargestLoneRow = triton.LargestLoneRow // largest number of elements in a row for [LoneKernel]
 	BFloat16       = triton.BFloat16       // a storage for [InMemory]
 )
 
-// InMemory says how the floats of a kernel are stored in memory, by the names of inputs and outputs.
+// InMemory says in which type a kernel's float inputs and outputs are stored, by name. The default is float32.
 type InMemory map[string]triton.Storage
 
-// Kernel is [Lower] by a kernel: the part of the program that computes rows from rows becomes the kernel, the rest nodes. ok is
-// false if the graph's device has no kernels or the program does not fit into one.
+// Kernel is [Lower] by a kernel: the part of the program that computes rows from rows becomes the kernel, the rest becomes
+// nodes. ok is false if the graph's device has no kernels, or if the program does not fit into one.
 //
-// What is stored in bfloat16 is rounded to it. Its inputs and outputs are float32 nodes nevertheless, and the device's
-// compiler converts them in the operations that write and read them. Outputs stored in 8 bits are int8 nodes.
+// Inputs and outputs that are stored in bfloat16 are float32 nodes nevertheless, rounded to bfloat16: the device's compiler
+// fuses the conversions with the operations that write and read them. Outputs stored in 8 bits are int8 nodes.
 func Kernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
 	if !HasKernels(g) {
 		return nil, false
@@ -37,7 +37,7 @@ func Kernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, 
 	return kernelOf(g, p, rows, triton.LargestRow, inputs, at)
 }
 
-// LoneKernel is [Kernel] for a program that reads a single tensor with elements in every row. Rows may then have up to
+// LoneKernel is [Kernel] for a program that reads a single tensor with elements in every row. Its rows may have up to
 // [LargestLoneRow] elements.
 func LoneKernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
 	if !HasKernels(g) {
@@ -60,8 +60,8 @@ func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Nod
 	return out
 }
 
-// kernelOf is [Kernel] for rows of at most so many elements. It does not ask whether the device has kernels: the trial that
-// finds out uses it.
+// kernelOf is [Kernel] for rows of at most the given number of elements. It does not ask whether the device has kernels,
+// because the trial that answers this uses it.
 func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
 	p, err := simplify.Program(p)
 	if err != nil {
@@ -153,10 +153,10 @@ func (m InMemory) read(name string, x *graph.Node) *graph.Node {
 	return x
 }
 
-// refusedKernel is the key under which a device remembers that it warned, by the reason.
+// refusedKernel is the key of a reason for which a device has warned.
 type refusedKernel string
 
-// warnOnce logs that a kernel was refused, and what is done in its place: once for each reason, as it is the same in all layers.
+// warnOnce warns that a kernel was refused, and what is done in its place: once for each reason, which is the same in all layers.
 func warnOnce(g *graph.Graph, refusal *triton.Refusal, inPlace string) {
 	engine.DeviceOf(g).Once(refusedKernel(refusal.Reason), func() any {
 		engine.DeviceOf(g).Warn(inPlace, "reason", refusal)
@@ -164,10 +164,10 @@ func warnOnce(g *graph.Graph, refusal *triton.Refusal, inPlace string) {
 	})
 }
 
-// HasKernels reports whether programs over rows become kernels on the graph's device.
+// HasKernels reports whether the graph's device computes programs over rows by kernels.
 func HasKernels(g *graph.Graph) bool { return hasKernels(engine.DeviceOf(g)) }
 
-// hasKernels reports whether programs over rows become kernels on a device, which may be nil.
+// hasKernels reports whether a device, which may be nil, computes programs over rows by kernels.
 func hasKernels(d *engine.Device) bool {
 	switch {
 	case d == nil:

@@ -31,7 +31,7 @@ func lowerHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node
 // rotate multiplies each of the runs of block elements in x, of any shape, by the
 // matrix. The caller reshapes the result.
 func (l *lowering) rotate(x *graph.Node, runs, block int) *graph.Node {
-	if l.splits() {
+	if !l.gobackend && l.float == single && engine.InBFloat16(l.g) {
 		return l.rotateSplit(x, block)
 	}
 	if block <= largestBlock {
@@ -45,21 +45,16 @@ func (l *lowering) rotate(x *graph.Node, runs, block int) *graph.Node {
 }
 
 // rotateRows takes x as a matrix of rows of size elements and multiplies it by the
-// matrix, of whose two equal axes it contracts the given one.
+// symmetric matrix, contracting the given axis of it.
 func (l *lowering) rotateRows(x *graph.Node, size, axis int) *graph.Node {
 	x = graph.Reshape(x, x.Shape().Size()/size, size)
 	return graph.DotGeneral(x, []int{1}, nil, l.hadamard(size), []int{axis}, nil)
 }
 
-// splits reports whether rotations are products of bfloat16 numbers.
-func (l *lowering) splits() bool {
-	return !l.gobackend && l.float == single && engine.InBFloat16(l.g)
-}
-
-// sumsOfRows takes x as matrices of so many rows, a power of two, of size elements, and
-// multiplies each from the left by the matrix of ±1 of natural order: sums and differences
-// of whole rows, which a GPU computes with what comes after them.
-func sumsOfRows(x *graph.Node, rows, size int) *graph.Node {
+// butterflies takes x as matrices of the given number of rows, a power of two, of size
+// elements, and multiplies each from the left by the matrix of ±1 of natural order. Each step
+// adds and subtracts whole rows, which a GPU fuses with the operations that follow.
+func butterflies(x *graph.Node, rows, size int) *graph.Node {
 	for half := 1; half < rows; half *= 2 {
 		x = graph.Reshape(x, x.Shape().Size()/(2*half*size), 2, half*size)
 		upper, lower := graph.SliceAxis(x, 1, graph.AxisElem(0)), graph.SliceAxis(x, 1, graph.AxisElem(1))
@@ -69,12 +64,13 @@ func sumsOfRows(x *graph.Node, rows, size int) *graph.Node {
 }
 
 // rotateSplit is rotate with products of bfloat16 numbers, which are fifteen times as fast
-// as those of float32 on a GPU: each element is the sum of two, and the signs of the
-// matrix are exact. An element loses at most 2⁻¹⁷ of itself. What is left of a large block
-// are sums of rows of largestBlock elements; two products would transpose between them.
+// as those of float32 on a GPU: each element is the sum of two such numbers, and the signs of the
+// matrix are exact. The relative error of an element is at most 2⁻¹⁷. In a block of more than
+// largestBlock elements, one of the two factors is applied by sums of rows; a second product
+// would need transpositions.
 func (l *lowering) rotateSplit(x *graph.Node, block int) *graph.Node {
 	size := min(block, largestBlock)
-	x = sumsOfRows(x, block/size, size)
+	x = butterflies(x, block/size, size)
 	x = graph.Reshape(x, x.Shape().Size()/size, size)
 	// The upper half is rounded by its bits: XLA may leave out a conversion to bfloat16
 	// and back, and nothing would remain for the lower half.
@@ -92,8 +88,8 @@ func (l *lowering) rotateSplit(x *graph.Node, block int) *graph.Node {
 	return graph.MulScalar(sums, 1/math.Sqrt(float64(block)))
 }
 
-// hadamard is the normalized Walsh–Hadamard matrix of natural order, stored once
-// in each graph.
+// hadamard is the normalized Walsh–Hadamard matrix of natural order. A graph stores it
+// once.
 func (l *lowering) hadamard(size int) *graph.Node {
 	return shared(l.g, fmt.Sprint("hadamard ", l.float.dtype, size), func() *graph.Node {
 		return l.table(walsh(size, 1/math.Sqrt(float64(size))), size, size)

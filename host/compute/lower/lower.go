@@ -29,7 +29,7 @@ func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]
 	return lowerFor(g, p, inputs, g.Backend().String() == gobackend.BackendName)
 }
 
-// Only returns p with those of the named outputs that it has: what the others need is not computed then.
+// Only returns p without outputs other than the named ones, and so without computing what only they need.
 func Only(p *program.Program, outputs ...string) *program.Program {
 	only := *p
 	only.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool { return !slices.Contains(outputs, o.Name) })
@@ -48,16 +48,28 @@ func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.
 
 // lowerFor is Lower for the Go backend or for another one.
 func lowerFor(g *graph.Graph, p *program.Program, inputs []*graph.Node, gobackend bool) map[string]*graph.Node {
-	if err := Check(p); err != nil {
+	err := Check(p)
+	if err == nil && len(inputs) != len(p.Inputs) {
+		err = fmt.Errorf("program %q takes %d inputs, got %d", p.Name, len(p.Inputs), len(inputs))
+	}
+	if err == nil {
+		p, err = simplify.Program(p)
+	}
+	if err == nil && gobackend {
+		p, err = delayRounding(p)
+	}
+	if err != nil {
 		panic(err)
 	}
-	l := &lowering{g: g, float: single, gobackend: gobackend, clips: map[*graph.Node]clipped{}}
-	l.setFloat(p, inputs)
-	l.p = l.rewrite(p)
-	l.ranges = ranges(l.p)
-	values := program.Interpret(l.p, l.checkInputs(inputs), l.node)
+	l := &lowering{g: g, p: p, float: formatOf(p, inputs), gobackend: gobackend, ranges: ranges(p), clips: map[*graph.Node]clipped{}}
+	for i, in := range p.Inputs {
+		if want, got := l.shape(in.Type), inputs[i].Shape(); !got.Equal(want) {
+			panic(fmt.Errorf("program %q: input %q is %s, got a node of shape %s, want %s", p.Name, in.Name, in.Type, got, want))
+		}
+	}
+	values := program.Interpret(p, inputs, l.node)
 	outputs := make(map[string]*graph.Node, len(p.Outputs))
-	for _, o := range l.p.Outputs {
+	for _, o := range p.Outputs {
 		outputs[o.Name] = values[o.Value]
 	}
 	return outputs
@@ -73,41 +85,13 @@ type lowering struct {
 	clips     map[*graph.Node]clipped // by their results; see goExtreme
 }
 
-// rewrite simplifies the program, and prepares it for the Go backend.
-func (l *lowering) rewrite(p *program.Program) *program.Program {
-	p, err := simplify.Program(p)
-	if err == nil && l.gobackend {
-		p, err = delayRounding(p)
+// formatOf is the floating-point format of the first float input.
+func formatOf(p *program.Program, inputs []*graph.Node) format {
+	first := slices.IndexFunc(p.Inputs, func(in program.Input) bool { return in.Type.DType == program.Float })
+	if first >= 0 && inputs[first].DType() == dtypes.Float64 {
+		return double
 	}
-	if err != nil {
-		panic(err)
-	}
-	return p
-}
-
-// setFloat chooses the floating-point format from the inputs.
-func (l *lowering) setFloat(p *program.Program, inputs []*graph.Node) {
-	if len(inputs) != len(p.Inputs) {
-		panic(fmt.Errorf("program %q takes %d inputs, got %d", p.Name, len(p.Inputs), len(inputs)))
-	}
-	for i, in := range p.Inputs {
-		if in.Type.DType == program.Float {
-			if inputs[i].DType() == dtypes.Float64 {
-				l.float = double
-			}
-			return
-		}
-	}
-}
-
-// checkInputs compares the inputs with the program's signature.
-func (l *lowering) checkInputs(inputs []*graph.Node) []*graph.Node {
-	for i, in := range l.p.Inputs {
-		if want, got := l.shape(in.Type), inputs[i].Shape(); !got.Equal(want) {
-			panic(fmt.Errorf("program %q: input %q is %s, got a node of shape %s, want %s", l.p.Name, in.Name, in.Type, got, want))
-		}
-	}
-	return inputs
+	return single
 }
 
 // dtype is the device's element type for d.
@@ -135,7 +119,11 @@ type rule func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node
 func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out *graph.Node) {
 	defer func() {
 		if r := recover(); r != nil {
-			panic(l.nodeError(id, n, r))
+			err, ok := r.(error)
+			if !ok {
+				err = fmt.Errorf("%v", r)
+			}
+			panic(&NodeError{Program: l.p.Name, Node: fmt.Sprintf("%%%d = %s", id, n.Op), Err: err})
 		}
 	}()
 	apply := rules[n.Op]
@@ -149,15 +137,7 @@ func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out
 	return out
 }
 
-func (l *lowering) nodeError(id program.ID, n *program.Node, cause any) error {
-	err, ok := cause.(error)
-	if !ok {
-		err = fmt.Errorf("%v", cause)
-	}
-	return &NodeError{Program: l.p.Name, Node: fmt.Sprintf("%%%d = %s", id, n.Op), Err: err}
-}
-
-// rangeOf is what is known of the elements of an operand.
+// rangeOf is the range of an operand.
 func (l *lowering) rangeOf(id program.ID) bounds { return l.ranges[id] }
 
 // dims are the dimensions of a node.

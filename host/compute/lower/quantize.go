@@ -29,16 +29,15 @@ type Quantizer interface {
 	Forward(x *graph.Node, trained []*graph.Node) (value *graph.Node, residuals []*graph.Node)
 	// Backward returns the gradients with respect to x and trained, given dy, that with respect to Q(x).
 	Backward(at Point, residuals []*graph.Node, dy *graph.Node) (dx *graph.Node, dTrained []*graph.Node)
-	// KeepRotated returns the quantizer with its values left rotated, so that it does not rotate them back at the end; nil
-	// if the values end in no rotation of their rows. That rotation can be left out if another operand of the same product
-	// is rotated alike.
+	// KeepRotated returns the quantizer without the rotation at its end, so that its values stay rotated; nil if it does not
+	// end in a rotation of rows. That rotation can be left out if the other operand of a product is rotated in the same way.
 	KeepRotated() (*Rotated, error)
 	// CodeShapes returns the shapes of the parts of the codes that Forward finds for its value on a device; nil if it
 	// finds none.
 	CodeShapes(d *engine.Device) []shapes.Shape
 }
 
-// Rotated is a quantizer whose values stay rotated: they are H·Q(x), and the gradients that it takes are those with
+// Rotated is a quantizer whose values stay rotated: its values are H·Q(x), and its backward pass takes gradients with
 // respect to H·Q(x). H rotates each block of Block elements of a row.
 type Rotated struct {
 	Quantizer
@@ -67,7 +66,7 @@ func NewQuantizer(q sdk.QuantizerProgram) (Quantizer, error) {
 	return p, nil
 }
 
-// split divides the program into value and gradients. All floats but codes lie in memory in float32.
+// split divides the program into a forward and a backward part. All floats but codes are stored in float32.
 func split(q sdk.QuantizerProgram) (programQuantizer, error) {
 	wrt := []string{sdk.InputX}
 	for _, t := range q.Trained {
@@ -77,8 +76,8 @@ func split(q sdk.QuantizerProgram) (programQuantizer, error) {
 	return programQuantizer{QuantizerProgram: q, parts: parts, memory: codesInMemory}, err
 }
 
-// short is the quantizer with bfloat16 numbers in memory where there are many of them.
-func (q programQuantizer) short() programQuantizer {
+// inBFloat16 is the quantizer with x, Q(x) and their gradients stored in bfloat16.
+func (q programQuantizer) inBFloat16() programQuantizer {
 	q.memory = maps.Clone(q.memory)
 	for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, autodiff.Prefix + sdk.InputX} {
 		q.memory[name] = triton.BFloat16
@@ -90,7 +89,7 @@ func (q programQuantizer) short() programQuantizer {
 type programQuantizer struct {
 	sdk.QuantizerProgram
 	parts *autodiff.Partition
-	// memory says how kernels have floats in memory.
+	// memory says how kernels store floats.
 	memory InMemory
 }
 
@@ -124,7 +123,7 @@ func (q programQuantizer) Forward(x *graph.Node, trained []*graph.Node) (*graph.
 	return value, q.residuals(out)
 }
 
-// residuals are those among the outputs of a forward pass.
+// residuals picks the residuals among the outputs of a forward pass.
 func (q programQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
 	var residuals []*graph.Node
 	for _, r := range q.parts.Residuals {
@@ -137,7 +136,7 @@ func (q programQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
 
 func (q programQuantizer) Backward(at Point, residuals []*graph.Node, dy *graph.Node) (*graph.Node, []*graph.Node) {
 	out := lowerRows(dy.Graph(), q.parts.Backward, q.rows(), q.backwardInputs(at, residuals, dy), q.memory)
-	return out[autodiff.Prefix+sdk.InputX], q.trainedIn(out)
+	return out[autodiff.Prefix+sdk.InputX], q.trainedGradients(out)
 }
 
 // backwardInputs are the inputs of the backward pass.
@@ -160,8 +159,8 @@ func (q programQuantizer) backwardInputs(at Point, residuals []*graph.Node, dy *
 	return append(inputs, dy)
 }
 
-// trainedIn are the gradients of the trained parameters among the outputs of a backward pass.
-func (q programQuantizer) trainedIn(out map[string]*graph.Node) []*graph.Node {
+// trainedGradients picks the gradients of the trained parameters among the outputs of a backward pass.
+func (q programQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.Node {
 	var dTrained []*graph.Node
 	for _, t := range q.Trained() {
 		dTrained = append(dTrained, out[autodiff.Prefix+sdk.TrainedPrefix+t.Name])
@@ -171,16 +170,16 @@ func (q programQuantizer) trainedIn(out map[string]*graph.Node) []*graph.Node {
 
 // Quantize returns Q(x), bit for bit the forward value, whose gradients with respect to x and the trained parameters
 // are those of the surrogate. It is for activations: if the device computes programs with kernels, x, Q(x) and their
-// gradients are rounded to bfloat16, and the kernel computes x itself if its [Source] is known.
+// gradients are rounded to bfloat16, and if the [Source] of x is known, the kernel also computes x.
 func Quantize(x *graph.Node, trained []*graph.Node, q Quantizer) *graph.Node {
 	if p, ok := q.(programQuantizer); ok {
-		short := p.short()
+		p = p.inBFloat16()
 		if source, ok := engine.NoteOf(x).(Source); ok {
-			if y, ok := short.quantizeJoined(x, source, trained); ok {
+			if y, ok := p.quantizeFused(x, source, trained); ok {
 				return y
 			}
 		}
-		q = short
+		q = p
 	}
 	value, residuals := q.Forward(x, trained)
 	at := Point{X: x, Trained: trained, Value: value}
@@ -205,7 +204,7 @@ func (q programQuantizer) KeepRotated() (*Rotated, error) {
 	if half.Program, err = rotation.Undo(full.Program, block, sdk.OutputValue, sdk.OutputSurrogate); err != nil {
 		return nil, err
 	}
-	half.Unpack = nil // it returns Q(x), not H·Q(x)
+	half.Unpack = nil // Unpack returns Q(x) and not H·Q(x)
 	u, err := split(half)
 	if err != nil {
 		return nil, fmt.Errorf("without its last rotation: %w", err)

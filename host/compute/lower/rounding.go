@@ -7,10 +7,9 @@ import (
 )
 
 // delayRounding rewrites clip(round(x)), where clip is a clamp, a maximum or a
-// minimum, to round(clip(x)) where the bounds are integers, which round to
-// themselves: the result is the same, and the Go backend rounds a number that is
-// known to be small in two vectorized steps. A rounded value that is used elsewhere
-// too stays as it is.
+// minimum, to round(clip(x)) if the bounds are integers. The result is the same, as
+// integers round to themselves, and the Go backend rounds a number that is known to be
+// small in two vectorized steps. A rounded value with other uses stays as it is.
 func delayRounding(p *program.Program) (*program.Program, error) {
 	b := program.NewBuilder(p.Name)
 	inputs := make([]program.Value, len(p.Inputs))
@@ -18,7 +17,7 @@ func delayRounding(p *program.Program) (*program.Program, error) {
 		inputs[i] = b.Input(in.Name, in.Type)
 	}
 	uses := countUses(p)
-	rounded := map[program.ID]program.Value{} // operands of round, under the id of what is their rounding
+	rounded := map[program.ID]program.Value{} // the operand of round, by the id of its result
 	values := program.Interpret(p, inputs, func(id program.ID, n *program.Node, args []program.Value) program.Value {
 		if n.Op == program.OpRound {
 			rounded[id] = args[0]
@@ -65,7 +64,7 @@ func integral(n *program.Node) bool {
 	return v == math.Trunc(v) && math.Abs(v) <= 1<<24
 }
 
-// countUses counts the operands and outputs that each value is.
+// countUses counts, for each value, the operands and outputs that use it.
 func countUses(p *program.Program) []int {
 	uses := make([]int, p.NumValues())
 	for i := range p.Nodes {

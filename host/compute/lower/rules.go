@@ -73,7 +73,7 @@ var rules = map[program.Op]rule{
 	program.OpSortColumns: lowerSortColumns,
 }
 
-// unsupported are the operations that no device executes, and why.
+// unsupported has the operations that no device executes, with the reasons.
 var unsupported = map[program.Op]string{
 	program.OpQR:          factorization,
 	program.OpEighValues:  factorization,
@@ -82,8 +82,8 @@ var unsupported = map[program.Op]string{
 
 const factorization = "factorizations belong into refresh programs, which the host executes"
 
-// gobackendRules hold on GoMLX's Go backend only. It runs each node as a pass over
-// memory; additions, products, quotients, maxima, square roots and Where are
+// gobackendRules are the rules for GoMLX's Go backend. It runs each node as a pass over
+// memory. Additions, products, quotients, maxima, square roots and Where are
 // vectorized, comparisons, conversions and roundings are not, and logic on bools
 // branches on every element.
 //
@@ -142,7 +142,7 @@ func byType(logical, bitwise rule) rule {
 	}
 }
 
-// forFloats applies a rule to operands of type float and another to the rest.
+// forFloats chooses between the rules for float operands and for others.
 func forFloats(floats, others rule) rule {
 	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		if args[0].DType().IsFloat() {
@@ -159,9 +159,9 @@ func lowerShr(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return graph.BitwiseShiftRightArithmetic(args[0], args[1])
 }
 
-// lowerClamp applies only the bounds that are not known to hold. Where x is NaN, the
-// maximum and minimum of the Go backend return either operand: the result is NaN or
-// within the bounds, and both are allowed.
+// lowerClamp applies only the bounds that are not known to hold. For NaN, the
+// maximum and minimum of the Go backend return either operand. So the result is NaN or
+// within the bounds; both are allowed.
 func lowerClamp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x, out := l.rangeOf(n.Args[0]), args[0]
 	if x.lo < l.rangeOf(n.Args[1]).hi {
@@ -181,7 +181,7 @@ func lowerConvert(l *lowering, n *program.Node, args []*graph.Node) *graph.Node 
 	return graph.ConvertDType(args[0], l.dtype(n.Type.DType))
 }
 
-// lowerBitcast goes through binary32 whatever the precision of the computation.
+// lowerBitcast converts through binary32 in any precision of the computation.
 func lowerBitcast(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x := args[0]
 	if x.DType() == dtypes.Float64 {

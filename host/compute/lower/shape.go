@@ -18,8 +18,8 @@ func lowerTranspose(_ *lowering, n *program.Node, args []*graph.Node) *graph.Nod
 	return graph.TransposeAllAxes(args[0], n.Attr.Axes...)
 }
 
-// spread gives the operand of a broadcast the rank of the result: its own axes
-// where they go, and 1 elsewhere.
+// spread reshapes the operand of a broadcast to the rank of the result, with axes of
+// size 1 where the result has new ones.
 func spread(n *program.Node, x *graph.Node) *graph.Node {
 	if x.IsScalar() {
 		return x
@@ -50,8 +50,8 @@ func lowerConcatenate(_ *lowering, n *program.Node, args []*graph.Node) *graph.N
 	return graph.Concatenate(args, n.Attr.Axes[0])
 }
 
-// lowerSortColumns finds where each column goes by comparing all keys with all others,
-// as the Go backend has no sort. Moving the columns takes longer than that.
+// lowerSortColumns finds the order of the columns by comparing all pairs of keys, as the
+// Go backend has no sort. Gathering the columns takes longer than that.
 func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x, keys := args[0], args[1]
 	shape := n.Type.Shape
@@ -67,12 +67,12 @@ func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.N
 	return graph.Reshape(x, shape...)
 }
 
-// sortedOrder[b,r] is the position of the key that is the r-th in the descending order
-// of keys[b,n], where NaN is less than any number and equals itself.
+// sortedOrder returns [b,r], the position in keys[b,n] of the key that comes r-th in
+// descending order, where NaN is less than any number and equals itself.
 func sortedOrder(keys *graph.Node) *graph.Node {
 	g, count, n := keys.Graph(), keys.Shape().Dim(0), keys.Shape().Dim(1)
 	square := shapes.Make(dtypes.Int32, count, n, n)
-	along := func(v *graph.Node, axis int) *graph.Node { // of the other axis, each element is a copy
+	along := func(v *graph.Node, axis int) *graph.Node { // repeats v along a new axis
 		return graph.BroadcastToDims(graph.InsertAxes(v, axis), square.Dimensions...)
 	}
 	one, other := along(keys, 2), along(keys, 1)
@@ -82,7 +82,7 @@ func sortedOrder(keys *graph.Node) *graph.Node {
 	greater := graph.LogicalOr(graph.GreaterThan(one, other), graph.LogicalAnd(otherNaN, graph.LogicalNot(oneNaN)))
 	i, j := graph.Iota(g, square, 1), graph.Iota(g, square, 2)
 	before := graph.LogicalOr(greater, graph.LogicalAnd(equal, graph.LessThan(i, j)))
-	rank := graph.ReduceSum(graph.ConvertDType(before, dtypes.Int32), 1) // of j: how many come before it
+	rank := graph.ReduceSum(graph.ConvertDType(before, dtypes.Int32), 1) // [b, j]: how many keys come before j
 	here := graph.Equal(along(rank, 1), i)                               // [b, r, j]: whether j is the r-th
 	return graph.ReduceSum(graph.Mul(graph.ConvertDType(here, dtypes.Int32), j), 2)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A kernelTrial finds out, once on each device, whether the device computes kernels correctly.
+// A kernelTrial tests, once for each device, whether the device computes kernels correctly.
 type kernelTrial struct{}
 
 const (
@@ -28,8 +28,8 @@ const (
 	trialBlock = 128
 )
 
-// program is a quantizer to integers in a rotated domain, with the other things that kernels
-// have: sums over rows, maxima over groups, a mask.
+// program is a quantizer to integers in a rotated domain. It also has sums over rows, maxima over groups and a mask,
+// as kernels of quantizers have.
 func (kernelTrial) program() (*program.Program, error) {
 	const group = 32
 	groups := trialWidth / group
@@ -44,7 +44,7 @@ func (kernelTrial) program() (*program.Program, error) {
 }
 
 // run compares the kernel with the graph on random numbers. The error says that the device
-// has no kernels, or how far the two are apart.
+// has no kernels, or how much the two differ.
 func (k kernelTrial) run(d *engine.Device) error {
 	p, err := k.program()
 	if err != nil {
@@ -55,7 +55,7 @@ func (k kernelTrial) run(d *engine.Device) error {
 	for i := range x {
 		x[i] = float32(rng.NormFloat64())
 	}
-	at := InMemory{sdk.OutputValue: triton.BFloat16} // x stays in float32, so that a rotation multiplies the two halves of its numbers
+	at := InMemory{sdk.OutputValue: triton.BFloat16} // x is float32, so that a rotation splits its numbers in two
 	fused, err := k.values(d, x, func(g *graph.Graph, x *graph.Node) *graph.Node {
 		out, ok := kernelOf(g, p, trialRows, triton.LargestRow, []*graph.Node{x}, at)
 		if !ok {
@@ -75,20 +75,20 @@ func (k kernelTrial) run(d *engine.Device) error {
 	return k.compare(fused, plain)
 }
 
-// compare fails if the values of a kernel are too far from those of the graph. A few may differ by a whole code, because a number in the
-// middle between two codes can go to either; the others differ by the rounding to bfloat16.
+// compare fails if the values of a kernel differ too much from those of the graph. A few may differ by a whole code, because a number
+// half way between two codes can be rounded to either; the others differ by the rounding to bfloat16.
 func (kernelTrial) compare(fused, plain []float32) error {
-	const most, apart = 0.01, 1.0 / 64
-	differ := 0
+	const most, tolerance = 0.01, 1.0 / 64
+	differing := 0
 	if !slices.ContainsFunc(plain, func(x float32) bool { return x != 0 }) {
 		return errors.New("the device computes nothing but zeros")
 	}
 	for i, want := range plain {
-		if !(math.Abs(float64(fused[i]-want)) <= apart*math.Abs(float64(want))) {
-			differ++
+		if !(math.Abs(float64(fused[i]-want)) <= tolerance*math.Abs(float64(want))) {
+			differing++
 		}
 	}
-	if share := float64(differ) / float64(len(plain)); share > most {
+	if share := float64(differing) / float64(len(plain)); share > most {
 		return fmt.Errorf("%.2g of the values of a kernel differ from those of the graph: want at most %g", share, most)
 	}
 	return nil
@@ -119,8 +119,8 @@ func multipliesBlocks(d *engine.Device) bool {
 	}) == nil
 }
 
-// A blockTrial finds out, once on each device, whether the device multiplies blocks correctly. Its tiles are the largest that kernels
-// use, so that it also shows whether the device has the memory for them.
+// A blockTrial tests, once for each device, whether the device multiplies blocks correctly. It uses the largest tiles of such
+// kernels, and so tests whether they fit the device's memory, too.
 type blockTrial struct{}
 
 // Sizes of the two matrices. The axis over which they are summed is three tiles long.
@@ -162,7 +162,7 @@ func (t blockTrial) multiply(d *engine.Device, size int) error {
 		if !ok {
 			panic(errors.New("the trial has no kernel"))
 		}
-		return []*graph.Node{product, x.times(w)}
+		return []*graph.Node{product, x.dequantizedProduct(w)}
 	})
 	if err != nil {
 		return fmt.Errorf("the device does not multiply four-bit floats: %w", err)
@@ -170,8 +170,8 @@ func (t blockTrial) multiply(d *engine.Device, size int) error {
 	return t.compare(got[0], got[1])
 }
 
-// compare fails if the product of a kernel is too far from that of the values. These are exact in bfloat16, so that only sums
-// are rounded.
+// compare fails if the product of a kernel differs too much from that of the values. The values are exact in bfloat16, so that
+// only sums are rounded.
 func (blockTrial) compare(kernel, values []float32) error {
 	const tolerance = 1e-4
 	difference, size := 0.0, 0.0

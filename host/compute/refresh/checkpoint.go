@@ -58,7 +58,7 @@ func (p *Pending) Results() []Result {
 	return list
 }
 
-// recordedError is why a refresh failed, as a checkpoint has it.
+// recordedError is the error of a refresh, read from a checkpoint.
 type recordedError struct {
 	text  string
 	fault bool
@@ -66,7 +66,7 @@ type recordedError struct {
 
 func (e recordedError) Error() string { return e.text }
 
-// isFault tells whether an executor panicked, in this process or before a checkpoint.
+// isFault reports whether an error is a panic of the executor, in this process or before a checkpoint.
 func isFault(err error) bool {
 	var caught *guard.PanicError
 	var recorded recordedError
@@ -80,7 +80,7 @@ func (p *Pending) Failures() map[string]int { return p.failures }
 // RestoreFailures restores from a checkpoint what [Pending.Failures] returned.
 func (p *Pending) RestoreFailures(failures map[string]int) { p.failures = failures }
 
-// name is that of a result in checkpoints.
+// name returns the name of a result in checkpoints.
 func (p *pendingRefresh) name(output string) string {
 	return "refresh/" + p.subject.Tensor + "/" + output
 }
@@ -99,24 +99,16 @@ func (r *Refresher) Restore(pending *Pending, list []Record, load func(name stri
 		close(p.done)
 		if c.Failed != "" {
 			p.failed = recordedError{c.Failed, c.Fault}
-		} else if err := p.load(load); err != nil {
-			return err
+		} else if p.program != nil {
+			p.out = map[string][]float32{}
+			for _, o := range p.program.Outputs {
+				var err error
+				if p.out[o.Name], err = load(p.name(o.Name), p.program.TypeOf(o.Value).Shape); err != nil {
+					return err
+				}
+			}
 		}
 		pending.add(p)
-	}
-	return nil
-}
-
-func (p *pendingRefresh) load(load func(name string, dims []int) ([]float32, error)) error {
-	p.out = map[string][]float32{}
-	if p.program == nil {
-		return nil
-	}
-	for _, o := range p.program.Outputs {
-		var err error
-		if p.out[o.Name], err = load(p.name(o.Name), p.program.TypeOf(o.Value).Shape); err != nil {
-			return err
-		}
 	}
 	return nil
 }

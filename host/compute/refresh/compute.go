@@ -12,16 +12,16 @@ import (
 // Executor runs a refresh program. Several calls may run at once.
 type Executor func(*program.Program, map[string]reference.Tensor) (map[string]reference.Tensor, error)
 
-// run executes a program; a panic is an error.
+// run executes a program, and returns a panic as an error.
 func (e Executor) run(p *program.Program, in map[string]reference.Tensor) (out map[string]reference.Tensor, err error) {
 	defer guard.Catch("refresh", p.Name, &err)
 	return e(p, in)
 }
 
-// compute executes a refresh program of update t between tensors of binary32. read gives
-// the elements of an input, in the memory that it is handed or in its own; write gets
-// those of an output, which hold until it returns. A program that fails is reported in
-// failed, and nothing is written.
+// compute executes a refresh program of update t on tensors of binary32. read returns
+// the elements of an input, in the slice that it gets or in another one. write gets the
+// elements of an output, which are valid until it returns. failed is the error of the program
+// itself; nothing is written then.
 func (e Executor) compute(p *program.Program, t int, read func(input string, single []float32) ([]float32, error),
 	write func(output string, dims []int, values []float32) error) (failed, err error) {
 	memory := scratches.Get().(*scratch)
@@ -51,8 +51,8 @@ func (e Executor) compute(p *program.Program, t int, read func(input string, sin
 	return nil, nil
 }
 
-// scratch is the memory of one refresh outside of its program, used again for the next
-// one: fresh memory takes longer than filling it.
+// scratch holds the inputs and outputs of one refresh while they are converted. It is used
+// again for the next one: to allocate memory takes longer than to fill it.
 type scratch struct {
 	single []float32
 	double []float64
@@ -90,7 +90,7 @@ func (b *scratch) widen(single []float32) []float64 {
 	return out
 }
 
-// narrow rounds to binary32. Its result holds until the next call.
+// narrow rounds to binary32. Its result is valid until the next call.
 func (b *scratch) narrow(v []float64) []float32 {
 	out := b.single[:len(v)]
 	for i, x := range v {

@@ -18,7 +18,10 @@ import (
 // input that is missing or has the wrong type, or a factorization that did not converge.
 func Execute(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	e := &execution{p: p, memory: memories.Get().(*memory), values: make([]reference.Tensor, p.NumValues())}
-	defer e.close()
+	defer func() {
+		clear(e.inUse) // what is in use belongs to the outputs
+		memories.Put(e.memory)
+	}()
 	for i, in := range p.Inputs {
 		x, ok := inputs[in.Name]
 		if !ok || !x.Type.Equal(in.Type) {
@@ -36,7 +39,7 @@ func Execute(p *program.Program, inputs map[string]reference.Tensor) (map[string
 			if last[a] == i {
 				x := e.values[a]
 				e.values[a] = reference.Tensor{}
-				e.drop(x, e.values)
+				e.release(x, e.values)
 			}
 		}
 	}
@@ -54,7 +57,7 @@ type execution struct {
 	values []reference.Tensor
 }
 
-// lastUses gives, for each value, the index of the last node that reads it; the number
+// lastUses returns, for each value, the index of the last node that reads it, and the number
 // of nodes for an output.
 func lastUses(p *program.Program) []int {
 	last := make([]int, p.NumValues())
@@ -80,8 +83,8 @@ func (e *execution) node(n *program.Node, id program.ID) (err error) {
 	switch op := n.Op; {
 	case floats && (op == program.OpAdd || op == program.OpSub || op == program.OpMul || op == program.OpDiv):
 		*out = e.arithmetic(n, args[0], args[1])
-	case op == program.OpSelect && floats && chooses(n, args):
-		*out = e.choose(args[0], args[1], args[2])
+	case op == program.OpSelect && floats && selectsRows(n, args):
+		*out = e.selectRows(args[0], args[1], args[2])
 	case op == program.OpTranspose && floats:
 		*out = e.transpose(args[0], n.Attr.Axes)
 	case op == program.OpDot:
@@ -100,16 +103,16 @@ func (e *execution) node(n *program.Node, id program.ID) (err error) {
 	return err
 }
 
-// memory lends the slices of large results. One that no value has any more is used
-// again, also by later executions: fresh memory costs more than many an operation on it.
+// memory is a pool of slices for results. A slice that no value uses any more is used
+// again, also by later executions: to allocate memory costs more than many operations on it.
 type memory struct {
-	free map[int][][]float64 // by length
-	lent map[*float64]bool   // by the first element
+	free  map[int][][]float64 // by length
+	inUse map[*float64]bool   // by the first element
 }
 
 var memories = sync.Pool{New: func() any { return &memory{map[int][][]float64{}, map[*float64]bool{}} }}
 
-// tensor is a float tensor whose elements are anything.
+// tensor returns a float tensor whose elements are undefined.
 func (m *memory) tensor(t program.Type) reference.Tensor {
 	n := int(t.Size())
 	if n == 0 {
@@ -120,24 +123,18 @@ func (m *memory) tensor(t program.Type) reference.Tensor {
 		list = append(list, make([]float64, n))
 	}
 	data := list[len(list)-1]
-	m.free[n], m.lent[&data[0]] = list[:len(list)-1], true
+	m.free[n], m.inUse[&data[0]] = list[:len(list)-1], true
 	return reference.Tensor{Type: t, Floats: data}
 }
 
-// drop takes back the memory of x, which is no value any more, if none of the others
-// shares it.
-func (m *memory) drop(x reference.Tensor, others []reference.Tensor) {
+// release makes the memory of x, which is no value any more, free for other results, unless
+// one of the other values shares it.
+func (m *memory) release(x reference.Tensor, others []reference.Tensor) {
 	shares := func(o reference.Tensor) bool { return len(o.Floats) > 0 && &o.Floats[0] == &x.Floats[0] }
-	if len(x.Floats) > 0 && m.lent[&x.Floats[0]] && !slices.ContainsFunc(others, shares) {
-		delete(m.lent, &x.Floats[0])
+	if len(x.Floats) > 0 && m.inUse[&x.Floats[0]] && !slices.ContainsFunc(others, shares) {
+		delete(m.inUse, &x.Floats[0])
 		m.free[len(x.Floats)] = append(m.free[len(x.Floats)], x.Floats)
 	}
-}
-
-// close ends an execution. What is still lent belongs to its results.
-func (m *memory) close() {
-	clear(m.lent)
-	memories.Put(m)
 }
 
 // arithmetic is a sum, difference, product or quotient of floats, row by row.
@@ -155,14 +152,14 @@ func (m *memory) arithmetic(n *program.Node, x, y reference.Tensor) reference.Te
 	return out
 }
 
-// rows gives the rows of an operand as the operation sees them: repeated along the axes
-// where the operand has one element, or everywhere if it is a scalar.
+// rows returns a function from i to row i of an operand, broadcast to a shape: repeated along the
+// axes where the operand has one element, or everywhere if it is a scalar.
 func rows(x reference.Tensor, shape []int) func(i int) []float64 {
 	last := len(shape) - 1
-	steps := repeating(x.Type.Shape, len(shape))
+	steps := broadcastStrides(x.Type.Shape, len(shape))
 	row := make([]float64, shape[last])
 	return func(i int) []float64 {
-		from := start(shape[:last], steps, i)
+		from := rowOffset(shape[:last], steps, i)
 		if steps[last] == 1 {
 			return x.Floats[from:][:len(row)]
 		}
@@ -173,8 +170,8 @@ func rows(x reference.Tensor, shape []int) func(i int) []float64 {
 	}
 }
 
-// repeating gives the strides of a shape, 0 along the axes that are repeated.
-func repeating(shape []int, rank int) []int {
+// broadcastStrides returns the strides of a shape, 0 along the axes that are repeated.
+func broadcastStrides(shape []int, rank int) []int {
 	steps := make([]int, rank)
 	for axis, step := range strides(shape) {
 		if shape[axis] > 1 {
@@ -184,27 +181,28 @@ func repeating(shape []int, rank int) []int {
 	return steps
 }
 
-// chooses reports whether a select takes whole rows, or all, from one operand.
-func chooses(n *program.Node, args []reference.Tensor) bool {
+// selectsRows reports whether a select takes whole rows, or all elements, from one operand.
+func selectsRows(n *program.Node, args []reference.Tensor) bool {
 	cond := args[0].Type
 	return args[1].Type.Equal(n.Type) && args[2].Type.Equal(n.Type) && (cond.Rank() == 0 || cond.Shape[cond.Rank()-1] == 1)
 }
 
-// choose takes each row from x or y, as the condition for it says.
-func (m *memory) choose(cond, x, y reference.Tensor) reference.Tensor {
+// selectRows takes each row from x or y, by its condition.
+func (m *memory) selectRows(cond, x, y reference.Tensor) reference.Tensor {
 	if cond.Len() == 1 {
 		return []reference.Tensor{y, x}[cond.Ints[0]]
 	}
 	out := m.tensor(x.Type)
 	last := x.Type.Rank() - 1
-	length, steps := x.Type.Shape[last], repeating(cond.Type.Shape, last+1)
+	length, steps := x.Type.Shape[last], broadcastStrides(cond.Type.Shape, last+1)
 	for i := range len(out.Floats) / length {
-		from := []reference.Tensor{y, x}[cond.Ints[start(x.Type.Shape[:last], steps, i)]]
+		from := []reference.Tensor{y, x}[cond.Ints[rowOffset(x.Type.Shape[:last], steps, i)]]
 		copy(out.Floats[i*length:][:length], from.Floats[i*length:])
 	}
 	return out
 }
 
+// combine applies an arithmetic operation to two slices of one length.
 func combine(op program.Op, out, x, y []float64) {
 	out, y = out[:len(x)], y[:len(x)]
 	switch op {
@@ -227,7 +225,7 @@ func combine(op program.Op, out, x, y []float64) {
 	}
 }
 
-// transpose gives the axes of x, a float tensor, another order.
+// transpose permutes the axes of x, a float tensor.
 func (m *memory) transpose(x reference.Tensor, axes []int) reference.Tensor {
 	if slices.IsSorted(axes) {
 		return x
@@ -241,7 +239,7 @@ func (m *memory) transpose(x reference.Tensor, axes []int) reference.Tensor {
 	out := m.tensor(t)
 	last := len(axes) - 1
 	for i := range len(out.Floats) / t.Shape[last] {
-		row, at := out.Floats[i*t.Shape[last]:][:t.Shape[last]], start(t.Shape[:last], steps, i)
+		row, at := out.Floats[i*t.Shape[last]:][:t.Shape[last]], rowOffset(t.Shape[:last], steps, i)
 		for k := range row {
 			row[k] = x.Floats[at]
 			at += steps[last]
@@ -250,9 +248,9 @@ func (m *memory) transpose(x reference.Tensor, axes []int) reference.Tensor {
 	return out
 }
 
-// start is where row i begins of a tensor of rows, which has the given shape and steps
-// without the last axis.
-func start(shape, steps []int, i int) int {
+// rowOffset is the position of the first element of row i. shape and steps are those of the
+// tensor without the last axis.
+func rowOffset(shape, steps []int, i int) int {
 	at := 0
 	for axis, d := range slices.Backward(shape) {
 		at += i % d * steps[axis]
@@ -261,7 +259,7 @@ func start(shape, steps []int, i int) int {
 	return at
 }
 
-// strides gives the distance in memory between neighbours along each axis.
+// strides returns the distance in memory between neighbours along each axis.
 func strides(shape []int) []int {
 	out := make([]int, len(shape))
 	step := 1
@@ -272,7 +270,7 @@ func strides(shape []int) []int {
 	return out
 }
 
-// sortColumns gives the columns of each matrix in the descending order of their keys.
+// sortColumns sorts the columns of each matrix by their keys, in descending order.
 func (m *memory) sortColumns(x, keys reference.Tensor) reference.Tensor {
 	out := m.tensor(x.Type)
 	_, cols, count := matricesOf(x.Type)
@@ -294,7 +292,7 @@ func (m *memory) sortColumns(x, keys reference.Tensor) reference.Tensor {
 }
 
 // dot multiplies the matrices [left, contracted] and [contracted, right] of each
-// batch. Operands whose axes do not form matrices as they lie are rearranged first.
+// batch. Operands whose axes have no strides of matrices are transposed first.
 func (m *memory) dot(n *program.Node, x, y reference.Tensor) reference.Tensor {
 	a := n.Attr
 	left := program.OtherAxes(x.Type.Rank(), a.LhsBatch, a.LhsContract)
@@ -320,8 +318,8 @@ func (m *memory) dot(n *program.Node, x, y reference.Tensor) reference.Tensor {
 	return out
 }
 
-// columnwise adds the inner products of vectors that lie side by side, as the columns of
-// a matrix do.
+// columnwise adds the inner products of vectors that are interleaved in memory, like the
+// columns of a matrix.
 func columnwise(out []float64, x, y stack) {
 	for k := range x.Cols {
 		a, b := x.Data[k*x.ColStride:][:len(out)], y.Data[k*y.RowStride:][:len(out)]
@@ -331,8 +329,8 @@ func columnwise(out []float64, x, y stack) {
 	}
 }
 
-// stack is a number of matrices of one form, from one to the next of which it is
-// step elements.
+// stack is a number of matrices of the same shape and strides. Each begins step elements
+// after the one before.
 type stack struct {
 	linalg.Matrix
 	count, step int
@@ -344,11 +342,11 @@ func (s stack) at(i int) linalg.Matrix {
 	return m
 }
 
-// matrices sees x as a stack of matrices with the given axes.
+// matrices returns x as a stack of matrices with the given axes.
 func (m *memory) matrices(x reference.Tensor, batch, rows, cols []int) stack {
-	step, ok1 := joined(x.Type.Shape, batch)
-	rowStride, ok2 := joined(x.Type.Shape, rows)
-	colStride, ok3 := joined(x.Type.Shape, cols)
+	step, ok1 := mergedStride(x.Type.Shape, batch)
+	rowStride, ok2 := mergedStride(x.Type.Shape, rows)
+	colStride, ok3 := mergedStride(x.Type.Shape, cols)
 	count, height, width := product(x.Type.Shape, batch), product(x.Type.Shape, rows), product(x.Type.Shape, cols)
 	if !ok1 || !ok2 || !ok3 {
 		x = m.transpose(x, slices.Concat(batch, rows, cols))
@@ -358,11 +356,11 @@ func (m *memory) matrices(x reference.Tensor, batch, rows, cols []int) stack {
 	return stack{first, count, step}
 }
 
-// joined is the distance in memory between neighbours along the given axes, taken as
-// one axis; ok is false when there is no such distance.
-func joined(shape, axes []int) (stride int, ok bool) {
+// mergedStride is the stride of the given axes merged into one; ok is false if their
+// elements are not equally far apart.
+func mergedStride(shape, axes []int) (stride int, ok bool) {
 	all := strides(shape)
-	next := 0 // the distance that neighbours along the next axis to the left must have
+	next := 0 // the stride that the next axis to the left must have
 	for _, axis := range slices.Backward(axes) {
 		switch {
 		case shape[axis] == 1:
@@ -394,50 +392,52 @@ func part(data []float64, i, count int) []float64 {
 
 var errNoConvergence = errors.New("the eigenvalue iteration did not converge")
 
-// qr gives the factor Q of each matrix, with the signs that the Householder reflections
-// of LAPACK give.
+// qr returns the factor Q of each matrix, with the signs of LAPACK's Householder
+// reflections.
 func (m *memory) qr(x reference.Tensor) reference.Tensor {
 	out := m.tensor(x.Type)
 	copy(out.Floats, x.Floats)
 	rows, cols, count := matricesOf(x.Type)
 	for i := range count {
-		if a := part(out.Floats, i, count); !spoilt(a) {
+		if a := part(out.Floats, i, count); finite(a) {
 			linalg.QRSingle(linalg.RowMajor(a, rows, cols))
+		} else {
+			fillNaN(a)
 		}
 	}
 	return out
 }
 
-// matricesOf gives the form of the matrices of the last two axes, and their number.
+// matricesOf returns the shape of the matrices of the last two axes, and their number.
 func matricesOf(t program.Type) (rows, cols, count int) {
 	shape := t.Shape[t.Rank()-2:]
 	return shape[0], shape[1], int(t.Size()) / (shape[0] * shape[1])
 }
 
-// eigh decomposes the matrices of a value once for all nodes that want its eigenvalues
-// or eigenvectors, and gives them their results.
+// eigh decomposes the matrices of a value and sets the results of all nodes that compute its
+// eigenvalues or eigenvectors.
 func (e *execution) eigh(operand program.ID) error {
 	x := e.values[operand]
 	size, _, count := matricesOf(x.Type)
 	vectors := e.tensor(x.Type)
 	values := e.tensor(program.FloatType(x.Type.Shape[:x.Type.Rank()-1]...))
 	copy(vectors.Floats, x.Floats)
-	wanted := false
+	withVectors := false
 	for i, n := range e.p.Nodes {
 		switch id := len(e.p.Inputs) + i; {
 		case n.Op == program.OpEighValues && n.Args[0] == operand:
 			e.values[id] = values
 		case n.Op == program.OpEighVectors && n.Args[0] == operand:
-			e.values[id], wanted = vectors, true
+			e.values[id], withVectors = vectors, true
 		}
 	}
 	for i := range count {
-		if !decompose(wanted, size, part(vectors.Floats, i, count), part(values.Floats, i, count)) {
+		if !decompose(withVectors, size, part(vectors.Floats, i, count), part(values.Floats, i, count)) {
 			return errNoConvergence
 		}
 	}
-	e.drop(values, e.values) // unless a node has it
-	e.drop(vectors, e.values)
+	e.release(values, e.values) // unless it is the result of a node
+	e.release(vectors, e.values)
 	return nil
 }
 
@@ -449,8 +449,9 @@ func decompose(vectors bool, n int, a, w []float64) bool {
 			a[j*n+i] = a[i*n+j]
 		}
 	}
-	if spoilt(a) {
-		spoil(w)
+	if !finite(a) {
+		fillNaN(a)
+		fillNaN(w)
 		return true
 	}
 	if vectors {
@@ -459,16 +460,13 @@ func decompose(vectors bool, n int, a, w []float64) bool {
 	return linalg.EighValues(linalg.RowMajor(a, n, n), w)
 }
 
-// spoilt reports whether a matrix has a non-finite element, and then fills it with NaN, as the operations are defined.
-func spoilt(data []float64) bool {
-	if !slices.ContainsFunc(data, func(v float64) bool { return v-v != 0 }) { // it is NaN for an infinite v, too
-		return false
-	}
-	spoil(data)
-	return true
+// finite reports whether all elements of a matrix are finite. By their definition, the results
+// of decompositions are NaN for matrices that are not.
+func finite(data []float64) bool {
+	return !slices.ContainsFunc(data, func(v float64) bool { return v-v != 0 }) // ∞ − ∞ and NaN − NaN are NaN
 }
 
-func spoil(data []float64) {
+func fillNaN(data []float64) {
 	for i := range data {
 		data[i] = math.NaN()
 	}

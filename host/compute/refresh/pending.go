@@ -16,32 +16,33 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Pending holds the refreshes of a training that are being computed while its steps go
-// on, by goroutines, from copies in host memory. Their results are put in place a fixed
-// number of updates later, however long they take. The zero value holds none.
+// Pending holds the refreshes of a training that goroutines compute while its steps go on,
+// from copies in host memory. Their results are put in place a fixed number of updates
+// later, however long they take. The zero value holds none.
 type Pending struct {
 	refreshes map[string]*pendingRefresh // by tensor
-	// memory keeps the copies that the last refresh of a tensor read, for the next
-	// one: the steps wait while they are filled, and fresh memory would take longer.
+	// memory keeps the copies that the last refresh of a tensor read. The next refresh fills them
+	// again, while the steps wait; to allocate memory would take longer.
 	memory   map[string]map[string][]float32
 	failures map[string]int // refreshes in a row that failed, by tensor
 	workers  sync.WaitGroup
 	stopped  atomic.Bool
 }
 
-// pendingRefresh is put in place before the update due, however early it is done.
+// pendingRefresh is a refresh whose results are put in place before the update due, even if
+// they are computed earlier.
 type pendingRefresh struct {
 	subject   *subject
 	step, due int
-	program   *program.Program     // nil: nothing is to be computed
+	program   *program.Program     // nil if nothing is computed before apply
 	in        map[string][]float32 // by the names of the program's inputs
 	out       map[string][]float32 // by the names of its outputs, once done
 	failed    error                // of the program, once done
 	done      chan struct{}
 }
 
-// Close waits for the computations that have begun, as a program cannot be interrupted,
-// and begins no others.
+// Close begins no further computations, and waits for those that have begun, as a program
+// cannot be interrupted.
 func (p *Pending) Close() {
 	p.stopped.Store(true)
 	p.workers.Wait()
@@ -58,7 +59,7 @@ func (p *Pending) Arrives(t int) bool {
 	return false
 }
 
-// add notes a refresh, of which there is none of that tensor.
+// add adds the only pending refresh of its tensor.
 func (p *Pending) add(r *pendingRefresh) {
 	if p.refreshes == nil {
 		p.refreshes = map[string]*pendingRefresh{}
@@ -66,7 +67,7 @@ func (p *Pending) add(r *pendingRefresh) {
 	p.refreshes[r.subject.Tensor] = r
 }
 
-// ordered lists what is pending by tensor.
+// ordered lists the pending refreshes in the order of their tensors' names.
 func (p *Pending) ordered() []*pendingRefresh {
 	var list []*pendingRefresh
 	for _, name := range slices.Sorted(maps.Keys(p.refreshes)) {
@@ -84,7 +85,7 @@ func (r *Refresher) begin(pending *Pending, tensors update.Tensors, subjects []i
 	for n, i := range subjects {
 		s := &r.subjects[i]
 		if pending.refreshes[s.Tensor] != nil {
-			copying.Wait() // what was begun reads the tensors
+			copying.Wait() // the copies that were begun read the tensors
 			return fmt.Errorf("refresh of %s: due at update %d while another one is under way", s.Tensor, t)
 		}
 		p := &pendingRefresh{
@@ -118,7 +119,7 @@ func (r *Refresher) begin(pending *Pending, tensors update.Tensors, subjects []i
 	return nil
 }
 
-// snapshot copies what the program reads to host memory.
+// snapshot copies the states that the program reads to host memory.
 func (p *pendingRefresh) snapshot(tensors update.Tensors) error {
 	if p.program == nil {
 		return nil
@@ -171,16 +172,16 @@ func (r *Refresher) Install(pending *Pending, tensors update.Tensors, t int) (fa
 		if outcomes[i] = p.failed; p.failed != nil {
 			continue
 		}
-		if err := r.put(tensors, p); err != nil {
+		if err := r.install(tensors, p); err != nil {
 			return nil, fmt.Errorf("refresh of %s: %w", name, err)
 		}
 	}
 	return r.countFailures(pending, outcomes)
 }
 
-// put puts the results of a refresh in place.
-func (r *Refresher) put(tensors update.Tensors, p *pendingRefresh) error {
-	if p.subject.split.apply != nil { // first, as it reads what is replaced
+// install puts the results of a refresh in place.
+func (r *Refresher) install(tensors update.Tensors, p *pendingRefresh) error {
+	if p.subject.split.apply != nil { // first, as it reads the states that are replaced
 		if err := r.apply(tensors, p); err != nil {
 			return err
 		}
@@ -200,8 +201,8 @@ func (r *Refresher) put(tensors update.Tensors, p *pendingRefresh) error {
 	return nil
 }
 
-// applyJob binds the second part of a refresh to its own names: it is the same for all
-// tensors that have it.
+// applyJob makes the job of the second part of a refresh. Its tensors have the names of the
+// program's inputs and outputs, as several trained tensors share the compiled job.
 func applyJob(p *program.Program) update.Job {
 	j := update.Job{Tensor: "a refresh", Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
 	for _, in := range p.Inputs {
@@ -219,7 +220,7 @@ func applyJob(p *program.Program) update.Job {
 	return j
 }
 
-// apply renews the states that updates write, too, on the device.
+// apply renews the states that updates write, too, on the device, by the second part.
 func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 	second := p.subject.split.apply
 	own := update.Tensors{}
@@ -227,7 +228,7 @@ func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 		if in.Name == sdk.InputStep {
 			continue
 		}
-		if !strings.HasPrefix(in.Name, handedPrefix) { // as it is, also where p.out has what will replace it
+		if !strings.HasPrefix(in.Name, handedPrefix) { // the present state, even if p.out has its replacement
 			own[in.Name] = tensors[p.subject.state(in.Name)]
 			continue
 		}

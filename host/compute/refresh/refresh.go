@@ -18,9 +18,9 @@ import (
 type Subject struct {
 	Tensor    string
 	Optimizer sdk.OptimizerProgram
-	// Delay is the number of updates after the one at which they are due that refreshes
-	// take effect; see [CheckDelay]. They are computed while the updates in between run.
-	// The first refresh is never late, because there is nothing to use in its place.
+	// Delay is the number of updates by which refreshes take effect late; see [CheckDelay].
+	// They are computed while these updates run. The first refresh is never late,
+	// because there is no older preconditioner to use meanwhile.
 	Delay int
 }
 
@@ -30,7 +30,7 @@ type Refresher struct {
 	Execute  Executor // runs the programs
 	dev      *engine.Device
 	subjects []subject
-	appliers map[string]*update.Update // second parts of split refreshes, by the hash of their programs
+	appliers map[string]*update.Update // the second parts of split refreshes, by the hash of their programs
 }
 
 // subject is a Subject with its refresh in two parts, nil without a delay.
@@ -58,7 +58,7 @@ func New(dev *engine.Device, list []Subject) (*Refresher, error) {
 	return r, nil
 }
 
-// addSplit cuts a refresh program whose results are put in place late.
+// addSplit splits the refresh program of a subject with a delay, and compiles its second part.
 func (r *Refresher) addSplit(s *subject) error {
 	var err error
 	if s.split, err = splitDelayed(s.Optimizer, s.Delay); err != nil || s.split.apply == nil {
@@ -86,8 +86,8 @@ func (r *Refresher) Close() {
 	}
 }
 
-// due lists the subjects whose refresh is due at update t, by position, those with most
-// work first: so the last ones to run, while processors become idle, are short.
+// due lists the positions of the subjects whose refresh is due at update t, those with most
+// work first: so the last ones, during which processors become idle, are short.
 func (r *Refresher) due(t int) []int {
 	var list []int
 	for i, s := range r.subjects {
@@ -115,8 +115,8 @@ func (s *subject) program(t int) *program.Program {
 	return nil
 }
 
-// work is proportional to the work of a refresh, about: factorizations take size times
-// length of the last axis.
+// work is roughly proportional to the work of a refresh: a factorization takes the size of
+// its matrices times the length of their last axis.
 func (s *subject) work() (sum int64) {
 	for _, st := range s.Optimizer.State {
 		if rank := len(st.Shape); rank > 0 {
@@ -126,7 +126,8 @@ func (s *subject) work() (sum int64) {
 	return sum
 }
 
-// state is the tensor that an input or output of a program of the subject names.
+// state returns the name of the tensor that an input or output of the subject's programs is
+// bound to.
 func (s *subject) state(input string) string {
 	return update.State(s.Tensor, strings.TrimPrefix(input, sdk.StatePrefix))
 }
@@ -170,8 +171,8 @@ func (r *Refresher) Run(pending *Pending, tensors update.Tensors, t int) (failed
 	return r.countFailures(pending, outcomes)
 }
 
-// compute executes the refresh program of a subject and returns its new states. A program
-// that fails, as a factorization does that finds no eigenvalues, is reported in failed.
+// compute executes the refresh program of a subject and returns its new states. failed is the
+// error of the program itself, such as an iteration for eigenvalues that does not converge.
 func (r *Refresher) compute(i int, tensors update.Tensors, t int) (out update.Tensors, failed, err error) {
 	s := &r.subjects[i]
 	p := s.program(t)
@@ -192,9 +193,9 @@ func (r *Refresher) compute(i int, tensors update.Tensors, t int) (out update.Te
 // as in distributed Shampoo.
 const toleratedFailures = 3
 
-// countFailures notes which refreshes failed, by subject; nil for one that did not. The
-// tensors keep the preconditioners that they have. Too many in a row end the training, as
-// does one that the executor is to blame for.
+// countFailures counts the failed refreshes of each tensor. outcomes has the error of each refresh,
+// by subject, nil for a success. A tensor whose refresh failed keeps its preconditioner. Too many
+// failures in a row end the training, as does a fault of the executor.
 func (r *Refresher) countFailures(pending *Pending, outcomes map[int]error) (failed []string, err error) {
 	for i := range r.subjects {
 		err, ran := outcomes[i]

@@ -12,29 +12,29 @@ import (
 // split is a refresh program in two parts, for a refresh that takes effect some
 // updates after the one whose statistics it reads.
 //
-// Some of the states that it renews only refreshes write, such as inverse roots: they
-// are what they were when the refresh began, and are simply replaced. Others updates
-// write, too, such as SOAP's momentum, which lives in the bases that are renewed: for
-// these the refresh is a function, to be applied to what they have become.
+// Some of the states that it renews are written by refreshes only, such as inverse roots. They
+// have not changed since the refresh began, and are simply replaced. Others are written by
+// updates, too, such as SOAP's momentum, which is relative to the bases that are renewed. For
+// these the refresh is a function, which is applied to their values at the end.
 type split struct {
-	// background is the part that does not depend on what changes meanwhile. It
-	// reads step and state as at the beginning, and returns the states that are
-	// replaced and what is handed to apply, as floats. It is nil where that is
-	// nothing.
+	// background is the part that does not depend on what updates write meanwhile. It
+	// reads step and states as they are at the beginning, and returns the states that are
+	// replaced and the values that are handed to apply, as floats. It is nil if there
+	// are none.
 	background *program.Program
 	// apply maps the states that updates write, as they are at the end, to the
-	// renewed ones. It may also read step and the states that are replaced, and
-	// what is handed over. It is nil where there are no such states.
+	// renewed ones. It may also read step, the states that are replaced, and the
+	// values that are handed over. It is nil if there are no such states.
 	apply *program.Program
 }
 
-// handedPrefix begins the names of what the first part hands to the second.
+// handedPrefix begins the names of the values that the first part hands to the second.
 const handedPrefix = "handed."
 
-// CheckDelay returns an error unless an optimizer's refreshes can take effect that many
-// updates late. Refreshes must be further apart than that. And if they renew states that
-// updates write, too, the new states must follow from those states without a
-// factorization.
+// CheckDelay returns an error unless an optimizer's refreshes can take effect late, by a
+// number of updates that must be smaller than the distance between refreshes. If they
+// renew states that updates write, too, the new states must follow from those states
+// without a factorization.
 func CheckDelay(o sdk.OptimizerProgram, delay int) error {
 	if delay == 0 || o.Refresh == nil {
 		return nil
@@ -54,57 +54,57 @@ func splitDelayed(o sdk.OptimizerProgram, delay int) (*split, error) {
 // splitRefresh cuts the refresh program of an optimizer.
 func splitRefresh(o sdk.OptimizerProgram) (*split, error) {
 	p := o.Refresh
-	live := writtenStates(o)
-	c := &cutter{p: p, live: live, carried: map[string]bool{}, needed: make([]bool, p.NumValues())}
+	updated := updatedStates(o)
+	c := &splitter{p: p, updated: updated, applied: map[string]bool{}, second: make([]bool, p.NumValues())}
 	for _, output := range p.Outputs {
-		if live[output.Name] {
-			c.carried[output.Name] = true
-			c.needed[output.Value] = true
+		if updated[output.Name] {
+			c.applied[output.Name] = true
+			c.second[output.Value] = true
 		}
 	}
-	c.later = c.depends(func(name string) bool { return c.carried[name] })
+	c.late = c.depends(func(name string) bool { return c.applied[name] })
 	if err := c.check(); err != nil {
 		return nil, err
 	}
 	c.cut()
 	s := &split{}
 	var err error
-	if s.background, err = c.background(); err == nil && len(c.carried) > 0 {
+	if s.background, err = c.background(); err == nil && len(c.applied) > 0 {
 		s.apply, err = c.apply()
 	}
 	return s, err
 }
 
-// writtenStates lists the states that updates change, by the names of their inputs and
+// updatedStates is the set of states that updates change, by the names of their inputs and
 // outputs.
-func writtenStates(o sdk.OptimizerProgram) map[string]bool {
-	live := map[string]bool{}
+func updatedStates(o sdk.OptimizerProgram) map[string]bool {
+	updated := map[string]bool{}
 	for _, p := range []*program.Program{o.Update, o.Observe} {
 		if p == nil {
 			continue
 		}
 		for _, output := range p.Outputs {
 			if strings.HasPrefix(output.Name, sdk.StatePrefix) && int(output.Value) != p.Input(output.Name) {
-				live[output.Name] = true
+				updated[output.Name] = true
 			}
 		}
 	}
-	return live
+	return updated
 }
 
-// cutter cuts a program p.
-type cutter struct {
+// splitter splits a program p.
+type splitter struct {
 	p *program.Program
-	// live are the states that updates write, carried those of them that the
+	// updated are the states that updates write, applied those of them that the
 	// program renews.
-	live, carried map[string]bool
-	later         []bool       // the values that depend on a carried state
-	needed        []bool       // those that the second part is made of
-	handed        []program.ID // those that are handed over
+	updated, applied map[string]bool
+	late             []bool       // the values that depend on an applied state
+	second           []bool       // the values of the second part
+	handed           []program.ID // the values that are handed over
 }
 
 // depends marks the values that depend on the chosen inputs.
-func (c *cutter) depends(on func(input string) bool) []bool {
+func (c *splitter) depends(on func(input string) bool) []bool {
 	inputs := make([]bool, len(c.p.Inputs))
 	for i, input := range c.p.Inputs {
 		inputs[i] = on(input.Name)
@@ -114,11 +114,11 @@ func (c *cutter) depends(on func(input string) bool) []bool {
 	})
 }
 
-// check refuses what would lose what updates write meanwhile, and what would be
-// computed with a factorization after all.
-func (c *cutter) check() error {
+// check refuses programs that would lose what updates write meanwhile, and those whose second
+// part has a factorization or sorts too many columns.
+func (c *splitter) check() error {
 	for _, output := range c.p.Outputs {
-		if !c.carried[output.Name] {
+		if !c.applied[output.Name] {
 			continue
 		}
 		own := c.depends(func(name string) bool { return name == output.Name })
@@ -130,7 +130,7 @@ func (c *cutter) check() error {
 		for i, n := range c.p.Nodes {
 			id := len(c.p.Inputs) + i
 			switch {
-			case !before[id] || !c.later[id]:
+			case !before[id] || !c.late[id]:
 			case factorizes(n.Op):
 				return fmt.Errorf("a refresh renews the state %s by %s of what updates write, too: it cannot begin before it takes effect", stateName(output.Name), n.Op)
 			case n.Op == program.OpSortColumns:
@@ -144,37 +144,37 @@ func (c *cutter) check() error {
 	return nil
 }
 
-// cut finds the values that the second part is made of, and those that are handed
-// over for it: what does not depend on a carried state, except that constants are made
-// again, and reshapes and broadcasts, which are larger than their operands.
-func (c *cutter) cut() {
+// cut finds the values of the second part and those that are handed over. A value that the
+// second part reads and that depends on no applied state is handed over, unless it is a
+// constant, a reshape or a broadcast: the second part computes these again.
+func (c *splitter) cut() {
 	varies := c.depends(func(string) bool { return true })
 	for i, n := range slices.Backward(c.p.Nodes) {
 		id := program.ID(len(c.p.Inputs) + i)
 		switch {
-		case !c.needed[id]:
+		case !c.second[id]:
 			continue
-		case !c.later[id] && (varies[id] || factorizes(n.Op)) && n.Op != program.OpReshape && n.Op != program.OpBroadcast:
+		case !c.late[id] && (varies[id] || factorizes(n.Op)) && n.Op != program.OpReshape && n.Op != program.OpBroadcast:
 			c.handed = append(c.handed, id)
 			continue
 		}
 		for _, a := range n.Args {
-			c.needed[a] = true
+			c.second[a] = true
 		}
 	}
 	for i, input := range c.p.Inputs {
-		// A state that updates write and the refresh only reads is meant as it was.
-		if c.needed[i] && c.live[input.Name] && !c.carried[input.Name] {
+		// A state that updates write and the refresh only reads is handed over as it was at the beginning.
+		if c.second[i] && c.updated[input.Name] && !c.applied[input.Name] {
 			c.handed = append(c.handed, program.ID(i))
 		}
 	}
 	slices.Sort(c.handed)
 }
 
-// mostSorted is how many pairs of elements a device may compare to sort: it has them all in memory.
+// mostSorted is the largest number of pairs that a device may compare to sort columns: it stores all of them.
 const mostSorted = 1 << 28
 
-// factorizes tells whether a device does not have the operation.
+// factorizes reports whether the operation is one that devices do not have.
 func factorizes(op program.Op) bool {
 	info, _ := op.Info()
 	return info.Class == program.ClassLinalg && op != program.OpSortColumns
@@ -185,23 +185,23 @@ func stateName(output string) string { return strings.TrimPrefix(output, sdk.Sta
 func handedName(i int) string { return fmt.Sprint(handedPrefix, i) }
 
 // background writes the first part, with the inputs that it reads.
-func (c *cutter) background() (*program.Program, error) {
-	if len(c.carried) == len(c.p.Outputs) && len(c.handed) == 0 {
+func (c *splitter) background() (*program.Program, error) {
+	if len(c.applied) == len(c.p.Outputs) && len(c.handed) == 0 {
 		return nil, nil
 	}
-	var wanted []program.Output
+	var outputs []program.Output
 	for _, o := range c.p.Outputs {
-		if !c.carried[o.Name] {
-			wanted = append(wanted, o)
+		if !c.applied[o.Name] {
+			outputs = append(outputs, o)
 		}
 	}
 	for i, id := range c.handed {
-		wanted = append(wanted, program.Output{Name: handedName(i), Value: id})
+		outputs = append(outputs, program.Output{Name: handedName(i), Value: id})
 	}
 	b := program.NewBuilder(c.p.Name)
-	marks := c.p.Needs(wanted)
-	values := b.Copy(c.p, c.inputs(b, func(id program.ID) bool { return marks[id] }))
-	for _, o := range wanted {
+	needed := c.p.Needs(outputs)
+	values := b.Copy(c.p, c.inputs(b, func(id program.ID) bool { return needed[id] }))
+	for _, o := range outputs {
 		v := values[o.Value]
 		switch t := c.p.TypeOf(o.Value); t.DType {
 		case program.Float:
@@ -215,11 +215,11 @@ func (c *cutter) background() (*program.Program, error) {
 	return b.Build()
 }
 
-// apply writes the second part. Its name is the same for all tensors, so that those
-// that are alike have one program.
-func (c *cutter) apply() (*program.Program, error) {
+// apply writes the second part. Its name is the same for all tensors, so that equal
+// programs are compiled once.
+func (c *splitter) apply() (*program.Program, error) {
 	b := program.NewBuilder("apply")
-	given := c.inputs(b, func(id program.ID) bool { return c.needed[id] && !slices.Contains(c.handed, id) })
+	given := c.inputs(b, func(id program.ID) bool { return c.second[id] && !slices.Contains(c.handed, id) })
 	for i, id := range c.handed {
 		given[id] = b.Input(handedName(i), program.FloatType(c.p.TypeOf(id).Shape...))
 	}
@@ -230,15 +230,15 @@ func (c *cutter) apply() (*program.Program, error) {
 	}
 	values := b.Copy(c.p, given)
 	for _, o := range c.p.Outputs {
-		if c.carried[o.Name] {
+		if c.applied[o.Name] {
 			b.Output(o.Name, values[o.Value])
 		}
 	}
 	return b.Build()
 }
 
-// inputs declares the chosen inputs, by their number among all values.
-func (c *cutter) inputs(b *program.Builder, chosen func(program.ID) bool) []program.Value {
+// inputs declares the chosen inputs, and returns them by their number among all values.
+func (c *splitter) inputs(b *program.Builder, chosen func(program.ID) bool) []program.Value {
 	given := make([]program.Value, c.p.NumValues())
 	for i, input := range c.p.Inputs {
 		if chosen(program.ID(i)) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -55,6 +56,7 @@ func square(v []float64, n int) {
 // TestSplitRefresh: the two parts one after the other are the whole program, in all
 // bits, with what updates write as it is in the end and all else as it was.
 func TestSplitRefresh(t *testing.T) {
+	effort.Long(t, "it starts plugins")
 	for name, c := range map[string]struct {
 		optimizer string
 		applies   []string // the states that the second part renews
@@ -67,7 +69,7 @@ func TestSplitRefresh(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := map[string]bool{}
-			for i, rule := range testrun.Plan(t, testrun.Config(t, "model.vocab=32", c.optimizer)).Rules {
+			for i, rule := range testrun.Plan(t, testrun.Config(t, "model.vocab=32", "model.layers=1", c.optimizer)).Rules {
 				o := rule.Optimizer
 				if key := fmt.Sprint(rule.Shape); o.Refresh == nil || seen[key] {
 					continue

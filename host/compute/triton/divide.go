@@ -60,7 +60,7 @@ func Divide(p *program.Program, rows int) (Division, error) {
 	return d, err
 }
 
-// whole marks the values that have no part in every row and come from what has one.
+// whole marks the values that have no part in every row but are computed from values that have.
 func (w *writer) whole() []bool {
 	inputs := make([]bool, len(w.p.Inputs))
 	apart := func(t program.Type) bool {

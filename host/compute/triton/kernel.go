@@ -70,19 +70,20 @@ const (
 // [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
 func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
 	w := &writer{p: p, rows: rows, stored: stored}
-	if err := w.choose(largest); err != nil {
+	if err := w.setTile(largest); err != nil {
 		return nil, err
 	}
 	text, err := w.write()
 	if err != nil {
 		return nil, err
 	}
-	return &Kernel{Name: w.name(), Text: text, Grid: rows / w.tile, Warps: w.warps(), Stages: 1}, nil
+	warps := min(max(smallestWarps, w.tile*w.widest/warpElements), largestWarps)
+	return &Kernel{Name: w.name(), Text: text, Grid: rows / w.tile, Warps: warps, Stages: 1}, nil
 }
 
-// choose sets how many rows a tile has: a power of two that divides the rows, and with which it has about tileElements. It refuses rows of
-// more than the largest number of elements.
-func (w *writer) choose(largest int) error {
+// setTile sets the number of rows in a tile: the power of two that divides the number of rows and makes tiles of about
+// tileElements. It refuses rows of more than the largest number of elements.
+func (w *writer) setTile(largest int) error {
 	w.widest = 1
 	for id := range w.p.NumValues() {
 		t := w.p.TypeOf(program.ID(id))
@@ -95,11 +96,6 @@ func (w *writer) choose(largest int) error {
 	}
 	w.tile = min(1<<bits.TrailingZeros(uint(w.rows)), max(1, tileElements/w.widest))
 	return nil
-}
-
-// warps is how many warps share a tile.
-func (w *writer) warps() int {
-	return min(max(smallestWarps, w.tile*w.widest/warpElements), largestWarps)
 }
 
 func (w *writer) refuse(reason string) error { return &Refusal{Program: w.p.Name, Reason: reason} }

@@ -48,7 +48,7 @@ func (w *writer) transposed(x value) value {
 func (w *writer) product(x value) value {
 	signs, zero := w.signs(x.dims[1]), w.number(x, 0)
 	high := w.cast("arith.truncf", x, "bf16")
-	if x.short {
+	if x.inBFloat16 {
 		return w.dot(high, signs, zero)
 	}
 	low := w.apply("arith.subf", x, w.cast("arith.extf", high, "f32"))

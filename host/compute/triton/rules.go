@@ -6,21 +6,21 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A rule writes one node, whose operands args are written already. Operands of an elementwise node have the same axes: see
-// alike.
+// A rule writes one node, given its operands. Operands of an elementwise node have the same axes: see
+// broadcastOperands.
 type rule func(w *writer, n *program.Node, args []value) value
 
 // rules has the operations that kernels have. Functions are those of NVIDIA's library, in
 // their exact forms: quotients and roots are rounded correctly, as programs ask for.
 var rules map[program.Op]rule
 
-// refused has the other operations, and why kernels do not have them.
+// refused has the operations that kernels do not have, with the reasons.
 var refused = map[program.Op]string{
-	program.OpRandomBits:  unwritten,
-	program.OpTranspose:   unwritten,
-	program.OpSlice:       unwritten,
-	program.OpConcatenate: unwritten,
-	program.OpDot:         unwritten,
+	program.OpRandomBits:  notYet,
+	program.OpTranspose:   notYet,
+	program.OpSlice:       notYet,
+	program.OpConcatenate: notYet,
+	program.OpDot:         notYet,
 	program.OpQR:          factorization,
 	program.OpEighValues:  factorization,
 	program.OpEighVectors: factorization,
@@ -28,7 +28,7 @@ var refused = map[program.Op]string{
 }
 
 const (
-	unwritten     = "kernels do not have this operation"
+	notYet        = "kernels do not have this operation"
 	factorization = "factorizations run on the host"
 )
 
@@ -97,7 +97,7 @@ func comparison(predicates ...string) rule {
 
 func same(_ *writer, _ *program.Node, args []value) value { return args[0] }
 
-// number is a constant like x.
+// number is a constant with the element type and the axes of x.
 func (w *writer) number(x value, n float64) value { return w.like(w.constant(x.elem, n), x.dims) }
 
 func (w *writer) constantNode(n *program.Node, _ []value) value {
@@ -133,7 +133,7 @@ func (w *writer) sign(n *program.Node, args []value) value {
 // pick is x where the condition holds, and y elsewhere.
 func (w *writer) pick(condition, x, y value) value {
 	v := w.set(x.elem, x.dims, "arith.select %s, %s, %s : %s, %s", condition.name, x.name, y.name, condition.typ(), x.typ())
-	v.short = x.short && y.short
+	v.inBFloat16 = x.inBFloat16 && y.inBFloat16
 	return v
 }
 

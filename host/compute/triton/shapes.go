@@ -17,7 +17,7 @@ func (w *writer) node(id program.ID, n *program.Node, args []value) value {
 	info, _ := n.Op.Info()
 	switch info.Class {
 	case program.ClassUnary, program.ClassBinary, program.ClassCompare, program.ClassElementwise:
-		args = w.alike(id, n, args)
+		args = w.broadcastOperands(id, n, args)
 		shared = false // it is repeated
 	case program.ClassShape, program.ClassReduce, program.ClassLinear:
 		w.fits(id, n, n.Type)
@@ -33,17 +33,15 @@ func (w *writer) refuseNode(id program.ID, n *program.Node, reason string) error
 	return &Refusal{w.p.Name, fmt.Sprintf("%%%d = %s", id, n.Op), reason}
 }
 
-// fits refuses tensors that have no part in every row.
-func (w *writer) fits(id program.ID, n *program.Node, types ...program.Type) {
-	for _, t := range types {
-		if _, ok := w.layout(t); !ok && t.Size() > 1 {
-			panic(w.refuseNode(id, n, fmt.Sprintf("%s has no part in every row", t)))
-		}
+// fits refuses a tensor that has no part in every row.
+func (w *writer) fits(id program.ID, n *program.Node, t program.Type) {
+	if _, ok := w.layout(t); !ok && t.Size() > 1 {
+		panic(w.refuseNode(id, n, fmt.Sprintf("%s has no part in every row", t)))
 	}
 }
 
-// alike repeats operands along the axes in which another one is longer.
-func (w *writer) alike(id program.ID, n *program.Node, args []value) []value {
+// broadcastOperands repeats operands along the axes in which another one is longer.
+func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value) []value {
 	var dims []int
 	var outer []int // the axes that count rows
 	for i, a := range n.Args {
@@ -85,7 +83,7 @@ func (w *writer) alike(id program.ID, n *program.Node, args []value) []value {
 	return out
 }
 
-// reshape keeps the elements of each row where they are.
+// reshape changes the axes within each row.
 func (w *writer) reshape(n *program.Node, args []value) value {
 	l, ok := w.layout(n.Type)
 	if !ok || args[0].dims == nil {
@@ -119,7 +117,7 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 	return w.like(w.reshaped(args[0], w.dims(l)), w.dims(to))
 }
 
-// isShared tells whether a value is an input [1, n], the same for all rows.
+// isShared reports whether a value is an input [1, n], which all rows share.
 func (w *writer) isShared(id program.ID) bool {
 	t := w.p.TypeOf(id)
 	return w.rows > 1 && int(id) < len(w.p.Inputs) && len(t.Shape) == 2 && t.Shape[0] == 1 && t.Shape[1] > 1
@@ -158,7 +156,7 @@ func reduction(ops ...string) rule {
 		for _, i := range slices.Backward(n.Attr.Axes) {
 			axis := l.axis(i)
 			if axis == l.first()+1 && l.size() != l.padded() {
-				x = w.neutral(x, axis, l.row[axis-1], identity(n.Op, t.DType))
+				x = w.pad(x, axis, l.row[axis-1], identity(n.Op, t.DType))
 			}
 			x = w.fold(op, x, axis)
 		}
@@ -166,8 +164,8 @@ func reduction(ops ...string) rule {
 	}
 }
 
-// neutral replaces the padding of an axis by a number.
-func (w *writer) neutral(x value, axis, size int, by float64) value {
+// pad replaces the padding of an axis by a number.
+func (w *writer) pad(x value, axis, size int, by float64) value {
 	ones := slices.Repeat([]int{1}, len(x.dims))
 	ones[axis] = x.dims[axis]
 	index := w.like(w.reshaped(w.count(x.dims[axis]), ones), x.dims)

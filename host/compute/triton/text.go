@@ -15,11 +15,11 @@ type value struct {
 	name string
 	elem string // f32, bf16, i1, i8 or i32
 	dims []int  // of the tile, rows first; nil for a scalar
-	// short says that all elements are exact in bfloat16.
-	short bool
+	// inBFloat16 says that all elements are exact in bfloat16.
+	inBFloat16 bool
 }
 
-// of is the type of a value of these axes.
+// of is the text of the type of a value with these axes.
 func of(elem string, dims []int) string {
 	if dims == nil {
 		return elem
@@ -97,7 +97,7 @@ func (w *writer) constant(elem string, x float64) value {
 		text = float(float32(x))
 	}
 	v := w.set(elem, nil, "arith.constant %s%s", text, map[bool]string{true: "", false: " : " + elem}[elem == "i1"])
-	v.short = elem == "f32" && math.Float32bits(float32(x))&0xffff == 0
+	v.inBFloat16 = elem == "f32" && math.Float32bits(float32(x))&0xffff == 0
 	return v
 }
 
@@ -121,21 +121,21 @@ func (w *writer) like(x value, dims []int) value {
 		return x
 	case x.dims == nil:
 		v := w.set(x.elem, dims, "tt.splat %s : %s -> %s", x.name, x.elem, of(x.elem, dims))
-		v.short = x.short
+		v.inBFloat16 = x.inBFloat16
 		return v
 	}
 	v := w.set(x.elem, dims, "tt.broadcast %s : %s -> %s", x.name, x.typ(), of(x.elem, dims))
-	v.short = x.short
+	v.inBFloat16 = x.inBFloat16
 	return v
 }
 
-// reshaped is a value under other axes.
+// reshaped is a value with its elements in other axes.
 func (w *writer) reshaped(x value, dims []int) value {
 	if equal(x.dims, dims) {
 		return x
 	}
 	v := w.set(x.elem, dims, "tt.reshape %s : %s -> %s", x.name, x.typ(), of(x.elem, dims))
-	v.short = x.short
+	v.inBFloat16 = x.inBFloat16
 	return v
 }
 

@@ -85,7 +85,7 @@ func (w *writer) memory(name string, t program.Type) string {
 	return elem(t.DType)
 }
 
-// load reads a tile, a scalar, or what all rows share.
+// load reads a tile, a scalar, or an input that all rows share.
 func (w *writer) load(pointer string, t program.Type, stored string, shared bool) value {
 	l, ok := w.layout(t)
 	ok = ok && !shared
@@ -108,7 +108,7 @@ func (w *writer) load(pointer string, t program.Type, stored string, shared bool
 	switch stored {
 	case "bf16":
 		v = w.cast("arith.extf", v, "f32")
-		v.short = true
+		v.inBFloat16 = true
 	case "i8":
 		v = w.compare("arith.cmpi", "ne", v, w.like(w.constant("i8", 0), v.dims))
 	}
@@ -218,7 +218,7 @@ func (w *writer) column(dims []int) value {
 	return w.like(w.reshaped(w.count(dims[1]), []int{1, dims[1]}), dims)
 }
 
-// inside says which elements of a padded row are in the tensor, for rows × elements.
+// inside is the mask of the elements of padded rows that are in the tensor, for rows × elements.
 func (w *writer) inside(l layout, dims []int) value {
 	return w.compare("arith.cmpi", "slt", w.column(dims), w.like(w.constant("i32", float64(l.size())), dims))
 }

@@ -28,7 +28,7 @@ func (Graph) Name() string { return "graph" }
 // Compile implements [Executor].
 func (x Graph) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
 	r := &graphRunner{dev: dev, jobs: jobs, scalars: ScalarNames(jobs)}
-	r.list(jobs)
+	r.listTensors()
 	specs := append(slices.Clone(r.inputs), ScalarSpec(r.scalars))
 	var err error
 	r.exec, err = dev.Compile(name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
@@ -57,17 +57,17 @@ type graphRunner struct {
 	dev     *engine.Device
 	jobs    []Job
 	exec    *engine.Executable
-	inputs  []engine.Spec // but for the scalars, which are the last input
+	inputs  []engine.Spec // without the scalars, which are the last input
 	outputs []string
 	scalars []string
 }
 
-// list names the inputs and outputs. Outputs that take the place of an input come in the
-// order of the inputs, as the engine pairs them.
-func (r *graphRunner) list(jobs []Job) {
-	shapes, donated := shapesOf(jobs), map[string]bool{}
+// listTensors lists the inputs and the outputs. Outputs that replace donated inputs come in
+// the order of the inputs, as the engine pairs them.
+func (r *graphRunner) listTensors() {
+	shapes, donated := shapesOf(r.jobs), map[string]bool{}
 	outputs := map[string]bool{}
-	for _, j := range jobs {
+	for _, j := range r.jobs {
 		for input := range j.Donated {
 			donated[j.Inputs[input]] = true
 		}
@@ -99,7 +99,7 @@ func Order[V any](inputs []engine.Spec, outputs map[string]V) []string {
 	return list
 }
 
-// shapesOf are those of the tensors that jobs read.
+// shapesOf returns the shapes of the tensors that jobs read, by name.
 func shapesOf(jobs []Job) map[string]shapes.Shape {
 	all := map[string]shapes.Shape{}
 	for _, j := range jobs {
@@ -135,17 +135,12 @@ func (r *graphRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Mea
 	for i, name := range r.outputs {
 		out[name] = results[i]
 	}
-	return r.read(results[len(r.outputs):], measures)
-}
-
-// read takes the vector of the measures apart, if there is one.
-func (r *graphRunner) read(results []*engine.Buffer, measures Measures) error {
-	if len(results) == 0 {
+	if len(results) == len(r.outputs) { // the jobs have no measures
 		return nil
 	}
-	defer engine.FinalizeAll(results...)
-	values, err := engine.Download[float32](results[0])
-	if err != nil {
+	measured := results[len(r.outputs)]
+	defer measured.Finalize()
+	if values, err = engine.Download[float32](measured); err != nil {
 		return err
 	}
 	ReadMeasures(r.jobs, values, measures)
@@ -213,7 +208,7 @@ func (o Options) Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes) (out 
 	return out, measures
 }
 
-// nodes are the inputs of the job's program by name.
+// nodes returns the inputs of the job's program by name.
 func (j *Job) nodes(tensors, scalars Nodes) Nodes {
 	in := Nodes{}
 	for _, input := range j.Program.Inputs {

@@ -20,15 +20,15 @@ func (Null) Name() string { return "null" }
 // Compile implements [Executor].
 func (Null) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
 	for _, j := range jobs {
-		if err := j.check(); err != nil {
+		if err := j.checkBinding(); err != nil {
 			return nil, nil, fmt.Errorf("%s of %s: %w", name, j.Tensor, err)
 		}
 	}
 	return nullRunner{dev, name, jobs}, nil, nil
 }
 
-// check fails if the job binds or donates what its program does not have.
-func (j *Job) check() error {
+// checkBinding fails if the job binds or donates inputs or outputs that its program does not have.
+func (j *Job) checkBinding() error {
 	var errs []error
 	inputs, outputs := map[string]bool{}, map[string]bool{}
 	for _, in := range j.Program.Inputs {
@@ -55,7 +55,7 @@ func (j *Job) check() error {
 	return errors.Join(errs...)
 }
 
-// nullRunner holds jobs that are never computed.
+// nullRunner checks the arguments of its jobs, and computes nothing.
 type nullRunner struct {
 	dev  *engine.Device
 	name string

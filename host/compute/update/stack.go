@@ -18,22 +18,21 @@ type Stacking string
 const (
 	// ByDevice is Unstacked on the CPU and Stacked on other devices.
 	//
-	// On the CPU, products of separate matrices already run near the speed of the
-	// machine, and copies cost memory bandwidth: stacking made the updates of Shampoo and
-	// SOAP slower, and that of Muon no faster, at every size that was measured. For GPUs
-	// the choice is based on reasoning only, so far: a small product occupies a fraction
-	// of the GPU, and starting an operation takes some microseconds.
+	// On the CPU, products of single matrices already run near the peak speed, and the
+	// copies cost memory bandwidth: stacking made the updates of Shampoo and SOAP slower,
+	// and that of Muon no faster, at every size that was measured. For GPUs nothing has
+	// been measured yet; there a small product occupies a fraction of the GPU, and the
+	// launch of an operation takes some microseconds.
 	ByDevice Stacking = ""
-	// Unstacked lowers each program separately.
+	// Unstacked lowers the program of each job by itself.
 	Unstacked Stacking = "side-by-side"
-	// Stacked stacks the tensors of jobs whose program has products, and computes them
-	// by one program, with one product in place of many.
+	// Stacked stacks the tensors of jobs with the same program, if it has products, and
+	// lowers one program for all of them: batched products take the place of many single ones.
 	Stacked Stacking = "together"
 )
 
-// mostStacked is the largest number of elements that the inputs of a stack may have
-// together. It bounds the memory that copies take; and matrices so large that two of
-// them do not go together keep a device busy by themselves.
+// mostStacked is the largest number of elements in all inputs of a stack. It bounds the
+// memory of the copies. Larger matrices keep a device busy by themselves.
 const mostStacked = 1 << 26
 
 // build builds all jobs, each from its inputs by name to its outputs by name.
@@ -49,7 +48,7 @@ func (o Options) build(g *graph.Graph, jobs []Job, in []Nodes) []Nodes {
 	for i, j := range jobs {
 		programs[i] = j.Program
 	}
-	for _, at := range o.Stacking.divide(programs, engine.OnCPU(g)) {
+	for _, at := range o.Stacking.stacks(programs, engine.OnCPU(g)) {
 		if len(at) > 1 {
 			lowerStacked(g, &jobs[at[0]], at, in, out)
 			continue
@@ -69,14 +68,14 @@ func arguments(p *program.Program, in Nodes) []*graph.Node {
 	return args
 }
 
-// divide lists the programs, by position, that are computed together.
-func (s Stacking) divide(programs []*program.Program, onCPU bool) [][]int {
-	together := s == Stacked || s == ByDevice && !onCPU
+// stacks lists the stacks of programs, by their positions; many have one program only.
+func (s Stacking) stacks(programs []*program.Program, onCPU bool) [][]int {
+	stacked := s == Stacked || s == ByDevice && !onCPU
 	var list [][]int
 	open := map[string]int{} // positions in list of stacks that have room, by program
 	for i, p := range programs {
 		room := 1
-		if together {
+		if stacked {
 			room = stackSize(p)
 		}
 		if room == 1 {
@@ -94,8 +93,8 @@ func (s Stacking) divide(programs []*program.Program, onCPU bool) [][]int {
 	return list
 }
 
-// stackSize is how many tensors may be updated by one such program. It is 1 where
-// there is nothing to gain: without products an update is a few passes over memory.
+// stackSize returns how many tensors a stack with this program may have. It is 1 for a
+// program without products: that is a few passes over memory, and a stack gains nothing.
 func stackSize(p *program.Program) int {
 	if !slices.ContainsFunc(p.Nodes, func(n program.Node) bool { return n.Op == program.OpDot }) {
 		return 1
@@ -113,15 +112,15 @@ func stackSize(p *program.Program) int {
 	return int(max(1, mostStacked/elements))
 }
 
-// fingerprint is equal for programs that differ in nothing but their names.
+// fingerprint is a hash that is equal for programs that differ in their names only.
 func fingerprint(p *program.Program) string {
 	q := *p
 	q.Name = "update"
 	return q.Hash()
 }
 
-// lowerStacked computes the jobs at the given positions, whose program is that of j, by
-// one program over the stack of their inputs.
+// lowerStacked lowers one program for the jobs at the given positions, which have the
+// program of j: it works on the stacks of their inputs.
 func lowerStacked(g *graph.Graph, j *Job, at []int, in, out []Nodes) {
 	p := j.Program
 	var shared []string

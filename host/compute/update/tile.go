@@ -14,8 +14,7 @@ import (
 )
 
 // Tile is an executor that runs elementwise programs in the processor's caches (package
-// tile), if the device's memory is the host's. A donated tensor is
-// replaced in place.
+// tile), on devices whose memory is the host's. It replaces donated tensors in place.
 type Tile struct{}
 
 // Name implements [Executor].
@@ -50,7 +49,7 @@ func (Tile) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refu
 	return r, refused, r.compileReclaim()
 }
 
-// tileRunner runs jobs in tiles, all of them side by side.
+// tileRunner runs all its jobs at once, in tiles.
 type tileRunner struct {
 	dev      *engine.Device
 	name     string
@@ -58,11 +57,12 @@ type tileRunner struct {
 	jobs     []Job
 	calls    []tile.Call
 	consumed []string
-	// reclaim takes the tensors that are consumed and does nothing: so their memory returns to the device,
-	// which would otherwise clear fresh memory for the next step.
+	// reclaim is a step that donates the consumed tensors and computes nothing. It returns
+	// their memory to the device's pool; without it the device would allocate and clear new memory in each step.
 	reclaim *engine.Executable
 }
 
+// compileReclaim compiles the step that returns the memory of consumed tensors, if there are any.
 func (r *tileRunner) compileReclaim() error {
 	r.consumed = consumed(r.jobs)
 	if len(r.consumed) == 0 {
@@ -82,7 +82,12 @@ func (r *tileRunner) compileReclaim() error {
 
 // Run implements [Runner].
 func (r *tileRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Measures) (err error) {
-	defer r.forget()
+	defer func() { // keep no memory alive
+		for i := range r.calls {
+			clear(r.calls[i].Inputs)
+			clear(r.calls[i].Outputs)
+		}
+	}()
 	for i := range r.jobs {
 		if err := r.bind(i, in, scalars, out); err != nil {
 			return fmt.Errorf("%s of %s: %w", r.name, r.jobs[i].Tensor, err)
@@ -101,7 +106,7 @@ func (r *tileRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Meas
 			}
 		}
 	}
-	return r.free(in)
+	return r.freeConsumed(in)
 }
 
 // bind points a call to the memory of its tensors.
@@ -141,7 +146,7 @@ func dataOf(t Tensors, name string) ([]float32, error) {
 	return engine.Data[float32](b)
 }
 
-// replacement is the memory of an output: that of the input of its name if it is donated, or else new memory.
+// replacement returns the buffer of an output: that of the donated input with its name, or else a new one.
 func (r *tileRunner) replacement(j *Job, output string, in Tensors) (*engine.Buffer, error) {
 	if j.Donated[output] {
 		return engine.Take(in[j.Inputs[output]])
@@ -151,8 +156,8 @@ func (r *tileRunner) replacement(j *Job, output string, in Tensors) (*engine.Buf
 	return engine.Fill(r.dev, t.Shape, func([]float32) error { return nil }) // the program sets all elements
 }
 
-// free returns the memory of the tensors that are consumed to the device.
-func (r *tileRunner) free(in Tensors) error {
+// freeConsumed returns the memory of the consumed tensors to the device.
+func (r *tileRunner) freeConsumed(in Tensors) error {
 	if r.reclaim == nil {
 		return nil
 	}
@@ -162,14 +167,6 @@ func (r *tileRunner) free(in Tensors) error {
 	}
 	out, err := r.reclaim.Run(buffers, slices.Repeat([]bool{true}, len(buffers)))
 	return errors.Join(err, engine.FinalizeAll(out...))
-}
-
-// forget drops the memory of a run.
-func (r *tileRunner) forget() {
-	for i := range r.calls {
-		clear(r.calls[i].Inputs)
-		clear(r.calls[i].Outputs)
-	}
 }
 
 // Close implements [Runner].

@@ -34,7 +34,7 @@ func (s Scalars) Vector(names ...string) ([]float32, error) {
 // program's output, then by the job's tensor.
 type Measures map[string]map[string]float64
 
-// set notes the measure of one tensor.
+// set stores the measure of one tensor.
 func (m Measures) set(name, tensor string, value float32) {
 	if m[name] == nil {
 		m[name] = map[string]float64{}
@@ -52,8 +52,7 @@ type Job struct {
 	// measure, a float scalar.
 	Inputs, Outputs map[string]string
 	// Donated is the set of inputs, by the program's names, whose memory the run may overwrite or
-	// free. An input whose tensor another job of the update reads, too, is kept
-	// nevertheless.
+	// free. It has no effect on a tensor that another job of the update reads, too.
 	Donated map[string]bool
 }
 
@@ -97,20 +96,9 @@ type Options struct {
 	// Lower builds the graph of a job, from its inputs by name to its outputs by name,
 	// instead of lowering the job's program; nil lowers the program.
 	Lower LowerFunc
-	// Executors are tried in this order; nil means tiles, and then the graph, which takes
-	// every program.
+	// Executors are tried in this order. If it is nil, they are [Tile] and then [Graph],
+	// which takes every program, or with Lower only [Graph].
 	Executors []Executor
-}
-
-// executors are those that are asked, in this order.
-func (o Options) executors() []Executor {
-	if o.Executors != nil {
-		return o.Executors
-	}
-	if o.Lower != nil {
-		return []Executor{Graph{o}}
-	}
-	return []Executor{Tile{}, Graph{o}}
 }
 
 // An Update is a compiled list of jobs.
@@ -125,9 +113,17 @@ type Update struct {
 func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, error) {
 	jobs = keepShared(jobs)
 	u := &Update{consumed: consumed(jobs), Executed: map[string]int{}}
+	executors := o.Executors
+	switch {
+	case executors != nil:
+	case o.Lower != nil:
+		executors = []Executor{Graph{o}}
+	default:
+		executors = []Executor{Tile{}, Graph{o}}
+	}
 	rest := jobs
 	var reasons []error
-	for _, x := range o.executors() {
+	for _, x := range executors {
 		if len(rest) == 0 {
 			break
 		}
@@ -152,7 +148,7 @@ func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, e
 	return u, nil
 }
 
-// keepShared lets no job donate what another one reads.
+// keepShared returns the jobs without donations of tensors that other jobs read, too.
 func keepShared(jobs []Job) []Job {
 	readers := map[string]int{}
 	for _, j := range jobs {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -52,10 +53,11 @@ func TestParetoMetricOnTheDevice(t *testing.T) {
 	paretoMetric(t, device, func(point golden.Object, key string, got []float64) bool { return point.CloseWithin(single, key, got) })
 }
 
-// TestSumsOverLargeTensors: a sum of four million squares is good to 1e-5 in float32.
-// (As one running sum it is off by some 1e-4, and by percents in the largest layers.)
+// TestSumsOverLargeTensors: a sum of a million squares is good to 1e-5 in float32.
+// (As one running sum it is off by 7e-5, and by percents in the largest layers.)
 func TestSumsOverLargeTensors(t *testing.T) {
-	const rows, columns = 4096, 1024
+	effort.Long(t, "the tensors are large")
+	const rows, columns = 1024, 1024
 	p, err := ParetoNorm2(Rule{Name: "x", Shape: []int{rows, columns}})
 	if err != nil {
 		t.Fatal(err)

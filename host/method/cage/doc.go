@@ -4,9 +4,9 @@
 //
 // The file algorithm.go is the paper's Algorithm 1, written so that the two can be read
 // side by side. Each of the other files has one subject: the description of a step
-// (rule.go), the other corrections (correction.go), the gradient that the optimizer sees,
-// weight decay, the error of the forward pass, how residuals that are not finite are
-// refused, the measures, and LOTION, the method with which CAGE is compared.
+// (rule.go), its program, with weight decay, the optimizer's gradient and the measures (step.go), the
+// forms of the correction (correction.go), and LOTION, the method with which CAGE is
+// compared (lotion.go).
 //
 // A step is written as a program (package program). The same text runs on the float64
 // oracle in tests and is inlined into the compiled step in training. Nothing here knows a

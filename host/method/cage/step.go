@@ -84,3 +84,115 @@ func (s *step) build() (*program.Program, error) {
 	}
 	return p, nil
 }
+
+// gradient is the gradient that the optimizer sees: that of the task, clipped; in the
+// coupled form plus λ_t·e_t (paper §3.1, "Error coupling"); with LOTION plus the slope of
+// its regularizer. Only the task's is clipped.
+func (s *step) gradient() program.Value {
+	g := s.in[InputGradient]
+	if s.rule.Clip {
+		g = g.Mul(s.in[InputClip])
+	}
+	if s.rule.Form == Coupled && s.rule.Quantizer != nil {
+		g = g.Add(s.finiteForwardError().Mul(s.λ))
+	}
+	if s.rule.regularized() {
+		terms := s.rule.Lotion.regularize(s.b, s.x, g, s.state[fisherState])
+		g, s.state[fisherState] = terms.gradient, terms.fisher
+	}
+	return g
+}
+
+// decaysFirst reports whether the optimizer gets a decayed x.
+func (r Rule) decaysFirst() bool { return r.Decay > 0 && !r.DecayLast }
+
+// decayFirst is x after the weight decay that precedes the optimizer.
+func (s *step) decayFirst(x program.Value) program.Value {
+	if s.rule.decaysFirst() {
+		return x.Mul(s.decayFactor())
+	}
+	return x
+}
+
+// decayLast is y after the weight decay that follows the optimizer.
+func (s *step) decayLast(y program.Value) program.Value {
+	if s.rule.Decay > 0 && s.rule.DecayLast {
+		return y.Mul(s.decayFactor())
+	}
+	return y
+}
+
+// decayFactor is 1 − α·ω, the factor of weight decay on x.
+func (s *step) decayFactor() program.Value { return s.b.Const(1).Sub(s.α.Scale(s.rule.Decay)) }
+
+// scaled is a rate of the schedule times the tensor's factor.
+func (s *step) scaled(rate program.Value) program.Value {
+	if f := s.rule.RateFactor; f != 1 {
+		return rate.Scale(f)
+	}
+	return rate
+}
+
+// measure declares the scalar outputs beside x and the state.
+func (s *step) measure() {
+	if s.rule.Statistics {
+		s.b.Output(OutputErrorNorm2, sumOfSquares(s.forwardError()))
+		s.b.Output(OutputValueNorm2, sumOfSquares(s.x))
+	}
+	if s.rule.corrects() {
+		s.b.Output(OutputUncorrected, s.finite.Not().Convert(program.Float))
+	}
+}
+
+// OutputNorm2 is the name of the output of [ParetoNorm2].
+const OutputNorm2 = "norm2"
+
+// ParetoNorm2 returns a program for the squared length of one tensor's share of the
+// stationarity measure (paper Eq. 2)
+//
+//	P_λ(x) = ∇f(x) + λ·(x − Q(x)).
+//
+// Its inputs are gradient, x, quantized (as the rule has it) and lambda; its output is
+// the scalar norm2. The norm over all tensors is the square root of the sum. With ∇f from
+// a full-precision forward pass it is the quantity of the theorem. With the gradient of
+// the quantized forward pass, ∇f(Q(x)), it is a different one and must be named
+// accordingly.
+func ParetoNorm2(r Rule) (*program.Program, error) {
+	b := program.NewBuilder("pareto/" + r.Name)
+	t := program.FloatType(r.Shape...)
+	g := b.Input(InputGradient, t)
+	x := b.Input(InputX, t)
+	q := b.Input(InputQuantized, t)
+	lambda := b.Input(InputLambda, program.FloatType())
+	b.Output(OutputNorm2, sumOfSquares(g.Add(x.Sub(r.rotateBack(q)).Mul(lambda))))
+	return b.Build()
+}
+
+// sumOfSquares is Σ v².
+func sumOfSquares(v program.Value) program.Value { return sum(v.Square()) }
+
+// sum adds up rows first: in float32 one running sum over millions of terms loses what is
+// small beside it.
+func sum(v program.Value) program.Value {
+	if rank := v.Type().Rank(); rank > 1 {
+		v = v.Sum(rank - 1)
+	}
+	return v.SumAll()
+}
+
+// ObserveProgram returns a program for the optimizer's observation alone, for a step in
+// which the observation is followed by a refresh. It maps the inputs of the rule to the
+// state tensors that the observation changes. It is nil if the optimizer has no
+// observation.
+func (r Rule) ObserveProgram() (*program.Program, error) {
+	if r.Optimizer.Observe == nil {
+		return nil, nil
+	}
+	s := r.begin("observe/")
+	g := s.gradient()
+	s.optimize(r.Optimizer.Observe, s.decayFirst(s.x), g)
+	for _, o := range r.Optimizer.Observe.Outputs {
+		s.b.Output(o.Name, s.state[strings.TrimPrefix(o.Name, sdk.StatePrefix)])
+	}
+	return s.build()
+}

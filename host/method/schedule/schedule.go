@@ -96,3 +96,85 @@ func (s Schedule) Rate(k int) float64 {
 
 // halfCosine is (1 + cos πu)/2, which falls from 1 to 0 while u goes from 0 to 1.
 func halfCosine(u float64) float64 { return 0.5 * (1 + math.Cos(math.Pi*u)) }
+
+// oneCycleCos rises from Peak/Div to Peak and falls to Peak/Div/FinalDiv, both
+// along half a cosine: the one-cycle schedule (Smith and Topin 2018, "Super-
+// Convergence") with the arguments that QuEST's training code uses (Panferov et
+// al. 2025). With W = Warmup, T = Total and A(a, b, u) = b + (a−b)(1 + cos πu)/2:
+//
+//	k ≤ W−1:  A(start, peak, k/(W−1))
+//	else:     A(peak, end, (k−W+1)/(T−W))
+//
+// The peak is reached at step W−1 and the end at step T−1; Rate(T) follows the
+// cosine one step past its end, where it turns up again by a little. A warm-up
+// of one step is at the peak at once, and where the warm-up takes the whole run
+// there is no fall: Rate(T) is the peak.
+func (s Schedule) oneCycleCos(k int) float64 {
+	start := s.Peak / s.Div
+	end := start / s.FinalDiv
+	last := s.Warmup - 1
+	switch {
+	case k <= last && last > 0:
+		return anneal(start, s.Peak, float64(k)/float64(last))
+	case k <= last, s.Warmup == s.Total:
+		return s.Peak
+	}
+	return anneal(s.Peak, end, float64(k-last)/float64(s.Total-s.Warmup))
+}
+
+// anneal goes from a to b along half a cosine while u goes from 0 to 1.
+func anneal(a, b, u float64) float64 {
+	return b + (a-b)/2*(1+math.Cos(math.Pi*u))
+}
+
+// linearWarmupCosine rises along a line that reaches Peak at step W−1, and falls
+// along half a cosine to FinalFrac·Peak (cosine annealing: Loshchilov and Hutter
+// 2017, "SGDR"). With W = Warmup, T = Total, f = FinalFrac:
+//
+//	k < W:  peak·(k+1)/W
+//	else:   peak·(f + (1−f)(1 + cos πu)/2),  u = min(1, (k+1−W)/(T−W))
+func (s Schedule) linearWarmupCosine(k int) float64 {
+	if k < s.Warmup {
+		return s.Peak * float64(k+1) / float64(s.Warmup)
+	}
+	u := min(1, float64(k+1-s.Warmup)/float64(max(1, s.Total-s.Warmup)))
+	return s.Peak * (s.FinalFrac + (1-s.FinalFrac)*halfCosine(u))
+}
+
+// wsd warms up along a line from Peak/Div, stays at Peak, and decays to
+// FinalFrac·Peak over the last D = ⌊DecayFrac·Total⌋ steps (warm-up, stable,
+// decay: Hu et al. 2024, "MiniCPM"). With W = Warmup, T = Total, f = FinalFrac:
+//
+//	k < W:    peak·(k/W + (1 − k/W)/div)
+//	k < T−D:  peak
+//	else:     peak·(f + (1−f)·shape(u)),  u = (k − (T−D))/D
+//
+// The end is reached at k = T, one step after the run's last. Without a decay
+// (D = 0) the rate stays at the peak, which makes this the warm-up followed by
+// a constant rate that fine-tuning uses.
+func (s Schedule) wsd(k int) float64 {
+	decay := portion(s.DecayFrac, s.Total) // D
+	hold := s.Total - decay
+	switch {
+	case k < s.Warmup:
+		u := float64(k) / float64(s.Warmup)
+		return s.Peak * (u + (1-u)/s.Div)
+	case k < hold || decay == 0:
+		return s.Peak
+	case k == s.Total:
+		return s.Peak * s.FinalFrac // exact, where a cosine would leave a rounding error
+	}
+	u := float64(k-hold) / float64(decay)
+	return s.Peak * (s.FinalFrac + (1-s.FinalFrac)*s.Shape.at(u))
+}
+
+// at is the shape's height at progress u in [0, 1]: 1 at the start, 0 at the end.
+func (shape Shape) at(u float64) float64 {
+	switch shape {
+	case Sqrt:
+		return 1 - math.Sqrt(u)
+	case Cosine:
+		return halfCosine(u)
+	}
+	return 1 - u
+}

@@ -80,7 +80,7 @@ func (s Settings) Idle() (keys []string) {
 	return keys
 }
 
-// reads tells whether a schedule of the kind depends on the key.
+// reads reports whether a schedule of the kind depends on the key.
 func (k Kind) reads(key string) bool {
 	switch k {
 	case Constant:

@@ -21,9 +21,9 @@ func Checkpoint(f func(inputs []*graph.Node) *graph.Node, inputs ...*graph.Node)
 	}
 	before := inputs[0].Graph().LastNode().Id()
 	value := f(inputs)
-	all := append(append([]*graph.Node(nil), inputs...), outside(value, before, inputs)...)
+	all := append(append([]*graph.Node(nil), inputs...), captured(value, before, inputs)...)
 	return Custom(value, all, func(dy *graph.Node) []*graph.Node {
-		again := after(dy, inputs)
+		again := delayed(dy, inputs)
 		wrt := append(append([]*graph.Node(nil), again...), all[len(inputs):]...)
 		return VJP(f(again), dy, wrt...)
 	})
@@ -40,10 +40,10 @@ func VJP(y, dy *graph.Node, inputs ...*graph.Node) []*graph.Node {
 	return graph.Gradient(graph.ReduceAllSum(seeded), inputs...)
 }
 
-// outside lists the floating-point nodes up to the given number from which value was computed directly by later ones,
-// without the inputs, constants and what no gradient passes: GoMLX would take all that such a node was computed from for
-// worth a gradient.
-func outside(value *graph.Node, last graph.NodeId, inputs []*graph.Node) []*graph.Node {
+// captured lists the nodes that f reads beside its inputs: the floating-point nodes up to the given number that are operands of
+// later nodes on the way to value. It leaves out constants and nodes that no gradient passes, because GoMLX would
+// differentiate everything that such a node was computed from.
+func captured(value *graph.Node, last graph.NodeId, inputs []*graph.Node) []*graph.Node {
 	visited := make(map[*graph.Node]bool)
 	for _, input := range inputs {
 		visited[input] = true
@@ -69,8 +69,8 @@ func outside(value *graph.Node, last graph.NodeId, inputs []*graph.Node) []*grap
 	return found
 }
 
-// after returns the inputs, bit for bit, as nodes that are computed once dy is and through which no gradient passes.
-func after(dy *graph.Node, inputs []*graph.Node) []*graph.Node {
+// delayed returns the inputs, bit for bit, as nodes that are available only after dy, and through which no gradient passes.
+func delayed(dy *graph.Node, inputs []*graph.Node) []*graph.Node {
 	again := make([]*graph.Node, len(inputs))
 	if !engine.OnCPU(dy.Graph()) {
 		copy(again, graph.OptimizationBarriers(append(append([]*graph.Node(nil), inputs...), dy)...))

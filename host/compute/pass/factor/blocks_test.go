@@ -256,7 +256,7 @@ func unblocked(t *testing.T, out map[string]reference.Tensor, size int) []float6
 	for _, name := range []string{factor.OutputPacked, factor.OutputScales} {
 		given[name] = out[name]
 	}
-	again, err := reference.Run32(factor.Unblock(blockRows, blockLength, size, "value"), given)
+	again, err := reference.Run32(factor.Dequantize(blockRows, blockLength, size, "value"), given)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
@@ -138,8 +139,8 @@ func checkGradient(t *testing.T, p, half *program.Program, in tensors, block int
 
 // TestRandom: whatever a program computes, Undo rotates its outputs.
 func TestRandom(t *testing.T) {
-	checked := 0
-	for seed := range uint64(400) {
+	seeds, checked := effort.Choose[uint64](150, 400), 0
+	for seed := range seeds {
 		c := randprog.New(seed, randprog.Options{Smooth: seed%2 == 0})
 		rng := rand.New(rand.NewPCG(seed, 1))
 		block, outputs := rows(c.Program, rng)
@@ -149,8 +150,8 @@ func TestRandom(t *testing.T) {
 		checked++
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { check(t, c.Program, c.Inputs, block, outputs, rng) })
 	}
-	if checked < 200 {
-		t.Errorf("only %d of 400 programs have an output to rotate", checked)
+	if checked < int(seeds/2) {
+		t.Errorf("only %d of %d programs have an output to rotate", checked, seeds)
 	}
 }
 
@@ -192,7 +193,7 @@ func normal(rng *rand.Rand, n int64) []float64 {
 // TestRandomTails: programs that end in a rotation, with random operations behind it,
 // are seen to, and lose all of the rotations that end them.
 func TestRandomTails(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range effort.Choose[uint64](120, 300) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		block := 2 << rng.IntN(4)
 		shape := []int{1 + rng.IntN(4), block * (1 + rng.IntN(3))}

@@ -61,7 +61,10 @@ const group = 8
 
 // Run tests a subject with programs of all families that it is meant for.
 func Run(t *testing.T, s Subject) {
-	count := effort.Choose[uint64](80, 320)
+	count := effort.Choose[uint64](48, 320)
+	if testing.Short() {
+		count = 16
+	}
 	for _, family := range randprog.Families {
 		least, ok := s.Accepts[family]
 		if !ok {
@@ -79,7 +82,7 @@ func Run(t *testing.T, s Subject) {
 	}
 }
 
-// runFamily runs so many programs and fails if the subject refuses too many.
+// runFamily runs count programs and fails if the subject accepts a smaller share than least.
 func (s Subject) runFamily(t *testing.T, o randprog.UpdateOptions, count uint64, least float64) {
 	accepted := 0
 	for first := uint64(0); first < count; first += group {

@@ -2,12 +2,13 @@ package tile
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/simplify"
 )
 
-// analysis divides the values of a program into scalars and tensors.
+// analysis is a program divided into scalars and tensors.
 type analysis struct {
 	p    *program.Program
 	size int64 // elements of a tensor
@@ -17,28 +18,28 @@ type analysis struct {
 	reductions []reduction
 	scalars    scalars
 	fills      map[int]int // tensors filled with a scalar, by the scalar
-	outputs    []place     // of the program's outputs
+	outputs    []outputRef
 }
 
-// place is where an output comes from: a tensor, or a scalar where that is -1.
-type place struct{ tensor, scalar int }
+// outputRef refers to the value of an output: a tensor, or a scalar if tensor is -1.
+type outputRef struct{ tensor, scalar int }
 
-// ref is where a value of the program is found.
+// ref refers to the scalar or tensor that a value of the program has become.
 type ref struct {
 	kind kind
-	id   int    // of the scalar, or of the tensor; of what is folded for a partial fold
+	id   int    // of the scalar or tensor; for a partial fold, of the tensor that is folded
 	fold opcode // of a partial fold
 }
 
 type kind uint8
 
 const (
-	// aScalar is a scalar, and also a tensor with this scalar in all elements.
-	aScalar kind = iota
-	aTensor
-	// aPartial is a tensor some of whose axes are folded. It exists only to be folded
-	// on: the fold of the whole tensor is computed at once.
-	aPartial
+	// scalarRef is a scalar, or a tensor with this scalar in all elements.
+	scalarRef kind = iota
+	tensorRef
+	// partialRef is a tensor some of whose axes are folded. Its value is not computed: it is
+	// an intermediate step of a fold over all axes, which is computed at once.
+	partialRef
 )
 
 // node computes a tensor.
@@ -48,17 +49,17 @@ type node struct {
 	s     []int // scalars
 	input int   // the position of an opInput among the program's inputs
 	block int   // of an opRotate
-	level int   // the longest chain of reductions that it depends on
+	level int   // the length of the longest chain of reductions that it depends on
 }
 
 // reduction folds a tensor to a scalar.
 type reduction struct {
 	op           opcode // opSum, opLargest or opSmallest
 	node, scalar int
-	phase        int // in which it is computed
+	phase        int // the one that computes it
 }
 
-// analyse sorts the values of p, or refuses it.
+// analyse finds the scalars and tensors of p, or refuses it.
 func analyse(p *program.Program) (*analysis, error) {
 	p, err := simplify.Program(p)
 	if err != nil {
@@ -70,7 +71,7 @@ func analyse(p *program.Program) (*analysis, error) {
 			return nil, a.never(len(p.Inputs)+i, &p.Nodes[i], "%s", reason)
 		}
 	}
-	a.scalars.number(0) // stands for operands that an operation does not have
+	a.scalars.constant(0) // scalar 0 is the operand of operations with fewer than three
 	for i := range p.NumValues() {
 		a.size = max(a.size, p.TypeOf(program.ID(i)).Size())
 	}
@@ -79,7 +80,7 @@ func analyse(p *program.Program) (*analysis, error) {
 		case in.Type.DType != program.Float:
 			return nil, a.refuseInput(i, "it is %s, and only floats are computed", in.Type.DType)
 		case in.Type.Size() == 1:
-			a.refs = append(a.refs, ref{aScalar, a.scalars.add(scalar{kind: scalarInput, input: i}), 0})
+			a.refs = append(a.refs, ref{scalarRef, a.scalars.add(scalar{kind: scalarInput, input: i}), 0})
 		case in.Type.Size() == a.size:
 			a.refs = append(a.refs, a.tensor(node{op: opInput, input: i}))
 		default:
@@ -95,20 +96,20 @@ func analyse(p *program.Program) (*analysis, error) {
 	}
 	for _, o := range p.Outputs {
 		switch t, r := p.TypeOf(o.Value), a.refs[o.Value]; {
-		case t.DType != program.Float || r.kind == aPartial:
+		case t.DType != program.Float || r.kind == partialRef:
 			return nil, &RefusedError{Program: p.Name, Value: "output " + o.Name, Reason: "it is neither a float tensor nor a scalar"}
 		case t.Size() == 1:
-			a.outputs = append(a.outputs, place{-1, r.id})
+			a.outputs = append(a.outputs, outputRef{-1, r.id})
 		case t.Size() != a.size: // a scalar, repeated to another shape
 			return nil, &RefusedError{p.Name, "output " + o.Name, fmt.Sprintf("it has %d elements, others have %d", t.Size(), a.size), true}
 		default:
-			a.outputs = append(a.outputs, place{tensor: a.vector(r)})
+			a.outputs = append(a.outputs, outputRef{tensor: a.vector(r)})
 		}
 	}
 	return a, nil
 }
 
-// tensor adds a node and finds its level.
+// tensor adds a node and computes its level.
 func (a *analysis) tensor(n node) ref {
 	for _, i := range n.in {
 		n.level = max(n.level, a.nodes[i].level)
@@ -117,12 +118,12 @@ func (a *analysis) tensor(n node) ref {
 		n.level = max(n.level, a.scalars.list[i].level)
 	}
 	a.nodes = append(a.nodes, n)
-	return ref{aTensor, len(a.nodes) - 1, 0}
+	return ref{tensorRef, len(a.nodes) - 1, 0}
 }
 
-// vector is a tensor for an operand that may be a scalar.
+// vector returns the tensor of an operand. A scalar becomes a tensor that is filled with it.
 func (a *analysis) vector(r ref) int {
-	if r.kind == aTensor {
+	if r.kind == tensorRef {
 		return r.id
 	}
 	if _, ok := a.fills[r.id]; !ok {
@@ -131,7 +132,7 @@ func (a *analysis) vector(r ref) int {
 	return a.fills[r.id]
 }
 
-// value finds the place of a node's result.
+// value applies the rule of a node.
 func (a *analysis) value(n *program.Node) (ref, error) {
 	args := make([]ref, len(n.Args))
 	for i, id := range n.Args {
@@ -143,7 +144,7 @@ func (a *analysis) value(n *program.Node) (ref, error) {
 	if n.Type.DType != program.Float && n.Type.DType != program.Bool {
 		return ref{}, a.refuse(n, "the result is %s", n.Type.DType)
 	}
-	if reason, ok := unwritten[n.Op]; ok {
+	if reason, ok := notYet[n.Op]; ok {
 		return ref{}, a.refuse(n, "%s", reason)
 	}
 	return rules[n.Op](a, n, args)
@@ -153,14 +154,17 @@ func (a *analysis) constant(n *program.Node, _ []ref) (ref, error) {
 	if len(n.Attr.Floats)+len(n.Attr.Ints) != 1 {
 		return ref{}, a.refuse(n, "its elements differ")
 	}
-	return ref{aScalar, a.scalars.constant(n.Attr), 0}, nil
+	if len(n.Attr.Floats) == 1 {
+		return ref{scalarRef, a.scalars.constant(float32(n.Attr.Floats[0])), 0}, nil
+	}
+	return ref{scalarRef, a.scalars.constant(float32(n.Attr.Ints[0])), 0}, nil
 }
 
 // rotation multiplies blocks of elements by the Walsh–Hadamard matrix. Blocks that fit
 // tiles divide them, as both are powers of two.
 func (a *analysis) rotation(n *program.Node, args []ref) (ref, error) {
 	switch {
-	case args[0].kind == aPartial:
+	case args[0].kind == partialRef:
 		return ref{}, a.refusePartial(n)
 	case n.Attr.Block > Elements:
 		return ref{}, a.never(len(a.refs), n, "its blocks of %d elements are larger than tiles", n.Attr.Block)
@@ -170,7 +174,7 @@ func (a *analysis) rotation(n *program.Node, args []ref) (ref, error) {
 	return a.tensor(node{op: opRotate, in: []int{a.vector(args[0])}, block: n.Attr.Block}), nil
 }
 
-// fold is a reduction, of a whole tensor or of some axes on the way there.
+// fold is a reduction of a whole tensor, or of some of its axes as a step of one.
 func (a *analysis) fold(n *program.Node, op opcode, r ref) (ref, error) {
 	before, after := a.p.TypeOf(n.Args[0]).Size(), n.Type.Size()
 	switch {
@@ -178,25 +182,25 @@ func (a *analysis) fold(n *program.Node, op opcode, r ref) (ref, error) {
 		return r, nil
 	case n.Type.DType != program.Float:
 		return ref{}, a.refuse(n, "it folds what is no float tensor")
-	case r.kind == aScalar && op != opSum: // of equal elements
+	case r.kind == scalarRef && op != opSum: // of equal elements
 		return r, nil
-	case r.kind == aScalar && before != a.size:
+	case r.kind == scalarRef && before != a.size:
 		return ref{}, a.refuse(n, "it sums %d elements, tensors have %d", before, a.size)
-	case r.kind == aScalar:
-		return a.fold(n, op, ref{aTensor, a.vector(r), 0})
-	case r.kind == aPartial && r.fold != op:
+	case r.kind == scalarRef:
+		return a.fold(n, op, ref{tensorRef, a.vector(r), 0})
+	case r.kind == partialRef && r.fold != op:
 		return ref{}, a.refuse(n, "axes are folded by different operations")
 	case after > 1:
-		return ref{aPartial, r.id, op}, nil
+		return ref{partialRef, r.id, op}, nil
 	}
 	for _, d := range a.reductions {
 		if d.op == op && d.node == r.id {
-			return ref{aScalar, d.scalar, 0}, nil
+			return ref{scalarRef, d.scalar, 0}, nil
 		}
 	}
 	s := a.scalars.add(scalar{kind: scalarReduction, level: a.nodes[r.id].level + 1})
 	a.reductions = append(a.reductions, reduction{op: op, node: r.id, scalar: s})
-	return ref{aScalar, s, 0}, nil
+	return ref{scalarRef, s, 0}, nil
 }
 
 // RefusedError says why this package does not execute a program. The program itself is
@@ -221,21 +225,101 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("program %q %s: %s: %s", e.Program, how, e.Value, e.Reason)
 }
 
+// refuseInput refuses the program for one of its inputs.
 func (a *analysis) refuseInput(i int, format string, args ...any) error {
 	return &RefusedError{Program: a.p.Name, Value: fmt.Sprintf("input %q", a.p.Inputs[i].Name), Reason: fmt.Sprintf(format, args...)}
 }
 
-// refuse is for a node that tiles do not compute yet.
+// refuse refuses the program for the next node, which tiles do not compute yet.
 func (a *analysis) refuse(n *program.Node, format string, args ...any) error {
 	return &RefusedError{Program: a.p.Name, Value: fmt.Sprintf("%%%d = %s", len(a.refs), n.Op), Reason: fmt.Sprintf(format, args...)}
 }
 
-// never is for a node that no tile can compute, and whose result is the given value.
+// never refuses the program for a node that tiles can never compute, and whose result is the given value.
 func (a *analysis) never(value int, n *program.Node, format string, args ...any) error {
 	return &RefusedError{a.p.Name, fmt.Sprintf("%%%d = %s", value, n.Op), fmt.Sprintf(format, args...), true}
 }
 
-// refusePartial is for a node with an operand of which nothing but the fold of all axes is computed.
+// refusePartial refuses a node with an operand some of whose axes are folded, as such a tensor is not computed.
 func (a *analysis) refusePartial(n *program.Node) error {
 	return a.refuse(n, "an operand has some axes folded and others not")
+}
+
+// scalars are the values of a program that have one element, in an order in which
+// each comes after its operands.
+type scalars struct {
+	list []scalar
+	ops  []int // positions of those of kind scalarOp
+}
+
+type scalarKind uint8
+
+const (
+	scalarConstant scalarKind = iota
+	scalarInput
+	scalarOp
+	scalarReduction
+)
+
+// scalar is a value with one element. Bools are 0 and 1.
+type scalar struct {
+	kind  scalarKind
+	value float32                       // of a constant
+	input int                           // position of an input
+	apply func(x, y, z float32) float32 // of a scalarOp
+	args  [3]int                        // scalar 0 for operands that apply does not have
+	level int                           // 1 + the phase after which it is known; 0 before all phases
+}
+
+func (s *scalars) add(v scalar) int {
+	s.list = append(s.list, v)
+	if v.kind == scalarOp {
+		s.ops = append(s.ops, len(s.list)-1)
+	}
+	return len(s.list) - 1
+}
+
+// constant returns the constant of this value, which it adds if there is none.
+func (s *scalars) constant(v float32) int {
+	for i, c := range s.list {
+		if c.kind == scalarConstant && math.Float32bits(c.value) == math.Float32bits(v) {
+			return i
+		}
+	}
+	return s.add(scalar{kind: scalarConstant, value: v})
+}
+
+func (s *scalars) one() int { return s.constant(1) }
+
+// scalarOperation adds an operation whose operands are scalars.
+func (a *analysis) scalarOperation(apply func(x, y, z float32) float32, args []ref) ref {
+	v := scalar{kind: scalarOp, apply: apply}
+	for i, r := range args {
+		v.args[i] = r.id
+		v.level = max(v.level, a.scalars.list[r.id].level)
+	}
+	return ref{scalarRef, a.scalars.add(v), 0}
+}
+
+// renewLevels computes the levels of scalars again, from the phases of the reductions.
+func (a *analysis) renewLevels() {
+	for _, d := range a.reductions {
+		a.scalars.list[d.scalar].level = d.phase + 1
+	}
+	for _, i := range a.scalars.ops {
+		v := &a.scalars.list[i]
+		v.level = 0
+		for _, j := range v.args {
+			v.level = max(v.level, a.scalars.list[j].level)
+		}
+	}
+}
+
+// evaluate computes the scalars of a level.
+func (s *scalars) evaluate(level int, env []float32) {
+	for _, i := range s.ops {
+		if v := &s.list[i]; v.level == level {
+			env[i] = v.apply(env[v.args[0]], env[v.args[1]], env[v.args[2]])
+		}
+	}
 }

@@ -1,7 +1,7 @@
 package tile
 
-// fuse replaces several operations by one where intermediate results are used
-// nowhere else, which saves passes over the cache. Every step rounds as before.
+// fuse replaces several operations by one if their intermediate results have no other
+// uses, which saves passes over the cache. Every step rounds as before.
 func (w *phase) fuse() {
 	for i := range w.nodes {
 		if w.uses[i] == 0 {
@@ -21,12 +21,12 @@ func (w *phase) fuse() {
 	}
 }
 
-// only reports whether node i is the operation op and used once.
-func (w *phase) only(i int, op opcode) bool { return w.nodes[i].op == op && w.uses[i] == 1 }
+// usedOnce reports whether node i is the operation op and has one use.
+func (w *phase) usedOnce(i int, op opcode) bool { return w.nodes[i].op == op && w.uses[i] == 1 }
 
 // fuseProduct: (a·b)·s.
 func (w *phase) fuseProduct(n *node) {
-	if x := n.in[0]; w.only(x, opMul) {
+	if x := n.in[0]; w.usedOnce(x, opMul) {
 		*n = node{op: opMulMulS, in: w.nodes[x].in, s: n.s, level: n.level}
 	}
 }
@@ -37,16 +37,16 @@ func (w *phase) fuseSum(n *node) {
 	if x == y {
 		return
 	}
-	if n.op == opAdd && w.only(x, opMulMulS) && !w.only(y, opMulMulS) {
+	if n.op == opAdd && w.usedOnce(x, opMulMulS) && !w.usedOnce(y, opMulMulS) {
 		x, y = y, x
 	}
-	if n.op == opAdd && w.only(y, opMulMulS) {
+	if n.op == opAdd && w.usedOnce(y, opMulMulS) {
 		a, s := w.scaled(x)
 		p := w.nodes[y]
 		*n = node{op: opLinMul, in: []int{a, p.in[0], p.in[1]}, s: []int{s, p.s[0]}, level: n.level}
 		return
 	}
-	if !w.only(x, opMulS) && !w.only(y, opMulS) {
+	if !w.usedOnce(x, opMulS) && !w.usedOnce(y, opMulS) {
 		return
 	}
 	a, s := w.scaled(x)
@@ -58,10 +58,10 @@ func (w *phase) fuseSum(n *node) {
 	*n = node{op: op, in: []int{a, b}, s: []int{s, t}, level: n.level}
 }
 
-// scaled writes node i as a tensor times a scalar, which is 1 where it is no such
-// product: a product with 1 is exact.
+// scaled returns node i as a tensor times a scalar. The scalar is 1 if the node is no such
+// product; a product with 1 is exact.
 func (w *phase) scaled(i int) (tensor, scalar int) {
-	if w.only(i, opMulS) {
+	if w.usedOnce(i, opMulS) {
 		return w.nodes[i].in[0], w.nodes[i].s[0]
 	}
 	return i, w.a.scalars.one()
@@ -70,10 +70,10 @@ func (w *phase) scaled(i int) (tensor, scalar int) {
 // fuseRoot: √a·s + t.
 func (w *phase) fuseRoot(n *node) {
 	x := n.in[0]
-	if !w.only(x, opMulS) {
+	if !w.usedOnce(x, opMulS) {
 		return
 	}
-	if root := w.nodes[x].in[0]; w.only(root, opSqrt) {
+	if root := w.nodes[x].in[0]; w.usedOnce(root, opSqrt) {
 		*n = node{op: opSqrtLin, in: w.nodes[root].in, s: []int{w.nodes[x].s[0], n.s[0]}, level: n.level}
 	}
 }
@@ -81,7 +81,7 @@ func (w *phase) fuseRoot(n *node) {
 // fuseNorm: Σ a·b and Σ (a − b)².
 func (w *phase) fuseNorm(n *node) {
 	x := n.in[0]
-	if !w.only(x, opMul) {
+	if !w.usedOnce(x, opMul) {
 		return
 	}
 	n.op, n.in = opSumMul, w.nodes[x].in

@@ -1,7 +1,7 @@
 package tile
 
-// interpret runs code on one tile, whose slots are v and whose scalars are env, and adds
-// to the lanes of reductions.
+// interpret runs code on one tile, with the slots v and the scalars env, and adds to the
+// lanes of reductions.
 func interpret(code []instruction, v [][]float32, env []float32, sums []lanes) {
 	for i := range code {
 		ins := &code[i]
@@ -36,7 +36,7 @@ func interpret(code []instruction, v [][]float32, env []float32, sums []lanes) {
 	}
 }
 
-// compute runs an operation that writes its slot.
+// compute runs an elementwise operation.
 func (ins *instruction) compute(v [][]float32, env []float32) {
 	dst, a, b, s, t := v[ins.dst], v[ins.a], v[ins.b], env[ins.s], env[ins.t]
 	switch ins.op {

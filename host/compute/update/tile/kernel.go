@@ -17,12 +17,12 @@ type Kernel struct {
 	p          *program.Program
 	size       int
 	scalars    scalars
-	env        []float32 // constants in their places
+	env        []float32 // the constants among the scalars; zeros for the others
 	reductions []reduction
-	phases     [][]instruction // one, and one more for every reduction on whose result other elements depend
-	registers  int             // most that a phase needs
+	phases     [][]instruction // the code of each pass over the tensors
+	registers  int             // the largest number that a phase needs
 	slots      int
-	outputs    []place
+	outputs    []outputRef
 }
 
 // Compile compiles p, which must be valid, or refuses it with a [*RefusedError].
@@ -53,9 +53,9 @@ func Compile(p *program.Program) (k *Kernel, err error) {
 	return k, nil
 }
 
-// phases decides in which phase each reduction is computed and returns the last phase,
-// which writes all tensors. A reduction that only outputs and other scalars need
-// is left to the last phase, which reads the tensors in any case.
+// phases chooses the phase that computes each reduction and returns the last phase,
+// which writes all tensors. Reductions that no element of a tensor depends on belong to the
+// last phase, which reads the tensors in any case.
 func (a *analysis) phases() int {
 	last := 0
 	for _, o := range a.outputs {
@@ -74,11 +74,11 @@ func (a *analysis) phases() int {
 			d.phase = a.nodes[d.node].level
 		}
 	}
-	a.settle()
+	a.renewLevels()
 	return last
 }
 
-// neededScalars are those from which elements of tensors are computed.
+// neededScalars marks the scalars that elements of tensors depend on.
 func (a *analysis) neededScalars() []bool {
 	needed := make([]bool, len(a.scalars.list))
 	for _, n := range a.nodes {

@@ -2,9 +2,8 @@ package tile
 
 import "math"
 
-// Loops over elements in plain Go. Each is also the end of the vectorized one, for
-// what does not fill a vector. Operands are at least as long as dst, which may be one
-// of them.
+// Loops over elements in plain Go. The vectorized loops use them for the elements that do
+// not fill a vector. Operands are at least as long as dst, which may be one of them.
 
 func plainAdd(dst, a, b []float32) {
 	for i := range dst {

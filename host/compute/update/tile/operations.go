@@ -66,7 +66,7 @@ const (
 	opSmallest
 )
 
-// A rule finds where the result of a node is, and adds what computes it.
+// A rule adds the scalar or tensor that is the result of a node, and returns a reference to it.
 type rule func(a *analysis, n *program.Node, args []ref) (ref, error)
 
 // rules has the operations that tiles compute.
@@ -116,9 +116,10 @@ var rules = map[program.Op]rule{
 	program.OpStopGradient: (*analysis).same,
 }
 
-// unwritten has the operations that tiles could compute, and impossible those that they cannot, whatever their operands.
+// notYet has the operations that tiles could compute but do not, and impossible those that tiles can never compute, with
+// the reasons.
 var (
-	unwritten = map[program.Op]string{
+	notYet = map[program.Op]string{
 		program.OpIota:       "its elements differ",
 		program.OpRandomBits: noIntegers,
 		program.OpExp:        noLoop,
@@ -148,16 +149,16 @@ const (
 	mixes      = "an element of the result depends on many others"
 )
 
-// elementwise is the rule of an operation that has a form for tensors, some of whose operands may be scalars, and one for
-// scalars. Operands that an operation does not have are anything.
+// elementwise is the rule of an elementwise operation: tensors adds it for operands some of which are tensors, and scalars
+// computes it if all of them are scalars. Operands that the operation does not have are undefined.
 func elementwise(tensors func(a *analysis, args []ref) ref, scalars func(x, y, z float32) float32) rule {
 	return func(a *analysis, n *program.Node, args []ref) (ref, error) {
 		tensor := false
 		for _, r := range args {
-			if r.kind == aPartial {
+			if r.kind == partialRef {
 				return ref{}, a.refusePartial(n)
 			}
-			tensor = tensor || r.kind == aTensor
+			tensor = tensor || r.kind == tensorRef
 		}
 		if tensor {
 			return tensors(a, args), nil
@@ -180,7 +181,7 @@ func two(op opcode) rule {
 		func(x, y, _ float32) float32 { return binary(op, x, y) })
 }
 
-// exchanged is two with the operands exchanged: greater is less so.
+// exchanged is two with the operands exchanged: x > y is y < x.
 func exchanged(op opcode) rule {
 	return elementwise(
 		func(a *analysis, args []ref) ref { return a.binary(op, args[1], args[0]) },
@@ -203,37 +204,37 @@ func (a *analysis) clamp(args []ref) ref {
 // convert makes a bool of a float; the others are floats already.
 func (a *analysis) convert(n *program.Node, args []ref) (ref, error) {
 	if from := a.p.TypeOf(n.Args[0]).DType; n.Type.DType == program.Bool && from == program.Float {
-		return two(opNe)(a, n, []ref{args[0], {kind: aScalar, id: a.scalars.number(0)}})
+		return two(opNe)(a, n, []ref{args[0], {kind: scalarRef, id: a.scalars.constant(0)}})
 	}
-	if args[0].kind == aPartial {
+	if args[0].kind == partialRef {
 		return ref{}, a.refusePartial(n)
 	}
 	return args[0], nil
 }
 
-// same is the rule of what leaves elements where they are.
+// same is the rule of operations that change no element's position.
 func (a *analysis) same(_ *program.Node, args []ref) (ref, error) { return args[0], nil }
 
 // broadcast repeats a scalar.
 func (a *analysis) broadcast(n *program.Node, args []ref) (ref, error) {
-	if r := args[0]; r.kind == aScalar || r.kind == aTensor && n.Type.Size() == a.size {
+	if r := args[0]; r.kind == scalarRef || r.kind == tensorRef && n.Type.Size() == a.size {
 		return r, nil
 	}
 	return ref{}, a.never(len(a.refs), n, "%s", moves)
 }
 
-// withScalar are the forms of operations whose right operand is a scalar, and
-// scalarWith those whose left one is.
+// withScalar has the forms of operations for a scalar as the right operand, scalarWith
+// those for a scalar as the left operand.
 var (
 	withScalar = map[opcode]opcode{opAdd: opAddS, opSub: opSubS, opMul: opMulS, opDiv: opDivS}
 	scalarWith = map[opcode]opcode{opAdd: opAddS, opSub: opFromS, opMul: opMulS, opDiv: opIntoS}
 )
 
 func (a *analysis) binary(op opcode, x, y ref) ref {
-	if special, ok := withScalar[op]; ok && y.kind == aScalar {
+	if special, ok := withScalar[op]; ok && y.kind == scalarRef {
 		return a.tensor(node{op: special, in: []int{x.id}, s: []int{y.id}})
 	}
-	if special, ok := scalarWith[op]; ok && x.kind == aScalar {
+	if special, ok := scalarWith[op]; ok && x.kind == scalarRef {
 		return a.tensor(node{op: special, in: []int{y.id}, s: []int{x.id}})
 	}
 	return a.tensor(node{op: op, in: []int{a.vector(x), a.vector(y)}})
@@ -242,15 +243,15 @@ func (a *analysis) binary(op opcode, x, y ref) ref {
 func (a *analysis) selection(args []ref) ref {
 	c, x, y := args[0], args[1], args[2]
 	switch {
-	case c.kind == aTensor:
+	case c.kind == tensorRef:
 		return a.tensor(node{op: opSelect, in: []int{c.id, a.vector(x), a.vector(y)}})
-	case x.kind == aTensor && y.kind == aScalar:
+	case x.kind == tensorRef && y.kind == scalarRef:
 		return a.tensor(node{op: opSelectZ, in: []int{x.id}, s: []int{c.id, y.id}})
 	}
 	return a.tensor(node{op: opSelectS, in: []int{a.vector(x), a.vector(y)}, s: []int{c.id}})
 }
 
-// unary and binary are what operations do to one element, the definition for all loops. Products are
+// unary and binary compute operations on one element. They define what all loops compute. Products are
 // converted before they are added, so that no compiler fuses the two.
 func unary(op opcode, x float32) float32 {
 	switch op {
@@ -336,7 +337,7 @@ func smaller(x, y float32) float32 {
 	return y
 }
 
-// clamp keeps NaN.
+// clamp limits x to lo and hi; NaN stays NaN.
 func clamp(x, lo, hi float32) float32 {
 	if x < lo {
 		x = lo

@@ -9,19 +9,18 @@ type instruction struct {
 	s, t         int // scalars; of a reduction, s is its number, and of a rotation, t its block
 }
 
-// Slots of a tile are the program's inputs, its outputs, the registers, and last the
-// results of selections by a scalar, which stand for one of the operands.
+// The slots of a tile are the program's inputs, its outputs, the registers, and last the
+// aliases: the results of selections by a scalar, each of which is the memory of one operand.
 
-// phase is a pass over the tensors under construction.
+// phase is the code of one pass over the tensors, under construction.
 type phase struct {
 	a       *analysis
 	outputs []int // node of each output, -1 for those that the phase does not write
-	// nodes are copies of those of the analysis, fused, and after them the reductions
-	// of the phase; order lists those that are computed.
-	nodes []node
-	uses  []int
-	order []int
-	until []int // position in the order at which a node is read last
+	// nodes are those of the analysis, fused, and after them the reductions of the phase.
+	nodes    []node
+	uses     []int // of each node
+	order    []int // the nodes that are computed
+	lastRead []int // position in order at which each node is read last
 
 	code             []instruction
 	slot             []int // of each node
@@ -50,7 +49,7 @@ func (a *analysis) writePhase(number int, last bool) *phase {
 	return w
 }
 
-// count counts how often each node is used; nodes that are not needed have 0.
+// count counts the uses of each node: 0 for nodes that are not needed.
 func (w *phase) count() {
 	w.uses = make([]int, len(w.nodes))
 	for i := len(w.a.nodes); i < len(w.nodes); i++ {
@@ -71,8 +70,8 @@ func (w *phase) count() {
 	}
 }
 
-// sort lists what is computed: each reduction comes right after its operands, as they
-// may be overwritten later.
+// sort lists the nodes that are computed. Each reduction comes right after its operands,
+// whose memory may be overwritten later.
 func (w *phase) sort() {
 	after := map[int][]int{}
 	for i := len(w.a.nodes); i < len(w.nodes); i++ {
@@ -101,27 +100,27 @@ func (w *phase) emit() {
 		}
 	}
 	w.writeOutputs(direct)
-	w.number(aliases)
+	w.numberAliases(aliases)
 }
 
-// never is after every position.
-const never = 1 << 30
+// afterAll is larger than every position: outputs are read after the last instruction.
+const afterAll = 1 << 30
 
-// lifetimes finds when each node is read last. What a selection by a scalar stands for
-// lives as long as the selection.
+// lifetimes finds the position at which each node is read last. The operands of a
+// selection by a scalar live as long as its result, which is an alias of one of them.
 func (w *phase) lifetimes() {
-	w.until = slices.Repeat([]int{-1}, len(w.nodes))
+	w.lastRead = slices.Repeat([]int{-1}, len(w.nodes))
 	for _, i := range w.outputs {
 		if i >= 0 {
-			w.until[i] = never
+			w.lastRead[i] = afterAll
 		}
 	}
 	for at := len(w.order) - 1; at >= 0; at-- {
 		i := w.order[at]
 		for _, j := range w.nodes[i].in {
-			w.until[j] = max(w.until[j], at)
+			w.lastRead[j] = max(w.lastRead[j], at)
 			if w.nodes[i].op == opSelectS || w.nodes[i].op == opSelectZ {
-				w.until[j] = max(w.until[j], w.until[i])
+				w.lastRead[j] = max(w.lastRead[j], w.lastRead[i])
 			}
 		}
 	}
@@ -148,7 +147,7 @@ func (w *phase) operation(at, i int, direct map[int]int, aliases *int) {
 	case n.op == opSelectS:
 		*aliases++
 		w.slot[i] = -*aliases
-	case n.op == opSelectZ: // c is the register that may be filled
+	case n.op == opSelectZ: // c is the register that is filled if the scalar is selected
 		*aliases++
 		ins.c = w.register()
 		w.slot[i] = -*aliases
@@ -159,4 +158,105 @@ func (w *phase) operation(at, i int, direct map[int]int, aliases *int) {
 	}
 	ins.dst = w.slot[i]
 	w.code = append(w.code, ins)
+}
+
+// register returns the slot of a free register, or of a new one.
+func (w *phase) register() int {
+	if n := len(w.free); n > 0 {
+		r := w.free[n-1]
+		w.free = w.free[:n-1]
+		return r
+	}
+	w.registers++
+	return len(w.a.p.Inputs) + len(w.a.p.Outputs) + w.registers - 1
+}
+
+// freeAfter frees the register of an operand that is read for the last time at this
+// position, so that the result may have it.
+func (w *phase) freeAfter(at, i int) {
+	if w.lastRead[i] <= at && w.slot[i] >= len(w.a.p.Inputs)+len(w.a.p.Outputs) && !slices.Contains(w.free, w.slot[i]) {
+		w.free = append(w.free, w.slot[i])
+	}
+}
+
+// directOutputs returns, by node, the outputs that are computed directly in their own memory. It may be the memory of the input
+// with the same name, so that the input must not be read afterwards.
+func (w *phase) directOutputs() map[int]int {
+	position := make([]int, len(w.nodes))
+	inputs := map[int]int{} // nodes of inputs
+	for at, i := range w.order {
+		position[i] = at
+		if w.nodes[i].op == opInput {
+			inputs[w.nodes[i].input] = i
+		}
+	}
+	direct := map[int]int{}
+	for o, i := range w.outputs {
+		if i < 0 || slices.Contains([]opcode{opInput, opSelectS, opSelectZ}, w.nodes[i].op) {
+			continue
+		}
+		if _, twice := direct[i]; twice {
+			continue
+		}
+		in, there := inputs[w.a.p.Input(w.a.p.Outputs[o].Name)]
+		if !there || w.lastRead[in] <= position[i] {
+			direct[i] = o
+		}
+	}
+	return direct
+}
+
+// saveInput copies an input that is also returned as an output with another name, if an output with the input's name may
+// overwrite its memory before.
+func (w *phase) saveInput(i int) {
+	in := w.nodes[i].input
+	name := w.a.p.Inputs[in].Name
+	if _, overwritten := w.a.p.Output(name); !overwritten {
+		return
+	}
+	for o, n := range w.outputs {
+		if n >= 0 && w.a.p.Outputs[o].Name != name && w.mayAlias(n, i) {
+			r := w.register()
+			w.code = append(w.code, instruction{op: opCopy, dst: r, a: in})
+			w.slot[i] = r
+			return
+		}
+	}
+}
+
+// mayAlias reports whether node n is node i or, by selections, may share its memory.
+func (w *phase) mayAlias(n, i int) bool {
+	may := make([]bool, n+1)
+	may[n] = true
+	for j := n; j > i; j-- {
+		if op := w.nodes[j].op; may[j] && (op == opSelectS || op == opSelectZ) {
+			for _, k := range w.nodes[j].in {
+				may[k] = true
+			}
+		}
+	}
+	return i <= n && may[i]
+}
+
+// writeOutputs copies the outputs that are not computed directly in their memory.
+func (w *phase) writeOutputs(direct map[int]int) {
+	for o, i := range w.outputs {
+		if at, there := direct[i]; i >= 0 && !(there && at == o) {
+			w.code = append(w.code, instruction{op: opCopy, dst: len(w.a.p.Inputs) + o, a: w.slot[i]})
+		}
+	}
+}
+
+// numberAliases replaces the negative slots of aliases: they come after the registers, whose number is known only now.
+func (w *phase) numberAliases(aliases int) {
+	end := len(w.a.p.Inputs) + len(w.a.p.Outputs) + w.registers
+	for i := range w.code {
+		ins := &w.code[i]
+		for _, slot := range []*int{&ins.dst, &ins.a, &ins.b, &ins.c} {
+			if *slot < 0 {
+				*slot = end - 1 - *slot
+			}
+		}
+	}
+	w.slots = end + aliases
 }

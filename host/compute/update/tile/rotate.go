@@ -2,8 +2,8 @@ package tile
 
 import "math"
 
-// run is the number of elements of a block that are multiplied by their matrix; blocks
-// of several runs then take butterflies between the runs. H(ab) = H(a) ⊗ H(b).
+// run is the largest number of elements that are multiplied by their matrix in one step;
+// larger blocks then take butterflies between their runs, as H(ab) = H(a) ⊗ H(b).
 const (
 	runBits = 4
 	run     = 1 << runBits
@@ -26,7 +26,7 @@ func rotate(dst, a []float32, block int) {
 	}
 }
 
-// signs has, for each bit of a position in a run, 1 where it is 0 and −1 where it is 1.
+// signs has a row for each bit of a position in a run: 1 where the bit is 0, −1 where it is 1.
 var signs = func() (rows [runBits][run]float32) {
 	for k := range rows {
 		for i := range rows[k] {
@@ -36,8 +36,8 @@ var signs = func() (rows [runBits][run]float32) {
 	return rows
 }()
 
-// plainRotateRuns multiplies runs of size elements by the scale and by the matrix without
-// its factor, by butterflies of distances that fall.
+// plainRotateRuns multiplies runs of size elements by the scale and by the matrix of ±1,
+// by butterflies of decreasing distance.
 func plainRotateRuns(dst, a []float32, size int, scale float32) {
 	plainMulS(dst, a, scale)
 	for at := 0; at < len(dst); at += size {

@@ -4,9 +4,9 @@ package tile
 
 import "simd"
 
-// rotateRuns has all sums of a run side by side in vectors, to which the run's elements are
-// broadcast: what the butterflies do for one position, for all. Products with signs are
-// exact, so that it does not matter whether additions are fused with them.
+// rotateRuns computes the sums of all positions of a run at once: it broadcasts each element of the
+// run, times its signs, to vectors of sums. Products with signs are exact, so that fused
+// multiplications and additions have the same bits as separate ones.
 func rotateRuns(dst, a []float32, size int, scale float32) {
 	width := simd.Float32s{}.Len()
 	if size < run || width > run {

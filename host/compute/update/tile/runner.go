@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// executor is the name of this one in errors.
+// executor is the name of this executor in errors.
 const executor = "tile"
 
 // A Call is a kernel with its memory: a slice for every input and output of its program,
@@ -31,29 +31,28 @@ type Runner struct {
 	workers []worker
 	next    atomic.Int64
 	running sync.WaitGroup
-	body    []func() // of the workers beside the caller
+	helpers []func() // the workers beside the caller
 
 	mu      sync.Mutex
-	advance sync.Cond // a call has finished a phase, or failed
-	failed  error     // the first panic of a run
+	advance sync.Cond // a call has finished a phase, or the run has failed
+	failed  error     // the first panic of the run
 }
 
 // state is what a call has computed so far.
 type state struct {
 	env []float32
-	// folds are the reductions of all parts, reduction by reduction; a part is as many
-	// tiles as a unit.
+	// folds are the reductions of all parts, reduction by reduction.
 	folds []float64
-	parts int
-	left  []atomic.Int32 // units of each phase that are not done
-	done  int            // phases, under the runner's lock
+	parts int            // of each tensor
+	left  []atomic.Int32 // the number of unfinished units of each phase
+	done  int            // the number of finished phases, under the runner's lock
 }
 
-// unit is a part of the tensors in one phase.
+// unit is the work on one part of a call's tensors in one phase.
 type unit struct{ call, phase, part int }
 
-// partTiles are the tiles of a part: enough that taking one costs nothing. Sums of parts
-// are added in order, so the number is part of what a sum is.
+// partTiles is the number of tiles in a part: enough that taking a unit costs nothing. Sums
+// of parts are added in order, so that the bits of sums depend on this number.
 const partTiles = 16
 
 // NewRunner makes a runner with the given number of goroutines; 0 means one for each
@@ -65,7 +64,7 @@ func NewRunner(threads int) *Runner {
 	r := &Runner{threads: threads, workers: make([]worker, threads)}
 	r.advance.L = &r.mu
 	for i := 1; i < threads; i++ {
-		r.body = append(r.body, func() {
+		r.helpers = append(r.helpers, func() {
 			defer r.running.Done()
 			r.work(&r.workers[i])
 		})
@@ -77,7 +76,7 @@ func NewRunner(threads int) *Runner {
 // slices do not fit the programs, it fails before anything is written.
 func (r *Runner) Run(calls []Call) error {
 	for i := range calls {
-		if err := CheckMemory(calls[i].Kernel.p, calls[i].Inputs, calls[i].Outputs); err != nil {
+		if err := checkMemory(calls[i].Kernel.p, calls[i].Inputs, calls[i].Outputs); err != nil {
 			return err
 		}
 	}
@@ -91,27 +90,22 @@ func (r *Runner) Run(calls []Call) error {
 			return err
 		}
 	}
-	r.divide()
+	r.listUnits()
 	r.next.Store(0)
-	helpers := min(len(r.body), len(r.units)-1)
-	for i := range max(0, helpers) {
+	count := min(len(r.helpers), len(r.units)-1)
+	for i := range max(0, count) {
 		r.running.Add(1)
-		go r.body[i]()
+		go r.helpers[i]()
 	}
 	r.work(&r.workers[0])
 	r.running.Wait()
-	r.forget()
+	for i := range r.workers {
+		clear(r.workers[i].slots) // keep none of the caller's slices alive
+	}
 	return r.failed
 }
 
-// forget drops the caller's slices.
-func (r *Runner) forget() {
-	for i := range r.workers {
-		clear(r.workers[i].slots)
-	}
-}
-
-// begin prepares the state of a call; without tensors it is all there is to do.
+// begin prepares the state of a call. A call without tensors is complete afterwards.
 func (s *state) begin(c *Call) (err error) {
 	k := c.Kernel
 	defer guard.Catch(executor, k.p.Name, &err)
@@ -140,17 +134,17 @@ func (s *state) begin(c *Call) (err error) {
 
 // writeScalars writes the outputs that are scalars.
 func (s *state) writeScalars(c *Call) {
-	for i, place := range c.Kernel.outputs {
-		if place.tensor < 0 {
-			c.Outputs[i][0] = s.env[place.scalar]
+	for i, o := range c.Kernel.outputs {
+		if o.tensor < 0 {
+			c.Outputs[i][0] = s.env[o.scalar]
 		}
 	}
 }
 
-// divide lists the units in the order in which workers take them. The first phase of the next call comes before the second phase of this
-// one, so that workers hardly wait for the end of a phase, and the tensors of this call are still in a
-// cache for its second phase.
-func (r *Runner) divide() {
+// listUnits lists the units in the order in which workers take them. The first phase of the next call comes before the
+// second phase of a call, so that workers hardly wait for the end of a phase, and the tensors of the call are still in a
+// cache.
+func (r *Runner) listUnits() {
 	r.units = r.units[:0]
 	phases := 0
 	for _, c := range r.calls {
@@ -171,8 +165,8 @@ func (r *Runner) divide() {
 	}
 }
 
-// work takes units until there are none, or one panicked. A unit waits only for units that were taken before it, so
-// that somebody is working on them.
+// work takes units until there are none left or the run has failed. A unit waits only for units that were taken before
+// it, which other workers are computing.
 func (r *Runner) work(w *worker) {
 	for {
 		at := int(r.next.Add(1)) - 1
@@ -180,18 +174,18 @@ func (r *Runner) work(w *worker) {
 			return
 		}
 		u := &r.units[at]
-		if !r.ready(u) {
+		if !r.await(u) {
 			return
 		}
-		if err := r.do(w, u); err != nil {
+		if err := r.compute(w, u); err != nil {
 			r.fail(err)
 			return
 		}
 	}
 }
 
-// ready waits for what a unit needs. It reports false when the run has failed.
-func (r *Runner) ready(u *unit) bool {
+// await waits until the phase before that of a unit is finished. It reports false if the run has failed.
+func (r *Runner) await(u *unit) bool {
 	if u.phase == 0 {
 		return true
 	}
@@ -203,8 +197,8 @@ func (r *Runner) ready(u *unit) bool {
 	return r.failed == nil
 }
 
-// do executes a unit.
-func (r *Runner) do(w *worker, u *unit) (err error) {
+// compute computes a unit, and finishes its phase if it is the last one.
+func (r *Runner) compute(w *worker, u *unit) (err error) {
 	s := &r.states[u.call]
 	defer guard.Catch(executor, r.calls[u.call].Kernel.p.Name, &err)
 	w.run(&r.calls[u.call], s, u)
@@ -214,7 +208,7 @@ func (r *Runner) do(w *worker, u *unit) (err error) {
 	return nil
 }
 
-// fail ends the run: whoever waits for a unit that will not be done is woken.
+// fail ends the run and wakes the workers that wait.
 func (r *Runner) fail(err error) {
 	r.mu.Lock()
 	if r.failed == nil {
@@ -224,7 +218,7 @@ func (r *Runner) fail(err error) {
 	r.advance.Broadcast()
 }
 
-// finish ends a phase of a call: reductions are folded in the order of parts.
+// finish finishes a phase of a call. It folds reductions in the order of the parts.
 func (r *Runner) finish(call, phase int) {
 	c, s := &r.calls[call], &r.states[call]
 	k := c.Kernel
@@ -248,9 +242,9 @@ func (r *Runner) finish(call, phase int) {
 	r.advance.Broadcast()
 }
 
-// CheckMemory returns an error if slices do not fit the inputs and outputs of a program,
-// or if an output takes the place of an input with another name.
-func CheckMemory(p *program.Program, inputs, outputs [][]float32) error {
+// checkMemory returns an error if slices do not fit the inputs and outputs of a program,
+// or if an output has the memory of an input with another name.
+func checkMemory(p *program.Program, inputs, outputs [][]float32) error {
 	if len(inputs) != len(p.Inputs) || len(outputs) != len(p.Outputs) {
 		return fmt.Errorf("program %q: %d inputs and %d outputs, want %d and %d", p.Name, len(inputs), len(outputs), len(p.Inputs), len(p.Outputs))
 	}
@@ -270,4 +264,69 @@ func CheckMemory(p *program.Program, inputs, outputs [][]float32) error {
 		}
 	}
 	return nil
+}
+
+// worker is the memory of one goroutine: registers, the slots of a tile, and the lanes of
+// reductions.
+type worker struct {
+	registers []float32
+	slots     [][]float32
+	sums      []lanes
+}
+
+// run computes a unit.
+func (w *worker) run(c *Call, s *state, u *unit) {
+	k := c.Kernel
+	w.reserve(k)
+	for i, d := range k.reductions {
+		if d.phase == u.phase {
+			s.folds[i*s.parts+u.part] = float64(neutral(d.op))
+		}
+	}
+	first := u.part * partTiles * Elements
+	for at := first; at < min(first+partTiles*Elements, k.size); at += Elements {
+		for i, d := range k.reductions {
+			w.sums[i].reset(d.op)
+		}
+		w.pointSlots(c, at)
+		interpret(k.phases[u.phase], w.slots, s.env, w.sums)
+		for i, d := range k.reductions {
+			if d.phase == u.phase {
+				total := &s.folds[i*s.parts+u.part]
+				*total = join(d.op, *total, w.sums[i].fold(d.op))
+			}
+		}
+	}
+}
+
+// reserve makes room for a kernel.
+func (w *worker) reserve(k *Kernel) {
+	if n := k.registers * Elements; len(w.registers) < n {
+		w.registers = make([]float32, n)
+	}
+	if len(w.slots) < k.slots {
+		w.slots = make([][]float32, k.slots)
+	}
+	if len(w.sums) < len(k.reductions) {
+		w.sums = make([]lanes, len(k.reductions))
+	}
+}
+
+// pointSlots points the slots to the tile that begins at an element.
+func (w *worker) pointSlots(c *Call, first int) {
+	size := c.Kernel.size
+	end := min(first+Elements, size)
+	at := 0
+	for _, list := range [2][][]float32{c.Inputs, c.Outputs} {
+		for _, tensor := range list {
+			w.slots[at] = nil
+			if len(tensor) == size {
+				w.slots[at] = tensor[first:end]
+			}
+			at++
+		}
+	}
+	for r := range c.Kernel.registers {
+		w.slots[at+r] = w.registers[r*Elements:][:end-first]
+	}
 }

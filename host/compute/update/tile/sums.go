@@ -5,8 +5,8 @@ import "math"
 // block is a whole number of vectors, however wide a processor's are.
 const block = 64
 
-// lanes hold a reduction of a tile on the way: element i goes to lane i modulo block, so
-// that a lane adds few elements, and the same whatever the width of vectors.
+// lanes hold an unfinished reduction of a tile. Element i is added to lane i modulo block, so
+// that the result does not depend on the width of vectors, and a lane adds few elements.
 type lanes [block]float32
 
 func plainSum(l *lanes, a []float32) {
@@ -37,7 +37,7 @@ func extreme(op opcode, l *lanes, a []float32) {
 	}
 }
 
-// reset makes every lane what changes nothing.
+// reset sets every lane to the neutral element.
 func (l *lanes) reset(op opcode) {
 	if op == opSum {
 		*l = lanes{}
@@ -46,8 +46,7 @@ func (l *lanes) reset(op opcode) {
 	fill(l[:], neutral(op))
 }
 
-// fold is the reduction of the lanes: halves onto each other, and the last ones in
-// binary64.
+// fold reduces the lanes: it combines halves until 16 are left, and these in binary64.
 func (l *lanes) fold(op opcode) float64 {
 	const last = 16
 	for n := block / 2; n >= last; n /= 2 {
@@ -64,10 +63,10 @@ func (l *lanes) fold(op opcode) float64 {
 	return total
 }
 
-// elementFold are the operations on two elements by which extremes are found.
+// elementFold has the operations on two elements that extremes are reduced by.
 var elementFold = map[opcode]opcode{opLargest: opMax, opSmallest: opMin}
 
-// neutral changes nothing when it is folded with a number.
+// neutral is the neutral element of a reduction.
 func neutral(op opcode) float32 {
 	switch op {
 	case opLargest:
@@ -78,7 +77,7 @@ func neutral(op opcode) float32 {
 	return 0
 }
 
-// join folds two elements; Go's max and min are NaN where one is.
+// join combines two elements. Go's max and min return NaN if either is NaN.
 func join(op opcode, x, y float64) float64 {
 	switch op {
 	case opLargest:

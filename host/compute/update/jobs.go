@@ -56,7 +56,7 @@ func Observations(rules []cage.Rule) ([]Job, error) {
 	return jobs, nil
 }
 
-// bind binds the program of a tensor's rule by the names of its inputs and outputs.
+// bind binds the program of a tensor's rule to tensors, by the names of its inputs and outputs.
 func bind(tensor string, p *program.Program) Job {
 	j := Job{Tensor: tensor, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
 	for _, in := range p.Inputs {
@@ -75,8 +75,8 @@ func bind(tensor string, p *program.Program) Job {
 	return j
 }
 
-// tensorOf is the tensor of an input or output of the program of a rule; ok is false for
-// scalars and measures.
+// tensorOf returns the name of the tensor that an input or output of a rule's program is
+// bound to; ok is false for scalars and measures.
 func tensorOf(tensor, input string) (name string, ok bool) {
 	if state, cut := strings.CutPrefix(input, sdk.StatePrefix); cut {
 		return State(tensor, state), true

@@ -14,35 +14,35 @@ import (
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
 
-// A Source says how the rows of an activation are computed from those of other tensors, such as the two that a gate
-// multiplies. With it, the kernel that quantizes the activation computes the activation, too, which then is never
+// A Source is the computation that produces an activation, row by row, from other tensors, such as the two that a gate
+// multiplies. It can be fused with the quantizer: one kernel computes and quantizes the activation, which is then never
 // stored in memory.
 type Source struct {
 	// Inputs are each of shape [tokens, n], or [1, n] if they are the same for all tokens.
 	Inputs []*graph.Node
-	// Short says that inputs of shape [tokens, n] are exact in bfloat16. Their adjoints are rounded to it, too.
-	Short bool
-	// Forward takes the inputs and returns [SourceValue], the activation. Its other outputs are kept for Adjoint.
+	// InBFloat16 says that inputs of shape [tokens, n] are exact in bfloat16. Their adjoints are rounded to it.
+	InBFloat16 bool
+	// Forward takes the inputs and returns [SourceValue], the activation. Its other outputs are residuals for Adjoint.
 	Forward *program.Program
 	// Backward takes the inputs and, last, the adjoint of the value, and returns the adjoints of the inputs in their
 	// order. It is computed by the kernel of the quantizer's backward pass. If it is nil, Adjoint is used.
 	Backward *program.Program
-	// Adjoint is the same as Backward, as a graph. kept holds the other outputs of Forward by name; it is nil if the
-	// activation was in memory.
-	Adjoint func(kept map[string]*graph.Node, dx *graph.Node) []*graph.Node
+	// Adjoint is the same as Backward, as a graph. residuals holds the other outputs of Forward by name; it is nil if the
+	// activation was stored in memory.
+	Adjoint func(residuals map[string]*graph.Node, dx *graph.Node) []*graph.Node
 }
 
 // SourceValue is the name of the output of [Source.Forward] that is the activation.
 const SourceValue = "source.value"
 
-// sourcePrefix begins the names of a source's inputs in programs that join it.
+// sourcePrefix begins the names of a source's inputs and residuals in fused programs.
 const sourcePrefix = "source."
 
-// AttachTo records that x is computed by s, for [Quantize].
+// AttachTo attaches s to the node of its activation, where [Quantize] finds it.
 func (s Source) AttachTo(x *graph.Node) { engine.Note(x, s) }
 
-// joined is one program for the source's forward pass and then the quantizer's, given as forward.
-func (q programQuantizer) joined(s Source, forward *program.Program) (*program.Program, error) {
+// fusedForward is the program of the source's forward pass followed by the quantizer's, given as forward.
+func (q programQuantizer) fusedForward(s Source, forward *program.Program) (*program.Program, error) {
 	b := program.NewBuilder(forward.Name)
 	inputs := sourceInputs(b, s)
 	args := make([]program.Value, len(forward.Inputs))
@@ -63,9 +63,9 @@ func (q programQuantizer) joined(s Source, forward *program.Program) (*program.P
 	return b.Build()
 }
 
-// joinedBack is one program for the quantizer's backward pass and then the source's. Its outputs are the adjoints of the
-// source's inputs and of the trained parameters.
-func (q programQuantizer) joinedBack(s Source) (*program.Program, error) {
+// fusedBackward is the program of the quantizer's backward pass followed by the source's. Its outputs are the adjoints of
+// the source's inputs and of the trained parameters.
+func (q programQuantizer) fusedBackward(s Source) (*program.Program, error) {
 	back := q.parts.Backward
 	b := program.NewBuilder(back.Name)
 	inputs := sourceInputs(b, s)
@@ -99,47 +99,47 @@ func sourceInputs(b *program.Builder, s Source) []program.Value {
 	return list
 }
 
-// joinedMemory is how the joined passes store floats.
-func (q programQuantizer) joinedMemory(s Source) InMemory {
+// fusedMemory says how the fused passes store floats.
+func (q programQuantizer) fusedMemory(s Source) InMemory {
 	memory := maps.Clone(q.memory)
 	delete(memory, sdk.InputX) // the activation is never stored
 	delete(memory, autodiff.Prefix+sdk.InputX)
 	for _, in := range s.Forward.Inputs {
-		if s.Short && in.Type.Shape[0] > 1 {
+		if s.InBFloat16 && in.Type.Shape[0] > 1 {
 			memory[sourcePrefix+in.Name], memory[autodiff.Prefix+sourcePrefix+in.Name] = triton.BFloat16, triton.BFloat16
 		}
 	}
 	return memory
 }
 
-// quantizeJoined is [Quantize] of x by one kernel that also computes x from its source. ok is false if there is no such kernel.
-func (q programQuantizer) quantizeJoined(x *graph.Node, s Source, trained []*graph.Node) (y *graph.Node, ok bool) {
+// quantizeFused is [Quantize] by one kernel that also computes x, from its source. ok is false if there is no such kernel.
+func (q programQuantizer) quantizeFused(x *graph.Node, s Source, trained []*graph.Node) (y *graph.Node, ok bool) {
 	g := x.Graph()
 	base, coding := q.factored(engine.DeviceOf(g))
-	p, err := q.joined(s, base)
+	p, err := q.fusedForward(s, base)
 	if err != nil {
 		panic(err)
 	}
-	memory := q.joinedMemory(s)
+	memory := q.fusedMemory(s)
 	out, ok := Kernel(g, p, q.rows(), append(slices.Clone(s.Inputs), trained...), memory)
 	if !ok {
 		return nil, false
 	}
-	kept := map[string]*graph.Node{}
+	sourceResiduals := map[string]*graph.Node{}
 	for _, o := range s.Forward.Outputs {
 		if o.Name != SourceValue {
-			kept[o.Name] = out[sourcePrefix+o.Name]
+			sourceResiduals[o.Name] = out[sourcePrefix+o.Name]
 		}
 	}
 	value, residuals := out[sdk.OutputValue], q.residuals(out)
 	inputs := append(slices.Clone(s.Inputs), trained...)
 	y = device.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
 		at := Point{X: x, Trained: trained, Value: value}
-		if adjoints, ok := q.backJoined(s, at, residuals, dy, memory); ok {
+		if adjoints, ok := q.backwardFused(s, at, residuals, dy, memory); ok {
 			return adjoints
 		}
 		dx, dTrained := q.Backward(at, residuals, dy)
-		return append(s.Adjoint(kept, dx), dTrained...)
+		return append(s.Adjoint(sourceResiduals, dx), dTrained...)
 	})
 	if coding != nil {
 		coding.codes(out).AttachTo(y)
@@ -147,12 +147,13 @@ func (q programQuantizer) quantizeJoined(x *graph.Node, s Source, trained []*gra
 	return y, true
 }
 
-// backJoined is the backward pass by one kernel. ok is false if the source has no program for it, or it fits into no kernel.
-func (q programQuantizer) backJoined(s Source, at Point, residuals []*graph.Node, dy *graph.Node, memory InMemory) (adjoints []*graph.Node, ok bool) {
+// backwardFused is the backward pass of both as one kernel. ok is false if the source has no program for it, or if no kernel
+// can compute it.
+func (q programQuantizer) backwardFused(s Source, at Point, residuals []*graph.Node, dy *graph.Node, memory InMemory) (adjoints []*graph.Node, ok bool) {
 	if s.Backward == nil {
 		return nil, false
 	}
-	p, err := q.joinedBack(s)
+	p, err := q.fusedBackward(s)
 	if err != nil {
 		panic(err)
 	}
@@ -169,5 +170,5 @@ func (q programQuantizer) backJoined(s Source, at Point, residuals []*graph.Node
 	for _, in := range s.Forward.Inputs {
 		adjoints = append(adjoints, out[autodiff.Prefix+sourcePrefix+in.Name])
 	}
-	return append(adjoints, q.trainedIn(out)...), true
+	return append(adjoints, q.trainedGradients(out)...), true
 }

@@ -30,8 +30,7 @@ func lowerConstant(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 	}
 }
 
-// elements makes a constant of stored elements; a single one fills the shape
-// without being stored as often.
+// elements makes a constant; a single element is stored once and fills the shape.
 func elements[S any, T engine.Element](g *graph.Graph, values []S, convert func(S) T, shape []int) *graph.Node {
 	data := make([]T, len(values))
 	for i, v := range values {
@@ -82,8 +81,8 @@ func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.No
 	return graph.Reshape(x0, n.Type.Shape...)
 }
 
-// rotateLeft turns the bits of words. The two parts have no bit in common, so a sum
-// joins them; the left part is a product: the Go backend vectorizes both.
+// rotateLeft rotates the bits of words. The left part is a product, and the parts are
+// joined by a sum, which is exact as they have no bit in common: the Go backend vectorizes both.
 func (l *lowering) rotateLeft(x *graph.Node, by uint32) *graph.Node {
 	left := graph.Mul(x, constant(l.g, uint32(1)<<by))
 	right := graph.BitwiseShiftRightLogical(x, constant(l.g, 32-by))
@@ -101,7 +100,7 @@ func (l *lowering) integer(v int64) *graph.Node {
 	return constant(l.g, int32(v))
 }
 
-// table is a float constant.
+// table is a constant of floats, in row-major order.
 func (l *lowering) table(data []float64, shape ...int) *graph.Node {
 	if l.float.width == 64 {
 		return stored(l.g, data, shape)
@@ -116,8 +115,8 @@ func (l *lowering) table(data []float64, shape ...int) *graph.Node {
 // constant is a scalar.
 func constant[T engine.Element](g *graph.Graph, v T) *graph.Node { return stored(g, []T{v}, nil) }
 
-// stored is a constant of the given elements. A graph has one node for equal
-// constants: only so do devices recognize equal operations on them.
+// stored is a constant of the given elements. Equal constants are one node in a graph,
+// as devices recognize equal operations by their operands' nodes.
 func stored[T engine.Element](g *graph.Graph, data []T, shape []int) *graph.Node {
 	h := sha256.New()
 	// Writing a slice of numbers or bools to a hash cannot fail.
@@ -126,11 +125,11 @@ func stored[T engine.Element](g *graph.Graph, data []T, shape []int) *graph.Node
 	return shared(g, key, func() *graph.Node { return engine.Constant(g, data, shape...) })
 }
 
-// sharedNodes is the key of a graph's state under which shared keeps the nodes of one of
-// its functions: the body of a loop cannot use those of another.
+// sharedNodes is the key of the nodes that shared keeps in a graph's state, for one
+// function of the graph: the body of a loop cannot use nodes of another function.
 type sharedNodes struct{ of *graph.Function }
 
-// shared returns the node of this function of the graph with that key, which create makes
+// shared returns the node with this key in the graph's current function. create makes it
 // the first time.
 func shared(g *graph.Graph, key string, create func() *graph.Node) *graph.Node {
 	function := sharedNodes{g.CurrentFunc()}

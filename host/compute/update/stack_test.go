@@ -29,9 +29,9 @@ func written(t *testing.T, name string, n int, f func(x program.Value) program.V
 	return p
 }
 
-// TestDivide: what is computed together has products, the same program but for its
+// TestStacks: what is computed together has products, the same program but for its
 // name, and room.
-func TestDivide(t *testing.T) {
+func TestStacks(t *testing.T) {
 	large := 1 << 12 // four matrices of this order have mostStacked elements
 	programs := []*program.Program{
 		product(t, "a", 8, 1), product(t, "b", 8, 2), without(t, "c", 8), product(t, "d", 8, 1), without(t, "e", 8),
@@ -53,7 +53,7 @@ func TestDivide(t *testing.T) {
 		onCPU bool
 		want  [][]int
 	}{{Stacked, true, want}, {ByDevice, false, want}, {ByDevice, true, alone}, {Unstacked, false, alone}} {
-		if diff := cmp.Diff(c.want, c.how.divide(programs, c.onCPU)); diff != "" {
+		if diff := cmp.Diff(c.want, c.how.stacks(programs, c.onCPU)); diff != "" {
 			t.Errorf("%q, on the CPU %v: -want +got:\n%s", c.how, c.onCPU, diff)
 		}
 	}

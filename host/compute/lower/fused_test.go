@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/testkernel"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -37,7 +38,7 @@ func weighted(t *testing.T, rows, columns int) lower.Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lower.Source{Forward: forward, Backward: backward, Short: true}
+	return lower.Source{Forward: forward, Backward: backward, InBFloat16: true}
 }
 
 // squashing is tanh, whose backward pass reads x, of rotated rows.
@@ -58,13 +59,14 @@ func stepping(t *testing.T, rows, columns int) lower.Quantizer {
 	}, sdk.StateTensor{Name: "step"})
 }
 
-// TestJoined: the kernels of passes that are joined to a source compute what the oracle does, in rows that fill a tile
+// TestFused: kernels that compute a source and quantize it compute what the oracle does, in rows that fill a tile
 // and in others.
-func TestJoined(t *testing.T) {
+func TestFused(t *testing.T) {
+	effort.Long(t, "kernels are interpreted")
 	const rows = 64
 	for _, columns := range []int{64, 80} {
 		for name, q := range map[string]lower.Quantizer{"uniform": uniform(t, rows, columns), "squash": squashing(t, rows, columns), "stepping": stepping(t, rows, columns)} {
-			forward, backward, memory, err := lower.Joined(q, weighted(t, rows, columns))
+			forward, backward, memory, err := lower.Fused(q, weighted(t, rows, columns))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,14 +83,14 @@ func TestJoined(t *testing.T) {
 					}
 					known[in.Name] = x
 				}
-				maps.Copy(known, compareJoined(t, name, p, memory, known))
+				maps.Copy(known, compareFused(t, name, p, memory, known))
 			}
 		}
 	}
 }
 
-// compareJoined returns what the oracle computes.
-func compareJoined(t *testing.T, name string, p *program.Program, memory lower.InMemory, inputs map[string]reference.Tensor) map[string]reference.Tensor {
+// compareFused returns what the oracle computes.
+func compareFused(t *testing.T, name string, p *program.Program, memory lower.InMemory, inputs map[string]reference.Tensor) map[string]reference.Tensor {
 	t.Helper()
 	k, err := testkernel.Compile(p, p.Inputs[0].Type.Shape[0], memory)
 	if err != nil {

@@ -1,0 +1,9 @@
+package refresh_test
+
+import (
+	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+)
+
+func TestMain(m *testing.M) { testrun.Main(m) }
