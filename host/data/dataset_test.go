@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // A dataset holds all that is needed to read it, also after it was moved.
@@ -62,7 +63,7 @@ func TestVerifyRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := t.TempDir()
-	if _, err := Prepare(context.Background(), PrepareOptions{Inputs: []string{dir}, Out: other, Seed: 5, Tokenizer: gpt2}); err != nil {
+	if _, err := Prepare(context.Background(), PrepareOptions{Inputs: []string{dir}, Out: other, Files: vfstest.NoSync, Seed: 5, Tokenizer: gpt2}); err != nil {
 		t.Fatal(err)
 	}
 	tests := map[string]struct {
@@ -92,7 +93,7 @@ func TestVerifyRefuses(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			out := t.TempDir()
-			if _, err := Prepare(context.Background(), PrepareOptions{Inputs: []string{dir}, Out: out, Tokenizer: gpt2}); err != nil {
+			if _, err := Prepare(context.Background(), PrepareOptions{Inputs: []string{dir}, Out: out, Files: vfstest.NoSync, Tokenizer: gpt2}); err != nil {
 				t.Fatal(err)
 			}
 			if err := test.harm(out); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/crashfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
@@ -41,7 +42,7 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, reference)
-	for files := range faultfs.Each(t, 1, 20) {
+	for files := range faultfs.Each(t, effort.Choose(3, 1), 20) {
 		out := filepath.Join(t.TempDir(), "set")
 		o := options(t, conversations(6), out)
 		o.Files = files
@@ -68,7 +69,7 @@ func TestPowerLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, out)
-	for lost, what := range files.Each(t, 3, 50) {
+	for lost, what := range files.Each(t, effort.Choose[uint64](1, 3), 20) {
 		whole(t, what, filepath.Join(lost, "set"), want)
 	}
 }
