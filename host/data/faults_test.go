@@ -89,6 +89,9 @@ func TestFaults(t *testing.T) {
 	}
 	want := contents(t, reference)
 	for _, older := range []bool{false, true} {
+		if !older && testing.Short() {
+			continue
+		}
 		for files := range faultfs.Each(t, effort.Choose(4, 1), 20) {
 			out := p.begin(t, older)
 			err := p.run(t, files, out, 0)
@@ -100,6 +103,7 @@ func TestFaults(t *testing.T) {
 // TestPowerLoss: whenever power is lost, no torn file is taken for a whole one, and the
 // next preparation makes what an undisturbed one does.
 func TestPowerLoss(t *testing.T) {
+	effort.Long(t, "a preparation for each moment at which power can be lost")
 	p := newPreparing(t)
 	for _, older := range []bool{false, true} {
 		out := p.begin(t, older)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
@@ -217,6 +218,7 @@ func TestPrepareRefuses(t *testing.T) {
 
 // A cancelled run returns soon and leaves an earlier dataset as it was.
 func TestPrepareCancelled(t *testing.T) {
+	effort.Long(t, "two preparations of 200 files")
 	dir, _ := corpus(t, 200)
 	out := t.TempDir()
 	before, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, Out: out})

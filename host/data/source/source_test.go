@@ -14,6 +14,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 func TestByName(t *testing.T) {
@@ -152,6 +154,7 @@ func TestJSONL(t *testing.T) {
 }
 
 func TestLongLines(t *testing.T) {
+	effort.Long(t, "lines of 64 MiB")
 	long := `{"text": "` + strings.Repeat("x", 3<<20) + `"}`
 	tooLong := `{"text": "` + strings.Repeat("x", MaxRow) + `"}`
 	got, err := rowsOf(ReadJSONL(strings.NewReader(long+"\n"+tooLong+"\n"+`{"text": "c"}`+"\n"+tooLong), "text"))
@@ -242,6 +245,7 @@ func TestParquet(t *testing.T) {
 // TestDamagedParquet: wherever a file is cut or changed, there is an error or rows, and no
 // panic.
 func TestDamagedParquet(t *testing.T) {
+	effort.Long(t, "thousands of damaged files")
 	file := inParquet(t, []record{{Text: strings.Repeat("one ", 50)}, {Text: "two"}, {Text: "three"}, {Text: "four"}}, parquet.Compression(&parquet.Snappy))
 	for n := range len(file) {
 		var damaged *DamagedError

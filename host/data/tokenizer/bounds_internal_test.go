@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // letters is a model with a token for each of a few characters, and no added tokens.
@@ -74,6 +76,7 @@ func TestGrowth(t *testing.T) {
 
 // TestUnicodeGrows: what Unicode's normal forms make of a text is never too long, whatever characters it has.
 func TestUnicodeGrows(t *testing.T) {
+	effort.Long(t, "every character of Unicode")
 	for form := range forms {
 		tok, err := ParseHuggingFace(small(`,"normalizer":` + sequence("normalizers", `{"type":"`+form+`"}`, replace(" ", "▁"))))
 		if err != nil {
@@ -137,7 +140,8 @@ func allocated(f func()) int {
 // TestMemory: a tokenizer.json that asks for as much as it may takes a memory that is in proportion to a long text. What is
 // measured is all memory that is ever taken, of which at most a quarter is in use at a time.
 func TestMemory(t *testing.T) {
-	n := 1 << 18
+	effort.Long(t, "long texts")
+	n := 1 << 16
 	for name, test := range map[string]struct{ sections, text string }{
 		"one word":             {``, strings.Repeat("a", n)},
 		"4 times as long":      {`,"normalizer":` + replace("b", strings.Repeat("b", 4)), strings.Repeat("b", n)},
