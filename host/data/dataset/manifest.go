@@ -80,11 +80,8 @@ func readManifest(path string) (*Manifest, error) {
 }
 
 func (m *Manifest) check() error {
-	switch {
-	case m.Version < manifestVersion:
-		return fmt.Errorf("version %d, made by an earlier version of cage: prepare the dataset again", m.Version)
-	case m.Version > manifestVersion:
-		return fmt.Errorf("version %d, this program reads version %d", m.Version, manifestVersion)
+	if m.Version != manifestVersion {
+		return fmt.Errorf("version %d, this program reads version %d: prepare the dataset again", m.Version, manifestVersion)
 	}
 	return m.Train.checkShards()
 }
