@@ -26,32 +26,28 @@ type attentionCore func(query, key, value *graph.Node) (mixed *graph.Node, back 
 // each row, [batch, context], nil for one.
 func plainCore(segments *graph.Node) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
-		return plainAttention(query, key, value, segments)
-	}
-}
+		dims := query.Shape().Dimensions
+		batch, context, keyHeads, size := dims[0], dims[1], key.Shape().Dim(2), dims[3]
+		group := dims[2] / keyHeads
+		grouped := func(x *graph.Node) *graph.Node { return graph.Reshape(x, batch, context, keyHeads, group, size) }
+		scale := 1 / math.Sqrt(float64(size))
 
-func plainAttention(query, key, value, segments *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
-	dims := query.Shape().Dimensions
-	batch, context, keyHeads, size := dims[0], dims[1], key.Shape().Dim(2), dims[3]
-	group := dims[2] / keyHeads
-	grouped := func(x *graph.Node) *graph.Node { return graph.Reshape(x, batch, context, keyHeads, group, size) }
-	scale := 1 / math.Sqrt(float64(size))
-
-	q := grouped(query)
-	products := engine.DotGeneral(q, []int{4}, []int{0, 2}, key, []int{3}, []int{0, 2}) // [batch, key heads, queries, group, keys]
-	weights := softmax(masked(graph.MulScalar(products, scale), segments))
-	outputs := engine.DotGeneral(weights, []int{4}, []int{0, 1}, value, []int{1}, []int{0, 2}) // [batch, key heads, queries, group, size]
-	mixed := graph.TransposeAllAxes(outputs, 0, 2, 1, 3, 4)
-	return graph.Reshape(mixed, dims...), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
-		d := grouped(dMixed)
-		dValue := engine.DotGeneral(weights, []int{2, 3}, []int{0, 1}, d, []int{1, 3}, []int{0, 2})
-		// See [attention].
-		sum := graph.TransposeAllAxes(graph.ReduceAndKeep(graph.Mul(d, mixed), graph.ReduceSum, -1), 0, 2, 1, 3, 4)
-		dWeights := engine.DotGeneral(d, []int{4}, []int{0, 2}, value, []int{3}, []int{0, 2})
-		dProducts := graph.MulScalar(graph.Mul(graph.Sub(dWeights, sum), weights), scale)
-		dQuery := graph.TransposeAllAxes(engine.DotGeneral(dProducts, []int{4}, []int{0, 1}, key, []int{1}, []int{0, 2}), 0, 2, 1, 3, 4)
-		dKey := engine.DotGeneral(dProducts, []int{2, 3}, []int{0, 1}, q, []int{1, 3}, []int{0, 2})
-		return graph.Reshape(dQuery, dims...), graph.TransposeAllAxes(dKey, 0, 2, 1, 3), graph.TransposeAllAxes(dValue, 0, 2, 1, 3)
+		q := grouped(query)
+		products := engine.DotGeneral(q, []int{4}, []int{0, 2}, key, []int{3}, []int{0, 2}) // [batch, key heads, queries, group, keys]
+		weights := softmax(masked(graph.MulScalar(products, scale), segments))
+		outputs := engine.DotGeneral(weights, []int{4}, []int{0, 1}, value, []int{1}, []int{0, 2}) // [batch, key heads, queries, group, size]
+		mixed := graph.TransposeAllAxes(outputs, 0, 2, 1, 3, 4)
+		return graph.Reshape(mixed, dims...), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
+			d := grouped(dMixed)
+			dValue := engine.DotGeneral(weights, []int{2, 3}, []int{0, 1}, d, []int{1, 3}, []int{0, 2})
+			// See [attention].
+			sum := graph.TransposeAllAxes(graph.ReduceAndKeep(graph.Mul(d, mixed), graph.ReduceSum, -1), 0, 2, 1, 3, 4)
+			dWeights := engine.DotGeneral(d, []int{4}, []int{0, 2}, value, []int{3}, []int{0, 2})
+			dProducts := graph.MulScalar(graph.Mul(graph.Sub(dWeights, sum), weights), scale)
+			dQuery := graph.TransposeAllAxes(engine.DotGeneral(dProducts, []int{4}, []int{0, 1}, key, []int{1}, []int{0, 2}), 0, 2, 1, 3, 4)
+			dKey := engine.DotGeneral(dProducts, []int{2, 3}, []int{0, 1}, q, []int{1, 3}, []int{0, 2})
+			return graph.Reshape(dQuery, dims...), graph.TransposeAllAxes(dKey, 0, 2, 1, 3), graph.TransposeAllAxes(dValue, 0, 2, 1, 3)
+		}
 	}
 }
 

@@ -160,11 +160,6 @@ func (t *Template) render(c Conversation, prompt bool, limits jinja.Limits) (jin
 	return t.program.Render(t.variables(c, prompt), t.now(), limits)
 }
 
-// prefixes are the texts that Render gives for several beginnings of a conversation.
-func (t *Template) prefixes(c Conversation, list []jinja.Prefix, limits jinja.Limits) (jinja.Prefixes, error) {
-	return t.program.RenderPrefixes(t.variables(c, false), messagesVariable, promptVariable, list, t.now(), limits)
-}
-
 // The names of the variables that differ between conversations.
 const (
 	messagesVariable = "messages"

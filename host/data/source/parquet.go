@@ -173,7 +173,7 @@ func (p *parquetRows) open(read func(*parquet.File, *pages) error) (err error) {
 	if err != nil {
 		return damagedParquet(err)
 	}
-	pages := newPages(file, p.r, p.size)
+	pages := &pages{file: file, r: p.r, budget: budget{size: p.size}}
 	defer pages.close()
 	return read(file, pages)
 }

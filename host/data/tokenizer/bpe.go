@@ -177,10 +177,6 @@ const (
 	maxCachedWords = 1 << 16 // then it starts afresh
 )
 
-func newWordCache(model *bpe) *wordCache {
-	return &wordCache{model: model, known: make(map[string][]int32)}
-}
-
 // appendID appends an id.
 func (c *wordCache) appendID(id int32) { c.ids = append(c.ids, id) }
 

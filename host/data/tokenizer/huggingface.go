@@ -85,7 +85,7 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 		return nil, err
 	}
 	t := &HuggingFace{definition: data, special: map[int32]bool{}}
-	t.wordCaches.New = func() any { return newWordCache(t.model) }
+	t.wordCaches.New = func() any { return &wordCache{model: t.model, known: map[string][]int32{}} }
 	if t.normalize, err = newNormalizer(def.Normalizer); err != nil {
 		return nil, err
 	}

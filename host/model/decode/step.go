@@ -89,9 +89,9 @@ const (
 	siteDown
 )
 
-// block computes a block: norms are in front of its layers, or behind them where there are norms of all queries and keys.
+// block computes a block. Norms are in front of its layers, or behind them, on what they return.
 func (r *step) block(b *block, keys, values []float32) error {
-	behind := r.normsBehind()
+	behind := r.s.Kind == architecture.KindOLMo2
 	if err := r.input(b, siteQKV, b.attentionNorm, behind); err != nil {
 		return err
 	}
@@ -206,9 +206,6 @@ func (r *step) head(sequence, head int, keys, values []float32) {
 		linalg.VectorTimes(r.mixed.Data[sequence*r.mixed.Cols+(head*group+g)*size:][:size], row, part(values))
 	}
 }
-
-// normsBehind reports whether a block normalizes what its layers return, not what they are given.
-func (n *Network) normsBehind() bool { return n.s.Kind == architecture.KindOLMo2 }
 
 // normalize sets the rows of y, which may be x, to x·gain/√(mean(x²)+epsilon).
 func (n *Network) normalize(y, x linalg.MatrixOf[float32], gain []float32) {

@@ -53,7 +53,8 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	k.sizes(c, f)
 	k.rope(&c.Settings)
 	k.refusals(c)
-	k.tokens(c)
+	vocab := c.Settings.Vocab
+	c.Tokens = Tokens{Begin: k.ids("bos_token_id", vocab), End: k.ids("eos_token_id", vocab), Pad: k.ids("pad_token_id", vocab)}
 	k.positions(c, f, context)
 	k.relations(c.Settings)
 	if len(k.faults) > 0 {
@@ -134,12 +135,6 @@ func (k *keys) refusals(c *Config) {
 	if k.read("attention_dropout", &dropout, "a number") && dropout != 0 {
 		c.Warnings = append(c.Warnings, fmt.Sprintf("attention_dropout is %g: there is no dropout here", dropout))
 	}
-}
-
-// tokens reads the ids.
-func (k *keys) tokens(c *Config) {
-	vocab := c.Settings.Vocab
-	c.Tokens = Tokens{Begin: k.ids("bos_token_id", vocab), End: k.ids("eos_token_id", vocab), Pad: k.ids("pad_token_id", vocab)}
 }
 
 // positions reads how long sequences may be and how far attention looks back. A window
