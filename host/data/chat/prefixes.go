@@ -44,9 +44,9 @@ func (e *Encoder) prefixes(ctx context.Context, c Conversation, turns []int) *pr
 	return p
 }
 
-// around returns how the texts end before message i and up to its end. It is called for the turns in their order. A
+// turn returns how the texts end before message i and up to its end. It is called for the turns in their order. A
 // conversation that begins with the assistant has no text before it.
-func (p *prefixes) around(i int) (head, through jinja.Ending, err error) {
+func (p *prefixes) turn(i int) (head, through jinja.Ending, err error) {
 	if i > 0 {
 		if head, err = p.text(i, true); err != nil {
 			return head, through, err

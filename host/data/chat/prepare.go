@@ -116,11 +116,11 @@ func (p *preparation) run(ctx context.Context) (m *Manifest, err error) {
 	if p.encoder, err = NewEncoder(o.Template, o.Tokenizer, o.TrainOn, o.Special); err != nil {
 		return nil, err
 	}
-	beside, err := o.beside(added)
+	companions, err := o.companions(added)
 	if err != nil {
 		return nil, err
 	}
-	if p.folder, err = dataset.Prepare(vfs.On(o.Files, o.Out), dataset.Conversations, o.origin(), beside, 0); err != nil {
+	if p.folder, err = dataset.Prepare(vfs.On(o.Files, o.Out), dataset.Conversations, o.origin(), companions, 0); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.folder.Close()) }()
@@ -137,8 +137,8 @@ func (p *preparation) run(ctx context.Context) (m *Manifest, err error) {
 	return m, p.folder.Commit(m)
 }
 
-// beside has the files with which the folder of the data, and a run that copies from it, has all that chats need.
-func (o *PrepareOptions) beside(added []AddedToken) (map[string][]byte, error) {
+// companions has the files with which the folder of the data, and a run that copies from it, has all that chats need.
+func (o *PrepareOptions) companions(added []AddedToken) (map[string][]byte, error) {
 	config, err := o.Template.tokenizerConfig(added)
 	if err != nil {
 		return nil, err

@@ -95,11 +95,11 @@ func (p *pages) page(h page, data []byte) error {
 			}
 		}
 	}
-	made, err := checkValues(h.encoding, data, h.values)
+	size, err := checkValues(h.encoding, data, h.values)
 	if err != nil {
 		return err
 	}
-	return p.budget.spend(made)
+	return p.budget.spend(size)
 }
 
 // prefixed splits off the bytes whose number comes before them.

@@ -89,6 +89,6 @@ const (
 // Files lists all of these files, the definition first.
 var Files = []string{DefinitionFile, ConfigFile, SpecialsFile, TemplateFile, GenerationFile}
 
-// Beside lists the files that may accompany the definition. They say how text is
+// CompanionFiles lists the files that may accompany the definition. They say how text is
 // presented to the model, and are copied along with the tokenizer.
-var Beside = Files[1:]
+var CompanionFiles = Files[1:]

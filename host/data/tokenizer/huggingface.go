@@ -173,13 +173,13 @@ func (t *HuggingFace) Info() Info { return t.info }
 // all that [Reopen] needs, stored as tokenizer.json.
 func (t *HuggingFace) Definition() []byte { return t.definition }
 
-// ReadBeside reads those of the files in [Beside] that are in the folder of the tokenizer.json.
-func (t *HuggingFace) ReadBeside() (map[string][]byte, error) {
+// ReadCompanions reads those of the files in [CompanionFiles] that are in the folder of the tokenizer.json.
+func (t *HuggingFace) ReadCompanions() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if t.folder == "" {
 		return files, nil
 	}
-	for _, name := range Beside {
+	for _, name := range CompanionFiles {
 		content, err := readFile(filepath.Join(t.folder, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
