@@ -88,11 +88,12 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, reference)
+	every := effort.Choose(4, 1)
+	if testing.Short() {
+		every = 16
+	}
 	for _, older := range []bool{false, true} {
-		if !older && testing.Short() {
-			continue
-		}
-		for files := range faultfs.Each(t, effort.Choose(4, 1), 20) {
+		for files := range faultfs.Each(t, every, 20) {
 			out := p.begin(t, older)
 			err := p.run(t, files, out, 0)
 			p.whole(t, files.Reported(t, err), out, want)

@@ -54,6 +54,7 @@ func TestFaults(t *testing.T) {
 // TestPowerLoss: whenever power is lost, no torn file is taken for a whole one, and the
 // next preparation makes what an undisturbed one does.
 func TestPowerLoss(t *testing.T) {
+	effort.Long(t, "a preparation for each moment at which power can be lost")
 	root := t.TempDir()
 	out := filepath.Join(root, "set")
 	if _, err := Prepare(t.Context(), options(t, conversations(9), out)); err != nil {

@@ -93,7 +93,7 @@ func TestUnicodeGrows(t *testing.T) {
 	}
 }
 
-// TestBounds: sections within each other without end, marks of several characters and files without end are errors.
+// TestBounds: sections within each other without end, and marks of several characters, are errors.
 func TestBounds(t *testing.T) {
 	deep := func(key, inner string) string {
 		return strings.Repeat(`{"type":"Sequence","`+key+`":[`, 4000) + inner + strings.Repeat("]}", 4000)
@@ -116,6 +116,11 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: %d bytes were used to find that out", name, used)
 		}
 	}
+}
+
+// TestLargeFile: a file without end is an error.
+func TestLargeFile(t *testing.T) {
+	effort.Long(t, "it reads 128 MiB")
 	path := filepath.Join(t.TempDir(), DefinitionFile)
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)

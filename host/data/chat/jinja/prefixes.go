@@ -92,7 +92,7 @@ type following struct {
 	limits  Limits
 
 	open   bool // the end of the list is not known; otherwise the list is that of the prefix pending[0]
-	known  int  // number of elements that all of the prefixes have that are still wanted
+	known  int  // number of elements that all pending prefixes have
 	nested int  // loops around the place
 	frames []frame
 	undo   []func() // what takes back the assignments of a prefix
