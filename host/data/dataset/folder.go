@@ -129,7 +129,7 @@ func (f *Folder) checkOurs() error {
 
 // Commit puts everything in place: the files of the tokenizer, the token files, and at last
 // the manifest, in which it fills in what the dataset contains.
-func (f *Folder) Commit(manifest Described) error {
+func (f *Folder) Commit(manifest AnyManifest) error {
 	if err := errors.Join(f.Train.Finish(), f.Val.Finish()); err != nil {
 		return err
 	}

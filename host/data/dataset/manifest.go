@@ -23,8 +23,8 @@ type Manifest struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Described is a [Manifest], or a manifest that embeds one.
-type Described interface{ contained() *Manifest }
+// AnyManifest is a [Manifest], or a manifest that embeds one.
+type AnyManifest interface{ contained() *Manifest }
 
 func (m *Manifest) contained() *Manifest { return m }
 
