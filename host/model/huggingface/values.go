@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/vecmath"
 )
 
 // mostKept bounds the elements of the memory that is used again. The few parameters that are larger, the embedding and the
@@ -151,25 +152,12 @@ func widen(dtype safetensors.DType, data []byte, to []float32) error {
 		}
 	case safetensors.F16:
 		for i := range to {
-			to[i] = fromHalf(binary.LittleEndian.Uint16(data[2*i:]))
+			to[i] = vecmath.FromHalf(binary.LittleEndian.Uint16(data[2*i:]))
 		}
 	default:
 		return fmt.Errorf("elements of type %s are not read as weights", dtype)
 	}
 	return nil
-}
-
-// fromHalf is the value of an IEEE half.
-func fromHalf(bits uint16) float32 {
-	const infinity = 0x1f
-	sign, exponent, mantissa := uint32(bits&0x8000)<<16, uint32(bits>>10&0x1f), uint32(bits&0x3ff)
-	switch exponent {
-	case 0: // steps of 2⁻²⁴
-		return math.Float32frombits(sign | math.Float32bits(float32(mantissa)*0x1p-24))
-	case infinity:
-		return math.Float32frombits(sign | 0xff<<23 | mantissa<<13)
-	}
-	return math.Float32frombits(sign | (exponent+127-15)<<23 | mantissa<<13)
 }
 
 // Rotary positions turn pairs of features of a head. The hub keeps them in the two halves of the head. Weights
