@@ -88,7 +88,7 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, reference)
-	every := effort.Choose(4, 1)
+	every := effort.Choose(2, 1)
 	if testing.Short() {
 		every = 16
 	}
@@ -117,7 +117,7 @@ func TestPowerLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := contents(t, out)
-		for lost, what := range files.Each(t, effort.Choose[uint64](1, 6), 30) {
+		for lost, what := range files.Each(t, effort.Choose[uint64](2, 6), 60) {
 			p.whole(t, what, filepath.Join(lost, "data", "set"), want)
 		}
 	}

@@ -42,7 +42,7 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, reference)
-	for files := range faultfs.Each(t, effort.Choose(3, 1), 20) {
+	for files := range faultfs.Each(t, effort.Choose(2, 1), 20) {
 		out := filepath.Join(t.TempDir(), "set")
 		o := options(t, conversations(6), out)
 		o.Files = files
@@ -70,7 +70,7 @@ func TestPowerLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, out)
-	for lost, what := range files.Each(t, effort.Choose[uint64](1, 3), 20) {
+	for lost, what := range files.Each(t, effort.Choose[uint64](2, 3), 40) {
 		whole(t, what, filepath.Join(lost, "set"), want)
 	}
 }

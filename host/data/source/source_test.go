@@ -63,6 +63,7 @@ func unpack(kind Compression, content []byte) ([]byte, error) {
 }
 
 func TestDecompress(t *testing.T) {
+	effort.Long(t, "decompression bombs of 64 MiB")
 	text := []byte(strings.Repeat("a text that is said again and again\n", 1000))
 	for _, kind := range []Compression{Gzip, Zstd} {
 		packed := pack(t, kind, text)
