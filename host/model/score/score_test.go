@@ -67,7 +67,7 @@ func TestBatches(t *testing.T) {
 		}
 		return list
 	}
-	for round := range 30 {
+	for round := range 100 {
 		share := round%2 == 0
 		context := 1 + rng.IntN(200)
 		var requests []score.Request
