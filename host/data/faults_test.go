@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/crashfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
@@ -33,6 +34,9 @@ func newPreparing(t *testing.T) preparing {
 }
 
 func (p preparing) run(t *testing.T, files vfs.FS, out string, seed uint64) error {
+	if files == nil {
+		files = vfstest.NoSync
+	}
 	_, err := Prepare(t.Context(), PrepareOptions{Inputs: p.inputs, Tokenizer: p.tok, Files: files, Out: out, Seed: seed, ShardTokens: 60})
 	return err
 }
@@ -84,8 +88,12 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, reference)
+	every := effort.Choose(2, 1)
+	if testing.Short() {
+		every = 16
+	}
 	for _, older := range []bool{false, true} {
-		for files := range faultfs.Each(t, 1, 20) {
+		for files := range faultfs.Each(t, every, 20) {
 			out := p.begin(t, older)
 			err := p.run(t, files, out, 0)
 			p.whole(t, files.Reported(t, err), out, want)
@@ -96,6 +104,7 @@ func TestFaults(t *testing.T) {
 // TestPowerLoss: whenever power is lost, no torn file is taken for a whole one, and the
 // next preparation makes what an undisturbed one does.
 func TestPowerLoss(t *testing.T) {
+	effort.Long(t, "a preparation for each moment at which power can be lost")
 	p := newPreparing(t)
 	for _, older := range []bool{false, true} {
 		out := p.begin(t, older)
@@ -108,7 +117,7 @@ func TestPowerLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := contents(t, out)
-		for lost, what := range files.Each(t, 6, 100) {
+		for lost, what := range files.Each(t, effort.Choose[uint64](2, 6), 60) {
 			p.whole(t, what, filepath.Join(lost, "data", "set"), want)
 		}
 	}

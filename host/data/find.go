@@ -183,7 +183,7 @@ func (f *finder) matches(name, below string) bool {
 		if strings.Contains(pattern, "/") {
 			subject = below
 		}
-		if matchPath(pattern, subject) {
+		if matchElements(strings.Split(pattern, "/"), strings.Split(subject, "/")) {
 			return true
 		}
 	}

@@ -14,11 +14,7 @@ const anyDepth = "**"
 // isPattern tells whether an input is meant as a pattern.
 func isPattern(input string) bool { return strings.ContainsAny(input, "*?[") }
 
-// matchPath is path.Match with [anyDepth].
-func matchPath(pattern, name string) bool {
-	return matchElements(strings.Split(pattern, "/"), strings.Split(name, "/"))
-}
-
+// matchElements is path.Match with [anyDepth], for a pattern and a path that are cut at their slashes.
 func matchElements(pattern, name []string) bool {
 	for len(pattern) > 0 {
 		if pattern[0] == anyDepth {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // corpus makes n files, each with a text that names it, and returns the folder
@@ -37,6 +38,9 @@ func prepare(t testing.TB, options PrepareOptions) (*Manifest, *opened) {
 	}
 	if options.Tokenizer == nil {
 		options.Tokenizer = tokenizer.Bytes{}
+	}
+	if options.Files == nil {
+		options.Files = vfstest.NoSync
 	}
 	m, err := Prepare(context.Background(), options)
 	if err != nil {

@@ -45,7 +45,7 @@ func TestKeepsTokenizer(t *testing.T) {
 		if _, err := data.Prepare(t.Context(), data.PrepareOptions{Inputs: []string{filepath.Join(dir, "a.txt")}, Separator: ";", Out: out, Tokenizer: tok, ValFraction: 0.4}); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range tokenizer.Beside {
+		for _, name := range tokenizer.CompanionFiles {
 			content, err := os.ReadFile(filepath.Join(out, name))
 			if string(content) != want[name] || os.IsNotExist(err) != (want[name] == "") {
 				t.Errorf("%s is %q, want %q, error %v", name, content, want[name], err)

@@ -45,11 +45,11 @@ func LearnTokenizer(ctx context.Context, f *dataset.File, tokens int, dir vfs.Pa
 	if err := atomicfile.WriteBytes(dir.Join(tokenizer.DefinitionFile), definition); err != nil {
 		return tokenizer.Info{}, err
 	}
-	made, err := tokenizer.LoadHuggingFace(dir.Join(tokenizer.DefinitionFile).Name)
+	tok, err := tokenizer.LoadHuggingFace(dir.Join(tokenizer.DefinitionFile).Name)
 	if err != nil {
 		return tokenizer.Info{}, err
 	}
-	return made.Info(), nil
+	return tok.Info(), nil
 }
 
 // eachDocument calls use with the text of every document of a file of bytes; of a long one

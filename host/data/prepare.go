@@ -47,15 +47,15 @@ func (p *preparation) run() (manifest *Manifest, err error) {
 	if err := o.resolve(); err != nil {
 		return nil, err
 	}
-	beside := map[string][]byte{}
+	companions := map[string][]byte{}
 	if t, ok := o.Tokenizer.(*tokenizer.HuggingFace); ok {
-		if beside, err = t.ReadBeside(); err != nil {
+		if companions, err = t.ReadCompanions(); err != nil {
 			return nil, err
 		}
-		beside[tokenizer.DefinitionFile] = t.Definition()
+		companions[tokenizer.DefinitionFile] = t.Definition()
 	}
 	out := vfs.On(o.Files, o.Out)
-	folder, err := dataset.Prepare(out, dataset.Texts, dataset.Origin{Tokenizer: o.Tokenizer.Info()}, beside, o.ShardTokens)
+	folder, err := dataset.Prepare(out, dataset.Texts, dataset.Origin{Tokenizer: o.Tokenizer.Info()}, companions, o.ShardTokens)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // The two parts hold every document once, whatever the fraction.
@@ -177,7 +179,7 @@ func TestPrepareRefuses(t *testing.T) {
 	dir, _ := corpus(t, 5)
 	single := filepath.Join(dir, "d0", "0000.txt")
 	empty := t.TempDir()
-	good := PrepareOptions{Inputs: []string{dir}, Tokenizer: tokenizer.Bytes{}}
+	good := PrepareOptions{Inputs: []string{dir}, Files: vfstest.NoSync, Tokenizer: tokenizer.Bytes{}}
 	tests := map[string]struct {
 		change func(*PrepareOptions)
 		want   string
@@ -216,6 +218,7 @@ func TestPrepareRefuses(t *testing.T) {
 
 // A cancelled run returns soon and leaves an earlier dataset as it was.
 func TestPrepareCancelled(t *testing.T) {
+	effort.Long(t, "two preparations of 200 files")
 	dir, _ := corpus(t, 200)
 	out := t.TempDir()
 	before, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, Out: out})

@@ -118,8 +118,12 @@ func (in *input) text(r io.Reader, direct bool) error {
 		s.file, s.base = in.spool.number, in.spool.size
 		r = io.TeeReader(r, in.spool)
 	}
+	chunk := int64(1 << 20)
+	if direct { // most files are small
+		chunk = min(chunk, max(in.source.size, 1<<12))
+	}
 	var err error
-	in.found.reason, err = s.run(r, 1<<20)
+	in.found.reason, err = s.run(r, int(chunk))
 	if in.found.reason != isText {
 		return err
 	}

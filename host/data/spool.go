@@ -81,9 +81,6 @@ func (s *spool) cut(size int64) error {
 	return err
 }
 
-// close gives the disk space back.
-func (s *spool) close() error { return s.file.Close() }
-
 // spools are the spools of a preparation. Each is written by one goroutine at a time.
 type spools struct {
 	mu   sync.Mutex
@@ -117,11 +114,11 @@ func (s *spools) put(used *spool) {
 	s.free = append(s.free, used)
 }
 
-// close closes all of them.
+// close closes all of them, which gives the disk space back.
 func (s *spools) close() error {
 	var errs []error
 	for _, one := range s.all {
-		errs = append(errs, one.close())
+		errs = append(errs, one.file.Close())
 	}
 	return errors.Join(errs...)
 }

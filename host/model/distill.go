@@ -47,12 +47,12 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 	}
 	logits, teacher = graph.Reshape(logits, -1, m.Vocab), graph.Reshape(teacher, -1, m.Vocab)
 	plain := newPredictions(logits, 1)
-	scaled, wanted := plain, newPredictions(teacher, d.Temperature)
+	scaled, target := plain, newPredictions(teacher, d.Temperature)
 	if d.Temperature != 1 {
 		scaled = newPredictions(logits, d.Temperature)
 	}
 	out := Distilled{
-		Divergences:    m.weighted(d.divergence(scaled, wanted), in),
+		Divergences:    m.weighted(d.divergence(scaled, target), in),
 		CrossEntropies: m.weighted(plain.crossEntropy(m.targets(in)), in),
 	}
 	out.Losses = out.Divergences
@@ -67,9 +67,9 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 // With u = log P/M and r = log Q/M it is β·ΣP·u + (1−β)·ΣQ·r, and its derivative with respect to a logit
 // (1−β)·Q·(r − ΣQ·r), divided by the temperature. Where M is P, as for β = 1, r is log Q/P and the factor 1.
 func (d Distillation) divergence(model, teacher predictions) *graph.Node {
-	apart := teacher.logRatio(model)
+	logRatio := teacher.logRatio(model)
 	if d.Beta == 0 {
-		return autodiff.Custom(teacher.mean(apart), []*graph.Node{model.logits}, func(dy *graph.Node) []*graph.Node {
+		return autodiff.Custom(teacher.mean(logRatio), []*graph.Node{model.logits}, func(dy *graph.Node) []*graph.Node {
 			dy = graph.InsertAxes(graph.MulScalar(dy, 1/d.Temperature), -1)
 			return []*graph.Node{graph.Mul(graph.Sub(model.probabilities(), teacher.probabilities()), dy)}
 		})
@@ -78,30 +78,30 @@ func (d Distillation) divergence(model, teacher predictions) *graph.Node {
 	if d.Beta == 1 {
 		factor = 1
 	}
-	u, r := d.toMixture(apart)
-	ofModel := model.mean(r) // KL(Q‖M)
-	value := graph.Add(graph.MulScalar(teacher.mean(u), d.Beta), graph.MulScalar(ofModel, factor))
+	u, r := d.toMixture(logRatio)
+	modelKL := model.mean(r) // KL(Q‖M)
+	value := graph.Add(graph.MulScalar(teacher.mean(u), d.Beta), graph.MulScalar(modelKL, factor))
 	return autodiff.Custom(value, []*graph.Node{model.logits}, func(dy *graph.Node) []*graph.Node {
 		dy = graph.Div(graph.InsertAxes(graph.MulScalar(dy, factor/d.Temperature), -1), model.total)
-		return []*graph.Node{graph.Mul(graph.Mul(model.exponentials, graph.Sub(r, graph.InsertAxes(ofModel, -1))), dy)}
+		return []*graph.Node{graph.Mul(graph.Mul(model.exponentials, graph.Sub(r, graph.InsertAxes(modelKL, -1))), dy)}
 	})
 }
 
 // toMixture returns u = log P/M and r = log Q/M for log P/Q. M is taken relative to the larger of P and Q, so that nothing
 // overflows and nothing is lost: M/max(P, Q) is a mixture of 1 and of e^−|log P/Q|.
-func (d Distillation) toMixture(apart *graph.Node) (u, r *graph.Node) {
+func (d Distillation) toMixture(logRatio *graph.Node) (u, r *graph.Node) {
 	if d.Beta == 1 {
-		return graph.ZerosLike(apart), graph.Neg(apart)
+		return graph.ZerosLike(logRatio), graph.Neg(logRatio)
 	}
-	smaller := graph.Exp(graph.Neg(graph.Abs(apart)))
+	smaller := graph.Exp(graph.Neg(graph.Abs(logRatio)))
 	mix := func(larger float64) *graph.Node { return graph.AddScalar(graph.MulScalar(smaller, 1-larger), larger) }
 	mixture := mix(d.Beta)
 	if d.Beta != 0.5 {
-		teacherLarger := graph.GreaterThan(apart, graph.ZerosLike(apart))
+		teacherLarger := graph.GreaterThan(logRatio, graph.ZerosLike(logRatio))
 		mixture = graph.Where(teacherLarger, mixture, mix(1-d.Beta))
 	}
 	log := graph.Log(mixture)
-	return graph.Sub(graph.MinScalar(apart, 0), log), graph.Neg(graph.Add(graph.MaxScalar(apart, 0), log))
+	return graph.Sub(graph.MinScalar(logRatio, 0), log), graph.Neg(graph.Add(graph.MaxScalar(logRatio, 0), log))
 }
 
 // predictions are those from logits, [tokens, vocabulary]: exponentials/total.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // teaching is a batch of a small model, with the logits of the model and of a teacher in float64.
@@ -23,7 +24,10 @@ type teaching struct {
 // TestDistilled: on each architecture losses, divergences and cross-entropies are those that the logits give, and the
 // gradient with respect to all parameters is that of the logits times the derivatives with respect to them. Quantizers of
 // activations act on the model alone.
-func TestDistilled(t *testing.T) { eachLanguage(t, testDistilled) }
+func TestDistilled(t *testing.T) {
+	effort.Long(t, "gradients of every architecture")
+	eachLanguage(t, testDistilled)
+}
 
 func testDistilled(t *testing.T, language Language) {
 	const context, rows = 12, 2

@@ -174,19 +174,15 @@ func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *rope, 
 	for layer := range m.Layers {
 		sites := m.blockSites(layer, r.batch*r.context)
 		in := append([]*graph.Node{x}, blocks[layer*size:(layer+1)*size]...)
+		block := func(in []*graph.Node) *graph.Node { return m.block(m.Settings, in[0], in[1:], sites, r, q) }
 		x = around(layer, func() *graph.Node {
-			return m.computed(func(in []*graph.Node) *graph.Node { return m.block(m.Settings, in[0], in[1:], sites, r, q) }, in)
+			if m.Recompute {
+				return autodiff.Checkpoint(block, in...)
+			}
+			return block(in)
 		})
 	}
 	return rmsNorm(x, params[norm], m.NormEps)
-}
-
-// computed returns block(in). The backward pass computes its intermediate values anew where Recompute is set.
-func (m *transformer) computed(block func(in []*graph.Node) *graph.Node, in []*graph.Node) *graph.Node {
-	if m.Recompute {
-		return autodiff.Checkpoint(block, in...)
-	}
-	return block(in)
 }
 
 func (m *transformer) checkParams(params []*graph.Node) {

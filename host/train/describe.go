@@ -55,7 +55,7 @@ func (r *run) keepTokenizer() error {
 	content, err := r.data.Definition(r.cfg)
 	// Conversations have their template beside them, even those in bytes.
 	if content != nil || r.cfg.Data.Kind == config.KindChat {
-		if err := rundir.CopyFiles(r.dir, vfs.At(r.tokenizerFolder()), tokenizer.Beside); err != nil {
+		if err := rundir.CopyFiles(r.dir, vfs.At(r.tokenizerFolder()), tokenizer.CompanionFiles); err != nil {
 			return err
 		}
 	}

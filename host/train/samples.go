@@ -106,7 +106,7 @@ func (r *run) continued(ctx context.Context) ([]metrics.Text, error) {
 	defer e.Close()
 	t, tok := r.cfg.Train, r.samples.tokenizer
 	files := map[string][]byte{}
-	if err := rundir.ReadFiles(files, r.dir.Path, tokenizer.Beside); err != nil {
+	if err := rundir.ReadFiles(files, r.dir.Path, tokenizer.CompanionFiles); err != nil {
 		return nil, err
 	}
 	next, err := generate.Continue(ctx, writing{e, r.cfg.Model.Context}, r.samples.ids, generate.Options{

@@ -74,3 +74,16 @@ const (
 	least     = -126 * math.Ln2 // results below 2⁻¹²⁶ are 2⁻¹²⁶, too little to be seen in a sum with 1
 	most      = 127 * math.Ln2
 )
+
+// FromHalf returns the value of an IEEE binary16 number.
+func FromHalf(bits uint16) float32 {
+	const infinity = 0x1f
+	sign, exponent, mantissa := uint32(bits&0x8000)<<16, uint32(bits>>10&0x1f), uint32(bits&0x3ff)
+	switch exponent {
+	case 0: // steps of 2⁻²⁴
+		return math.Float32frombits(sign | math.Float32bits(float32(mantissa)*0x1p-24))
+	case infinity:
+		return math.Float32frombits(sign | 0xff<<23 | mantissa<<13)
+	}
+	return math.Float32frombits(sign | (exponent+127-15)<<23 | mantissa<<13)
+}

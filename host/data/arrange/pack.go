@@ -1,7 +1,5 @@
 package arrange
 
-import "fmt"
-
 // Packing says how documents are put into rows.
 type Packing string
 
@@ -13,13 +11,6 @@ const (
 	// None gives every document a row of its own.
 	None Packing = "none"
 )
-
-func (p Packing) check() error {
-	if p != FirstFit && p != None {
-		return fmt.Errorf("packing %q, want %s or %s", p, FirstFit, None)
-	}
-	return nil
-}
 
 // layout is which documents stand in which row.
 type layout struct {

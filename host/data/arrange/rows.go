@@ -83,9 +83,8 @@ func NewRows(file *dataset.File, config RowsConfig) (*Rows, error) {
 		return nil, fmt.Errorf("rows of %d tokens, want at least 2", config.Length)
 	case config.Batch < 1 || config.Epochs < 1:
 		return nil, fmt.Errorf("batches of %d rows and %d epochs, want at least 1", config.Batch, config.Epochs)
-	}
-	if err := config.Packing.check(); err != nil {
-		return nil, err
+	case config.Packing != FirstFit && config.Packing != None:
+		return nil, fmt.Errorf("packing %q, want %s or %s", config.Packing, FirstFit, None)
 	}
 	for i := range file.Documents() {
 		if file.Learned(i, config.Length) {

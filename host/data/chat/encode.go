@@ -127,7 +127,7 @@ func (e *Encoder) Encode(ctx context.Context, c Conversation) (*Document, error)
 		return nil, err
 	}
 	d := &Document{IDs: ids, Loss: make([]bool, len(ids))}
-	if err := e.mark(ctx, d, c, whole); err != nil {
+	if err := e.markLoss(ctx, d, c, whole); err != nil {
 		return nil, err
 	}
 	// The first token is never predicted.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/crashfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
@@ -41,7 +42,7 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, reference)
-	for files := range faultfs.Each(t, 1, 20) {
+	for files := range faultfs.Each(t, effort.Choose(2, 1), 20) {
 		out := filepath.Join(t.TempDir(), "set")
 		o := options(t, conversations(6), out)
 		o.Files = files
@@ -53,6 +54,7 @@ func TestFaults(t *testing.T) {
 // TestPowerLoss: whenever power is lost, no torn file is taken for a whole one, and the
 // next preparation makes what an undisturbed one does.
 func TestPowerLoss(t *testing.T) {
+	effort.Long(t, "a preparation for each moment at which power can be lost")
 	root := t.TempDir()
 	out := filepath.Join(root, "set")
 	if _, err := Prepare(t.Context(), options(t, conversations(9), out)); err != nil {
@@ -68,7 +70,7 @@ func TestPowerLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, out)
-	for lost, what := range files.Each(t, 3, 50) {
+	for lost, what := range files.Each(t, effort.Choose[uint64](2, 3), 40) {
 		whole(t, what, filepath.Join(lost, "set"), want)
 	}
 }

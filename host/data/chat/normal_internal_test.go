@@ -34,7 +34,7 @@ func TestNormalSpans(t *testing.T) {
 		e := &Encoder{tokenizer: formed{form: form, asked: &asked}}
 		var text strings.Builder
 		var places []int
-		for range 4000 {
+		for range 1000 {
 			text.WriteString(letters[rng.IntN(len(letters))])
 			if rng.IntN(4) == 0 {
 				places = append(places, text.Len())

@@ -30,22 +30,23 @@ const maxWork = 200_000_000
 
 // prefixes prepares those around turns.
 func (e *Encoder) prefixes(ctx context.Context, c Conversation, turns []int) *prefixes {
-	var wanted []jinja.Prefix
+	var list []jinja.Prefix
 	for _, i := range turns {
 		if i > 0 {
-			wanted = append(wanted, jinja.Prefix{Elements: i, Flag: true})
+			list = append(list, jinja.Prefix{Elements: i, Flag: true})
 		}
-		wanted = append(wanted, jinja.Prefix{Elements: i + 1})
+		list = append(list, jinja.Prefix{Elements: i + 1})
 	}
 	p := &prefixes{e: e, ctx: ctx, c: c, shared: -1, left: maxWork}
-	texts, err := e.template.prefixes(c, wanted, jinja.Limits{Context: ctx, Work: maxWork})
+	t := e.template
+	texts, err := t.program.RenderPrefixes(t.variables(c, false), messagesVariable, promptVariable, list, t.now(), jinja.Limits{Context: ctx, Work: maxWork})
 	p.common, p.endings, p.err = texts.Common, texts.Endings, err
 	return p
 }
 
-// around returns how the texts end before message i and up to its end. It is called for the turns in their order. A
+// turn returns how the texts end before message i and up to its end. It is called for the turns in their order. A
 // conversation that begins with the assistant has no text before it.
-func (p *prefixes) around(i int) (head, through jinja.Ending, err error) {
+func (p *prefixes) turn(i int) (head, through jinja.Ending, err error) {
 	if i > 0 {
 		if head, err = p.text(i, true); err != nil {
 			return head, through, err

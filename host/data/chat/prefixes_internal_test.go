@@ -48,7 +48,7 @@ func TestOnePass(t *testing.T) {
 				continue
 			}
 			for _, i := range turns {
-				head, through, err := p.around(i)
+				head, through, err := p.turn(i)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"math/rand/v2"
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/inorder"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -114,11 +116,11 @@ func (p *preparation) run(ctx context.Context) (m *Manifest, err error) {
 	if p.encoder, err = NewEncoder(o.Template, o.Tokenizer, o.TrainOn, o.Special); err != nil {
 		return nil, err
 	}
-	beside, err := o.beside(added)
+	companions, err := o.companions(added)
 	if err != nil {
 		return nil, err
 	}
-	if p.folder, err = dataset.Prepare(vfs.On(o.Files, o.Out), dataset.Conversations, o.origin(), beside, 0); err != nil {
+	if p.folder, err = dataset.Prepare(vfs.On(o.Files, o.Out), dataset.Conversations, o.origin(), companions, 0); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.folder.Close()) }()
@@ -135,8 +137,8 @@ func (p *preparation) run(ctx context.Context) (m *Manifest, err error) {
 	return m, p.folder.Commit(m)
 }
 
-// beside has the files with which the folder of the data, and a run that copies from it, has all that chats need.
-func (o *PrepareOptions) beside(added []AddedToken) (map[string][]byte, error) {
+// companions has the files with which the folder of the data, and a run that copies from it, has all that chats need.
+func (o *PrepareOptions) companions(added []AddedToken) (map[string][]byte, error) {
 	config, err := o.Template.tokenizerConfig(added)
 	if err != nil {
 		return nil, err
@@ -185,3 +187,105 @@ func write(w *dataset.PartWriter) func(*Document) error {
 
 // share is the number below which a random number of 64 bits stands for validation.
 func share(fraction float64) uint64 { return uint64(math.Ldexp(fraction, 64)) }
+
+// outcome is what became of a row.
+type outcome struct {
+	place    string
+	document *Document
+	dropped  Reason
+	bad      error // what is wrong with a row that is skipped
+	err      error // that ends the preparation
+}
+
+// each makes the documents of rows, on all processors, and hands them over in order. Of
+// several errors the first in that order is returned.
+func (p *preparation) each(ctx context.Context, list Rows, use func(*Document) error) error {
+	work := func(r Row) (outcome, error) { return p.outcome(ctx, r), ctx.Err() }
+	return inorder.Run(ctx, list, work, func(o outcome) error {
+		if o.err != nil {
+			return o.err
+		}
+		p.counts.add(o)
+		if p.options.Progress != nil {
+			p.options.Progress(p.counts.Rows)
+		}
+		if o.document == nil {
+			return nil
+		}
+		return use(o.document)
+	})
+}
+
+// outcome makes the document of a row.
+func (p *preparation) outcome(ctx context.Context, r Row) outcome {
+	o := outcome{place: r.Place}
+	var c Conversation
+	err := r.Err
+	if err == nil {
+		c, err = ParseRow(r.Text)
+	}
+	ofRow := err != nil
+	if err == nil {
+		o.document, err = p.encoder.Encode(ctx, c)
+		_, special := errors.AsType[*specialError](err)
+		_, long := errors.AsType[*longError](err)
+		ofRow = special || long
+	}
+	dropped, ok := errors.AsType[*Dropped](err)
+	switch {
+	case ok:
+		o.dropped = dropped.Reason
+	case err == nil:
+	case !ofRow:
+		o.err = fmt.Errorf("%s: %w", r.Place, err)
+	case p.options.SkipBad:
+		o.bad = err
+	default:
+		o.err = fmt.Errorf("%s: %w; --skip-bad leaves out such rows and counts them", r.Place, err)
+	}
+	return o
+}
+
+// splitSequence keeps the random numbers of the split apart from other uses of a seed.
+const splitSequence = 0x63686174_73706c74 // "chatsplt"
+
+// numbered is a document with its random number.
+type numbered struct {
+	document *Document
+	number   uint64
+}
+
+// split writes a random share of the documents for validation, and the others for
+// training. Each document has a random number, which the seed and its place fix, and goes
+// to validation if that is small. The one with the smallest number always does, and the one
+// with the largest never: these two are kept back until all are seen.
+func (p *preparation) split(ctx context.Context) error {
+	rng, limit := rand.NewPCG(p.options.Seed, splitSequence), share(p.options.ValFraction)
+	validation, training := write(p.folder.Val), write(p.folder.Train)
+	var lowest, highest numbered
+	err := p.each(ctx, p.options.Rows, func(d *Document) error {
+		n := numbered{d, rng.Uint64()}
+		if lowest.document == nil || n.number < lowest.number {
+			lowest, n = n, lowest
+		}
+		if n.document != nil && (highest.document == nil || n.number > highest.number) {
+			highest, n = n, highest
+		}
+		switch {
+		case n.document == nil:
+			return nil
+		case n.number < limit:
+			return validation(n.document)
+		}
+		return training(n.document)
+	})
+	switch {
+	case err != nil:
+		return err
+	case lowest.document == nil:
+		return fmt.Errorf("no conversation can be learned from%s", p.counts.explain())
+	case highest.document == nil:
+		return errors.New("one conversation cannot be divided into training and validation: give more, or separate ones for validation")
+	}
+	return errors.Join(validation(lowest.document), training(highest.document))
+}

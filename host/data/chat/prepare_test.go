@@ -40,7 +40,7 @@ func rowsOf(texts ...string) Rows {
 
 // options prepare rows with bytes as tokens.
 func options(t testing.TB, list Rows, out string) PrepareOptions {
-	return PrepareOptions{Rows: list, Out: out, Tokenizer: tokenizer.Bytes{}, Template: encoder(t, plain, "").template, ValFraction: 0.25, Seed: 1}
+	return PrepareOptions{Rows: list, Out: out, Files: vfstest.NoSync, Tokenizer: tokenizer.Bytes{}, Template: encoder(t, plain, "").template, ValFraction: 0.25, Seed: 1}
 }
 
 // answers are what the assistant says in the documents of a file.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -88,6 +89,7 @@ func TestConversationsMistakes(t *testing.T) {
 // TestDamage: whichever bit is turned over and wherever the file is cut, that is noticed, at
 // the latest by Verify.
 func TestDamage(t *testing.T) {
+	effort.Long(t, "every bit of a file, turned over")
 	whole, err := os.ReadFile(lengths(t, 4, 3).Path())
 	if err != nil {
 		t.Fatal(err)

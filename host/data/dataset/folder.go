@@ -37,12 +37,12 @@ func (k Kind) holdsTraining(name string) bool {
 
 // Folder is the directory of a dataset that is being prepared.
 type Folder struct {
-	path   vfs.Path
-	kind   Kind
-	beside map[string][]byte
-	lock   vfs.Lock
-	began  time.Time
-	origin Origin
+	path       vfs.Path
+	kind       Kind
+	companions map[string][]byte
+	lock       vfs.Lock
+	began      time.Time
+	origin     Origin
 
 	fresh     bool // the directory was made for this dataset
 	committed bool
@@ -55,14 +55,14 @@ type Folder struct {
 const LockFile = vfs.LockFile
 
 // Prepare begins to prepare the dataset in a directory, which is created if necessary.
-// Nobody else can prepare it until Close, which must follow. beside has the content of the
+// Nobody else can prepare it until Close, which must follow. companions has the content of the
 // files of the tokenizer, by name. If shardTokens is not 0, a training file ends with the
 // first document that brings it to this number of tokens, and another follows.
 //
 // It is an error if files of somebody else have the names of the dataset's. What a killed
 // preparation has left in the directory is removed.
-func Prepare(path vfs.Path, kind Kind, origin Origin, beside map[string][]byte, shardTokens int64) (_ *Folder, err error) {
-	f := &Folder{path: path, kind: kind, beside: beside, origin: origin, began: time.Now()}
+func Prepare(path vfs.Path, kind Kind, origin Origin, companions map[string][]byte, shardTokens int64) (_ *Folder, err error) {
+	f := &Folder{path: path, kind: kind, companions: companions, origin: origin, began: time.Now()}
 	f.Train = &PartWriter{path: path.Join(kind.Train), origin: origin, shardTokens: shardTokens}
 	f.Val = &PartWriter{path: path.Join(kind.Val), origin: origin}
 	exists, err := path.Exists()
@@ -116,7 +116,7 @@ func (f *Folder) checkOurs() error {
 			ours = func(io.Reader) bool { return false }
 		}
 		if slices.Contains(tokenizer.Files, name) {
-			content, ok := f.beside[name]
+			content, ok := f.companions[name]
 			if !ok {
 				continue // it is not written
 			}
@@ -129,11 +129,11 @@ func (f *Folder) checkOurs() error {
 
 // Commit puts everything in place: the files of the tokenizer, the token files, and at last
 // the manifest, in which it fills in what the dataset contains.
-func (f *Folder) Commit(manifest Described) error {
+func (f *Folder) Commit(manifest AnyManifest) error {
 	if err := errors.Join(f.Train.Finish(), f.Val.Finish()); err != nil {
 		return err
 	}
-	if err := f.writeBeside(); err != nil {
+	if err := f.writeCompanions(); err != nil {
 		return err
 	}
 	train, err := f.Train.commit()
@@ -155,20 +155,20 @@ func (f *Folder) Commit(manifest Described) error {
 	return err
 }
 
-// writeBeside writes the files of the tokenizer, so that a run that copies from the
+// writeCompanions writes the files of the tokenizer, so that a run that copies from the
 // directory, and an export of it, has all that was published with the tokenizer. What lies
 // beside another tokenizer.json, which is replaced, goes with it.
-func (f *Folder) writeBeside() error {
-	definition, defined := f.beside[tokenizer.DefinitionFile]
+func (f *Folder) writeCompanions() error {
+	definition, defined := f.companions[tokenizer.DefinitionFile]
 	before, err := f.path.Join(tokenizer.DefinitionFile).ReadFile()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	replaces := defined && err == nil && !bytes.Equal(before, definition)
-	for _, name := range append(slices.Clone(tokenizer.Beside), tokenizer.DefinitionFile) {
+	for _, name := range append(slices.Clone(tokenizer.CompanionFiles), tokenizer.DefinitionFile) {
 		path := f.path.Join(name)
 		err = nil
-		if content, ok := f.beside[name]; ok {
+		if content, ok := f.companions[name]; ok {
 			err = atomicfile.WriteBytes(path, content)
 		} else if replaces {
 			if err = path.Remove(); errors.Is(err, fs.ErrNotExist) {

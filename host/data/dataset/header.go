@@ -36,9 +36,6 @@ const (
 	headerSize    = 4096
 	textOffset    = 16 // of the JSON text
 	entrySize     = 8  // bytes of the index for a document
-
-	// chatMagic began the files of conversations before version 3.
-	chatMagic = "CAGECHAT"
 )
 
 // Header says what a token file holds.
@@ -130,14 +127,11 @@ func parseHeader(block []byte, size int64) (h Header, err error) {
 	if len(block) < headerSize || size < headerSize {
 		return h, fmt.Errorf("%d bytes long, a header alone has %d", size, headerSize)
 	}
-	begin, version := string(block[:len(magic)]), binary.LittleEndian.Uint32(block[8:])
-	switch {
-	case begin == chatMagic || begin == magic && version < formatVersion:
-		return h, fmt.Errorf("it was made by an earlier version of cage; prepare the dataset again")
-	case begin != magic:
+	if begin := string(block[:len(magic)]); begin != magic {
 		return h, fmt.Errorf("begins with %q, want %q: this is no token file", begin, magic)
-	case version != formatVersion:
-		return h, fmt.Errorf("format version %d, this program reads version %d", version, formatVersion)
+	}
+	if version := binary.LittleEndian.Uint32(block[8:]); version != formatVersion {
+		return h, fmt.Errorf("format version %d, this program reads version %d: prepare the dataset again", version, formatVersion)
 	}
 	length := binary.LittleEndian.Uint32(block[12:])
 	if length > headerSize-textOffset {

@@ -76,8 +76,6 @@ func TestParseHeaderRefuses(t *testing.T) {
 		"empty file":        {nil, 0, "a header alone has 4096"},
 		"half a header":     {make([]byte, 100), 100, "a header alone has 4096"},
 		"magic":             {raw(func(b []byte) { b[0] = 'X' }), headerSize + payload, "no token file"},
-		"old conversations": {raw(func(b []byte) { copy(b, "CAGECHAT") }), headerSize + payload, "earlier version of cage"},
-		"old version":       {raw(func(b []byte) { b[8] = 2 }), headerSize + payload, "earlier version of cage"},
 		"bytes behind":      {raw(func(b []byte) { b[headerSize-1] = 1 }), headerSize + payload, "not followed by zeros"},
 		"version":           {raw(func(b []byte) { b[8] = 9 }), headerSize + payload, "format version 9, this program reads version 3"},
 		"text length":       {raw(func(b []byte) { b[15] = 0xff }), headerSize + payload, "at most 4080 fit"},

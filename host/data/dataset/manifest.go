@@ -23,8 +23,8 @@ type Manifest struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Described is a [Manifest], or a manifest that embeds one.
-type Described interface{ contained() *Manifest }
+// AnyManifest is a [Manifest], or a manifest that embeds one.
+type AnyManifest interface{ contained() *Manifest }
 
 func (m *Manifest) contained() *Manifest { return m }
 
@@ -80,11 +80,8 @@ func readManifest(path string) (*Manifest, error) {
 }
 
 func (m *Manifest) check() error {
-	switch {
-	case m.Version < manifestVersion:
-		return fmt.Errorf("version %d, made by an earlier version of cage: prepare the dataset again", m.Version)
-	case m.Version > manifestVersion:
-		return fmt.Errorf("version %d, this program reads version %d", m.Version, manifestVersion)
+	if m.Version != manifestVersion {
+		return fmt.Errorf("version %d, this program reads version %d: prepare the dataset again", m.Version, manifestVersion)
 	}
 	return m.Train.checkShards()
 }

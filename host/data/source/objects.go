@@ -54,7 +54,7 @@ type objects struct{ parquetRows }
 
 // read reads all row groups.
 func (o *objects) read(file *parquet.File, pages *pages, columns []string) error {
-	schema, leaves, err := o.chosen(file, columns)
+	schema, leaves, err := o.projection(file, columns)
 	if err != nil {
 		return err
 	}
@@ -75,9 +75,9 @@ func (o *objects) read(file *parquet.File, pages *pages, columns []string) error
 	return nil
 }
 
-// chosen is the schema of the columns that are read, and the columns of values in them.
-func (o *objects) chosen(file *parquet.File, columns []string) (*parquet.Schema, []leaf, error) {
-	wanted := parquet.Group{}
+// projection is the schema of the columns that are read, and the columns of values in them.
+func (o *objects) projection(file *parquet.File, columns []string) (*parquet.Schema, []leaf, error) {
+	selected := parquet.Group{}
 	var names []string
 	for _, c := range file.Root().Columns() {
 		names = append(names, c.Name())
@@ -85,16 +85,16 @@ func (o *objects) chosen(file *parquet.File, columns []string) (*parquet.Schema,
 	for _, field := range file.Schema().Fields() {
 		for _, name := range columns {
 			if field.Name() == name {
-				wanted[name] = field
+				selected[name] = field
 			}
 		}
 	}
-	if len(wanted) == 0 {
+	if len(selected) == 0 {
 		return nil, nil, fmt.Errorf("none of the columns %s; there are %s", strings.Join(columns, ", "), strings.Join(names, ", "))
 	}
 	var leaves []leaf
 	for _, path := range file.Schema().Columns() {
-		if _, ok := wanted[path[0]]; !ok {
+		if _, ok := selected[path[0]]; !ok {
 			continue
 		}
 		found, ok := file.Schema().Lookup(path...)
@@ -103,7 +103,7 @@ func (o *objects) chosen(file *parquet.File, columns []string) (*parquet.Schema,
 		}
 		leaves = append(leaves, newLeaf(found.ColumnIndex, found.MaxRepetitionLevel, found.MaxDefinitionLevel, found.Node.Type()))
 	}
-	return parquet.NewSchema("rows", wanted), leaves, nil
+	return parquet.NewSchema("rows", selected), leaves, nil
 }
 
 // group reads the rows of a row group.

@@ -12,6 +12,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/cage-qat/cage/host/data/source"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 type message struct {
@@ -106,6 +107,11 @@ func TestReadObjects(t *testing.T) {
 	if want := `1:{"a": 1}|3:[2]|4:x|`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+}
+
+// TestLongObject: a line that is too long is an error of its own, and the next one is read.
+func TestLongObject(t *testing.T) {
+	effort.Long(t, "a line of 64 MiB")
 	long := strings.Repeat("x", source.MaxRow+1) + "\n{}"
 	n := 0
 	for row, err := range source.ReadObjects(strings.NewReader(long)) {

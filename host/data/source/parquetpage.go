@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
@@ -88,15 +89,17 @@ func (p *pages) page(h page, data []byte) error {
 				return err
 			}
 		}
-		if err := checkLevels([2]format.Encoding{h.repetition, h.definition}[i], levels[i], largest, h.values); err != nil {
-			return err
+		if [2]format.Encoding{h.repetition, h.definition}[i] == format.RLE { // others take at least a bit for each value
+			if err := checkRuns(levels[i], bits.Len(uint(largest)), h.values); err != nil {
+				return err
+			}
 		}
 	}
-	made, err := checkValues(h.encoding, data, h.values)
+	size, err := checkValues(h.encoding, data, h.values)
 	if err != nil {
 		return err
 	}
-	return p.budget.spend(made)
+	return p.budget.spend(size)
 }
 
 // prefixed splits off the bytes whose number comes before them.

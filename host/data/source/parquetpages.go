@@ -3,6 +3,7 @@ package source
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
@@ -56,10 +57,6 @@ type pages struct {
 	zstd   *zstd.Decoder
 	packed []byte // a page as it is in the file
 	plain  []byte // a page, decompressed
-}
-
-func newPages(file *parquet.File, r io.ReaderAt, size int64) *pages {
-	return &pages{file: file, r: r, budget: budget{size: size}}
 }
 
 func (p *pages) close() {
@@ -117,7 +114,7 @@ func (p *pages) chunk(data *io.SectionReader, meta *format.ColumnMetaData, colum
 		if err := p.budget.spend(plain + page.values*column.cost); err != nil {
 			return err
 		}
-		p.packed = sized(p.packed, packed)
+		p.packed = slices.Grow(p.packed[:0], int(packed))[:packed]
 		if _, err := io.ReadFull(io.NewSectionReader(data, at, packed), p.packed); err != nil {
 			return err
 		}
@@ -153,12 +150,4 @@ func pageHeader(data *io.SectionReader, at int64) (*format.PageHeader, int64, er
 		err := thrift.Unmarshal(new(thrift.CompactProtocol), raw, header)
 		return header, int64(len(raw)), err
 	}
-}
-
-// sized is a buffer of n bytes, the same one if it is large enough.
-func sized(buffer []byte, n int64) []byte {
-	if int64(cap(buffer)) < n {
-		return make([]byte, n)
-	}
-	return buffer[:n]
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/bits"
 
 	"github.com/parquet-go/parquet-go/encoding/delta"
 	"github.com/parquet-go/parquet-go/format"
@@ -17,14 +16,6 @@ const plainDictionary format.Encoding = 2
 // runSlack is by how many values the last run of a page may be too long: that of a
 // bit-packed run is filled up.
 const runSlack = 504
-
-// checkLevels checks levels of repetition or definition.
-func checkLevels(encoding format.Encoding, data []byte, largest int, values int64) error {
-	if encoding != format.RLE { // at least a bit for each value
-		return nil
-	}
-	return checkRuns(data, bits.Len(uint(largest)), values)
-}
 
 // checkValues checks that data have no more values than the page says, and returns how
 // many bytes they become where those are more than the data have.

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // letters is a model with a token for each of a few characters, and no added tokens.
@@ -74,6 +76,7 @@ func TestGrowth(t *testing.T) {
 
 // TestUnicodeGrows: what Unicode's normal forms make of a text is never too long, whatever characters it has.
 func TestUnicodeGrows(t *testing.T) {
+	effort.Long(t, "every character of Unicode")
 	for form := range forms {
 		tok, err := ParseHuggingFace(small(`,"normalizer":` + sequence("normalizers", `{"type":"`+form+`"}`, replace(" ", "▁"))))
 		if err != nil {
@@ -90,7 +93,7 @@ func TestUnicodeGrows(t *testing.T) {
 	}
 }
 
-// TestBounds: sections within each other without end, marks of several characters and files without end are errors.
+// TestBounds: sections within each other without end, and marks of several characters, are errors.
 func TestBounds(t *testing.T) {
 	deep := func(key, inner string) string {
 		return strings.Repeat(`{"type":"Sequence","`+key+`":[`, 4000) + inner + strings.Repeat("]}", 4000)
@@ -113,6 +116,11 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: %d bytes were used to find that out", name, used)
 		}
 	}
+}
+
+// TestLargeFile: a file without end is an error.
+func TestLargeFile(t *testing.T) {
+	effort.Long(t, "it reads 128 MiB")
 	path := filepath.Join(t.TempDir(), DefinitionFile)
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -137,7 +145,8 @@ func allocated(f func()) int {
 // TestMemory: a tokenizer.json that asks for as much as it may takes a memory that is in proportion to a long text. What is
 // measured is all memory that is ever taken, of which at most a quarter is in use at a time.
 func TestMemory(t *testing.T) {
-	n := 1 << 18
+	effort.Long(t, "long texts")
+	n := 1 << 16
 	for name, test := range map[string]struct{ sections, text string }{
 		"one word":             {``, strings.Repeat("a", n)},
 		"4 times as long":      {`,"normalizer":` + replace("b", strings.Repeat("b", 4)), strings.Repeat("b", n)},

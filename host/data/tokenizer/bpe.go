@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -117,4 +118,92 @@ func (m *bpe) hasBytes(char string) bool {
 		}
 	}
 	return true
+}
+
+// spaceMark is how tokenizers in the manner of SentencePiece write a space.
+const spaceMark = "\u2581"
+
+// marksWords tells whether every token has its marks in front. Then nothing is ever
+// joined across a place where a mark follows another character, and the text between two
+// such places can be encoded by itself: without that, a whole document is one word.
+func (m *bpe) marksWords() bool {
+	if _, ok := m.vocab[spaceMark]; !ok || m.ignoreMerges {
+		return false
+	}
+	names := make(map[int32]string, len(m.vocab))
+	for token, id := range m.vocab {
+		names[id] = token
+	}
+	for _, joined := range m.merges {
+		if strings.Contains(strings.TrimLeft(names[joined.id], spaceMark), spaceMark) {
+			return false
+		}
+	}
+	return true
+}
+
+// eachMarked calls emit for the parts of text that begin where a mark follows another
+// character.
+func eachMarked(text, mark string, emit func(word string) error) error {
+	for len(text) > 0 {
+		at := len(text) - len(strings.TrimLeft(text, mark))
+		if i := strings.Index(text[at:], mark); i >= 0 {
+			at += i
+		} else {
+			at = len(text)
+		}
+		if err := emit(text[:at]); err != nil {
+			return err
+		}
+		text = text[at:]
+	}
+	return nil
+}
+
+// wordCache appends the ids of words, and keeps those of short ones: texts are made of
+// few words, which they repeat. It is used by one goroutine at a time.
+type wordCache struct {
+	model *bpe
+	ids   []int32 // of the text so far
+	left  int     // bytes that its words may still have
+
+	known map[string][]int32
+	fresh []int32 // memory for the ids of known words
+	wordMerger
+}
+
+const (
+	maxCachedWord  = 64      // bytes
+	maxCachedWords = 1 << 16 // then it starts afresh
+)
+
+// appendID appends an id.
+func (c *wordCache) appendID(id int32) { c.ids = append(c.ids, id) }
+
+// appendWord appends the ids of a word.
+func (c *wordCache) appendWord(word string) error {
+	if ids, ok := c.known[word]; ok {
+		c.ids = append(c.ids, ids...)
+		return nil
+	}
+	before := len(c.ids)
+	var err error
+	if c.ids, err = c.model.appendWord(c.ids, word, &c.wordMerger); err != nil || len(word) > maxCachedWord {
+		return err
+	}
+	if len(c.known) >= maxCachedWords {
+		clear(c.known)
+	}
+	c.known[strings.Clone(word)] = c.keep(c.ids[before:])
+	return nil
+}
+
+// keep copies ids to memory that many words share.
+func (c *wordCache) keep(ids []int32) []int32 {
+	if len(c.fresh)+len(ids) > cap(c.fresh) {
+		c.fresh = make([]int32, 0, max(4096, len(ids)))
+	}
+	at := len(c.fresh)
+	c.fresh = append(c.fresh, ids...)
+	return c.fresh[at:len(c.fresh):len(c.fresh)]
 }

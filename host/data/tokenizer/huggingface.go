@@ -85,7 +85,7 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 		return nil, err
 	}
 	t := &HuggingFace{definition: data, special: map[int32]bool{}}
-	t.wordCaches.New = func() any { return newWordCache(t.model) }
+	t.wordCaches.New = func() any { return &wordCache{model: t.model, known: map[string][]int32{}} }
 	if t.normalize, err = newNormalizer(def.Normalizer); err != nil {
 		return nil, err
 	}
@@ -173,13 +173,13 @@ func (t *HuggingFace) Info() Info { return t.info }
 // all that [Reopen] needs, stored as tokenizer.json.
 func (t *HuggingFace) Definition() []byte { return t.definition }
 
-// ReadBeside reads those of the files in [Beside] that are in the folder of the tokenizer.json.
-func (t *HuggingFace) ReadBeside() (map[string][]byte, error) {
+// ReadCompanions reads those of the files in [CompanionFiles] that are in the folder of the tokenizer.json.
+func (t *HuggingFace) ReadCompanions() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if t.folder == "" {
 		return files, nil
 	}
-	for _, name := range Beside {
+	for _, name := range CompanionFiles {
 		content, err := readFile(filepath.Join(t.folder, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

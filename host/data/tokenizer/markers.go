@@ -99,7 +99,7 @@ func templateMarkers(section json.RawMessage) (bos, eos int32, err error) {
 	case "Sequence":
 		return sequenceMarkers(def.Processors)
 	case "TemplateProcessing":
-		return def.around()
+		return def.markers()
 	}
 	return NoToken, NoToken, &UnsupportedError{"post_processor", fmt.Sprintf("type %q", def.Type), "supported are TemplateProcessing, ByteLevel and Sequence"}
 }
@@ -122,8 +122,8 @@ func sequenceMarkers(sections []json.RawMessage) (bos, eos int32, err error) {
 	return bos, eos, nil
 }
 
-// around returns the tokens of the template of a single text.
-func (p *postProcessor) around() (bos, eos int32, err error) {
+// markers returns the tokens of the template of a single text.
+func (p *postProcessor) markers() (bos, eos int32, err error) {
 	isText := func(part templatePart) bool { return part.Sequence != nil && part.Sequence.ID == "A" }
 	text := slices.IndexFunc(p.Single, isText)
 	before, behind := p.Single[:max(text, 0)], p.Single[text+1:]

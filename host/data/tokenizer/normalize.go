@@ -1,8 +1,12 @@
 package tokenizer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -80,4 +84,92 @@ func normalizerChain(sections []json.RawMessage) (normalizer, error) {
 		}
 		return text, err
 	}, nil
+}
+
+// joiner is what golang.org/x/text puts behind every 30 marks in a row, so that a buffer of fixed size holds them (UAX #15,
+// Stream-Safe Text Format). A normal form has no more of them than the text.
+const joiner = "\u034f"
+
+// mostOfForm is by how much a normal form can lengthen a text: NFKC and NFKD write U+FDFA, of 3 bytes, in 33.
+const mostOfForm = 11
+
+// inForm brings text into a normal form of Unicode.
+func inForm(f norm.Form) normalizer {
+	return func(text string, _ bool, most int) (string, error) {
+		// A text that other steps have lengthened is checked piece by piece.
+		if len(text) > most/mostOfForm {
+			if err := formFits(f, text, most); err != nil {
+				return "", err
+			}
+		}
+		out := f.String(text)
+		if out == text || strings.Count(out, joiner) == strings.Count(text, joiner) {
+			return out, nil
+		}
+		return inFormByRule(f, text), nil
+	}
+}
+
+// formFits is an error if a text in a normal form has more than most bytes.
+func formFits(f norm.Form, text string, most int) error {
+	w := f.Writer(&fitting{most: most})
+	_, err := io.WriteString(w, text)
+	return cmp.Or(err, w.Close())
+}
+
+// fitting counts the bytes written to it, and fails where there are more than most.
+type fitting struct{ size, most int }
+
+func (f *fitting) Write(p []byte) (int, error) {
+	if f.size += len(p); f.size > f.most {
+		return 0, &growthError{"normalizer"}
+	}
+	return len(p), nil
+}
+
+// inFormByRule is the algorithm of the Unicode Standard (section 3.11) for texts with any number of marks in a row.
+func inFormByRule(f norm.Form, text string) string {
+	decompose := norm.NFD
+	if f == norm.NFKC || f == norm.NFKD {
+		decompose = norm.NFKD
+	}
+	var runes []rune
+	for _, r := range text {
+		runes = append(runes, []rune(decompose.String(string(r)))...)
+	}
+	for at := 0; at < len(runes); at++ {
+		end := at
+		for end < len(runes) && combining(runes[end]) > 0 {
+			end++
+		}
+		slices.SortStableFunc(runes[at:end], func(a, b rune) int { return cmp.Compare(combining(a), combining(b)) })
+		at = end
+	}
+	if f == norm.NFC || f == norm.NFKC {
+		runes = compose(runes)
+	}
+	return string(runes)
+}
+
+// combining is the canonical combining class, 0 of what is no mark.
+func combining(r rune) int { return int(norm.NFD.PropertiesString(string(r)).CCC()) }
+
+// compose joins letters with the marks behind them that no other mark of the same class separates from them.
+func compose(runes []rune) []rune {
+	var out []rune
+	starter, last := -1, -1 // where the letter is, and the class of what is behind it; -1: nothing is
+	for _, r := range runes {
+		c := combining(r)
+		if starter >= 0 && last < c {
+			if one := []rune(norm.NFC.String(string([]rune{out[starter], r}))); len(one) == 1 {
+				out[starter] = one[0]
+				continue
+			}
+		}
+		out = append(out, r)
+		if last = c; c == 0 {
+			starter, last = len(out)-1, -1
+		}
+	}
+	return out
 }

@@ -182,8 +182,8 @@ func (p *preTokenizer) words(text string, first bool, left *int) ([]piece, error
 			if next, err = cut.cut(next, one); err != nil {
 				return nil, err
 			}
-			for _, made := range next[before:] {
-				size += len(made.text)
+			for _, part := range next[before:] {
+				size += len(part.text)
 			}
 			if size > *left {
 				return nil, &growthError{"pre_tokenizer"}

@@ -39,8 +39,7 @@ type Info struct {
 	SHA256 string `json:"sha256"`
 }
 
-// storedInfo is how an Info is stored: without an end token where there is none, as
-// before there were any.
+// storedInfo is how an Info is stored: without the key eos where there is no end token.
 type storedInfo struct {
 	Name      string `json:"name"`
 	VocabSize int    `json:"vocab_size"`

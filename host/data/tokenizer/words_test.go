@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -26,10 +27,19 @@ func randomText(rng *rand.Rand, length int) string {
 	return string(text)
 }
 
+// expressions are the patterns for which there are scanners, compiled.
+var expressions = sync.OnceValue(func() map[string]*regexp2.Regexp {
+	compiled := map[string]*regexp2.Regexp{}
+	for expr := range wordPatterns {
+		compiled[expr] = regexp2.MustCompile(expr, regexp2.Multiline)
+	}
+	return compiled
+})
+
 // sameAsExpression compares a scanner with the expression that it stands for.
 func sameAsExpression(t *testing.T, expr string, text string) {
 	t.Helper()
-	re := regexp2.MustCompile(expr, regexp2.Multiline)
+	re := expressions()[expr]
 	stretches, err := findStretches(re, text)
 	if err != nil {
 		t.Fatal(err)

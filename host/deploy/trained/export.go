@@ -107,14 +107,14 @@ func (t *Model) tokenizerFiles(tok tokenizer.Tokenizer) (map[string][]byte, erro
 	files := map[string][]byte{}
 	defined, ok := tok.(interface{ Definition() []byte })
 	if !ok {
-		return files, rundir.ReadFiles(files, vfs.At(t.dir), tokenizer.Beside)
+		return files, rundir.ReadFiles(files, vfs.At(t.dir), tokenizer.CompanionFiles)
 	}
 	files[tokenizer.DefinitionFile] = defined.Definition()
 	for _, folder := range t.tokenizerFolders() {
 		if content, err := folder.Join(tokenizer.DefinitionFile).ReadFile(); err != nil || tok.Info().Check(content) != nil {
 			continue
 		}
-		if err := rundir.ReadFiles(files, folder, tokenizer.Beside); err != nil {
+		if err := rundir.ReadFiles(files, folder, tokenizer.CompanionFiles); err != nil {
 			return nil, err
 		}
 	}

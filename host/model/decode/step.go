@@ -2,7 +2,9 @@ package decode
 
 import (
 	"fmt"
+	"math"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/internal/vecmath"
 )
@@ -87,9 +89,9 @@ const (
 	siteDown
 )
 
-// block computes a block: norms are in front of its layers, or behind them where there are norms of all queries and keys.
+// block computes a block. Norms are in front of its layers, or behind them, on what they return.
 func (r *step) block(b *block, keys, values []float32) error {
-	behind := r.normsBehind()
+	behind := r.s.Kind == architecture.KindOLMo2
 	if err := r.input(b, siteQKV, b.attentionNorm, behind); err != nil {
 		return err
 	}
@@ -145,4 +147,92 @@ func (r *step) quantized(b *block, site int, x linalg.MatrixOf[float32]) error {
 		return nil
 	}
 	return r.quantize(b.sites[site], x.Data)
+}
+
+// attention puts keys and values of the token into the caches and mixes, for each head of queries, the values of the
+// sequence so far. Heads of keys are computed side by side, each with its group of heads of queries.
+func (r *step) attention(b *block, keys, values []float32) {
+	r.normalizeHeads(b)
+	r.team.each(r.rows*r.s.KVHeads, 1, func(from, to int) {
+		for i := from; i < to; i++ {
+			r.head(i/r.s.KVHeads, i%r.s.KVHeads, keys, values)
+		}
+	})
+}
+
+// normalizeHeads normalizes queries and keys where the block has gains for them: over all heads, or each head alone.
+func (r *step) normalizeHeads(b *block) {
+	queries, keys := r.s.Heads*r.s.HeadSize, r.s.KVHeads*r.s.HeadSize
+	normalized := func(x, gain []float32) {
+		for ; len(gain) > 0 && len(x) > 0; x = x[len(gain):] {
+			r.normalizeRow(x[:len(gain)], x[:len(gain)], gain)
+		}
+	}
+	for i := range r.rows {
+		row := r.qkv.Data[i*r.qkv.Cols:]
+		normalized(row[:queries], b.queryNorm)
+		normalized(row[queries:queries+keys], b.keyNorm)
+	}
+}
+
+// head computes one head of keys of a sequence.
+func (r *step) head(sequence, head int, keys, values []float32) {
+	size, group := r.s.HeadSize, r.s.Heads/r.s.KVHeads
+	row := r.qkv.Data[sequence*r.qkv.Cols:][:r.qkv.Cols]
+	queries := row[head*group*size:][:group*size]
+	key := row[(r.s.Heads+head)*size:][:size]
+	value := row[(r.s.Heads+r.s.KVHeads+head)*size:][:size]
+	cache := (sequence*r.s.KVHeads + head) * r.at.Length * size
+	keys, values = keys[cache:][:r.at.Length*size], values[cache:][:r.at.Length*size]
+
+	spare := make([]float32, size)
+	r.turn(key, spare, r.at.Start)
+	for g := range group {
+		r.turn(queries[g*size:][:size], spare, r.at.Start)
+	}
+	copy(keys[r.at.Start*size:], key)
+	copy(values[r.at.Start*size:], value)
+
+	first := int(r.at.First[sequence])
+	seen := r.at.Start + 1 - first
+	part := func(cache []float32) linalg.MatrixOf[float32] {
+		return linalg.RowMajor(cache[first*size:(r.at.Start+1)*size], seen, size)
+	}
+	weights := linalg.RowMajor(make([]float32, group*seen), group, seen)
+	linalg.FewTimes(weights, linalg.RowMajor(queries, group, size), part(keys))
+	for g := range group {
+		row := weights.Data[g*seen:][:seen]
+		vecmath.Softmax(row, float32(1/math.Sqrt(float64(size))))
+		linalg.VectorTimes(r.mixed.Data[sequence*r.mixed.Cols+(head*group+g)*size:][:size], row, part(values))
+	}
+}
+
+// normalize sets the rows of y, which may be x, to x·gain/√(mean(x²)+epsilon).
+func (n *Network) normalize(y, x linalg.MatrixOf[float32], gain []float32) {
+	for i := range x.Rows {
+		n.normalizeRow(y.Data[i*y.RowStride:][:len(gain)], x.Data[i*x.RowStride:][:len(gain)], gain)
+	}
+}
+
+func (n *Network) normalizeRow(y, x, gain []float32) {
+	square := linalg.Dot(x, x)
+	scale := float32(1 / math.Sqrt(float64(square)/float64(len(x))+n.s.NormEps))
+	for i, v := range x {
+		y[i] = v * scale * gain[i]
+	}
+}
+
+// turn turns the points of a head by the angles of a position, and puts all first coordinates before all second ones.
+// spare is as long as the head.
+func (n *Network) turn(head, spare []float32, position int) {
+	half := len(head) / 2
+	cos, sin := n.cos[position*half:][:half], n.sin[position*half:][:half]
+	copy(spare, head)
+	for i := range half {
+		a, b := spare[i], spare[half+i]
+		if n.s.RopePairs == architecture.Interleaved {
+			a, b = spare[2*i], spare[2*i+1]
+		}
+		head[i], head[half+i] = a*cos[i]-b*sin[i], a*sin[i]+b*cos[i]
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/cage-qat/cage/internal/vecmath"
 )
 
 // levels are the numbers of E2M1 by their code.
@@ -66,20 +68,4 @@ func decodeNibbles(out []float32, codes []byte, value func(code byte) float32) [
 }
 
 // half is the IEEE binary16 number at the start of b.
-func half(b []byte) float32 {
-	bits := binary.LittleEndian.Uint16(b)
-	sign, exponent, fraction := 1.0, int(bits>>10&31), float64(bits&0x3ff)
-	if bits>>15 != 0 {
-		sign = -1
-	}
-	switch exponent {
-	case 0:
-		return float32(sign * math.Ldexp(fraction, -24))
-	case 31:
-		if fraction != 0 {
-			return float32(math.NaN())
-		}
-		return float32(math.Inf(int(sign)))
-	}
-	return float32(sign * math.Ldexp(1024+fraction, exponent-25))
-}
+func half(b []byte) float32 { return vecmath.FromHalf(binary.LittleEndian.Uint16(b)) }

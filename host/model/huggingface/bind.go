@@ -24,7 +24,7 @@ type piece struct {
 func (f family) bind(s architecture.Settings) ([]binding, error) {
 	var list []binding
 	for _, p := range s.Params() {
-		pattern, block := starred(p.Name)
+		pattern, block := blockPattern(p.Name)
 		sources := f.tensors[pattern]
 		if len(sources) != max(1, len(p.Parts)) {
 			return nil, fmt.Errorf("%s: the parameter %s has no counterpart in the tensors of %s", s.Kind, p.Name, f.architecture)
@@ -42,9 +42,9 @@ func (f family) bind(s architecture.Settings) ([]binding, error) {
 	return list, nil
 }
 
-// starred replaces the number of a block in the name of a parameter by a star, and returns the
+// blockPattern replaces the number of a block in the name of a parameter by a star, and returns the
 // number beside it.
-func starred(param string) (pattern, block string) {
+func blockPattern(param string) (pattern, block string) {
 	const prefix = "layers."
 	rest, ok := strings.CutPrefix(param, prefix)
 	if !ok {

@@ -53,9 +53,10 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	k.sizes(c, f)
 	k.rope(&c.Settings)
 	k.refusals(c)
-	k.tokens(c)
+	vocab := c.Settings.Vocab
+	c.Tokens = Tokens{Begin: k.ids("bos_token_id", vocab), End: k.ids("eos_token_id", vocab), Pad: k.ids("pad_token_id", vocab)}
 	k.positions(c, f, context)
-	k.relations(c.Settings)
+	k.checkSizes(c.Settings)
 	if len(k.faults) > 0 {
 		slices.Sort(k.faults)
 		return nil, &Error{Faults: slices.Compact(k.faults)}
@@ -136,12 +137,6 @@ func (k *keys) refusals(c *Config) {
 	}
 }
 
-// tokens reads the ids.
-func (k *keys) tokens(c *Config) {
-	vocab := c.Settings.Vocab
-	c.Tokens = Tokens{Begin: k.ids("bos_token_id", vocab), End: k.ids("eos_token_id", vocab), Pad: k.ids("pad_token_id", vocab)}
-}
-
 // positions reads how long sequences may be and how far attention looks back. A window
 // is no matter while no sequence is longer.
 func (k *keys) positions(c *Config, f family, context int) {
@@ -152,15 +147,15 @@ func (k *keys) positions(c *Config, f family, context int) {
 	}
 }
 
-// theirs are the keys of config.json for those of a run's configuration.
-var theirs = map[string]string{
+// configKeys are the keys of config.json for those of a run's configuration.
+var configKeys = map[string]string{
 	"model.heads": "num_attention_heads", "model.kv_heads": "num_key_value_heads", "model.head_size": "head_dim", "model.rope_high": "rope_scaling",
 }
 
-// relations notes sizes that do not go together.
-func (k *keys) relations(s architecture.Settings) {
+// checkSizes notes sizes that do not go together.
+func (k *keys) checkSizes(s architecture.Settings) {
 	for _, p := range s.Check() {
-		key := cmp.Or(theirs[p.Key], p.Key)
+		key := cmp.Or(configKeys[p.Key], p.Key)
 		k.fault(key, "found "+p.Found, "sizes that go together")
 	}
 }

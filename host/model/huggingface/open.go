@@ -120,7 +120,7 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 		if !isContent(err) {
 			return nil, err
 		}
-		faults = append(faults, advised(dir, err))
+		faults = append(faults, withConversionHint(dir, err))
 	}
 	if len(faults) == 0 {
 		if o.Pairs != "" {
@@ -143,8 +143,8 @@ func isContent(err error) bool {
 	return errors.Is(err, safetensors.ErrFormat) || errors.Is(err, safetensors.ErrChecksum) || errors.Is(err, fs.ErrNotExist)
 }
 
-// advised is an error about missing weights, with what to do where they have another format.
-func advised(dir vfs.Path, err error) string {
+// withConversionHint is an error about missing weights, with what to do where they have another format.
+func withConversionHint(dir vfs.Path, err error) string {
 	entries, _ := dir.ReadDir()
 	for _, e := range entries {
 		switch filepath.Ext(e.Name()) {

@@ -1,11 +1,13 @@
 package huggingface
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/vecmath"
 )
 
 // mostKept bounds the elements of the memory that is used again. The few parameters that are larger, the embedding and the
@@ -135,4 +137,40 @@ func (w *comparer) Write(data []byte) (int, error) {
 	}
 	w.with = w.with[n:]
 	return len(data), nil
+}
+
+// widen decodes elements of a type to float32, all of which it holds exactly.
+func widen(dtype safetensors.DType, data []byte, to []float32) error {
+	switch dtype {
+	case safetensors.F32:
+		for i := range to {
+			to[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+		}
+	case safetensors.BF16:
+		for i := range to {
+			to[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16)
+		}
+	case safetensors.F16:
+		for i := range to {
+			to[i] = vecmath.FromHalf(binary.LittleEndian.Uint16(data[2*i:]))
+		}
+	default:
+		return fmt.Errorf("elements of type %s are not read as weights", dtype)
+	}
+	return nil
+}
+
+// Rotary positions turn pairs of features of a head. The hub keeps them in the two halves of the head. Weights
+// become those of another order when the rows that make these features change places.
+
+// interleave brings the rows of heads of the given size, width elements each, from halves to interleaved pairs.
+func interleave(rows []float32, size, width int) {
+	before := make([]float32, size*width)
+	for head := rows; len(head) > 0; head = head[len(before):] {
+		copy(before, head)
+		for i := range size {
+			from := architecture.Feature(i, size, architecture.HalfSplit, architecture.Interleaved)
+			copy(head[i*width:(i+1)*width], before[from*width:])
+		}
+	}
 }

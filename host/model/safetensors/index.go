@@ -5,6 +5,7 @@ import (
 	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -61,12 +62,7 @@ func isPlain(name string) bool {
 
 // files lists the names of the files, sorted.
 func (x index) files() []string {
-	var list []string
-	for _, name := range x.WeightMap {
-		list = append(list, name)
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
+	return slices.Compact(slices.Sorted(maps.Values(x.WeightMap)))
 }
 
 // places lists the tensors of each file.

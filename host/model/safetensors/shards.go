@@ -30,8 +30,10 @@ const (
 // fs.ErrNotExist if the directory has neither file, and ErrFormat if the content is at fault.
 func OpenShards(dir vfs.Path) (*Shards, error) {
 	s := &Shards{files: map[string]*File{}, of: map[string]*File{}}
-	err := s.openSingle(dir.Join(SingleName))
-	if errors.Is(err, fs.ErrNotExist) {
+	single, err := Open(dir.Join(SingleName))
+	if err == nil {
+		s.add(SingleName, single)
+	} else if errors.Is(err, fs.ErrNotExist) {
 		if err = s.openAll(dir); errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%s has neither %s nor %s: %w", dir, SingleName, IndexName, fs.ErrNotExist)
 		}
@@ -40,15 +42,6 @@ func OpenShards(dir vfs.Path) (*Shards, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
-}
-
-func (s *Shards) openSingle(path vfs.Path) error {
-	f, err := Open(path)
-	if err != nil {
-		return err
-	}
-	s.add(SingleName, f)
-	return nil
 }
 
 func (s *Shards) add(name string, f *File) {

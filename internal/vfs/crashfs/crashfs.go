@@ -18,9 +18,10 @@ import (
 	"sync"
 
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
-// FS is a file system of the operating system that records what happens below a root.
+// FS is [vfstest.NoSync], and records what happens below a root.
 type FS struct {
 	vfs.FS // what changes nothing is done there
 	root   string
@@ -61,7 +62,7 @@ const (
 // New returns an FS that records what happens below root, which must exist. Existing
 // files count as synced.
 func New(root string) (*FS, error) {
-	f := &FS{FS: vfs.OS, root: filepath.Clean(root), next: 1, names: map[string]int{"": 0}, sizes: map[int]int64{}}
+	f := &FS{FS: vfstest.NoSync, root: filepath.Clean(root), next: 1, names: map[string]int{"": 0}, sizes: map[int]int64{}}
 	err := filepath.WalkDir(f.root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == f.root {
 			return err

@@ -6,18 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
-// Each makes operation 0, every, 2·every, … of the operating system's file system fail in
-// turn, first only that operation, then also all that follow. Each of these two passes
-// ends with a try in which nothing failed; the test fails if that try was for an
-// operation before least.
+// Each makes operation 0, every, 2·every, … of [vfstest.NoSync] fail in turn, first only
+// that operation, then also all that follow. Each of these two passes ends with a try in
+// which nothing failed; the test fails if that try was for an operation before least.
 func Each(t testing.TB, every, least int) iter.Seq[*FS] {
 	return func(yield func(*FS) bool) {
 		for _, forever := range []bool{false, true} {
 			for i := 0; ; i += every {
-				files := New(vfs.OS, i, forever)
+				files := New(vfstest.NoSync, i, forever)
 				if !yield(files) {
 					return
 				}

@@ -1,4 +1,5 @@
-// Package vfstest reads the contents of directories. It is for tests only.
+// Package vfstest reads the contents of directories, and has a file system that does not
+// wait for the disk. It is for tests only.
 package vfstest
 
 import (
@@ -7,7 +8,37 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/internal/vfs"
 )
+
+// NoSync is the operating system's file system, except that a sync does nothing. It is for
+// tests of what a program does with its files; what a disk keeps of them when power is lost
+// is the subject of crashfs.
+var NoSync vfs.FS = noSync{vfs.OS}
+
+type noSync struct{ vfs.FS }
+
+func (n noSync) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	f, err := n.FS.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return noSyncFile{f}, nil
+}
+
+// SyncDir only demands that there is something to sync.
+func (n noSync) SyncDir(name string) error {
+	_, err := n.Stat(name)
+	return err
+}
+
+type noSyncFile struct{ vfs.File }
+
+func (noSyncFile) Sync() error { return nil }
+
+// Unwrap is for vfs.OSFile.
+func (f noSyncFile) Unwrap() vfs.File { return f.File }
 
 // Contents returns the files below a directory, by their slash-separated paths; of a
 // symbolic link, where it leads. Lines that contain one of the words in without are left

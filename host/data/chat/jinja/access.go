@@ -31,7 +31,7 @@ func own(line int, of any, name string) any {
 		fail(line, "%q is asked of %s", name, typeName(v))
 	}
 	if !ok {
-		return &undefined{describe(of, name)}
+		return &undefined{fmt.Sprintf("%q of %s", name, typeName(of))}
 	}
 	return value
 }

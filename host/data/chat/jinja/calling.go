@@ -1,7 +1,6 @@
 package jinja
 
 import (
-	"maps"
 	"slices"
 )
 
@@ -85,5 +84,3 @@ func (c *calling) integer(value any, otherwise int64) int64 {
 	}
 	return i
 }
-
-func sortedKeys[T any](table map[string]T) []string { return slices.Sorted(maps.Keys(table)) }

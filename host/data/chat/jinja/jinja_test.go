@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 var noon = time.Date(2024, 7, 26, 13, 4, 5, 0, time.UTC)
@@ -141,6 +142,7 @@ func TestMistakes(t *testing.T) {
 
 // TestStopped: templates that compute or print without end are stopped.
 func TestStopped(t *testing.T) {
+	effort.Long(t, "templates run until they reach the limits")
 	for _, c := range []struct{ source, want string }{
 		{"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "computes too much"},
 		{"{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "makes too much text"},

@@ -121,21 +121,21 @@ type jsonWriter struct {
 func toJSON(c *calling, value any) any {
 	args := c.bind(0, "ensure_ascii", "indent", "separators", "sort_keys")
 	w := &jsonWriter{c: c, oneLine: true, comma: ", ", colon: ": "}
-	given := func(i int) any {
+	arg := func(i int) any {
 		if args[i] == (absent{}) {
 			return nil
 		}
 		return args[i]
 	}
-	w.ascii, w.sorting = truth(given(0)), truth(given(3))
-	switch indent := given(1).(type) {
+	w.ascii, w.sorting = truth(arg(0)), truth(arg(3))
+	switch indent := arg(1).(type) {
 	case nil:
 	case string:
 		w.indent, w.oneLine, w.comma = indent, false, ","
 	default:
 		w.indent, w.oneLine, w.comma = strings.Repeat(" ", int(min(max(c.integer(indent, 0), 0), 100))), false, ","
 	}
-	if pair := given(2); pair != nil {
+	if pair := arg(2); pair != nil {
 		parts := unpack(c.line, pair, 2)
 		w.comma, w.colon = c.str(parts[0], ""), c.str(parts[1], "")
 	}

@@ -54,20 +54,15 @@ var stringMethods = map[string]func(c *calling, s string) any{
 	},
 	"find": func(c *calling, s string) any {
 		at := strings.Index(s, c.str(c.bind(1, "sub")[0], ""))
-		return int64(at - runesShort(s, at))
+		if at < 0 {
+			return int64(-1)
+		}
+		return int64(utf8.RuneCountInString(s[:at]))
 	},
 	"format": func(c *calling, s string) any { return format(c, s) },
 	"count": func(c *calling, s string) any {
 		return int64(strings.Count(s, c.str(c.bind(1, "sub")[0], "")))
 	},
-}
-
-// runesShort is how many bytes more than characters stand before an offset.
-func runesShort(s string, at int) int {
-	if at < 0 {
-		return 0
-	}
-	return at - utf8.RuneCountInString(s[:at])
 }
 
 // transformed charges for a text that may become up to three times as long.

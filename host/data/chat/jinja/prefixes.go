@@ -54,7 +54,7 @@ const (
 func (t *Template) RenderPrefixes(variables map[string]any, list, flag string, prefixes []Prefix, now time.Time, limits Limits) (p Prefixes, err error) {
 	var out strings.Builder
 	all, _ := variables[list].(List)
-	f := &following{all: all, wanted: prefixes, limits: limits.orDefault(), open: true, known: 1}
+	f := &following{all: all, pending: prefixes, limits: limits.orDefault(), open: true, known: 1}
 	defer func() {
 		p = Prefixes{out.String(), f.endings}
 		if err == errAllRendered {
@@ -87,12 +87,12 @@ func (m *machine) isOpen(e expression, s *scope) bool {
 // following is the state of a rendering of prefixes.
 type following struct {
 	all     List
-	wanted  []Prefix // that are still to be rendered
+	pending []Prefix // that are still to be rendered
 	endings []Ending
 	limits  Limits
 
-	open   bool // the end of the list is not known; otherwise the list is that of the prefix wanted[0]
-	known  int  // number of elements that all of the prefixes have that are still wanted
+	open   bool // the end of the list is not known; otherwise the list is that of the prefix pending[0]
+	known  int  // number of elements that all pending prefixes have
 	nested int  // loops around the place
 	frames []frame
 	undo   []func() // what takes back the assignments of a prefix
@@ -122,7 +122,7 @@ func settled(value any) any {
 		return v.of.all[min(v.from, v.of.end()):v.of.end()]
 	case *openFlag:
 		v.of.mustBeClosed()
-		return v.of.wanted[0].Flag
+		return v.of.pending[0].Flag
 	}
 	return value
 }
@@ -134,7 +134,7 @@ func (f *following) mustBeClosed() {
 }
 
 // end is the number of elements of the prefix that is rendered.
-func (f *following) end() int { return f.wanted[0].Elements }
+func (f *following) end() int { return f.pending[0].Elements }
 
 // openList is the list that an expression stands for, if it is the one whose end is not known, or its end from some element on.
 func (m *machine) openList(e expression, s *scope) *openList {
@@ -202,10 +202,10 @@ func (f *following) loop(m *machine, l *loop, s *scope, from int) flow {
 
 // next tells whether a prefix of at most so many elements is to be rendered. If there are none at all, it ends the rendering.
 func (f *following) next(elements int) bool {
-	if len(f.wanted) == 0 {
+	if len(f.pending) == 0 {
 		panic(errAllRendered)
 	}
-	return f.wanted[0].Elements <= elements
+	return f.pending[0].Elements <= elements
 }
 
 // prefix renders to the end of the template as if the list ended here: first what rest does, then the frames.
@@ -228,7 +228,7 @@ func (f *following) prefix(m *machine, frames []frame, rest func()) {
 	*m = before
 	f.open, f.frames = true, frames
 	f.endings = append(f.endings, Ending{before.out.Len(), out.String()})
-	f.wanted = f.wanted[1:]
+	f.pending = f.pending[1:]
 }
 
 // set assigns a variable.

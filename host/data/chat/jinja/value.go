@@ -1,7 +1,8 @@
 package jinja
 
 import (
-	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -203,7 +204,5 @@ func (m *machine) elements(line int, value any) List {
 
 // known lists the names in a table, for messages.
 func known[T any](table map[string]T) string {
-	return strings.Join(sortedKeys(table), ", ")
+	return strings.Join(slices.Sorted(maps.Keys(table)), ", ")
 }
-
-func describe(of any, key string) string { return fmt.Sprintf("%q of %s", key, typeName(of)) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -11,8 +12,12 @@ import (
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress"
+	"github.com/parquet-go/parquet-go/encoding"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // forged is a Parquet file of one page. It says what change makes of a true header.
@@ -71,6 +76,7 @@ func packed(t *testing.T, codec format.CompressionCodec, data []byte) []byte {
 // TestForgedPages: a page that claims or becomes far more than the file can have is
 // refused before memory is taken for it.
 func TestForgedPages(t *testing.T) {
+	effort.Long(t, "pages that become hundreds of MiB")
 	zeros := make([]byte, 300<<20)
 	long := binary.AppendUvarint(nil, math.MaxInt32<<1) // a run
 	many := binary.AppendUvarint([]byte{128, 1, 4}, math.MaxInt32)
@@ -82,8 +88,8 @@ func TestForgedPages(t *testing.T) {
 		file []byte
 		want string
 	}{
-		"gzip":      {forged(t, format.Gzip, packed(t, format.Gzip, zeros), same), "larger, decompressed"},
-		"brotli":    {forged(t, format.Brotli, packed(t, format.Brotli, zeros), same), "larger, decompressed"},
+		"gzip":      {forged(t, format.Gzip, packed(t, format.Gzip, zeros[:64<<20]), same), "larger, decompressed"},
+		"brotli":    {forged(t, format.Brotli, packed(t, format.Brotli, zeros[:64<<20]), same), "larger, decompressed"},
 		"snappy":    {forged(t, format.Snappy, []byte{255, 255, 255, 255, 15, 0}, same), "larger, decompressed"},
 		"zstd":      {forged(t, format.Zstd, packed(t, format.Zstd, zeros[:1<<20]), same), "larger, decompressed"},
 		"huge zstd": {forged(t, format.Zstd, packed(t, format.Zstd, zeros), same), "exceeds"},
@@ -118,6 +124,7 @@ func TestForgedPages(t *testing.T) {
 
 // TestRepeatedTexts: a dictionary's text that comes back again and again counts each time.
 func TestRepeatedTexts(t *testing.T) {
+	effort.Long(t, "texts up to the limit of a decompression bomb")
 	type row struct {
 		Text string `parquet:"text,dict"`
 	}
@@ -140,4 +147,41 @@ func TestRepeatedTexts(t *testing.T) {
 			t.Errorf("%s: %d rows, %v", name, len(got), err)
 		}
 	}
+}
+
+// TestManyPages: a file of many pages, larger than any buffer, is read whole.
+func TestManyPages(t *testing.T) {
+	var rows []record
+	for i := range 3000 {
+		rows = append(rows, record{Text: fmt.Sprint(i, strings.Repeat(fmt.Sprint(" text ", i*7919), 30))})
+	}
+	var out bytes.Buffer
+	w := parquet.NewGenericWriter[record](&out, parquet.PageBufferSize(20000), parquet.Compression(&parquet.Snappy))
+	if _, err := w.Write(rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := rowsOf(ReadParquet(bytes.NewReader(out.Bytes()), int64(out.Len()), "text"))
+	if err != nil || len(got) != len(rows) || got[2999] != "3000 "+rows[2999].Text {
+		t.Errorf("%d rows, %v", len(got), err)
+	}
+}
+
+func FuzzParquet(f *testing.F) {
+	f.Add(inParquet(f, []record{{Text: "one"}, {Text: "two"}}))
+	for _, codec := range []compress.Codec{&parquet.Zstd, &parquet.Gzip, &parquet.Snappy, &parquet.Brotli} {
+		f.Add(inParquet(f, []record{{Text: "one"}}, parquet.Compression(codec)))
+	}
+	for _, encoding := range []encoding.Encoding{&parquet.Plain, &parquet.DeltaByteArray, &parquet.RLEDictionary} {
+		f.Add(inParquet(f, []record{{Text: "one"}, {Text: "once"}, {Text: "one"}}, parquet.DefaultEncodingFor(parquet.ByteArray, encoding), parquet.DataPageVersion(1)))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		for row, err := range ReadParquet(bytes.NewReader(in), int64(len(in)), "text") {
+			if err == nil && row.Err == nil && checkText(row.Text) != "" {
+				t.Fatalf("row %d is no text", row.Number)
+			}
+		}
+	})
 }

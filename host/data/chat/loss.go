@@ -9,10 +9,10 @@ import (
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
-// mark sets the loss of a document.
-func (e *Encoder) mark(ctx context.Context, d *Document, c Conversation, whole jinja.Rendering) error {
+// markLoss sets the loss of a document.
+func (e *Encoder) markLoss(ctx context.Context, d *Document, c Conversation, whole jinja.Rendering) error {
 	if e.template.program.HasGeneration() {
-		return e.markBytes(d, whole.Text, e.chosen(whole.Generated))
+		return e.markBytes(d, whole.Text, e.learnedSpans(whole.Generated))
 	}
 	turns := e.turns(c)
 	p := e.prefixes(ctx, c, turns)
@@ -40,8 +40,8 @@ func (e *Encoder) turns(c Conversation) []int {
 	return list
 }
 
-// chosen are the spans of generation blocks that carry loss.
-func (e *Encoder) chosen(spans []jinja.Span) []jinja.Span {
+// learnedSpans are the spans of generation blocks that carry loss.
+func (e *Encoder) learnedSpans(spans []jinja.Span) []jinja.Span {
 	if e.trainOn == LastTurn && len(spans) > 0 {
 		return spans[len(spans)-1:]
 	}
@@ -54,7 +54,7 @@ func (e *Encoder) chosen(spans []jinja.Span) []jinja.Span {
 func (e *Encoder) spans(p *prefixes, turns []int, whole string) ([]jinja.Span, error) {
 	var list []jinja.Span
 	for _, i := range turns {
-		head, through, err := p.around(i)
+		head, through, err := p.turn(i)
 		if err != nil {
 			return nil, refused(err)
 		}
@@ -105,7 +105,7 @@ func (e *Encoder) changesText() error {
 func (e *Encoder) markCounted(d *Document, p *prefixes, turns []int) error {
 	p.next = 0
 	for _, i := range turns {
-		head, through, err := p.around(i)
+		head, through, err := p.turn(i)
 		if err != nil {
 			return refused(err)
 		}
@@ -120,11 +120,11 @@ func (e *Encoder) markCounted(d *Document, p *prefixes, turns []int) error {
 		if from > to || to > len(d.IDs) {
 			return &Dropped{NotFound}
 		}
-		said, err := e.tokenizer.Decode(d.IDs[from:to])
+		answer, err := e.tokenizer.Decode(d.IDs[from:to])
 		if err != nil {
 			return err
 		}
-		if !strings.HasPrefix(strings.TrimSpace(said), strings.TrimSpace(e.normal(p.c[i].Content))) {
+		if !strings.HasPrefix(strings.TrimSpace(answer), strings.TrimSpace(e.normal(p.c[i].Content))) {
 			return &Dropped{NotFound}
 		}
 		for at := from; at < to; at++ {
