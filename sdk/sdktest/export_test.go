@@ -1,15 +1,40 @@
 package sdktest
 
-import "github.com/cage-qat/cage/sdk"
+import (
+	"slices"
+
+	"github.com/cage-qat/cage/sdk"
+)
 
 // CheckGoldenQuantizer runs the check of values alone.
-func CheckGoldenQuantizer(q sdk.Quantizer, v Values) Check {
-	return last(newQuantizerRun(NewQuantizer(q), []Option{Golden(v)}))
+func CheckGoldenQuantizer(q sdk.Quantizer, v Values, list ...Option) Check {
+	return last(newQuantizerRun(NewQuantizer(q), append(list, Golden(v))))
 }
 
 // CheckGoldenOptimizer runs the check of values alone.
-func CheckGoldenOptimizer(o sdk.Optimizer, v Values) Check {
-	return last(newOptimizerRun(NewOptimizer(o), []Option{Golden(v)}))
+func CheckGoldenOptimizer(o sdk.Optimizer, v Values, list ...Option) Check {
+	return last(newOptimizerRun(NewOptimizer(o), append(list, Golden(v))))
 }
 
 func last(s *session) Check { return s.steps[len(s.steps)-1].do() }
+
+// SomeOfQuantizer runs the named checks alone; without names, all of them.
+func SomeOfQuantizer(q sdk.Quantizer, names []string, list ...Option) Report {
+	return some(newQuantizerRun(NewQuantizer(q), list), names)
+}
+
+// SomeOfOptimizer runs the named checks alone, after that of the parameters, which finds the settings that diverge.
+func SomeOfOptimizer(o sdk.Optimizer, names []string, list ...Option) Report {
+	if len(names) > 0 {
+		names = append([]string{"parameters"}, names...)
+	}
+	return some(newOptimizerRun(NewOptimizer(o), list), names)
+}
+
+func some(s *session, names []string) Report {
+	if len(names) > 0 {
+		s.measure = nil
+		s.steps = slices.DeleteFunc(s.steps, func(c step) bool { return !slices.Contains(names, c.name) })
+	}
+	return s.all()
+}

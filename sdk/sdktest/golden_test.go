@@ -62,8 +62,7 @@ func TestGoldenQuantizer(t *testing.T) {
 		{"of optimizers", taken(sdktest.OptimizerValues{}), "for plugins of the kind optimizer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := sdktest.CheckQuantizer(sdktest.NewQuantizer(good()), sdktest.Golden(c.values), sdktest.On(device{}))
-			check := r.Checks[len(r.Checks)-1]
+			check := sdktest.CheckGoldenQuantizer(good(), c.values, sdktest.On(device{}))
 			if c.says == "" {
 				if check.Status != sdktest.Pass || check.Tried != 6 {
 					t.Errorf("got %+v, want three outputs on two machines", check)
@@ -94,8 +93,7 @@ func TestGoldenOptimizer(t *testing.T) {
 		{path(false, 1.7, 1.35), "case one: x at [1 0 0]: got 1.34"},
 		{path(false, 1.7), "it has 2 rates, [2 1 1] gradients and expects [1 1 1]"},
 	} {
-		r := sdktest.CheckOptimizer(sdktest.NewOptimizer(momentum{}), sdktest.Golden(c.values), sdktest.On(device{}))
-		check := r.Checks[len(r.Checks)-1]
+		check := sdktest.CheckGoldenOptimizer(momentum{}, c.values, sdktest.On(device{}))
 		switch {
 		case c.says == "" && check.Status != sdktest.Pass:
 			t.Errorf("%+v", check)

@@ -61,7 +61,7 @@ func TestDevices(t *testing.T) {
 		{"it fails", device{err: errors.New("no memory")}, []string{"devices", "deterministic"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(goodPacked()), sdktest.On(c.d)), c.fails)
+			fails(t, sdktest.SomeOfQuantizer(goodPacked(), c.fails, sdktest.On(c.d)), c.fails)
 		})
 	}
 	for _, c := range []struct {
@@ -75,7 +75,7 @@ func TestDevices(t *testing.T) {
 		{"the state is off", whitened{}, device{change: off(sdk.StatePrefix+"l", 1e-4)}, []string{"devices"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			fails(t, sdktest.CheckOptimizer(sdktest.NewOptimizer(c.o), sdktest.On(c.d)), c.fails)
+			fails(t, sdktest.SomeOfOptimizer(c.o, c.fails, sdktest.On(c.d)), c.fails)
 		})
 	}
 }
@@ -84,7 +84,7 @@ func TestDevices(t *testing.T) {
 func TestLearnedOnDevice(t *testing.T) {
 	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(learned{}), sdktest.On(device{})), nil)
 	wrong := device{change: off(sdk.TrainedPrefix+"step", 1e-3)}
-	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(learned{}), sdktest.On(wrong)), []string{"devices"})
+	fails(t, sdktest.SomeOfQuantizer(learned{}, []string{"devices"}, sdktest.On(wrong)), []string{"devices"})
 }
 
 // TestSettings: what the caller fixes stays fixed, and what the plugin does not
@@ -102,9 +102,9 @@ func TestSettings(t *testing.T) {
 	if slices.ContainsFunc(asked, func(bits int) bool { return bits != 3 }) {
 		t.Errorf("asked for bits %v", asked)
 	}
-	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(good()), sdktest.With(map[string]any{"bit": 3})), []string{"description"})
+	fails(t, sdktest.SomeOfQuantizer(good(), []string{"description"}, sdktest.With(map[string]any{"bit": 3})), []string{"description"})
 	asked = nil
-	sdktest.CheckQuantizer(sdktest.NewQuantizer(watch))
+	sdktest.SomeOfQuantizer(watch, []string{"parameters"})
 	for bits := 2; bits <= 8; bits++ {
 		if !slices.Contains(asked, bits) {
 			t.Errorf("bits = %d was not asked for", bits)

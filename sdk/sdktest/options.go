@@ -34,6 +34,8 @@ type options struct {
 	traits   Traits
 	machines []Machine
 	golden   []Values
+	// defaultsOnly leaves the parameters that the caller has not fixed at their defaults.
+	defaultsOnly bool
 }
 
 // With fixes parameters of the plugin, in all checks.

@@ -1,22 +1,29 @@
 package sdktest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
 )
 
-// Quantizer runs all checks on q, each as a subtest.
+// Quantizer runs all checks on q, each as a subtest. In short mode (go test -short),
+// parameters that no option fixes keep their defaults.
 func Quantizer(t *testing.T, q sdk.Quantizer, list ...Option) {
 	t.Helper()
-	newQuantizerRun(NewQuantizer(q), list).test(t)
+	newQuantizerRun(NewQuantizer(q), inTest(list)).test(t)
 }
 
-// Optimizer runs all checks on o, each as a subtest.
+// Optimizer runs all checks on o, each as a subtest. In short mode (go test -short),
+// parameters that no option fixes keep their defaults.
 func Optimizer(t *testing.T, o sdk.Optimizer, list ...Option) {
 	t.Helper()
-	newOptimizerRun(NewOptimizer(o), list).test(t)
+	newOptimizerRun(NewOptimizer(o), inTest(list)).test(t)
+}
+
+func inTest(list []Option) []Option {
+	return append(slices.Clone(list), func(o *options) { o.defaultsOnly = testing.Short() })
 }
 
 // CheckQuantizer runs all checks on a quantizer.
@@ -55,6 +62,9 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []
 	if s.about, err = describe(); err == nil {
 		if err = s.about.Check(); err == nil {
 			s.space, err = newSpace(s.about, s.settings)
+			if s.defaultsOnly && err == nil {
+				s.space = space{singles: s.space.singles[:1]}
+			}
 		}
 	}
 	s.report = Report{Plugin: s.about.Name, Version: s.about.Version, Kind: kind, Settings: printable(s.settings)}

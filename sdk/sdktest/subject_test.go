@@ -32,7 +32,7 @@ func TestLimitsOfHosts(t *testing.T) {
 		}
 		return v
 	}
-	c := find(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(q)), "shapes")
+	c := find(t, sdktest.SomeOfQuantizer(q, []string{"shapes"}), "shapes")
 	if c.Status != sdktest.Fail || !strings.Contains(c.Failures[0].Message, "at most 4096 are allowed") {
 		t.Errorf("%+v", c)
 	}
@@ -63,7 +63,7 @@ func (rounding) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Q
 
 // What a plugin gives no occasion for is skipped, and says so.
 func TestNothingToCheck(t *testing.T) {
-	c := find(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(rounding{})), "whole codes")
+	c := find(t, sdktest.SomeOfQuantizer(rounding{}, []string{"whole codes"}), "whole codes")
 	if text, _ := json.Marshal(c); c.Status != sdktest.Skip || c.Notes[0] != "no codes" {
 		t.Errorf("%s", text)
 	}

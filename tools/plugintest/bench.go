@@ -9,6 +9,7 @@ package plugintest
 
 import (
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"testing"
 
@@ -20,6 +21,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
+
+// init lets garbage grow in tests: the oracle makes much of it, and next to nothing stays,
+// so that the collector would take a third of the time.
+func init() { debug.SetGCPercent(800) }
 
 // Bench executes programs for tests: any failure ends the test.
 type Bench struct{ machine sdktest.Machine }

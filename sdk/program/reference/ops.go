@@ -141,14 +141,18 @@ func each[A, B any](x []A, f func(A) B) []B {
 	return out
 }
 
-// pairs applies f to the elements of two lists of the same length.
+// pairs applies f to the elements of two lists of the same length; a list of one element is repeated.
 func pairs[A, B any](x, y []A, f func(a, b A) B) []B {
-	out := make([]B, len(x))
-	for i, v := range x {
-		out[i] = f(v, y[i])
+	out := make([]B, max(len(x), len(y)))
+	dx, dy := step(x), step(y)
+	for i := range out {
+		out[i] = f(x[i*dx], y[i*dy])
 	}
 	return out
 }
+
+// step is the distance between the elements of an operand: 0 if its only element stands for all.
+func step[T any](x []T) int { return min(1, len(x)-1) }
 
 func isFinite(n *program.Node, args []Tensor) (Tensor, error) {
 	return Tensor{Type: n.Type, Ints: each(args[0].Floats, func(v float64) int64 { return truth(finite(v)) })}, nil
@@ -164,14 +168,10 @@ func ldexp(x, n float64) float64 {
 	return math.Ldexp(x, int(min(max(n, -most), most)))
 }
 
-// spread repeats an operand of an elementwise operation to the shape of the result: a
-// scalar, or a tensor of the same rank along the axes where it has one element.
+// spread repeats an operand of an elementwise operation to the shape of the result, along
+// the axes where it has one element. A tensor of one element stays as it is.
 func spread(x Tensor, shape []int) Tensor {
-	if x.Len() == 1 {
-		t := program.Type{DType: x.Type.DType, Shape: shape}
-		return Tensor{Type: t, Floats: fill(x.Floats, int(t.Size())), Ints: fill(x.Ints, int(t.Size()))}
-	}
-	if slices.Equal(shape, x.Type.Shape) {
+	if x.Len() == 1 || slices.Equal(shape, x.Type.Shape) {
 		return x
 	}
 	var axes []int
@@ -201,10 +201,16 @@ func selected(n *program.Node, args []Tensor) (Tensor, error) {
 
 // choose is x where cond holds and y elsewhere.
 func choose[T any](cond []int64, x, y []T) []T {
-	out := slices.Clone(y)
-	for i, v := range x {
-		if cond[i] != 0 {
-			out[i] = v
+	if x == nil {
+		return nil
+	}
+	out := make([]T, max(len(cond), len(x), len(y)))
+	dc, dx, dy := step(cond), step(x), step(y)
+	for i := range out {
+		if cond[i*dc] != 0 {
+			out[i] = x[i*dx]
+		} else {
+			out[i] = y[i*dy]
 		}
 	}
 	return out
@@ -248,12 +254,11 @@ func integer(v float64, to program.DType) int64 {
 // bitcast reads the 32 bits of each element as another type.
 func bitcast(n *program.Node, args []Tensor) (Tensor, error) {
 	x, to := args[0], n.Type
-	out := Tensor{Type: to}
 	from := x.Type.DType
 	if to.DType == from && from != program.Float {
-		out.Ints = x.Ints
-		return out, nil
+		return Tensor{Type: to, Ints: x.Ints}, nil
 	}
+	out := zeros(to)
 	for i := range x.Len() {
 		var bits uint32
 		if from == program.Float {
@@ -262,9 +267,9 @@ func bitcast(n *program.Node, args []Tensor) (Tensor, error) {
 			bits = uint32(x.Ints[i])
 		}
 		if to.DType == program.Float {
-			out.Floats = append(out.Floats, float64(math.Float32frombits(bits)))
+			out.Floats[i] = float64(math.Float32frombits(bits))
 		} else {
-			out.Ints = append(out.Ints, wrap(to.DType, int64(bits)))
+			out.Ints[i] = wrap(to.DType, int64(bits))
 		}
 	}
 	return out, nil

@@ -58,22 +58,27 @@ func gather(x Tensor, shape, strides []int, offset int) Tensor {
 	if slices.Equal(shape, x.Type.Shape) && slices.Equal(strides, rowMajor(shape)) {
 		return Tensor{Type: t, Floats: x.Floats, Ints: x.Ints}
 	}
-	at := []int{offset} // for every index of the axes so far
-	for axis, d := range shape {
-		next := make([]int, 0, len(at)*d)
-		for _, first := range at {
-			for i := range d {
-				next = append(next, first+i*strides[axis])
-			}
+	return Tensor{Type: t, Floats: strided(x.Floats, shape, strides, offset), Ints: strided(x.Ints, shape, strides, offset)}
+}
+
+// strided reads the elements of a gather from the floats or the integers of its operand.
+func strided[T any](data []T, shape, strides []int, offset int) []T {
+	if data == nil {
+		return nil
+	}
+	out := make([]T, 0, program.FloatType(shape...).Size())
+	var read func(axis, at int)
+	read = func(axis, at int) {
+		if axis == len(shape) {
+			out = append(out, data[at])
+			return
 		}
-		at = next
+		for range shape[axis] {
+			read(axis+1, at)
+			at += strides[axis]
+		}
 	}
-	out := Tensor{Type: t}
-	if t.DType == program.Float {
-		out.Floats = each(at, func(i int) float64 { return x.Floats[i] })
-	} else {
-		out.Ints = each(at, func(i int) int64 { return x.Ints[i] })
-	}
+	read(0, offset)
 	return out
 }
 
@@ -103,13 +108,12 @@ func reduction(floats func(x, y float64) float64, ints func(x, y int64) int64) o
 	return func(n *program.Node, args []Tensor) (Tensor, error) {
 		x := args[0]
 		x = transpose(x, append(program.OtherAxes(x.Type.Rank(), n.Attr.Axes), n.Attr.Axes...))
-		out := Tensor{Type: n.Type}
-		count := int(n.Type.Size())
-		for i := range count {
+		out := zeros(n.Type)
+		for i, count := 0, out.Len(); i < count; i++ {
 			if n.Type.DType == program.Float {
-				out.Floats = append(out.Floats, fold(part(x.Floats, i, count), floats))
+				out.Floats[i] = fold(part(x.Floats, i, count), floats)
 			} else {
-				out.Ints = append(out.Ints, wrap(n.Type.DType, fold(part(x.Ints, i, count), ints)))
+				out.Ints[i] = wrap(n.Type.DType, fold(part(x.Ints, i, count), ints))
 			}
 		}
 		return out, nil

@@ -19,24 +19,24 @@ func constant(n *program.Node, _ []Tensor) (Tensor, error) {
 }
 
 func iota(n *program.Node, _ []Tensor) (Tensor, error) {
-	out := Tensor{Type: n.Type}
+	out := zeros(n.Type)
 	axis := n.Attr.Axes[0]
 	length, step := n.Type.Shape[axis], rowMajor(n.Type.Shape)[axis]
-	for i := range int(n.Type.Size()) {
+	for i := range out.Len() {
 		if index := i / step % length; n.Type.DType == program.Float {
-			out.Floats = append(out.Floats, float64(index))
+			out.Floats[i] = float64(index)
 		} else {
-			out.Ints = append(out.Ints, int64(index))
+			out.Ints[i] = int64(index)
 		}
 	}
 	return out, nil
 }
 
 func randomBits(n *program.Node, args []Tensor) (Tensor, error) {
-	out := Tensor{Type: n.Type}
+	out := zeros(n.Type)
 	key := [2]uint32{uint32(args[0].Ints[0]), uint32(args[0].Ints[1])}
-	for i := range int(n.Type.Size()) {
-		out.Ints = append(out.Ints, int64(threefry2x32(key, [2]uint32{uint32(i), 0})[0]))
+	for i := range out.Ints {
+		out.Ints[i] = int64(threefry2x32(key, [2]uint32{uint32(i), 0})[0])
 	}
 	return out, nil
 }

@@ -17,6 +17,14 @@ type Tensor struct {
 	Ints   []int64
 }
 
+// zeros is a tensor whose elements are all 0.
+func zeros(t program.Type) Tensor {
+	if t.DType == program.Float {
+		return Tensor{Type: t, Floats: make([]float64, t.Size())}
+	}
+	return Tensor{Type: t, Ints: make([]int64, t.Size())}
+}
+
 // Float is a float scalar.
 func Float(v float64) Tensor { return Floats([]float64{v}) }
 
