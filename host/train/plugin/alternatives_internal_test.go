@@ -12,6 +12,7 @@ import (
 
 // TestSlowAlternatives: a plugin that does not say in time of which kind it is may be the one that was meant.
 func TestSlowAlternatives(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"adagrad", "nf4"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\nsleep 60\n"), 0o755); err != nil {

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 )
 
 // With a plugin that knows how, the connection is encrypted and both sides prove who
 // they are; others work without.
 func TestConnectionIsEncrypted(t *testing.T) {
+	effort.Long(t, "starts several plugins")
 	for behaviour, want := range map[string]bool{"quantizer": true, "plain-grpc": false} {
 		c := start(t, behaviour, sdk.KindQuantizer, Options{})
 		if _, err := c.Quantize(t.Context(), site("")); err != nil {
@@ -27,6 +29,7 @@ func TestConnectionIsEncrypted(t *testing.T) {
 
 // Only the user can enter the directory of the socket, wherever temporary files lie.
 func TestSocketDirectoryIsPrivate(t *testing.T) {
+	effort.Long(t, "starts several plugins")
 	long := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
 	if err := os.Mkdir(long, 0o777); err != nil {
 		t.Fatal(err)

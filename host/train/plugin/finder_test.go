@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -133,6 +134,8 @@ func goPlugin(t *testing.T, text string) (dir string) {
 
 // A package is built once for each state of its sources.
 func TestBuildCache(t *testing.T) {
+	effort.Long(t, "builds a plugin several times")
+	t.Parallel()
 	dir := goPlugin(t, `"one"`)
 	var told []string
 	f := &Finder{Dirs: []string{dir}, CacheDir: t.TempDir(), Notify: func(s string) { told = append(told, s) }}
@@ -184,6 +187,7 @@ func TestBuildCache(t *testing.T) {
 }
 
 func TestBuildErrors(t *testing.T) {
+	effort.Long(t, "builds plugins")
 	f := &Finder{Dirs: []string{"testdata/plugins"}, CacheDir: t.TempDir()}
 	_, err := f.Find(t.Context(), "broken")
 	check(t, err, ErrBuild, "main.go:4:15: undefined: undefined", "plugin broken")
@@ -214,6 +218,8 @@ func shelf(t testing.TB, behaviours ...string) *Finder {
 }
 
 func TestList(t *testing.T) {
+	effort.Long(t, "starts several plugins")
+	t.Parallel()
 	f := shelf(t, "quantizer", "optimizer", "both", "crashes-at-start")
 	var got []string
 	for _, l := range f.List(t.Context(), Options{}) {
@@ -232,6 +238,7 @@ func TestList(t *testing.T) {
 }
 
 func TestFinderStart(t *testing.T) {
+	t.Parallel()
 	f := shelf(t, "quantizer", "crashes-at-start")
 	c, err := f.Start(t.Context(), "quantizer", sdk.KindQuantizer, Options{})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -45,6 +46,8 @@ func TestThrottle(t *testing.T) {
 
 // A plugin that prints without end fills neither the log nor the message.
 func TestFlood(t *testing.T) {
+	effort.Long(t, "prints megabytes")
+	t.Parallel()
 	log := &logBuffer{}
 	c := start(t, "floods", sdk.KindQuantizer, Options{Logger: log.logger()})
 	if _, err := c.Quantize(t.Context(), site("")); err != nil {
@@ -59,6 +62,7 @@ func TestFlood(t *testing.T) {
 
 // What a plugin sends beside its answers is bounded, too.
 func TestFloodedStreams(t *testing.T) {
+	effort.Long(t, "sends megabytes")
 	heap := func() uint64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -68,7 +72,7 @@ func TestFloodedStreams(t *testing.T) {
 	before := heap()
 	c := start(t, "floods-streams", sdk.KindQuantizer, Options{})
 	defer c.Close()
-	for range 10 {
+	for range 5 {
 		if _, err := c.Quantize(t.Context(), site("")); err != nil {
 			t.Fatal(err)
 		}
@@ -82,6 +86,7 @@ func TestFloodedStreams(t *testing.T) {
 // Whatever a plugin says is shown, and does nothing to a terminal: its log, its plain
 // lines, its refusals and its panics.
 func TestEscapes(t *testing.T) {
+	effort.Long(t, "starts a plugin that prints")
 	log := &logBuffer{}
 	c := start(t, "escapes", sdk.KindQuantizer, Options{Logger: log.logger()})
 	_, refusal := c.Quantize(t.Context(), site("escape"))
