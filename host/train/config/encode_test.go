@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -242,7 +243,7 @@ func roundTrip(t *testing.T, c *Config) {
 }
 
 func TestRoundTrip(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range effort.Choose(uint64(80), 500) {
 		file := randomFile(rand.New(rand.NewPCG(seed, 1)))
 		c, err := Parse("demo.toml", []byte(file), nil)
 		if err != nil {

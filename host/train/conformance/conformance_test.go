@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,18 +16,21 @@ import (
 	"github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/conformance/values"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestPlugins runs the kit on the executable of every plugin of this repository, with
-// its golden file where it has one, on the oracle and the CPU.
+// TestPlugins runs the kit on the executables of plugins of this repository, with their golden files, on the oracle and
+// the CPU. Each plugin's own test does so with its code, and so a sample of the executables usually suffices.
 func TestPlugins(t *testing.T) {
+	effort.Long(t, "runs the kit on several plugins; Example runs it on one")
 	device := conformance.NewDevice(testrun.Device(t))
 	defer device.Close()
 	executables := maps.Clone(testrun.Executables(t))
+	sample := []string{"quest", "grid", "adamw", "muon"}
 	for _, c := range []struct {
 		name   string
 		golden string
@@ -43,6 +47,9 @@ func TestPlugins(t *testing.T) {
 		}
 		delete(executables, c.name)
 		t.Run(c.name, func(t *testing.T) {
+			if !effort.All() && !slices.Contains(sample, c.name) {
+				t.Skip("not in the sample")
+			}
 			options := []sdktest.Option{sdktest.On(device), sdktest.Claim(c.traits)}
 			if c.golden != "" {
 				file, err := os.ReadFile(filepath.Join("../../../plugins", c.name, "testdata", c.golden+".json"))
@@ -93,6 +100,7 @@ func check(t *testing.T, name string, options ...sdktest.Option) sdktest.Report 
 
 // TestRefusals: what a plugin says itself is a refusal; that it is gone is none.
 func TestRefusals(t *testing.T) {
+	effort.Long(t, "looks for all plugins")
 	exe, err := testrun.Finder(t).Find(t.Context(), "quest")
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +202,12 @@ func TestFactorizations(t *testing.T) {
 
 // A plugin that crashes at one of its settings fails what has that setting, and nothing else: it is started again.
 func TestCrashIsNoOthersConcern(t *testing.T) {
-	finder := &plugin.Finder{Dirs: []string{"testdata/plugins"}, CacheDir: t.TempDir()}
+	effort.Long(t, "starts a plugin again and again")
+	finder, err := plugin.NewFinder() // builds into the user's cache
+	if err != nil {
+		t.Fatal(err)
+	}
+	finder.Dirs = []string{"testdata/plugins"}
 	client, err := finder.Start(t.Context(), "crashes", sdk.KindQuantizer, plugin.Options{})
 	if err != nil {
 		t.Fatal(err)

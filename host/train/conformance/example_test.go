@@ -3,7 +3,6 @@ package conformance_test
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -15,15 +14,14 @@ import (
 
 // Example tests a plugin's executable on the oracle and on the CPU.
 func Example() {
-	cache, err := os.MkdirTemp("", "cage")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	finder, err := plugin.NewFinder() // builds into the user's cache
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer os.RemoveAll(cache)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	finder := &plugin.Finder{Dirs: []string{"../../../plugins"}, CacheDir: cache}
+	finder.Dirs = []string{"../../../plugins"}
 	client, err := finder.Start(ctx, "adamw", sdk.KindOptimizer, plugin.Options{})
 	if err != nil {
 		fmt.Println(err)

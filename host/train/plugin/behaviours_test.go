@@ -100,10 +100,10 @@ var behaviours = map[string]func(){
 		fmt.Fprintln(os.Stderr, `{"@level":"warn","@message":"two\nlines \u001b[2J","k\u001b[1m":"v\u202e\n","deep":{"a\u001b":["\u001b[3m"]}}`)
 		sdk.ServeQuantizer(testQuantizer{})
 	},
-	"floods": func() { // 64 MB, then serves
+	"floods": func() { // 8 MB, then serves
 		line := strings.Repeat("x", 1023) + "\n"
 		w := bufio.NewWriter(os.Stderr)
-		for range 64 << 10 {
+		for range 8 << 10 {
 			_, _ = w.WriteString(line)
 		}
 		_ = w.Flush()

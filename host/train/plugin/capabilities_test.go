@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -38,8 +38,6 @@ func misbehave(v sdk.Values, method string) error {
 		panic("no basis")
 	case "exit":
 		os.Exit(7)
-	case "hang":
-		time.Sleep(time.Hour)
 	}
 	return nil
 }
@@ -153,46 +151,42 @@ func TestRefresherAndSelective(t *testing.T) {
 	}
 }
 
+// TestFailuresInACapability: each method refuses and panics; the last one also ends the plugin.
 func TestFailuresInACapability(t *testing.T) {
-	doings := []struct {
-		do    string
-		kind  error
-		words []string
+	effort.Long(t, "starts several plugins")
+	t.Parallel()
+	for _, c := range []struct {
+		behaviour string
+		kind      sdk.Kind
+		methods   []string
 	}{
-		{"refuse", ErrRefused, []string{"layers.0.wq: ", "the tensor has no basis"}},
-		{"panic", ErrFailed, []string{"panic: no basis (capabilities_test.go:"}},
-		{"exit", ErrShutdown, []string{"exited with status 7"}},
-		{"hang", ErrTimeout, []string{"did not answer within 1s"}},
-	}
-	methods := map[string][]string{"trainable": {"init", "unpack"}, "refresher": {"accepts", "observe", "refresh"}}
-	for behaviour, list := range methods {
-		for _, method := range list {
-			for _, d := range doings {
-				t.Run(behaviour+"/"+method+"/"+d.do, func(t *testing.T) {
-					t.Parallel()
-					opts := Options{}
-					if d.kind == ErrTimeout {
-						opts.CallTimeout = time.Second
-					}
-					var err error
-					if behaviour == "trainable" {
-						_, err = start(t, behaviour, sdk.KindQuantizer, opts).Quantize(t.Context(), trainableSite(method, d.do))
-					} else {
-						_, err = start(t, behaviour, sdk.KindOptimizer, opts).Program(t.Context(), refresherTensor(method, d.do))
-					}
-					kind := d.kind
-					if method == "accepts" && kind == ErrRefused { // it returns no error, and can only panic
-						kind = ErrFailed
-					}
-					check(t, err, kind, append(d.words, "plugin "+behaviour)...)
-				})
+		{"trainable", sdk.KindQuantizer, []string{"init", "unpack"}},
+		{"refresher", sdk.KindOptimizer, []string{"accepts", "observe", "refresh"}},
+	} {
+		plugin := start(t, c.behaviour, c.kind, Options{})
+		ask := func(method, do string) (err error) {
+			if c.kind == sdk.KindQuantizer {
+				_, err = plugin.Quantize(t.Context(), trainableSite(method, do))
+			} else {
+				_, err = plugin.Program(t.Context(), refresherTensor(method, do))
 			}
+			return err
 		}
+		for _, method := range c.methods {
+			refusal := ErrRefused
+			if method == "accepts" { // it returns no error, and can only panic
+				refusal = ErrFailed
+			}
+			check(t, ask(method, "refuse"), refusal, "layers.0.wq: ", "the tensor has no basis", "plugin "+c.behaviour)
+			check(t, ask(method, "panic"), ErrFailed, "panic: no basis (capabilities_test.go:", "plugin "+c.behaviour)
+		}
+		check(t, ask(c.methods[len(c.methods)-1], "exit"), ErrShutdown, "exited with status 7", "plugin "+c.behaviour)
 	}
 }
 
 // A preconditioner of each axis is in proportion, also of a vector; many are not.
 func TestPreconditionersInProportion(t *testing.T) {
+	effort.Long(t, "builds large programs")
 	c := start(t, "refresher", sdk.KindOptimizer, Options{})
 	tensor := refresherTensor("accepts", "")
 	for _, shape := range [][]int{{8192}, {768, 3072}, {32000, 256}, {4, 8, 16}} {

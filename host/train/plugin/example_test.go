@@ -3,7 +3,6 @@ package plugin_test
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/sdk"
@@ -12,13 +11,12 @@ import (
 // Example builds a plugin from its Go package, starts it, and asks for the program
 // of one site.
 func Example() {
-	cache, err := os.MkdirTemp("", "cage")
+	finder, err := plugin.NewFinder() // builds into the user's cache
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer os.RemoveAll(cache)
-	finder := &plugin.Finder{Dirs: []string{"testdata/plugins"}, CacheDir: cache}
+	finder.Dirs = []string{"testdata/plugins"}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // ends the plugins at the latest
 

@@ -4,10 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 )
 
 func TestFailuresAtStart(t *testing.T) {
+	effort.Long(t, "starts many plugins")
 	cases := []struct {
 		behaviour string
 		kind      error
@@ -16,8 +18,8 @@ func TestFailuresAtStart(t *testing.T) {
 		{"crashes-at-start", ErrStart, []string{"exited with status 3 before it was ready", "| the codebook is missing"}},
 		{"panics-at-start", ErrStart, []string{"exited with status 2", "| panic: no codebook"}},
 		{"exits-silently", ErrStart, []string{"exited with status 0"}},
-		{"hangs-at-start", ErrTimeout, []string{"was not ready within 1.5s (CAGE_PLUGIN_TIMEOUT=1m allows a minute)"}},
-		{"hangs-after-handshake", ErrTimeout, []string{"was not ready within 1.5s"}},
+		{"hangs-at-start", ErrTimeout, []string{"was not ready within 300ms (CAGE_PLUGIN_TIMEOUT=1m allows a minute)"}},
+		{"hangs-after-handshake", ErrTimeout, []string{"was not ready within 300ms"}},
 		{"closes-its-output", ErrProtocol, []string{"closed its standard output before the handshake"}},
 		{"prints-hello", ErrProtocol, []string{`printed "hello" instead of the handshake; is it a cage plugin?`}},
 		{"prints-endless-line", ErrProtocol, []string{`printed "xxxx`}},
@@ -43,7 +45,7 @@ func TestFailuresAtStart(t *testing.T) {
 			exe := link(t, c.behaviour)
 			opts := Options{}
 			if c.kind == ErrTimeout {
-				opts = short
+				opts.StartTimeout = tooShort
 			}
 			client, err := Start(t.Context(), exe, sdk.KindQuantizer, opts)
 			if err == nil {
@@ -71,43 +73,50 @@ var callFailures = []struct {
 	{"exit", ErrShutdown, []string{"exited with status 7", "| last words on stdout", "| last words on stderr"}},
 	{"die", ErrShutdown, []string{"exited with status 2", "| panic: from a goroutine"}},
 	{"kill", ErrShutdown, []string{"was ended by signal: killed"}},
-	{"hang", ErrTimeout, []string{"did not answer within 1s"}},
+	{"hang", ErrTimeout, []string{"did not answer within 300ms"}},
 }
 
 func TestFailuresInACall(t *testing.T) {
+	t.Parallel()
+	unharmed := start(t, "quantizer", sdk.KindQuantizer, Options{}) // serves on after an error
 	for _, c := range callFailures {
 		t.Run(c.do, func(t *testing.T) {
-			t.Parallel()
-			opts := Options{}
-			if c.kind == ErrTimeout {
-				opts.CallTimeout = time.Second
+			client := unharmed
+			switch c.kind {
+			case ErrTimeout:
+				client = start(t, "quantizer", sdk.KindQuantizer, Options{CallTimeout: tooShort})
+			case ErrShutdown:
+				client = start(t, "quantizer", sdk.KindQuantizer, Options{})
 			}
-			client := start(t, "quantizer", sdk.KindQuantizer, opts)
 			_, err := client.Quantize(t.Context(), site(c.do))
 			check(t, err, c.kind, append(c.words, "plugin quantizer", "layers.0.wq")...)
-			if _, err = client.Quantize(t.Context(), site("")); (c.kind == ErrRefused || c.kind == ErrFailed) && err != nil {
-				t.Errorf("after an error the plugin is of no use: %v", err)
-			}
+		})
+	}
+	if _, err := unharmed.Quantize(t.Context(), site("")); err != nil {
+		t.Errorf("after errors the plugin is of no use: %v", err)
+	}
+}
+
+func TestHostileDescriptions(t *testing.T) {
+	effort.Long(t, "starts many plugins")
+	for name, d := range hostileDescriptions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Start(t.Context(), link(t, "answers-"+name), sdk.KindQuantizer, Options{})
+			check(t, err, d.kind, d.says)
 		})
 	}
 }
 
+// TestHostileAnswers: one plugin gives them one after the other, and a good one last.
 func TestHostileAnswers(t *testing.T) {
-	for name, h := range hostile {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c, err := Start(t.Context(), link(t, "answers-"+name), sdk.KindQuantizer, Options{})
-			if err == nil {
-				defer c.Close()
-				_, err = c.Quantize(t.Context(), site(""))
-			}
-			if h.kind == nil {
-				if err != nil {
-					t.Error(err)
-				}
-				return
-			}
-			check(t, err, h.kind, h.says)
-		})
+	t.Parallel()
+	c := start(t, "answers", sdk.KindQuantizer, Options{})
+	for _, a := range hostileAnswers {
+		_, err := c.Quantize(t.Context(), site(""))
+		t.Run(a.name, func(t *testing.T) { check(t, err, a.kind, a.says) })
+	}
+	if _, err := c.Quantize(t.Context(), site("")); err != nil {
+		t.Errorf("the good answer: %v", err)
 	}
 }

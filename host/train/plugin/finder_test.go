@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -133,6 +135,8 @@ func goPlugin(t *testing.T, text string) (dir string) {
 
 // A package is built once for each state of its sources.
 func TestBuildCache(t *testing.T) {
+	effort.Long(t, "builds a plugin several times")
+	t.Parallel()
 	dir := goPlugin(t, `"one"`)
 	var told []string
 	f := &Finder{Dirs: []string{dir}, CacheDir: t.TempDir(), Notify: func(s string) { told = append(told, s) }}
@@ -184,6 +188,7 @@ func TestBuildCache(t *testing.T) {
 }
 
 func TestBuildErrors(t *testing.T) {
+	effort.Long(t, "builds plugins")
 	f := &Finder{Dirs: []string{"testdata/plugins"}, CacheDir: t.TempDir()}
 	_, err := f.Find(t.Context(), "broken")
 	check(t, err, ErrBuild, "main.go:4:15: undefined: undefined", "plugin broken")
@@ -214,6 +219,8 @@ func shelf(t testing.TB, behaviours ...string) *Finder {
 }
 
 func TestList(t *testing.T) {
+	effort.Long(t, "starts several plugins")
+	t.Parallel()
 	f := shelf(t, "quantizer", "optimizer", "both", "crashes-at-start")
 	var got []string
 	for _, l := range f.List(t.Context(), Options{}) {
@@ -232,6 +239,7 @@ func TestList(t *testing.T) {
 }
 
 func TestFinderStart(t *testing.T) {
+	t.Parallel()
 	f := shelf(t, "quantizer", "crashes-at-start")
 	c, err := f.Start(t.Context(), "quantizer", sdk.KindQuantizer, Options{})
 	if err != nil {
@@ -265,5 +273,40 @@ func BenchmarkStart(b *testing.B) {
 		b.StopTimer()
 		c.Close()
 		b.StartTimer()
+	}
+}
+
+// TestSlowAlternatives: a plugin that does not say in time of which kind it is may be the one that was meant.
+func TestSlowAlternatives(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"adagrad", "nf4"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\nsleep 60\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	f := &Finder{Dirs: []string{dir}}
+	if got := f.alternatives(ended, sdk.KindQuantizer); !slices.Equal(got, []string{"adagrad", "nf4"}) {
+		t.Errorf("the alternatives are %v, want both plugins", got)
+	}
+}
+
+// TestAlternativesByName: a mistyped name starts nothing in the directory ByName.
+func TestAlternativesByName(t *testing.T) {
+	chosen, here := t.TempDir(), t.TempDir()
+	ran := filepath.Join(t.TempDir(), "ran")
+	for path, mark := range map[string]string{filepath.Join(chosen, "adagrad"): "chosen", filepath.Join(here, "deploy"): "here"} {
+		if err := os.WriteFile(path, []byte("#!/bin/sh\necho "+mark+" >> "+ran+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &Finder{Dirs: []string{chosen, here}, ByName: here}
+	if got := f.alternatives(t.Context(), sdk.KindQuantizer); !slices.Equal(got, []string{"deploy"}) {
+		t.Errorf("the alternatives are %v, want only the one whose kind is not known", got)
+	}
+	if text, err := os.ReadFile(ran); err != nil || string(text) != "chosen\n" {
+		t.Errorf("these ran: %q, %v", text, err)
 	}
 }

@@ -33,8 +33,8 @@ func link(t testing.TB, behaviour string) Executable {
 	return direct(path)
 }
 
-// short is a time limit for plugins that will exceed it.
-var short = Options{StartTimeout: 1500 * time.Millisecond}
+// tooShort is a time limit for plugins that never come to an end.
+const tooShort = 300 * time.Millisecond
 
 func start(t testing.TB, behaviour string, kind sdk.Kind, opts Options) *Client {
 	t.Helper()

@@ -41,45 +41,64 @@ func answer(nodes, value string) string {
 		` outputs { name: "value" value: ` + value + ` } outputs { name: "surrogate" value: 0 } } }`
 }
 
-// hostile lists answers to Describe and Quantize with what the host must say.
-var hostile = map[string]struct {
-	describe, quantize string
-	kind               error
-	says               string
+// hostileAnswers are answers to Quantize with what the host must say, in the order in which a plugin gives them.
+var hostileAnswers = []struct {
+	name, quantize string
+	kind           error
+	says           string
 }{
-	"good":              {describesItself, answer(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), nil, ""},
-	"ill-typed":         {describesItself, answer(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_INT shape: 4 } }`, "1"), ErrProtocol, "states the type int[4], but its operands give float[4]"},
-	"forward-reference": {describesItself, answer(`nodes { op: OP_NEG args: 1 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "not defined before it is used"},
-	"unknown-op":        {describesItself, answer(`nodes { op: 999 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operation 999 does not exist"},
-	"op-too-large":      {describesItself, answer(`nodes { op: 65546 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operation 65546 does not exist"},
-	"no-type":           {describesItself, answer(`nodes { op: OP_NEG args: 0 }`, "1"), ErrProtocol, "the type is absent"},
-	"negative":          {describesItself, answer(`nodes { op: OP_NEG args: 4294967295 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operand is 4294967295"},
-	"too-large": {describesItself, answer(`nodes { op: OP_CONSTANT type { dtype: DTYPE_FLOAT shape: 1073741824 } attr { floats: 0 } }
+	{"ill-typed", answer(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_INT shape: 4 } }`, "1"), ErrProtocol, "states the type int[4], but its operands give float[4]"},
+	{"forward-reference", answer(`nodes { op: OP_NEG args: 1 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "not defined before it is used"},
+	{"unknown-op", answer(`nodes { op: 999 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operation 999 does not exist"},
+	{"op-too-large", answer(`nodes { op: 65546 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operation 65546 does not exist"},
+	{"no-type", answer(`nodes { op: OP_NEG args: 0 }`, "1"), ErrProtocol, "the type is absent"},
+	{"negative", answer(`nodes { op: OP_NEG args: 4294967295 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operand is 4294967295"},
+	{"too-large", answer(`nodes { op: OP_CONSTANT type { dtype: DTYPE_FLOAT shape: 1073741824 } attr { floats: 0 } }
 		nodes { op: OP_REDUCE_SUM args: 1 type { dtype: DTYPE_FLOAT } attr { axes: 0 } } nodes { op: OP_ADD args: 0 args: 2 type { dtype: DTYPE_FLOAT shape: 4 } }`, "3"),
 		ErrProtocol, "1073741824 elements"},
-	"linalg": {describesItself, answer(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } } nodes { op: OP_QR args: 1 type { dtype: DTYPE_FLOAT shape: [2, 2] } }
+	{"linalg", answer(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } } nodes { op: OP_QR args: 1 type { dtype: DTYPE_FLOAT shape: [2, 2] } }
 		nodes { op: OP_RESHAPE args: 2 type { dtype: DTYPE_FLOAT shape: 4 } }`, "3"), ErrProtocol, "refresh programs only"},
-	"many-nodes":    {describesItself, answer(strings.Repeat(`nodes { op: OP_NEG args: 0 type { dtype: DTYPE_FLOAT shape: 4 } } `, 5000), "1"), ErrProtocol, "at most 4096 are allowed"},
-	"wrong-shape":   {describesItself, answer(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } }`, "1"), ErrProtocol, "it must have the type of x"},
-	"no-answer":     {describesItself, ``, ErrProtocol, "there is no answer"},
-	"no-program":    {describesItself, `program { homogeneous: true }`, ErrProtocol, "the program is absent"},
-	"unknown-field": {describesItself, "!unknown", ErrProtocol, "does not know"},
-	"refuses":       {describesItself, "!refuses", ErrRefused, "use rows of 8"},
-	"raises":        {describesItself, "!raises", ErrFailed, "KeyError: 'bits'"},
-	"wrong-status":  {describesItself, "!wrong-status", ErrFailed, "use rows of 8"},
-	"huge-message":  {describesItself, "!huge", ErrProtocol, "a message is too large"},
-	"broken":        {describesItself, "!broken", ErrProtocol, "broken encoding"},
-	"new-api":       {`api_version: 2 description { name: "hostile" }`, ``, ErrVersion, "update cage"},
-	"no-api":        {`description { name: "hostile" }`, ``, ErrProtocol, "names no API version"},
-	"capability":    {`api_version: 1 description { name: "hostile" capabilities: "telepathy" }`, ``, ErrVersion, `needs "telepathy"`},
-	"no-name":       {`api_version: 1 description { }`, ``, ErrProtocol, "plugin name"},
-	"bad-default":   {`api_version: 1 description { name: "h" parameters { name: "bits" type: PARAMETER_TYPE_INTEGER default { integer: 9 } min: 2 max: 8 } }`, ``, ErrProtocol, "default: got 9"},
-	"no-default":    {`api_version: 1 description { name: "h" parameters { name: "bits" type: PARAMETER_TYPE_INTEGER } }`, ``, ErrProtocol, "the value is absent"},
+	{"many-nodes", answer(strings.Repeat(`nodes { op: OP_NEG args: 0 type { dtype: DTYPE_FLOAT shape: 4 } } `, 5000), "1"), ErrProtocol, "at most 4096 are allowed"},
+	{"wrong-shape", answer(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } }`, "1"), ErrProtocol, "it must have the type of x"},
+	{"no-answer", ``, ErrProtocol, "there is no answer"},
+	{"no-program", `program { homogeneous: true }`, ErrProtocol, "the program is absent"},
+	{"unknown-field", "!unknown", ErrProtocol, "does not know"},
+	{"refuses", "!refuses", ErrRefused, "use rows of 8"},
+	{"raises", "!raises", ErrFailed, "KeyError: 'bits'"},
+	{"wrong-status", "!wrong-status", ErrFailed, "use rows of 8"},
+	{"huge-message", "!huge", ErrProtocol, "a message is too large"},
+	{"broken", "!broken", ErrProtocol, "broken encoding"},
+}
+
+// goodAnswer rounds.
+var goodAnswer = answer(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1")
+
+// hostileDescriptions are answers to Describe with what the host must say.
+var hostileDescriptions = map[string]struct {
+	describe string
+	kind     error
+	says     string
+}{
+	"new-api":     {`api_version: 2 description { name: "hostile" }`, ErrVersion, "update cage"},
+	"no-api":      {`description { name: "hostile" }`, ErrProtocol, "names no API version"},
+	"capability":  {`api_version: 1 description { name: "hostile" capabilities: "telepathy" }`, ErrVersion, `needs "telepathy"`},
+	"no-name":     {`api_version: 1 description { }`, ErrProtocol, "plugin name"},
+	"bad-default": {`api_version: 1 description { name: "h" parameters { name: "bits" type: PARAMETER_TYPE_INTEGER default { integer: 9 } min: 2 max: 8 } }`, ErrProtocol, "default: got 9"},
+	"no-default":  {`api_version: 1 description { name: "h" parameters { name: "bits" type: PARAMETER_TYPE_INTEGER } }`, ErrProtocol, "the value is absent"},
 }
 
 func init() {
-	for name, h := range hostile {
-		behaviours["answers-"+name] = func() { serveAnswers(h.describe, h.quantize) }
+	behaviours["answers"] = func() {
+		given := 0
+		serveAnswers(describesItself, func() string {
+			if given++; given <= len(hostileAnswers) {
+				return hostileAnswers[given-1].quantize
+			}
+			return goodAnswer
+		})
+	}
+	for name, d := range hostileDescriptions {
+		behaviours["answers-"+name] = func() { serveAnswers(d.describe, func() string { return goodAnswer }) }
 	}
 	behaviours["plain-grpc"] = plainGRPC
 	behaviours["certifies-and-is-plain"] = func() { serveWithout(printed(newCertificate())) }
@@ -109,10 +128,10 @@ func printed(c *tls.Certificate) string {
 	return base64.RawStdEncoding.EncodeToString(c.Certificate[0])
 }
 
-func serveAnswers(describe, quantize string) {
+func serveAnswers(describe string, quantize func() string) {
 	serveServices(service("cage.plugin.v1.Quantizer", map[string]func() (any, error){
 		"Describe": func() (any, error) { return message("cage.plugin.v1.DescribeResponse", describe) },
-		"Quantize": func() (any, error) { return message("cage.plugin.v1.QuantizeResponse", quantize) },
+		"Quantize": func() (any, error) { return message("cage.plugin.v1.QuantizeResponse", quantize()) },
 	}))
 }
 
@@ -195,7 +214,7 @@ func serveWithout(certificate string, options ...grpc.ServerOption) {
 	server.RegisterService(service("cage.plugin.v1.Quantizer", map[string]func() (any, error){
 		"Describe": func() (any, error) { return message("cage.plugin.v1.DescribeResponse", describesItself) },
 		"Quantize": func() (any, error) {
-			return message("cage.plugin.v1.QuantizeResponse", hostile["good"].quantize)
+			return message("cage.plugin.v1.QuantizeResponse", goodAnswer)
 		},
 	}), nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -217,14 +236,14 @@ func serveWithout(certificate string, options ...grpc.ServerOption) {
 func floodStreams() {
 	serveWithout("", grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(stream)
-		fields := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), make([]byte, 400<<20)) // of standard output
+		fields := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), make([]byte, 64<<20)) // of standard output
 		times := 1
 		switch {
 		case strings.HasPrefix(method, "/plugin.GRPCBroker/"):
 			fields = protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
 			fields = protowire.AppendBytes(protowire.AppendTag(fields, 3, protowire.BytesType), make([]byte, 8<<20)) // an address
 			fields = protowire.AppendBytes(protowire.AppendTag(fields, 4, protowire.BytesType), []byte{1 << 3, 1})   // knock
-			times = 40
+			times = 8
 		case !strings.HasPrefix(method, "/plugin.GRPCStdio/"):
 			return status.Error(codes.Unimplemented, method)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -63,6 +64,7 @@ func TestOptimizer(t *testing.T) {
 }
 
 func TestCancelledCall(t *testing.T) {
+	t.Parallel()
 	c := start(t, "quantizer", sdk.KindQuantizer, Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -75,6 +77,7 @@ func TestCancelledCall(t *testing.T) {
 
 // A plugin without go-plugin, as in another language, works and ends by itself.
 func TestPlainGRPC(t *testing.T) {
+	t.Parallel()
 	c := start(t, "plain-grpc", sdk.KindQuantizer, Options{})
 	if _, err := c.Quantize(t.Context(), site("")); err != nil {
 		t.Fatal(err)
@@ -88,6 +91,7 @@ func TestPlainGRPC(t *testing.T) {
 
 // Large constants pass for large tensors: 2²² numbers are 32 MiB. For small ones they do not.
 func TestLargeConstant(t *testing.T) {
+	effort.Long(t, "sends large messages")
 	c := start(t, "quantizer", sdk.KindQuantizer, Options{})
 	_, err := c.Quantize(t.Context(), site("large"))
 	check(t, err, ErrProtocol, "constant")
@@ -103,7 +107,9 @@ func TestLargeConstant(t *testing.T) {
 }
 
 func TestStoppedProcess(t *testing.T) {
-	c := start(t, "quantizer", sdk.KindQuantizer, Options{CallTimeout: time.Second})
+	effort.Long(t, "waits for a process that stands still")
+	t.Parallel()
+	c := start(t, "quantizer", sdk.KindQuantizer, Options{CallTimeout: tooShort})
 	if err := syscall.Kill(c.PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +129,7 @@ func TestStoppedProcess(t *testing.T) {
 }
 
 func TestCloseEndsGracefully(t *testing.T) {
+	t.Parallel()
 	c := start(t, "quantizer", sdk.KindQuantizer, Options{})
 	c.Close()
 	c.Close()
@@ -136,6 +143,7 @@ func TestCloseEndsGracefully(t *testing.T) {
 }
 
 func TestContextEndsThePlugin(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	c, err := Start(ctx, link(t, "quantizer"), sdk.KindQuantizer, Options{})
 	if err != nil {
@@ -153,6 +161,8 @@ func TestContextEndsThePlugin(t *testing.T) {
 
 // A child of the plugin dies with it, and does not keep Close waiting.
 func TestChildrenOfThePlugin(t *testing.T) {
+	effort.Long(t, "starts processes below a plugin")
+	t.Parallel()
 	log := &logBuffer{}
 	c := start(t, "forks", sdk.KindQuantizer, Options{Logger: log.logger()})
 	var child int
@@ -191,6 +201,7 @@ func TestOutput(t *testing.T) {
 }
 
 func TestPinnedChecksum(t *testing.T) {
+	effort.Long(t, "starts several plugins")
 	c := start(t, "quantizer", sdk.KindQuantizer, Options{})
 	start(t, "quantizer", sdk.KindQuantizer, Options{SHA256: strings.ToUpper(c.SHA256())})
 	_, err := Start(t.Context(), link(t, "quantizer"), sdk.KindQuantizer, Options{SHA256: strings.Repeat("0", 64)})
@@ -201,6 +212,7 @@ func TestPinnedChecksum(t *testing.T) {
 
 // A long temporary directory does not break the socket, and nothing is left in it.
 func TestTemporaryDirectory(t *testing.T) {
+	effort.Long(t, "starts several plugins")
 	long := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
 	if err := os.Mkdir(long, 0o755); err != nil {
 		t.Fatal(err)

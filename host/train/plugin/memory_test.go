@@ -4,12 +4,15 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/racing"
 	"github.com/cage-qat/cage/sdk"
 )
 
 // A plugin that eats memory ends with an error that names the limit; the host goes on.
 func TestMemoryLimit(t *testing.T) {
+	effort.Long(t, "fills memory")
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only on Linux")
 	}

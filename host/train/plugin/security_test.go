@@ -13,7 +13,7 @@ import (
 )
 
 // behaved are the behaviours that are not hostile: the tests need them.
-var behaved = []string{"quantizer", "optimizer", "both", "host", "limited-host", "plain-grpc", "trainable", "refresher", "tells-socket", "answers-good"}
+var behaved = []string{"quantizer", "optimizer", "both", "host", "limited-host", "plain-grpc", "trainable", "refresher", "tells-socket", "answers"}
 
 // hostileCases are the names of all that plugins do in these tests, as they stand in the
 // first column of docs/security.md: behaviours, and what is done in a call.
@@ -23,6 +23,9 @@ func hostileCases() []string {
 		if !slices.Contains(behaved, name) {
 			names = append(names, name)
 		}
+	}
+	for _, a := range hostileAnswers {
+		names = append(names, "answers-"+a.name)
 	}
 	for _, c := range callFailures {
 		names = append(names, "call-"+c.do)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -217,4 +218,69 @@ func (e Executable) complete(err error) error {
 	out := *typed
 	out.Plugin, out.Path = e.Name, e.Path
 	return &out
+}
+
+// DefaultTimeout is the default of the time limits in [Options].
+const DefaultTimeout = 10 * time.Second
+
+// TimeoutVariable is the environment variable that sets the time limits, for example to 30s or 2m. A plugin that
+// imports a large library from a network disk may need more than the default.
+const TimeoutVariable = "CAGE_PLUGIN_TIMEOUT"
+
+// moreTime ends messages about a limit of time.
+const moreTime = " (" + TimeoutVariable + "=1m allows a minute)"
+
+// timeLimit is the limit of the variable, or the default.
+func timeLimit() (time.Duration, error) {
+	text := os.Getenv(TimeoutVariable)
+	if text == "" {
+		return DefaultTimeout, nil
+	}
+	limit, err := time.ParseDuration(text)
+	if err != nil || limit < time.Second {
+		return 0, fmt.Errorf("%s is %q: want a time of at least 1s, such as 30s or 2m", TimeoutVariable, text)
+	}
+	return limit, nil
+}
+
+// describe asks for the description of the wanted kind, or of all kinds when none
+// is wanted.
+func (c *Client) describe(ctx context.Context) error {
+	ask := map[sdk.Kind]func(context.Context) (client.Info, error){
+		sdk.KindQuantizer: c.quantizer.Describe,
+		sdk.KindOptimizer: c.optimizer.Describe,
+	}
+	kinds := []sdk.Kind{sdk.KindQuantizer, sdk.KindOptimizer}
+	if c.kind == sdk.KindOptimizer {
+		slices.Reverse(kinds)
+	}
+	c.info = map[sdk.Kind]client.Info{}
+	var wrong error
+	var serves sdk.Kind // one of the kinds, perhaps with a fault
+	for _, kind := range kinds {
+		info, err := ask[kind](ctx)
+		if status.Code(err) != codes.Unimplemented {
+			serves = kind
+		}
+		switch {
+		case err == nil:
+			c.info[kind] = info
+		case status.Code(err) == codes.Unimplemented: // it does not serve this kind
+		case kind == c.kind || c.kind == "":
+			wrong = errors.Join(wrong, c.explain(ctx, ctx, err))
+		}
+		if kind == c.kind && serves == kind {
+			break // a fault of the other kind concerns nobody here
+		}
+	}
+	if wrong != nil {
+		return wrong
+	}
+	if _, ok := c.info[c.kind]; ok || c.kind == "" && len(c.info) > 0 {
+		return nil
+	}
+	if serves != "" {
+		return failure(ErrKind, "is of the kind %s, but a plugin of the kind %s is needed here", serves, c.kind)
+	}
+	return failure(ErrProtocol, "serves neither a quantizer nor an optimizer")
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -45,6 +46,7 @@ func exported(t *testing.T, records string) (dir string) {
 
 // TestExportMemory: a table is written with one record in memory.
 func TestExportMemory(t *testing.T) {
+	effort.Long(t, "measures the heap often")
 	var weights, records strings.Builder
 	for i := range 300 {
 		fmt.Fprintf(&weights, `,"block.%d.w":{"flip_rate":0.5}`, i)
