@@ -48,7 +48,7 @@ func TestEvaluateOnTexts(t *testing.T) {
 	_, texts := testrun.Dataset(t)
 	cfg := testrun.ChatConfig(t, `quantizer.plugin="none"`, "method.form=\"off\"", `data.packing="none"`)
 	testrun.Train(t, cfg, train.Options{})
-	same := testrun.Config(t, append([]string{fmt.Sprintf("model.init=%q", cfg.Train.Out), "train.final_eval_batches=0", "model.context=16", "model.width=32", "model.heads=2", "model.hidden=48"}, testrun.Still...)...)
+	same := testrun.Config(t, append([]string{fmt.Sprintf("model.init=%q", cfg.Train.Out), "train.final_eval_batches=0", "model.context=16", testrun.TwoLayers, "model.width=32", "model.heads=2", "model.hidden=48"}, testrun.Still...)...)
 	want := float64(*testrun.Train(t, same, train.Options{}).ValLoss)
 	if loss, _ := testrun.Loss(t, cfg.Train.Out, trained.Options{Data: texts}); relative(loss, want) > 1e-6 {
 		t.Errorf("the loss is %v, want %v", loss, want)
