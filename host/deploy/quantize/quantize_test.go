@@ -255,7 +255,7 @@ func TestQuantizeHub(t *testing.T) {
 			}
 		}
 	}
-	if len(result.Matrices) != 5 || result.Calibration != nil {
+	if len(result.Matrices) != 10 || result.Calibration != nil {
 		t.Errorf("the report is %+v", result)
 	}
 }
