@@ -32,9 +32,13 @@ func onCUDA(t *testing.T, cfg *config.Config, count int, overrides ...string) *c
 // TestXLA: XLA trains as the CPU device does, on one device and on several, and with
 // micro-batches that have as many sequences together. Sums are taken in another order: as
 // in TestAccumulation, losses agree to 1e-5.
+//
+// In full precision losses differ by 2e-7. In a quantized run a weight that lies within such
+// a difference of the middle between two codes may get the other code, and then the losses
+// differ by 2e-5: so it is with one layer, in step 12. With two layers no weight lies there.
 func TestXLA(t *testing.T) {
 	onXLA(t, 4)
-	cpu := testrun.Config(t, "train.final_eval_batches=0")
+	cpu := testrun.Config(t, testrun.TwoLayers, "train.final_eval_batches=0")
 	finalWant := testrun.Train(t, cpu, train.Options{}).ValLoss
 	want := losses(t, cpu.Train.Out)
 	for name, c := range map[string]struct {
