@@ -133,10 +133,10 @@ func TestStudies(t *testing.T) {
 
 // TestButtons: they are there for those who opened the page by its whole address.
 func TestButtons(t *testing.T) {
+	t.Parallel()
 	root := runs(t)
 	b := trained(t, filepath.Join(root, "b"))
-	server := httptest.NewServer(serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler())
-	t.Cleanup(server.Close)
+	server := impatient(t, serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler())
 	run := server.URL + "/run?" + url.Values{"run": {b.Name}}.Encode()
 	page := testbrowser.Open(t, run, func(u string) bool { return strings.HasPrefix(u, server.URL+"/") })
 	page.Await("the script does not run", `document.querySelectorAll(".plot canvas").length > 0`)

@@ -17,10 +17,32 @@ import (
 	"github.com/cage-qat/cage/host/internal/testbrowser"
 )
 
+// impatient serves pages that look for news twenty times as often, and whose messages go sooner.
+func impatient(t *testing.T, h http.Handler) *httptest.Server {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/assets/live.js" {
+			h.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, r)
+		script := answer.Body.String()
+		for usual, here := range map[string]string{"EVERY = 2000;": "EVERY = 100;", "READ = 10000;": "READ = 1000;"} {
+			if !strings.Contains(script, usual) {
+				t.Errorf("live.js has no %q", usual)
+			}
+			script = strings.ReplaceAll(script, usual, here)
+		}
+		w.Header().Set("Content-Type", answer.Header().Get("Content-Type"))
+		fmt.Fprint(w, script)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
 // opened shows a page of a server of the runs below a root.
 func opened(t *testing.T, root, page string) *testbrowser.Browser {
-	server := httptest.NewServer(pages(root))
-	t.Cleanup(server.Close)
+	server := impatient(t, pages(root))
 	b := testbrowser.Open(t, server.URL+page, func(url string) bool { return strings.HasPrefix(url, server.URL+"/") })
 	t.Cleanup(func() {
 		for _, c := range b.Complaints() {
@@ -41,6 +63,7 @@ const (
 // TestRunsInABrowser: the table follows the filter as it is typed, curves grow, and choosing
 // runs chooses curves.
 func TestRunsInABrowser(t *testing.T) {
+	t.Parallel()
 	root := runs(t)
 	b := opened(t, root, "/")
 	b.Await("no curves are drawn", drawing+` === 1`)
@@ -56,22 +79,22 @@ func TestRunsInABrowser(t *testing.T) {
 	b.Want("nothing to compare with", testbrowser.Eval[bool](b, `document.getElementById("compare").disabled`), true)
 	b.Do(chromedp.SendKeys(chromedp.CSS("#words"), "quantizer.bits=4"))
 	b.Await("the filter has no effect", names+` === "a"`)
-	b.Want("the address", testbrowser.Eval[string](b, `location.search`), "?q=quantizer.bits%3D4")
+	b.Await("the address has no filter", `location.search === "?q=quantizer.bits%3D4"`)
 	b.Do(chromedp.Click(chromedp.CSS(`a.sort`)), chromedp.WaitReady(chromedp.CSS(`th[aria-sort=ascending]`)))
 	b.Want("the filter after sorting", testbrowser.Eval[string](b, names+` + document.getElementById("words").value`), "aquantizer.bits=4")
 }
 
 // TestPanelInABrowser: an answer about a panel that was left meanwhile is not drawn.
 func TestPanelInABrowser(t *testing.T) {
+	t.Parallel()
 	h := pages(runs(t))
 	var slow atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := impatient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/curves" && slow.Load() {
-			time.Sleep(time.Second)
+			time.Sleep(time.Second / 2)
 		}
 		h.ServeHTTP(w, r)
 	}))
-	t.Cleanup(server.Close)
 	b := testbrowser.Open(t, server.URL, func(url string) bool { return strings.HasPrefix(url, server.URL+"/") })
 	b.Await("no curves are drawn", drawing+` === 1`)
 	slow.Store(true)
@@ -91,6 +114,7 @@ func TestPanelInABrowser(t *testing.T) {
 
 // TestFilterKeepsChoice: runs that were chosen are chosen again when the filter shows them again.
 func TestFilterKeepsChoice(t *testing.T) {
+	t.Parallel()
 	b := opened(t, runs(t), "/")
 	chosen := `[...document.querySelectorAll("#list input:checked")].map((box) => box.value.split("/").pop()).join(" ")`
 	b.Await("no curves are drawn", drawing+` === 1`)
@@ -108,6 +132,7 @@ func TestFilterKeepsChoice(t *testing.T) {
 // TestRunInABrowser: the page of a run draws all that it has recorded, and a comparison that
 // of several.
 func TestRunInABrowser(t *testing.T) {
+	t.Parallel()
 	root := runs(t)
 	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
 	page := opened(t, root, "/run?"+url.Values{"run": {a}}.Encode())
@@ -123,6 +148,7 @@ func TestRunInABrowser(t *testing.T) {
 
 // TestLongNames: names that differ at their end are shown whole, also on a phone.
 func TestLongNames(t *testing.T) {
+	t.Parallel()
 	root := filepath.Join(t.TempDir(), "studies")
 	for _, seed := range []string{"1", "2"} {
 		put(t, root, "one", "cells", "quantizer=quest,bits=4,method.lambda=10,schedule.rate=0.003,model.width=1024,train.steps=100000,seed="+seed, "run.toml", "seed = "+seed+"\n")
@@ -139,6 +165,7 @@ func TestLongNames(t *testing.T) {
 
 // TestModes: pages are readable in the dark and as narrow as on a phone.
 func TestModes(t *testing.T) {
+	t.Parallel()
 	root := runs(t)
 	b := opened(t, root, "/")
 	b.Await("no curves are drawn", drawing+` === 1`)
@@ -162,6 +189,7 @@ func TestModes(t *testing.T) {
 
 // TestAxes: labels of axes fit beside their charts, and an axis of zeros alone does not go up to 100.
 func TestAxes(t *testing.T) {
+	t.Parallel()
 	root := filepath.Join(t.TempDir(), "runs")
 	put(t, root, "a", "run.toml", "seed = 1\n")
 	put(t, root, "a", "metrics.jsonl", `{"step":1,"loss":2,"lambda":0,"cross_entropy":1,"divergence":1,"flip_rate":0.5,"flops_per_second":1e9}`+"\n"+`{"step":2,"loss":1,"lambda":0}`+"\n")

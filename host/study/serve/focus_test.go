@@ -2,7 +2,6 @@ package serve_test
 
 import (
 	"fmt"
-	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -20,11 +19,11 @@ func sample(step int) string {
 // TestFocusStays: what has the focus keeps it when its part of the page is made anew, and the page stays where it is;
 // texts that were opened stay open.
 func TestFocusStays(t *testing.T) {
+	t.Parallel()
 	root := runs(t)
 	b := trained(t, filepath.Join(root, "b"))
 	put(t, b.Name, "samples.jsonl", sample(10)+sample(20))
-	server := httptest.NewServer(serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler())
-	t.Cleanup(server.Close)
+	server := impatient(t, serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler())
 	page := testbrowser.Open(t, server.URL+"/run?"+url.Values{"run": {b.Name}}.Encode()+"#token="+secret, func(u string) bool { return strings.HasPrefix(u, server.URL+"/") })
 	page.Await("no weights", drawing+` > 0 && document.querySelectorAll("#weights tbody tr").length === 2`)
 	steps := func(n int) {

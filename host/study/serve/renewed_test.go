@@ -2,7 +2,6 @@ package serve_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 // TestRenewedInABrowser: all parts of a page follow the files, also where a run is replaced by another one.
 func TestRenewedInABrowser(t *testing.T) {
+	t.Parallel()
 	root := runs(t)
 	query := url.Values{"run": {filepath.Join(root, "a"), filepath.Join(root, "b")}}.Encode()
 	b := opened(t, root, "/compare?"+query)
@@ -40,6 +40,7 @@ func TestRenewedInABrowser(t *testing.T) {
 
 // TestTroubleEnds: what a page complains about goes when it is over, and an answer that does not come is complained about.
 func TestTroubleEnds(t *testing.T) {
+	t.Parallel()
 	root := runs(t)
 	run := filepath.Join(root, "b")
 	lock, err := rundir.At(run).Lock().Lock()
@@ -48,14 +49,13 @@ func TestTroubleEnds(t *testing.T) {
 	}
 	h := serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler()
 	var silent atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := impatient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if silent.Load() && r.URL.Path == "/facts" {
 			<-r.Context().Done()
 			return
 		}
 		h.ServeHTTP(w, r)
 	}))
-	t.Cleanup(server.Close)
 	b := testbrowser.Open(t, server.URL+"/run?"+url.Values{"run": {run}}.Encode()+"#token="+secret, func(u string) bool { return strings.HasPrefix(u, server.URL+"/") })
 	b.Await("no curves are drawn", drawing+` > 0`)
 	const said = `(document.getElementById("trouble").hidden ? "" : document.getElementById("trouble").textContent)`

@@ -51,6 +51,7 @@ func add(t *testing.T, path, text string) {
 
 // TestSamplesInABrowser: the page shows texts as they are written.
 func TestSamplesInABrowser(t *testing.T) {
+	t.Parallel()
 	root := runs(t)
 	page := opened(t, root, "/run?run="+filepath.Join(root, "b"))
 	page.Await("no curves are drawn", drawing+` > 0`)
