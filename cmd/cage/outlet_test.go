@@ -54,7 +54,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 		}
 	}
 	cmd := exec.Command(path, args...)
-	cmd.Env = append(os.Environ(), "CAGE_PLUGIN_PATH="+builtPlugins(t))
+	cmd.Env = append(os.Environ(), "CAGE_PLUGIN_PATH="+pluginsDir(t))
 	cmd.Dir = t.TempDir()
 	return cmd
 }
