@@ -12,6 +12,7 @@ import (
 
 // TestWatchGoesOn: an error at the first look ends the command; a later one is shown until it has passed.
 func TestWatchGoesOn(t *testing.T) {
+	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	var out bytes.Buffer
 	cmd := &cobra.Command{}
