@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/zip"
 
 	"github.com/cage-qat/cage/host/train/plugin/scaffold"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/gotool"
 )
 
@@ -57,6 +58,7 @@ func read(t *testing.T, path string) string {
 // A published version of cage needs nothing fetched but itself, and without a network
 // the new module says what is missing.
 func TestModuleOfAPublishedVersion(t *testing.T) {
+	effort.Long(t, "it lists and links modules")
 	const version = "v0.123.0"
 	t.Setenv("GOMODCACHE", bareModules(t))
 	t.Setenv("GONOSUMDB", scaffold.Module)

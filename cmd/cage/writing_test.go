@@ -14,6 +14,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin/scaffold"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 const writing = "../../docs/writing-a-plugin.md"
@@ -111,6 +112,7 @@ var declared = regexp.MustCompile(`(?m)^type (\w+) struct`)
 
 // Every piece of Go on the page compiles, and what it defines passes the kit.
 func TestWritingConforms(t *testing.T) {
+	effort.Long(t, "go test builds the programs of the page")
 	for kind, sources := range chapters(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
