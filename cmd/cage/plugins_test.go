@@ -1,6 +1,8 @@
 package main
 
 import (
+	"testing"
+
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -57,4 +59,22 @@ func (faultyOptimizer) Init(*program.Builder, program.Value, sdk.Tensor) (sdk.St
 
 func (faultyOptimizer) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
 	return in.Gradient, nil, nil
+}
+
+// FuzzSet: a setting of "plugins test" is the value that is written, or text; a declared
+// string is never anything else.
+func FuzzSet(f *testing.F) {
+	for _, seed := range []string{"bits=4", "form=paper", `form="paper"`, "c=1e3", "c=inf", "c=1979-05-27", "c={a=1}", "c=1\nd=2", "c=[1", "form=12"} {
+		f.Add(seed)
+	}
+	about := sdk.Description{Name: "a", Parameters: []sdk.Parameter{sdk.String("form", "", ""), sdk.Int("bits", 4, 2, 8, ""), sdk.Float("c", 1, 0, 2, "")}}
+	f.Fuzz(func(t *testing.T, set string) {
+		p := pluginTest{sets: []string{set}}
+		for name, v := range p.settings(about) {
+			if _, isText := v.(string); name == "form" && !isText {
+				t.Fatalf("%q gives a %T", set, v)
+			}
+		}
+		_, _ = about.Resolve(p.settings(about))
+	})
 }
