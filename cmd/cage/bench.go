@@ -27,7 +27,7 @@ func newBench() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure speed on this machine",
 	})
-	cmd.AddCommand(outlasts(newBenchStep()), outlasts(newBenchMatrix()), outlasts(newBenchOverhead()), outlasts(newBenchScale()))
+	cmd.AddCommand(surviveSIGPIPE(newBenchStep()), surviveSIGPIPE(newBenchMatrix()), surviveSIGPIPE(newBenchOverhead()), surviveSIGPIPE(newBenchScale()))
 	return cmd
 }
 
@@ -56,12 +56,6 @@ func (m *benchModel) kindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.optimizer, "optimizer", "adamw", "optimizer plugin")
 	flags.StringVar(&m.device, "device", "cpu", "device: cpu or cuda")
 	flags.StringVar(&m.precision, "precision", "float32", "type of the model's matrix products: float32, or bfloat16 with cuda")
-}
-
-// presetFlag adds the flag of a named size, which does not set the batch.
-func (m *benchModel) presetFlag(flags *pflag.FlagSet) {
-	flags.StringVar(&m.preset, "preset", "", "a named size, as 30M: its layers, width, heads, context and vocabulary in place of those of the flags not given")
-	m.given = flags.Changed
 }
 
 // stepFlags is what the command line of cage bench step says.
@@ -94,15 +88,11 @@ run by the shell and prints, last, a JSON object with the "seconds" of one step,
 this one does with --json.`,
 		Args: atMostOne("TOML file"),
 	}
-	f.add(cmd)
-	return answering(cmd, f.run)
-}
-
-func (f *stepFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.sizeFlags(flags)
 	f.kindFlags(flags)
-	f.presetFlag(flags)
+	flags.StringVar(&f.preset, "preset", "", "a named size, as 30M: its layers, width, heads, context and vocabulary in place of those of the flags not given")
+	f.given = flags.Changed
 	flags.StringArrayVar(&f.sets, "set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
 	flags.StringVar((*string)(&f.Dispatch), "dispatch", "", "the step in several executables or in one: chain or single; empty: as the device needs it")
 	flags.IntVar(&f.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
@@ -113,13 +103,7 @@ func (f *stepFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.Direct, "direct", true, "also time the step written in the host (quest with adamw, 4 bits)")
 	flags.BoolVar(&f.NoUpdate, "no-update", false, "also time the step without the arithmetic of its update: what optimizer and correction cost is the rest")
 	flags.BoolVar(&f.alone, "alone", false, "measure the configured step only, and print that in one line, as --compare wants it of its command")
-}
-
-// hide leaves a flag out of the help.
-func hide(flags *pflag.FlagSet, name string) {
-	if err := flags.MarkHidden(name); err != nil {
-		panic(err) // there is no such flag
-	}
+	return answering(cmd, f.run)
 }
 
 func (f *stepFlags) run(cmd *cobra.Command, args []string) (*answer, error) {

@@ -95,7 +95,7 @@ with a Hadamard rotation, and the peak memory of a process that runs each alone.
 	flags.IntVar(&o.Rounds, "steps", 20, "rounds to count, after a warm-up of a quarter as many")
 	// For the processes in which the memory of one variant is measured.
 	flags.StringVar(&alone, "alone", "", "")
-	hide(flags, "alone")
+	_ = flags.MarkHidden("alone") // fails only where there is no such flag
 	return answering(cmd, func(cmd *cobra.Command, _ []string) (a *answer, err error) {
 		if o.Rounds < 1 {
 			return nil, usageError{fmt.Errorf("--steps %d: at least 1", o.Rounds)}

@@ -66,7 +66,7 @@ which --json prints as JSON. The directory of a Hugging Face checkpoint is used 
 // converse answers line by line until the input ends, or ctx does.
 func converse(cmd *cobra.Command, d *query.Dialogue) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	width, _ := console.Size(drawing(out))
+	width, _ := console.Size(unescaped(out))
 	terminal := width != nil
 	lines := linesOf(ctx, cmd.InOrStdin())
 	for {

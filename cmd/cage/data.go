@@ -20,7 +20,7 @@ func newData() *cobra.Command {
 		Use:   "data",
 		Short: "Make, inspect and verify token files",
 	})
-	cmd.AddCommand(outlasts(newDataPrepare()), newDataTokenizer(), newDataShow(), newDataVerify())
+	cmd.AddCommand(surviveSIGPIPE(newDataPrepare()), newDataTokenizer(), newDataShow(), newDataVerify())
 	return cmd
 }
 
@@ -59,14 +59,15 @@ words and the special tokens of Llama 3. Its directory is what --tokenizer wants
 
 func newDataShow() *cobra.Command {
 	var verify bool
-	var chat showFlags
+	var rows, length int
 	cmd := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Describe a token file, or show rows of a chat file",
 		Args:  exactly(1, "one token file or chat file"),
 	}
 	cmd.Flags().BoolVar(&verify, "verify", false, "read the whole file and compare it with its hash")
-	chat.add(cmd)
+	cmd.Flags().IntVar(&rows, "rows", 2, "chat file: how many rows to print")
+	cmd.Flags().IntVar(&length, "length", 0, "chat file: tokens of a row; 0: those of the longest conversation, at most 2048")
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		f, err := dataset.Open(args[0])
 		if err != nil {
@@ -79,7 +80,7 @@ func newDataShow() *cobra.Command {
 			}
 		}
 		if f.Conversations() {
-			return showChat(f, chat)
+			return showChat(f, rows, length)
 		}
 		h := f.Header()
 		return inTable(h, [][]string{
@@ -144,8 +145,8 @@ type verifiedFile struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// chatShown is a chat file as printed.
-type chatShown struct {
+// chatListing is a chat file as printed.
+type chatListing struct {
 	dataset.Header
 	Length   int       `json:"row_length"` // in tokens
 	RowCount int64     `json:"row_count"`
@@ -177,33 +178,25 @@ const (
 	learnedEnd   = "⟧"
 )
 
-// showFlags say which rows `data show` prints of a chat file.
-type showFlags struct{ count, length int }
-
-func (f *showFlags) add(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&f.count, "rows", 2, "chat file: how many rows to print")
-	cmd.Flags().IntVar(&f.length, "length", 0, "chat file: tokens of a row; 0: those of the longest conversation, at most 2048")
-}
-
-// defaultLength bounds the rows that are shown, in tokens.
-const defaultLength = 2048
+// longestDefaultRow bounds the rows that are shown where no length is given, in tokens.
+const longestDefaultRow = 2048
 
 // showChat describes a chat file and prints its first rows.
-func showChat(f *dataset.File, flags showFlags) (*answer, error) {
-	if flags.length == 0 {
-		flags.length = int(min(f.Header().Longest, defaultLength))
+func showChat(f *dataset.File, rows, length int) (*answer, error) {
+	if length == 0 {
+		length = int(min(f.Header().Longest, longestDefaultRow))
 	}
-	shown := chatShown{Header: f.Header(), Length: flags.length}
-	if flags.count > 0 && f.Documents() > 0 {
-		if err := shown.read(f, flags.count); err != nil {
+	listing := chatListing{Header: f.Header(), Length: length}
+	if rows > 0 && f.Documents() > 0 {
+		if err := listing.read(f, rows); err != nil {
 			return nil, err
 		}
 	}
-	return &answer{shown, shown.print}, nil
+	return &answer{listing, listing.print}, nil
 }
 
 // read lays out the documents as they stand in the file, and reads the first rows.
-func (s *chatShown) read(f *dataset.File, count int) error {
+func (s *chatListing) read(f *dataset.File, count int) error {
 	tok, err := tokenizer.Reopen(filepath.Dir(f.Path()), f.Header().Tokenizer)
 	if err != nil {
 		return err
@@ -260,7 +253,7 @@ func readRow(row arrange.Row, tok tokenizer.Tokenizer) (chatRow, error) {
 	return out, nil
 }
 
-func (s *chatShown) print(w io.Writer) {
+func (s *chatListing) print(w io.Writer) {
 	table(w, [][]string{
 		{"conversations", fmt.Sprint(s.Documents)}, {"tokens", fmt.Sprint(s.Tokens)}, {"learned", fmt.Sprint(s.Learned)}, {"longest", fmt.Sprint(s.Longest)},
 		{"template", s.Template}, {"loss on", s.TrainOn}, {"tokenizer", s.Tokenizer.Name}, {"vocabulary", fmt.Sprint(s.Tokenizer.VocabSize)}, {"sha256", s.SHA256},
@@ -273,7 +266,7 @@ func (s *chatShown) print(w io.Writer) {
 	}
 	for i, row := range s.Rows {
 		for j, d := range row.Documents {
-			fmt.Fprintf(w, "\nrow %d, conversation %d, %d tokens:\n%s\n", i+1, j+1, d.Tokens, d.marked())
+			fmt.Fprintf(w, "\nrow %d, conversation %d, %d tokens:\n%s\n", i+1, j+1, d.Tokens, d.markedText())
 		}
 		if row.Free > 0 {
 			fmt.Fprintf(w, "\nrow %d: %d places are free\n", i+1, row.Free)
@@ -281,8 +274,8 @@ func (s *chatShown) print(w io.Writer) {
 	}
 }
 
-// marked is the text of a document, indented, with marks around what is learned.
-func (d chatDocument) marked() string {
+// markedText is the text of a document, indented, with marks around what is learned.
+func (d chatDocument) markedText() string {
 	var out strings.Builder
 	for _, p := range d.Parts {
 		if p.Learned {

@@ -89,18 +89,15 @@ func taskProgress(cmd *cobra.Command, name string) (func(done, of int), error) {
 	if err != nil {
 		return nil, err
 	}
-	const pause = 10 * time.Second
-	begun, next, first := time.Now(), time.Now().Add(pause), -1
+	begun, due, first := time.Now(), throttle(10*time.Second), -1
 	return func(done, of int) {
-		now := time.Now()
 		if first < 0 {
-			begun, first = now, done
+			begun, first = time.Now(), done
 		}
-		if now.Before(next) || done == first {
+		if done == first || !due() {
 			return
 		}
-		next = now.Add(pause)
-		left := time.Duration(float64(now.Sub(begun)) * float64(of-done) / float64(done-first))
+		left := time.Duration(float64(time.Since(begun)) * float64(of-done) / float64(done-first))
 		log.Info(fmt.Sprintf("%s: %d of %d answers, %s left", name, done, of, left.Round(time.Second)))
 	}, nil
 }

@@ -59,7 +59,7 @@ func newEval() *cobra.Command {
 	f.add(cmd)
 	cmd.AddCommand(newEvalRescore(), newEvalCompare())
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		holdOn(f.lifeline)
+		watchLifeline(f.lifeline)
 		var err error
 		if f.quantizer, err = quantizer.instead(weightsOnly); err != nil {
 			return nil, err

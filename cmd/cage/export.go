@@ -67,20 +67,15 @@ the weights, the tokenizer, a model card (README.md) and a report (export.json).
 		if err != nil {
 			return nil, err
 		}
-		return &answer{report, func(w io.Writer) { printExport(w, args[0], model.Step(), report) }}, warn(cmd, report.Warnings)
+		log, err := newLogger(cmd, cmd.ErrOrStderr())
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range report.Warnings {
+			log.Warn(w)
+		}
+		return &answer{report, func(w io.Writer) { printExport(w, args[0], model.Step(), report) }}, nil
 	})
-}
-
-// warn logs what somebody should know before they use what was made.
-func warn(cmd *cobra.Command, warnings []string) error {
-	log, err := newLogger(cmd, cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	for _, w := range warnings {
-		log.Warn(w)
-	}
-	return nil
 }
 
 // checkExport refuses flags that are missing or not understood.

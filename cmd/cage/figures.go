@@ -128,7 +128,7 @@ that was interrupted shows – for what it has not measured.`,
 			list = append(list, s)
 			rows = append(rows, []string{
 				names[i], fmt.Sprint(s.Steps), number(s.ValLoss, "%.4f"), number(s.ValPPL, "%.3f"),
-				ifMeasured(s.ErrorRel, errorRatio), number(s.TokensPerSecond, "%.0f"), fmt.Sprintf("%.1f", float64(s.Seconds)/60),
+				ifMeasured(s.ErrorRel, errorPercent), number(s.TokensPerSecond, "%.0f"), fmt.Sprintf("%.1f", float64(s.Seconds)/60),
 			})
 		}
 		if len(out) > 0 {
@@ -144,8 +144,8 @@ that was interrupted shows – for what it has not measured.`,
 	})
 }
 
-// errorRatio is ‖x − Q(x)‖ / ‖x‖ in percent, as in figures, given its square.
-func errorRatio(square float64) string { return fmt.Sprintf("%.2f%%", 100*math.Sqrt(square)) }
+// errorPercent is ‖x − Q(x)‖ / ‖x‖ in percent, as in figures, given its square.
+func errorPercent(square float64) string { return fmt.Sprintf("%.2f%%", 100*math.Sqrt(square)) }
 
 // number formats a value that may not have been measured.
 func number(n *metrics.Number, format string) string {

@@ -33,7 +33,7 @@ from the checkpoint itself, with model.init.`,
 	contextFlag(cmd, &context)
 	lifelineFlag(cmd, &lifeline)
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		holdOn(lifeline)
+		watchLifeline(lifeline)
 		c, err := trained.Import(cmd.Context(), args[0], out, context)
 		if run, _ := rundir.At(args[0]).Config().Exists(); run && errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s is a run directory already: want the directory of a Hugging Face checkpoint", args[0])

@@ -35,7 +35,7 @@ func run(args []string) int {
 	root.SetErr(errOut)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		err = out.failed()
+		err = out.firstError()
 	}
 	if err == nil {
 		return 0
@@ -96,7 +96,7 @@ with or without the CAGE correction, from one TOML file.
 	root.SetHelpCommand(newHelp())
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
-	root.AddCommand(outlasts(newTrain()), newImport(), outlasts(newQuantize()), newEval(), newScore(), outlasts(newRuler()), newGenerate(), newChat(), newExport(), outlasts(newPlot()), outlasts(newCompare()), outlasts(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), newMan(), newCheckpoint(), outlasts(newVerify()), newBench(), newVersion())
+	root.AddCommand(surviveSIGPIPE(newTrain()), newImport(), surviveSIGPIPE(newQuantize()), newEval(), newScore(), surviveSIGPIPE(newRuler()), newGenerate(), newChat(), newExport(), surviveSIGPIPE(newPlot()), surviveSIGPIPE(newCompare()), surviveSIGPIPE(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), newMan(), newCheckpoint(), surviveSIGPIPE(newVerify()), newBench(), newVersion())
 	root.InitDefaultCompletionCmd() // now, as it refuses no unknown shells by itself
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		group(completion)

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
 	"text/tabwriter"
+	"time"
 	"unicode/utf8"
 
 	"github.com/hashicorp/go-hclog"
@@ -45,7 +47,11 @@ func answering(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (
 		switch {
 		case a == nil:
 		case wantsJSON(cmd):
-			err = errors.Join(printJSON(cmd.OutOrStdout(), a.value), err)
+			text, jsonErr := json.MarshalIndent(a.value, "", "  ")
+			if jsonErr == nil {
+				_, jsonErr = fmt.Fprintln(cmd.OutOrStdout(), safetext.JSON(string(text)))
+			}
+			err = errors.Join(jsonErr, err)
 		default:
 			a.text(cmd.OutOrStdout())
 		}
@@ -60,20 +66,11 @@ func wantsJSON(cmd *cobra.Command) bool {
 	return asJSON
 }
 
-// printJSON writes v indented.
-func printJSON(w io.Writer, v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err == nil {
-		_, err = fmt.Fprintln(w, safetext.JSON(string(text)))
-	}
-	return err
-}
-
 // table writes rows in aligned columns; the first is the heading. On a terminal the
 // last column is wrapped.
 func table(w io.Writer, rows [][]string) {
 	rows = oneLineEach(rows)
-	if width, _ := console.Size(drawing(w)); width != nil {
+	if width, _ := console.Size(unescaped(w)); width != nil {
 		rows = wrapLast(rows, width())
 	}
 	t := tabwriter.NewWriter(w, 0, 0, columnGap, ' ', 0)
@@ -143,6 +140,18 @@ func breakLines(text string, width int) []string {
 	return lines
 }
 
+// throttle returns a function that tells whether an interval has passed since it last did: for reports of progress.
+func throttle(interval time.Duration) (due func() bool) {
+	next := time.Now().Add(interval)
+	return func() bool {
+		if time.Now().Before(next) {
+			return false
+		}
+		next = time.Now().Add(interval)
+		return true
+	}
+}
+
 // newLogger makes the logger of a command, which writes to out. Messages may quote what
 // others said.
 func newLogger(cmd *cobra.Command, out io.Writer) (hclog.Logger, error) {
@@ -161,7 +170,7 @@ func newLogger(cmd *cobra.Command, out io.Writer) (hclog.Logger, error) {
 // escaped as package safetext says; only progress displays write past it.
 //
 // Writing to a reader that is gone is no failure: it has seen what it wanted. This concerns
-// commands that outlast their readers (see [outlasts]); SIGPIPE silently ends the others.
+// commands that outlast their readers (see [surviveSIGPIPE]); SIGPIPE silently ends the others.
 type outlet struct {
 	file *os.File
 	mu   sync.Mutex
@@ -182,26 +191,27 @@ func (o *outlet) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// failed is the first error of writing. Most callers do not look at the errors of their
+// firstError is the first error of writing. Most callers do not look at the errors of their
 // writes, so that it is reported when the command has ended.
-func (o *outlet) failed() error {
+func (o *outlet) firstError() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// drawing is where a progress display draws: the file itself, if w is an outlet.
-func drawing(w io.Writer) io.Writer {
+// unescaped is where a progress display draws: the file itself, if w is an outlet.
+func unescaped(w io.Writer) io.Writer {
 	if o, ok := w.(*outlet); ok {
 		return o.file
 	}
 	return w
 }
 
-// outlasts makes a command go on when nobody reads its output any more, as after `| head`,
+// surviveSIGPIPE makes a command go on when nobody reads its output any more, as after `| head`,
 // or when Ctrl-C has ended a tee behind it. It is for commands whose work matters more than
-// what they print.
-func outlasts(cmd *cobra.Command) *cobra.Command {
-	cmd.PreRun = func(*cobra.Command, []string) { keepWriting() }
+// what they print. SIGPIPE is caught, so that writing to a closed pipe is an error; were it
+// ignored, children such as plugins would ignore it, too.
+func surviveSIGPIPE(cmd *cobra.Command) *cobra.Command {
+	cmd.PreRun = func(*cobra.Command, []string) { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 	return cmd
 }

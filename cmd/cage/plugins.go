@@ -31,7 +31,7 @@ on demand. A plugin is a program that runs with your rights; on Linux it may use
 the memory, or as much as CAGE_PLUGIN_MEMORY says, such as 8G. It has 10 s to start and
 for each answer, or as long as CAGE_PLUGIN_TIMEOUT says, such as 1m.`,
 	})
-	cmd.AddCommand(newPluginsList(), newPluginsShow(), newPluginsNew(), outlasts(newPluginsTest()))
+	cmd.AddCommand(newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()))
 	return cmd
 }
 

@@ -156,16 +156,12 @@ func (p *pluginTest) settings(d sdk.Description) map[string]any {
 		key, text, _ := strings.Cut(set, "=")
 		key, text = strings.TrimSpace(key), strings.TrimSpace(text)
 		settings[key] = tomlValue(text)
-		if _, isText := settings[key].(string); !isText && wantsText(d, key) {
+		declaredString := slices.ContainsFunc(d.Parameters, func(p sdk.Parameter) bool {
+			return p.Name == key && p.Type == sdk.TypeString
+		})
+		if _, isString := settings[key].(string); declaredString && !isString {
 			settings[key] = text
 		}
 	}
 	return settings
-}
-
-// wantsText tells whether the plugin declares a string of that name.
-func wantsText(d sdk.Description, name string) bool {
-	return slices.ContainsFunc(d.Parameters, func(p sdk.Parameter) bool {
-		return p.Name == name && p.Type == sdk.TypeString
-	})
 }

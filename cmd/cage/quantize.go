@@ -54,7 +54,7 @@ func newQuantize() *cobra.Command {
 		if err := checkQuantize(cmd, &o); err != nil {
 			return nil, err
 		}
-		holdOn(lifeline)
+		watchLifeline(lifeline)
 		o.Plugin = quantizer.plugin
 		var err error
 		if o.Params, err = quantizer.params(); err != nil {

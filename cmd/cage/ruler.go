@@ -40,9 +40,9 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 	f.add(cmd)
 	m.add(cmd)
 	lifelineFlag(cmd, &lifeline)
-	cmd.AddCommand(outlasts(newRulerGenerate()), newRulerScore())
+	cmd.AddCommand(surviveSIGPIPE(newRulerGenerate()), newRulerScore())
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		holdOn(lifeline)
+		watchLifeline(lifeline)
 		plan, g, err := f.plan(cmd)
 		if err != nil {
 			return nil, err
@@ -51,14 +51,10 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 			return nil, err
 		}
 		defer m.model.Close()
-		if err := f.template(g, m.tok, args[0]); err != nil {
+		if err := f.tokenize(&plan, g, m.tok, args[0]); err != nil {
 			return nil, err
 		}
-		f.settings(&plan, g, m.tok)
 		plan.Model = &m.name
-		if plan.Progress, err = rulerProgress(cmd); err != nil {
-			return nil, err
-		}
 		d := ruler.At(vfs.At(f.out))
 		if plan, err = g.Write(cmd.Context(), d, plan); err != nil {
 			return nil, err
@@ -124,24 +120,20 @@ LENGTH/data/TASK/validation.jsonl in the directory --out: what a model is to con
 		if err != nil {
 			return nil, fmt.Errorf("--tokenizer: %w", err)
 		}
-		if err := f.template(g, tok, spec); err != nil {
-			return nil, err
-		}
-		f.settings(&plan, g, tok)
-		if plan.Progress, err = rulerProgress(cmd); err != nil {
+		if err := f.tokenize(&plan, g, tok, spec); err != nil {
 			return nil, err
 		}
 		d := ruler.At(vfs.At(f.out))
 		if _, err = g.Write(cmd.Context(), d, plan); err != nil {
 			return nil, err
 		}
-		made, err := d.Manifest()
+		manifest, err := d.Manifest()
 		if err != nil {
 			return nil, err
 		}
-		return &answer{made, func(w io.Writer) {
+		return &answer{manifest, func(w io.Writer) {
 			fmt.Fprintf(w, "%s: prompts of %d tokens and less\n", f.out, plan.Lengths[len(plan.Lengths)-1])
-			for _, note := range made.Notes() {
+			for _, note := range manifest.Notes() {
 				fmt.Fprintf(w, "note: %s\n", note)
 			}
 		}}, nil
@@ -183,24 +175,27 @@ func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generat
 	if g.Inputs, err = f.Files.Read(); err != nil {
 		return plan, nil, err
 	}
-	return ruler.Plan{Tasks: tasks, Lengths: f.SortedLengths(), Samples: f.Samples}, g, nil
+	log, err := newLogger(cmd, cmd.ErrOrStderr())
+	if err != nil {
+		return plan, nil, err
+	}
+	due := throttle(10 * time.Second)
+	progress := func(doing string, t ruler.Task, length, done, of int) {
+		if due() {
+			log.Info(fmt.Sprintf("%s at %d: %d of %d %s", t.Name, length, done, of, doing))
+		}
+	}
+	return ruler.Plan{Tasks: tasks, Lengths: f.SortedLengths(), Samples: f.Samples, Progress: progress}, g, nil
 }
 
-// settings name what the prompts depend on, and count tokens with a tokenizer.
-func (f *rulerFlags) settings(plan *ruler.Plan, g *ruler.Generator, tok tokenizer.Tokenizer) {
-	plan.Settings = map[string]string{"tokenizer": tok.Info().SHA256, "template": "none"}
-	if f.Template != "" {
-		plan.Settings["template"] = g.Before + "…" + g.After
-	}
+// tokenize makes the generator count tokens with a tokenizer, and finds what a template of conversations prints around a
+// question; the plan names both, as prompts depend on them. spec is where the model's own template is.
+func (f *rulerFlags) tokenize(plan *ruler.Plan, g *ruler.Generator, tok tokenizer.Tokenizer, spec string) error {
 	g.Count = func(text string) (int, error) {
 		ids, err := tok.Encode(text)
 		return len(ids), err
 	}
-}
-
-// template finds what a template of conversations prints around a question. spec is where
-// the model's own is.
-func (f *rulerFlags) template(g *ruler.Generator, tok tokenizer.Tokenizer, spec string) error {
+	plan.Settings = map[string]string{"tokenizer": tok.Info().SHA256, "template": "none"}
 	if f.Template == "" {
 		return nil
 	}
@@ -222,23 +217,8 @@ func (f *rulerFlags) template(g *ruler.Generator, tok tokenizer.Tokenizer, spec 
 		return fmt.Errorf("--template %s: it does not print the messages of users", f.Template)
 	}
 	g.Before, g.After = r.Text[:at], r.Text[at+len(question):]
+	plan.Settings["template"] = g.Before + "…" + g.After
 	return nil
-}
-
-// rulerProgress reports what has been done, every few seconds.
-func rulerProgress(cmd *cobra.Command) (func(doing string, t ruler.Task, length, done, of int), error) {
-	log, err := newLogger(cmd, cmd.ErrOrStderr())
-	if err != nil {
-		return nil, err
-	}
-	const pause = 10 * time.Second
-	next := time.Now().Add(pause)
-	return func(doing string, t ruler.Task, length, done, of int) {
-		if now := time.Now(); now.After(next) {
-			next = now.Add(pause)
-			log.Info(fmt.Sprintf("%s at %d: %d of %d %s", t.Name, length, done, of, doing))
-		}
-	}, nil
 }
 
 // rulerModel is the model that answers.

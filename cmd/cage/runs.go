@@ -140,7 +140,7 @@ func watchTable(cmd *cobra.Command, read func() ([][]string, error)) error {
 	if wantsJSON(cmd) {
 		return usageError{errors.New("--watch shows a table: ask again for --json")}
 	}
-	page := console.NewPage(drawing(cmd.OutOrStdout()))
+	page := console.NewPage(unescaped(cmd.OutOrStdout()))
 	for shown := false; ; shown = true {
 		rows, err := read()
 		var text strings.Builder

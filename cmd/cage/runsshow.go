@@ -34,10 +34,11 @@ texts that it wrote last (train.samples), and its configuration.`,
 		if err != nil {
 			return nil, err
 		}
-		steps, err := checkpointSteps(r)
+		checkpoints, err := checkpoint.List(rundir.At(r.Dir).Checkpoints())
 		if err != nil {
 			return nil, err
 		}
+		steps := checkpoint.Steps(checkpoints)
 		provenance, err := rundir.At(r.Dir).Provenance().ReadFile()
 		if errors.Is(err, fs.ErrNotExist) {
 			provenance, err = []byte("{}"), nil
@@ -68,12 +69,6 @@ texts that it wrote last (train.samples), and its configuration.`,
 			fmt.Fprintf(w, "\n%s", config)
 		}}, nil
 	})
-}
-
-// checkpointSteps are those of the checkpoints that a run has.
-func checkpointSteps(r *rundir.Run) ([]int, error) {
-	list, err := checkpoint.List(rundir.At(r.Dir).Checkpoints())
-	return checkpoint.Steps(list), err
 }
 
 // newestSample is what the model wrote last while it was trained, nil for nothing.

@@ -31,7 +31,7 @@ configuration, axes of settings and what to report (docs/studies.md):
   cage study keep FILE      its numbers in one small file, to be committed
   cage study check FILE     whether kept results came out again`,
 	})
-	cmd.AddCommand(outlasts(newStudyRun()), newStudyStatus(), outlasts(newStudyReport()), outlasts(newStudyKeep()), outlasts(newStudyCheck()))
+	cmd.AddCommand(surviveSIGPIPE(newStudyRun()), newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()), surviveSIGPIPE(newStudyCheck()))
 	return cmd
 }
 
@@ -88,7 +88,7 @@ has failed.`,
 // runStudy trains the cells and shows how far they are.
 func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
 	opts.Planned = func(p study.Plan) { sayStale(cmd.ErrOrStderr(), s, p, opts.KeepStale) }
-	display := console.NewStudy(drawing(cmd.ErrOrStderr()))
+	display := console.NewStudy(unescaped(cmd.ErrOrStderr()))
 	opts.Watch = display.Watch
 	out, err := study.Run(cmd.Context(), s, opts)
 	display.Close()

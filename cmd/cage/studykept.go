@@ -40,21 +40,17 @@ cells that the study file does not name any more, --forget drops them.`,
 		if err != nil {
 			return nil, err
 		}
-		return keepResults(cmd, s, cmp.Or(out, s.Name+".json"), forget)
+		results, err := compared(cmd, s)
+		if err != nil {
+			return nil, err
+		}
+		path := cmp.Or(out, s.Name+".json")
+		file, err := kept.Update(path, s, results, forget, buildVersion(), time.Now().UTC())
+		if err != nil {
+			return nil, err
+		}
+		return inWords(map[string]any{"file": path, "cells": len(file.Cells)}, "%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil
 	})
-}
-
-// keepResults writes the file path; forget drops results that the study does not name any more.
-func keepResults(cmd *cobra.Command, s *study.Study, path string, forget bool) (*answer, error) {
-	results, err := compared(cmd, s)
-	if err != nil {
-		return nil, err
-	}
-	file, err := kept.Update(path, s, results, forget, buildVersion(), time.Now().UTC())
-	if err != nil {
-		return nil, err
-	}
-	return inWords(map[string]any{"file": path, "cells": len(file.Cells)}, "%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil
 }
 
 // keptResults are those of a file of kept results, stale ones marked.

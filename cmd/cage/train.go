@@ -58,7 +58,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		if estimate {
 			return estimateMemory(cmd, cfg, opts)
 		}
-		holdOn(lifeline)
+		watchLifeline(lifeline)
 		summary, err := runTraining(cmd, cfg, opts, quiet)
 		if summary == nil {
 			return nil, err
@@ -67,8 +67,8 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	})
 }
 
-// setsOut tells whether an override is one of train.out. As everywhere in overrides, blanks do not count.
-func setsOut(override string) bool {
+// overridesOut tells whether an override is one of train.out. As everywhere in overrides, blanks do not count.
+func overridesOut(override string) bool {
 	key, _, _ := strings.Cut(override, "=")
 	return strings.TrimSpace(key) == "train.out"
 }
@@ -77,7 +77,7 @@ func setsOut(override string) bool {
 // where it was, and another run would be trained there.
 func loadRun(path string, sets []string) (*config.Config, error) {
 	cfg, err := config.Load(path, sets)
-	if err != nil || filepath.Base(path) != rundir.ConfigFile || slices.ContainsFunc(sets, setsOut) {
+	if err != nil || filepath.Base(path) != rundir.ConfigFile || slices.ContainsFunc(sets, overridesOut) {
 		return cfg, err
 	}
 	dir := filepath.Dir(path)
@@ -130,7 +130,7 @@ func printMemory(w io.Writer, cfg *config.Config, r *memory.Report) {
 func runTraining(cmd *cobra.Command, cfg *config.Config, opts train.Options, quiet bool) (_ *metrics.Summary, err error) {
 	messages := cmd.ErrOrStderr()
 	if !quiet {
-		display := train.NewConsole(drawing(messages), cfg)
+		display := train.NewConsole(unescaped(messages), cfg)
 		defer display.Close()
 		messages, opts.Console = display, display
 	}
@@ -192,7 +192,7 @@ that trained; another build, or a GPU, may round differently.`,
 		}
 		opts := train.ReplayOptions{Logger: log}
 		if !quiet {
-			opts.Console = drawing(cmd.ErrOrStderr())
+			opts.Console = unescaped(cmd.ErrOrStderr())
 		}
 		if cmd.Flags().Changed("from") {
 			opts.From = &from
