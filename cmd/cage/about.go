@@ -47,12 +47,12 @@ func newVersion() *cobra.Command {
 			Devices []string         `json:"devices"`
 			Device  string           `json:"device"`
 			Lacks   []string         `json:"lacks,omitempty"`
-		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description(), lacking()}
+		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description(), findLacks()}
 		lacks := ""
 		for _, what := range v.Lacks {
 			lacks += "lacks: " + what + "\n"
 		}
-		return inWords(v, "cage %s\n%s\ndevices: %v\ndevice: %s\n%s", v.Version, v.Build, v.Devices, v.Device, lacks), nil
+		return textAnswer(v, "cage %s\n%s\ndevices: %v\ndevice: %s\n%s", v.Version, v.Build, v.Devices, v.Device, lacks), nil
 	})
 }
 
@@ -100,7 +100,7 @@ cage-train' show them. They say what --help says.`,
 		if err := doc.GenManTree(root, header, args[0]); err != nil {
 			return nil, err
 		}
-		return inWords(map[string]string{"dir": args[0]}, "%s\n", args[0]), nil
+		return textAnswer(map[string]string{"dir": args[0]}, "%s\n", args[0]), nil
 	})
 }
 
@@ -116,10 +116,10 @@ func indent(cmd *cobra.Command) {
 // releases is the address of complete archives.
 const releases = "https://" + scaffold.Module + "/releases"
 
-// lacks lists what this executable should have and has not, each with how to get it. One
+// lackMessages lists what this executable should have and has not, each with how to get it. One
 // made by go install has no plugins, and no vector instructions of the processor unless
 // GOEXPERIMENT asked for them.
-func lacks(noSIMD, noPlugins bool) (list []string) {
+func lackMessages(noSIMD, noPlugins bool) (list []string) {
 	if noSIMD {
 		list = append(list, "this cage was built without vector instructions (SIMD): on the CPU it computes several times slower. "+
 			"Build it with 'make build', or with GOEXPERIMENT=simd set for go install, or take an archive from "+releases)
@@ -131,26 +131,26 @@ func lacks(noSIMD, noPlugins bool) (list []string) {
 	return list
 }
 
-// lacking lists what this executable lacks.
-func lacking() []string {
+// findLacks lists what this executable lacks.
+func findLacks() []string {
 	finder, err := plugin.NewFinder()
-	return lacks(engine.LacksSIMD(), err == nil && !finder.Any())
+	return lackMessages(engine.LacksSIMD(), err == nil && !finder.Any())
 }
 
-// needy are the commands that compute or need plugins.
-var needy = []string{"train", "study run", "eval", "generate", "chat", "bench", "plugins list"}
+// warnedCommands are the commands that compute or need plugins.
+var warnedCommands = []string{"train", "study run", "eval", "generate", "chat", "bench", "plugins list"}
 
-// warnOfLacks warns, before a needy command runs, of what the executable lacks.
+// warnOfLacks warns, before such a command runs, of what the executable lacks.
 func warnOfLacks(cmd *cobra.Command, _ []string) error {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
-	if !slices.ContainsFunc(needy, func(c string) bool { return path == c || strings.HasPrefix(path, c+" ") }) {
+	if !slices.ContainsFunc(warnedCommands, func(c string) bool { return path == c || strings.HasPrefix(path, c+" ") }) {
 		return nil
 	}
 	log, err := newLogger(cmd, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	for _, what := range lacking() {
+	for _, what := range findLacks() {
 		log.Warn(what)
 	}
 	return nil

@@ -7,10 +7,10 @@ import (
 
 // Every lack is one line that says how to mend it.
 func TestLacks(t *testing.T) {
-	if got := lacks(false, false); got != nil {
+	if got := lackMessages(false, false); got != nil {
 		t.Errorf("a whole executable lacks %q", got)
 	}
-	list := lacks(true, true)
+	list := lackMessages(true, true)
 	if len(list) != 2 {
 		t.Fatalf("got %q", list)
 	}

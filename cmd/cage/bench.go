@@ -277,7 +277,7 @@ func stepAlone(ctx context.Context, cfg *config.Config, o bench.Options) (*answe
 		"gflops": r.FLOPs / r.Seconds / 1e9, "flops": r.FLOPs, "peak_memory_bytes": r.PeakMemory,
 	}
 	line, err := json.Marshal(value)
-	return inWords(value, "%s\n", line), err
+	return textAnswer(value, "%s\n", line), err
 }
 
 func printComparison(w io.Writer, c *bench.Comparison) {

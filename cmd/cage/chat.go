@@ -55,11 +55,11 @@ which --json prints as JSON. The directory of a Hugging Face checkpoint is used 
 		if !single {
 			return nil, converse(cmd, d)
 		}
-		text, err := d.Answer(cmd.Context(), message, typing(cmd))
+		text, err := d.Answer(cmd.Context(), message, textPrinter(cmd))
 		if err != nil {
 			return nil, err
 		}
-		return inWords(map[string]any{"run": args[0], "step": model.Step(), "message": message, "answer": text}, "\n"), nil
+		return textAnswer(map[string]any{"run": args[0], "step": model.Step(), "message": message, "answer": text}, "\n"), nil
 	})
 }
 

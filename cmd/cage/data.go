@@ -53,7 +53,7 @@ words and the special tokens of Llama 3. Its directory is what --tokenizer wants
 		if err != nil {
 			return nil, err
 		}
-		return inWords(info, "%s: %d tokens\n", out, info.VocabSize), nil
+		return textAnswer(info, "%s: %d tokens\n", out, info.VocabSize), nil
 	})
 }
 
@@ -83,7 +83,7 @@ func newDataShow() *cobra.Command {
 			return showChat(f, rows, length)
 		}
 		h := f.Header()
-		return inTable(h, [][]string{
+		return tableAnswer(h, [][]string{
 			{"tokens", fmt.Sprint(h.Tokens)}, {"documents", fmt.Sprint(h.Documents)}, {"bytes per token", fmt.Sprint(h.TokenBytes)},
 			{"tokenizer", h.Tokenizer.Name}, {"vocabulary", fmt.Sprint(h.Tokenizer.VocabSize)},
 			{"begin token", tokenName(h.Tokenizer.BOS)}, {"end token", tokenName(h.Tokenizer.EOS)}, {"sha256", h.SHA256},
@@ -132,7 +132,7 @@ code is 1 when a file is damaged or missing. Training verifies its files by itse
 		if damaged > 0 {
 			err = fmt.Errorf("%d of %d files are damaged or missing", damaged, len(files))
 		}
-		return inTable(files, rows), err
+		return tableAnswer(files, rows), err
 	})
 }
 

@@ -61,7 +61,7 @@ func newEval() *cobra.Command {
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		watchLifeline(f.lifeline)
 		var err error
-		if f.quantizer, err = quantizer.instead(weightsOnly); err != nil {
+		if f.quantizer, err = quantizer.replacement(weightsOnly); err != nil {
 			return nil, err
 		}
 		if len(f.Names) > 0 {
@@ -81,10 +81,10 @@ func newEval() *cobra.Command {
 			result["quantizer"] = f.quantizer.String()
 		}
 		if tokens == 0 { // a problem without data
-			return inWords(result, "%s, step %d: loss %.6g\n", args[0], model.Step(), loss), nil
+			return textAnswer(result, "%s, step %d: loss %.6g\n", args[0], model.Step(), loss), nil
 		}
 		result["perplexity"] = metrics.Number(math.Exp(loss)) // may be infinite, which JSON has no number for
-		return inWords(result, "%s, step %d: loss %.4f, perplexity %.3f over %d tokens\n", args[0], model.Step(), loss, math.Exp(loss), tokens), nil
+		return textAnswer(result, "%s, step %d: loss %.4f, perplexity %.3f over %d tokens\n", args[0], model.Step(), loss, math.Exp(loss), tokens), nil
 	})
 }
 
@@ -130,7 +130,7 @@ Face checkpoint is used as it is.`,
 		if endless {
 			opts.Stop = []int32{}
 		}
-		show := typing(cmd)
+		show := textPrinter(cmd)
 		if err := show(prompt); err != nil {
 			return nil, err
 		}
@@ -139,7 +139,7 @@ Face checkpoint is used as it is.`,
 			return nil, err
 		}
 		result := map[string]any{"run": args[0], "step": model.Step(), "prompt": prompt, "text": text}
-		return inWords(result, "\n"), nil
+		return textAnswer(result, "\n"), nil
 	})
 }
 
@@ -152,8 +152,8 @@ func samplingFlags(flags *pflag.FlagSet, o *generate.Options) {
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the draws")
 }
 
-// typing prints text as it grows, unless the answer is to be JSON.
-func typing(cmd *cobra.Command) func(text string) error {
+// textPrinter prints text as it grows, unless the answer is to be JSON.
+func textPrinter(cmd *cobra.Command) func(text string) error {
 	return func(text string) error {
 		if wantsJSON(cmd) {
 			return nil

@@ -53,7 +53,7 @@ stay as they are, with λ_t shaded.`,
 			name = "diagnostics"
 			cfg, err := config.Load(rundir.At(args[0]).Config().Name, nil)
 			if err != nil {
-				return notRun(args[0], "it has no configuration", err)
+				return explainUnreadable(args[0], "it has no configuration", err)
 			}
 			picture = &figure.Movement{Runs: runs, Window: cfg.Diagnostics.Window}
 		}
@@ -86,16 +86,16 @@ func readRuns(dirs []string) ([]figure.Run, error) {
 	for i, dir := range dirs {
 		records, err := metrics.Read[metrics.Record](rundir.At(dir).Metrics())
 		if err != nil {
-			return nil, notRun(dir, "it has no metrics", err)
+			return nil, explainUnreadable(dir, "it has no metrics", err)
 		}
 		runs = append(runs, figure.Run{Name: names[i], Records: records})
 	}
 	return runs, nil
 }
 
-// notRun explains why a file of a run directory could not be read. absent says what it
+// explainUnreadable says why a file of a run directory could not be read. absent says what it
 // means that the file is missing.
-func notRun(dir, absent string, err error) error {
+func explainUnreadable(dir, absent string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -123,7 +123,7 @@ that was interrupted shows – for what it has not measured.`,
 		for i, dir := range args {
 			s, err := metrics.ReadSummary(rundir.At(dir).Summary())
 			if err != nil {
-				return nil, notRun(dir, "its training has not ended yet", err)
+				return nil, explainUnreadable(dir, "its training has not ended yet", err)
 			}
 			list = append(list, s)
 			rows = append(rows, []string{
@@ -140,7 +140,7 @@ that was interrupted shows – for what it has not measured.`,
 				return nil, err
 			}
 		}
-		return inTable(list, rows), nil
+		return tableAnswer(list, rows), nil
 	})
 }
 

@@ -39,7 +39,7 @@ func addKeys(cmd *cobra.Command, keys []schema.Key) {
 			panic(fmt.Sprintf("no flag can be a %T", to))
 		}
 		if k.Is.Words != nil {
-			_ = cmd.RegisterFlagCompletionFunc(k.FlagName(), words(k.Is.Words).cobra) // fails only where there is one already
+			_ = cmd.RegisterFlagCompletionFunc(k.FlagName(), oneOf(k.Is.Words).cobra) // fails only where there is one already
 		}
 	}
 }
@@ -87,8 +87,8 @@ func (f *quantizerFlags) params() (map[string]any, error) {
 	return params, nil
 }
 
-// instead is the quantizer to use instead of the run's own; nil: that.
-func (f *quantizerFlags) instead(weightsOnly bool) (*trained.Quantizer, error) {
+// replacement is the quantizer to use instead of the run's own; nil: that.
+func (f *quantizerFlags) replacement(weightsOnly bool) (*trained.Quantizer, error) {
 	params, err := f.params()
 	switch {
 	case err != nil:

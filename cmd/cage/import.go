@@ -41,7 +41,7 @@ from the checkpoint itself, with model.init.`,
 		if err != nil {
 			return nil, err
 		}
-		return &answer{newImported(args[0], out, c), func(w io.Writer) { showImported(w, args[0], out, c) }}, nil
+		return &answer{newImported(args[0], out, c), func(w io.Writer) { printImported(w, args[0], out, c) }}, nil
 	})
 }
 
@@ -79,8 +79,8 @@ func newImported(dir, out string, c *huggingface.Checkpoint) imported {
 	return imported{dir, out, c.Config.Architecture, shown, parameters, c.Config.MaxPositions, c.Config.Tokens, c.Config.Warnings, c.Report}
 }
 
-// showImported prints the model as a table, and then what became of the tensors.
-func showImported(w io.Writer, dir, out string, c *huggingface.Checkpoint) {
+// printImported prints the model as a table, and then what became of the tensors.
+func printImported(w io.Writer, dir, out string, c *huggingface.Checkpoint) {
 	about := newImported(dir, out, c)
 	rows := [][]string{{dir, about.Architecture}}
 	for _, key := range shownKeys {

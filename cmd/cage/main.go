@@ -101,5 +101,5 @@ with or without the CAGE correction, from one TOML file.
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		group(completion)
 	}
-	return completing(root)
+	return addCompleters(root)
 }

@@ -28,13 +28,13 @@ type answer struct {
 	text  func(w io.Writer)
 }
 
-// inTable is an answer whose text is a table; the first row is the heading.
-func inTable(value any, rows [][]string) *answer {
+// tableAnswer is an answer whose text is a table; the first row is the heading.
+func tableAnswer(value any, rows [][]string) *answer {
 	return &answer{value, func(w io.Writer) { table(w, rows) }}
 }
 
-// inWords is an answer whose text is formatted as by fmt.Printf.
-func inWords(value any, format string, args ...any) *answer {
+// textAnswer is an answer whose text is formatted as by fmt.Printf.
+func textAnswer(value any, format string, args ...any) *answer {
 	return &answer{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
 }
 

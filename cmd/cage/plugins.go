@@ -58,7 +58,7 @@ func newPluginsList() *cobra.Command {
 		if len(list) == 0 && !wantsJSON(cmd) {
 			return nil, fmt.Errorf("no plugins found; looked in %s", strings.Join(finder.Dirs, ", "))
 		}
-		return inTable(list, rows), nil
+		return tableAnswer(list, rows), nil
 	})
 }
 
@@ -75,7 +75,7 @@ func newPluginsShow() *cobra.Command {
 		}
 		var list []listing
 		var texts []string
-		err = asEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
+		err = startAsEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
 			d := client.Description()
 			list = append(list, listing{Name: d.Name, Path: client.Path(), Kind: client.Kind()}.describe(d))
 			texts = append(texts, fmt.Sprintf("%s (%s, %s)\n%s", d.Name, client.Kind(), client.Path(), oneLineParameters(d)))
@@ -84,13 +84,13 @@ func newPluginsShow() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return inWords(list, "%s", strings.Join(texts, "\n")), nil
+		return textAnswer(list, "%s", strings.Join(texts, "\n")), nil
 	})
 }
 
-// asEach calls do with the plugin started as each of the kinds that it serves. It is an
+// startAsEach calls do with the plugin started as each of the kinds that it serves. It is an
 // error when it serves none, or one of them with a fault.
-func asEach(ctx context.Context, exe plugin.Executable, kinds []sdk.Kind, opts plugin.Options, do func(*plugin.Client) error) error {
+func startAsEach(ctx context.Context, exe plugin.Executable, kinds []sdk.Kind, opts plugin.Options, do func(*plugin.Client) error) error {
 	served := false
 	var refused error
 	for _, kind := range kinds {

@@ -116,7 +116,7 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 		opts.Logger.SetLevel(hclog.Error)
 	}
 	var reports []sdktest.Report
-	err = asEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
+	err = startAsEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
 		report, err := kit.Check(cmd.Context(), client, p.settings(client.Description()), options)
 		reports = append(reports, report)
 		return err

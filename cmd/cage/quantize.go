@@ -67,7 +67,7 @@ func newQuantize() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return &answer{result, func(w io.Writer) { showQuantized(w, o.Out, result) }}, nil
+		return &answer{result, func(w io.Writer) { printQuantized(w, o.Out, result) }}, nil
 	})
 }
 
@@ -85,8 +85,8 @@ func checkQuantize(cmd *cobra.Command, o *quantize.Options) error {
 	return nil
 }
 
-// showQuantized prints a table of the matrices, and what can be done with the result.
-func showQuantized(w io.Writer, out string, p *trained.Posttrained) {
+// printQuantized prints a table of the matrices, and what can be done with the result.
+func printQuantized(w io.Writer, out string, p *trained.Posttrained) {
 	rows := [][]string{{"matrix", "shape", "‖W−Ŵ‖/‖W‖"}}
 	if p.Calibration != nil {
 		rows[0] = append(rows[0], "Σ‖(W−Ŵ)X‖²", "of Σ‖WX‖²", "rounding", "notes")

@@ -92,7 +92,7 @@ func newRunsList() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return inTable(value, rows), nil
+		return tableAnswer(value, rows), nil
 	})
 }
 
@@ -294,6 +294,6 @@ A run with train.tensorboard = true writes event files while it trains.`,
 			}
 		}
 		out := slices.DeleteFunc([]string{table, events}, func(name string) bool { return name == "" })
-		return inWords(map[string]any{"runs": len(list), "out": out}, "the records of %d runs are in %s\n", len(list), strings.Join(out, " and ")), nil
+		return textAnswer(map[string]any{"runs": len(list), "out": out}, "the records of %d runs are in %s\n", len(list), strings.Join(out, " and ")), nil
 	})
 }

@@ -35,13 +35,13 @@ func TestWatchGoesOn(t *testing.T) {
 	}
 }
 
-// FuzzMadeWith: the account of a run is shown, or refused by the name of its file.
-func FuzzMadeWith(f *testing.F) {
+// FuzzProvenanceRows: the account of a run is shown, or refused by the name of its file.
+func FuzzProvenanceRows(f *testing.F) {
 	f.Add([]byte(`{"build":{"go":"go1.27","simd":true},"plugins":[{"table":"optimizer","name":"adamw","version":"1","sha256":"ff"}]}`))
 	f.Add([]byte(`{"plugins":[null]}`))
 	f.Add([]byte(`[]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		rows, err := madeWith(text)
+		rows, err := provenanceRows(text)
 		if err != nil {
 			if !strings.Contains(err.Error(), "provenance.json") {
 				t.Fatalf("no file in %v", err)

@@ -54,7 +54,7 @@ func newScore() *cobra.Command {
 			return nil, usageError{errors.New("--json says what was written with --out FILE; the standard output has JSON lines without it")}
 		}
 		var err error
-		if o.Quantizer, err = quantizer.instead(weightsOnly); err != nil {
+		if o.Quantizer, err = quantizer.replacement(weightsOnly); err != nil {
 			return nil, err
 		}
 		return f.score(cmd, args[0], o)
@@ -88,7 +88,7 @@ func (f *scoreFlags) score(cmd *cobra.Command, dir string, o trained.Options) (*
 	}
 	mean, tokens := query.MeanLogProb(logProbs)
 	result := map[string]any{"run": dir, "step": model.Step(), "out": f.out, "sequences": len(sequences), "tokens": tokens, "mean_log_prob": metrics.Number(mean)}
-	return inWords(result, "%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n", dir, model.Step(), len(sequences), f.out, mean, tokens), nil
+	return textAnswer(result, "%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n", dir, model.Step(), len(sequences), f.out, mean, tokens), nil
 }
 
 // read reads the sequences.

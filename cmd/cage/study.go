@@ -66,28 +66,28 @@ has failed.`,
 		if err != nil {
 			return nil, err
 		}
-		if opts.Only, err = labelsOf(s, *only); err != nil {
+		if opts.Only, err = parseOnly(s, *only); err != nil {
 			return nil, err
 		}
-		if opts.Survey, err = survey(cmd); err != nil {
+		if opts.Survey, err = newSurvey(cmd); err != nil {
 			return nil, err
 		}
-		kept, err := keptCells(cmd, s, *keptFile)
+		kept, err := readKept(cmd, s, *keptFile)
 		if err != nil {
 			return nil, err
 		}
 		opts.Kept = kept.has
 		if *dry {
-			return planned(cmd, s, opts)
+			return dryRun(cmd, s, opts)
 		}
-		kept.say(cmd.ErrOrStderr(), *keptFile)
+		kept.printCount(cmd.ErrOrStderr(), *keptFile)
 		return runStudy(cmd, s, opts)
 	})
 }
 
 // runStudy trains the cells and shows how far they are.
 func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
-	opts.Planned = func(p study.Plan) { sayStale(cmd.ErrOrStderr(), s, p, opts.KeepStale) }
+	opts.Planned = func(p study.Plan) { printStale(cmd.ErrOrStderr(), s, p, opts.KeepStale) }
 	display := console.NewStudy(unescaped(cmd.ErrOrStderr()))
 	opts.Watch = display.Watch
 	out, err := study.Run(cmd.Context(), s, opts)
@@ -98,15 +98,15 @@ func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answe
 	if out.Failed > 0 {
 		err = errors.Join(err, fmt.Errorf("%d of %d cells failed; see 'cage study status %s', and --retry", out.Failed, out.Cells, s.File))
 	}
-	return inWords(struct {
+	return textAnswer(struct {
 		Study string `json:"study"`
 		Out   string `json:"out"`
 		study.Outcome
-	}{s.Name, s.Out, out}, "%s", counts(s, out)), err
+	}{s.Name, s.Out, out}, "%s", countsLine(s, out)), err
 }
 
-// survey returns what looks at plugins and data before any cell is trained.
-func survey(cmd *cobra.Command) (study.Survey, error) {
+// newSurvey returns what looks at plugins and data before any cell is trained.
+func newSurvey(cmd *cobra.Command) (study.Survey, error) {
 	finder, opts, err := newFinder(cmd)
 	if err != nil {
 		return nil, err
@@ -116,8 +116,8 @@ func survey(cmd *cobra.Command) (study.Survey, error) {
 	}, nil
 }
 
-// sayStale names the stale runs of a plan, and what becomes of them.
-func sayStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
+// printStale names the stale runs of a plan, and what becomes of them.
+func printStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
 	what := "is put aside, into " + s.StaleDir() + ", and trained again"
 	if keep {
 		what = "stays as it is"
@@ -129,27 +129,27 @@ func sayStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
 	}
 }
 
-// compared reads the state of each cell, and finds the stale ones. Those that cannot be
+// readResults reads the state of each cell, and finds the stale ones. Those that cannot be
 // compared are named on the standard error.
-func compared(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
+func readResults(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 	results, err := s.Results()
 	if err != nil {
 		return nil, err
 	}
-	return results, findStale(cmd, s, func(ctx context.Context, look study.Survey) error {
-		return s.FindStale(ctx, results, look)
+	return results, findStale(cmd, s, func(ctx context.Context, survey study.Survey) error {
+		return s.FindStale(ctx, results, survey)
 	})
 }
 
 // findStale looks for stale results with the plugins and the data of now, and names those
 // that could not be compared.
 func findStale(cmd *cobra.Command, s *study.Study, find func(context.Context, study.Survey) error) error {
-	look, err := survey(cmd)
+	survey, err := newSurvey(cmd)
 	if err != nil {
 		return err
 	}
 	var unknown *study.NotCompared
-	err = find(cmd.Context(), look)
+	err = find(cmd.Context(), survey)
 	switch {
 	case cmd.Context().Err() != nil:
 		return cmd.Context().Err()
@@ -160,8 +160,8 @@ func findStale(cmd *cobra.Command, s *study.Study, find func(context.Context, st
 	return err
 }
 
-// labelsOf reads the values of --only.
-func labelsOf(s *study.Study, only []string) (map[string][]string, error) {
+// parseOnly reads the values of --only.
+func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 	where := map[string][]string{}
 	for _, text := range only {
 		fail := func(format string, args ...any) error {
@@ -192,8 +192,8 @@ func labelsOf(s *study.Study, only []string) (map[string][]string, error) {
 	return where, nil
 }
 
-// counts is a line with the number of cells in each state.
-func counts(s *study.Study, out study.Outcome) string {
+// countsLine is a line with the number of cells in each state.
+func countsLine(s *study.Study, out study.Outcome) string {
 	if out.Cells == 0 { // all are kept
 		return s.Out + ": no cell is left to train\n"
 	}
@@ -209,8 +209,8 @@ func counts(s *study.Study, out study.Outcome) string {
 	return text + "\n"
 }
 
-// planned is what a run would do.
-func planned(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
+// dryRun answers with what a run would do.
+func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
 	plan, err := s.Plan(cmd.Context(), opts)
 	if err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func planned(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer
 	}
 	value := map[string]any{"study": s.Name, "out": s.Out, "parallel": plan.AtOnce, "threads": plan.Threads, "cells": list}
 	return &answer{value, func(w io.Writer) {
-		sayStale(w, s, plan, opts.KeepStale)
+		printStale(w, s, plan, opts.KeepStale)
 		fmt.Fprintf(w, "%d of %d runs would be trained, %d at once with %s each\n", len(plan.Run), len(plan.Results), plan.AtOnce, threads)
 		if len(plan.Run) > 0 {
 			table(w, rows)
@@ -270,7 +270,7 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 		if keptFile != "" {
 			results, err = keptResults(cmd, s, keptFile)
 		} else {
-			results, err = compared(cmd, s)
+			results, err = readResults(cmd, s)
 		}
 		if err != nil {
 			return nil, err
@@ -282,18 +282,18 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 				cell.Summary[name] = metrics.Number(x)
 			}
 			list = append(list, cell)
-			rows = append(rows, append(r.Cell.Of(s.AxisNames()), statusOf(r, keptFile)...))
+			rows = append(rows, append(r.Cell.Of(s.AxisNames()), statusColumns(r, keptFile)...))
 		}
 		total := study.Count(results)
 		return &answer{map[string]any{"study": s.Name, "out": s.Out, "counts": total, "cells": list}, func(w io.Writer) {
 			table(w, rows)
-			fmt.Fprint(w, counts(s, total))
+			fmt.Fprint(w, countsLine(s, total))
 		}}, nil
 	})
 }
 
-// statusOf is what is printed of a cell: its state, its loss, and its error or where it is.
-func statusOf(r study.Result, keptFile string) []string {
+// statusColumns are what is printed of a cell: its state, its loss, and its error or where it is.
+func statusColumns(r study.Result, keptFile string) []string {
 	loss, last := "–", r.Cell.Dir
 	if x, ok := r.Summary["val_loss"]; ok {
 		loss = number(metrics.Some(x), "%.4f")

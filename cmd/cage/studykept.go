@@ -40,7 +40,7 @@ cells that the study file does not name any more, --forget drops them.`,
 		if err != nil {
 			return nil, err
 		}
-		results, err := compared(cmd, s)
+		results, err := readResults(cmd, s)
 		if err != nil {
 			return nil, err
 		}
@@ -49,7 +49,7 @@ cells that the study file does not name any more, --forget drops them.`,
 		if err != nil {
 			return nil, err
 		}
-		return inWords(map[string]any{"file": path, "cells": len(file.Cells)}, "%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil
+		return textAnswer(map[string]any{"file": path, "cells": len(file.Cells)}, "%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil
 	})
 }
 
@@ -60,8 +60,8 @@ func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Resul
 		return nil, err
 	}
 	results := file.Results(s)
-	return results, findStale(cmd, s, func(ctx context.Context, look study.Survey) error {
-		return file.FindStale(ctx, s, results, look)
+	return results, findStale(cmd, s, func(ctx context.Context, survey study.Survey) error {
+		return file.FindStale(ctx, s, results, survey)
 	})
 }
 
@@ -71,8 +71,8 @@ type keptIDs map[string]bool
 
 func (k keptIDs) has(c study.Cell) bool { return k[c.ID] }
 
-// say says how many cells are left out.
-func (k keptIDs) say(w io.Writer, file string) {
+// printCount prints how many cells are left out.
+func (k keptIDs) printCount(w io.Writer, file string) {
 	if k == nil {
 		return
 	}
@@ -85,8 +85,8 @@ func (k keptIDs) say(w io.Writer, file string) {
 	fmt.Fprintf(w, "%d of %d cells are kept in %s and not trained again\n", count, len(k), file)
 }
 
-// keptCells reads which cells are kept; nil without a file.
-func keptCells(cmd *cobra.Command, s *study.Study, path string) (keptIDs, error) {
+// readKept reads which cells are kept; nil without a file.
+func readKept(cmd *cobra.Command, s *study.Study, path string) (keptIDs, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -131,7 +131,7 @@ fewer than two replicates.`,
 		if err != nil {
 			return nil, err
 		}
-		here, err := compared(cmd, s)
+		here, err := readResults(cmd, s)
 		if err != nil {
 			return nil, err
 		}
@@ -142,14 +142,14 @@ fewer than two replicates.`,
 		if a.Cells == 0 {
 			return nil, fmt.Errorf("no cell is done both here, in %s, and in %s: there is nothing to compare", s.Out, keptFile)
 		}
-		out := checked{Agreement: a}
+		out := agreementListing{Agreement: a}
 		out.Changed, out.Why = file.Changed(here)
 		return &answer{out, func(w io.Writer) { out.print(w, s, keptFile) }}, disagreement(a)
 	})
 }
 
-// checked is what --json prints.
-type checked struct {
+// agreementListing is what --json prints.
+type agreementListing struct {
 	*report.Agreement
 	Changed int    `json:"changed"`       // cells that were kept with other plugins or data than those of here
 	Why     string `json:"why,omitempty"` // of the first of them
@@ -164,7 +164,7 @@ func disagreement(a *report.Agreement) error {
 	return fmt.Errorf("%d of %d values lie outside of their kept intervals, and %d differ that have none", outside, a.Values, unknown)
 }
 
-func (c *checked) print(w io.Writer, s *study.Study, keptFile string) {
+func (c *agreementListing) print(w io.Writer, s *study.Study, keptFile string) {
 	a := c.Agreement
 	fmt.Fprintf(w, "%d cells of %s are done both here and in %s; %d of them have the same numbers to the last bit.\n", a.Cells, s.Name, keptFile, a.Same)
 	fmt.Fprintf(w, "%d of %d values of their tables are written in the same way, %d more lie inside their kept intervals.\n",

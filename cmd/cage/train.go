@@ -204,12 +204,12 @@ that trained; another build, or a GPU, may round differently.`,
 		if len(replayed.Differences) > 0 {
 			err = fmt.Errorf("%s is not what its steps %d to %d give: %s", replayed.Run, replayed.From+1, replayed.To, replayed.Differences[0])
 		}
-		return inWords(replayed, "%s", describeReplayed(replayed)), err
+		return textAnswer(replayed, "%s", replayText(replayed)), err
 	})
 }
 
-// describeReplayed says what a replay has found.
-func describeReplayed(r *train.Replayed) string {
+// replayText says what a replay has found.
+func replayText(r *train.Replayed) string {
 	verdict := "every bit is the same"
 	if n := len(r.Differences); n > 0 {
 		verdict = fmt.Sprintf("%d parts differ", n)
