@@ -74,7 +74,12 @@ the weights, the tokenizer, a model card (README.md) and a report (export.json).
 		for _, w := range report.Warnings {
 			log.Warn(w)
 		}
-		return &answer{report, func(w io.Writer) { printExport(w, args[0], model.Step(), report) }}, nil
+		return &answer{report, func(w io.Writer) {
+			fmt.Fprintf(w, "%s, step %d, as %s in %s\n", args[0], model.Step(), report.Format, report.Path)
+			for _, line := range report.Summary() {
+				fmt.Fprintln(w, "  "+line)
+			}
+		}}, nil
 	})
 }
 
@@ -102,12 +107,4 @@ func exportCommand(cmd *cobra.Command, run string) string {
 		}
 	})
 	return strings.Join(words, " ")
-}
-
-// printExport sums up a report: the tensors of each type, and whether they are exact.
-func printExport(w io.Writer, run string, step int, r *export.Report) {
-	fmt.Fprintf(w, "%s, step %d, as %s in %s\n", run, step, r.Format, r.Path)
-	for _, line := range r.Summary() {
-		fmt.Fprintln(w, "  "+line)
-	}
 }

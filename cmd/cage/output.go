@@ -69,7 +69,7 @@ func wantsJSON(cmd *cobra.Command) bool {
 // table writes rows in aligned columns; the first is the heading. On a terminal the
 // last column is wrapped.
 func table(w io.Writer, rows [][]string) {
-	rows = oneLineEach(rows)
+	rows = escapedRows(rows)
 	if width, _ := console.Size(unescaped(w)); width != nil {
 		rows = wrapLast(rows, width())
 	}
@@ -80,8 +80,8 @@ func table(w io.Writer, rows [][]string) {
 	t.Flush()
 }
 
-// oneLineEach escapes what would break a row of a table into several lines.
-func oneLineEach(rows [][]string) [][]string {
+// escapedRows escapes what would break a row of a table into several lines.
+func escapedRows(rows [][]string) [][]string {
 	out := make([][]string, len(rows))
 	for i, row := range rows {
 		for _, cell := range row {

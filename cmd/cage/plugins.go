@@ -78,7 +78,7 @@ func newPluginsShow() *cobra.Command {
 		err = startAsEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
 			d := client.Description()
 			list = append(list, listing{Name: d.Name, Path: client.Path(), Kind: client.Kind()}.describe(d))
-			texts = append(texts, fmt.Sprintf("%s (%s, %s)\n%s", d.Name, client.Kind(), client.Path(), oneLineParameters(d)))
+			texts = append(texts, fmt.Sprintf("%s (%s, %s)\n%s", d.Name, client.Kind(), client.Path(), escapedParameters(d)))
 			return nil
 		})
 		if err != nil {
@@ -117,8 +117,8 @@ func startAsEach(ctx context.Context, exe plugin.Executable, kinds []sdk.Kind, o
 	return refused
 }
 
-// oneLineParameters escapes what would break the table of parameters.
-func oneLineParameters(d sdk.Description) sdk.Description {
+// escapedParameters escapes what would break the table of parameters.
+func escapedParameters(d sdk.Description) sdk.Description {
 	d.Parameters = slices.Clone(d.Parameters)
 	for i := range d.Parameters {
 		p := &d.Parameters[i]

@@ -126,8 +126,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// isJSON finds values in a file or stdout that is one JSON document:
-// same compares a member of two files of JSON.
+// same compares a member of two files of JSON: same KEY FILE FILE.
 func same(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 3 {
 		ts.Fatalf("usage: same KEY FILE FILE")
@@ -145,6 +144,7 @@ func same(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// isJSON finds values in a file or stdout that is one JSON document:
 // json FILE PATH=VALUE…, where PATH has dots and VALUE is JSON or * for any.
 func isJSON(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
@@ -170,6 +170,7 @@ func isJSON(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// dig is the value at a path of keys and indices.
 func dig(v any, path []string) (any, bool) {
 	for _, key := range path {
 		switch at := v.(type) {
@@ -223,6 +224,7 @@ func exited(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// await waits until a file contains a text.
 func await(ts *testscript.TestScript, path, text string) {
 	for range 600 {
 		content, err := os.ReadFile(path)
