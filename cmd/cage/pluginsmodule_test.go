@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/mod/module"
@@ -94,6 +95,12 @@ func TestModuleOfAPublishedVersion(t *testing.T) {
 	}
 }
 
+// modules are those that this module is built and tested from.
+var modules struct {
+	sync.Once
+	list string
+}
+
 // bareModules makes a module cache that holds what this module is built and tested
 // from and nothing else, as after make test on a new machine. The one of the person who
 // runs the tests may hold anything that was ever fetched, and hide that a command asks
@@ -101,10 +108,12 @@ func TestModuleOfAPublishedVersion(t *testing.T) {
 func bareModules(t *testing.T) (dir string) {
 	t.Helper()
 	full := goOut(t, "env", "GOMODCACHE")
-	list := goOut(t, "list", "-deps", "-test", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}}{{end}}{{end}}", "./...")
+	modules.Do(func() {
+		modules.list = goOut(t, "list", "-deps", "-test", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}}{{end}}{{end}}", "./...")
+	})
 	dir = t.TempDir()
 	linked := map[string]bool{}
-	for _, name := range strings.Fields(list) {
+	for _, name := range strings.Fields(modules.list) {
 		if !linked[name] {
 			linked[name] = true
 			linkModule(t, full, dir, name)
