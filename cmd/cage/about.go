@@ -104,8 +104,8 @@ cage-train' show them. They say what --help says.`,
 	})
 }
 
-// indent makes the examples in texts of commands what Markdown takes for code, from which
-// manual pages are made.
+// indent indents the examples in texts of commands by four blanks. Manual pages are made from these texts as Markdown, in
+// which that means code.
 func indent(cmd *cobra.Command) {
 	cmd.Long = strings.ReplaceAll(cmd.Long, "\n  ", "\n    ")
 	for _, c := range cmd.Commands() {
@@ -116,9 +116,8 @@ func indent(cmd *cobra.Command) {
 // releases is the address of complete archives.
 const releases = "https://" + scaffold.Module + "/releases"
 
-// lackMessages lists what this executable should have and has not, each with how to get it. One
-// made by go install has no plugins, and no vector instructions of the processor unless
-// GOEXPERIMENT asked for them.
+// lackMessages says what this executable lacks, and how to get it. One that go install made has no plugins, and no vector
+// instructions unless GOEXPERIMENT asked for them.
 func lackMessages(noSIMD, noPlugins bool) (list []string) {
 	if noSIMD {
 		list = append(list, "this cage was built without vector instructions (SIMD): on the CPU it computes several times slower. "+
@@ -131,7 +130,7 @@ func lackMessages(noSIMD, noPlugins bool) (list []string) {
 	return list
 }
 
-// findLacks lists what this executable lacks.
+// findLacks looks for what this executable lacks.
 func findLacks() []string {
 	finder, err := plugin.NewFinder()
 	return lackMessages(engine.LacksSIMD(), err == nil && !finder.Any())

@@ -31,7 +31,7 @@ func newBench() *cobra.Command {
 	return cmd
 }
 
-// benchModel is the model whose step is measured.
+// benchModel are the sizes and plugins of the model whose step is measured, as the flags give them.
 type benchModel struct {
 	layers, width, heads, context, batch, vocab, bits int
 	quantizer, optimizer, device, precision           string
@@ -58,7 +58,7 @@ func (m *benchModel) kindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.precision, "precision", "float32", "type of the model's matrix products: float32, or bfloat16 with cuda")
 }
 
-// stepFlags is what the command line of cage bench step says.
+// stepFlags are the flags of cage bench step.
 type stepFlags struct {
 	benchModel
 	bench.Options
@@ -160,7 +160,7 @@ func startProfile(path string) (stop func() error, err error) {
 	}, nil
 }
 
-// benchSize is a size of the model, under the name of its flag and key.
+// benchSize is a size of the model. Its flag and its key have the same name.
 type benchSize struct {
 	flag  string
 	value int
@@ -216,7 +216,7 @@ func printBench(w io.Writer, r *bench.Report) {
 	table(w, rows)
 }
 
-// compareStep runs this command and a peer's in turn.
+// compareStep runs this benchmark and another command in turn, each in a process of its own.
 func compareStep(cmd *cobra.Command, peer string, rounds int) (*answer, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -249,8 +249,7 @@ func ownOutput(ctx context.Context, args []string) ([]byte, error) {
 	return text, nil
 }
 
-// withoutFlags leaves out flags, with their values where these are separate words.
-// The flag json has none.
+// withoutFlags removes flags from arguments, and the values that follow them as separate words. The flag json has no value.
 func withoutFlags(args []string, names ...string) []string {
 	var out []string
 	for i := 0; i < len(args); i++ {
@@ -313,7 +312,7 @@ func profileStep(ctx context.Context, cfg *config.Config, o bench.Options) (*ans
 	}}, nil
 }
 
-// shares are the rows of a table with each one's part of the whole.
+// shares makes the rows of a table of times, each with its share of their sum.
 func shares(title string, list []opprofile.Row) [][]string {
 	total := 0.0
 	for _, r := range list {

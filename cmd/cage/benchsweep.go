@@ -122,7 +122,7 @@ with a Hadamard rotation, and the peak memory of a process that runs each alone.
 	})
 }
 
-// variant is the configuration of a variant of the step.
+// variant returns the configuration of a variant of the step.
 func (m benchModel) variant(v bench.Variant) (*config.Config, error) {
 	rotation := "auto"
 	if !v.Rotation {
@@ -131,7 +131,7 @@ func (m benchModel) variant(v bench.Variant) (*config.Config, error) {
 	return m.config(nil, []string{"quantizer.rotation=" + strconv.Quote(rotation)})
 }
 
-// addMemory runs a few steps of each variant in a process of its own.
+// addMemory measures the peak memory of each variant, in a process of its own that does a few steps.
 func addMemory(ctx context.Context, report *bench.OverheadReport) error {
 	for i, v := range bench.Variants() {
 		args := append(slices.Clone(os.Args[1:]), "--alone", strconv.Itoa(i), "--json", "--steps", "4")
@@ -228,7 +228,7 @@ and --batches only those given are measured; without any, all of them.`,
 	})
 }
 
-// point measures the step in a process of its own.
+// point measures the time and the memory of the step in a process of its own.
 func (m benchModel) point(ctx context.Context, steps int) (p bench.Point, err error) {
 	args := []string{"bench", "step", "--alone", "--steps", strconv.Itoa(steps), "--quantizer", m.quantizer, "--optimizer", m.optimizer,
 		"--device", m.device, "--precision", m.precision}

@@ -27,7 +27,7 @@ func newCheckpoint() *cobra.Command {
 	return cmd
 }
 
-// checkpointsAt are the checkpoint of that name, or those of a run directory by step.
+// checkpointsAt returns a checkpoint given by its file, or all of a run directory, in the order of their steps.
 func checkpointsAt(path string) ([]vfs.Path, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -172,7 +172,8 @@ by itself.`,
 	})
 }
 
-// verifyCheckpoint reads a checkpoint that the argument stands for: itself, or its run.
+// verifyCheckpoint reads a checkpoint to its end. arg is the argument that named it: the file itself or its run directory,
+// whose run it must belong to.
 func verifyCheckpoint(arg string, path vfs.Path) verifiedCheckpoint {
 	v := verifiedCheckpoint{File: path.Name}
 	f, err := checkpoint.Open(path)

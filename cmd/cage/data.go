@@ -91,7 +91,7 @@ func newDataShow() *cobra.Command {
 	})
 }
 
-// tokenName is an id, or that there is none.
+// tokenName is a token's ID as text, or "none".
 func tokenName(id int32) string {
 	if id == tokenizer.NoToken {
 		return "none"
@@ -136,7 +136,7 @@ code is 1 when a file is damaged or missing. Training verifies its files by itse
 	})
 }
 
-// verifiedFile is a file as printed in JSON.
+// verifiedFile is the result of verifying a file, as printed in JSON.
 type verifiedFile struct {
 	Path   string `json:"path"`
 	Intact bool   `json:"intact"`
@@ -145,7 +145,7 @@ type verifiedFile struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// chatListing is a chat file as printed.
+// chatListing is what is shown of a chat file.
 type chatListing struct {
 	dataset.Header
 	Length   int       `json:"row_length"` // in tokens
@@ -154,7 +154,7 @@ type chatListing struct {
 	Rows     []chatRow `json:"rows"`     // the first ones
 }
 
-// chatRow is a row of documents.
+// chatRow is a row of the batches that a training takes: documents one after another.
 type chatRow struct {
 	Documents []chatDocument `json:"documents"`
 	Free      int            `json:"free"` // places that no document fills
@@ -166,7 +166,7 @@ type chatDocument struct {
 	Parts  []chatPart `json:"parts"`
 }
 
-// chatPart is a stretch of a document of which all or nothing is learned.
+// chatPart is a part of a document that carries loss as a whole, or not at all.
 type chatPart struct {
 	Text    string `json:"text"`
 	Learned bool   `json:"learned"`
@@ -195,7 +195,7 @@ func showChat(f *dataset.File, rows, length int) (*answer, error) {
 	return &answer{listing, listing.print}, nil
 }
 
-// read lays out the documents as they stand in the file, and reads the first rows.
+// read packs the documents into rows, in the order of the file, and reads the first rows.
 func (s *chatListing) read(f *dataset.File, count int) error {
 	tok, err := tokenizer.Reopen(filepath.Dir(f.Path()), f.Header().Tokenizer)
 	if err != nil {
@@ -220,7 +220,7 @@ func (s *chatListing) read(f *dataset.File, count int) error {
 	return nil
 }
 
-// readRow turns a row into texts.
+// readRow decodes the documents of a row.
 func readRow(row arrange.Row, tok tokenizer.Tokenizer) (chatRow, error) {
 	var out chatRow
 	for at := 0; at < len(row.Tokens); {
@@ -234,7 +234,7 @@ func readRow(row arrange.Row, tok tokenizer.Tokenizer) (chatRow, error) {
 		}
 		d := chatDocument{Tokens: end - at}
 		for from := at; from < end; {
-			// The weight at a place is that of the token behind it.
+			// The weight at a position is that of the next token, which is predicted there.
 			learned := from > at && row.Weights[from-1] > 0
 			to := from + 1
 			for to < end && (row.Weights[to-1] > 0) == learned {

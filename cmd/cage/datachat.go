@@ -45,7 +45,7 @@ func (c *chatFlags) add(cmd *cobra.Command) {
 	flags.StringToStringVar(&c.variables, "template-var", nil, "chat: variable of the template, `NAME=TEXT` (repeatable)")
 }
 
-// check finds flags that do not fit the kind.
+// check refuses flags that have no meaning for the kind of data.
 func (c *chatFlags) check(cmd *cobra.Command) error {
 	wrong := onlyChat
 	switch c.kind {
@@ -66,8 +66,7 @@ func (c *chatFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// prepare makes a data set of conversations; opts are what was given of the flags that both
-// kinds have, spec is the tokenizer.
+// prepare makes a dataset of conversations. opts are the flags that both kinds of data have, spec names the tokenizer.
 func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec string, inputs []string) (*answer, error) {
 	files, err := data.FindRows(data.RowOptions{Inputs: inputs, ValInputs: opts.ValInputs, Include: opts.Include, Format: opts.Format,
 		Stdin: cmd.InOrStdin(), Out: opts.Out, Owns: dataset.Conversations.Owns, Columns: chat.Columns})
@@ -113,13 +112,13 @@ func (c *chatFlags) marks() chat.Marks {
 	return chat.RefuseMarks
 }
 
-// preparedChat is what --json prints.
+// preparedChat is a dataset of conversations as printed.
 type preparedChat struct {
 	*chat.Manifest
 	LeftOut []data.LeftOut `json:"left_out"` // files that were found and not taken
 }
 
-// chatRows are the rows of files, as package chat reads them.
+// chatRows converts rows of files to those that package chat reads.
 func chatRows(rows iter.Seq2[data.InputRow, error]) chat.Rows {
 	return func(yield func(chat.Row, error) bool) {
 		for row, err := range rows {

@@ -98,7 +98,7 @@ type preparedTexts struct {
 	MBPerSecond float64 `json:"mb_per_second"`
 }
 
-// checkPrepare finds what is wrong with the command line alone.
+// checkPrepare refuses what is wrong with the flags by themselves.
 func checkPrepare(cmd *cobra.Command, opts *data.PrepareOptions) error {
 	if opts.Out == "" {
 		return usageError{fmt.Errorf("--out is required: the directory of the dataset")}
@@ -134,7 +134,7 @@ func (p preparedTexts) print(w io.Writer, dir string) {
 		m.Tokenizer.Name, m.Tokenizer.VocabSize, p.MBPerSecond*m.Seconds, m.Seconds, p.MBPerSecond)
 }
 
-// printRead says what was read, by format, and which rows of it were left out.
+// printRead prints what was read, by format, and which rows were left out.
 func printRead(w io.Writer, list []data.Read) {
 	rows, bad := [][]string{{"read", "files", "rows", "documents", "MB"}}, [][]string{}
 	for _, r := range list {
@@ -159,7 +159,7 @@ func printRead(w io.Writer, list []data.Read) {
 	}
 }
 
-// printLeftOut says which files a dataset was not made of.
+// printLeftOut prints which files were left out of a dataset, and why.
 func printLeftOut(w io.Writer, list []data.LeftOut) {
 	if len(list) == 0 {
 		return

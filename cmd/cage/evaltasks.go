@@ -18,7 +18,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// taskFlags say which tasks to ask a model, and how.
+// taskFlags are the flags of an evaluation on tasks.
 type taskFlags struct {
 	tasks.Settings
 	out           string
@@ -33,7 +33,7 @@ func (f *taskFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.out, "out", "", "`DIR` for answers, samples and results of tasks; the same command goes on there")
 }
 
-// run asks the model in dir.
+// run has the model in dir answer the questions of the tasks.
 func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 	if f.Data == "" {
 		return nil, usageError{fmt.Errorf("--data is missing: want the folder with the rows of the tasks")}
@@ -83,7 +83,7 @@ func openTasks(names []string) (list []*tasks.Task, err error) {
 	return list, nil
 }
 
-// taskProgress reports what has been answered every few seconds, and how long the rest will take.
+// taskProgress logs every ten seconds how many questions are answered, and how long the rest will take.
 func taskProgress(cmd *cobra.Command, name string) (func(done, of int), error) {
 	log, err := newLogger(cmd, cmd.ErrOrStderr())
 	if err != nil {
@@ -182,7 +182,7 @@ func comparisonTable(list []ask.Comparison) [][]string {
 	return rows
 }
 
-// comparisonsJSON is what --json prints; a probability that there is none of is left out.
+// comparisonsJSON is what --json prints. The p-value is left out where it is not defined.
 func comparisonsJSON(list []ask.Comparison) any {
 	var out []map[string]any
 	for _, c := range list {

@@ -88,12 +88,12 @@ func newEval() *cobra.Command {
 	})
 }
 
-// contextFlag is the flag about how a Hugging Face checkpoint is used.
+// contextFlag adds the flag for the context of a Hugging Face checkpoint.
 func contextFlag(cmd *cobra.Command, context *int) {
 	cmd.Flags().IntVar(context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; 0: as many as it has positions, 2048 at most")
 }
 
-// openRun opens a trained model, with the messages of the command.
+// openRun opens a trained model, which logs to the standard error of the command.
 func openRun(cmd *cobra.Command, dir string, o trained.Options) (model *trained.Model, err error) {
 	if o.Logger, err = newLogger(cmd, cmd.ErrOrStderr()); err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ Face checkpoint is used as it is.`,
 	})
 }
 
-// samplingFlags are the flags about how tokens are drawn.
+// samplingFlags adds the flags for drawing tokens.
 func samplingFlags(flags *pflag.FlagSet, o *generate.Options) {
 	flags.IntVar(&o.Tokens, "tokens", 200, "tokens to generate at most")
 	flags.Float64Var(&o.Temperature, "temperature", 0.8, "temperature; 0 takes the likeliest token")

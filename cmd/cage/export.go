@@ -83,7 +83,7 @@ the weights, the tokenizer, a model card (README.md) and a report (export.json).
 	})
 }
 
-// checkExport refuses flags that are missing or not understood.
+// checkExport refuses flags that are missing or have an unknown value.
 func checkExport(to, out, weights string) error {
 	switch {
 	case !slices.Contains(export.Formats(), to):
@@ -96,7 +96,7 @@ func checkExport(to, out, weights string) error {
 	return nil
 }
 
-// exportCommand is the command line with the flags that were given.
+// exportCommand is the command line that makes this export again.
 func exportCommand(cmd *cobra.Command, run string) string {
 	words := []string{"cage export", run}
 	cmd.Flags().Visit(func(f *pflag.Flag) {

@@ -147,12 +147,12 @@ that was interrupted shows – for what it has not measured.`,
 // errorPercent is ‖x − Q(x)‖ / ‖x‖ in percent, as in figures, given its square.
 func errorPercent(square float64) string { return fmt.Sprintf("%.2f%%", 100*math.Sqrt(square)) }
 
-// number formats a value that may not have been measured.
+// number formats a value, or is – where nothing was measured.
 func number(n *metrics.Number, format string) string {
 	return ifMeasured(n, func(x float64) string { return fmt.Sprintf(format, x) })
 }
 
-// ifMeasured is number with any way of writing it.
+// ifMeasured formats a value with a function, or is – where nothing was measured.
 func ifMeasured(n *metrics.Number, how func(float64) string) string {
 	if n == nil {
 		return "–"

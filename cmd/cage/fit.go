@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/study/scaling"
 )
 
-// fitFlags is what the command line of cage fit says.
+// fitFlags are the flags of cage fit.
 type fitFlags struct {
 	scaling.Options
 	resample, format string

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// addKeys adds a flag for each key, with its default and its text.
+// addKeys adds a flag for each key, with its default and its description.
 func addKeys(cmd *cobra.Command, keys []schema.Key) {
 	flags := cmd.Flags()
 	for _, k := range keys {
@@ -59,7 +59,7 @@ func checkKeys(cmd *cobra.Command, keys []schema.Key) error {
 	return nil
 }
 
-// quantizerFlags name a quantizer that is not that of a run.
+// quantizerFlags are the flags that name a quantizer other than the run's own.
 type quantizerFlags struct {
 	plugin string
 	sets   []string
@@ -70,7 +70,7 @@ func (f *quantizerFlags) add(flags *pflag.FlagSet, usage string) {
 	flags.StringArrayVar(&f.sets, "set", nil, "give a parameter of the quantizer: `KEY=VALUE` (repeatable)")
 }
 
-// params are the parameters of the plugin.
+// params parses the parameters of the plugin.
 func (f *quantizerFlags) params() (map[string]any, error) {
 	if f.plugin == "" && len(f.sets) > 0 {
 		return nil, usageError{fmt.Errorf("--set gives parameters to a quantizer: name it with --quantizer")}
@@ -87,7 +87,7 @@ func (f *quantizerFlags) params() (map[string]any, error) {
 	return params, nil
 }
 
-// replacement is the quantizer to use instead of the run's own; nil: that.
+// replacement is the quantizer that replaces the run's own, nil where that stays.
 func (f *quantizerFlags) replacement(weightsOnly bool) (*trained.Quantizer, error) {
 	params, err := f.params()
 	switch {
@@ -103,7 +103,7 @@ func (f *quantizerFlags) replacement(weightsOnly bool) (*trained.Quantizer, erro
 	return &trained.Quantizer{Plugin: f.plugin, Params: params, WeightsOnly: weightsOnly}, nil
 }
 
-// tomlValue reads a value as TOML; what is none is a text.
+// tomlValue parses a TOML value. A text that is none stays a string.
 func tomlValue(text string) any {
 	value, err := plaintoml.Value(text)
 	if err != nil {

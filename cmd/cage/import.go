@@ -45,7 +45,7 @@ from the checkpoint itself, with model.init.`,
 	})
 }
 
-// imported is what a checkpoint was understood as, as printed in JSON.
+// imported is an imported checkpoint as printed in JSON.
 type imported struct {
 	Checkpoint   string             `json:"checkpoint"`
 	Run          string             `json:"run,omitempty"`

@@ -1,6 +1,6 @@
 // Command cage trains language models so that they survive quantization. It is the host
-// of quantizer and optimizer plugins. Each subcommand is in a file of its own; the
-// packages under host/ do the work.
+// of quantizer and optimizer plugins. The files hold the
+// subcommands by subject: their flags, and how results are printed. The packages under host/ do the work.
 package main
 
 import (
@@ -45,8 +45,8 @@ func run(args []string) int {
 	return code
 }
 
-// explain says what err means, as an exit code and to a person. stopped is the error of the
-// context, not nil after a signal.
+// explain turns an error into an exit code and a message. stopped is the error of the context, which is not nil after a
+// signal.
 func explain(cmd *cobra.Command, err, stopped error) (code int, message string) {
 	var usage usageError
 	switch {

@@ -21,7 +21,7 @@ import (
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// answer is what a command prints in the end: value with --json, else text. Errors of
+// answer is the result of a command as it is printed: value with --json, else text. Errors of
 // writing are noticed by [outlet], and need no handling here.
 type answer struct {
 	value any
@@ -33,13 +33,13 @@ func tableAnswer(value any, rows [][]string) *answer {
 	return &answer{value, func(w io.Writer) { table(w, rows) }}
 }
 
-// textAnswer is an answer whose text is formatted as by fmt.Printf.
+// textAnswer is an answer whose text is formatted like that of fmt.Printf.
 func textAnswer(value any, format string, args ...any) *answer {
 	return &answer{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
 }
 
 // answering gives a command the flag --json, and makes it print what run returns. An answer
-// beside an error is printed, too.
+// that comes with an error is printed, too.
 func answering(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (*answer, error)) *cobra.Command {
 	cmd.Flags().Bool("json", false, "print the result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -140,7 +140,7 @@ func breakLines(text string, width int) []string {
 	return lines
 }
 
-// throttle returns a function that tells whether an interval has passed since it last did: for reports of progress.
+// throttle returns a function that is true at most once in an interval, for reports of progress.
 func throttle(interval time.Duration) (due func() bool) {
 	next := time.Now().Add(interval)
 	return func() bool {
@@ -152,8 +152,8 @@ func throttle(interval time.Duration) (due func() bool) {
 	}
 }
 
-// newLogger makes the logger of a command, which writes to out. Messages may quote what
-// others said.
+// newLogger makes the logger of a command, which writes to out. Messages may quote
+// foreign text, which is escaped.
 func newLogger(cmd *cobra.Command, out io.Writer) (hclog.Logger, error) {
 	name, err := cmd.Flags().GetString("log-level")
 	if err != nil {
@@ -199,7 +199,7 @@ func (o *outlet) firstError() error {
 	return o.err
 }
 
-// unescaped is where a progress display draws: the file itself, if w is an outlet.
+// unescaped returns the file of an outlet, for displays that move the cursor; any other writer stays as it is.
 func unescaped(w io.Writer) io.Writer {
 	if o, ok := w.(*outlet); ok {
 		return o.file

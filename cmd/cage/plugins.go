@@ -134,8 +134,8 @@ func escapedParameters(d sdk.Description) sdk.Description {
 	return d
 }
 
-// newFinder returns what finds plugins, and how they are started. Both tell the person
-// what they do.
+// newFinder returns what finds plugins, and how they are started. Both log to
+// the standard error of the command.
 func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
 	log, err := newLogger(cmd, cmd.ErrOrStderr())
 	if err != nil {
@@ -149,8 +149,7 @@ func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
 	return finder, plugin.Options{Logger: log}, nil
 }
 
-// firstSentence is the text up to the first full stop that ends a sentence, which
-// one after "al" does not.
+// firstSentence is the text up to its first full stop; that of "et al." does not count.
 func firstSentence(text string) string {
 	for i := range len(text) - 1 {
 		if text[i:i+2] == ". " && !strings.HasSuffix(text[:i], " al") {

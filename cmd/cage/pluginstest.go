@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// noDevice is the kind of device that runs nothing: programs are run by the oracle alone.
+// noDevice is the value of --device for which the oracle alone runs the programs.
 const noDevice = "none"
 
 func newPluginsTest() *cobra.Command {
@@ -65,7 +65,7 @@ absmax, lsq (a file named baselines), adamw, sgd, muon, shampoo or soap.`,
 	})
 }
 
-// verdict names the checks that failed.
+// verdict is an error that names the failed checks, nil without any.
 func verdict(name string, reports []sdktest.Report) error {
 	var failed []string
 	for _, r := range reports {
@@ -81,7 +81,7 @@ func verdict(name string, reports []sdktest.Report) error {
 	return fmt.Errorf("plugin %s: failed: %s", name, strings.Join(failed, ", "))
 }
 
-// pluginTest is a run of the kit on one plugin.
+// pluginTest are the flags of cage plugins test.
 type pluginTest struct {
 	golden, device string
 	sets           []string
@@ -124,7 +124,8 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 	return reports, err
 }
 
-// options checks the command line. A golden file is about one kind of plugin.
+// options checks the flags, and turns them into options of the conformance kit and the kinds of plugins to test: one kind if
+// there is a golden file.
 func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	if known := append(engine.Kinds(), noDevice); !slices.Contains(known, p.device) {
 		return nil, nil, usageError{fmt.Errorf("--device %q: use %s", p.device, strings.Join(known, ", "))}
@@ -149,7 +150,7 @@ func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	return append(options, sdktest.Golden(published)), []sdk.Kind{published.Kind}, nil
 }
 
-// settings reads the values as TOML. Those of string parameters need no quotes.
+// settings parses the values of --set as TOML. Strings need no quotes where the plugin declares a string.
 func (p *pluginTest) settings(d sdk.Description) map[string]any {
 	settings := map[string]any{}
 	for _, set := range p.sets {

@@ -71,7 +71,7 @@ func newQuantize() *cobra.Command {
 	})
 }
 
-// checkQuantize refuses flags that are missing, not understood or at odds.
+// checkQuantize refuses flags that are missing, have an unknown value or contradict each other.
 func checkQuantize(cmd *cobra.Command, o *quantize.Options) error {
 	if err := checkKeys(cmd, o.Keys()); err != nil {
 		return err
@@ -108,7 +108,7 @@ func printQuantized(w io.Writer, out string, p *trained.Posttrained) {
 	fmt.Fprintf(w, "%s holds the quantized model: try cage eval, cage generate or cage export\n", out)
 }
 
-// notes says what was not as usual.
+// notes tells what was unusual about a matrix.
 func notes(m layerwise.Matrix) string {
 	var list []string
 	if m.Fallback {

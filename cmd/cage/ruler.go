@@ -140,7 +140,7 @@ LENGTH/data/TASK/validation.jsonl in the directory --out: what a model is to con
 	})
 }
 
-// rulerFlags say what prompts to make.
+// rulerFlags are the flags about RULER's prompts.
 type rulerFlags struct {
 	ruler.Settings
 	seed uint32
@@ -159,7 +159,7 @@ func (f *rulerFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.out, "out", "", "directory `DIR` of prompts and answers (required)")
 }
 
-// plan finds what is wrong with the command line alone, and reads the inputs.
+// plan checks the flags and reads the texts that prompts are made of.
 func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generator, err error) {
 	tasks, err := ruler.Select(f.Names)
 	switch {
@@ -221,7 +221,7 @@ func (f *rulerFlags) tokenize(plan *ruler.Plan, g *ruler.Generator, tok tokenize
 	return nil
 }
 
-// rulerModel is the model that answers.
+// rulerModel is the model that answers, with the flags about it.
 type rulerModel struct {
 	batch, step, context int
 	threshold            float64
@@ -239,7 +239,7 @@ func (m *rulerModel) add(cmd *cobra.Command) {
 	thresholdFlag(cmd, &m.threshold)
 }
 
-// open opens the model for prompts of these lengths.
+// open opens the model in dir with a context for prompts of these lengths.
 func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 	if m.batch < 1 {
 		return usageError{fmt.Errorf("--batch %d: want 1 or more", m.batch)}

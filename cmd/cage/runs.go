@@ -51,7 +51,7 @@ and for the filter of cage serve.`,
 	}
 }
 
-// roots are searched when no directory is named: the defaults of train.out and study.out.
+// roots are the directories that are searched for runs when none is named. They hold the defaults of train.out and study.out.
 var roots = []string{"runs", "studies"}
 
 // columnsOfKeys is how many keys of configurations are listed without --columns.
@@ -96,7 +96,7 @@ func newRunsList() *cobra.Command {
 	})
 }
 
-// runsQuery is which runs are listed, and what of them.
+// runsQuery are the flags of cage runs list: which runs, in which order, with which columns.
 type runsQuery struct {
 	where, columns []string
 	by             string
@@ -134,8 +134,8 @@ func (q *runsQuery) list(ctx context.Context, dirs []string) ([]runListing, [][]
 // watchEvery is how often a list that is watched is read again.
 const watchEvery = 2 * time.Second
 
-// watchTable shows a table again and again until the command is interrupted, which is how it
-// is meant to end. Once it was shown, an error is shown in its place, and may pass.
+// watchTable shows a table again and again until the command is interrupted, which is no error.
+// After the first time, an error is shown in place of the table, and the next look may succeed.
 func watchTable(cmd *cobra.Command, read func() ([][]string, error)) error {
 	if wantsJSON(cmd) {
 		return usageError{errors.New("--watch shows a table: ask again for --json")}
@@ -180,7 +180,7 @@ func (q *runsQuery) find(ctx context.Context, dirs []string) ([]*rundir.Run, err
 	return q.lister.List(ctx, dirs...)
 }
 
-// selectRuns filters and sorts. A name that no run has is an error.
+// selectRuns filters and sorts runs. A name that no run has is an error.
 func selectRuns(list []*rundir.Run, where []string, by string, columns []string) ([]*rundir.Run, error) {
 	var conditions []rundir.Condition
 	for _, text := range where {
@@ -210,7 +210,7 @@ func selectRuns(list []*rundir.Run, where []string, by string, columns []string)
 	return list, nil
 }
 
-// cells are the texts of a run in the columns, – for what it does not have.
+// cells is the row of a run: its values of the columns, – where it has none.
 func cells(r *rundir.Run, columns []string) []string {
 	var row []string
 	for _, name := range columns {

@@ -71,7 +71,7 @@ texts that it wrote last (train.samples), and its configuration.`,
 	})
 }
 
-// newestSample is what the model wrote last while it was trained, nil for nothing.
+// newestSample returns the last texts that the model wrote during its training, nil without any.
 func newestSample(r *rundir.Run) (*metrics.Sample, error) {
 	list, err := metrics.Read[metrics.Sample](rundir.At(r.Dir).Samples())
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(list) == 0 {
@@ -83,7 +83,7 @@ func newestSample(r *rundir.Run) (*metrics.Sample, error) {
 	return &list[len(list)-1], nil
 }
 
-// printSample prints each text below the line with its step.
+// printSample prints the texts of a sample below a line with its step.
 func printSample(w io.Writer, s *metrics.Sample) {
 	if s == nil {
 		return
@@ -94,7 +94,7 @@ func printSample(w io.Writer, s *metrics.Sample) {
 	}
 }
 
-// runRows show all that is known of a run, except its configuration.
+// runRows is the table of what is known of a run beside its configuration.
 func runRows(r *rundir.Run, checkpoints []int, provenance []byte) ([][]string, error) {
 	rows := [][]string{{r.Dir, string(r.State)}}
 	if r.Err != "" {

@@ -36,7 +36,7 @@ func interruptible() (context.Context, func()) {
 	return ctx, func() { hangUp(); stop() }
 }
 
-// lifelineFlag is the flag of commands that other programs start.
+// lifelineFlag adds --lifeline to a command that other programs start.
 func lifelineFlag(cmd *cobra.Command, lifeline *bool) {
 	cmd.Flags().BoolVar(lifeline, "lifeline", false, "stop as on Ctrl-C when standard input ends: for a program that starts this one")
 }
@@ -51,8 +51,7 @@ func watchLifeline(lifeline bool) {
 // stopTimeout is how long the command may take to stop after standard input has ended.
 const stopTimeout = time.Minute
 
-// interruptAtEnd interrupts this process when in comes to its end: the program that holds
-// the other end wants it to stop, or has ended itself.
+// interruptAtEnd interrupts this process when in ends: the program at the other end wants it to stop, or has ended itself.
 func interruptAtEnd(in io.Reader) {
 	_, _ = io.Copy(io.Discard, in)
 	self, err := os.FindProcess(os.Getpid())

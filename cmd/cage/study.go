@@ -85,7 +85,7 @@ has failed.`,
 	})
 }
 
-// runStudy trains the cells and shows how far they are.
+// runStudy trains the cells and displays their progress.
 func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
 	opts.Planned = func(p study.Plan) { printStale(cmd.ErrOrStderr(), s, p, opts.KeepStale) }
 	display := console.NewStudy(unescaped(cmd.ErrOrStderr()))
@@ -105,7 +105,7 @@ func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answe
 	}{s.Name, s.Out, out}, "%s", countsLine(s, out)), err
 }
 
-// newSurvey returns what looks at plugins and data before any cell is trained.
+// newSurvey returns the function that checks plugins and data before any cell is trained.
 func newSurvey(cmd *cobra.Command) (study.Survey, error) {
 	finder, opts, err := newFinder(cmd)
 	if err != nil {
@@ -116,7 +116,7 @@ func newSurvey(cmd *cobra.Command) (study.Survey, error) {
 	}, nil
 }
 
-// printStale names the stale runs of a plan, and what becomes of them.
+// printStale prints the stale runs of a plan, and what happens to them.
 func printStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
 	what := "is put aside, into " + s.StaleDir() + ", and trained again"
 	if keep {
@@ -129,8 +129,7 @@ func printStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
 	}
 }
 
-// readResults reads the state of each cell, and finds the stale ones. Those that cannot be
-// compared are named on the standard error.
+// readResults reads the result of each cell, stale ones marked.
 func readResults(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 	results, err := s.Results()
 	if err != nil {
@@ -141,7 +140,7 @@ func readResults(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 	})
 }
 
-// findStale looks for stale results with the plugins and the data of now, and names those
+// findStale marks the results that other plugins or data gave than the present ones, and names on the standard error those
 // that could not be compared.
 func findStale(cmd *cobra.Command, s *study.Study, find func(context.Context, study.Survey) error) error {
 	survey, err := newSurvey(cmd)
@@ -192,7 +191,7 @@ func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 	return where, nil
 }
 
-// countsLine is a line with the number of cells in each state.
+// countsLine says how many cells are in each state.
 func countsLine(s *study.Study, out study.Outcome) string {
 	if out.Cells == 0 { // all are kept
 		return s.Out + ": no cell is left to train\n"
@@ -209,7 +208,7 @@ func countsLine(s *study.Study, out study.Outcome) string {
 	return text + "\n"
 }
 
-// dryRun answers with what a run would do.
+// dryRun lists the cells that a run would train.
 func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
 	plan, err := s.Plan(cmd.Context(), opts)
 	if err != nil {
@@ -292,7 +291,7 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 	})
 }
 
-// statusColumns are what is printed of a cell: its state, its loss, and its error or where it is.
+// statusColumns are the state of a cell, its loss, and its error or directory.
 func statusColumns(r study.Result, keptFile string) []string {
 	loss, last := "–", r.Cell.Dir
 	if x, ok := r.Summary["val_loss"]; ok {

@@ -53,7 +53,7 @@ cells that the study file does not name any more, --forget drops them.`,
 	})
 }
 
-// keptResults are those of a file of kept results, stale ones marked.
+// keptResults reads a file of kept results, stale ones marked.
 func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Result, error) {
 	file, err := kept.ReadFor(s, path)
 	if err != nil {
@@ -65,13 +65,13 @@ func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Resul
 	})
 }
 
-// keptIDs tells of each cell, by its ID, whether it needs no training because its results are kept and not stale; nil where none
-// are asked for.
+// keptIDs says for each cell, by its ID, whether its results are kept and not stale, so that it needs no training. It is nil
+// without a file of kept results.
 type keptIDs map[string]bool
 
 func (k keptIDs) has(c study.Cell) bool { return k[c.ID] }
 
-// printCount prints how many cells are left out.
+// printCount prints how many cells need no training.
 func (k keptIDs) printCount(w io.Writer, file string) {
 	if k == nil {
 		return
@@ -148,14 +148,14 @@ fewer than two replicates.`,
 	})
 }
 
-// agreementListing is what --json prints.
+// agreementListing is a comparison with kept results as printed.
 type agreementListing struct {
 	*report.Agreement
 	Changed int    `json:"changed"`       // cells that were kept with other plugins or data than those of here
 	Why     string `json:"why,omitempty"` // of the first of them
 }
 
-// disagreement is the error about values that did not come out again; nil without any.
+// disagreement is the error about values that differ from the kept ones, nil without any.
 func disagreement(a *report.Agreement) error {
 	outside, unknown := a.Count(report.Outside), a.Count(report.Unknown)
 	if outside+unknown == 0 {

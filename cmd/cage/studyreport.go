@@ -65,7 +65,7 @@ the page of each.`,
 	})
 }
 
-// leftOutError is the error of reports without some of the runs that were trained.
+// leftOutError names the runs that reports leave out because they are damaged or stale, nil without any.
 func leftOutError(reports []writtenReport) error {
 	var errs []error
 	for _, why := range []struct {
@@ -114,7 +114,7 @@ func writeReport(cmd *cobra.Command, file, out string) (writtenReport, error) {
 	return writtenReport{out, files, r.Results(), r}, err
 }
 
-// writeContents writes the page that leads to several reports.
+// writeContents writes a page with links to the reports.
 func writeContents(path string, list []writtenReport) error {
 	var reports []*report.Report
 	var dirs []string
@@ -131,7 +131,7 @@ func writeContents(path string, list []writtenReport) error {
 	return atomicfile.WriteBytes(vfs.At(path), html)
 }
 
-// printReport prints the tables of a report, and where everything is.
+// printReport prints the tables of a report, and the path of its page.
 func printReport(w io.Writer, r writtenReport) {
 	fmt.Fprintln(w, r.report.Progress())
 	for i := range r.report.Tables {

@@ -67,14 +67,14 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	})
 }
 
-// overridesOut tells whether an override is one of train.out. As everywhere in overrides, blanks do not count.
+// overridesOut tells whether an override sets train.out. Blanks around the key do not count.
 func overridesOut(override string) bool {
 	key, _, _ := strings.Cut(override, "=")
 	return strings.TrimSpace(key) == "train.out"
 }
 
-// loadRun loads a configuration. It refuses that of a run directory which was moved or copied: train.out still names the place
-// where it was, and another run would be trained there.
+// loadRun loads a configuration. It refuses that of a run directory which was moved or copied: its train.out still names the
+// former place, and another run would be trained there.
 func loadRun(path string, sets []string) (*config.Config, error) {
 	cfg, err := config.Load(path, sets)
 	if err != nil || filepath.Base(path) != rundir.ConfigFile || slices.ContainsFunc(sets, overridesOut) {
@@ -97,7 +97,7 @@ func loadRun(path string, sets []string) (*config.Config, error) {
 	return nil, e
 }
 
-// estimateMemory answers with the memory that a training needs.
+// estimateMemory estimates the memory that a training needs.
 func estimateMemory(cmd *cobra.Command, cfg *config.Config, opts train.Options) (_ *answer, err error) {
 	if opts.Logger, err = newLogger(cmd, cmd.ErrOrStderr()); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func printMemory(w io.Writer, cfg *config.Config, r *memory.Report) {
 	}
 }
 
-// runTraining trains, with messages and, unless quiet, progress on the standard error.
+// runTraining trains, with messages and, unless quiet, a display of progress on the standard error.
 func runTraining(cmd *cobra.Command, cfg *config.Config, opts train.Options, quiet bool) (_ *metrics.Summary, err error) {
 	messages := cmd.ErrOrStderr()
 	if !quiet {
@@ -208,7 +208,7 @@ that trained; another build, or a GPU, may round differently.`,
 	})
 }
 
-// replayText says what a replay has found.
+// replayText describes the result of a replay.
 func replayText(r *train.Replayed) string {
 	verdict := "every bit is the same"
 	if n := len(r.Differences); n > 0 {
