@@ -33,18 +33,17 @@ one where there was none, without any training for it; with none, in full precis
 
   cage eval SmolLM2-135M --data web.tokens --quantizer mxfp4
 
-With --tasks the model answers the questions of published benchmarks, which lie as JSONL or
-Parquet in the folder --data. Prompts, scores and errors are those of lm-eval 0.4.13:
+With --tasks the model answers the questions of published benchmarks, which lie as JSONL
+or Parquet in the folder --data. Prompts, scores and errors are those of lm-eval 0.4.13:
 
   cage eval runs/run --tasks hellaswag,arc_easy --data benchmarks --fewshot 5 --out eval
 
-There are ` + strings.Join(tasks.Names(), ", ") + `.`
+There are ` + strings.Join(breakLines(strings.Join(tasks.Names(), ", ")+".", 78), "\n")
 
 func newEval() *cobra.Command {
 	var batches int
 	var f taskFlags
 	var quantizer quantizerFlags
-	var weightsOnly bool
 	cmd := &cobra.Command{
 		Use:   "eval RUN|CHECKPOINT",
 		Short: "Evaluate a run's newest checkpoint, or one of the Hugging Face hub",
@@ -54,14 +53,13 @@ func newEval() *cobra.Command {
 	contextFlag(cmd, &f.context)
 	cmd.Flags().IntVar(&batches, "batches", 0, "evaluate only this many batches; 0: all")
 	cmd.Flags().IntVar(&f.step, "step", 0, "evaluate the checkpoint of this step instead of the newest")
-	quantizer.add(cmd.Flags(), "quantize weights and activations with the plugin `NAME`, or a path, instead of the run's quantizers; none: nothing")
-	cmd.Flags().BoolVar(&weightsOnly, "weights-only", false, "with --quantizer: leave activations in full precision")
+	quantizer.addReplacement(cmd.Flags())
 	f.add(cmd)
 	cmd.AddCommand(newEvalRescore(), newEvalCompare())
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		watchLifeline(f.lifeline)
 		var err error
-		if f.quantizer, err = quantizer.replacement(weightsOnly); err != nil {
+		if f.quantizer, err = quantizer.replacement(); err != nil {
 			return nil, err
 		}
 		if len(f.Names) > 0 {

@@ -61,13 +61,20 @@ func checkKeys(cmd *cobra.Command, keys []schema.Key) error {
 
 // quantizerFlags are the flags that name a quantizer other than the run's own.
 type quantizerFlags struct {
-	plugin string
-	sets   []string
+	plugin      string
+	sets        []string
+	weightsOnly bool
 }
 
 func (f *quantizerFlags) add(flags *pflag.FlagSet, usage string) {
 	flags.StringVar(&f.plugin, "quantizer", "", usage)
 	flags.StringArrayVar(&f.sets, "set", nil, "give a parameter of the quantizer: `KEY=VALUE` (repeatable)")
+}
+
+// addReplacement adds the flags of commands that use a run's weights under another quantizer.
+func (f *quantizerFlags) addReplacement(flags *pflag.FlagSet) {
+	f.add(flags, "quantize weights and activations with the plugin `NAME`, or a path, instead of the run's quantizers; none: nothing")
+	flags.BoolVar(&f.weightsOnly, "weights-only", false, "with --quantizer: leave activations in full precision")
 }
 
 // params parses the parameters of the plugin.
@@ -88,19 +95,19 @@ func (f *quantizerFlags) params() (map[string]any, error) {
 }
 
 // replacement is the quantizer that replaces the run's own, nil where that stays.
-func (f *quantizerFlags) replacement(weightsOnly bool) (*trained.Quantizer, error) {
+func (f *quantizerFlags) replacement() (*trained.Quantizer, error) {
 	params, err := f.params()
 	switch {
 	case err != nil:
 		return nil, err
-	case f.plugin == "" && weightsOnly:
+	case f.plugin == "" && f.weightsOnly:
 		return nil, usageError{fmt.Errorf("--weights-only says what a quantizer is for: name it with --quantizer")}
 	case f.plugin == "":
 		return nil, nil
-	case f.plugin == trained.NoQuantizer && (weightsOnly || len(params) > 0):
+	case f.plugin == trained.NoQuantizer && (f.weightsOnly || len(params) > 0):
 		return nil, usageError{fmt.Errorf("--quantizer none quantizes nothing: leave --set and --weights-only out")}
 	}
-	return &trained.Quantizer{Plugin: f.plugin, Params: params, WeightsOnly: weightsOnly}, nil
+	return &trained.Quantizer{Plugin: f.plugin, Params: params, WeightsOnly: f.weightsOnly}, nil
 }
 
 // tomlValue parses a TOML value. A text that is none stays a string.

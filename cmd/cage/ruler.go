@@ -27,9 +27,9 @@ func newRuler() *cobra.Command {
 		Use:   "ruler RUN|CHECKPOINT",
 		Short: "Measure how long a text may be for a model to work with it (RULER)",
 		Long: `Let a model answer the 13 tasks of RULER, which hide something in a text of a given
-length, and score its answers. The prompts are those that RULER's scripts make, the answers
-are the likeliest tokens. Prompts and answers lie in --out, in RULER's own format; killed at
-any moment, the same command goes on.
+length, and score its answers. The prompts are those that RULER's scripts make, the
+answers are the likeliest tokens. Prompts and answers lie in --out, in RULER's own
+format; killed at any moment, the same command goes on.
 
 Some tasks are made of texts of others, and are left out without them: --essay, --squad,
 --hotpot. Words are made up unless --words has lists.

@@ -253,13 +253,13 @@ func newRunsExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export RUN...",
 		Short: "Write the records of runs for other programs",
-		Long: `Write the records of runs for other programs: as one table of comma-separated values, as event
-files, which TensorBoard shows and Weights & Biases takes, or as both.
+		Long: `Write the records of runs for other programs: as one table of comma-separated values, as
+event files, which TensorBoard shows and Weights & Biases takes, or as both.
 
   cage runs export runs/a runs/b --csv records.csv
   cage runs export runs/* --tensorboard events
   tensorboard --logdir events
-  wandb sync --sync-tensorboard events/a    (wandb up to 0.29; docs/serve.md has a way for later ones)
+  wandb sync --sync-tensorboard events/a    (up to 0.29; for later ones see docs/serve.md)
 
 A run with train.tensorboard = true writes event files while it trains.`,
 		Args: atLeastOne("run directory"),

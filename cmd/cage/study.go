@@ -76,11 +76,19 @@ has failed.`,
 		if err != nil {
 			return nil, err
 		}
-		opts.Kept = kept.has
+		opts.Kept = func(c study.Cell) bool { return kept[c.ID] }
 		if *dry {
 			return dryRun(cmd, s, opts)
 		}
-		kept.printCount(cmd.ErrOrStderr(), *keptFile)
+		if kept != nil {
+			count := 0
+			for _, known := range kept {
+				if known {
+					count++
+				}
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d cells are kept in %s and not trained again\n", count, len(kept), *keptFile)
+		}
 		return runStudy(cmd, s, opts)
 	})
 }

@@ -65,28 +65,9 @@ func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Resul
 	})
 }
 
-// keptIDs says for each cell, by its ID, whether its results are kept and not stale, so that it needs no training. It is nil
-// without a file of kept results.
-type keptIDs map[string]bool
-
-func (k keptIDs) has(c study.Cell) bool { return k[c.ID] }
-
-// printCount prints how many cells need no training.
-func (k keptIDs) printCount(w io.Writer, file string) {
-	if k == nil {
-		return
-	}
-	count := 0
-	for _, kept := range k {
-		if kept {
-			count++
-		}
-	}
-	fmt.Fprintf(w, "%d of %d cells are kept in %s and not trained again\n", count, len(k), file)
-}
-
-// readKept reads which cells are kept; nil without a file.
-func readKept(cmd *cobra.Command, s *study.Study, path string) (keptIDs, error) {
+// readKept says for each cell, by its ID, whether its results are kept and not stale, so that it needs no training. It is nil
+// without a file.
+func readKept(cmd *cobra.Command, s *study.Study, path string) (map[string]bool, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -94,7 +75,7 @@ func readKept(cmd *cobra.Command, s *study.Study, path string) (keptIDs, error) 
 	if err != nil {
 		return nil, err
 	}
-	kept := keptIDs{}
+	kept := map[string]bool{}
 	for _, r := range results {
 		kept[r.Cell.ID] = r.Known()
 	}
@@ -111,8 +92,8 @@ whether results that were kept come out again, on another machine, with another 
 after a change of a plugin. Cells that are done in both places take part, the others do
 not. It tells how many of them have the same numbers to the last bit, and lists the
 means, differences and choices of the study's tables that would be written in another
-way now, with the 95 % confidence interval of the kept one. Where plugins or data are not those
-of the kept results, it says so: then other numbers are no surprise.
+way now, with the 95 % confidence interval of the kept one. Where plugins or data are not
+those of the kept results, it says so: then other numbers are no surprise.
 
 The exit code is 1 when one lies outside of that interval, or has none because there are
 fewer than two replicates.`,
