@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/cage-qat/cage/internal/racing"
 )
 
 var update = flag.Bool("update", false, "write what was found into testdata/script and docs")
@@ -58,7 +60,8 @@ func TestScripts(t *testing.T) {
 // pluginsVariable is the environment variable that names a directory with the plugins, built.
 const pluginsVariable = "CAGE_TEST_PLUGINS"
 
-var temporaryPlugins string // "" where the plugins are given
+// temporaryPlugins is the directory of the plugins that were built for the tests, "" where they are given.
+var temporaryPlugins string
 
 // builtPlugins returns the directory of the repository's plugins, which are built once if it is not given.
 var builtPlugins = sync.OnceValues(func() (dir string, err error) {
@@ -98,8 +101,10 @@ func scriptEnvironment(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	list := []string{"CAGE_PLUGIN_PATH=" + pluginsDir(t), "GOMODCACHE=" + bareModules(t), "GOPROXY=off", "REPO=" + repo, "GO=" + goCommand,
-		"GOFLAGS=" + os.Getenv("GOFLAGS") + " -trimpath", // where modules lie decides nothing
-		"GOMAXPROCS=1", "GOGC=400"}
+		"GOFLAGS=" + os.Getenv("GOFLAGS") + " -trimpath"} // where modules lie decides nothing
+	if !racing.Enabled { // which sees more where goroutines run at the same time
+		list = append(list, "GOMAXPROCS=1", "GOGC=400")
+	}
 	names := []string{"GOPATH", "GOTOOLCHAIN", "GOSUMDB", "GOEXPERIMENT", "GOCACHE"}
 	values := strings.Split(goOut(t, append([]string{"env"}, names...)...), "\n")
 	for i, name := range names {
