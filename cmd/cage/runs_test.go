@@ -35,8 +35,8 @@ func TestWatchGoesOn(t *testing.T) {
 	}
 }
 
-// FuzzProvenanceRows: the account of a run is shown, or refused by the name of its file.
-func FuzzProvenanceRows(f *testing.F) {
+// FuzzMadeWith: the account of a run is shown, or refused by the name of its file.
+func FuzzMadeWith(f *testing.F) {
 	f.Add([]byte(`{"build":{"go":"go1.27","simd":true},"plugins":[{"table":"optimizer","name":"adamw","version":"1","sha256":"ff"}]}`))
 	f.Add([]byte(`{"plugins":[null]}`))
 	f.Add([]byte(`[]`))

@@ -59,7 +59,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"mistakes in JSON, in plain words", "internal/plainjson", "FuzzExplain"},
 	{"TOML, and mistakes in it in plain words", "internal/plaintoml", "FuzzParse"},
 	{"labels as names of files", "internal/transliterate", "FuzzASCII"},
-	{"settings of plugins test, provenance in runs show", "cmd/cage", "FuzzProvenanceRows FuzzSet"},
+	{"settings of plugins test, provenance in runs show", "cmd/cage", "FuzzMadeWith FuzzSet"},
 	{"sequences to score", "host/deploy/query", "FuzzSequences"},
 }
 
