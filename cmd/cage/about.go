@@ -3,12 +3,18 @@ package main
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/plugin/scaffold"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func newConfig() *cobra.Command {
@@ -41,12 +47,12 @@ func newVersion() *cobra.Command {
 			Devices []string         `json:"devices"`
 			Device  string           `json:"device"`
 			Lacks   []string         `json:"lacks,omitempty"`
-		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description(), lacking()}
+		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description(), findLacks()}
 		lacks := ""
 		for _, what := range v.Lacks {
 			lacks += "lacks: " + what + "\n"
 		}
-		return inWords(v, "cage %s\n%s\ndevices: %v\ndevice: %s\n%s", v.Version, v.Build, v.Devices, v.Device, lacks), nil
+		return textAnswer(v, "cage %s\n%s\ndevices: %v\ndevice: %s\n%s", v.Version, v.Build, v.Devices, v.Device, lacks), nil
 	})
 }
 
@@ -72,4 +78,79 @@ func buildVersion() string {
 		return info.Main.Version
 	}
 	return revision + dirty
+}
+
+func newMan() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "man DIR",
+		Short: "Write manual pages for man(1)",
+		Long: `Write a manual page for each command into DIR, for man(1). Where DIR is man1 in a
+directory that MANPATH names, or ~/.local/share/man/man1, 'man cage' and 'man
+cage-train' show them. They say what --help says.`,
+		Args: exactly(1, "one directory"),
+	}
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		if err := vfs.At(args[0]).MkdirAll(); err != nil {
+			return nil, err
+		}
+		root := cmd.Root()
+		root.DisableAutoGenTag = true // a line with the date
+		indent(root)
+		header := &doc.GenManHeader{Section: "1", Source: "cage " + buildVersion(), Manual: "cage"}
+		if err := doc.GenManTree(root, header, args[0]); err != nil {
+			return nil, err
+		}
+		return textAnswer(map[string]string{"dir": args[0]}, "%s\n", args[0]), nil
+	})
+}
+
+// indent indents the examples in texts of commands by four blanks. Manual pages are made from these texts as Markdown, in
+// which that means code.
+func indent(cmd *cobra.Command) {
+	cmd.Long = strings.ReplaceAll(cmd.Long, "\n  ", "\n    ")
+	for _, c := range cmd.Commands() {
+		indent(c)
+	}
+}
+
+// releases is the address of complete archives.
+const releases = "https://" + scaffold.Module + "/releases"
+
+// lackMessages says what this executable lacks, and how to get it. One that go install made has no plugins, and no vector
+// instructions unless GOEXPERIMENT asked for them.
+func lackMessages(noSIMD, noPlugins bool) (list []string) {
+	if noSIMD {
+		list = append(list, "this cage was built without vector instructions (SIMD): on the CPU it computes several times slower. "+
+			"Build it with 'make build', or with GOEXPERIMENT=simd set for go install, or take an archive from "+releases)
+	}
+	if noPlugins {
+		list = append(list, "there are no plugins beside this cage or in "+plugin.PathVariable+": "+
+			"build them with 'make build' in cage's source, or take an archive from "+releases)
+	}
+	return list
+}
+
+// findLacks looks for what this executable lacks.
+func findLacks() []string {
+	finder, err := plugin.NewFinder()
+	return lackMessages(engine.LacksSIMD(), err == nil && !finder.Any())
+}
+
+// warnedCommands are the commands that compute or need plugins.
+var warnedCommands = []string{"train", "study run", "eval", "generate", "chat", "bench", "plugins list"}
+
+// warnOfLacks warns, before such a command runs, of what the executable lacks.
+func warnOfLacks(cmd *cobra.Command, _ []string) error {
+	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+	if !slices.ContainsFunc(warnedCommands, func(c string) bool { return path == c || strings.HasPrefix(path, c+" ") }) {
+		return nil
+	}
+	log, err := newLogger(cmd, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	for _, what := range findLacks() {
+		log.Warn(what)
+	}
+	return nil
 }

@@ -1,17 +1,23 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"runtime/pprof"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/cage-qat/cage/host/study/bench"
+	"github.com/cage-qat/cage/host/study/bench/opprofile"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 )
@@ -21,11 +27,11 @@ func newBench() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure speed on this machine",
 	})
-	cmd.AddCommand(outlasts(newBenchStep()), outlasts(newBenchMatrix()), outlasts(newBenchOverhead()), outlasts(newBenchScale()))
+	cmd.AddCommand(surviveSIGPIPE(newBenchStep()), surviveSIGPIPE(newBenchMatrix()), surviveSIGPIPE(newBenchOverhead()), surviveSIGPIPE(newBenchScale()))
 	return cmd
 }
 
-// benchModel is the model whose step is measured.
+// benchModel are the sizes and plugins of the model whose step is measured, as the flags give them.
 type benchModel struct {
 	layers, width, heads, context, batch, vocab, bits int
 	quantizer, optimizer, device, precision           string
@@ -52,13 +58,7 @@ func (m *benchModel) kindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.precision, "precision", "float32", "type of the model's matrix products: float32, or bfloat16 with cuda")
 }
 
-// presetFlag adds the flag of a named size, which does not set the batch.
-func (m *benchModel) presetFlag(flags *pflag.FlagSet) {
-	flags.StringVar(&m.preset, "preset", "", "a named size, as 30M: its layers, width, heads, context and vocabulary in place of those of the flags not given")
-	m.given = flags.Changed
-}
-
-// stepFlags is what the command line of cage bench step says.
+// stepFlags are the flags of cage bench step.
 type stepFlags struct {
 	benchModel
 	bench.Options
@@ -88,15 +88,11 @@ run by the shell and prints, last, a JSON object with the "seconds" of one step,
 this one does with --json.`,
 		Args: atMostOne("TOML file"),
 	}
-	f.add(cmd)
-	return answering(cmd, f.run)
-}
-
-func (f *stepFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.sizeFlags(flags)
 	f.kindFlags(flags)
-	f.presetFlag(flags)
+	flags.StringVar(&f.preset, "preset", "", "a named size, as 30M: its layers, width, heads, context and vocabulary in place of those of the flags not given")
+	f.given = flags.Changed
 	flags.StringArrayVar(&f.sets, "set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
 	flags.StringVar((*string)(&f.Dispatch), "dispatch", "", "the step in several executables or in one: chain or single; empty: as the device needs it")
 	flags.IntVar(&f.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
@@ -107,13 +103,7 @@ func (f *stepFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.Direct, "direct", true, "also time the step written in the host (quest with adamw, 4 bits)")
 	flags.BoolVar(&f.NoUpdate, "no-update", false, "also time the step without the arithmetic of its update: what optimizer and correction cost is the rest")
 	flags.BoolVar(&f.alone, "alone", false, "measure the configured step only, and print that in one line, as --compare wants it of its command")
-}
-
-// hide leaves a flag out of the help.
-func hide(flags *pflag.FlagSet, name string) {
-	if err := flags.MarkHidden(name); err != nil {
-		panic(err) // there is no such flag
-	}
+	return answering(cmd, f.run)
 }
 
 func (f *stepFlags) run(cmd *cobra.Command, args []string) (*answer, error) {
@@ -170,7 +160,7 @@ func startProfile(path string) (stop func() error, err error) {
 	}, nil
 }
 
-// benchSize is a size of the model, under the name of its flag and key.
+// benchSize is a size of the model. Its flag and its key have the same name.
 type benchSize struct {
 	flag  string
 	value int
@@ -224,4 +214,113 @@ func printBench(w io.Writer, r *bench.Report) {
 		})
 	}
 	table(w, rows)
+}
+
+// compareStep runs this benchmark and another command in turn, each in a process of its own.
+func compareStep(cmd *cobra.Command, peer string, rounds int) (*answer, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	own := append([]string{self}, withoutFlags(os.Args[1:], "compare", "rounds", "json")...)
+	c, err := bench.Compare(cmd.Context(), append(own, "--alone"), []string{"sh", "-c", peer}, rounds, func(side string, p bench.Process) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s %.4f s\n", side, p.Seconds)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &answer{c, func(w io.Writer) { printComparison(w, c) }}, nil
+}
+
+// ownOutput runs this command with other arguments in a process of its own, and returns
+// what it wrote.
+func ownOutput(ctx context.Context, args []string) ([]byte, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	child := exec.CommandContext(ctx, self, args...)
+	var stderr bytes.Buffer
+	child.Stderr = &stderr
+	text, err := child.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return text, nil
+}
+
+// withoutFlags removes flags from arguments, and the values that follow them as separate words. The flag json has no value.
+func withoutFlags(args []string, names ...string) []string {
+	var out []string
+	for i := 0; i < len(args); i++ {
+		name, isFlag := strings.CutPrefix(args[i], "--")
+		name, _, joined := strings.Cut(name, "=")
+		if !isFlag || !slices.Contains(names, name) {
+			out = append(out, args[i])
+		} else if !joined && name != "json" {
+			i++
+		}
+	}
+	return out
+}
+
+// stepAlone measures the configured step and prints one line.
+func stepAlone(ctx context.Context, cfg *config.Config, o bench.Options) (*answer, error) {
+	o.Direct, o.Only = false, bench.Configured(cfg)
+	r, err := bench.Run(ctx, cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	value := map[string]any{
+		"seconds": r.Seconds, "first_step_unix": r.FirstStepUnix,
+		"gflops": r.FLOPs / r.Seconds / 1e9, "flops": r.FLOPs, "peak_memory_bytes": r.PeakMemory,
+	}
+	line, err := json.Marshal(value)
+	return textAnswer(value, "%s\n", line), err
+}
+
+func printComparison(w io.Writer, c *bench.Comparison) {
+	fmt.Fprintf(w, "A: %s\nB: %s\n\n", c.A.Command, c.B.Command)
+	rows := [][]string{{"medians", "step ms", "peak MiB", "process s", "cpu s", "start to first step s"}}
+	for i, s := range []bench.Side{c.A, c.B} {
+		m := s.Median
+		first := "-"
+		if m.FirstStep > 0 {
+			first = fmt.Sprintf("%.2f", m.FirstStep)
+		}
+		rows = append(rows, []string{
+			string(rune('A' + i)), fmt.Sprintf("%.1f", 1e3*m.Seconds), fmt.Sprintf("%.0f", float64(m.Peak)/(1<<20)),
+			fmt.Sprintf("%.1f", m.Wall), fmt.Sprintf("%.1f", m.CPU), first,
+		})
+	}
+	table(w, rows)
+	fmt.Fprintf(w, "\nA is %.2f times as fast as B (%.2f to %.2f in %d pairs) and needs %.2f times its memory\n",
+		c.Ratio, c.Low, c.High, len(c.A.Runs), c.Memory)
+}
+
+// profileStep says where the time of a step goes.
+func profileStep(ctx context.Context, cfg *config.Config, o bench.Options) (*answer, error) {
+	p, err := bench.ProfileStep(ctx, cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	return &answer{p, func(w io.Writer) {
+		fmt.Fprintf(w, "%s\nprocessor time of a step, mean of %d\n\n", p.Build, p.Steps)
+		table(w, shares("kind of operation", p.Kinds))
+		fmt.Fprintln(w)
+		table(w, shares("part", p.Parts))
+	}}, nil
+}
+
+// shares makes the rows of a table of times, each with its share of their sum.
+func shares(title string, list []opprofile.Row) [][]string {
+	total := 0.0
+	for _, r := range list {
+		total += r.Seconds
+	}
+	rows := [][]string{{title, "ms", "share"}}
+	for _, r := range list {
+		rows = append(rows, []string{r.Kind, fmt.Sprintf("%.1f", 1e3*r.Seconds), fmt.Sprintf("%.1f %%", 100*r.Seconds/total)})
+	}
+	return rows
 }

@@ -55,18 +55,18 @@ which --json prints as JSON. The directory of a Hugging Face checkpoint is used 
 		if !single {
 			return nil, converse(cmd, d)
 		}
-		text, err := d.Answer(cmd.Context(), message, typing(cmd))
+		text, err := d.Answer(cmd.Context(), message, textPrinter(cmd))
 		if err != nil {
 			return nil, err
 		}
-		return inWords(map[string]any{"run": args[0], "step": model.Step(), "message": message, "answer": text}, "\n"), nil
+		return textAnswer(map[string]any{"run": args[0], "step": model.Step(), "message": message, "answer": text}, "\n"), nil
 	})
 }
 
-// converse answers line by line until the input ends, or ctx does.
+// converse answers each line of the standard input until it ends, or the context does.
 func converse(cmd *cobra.Command, d *query.Dialogue) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	width, _ := console.Size(drawing(out))
+	width, _ := console.Size(unescaped(out))
 	terminal := width != nil
 	lines := linesOf(ctx, cmd.InOrStdin())
 	for {
@@ -103,14 +103,14 @@ func converse(cmd *cobra.Command, d *query.Dialogue) error {
 // longestMessage bounds a line of the input, in bytes.
 const longestMessage = 1 << 20
 
-// inputLine is a line, or why there are no more: io.EOF at the end.
+// inputLine is a line, or the error of reading it, io.EOF at the end.
 type inputLine struct {
 	text string
 	err  error
 }
 
-// linesOf reads lines while others wait for them. What waits in a read when ctx ends stays there until the process
-// ends: nothing else ends a read from a terminal.
+// linesOf reads lines in a goroutine of its own. A read that is under way when ctx ends goes on until the process ends, as
+// nothing can interrupt a read from a terminal.
 func linesOf(ctx context.Context, in io.Reader) <-chan inputLine {
 	lines := make(chan inputLine)
 	send := func(l inputLine) bool {

@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/host/deploy/query"
 )
 
-// talking runs a conversation of a model that is asked nothing.
-func talking(ctx context.Context, in io.Reader) <-chan error {
+// startConversation runs a conversation in which the model is asked nothing.
+func startConversation(ctx context.Context, in io.Reader) <-chan error {
 	cmd := &cobra.Command{}
 	cmd.SetContext(ctx)
 	cmd.SetIn(in)
@@ -29,7 +29,7 @@ func TestChatIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, typist := io.Pipe()
 	defer typist.Close()
-	ended := talking(ctx, in)
+	ended := startConversation(ctx, in)
 	if _, err := typist.Write([]byte("\n")); err != nil { // nothing is asked yet
 		t.Fatal(err)
 	}
@@ -46,15 +46,15 @@ func TestChatIsInterrupted(t *testing.T) {
 
 // TestInputOfAChat: it ends with the input, and says of a line that is too long what it may be.
 func TestInputOfAChat(t *testing.T) {
-	if err := <-talking(t.Context(), strings.NewReader("\n  \n")); err != nil {
+	if err := <-startConversation(t.Context(), strings.NewReader("\n  \n")); err != nil {
 		t.Error(err)
 	}
-	err := <-talking(t.Context(), strings.NewReader("\n"+strings.Repeat("x", 1<<20)+"\n"))
+	err := <-startConversation(t.Context(), strings.NewReader("\n"+strings.Repeat("x", 1<<20)+"\n"))
 	if err == nil || !strings.Contains(err.Error(), "longer than 1048576 bytes: write it in several lines") {
 		t.Errorf("a long line: %v", err)
 	}
 	broken := errors.New("broken")
-	if err := <-talking(t.Context(), io.MultiReader(strings.NewReader("\n"), failing{broken})); !errors.Is(err, broken) {
+	if err := <-startConversation(t.Context(), io.MultiReader(strings.NewReader("\n"), failing{broken})); !errors.Is(err, broken) {
 		t.Errorf("an input that cannot be read: %v", err)
 	}
 }

@@ -27,7 +27,7 @@ func newCheckpoint() *cobra.Command {
 	return cmd
 }
 
-// checkpointsAt are the checkpoint of that name, or those of a run directory by step.
+// checkpointsAt returns a checkpoint given by its file, or all of a run directory, in the order of their steps.
 func checkpointsAt(path string) ([]vfs.Path, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,7 +82,7 @@ not read: 'cage checkpoint verify' tells whether they are intact.`,
 		for _, t := range f.Infos() {
 			tensors = append(tensors, []string{t.Name, string(t.DType), fmt.Sprint(t.End - t.Begin), fmt.Sprint(t.Shape)})
 		}
-		return &answer{shownCheckpoint(path, f), func(w io.Writer) {
+		return &answer{listCheckpoint(path, f), func(w io.Writer) {
 			table(w, about)
 			fmt.Fprintln(w)
 			table(w, tensors)
@@ -90,26 +90,26 @@ not read: 'cage checkpoint verify' tells whether they are intact.`,
 	})
 }
 
-// checkpointShown is a checkpoint as printed in JSON.
-type checkpointShown struct {
+// checkpointListing is a checkpoint as printed in JSON.
+type checkpointListing struct {
 	File    string                     `json:"file"`
 	Step    int                        `json:"step"`
 	Meta    map[string]json.RawMessage `json:"meta"`
 	Bytes   int64                      `json:"bytes"`
 	SHA256  string                     `json:"sha256"`
-	Tensors []tensorShown              `json:"tensors"`
+	Tensors []tensorListing            `json:"tensors"`
 }
 
-type tensorShown struct {
+type tensorListing struct {
 	Name  string `json:"name"`
 	Type  string `json:"type"`
 	Shape []int  `json:"shape"`
 	Bytes int64  `json:"bytes"`
 }
 
-func shownCheckpoint(path vfs.Path, f *checkpoint.File) checkpointShown {
-	out := checkpointShown{File: path.Name, Step: f.Step, Meta: map[string]json.RawMessage{},
-		Bytes: f.Size(), SHA256: f.Digest(), Tensors: []tensorShown{}}
+func listCheckpoint(path vfs.Path, f *checkpoint.File) checkpointListing {
+	out := checkpointListing{File: path.Name, Step: f.Step, Meta: map[string]json.RawMessage{},
+		Bytes: f.Size(), SHA256: f.Digest(), Tensors: []tensorListing{}}
 	for key, text := range f.Meta {
 		raw := json.RawMessage(text)
 		if !json.Valid(raw) { // not a checkpoint of ours
@@ -118,13 +118,13 @@ func shownCheckpoint(path vfs.Path, f *checkpoint.File) checkpointShown {
 		out.Meta[key] = raw
 	}
 	for _, t := range f.Infos() {
-		out.Tensors = append(out.Tensors, tensorShown{t.Name, string(t.DType), append([]int{}, t.Shape...), t.End - t.Begin})
+		out.Tensors = append(out.Tensors, tensorListing{t.Name, string(t.DType), append([]int{}, t.Shape...), t.End - t.Begin})
 	}
 	return out
 }
 
-// checkpointVerified is a checkpoint that was read, as printed in JSON.
-type checkpointVerified struct {
+// verifiedCheckpoint is a checkpoint that was read, as printed in JSON.
+type verifiedCheckpoint struct {
 	File    string `json:"file"`
 	Intact  bool   `json:"intact"`
 	Step    *int   `json:"step,omitempty"`
@@ -140,12 +140,12 @@ func newCheckpointVerify() *cobra.Command {
 		Short: "Read checkpoints and compare them with their hashes",
 		Long: `Read checkpoints, or all those of run directories, to the last byte and compare them
 with the hashes that they carry; those of a run directory must be of that run. The exit
-code is 1 when one is damaged; of a damaged one, the tensors that differ are named. Training verifies what it goes on from, and what it keeps,
-by itself.`,
+code is 1 when one is damaged; of a damaged one, the tensors that differ are named.
+Training verifies what it goes on from, and what it keeps, by itself.`,
 		Args: atLeastOne("checkpoint or run directory"),
 	}
 	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
-		var list []checkpointVerified
+		var list []verifiedCheckpoint
 		var rows [][]string
 		damaged := 0
 		for _, arg := range args {
@@ -155,26 +155,27 @@ by itself.`,
 			}
 			for _, path := range paths {
 				v := verifyCheckpoint(arg, path)
-				found := v.Error
+				result := v.Error
 				if v.Intact {
-					found = fmt.Sprintf("intact: step %d, %d tensors, %d bytes", *v.Step, v.Tensors, v.Bytes)
+					result = fmt.Sprintf("intact: step %d, %d tensors, %d bytes", *v.Step, v.Tensors, v.Bytes)
 				} else {
 					damaged++
 				}
-				list, rows = append(list, v), append(rows, []string{v.File, found})
+				list, rows = append(list, v), append(rows, []string{v.File, result})
 			}
 		}
 		var err error
 		if damaged > 0 {
 			err = fmt.Errorf("%d of %d checkpoints are damaged", damaged, len(list))
 		}
-		return inTable(list, rows), err
+		return tableAnswer(list, rows), err
 	})
 }
 
-// verifyCheckpoint reads a checkpoint that the argument stands for: itself, or its run.
-func verifyCheckpoint(arg string, path vfs.Path) checkpointVerified {
-	v := checkpointVerified{File: path.Name}
+// verifyCheckpoint reads a checkpoint to its end. arg is the argument that named it: the file itself or its run directory,
+// whose run it must belong to.
+func verifyCheckpoint(arg string, path vfs.Path) verifiedCheckpoint {
+	v := verifiedCheckpoint{File: path.Name}
 	f, err := checkpoint.Open(path)
 	if err == nil {
 		defer f.Close()

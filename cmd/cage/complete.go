@@ -19,53 +19,53 @@ import (
 // What a shell completes when Tab is pressed, after `cage completion bash` (or zsh, fish, powershell) told it how. Nothing
 // that takes long is asked: no plugin is started.
 
-// completer lists what may stand in the place of a word that has begun.
-type completer func(begun string) ([]string, cobra.ShellCompDirective)
+// completer lists the words that may stand where a word with this prefix has been typed.
+type completer func(prefix string) ([]string, cobra.ShellCompDirective)
 
-// ofArguments are the completers of the arguments of commands, by their paths.
-var ofArguments = map[string]completer{
+// argumentCompleters are the completers of the arguments of commands, by their paths.
+var argumentCompleters = map[string]completer{
 	"train": tomlFiles, "bench step": tomlFiles, "study run": tomlFiles, "study report": tomlFiles, "study status": tomlFiles,
 	"study keep": tomlFiles, "study check": tomlFiles,
-	"eval": runs, "score": runs, "generate": runs, "chat": runs, "ruler": runs, "export": runs, "quantize": runs, "verify": runs, "plot": runs,
-	"compare": runs, "fit": runs, "runs show": runs, "runs diff": runs, "runs export": runs, "checkpoint show": runs,
-	"checkpoint verify": runs,
+	"eval": runDirs, "score": runDirs, "generate": runDirs, "chat": runDirs, "ruler": runDirs, "export": runDirs, "quantize": runDirs, "verify": runDirs, "plot": runDirs,
+	"compare": runDirs, "fit": runDirs, "runs show": runDirs, "runs diff": runDirs, "runs export": runDirs, "checkpoint show": runDirs,
+	"checkpoint verify": runDirs,
 	"plugins show":      pluginNames, "plugins test": pluginNames,
 }
 
-// ofFlags are the completers of flags, by name, whatever the command.
-var ofFlags = map[string]completer{
+// flagCompleters are the completers of flags, by name, whatever the command.
+var flagCompleters = map[string]completer{
 	"quantizer": pluginNames,
-	"to":        words(export.Formats()),
-	"device":    words([]string{"cpu", "cuda"}),
-	"tasks":     listed(tasks.Names()),
-	"log-level": words([]string{"trace", "debug", "info", "warn", "error", "off"}),
+	"to":        oneOf(export.Formats()),
+	"device":    oneOf([]string{"cpu", "cuda"}),
+	"tasks":     commaSeparated(tasks.Names()),
+	"log-level": oneOf([]string{"trace", "debug", "info", "warn", "error", "off"}),
 }
 
-// completing gives a command and those below it their completers.
-func completing(cmd *cobra.Command) *cobra.Command {
+// addCompleters gives a command and those below it their completers.
+func addCompleters(cmd *cobra.Command) *cobra.Command {
 	path := strings.TrimPrefix(cmd.CommandPath(), "cage ")
-	if c := ofArguments[path]; c != nil {
+	if c := argumentCompleters[path]; c != nil {
 		cmd.ValidArgsFunction = c.cobra
 	}
-	for name, c := range ofFlags {
+	for name, c := range flagCompleters {
 		if cmd.LocalFlags().Lookup(name) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(name, c.cobra) // fails only where there is one already
 		}
 	}
 	if path == "train" {
-		_ = cmd.RegisterFlagCompletionFunc("set", completer(settings).cobra)
+		_ = cmd.RegisterFlagCompletionFunc("set", completer(configKeys).cobra)
 	}
 	for _, below := range cmd.Commands() {
-		completing(below)
+		addCompleters(below)
 	}
 	return cmd
 }
 
-// cobra is the completer as the library wants it, without words that begin otherwise.
-func (c completer) cobra(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	list, directive := c(begun)
+// cobra is the completer as the library wants it, which lists only words with the prefix.
+func (c completer) cobra(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	list, directive := c(prefix)
 	if directive&cobra.ShellCompDirectiveFilterFileExt == 0 {
-		list = slices.DeleteFunc(slices.Clone(list), func(word string) bool { return !strings.HasPrefix(word, begun) })
+		list = slices.DeleteFunc(slices.Clone(list), func(word string) bool { return !strings.HasPrefix(word, prefix) })
 	}
 	return list, directive
 }
@@ -74,15 +74,15 @@ func tomlFiles(string) ([]string, cobra.ShellCompDirective) {
 	return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// words completes one of a few words.
-func words(list []string) completer {
+// oneOf completes one of a few words.
+func oneOf(list []string) completer {
 	return func(string) ([]string, cobra.ShellCompDirective) { return list, cobra.ShellCompDirectiveNoFileComp }
 }
 
-// listed completes words that are separated by commas.
-func listed(list []string) completer {
-	return func(begun string) ([]string, cobra.ShellCompDirective) {
-		before := begun[:strings.LastIndexByte(begun, ',')+1]
+// commaSeparated completes words that are separated by commas.
+func commaSeparated(list []string) completer {
+	return func(prefix string) ([]string, cobra.ShellCompDirective) {
+		before := prefix[:strings.LastIndexByte(prefix, ',')+1]
 		var out []string
 		for _, word := range list {
 			if !slices.Contains(strings.Split(before, ","), word) {
@@ -93,8 +93,8 @@ func listed(list []string) completer {
 	}
 }
 
-// runs completes run directories below the usual ones. Where none fits, directories are completed.
-func runs(begun string) ([]string, cobra.ShellCompDirective) {
+// runDirs completes run directories below the usual ones. Where none fits, directories are completed.
+func runDirs(prefix string) ([]string, cobra.ShellCompDirective) {
 	var dirs []string
 	for _, dir := range roots {
 		if _, err := os.Stat(dir); err == nil {
@@ -107,7 +107,7 @@ func runs(begun string) ([]string, cobra.ShellCompDirective) {
 			out = append(out, filepath.ToSlash(r.Dir)+"\t"+string(r.State))
 		}
 	}
-	if !slices.ContainsFunc(out, func(name string) bool { return strings.HasPrefix(name, begun) }) {
+	if !slices.ContainsFunc(out, func(name string) bool { return strings.HasPrefix(name, prefix) }) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp
@@ -122,9 +122,9 @@ func pluginNames(string) ([]string, cobra.ShellCompDirective) {
 	return finder.Names(), cobra.ShellCompDirectiveDefault
 }
 
-// settings completes KEY= and, where the value is one of a few words, KEY=VALUE.
-func settings(begun string) ([]string, cobra.ShellCompDirective) {
-	name, _, value := strings.Cut(begun, "=")
+// configKeys completes KEY= and, where the value is one of a few words, KEY=VALUE.
+func configKeys(prefix string) ([]string, cobra.ShellCompDirective) {
+	name, _, value := strings.Cut(prefix, "=")
 	var out []string
 	for _, key := range config.Keys() {
 		switch {

@@ -11,7 +11,7 @@ import (
 // TestCompletersHaveTheirPlace: every completer is one of a command, and every flag with one exists.
 func TestCompletersHaveTheirPlace(t *testing.T) {
 	root := newRoot()
-	for path := range ofArguments {
+	for path := range argumentCompleters {
 		cmd, rest, err := root.Find(strings.Fields(path))
 		if err != nil || len(rest) > 0 || cmd.ValidArgsFunction == nil {
 			t.Errorf("cage %s completes no arguments: %v", path, err)
@@ -26,7 +26,7 @@ func TestCompletersHaveTheirPlace(t *testing.T) {
 		}
 	}
 	look(root)
-	for name := range ofFlags {
+	for name := range flagCompleters {
 		if !found[name] {
 			t.Errorf("no command has --%s", name)
 		}

@@ -2,10 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/data"
+	"github.com/cage-qat/cage/host/data/arrange"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -16,7 +20,7 @@ func newData() *cobra.Command {
 		Use:   "data",
 		Short: "Make, inspect and verify token files",
 	})
-	cmd.AddCommand(outlasts(newDataPrepare()), newDataTokenizer(), newDataShow(), newDataVerify())
+	cmd.AddCommand(surviveSIGPIPE(newDataPrepare()), newDataTokenizer(), newDataShow(), newDataVerify())
 	return cmd
 }
 
@@ -49,20 +53,21 @@ words and the special tokens of Llama 3. Its directory is what --tokenizer wants
 		if err != nil {
 			return nil, err
 		}
-		return inWords(info, "%s: %d tokens\n", out, info.VocabSize), nil
+		return textAnswer(info, "%s: %d tokens\n", out, info.VocabSize), nil
 	})
 }
 
 func newDataShow() *cobra.Command {
 	var verify bool
-	var chat showFlags
+	var rows, length int
 	cmd := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Describe a token file, or show rows of a chat file",
 		Args:  exactly(1, "one token file or chat file"),
 	}
 	cmd.Flags().BoolVar(&verify, "verify", false, "read the whole file and compare it with its hash")
-	chat.add(cmd)
+	cmd.Flags().IntVar(&rows, "rows", 2, "chat file: how many rows to print")
+	cmd.Flags().IntVar(&length, "length", 0, "chat file: tokens of a row; 0: those of the longest conversation, at most 2048")
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		f, err := dataset.Open(args[0])
 		if err != nil {
@@ -75,10 +80,10 @@ func newDataShow() *cobra.Command {
 			}
 		}
 		if f.Conversations() {
-			return showChat(f, chat)
+			return showChat(f, rows, length)
 		}
 		h := f.Header()
-		return inTable(h, [][]string{
+		return tableAnswer(h, [][]string{
 			{"tokens", fmt.Sprint(h.Tokens)}, {"documents", fmt.Sprint(h.Documents)}, {"bytes per token", fmt.Sprint(h.TokenBytes)},
 			{"tokenizer", h.Tokenizer.Name}, {"vocabulary", fmt.Sprint(h.Tokenizer.VocabSize)},
 			{"begin token", tokenName(h.Tokenizer.BOS)}, {"end token", tokenName(h.Tokenizer.EOS)}, {"sha256", h.SHA256},
@@ -86,7 +91,7 @@ func newDataShow() *cobra.Command {
 	})
 }
 
-// tokenName is an id, or that there is none.
+// tokenName is a token's ID as text, or "none".
 func tokenName(id int32) string {
 	if id == tokenizer.NoToken {
 		return "none"
@@ -127,15 +132,157 @@ code is 1 when a file is damaged or missing. Training verifies its files by itse
 		if damaged > 0 {
 			err = fmt.Errorf("%d of %d files are damaged or missing", damaged, len(files))
 		}
-		return inTable(files, rows), err
+		return tableAnswer(files, rows), err
 	})
 }
 
-// verifiedFile is a file as printed in JSON.
+// verifiedFile is the result of verifying a file, as printed in JSON.
 type verifiedFile struct {
 	Path   string `json:"path"`
 	Intact bool   `json:"intact"`
 	Tokens int64  `json:"tokens,omitempty"`
 	SHA256 string `json:"sha256,omitempty"`
 	Error  string `json:"error,omitempty"`
+}
+
+// chatListing is what is shown of a chat file.
+type chatListing struct {
+	dataset.Header
+	Length   int       `json:"row_length"` // in tokens
+	RowCount int64     `json:"row_count"`
+	LeftOut  int       `json:"left_out"` // documents with nothing to learn in the length of a row
+	Rows     []chatRow `json:"rows"`     // the first ones
+}
+
+// chatRow is a row of the batches that a training takes: documents one after another.
+type chatRow struct {
+	Documents []chatDocument `json:"documents"`
+	Free      int            `json:"free"` // places that no document fills
+}
+
+// chatDocument is a document in a row, as text.
+type chatDocument struct {
+	Tokens int        `json:"tokens"`
+	Parts  []chatPart `json:"parts"`
+}
+
+// chatPart is a part of a document that carries loss as a whole, or not at all.
+type chatPart struct {
+	Text    string `json:"text"`
+	Learned bool   `json:"learned"`
+}
+
+// The marks around what is learned.
+const (
+	learnedBegin = "⟦"
+	learnedEnd   = "⟧"
+)
+
+// longestDefaultRow bounds the rows that are shown where no length is given, in tokens.
+const longestDefaultRow = 2048
+
+// showChat describes a chat file and prints its first rows.
+func showChat(f *dataset.File, rows, length int) (*answer, error) {
+	if length == 0 {
+		length = int(min(f.Header().Longest, longestDefaultRow))
+	}
+	listing := chatListing{Header: f.Header(), Length: length}
+	if rows > 0 && f.Documents() > 0 {
+		if err := listing.read(f, rows); err != nil {
+			return nil, err
+		}
+	}
+	return &answer{listing, listing.print}, nil
+}
+
+// read packs the documents into rows, in the order of the file, and reads the first rows.
+func (s *chatListing) read(f *dataset.File, count int) error {
+	tok, err := tokenizer.Reopen(filepath.Dir(f.Path()), f.Header().Tokenizer)
+	if err != nil {
+		return err
+	}
+	sampler, err := arrange.NewRows(f, arrange.RowsConfig{Length: s.Length, Batch: 1, Epochs: 1, Packing: arrange.FirstFit, InOrder: true})
+	if err != nil {
+		return err
+	}
+	s.RowCount, s.LeftOut = sampler.Steps(), sampler.LeftOut()
+	row := arrange.NewRow(s.Length)
+	for i := range min(int64(count), s.RowCount) {
+		if _, err := sampler.At(i, 0, []arrange.Row{row}); err != nil {
+			return err
+		}
+		texts, err := readRow(row, tok)
+		if err != nil {
+			return err
+		}
+		s.Rows = append(s.Rows, texts)
+	}
+	return nil
+}
+
+// readRow decodes the documents of a row.
+func readRow(row arrange.Row, tok tokenizer.Tokenizer) (chatRow, error) {
+	var out chatRow
+	for at := 0; at < len(row.Tokens); {
+		end := at + 1
+		for end < len(row.Tokens) && row.Segments[end] == row.Segments[at] {
+			end++
+		}
+		if row.Segments[at] == arrange.NoDocument {
+			out.Free = end - at
+			break
+		}
+		d := chatDocument{Tokens: end - at}
+		for from := at; from < end; {
+			// The weight at a position is that of the next token, which is predicted there.
+			learned := from > at && row.Weights[from-1] > 0
+			to := from + 1
+			for to < end && (row.Weights[to-1] > 0) == learned {
+				to++
+			}
+			text, err := tok.Decode(row.Tokens[from:to])
+			if err != nil {
+				return out, err
+			}
+			d.Parts = append(d.Parts, chatPart{strings.ToValidUTF8(text, "\uFFFD"), learned})
+			from = to
+		}
+		out.Documents = append(out.Documents, d)
+		at = end
+	}
+	return out, nil
+}
+
+func (s *chatListing) print(w io.Writer) {
+	table(w, [][]string{
+		{"conversations", fmt.Sprint(s.Documents)}, {"tokens", fmt.Sprint(s.Tokens)}, {"learned", fmt.Sprint(s.Learned)}, {"longest", fmt.Sprint(s.Longest)},
+		{"template", s.Template}, {"loss on", s.TrainOn}, {"tokenizer", s.Tokenizer.Name}, {"vocabulary", fmt.Sprint(s.Tokenizer.VocabSize)}, {"sha256", s.SHA256},
+	})
+	if len(s.Rows) > 0 {
+		fmt.Fprintf(w, "\nrows of %d tokens: %d, of which the first; %s learned %s\n", s.Length, s.RowCount, learnedBegin, learnedEnd)
+		if s.LeftOut > 0 {
+			fmt.Fprintf(w, "%d conversations have nothing to learn in that length, and are left out\n", s.LeftOut)
+		}
+	}
+	for i, row := range s.Rows {
+		for j, d := range row.Documents {
+			fmt.Fprintf(w, "\nrow %d, conversation %d, %d tokens:\n%s\n", i+1, j+1, d.Tokens, d.markedText())
+		}
+		if row.Free > 0 {
+			fmt.Fprintf(w, "\nrow %d: %d places are free\n", i+1, row.Free)
+		}
+	}
+}
+
+// markedText is the text of a document, indented, with marks around what is learned.
+func (d chatDocument) markedText() string {
+	var out strings.Builder
+	for _, p := range d.Parts {
+		if p.Learned {
+			out.WriteString(learnedBegin + p.Text + learnedEnd)
+		} else {
+			out.WriteString(p.Text)
+		}
+	}
+	return "  " + strings.ReplaceAll(strings.TrimSuffix(out.String(), "\n"), "\n", "\n  ")
 }

@@ -27,7 +27,7 @@ type chatFlags struct {
 	variables                              map[string]string
 }
 
-// only are the names of the flags for one kind.
+// The names of the flags for one kind of data.
 var (
 	onlyChat = []string{"template", "train-on", "special-in-content", "template-date", "template-var", "add-tokens", "plain-marks"}
 	onlyText = []string{"separator", "max-bytes", "field", "shard-tokens"}
@@ -45,7 +45,7 @@ func (c *chatFlags) add(cmd *cobra.Command) {
 	flags.StringToStringVar(&c.variables, "template-var", nil, "chat: variable of the template, `NAME=TEXT` (repeatable)")
 }
 
-// check finds flags that do not fit the kind.
+// check refuses flags that have no meaning for the kind of data.
 func (c *chatFlags) check(cmd *cobra.Command) error {
 	wrong := onlyChat
 	switch c.kind {
@@ -66,8 +66,7 @@ func (c *chatFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// prepare makes a data set of conversations; opts are what was given of the flags that both
-// kinds have, spec is the tokenizer.
+// prepare makes a dataset of conversations. opts are the flags that both kinds of data have, spec names the tokenizer.
 func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec string, inputs []string) (*answer, error) {
 	files, err := data.FindRows(data.RowOptions{Inputs: inputs, ValInputs: opts.ValInputs, Include: opts.Include, Format: opts.Format,
 		Stdin: cmd.InOrStdin(), Out: opts.Out, Owns: dataset.Conversations.Owns, Columns: chat.Columns})
@@ -77,7 +76,12 @@ func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec s
 	o := chat.PrepareOptions{
 		Rows: chatRows(files.Rows()), Out: opts.Out, ValFraction: opts.ValFraction, Seed: opts.Seed,
 		TrainOn: chat.TrainOn(c.trainOn), Special: chat.Special(c.special), Marks: c.marks(), SkipBad: opts.SkipBad,
-		Progress: chatProgress(cmd.ErrOrStderr()),
+	}
+	due := throttle(2 * time.Second)
+	o.Progress = func(rows int64) {
+		if due() {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d conversations\n", rows)
+		}
 	}
 	if len(opts.ValInputs) > 0 {
 		o.ValRows = chatRows(files.ValRows())
@@ -85,7 +89,7 @@ func (c *chatFlags) prepare(cmd *cobra.Command, opts data.PrepareOptions, spec s
 	if o.Tokenizer, err = tokenizer.Open(spec); err != nil {
 		return nil, fmt.Errorf("--tokenizer: %w", err)
 	}
-	if o.Template, err = c.open(spec, o.Tokenizer); err != nil {
+	if o.Template, err = c.openTemplate(spec, o.Tokenizer); err != nil {
 		return nil, err
 	}
 	m, err := chat.Prepare(cmd.Context(), o)
@@ -108,13 +112,13 @@ func (c *chatFlags) marks() chat.Marks {
 	return chat.RefuseMarks
 }
 
-// preparedChat is what --json prints.
+// preparedChat is a dataset of conversations as printed.
 type preparedChat struct {
 	*chat.Manifest
 	LeftOut []data.LeftOut `json:"left_out"` // files that were found and not taken
 }
 
-// chatRows are the rows of files, as package chat reads them.
+// chatRows converts rows of files to those that package chat reads.
 func chatRows(rows iter.Seq2[data.InputRow, error]) chat.Rows {
 	return func(yield func(chat.Row, error) bool) {
 		for row, err := range rows {
@@ -131,8 +135,8 @@ func chatRows(rows iter.Seq2[data.InputRow, error]) chat.Rows {
 	}
 }
 
-// open opens the template.
-func (c *chatFlags) open(spec string, tok tokenizer.Tokenizer) (*chat.Template, error) {
+// openTemplate opens the template with its date and variables. spec is where the tokenizer is, and with it the model's own template.
+func (c *chatFlags) openTemplate(spec string, tok tokenizer.Tokenizer) (*chat.Template, error) {
 	t, err := chat.OpenTemplate(c.template, spec, tokenizer.AddsBOS(tok))
 	if err != nil {
 		return nil, fmt.Errorf("--template: %w", err)
@@ -145,17 +149,6 @@ func (c *chatFlags) open(spec string, tok tokenizer.Tokenizer) (*chat.Template, 
 		t.Variables[name] = c.variables[name]
 	}
 	return t, nil
-}
-
-// chatProgress reports at most every two seconds.
-func chatProgress(w io.Writer) func(int64) {
-	last := time.Now()
-	return func(rows int64) {
-		if time.Since(last) >= 2*time.Second {
-			last = time.Now()
-			fmt.Fprintf(w, "%d conversations\n", rows)
-		}
-	}
 }
 
 func printChat(w io.Writer, dir string, m *chat.Manifest) {

@@ -48,7 +48,19 @@ func newDataPrepare() *cobra.Command {
 		Long:  prepareHelp,
 		Args:  atLeastOne("file, directory or pattern"),
 	}
-	prepareFlags(cmd, &opts, &spec)
+	flags := cmd.Flags()
+	flags.StringVar(&opts.Out, "out", "", "directory `DIR` of the dataset (required)")
+	flags.StringVar(&spec, "tokenizer", "bytes", `"bytes", or the path of a Hugging Face tokenizer.json or of its directory`)
+	flags.StringVar((*string)(&opts.Format), "format", "", "text, jsonl or parquet, whatever the names of the files say")
+	flags.StringVar(&opts.Field, "field", data.DefaultField, "field of JSONL, or column of Parquet, that has the text")
+	flags.BoolVar(&opts.SkipBad, "skip-bad", false, "leave out rows without text and count them, instead of stopping at the first")
+	flags.StringArrayVar(&opts.Include, "include", nil, "take only files of directories whose name matches `PATTERN` (repeatable)")
+	flags.StringVar(&opts.Separator, "separator", "", "text between the documents of a plain text")
+	flags.Float64Var(&opts.ValFraction, "validation", data.DefaultValFraction, "share of the documents for validation")
+	flags.StringArrayVar(&opts.ValInputs, "validation-text", nil, "validation text: `INPUT`, instead of a share (repeatable)")
+	flags.Uint64Var(&opts.Seed, "seed", data.DefaultSplitSeed, "seed of the split")
+	flags.Int64Var(&opts.MaxBytes, "max-bytes", 0, "take at most this much text, at random; 0: all")
+	flags.Int64Var(&opts.ShardTokens, "shard-tokens", 0, "divide the training tokens into files of about `N`; 0: one file")
 	conversations.add(cmd)
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if err := conversations.check(cmd); err != nil {
@@ -64,39 +76,29 @@ func newDataPrepare() *cobra.Command {
 		if opts.Tokenizer, err = tokenizer.Open(spec); err != nil {
 			return nil, fmt.Errorf("--tokenizer: %w", err)
 		}
-		opts.Inputs, opts.Stdin, opts.Progress = args, cmd.InOrStdin(), prepareProgress(cmd.ErrOrStderr())
+		opts.Inputs, opts.Stdin = args, cmd.InOrStdin()
+		due := throttle(2 * time.Second)
+		opts.Progress = func(p data.Progress) {
+			if due() {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d documents, %.1f of %.1f MB\n", p.Stage, p.Documents, float64(p.Bytes)/1e6, float64(p.TotalBytes)/1e6)
+			}
+		}
 		m, err := data.Prepare(cmd.Context(), opts)
 		if err != nil {
 			return nil, err
 		}
-		result := prepared{m, float64(m.Train.Bytes+m.Val.Bytes) / 1e6 / m.Seconds}
+		result := preparedTexts{m, float64(m.Train.Bytes+m.Val.Bytes) / 1e6 / m.Seconds}
 		return &answer{result, func(w io.Writer) { result.print(w, opts.Out) }}, nil
 	})
 }
 
-// prepared is a dataset as printed.
-type prepared struct {
+// preparedTexts is a dataset of texts as printed.
+type preparedTexts struct {
 	*data.Manifest
 	MBPerSecond float64 `json:"mb_per_second"`
 }
 
-func prepareFlags(cmd *cobra.Command, opts *data.PrepareOptions, spec *string) {
-	flags := cmd.Flags()
-	flags.StringVar(&opts.Out, "out", "", "directory `DIR` of the dataset (required)")
-	flags.StringVar(spec, "tokenizer", "bytes", `"bytes", or the path of a Hugging Face tokenizer.json or of its directory`)
-	flags.StringVar((*string)(&opts.Format), "format", "", "text, jsonl or parquet, whatever the names of the files say")
-	flags.StringVar(&opts.Field, "field", data.DefaultField, "field of JSONL, or column of Parquet, that has the text")
-	flags.BoolVar(&opts.SkipBad, "skip-bad", false, "leave out rows without text and count them, instead of stopping at the first")
-	flags.StringArrayVar(&opts.Include, "include", nil, "take only files of directories whose name matches `PATTERN` (repeatable)")
-	flags.StringVar(&opts.Separator, "separator", "", "text between the documents of a plain text")
-	flags.Float64Var(&opts.ValFraction, "validation", data.DefaultValFraction, "share of the documents for validation")
-	flags.StringArrayVar(&opts.ValInputs, "validation-text", nil, "validation text: `INPUT`, instead of a share (repeatable)")
-	flags.Uint64Var(&opts.Seed, "seed", data.DefaultSplitSeed, "seed of the split")
-	flags.Int64Var(&opts.MaxBytes, "max-bytes", 0, "take at most this much text, at random; 0: all")
-	flags.Int64Var(&opts.ShardTokens, "shard-tokens", 0, "divide the training tokens into files of about `N`; 0: one file")
-}
-
-// checkPrepare finds what is wrong with the command line alone.
+// checkPrepare refuses what is wrong with the flags by themselves.
 func checkPrepare(cmd *cobra.Command, opts *data.PrepareOptions) error {
 	if opts.Out == "" {
 		return usageError{fmt.Errorf("--out is required: the directory of the dataset")}
@@ -116,19 +118,7 @@ func checkPrepare(cmd *cobra.Command, opts *data.PrepareOptions) error {
 	return nil
 }
 
-// prepareProgress reports at most every two seconds.
-func prepareProgress(w io.Writer) func(data.Progress) {
-	last := time.Now()
-	return func(p data.Progress) {
-		if time.Since(last) < 2*time.Second {
-			return
-		}
-		last = time.Now()
-		fmt.Fprintf(w, "%s: %d documents, %.1f of %.1f MB\n", p.Stage, p.Documents, float64(p.Bytes)/1e6, float64(p.TotalBytes)/1e6)
-	}
-}
-
-func (p prepared) print(w io.Writer, dir string) {
+func (p preparedTexts) print(w io.Writer, dir string) {
 	m := p.Manifest
 	file := filepath.Join(dir, dataset.Texts.Train)
 	if n := len(m.Train.Shards); n > 0 {
@@ -144,7 +134,7 @@ func (p prepared) print(w io.Writer, dir string) {
 		m.Tokenizer.Name, m.Tokenizer.VocabSize, p.MBPerSecond*m.Seconds, m.Seconds, p.MBPerSecond)
 }
 
-// printRead says what was read, by format, and which rows of it were left out.
+// printRead prints what was read, by format, and which rows were left out.
 func printRead(w io.Writer, list []data.Read) {
 	rows, bad := [][]string{{"read", "files", "rows", "documents", "MB"}}, [][]string{}
 	for _, r := range list {
@@ -169,7 +159,7 @@ func printRead(w io.Writer, list []data.Read) {
 	}
 }
 
-// printLeftOut says which files a dataset was not made of.
+// printLeftOut prints which files were left out of a dataset, and why.
 func printLeftOut(w io.Writer, list []data.LeftOut) {
 	if len(list) == 0 {
 		return

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"fmt"
+	"go/format"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -10,6 +14,8 @@ import (
 
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/plugin/scaffold"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 //go:generate go test -run TestGeneratedDocs -update .
@@ -111,6 +117,150 @@ func TestExamplesDiffer(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, keys); diff != "" {
 			t.Errorf("demo.toml and %s differ in other keys (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+const writing = "../../docs/writing-a-plugin.md"
+
+// blocks returns the fenced blocks of a language in docs/writing-a-plugin.md.
+func blocks(t *testing.T, language string) []string {
+	t.Helper()
+	text, err := os.ReadFile(writing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		list = append(list, m[1])
+	}
+	return list
+}
+
+// A block of Go that has a package clause is a program; others continue it.
+var clause = regexp.MustCompile(`(?m)^package main$`)
+
+// chapters are the programs of the page, each with what continues it.
+func chapters(t *testing.T) (programs map[string][]string) {
+	t.Helper()
+	programs = map[string][]string{}
+	var kind string
+	var loose []string
+	for _, block := range blocks(t, "go") {
+		switch {
+		case !clause.MatchString(block):
+			loose = append(loose, block)
+			continue
+		case strings.Contains(block, "sdk.ServeQuantizer"):
+			kind = "quantizer"
+		default:
+			kind = "optimizer"
+		}
+		programs[kind] = append(programs[kind], block)
+	}
+	for _, block := range loose { // it builds on the type that it embeds
+		kind := "quantizer"
+		if strings.Contains(block, "struct{ optimizer }") {
+			kind = "optimizer"
+		}
+		programs[kind] = append(programs[kind], block)
+	}
+	if len(programs["quantizer"]) < 3 || len(programs["optimizer"]) < 2 {
+		t.Fatalf("%s shows %d blocks of quantizers and %d of optimizers", writing, len(programs["quantizer"]), len(programs["optimizer"]))
+	}
+	return programs
+}
+
+// The programs that the page shows are what the command writes.
+func TestWritingShowsTheTemplates(t *testing.T) {
+	programs := chapters(t)
+	for kind, name := range map[string]string{"quantizer": "rounder", "optimizer": "running-mean"} {
+		dir := t.TempDir()
+		if err := (scaffold.Plugin{Kind: kind, Name: name}).Render(dir); err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join(dir, "main.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), programs[kind][0]); diff != "" {
+			t.Errorf("%s shows another %s than plugins new writes (-plugins new +page):\n%s", writing, kind, diff)
+		}
+	}
+}
+
+const (
+	continued = `package main
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+var _, _, _ = math.Pi, sdk.RoleWeight, program.Float
+
+`
+	conformance = `package main
+
+import (
+	"testing"
+
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+`
+)
+
+var declared = regexp.MustCompile(`(?m)^type (\w+) struct`)
+
+// Every piece of Go on the page compiles, and what it defines passes the kit.
+func TestWritingConforms(t *testing.T) {
+	effort.Long(t, "go test builds the programs of the page")
+	for kind, sources := range chapters(t) {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			dir, tests := t.TempDir(), conformance
+			for i, source := range sources {
+				for _, m := range declared.FindAllStringSubmatch(source, -1) {
+					tests += fmt.Sprintf("\nfunc Test_%s(t *testing.T) { sdktest.%s(t, %[1]s{}) }\n", m[1], strings.ToUpper(kind[:1])+kind[1:])
+				}
+				if formatted, err := format.Source([]byte(source)); err != nil || string(formatted) != source {
+					t.Errorf("not as gofmt writes it (%v):\n%s", err, source)
+				}
+				if i > 0 {
+					source = continued + source
+				}
+				create(t, filepath.Join(dir, fmt.Sprintf("page%d.go", i)), source)
+			}
+			create(t, filepath.Join(dir, "page_test.go"), tests)
+			files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command("go", append([]string{"test"}, files...)...).CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func create(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The run that the page shows can be read.
+func TestWritingConfiguration(t *testing.T) {
+	list := blocks(t, "toml")
+	if len(list) == 0 {
+		t.Fatal("no TOML file is shown")
+	}
+	for _, text := range list {
+		if _, err := config.Parse(writing, []byte(text), nil); err != nil {
+			t.Error(err)
 		}
 	}
 }

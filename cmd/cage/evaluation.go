@@ -33,18 +33,17 @@ one where there was none, without any training for it; with none, in full precis
 
   cage eval SmolLM2-135M --data web.tokens --quantizer mxfp4
 
-With --tasks the model answers the questions of published benchmarks, which lie as JSONL or
-Parquet in the folder --data. Prompts, scores and errors are those of lm-eval 0.4.13:
+With --tasks the model answers the questions of published benchmarks, which lie as JSONL
+or Parquet in the folder --data. Prompts, scores and errors are those of lm-eval 0.4.13:
 
   cage eval runs/run --tasks hellaswag,arc_easy --data benchmarks --fewshot 5 --out eval
 
-There are ` + strings.Join(tasks.Names(), ", ") + `.`
+There are ` + strings.Join(breakLines(strings.Join(tasks.Names(), ", ")+".", 78), "\n")
 
 func newEval() *cobra.Command {
 	var batches int
 	var f taskFlags
 	var quantizer quantizerFlags
-	var weightsOnly bool
 	cmd := &cobra.Command{
 		Use:   "eval RUN|CHECKPOINT",
 		Short: "Evaluate a run's newest checkpoint, or one of the Hugging Face hub",
@@ -54,14 +53,13 @@ func newEval() *cobra.Command {
 	contextFlag(cmd, &f.context)
 	cmd.Flags().IntVar(&batches, "batches", 0, "evaluate only this many batches; 0: all")
 	cmd.Flags().IntVar(&f.step, "step", 0, "evaluate the checkpoint of this step instead of the newest")
-	quantizer.add(cmd.Flags(), "quantize weights and activations with the plugin `NAME`, or a path, instead of the run's quantizers; none: nothing")
-	cmd.Flags().BoolVar(&weightsOnly, "weights-only", false, "with --quantizer: leave activations in full precision")
+	quantizer.addReplacement(cmd.Flags())
 	f.add(cmd)
 	cmd.AddCommand(newEvalRescore(), newEvalCompare())
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		holdOn(f.lifeline)
+		watchLifeline(f.lifeline)
 		var err error
-		if f.quantizer, err = quantizer.instead(weightsOnly); err != nil {
+		if f.quantizer, err = quantizer.replacement(); err != nil {
 			return nil, err
 		}
 		if len(f.Names) > 0 {
@@ -81,19 +79,19 @@ func newEval() *cobra.Command {
 			result["quantizer"] = f.quantizer.String()
 		}
 		if tokens == 0 { // a problem without data
-			return inWords(result, "%s, step %d: loss %.6g\n", args[0], model.Step(), loss), nil
+			return textAnswer(result, "%s, step %d: loss %.6g\n", args[0], model.Step(), loss), nil
 		}
 		result["perplexity"] = metrics.Number(math.Exp(loss)) // may be infinite, which JSON has no number for
-		return inWords(result, "%s, step %d: loss %.4f, perplexity %.3f over %d tokens\n", args[0], model.Step(), loss, math.Exp(loss), tokens), nil
+		return textAnswer(result, "%s, step %d: loss %.4f, perplexity %.3f over %d tokens\n", args[0], model.Step(), loss, math.Exp(loss), tokens), nil
 	})
 }
 
-// contextFlag is the flag about how a Hugging Face checkpoint is used.
+// contextFlag adds the flag for the context of a Hugging Face checkpoint.
 func contextFlag(cmd *cobra.Command, context *int) {
 	cmd.Flags().IntVar(context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; 0: as many as it has positions, 2048 at most")
 }
 
-// openRun opens a trained model, with the messages of the command.
+// openRun opens a trained model, which logs to the standard error of the command.
 func openRun(cmd *cobra.Command, dir string, o trained.Options) (model *trained.Model, err error) {
 	if o.Logger, err = newLogger(cmd, cmd.ErrOrStderr()); err != nil {
 		return nil, err
@@ -130,7 +128,7 @@ Face checkpoint is used as it is.`,
 		if endless {
 			opts.Stop = []int32{}
 		}
-		show := typing(cmd)
+		show := textPrinter(cmd)
 		if err := show(prompt); err != nil {
 			return nil, err
 		}
@@ -139,11 +137,11 @@ Face checkpoint is used as it is.`,
 			return nil, err
 		}
 		result := map[string]any{"run": args[0], "step": model.Step(), "prompt": prompt, "text": text}
-		return inWords(result, "\n"), nil
+		return textAnswer(result, "\n"), nil
 	})
 }
 
-// samplingFlags are the flags about how tokens are drawn.
+// samplingFlags adds the flags for drawing tokens.
 func samplingFlags(flags *pflag.FlagSet, o *generate.Options) {
 	flags.IntVar(&o.Tokens, "tokens", 200, "tokens to generate at most")
 	flags.Float64Var(&o.Temperature, "temperature", 0.8, "temperature; 0 takes the likeliest token")
@@ -152,8 +150,8 @@ func samplingFlags(flags *pflag.FlagSet, o *generate.Options) {
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the draws")
 }
 
-// typing prints text as it grows, unless the answer is to be JSON.
-func typing(cmd *cobra.Command) func(text string) error {
+// textPrinter prints text as it grows, unless the answer is to be JSON.
+func textPrinter(cmd *cobra.Command) func(text string) error {
 	return func(text string) error {
 		if wantsJSON(cmd) {
 			return nil

@@ -67,23 +67,23 @@ the weights, the tokenizer, a model card (README.md) and a report (export.json).
 		if err != nil {
 			return nil, err
 		}
-		return &answer{report, func(w io.Writer) { printExport(w, args[0], model.Step(), report) }}, warn(cmd, report.Warnings)
+		log, err := newLogger(cmd, cmd.ErrOrStderr())
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range report.Warnings {
+			log.Warn(w)
+		}
+		return &answer{report, func(w io.Writer) {
+			fmt.Fprintf(w, "%s, step %d, as %s in %s\n", args[0], model.Step(), report.Format, report.Path)
+			for _, line := range report.Summary() {
+				fmt.Fprintln(w, "  "+line)
+			}
+		}}, nil
 	})
 }
 
-// warn logs what somebody should know before they use what was made.
-func warn(cmd *cobra.Command, warnings []string) error {
-	log, err := newLogger(cmd, cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	for _, w := range warnings {
-		log.Warn(w)
-	}
-	return nil
-}
-
-// checkExport refuses flags that are missing or not understood.
+// checkExport refuses flags that are missing or have an unknown value.
 func checkExport(to, out, weights string) error {
 	switch {
 	case !slices.Contains(export.Formats(), to):
@@ -96,7 +96,7 @@ func checkExport(to, out, weights string) error {
 	return nil
 }
 
-// exportCommand is the command line with the flags that were given.
+// exportCommand is the command line that makes this export again.
 func exportCommand(cmd *cobra.Command, run string) string {
 	words := []string{"cage export", run}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -107,12 +107,4 @@ func exportCommand(cmd *cobra.Command, run string) string {
 		}
 	})
 	return strings.Join(words, " ")
-}
-
-// printExport sums up a report: the tensors of each type, and whether they are exact.
-func printExport(w io.Writer, run string, step int, r *export.Report) {
-	fmt.Fprintf(w, "%s, step %d, as %s in %s\n", run, step, r.Format, r.Path)
-	for _, line := range r.Summary() {
-		fmt.Fprintln(w, "  "+line)
-	}
 }

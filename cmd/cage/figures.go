@@ -53,7 +53,7 @@ stay as they are, with λ_t shaded.`,
 			name = "diagnostics"
 			cfg, err := config.Load(rundir.At(args[0]).Config().Name, nil)
 			if err != nil {
-				return notRun(args[0], "it has no configuration", err)
+				return explainUnreadable(args[0], "it has no configuration", err)
 			}
 			picture = &figure.Movement{Runs: runs, Window: cfg.Diagnostics.Window}
 		}
@@ -86,16 +86,16 @@ func readRuns(dirs []string) ([]figure.Run, error) {
 	for i, dir := range dirs {
 		records, err := metrics.Read[metrics.Record](rundir.At(dir).Metrics())
 		if err != nil {
-			return nil, notRun(dir, "it has no metrics", err)
+			return nil, explainUnreadable(dir, "it has no metrics", err)
 		}
 		runs = append(runs, figure.Run{Name: names[i], Records: records})
 	}
 	return runs, nil
 }
 
-// notRun explains why a file of a run directory could not be read. absent says what it
+// explainUnreadable says why a file of a run directory could not be read. absent says what it
 // means that the file is missing.
-func notRun(dir, absent string, err error) error {
+func explainUnreadable(dir, absent string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -123,12 +123,12 @@ that was interrupted shows – for what it has not measured.`,
 		for i, dir := range args {
 			s, err := metrics.ReadSummary(rundir.At(dir).Summary())
 			if err != nil {
-				return nil, notRun(dir, "its training has not ended yet", err)
+				return nil, explainUnreadable(dir, "its training has not ended yet", err)
 			}
 			list = append(list, s)
 			rows = append(rows, []string{
 				names[i], fmt.Sprint(s.Steps), number(s.ValLoss, "%.4f"), number(s.ValPPL, "%.3f"),
-				ifMeasured(s.ErrorRel, errorRatio), number(s.TokensPerSecond, "%.0f"), fmt.Sprintf("%.1f", float64(s.Seconds)/60),
+				ifMeasured(s.ErrorRel, errorPercent), number(s.TokensPerSecond, "%.0f"), fmt.Sprintf("%.1f", float64(s.Seconds)/60),
 			})
 		}
 		if len(out) > 0 {
@@ -140,19 +140,19 @@ that was interrupted shows – for what it has not measured.`,
 				return nil, err
 			}
 		}
-		return inTable(list, rows), nil
+		return tableAnswer(list, rows), nil
 	})
 }
 
-// errorRatio is ‖x − Q(x)‖ / ‖x‖ in percent, as in figures, given its square.
-func errorRatio(square float64) string { return fmt.Sprintf("%.2f%%", 100*math.Sqrt(square)) }
+// errorPercent is ‖x − Q(x)‖ / ‖x‖ in percent, as in figures, given its square.
+func errorPercent(square float64) string { return fmt.Sprintf("%.2f%%", 100*math.Sqrt(square)) }
 
-// number formats a value that may not have been measured.
+// number formats a value, or is – where nothing was measured.
 func number(n *metrics.Number, format string) string {
 	return ifMeasured(n, func(x float64) string { return fmt.Sprintf(format, x) })
 }
 
-// ifMeasured is number with any way of writing it.
+// ifMeasured formats a value with a function, or is – where nothing was measured.
 func ifMeasured(n *metrics.Number, how func(float64) string) string {
 	if n == nil {
 		return "–"

@@ -11,12 +11,12 @@ import (
 	"github.com/cage-qat/cage/host/study/scaling"
 )
 
-// fitFlags is what the command line of cage fit says.
+// fitFlags are the flags of cage fit.
 type fitFlags struct {
 	scaling.Options
 	resample, format string
 	fixed, bits      map[string]string
-	prior0           [2]float64
+	priorCenters     [2]float64
 	labels           []string
 	out              string
 }
@@ -47,8 +47,8 @@ against size, eff·16/P, and the Pareto front of loss against bytes.`,
 	flags.StringToStringVar(&f.fixed, "fix", nil, "hold A, alpha, B, beta or E at a value: `NAME=VALUE,...`")
 	flags.Float64Var(&f.Huber, "huber", f.Huber, "residual of log L beyond which it counts linearly; 0: plain squares")
 	flags.Float64Var(&f.Prior, "prior", f.Prior, "`WEIGHT` of the priors on log alpha and log beta; 0: none")
-	flags.Float64Var(&f.prior0[0], "prior-alpha", scaling.DefaultCenter, "centre of the prior on alpha")
-	flags.Float64Var(&f.prior0[1], "prior-beta", scaling.DefaultCenter, "centre of the prior on beta")
+	flags.Float64Var(&f.priorCenters[0], "prior-alpha", scaling.DefaultCenter, "centre of the prior on alpha")
+	flags.Float64Var(&f.priorCenters[1], "prior-beta", scaling.DefaultCenter, "centre of the prior on beta")
 	flags.IntVar(&f.Bootstrap, "bootstrap", f.Bootstrap, "replicates for the intervals; 0: linearize")
 	flags.StringVar(&f.resample, "resample", string(f.Resample), "what a replicate draws: residuals or cases")
 	flags.Uint64Var(&f.Seed, "seed", 0, "seed of the bootstrap")
@@ -61,7 +61,7 @@ against size, eff·16/P, and the Pareto front of loss against bytes.`,
 }
 
 func (f *fitFlags) run(cmd *cobra.Command, args []string) (*answer, error) {
-	labels, err := f.check()
+	labels, err := f.options()
 	if err != nil {
 		return nil, err
 	}
@@ -84,9 +84,9 @@ func (f *fitFlags) run(cmd *cobra.Command, args []string) (*answer, error) {
 	return &answer{fit, func(w io.Writer) { _ = fit.Write(w, scaling.Format(f.format)) }}, err
 }
 
-// check turns the flags into options.
-func (f *fitFlags) check() (labels scaling.Labels, err error) {
-	f.Resample, f.Alpha0, f.Beta0 = scaling.Resampling(f.resample), f.prior0[0], f.prior0[1]
+// options turns the flags into options and checks them.
+func (f *fitFlags) options() (labels scaling.Labels, err error) {
+	f.Resample, f.Alpha0, f.Beta0 = scaling.Resampling(f.resample), f.priorCenters[0], f.priorCenters[1]
 	if !slices.Contains(scaling.Formats, scaling.Format(f.format)) {
 		return labels, usageError{fmt.Errorf("--format %q: use text, markdown, csv or json", f.format)}
 	}

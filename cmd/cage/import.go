@@ -33,7 +33,7 @@ from the checkpoint itself, with model.init.`,
 	contextFlag(cmd, &context)
 	lifelineFlag(cmd, &lifeline)
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		holdOn(lifeline)
+		watchLifeline(lifeline)
 		c, err := trained.Import(cmd.Context(), args[0], out, context)
 		if run, _ := rundir.At(args[0]).Config().Exists(); run && errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s is a run directory already: want the directory of a Hugging Face checkpoint", args[0])
@@ -41,11 +41,11 @@ from the checkpoint itself, with model.init.`,
 		if err != nil {
 			return nil, err
 		}
-		return &answer{newImported(args[0], out, c), func(w io.Writer) { showImported(w, args[0], out, c) }}, nil
+		return &answer{newImported(args[0], out, c), func(w io.Writer) { printImported(w, args[0], out, c) }}, nil
 	})
 }
 
-// imported is what a checkpoint was understood as, as printed in JSON.
+// imported is an imported checkpoint as printed in JSON.
 type imported struct {
 	Checkpoint   string             `json:"checkpoint"`
 	Run          string             `json:"run,omitempty"`
@@ -79,8 +79,8 @@ func newImported(dir, out string, c *huggingface.Checkpoint) imported {
 	return imported{dir, out, c.Config.Architecture, shown, parameters, c.Config.MaxPositions, c.Config.Tokens, c.Config.Warnings, c.Report}
 }
 
-// showImported prints the model as a table, and then what became of the tensors.
-func showImported(w io.Writer, dir, out string, c *huggingface.Checkpoint) {
+// printImported prints the model as a table, and then what became of the tensors.
+func printImported(w io.Writer, dir, out string, c *huggingface.Checkpoint) {
 	about := newImported(dir, out, c)
 	rows := [][]string{{dir, about.Architecture}}
 	for _, key := range shownKeys {

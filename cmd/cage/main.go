@@ -1,6 +1,6 @@
 // Command cage trains language models so that they survive quantization. It is the host
-// of quantizer and optimizer plugins. Each subcommand is in a file of its own; the
-// packages under host/ do the work.
+// of quantizer and optimizer plugins. The files hold the
+// subcommands by subject: their flags, and how results are printed. The packages under host/ do the work.
 package main
 
 import (
@@ -35,7 +35,7 @@ func run(args []string) int {
 	root.SetErr(errOut)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		err = out.failed()
+		err = out.firstError()
 	}
 	if err == nil {
 		return 0
@@ -45,8 +45,8 @@ func run(args []string) int {
 	return code
 }
 
-// explain says what err means, as an exit code and to a person. stopped is the error of the
-// context, not nil after a signal.
+// explain turns an error into an exit code and a message. stopped is the error of the context, which is not nil after a
+// signal.
 func explain(cmd *cobra.Command, err, stopped error) (code int, message string) {
 	var usage usageError
 	switch {
@@ -96,10 +96,10 @@ with or without the CAGE correction, from one TOML file.
 	root.SetHelpCommand(newHelp())
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
-	root.AddCommand(outlasts(newTrain()), newImport(), outlasts(newQuantize()), newEval(), newScore(), outlasts(newRuler()), newGenerate(), newChat(), newExport(), outlasts(newPlot()), outlasts(newCompare()), outlasts(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), newMan(), newCheckpoint(), outlasts(newVerify()), newBench(), newVersion())
+	root.AddCommand(surviveSIGPIPE(newTrain()), newImport(), surviveSIGPIPE(newQuantize()), newEval(), newScore(), surviveSIGPIPE(newRuler()), newGenerate(), newChat(), newExport(), surviveSIGPIPE(newPlot()), surviveSIGPIPE(newCompare()), surviveSIGPIPE(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), newMan(), newCheckpoint(), surviveSIGPIPE(newVerify()), newBench(), newVersion())
 	root.InitDefaultCompletionCmd() // now, as it refuses no unknown shells by itself
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		group(completion)
 	}
-	return completing(root)
+	return addCompleters(root)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // toy is a training that prints a line for each of its steps, which cost nothing.
@@ -54,7 +55,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 		}
 	}
 	cmd := exec.Command(path, args...)
-	cmd.Env = append(os.Environ(), "CAGE_PLUGIN_PATH="+builtPlugins(t))
+	cmd.Env = append(os.Environ(), "CAGE_PLUGIN_PATH="+pluginsDir(t))
 	cmd.Dir = t.TempDir()
 	return cmd
 }
@@ -106,8 +107,8 @@ func code(t *testing.T, cmd *exec.Cmd) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// saved is the step of the newest checkpoint, 0 when there is none.
-func saved(t *testing.T, dir string) int {
+// newestStep is the step of the newest checkpoint, 0 when there is none.
+func newestStep(t *testing.T, dir string) int {
 	t.Helper()
 	list, err := checkpoint.List(rundir.At(dir).Checkpoints())
 	if err != nil {
@@ -130,7 +131,7 @@ func TestTrainingOutlastsItsReader(t *testing.T) {
 		if got := code(t, cmd); got != 0 {
 			t.Errorf("exit code %d, want 0", got)
 		}
-		if got := saved(t, dir); got != 300 {
+		if got := newestStep(t, dir); got != 300 {
 			t.Errorf("the newest checkpoint is of step %d, want 300", got)
 		}
 	})
@@ -147,7 +148,7 @@ func TestTrainingOutlastsItsReader(t *testing.T) {
 		if got := code(t, cmd); got != exitInterrupted {
 			t.Errorf("exit code %d, want %d", got, exitInterrupted)
 		}
-		if saved(t, dir) == 0 {
+		if newestStep(t, dir) == 0 {
 			t.Error("there is no checkpoint")
 		}
 	})
@@ -166,10 +167,11 @@ func awaitGrowth(t *testing.T, path string, size int64) int64 {
 }
 
 func TestStudyOutlastsItsReader(t *testing.T) {
+	effort.Long(t, "it trains the cells of a study")
 	t.Parallel()
-	file, _ := toyRun(t, 20)
+	file, _ := toyRun(t, 5)
 	study := filepath.Join(t.TempDir(), "study.toml")
-	text := fmt.Sprintf("base = %q\n[study]\nname = \"s\"\nout = %q\n[[study.axes]]\nname = \"rate\"\nkey = \"schedule.rate\"\nvalues = [0.1, 0.2, 0.3]\n", file, filepath.Join(t.TempDir(), "out"))
+	text := fmt.Sprintf("base = %q\n[study]\nname = \"s\"\nout = %q\n[[study.axes]]\nname = \"rate\"\nkey = \"schedule.rate\"\nvalues = [0.1, 0.2]\n", file, filepath.Join(t.TempDir(), "out"))
 	if err := os.WriteFile(study, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +181,7 @@ func TestStudyOutlastsItsReader(t *testing.T) {
 		t.Errorf("exit code %d, want 0", got)
 	}
 	status := command(t, "study", "status", study)
-	if out, err := status.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("3 of 3 cells done")) {
+	if out, err := status.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("2 of 2 cells done")) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -207,13 +209,13 @@ func TestDataOutlastItsReader(t *testing.T) {
 // nothing about it.
 func TestShortCommandsEndWithTheirReader(t *testing.T) {
 	t.Parallel()
-	var said bytes.Buffer
+	var stderr bytes.Buffer
 	cmd := command(t, "config")
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stdout, cmd.Stderr = w, &said
+	cmd.Stdout, cmd.Stderr = w, &stderr
 	if err := errors.Join(r.Close(), cmd.Start(), w.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -221,8 +223,8 @@ func TestShortCommandsEndWithTheirReader(t *testing.T) {
 	if state := cmd.ProcessState.Sys().(syscall.WaitStatus); !state.Signaled() || state.Signal() != syscall.SIGPIPE {
 		t.Errorf("it ended with %v, want SIGPIPE", cmd.ProcessState)
 	}
-	if said.Len() > 0 {
-		t.Errorf("it said %q", said.String())
+	if stderr.Len() > 0 {
+		t.Errorf("standard error %q", stderr.String())
 	}
 }
 
@@ -238,10 +240,10 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer full.Close()
-		var said bytes.Buffer
+		var stderr bytes.Buffer
 		file, dir := toyRun(t, 5)
 		cmd := command(t, "train", file)
-		cmd.Stdout, cmd.Stderr = full, &said
+		cmd.Stdout, cmd.Stderr = full, &stderr
 		if both {
 			cmd.Stderr = full
 		}
@@ -251,10 +253,10 @@ func TestFullDisk(t *testing.T) {
 		if got := code(t, cmd); got != exitError {
 			t.Errorf("both %v: exit code %d, want %d", both, got, exitError)
 		}
-		if !both && !strings.Contains(said.String(), "no space left") {
-			t.Errorf("it said %q", said.String())
+		if !both && !strings.Contains(stderr.String(), "no space left") {
+			t.Errorf("standard error %q", stderr.String())
 		}
-		if saved(t, dir) != 5 {
+		if newestStep(t, dir) != 5 {
 			t.Errorf("both %v: the training was not saved", both)
 		}
 	}

@@ -5,8 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"sync"
+	"syscall"
 	"text/tabwriter"
+	"time"
 	"unicode/utf8"
 
 	"github.com/hashicorp/go-hclog"
@@ -16,25 +21,25 @@ import (
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// answer is what a command prints in the end: value with --json, else text. Errors of
+// answer is the result of a command as it is printed: value with --json, else text. Errors of
 // writing are noticed by [outlet], and need no handling here.
 type answer struct {
 	value any
 	text  func(w io.Writer)
 }
 
-// inTable is an answer whose text is a table; the first row is the heading.
-func inTable(value any, rows [][]string) *answer {
+// tableAnswer is an answer whose text is a table; the first row is the heading.
+func tableAnswer(value any, rows [][]string) *answer {
 	return &answer{value, func(w io.Writer) { table(w, rows) }}
 }
 
-// inWords is an answer whose text is formatted as by fmt.Printf.
-func inWords(value any, format string, args ...any) *answer {
+// textAnswer is an answer whose text is formatted like that of fmt.Printf.
+func textAnswer(value any, format string, args ...any) *answer {
 	return &answer{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
 }
 
 // answering gives a command the flag --json, and makes it print what run returns. An answer
-// beside an error is printed, too.
+// that comes with an error is printed, too.
 func answering(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (*answer, error)) *cobra.Command {
 	cmd.Flags().Bool("json", false, "print the result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -42,7 +47,11 @@ func answering(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (
 		switch {
 		case a == nil:
 		case wantsJSON(cmd):
-			err = errors.Join(printJSON(cmd.OutOrStdout(), a.value), err)
+			text, jsonErr := json.MarshalIndent(a.value, "", "  ")
+			if jsonErr == nil {
+				_, jsonErr = fmt.Fprintln(cmd.OutOrStdout(), safetext.JSON(string(text)))
+			}
+			err = errors.Join(jsonErr, err)
 		default:
 			a.text(cmd.OutOrStdout())
 		}
@@ -57,20 +66,11 @@ func wantsJSON(cmd *cobra.Command) bool {
 	return asJSON
 }
 
-// printJSON writes v indented.
-func printJSON(w io.Writer, v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err == nil {
-		_, err = fmt.Fprintln(w, safetext.JSON(string(text)))
-	}
-	return err
-}
-
 // table writes rows in aligned columns; the first is the heading. On a terminal the
 // last column is wrapped.
 func table(w io.Writer, rows [][]string) {
-	rows = oneLineEach(rows)
-	if width, _ := console.Size(drawing(w)); width != nil {
+	rows = escapedRows(rows)
+	if width, _ := console.Size(unescaped(w)); width != nil {
 		rows = wrapLast(rows, width())
 	}
 	t := tabwriter.NewWriter(w, 0, 0, columnGap, ' ', 0)
@@ -80,8 +80,8 @@ func table(w io.Writer, rows [][]string) {
 	t.Flush()
 }
 
-// oneLineEach escapes what would break a row of a table into several lines.
-func oneLineEach(rows [][]string) [][]string {
+// escapedRows escapes what would break a row of a table into several lines.
+func escapedRows(rows [][]string) [][]string {
 	out := make([][]string, len(rows))
 	for i, row := range rows {
 		for _, cell := range row {
@@ -140,8 +140,20 @@ func breakLines(text string, width int) []string {
 	return lines
 }
 
-// newLogger makes the logger of a command, which writes to out. Messages may quote what
-// others said.
+// throttle returns a function that is true at most once in an interval, for reports of progress.
+func throttle(interval time.Duration) (due func() bool) {
+	next := time.Now().Add(interval)
+	return func() bool {
+		if time.Now().Before(next) {
+			return false
+		}
+		next = time.Now().Add(interval)
+		return true
+	}
+}
+
+// newLogger makes the logger of a command, which writes to out. Messages may quote
+// foreign text, which is escaped.
 func newLogger(cmd *cobra.Command, out io.Writer) (hclog.Logger, error) {
 	name, err := cmd.Flags().GetString("log-level")
 	if err != nil {
@@ -152,4 +164,54 @@ func newLogger(cmd *cobra.Command, out io.Writer) (hclog.Logger, error) {
 		return nil, usageError{fmt.Errorf("--log-level %q: use trace, debug, info, warn, error or off", name)}
 	}
 	return hclog.New(&hclog.LoggerOptions{Name: "cage", Level: level, Output: safetext.NewWriter(out), TimeFormat: "15:04:05"}), nil
+}
+
+// outlet is the standard output or error of this process. All text goes through it,
+// escaped as package safetext says; only progress displays write past it.
+//
+// Writing to a reader that is gone is no failure: it has seen what it wanted. This concerns
+// commands that outlast their readers (see [surviveSIGPIPE]); SIGPIPE silently ends the others.
+type outlet struct {
+	file *os.File
+	mu   sync.Mutex
+	err  error // of the first write that failed
+}
+
+// Write implements io.Writer.
+func (o *outlet) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := safetext.NewWriter(o.file).Write(p)
+	if errors.Is(err, syscall.EPIPE) {
+		return len(p), nil
+	}
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// firstError is the first error of writing. Most callers do not look at the errors of their
+// writes, so that it is reported when the command has ended.
+func (o *outlet) firstError() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// unescaped returns the file of an outlet, for displays that move the cursor; any other writer stays as it is.
+func unescaped(w io.Writer) io.Writer {
+	if o, ok := w.(*outlet); ok {
+		return o.file
+	}
+	return w
+}
+
+// surviveSIGPIPE makes a command go on when nobody reads its output any more, as after `| head`,
+// or when Ctrl-C has ended a tee behind it. It is for commands whose work matters more than
+// what they print. SIGPIPE is caught, so that writing to a closed pipe is an error; were it
+// ignored, children such as plugins would ignore it, too.
+func surviveSIGPIPE(cmd *cobra.Command) *cobra.Command {
+	cmd.PreRun = func(*cobra.Command, []string) { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+	return cmd
 }

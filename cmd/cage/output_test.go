@@ -2,6 +2,8 @@ package main
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -30,4 +32,16 @@ func TestBreakLines(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}
 	}
+}
+
+func TestThrottle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		due := throttle(time.Second)
+		for i, want := range []bool{false, false, true, false, true} { // at 0, 0.5, 1, 1.5 … seconds
+			if got := due(); got != want {
+				t.Errorf("look %d: %v, want %v", i, got, want)
+			}
+			time.Sleep(time.Second / 2)
+		}
+	})
 }

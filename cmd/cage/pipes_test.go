@@ -31,7 +31,7 @@ func TestNamedPipes(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	language := []string{"train", toy, "--set", `model={layers=1, width=8, heads=2, context=8}`, "--set", "train.batch=1", "--set", `data.train="` + pipe + `.tokens"`, "--set", `data.validation="` + pipe + `.tokens"`}
-	kept := func(p func(rundir.Dir) string) string { return with(t, run, p, pipe) }
+	kept := func(p func(rundir.Dir) string) string { return runWithPipe(t, run, p, pipe) }
 	cases := map[string][]string{
 		"run.toml":              {"train", pipe + ".toml"},
 		"study file":            {"study", "run", pipe + ".toml"},
@@ -51,21 +51,21 @@ func TestNamedPipes(t *testing.T) {
 	for name, args := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var said bytes.Buffer
+			var output bytes.Buffer
 			cmd := command(t, args...)
-			cmd.Stdout, cmd.Stderr = &said, &said
+			cmd.Stdout, cmd.Stderr = &output, &output
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
 			got := code(t, cmd)
-			if got != exitError || !saysNoFile(said.String()) {
-				t.Errorf("exit code %d, want %d; it said\n%s", got, exitError, said.String())
+			if got != exitError || !refusesPipe(output.String()) {
+				t.Errorf("exit code %d, want %d; output:\n%s", got, exitError, output.String())
 			}
 		})
 	}
 }
 
-func saysNoFile(text string) bool {
+func refusesPipe(text string) bool {
 	for _, words := range []string{"is a named pipe", "is neither a file nor a folder", "cannot be executed"} {
 		if strings.Contains(text, words) {
 			return true
@@ -74,8 +74,8 @@ func saysNoFile(text string) bool {
 	return false
 }
 
-// with copies a run and puts the pipe in the place of one of its files.
-func with(t *testing.T, run string, file func(rundir.Dir) string, pipe string) (dir string) {
+// runWithPipe copies a run and puts the pipe in the place of one of its files.
+func runWithPipe(t *testing.T, run string, file func(rundir.Dir) string, pipe string) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "run")
 	if err := os.CopyFS(dir, os.DirFS(run)); err != nil {

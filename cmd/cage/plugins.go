@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/plugin/scaffold"
 	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -29,7 +31,7 @@ on demand. A plugin is a program that runs with your rights; on Linux it may use
 the memory, or as much as CAGE_PLUGIN_MEMORY says, such as 8G. It has 10 s to start and
 for each answer, or as long as CAGE_PLUGIN_TIMEOUT says, such as 1m.`,
 	})
-	cmd.AddCommand(newPluginsList(), newPluginsShow(), newPluginsNew(), outlasts(newPluginsTest()))
+	cmd.AddCommand(newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()))
 	return cmd
 }
 
@@ -56,7 +58,7 @@ func newPluginsList() *cobra.Command {
 		if len(list) == 0 && !wantsJSON(cmd) {
 			return nil, fmt.Errorf("no plugins found; looked in %s", strings.Join(finder.Dirs, ", "))
 		}
-		return inTable(list, rows), nil
+		return tableAnswer(list, rows), nil
 	})
 }
 
@@ -73,22 +75,22 @@ func newPluginsShow() *cobra.Command {
 		}
 		var list []listing
 		var texts []string
-		err = asEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
+		err = startAsEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
 			d := client.Description()
 			list = append(list, listing{Name: d.Name, Path: client.Path(), Kind: client.Kind()}.describe(d))
-			texts = append(texts, fmt.Sprintf("%s (%s, %s)\n%s", d.Name, client.Kind(), client.Path(), oneLineParameters(d)))
+			texts = append(texts, fmt.Sprintf("%s (%s, %s)\n%s", d.Name, client.Kind(), client.Path(), escapedParameters(d)))
 			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
-		return inWords(list, "%s", strings.Join(texts, "\n")), nil
+		return textAnswer(list, "%s", strings.Join(texts, "\n")), nil
 	})
 }
 
-// asEach calls do with the plugin started as each of the kinds that it serves. It is an
+// startAsEach calls do with the plugin started as each of the kinds that it serves. It is an
 // error when it serves none, or one of them with a fault.
-func asEach(ctx context.Context, exe plugin.Executable, kinds []sdk.Kind, opts plugin.Options, do func(*plugin.Client) error) error {
+func startAsEach(ctx context.Context, exe plugin.Executable, kinds []sdk.Kind, opts plugin.Options, do func(*plugin.Client) error) error {
 	served := false
 	var refused error
 	for _, kind := range kinds {
@@ -115,8 +117,8 @@ func asEach(ctx context.Context, exe plugin.Executable, kinds []sdk.Kind, opts p
 	return refused
 }
 
-// oneLineParameters escapes what would break the table of parameters.
-func oneLineParameters(d sdk.Description) sdk.Description {
+// escapedParameters escapes what would break the table of parameters.
+func escapedParameters(d sdk.Description) sdk.Description {
 	d.Parameters = slices.Clone(d.Parameters)
 	for i := range d.Parameters {
 		p := &d.Parameters[i]
@@ -132,8 +134,8 @@ func oneLineParameters(d sdk.Description) sdk.Description {
 	return d
 }
 
-// newFinder returns what finds plugins, and how they are started. Both tell the person
-// what they do.
+// newFinder returns what finds plugins, and how they are started. Both log to
+// the standard error of the command.
 func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
 	log, err := newLogger(cmd, cmd.ErrOrStderr())
 	if err != nil {
@@ -147,8 +149,7 @@ func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
 	return finder, plugin.Options{Logger: log}, nil
 }
 
-// firstSentence is the text up to the first full stop that ends a sentence, which
-// one after "al" does not.
+// firstSentence is the text up to its first full stop; that of "et al." does not count.
 func firstSentence(text string) string {
 	for i := range len(text) - 1 {
 		if text[i:i+2] == ". " && !strings.HasSuffix(text[:i], " al") {
@@ -200,3 +201,52 @@ func bound(v float64) *float64 {
 	}
 	return &v
 }
+
+func newPluginsNew() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "new KIND NAME",
+		Short: "Write a small complete plugin with its test, to start from",
+		Long: `Write the Go source of a small complete plugin and of its test into a new directory
+NAME. KIND is quantizer or optimizer. Inside a Go module that requires
+github.com/cage-qat/cage the directory becomes a package of it; elsewhere it becomes a
+module of its own, with a go.mod.`,
+		Args: exactly(2, "quantizer or optimizer, and a name"),
+	}
+	dir := cmd.Flags().String("dir", ".", "existing directory in which NAME is made")
+	source := cmd.Flags().String("sdk", "", "make a module of its own that takes the sdk from this directory, a copy of cage's source")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s := scaffold.Plugin{Kind: args[0], Name: args[1], Parent: *dir, Source: *source}
+		if err := s.Check(); err != nil {
+			return usageError{err}
+		}
+		if err := s.CheckPlace(); err != nil {
+			return err
+		}
+		log, err := newLogger(cmd, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		settings, notice, err := s.Write(cmd.Context(), plugin.Inform(log))
+		if err != nil {
+			return err
+		}
+		if notice != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "go mod tidy is still to be run in %s; or remove it and give --sdk DIR, a copy of cage's source: %v\n", s.Path(), notice)
+		}
+		path := s.Path()
+		if !filepath.IsAbs(path) {
+			path = "./" + filepath.ToSlash(path) // without a slash it would be taken for a name
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), nextSteps, path, s.Kind, settings)
+		return err
+	}
+	return cmd
+}
+
+// The settings are those with which cage builds plugins and the Makefile builds cage.
+// With others, go test would compile all libraries once more.
+const nextSteps = `wrote %[1]s
+  %[3]s go -C %[1]s test -trimpath .
+  cage plugins show %[1]s
+In the TOML file of a run: %[2]s = {plugin = "%[1]s"}
+`

@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// noDevice is the kind of device that runs nothing: programs are run by the oracle alone.
+// noDevice is the value of --device for which the oracle alone runs the programs.
 const noDevice = "none"
 
 func newPluginsTest() *cobra.Command {
@@ -65,7 +65,7 @@ absmax, lsq (a file named baselines), adamw, sgd, muon, shampoo or soap.`,
 	})
 }
 
-// verdict names the checks that failed.
+// verdict is an error that names the failed checks, nil without any.
 func verdict(name string, reports []sdktest.Report) error {
 	var failed []string
 	for _, r := range reports {
@@ -81,7 +81,7 @@ func verdict(name string, reports []sdktest.Report) error {
 	return fmt.Errorf("plugin %s: failed: %s", name, strings.Join(failed, ", "))
 }
 
-// pluginTest is a run of the kit on one plugin.
+// pluginTest are the flags of cage plugins test.
 type pluginTest struct {
 	golden, device string
 	sets           []string
@@ -116,7 +116,7 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 		opts.Logger.SetLevel(hclog.Error)
 	}
 	var reports []sdktest.Report
-	err = asEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
+	err = startAsEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
 		report, err := kit.Check(cmd.Context(), client, p.settings(client.Description()), options)
 		reports = append(reports, report)
 		return err
@@ -124,7 +124,8 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 	return reports, err
 }
 
-// options checks the command line. A golden file is about one kind of plugin.
+// options checks the flags, and turns them into options of the conformance kit and the kinds of plugins to test: one kind if
+// there is a golden file.
 func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	if known := append(engine.Kinds(), noDevice); !slices.Contains(known, p.device) {
 		return nil, nil, usageError{fmt.Errorf("--device %q: use %s", p.device, strings.Join(known, ", "))}
@@ -149,23 +150,19 @@ func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	return append(options, sdktest.Golden(published)), []sdk.Kind{published.Kind}, nil
 }
 
-// settings reads the values as TOML. Those of string parameters need no quotes.
+// settings parses the values of --set as TOML. Strings need no quotes where the plugin declares a string.
 func (p *pluginTest) settings(d sdk.Description) map[string]any {
 	settings := map[string]any{}
 	for _, set := range p.sets {
 		key, text, _ := strings.Cut(set, "=")
 		key, text = strings.TrimSpace(key), strings.TrimSpace(text)
 		settings[key] = tomlValue(text)
-		if _, isText := settings[key].(string); !isText && wantsText(d, key) {
+		declaredString := slices.ContainsFunc(d.Parameters, func(p sdk.Parameter) bool {
+			return p.Name == key && p.Type == sdk.TypeString
+		})
+		if _, isString := settings[key].(string); declaredString && !isString {
 			settings[key] = text
 		}
 	}
 	return settings
-}
-
-// wantsText tells whether the plugin declares a string of that name.
-func wantsText(d sdk.Description, name string) bool {
-	return slices.ContainsFunc(d.Parameters, func(p sdk.Parameter) bool {
-		return p.Name == name && p.Type == sdk.TypeString
-	})
 }

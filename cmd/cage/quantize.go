@@ -54,7 +54,7 @@ func newQuantize() *cobra.Command {
 		if err := checkQuantize(cmd, &o); err != nil {
 			return nil, err
 		}
-		holdOn(lifeline)
+		watchLifeline(lifeline)
 		o.Plugin = quantizer.plugin
 		var err error
 		if o.Params, err = quantizer.params(); err != nil {
@@ -67,11 +67,11 @@ func newQuantize() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return &answer{result, func(w io.Writer) { showQuantized(w, o.Out, result) }}, nil
+		return &answer{result, func(w io.Writer) { printQuantized(w, o.Out, result) }}, nil
 	})
 }
 
-// checkQuantize refuses flags that are missing, not understood or at odds.
+// checkQuantize refuses flags that are missing, have an unknown value or contradict each other.
 func checkQuantize(cmd *cobra.Command, o *quantize.Options) error {
 	if err := checkKeys(cmd, o.Keys()); err != nil {
 		return err
@@ -85,8 +85,8 @@ func checkQuantize(cmd *cobra.Command, o *quantize.Options) error {
 	return nil
 }
 
-// showQuantized prints a table of the matrices, and what can be done with the result.
-func showQuantized(w io.Writer, out string, p *trained.Posttrained) {
+// printQuantized prints a table of the matrices, and what can be done with the result.
+func printQuantized(w io.Writer, out string, p *trained.Posttrained) {
 	rows := [][]string{{"matrix", "shape", "‖W−Ŵ‖/‖W‖"}}
 	if p.Calibration != nil {
 		rows[0] = append(rows[0], "Σ‖(W−Ŵ)X‖²", "of Σ‖WX‖²", "rounding", "notes")
@@ -108,7 +108,7 @@ func showQuantized(w io.Writer, out string, p *trained.Posttrained) {
 	fmt.Fprintf(w, "%s holds the quantized model: try cage eval, cage generate or cage export\n", out)
 }
 
-// notes says what was not as usual.
+// notes tells what was unusual about a matrix.
 func notes(m layerwise.Matrix) string {
 	var list []string
 	if m.Fallback {

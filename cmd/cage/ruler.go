@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +14,8 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/query"
 	"github.com/cage-qat/cage/host/deploy/ruler"
+	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -22,9 +27,9 @@ func newRuler() *cobra.Command {
 		Use:   "ruler RUN|CHECKPOINT",
 		Short: "Measure how long a text may be for a model to work with it (RULER)",
 		Long: `Let a model answer the 13 tasks of RULER, which hide something in a text of a given
-length, and score its answers. The prompts are those that RULER's scripts make, the answers
-are the likeliest tokens. Prompts and answers lie in --out, in RULER's own format; killed at
-any moment, the same command goes on.
+length, and score its answers. The prompts are those that RULER's scripts make, the
+answers are the likeliest tokens. Prompts and answers lie in --out, in RULER's own
+format; killed at any moment, the same command goes on.
 
 Some tasks are made of texts of others, and are left out without them: --essay, --squad,
 --hotpot. Words are made up unless --words has lists.
@@ -35,9 +40,9 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 	f.add(cmd)
 	m.add(cmd)
 	lifelineFlag(cmd, &lifeline)
-	cmd.AddCommand(outlasts(newRulerGenerate()), newRulerScore())
+	cmd.AddCommand(surviveSIGPIPE(newRulerGenerate()), newRulerScore())
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		holdOn(lifeline)
+		watchLifeline(lifeline)
 		plan, g, err := f.plan(cmd)
 		if err != nil {
 			return nil, err
@@ -46,14 +51,10 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 			return nil, err
 		}
 		defer m.model.Close()
-		if err := f.template(g, m.tok, args[0]); err != nil {
+		if err := f.tokenize(&plan, g, m.tok, args[0]); err != nil {
 			return nil, err
 		}
-		f.settings(&plan, g, m.tok)
 		plan.Model = &m.name
-		if plan.Progress, err = rulerProgress(cmd); err != nil {
-			return nil, err
-		}
 		d := ruler.At(vfs.At(f.out))
 		if plan, err = g.Write(cmd.Context(), d, plan); err != nil {
 			return nil, err
@@ -119,31 +120,27 @@ LENGTH/data/TASK/validation.jsonl in the directory --out: what a model is to con
 		if err != nil {
 			return nil, fmt.Errorf("--tokenizer: %w", err)
 		}
-		if err := f.template(g, tok, spec); err != nil {
-			return nil, err
-		}
-		f.settings(&plan, g, tok)
-		if plan.Progress, err = rulerProgress(cmd); err != nil {
+		if err := f.tokenize(&plan, g, tok, spec); err != nil {
 			return nil, err
 		}
 		d := ruler.At(vfs.At(f.out))
 		if _, err = g.Write(cmd.Context(), d, plan); err != nil {
 			return nil, err
 		}
-		made, err := d.Manifest()
+		manifest, err := d.Manifest()
 		if err != nil {
 			return nil, err
 		}
-		return &answer{made, func(w io.Writer) {
+		return &answer{manifest, func(w io.Writer) {
 			fmt.Fprintf(w, "%s: prompts of %d tokens and less\n", f.out, plan.Lengths[len(plan.Lengths)-1])
-			for _, note := range made.Notes() {
+			for _, note := range manifest.Notes() {
 				fmt.Fprintf(w, "note: %s\n", note)
 			}
 		}}, nil
 	})
 }
 
-// rulerFlags say what prompts to make.
+// rulerFlags are the flags about RULER's prompts.
 type rulerFlags struct {
 	ruler.Settings
 	seed uint32
@@ -160,4 +157,112 @@ func (f *rulerFlags) add(cmd *cobra.Command) {
 	addKeys(cmd, keys)
 	cmd.Flags().Uint32Var(&f.seed, "seed", ruler.DefaultSeed, "seed of the prompts")
 	cmd.Flags().StringVar(&f.out, "out", "", "directory `DIR` of prompts and answers (required)")
+}
+
+// plan checks the flags and reads the texts that prompts are made of.
+func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generator, err error) {
+	tasks, err := ruler.Select(f.Names)
+	switch {
+	case err != nil:
+		return plan, nil, usageError{fmt.Errorf("--tasks: %w", err)}
+	case f.out == "":
+		return plan, nil, usageError{fmt.Errorf("--out is required: the directory of prompts and answers")}
+	}
+	if err := checkKeys(cmd, f.Keys()); err != nil {
+		return plan, nil, err
+	}
+	g = &ruler.Generator{Seed: f.seed}
+	if g.Inputs, err = f.Files.Read(); err != nil {
+		return plan, nil, err
+	}
+	log, err := newLogger(cmd, cmd.ErrOrStderr())
+	if err != nil {
+		return plan, nil, err
+	}
+	due := throttle(10 * time.Second)
+	progress := func(doing string, t ruler.Task, length, done, of int) {
+		if due() {
+			log.Info(fmt.Sprintf("%s at %d: %d of %d %s", t.Name, length, done, of, doing))
+		}
+	}
+	return ruler.Plan{Tasks: tasks, Lengths: f.SortedLengths(), Samples: f.Samples, Progress: progress}, g, nil
+}
+
+// tokenize makes the generator count tokens with a tokenizer, and finds what a template of conversations prints around a
+// question; the plan names both, as prompts depend on them. spec is where the model's own template is.
+func (f *rulerFlags) tokenize(plan *ruler.Plan, g *ruler.Generator, tok tokenizer.Tokenizer, spec string) error {
+	g.Count = func(text string) (int, error) {
+		ids, err := tok.Encode(text)
+		return len(ids), err
+	}
+	plan.Settings = map[string]string{"tokenizer": tok.Info().SHA256, "template": "none"}
+	if f.Template == "" {
+		return nil
+	}
+	name := f.Template
+	if name == "own" {
+		name = ""
+	}
+	t, err := chat.OpenTemplate(name, spec, tokenizer.AddsBOS(tok))
+	if err != nil {
+		return fmt.Errorf("--template: %w", err)
+	}
+	const question = "question"
+	r, err := t.Render(chat.Conversation{chat.NewMessage(chat.User, question)}, true)
+	if err != nil {
+		return fmt.Errorf("--template: %w", err)
+	}
+	at := strings.LastIndex(r.Text, question)
+	if at < 0 {
+		return fmt.Errorf("--template %s: it does not print the messages of users", f.Template)
+	}
+	g.Before, g.After = r.Text[:at], r.Text[at+len(question):]
+	plan.Settings["template"] = g.Before + "…" + g.After
+	return nil
+}
+
+// rulerModel is the model that answers, with the flags about it.
+type rulerModel struct {
+	batch, step, context int
+	threshold            float64
+
+	model *trained.Model
+	tok   tokenizer.Tokenizer
+	name  ruler.ModelName
+}
+
+func (m *rulerModel) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.IntVar(&m.batch, "batch", 4, "prompts that are answered at once")
+	flags.IntVar(&m.step, "step", 0, "use the checkpoint of this step instead of the newest")
+	flags.IntVar(&m.context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; 0: the largest length")
+	thresholdFlag(cmd, &m.threshold)
+}
+
+// open opens the model in dir with a context for prompts of these lengths.
+func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
+	if m.batch < 1 {
+		return usageError{fmt.Errorf("--batch %d: want 1 or more", m.batch)}
+	}
+	longest := slices.Max(lengths)
+	run, err := rundir.At(dir).Config().Exists()
+	if err != nil {
+		return err
+	}
+	if !run {
+		m.context = cmp.Or(m.context, longest)
+	}
+	m.model, err = openRun(cmd, dir, trained.Options{Step: m.step, Generate: m.batch, NoData: true, Context: m.context})
+	if err != nil {
+		return err
+	}
+	m.name = query.RulerName(dir, m.model, m.batch)
+	m.tok, err = m.model.Tokenizer()
+	if context := m.model.Context(); err == nil && context < longest {
+		err = fmt.Errorf("%s sees %d tokens at most: want a --length of no more, not %d", dir, context, longest)
+	}
+	if err != nil {
+		m.model.Close()
+	}
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -14,7 +15,10 @@ import (
 
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/records"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func newRuns() *cobra.Command {
@@ -47,7 +51,7 @@ and for the filter of cage serve.`,
 	}
 }
 
-// roots are searched when no directory is named: the defaults of train.out and study.out.
+// roots are the directories that are searched for runs when none is named. They hold the defaults of train.out and study.out.
 var roots = []string{"runs", "studies"}
 
 // columnsOfKeys is how many keys of configurations are listed without --columns.
@@ -88,11 +92,11 @@ func newRunsList() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return inTable(value, rows), nil
+		return tableAnswer(value, rows), nil
 	})
 }
 
-// runsQuery is which runs are listed, and what of them.
+// runsQuery are the flags of cage runs list: which runs, in which order, with which columns.
 type runsQuery struct {
 	where, columns []string
 	by             string
@@ -130,13 +134,13 @@ func (q *runsQuery) list(ctx context.Context, dirs []string) ([]runListing, [][]
 // watchEvery is how often a list that is watched is read again.
 const watchEvery = 2 * time.Second
 
-// watchTable shows a table again and again until the command is interrupted, which is how it
-// is meant to end. Once it was shown, an error is shown in its place, and may pass.
+// watchTable shows a table again and again until the command is interrupted, which is no error.
+// After the first time, an error is shown in place of the table, and the next look may succeed.
 func watchTable(cmd *cobra.Command, read func() ([][]string, error)) error {
 	if wantsJSON(cmd) {
 		return usageError{errors.New("--watch shows a table: ask again for --json")}
 	}
-	page := console.NewPage(drawing(cmd.OutOrStdout()))
+	page := console.NewPage(unescaped(cmd.OutOrStdout()))
 	for shown := false; ; shown = true {
 		rows, err := read()
 		var text strings.Builder
@@ -176,7 +180,7 @@ func (q *runsQuery) find(ctx context.Context, dirs []string) ([]*rundir.Run, err
 	return q.lister.List(ctx, dirs...)
 }
 
-// selectRuns filters and sorts. A name that no run has is an error.
+// selectRuns filters and sorts runs. A name that no run has is an error.
 func selectRuns(list []*rundir.Run, where []string, by string, columns []string) ([]*rundir.Run, error) {
 	var conditions []rundir.Condition
 	for _, text := range where {
@@ -206,7 +210,7 @@ func selectRuns(list []*rundir.Run, where []string, by string, columns []string)
 	return list, nil
 }
 
-// cells are the texts of a run in the columns, – for what it does not have.
+// cells is the row of a run: its values of the columns, – where it has none.
 func cells(r *rundir.Run, columns []string) []string {
 	var row []string
 	for _, name := range columns {
@@ -242,4 +246,54 @@ func listingOf(r *rundir.Run) runListing {
 		out.Config[e.Key] = e.Value
 	}
 	return out
+}
+
+func newRunsExport() *cobra.Command {
+	var table, events string
+	cmd := &cobra.Command{
+		Use:   "export RUN...",
+		Short: "Write the records of runs for other programs",
+		Long: `Write the records of runs for other programs: as one table of comma-separated values, as
+event files, which TensorBoard shows and Weights & Biases takes, or as both.
+
+  cage runs export runs/a runs/b --csv records.csv
+  cage runs export runs/* --tensorboard events
+  tensorboard --logdir events
+  wandb sync --sync-tensorboard events/a    (up to 0.29; for later ones see docs/serve.md)
+
+A run with train.tensorboard = true writes event files while it trains.`,
+		Args: atLeastOne("run directory"),
+	}
+	cmd.Flags().StringVar(&table, "csv", "", "write a table to `FILE`; -: to the standard output")
+	cmd.Flags().StringVar(&events, "tensorboard", "", "write event files to `DIR`, a folder for each run")
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		if table == "" && events == "" {
+			return nil, usageError{errors.New("want --csv FILE, --tensorboard DIR or both")}
+		}
+		var names records.Columns
+		list, err := records.Open(cmd.ErrOrStderr(), args, names.Add)
+		if err != nil {
+			return nil, err
+		}
+		if events != "" { // which is refused where there are files already, before a table is replaced
+			if err := records.WriteEvents(vfs.At(events), list); err != nil {
+				return nil, err
+			}
+		}
+		switch table {
+		case "":
+		case "-":
+			return nil, names.Write(cmd.OutOrStdout(), list)
+		default:
+			to, err := atomicfile.Target(table)
+			if err == nil {
+				err = atomicfile.Write(to, func(w io.Writer) error { return names.Write(w, list) })
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		out := slices.DeleteFunc([]string{table, events}, func(name string) bool { return name == "" })
+		return textAnswer(map[string]any{"runs": len(list), "out": out}, "the records of %d runs are in %s\n", len(list), strings.Join(out, " and ")), nil
+	})
 }

@@ -34,10 +34,11 @@ texts that it wrote last (train.samples), and its configuration.`,
 		if err != nil {
 			return nil, err
 		}
-		steps, err := checkpointSteps(r)
+		checkpoints, err := checkpoint.List(rundir.At(r.Dir).Checkpoints())
 		if err != nil {
 			return nil, err
 		}
+		steps := checkpoint.Steps(checkpoints)
 		provenance, err := rundir.At(r.Dir).Provenance().ReadFile()
 		if errors.Is(err, fs.ErrNotExist) {
 			provenance, err = []byte("{}"), nil
@@ -64,19 +65,13 @@ texts that it wrote last (train.samples), and its configuration.`,
 			Provenance  json.RawMessage `json:"provenance"`
 		}{listingOf(r), steps, newest, provenance}, func(w io.Writer) {
 			table(w, rows)
-			showSample(w, newest)
+			printSample(w, newest)
 			fmt.Fprintf(w, "\n%s", config)
 		}}, nil
 	})
 }
 
-// checkpointSteps are those of the checkpoints that a run has.
-func checkpointSteps(r *rundir.Run) ([]int, error) {
-	list, err := checkpoint.List(rundir.At(r.Dir).Checkpoints())
-	return checkpoint.Steps(list), err
-}
-
-// newestSample is what the model wrote last while it was trained, nil for nothing.
+// newestSample returns the last texts that the model wrote during its training, nil without any.
 func newestSample(r *rundir.Run) (*metrics.Sample, error) {
 	list, err := metrics.Read[metrics.Sample](rundir.At(r.Dir).Samples())
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(list) == 0 {
@@ -88,8 +83,8 @@ func newestSample(r *rundir.Run) (*metrics.Sample, error) {
 	return &list[len(list)-1], nil
 }
 
-// showSample shows each text below the line with its step.
-func showSample(w io.Writer, s *metrics.Sample) {
+// printSample prints the texts of a sample below a line with its step.
+func printSample(w io.Writer, s *metrics.Sample) {
 	if s == nil {
 		return
 	}
@@ -99,7 +94,7 @@ func showSample(w io.Writer, s *metrics.Sample) {
 	}
 }
 
-// runRows show all that is known of a run, except its configuration.
+// runRows is the table of what is known of a run beside its configuration.
 func runRows(r *rundir.Run, checkpoints []int, provenance []byte) ([][]string, error) {
 	rows := [][]string{{r.Dir, string(r.State)}}
 	if r.Err != "" {
@@ -111,27 +106,27 @@ func runRows(r *rundir.Run, checkpoints []int, provenance []byte) ([][]string, e
 		rows = append(rows, []string{x.Name, metrics.Short(x.Value)})
 	}
 	rows = append(rows, []string{"checkpoints", strings.Trim(fmt.Sprint(checkpoints), "[]")})
-	made, err := madeWith(provenance)
+	more, err := provenanceRows(provenance)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", r.Dir, err)
 	}
-	return append(rows, made...), err
+	return append(rows, more...), err
 }
 
-// madeWith reads the build and the plugins of a run from its provenance.json.
-func madeWith(text []byte) ([][]string, error) {
-	var made provenance.Record
-	if err := plainjson.Unmarshal(text, &made); err != nil {
+// provenanceRows reads the build and the plugins of a run from its provenance.json.
+func provenanceRows(text []byte) ([][]string, error) {
+	var record provenance.Record
+	if err := plainjson.Unmarshal(text, &record); err != nil {
 		return nil, fmt.Errorf("provenance.json: %w", err)
 	}
 	var rows [][]string
-	if made.Run != "" {
-		rows = append(rows, []string{"identity", made.Run})
+	if record.Run != "" {
+		rows = append(rows, []string{"identity", record.Run})
 	}
-	if made.Build != (engine.BuildInfo{}) {
-		rows = append(rows, []string{"build", made.Build.String()})
+	if record.Build != (engine.BuildInfo{}) {
+		rows = append(rows, []string{"build", record.Build.String()})
 	}
-	for _, p := range made.Plugins {
+	for _, p := range record.Plugins {
 		rows = append(rows, []string{p.Table, strings.TrimSpace(fmt.Sprintf("%s %s, SHA-256 %s", p.Name, p.Version, p.SHA256))})
 	}
 	return rows, nil
@@ -168,7 +163,7 @@ func newRunsDiff() *cobra.Command {
 			results[name] = []*metrics.Number{x, y}
 			rows = append(rows, []string{name, ifMeasured(x, metrics.Short), ifMeasured(y, metrics.Short)})
 		}
-		return inTable(map[string]any{"runs": []string{a.Dir, b.Dir}, "config": config, "results": results}, rows), nil
+		return tableAnswer(map[string]any{"runs": []string{a.Dir, b.Dir}, "config": config, "results": results}, rows), nil
 	})
 }
 

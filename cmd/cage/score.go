@@ -12,17 +12,18 @@ import (
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-const scoreHelp = `Compute the log-probability of each token given those before it, with the run's quantizers,
-to compare a model with what other programs make of it. A line of the input is a sequence:
+const scoreHelp = `Compute the log-probability of each token given those before it, with the run's
+quantizers, to compare a model with what other programs make of it. A line of the input is
+a sequence:
 
   --ids FILE     a list of token ids, as [128000, 9906, 1917]
-  --texts FILE   a text as a JSON string, as "Hello world", for the model's tokenizer; it gets
-                 a begin token where the tokenizer puts one before every text
+  --texts FILE   a text as a JSON string, as "Hello world", for the model's tokenizer; it
+                 gets a begin token where the tokenizer puts one before every text
 
-A line of the output is {"ids": [...], "log_probs": [...]}, in the order of the input: of n
-ids the n−1 log-probabilities (natural logarithms) of all but the first. Each is a float32,
-written with as many digits as tell it from its neighbours. With --out NAME.safetensors the
-tensors ids.0, log_probs.0, ids.1 … hold the same.
+A line of the output is {"ids": [...], "log_probs": [...]}, in the order of the input: of
+n ids the n−1 log-probabilities (natural logarithms) of all but the first. Each is a
+float32, written with as many digits as tell it from its neighbours. With
+--out NAME.safetensors the tensors ids.0, log_probs.0, ids.1 … hold the same.
 
   cage score runs/run --ids ids.jsonl > scores.jsonl
   echo '"func main() {"' | cage score runs/run --texts - --out scores.safetensors`
@@ -31,7 +32,6 @@ func newScore() *cobra.Command {
 	var f scoreFlags
 	var o trained.Options
 	var quantizer quantizerFlags
-	var weightsOnly bool
 	cmd := &cobra.Command{
 		Use:   "score RUN|CHECKPOINT",
 		Short: "Compute the log-probability of each token of texts",
@@ -44,8 +44,7 @@ func newScore() *cobra.Command {
 	flags.StringVar(&f.out, "out", "", "write to `FILE`, as safetensors if its name ends so, else as JSON lines; default: the standard output")
 	flags.IntVar(&o.Step, "step", 0, "use the checkpoint of this step instead of the newest")
 	contextFlag(cmd, &o.Context)
-	quantizer.add(flags, "quantize weights and activations with the plugin `NAME`, or a path, instead of the run's quantizers; none: nothing")
-	flags.BoolVar(&weightsOnly, "weights-only", false, "with --quantizer: leave activations in full precision")
+	quantizer.addReplacement(flags)
 	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		switch {
 		case (f.ids == "") == (f.texts == ""):
@@ -54,17 +53,17 @@ func newScore() *cobra.Command {
 			return nil, usageError{errors.New("--json says what was written with --out FILE; the standard output has JSON lines without it")}
 		}
 		var err error
-		if o.Quantizer, err = quantizer.instead(weightsOnly); err != nil {
+		if o.Quantizer, err = quantizer.replacement(); err != nil {
 			return nil, err
 		}
 		return f.score(cmd, args[0], o)
 	})
 }
 
-// scoreFlags say what to score, and where the result goes.
+// scoreFlags name the input and the output of scores.
 type scoreFlags struct{ ids, texts, out string }
 
-// score scores with the model in dir.
+// score writes the log-probabilities that the model in dir gives to the input.
 func (f *scoreFlags) score(cmd *cobra.Command, dir string, o trained.Options) (*answer, error) {
 	o.NoData, o.Score = true, true
 	model, err := openRun(cmd, dir, o)
@@ -88,10 +87,10 @@ func (f *scoreFlags) score(cmd *cobra.Command, dir string, o trained.Options) (*
 	}
 	mean, tokens := query.MeanLogProb(logProbs)
 	result := map[string]any{"run": dir, "step": model.Step(), "out": f.out, "sequences": len(sequences), "tokens": tokens, "mean_log_prob": metrics.Number(mean)}
-	return inWords(result, "%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n", dir, model.Step(), len(sequences), f.out, mean, tokens), nil
+	return textAnswer(result, "%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n", dir, model.Step(), len(sequences), f.out, mean, tokens), nil
 }
 
-// read reads the sequences.
+// read reads the input as sequences of token IDs.
 func (f *scoreFlags) read(cmd *cobra.Command, model *trained.Model) (list [][]int32, err error) {
 	s := query.Reader{Most: model.Context() + 1}
 	if s.Vocab, err = model.Vocab(); err != nil {

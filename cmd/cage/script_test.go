@@ -18,30 +18,35 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/cage-qat/cage/internal/racing"
 )
 
 var update = flag.Bool("update", false, "write what was found into testdata/script and docs")
 
 func TestMain(m *testing.M) {
-	testscript.Main(withPlugins{m}, map[string]func(){"cage": main, "rogue": rogue})
+	testscript.Main(withPlugins{m}, map[string]func(){"cage": main, "rogue": rogue, "broken": broken, "faulty": faulty})
 }
 
 // withPlugins runs the tests and removes the plugins that were built for them.
 type withPlugins struct{ *testing.M }
 
 func (w withPlugins) Run() int {
-	defer func() { _ = os.RemoveAll(plugins.dir) }()
+	defer func() { _ = os.RemoveAll(temporaryPlugins) }()
 	return w.M.Run()
 }
 
 // TestScripts runs the scripts of testdata/script, each in a directory of its own
 // with all plugins at hand.
 func TestScripts(t *testing.T) {
-	plugins, modules := builtPlugins(t), bareModules(t)
+	environment := scriptEnvironment(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
-			return setup(env, plugins, modules)
+			env.Values[backgroundKey] = &background{}
+			env.Vars = append(env.Vars, environment...)
+			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
+			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "json": isJSON, "interrupt": interrupt, "exited": exited, "replace": replace, "same": same, "fetch": fetch,
@@ -52,61 +57,60 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// plugins are those of the repository, built once for all tests.
-var plugins struct {
-	once sync.Once
-	dir  string
-	err  error
-}
+// pluginsVariable is the environment variable that names a directory with the plugins, built.
+const pluginsVariable = "CAGE_TEST_PLUGINS"
 
-func builtPlugins(t *testing.T) (dir string) {
-	t.Helper()
-	plugins.once.Do(func() { plugins.dir, plugins.err = buildPlugins() })
-	if plugins.err != nil {
-		t.Fatal(plugins.err)
+// temporaryPlugins is the directory of the plugins that were built for the tests, "" where they are given.
+var temporaryPlugins string
+
+// builtPlugins returns the directory of the repository's plugins, which are built once if it is not given.
+var builtPlugins = sync.OnceValues(func() (dir string, err error) {
+	if dir = os.Getenv(pluginsVariable); dir != "" {
+		return dir, nil
 	}
-	return plugins.dir
-}
-
-func buildPlugins() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "cage-plugins-"); err != nil {
 		return "", err
 	}
-	args := []string{"build", "-o", dir + string(filepath.Separator), "../../plugins/..."}
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+	temporaryPlugins = dir
+	out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "../../plugins/...").CombinedOutput()
+	if err != nil {
+		return dir, fmt.Errorf("go build plugins: %w\n%s", err, out)
 	}
 	return dir, nil
+})
+
+func pluginsDir(t *testing.T) string {
+	t.Helper()
+	dir, err := builtPlugins()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
-// setup gives a script the environment that a person has: the plugins, the go
-// command with a cache of modules, and a cache of cage's that starts empty.
-func setup(env *testscript.Env, plugins, modules string) error {
-	env.Values[backgroundKey] = &background{}
+// scriptEnvironment is what a person has who uses cage: the plugins, and the go command with a cache of modules.
+// The scripts share the processors: each command gets one, and collects its garbage rarely.
+func scriptEnvironment(t *testing.T) []string {
+	t.Helper()
 	repo, err := filepath.Abs("../..")
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	names := []string{"GOCACHE", "GOPATH", "GOFLAGS", "GOTOOLCHAIN", "GOSUMDB", "GOEXPERIMENT"}
-	out, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
-	if err != nil {
-		return err
-	}
-	for i, value := range strings.Split(strings.TrimSuffix(string(out), "\n"), "\n") {
-		env.Setenv(names[i], value)
-	}
-	env.Setenv("GOMODCACHE", modules)
-	env.Setenv("GOPROXY", "off")
-	env.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -trimpath") // where modules lie decides nothing
-	env.Setenv("CAGE_PLUGIN_PATH", plugins)
-	env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
-	env.Setenv("REPO", repo)
 	goCommand, err := exec.LookPath("go")
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	env.Setenv("GO", goCommand)
-	return nil
+	list := []string{"CAGE_PLUGIN_PATH=" + pluginsDir(t), "GOMODCACHE=" + bareModules(t), "GOPROXY=off", "REPO=" + repo, "GO=" + goCommand,
+		"GOFLAGS=" + os.Getenv("GOFLAGS") + " -trimpath"} // where modules lie decides nothing
+	if !racing.Enabled { // which sees more where goroutines run at the same time
+		list = append(list, "GOMAXPROCS=1", "GOGC=400")
+	}
+	names := []string{"GOPATH", "GOTOOLCHAIN", "GOSUMDB", "GOEXPERIMENT", "GOCACHE"}
+	values := strings.Split(goOut(t, append([]string{"env"}, names...)...), "\n")
+	for i, name := range names {
+		list = append(list, name+"="+values[i])
+	}
+	return list
 }
 
 // exits runs a command and compares its exit code: exits CODE COMMAND ARG…
@@ -127,8 +131,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// isJSON finds values in a file or stdout that is one JSON document:
-// same compares a member of two files of JSON.
+// same compares a member of two files of JSON: same KEY FILE FILE.
 func same(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 3 {
 		ts.Fatalf("usage: same KEY FILE FILE")
@@ -146,6 +149,7 @@ func same(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// isJSON finds values in a file or stdout that is one JSON document:
 // json FILE PATH=VALUE…, where PATH has dots and VALUE is JSON or * for any.
 func isJSON(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
@@ -171,6 +175,7 @@ func isJSON(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// dig is the value at a path of keys and indices.
 func dig(v any, path []string) (any, bool) {
 	for _, key := range path {
 		switch at := v.(type) {
@@ -224,6 +229,7 @@ func exited(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// await waits until a file contains a text.
 func await(ts *testscript.TestScript, path, text string) {
 	for range 600 {
 		content, err := os.ReadFile(path)

@@ -15,8 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/study/serve"
 )
 
-// defaultListen is where the pages are, unless told otherwise: always at the same place,
-// for those who keep it open.
+// defaultListen is the default address. It is fixed, so that a page that was left open finds its server again.
 const defaultListen = "127.0.0.1:7170"
 
 func newServe() *cobra.Command {
@@ -48,7 +47,7 @@ the address sees the runs. They load nothing from any network.`,
 	return cmd
 }
 
-// serveRuns answers until the context ends.
+// serveRuns serves the pages until the context ends.
 func serveRuns(cmd *cobra.Command, listen string, dirs []string) error {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -83,8 +82,7 @@ func serveRuns(cmd *cobra.Command, listen string, dirs []string) error {
 	return server.Close()
 }
 
-// pageAddress is how a browser on this machine names the address: one that stands for all
-// of them is not one that can be asked.
+// pageAddress is the address for a browser on this machine: 127.0.0.1 where the server listens on all addresses.
 func pageAddress(host string, a *net.TCPAddr) string {
 	if a.IP.IsUnspecified() {
 		host = "127.0.0.1"

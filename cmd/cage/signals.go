@@ -36,33 +36,27 @@ func interruptible() (context.Context, func()) {
 	return ctx, func() { hangUp(); stop() }
 }
 
-// keepWriting makes writing to a closed standard output or error an error, in place of
-// SIGPIPE, which would end the process. The signal is caught, not ignored: children such as
-// plugins would inherit that it is ignored.
-func keepWriting() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
-
-// lifelineFlag is the flag of commands that other programs start.
+// lifelineFlag adds --lifeline to a command that other programs start.
 func lifelineFlag(cmd *cobra.Command, lifeline *bool) {
 	cmd.Flags().BoolVar(lifeline, "lifeline", false, "stop as on Ctrl-C when standard input ends: for a program that starts this one")
 }
 
-// holdOn lets a process go on only as long as its lifeline holds, if it has one.
-func holdOn(lifeline bool) {
+// watchLifeline interrupts this process when its standard input ends, if that is its lifeline.
+func watchLifeline(lifeline bool) {
 	if lifeline {
 		go interruptAtEnd(os.Stdin)
 	}
 }
 
-// lastChance is how long the command may take to stop after standard input has ended.
-const lastChance = time.Minute
+// stopTimeout is how long the command may take to stop after standard input has ended.
+const stopTimeout = time.Minute
 
-// interruptAtEnd interrupts this process when in comes to its end: the program that holds
-// the other end wants it to stop, or has ended itself.
+// interruptAtEnd interrupts this process when in ends: the program at the other end wants it to stop, or has ended itself.
 func interruptAtEnd(in io.Reader) {
 	_, _ = io.Copy(io.Discard, in)
 	self, err := os.FindProcess(os.Getpid())
 	if err == nil && self.Signal(os.Interrupt) == nil {
-		time.Sleep(lastChance)
+		time.Sleep(stopTimeout)
 	}
 	os.Exit(exitInterrupted)
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -16,54 +15,51 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// A closed session hangs up on its processes, twice: the system does and the shell does.
-func TestHangUpSaves(t *testing.T) {
+// startEndless starts a training without an end, and waits for its first records. nohup, if not empty, is the program that
+// starts it.
+func startEndless(t *testing.T, nohup string) (cmd *exec.Cmd, dir string, stderr *bytes.Buffer) {
+	t.Helper()
+	file, dir := toyRun(t, endless)
+	cmd, stderr = command(t, "train", "--quiet", file), &bytes.Buffer{}
+	if nohup != "" {
+		cmd.Path, cmd.Args = nohup, append([]string{nohup, cmd.Path}, cmd.Args[1:]...)
+	}
+	cmd.Stderr = stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	awaitGrowth(t, rundir.At(dir).Metrics().Name, 0)
+	return cmd, dir, stderr
+}
+
+// TestSignalsSave: a training that is told to stop saves a checkpoint.
+func TestSignalsSave(t *testing.T) {
 	t.Parallel()
 	// Under nohup these tests ignore SIGHUP, and so would what they start. A signal that
 	// is caught is not ignored in a new process.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(caught) })
-	file, dir := toyRun(t, endless)
-	var said bytes.Buffer
-	cmd := command(t, "train", "--quiet", file)
-	cmd.Stdout, cmd.Stderr = io.Discard, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	awaitGrowth(t, rundir.At(dir).Metrics().Name, 0)
-	for range 2 {
-		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := code(t, cmd); got != exitInterrupted || !strings.Contains(said.String(), "--resume") {
-		t.Errorf("exit code %d, want %d; it said %q", got, exitInterrupted, said.String())
-	}
-	if saved(t, dir) == 0 {
-		t.Error("there is no checkpoint")
-	}
-}
-
-// SIGQUIT saves, as SIGTERM does.
-func TestQuitSaves(t *testing.T) {
-	t.Parallel()
-	file, dir := toyRun(t, endless)
-	cmd := command(t, "train", "--quiet", file)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	awaitGrowth(t, rundir.At(dir).Metrics().Name, 0)
-	if err := cmd.Process.Signal(syscall.SIGQUIT); err != nil {
-		t.Fatal(err)
-	}
-	if got := code(t, cmd); got != exitInterrupted {
-		t.Errorf("exit code %d, want %d", got, exitInterrupted)
-	}
-	if saved(t, dir) == 0 {
-		t.Error("there is no checkpoint")
+	for name, signals := range map[string][]syscall.Signal{
+		"SIGHUP":  {syscall.SIGHUP, syscall.SIGHUP}, // when a session closes, the system sends one and the shell another
+		"SIGQUIT": {syscall.SIGQUIT},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd, dir, stderr := startEndless(t, "")
+			for _, s := range signals {
+				if err := cmd.Process.Signal(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := code(t, cmd); got != exitInterrupted || !strings.Contains(stderr.String(), "--resume") {
+				t.Errorf("exit code %d, want %d; standard error %q", got, exitInterrupted, stderr)
+			}
+			if newestStep(t, dir) == 0 {
+				t.Error("there is no checkpoint")
+			}
+		})
 	}
 }
 
@@ -79,8 +75,8 @@ func TestSecondQuit(t *testing.T) {
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestSecondQuit$")
 	cmd.Env = append(os.Environ(), "CAGE_TEST_STUCK=1")
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -92,7 +88,7 @@ func TestSecondQuit(t *testing.T) {
 	lines := bufio.NewScanner(out)
 	for _, want := range []string{"begun", "asked to stop"} {
 		if !lines.Scan() || lines.Text() != want {
-			t.Fatalf("it said %q, want %q", lines.Text(), want)
+			t.Fatalf("it printed %q, want %q", lines.Text(), want)
 		}
 		if err := cmd.Process.Signal(syscall.SIGQUIT); err != nil {
 			t.Fatal(err)
@@ -107,8 +103,8 @@ func TestSecondQuit(t *testing.T) {
 			_ = cmd.Process.Signal(syscall.SIGQUIT)
 		}
 	}
-	if !strings.Contains(said.String(), "SIGQUIT: quit") || !strings.Contains(said.String(), "TestSecondQuit") {
-		t.Errorf("it ended with %v and said:\n%s", err, said.String())
+	if !strings.Contains(stderr.String(), "SIGQUIT: quit") || !strings.Contains(stderr.String(), "TestSecondQuit") {
+		t.Errorf("it ended with %v and wrote to its standard error:\n%s", err, stderr.String())
 	}
 }
 
@@ -119,19 +115,13 @@ func TestNohup(t *testing.T) {
 		t.Skip(err)
 	}
 	t.Parallel()
-	file, dir := toyRun(t, endless)
-	cmd := command(t, "train", "--quiet", file)
-	cmd.Path, cmd.Args = nohup, append([]string{nohup, cmd.Path}, cmd.Args[1:]...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	size := awaitGrowth(t, rundir.At(dir).Metrics().Name, 0)
+	cmd, dir, _ := startEndless(t, nohup)
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	size = awaitGrowth(t, rundir.At(dir).Metrics().Name, size)
-	awaitGrowth(t, rundir.At(dir).Metrics().Name, size)
+	metrics := rundir.At(dir).Metrics().Name
+	size := awaitGrowth(t, metrics, 0)
+	awaitGrowth(t, metrics, awaitGrowth(t, metrics, size))
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

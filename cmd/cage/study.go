@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/console"
+	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -30,7 +31,7 @@ configuration, axes of settings and what to report (docs/studies.md):
   cage study keep FILE      its numbers in one small file, to be committed
   cage study check FILE     whether kept results came out again`,
 	})
-	cmd.AddCommand(outlasts(newStudyRun()), newStudyStatus(), outlasts(newStudyReport()), outlasts(newStudyKeep()), outlasts(newStudyCheck()))
+	cmd.AddCommand(surviveSIGPIPE(newStudyRun()), newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()), surviveSIGPIPE(newStudyCheck()))
 	return cmd
 }
 
@@ -65,29 +66,37 @@ has failed.`,
 		if err != nil {
 			return nil, err
 		}
-		if opts.Only, err = labelsOf(s, *only); err != nil {
+		if opts.Only, err = parseOnly(s, *only); err != nil {
 			return nil, err
 		}
-		if opts.Survey, err = survey(cmd); err != nil {
+		if opts.Survey, err = newSurvey(cmd); err != nil {
 			return nil, err
 		}
-		kept, err := keptCells(cmd, s, *keptFile)
+		kept, err := readKept(cmd, s, *keptFile)
 		if err != nil {
 			return nil, err
 		}
-		opts.Kept = kept.has
+		opts.Kept = func(c study.Cell) bool { return kept[c.ID] }
 		if *dry {
-			return planned(cmd, s, opts)
+			return dryRun(cmd, s, opts)
 		}
-		kept.say(cmd.ErrOrStderr(), *keptFile)
+		if kept != nil {
+			count := 0
+			for _, known := range kept {
+				if known {
+					count++
+				}
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d cells are kept in %s and not trained again\n", count, len(kept), *keptFile)
+		}
 		return runStudy(cmd, s, opts)
 	})
 }
 
-// runStudy trains the cells and shows how far they are.
+// runStudy trains the cells and displays their progress.
 func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
-	opts.Planned = func(p study.Plan) { sayStale(cmd.ErrOrStderr(), s, p, opts.KeepStale) }
-	display := console.NewStudy(drawing(cmd.ErrOrStderr()))
+	opts.Planned = func(p study.Plan) { printStale(cmd.ErrOrStderr(), s, p, opts.KeepStale) }
+	display := console.NewStudy(unescaped(cmd.ErrOrStderr()))
 	opts.Watch = display.Watch
 	out, err := study.Run(cmd.Context(), s, opts)
 	display.Close()
@@ -97,15 +106,15 @@ func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answe
 	if out.Failed > 0 {
 		err = errors.Join(err, fmt.Errorf("%d of %d cells failed; see 'cage study status %s', and --retry", out.Failed, out.Cells, s.File))
 	}
-	return inWords(struct {
+	return textAnswer(struct {
 		Study string `json:"study"`
 		Out   string `json:"out"`
 		study.Outcome
-	}{s.Name, s.Out, out}, "%s", counts(s, out)), err
+	}{s.Name, s.Out, out}, "%s", countsLine(s, out)), err
 }
 
-// survey returns what looks at plugins and data before any cell is trained.
-func survey(cmd *cobra.Command) (study.Survey, error) {
+// newSurvey returns the function that checks plugins and data before any cell is trained.
+func newSurvey(cmd *cobra.Command) (study.Survey, error) {
 	finder, opts, err := newFinder(cmd)
 	if err != nil {
 		return nil, err
@@ -115,8 +124,8 @@ func survey(cmd *cobra.Command) (study.Survey, error) {
 	}, nil
 }
 
-// sayStale names the stale runs of a plan, and what becomes of them.
-func sayStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
+// printStale prints the stale runs of a plan, and what happens to them.
+func printStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
 	what := "is put aside, into " + s.StaleDir() + ", and trained again"
 	if keep {
 		what = "stays as it is"
@@ -128,27 +137,26 @@ func sayStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
 	}
 }
 
-// compared reads the state of each cell, and finds the stale ones. Those that cannot be
-// compared are named on the standard error.
-func compared(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
+// readResults reads the result of each cell, stale ones marked.
+func readResults(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 	results, err := s.Results()
 	if err != nil {
 		return nil, err
 	}
-	return results, findStale(cmd, s, func(ctx context.Context, look study.Survey) error {
-		return s.FindStale(ctx, results, look)
+	return results, findStale(cmd, s, func(ctx context.Context, survey study.Survey) error {
+		return s.FindStale(ctx, results, survey)
 	})
 }
 
-// findStale looks for stale results with the plugins and the data of now, and names those
+// findStale marks the results that other plugins or data gave than the present ones, and names on the standard error those
 // that could not be compared.
 func findStale(cmd *cobra.Command, s *study.Study, find func(context.Context, study.Survey) error) error {
-	look, err := survey(cmd)
+	survey, err := newSurvey(cmd)
 	if err != nil {
 		return err
 	}
 	var unknown *study.NotCompared
-	err = find(cmd.Context(), look)
+	err = find(cmd.Context(), survey)
 	switch {
 	case cmd.Context().Err() != nil:
 		return cmd.Context().Err()
@@ -159,8 +167,8 @@ func findStale(cmd *cobra.Command, s *study.Study, find func(context.Context, st
 	return err
 }
 
-// labelsOf reads the values of --only.
-func labelsOf(s *study.Study, only []string) (map[string][]string, error) {
+// parseOnly reads the values of --only.
+func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 	where := map[string][]string{}
 	for _, text := range only {
 		fail := func(format string, args ...any) error {
@@ -191,8 +199,8 @@ func labelsOf(s *study.Study, only []string) (map[string][]string, error) {
 	return where, nil
 }
 
-// counts is a line with the number of cells in each state.
-func counts(s *study.Study, out study.Outcome) string {
+// countsLine says how many cells are in each state.
+func countsLine(s *study.Study, out study.Outcome) string {
 	if out.Cells == 0 { // all are kept
 		return s.Out + ": no cell is left to train\n"
 	}
@@ -208,8 +216,8 @@ func counts(s *study.Study, out study.Outcome) string {
 	return text + "\n"
 }
 
-// planned is what a run would do.
-func planned(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
+// dryRun lists the cells that a run would train.
+func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
 	plan, err := s.Plan(cmd.Context(), opts)
 	if err != nil {
 		return nil, err
@@ -229,10 +237,79 @@ func planned(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer
 	}
 	value := map[string]any{"study": s.Name, "out": s.Out, "parallel": plan.AtOnce, "threads": plan.Threads, "cells": list}
 	return &answer{value, func(w io.Writer) {
-		sayStale(w, s, plan, opts.KeepStale)
+		printStale(w, s, plan, opts.KeepStale)
 		fmt.Fprintf(w, "%d of %d runs would be trained, %d at once with %s each\n", len(plan.Run), len(plan.Results), plan.AtOnce, threads)
 		if len(plan.Run) > 0 {
 			table(w, rows)
 		}
 	}}, nil
+}
+
+// cellListing is a cell as printed in JSON.
+type cellListing struct {
+	ID      string                    `json:"id"`
+	Labels  map[string]string         `json:"labels"`
+	Dir     string                    `json:"dir"`
+	State   study.State               `json:"state,omitempty"`
+	Error   string                    `json:"error,omitempty"`
+	Set     []study.Setting           `json:"set,omitempty"`
+	Summary map[string]metrics.Number `json:"summary,omitempty"`
+}
+
+func newStudyStatus() *cobra.Command {
+	var keptFile string
+	cmd := &cobra.Command{
+		Use:   "status FILE",
+		Short: "Show how far each cell of a study is",
+		Long: `Show how far each cell of a study is: done, running, interrupted, failed (with its
+error), missing, or stale: made by a plugin or of data that has changed since. It may
+be asked at any time, also while the study runs. With --kept it is the results in a
+file of 'cage study keep' that are shown, and which of them are stale.`,
+		Args: exactly(1, "one study file"),
+	}
+	cmd.Flags().StringVar(&keptFile, "kept", "", "`FILE` of kept results to show in place of the runs")
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		s, err := study.Load(args[0])
+		if err != nil {
+			return nil, err
+		}
+		var results []study.Result
+		if keptFile != "" {
+			results, err = keptResults(cmd, s, keptFile)
+		} else {
+			results, err = readResults(cmd, s)
+		}
+		if err != nil {
+			return nil, err
+		}
+		list, rows := []cellListing{}, [][]string{append(s.AxisNames(), "state", "val loss", "error or directory")}
+		for _, r := range results {
+			cell := cellListing{ID: r.Cell.ID, Labels: r.Cell.Labels, Dir: r.Cell.Dir, State: r.State, Error: r.Err, Set: r.Cell.Set, Summary: map[string]metrics.Number{}}
+			for name, x := range r.Summary {
+				cell.Summary[name] = metrics.Number(x)
+			}
+			list = append(list, cell)
+			rows = append(rows, append(r.Cell.Of(s.AxisNames()), statusColumns(r, keptFile)...))
+		}
+		total := study.Count(results)
+		return &answer{map[string]any{"study": s.Name, "out": s.Out, "counts": total, "cells": list}, func(w io.Writer) {
+			table(w, rows)
+			fmt.Fprint(w, countsLine(s, total))
+		}}, nil
+	})
+}
+
+// statusColumns are the state of a cell, its loss, and its error or directory.
+func statusColumns(r study.Result, keptFile string) []string {
+	loss, last := "–", r.Cell.Dir
+	if x, ok := r.Summary["val_loss"]; ok {
+		loss = number(metrics.Some(x), "%.4f")
+	}
+	switch {
+	case r.Err != "":
+		last = strings.ReplaceAll(r.Err, "\n", "; ")
+	case keptFile != "" && r.Known():
+		last = "kept in " + keptFile
+	}
+	return []string{string(r.State), loss, last}
 }

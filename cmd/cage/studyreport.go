@@ -40,43 +40,43 @@ the page of each.`,
 		if out != "" && len(args) > 1 {
 			return nil, usageError{fmt.Errorf("--out %s is one directory, for one study, not %d", out, len(args))}
 		}
-		var done []written
+		var reports []writtenReport
 		for _, file := range args {
 			w, err := writeReport(cmd, file, out)
 			if err != nil {
 				return nil, err
 			}
-			done = append(done, w)
+			reports = append(reports, w)
 			if !wantsJSON(cmd) {
 				printReport(cmd.OutOrStdout(), w)
 			}
 		}
-		var value any = done
-		if len(done) == 1 {
-			value = done[0]
+		var value any = reports
+		if len(reports) == 1 {
+			value = reports[0]
 		}
 		if contents == "" {
-			return inWords(value, ""), leftOut(done)
+			return textAnswer(value, ""), leftOutError(reports)
 		}
-		if err := writeContents(contents, done); err != nil {
+		if err := writeContents(contents, reports); err != nil {
 			return nil, err
 		}
-		return inWords(value, "%s\n", contents), leftOut(done)
+		return textAnswer(value, "%s\n", contents), leftOutError(reports)
 	})
 }
 
-// leftOut is the error of reports without some of the runs that were trained.
-func leftOut(done []written) error {
+// leftOutError names the runs that reports leave out because they are damaged or stale, nil without any.
+func leftOutError(reports []writtenReport) error {
 	var errs []error
 	for _, why := range []struct {
 		what string
-		runs func(w written) []report.Damage
+		runs func(w writtenReport) []report.Damage
 	}{
-		{"left out of the report, and trained again by 'cage study run' when the directory is deleted", func(w written) []report.Damage { return w.Damages }},
-		{"left out of the report as stale, and trained again by 'cage study run'", func(w written) []report.Damage { return w.Stale }},
+		{"left out of the report, and trained again by 'cage study run' when the directory is deleted", func(w writtenReport) []report.Damage { return w.Damages }},
+		{"left out of the report as stale, and trained again by 'cage study run'", func(w writtenReport) []report.Damage { return w.Stale }},
 	} {
 		list := ""
-		for _, w := range done {
+		for _, w := range reports {
 			for _, d := range why.runs(w) {
 				list += fmt.Sprintf("\n  %s: %s", d.Run, d.Err)
 			}
@@ -88,37 +88,37 @@ func leftOut(done []written) error {
 	return errors.Join(errs...)
 }
 
-// written is a report that has been written.
-type written struct {
+// writtenReport is a report that has been written.
+type writtenReport struct {
 	Dir   string   `json:"dir"`
 	Files []string `json:"files"`
 	report.Results
 	report *report.Report
 }
 
-func writeReport(cmd *cobra.Command, file, out string) (written, error) {
+func writeReport(cmd *cobra.Command, file, out string) (writtenReport, error) {
 	s, err := study.Load(file)
 	if err != nil {
-		return written{}, err
+		return writtenReport{}, err
 	}
-	results, err := compared(cmd, s)
+	results, err := readResults(cmd, s)
 	if err != nil {
-		return written{}, err
+		return writtenReport{}, err
 	}
 	r, err := report.New(s, results)
 	if err != nil {
-		return written{}, err
+		return writtenReport{}, err
 	}
 	out = cmp.Or(out, report.Dir(s.Out))
 	files, err := r.Save(vfs.At(out))
-	return written{out, files, r.Results(), r}, err
+	return writtenReport{out, files, r.Results(), r}, err
 }
 
-// writeContents writes the page that leads to several reports.
-func writeContents(path string, done []written) error {
+// writeContents writes a page with links to the reports.
+func writeContents(path string, list []writtenReport) error {
 	var reports []*report.Report
 	var dirs []string
-	for _, w := range done {
+	for _, w := range list {
 		reports, dirs = append(reports, w.report), append(dirs, w.Dir)
 	}
 	html, err := report.Contents("Studies", reports, dirs, filepath.Dir(path))
@@ -131,14 +131,14 @@ func writeContents(path string, done []written) error {
 	return atomicfile.WriteBytes(vfs.At(path), html)
 }
 
-// printReport prints the tables of a report, and where everything is.
-func printReport(w io.Writer, done written) {
-	fmt.Fprintln(w, done.report.Progress())
-	for i := range done.report.Tables {
-		t := &done.report.Tables[i]
+// printReport prints the tables of a report, and the path of its page.
+func printReport(w io.Writer, r writtenReport) {
+	fmt.Fprintln(w, r.report.Progress())
+	for i := range r.report.Tables {
+		t := &r.report.Tables[i]
 		fmt.Fprintf(w, "\n%s\n", t.Title)
 		table(w, t.Text())
 		fmt.Fprintln(w, strings.Join(t.TextNotes(), " "))
 	}
-	fmt.Fprintf(w, "\n%s\n", filepath.Join(done.Dir, report.PageFile))
+	fmt.Fprintf(w, "\n%s\n", filepath.Join(r.Dir, report.PageFile))
 }

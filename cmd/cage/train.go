@@ -58,7 +58,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		if estimate {
 			return estimateMemory(cmd, cfg, opts)
 		}
-		holdOn(lifeline)
+		watchLifeline(lifeline)
 		summary, err := runTraining(cmd, cfg, opts, quiet)
 		if summary == nil {
 			return nil, err
@@ -67,17 +67,17 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	})
 }
 
-// setsOut tells whether an override is one of train.out. As everywhere in overrides, blanks do not count.
-func setsOut(override string) bool {
+// overridesOut tells whether an override sets train.out. Blanks around the key do not count.
+func overridesOut(override string) bool {
 	key, _, _ := strings.Cut(override, "=")
 	return strings.TrimSpace(key) == "train.out"
 }
 
-// loadRun loads a configuration. It refuses that of a run directory which was moved or copied: train.out still names the place
-// where it was, and another run would be trained there.
+// loadRun loads a configuration. It refuses that of a run directory which was moved or copied: its train.out still names the
+// former place, and another run would be trained there.
 func loadRun(path string, sets []string) (*config.Config, error) {
 	cfg, err := config.Load(path, sets)
-	if err != nil || filepath.Base(path) != rundir.ConfigFile || slices.ContainsFunc(sets, setsOut) {
+	if err != nil || filepath.Base(path) != rundir.ConfigFile || slices.ContainsFunc(sets, overridesOut) {
 		return cfg, err
 	}
 	dir := filepath.Dir(path)
@@ -97,7 +97,7 @@ func loadRun(path string, sets []string) (*config.Config, error) {
 	return nil, e
 }
 
-// estimateMemory answers with the memory that a training needs.
+// estimateMemory estimates the memory that a training needs.
 func estimateMemory(cmd *cobra.Command, cfg *config.Config, opts train.Options) (_ *answer, err error) {
 	if opts.Logger, err = newLogger(cmd, cmd.ErrOrStderr()); err != nil {
 		return nil, err
@@ -126,11 +126,11 @@ func printMemory(w io.Writer, cfg *config.Config, r *memory.Report) {
 	}
 }
 
-// runTraining trains, with messages and, unless quiet, progress on the standard error.
+// runTraining trains, with messages and, unless quiet, a display of progress on the standard error.
 func runTraining(cmd *cobra.Command, cfg *config.Config, opts train.Options, quiet bool) (_ *metrics.Summary, err error) {
 	messages := cmd.ErrOrStderr()
 	if !quiet {
-		display := train.NewConsole(drawing(messages), cfg)
+		display := train.NewConsole(unescaped(messages), cfg)
 		defer display.Close()
 		messages, opts.Console = display, display
 	}
@@ -166,4 +166,60 @@ func printSummary(w io.Writer, s *metrics.Summary) {
 	if s.Uncorrected > 0 {
 		fmt.Fprintf(w, "%d corrections of single weights were left out, as x − Q(x) was not finite\n", s.Uncorrected)
 	}
+}
+
+func newVerify() *cobra.Command {
+	var from int
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "verify RUN",
+		Short: "Replay a part of a run and compare every bit",
+		Long: `Do the steps between two checkpoints of a run once more, with the run's own
+configuration, plugins and data, and compare every bit of the parameters and states with
+the second checkpoint. By default these are the last two that are kept (train.keep); of a
+run with a single one, all steps up to it are replayed. The run directory is only read.
+
+The exit code is 1 when a bit differs. Bits are the same on the CPU and with the build
+that trained; another build, or a GPU, may round differently.`,
+		Args: notNegative(exactly(1, "one run directory"), "from"),
+	}
+	cmd.Flags().IntVar(&from, "from", 0, "replay from the checkpoint of this `STEP` to the next, 0 being the beginning")
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "show messages, but no progress")
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		log, err := newLogger(cmd, cmd.ErrOrStderr())
+		if err != nil {
+			return nil, err
+		}
+		opts := train.ReplayOptions{Logger: log}
+		if !quiet {
+			opts.Console = unescaped(cmd.ErrOrStderr())
+		}
+		if cmd.Flags().Changed("from") {
+			opts.From = &from
+		}
+		replayed, err := train.Replay(cmd.Context(), args[0], opts)
+		if err != nil {
+			return nil, err
+		}
+		if len(replayed.Differences) > 0 {
+			err = fmt.Errorf("%s is not what its steps %d to %d give: %s", replayed.Run, replayed.From+1, replayed.To, replayed.Differences[0])
+		}
+		return textAnswer(replayed, "%s", replayText(replayed)), err
+	})
+}
+
+// replayText describes the result of a replay.
+func replayText(r *train.Replayed) string {
+	verdict := "every bit is the same"
+	if n := len(r.Differences); n > 0 {
+		verdict = fmt.Sprintf("%d parts differ", n)
+	}
+	text := fmt.Sprintf("%s, steps %d to %d: %s (%d tensors, %d numbers)\n", r.Run, r.From+1, r.To, verdict, r.Tensors, r.Numbers)
+	if r.Recorded != r.Now {
+		text += fmt.Sprintf("computed by two builds, whose bits may differ:\n  recorded %s\n  now      %s\n", r.Recorded, r.Now)
+	}
+	for _, d := range r.Differences {
+		text += fmt.Sprintf("  %s\n", d)
+	}
+	return text
 }

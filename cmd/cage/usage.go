@@ -15,8 +15,8 @@ import (
 // usageError is a mistake on the command line.
 type usageError struct{ error }
 
-// group completes a command that only has subcommands. Alone it prints its help; another
-// word after it is an unknown command.
+// group completes a command that only has subcommands. Without arguments it prints its help; any argument is an unknown
+// command.
 func group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -28,7 +28,7 @@ func group(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// unknownCommand names the subcommand that was probably meant.
+// unknownCommand is the error about an unknown subcommand, with the one that was probably meant.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	var known []string
 	for _, c := range cmd.Commands() {
@@ -44,7 +44,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return usageError{err}
 }
 
-// flagError says what value a flag wants, or which flag was probably meant.
+// flagError turns an error of the flags' library into one that says what a flag wants, or which flag was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
@@ -110,7 +110,7 @@ func usageTemplate(cobras string) string {
 	).Replace(cobras)
 }
 
-// exactly accepts n arguments; what says what they are.
+// exactly accepts n arguments. what describes them in the error.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
@@ -143,10 +143,10 @@ func atMostOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// notNegative accepts what then accepts, unless one of the named flags is negative.
-func notNegative(then cobra.PositionalArgs, flags ...string) cobra.PositionalArgs {
+// notNegative accepts what checkArgs accepts, unless one of the named flags is negative.
+func notNegative(checkArgs cobra.PositionalArgs, flags ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := then(cmd, args); err != nil {
+		if err := checkArgs(cmd, args); err != nil {
 			return err
 		}
 		for _, name := range flags {

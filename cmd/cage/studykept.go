@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +15,72 @@ import (
 	"github.com/cage-qat/cage/host/study/kept"
 	"github.com/cage-qat/cage/host/study/report"
 )
+
+func newStudyKeep() *cobra.Command {
+	var out string
+	var forget bool
+	cmd := &cobra.Command{
+		Use:   "keep FILE",
+		Short: "Keep the results of a study in one small file",
+		Long: `Write the numbers of all cells that are done into one small JSON file, with what they
+were made with: builds, plugins, hashes of programs and of data, the revision of cage,
+the date. The file can be committed when the runs are too large for it: 'cage study
+run' and 'status' take it with --kept.
+
+Results that stand in the file already stay there unless their cells were trained
+again, so a study may be run on one machine after another. Stale ones are left out, and
+so are kept ones of other tokens than those trained on now. Where the file has results of
+cells that the study file does not name any more, --forget drops them.`,
+		Args: exactly(1, "one study file"),
+	}
+	cmd.Flags().BoolVar(&forget, "forget", false, "drop results of cells that the study file does not name any more")
+	cmd.Flags().StringVar(&out, "out", "", "`FILE` to write, or to add to (default: the study's name and .json)")
+	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		s, err := study.Load(args[0])
+		if err != nil {
+			return nil, err
+		}
+		results, err := readResults(cmd, s)
+		if err != nil {
+			return nil, err
+		}
+		path := cmp.Or(out, s.Name+".json")
+		file, err := kept.Update(path, s, results, forget, buildVersion(), time.Now().UTC())
+		if err != nil {
+			return nil, err
+		}
+		return textAnswer(map[string]any{"file": path, "cells": len(file.Cells)}, "%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil
+	})
+}
+
+// keptResults reads a file of kept results, stale ones marked.
+func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Result, error) {
+	file, err := kept.ReadFor(s, path)
+	if err != nil {
+		return nil, err
+	}
+	results := file.Results(s)
+	return results, findStale(cmd, s, func(ctx context.Context, survey study.Survey) error {
+		return file.FindStale(ctx, s, results, survey)
+	})
+}
+
+// readKept says for each cell, by its ID, whether its results are kept and not stale, so that it needs no training. It is nil
+// without a file.
+func readKept(cmd *cobra.Command, s *study.Study, path string) (map[string]bool, error) {
+	if path == "" {
+		return nil, nil
+	}
+	results, err := keptResults(cmd, s, path)
+	if err != nil {
+		return nil, err
+	}
+	kept := map[string]bool{}
+	for _, r := range results {
+		kept[r.Cell.ID] = r.Known()
+	}
+	return kept, nil
+}
 
 func newStudyCheck() *cobra.Command {
 	var keptFile string
@@ -23,8 +92,8 @@ whether results that were kept come out again, on another machine, with another 
 after a change of a plugin. Cells that are done in both places take part, the others do
 not. It tells how many of them have the same numbers to the last bit, and lists the
 means, differences and choices of the study's tables that would be written in another
-way now, with the 95 % confidence interval of the kept one. Where plugins or data are not those
-of the kept results, it says so: then other numbers are no surprise.
+way now, with the 95 % confidence interval of the kept one. Where plugins or data are not
+those of the kept results, it says so: then other numbers are no surprise.
 
 The exit code is 1 when one lies outside of that interval, or has none because there are
 fewer than two replicates.`,
@@ -43,7 +112,7 @@ fewer than two replicates.`,
 		if err != nil {
 			return nil, err
 		}
-		here, err := compared(cmd, s)
+		here, err := readResults(cmd, s)
 		if err != nil {
 			return nil, err
 		}
@@ -54,20 +123,20 @@ fewer than two replicates.`,
 		if a.Cells == 0 {
 			return nil, fmt.Errorf("no cell is done both here, in %s, and in %s: there is nothing to compare", s.Out, keptFile)
 		}
-		out := checked{Agreement: a}
+		out := agreementListing{Agreement: a}
 		out.Changed, out.Why = file.Changed(here)
 		return &answer{out, func(w io.Writer) { out.print(w, s, keptFile) }}, disagreement(a)
 	})
 }
 
-// checked is what --json prints.
-type checked struct {
+// agreementListing is a comparison with kept results as printed.
+type agreementListing struct {
 	*report.Agreement
 	Changed int    `json:"changed"`       // cells that were kept with other plugins or data than those of here
 	Why     string `json:"why,omitempty"` // of the first of them
 }
 
-// disagreement is the error about values that did not come out again; nil without any.
+// disagreement is the error about values that differ from the kept ones, nil without any.
 func disagreement(a *report.Agreement) error {
 	outside, unknown := a.Count(report.Outside), a.Count(report.Unknown)
 	if outside+unknown == 0 {
@@ -76,7 +145,7 @@ func disagreement(a *report.Agreement) error {
 	return fmt.Errorf("%d of %d values lie outside of their kept intervals, and %d differ that have none", outside, a.Values, unknown)
 }
 
-func (c *checked) print(w io.Writer, s *study.Study, keptFile string) {
+func (c *agreementListing) print(w io.Writer, s *study.Study, keptFile string) {
 	a := c.Agreement
 	fmt.Fprintf(w, "%d cells of %s are done both here and in %s; %d of them have the same numbers to the last bit.\n", a.Cells, s.Name, keptFile, a.Same)
 	fmt.Fprintf(w, "%d of %d values of their tables are written in the same way, %d more lie inside their kept intervals.\n",
