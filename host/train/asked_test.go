@@ -10,11 +10,13 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestRequests: a run that is asked for a checkpoint saves one and goes on; one that is
 // asked to stop ends in order, and can be resumed.
 func TestRequests(t *testing.T) {
+	effort.Long(t, "waits for what runs are asked")
 	cfg := problem(t, toyText, "train.steps=100000000", "train.trajectory_every=0", "method.pareto_every=0", "train.log_every=100000", "train.keep=100")
 	dir := rundir.At(cfg.Train.Out)
 	finder, ended := testrun.Finder(t), make(chan error, 1)

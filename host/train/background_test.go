@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -51,6 +52,7 @@ func (f *slowFile) Close() error {
 // state after its step and nothing of the steps that go on meanwhile, which are done as if
 // nothing was saved. One is written at a time.
 func TestSavedInTheBackground(t *testing.T) {
+	effort.Long(t, "saves after every step of many runs")
 	cases := map[string][]string{"plain": nil}
 	for name, overrides := range lateRefreshes {
 		cases[name] = overrides
@@ -81,6 +83,7 @@ func TestSavedInTheBackground(t *testing.T) {
 
 // TestSecondsOfSteps: the time of steps leaves out how long they wait for a checkpoint that is being written.
 func TestSecondsOfSteps(t *testing.T) {
+	effort.Long(t, "has slow parts")
 	cfg := testrun.Config(t, "train.checkpoint_every=1", "train.steps=4", "train.eval_every=0")
 	files := &slowFS{FS: vfs.OS, pause: 200 * time.Millisecond}
 	summary := testrun.Train(t, cfg, train.Options{Files: files})

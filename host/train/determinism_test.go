@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 func TestOneSeedOneRun(t *testing.T) {
@@ -100,6 +101,7 @@ func TestResumeContinues(t *testing.T) {
 
 // TestManyResumes stops after every few steps.
 func TestManyResumes(t *testing.T) {
+	effort.Long(t, "stops a run after each step")
 	whole := testrun.Config(t)
 	parts := testrun.Elsewhere(t, whole)
 	testrun.Train(t, whole, train.Options{})

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -159,6 +160,7 @@ var sampling = []string{"diagnostics.every=2", "diagnostics.window=4", "diagnost
 
 // TestMovementResumes: what is recorded does not depend on where a run was stopped.
 func TestMovementResumes(t *testing.T) {
+	effort.Long(t, "trains with many quantizers")
 	for name, overrides := range map[string][]string{
 		"quest":       nil,
 		"lsq":         {`quantizer={plugin="lsq"}`},

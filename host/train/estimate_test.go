@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // llama32 is the config.json of Llama-3.2-3B, as far as sizes depend on it.
@@ -24,6 +25,7 @@ const llama32 = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", 
 // TestPublishedEstimates: the memory that recipes and documents state for a model of 3 billion
 // parameters is what the estimate says. Neither weights nor data are needed for it.
 func TestPublishedEstimates(t *testing.T) {
+	effort.Long(t, "estimates published models")
 	hub := t.TempDir()
 	if err := os.WriteFile(filepath.Join(hub, "config.json"), []byte(llama32), 0o644); err != nil {
 		t.Fatal(err)

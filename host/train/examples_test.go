@@ -8,11 +8,13 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestExamples: every TOML file in examples/ trains, with the real plugins, on the
 // tests' data and for two steps.
 func TestExamples(t *testing.T) {
+	effort.Long(t, "reads every example")
 	files, err := filepath.Glob("../../examples/*.toml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)

@@ -12,12 +12,14 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // A finished run goes on with more steps, and ends with the bits of one that had them
 // from the beginning, where the steps that are done would have been the same.
 func TestExtendedRun(t *testing.T) {
+	effort.Long(t, "trains several runs")
 	for name, c := range map[string]struct{ short, long []string }{
 		"constant": {
 			[]string{"train.steps=6", `schedule={kind="constant", rate=3e-3}`, `method={silence=0.5, ramp="constant"}`},
@@ -76,6 +78,7 @@ func TestExtendedBeforeItsDecay(t *testing.T) {
 // An extension that would have changed a step that is done is refused, with the key and the
 // number of the step, and the run stays as it was.
 func TestNotExtended(t *testing.T) {
+	effort.Long(t, "trains several runs")
 	for name, c := range map[string]struct {
 		settings, longer []string
 		key, want        string

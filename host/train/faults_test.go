@@ -105,6 +105,7 @@ func (v victim) prepare(t *testing.T, finder *plugin.Finder) string {
 // TestFaults: whichever operation on the files of a run fails, once or with all after it,
 // it is reported, and the run goes on from there to the end that it has undisturbed.
 func TestFaults(t *testing.T) {
+	effort.Long(t, "makes each operation on files fail in turn")
 	finder := testrun.Finder(t)
 	for _, v := range victims(t) {
 		t.Run(v.name, func(t *testing.T) {
@@ -128,6 +129,7 @@ func TestFaults(t *testing.T) {
 // TestPowerLoss: whenever power is lost, the run goes on to the end that it has
 // undisturbed, or begins again where nothing of it is left.
 func TestPowerLoss(t *testing.T) {
+	effort.Long(t, "loses power at many moments")
 	finder := testrun.Finder(t)
 	for _, v := range victims(t) {
 		t.Run(v.name, func(t *testing.T) {

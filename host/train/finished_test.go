@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestFinishedStaysFinished: a finished run that is resumed is evaluated again; if that fails, or is interrupted, the
@@ -58,6 +59,7 @@ func (o onMessage) Write(line []byte) (int, error) {
 
 // TestAskedWhileItLoads: a request to stop that comes while a run reads its checkpoint is obeyed.
 func TestAskedWhileItLoads(t *testing.T) {
+	effort.Long(t, "starts processes")
 	cfg := testrun.Config(t, "train.steps=2000", "train.eval_every=0")
 	runParts(t, cfg, 2)
 	ask := func() {

@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
@@ -41,6 +42,7 @@ func content(t *testing.T, dir string) map[string]string {
 // TestRemovedDirectory: a run whose directory was removed, or replaced by that of another
 // run, ends with an error and writes nothing more there.
 func TestRemovedDirectory(t *testing.T) {
+	effort.Long(t, "trains several runs")
 	other := testrun.Config(t, "seed=3")
 	runParts(t, other, 2)
 	cases := map[string]struct {
@@ -151,6 +153,7 @@ func withoutIdentity(t *testing.T, cfg *config.Config) {
 
 // TestOldRunWithoutIdentity: it is accepted, and gets one.
 func TestOldRunWithoutIdentity(t *testing.T) {
+	effort.Long(t, "trains several runs")
 	cfg := testrun.Config(t)
 	runParts(t, cfg, 4)
 	withoutIdentity(t, cfg)
@@ -192,6 +195,7 @@ func TestCheckpointsWithoutRun(t *testing.T) {
 
 // TestRecordsWithoutRun: nor does it begin among records of another one, which it would change, or with its summary.
 func TestRecordsWithoutRun(t *testing.T) {
+	effort.Long(t, "trains several runs")
 	for _, name := range []string{rundir.MetricsFile, rundir.TrajectoryFile, rundir.SamplesFile, rundir.SummaryFile} {
 		cfg := testrun.Config(t)
 		path := filepath.Join(cfg.Train.Out, name)

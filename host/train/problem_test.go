@@ -83,6 +83,7 @@ func iterates(t *testing.T, dir string) []metrics.Point {
 // anywhere in a cell that has one, in the cell's λ-Pareto point, coupled as well as decoupled, with the real plugins.
 // The tolerance is a few units in the last place of float32 of the largest point, 3.1.
 func TestToyParetoPoints(t *testing.T) {
+	effort.Long(t, "trains several runs")
 	roots := 0
 	for _, table := range golden.Load(t, "../method/cage/testdata/cage.json").Top(t).List("toy_pareto") {
 		lambda := table.Float("lam")

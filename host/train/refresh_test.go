@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
@@ -24,6 +25,7 @@ var lateRefreshes = map[string][]string{
 // TestResumeBesideRefreshes: a run that is stopped again and again, before a refresh,
 // while it is computed and after it took effect, ends as one that never stopped.
 func TestResumeBesideRefreshes(t *testing.T) {
+	effort.Long(t, "stops runs at many steps")
 	for name, overrides := range lateRefreshes {
 		t.Run(name, func(t *testing.T) {
 			whole := testrun.Config(t, overrides...)
@@ -132,6 +134,7 @@ func (w writer) Write(p []byte) (int, error) { return w(p) }
 // well: SOAP's loss is 6 % lower, Shampoo's 4 % higher. With bases that do not go with
 // the momentum SOAP's is 28 % higher.
 func TestLateRefreshesTrain(t *testing.T) {
+	effort.Long(t, "trains with late and timely refreshes")
 	for _, name := range []string{"soap", "shampoo"} {
 		final := func(delay int) float64 {
 			cfg := testrun.Config(t, fmt.Sprintf(`optimizer={plugin=%q, freq=10, refresh_delay=%d}`, name, delay),

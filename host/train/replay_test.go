@@ -16,12 +16,14 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestReplay: the steps between two checkpoints give the second one, bit for bit, with
 // refreshes under way, diagnostics, skipped steps and trained quantizers; and the run is
 // as it was.
 func TestReplay(t *testing.T) {
+	effort.Long(t, "trains runs of every kind twice")
 	save := []string{"train.checkpoint_every=4", "train.keep=9"}
 	poisonedRun := poisoned(t, 1, append(save, "train.max_skipped=20", "train.checkpoint_minutes=0")...)[0]
 	teacher, init := pretrained(t)
@@ -111,6 +113,7 @@ func TestReplayWithAnotherPlugin(t *testing.T) {
 // TestReplayOfAnExtendedRun: steps before the extension are replayed with the present
 // configuration, which gives the same steps.
 func TestReplayOfAnExtendedRun(t *testing.T) {
+	effort.Long(t, "trains several runs")
 	cfg := testrun.Config(t, "train.steps=6", `schedule={kind="constant", rate=3e-3}`, `method={silence=0.5, ramp="constant"}`,
 		"train.checkpoint_every=2", "train.keep=9")
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{})

@@ -19,6 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
@@ -271,6 +272,7 @@ func spoilHash(t *testing.T, cfg *config.Config) {
 
 // TestLock: two processes do not train in one directory.
 func TestLock(t *testing.T) {
+	effort.Long(t, "starts processes")
 	cfg := testrun.Config(t)
 	if err := os.MkdirAll(cfg.Train.Out, 0o755); err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -180,6 +181,7 @@ func TestSamplesNotSynced(t *testing.T) {
 // TestSamplesResumed: a run that was stopped, or killed at the worst moments, ends with the
 // texts of one that was not.
 func TestSamplesResumed(t *testing.T) {
+	effort.Long(t, "trains several runs")
 	whole := testrun.Config(t, "train.eval_every=3", "train.steps=9", twoPrompts, "train.sample_tokens=5", "train.checkpoint_every=3")
 	testrun.Train(t, whole, train.Options{})
 	stopped := testrun.Elsewhere(t, whole)

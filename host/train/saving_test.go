@@ -20,12 +20,14 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestErrorsSaveWhatThereIs: after an error that leaves the state consistent there is a
 // checkpoint of the last step that was done, although none was due, and when the
 // cause is mended the run ends as one that never failed.
 func TestErrorsSaveWhatThereIs(t *testing.T) {
+	effort.Long(t, "trains several runs")
 	cases := map[string]struct {
 		when  string
 		spoil func(t *testing.T, cfg *config.Config) (mend func())
@@ -131,6 +133,7 @@ func fillDisk(t *testing.T, path string) (mend func()) {
 // TestRecordsWait: while metrics.jsonl cannot be written the run goes on; its records are
 // written later, by it or by the one that goes on from its checkpoint.
 func TestRecordsWait(t *testing.T) {
+	effort.Long(t, "waits for a full disk")
 	whole := testrun.Config(t, "train.checkpoint_every=5")
 	testrun.Train(t, whole, train.Options{})
 	for name, stop := range map[string]int{"by the run": 0, "by the one that goes on": 12} {

@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // initialTeacher is the override with which a run learns from the model that it starts from.
@@ -50,6 +51,7 @@ func teacherOf(t *testing.T, run string) (teacher struct {
 // resumed it is the same run, to the last bit, and its checkpoints hold nothing of the teacher. Records have the divergence
 // and the cross-entropy, which are the loss; a run without a teacher has neither.
 func TestDistillation(t *testing.T) {
+	effort.Long(t, "trains a teacher")
 	first, init := pretrained(t)
 	whole := testrun.Elsewhere(t, first, init, initialTeacher, `quantizer.plugin="quest"`, "quantizer.bits=4", "train.accumulate=2", "train.clip=0.5")
 	testrun.Train(t, whole, train.Options{})
@@ -99,6 +101,7 @@ func TestDistillationMixes(t *testing.T) {
 // TestDistillationOfConversations: only what the assistant says counts. A model in full precision that starts as its
 // teacher has nothing to learn from it, on rows of several documents and on documents of texts that are kept apart.
 func TestDistillationOfConversations(t *testing.T) {
+	effort.Long(t, "trains a teacher")
 	plain := testrun.ChatConfig(t, `quantizer={plugin="none"}`, `method={form="off"}`)
 	testrun.Train(t, plain, train.Options{})
 	init := fmt.Sprintf("model.init=%q", plain.Train.Out)
@@ -153,6 +156,7 @@ func TestTeacherOfItsOwn(t *testing.T) {
 // TestInitialTeacherOfHub: a checkpoint of the hub is what a run starts from and learns from. Its files are in the
 // provenance as both; the teacher that is read when the run goes on is the one that it began with, to the last bit.
 func TestInitialTeacherOfHub(t *testing.T) {
+	effort.Long(t, "trains a teacher")
 	whole := testrun.Config(t, `model={init="../model/huggingface/testdata/llama32", context=16}`, initialTeacher, `quantizer={plugin="mxfp4"}`, "train.steps=6")
 	testrun.Train(t, whole, train.Options{})
 	parts := testrun.Elsewhere(t, whole)

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // flip changes one bit of the last token of a file, which stays in the vocabulary.
@@ -50,6 +51,7 @@ func verifiedData(t *testing.T, dir string) []string {
 // error and leaves neither a checkpoint nor a result, wherever it is stopped; once the file
 // is in order it can be resumed, and ends as if nothing had been.
 func TestDamagedData(t *testing.T) {
+	effort.Long(t, "trains several runs")
 	whole := testrun.Config(t)
 	testrun.Train(t, whole, train.Options{})
 	recorded, err := config.Load(rundir.At(whole.Train.Out).Config().Name, nil)

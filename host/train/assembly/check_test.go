@@ -9,12 +9,14 @@ import (
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 // TestSurvey: all problems of many configurations are found with one process for each
 // plugin, and the configurations are left as they are.
 func TestSurvey(t *testing.T) {
+	effort.Long(t, "asks the plugins of many configurations")
 	good := testrun.Config(t)
 	cases := []struct {
 		overrides, keys []string

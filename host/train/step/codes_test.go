@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/method/diagnostics"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -39,6 +40,7 @@ func everyThird(plan step.Plan) []step.WeightElements {
 // TestCodeReader compares codes and residuals with those of the float64 executor, for
 // every quantizer and the parameters as they are after some steps.
 func TestCodeReader(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	for name, overrides := range map[string][]string{
 		"quest":        nil,
 		"official":     {`quantizer.form="official"`},

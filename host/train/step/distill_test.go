@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // teach has a plan learn from a teacher of the same sizes.
@@ -102,6 +103,7 @@ func TestDistillationMix(t *testing.T) {
 // TestDistilledSingle: with a teacher, a step as one executable has the bits of the chain, also where the chain has to
 // take part, with a gradient at x, and with blocks that are computed again. The teacher is no part of the state.
 func TestDistilledSingle(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	if testdevice.Kind() != device.CPU {
 		t.Skip("the bits are those of the CPU")
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -29,6 +30,7 @@ func (squash) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Qua
 // norms and gates that are joined to quantizers. Losses and gradients are those without kernels but for the rounding of
 // what lies in memory in bfloat16.
 func TestKernelBodies(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	for _, kind := range []string{"llama", "olmo2", "qwen3"} {
 		for name, q := range map[string]sdk.Quantizer{"identity": identity{}, "squash": squash{}} {
 			for _, recompute := range []string{"none", "blocks"} {
@@ -78,6 +80,7 @@ func compareBodies(t *testing.T, plan step.Plan, b [][]int32) {
 // TestKernelBodiesOfPlugins trains with the quantizers of plugins so, with products of values and of codes. A value that
 // is rounded can move from one code to the next, so that single gradients differ; losses hardly do.
 func TestKernelBodiesOfPlugins(t *testing.T) {
+	effort.Long(t, "compiles the kernels of all quantizers")
 	for _, quantizer := range []string{`{plugin="quest"}`, `{plugin="quest", form="official", mask="clip"}`, `{plugin="mxfp4"}`, `{plugin="nvfp4"}`, `{plugin="lsq"}`, `{plugin="absmax", bits=8}`} {
 		for _, products := range []device.Products{device.FloatProducts, device.IntegerProducts} {
 			t.Run(fmt.Sprint(quantizer, products), func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/internal/testkernel"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
@@ -53,6 +54,7 @@ float of 8 bits for 16 numbers.
 // TestKernels: the forward and the backward pass of every shipped quantizer is one kernel,
 // whose results are those of the oracle; docs/kernels.md says so.
 func TestKernels(t *testing.T) {
+	effort.Long(t, "runs kernels in an interpreter")
 	var page bytes.Buffer
 	page.WriteString(kernelsHead)
 	for _, settings := range quantizers {

@@ -5,12 +5,14 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestPrepared: after Prepare nothing is compiled any more, whatever a training asks for:
 // steps without correction and with it, refreshes that are late, statistics, stationarity
 // measures and evaluations.
 func TestPrepared(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
 		for name, overrides := range map[string][]string{
 			"soap, late": {`optimizer={plugin="soap", refresh_delay=2}`, "train.accumulate=2"},

@@ -21,6 +21,7 @@ import (
 // In float32 only sums are rounded, and those of values alone; in bfloat16 values are, too, and no codes. The evaluation
 // multiplies as the training does.
 func TestIntegerProducts(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	for i, tt := range []struct {
 		settings []string
 		dispatch step.Dispatch
@@ -98,6 +99,7 @@ var wholeTiles = []string{"model.vocab=32", "model.width=64", "model.hidden=128"
 // from one code to the next, as any rounding does: losses of tokens differ, means hardly do. TestProgramOfBlocks sees that
 // they are multiplied so.
 func TestBlockProducts(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	for _, tt := range []struct {
 		settings []string
 		dispatch step.Dispatch

@@ -9,12 +9,14 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestRecomputeSameBits trains with and without blocks that the backward pass computes again, on
 // each architecture and with quantizers of weights and activations, also trained ones. Losses and
 // everything that was trained agree to the last bit.
 func TestRecomputeSameBits(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	for _, kind := range []string{"llama", "olmo2"} {
 		for _, quantizer := range []string{"quest", "lsq", "none"} {
 			t.Run(kind+"/"+quantizer, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // dispatched is the step of a configuration under one dispatch.
@@ -53,6 +54,7 @@ const three = "train.accumulate=3"
 // correction that begins, a step that is not finite and one that the chain has to do.
 // On the CPU it has the same bits.
 func TestSingle(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	const clip, bad, pareto = 0.3, 6, 8
 	first, last, same := 0, 12, sameBits
 	if testdevice.Kind() != device.CPU { // where compiling takes long, and codes may differ

@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestStackedIsUnstacked: optimizers with products end with the same bits whether tensors
@@ -17,6 +18,7 @@ import (
 // The CPU's products promise that only while all of them are small, or all large; at
 // this size they are small.
 func TestStackedIsUnstacked(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	for name, overrides := range map[string][]string{
 		"muon": {`optimizer={plugin="muon"}`}, "shampoo": {`optimizer={plugin="shampoo"}`},
 		"soap": {`optimizer={plugin="soap"}`}, "adamw": {`optimizer={plugin="adamw"}`},
@@ -70,6 +72,7 @@ func started(t testing.TB, cfg *config.Config, plan step.Plan) compiledStep {
 // TestProducts: on the CPU nothing is stacked unless it is asked for; then a deeper
 // model does not have more products, where there is something to gain.
 func TestProducts(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	count := func(optimizer string, layers int, s update.Stacking) int {
 		cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", fmt.Sprint("model.layers=", layers), fmt.Sprintf("optimizer={plugin=%q}", optimizer))
 		n, err := compiled(t, cfg, s).Products()

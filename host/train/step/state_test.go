@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -50,6 +51,7 @@ func TestUploadChecks(t *testing.T) {
 // it was. One set of this model's parameters and states has 300 kB; the bound of 2 MB
 // is far below one buffer of 300 kept in each of 250 steps.
 func TestMemory(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.accumulate=2")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s := newState(t, c)
@@ -115,6 +117,7 @@ func TestEvaluator(t *testing.T) {
 
 // TestHold: a step computes its gradients but replaces nothing while the state is held.
 func TestHold(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
 		cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32")
 		plan := testrun.Plan(t, cfg)

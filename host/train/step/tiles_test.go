@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // lowered is the update of a rule in a graph, whatever its program.
@@ -49,6 +50,7 @@ func pair(t testing.TB, cfg *config.Config) (tiles, graphs compiledStep) {
 
 // TestTilesAreGraphs: updates in tiles and in a graph end with the same bits.
 func TestTilesAreGraphs(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	if testrun.Device(t).Kind() != device.CPU {
 		t.Skip("other devices have no tiles")
 	}
