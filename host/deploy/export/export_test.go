@@ -290,3 +290,5 @@ func Example() {
 	fmt.Println(export.Formats())
 	// Output: [compressed-tensors gguf hf]
 }
+
+func at(dir string) vfs.Path { return vfs.At(dir) }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/golden"
 )
 
@@ -111,7 +112,8 @@ func invert(m []float64, n int) []float64 {
 
 // TestDefinition: blocks, groups and the factor change nothing of what the definition gives.
 func TestDefinition(t *testing.T) {
-	const rows, columns = 5, 300
+	effort.Long(t, "computes the definition in cubic time for each column")
+	const rows, columns = 5, 260
 	for _, group := range []int{columns, 32, 100, 128} {
 		t.Run(fmt.Sprint(group), func(t *testing.T) {
 			w, x := problem(uint64(group), rows, columns, 700)

@@ -3,8 +3,7 @@ package quantize_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/cage-qat/cage/host/internal/testrun"
 )
 
-// TestMain fails when a goroutine outlives the tests.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testrun.Main(m) }

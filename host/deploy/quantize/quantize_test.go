@@ -3,6 +3,7 @@ package quantize_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicdir"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -40,14 +42,17 @@ func gptqOptions(t *testing.T, plugin string, params map[string]any) quantize.Op
 		Plugin: plugin, Params: params, Out: filepath.Join(t.TempDir(), "out"), Finder: testrun.Finder(t)}
 }
 
+// quantizerCase is a quantizer with its parameters.
+type quantizerCase struct {
+	plugin string
+	params map[string]any
+}
+
 // TestGPTQ: of a trained model, with every quantizer that there is, it changes the outputs of no layer more than rounding, and
 // those of all together less. The result is evaluated as it is.
 func TestGPTQ(t *testing.T) {
 	cfg := fullPrecision(t)
-	for name, c := range map[string]struct {
-		plugin string
-		params map[string]any
-	}{
+	cases := map[string]quantizerCase{
 		"absmax":           {"absmax", nil},
 		"absmax in groups": {"absmax", map[string]any{"granularity": "group", "group": int64(8), "grid": "gptq"}},
 		"absmax centred":   {"absmax", map[string]any{"grid": "centred", "bits": int64(3)}},
@@ -58,7 +63,11 @@ func TestGPTQ(t *testing.T) {
 		"nvfp4":            {"nvfp4", nil},
 		"nvfp4 encode":     {"nvfp4", map[string]any{"scale_form": "encode"}},
 		"lsq":              {"lsq", nil},
-	} {
+	}
+	if testing.Short() {
+		maps.DeleteFunc(cases, func(name string, _ quantizerCase) bool { return name != "absmax" && name != "mxfp4" })
+	}
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := gptqOptions(t, c.plugin, c.params)
 			result, err := quantize.Run(t.Context(), cfg.Train.Out, o)
@@ -178,6 +187,7 @@ func (f writerFunc) Write(p []byte) (int, error) {
 
 // TestQuantizeTrained: of a run's own quantizer, trained parameters count as well: the weights are those that it exports.
 func TestQuantizeTrained(t *testing.T) {
+	effort.Long(t, "trains with two quantizers")
 	for _, plugin := range []string{"lsq", "nvfp4"} {
 		cfg := testrun.Config(t, `quantizer={weights={plugin="`+plugin+`"}}`, `method.form="off"`)
 		testrun.Train(t, cfg, train.Options{})
@@ -284,6 +294,7 @@ func lotionRun(t *testing.T) *config.Config {
 // TestQuantizeLOTION: the result of a run of LOTION, without its quantizer of weights, can be opened; so can one that names
 // the method, as it was once written.
 func TestQuantizeLOTION(t *testing.T) {
+	effort.Long(t, "trains and evaluates twice")
 	cfg := lotionRun(t)
 	o := gptqOptions(t, "absmax", nil)
 	o.Method, o.Windows = settings.RTN, 0

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // longCase is a case of testdata/long.json: what RULER's scripts make of the inputs of
@@ -33,6 +35,7 @@ type digest struct {
 // TestLong: whole prompts of all tasks below, at and above the length from which RULER's
 // scripts take larger steps. testdata/long.py has made the file.
 func TestLong(t *testing.T) {
+	effort.Long(t, "writes 52 sets of long prompts")
 	_, inputs := readGolden(t)
 	content, err := os.ReadFile("testdata/long.json")
 	if err != nil {

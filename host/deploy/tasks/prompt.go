@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
@@ -149,4 +150,21 @@ func (t *Task) until(eos string) []string {
 		list = append(list, eos)
 	}
 	return list
+}
+
+// Rendered returns a function for [Options].Chat that writes conversations with a
+// template, up to where the assistant is to continue.
+func Rendered(template *chat.Template) func(turns []Turn) (string, error) {
+	return func(turns []Turn) (string, error) {
+		var c chat.Conversation
+		for _, t := range turns {
+			role := chat.User
+			if t.Assistant {
+				role = chat.Assistant
+			}
+			c = append(c, chat.NewMessage(role, t.Text))
+		}
+		r, err := template.Render(c, true)
+		return r.Text, err
+	}
 }

@@ -8,12 +8,14 @@ import (
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestEvaluateOnConversations: on the same conversations the same weights have one loss, that over what is learned, whether a
 // training on them computes it, or the file is named for that run, for a run that has known texts only, or for a checkpoint
 // of the hub.
 func TestEvaluateOnConversations(t *testing.T) {
+	effort.Long(t, "trains and compiles four models")
 	cfg, hub := testrun.FromHub(t, "model.context=16", "train.final_eval_batches=0")
 	chat := testrun.HubConversations(t, hub, 1, 9)
 	validation := testrun.HubConversations(t, hub, 2, 21)

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train/assembly"
@@ -18,6 +16,8 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/digest"
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/hashicorp/go-hclog"
 )
 
 // Options say which parts of a run to open, and for what.
@@ -249,4 +249,84 @@ func (t *Model) Close() {
 	if t.data != nil {
 		t.data.Close()
 	}
+}
+
+// IsHub tells whether a directory holds a Hugging Face checkpoint and no run.
+func IsHub(dir string) bool {
+	run, err := rundir.At(dir).Config().Exists()
+	return !run && err == nil && huggingface.IsCheckpoint(vfs.At(dir))
+}
+
+// openFromHub opens the Hugging Face checkpoint in a directory, which is used as it is: in full precision.
+func openFromHub(ctx context.Context, dir string, o Options) (*Model, error) {
+	if o.Step > 0 {
+		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no steps: leave the step out", dir)
+	}
+	if o.Data == "" && !o.NoData {
+		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no validation set: name a token or chat file with --data", dir)
+	}
+	c, cfg, err := OpenHub(dir, "", o.Context)
+	if err != nil {
+		return nil, err
+	}
+	for _, warning := range c.Config.Warnings {
+		o.Logger.Warn(warning)
+	}
+	t := &Model{dir: dir, cfg: cfg, hub: c, made: &Record{Record: provenance.Record{Initial: &provenance.Origin{End: c.Config.Tokens.End}}}, search: rundir.Search{Run: dir}, other: o.Quantizer != nil, sequences: o.Generate}
+	if t.made.Tokenizer, err = HubTokenizer(vfs.At(dir)); err == nil {
+		err = t.open(ctx, o)
+	}
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// loadHub loads the parameters.
+func (t *Model) loadHub() error {
+	var err error
+	t.state, err = t.upload(step.LoadParams(t.built.Compiled.Plan().Model, t.hub.Values))
+	if err != nil {
+		return err
+	}
+	return t.hub.Err()
+}
+
+// NoQuantizer, given as the name of a plugin, means that nothing is quantized.
+const NoQuantizer = "none"
+
+// A Quantizer replaces the quantizers of a run, without any training for it.
+type Quantizer struct {
+	Plugin string // name or path; [NoQuantizer] for none
+	Params map[string]any
+	// WeightsOnly leaves activations in full precision.
+	WeightsOnly bool
+}
+
+// String returns the plugin, its parameters and what it quantizes. Quantizers that give different results have
+// different strings.
+func (q *Quantizer) String() string {
+	text := q.Plugin
+	if len(q.Params) > 0 {
+		text += fmt.Sprint(" ", q.Params) // maps are printed in the order of their keys
+	}
+	if q.WeightsOnly {
+		text += ", weights only"
+	}
+	return text
+}
+
+// Tables are those of a configuration that quantizes so.
+func (q *Quantizer) Tables() config.Quantizer {
+	named := func(role string) *config.Plugin {
+		return &config.Plugin{Table: "quantizer." + role, Name: q.Plugin, Params: q.Params}
+	}
+	switch {
+	case q.Plugin == NoQuantizer:
+		return config.Quantizer{}
+	case q.WeightsOnly:
+		return config.Quantizer{Weights: named(config.RoleWeights)}
+	}
+	return config.Quantizer{Weights: named(config.RoleWeights), Activations: named(config.RoleActivations)}
 }

@@ -17,11 +17,13 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestLastPointOfCurve: the last point of the curve is of as many batches as those before, and the summary has the loss
 // over those for the end.
 func TestLastPointOfCurve(t *testing.T) {
+	effort.Long(t, "trains and evaluates again")
 	for every, during := range map[int]int{10: 1, 0: 0} {
 		cfg := testrun.Config(t, fmt.Sprint("train.eval_every=", every), "train.eval_batches=1", "train.final_eval_batches=0")
 		summary := testrun.Train(t, cfg, train.Options{})
@@ -165,6 +167,7 @@ func TestOpenMistakes(t *testing.T) {
 // TestEvaluateFullPrecision: what a training with gradients in full precision cannot have, its evaluation with another
 // quantizer can: quantized activations, and trained parameters, which begin as in any run.
 func TestEvaluateFullPrecision(t *testing.T) {
+	effort.Long(t, "trains and compiles several models")
 	full := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={gradient="full"}`, "train.steps=2")
 	lotion := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={name="lotion"}`, "train.steps=2")
 	for _, cfg := range []*config.Config{full, lotion} {

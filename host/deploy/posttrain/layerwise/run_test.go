@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // gptq are the usual settings.
@@ -191,7 +192,8 @@ func TestRefuses(t *testing.T) {
 
 // TestMemory: what is in memory does not grow with the number of blocks.
 func TestMemory(t *testing.T) {
-	const layers, width = 24, 64
+	effort.Long(t, "runs a model of many blocks")
+	const layers, width = 14, 64
 	m, values := small(t, architecture.KindLlama, layers, width)
 	size := uint64(4 * architecture.CountParams(m.BlockParams(0), nil))
 	var used []uint64
