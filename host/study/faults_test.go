@@ -153,6 +153,7 @@ func studiesOfFaults() []attempted {
 // TestFaults: whichever operation on a study's own files fails, once or with all after
 // it, it is reported, and the next call ends as an undisturbed one does.
 func TestFaults(t *testing.T) {
+	effort.Long(t, "makes each operation on files fail in turn")
 	for _, a := range studiesOfFaults() {
 		_, reference := a.begin(t)
 		a.run(t, nil, reference, a.fails, true)
@@ -193,6 +194,7 @@ func (a attempted) unread(op faultfs.Op) bool {
 // TestPowerLoss: whenever power is lost, the next call ends as an undisturbed one does.
 // Of the files of trainings only the summary is looked at: it is there or not.
 func TestPowerLoss(t *testing.T) {
+	effort.Long(t, "loses power at many moments")
 	for _, a := range studiesOfFaults() {
 		root, out := a.begin(t)
 		files, err := crashfs.New(root)

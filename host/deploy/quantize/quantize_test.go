@@ -141,6 +141,7 @@ func TestQuantizeOwn(t *testing.T) {
 
 // TestQuantizeInterrupted: what was interrupted leaves nothing, and what was killed is replaced.
 func TestQuantizeInterrupted(t *testing.T) {
+	effort.Long(t, "quantizes several models")
 	cfg := fullPrecision(t)
 	o := gptqOptions(t, "absmax", nil)
 	ctx, cancel := context.WithCancel(t.Context())

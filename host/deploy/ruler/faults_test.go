@@ -47,12 +47,17 @@ func again(t *testing.T, what, dir string, want map[string]string) {
 // TestFaults: whichever operation on files fails, once or with all after it, it is
 // reported, and the same measurement again ends as one that nothing disturbed.
 func TestFaults(t *testing.T) {
+	effort.Long(t, "makes each operation on files fail in turn")
 	reference := t.TempDir()
 	if err := measure(vfs.OS, reference); err != nil {
 		t.Fatal(err)
 	}
 	want := vfstest.Contents(t, reference)
-	for files := range faultfs.Each(t, 1, 50) {
+	every := 1
+	if testing.Short() {
+		every = 5
+	}
+	for files := range faultfs.Each(t, every, 50/every) {
 		dir := filepath.Join(t.TempDir(), "out")
 		err := measure(files, dir)
 		again(t, files.Reported(t, err), dir, want)

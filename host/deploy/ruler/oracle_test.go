@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -12,6 +13,7 @@ import (
 // TestOracle: who answers what is wanted, in other letters and among other words, has 100
 // in every task, and who answers nothing has 0.
 func TestOracle(t *testing.T) {
+	effort.Long(t, "starts Python")
 	_, inputs := readGolden(t)
 	g := &Generator{Inputs: inputs, Count: countWords, Seed: DefaultSeed}
 	for _, knows := range []bool{true, false} {

@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 const tiny = `
@@ -72,6 +73,7 @@ func TestDirectComputesTheSame(t *testing.T) {
 
 // TestNoUpdate: without the update's arithmetic nothing is learned, however many steps.
 func TestNoUpdate(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	var losses []float64
 	for _, rounds := range []int{1, 3} {
 		r, err := Run(t.Context(), parse(t), Options{Rounds: rounds, NoUpdate: true, Finder: testrun.Finder(t)})
@@ -128,6 +130,7 @@ func TestRunRefusesProblems(t *testing.T) {
 
 // TestWithTeacher: a step with a teacher is measured beside the same without it.
 func TestWithTeacher(t *testing.T) {
+	effort.Long(t, "compiles many steps")
 	cfg := parse(t, "model.vocab=328", `train.distillation={teacher="../../model/huggingface/testdata/llama32"}`)
 	r, err := Run(t.Context(), cfg, Options{Rounds: 2, Finder: testrun.Finder(t)})
 	if err != nil {

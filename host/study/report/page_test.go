@@ -12,12 +12,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // Save removes pictures of figures that the report does not have, and nothing else.
 func TestSaveRemovesOldFigures(t *testing.T) {
+	effort.Long(t, "saves many reports")
 	dir := t.TempDir()
 	if _, err := build(t, grid).Save(vfs.At(dir)); err != nil {
 		t.Fatal(err)
@@ -38,6 +40,7 @@ func TestSaveRemovesOldFigures(t *testing.T) {
 
 // Save replaces nothing in a directory without a report.
 func TestSaveBesideOthers(t *testing.T) {
+	effort.Long(t, "saves many reports")
 	for _, name := range []string{"index.html", "report.md", "report.csv", "report.tex", "figures/01-mine.svg"} {
 		dir := t.TempDir()
 		write(t, filepath.Dir(filepath.Join(dir, name)), filepath.Base(name), "# My notes\n")

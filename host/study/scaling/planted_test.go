@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // planted is a law with efficiencies that losses are made from.
@@ -129,6 +131,7 @@ func TestPlantedIsFoundWithinIntervals(t *testing.T) {
 
 // The same arguments give the same bits, however many work at them.
 func TestDeterministic(t *testing.T) {
+	effort.Long(t, "fits with bootstraps")
 	random := rand.New(rand.NewPCG(5, 5))
 	points := synthesize(random, truth(random), wideSizes[:3], wideRatios[:2], 1e-3)
 	var first *Fit
@@ -172,6 +175,7 @@ func TestFixedLawAndInversion(t *testing.T) {
 // There is no interval that would look sure where the points do not tell it: with no more points than parameters, and of
 // what the priors hold.
 func TestNoIntervalWithoutKnowledge(t *testing.T) {
+	effort.Long(t, "fits with bootstraps")
 	random := rand.New(rand.NewPCG(9, 9))
 	points := synthesize(random, truth(random), wideSizes, wideRatios, 1e-3)
 	var nine []Point // for nine parameters

@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/cage-qat/cage/host/internal/testbrowser"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // impatient serves pages that look for news twenty times as often, and whose messages go sooner.
@@ -63,6 +64,7 @@ const (
 // TestRunsInABrowser: the table follows the filter as it is typed, curves grow, and choosing
 // runs chooses curves.
 func TestRunsInABrowser(t *testing.T) {
+	effort.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
 	b := opened(t, root, "/")
@@ -86,6 +88,7 @@ func TestRunsInABrowser(t *testing.T) {
 
 // TestPanelInABrowser: an answer about a panel that was left meanwhile is not drawn.
 func TestPanelInABrowser(t *testing.T) {
+	effort.Long(t, "starts a browser")
 	t.Parallel()
 	h := pages(runs(t))
 	var slow atomic.Bool
@@ -114,6 +117,7 @@ func TestPanelInABrowser(t *testing.T) {
 
 // TestFilterKeepsChoice: runs that were chosen are chosen again when the filter shows them again.
 func TestFilterKeepsChoice(t *testing.T) {
+	effort.Long(t, "starts a browser")
 	t.Parallel()
 	b := opened(t, runs(t), "/")
 	chosen := `[...document.querySelectorAll("#list input:checked")].map((box) => box.value.split("/").pop()).join(" ")`
@@ -148,6 +152,7 @@ func TestRunInABrowser(t *testing.T) {
 
 // TestLongNames: names that differ at their end are shown whole, also on a phone.
 func TestLongNames(t *testing.T) {
+	effort.Long(t, "starts a browser")
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "studies")
 	for _, seed := range []string{"1", "2"} {
@@ -165,6 +170,7 @@ func TestLongNames(t *testing.T) {
 
 // TestModes: pages are readable in the dark and as narrow as on a phone.
 func TestModes(t *testing.T) {
+	effort.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
 	b := opened(t, root, "/")
@@ -189,6 +195,7 @@ func TestModes(t *testing.T) {
 
 // TestAxes: labels of axes fit beside their charts, and an axis of zeros alone does not go up to 100.
 func TestAxes(t *testing.T) {
+	effort.Long(t, "starts a browser")
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "runs")
 	put(t, root, "a", "run.toml", "seed = 1\n")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/testbrowser"
 	"github.com/cage-qat/cage/host/study/serve"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // sample is a line of samples.jsonl with two texts.
@@ -19,6 +20,7 @@ func sample(step int) string {
 // TestFocusStays: what has the focus keeps it when its part of the page is made anew, and the page stays where it is;
 // texts that were opened stay open.
 func TestFocusStays(t *testing.T) {
+	effort.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
 	b := trained(t, filepath.Join(root, "b"))

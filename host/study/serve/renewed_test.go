@@ -13,10 +13,12 @@ import (
 	"github.com/cage-qat/cage/host/internal/testbrowser"
 	"github.com/cage-qat/cage/host/study/serve"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestRenewedInABrowser: all parts of a page follow the files, also where a run is replaced by another one.
 func TestRenewedInABrowser(t *testing.T) {
+	effort.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
 	query := url.Values{"run": {filepath.Join(root, "a"), filepath.Join(root, "b")}}.Encode()
@@ -40,6 +42,7 @@ func TestRenewedInABrowser(t *testing.T) {
 
 // TestTroubleEnds: what a page complains about goes when it is over, and an answer that does not come is complained about.
 func TestTroubleEnds(t *testing.T) {
+	effort.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
 	run := filepath.Join(root, "b")

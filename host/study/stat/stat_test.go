@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/study/stat"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 func near(a, b float64) bool {
@@ -91,6 +92,7 @@ func TestClear(t *testing.T) {
 // Of many experiments without any difference, an interval at 95 % leaves out zero in
 // 5 %, whatever the number of replicates.
 func TestIntervalsCover(t *testing.T) {
+	effort.Long(t, "draws many samples")
 	const experiments = 20000
 	for _, n := range []int{2, 3, 5, 10} {
 		random := rand.New(rand.NewPCG(1, uint64(n)))

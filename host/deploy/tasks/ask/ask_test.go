@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/deploy/tasks/ask"
 	"github.com/cage-qat/cage/host/model/score"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
 )
@@ -204,12 +205,17 @@ func TestFaultsOfReading(t *testing.T) {
 
 // TestFaults: whichever operation on files fails, the next attempt ends in the same files.
 func TestFaults(t *testing.T) {
+	effort.Long(t, "makes each operation on files fail in turn")
 	whole := t.TempDir()
 	if err := evaluate(vfs.At(whole), &model{left: 100}, asking(t, "piqa")); err != nil {
 		t.Fatal(err)
 	}
 	want := files(t, whole)
-	for fs := range faultfs.Each(t, 1, 10) {
+	every := 1
+	if testing.Short() {
+		every = 3
+	}
+	for fs := range faultfs.Each(t, every, 10/every) {
 		dir := t.TempDir()
 		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, asking(t, "piqa")))
 		if err := evaluate(vfs.At(dir), &model{left: 100}, asking(t, "piqa")); err != nil {
