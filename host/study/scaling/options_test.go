@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -76,6 +78,7 @@ func TestInterrupted(t *testing.T) {
 
 // What the points cannot know is said, and no fit fails over it.
 func TestWarnings(t *testing.T) {
+	effort.Long(t, "fits several times")
 	random := rand.New(rand.NewPCG(8, 8))
 	p := truth(random)
 	tests := map[string]struct {
