@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testbrowser"
 	"github.com/cage-qat/cage/host/study/serve"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 const secret = "TOKENTOKENTOKENTOKENTOKEN"
@@ -133,9 +134,11 @@ func TestStudies(t *testing.T) {
 
 // TestButtons: they are there for those who opened the page by its whole address.
 func TestButtons(t *testing.T) {
+	effort.Long(t, "starts a browser")
+	t.Parallel()
 	root := runs(t)
 	b := trained(t, filepath.Join(root, "b"))
-	server := httptest.NewServer(serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler())
+	server := httptest.NewServer(impatient(serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler()))
 	t.Cleanup(server.Close)
 	run := server.URL + "/run?" + url.Values{"run": {b.Name}}.Encode()
 	page := testbrowser.Open(t, run, func(u string) bool { return strings.HasPrefix(u, server.URL+"/") })

@@ -15,11 +15,34 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/cage-qat/cage/host/internal/testbrowser"
+	"github.com/cage-qat/cage/internal/effort"
 )
+
+// impatient serves a script that asks for news more often and forgets messages sooner, so that
+// tests in a browser need not wait.
+func impatient(h http.Handler) http.Handler {
+	faster := strings.NewReplacer("EVERY = 2000", "EVERY = 100", "READ = 10000", "READ = 1000")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/assets/live.js" {
+			h.ServeHTTP(w, r)
+			return
+		}
+		r.Header.Del("If-None-Match")
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, r)
+		script := faster.Replace(answer.Body.String())
+		if !strings.Contains(script, "EVERY = 100;") || !strings.Contains(script, "READ = 1000;") {
+			http.Error(w, "the script names its intervals otherwise", http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", answer.Header().Get("Content-Type"))
+		fmt.Fprint(w, script)
+	})
+}
 
 // opened shows a page of a server of the runs below a root.
 func opened(t *testing.T, root, page string) *testbrowser.Browser {
-	server := httptest.NewServer(pages(root))
+	server := httptest.NewServer(impatient(pages(root)))
 	t.Cleanup(server.Close)
 	b := testbrowser.Open(t, server.URL+page, func(url string) bool { return strings.HasPrefix(url, server.URL+"/") })
 	t.Cleanup(func() {
@@ -41,6 +64,7 @@ const (
 // TestRunsInABrowser: the table follows the filter as it is typed, curves grow, and choosing
 // runs chooses curves.
 func TestRunsInABrowser(t *testing.T) {
+	t.Parallel()
 	root := runs(t)
 	b := opened(t, root, "/")
 	b.Await("no curves are drawn", drawing+` === 1`)
@@ -56,21 +80,23 @@ func TestRunsInABrowser(t *testing.T) {
 	b.Want("nothing to compare with", testbrowser.Eval[bool](b, `document.getElementById("compare").disabled`), true)
 	b.Do(chromedp.SendKeys(chromedp.CSS("#words"), "quantizer.bits=4"))
 	b.Await("the filter has no effect", names+` === "a"`)
-	b.Want("the address", testbrowser.Eval[string](b, `location.search`), "?q=quantizer.bits%3D4")
+	b.Await("the address lacks the filter", `location.search === "?q=quantizer.bits%3D4"`)
 	b.Do(chromedp.Click(chromedp.CSS(`a.sort`)), chromedp.WaitReady(chromedp.CSS(`th[aria-sort=ascending]`)))
 	b.Want("the filter after sorting", testbrowser.Eval[string](b, names+` + document.getElementById("words").value`), "aquantizer.bits=4")
 }
 
 // TestPanelInABrowser: an answer about a panel that was left meanwhile is not drawn.
 func TestPanelInABrowser(t *testing.T) {
+	effort.Long(t, "starts a browser")
+	t.Parallel()
 	h := pages(runs(t))
 	var slow atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(impatient(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/curves" && slow.Load() {
-			time.Sleep(time.Second)
+			time.Sleep(300 * time.Millisecond)
 		}
 		h.ServeHTTP(w, r)
-	}))
+	})))
 	t.Cleanup(server.Close)
 	b := testbrowser.Open(t, server.URL, func(url string) bool { return strings.HasPrefix(url, server.URL+"/") })
 	b.Await("no curves are drawn", drawing+` === 1`)
@@ -81,7 +107,7 @@ func TestPanelInABrowser(t *testing.T) {
 	said := `document.querySelector("#chart .u-over")?.getAttribute("aria-label") ?? ""`
 	for range 3 {
 		choose("lambda")
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 		choose("lr") // while λ is asked for
 		b.Await("the learning rate is not drawn", `(`+said+`).startsWith("Learning rate")`)
 		choose("loss")
@@ -91,6 +117,8 @@ func TestPanelInABrowser(t *testing.T) {
 
 // TestFilterKeepsChoice: runs that were chosen are chosen again when the filter shows them again.
 func TestFilterKeepsChoice(t *testing.T) {
+	effort.Long(t, "starts a browser")
+	t.Parallel()
 	b := opened(t, runs(t), "/")
 	chosen := `[...document.querySelectorAll("#list input:checked")].map((box) => box.value.split("/").pop()).join(" ")`
 	b.Await("no curves are drawn", drawing+` === 1`)
@@ -108,6 +136,8 @@ func TestFilterKeepsChoice(t *testing.T) {
 // TestRunInABrowser: the page of a run draws all that it has recorded, and a comparison that
 // of several.
 func TestRunInABrowser(t *testing.T) {
+	effort.Long(t, "starts a browser")
+	t.Parallel()
 	root := runs(t)
 	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
 	page := opened(t, root, "/run?"+url.Values{"run": {a}}.Encode())
@@ -123,6 +153,8 @@ func TestRunInABrowser(t *testing.T) {
 
 // TestLongNames: names that differ at their end are shown whole, also on a phone.
 func TestLongNames(t *testing.T) {
+	effort.Long(t, "starts a browser")
+	t.Parallel()
 	root := filepath.Join(t.TempDir(), "studies")
 	for _, seed := range []string{"1", "2"} {
 		put(t, root, "one", "cells", "quantizer=quest,bits=4,method.lambda=10,schedule.rate=0.003,model.width=1024,train.steps=100000,seed="+seed, "run.toml", "seed = "+seed+"\n")
@@ -139,6 +171,8 @@ func TestLongNames(t *testing.T) {
 
 // TestModes: pages are readable in the dark and as narrow as on a phone.
 func TestModes(t *testing.T) {
+	effort.Long(t, "starts a browser")
+	t.Parallel()
 	root := runs(t)
 	b := opened(t, root, "/")
 	b.Await("no curves are drawn", drawing+` === 1`)
@@ -162,6 +196,8 @@ func TestModes(t *testing.T) {
 
 // TestAxes: labels of axes fit beside their charts, and an axis of zeros alone does not go up to 100.
 func TestAxes(t *testing.T) {
+	effort.Long(t, "starts a browser")
+	t.Parallel()
 	root := filepath.Join(t.TempDir(), "runs")
 	put(t, root, "a", "run.toml", "seed = 1\n")
 	put(t, root, "a", "metrics.jsonl", `{"step":1,"loss":2,"lambda":0,"cross_entropy":1,"divergence":1,"flip_rate":0.5,"flops_per_second":1e9}`+"\n"+`{"step":2,"loss":1,"lambda":0}`+"\n")

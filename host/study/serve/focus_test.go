@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/testbrowser"
 	"github.com/cage-qat/cage/host/study/serve"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // sample is a line of samples.jsonl with two texts.
@@ -20,10 +21,12 @@ func sample(step int) string {
 // TestFocusStays: what has the focus keeps it when its part of the page is made anew, and the page stays where it is;
 // texts that were opened stay open.
 func TestFocusStays(t *testing.T) {
+	effort.Long(t, "starts a browser")
+	t.Parallel()
 	root := runs(t)
 	b := trained(t, filepath.Join(root, "b"))
 	put(t, b.Name, "samples.jsonl", sample(10)+sample(20))
-	server := httptest.NewServer(serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler())
+	server := httptest.NewServer(impatient(serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler()))
 	t.Cleanup(server.Close)
 	page := testbrowser.Open(t, server.URL+"/run?"+url.Values{"run": {b.Name}}.Encode()+"#token="+secret, func(u string) bool { return strings.HasPrefix(u, server.URL+"/") })
 	page.Await("no weights", drawing+` > 0 && document.querySelectorAll("#weights tbody tr").length === 2`)

@@ -14,10 +14,13 @@ import (
 	"github.com/cage-qat/cage/host/internal/testbrowser"
 	"github.com/cage-qat/cage/host/study/serve"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestRenewedInABrowser: all parts of a page follow the files, also where a run is replaced by another one.
 func TestRenewedInABrowser(t *testing.T) {
+	effort.Long(t, "starts a browser")
+	t.Parallel()
 	root := runs(t)
 	query := url.Values{"run": {filepath.Join(root, "a"), filepath.Join(root, "b")}}.Encode()
 	b := opened(t, root, "/compare?"+query)
@@ -40,6 +43,8 @@ func TestRenewedInABrowser(t *testing.T) {
 
 // TestTroubleEnds: what a page complains about goes when it is over, and an answer that does not come is complained about.
 func TestTroubleEnds(t *testing.T) {
+	effort.Long(t, "starts a browser")
+	t.Parallel()
 	root := runs(t)
 	run := filepath.Join(root, "b")
 	lock, err := rundir.At(run).Lock().Lock()
@@ -48,13 +53,13 @@ func TestTroubleEnds(t *testing.T) {
 	}
 	h := serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler()
 	var silent atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(impatient(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if silent.Load() && r.URL.Path == "/facts" {
 			<-r.Context().Done()
 			return
 		}
 		h.ServeHTTP(w, r)
-	}))
+	})))
 	t.Cleanup(server.Close)
 	b := testbrowser.Open(t, server.URL+"/run?"+url.Values{"run": {run}}.Encode()+"#token="+secret, func(u string) bool { return strings.HasPrefix(u, server.URL+"/") })
 	b.Await("no curves are drawn", drawing+` > 0`)

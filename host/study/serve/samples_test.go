@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/cage-qat/cage/host/internal/testbrowser"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestSamples: the newest texts come first and open; old, many and long ones are left out,
@@ -51,6 +52,8 @@ func add(t *testing.T, path, text string) {
 
 // TestSamplesInABrowser: the page shows texts as they are written.
 func TestSamplesInABrowser(t *testing.T) {
+	effort.Long(t, "starts a browser")
+	t.Parallel()
 	root := runs(t)
 	page := opened(t, root, "/run?run="+filepath.Join(root, "b"))
 	page.Await("no curves are drawn", drawing+` > 0`)
