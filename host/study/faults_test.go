@@ -153,13 +153,16 @@ func studiesOfFaults() []attempted {
 // TestFaults: whichever operation on a study's own files fails, once or with all after
 // it, it is reported, and the next call ends as an undisturbed one does.
 func TestFaults(t *testing.T) {
-	effort.Long(t, "makes each operation on files fail in turn")
+	every := effort.Choose(10, 1)
+	if testing.Short() {
+		every = 40
+	}
 	for _, a := range studiesOfFaults() {
 		_, reference := a.begin(t)
 		a.run(t, nil, reference, a.fails, true)
 		want := a.files(t, reference)
 		expected := map[bool]int{true: 1}[a.fails]
-		for files := range faultfs.Each(t, effort.Choose(10, 1), 70) {
+		for files := range faultfs.Each(t, every, 70) {
 			_, out := a.begin(t)
 			said, failed := a.run(t, files, out, a.fails, a.before)
 			fired := files.Fired()
@@ -194,7 +197,7 @@ func (a attempted) unread(op faultfs.Op) bool {
 // TestPowerLoss: whenever power is lost, the next call ends as an undisturbed one does.
 // Of the files of trainings only the summary is looked at: it is there or not.
 func TestPowerLoss(t *testing.T) {
-	effort.Long(t, "loses power at many moments")
+	effort.Long(t, "runs a study for each moment of a loss of power")
 	for _, a := range studiesOfFaults() {
 		root, out := a.begin(t)
 		files, err := crashfs.New(root)

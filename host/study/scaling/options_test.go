@@ -78,7 +78,7 @@ func TestInterrupted(t *testing.T) {
 
 // What the points cannot know is said, and no fit fails over it.
 func TestWarnings(t *testing.T) {
-	effort.Long(t, "fits many sets of points")
+	effort.Long(t, "fits several times")
 	random := rand.New(rand.NewPCG(8, 8))
 	p := truth(random)
 	tests := map[string]struct {

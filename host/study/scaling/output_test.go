@@ -2,21 +2,37 @@ package scaling
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cage-qat/cage/host/study/figure"
 )
 
-func sample(t testing.TB) *Fit {
+var sampleFit = sync.OnceValues(func() (*Fit, error) {
 	random := rand.New(rand.NewPCG(9, 9))
-	return fitOrFail(t, synthesize(random, truth(random), wideSizes, wideRatios, 1e-3), Options{Baseline: "QuEST", Bootstrap: 10})
+	points := synthesize(random, truth(random), wideSizes, wideRatios, 1e-3)
+	return Run(context.Background(), points, Options{Baseline: "QuEST", Bootstrap: 10})
+})
+
+// sample is a fit of planted points, computed once. Its points may be replaced.
+func sample(t testing.TB) *Fit {
+	t.Helper()
+	fit, err := sampleFit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := *fit
+	out.Points = slices.Clone(fit.Points)
+	return &out
 }
 
 func TestWrite(t *testing.T) {

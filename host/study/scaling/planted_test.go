@@ -89,14 +89,15 @@ func TestPlantedIsFoundExactly(t *testing.T) {
 // With noise of 0.1 % of the loss and the options of the command line, the intervals hold
 // what was planted about as often as they promise, and efficiencies are near it.
 func TestPlantedIsFoundWithinIntervals(t *testing.T) {
-	const draws = 5
+	effort.Long(t, "fits with bootstraps")
+	const draws = 3
 	for _, kind := range []Resampling{Residuals, Cases, ""} {
 		inside, all := 0, 0
 		for seed := range uint64(draws) {
 			random := rand.New(rand.NewPCG(seed, 2))
 			p := truth(random)
 			o := Defaults()
-			o.Bootstrap, o.Resample, o.Seed = 100, kind, seed
+			o.Bootstrap, o.Resample, o.Seed = 60, kind, seed
 			if kind == "" {
 				o.Bootstrap = 0 // linearized
 			}
@@ -131,13 +132,13 @@ func TestPlantedIsFoundWithinIntervals(t *testing.T) {
 
 // The same arguments give the same bits, however many work at them.
 func TestDeterministic(t *testing.T) {
-	effort.Long(t, "fits with bootstraps")
+	effort.Long(t, "fits several times")
 	random := rand.New(rand.NewPCG(5, 5))
 	points := synthesize(random, truth(random), wideSizes[:3], wideRatios[:2], 1e-3)
 	var first *Fit
-	for _, workers := range []int{1, 3, 8} {
+	for _, workers := range []int{1, 3} {
 		o := Defaults()
-		o.Bootstrap, o.Workers, o.Baseline = 20, workers, "QuEST"
+		o.Bootstrap, o.Workers, o.Baseline = 10, workers, "QuEST"
 		fit := fitOrFail(t, points, o)
 		if first == nil {
 			first = fit
@@ -147,7 +148,7 @@ func TestDeterministic(t *testing.T) {
 		}
 	}
 	o := Defaults()
-	o.Bootstrap, o.Seed = 20, 1
+	o.Bootstrap, o.Seed = 10, 1
 	if fit := fitOrFail(t, points, o); fit.Effs[1].Value != first.Effs[1].Value || fit.Effs[1].Low == first.Effs[1].Low {
 		t.Error("the seed must change the intervals and nothing else")
 	}
@@ -175,14 +176,14 @@ func TestFixedLawAndInversion(t *testing.T) {
 // There is no interval that would look sure where the points do not tell it: with no more points than parameters, and of
 // what the priors hold.
 func TestNoIntervalWithoutKnowledge(t *testing.T) {
-	effort.Long(t, "fits with bootstraps")
+	effort.Long(t, "fits several times")
 	random := rand.New(rand.NewPCG(9, 9))
 	points := synthesize(random, truth(random), wideSizes, wideRatios, 1e-3)
 	var nine []Point // for nine parameters
 	for _, from := range []int{0, 1, 4, 8, 11, 12, 24, 36, 48} {
 		nine = append(nine, points[from])
 	}
-	for _, replicates := range []int{0, 20} {
+	for _, replicates := range []int{0, 10} {
 		o := Defaults()
 		o.Bootstrap = replicates
 		fit := fitOrFail(t, nine, o)

@@ -18,32 +18,32 @@ import (
 	"github.com/cage-qat/cage/internal/effort"
 )
 
-// impatient serves pages that look for news twenty times as often, and whose messages go sooner.
-func impatient(t *testing.T, h http.Handler) *httptest.Server {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// impatient serves a script that asks for news more often and forgets messages sooner, so that
+// tests in a browser need not wait.
+func impatient(h http.Handler) http.Handler {
+	faster := strings.NewReplacer("EVERY = 2000", "EVERY = 100", "READ = 10000", "READ = 1000")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/assets/live.js" {
 			h.ServeHTTP(w, r)
 			return
 		}
+		r.Header.Del("If-None-Match")
 		answer := httptest.NewRecorder()
 		h.ServeHTTP(answer, r)
-		script := answer.Body.String()
-		for usual, here := range map[string]string{"EVERY = 2000;": "EVERY = 100;", "READ = 10000;": "READ = 1000;"} {
-			if !strings.Contains(script, usual) {
-				t.Errorf("live.js has no %q", usual)
-			}
-			script = strings.ReplaceAll(script, usual, here)
+		script := faster.Replace(answer.Body.String())
+		if !strings.Contains(script, "EVERY = 100;") || !strings.Contains(script, "READ = 1000;") {
+			http.Error(w, "the script names its intervals otherwise", http.StatusInternalServerError)
+			return
 		}
 		w.Header().Set("Content-Type", answer.Header().Get("Content-Type"))
 		fmt.Fprint(w, script)
-	}))
-	t.Cleanup(server.Close)
-	return server
+	})
 }
 
 // opened shows a page of a server of the runs below a root.
 func opened(t *testing.T, root, page string) *testbrowser.Browser {
-	server := impatient(t, pages(root))
+	server := httptest.NewServer(impatient(pages(root)))
+	t.Cleanup(server.Close)
 	b := testbrowser.Open(t, server.URL+page, func(url string) bool { return strings.HasPrefix(url, server.URL+"/") })
 	t.Cleanup(func() {
 		for _, c := range b.Complaints() {
@@ -64,7 +64,6 @@ const (
 // TestRunsInABrowser: the table follows the filter as it is typed, curves grow, and choosing
 // runs chooses curves.
 func TestRunsInABrowser(t *testing.T) {
-	effort.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
 	b := opened(t, root, "/")
@@ -81,7 +80,7 @@ func TestRunsInABrowser(t *testing.T) {
 	b.Want("nothing to compare with", testbrowser.Eval[bool](b, `document.getElementById("compare").disabled`), true)
 	b.Do(chromedp.SendKeys(chromedp.CSS("#words"), "quantizer.bits=4"))
 	b.Await("the filter has no effect", names+` === "a"`)
-	b.Await("the address has no filter", `location.search === "?q=quantizer.bits%3D4"`)
+	b.Await("the address lacks the filter", `location.search === "?q=quantizer.bits%3D4"`)
 	b.Do(chromedp.Click(chromedp.CSS(`a.sort`)), chromedp.WaitReady(chromedp.CSS(`th[aria-sort=ascending]`)))
 	b.Want("the filter after sorting", testbrowser.Eval[string](b, names+` + document.getElementById("words").value`), "aquantizer.bits=4")
 }
@@ -92,12 +91,13 @@ func TestPanelInABrowser(t *testing.T) {
 	t.Parallel()
 	h := pages(runs(t))
 	var slow atomic.Bool
-	server := impatient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(impatient(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/curves" && slow.Load() {
-			time.Sleep(time.Second / 2)
+			time.Sleep(300 * time.Millisecond)
 		}
 		h.ServeHTTP(w, r)
-	}))
+	})))
+	t.Cleanup(server.Close)
 	b := testbrowser.Open(t, server.URL, func(url string) bool { return strings.HasPrefix(url, server.URL+"/") })
 	b.Await("no curves are drawn", drawing+` === 1`)
 	slow.Store(true)
@@ -107,7 +107,7 @@ func TestPanelInABrowser(t *testing.T) {
 	said := `document.querySelector("#chart .u-over")?.getAttribute("aria-label") ?? ""`
 	for range 3 {
 		choose("lambda")
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 		choose("lr") // while λ is asked for
 		b.Await("the learning rate is not drawn", `(`+said+`).startsWith("Learning rate")`)
 		choose("loss")
@@ -136,6 +136,7 @@ func TestFilterKeepsChoice(t *testing.T) {
 // TestRunInABrowser: the page of a run draws all that it has recorded, and a comparison that
 // of several.
 func TestRunInABrowser(t *testing.T) {
+	effort.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
 	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")

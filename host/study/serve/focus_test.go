@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -25,7 +26,8 @@ func TestFocusStays(t *testing.T) {
 	root := runs(t)
 	b := trained(t, filepath.Join(root, "b"))
 	put(t, b.Name, "samples.jsonl", sample(10)+sample(20))
-	server := impatient(t, serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler())
+	server := httptest.NewServer(impatient(serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler()))
+	t.Cleanup(server.Close)
 	page := testbrowser.Open(t, server.URL+"/run?"+url.Values{"run": {b.Name}}.Encode()+"#token="+secret, func(u string) bool { return strings.HasPrefix(u, server.URL+"/") })
 	page.Await("no weights", drawing+` > 0 && document.querySelectorAll("#weights tbody tr").length === 2`)
 	steps := func(n int) {

@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -52,13 +53,14 @@ func TestTroubleEnds(t *testing.T) {
 	}
 	h := serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler()
 	var silent atomic.Bool
-	server := impatient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(impatient(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if silent.Load() && r.URL.Path == "/facts" {
 			<-r.Context().Done()
 			return
 		}
 		h.ServeHTTP(w, r)
-	}))
+	})))
+	t.Cleanup(server.Close)
 	b := testbrowser.Open(t, server.URL+"/run?"+url.Values{"run": {run}}.Encode()+"#token="+secret, func(u string) bool { return strings.HasPrefix(u, server.URL+"/") })
 	b.Await("no curves are drawn", drawing+` > 0`)
 	const said = `(document.getElementById("trouble").hidden ? "" : document.getElementById("trouble").textContent)`
