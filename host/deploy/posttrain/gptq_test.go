@@ -182,6 +182,23 @@ func TestAnyProcessors(t *testing.T) {
 	}
 }
 
+// TestDeadColumns: a column whose inputs are all 0 is counted, and rounded as zeros; the others are rounded without it.
+func TestDeadColumns(t *testing.T) {
+	w := []float64{1, -2, 3, -4, 0.5, 2}
+	h := &posttrain.Hessian{Size: 3, Data: []float64{2, 0, 1, 0, 0, 0, 1, 0, 2}}
+	for _, order := range []bool{false, true} {
+		g := full(w, 3, 3, 4)
+		result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), clone(h), g, posttrain.Options{Damping: 0.01, ActivationOrder: order})
+		if err != nil {
+			t.Fatal(err)
+		}
+		zeros, _ := g.Nearest(make([]float64, len(w)))
+		if result.Dead != 1 || result.Codes[1] != zeros[1] || result.Codes[4] != zeros[4] {
+			t.Errorf("%d dead columns, codes %v", result.Dead, result.Codes)
+		}
+	}
+}
+
 // TestDamping: more damping where it is needed, and rounding alone where none helps.
 func TestDamping(t *testing.T) {
 	const columns = 4
@@ -195,9 +212,11 @@ func TestDamping(t *testing.T) {
 		{"enough", flat, 0.01, 0.01},
 		{"none", flat, 0, 0},
 		{"hopeless", &posttrain.Hessian{Size: 2, Data: []float64{1, 9, 9, 1}}, 0.01, 0},
+		{"hopeless, in another order", &posttrain.Hessian{Size: 3, Data: []float64{1, 9, 9, 9, 3, 9, 9, 9, 2}}, 0.01, 0},
 		{"ten times", &posttrain.Hessian{Size: 2, Data: []float64{1, 1.05, 1.05, 1}}, 0.01, 0.1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			w := w[:len(w)/c.h.Size*c.h.Size] // whole rows
 			g := full(w, c.h.Size, c.h.Size, 4)
 			for _, order := range []bool{false, true} {
 				result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), clone(c.h), g, posttrain.Options{Damping: c.damping, ActivationOrder: order})
