@@ -62,7 +62,7 @@ func TestChoices(t *testing.T) {
 		{[]string{"ab", "cd", "ef"}, []float64{-5, -4, -4}, 1, 1, 1},
 		{[]string{"ab", "cd", "ef"}, []float64{-5, -4, -4}, 2, 0, 0},
 		{[]string{"ab", "abcd"}, []float64{-2, -4}, 0, 1, 1},
-		{[]string{"ab", "abcdef"}, []float64{-4, -11}, 1, 0, 1}, // with the space before it, "ab" would be likelier
+		{[]string{"ab", "abcdef"}, []float64{-4, -11}, 1, 0, 1}, // −2 and −1.83 a character
 	} {
 		got, err := task.Judge(&Item{Choices: c.choices, Gold: c.gold}, &Answer{LogProbs: c.logProbs})
 		if err != nil || got[Acc+","+NoFilter] != c.acc || got[AccNorm+","+NoFilter] != c.norm {
