@@ -52,7 +52,11 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := vfstest.Contents(t, reference)
-	for files := range faultfs.Each(t, 1, 50) {
+	every := 1
+	if testing.Short() {
+		every = 5
+	}
+	for files := range faultfs.Each(t, every, 50) {
 		dir := filepath.Join(t.TempDir(), "out")
 		err := measure(files, dir)
 		again(t, files.Reported(t, err), dir, want)
