@@ -47,7 +47,6 @@ func again(t *testing.T, what, dir string, want map[string]string) {
 // TestFaults: whichever operation on files fails, once or with all after it, it is
 // reported, and the same measurement again ends as one that nothing disturbed.
 func TestFaults(t *testing.T) {
-	effort.Long(t, "makes each operation on files fail in turn")
 	reference := t.TempDir()
 	if err := measure(vfs.OS, reference); err != nil {
 		t.Fatal(err)
@@ -57,7 +56,7 @@ func TestFaults(t *testing.T) {
 	if testing.Short() {
 		every = 5
 	}
-	for files := range faultfs.Each(t, every, 50/every) {
+	for files := range faultfs.Each(t, every, 50) {
 		dir := filepath.Join(t.TempDir(), "out")
 		err := measure(files, dir)
 		again(t, files.Reported(t, err), dir, want)

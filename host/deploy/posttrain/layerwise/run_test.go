@@ -193,7 +193,7 @@ func TestRefuses(t *testing.T) {
 // TestMemory: what is in memory does not grow with the number of blocks.
 func TestMemory(t *testing.T) {
 	effort.Long(t, "runs a model of many blocks")
-	const layers, width = 14, 64
+	const layers, width = 24, 64
 	m, values := small(t, architecture.KindLlama, layers, width)
 	size := uint64(4 * architecture.CountParams(m.BlockParams(0), nil))
 	var used []uint64

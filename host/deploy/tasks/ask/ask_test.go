@@ -15,7 +15,6 @@ import (
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/deploy/tasks/ask"
 	"github.com/cage-qat/cage/host/model/score"
-	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
 )
@@ -205,7 +204,6 @@ func TestFaultsOfReading(t *testing.T) {
 
 // TestFaults: whichever operation on files fails, the next attempt ends in the same files.
 func TestFaults(t *testing.T) {
-	effort.Long(t, "makes each operation on files fail in turn")
 	whole := t.TempDir()
 	if err := evaluate(vfs.At(whole), &model{left: 100}, asking(t, "piqa")); err != nil {
 		t.Fatal(err)
@@ -215,7 +213,7 @@ func TestFaults(t *testing.T) {
 	if testing.Short() {
 		every = 3
 	}
-	for fs := range faultfs.Each(t, every, 10/every) {
+	for fs := range faultfs.Each(t, every, 10) {
 		dir := t.TempDir()
 		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, asking(t, "piqa")))
 		if err := evaluate(vfs.At(dir), &model{left: 100}, asking(t, "piqa")); err != nil {
