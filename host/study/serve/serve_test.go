@@ -21,13 +21,19 @@ import (
 // hostile is a text that means something in every language of a page.
 const hostile = `<b>&"'|*_$\{}%# λ</script><script>alert(1)</script><img src=x onerror=alert(2)>`
 
+// put writes a file in one step: path elements come first, the content last.
 func put(t testing.TB, elem ...string) {
 	t.Helper()
 	path := filepath.Join(elem[:len(elem)-1]...)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(elem[len(elem)-1]), 0o644); err != nil {
+	// A page that looks meanwhile must not find a half of the file, which no run would write.
+	whole := path + ".new"
+	if err := os.WriteFile(whole, []byte(elem[len(elem)-1]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(whole, path); err != nil {
 		t.Fatal(err)
 	}
 }
