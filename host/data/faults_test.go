@@ -88,10 +88,7 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, reference)
-	every := effort.Choose(2, 1)
-	if testing.Short() {
-		every = 16
-	}
+	every := effort.Sample(16, 2, 1)
 	for _, older := range []bool{false, true} {
 		for files := range faultfs.Each(t, every, 20) {
 			out := p.begin(t, older)

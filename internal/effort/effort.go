@@ -20,6 +20,14 @@ func Choose[T any](part, whole T) T {
 	return part
 }
 
+// Sample returns short in short mode, and otherwise what [Choose] chooses.
+func Sample[T any](short, part, whole T) T {
+	if testing.Short() {
+		return short
+	}
+	return Choose(part, whole)
+}
+
 // Long skips a test in short mode.
 func Long(t testing.TB, why string) {
 	t.Helper()

@@ -18,10 +18,7 @@ import (
 // single precision stays within 1e-4 of the largest element; the device's own
 // functions (exp, tanh, sums in another order) get twice that.
 func TestRandomPrograms(t *testing.T) {
-	seeds := effort.Choose[uint64](100, 300)
-	if testing.Short() {
-		seeds = 30
-	}
+	seeds := effort.Sample[uint64](30, 100, 300)
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			options := randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]}

@@ -18,10 +18,7 @@ import (
 // double precision, with the tolerance that package lower has for such programs. Many of
 // them read several rows at once; those that are refused are counted.
 func TestRandomPrograms(t *testing.T) {
-	seeds, kernels := effort.Choose[uint64](170, 400), 0 // 168 is the first with a rotation in a kernel
-	if testing.Short() {
-		seeds = 24
-	}
+	seeds, kernels := effort.Sample[uint64](24, 170, 400), 0 // 168 is the first with a rotation in a kernel
 	seen := map[program.Op]int{}
 	for seed := range seeds {
 		c := randprog.New(seed, randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]})

@@ -52,10 +52,7 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := vfstest.Contents(t, reference)
-	every := 1
-	if testing.Short() {
-		every = 5
-	}
+	every := effort.Sample(5, 1, 1)
 	for files := range faultfs.Each(t, every, 50) {
 		dir := filepath.Join(t.TempDir(), "out")
 		err := measure(files, dir)

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/deploy/tasks/ask"
 	"github.com/cage-qat/cage/host/model/score"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
 )
@@ -209,10 +210,7 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := files(t, whole)
-	every := 1
-	if testing.Short() {
-		every = 3
-	}
+	every := effort.Sample(3, 1, 1)
 	for fs := range faultfs.Each(t, every, 10) {
 		dir := t.TempDir()
 		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, asking(t, "piqa")))
