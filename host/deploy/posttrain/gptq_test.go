@@ -113,7 +113,7 @@ func invert(m []float64, n int) []float64 {
 // TestDefinition: blocks, groups and the factor change nothing of what the definition gives.
 func TestDefinition(t *testing.T) {
 	effort.Long(t, "computes the definition in cubic time for each column")
-	const rows, columns = 5, 260
+	const rows, columns = 5, 300
 	for _, group := range []int{columns, 32, 100, 128} {
 		t.Run(fmt.Sprint(group), func(t *testing.T) {
 			w, x := problem(uint64(group), rows, columns, 700)

@@ -90,14 +90,14 @@ func TestPlantedIsFoundExactly(t *testing.T) {
 // what was planted about as often as they promise, and efficiencies are near it.
 func TestPlantedIsFoundWithinIntervals(t *testing.T) {
 	effort.Long(t, "fits with bootstraps")
-	const draws = 3
+	const draws = 5
 	for _, kind := range []Resampling{Residuals, Cases, ""} {
 		inside, all := 0, 0
 		for seed := range uint64(draws) {
 			random := rand.New(rand.NewPCG(seed, 2))
 			p := truth(random)
 			o := Defaults()
-			o.Bootstrap, o.Resample, o.Seed = 60, kind, seed
+			o.Bootstrap, o.Resample, o.Seed = 100, kind, seed
 			if kind == "" {
 				o.Bootstrap = 0 // linearized
 			}
@@ -136,9 +136,9 @@ func TestDeterministic(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	points := synthesize(random, truth(random), wideSizes[:3], wideRatios[:2], 1e-3)
 	var first *Fit
-	for _, workers := range []int{1, 3} {
+	for _, workers := range []int{1, 3, 8} {
 		o := Defaults()
-		o.Bootstrap, o.Workers, o.Baseline = 10, workers, "QuEST"
+		o.Bootstrap, o.Workers, o.Baseline = 20, workers, "QuEST"
 		fit := fitOrFail(t, points, o)
 		if first == nil {
 			first = fit
@@ -148,7 +148,7 @@ func TestDeterministic(t *testing.T) {
 		}
 	}
 	o := Defaults()
-	o.Bootstrap, o.Seed = 10, 1
+	o.Bootstrap, o.Seed = 20, 1
 	if fit := fitOrFail(t, points, o); fit.Effs[1].Value != first.Effs[1].Value || fit.Effs[1].Low == first.Effs[1].Low {
 		t.Error("the seed must change the intervals and nothing else")
 	}
@@ -183,7 +183,7 @@ func TestNoIntervalWithoutKnowledge(t *testing.T) {
 	for _, from := range []int{0, 1, 4, 8, 11, 12, 24, 36, 48} {
 		nine = append(nine, points[from])
 	}
-	for _, replicates := range []int{0, 10} {
+	for _, replicates := range []int{0, 20} {
 		o := Defaults()
 		o.Bootstrap = replicates
 		fit := fitOrFail(t, nine, o)
