@@ -112,8 +112,8 @@ func (s *Server) Handler() http.Handler {
 	return s.guard(mux)
 }
 
-// listedFor is how long a list of runs is good for. Tests shorten it.
-var listedFor = time.Second
+// listedFor is how long a list of runs is good for.
+const listedFor = time.Second
 
 // runs lists the runs as they are now, or were a moment ago. They must not be changed. A root that does not exist yet has
 // no runs. Listing goes on to its end whoever is waiting, because what it has read is known to those who ask next.
