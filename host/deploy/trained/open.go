@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train/assembly"
@@ -17,7 +19,6 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/digest"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/hashicorp/go-hclog"
 )
 
 // Options say which parts of a run to open, and for what.
