@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/effort"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/internal/jsonlines"
@@ -80,6 +82,7 @@ func TestFollowLimit(t *testing.T) {
 
 // TestFollowLimitAgain: a line without end is searched once, in little memory. A file in its place is read.
 func TestFollowLimitAgain(t *testing.T) {
+	effort.Long(t, "reads 64 MiB")
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	put(t, path, nil)
 	if err := os.Truncate(path, 256<<20); err != nil {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/effort"
+
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/lapack/lapack64"
 )
@@ -77,6 +79,9 @@ func TestQR(t *testing.T) {
 	each(t, func(t *testing.T) {
 		for _, n := range [][2]int{{1, 1}, {2, 2}, {5, 3}, {33, 32}, {64, 64}, {130, 70}, {100, 100}, {300, 270}} {
 			rows, cols := n[0], n[1]
+			if testing.Short() && rows > 130 {
+				continue
+			}
 			for name, a := range hard(rows, cols) {
 				what := fmt.Sprint(name, n)
 				q := clone(a)
@@ -92,6 +97,7 @@ func TestQR(t *testing.T) {
 
 // TestQRSingle: orthonormal columns, and a triangular R, to the precision of binary32.
 func TestQRSingle(t *testing.T) {
+	effort.Long(t, "factors large matrices")
 	each(t, func(t *testing.T) {
 		for _, n := range [][2]int{{1, 1}, {5, 3}, {33, 32}, {130, 70}, {100, 100}, {300, 270}} {
 			rows, cols := n[0], n[1]

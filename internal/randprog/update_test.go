@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/effort"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/internal/randprog"
@@ -18,6 +20,7 @@ func update(seed uint64, o randprog.UpdateOptions) randprog.Case {
 
 // TestUpdatesAreUpdates: what executors of updates are to be tested with does occur.
 func TestUpdatesAreUpdates(t *testing.T) {
+	effort.Long(t, "generates hundreds of programs")
 	seen := map[string]int{}
 	for seed := range uint64(seeds) {
 		for _, family := range randprog.Families {
@@ -83,6 +86,7 @@ func isConstant(n *program.Node) bool { return n != nil && n.Op == program.OpCon
 // TestSmoothUpdatesAreSmooth: rounding every result changes results by little, in nearly
 // all programs.
 func TestSmoothUpdatesAreSmooth(t *testing.T) {
+	effort.Long(t, "generates hundreds of programs")
 	for _, family := range randprog.Families {
 		large := 0
 		for seed := range uint64(seeds) {
@@ -119,6 +123,7 @@ func TestSmoothUpdatesAreSmooth(t *testing.T) {
 
 // TestExactUpdatesAreNotEmpty: most results are numbers, and not all the same.
 func TestExactUpdatesAreNotEmpty(t *testing.T) {
+	effort.Long(t, "generates hundreds of programs")
 	for _, family := range randprog.Families {
 		lively := 0
 		for seed := range uint64(seeds) {

@@ -15,6 +15,9 @@ import (
 // itself.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, lsq{}, plugintest.Kit(t, "baselines")...)
+	if testing.Short() {
+		return // the tests below compare what other settings compute
+	}
 	for _, form := range []string{formPaper, formOfficial} {
 		for _, granularity := range []string{perTensor, perRow} {
 			given := map[string]any{"form": form, "granularity": granularity, "bits": 4, "variant": variantLSQ, "levels": levelsSigned}

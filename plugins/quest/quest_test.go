@@ -16,6 +16,9 @@ import (
 // combines by itself.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, quest{}, plugintest.Kit(t, "quest")...)
+	if testing.Short() {
+		return // the tests below compare what other settings compute
+	}
 	for _, form := range []string{formPaper, formOfficial, formTernary} {
 		for _, mask := range []string{maskTrust, maskClip, maskNone} {
 			for _, rotation := range []string{rotateAuto, rotateNone} {

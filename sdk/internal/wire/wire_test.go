@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/effort"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -66,7 +68,7 @@ func travel(t *testing.T, p *program.Program) *program.Program {
 }
 
 func TestRoundTrip(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range effort.Sample[uint64](25, 100, 100) {
 		p := randprog.New(seed, randprog.Options{Nodes: 60, Ops: everyOp()}).Program
 		got := travel(t, p)
 		if diff := cmp.Diff(p, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
