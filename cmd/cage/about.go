@@ -35,7 +35,7 @@ var version = ""
 func newVersion() *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Print the version and how it was built", Args: exactly(0, "no arguments")}
 	kind := cmd.Flags().String("device", device.CPU, "device to open and describe: cpu or cuda")
-	return answering(cmd, func(*cobra.Command, []string) (*answer, error) {
+	return withAnswer(cmd, func(*cobra.Command, []string) (*answer, error) {
 		dev, err := engine.Open(*kind, engine.Options{})
 		if err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ directory that MANPATH names, or ~/.local/share/man/man1, 'man cage' and 'man
 cage-train' show them. They say what --help says.`,
 		Args: exactly(1, "one directory"),
 	}
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if err := vfs.At(args[0]).MkdirAll(); err != nil {
 			return nil, err
 		}

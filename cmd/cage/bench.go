@@ -103,7 +103,7 @@ this one does with --json.`,
 	flags.BoolVar(&f.Direct, "direct", true, "also time the step written in the host (quest with adamw, 4 bits)")
 	flags.BoolVar(&f.NoUpdate, "no-update", false, "also time the step without the arithmetic of its update: what optimizer and correction cost is the rest")
 	flags.BoolVar(&f.alone, "alone", false, "measure the configured step only, and print that in one line, as --compare wants it of its command")
-	return answering(cmd, f.run)
+	return withAnswer(cmd, f.run)
 }
 
 func (f *stepFlags) run(cmd *cobra.Command, args []string) (*answer, error) {

@@ -35,7 +35,7 @@ that refresh preconditioners take longer than the others.`,
 	flags.StringVar(&m.quantizer, "base", "quest", "quantizer with which optimizers are compared, or none")
 	flags.StringVar((*string)(&o.Stacking), "stacking", "", "updates of tensors that are alike: side-by-side or together; empty: as the device needs it")
 	flags.IntVar(&o.Rounds, "steps", 20, "rounds to count, after a warm-up of a quarter as many")
-	return answering(cmd, func(cmd *cobra.Command, _ []string) (a *answer, err error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, _ []string) (a *answer, err error) {
 		if len(quantizers) == 0 || len(optimizers) == 0 || o.Rounds < 1 {
 			return nil, usageError{fmt.Errorf("--quantizers, --optimizers and --steps: at least one each")}
 		}
@@ -96,7 +96,7 @@ with a Hadamard rotation, and the peak memory of a process that runs each alone.
 	// For the processes in which the memory of one variant is measured.
 	flags.StringVar(&alone, "alone", "", "")
 	_ = flags.MarkHidden("alone") // fails only where there is no such flag
-	return answering(cmd, func(cmd *cobra.Command, _ []string) (a *answer, err error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, _ []string) (a *answer, err error) {
 		if o.Rounds < 1 {
 			return nil, usageError{fmt.Errorf("--steps %d: at least 1", o.Rounds)}
 		}
@@ -204,7 +204,7 @@ and --batches only those given are measured; without any, all of them.`,
 		flags.IntSliceVar(&all[i].sizes, d.flag, d.sizes, d.usage)
 	}
 	flags.IntVar(&steps, "steps", 6, "steps to count at each size")
-	return answering(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
 		if m.width < 1 || steps < 1 {
 			return nil, usageError{fmt.Errorf("--width %d, --steps %d: at least 1 each", m.width, steps)}
 		}

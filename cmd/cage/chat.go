@@ -38,7 +38,7 @@ which --json prints as JSON. The directory of a Hugging Face checkpoint is used 
 	flags.IntVar(&step, "step", 0, "use the checkpoint of this step instead of the newest")
 	contextFlag(cmd, &context)
 	samplingFlags(flags, &opts)
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		single := cmd.Flags().Changed("message")
 		if wantsJSON(cmd) && !single {
 			return nil, usageError{errors.New("--json prints one answer: want --message TEXT with it")}

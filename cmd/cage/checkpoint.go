@@ -62,7 +62,7 @@ the identity of its run, the build that wrote it, its tensors and its hash. The 
 not read: 'cage checkpoint verify' tells whether they are intact.`,
 		Args: exactly(1, "one checkpoint or run directory"),
 	}
-	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
 		list, err := checkpointsAt(args[0])
 		if err != nil {
 			return nil, err
@@ -144,7 +144,7 @@ code is 1 when one is damaged; of a damaged one, the tensors that differ are nam
 Training verifies what it goes on from, and what it keeps, by itself.`,
 		Args: atLeastOne("checkpoint or run directory"),
 	}
-	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
 		var list []verifiedCheckpoint
 		var rows [][]string
 		damaged := 0

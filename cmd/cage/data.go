@@ -40,7 +40,7 @@ words and the special tokens of Llama 3. Its directory is what --tokenizer wants
 	}
 	cmd.Flags().IntVar(&tokens, "tokens", 4096, "tokens of the tokenizer")
 	cmd.Flags().StringVar(&out, "out", "", "directory `DIR` of the tokenizer (required)")
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if out == "" {
 			return nil, usageError{fmt.Errorf("--out is required: the directory of the tokenizer")}
 		}
@@ -68,7 +68,7 @@ func newDataShow() *cobra.Command {
 	cmd.Flags().BoolVar(&verify, "verify", false, "read the whole file and compare it with its hash")
 	cmd.Flags().IntVar(&rows, "rows", 2, "chat file: how many rows to print")
 	cmd.Flags().IntVar(&length, "length", 0, "chat file: tokens of a row; 0: those of the longest conversation, at most 2048")
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		f, err := dataset.Open(args[0])
 		if err != nil {
 			return nil, err
@@ -108,7 +108,7 @@ them with their sizes and hashes, with the vocabulary and with the manifest. The
 code is 1 when a file is damaged or missing. Training verifies its files by itself.`,
 		Args: atLeastOne("token file or directory of a dataset"),
 	}
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		files, rows, damaged := []verifiedFile{}, [][]string{}, 0
 		for _, path := range args {
 			found, err := dataset.Verify(cmd.Context(), path)

@@ -62,7 +62,7 @@ func newDataPrepare() *cobra.Command {
 	flags.Int64Var(&opts.MaxBytes, "max-bytes", 0, "take at most this much text, at random; 0: all")
 	flags.Int64Var(&opts.ShardTokens, "shard-tokens", 0, "divide the training tokens into files of about `N`; 0: one file")
 	conversations.add(cmd)
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if err := conversations.check(cmd); err != nil {
 			return nil, err
 		}

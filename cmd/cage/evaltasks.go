@@ -112,7 +112,7 @@ filters or metrics have changed. No model is needed, and no file is changed.`,
 		Args: exactly(1, "one --out of an evaluation"),
 	}
 	ownTasks(cmd, &own)
-	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
 		list, err := loadSamples(args[0], own)
 		if err != nil {
 			return nil, err
@@ -133,7 +133,7 @@ unevenly (McNemar, exact).`,
 		Args: exactly(2, "two --out of evaluations"),
 	}
 	ownTasks(cmd, &own)
-	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
 		first, err := loadSamples(args[0], own)
 		if err != nil {
 			return nil, err

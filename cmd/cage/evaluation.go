@@ -56,7 +56,7 @@ func newEval() *cobra.Command {
 	quantizer.addReplacement(cmd.Flags())
 	f.add(cmd)
 	cmd.AddCommand(newEvalRescore(), newEvalCompare())
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		watchLifeline(f.lifeline)
 		var err error
 		if f.quantizer, err = quantizer.replacement(); err != nil {
@@ -119,7 +119,7 @@ Face checkpoint is used as it is.`,
 	flags.IntVar(&step, "step", 0, "use the checkpoint of this step instead of the newest")
 	flags.BoolVar(&endless, "endless", false, "go on behind the end of the document")
 	samplingFlags(flags, &opts)
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		model, err := openRun(cmd, args[0], trained.Options{Step: step, Generate: 1, NoData: true, Context: context})
 		if err != nil {
 			return nil, err

@@ -48,7 +48,7 @@ the weights, the tokenizer, a model card (README.md) and a report (export.json).
 	flags.IntVar(&step, "step", 0, "export the checkpoint of this step instead of the newest")
 	flags.BoolVar(&o.Inexact, "inexact", false, "store what the format cannot hold exactly as what comes near")
 	flags.BoolVar(&o.Activations, "activations", false, "with compressed-tensors: have the inputs of layers quantized as in training")
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if err := checkExport(to, out, weights); err != nil {
 			return nil, err
 		}

@@ -57,7 +57,7 @@ against size, eff·16/P, and the Pareto front of loss against bytes.`,
 	flags.StringToStringVar(&f.bits, "bits", nil, "bits per weight of quantizers that do not say: `PLUGIN=BITS,...`")
 	flags.StringVar(&f.format, "format", string(scaling.Text), "text, markdown, csv or json")
 	flags.StringVar(&f.out, "out", "", "`DIR` to write the result and its figures to")
-	return answering(cmd, f.run)
+	return withAnswer(cmd, f.run)
 }
 
 func (f *fitFlags) run(cmd *cobra.Command, args []string) (*answer, error) {

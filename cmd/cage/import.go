@@ -32,7 +32,7 @@ from the checkpoint itself, with model.init.`,
 	cmd.Flags().StringVar(&out, "out", "", "run directory to make; empty: none")
 	contextFlag(cmd, &context)
 	lifelineFlag(cmd, &lifeline)
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		watchLifeline(lifeline)
 		c, err := trained.Import(cmd.Context(), args[0], out, context)
 		if run, _ := rundir.At(args[0]).Config().Exists(); run && errors.Is(err, fs.ErrNotExist) {
@@ -45,8 +45,8 @@ from the checkpoint itself, with model.init.`,
 	})
 }
 
-// imported is an imported checkpoint as printed in JSON.
-type imported struct {
+// importListing is an imported checkpoint as printed in JSON.
+type importListing struct {
 	Checkpoint   string             `json:"checkpoint"`
 	Run          string             `json:"run,omitempty"`
 	Architecture string             `json:"architecture"`
@@ -62,7 +62,7 @@ type imported struct {
 var shownKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden", "vocab", "head", "norm_eps",
 	"rope_theta", "rope_pairs", "rope_factor", "rope_low", "rope_high", "rope_original"}
 
-func newImported(dir, out string, c *huggingface.Checkpoint) imported {
+func newImported(dir, out string, c *huggingface.Checkpoint) importListing {
 	s := c.Config.Settings
 	model := map[string]any{}
 	for _, k := range s.Keys() {
@@ -76,7 +76,7 @@ func newImported(dir, out string, c *huggingface.Checkpoint) imported {
 	for _, p := range c.Params() {
 		parameters += p.Size()
 	}
-	return imported{dir, out, c.Config.Architecture, shown, parameters, c.Config.MaxPositions, c.Config.Tokens, c.Config.Warnings, c.Report}
+	return importListing{dir, out, c.Config.Architecture, shown, parameters, c.Config.MaxPositions, c.Config.Tokens, c.Config.Warnings, c.Report}
 }
 
 // printImported prints the model as a table, and then what became of the tensors.

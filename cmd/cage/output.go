@@ -38,9 +38,9 @@ func textAnswer(value any, format string, args ...any) *answer {
 	return &answer{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
 }
 
-// answering gives a command the flag --json, and makes it print what run returns. An answer
+// withAnswer gives a command the flag --json, and makes it print what run returns. An answer
 // that comes with an error is printed, too.
-func answering(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (*answer, error)) *cobra.Command {
+func withAnswer(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (*answer, error)) *cobra.Command {
 	cmd.Flags().Bool("json", false, "print the result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		a, err := run(cmd, args)

@@ -37,15 +37,15 @@ for each answer, or as long as CAGE_PLUGIN_TIMEOUT says, such as 1m.`,
 
 func newPluginsList() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the plugins that can be found", Args: exactly(0, "no arguments")}
-	return answering(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
 		finder, opts, err := newFinder(cmd)
 		if err != nil {
 			return nil, err
 		}
-		var list []listing
+		var list []pluginListing
 		rows := [][]string{{"name", "kind", "what it is"}}
 		for _, l := range finder.List(cmd.Context(), opts) {
-			item := listing{Name: l.Name, Path: l.Path, Kind: l.Kind}
+			item := pluginListing{Name: l.Name, Path: l.Path, Kind: l.Kind}
 			row := []string{l.Name, string(l.Kind), firstSentence(l.Description.Doc)}
 			if l.Err != nil {
 				item.Error = l.Err.Error()
@@ -64,7 +64,7 @@ func newPluginsList() *cobra.Command {
 
 func newPluginsShow() *cobra.Command {
 	cmd := &cobra.Command{Use: "show NAME", Short: "Describe a plugin and its parameters", Args: exactly(1, "the name or path of one plugin")}
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		finder, opts, err := newFinder(cmd)
 		if err != nil {
 			return nil, err
@@ -73,11 +73,11 @@ func newPluginsShow() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		var list []listing
+		var list []pluginListing
 		var texts []string
 		err = startAsEach(cmd.Context(), exe, kinds, opts, func(client *plugin.Client) error {
 			d := client.Description()
-			list = append(list, listing{Name: d.Name, Path: client.Path(), Kind: client.Kind()}.describe(d))
+			list = append(list, pluginListing{Name: d.Name, Path: client.Path(), Kind: client.Kind()}.describe(d))
 			texts = append(texts, fmt.Sprintf("%s (%s, %s)\n%s", d.Name, client.Kind(), client.Path(), escapedParameters(d)))
 			return nil
 		})
@@ -159,8 +159,8 @@ func firstSentence(text string) string {
 	return text
 }
 
-// listing is a plugin as printed in JSON.
-type listing struct {
+// pluginListing is a plugin as printed in JSON.
+type pluginListing struct {
 	Name       string      `json:"name"`
 	Path       string      `json:"path"`
 	Kind       sdk.Kind    `json:"kind,omitempty"`
@@ -183,7 +183,7 @@ type parameter struct {
 }
 
 // describe fills in what a plugin says of itself.
-func (l listing) describe(d sdk.Description) listing {
+func (l pluginListing) describe(d sdk.Description) pluginListing {
 	l.Version, l.Doc = d.Version, d.Doc
 	for _, p := range d.Parameters {
 		out := parameter{Name: p.Name, Type: p.Type, Default: p.Default, Choices: p.Choices, Doc: p.Doc}

@@ -52,7 +52,7 @@ absmax, lsq (a file named baselines), adamw, sgd, muon, shampoo or soap.`,
 	flags.BoolVar(&p.traits.Still, "still", false, "an optimizer claims that zero gradients from the start move nothing")
 	flags.Float64Var(&p.traits.Descent, "descent", 0, "an optimizer claims to bring the test functions down to this `PART` of their first value")
 	flags.BoolVar(&p.traits.NoDescent, "no-descent", false, "an optimizer does not minimise on its own")
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		reports, err := p.run(cmd, args[0])
 		if err != nil {
 			return nil, err

@@ -50,7 +50,7 @@ func newQuantize() *cobra.Command {
 	flags.StringVar(&o.Device, "device", "", "`KIND` of device: cpu or cuda; default: that of the run")
 	contextFlag(cmd, &o.Context)
 	lifelineFlag(cmd, &lifeline)
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if err := checkQuantize(cmd, &o); err != nil {
 			return nil, err
 		}

@@ -41,7 +41,7 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 	m.add(cmd)
 	lifelineFlag(cmd, &lifeline)
 	cmd.AddCommand(surviveSIGPIPE(newRulerGenerate()), newRulerScore())
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		watchLifeline(lifeline)
 		plan, g, err := f.plan(cmd)
 		if err != nil {
@@ -76,7 +76,7 @@ RULER's own scripts put the answers of a model so, too. No model is needed.`,
 		Args: exactly(1, "one directory with answers"),
 	}
 	thresholdFlag(cmd, &threshold)
-	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
 		return rulerReport(ruler.At(vfs.At(args[0])), threshold)
 	})
 }
@@ -111,7 +111,7 @@ LENGTH/data/TASK/validation.jsonl in the directory --out: what a model is to con
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&spec, "tokenizer", "bytes", `"bytes", or the path of a Hugging Face tokenizer.json or of its directory`)
-	return answering(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
 		plan, g, err := f.plan(cmd)
 		if err != nil {
 			return nil, err

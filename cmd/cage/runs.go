@@ -81,7 +81,7 @@ func newRunsList() *cobra.Command {
 	flags.StringSliceVar(&q.columns, "columns", nil, "`NAME`s to show, separated by commas")
 	flags.IntVar(&q.limit, "limit", 0, "show at most this many runs; 0: all")
 	flags.BoolVar(&watch, "watch", false, "show the list again every two seconds")
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if watch {
 			return nil, watchTable(cmd, func() ([][]string, error) {
 				_, rows, err := q.list(cmd.Context(), args)
@@ -266,7 +266,7 @@ A run with train.tensorboard = true writes event files while it trains.`,
 	}
 	cmd.Flags().StringVar(&table, "csv", "", "write a table to `FILE`; -: to the standard output")
 	cmd.Flags().StringVar(&events, "tensorboard", "", "write event files to `DIR`, a folder for each run")
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if table == "" && events == "" {
 			return nil, usageError{errors.New("want --csv FILE, --tensorboard DIR or both")}
 		}

@@ -29,7 +29,7 @@ func newRunsShow() *cobra.Command {
 texts that it wrote last (train.samples), and its configuration.`,
 		Args: exactly(1, "one run directory"),
 	}
-	return answering(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
 		r, err := rundir.Open(args[0])
 		if err != nil {
 			return nil, err
@@ -138,7 +138,7 @@ func newRunsDiff() *cobra.Command {
 		Short: "Show in what two runs differ, and their results side by side",
 		Args:  exactly(2, "two run directories"),
 	}
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		a, err := rundir.Open(args[0])
 		if err != nil {
 			return nil, err

@@ -45,7 +45,7 @@ func newScore() *cobra.Command {
 	flags.IntVar(&o.Step, "step", 0, "use the checkpoint of this step instead of the newest")
 	contextFlag(cmd, &o.Context)
 	quantizer.addReplacement(flags)
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		switch {
 		case (f.ids == "") == (f.texts == ""):
 			return nil, usageError{errors.New("want --ids FILE or --texts FILE, one of them")}

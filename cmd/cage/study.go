@@ -61,7 +61,7 @@ has failed.`,
 	keptFile := flags.String("kept", "", "leave out cells whose results are in this `FILE` of 'cage study keep'")
 	only := flags.StringArray("only", nil, "only the cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
 	dry := flags.Bool("dry-run", false, "print what would be trained, and train nothing")
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		s, err := study.Load(args[0])
 		if err != nil {
 			return nil, err
@@ -268,7 +268,7 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 		Args: exactly(1, "one study file"),
 	}
 	cmd.Flags().StringVar(&keptFile, "kept", "", "`FILE` of kept results to show in place of the runs")
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		s, err := study.Load(args[0])
 		if err != nil {
 			return nil, err

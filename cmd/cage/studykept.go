@@ -35,7 +35,7 @@ cells that the study file does not name any more, --forget drops them.`,
 	}
 	cmd.Flags().BoolVar(&forget, "forget", false, "drop results of cells that the study file does not name any more")
 	cmd.Flags().StringVar(&out, "out", "", "`FILE` to write, or to add to (default: the study's name and .json)")
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		s, err := study.Load(args[0])
 		if err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ fewer than two replicates.`,
 		Args: exactly(1, "one study file"),
 	}
 	cmd.Flags().StringVar(&keptFile, "kept", "", "`FILE` of 'cage study keep' to compare with (required)")
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if keptFile == "" {
 			return nil, usageError{errors.New("--kept is required: the file of kept results")}
 		}

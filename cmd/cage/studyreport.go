@@ -36,7 +36,7 @@ the page of each.`,
 	}
 	cmd.Flags().StringVar(&out, "out", "", "`DIR` to write into (default: report, in the study's directory)")
 	cmd.Flags().StringVar(&contents, "contents", "", "`FILE` for a page that leads to the reports")
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		if out != "" && len(args) > 1 {
 			return nil, usageError{fmt.Errorf("--out %s is one directory, for one study, not %d", out, len(args))}
 		}

@@ -50,7 +50,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	flags.BoolVar(&estimate, "estimate", false, "only print how much memory the run needs, by estimate")
 	lifelineFlag(cmd, &lifeline)
 	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop after this many steps of the run, with a checkpoint; 0: do not")
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		cfg, err := loadRun(args[0], sets)
 		if err != nil {
 			return nil, err
@@ -185,7 +185,7 @@ that trained; another build, or a GPU, may round differently.`,
 	}
 	cmd.Flags().IntVar(&from, "from", 0, "replay from the checkpoint of this `STEP` to the next, 0 being the beginning")
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "show messages, but no progress")
-	return answering(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		log, err := newLogger(cmd, cmd.ErrOrStderr())
 		if err != nil {
 			return nil, err

@@ -25,8 +25,8 @@ type piece struct {
 	first, last bool
 }
 
-// encoded is a piece as token ids.
-type encoded struct {
+// encodedPiece is a piece as token ids.
+type encodedPiece struct {
 	ids   []int32
 	bytes int64 // of text
 	last  bool  // it ends its document
@@ -34,7 +34,7 @@ type encoded struct {
 
 // encode writes documents to token files that are still to be committed.
 func (p *preparation) encode(out *dataset.PartWriter, documents []document) error {
-	err := inorder.Run(p.ctx, p.batches(documents), p.encodeBatch, func(list []encoded) error {
+	err := inorder.Run(p.ctx, p.batches(documents), p.encodeBatch, func(list []encodedPiece) error {
 		for _, e := range list {
 			err := out.Append(e.ids, nil)
 			ended := int64(0)
@@ -114,14 +114,14 @@ func (p *preparation) pieces(d document, yield func(batch, error) bool) bool {
 }
 
 // encodeBatch encodes one batch.
-func (p *preparation) encodeBatch(b batch) ([]encoded, error) {
+func (p *preparation) encodeBatch(b batch) ([]encodedPiece, error) {
 	if b.piece != nil {
 		e, err := p.encodePiece(b.piece)
-		return []encoded{e}, err
+		return []encodedPiece{e}, err
 	}
 	reader := newTextReader(p.files)
 	defer reader.close()
-	list := make([]encoded, len(b.documents))
+	list := make([]encodedPiece, len(b.documents))
 	for i, d := range b.documents {
 		buf := make([]byte, d.length())
 		if err := reader.readAt(buf, d.file(), d.start()); err != nil {
@@ -135,14 +135,14 @@ func (p *preparation) encodeBatch(b batch) ([]encoded, error) {
 	return list, nil
 }
 
-func (p *preparation) encodePiece(piece *piece) (encoded, error) {
+func (p *preparation) encodePiece(piece *piece) (encodedPiece, error) {
 	encode := p.options.Tokenizer.Encode
 	if !piece.first {
 		encode = p.options.Tokenizer.EncodeRest
 	}
 	ids, err := encode(piece.text)
 	if err != nil {
-		return encoded{}, fmt.Errorf("%s: the text that begins with %q: %w", piece.path, piece.text[:min(len(piece.text), 40)], err)
+		return encodedPiece{}, fmt.Errorf("%s: the text that begins with %q: %w", piece.path, piece.text[:min(len(piece.text), 40)], err)
 	}
-	return encoded{ids, int64(len(piece.text)), piece.last}, nil
+	return encodedPiece{ids, int64(len(piece.text)), piece.last}, nil
 }

@@ -45,7 +45,7 @@ type Read struct {
 // report gathers what is read.
 type report struct{ reads []*Read }
 
-func (r *report) add(f *found) {
+func (r *report) add(f *sourceResult) {
 	i := slices.IndexFunc(r.reads, func(one *Read) bool { return one.Format == f.format && one.Compression == f.compress })
 	if i < 0 {
 		i = len(r.reads)

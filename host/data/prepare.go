@@ -153,7 +153,7 @@ func (p *preparation) scan(inputs []string) ([]document, error) {
 		p.progress.TotalBytes += max(files[i].size, 0)
 	}
 	var documents []document
-	err = inorder.Run(p.ctx, inorder.Each(files), func(file *sourceFile) (found, error) { return p.readFile(file) }, func(f found) error {
+	err = inorder.Run(p.ctx, inorder.Each(files), func(file *sourceFile) (sourceResult, error) { return p.readFile(file) }, func(f sourceResult) error {
 		if documents == nil {
 			documents = f.documents
 		} else {

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/internal/regular"
 )
 
-// found is what a source file gave.
-type found struct {
+// sourceResult is what a source file gave.
+type sourceResult struct {
 	source    *sourceFile
 	documents []document
 	reason    Reason // why the whole file was left out, or isText
@@ -29,14 +29,14 @@ type found struct {
 type input struct {
 	p      *preparation
 	source *sourceFile
-	found  found
+	found  sourceResult
 	spool  *spool // nil while nothing is spooled
 	begin  int64  // the size of the spool before this file
 }
 
 // readFile finds the documents of a file.
-func (p *preparation) readFile(file *sourceFile) (found, error) {
-	in := &input{p: p, source: file, found: found{source: file}}
+func (p *preparation) readFile(file *sourceFile) (sourceResult, error) {
+	in := &input{p: p, source: file, found: sourceResult{source: file}}
 	err := in.read()
 	if in.spool != nil {
 		if err == nil && in.found.reason != isText {

@@ -13,10 +13,10 @@ import (
 // steps, must have had the values that they would have now. A constant rate allows it at
 // any time, WSD before its decay.
 
-// stretched are the keys that may change together with a larger train.steps, because
+// extendableKeys are the keys that may change together with a larger train.steps, because
 // their values step by step are compared instead. Of conversations, an epoch is what it is
 // however many follow it.
-var stretched = []string{
+var extendableKeys = []string{
 	"train.steps", "schedule.kind", "schedule.warmup", "schedule.floor", "schedule.decay", "method.silence", "method.ramp", "data.epochs",
 }
 
@@ -61,5 +61,5 @@ func (r *run) notExtended(total int, key, what string, step int, was, is float64
 // mayDiffer tells whether a key may have another value than in the run that is continued.
 func (r *run) mayDiffer(key string, previous *config.Config) bool {
 	moved := strings.HasPrefix(key, "data.mixture[") && strings.HasSuffix(key, "].path") // as data.train: the hash is compared
-	return moved || slices.Contains(changeable, key) || strings.HasSuffix(key, ".sha256") || r.extends(previous) && slices.Contains(stretched, key)
+	return moved || slices.Contains(changeable, key) || strings.HasSuffix(key, ".sha256") || r.extends(previous) && slices.Contains(extendableKeys, key)
 }

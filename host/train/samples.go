@@ -81,7 +81,7 @@ func (r *run) sample(ctx context.Context) (written bool, err error) {
 	if r.samples == nil {
 		return true, nil
 	}
-	texts, err := r.continued(ctx)
+	texts, err := r.continuations(ctx)
 	if ctx.Err() != nil {
 		return false, nil // the resumed run does it
 	}
@@ -97,8 +97,8 @@ func (r *run) sample(ctx context.Context) (written bool, err error) {
 	return true, nil
 }
 
-// continued are the prompts with what the model of now says after them.
-func (r *run) continued(ctx context.Context) ([]metrics.Text, error) {
+// continuations are the prompts with what the model of now says after them.
+func (r *run) continuations(ctx context.Context) ([]metrics.Text, error) {
 	e, err := r.Compiled.Evaluator(r.state)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (r *run) continued(ctx context.Context) ([]metrics.Text, error) {
 	if err := rundir.ReadFiles(files, r.dir.Path, tokenizer.CompanionFiles); err != nil {
 		return nil, err
 	}
-	next, err := generate.Continue(ctx, writing{e, r.cfg.Model.Context}, r.samples.ids, generate.Options{
+	next, err := generate.Continue(ctx, liveModel{e, r.cfg.Model.Context}, r.samples.ids, generate.Options{
 		Tokens: t.SampleTokens, Temperature: t.SampleTemperature, Stop: slices.Concat(r.initial.Ends(), chat.Ends(files, tok)), Vocab: tok.Info().VocabSize, Seed: uint64(r.cfg.Seed),
 	}, nil)
 	if err != nil {
@@ -126,16 +126,16 @@ func (r *run) continued(ctx context.Context) ([]metrics.Text, error) {
 	return texts, nil
 }
 
-// writing is the model in the middle of its training, as [generate.Model] wants it.
-type writing struct {
+// liveModel is the model in the middle of its training, as [generate.Model] wants it.
+type liveModel struct {
 	evaluator *step.Evaluator
 	context   int
 }
 
 // Context implements [generate.Model].
-func (w writing) Context() int { return w.context }
+func (w liveModel) Context() int { return w.context }
 
 // Begin implements [generate.Model].
-func (w writing) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
+func (w liveModel) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
 	return w.evaluator.Begin(prompts, length)
 }

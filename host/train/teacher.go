@@ -23,7 +23,7 @@ func (r *run) loadTeacher() error {
 	}
 	if r.state != nil && r.cfg.Train.Distillation.Teacher == config.TeacherInitial {
 		r.teacher = r.initial
-		return r.Compiled.LoadTeacher(r.stored())
+		return r.Compiled.LoadTeacher(r.loadStored())
 	}
 	fail := func(err error) error { return r.cfg.ErrorAt("train.distillation.teacher", "%w", err) }
 	s, err := assembly.TeacherSettings(r.cfg)
@@ -46,8 +46,8 @@ func (r *run) loadTeacher() error {
 	return nil
 }
 
-// stored loads tensors from the state of the run.
-func (r *run) stored() step.LoadFunc {
+// loadStored loads tensors from the state of the run.
+func (r *run) loadStored() step.LoadFunc {
 	tensors := map[string]step.Stored{}
 	for _, x := range r.Compiled.Stored(r.state) {
 		tensors[x.Name] = x

@@ -21,7 +21,7 @@ func CheckOurs(path vfs.Path, ours func(content io.Reader) bool) error {
 		return err
 	}
 	// An error of reading is one of this package's file system, and not a word about whose the file is.
-	content := &remembering{r: f}
+	content := &errorKeeper{r: f}
 	own := ours(content)
 	if err := errors.Join(content.err, f.Close()); err != nil {
 		return err
@@ -48,13 +48,13 @@ func Begins(with string) func(content io.Reader) bool {
 	}
 }
 
-// remembering keeps the error of reading.
-type remembering struct {
+// errorKeeper keeps the error of reading.
+type errorKeeper struct {
 	r   io.Reader
 	err error
 }
 
-func (r *remembering) Read(p []byte) (int, error) {
+func (r *errorKeeper) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		r.err = err

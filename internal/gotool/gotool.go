@@ -25,7 +25,7 @@ func Find(ctx context.Context, dir string, notify func(string)) (*Tool, error) {
 	return find(ctx, dir, notify, ofThisExecutable())
 }
 
-func find(ctx context.Context, dir string, notify func(string), b built) (*Tool, error) {
+func find(ctx context.Context, dir string, notify func(string), b buildSettings) (*Tool, error) {
 	var first error
 	for _, settings := range b.candidates() {
 		t := &Tool{settings: settings, notify: notify}

@@ -75,7 +75,7 @@ func TestFallback(t *testing.T) {
 		{"too old", "echo go1.19.8", nil, "the go command in PATH is go1.19.8: install Go 1.21 or newer"},
 	} {
 		goCommand(t, c.script)
-		tool, err := find(t.Context(), t.TempDir(), nil, built{toolchain: "go1.99.3", experiment: "simd"})
+		tool, err := find(t.Context(), t.TempDir(), nil, buildSettings{toolchain: "go1.99.3", experiment: "simd"})
 		switch {
 		case c.fails != "":
 			if err == nil || !strings.Contains(err.Error(), c.fails) {

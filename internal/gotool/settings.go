@@ -11,12 +11,12 @@ import (
 // follow it names the experiments, as in go1.27.2-X:simd.
 var release = regexp.MustCompile(`^go1\.[0-9]+(\.[0-9]+|rc[0-9]+)?`)
 
-// built are the settings with which an executable was built. Empty ones are unknown.
-type built struct{ toolchain, experiment string }
+// buildSettings are the settings with which an executable was built. Empty ones are unknown.
+type buildSettings struct{ toolchain, experiment string }
 
 // ofThisExecutable reads them from the executable that is running.
-func ofThisExecutable() built {
-	b := built{toolchain: release.FindString(runtime.Version())}
+func ofThisExecutable() buildSettings {
+	b := buildSettings{toolchain: release.FindString(runtime.Version())}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "GOEXPERIMENT" {
@@ -30,7 +30,7 @@ func ofThisExecutable() built {
 // candidates are additions to the environment, the best first. The toolchain of the
 // executable is fetched where it is missing; without a network the person's own
 // toolchain may do, too, and it need not know the experiments.
-func (b built) candidates() [][]string {
+func (b buildSettings) candidates() [][]string {
 	var common []string
 	if os.Getenv("CGO_ENABLED") == "" {
 		common = []string{"CGO_ENABLED=0"} // as in the Makefile: no C compiler is needed

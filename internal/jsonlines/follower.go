@@ -36,7 +36,7 @@ const (
 func (f *Follower) Next(budget int64) (more bool, err error) {
 	file, err := f.Path.Open()
 	if errors.Is(err, fs.ErrNotExist) {
-		f.again()
+		f.restart()
 		return false, nil
 	}
 	if err != nil {
@@ -48,7 +48,7 @@ func (f *Follower) Next(budget int64) (more bool, err error) {
 		return false, err
 	}
 	if !known {
-		f.again()
+		f.restart()
 	}
 	more, err = f.read(file, budget)
 	if err != nil {
@@ -60,7 +60,7 @@ func (f *Follower) Next(budget int64) (more bool, err error) {
 // Offset returns how many bytes have been read.
 func (f *Follower) Offset() int64 { return f.offset }
 
-func (f *Follower) again() {
+func (f *Follower) restart() {
 	if f.offset > 0 {
 		f.offset, f.last, f.searched = 0, nil, 0
 		f.Restart()

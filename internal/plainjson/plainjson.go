@@ -35,13 +35,13 @@ func UnmarshalStrict(text []byte, to any) error {
 // UnmarshalPart is [Unmarshal] for a part of a file. Its errors name no line, which would
 // be that of the part.
 func UnmarshalPart(text []byte, to any) error {
-	return explained(nil, json.Unmarshal(text, to))
+	return explain(nil, json.Unmarshal(text, to))
 }
 
 // Explain is an error of encoding/json, of its version 2 or of a decoder, in plain words.
 // text is the whole text, or nil where it is a part of a file that is known to be JSON.
 // Any other error is returned as it is.
-func Explain(text []byte, err error) error { return explained(text, err) }
+func Explain(text []byte, err error) error { return explain(text, err) }
 
 // plain is an error in plain words.
 type plain struct {
@@ -52,7 +52,7 @@ type plain struct {
 func (p *plain) Error() string { return p.text }
 func (p *plain) Unwrap() error { return p.cause }
 
-func explained(text []byte, err error) error {
+func explain(text []byte, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -63,11 +63,11 @@ func explained(text []byte, err error) error {
 		return &plain{place(text, int(t.Offset)-1, t.Field) + misfit(t.Value, t.Type), err}
 	}
 	if s, ok := errors.AsType[*jsonv2.SemanticError](err); ok {
-		return &plain{place(text, int(s.ByteOffset), dotted(s.JSONPointer)) + semantic(s), err}
+		return &plain{place(text, int(s.ByteOffset), dottedKey(s.JSONPointer)) + semantic(s), err}
 	}
 	if s, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(s.Err, jsontext.ErrDuplicateName) {
-			return &plain{place(text, int(s.ByteOffset), dotted(s.JSONPointer)) + "the key is there twice; want it once", err}
+			return &plain{place(text, int(s.ByteOffset), dottedKey(s.JSONPointer)) + "the key is there twice; want it once", err}
 		}
 		return &plain{syntax(text, int(s.ByteOffset), s.Err.Error()), err}
 	}
@@ -101,8 +101,8 @@ func place(text []byte, offset int, key string) string {
 	return at
 }
 
-// dotted is a pointer as a key with dots.
-func dotted(p jsontext.Pointer) string {
+// dottedKey is a pointer as a key with dots.
+func dottedKey(p jsontext.Pointer) string {
 	var parts []string
 	for token := range p.Tokens() {
 		parts = append(parts, token)
@@ -112,7 +112,7 @@ func dotted(p jsontext.Pointer) string {
 
 // misfit says that a value is of another type than it should be.
 func misfit(found string, want reflect.Type) string {
-	if words := wanted(want); words != "" {
+	if words := typeWords(want); words != "" {
 		return "found " + article(found) + ", want " + words
 	}
 	return "found " + article(found) + ", which does not belong here"
@@ -133,13 +133,13 @@ func article(found string) string {
 	return "a " + found
 }
 
-func wanted(t reflect.Type) string {
+func typeWords(t reflect.Type) string {
 	if t == nil {
 		return ""
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return wanted(t.Elem())
+		return typeWords(t.Elem())
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		return "a whole number"
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
@@ -180,9 +180,9 @@ func semantic(s *jsonv2.SemanticError) string {
 	return misfit(found, s.GoType)
 }
 
-// expected says what should stand where something else was found, by the words of
+// expectedWords says what should stand where something else was found, by the words of
 // encoding/json and those of its version 2.
-var expected = []struct{ words, want string }{
+var expectedWords = []struct{ words, want string }{
 	{"looking for beginning of object key string", "a key in double quotes"},
 	{"after object key:value pair", `"," or "}"`},
 	{"after object value", `"," or "}"`},
@@ -216,7 +216,7 @@ func syntax(text []byte, offset int, message string) string {
 	if line == "" {
 		where = fmt.Sprintf(" (byte %d)", offset+1)
 	}
-	for _, e := range expected {
+	for _, e := range expectedWords {
 		if strings.Contains(message, e.words) {
 			return line + what + "found " + snippet(text[offset:]) + where + ", want " + e.want
 		}

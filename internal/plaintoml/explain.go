@@ -72,8 +72,8 @@ func (s *spot) opening(mark string) int {
 	return 1 + strings.Count(s.text[:max(strings.LastIndex(s.text, mark), 0)], "\n")
 }
 
-// again describes what is given a second time.
-func (s *spot) again(key string) (found, hint string) {
+// duplicate describes what is given a second time.
+func (s *spot) duplicate(key string) (found, hint string) {
 	found, hint = printable(key), "want it once"
 	if strings.HasPrefix(s.whole, "[") {
 		found, hint = printable(s.whole), "want it once, with all its keys"

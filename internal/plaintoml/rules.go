@@ -39,7 +39,7 @@ var rules = []rule{
 	when("unexpected '[.=]'", func(s *spot, _ []string) (string, string) {
 		return quoted(s.whole) + " has an empty part in its key", "want KEY = VALUE"
 	}),
-	when(`Key '(.*)' has already been defined`, func(s *spot, m []string) (string, string) { return s.again(m[1]) }),
+	when(`Key '(.*)' has already been defined`, func(s *spot, m []string) (string, string) { return s.duplicate(m[1]) }),
 	when(`Key '(.*)' was already created and cannot`, (*spot).notAnArray),
 	when(`Key '(.*)' was already created as a hash`, func(s *spot, m []string) (string, string) {
 		return printable(s.whole) + ", but " + printable(m[1]) + " has a value", "want a value or a table"
@@ -86,10 +86,10 @@ var rules = []rule{
 		return "a control character, " + m[1], "want UTF-8 text"
 	}),
 	when(`expected a comma .*array terminator`, func(s *spot, _ []string) (string, string) {
-		return fmt.Sprintf("the array %s %s", s.key, s.goesOn()), `want "," between its elements and "]" behind the last`
+		return fmt.Sprintf("the array %s %s", s.key, s.continuation()), `want "," between its elements and "]" behind the last`
 	}),
 	when(`expected a comma or an inline table`, func(s *spot, _ []string) (string, string) {
-		return fmt.Sprintf("the table in braces %s behind %s", s.goesOn(), s.key), `want "," between its keys and "}" behind the last`
+		return fmt.Sprintf("the table in braces %s behind %s", s.continuation(), s.key), `want "," between its keys and "}" behind the last`
 	}),
 	when("unexpected EOF(?:; expected value)?$", func(s *spot, _ []string) (string, string) {
 		return quoted(s.whole) + " is not finished", "want KEY = VALUE, or [TABLE]"
@@ -99,8 +99,8 @@ var rules = []rule{
 	}),
 }
 
-// goesOn says what stands behind an element of an array or of a table in braces.
-func (s *spot) goesOn() string {
+// continuation says what stands behind an element of an array or of a table in braces.
+func (s *spot) continuation() string {
 	if strings.Contains(s.message, "end of file") {
 		return "ends with the text"
 	}

@@ -53,7 +53,7 @@ func general(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
 	args := []program.Value{x.Tanh().Shift(1.5)}
 	for range info.Arity - 1 {
-		args = append(args, g.draw(isFloat, g.goesWith(x)).Tanh().Shift(1.5))
+		args = append(args, g.draw(isFloat, g.compatible(x)).Tanh().Shift(1.5))
 	}
 	return value{g.b.Apply(op, program.Attr{}, program.Type{}, args...), 64, rounded}
 }
@@ -109,7 +109,7 @@ func logb(g *generator, op program.Op) value {
 // quotient divides by a value that may be zero and replaces what is not finite.
 func quotient(g *generator, op program.Op) value {
 	y := g.draw(isExact, func(v value) bool { return v.frac <= 6 })
-	x := g.draw(isExact, g.goesWith(y)) // y itself, if nothing else
+	x := g.draw(isExact, g.compatible(y)) // y itself, if nothing else
 	q := x.Div(y.Value)
 	finite := g.b.Apply(op, program.Attr{}, program.Type{}, q)
 	return value{finite.Select(q, g.b.Const(0)), x.mag * math.Exp2(float64(y.frac)), rounded}
@@ -117,7 +117,7 @@ func quotient(g *generator, op program.Op) value {
 
 func arithmetic(g *generator, op program.Op) value {
 	x := g.draw(isNumber)
-	y := g.draw(typed(x.Type().DType), g.goesWith(x))
+	y := g.draw(typed(x.Type().DType), g.compatible(x))
 	out := value{g.binary(op, x, y), x.mag + y.mag, max(x.frac, y.frac)}
 	switch op {
 	case program.OpMul:
@@ -133,7 +133,7 @@ func arithmetic(g *generator, op program.Op) value {
 
 func divide(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
-	y := g.draw(isFloat, g.goesWith(x))
+	y := g.draw(isFloat, g.compatible(x))
 	y.Value = y.Abs().Shift(0.5)
 	return value{g.binary(op, x, y), 2 * x.mag, rounded}
 }
@@ -141,7 +141,7 @@ func divide(g *generator, op program.Op) value {
 // power raises a number in [0.5, …] to a power in [−2, 2].
 func power(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
-	y := g.draw(isFloat, g.goesWith(x))
+	y := g.draw(isFloat, g.compatible(x))
 	x.Value, x.mag = x.Abs().Shift(0.5), x.mag+0.5
 	y.Value = y.Tanh().Scale(2)
 	return value{g.binary(op, x, y), max(4, x.mag*x.mag), rounded}
@@ -150,7 +150,7 @@ func power(g *generator, op program.Op) value {
 // ldexp takes an exponent that is an integer in [−4, 4].
 func ldexp(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
-	n := g.draw(isExact, g.goesWith(x))
+	n := g.draw(isExact, g.compatible(x))
 	n.Value = n.Round().Clip(-4, 4)
 	out := value{g.binary(op, x, n), 16 * x.mag, rounded}
 	if x.exact() {
@@ -164,13 +164,13 @@ func logical(g *generator, op program.Op) value {
 	if op == program.OpNot {
 		return value{Value: g.unary(op, x)}
 	}
-	y := g.draw(typed(x.Type().DType), g.goesWith(x))
+	y := g.draw(typed(x.Type().DType), g.compatible(x))
 	return value{Value: g.binary(op, x, y)}
 }
 
 func shift(g *generator, op program.Op) value {
 	x := g.draw(isInteger)
-	y := g.draw(typed(x.Type().DType), g.goesWith(x))
+	y := g.draw(typed(x.Type().DType), g.compatible(x))
 	y.Value = y.And(g.integer(x.Type().DType, 31))
 	return value{Value: g.binary(op, x, y)}
 }
@@ -207,14 +207,14 @@ func compare(g *generator, op program.Op) value {
 		equality := op == program.OpEq || op == program.OpNe
 		return isInteger(v) || isExact(v) || (equality && isBool(v))
 	})
-	y := g.draw(typed(x.Type().DType), g.goesWith(x), func(v value) bool { return !v.float() || v.exact() })
+	y := g.draw(typed(x.Type().DType), g.compatible(x), func(v value) bool { return !v.float() || v.exact() })
 	return value{Value: g.binary(op, x, y)}
 }
 
 func choose(g *generator, op program.Op) value {
 	cond := g.draw(isBool)
-	x := g.draw(g.goesWith(cond))
-	y := g.draw(typed(x.Type().DType), g.goesWith(cond), g.goesWith(x))
+	x := g.draw(g.compatible(cond))
+	y := g.draw(typed(x.Type().DType), g.compatible(cond), g.compatible(x))
 	out := value{g.b.Apply(op, program.Attr{}, program.Type{}, cond.Value, x.Value, y.Value), max(x.mag, y.mag), max(x.frac, y.frac)}
 	if !x.exact() || !y.exact() {
 		out.frac = rounded

@@ -64,9 +64,9 @@ func typed(t program.DType) func(value) bool {
 	return func(v value) bool { return v.Type().DType == t }
 }
 
-// goesWith accepts values whose shape can stand beside x in an elementwise
+// compatible accepts values whose shape can stand beside x in an elementwise
 // operation without leaving the size limit.
-func (g *generator) goesWith(x value) func(value) bool {
+func (g *generator) compatible(x value) func(value) bool {
 	return func(y value) bool {
 		a, b := x.Shape(), y.Shape()
 		if len(a) == 0 || len(b) == 0 {

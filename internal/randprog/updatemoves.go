@@ -22,7 +22,7 @@ func (u *updates) partner(x value) value {
 	y, ok := u.find(isFloat, func(y value) bool {
 		a, b := x.Type(), y.Type()
 		one := len(a.Shape) == 0 || len(b.Shape) == 0 || len(a.Shape) == len(b.Shape) && (a.Size() == 1 || b.Size() == 1)
-		return one || slices.Equal(a.Shape, b.Shape) || u.Family == General && u.goesWith(x)(y)
+		return one || slices.Equal(a.Shape, b.Shape) || u.Family == General && u.compatible(x)(y)
 	})
 	if !ok {
 		return x

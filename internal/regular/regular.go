@@ -46,13 +46,13 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|syscall.O_NONBLOCK|syscall.O_NOCTTY, perm)
 	if err != nil {
 		if info, statErr := os.Stat(name); statErr == nil && !info.Mode().IsRegular() {
-			return nil, refused(name, info)
+			return nil, refusal(name, info)
 		}
 		return nil, err
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = refused(name, info)
+		err = refusal(name, info)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -75,6 +75,6 @@ func ReadFile(name string) ([]byte, error) {
 	return content, nil
 }
 
-func refused(name string, info fs.FileInfo) error {
+func refusal(name string, info fs.FileInfo) error {
 	return &fs.PathError{Op: "open", Path: name, Err: &Error{info.Mode()}}
 }

@@ -20,16 +20,16 @@ import (
 
 // Text returns s with every character escaped that is neither visible nor a space. The
 // result may have several lines, and tabs.
-func Text(s string) string { return escape(s, shown, `\x%02x`) }
+func Text(s string) string { return escape(s, isShown, `\x%02x`) }
 
-// shown reports whether a character of a text is visible or a space.
-func shown(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }
+// isShown reports whether a character of a text is visible or a space.
+func isShown(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }
 
 // Line is [Text] for text that must stay on one line: it also escapes line ends and tabs.
 func Line(s string) string { return escape(s, unicode.IsGraphic, `\x%02x`) }
 
 // JSON escapes a JSON document as [Text] does, without changing its meaning.
-func JSON(s string) string { return escape(s, shown, `\u%04x`) }
+func JSON(s string) string { return escape(s, isShown, `\u%04x`) }
 
 // escape writes the characters of s that are not wanted as their numbers; single bytes
 // in the format given. Bytes that are not UTF-8 are never wanted.

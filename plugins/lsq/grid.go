@@ -40,7 +40,7 @@ func newGrid(site sdk.Site) (grid, error) {
 	if g.official() {
 		g.shift, g.codes = 0.5, 2
 	}
-	g.gradientScale = 1 / math.Sqrt(float64(g.sharing())*g.qp)
+	g.gradientScale = 1 / math.Sqrt(float64(g.elementsPerStep())*g.qp)
 	return g, nil
 }
 
@@ -57,9 +57,9 @@ func (g grid) rounded(step program.Value) program.Value {
 	return microscaling.ScaleTypeOf(g.site).Round(step)
 }
 
-// sharing is N, how many numbers share a step. For an activation in the paper form, only the
+// elementsPerStep is N, how many numbers share a step. For an activation in the paper form, only the
 // numbers of one token count.
-func (g grid) sharing() int {
+func (g grid) elementsPerStep() int {
 	if g.rows() || !g.weight() && !g.official() {
 		return g.site.RowLen()
 	}

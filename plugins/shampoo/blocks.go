@@ -164,11 +164,11 @@ func (l layout) take(v program.Value, r region) program.Value {
 	return v.Reshape(r.stacked()...)
 }
 
-// put assembles a tensor from the stacked blocks of its regions.
-func (l layout) put(stacks []program.Value) program.Value {
+// assemble makes a tensor of the stacked blocks of its regions.
+func (l layout) assemble(stacks []program.Value) program.Value {
 	parts := make([]program.Value, len(stacks))
 	for i, r := range l.regions {
-		parts[i] = r.put(stacks[i])
+		parts[i] = r.assemble(stacks[i])
 	}
 	for axis := len(l.shape) - 1; axis >= 0; axis-- {
 		parts = join(parts, axis, l.stretches(axis))
@@ -176,8 +176,8 @@ func (l layout) put(stacks []program.Value) program.Value {
 	return parts[0]
 }
 
-// put turns a stack of blocks back into the region.
-func (r region) put(v program.Value) program.Value {
+// assemble turns a stack of blocks back into the region.
+func (r region) assemble(v program.Value) program.Value {
 	if !r.inPlace() {
 		shape, order := r.interleaved()
 		moved, back := make([]int, len(order)), make([]int, len(order))

@@ -59,7 +59,7 @@ func precondition(m program.Value, state sdk.State, t sdk.Tensor, scale func(r r
 		}
 		stacks[i] = p.Mul(scale(r, p))
 	}
-	return l.put(stacks).Reshape(t.Shape...)
+	return l.assemble(stacks).Reshape(t.Shape...)
 }
 
 // along multiplies each of the stacked blocks of p by a symmetric matrix along one of its axes;

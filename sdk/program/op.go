@@ -51,15 +51,15 @@ type row struct {
 }
 
 func unary(op Op, name string, types []DType, meaning, gradient string) row {
-	return row{OpInfo: OpInfo{op, name, ClassUnary, 1, listed(types), "", meaning, gradient}, infer: inferUnary(types)}
+	return row{OpInfo: OpInfo{op, name, ClassUnary, 1, joinTypes(types), "", meaning, gradient}, infer: inferUnary(types)}
 }
 
 func binary(op Op, name string, types []DType, meaning, gradient string) row {
-	return row{OpInfo: OpInfo{op, name, ClassBinary, 2, listed(types), "", meaning, gradient}, infer: inferBinary(types)}
+	return row{OpInfo: OpInfo{op, name, ClassBinary, 2, joinTypes(types), "", meaning, gradient}, infer: inferBinary(types)}
 }
 
 func compare(op Op, name string, types []DType, meaning string) row {
-	return row{OpInfo: OpInfo{op, name, ClassCompare, 2, listed(types), "", meaning, zero}, infer: inferComparison(types)}
+	return row{OpInfo: OpInfo{op, name, ClassCompare, 2, joinTypes(types), "", meaning, zero}, infer: inferComparison(types)}
 }
 
 func approximate(r row) row {
@@ -67,8 +67,8 @@ func approximate(r row) row {
 	return r
 }
 
-// listed is how the column Operands names element types.
-func listed(types []DType) string {
+// joinTypes is how the column Operands names element types.
+func joinTypes(types []DType) string {
 	names := make([]string, len(types))
 	for i, t := range types {
 		names[i] = t.String()

@@ -67,7 +67,7 @@ func (s *tensorAnswer) descent(t *trial, l landscape, steps int, rate float64) f
 		if err != nil {
 			t.must(s.example, fmt.Errorf("rate %v: %w", rate, err))
 		}
-		x = added(x, -rate*(1-float64(i)/float64(steps)), u)
+		x = axpy(x, -rate*(1-float64(i)/float64(steps)), u)
 		value, g = at(x)
 	}
 	return value / first
@@ -86,7 +86,7 @@ func (o *optimizerRun) checkDescent(t *trial, l landscape, steps int, goal float
 	}
 	worst, at := 0.0, 0.0
 	o.eachDefault(t, func(s *tensorAnswer) {
-		t.tried()
+		t.announce()
 		best, bestRate := math.Inf(1), 0.0
 		for _, rate := range rates {
 			if got := s.descent(t, l, steps, rate); got < best {

@@ -52,7 +52,7 @@ func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all
 		}
 		u, err := r.step(x, gradients[i*len(x):(i+1)*len(x)])
 		g.must(err)
-		x = added(x, -rate, u)
+		x = axpy(x, -rate, u)
 		if g.DecayLast && i > 0 { // the published code returns from its first call before the decay
 			x = scaled(keep, x)
 		}

@@ -45,7 +45,7 @@ func (q *quantizerRun) checkGradient(t *trial) {
 // probe compares one element of the gradient with respect to one input. It tries two
 // widths, because a difference across a kink is wrong for one width and right for another.
 func (in *instance) probe(f *frozen, name string, i int, dy []float64, got reference.Tensor) {
-	in.t.tried()
+	in.t.announce()
 	gradient := got.Floats
 	var want float64
 	for _, h := range []float64{1e-5, 1e-7} {
@@ -158,7 +158,7 @@ func (in *instance) checkJacobian(x []float64, byDefault bool) {
 		trace += diagonal[i]
 		mixes = mixes || largest(row) > 1e-6
 	}
-	in.t.tried()
+	in.t.announce()
 	if len(mask) == 0 {
 		if byDefault && !(trace > least*n && trace < greatest*n) {
 			in.t.failf(in.at(), "the gradient passes with a factor of %.4g in the mean, want about 1", trace/n)

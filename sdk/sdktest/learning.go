@@ -54,14 +54,14 @@ func (q *quantizerRun) checkLearning(t *trial) {
 
 // run tries the parameter at its initial value, which may be the best already, and away from it.
 func (l lesson) run() {
-	l.t.tried()
+	l.t.announce()
 	start := l.trained[l.name].Floats
 	values := [][]float64{start}
 	for _, c := range offFactors {
 		values = append(values, scaled(c, start))
 	}
 	for _, c := range offShifts {
-		values = append(values, added(start, c*rootMeanSquare(l.x), full(1, len(start))))
+		values = append(values, axpy(start, c*rootMeanSquare(l.x), full(1, len(start))))
 	}
 	moves := false
 	for i, v := range values {
@@ -89,7 +89,7 @@ func (l lesson) leads(v, gradient []float64, e float64) bool {
 	for _, sign := range []float64{-1, 1} {
 		best[sign] = e
 		for _, part := range lessonSteps {
-			other, _ := l.error(l.with(added(v, sign*part*largest(v), gradient)))
+			other, _ := l.error(l.with(axpy(v, sign*part*largest(v), gradient)))
 			if other < best[sign] { // not NaN, either
 				best[sign] = other
 			}
@@ -113,6 +113,6 @@ func (l lesson) with(v []float64) *instance {
 
 // error is ½·Σ d², with d = Q(x) − x.
 func (l lesson) error(in *instance) (e float64, d []float64) {
-	d = added(in.quantize(l.x).value, -1, l.x)
+	d = axpy(in.quantize(l.x).value, -1, l.x)
 	return floats.Dot(d, d) / 2, d
 }

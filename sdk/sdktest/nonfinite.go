@@ -125,7 +125,7 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 // extent compares the elements that became NaN with those that the poisoned one
 // influences when it is finite.
 func (p poisoning) extent(what string, marks []bool) bool {
-	p.t.tried()
+	p.t.announce()
 	fail := func(i int, message string) bool {
 		f := p.instance.at().failure(what + message)
 		f.Index, f.Input = unravel(i, p.shape), number(p.x[i])

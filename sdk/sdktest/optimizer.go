@@ -41,7 +41,7 @@ func (o *optimizerRun) checkParameters(t *trial) {
 	var refused refusals
 	variants := slices.Concat(o.space.singles, o.space.mixed)
 	for i, v := range variants {
-		t.tried()
+		t.announce()
 		list, err := o.accepted(v)
 		switch {
 		case len(list) > 0:
@@ -77,7 +77,7 @@ func (o *optimizerRun) tryOut(t *trial, s *tensorAnswer, byDefault bool) {
 // walk takes steps with random gradients of the given size and asks for finite
 // directions and states. It returns the last direction, nil if something is wrong.
 func (s *tensorAnswer) walk(t *trial, m Machine, steps int, size float64) (u []float64) {
-	t.tried()
+	t.announce()
 	t.run(func() {
 		r := s.train(t, m)
 		for r.updates < steps {
@@ -169,7 +169,7 @@ func (o *optimizerRun) checkParts(t *trial) {
 func (o *optimizerRun) checkSelection(t *trial) {
 	accepted := 0
 	for _, k := range tensorKinds {
-		t.tried()
+		t.announce()
 		e := example{role: string(k.role), shape: k.shape}
 		of := map[bool]int{}
 		for _, name := range []string{"layers.0.wq", "layers.11.mlp.down", "x"} {
@@ -190,7 +190,7 @@ func (o *optimizerRun) checkSelection(t *trial) {
 
 func (o *optimizerRun) checkDeterministic(t *trial) {
 	o.each(t, o.machines, func(s *tensorAnswer, m Machine) {
-		t.tried()
+		t.announce()
 		again, err := o.programs(s.variant, sdk.TensorRole(s.role), "layers.0.wq", s.shape)
 		if t.ok(s.example, err) {
 			samePrograms(t, s.example, s.Programs(), again.Programs())

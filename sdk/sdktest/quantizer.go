@@ -48,7 +48,7 @@ func (q *quantizerRun) checkParameters(t *trial) {
 	var refused refusals
 	variants := slices.Concat(q.space.singles, q.space.mixed)
 	for i, v := range variants {
-		t.tried()
+		t.announce()
 		var errs []error
 		for _, role := range roles {
 			s, err := q.ask(v, role, 4, 128)
@@ -99,7 +99,7 @@ func (q *quantizerRun) checkShapes(t *trial) {
 					s.runOnce(t)
 					continue
 				}
-				t.tried()
+				t.announce()
 				if !isRefusal(err) || d%32 == 0 && len(s.settings) == 0 {
 					t.ok(s.example, err)
 				}
@@ -113,7 +113,7 @@ func (q *quantizerRun) checkShapes(t *trial) {
 func (q *quantizerRun) checkDeterministic(t *trial) {
 	for _, v := range q.space.singles {
 		for _, s := range q.sites(v, matrices[0]...) {
-			t.tried()
+			t.announce()
 			again, err := q.programs(v, sdk.Role(s.role), matrices[0])
 			if t.ok(s.example, err) {
 				samePrograms(t, s.example, s.Programs(), again.Programs())

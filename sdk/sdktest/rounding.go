@@ -104,7 +104,7 @@ func (q *quantizerRun) checkError(t *trial) {
 				x := uniform(9, s.shape...)
 				in := s.instance(t, Oracle{}, x)
 				value := in.quantize(x).value
-				t.tried()
+				t.announce()
 				relative := in.rowErrors(x, value)
 				if i == 0 {
 					t.notef("error %.3g of the norm", relative)
@@ -136,7 +136,7 @@ func (in *instance) rowErrors(x, value []float64) float64 {
 }
 
 func (in *instance) bias(x, value []float64) {
-	e := added(value, -1, x)
+	e := axpy(value, -1, x)
 	mean := floats.Sum(e) / float64(len(e))
 	if rms := rootMeanSquare(e); math.Abs(mean) > biasPart*rms {
 		in.t.failf(in.at(), "the mean of Q(x) − x is %.3g, its root mean square %.3g: the rounding is biased", mean, rms)

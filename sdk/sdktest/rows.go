@@ -74,7 +74,7 @@ func (in *instance) sameError(x, alone, inMatrix []float64) {
 	if len(x) < enoughEntries {
 		return
 	}
-	in.t.tried()
+	in.t.announce()
 	a, b := relativeError(alone, x), relativeError(inMatrix, x)
 	if !(a <= max(alike*b, rowError) && b <= max(alike*a, rowError)) {
 		in.t.failf(in.at(), "the error of a row alone is %.3g of its norm, in a matrix %.3g", a, b)

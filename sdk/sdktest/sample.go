@@ -43,8 +43,8 @@ func scaled(c float64, v []float64) []float64 {
 	return floats.ScaleTo(make([]float64, len(v)), c, v)
 }
 
-// added is x + c·y.
-func added(x []float64, c float64, y []float64) []float64 {
+// axpy is x + c·y.
+func axpy(x []float64, c float64, y []float64) []float64 {
 	return floats.AddScaledTo(make([]float64, len(x)), x, c, y)
 }
 
@@ -64,5 +64,5 @@ func rootMeanSquare(v []float64) float64 { return floats.Norm(v, 2) / math.Sqrt(
 
 // relativeError is ‖got − x‖/‖x‖.
 func relativeError(got, x []float64) float64 {
-	return rootMeanSquare(added(got, -1, x)) / rootMeanSquare(x)
+	return rootMeanSquare(axpy(got, -1, x)) / rootMeanSquare(x)
 }

@@ -73,7 +73,7 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []
 	}
 	const asks = "the description is well formed, defaults lie in their ranges, and the settings given are accepted"
 	s.steps = []step{{"description", asks, func(t *trial) {
-		t.tried()
+		t.announce()
 		t.ok(example{}, err)
 		if s.about.Doc == "" {
 			t.notef("it has no doc")

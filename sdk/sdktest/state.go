@@ -36,7 +36,7 @@ func (o *optimizerRun) checkState(t *trial) {
 					continue
 				}
 				seen[tensor.Name] = true
-				t.tried()
+				t.announce()
 				t.run(func() { s.checkChanges(t, sdk.StatePrefix+tensor.Name) })
 				t.run(func() { s.checkEffect(t, sdk.StatePrefix+tensor.Name) })
 			}
@@ -138,7 +138,7 @@ func (o *optimizerRun) checkRefresh(t *trial) {
 		if s.Due.First == 0 || s.Due.First > s.horizon() {
 			return
 		}
-		t.tried()
+		t.announce()
 		t.notef("due at %d, %d, every %d", s.Due.First, s.Due.Next, s.Due.Every)
 		r := s.train(t, Oracle{})
 		without := r.fork()

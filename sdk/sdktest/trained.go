@@ -42,7 +42,7 @@ func (q *quantizerRun) trainedShapes(t *trial) {
 				first = s.Trained
 			}
 			if len(s.Trained) > 0 || len(first) > 0 {
-				t.tried()
+				t.announce()
 			}
 			if !reflect.DeepEqual(s.Trained, first) {
 				t.failf(s.example, "the trained parameters are %v, for one row %v", s.Trained, first)

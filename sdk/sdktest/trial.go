@@ -81,8 +81,8 @@ func (t *trial) add(f Failure) {
 	}
 }
 
-// tried announces one example; check it with the methods below.
-func (t *trial) tried() {
+// announce begins one example; check it with the methods below.
+func (t *trial) announce() {
 	t.check.Tried++
 	t.open = true
 }
@@ -151,7 +151,7 @@ func (t *trial) skipUntried(why string) {
 // of the element. NaN is equal to NaN, and an infinity to itself. The failure names
 // the worst element.
 func (t *trial) within(e example, what string, shape []int, got, want []float64, allowed func(i int) float64) bool {
-	t.tried()
+	t.announce()
 	if len(got) != len(want) {
 		t.failf(e, "%s has %d elements, want %d", what, len(got), len(want))
 		return false
@@ -182,7 +182,7 @@ func (t *trial) equal(e example, what string, shape []int, got, want []float64) 
 
 // finite fails the example at the first element that is NaN or infinite.
 func (t *trial) finite(e example, what string, shape []int, got []float64) bool {
-	t.tried()
+	t.announce()
 	i := slices.IndexFunc(got, func(v float64) bool { return math.IsNaN(v - v) })
 	if i >= 0 {
 		t.add(e.element(what+" is not finite", i, shape, got))

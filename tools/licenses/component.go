@@ -90,9 +90,9 @@ func (c component) licenses(docs []document) (names []string, err error) {
 	found := map[string]bool{}
 	for _, d := range docs {
 		for _, name := range d.licenses {
-			if agreed[name] == "" {
+			if acceptedLicences[name] == "" {
 				return nil, fmt.Errorf("%s %s: %s holds the licence %s, which is not among those agreed, %s",
-					c.name, c.version, d.name, name, strings.Join(slices.Sorted(maps.Keys(agreed)), ", "))
+					c.name, c.version, d.name, name, strings.Join(slices.Sorted(maps.Keys(acceptedLicences)), ", "))
 			}
 			found[name] = true
 		}
@@ -135,7 +135,7 @@ func write(w io.Writer, all []component) error {
 	}
 	fmt.Fprint(w, "\nWhat the licences ask of someone who hands the programs on:\n\n")
 	for _, name := range slices.Sorted(maps.Keys(used)) {
-		fmt.Fprintf(w, "%s: %s\n", name, agreed[name])
+		fmt.Fprintf(w, "%s: %s\n", name, acceptedLicences[name])
 	}
 	_, err := io.WriteString(w, texts.String())
 	return err

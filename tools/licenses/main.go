@@ -19,9 +19,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// agreed are the licences under which we link code of others, and what each asks of
+// acceptedLicences are the licences under which we link code of others, and what each asks of
 // someone who hands the programs on.
-var agreed = map[string]string{
+var acceptedLicences = map[string]string{
 	"Apache-2.0":        "hand on the licence and its notices",
 	"CC-BY-4.0":         "name the author and the licence",
 	"BSD-2-Clause":      "hand on the licence",
@@ -42,9 +42,9 @@ var builds = []string{
 	"GOOS=linux GOARCH=amd64 CGO_ENABLED=1 GOEXPERIMENT=simd GOFLAGS=-tags=cuda",
 }
 
-// copied are the parts of others that stand in this repository, in directories with their
+// copiedComponents are the parts of others that stand in this repository, in directories with their
 // licences.
-var copied = []component{
+var copiedComponents = []component{
 	{name: "github.com/leeoniya/uPlot", version: "v1.6.32", dir: "host/study/report/page/uplot", with: []string{"."}},
 }
 
@@ -53,7 +53,7 @@ func main() {
 	log.SetPrefix("licenses: ")
 	out := flag.String("out", "THIRD_PARTY_LICENSES", "file to write")
 	flag.Parse()
-	all, err := linked()
+	all, err := linkedComponents()
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -66,11 +66,11 @@ func main() {
 	}
 }
 
-// linked returns what is copied and the modules that any of the programs is built from,
+// linkedComponents returns what is copied and the modules that any of the programs is built from,
 // in the order of their names, after Go itself.
-func linked() ([]component, error) {
+func linkedComponents() ([]component, error) {
 	found := map[string]*component{}
-	for _, c := range copied {
+	for _, c := range copiedComponents {
 		found[c.name] = &c
 	}
 	for _, build := range builds {

@@ -67,7 +67,7 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	if err := checkSpecs(inputs); err != nil {
 		return nil, stepError(name, Building, err)
 	}
-	backend := &recording{Backend: d.backend}
+	backend := &recordingBackend{Backend: d.backend}
 	g := graph.NewGraph(backend, name)
 	g.AttachState(deviceKey{}, d)
 	outputs, err := d.build(g, inputs, build)

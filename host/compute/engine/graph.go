@@ -55,7 +55,7 @@ func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContra
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
 	}
 	if OnCPU(a.Graph()) {
-		return graph.DotGeneral(widened(a), aContracted, aBatch, widened(b), bContracted, bBatch)
+		return graph.DotGeneral(toFloat32(a), aContracted, aBatch, toFloat32(b), bContracted, bBatch)
 	}
 	return dotBFloat16(a, b, dtypes.Float32).General(aContracted, aBatch, bContracted, bBatch)
 }
@@ -67,7 +67,7 @@ func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, 
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
 	}
 	if OnCPU(a.Graph()) {
-		return Rounded(graph.DotGeneral(widened(a), aContracted, aBatch, widened(b), bContracted, bBatch))
+		return Rounded(graph.DotGeneral(toFloat32(a), aContracted, aBatch, toFloat32(b), bContracted, bBatch))
 	}
 	return graph.ConvertDType(dotBFloat16(a, b, dtypes.BFloat16).General(aContracted, aBatch, bContracted, bBatch), dtypes.Float32)
 }
@@ -84,9 +84,9 @@ func Rounded(x *graph.Node) *graph.Node {
 	return graph.ConvertDType(short, dtypes.Float32)
 }
 
-// widened is an operand in float32 after it was rounded. The Go backend multiplies such operands faster than those of
+// toFloat32 is an operand in float32 after it was rounded. The Go backend multiplies such operands faster than those of
 // bfloat16, whose product it gets wrong with AVX2.
-func widened(x *graph.Node) *graph.Node { return graph.ConvertDType(Operand(x), dtypes.Float32) }
+func toFloat32(x *graph.Node) *graph.Node { return graph.ConvertDType(Operand(x), dtypes.Float32) }
 
 func dotBFloat16(a, b *graph.Node, result dtypes.DType) *graph.DotBuilder {
 	a, b = Operand(a), Operand(b)
@@ -156,7 +156,7 @@ func Loop(g *graph.Graph, n int, fixed, state []*graph.Node, body LoopBody) []*g
 // closure is a function of a loop with parameters of the shapes of like. Each has a name of its own, because in
 // XLA's text a loop in the body of another sees the names of that body.
 func closure(g *graph.Graph, like []*graph.Node, build func(in []*graph.Node) []*graph.Node) *graph.Function {
-	r, ok := g.Backend().(*recording)
+	r, ok := g.Backend().(*recordingBackend)
 	if !ok {
 		panic(errors.New("a loop: the graph is not built by a device"))
 	}
@@ -172,8 +172,8 @@ func closure(g *graph.Graph, like []*graph.Node, build func(in []*graph.Node) []
 	})
 }
 
-// recording is a backend that keeps the builder of the one graph that is built on it.
-type recording struct {
+// recordingBackend is a backend that keeps the builder of the one graph that is built on it.
+type recordingBackend struct {
 	compute.Backend
 	builder compute.Builder // nil until the graph has a node
 	// functions stand for the graph's kernels until it is compiled, and kernels has these by their names.
@@ -184,7 +184,7 @@ type recording struct {
 }
 
 // Builder implements compute.Backend.
-func (r *recording) Builder(name string) compute.Builder {
+func (r *recordingBackend) Builder(name string) compute.Builder {
 	r.builder = r.Backend.Builder(name)
 	return r.builder
 }
@@ -192,7 +192,7 @@ func (r *recording) Builder(name string) compute.Builder {
 // Note attaches a piece of information to a node, for code that uses the node later in the same graph. A node has one
 // note. Graphs that are not built by a device keep none.
 func Note(n *graph.Node, what any) {
-	if r, ok := n.Graph().Backend().(*recording); ok {
+	if r, ok := n.Graph().Backend().(*recordingBackend); ok {
 		if r.notes == nil {
 			r.notes = map[*graph.Node]any{}
 		}
@@ -202,7 +202,7 @@ func Note(n *graph.Node, what any) {
 
 // NoteOf returns the note attached to a node; nil if there is none.
 func NoteOf(n *graph.Node) any {
-	if r, ok := n.Graph().Backend().(*recording); ok {
+	if r, ok := n.Graph().Backend().(*recordingBackend); ok {
 		return r.notes[n]
 	}
 	return nil

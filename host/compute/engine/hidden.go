@@ -24,7 +24,7 @@ var (
 // checkHidden looks for all that this file relies on, in a graph of its own. [setParallelism] looks for what
 // it needs of the Go backend itself.
 func checkHidden(backend compute.Backend) error {
-	r := &recording{Backend: backend}
+	r := &recordingBackend{Backend: backend}
 	g := graph.NewGraph(r, "check")
 	defer g.Finalize()
 	graph.Const(g, float32(0)) // the builder is made with the first node
@@ -71,7 +71,7 @@ func setParallelism(backend compute.Backend, n int) error {
 func ownScope(g *graph.Graph) (restore func()) {
 	fields, err := hiddenMaps(g, graphCaches)
 	var parent, function reflect.Value
-	if r, ok := g.Backend().(*recording); ok && err == nil && isXLA(r.builder) {
+	if r, ok := g.Backend().(*recordingBackend); ok && err == nil && isXLA(r.builder) {
 		var more []reflect.Value
 		more, err = hiddenMaps(r.builder, builderCaches)
 		fields = append(fields, more...)

@@ -22,7 +22,7 @@ type Kernel struct {
 // that build graphs, Call panics on a mistake.
 func (k Kernel) Call(inputs []*graph.Node, body func(in []*graph.Node) []*graph.Node) []*graph.Node {
 	g := inputs[0].Graph()
-	r, ok := g.Backend().(*recording)
+	r, ok := g.Backend().(*recordingBackend)
 	if !ok {
 		panic(fmt.Errorf("kernel %s: the graph is not built by a device", k.Name))
 	}

@@ -51,7 +51,7 @@ func (c Codes) each(f func(part *graph.Node) *graph.Node) Codes {
 }
 
 func (q programQuantizer) CodeShapes(d *engine.Device) (parts []shapes.Shape) {
-	p, c := q.factored(d)
+	p, c := q.factoredForward(d)
 	if c == nil {
 		return nil
 	}
@@ -62,9 +62,9 @@ func (q programQuantizer) CodeShapes(d *engine.Device) (parts []shapes.Shape) {
 	return parts
 }
 
-// factored is the program of the forward pass. If the device multiplies codes, and package factor finds those of the value, the
+// factoredForward is the program of the forward pass. If the device multiplies codes, and package factor finds those of the value, the
 // program has them as further outputs, and c is their form. Otherwise c is nil.
-func (q programQuantizer) factored(d *engine.Device) (p *program.Program, c *coding) {
+func (q programQuantizer) factoredForward(d *engine.Device) (p *program.Program, c *coding) {
 	if c = codingOf(d); c != nil {
 		if p, ok := c.factor(q.parts.Forward, sdk.OutputValue); ok {
 			return p, c

@@ -37,9 +37,9 @@ func elements[S any, T engine.Element](g *graph.Graph, values []S, convert func(
 		data[i] = convert(v)
 	}
 	if len(data) == 1 {
-		return graph.BroadcastToDims(stored(g, data, nil), shape...)
+		return graph.BroadcastToDims(storedConstant(g, data, nil), shape...)
 	}
-	return stored(g, data, shape)
+	return storedConstant(g, data, shape)
 }
 
 // lowerIota counts in integers beyond 2²⁴: a device that adds one to a float again and
@@ -103,35 +103,37 @@ func (l *lowering) integer(v int64) *graph.Node {
 // table is a constant of floats, in row-major order.
 func (l *lowering) table(data []float64, shape ...int) *graph.Node {
 	if l.float.width == 64 {
-		return stored(l.g, data, shape)
+		return storedConstant(l.g, data, shape)
 	}
 	rounded := make([]float32, len(data))
 	for i, v := range data {
 		rounded[i] = float32(v)
 	}
-	return stored(l.g, rounded, shape)
+	return storedConstant(l.g, rounded, shape)
 }
 
 // constant is a scalar.
-func constant[T engine.Element](g *graph.Graph, v T) *graph.Node { return stored(g, []T{v}, nil) }
+func constant[T engine.Element](g *graph.Graph, v T) *graph.Node {
+	return storedConstant(g, []T{v}, nil)
+}
 
-// stored is a constant of the given elements. Equal constants are one node in a graph,
+// storedConstant is a constant of the given elements. Equal constants are one node in a graph,
 // as devices recognize equal operations by their operands' nodes.
-func stored[T engine.Element](g *graph.Graph, data []T, shape []int) *graph.Node {
+func storedConstant[T engine.Element](g *graph.Graph, data []T, shape []int) *graph.Node {
 	h := sha256.New()
 	// Writing a slice of numbers or bools to a hash cannot fail.
 	_ = encoding.Write(h, encoding.LittleEndian, data)
 	key := fmt.Sprintf("%T %v %x", data, shape, h.Sum(nil))
-	return shared(g, key, func() *graph.Node { return engine.Constant(g, data, shape...) })
+	return sharedNode(g, key, func() *graph.Node { return engine.Constant(g, data, shape...) })
 }
 
 // sharedNodes is the key of the nodes that shared keeps in a graph's state, for one
 // function of the graph: the body of a loop cannot use nodes of another function.
 type sharedNodes struct{ of *graph.Function }
 
-// shared returns the node with this key in the graph's current function. create makes it
+// sharedNode returns the node with this key in the graph's current function. create makes it
 // the first time.
-func shared(g *graph.Graph, key string, create func() *graph.Node) *graph.Node {
+func sharedNode(g *graph.Graph, key string, create func() *graph.Node) *graph.Node {
 	function := sharedNodes{g.CurrentFunc()}
 	nodes, ok := g.State(function).(map[string]*graph.Node)
 	if !ok {

@@ -115,7 +115,7 @@ func (q programQuantizer) fusedMemory(s Source) InMemory {
 // quantizeFused is [Quantize] by one kernel that also computes x, from its source. ok is false if there is no such kernel.
 func (q programQuantizer) quantizeFused(x *graph.Node, s Source, trained []*graph.Node) (y *graph.Node, ok bool) {
 	g := x.Graph()
-	base, coding := q.factored(engine.DeviceOf(g))
+	base, coding := q.factoredForward(engine.DeviceOf(g))
 	p, err := q.fusedForward(s, base)
 	if err != nil {
 		panic(err)

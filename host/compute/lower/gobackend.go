@@ -102,9 +102,9 @@ func equalBits(x []*graph.Node) *graph.Node { return notBits([]*graph.Node{xorBi
 // an operand is NaN: it is either operand, depending on the position in the tensor.
 type extreme = func(x, y *graph.Node) *graph.Node
 
-// clipped is a chain of maxima and minima of source with constants. Its result is value where
+// clipChain is a chain of maxima and minima of source with constants. Its result is value where
 // source is not NaN.
-type clipped struct{ source, value *graph.Node }
+type clipChain struct{ source, value *graph.Node }
 
 // goExtreme is a maximum or minimum that is NaN if either operand is. A chain of
 // them with constants tests its source for NaN once. The graph also has this test for results
@@ -135,7 +135,7 @@ func goExtreme(f extreme) rule {
 func (l *lowering) clip(f extreme, x, bound *graph.Node) *graph.Node {
 	c, ok := l.clips[x]
 	if !ok {
-		c = clipped{source: x, value: x}
+		c = clipChain{source: x, value: x}
 	}
 	c.value = f(c.value, bound)
 	out := l.keepNaN(c.source, c.value)
@@ -220,12 +220,12 @@ func (l *lowering) repeat(x *graph.Node, shape []int) *graph.Node {
 	}
 	switch x.DType() {
 	case dtypes.Bool:
-		bytes := graph.BitwiseOr(graph.Bitcast(x, dtypes.Uint8), stored(l.g, make([]uint8, product(others)), others))
+		bytes := graph.BitwiseOr(graph.Bitcast(x, dtypes.Uint8), storedConstant(l.g, make([]uint8, product(others)), others))
 		return graph.Bitcast(bytes, dtypes.Bool)
 	case dtypes.Int32:
-		return graph.Add(x, stored(l.g, make([]int32, product(others)), others))
+		return graph.Add(x, storedConstant(l.g, make([]int32, product(others)), others))
 	case dtypes.Uint32:
-		return graph.Add(x, stored(l.g, make([]uint32, product(others)), others))
+		return graph.Add(x, storedConstant(l.g, make([]uint32, product(others)), others))
 	default: // x − 0 is x, also when it is −0
 		return graph.Sub(x, l.zeros(others...))
 	}
@@ -308,7 +308,7 @@ func goFactor(lead int) int {
 // keeps a packed copy for every product.
 func (l *lowering) rotateColumns(x *graph.Node) *graph.Node {
 	count, size := x.Shape().Dim(0), x.Shape().Dim(1)
-	left := shared(l.g, fmt.Sprint("repeated hadamard ", l.float.dtype, size, count), func() *graph.Node {
+	left := sharedNode(l.g, fmt.Sprint("repeated hadamard ", l.float.dtype, size, count), func() *graph.Node {
 		repeated := graph.Add(l.zeros(count, 1, 1), graph.Reshape(l.hadamard(size), 1, size, size))
 		return graph.SchedulingBarrier(repeated, x)
 	})

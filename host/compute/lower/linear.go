@@ -80,7 +80,7 @@ func (l *lowering) rotateSplit(x *graph.Node, block int) *graph.Node {
 	high := graph.Bitcast(graph.BitwiseAnd(rounded, number(mask)), x.DType())
 	low := graph.Sub(x, high)
 	halves := graph.ConvertDType(graph.Concatenate([]*graph.Node{high, low}, 1), dtypes.BFloat16)
-	matrix := shared(l.g, fmt.Sprint("hadamard signs twice ", size), func() *graph.Node {
+	matrix := sharedNode(l.g, fmt.Sprint("hadamard signs twice ", size), func() *graph.Node {
 		signs := graph.ConvertDType(l.table(walsh(size, 1), size, size), dtypes.BFloat16)
 		return graph.Concatenate([]*graph.Node{signs, signs}, 0)
 	})
@@ -91,7 +91,7 @@ func (l *lowering) rotateSplit(x *graph.Node, block int) *graph.Node {
 // hadamard is the normalized Walsh–Hadamard matrix of natural order. A graph stores it
 // once.
 func (l *lowering) hadamard(size int) *graph.Node {
-	return shared(l.g, fmt.Sprint("hadamard ", l.float.dtype, size), func() *graph.Node {
+	return sharedNode(l.g, fmt.Sprint("hadamard ", l.float.dtype, size), func() *graph.Node {
 		return l.table(walsh(size, 1/math.Sqrt(float64(size))), size, size)
 	})
 }

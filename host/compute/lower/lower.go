@@ -61,7 +61,7 @@ func lowerFor(g *graph.Graph, p *program.Program, inputs []*graph.Node, gobacken
 	if err != nil {
 		panic(err)
 	}
-	l := &lowering{g: g, p: p, float: formatOf(p, inputs), gobackend: gobackend, ranges: ranges(p), clips: map[*graph.Node]clipped{}}
+	l := &lowering{g: g, p: p, float: formatOf(p, inputs), gobackend: gobackend, ranges: ranges(p), clips: map[*graph.Node]clipChain{}}
 	for i, in := range p.Inputs {
 		if want, got := l.shape(in.Type), inputs[i].Shape(); !got.Equal(want) {
 			panic(fmt.Errorf("program %q: input %q is %s, got a node of shape %s, want %s", p.Name, in.Name, in.Type, got, want))
@@ -82,7 +82,7 @@ type lowering struct {
 	float     format
 	gobackend bool // the graph is for GoMLX's Go backend
 	ranges    []bounds
-	clips     map[*graph.Node]clipped // by their results; see goExtreme
+	clips     map[*graph.Node]clipChain // by their results; see goExtreme
 }
 
 // formatOf is the floating-point format of the first float input.

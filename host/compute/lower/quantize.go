@@ -114,7 +114,7 @@ func (q programQuantizer) Init(x *graph.Node) []*graph.Node {
 }
 
 func (q programQuantizer) Forward(x *graph.Node, trained []*graph.Node) (*graph.Node, []*graph.Node) {
-	p, coding := q.factored(engine.DeviceOf(x.Graph()))
+	p, coding := q.factoredForward(engine.DeviceOf(x.Graph()))
 	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, trained...), q.memory)
 	value := out[sdk.OutputValue]
 	if coding != nil {

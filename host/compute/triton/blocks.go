@@ -19,7 +19,7 @@ type BlockProduct struct {
 // blockFormats are the types of scales by the size of a block, as Triton names them: bytes are E8M0.
 var blockFormats = map[int]string{32: "i8", 16: "f8E4M3FN"}
 
-const inByte = 2 // elements
+const codesPerByte = 2 // elements
 
 // Sizes of a tile of a [BlockProduct]. The tensor cores of NVIDIA's Blackwell multiply 128 rows at once, and 64 elements.
 const (
@@ -67,30 +67,30 @@ func (w *writer) blockProduct(p BlockProduct, columns, inner int, stored Storage
 	across := w.constant("i32", float64(p.Columns/columns))
 	row := w.apply("arith.muli", w.apply("arith.divui", id, across), w.constant("i32", productRows))
 	column := w.apply("arith.muli", w.apply("arith.remui", id, across), w.constant("i32", float64(columns)))
-	x := w.matrix("%x", "i8", row, productRows, p.Inner/inByte, inner/inByte)
+	x := w.matrix("%x", "i8", row, productRows, p.Inner/codesPerByte, inner/codesPerByte)
 	scaleX := w.matrix("%scale_x", "i8", row, productRows, p.Inner/p.Block, inner/p.Block)
-	y := w.matrix("%y", "i8", column, columns, p.Inner/inByte, inner/inByte)
+	y := w.matrix("%y", "i8", column, columns, p.Inner/codesPerByte, inner/codesPerByte)
 	scaleY := w.matrix("%scale_y", "i8", column, columns, p.Inner/p.Block, inner/p.Block)
 
 	result := []int{productRows, columns}
-	zero, from, to, one := w.like(w.constant("f32", 0), result), w.constant("i32", 0), w.constant("i32", float64(p.Inner/inner)), w.constant("i32", 1)
+	zero, from, to, one := w.broadcastTo(w.constant("f32", 0), result), w.constant("i32", 0), w.constant("i32", float64(p.Inner/inner)), w.constant("i32", 1)
 	sum := value{name: "%sum", elem: "f32", dims: result}
 	w.line("%s = scf.for %%part = %s to %s step %s iter_args(%%partial = %s) -> (%s) : i32 {", sum.name, from.name, to.name, one.name, zero.name, sum.typ())
 	part, partial := value{name: "%part", elem: "i32"}, value{name: "%partial", elem: "f32", dims: result}
 	a, scaleA, b, scaleB := x.part(w, part), scaleX.part(w, part), y.part(w, part), scaleY.part(w, part)
 	if format := blockFormats[p.Block]; format != "i8" {
 		for _, s := range []*value{&scaleA, &scaleB} {
-			*s = w.set(format, s.dims, "tt.bitcast %s : %s -> %s", s.name, s.typ(), of(format, s.dims))
+			*s = w.set(format, s.dims, "tt.bitcast %s : %s -> %s", s.name, s.typ(), typeText(format, s.dims))
 		}
 	}
-	b = w.set("i8", []int{b.dims[1], b.dims[0]}, "tt.trans %s {order = array<i32: 1, 0>} : %s -> %s", b.name, b.typ(), of("i8", []int{b.dims[1], b.dims[0]}))
+	b = w.set("i8", []int{b.dims[1], b.dims[0]}, "tt.trans %s {order = array<i32: 1, 0>} : %s -> %s", b.name, b.typ(), typeText("i8", []int{b.dims[1], b.dims[0]}))
 	next := w.set("f32", result, "tt.dot_scaled %s scale %s, %s scale %s, %s lhs = e2m1 rhs = e2m1 {fastMath = false} : %s, %s * %s, %s -> %s",
 		a.name, scaleA.name, b.name, scaleB.name, partial.name, a.typ(), scaleA.typ(), b.typ(), scaleB.typ(), partial.typ())
 	w.line("scf.yield %s : %s", next.name, next.typ())
 	w.line("}")
 
-	sum = w.apply("arith.mulf", sum, w.like(w.overall("%overall_x", row, []int{productRows, 1}), result))
-	sum = w.apply("arith.mulf", sum, w.like(w.overall("%overall_y", column, []int{1, columns}), result))
+	sum = w.apply("arith.mulf", sum, w.broadcastTo(w.overall("%overall_x", row, []int{productRows, 1}), result))
+	sum = w.apply("arith.mulf", sum, w.broadcastTo(w.overall("%overall_y", column, []int{1, columns}), result))
 	if p.Sum {
 		before := w.matrix("%before", "f32", row, productRows, p.Columns, columns)
 		sum = w.apply("arith.addf", sum, before.load(w, column))
@@ -119,7 +119,7 @@ func (w *writer) overall(pointer string, row value, dims []int) value {
 	n := []int{dims[0] * dims[1]}
 	kind := "!tt.ptr<f32>"
 	base := w.set(kind, nil, "tt.addptr %s, %s : %s, i32", pointer, row.name, kind)
-	all, offset := w.like(base, n), w.count(n[0])
+	all, offset := w.broadcastTo(base, n), w.count(n[0])
 	address := w.set(kind, n, "tt.addptr %s, %s : %s, %s", all.name, offset.name, all.typ(), offset.typ())
 	return w.reshaped(w.set("f32", n, "tt.load %s : %s", address.name, address.typ()), dims)
 }
@@ -136,15 +136,15 @@ func (w *writer) matrix(pointer, elem string, row value, rows, length, columns i
 	kind, dims := "!tt.ptr<"+elem+">", []int{rows, columns}
 	start := w.apply("arith.muli", w.cast("arith.extsi", row, "i64"), w.constant("i64", float64(length)))
 	base := w.set(kind, nil, "tt.addptr %s, %s : %s, i64", pointer, start.name, kind)
-	lines := w.apply("arith.muli", w.count(rows), w.like(w.constant("i32", float64(length)), []int{rows}))
-	offset := w.apply("arith.addi", w.like(w.reshaped(lines, []int{rows, 1}), dims), w.column(dims))
-	all := w.like(base, dims)
+	lines := w.apply("arith.muli", w.count(rows), w.broadcastTo(w.constant("i32", float64(length)), []int{rows}))
+	offset := w.apply("arith.addi", w.broadcastTo(w.reshaped(lines, []int{rows, 1}), dims), w.column(dims))
+	all := w.broadcastTo(base, dims)
 	return tiled{w.set(kind, dims, "tt.addptr %s, %s : %s, %s", all.name, offset.name, all.typ(), offset.typ()), elem}
 }
 
 // at are the addresses of the columns from the given one on.
 func (t tiled) at(w *writer, column value) value {
-	offset := w.like(column, t.first.dims)
+	offset := w.broadcastTo(column, t.first.dims)
 	return w.set(t.first.elem, t.first.dims, "tt.addptr %s, %s : %s, %s", t.first.name, offset.name, t.first.typ(), offset.typ())
 }
 

@@ -17,7 +17,7 @@ const largestMatrix = 128
 // runs are rotated as matrices of a × b elements, first their rows and then their columns.
 func (w *writer) hadamard(n *program.Node, args []value) value {
 	l, _ := w.layout(n.Type)
-	x, block := w.like(args[0], w.dims(l)), n.Attr.Block
+	x, block := w.broadcastTo(args[0], w.dims(l)), n.Attr.Block
 	size := w.tile * l.padded()
 	rows := block
 	if block > largestMatrix {
@@ -39,7 +39,7 @@ func (w *writer) hadamard(n *program.Node, args []value) value {
 
 func (w *writer) transposed(x value) value {
 	dims := []int{x.dims[0], x.dims[2], x.dims[1]}
-	return w.set(x.elem, dims, "tt.trans %s {order = array<i32: 0, 2, 1>} : %s -> %s", x.name, x.typ(), of(x.elem, dims))
+	return w.set(x.elem, dims, "tt.trans %s {order = array<i32: 0, 2, 1>} : %s -> %s", x.name, x.typ(), typeText(x.elem, dims))
 }
 
 // product multiplies a matrix from the right by the signs. Products are of bfloat16
@@ -67,7 +67,7 @@ func (w *writer) signs(size int) value {
 	}
 	dims := []int{size, size}
 	count := w.count(size)
-	i, j := w.like(w.reshaped(count, []int{size, 1}), dims), w.like(w.reshaped(count, []int{1, size}), dims)
+	i, j := w.broadcastTo(w.reshaped(count, []int{size, 1}), dims), w.broadcastTo(w.reshaped(count, []int{1, size}), dims)
 	v := w.apply("arith.andi", i, j)
 	for shift := 8; shift > 0; shift /= 2 {
 		v = w.apply("arith.xori", v, w.apply("arith.shrui", v, w.number(v, float64(shift))))

@@ -14,8 +14,8 @@ type rule func(w *writer, n *program.Node, args []value) value
 // their exact forms: quotients and roots are rounded correctly, as programs ask for.
 var rules map[program.Op]rule
 
-// refused has the operations that kernels do not have, with the reasons.
-var refused = map[program.Op]string{
+// unsupported has the operations that kernels do not have, with the reasons.
+var unsupported = map[program.Op]string{
 	program.OpRandomBits:  notYet,
 	program.OpTranspose:   notYet,
 	program.OpSlice:       notYet,
@@ -35,17 +35,17 @@ const (
 func init() { // a literal would be an initialization cycle: some rules call what reads the table
 	rules = map[program.Op]rule{
 		program.OpConstant: (*writer).constantNode, program.OpIota: (*writer).iota,
-		program.OpNeg: (*writer).neg, program.OpAbs: typed("math.absf", "math.absi", ""), program.OpSign: (*writer).sign,
+		program.OpNeg: (*writer).neg, program.OpAbs: byType("math.absf", "math.absi", ""), program.OpSign: (*writer).sign,
 		program.OpSqrt: operation("tt.precise_sqrt"), program.OpExp: call("__nv_expf"), program.OpExpm1: call("__nv_expm1f"),
 		program.OpLog: call("__nv_logf"), program.OpLog1p: call("__nv_log1pf"), program.OpTanh: call("__nv_tanhf"),
 		program.OpFloor: call("__nv_floorf"), program.OpRound: call("__nv_rintf"), program.OpLogb: call("__nv_logbf"),
 		program.OpIsFinite: (*writer).isFinite, program.OpNot: (*writer).not,
-		program.OpAdd: typed("arith.addf", "arith.addi", "arith.addi"), program.OpSub: typed("arith.subf", "arith.subi", "arith.subi"),
-		program.OpMul: typed("arith.mulf", "arith.muli", "arith.muli"), program.OpDiv: operation("tt.precise_divf"),
+		program.OpAdd: byType("arith.addf", "arith.addi", "arith.addi"), program.OpSub: byType("arith.subf", "arith.subi", "arith.subi"),
+		program.OpMul: byType("arith.mulf", "arith.muli", "arith.muli"), program.OpDiv: operation("tt.precise_divf"),
 		program.OpPow: call("__nv_powf"), program.OpLdexp: (*writer).ldexp,
-		program.OpMax: typed("arith.maximumf", "arith.maxsi", "arith.maxui"), program.OpMin: typed("arith.minimumf", "arith.minsi", "arith.minui"),
+		program.OpMax: byType("arith.maximumf", "arith.maxsi", "arith.maxui"), program.OpMin: byType("arith.minimumf", "arith.minsi", "arith.minui"),
 		program.OpAnd: operation("arith.andi"), program.OpOr: operation("arith.ori"), program.OpXor: operation("arith.xori"),
-		program.OpShl: operation("arith.shli"), program.OpShr: typed("", "arith.shrsi", "arith.shrui"),
+		program.OpShl: operation("arith.shli"), program.OpShr: byType("", "arith.shrsi", "arith.shrui"),
 		program.OpClamp: (*writer).clamp, program.OpSelect: (*writer).selected,
 		program.OpEq: comparison("oeq", "eq", "eq"), program.OpNe: comparison("une", "ne", "ne"),
 		program.OpLt: comparison("olt", "slt", "ult"), program.OpLe: comparison("ole", "sle", "ule"),
@@ -67,8 +67,8 @@ func call(symbol string) rule {
 	return func(w *writer, _ *program.Node, args []value) value { return w.library(symbol, args...) }
 }
 
-// typed chooses the operation by the type of the operands: float, int, uint.
-func typed(ops ...string) rule {
+// byType chooses the operation by the type of the operands: float, int, uint.
+func byType(ops ...string) rule {
 	return func(w *writer, n *program.Node, args []value) value {
 		return w.apply(choose(w.p.TypeOf(n.Args[0]).DType, ops), args...)
 	}
@@ -98,7 +98,9 @@ func comparison(predicates ...string) rule {
 func same(_ *writer, _ *program.Node, args []value) value { return args[0] }
 
 // number is a constant with the element type and the axes of x.
-func (w *writer) number(x value, n float64) value { return w.like(w.constant(x.elem, n), x.dims) }
+func (w *writer) number(x value, n float64) value {
+	return w.broadcastTo(w.constant(x.elem, n), x.dims)
+}
 
 func (w *writer) constantNode(n *program.Node, _ []value) value {
 	switch {
@@ -187,7 +189,7 @@ func (w *writer) convert(n *program.Node, args []value) value {
 
 func (w *writer) bitcast(n *program.Node, args []value) value {
 	if to := elem(n.Type.DType); to != args[0].elem {
-		return w.set(to, args[0].dims, "tt.bitcast %s : %s -> %s", args[0].name, args[0].typ(), of(to, args[0].dims))
+		return w.set(to, args[0].dims, "tt.bitcast %s : %s -> %s", args[0].name, args[0].typ(), typeText(to, args[0].dims))
 	}
 	return args[0]
 }

@@ -10,7 +10,7 @@ import (
 
 // node writes one operation of the program.
 func (w *writer) node(id program.ID, n *program.Node, args []value) value {
-	if reason, ok := refused[n.Op]; ok {
+	if reason, ok := unsupported[n.Op]; ok {
 		panic(w.refuseNode(id, n, reason))
 	}
 	shared := slices.ContainsFunc(n.Args, w.isShared)
@@ -78,7 +78,7 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 		out[i] = a
 	}
 	for i, a := range out {
-		out[i] = w.like(a, dims)
+		out[i] = w.broadcastTo(a, dims)
 	}
 	return out
 }
@@ -104,7 +104,7 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 		if axes := n.Attr.Axes; axes[len(axes)-1] != len(n.Type.Shape)-1 || len(dims) != 2 || dims[1] != args[0].dims[1] {
 			panic(w.current("a vector is no row"))
 		}
-		return w.like(args[0], dims)
+		return w.broadcastTo(args[0], dims)
 	}
 	ones := program.Type{DType: from.DType, Shape: slices.Repeat([]int{1}, len(n.Type.Shape))}
 	for i, axis := range n.Attr.Axes {
@@ -114,7 +114,7 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 	if !ok || l.outer != to.outer || !slices.Equal(ones.Shape[:l.outer], n.Type.Shape[:to.outer]) {
 		panic(w.current("rows are repeated"))
 	}
-	return w.like(w.reshaped(args[0], w.dims(l)), w.dims(to))
+	return w.broadcastTo(w.reshaped(args[0], w.dims(l)), w.dims(to))
 }
 
 // isShared reports whether a value is an input [1, n], which all rows share.
@@ -133,7 +133,7 @@ func (w *writer) iota(n *program.Node, _ []value) value {
 	dims := w.dims(l)
 	ones := slices.Repeat([]int{1}, len(dims))
 	ones[axis] = dims[axis]
-	v := w.like(w.reshaped(w.count(dims[axis]), ones), dims)
+	v := w.broadcastTo(w.reshaped(w.count(dims[axis]), ones), dims)
 	if n.Type.DType == program.Float {
 		return w.cast("arith.sitofp", v, "f32")
 	}
@@ -149,7 +149,7 @@ func reduction(ops ...string) rule {
 			panic(w.current("it folds what has no part in every row"))
 		}
 		x, op := args[0], choose(t.DType, ops)
-		x = w.like(x, w.dims(l))
+		x = w.broadcastTo(x, w.dims(l))
 		if n.Attr.Axes[0] < l.outer {
 			panic(w.current("it folds rows"))
 		}
@@ -168,8 +168,8 @@ func reduction(ops ...string) rule {
 func (w *writer) pad(x value, axis, size int, by float64) value {
 	ones := slices.Repeat([]int{1}, len(x.dims))
 	ones[axis] = x.dims[axis]
-	index := w.like(w.reshaped(w.count(x.dims[axis]), ones), x.dims)
-	there := w.compare("arith.cmpi", "slt", index, w.like(w.constant("i32", float64(size)), x.dims))
+	index := w.broadcastTo(w.reshaped(w.count(x.dims[axis]), ones), x.dims)
+	there := w.compare("arith.cmpi", "slt", index, w.broadcastTo(w.constant("i32", float64(size)), x.dims))
 	return w.pick(there, x, w.number(x, by))
 }
 

@@ -19,8 +19,8 @@ type value struct {
 	inBFloat16 bool
 }
 
-// of is the text of the type of a value with these axes.
-func of(elem string, dims []int) string {
+// typeText is the type, in the kernel's text, of a value with these axes.
+func typeText(elem string, dims []int) string {
 	if dims == nil {
 		return elem
 	}
@@ -32,7 +32,7 @@ func of(elem string, dims []int) string {
 	return b.String() + elem + ">"
 }
 
-func (v value) typ() string { return of(v.elem, v.dims) }
+func (v value) typ() string { return typeText(v.elem, v.dims) }
 
 // elem is the type of elements in registers.
 func elem(d program.DType) string {
@@ -73,7 +73,7 @@ func names(args []value) string {
 
 // cast adds a conversion to another type of elements.
 func (w *writer) cast(op string, x value, elem string) value {
-	return w.set(elem, x.dims, "%s %s : %s to %s", op, x.name, x.typ(), of(elem, x.dims))
+	return w.set(elem, x.dims, "%s %s : %s to %s", op, x.name, x.typ(), typeText(elem, x.dims))
 }
 
 // library adds a call of a function of NVIDIA's library for its devices, of a result like
@@ -114,17 +114,17 @@ func float(x float32) string {
 	return mantissa + "e" + exponent
 }
 
-// like repeats a value along the axes in which it is shorter.
-func (w *writer) like(x value, dims []int) value {
+// broadcastTo repeats a value along the axes in which it is shorter.
+func (w *writer) broadcastTo(x value, dims []int) value {
 	switch {
 	case equal(x.dims, dims):
 		return x
 	case x.dims == nil:
-		v := w.set(x.elem, dims, "tt.splat %s : %s -> %s", x.name, x.elem, of(x.elem, dims))
+		v := w.set(x.elem, dims, "tt.splat %s : %s -> %s", x.name, x.elem, typeText(x.elem, dims))
 		v.inBFloat16 = x.inBFloat16
 		return v
 	}
-	v := w.set(x.elem, dims, "tt.broadcast %s : %s -> %s", x.name, x.typ(), of(x.elem, dims))
+	v := w.set(x.elem, dims, "tt.broadcast %s : %s -> %s", x.name, x.typ(), typeText(x.elem, dims))
 	v.inBFloat16 = x.inBFloat16
 	return v
 }
@@ -134,12 +134,12 @@ func (w *writer) reshaped(x value, dims []int) value {
 	if equal(x.dims, dims) {
 		return x
 	}
-	v := w.set(x.elem, dims, "tt.reshape %s : %s -> %s", x.name, x.typ(), of(x.elem, dims))
+	v := w.set(x.elem, dims, "tt.reshape %s : %s -> %s", x.name, x.typ(), typeText(x.elem, dims))
 	v.inBFloat16 = x.inBFloat16
 	return v
 }
 
-func equal(a, b []int) bool { return of("", a) == of("", b) }
+func equal(a, b []int) bool { return typeText("", a) == typeText("", b) }
 
 // name is that of the function. It consists of what the program's name has before a slash and after the last point,
 // so that the programs of all tensors share one text. Profilers show it.

@@ -97,7 +97,7 @@ func (w *writer) load(pointer string, t program.Type, stored string, shared bool
 		address, there := w.address(pointer, stored, l)
 		args := []value{address}
 		if there.name != "" {
-			args = append(args, there, w.like(w.zero(stored), address.dims))
+			args = append(args, there, w.broadcastTo(w.zero(stored), address.dims))
 		}
 		v = w.set(stored, address.dims, "tt.load %s : %s", names(args), address.typ())
 	case t.Size() == 1:
@@ -110,7 +110,7 @@ func (w *writer) load(pointer string, t program.Type, stored string, shared bool
 		v = w.cast("arith.extf", v, "f32")
 		v.inBFloat16 = true
 	case "i8":
-		v = w.compare("arith.cmpi", "ne", v, w.like(w.constant("i8", 0), v.dims))
+		v = w.compare("arith.cmpi", "ne", v, w.broadcastTo(w.constant("i8", 0), v.dims))
 	}
 	if !ok {
 		return v
@@ -123,12 +123,12 @@ func (w *writer) loadShared(pointer string, t program.Type, stored string) value
 	l := layout{row: t.Shape[1:]}
 	dims := []int{1, l.padded()}
 	kind := "!tt.ptr<" + stored + ">"
-	base := w.set(kind, dims, "tt.splat %s : %s -> %s", pointer, kind, of(kind, dims))
+	base := w.set(kind, dims, "tt.splat %s : %s -> %s", pointer, kind, typeText(kind, dims))
 	column := w.column(dims)
 	address := w.set(kind, dims, "tt.addptr %s, %s : %s, %s", base.name, column.name, base.typ(), column.typ())
 	args := []value{address}
 	if l.size() < l.padded() {
-		args = append(args, w.inside(l, dims), w.like(w.zero(stored), dims))
+		args = append(args, w.inside(l, dims), w.broadcastTo(w.zero(stored), dims))
 	}
 	return w.set(stored, dims, "tt.load %s : %s", names(args), address.typ())
 }
@@ -140,7 +140,7 @@ func (w *writer) store(pointer string, v value, t program.Type, stored string) {
 		panic(w.refuse("an output of type " + t.String() + " has no part in every row"))
 	}
 	address, there := w.address(pointer, stored, l)
-	v = w.reshaped(w.like(v, w.dims(l)), address.dims)
+	v = w.reshaped(w.broadcastTo(v, w.dims(l)), address.dims)
 	switch stored {
 	case "bf16":
 		v = w.cast("arith.truncf", v, "bf16")
@@ -177,7 +177,7 @@ func (w *writer) address(pointer, stored string, l layout) (address, there value
 	kind := "!tt.ptr<" + stored + ">"
 	start := w.start(l)
 	first := w.set(kind, nil, "tt.addptr %s, %s : %s, %s", pointer, start.name, kind, start.typ())
-	base := w.set(kind, dims, "tt.splat %s : %s -> %s", first.name, kind, of(kind, dims))
+	base := w.set(kind, dims, "tt.splat %s : %s -> %s", first.name, kind, typeText(kind, dims))
 	address = w.set(kind, dims, "tt.addptr %s, %s : %s, %s", base.name, offset.name, base.typ(), offset.typ())
 	if l.size() < l.padded() {
 		there = w.inside(l, dims)
@@ -202,25 +202,25 @@ func (w *writer) offset(l layout) value {
 		return v
 	}
 	dims := []int{w.tile, l.padded()}
-	row := w.apply("arith.muli", w.count(w.tile), w.like(w.constant("i32", float64(l.size())), []int{w.tile}))
-	v := w.apply("arith.addi", w.like(w.reshaped(row, []int{w.tile, 1}), dims), w.column(dims))
+	row := w.apply("arith.muli", w.count(w.tile), w.broadcastTo(w.constant("i32", float64(l.size())), []int{w.tile}))
+	v := w.apply("arith.addi", w.broadcastTo(w.reshaped(row, []int{w.tile, 1}), dims), w.column(dims))
 	w.offsets[l.size()] = v
 	return v
 }
 
 // count is 0, 1, 2, …
 func (w *writer) count(n int) value {
-	return w.set("i32", []int{n}, "tt.make_range {end = %d : i32, start = 0 : i32} : %s", n, of("i32", []int{n}))
+	return w.set("i32", []int{n}, "tt.make_range {end = %d : i32, start = 0 : i32} : %s", n, typeText("i32", []int{n}))
 }
 
 // column is the number of each element in its row, for rows × elements.
 func (w *writer) column(dims []int) value {
-	return w.like(w.reshaped(w.count(dims[1]), []int{1, dims[1]}), dims)
+	return w.broadcastTo(w.reshaped(w.count(dims[1]), []int{1, dims[1]}), dims)
 }
 
 // inside is the mask of the elements of padded rows that are in the tensor, for rows × elements.
 func (w *writer) inside(l layout, dims []int) value {
-	return w.compare("arith.cmpi", "slt", w.column(dims), w.like(w.constant("i32", float64(l.size())), dims))
+	return w.compare("arith.cmpi", "slt", w.column(dims), w.broadcastTo(w.constant("i32", float64(l.size())), dims))
 }
 
 // compare adds a comparison.

@@ -64,7 +64,7 @@ type tileRunner struct {
 
 // compileReclaim compiles the step that returns the memory of consumed tensors, if there are any.
 func (r *tileRunner) compileReclaim() error {
-	r.consumed = consumed(r.jobs)
+	r.consumed = consumedTensors(r.jobs)
 	if len(r.consumed) == 0 {
 		return nil
 	}

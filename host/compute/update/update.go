@@ -112,7 +112,7 @@ type Update struct {
 // Compile prepares jobs for a device. No two of them may replace the same tensor.
 func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, error) {
 	jobs = keepShared(jobs)
-	u := &Update{consumed: consumed(jobs), Executed: map[string]int{}}
+	u := &Update{consumed: consumedTensors(jobs), Executed: map[string]int{}}
 	executors := o.Executors
 	switch {
 	case executors != nil:
@@ -164,8 +164,8 @@ func keepShared(jobs []Job) []Job {
 	return jobs
 }
 
-// consumed lists the donated tensors that jobs do not replace.
-func consumed(jobs []Job) []string {
+// consumedTensors lists the donated tensors that jobs do not replace.
+func consumedTensors(jobs []Job) []string {
 	var list []string
 	for _, j := range jobs {
 		replaced := slices.Collect(maps.Values(j.Outputs))

@@ -95,8 +95,8 @@ const (
 
 func (d *Dropped) Error() string { return string(d.Reason) }
 
-// refused makes a Dropped of what a template says with raise_exception; other errors stay.
-func refused(err error) error {
+// asDropped makes a Dropped of what a template says with raise_exception; other errors stay.
+func asDropped(err error) error {
 	e, ok := errors.AsType[*jinja.Error](err)
 	if !ok || !e.Raised {
 		return err
@@ -120,7 +120,7 @@ func (e *Encoder) Encode(ctx context.Context, c Conversation) (*Document, error)
 	}
 	whole, err := e.template.render(c, false, jinja.Limits{Context: ctx})
 	if err != nil {
-		return nil, refused(err)
+		return nil, asDropped(err)
 	}
 	ids, err := e.tokenizer.Encode(whole.Text)
 	if err != nil {

@@ -221,7 +221,7 @@ func TestBuiltIn(t *testing.T) {
 
 // TestTruncatedRefusal: a long refusal by a template is kept in part.
 func TestTruncatedRefusal(t *testing.T) {
-	err := refused(&jinja.Error{Problem: strings.Repeat("ü", 300), Raised: true})
+	err := asDropped(&jinja.Error{Problem: strings.Repeat("ü", 300), Raised: true})
 	d, ok := errors.AsType[*Dropped](err)
 	if !ok || len(d.Reason) > len(refusal)+maxReason+len("…") || !strings.HasSuffix(string(d.Reason), "ü…") {
 		t.Errorf("got %v", err)

@@ -56,7 +56,7 @@ func (e *Encoder) spans(p *prefixes, turns []int, whole string) ([]jinja.Span, e
 	for _, i := range turns {
 		head, through, err := p.turn(i)
 		if err != nil {
-			return nil, refused(err)
+			return nil, asDropped(err)
 		}
 		start, begins := p.endIn(whole, head)
 		end, ends := p.endIn(whole, through)
@@ -107,7 +107,7 @@ func (e *Encoder) markCounted(d *Document, p *prefixes, turns []int) error {
 	for _, i := range turns {
 		head, through, err := p.turn(i)
 		if err != nil {
-			return refused(err)
+			return asDropped(err)
 		}
 		from, err := p.tokens(head)
 		if err != nil {

@@ -27,8 +27,8 @@ func (e *Encoder) normalSpans(text, normal string, spans []jinja.Span) []jinja.S
 	cuts := e.cuts(text, normal, spans)
 	list := make([]jinja.Span, len(spans))
 	for i, s := range spans {
-		from, _ := enclosing(cuts, s.Start)
-		_, to := enclosing(cuts, s.End)
+		from, _ := enclosingCuts(cuts, s.Start)
+		_, to := enclosingCuts(cuts, s.End)
 		before, behind := e.normal(text[from.text:s.Start]), e.normal(text[s.End:to.text])
 		list[i] = jinja.Span{
 			Start: from.normal + commonPrefix(before, normal[from.normal:]),
@@ -99,8 +99,8 @@ func boundary(text string, at, direction int) int {
 	return at
 }
 
-// enclosing returns the last cut before a place in the text and the first behind it; both are the cut that is there.
-func enclosing(cuts []cut, place int) (before, behind cut) {
+// enclosingCuts returns the last cut before a place in the text and the first behind it; both are the cut that is there.
+func enclosingCuts(cuts []cut, place int) (before, behind cut) {
 	i, found := slices.BinarySearchFunc(cuts, place, func(c cut, place int) int { return c.text - place })
 	if found {
 		return cuts[i], cuts[i]

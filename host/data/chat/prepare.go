@@ -249,8 +249,8 @@ func (p *preparation) outcome(ctx context.Context, r Row) outcome {
 // splitSequence keeps the random numbers of the split apart from other uses of a seed.
 const splitSequence = 0x63686174_73706c74 // "chatsplt"
 
-// numbered is a document with its random number.
-type numbered struct {
+// numberedDocument is a document with its random number.
+type numberedDocument struct {
 	document *Document
 	number   uint64
 }
@@ -262,9 +262,9 @@ type numbered struct {
 func (p *preparation) split(ctx context.Context) error {
 	rng, limit := rand.NewPCG(p.options.Seed, splitSequence), share(p.options.ValFraction)
 	validation, training := write(p.folder.Val), write(p.folder.Train)
-	var lowest, highest numbered
+	var lowest, highest numberedDocument
 	err := p.each(ctx, p.options.Rows, func(d *Document) error {
-		n := numbered{d, rng.Uint64()}
+		n := numberedDocument{d, rng.Uint64()}
 		if lowest.document == nil || n.number < lowest.number {
 			lowest, n = n, lowest
 		}

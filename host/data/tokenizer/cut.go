@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// cutting says where a text can be cut without any effect on its ids.
+// cutRule says where a text can be cut without any effect on its ids.
 //
 // With a word pattern, that is between a character and the white space behind it:
 //   - before a space whatever visible character precedes it, because in a match of these
@@ -24,7 +24,7 @@ import (
 //
 // An added token must not be cut, nor lose white space that it claims on its right, or
 // a mark that is put before the text behind it.
-type cutting struct {
+type cutRule struct {
 	byPattern bool
 	byMark    bool
 	inner     []string // added tokens that have a space or a line feed within
@@ -32,14 +32,14 @@ type cutting struct {
 }
 
 // newCutting finds out how a tokenizer's texts can be cut.
-func newCutting(t *HuggingFace, def *definition) cutting {
-	c := cutting{}
+func newCutting(t *HuggingFace, def *definition) cutRule {
+	c := cutRule{}
 	for _, added := range def.AddedTokens {
 		if len(added.Content) < 1 {
 			continue
 		}
 		if added.RStrip && added.Normalized {
-			return cutting{} // as below
+			return cutRule{} // as below
 		}
 		if added.RStrip {
 			c.claiming = append(c.claiming, added.Content)
@@ -48,7 +48,7 @@ func newCutting(t *HuggingFace, def *definition) cutting {
 			continue
 		}
 		if added.Normalized {
-			return cutting{} // it may stand for other text than its own
+			return cutRule{} // it may stand for other text than its own
 		}
 		c.inner = append(c.inner, added.Content)
 	}
@@ -71,15 +71,15 @@ func (t *HuggingFace) Cut(text []byte) int {
 		return 0
 	}
 	for n := len(text) - 1; n > 0; n-- {
-		if (text[n] == ' ' || text[n] == '\n') && c.between(t, text, n) && c.keepsTokens(text, n) {
+		if (text[n] == ' ' || text[n] == '\n') && c.cutAllowed(t, text, n) && c.keepsTokens(text, n) {
 			return n
 		}
 	}
 	return 0
 }
 
-// between tells whether pattern and model allow a cut before text[n], white space.
-func (c *cutting) between(t *HuggingFace, text []byte, n int) bool {
+// cutAllowed tells whether pattern and model allow a cut before text[n], white space.
+func (c *cutRule) cutAllowed(t *HuggingFace, text []byte, n int) bool {
 	r, size := utf8.DecodeLastRune(text[:n])
 	if r == utf8.RuneError && size < 2 || unicode.IsSpace(r) {
 		return false
@@ -96,7 +96,7 @@ func (c *cutting) between(t *HuggingFace, text []byte, n int) bool {
 }
 
 // keepsTokens tells whether no added token would be cut before text[n].
-func (c *cutting) keepsTokens(text []byte, n int) bool {
+func (c *cutRule) keepsTokens(text []byte, n int) bool {
 	for _, content := range c.claiming {
 		if bytes.HasSuffix(text[:n], []byte(content)) {
 			return false

@@ -16,7 +16,7 @@ type decodeStep func(tokens []string, most int) ([]string, error)
 // spaces between them, as the original library does.
 func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 	if !present(section) {
-		return []decodeStep{joined(" ")}, nil
+		return []decodeStep{joinTokens(" ")}, nil
 	}
 	var def struct {
 		Type          string            `json:"type"`
@@ -47,7 +47,7 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 	case "ByteFallback":
 		return []decodeStep{each(decodeByteFallback)}, nil
 	case "Fuse":
-		return []decodeStep{joined("")}, nil
+		return []decodeStep{joinTokens("")}, nil
 	case "Replace":
 		if def.Pattern.String == nil || *def.Pattern.String == "" {
 			return nil, &UnsupportedError{"decoder", "Replace with a regular expression", "a literal pattern works"}
@@ -64,8 +64,8 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 		"supported are ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace and Sequence"}
 }
 
-// joined makes one text of the tokens.
-func joined(between string) decodeStep {
+// joinTokens makes one text of the tokens.
+func joinTokens(between string) decodeStep {
 	return func(tokens []string, _ int) ([]string, error) { return []string{strings.Join(tokens, between)}, nil }
 }
 

@@ -20,7 +20,7 @@ import (
 // of the Unicode tables.
 type HuggingFace struct {
 	info       Info
-	cutting    cutting
+	cutting    cutRule
 	definition []byte    // the tokenizer.json
 	folder     string    // where it was read from; "" if that is not known
 	added      *addedSet // matched in the text as it is

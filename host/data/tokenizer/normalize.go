@@ -112,15 +112,15 @@ func inForm(f norm.Form) normalizer {
 
 // formFits is an error if a text in a normal form has more than most bytes.
 func formFits(f norm.Form, text string, most int) error {
-	w := f.Writer(&fitting{most: most})
+	w := f.Writer(&boundedWriter{most: most})
 	_, err := io.WriteString(w, text)
 	return cmp.Or(err, w.Close())
 }
 
-// fitting counts the bytes written to it, and fails where there are more than most.
-type fitting struct{ size, most int }
+// boundedWriter counts the bytes written to it, and fails where there are more than most.
+type boundedWriter struct{ size, most int }
 
-func (f *fitting) Write(p []byte) (int, error) {
+func (f *boundedWriter) Write(p []byte) (int, error) {
 	if f.size += len(p); f.size > f.most {
 		return 0, &growthError{"normalizer"}
 	}

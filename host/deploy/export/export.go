@@ -54,12 +54,12 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 	if err != nil {
 		return nil, fmt.Errorf("export to %s: %w", format, err)
 	}
-	e := exporting{format: format, plan: plan, model: m, options: o}
+	e := preparedExport{format: format, plan: plan, model: m, options: o}
 	return e.into(ctx, to)
 }
 
-// exporting is an export that is known to be possible.
-type exporting struct {
+// preparedExport is an export that is known to be possible.
+type preparedExport struct {
 	format  string
 	plan    Plan
 	model   *Model
@@ -67,7 +67,7 @@ type exporting struct {
 }
 
 // into makes the directory.
-func (e exporting) into(ctx context.Context, to vfs.Path) (report *Report, err error) {
+func (e preparedExport) into(ctx context.Context, to vfs.Path) (report *Report, err error) {
 	err = atomicdir.Write(to, func(dir vfs.Path) (err error) {
 		report, err = e.fill(ctx, dir, to)
 		return err
@@ -75,7 +75,7 @@ func (e exporting) into(ctx context.Context, to vfs.Path) (report *Report, err e
 	return report, err
 }
 
-func (e exporting) fill(ctx context.Context, dir, to vfs.Path) (*Report, error) {
+func (e preparedExport) fill(ctx context.Context, dir, to vfs.Path) (*Report, error) {
 	if err := e.plan.Write(ctx, dir); err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (e exporting) fill(ctx context.Context, dir, to vfs.Path) (*Report, error) 
 }
 
 // compare reads everything back and notes how it differs from what was to be exported.
-func (e exporting) compare(ctx context.Context, dir vfs.Path, r *Report) error {
+func (e preparedExport) compare(ctx context.Context, dir vfs.Path, r *Report) error {
 	source := &source{Model: e.model, latent: e.options.Latent}
 	left := map[string]int{}
 	for i, t := range r.Tensors {
@@ -143,7 +143,7 @@ func (t *Stored) compare(s *source, values []float32) error {
 }
 
 // judge holds the promise: quantized weights are equal, unless a difference was allowed.
-func (e exporting) judge(r *Report) error {
+func (e preparedExport) judge(r *Report) error {
 	var different []string
 	for _, t := range r.Tensors {
 		if t.Quantized && t.Difference != 0 {

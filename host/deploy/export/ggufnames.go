@@ -22,20 +22,20 @@ var ggufShared = map[string]string{
 	"layers.*.mlp.w1":   "blk.*.ffn_gate.weight", "layers.*.mlp.w2": "blk.*.ffn_up.weight", "layers.*.mlp.down": "blk.*.ffn_down.weight",
 }
 
-var ggufLlama = joined(ggufShared, map[string]string{
+var ggufLlama = mergeNames(ggufShared, map[string]string{
 	"layers.*.attn_norm": "blk.*.attn_norm.weight", "layers.*.mlp_norm": "blk.*.ffn_norm.weight",
 })
 
-var ggufQwen3 = joined(ggufLlama, map[string]string{
+var ggufQwen3 = mergeNames(ggufLlama, map[string]string{
 	"layers.*.attn.q_norm": "blk.*.attn_q_norm.weight", "layers.*.attn.k_norm": "blk.*.attn_k_norm.weight",
 })
 
-var ggufOLMo2 = joined(ggufShared, map[string]string{
+var ggufOLMo2 = mergeNames(ggufShared, map[string]string{
 	"layers.*.attn.q_norm": "blk.*.attn_q_norm.weight", "layers.*.attn.k_norm": "blk.*.attn_k_norm.weight",
 	"layers.*.attn_norm": "blk.*.post_attention_norm.weight", "layers.*.mlp_norm": "blk.*.post_ffw_norm.weight",
 })
 
-func joined(a, b map[string]string) map[string]string {
+func mergeNames(a, b map[string]string) map[string]string {
 	out := maps.Clone(a)
 	maps.Copy(out, b)
 	return out
@@ -55,16 +55,16 @@ func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 		if size := headSize(s); size*s.Heads != s.Width {
 			return ggufFamily{}, fmt.Errorf("llama.cpp knows OLMo 2 only with heads of width/heads = %d features, and these have %d: --to hf holds them", s.Width/s.Heads, size)
 		}
-		return ggufFamily{"olmo2", layout{ggufOLMo2, architecture.HalfSplit}}, unstretched(s)
+		return ggufFamily{"olmo2", layout{ggufOLMo2, architecture.HalfSplit}}, refuseScaledPositions(s)
 	case architecture.KindQwen3:
-		return ggufFamily{"qwen3", layout{ggufQwen3, architecture.HalfSplit}}, unstretched(s)
+		return ggufFamily{"qwen3", layout{ggufQwen3, architecture.HalfSplit}}, refuseScaledPositions(s)
 	}
 	return ggufFamily{}, fmt.Errorf("llama.cpp has no name for models of the kind %q", s.Kind)
 }
 
-// unstretched refuses positions that are stretched as in Llama 3: llama.cpp reads the tensor of their factors for the
+// refuseScaledPositions refuses positions that are stretched as in Llama 3: llama.cpp reads the tensor of their factors for the
 // architecture llama alone.
-func unstretched(s architecture.Settings) error {
+func refuseScaledPositions(s architecture.Settings) error {
 	if s.RopeFactor <= 1 {
 		return nil
 	}

@@ -43,7 +43,7 @@ func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 		return nil, err
 	}
 	for _, g.E2M1 = range []bool{false, true} {
-		if g.gives(q.Value) {
+		if g.represents(q.Value) {
 			return g, nil
 		}
 	}
@@ -81,7 +81,7 @@ func Codes(q *Quantized, dims []int) ([]int32, error) {
 		for i, v := range q.Value {
 			g.Codes[i] = g.nearest(v, g.Scales[i/g.Group])
 		}
-		if g.gives(q.Value) {
+		if g.represents(q.Value) {
 			return g.Codes, nil
 		}
 	}
@@ -106,8 +106,8 @@ func (g *Grid) nearest(value, scale float32) int32 {
 	return best
 }
 
-// gives tells whether the codes stand for these values.
-func (g *Grid) gives(values []float32) bool {
+// represents tells whether the codes stand for these values.
+func (g *Grid) represents(values []float32) bool {
 	for i, v := range values {
 		code := g.Codes[i]
 		if g.E2M1 && (code < 0 || code > 15) || g.value(i) != v {

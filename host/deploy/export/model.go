@@ -74,8 +74,8 @@ type weight struct {
 	noGrid    error // why there is none
 }
 
-// kept is the number of weights that a source remembers.
-const kept = 2
+// rememberedWeights is the number of weights that a source remembers.
+const rememberedWeights = 2
 
 func (s *source) weight(p architecture.Param) (weight, error) {
 	for _, w := range s.cached {
@@ -88,7 +88,7 @@ func (s *source) weight(p architecture.Param) (weight, error) {
 		return w, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	s.cached = append(s.cached, w)
-	if len(s.cached) > kept {
+	if len(s.cached) > rememberedWeights {
 		s.cached = s.cached[1:]
 	}
 	return w, nil

@@ -30,7 +30,7 @@ func (l layout) parts(s architecture.Settings, params []architecture.Param) ([]p
 			for i := range piece.Rows {
 				q.rows = append(q.rows, at+i)
 			}
-			if turned(piece.Name) {
+			if hasRotaryRows(piece.Name) {
 				q.rows = architecture.Reorder(q.rows, headSize(s), s.RopePairs, l.pairs)
 			}
 			at += piece.Rows
@@ -63,8 +63,8 @@ func (l layout) find(name string) (string, bool) {
 	return strings.Replace(foreign, "*", block, 1), ok
 }
 
-// turned tells whether the rows of a part are features that rotary positions turn.
-func turned(name string) bool {
+// hasRotaryRows tells whether the rows of a part are features that rotary positions turn.
+func hasRotaryRows(name string) bool {
 	for _, suffix := range []string{".attn.qkv.q", ".attn.qkv.k", ".attn.q_norm", ".attn.k_norm"} {
 		if strings.HasSuffix(name, suffix) {
 			return true

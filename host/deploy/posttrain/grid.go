@@ -123,7 +123,7 @@ func NewGrid(a Answer, numbers map[int32]float32, rows, columns int) (*Grid, err
 		g.Scales[i] = float64(s)
 	}
 	for g.Group = (columns + perRow - 1) / perRow; g.Groups() == perRow; g.Group++ {
-		if g.gives(a, numbers) {
+		if g.represents(a, numbers) {
 			return g, nil
 		}
 		if g.Group == columns {
@@ -133,8 +133,8 @@ func NewGrid(a Answer, numbers map[int32]float32, rows, columns int) (*Grid, err
 	return nil, fmt.Errorf("its values are not numbers of its codes times its scales")
 }
 
-// gives tells whether codes and scales stand for the values.
-func (g *Grid) gives(a Answer, numbers map[int32]float32) bool {
+// represents tells whether codes and scales stand for the values.
+func (g *Grid) represents(a Answer, numbers map[int32]float32) bool {
 	if len(a.Value) != g.Rows*g.Columns || len(a.Codes) != len(a.Value) {
 		return false
 	}

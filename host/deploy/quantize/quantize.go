@@ -125,7 +125,7 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 		return nil, err
 	}
 	run := &layerwise.Run{Settings: o.Settings, Model: blockwise, Values: s.values, Sequences: texts.sequences, Segments: texts.segments,
-		Batch: atOnce(len(texts.sequences), s.cfg.Model.Context), Context: s.cfg.Model.Context}
+		Batch: batchSize(len(texts.sequences), s.cfg.Model.Context), Context: s.cfg.Model.Context}
 	programs, err := assembly.Collect(ctx, assembly.Request{Config: s.cfg, Model: m, Batch: run.Batch, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger}})
 	if err != nil {
 		return nil, err
@@ -197,9 +197,9 @@ func (s *source) withValidation(o Options) (*config.Config, error) {
 	})
 }
 
-// atOnce is the number of sequences that are computed at once: a divisor of their number, and no more than a few
+// batchSize is the number of sequences that are computed at once: a divisor of their number, and no more than a few
 // thousand tokens.
-func atOnce(sequences, context int) int {
+func batchSize(sequences, context int) int {
 	const tokens = 4096
 	n := max(1, min(sequences, tokens/context))
 	for sequences%n != 0 {

@@ -13,15 +13,15 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 )
 
-// calibrating are the sequences of a calibration, of as many tokens as the model's context. See [layerwise.Run] for
+// calibrationSet are the sequences of a calibration, of as many tokens as the model's context. See [layerwise.Run] for
 // segments.
-type calibrating struct {
+type calibrationSet struct {
 	sequences, segments [][]int32
 	*trained.Calibration
 }
 
 // texts draws the sequences of the calibration.
-func (s *source) texts(o Options) (c calibrating, err error) {
+func (s *source) texts(o Options) (c calibrationSet, err error) {
 	if o.Windows == 0 {
 		return c, nil
 	}

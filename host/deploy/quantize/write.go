@@ -72,7 +72,7 @@ func (w *quantizedRun) fill(ctx context.Context, run *layerwise.Run) (err error)
 
 // hold writes the run that holds the result.
 func (w *quantizedRun) hold(ctx context.Context) error {
-	cfg, err := w.held()
+	cfg, err := w.configuration()
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,8 @@ func (w *quantizedRun) keep(ctx context.Context, path vfs.Path, weights []*layer
 	return nil
 }
 
-// held is the configuration of the run: weights are used as they are, and activations as in the calibration.
-func (w *quantizedRun) held() (*config.Config, error) {
+// configuration returns the configuration of the run: weights are used as they are, and activations as in the calibration.
+func (w *quantizedRun) configuration() (*config.Config, error) {
 	return w.cfg.WithoutTraining(w.out).Changed(func(c *config.Config) error {
 		if !w.result.Activations {
 			c.Quantizer = config.Quantizer{}

@@ -20,7 +20,7 @@ var commonFrame = frame{
 	prefix: " Answer: The top 10 words that appear most often in the list are:",
 }
 
-func (commonWords) start(s *session) (func(int) (drawn, error), error) {
+func (commonWords) start(s *session) (func(int) (drawnPrompt, error), error) {
 	d := &commonDraw{session: s, example: wordList{40, 10, 3}, common: 30, rest: 3, words: s.Words.all()}
 	if s.short() {
 		d.example, d.common, d.rest = wordList{20, 3, 1}, 6, 1
@@ -42,14 +42,14 @@ type commonDraw struct {
 	words        []string
 }
 
-func (d *commonDraw) prompt(_, n int) (drawn, error) {
+func (d *commonDraw) prompt(_, n int) (drawnPrompt, error) {
 	list, answers, err := d.list(d.example)
 	if err != nil {
-		return drawn{}, err
+		return drawnPrompt{}, err
 	}
 	example := d.fill(commonFrame, "{context}", list).text() + " " + numbered(answers)
 	if list, answers, err = d.list(wordList{n, d.common, d.rest}); err != nil {
-		return drawn{}, err
+		return drawnPrompt{}, err
 	}
 	p := d.fill(commonFrame, "{context}", list)
 	p.input = example + "\n" + p.input

@@ -56,8 +56,8 @@ func (d Directory) lengths() ([]int, error) {
 	return list, nil
 }
 
-// made tells whether there are prompts of a task for any length.
-func (d Directory) made(task string) (bool, error) {
+// hasPrompts tells whether there are prompts of a task for any length.
+func (d Directory) hasPrompts(task string) (bool, error) {
 	lengths, err := d.lengths()
 	if err != nil {
 		return false, err

@@ -26,7 +26,7 @@ var frequentFrame = frame{
 	prefix: " Answer: According to the coded text above, the three most frequently appeared words are:",
 }
 
-func (frequentWords) start(s *session) (func(int) (drawn, error), error) {
+func (frequentWords) start(s *session) (func(int) (drawnPrompt, error), error) {
 	most := s.length - s.newTokens
 	d := &frequentDraw{session: s, most: most, vocabulary: most / 50, step: most / 32}
 	if d.vocabulary < 4 {
@@ -36,7 +36,7 @@ func (frequentWords) start(s *session) (func(int) (drawn, error), error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(int) (drawn, error) { return d.sample(words) }, nil
+	return func(int) (drawnPrompt, error) { return d.sample(words) }, nil
 }
 
 // frequentDraw draws prompts of the task.
@@ -64,7 +64,7 @@ func (d *frequentDraw) largest() (int, error) {
 }
 
 // sample draws a prompt of at most n words, and of fewer when it is too long.
-func (d *frequentDraw) sample(n int) (drawn, error) {
+func (d *frequentDraw) sample(n int) (drawnPrompt, error) {
 	vocabulary := d.draw()
 	for ; n > 0; n -= d.step {
 		p, tokens, err := d.prompt(vocabulary, n)
@@ -76,7 +76,7 @@ func (d *frequentDraw) sample(n int) (drawn, error) {
 			return p, nil
 		}
 	}
-	return drawn{}, fmt.Errorf("no text is short enough: choose a larger length")
+	return drawnPrompt{}, fmt.Errorf("no text is short enough: choose a larger length")
 }
 
 var lowerCase = strings.Split("abcdefghijklmnopqrstuvwxyz", "")
@@ -98,7 +98,7 @@ func (d *frequentDraw) draw() []string {
 }
 
 // prompt is a text of about n words, and the tokens of its question.
-func (d *frequentDraw) prompt(vocabulary []string, n int) (drawn, int, error) {
+func (d *frequentDraw) prompt(vocabulary []string, n int) (drawnPrompt, int, error) {
 	var text []string
 	for i, word := range vocabulary {
 		copies := int(float64(n) * math.Pow(float64(i+1), -2) / zeta2)

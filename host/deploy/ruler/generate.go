@@ -106,8 +106,8 @@ func (s *session) count(text string) (int, error) {
 	return s.Count(text)
 }
 
-// drawn is a prompt.
-type drawn struct {
+// drawnPrompt is a prompt.
+type drawnPrompt struct {
 	input, prefix string
 	answers       []string
 	tokens        int  // with those of the answer
@@ -115,9 +115,9 @@ type drawn struct {
 	position      *int // of the first answer, in tokens
 }
 
-func (d drawn) text() string { return d.input + d.prefix }
+func (d drawnPrompt) text() string { return d.input + d.prefix }
 
-func (d drawn) sample(i int) Sample {
+func (d drawnPrompt) sample(i int) Sample {
 	if d.index != nil {
 		i = *d.index
 	}
@@ -129,9 +129,9 @@ func (d drawn) sample(i int) Sample {
 type frame struct{ body, prefix string }
 
 // fill puts values for the names in braces, and the template of conversations around it.
-func (g *Generator) fill(f frame, values ...string) drawn {
+func (g *Generator) fill(f frame, values ...string) drawnPrompt {
 	r := strings.NewReplacer(values...)
-	return drawn{input: g.Before + r.Replace(f.body) + g.After, prefix: r.Replace(f.prefix)}
+	return drawnPrompt{input: g.Before + r.Replace(f.body) + g.After, prefix: r.Replace(f.prefix)}
 }
 
 // Settings say what prompts to make: the flags of `cage ruler`, which are keys of a study file, too.

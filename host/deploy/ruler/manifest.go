@@ -112,7 +112,7 @@ func (d Directory) keep(m *Manifest, tasks []Task) error {
 		}
 	}
 	for name := range m.LeftOut {
-		made, err := d.made(name)
+		made, err := d.hasPrompts(name)
 		if err != nil {
 			return err
 		}

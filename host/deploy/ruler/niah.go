@@ -62,7 +62,7 @@ func (t niah) needs() []need {
 	return needs
 }
 
-func (t niah) start(s *session) (func(int) (drawn, error), error) {
+func (t niah) start(s *session) (func(int) (drawnPrompt, error), error) {
 	t.keys = max(t.keys, t.queries)
 	d := &niahDraw{session: s, niah: t}
 	if t.keyKind == words {
@@ -80,7 +80,7 @@ func (t niah) start(s *session) (func(int) (drawn, error), error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(index int) (drawn, error) {
+	return func(index int) (drawnPrompt, error) {
 		prompt, err := next(index)
 		if err != nil {
 			return prompt, err
@@ -98,7 +98,7 @@ type niahDraw struct {
 }
 
 // locate notes where the first value stands.
-func (d *niahDraw) locate(prompt drawn) (drawn, error) {
+func (d *niahDraw) locate(prompt drawnPrompt) (drawnPrompt, error) {
 	before, _, _ := strings.Cut(prompt.input, prompt.answers[0])
 	place := utf8.RuneCountInString(before)
 	tokens, err := d.count(before)
@@ -106,7 +106,7 @@ func (d *niahDraw) locate(prompt drawn) (drawn, error) {
 	return prompt, err
 }
 
-func (d *niahDraw) prompt(_, n int) (drawn, error) {
+func (d *niahDraw) prompt(_, n int) (drawnPrompt, error) {
 	var keys, lines []string
 	var values [][]string
 	for range d.keys {
@@ -121,7 +121,7 @@ func (d *niahDraw) prompt(_, n int) (drawn, error) {
 	pyrandom.Shuffle(d.fresh(), lines)
 	context, err := d.hide(lines, n)
 	if err != nil {
-		return drawn{}, err
+		return drawnPrompt{}, err
 	}
 	var asked, answers []string
 	for _, i := range d.rng.Sample(len(keys), d.queries) {

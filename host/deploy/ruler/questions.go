@@ -23,7 +23,7 @@ var questionFrame = frame{
 	prefix: " Answer:",
 }
 
-func (t questions) start(s *session) (func(int) (drawn, error), error) {
+func (t questions) start(s *session) (func(int) (drawnPrompt, error), error) {
 	d := &questionDraw{session: s, documents: t.of(s.Inputs)}
 	if n := len(d.documents.questions); s.samples > n {
 		return nil, fmt.Errorf("the file has %d questions, and %d samples are asked for", n, s.samples)
@@ -38,11 +38,11 @@ type questionDraw struct {
 	documents *Documents
 }
 
-func (d *questionDraw) prompt(index, n int) (drawn, error) {
+func (d *questionDraw) prompt(index, n int) (drawnPrompt, error) {
 	q := d.documents.questions[index]
 	list, err := d.list(q, n)
 	if err != nil {
-		return drawn{}, err
+		return drawnPrompt{}, err
 	}
 	pyrandom.Shuffle(d.fresh(), list)
 	var b strings.Builder

@@ -13,9 +13,9 @@ const patience = 100
 type filler struct {
 	*session
 	// build draws a prompt of n units for a sample.
-	build func(index, n int) (drawn, error)
+	build func(index, n int) (drawnPrompt, error)
 	// finish, if not nil, draws what a sample has more than a prompt of the search.
-	finish func(d drawn) drawn
+	finish func(d drawnPrompt) drawnPrompt
 	// besides are tokens that prompts of the search lack.
 	besides int
 	// least is the smallest number of units, and the step by which too long prompts shrink.
@@ -31,7 +31,7 @@ func (s *session) threefold(perUnit float64) int { return int(float64(s.length) 
 
 // start finds the largest size whose prompt fits, by bisection as RULER does (each trial
 // draws), and returns what draws samples of that size.
-func (f *filler) start() (func(index int) (drawn, error), error) {
+func (f *filler) start() (func(index int) (drawnPrompt, error), error) {
 	_, tokens, err := f.try(f.probe)
 	if err != nil {
 		return nil, err
@@ -50,11 +50,11 @@ func (f *filler) start() (func(index int) (drawn, error), error) {
 			high = middle - 1
 		}
 	}
-	return func(index int) (drawn, error) { return f.sample(index, size) }, nil
+	return func(index int) (drawnPrompt, error) { return f.sample(index, size) }, nil
 }
 
 // try draws a prompt for the first sample and counts its tokens.
-func (f *filler) try(n int) (drawn, int, error) {
+func (f *filler) try(n int) (drawnPrompt, int, error) {
 	d, err := f.build(0, n)
 	if err != nil {
 		return d, 0, err
@@ -64,7 +64,7 @@ func (f *filler) try(n int) (drawn, int, error) {
 }
 
 // sample draws a prompt of n units; while it is too long, one that is smaller by a step.
-func (f *filler) sample(index, n int) (drawn, error) {
+func (f *filler) sample(index, n int) (drawnPrompt, error) {
 	var shortest int
 	var failed error
 	for stuck := 0; stuck < patience; {
@@ -89,9 +89,9 @@ func (f *filler) sample(index, n int) (drawn, error) {
 		}
 	}
 	if failed != nil {
-		return drawn{}, failed
+		return drawnPrompt{}, failed
 	}
-	return drawn{}, &tooLong{shortest}
+	return drawnPrompt{}, &tooLong{shortest}
 }
 
 // tooLong is the error of a task whose smallest prompts do not fit.

@@ -20,7 +20,7 @@ type Task struct {
 // kind is how the prompts of some of the tasks are made.
 type kind interface {
 	// start finds how much text fits, and returns what draws one sample after the other.
-	start(s *session) (func(index int) (drawn, error), error)
+	start(s *session) (func(index int) (drawnPrompt, error), error)
 }
 
 // Tasks returns all tasks, in RULER's order (scripts/synthetic.yaml; the numbers of

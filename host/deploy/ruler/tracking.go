@@ -30,7 +30,7 @@ const (
 	exampleValue  = "12345"
 )
 
-func (tracking) start(s *session) (func(int) (drawn, error), error) {
+func (tracking) start(s *session) (func(int) (drawnPrompt, error), error) {
 	example, err := trackingExample(s)
 	if long, ok := errors.AsType[*tooLong](err); ok {
 		return nil, fmt.Errorf("its example has %d tokens at most, whatever the length, and the smallest of this tokenizer about %d: leave the task out", exampleLength, long.tokens)
@@ -48,7 +48,7 @@ func (tracking) start(s *session) (func(int) (drawn, error), error) {
 	}
 	d := trackingDraw{session: s, letters: 5}
 	f := &filler{session: s, least: least, probe: least, besides: besides, most: s.threefold, build: d.prompt,
-		finish: func(p drawn) drawn {
+		finish: func(p drawnPrompt) drawnPrompt {
 			question := strings.TrimPrefix(p.input, s.Before)
 			p.input = s.Before + d.redraw(example) + "\n" + question
 			return p
@@ -92,21 +92,21 @@ func (d trackingDraw) number() string {
 	return strconv.Itoa(d.numbers.RandInt(10_000, 99_999))
 }
 
-func (d trackingDraw) prompt(_, n int) (drawn, error) {
+func (d trackingDraw) prompt(_, n int) (drawnPrompt, error) {
 	var names []string
 	for range hops + 1 {
 		names = append(names, d.name(d.letters))
 	}
 	value := d.number()
 	if different(names) < len(names) {
-		return drawn{}, d.twice(names)
+		return drawnPrompt{}, d.twice(names)
 	}
 	chain := []string{"VAR " + names[0] + " = " + value}
 	for i := range hops {
 		chain = append(chain, "VAR "+names[i+1]+" = VAR "+names[i]+" ")
 	}
 	if n < len(chain) {
-		return drawn{}, fmt.Errorf("%d assignments do not go into %d lines: choose a larger length", len(chain), n)
+		return drawnPrompt{}, fmt.Errorf("%d assignments do not go into %d lines: choose a larger length", len(chain), n)
 	}
 	lines := make([]string, n)
 	for i := range lines {

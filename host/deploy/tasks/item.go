@@ -59,7 +59,7 @@ func (t *Task) Items(docs, examples []Doc, e *Encoder, o Options) ([]Item, error
 }
 
 // fill sets the requests of an item.
-func (t *Task) fill(it *Item, a asked, prompts []string, e *Encoder, delimiter string) (err error) {
+func (t *Task) fill(it *Item, a filledDoc, prompts []string, e *Encoder, delimiter string) (err error) {
 	if t.Kind == Generation {
 		it.Texts = []RequestText{{Context: prompts[0]}}
 		it.Prompt, err = e.text(prompts[0])

@@ -26,7 +26,7 @@ func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 		if len(a.LogProbs) != 1 || len(a.Greedy) != 1 {
 			return nil, fmt.Errorf("%s: item %d has %d scores, want 1", t.Name, it.Doc, len(a.LogProbs))
 		}
-		return t.wanted(map[string]float64{Perplexity: a.LogProbs[0], Acc: one(a.Greedy[0])}), nil
+		return t.ownMetrics(map[string]float64{Perplexity: a.LogProbs[0], Acc: one(a.Greedy[0])}), nil
 	}
 	if t.Kind == Text {
 		return ofText(it.Target, a.LogProbs), nil
@@ -38,11 +38,11 @@ func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 	for i, l := range a.LogProbs {
 		byCharacter[i] = l / float64(characters(it.Choices[i]))
 	}
-	return t.wanted(map[string]float64{Acc: one(largest(a.LogProbs) == it.Gold), AccNorm: one(largest(byCharacter) == it.Gold)}), nil
+	return t.ownMetrics(map[string]float64{Acc: one(largest(a.LogProbs) == it.Gold), AccNorm: one(largest(byCharacter) == it.Gold)}), nil
 }
 
-// wanted leaves the metrics of the task.
-func (t *Task) wanted(values map[string]float64) map[string]float64 {
+// ownMetrics returns the values of the task's own metrics.
+func (t *Task) ownMetrics(values map[string]float64) map[string]float64 {
 	out := map[string]float64{}
 	for _, m := range t.Metrics {
 		out[m+","+NoFilter] = values[m]

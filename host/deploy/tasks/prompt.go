@@ -27,14 +27,14 @@ type Options struct {
 // fewshotSeed is the seed with which lm-eval draws examples.
 const fewshotSeed = 1234
 
-// between stands between examples.
-const between = "\n\n"
+// exampleSeparator stands between examples.
+const exampleSeparator = "\n\n"
 
 // prompter puts questions behind examples.
 type prompter struct {
 	t        *Task
 	o        Options
-	examples []asked
+	examples []filledDoc
 	docs     []Doc // of the examples
 	draws    *pyrandom.Random
 }
@@ -66,7 +66,7 @@ func (t *Task) newPrompter(examples []Doc, o Options) (*prompter, error) {
 func (t *Task) spare() bool { return t.Spare || t.From == t.Split }
 
 // draw chooses the examples of the next question, in the order of the rows that are asked: the generator's state runs on.
-func (p *prompter) draw(d Doc) []asked {
+func (p *prompter) draw(d Doc) []filledDoc {
 	n := p.o.Shots
 	switch {
 	case n == 0:
@@ -74,9 +74,9 @@ func (p *prompter) draw(d Doc) []asked {
 	case p.t.Fixed:
 		return p.examples[:n]
 	case !p.t.spare():
-		return p.others(p.draws.Sample(len(p.examples), n), Doc{}, n)
+		return p.otherExamples(p.draws.Sample(len(p.examples), n), Doc{}, n)
 	}
-	list := p.others(p.draws.Sample(len(p.examples), n+1), d, n)
+	list := p.otherExamples(p.draws.Sample(len(p.examples), n+1), d, n)
 	if len(list) == n {
 		return list
 	}
@@ -93,8 +93,8 @@ func (p *prompter) draw(d Doc) []asked {
 	return list
 }
 
-// others are the first n of the examples with these numbers that are another row than d.
-func (p *prompter) others(which []int, d Doc, n int) (list []asked) {
+// otherExamples are the first n of the examples with these numbers that are another row than d.
+func (p *prompter) otherExamples(which []int, d Doc, n int) (list []filledDoc) {
 	for _, i := range which {
 		if len(list) < n && p.docs[i].text != d.text {
 			list = append(list, p.examples[i])
@@ -104,7 +104,7 @@ func (p *prompter) others(which []int, d Doc, n int) (list []asked) {
 }
 
 // prompts are the texts before each choice, or the one before what is generated.
-func (p *prompter) prompts(examples []asked, a asked) ([]string, error) {
+func (p *prompter) prompts(examples []filledDoc, a filledDoc) ([]string, error) {
 	list := make([]string, len(a.questions))
 	for i, q := range a.questions {
 		var err error
@@ -115,7 +115,7 @@ func (p *prompter) prompts(examples []asked, a asked) ([]string, error) {
 	return list, nil
 }
 
-func (p *prompter) prompt(examples []asked, question string) (string, error) {
+func (p *prompter) prompt(examples []filledDoc, question string) (string, error) {
 	if p.o.Chat != nil && !p.o.OneTurn {
 		var turns []Turn
 		for _, e := range examples {
@@ -125,7 +125,7 @@ func (p *prompter) prompt(examples []asked, question string) (string, error) {
 	}
 	var text strings.Builder
 	for _, e := range examples {
-		text.WriteString(e.question(e.gold) + p.t.Delimiter + e.answer() + between)
+		text.WriteString(e.question(e.gold) + p.t.Delimiter + e.answer() + exampleSeparator)
 	}
 	text.WriteString(question)
 	if p.o.Chat != nil {

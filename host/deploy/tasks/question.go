@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// asked is a row as question and answers.
-type asked struct {
+// filledDoc is a row as question and answers.
+type filledDoc struct {
 	questions []string // one, or one for each choice
 	choices   []string
 	gold      int    // number of the right choice
@@ -17,13 +17,13 @@ type asked struct {
 }
 
 // ask fills the templates of a task in.
-func (t *Task) ask(d Doc) (a asked, err error) {
+func (t *Task) ask(d Doc) (a filledDoc, err error) {
 	for _, source := range t.Question {
 		q, err := t.render("question", source, d)
 		if err != nil {
 			return a, err
 		}
-		a.questions = append(a.questions, t.cleaned(q))
+		a.questions = append(a.questions, t.cleanText(q))
 	}
 	if t.Target != "" {
 		if a.target, err = t.render("target", t.Target, d); err != nil {
@@ -56,7 +56,7 @@ func (t *Task) choices(d Doc, target string) (list []string, err error) {
 		list = append(list, c)
 	}
 	for i := range list {
-		list[i] = t.cleaned(list[i])
+		list[i] = t.cleanText(list[i])
 	}
 	if err == nil && len(list) < 2 {
 		err = fmt.Errorf("%s: %d choices: want two or more", d.Place, len(list))
@@ -84,12 +84,12 @@ func (t *Task) gold(d Doc, choices int) (int, error) {
 }
 
 // question is what stands before the answer: where each choice has a question of its own, that of the given choice.
-func (a asked) question(choice int) string {
+func (a filledDoc) question(choice int) string {
 	return a.questions[min(choice, len(a.questions)-1)]
 }
 
 // answer is the right answer, as an example shows it.
-func (a asked) answer() string {
+func (a filledDoc) answer() string {
 	if len(a.choices) > 0 {
 		return a.choices[a.gold]
 	}

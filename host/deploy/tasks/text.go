@@ -59,8 +59,8 @@ func (t *Task) render(key, source string, d Doc) (string, error) {
 	return r.Text, nil
 }
 
-// cleaned is a question or a choice.
-func (t *Task) cleaned(s string) string {
+// cleanText returns a question or a choice as the task wants it.
+func (t *Task) cleanText(s string) string {
 	if t.Strip {
 		s = strip(s)
 	}

@@ -31,7 +31,7 @@ func TestTrainedOn(t *testing.T) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
-	if got := strings.Join(appended(appended(appended(nil, "[a] x"), "[b] y"), "[a] x"), "; "); got != "[a] x; [b] y" {
+	if got := strings.Join(appendNew(appendNew(appendNew(nil, "[a] x"), "[b] y"), "[a] x"), "; "); got != "[a] x; [b] y" {
 		t.Errorf("%q", got)
 	}
 }

@@ -156,11 +156,11 @@ func (t *Model) card() (export.Card, error) {
 	card.Posttrained = t.made.Posttrained != nil
 	var quantizers, optimizers []string
 	for _, used := range t.made.Plugins {
-		switch words := inWords(used); {
+		switch words := describePlugin(used); {
 		case strings.HasPrefix(used.Table, "quantizer"):
-			quantizers = appended(quantizers, words)
+			quantizers = appendNew(quantizers, words)
 		case strings.HasPrefix(used.Table, "optimizer"):
-			optimizers = appended(optimizers, words)
+			optimizers = appendNew(optimizers, words)
 		}
 	}
 	card.Quantizer, card.Optimizer = strings.Join(quantizers, "; "), strings.Join(optimizers, "; ")
@@ -206,8 +206,8 @@ func (t *Model) trainedOn(cfg *config.Config) string {
 	return words
 }
 
-// inWords is a plugin with its settings.
-func inWords(u assembly.Used) string {
+// describePlugin is a plugin with its settings.
+func describePlugin(u assembly.Used) string {
 	var settings []string
 	for key, value := range u.Values {
 		settings = append(settings, fmt.Sprintf("%s = %v", key, value))
@@ -216,8 +216,8 @@ func inWords(u assembly.Used) string {
 	return fmt.Sprintf("[%s] %s (%s)", u.Table, u.Name, strings.Join(settings, ", "))
 }
 
-// appended adds what is not in the list: one table may be for weights and activations.
-func appended(list []string, more string) []string {
+// appendNew adds what is not in the list: one table may be for weights and activations.
+func appendNew(list []string, more string) []string {
 	if slices.Contains(list, more) {
 		return list
 	}

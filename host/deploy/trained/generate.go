@@ -126,7 +126,7 @@ func (t *Model) Begin(prompts [][]int32, length int) (generate.Sequences, []floa
 			return nil, nil, err
 		}
 	}
-	e, err := t.evaluating()
+	e, err := t.openEvaluator()
 	if err != nil {
 		return nil, nil, err
 	}

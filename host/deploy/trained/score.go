@@ -77,7 +77,7 @@ func (t *Model) scored(ctx context.Context, requests []score.Request, share bool
 	if err != nil {
 		return err
 	}
-	e, err := t.evaluating()
+	e, err := t.openEvaluator()
 	if err != nil {
 		return err
 	}
@@ -122,8 +122,8 @@ func (t *Model) checkIDs(sequence int, ids []int32) error {
 	return nil
 }
 
-// evaluating is the evaluator of the model, whose weights are quantized once.
-func (t *Model) evaluating() (*step.Evaluator, error) {
+// openEvaluator returns the evaluator of the model, whose weights are quantized once.
+func (t *Model) openEvaluator() (*step.Evaluator, error) {
 	if t.evaluator == nil {
 		var err error
 		if t.evaluator, err = t.built.Compiled.Evaluator(t.state); err != nil {

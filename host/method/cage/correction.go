@@ -26,7 +26,7 @@ func (s *step) noCorrection(_, y, _ program.Value) program.Value { return y }
 // correctAfterwards is the official variant: the residual is that of the point after the
 // whole optimizer step, and the rate is the next one.
 func (s *step) correctAfterwards(_, y, _ program.Value) program.Value {
-	return s.correctLiterally(y, y, s.scaled(s.in[InputNextRate]))
+	return s.correctLiterally(y, y, s.scaledRate(s.in[InputNextRate]))
 }
 
 // forwardErrorServes reports whether e at the decayed point follows from that at x_t,

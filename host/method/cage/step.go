@@ -30,7 +30,7 @@ func (r Rule) begin(prefix string) *step {
 	for _, t := range r.State() {
 		s.state[t.Name] = s.in[sdk.StatePrefix+t.Name]
 	}
-	s.x, s.α, s.λ = s.in[InputX], s.scaled(s.in[InputRate]), s.in[InputLambda]
+	s.x, s.α, s.λ = s.in[InputX], s.scaledRate(s.in[InputRate]), s.in[InputLambda]
 	return s
 }
 
@@ -125,8 +125,8 @@ func (s *step) decayLast(y program.Value) program.Value {
 // decayFactor is 1 − α·ω, the factor of weight decay on x.
 func (s *step) decayFactor() program.Value { return s.b.Const(1).Sub(s.α.Scale(s.rule.Decay)) }
 
-// scaled is a rate of the schedule times the tensor's factor.
-func (s *step) scaled(rate program.Value) program.Value {
+// scaledRate is a rate of the schedule times the tensor's factor.
+func (s *step) scaledRate(rate program.Value) program.Value {
 	if f := s.rule.RateFactor; f != 1 {
 		return rate.Scale(f)
 	}

@@ -150,7 +150,7 @@ func (t *Tracker) vectorVisits(g int, s *sums) {
 		clear(sum)
 	}
 	for r, row := range t.rows {
-		if r > 0 && changed(group, t.rows[r-1], row) {
+		if r > 0 && codesChanged(group, t.rows[r-1], row) {
 			end(t.first() + r)
 		}
 		for i, e := range row.residuals[group.from:group.to] {

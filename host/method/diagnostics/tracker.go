@@ -111,7 +111,7 @@ func (t *Tracker) dropOldest() {
 		}
 	}
 	for g, group := range t.groups {
-		if changed(group, gone, oldest) {
+		if codesChanged(group, gone, oldest) {
 			t.groupSince[g] = now
 			clear(t.before[group.from:group.to])
 			continue
@@ -124,8 +124,8 @@ func (t *Tracker) dropOldest() {
 	t.rows = t.rows[:len(t.rows)-1]
 }
 
-// changed reports whether any code of a group differs between two samples.
-func changed(group span, a, b sample) bool {
+// codesChanged reports whether any code of a group differs between two samples.
+func codesChanged(group span, a, b sample) bool {
 	return !slices.Equal(a.codes[group.from:group.to], b.codes[group.from:group.to])
 }
 

@@ -239,7 +239,7 @@ func (f *fitting) grid() [][]float64 {
 	}
 	list := [][]float64{first}
 	for j, choices := range values {
-		if f.model.held(j) {
+		if f.model.isFixed(j) {
 			continue
 		}
 		var next [][]float64

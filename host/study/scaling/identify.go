@@ -177,7 +177,7 @@ func (f *fitting) design() (warnings []string) {
 		}
 		least, most = math.Min(least, p.D/p.N), math.Max(most, p.D/p.N)
 	}
-	free := func(j int) bool { return !f.model.held(j) }
+	free := func(j int) bool { return !f.model.isFixed(j) }
 	if len(sizes) < 3 && free(atA) && free(atAlpha) && free(atE) {
 		warnings = append(warnings, fmt.Sprintf("the points have %d different sizes: A, alpha and E need three, and the efficiencies depend on them; train more sizes, or fix parameters", len(sizes)))
 	}

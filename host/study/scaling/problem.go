@@ -82,7 +82,7 @@ func (m *model) reduce(full []float64) []float64 {
 	return x
 }
 
-func (m *model) held(j int) bool { return !slices.Contains(m.free, j) }
+func (m *model) isFixed(j int) bool { return !slices.Contains(m.free, j) }
 
 // problem is the fit as least squares: residuals log L − log L̂, and the two priors.
 func (m *model) problem(threshold float64) *leastSquares {

@@ -51,13 +51,13 @@ func (f *fitting) efficiency(g Group, e Estimate) Efficiency {
 // estimate is the parameter at a place, so far without an interval.
 func (f *fitting) estimate(name string, full []float64, j int) Estimate {
 	v := math.Exp(full[j])
-	if f.model.held(j) {
+	if f.model.isFixed(j) {
 		v = f.options.Fixed[name] // the number as it was given
 	}
 	e := Estimate{Name: name, Value: v, Low: v, High: v, Status: Fitted}
 	low, high := f.model.bounds()
 	switch {
-	case f.model.held(j):
+	case f.model.isFixed(j):
 		e.Status = Fixed
 	case full[j] <= low[j] || full[j] >= high[j]:
 		e.Status = AtBound

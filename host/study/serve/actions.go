@@ -31,7 +31,7 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return refuse(http.StatusBadRequest, "a run cannot be asked for %q", r.PostForm.Get("what"))
 	}
-	list, err := s.named([]string{r.PostForm.Get("run")})
+	list, err := s.runsNamed([]string{r.PostForm.Get("run")})
 	if err != nil {
 		return err
 	}

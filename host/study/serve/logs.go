@@ -71,11 +71,11 @@ type runLog struct {
 	weightNames []string                            // in the order of the records
 	moreWeights bool                                // than are kept
 	reader      metrics.NumberReader
-	numbers     []measured // of the line that is read
+	numbers     []measurement // of the line that is read
 }
 
-// measured is a value on its way to where it is kept.
-type measured struct {
+// measurement is a value on its way to where it is kept.
+type measurement struct {
 	to interface{ Add(step int, y float64) }
 	x  float64
 }
@@ -100,13 +100,13 @@ func (l *runLog) line(text []byte) {
 		switch {
 		case len(weight) > 0:
 			if n := l.ofWeight(weight, name); n != nil {
-				l.numbers = append(l.numbers, measured{n, x})
+				l.numbers = append(l.numbers, measurement{n, x})
 			}
 		case string(name) == "step":
 			step = int(x)
 		default:
 			if c := l.curve(name); c != nil {
-				l.numbers = append(l.numbers, measured{c, x})
+				l.numbers = append(l.numbers, measurement{c, x})
 			}
 		}
 	})

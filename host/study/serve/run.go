@@ -32,7 +32,7 @@ type factsView struct {
 
 // one returns the run that a request is about.
 func (s *Server) one(r *http.Request) (*rundir.Run, error) {
-	list, err := s.named([]string{r.URL.Query().Get("run")})
+	list, err := s.runsNamed([]string{r.URL.Query().Get("run")})
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	if len(names) < 2 || len(names) > mostCurves {
 		return refuse(http.StatusBadRequest, "choose from 2 to %d runs to compare them, not %d", mostCurves, len(names))
 	}
-	list, err := s.named(names)
+	list, err := s.runsNamed(names)
 	if err != nil {
 		return err
 	}

@@ -135,8 +135,8 @@ func (s *Server) runs() ([]*rundir.Run, error) {
 	return list, nil
 }
 
-// named returns the runs of these names, which the list must have.
-func (s *Server) named(names []string) ([]*rundir.Run, error) {
+// runsNamed returns the runs of these names, which the list must have.
+func (s *Server) runsNamed(names []string) ([]*rundir.Run, error) {
 	runs, missing, err := s.find(names)
 	if err == nil && len(missing) > 0 {
 		err = refuse(http.StatusNotFound, "there is no run %q", missing[0])

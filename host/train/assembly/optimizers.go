@@ -132,9 +132,9 @@ func (c *collector) requestOptimizer(ctx context.Context, p *config.Plugin, t *T
 	return program.Accepts, nil
 }
 
-// unused reports overrides and groups without effect: they match nothing in the model, or others take precedence for all
+// checkUnused reports overrides and groups without effect: they match nothing in the model, or others take precedence for all
 // that they match.
-func (c *collector) unused() error {
+func (c *collector) checkUnused() error {
 	var problems plaintoml.Errors
 	report := func(table string, match []string, matches bool, among, others string) {
 		e := c.Config.ErrorAt(table, "has no effect: of all %s that it matches, %s decides", among, others)

@@ -12,7 +12,7 @@ import (
 type pool struct {
 	finder  *plugin.Finder
 	options plugin.Options
-	known   map[pluginKey]*started
+	known   map[pluginKey]*startOutcome
 }
 
 // pluginKey tells plugins apart.
@@ -22,24 +22,24 @@ type pluginKey struct {
 	kind   sdk.Kind
 }
 
-// started is what became of the start of a plugin.
-type started struct {
+// startOutcome is what became of the start of a plugin.
+type startOutcome struct {
 	client *plugin.Client // nil when it failed
 	err    error
 }
 
 func newPool(finder *plugin.Finder, options plugin.Options) *pool {
-	return &pool{finder: finder, options: options, known: map[pluginKey]*started{}}
+	return &pool{finder: finder, options: options, known: map[pluginKey]*startOutcome{}}
 }
 
 // start starts, side by side, those of the plugins that do not run. What became of
 // each is in known. One that has ended since it was started is started again, so that
 // a crash concerns only the request that caused it.
 func (p *pool) start(ctx context.Context, list []pluginKey) {
-	missing := map[pluginKey]*started{} // each once, however often the list has it
+	missing := map[pluginKey]*startOutcome{} // each once, however often the list has it
 	for _, w := range list {
 		if old := p.known[w]; missing[w] == nil && (old == nil || old.ended()) {
-			missing[w] = &started{}
+			missing[w] = &startOutcome{}
 		}
 	}
 	var all sync.WaitGroup
@@ -55,7 +55,7 @@ func (p *pool) start(ctx context.Context, list []pluginKey) {
 }
 
 // ended reports whether the plugin ran and does no longer.
-func (s *started) ended() bool {
+func (s *startOutcome) ended() bool {
 	if s.client == nil {
 		return false
 	}

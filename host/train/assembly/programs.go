@@ -113,7 +113,7 @@ func (c *collector) collect(ctx context.Context) (*Programs, error) {
 			return nil, err
 		}
 	}
-	if err := c.unused(); err != nil {
+	if err := c.checkUnused(); err != nil {
 		return nil, err
 	}
 	c.dropIdle()

@@ -50,8 +50,8 @@ func (k *Keeper) Save(ctx context.Context, s State) error {
 // than the one that is used are put aside; if there is no intact one, all stay as they
 // are.
 func (k *Keeper) Latest(use func(*File) error) error {
-	var found []damaged
-	err := Latest(k.dir, func(path vfs.Path, err error) { found = append(found, damaged{path, err}) }, func(f *File) error {
+	var found []damagedFile
+	err := Latest(k.dir, func(path vfs.Path, err error) { found = append(found, damagedFile{path, err}) }, func(f *File) error {
 		err := use(f)
 		if err == nil && f.Verify() == nil { // what was not used may be damaged
 			k.note(k.dir.Join(FileName(f.Step)))
@@ -99,7 +99,7 @@ func (k *Keeper) Prune() error {
 
 // sort divides the checkpoints: the number of intact ones that are kept, those older
 // than all of them, and the damaged among the others.
-func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damaged, err error) {
+func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damagedFile, err error) {
 	for _, entry := range slices.Backward(entries) {
 		if kept == k.keep {
 			old = append(old, entry.Path)
@@ -109,7 +109,7 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 		case e == nil:
 			kept++
 		case errors.Is(e, ErrDamaged):
-			found = append(found, damaged{entry.Path, e})
+			found = append(found, damagedFile{entry.Path, e})
 		default: // it may be good, so it neither counts nor goes
 			err = errors.Join(err, e)
 		}
@@ -144,14 +144,14 @@ func (k *Keeper) note(path vfs.Path) {
 	}
 }
 
-// damaged is a checkpoint and what is wrong with it.
-type damaged struct {
+// damagedFile is a checkpoint and what is wrong with it.
+type damagedFile struct {
 	path vfs.Path
 	err  error
 }
 
 // putAside gives damaged checkpoints names that no other file has.
-func (k *Keeper) putAside(list []damaged) error {
+func (k *Keeper) putAside(list []damagedFile) error {
 	var errs []error
 	for _, d := range list {
 		delete(k.intact, d.path.Name)

@@ -138,14 +138,14 @@ func (d *decoder) table(t table) (map[string]any, bool) {
 func (d *decoder) settings(t table, values map[string]any) {
 	d.Each(t.name, values, t.keys, func(name string, raw any) {
 		if !slices.Contains(t.children(), name) {
-			d.unknown(t, name, raw)
+			d.reportUnknown(t, name, raw)
 		}
 	})
 }
 
-// unknown reports a key that the schema does not have, with the key that was
+// reportUnknown reports a key that the schema does not have, with the key that was
 // probably meant.
-func (d *decoder) unknown(t table, key string, raw any) {
+func (d *decoder) reportUnknown(t table, key string, raw any) {
 	path := t.path(key)
 	what, meant := "unknown key", meantKey(t, key)
 	if schema.IsTable(raw) {
@@ -160,7 +160,7 @@ func (d *decoder) unknown(t table, key string, raw any) {
 		if what == "unknown table" && t.name == "" {
 			d.strangers = append(d.strangers, path)
 		}
-		d.Report(path, what, "known here: "+strings.Join(d.known(t), ", "))
+		d.Report(path, what, "known here: "+strings.Join(d.knownKeys(t), ", "))
 		return
 	}
 	d.Excuse(meant) // so that it is not reported as missing, too
@@ -218,12 +218,12 @@ func (d *decoder) defaults(t table, suggested map[string]any) {
 		case k.Optional != "":
 			// nil stands for it
 		default:
-			d.missing(t, k)
+			d.reportMissing(t, k)
 		}
 	}
 }
 
-func (d *decoder) missing(t table, k schema.Key) {
+func (d *decoder) reportMissing(t table, k schema.Key) {
 	if !d.Good(t.path(k.Name), t.name) {
 		return
 	}

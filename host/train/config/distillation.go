@@ -48,7 +48,7 @@ func (d *decoder) distillation() {
 	}
 	t := d.cfg.Train.Distillation.table()
 	if !d.Given(teacherKey) {
-		d.missing(t, *t.key("teacher"))
+		d.reportMissing(t, *t.key("teacher"))
 	} else if d.cfg.Train.Distillation.Teacher == TeacherInitial && d.cfg.Init == "" && d.Good(initKey) {
 		d.Report(teacherKey, `found "initial" without model.init`, "want weights in model.init, which the model starts from, or the directory of a teacher")
 	}

@@ -90,8 +90,8 @@ func loadInitial(path string) (*Config, error) {
 	return d.result()
 }
 
-// grown are the settings of the model with new tokens.
-func (i *Initial) grown(newTokens int) architecture.Settings {
+// grownSettings are the settings of the model with new tokens.
+func (i *Initial) grownSettings(newTokens int) architecture.Settings {
 	s := i.Settings
 	s.Vocab += newTokens
 	return s
@@ -100,7 +100,7 @@ func (i *Initial) grown(newTokens int) architecture.Settings {
 // values are what the model, with new tokens, says of keys that are absent, by full key.
 func (i *Initial) values(newTokens int) map[string]any {
 	values := map[string]any{}
-	s := i.grown(newTokens)
+	s := i.grownSettings(newTokens)
 	for _, k := range s.Keys() {
 		known := slices.Contains(fixedKeys, k.Name) || slices.Contains(scalingKeys, k.Name) || k.Name == pairsKey
 		if known || k.Name == contextKey && i.Settings.Context > 0 {
@@ -112,7 +112,7 @@ func (i *Initial) values(newTokens int) map[string]any {
 
 // problems lists the settings with which the weights cannot be used.
 func (i *Initial) problems(c *Config) (out schema.Problems) {
-	s, grown := c.Model, i.grown(c.NewTokens)
+	s, grown := c.Model, i.grownSettings(c.NewTokens)
 	theirs, rescaled := grown.Keys(), false
 	for n, k := range s.Keys() {
 		mine, found := k.Value(), theirs[n].Value()

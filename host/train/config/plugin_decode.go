@@ -85,7 +85,7 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 	})
 	slices.Sort(params)
 	d.missingKeys(t, params)
-	d.pluginNamed(t, values, params)
+	d.checkPluginNamed(t, values, params)
 	if p.Name == "" || p.Name == noPlugin {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (d *decoder) missingKeys(t table, params []string) {
 	given := func(name string) bool { return d.Given(t.path(name)) }
 	match := t.key("match")
 	if match != nil && match.Default == nil && !given("match") && !d.misspelt(t, "match", params) {
-		d.missing(t, *match)
+		d.reportMissing(t, *match)
 	}
 	if t.key("roles") == nil || given("match") || given("roles") {
 		return
@@ -150,11 +150,11 @@ func (d *decoder) subTable(t table, key string) {
 	d.Report(path, "found a table", wantParam)
 }
 
-// pluginNamed reports a table that does not name its plugin: one that sets
+// checkPluginNamed reports a table that does not name its plugin: one that sets
 // parameters or nothing at all, or that misspells the key. A [quantizer] that
 // only holds the tables of the roles needs none, nor does a group that gives the
 // optimizer no parameters.
-func (d *decoder) pluginNamed(t table, values map[string]any, params []string) {
+func (d *decoder) checkPluginNamed(t table, values map[string]any, params []string) {
 	if _, named := values["plugin"]; named || d.misspelt(t, "plugin", params) {
 		return
 	}

@@ -20,7 +20,7 @@ func (d *decoder) relations() {
 		d.problems(d.cfg.Model.Check())
 	}
 	if d.cfg.untrained {
-		d.untrained()
+		d.refuseTraining()
 	} else if p, found := d.cfg.Schedule.Problem(d.cfg.Train.Steps); found {
 		d.problems(schema.Problems{p})
 	}
@@ -53,7 +53,7 @@ func (d *decoder) trainingFiles() {
 		d.Report("data.mixture", "found beside data.train", "want one of them")
 	case !mixture && !d.Given("data.train"):
 		t := table{name: "data", keys: d.cfg.Data.keys()}
-		d.missing(t, *t.key("train"))
+		d.reportMissing(t, *t.key("train"))
 	}
 }
 
@@ -130,8 +130,8 @@ func (d *decoder) foreign(key, what, leave, selector, value string, owners []str
 	d.Report(key, fmt.Sprintf("%s of %s, found with %s = %q", what, theirs, selector, value), leave+", or set "+theirs)
 }
 
-// untrained refuses tables about training where nothing is trained.
-func (d *decoder) untrained() {
+// refuseTraining refuses tables about training where nothing is trained.
+func (d *decoder) refuseTraining() {
 	for _, name := range []string{"data", "schedule", distillationTable} {
 		if d.raw(name) != nil && d.cfg.trains(name) {
 			d.Report(d.Placed(name), "found with train.steps = 0, with which nothing is trained", "leave it out, or give steps")

@@ -86,8 +86,8 @@ func (c *Config) trains(table string) bool {
 	return table == "schedule" || table == distillationTable || table == "data" && c.Data.Validation == ""
 }
 
-// known lists what may stand in a table, given the kind of model that the file names.
-func (d *decoder) known(t table) []string {
+// knownKeys lists what may stand in a table, given the kind of model that the file names.
+func (d *decoder) knownKeys(t table) []string {
 	kind, ok := d.Lookup("model", "kind").(string)
 	if !ok {
 		kind = architecture.KindLlama

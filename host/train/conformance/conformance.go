@@ -16,7 +16,7 @@ import (
 // times, so that a crash fails only the check that has caused it. Processes started in this way are closed when ctx is
 // cancelled. After ctx is cancelled, requests fail.
 func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
-	r := &running{client: c}
+	r := &restartable{client: c}
 	return sdktest.QuantizerSubject{
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
 		Programs: func(site sdk.Site) (out sdk.QuantizerProgram, err error) {
@@ -31,7 +31,7 @@ func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
 
 // Optimizer returns a test subject for a running optimizer; see [Quantizer].
 func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
-	r := &running{client: c}
+	r := &restartable{client: c}
 	return sdktest.OptimizerSubject{
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
 		Programs: func(tensor sdk.Tensor) (out sdk.OptimizerProgram, err error) {
@@ -47,14 +47,14 @@ func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
 // mostRestarts bounds the time that the test of a plugin takes which crashes always.
 const mostRestarts = 20
 
-// running is a plugin that is started again when it has ended.
-type running struct {
+// restartable is a plugin that is started again when it has ended.
+type restartable struct {
 	mu       sync.Mutex
 	client   *plugin.Client
 	restarts int
 }
 
-func (r *running) get(ctx context.Context) (*plugin.Client, error) {
+func (r *restartable) get(ctx context.Context) (*plugin.Client, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {

@@ -74,13 +74,13 @@ func (d *Study) Watch(p Progress) {
 	d.last = p
 	if d.width == nil {
 		if p.Ended != nil {
-			fmt.Fprintf(d.out, "%s%s%s\n", counter(p), gap, ending(*p.Ended))
+			fmt.Fprintf(d.out, "%s%s%s\n", counter(p), gap, endLine(*p.Ended))
 		}
 		return
 	}
 	text := ""
 	if p.Ended != nil && p.Ended.Failed {
-		text = truncate(ending(*p.Ended), d.width()-1) + eraseToEnd + "\n" // stays above what is drawn anew
+		text = truncate(endLine(*p.Ended), d.width()-1) + eraseToEnd + "\n" // stays above what is drawn anew
 	}
 	d.draw(text)
 }
@@ -89,7 +89,7 @@ func (d *Study) Watch(p Progress) {
 // single write.
 func (d *Study) draw(stays string) {
 	width, height := d.width()-1, max(leastHeight, d.height())
-	lines := append([]string{headline(d.last)}, d.running(height-2)...)
+	lines := append([]string{headline(d.last)}, d.activeLines(height-2)...)
 	var b strings.Builder
 	b.WriteString(hideCursor + d.home() + stays)
 	for _, line := range lines {
@@ -108,8 +108,8 @@ func (d *Study) home() string {
 	return fmt.Sprintf(linesUp, d.lines) + "\r"
 }
 
-// running are the lines of the cells under way, at most as many as there is room for.
-func (d *Study) running(room int) []string {
+// activeLines are the lines of the cells under way, at most as many as there is room for.
+func (d *Study) activeLines(room int) []string {
 	label, steps := 0, 0
 	for _, a := range d.last.Running {
 		label, steps = max(label, utf8.RuneCountInString(a.Label)), max(steps, len(stepOf(a)))
@@ -167,8 +167,8 @@ func counter(p Progress) string {
 	return text
 }
 
-// ending says how a cell has ended, on one line.
-func ending(e Ended) string {
+// endLine says how a cell has ended, on one line.
+func endLine(e Ended) string {
 	text := safetext.Line(e.Label) + ": " + e.State
 	if e.ValLoss != nil {
 		text += ", val loss " + significant(*e.ValLoss)

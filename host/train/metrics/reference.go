@@ -40,8 +40,8 @@ func Reference() string {
 	return b.String()
 }
 
-// repeated are numbers of summaries that the configuration has.
-var repeated = []string{"total_steps", "lambda", "silence"}
+// configuredNumbers are numbers of summaries that the configuration has.
+var configuredNumbers = []string{"total_steps", "lambda", "silence"}
 
 // numbersOf are the names of a struct's numbers in JSON.
 func numbersOf(of reflect.Type) (names []string) {
@@ -54,7 +54,7 @@ func numbersOf(of reflect.Type) (names []string) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch kind.Kind() {
 		case reflect.Int, reflect.Int64, reflect.Float64:
-			if of != reflect.TypeFor[Summary]() || !slices.Contains(repeated, name) {
+			if of != reflect.TypeFor[Summary]() || !slices.Contains(configuredNumbers, name) {
 				names = append(names, name)
 			}
 		}

@@ -60,9 +60,9 @@ func sizeText(bytes uint64) string {
 	return fmt.Sprintf("%d MiB", bytes>>20)
 }
 
-// exhausted are words in which programs of several languages complain of a lack of
+// memoryComplaints are words in which programs of several languages complain of a lack of
 // memory.
-var exhausted = []string{"out of memory", "cannot allocate memory", "MemoryError", "bad_alloc", "Cannot allocate memory"}
+var memoryComplaints = []string{"out of memory", "cannot allocate memory", "MemoryError", "bad_alloc", "Cannot allocate memory"}
 
 // explainMemory adds the limit to an error that tells of a lack of memory.
 func explainMemory(e *Error, limit uint64) *Error {
@@ -70,7 +70,7 @@ func explainMemory(e *Error, limit uint64) *Error {
 		return e
 	}
 	text := e.Err.Error() + strings.Join(e.Output, "\n")
-	for _, words := range exhausted {
+	for _, words := range memoryComplaints {
 		if strings.Contains(text, words) {
 			way := fmt.Sprintf("%s=%dM allows twice as much", MemoryVariable, limit>>19)
 			if limit >= hardLimit() {

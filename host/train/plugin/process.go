@@ -17,7 +17,7 @@ const drainTime = 300 * time.Millisecond
 
 // process is a plugin's process, leader of a process group of its own.
 type process struct {
-	running // what it takes to end it, on this system
+	pluginProcess // what it takes to end it, on this system
 	// lifeline is the host's end of the process's standard input. It closes when
 	// the host ends, and tells the plugin to end.
 	lifeline *os.File

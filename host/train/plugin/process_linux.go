@@ -11,27 +11,27 @@ import (
 // abandonAfter is how long the supervisor may take to kill what is below it.
 const abandonAfter = 2 * time.Second
 
-// running is a process below a supervisor, which ends with this one and takes with it
+// pluginProcess is a process below a supervisor, which ends with this one and takes with it
 // whatever the plugin has started.
-type running struct {
+type pluginProcess struct {
 	supervised *supervisor.Process
 	result     syscall.WaitStatus
 	known      bool
 }
 
-func (r *running) launch(path string, env []string, stdin, stdout, stderr *os.File, memory uint64) (err error) {
+func (r *pluginProcess) launch(path string, env []string, stdin, stdout, stderr *os.File, memory uint64) (err error) {
 	r.supervised, err = supervisor.Start(path, env, stdin, stdout, stderr, memory)
 	return err
 }
 
 // pid is the number of the plugin's process.
-func (r *running) pid() int { return r.supervised.PID }
+func (r *pluginProcess) pid() int { return r.supervised.PID }
 
 // reap waits for the end of the process and of all that it has started.
-func (r *running) reap() { r.result, r.known = r.supervised.Wait() }
+func (r *pluginProcess) reap() { r.result, r.known = r.supervised.Wait() }
 
 // status says how the process ended, after reap.
-func (r *running) status() (syscall.WaitStatus, bool) { return r.result, r.known }
+func (r *pluginProcess) status() (syscall.WaitStatus, bool) { return r.result, r.known }
 
 // kill ends the process and all its descendants at once; also one that is stopped.
 func (p *process) kill() {

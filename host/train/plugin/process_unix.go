@@ -11,16 +11,16 @@ import (
 	"github.com/cage-qat/cage/host/train/plugin/supervisor"
 )
 
-// running is a process that leads a group of its own, so that a Ctrl-C at the terminal
+// pluginProcess is a process that leads a group of its own, so that a Ctrl-C at the terminal
 // is the host's alone and the whole group can be ended. Plugins end with the host by
 // watching their standard input. Their memory is not limited.
-type running struct {
+type pluginProcess struct {
 	cmd    *exec.Cmd
 	mu     sync.Mutex
 	reaped bool
 }
 
-func (r *running) launch(path string, env []string, stdin, stdout, stderr *os.File, _ uint64) error {
+func (r *pluginProcess) launch(path string, env []string, stdin, stdout, stderr *os.File, _ uint64) error {
 	r.cmd = exec.Command(path)
 	r.cmd.Env = env
 	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = stdin, stdout, stderr
@@ -28,10 +28,10 @@ func (r *running) launch(path string, env []string, stdin, stdout, stderr *os.Fi
 	return supervisor.Explain(path, r.cmd.Start())
 }
 
-func (r *running) pid() int { return r.cmd.Process.Pid }
+func (r *pluginProcess) pid() int { return r.cmd.Process.Pid }
 
 // reap waits for the end of the process and kills what is left of its group.
-func (r *running) reap() {
+func (r *pluginProcess) reap() {
 	_ = r.cmd.Wait() // how it ended is in ProcessState
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *running) reap() {
 }
 
 // status says how the process ended, after reap.
-func (r *running) status() (syscall.WaitStatus, bool) {
+func (r *pluginProcess) status() (syscall.WaitStatus, bool) {
 	status, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return status, ok
 }

@@ -19,7 +19,7 @@ var places = []string{"train.out"}
 // Diff lists the configuration keys whose values are not the same in all runs, sorted. It
 // returns at most so many, and how many more there are. It ends early with the context.
 func Diff(ctx context.Context, list []*Run, most int) (out []Difference, more int, err error) {
-	columns, err := differing(ctx, list)
+	columns, err := differingColumns(ctx, list)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -41,7 +41,7 @@ func Diff(ctx context.Context, list []*Run, most int) (out []Difference, more in
 // The cost is proportional to the keys of all runs; it ends early with the context.
 func Varying(ctx context.Context, list []*Run, most int) ([]string, error) {
 	list = slices.DeleteFunc(slices.Clone(list), func(r *Run) bool { return r.State == Unreadable }) // they have no keys
-	columns, err := differing(ctx, list)
+	columns, err := differingColumns(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +87,8 @@ type column struct {
 	pattern    uint64   // of which run has which value: equal for keys that always change together
 }
 
-// differing returns the columns whose values are not the same in all runs.
-func differing(ctx context.Context, list []*Run) ([]*column, error) {
+// differingColumns returns the columns whose values are not the same in all runs.
+func differingColumns(ctx context.Context, list []*Run) ([]*column, error) {
 	seed := maphash.MakeSeed()
 	known := map[string]*column{}
 	for i, r := range list {

@@ -142,8 +142,8 @@ func newer(summary, records map[string]float64) map[string]float64 {
 	return out
 }
 
-// inBoth are the numbers that mean the same in records and in summaries.
-var inBoth = []string{"tokens", "seconds", "error_norm2", "error_rel", "distance", "val_loss", "val_ppl", "skipped", "uncorrected"}
+// sharedNumbers are the numbers that mean the same in records and in summaries.
+var sharedNumbers = []string{"tokens", "seconds", "error_norm2", "error_rel", "distance", "val_loss", "val_ppl", "skipped", "uncorrected"}
 
 // lastNumbers are the results so far, by the names of a summary: of the newest record, and of the newest evaluation.
 func lastNumbers(path vfs.Path) (map[string]float64, error) {
@@ -161,7 +161,7 @@ func lastNumbers(path vfs.Path) (map[string]float64, error) {
 	last.Weights = nil
 	numbers := map[string]float64{"steps": float64(last.Step), "train_loss": float64(last.Loss)}
 	for _, v := range last.Values() {
-		if slices.Contains(inBoth, v.Name) {
+		if slices.Contains(sharedNumbers, v.Name) {
 			numbers[v.Name] = v.Number
 		}
 	}

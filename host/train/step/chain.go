@@ -59,7 +59,7 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	res.Overhead = time.Since(began)
 	observed, err := c.refresh(s, t, set, &res)
 	if err == nil {
-		err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantized()) > 0, observed: observed}, set, &res)
+		err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed}, set, &res)
 	}
 	s.torn = err != nil
 	return res, err
@@ -74,7 +74,7 @@ func (c *Compiled) needsQuantized(set Settings) bool {
 // form is that of the step's correction: off while λ_t = 0, when a step is the same as
 // that of a run without CAGE.
 func (c *Compiled) form(set Settings) cage.Form {
-	if set.Lambda > 0 && len(c.plan.quantized()) > 0 {
+	if set.Lambda > 0 && len(c.plan.quantizedParams()) > 0 {
 		return c.plan.Form
 	}
 	return cage.Off

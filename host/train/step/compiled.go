@@ -66,7 +66,7 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 // then fails before the first step, and no step waits for a compiler.
 func (c *Compiled) Prepare(pareto bool) error {
 	forms := []cage.Form{cage.Off}
-	if len(c.plan.quantized()) > 0 && c.plan.Form != "" && c.plan.Form != cage.Off {
+	if len(c.plan.quantizedParams()) > 0 && c.plan.Form != "" && c.plan.Form != cage.Off {
 		forms = append(forms, c.plan.Form)
 	}
 	if c.isSingle() {
@@ -88,7 +88,7 @@ func (c *Compiled) Prepare(pareto bool) error {
 // prepareChain compiles what the chain needs in the given forms.
 func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
 	kinds := []gradientKind{{full: c.plan.FullPrecision}}
-	measured := pareto && len(c.plan.quantized()) > 0
+	measured := pareto && len(c.plan.quantizedParams()) > 0
 	if measured && !c.plan.FullPrecision {
 		kinds = append(kinds, gradientKind{full: true})
 	}
@@ -124,7 +124,7 @@ func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
 // refreshes.
 func (c *Compiled) updateKinds(form cage.Form, pareto bool) []updateKind {
 	var list []updateKind
-	for _, statistics := range []bool{false, true}[:1+min(1, len(c.plan.quantized()))] {
+	for _, statistics := range []bool{false, true}[:1+min(1, len(c.plan.quantizedParams()))] {
 		// Beside a step that is one executable, the chain runs the steps with refreshes, and
 		// those between a refresh and its late effect.
 		if !c.isSingle() || c.refresher.Late() || pareto {
@@ -176,7 +176,7 @@ func (c *Compiled) once(key string, s func() stage) (*executable, error) {
 
 // quantize is nil where no parameter is quantized.
 func (c *Compiled) quantize() (*executable, error) {
-	if len(c.plan.quantized()) == 0 {
+	if len(c.plan.quantizedParams()) == 0 {
 		return nil, nil
 	}
 	return c.once("quantize", c.plan.quantizeStage)

@@ -128,7 +128,7 @@ func (p *Plan) decodeStage(sequences, n, length int) stage {
 		for i := range caches {
 			have = append(have, in[cacheName(i)])
 		}
-		logits, next := language.Decode(p.weightNodes(in, false), piece, have, p.quantizing(p.Pieces[sequences*n], in))
+		logits, next := language.Decode(p.weightNodes(in, false), piece, have, p.activationHook(p.Pieces[sequences*n], in))
 		out := update.Nodes{logitsName: logits}
 		for i, cache := range next {
 			out[cacheName(i)] = cache

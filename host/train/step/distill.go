@@ -40,7 +40,7 @@ func (c *Compiled) LoadTeacher(load LoadFunc) error {
 	c.closeTeacher()
 	c.teacher = update.Tensors{}
 	for _, t := range c.plan.teacher() {
-		data, err := load.shaped(update.Param(t.Name), t.Dims)
+		data, err := load.loadShaped(update.Param(t.Name), t.Dims)
 		if err == nil {
 			c.teacher[teacherParam(t.Name)], err = engine.Upload(c.dev, data, t.Dims...)
 		}

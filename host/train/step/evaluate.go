@@ -91,7 +91,7 @@ func (p *Plan) lossStage() stage {
 	specs := append(p.forwardSpecs(false), p.tokenSpec(), replicaSpec)
 	return stage{"losses", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		losses := p.Model.Losses(p.weightNodes(in, false), in[tokensName], p.activations(in))
-		return update.Nodes{"losses": gathered(losses, in[replicaName])}
+		return update.Nodes{"losses": gatherReplicas(losses, in[replicaName])}
 	}}
 }
 

@@ -19,9 +19,9 @@ type gradientKind struct {
 	local bool // of one replica, without the sum over all of them
 }
 
-// differentiated are the tensors with respect to which the gradient is taken: all
+// gradientTensors are the tensors with respect to which the gradient is taken: all
 // parameters, and the trained parameters of the quantizers of activations.
-func (p *Plan) differentiated(full bool) []Tensor {
+func (p *Plan) gradientTensors(full bool) []Tensor {
 	if full {
 		return p.params()
 	}
@@ -32,7 +32,7 @@ func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 	var list []*graph.Node
 	for _, t := range p.params() {
 		w := in[p.used(full)(t.Name)]
-		if parts := numbered(in, code, t.Name); parts != nil && !full {
+		if parts := numberedNodes(in, code, t.Name); parts != nil && !full {
 			lower.Codes{Parts: parts}.AttachTo(w)
 		}
 		list = append(list, w)
@@ -42,7 +42,7 @@ func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 
 // forwardSpecs are the inputs of a forward pass before the tokens.
 func (p *Plan) forwardSpecs(full bool) []engine.Spec {
-	specs := inputs(p.differentiated(full), p.used(full), false)
+	specs := inputs(p.gradientTensors(full), p.used(full), false)
 	if !full {
 		specs = append(specs, p.weightCodes()...)
 	}
@@ -63,7 +63,7 @@ func (p *Plan) gradientStage(kind gradientKind) stage {
 	}
 	specs := append(p.gradientSpecs(kind.full), p.tokenSpec())
 	if kind.sum {
-		specs = append(specs, inputs(p.differentiated(kind.full), sum, true)...)
+		specs = append(specs, inputs(p.gradientTensors(kind.full), sum, true)...)
 	}
 	return stage{name, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes { return p.gradients(kind, in) }}
 }
@@ -75,7 +75,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 		hook = p.activations(in)
 	}
 	loss, read := p.microBatchLoss(in, kind.full, hook)
-	list := p.differentiated(kind.full)
+	list := p.gradientTensors(kind.full)
 	at := make([]*graph.Node, len(list))
 	for i, t := range list {
 		at[i] = in[p.used(kind.full)(t.Name)]
@@ -111,7 +111,7 @@ func (p *Plan) accumulated(g *graph.Graph, in update.Nodes) (losses *graph.Node,
 		return losses, sums
 	}
 	kind.sum = true
-	list := p.differentiated(kind.full)
+	list := p.gradientTensors(kind.full)
 	// −0 is what can be added to any number without changing it.
 	nothing := graph.Const(g, float32(math.Copysign(0, -1)))
 	state := []*graph.Node{graph.BroadcastToDims(nothing, p.Accumulate, p.reads())}
@@ -149,12 +149,12 @@ func (p *Plan) accumulated(g *graph.Graph, in update.Nodes) (losses *graph.Node,
 // trained, through the backward passes of the weight quantizers, and to the vector of
 // their squared norms. quantize is the stage whose values and residuals it reads.
 func (p *Plan) finishStage(quantize *executable) stage {
-	specs := inputs(p.differentiated(p.FullPrecision), sum, true)
+	specs := inputs(p.gradientTensors(p.FullPrecision), sum, true)
 	if quantize != nil && !p.FullPrecision { // otherwise the gradients are those of the parameters already
 		specs = append(specs, quantize.inputs...)
 		values := quantize.outputSpecs()
 		for i := range values {
-			values[i].Donated = !slices.ContainsFunc(p.quantized(), func(t Tensor) bool { return update.Value(t.Name) == values[i].Name })
+			values[i].Donated = !slices.ContainsFunc(p.quantizedParams(), func(t Tensor) bool { return update.Value(t.Name) == values[i].Name })
 		}
 		specs = append(specs, values...)
 	}
@@ -164,7 +164,7 @@ func (p *Plan) finishStage(quantize *executable) stage {
 // finish builds the graph of the finish stage.
 func (p *Plan) finish(in update.Nodes) update.Nodes {
 	out := update.Nodes{}
-	for _, t := range p.differentiated(p.FullPrecision) {
+	for _, t := range p.gradientTensors(p.FullPrecision) {
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
 			p.backward(t.Name, in, in[sum(t.Name)], out)
 		} else {

@@ -16,7 +16,7 @@ import (
 // setMeasures puts the measures of the quantized parameters into the result.
 func (c *Compiled) setMeasures(m update.Measures, res *Result) {
 	list := func(name string) (values []float64) {
-		for _, t := range c.plan.quantized() {
+		for _, t := range c.plan.quantizedParams() {
 			if v, ok := m[name][t.Name]; ok {
 				values = append(values, v)
 			}
@@ -26,7 +26,7 @@ func (c *Compiled) setMeasures(m update.Measures, res *Result) {
 	if m[cage.OutputErrorNorm2] != nil {
 		res.ErrorNorm2, res.ValueNorm2 = list(cage.OutputErrorNorm2), list(cage.OutputValueNorm2)
 	}
-	for _, t := range c.plan.quantized() {
+	for _, t := range c.plan.quantizedParams() {
 		if m[cage.OutputUncorrected][t.Name] != 0 {
 			res.Uncorrected = append(res.Uncorrected, t.Name)
 		}
@@ -35,7 +35,7 @@ func (c *Compiled) setMeasures(m update.Measures, res *Result) {
 
 // measurePareto fills in the stationarity measures that were asked for.
 func (c *Compiled) measurePareto(t update.Tensors, batches *Batches, set Settings, res *Result) (err error) {
-	if len(c.plan.quantized()) == 0 {
+	if len(c.plan.quantizedParams()) == 0 {
 		return nil
 	}
 	if c.plan.FullPrecision {
@@ -91,11 +91,11 @@ func (c *Compiled) pareto(gradient func(tensor string) string) (*executable, err
 func (p *Plan) paretoStage(gradient func(tensor string) string) stage {
 	specs := []engine.Spec{{Name: cage.InputLambda, Shape: floats()}}
 	for _, name := range []func(string) string{gradient, update.Param, update.Value} {
-		specs = append(specs, inputs(p.quantized(), name, false)...)
+		specs = append(specs, inputs(p.quantizedParams(), name, false)...)
 	}
 	return stage{"pareto", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		var shares []*graph.Node
-		for _, t := range p.quantized() {
+		for _, t := range p.quantizedParams() {
 			i := slices.IndexFunc(p.Rules, func(r cage.Rule) bool { return r.Name == t.Name })
 			prog, err := cage.ParetoNorm2(p.Rules[i])
 			if err != nil {

@@ -30,8 +30,8 @@ func residual(weight string, i int) string { return fmt.Sprintf("residual/%s/%d"
 // code is a part of the codes of a weight that products read.
 func code(weight string, i int) string { return fmt.Sprintf("codes/%s/%d", weight, i) }
 
-// numbered are the nodes of a weight that have these names, from the number 0 on.
-func numbered(in update.Nodes, name func(weight string, i int) string, weight string) (list []*graph.Node) {
+// numberedNodes are the nodes of a weight that have these names, from the number 0 on.
+func numberedNodes(in update.Nodes, name func(weight string, i int) string, weight string) (list []*graph.Node) {
 	for node, ok := in[name(weight, 0)]; ok; node, ok = in[name(weight, len(list))] {
 		list = append(list, node)
 	}
@@ -68,8 +68,8 @@ func (p *Plan) params() []Tensor {
 	return list
 }
 
-// quantized are the model's parameters that are quantized.
-func (p *Plan) quantized() []Tensor {
+// quantizedParams are the model's parameters that are quantized.
+func (p *Plan) quantizedParams() []Tensor {
 	return slices.DeleteFunc(p.params(), func(t Tensor) bool { return p.Weights[t.Name] == nil })
 }
 

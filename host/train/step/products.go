@@ -34,7 +34,7 @@ func codeSpecs(d *engine.Device, tensor string, q lower.Quantizer) []engine.Spec
 // weightCodes are the codes of weights that a forward pass reads.
 func (p *Plan) weightCodes() []engine.Spec {
 	var specs []engine.Spec
-	for _, t := range p.quantized() {
+	for _, t := range p.quantizedParams() {
 		specs = append(specs, p.codes[t.Name]...)
 	}
 	return specs

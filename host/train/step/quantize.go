@@ -11,10 +11,10 @@ import (
 // quantizeStage maps the quantized parameters and the trained parameters of their
 // quantizers to their values Q(x), rotated where the plan leaves them so, and residuals.
 func (p *Plan) quantizeStage() stage {
-	specs := inputs(append(p.quantized(), p.trainedWeights()...), update.Param, false)
+	specs := inputs(append(p.quantizedParams(), p.trainedWeights()...), update.Param, false)
 	return stage{"quantize", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		out := update.Nodes{}
-		for _, t := range p.quantized() {
+		for _, t := range p.quantizedParams() {
 			q := p.Weights[t.Name]
 			value, residuals := q.Forward(in[update.Param(t.Name)], trainedNodes(q, t.Name, in))
 			out[update.Value(t.Name)] = value
@@ -45,7 +45,7 @@ func trainedNodes(q lower.Quantizer, site string, in update.Nodes) []*graph.Node
 func (p *Plan) backward(weight string, in update.Nodes, dy *graph.Node, out update.Nodes) {
 	q := p.Weights[weight]
 	at := lower.Point{X: in[update.Param(weight)], Trained: trainedNodes(q, weight, in), Value: in[update.Value(weight)]}
-	dx, dTrained := q.Backward(at, numbered(in, residual, weight), dy)
+	dx, dTrained := q.Backward(at, numberedNodes(in, residual, weight), dy)
 	out[update.Gradient(weight)] = dx
 	for i, t := range trainedOf(q, weight) {
 		out[update.Gradient(t.Name)] = dTrained[i]
@@ -55,9 +55,9 @@ func (p *Plan) backward(weight string, in update.Nodes, dy *graph.Node, out upda
 // initStage maps the quantized parameters to the initial values of the trained
 // parameters of their quantizers.
 func (p *Plan) initStage() stage {
-	return stage{"initial quantizer parameters", inputs(p.quantized(), update.Param, false), func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	return stage{"initial quantizer parameters", inputs(p.quantizedParams(), update.Param, false), func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		out := update.Nodes{}
-		for _, t := range p.quantized() {
+		for _, t := range p.quantizedParams() {
 			addInit(out, p.Weights[t.Name], t.Name, p.Weights[t.Name].Init(in[update.Param(t.Name)]))
 		}
 		return out
@@ -92,12 +92,12 @@ func (p *Plan) calibrateStage() stage {
 
 // activations is the model's hook that quantizes the activations of a micro-batch.
 func (p *Plan) activations(in update.Nodes) model.ActivationQuantizer {
-	return p.quantizing(p.Activations, in)
+	return p.activationHook(p.Activations, in)
 }
 
-// quantizing is a hook that quantizes activations, with the nodes of their quantizers'
+// activationHook is a hook that quantizes activations, with the nodes of their quantizers'
 // trained parameters.
-func (p *Plan) quantizing(quantizers map[string]lower.Quantizer, in update.Nodes) model.ActivationQuantizer {
+func (p *Plan) activationHook(quantizers map[string]lower.Quantizer, in update.Nodes) model.ActivationQuantizer {
 	if len(quantizers) == 0 {
 		return nil
 	}

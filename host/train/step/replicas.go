@@ -55,9 +55,9 @@ func meanAcross(nodes []*graph.Node) []*graph.Node {
 // replicaSpec is the input for the number of a replica.
 var replicaSpec = engine.Spec{Name: replicaName, Shape: shapes.Make(dtypes.Int32, 1), Sharded: true}
 
-// gathered puts the values of all replicas one after the other, given the number of
+// gatherReplicas puts the values of all replicas one after the other, given the number of
 // this one.
-func gathered(x, replica *graph.Node) *graph.Node {
+func gatherReplicas(x, replica *graph.Node) *graph.Node {
 	n := engine.Replicas(x.Graph())
 	if n == 1 {
 		return x

@@ -59,7 +59,7 @@ func (c *Compiled) single(form cage.Form) (*single, error) {
 	if w, ok := c.singles[form]; ok {
 		return w, nil
 	}
-	rules := c.plan.rules(updateKind{form: form, statistics: len(c.plan.quantized()) > 0})
+	rules := c.plan.rules(updateKind{form: form, statistics: len(c.plan.quantizedParams()) > 0})
 	jobs, err := update.Rules(rules)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 	in := append(slices.Concat(specs, p.teacherSpecs()), engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, tokens...), Sharded: true}, update.ScalarSpec(w.scalars))
 	return stage{name, in, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		have := maps.Clone(in)
-		if len(p.quantized()) > 0 {
+		if len(p.quantizedParams()) > 0 {
 			maps.Copy(have, p.quantizeStage().build(g, have))
 		}
 		losses, sums := p.accumulated(g, have)

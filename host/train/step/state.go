@@ -118,8 +118,8 @@ func LoadParams(m model.Model, values func(param string) ([]float32, error)) Loa
 	}
 }
 
-// shaped loads a tensor and checks its shape.
-func (load LoadFunc) shaped(name string, dims []int) ([]float32, error) {
+// loadShaped loads a tensor and checks its shape.
+func (load LoadFunc) loadShaped(name string, dims []int) ([]float32, error) {
 	t, err := load(name)
 	if err == nil && !slices.Equal(t.Dims, dims) {
 		err = fmt.Errorf("%s has shape %v, the run needs %v", name, t.Dims, dims)
@@ -129,7 +129,7 @@ func (load LoadFunc) shaped(name string, dims []int) ([]float32, error) {
 
 // load puts a tensor of a checkpoint on the device.
 func (c *Compiled) load(load LoadFunc, name string, dims []int) (*engine.Buffer, error) {
-	data, err := load.shaped(name, dims)
+	data, err := load.loadShaped(name, dims)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (c *Compiled) load(load LoadFunc, name string, dims []int) (*engine.Buffer,
 // taken, with their results. It is an error if the plan lacks one of the refreshes, or if
 // a tensor is missing or has another shape.
 func (c *Compiled) RestoreRefreshes(s *State, list []refresh.Record, load LoadFunc) error {
-	return c.refresher.Restore(&s.Pending, list, load.shaped)
+	return c.refresher.Restore(&s.Pending, list, load.loadShaped)
 }
 
 // Upload makes a state from the tensors of a checkpoint. It is an error if a tensor is

@@ -21,7 +21,7 @@ func (d *Decoder) withoutGraph() bool {
 
 // nextToken is [Decoder.Next] for one token of each sequence, without a graph.
 func (d *Decoder) nextToken(tokens []int32) ([]float32, error) {
-	network, err := d.e.decoding()
+	network, err := d.e.decodeNetwork()
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +45,8 @@ func (d *Decoder) nextToken(tokens []int32) ([]float32, error) {
 	return logits, nil
 }
 
-// decoding is the network of the evaluator's parameters.
-func (e *Evaluator) decoding() (*decode.Network, error) {
+// decodeNetwork returns the network of the evaluator's parameters.
+func (e *Evaluator) decodeNetwork() (*decode.Network, error) {
 	if e.network != nil {
 		return e.network, nil
 	}

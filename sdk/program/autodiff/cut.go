@@ -47,16 +47,16 @@ func (s *splitter) cut() []program.ID {
 		}
 		flow.connect(2*v, 2*v+1, s.weight(id))
 		if node == nil || (primal[v] && !free(node, s.p)) {
-			flow.connect(source, 2*v, unlimited)
+			flow.connect(source, 2*v, infiniteCapacity)
 			continue
 		}
 		for _, a := range node.Args {
-			flow.connect(2*int(a)+1, 2*v, unlimited)
+			flow.connect(2*int(a)+1, 2*v, infiniteCapacity)
 		}
 	}
 	for v := range n {
 		if read[v] && !dependent[v] {
-			flow.connect(2*v+1, sink, unlimited)
+			flow.connect(2*v+1, sink, infiniteCapacity)
 		}
 	}
 	return flow.cutPipes(source, sink, n)
@@ -115,7 +115,7 @@ func (s *splitter) weight(id program.ID) int64 {
 	return price + 2
 }
 
-const unlimited = math.MaxInt64 / 4
+const infiniteCapacity = math.MaxInt64 / 4
 
 // network is a flow network with the edges of each node in an adjacency list; edge
 // e and its reverse are e and e^1.
@@ -158,7 +158,7 @@ func (f *network) maximize(source, sink int) {
 			return
 		}
 		next := make([]int, len(f.edges))
-		for f.push(source, sink, unlimited, level, next) > 0 {
+		for f.push(source, sink, infiniteCapacity, level, next) > 0 {
 		}
 	}
 }

@@ -44,13 +44,13 @@ func (p pipes) cut() []program.ID {
 		f.connect(2*v, 2*v+1, w)
 	}
 	for _, e := range p.feeds {
-		f.connect(2*e[0]+1, 2*e[1], unlimited)
+		f.connect(2*e[0]+1, 2*e[1], infiniteCapacity)
 	}
 	for _, v := range p.source {
-		f.connect(2*n, 2*v, unlimited)
+		f.connect(2*n, 2*v, infiniteCapacity)
 	}
 	for _, v := range p.sink {
-		f.connect(2*v+1, 2*n+1, unlimited)
+		f.connect(2*v+1, 2*n+1, infiniteCapacity)
 	}
 	return f.cutPipes(2*n, 2*n+1, n)
 }
@@ -89,7 +89,7 @@ func TestCutIsMinimal(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 300 {
 		p := randomPipes(rng)
-		best := int64(unlimited)
+		best := int64(infiniteCapacity)
 		for set := range 1 << len(p.weights) {
 			if p.separates(set) {
 				best = min(best, p.weight(set))

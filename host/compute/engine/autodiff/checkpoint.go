@@ -21,9 +21,9 @@ func Checkpoint(f func(inputs []*graph.Node) *graph.Node, inputs ...*graph.Node)
 	}
 	before := inputs[0].Graph().LastNode().Id()
 	value := f(inputs)
-	all := append(append([]*graph.Node(nil), inputs...), captured(value, before, inputs)...)
+	all := append(append([]*graph.Node(nil), inputs...), capturedNodes(value, before, inputs)...)
 	return Custom(value, all, func(dy *graph.Node) []*graph.Node {
-		again := delayed(dy, inputs)
+		again := delayInputs(dy, inputs)
 		wrt := append(append([]*graph.Node(nil), again...), all[len(inputs):]...)
 		return VJP(f(again), dy, wrt...)
 	})
@@ -40,10 +40,10 @@ func VJP(y, dy *graph.Node, inputs ...*graph.Node) []*graph.Node {
 	return graph.Gradient(graph.ReduceAllSum(seeded), inputs...)
 }
 
-// captured lists the nodes that f reads beside its inputs: the floating-point nodes up to the given number that are operands of
+// capturedNodes lists the nodes that f reads beside its inputs: the floating-point nodes up to the given number that are operands of
 // later nodes on the way to value. It leaves out constants and nodes that no gradient passes, because GoMLX would
 // differentiate everything that such a node was computed from.
-func captured(value *graph.Node, last graph.NodeId, inputs []*graph.Node) []*graph.Node {
+func capturedNodes(value *graph.Node, last graph.NodeId, inputs []*graph.Node) []*graph.Node {
 	visited := make(map[*graph.Node]bool)
 	for _, input := range inputs {
 		visited[input] = true
@@ -69,8 +69,8 @@ func captured(value *graph.Node, last graph.NodeId, inputs []*graph.Node) []*gra
 	return found
 }
 
-// delayed returns the inputs, bit for bit, as nodes that are available only after dy, and through which no gradient passes.
-func delayed(dy *graph.Node, inputs []*graph.Node) []*graph.Node {
+// delayInputs returns the inputs, bit for bit, as nodes that are available only after dy, and through which no gradient passes.
+func delayInputs(dy *graph.Node, inputs []*graph.Node) []*graph.Node {
 	again := make([]*graph.Node, len(inputs))
 	if !engine.OnCPU(dy.Graph()) {
 		copy(again, graph.OptimizationBarriers(append(append([]*graph.Node(nil), inputs...), dy)...))

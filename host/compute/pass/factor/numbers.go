@@ -31,7 +31,7 @@ func numbers(p *program.Program) []set {
 		case n.Op == program.OpAnd && slices.ContainsFunc(n.Args, func(id program.ID) bool { return isMask(p, id) }):
 			s.lo, s.unit, s.unsigned = 0, 1, true
 		case n.Op == program.OpBitcast && p.TypeOf(n.Args[0]).DType == program.Float:
-			s = args[0].moved()
+			s = args[0].permuted()
 		}
 		switch {
 		case math.IsNaN(s.lo) || math.IsNaN(s.hi): // ∞ − ∞
@@ -90,7 +90,7 @@ func numbersOf(n *program.Node, args, known []set) set {
 	case program.OpLdexp:
 		return args[0].ldexp(args[1])
 	case program.OpReshape, program.OpBroadcast, program.OpReduceMax, program.OpReduceMin:
-		return args[0].moved()
+		return args[0].permuted()
 	case program.OpStopGradient, program.OpBitcast: // bits have the set of their floats
 		return args[0]
 	}

@@ -59,8 +59,8 @@ func (s set) inBinary32() set {
 	return s
 }
 
-// moved is s for a value with the same elements in other places.
-func (s set) moved() set {
+// permuted is s for a value with the same elements in other places.
+func (s set) permuted() set {
 	s.near = quotientBound{}
 	return s
 }
@@ -69,7 +69,7 @@ func (s set) moved() set {
 func (s set) union(o set) set {
 	for _, one := range [][2]set{{s, o}, {o, s}} {
 		if one[0].isNaN() {
-			return one[1].moved()
+			return one[1].permuted()
 		}
 	}
 	u := set{lo: min(s.lo, o.lo), hi: max(s.hi, o.hi), step: min(s.step, o.step), unsigned: s.positive() && o.positive()}

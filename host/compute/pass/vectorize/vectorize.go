@@ -74,7 +74,7 @@ func (w *writer) inputs(p *program.Program, shared []string) (values []value, er
 			if err := room(p, program.ID(i)); err != nil {
 				return nil, err
 			}
-			t = w.over(t)
+			t = w.batched(t)
 		}
 		values = append(values, value{w.Input(in.Name, t), in.Type, stacked})
 	}
@@ -112,8 +112,8 @@ func room(p *program.Program, id program.ID) error {
 	return fmt.Errorf("vectorize program %q: %s has the type %s: with one more axis it would have more than %d", p.Name, place, t, program.MaxRank)
 }
 
-// over is the type of a value of type t for all copies.
-func (w *writer) over(t program.Type) program.Type {
+// batched is the type of a value of type t for all copies.
+func (w *writer) batched(t program.Type) program.Type {
 	return program.Type{DType: t.DType, Shape: slices.Concat([]int{w.n}, t.Shape)}
 }
 
@@ -126,7 +126,7 @@ func (w *writer) spread(v value) program.Value {
 	for i := range axes {
 		axes[i] = i + 1
 	}
-	return v.Broadcast(w.over(v.t).Shape, axes)
+	return v.Broadcast(w.batched(v.t).Shape, axes)
 }
 
 func plain(args []value) []program.Value {
@@ -157,7 +157,7 @@ func (w *writer) rewrite(n *program.Node, args []value) program.Value {
 	case n.Op == program.OpDot:
 		return w.dot(n, args[0], args[1])
 	}
-	return w.Apply(n.Op, w.attributes(n), w.over(n.Type), plain(args)...)
+	return w.Apply(n.Op, w.attributes(n), w.batched(n.Type), plain(args)...)
 }
 
 // attributes are those of a node with one operand, or with operands that are all
@@ -169,15 +169,15 @@ func (w *writer) attributes(n *program.Node) program.Attr {
 	case program.OpSlice:
 		a.Start, a.Limit, a.Stride = slices.Concat([]int{0}, a.Start), slices.Concat([]int{w.n}, a.Limit), slices.Concat([]int{1}, a.Stride)
 	case program.OpTranspose, program.OpBroadcast:
-		a.Axes = slices.Concat([]int{0}, moved(a.Axes))
+		a.Axes = slices.Concat([]int{0}, shiftAxes(a.Axes))
 	case program.OpConcatenate, program.OpReduceSum, program.OpReduceMax, program.OpReduceMin:
-		a.Axes = moved(a.Axes)
+		a.Axes = shiftAxes(a.Axes)
 	}
 	return a
 }
 
-// moved are axes behind a new first axis.
-func moved(axes []int) []int {
+// shiftAxes are axes behind a new first axis.
+func shiftAxes(axes []int) []int {
 	out := make([]int, len(axes))
 	for i, a := range axes {
 		out[i] = a + 1
@@ -201,7 +201,7 @@ func (w *writer) align(n *program.Node, args []value) []value {
 		case !v.stacked:
 			out[i].Value = v.Reshape(slices.Concat([]int{1}, shape)...)
 		case v.t.IsScalar():
-			out[i].Value = v.Reshape(w.over(program.Type{Shape: shape}).Shape...)
+			out[i].Value = v.Reshape(w.batched(program.Type{Shape: shape}).Shape...)
 		}
 	}
 	return out
@@ -215,13 +215,13 @@ func (w *writer) dot(n *program.Node, x, y value) program.Value {
 	at := 0 // of the copies in the product
 	switch {
 	case x.stacked && y.stacked:
-		a.LhsBatch, a.RhsBatch = slices.Concat([]int{0}, moved(a.LhsBatch)), slices.Concat([]int{0}, moved(a.RhsBatch))
-		a.LhsContract, a.RhsContract = moved(a.LhsContract), moved(a.RhsContract)
+		a.LhsBatch, a.RhsBatch = slices.Concat([]int{0}, shiftAxes(a.LhsBatch)), slices.Concat([]int{0}, shiftAxes(a.RhsBatch))
+		a.LhsContract, a.RhsContract = shiftAxes(a.LhsContract), shiftAxes(a.RhsContract)
 	case x.stacked:
-		a.LhsBatch, a.LhsContract = moved(a.LhsBatch), moved(a.LhsContract)
+		a.LhsBatch, a.LhsContract = shiftAxes(a.LhsBatch), shiftAxes(a.LhsContract)
 		at = batch
 	default:
-		a.RhsBatch, a.RhsContract = moved(a.RhsBatch), moved(a.RhsContract)
+		a.RhsBatch, a.RhsContract = shiftAxes(a.RhsBatch), shiftAxes(a.RhsContract)
 		at = x.t.Rank() - len(a.LhsContract) // batch axes and the rest of the left operand
 	}
 	out := w.Apply(n.Op, a, program.Type{}, x.Value, y.Value)
@@ -256,7 +256,7 @@ func (w *writer) unroll(n *program.Node, args []value) program.Value {
 
 // take is the value of one copy.
 func (w *writer) take(v value, i int) program.Value {
-	limit := w.over(v.t).Shape
+	limit := w.batched(v.t).Shape
 	start, stride := make([]int, len(limit)), slices.Repeat([]int{1}, len(limit))
 	start[0], limit[0] = i, i+1
 	return v.Slice(start, limit, stride).Reshape(v.t.Shape...)

@@ -101,8 +101,8 @@ var rules = map[program.Op]rule{
 	program.OpNe: two(opNe),
 	program.OpLt: two(opLt),
 	program.OpLe: two(opLe),
-	program.OpGt: exchanged(opLt),
-	program.OpGe: exchanged(opLe),
+	program.OpGt: swapped(opLt),
+	program.OpGe: swapped(opLe),
 
 	program.OpSelect:  elementwise((*analysis).selection, selected),
 	program.OpConvert: (*analysis).convert,
@@ -181,8 +181,8 @@ func two(op opcode) rule {
 		func(x, y, _ float32) float32 { return binary(op, x, y) })
 }
 
-// exchanged is two with the operands exchanged: x > y is y < x.
-func exchanged(op opcode) rule {
+// swapped is two with the operands exchanged: x > y is y < x.
+func swapped(op opcode) rule {
 	return elementwise(
 		func(a *analysis, args []ref) ref { return a.binary(op, args[1], args[0]) },
 		func(x, y, _ float32) float32 { return binary(op, y, x) })

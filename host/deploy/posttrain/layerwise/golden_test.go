@@ -51,13 +51,13 @@ func TestGolden(t *testing.T) {
 		group := c.Params.Int("group")
 		s := settings.Settings{Method: settings.GPTQ, Damping: c.Params.Float("damp"), ActivationOrder: c.Params.Bool("act_order"), Scales: settings.AutoScales}
 		got := quantizeGolden(t, dev, s, published{c.Params.Int("bits"), group}, w, x)
-		c.Expected.CloseWithin(tolerance, "q", widened(got.Value))
+		c.Expected.CloseWithin(tolerance, "q", toFloat64(got.Value))
 		c.Expected.CloseWithin(tolerance, "output_error", []float64{math.Sqrt(got.Report.OutputError)})
 		if group < 0 {
 			c.Expected.CloseWithin(tolerance, "rtn_output_error", []float64{math.Sqrt(got.Report.RoundingError)})
 		}
 		rounded := quantizeGolden(t, dev, settings.Settings{Method: settings.RTN}, published{c.Params.Int("bits"), -1}, w, x)
-		c.Expected.CloseWithin(tolerance, "rtn", widened(rounded.Value))
+		c.Expected.CloseWithin(tolerance, "rtn", toFloat64(rounded.Value))
 		c.Expected.CloseWithin(tolerance, "rtn_output_error", []float64{math.Sqrt(rounded.Report.OutputError)})
 	})
 }

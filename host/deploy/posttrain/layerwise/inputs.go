@@ -24,7 +24,7 @@ func (in *inputs) close() { _ = in.mean.Finalize() }
 // hessian is a copy in float64.
 func (in *inputs) hessian() (*posttrain.Hessian, error) {
 	mean, err := engine.Download[float32](in.mean)
-	return &posttrain.Hessian{Size: in.size, Data: widened(mean)}, err
+	return &posttrain.Hessian{Size: in.size, Data: toFloat64(mean)}, err
 }
 
 // errors compares the outputs of the weight w with those of what became of it, and of what rounding makes of it. The

@@ -22,7 +22,7 @@ func (q *quantizer) grid(a posttrain.Answer, largest float64) (*posttrain.Grid, 
 	switch {
 	case len(q.dims) != 2:
 		return nil, fmt.Errorf("its shape %v is no matrix", q.dims)
-	case !q.coded() || q.program.Unpack == nil:
+	case !q.hasCodes() || q.program.Unpack == nil:
 		return nil, fmt.Errorf("the quantizer cannot say what numbers its codes stand for (it does not implement Packer)")
 	}
 	probe := q.probe(largest)
@@ -71,7 +71,7 @@ func (q *quantizer) probe(largest float64) []float32 {
 		}
 	}
 	_ = posttrain.Rotate(x, columns, q.block) // the program has rotated blocks of this size, so that they fit
-	once := narrowed(x)
+	once := toFloat32(x)
 	return slices.Repeat(once, (rows*columns+len(once)-1)/len(once))[:rows*columns]
 }
 
@@ -79,7 +79,7 @@ func (q *quantizer) probe(largest float64) []float32 {
 func (q *quantizer) numbers(codes []int32) (map[int32]float32, error) {
 	size := q.dims[0] * q.dims[1]
 	ones := slices.Repeat([]float32{1}, elements(q.scaleShape()))
-	unrotated, err := q.unrotated(q.program.Unpack)
+	unrotated, err := q.withoutRotation(q.program.Unpack)
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func quantizeMatrix(ctx context.Context, s settings.Settings, q *quantizer, p ar
 		return nil, fmt.Errorf("Q(W): %w", err)
 	}
 	out := &Quantized{Report: Matrix{Name: p.Name, Shape: p.Dims}, Value: value}
-	if q.coded() {
+	if q.hasCodes() {
 		out.Scale, out.ScaleShape = answer.Scale, q.scaleShape()
 	}
 	if s.Method == settings.GPTQ {
@@ -85,7 +85,7 @@ func gptq(ctx context.Context, s settings.Settings, q *quantizer, w []float32, a
 	if err != nil {
 		return err
 	}
-	z := widened(w)
+	z := toFloat64(w)
 	if err := posttrain.Rotate(z, grid.Columns, q.block); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func gptq(ctx context.Context, s settings.Settings, q *quantizer, w []float32, a
 		return nil
 	}
 	if o.Rescale != nil {
-		out.Scale = narrowed(grid.Scales)
+		out.Scale = toFloat32(grid.Scales)
 	}
 	out.Value, err = q.unpack(result.Codes, out.Scale)
 	return err
@@ -133,7 +133,7 @@ func (q *quantizer) rescale(g *posttrain.Grid) func(group int, w []float64) ([]f
 				return nil, err
 			}
 		}
-		all, err := q.scales(narrowed(w))
+		all, err := q.scales(toFloat32(w))
 		if err != nil {
 			return nil, err
 		}

@@ -110,7 +110,7 @@ func (q *quantizer) specs() []engine.Spec {
 }
 
 func (q *quantizer) compile() error {
-	rounded, err := q.unrotated(q.program.Program)
+	rounded, err := q.withoutRotation(q.program.Program)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (q *quantizer) compile() error {
 		named := lower.Lower(g, lower.Only(q.program.Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale), in)
 		before := lower.Lower(g, lower.Only(rounded, sdk.OutputValue), in)
 		out := []*graph.Node{named[sdk.OutputValue], before[sdk.OutputValue]}
-		if q.coded() {
+		if q.hasCodes() {
 			out = append(out, graph.ConvertDType(named[sdk.OutputCodes], dtypes.Int32), named[sdk.OutputScale])
 		}
 		return out
@@ -126,16 +126,16 @@ func (q *quantizer) compile() error {
 	return err
 }
 
-// unrotated is a program without the rotation that its value ends in.
-func (q *quantizer) unrotated(p *program.Program) (*program.Program, error) {
+// withoutRotation is a program without the rotation that its value ends in.
+func (q *quantizer) withoutRotation(p *program.Program) (*program.Program, error) {
 	if q.block == 1 {
 		return p, nil
 	}
 	return rotation.Undo(p, q.block, sdk.OutputValue)
 }
 
-// coded tells whether the program gives codes and scales.
-func (q *quantizer) coded() bool {
+// hasCodes tells whether the program gives codes and scales.
+func (q *quantizer) hasCodes() bool {
 	_, codes := q.program.Program.Output(sdk.OutputCodes)
 	_, scale := q.program.Program.Output(sdk.OutputScale)
 	return codes && scale
@@ -185,7 +185,7 @@ func (q *quantizer) quantize(w []float32) (value []float32, a posttrain.Answer, 
 	if value, err = engine.Download[float32](out[valueOutput]); err != nil {
 		return nil, a, err
 	}
-	if a.Value, err = engine.Download[float32](out[roundedOutput]); err != nil || !q.coded() {
+	if a.Value, err = engine.Download[float32](out[roundedOutput]); err != nil || !q.hasCodes() {
 		return value, a, err
 	}
 	if a.Codes, err = engine.Download[int32](out[codesOutput]); err != nil {

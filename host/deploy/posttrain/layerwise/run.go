@@ -114,7 +114,7 @@ func (r *Run) pass(ctx context.Context, f *forward, block int, sites []model.Act
 		}
 	}()
 	for i, s := range sites {
-		more, err := r.weights(ctx, f, r.fed(block, s), values, in[i])
+		more, err := r.weights(ctx, f, r.consumers(block, s), values, in[i])
 		if err != nil {
 			return nil, err
 		}
@@ -135,8 +135,8 @@ func (r *Run) passes(block int) (list [][]model.ActivationSite) {
 	return list
 }
 
-// fed are the parameters that a site feeds.
-func (r *Run) fed(block int, site model.ActivationSite) (list []architecture.Param) {
+// consumers are the parameters that a site feeds.
+func (r *Run) consumers(block int, site model.ActivationSite) (list []architecture.Param) {
 	for _, p := range r.Model.BlockParams(block) {
 		if slices.Contains(site.Feeds, p.Name) {
 			list = append(list, p)

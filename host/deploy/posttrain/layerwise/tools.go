@@ -24,7 +24,7 @@ func indexes(all, sites []model.ActivationSite) (list []int) {
 	return list
 }
 
-func widened(x []float32) []float64 {
+func toFloat64(x []float32) []float64 {
 	out := make([]float64, len(x))
 	for i, v := range x {
 		out[i] = float64(v)
@@ -32,7 +32,7 @@ func widened(x []float32) []float64 {
 	return out
 }
 
-func narrowed(x []float64) []float32 {
+func toFloat32(x []float64) []float32 {
 	out := make([]float32, len(x))
 	for i, v := range x {
 		out[i] = float32(v)

@@ -11,8 +11,8 @@ import (
 // ErrAsked is the [ErrInterrupted] of a run that was asked to stop by a request in its run directory.
 var ErrAsked = fmt.Errorf("%w by a request in its run directory", ErrInterrupted)
 
-// askedEvery is the time between two looks for requests.
-const askedEvery = time.Second
+// requestInterval is the time between two looks for requests.
+const requestInterval = time.Second
 
 // forget takes away the requests from before this process trained in the directory: nobody waits for them.
 func (r *run) forget() {
@@ -32,7 +32,7 @@ func (r *run) obey(ctx context.Context) (context.Context, func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		ticker := time.NewTicker(askedEvery)
+		ticker := time.NewTicker(requestInterval)
 		defer ticker.Stop()
 		for {
 			select {
