@@ -38,12 +38,12 @@ test quick exhaustive: export GOGC := 400
 
 .PHONY: test
 test: plugins ## Run all tests (some: PACKAGES=./host/data/...)
-	$(GO) test -vet=off -timeout 18m $(PACKAGES)
+	scripts/in-memory.sh $(GO) test -vet=off -timeout 18m $(PACKAGES)
 
 .PHONY: quick
 quick: PACKAGES = ./cmd/... ./host/... ./internal/... ./plugins/... ./sdk/... ./tools/houserules
 quick: plugins ## Run what tests the product, but for tests that take long (some: PACKAGES=./host/data/...)
-	$(GO) test -vet=off -short $(PACKAGES)
+	scripts/in-memory.sh $(GO) test -vet=off -short $(PACKAGES)
 
 .PHONY: exhaustive
 exhaustive: plugins ## Run all tests with everything that make test takes a sample of: pairs of plugins, failing operations, random programs

@@ -79,7 +79,10 @@ type sharedKey struct {
 
 // share lends a plugin of this repository, which is started when a test needs it first. Others are started as ever.
 func share(ctx context.Context, exe plugin.Executable, kind sdk.Kind, opts plugin.Options) (*plugin.Client, error) {
-	path, _ := os.Readlink(exe.Path)
+	path := exe.Path
+	if target, err := os.Readlink(path); err == nil {
+		path = target
+	}
 	paths, err := built()
 	if err != nil || path != paths[exe.Name] {
 		return plugin.Start(ctx, exe, kind, opts)
@@ -119,10 +122,13 @@ func (w withPlugins) Run() int {
 // Finder returns a finder of the plugins of this repository, already built, and shared where the package has [Main].
 func Finder(t testing.TB) *plugin.Finder {
 	t.Helper()
-	dir := t.TempDir()
-	for name, path := range Executables(t) {
-		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
+	dir := os.Getenv(pluginsVariable)
+	if dir == "" {
+		dir = t.TempDir()
+		for name, path := range Executables(t) {
+			if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	f := &plugin.Finder{Dirs: []string{dir}}
