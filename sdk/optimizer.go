@@ -19,7 +19,8 @@ type Optimizer interface {
 }
 
 // Selective is an optimizer that is meant for some tensors only, as Muon is for the
-// matrices of hidden layers. The host gives the others to a second optimizer.
+// matrices of hidden layers. The host gives the others to a second optimizer,
+// which the table [optimizer.rest] of the configuration names.
 type Selective interface {
 	// Accepts reports whether the optimizer is meant for tensors like t. It may
 	// depend on role and shape.

@@ -82,9 +82,10 @@ type Options struct {
 // New makes the model that the settings describe; the vocabulary of a language model must be known.
 func New(s architecture.Settings, o Options) (Model, error) {
 	s.FillIn()
-	switch s.Kind {
-	case architecture.KindLlama, architecture.KindOLMo2, architecture.KindQwen3:
+	if _, known := families[s.Kind]; known {
 		return newTransformer(s, o), nil
+	}
+	switch s.Kind {
 	case architecture.KindQuadratic:
 		return newQuadratic(s), nil
 	case architecture.KindToy:

@@ -27,15 +27,15 @@ type family interface {
 	block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node
 }
 
+// families are the language models by their kind.
+var families = map[string]family{
+	architecture.KindLlama: llama{},
+	architecture.KindOLMo2: olmo2{},
+	architecture.KindQwen3: qwen3{},
+}
+
 func newTransformer(s architecture.Settings, o Options) *transformer {
-	m := &transformer{Settings: s, family: llama{}, Options: o, params: s.Params()}
-	switch s.Kind {
-	case architecture.KindOLMo2:
-		m.family = olmo2{}
-	case architecture.KindQwen3:
-		m.family = qwen3{}
-	}
-	return m
+	return &transformer{Settings: s, family: families[s.Kind], Options: o, params: s.Params()}
 }
 
 // Params implements [Model].

@@ -11,7 +11,9 @@
 //
 // Muon is meant for the matrices of hidden layers. A weight that holds several matrices one
 // below the other, such as queries, keys and values, is taken apart, and each matrix is
-// orthogonalized by itself: together, their spectra would mix.
+// orthogonalized by itself: together, their spectra would mix (split.go). What muon does not
+// accept, such as embeddings and norms, the host gives to the optimizer of the table
+// [optimizer.rest].
 package main
 
 import (

@@ -237,3 +237,16 @@ func ExampleTask_Items() {
 	// "Question: How do you keep apples fresh?\nAnswer: In the sun."
 	// 1 <nil>
 }
+
+// TestKeysAreDescribed: docs/evaluation.md describes every key of a task.
+func TestKeysAreDescribed(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/evaluation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range tasks.KeyNames() {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/evaluation.md does not describe the key %s", name)
+		}
+	}
+}

@@ -3,7 +3,7 @@ package cage
 import "github.com/cage-qat/cage/sdk/program"
 
 // LambdaAt returns λ_t for the optimizer step t = 1…T of total T (paper Eq. 6, Algorithm
-// 1).
+// 1). Steps count from 1 as in the paper; those of the learning rate count from 0.
 //
 // The progress is computed as one division, so that the step with t = s·T is still
 // silent. Past the end λ_t stays at λ. It is 0 if the form is off, or if total is not

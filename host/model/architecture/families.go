@@ -42,14 +42,19 @@ func LayerPrefix(layer int) string { return fmt.Sprintf("layers.%d.", layer) }
 // BlockParams lists the parameters of a block.
 func (s Settings) BlockParams(layer int) []Param {
 	switch prefix := LayerPrefix(layer); s.Kind {
+	case KindLlama:
+		return s.llamaBlock(prefix)
 	case KindOLMo2:
 		return s.olmo2Block(prefix)
 	case KindQwen3:
 		return s.qwen3Block(prefix)
-	default:
-		return s.llamaBlock(prefix)
 	}
+	return nil
 }
+
+// NormsBehind reports whether the norms of a block stand behind its layers, on what these return, and not in front of
+// them.
+func (s Settings) NormsBehind() bool { return s.Kind == KindOLMo2 }
 
 // llamaBlock starts the weights that write to the residual stream smaller, by √(2·layers), so that its variance does
 // not grow with depth.

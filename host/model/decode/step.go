@@ -91,7 +91,7 @@ const (
 
 // block computes a block. Norms are in front of its layers, or behind them, on what they return.
 func (r *step) block(b *block, keys, values []float32) error {
-	behind := r.s.Kind == architecture.KindOLMo2
+	behind := r.s.NormsBehind()
 	if err := r.input(b, siteQKV, b.attentionNorm, behind); err != nil {
 		return err
 	}

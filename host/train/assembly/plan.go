@@ -67,7 +67,7 @@ func fullPrecision(cfg *config.Config, programs *Programs) (bool, *cage.Lotion, 
 // addRules adds the update rules of all tensors that are trained.
 func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, regularizer *cage.Lotion) {
 	for _, t := range programs.Tensors {
-		rule := cage.Rule{
+		rule := cage.Rule{ // its form is Off until a step with λ > 0 takes the plan's: step.Plan.rules
 			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Clip: cfg.Train.Clip > 0,
 			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Form: cage.Off, Variant: plan.Variant, Lotion: regularizer,
 		}

@@ -1,0 +1,22 @@
+package model_test
+
+import (
+	"testing"
+
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
+)
+
+// TestFamilies: a kind that is named in the settings has a block and a model.
+func TestFamilies(t *testing.T) {
+	for _, kind := range architecture.Languages {
+		s := architecture.Settings{Kind: kind, Layers: 1, Width: 8, Heads: 2, Context: 4, Vocab: 10}
+		if _, err := model.New(s, model.Options{}); err != nil {
+			t.Error(err)
+		}
+		s.FillIn()
+		if len(s.BlockParams(0)) == 0 {
+			t.Errorf("%s: the blocks have no parameters", kind)
+		}
+	}
+}
