@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cage-qat/cage/host/study"
@@ -218,4 +220,134 @@ func known(x float64) float64 {
 		return 0
 	}
 	return x
+}
+
+// differences has a row for each label of the series, and in it what the other labels of the axis X differ from the
+// baseline by, replicate by replicate.
+func differences(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
+	g, err := grouping{s, [][]string{f.Series, {f.X}}, f.Over, f.Where}.group(results)
+	if err != nil {
+		return picture{}, err
+	}
+	out := &figure.Differences{X: figure.Axis{Label: "difference of " + metrics.Label(f.Metric) + " to " + f.Baseline}}
+	for _, row := range g.labels[0] {
+		out.Rows = append(out.Rows, seriesName(f.Series, row))
+	}
+	others := slices.DeleteFunc(slices.Clone(g.labels[1]), func(label []string) bool { return label[0] == f.Baseline })
+	var n counts
+	for _, label := range others {
+		series := figure.DifferenceSeries{Name: label[0]}
+		for _, row := range g.labels[0] {
+			a, b := paired(g.at(row, label), g.at(row, []string{f.Baseline}), f.Metric)
+			d := stat.Pair(a, b, stat.Level)
+			n.add(d.N)
+			pairs := figure.PairDifferences{Mean: d.Mean, Low: d.Low, High: d.High}
+			for i := range a {
+				pairs.Each = append(pairs.Each, a[i]-b[i])
+			}
+			series.Rows = append(series.Rows, pairs)
+		}
+		out.Series = append(out.Series, series)
+	}
+	of := ""
+	if len(f.Over) > 0 {
+		of = " (" + join(f.Over) + ")"
+	}
+	return picture{out, []string{fmt.Sprintf("Faint: each pair of replicates%s. With bars: their mean, and its 95 %% interval of Student's t. %v.", of, n)}}, nil
+}
+
+// figures makes the figure of a study file: several where one would show too much at once.
+func figures(s *study.Study, f study.Figure, results []study.Result) ([]*Figure, error) {
+	var out []*Figure
+	for _, part := range divided(s, f, results) {
+		one, err := newFigure(s, part, results)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	sameScale(out)
+	return out, nil
+}
+
+// divided makes a heat map for each series. Curves of more series than there are colours
+// become small multiples, one for each label of the first axis of the series. Other kinds
+// show all series in one figure.
+func divided(s *study.Study, f study.Figure, results []study.Result) []study.Figure {
+	axes := 0
+	switch all := combinations(s, f.Series, f.Where, results); {
+	case f.Kind == study.Heatmap:
+		axes = len(f.Series)
+	case f.Kind == study.Curves && len(f.Series) > 1 && len(all) > figure.Colors:
+		axes = 1
+	}
+	if axes == 0 {
+		return []study.Figure{f}
+	}
+	var out []study.Figure
+	for _, labels := range combinations(s, f.Series[:axes], f.Where, results) {
+		one := f
+		one.Series, one.Where = f.Series[axes:], maps.Clone(f.Where)
+		if one.Where == nil {
+			one.Where = map[string][]string{}
+		}
+		one.Title = cmp.Or(f.Title, defaultTitle(f)) + ": " + seriesName(f.Series[:axes], labels)
+		for i, axis := range f.Series[:axes] {
+			one.Where[axis] = labels[i : i+1]
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// sameScale gives small multiples one vertical axis, so that they can be compared.
+func sameScale(list []*Figure) {
+	var charts []*figure.Chart
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, f := range list {
+		c, ok := f.Picture.(*figure.Chart)
+		if !ok {
+			continue
+		}
+		charts = append(charts, c)
+		if l, h, ok := c.Span(); ok {
+			low, high = min(low, l), max(high, h)
+		}
+	}
+	if len(charts) < 2 || !(low < high) {
+		return
+	}
+	for _, c := range charts {
+		c.Y.Min, c.Y.Max = low, high
+	}
+}
+
+// seriesName returns the labels of a series on one line. The name of the axis stands before a label that is a number.
+func seriesName(axes, labels []string) string {
+	out := slices.Clone(labels)
+	for i, label := range out {
+		if _, err := strconv.ParseFloat(label, 64); err == nil && i < len(axes) && !strings.HasPrefix(label, axes[i]) {
+			out[i] = axes[i] + " " + label
+		}
+	}
+	return join(out)
+}
+
+// equalDigits is the format in which all numbers have as many decimals, four digits of the
+// largest at least; or four digits each, where the smallest would lose its own.
+func equalDigits(rows [][]float64) string {
+	low, high := math.Inf(1), 0.0
+	for _, v := range slices.Concat(rows...) {
+		if a := math.Abs(v); a > 0 && !math.IsInf(a, 0) {
+			low, high = min(low, a), max(high, a)
+		}
+	}
+	if high == 0 {
+		return "%g"
+	}
+	decimals := 3 - int(math.Floor(math.Log10(high)))
+	if decimals < 0 || decimals > 6 || low < high/100 {
+		return "%#.4g"
+	}
+	return fmt.Sprintf("%%.%df", decimals)
 }
