@@ -13,11 +13,10 @@ import (
 
 // Choice is the value of an axis that was chosen for one place of a table.
 type Choice struct {
-	Label string
-	// AtEnd says that it is the first or the last of several values: a better one may lie beyond.
-	AtEnd bool
-	Tried int // values whose replicates to choose on are all known
-	Of    int // values that the study has here
+	Label string `json:"label"`
+	AtEnd bool   `json:"at_end"` // it is the first or the last of several values: a better one may lie beyond
+	Tried int    `json:"tried"`  // values whose replicates to choose on are all known
+	Of    int    `json:"of"`     // values that the study has here
 }
 
 // candidate is a value of the axis from which is chosen, in one place of a table.

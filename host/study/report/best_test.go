@@ -150,10 +150,10 @@ func TestBestIsShown(t *testing.T) {
 		}
 	}
 	json := r.Results().Tables[1]
-	if diff := cmp.Diff(&report.BestResults{Axis: "rate", Metric: "val_loss", Better: "lower", On: map[string][]string{"seed": {"0", "1"}}}, json.Best); diff != "" {
+	if diff := cmp.Diff(&study.Best{Axis: "rate", Metric: "val_loss", Better: "lower", On: map[string][]string{"seed": {"0", "1"}}}, json.Best); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(&report.ChoiceResults{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, json.Entries[1].Choice); diff != "" {
+	if diff := cmp.Diff(&report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, json.Entries[1].Choice); diff != "" {
 		t.Error(diff)
 	}
 	if p, err := own.Place(map[string]string{"optimizer": "SOAP"}); err != nil || p.Choice != "1e-1†" {

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -66,10 +65,7 @@ func (t *Table) layOut(r *Report, g grid) page.Table {
 			}
 			head = append(head, page.Heading{Label: label, Columns: 1, Text: true})
 		}
-		for _, s := range spans {
-			head = append(head, page.Heading{Label: s.Label, Columns: s.Columns})
-		}
-		out.Head = append(out.Head, head)
+		out.Head = append(out.Head, append(head, spans...))
 	}
 	for i, labels := range t.Rows {
 		row := rowHead(r, t.RowAxes, labels)
@@ -108,22 +104,14 @@ func chart(c *figure.Chart) *page.Chart {
 		curve := page.Curve{Name: s.Name, X: []float64{}, Y: []*float64{}, Low: []*float64{}, High: []*float64{}}
 		banded := slices.ContainsFunc(s.Points, func(p figure.Point) bool { return p.Minus != 0 || p.Plus != 0 })
 		for _, p := range figure.Thin(s.Points, mostHover) {
-			curve.X, curve.Y = append(curve.X, p.X), append(curve.Y, finite(p.Y))
+			curve.X, curve.Y = append(curve.X, p.X), append(curve.Y, page.Finite(p.Y))
 			if banded {
-				curve.Low, curve.High = append(curve.Low, finite(p.Y-p.Minus)), append(curve.High, finite(p.Y+p.Plus))
+				curve.Low, curve.High = append(curve.Low, page.Finite(p.Y-p.Minus)), append(curve.High, page.Finite(p.Y+p.Plus))
 			}
 		}
 		out.Series = append(out.Series, curve)
 	}
 	return out
-}
-
-// finite returns a number for JSON, which has only finite ones: nil for NaN and the infinities.
-func finite(x float64) *float64 {
-	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return nil
-	}
-	return &x
 }
 
 // runs lists all cells with the numbers that tables and figures speak of.

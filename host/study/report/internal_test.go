@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/study/figure"
+	"github.com/cage-qat/cage/host/study/report/page"
 	"github.com/cage-qat/cage/host/study/stat"
 )
 
@@ -63,7 +64,10 @@ func TestMarkdownText(t *testing.T) {
 
 func TestHeadings(t *testing.T) {
 	got := headings([][]string{{"HT", "QuEST"}, {"HT", "CAGE"}, {"none", "QuEST"}, {"none", "CAGE"}})
-	want := [][]heading{{{"HT", 2}, {"none", 2}}, {{"QuEST", 1}, {"CAGE", 1}, {"QuEST", 1}, {"CAGE", 1}}}
+	want := [][]page.Heading{
+		{{Label: "HT", Columns: 2}, {Label: "none", Columns: 2}},
+		{{Label: "QuEST", Columns: 1}, {Label: "CAGE", Columns: 1}, {Label: "QuEST", Columns: 1}, {Label: "CAGE", Columns: 1}},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -100,8 +104,8 @@ func TestNumbersForReaders(t *testing.T) {
 		{table.number(-1.234), "−1.23"}, {table.number(math.NaN()), "NaN"}, {table.number(math.Inf(-1)), "−∞"},
 		{table.signed(0.5), "+0.50"}, {table.signed(0), "0.00"}, {table.signed(math.Inf(1)), "+∞"},
 		{table.mean(Entry{Sample: stat.Sample{N: 1, Mean: 2, SD: math.NaN()}}), "2.00"},
-		{table.interval(stat.Pair([]float64{1, 2, 3}, []float64{0, 0, 0}, 0.95)), "+2.00 [−0.48, +4.48]"},
-		{table.interval(stat.Pair([]float64{1}, []float64{3}, 0.95)), "−2.00"},
+		{withInterval(table.signed, stat.Pair([]float64{1, 2, 3}, []float64{0, 0, 0}, 0.95)), "+2.00 [−0.48, +4.48]"},
+		{withInterval(table.signed, stat.Pair([]float64{1}, []float64{3}, 0.95)), "−2.00"},
 	} {
 		if test.got != test.want {
 			t.Errorf("%q, want %q", test.got, test.want)
@@ -204,7 +208,7 @@ func TestDifferenceFormat(t *testing.T) {
 		{"%.1f %%", []Entry{known(0, 0)}, "0.0 % [0.0 %, 0.0 %]"},
 	} {
 		table := Table{format: tt.format, differences: differenceFormat(tt.format, [][]Entry{tt.entries})}
-		if got := table.interval(*tt.entries[0].Difference); got != tt.want {
+		if got := withInterval(table.signed, *tt.entries[0].Difference); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.format, got, tt.want)
 		}
 	}

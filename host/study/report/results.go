@@ -33,25 +33,9 @@ type TableResults struct {
 	Better   string            `json:"better"`
 	Over     []string          `json:"over"`
 	Baseline map[string]string `json:"baseline,omitempty"`
-	Best     *BestResults      `json:"best,omitempty"`
+	Best     *study.Best       `json:"best,omitempty"`
 	Level    float64           `json:"level"` // confidence level of intervals
 	Entries  []EntryResults    `json:"entries"`
-}
-
-// BestResults says how a value of an axis is chosen for each place of a table.
-type BestResults struct {
-	Axis   string              `json:"axis"`
-	Metric string              `json:"metric"`
-	Better string              `json:"better"`
-	On     map[string][]string `json:"on,omitempty"` // the replicates to choose on, which are not reported; absent: those that are
-}
-
-// ChoiceResults is the value that was chosen for an entry.
-type ChoiceResults struct {
-	Label string `json:"label"`
-	AtEnd bool   `json:"at_end"` // it is the first or last that was tried
-	Tried int    `json:"tried"`  // values of which all is known
-	Of    int    `json:"of"`     // values
 }
 
 // EntryResults holds the numbers of an entry. Unknown numbers are left out.
@@ -62,7 +46,7 @@ type EntryResults struct {
 	Mean       *metrics.Number    `json:"mean,omitempty"`
 	SD         *metrics.Number    `json:"sd,omitempty"`
 	Mark       Mark               `json:"mark,omitempty"`
-	Choice     *ChoiceResults     `json:"choice,omitempty"`
+	Choice     *Choice            `json:"choice,omitempty"`
 	Difference *DifferenceResults `json:"difference,omitempty"`
 }
 
@@ -85,10 +69,7 @@ func (r *Report) Results() Results {
 }
 
 func (t *Table) results() TableResults {
-	out := TableResults{Title: t.Title, Metric: t.Metric, Better: t.Better, Over: t.Over, Level: stat.Level, Entries: []EntryResults{}}
-	if t.best != nil {
-		out.Best = &BestResults{t.best.Axis, t.best.Metric, t.best.Better, t.best.On}
-	}
+	out := TableResults{Title: t.Title, Metric: t.Metric, Better: t.Better, Over: t.Over, Best: t.best, Level: stat.Level, Entries: []EntryResults{}}
 	if t.Baseline >= 0 {
 		out.Baseline = byAxis(t.ColAxes, t.Columns[t.Baseline])
 	}
@@ -98,30 +79,21 @@ func (t *Table) results() TableResults {
 			if e.Expected == 0 {
 				continue
 			}
-			entry := EntryResults{Labels: t.labels(i, c), N: e.N, Expected: e.Expected, Mark: e.Mark}
-			if e.Choice != nil {
-				entry.Choice = &ChoiceResults{e.Choice.Label, e.Choice.AtEnd, e.Choice.Tried, e.Choice.Of}
-			}
+			entry := EntryResults{Labels: t.labels(i, c), N: e.N, Expected: e.Expected, Mark: e.Mark, Choice: e.Choice}
 			if e.N > 0 {
 				entry.Mean = metrics.Some(e.Mean)
 			}
 			if e.N > 1 {
 				entry.SD = metrics.Some(e.SD)
 			}
-			entry.Difference = differenceResults(e.Difference)
+			if d := e.Difference; d != nil {
+				entry.Difference = &DifferenceResults{N: d.N, Mean: metrics.Number(d.Mean)}
+				if d.N > 1 {
+					entry.Difference.SD, entry.Difference.Low, entry.Difference.High = metrics.Some(d.SD), metrics.Some(d.Low), metrics.Some(d.High)
+				}
+			}
 			out.Entries = append(out.Entries, entry)
 		}
-	}
-	return out
-}
-
-func differenceResults(d *stat.Difference) *DifferenceResults {
-	if d == nil {
-		return nil
-	}
-	out := &DifferenceResults{N: d.N, Mean: metrics.Number(d.Mean)}
-	if d.N > 1 {
-		out.SD, out.Low, out.High = metrics.Some(d.SD), metrics.Some(d.Low), metrics.Some(d.High)
 	}
 	return out
 }

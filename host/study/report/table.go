@@ -148,7 +148,7 @@ func (t *Table) entries(places [][]replicate) []Entry {
 				row[c].Difference = &d
 			}
 		}
-		if mean := row[c].Mean; t.Better != "none" && !math.IsNaN(mean) && !math.IsInf(mean, 0) && (best < 0 || t.better(mean, row[best].Mean)) {
+		if mean := row[c].Mean; t.Better != "none" && !math.IsNaN(mean) && !math.IsInf(mean, 0) && (best < 0 || better(t.Better, mean, row[best].Mean)) {
 			best = c
 		}
 	}
@@ -182,15 +182,13 @@ func (t *Table) mark(c, best int, places [][]replicate) Mark {
 	switch d := stat.Pair(a, b, stat.Level); {
 	case math.IsInf(d.Mean, 0): // it diverged where the best did not
 		return Plain
-	case !d.Known(), d.Clear() && t.better(d.Mean, 0): // where the best lacks replicates, those of both may say the opposite
+	case !d.Known(), d.Clear() && better(t.Better, d.Mean, 0): // where the best lacks replicates, those of both may say the opposite
 		return Untested
 	case d.Clear():
 		return Plain
 	}
 	return Tied
 }
-
-func (t *Table) better(a, b float64) bool { return better(t.Better, a, b) }
 
 // grid is a table as it is printed, in whatever form: the means, or the differences to
 // the baseline.
@@ -227,7 +225,7 @@ func (t *Table) grids() []grid {
 		if d == nil {
 			return cell{text: absent}
 		}
-		c := cell{text: t.interval(*d), bold: d.Clear(), key: &d.Mean}
+		c := cell{text: withInterval(t.signed, *d), bold: d.Clear(), key: &d.Mean}
 		if d.N != t.common() {
 			c.note = fmt.Sprintf("n = %d", d.N)
 		}
@@ -289,7 +287,7 @@ func (t *Table) Place(labels map[string]string) (Place, error) {
 	}
 	p := Place{N: e.N, Expected: e.Expected, Mean: t.mean(e), Choice: e.chosen()}
 	if e.Difference != nil {
-		p.Difference = t.interval(*e.Difference)
+		p.Difference = withInterval(t.signed, *e.Difference)
 	}
 	return p, nil
 }

@@ -170,9 +170,6 @@ func (t *Table) mean(e Entry) string {
 	return s
 }
 
-// interval writes a difference with its confidence interval, if it has one.
-func (t *Table) interval(d stat.Difference) string { return withInterval(t.signed, d) }
-
 // withInterval writes a mean with its confidence interval, if it has one.
 func withInterval(write func(float64) string, d stat.Difference) string {
 	s := write(d.Mean)

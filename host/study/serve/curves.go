@@ -3,7 +3,6 @@ package serve
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
 	"path"
 	"path/filepath"
@@ -195,13 +194,11 @@ func (p panel) axis() string {
 	return p.Title
 }
 
-// finite returns numbers for JSON, which has only finite ones: nil for NaN and the infinities.
+// finite is [page.Finite] of each number.
 func finite(values []float64) []*float64 {
 	out := make([]*float64, len(values))
 	for i, v := range values {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			out[i] = &values[i]
-		}
+		out[i] = page.Finite(v)
 	}
 	return out
 }
@@ -209,10 +206,7 @@ func finite(values []float64) []*float64 {
 func pageCurve(name string, points []curve.Point) page.Curve {
 	c := page.Curve{Name: name, X: make([]float64, len(points)), Y: make([]*float64, len(points)), Low: []*float64{}, High: []*float64{}}
 	for i, p := range points {
-		c.X[i] = float64(p.Step)
-		if !math.IsNaN(p.Value) && !math.IsInf(p.Value, 0) {
-			c.Y[i] = &points[i].Value
-		}
+		c.X[i], c.Y[i] = float64(p.Step), page.Finite(p.Value)
 	}
 	return c
 }
