@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -67,7 +66,7 @@ type runLog struct {
 	used        time.Time // guarded by the mutex of logs
 	mu          sync.Mutex
 	follower    jsonlines.Follower
-	texts       *writtenTexts
+	texts       writtenTexts
 	curves      map[string]*curve.Curve
 	weights     map[string]map[string]*weightNumber // by weight and name
 	weightNames []string                            // in the order of the records
@@ -83,7 +82,8 @@ type measurement struct {
 }
 
 func newRunLog(dir string) *runLog {
-	log := &runLog{texts: newWrittenTexts(dir)}
+	log := &runLog{}
+	log.texts.follower = jsonlines.Follower{Path: rundir.At(dir).Samples(), Restart: func() { log.texts.newest = nil }, Line: log.texts.line}
 	log.follower = jsonlines.Follower{Path: rundir.At(dir).Metrics(), Restart: log.restart, Line: log.line}
 	log.restart()
 	return log
@@ -160,12 +160,6 @@ type writtenTexts struct {
 	newest   []metrics.Sample
 }
 
-func newWrittenTexts(dir string) *writtenTexts {
-	w := &writtenTexts{}
-	w.follower = jsonlines.Follower{Path: rundir.At(dir).Samples(), Restart: func() { w.newest = nil }, Line: w.line}
-	return w
-}
-
 // line keeps the texts of an evaluation. What is none is passed over.
 func (w *writtenTexts) line(text []byte) {
 	s, err := metrics.ParseSample(text)
@@ -198,14 +192,6 @@ func shortened(text string) string {
 type samplesView struct {
 	Samples []metrics.Sample
 	Wrong   string // why they cannot be read
-}
-
-func (s *Server) samples(w http.ResponseWriter, r *http.Request) error {
-	run, err := s.one(r)
-	if err != nil {
-		return err
-	}
-	return show(w, r, "samples", s.samplesOf(run))
 }
 
 // samplesOf reads what has been written since the last call, or a part of it.

@@ -50,20 +50,15 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-func (s *Server) facts(w http.ResponseWriter, r *http.Request) error {
-	run, err := s.one(r)
-	if err != nil {
-		return err
+// part answers with a part of the page of a run.
+func (s *Server) part(name string, of func(*rundir.Run) any) answer {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		run, err := s.one(r)
+		if err != nil {
+			return err
+		}
+		return show(w, r, name, of(run))
 	}
-	return show(w, r, "facts", s.factsOf(run))
-}
-
-func (s *Server) configuration(w http.ResponseWriter, r *http.Request) error {
-	run, err := s.one(r)
-	if err != nil {
-		return err
-	}
-	return show(w, r, "configuration", run.Config())
 }
 
 func (s *Server) factsOf(run *rundir.Run) factsView {
@@ -116,7 +111,16 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	}
 	config.More = more
 	for _, d := range differences {
-		config.Rows = append(config.Rows, comparedRow{d.Key, orAbsent(d.Values)})
+		row := comparedRow{Name: d.Key}
+		for _, v := range d.Values {
+			if v != "" {
+				v = strings.TrimSpace(v)
+			} else {
+				v = absent
+			}
+			row.Values = append(row.Values, v)
+		}
+		config.Rows = append(config.Rows, row)
 	}
 	states, results := comparedRow{Name: "state"}, comparison{Title: "Results"}
 	for _, run := range list {
@@ -137,16 +141,6 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 		return show(w, r, "compared", p)
 	}
 	return show(w, r, "compare.gohtml", p)
-}
-
-func orAbsent(values []string) []string {
-	out := make([]string, len(values))
-	for i, v := range values {
-		if out[i] = strings.TrimSpace(v); v == "" {
-			out[i] = absent
-		}
-	}
-	return out
 }
 
 // resultView is a result as it is shown: its name in filters, what it is called, and its value.

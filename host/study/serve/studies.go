@@ -69,7 +69,11 @@ func (s *Server) studies(w http.ResponseWriter, r *http.Request) error {
 			continue
 		}
 		if n := len(p.Studies); n == 0 || p.Studies[n-1].Study != dir {
-			p.Studies = append(p.Studies, s.newStudy(dir))
+			v := studyView{Study: dir, Name: s.name(dir), Link: "/?" + url.Values{"q": {"run~" + filepath.Join(dir, rundir.StudyCells)}}.Encode()}
+			if info, err := os.Stat(filepath.Join(dir, reportFile)); err == nil {
+				v.Report, v.Made = "/report?"+url.Values{"study": {dir}}.Encode(), moment(info.ModTime(), time.Now())
+			}
+			p.Studies = append(p.Studies, v)
 		}
 		p.Studies[len(p.Studies)-1].count(run)
 	}
@@ -77,14 +81,6 @@ func (s *Server) studies(w http.ResponseWriter, r *http.Request) error {
 		return show(w, r, "studies", p)
 	}
 	return show(w, r, "studies.gohtml", p)
-}
-
-func (s *Server) newStudy(dir string) studyView {
-	v := studyView{Study: dir, Name: s.name(dir), Link: "/?" + url.Values{"q": {"run~" + filepath.Join(dir, rundir.StudyCells)}}.Encode()}
-	if info, err := os.Stat(filepath.Join(dir, reportFile)); err == nil {
-		v.Report, v.Made = "/report?"+url.Values{"study": {dir}}.Encode(), moment(info.ModTime(), time.Now())
-	}
-	return v
 }
 
 func (v *studyView) count(run *rundir.Run) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -91,14 +90,6 @@ func (l *runLog) ofWeight(weight, name []byte) *weightNumber {
 // drawn are the weights whose curves are drawn.
 func (l *runLog) drawn() []string { return l.weightNames[:min(len(l.weightNames), drawnWeights)] }
 
-func (s *Server) weights(w http.ResponseWriter, r *http.Request) error {
-	run, err := s.one(r)
-	if err != nil {
-		return err
-	}
-	return show(w, r, "weights", s.weightsOf(run))
-}
-
 // weightsOf returns what has been read of the weights of a run. Errors of reading are shown
 // with the curves.
 func (s *Server) weightsOf(run *rundir.Run) (v weightsView) {
@@ -123,22 +114,19 @@ func (s *Server) weightsOf(run *rundir.Run) (v weightsView) {
 	for _, weight := range log.weightNames {
 		row := weightRow{Weight: weight}
 		for _, c := range v.Columns {
-			row.Values = append(row.Values, valueOf(log.weights[weight][c.Name], c.most))
+			value := weightValue{absent, "0"}
+			if n := log.weights[weight][c.Name]; n != nil {
+				share := 0.0
+				if c.most > 0 && n.value > 0 && !math.IsInf(n.value, 0) {
+					share = n.value / c.most
+				}
+				value = weightValue{fmt.Sprintf("%.3g", n.value), fmt.Sprintf("%.3f", share)}
+			}
+			row.Values = append(row.Values, value)
 		}
 		v.Rows = append(v.Rows, row)
 	}
 	return v
-}
-
-func valueOf(n *weightNumber, most float64) weightValue {
-	if n == nil {
-		return weightValue{absent, "0"}
-	}
-	y, share := n.value, 0.0
-	if most > 0 && y > 0 && !math.IsInf(y, 0) {
-		share = y / most
-	}
-	return weightValue{fmt.Sprintf("%.3g", y), fmt.Sprintf("%.3f", share)}
 }
 
 // whichDrawn describes the weights whose curves are drawn, for titles.

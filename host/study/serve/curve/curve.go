@@ -5,6 +5,7 @@ package curve
 
 import (
 	"math"
+	"slices"
 )
 
 // Curve is a curve to which points are added at the end. The zero value is not usable;
@@ -96,12 +97,6 @@ func (c *cell) merge(d cell) {
 	c.sum, c.values = c.sum+d.sum, c.values+d.values
 }
 
-// Len returns the number of values that were added.
-func (c *Curve) Len() int { return c.count }
-
-// Last returns the newest value; ok is false if there is none.
-func (c *Curve) Last() (step int, y float64, ok bool) { return c.step, c.value, c.count > 0 }
-
 // Point is a point of a curve. A NaN, which stands for a value that was not finite,
 // breaks the curve.
 type Point struct {
@@ -125,21 +120,12 @@ func (c *Curve) Points() []Point {
 		if s.wild {
 			out = append(out, Point{s.wildStep, math.NaN()})
 		}
-		order(out[from:])
+		slices.SortStableFunc(out[from:], func(a, b Point) int { return a.Step - b.Step })
 	}
 	if n := len(out); n > 0 && out[n-1].Step < c.step {
 		out = append(out, Point{c.step, c.value})
 	}
 	return out
-}
-
-// order sorts at most three points.
-func order(p []Point) {
-	for i := 1; i < len(p); i++ {
-		for k := i; k > 0 && p[k].Step < p[k-1].Step; k-- {
-			p[k], p[k-1] = p[k-1], p[k]
-		}
-	}
 }
 
 // smoothFrom is the number of values from which on a curve is smoothed, and smoothShare the
@@ -169,18 +155,13 @@ func (c *Curve) Smoothed() []float64 {
 		from, to := cell-r, min(cell+r+1, n)
 		mean := math.NaN()
 		if !math.IsNaN(p.Value) {
-			mean = meanOf(c.cells[from:to])
+			sum, values := 0.0, 0
+			for _, s := range c.cells[from:to] {
+				sum, values = sum+s.sum, values+s.values
+			}
+			mean = sum / float64(values)
 		}
 		out = append(out, mean)
 	}
 	return out
-}
-
-// meanOf is the mean of all values in some stretches, NaN if there are none.
-func meanOf(list []cell) float64 {
-	sum, values := 0.0, 0
-	for _, s := range list {
-		sum, values = sum+s.sum, values+s.values
-	}
-	return sum / float64(values)
 }
