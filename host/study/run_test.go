@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -209,5 +210,90 @@ func TestOtherCommands(t *testing.T) {
 	}
 	if r := results(t, s)[0]; r.State != study.Failed || !strings.Contains(r.Err, "there-is-no-such-command") {
 		t.Errorf("%s: %s", r.State, r.Err)
+	}
+}
+
+// TestCellsOnGPUs: the processes of cells that run at once see different GPUs.
+func TestCellsOnGPUs(t *testing.T) {
+	s := tiny(t, "", `device.kind="cuda"`)
+	t.Setenv("CUDA_VISIBLE_DEVICES", "6,3")
+	// Each waits for the other one, and so runs beside it.
+	script := `d="$(dirname "$0")"; echo "$CUDA_VISIBLE_DEVICES" > "$d/gpu"
+while [ "$(cat "$d"/../*/gpu | wc -l)" -lt 2 ]; do sleep 0.01; done
+echo '{"completed": true, "val_loss": 1}' > "$d/summary.json"`
+	out, err := run(t, s, study.RunOptions{Command: []string{"sh", "-c", script}, Parallel: 2, Only: map[string][]string{"seed": {"0"}}})
+	if want := (study.Outcome{Cells: 2, Done: 2, Trained: 2}); err != nil || out != want {
+		t.Fatalf("%+v, %v, want %+v", out, err, want)
+	}
+	files, err := filepath.Glob(filepath.Join(s.Out, "cells", "*", "gpu"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, strings.TrimSpace(string(text)))
+	}
+	slices.Sort(seen)
+	if fmt.Sprint(seen) != "[3 6]" {
+		t.Errorf("the cells saw the GPUs %v", seen)
+	}
+}
+
+// Only the cells that were asked for are trained, cells of equal configuration once, and
+// none that is done again.
+func TestOnlyWhatIsMissing(t *testing.T) {
+	path := command(t)
+	s := tiny(t, `
+[[study.cells]]
+label = {method = "as STE"}
+set = {method.form = "off"}
+`)
+	o := study.RunOptions{Command: []string{path, "train"}, Only: map[string][]string{"seed": {"1"}, "method": {"STE", "as STE"}}}
+	out, err := run(t, s, o)
+	if want := (study.Outcome{Cells: 1, Done: 1, Trained: 1}); err != nil || out != want {
+		t.Fatalf("%+v, %v, want %+v", out, err, want)
+	}
+	want := map[string]study.State{
+		"STE · 0": study.Missing, "STE · 1": study.Done, "CAGE · 0": study.Missing, "CAGE · 1": study.Missing,
+		"as STE · 0": study.Missing, "as STE · 1": study.Done,
+	}
+	if diff := cmp.Diff(want, states(t, s)); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
+	}
+	first, err := os.Stat(rundir.At(s.Cells[1].Dir).Summary().Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Only = nil
+	out, err = run(t, s, o)
+	if want := (study.Outcome{Cells: 4, Done: 4, Trained: 3}); err != nil || out != want {
+		t.Fatalf("%+v, %v, want %+v", out, err, want)
+	}
+	if again, err := os.Stat(rundir.At(s.Cells[1].Dir).Summary().Name); err != nil || !again.ModTime().Equal(first.ModTime()) {
+		t.Errorf("a finished cell was trained again: %v", err)
+	}
+	copied, err := os.ReadFile("studies/tiny/study.toml")
+	if original, _ := os.ReadFile("tiny.toml"); err != nil || string(copied) != string(original) {
+		t.Errorf("the copy of the study file: %v", err)
+	}
+	// A file that names other cells ignores these; one that names them again finds them.
+	write(t, "tiny.toml", strings.Replace(axes, "[0, 1]", "[1, 2]", 1))
+	want = map[string]study.State{"STE · 1": study.Done, "STE · 2": study.Missing, "CAGE · 1": study.Done, "CAGE · 2": study.Missing}
+	if diff := cmp.Diff(want, states(t, load(t))); diff != "" {
+		t.Errorf("states of another study (-want +got):\n%s", diff)
+	}
+}
+
+// TestPercent: a percent sign may stand behind a number.
+func TestPercent(t *testing.T) {
+	for format, ok := range map[string]bool{"%.1f %%": true, "%.1f %": false, "%.1f %.1f": false} {
+		text := fmt.Sprintf(twoCells, "x") + "[[study.tables]]\nover = [\"seed\"]\nformat = \"" + format + "\"\n"
+		if _, err := study.Parse("a.toml", []byte(text)); (err == nil) != ok {
+			t.Errorf("%q: %v", format, err)
+		}
 	}
 }

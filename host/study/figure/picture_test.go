@@ -276,3 +276,68 @@ func ExampleDraw() {
 	fmt.Println(strings.Count(svg.String(), ">QuEST</text>"))
 	// Output: 1
 }
+
+// TestExtremes: figures of values that no axis can tell apart, and of those at the ends of what can be written, are drawn,
+// in all kinds, with a handful of marks.
+func TestExtremes(t *testing.T) {
+	smallest, largest := math.SmallestNonzeroFloat64, math.MaxFloat64
+	for _, values := range [][]float64{
+		{0.1, math.Nextafter(0.1, 1)}, {1e9, math.Nextafter(1e9, 0)}, {-0.1, math.Nextafter(-0.1, 1)}, {1e-10, 1e-10}, {0, 0}, {smallest, smallest},
+		{0, smallest}, {smallest, largest}, {-largest, largest}, {largest, largest}, {1, 1 + 1e-9}, {1, 1 + 1e-8},
+	} {
+		for _, log := range []bool{false, true} {
+			axis := figure.Axis{Log: log}
+			var points []figure.Point
+			var bars []figure.Bar
+			for _, v := range values {
+				points, bars = append(points, figure.Point{X: v, Y: v}), append(bars, figure.Bar{Y: v})
+			}
+			for name, picture := range map[string]figure.Picture{
+				"chart":       &figure.Chart{X: axis, Y: axis, Series: []figure.Series{{Points: points, Line: figure.Solid, Marks: true}}},
+				"bars":        &figure.Bars{Y: axis, Groups: []string{"a", "b"}, Series: []figure.BarSeries{{Bars: bars}}},
+				"heat":        &figure.Heat{Columns: []string{"a", "b"}, Rows: []string{"c"}, Values: [][]float64{values}, Log: log},
+				"differences": &figure.Differences{Rows: []string{"a"}, Series: []figure.DifferenceSeries{{Rows: []figure.PairDifferences{{Each: values, Mean: values[0], Low: values[0], High: values[1]}}}}},
+			} {
+				t.Run(fmt.Sprintf("%s/%v/log=%t", name, values, log), func(t *testing.T) {
+					var b bytes.Buffer
+					err := figure.Draw(&b, figure.SVG, picture, figure.Options{})
+					if ordinary := !log && math.Abs(values[1]) < 1e10; err != nil && (ordinary || !errors.Is(err, figure.ErrNoData)) || b.Len() > 100_000 {
+						t.Errorf("%d bytes, %v", b.Len(), err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestAcross: a point with an interval of X has a second error bar, and room for it.
+func TestAcross(t *testing.T) {
+	svg := func(across float64) string {
+		t.Helper()
+		c := &figure.Chart{Series: []figure.Series{{Marks: true, Points: []figure.Point{{X: 1, Y: 1, Plus: 1, Minus: 1, Across: across}, {X: 2, Y: 2, Plus: 1, Minus: 1}}}}}
+		var b bytes.Buffer
+		if err := figure.Draw(&b, figure.SVG, c, figure.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	without, with := svg(0), svg(0.4)
+	const thin = "stroke-width:0.9"
+	if a, b := strings.Count(without, thin), strings.Count(with, thin); b != a+3 {
+		t.Errorf("%d lines of error bars, with an interval of X %d, want 3 more", a, b)
+	}
+	if svg(math.NaN()) != without || svg(-1) != without {
+		t.Error("an interval that is none is drawn")
+	}
+}
+
+// TestSpan: on a logarithmic axis a band that comes near to zero leaves room for its curve.
+func TestSpan(t *testing.T) {
+	c := &figure.Chart{Y: figure.Axis{Log: true}, Series: []figure.Series{{Band: true, Points: []figure.Point{{X: 1, Y: 1, Minus: 0.9999999, Plus: 1}, {X: 2, Y: 0.5, Minus: 2}}}}}
+	if low, high, ok := c.Span(); !ok || low < 0.1 || low > 0.125 || high < 2 || high > 3 {
+		t.Errorf("the axis is from %g to %g, %v", low, high, ok)
+	}
+	if _, _, ok := (&figure.Chart{}).Span(); ok {
+		t.Error("a chart without points has a range")
+	}
+}
