@@ -104,17 +104,13 @@ func (ps panels) lay(c draw.Canvas, title string) {
 	for i, p := range list {
 		data := p.plot.DataCanvas(cells[i])
 		cell := draw.Crop(cells[i], left-(data.Min.X-cells[i].Min.X), (cells[i].Max.X-data.Max.X)-right, 0, 0)
-		placeLegend(p.plot, p.plot.DataCanvas(cell))
+		// The legend is at the right end of the data area, with its text after the swatches, where it may grow in a viewer
+		// that uses another font.
+		area, names := p.plot.DataCanvas(cell), &p.plot.Legend
+		names.XOffs = area.Max.X - area.Min.X - names.Rectangle(area).Size().X - legendInset
+		names.Left = true
 		p.plot.Draw(cell)
 	}
-}
-
-// placeLegend moves a legend to the right end of the data area with its text after
-// the swatches, where it may grow in a viewer that uses another font.
-func placeLegend(p *plot.Plot, data draw.Canvas) {
-	width := p.Legend.Rectangle(data).Size().X
-	p.Legend.Left = true
-	p.Legend.XOffs = data.Max.X - data.Min.X - width - legendInset
 }
 
 // addLine adds the curve of a run to a panel.

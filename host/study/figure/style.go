@@ -57,10 +57,11 @@ const (
 // dashed and dotted lines that have a meaning.
 var dashes = [][]vg.Length{nil, {5, 1.6, 1.2, 1.6}, {5, 1.6, 1.2, 1.6, 1.2, 1.6}}
 
+var validationDashes = []vg.Length{4, 2}
+
 // runColor and runDashes are the style of the i-th run.
-func runColor(i int) color.NRGBA    { return palette[i%Colors] }
-func runDashes(i int) []vg.Length   { return dashes[i/Colors%len(dashes)] }
-func validationDashes() []vg.Length { return []vg.Length{4, 2} }
+func runColor(i int) color.NRGBA  { return palette[i%Colors] }
+func runDashes(i int) []vg.Length { return dashes[i/Colors%len(dashes)] }
 
 func faint(c color.NRGBA) color.NRGBA {
 	c.A = rawAlpha
