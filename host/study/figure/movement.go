@@ -73,6 +73,12 @@ func (m *Movement) compose(width vg.Length) (composition, error) {
 		p.Y.Min, p.Y.Max = 0, max(legendRoom*p.Y.Max, 0.01)
 		return inside
 	}
+	scaleDwell := func(p *plot.Plot) legend {
+		height := max(p.Y.Max-p.Y.Min, 0.5)
+		p.Y.Min, p.Y.Max = p.Y.Min-0.06*height, p.Y.Min+legendRoom*height
+		p.Y.Tick.Marker = decades{}
+		return nil
+	}
 	return stack(above,
 		m.panel("codes changed (%)", flipKinds, scaleFlips),
 		m.panel("coherence", coherenceKinds, m.scaleCoherence),
@@ -99,34 +105,29 @@ func (m *Movement) panel(label string, kinds []kind, scale func(p *plot.Plot) le
 		return nil
 	}
 	more := scale(p)
-	l := append(kindLegend(kinds, len(m.Runs)), more...)
-	p.Add(layerFunc(func(c draw.Canvas, _ *plot.Plot) { // at the top of the panel's data area
-		l.draw(draw.Crop(c, legendInset, -legendInset, 0, -legendInset/2))
-	}))
-	return &panel{p, movementHeight}
-}
-
-// kindLegend says which kind is which, where there are several.
-func kindLegend(kinds []kind, runs int) legend {
 	var l legend
 	for k, kind := range kinds {
-		style := kindStyle(0, k, runs)
-		if runs > 1 {
+		style := kindStyle(0, k, len(m.Runs))
+		if len(m.Runs) > 1 {
 			style.Color = axisColor
 		}
 		if len(kinds) > 1 {
 			l = append(l, entry{kind.name, swatch{style, nil}})
 		}
 	}
-	return l
+	l = append(l, more...)
+	p.Add(layerFunc(func(c draw.Canvas, _ *plot.Plot) { // at the top of the panel's data area
+		l.draw(draw.Crop(c, legendInset, -legendInset, 0, -legendInset/2))
+	}))
+	return &panel{p, movementHeight}
 }
 
 func kindStyle(run, kind, runs int) draw.LineStyle {
-	dash := dashes[kind%len(dashes)]
+	color := runColor(run)
 	if runs == 1 {
-		return lineStyle(runColor(kind), lineWidth, dash)
+		color = runColor(kind)
 	}
-	return lineStyle(runColor(run), lineWidth, dash)
+	return lineStyle(color, lineWidth, dashes[kind%len(dashes)])
 }
 
 const (
@@ -165,13 +166,6 @@ func (m *Movement) scaleCoherence(p *plot.Plot) legend {
 	independent.LineStyle = lineStyle(axisColor, axisWidth, dashes[2])
 	p.Add(independent)
 	return legend{{"independent residuals", swatch{independent.LineStyle, nil}}}
-}
-
-func scaleDwell(p *plot.Plot) legend {
-	height := max(p.Y.Max-p.Y.Min, 0.5)
-	p.Y.Min, p.Y.Max = p.Y.Min-0.06*height, p.Y.Min+legendRoom*height
-	p.Y.Tick.Marker = decades{}
-	return nil
 }
 
 // shadeColor is the colour in which λ_t of the i-th run is shaded.

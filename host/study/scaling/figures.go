@@ -26,7 +26,13 @@ func (fit *Fit) Figures() []Figure {
 	if bars := fit.bars(); len(bars.Groups) > 0 {
 		figures = append(figures, Figure{"efficiency", bars, figure.Options{Title: "Parameter efficiency per bit"}})
 	}
-	return append(figures, Figure{"loss-bytes", fit.overBytes(), fit.size("Loss against bytes" + about)})
+	chart := fit.losses("bytes of the weights outside the embeddings", Bytes)
+	front := figure.Series{Name: "Pareto front", Line: figure.Dashed, Color: figure.Colors} // black
+	for _, p := range Pareto(fit.Points) {
+		front.Points = append(front.Points, figure.Point{X: Bytes(p.N, p.Bits), Y: p.Loss})
+	}
+	chart.Series = append(chart.Series, front)
+	return append(figures, Figure{"loss-bytes", chart, fit.size("Loss against bytes" + about)})
 }
 
 // size makes room for long legends.
@@ -44,23 +50,25 @@ func (fit *Fit) groups() []Group {
 	return all
 }
 
-// losses draws the losses, and the law, over x of a model's parameters and bits.
+// losses draws the losses over x of a model's parameters and bits, and the law for each group along the tracks, over the
+// sizes that the group has there; tracks beyond the third have no line. Groups that share a colour have dashes of their own,
+// unless these tell the tracks apart: then the marks do.
 func (fit *Fit) losses(label string, x func(n, bits float64) float64) *figure.Chart {
 	chart := &figure.Chart{X: figure.Axis{Label: label, Log: true}, Y: figure.Axis{Label: "validation loss (nats per token)"}}
 	for i, g := range fit.groups() {
 		chart.Series = append(chart.Series, fit.points(g, i, x))
 	}
-	return fit.addCurves(chart, x)
-}
-
-// overBytes draws the losses over the bytes of the weights.
-func (fit *Fit) overBytes() *figure.Chart {
-	chart := fit.losses("bytes of the weights outside the embeddings", Bytes)
-	front := figure.Series{Name: "Pareto front", Line: figure.Dashed, Color: figure.Colors} // black
-	for _, p := range Pareto(fit.Points) {
-		front.Points = append(front.Points, figure.Point{X: Bytes(p.N, p.Bits), Y: p.Loss})
+	tracks := fit.tracks()
+	for i, g := range fit.groups() {
+		for k, t := range tracks[:min(len(tracks), len(lines))] {
+			s := fit.curve(g, t, x)
+			s.Line, s.Color = lines[k], i+1
+			if len(tracks) > 1 {
+				s.Color = i%figure.Colors + 1
+			}
+			chart.Series = append(chart.Series, s)
+		}
 	}
-	chart.Series = append(chart.Series, front)
 	return chart
 }
 
@@ -196,26 +204,6 @@ func (fit *Fit) tracksText() string {
 		text += " per parameter"
 	}
 	return text
-}
-
-// addCurves adds the law for each group along the tracks, over the sizes that the group has
-// there; tracks beyond the third have no line. Groups that share a colour have dashes of
-// their own, unless these tell the tracks apart: then the marks do.
-func (fit *Fit) addCurves(chart *figure.Chart, x func(n, bits float64) float64) *figure.Chart {
-	tracks := fit.tracks()
-	for i, g := range fit.groups() {
-		for k, t := range tracks {
-			if k < len(lines) {
-				s := fit.curve(g, t, x)
-				s.Line, s.Color = lines[k], i+1
-				if len(tracks) > 1 {
-					s.Color = i%figure.Colors + 1
-				}
-				chart.Series = append(chart.Series, s)
-			}
-		}
-	}
-	return chart
 }
 
 func (fit *Fit) curve(g Group, t track, x func(n, bits float64) float64) (s figure.Series) {

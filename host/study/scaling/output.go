@@ -39,12 +39,9 @@ func (fit *Fit) Write(w io.Writer, format Format) error {
 	case CSV:
 		return fit.csv(w)
 	case JSON:
-		text, err := json.MarshalIndent(fit, "", "  ")
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(w, string(text))
-		return err
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(fit)
 	}
 	return fmt.Errorf("unknown format %q; want one of %v", format, Formats)
 }
@@ -57,31 +54,24 @@ func (fit *Fit) prose(w io.Writer, format Format) error {
 		law = "`" + law + "`"
 	}
 	fmt.Fprintf(&b, "%s, %d points; root mean square of log L − log L̂: %.2g\n\n", law, len(fit.Points), fit.RMS)
-	fit.rows(&b, format, fit.lawRows())
+	rows := [][]string{{"parameter", "value", "interval", ""}}
+	for _, e := range fit.Parameters {
+		rows = append(rows, []string{e.Name, significant(e.Value), interval(e, significant), remark(e)})
+	}
+	writeRows(&b, format, rows)
 	b.WriteByte('\n')
-	fit.rows(&b, format, fit.efficiencyRows())
-	fmt.Fprintf(&b, "\n%s; %d of the %d best of %d starting points came to this minimum.\n", fit.intervals(), fit.Agree, fit.Finished, fit.Starts)
+	writeRows(&b, format, fit.efficiencyRows())
+	from := "of the linearized law"
+	if fit.Replicates > 0 {
+		from = fmt.Sprintf("from %d bootstrap replicates", fit.Replicates)
+	}
+	fmt.Fprintf(&b, "\n%s %% intervals %s; %d of the %d best of %d starting points came to this minimum.\n",
+		strconv.FormatFloat(100*fit.Level, 'g', 4, 64), from, fit.Agree, fit.Finished, fit.Starts)
 	for _, warning := range fit.Warnings {
 		fmt.Fprintf(&b, "\nWarning: %s.\n", warning)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func (fit *Fit) intervals() string {
-	percent := strconv.FormatFloat(100*fit.Level, 'g', 4, 64) + " % intervals"
-	if fit.Replicates == 0 {
-		return percent + " of the linearized law"
-	}
-	return fmt.Sprintf("%s from %d bootstrap replicates", percent, fit.Replicates)
-}
-
-func (fit *Fit) lawRows() [][]string {
-	rows := [][]string{{"parameter", "value", "interval", ""}}
-	for _, e := range fit.Parameters {
-		rows = append(rows, []string{e.Name, significant(e.Value), interval(e, significant), remark(e)})
-	}
-	return rows
 }
 
 func (fit *Fit) efficiencyRows() [][]string {
@@ -107,8 +97,8 @@ func (fit *Fit) efficiencyRows() [][]string {
 	return rows
 }
 
-// rows writes aligned columns, or a table of Markdown; the first row is the heading.
-func (fit *Fit) rows(b *strings.Builder, format Format, rows [][]string) {
+// writeRows writes aligned columns, or a table of Markdown; the first row is the heading.
+func writeRows(b *strings.Builder, format Format, rows [][]string) {
 	if format == Markdown {
 		for i, row := range rows {
 			for k, cell := range row {

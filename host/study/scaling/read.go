@@ -175,7 +175,11 @@ func ParseCSV(path string, text []byte) ([]Point, error) {
 		case errors.Is(err, io.EOF):
 			return p.result("no points below the heading")
 		case err != nil:
-			p.syntax(err)
+			line := 0
+			if e, ok := errors.AsType[*csv.ParseError](err); ok {
+				line, err = e.Line, e.Err
+			}
+			p.fail(line, "not valid CSV: %v", err)
 			return nil, p.problems
 		}
 		line, _ := in.FieldPos(0)
@@ -190,14 +194,6 @@ func ParseCSV(path string, text []byte) ([]Point, error) {
 type csvParser struct {
 	reading
 	columns []string
-}
-
-func (p *csvParser) syntax(err error) {
-	line := 0
-	if e, ok := errors.AsType[*csv.ParseError](err); ok {
-		line, err = e.Line, e.Err
-	}
-	p.fail(line, "not valid CSV: %v", err)
 }
 
 // heading takes over the names of the columns.
@@ -294,7 +290,19 @@ func (p *jsonParser) array() {
 			p.syntax(err)
 			return
 		}
-		p.object(line, fields)
+		before := len(p.problems)
+		has := func(name string) bool { _, ok := fields[name]; return ok }
+		if has("loss") == has("ppl") {
+			p.fail(line, "want one of loss (nats per token) and ppl (its exponential)")
+		}
+		p.missing(line, "", has)
+		var point Point
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			p.field(line, &point, name, fields[name])
+		}
+		if len(p.problems) == before {
+			p.add(line, point)
+		}
 	}
 	if _, err := p.dec.Token(); err != nil {
 		p.syntax(err)
@@ -302,22 +310,6 @@ func (p *jsonParser) array() {
 	}
 	if p.dec.More() {
 		p.fail(p.lineAt(p.dec.InputOffset()), "something follows the array")
-	}
-}
-
-func (p *jsonParser) object(line int, fields map[string]json.RawMessage) {
-	before := len(p.problems)
-	has := func(name string) bool { _, ok := fields[name]; return ok }
-	if has("loss") == has("ppl") {
-		p.fail(line, "want one of loss (nats per token) and ppl (its exponential)")
-	}
-	p.missing(line, "", has)
-	var point Point
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		p.field(line, &point, name, fields[name])
-	}
-	if len(p.problems) == before {
-		p.add(line, point)
 	}
 }
 
