@@ -22,10 +22,7 @@ func TestRelabelled(t *testing.T) {
 		"one more axis": studyFile + "[[study.axes]]\nname = \"rate\"\nkey = \"schedule.rate\"\nvalues = [0.1, 0.2]\n",
 	} {
 		write(t, "small.toml", text)
-		now, err := study.Load("small.toml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := loadFile(t)
 		n := 0
 		for _, r := range f.Results(now) {
 			if r.State == study.Done {
@@ -128,10 +125,7 @@ func TestAsked(t *testing.T) {
 	rows := `{"word": "a", "ends": ["x", "y"], "right": 1}` + "\n"
 	write(t, "quiz_test.jsonl", strings.Repeat(rows, 40))
 	write(t, "small.toml", asking)
-	s, err := study.Load("small.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := loadFile(t)
 	results := done(t, s, "1", 0, 1)
 	for i := range results {
 		results[i].Summary["quiz.acc"] = 0.5
@@ -162,10 +156,7 @@ func TestAsked(t *testing.T) {
 		write(t, "small.toml", asking)
 		write(t, "quiz_test.jsonl", strings.Repeat(rows, 40))
 		change()
-		now, err := study.Load("small.toml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := loadFile(t)
 		for _, r := range f.Results(now) {
 			if _, answered := r.Summary["quiz.acc"]; r.State != study.Unevaluated || answered {
 				t.Errorf("%s: %s is %s, %s, with %v", what, r.Cell.ID, r.State, r.Err, r.Summary)
@@ -192,13 +183,10 @@ values = [{label = "full"}, {label = "RTN", set = {quantizer = {plugin = "quest"
 func TestQuantizedStale(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "small.toml", quantized)
-	s, err := study.Load("small.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := loadFile(t)
 	f := take(t, s, done(t, s, "1", 0, 1), nil, "r1")
 	results := f.Results(s)
-	err = f.FindStale(t.Context(), s, results, func(_ context.Context, list []*config.Config) []config.Finding {
+	err := f.FindStale(t.Context(), s, results, func(_ context.Context, list []*config.Config) []config.Finding {
 		out := make([]config.Finding, len(list))
 		for i := range out {
 			out[i] = config.Finding{Programs: programs("2"), Data: map[string]string{"t.tokens": "bb"}}

@@ -29,10 +29,7 @@ over = ["seed"]
 // TestDifferences: pairs are those of the replicates that both labels have, and a figure says how many there are.
 func TestDifferences(t *testing.T) {
 	s := parse(t, paired, t.TempDir())
-	r, err := report.New(s, trained(s, map[string][]float64{"QuEST": {2.0, 2.25, 2.5}, "CAGE": {1.75, 2.125}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := newReport(t, s, trained(s, map[string][]float64{"QuEST": {2.0, 2.25, 2.5}, "CAGE": {1.75, 2.125}}))
 	f, d := r.Figures[0], stat.Pair([]float64{1.75, 2.125}, []float64{2, 2.25}, stat.Level)
 	want := &figure.Differences{X: figure.Axis{Label: "difference of validation loss to QuEST"}, Rows: []string{""},
 		Series: []figure.DifferenceSeries{{Name: "CAGE", Rows: []figure.PairDifferences{{Each: []float64{-0.25, -0.125}, Mean: d.Mean, Low: d.Low, High: d.High}}}}}
@@ -43,18 +40,15 @@ func TestDifferences(t *testing.T) {
 		t.Errorf("title %q, notes %q", f.Title, f.Notes)
 	}
 	// One pair has no interval.
-	r, err = report.New(s, trained(s, map[string][]float64{"QuEST": {2.0}, "CAGE": {1.75}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r = newReport(t, s, trained(s, map[string][]float64{"QuEST": {2.0}, "CAGE": {1.75}}))
 	nan := math.NaN()
 	want.Series[0].Rows = []figure.PairDifferences{{Each: []float64{-0.25}, Mean: -0.25, Low: nan, High: nan}}
 	if diff := cmp.Diff(want, r.Figures[0].Picture, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("the picture of one pair (-want +got):\n%s", diff)
 	}
 	// Without a pair there is no picture.
-	if r, err = report.New(s, trained(s, map[string][]float64{"QuEST": {2.0, 2.1}})); err != nil || !r.Figures[0].Empty() {
-		t.Errorf("a picture of nothing, %v", err)
+	if r = newReport(t, s, trained(s, map[string][]float64{"QuEST": {2.0, 2.1}})); !r.Figures[0].Empty() {
+		t.Error("a picture of nothing")
 	}
 	// Two replicates in one place.
 	s.Figures[0].Over = nil
@@ -66,10 +60,7 @@ func TestDifferences(t *testing.T) {
 // A report can be written before any cell is done, and says so.
 func TestNothingIsDone(t *testing.T) {
 	s := parse(t, grid, filepath.Join(t.TempDir(), "bits"))
-	r, err := reportOf(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := reportOf(t, s)
 	files, err := r.Save(vfs.At(t.TempDir()))
 	if err != nil || !slices.Equal(files, []string{"report.md", "report.csv", "report.tex", "index.html"}) {
 		t.Errorf("files %v, %v", files, err)
@@ -85,10 +76,7 @@ func TestEveryRunDiverged(t *testing.T) {
 	for i, c := range s.Cells {
 		run(t, c, math.Inf(1), uint64(i))
 	}
-	r, err := reportOf(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := reportOf(t, s)
 	empty := 0
 	for _, f := range r.Figures {
 		if f.Empty() {
@@ -127,10 +115,7 @@ func TestCurvesOfQuantized(t *testing.T) {
 		results[i] = study.Result{Cell: c, State: study.Done, Summary: map[string]float64{"val_loss": 2}}
 	}
 	write(t, s.Cells[0].Run, "metrics.jsonl", "{\"step\":1,\"loss\":2.5}\n")
-	r, err := report.New(s, results)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := newReport(t, s, results)
 	if got := r.Results(); len(got.Damages) > 0 || r.Tables[0].Entries[0][0].N != 1 || r.Tables[0].Entries[1][0].N != 1 {
 		t.Errorf("left out: %v; entries %+v", got.Damages, r.Tables[0].Entries)
 	}

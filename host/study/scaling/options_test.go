@@ -37,8 +37,7 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 func TestReference(t *testing.T) {
-	random := rand.New(rand.NewPCG(7, 7))
-	points := synthesize(random, truth(random), wideSizes, wideRatios, 0)
+	points := wide(7, 0)
 	tests := map[string]struct {
 		points []Point
 		o      Options
@@ -70,8 +69,7 @@ func TestReference(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	random := rand.New(rand.NewPCG(7, 7))
-	if _, err := Run(ctx, synthesize(random, truth(random), wideSizes, wideRatios, 0), Defaults()); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, wide(7, 0), Defaults()); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -47,6 +47,12 @@ func synthesize(random *rand.Rand, p planted, sizes, ratios []float64, noise flo
 	return points
 }
 
+// wide makes losses of a law that is drawn, at sizes and ratios that determine it.
+func wide(seed uint64, noise float64) []Point {
+	random := rand.New(rand.NewPCG(seed, seed))
+	return synthesize(random, truth(random), wideSizes, wideRatios, noise)
+}
+
 var (
 	wideSizes  = []float64{10e6, 50e6, 250e6, 1250e6}
 	wideRatios = []float64{10, 60, 360}
@@ -207,8 +213,7 @@ func TestNoIntervalWithoutKnowledge(t *testing.T) {
 
 // BenchmarkRun fits 60 points from all starting points, without a bootstrap, on one core.
 func BenchmarkRun(b *testing.B) {
-	random := rand.New(rand.NewPCG(1, 1))
-	points := synthesize(random, truth(random), wideSizes, wideRatios, 1e-3)
+	points := wide(1, 1e-3)
 	o := Defaults()
 	o.Bootstrap, o.Workers = 0, 1
 	for b.Loop() {
