@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/plainjson"
-	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -110,19 +109,6 @@ func (s *Study) findOutdated(results []Result) {
 	}
 }
 
-// checkEvaluations prepares the questions of all evaluations, to find problems before any cell is trained.
-func (s *Study) checkEvaluations(cells []Cell) (errs plaintoml.Errors) {
-	if len(cells) == 0 {
-		return nil
-	}
-	for _, e := range s.evaluations {
-		if err := e.Check(); err != nil {
-			errs = append(errs, e.problem(err))
-		}
-	}
-	return errs
-}
-
 // evaluate runs the evaluations of a cell that are not complete.
 func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) {
 	for _, e := range r.study.evaluationsOf(c) {
@@ -166,11 +152,7 @@ func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *placedEvaluation
 	if err := dir.MkdirAll(); err != nil {
 		return false, err
 	}
-	l, err := e.Lock(dir).AwaitLock(ctx, lockRetry) // a process that lost its parent may still be answering
-	if err == nil {
-		err = l.Unlock()
-	}
-	if err != nil {
+	if err := awaitFree(ctx, dir.Join(vfs.LockFile)); err != nil {
 		return false, err
 	}
 	if err := removeAbandoned(dir, accountFile); err != nil {

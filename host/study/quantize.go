@@ -313,15 +313,6 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// withSources also selects the cells whose models are quantized in selected cells.
-func (s *Study) withSources(selected map[string]bool) {
-	for _, c := range s.Cells {
-		if selected[c.ID] && c.Quantize != nil && c.Quantize.Of == OfFullPrecision {
-			selected[s.Cells[c.from].ID] = true
-		}
-	}
-}
-
 // findRemade gives the state [Stale] to quantized models whose source is another run now.
 func (s *Study) findRemade(results []Result) {
 	s.markRemade(results, func(c, source Cell) bool {
@@ -335,12 +326,7 @@ func (s *Study) FindRemade(results []Result) {
 	s.markRemade(results, func(_, _ Cell) bool { return false })
 }
 
-// findOrphaned gives the state [Stale] to quantized models whose source is missing, and will be trained from the beginning.
-func (s *Study) findOrphaned(results []Result) {
-	states := statesOf(results)
-	s.markRemade(results, func(_, source Cell) bool { return states[source.ID] == Missing })
-}
-
+// markRemade gives the state [Stale] to quantized models whose source is stale, or of which remade says that it is another.
 func (s *Study) markRemade(results []Result, remade func(c, source Cell) bool) {
 	states := statesOf(results)
 	for i, r := range results {

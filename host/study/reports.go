@@ -28,7 +28,9 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 		t.checkAxes(axes, "columns", out.Columns...)
 		t.checkAxes(axes, "over", out.Over...)
 		t.checkUsedOnce(axes, []string{"rows", "columns", "over"}, map[string][]string{"rows": out.Rows, "columns": out.Columns, "over": out.Over})
-		t.checkFormat(&out.Format)
+		if f := out.Format; f != "" && (strings.Contains(fmt.Sprintf(f, 1.5), "%!") || strings.Count(strings.ReplaceAll(f, "%%", ""), "%") != 1) {
+			t.wrong("format", f, `a verb for a number, such as "%.3f"`)
+		}
 		out.Where = t.where(where, axes)
 		out.Metric = cmp.Or(out.Metric, defaultMetric)
 		out.Best = s.readBest(t.below("best", best), out, known, axes, plans)
@@ -80,18 +82,12 @@ func (t *table) checkMetric(key string, metric *string, known []string) {
 	if near := schema.DidYouMean(m, known); near != "" {
 		hint = near
 	} else if task, _, ofTask := strings.Cut(m, "."); ofTask {
-		hint = taskHint(task, known)
+		hint = fmt.Sprintf("have %q among the tasks of [[study.evaluations]]", task)
+		if of := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(k, task+".") }); len(of) > 0 {
+			hint = "known: " + strings.Join(of, ", ")
+		}
 	}
 	t.report(t.key(key), hint, "there is no metric %q", m)
-}
-
-// taskHint says what metrics of a task there are.
-func taskHint(task string, known []string) string {
-	of := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(k, task+".") })
-	if len(of) == 0 {
-		return fmt.Sprintf("have %q among the tasks of [[study.evaluations]]", task)
-	}
-	return "known: " + strings.Join(of, ", ")
 }
 
 // checkAxes reports names under a key that are not those of axes, or stand there twice.
@@ -178,18 +174,6 @@ func (t *table) checkBaseline(plans []plan, where map[string][]string, baseline 
 	}
 	if !t.vague && len(baseline) > 0 && len(plans) > 0 && !slices.ContainsFunc(plans, has) {
 		t.report(t.key("baseline"), "want labels of cells that where and [[study.exclude]] leave in", "no cell here has its labels")
-	}
-}
-
-// checkFormat reports a format that is no verb for a number, and takes it away.
-func (t *table) checkFormat(format *string) {
-	f := *format
-	if f == "" {
-		return
-	}
-	if text := fmt.Sprintf(f, 1.5); strings.Contains(text, "%!") || strings.Count(strings.ReplaceAll(f, "%%", ""), "%") != 1 {
-		t.wrong("format", f, `a verb for a number, such as "%.3f"`)
-		*format = ""
 	}
 }
 

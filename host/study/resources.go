@@ -75,17 +75,13 @@ type gpus struct {
 	used []int // by how many cells each is used
 }
 
-func newGPUs() *gpus {
-	names := machineGPUs()
-	return &gpus{names: names, used: make([]int, len(names))}
-}
-
-// machineGPUs are the GPUs that this process may use; nil where that is not known. It reads no CUDA library: a cage without
+// newGPUs finds the GPUs that this process may use; none where that is not known. It reads no CUDA library: a cage without
 // one can run the studies of one that has it.
-func machineGPUs() []string {
+func newGPUs() *gpus {
 	value, set := os.LookupEnv(visibleDevices)
 	files, _ := filepath.Glob("/dev/nvidia[0-9]*") // the pattern is well-formed
-	return visible(value, set, len(files))
+	names := visible(value, set, len(files))
+	return &gpus{names: names, used: make([]int, len(names))}
 }
 
 // visible are the GPUs that CUDA_VISIBLE_DEVICES names, or as many as there are if it is not set. A name that is none ends

@@ -76,7 +76,7 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 		return nil
 	}
 	if r.stateOf(c) == Stale {
-		if err := awaitFree(ctx, r.study.dir(c)); ctx.Err() != nil {
+		if err := awaitFree(ctx, r.study.dir(c).Lock()); ctx.Err() != nil {
 			return nil
 		} else if err != nil {
 			return err
@@ -94,7 +94,9 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 	state, failure, err := r.attempt(ctx, c)
 	release()
 	if err == nil && state == Interrupted && ctx.Err() == nil {
-		r.noteStopped(c)
+		r.mu.Lock()
+		r.stopped[c.ID] = true // by a request of its own
+		r.mu.Unlock()
 	}
 	if err == nil && failure != nil {
 		err = atomicfile.WriteJSON(r.study.dir(c).Join(failedFile), failure)
@@ -106,13 +108,6 @@ func (r *runner) stateOf(c Cell) State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.states[c.ID]
-}
-
-// noteStopped records that a cell was stopped by a request of its own.
-func (r *runner) noteStopped(c Cell) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stopped[c.ID] = true
 }
 
 func (r *runner) wasStopped(c Cell) bool {

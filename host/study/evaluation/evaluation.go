@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,8 +29,7 @@ type Evaluation interface {
 	// answers in the directory out. After an interruption it continues if given the same arguments. Its output is kept
 	// in [OutputFile] there.
 	Arguments(run, out string) []string
-	// Lock returns the file in out that is locked while the command works there.
-	Lock(out vfs.Path) vfs.Path
+
 	// Read reads the results that the command has left in out, by the names of the metrics. Logs of the command do not
 	// affect it.
 	Read(out vfs.Path) (map[string]float64, error)
@@ -67,24 +67,16 @@ func identify(name string, of any) string {
 func hashFiles(files []string) (string, error) {
 	all := sha256.New()
 	for _, path := range files {
-		one, err := hashFile(path)
+		f, err := os.Open(path)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintln(all, one)
+		one := sha256.New()
+		_, err = io.Copy(one, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return "", err
+		}
+		fmt.Fprintf(all, "%x\n", one.Sum(nil))
 	}
 	return hex.EncodeToString(all.Sum(nil)), nil
-}
-
-func hashFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
