@@ -59,7 +59,7 @@ func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
 	dir := r.study.dir(c)
 	command := r.opts.Command
 	p := process{dir: dir, log: logFile, environment: c.environment, threads: r.plan.Threads,
-		command: append(command[:len(command):len(command)], CellConfigPath(c.Dir), "--resume", "--quiet", "--lifeline")}
+		command: append(command[:len(command):len(command)], dir.Join(cellFile).Name, "--resume", "--quiet", "--lifeline")}
 	failure, err := p.run(ctx)
 	if err != nil {
 		return Interrupted, nil, err

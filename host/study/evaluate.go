@@ -66,7 +66,7 @@ func (s *Study) addEvaluations(r *Result, running bool) {
 		}
 		switch {
 		case err != nil && !running:
-			*r = Result{Cell: r.Cell, State: Failed, Err: CannotRead(err), Unreadable: true}
+			*r = Damaged(r.Cell, err)
 			return
 		case a.Metrics == nil:
 			r.State = Unevaluated
@@ -84,7 +84,7 @@ func (s *Study) addEvaluations(r *Result, running bool) {
 	case err == nil:
 		r.State, r.Err = Failed, failure.Error
 	case !errors.Is(err, fs.ErrNotExist):
-		*r = Result{Cell: r.Cell, State: Failed, Err: CannotRead(err), Unreadable: true}
+		*r = Damaged(r.Cell, err)
 	}
 }
 

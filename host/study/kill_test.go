@@ -260,7 +260,7 @@ func TestCrashingCell(t *testing.T) {
 	var killing sync.WaitGroup
 	killing.Go(func() {
 		awaitFile(t, filepath.Join(victim.Dir, "metrics.jsonl"), `"step":20`)
-		pid, err := os.ReadFile(study.CellConfigPath(victim.Dir) + ".pid")
+		pid, err := os.ReadFile(filepath.Join(victim.Dir, "cell.toml.pid"))
 		if err != nil {
 			t.Error(err)
 			return

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -186,10 +187,7 @@ func slug(text string) string {
 }
 
 // problems collects the problems of the configurations of cells. A problem of many cells is listed once.
-type problems struct {
-	found map[string]*problem // by text
-	order []*problem
-}
+type problems []*problem
 
 type problem struct {
 	err   *plaintoml.Error
@@ -198,24 +196,21 @@ type problem struct {
 
 // add records the problems of a cell's configuration.
 func (p *problems) add(err error, cell string) {
-	if p.found == nil {
-		p.found = map[string]*problem{}
-	}
 	for _, e := range problemsOf(err) {
-		text := e.Error()
-		if p.found[text] == nil {
-			p.found[text] = &problem{err: e}
-			p.order = append(p.order, p.found[text])
+		i := slices.IndexFunc(*p, func(known *problem) bool { return known.err.Error() == e.Error() })
+		if i < 0 {
+			i = len(*p)
+			*p = append(*p, &problem{err: e})
 		}
-		p.found[text].cells = append(p.found[text].cells, cell)
+		(*p)[i].cells = append((*p)[i].cells, cell)
 	}
 }
 
 // list returns the problems of a study of so many cells. A problem that not all cells have comes from a combination of
 // settings, and names the first such cell.
-func (p *problems) list(cells int) plaintoml.Errors {
+func (p problems) list(cells int) plaintoml.Errors {
 	var errs plaintoml.Errors
-	for _, one := range p.order {
+	for _, one := range p {
 		gap := " "
 		if strings.Contains(one.err.Msg, "\n") {
 			gap = "\n  "

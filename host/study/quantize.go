@@ -313,14 +313,6 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// findRemade gives the state [Stale] to quantized models whose source is another run now.
-func (s *Study) findRemade(results []Result) {
-	s.markRemade(results, func(c, source Cell) bool {
-		was, now := identity(s.run(c)).Initial.Run, identity(s.run(source)).Run
-		return now != "" && was != "" && now != was
-	})
-}
-
 // FindRemade gives the state [Stale] to quantized models made from a model that is stale.
 func (s *Study) FindRemade(results []Result) {
 	s.markRemade(results, func(_, _ Cell) bool { return false })

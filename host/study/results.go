@@ -78,9 +78,7 @@ func (s *Study) Results() ([]Result, error) {
 // --retry brings to its end again from its last checkpoint, and leaves the others alone.
 func (s *Study) readCellResult(c Cell, running bool) Result {
 	dir := s.dir(c)
-	unreadable := func(err error) Result {
-		return Result{Cell: c, State: Failed, Err: CannotRead(err), Unreadable: true}
-	}
+
 	summary, completed, err := metrics.ReadNumbers(s.run(c).Summary())
 	switch {
 	case completed:
@@ -90,7 +88,7 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 	case running:
 		return Result{Cell: c, State: Running}
 	case err != nil:
-		return unreadable(err)
+		return Damaged(c, err)
 	}
 	failure, err := readFailure(dir)
 	if err == nil {
@@ -101,20 +99,22 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 		return r
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return unreadable(err)
+		return Damaged(c, err)
 	}
 	begun, err := dir.Join(cellFile).Exists()
 	switch {
 	case err != nil:
-		return unreadable(err)
+		return Damaged(c, err)
 	case begun:
 		return Result{Cell: c, State: Interrupted}
 	}
 	return Result{Cell: c, State: Missing}
 }
 
-// CannotRead returns the text of [Result.Err] for a damaged file.
-func CannotRead(err error) string { return "cannot be read: " + err.Error() }
+// Damaged is the result of a cell with a file that cannot be read.
+func Damaged(c Cell, err error) Result {
+	return Result{Cell: c, State: Failed, Err: "cannot be read: " + err.Error(), Unreadable: true}
+}
 
 // Failure says why a cell failed, as stored in failed.json.
 type Failure struct {
@@ -174,7 +174,10 @@ type Survey func(ctx context.Context, list []*config.Config) []config.Finding
 // error is about cells that could not be compared, whose results stay as they are.
 func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) error {
 	s.findOutdated(results)
-	defer s.findRemade(results)
+	defer s.markRemade(results, func(c, source Cell) bool { // another run than it was made of
+		was, now := identity(s.run(c)).Initial.Run, identity(s.run(source)).Run
+		return now != "" && was != "" && now != was
+	})
 	if survey == nil {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package study
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -173,6 +172,3 @@ func (s *Study) at(elem ...string) vfs.Path { return vfs.On(s.Files, s.Out).Join
 
 // dir is the run directory of a cell.
 func (s *Study) dir(c Cell) rundir.Dir { return rundir.On(s.Files, c.Dir) }
-
-// CellConfigPath returns the path of the configuration that `cage train` is given for a cell.
-func CellConfigPath(dir string) string { return filepath.Join(dir, cellFile) }

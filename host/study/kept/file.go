@@ -17,14 +17,6 @@ import (
 // Write writes the file with one line for each cell, so that changes are readable in a
 // diff.
 func (f *File) Write(path string) error {
-	text, err := f.encode()
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(vfs.At(path), text)
-}
-
-func (f *File) encode() ([]byte, error) {
 	var b bytes.Buffer
 	head, err := json.MarshalIndent(struct {
 		Study   string   `json:"study"`
@@ -32,14 +24,14 @@ func (f *File) encode() ([]byte, error) {
 		Sources []Source `json:"sources"`
 	}{f.Study, f.From, f.Sources}, "", "  ")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	b.Write(bytes.TrimSuffix(head, []byte("\n}")))
 	b.WriteString(",\n  \"cells\": [")
 	for i, c := range f.Cells {
 		line, err := json.Marshal(c)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if i > 0 {
 			b.WriteByte(',')
@@ -48,7 +40,7 @@ func (f *File) encode() ([]byte, error) {
 		b.Write(line)
 	}
 	b.WriteString("\n  ]\n}\n")
-	return b.Bytes(), nil
+	return atomicfile.WriteBytes(vfs.At(path), b.Bytes())
 }
 
 // Read reads a file of kept results. Errors name the file.

@@ -83,7 +83,7 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 			}
 			continue
 		}
-		c, m, err := take(r)
+		c, made, err := take(r)
 		if err == nil {
 			c.Asked, err = s.Evaluated(r.Cell)
 		}
@@ -93,7 +93,7 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 				older = append(older, k)
 				continue
 			}
-			c.Source, err = out.note(m, occasion)
+			c.Source, err = out.note(made, occasion)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("study %s: cell %s: %w", s.Name, r.Cell.ID, err)

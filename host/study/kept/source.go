@@ -23,15 +23,8 @@ type provenance struct {
 	Programs map[string]string `json:"programs"`
 }
 
-// origin says what a run was made with.
-type origin struct {
-	build   engine.BuildInfo
-	plugins []Plugin
-	data    map[string]string // as in [Source.Data]
-}
-
 // take makes the cell of a result, and returns what its run was made with.
-func take(r study.Result) (Cell, origin, error) {
+func take(r study.Result) (Cell, Source, error) {
 	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{}, Diverged: r.Diverged}
 	for name, x := range r.Summary {
 		if !metrics.Timed(name) {
@@ -46,18 +39,18 @@ func take(r study.Result) (Cell, origin, error) {
 		err = plainjson.Unmarshal(text, &p)
 	}
 	if err != nil {
-		return c, origin{}, fmt.Errorf("what its run was made of cannot be read: %s: %w", path, err)
+		return c, Source{}, fmt.Errorf("what its run was made of cannot be read: %s: %w", path, err)
 	}
 	if r.Cell.Quantize == nil {
 		if c.Programs = digest.Named(p.Programs); c.Programs == "" {
-			return c, origin{}, fmt.Errorf("what its run was made of is not known: %s names no programs", path)
+			return c, Source{}, fmt.Errorf("what its run was made of is not known: %s names no programs", path)
 		}
 	}
 	cfg, err := config.Load(dir.Config().Name, nil)
 	if err != nil {
-		return c, origin{}, err
+		return c, Source{}, err
 	}
-	return c, origin{p.Build, p.Plugins, cfg.Data.Hashes()}, nil
+	return c, Source{Builds: []engine.BuildInfo{p.Build}, Plugins: p.Plugins, Data: cfg.Data.Hashes()}, nil
 }
 
 // otherTokens names a file that held others than for the cells of the sources; empty: none did.
@@ -74,18 +67,18 @@ func (f *File) otherTokens(data map[string]string) string {
 
 // note adds what a run was made with to the source of its build, which is of the given
 // occasion, and returns the place of that source. All runs must have had the same tokens.
-func (f *File) note(m origin, occasion Source) (int, error) {
-	if path := f.otherTokens(m.data); path != "" {
+func (f *File) note(made, occasion Source) (int, error) {
+	if path := f.otherTokens(made.Data); path != "" {
 		return 0, fmt.Errorf("%s held other tokens when it was trained than for other cells: a table of both would compare nothing", path)
 	}
-	i := slices.IndexFunc(f.Sources, func(s Source) bool { return s.Builds[0] == m.build })
+	i := slices.IndexFunc(f.Sources, func(s Source) bool { return s.Builds[0] == made.Builds[0] })
 	if i < 0 {
 		i = len(f.Sources)
-		occasion.Builds = []engine.BuildInfo{m.build}
+		occasion.Builds = made.Builds
 		f.Sources = append(f.Sources, occasion)
 	}
 	s := &f.Sources[i]
-	for _, u := range m.plugins {
+	for _, u := range made.Plugins {
 		if !slices.Contains(s.Plugins, u) {
 			s.Plugins = append(s.Plugins, u)
 		}
@@ -96,7 +89,7 @@ func (f *File) note(m origin, occasion Source) (int, error) {
 	if s.Data == nil {
 		s.Data = map[string]string{}
 	}
-	maps.Copy(s.Data, m.data)
+	maps.Copy(s.Data, made.Data)
 	return i, nil
 }
 
@@ -145,11 +138,11 @@ func (f *File) Changed(results []study.Result) (cells int, first string) {
 			continue
 		}
 		seen[r.Cell.ID] = true
-		now, from, err := take(r)
+		now, made, err := take(r)
 		if err != nil {
 			continue
 		}
-		if why := f.changed(was, now.Programs, from.data); why != "" {
+		if why := f.changed(was, now.Programs, made.Data); why != "" {
 			cells++
 			first = cmp.Or(first, why)
 		}

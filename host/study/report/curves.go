@@ -22,7 +22,7 @@ import (
 // curves has a metric of the records over the steps, for each series the mean over its
 // replicates.
 func curves(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := grouping{s, [][]string{f.Series}, f.Over, f.Where}.group(results)
+	g, err := group(s, results, f.Over, f.Where, f.Series)
 	if err != nil {
 		return picture{}, err
 	}
@@ -125,7 +125,7 @@ type trail struct {
 // trajectories has the path of each cell, projected onto the two principal components
 // of all points of all paths together.
 func trajectories(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := grouping{s, [][]string{f.Series, rest(s, f.Series)}, nil, f.Where}.group(results)
+	g, err := group(s, results, nil, f.Where, f.Series, rest(s, f.Series))
 	if err != nil {
 		return picture{}, err
 	}

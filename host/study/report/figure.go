@@ -98,7 +98,7 @@ func spelled(metric string) string {
 
 // bars has a group for each label of an axis.
 func bars(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := grouping{s, [][]string{{f.X}, f.Series}, f.Over, f.Where}.group(results)
+	g, err := group(s, results, f.Over, f.Where, []string{f.X}, f.Series)
 	if err != nil {
 		return picture{}, err
 	}
@@ -123,7 +123,7 @@ func bars(s *study.Study, f study.Figure, results []study.Result) (picture, erro
 
 // heatmap has an axis on each side.
 func heatmap(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := grouping{s, [][]string{{f.Y}, {f.X}}, f.Over, f.Where}.group(results)
+	g, err := group(s, results, f.Over, f.Where, []string{f.Y}, []string{f.X})
 	if err != nil {
 		return picture{}, err
 	}
@@ -149,7 +149,7 @@ func heatmap(s *study.Study, f study.Figure, results []study.Result) (picture, e
 
 // scatter has a point for each cell, or for the mean over the replicates.
 func scatter(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := grouping{s, [][]string{f.Series, rest(s, f.Series, f.Over)}, f.Over, f.Where}.group(results)
+	g, err := group(s, results, f.Over, f.Where, f.Series, rest(s, f.Series, f.Over))
 	if err != nil {
 		return picture{}, err
 	}
@@ -225,7 +225,7 @@ func known(x float64) float64 {
 // differences has a row for each label of the series, and in it what the other labels of the axis X differ from the
 // baseline by, replicate by replicate.
 func differences(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := grouping{s, [][]string{f.Series, {f.X}}, f.Over, f.Where}.group(results)
+	g, err := group(s, results, f.Over, f.Where, f.Series, []string{f.X})
 	if err != nil {
 		return picture{}, err
 	}

@@ -50,7 +50,10 @@ func (c cell) latex(difference bool) string {
 	case absent:
 		return "--"
 	}
-	s := latexNumber(c.text, c.bold)
+	s := "$" + latexNumbers.Replace(c.text) + "$"
+	if c.bold {
+		s = "{\\boldmath" + s + "}"
+	}
 	if sign := strings.TrimSpace(c.sign); sign != "" {
 		s += "\\rlap{$^{" + strings.ReplaceAll(sign, "≈", "\\approx") + "}$}"
 	}
@@ -119,14 +122,8 @@ func latexAll(list []string) []string {
 	return out
 }
 
-// latexNumber sets numbers in mathematics.
-func latexNumber(s string, bold bool) string {
-	s = "$" + strings.NewReplacer("−", "-", " ± ", " \\pm ", "∞", "\\infty", "NaN", "\\mathrm{NaN}", "%", "\\%").Replace(s) + "$"
-	if bold {
-		return "{\\boldmath" + s + "}"
-	}
-	return s
-}
+// latexNumbers sets numbers in mathematics.
+var latexNumbers = strings.NewReplacer("−", "-", " ± ", " \\pm ", "∞", "\\infty", "NaN", "\\mathrm{NaN}", "%", "\\%")
 
 // latexText escapes a text. Greek letters and signs of mathematics, which not every
 // engine has in its fonts, are written as commands.

@@ -147,7 +147,7 @@ func leaveOut(results []study.Result, err error) bool {
 	}
 	for i := range results {
 		if r := &results[i]; r.Cell.ID == d.id {
-			*r = study.Result{Cell: r.Cell, State: study.Failed, Err: study.CannotRead(d.err), Unreadable: true}
+			*r = study.Damaged(r.Cell, d.err)
 		}
 	}
 	return true

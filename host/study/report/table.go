@@ -63,7 +63,7 @@ func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, er
 		}
 		sides = append(sides, []string{t.Best.Axis})
 	}
-	g, err := grouping{s, sides, t.Over, t.Where}.group(results)
+	g, err := group(s, results, t.Over, t.Where, sides...)
 	if err != nil {
 		return nil, err
 	}
@@ -152,26 +152,17 @@ func (t *Table) entries(places [][]replicate) []Entry {
 			best = c
 		}
 	}
+	known := 0
 	for c := range row {
 		if best >= 0 && !math.IsNaN(row[c].Mean) {
 			row[c].Mark = t.mark(c, best, places)
-		}
-	}
-	if best >= 0 && alone(row) {
-		row[best].Mark = Plain
-	}
-	return row
-}
-
-// alone reports whether the best has nothing to be compared with.
-func alone(row []Entry) bool {
-	known := 0
-	for _, e := range row {
-		if e.Mark != Plain || !math.IsNaN(e.Mean) {
 			known++
 		}
 	}
-	return known == 1
+	if known == 1 { // there is nothing to compare the best with
+		row[best].Mark = Plain
+	}
+	return row
 }
 
 func (t *Table) mark(c, best int, places [][]replicate) Mark {

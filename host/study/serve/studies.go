@@ -75,25 +75,22 @@ func (s *Server) studies(w http.ResponseWriter, r *http.Request) error {
 			}
 			p.Studies = append(p.Studies, v)
 		}
-		p.Studies[len(p.Studies)-1].count(run)
+		v := &p.Studies[len(p.Studies)-1]
+		v.Begun++
+		if run.State == rundir.Done {
+			v.Done++
+		}
+		i := slices.IndexFunc(v.States, func(s stateView) bool { return s.State == string(run.State) })
+		if i < 0 {
+			i = len(v.States)
+			v.States = append(v.States, stateView{State: string(run.State)})
+		}
+		v.States[i].Count++
 	}
 	if r.URL.Query().Get("part") != "" {
 		return show(w, r, "studies", p)
 	}
 	return show(w, r, "studies.gohtml", p)
-}
-
-func (v *studyView) count(run *rundir.Run) {
-	v.Begun++
-	if run.State == rundir.Done {
-		v.Done++
-	}
-	i := slices.IndexFunc(v.States, func(s stateView) bool { return s.State == string(run.State) })
-	if i < 0 {
-		i = len(v.States)
-		v.States = append(v.States, stateView{State: string(run.State)})
-	}
-	v.States[i].Count++
 }
 
 // report shows the report of a study as `cage study report` has written it.
