@@ -26,10 +26,7 @@ func TestDocumentedStudy(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(t.TempDir())
-	s, err := Parse(path, []byte(example))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := parsed(t, path, example)
 	if len(s.Cells) != 2*3*3+3 || len(s.Tables) != 1 || len(s.Figures) != 1 {
 		t.Errorf("%d cells, %d tables, %d figures", len(s.Cells), len(s.Tables), len(s.Figures))
 	}
@@ -90,13 +87,7 @@ func standIn(t *testing.T) {
 	large := strings.NewReplacer("3072", "4096", ": 8192, ", ": 14336, ", ": 28, ", ": 32, ", `heads": 24`, `heads": 32`, ": 32.0", ": 8.0", ": true", ": false").Replace(config)
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{"Llama-3.2-3B": config, "Llama-3.1-8B": large} {
-		dir := filepath.Join("models", name)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join("models", name, "config.json"), text)
 	}
 }
 

@@ -287,7 +287,7 @@ func TestCrashingCell(t *testing.T) {
 	if want := (study.Outcome{Cells: 4, Done: 4, Trained: 1}); err != nil || out != want {
 		t.Fatalf("%+v, %v, want %+v", out, err, want)
 	}
-	if _, err := os.Stat(study.FailedPath(victim.Dir)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(victim.Dir, "failed.json")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the failure of a cell that is done is still there: %v", err)
 	}
 }
@@ -315,7 +315,7 @@ func TestKilledAfterTheEnd(t *testing.T) {
 	if want := (study.Outcome{Cells: 1, Done: 1, Trained: 1}); err != nil || out != want {
 		t.Fatalf("%+v, %v, want %+v", out, err, want)
 	}
-	if _, err := os.Stat(study.FailedPath(s.Cells[0].Dir)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(s.Cells[0].Dir, "failed.json")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("there is an account of a failure: %v", err)
 	}
 }

@@ -105,10 +105,7 @@ func TestMetricNames(t *testing.T) {
 func TestDivergedIsKnown(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "base.toml"), base)
-	s, err := Parse(filepath.Join(dir, "study.toml"), []byte(small))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := parsed(t, filepath.Join(dir, "study.toml"), small)
 	s.Out = filepath.Join(dir, "out")
 	c := s.Cells[0]
 	c.Dir, c.Run = filepath.Join(s.Out, "cells", "a"), filepath.Join(s.Out, "cells", "a")

@@ -44,9 +44,7 @@ func TestShare(t *testing.T) {
 			t.Errorf("%s: %d at once with %d threads, want %d with %d", c.name, atOnce, threads, c.atOnce, c.threads)
 		}
 	}
-	for _, c := range []Cell{cell(llama(2, 64), 0, "cpu"), cell(llama(4, 128), 0, "cpu")} {
-		t.Logf("%.3g FLOPs a step", stepFLOPs(c.Config))
-	}
+
 }
 
 func TestVisible(t *testing.T) {
