@@ -2,11 +2,9 @@ package figure_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"image/png"
 	"math"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -81,15 +79,6 @@ func moving(steps int, lambda float64) []metrics.Record {
 	return records
 }
 
-func renderMovement(t *testing.T, format figure.Format, runs []figure.Run, window int, o figure.Options) []byte {
-	t.Helper()
-	var buf bytes.Buffer
-	if err := figure.Draw(&buf, format, &figure.Movement{Runs: runs, Window: window}, o); err != nil {
-		t.Fatal(err)
-	}
-	return buf.Bytes()
-}
-
 func TestMovement(t *testing.T) {
 	const flips, coherence, dwell = "codes changed (%)", "coherence", "dwell time (steps)"
 	still := []metrics.Record{{Step: 10}, {Step: 20, FlipRate: metrics.Some(0), DwellMean: metrics.Some(20), DwellP90: metrics.Some(20), DwellMax: metrics.Some(20)}}
@@ -112,7 +101,8 @@ func TestMovement(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			svg := renderMovement(t, figure.SVG, test.runs, test.window, test.o)
+			picture := &figure.Movement{Runs: test.runs, Window: test.window}
+			svg := drawn(t, figure.SVG, picture, test.o)
 			got := labels(t, svg)
 			for _, label := range test.want {
 				if got[label] != 1 {
@@ -124,22 +114,12 @@ func TestMovement(t *testing.T) {
 					t.Errorf("%q appears", label)
 				}
 			}
-			if !bytes.Equal(svg, renderMovement(t, figure.SVG, test.runs, test.window, test.o)) {
+			if !bytes.Equal(svg, drawn(t, figure.SVG, picture, test.o)) {
 				t.Error("the same runs give two figures")
 			}
-			if _, err := png.Decode(bytes.NewReader(renderMovement(t, figure.PNG, test.runs, test.window, test.o))); err != nil {
+			if _, err := png.Decode(bytes.NewReader(drawn(t, figure.PNG, picture, test.o))); err != nil {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-func TestMovementFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "movement.svg")
-	if err := figure.Save(path, &figure.Movement{Runs: []figure.Run{{"run", simulate(100, 2, 1)}}, Window: 32}, figure.Options{}); !errors.Is(err, figure.ErrNoData) {
-		t.Errorf("runs without diagnostics give %v", err)
-	}
-	if err := figure.Save(path, &figure.Movement{Runs: []figure.Run{{"run", moving(400, 1)}}, Window: 32}, figure.Options{}); err != nil {
-		t.Error(err)
 	}
 }

@@ -76,6 +76,7 @@ func pictures() map[string]struct {
 		"curves": {&figure.Chart{X: figure.Axis{Label: "step"}, Y: figure.Axis{Label: "validation loss", Log: true},
 			Series: []figure.Series{bell(random, "CAGE", 3000, 0.3), bell(random, "QuEST", 3000, 0.5), bell(random, "full precision", 3000, 0.1)}},
 			"step|validation loss|CAGE|QuEST|full precision|1000|2000|0.1"},
+		"runs":    {&figure.Curves{Runs: compare()}, "step|QuEST W4A4|full precision|validation"},
 		"scatter": {scaling(random), "parameters|loss|CAGE, 4 bits|Pareto front|30M|200M|10⁸|2·10⁷"},
 		"trajectories": {&figure.Chart{X: figure.Axis{Label: "1st"}, Y: figure.Axis{Label: "2nd"}, Equal: true,
 			Series: []figure.Series{walk(random, "STE-SGD", 3, 1), walk(random, "STE-Adam", 2, -1), walk(random, "CAGE-Adam", 4, 2)}},
@@ -181,6 +182,7 @@ func TestPicturesWithoutData(t *testing.T) {
 		"a matrix of nothing": &figure.Heat{Rows: []string{"a"}, Columns: []string{"b"}, Values: [][]float64{{nan}}},
 		"no pairs":            &figure.Differences{Rows: []string{"a"}, Series: []figure.DifferenceSeries{{Rows: []figure.PairDifferences{{Each: []float64{nan}, Mean: nan, Low: nan, High: nan}}}}},
 		"pairs beyond rows":   &figure.Differences{Series: []figure.DifferenceSeries{{Rows: []figure.PairDifferences{{Each: []float64{1}, Mean: 1, Low: 0, High: 2}}}}},
+		"no diagnostics":      &figure.Movement{Runs: []figure.Run{{Name: "run", Records: simulate(100, 2, 1)}}, Window: 32},
 		"no matrix":           &figure.Heat{Rows: []string{"a"}, Columns: []string{"b"}},
 	} {
 		if err := figure.Draw(io.Discard, figure.PNG, p, figure.Options{}); !errors.Is(err, figure.ErrNoData) {
@@ -231,32 +233,6 @@ func TestLongCurvesMakeSmallPictures(t *testing.T) {
 	chart := &figure.Chart{Series: []figure.Series{bell(random, "a", 200_000, 1)}}
 	if svg := drawn(t, figure.SVG, chart, figure.Options{}); len(svg) > 150_000 {
 		t.Errorf("%d bytes for one curve", len(svg))
-	}
-	points := chart.Series[0].Points
-	points[100].Y, points[77_777].Y = -5, 9
-	thin := figure.Thin(points, 600)
-	if len(thin) > 603 || thin[0] != points[0] || thin[len(thin)-1] != points[len(points)-1] {
-		t.Errorf("%d points from %v to %v", len(thin), thin[0], thin[len(thin)-1])
-	}
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, p := range thin {
-		low, high = min(low, p.Y), max(high, p.Y)
-	}
-	if low != -5 || high != 9 {
-		t.Errorf("the extremes are %v and %v, want -5 and 9", low, high)
-	}
-}
-
-func TestSave(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "bars.svg")
-	if err := figure.Save(path, pictures()["bars"].picture, figure.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Error(err)
-	}
-	if err := figure.Save(filepath.Join(t.TempDir(), "bars.pdf"), pictures()["bars"].picture, figure.Options{}); err == nil || !strings.Contains(err.Error(), ".png or .svg") {
-		t.Errorf("an unknown kind of file: %v", err)
 	}
 }
 
@@ -315,11 +291,7 @@ func TestAcross(t *testing.T) {
 	svg := func(across float64) string {
 		t.Helper()
 		c := &figure.Chart{Series: []figure.Series{{Marks: true, Points: []figure.Point{{X: 1, Y: 1, Plus: 1, Minus: 1, Across: across}, {X: 2, Y: 2, Plus: 1, Minus: 1}}}}}
-		var b bytes.Buffer
-		if err := figure.Draw(&b, figure.SVG, c, figure.Options{}); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
+		return string(drawn(t, figure.SVG, c, figure.Options{}))
 	}
 	without, with := svg(0), svg(0.4)
 	const thin = "stroke-width:0.9"

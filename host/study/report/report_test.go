@@ -24,8 +24,7 @@ func build(t testing.TB, text string) *report.Report {
 	t.Helper()
 	s := parse(t, text, filepath.Join(t.TempDir(), "studies", "bits"))
 	results(t, s)
-	r := reportOf(t, s)
-	return r
+	return reportOf(t, s)
 }
 
 // The numbers in testdata are those of the losses in fixture_test.go by hand: of QuEST
