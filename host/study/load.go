@@ -171,12 +171,12 @@ func (s *Study) name() error {
 // longestSlug leaves room for the hash in a file name, which some systems limit.
 const longestSlug = 80
 
-var unfit = regexp.MustCompile(`[^A-Za-z0-9._]+`)
+var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
 // slug makes text fit for a file name. Names that it makes alike are told apart by the
 // hash behind them.
 func slug(text string) string {
-	s := strings.Trim(unfit.ReplaceAllString(transliterate.ASCII(text), "-"), "-.")
+	s := strings.Trim(notInFileNames.ReplaceAllString(transliterate.ASCII(text), "-"), "-.")
 	if len(s) > longestSlug {
 		s = strings.Trim(s[:longestSlug], "-.")
 	}

@@ -125,12 +125,12 @@ func tokens(c *step.Compiled, vocab int) []int32 {
 	return ids
 }
 
-// measured is what one step took.
-type measured struct{ wall, cpu, loss float64 }
+// stepTimes is what one step took.
+type stepTimes struct{ wall, cpu, loss float64 }
 
 // timeStep times a step. Collecting garbage is not part of it, as it would hit whichever
 // subject comes next.
-func timeStep(s Subject, state *step.State, vocab, round int) (measured, error) {
+func timeStep(s Subject, state *step.State, vocab, round int) (stepTimes, error) {
 	p := s.Compiled.Plan()
 	batches := make([][]int32, p.Accumulate)
 	for i := range batches {
@@ -144,7 +144,7 @@ func timeStep(s Subject, state *step.State, vocab, round int) (measured, error) 
 	if err == nil && res.Skipped {
 		err = fmt.Errorf("step %d is not finite", round+1)
 	}
-	return measured{time.Since(began).Seconds(), (resources.ProcessorTime() - used).Seconds(), res.Loss}, err
+	return stepTimes{time.Since(began).Seconds(), (resources.ProcessorTime() - used).Seconds(), res.Loss}, err
 }
 
 func summarize(t, first *Timing) {
@@ -184,8 +184,8 @@ func quantile(values []float64, p float64) float64 {
 	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }
 
-// prepared is a configured step before it is compiled.
-type prepared struct {
+// preparedStep is a configured step before it is compiled.
+type preparedStep struct {
 	config   *config.Config
 	model    model.Model
 	programs *assembly.Programs
@@ -194,7 +194,7 @@ type prepared struct {
 
 // prepare collects the programs of the plugins and plans the step. Benchmarks feed random
 // tokens, so that only language models with a known vocabulary can be measured.
-func prepare(ctx context.Context, cfg *config.Config, o Options) (*prepared, error) {
+func prepare(ctx context.Context, cfg *config.Config, o Options) (*preparedStep, error) {
 	if !cfg.Model.Language() {
 		return nil, cfg.ErrorAt("model.kind", "a benchmark is of a language model, not of a problem without data")
 	}
@@ -204,7 +204,7 @@ func prepare(ctx context.Context, cfg *config.Config, o Options) (*prepared, err
 	if cfg.Model.Vocab == 0 {
 		return nil, cfg.ErrorAt("model.vocab", "a benchmark needs the size of the vocabulary")
 	}
-	p := &prepared{config: cfg}
+	p := &preparedStep{config: cfg}
 	var err error
 	if p.model, err = assembly.Model(cfg); err != nil {
 		return nil, err
@@ -220,8 +220,8 @@ func prepare(ctx context.Context, cfg *config.Config, o Options) (*prepared, err
 	return p, err
 }
 
-// open prepares the configured step and opens its device, which the caller closes.
-func open(ctx context.Context, cfg *config.Config, o Options) (*prepared, *engine.Device, error) {
+// openStep prepares the configured step and opens its device, which the caller closes.
+func openStep(ctx context.Context, cfg *config.Config, o Options) (*preparedStep, *engine.Device, error) {
 	p, err := prepare(ctx, cfg, o)
 	if err != nil {
 		return nil, nil, err
@@ -250,7 +250,7 @@ type Workload struct {
 	Tokens     int              `json:"tokens_per_step"`
 }
 
-func (p *prepared) workload(dev *engine.Device) Workload {
+func (p *preparedStep) workload(dev *engine.Device) Workload {
 	c := p.config
 	return Workload{dev.BuildInfo(), architecture.CountParams(p.model.Params(), nil), c.Train.Batch * c.Model.Context * c.Train.Accumulate}
 }
@@ -262,8 +262,8 @@ type variant struct {
 	lambda float64
 }
 
-// inTurn compiles the variants and measures them with [Steps].
-func inTurn(ctx context.Context, dev *engine.Device, variants []variant, vocab, rounds int) ([]Timing, error) {
+// measureInTurn compiles the variants and measures them with [Steps].
+func measureInTurn(ctx context.Context, dev *engine.Device, variants []variant, vocab, rounds int) ([]Timing, error) {
 	var subjects []Subject
 	for _, v := range variants {
 		c, err := step.Compile(dev, v.plan)

@@ -92,7 +92,7 @@ func (o Options) warn() func(message string, details ...any) {
 // Run measures the configured step without and with the correction and, on request, the
 // same mathematics written directly in the host.
 func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
-	p, dev, err := open(ctx, cfg, o)
+	p, dev, err := openStep(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	timings, err := inTurn(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
+	timings, err := measureInTurn(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 }
 
 // variants lists the steps that the options ask for.
-func variants(ready *prepared, o Options) ([]variant, error) {
+func variants(ready *preparedStep, o Options) ([]variant, error) {
 	plan := ready.plan
 	plan.Dispatch = o.Dispatch
 	if plan.Form == cage.Off {

@@ -54,7 +54,7 @@ func Matrix(ctx context.Context, configure func(Pair) (*config.Config, error), q
 // measure runs the pairs in turn.
 func (r *MatrixReport) measure(ctx context.Context, configure func(Pair) (*config.Config, error), pairs []Pair, o Options) ([]PairTiming, error) {
 	var list []variant
-	var first *prepared
+	var first *preparedStep
 	for _, pair := range pairs {
 		cfg, err := configure(pair)
 		if err != nil {
@@ -76,7 +76,7 @@ func (r *MatrixReport) measure(ctx context.Context, configure func(Pair) (*confi
 	}
 	defer dev.Close()
 	r.Workload = first.workload(dev)
-	timings, err := inTurn(ctx, dev, list, first.config.Model.Vocab, o.Rounds)
+	timings, err := measureInTurn(ctx, dev, list, first.config.Model.Vocab, o.Rounds)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (r *OverheadReport) measure(ctx context.Context, configure func(Variant) (*
 	if err != nil {
 		return nil, err
 	}
-	p, dev, err := open(ctx, cfg, o)
+	p, dev, err := openStep(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (r *OverheadReport) measure(ctx context.Context, configure func(Variant) (*
 		}
 		list = append(list, variant{v.String(), p.plan, lambda})
 	}
-	timings, err := inTurn(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
+	timings, err := measureInTurn(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ type Metric struct {
 	Higher bool   // whether higher is better
 }
 
-var unfit = regexp.MustCompile(`[^A-Za-z0-9._]+`)
+var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
 // identify makes an ID of what an evaluation is called and what it depends on.
 func identify(name string, of any) string {
@@ -59,7 +59,7 @@ func identify(name string, of any) string {
 	}
 	sum := sha256.Sum256(text)
 	const longest = 60 // leaves room for the hash in a file name
-	name = strings.Trim(unfit.ReplaceAllString(name, "-"), "-.")
+	name = strings.Trim(notInFileNames.ReplaceAllString(name, "-"), "-.")
 	return name[:min(len(name), longest)] + "-" + hex.EncodeToString(sum[:6])
 }
 

@@ -56,7 +56,7 @@ func (b *Bars) compose(width vg.Length) (composition, error) {
 	if !dots && !b.Y.Log {
 		whole.low, whole.high = min(whole.low, 0), max(whole.high, 0)
 	}
-	p := bare("")
+	p := newBarePlot("")
 	grid := plotter.NewGrid()
 	grid.Vertical.Width = 0
 	grid.Horizontal = lineStyle(gridColor, axisWidth, nil)
@@ -79,7 +79,7 @@ func (b *Bars) asDots(ends span) bool {
 	switch {
 	case b.Y.Log:
 		return false
-	case b.Y.given():
+	case b.Y.hasRange():
 		return b.Y.Min > 0 || b.Y.Max < 0
 	}
 	length := max(ends.high, -ends.low)

@@ -223,17 +223,17 @@ const (
 	legendFoot   = 4 // between the legend and what is below it
 )
 
-// placed is an entry with its place: how far from the left, and in which row.
-type placed struct {
+// placedEntry is an entry with its place: how far from the left, and in which row.
+type placedEntry struct {
 	entry
 	x   vg.Length
 	row int
 }
 
 // place arranges the entries in rows of the given width, their names shortened to it.
-func (l legend) place(width vg.Length) []placed {
+func (l legend) place(width vg.Length) []placedEntry {
 	style := textStyle(textSize)
-	out := make([]placed, len(l))
+	out := make([]placedEntry, len(l))
 	x, row := vg.Length(0), 0
 	for i, e := range l {
 		e.name = fit(clean(e.name), style, width-pictureWidth-pictureGap)
@@ -241,7 +241,7 @@ func (l legend) place(width vg.Length) []placed {
 		if x > 0 && x+its > width {
 			x, row = 0, row+1
 		}
-		out[i] = placed{e, x, row}
+		out[i] = placedEntry{e, x, row}
 		x += its + entryGap
 	}
 	return out

@@ -41,9 +41,9 @@ var (
 	// plot's own logarithmic axis takes room for a label in the middle of its values, which
 	// is near its end. So logarithms are drawn, on an axis marked by decades.
 	dwellKinds = []kind{
-		{"mean", func(r *metrics.Record) *metrics.Number { return after(r.DwellMean, math.Log10) }},
-		{"ninth decile", func(r *metrics.Record) *metrics.Number { return after(r.DwellP90, math.Log10) }},
-		{"largest", func(r *metrics.Record) *metrics.Number { return after(r.DwellMax, math.Log10) }},
+		{"mean", func(r *metrics.Record) *metrics.Number { return mapNumber(r.DwellMean, math.Log10) }},
+		{"ninth decile", func(r *metrics.Record) *metrics.Number { return mapNumber(r.DwellP90, math.Log10) }},
+		{"largest", func(r *metrics.Record) *metrics.Number { return mapNumber(r.DwellMax, math.Log10) }},
 	}
 )
 
@@ -61,7 +61,7 @@ func (decades) Ticks(low, high float64) []plot.Tick {
 
 // flipRate is the fraction of codes that changed, in percent.
 func flipRate(r *metrics.Record) *metrics.Number {
-	return after(r.FlipRate, func(x float64) float64 { return 100 * x })
+	return mapNumber(r.FlipRate, func(x float64) float64 { return 100 * x })
 }
 
 func (m *Movement) compose(width vg.Length) (composition, error) {

@@ -78,7 +78,7 @@ func sans(size vg.Length) font.Font {
 
 // newPlot returns an empty plot with a grid, in the style of all figures.
 func newPlot(yLabel string) *plot.Plot {
-	p := bare(yLabel)
+	p := newBarePlot(yLabel)
 	grid := plotter.NewGrid()
 	grid.Vertical = lineStyle(gridColor, axisWidth, nil)
 	grid.Horizontal = grid.Vertical
@@ -86,8 +86,8 @@ func newPlot(yLabel string) *plot.Plot {
 	return p
 }
 
-// bare returns an empty plot without a grid.
-func bare(yLabel string) *plot.Plot {
+// newBarePlot returns an empty plot without a grid.
+func newBarePlot(yLabel string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
 	handler := newTypesetter()

@@ -129,7 +129,7 @@ func (a *Agreement) add(d Deviation, write func(float64) string, before stat.Dif
 	if d.Again = write(again); d.Again == write(before.Mean) {
 		return
 	}
-	d.Before, d.Place = withInterval(write, before), Outside
+	d.Before, d.Place = intervalText(write, before), Outside
 	switch finite := !math.IsNaN(again-before.Mean) && !math.IsInf(again-before.Mean, 0); {
 	case finite && !before.Known():
 		d.Place = Unknown

@@ -114,7 +114,7 @@ func (t *Table) choiceNotes() []string {
 		return nil
 	}
 	first := fmt.Sprintf("With each value: the %s of its place, chosen by the %s mean of %s", t.best.Axis,
-		map[bool]string{true: "highest", false: "lowest"}[t.best.Better == "higher"], spelled(t.best.Metric))
+		map[bool]string{true: "highest", false: "lowest"}[t.best.Better == "higher"], metricPhrase(t.best.Metric))
 	var notes []string
 	switch {
 	case t.best.On != nil:
@@ -153,7 +153,7 @@ func better(direction string, a, b float64) bool {
 	return a < b
 }
 
-// withoutEmpty joins the parts of a note that are not empty.
-func withoutEmpty(parts ...string) string {
+// joinNotes joins the parts of a note that are not empty.
+func joinNotes(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
 }

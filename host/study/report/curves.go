@@ -36,7 +36,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 			}
 			c, err := readCurve(rundir.At(r.result.Cell.Run).Metrics(), f.Metric)
 			if err != nil {
-				return picture{}, &damaged{r.result.Cell.ID, err}
+				return picture{}, &damageError{r.result.Cell.ID, err}
 			}
 			if len(c.steps) > 0 {
 				runs = append(runs, c)
@@ -47,7 +47,7 @@ func curves(s *study.Study, f study.Figure, results []study.Result) (picture, er
 		line.Marks = len(line.Points) <= fewPoints
 		out.Series = append(out.Series, line)
 	}
-	return drawn(out, n, "Mean ± standard deviation", f), nil
+	return meanPicture(out, n, "Mean ± standard deviation", f), nil
 }
 
 // fewPoints is the number of points up to which each point of a curve has a mark.
@@ -105,7 +105,7 @@ func average(runs []curve) []figure.Point {
 		}
 		if len(x) == len(runs) {
 			d := stat.Describe(x)
-			out = append(out, figure.Point{X: float64(step), Y: d.Mean, Minus: known(d.SD), Plus: known(d.SD)})
+			out = append(out, figure.Point{X: float64(step), Y: d.Mean, Minus: zeroIfNaN(d.SD), Plus: zeroIfNaN(d.SD)})
 		}
 	}
 	return out
@@ -125,7 +125,7 @@ type trail struct {
 // trajectories has the path of each cell, projected onto the two principal components
 // of all points of all paths together.
 func trajectories(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := group(s, results, nil, f.Where, f.Series, rest(s, f.Series))
+	g, err := group(s, results, nil, f.Where, f.Series, otherAxes(s, f.Series))
 	if err != nil {
 		return picture{}, err
 	}
@@ -142,7 +142,7 @@ func trajectories(s *study.Study, f study.Figure, results []study.Result) (pictu
 					return picture{}, err // the runs of this study record none
 				}
 				if err != nil {
-					return picture{}, &damaged{r.result.Cell.ID, err}
+					return picture{}, &damageError{r.result.Cell.ID, err}
 				}
 				t := trail{color: i + 1, points: points}
 				if !named {
@@ -280,10 +280,10 @@ func readTrajectory(path vfs.Path) ([][]float64, error) {
 	if len(points) == 0 {
 		return nil, fmt.Errorf("%s: holds no point that is finite", path)
 	}
-	return thinned(points), nil
+	return thinPath(points), nil
 }
 
-func thinned(points [][]float64) [][]float64 {
+func thinPath(points [][]float64) [][]float64 {
 	if len(points) <= mostSteps {
 		return points
 	}

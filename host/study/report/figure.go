@@ -68,27 +68,27 @@ func newFigure(s *study.Study, f study.Figure, results []study.Result) (*Figure,
 func defaultTitle(f study.Figure) string {
 	switch f.Kind {
 	case study.Bar:
-		return short(f.Metric) + " by " + f.X
+		return metricName(f.Metric) + " by " + f.X
 	case study.Heatmap:
-		return short(f.Metric) + " by " + f.X + " and " + f.Y
+		return metricName(f.Metric) + " by " + f.X + " and " + f.Y
 	case study.Curves:
-		return short(f.Metric) + " over the steps"
+		return metricName(f.Metric) + " over the steps"
 	case study.Differences:
-		return short(f.Metric) + ": difference to " + f.Baseline
+		return metricName(f.Metric) + ": difference to " + f.Baseline
 	case study.Scatter:
-		return short(f.Y) + " against " + short(f.X)
+		return metricName(f.Y) + " against " + metricName(f.X)
 	}
 	return f.Kind
 }
 
-// short is what a metric is called, without its formula or unit.
-func short(metric string) string {
+// metricName is what a metric is called, without its formula or unit.
+func metricName(metric string) string {
 	name, _, _ := strings.Cut(metrics.Label(metric), ",")
 	return name
 }
 
-// spelled is what a metric is called within a sentence: its formula or unit in parentheses.
-func spelled(metric string) string {
+// metricPhrase is what a metric is called within a sentence: its formula or unit in parentheses.
+func metricPhrase(metric string) string {
 	name, rest, found := strings.Cut(metrics.Label(metric), ", ")
 	if found {
 		name += " (" + rest + ")"
@@ -114,11 +114,11 @@ func bars(s *study.Study, f study.Figure, results []study.Result) (picture, erro
 			_, x := values(place, f.Metric)
 			d := stat.Describe(x)
 			n.add(d.N)
-			b.Bars = append(b.Bars, figure.Bar{Y: d.Mean, Minus: known(d.SD), Plus: known(d.SD), Absent: len(place) == 0})
+			b.Bars = append(b.Bars, figure.Bar{Y: d.Mean, Minus: zeroIfNaN(d.SD), Plus: zeroIfNaN(d.SD), Absent: len(place) == 0})
 		}
 		out.Series = append(out.Series, b)
 	}
-	return drawn(out, n, "Mean ± standard deviation", f), nil
+	return meanPicture(out, n, "Mean ± standard deviation", f), nil
 }
 
 // heatmap has an axis on each side.
@@ -144,12 +144,12 @@ func heatmap(s *study.Study, f study.Figure, results []study.Result) (picture, e
 		out.Values = append(out.Values, means)
 	}
 	out.Format = equalDigits(out.Values)
-	return drawn(out, n, "Mean", f), nil
+	return meanPicture(out, n, "Mean", f), nil
 }
 
 // scatter has a point for each cell, or for the mean over the replicates.
 func scatter(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := group(s, results, f.Over, f.Where, f.Series, rest(s, f.Series, f.Over))
+	g, err := group(s, results, f.Over, f.Where, f.Series, otherAxes(s, f.Series, f.Over))
 	if err != nil {
 		return picture{}, err
 	}
@@ -158,21 +158,21 @@ func scatter(s *study.Study, f study.Figure, results []study.Result) (picture, e
 	for _, series := range g.labels[0] {
 		line := figure.Series{Name: seriesName(f.Series, series), Marks: true}
 		for _, label := range g.labels[1] {
-			x, y := both(g.at(series, label), f.X, f.Y)
+			x, y := pairMetrics(g.at(series, label), f.X, f.Y)
 			if len(x) == 0 {
 				continue
 			}
 			across, d := stat.Describe(x), stat.Describe(y)
 			n.add(d.N)
-			line.Points = append(line.Points, figure.Point{X: across.Mean, Y: d.Mean, Minus: known(d.SD), Plus: known(d.SD), Across: known(across.SD)})
+			line.Points = append(line.Points, figure.Point{X: across.Mean, Y: d.Mean, Minus: zeroIfNaN(d.SD), Plus: zeroIfNaN(d.SD), Across: zeroIfNaN(across.SD)})
 		}
 		out.Series = append(out.Series, line)
 	}
-	return drawn(out, n, "Mean ± standard deviation", f), nil
+	return meanPicture(out, n, "Mean ± standard deviation", f), nil
 }
 
-// both are two metrics of the replicates that have both.
-func both(list []replicate, first, second string) (x, y []float64) {
+// pairMetrics are the values of two metrics, of the replicates that have both.
+func pairMetrics(list []replicate, first, second string) (x, y []float64) {
 	for _, r := range list {
 		_, a := values([]replicate{r}, first)
 		_, b := values([]replicate{r}, second)
@@ -183,8 +183,8 @@ func both(list []replicate, first, second string) (x, y []float64) {
 	return x, y
 }
 
-// rest are the axes that are in none of the lists.
-func rest(s *study.Study, lists ...[]string) []string {
+// otherAxes are the axes that are in none of the lists.
+func otherAxes(s *study.Study, lists ...[]string) []string {
 	return slices.DeleteFunc(s.AxisNames(), func(axis string) bool { return slices.Contains(slices.Concat(lists...), axis) })
 }
 
@@ -205,8 +205,8 @@ func (c counts) String() string {
 	return fmt.Sprintf("n = %d", c.high)
 }
 
-// drawn is a picture with a note on its replicates.
-func drawn(p figure.Picture, n counts, what string, f study.Figure) picture {
+// meanPicture is a picture of means with a note on their replicates.
+func meanPicture(p figure.Picture, n counts, what string, f study.Figure) picture {
 	out := picture{picture: p}
 	if n.high > 1 {
 		out.notes = []string{fmt.Sprintf("%s over replicates (%s), %v.", what, join(f.Over), n)}
@@ -214,8 +214,8 @@ func drawn(p figure.Picture, n counts, what string, f study.Figure) picture {
 	return out
 }
 
-// known is x, or 0 if that is NaN.
-func known(x float64) float64 {
+// zeroIfNaN is x, or 0 if that is NaN.
+func zeroIfNaN(x float64) float64 {
 	if math.IsNaN(x) {
 		return 0
 	}
@@ -238,7 +238,7 @@ func differences(s *study.Study, f study.Figure, results []study.Result) (pictur
 	for _, label := range others {
 		series := figure.DifferenceSeries{Name: label[0]}
 		for _, row := range g.labels[0] {
-			a, b := paired(g.at(row, label), g.at(row, []string{f.Baseline}), f.Metric)
+			a, b := pairValues(g.at(row, label), g.at(row, []string{f.Baseline}), f.Metric)
 			d := stat.Pair(a, b, stat.Level)
 			n.add(d.N)
 			pairs := figure.PairDifferences{Mean: d.Mean, Low: d.Low, High: d.High}
@@ -259,7 +259,7 @@ func differences(s *study.Study, f study.Figure, results []study.Result) (pictur
 // figures makes the figure of a study file: several where one would show too much at once.
 func figures(s *study.Study, f study.Figure, results []study.Result) ([]*Figure, error) {
 	var out []*Figure
-	for _, part := range divided(s, f, results) {
+	for _, part := range smallMultiples(s, f, results) {
 		one, err := newFigure(s, part, results)
 		if err != nil {
 			return nil, err
@@ -270,10 +270,10 @@ func figures(s *study.Study, f study.Figure, results []study.Result) ([]*Figure,
 	return out, nil
 }
 
-// divided makes a heat map for each series. Curves of more series than there are colours
+// smallMultiples makes a heat map for each series. Curves of more series than there are colours
 // become small multiples, one for each label of the first axis of the series. Other kinds
 // show all series in one figure.
-func divided(s *study.Study, f study.Figure, results []study.Result) []study.Figure {
+func smallMultiples(s *study.Study, f study.Figure, results []study.Result) []study.Figure {
 	axes := 0
 	switch all := combinations(s, f.Series, f.Where, results); {
 	case f.Kind == study.Heatmap:

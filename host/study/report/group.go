@@ -113,8 +113,8 @@ func values(list []replicate, metric string) (keys []string, x []float64) {
 	return keys, x
 }
 
-// paired are the values of the replicates that both lists have, in one order.
-func paired(a, b []replicate, metric string) (x, y []float64) {
+// pairValues are the values of the replicates that both lists have, in one order.
+func pairValues(a, b []replicate, metric string) (x, y []float64) {
 	keysA, valuesA := values(a, metric)
 	keysB, valuesB := values(b, metric)
 	for i, key := range keysA {

@@ -153,7 +153,7 @@ var states = []study.State{study.Done, study.Unevaluated, study.Running, study.I
 func (run *Run) detail(id string, provenances *[]string) page.Detail {
 	d := page.Detail{ID: id, Name: run.ID, State: string(run.State), Config: run.Config, Provenance: -1}
 	for _, s := range run.Set {
-		d.Settings = append(d.Settings, placeless(s.Key+" = "+s.Value))
+		d.Settings = append(d.Settings, removePlaces(s.Key+" = "+s.Value))
 	}
 	if run.Provenance == "" {
 		return d

@@ -26,7 +26,7 @@ func TestPlaceless(t *testing.T) {
 		{"run.toml:12:5: bad", "run.toml:12:5: bad"},
 		{"files [/a/b/c,/d/e/f] (/g/h)", "files […/c,…/f] (…/h)"},
 	} {
-		if got := placeless(test[0]); got != test[1] {
+		if got := removePlaces(test[0]); got != test[1] {
 			t.Errorf("%q becomes %q, want %q", test[0], got, test[1])
 		}
 	}
@@ -39,7 +39,7 @@ func TestSpelled(t *testing.T) {
 		"dwell_mean":       "mean dwell time (steps)",
 		"gsm8k.acc,strict": "gsm8k.acc,strict",
 	} {
-		if got := spelled(metric); got != want {
+		if got := metricPhrase(metric); got != want {
 			t.Errorf("%s is spelled %q, want %q", metric, got, want)
 		}
 	}
@@ -107,8 +107,8 @@ func TestNumbersForReaders(t *testing.T) {
 		{table.number(-1.234), "−1.23"}, {table.number(math.NaN()), "NaN"}, {table.number(math.Inf(-1)), "−∞"},
 		{table.signed(0.5), "+0.50"}, {table.signed(0), "0.00"}, {table.signed(math.Inf(1)), "+∞"},
 		{table.mean(Entry{Sample: stat.Sample{N: 1, Mean: 2, SD: math.NaN()}}), "2.00"},
-		{withInterval(table.signed, stat.Pair([]float64{1, 2, 3}, []float64{0, 0, 0}, 0.95)), "+2.00 [−0.48, +4.48]"},
-		{withInterval(table.signed, stat.Pair([]float64{1}, []float64{3}, 0.95)), "−2.00"},
+		{intervalText(table.signed, stat.Pair([]float64{1, 2, 3}, []float64{0, 0, 0}, 0.95)), "+2.00 [−0.48, +4.48]"},
+		{intervalText(table.signed, stat.Pair([]float64{1}, []float64{3}, 0.95)), "−2.00"},
 	} {
 		if test.got != test.want {
 			t.Errorf("%q, want %q", test.got, test.want)
@@ -169,7 +169,7 @@ func TestThinned(t *testing.T) {
 	for i := range 5000 {
 		points = append(points, []float64{float64(i)})
 	}
-	got := thinned(points)
+	got := thinPath(points)
 	if len(got) != mostSteps || got[0][0] != 0 || got[mostSteps-1][0] != 4999 {
 		t.Errorf("%d points from %v to %v", len(got), got[0], got[len(got)-1])
 	}
@@ -211,7 +211,7 @@ func TestDifferenceFormat(t *testing.T) {
 		{"%.1f %%", []Entry{known(0, 0)}, "0.0 % [0.0 %, 0.0 %]"},
 	} {
 		table := Table{format: tt.format, differences: differenceFormat(tt.format, [][]Entry{tt.entries})}
-		if got := withInterval(table.signed, *tt.entries[0].Difference); got != tt.want {
+		if got := intervalText(table.signed, *tt.entries[0].Difference); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.format, got, tt.want)
 		}
 	}
@@ -247,7 +247,7 @@ func TestPaired(t *testing.T) {
 	}
 	a := list(map[string]float64{"1": 11, "2": 12}, "0", "1", "2")
 	b := list(map[string]float64{"0": 20, "2": 22}, "2", "1", "0")
-	if x, y := paired(a, b, "val_loss"); !slices.Equal(x, []float64{12}) || !slices.Equal(y, []float64{22}) {
+	if x, y := pairValues(a, b, "val_loss"); !slices.Equal(x, []float64{12}) || !slices.Equal(y, []float64{22}) {
 		t.Errorf("%v and %v, want 12 and 22", x, y)
 	}
 }
@@ -260,7 +260,7 @@ func TestBoth(t *testing.T) {
 		{key: "2", result: study.Result{Summary: map[string]float64{"error_rel": 0.25}}},
 		{key: "3"},
 	}
-	if x, y := both(list, "error_rel", "val_loss"); !slices.Equal(x, []float64{0.5}) || !slices.Equal(y, []float64{2}) {
+	if x, y := pairMetrics(list, "error_rel", "val_loss"); !slices.Equal(x, []float64{0.5}) || !slices.Equal(y, []float64{2}) {
 		t.Errorf("%v and %v, want 0.5 and 2", x, y)
 	}
 }
@@ -280,11 +280,11 @@ func TestDivided(t *testing.T) {
 		add(methods)
 	}
 	f := study.Figure{Kind: study.Curves, Title: "Loss", Series: []string{"bits", "method"}}
-	if got := divided(s, f, results); len(got) != 1 || got[0].Title != "Loss" {
+	if got := smallMultiples(s, f, results); len(got) != 1 || got[0].Title != "Loss" {
 		t.Errorf("six series are divided: %+v", got)
 	}
 	add(3)
-	got := divided(s, f, results)
+	got := smallMultiples(s, f, results)
 	if len(got) != 2 || got[0].Title != "Loss: bits 2" || got[1].Title != "Loss: bits 4" || len(got[1].Series) != 1 || got[1].Series[0] != "method" || got[1].Where["bits"][0] != "4" {
 		t.Errorf("eight series become %+v", got)
 	}
@@ -292,7 +292,7 @@ func TestDivided(t *testing.T) {
 		t.Error("the figure of the study file has changed")
 	}
 	f.Series = []string{"method"}
-	if got := divided(s, f, results); len(got) != 1 {
+	if got := smallMultiples(s, f, results); len(got) != 1 {
 		t.Errorf("series of one axis are divided: %+v", got)
 	}
 }

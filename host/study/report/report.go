@@ -129,19 +129,19 @@ type Damage struct {
 	Err string `json:"error"`
 }
 
-// damaged is the error of a file of one cell.
-type damaged struct {
+// damageError is the error of a file of one cell.
+type damageError struct {
 	id  string
 	err error
 }
 
-func (d *damaged) Error() string { return d.err.Error() }
-func (d *damaged) Unwrap() error { return d.err }
+func (d *damageError) Error() string { return d.err.Error() }
+func (d *damageError) Unwrap() error { return d.err }
 
 // leaveOut turns the results of the run that err is about into those of a failed one. It
 // is false when err is not about the files of one run.
 func leaveOut(results []study.Result, err error) bool {
-	d, ok := errors.AsType[*damaged](err)
+	d, ok := errors.AsType[*damageError](err)
 	if !ok {
 		return false
 	}
@@ -181,7 +181,7 @@ type Run struct {
 func newRun(s *study.Study, r study.Result) (*Run, error) {
 	out := &Run{
 		ID: r.Cell.ID, Labels: r.Cell.Of(s.AxisNames()), State: r.State, Set: r.Cell.Set,
-		Err: placeless(strings.ToValidUTF8(r.Err, "\uFFFD")), Summary: map[string]float64{},
+		Err: removePlaces(strings.ToValidUTF8(r.Err, "\uFFFD")), Summary: map[string]float64{},
 	}
 	for name, v := range r.Summary {
 		if !metrics.Timed(name) {
@@ -192,17 +192,17 @@ func newRun(s *study.Study, r study.Result) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Config = placeless(withoutKey(string(text), "train", "out"))
+	out.Config = removePlaces(removeKey(string(text), "train", "out"))
 	if r.Trained() {
 		if out.Provenance, err = readProvenance(rundir.At(r.Cell.Run).Provenance()); err != nil {
-			return nil, &damaged{r.Cell.ID, err}
+			return nil, &damageError{r.Cell.ID, err}
 		}
 	}
 	return out, nil
 }
 
-// withoutKey removes a key of a table from encoded TOML.
-func withoutKey(text, table, key string) string {
+// removeKey removes a key of a table from encoded TOML.
+func removeKey(text, table, key string) string {
 	var b strings.Builder
 	inside := false
 	for l := range strings.Lines(text) {
@@ -238,23 +238,23 @@ func readProvenance(path vfs.Path) (string, error) {
 			delete(initial, "files")
 		}
 	}
-	out, err := json.MarshalIndent(withoutPlaces(v), "", "  ")
+	out, err := json.MarshalIndent(removePlacesInJSON(v), "", "  ")
 	return string(out), err
 }
 
-// withoutPlaces makes all texts of a JSON value placeless.
-func withoutPlaces(v any) any {
+// removePlacesInJSON applies removePlaces to all texts of a JSON value.
+func removePlacesInJSON(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for key := range v {
-			v[key] = withoutPlaces(v[key])
+			v[key] = removePlacesInJSON(v[key])
 		}
 	case []any:
 		for i := range v {
-			v[i] = withoutPlaces(v[i])
+			v[i] = removePlacesInJSON(v[i])
 		}
 	case string:
-		return placeless(v)
+		return removePlaces(v)
 	}
 	return v
 }

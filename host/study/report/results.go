@@ -181,23 +181,23 @@ func (e EntryResults) record(axes []study.Axis, t *Table) []string {
 		}
 		record = append(record, label)
 	}
-	record = append(record, strconv.Itoa(e.N), strconv.Itoa(e.Expected), meanOf(e.Mean), full(e.SD), string(e.Mark))
+	record = append(record, strconv.Itoa(e.N), strconv.Itoa(e.Expected), meanText(e.Mean), exactText(e.SD), string(e.Mark))
 	if d := e.Difference; d != nil {
-		return append(record, join(t.Columns[t.Baseline]), strconv.Itoa(d.N), meanOf(&d.Mean), full(d.SD), full(d.Low), full(d.High))
+		return append(record, join(t.Columns[t.Baseline]), strconv.Itoa(d.N), meanText(&d.Mean), exactText(d.SD), exactText(d.Low), exactText(d.High))
 	}
 	return append(record, "", "", "", "", "", "")
 }
 
-// meanOf writes the mean of some replicates: NaN where one of them is, which is not to have none.
-func meanOf(x *metrics.Number) string {
+// meanText writes the mean of some replicates: NaN where one of them is, which is not to have none.
+func meanText(x *metrics.Number) string {
 	if x != nil && math.IsNaN(float64(*x)) {
 		return "NaN"
 	}
-	return full(x)
+	return exactText(x)
 }
 
-// full writes a number so that it reads back as the same, "" for none.
-func full(x *metrics.Number) string {
+// exactText writes a number so that it reads back as the same, "" for none.
+func exactText(x *metrics.Number) string {
 	if x == nil || math.IsNaN(float64(*x)) {
 		return ""
 	}

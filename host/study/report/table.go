@@ -143,7 +143,7 @@ func (t *Table) entries(places [][]replicate) []Entry {
 		_, x := values(list, t.Metric)
 		row[c] = Entry{Sample: stat.Describe(x), Expected: len(list)}
 		if c != t.Baseline && t.Baseline >= 0 {
-			if a, b := paired(list, places[t.Baseline], t.Metric); len(a) > 0 {
+			if a, b := pairValues(list, places[t.Baseline], t.Metric); len(a) > 0 {
 				d := stat.Pair(a, b, stat.Level)
 				row[c].Difference = &d
 			}
@@ -169,7 +169,7 @@ func (t *Table) mark(c, best int, places [][]replicate) Mark {
 	if c == best {
 		return Best
 	}
-	a, b := paired(places[c], places[best], t.Metric)
+	a, b := pairValues(places[c], places[best], t.Metric)
 	switch d := stat.Pair(a, b, stat.Level); {
 	case math.IsInf(d.Mean, 0): // it diverged where the best did not
 		return Plain
@@ -206,7 +206,7 @@ const absent = "–"
 // grids are the table of means and, where there are columns beside that of the baseline, that of the differences to it.
 func (t *Table) grids() []grid {
 	list := []grid{t.grid(t.Title, t.notes(), -1, func(e Entry) cell {
-		return cell{t.mean(e), t.sign(e), withoutEmpty(e.chosen(), t.replicates(e)), e.Mark == Best, &e.Mean}
+		return cell{t.mean(e), t.sign(e), joinNotes(e.chosen(), t.replicates(e)), e.Mark == Best, &e.Mean}
 	})}
 	if t.Baseline < 0 || len(t.Columns) == 1 {
 		return list
@@ -216,7 +216,7 @@ func (t *Table) grids() []grid {
 		if d == nil {
 			return cell{text: absent}
 		}
-		c := cell{text: withInterval(t.signed, *d), bold: d.Clear(), key: &d.Mean}
+		c := cell{text: intervalText(t.signed, *d), bold: d.Clear(), key: &d.Mean}
 		if d.N != t.common() {
 			c.note = fmt.Sprintf("n = %d", d.N)
 		}
@@ -278,7 +278,7 @@ func (t *Table) Place(labels map[string]string) (Place, error) {
 	}
 	p := Place{N: e.N, Expected: e.Expected, Mean: t.mean(e), Choice: e.chosen()}
 	if e.Difference != nil {
-		p.Difference = withInterval(t.signed, *e.Difference)
+		p.Difference = intervalText(t.signed, *e.Difference)
 	}
 	return p, nil
 }

@@ -57,9 +57,9 @@ var (
 	clock = regexp.MustCompile(`(?:\d{4}-\d\d-\d\d[T ]|\b)\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?\s?`)
 )
 
-// placeless removes from a text what depends on when and where a study ran: times of
+// removePlaces removes from a text what depends on when and where a study ran: times of
 // day, and the directories of absolute paths.
-func placeless(s string) string {
+func removePlaces(s string) string {
 	s = absolutePath.ReplaceAllStringFunc(s, func(match string) string {
 		i := strings.IndexByte(match, '/')
 		return match[:i] + "…/" + path.Base(match[i:])
@@ -128,9 +128,9 @@ func differenceFormat(format string, entries [][]Entry) string {
 }
 
 // number writes a value of the table for a reader.
-func (t *Table) number(x float64) string { return written(t.format, x) }
+func (t *Table) number(x float64) string { return formatNumber(t.format, x) }
 
-func written(format string, x float64) string {
+func formatNumber(format string, x float64) string {
 	switch {
 	case math.IsNaN(x):
 		return "NaN"
@@ -148,7 +148,7 @@ func written(format string, x float64) string {
 
 // signed writes a difference, always with its sign.
 func (t *Table) signed(x float64) string {
-	s := written(t.differences, x)
+	s := formatNumber(t.differences, x)
 	if x > 0 && !isZero(s) {
 		return "+" + s
 	}
@@ -170,8 +170,8 @@ func (t *Table) mean(e Entry) string {
 	return s
 }
 
-// withInterval writes a mean with its confidence interval, if it has one.
-func withInterval(write func(float64) string, d stat.Difference) string {
+// intervalText writes a mean with its confidence interval, if it has one.
+func intervalText(write func(float64) string, d stat.Difference) string {
 	s := write(d.Mean)
 	if d.Known() {
 		s += fmt.Sprintf(" [%s, %s]", write(d.Low), write(d.High))
@@ -211,7 +211,7 @@ func (t *Table) notes() []string {
 	if t.common() < 2 {
 		what = "Values"
 	}
-	first := fmt.Sprintf("%s of %s, n = %d", what, spelled(t.Metric), t.common())
+	first := fmt.Sprintf("%s of %s, n = %d", what, metricPhrase(t.Metric), t.common())
 	if len(t.Over) > 0 && t.common() > 1 {
 		first += " (" + strings.Join(t.Over, ", ") + ")"
 	}

@@ -113,16 +113,16 @@ func (o Options) reference(all []Group) (Group, bool, error) {
 	case len(found) == 1:
 		return found[0], true, nil
 	case len(found) > 1:
-		return Group{}, false, fmt.Errorf("several groups could be the reference with eff = 1: %s; name one of them", list(found))
+		return Group{}, false, fmt.Errorf("several groups could be the reference with eff = 1: %s; name one of them", quotedGroups(found))
 	case o.Reference != "":
-		return Group{}, false, fmt.Errorf("no reference %q; there are %s", o.Reference, list(all))
+		return Group{}, false, fmt.Errorf("no reference %q; there are %s", o.Reference, quotedGroups(all))
 	case given:
 		return Group{}, false, nil
 	}
-	return Group{}, false, fmt.Errorf("no reference: no points of 16 bits or more, and without a method whose eff is 1 no eff can be told from A; there are %s: name one of them, or fix A", list(all))
+	return Group{}, false, fmt.Errorf("no reference: no points of 16 bits or more, and without a method whose eff is 1 no eff can be told from A; there are %s: name one of them, or fix A", quotedGroups(all))
 }
 
-func list(all []Group) string {
+func quotedGroups(all []Group) string {
 	var out []string
 	for _, g := range all {
 		out = append(out, fmt.Sprintf("%q", g.String()))

@@ -85,7 +85,7 @@ func (fit *Fit) efficiencyRows() [][]string {
 	}
 	rows := [][]string{append(heading, "")}
 	for _, e := range fit.Effs {
-		row := []string{e.Method, number(round(e.Bits)), strconv.Itoa(e.Points), three(e.Value), interval(e.Estimate, three), three(e.Normalized)}
+		row := []string{e.Method, number(round(e.Bits)), strconv.Itoa(e.Points), threeDecimals(e.Value), interval(e.Estimate, threeDecimals), threeDecimals(e.Normalized)}
 		switch {
 		case gains && e.Gain != nil:
 			row = append(row, percent(e.Gain.Value), interval(Estimate{Low: e.Gain.Low, High: e.Gain.High, Value: e.Gain.Value}, percent))
@@ -136,9 +136,9 @@ func interval(e Estimate, format func(float64) string) string {
 	return format(e.Low) + " – " + format(e.High)
 }
 
-func significant(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
-func three(x float64) string       { return strconv.FormatFloat(x, 'f', 3, 64) }
-func percent(x float64) string     { return fmt.Sprintf("%+.1f%%", 100*(x-1)) }
+func significant(x float64) string   { return strconv.FormatFloat(x, 'g', 4, 64) }
+func threeDecimals(x float64) string { return strconv.FormatFloat(x, 'f', 3, 64) }
+func percent(x float64) string       { return fmt.Sprintf("%+.1f%%", 100*(x-1)) }
 
 // round shortens numbers of bits such as log₂3.
 func round(bits float64) float64 {
@@ -150,10 +150,10 @@ func (fit *Fit) csv(w io.Writer) error {
 	c := csv.NewWriter(w)
 	c.Write([]string{"parameter", "method", "bits", "points", "value", "low", "high", "std_err_log", "normalized", "gain", "gain_low", "gain_high", "status"})
 	for _, e := range fit.Parameters {
-		c.Write([]string{e.Name, "", "", "", number(e.Value), number(e.Low), number(e.High), known(e.StdErr), "", "", "", "", string(e.Status)})
+		c.Write([]string{e.Name, "", "", "", number(e.Value), number(e.Low), number(e.High), numberIfKnown(e.StdErr), "", "", "", "", string(e.Status)})
 	}
 	for _, e := range fit.Effs {
-		row := []string{"eff", e.Method, number(e.Bits), strconv.Itoa(e.Points), number(e.Value), number(e.Low), number(e.High), known(e.StdErr), number(e.Normalized), "", "", ""}
+		row := []string{"eff", e.Method, number(e.Bits), strconv.Itoa(e.Points), number(e.Value), number(e.Low), number(e.High), numberIfKnown(e.StdErr), number(e.Normalized), "", "", ""}
 		if e.Gain != nil {
 			copy(row[9:], []string{number(e.Gain.Value), number(e.Gain.Low), number(e.Gain.High)})
 		}
@@ -163,7 +163,7 @@ func (fit *Fit) csv(w io.Writer) error {
 	return c.Error()
 }
 
-func known(x float64) string {
+func numberIfKnown(x float64) string {
 	if x == 0 {
 		return ""
 	}

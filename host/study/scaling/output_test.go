@@ -43,7 +43,7 @@ func TestWrite(t *testing.T) {
 		out[format] = b.String()
 	}
 	for _, format := range []Format{Text, Markdown} {
-		for _, want := range []string{"60 points", "alpha", "QuEST", "95 % intervals from 10 bootstrap replicates", "of 1125 starting points", "gain", three(fit.Effs[1].Value)} {
+		for _, want := range []string{"60 points", "alpha", "QuEST", "95 % intervals from 10 bootstrap replicates", "of 1125 starting points", "gain", threeDecimals(fit.Effs[1].Value)} {
 			if !strings.Contains(out[format], want) {
 				t.Errorf("%s lacks %q:\n%s", format, want, out[format])
 			}

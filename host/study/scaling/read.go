@@ -102,19 +102,19 @@ var columns = []string{"n", "d", "method", "bits", "loss", "ppl"}
 
 const wantedColumns = "want n, d, method, bits, and loss or ppl"
 
-// reading collects the points of a file and what is wrong with it.
-type reading struct {
+// pointReader collects the points of a file and what is wrong with it.
+type pointReader struct {
 	file     string
 	points   []Point
 	problems Problems
 }
 
-func (r *reading) fail(line int, format string, args ...any) {
+func (r *pointReader) fail(line int, format string, args ...any) {
 	r.problems = append(r.problems, &Problem{r.file, line, fmt.Sprintf(format, args...)})
 }
 
 // result is what was read; none says that there are no points.
-func (r *reading) result(none string) ([]Point, error) {
+func (r *pointReader) result(none string) ([]Point, error) {
 	if r.problems == nil && r.points == nil {
 		r.fail(0, "%s", none)
 	}
@@ -126,7 +126,7 @@ func (r *reading) result(none string) ([]Point, error) {
 
 // missing reports the required columns that are not there. what is written before their
 // names.
-func (r *reading) missing(line int, what string, has func(name string) bool) {
+func (r *pointReader) missing(line int, what string, has func(name string) bool) {
 	for _, name := range columns[:4] {
 		if !has(name) {
 			r.fail(line, "no %s%s; %s", what, name, wantedColumns)
@@ -135,7 +135,7 @@ func (r *reading) missing(line int, what string, has func(name string) bool) {
 }
 
 // add takes a point, unless something is wrong with it.
-func (r *reading) add(line int, p Point) {
+func (r *pointReader) add(line int, p Point) {
 	p.Source = fmt.Sprintf("%s:%d", r.file, line)
 	if wrong := p.check(); wrong != "" {
 		r.fail(line, "%s", wrong)
@@ -165,7 +165,7 @@ func (p *Point) set(column string, x float64) {
 func ParseCSV(path string, text []byte) ([]Point, error) {
 	in := csv.NewReader(bytes.NewReader(text))
 	in.Comment, in.TrimLeadingSpace, in.FieldsPerRecord = '#', true, -1
-	p := csvParser{reading: reading{file: path}}
+	p := csvParser{pointReader: pointReader{file: path}}
 	for {
 		fields, err := in.Read()
 		switch {
@@ -192,7 +192,7 @@ func ParseCSV(path string, text []byte) ([]Point, error) {
 }
 
 type csvParser struct {
-	reading
+	pointReader
 	columns []string
 }
 
@@ -241,13 +241,13 @@ func (p *csvParser) record(line int, fields []string) {
 // ParseJSON parses points from a JSON array of objects; see [ReadFile]. path is the name
 // used in messages.
 func ParseJSON(path string, text []byte) ([]Point, error) {
-	p := jsonParser{reading{file: path}, text, json.NewDecoder(bytes.NewReader(text))}
+	p := jsonParser{pointReader{file: path}, text, json.NewDecoder(bytes.NewReader(text))}
 	p.array()
 	return p.result("no points in the array")
 }
 
 type jsonParser struct {
-	reading
+	pointReader
 	text []byte
 	dec  *json.Decoder
 }

@@ -101,7 +101,7 @@ func (l *runLog) line(text []byte) {
 	ok := l.reader.Each(text, func(weight, name []byte, x float64) {
 		switch {
 		case len(weight) > 0:
-			if n := l.ofWeight(weight, name); n != nil {
+			if n := l.numberOfWeight(weight, name); n != nil {
 				l.numbers = append(l.numbers, measurement{n, x})
 			}
 		case string(name) == "step":
@@ -168,7 +168,7 @@ func (w *writtenTexts) line(text []byte) {
 	}
 	s.Texts = slices.Clone(s.Texts[:min(len(s.Texts), mostTexts)])
 	for i := range s.Texts {
-		s.Texts[i].Prompt, s.Texts[i].Text = shortened(s.Texts[i].Prompt), shortened(s.Texts[i].Text)
+		s.Texts[i].Prompt, s.Texts[i].Text = shorten(s.Texts[i].Prompt), shorten(s.Texts[i].Text)
 	}
 	w.newest = append(w.newest, s)
 	if len(w.newest) > mostSamples {
@@ -176,8 +176,8 @@ func (w *writtenTexts) line(text []byte) {
 	}
 }
 
-// shortened is the beginning of a long text, with a sign of that.
-func shortened(text string) string {
+// shorten returns the beginning of a long text, with a sign of that.
+func shorten(text string) string {
 	if len(text) <= longestText {
 		return text
 	}

@@ -166,12 +166,12 @@ func resultNames(list []*rundir.Run) (names []string, more int) {
 			}
 		}
 	}
-	slices.SortStableFunc(names, func(a, b string) int { return place(a) - place(b) })
+	slices.SortStableFunc(names, func(a, b string) int { return resultOrder(a) - resultOrder(b) })
 	shown := min(len(names), mostRows)
 	return names[:shown], len(names) - shown
 }
 
-func place(name string) int {
+func resultOrder(name string) int {
 	if i := slices.Index(firstResults, name); i >= 0 {
 		return i
 	}

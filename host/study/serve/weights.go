@@ -60,8 +60,8 @@ func (n *weightNumber) Add(step int, y float64) {
 	}
 }
 
-// ofWeight is a number of a weight; nil where there are too many.
-func (l *runLog) ofWeight(weight, name []byte) *weightNumber {
+// numberOfWeight is a number of a weight; nil where there are too many.
+func (l *runLog) numberOfWeight(weight, name []byte) *weightNumber {
 	n := l.weights[string(weight)][string(name)]
 	if n != nil {
 		return n
@@ -129,8 +129,8 @@ func (s *Server) weightsOf(run *rundir.Run) (v weightsView) {
 	return v
 }
 
-// whichDrawn describes the weights whose curves are drawn, for titles.
-func (l *runLog) whichDrawn() string {
+// drawnText describes the weights whose curves are drawn, for titles.
+func (l *runLog) drawnText() string {
 	switch n := len(l.weightNames); {
 	case l.moreWeights:
 		return fmt.Sprintf("the first %d of more than %d weights", drawnWeights, mostWeights)
@@ -151,7 +151,7 @@ func (l *runLog) weightCharts() []chartView {
 			i := slices.IndexFunc(out, func(v chartView) bool { return v.Panel == "weights/"+name })
 			if i < 0 {
 				i = len(out)
-				out = append(out, chartView{Panel: "weights/" + name, Title: name + " of " + l.whichDrawn(),
+				out = append(out, chartView{Panel: "weights/" + name, Title: name + " of " + l.drawnText(),
 					Chart: page.Chart{X: "step", Y: name, Series: []page.Curve{}}})
 			}
 			out[i].Chart.Series = append(out[i].Chart.Series, pageCurve(weight, n.curve.Points()))
