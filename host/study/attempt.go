@@ -59,7 +59,7 @@ func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
 	dir := r.study.dir(c)
 	command := r.opts.Command
 	p := process{dir: dir, log: logFile, environment: c.environment, threads: r.plan.Threads,
-		command: append(command[:len(command):len(command)], CellConfigPath(c.Dir), "--resume", "--quiet", "--lifeline")}
+		command: append(command[:len(command):len(command)], dir.Join(cellFile).Name, "--resume", "--quiet", "--lifeline")}
 	failure, err := p.run(ctx)
 	if err != nil {
 		return Interrupted, nil, err
@@ -74,9 +74,14 @@ func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
 		return Interrupted, nil, nil
 	case failure == nil:
 		failure = &Failure{Exit: "exit status 0"}
-		err = p.explain(failure)
+		log, err := p.openLog()
+		if err != nil {
+			return Failed, failure, err
+		}
+		failure.explain(log, p.start)
+		return Failed, failure, log.Close()
 	}
-	return Failed, failure, err
+	return Failed, failure, nil
 }
 
 // process is a process of a cell.
@@ -94,7 +99,7 @@ type process struct {
 
 // run runs the process to its end, which is a failure unless its exit status is 0. The error is about the log.
 func (p *process) run(ctx context.Context) (failure *Failure, err error) {
-	log, err := p.open()
+	log, err := p.openLog()
 	if err != nil {
 		return nil, err
 	}
@@ -129,18 +134,8 @@ func (p *process) run(ctx context.Context) (failure *Failure, err error) {
 	return f, nil
 }
 
-func (p *process) open() (vfs.File, error) {
+func (p *process) openLog() (vfs.File, error) {
 	return p.dir.Join(p.log).OpenFile(os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
-}
-
-// explain completes the failure of a process that has ended.
-func (p *process) explain(f *Failure) error {
-	log, err := p.open()
-	if err != nil {
-		return err
-	}
-	f.explain(log, p.start)
-	return log.Close()
 }
 
 // prepare makes the cell's directory ready for a process, and returns how many attempts
@@ -149,7 +144,7 @@ func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err err
 	if err := dir.MkdirAll(); err != nil {
 		return 0, err
 	}
-	if err := awaitFree(ctx, dir); err != nil {
+	if err := awaitFree(ctx, dir.Lock()); err != nil {
 		return 0, err
 	}
 	if err := removeAbandoned(dir.Path, cellFile, failedFile); err != nil {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 
 	"github.com/cage-qat/cage/host/study/evaluation"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/plainjson"
-	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -66,7 +66,7 @@ func (s *Study) addEvaluations(r *Result, running bool) {
 		}
 		switch {
 		case err != nil && !running:
-			*r = Result{Cell: r.Cell, State: Failed, Err: CannotRead(err), Unreadable: true}
+			*r = Damaged(r.Cell, err)
 			return
 		case a.Metrics == nil:
 			r.State = Unevaluated
@@ -84,7 +84,7 @@ func (s *Study) addEvaluations(r *Result, running bool) {
 	case err == nil:
 		r.State, r.Err = Failed, failure.Error
 	case !errors.Is(err, fs.ErrNotExist):
-		*r = Result{Cell: r.Cell, State: Failed, Err: CannotRead(err), Unreadable: true}
+		*r = Damaged(r.Cell, err)
 	}
 }
 
@@ -107,19 +107,6 @@ func (s *Study) findOutdated(results []Result) {
 			r.unevaluated(e, "the questions of "+e.ID()+" have changed")
 		}
 	}
-}
-
-// checkEvaluations prepares the questions of all evaluations, to find problems before any cell is trained.
-func (s *Study) checkEvaluations(cells []Cell) (errs plaintoml.Errors) {
-	if len(cells) == 0 {
-		return nil
-	}
-	for _, e := range s.evaluations {
-		if err := e.Check(); err != nil {
-			errs = append(errs, e.problem(err))
-		}
-	}
-	return errs
 }
 
 // evaluate runs the evaluations of a cell that are not complete.
@@ -165,11 +152,7 @@ func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *placedEvaluation
 	if err := dir.MkdirAll(); err != nil {
 		return false, err
 	}
-	l, err := e.Lock(dir).AwaitLock(ctx, lockRetry) // a process that lost its parent may still be answering
-	if err == nil {
-		err = l.Unlock()
-	}
-	if err != nil {
+	if err := awaitFree(ctx, dir.Join(vfs.LockFile)); err != nil {
 		return false, err
 	}
 	if err := removeAbandoned(dir, accountFile); err != nil {
@@ -205,4 +188,44 @@ func endEvaluation(dir vfs.Path, e *placedEvaluation) error {
 		a.Metrics[name] = metrics.Number(x)
 	}
 	return atomicfile.WriteJSON(dir.Join(accountFile), a)
+}
+
+// Evaluated returns the evaluations of a cell's model that have begun: for the ID of each, the hash of the files with its
+// questions. It is nil if there are none.
+func (s *Study) Evaluated(c Cell) (map[string]string, error) {
+	var list map[string]string
+	for _, e := range s.evaluationsOf(c) {
+		a, begun, err := readAccount(s.answers(c, e))
+		if err != nil {
+			return nil, err
+		}
+		if begun {
+			if list == nil {
+				list = map[string]string{}
+			}
+			list[e.ID()] = a.Rows
+		}
+	}
+	return list, nil
+}
+
+// FindUnevaluated compares the recorded evaluations of a result, as returned by [Study.Evaluated], with those of the study
+// now. If they differ, it gives the result the state [Unevaluated] and removes from its summary the metrics of the
+// evaluations that differ. Questions whose files cannot be read now are taken to be unchanged.
+func (s *Study) FindUnevaluated(r *Result, recorded map[string]string) {
+	for _, e := range s.evaluationsOf(r.Cell) {
+		if was, ok := recorded[e.ID()]; !ok {
+			r.unevaluated(e, "it was not asked "+e.ID())
+		} else if now, err := e.rows(); err == nil && now != was {
+			r.unevaluated(e, "the questions of "+e.ID()+" have changed")
+		}
+	}
+}
+
+// unevaluated gives the result the state [Unevaluated], and removes the metrics of an evaluation.
+func (r *Result) unevaluated(e *placedEvaluation, why string) {
+	r.State, r.Err, r.Summary = Unevaluated, why, maps.Clone(r.Summary)
+	for _, m := range e.Metrics() {
+		delete(r.Summary, m.Name)
+	}
 }

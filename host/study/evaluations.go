@@ -22,13 +22,6 @@ type placedEvaluation struct {
 	place plaintoml.Error // of what names these files
 }
 
-// problem is what is wrong with the files.
-func (e *placedEvaluation) problem(err error) *plaintoml.Error {
-	wrong := e.place
-	wrong.Msg = err.Error()
-	return &wrong
-}
-
 // readEvaluations reads [[study.evaluations]]: tasks, or RULER.
 func (s *Study) readEvaluations(tables []*table) {
 	measured := map[string]string{}

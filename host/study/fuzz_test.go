@@ -2,7 +2,6 @@ package study
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,10 +60,7 @@ func FuzzState(f *testing.F) {
 	dir := f.TempDir()
 	write(f, filepath.Join(dir, "base.toml"), base)
 	path := filepath.Join(dir, "study.toml")
-	s, err := Parse(path, []byte(small))
-	if err != nil {
-		f.Fatal(err)
-	}
+	s := parsed(f, path, small)
 	s.Out = filepath.Join(dir, "out")
 	cell := filepath.Join(s.Out, "cells", "a")
 	e := &placedEvaluation{Evaluation: &evaluation.Tasks{}}
@@ -77,9 +73,7 @@ func FuzzState(f *testing.F) {
 			t.Fatal(err)
 		}
 		for path, content := range map[string][]byte{s.at(runningFile).Name: running, at.Join(failedFile).Name: failed, at.Summary().Name: summary, answers.Join(accountFile).Name: account} {
-			if err := os.WriteFile(path, content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			write(t, path, string(content))
 		}
 		held, err := s.lock(t.Context())
 		if err != nil {

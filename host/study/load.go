@@ -2,10 +2,12 @@ package study
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -169,12 +171,12 @@ func (s *Study) name() error {
 // longestSlug leaves room for the hash in a file name, which some systems limit.
 const longestSlug = 80
 
-var unfit = regexp.MustCompile(`[^A-Za-z0-9._]+`)
+var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
 // slug makes text fit for a file name. Names that it makes alike are told apart by the
 // hash behind them.
 func slug(text string) string {
-	s := strings.Trim(unfit.ReplaceAllString(transliterate.ASCII(text), "-"), "-.")
+	s := strings.Trim(notInFileNames.ReplaceAllString(transliterate.ASCII(text), "-"), "-.")
 	if len(s) > longestSlug {
 		s = strings.Trim(s[:longestSlug], "-.")
 	}
@@ -182,4 +184,58 @@ func slug(text string) string {
 		return "cell"
 	}
 	return s
+}
+
+// problems collects the problems of the configurations of cells. A problem of many cells is listed once.
+type problems []*problem
+
+type problem struct {
+	err   *plaintoml.Error
+	cells []string
+}
+
+// add records the problems of a cell's configuration.
+func (p *problems) add(err error, cell string) {
+	for _, e := range problemsOf(err) {
+		i := slices.IndexFunc(*p, func(known *problem) bool { return known.err.Error() == e.Error() })
+		if i < 0 {
+			i = len(*p)
+			*p = append(*p, &problem{err: e})
+		}
+		(*p)[i].cells = append((*p)[i].cells, cell)
+	}
+}
+
+// list returns the problems of a study of so many cells. A problem that not all cells have comes from a combination of
+// settings, and names the first such cell.
+func (p problems) list(cells int) plaintoml.Errors {
+	var errs plaintoml.Errors
+	for _, one := range p {
+		gap := " "
+		if strings.Contains(one.err.Msg, "\n") {
+			gap = "\n  "
+		}
+		switch others := len(one.cells) - 1; {
+		case len(one.cells) == cells:
+		case others == 0:
+			one.err.Msg += gap + "(cell " + one.cells[0] + ")"
+		default:
+			one.err.Msg += gap + fmt.Sprintf("(cell %s and %d more)", one.cells[0], others)
+		}
+		errs = append(errs, one.err)
+	}
+	return errs
+}
+
+// problemsOf returns the problems of an error of host/train/config.
+func problemsOf(err error) plaintoml.Errors {
+	var all plaintoml.Errors
+	if errors.As(err, &all) {
+		return all
+	}
+	var one *plaintoml.Error
+	if errors.As(err, &one) {
+		return plaintoml.Errors{one}
+	}
+	return plaintoml.Errors{{Msg: err.Error()}}
 }

@@ -52,7 +52,12 @@ func in(t testing.TB, study string) {
 func loaded(t testing.TB, text string) *Study {
 	t.Helper()
 	in(t, text)
-	s, err := Load("small.toml")
+	return parsed(t, "small.toml", text)
+}
+
+func parsed(t testing.TB, path, text string) *Study {
+	t.Helper()
+	s, err := Parse(path, []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,11 +225,7 @@ set = {method.form = "off", train.checkpoint_every = 3, train.keep = 7, device.t
 	if err := os.MkdirAll(before.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, "small.toml", strings.ReplaceAll(small, `"CAGE"`, `"with CAGE"`))
-	again, err := Load("small.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := parsed(t, "small.toml", strings.ReplaceAll(small, `"CAGE"`, `"with CAGE"`))
 	if c := again.Cells[7]; again.Label(c) != "with CAGE · high · 1" || c.ID != before.ID {
 		t.Errorf("%s has %s, want %s", again.Label(c), c.ID, before.ID)
 	}

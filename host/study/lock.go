@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -71,10 +70,9 @@ func (s *Study) running() ([]string, error) {
 	return ids, nil
 }
 
-// awaitFree waits until no process trains in a run directory: one that lost its parent
-// may still be saving its last checkpoint.
-func awaitFree(ctx context.Context, dir rundir.Dir) error {
-	l, err := dir.Lock().AwaitLock(ctx, lockRetry)
+// awaitFree waits until no process holds a lock: one that lost its parent may still be saving its last checkpoint, or answering.
+func awaitFree(ctx context.Context, lock vfs.Path) error {
+	l, err := lock.AwaitLock(ctx, lockRetry)
 	if err != nil {
 		return err
 	}

@@ -78,12 +78,12 @@ func tiny(t *testing.T, more string, settings ...string) *study.Study {
 	t.Chdir(t.TempDir())
 	write(t, "base.toml", string(text))
 	write(t, "tiny.toml", axes+more)
-	return load(t)
+	return load(t, "tiny.toml")
 }
 
-func load(t *testing.T) *study.Study {
+func load(t *testing.T, path string) *study.Study {
 	t.Helper()
-	s, err := study.Load("tiny.toml")
+	s, err := study.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package study
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,7 +12,7 @@ import (
 // TestLeft: the pace is that of the steps done since the start, without those of earlier
 // attempts.
 func TestLeft(t *testing.T) {
-	s, err := Parse("four.toml", []byte(`
+	s := parsed(t, "four.toml", `
 		[base]
 		model = {kind = "toy"}
 		train = {steps = 100}
@@ -24,10 +23,7 @@ func TestLeft(t *testing.T) {
 		name = "seed"
 		key = "seed"
 		values = [0, 1, 2, 3]
-	`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	`)
 	r := newRunner(s, RunOptions{}, Plan{Run: s.Cells})
 	if left := r.left(); left != 0 {
 		t.Errorf("%v are left before anything is known", left)
@@ -47,7 +43,7 @@ func TestLeft(t *testing.T) {
 
 // TestStepsOfConversations: how many steps an epoch has is known once one cell has begun.
 func TestStepsOfConversations(t *testing.T) {
-	s, err := Parse(filepath.Join(t.TempDir(), "two.toml"), []byte(`
+	s := parsed(t, filepath.Join(t.TempDir(), "two.toml"), `
 		[base]
 		model = {layers = 1, width = 16, heads = 1, context = 16}
 		data = {kind = "chat", train = "talks", validation = "talks"}
@@ -59,10 +55,7 @@ func TestStepsOfConversations(t *testing.T) {
 		name = "seed"
 		key = "seed"
 		values = [0, 1]
-	`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	`)
 	s.Cells[0].Dir, s.Cells[1].Dir = t.TempDir(), t.TempDir()
 	r := newRunner(s, RunOptions{}, Plan{Run: s.Cells})
 	first, second := s.Cells[0], s.Cells[1]
@@ -80,9 +73,7 @@ func TestStepsOfConversations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(s.dir(first).Config().Name, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, s.dir(first).Config().Name, string(text))
 	if n, other := r.steps(first), r.steps(second); n != 123 || other != 123 {
 		t.Errorf("%d steps, and %d of a cell that has not begun: want 123", n, other)
 	}

@@ -49,11 +49,7 @@ func quantizes(t *testing.T, text string) *study.Study {
 	write(t, "t.tokens", "")
 	write(t, "v.tokens", "")
 	write(t, "q.toml", text)
-	s, err := study.Load("q.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return load(t, "q.toml")
 }
 
 // trained writes what a training leaves in the directory of a cell.
@@ -121,7 +117,7 @@ func TestDamagedEvaluation(t *testing.T) {
 	if err != nil || len(accounts) != 1 {
 		t.Fatalf("%v, %v", accounts, err)
 	}
-	if err := os.Remove(study.FailedPath(c.Dir)); err != nil {
+	if err := os.Remove(filepath.Join(c.Dir, "failed.json")); err != nil {
 		t.Fatal(err)
 	}
 	write(t, accounts[0], "{")

@@ -28,7 +28,9 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 		t.checkAxes(axes, "columns", out.Columns...)
 		t.checkAxes(axes, "over", out.Over...)
 		t.checkUsedOnce(axes, []string{"rows", "columns", "over"}, map[string][]string{"rows": out.Rows, "columns": out.Columns, "over": out.Over})
-		t.checkFormat(&out.Format)
+		if f := out.Format; f != "" && (strings.Contains(fmt.Sprintf(f, 1.5), "%!") || strings.Count(strings.ReplaceAll(f, "%%", ""), "%") != 1) {
+			t.wrong("format", f, `a verb for a number, such as "%.3f"`)
+		}
 		out.Where = t.where(where, axes)
 		out.Metric = cmp.Or(out.Metric, defaultMetric)
 		out.Best = s.readBest(t.below("best", best), out, known, axes, plans)
@@ -80,18 +82,12 @@ func (t *table) checkMetric(key string, metric *string, known []string) {
 	if near := schema.DidYouMean(m, known); near != "" {
 		hint = near
 	} else if task, _, ofTask := strings.Cut(m, "."); ofTask {
-		hint = taskHint(task, known)
+		hint = fmt.Sprintf("have %q among the tasks of [[study.evaluations]]", task)
+		if of := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(k, task+".") }); len(of) > 0 {
+			hint = "known: " + strings.Join(of, ", ")
+		}
 	}
 	t.report(t.key(key), hint, "there is no metric %q", m)
-}
-
-// taskHint says what metrics of a task there are.
-func taskHint(task string, known []string) string {
-	of := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(k, task+".") })
-	if len(of) == 0 {
-		return fmt.Sprintf("have %q among the tasks of [[study.evaluations]]", task)
-	}
-	return "known: " + strings.Join(of, ", ")
 }
 
 // checkAxes reports names under a key that are not those of axes, or stand there twice.
@@ -181,14 +177,170 @@ func (t *table) checkBaseline(plans []plan, where map[string][]string, baseline 
 	}
 }
 
-// checkFormat reports a format that is no verb for a number, and takes it away.
-func (t *table) checkFormat(format *string) {
-	f := *format
-	if f == "" {
-		return
+// onReported stands in best.on where the replicates that are reported also choose.
+const onReported = "reported"
+
+const onIs = `labels of axes in over, such as on = {seed = [0, 1]}: these replicates choose, and are not reported; or on = "` +
+	onReported + `": those that are reported also choose, which flatters`
+
+// readBest reads the table best of a table, whose other keys are read; nil stands for none.
+func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans []plan) *Best {
+	if t == nil {
+		return nil
 	}
-	if text := fmt.Sprintf(f, 1.5); strings.Contains(text, "%!") || strings.Count(strings.ReplaceAll(f, "%%", ""), "%") != 1 {
-		t.wrong("format", f, `a verb for a number, such as "%.3f"`)
-		*format = ""
+	b := &Best{}
+	var on any
+	t.read(schema.Key{Name: "axis", To: &b.Axis, Is: schema.NonEmpty("that names an axis")}, optional("metric", &b.Metric),
+		choice("better", &b.Better, "lower", "higher"), schema.Key{Name: "on", To: &on, Is: schema.Anything(onIs)})
+	if b.Axis != "" {
+		t.checkAxes(axes, "axis", b.Axis)
 	}
+	t.checkMetric("metric", &b.Metric, known)
+	b.Metric = cmp.Or(b.Metric, of.Metric)
+	b.Better = cmp.Or(b.Better, s.better(b.Metric))
+	if slices.Contains(slices.Concat(of.Rows, of.Columns, of.Over), b.Axis) {
+		t.report(t.key("axis"), "want an axis that is not in rows, columns or over", "the axis %q is in one of them", b.Axis)
+	}
+	switch on := on.(type) {
+	case nil: // which has been reported
+	case map[string]any:
+		b.On = t.readOn(t.below("on", on), of, axes, plans)
+	default:
+		if on != onReported {
+			t.wrong("on", on, onIs)
+		}
+	}
+	return b
+}
+
+// readOn reads the replicates that choose. Some have to be left, to be reported.
+func (t *table) readOn(on *table, of Table, axes []axis, plans []plan) map[string][]string {
+	problems := len(t.Errs)
+	labels := on.labels(axes, true)
+	on.checkLabels(labels, axes)
+	for name := range labels {
+		if find(axes, name) != nil && !slices.Contains(of.Over, name) {
+			t.report(on.key(name), "want axes of replicates, which over names", "the axis %q is not in over", name)
+		}
+	}
+	if len(t.Errs) > problems || len(plans) == 0 {
+		return labels
+	}
+	choosing, reported := false, false
+	for _, p := range plans {
+		if c := (Cell{Labels: p.labels}); c.Matches(of.Where) {
+			choosing, reported = choosing || c.Matches(labels), reported || !c.Matches(labels)
+		}
+	}
+	switch {
+	case !reported:
+		t.report(t.key("on"), "want "+onIs, "no replicate is left to be reported")
+	case !choosing:
+		t.report(t.key("on"), "want labels of cells that where and [[study.exclude]] leave in", "no cell here has its labels")
+	}
+	return labels
+}
+
+// kinds of figures.
+var kinds = []string{Bar, Curves, Heatmap, Trajectories, Scatter, Differences}
+
+// contentOf names the keys of a figure that depend on its kind. They are all required.
+var contentOf = map[string][]string{
+	Bar: {"metric", "x"}, Curves: {"metric"}, Heatmap: {"metric", "x", "y"}, Trajectories: {}, Scatter: {"x", "y"}, Differences: {"metric", "x", "baseline"},
+}
+
+// readFigures reads [[study.figures]].
+func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
+	known := s.metrics()
+	for _, t := range tables {
+		var f Figure
+		var where map[string]any
+		keys := []schema.Key{
+			{Name: "kind", To: &f.Kind, Is: schema.OneOf(kinds...)}, optional("title", &f.Title), optional("series", &f.Series), optional("over", &f.Over),
+			{Name: "logx", To: &f.LogX, Default: false}, {Name: "logy", To: &f.LogY, Default: false}, optional("where", &where),
+		}
+		problems := len(t.Errs)
+		kind, _ := t.values["kind"].(string)
+		t.read(append(keys, t.content(&f, kind, axes, known)...)...)
+		t.checkAxes(axes, "series", f.Series...)
+		t.checkAxes(axes, "over", f.Over...)
+		f.Where = t.where(where, axes)
+		t.checkContent(&f, axes, known)
+		if used, places := f.axes(); places != "" && len(t.Errs) == problems {
+			t.checkAllUsed(axes, f.Where, places, used)
+		}
+		if f.Baseline != "" && len(t.Errs) == problems {
+			t.checkBaseline(plans, f.Where, map[string]string{f.X: f.Baseline})
+		}
+		s.Figures = append(s.Figures, f)
+	}
+}
+
+// content describes the keys that a figure of a kind has; if there is no such kind, those of all kinds.
+func (t *table) content(f *Figure, kind string, axes []axis, known []string) []schema.Key {
+	list, ok := contentOf[kind]
+	if !ok {
+		return []schema.Key{optional("metric", &f.Metric), optional("x", &f.X), optional("y", &f.Y), optional("baseline", &f.Baseline)}
+	}
+	var keys []schema.Key
+	for _, name := range list {
+		k := schema.Key{Name: name, To: map[string]*string{"metric": &f.Metric, "x": &f.X, "y": &f.Y, "baseline": &f.Baseline}[name], Is: schema.NonEmpty("that names an axis")}
+		switch {
+		case name == "baseline":
+			k.Is = schema.NonEmpty("that is a label of the axis x")
+			x, _ := t.values["x"].(string)
+			if a := find(axes, x); a != nil {
+				k.Is = schema.NonEmpty("that is one of " + schema.Quoted(a.labels()))
+			}
+		case kind == Curves:
+			k.Is = schema.NonEmpty("that names one of " + strings.Join(RecordMetrics(), ", "))
+		case name == "metric" || kind == Scatter:
+			k.Is = schema.NonEmpty("that names one of " + strings.Join(known, ", "))
+		}
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+// axes returns the axes that the figure tells apart or takes means over, and the keys
+// that name them; no keys for a kind that shows every cell alone.
+func (f Figure) axes() (used []string, places string) {
+	used = slices.Concat(f.Series, f.Over)
+	switch f.Kind {
+	case Bar, Differences:
+		return append(used, f.X), "x, series or over"
+	case Heatmap:
+		return append(used, f.X, f.Y), "x, y, series or over"
+	case Curves:
+		return used, "series or over"
+	}
+	return used, ""
+}
+
+// checkContent checks what depends on the kind of a figure: its metrics and axes.
+func (t *table) checkContent(f *Figure, axes []axis, known []string) {
+	once := map[string][]string{"series": f.Series, "over": f.Over}
+	switch f.Kind {
+	case Bar, Differences, Heatmap:
+		t.checkMetric("metric", &f.Metric, known)
+		for name, axis := range map[string]string{"x": f.X, "y": f.Y} {
+			if axis != "" {
+				once[name] = []string{axis}
+				t.checkAxes(axes, name, axis)
+			}
+		}
+		if a := find(axes, f.X); f.Kind == Differences && a != nil && f.Baseline != "" && !t.vague && !slices.Contains(a.labels(), f.Baseline) {
+			t.report(t.key("baseline"), "want one of "+schema.Quoted(a.labels()), "the axis %q has no label %q", f.X, f.Baseline)
+		}
+	case Curves:
+		if slices.Contains(known, f.Metric) && strings.Contains(f.Metric, ".") {
+			t.report(t.key("metric"), "want one of "+strings.Join(RecordMetrics(), ", "), "%s is measured once, when the training is done", f.Metric)
+			return
+		}
+		t.checkMetric("metric", &f.Metric, RecordMetrics())
+	case Scatter:
+		t.checkMetric("x", &f.X, known)
+		t.checkMetric("y", &f.Y, known)
+	}
+	t.checkUsedOnce(axes, []string{"x", "y", "series", "over"}, once)
 }

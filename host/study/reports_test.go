@@ -1,10 +1,13 @@
 package study
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 func TestTablesAndFigures(t *testing.T) {
@@ -94,6 +97,25 @@ func TestMetricNames(t *testing.T) {
 		}
 		if strings.Contains(list, "second") {
 			t.Errorf("%s has times or speeds, which no run repeats", list)
+		}
+	}
+}
+
+// TestDivergedIsKnown: of a failed cell it is told whether its training diverged, which is a result, or ended otherwise.
+func TestDivergedIsKnown(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "base.toml"), base)
+	s := parsed(t, filepath.Join(dir, "study.toml"), small)
+	s.Out = filepath.Join(dir, "out")
+	c := s.Cells[0]
+	c.Dir, c.Run = filepath.Join(s.Out, "cells", "a"), filepath.Join(s.Out, "cells", "a")
+	for stopped, known := range map[metrics.Stop]bool{metrics.Diverged: true, metrics.Failed: false} {
+		write(t, filepath.Join(c.Dir, failedFile), `{"error": "why"}`)
+		if err := metrics.WriteSummary(s.run(c).Summary(), metrics.Summary{Stopped: stopped}); err != nil {
+			t.Fatal(err)
+		}
+		if r := s.readCellResult(c, false); r.State != Failed || r.Err != "why" || r.Diverged != known || r.Known() != known || r.Trained() {
+			t.Errorf("%s: %+v", stopped, r)
 		}
 	}
 }

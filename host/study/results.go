@@ -1,11 +1,14 @@
 package study
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 	"slices"
 
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/plainjson"
@@ -75,9 +78,7 @@ func (s *Study) Results() ([]Result, error) {
 // --retry brings to its end again from its last checkpoint, and leaves the others alone.
 func (s *Study) readCellResult(c Cell, running bool) Result {
 	dir := s.dir(c)
-	unreadable := func(err error) Result {
-		return Result{Cell: c, State: Failed, Err: CannotRead(err), Unreadable: true}
-	}
+
 	summary, completed, err := metrics.ReadNumbers(s.run(c).Summary())
 	switch {
 	case completed:
@@ -87,7 +88,7 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 	case running:
 		return Result{Cell: c, State: Running}
 	case err != nil:
-		return unreadable(err)
+		return Damaged(c, err)
 	}
 	failure, err := readFailure(dir)
 	if err == nil {
@@ -98,20 +99,22 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 		return r
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return unreadable(err)
+		return Damaged(c, err)
 	}
 	begun, err := dir.Join(cellFile).Exists()
 	switch {
 	case err != nil:
-		return unreadable(err)
+		return Damaged(c, err)
 	case begun:
 		return Result{Cell: c, State: Interrupted}
 	}
 	return Result{Cell: c, State: Missing}
 }
 
-// CannotRead returns the text of [Result.Err] for a damaged file.
-func CannotRead(err error) string { return "cannot be read: " + err.Error() }
+// Damaged is the result of a cell with a file that cannot be read.
+func Damaged(c Cell, err error) Result {
+	return Result{Cell: c, State: Failed, Err: "cannot be read: " + err.Error(), Unreadable: true}
+}
 
 // Failure says why a cell failed, as stored in failed.json.
 type Failure struct {
@@ -146,3 +149,88 @@ type damagedFailure struct {
 
 func (d *damagedFailure) Error() string { return fmt.Sprintf("%s: %v", d.path, d.err) }
 func (d *damagedFailure) Unwrap() error { return d.err }
+
+// SummaryMetrics names the numbers that summary.json may hold, except times and speeds: a
+// report contains only results that a second run would reproduce.
+func SummaryMetrics() []string { return numbers(reflect.TypeFor[metrics.Summary]()) }
+
+// RecordMetrics names the numbers that a line of metrics.jsonl may hold, except times and
+// speeds.
+func RecordMetrics() []string { return numbers(reflect.TypeFor[metrics.Record]()) }
+
+// numbers lists the numeric fields of a struct but for times and speeds.
+func numbers(t reflect.Type) []string {
+	return slices.DeleteFunc(metrics.NumberNames(t), metrics.Timed)
+}
+
+// Survey looks at the plugins and the data with which the cells would be trained now, and
+// returns a finding for each configuration.
+type Survey func(ctx context.Context, list []*config.Config) []config.Finding
+
+// FindStale gives the state [Stale] to results of which a plugin or the data has changed
+// since: in one table with cells trained now, they would mix two algorithms. If the
+// questions of an evaluation have changed, the cell becomes [Unevaluated]. Cells that are
+// running or missing are left out. Without a survey, only questions are compared. The
+// error is about cells that could not be compared, whose results stay as they are.
+func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) error {
+	s.findOutdated(results)
+	defer s.markRemade(results, func(c, source Cell) bool { // another run than it was made of
+		was, now := identity(s.run(c)).Initial.Run, identity(s.run(source)).Run
+		return now != "" && was != "" && now != was
+	})
+	if survey == nil {
+		return nil
+	}
+	var list []*config.Config
+	at := map[string]int{} // in list, by ID: cells may share a run
+	for _, r := range results {
+		if _, known := at[r.Cell.ID]; !known && r.State != Missing && r.State != Running {
+			at[r.Cell.ID] = len(list)
+			list = append(list, r.Cell.Config)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	findings := survey(ctx, list)
+	failed := slices.DeleteFunc(slices.Clone(findings), func(f config.Finding) bool { return f.Err == nil })
+	for i, r := range results {
+		if k, compared := at[r.Cell.ID]; compared && findings[k].Stale != "" {
+			results[i] = Result{Cell: r.Cell, State: Stale, Err: findings[k].Stale}
+		}
+	}
+	if len(failed) > 0 {
+		return &NotCompared{len(failed), failed[0].Err}
+	}
+	return nil
+}
+
+// NotCompared is the error for results that could not be checked for being stale.
+type NotCompared struct {
+	Runs  int   // how many runs
+	First error // why the first could not be checked
+}
+
+func (e *NotCompared) Error() string {
+	return fmt.Sprintf("%d runs could not be compared with the plugins and the data as they are now: %v", e.Runs, e.First)
+}
+
+func (e *NotCompared) Unwrap() error { return e.First }
+
+// StaleDir returns the directory into which stale runs are moved.
+func (s *Study) StaleDir() string { return s.at(rundir.StudyStale).Name }
+
+// moveToStale moves a directory into that of stale runs, under the given name and a number.
+func (s *Study) moveToStale(dir vfs.Path, name string) error {
+	if err := s.at(rundir.StudyStale).MkdirAll(); err != nil {
+		return err
+	}
+	to, err := s.at(rundir.StudyStale).Unused(func(n int) string { return fmt.Sprintf("%s-%d", name, n) })
+	if err != nil {
+		return err
+	}
+	if err := dir.Rename(to.Name); err != nil {
+		return err
+	}
+	return errors.Join(to.Dir().SyncDir(), dir.Dir().SyncDir())
+}

@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,11 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	for _, c := range s.Cells {
 		selected[c.ID] = selected[c.ID] || c.Matches(o.Only) && !(o.Kept != nil && o.Kept(c))
 	}
-	s.withSources(selected)
+	for _, c := range s.Cells { // also those whose models are quantized in selected cells
+		if selected[c.ID] && c.Quantize != nil && c.Quantize.Of == OfFullPrecision {
+			selected[s.Cells[c.from].ID] = true
+		}
+	}
 	for _, r := range results {
 		if selected[r.Cell.ID] && !seen[r.Cell.ID] {
 			seen[r.Cell.ID] = true
@@ -98,7 +103,9 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	if err := s.FindStale(ctx, p.Results, o.Survey); err != nil && !errors.As(err, &unknown) {
 		return Plan{}, err
 	}
-	s.findOrphaned(p.Results)
+	states := statesOf(p.Results)
+	// A model whose source is missing, and will be trained from the beginning, is stale.
+	s.markRemade(p.Results, func(_, source Cell) bool { return states[source.ID] == Missing })
 	for _, r := range p.Results {
 		if r.State == Missing || r.State == Interrupted || r.State == Unevaluated || r.State == Failed && o.Retry || r.State == Stale && !o.KeepStale {
 			p.Run = append(p.Run, r.Cell)
@@ -107,11 +114,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	// Models are trained before they are quantized.
 	quantized := func(c Cell) bool { return c.Quantize != nil }
 	p.Run = slices.Concat(slices.DeleteFunc(slices.Clone(p.Run), quantized), slices.DeleteFunc(p.Run, func(c Cell) bool { return !quantized(c) }))
-	parallel := o.Parallel
-	if parallel == 0 {
-		parallel = s.Parallel
-	}
-	p.AtOnce, p.Threads = share(p.Run, runtime.GOMAXPROCS(0), parallel)
+	p.AtOnce, p.Threads = share(p.Run, runtime.GOMAXPROCS(0), cmp.Or(o.Parallel, s.Parallel))
 	return p, nil
 }
 
@@ -121,8 +124,15 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 // running save checkpoints, and the error is [ErrInterrupted], too. If this process is killed, they also save
 // checkpoints.
 func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
-	if err := o.defaults(); err != nil {
+	self, err := os.Executable()
+	if err != nil {
 		return Outcome{}, err
+	}
+	if o.Tool == nil {
+		o.Tool = []string{self}
+	}
+	if o.Command == nil {
+		o.Command = []string{self, "train"}
 	}
 	if err := s.checkOurs(); err != nil {
 		return Outcome{}, err
@@ -174,20 +184,8 @@ func (s *Study) checkOurs() error {
 	return atomicfile.CheckOurs(s.at(rundir.StudyFile), atomicfile.Is(s.text))
 }
 
-// defaults fills in the commands that are not given.
-func (o *RunOptions) defaults() error {
-	self, err := os.Executable()
-	if o.Tool == nil {
-		o.Tool = []string{self}
-	}
-	if o.Command == nil {
-		o.Command = []string{self, "train"}
-	}
-	return err
-}
-
-// check looks for the files that the cells need, and runs the survey, before any cell is
-// trained. All problems are reported together.
+// check looks for the files that the cells need, runs the survey, and prepares the questions of evaluations, before any cell
+// is trained. All problems are reported together.
 func (s *Study) check(ctx context.Context, cells []Cell, survey Survey) error {
 	var found problems
 	var list []*config.Config
@@ -209,7 +207,17 @@ func (s *Study) check(ctx context.Context, cells []Cell, survey Survey) error {
 	if ctx.Err() != nil {
 		return ErrInterrupted
 	}
-	errs := append(found.list(len(cells)), s.checkEvaluations(cells)...)
+	if len(cells) == 0 {
+		return nil
+	}
+	errs := found.list(len(cells))
+	for _, e := range s.evaluations {
+		if err := e.Check(); err != nil {
+			wrong := e.place
+			wrong.Msg = err.Error()
+			errs = append(errs, &wrong)
+		}
+	}
 	if len(errs) == 0 {
 		return nil
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -41,14 +41,10 @@ set = {quantizer.bitz = 3}
 	if f.Attempts != 1 || f.Exit != "exit status 1" || !strings.Contains(f.Log, "cage: ") || f.File != "train.log" {
 		t.Errorf("failure %+v", f)
 	}
-	began := time.Now()
-	if out, err = run(t, s, o); err != nil || out.Trained != 0 || out.Failed != 1 {
-		t.Errorf("%+v, %v", out, err)
-	}
-	t.Logf("nothing to do took %v", time.Since(began))
-	o.Retry = true
-	if out, err = run(t, s, o); err != nil || out.Trained != 0 || out.Failed != 1 {
-		t.Errorf("%+v, %v", out, err)
+	for _, o.Retry = range []bool{false, true} {
+		if out, err = run(t, s, o); err != nil || out.Trained != 0 || out.Failed != 1 {
+			t.Errorf("%+v, %v", out, err)
+		}
 	}
 	if f := failure(t, broken.Cell); f.Attempts != 2 {
 		t.Errorf("%d attempts, want 2", f.Attempts)
@@ -65,7 +61,7 @@ func TestDamagedFiles(t *testing.T) {
 	}
 	before := results(t, s)
 	write(t, filepath.Join(before[1].Cell.Dir, "summary.json"), "{\"val_loss\": 1")
-	write(t, study.FailedPath(before[2].Cell.Dir), "not JSON")
+	write(t, filepath.Join(before[2].Cell.Dir, "failed.json"), "not JSON")
 	after := results(t, s)
 	if r := after[1]; r.State != study.Failed || !strings.Contains(r.Err, "summary.json") || r.Summary != nil {
 		t.Errorf("a torn summary: %+v", r)
@@ -102,7 +98,7 @@ func TestStuckCell(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(t, study.FailedPath(before.Cell.Dir), `{"error": "no space left on device", "attempts": 1}`)
+	write(t, filepath.Join(before.Cell.Dir, "failed.json"), `{"error": "no space left on device", "attempts": 1}`)
 	if out, err := run(t, s, o); err != nil || out.Failed != 1 {
 		t.Errorf("without a retry: %+v, %v", out, err)
 	}
@@ -117,7 +113,7 @@ func TestStuckCell(t *testing.T) {
 
 func failure(t *testing.T, c study.Cell) study.Failure {
 	t.Helper()
-	text, err := os.ReadFile(study.FailedPath(c.Dir))
+	text, err := os.ReadFile(filepath.Join(c.Dir, "failed.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,5 +205,90 @@ func TestOtherCommands(t *testing.T) {
 	}
 	if r := results(t, s)[0]; r.State != study.Failed || !strings.Contains(r.Err, "there-is-no-such-command") {
 		t.Errorf("%s: %s", r.State, r.Err)
+	}
+}
+
+// TestCellsOnGPUs: the processes of cells that run at once see different GPUs.
+func TestCellsOnGPUs(t *testing.T) {
+	s := tiny(t, "", `device.kind="cuda"`)
+	t.Setenv("CUDA_VISIBLE_DEVICES", "6,3")
+	// Each waits for the other one, and so runs beside it.
+	script := `d="$(dirname "$0")"; echo "$CUDA_VISIBLE_DEVICES" > "$d/gpu"
+while [ "$(cat "$d"/../*/gpu | wc -l)" -lt 2 ]; do sleep 0.01; done
+echo '{"completed": true, "val_loss": 1}' > "$d/summary.json"`
+	out, err := run(t, s, study.RunOptions{Command: []string{"sh", "-c", script}, Parallel: 2, Only: map[string][]string{"seed": {"0"}}})
+	if want := (study.Outcome{Cells: 2, Done: 2, Trained: 2}); err != nil || out != want {
+		t.Fatalf("%+v, %v, want %+v", out, err, want)
+	}
+	files, err := filepath.Glob(filepath.Join(s.Out, "cells", "*", "gpu"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, strings.TrimSpace(string(text)))
+	}
+	slices.Sort(seen)
+	if fmt.Sprint(seen) != "[3 6]" {
+		t.Errorf("the cells saw the GPUs %v", seen)
+	}
+}
+
+// Only the cells that were asked for are trained, cells of equal configuration once, and
+// none that is done again.
+func TestOnlyWhatIsMissing(t *testing.T) {
+	path := command(t)
+	s := tiny(t, `
+[[study.cells]]
+label = {method = "as STE"}
+set = {method.form = "off"}
+`)
+	o := study.RunOptions{Command: []string{path, "train"}, Only: map[string][]string{"seed": {"1"}, "method": {"STE", "as STE"}}}
+	out, err := run(t, s, o)
+	if want := (study.Outcome{Cells: 1, Done: 1, Trained: 1}); err != nil || out != want {
+		t.Fatalf("%+v, %v, want %+v", out, err, want)
+	}
+	want := map[string]study.State{
+		"STE · 0": study.Missing, "STE · 1": study.Done, "CAGE · 0": study.Missing, "CAGE · 1": study.Missing,
+		"as STE · 0": study.Missing, "as STE · 1": study.Done,
+	}
+	if diff := cmp.Diff(want, states(t, s)); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
+	}
+	first, err := os.Stat(rundir.At(s.Cells[1].Dir).Summary().Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Only = nil
+	out, err = run(t, s, o)
+	if want := (study.Outcome{Cells: 4, Done: 4, Trained: 3}); err != nil || out != want {
+		t.Fatalf("%+v, %v, want %+v", out, err, want)
+	}
+	if again, err := os.Stat(rundir.At(s.Cells[1].Dir).Summary().Name); err != nil || !again.ModTime().Equal(first.ModTime()) {
+		t.Errorf("a finished cell was trained again: %v", err)
+	}
+	copied, err := os.ReadFile("studies/tiny/study.toml")
+	if original, _ := os.ReadFile("tiny.toml"); err != nil || string(copied) != string(original) {
+		t.Errorf("the copy of the study file: %v", err)
+	}
+	// A file that names other cells ignores these; one that names them again finds them.
+	write(t, "tiny.toml", strings.Replace(axes, "[0, 1]", "[1, 2]", 1))
+	want = map[string]study.State{"STE · 1": study.Done, "STE · 2": study.Missing, "CAGE · 1": study.Done, "CAGE · 2": study.Missing}
+	if diff := cmp.Diff(want, states(t, load(t, "tiny.toml"))); diff != "" {
+		t.Errorf("states of another study (-want +got):\n%s", diff)
+	}
+}
+
+// TestPercent: a percent sign may stand behind a number.
+func TestPercent(t *testing.T) {
+	for format, ok := range map[string]bool{"%.1f %%": true, "%.1f %": false, "%.1f %.1f": false} {
+		text := fmt.Sprintf(twoCells, "x") + "[[study.tables]]\nover = [\"seed\"]\nformat = \"" + format + "\"\n"
+		if _, err := study.Parse("a.toml", []byte(text)); (err == nil) != ok {
+			t.Errorf("%q: %v", format, err)
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package study
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -86,12 +85,12 @@ type Table struct {
 // Best says how each place of a table gets its own label of an axis, such as each optimizer its own rate: the one with
 // the best mean.
 type Best struct {
-	Axis   string
-	Metric string // as in Table
-	Better string // "lower" or "higher"
+	Axis   string `json:"axis"`
+	Metric string `json:"metric"` // as in Table
+	Better string `json:"better"` // "lower" or "higher"
 	// On are the replicates to choose on, by axes of Over. They are not reported. If it is nil, those that are reported
 	// also choose.
-	On map[string][]string
+	On map[string][]string `json:"on,omitempty"`
 }
 
 // Kinds of figures.
@@ -173,6 +172,3 @@ func (s *Study) at(elem ...string) vfs.Path { return vfs.On(s.Files, s.Out).Join
 
 // dir is the run directory of a cell.
 func (s *Study) dir(c Cell) rundir.Dir { return rundir.On(s.Files, c.Dir) }
-
-// CellConfigPath returns the path of the configuration that `cage train` is given for a cell.
-func CellConfigPath(dir string) string { return filepath.Join(dir, cellFile) }

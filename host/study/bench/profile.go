@@ -28,7 +28,7 @@ type Profile struct {
 // quantizers of activations. These are compiled into the forward and backward pass; their
 // share is the time that leaving them out saves.
 func ProfileStep(ctx context.Context, cfg *config.Config, o Options) (*Profile, error) {
-	ready, dev, err := open(ctx, cfg, o)
+	ready, dev, err := openStep(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func ProfileStep(ctx context.Context, cfg *config.Config, o Options) (*Profile, 
 			return nil, err
 		}
 	}
-	p.Parts = parts(full, bare, cfg)
+	p.Parts = attribute(full, bare, cfg)
 	return p, nil
 }
 
@@ -93,8 +93,8 @@ func profilePlan(ctx context.Context, dev *engine.Device, plan step.Plan, cfg *c
 	return rows, err
 }
 
-// parts attributes executables to those who wrote their programs.
-func parts(full, bare []opprofile.Row, cfg *config.Config) []opprofile.Row {
+// attribute adds up the time of executables by who wrote their programs.
+func attribute(full, bare []opprofile.Row, cfg *config.Config) []opprofile.Row {
 	weights, activations := "quantizer of weights", "quantizer of activations"
 	if q := cfg.Quantizer.Weights; q != nil {
 		weights += ", " + q.Name

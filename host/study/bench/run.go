@@ -3,10 +3,17 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
@@ -85,7 +92,7 @@ func (o Options) warn() func(message string, details ...any) {
 // Run measures the configured step without and with the correction and, on request, the
 // same mathematics written directly in the host.
 func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
-	p, dev, err := open(ctx, cfg, o)
+	p, dev, err := openStep(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +101,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	timings, err := inTurn(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
+	timings, err := measureInTurn(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +119,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 }
 
 // variants lists the steps that the options ask for.
-func variants(ready *prepared, o Options) ([]variant, error) {
+func variants(ready *preparedStep, o Options) ([]variant, error) {
 	plan := ready.plan
 	plan.Dispatch = o.Dispatch
 	if plan.Form == cage.Off {
@@ -182,4 +189,50 @@ func directQuest(d int) direct.Quest {
 func HasDirect(cfg *config.Config, bits int) bool {
 	q := cfg.Quantizer
 	return len(q.Overrides)+len(cfg.Optimizer.Groups) == 0 && (bits == 0 || bits == 4) && q.Weights != nil && q.Weights.Name == "quest" && q.Activations != nil && q.Activations.Name == "quest" && cfg.Optimizer.Name == "adamw"
+}
+
+// peakFLOPS measures the speed of a product of two large matrices in the device's
+// precision, the best of a few. A GPU needs larger ones before their product takes
+// longer than its start.
+func peakFLOPS(dev *engine.Device) (float64, error) {
+	const tries = 6
+	n := 1536
+	if dev.Kind() != device.CPU {
+		n = 8192
+	}
+	shape := shapes.Make(dtypes.Float32, n, n)
+	product, err := dev.Compile("peak", []engine.Spec{{Name: "a", Shape: shape}, {Name: "b", Shape: shape}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.ReduceAllSum(engine.DotGeneral(in[0], []int{1}, nil, in[1], []int{0}, nil))}
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer product.Close()
+	// Not all alike: a GPU is faster on numbers whose bits do not change.
+	values := make([]float32, n*n)
+	for i := range values {
+		values[i] = float32(uint32(i)*2654435761)/(1<<31) - 1
+	}
+	var in [2]*engine.Buffer
+	for i := range in {
+		if in[i], err = engine.Upload(dev, values, n, n); err != nil {
+			return 0, err
+		}
+		defer in[i].Finalize()
+	}
+	best := math.Inf(1)
+	for range tries {
+		began := time.Now()
+		out, err := product.Run(in[:], nil)
+		if err != nil {
+			return 0, err
+		}
+		_, err = engine.Scalar[float32](out[0]) // waits for the device
+		engine.FinalizeAll(out...)
+		if err != nil {
+			return 0, err
+		}
+		best = min(best, time.Since(began).Seconds())
+	}
+	return 2 * math.Pow(float64(n), 3) / best, nil
 }

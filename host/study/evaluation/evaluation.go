@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,8 +29,7 @@ type Evaluation interface {
 	// answers in the directory out. After an interruption it continues if given the same arguments. Its output is kept
 	// in [OutputFile] there.
 	Arguments(run, out string) []string
-	// Lock returns the file in out that is locked while the command works there.
-	Lock(out vfs.Path) vfs.Path
+
 	// Read reads the results that the command has left in out, by the names of the metrics. Logs of the command do not
 	// affect it.
 	Read(out vfs.Path) (map[string]float64, error)
@@ -49,7 +49,7 @@ type Metric struct {
 	Higher bool   // whether higher is better
 }
 
-var unfit = regexp.MustCompile(`[^A-Za-z0-9._]+`)
+var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
 // identify makes an ID of what an evaluation is called and what it depends on.
 func identify(name string, of any) string {
@@ -59,7 +59,7 @@ func identify(name string, of any) string {
 	}
 	sum := sha256.Sum256(text)
 	const longest = 60 // leaves room for the hash in a file name
-	name = strings.Trim(unfit.ReplaceAllString(name, "-"), "-.")
+	name = strings.Trim(notInFileNames.ReplaceAllString(name, "-"), "-.")
 	return name[:min(len(name), longest)] + "-" + hex.EncodeToString(sum[:6])
 }
 
@@ -67,24 +67,16 @@ func identify(name string, of any) string {
 func hashFiles(files []string) (string, error) {
 	all := sha256.New()
 	for _, path := range files {
-		one, err := hashFile(path)
+		f, err := os.Open(path)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintln(all, one)
+		one := sha256.New()
+		_, err = io.Copy(one, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return "", err
+		}
+		fmt.Fprintf(all, "%x\n", one.Sum(nil))
 	}
 	return hex.EncodeToString(all.Sum(nil)), nil
-}
-
-func hashFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

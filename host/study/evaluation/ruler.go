@@ -34,11 +34,21 @@ func (e *Ruler) ID() string {
 // Metrics implements [Evaluation]: the average, the average for each length, and the score of each task whose input is
 // present, in percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
 func (e *Ruler) Metrics() []Metric {
+	given := ruler.Inputs{Words: &ruler.Words{}} // stands for the inputs whose files are named
+	if e.Files.Essay != "" {
+		given.Essay = "."
+	}
+	if e.Files.Squad != "" {
+		given.Squad = &ruler.Documents{}
+	}
+	if e.Files.Hotpot != "" {
+		given.Hotpot = &ruler.Documents{}
+	}
 	list := []Metric{{"ruler.average", true}}
 	for _, length := range e.Lengths {
 		list = append(list, Metric{lengthMetric(length), true})
 		for _, t := range e.Tasks {
-			if e.named().Missing(t) == "" {
+			if given.Missing(t) == "" {
 				list = append(list, Metric{lengthMetric(length) + "." + t.Name, true})
 			}
 		}
@@ -48,28 +58,10 @@ func (e *Ruler) Metrics() []Metric {
 
 func lengthMetric(length int) string { return "ruler." + strconv.Itoa(length) }
 
-// named are inputs that stand for those whose files are named.
-func (e *Ruler) named() ruler.Inputs {
-	in := ruler.Inputs{Words: &ruler.Words{}}
-	if e.Files.Essay != "" {
-		in.Essay = "."
-	}
-	if e.Files.Squad != "" {
-		in.Squad = &ruler.Documents{}
-	}
-	if e.Files.Hotpot != "" {
-		in.Hotpot = &ruler.Documents{}
-	}
-	return in
-}
-
 // Arguments implements [Evaluation].
 func (e *Ruler) Arguments(run, out string) []string {
 	return append([]string{"ruler", run, "--batch", strconv.Itoa(e.Batch), "--out", out, "--json", "--lifeline"}, schema.Arguments(e.Keys())...)
 }
-
-// Lock implements [Evaluation].
-func (e *Ruler) Lock(out vfs.Path) vfs.Path { return out.Join(vfs.LockFile) }
 
 // Read implements [Evaluation].
 func (e *Ruler) Read(out vfs.Path) (map[string]float64, error) {

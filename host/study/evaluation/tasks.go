@@ -48,9 +48,6 @@ func (e *Tasks) Arguments(run, out string) []string {
 	return append([]string{"eval", run, "--out", out, "--json", "--lifeline"}, schema.Arguments(e.Keys())...)
 }
 
-// Lock implements [Evaluation].
-func (e *Tasks) Lock(out vfs.Path) vfs.Path { return out.Join(vfs.LockFile) }
-
 // Read implements [Evaluation].
 func (e *Tasks) Read(out vfs.Path) (map[string]float64, error) {
 	path := out.Join("results.json")

@@ -29,9 +29,6 @@ func (e *Validation) Arguments(run, _ string) []string {
 	return []string{"eval", run, "--batches", strconv.Itoa(e.Batches), "--json", "--lifeline"}
 }
 
-// Lock implements [Evaluation]. Nothing but the output is written.
-func (e *Validation) Lock(out vfs.Path) vfs.Path { return out.Join(vfs.LockFile) }
-
 // Read implements [Evaluation].
 func (e *Validation) Read(out vfs.Path) (map[string]float64, error) {
 	path := out.Join(OutputFile)

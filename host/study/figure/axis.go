@@ -23,8 +23,8 @@ func (a Axis) drawable(v float64) bool {
 	return math.Abs(v) < largest // false for NaN
 }
 
-// given reports whether the range was chosen, and is not that of the data.
-func (a Axis) given() bool { return a.Min != 0 || a.Max != 0 }
+// hasRange reports whether the range was chosen, and is not that of the data.
+func (a Axis) hasRange() bool { return a.Min != 0 || a.Max != 0 }
 
 // reach is how far an interval is drawn to one side: not at all unless its length is
 // a positive number.
@@ -69,7 +69,7 @@ func (a Axis) apply(axis *plot.Axis, s span) {
 		axis.Tick.Marker = logTicks{}
 	}
 	switch {
-	case a.given() && a.Min < a.Max && (!a.Log || a.Min > 0):
+	case a.hasRange() && a.Min < a.Max && (!a.Log || a.Min > 0):
 		axis.Min, axis.Max = a.Min, a.Max
 	case a.Log:
 		factor := math.Pow(s.high/s.low, room)

@@ -56,7 +56,7 @@ func (b *Bars) compose(width vg.Length) (composition, error) {
 	if !dots && !b.Y.Log {
 		whole.low, whole.high = min(whole.low, 0), max(whole.high, 0)
 	}
-	p := bare("")
+	p := newBarePlot("")
 	grid := plotter.NewGrid()
 	grid.Vertical.Width = 0
 	grid.Horizontal = lineStyle(gridColor, axisWidth, nil)
@@ -79,7 +79,7 @@ func (b *Bars) asDots(ends span) bool {
 	switch {
 	case b.Y.Log:
 		return false
-	case b.Y.given():
+	case b.Y.hasRange():
 		return b.Y.Min > 0 || b.Y.Max < 0
 	}
 	length := max(ends.high, -ends.low)
@@ -100,7 +100,12 @@ func (b *Bars) draw(c draw.Canvas, p *plot.Plot, dots bool) {
 	at := heights(c, p)
 	width := (x(1) - x(0)) * groupShare / vg.Length(len(b.Series))
 	for g := range b.Groups {
-		places := b.present(g)
+		var places []int // of the series that have a bar, or a gap, in this group
+		for i, s := range b.Series {
+			if g < len(s.Bars) && !s.Bars[g].Absent {
+				places = append(places, i)
+			}
+		}
 		left := x(float64(g)) - width*vg.Length(len(places))/2
 		for n, i := range places {
 			s := b.Series[i]
@@ -112,17 +117,6 @@ func (b *Bars) draw(c draw.Canvas, p *plot.Plot, dots bool) {
 	if p.Y.Min < 0 && p.Y.Max > 0 {
 		c.StrokeLine2(lineStyle(axisColor, axisWidth, nil), c.Min.X, y(0), c.Max.X, y(0))
 	}
-}
-
-// present are the series that have a bar, or a gap, in a group.
-func (b *Bars) present(group int) []int {
-	var list []int
-	for i, s := range b.Series {
-		if group < len(s.Bars) && !s.Bars[group].Absent {
-			list = append(list, i)
-		}
-	}
-	return list
 }
 
 // value draws one bar or point, whose place begins at left.
@@ -138,7 +132,14 @@ func (b *Bars) value(c draw.Canvas, place int, bar Bar, left, width vg.Length, a
 	if bar.Minus != 0 || bar.Plus != 0 {
 		errorBar(c, lineStyle(ink, barLine, nil), center, low, high)
 	}
-	b.number(c, bar.Y, vg.Point{X: center, Y: max(low, high, at(bar.Y))}, width)
+	if b.Labels != "" { // the number above the bar, if it fits
+		style := textStyle(tickSize - 2)
+		style.XAlign, style.YAlign = draw.XCenter, draw.YBottom
+		text := fmt.Sprintf(b.Labels, bar.Y)
+		if style.Width(text) <= 1.4*width {
+			c.FillText(style, vg.Point{X: center, Y: max(low, high, at(bar.Y)) + 2}, clean(text))
+		}
+	}
 }
 
 // drawBar draws one bar with an outline, by which neighbours are told apart in print. When
@@ -161,17 +162,4 @@ func drawBar(c draw.Canvas, place int, left, right, from, to vg.Length) {
 		}
 	}
 	c.StrokeLines(lineStyle(axisColor, 0.4, nil), append(corners, corners[0]))
-}
-
-// number writes a value above its bar, if it is asked for and fits.
-func (b *Bars) number(c draw.Canvas, v float64, at vg.Point, width vg.Length) {
-	if b.Labels == "" {
-		return
-	}
-	style := textStyle(tickSize - 2)
-	style.XAlign, style.YAlign = draw.XCenter, draw.YBottom
-	text := fmt.Sprintf(b.Labels, v)
-	if style.Width(text) <= 1.4*width {
-		c.FillText(style, vg.Point{X: at.X, Y: at.Y + 2}, clean(text))
-	}
 }

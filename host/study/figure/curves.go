@@ -19,11 +19,6 @@ type Run struct {
 	Records []metrics.Record
 }
 
-// hasTokens reports whether it is the run of a language model.
-func (r Run) hasTokens() bool {
-	return slices.ContainsFunc(r.Records, func(r metrics.Record) bool { return r.Tokens > 0 })
-}
-
 // Curves shows the course of runs: a panel for the loss (training as a smoothed line over
 // a faint raw one, validation dashed), one for the quantization error and one for λ_t. A
 // panel is left out if no run has a value for it.
@@ -44,7 +39,16 @@ func (c *Curves) compose(width vg.Length) (composition, error) {
 		}
 		names = nil
 	}
-	return stack(names, loss, errorPanel(c.Runs), lambdaPanel(c.Runs))
+	quantization := curvePanel(c.Runs, relativeError, "‖x − Q(x)‖ / ‖x‖  (%)", errorHeight)
+	if quantization == nil { // no run has recorded it relative to the weights
+		quantization = curvePanel(c.Runs, absoluteError, "‖x − Q(x)‖", errorHeight)
+	}
+	var strength *panel
+	on := func(r metrics.Record) bool { return r.Lambda != 0 }
+	if slices.ContainsFunc(c.Runs, func(run Run) bool { return slices.ContainsFunc(run.Records, on) }) { // else CAGE was off
+		strength = curvePanel(c.Runs, lambda, "CAGE λ", lambdaHeight)
+	}
+	return stack(names, loss, quantization, strength)
 }
 
 // small reports whether a legend hides little of a panel of a figure of the given width.
@@ -60,7 +64,8 @@ func (l legend) small(width vg.Length) bool {
 // lossPanel draws training and validation loss, and returns the legend of all panels.
 func lossPanel(runs []Run) (*panel, legend) {
 	label := "loss" // of a problem without data
-	if slices.ContainsFunc(runs, Run.hasTokens) {
+	ofLanguage := func(r metrics.Record) bool { return r.Tokens > 0 }
+	if slices.ContainsFunc(runs, func(r Run) bool { return slices.ContainsFunc(r.Records, ofLanguage) }) {
 		label = "loss (nats per token)"
 	}
 	p := newPlot(label)
@@ -74,7 +79,14 @@ func lossPanel(runs []Run) (*panel, legend) {
 			addLine(p, train, lineStyle(faint(c), rawWidth, nil))
 		}
 		addLine(p, smooth(train), lineStyle(c, lineWidth, runDashes(i)))
-		addValidation(p, validation, validationColor(c, len(runs)))
+		c = validationColor(c, len(runs))
+		addLine(p, validation, lineStyle(c, lineWidth, validationDashes))
+		const maxMarks = 40 // more could not be told apart
+		if points(validation) <= maxMarks {
+			for _, piece := range validation {
+				p.Add(&plotter.Scatter{XYs: coordinates(piece), GlyphStyle: validationMark(c)})
+			}
+		}
 	}
 	if drawn == 0 {
 		return nil, nil
@@ -90,30 +102,6 @@ func validationColor(c color.NRGBA, runs int) color.NRGBA {
 		return palette[1]
 	}
 	return c
-}
-
-// addValidation adds a dashed curve with a mark at each evaluation, as long as
-// there are few enough of them to tell apart.
-func addValidation(p *plot.Plot, pieces [][]Point, c color.NRGBA) {
-	addLine(p, pieces, lineStyle(c, lineWidth, validationDashes()))
-	const maxMarks = 40
-	if points(pieces) <= maxMarks {
-		for _, piece := range pieces {
-			p.Add(&plotter.Scatter{XYs: coordinates(piece), GlyphStyle: validationMark(c)})
-		}
-	}
-}
-
-// trainingLabel is the legend entry of the solid lines.
-func trainingLabel(runs []Run) string {
-	long := slices.ContainsFunc(runs, func(run Run) bool { return points(series(run.Records, trainLoss)) >= smoothFrom })
-	switch {
-	case long && len(runs) == 1:
-		return "training, smoothed (faint: as recorded)"
-	case long:
-		return "training, smoothed"
-	}
-	return "training"
 }
 
 func validationMark(c color.Color) draw.GlyphStyle {
@@ -138,8 +126,15 @@ func runLegend(runs []Run, validated bool) legend {
 		train, validation = runColor(0), validationColor(runColor(0), 1)
 	}
 	mark := validationMark(validation)
-	return append(l, entry{trainingLabel(runs), swatch{lineStyle(train, lineWidth, nil), nil}},
-		entry{"validation", swatch{lineStyle(validation, lineWidth, validationDashes()), &mark}})
+	label := "training"
+	if slices.ContainsFunc(runs, func(run Run) bool { return points(series(run.Records, trainLoss)) >= smoothFrom }) {
+		label = "training, smoothed"
+		if len(runs) == 1 {
+			label += " (faint: as recorded)"
+		}
+	}
+	return append(l, entry{label, swatch{lineStyle(train, lineWidth, nil), nil}},
+		entry{"validation", swatch{lineStyle(validation, lineWidth, validationDashes), &mark}})
 }
 
 // fitLoss leaves the steep fall of the first steps out of a long run's panel: the
@@ -154,14 +149,13 @@ func fitLoss(p *plot.Plot, runs []Run) {
 	top := math.Inf(-1)
 	for _, run := range runs {
 		train := series(run.Records, trainLoss)
-		n := points(train)
-		if n > 0 && (n < smoothFrom || !fromBeginning(train)) {
-			return // a short run, or the end of one: all of it is shown
-		}
-		skip := int(math.Ceil(share * float64(n)))
 		from := math.Inf(-1) // the step at which what counts begins
-		if n > 0 {
-			from = slices.Concat(train...)[min(skip, n-1)].X
+		if all := slices.Concat(train...); len(all) > 0 {
+			n := len(all)
+			if n < smoothFrom || all[0].X > 0.05*all[n-1].X {
+				return // a short run, or the end of one: all of it is shown
+			}
+			from = all[min(int(math.Ceil(share*float64(n))), n-1)].X
 		}
 		for _, piece := range slices.Concat(smooth(train), series(run.Records, valLoss)) {
 			for _, pt := range piece {
@@ -175,30 +169,6 @@ func fitLoss(p *plot.Plot, runs []Run) {
 		p.Y.Max = min(p.Y.Max, top+0.05*(top-p.Y.Min))
 	}
 	p.Y.Min -= 0.03 * (p.Y.Max - p.Y.Min)
-}
-
-// fromBeginning reports whether a curve begins where its run did, or soon after.
-func fromBeginning(pieces [][]Point) bool {
-	last := pieces[len(pieces)-1]
-	return pieces[0][0].X <= 0.05*last[len(last)-1].X
-}
-
-// errorPanel draws the quantization error: relative to the weights where any run
-// has recorded that, else its norm.
-func errorPanel(runs []Run) *panel {
-	if p := curvePanel(runs, relativeError, "‖x − Q(x)‖ / ‖x‖  (%)", errorHeight); p != nil {
-		return p
-	}
-	return curvePanel(runs, absoluteError, "‖x − Q(x)‖", errorHeight)
-}
-
-// lambdaPanel draws λ_t, unless it is 0 throughout: then CAGE was off.
-func lambdaPanel(runs []Run) *panel {
-	on := func(r metrics.Record) bool { return r.Lambda != 0 }
-	if !slices.ContainsFunc(runs, func(run Run) bool { return slices.ContainsFunc(run.Records, on) }) {
-		return nil
-	}
-	return curvePanel(runs, lambda, "CAGE λ", lambdaHeight)
 }
 
 // curvePanel draws one field of every run, nil when none has it. Which run is which

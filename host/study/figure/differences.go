@@ -66,7 +66,7 @@ func (d *Differences) compose(vg.Length) (composition, error) {
 		return nil, ErrNoData
 	}
 	all.add(d.X, 0)
-	p := bare("")
+	p := newBarePlot("")
 	grid := plotter.NewGrid()
 	grid.Horizontal.Width = 0
 	grid.Vertical = lineStyle(gridColor, axisWidth, nil)

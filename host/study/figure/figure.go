@@ -126,19 +126,14 @@ func render(w io.Writer, format Format, width, height vg.Length, paint func(draw
 	case SVG:
 		c := vgsvg.New(width, height)
 		onto(c)
-		return writeSVG(w, c)
-	}
-	return fmt.Errorf("unknown format %q", format)
-}
-
-// writeSVG writes a canvas. Viewers that lack the font with which the text was measured
-// fall back on others; Arial has the same widths.
-func writeSVG(w io.Writer, c *vgsvg.Canvas) error {
-	var text bytes.Buffer
-	if _, err := c.WriteTo(&text); err != nil {
+		var text bytes.Buffer
+		if _, err := c.WriteTo(&text); err != nil {
+			return err
+		}
+		// Viewers that lack the font with which the text was measured fall back on others; Arial has the same widths.
+		_, err := w.Write(bytes.ReplaceAll(text.Bytes(),
+			[]byte("font-family:Liberation Sans;"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")))
 		return err
 	}
-	_, err := w.Write(bytes.ReplaceAll(text.Bytes(),
-		[]byte("font-family:Liberation Sans;"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")))
-	return err
+	return fmt.Errorf("unknown format %q", format)
 }

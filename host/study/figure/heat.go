@@ -40,7 +40,7 @@ func (h *Heat) compose(width vg.Length) (composition, error) {
 	case values.single():
 		values.low, values.high = values.low-0.5*math.Abs(values.low)-1e-9, values.high+0.5*math.Abs(values.high)+1e-9
 	}
-	p := bare(clean(h.Y.Label))
+	p := newBarePlot(clean(h.Y.Label))
 	nominalX(&p.X, h.Columns, width-scaleWidth-scaleGap-vg.Inch)
 	p.X.Label.Text = clean(h.X.Label)
 	rows := slices.Clone(h.Rows)
@@ -98,7 +98,7 @@ func corners(r vg.Rectangle) []vg.Point {
 
 // colorScale maps values to colours.
 func (h *Heat) colorScale(s span) *plot.Plot {
-	p := bare(clean(h.Scale))
+	p := newBarePlot(clean(h.Scale))
 	p.HideX()
 	p.X.Min, p.X.Max = 0, 1
 	p.Y.Min, p.Y.Max = s.low, s.high

@@ -76,6 +76,7 @@ func pictures() map[string]struct {
 		"curves": {&figure.Chart{X: figure.Axis{Label: "step"}, Y: figure.Axis{Label: "validation loss", Log: true},
 			Series: []figure.Series{bell(random, "CAGE", 3000, 0.3), bell(random, "QuEST", 3000, 0.5), bell(random, "full precision", 3000, 0.1)}},
 			"step|validation loss|CAGE|QuEST|full precision|1000|2000|0.1"},
+		"runs":    {&figure.Curves{Runs: compare()}, "step|QuEST W4A4|full precision|validation"},
 		"scatter": {scaling(random), "parameters|loss|CAGE, 4 bits|Pareto front|30M|200M|10⁸|2·10⁷"},
 		"trajectories": {&figure.Chart{X: figure.Axis{Label: "1st"}, Y: figure.Axis{Label: "2nd"}, Equal: true,
 			Series: []figure.Series{walk(random, "STE-SGD", 3, 1), walk(random, "STE-Adam", 2, -1), walk(random, "CAGE-Adam", 4, 2)}},
@@ -181,6 +182,7 @@ func TestPicturesWithoutData(t *testing.T) {
 		"a matrix of nothing": &figure.Heat{Rows: []string{"a"}, Columns: []string{"b"}, Values: [][]float64{{nan}}},
 		"no pairs":            &figure.Differences{Rows: []string{"a"}, Series: []figure.DifferenceSeries{{Rows: []figure.PairDifferences{{Each: []float64{nan}, Mean: nan, Low: nan, High: nan}}}}},
 		"pairs beyond rows":   &figure.Differences{Series: []figure.DifferenceSeries{{Rows: []figure.PairDifferences{{Each: []float64{1}, Mean: 1, Low: 0, High: 2}}}}},
+		"no diagnostics":      &figure.Movement{Runs: []figure.Run{{Name: "run", Records: simulate(100, 2, 1)}}, Window: 32},
 		"no matrix":           &figure.Heat{Rows: []string{"a"}, Columns: []string{"b"}},
 	} {
 		if err := figure.Draw(io.Discard, figure.PNG, p, figure.Options{}); !errors.Is(err, figure.ErrNoData) {
@@ -232,32 +234,6 @@ func TestLongCurvesMakeSmallPictures(t *testing.T) {
 	if svg := drawn(t, figure.SVG, chart, figure.Options{}); len(svg) > 150_000 {
 		t.Errorf("%d bytes for one curve", len(svg))
 	}
-	points := chart.Series[0].Points
-	points[100].Y, points[77_777].Y = -5, 9
-	thin := figure.Thin(points, 600)
-	if len(thin) > 603 || thin[0] != points[0] || thin[len(thin)-1] != points[len(points)-1] {
-		t.Errorf("%d points from %v to %v", len(thin), thin[0], thin[len(thin)-1])
-	}
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, p := range thin {
-		low, high = min(low, p.Y), max(high, p.Y)
-	}
-	if low != -5 || high != 9 {
-		t.Errorf("the extremes are %v and %v, want -5 and 9", low, high)
-	}
-}
-
-func TestSave(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "bars.svg")
-	if err := figure.Save(path, pictures()["bars"].picture, figure.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Error(err)
-	}
-	if err := figure.Save(filepath.Join(t.TempDir(), "bars.pdf"), pictures()["bars"].picture, figure.Options{}); err == nil || !strings.Contains(err.Error(), ".png or .svg") {
-		t.Errorf("an unknown kind of file: %v", err)
-	}
 }
 
 func ExampleDraw() {
@@ -275,4 +251,65 @@ func ExampleDraw() {
 	}
 	fmt.Println(strings.Count(svg.String(), ">QuEST</text>"))
 	// Output: 1
+}
+
+// TestExtremes: figures of values that no axis can tell apart, and of those at the ends of what can be written, are drawn,
+// in all kinds, with a handful of marks.
+func TestExtremes(t *testing.T) {
+	smallest, largest := math.SmallestNonzeroFloat64, math.MaxFloat64
+	for _, values := range [][]float64{
+		{0.1, math.Nextafter(0.1, 1)}, {1e9, math.Nextafter(1e9, 0)}, {-0.1, math.Nextafter(-0.1, 1)}, {1e-10, 1e-10}, {0, 0}, {smallest, smallest},
+		{0, smallest}, {smallest, largest}, {-largest, largest}, {largest, largest}, {1, 1 + 1e-9}, {1, 1 + 1e-8},
+	} {
+		for _, log := range []bool{false, true} {
+			axis := figure.Axis{Log: log}
+			var points []figure.Point
+			var bars []figure.Bar
+			for _, v := range values {
+				points, bars = append(points, figure.Point{X: v, Y: v}), append(bars, figure.Bar{Y: v})
+			}
+			for name, picture := range map[string]figure.Picture{
+				"chart":       &figure.Chart{X: axis, Y: axis, Series: []figure.Series{{Points: points, Line: figure.Solid, Marks: true}}},
+				"bars":        &figure.Bars{Y: axis, Groups: []string{"a", "b"}, Series: []figure.BarSeries{{Bars: bars}}},
+				"heat":        &figure.Heat{Columns: []string{"a", "b"}, Rows: []string{"c"}, Values: [][]float64{values}, Log: log},
+				"differences": &figure.Differences{Rows: []string{"a"}, Series: []figure.DifferenceSeries{{Rows: []figure.PairDifferences{{Each: values, Mean: values[0], Low: values[0], High: values[1]}}}}},
+			} {
+				t.Run(fmt.Sprintf("%s/%v/log=%t", name, values, log), func(t *testing.T) {
+					var b bytes.Buffer
+					err := figure.Draw(&b, figure.SVG, picture, figure.Options{})
+					if ordinary := !log && math.Abs(values[1]) < 1e10; err != nil && (ordinary || !errors.Is(err, figure.ErrNoData)) || b.Len() > 100_000 {
+						t.Errorf("%d bytes, %v", b.Len(), err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestAcross: a point with an interval of X has a second error bar, and room for it.
+func TestAcross(t *testing.T) {
+	svg := func(across float64) string {
+		t.Helper()
+		c := &figure.Chart{Series: []figure.Series{{Marks: true, Points: []figure.Point{{X: 1, Y: 1, Plus: 1, Minus: 1, Across: across}, {X: 2, Y: 2, Plus: 1, Minus: 1}}}}}
+		return string(drawn(t, figure.SVG, c, figure.Options{}))
+	}
+	without, with := svg(0), svg(0.4)
+	const thin = "stroke-width:0.9"
+	if a, b := strings.Count(without, thin), strings.Count(with, thin); b != a+3 {
+		t.Errorf("%d lines of error bars, with an interval of X %d, want 3 more", a, b)
+	}
+	if svg(math.NaN()) != without || svg(-1) != without {
+		t.Error("an interval that is none is drawn")
+	}
+}
+
+// TestSpan: on a logarithmic axis a band that comes near to zero leaves room for its curve.
+func TestSpan(t *testing.T) {
+	c := &figure.Chart{Y: figure.Axis{Log: true}, Series: []figure.Series{{Band: true, Points: []figure.Point{{X: 1, Y: 1, Minus: 0.9999999, Plus: 1}, {X: 2, Y: 0.5, Minus: 2}}}}}
+	if low, high, ok := c.Span(); !ok || low < 0.1 || low > 0.125 || high < 2 || high > 3 {
+		t.Errorf("the axis is from %g to %g, %v", low, high, ok)
+	}
+	if _, _, ok := (&figure.Chart{}).Span(); ok {
+		t.Error("a chart without points has a range")
+	}
 }

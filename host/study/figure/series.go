@@ -23,14 +23,14 @@ func trainLoss(r *metrics.Record) *metrics.Number {
 
 // relativeError is ‖x − Q(x)‖ / ‖x‖ in percent.
 func relativeError(r *metrics.Record) *metrics.Number {
-	return after(r.ErrorRel, func(x float64) float64 { return 100 * math.Sqrt(x) })
+	return mapNumber(r.ErrorRel, func(x float64) float64 { return 100 * math.Sqrt(x) })
 }
 
 // absoluteError is ‖x − Q(x)‖.
-func absoluteError(r *metrics.Record) *metrics.Number { return after(r.ErrorNorm2, math.Sqrt) }
+func absoluteError(r *metrics.Record) *metrics.Number { return mapNumber(r.ErrorNorm2, math.Sqrt) }
 
-// after returns f of a number, nil for one that was not measured.
-func after(n *metrics.Number, f func(float64) float64) *metrics.Number {
+// mapNumber returns f of a number, nil for one that was not measured.
+func mapNumber(n *metrics.Number, f func(float64) float64) *metrics.Number {
 	if n == nil {
 		return nil
 	}

@@ -1,14 +1,17 @@
 package figure
 
 import (
+	"cmp"
 	"image/color"
 	"math"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -54,10 +57,11 @@ const (
 // dashed and dotted lines that have a meaning.
 var dashes = [][]vg.Length{nil, {5, 1.6, 1.2, 1.6}, {5, 1.6, 1.2, 1.6, 1.2, 1.6}}
 
+var validationDashes = []vg.Length{4, 2}
+
 // runColor and runDashes are the style of the i-th run.
-func runColor(i int) color.NRGBA    { return palette[i%Colors] }
-func runDashes(i int) []vg.Length   { return dashes[i/Colors%len(dashes)] }
-func validationDashes() []vg.Length { return []vg.Length{4, 2} }
+func runColor(i int) color.NRGBA  { return palette[i%Colors] }
+func runDashes(i int) []vg.Length { return dashes[i/Colors%len(dashes)] }
 
 func faint(c color.NRGBA) color.NRGBA {
 	c.A = rawAlpha
@@ -74,7 +78,7 @@ func sans(size vg.Length) font.Font {
 
 // newPlot returns an empty plot with a grid, in the style of all figures.
 func newPlot(yLabel string) *plot.Plot {
-	p := bare(yLabel)
+	p := newBarePlot(yLabel)
 	grid := plotter.NewGrid()
 	grid.Vertical = lineStyle(gridColor, axisWidth, nil)
 	grid.Horizontal = grid.Vertical
@@ -82,8 +86,8 @@ func newPlot(yLabel string) *plot.Plot {
 	return p
 }
 
-// bare returns an empty plot without a grid.
-func bare(yLabel string) *plot.Plot {
+// newBarePlot returns an empty plot without a grid.
+func newBarePlot(yLabel string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
 	handler := newTypesetter()
@@ -165,4 +169,144 @@ func formatTick(x, step float64, digits int) string {
 		s = strconv.FormatFloat(x, 'g', min(max(4, apart), 17), 64)
 	}
 	return strings.ReplaceAll(s, "-", "−")
+}
+
+// clean makes any text a line that every format can hold: what cannot be printed
+// (XML has no place for some of it) becomes a space.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) || r == 0xFFFE || r == 0xFFFF {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+func textStyle(size vg.Length) draw.TextStyle {
+	return draw.TextStyle{Color: axisColor, Font: sans(size), Handler: newTypesetter()}
+}
+
+// fit shortens a line until it is no wider than width.
+func fit(s string, style draw.TextStyle, width vg.Length) string {
+	runes := []rune(s)
+	for n := len(runes); n > 0; n-- {
+		if n < len(runes) {
+			s = strings.TrimRight(string(runes[:n]), " ") + "…"
+		}
+		if style.Width(s) <= width {
+			return s
+		}
+	}
+	return "…"
+}
+
+// nominal gives the places 0, 1, 2, … of an axis names, and returns the width of the
+// widest.
+func nominal(axis *plot.Axis, names []string) (widest vg.Length) {
+	const longest = 1.4 * vg.Inch
+	var marks plot.ConstantTicks
+	for i, name := range names {
+		name = fit(clean(name), axis.Tick.Label, longest)
+		widest = max(widest, axis.Tick.Label.Width(name))
+		// A mark without any label would be drawn as a minor one.
+		marks = append(marks, plot.Tick{Value: float64(i), Label: cmp.Or(name, " ")})
+	}
+	axis.Tick.Marker = marks
+	axis.Tick.LineStyle.Color = color.Transparent // its length is the distance of the names
+	axis.Min, axis.Max = -0.5, float64(len(names))-0.5
+	return widest
+}
+
+// nominalX gives the horizontal axis names, upright where they have room and slanted
+// otherwise. Width is what they share.
+func nominalX(axis *plot.Axis, names []string, width vg.Length) {
+	if widest := nominal(axis, names); widest > 0.95*width/vg.Length(len(names)) {
+		axis.Tick.Label.Rotation = math.Pi / 6
+		axis.Tick.Label.XAlign, axis.Tick.Label.YAlign = draw.XRight, draw.YCenter
+	}
+}
+
+// typesetter draws superscripts as small raised digits of the font: the characters
+// themselves (¹ and ² apart) are missing in most fonts, in part or all, and where they
+// come from another font an exponent looks like two.
+type typesetter struct{ text.Handler }
+
+func newTypesetter() typesetter { return typesetter{plot.DefaultTextHandler} }
+
+const (
+	raisedSize  = 0.7  // of the size of the text
+	raisedShift = 0.36 // of it above the line
+)
+
+// plain are the digits and signs of superscripts.
+var plain = map[rune]rune{
+	'⁰': '0', '¹': '1', '²': '2', '³': '3', '⁴': '4', '⁵': '5', '⁶': '6', '⁷': '7', '⁸': '8', '⁹': '9',
+	'⁻': '−', '⁺': '+',
+}
+
+// run is a stretch of a line of text.
+type run struct {
+	text   string
+	raised bool
+}
+
+// runs splits a line, the superscripts replaced by what is to be raised.
+func runs(line string) []run {
+	var out []run
+	for _, r := range line {
+		p, raised := plain[r]
+		if raised {
+			r = p
+		}
+		if len(out) == 0 || out[len(out)-1].raised != raised {
+			out = append(out, run{raised: raised})
+		}
+		out[len(out)-1].text += string(r)
+	}
+	return out
+}
+
+// face is the font that a run is drawn with.
+func (t typesetter) face(r run, f font.Font) font.Face {
+	if r.raised {
+		f.Size *= raisedSize
+	}
+	return t.Cache().Lookup(f, f.Size)
+}
+
+// Box implements [text.Handler].
+func (t typesetter) Box(line string, f font.Font) (width, height, depth vg.Length) {
+	extents := t.Extents(f)
+	for _, r := range runs(line) {
+		face := t.face(r, f)
+		width += face.Width(r.text)
+	}
+	return width, extents.Ascent, extents.Descent
+}
+
+// Draw implements [text.Handler] for text of one line.
+func (t typesetter) Draw(c vg.Canvas, line string, s text.Style, at vg.Point) {
+	if line = strings.TrimRight(line, "\n"); line == "" {
+		return
+	}
+	c.SetColor(s.Color)
+	if s.Rotation != 0 {
+		c.Push()
+		defer c.Pop()
+		c.Translate(at)
+		c.Rotate(s.Rotation)
+		at = vg.Point{}
+	}
+	// The alignment is the share of the box that is to the left of and below the point.
+	extents := t.Extents(s.Font)
+	at.X += vg.Length(s.XAlign) * s.Width(line)
+	at.Y += vg.Length(s.YAlign)*s.Height(line) + s.Font.Size - extents.Ascent
+	for _, r := range runs(line) {
+		face, y := t.face(r, s.Font), at.Y
+		if r.raised {
+			y += raisedShift * s.Font.Size
+		}
+		c.FillString(face, vg.Point{X: at.X, Y: y}, r.text)
+		at.X += face.Width(r.text)
+	}
 }

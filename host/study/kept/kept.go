@@ -1,3 +1,12 @@
+// Package kept stores the results of a study in one small file, which can be committed
+// beside a document after the runs themselves are gone: for each cell its numbers, and
+// what they were made with. Tables can be made from it as from the runs.
+//
+// A cell is identified by its ID, which ends in a hash of its configuration: if a study
+// file now asks for something else, nothing is found. That plugins or data have changed
+// is detected as for studies whose runs still exist ([File.FindStale]).
+//
+// host/study trains the cells; host/study/report makes the tables.
 package kept
 
 import (
@@ -74,7 +83,7 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 			}
 			continue
 		}
-		c, m, err := take(r)
+		c, made, err := take(r)
 		if err == nil {
 			c.Asked, err = s.Evaluated(r.Cell)
 		}
@@ -84,7 +93,7 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 				older = append(older, k)
 				continue
 			}
-			c.Source, err = out.note(m, occasion)
+			c.Source, err = out.note(made, occasion)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("study %s: cell %s: %w", s.Name, r.Cell.ID, err)

@@ -40,9 +40,12 @@ var day = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func load(t testing.TB) *study.Study {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("small.toml", []byte(studyFile), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, "small.toml", studyFile)
+	return loadFile(t)
+}
+
+func loadFile(t testing.TB) *study.Study {
+	t.Helper()
 	s, err := study.Load("small.toml")
 	if err != nil {
 		t.Fatal(err)
@@ -171,10 +174,7 @@ func TestUnknown(t *testing.T) {
 	s := load(t)
 	f := take(t, s, done(t, s, "1", 0, 1), nil, "r1")
 	write(t, "small.toml", strings.Replace(studyFile, "steps = 10", "steps = 11", 1))
-	now, err := study.Load("small.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := loadFile(t)
 	if list := f.Unknown(now); len(list) != 2 || list[0] != s.Cells[0].ID {
 		t.Errorf("unknown: %v", list)
 	}
@@ -269,10 +269,7 @@ func TestOtherTokens(t *testing.T) {
 	write(t, "v.tokens", "")
 	write(t, "quiz.toml", quiz)
 	write(t, "small.toml", asking)
-	s, err := study.Load("small.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := loadFile(t)
 	results := done(t, s, "1", 0, 1)
 	for i, hash := range []string{"aa", "bb"} {
 		cfg, err := s.Cells[i].Config.Changed(func(cfg *config.Config) error { cfg.Data.TrainSHA256 = strings.Repeat(hash, 32); return nil })
@@ -287,5 +284,25 @@ func TestOtherTokens(t *testing.T) {
 	}
 	if _, err := kept.Take(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), "t.tokens held other tokens") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestReadRefuses: files that are damaged, or that this version does not know.
+func TestReadRefuses(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const sources = `"sources": [{"date": "d", "revision": "r", "builds": null, "plugins": null}]`
+	for text, want := range map[string]string{
+		`{"study": "s", "more": 1}`: "more: unknown key",
+		`{"cells": []}`:             "names no study",
+		`{"study": "s"} {}`:         "something follows",
+		`{"study": "s", ` + sources + `, "cells": [{"source": 0}]}`:                                          "has no ID",
+		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": -1}]}`:                              "has the source -1",
+		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": 1}]}`:                               "has the source 1, and there are 1",
+		`{"study": "s", ` + sources + `, "cells": [{"id": "x-a", "source": 0}, {"id": "y-a", "source": 0}]}`: "stands there twice",
+	} {
+		write(t, "kept.json", text)
+		if _, err := kept.Read("kept.json"); err == nil || !strings.HasPrefix(err.Error(), "kept.json: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
 	}
 }

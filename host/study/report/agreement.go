@@ -90,14 +90,12 @@ func (a *Agreement) inBoth(before, again []study.Result) (x, y []study.Result) {
 func sameNumbers(x, y map[string]float64) bool {
 	for name, a := range x {
 		b, ok := y[name]
-		if !metrics.Timed(name) && (!ok || !same(a, b)) {
+		if same := a == b || math.IsNaN(a) && math.IsNaN(b); !metrics.Timed(name) && !(ok && same) {
 			return false
 		}
 	}
 	return true
 }
-
-func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
 // compare adds the values of one table. They are written as in the first.
 func (a *Agreement) compare(t, now *Table) {
@@ -131,7 +129,7 @@ func (a *Agreement) add(d Deviation, write func(float64) string, before stat.Dif
 	if d.Again = write(again); d.Again == write(before.Mean) {
 		return
 	}
-	d.Before, d.Place = withInterval(write, before), Outside
+	d.Before, d.Place = intervalText(write, before), Outside
 	switch finite := !math.IsNaN(again-before.Mean) && !math.IsInf(again-before.Mean, 0); {
 	case finite && !before.Known():
 		d.Place = Unknown

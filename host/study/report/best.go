@@ -13,11 +13,10 @@ import (
 
 // Choice is the value of an axis that was chosen for one place of a table.
 type Choice struct {
-	Label string
-	// AtEnd says that it is the first or the last of several values: a better one may lie beyond.
-	AtEnd bool
-	Tried int // values whose replicates to choose on are all known
-	Of    int // values that the study has here
+	Label string `json:"label"`
+	AtEnd bool   `json:"at_end"` // it is the first or the last of several values: a better one may lie beyond
+	Tried int    `json:"tried"`  // values whose replicates to choose on are all known
+	Of    int    `json:"of"`     // values that the study has here
 }
 
 // candidate is a value of the axis from which is chosen, in one place of a table.
@@ -115,7 +114,7 @@ func (t *Table) choiceNotes() []string {
 		return nil
 	}
 	first := fmt.Sprintf("With each value: the %s of its place, chosen by the %s mean of %s", t.best.Axis,
-		map[bool]string{true: "highest", false: "lowest"}[t.best.Better == "higher"], spelled(t.best.Metric))
+		map[bool]string{true: "highest", false: "lowest"}[t.best.Better == "higher"], metricPhrase(t.best.Metric))
 	var notes []string
 	switch {
 	case t.best.On != nil:
@@ -154,7 +153,7 @@ func better(direction string, a, b float64) bool {
 	return a < b
 }
 
-// withoutEmpty joins the parts of a note that are not empty.
-func withoutEmpty(parts ...string) string {
+// joinNotes joins the parts of a note that are not empty.
+func joinNotes(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
 }

@@ -66,10 +66,7 @@ func ended(s *study.Study, losses map[string][]float64) []study.Result {
 func bestOf(t testing.TB, text string, losses map[string][]float64) *report.Report {
 	t.Helper()
 	s := parse(t, text, "")
-	r, err := report.New(s, ended(s, losses))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := newReport(t, s, ended(s, losses))
 	return r
 }
 
@@ -112,10 +109,7 @@ func TestBestOverAnAxis(t *testing.T) {
 // TestBestIsShown: every form of a report says which value was chosen, by what, and whether it is at the end of its axis.
 func TestBestIsShown(t *testing.T) {
 	r := bestOf(t, rates, tuned)
-	html, err := r.HTML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	html := pageOf(t, r)
 	csv, err := r.CSV()
 	if err != nil {
 		t.Fatal(err)
@@ -150,10 +144,10 @@ func TestBestIsShown(t *testing.T) {
 		}
 	}
 	json := r.Results().Tables[1]
-	if diff := cmp.Diff(&report.BestResults{Axis: "rate", Metric: "val_loss", Better: "lower", On: map[string][]string{"seed": {"0", "1"}}}, json.Best); diff != "" {
+	if diff := cmp.Diff(&study.Best{Axis: "rate", Metric: "val_loss", Better: "lower", On: map[string][]string{"seed": {"0", "1"}}}, json.Best); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(&report.ChoiceResults{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, json.Entries[1].Choice); diff != "" {
+	if diff := cmp.Diff(&report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, json.Entries[1].Choice); diff != "" {
 		t.Error(diff)
 	}
 	if p, err := own.Place(map[string]string{"optimizer": "SOAP"}); err != nil || p.Choice != "1e-1†" {

@@ -21,10 +21,7 @@ func saved(t *testing.T) string {
 	t.Helper()
 	s := parse(t, grid, t.TempDir())
 	results(t, s)
-	r, err := reportOf(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := reportOf(t, s)
 	dir := t.TempDir()
 	if _, err := r.Save(vfs.At(dir)); err != nil {
 		t.Fatal(err)

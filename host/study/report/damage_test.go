@@ -21,10 +21,7 @@ func TestDamagedRunsAreLeftOut(t *testing.T) {
 	} {
 		s := parse(t, grid, filepath.Join(t.TempDir(), "studies", "bits"))
 		results(t, s)
-		intact, err := reportOf(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		intact := reportOf(t, s)
 		var cell study.Cell
 		for _, c := range s.Cells {
 			if c.Labels["method"] == tc.method && c.Labels["bits"] == tc.bits && c.Labels["seed"] == tc.seed {
@@ -32,11 +29,7 @@ func TestDamagedRunsAreLeftOut(t *testing.T) {
 			}
 		}
 		write(t, cell.Dir, tc.file, tc.content)
-		r, err := reportOf(s)
-		if err != nil {
-			t.Errorf("a damaged %s stops the report: %v", tc.file, err)
-			continue
-		}
+		r := reportOf(t, s)
 		if len(r.Damages) != 1 || r.Damages[0].Run != cell.Dir || !strings.Contains(r.Damages[0].Err, tc.file) {
 			t.Errorf("a damaged %s: left out are %+v", tc.file, r.Damages)
 		}
@@ -47,10 +40,7 @@ func TestDamagedRunsAreLeftOut(t *testing.T) {
 		if after != before-1 {
 			t.Errorf("a damaged %s: %d values in tables, before %d", tc.file, after, before)
 		}
-		page, err := r.HTML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := pageOf(t, r)
 		for name, text := range map[string][]byte{"page": page, "Markdown": r.Markdown()} {
 			if !bytes.Contains(text, []byte("1 cannot be read and is left out")) || !bytes.Contains(text, []byte("cannot be read: ")) {
 				t.Errorf("a damaged %s: the %s does not say so", tc.file, name)
@@ -76,10 +66,7 @@ func entries(r *report.Report) int {
 func TestStaleRunsAreLeftOut(t *testing.T) {
 	s := parse(t, grid, filepath.Join(t.TempDir(), "studies", "bits"))
 	results(t, s)
-	intact, err := reportOf(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	intact := reportOf(t, s)
 	list, err := s.Results()
 	if err != nil {
 		t.Fatal(err)
@@ -91,20 +78,14 @@ func TestStaleRunsAreLeftOut(t *testing.T) {
 			list[i] = study.Result{Cell: r.Cell, State: study.Stale, Err: "a plugin has changed"}
 		}
 	}
-	r, err := report.New(s, list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := newReport(t, s, list)
 	if len(r.Stale) != stale || stale < 2 || r.Stale[0].Err != "a plugin has changed" {
 		t.Errorf("%d stale runs, left out are %+v", stale, r.Stale)
 	}
 	if before, after := entries(intact), entries(r); after != before-stale {
 		t.Errorf("%d values in tables, before %d", after, before)
 	}
-	page, err := r.HTML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := pageOf(t, r)
 	for name, text := range map[string][]byte{"page": page, "Markdown": r.Markdown()} {
 		if !bytes.Contains(text, []byte("are made by another plugin or of other data and are left out")) || !bytes.Contains(text, []byte("a plugin has changed")) {
 			t.Errorf("the %s does not say so", name)

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cage-qat/cage/host/study"
@@ -66,27 +68,27 @@ func newFigure(s *study.Study, f study.Figure, results []study.Result) (*Figure,
 func defaultTitle(f study.Figure) string {
 	switch f.Kind {
 	case study.Bar:
-		return short(f.Metric) + " by " + f.X
+		return metricName(f.Metric) + " by " + f.X
 	case study.Heatmap:
-		return short(f.Metric) + " by " + f.X + " and " + f.Y
+		return metricName(f.Metric) + " by " + f.X + " and " + f.Y
 	case study.Curves:
-		return short(f.Metric) + " over the steps"
+		return metricName(f.Metric) + " over the steps"
 	case study.Differences:
-		return short(f.Metric) + ": difference to " + f.Baseline
+		return metricName(f.Metric) + ": difference to " + f.Baseline
 	case study.Scatter:
-		return short(f.Y) + " against " + short(f.X)
+		return metricName(f.Y) + " against " + metricName(f.X)
 	}
 	return f.Kind
 }
 
-// short is what a metric is called, without its formula or unit.
-func short(metric string) string {
+// metricName is what a metric is called, without its formula or unit.
+func metricName(metric string) string {
 	name, _, _ := strings.Cut(metrics.Label(metric), ",")
 	return name
 }
 
-// spelled is what a metric is called within a sentence: its formula or unit in parentheses.
-func spelled(metric string) string {
+// metricPhrase is what a metric is called within a sentence: its formula or unit in parentheses.
+func metricPhrase(metric string) string {
 	name, rest, found := strings.Cut(metrics.Label(metric), ", ")
 	if found {
 		name += " (" + rest + ")"
@@ -96,7 +98,7 @@ func spelled(metric string) string {
 
 // bars has a group for each label of an axis.
 func bars(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := grouping{s, [][]string{{f.X}, f.Series}, f.Over, f.Where}.group(results)
+	g, err := group(s, results, f.Over, f.Where, []string{f.X}, f.Series)
 	if err != nil {
 		return picture{}, err
 	}
@@ -112,16 +114,16 @@ func bars(s *study.Study, f study.Figure, results []study.Result) (picture, erro
 			_, x := values(place, f.Metric)
 			d := stat.Describe(x)
 			n.add(d.N)
-			b.Bars = append(b.Bars, figure.Bar{Y: d.Mean, Minus: known(d.SD), Plus: known(d.SD), Absent: len(place) == 0})
+			b.Bars = append(b.Bars, figure.Bar{Y: d.Mean, Minus: zeroIfNaN(d.SD), Plus: zeroIfNaN(d.SD), Absent: len(place) == 0})
 		}
 		out.Series = append(out.Series, b)
 	}
-	return drawn(out, n, "Mean ± standard deviation", f), nil
+	return meanPicture(out, n, "Mean ± standard deviation", f), nil
 }
 
 // heatmap has an axis on each side.
 func heatmap(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := grouping{s, [][]string{{f.Y}, {f.X}}, f.Over, f.Where}.group(results)
+	g, err := group(s, results, f.Over, f.Where, []string{f.Y}, []string{f.X})
 	if err != nil {
 		return picture{}, err
 	}
@@ -142,12 +144,12 @@ func heatmap(s *study.Study, f study.Figure, results []study.Result) (picture, e
 		out.Values = append(out.Values, means)
 	}
 	out.Format = equalDigits(out.Values)
-	return drawn(out, n, "Mean", f), nil
+	return meanPicture(out, n, "Mean", f), nil
 }
 
 // scatter has a point for each cell, or for the mean over the replicates.
 func scatter(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
-	g, err := grouping{s, [][]string{f.Series, rest(s, f.Series, f.Over)}, f.Over, f.Where}.group(results)
+	g, err := group(s, results, f.Over, f.Where, f.Series, otherAxes(s, f.Series, f.Over))
 	if err != nil {
 		return picture{}, err
 	}
@@ -156,21 +158,21 @@ func scatter(s *study.Study, f study.Figure, results []study.Result) (picture, e
 	for _, series := range g.labels[0] {
 		line := figure.Series{Name: seriesName(f.Series, series), Marks: true}
 		for _, label := range g.labels[1] {
-			x, y := both(g.at(series, label), f.X, f.Y)
+			x, y := pairMetrics(g.at(series, label), f.X, f.Y)
 			if len(x) == 0 {
 				continue
 			}
 			across, d := stat.Describe(x), stat.Describe(y)
 			n.add(d.N)
-			line.Points = append(line.Points, figure.Point{X: across.Mean, Y: d.Mean, Minus: known(d.SD), Plus: known(d.SD), Across: known(across.SD)})
+			line.Points = append(line.Points, figure.Point{X: across.Mean, Y: d.Mean, Minus: zeroIfNaN(d.SD), Plus: zeroIfNaN(d.SD), Across: zeroIfNaN(across.SD)})
 		}
 		out.Series = append(out.Series, line)
 	}
-	return drawn(out, n, "Mean ± standard deviation", f), nil
+	return meanPicture(out, n, "Mean ± standard deviation", f), nil
 }
 
-// both are two metrics of the replicates that have both.
-func both(list []replicate, first, second string) (x, y []float64) {
+// pairMetrics are the values of two metrics, of the replicates that have both.
+func pairMetrics(list []replicate, first, second string) (x, y []float64) {
 	for _, r := range list {
 		_, a := values([]replicate{r}, first)
 		_, b := values([]replicate{r}, second)
@@ -181,8 +183,8 @@ func both(list []replicate, first, second string) (x, y []float64) {
 	return x, y
 }
 
-// rest are the axes that are in none of the lists.
-func rest(s *study.Study, lists ...[]string) []string {
+// otherAxes are the axes that are in none of the lists.
+func otherAxes(s *study.Study, lists ...[]string) []string {
 	return slices.DeleteFunc(s.AxisNames(), func(axis string) bool { return slices.Contains(slices.Concat(lists...), axis) })
 }
 
@@ -203,8 +205,8 @@ func (c counts) String() string {
 	return fmt.Sprintf("n = %d", c.high)
 }
 
-// drawn is a picture with a note on its replicates.
-func drawn(p figure.Picture, n counts, what string, f study.Figure) picture {
+// meanPicture is a picture of means with a note on their replicates.
+func meanPicture(p figure.Picture, n counts, what string, f study.Figure) picture {
 	out := picture{picture: p}
 	if n.high > 1 {
 		out.notes = []string{fmt.Sprintf("%s over replicates (%s), %v.", what, join(f.Over), n)}
@@ -212,10 +214,140 @@ func drawn(p figure.Picture, n counts, what string, f study.Figure) picture {
 	return out
 }
 
-// known is x, or 0 if that is NaN.
-func known(x float64) float64 {
+// zeroIfNaN is x, or 0 if that is NaN.
+func zeroIfNaN(x float64) float64 {
 	if math.IsNaN(x) {
 		return 0
 	}
 	return x
+}
+
+// differences has a row for each label of the series, and in it what the other labels of the axis X differ from the
+// baseline by, replicate by replicate.
+func differences(s *study.Study, f study.Figure, results []study.Result) (picture, error) {
+	g, err := group(s, results, f.Over, f.Where, f.Series, []string{f.X})
+	if err != nil {
+		return picture{}, err
+	}
+	out := &figure.Differences{X: figure.Axis{Label: "difference of " + metrics.Label(f.Metric) + " to " + f.Baseline}}
+	for _, row := range g.labels[0] {
+		out.Rows = append(out.Rows, seriesName(f.Series, row))
+	}
+	others := slices.DeleteFunc(slices.Clone(g.labels[1]), func(label []string) bool { return label[0] == f.Baseline })
+	var n counts
+	for _, label := range others {
+		series := figure.DifferenceSeries{Name: label[0]}
+		for _, row := range g.labels[0] {
+			a, b := pairValues(g.at(row, label), g.at(row, []string{f.Baseline}), f.Metric)
+			d := stat.Pair(a, b, stat.Level)
+			n.add(d.N)
+			pairs := figure.PairDifferences{Mean: d.Mean, Low: d.Low, High: d.High}
+			for i := range a {
+				pairs.Each = append(pairs.Each, a[i]-b[i])
+			}
+			series.Rows = append(series.Rows, pairs)
+		}
+		out.Series = append(out.Series, series)
+	}
+	of := ""
+	if len(f.Over) > 0 {
+		of = " (" + join(f.Over) + ")"
+	}
+	return picture{out, []string{fmt.Sprintf("Faint: each pair of replicates%s. With bars: their mean, and its 95 %% interval of Student's t. %v.", of, n)}}, nil
+}
+
+// figures makes the figure of a study file: several where one would show too much at once.
+func figures(s *study.Study, f study.Figure, results []study.Result) ([]*Figure, error) {
+	var out []*Figure
+	for _, part := range smallMultiples(s, f, results) {
+		one, err := newFigure(s, part, results)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	sameScale(out)
+	return out, nil
+}
+
+// smallMultiples makes a heat map for each series. Curves of more series than there are colours
+// become small multiples, one for each label of the first axis of the series. Other kinds
+// show all series in one figure.
+func smallMultiples(s *study.Study, f study.Figure, results []study.Result) []study.Figure {
+	axes := 0
+	switch all := combinations(s, f.Series, f.Where, results); {
+	case f.Kind == study.Heatmap:
+		axes = len(f.Series)
+	case f.Kind == study.Curves && len(f.Series) > 1 && len(all) > figure.Colors:
+		axes = 1
+	}
+	if axes == 0 {
+		return []study.Figure{f}
+	}
+	var out []study.Figure
+	for _, labels := range combinations(s, f.Series[:axes], f.Where, results) {
+		one := f
+		one.Series, one.Where = f.Series[axes:], maps.Clone(f.Where)
+		if one.Where == nil {
+			one.Where = map[string][]string{}
+		}
+		one.Title = cmp.Or(f.Title, defaultTitle(f)) + ": " + seriesName(f.Series[:axes], labels)
+		for i, axis := range f.Series[:axes] {
+			one.Where[axis] = labels[i : i+1]
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// sameScale gives small multiples one vertical axis, so that they can be compared.
+func sameScale(list []*Figure) {
+	var charts []*figure.Chart
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, f := range list {
+		c, ok := f.Picture.(*figure.Chart)
+		if !ok {
+			continue
+		}
+		charts = append(charts, c)
+		if l, h, ok := c.Span(); ok {
+			low, high = min(low, l), max(high, h)
+		}
+	}
+	if len(charts) < 2 || !(low < high) {
+		return
+	}
+	for _, c := range charts {
+		c.Y.Min, c.Y.Max = low, high
+	}
+}
+
+// seriesName returns the labels of a series on one line. The name of the axis stands before a label that is a number.
+func seriesName(axes, labels []string) string {
+	out := slices.Clone(labels)
+	for i, label := range out {
+		if _, err := strconv.ParseFloat(label, 64); err == nil && i < len(axes) && !strings.HasPrefix(label, axes[i]) {
+			out[i] = axes[i] + " " + label
+		}
+	}
+	return join(out)
+}
+
+// equalDigits is the format in which all numbers have as many decimals, four digits of the
+// largest at least; or four digits each, where the smallest would lose its own.
+func equalDigits(rows [][]float64) string {
+	low, high := math.Inf(1), 0.0
+	for _, v := range slices.Concat(rows...) {
+		if a := math.Abs(v); a > 0 && !math.IsInf(a, 0) {
+			low, high = min(low, a), max(high, a)
+		}
+	}
+	if high == 0 {
+		return "%g"
+	}
+	decimals := 3 - int(math.Floor(math.Log10(high)))
+	if decimals < 0 || decimals > 6 || low < high/100 {
+		return "%#.4g"
+	}
+	return fmt.Sprintf("%%.%df", decimals)
 }

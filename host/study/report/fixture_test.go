@@ -104,13 +104,32 @@ func parse(t testing.TB, text, out string) *study.Study {
 	return s
 }
 
+func newReport(t testing.TB, s *study.Study, results []study.Result) *report.Report {
+	t.Helper()
+	r, err := report.New(s, results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // reportOf makes the report of what is done by now.
-func reportOf(s *study.Study) (*report.Report, error) {
+func reportOf(t testing.TB, s *study.Study) *report.Report {
+	t.Helper()
 	results, err := s.Results()
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	return report.New(s, results)
+	return newReport(t, s, results)
+}
+
+func pageOf(t testing.TB, r *report.Report) []byte {
+	t.Helper()
+	page, err := r.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
 }
 
 // losses are the final losses of the grid by method and bits, for seeds 0, 1, 2.

@@ -9,14 +9,6 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// grouping says which axes of a study make which side of a table or figure.
-type grouping struct {
-	study *study.Study
-	sides [][]string // such as rows, columns
-	over  []string   // axes of replicates
-	where map[string][]string
-}
-
 // replicate is one result in a place of a grouping.
 type replicate struct {
 	key    string // its labels of the axes of replicates
@@ -41,24 +33,24 @@ func placeKey(labels [][]string) string {
 	return strings.Join(parts, "\x1e")
 }
 
-// group sorts results into places. It fails when two of them cannot be told apart,
-// because an axis in which they differ has no part in the grouping.
-func (g grouping) group(results []study.Result) (*grouped, error) {
-	out := &grouped{labels: make([][][]string, len(g.sides)), places: map[string][]replicate{}}
+// group sorts results into places. sides are the axes of each side of a table or figure, such as rows and columns, over those
+// of the replicates. It fails when two results cannot be told apart, because an axis in which they differ is in none of these.
+func group(s *study.Study, results []study.Result, over []string, where map[string][]string, sides ...[]string) (*grouped, error) {
+	out := &grouped{labels: make([][][]string, len(sides)), places: map[string][]replicate{}}
 	for _, r := range results {
-		if !r.Cell.Matches(g.where) {
+		if !r.Cell.Matches(where) {
 			continue
 		}
 		var place [][]string
-		for _, axes := range g.sides {
+		for _, axes := range sides {
 			place = append(place, r.Cell.Of(axes))
 		}
 		key := placeKey(place)
-		new := replicate{strings.Join(r.Cell.Of(g.over), "\x1f"), r}
+		new := replicate{strings.Join(r.Cell.Of(over), "\x1f"), r}
 		again := false
 		for _, old := range out.places[key] {
 			if old.key == new.key {
-				return nil, g.ambiguous(old.result.Cell, r.Cell)
+				return nil, ambiguous(s, old.result.Cell, r.Cell)
 			}
 			again = again || old.result.Cell.ID == r.Cell.ID
 		}
@@ -66,8 +58,8 @@ func (g grouping) group(results []study.Result) (*grouped, error) {
 			out.places[key] = append(out.places[key], new)
 		}
 	}
-	for side, axes := range g.sides {
-		out.labels[side] = combinations(g.study, axes, g.where, results)
+	for side, axes := range sides {
+		out.labels[side] = combinations(s, axes, where, results)
 	}
 	return out, nil
 }
@@ -96,14 +88,14 @@ func combinations(s *study.Study, axes []string, where map[string][]string, resu
 	return out
 }
 
-func (g grouping) ambiguous(a, b study.Cell) error {
-	for _, axis := range g.study.Axes {
+func ambiguous(s *study.Study, a, b study.Cell) error {
+	for _, axis := range s.Axes {
 		if a.Labels[axis.Name] != b.Labels[axis.Name] {
 			return fmt.Errorf("cells with %s = %q and %q fall into the same place: give the axis a part, make it one of the replicates in over, or restrict it with where",
 				axis.Name, a.Labels[axis.Name], b.Labels[axis.Name])
 		}
 	}
-	return fmt.Errorf("two cells have the labels %s", g.study.Label(a))
+	return fmt.Errorf("two cells have the labels %s", s.Label(a))
 }
 
 // values are the values of a metric, and the keys of the replicates that have one. That of a replicate that diverged is NaN:
@@ -121,8 +113,8 @@ func values(list []replicate, metric string) (keys []string, x []float64) {
 	return keys, x
 }
 
-// paired are the values of the replicates that both lists have, in one order.
-func paired(a, b []replicate, metric string) (x, y []float64) {
+// pairValues are the values of the replicates that both lists have, in one order.
+func pairValues(a, b []replicate, metric string) (x, y []float64) {
 	keysA, valuesA := values(a, metric)
 	keysB, valuesB := values(b, metric)
 	for i, key := range keysA {

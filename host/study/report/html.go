@@ -5,7 +5,8 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
+	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -64,10 +65,7 @@ func (t *Table) layOut(r *Report, g grid) page.Table {
 			}
 			head = append(head, page.Heading{Label: label, Columns: 1, Text: true})
 		}
-		for _, s := range spans {
-			head = append(head, page.Heading{Label: s.Label, Columns: s.Columns})
-		}
-		out.Head = append(out.Head, head)
+		out.Head = append(out.Head, append(head, spans...))
 	}
 	for i, labels := range t.Rows {
 		row := rowHead(r, t.RowAxes, labels)
@@ -106,22 +104,14 @@ func chart(c *figure.Chart) *page.Chart {
 		curve := page.Curve{Name: s.Name, X: []float64{}, Y: []*float64{}, Low: []*float64{}, High: []*float64{}}
 		banded := slices.ContainsFunc(s.Points, func(p figure.Point) bool { return p.Minus != 0 || p.Plus != 0 })
 		for _, p := range figure.Thin(s.Points, mostHover) {
-			curve.X, curve.Y = append(curve.X, p.X), append(curve.Y, finite(p.Y))
+			curve.X, curve.Y = append(curve.X, p.X), append(curve.Y, page.Finite(p.Y))
 			if banded {
-				curve.Low, curve.High = append(curve.Low, finite(p.Y-p.Minus)), append(curve.High, finite(p.Y+p.Plus))
+				curve.Low, curve.High = append(curve.Low, page.Finite(p.Y-p.Minus)), append(curve.High, page.Finite(p.Y+p.Plus))
 			}
 		}
 		out.Series = append(out.Series, curve)
 	}
 	return out
-}
-
-// finite returns a number for JSON, which has only finite ones: nil for NaN and the infinities.
-func finite(x float64) *float64 {
-	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return nil
-	}
-	return &x
 }
 
 // runs lists all cells with the numbers that tables and figures speak of.
@@ -163,7 +153,7 @@ var states = []study.State{study.Done, study.Unevaluated, study.Running, study.I
 func (run *Run) detail(id string, provenances *[]string) page.Detail {
 	d := page.Detail{ID: id, Name: run.ID, State: string(run.State), Config: run.Config, Provenance: -1}
 	for _, s := range run.Set {
-		d.Settings = append(d.Settings, placeless(s.Key+" = "+s.Value))
+		d.Settings = append(d.Settings, removePlaces(s.Key+" = "+s.Value))
 	}
 	if run.Provenance == "" {
 		return d
@@ -197,4 +187,30 @@ func (r *Report) metrics() []string {
 	}
 	maps.DeleteFunc(shown, func(name string, show bool) bool { return !show || !known[name] })
 	return slices.Sorted(maps.Keys(shown))
+}
+
+// Contents returns a page with the tables of several reports and links to their pages.
+// dirs are the directories of the reports; dir is the directory of the contents.
+func Contents(title string, reports []*Report, dirs []string, dir string) ([]byte, error) {
+	c := page.Contents{Title: title}
+	dir, err := filepath.Abs(dir) // there is no way from an absolute path to a relative one
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range reports {
+		path, err := filepath.Abs(filepath.Join(dirs[i], PageFile))
+		if err != nil {
+			return nil, err
+		}
+		link, err := filepath.Rel(dir, path)
+		if err != nil {
+			return nil, err
+		}
+		e := page.Entry{Name: r.Name, Summary: r.Progress(), Link: (&url.URL{Path: filepath.ToSlash(link)}).String()}
+		for j := range r.Tables {
+			e.Tables = append(e.Tables, r.Tables[j].page(r))
+		}
+		c.Studies = append(c.Studies, e)
+	}
+	return page.RenderContents(c)
 }

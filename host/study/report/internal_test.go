@@ -1,12 +1,16 @@
 package report
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/figure"
+	"github.com/cage-qat/cage/host/study/report/page"
 	"github.com/cage-qat/cage/host/study/stat"
 )
 
@@ -22,7 +26,7 @@ func TestPlaceless(t *testing.T) {
 		{"run.toml:12:5: bad", "run.toml:12:5: bad"},
 		{"files [/a/b/c,/d/e/f] (/g/h)", "files […/c,…/f] (…/h)"},
 	} {
-		if got := placeless(test[0]); got != test[1] {
+		if got := removePlaces(test[0]); got != test[1] {
 			t.Errorf("%q becomes %q, want %q", test[0], got, test[1])
 		}
 	}
@@ -35,7 +39,7 @@ func TestSpelled(t *testing.T) {
 		"dwell_mean":       "mean dwell time (steps)",
 		"gsm8k.acc,strict": "gsm8k.acc,strict",
 	} {
-		if got := spelled(metric); got != want {
+		if got := metricPhrase(metric); got != want {
 			t.Errorf("%s is spelled %q, want %q", metric, got, want)
 		}
 	}
@@ -63,7 +67,10 @@ func TestMarkdownText(t *testing.T) {
 
 func TestHeadings(t *testing.T) {
 	got := headings([][]string{{"HT", "QuEST"}, {"HT", "CAGE"}, {"none", "QuEST"}, {"none", "CAGE"}})
-	want := [][]heading{{{"HT", 2}, {"none", 2}}, {{"QuEST", 1}, {"CAGE", 1}, {"QuEST", 1}, {"CAGE", 1}}}
+	want := [][]page.Heading{
+		{{Label: "HT", Columns: 2}, {Label: "none", Columns: 2}},
+		{{Label: "QuEST", Columns: 1}, {Label: "CAGE", Columns: 1}, {Label: "QuEST", Columns: 1}, {Label: "CAGE", Columns: 1}},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -100,8 +107,8 @@ func TestNumbersForReaders(t *testing.T) {
 		{table.number(-1.234), "−1.23"}, {table.number(math.NaN()), "NaN"}, {table.number(math.Inf(-1)), "−∞"},
 		{table.signed(0.5), "+0.50"}, {table.signed(0), "0.00"}, {table.signed(math.Inf(1)), "+∞"},
 		{table.mean(Entry{Sample: stat.Sample{N: 1, Mean: 2, SD: math.NaN()}}), "2.00"},
-		{table.interval(stat.Pair([]float64{1, 2, 3}, []float64{0, 0, 0}, 0.95)), "+2.00 [−0.48, +4.48]"},
-		{table.interval(stat.Pair([]float64{1}, []float64{3}, 0.95)), "−2.00"},
+		{intervalText(table.signed, stat.Pair([]float64{1, 2, 3}, []float64{0, 0, 0}, 0.95)), "+2.00 [−0.48, +4.48]"},
+		{intervalText(table.signed, stat.Pair([]float64{1}, []float64{3}, 0.95)), "−2.00"},
 	} {
 		if test.got != test.want {
 			t.Errorf("%q, want %q", test.got, test.want)
@@ -162,7 +169,7 @@ func TestThinned(t *testing.T) {
 	for i := range 5000 {
 		points = append(points, []float64{float64(i)})
 	}
-	got := thinned(points)
+	got := thinPath(points)
 	if len(got) != mostSteps || got[0][0] != 0 || got[mostSteps-1][0] != 4999 {
 		t.Errorf("%d points from %v to %v", len(got), got[0], got[len(got)-1])
 	}
@@ -204,7 +211,7 @@ func TestDifferenceFormat(t *testing.T) {
 		{"%.1f %%", []Entry{known(0, 0)}, "0.0 % [0.0 %, 0.0 %]"},
 	} {
 		table := Table{format: tt.format, differences: differenceFormat(tt.format, [][]Entry{tt.entries})}
-		if got := table.interval(*tt.entries[0].Difference); got != tt.want {
+		if got := intervalText(table.signed, *tt.entries[0].Difference); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.format, got, tt.want)
 		}
 	}
@@ -223,5 +230,126 @@ func TestSharedProvenance(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"one", "two"}, list); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestPaired: replicates are paired by their labels, wherever one is missing.
+func TestPaired(t *testing.T) {
+	list := func(values map[string]float64, keys ...string) (out []replicate) {
+		for _, k := range keys {
+			r := replicate{key: k}
+			if v, ok := values[k]; ok {
+				r.result = study.Result{Summary: map[string]float64{"val_loss": v}}
+			}
+			out = append(out, r)
+		}
+		return out
+	}
+	a := list(map[string]float64{"1": 11, "2": 12}, "0", "1", "2")
+	b := list(map[string]float64{"0": 20, "2": 22}, "2", "1", "0")
+	if x, y := pairValues(a, b, "val_loss"); !slices.Equal(x, []float64{12}) || !slices.Equal(y, []float64{22}) {
+		t.Errorf("%v and %v, want 12 and 22", x, y)
+	}
+}
+
+// TestBoth: a replicate that has one of two metrics only is no point of their figure.
+func TestBoth(t *testing.T) {
+	list := []replicate{
+		{key: "0", result: study.Result{Summary: map[string]float64{"val_loss": 2, "error_rel": 0.5}}},
+		{key: "1", result: study.Result{Summary: map[string]float64{"val_loss": 3}}},
+		{key: "2", result: study.Result{Summary: map[string]float64{"error_rel": 0.25}}},
+		{key: "3"},
+	}
+	if x, y := pairMetrics(list, "error_rel", "val_loss"); !slices.Equal(x, []float64{0.5}) || !slices.Equal(y, []float64{2}) {
+		t.Errorf("%v and %v, want 0.5 and 2", x, y)
+	}
+}
+
+// TestDivided: curves of more series than there are colours become small multiples, by the first axis.
+func TestDivided(t *testing.T) {
+	s := &study.Study{Axes: []study.Axis{{Name: "bits", Labels: []string{"2", "4"}}, {Name: "method"}}}
+	var results []study.Result
+	add := func(methods int) {
+		for _, bits := range s.Axes[0].Labels {
+			label := fmt.Sprintf("m%d", methods)
+			s.Axes[1].Labels = append(s.Axes[1].Labels, label)
+			results = append(results, study.Result{Cell: study.Cell{Labels: map[string]string{"bits": bits, "method": label}}})
+		}
+	}
+	for methods := range 3 {
+		add(methods)
+	}
+	f := study.Figure{Kind: study.Curves, Title: "Loss", Series: []string{"bits", "method"}}
+	if got := smallMultiples(s, f, results); len(got) != 1 || got[0].Title != "Loss" {
+		t.Errorf("six series are divided: %+v", got)
+	}
+	add(3)
+	got := smallMultiples(s, f, results)
+	if len(got) != 2 || got[0].Title != "Loss: bits 2" || got[1].Title != "Loss: bits 4" || len(got[1].Series) != 1 || got[1].Series[0] != "method" || got[1].Where["bits"][0] != "4" {
+		t.Errorf("eight series become %+v", got)
+	}
+	if f.Where != nil {
+		t.Error("the figure of the study file has changed")
+	}
+	f.Series = []string{"method"}
+	if got := smallMultiples(s, f, results); len(got) != 1 {
+		t.Errorf("series of one axis are divided: %+v", got)
+	}
+}
+
+func TestSeriesName(t *testing.T) {
+	for _, c := range []struct {
+		axes, labels []string
+		want         string
+	}{
+		{[]string{"bits", "method"}, []string{"4", "QuEST"}, "bits 4 · QuEST"},
+		{[]string{"λ"}, []string{"0.5"}, "λ 0.5"},
+		{[]string{"method"}, []string{"CAGE, λ = 2"}, "CAGE, λ = 2"},
+		{nil, nil, ""},
+	} {
+		if got := seriesName(c.axes, c.labels); got != c.want {
+			t.Errorf("%v of %v: %q, want %q", c.labels, c.axes, got, c.want)
+		}
+	}
+}
+
+func TestEqualDigits(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   string
+	}{
+		{[]float64{0.133, 0.1824, math.NaN()}, "%.4f"},
+		{[]float64{1.283, 0.499}, "%.3f"},
+		{[]float64{123456, 1000}, "%#.4g"},
+		{[]float64{1e-9, 1}, "%#.4g"},
+		{[]float64{0, math.Inf(1)}, "%g"},
+		{[]float64{-12.5, 3}, "%.2f"},
+	} {
+		if got := equalDigits([][]float64{c.values, nil}); got != c.want {
+			t.Errorf("%v: %s, want %s", c.values, got, c.want)
+		}
+	}
+}
+
+// TestSameScale: small multiples have one vertical axis, with the points of all in it.
+func TestSameScale(t *testing.T) {
+	chart := func(y ...float64) *Figure {
+		c := &figure.Chart{Series: []figure.Series{{Band: true}}}
+		for i, v := range y {
+			c.Series[0].Points = append(c.Series[0].Points, figure.Point{X: float64(i), Y: v, Plus: 0.5})
+		}
+		return &Figure{Picture: c}
+	}
+	list := []*Figure{chart(1, 2), chart(), chart(7, 5), {}}
+	sameScale(list)
+	for _, f := range list[:3] {
+		axis := f.Picture.(*figure.Chart).Y
+		if axis.Min >= 1 || axis.Max <= 7.5 || axis != list[0].Picture.(*figure.Chart).Y {
+			t.Errorf("the axis is %+v", axis)
+		}
+	}
+	alone := chart(1, 2)
+	if sameScale([]*Figure{alone}); alone.Picture.(*figure.Chart).Y != (figure.Axis{}) {
+		t.Error("a chart alone has another axis")
 	}
 }

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"strings"
+
+	"github.com/cage-qat/cage/host/study/report/page"
 )
 
 // LaTeX returns the tables for a paper, with the rules of the package booktabs.
@@ -48,7 +50,10 @@ func (c cell) latex(difference bool) string {
 	case absent:
 		return "--"
 	}
-	s := latexNumber(c.text, c.bold)
+	s := "$" + latexNumbers.Replace(c.text) + "$"
+	if c.bold {
+		s = "{\\boldmath" + s + "}"
+	}
 	if sign := strings.TrimSpace(c.sign); sign != "" {
 		s += "\\rlap{$^{" + strings.ReplaceAll(sign, "≈", "\\approx") + "}$}"
 	}
@@ -87,28 +92,22 @@ func (t *Table) latexHead(b *strings.Builder, columns [][]string) {
 	}
 }
 
-// heading is a label above one or several columns.
-type heading struct {
-	Label   string
-	Columns int
-}
-
 // headings are the labels above columns, level by level; neighbours with the same
 // labels down to a level share their heading.
-func headings(columns [][]string) [][]heading {
+func headings(columns [][]string) [][]page.Heading {
 	if len(columns) == 0 {
 		return nil
 	}
-	var levels [][]heading
+	var levels [][]page.Heading
 	for level := range columns[0] {
-		var spans []heading
+		var spans []page.Heading
 		for c, labels := range columns {
 			last := level == len(labels)-1
 			if c > 0 && !last && placeKey([][]string{labels[:level+1]}) == placeKey([][]string{columns[c-1][:level+1]}) {
 				spans[len(spans)-1].Columns++
 				continue
 			}
-			spans = append(spans, heading{labels[level], 1})
+			spans = append(spans, page.Heading{Label: labels[level], Columns: 1})
 		}
 		levels = append(levels, spans)
 	}
@@ -123,14 +122,8 @@ func latexAll(list []string) []string {
 	return out
 }
 
-// latexNumber sets numbers in mathematics.
-func latexNumber(s string, bold bool) string {
-	s = "$" + strings.NewReplacer("−", "-", " ± ", " \\pm ", "∞", "\\infty", "NaN", "\\mathrm{NaN}", "%", "\\%").Replace(s) + "$"
-	if bold {
-		return "{\\boldmath" + s + "}"
-	}
-	return s
-}
+// latexNumbers sets numbers in mathematics.
+var latexNumbers = strings.NewReplacer("−", "-", " ± ", " \\pm ", "∞", "\\infty", "NaN", "\\mathrm{NaN}", "%", "\\%")
 
 // latexText escapes a text. Greek letters and signs of mathematics, which not every
 // engine has in its fonts, are written as commands.

@@ -25,19 +25,14 @@ func (r *Report) Markdown() []byte {
 			fmt.Fprintf(&b, "\n%s\n", markdownText(note))
 		}
 	}
-	r.markdownFailures(&b)
-	return []byte(b.String())
-}
-
-func (r *Report) markdownFailures(b *strings.Builder) {
 	failed := r.failed()
-	if len(failed) == 0 {
-		return
+	if len(failed) > 0 {
+		b.WriteString("\n## Failed and stale cells\n\n")
 	}
-	fmt.Fprintf(b, "\n## Failed and stale cells\n\n")
 	for _, run := range failed {
-		fmt.Fprintf(b, "- %s: %s\n", markdownText(join(run.Labels)), markdownText(firstLine(run.Err)))
+		fmt.Fprintf(&b, "- %s: %s\n", markdownText(join(run.Labels)), markdownText(firstLine(run.Err)))
 	}
+	return []byte(b.String())
 }
 
 // Progress says how much of the study the report covers.

@@ -70,10 +70,7 @@ func TestHeatmapsOfSeries(t *testing.T) {
 // Labels are text in every format, whatever characters they hold.
 func TestHostileLabels(t *testing.T) {
 	r := build(t, grid)
-	html, err := r.HTML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	html := pageOf(t, r)
 	if bytes.Contains(html, []byte("<b>")) || bytes.Contains(html, []byte("<script>alert")) || bytes.Count(html, []byte("</script>")) != 2 {
 		t.Errorf("a label is part of the page: %d ends of scripts", bytes.Count(html, []byte("</script>")))
 	}
@@ -105,14 +102,8 @@ func TestLongRunsMakeALightPage(t *testing.T) {
 		}
 		write(t, c.Dir, "metrics.jsonl", long.String())
 	}
-	r, err := reportOf(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	html, err := r.HTML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := reportOf(t, s)
+	html := pageOf(t, r)
 	if len(html) > 600_000 {
 		t.Errorf("the page has %d bytes", len(html))
 	}

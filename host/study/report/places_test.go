@@ -57,10 +57,7 @@ func TestOneRunOnce(t *testing.T) {
 	if len(ids) != 4 {
 		t.Fatalf("%d runs", len(ids))
 	}
-	r, err := report.New(s, list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := newReport(t, s, list)
 	if e := r.Tables[0].Entries[1][0]; e.N != 1 || e.Expected != 1 || e.Mean != 1.5 {
 		t.Errorf("the reference: %+v", e)
 	}

@@ -11,10 +11,18 @@ package report
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Report is the report of a study.
@@ -112,4 +120,145 @@ func deterministic(names ...string) error {
 		}
 	}
 	return nil
+}
+
+// Damage is a run that is left out of a report because one of its files cannot be read,
+// or because it is stale.
+type Damage struct {
+	Run string `json:"run"` // directory of the run
+	Err string `json:"error"`
+}
+
+// damageError is the error of a file of one cell.
+type damageError struct {
+	id  string
+	err error
+}
+
+func (d *damageError) Error() string { return d.err.Error() }
+func (d *damageError) Unwrap() error { return d.err }
+
+// leaveOut turns the results of the run that err is about into those of a failed one. It
+// is false when err is not about the files of one run.
+func leaveOut(results []study.Result, err error) bool {
+	d, ok := errors.AsType[*damageError](err)
+	if !ok {
+		return false
+	}
+	for i := range results {
+		if r := &results[i]; r.Cell.ID == d.id {
+			*r = study.Damaged(r.Cell, d.err)
+		}
+	}
+	return true
+}
+
+// runsWith lists the runs with a reason to be left out, each once however many cells share it.
+func runsWith(results []study.Result, reason func(study.Result) bool) []Damage {
+	var list []Damage
+	known := map[string]bool{}
+	for _, r := range results {
+		if reason(r) && !known[r.Cell.ID] {
+			known[r.Cell.ID] = true
+			list = append(list, Damage{r.Cell.Dir, r.Err})
+		}
+	}
+	return list
+}
+
+// Run is a cell as listed in the report.
+type Run struct {
+	ID         string
+	Labels     []string // in the order of the axes
+	State      study.State
+	Err        string // the error of a failed cell
+	Summary    map[string]float64
+	Set        []study.Setting
+	Config     string // resolved, in TOML; without the location of the run
+	Provenance string // JSON: build, plugins, hashes of programs; empty if the cell has not begun
+}
+
+func newRun(s *study.Study, r study.Result) (*Run, error) {
+	out := &Run{
+		ID: r.Cell.ID, Labels: r.Cell.Of(s.AxisNames()), State: r.State, Set: r.Cell.Set,
+		Err: removePlaces(strings.ToValidUTF8(r.Err, "\uFFFD")), Summary: map[string]float64{},
+	}
+	for name, v := range r.Summary {
+		if !metrics.Timed(name) {
+			out.Summary[name] = v
+		}
+	}
+	text, err := r.Cell.Config.Encode()
+	if err != nil {
+		return nil, err
+	}
+	out.Config = removePlaces(removeKey(string(text), "train", "out"))
+	if r.Trained() {
+		if out.Provenance, err = readProvenance(rundir.At(r.Cell.Run).Provenance()); err != nil {
+			return nil, &damageError{r.Cell.ID, err}
+		}
+	}
+	return out, nil
+}
+
+// removeKey removes a key of a table from encoded TOML.
+func removeKey(text, table, key string) string {
+	var b strings.Builder
+	inside := false
+	for l := range strings.Lines(text) {
+		if strings.HasPrefix(l, "[") {
+			inside = strings.TrimSpace(l) == "["+table+"]"
+		}
+		if !inside || !strings.HasPrefix(l, key+" = ") {
+			b.WriteString(l)
+		}
+	}
+	return b.String()
+}
+
+// readProvenance reads what a run was made of and leaves out what differs from place
+// to place, and identities of runs, which are random; "" when there is nothing to read.
+func readProvenance(path vfs.Path) (string, error) {
+	text, err := path.ReadFile()
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var v any
+	if err := plainjson.Unmarshal(text, &v); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	if fields, ok := v.(map[string]any); ok {
+		delete(fields, "run")
+		// A checkpoint of a run, from which this one began, holds the identity of that run.
+		if initial, ok := fields["initial"].(map[string]any); ok && initial["run"] != nil {
+			delete(initial, "run")
+			delete(initial, "files")
+		}
+	}
+	out, err := json.MarshalIndent(removePlacesInJSON(v), "", "  ")
+	return string(out), err
+}
+
+// removePlacesInJSON applies removePlaces to all texts of a JSON value.
+func removePlacesInJSON(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key := range v {
+			v[key] = removePlacesInJSON(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = removePlacesInJSON(v[i])
+		}
+	case string:
+		return removePlaces(v)
+	}
+	return v
+}
+
+func (r *Report) failed() []Run {
+	return slices.DeleteFunc(slices.Clone(r.Runs), func(run Run) bool { return run.State != study.Failed && run.State != study.Stale })
 }

@@ -24,11 +24,7 @@ func build(t testing.TB, text string) *report.Report {
 	t.Helper()
 	s := parse(t, text, filepath.Join(t.TempDir(), "studies", "bits"))
 	results(t, s)
-	r, err := reportOf(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return reportOf(t, s)
 }
 
 // The numbers in testdata are those of the losses in fixture_test.go by hand: of QuEST
@@ -92,10 +88,7 @@ where = {bits = "2"}
 			r.Summary["piqa.acc"], r.Summary["lambada_openai.perplexity"] = 1/r.Summary["val_loss"], r.Summary["val_loss"]
 		}
 	}
-	r, err := report.New(s, list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := newReport(t, s, list)
 	n := len(r.Tables)
 	accuracy, perplexity := r.Tables[n-2], r.Tables[n-1]
 	if accuracy.Better != "higher" || perplexity.Better != "lower" {
@@ -113,10 +106,7 @@ where = {bits = "2"}
 	if d := accuracy.Entries[0][1].Difference; d == nil || !(d.Mean > 0) {
 		t.Errorf("the difference of accuracies is %+v", d)
 	}
-	page, err := r.HTML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := pageOf(t, r)
 	text := string(r.Markdown())
 	for _, want := range []string{"piqa.acc", "higher is better"} {
 		if !strings.Contains(text, want) || !bytes.Contains(page, []byte(want)) {
@@ -257,7 +247,11 @@ func TestMistakes(t *testing.T) {
 		s := parse(t, grid, t.TempDir())
 		results(t, s)
 		test.change(s)
-		if _, err := reportOf(s); err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "study bits: ") {
+		list, err := s.Results()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := report.New(s, list); err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "study bits: ") {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 	}

@@ -1,9 +1,14 @@
 package report
 
 import (
+	"bytes"
+	"encoding/csv"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/stat"
 	"github.com/cage-qat/cage/host/train/metrics"
 )
@@ -28,25 +33,9 @@ type TableResults struct {
 	Better   string            `json:"better"`
 	Over     []string          `json:"over"`
 	Baseline map[string]string `json:"baseline,omitempty"`
-	Best     *BestResults      `json:"best,omitempty"`
+	Best     *study.Best       `json:"best,omitempty"`
 	Level    float64           `json:"level"` // confidence level of intervals
 	Entries  []EntryResults    `json:"entries"`
-}
-
-// BestResults says how a value of an axis is chosen for each place of a table.
-type BestResults struct {
-	Axis   string              `json:"axis"`
-	Metric string              `json:"metric"`
-	Better string              `json:"better"`
-	On     map[string][]string `json:"on,omitempty"` // the replicates to choose on, which are not reported; absent: those that are
-}
-
-// ChoiceResults is the value that was chosen for an entry.
-type ChoiceResults struct {
-	Label string `json:"label"`
-	AtEnd bool   `json:"at_end"` // it is the first or last that was tried
-	Tried int    `json:"tried"`  // values of which all is known
-	Of    int    `json:"of"`     // values
 }
 
 // EntryResults holds the numbers of an entry. Unknown numbers are left out.
@@ -57,7 +46,7 @@ type EntryResults struct {
 	Mean       *metrics.Number    `json:"mean,omitempty"`
 	SD         *metrics.Number    `json:"sd,omitempty"`
 	Mark       Mark               `json:"mark,omitempty"`
-	Choice     *ChoiceResults     `json:"choice,omitempty"`
+	Choice     *Choice            `json:"choice,omitempty"`
 	Difference *DifferenceResults `json:"difference,omitempty"`
 }
 
@@ -80,10 +69,7 @@ func (r *Report) Results() Results {
 }
 
 func (t *Table) results() TableResults {
-	out := TableResults{Title: t.Title, Metric: t.Metric, Better: t.Better, Over: t.Over, Level: stat.Level, Entries: []EntryResults{}}
-	if t.best != nil {
-		out.Best = &BestResults{t.best.Axis, t.best.Metric, t.best.Better, t.best.On}
-	}
+	out := TableResults{Title: t.Title, Metric: t.Metric, Better: t.Better, Over: t.Over, Best: t.best, Level: stat.Level, Entries: []EntryResults{}}
 	if t.Baseline >= 0 {
 		out.Baseline = byAxis(t.ColAxes, t.Columns[t.Baseline])
 	}
@@ -93,30 +79,21 @@ func (t *Table) results() TableResults {
 			if e.Expected == 0 {
 				continue
 			}
-			entry := EntryResults{Labels: t.labels(i, c), N: e.N, Expected: e.Expected, Mark: e.Mark}
-			if e.Choice != nil {
-				entry.Choice = &ChoiceResults{e.Choice.Label, e.Choice.AtEnd, e.Choice.Tried, e.Choice.Of}
-			}
+			entry := EntryResults{Labels: t.labels(i, c), N: e.N, Expected: e.Expected, Mark: e.Mark, Choice: e.Choice}
 			if e.N > 0 {
 				entry.Mean = metrics.Some(e.Mean)
 			}
 			if e.N > 1 {
 				entry.SD = metrics.Some(e.SD)
 			}
-			entry.Difference = differenceResults(e.Difference)
+			if d := e.Difference; d != nil {
+				entry.Difference = &DifferenceResults{N: d.N, Mean: metrics.Number(d.Mean)}
+				if d.N > 1 {
+					entry.Difference.SD, entry.Difference.Low, entry.Difference.High = metrics.Some(d.SD), metrics.Some(d.Low), metrics.Some(d.High)
+				}
+			}
 			out.Entries = append(out.Entries, entry)
 		}
-	}
-	return out
-}
-
-func differenceResults(d *stat.Difference) *DifferenceResults {
-	if d == nil {
-		return nil
-	}
-	out := &DifferenceResults{N: d.N, Mean: metrics.Number(d.Mean)}
-	if d.N > 1 {
-		out.SD, out.Low, out.High = metrics.Some(d.SD), metrics.Some(d.Low), metrics.Some(d.High)
 	}
 	return out
 }
@@ -167,4 +144,62 @@ func (t *Table) Text() [][]string {
 		out = append(out, row)
 	}
 	return out
+}
+
+// CSV returns every entry of every table as a line, in full precision: the labels of all
+// axes (empty for axes of replicates and axes that are not in the table; a label that was chosen too), the numbers,
+// and the comparisons. Missing numbers are empty.
+func (r *Report) CSV() ([]byte, error) {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	head := []string{"table", "metric"}
+	for _, a := range r.Axes {
+		head = append(head, a.Name)
+	}
+	head = append(head, "n", "expected", "mean", "sd", "mark", "baseline", "difference_n", "difference", "difference_sd", "difference_low", "difference_high")
+	if err := w.Write(head); err != nil {
+		return nil, err
+	}
+	for i, t := range r.Results().Tables {
+		for _, e := range t.Entries {
+			if err := w.Write(e.record(r.Axes, &r.Tables[i])); err != nil {
+				return nil, err
+			}
+		}
+	}
+	w.Flush()
+	return b.Bytes(), w.Error()
+}
+
+// record is the line of an entry.
+func (e EntryResults) record(axes []study.Axis, t *Table) []string {
+	record := []string{t.Title, t.Metric}
+	for _, a := range axes {
+		label := e.Labels[a.Name]
+		if t.best != nil && t.best.Axis == a.Name && e.Choice != nil {
+			label = e.Choice.Label
+		}
+		record = append(record, label)
+	}
+	record = append(record, strconv.Itoa(e.N), strconv.Itoa(e.Expected), meanText(e.Mean), exactText(e.SD), string(e.Mark))
+	if d := e.Difference; d != nil {
+		return append(record, join(t.Columns[t.Baseline]), strconv.Itoa(d.N), meanText(&d.Mean), exactText(d.SD), exactText(d.Low), exactText(d.High))
+	}
+	return append(record, "", "", "", "", "", "")
+}
+
+// meanText writes the mean of some replicates: NaN where one of them is, which is not to have none.
+func meanText(x *metrics.Number) string {
+	if x != nil && math.IsNaN(float64(*x)) {
+		return "NaN"
+	}
+	return exactText(x)
+}
+
+// exactText writes a number so that it reads back as the same, "" for none.
+func exactText(x *metrics.Number) string {
+	if x == nil || math.IsNaN(float64(*x)) {
+		return ""
+	}
+	return strconv.FormatFloat(float64(*x), 'g', -1, 64)
 }

@@ -49,14 +49,14 @@ func (r *Report) Save(dir vfs.Path) ([]string, error) {
 	return names, removeOthers(dir, names)
 }
 
-// ours begins the text of a report: the name of a study, and how much of it is done.
-var ours = regexp.MustCompile(`^# [^\n]*\n\n\d+ of \d+ cells are done`)
+// reportStart begins the text of a report: the name of a study, and how much of it is done.
+var reportStart = regexp.MustCompile(`^# [^\n]*\n\n\d+ of \d+ cells are done`)
 
 // checkOurs fails for a directory without the text of a report, which is written first, if files of somebody else have the
 // names of its other files.
 func checkOurs(dir vfs.Path) error {
 	text, err := dir.Join(MarkdownFile).ReadFile()
-	if err == nil && ours.Match(text) {
+	if err == nil && reportStart.Match(text) {
 		return nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +68,7 @@ func checkOurs(dir vfs.Path) error {
 		return err
 	}
 	for _, e := range entries {
-		if ofReports.MatchString(e.Name()) {
+		if pictureName.MatchString(e.Name()) {
 			names = append(names, filepath.Join(figuresDir, e.Name()))
 		}
 	}
@@ -108,8 +108,8 @@ func (r *Report) files() ([]file, error) {
 	return append(out, file{PageFile, html}), err
 }
 
-// ofReports are the names that reports give their pictures.
-var ofReports = regexp.MustCompile(`^\d\d+-.*\.(svg|png)$`)
+// pictureName matches the names that reports give their pictures.
+var pictureName = regexp.MustCompile(`^\d\d+-.*\.(svg|png)$`)
 
 // removeOthers removes the pictures of an earlier report that do not belong to this one.
 func removeOthers(dir vfs.Path, names []string) error {
@@ -119,7 +119,7 @@ func removeOthers(dir vfs.Path, names []string) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if !slices.Contains(names, figuresDir+"/"+e.Name()) && ofReports.MatchString(e.Name()) {
+		if !slices.Contains(names, figuresDir+"/"+e.Name()) && pictureName.MatchString(e.Name()) {
 			if err := dir.Join(figuresDir, e.Name()).Remove(); !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			}

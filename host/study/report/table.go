@@ -63,7 +63,7 @@ func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, er
 		}
 		sides = append(sides, []string{t.Best.Axis})
 	}
-	g, err := grouping{s, sides, t.Over, t.Where}.group(results)
+	g, err := group(s, results, t.Over, t.Where, sides...)
 	if err != nil {
 		return nil, err
 	}
@@ -143,46 +143,37 @@ func (t *Table) entries(places [][]replicate) []Entry {
 		_, x := values(list, t.Metric)
 		row[c] = Entry{Sample: stat.Describe(x), Expected: len(list)}
 		if c != t.Baseline && t.Baseline >= 0 {
-			if a, b := paired(list, places[t.Baseline], t.Metric); len(a) > 0 {
+			if a, b := pairValues(list, places[t.Baseline], t.Metric); len(a) > 0 {
 				d := stat.Pair(a, b, stat.Level)
 				row[c].Difference = &d
 			}
 		}
-		if mean := row[c].Mean; t.Better != "none" && !math.IsNaN(mean) && !math.IsInf(mean, 0) && (best < 0 || t.better(mean, row[best].Mean)) {
+		if mean := row[c].Mean; t.Better != "none" && !math.IsNaN(mean) && !math.IsInf(mean, 0) && (best < 0 || better(t.Better, mean, row[best].Mean)) {
 			best = c
 		}
 	}
+	known := 0
 	for c := range row {
 		if best >= 0 && !math.IsNaN(row[c].Mean) {
 			row[c].Mark = t.mark(c, best, places)
-		}
-	}
-	if best >= 0 && alone(row) {
-		row[best].Mark = Plain
-	}
-	return row
-}
-
-// alone reports whether the best has nothing to be compared with.
-func alone(row []Entry) bool {
-	known := 0
-	for _, e := range row {
-		if e.Mark != Plain || !math.IsNaN(e.Mean) {
 			known++
 		}
 	}
-	return known == 1
+	if known == 1 { // there is nothing to compare the best with
+		row[best].Mark = Plain
+	}
+	return row
 }
 
 func (t *Table) mark(c, best int, places [][]replicate) Mark {
 	if c == best {
 		return Best
 	}
-	a, b := paired(places[c], places[best], t.Metric)
+	a, b := pairValues(places[c], places[best], t.Metric)
 	switch d := stat.Pair(a, b, stat.Level); {
 	case math.IsInf(d.Mean, 0): // it diverged where the best did not
 		return Plain
-	case !d.Known(), d.Clear() && t.better(d.Mean, 0): // where the best lacks replicates, those of both may say the opposite
+	case !d.Known(), d.Clear() && better(t.Better, d.Mean, 0): // where the best lacks replicates, those of both may say the opposite
 		return Untested
 	case d.Clear():
 		return Plain
@@ -190,4 +181,114 @@ func (t *Table) mark(c, best int, places [][]replicate) Mark {
 	return Tied
 }
 
-func (t *Table) better(a, b float64) bool { return better(t.Better, a, b) }
+// grid is a table as it is printed, in whatever form: the means, or the differences to
+// the baseline.
+type grid struct {
+	title       string
+	notes       []string   // sentences that explain it
+	columns     [][]string // labels above the columns
+	cells       [][]cell   // by row and column
+	differences bool
+}
+
+// cell is a place of a grid.
+type cell struct {
+	text string // as a reader sees it; empty: the study has no such place
+	sign string // how it compares with the best, to be set behind text
+	note string // what was chosen, and its number of replicates, where that is not what the table has
+	bold bool
+	key  *float64 // what it is sorted by; nil where a value is missing
+}
+
+// absent stands for a value that is missing.
+const absent = "–"
+
+// grids are the table of means and, where there are columns beside that of the baseline, that of the differences to it.
+func (t *Table) grids() []grid {
+	list := []grid{t.grid(t.Title, t.notes(), -1, func(e Entry) cell {
+		return cell{t.mean(e), t.sign(e), joinNotes(e.chosen(), t.replicates(e)), e.Mark == Best, &e.Mean}
+	})}
+	if t.Baseline < 0 || len(t.Columns) == 1 {
+		return list
+	}
+	below := t.grid(t.Title+": difference to "+join(t.Columns[t.Baseline]), t.differenceNotes(), t.Baseline, func(e Entry) cell {
+		d := e.Difference
+		if d == nil {
+			return cell{text: absent}
+		}
+		c := cell{text: intervalText(t.signed, *d), bold: d.Clear(), key: &d.Mean}
+		if d.N != t.common() {
+			c.note = fmt.Sprintf("n = %d", d.N)
+		}
+		return c
+	})
+	below.differences = true
+	return append(list, below)
+}
+
+// grid shows the entries, one column left out.
+func (t *Table) grid(title string, notes []string, without int, show func(Entry) cell) grid {
+	g := grid{title: title, notes: notes, columns: t.columns(without)}
+	for _, entries := range t.Entries {
+		var row []cell
+		for c, e := range entries {
+			switch {
+			case c == without:
+			case e.Expected == 0:
+				row = append(row, cell{})
+			case e.N == 0 && without < 0:
+				row = append(row, cell{text: absent, note: e.chosen()})
+			case e.N == 0:
+				row = append(row, cell{text: absent})
+			default:
+				row = append(row, show(e))
+			}
+		}
+		g.cells = append(g.cells, row)
+	}
+	return g
+}
+
+// Place is an entry of a table as text.
+type Place struct {
+	N          int    // number of replicates
+	Expected   int    // number of replicates that the study plans here
+	Mean       string // mean, with its standard deviation if there are several replicates
+	Choice     string // the value that was chosen here, with † at the end of its axis; empty where none is chosen
+	Difference string // difference from the baseline, with its interval; empty if there is none
+}
+
+// Place finds the only entry that has all of the given labels, which belong to axes of
+// rows and columns.
+func (t *Table) Place(labels map[string]string) (Place, error) {
+	var found []Entry
+	for i := range t.Rows {
+		for c := range t.Columns {
+			if e := t.Entries[i][c]; e.Expected > 0 && contains(t.labels(i, c), labels) {
+				found = append(found, e)
+			}
+		}
+	}
+	if len(found) != 1 {
+		return Place{}, fmt.Errorf("%d entries of the table %q have the labels %v; want labels of one", len(found), t.Title, labels)
+	}
+	e := found[0]
+	if e.N == 0 {
+		return Place{}, fmt.Errorf("there is no result yet for %v of the table %q", labels, t.Title)
+	}
+	p := Place{N: e.N, Expected: e.Expected, Mean: t.mean(e), Choice: e.chosen()}
+	if e.Difference != nil {
+		p.Difference = intervalText(t.signed, *e.Difference)
+	}
+	return p, nil
+}
+
+// contains reports whether all of some labels are among others.
+func contains(all, some map[string]string) bool {
+	for axis, label := range some {
+		if all[axis] != label {
+			return false
+		}
+	}
+	return true
+}

@@ -1,11 +1,15 @@
 package report
 
 import (
+	"fmt"
+	"math"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
+	"github.com/cage-qat/cage/host/study/stat"
 	"github.com/cage-qat/cage/internal/transliterate"
 )
 
@@ -53,12 +57,219 @@ var (
 	clock = regexp.MustCompile(`(?:\d{4}-\d\d-\d\d[T ]|\b)\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?\s?`)
 )
 
-// placeless removes from a text what depends on when and where a study ran: times of
+// removePlaces removes from a text what depends on when and where a study ran: times of
 // day, and the directories of absolute paths.
-func placeless(s string) string {
+func removePlaces(s string) string {
 	s = absolutePath.ReplaceAllStringFunc(s, func(match string) string {
 		i := strings.IndexByte(match, '/')
 		return match[:i] + "…/" + path.Base(match[i:])
 	})
 	return clock.ReplaceAllString(s, "")
+}
+
+// chooseFormat is the format of a table whose author chose none: as many decimals as
+// make two digits of a typical standard deviation, or four digits of the means.
+func chooseFormat(entries [][]Entry) string {
+	var deviations, means []float64
+	for _, row := range entries {
+		for _, e := range row {
+			if e.SD > 0 && !math.IsInf(e.SD, 0) {
+				deviations = append(deviations, e.SD)
+			}
+			if m := math.Abs(e.Mean); m > 0 && !math.IsInf(m, 0) {
+				means = append(means, m)
+			}
+		}
+	}
+	if len(means) == 0 {
+		return "%.4g"
+	}
+	slices.Sort(means)
+	slices.Sort(deviations)
+	if smallest, largest := means[0], means[len(means)-1]; smallest < 1e-3 || largest >= 1e6 || largest/smallest > 1e4 {
+		return "%.3g"
+	}
+	decimals := 3 - int(math.Floor(math.Log10(means[len(means)/2])))
+	if len(deviations) > 0 {
+		decimals = 1 - int(math.Floor(math.Log10(deviations[len(deviations)/2])))
+	}
+	return fmt.Sprintf("%%.%df", min(max(decimals, 0), 6))
+}
+
+// differenceFormat is the format of a table's differences: with as many decimals as its
+// means have, or more where intervals are narrow. Half of an interval has two digits then,
+// and of the narrowest one, so that none is written as zeros.
+func differenceFormat(format string, entries [][]Entry) string {
+	var decimals int
+	if n, err := fmt.Sscanf(format, "%%.%df", &decimals); n != 1 || err != nil {
+		return format
+	}
+	_, suffix, _ := strings.Cut(format, "f") // such as " %%"
+	var halves []float64
+	for _, row := range entries {
+		for _, e := range row {
+			if d := e.Difference; d != nil {
+				half := math.Abs(d.Mean)
+				if d.Known() {
+					half = (d.High - d.Low) / 2
+				}
+				if half > 0 && !math.IsInf(half, 0) {
+					halves = append(halves, half)
+				}
+			}
+		}
+	}
+	if len(halves) == 0 {
+		return format
+	}
+	slices.Sort(halves)
+	place := func(x float64) int { return -int(math.Floor(math.Log10(x))) } // of the first digit
+	return fmt.Sprintf("%%.%df", max(decimals, min(max(1+place(halves[len(halves)/2]), place(halves[0])), 8))) + suffix
+}
+
+// number writes a value of the table for a reader.
+func (t *Table) number(x float64) string { return formatNumber(t.format, x) }
+
+func formatNumber(format string, x float64) string {
+	switch {
+	case math.IsNaN(x):
+		return "NaN"
+	case math.IsInf(x, 1):
+		return "∞"
+	case math.IsInf(x, -1):
+		return "−∞"
+	}
+	s := fmt.Sprintf(format, x)
+	if rest, negative := strings.CutPrefix(s, "-"); negative && isZero(rest) {
+		s = rest // there is no −0.000
+	}
+	return minus(s)
+}
+
+// signed writes a difference, always with its sign.
+func (t *Table) signed(x float64) string {
+	s := formatNumber(t.differences, x)
+	if x > 0 && !isZero(s) {
+		return "+" + s
+	}
+	return s
+}
+
+// isZero reports whether a written number has no digit but 0.
+func isZero(s string) bool { return !strings.ContainsAny(s, "123456789∞") }
+
+// minus replaces the hyphens that numbers begin with, also in an exponent.
+func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
+
+// mean writes the mean of an entry with its standard deviation, if it has one.
+func (t *Table) mean(e Entry) string {
+	s := t.number(e.Mean)
+	if !math.IsNaN(e.SD) {
+		s += " ± " + t.number(e.SD)
+	}
+	return s
+}
+
+// intervalText writes a mean with its confidence interval, if it has one.
+func intervalText(write func(float64) string, d stat.Difference) string {
+	s := write(d.Mean)
+	if d.Known() {
+		s += fmt.Sprintf(" [%s, %s]", write(d.Low), write(d.High))
+	}
+	return s
+}
+
+// replicates is the number of replicates of an entry, if that is not what the rest of
+// the table has: "2 of 3".
+func (t *Table) replicates(e Entry) string {
+	switch {
+	case e.N < e.Expected:
+		return fmt.Sprintf("%d of %d", e.N, e.Expected)
+	case t.common() != e.N:
+		return fmt.Sprintf("n = %d", e.N)
+	}
+	return ""
+}
+
+// common is the largest number of replicates of the table.
+func (t *Table) common() int {
+	n := 0
+	for _, row := range t.Entries {
+		for _, e := range row {
+			n = max(n, e.N)
+		}
+	}
+	return n
+}
+
+// notes explain the table, as sentences.
+func (t *Table) notes() []string {
+	if t.common() == 0 {
+		return []string{"No cell of this table is done."}
+	}
+	what := "Mean ± standard deviation"
+	if t.common() < 2 {
+		what = "Values"
+	}
+	first := fmt.Sprintf("%s of %s, n = %d", what, metricPhrase(t.Metric), t.common())
+	if len(t.Over) > 0 && t.common() > 1 {
+		first += " (" + strings.Join(t.Over, ", ") + ")"
+	}
+	first += " unless noted"
+	if t.Better != "none" {
+		first += "; " + t.Better + " is better"
+	}
+	notes := append([]string{first + "."}, t.choiceNotes()...)
+	has := map[Mark]bool{}
+	incomplete, diverged := false, false
+	for _, row := range t.Entries {
+		for _, e := range row {
+			has[e.Mark] = true
+			incomplete = incomplete || e.N > 0 && e.N < e.Expected
+			diverged = diverged || e.N > 0 && (math.IsNaN(e.Mean) || math.IsInf(e.Mean, 0))
+		}
+	}
+	if incomplete {
+		notes = append(notes, "“2 of 3”: the mean is over those replicates that are done.")
+	}
+	if diverged {
+		notes = append(notes, "NaN or ∞: a replicate diverged, or that is its value.")
+	}
+	if has[Best] {
+		notes = append(notes, "Bold: the best mean of its row.")
+	}
+	if has[Tied] {
+		notes = append(notes, "≈: not told apart from the best, for the 95 % interval of the paired difference includes zero.")
+	}
+	switch {
+	case has[Untested] && t.common() < 2:
+		notes = append(notes, "These are single runs: chance is not ruled out for any difference.")
+	case has[Untested]:
+		notes = append(notes, "?: chance is not ruled out: the replicates that the best has as well are fewer than two, all differ by the same, or say the opposite of the means.")
+	}
+	return notes
+}
+
+// differenceNotes explain the table of differences.
+func (t *Table) differenceNotes() []string {
+	notes := []string{
+		fmt.Sprintf("Differences to %s, replicate by replicate, with the 95 %% interval of Student's t for each alone (no correction for their number).", join(t.Columns[t.Baseline])),
+		"Bold: the interval leaves out zero. Without an interval: one pair, or differences that are all the same or not finite.",
+	}
+	if t.best != nil {
+		notes = append(notes, fmt.Sprintf("Each column with its own %s, as above.", t.best.Axis))
+	}
+	return notes
+}
+
+// sign says, after an entry's value, how it compares with the best. In a table of single
+// runs nothing can be compared, and a note says so once.
+func (t *Table) sign(e Entry) string {
+	switch {
+	case e.Mark == Tied:
+		return " ≈"
+	case e.Mark == Untested && t.common() > 1:
+		return " ?"
+	}
+	return ""
 }

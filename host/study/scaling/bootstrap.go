@@ -72,7 +72,7 @@ func (f *fitting) compare(fit *Fit, samples [][]float64, k knowledge) error {
 		return nil
 	}
 	if !slices.ContainsFunc(fit.Effs, func(e Efficiency) bool { return e.Method == name }) {
-		return fmt.Errorf("no method %q to compare with; there are %s", name, list(groups(f.points)))
+		return fmt.Errorf("no method %q to compare with; there are %s", name, quotedGroups(groups(f.points)))
 	}
 	for i := range fit.Effs {
 		e := &fit.Effs[i]

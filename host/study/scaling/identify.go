@@ -54,21 +54,17 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 		if without[place] > hardlyKnown/4 {
 			e.Status = Undetermined
 		}
-		if degrees > 0 && !k.weak[j] {
-			f.linearize(fit, e, with[place])
+		if degrees <= 0 || k.weak[j] {
+			continue
+		}
+		// The interval of Student's t around the logarithm. An estimate that nothing determines gets none.
+		t := distuv.StudentsT{Sigma: 1, Nu: float64(degrees)}.Quantile(0.5 + fit.Level/2)
+		low, high := e.Value*math.Exp(-t*with[place]), e.Value*math.Exp(t*with[place])
+		if with[place] > 1e-12 && !math.IsInf(high, 0) {
+			e.StdErr, e.Low, e.High = with[place], low, high
 		}
 	}
 	return k
-}
-
-// linearize gives an estimate the interval of Student's t around its logarithm. An estimate that nothing determines gets
-// none.
-func (f *fitting) linearize(fit *Fit, e *Estimate, err float64) {
-	t := distuv.StudentsT{Sigma: 1, Nu: float64(f.degreesOfFreedom())}.Quantile(0.5 + fit.Level/2)
-	low, high := e.Value*math.Exp(-t*err), e.Value*math.Exp(t*err)
-	if err > 1e-12 && !math.IsInf(high, 0) {
-		e.StdErr, e.Low, e.High = err, low, high
-	}
 }
 
 // degreesOfFreedom returns the degrees of freedom: how many points there are beyond the free parameters.
@@ -216,24 +212,20 @@ func (f *fitting) unknown(fit *Fit, k knowledge) (warnings []string) {
 		warnings = append(warnings, "ran away to the end of what is allowed, as no point holds it: "+strings.Join(bound, ", "))
 	}
 	if len(unknown) > 0 {
-		warnings = append(warnings, "hardly known by the points: "+strings.Join(unknown, ", ")+f.together(fit, k))
+		var together []string // what the points tell apart least
+		for place, v := range k.worst {
+			if math.Abs(v) > 0.2 {
+				together = append(together, fit.at(k.places[place]).Name)
+			}
+		}
+		warning := "hardly known by the points: " + strings.Join(unknown, ", ")
+		if len(together) > 1 {
+			warning += fmt.Sprintf("; least told apart: %s (condition number %.1e)", strings.Join(together, ", "), fit.Condition)
+		}
+		warnings = append(warnings, warning)
 	}
 	if len(weak) > 0 && f.degreesOfFreedom() > 0 {
 		warnings = append(warnings, "without an interval, as the priors hold it more than the points do, or nothing holds it: "+strings.Join(weak, ", "))
 	}
 	return warnings
-}
-
-// together names the parameters that the points tell apart least.
-func (f *fitting) together(fit *Fit, k knowledge) string {
-	var list []string
-	for place, v := range k.worst {
-		if math.Abs(v) > 0.2 {
-			list = append(list, fit.at(k.places[place]).Name)
-		}
-	}
-	if len(list) < 2 {
-		return ""
-	}
-	return fmt.Sprintf("; least told apart: %s (condition number %.1e)", strings.Join(list, ", "), fit.Condition)
 }

@@ -12,7 +12,13 @@
 // figures. host/study/figure draws the pictures; host/study runs the trainings.
 package scaling
 
-import "math"
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
 
 // Law holds the parameters that all methods share. Losses are in nats per token.
 type Law struct {
@@ -54,3 +60,77 @@ func Normalized(eff, bits float64) float64 { return eff * 16 / bits }
 
 // Bytes returns the size of n parameters with the given number of bits each.
 func Bytes(n, bits float64) float64 { return n * bits / 8 }
+
+// Group is a set of points that share one parameter efficiency: a method at a number of
+// bits.
+type Group struct {
+	Method string  `json:"method"`
+	Bits   float64 `json:"bits"`
+}
+
+// String returns the name of the group in messages and legends.
+func (g Group) String() string {
+	if g.Bits >= fullPrecision {
+		return g.Method
+	}
+	return fmt.Sprintf("%s, %s", g.Method, bitsText(g.Bits))
+}
+
+func bitsText(bits float64) string {
+	if bits == 1 {
+		return "1 bit"
+	}
+	return number(round(bits)) + " bits"
+}
+
+func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+
+// fullPrecision is the number of bits from which a group counts as unquantized.
+const fullPrecision = 16
+
+// Point is one trained model.
+type Point struct {
+	Group
+	N      float64 `json:"n"`      // parameters outside the embeddings
+	D      float64 `json:"d"`      // tokens seen
+	Loss   float64 `json:"loss"`   // final validation loss in nats per token
+	Source string  `json:"source"` // file and line, or run directory
+}
+
+// check returns what is wrong with a point, in words; "" when nothing is.
+func (p Point) check() string {
+	switch {
+	case p.Method == "":
+		return "the method has no name"
+	case !positive(p.N):
+		return "n is " + number(p.N) + "; want the number of parameters outside the embeddings, above 0"
+	case !positive(p.D):
+		return "d is " + number(p.D) + "; want the number of tokens seen, above 0"
+	case !positive(p.Bits) || p.Bits > maxBits:
+		return fmt.Sprintf("bits is %s; want bits per weight, above 0 and at most %d", number(p.Bits), maxBits)
+	case !positive(p.Loss):
+		return "loss is " + number(p.Loss) + "; want the validation loss in nats per token, above 0"
+	case p.N > largest || p.D > largest || p.Loss > largest || p.N < 1 || p.D < 1:
+		return "n and d must be 1 or more, and nothing above " + number(largest)
+	}
+	return ""
+}
+
+const (
+	maxBits = 64
+	largest = 1e30
+)
+
+func positive(x float64) bool { return x > 0 && x <= 1e300 }
+
+// groups lists the groups of points by bits from the highest, then by first appearance.
+func groups(points []Point) []Group {
+	var all []Group
+	for _, p := range points {
+		if !slices.Contains(all, p.Group) {
+			all = append(all, p.Group)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Group) int { return cmp.Compare(b.Bits, a.Bits) })
+	return all
+}

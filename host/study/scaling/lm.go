@@ -68,7 +68,15 @@ const (
 // bounds by projection: a parameter on its bound that wants further out is left out of
 // the step.
 func (p *leastSquares) minimize(ctx context.Context, start []float64, steps int) minimum {
-	s := newDescent(p, start)
+	n := len(start)
+	s := &descent{
+		p: p, x: make([]float64, n), r: make([]float64, p.residuals), jac: mat.NewDense(p.residuals, n, nil),
+		gradient: make([]float64, n), hessian: mat.NewSymDense(n, nil), trial: make([]float64, n), trialR: make([]float64, p.residuals),
+	}
+	for i, v := range start {
+		s.x[i] = min(max(v, p.low[i]), p.high[i])
+	}
+	s.linearize()
 	damping, growth, idle := firstDamping, 2.0, 0
 	for step := 0; step < steps && idle < patience && s.cost > perfect && damping < mostDamping && ctx.Err() == nil; step++ {
 		trial, promised := s.step(damping)
@@ -111,19 +119,6 @@ type descent struct {
 	free     []int
 	trial    []float64
 	trialR   []float64
-}
-
-func newDescent(p *leastSquares, start []float64) *descent {
-	n := len(start)
-	s := &descent{
-		p: p, x: make([]float64, n), r: make([]float64, p.residuals), jac: mat.NewDense(p.residuals, n, nil),
-		gradient: make([]float64, n), hessian: mat.NewSymDense(n, nil), trial: make([]float64, n), trialR: make([]float64, p.residuals),
-	}
-	for i, v := range start {
-		s.x[i] = min(max(v, p.low[i]), p.high[i])
-	}
-	s.linearize()
-	return s
 }
 
 // linearize evaluates the linear model at x.
@@ -202,18 +197,12 @@ func (s *descent) step(damping float64) (trial []float64, promised float64) {
 		}
 		s.trial[j] = min(max(s.x[j]+d, s.p.low[j]), s.p.high[j])
 	}
-	return s.trial, s.decrease()
-}
-
-// decrease is how much the linear model expects of the step to trial: −2gᵀd − dᵀHd.
-func (s *descent) decrease() float64 {
-	sum := 0.0
-	for _, j := range s.free {
+	for _, j := range s.free { // −2gᵀd − dᵀHd
 		d := s.trial[j] - s.x[j]
-		sum -= 2 * d * s.gradient[j]
+		promised -= 2 * d * s.gradient[j]
 		for _, k := range s.free {
-			sum -= d * s.hessian.At(j, k) * (s.trial[k] - s.x[k])
+			promised -= d * s.hessian.At(j, k) * (s.trial[k] - s.x[k])
 		}
 	}
-	return sum
+	return s.trial, promised
 }

@@ -2,7 +2,6 @@ package scaling
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -63,10 +62,6 @@ func Defaults() Options {
 	return Options{Huber: DefaultHuber, Prior: DefaultPrior, Bootstrap: 1000, Resample: Residuals, Level: DefaultLevel}
 }
 
-// ErrNoReference is wrapped by the error of a fit that lacks a group with eff = 1: A and
-// the efficiencies could then not be told apart.
-var ErrNoReference = errors.New("no reference")
-
 // Check returns an error that says what is wrong with the options, or nil.
 func (o Options) Check() error {
 	_, err := o.resolve()
@@ -118,16 +113,16 @@ func (o Options) reference(all []Group) (Group, bool, error) {
 	case len(found) == 1:
 		return found[0], true, nil
 	case len(found) > 1:
-		return Group{}, false, fmt.Errorf("several groups could be the reference with eff = 1: %s; name one of them", list(found))
+		return Group{}, false, fmt.Errorf("several groups could be the reference with eff = 1: %s; name one of them", quotedGroups(found))
 	case o.Reference != "":
-		return Group{}, false, fmt.Errorf("%w %q; there are %s", ErrNoReference, o.Reference, list(all))
+		return Group{}, false, fmt.Errorf("no reference %q; there are %s", o.Reference, quotedGroups(all))
 	case given:
 		return Group{}, false, nil
 	}
-	return Group{}, false, fmt.Errorf("%w: no points of 16 bits or more, and without a method whose eff is 1 no eff can be told from A; there are %s: name one of them, or fix A", ErrNoReference, list(all))
+	return Group{}, false, fmt.Errorf("no reference: no points of 16 bits or more, and without a method whose eff is 1 no eff can be told from A; there are %s: name one of them, or fix A", quotedGroups(all))
 }
 
-func list(all []Group) string {
+func quotedGroups(all []Group) string {
 	var out []string
 	for _, g := range all {
 		out = append(out, fmt.Sprintf("%q", g.String()))

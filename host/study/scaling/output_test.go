@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -18,9 +17,7 @@ import (
 )
 
 var sampleFit = sync.OnceValues(func() (*Fit, error) {
-	random := rand.New(rand.NewPCG(9, 9))
-	points := synthesize(random, truth(random), wideSizes, wideRatios, 1e-3)
-	return Run(context.Background(), points, Options{Baseline: "QuEST", Bootstrap: 10})
+	return Run(context.Background(), wide(9, 1e-3), Options{Baseline: "QuEST", Bootstrap: 10})
 })
 
 // sample is a fit of planted points, computed once. Its points may be replaced.
@@ -46,7 +43,7 @@ func TestWrite(t *testing.T) {
 		out[format] = b.String()
 	}
 	for _, format := range []Format{Text, Markdown} {
-		for _, want := range []string{"60 points", "alpha", "QuEST", "95 % intervals from 10 bootstrap replicates", "of 1125 starting points", "gain", three(fit.Effs[1].Value)} {
+		for _, want := range []string{"60 points", "alpha", "QuEST", "95 % intervals from 10 bootstrap replicates", "of 1125 starting points", "gain", threeDecimals(fit.Effs[1].Value)} {
 			if !strings.Contains(out[format], want) {
 				t.Errorf("%s lacks %q:\n%s", format, want, out[format])
 			}
@@ -113,8 +110,7 @@ func TestFigures(t *testing.T) {
 		t.Errorf("figures %s", got)
 	}
 	// Full precision alone has no efficiencies to show.
-	random := rand.New(rand.NewPCG(9, 9))
-	alone := fitOrFail(t, synthesize(random, truth(random), wideSizes, wideRatios, 0)[:9], Options{Prior: DefaultPrior})
+	alone := fitOrFail(t, wide(9, 0)[:9], Options{Prior: DefaultPrior})
 	if got := alone.Figures(); len(got) != 2 {
 		t.Errorf("%d figures of full precision alone", len(got))
 	}

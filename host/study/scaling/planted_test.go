@@ -47,6 +47,12 @@ func synthesize(random *rand.Rand, p planted, sizes, ratios []float64, noise flo
 	return points
 }
 
+// wide makes losses of a law that is drawn, at sizes and ratios that determine it.
+func wide(seed uint64, noise float64) []Point {
+	random := rand.New(rand.NewPCG(seed, seed))
+	return synthesize(random, truth(random), wideSizes, wideRatios, noise)
+}
+
 var (
 	wideSizes  = []float64{10e6, 50e6, 250e6, 1250e6}
 	wideRatios = []float64{10, 60, 360}
@@ -202,5 +208,15 @@ func TestNoIntervalWithoutKnowledge(t *testing.T) {
 		if all := strings.Join(oneSize.Warnings, "\n"); !strings.Contains(all, "without an interval, as the priors hold it more than the points do, or nothing holds it: A, alpha, E, eff(CAGE") {
 			t.Errorf("warnings %q", all)
 		}
+	}
+}
+
+// BenchmarkRun fits 60 points from all starting points, without a bootstrap, on one core.
+func BenchmarkRun(b *testing.B) {
+	points := wide(1, 1e-3)
+	o := Defaults()
+	o.Bootstrap, o.Workers = 0, 1
+	for b.Loop() {
+		fitOrFail(b, points, o)
 	}
 }

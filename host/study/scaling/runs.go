@@ -3,6 +3,7 @@ package scaling
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -106,14 +107,25 @@ func readRun(dir string, l Labels) (p Point, out *LeftOut, err error) {
 	if err != nil {
 		return p, damaged(err), nil
 	}
-	from, err := readOrigin(dir)
-	switch {
-	case err != nil:
+	var from origin
+	path := rundir.At(dir).Provenance()
+	text, err := path.ReadFile()
+	if err != nil {
 		return p, damaged(err), nil
-	case from.Posttrained != nil:
+	}
+	if err := plainjson.Unmarshal(text, &from); err != nil {
+		return p, damaged(fmt.Errorf("%s: %w", path, err)), nil
+	}
+	if from.Posttrained != nil {
 		return p, &LeftOut{dir, "it was quantized after its training: scaling laws are of trained models", false}, nil
 	}
-	values := from.quantizerValues()
+	var values map[string]any // the parameters of the weights' quantizer with their defaults
+	for _, used := range from.Plugins {
+		if used.Table == "quantizer" || used.Table == "quantizer.weights" {
+			values = used.Values
+			break
+		}
+	}
 	p = Point{N: float64(s.NonEmbedding), D: float64(s.Tokens), Loss: float64(*s.ValLoss), Source: dir}
 	if p.Bits, err = l.bits(cfg, values); err != nil {
 		return p, nil, &Problem{File: dir, Msg: err.Error()}
@@ -134,28 +146,6 @@ type origin struct {
 		Table  string         `json:"table"`
 		Values map[string]any `json:"parameters"`
 	} `json:"plugins"`
-}
-
-func readOrigin(dir string) (o origin, err error) {
-	path := rundir.At(dir).Provenance()
-	text, err := path.ReadFile()
-	if err != nil {
-		return o, err
-	}
-	if err := plainjson.Unmarshal(text, &o); err != nil {
-		return o, fmt.Errorf("%s: %w", path, err)
-	}
-	return o, nil
-}
-
-// quantizerValues are the parameters of the weights' quantizer with their defaults.
-func (o origin) quantizerValues() map[string]any {
-	for _, used := range o.Plugins {
-		if used.Table == "quantizer" || used.Table == "quantizer.weights" {
-			return used.Values
-		}
-	}
-	return nil
 }
 
 // bits per weight: the quantizer's parameter of that name.
@@ -231,4 +221,46 @@ func (l Labels) chosen(dir string, values map[string]any) (string, error) {
 		return "", &Problem{File: rundir.At(dir).Config().Name, Msg: "has none of the keys " + strings.Join(l.Keys, ", ")}
 	}
 	return strings.Join(parts, ", "), nil
+}
+
+// ReadAll reads all sources: files, and directories of runs. Runs that have not ended, or are damaged, are mentioned
+// on w.
+func ReadAll(w io.Writer, sources []string, labels Labels) (points []Point, damaged int, err error) {
+	for _, source := range sources {
+		info, err := os.Stat(source)
+		if err != nil || !info.IsDir() {
+			more, err := ReadFile(source)
+			if err != nil {
+				return nil, 0, err
+			}
+			points = append(points, more...)
+			continue
+		}
+		more, left, err := ReadRuns(source, labels)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, l := range left {
+			fmt.Fprintf(w, "%s: left out: %s\n", l.Dir, l.Why)
+			if l.Damaged {
+				damaged++
+			}
+		}
+		points = append(points, more...)
+	}
+	if len(points) == 0 {
+		return nil, 0, fmt.Errorf("no finished runs in %s", strings.Join(sources, ", "))
+	}
+	seen := map[string]bool{}
+	for _, p := range points {
+		source := p.Source
+		if abs, err := filepath.Abs(source); err == nil {
+			source = abs
+		}
+		if seen[source] {
+			return points, damaged, fmt.Errorf("%s is there twice: name each file and each directory of runs once", p.Source)
+		}
+		seen[source] = true
+	}
+	return points, damaged, nil
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/cage-qat/cage/host/internal/testbrowser"
+	"github.com/cage-qat/cage/host/study/serve"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/effort"
 )
 
@@ -213,4 +215,116 @@ func TestAxes(t *testing.T) {
 	b.Want("the font of a short label", testbrowser.Eval[string](b, `fitted("Loss", 216)`), "12px system-ui, sans-serif")
 	shown := `[...document.querySelectorAll("#charts .u-over")].map((o) => o.getAttribute("aria-label").split(" over ")[0]).join("; ")`
 	b.Want("the labels", testbrowser.Eval[string](b, shown), "Loss, nats per token; nats per token; nats per token; Strength of the correction, λ; fraction; Floating-point operations of the model per second")
+}
+
+// TestRenewedInABrowser: all parts of a page follow the files, also where a run is replaced by another one.
+func TestRenewedInABrowser(t *testing.T) {
+	effort.Long(t, "starts a browser")
+	t.Parallel()
+	root := runs(t)
+	query := url.Values{"run": {filepath.Join(root, "a"), filepath.Join(root, "b")}}.Encode()
+	b := opened(t, root, "/compare?"+query)
+	b.Await("no curves are drawn", drawing+` === 3`)
+	put(t, root, "b", "summary.json", `{"completed": true, "steps": 40, "val_loss": 7.25}`)
+	b.Await("the results are not renewed", `document.body.textContent.includes("7.25")`)
+	put(t, root, "b", "run.toml", "seed = 5\n[train]\nsteps = 70\n")
+	b.Await("the configurations are not renewed", `[...document.querySelectorAll("th")].some((h) => h.textContent === "train.steps")`)
+
+	base := testbrowser.Eval[string](b, `location.origin`)
+	b.Do(chromedp.Navigate(base + "/run?" + url.Values{"run": {filepath.Join(root, "b")}}.Encode()))
+	b.Await("not all curves are drawn", drawing+` === 5`)
+	put(t, root, "b", "run.toml", "seed = 6\n[train]\nsteps = 71\n")
+	put(t, root, "b", "metrics.jsonl", `{"step":1,"loss":2}`+"\n"+`{"step":2,"loss":1}`+"\n")
+	b.Await("the configuration is not renewed", `[...document.querySelectorAll("td")].some((d) => d.textContent === "71")`)
+	b.Await("curves are shown that the run has no more", `document.querySelectorAll("#charts figure").length === 1`)
+	put(t, root, "b", "metrics.jsonl", records(1, 3))
+	b.Await("curves do not come again", drawing+` === 5`)
+}
+
+// TestTroubleEnds: what a page complains about goes when it is over, and an answer that does not come is complained about.
+func TestTroubleEnds(t *testing.T) {
+	effort.Long(t, "starts a browser")
+	t.Parallel()
+	root := runs(t)
+	run := filepath.Join(root, "b")
+	lock, err := rundir.At(run).Lock().Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler()
+	var silent atomic.Bool
+	server := httptest.NewServer(impatient(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if silent.Load() && r.URL.Path == "/facts" {
+			<-r.Context().Done()
+			return
+		}
+		h.ServeHTTP(w, r)
+	})))
+	t.Cleanup(server.Close)
+	b := testbrowser.Open(t, server.URL+"/run?"+url.Values{"run": {run}}.Encode()+"#token="+secret, func(u string) bool { return strings.HasPrefix(u, server.URL+"/") })
+	b.Await("no curves are drawn", drawing+` > 0`)
+	const said = `(document.getElementById("trouble").hidden ? "" : document.getElementById("trouble").textContent)`
+
+	// A button of a run that has just ended.
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	testbrowser.Eval[any](b, `(() => { const button = document.createElement("button"); button.dataset.ask = "stop"; document.getElementById("facts").append(button); button.click(); })()`)
+	b.Await("it is not said that the run has ended", said+`.includes("no process trains")`)
+	b.Await("it is said for ever", said+` === ""`)
+
+	// A connection that died. The page waits for half a minute, here for less.
+	testbrowser.Eval[any](b, `AbortSignal.timeout = ((timeout) => () => timeout(500))(AbortSignal.timeout.bind(AbortSignal)); undefined`)
+	silent.Store(true)
+	b.Await("it is not said that there is no answer", said+`.includes("does not answer")`)
+	silent.Store(false)
+	put(t, run, "metrics.jsonl", records(1, 77))
+	b.Await("nobody asks again", `document.getElementById("facts").textContent.includes("77 of 100")`)
+	b.Await("there is an answer, but it is said that there is none", said+` === ""`)
+}
+
+// sample is a line of samples.jsonl with two texts.
+func sample(step int) string {
+	return fmt.Sprintf(`{"step":%d,"texts":[{"prompt":"a","text":"first of %d"},{"prompt":"b","text":"second of %d"}]}`+"\n", step, step, step)
+}
+
+// TestFocusStays: what has the focus keeps it when its part of the page is made anew, and the page stays where it is;
+// texts that were opened stay open.
+func TestFocusStays(t *testing.T) {
+	effort.Long(t, "starts a browser")
+	t.Parallel()
+	root := runs(t)
+	b := trained(t, filepath.Join(root, "b"))
+	put(t, b.Name, "samples.jsonl", sample(10)+sample(20))
+	server := httptest.NewServer(impatient(serve.New(serve.Options{Roots: []string{root}, Token: secret}).Handler()))
+	t.Cleanup(server.Close)
+	page := testbrowser.Open(t, server.URL+"/run?"+url.Values{"run": {b.Name}}.Encode()+"#token="+secret, func(u string) bool { return strings.HasPrefix(u, server.URL+"/") })
+	page.Await("no weights", drawing+` > 0 && document.querySelectorAll("#weights tbody tr").length === 2`)
+	steps := func(n int) {
+		put(t, b.Name, "metrics.jsonl", records(1, n))
+		page.Await("the steps are not renewed", fmt.Sprintf(`document.getElementById("facts").textContent.includes(" %d of 100")`, n))
+	}
+	focused := func() string {
+		return testbrowser.Eval[string](page, `(({ dataset, textContent }) => dataset.ask ?? textContent)(document.activeElement)`)
+	}
+	testbrowser.Eval[any](page, `document.querySelector('[data-ask="stop"]').focus()`)
+	steps(41)
+	page.Want("the focus", focused(), "stop")
+	testbrowser.Eval[any](page, `scrollTo(0, 300)`)
+	steps(42)
+	page.Want("the focus", focused(), "stop")
+	page.Want("the place of the page", testbrowser.Eval[int](page, `scrollY`), 300)
+
+	const text = `document.querySelectorAll('[data-step="10"] pre')[1]`
+	evaluated := func(samples ...string) {
+		put(t, b.Name, "samples.jsonl", strings.Join(samples, ""))
+		page.Await("the texts are not renewed", fmt.Sprintf(`document.querySelectorAll("#samples details").length === %d`, len(samples)))
+	}
+	testbrowser.Eval[any](page, `document.querySelector('[data-step="10"]').open = true, `+text+`.focus()`)
+	evaluated(sample(10), sample(20), sample(30))
+	page.Want("the focus", focused(), "bsecond of 10")
+	page.Want("open texts", testbrowser.Eval[string](page, `[...document.querySelectorAll("details[open]")].map((d) => d.dataset.step).join(" ")`), "30 20 10")
+	testbrowser.Eval[any](page, `document.querySelector('[data-step="20"] summary').focus()`)
+	evaluated(sample(10), sample(20), sample(30), sample(40))
+	page.Want("the focus", focused(), "after step 20")
 }

@@ -3,9 +3,7 @@ package serve
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -91,7 +89,14 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 	if len(missing) > 0 {
 		out.Wrong = fmt.Sprintf("there is no run %q", missing[0])
 	}
-	read := s.readAll(runs, &out)
+	read := make([]*runLog, len(runs))
+	for i, run := range runs {
+		log, more, err := s.logs.read(run.Dir)
+		read[i], out.Partial = log, out.Partial || more
+		if err != nil {
+			out.Wrong = err.Error()
+		}
+	}
 	taught := slices.ContainsFunc(read, func(l *runLog) bool { return l.has("cross_entropy") })
 	for _, p := range chosen {
 		if taught {
@@ -113,19 +118,6 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return send(w, r, "application/json", body)
-}
-
-// readAll reads the logs of runs as far as it gets, and notes in an answer what is still to be read and what is wrong.
-func (s *Server) readAll(runs []*rundir.Run, out *curvesAnswer) []*runLog {
-	read := make([]*runLog, len(runs))
-	for i, run := range runs {
-		log, more, err := s.logs.read(run.Dir)
-		read[i], out.Partial = log, out.Partial || more
-		if err != nil {
-			out.Wrong = err.Error()
-		}
-	}
-	return read
 }
 
 // chart has a curve for each metric of each run that has values of it.
@@ -151,7 +143,10 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
 				c.Color, c.Dash = i+1, 1+nth+i/chartColors*len(p.metrics)
 			}
 			if p.noisy && metric == p.metrics[0] && smoothed != nil {
-				c.Raw, c.Y = c.Y, finite(smoothed)
+				c.Raw, c.Y = c.Y, make([]*float64, len(smoothed))
+				for i, v := range smoothed {
+					c.Y[i] = page.Finite(v)
+				}
 				if len(runs) == 1 {
 					c.Name += ", smoothed; faint: as recorded"
 				}
@@ -165,17 +160,12 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) page.Chart {
 // legendNames returns the names of runs without the directory that all of them are in, because a legend has little room.
 func legendNames(runs []*rundir.Run) []string {
 	names := make([]string, len(runs))
-	if len(runs) == 0 {
-		return names
-	}
-	common := path.Dir(filepath.ToSlash(runs[0].Dir)) + "/"
-	for _, r := range runs {
-		for !strings.HasPrefix(filepath.ToSlash(r.Dir), common) {
-			common, _ = path.Split(strings.TrimSuffix(common, "/"))
-		}
-	}
 	for i, r := range runs {
-		names[i] = strings.TrimPrefix(filepath.ToSlash(r.Dir), common)
+		names[i] = r.Dir
+	}
+	common := commonDir(names)
+	for i, name := range names {
+		names[i] = filepath.ToSlash(strings.TrimPrefix(name, common))
 	}
 	return names
 }
@@ -195,24 +185,10 @@ func (p panel) axis() string {
 	return p.Title
 }
 
-// finite returns numbers for JSON, which has only finite ones: nil for NaN and the infinities.
-func finite(values []float64) []*float64 {
-	out := make([]*float64, len(values))
-	for i, v := range values {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			out[i] = &values[i]
-		}
-	}
-	return out
-}
-
 func pageCurve(name string, points []curve.Point) page.Curve {
 	c := page.Curve{Name: name, X: make([]float64, len(points)), Y: make([]*float64, len(points)), Low: []*float64{}, High: []*float64{}}
 	for i, p := range points {
-		c.X[i] = float64(p.Step)
-		if !math.IsNaN(p.Value) && !math.IsInf(p.Value, 0) {
-			c.Y[i] = &points[i].Value
-		}
+		c.X[i], c.Y[i] = float64(p.Step), page.Finite(p.Value)
 	}
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cage-qat/cage/host/study/serve/curve"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -65,7 +66,7 @@ type runLog struct {
 	used        time.Time // guarded by the mutex of logs
 	mu          sync.Mutex
 	follower    jsonlines.Follower
-	texts       *writtenTexts
+	texts       writtenTexts
 	curves      map[string]*curve.Curve
 	weights     map[string]map[string]*weightNumber // by weight and name
 	weightNames []string                            // in the order of the records
@@ -81,7 +82,8 @@ type measurement struct {
 }
 
 func newRunLog(dir string) *runLog {
-	log := &runLog{texts: newWrittenTexts(dir)}
+	log := &runLog{}
+	log.texts.follower = jsonlines.Follower{Path: rundir.At(dir).Samples(), Restart: func() { log.texts.newest = nil }, Line: log.texts.line}
 	log.follower = jsonlines.Follower{Path: rundir.At(dir).Metrics(), Restart: log.restart, Line: log.line}
 	log.restart()
 	return log
@@ -99,7 +101,7 @@ func (l *runLog) line(text []byte) {
 	ok := l.reader.Each(text, func(weight, name []byte, x float64) {
 		switch {
 		case len(weight) > 0:
-			if n := l.ofWeight(weight, name); n != nil {
+			if n := l.numberOfWeight(weight, name); n != nil {
 				l.numbers = append(l.numbers, measurement{n, x})
 			}
 		case string(name) == "step":
@@ -143,4 +145,64 @@ func (l *runLog) points(name string) (points []curve.Point, smoothed []float64) 
 		return c.Points(), c.Smoothed()
 	}
 	return nil, nil
+}
+
+// Limits of what is kept of the texts that a run has written.
+const (
+	mostSamples = 20   // evaluations, the newest
+	mostTexts   = 16   // of an evaluation
+	longestText = 4096 // bytes of one
+)
+
+// writtenTexts follows the samples.jsonl of a run.
+type writtenTexts struct {
+	follower jsonlines.Follower
+	newest   []metrics.Sample
+}
+
+// line keeps the texts of an evaluation. What is none is passed over.
+func (w *writtenTexts) line(text []byte) {
+	s, err := metrics.ParseSample(text)
+	if err != nil || len(s.Texts) == 0 {
+		return
+	}
+	s.Texts = slices.Clone(s.Texts[:min(len(s.Texts), mostTexts)])
+	for i := range s.Texts {
+		s.Texts[i].Prompt, s.Texts[i].Text = shorten(s.Texts[i].Prompt), shorten(s.Texts[i].Text)
+	}
+	w.newest = append(w.newest, s)
+	if len(w.newest) > mostSamples {
+		w.newest = slices.Delete(w.newest, 0, 1)
+	}
+}
+
+// shorten returns the beginning of a long text, with a sign of that.
+func shorten(text string) string {
+	if len(text) <= longestText {
+		return text
+	}
+	end := longestText
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + " …"
+}
+
+// samplesView has the newest texts of a run, the last evaluation first.
+type samplesView struct {
+	Samples []metrics.Sample
+	Wrong   string // why they cannot be read
+}
+
+// samplesOf reads what has been written since the last call, or a part of it.
+func (s *Server) samplesOf(run *rundir.Run) (v samplesView) {
+	log := s.logs.get(run.Dir)
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if _, err := log.texts.follower.Next(bytesAtOnce); err != nil {
+		v.Wrong = err.Error()
+	}
+	v.Samples = slices.Clone(log.texts.newest)
+	slices.Reverse(v.Samples)
+	return v
 }

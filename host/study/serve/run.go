@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -49,20 +50,15 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-func (s *Server) facts(w http.ResponseWriter, r *http.Request) error {
-	run, err := s.one(r)
-	if err != nil {
-		return err
+// part answers with a part of the page of a run.
+func (s *Server) part(name string, of func(*rundir.Run) any) answer {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		run, err := s.one(r)
+		if err != nil {
+			return err
+		}
+		return show(w, r, name, of(run))
 	}
-	return show(w, r, "facts", s.factsOf(run))
-}
-
-func (s *Server) configuration(w http.ResponseWriter, r *http.Request) error {
-	run, err := s.one(r)
-	if err != nil {
-		return err
-	}
-	return show(w, r, "configuration", run.Config())
 }
 
 func (s *Server) factsOf(run *rundir.Run) factsView {
@@ -115,7 +111,16 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	}
 	config.More = more
 	for _, d := range differences {
-		config.Rows = append(config.Rows, comparedRow{d.Key, orAbsent(d.Values)})
+		row := comparedRow{Name: d.Key}
+		for _, v := range d.Values {
+			if v != "" {
+				v = strings.TrimSpace(v)
+			} else {
+				v = absent
+			}
+			row.Values = append(row.Values, v)
+		}
+		config.Rows = append(config.Rows, row)
 	}
 	states, results := comparedRow{Name: "state"}, comparison{Title: "Results"}
 	for _, run := range list {
@@ -138,12 +143,58 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	return show(w, r, "compare.gohtml", p)
 }
 
-func orAbsent(values []string) []string {
-	out := make([]string, len(values))
-	for i, v := range values {
-		if out[i] = strings.TrimSpace(v); v == "" {
-			out[i] = absent
+// resultView is a result as it is shown: its name in filters, what it is called, and its value.
+type resultView struct{ Name, Label, Value string }
+
+// firstResults come first in a list of results, in this order. The others follow in the order in which they are found.
+var firstResults = []string{"val_loss", "val_ppl", "train_loss", "error_rel", "error_norm2", "distance"}
+
+// notResults are numbers of summaries that repeat the configuration.
+var notResults = []string{"lambda", "silence", "total_steps"}
+
+// mostRows limits the keys and results on a page. Only files that cage did not write have more.
+const mostRows = 1000
+
+// resultNames are those of the results of the runs, and how many more there are.
+func resultNames(list []*rundir.Run) (names []string, more int) {
+	known := map[string]bool{}
+	for _, run := range list {
+		for _, x := range run.Results() {
+			if !known[x.Name] && !slices.Contains(notResults, x.Name) {
+				known[x.Name] = true
+				names = append(names, x.Name)
+			}
 		}
 	}
-	return out
+	slices.SortStableFunc(names, func(a, b string) int { return resultOrder(a) - resultOrder(b) })
+	shown := min(len(names), mostRows)
+	return names[:shown], len(names) - shown
+}
+
+func resultOrder(name string) int {
+	if i := slices.Index(firstResults, name); i >= 0 {
+		return i
+	}
+	return len(firstResults)
+}
+
+// number is a result with six digits, or all of a whole number.
+func number(r *rundir.Run, name string) string {
+	x, ok := r.Result(name)
+	if !ok {
+		return absent
+	}
+	return strings.ReplaceAll(metrics.Short(x), "-", "−")
+}
+
+// quantity is number with the thousands of large whole numbers set apart.
+func quantity(r *rundir.Run, name string) string {
+	text := number(r, name)
+	if len(text) < 5 || strings.Trim(text, "0123456789") != "" {
+		return text
+	}
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
 }

@@ -49,7 +49,7 @@ type Options struct {
 // Server answers requests. Create it with [New].
 type Server struct {
 	host, token string
-	above       string // the directory that all roots with absolute names are in, with its separator
+	above       string // the directory that all roots with absolute names are in: pages leave it out, as every name would begin with it
 	roots       []string
 	logs        *logs
 	lister      rundir.Lister
@@ -61,29 +61,28 @@ type Server struct {
 
 // New makes a server. Nothing is read before the first request.
 func New(o Options) *Server {
-	return &Server{host: o.Host, token: o.Token, above: above(o.Roots), roots: o.Roots, logs: newLogs()}
+	var absolute []string
+	for _, root := range o.Roots {
+		if filepath.IsAbs(root) {
+			absolute = append(absolute, filepath.Clean(root))
+		}
+	}
+	return &Server{host: o.Host, token: o.Token, above: commonDir(absolute), roots: o.Roots, logs: newLogs()}
 }
 
-// above returns the directory that all roots with absolute names are in. Pages leave it out: every name would begin with it.
-func above(roots []string) string {
-	common := ""
-	for _, root := range roots {
-		if !filepath.IsAbs(root) {
-			continue
-		}
-		dir := withSeparator(filepath.Dir(filepath.Clean(root)))
-		if common == "" {
-			common = dir
-		}
-		for !strings.HasPrefix(dir, common) {
-			common = withSeparator(filepath.Dir(filepath.Clean(common)))
+// commonDir returns the directory that all of some paths are in, with its separator; "" for none.
+func commonDir(paths []string) string {
+	if len(paths) == 0 {
+		return ""
+	}
+	const separator = string(filepath.Separator)
+	common := filepath.Dir(paths[0]) + separator
+	for _, path := range paths {
+		for !strings.HasPrefix(path, common) {
+			common, _ = filepath.Split(strings.TrimSuffix(common, separator))
 		}
 	}
 	return common
-}
-
-func withSeparator(dir string) string {
-	return strings.TrimSuffix(dir, string(filepath.Separator)) + string(filepath.Separator)
 }
 
 // name is a directory as pages call it.
@@ -96,10 +95,10 @@ func (s *Server) Handler() http.Handler {
 		"GET /{$}":           s.index,
 		"GET /table":         s.table,
 		"GET /run":           s.run,
-		"GET /facts":         s.facts,
-		"GET /configuration": s.configuration,
-		"GET /weights":       s.weights,
-		"GET /samples":       s.samples,
+		"GET /facts":         s.part("facts", func(run *rundir.Run) any { return s.factsOf(run) }),
+		"GET /configuration": s.part("configuration", func(run *rundir.Run) any { return run.Config() }),
+		"GET /weights":       s.part("weights", func(run *rundir.Run) any { return s.weightsOf(run) }),
+		"GET /samples":       s.part("samples", func(run *rundir.Run) any { return s.samplesOf(run) }),
 		"GET /compare":       s.compare,
 		"GET /curves":        s.curves,
 		"GET /studies":       s.studies,

@@ -69,35 +69,28 @@ func (s *Server) studies(w http.ResponseWriter, r *http.Request) error {
 			continue
 		}
 		if n := len(p.Studies); n == 0 || p.Studies[n-1].Study != dir {
-			p.Studies = append(p.Studies, s.newStudy(dir))
+			v := studyView{Study: dir, Name: s.name(dir), Link: "/?" + url.Values{"q": {"run~" + filepath.Join(dir, rundir.StudyCells)}}.Encode()}
+			if info, err := os.Stat(filepath.Join(dir, reportFile)); err == nil {
+				v.Report, v.Made = "/report?"+url.Values{"study": {dir}}.Encode(), moment(info.ModTime(), time.Now())
+			}
+			p.Studies = append(p.Studies, v)
 		}
-		p.Studies[len(p.Studies)-1].count(run)
+		v := &p.Studies[len(p.Studies)-1]
+		v.Begun++
+		if run.State == rundir.Done {
+			v.Done++
+		}
+		i := slices.IndexFunc(v.States, func(s stateView) bool { return s.State == string(run.State) })
+		if i < 0 {
+			i = len(v.States)
+			v.States = append(v.States, stateView{State: string(run.State)})
+		}
+		v.States[i].Count++
 	}
 	if r.URL.Query().Get("part") != "" {
 		return show(w, r, "studies", p)
 	}
 	return show(w, r, "studies.gohtml", p)
-}
-
-func (s *Server) newStudy(dir string) studyView {
-	v := studyView{Study: dir, Name: s.name(dir), Link: "/?" + url.Values{"q": {"run~" + filepath.Join(dir, rundir.StudyCells)}}.Encode()}
-	if info, err := os.Stat(filepath.Join(dir, reportFile)); err == nil {
-		v.Report, v.Made = "/report?"+url.Values{"study": {dir}}.Encode(), moment(info.ModTime(), time.Now())
-	}
-	return v
-}
-
-func (v *studyView) count(run *rundir.Run) {
-	v.Begun++
-	if run.State == rundir.Done {
-		v.Done++
-	}
-	i := slices.IndexFunc(v.States, func(s stateView) bool { return s.State == string(run.State) })
-	if i < 0 {
-		i = len(v.States)
-		v.States = append(v.States, stateView{State: string(run.State)})
-	}
-	v.States[i].Count++
 }
 
 // report shows the report of a study as `cage study report` has written it.

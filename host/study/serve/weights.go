@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -61,8 +60,8 @@ func (n *weightNumber) Add(step int, y float64) {
 	}
 }
 
-// ofWeight is a number of a weight; nil where there are too many.
-func (l *runLog) ofWeight(weight, name []byte) *weightNumber {
+// numberOfWeight is a number of a weight; nil where there are too many.
+func (l *runLog) numberOfWeight(weight, name []byte) *weightNumber {
 	n := l.weights[string(weight)][string(name)]
 	if n != nil {
 		return n
@@ -91,14 +90,6 @@ func (l *runLog) ofWeight(weight, name []byte) *weightNumber {
 // drawn are the weights whose curves are drawn.
 func (l *runLog) drawn() []string { return l.weightNames[:min(len(l.weightNames), drawnWeights)] }
 
-func (s *Server) weights(w http.ResponseWriter, r *http.Request) error {
-	run, err := s.one(r)
-	if err != nil {
-		return err
-	}
-	return show(w, r, "weights", s.weightsOf(run))
-}
-
 // weightsOf returns what has been read of the weights of a run. Errors of reading are shown
 // with the curves.
 func (s *Server) weightsOf(run *rundir.Run) (v weightsView) {
@@ -123,26 +114,23 @@ func (s *Server) weightsOf(run *rundir.Run) (v weightsView) {
 	for _, weight := range log.weightNames {
 		row := weightRow{Weight: weight}
 		for _, c := range v.Columns {
-			row.Values = append(row.Values, valueOf(log.weights[weight][c.Name], c.most))
+			value := weightValue{absent, "0"}
+			if n := log.weights[weight][c.Name]; n != nil {
+				share := 0.0
+				if c.most > 0 && n.value > 0 && !math.IsInf(n.value, 0) {
+					share = n.value / c.most
+				}
+				value = weightValue{fmt.Sprintf("%.3g", n.value), fmt.Sprintf("%.3f", share)}
+			}
+			row.Values = append(row.Values, value)
 		}
 		v.Rows = append(v.Rows, row)
 	}
 	return v
 }
 
-func valueOf(n *weightNumber, most float64) weightValue {
-	if n == nil {
-		return weightValue{absent, "0"}
-	}
-	y, share := n.value, 0.0
-	if most > 0 && y > 0 && !math.IsInf(y, 0) {
-		share = y / most
-	}
-	return weightValue{fmt.Sprintf("%.3g", y), fmt.Sprintf("%.3f", share)}
-}
-
-// whichDrawn describes the weights whose curves are drawn, for titles.
-func (l *runLog) whichDrawn() string {
+// drawnText describes the weights whose curves are drawn, for titles.
+func (l *runLog) drawnText() string {
 	switch n := len(l.weightNames); {
 	case l.moreWeights:
 		return fmt.Sprintf("the first %d of more than %d weights", drawnWeights, mostWeights)
@@ -163,7 +151,7 @@ func (l *runLog) weightCharts() []chartView {
 			i := slices.IndexFunc(out, func(v chartView) bool { return v.Panel == "weights/"+name })
 			if i < 0 {
 				i = len(out)
-				out = append(out, chartView{Panel: "weights/" + name, Title: name + " of " + l.whichDrawn(),
+				out = append(out, chartView{Panel: "weights/" + name, Title: name + " of " + l.drawnText(),
 					Chart: page.Chart{X: "step", Y: name, Series: []page.Curve{}}})
 			}
 			out[i].Chart.Series = append(out[i].Chart.Series, pageCurve(weight, n.curve.Points()))

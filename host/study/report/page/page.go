@@ -62,6 +62,14 @@ func Key(x float64) *float64 {
 	return &x
 }
 
+// Finite returns a number for JSON, which has only finite ones: nil for NaN and the infinities.
+func Finite(x float64) *float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return nil
+	}
+	return &x
+}
+
 // Figure is a picture with its title.
 type Figure struct {
 	Title string

@@ -3,7 +3,10 @@
 // value. When there are too many stretches, they are made twice as long.
 package curve
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Curve is a curve to which points are added at the end. The zero value is not usable;
 // see [New].
@@ -94,12 +97,6 @@ func (c *cell) merge(d cell) {
 	c.sum, c.values = c.sum+d.sum, c.values+d.values
 }
 
-// Len returns the number of values that were added.
-func (c *Curve) Len() int { return c.count }
-
-// Last returns the newest value; ok is false if there is none.
-func (c *Curve) Last() (step int, y float64, ok bool) { return c.step, c.value, c.count > 0 }
-
 // Point is a point of a curve. A NaN, which stands for a value that was not finite,
 // breaks the curve.
 type Point struct {
@@ -123,7 +120,7 @@ func (c *Curve) Points() []Point {
 		if s.wild {
 			out = append(out, Point{s.wildStep, math.NaN()})
 		}
-		order(out[from:])
+		slices.SortStableFunc(out[from:], func(a, b Point) int { return a.Step - b.Step })
 	}
 	if n := len(out); n > 0 && out[n-1].Step < c.step {
 		out = append(out, Point{c.step, c.value})
@@ -131,11 +128,40 @@ func (c *Curve) Points() []Point {
 	return out
 }
 
-// order sorts at most three points.
-func order(p []Point) {
-	for i := 1; i < len(p); i++ {
-		for k := i; k > 0 && p[k].Step < p[k-1].Step; k-- {
-			p[k], p[k-1] = p[k-1], p[k]
-		}
+// smoothFrom is the number of values from which on a curve is smoothed, and smoothShare the
+// share of its stretches that each smoothed value is the mean of, as in the pictures of runs
+// (host/study/figure).
+const (
+	smoothFrom  = 50
+	smoothShare = 0.02
+)
+
+// Smoothed returns a value for each of [Curve.Points]: the mean of all values in the stretches around it, or NaN where
+// the curve breaks. The window is centred. It is narrower at the beginning, where a loss falls too steeply to be
+// averaged over, and cut off at the end. For a short curve it returns nothing.
+func (c *Curve) Smoothed() []float64 {
+	if c.count < smoothFrom {
+		return nil
 	}
+	n := len(c.cells)
+	reach := max(1, int(smoothShare*float64(n)/2))
+	out := []float64{}
+	cell := 0
+	for _, p := range c.Points() {
+		for cell < n-1 && c.cells[cell].key < p.Step>>c.shift {
+			cell++
+		}
+		r := min(reach, cell)
+		from, to := cell-r, min(cell+r+1, n)
+		mean := math.NaN()
+		if !math.IsNaN(p.Value) {
+			sum, values := 0.0, 0
+			for _, s := range c.cells[from:to] {
+				sum, values = sum+s.sum, values+s.values
+			}
+			mean = sum / float64(values)
+		}
+		out = append(out, mean)
+	}
+	return out
 }

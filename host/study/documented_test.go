@@ -3,11 +3,34 @@ package study
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/effort"
 )
+
+// The study file that the documentation shows can be read, with the base that it names.
+func TestDocumentedStudy(t *testing.T) {
+	text, err := os.ReadFile("../../docs/studies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```toml\n")
+	example, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("docs/studies.md shows no TOML file")
+	}
+	path, err := filepath.Abs("../../examples/bits.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	s := parsed(t, path, example)
+	if len(s.Cells) != 2*3*3+3 || len(s.Tables) != 1 || len(s.Figures) != 1 {
+		t.Errorf("%d cells, %d tables, %d figures", len(s.Cells), len(s.Tables), len(s.Figures))
+	}
+}
 
 // TestPaperStudies: the studies that ship load, have the cells that their comments
 // promise, and every small variant leaves out nothing that a report would miss.
@@ -64,12 +87,25 @@ func standIn(t *testing.T) {
 	large := strings.NewReplacer("3072", "4096", ": 8192, ", ": 14336, ", ": 28, ", ": 32, ", `heads": 24`, `heads": 32`, ": 32.0", ": 8.0", ": true", ": false").Replace(config)
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{"Llama-3.2-3B": config, "Llama-3.1-8B": large} {
-		dir := filepath.Join("models", name)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+		write(t, filepath.Join("models", name, "config.json"), text)
+	}
+}
+
+// BenchmarkLoad loads a study of 1,000 cells.
+func BenchmarkLoad(b *testing.B) {
+	in(b, strings.Replace(small, "[0, 1]", "["+strings.TrimSuffix(numbersTo(250), ",")+"]", 1))
+	for b.Loop() {
+		s, err := Load("small.toml")
+		if err != nil || len(s.Cells) != 1000 {
+			b.Fatalf("%v", err)
 		}
 	}
+}
+
+func numbersTo(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strconv.Itoa(i) + ",")
+	}
+	return b.String()
 }

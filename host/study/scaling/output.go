@@ -1,13 +1,20 @@
 package scaling
 
 import (
+	"bytes"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/cage-qat/cage/host/study/figure"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Format is an output format for a fit.
@@ -32,12 +39,9 @@ func (fit *Fit) Write(w io.Writer, format Format) error {
 	case CSV:
 		return fit.csv(w)
 	case JSON:
-		text, err := json.MarshalIndent(fit, "", "  ")
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(w, string(text))
-		return err
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(fit)
 	}
 	return fmt.Errorf("unknown format %q; want one of %v", format, Formats)
 }
@@ -50,31 +54,24 @@ func (fit *Fit) prose(w io.Writer, format Format) error {
 		law = "`" + law + "`"
 	}
 	fmt.Fprintf(&b, "%s, %d points; root mean square of log L − log L̂: %.2g\n\n", law, len(fit.Points), fit.RMS)
-	fit.rows(&b, format, fit.lawRows())
+	rows := [][]string{{"parameter", "value", "interval", ""}}
+	for _, e := range fit.Parameters {
+		rows = append(rows, []string{e.Name, significant(e.Value), interval(e, significant), remark(e)})
+	}
+	writeRows(&b, format, rows)
 	b.WriteByte('\n')
-	fit.rows(&b, format, fit.efficiencyRows())
-	fmt.Fprintf(&b, "\n%s; %d of the %d best of %d starting points came to this minimum.\n", fit.intervals(), fit.Agree, fit.Finished, fit.Starts)
+	writeRows(&b, format, fit.efficiencyRows())
+	from := "of the linearized law"
+	if fit.Replicates > 0 {
+		from = fmt.Sprintf("from %d bootstrap replicates", fit.Replicates)
+	}
+	fmt.Fprintf(&b, "\n%s %% intervals %s; %d of the %d best of %d starting points came to this minimum.\n",
+		strconv.FormatFloat(100*fit.Level, 'g', 4, 64), from, fit.Agree, fit.Finished, fit.Starts)
 	for _, warning := range fit.Warnings {
 		fmt.Fprintf(&b, "\nWarning: %s.\n", warning)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func (fit *Fit) intervals() string {
-	percent := strconv.FormatFloat(100*fit.Level, 'g', 4, 64) + " % intervals"
-	if fit.Replicates == 0 {
-		return percent + " of the linearized law"
-	}
-	return fmt.Sprintf("%s from %d bootstrap replicates", percent, fit.Replicates)
-}
-
-func (fit *Fit) lawRows() [][]string {
-	rows := [][]string{{"parameter", "value", "interval", ""}}
-	for _, e := range fit.Parameters {
-		rows = append(rows, []string{e.Name, significant(e.Value), interval(e, significant), remark(e)})
-	}
-	return rows
 }
 
 func (fit *Fit) efficiencyRows() [][]string {
@@ -88,7 +85,7 @@ func (fit *Fit) efficiencyRows() [][]string {
 	}
 	rows := [][]string{append(heading, "")}
 	for _, e := range fit.Effs {
-		row := []string{e.Method, number(round(e.Bits)), strconv.Itoa(e.Points), three(e.Value), interval(e.Estimate, three), three(e.Normalized)}
+		row := []string{e.Method, number(round(e.Bits)), strconv.Itoa(e.Points), threeDecimals(e.Value), interval(e.Estimate, threeDecimals), threeDecimals(e.Normalized)}
 		switch {
 		case gains && e.Gain != nil:
 			row = append(row, percent(e.Gain.Value), interval(Estimate{Low: e.Gain.Low, High: e.Gain.High, Value: e.Gain.Value}, percent))
@@ -100,8 +97,8 @@ func (fit *Fit) efficiencyRows() [][]string {
 	return rows
 }
 
-// rows writes aligned columns, or a table of Markdown; the first row is the heading.
-func (fit *Fit) rows(b *strings.Builder, format Format, rows [][]string) {
+// writeRows writes aligned columns, or a table of Markdown; the first row is the heading.
+func writeRows(b *strings.Builder, format Format, rows [][]string) {
 	if format == Markdown {
 		for i, row := range rows {
 			for k, cell := range row {
@@ -139,9 +136,9 @@ func interval(e Estimate, format func(float64) string) string {
 	return format(e.Low) + " – " + format(e.High)
 }
 
-func significant(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
-func three(x float64) string       { return strconv.FormatFloat(x, 'f', 3, 64) }
-func percent(x float64) string     { return fmt.Sprintf("%+.1f%%", 100*(x-1)) }
+func significant(x float64) string   { return strconv.FormatFloat(x, 'g', 4, 64) }
+func threeDecimals(x float64) string { return strconv.FormatFloat(x, 'f', 3, 64) }
+func percent(x float64) string       { return fmt.Sprintf("%+.1f%%", 100*(x-1)) }
 
 // round shortens numbers of bits such as log₂3.
 func round(bits float64) float64 {
@@ -153,10 +150,10 @@ func (fit *Fit) csv(w io.Writer) error {
 	c := csv.NewWriter(w)
 	c.Write([]string{"parameter", "method", "bits", "points", "value", "low", "high", "std_err_log", "normalized", "gain", "gain_low", "gain_high", "status"})
 	for _, e := range fit.Parameters {
-		c.Write([]string{e.Name, "", "", "", number(e.Value), number(e.Low), number(e.High), known(e.StdErr), "", "", "", "", string(e.Status)})
+		c.Write([]string{e.Name, "", "", "", number(e.Value), number(e.Low), number(e.High), numberIfKnown(e.StdErr), "", "", "", "", string(e.Status)})
 	}
 	for _, e := range fit.Effs {
-		row := []string{"eff", e.Method, number(e.Bits), strconv.Itoa(e.Points), number(e.Value), number(e.Low), number(e.High), known(e.StdErr), number(e.Normalized), "", "", ""}
+		row := []string{"eff", e.Method, number(e.Bits), strconv.Itoa(e.Points), number(e.Value), number(e.Low), number(e.High), numberIfKnown(e.StdErr), number(e.Normalized), "", "", ""}
 		if e.Gain != nil {
 			copy(row[9:], []string{number(e.Gain.Value), number(e.Gain.Low), number(e.Gain.High)})
 		}
@@ -166,9 +163,36 @@ func (fit *Fit) csv(w io.Writer) error {
 	return c.Error()
 }
 
-func known(x float64) string {
+func numberIfKnown(x float64) string {
 	if x == 0 {
 		return ""
 	}
 	return number(x)
+}
+
+// Save writes the result in all its forms, and its figures.
+func (fit *Fit) Save(ctx context.Context, dir string) error {
+	if err := vfs.At(dir).MkdirAll(); err != nil {
+		return err
+	}
+	for name, format := range map[string]Format{"fit.md": Markdown, "fit.csv": CSV, "fit.json": JSON} {
+		var content bytes.Buffer
+		if err := fit.Write(&content, format); err != nil {
+			return err
+		}
+		if err := atomicfile.WriteBytes(vfs.At(dir).Join(name), content.Bytes()); err != nil {
+			return err
+		}
+	}
+	for _, f := range fit.Figures() {
+		for _, ending := range []string{".svg", ".png"} {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := figure.Save(filepath.Join(dir, f.Name+ending), f.Picture, f.Options); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

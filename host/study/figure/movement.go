@@ -41,9 +41,9 @@ var (
 	// plot's own logarithmic axis takes room for a label in the middle of its values, which
 	// is near its end. So logarithms are drawn, on an axis marked by decades.
 	dwellKinds = []kind{
-		{"mean", func(r *metrics.Record) *metrics.Number { return after(r.DwellMean, math.Log10) }},
-		{"ninth decile", func(r *metrics.Record) *metrics.Number { return after(r.DwellP90, math.Log10) }},
-		{"largest", func(r *metrics.Record) *metrics.Number { return after(r.DwellMax, math.Log10) }},
+		{"mean", func(r *metrics.Record) *metrics.Number { return mapNumber(r.DwellMean, math.Log10) }},
+		{"ninth decile", func(r *metrics.Record) *metrics.Number { return mapNumber(r.DwellP90, math.Log10) }},
+		{"largest", func(r *metrics.Record) *metrics.Number { return mapNumber(r.DwellMax, math.Log10) }},
 	}
 )
 
@@ -61,7 +61,7 @@ func (decades) Ticks(low, high float64) []plot.Tick {
 
 // flipRate is the fraction of codes that changed, in percent.
 func flipRate(r *metrics.Record) *metrics.Number {
-	return after(r.FlipRate, func(x float64) float64 { return 100 * x })
+	return mapNumber(r.FlipRate, func(x float64) float64 { return 100 * x })
 }
 
 func (m *Movement) compose(width vg.Length) (composition, error) {
@@ -72,6 +72,12 @@ func (m *Movement) compose(width vg.Length) (composition, error) {
 	scaleFlips := func(p *plot.Plot) legend {
 		p.Y.Min, p.Y.Max = 0, max(legendRoom*p.Y.Max, 0.01)
 		return inside
+	}
+	scaleDwell := func(p *plot.Plot) legend {
+		height := max(p.Y.Max-p.Y.Min, 0.5)
+		p.Y.Min, p.Y.Max = p.Y.Min-0.06*height, p.Y.Min+legendRoom*height
+		p.Y.Tick.Marker = decades{}
+		return nil
 	}
 	return stack(above,
 		m.panel("codes changed (%)", flipKinds, scaleFlips),
@@ -99,34 +105,29 @@ func (m *Movement) panel(label string, kinds []kind, scale func(p *plot.Plot) le
 		return nil
 	}
 	more := scale(p)
-	l := append(kindLegend(kinds, len(m.Runs)), more...)
-	p.Add(layerFunc(func(c draw.Canvas, _ *plot.Plot) { // at the top of the panel's data area
-		l.draw(draw.Crop(c, legendInset, -legendInset, 0, -legendInset/2))
-	}))
-	return &panel{p, movementHeight}
-}
-
-// kindLegend says which kind is which, where there are several.
-func kindLegend(kinds []kind, runs int) legend {
 	var l legend
 	for k, kind := range kinds {
-		style := kindStyle(0, k, runs)
-		if runs > 1 {
+		style := kindStyle(0, k, len(m.Runs))
+		if len(m.Runs) > 1 {
 			style.Color = axisColor
 		}
 		if len(kinds) > 1 {
 			l = append(l, entry{kind.name, swatch{style, nil}})
 		}
 	}
-	return l
+	l = append(l, more...)
+	p.Add(layerFunc(func(c draw.Canvas, _ *plot.Plot) { // at the top of the panel's data area
+		l.draw(draw.Crop(c, legendInset, -legendInset, 0, -legendInset/2))
+	}))
+	return &panel{p, movementHeight}
 }
 
 func kindStyle(run, kind, runs int) draw.LineStyle {
-	dash := dashes[kind%len(dashes)]
+	color := runColor(run)
 	if runs == 1 {
-		return lineStyle(runColor(kind), lineWidth, dash)
+		color = runColor(kind)
 	}
-	return lineStyle(runColor(run), lineWidth, dash)
+	return lineStyle(color, lineWidth, dashes[kind%len(dashes)])
 }
 
 const (
@@ -165,13 +166,6 @@ func (m *Movement) scaleCoherence(p *plot.Plot) legend {
 	independent.LineStyle = lineStyle(axisColor, axisWidth, dashes[2])
 	p.Add(independent)
 	return legend{{"independent residuals", swatch{independent.LineStyle, nil}}}
-}
-
-func scaleDwell(p *plot.Plot) legend {
-	height := max(p.Y.Max-p.Y.Min, 0.5)
-	p.Y.Min, p.Y.Max = p.Y.Min-0.06*height, p.Y.Min+legendRoom*height
-	p.Y.Tick.Marker = decades{}
-	return nil
 }
 
 // shadeColor is the colour in which λ_t of the i-th run is shaded.

@@ -3,9 +3,12 @@ package serve
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // TestLogsInUse: the curves of runs that pages ask for are kept, though they are more than those of one page; when nobody
@@ -62,5 +65,27 @@ func TestMemoryOfWeights(t *testing.T) {
 	}
 	if n := l.weights[fmt.Sprintf("block.%d.w", mostWeights-1)]["lr"]; n == nil || n.step != 2*weightStretches-1 || n.value != 0.1 {
 		t.Errorf("of the last weight %+v is kept", n)
+	}
+}
+
+// TestLegendNames: names in a legend lack the directory of all.
+func TestLegendNames(t *testing.T) {
+	for _, c := range []struct{ dirs, want []string }{
+		{nil, []string{}},
+		{[]string{"runs/a", "runs/b"}, []string{"a", "b"}},
+		{[]string{"/tmp/studies/x/cells/a-0", "/tmp/studies/x/cells/a-1"}, []string{"a-0", "a-1"}},
+		{[]string{"studies/x/cells/a", "studies/xy/cells/a"}, []string{"x/cells/a", "xy/cells/a"}},
+		{[]string{"runs/a", "runs/a/b", "runs/ab"}, []string{"a", "a/b", "ab"}},
+		{[]string{"a", "runs/b"}, []string{"a", "runs/b"}},
+		{[]string{"/a", "/b/c"}, []string{"a", "b/c"}},
+		{[]string{"/a", "b"}, []string{"/a", "b"}},
+	} {
+		var runs []*rundir.Run
+		for _, dir := range c.dirs {
+			runs = append(runs, &rundir.Run{Dir: dir})
+		}
+		if got := legendNames(runs); !slices.Equal(got, c.want) {
+			t.Errorf("%q are called %q, want %q", c.dirs, got, c.want)
+		}
 	}
 }
