@@ -47,30 +47,10 @@ func TestSchema(t *testing.T) {
 	}
 }
 
+// TestReference: every row of a table has as many cells as its heading.
 func TestReference(t *testing.T) {
-	text := Reference()
-	for _, table := range new(Config).tables() {
-		if table.name != "" && !strings.Contains(text, "\n## "+table.title()+"\n") {
-			t.Errorf("no section for [%s]", table.name)
-		}
-		for _, k := range table.keys {
-			if !strings.Contains(text, "| `"+k.Name+"` | "+k.Wants()+" | ") {
-				t.Errorf("no row for %s", table.path(k.Name))
-			}
-		}
-	}
-	for _, want := range []string{
-		"| `silence` | a number of at least 0 and below 1 | `0.9` |",
-		"| `steps` | an integer from 0 to 1000000000 | required; the preset's, when one is named | optimizer steps; with conversations,",
-		"| llama | 30M | 6 | 5 | 640 | 1792 | 30482560 | 512 | 32000 | 64 | 8 | 11444 | 1144 | 0.0012 |",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
-	}
-	// Every row of a table has as many cells as its heading.
 	cells := 0
-	for _, line := range strings.Split(text, "\n") {
+	for _, line := range strings.Split(Reference(), "\n") {
 		switch n := strings.Count(line, "|"); {
 		case n == 0:
 			cells = 0
