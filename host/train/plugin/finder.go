@@ -10,12 +10,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -162,15 +161,9 @@ func lookedIn(dir string, err error) string {
 
 // suggestion names a plugin whose name is near, or all that there are.
 func suggestion(name string, known []string) string {
-	best, limit := "", max(1, (utf8.RuneCountInString(name)+1)/3)
-	for _, k := range known {
-		if d := levenshtein.ComputeDistance(strings.ToLower(name), k); d <= limit && d < utf8.RuneCountInString(k) {
-			best, limit = k, d-1
-		}
-	}
-	switch {
-	case best != "":
-		return fmt.Sprintf(" (did you mean %q?)", best)
+	switch near := schema.Nearest(name, known); {
+	case near != "":
+		return fmt.Sprintf(" (did you mean %q?)", near)
 	case len(known) > 0:
 		return " (there are " + strings.Join(known, ", ") + ")"
 	}

@@ -58,7 +58,9 @@ func (f *Finder) build(ctx context.Context, name, dir string) (Executable, error
 	}
 	exe := Executable{Name: name, Path: filepath.Join(f.CacheDir, key, filepath.Base(dir))}
 	if _, err := os.Stat(exe.Path); err != nil {
-		f.notify("building plugin " + name + " …")
+		if f.Notify != nil {
+			f.Notify("building plugin " + name + " …")
+		}
 		if err := f.compile(ctx, tool, dir, exe.Path); err != nil {
 			return Executable{}, err
 		}
@@ -94,13 +96,6 @@ func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target str
 		return err
 	}
 	return vfs.At(filepath.Dir(target)).SyncDir()
-}
-
-// notify passes on what a person waits for.
-func (f *Finder) notify(message string) {
-	if f.Notify != nil {
-		f.Notify(message)
-	}
 }
 
 func syncFile(path string) error {

@@ -1,7 +1,10 @@
 package train
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -11,9 +14,11 @@ import (
 
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/provenance"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -150,4 +155,127 @@ func TestTooStrong(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestComparedMeta: two states differ where one of their entries does that follow from the
+// steps done.
+func TestComparedMeta(t *testing.T) {
+	state := func(failures int) checkpoint.State {
+		s := checkpoint.State{Meta: checkpoint.Meta{}}
+		if err := errors.Join(s.Meta.Set("progress", provenance.Progress{Step: 3}), s.Meta.Set(failuresKey, map[string]int{"head": failures})); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for failures, want := range map[int]int{1: 0, 2: 1} {
+		list, err := compareStates(state(1), state(failures))
+		if err != nil || len(list) != want || want > 0 && list[0].Name != failuresKey {
+			t.Errorf("1 and %d failures: %v, %v", failures, list, err)
+		}
+	}
+}
+
+// TestFailuresOfOneTensor: a checkpoint holds how often the refreshes of a tensor have failed in a row, also when it is the
+// only one. Otherwise a run that is resumed again and again would never end with the error about it.
+func TestFailuresOfOneTensor(t *testing.T) {
+	for _, want := range []map[string]int{nil, {"layers.1.mlp.down": 3}, {"embedding": 1, "layers.1.mlp.down": 2}} {
+		r := &run{state: &step.State{}}
+		r.state.Pending.RestoreFailures(want)
+		saved := checkpoint.State{Meta: checkpoint.Meta{}}
+		if err := r.saveRefreshes(&saved); err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]int
+		if err := saved.Meta.GetIf(failuresKey, &got); err != nil || !maps.Equal(got, want) {
+			t.Errorf("saved are %v, %v, want %v", got, err, want)
+		}
+		if _, some := saved.Meta[failuresKey]; some != (len(want) > 0) {
+			t.Errorf("%v: the entry is there: %v", want, some)
+		}
+	}
+}
+
+// numbered are batches of two elements: twice their index.
+type numbered struct{ fails int64 }
+
+var errNoBatch = errors.New("no such batch")
+
+func (numbered) BatchLen() int { return 2 }
+
+func (numbered) Finish(batches [][]int32) int64 { return int64(10 * len(batches)) }
+
+func (n numbered) At(index int64, dst []int32) error {
+	if index == n.fails {
+		return errNoBatch
+	}
+	dst[0], dst[1] = int32(index), int32(index)
+	return nil
+}
+
+// TestFeed: every step gets its own batches, in whatever order they are asked for, and
+// those of the next are read ahead, but none after the last.
+func TestFeed(t *testing.T) {
+	loaded := make(chan [][]int32, 3)
+	f := &feed{source: numbered{fails: -1}, last: 7, arrived: make(chan delivery, 1), load: func(b [][]int32) (*step.Batches, error) {
+		loaded <- [][]int32{slices.Clone(b[0]), slices.Clone(b[1])}
+		return &step.Batches{}, nil
+	}}
+	for i := range f.memory {
+		f.memory[i] = [][]int32{{0, 0}, {0, 0}}
+	}
+	want := func(at int) {
+		t.Helper()
+		first := int32(2 * (at - 1))
+		if got := <-loaded; got[0][0] != first || got[1][0] != first+1 {
+			t.Errorf("step %d has the batches %v, want %d and the next", at, got, first)
+		}
+	}
+	for _, at := range []int{4, 5} {
+		if d, err := f.take(at); err != nil || d.targets != 20 {
+			t.Fatalf("%d targets, %v", d.targets, err)
+		}
+	}
+	want(4)
+	want(5)
+	want(6) // ahead, and not taken
+	if _, err := f.take(7); err != nil {
+		t.Fatal(err)
+	}
+	want(7)
+	f.close()
+	if len(loaded) > 0 {
+		t.Errorf("after the last step %v was loaded", <-loaded)
+	}
+}
+
+// TestFeedFails: an error arrives with the step that it belongs to.
+func TestFeedFails(t *testing.T) {
+	f := &feed{source: numbered{fails: 2}, last: 9, arrived: make(chan delivery, 1), load: func([][]int32) (*step.Batches, error) { return &step.Batches{}, nil }}
+	for i := range f.memory {
+		f.memory[i] = [][]int32{{0, 0}}
+	}
+	defer f.close()
+	for at := 1; at <= 3; at++ {
+		if _, err := f.take(at); errors.Is(err, errNoBatch) != (at == 3) {
+			t.Errorf("step %d: %v", at, err)
+		}
+	}
+}
+
+// RunSeen is Run, which shows its state before the first step.
+func RunSeen(ctx context.Context, cfg *config.Config, o Options, see func(*step.State)) (*metrics.Summary, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &run{cfg: cfg, opts: o, log: o.Logger, dir: rundir.On(o.Files, cfg.Train.Out)}
+	defer r.close()
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.open(); err != nil {
+		return nil, err
+	}
+	see(r.state)
+	return r.train(ctx)
 }
