@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
-	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -149,7 +148,8 @@ func workspaces(programs *Programs, threads int) float64 {
 	for _, t := range programs.Tensors {
 		if key := fmt.Sprint(t.Table, t.Shape); !seen[key] {
 			seen[key] = true
-			updates += workspace(t.Optimizer)
+			o := t.Optimizer // the memory that the programs of its updates need while they run
+			updates += max(memory.Workspace(o.Init), memory.Workspace(o.Observe), memory.Workspace(o.Update))
 		}
 		refreshes = append(refreshes, max(memory.RefreshWorkspace(t.Optimizer.FirstRefresh), memory.RefreshWorkspace(t.Optimizer.Refresh)))
 	}
@@ -159,11 +159,6 @@ func workspaces(programs *Programs, threads int) float64 {
 		all += r
 	}
 	return all
-}
-
-// workspace is the memory that the programs of every update of one tensor need while they run.
-func workspace(o sdk.OptimizerProgram) float64 {
-	return max(memory.Workspace(o.Init), memory.Workspace(o.Observe), memory.Workspace(o.Update))
 }
 
 func elements(dims []int) float64 {
