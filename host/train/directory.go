@@ -66,24 +66,18 @@ func (r *run) open() error {
 		err = r.sameRun(previous)
 		damaged = errors.As(err, &damage)
 	}
-	if damaged {
-		previous, err = r.cfg, r.acceptDamage(damage)
+	if damaged { // a run without a checkpoint was stopped while it began, and nothing can be lost
+		entries, err := checkpoint.List(r.dir.Checkpoints())
+		if err != nil || len(entries) > 0 {
+			return errors.Join(damage, err)
+		}
+		r.log.Warn("the run was stopped while it began, before its first checkpoint: it begins again", "found", damage)
+		return r.resume(r.cfg)
 	}
 	if err != nil {
 		return err
 	}
 	return r.resume(previous)
-}
-
-// acceptDamage accepts a damaged description of a run that has no checkpoint: the run was
-// stopped while it began, and nothing can be lost.
-func (r *run) acceptDamage(damage error) error {
-	entries, err := checkpoint.List(r.dir.Checkpoints())
-	if err != nil || len(entries) > 0 {
-		return errors.Join(damage, err)
-	}
-	r.log.Warn("the run was stopped while it began, before its first checkpoint: it begins again", "found", damage)
-	return nil
 }
 
 // previous is the configuration that the run directory holds.
@@ -343,9 +337,13 @@ func (r *run) keepTokenizer() error {
 		return err
 	}
 	content, err := r.data.Definition(r.cfg)
-	// Conversations have their template beside them, even those in bytes.
+	// The names of special tokens are beside the tokenizer, the template of conversations beside these, even in bytes.
 	if content != nil || r.cfg.Data.Kind == config.KindChat {
-		if err := rundir.CopyFiles(r.dir, vfs.At(r.tokenizerFolder()), tokenizer.CompanionFiles); err != nil {
+		folder := filepath.Dir(r.data.Train.Path())
+		if path := r.cfg.Data.Tokenizer; path != "" && r.cfg.Data.Kind == config.KindText {
+			folder = filepath.Dir(path)
+		}
+		if err := rundir.CopyFiles(r.dir, vfs.At(folder), tokenizer.CompanionFiles); err != nil {
 			return err
 		}
 	}
@@ -357,12 +355,4 @@ func (r *run) keepTokenizer() error {
 		return err
 	}
 	return atomicfile.WriteBytes(r.dir.Tokenizer(), content)
-}
-
-// tokenizerFolder is where the names of special tokens and the template of conversations are.
-func (r *run) tokenizerFolder() string {
-	if path := r.cfg.Data.Tokenizer; path != "" && r.cfg.Data.Kind == config.KindText {
-		return filepath.Dir(path)
-	}
-	return filepath.Dir(r.data.Train.Path())
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
@@ -16,12 +17,17 @@ import (
 
 // train runs the remaining steps, evaluates and writes the summary.
 func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
-	r.display = newDisplay(r.opts.Console, r.cfg)
+	live, given := r.opts.Console.(*console.Run)
+	if given {
+		live.SetTotal(r.cfg.Train.Steps) // which may have followed from the data
+	} else {
+		live = NewConsole(r.opts.Console, r.cfg)
+	}
+	r.display = display{console: live, latest: r.last}
 	start := time.Since(r.began).Seconds()
 	for _, message := range slices.Concat(r.tooStrong(r.Compiled.Plan().Rules), withoutEffect(r.cfg, r.Programs)) {
 		r.log.Warn(message)
 	}
-	r.display.latest = r.last
 	defer r.display.console.Close()
 	r.display.previous.Step, r.display.previous.Tokens, r.display.previous.Seconds = r.done.Step, r.done.Tokens, metrics.Number(r.done.Seconds)
 	r.saving.at = time.Now()

@@ -187,7 +187,7 @@ func (r *run) openScalars() {
 		r.scalars = w
 		var toml []byte
 		if toml, err = r.cfg.Encode(); err == nil {
-			err = tensorboard.Configuration(w, string(toml), now)
+			err = w.Configuration(string(toml), now)
 		}
 	}
 	r.noteScalars(err)

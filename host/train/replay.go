@@ -321,7 +321,11 @@ func compareTensors(x, y safetensors.Tensor) (Difference, error) {
 			continue
 		}
 		if d.Count == 0 {
-			d.First = position(i, x.Shape)
+			d.First = make([]int, len(x.Shape))
+			at := i
+			for axis, n := range slices.Backward(x.Shape) {
+				d.First[axis], at = at%n, at/n
+			}
 		}
 		d.Count++
 		if x.DType == safetensors.F32 {
@@ -336,13 +340,4 @@ func compareTensors(x, y safetensors.Tensor) (Difference, error) {
 
 func float32At(data []byte) float64 {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(data)))
-}
-
-// position is the index of the i-th number along each axis of a tensor of that shape.
-func position(i int, shape []int) []int {
-	at := make([]int, len(shape))
-	for axis, n := range slices.Backward(shape) {
-		at[axis], i = i%n, i/n
-	}
-	return at
 }

@@ -135,15 +135,6 @@ func (r *run) evaluate(ctx context.Context, batches ...int) (losses []float64, e
 	return losses, err
 }
 
-// curveBatches is how many batches the last point of the curve of evaluations is of: as many as those before, so that
-// what moves between them is the model. The summary has the loss over those that are for the end.
-func (r *run) curveBatches() int {
-	if r.cfg.Train.EvalEvery == 0 {
-		return r.cfg.Train.FinalEvalBatches // there are none before
-	}
-	return r.cfg.Train.EvalBatches
-}
-
 // perplexity is exp(loss) of a language model, nil of a problem.
 func (r *run) perplexity(loss float64) *metrics.Number {
 	if !r.cfg.Model.Language() {
@@ -193,7 +184,13 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 	if r.opts.replay {
 		return s, nil
 	}
-	losses, err := r.evaluate(ctx, r.cfg.Train.FinalEvalBatches, r.curveBatches())
+	// The last point of the curve of evaluations is of as many batches as those before it, so that what moves between them is
+	// the model. The summary has the loss over those that are for the end.
+	curve := r.cfg.Train.EvalBatches
+	if r.cfg.Train.EvalEvery == 0 {
+		curve = r.cfg.Train.FinalEvalBatches // there are none before
+	}
+	losses, err := r.evaluate(ctx, r.cfg.Train.FinalEvalBatches, curve)
 	if ctx.Err() != nil {
 		s.Completed, s.Stopped = false, metrics.Interrupted // a resumed run evaluates
 		return s, ErrInterrupted
@@ -313,15 +310,6 @@ func NewConsole(out io.Writer, cfg *config.Config) *console.Run {
 	opts := console.RunOptions{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery), Problem: !cfg.Model.Language()}
 	opts.Width, _ = console.Size(out)
 	return console.NewRun(out, opts)
-}
-
-// newDisplay shows progress on out, which may be a display already.
-func newDisplay(out io.Writer, cfg *config.Config) display {
-	if c, ok := out.(*console.Run); ok {
-		c.SetTotal(cfg.Train.Steps) // which may have followed from the data
-		return display{console: c}
-	}
-	return display{console: NewConsole(out, cfg)}
 }
 
 // step shows a record and keeps it as the newest.

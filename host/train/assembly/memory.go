@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // CheckMemory refuses a run that is estimated to need more memory than the machine has,
@@ -90,7 +89,7 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 			out.States += elements(s.Shape)
 		}
 		if t.RefreshDelay > 0 { // what a refresh reads is copied while it is under way
-			out.States += inputs(t.Optimizer.Refresh)
+			out.States += memory.Inputs(t.Optimizer.Refresh)
 		}
 		if _, quantized := programs.Weights[t.Name]; quantized && cfg.Method.Name == cage.MethodLOTION {
 			out.States += elements(t.Shape)
@@ -125,17 +124,6 @@ func modelSizes(cfg *config.Config, forward bool, piece int) memory.Model {
 		out.Vocabulary, out.Recompute = cfg.Model.Vocab, cfg.Train.Recompute == config.RecomputeBlocks
 	}
 	return out
-}
-
-// inputs counts the elements that a program reads.
-func inputs(p *program.Program) float64 {
-	n := 0.0
-	if p != nil {
-		for _, in := range p.Inputs {
-			n += float64(in.Type.Size())
-		}
-	}
-	return n
 }
 
 // workspaces is the memory that optimizers work with: each of the threads that update tensors keeps some for every shape,

@@ -127,18 +127,14 @@ func Estimate(m Model) Need {
 	n.Blocks = wordBytes * (inputs + layers*kept + onceHidden*hidden)
 	n.Scores = wordBytes * scores * (layers*keptScores + onceScores)
 	if m.Teacher.Parameters > 0 {
-		n.teach(m.Teacher, tokens, float64(m.Context))
+		n.Teacher = wordBytes * m.Teacher.Parameters
+		n.Logits *= distilled / logits
+		// Its blocks are gone when those of the model are computed.
+		if blocks, scores := forward(tokens, float64(m.Context), m.Teacher); blocks+scores > n.Blocks+n.Scores {
+			n.Blocks, n.Scores = blocks, scores
+		}
 	}
 	return n
-}
-
-// teach adds a teacher. Its blocks are gone when those of the model are computed.
-func (n *Need) teach(t Teacher, tokens, context float64) {
-	n.Teacher = wordBytes * t.Parameters
-	n.Logits *= distilled / logits
-	if blocks, scores := forward(tokens, context, t); blocks+scores > n.Blocks+n.Scores {
-		n.Blocks, n.Scores = blocks, scores
-	}
 }
 
 // forward is what the blocks of a model need without a backward pass, and their attention: that of one layer.
@@ -232,15 +228,17 @@ func Workspace(p *program.Program) float64 {
 
 // RefreshWorkspace is [Workspace] for a refresh, which is computed in float64 on copies of its inputs. It counts in
 // elements of 4 bytes.
-func RefreshWorkspace(p *program.Program) float64 {
-	if p == nil {
-		return 0
+func RefreshWorkspace(p *program.Program) float64 { return 2 * (Inputs(p) + Workspace(p)) }
+
+// Inputs counts the elements that a program reads; 0 for nil.
+func Inputs(p *program.Program) float64 {
+	n := 0.0
+	if p != nil {
+		for _, in := range p.Inputs {
+			n += float64(in.Type.Size())
+		}
 	}
-	inputs := 0.0
-	for _, in := range p.Inputs {
-		inputs += float64(in.Type.Size())
-	}
-	return 2 * (inputs + Workspace(p))
+	return n
 }
 
 // products tells whether a program multiplies or factorizes matrices.

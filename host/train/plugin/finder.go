@@ -114,8 +114,13 @@ func (f *Finder) find(ctx context.Context, name string, alternatives func() []st
 		}
 		looked = append(looked, lookedIn(dir, err))
 	}
-	return Executable{}, &Error{Plugin: name, Kind: ErrNotFound,
-		Err: fmt.Errorf("not found%s; looked in\n  %s", suggestion(name, alternatives()), strings.Join(looked, "\n  "))}
+	known, hint := alternatives(), "there are none"
+	if near := schema.Nearest(name, known); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	} else if len(known) > 0 {
+		hint = "there are " + strings.Join(known, ", ")
+	}
+	return Executable{}, &Error{Plugin: name, Kind: ErrNotFound, Err: fmt.Errorf("not found (%s); looked in\n  %s", hint, strings.Join(looked, "\n  "))}
 }
 
 // at returns the plugin at a path, built if need be.
@@ -157,17 +162,6 @@ func lookedIn(dir string, err error) string {
 		err = typed.Err
 	}
 	return fmt.Sprintf("%s (there is one, but %v)", dir, err)
-}
-
-// suggestion names a plugin whose name is near, or all that there are.
-func suggestion(name string, known []string) string {
-	switch near := schema.Nearest(name, known); {
-	case near != "":
-		return fmt.Sprintf(" (did you mean %q?)", near)
-	case len(known) > 0:
-		return " (there are " + strings.Join(known, ", ") + ")"
-	}
-	return " (there are none)"
 }
 
 // Has reports whether the directories hold a plugin with that name. Nothing is built.

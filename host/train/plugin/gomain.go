@@ -89,21 +89,17 @@ func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target str
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
-	if err := syncFile(built); err != nil {
+	file, err := os.Open(built)
+	if err == nil {
+		err = errors.Join(file.Sync(), file.Close())
+	}
+	if err != nil {
 		return err
 	}
 	if err := os.Rename(built, target); err != nil {
 		return err
 	}
 	return vfs.At(filepath.Dir(target)).SyncDir()
-}
-
-func syncFile(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Sync(), file.Close())
 }
 
 // ofCache matches the names of what is in the cache: hashes, and directories in which something is built.

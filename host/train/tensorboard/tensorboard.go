@@ -91,14 +91,15 @@ func (w *Writer) put(e message) error {
 func (w *Writer) Scalars(step int, at time.Time, list []Scalar) error {
 	var summary message
 	for _, s := range list {
-		summary = summary.message(summaryValue, scalar(s))
+		summary = summary.message(summaryValue, message(nil).text(valueTag, s.Tag).float(valueSimpleValue, float32(s.Value)))
 	}
 	return w.put(event(step, at).message(eventSummary, summary))
 }
 
-// Text appends a text in Markdown under a tag.
-func (w *Writer) Text(tag, content string, at time.Time) error {
-	return w.put(event(0, at).message(eventSummary, message(nil).message(summaryValue, text(tag, content))))
+// Configuration appends the configuration of a run, in TOML, as a block of code in Markdown.
+func (w *Writer) Configuration(toml string, at time.Time) error {
+	code := "    " + strings.ReplaceAll(strings.TrimRight(toml, "\n"), "\n", "\n    ") + "\n"
+	return w.put(event(0, at).message(eventSummary, message(nil).message(summaryValue, text("configuration", code))))
 }
 
 // Close closes the file.
@@ -172,11 +173,6 @@ func (m message) message(field protowire.Number, part message) message {
 // event is what all events have.
 func event(step int, at time.Time) message {
 	return message(nil).double(eventWallTime, float64(at.UnixNano())/1e9).int(eventStep, int64(step))
-}
-
-// scalar is a value of a summary.
-func scalar(s Scalar) message {
-	return message(nil).text(valueTag, s.Tag).float(valueSimpleValue, float32(s.Value))
 }
 
 // text is a value of a summary for the text plugin: a tensor of one string.
@@ -264,9 +260,4 @@ func tagOf(name string) string {
 		return tag
 	}
 	return "other/" + name
-}
-
-// Configuration appends the configuration of a run, in TOML.
-func Configuration(w *Writer, toml string, at time.Time) error {
-	return w.Text("configuration", "    "+strings.ReplaceAll(strings.TrimRight(toml, "\n"), "\n", "\n    ")+"\n", at)
 }

@@ -128,7 +128,8 @@ func supervise(limit, path string) int {
 	}
 	go func() {
 		<-stop
-		end(child)
+		_ = syscall.Kill(-child, syscall.SIGKILL) // and its group; reap does the rest
+		_ = syscall.Kill(child, syscall.SIGKILL)
 	}()
 	fmt.Fprintf(report, "ended %d\n", reap(child))
 	return 0
@@ -153,12 +154,6 @@ func begin(limit, path string) (pid int, err error) {
 		return 0, Explain(path, err)
 	}
 	return cmd.Process.Pid, nil
-}
-
-// end kills the program and its group; reap does the rest.
-func end(child int) {
-	_ = syscall.Kill(-child, syscall.SIGKILL)
-	_ = syscall.Kill(child, syscall.SIGKILL)
 }
 
 // reap waits until the program has ended, then kills whatever else is left below this
