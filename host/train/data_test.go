@@ -44,11 +44,7 @@ func TestConversations(t *testing.T) {
 	}
 	inParts(t, cfg, 3)
 
-	opened, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
+	opened := opened(t, cfg.Train.Out, trained.Options{})
 	if loss, _, err := opened.Evaluate(t.Context(), 0); err != nil || loss != float64(*summary.ValLoss) {
 		t.Errorf("opened again it evaluates to %v, %v; the run to %v", loss, err, *summary.ValLoss)
 	}
@@ -168,21 +164,6 @@ func TestMeanOfMicroBatchesOfTexts(t *testing.T) {
 	}
 }
 
-// TestMeanWithoutEffect: where the mean of micro-batches is that of targets, a run that asks for it says so, and why.
-func TestMeanWithoutEffect(t *testing.T) {
-	for _, c := range []struct{ documents, accumulate, say string }{
-		{"joined", "2", "all micro-batches have as many targets, as documents are joined"},
-		{"separate", "1", "a step has one micro-batch"},
-		{"separate", "2", ""},
-	} {
-		cfg := testrun.Config(t, `train.loss_mean="micro_batch"`, fmt.Sprintf("data.documents=%q", c.documents), "train.accumulate="+c.accumulate, "train.steps=1", "model.context=64")
-		log := warnings(t, cfg)
-		if !strings.Contains(log, c.say) || strings.Contains(log, `train.loss_mean = "micro_batch" has no effect: `) != (c.say != "") {
-			t.Errorf("%s, %s: the log is %q, want %q", c.documents, c.accumulate, log, c.say)
-		}
-	}
-}
-
 // TestTooManySteps: more steps than the epochs give are an error at their line.
 func TestTooManySteps(t *testing.T) {
 	cfg := testrun.ChatConfig(t, "train.steps=1000")
@@ -205,14 +186,9 @@ func TestSeparateDocuments(t *testing.T) {
 // flip changes one bit of the last token of a file, which stays in the vocabulary.
 func flip(t *testing.T, path string) {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := read(t, path)
 	content[len(content)-2] ^= 1
-	if err := os.WriteFile(path, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, content)
 }
 
 // verifiedData are the hashes that the provenance of a run records.

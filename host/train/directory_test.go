@@ -88,9 +88,7 @@ func TestLeftovers(t *testing.T) {
 	}
 	mine := dir.Join(".notes1")
 	for _, path := range append(left, mine) {
-		if err := os.WriteFile(path.Name, []byte("half"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, path.Name, []byte("half"))
 	}
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
 	for _, path := range left {
@@ -238,9 +236,7 @@ func TestForeignCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(rundir.At(cfg.Train.Out).Checkpoints().Join(name).Name, foreign, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, rundir.At(cfg.Train.Out).Checkpoints().Join(name).Name, foreign)
 	before := content(t, cfg.Train.Out)
 	refused(t, "resume", testrun.Again(t, cfg), train.Options{Resume: true}, name+" belongs to another run")
 	if diff := cmp.Diff(before, content(t, cfg.Train.Out)); diff != "" {

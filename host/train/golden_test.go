@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -58,10 +57,7 @@ type torchVariant struct {
 // the test holds 1e-6: more would mean that a code has flipped, which no rounding
 // explains at the distances that the reference guarantees.
 func TestStepsMatchPyTorch(t *testing.T) {
-	text, err := os.ReadFile("testdata/torch_losses.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, "testdata/torch_losses.json")
 	var ref torchLosses
 	if err := json.Unmarshal(text, &ref); err != nil {
 		t.Fatal(err)
@@ -188,10 +184,7 @@ const packingDir = "testdata/packing"
 func readPacking(t *testing.T) packingGolden {
 	t.Helper()
 	var g packingGolden
-	text, err := os.ReadFile(filepath.Join(packingDir, "golden.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, filepath.Join(packingDir, "golden.json"))
 	if err := json.Unmarshal(text, &g); err != nil || len(g.Documents) < 5 {
 		t.Fatalf("%d documents, %v", len(g.Documents), err)
 	}
@@ -321,11 +314,7 @@ func compareLosses(t *testing.T, cfg *config.Config, batch []int32, g packingGol
 // TestAloneGolden: each token of each document alone has the loss that transformers finds.
 func TestAloneGolden(t *testing.T) {
 	g := readPacking(t)
-	m, err := trained.Open(t.Context(), packingDir, trained.Options{NoData: true, Score: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
+	m := opened(t, packingDir, trained.Options{NoData: true, Score: true})
 	var requests []score.Request
 	var want []float64
 	for i, ids := range g.Documents {
@@ -338,7 +327,7 @@ func TestAloneGolden(t *testing.T) {
 		}
 	}
 	seen := 0
-	err = m.Score(t.Context(), requests, nil, func(which []int, scores []score.Score) error {
+	err := m.Score(t.Context(), requests, nil, func(which []int, scores []score.Score) error {
 		for k, i := range which {
 			seen++
 			if loss := -scores[k].LogProb; math.Abs(loss-want[i]) > 5e-5*(1+want[i]) {

@@ -64,6 +64,34 @@ func records(t *testing.T, dir string) []metrics.Record {
 	return list
 }
 
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func write(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// opened opens a run to use its model. It is closed when the test ends.
+func opened(t *testing.T, run string, o trained.Options) *trained.Model {
+	t.Helper()
+	o.Finder = testrun.Finder(t)
+	m, err := trained.Open(t.Context(), run, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
 // refused fails unless a training ends with an error that says all of this.
 func refused(t *testing.T, what string, cfg *config.Config, o train.Options, says ...string) {
 	t.Helper()
@@ -172,9 +200,7 @@ func startHost(t *testing.T, cfg *config.Config, finder *plugin.Finder) host {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "host.toml")
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, text)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -179,12 +179,7 @@ func TestProblemOutputs(t *testing.T) {
 func TestProblemOpens(t *testing.T) {
 	cfg := problem(t, quadraticText)
 	s := testrun.Train(t, cfg, train.Options{})
-	o := trained.Options{Finder: testrun.Finder(t)}
-	opened, err := trained.Open(t.Context(), cfg.Train.Out, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
+	opened := opened(t, cfg.Train.Out, trained.Options{})
 	loss, tokens, err := opened.Evaluate(t.Context(), 0)
 	if err != nil || tokens != 0 || loss != float64(*s.ValLoss) {
 		t.Errorf("the loss is %v of %d tokens (%v), want %v of none", loss, tokens, err, *s.ValLoss)
@@ -192,8 +187,7 @@ func TestProblemOpens(t *testing.T) {
 	if _, err := opened.Generate(t.Context(), "", generate.Options{}, nil); err == nil || !strings.Contains(err.Error(), `"quadratic" does not predict text`) {
 		t.Errorf("Generate: %v", err)
 	}
-	o.Data = "file"
-	if _, err := trained.Open(t.Context(), cfg.Train.Out, o); err == nil || !strings.Contains(err.Error(), "not evaluated on data") {
+	if _, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: testrun.Finder(t), Data: "file"}); err == nil || !strings.Contains(err.Error(), "not evaluated on data") {
 		t.Errorf("with data: %v", err)
 	}
 }
@@ -235,11 +229,7 @@ func TestOLMo2Trains(t *testing.T) {
 	if !s.Completed || s.ValPPL == nil || !(list[len(list)-1] < list[0]-0.5) {
 		t.Errorf("losses from %v to %v, summary %+v", list[0], list[len(list)-1], s)
 	}
-	opened, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Generate: 1, Finder: testrun.Finder(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
+	opened := opened(t, cfg.Train.Out, trained.Options{Generate: 1})
 	if text, err := opened.Generate(t.Context(), "the", generate.Options{Tokens: 5}, nil); err != nil || text == "" {
 		t.Errorf("generated %q, %v", text, err)
 	}

@@ -134,9 +134,7 @@ func interrupt(t *testing.T, cage string, cfg *config.Config, finder *plugin.Fin
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "run.toml")
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, text)
 	var out bytes.Buffer
 	h := host{exec.Command(cage, "train", path), make(chan error, 1)}
 	h.cmd.Env = append(os.Environ(), plugin.PathVariable+"="+finder.Dirs[0])

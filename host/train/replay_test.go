@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -146,18 +145,13 @@ func flipTensor(t *testing.T, cfg *config.Config, step int, tensor string) {
 	infos := f.Infos()
 	data := f.Size() - infos[len(infos)-1].End
 	f.Close()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := read(t, path)
 	for _, info := range infos {
 		if info.Name == tensor {
 			content[data+info.Begin] ^= 1
 		}
 	}
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, content)
 }
 
 // TestDamagedTensor: an evaluation does not read the optimizer's state, so that damage there
@@ -194,12 +188,9 @@ func TestDamagedTensor(t *testing.T) {
 func evaluated(t *testing.T, cfg *config.Config) (loss float64, step int, log string) {
 	t.Helper()
 	var out bytes.Buffer
-	opened, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: testrun.Finder(t), Logger: hclog.New(&hclog.LoggerOptions{Output: &out})})
+	opened := opened(t, cfg.Train.Out, trained.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &out})})
+	loss, _, err := opened.Evaluate(t.Context(), 1)
 	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
-	if loss, _, err = opened.Evaluate(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
 	return loss, opened.Step(), out.String()

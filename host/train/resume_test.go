@@ -84,14 +84,9 @@ func TestDamagedCheckpoint(t *testing.T) {
 	runParts(t, damaged, 12)
 	damage := func(step int) {
 		path := filepath.Join(rundir.At(damaged.Train.Out).Checkpoints().Name, checkpoint.FileName(step))
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := read(t, path)
 		data[len(data)-100] ^= 1
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, path, data)
 	}
 	damage(12)
 	testrun.Train(t, testrun.Again(t, damaged), train.Options{Resume: true})
@@ -239,18 +234,13 @@ func TestResumeWithOtherPrograms(t *testing.T) {
 func spoilHash(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	path := rundir.At(cfg.Train.Out).Provenance().Name
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, path)
 	hash := regexp.MustCompile(`("weight [^"]*": ")[0-9a-f]{64}`)
 	spoiled := hash.ReplaceAllString(string(text), "${1}"+strings.Repeat("0", 64))
 	if spoiled == string(text) {
 		t.Fatal("provenance.json holds no hash of a weight's program")
 	}
-	if err := os.WriteFile(path, []byte(spoiled), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, []byte(spoiled))
 }
 
 // TestLock: two processes do not train in one directory.

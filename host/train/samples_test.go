@@ -70,11 +70,7 @@ func TestSamples(t *testing.T) {
 func TestSamplesAsGenerated(t *testing.T) {
 	cfg := testrun.Config(t, "train.steps=6", "train.eval_every=0", `train.samples="the quick"`, "train.sample_tokens=12", "train.sample_temperature=0")
 	testrun.Train(t, cfg, train.Options{})
-	opened, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{NoData: true, Generate: 1, Finder: testrun.Finder(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
+	opened := opened(t, cfg.Train.Out, trained.Options{NoData: true, Generate: 1})
 	want, err := opened.Generate(t.Context(), "the quick", generate.Options{Tokens: 12}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -211,14 +207,9 @@ func TestSamplesResumed(t *testing.T) {
 // cutLastLine leaves out the last line of a file, but for its first bytes.
 func cutLastLine(t *testing.T, path string) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, path)
 	kept := text[:strings.LastIndexByte(strings.TrimSuffix(string(text), "\n"), '\n')+5]
-	if err := os.WriteFile(path, kept, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, kept)
 }
 
 func samplesOf(t *testing.T, cfg *config.Config) string {

@@ -32,6 +32,13 @@ func TestWithoutEffect(t *testing.T) {
 		return problem(t, quadraticText, append(overrides, "train.steps=2", "train.eval_every=0")...)
 	}
 	const none = `quantizer.weights.plugin="none"`
+	refreshes := func(optimizer string) *config.Config {
+		return testrun.Config(t, "optimizer="+optimizer, "train.steps=1")
+	}
+	micro := func(documents, accumulate string) *config.Config {
+		return testrun.Config(t, `train.loss_mean="micro_batch"`, "data.documents="+documents, "train.accumulate="+accumulate, "train.steps=1", "model.context=64")
+	}
+	const mean = `train.loss_mean = "micro_batch" has no effect: `
 	for _, c := range []struct {
 		cfg  *config.Config
 		want []string
@@ -47,6 +54,13 @@ func TestWithoutEffect(t *testing.T) {
 		{quadratic(`quantizer.activations={plugin="quest"}`), []string{"[quantizer.activations] has no effect: no activation"}},
 		{quadratic(`optimizer.rest={plugin="sgd"}`), []string{"[optimizer.rest] has no effect: nothing is left to it"}},
 		{testrun.Config(t, "train.steps=1", `optimizer={plugin="muon", rest={plugin="sgd"}}`, `quantizer={activations={plugin="quest"}, weights={plugin="quest"}}`), nil},
+		{refreshes(`{plugin="adamw", refresh_delay=1}`), []string{"optimizer.refresh_delay has no effect: the optimizer has no refreshes"}},
+		{refreshes(`{plugin="soap", freq=4, refresh_delay=1}`), nil},
+		{refreshes(`{plugin="muon", rest={refresh_delay=2}}`), []string{"optimizer.rest.refresh_delay has no effect"}},
+		{refreshes(`{plugin="adamw", rest={plugin="adamw"}}`), nil},
+		{micro(`"joined"`, "2"), []string{mean + "all micro-batches have as many targets, as documents are joined"}},
+		{micro(`"separate"`, "1"), []string{mean + "a step has one micro-batch"}},
+		{micro(`"separate"`, "2"), nil},
 	} {
 		got := warnings(t, c.cfg)
 		if n := strings.Count(got, "has no effect"); n != len(c.want) {
@@ -136,26 +150,6 @@ func TestDelayTooLong(t *testing.T) {
 	if !errors.As(err, &ce) || ce.Key != "optimizer.refresh_delay" || ce.Hint != "want 0 to 3" ||
 		!strings.Contains(ce.Msg, "soap for embedding: a delay of 4 updates, but refreshes are due every 4") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestDelayOfNothing: a run says which delays are of optimizers that have no refreshes.
-func TestDelayOfNothing(t *testing.T) {
-	for optimizer, want := range map[string][]string{
-		`{plugin="adamw", refresh_delay=1}`:        {"optimizer.refresh_delay has no effect"},
-		`{plugin="soap", freq=4, refresh_delay=1}`: nil,
-		`{plugin="muon", rest={refresh_delay=2}}`:  {"optimizer.rest.refresh_delay has no effect"},
-		`{plugin="adamw", rest={plugin="adamw"}}`:  nil,
-	} {
-		log := warnings(t, testrun.Config(t, "optimizer="+optimizer, "train.steps=1"))
-		if got := strings.Count(log, "refresh_delay has no effect"); got != len(want) {
-			t.Errorf("%s: %d warnings, want %d:\n%s", optimizer, got, len(want), log)
-		}
-		for _, message := range want {
-			if !strings.Contains(log, message) {
-				t.Errorf("%s: want %q in\n%s", optimizer, message, log)
-			}
-		}
 	}
 }
 

@@ -206,9 +206,7 @@ func TestInitRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(rundir.At(unsaved.Train.Out).Config().Name, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, rundir.At(unsaved.Train.Out).Config().Name, text)
 	for name, test := range map[string]struct {
 		cfg *config.Config
 		say []string

@@ -285,12 +285,8 @@ func TestTrainedQuantizersNeedTheirGradient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := assembly.Model(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var ce *plaintoml.Error
-	if _, err := assembly.Plan(cfg, m, programs); !errors.As(err, &ce) || ce.Key != "method.gradient" || !strings.Contains(ce.Error(), "layers.0.attn.out has trained parameters") {
+	if _, err := assembly.Plan(cfg, modelOf(t, cfg), programs); !errors.As(err, &ce) || ce.Key != "method.gradient" || !strings.Contains(ce.Error(), "layers.0.attn.out has trained parameters") {
 		t.Errorf("got %v, want an error of method.gradient", err)
 	}
 }
@@ -329,10 +325,8 @@ kind = "cuda"
 		case want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)):
 			t.Errorf("%s GPUs: got error %v, want %q", count, err, want)
 		}
-		if d != nil {
-			if d.Close() != nil {
-				t.Error("the device does not close")
-			}
+		if d != nil && d.Close() != nil {
+			t.Error("the device does not close")
 		}
 	}
 }

@@ -118,14 +118,21 @@ func TestBeginning(t *testing.T) {
 	}
 }
 
-// TestWindows: sequences are drawn once each, the same for the same seed, and no more than there are.
-func TestWindows(t *testing.T) {
-	path, _ := testrun.Dataset(t)
+// openTokens opens a token file. It is closed when the test ends.
+func openTokens(t *testing.T, path string) *dataset.File {
+	t.Helper()
 	part, text, err := assembly.OpenTexts(path)
 	if err != nil || text != nil {
 		t.Fatalf("%q, %v", text, err)
 	}
-	defer part.Close()
+	t.Cleanup(func() { part.Close() })
+	return part
+}
+
+// TestWindows: sequences are drawn once each, the same for the same seed, and no more than there are.
+func TestWindows(t *testing.T) {
+	path, _ := testrun.Dataset(t)
+	part := openTokens(t, path)
 	cfg := testrun.Config(t, "model.context=64")
 	draw := func(n int, seed uint64) (list []string) {
 		windows, segments, err := assembly.Windows(cfg, part, n, seed)
@@ -173,11 +180,7 @@ func TestWindowsOfConversations(t *testing.T) {
 			want = append(want, string(rune('A'+i))+fmt.Sprint(min(len(ids), context)))
 		}
 	})
-	part, _, err := assembly.OpenTexts(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer part.Close()
+	part := openTokens(t, path)
 	cfg := testrun.Config(t, fmt.Sprintf("model.context=%d", context), "model.vocab=256")
 	rows, segments, err := assembly.Windows(cfg, part, 1000, 1)
 	if err != nil {
@@ -212,11 +215,7 @@ func TestWindowsOfConversations(t *testing.T) {
 // TestWindowsOfSeparateDocuments: where documents are kept apart, one begins behind each end token.
 func TestWindowsOfSeparateDocuments(t *testing.T) {
 	path, _ := testrun.Dataset(t)
-	part, _, err := assembly.OpenTexts(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer part.Close()
+	part := openTokens(t, path)
 	cfg := testrun.Config(t, "model.context=64", `data.documents="separate"`)
 	windows, segments, err := assembly.Windows(cfg, part, 50, 1)
 	if err != nil || len(segments) != len(windows) {

@@ -75,11 +75,7 @@ func TestCheckSizes(t *testing.T) {
 		"model={layers=100, width=65536, heads=1, context=8}":  false,
 	} {
 		cfg := testrun.Config(t, set, `train.memory_check="off"`)
-		m, err := assembly.Model(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = assembly.CheckSizes(assembly.Request{Config: cfg, Model: m})
+		err := assembly.CheckSizes(assembly.Request{Config: cfg, Model: modelOf(t, cfg)})
 		if _, tooLarge := errors.AsType[*memory.Error](err); tooLarge != refused || !refused && err != nil {
 			t.Errorf("%s: %v", set, err)
 		}

@@ -47,6 +47,16 @@ func parse(t testing.TB, text string, overrides ...string) *Config {
 	return c
 }
 
+// write makes a file and returns its path.
+func write(t testing.TB, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func encode(t testing.TB, c *Config) string {
 	t.Helper()
 	text, err := c.Encode()

@@ -105,9 +105,7 @@ func TestInitResolved(t *testing.T) {
 		t.Errorf("starts from %s, settings (-want +got):\n%s", again.Init, diff)
 	}
 	run := t.TempDir()
-	if err := os.WriteFile(filepath.Join(run, RunFile), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, run, RunFile, text)
 	if diff := cmp.Diff(cfg.Model, parse(t, started(run, "")).Model); diff != "" {
 		t.Errorf("settings of the run that starts from the other (-want +got):\n%s", diff)
 	}
@@ -116,14 +114,10 @@ func TestInitResolved(t *testing.T) {
 func TestInitProblems(t *testing.T) {
 	run := t.TempDir()
 	// A run that states no sizes, and names itself: nothing is read for it.
-	if err := os.WriteFile(filepath.Join(run, RunFile), []byte(started(run, "context = 8")), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, run, RunFile, started(run, "context = 8"))
 	other := t.TempDir()
 	text := started("", "layers = 2\nwidth = 64\nheads = 4\ncontext = 8\nrope_pairs = \"half\"")
-	if err := os.WriteFile(filepath.Join(other, RunFile), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, other, RunFile, text)
 	for name, test := range map[string]struct {
 		init, more string
 		want       []string // how the messages begin

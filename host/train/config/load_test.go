@@ -13,11 +13,7 @@ import (
 )
 
 func TestLoad(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "tiny.v2.toml")
-	if err := os.WriteFile(path, []byte(small), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	c, err := Load(path, []string{"train.steps=50"})
+	c, err := Load(write(t, t.TempDir(), "tiny.v2.toml", small), []string{"train.steps=50"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,20 +24,13 @@ func TestLoad(t *testing.T) {
 
 func TestLoadRefusesFile(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	for _, c := range []struct{ path, want string }{
 		{filepath.Join(dir, "absent.toml"), ": no such file"},
 		{dir, ": is a directory"},
-		{write("file", "") + "/run.toml", ": cannot read: not a directory"},
-		{write("huge.toml", strings.Repeat("# 456789\n", 1<<17)), ": larger than 1048576 bytes"},
-		{write("binary.toml", "a = 1\n\xff\xfe"), ":2: not UTF-8 text"},
-		{write("nul.toml", "a = \"\x00\""), ":1: not valid TOML"},
+		{write(t, dir, "file", "") + "/run.toml", ": cannot read: not a directory"},
+		{write(t, dir, "huge.toml", strings.Repeat("# 456789\n", 1<<17)), ": larger than 1048576 bytes"},
+		{write(t, dir, "binary.toml", "a = 1\n\xff\xfe"), ":2: not UTF-8 text"},
+		{write(t, dir, "nul.toml", "a = \"\x00\""), ":1: not valid TOML"},
 	} {
 		_, err := Load(c.path, nil)
 		if err == nil || !strings.HasPrefix(err.Error(), c.path+c.want) {

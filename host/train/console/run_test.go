@@ -37,9 +37,7 @@ func TestLiveLine(t *testing.T) {
 	if diff := cmp.Diff([]string{evaluation, want}, s.lines); diff != "" {
 		t.Errorf("the screen shows (-want +got):\n%s", diff)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	finish(t, d)
 	if diff := cmp.Diff([]string{evaluation, want, ""}, s.lines); diff != "" {
 		t.Errorf("after Close the screen shows (-want +got):\n%s", diff)
 	}
@@ -92,9 +90,7 @@ func TestRedrawsAtMostTenTimesASecond(t *testing.T) {
 	if s.writes > 50 {
 		t.Errorf("%d writes in five seconds", s.writes)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	finish(t, d)
 	if !strings.Contains(s.lines[0], "step 5000/10000") {
 		t.Errorf("Close leaves %q, not the last step", s.lines[0])
 	}
@@ -114,9 +110,7 @@ func TestLogLinesStandAboveTheLiveLine(t *testing.T) {
 	fmt.Fprint(d, "in two ")
 	d.Update(record(2))
 	fmt.Fprint(d, "parts\nand another, unfinished")
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	finish(t, d)
 	logger.Print("after the end")
 	want := []string{
 		"before the first step",
@@ -144,9 +138,7 @@ func TestPlainLines(t *testing.T) {
 		}
 	}
 	fmt.Fprintln(d, "a log line")
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	finish(t, d)
 	want := strings.Join([]string{
 		"step 1/45  loss 3.000  ppl 20.09  lr 1.00e-03  λ 0",
 		"step 20/45  loss 3.000  ppl 20.09  lr 1.00e-03  λ 0  500 tok/s  50s left",
@@ -167,9 +159,7 @@ func TestTeacher(t *testing.T) {
 	r := record(1)
 	r.Loss, r.Divergence, r.CrossEntropy = 0.0123, metrics.Some(0.0123), metrics.Some(3)
 	d.Update(r)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	finish(t, d)
 	if want := "step 1/1  loss 0.012  ppl 20.09  lr 1.00e-03  λ 0\n"; out.String() != want {
 		t.Errorf("output %q, want %q", out.String(), want)
 	}
@@ -184,9 +174,7 @@ func TestPlainLinesOfARunThatIsStopped(t *testing.T) {
 		r.Skipped = step / 506
 		d.Update(r)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	finish(t, d)
 	want := "step 501/1000  loss 3.000  ppl 20.09  lr 1.00e-03  λ 0\n" +
 		"step 507/1000  loss 3.000  ppl 20.09  lr 1.00e-03  λ 0  1.00k tok/s  1 skipped  8m13s left\n"
 	if out.String() != want {
@@ -271,6 +259,13 @@ func TestProblems(t *testing.T) {
 	want := "step 10/100  loss 1.25e-04  lr 1.00e-03  val loss 1.500  λ 0.500  ‖e‖ 8.00%\n"
 	if got := out.String(); got != want {
 		t.Errorf("the line is %q, want %q", got, want)
+	}
+}
+
+func finish(t *testing.T, d *console.Run) {
+	t.Helper()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 

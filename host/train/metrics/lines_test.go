@@ -37,20 +37,10 @@ func TestResume(t *testing.T) {
 				t.Fatal(err)
 			}
 			writeAll(t, w, full(1), full(2), full(3), full(5))
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
-			before, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, append(before, test.tail...), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			w, err = metrics.Resume[metrics.Record](vfs.At(path), test.step)
-			if err != nil {
-				t.Fatal(err)
-			}
+			closeWriter(t, w)
+			before := get(t, path)
+			put(t, path, append(before, test.tail...))
+			w = resume[metrics.Record](t, path, test.step)
 			got, err := metrics.Read[metrics.Record](vfs.At(path))
 			if err != nil || !slices.Equal(steps(got), test.want) {
 				t.Errorf("steps %v are kept, %v; want %v", steps(got), err, test.want)
@@ -60,9 +50,7 @@ func TestResume(t *testing.T) {
 				t.Errorf("what is kept has changed, %v", err)
 			}
 			writeAll(t, w, full(test.step+1))
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			closeWriter(t, w)
 			got, err = metrics.Read[metrics.Record](vfs.At(path))
 			if want := append(slices.Clone(test.want), test.step+1); err != nil || !slices.Equal(steps(got), want) {
 				t.Errorf("going on gives steps %v, %v; want %v", steps(got), err, want)
@@ -89,9 +77,7 @@ func TestResumeBehindDamage(t *testing.T) {
 		{garbage, 1, ""},
 		{garbage + record(1), 1, ""},
 	} {
-		if err := os.WriteFile(path, []byte(test.text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		put(t, path, []byte(test.text))
 		w, err := metrics.Resume[metrics.Record](vfs.At(path), test.step)
 		if test.kept == "" {
 			if err == nil || !strings.Contains(err.Error(), "line ") {
@@ -115,10 +101,7 @@ func TestResumeBehindDamage(t *testing.T) {
 
 func TestResumeWithoutFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
-	w, err := metrics.Resume[metrics.Record](vfs.At(path), 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := resume[metrics.Record](t, path, 5)
 	writeAll(t, w, full(6))
 	if err := errors.Join(w.Sync(), w.Close()); err != nil {
 		t.Fatal(err)

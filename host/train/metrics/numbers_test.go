@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"encoding/json/jsontext"
 	"math"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -43,9 +42,7 @@ func TestReadNumbers(t *testing.T) {
 	if _, named := numbers["name"]; named {
 		t.Error("a name is no number")
 	}
-	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	put(t, path, []byte("{"))
 	if _, _, err := metrics.ReadNumbers(vfs.At(path)); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("of half a file: %v", err)
 	}
@@ -72,9 +69,7 @@ func TestLast(t *testing.T) {
 		{wide + "\n", 5, true},
 		{wide, 0, false},
 	} {
-		if err := os.WriteFile(path, []byte(c.content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		put(t, path, []byte(c.content))
 		r, ok, err := metrics.Last(vfs.At(path))
 		if err != nil || ok != c.ok || r.Step != c.step || ok && r.Loss != 2.5 {
 			t.Errorf("%.60q: %+v, %v, %v", c.content, r, ok, err)
@@ -83,9 +78,7 @@ func TestLast(t *testing.T) {
 	if _, ok, err := metrics.Last(vfs.At(path + ".none")); ok || err != nil {
 		t.Errorf("of no file: %v, %v", ok, err)
 	}
-	if err := os.WriteFile(path, []byte("nonsense\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	put(t, path, []byte("nonsense\n"))
 	if _, _, err := metrics.Last(vfs.At(path)); err == nil {
 		t.Error("nonsense is accepted")
 	}
@@ -108,9 +101,7 @@ func TestLastEvaluation(t *testing.T) {
 		{evaluation("1") + strings.Repeat(record, 100_000), 0}, // too far from the end
 		{`{"x":"` + strings.Repeat("x", 2<<20) + `","val_loss":3}` + "\n", 0},
 	} {
-		if err := os.WriteFile(path, []byte(c.content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		put(t, path, []byte(c.content))
 		r, ok, err := metrics.LastEvaluation(vfs.At(path))
 		if err != nil || ok != (c.step > 0) || ok && (r.Step != c.step || *r.ValLoss != 3) {
 			t.Errorf("%.60q: %+v, %v, %v", c.content, r, ok, err)

@@ -307,6 +307,14 @@ func site(do string) sdk.Site {
 	return sdk.Site{Role: sdk.RoleWeight, Name: "layers.0.wq", Shape: []int{4}, Values: sdk.NewValues(map[string]any{"bits": 4, "do": do})}
 }
 
+// serves fails unless the plugin answers.
+func serves(t *testing.T, c *Client) {
+	t.Helper()
+	if _, err := c.Quantize(t.Context(), site("")); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // check fails unless err is an *Error of the kind that says all of the words, in
 // one readable message.
 func check(t testing.TB, err error, kind error, words ...string) {

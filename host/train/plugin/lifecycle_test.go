@@ -83,9 +83,7 @@ func TestCancelledCall(t *testing.T) {
 func TestPlainGRPC(t *testing.T) {
 	t.Parallel()
 	c := start(t, "plain-grpc", sdk.KindQuantizer, Options{})
-	if _, err := c.Quantize(t.Context(), site("")); err != nil {
-		t.Fatal(err)
-	}
+	serves(t, c)
 	c.Close()
 	p, _ := c.launch.current()
 	if got := p.ending(); got != "exited with status 0" {
@@ -268,9 +266,7 @@ func TestFaultOfTheOtherKind(t *testing.T) {
 	t.Parallel()
 	for range effort.Choose(1, 3) {
 		c := start(t, "both-one-dies", sdk.KindQuantizer, Options{})
-		if _, err := c.Quantize(t.Context(), site("")); err != nil {
-			t.Fatal(err)
-		}
+		serves(t, c)
 		c.Close()
 	}
 	_, err := Start(t.Context(), link(t, "both-one-dies"), sdk.KindOptimizer, Options{})

@@ -37,6 +37,11 @@ func fake(t testing.TB, dir string, loss float64, steps int, sets ...string) {
 		return
 	}
 	s := metrics.Summary{Name: filepath.Base(dir), Completed: true, Steps: 20, ValLoss: metrics.Some(loss)}
+	summarize(t, dir, s)
+}
+
+func summarize(t testing.TB, dir string, s metrics.Summary) {
+	t.Helper()
 	if err := metrics.WriteSummary(At(dir).Summary(), s); err != nil {
 		t.Fatal(err)
 	}
