@@ -154,8 +154,7 @@ type run struct {
 	last       metrics.Record                 // the newest record of the run that is resumed
 	problem    *model.Quadratic               // nil for a language model
 	trajectory *metrics.Writer[metrics.Point] // of the problem's points; nil when none are recorded
-	prompts    prompts                        // of train.samples
-	samples    *samples                       // of what the model writes; nil: it is not asked
+	samples    *samples                       // what the model writes; nil: it is not asked
 	movement   *movement
 	display    display
 
@@ -241,7 +240,7 @@ func (r *run) closeRecords() {
 	if r.trajectory != nil {
 		errs = append(errs, r.trajectory.Close())
 	}
-	if r.samples != nil {
+	if r.samples != nil && r.samples.file != nil {
 		errs = append(errs, r.samples.file.Close())
 	}
 	r.closeScalars()
