@@ -171,7 +171,6 @@ func (r *run) restoreMovement(f *checkpoint.File) error {
 	if err := f.Meta.GetIf(movementMeta, &saved); err != nil {
 		return err
 	}
-	saved.Settings.Tensors = false // that of older checkpoints may be true
 	if saved.Settings != m.settings {
 		if f.Step >= m.settings.Every {
 			r.log.Warn("the checkpoint has no samples of codes with these settings of diagnostics: they begin anew", "step", f.Step)

@@ -1,13 +1,16 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
@@ -15,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -35,7 +39,10 @@ func (r *run) open() error {
 	if err := r.lockDirectory(); err != nil {
 		return err
 	}
-	r.forget()
+	if r.opts.Files == nil { // nobody waits for requests from before this process trained in the directory
+		r.dir.Take(rundir.Stop)
+		r.dir.Take(rundir.Checkpoint)
+	}
 	r.checkpoints = checkpoint.NewKeeper(r.dir.Checkpoints(), r.cfg.Train.Keep, func(path vfs.Path, err error) {
 		r.log.Warn("a damaged checkpoint does not count and was put aside", "path", path, "error", err)
 	})
@@ -59,24 +66,18 @@ func (r *run) open() error {
 		err = r.sameRun(previous)
 		damaged = errors.As(err, &damage)
 	}
-	if damaged {
-		previous, err = r.cfg, r.acceptDamage(damage)
+	if damaged { // a run without a checkpoint was stopped while it began, and nothing can be lost
+		entries, err := checkpoint.List(r.dir.Checkpoints())
+		if err != nil || len(entries) > 0 {
+			return errors.Join(damage, err)
+		}
+		r.log.Warn("the run was stopped while it began, before its first checkpoint: it begins again", "found", damage)
+		return r.resume(r.cfg)
 	}
 	if err != nil {
 		return err
 	}
 	return r.resume(previous)
-}
-
-// acceptDamage accepts a damaged description of a run that has no checkpoint: the run was
-// stopped while it began, and nothing can be lost.
-func (r *run) acceptDamage(damage error) error {
-	entries, err := checkpoint.List(r.dir.Checkpoints())
-	if err != nil || len(entries) > 0 {
-		return errors.Join(damage, err)
-	}
-	r.log.Warn("the run was stopped while it began, before its first checkpoint: it begins again", "found", damage)
-	return nil
 }
 
 // previous is the configuration that the run directory holds.
@@ -104,7 +105,7 @@ func (r *run) sameRun(previous *config.Config) error {
 	var list []string
 	for _, d := range diff {
 		if !r.mayDiffer(d.Key, previous) {
-			list = append(list, fmt.Sprintf("  %s was %s, is %s", d.Key, orUnset(d.A), orUnset(d.B)))
+			list = append(list, fmt.Sprintf("  %s was %s, is %s", d.Key, cmp.Or(d.A, "not set"), cmp.Or(d.B, "not set")))
 		}
 	}
 	if len(list) > 0 {
@@ -144,13 +145,6 @@ func (r *run) lockDirectory() error {
 		return r.cfg.ErrorAt("train.out", "lock the run directory: %w", err)
 	}
 	return nil
-}
-
-func orUnset(v string) string {
-	if v == "" {
-		return "not set"
-	}
-	return v
 }
 
 // newState is the state before the first step, with weights that are drawn or those of another model. The first
@@ -256,7 +250,7 @@ func (r *run) resume(previous *config.Config) error {
 	default:
 		r.log.Info("resuming", "step", r.done.Step)
 	}
-	if r.identity == "" { // a run of a version that gave none
+	if r.identity == "" { // its description was damaged, and it has no checkpoint
 		r.identity = provenance.NewIdentity()
 	}
 	if err := r.checkExtension(previous); err != nil {
@@ -279,4 +273,86 @@ func (r *run) resume(previous *config.Config) error {
 		return err
 	}
 	return r.openSamples()
+}
+
+// ErrReplaced is wrapped by the error of a run whose directory was removed, or replaced
+// by another one, during training. Such a run writes nothing more.
+var ErrReplaced = errors.New("the run directory was removed or replaced")
+
+// checkDirectory fails when the lock that this run holds is not in its directory any
+// more.
+func (r *run) checkDirectory() error {
+	dir := r.cfg.Train.Out
+	held, err := r.lock.Stat()
+	if err != nil {
+		return fmt.Errorf("lock of %s: %w", dir, err)
+	}
+	found, err := r.dir.Lock().Stat()
+	if err == nil && vfs.SameFile(held, found) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("lock of %s: %w", dir, err)
+	}
+	return fmt.Errorf("%s: %w while this run was training in it: nothing more is written there", dir, ErrReplaced)
+}
+
+// describe writes the description of the run before its first step. run.toml comes last:
+// where it is, the rest of the description is complete.
+func (r *run) describe() error {
+	text, err := r.cfg.Encode()
+	if err != nil {
+		return err
+	}
+	if err := r.keepTokenizer(); err != nil {
+		return err
+	}
+	if err := r.writeProvenance(); err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(r.dir.Config(), text)
+}
+
+func (r *run) writeProvenance() error {
+	p := &provenance.Record{Run: r.identity, Build: r.Device.BuildInfo(), Initial: r.initial, Teacher: r.teacher, Data: r.verified, Plugins: r.Programs.Used, Programs: r.Programs.Hashes()}
+	if r.data != nil {
+		info := r.data.Train.Tokenizer()
+		p.Tokenizer = &info
+	}
+	return p.Write(r.dir)
+}
+
+// keepTokenizer puts a copy of the tokenizer into the run directory, so that the run
+// can be used without its data.
+func (r *run) keepTokenizer() error {
+	if r.data == nil {
+		return nil
+	}
+	info := r.data.Train.Tokenizer()
+	kept, err := r.dir.Tokenizer().ReadFile()
+	switch {
+	case err == nil && info.Check(kept) == nil:
+		return nil // the run is resumed
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	content, err := r.data.Definition(r.cfg)
+	// The names of special tokens are beside the tokenizer, the template of conversations beside these, even in bytes.
+	if content != nil || r.cfg.Data.Kind == config.KindChat {
+		folder := filepath.Dir(r.data.Train.Path())
+		if path := r.cfg.Data.Tokenizer; path != "" && r.cfg.Data.Kind == config.KindText {
+			folder = filepath.Dir(path)
+		}
+		if err := rundir.CopyFiles(r.dir, vfs.At(folder), tokenizer.CompanionFiles); err != nil {
+			return err
+		}
+	}
+	switch {
+	case err != nil && r.cfg.Data.Tokenizer == "":
+		r.log.Warn("the run directory gets no copy of the tokenizer, so it cannot generate text", "error", err)
+		return nil
+	case err != nil || content == nil:
+		return err
+	}
+	return atomicfile.WriteBytes(r.dir.Tokenizer(), content)
 }

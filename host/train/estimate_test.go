@@ -3,7 +3,6 @@ package train_test
 import (
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -27,9 +26,7 @@ const llama32 = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", 
 func TestPublishedEstimates(t *testing.T) {
 	effort.Long(t, "estimates published models")
 	hub := t.TempDir()
-	if err := os.WriteFile(filepath.Join(hub, "config.json"), []byte(llama32), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(hub, "config.json"), []byte(llama32))
 	for _, c := range []struct {
 		recipe string
 		stated map[string]string // a file, and a pattern of the number in it
@@ -52,10 +49,7 @@ func TestPublishedEstimates(t *testing.T) {
 			t.Errorf("%s: on a GPU whose memory is not known: %+v", c.recipe, report)
 		}
 		for file, pattern := range c.stated {
-			text, err := os.ReadFile(filepath.Join("../..", file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := read(t, filepath.Join("../..", file))
 			found := regexp.MustCompile(pattern).FindSubmatch(text)
 			if got := memory.Bytes(report.Bytes); found == nil || string(found[1])+" GB" != got {
 				t.Errorf("%s says %q, the estimate of %s %s", file, found, c.recipe, got)
@@ -68,10 +62,7 @@ func TestPublishedEstimates(t *testing.T) {
 // checkParts compares the parts that the comment of a recipe lists with those of the estimate.
 func checkParts(t *testing.T, recipe string, report *memory.Report) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../../examples/recipes", recipe))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, filepath.Join("../../examples/recipes", recipe))
 	flat := strings.ReplaceAll(string(text), "\n#", "")
 	stated := map[string]string{
 		"gradients, and": `gradients (\d+\.\d)`, "states of": `optimizer's states (\d+\.\d)`, "quantized copies": `quantized copies (\d+\.\d)`,
@@ -87,6 +78,18 @@ func checkParts(t *testing.T, recipe string, report *memory.Report) {
 				t.Errorf("%s says %q of %s, the estimate %s", recipe, found, what, p)
 			}
 		}
+	}
+}
+
+// accurate fails unless the estimate is what was measured.
+func accurate(t *testing.T, cfg *config.Config, megabytes float64) {
+	t.Helper()
+	report, err := train.EstimateMemory(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := report.Bytes / 1e6 / megabytes; math.Abs(got-1) > memory.Accuracy {
+		t.Errorf("the estimate is %.2f of %v MB, which were measured", got, megabytes)
 	}
 }
 
@@ -109,13 +112,7 @@ func TestEstimateOfPreconditioners(t *testing.T) {
 		cfg := testrun.Parse(t, fmt.Sprintf("model = {layers = 1, width = %d, heads = 8, context = 32}\ntrain = {steps = 3, batch = 2}\n"+
 			"schedule = {rate = 3e-3}\noptimizer = {plugin = %s}\ndevice.threads = %d\ndata = {train = %q, validation = %q}\n",
 			c.width, c.optimizer, c.threads, files, validation))
-		report, err := train.EstimateMemory(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := report.Bytes / 1e6 / c.megabytes; math.Abs(got-1) > memory.Accuracy {
-			t.Errorf("%+v: the estimate is %.2f of what was measured", c, got)
-		}
+		accurate(t, cfg, c.megabytes)
 	}
 }
 
@@ -126,12 +123,6 @@ func TestEstimateOfMeasuredGradients(t *testing.T) {
 		cfg := testrun.Parse(t, fmt.Sprintf("model = {layers = 4, width = 1024, heads = 8, context = 64}\ntrain = {steps = 3, batch = 1}\n"+
 			"schedule = {rate = 3e-3}\nquantizer = {plugin = \"quest\"}\nmethod.pareto_every = %d\ndevice.threads = 2\n"+
 			"data = {train = %q, validation = %q}\n", every, files, validation))
-		report, err := train.EstimateMemory(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := report.Bytes / 1e6 / megabytes; math.Abs(got-1) > memory.Accuracy {
-			t.Errorf("pareto_every = %d: the estimate is %.2f of what was measured", every, got)
-		}
+		accurate(t, cfg, megabytes)
 	}
 }

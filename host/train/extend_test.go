@@ -92,11 +92,8 @@ func TestNotExtended(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Config(t, append([]string{"train.steps=6"}, c.settings...)...)
 			testrun.Train(t, testrun.Again(t, cfg), train.Options{})
-			before, err := os.ReadFile(rundir.At(cfg.Train.Out).Config().Name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = train.Run(t.Context(), testrun.Again(t, cfg, append(c.longer, "train.steps=12")...), train.Options{Resume: true, Finder: testrun.Finder(t)})
+			before := read(t, rundir.At(cfg.Train.Out).Config().Name)
+			_, err := train.Run(t.Context(), testrun.Again(t, cfg, append(c.longer, "train.steps=12")...), train.Options{Resume: true, Finder: testrun.Finder(t)})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
@@ -157,28 +154,25 @@ func TestResumePrunes(t *testing.T) {
 	}
 }
 
-// The last step that is done counts, too: a run that was stopped right behind the first step of its decay cannot be given
-// more steps, of which that one would have had another rate. One step before it can.
+// The last step that is done counts, too: a run that was stopped right behind the first step of its decay, or of the ramp of
+// λ, cannot be given more steps, of which that one would have been another. One step before it can.
 func TestNotExtendedByItsLastStep(t *testing.T) {
-	for stop, refused := range map[int]bool{5: false, 6: true} {
+	for _, c := range []struct {
+		schedule, method, longer string
+		refused                  int
+		say                      string
+	}{
 		// Steps 1 to 5 have the full rate; with 12 steps, the first 10 have.
-		cfg := testrun.Config(t, "train.steps=8", `schedule={kind="wsd", rate=3e-3, warmup=1, decay=0.5}`, `method={form="off"}`)
-		runParts(t, cfg, stop)
-		_, err := train.Run(t.Context(), testrun.Again(t, cfg, "train.steps=20"), train.Options{Resume: true, Finder: testrun.Finder(t)})
-		if refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "of which 6 are done: the learning rate of step 6 was") {
-			t.Errorf("stopped at %d: %v", stop, err)
-		}
-	}
-}
-
-// The same holds for the strength of the correction.
-func TestNotExtendedOnTheFirstStepOfTheRamp(t *testing.T) {
-	for stop, refused := range map[int]bool{4: false, 5: true} {
-		cfg := testrun.Config(t, "train.steps=8", `schedule={kind="constant", rate=3e-3, warmup=1}`, `method={silence=0.5}`)
-		runParts(t, cfg, stop)
-		_, err := train.Run(t.Context(), testrun.Again(t, cfg, "train.steps=16"), train.Options{Resume: true, Finder: testrun.Finder(t)})
-		if refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "of which 5 are done: λ of step 5 was") {
-			t.Errorf("stopped at %d: %v", stop, err)
+		{`schedule={kind="wsd", rate=3e-3, warmup=1, decay=0.5}`, `method={form="off"}`, "train.steps=20", 6, "of which 6 are done: the learning rate of step 6 was"},
+		{`schedule={kind="constant", rate=3e-3, warmup=1}`, `method={silence=0.5}`, "train.steps=16", 5, "of which 5 are done: λ of step 5 was"},
+	} {
+		for _, stop := range []int{c.refused - 1, c.refused} {
+			cfg := testrun.Config(t, "train.steps=8", c.schedule, c.method)
+			runParts(t, cfg, stop)
+			_, err := train.Run(t.Context(), testrun.Again(t, cfg, c.longer), train.Options{Resume: true, Finder: testrun.Finder(t)})
+			if (stop == c.refused) != (err != nil) || err != nil && !strings.Contains(err.Error(), c.say) {
+				t.Errorf("%s, stopped at %d: %v", c.schedule, stop, err)
+			}
 		}
 	}
 }

@@ -8,18 +8,26 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 )
 
 // train runs the remaining steps, evaluates and writes the summary.
 func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
-	r.display = newDisplay(r.opts.Console, r.cfg)
+	live, given := r.opts.Console.(*console.Run)
+	if given {
+		live.SetTotal(r.cfg.Train.Steps) // which may have followed from the data
+	} else {
+		live = NewConsole(r.opts.Console, r.cfg)
+	}
+	r.display = display{console: live, latest: r.last}
 	start := time.Since(r.began).Seconds()
 	for _, message := range slices.Concat(r.tooStrong(r.Compiled.Plan().Rules), withoutEffect(r.cfg, r.Programs)) {
 		r.log.Warn(message)
 	}
-	r.display.latest = r.last
 	defer r.display.console.Close()
 	r.display.previous.Step, r.display.previous.Tokens, r.display.previous.Seconds = r.done.Step, r.done.Tokens, metrics.Number(r.done.Seconds)
 	r.saving.at = time.Now()
@@ -185,4 +193,113 @@ func (r *run) skipped(res step.Result) error {
 			res.Loss, res.GradNorm, ErrNotFinite, r.done.Skipped, r.cfg.Train.NaNPolicy, r.cfg.Train.MaxSkipped)
 	}
 	return nil
+}
+
+// feed brings the micro-batches of each step to the device while the step before is
+// computed. Step t has the batches from (t−1)·accumulate on, however it is reached, so
+// that what was read ahead and not used leaves no trace in a checkpoint.
+type feed struct {
+	source  assembly.Batches
+	load    func([][]int32) (*step.Batches, error)
+	last    int          // step of the run
+	memory  [2][][]int32 // of the step that is computed and of the next
+	step    int          // that is on its way, 0 for none
+	arrived chan delivery
+}
+
+// delivery is what was loaded for a step.
+type delivery struct {
+	batches *step.Batches
+	targets int64 // in them
+	err     error
+}
+
+// newFeed feeds the steps up to last.
+func newFeed(source assembly.Batches, compiled *step.Compiled, last int) *feed {
+	f := &feed{source: source, load: compiled.Load, last: last, arrived: make(chan delivery, 1)}
+	for i := range f.memory {
+		for range compiled.Plan().Accumulate {
+			f.memory[i] = append(f.memory[i], make([]int32, source.BatchLen()))
+		}
+	}
+	return f
+}
+
+// take returns the micro-batches of step t, which is done before the next call, and begins
+// to load those of the step after it.
+func (f *feed) take(t int) (delivery, error) {
+	if f.step != t {
+		f.close()
+		f.begin(t)
+	}
+	got := <-f.arrived
+	f.step = 0
+	if got.err == nil && t < f.last {
+		f.begin(t + 1)
+	}
+	return got, got.err
+}
+
+// begin loads step t on a goroutine of its own.
+func (f *feed) begin(t int) {
+	f.step = t
+	go func() { f.arrived <- f.read(t) }()
+}
+
+func (f *feed) read(t int) (d delivery) {
+	list := f.memory[t%len(f.memory)]
+	for i := range list {
+		if err := f.source.At(int64(t-1)*int64(len(list))+int64(i), list[i]); err != nil {
+			return delivery{err: err}
+		}
+	}
+	d.targets = f.source.Finish(list)
+	d.batches, d.err = f.load(list)
+	return d
+}
+
+// close waits for what is on its way and frees it.
+func (f *feed) close() {
+	if f.step == 0 {
+		return
+	}
+	if got := <-f.arrived; got.batches != nil {
+		got.batches.Close()
+	}
+	f.step = 0
+}
+
+// ErrAsked is the [ErrInterrupted] of a run that was asked to stop by a request in its run directory.
+var ErrAsked = fmt.Errorf("%w by a request in its run directory", ErrInterrupted)
+
+// requestInterval is the time between two looks for requests.
+const requestInterval = time.Second
+
+// obey looks for requests until the function that it returns is called. A request to stop
+// ends the context. Other processes are on the operating system's file system alone.
+func (r *run) obey(ctx context.Context) (context.Context, func()) {
+	if r.opts.Files != nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(requestInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			if r.dir.Take(rundir.Checkpoint) {
+				r.saveAsked.Store(true)
+			}
+			if r.dir.Take(rundir.Stop) {
+				cancel(ErrAsked)
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil); <-done }
 }

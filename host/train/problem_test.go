@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/generate"
@@ -177,12 +179,7 @@ func TestProblemOutputs(t *testing.T) {
 func TestProblemOpens(t *testing.T) {
 	cfg := problem(t, quadraticText)
 	s := testrun.Train(t, cfg, train.Options{})
-	o := trained.Options{Finder: testrun.Finder(t)}
-	opened, err := trained.Open(t.Context(), cfg.Train.Out, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
+	opened := opened(t, cfg.Train.Out, trained.Options{})
 	loss, tokens, err := opened.Evaluate(t.Context(), 0)
 	if err != nil || tokens != 0 || loss != float64(*s.ValLoss) {
 		t.Errorf("the loss is %v of %d tokens (%v), want %v of none", loss, tokens, err, *s.ValLoss)
@@ -190,8 +187,7 @@ func TestProblemOpens(t *testing.T) {
 	if _, err := opened.Generate(t.Context(), "", generate.Options{}, nil); err == nil || !strings.Contains(err.Error(), `"quadratic" does not predict text`) {
 		t.Errorf("Generate: %v", err)
 	}
-	o.Data = "file"
-	if _, err := trained.Open(t.Context(), cfg.Train.Out, o); err == nil || !strings.Contains(err.Error(), "not evaluated on data") {
+	if _, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: testrun.Finder(t), Data: "file"}); err == nil || !strings.Contains(err.Error(), "not evaluated on data") {
 		t.Errorf("with data: %v", err)
 	}
 }
@@ -199,11 +195,8 @@ func TestProblemOpens(t *testing.T) {
 // TestProblemResumes: a run in parts ends as one without a stop, noise, records and points included.
 func TestProblemResumes(t *testing.T) {
 	whole := problem(t, quadraticText, "train.checkpoint_every=10")
-	parts := testrun.Elsewhere(t, whole)
 	testrun.Train(t, whole, train.Options{})
-	runParts(t, parts, 7, 24, 25)
-	testrun.Train(t, testrun.Again(t, parts), train.Options{Resume: true})
-	testrun.SameRun(t, "in parts", whole.Train.Out, parts.Train.Out)
+	parts := inParts(t, whole, 7, 24, 25)
 	sameTrajectory(t, whole, parts)
 	other := testrun.Elsewhere(t, whole, "seed=1")
 	testrun.Train(t, other, train.Options{})
@@ -214,15 +207,8 @@ func TestProblemResumes(t *testing.T) {
 
 func sameTrajectory(t *testing.T, a, b *config.Config) {
 	t.Helper()
-	read := func(cfg *config.Config) string {
-		text, err := rundir.At(cfg.Train.Out).Trajectory().ReadFile()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	if read(a) != read(b) {
-		t.Errorf("the trajectories differ:\n%s\n%s", read(a), read(b))
+	if diff := cmp.Diff(iterates(t, a.Train.Out), iterates(t, b.Train.Out)); diff != "" {
+		t.Errorf("the trajectories differ:\n%s", diff)
 	}
 }
 
@@ -243,11 +229,7 @@ func TestOLMo2Trains(t *testing.T) {
 	if !s.Completed || s.ValPPL == nil || !(list[len(list)-1] < list[0]-0.5) {
 		t.Errorf("losses from %v to %v, summary %+v", list[0], list[len(list)-1], s)
 	}
-	opened, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Generate: 1, Finder: testrun.Finder(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
+	opened := opened(t, cfg.Train.Out, trained.Options{Generate: 1})
 	if text, err := opened.Generate(t.Context(), "the", generate.Options{Tokens: 5}, nil); err != nil || text == "" {
 		t.Errorf("generated %q, %v", text, err)
 	}

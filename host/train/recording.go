@@ -3,9 +3,13 @@ package train
 import (
 	"errors"
 	"slices"
+	"time"
 
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/tensorboard"
 )
 
 // recording is metrics.jsonl, with the records that it could not take yet: a disk that is
@@ -45,17 +49,12 @@ func (w *recording) wrote(rec metrics.Record) {
 	w.newest = append(w.newest, rec)
 }
 
-// sync makes all records durable.
-func (w *recording) sync() error {
-	if err := w.flush(); err != nil {
-		return err
-	}
-	return w.file.Sync()
-}
-
 // syncRecords makes the records and the points so far durable, and the texts if it can: they end no training.
 func (r *run) syncRecords() error {
-	err := r.records.sync()
+	err := r.records.flush()
+	if err == nil {
+		err = r.records.file.Sync()
+	}
 	if r.trajectory != nil {
 		err = errors.Join(err, r.trajectory.Sync())
 	}
@@ -174,4 +173,104 @@ func (r *run) recall(rec metrics.Record) {
 		rec.ErrorNorm2, rec.ErrorRel = r.last.ErrorNorm2, r.last.ErrorRel
 	}
 	r.last = rec
+}
+
+// openScalars starts an event file for the records from now on, where train.tensorboard asks for it. metrics.jsonl has all
+// that event files show, so that a run goes on without them.
+func (r *run) openScalars() {
+	if !r.cfg.Train.TensorBoard {
+		return
+	}
+	now := time.Now()
+	w, err := tensorboard.Create(r.dir.TensorBoard(), r.done.Step, now)
+	if err == nil {
+		r.scalars = w
+		var toml []byte
+		if toml, err = r.cfg.Encode(); err == nil {
+			err = w.Configuration(string(toml), now)
+		}
+	}
+	r.noteScalars(err)
+}
+
+// showRecord writes the numbers of a record to the event file.
+func (r *run) showRecord(rec metrics.Record) {
+	if r.scalars != nil {
+		r.noteScalars(r.scalars.Scalars(rec.Step, time.Now(), tensorboard.Of(rec)))
+	}
+}
+
+// noteScalars ends the event file at its first error.
+func (r *run) noteScalars(err error) {
+	if err == nil {
+		return
+	}
+	r.log.Warn("the records for TensorBoard end here: cage runs export makes them again from metrics.jsonl", "error", err)
+	r.closeScalars()
+}
+
+func (r *run) closeScalars() {
+	if r.scalars == nil {
+		return
+	}
+	if err := r.scalars.Close(); err != nil {
+		r.log.Warn("the records for TensorBoard could not be closed", "error", err)
+	}
+	r.scalars = nil
+}
+
+// openTrajectory starts the record of the points of a problem, whose parameters unlike
+// those of a language model can be looked at, or goes on with it after the steps that are
+// done. The point of the last of these is written again, as it may be missing; so a run at
+// its beginning records its start.
+func (r *run) openTrajectory() error {
+	r.problem, _ = r.model.(*model.Quadratic)
+	if r.problem == nil || r.cfg.Train.TrajectoryEvery == 0 {
+		return nil
+	}
+	after := r.done.Step
+	if r.pointDue() {
+		after--
+	}
+	var err error
+	if r.trajectory, err = metrics.Resume[metrics.Point](r.dir.Trajectory(), after); err != nil {
+		return err
+	}
+	r.warnOfDamage(r.trajectory.Damage())
+	return r.recordPoint()
+}
+
+// pointDue tells whether the point after the step just done is recorded.
+func (r *run) pointDue() bool {
+	return r.done.Step%r.cfg.Train.TrajectoryEvery == 0 || r.done.Step == r.cfg.Train.Steps
+}
+
+// recordPoint records the point after the step just done, if it is due. Unlike records, points do not wait for a disk that
+// is full: a problem is small enough to end, and to go on from its last step.
+func (r *run) recordPoint() error {
+	if r.trajectory == nil || !r.pointDue() {
+		return nil
+	}
+	x, err := r.point()
+	if err != nil {
+		return err
+	}
+	return r.trajectory.Write(metrics.Point{Step: r.done.Step, X: x})
+}
+
+// point is where the parameters of a problem are.
+func (r *run) point() ([]float32, error) {
+	return engine.Download[float32](r.state.Param(r.model.Params()[0].Name))
+}
+
+// distance is how far the parameters are from the problem's optimum, nil without one.
+func (r *run) distance() (*metrics.Number, error) {
+	if r.problem == nil {
+		return nil, nil
+	}
+	x, err := r.point()
+	if err != nil {
+		return nil, err
+	}
+	return metrics.Some(r.problem.Distance(x)), nil
 }

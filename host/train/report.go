@@ -2,13 +2,20 @@ package train
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"math"
 	"path/filepath"
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/resources"
 )
 
 // report shows the step just done, and records it if a record is due.
@@ -128,15 +135,6 @@ func (r *run) evaluate(ctx context.Context, batches ...int) (losses []float64, e
 	return losses, err
 }
 
-// curveBatches is how many batches the last point of the curve of evaluations is of: as many as those before, so that
-// what moves between them is the model. The summary has the loss over those that are for the end.
-func (r *run) curveBatches() int {
-	if r.cfg.Train.EvalEvery == 0 {
-		return r.cfg.Train.FinalEvalBatches // there are none before
-	}
-	return r.cfg.Train.EvalBatches
-}
-
 // perplexity is exp(loss) of a language model, nil of a problem.
 func (r *run) perplexity(loss float64) *metrics.Number {
 	if !r.cfg.Model.Language() {
@@ -186,7 +184,13 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 	if r.opts.replay {
 		return s, nil
 	}
-	losses, err := r.evaluate(ctx, r.cfg.Train.FinalEvalBatches, r.curveBatches())
+	// The last point of the curve of evaluations is of as many batches as those before it, so that what moves between them is
+	// the model. The summary has the loss over those that are for the end.
+	curve := r.cfg.Train.EvalBatches
+	if r.cfg.Train.EvalEvery == 0 {
+		curve = r.cfg.Train.FinalEvalBatches // there are none before
+	}
+	losses, err := r.evaluate(ctx, r.cfg.Train.FinalEvalBatches, curve)
 	if ctx.Err() != nil {
 		s.Completed, s.Stopped = false, metrics.Interrupted // a resumed run evaluates
 		return s, ErrInterrupted
@@ -208,4 +212,122 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 		return s, ErrInterrupted
 	}
 	return s, r.records.write(rec)
+}
+
+// addSpeed fills in speed and memory. Each call measures the speed since the one before.
+func (r *run) addSpeed(rec *metrics.Record) {
+	tokens, steps := r.display.speed(*rec)
+	if !r.cfg.Model.Language() {
+		return
+	}
+	rec.TokensPerSecond = metrics.Some(tokens)
+	// Not by tokens: those that are no targets are computed as well.
+	flops := steps * float64(r.cfg.Train.Accumulate) * r.model.StepFLOPs(r.cfg.Train.Batch, r.cfg.Model.Context)
+	rec.FLOPSPerSecond = metrics.Some(flops)
+	if peak := r.cfg.Device.PeakTFLOPS; peak > 0 {
+		rec.MFU = metrics.Some(flops / (peak * 1e12))
+	}
+	if bytes := resources.Memory(); bytes > 0 {
+		rec.MemoryBytes = metrics.Some(float64(bytes))
+	}
+}
+
+// addTensors fills in the numbers of single tensors. They are measured in every step; only
+// to record them is a choice.
+func (r *run) addTensors(rec *metrics.Record, set step.Settings, res step.Result) {
+	if rec.Weights == nil {
+		rec.Weights = map[string]metrics.WeightMeasures{}
+	}
+	quantized := 0
+	for i, t := range r.Programs.Tensors {
+		w := rec.Weights[t.Name]
+		if i < len(res.GradNorms) {
+			w.GradNorm = metrics.Some(res.GradNorms[i])
+		}
+		w.LR = metrics.Some(set.Rate * t.RateFactor)
+		if _, ok := r.Programs.Weights[t.Name]; ok {
+			if quantized < len(res.ErrorNorm2) {
+				w.ErrorRel = relative(res.ErrorNorm2[quantized], res.ValueNorm2[quantized])
+			}
+			quantized++
+		}
+		rec.Weights[t.Name] = w
+	}
+}
+
+// reopen removes the summary of a run that goes on: it says how the run ended before, and
+// would still say so if the process were killed from here on. That of a finished run stays
+// until there is another complete one.
+func (r *run) reopen() error {
+	if r.done.Step >= r.cfg.Train.Steps {
+		s, err := metrics.ReadSummary(r.dir.Summary())
+		r.summarized = err == nil && s.Completed
+		return nil
+	}
+	err := r.dir.Summary().Remove()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = r.dir.SyncDir()
+	}
+	if err != nil {
+		return fmt.Errorf("remove the summary of the run so far: %w", err)
+	}
+	return nil
+}
+
+// recordError writes the error with which the run ended into its summary, for those who
+// have not seen the messages. If that fails, the error is in the messages all the same.
+func (r *run) recordError(err error) {
+	if errors.Is(err, ErrReplaced) || r.checkDirectory() != nil {
+		return // the directory is another run's
+	}
+	if r.summarized {
+		return
+	}
+	s := r.summary()
+	s.Stopped, s.Error = metrics.Failed, err.Error()
+	if errors.Is(err, ErrNotFinite) {
+		s.Stopped = metrics.Diverged
+	}
+	if err := metrics.WriteSummary(r.dir.Summary(), *s); err != nil {
+		r.log.Warn("how the run ended could not be written to its summary", "error", err)
+	}
+}
+
+// display shows progress and remembers what the records of a run have in common.
+type display struct {
+	console  *console.Run
+	latest   metrics.Record // of the newest step
+	previous metrics.Record // of the step before the pace was last measured
+}
+
+// NewConsole makes the progress display of a run: a live line if out is a terminal,
+// otherwise one line per logged record. It can be passed as Options.Console, and log
+// messages can be written through it.
+func NewConsole(out io.Writer, cfg *config.Config) *console.Run {
+	opts := console.RunOptions{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery), Problem: !cfg.Model.Language()}
+	opts.Width, _ = console.Size(out)
+	return console.NewRun(out, opts)
+}
+
+// step shows a record and keeps it as the newest.
+func (d *display) step(r metrics.Record) {
+	if r.ErrorNorm2 == nil {
+		r.ErrorNorm2, r.ErrorRel = d.latest.ErrorNorm2, d.latest.ErrorRel
+	}
+	d.latest = r
+	d.console.Update(r)
+}
+
+// speed is the number of tokens and of steps per second since the last call, without what was
+// not training.
+func (d *display) speed(r metrics.Record) (tokens, steps float64) {
+	before, seconds := d.previous, float64(r.Seconds-d.previous.Seconds)
+	d.previous = r
+	if seconds <= 0 {
+		return 0, 0
+	}
+	return float64(r.Tokens-before.Tokens) / seconds, float64(r.Step-before.Step) / seconds
 }

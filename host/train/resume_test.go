@@ -1,8 +1,11 @@
 package train_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
@@ -80,14 +84,9 @@ func TestDamagedCheckpoint(t *testing.T) {
 	runParts(t, damaged, 12)
 	damage := func(step int) {
 		path := filepath.Join(rundir.At(damaged.Train.Out).Checkpoints().Name, checkpoint.FileName(step))
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := read(t, path)
 		data[len(data)-100] ^= 1
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, path, data)
 	}
 	damage(12)
 	testrun.Train(t, testrun.Again(t, damaged), train.Options{Resume: true})
@@ -176,24 +175,6 @@ func TestFinishedRun(t *testing.T) {
 	}
 }
 
-// cancelAt is a console that cancels when a text is shown.
-type cancelAt struct {
-	text   string
-	cancel context.CancelFunc
-	mu     sync.Mutex
-	shown  strings.Builder
-}
-
-func (c *cancelAt) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.shown.Write(p)
-	if strings.Contains(c.shown.String(), c.text) {
-		c.cancel()
-	}
-	return len(p), nil
-}
-
 // TestInterrupted interrupts a run between a step and what is due after it: an
 // evaluation, a checkpoint, the final evaluation. Nothing of it is lost.
 func TestInterrupted(t *testing.T) {
@@ -212,7 +193,7 @@ func TestInterrupted(t *testing.T) {
 			cfg := testrun.Elsewhere(t, whole)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			summary, err := train.Run(ctx, cfg, train.Options{Finder: testrun.Finder(t), Console: &cancelAt{text: c.text, cancel: cancel}})
+			summary, err := train.Run(ctx, cfg, train.Options{Finder: testrun.Finder(t), Console: &callAt{at: map[string]func(){c.text: cancel}}})
 			if !errors.Is(err, train.ErrInterrupted) || summary == nil || summary.Completed || summary.Steps != c.steps {
 				t.Fatalf("got the error %v and the summary %+v", err, summary)
 			}
@@ -246,28 +227,20 @@ func TestResumeWithOtherPrograms(t *testing.T) {
 	cfg := testrun.Config(t)
 	runParts(t, cfg, 3)
 	spoilHash(t, cfg)
-	_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.Finder(t)})
-	if err == nil || !strings.Contains(err.Error(), "a plugin has changed and now gives another program for weight ") {
-		t.Errorf("got %v, want an error that names the program that changed", err)
-	}
+	refused(t, "with another program", testrun.Again(t, cfg), train.Options{Resume: true}, "a plugin has changed and now gives another program for weight ")
 }
 
 // spoilHash changes the recorded hashes of the weights' programs of a run.
 func spoilHash(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	path := rundir.At(cfg.Train.Out).Provenance().Name
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, path)
 	hash := regexp.MustCompile(`("weight [^"]*": ")[0-9a-f]{64}`)
 	spoiled := hash.ReplaceAllString(string(text), "${1}"+strings.Repeat("0", 64))
 	if spoiled == string(text) {
 		t.Fatal("provenance.json holds no hash of a weight's program")
 	}
-	if err := os.WriteFile(path, []byte(spoiled), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, []byte(spoiled))
 }
 
 // TestLock: two processes do not train in one directory.
@@ -281,12 +254,81 @@ func TestLock(t *testing.T) {
 	if held, err := other.TryLock(); err != nil || !held {
 		t.Fatal(held, err)
 	}
-	_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
-	if err == nil || !strings.Contains(err.Error(), "another process is training") {
-		t.Errorf("got %v, want an error about the other process", err)
-	}
+	refused(t, "beside another process", cfg, train.Options{}, "another process is training")
 	if err := other.Unlock(); err != nil {
 		t.Fatal(err)
 	}
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{})
+}
+
+// TestFinishedStaysFinished: a finished run that is resumed is evaluated again; if that fails, or is interrupted, the
+// summary of the finished run stays.
+func TestFinishedStaysFinished(t *testing.T) {
+	cfg := testrun.Config(t, "train.steps=4")
+	testrun.Train(t, cfg, train.Options{})
+	path := rundir.At(cfg.Train.Out).Summary()
+	before, err := path.ReadFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	resume := func(ctx context.Context, log io.Writer) {
+		t.Helper()
+		logger := hclog.New(&hclog.LoggerOptions{Output: log, Level: hclog.Info})
+		if _, err := train.Run(ctx, testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.Finder(t), Logger: logger}); err == nil {
+			t.Fatal("there is no error")
+		}
+		if after, err := path.ReadFile(); err != nil || !bytes.Equal(before, after) {
+			t.Errorf("%v\n%s", err, after)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	resume(ctx, onMessage{"resuming", cancel})
+	flip(t, cfg.Data.Validation)
+	resume(t.Context(), io.Discard)
+}
+
+// onMessage is a log that calls a function when a message is in a line of it.
+type onMessage struct {
+	message string
+	call    func()
+}
+
+func (o onMessage) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), o.message) {
+		o.call()
+	}
+	return len(line), nil
+}
+
+// TestAskedWhileItLoads: a request to stop that comes while a run reads its checkpoint is obeyed.
+func TestAskedWhileItLoads(t *testing.T) {
+	effort.Long(t, "starts processes")
+	cfg := testrun.Config(t, "train.steps=2000", "train.eval_every=0")
+	runParts(t, cfg, 2)
+	ask := func() {
+		if err := rundir.At(cfg.Train.Out).Ask(rundir.Stop); err != nil {
+			t.Error(err)
+		}
+	}
+	logger := hclog.New(&hclog.LoggerOptions{Output: onMessage{"resuming", ask}, Level: hclog.Info})
+	refused(t, "asked to stop", testrun.Again(t, cfg), train.Options{Resume: true, Logger: logger}, train.ErrAsked.Error())
+}
+
+// TestMixtureMoves: a run goes on when the files of its mixture have other paths; with others it does not.
+func TestMixtureMoves(t *testing.T) {
+	first, validation := testrun.Dataset(t)
+	text := strings.Replace(testrun.ConfigText("TRAIN", validation, filepath.Join(t.TempDir(), "run")), `train = "TRAIN"`,
+		fmt.Sprintf("mixture = [{path = %q, weight = 1.0}, {path = %q, weight = 2.0}]", first, validation), 1)
+	cfg := testrun.Parse(t, text)
+	runParts(t, cfg, 4)
+	moved := filepath.Join(t.TempDir(), "elsewhere.tokens")
+	if err := os.Rename(first, moved); err != nil {
+		t.Fatal(err)
+	}
+	again := testrun.Parse(t, strings.Replace(text, first, moved, 1))
+	testrun.Train(t, again, train.Options{Resume: true})
+	other := testrun.Parse(t, strings.Replace(text, first, validation, 1), "train.steps=21")
+	if _, err := train.Run(t.Context(), other, train.Options{Resume: true, Finder: testrun.Finder(t)}); err == nil {
+		t.Error("a run goes on with other data")
+	}
 }

@@ -1,3 +1,34 @@
+// Package train is the training loop: it draws batches, asks the schedules for α_t and
+// λ_t, runs the compiled step, evaluates, records, and saves and resumes checkpoints. A
+// run lives in a directory that holds everything about it:
+//
+//	run.toml            the resolved configuration, with the hashes of plugins and data
+//	provenance.json     the run's identity, the build, the plugins' parameters, the hashes of their programs
+//	metrics.jsonl       one record per logged step
+//	trajectory.jsonl    the points visited by a problem without data
+//	samples.jsonl       texts that a language model wrote during training
+//	checkpoints/        the most recent states
+//	summary.json        the results
+//
+// The mathematics lives elsewhere: the step in host/train/step, the method in host/method/cage, the
+// model in host/model. This package is concerned with order and bookkeeping only.
+//
+// The rooms of the wing, the highest first:
+//
+//	records      records of several runs as a table or event files
+//	conformance  sdktest's checks of a plugin, on processes and devices
+//	provenance   what a run and its weights come from
+//	assembly     from a configuration to parts: data, programs of plugins, a compiled step
+//	step         one step as a compiled graph, with its state; evaluation and decoding of a model
+//	memory       what a training needs of it, from sizes alone
+//	plugin       plugins as processes
+//	checkpoint   named tensors in files
+//	rundir       the files of a run, lists of runs
+//	config       run.toml
+//	tensorboard, console, metrics  records, and who shows them
+//
+// A configuration becomes parts (config, plugin, assembly), the loop draws batches from them and runs the step, and what the
+// step returns leaves as records and checkpoints in the run directory.
 package train
 
 import (
@@ -15,6 +46,7 @@ import (
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/provenance"
@@ -122,8 +154,7 @@ type run struct {
 	last       metrics.Record                 // the newest record of the run that is resumed
 	problem    *model.Quadratic               // nil for a language model
 	trajectory *metrics.Writer[metrics.Point] // of the problem's points; nil when none are recorded
-	prompts    prompts                        // of train.samples
-	samples    *samples                       // of what the model writes; nil: it is not asked
+	samples    *samples                       // what the model writes; nil: it is not asked
 	movement   *movement
 	display    display
 
@@ -209,7 +240,7 @@ func (r *run) closeRecords() {
 	if r.trajectory != nil {
 		errs = append(errs, r.trajectory.Close())
 	}
-	if r.samples != nil {
+	if r.samples != nil && r.samples.file != nil {
 		errs = append(errs, r.samples.file.Close())
 	}
 	r.closeScalars()
@@ -226,3 +257,30 @@ func (r *run) warnOfDamage(damage error) {
 }
 
 func stepError(step int, err error) error { return fmt.Errorf("step %d: %w", step, err) }
+
+// EstimateMemory returns the memory that a run needs, by the same estimate with which
+// [Run] refuses runs that are too large. It starts the plugins, but neither the device
+// nor the run. Data is opened only if the size of the vocabulary comes from its
+// tokenizer. Of opts, only Finder and Logger are used.
+func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*memory.Report, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Model.Language() && cfg.Model.Vocab == 0 {
+		if cfg, err = assembly.PinnedToData(cfg); err != nil {
+			return nil, err
+		}
+	}
+	m, err := assembly.Model(cfg)
+	if err != nil {
+		return nil, err
+	}
+	programs, err := assembly.Collect(ctx, assembly.Request{
+		Config: cfg, Model: m, Batch: assembly.ReplicaBatch(cfg), Finder: opts.Finder, Options: plugin.Options{Logger: opts.Logger},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return assembly.Memory(cfg, m, programs)
+}

@@ -13,16 +13,11 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// samples is samples.jsonl, with what the model is asked to continue.
+// samples are the prompts of train.samples, and the file of what the model writes after them.
 type samples struct {
-	prompts
-	file *metrics.Writer[metrics.Sample]
-}
-
-// prompts are those of train.samples.
-type prompts struct {
 	tokenizer tokenizer.Tokenizer
 	ids       [][]int32
+	file      *metrics.Writer[metrics.Sample] // nil before there is a run directory
 }
 
 // readPrompts encodes the prompts of train.samples, before there is a run directory: a run that cannot read them does not
@@ -32,16 +27,17 @@ func (r *run) readPrompts() error {
 	if len(asked) == 0 {
 		return nil
 	}
-	var err error
-	if r.prompts.tokenizer, err = r.openTokenizer(); err != nil {
+	tok, err := r.openTokenizer()
+	if err != nil {
 		return err
 	}
+	r.samples = &samples{tokenizer: tok}
 	for _, text := range asked {
-		ids, err := assembly.Beginning(r.cfg, r.prompts.tokenizer, text)
+		ids, err := assembly.Beginning(r.cfg, tok, text)
 		if err != nil {
 			return r.cfg.ErrorAt("train.samples", "%q: %w", text, err)
 		}
-		r.prompts.ids = append(r.prompts.ids, ids)
+		r.samples.ids = append(r.samples.ids, ids)
 	}
 	return nil
 }
@@ -58,7 +54,7 @@ func (r *run) openTokenizer() (tokenizer.Tokenizer, error) {
 
 // openSamples begins samples.jsonl, or goes on with it after the last evaluation that is recorded.
 func (r *run) openSamples() error {
-	if len(r.prompts.ids) == 0 {
+	if r.samples == nil {
 		return nil
 	}
 	after := r.done.Step
@@ -70,7 +66,7 @@ func (r *run) openSamples() error {
 		return err
 	}
 	r.warnOfDamage(file.Damage())
-	r.samples = &samples{r.prompts, file}
+	r.samples.file = file
 	return nil
 }
 

@@ -2,6 +2,7 @@ package train_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,9 +23,11 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -67,11 +70,7 @@ func TestSamples(t *testing.T) {
 func TestSamplesAsGenerated(t *testing.T) {
 	cfg := testrun.Config(t, "train.steps=6", "train.eval_every=0", `train.samples="the quick"`, "train.sample_tokens=12", "train.sample_temperature=0")
 	testrun.Train(t, cfg, train.Options{})
-	opened, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{NoData: true, Generate: 1, Finder: testrun.Finder(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
+	opened := opened(t, cfg.Train.Out, trained.Options{NoData: true, Generate: 1})
 	want, err := opened.Generate(t.Context(), "the quick", generate.Options{Tokens: 12}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -123,10 +122,7 @@ func TestSamplesWithoutTokenizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := testrun.Config(t, fmt.Sprintf("data.train=%q", file), fmt.Sprintf("data.validation=%q", file), "train.steps=2", twoPrompts)
-	_, err = train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
-	if err == nil || !strings.Contains(err.Error(), "tokenizer.json was not found") {
-		t.Errorf("error %v, want one that tells of the tokenizer", err)
-	}
+	refused(t, "without a tokenizer", cfg, train.Options{}, "tokenizer.json was not found")
 	if _, err := os.Stat(cfg.Train.Out); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there is a run directory: %v", err)
 	}
@@ -211,14 +207,9 @@ func TestSamplesResumed(t *testing.T) {
 // cutLastLine leaves out the last line of a file, but for its first bytes.
 func cutLastLine(t *testing.T, path string) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, path)
 	kept := text[:strings.LastIndexByte(strings.TrimSuffix(string(text), "\n"), '\n')+5]
-	if err := os.WriteFile(path, kept, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, kept)
 }
 
 func samplesOf(t *testing.T, cfg *config.Config) string {
@@ -237,4 +228,92 @@ func readSamples(t *testing.T, cfg *config.Config) []metrics.Sample {
 		t.Fatal(err)
 	}
 	return list
+}
+
+// TestEvaluateCountsEveryToken compares evaluations in batches of 4, whose last one
+// has 3 windows, with one window at a time: each is the mean over all tokens.
+func TestEvaluateCountsEveryToken(t *testing.T) {
+	const context16, windows = 16, 7
+	path := filepath.Join(t.TempDir(), "val.tokens")
+	w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{Tokenizer: tokenizer.Bytes{}.Info()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A few tokens more than 7 windows and the last target; the document's first token
+	// is the tokenizer's own, if it has one.
+	if err := w.WriteDocument(testrun.Tokens(1, 1, windows*context16+9, 256), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := dataset.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	evaluate := func(batch string, batches int) (float64, int64) {
+		cfg := testrun.Config(t, "model.vocab=300", batch)
+		plan := testrun.Plan(t, cfg)
+		c := testrun.Compile(t, plan)
+		s := testrun.Upload(t, c, testrun.Params(plan.Model, 3))
+		loss, tokens, err := step.Evaluate(t.Context(), c, s, sequence(t, cfg, file, c.Batch()), batches)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loss, tokens
+	}
+	for _, c := range []struct{ batches, single, windows int }{{0, 0, 7}, {2, 7, 7}, {1, 4, 4}, {100, 100, 7}} {
+		loss, tokens := evaluate("train.batch=4", c.batches)
+		want, _ := evaluate("train.batch=1", c.single)
+		if tokens != int64(c.windows*context16) {
+			t.Errorf("%d batches: %d tokens, want %d", c.batches, tokens, c.windows*context16)
+		}
+		if d := relative(loss, want); !(d <= 1e-6) {
+			t.Errorf("%d batches: loss %v, one by one %v", c.batches, loss, want)
+		}
+	}
+	stopEvaluation(t, file)
+}
+
+// sequence reads a part to evaluate a configuration on.
+func sequence(t *testing.T, cfg *config.Config, part *dataset.File, batch int) step.Sequence {
+	t.Helper()
+	s, err := assembly.OpenSequence(cfg, part, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// stopEvaluation: an evaluation ends with its context.
+func stopEvaluation(t *testing.T, file *dataset.File) {
+	cfg := testrun.Config(t, "model.vocab=300")
+	c := testrun.Compile(t, testrun.Plan(t, cfg))
+	s, err := c.NewState(1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := step.Evaluate(ctx, c, s, sequence(t, cfg, file, c.Batch()), 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a cancelled context: %v", err)
+	}
+}
+
+// TestLateEvaluation: an evaluation that a run does when it goes on is recorded as if it had
+// been done at once, with the losses of its step also where these were not recorded.
+func TestLateEvaluation(t *testing.T) {
+	whole := testrun.Config(t, "train.checkpoint_every=5", "train.log_every=3")
+	testrun.Train(t, whole, train.Options{})
+	cfg := testrun.Elsewhere(t, whole)
+	var mend func()
+	console := &callAt{at: map[string]func(){"step 6/20": func() { mend = cut(t, cfg.Data.Validation) }}}
+	if _, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Finder: testrun.Finder(t), Console: console}); err == nil || newest(t, cfg) != 8 {
+		t.Fatalf("the evaluation after step 8 did not fail: %v, and the newest checkpoint is of step %d", err, newest(t, cfg))
+	}
+	mend()
+	testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
+	testrun.SameRun(t, "evaluated at once, and when it goes on", whole.Train.Out, cfg.Train.Out)
 }

@@ -73,11 +73,8 @@ func TestXLA(t *testing.T) {
 func TestXLAResumes(t *testing.T) {
 	onXLA(t, 2)
 	whole := onCUDA(t, testrun.Config(t), 2)
-	parts := testrun.Elsewhere(t, whole)
 	testrun.Train(t, whole, train.Options{})
-	runParts(t, parts, 3, 11)
-	testrun.Train(t, testrun.Again(t, parts), train.Options{Resume: true})
-	testrun.SameRun(t, "in parts and whole", parts.Train.Out, whole.Train.Out)
+	inParts(t, whole, 3, 11)
 }
 
 // TestXLAFaults: whatever fails on the device, the run ends with an error that says what
@@ -140,34 +137,23 @@ func TestXLAFaults(t *testing.T) {
 	}
 }
 
-// TestXLAWithoutFusedAttention: XLA has no fused attention on processors, which is what a
-// GPU without it says too. A run in bfloat16 does without, and one that asks for it ends.
-func TestXLAWithoutFusedAttention(t *testing.T) {
+// TestXLAWithoutExtensions: XLA has neither fused attention nor kernels on processors; a GPU without the former says the
+// same. A run in bfloat16 does without, and one that asks for them ends.
+func TestXLAWithoutExtensions(t *testing.T) {
 	onXLA(t, 1)
-	cfg := onCUDA(t, testrun.Config(t, "train.steps=2", "train.eval_every=0"), 1, `device.precision="bfloat16"`)
-	var log bytes.Buffer
-	testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
-	if text := log.String(); strings.Count(text, "attention is computed without the device's fused operation") != 1 {
-		t.Errorf("the messages do not say once that attention is not fused: %s", text)
-	}
-	_, err := train.Run(t.Context(), testrun.Elsewhere(t, cfg, `device.attention="fused"`), train.Options{Finder: testrun.Finder(t)})
-	if err == nil || !strings.Contains(err.Error(), "fmha") {
-		t.Errorf("fused attention that the device has not: %v", err)
-	}
-}
-
-// TestXLAWithoutKernels: XLA has no kernels on processors. A run in bfloat16 does without,
-// and one that asks for them ends.
-func TestXLAWithoutKernels(t *testing.T) {
-	onXLA(t, 1)
-	cfg := onCUDA(t, testrun.Config(t, "train.steps=2", "train.eval_every=0"), 1, `device.precision="bfloat16"`, `device.attention="plain"`)
-	var log bytes.Buffer
-	testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
-	if text := log.String(); strings.Count(text, "programs of quantizers are computed without kernels") != 1 {
-		t.Errorf("the messages do not say once that there are no kernels: %s", text)
-	}
-	_, err := train.Run(t.Context(), testrun.Elsewhere(t, cfg, `device.kernels="fused"`), train.Options{Finder: testrun.Finder(t)})
-	if err == nil || !strings.Contains(err.Error(), "xla.gpu.triton") {
-		t.Errorf("kernels that the device has not: %v", err)
+	for _, c := range []struct {
+		overrides        []string
+		says, asks, lack string
+	}{
+		{nil, "attention is computed without the device's fused operation", `device.attention="fused"`, "fmha"},
+		{[]string{`device.attention="plain"`}, "programs of quantizers are computed without kernels", `device.kernels="fused"`, "xla.gpu.triton"},
+	} {
+		cfg := onCUDA(t, testrun.Config(t, "train.steps=2", "train.eval_every=0"), 1, append(c.overrides, `device.precision="bfloat16"`)...)
+		var log bytes.Buffer
+		testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+		if text := log.String(); strings.Count(text, c.says) != 1 {
+			t.Errorf("the messages do not say once that %s: %s", c.says, text)
+		}
+		refused(t, c.asks, testrun.Elsewhere(t, cfg, c.asks), train.Options{}, c.lack)
 	}
 }

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/pjrtrecord"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -282,12 +285,48 @@ func TestTrainedQuantizersNeedTheirGradient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := assembly.Model(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var ce *plaintoml.Error
-	if _, err := assembly.Plan(cfg, m, programs); !errors.As(err, &ce) || ce.Key != "method.gradient" || !strings.Contains(ce.Error(), "layers.0.attn.out has trained parameters") {
+	if _, err := assembly.Plan(cfg, modelOf(t, cfg), programs); !errors.As(err, &ce) || ce.Key != "method.gradient" || !strings.Contains(ce.Error(), "layers.0.attn.out has trained parameters") {
 		t.Errorf("got %v, want an error of method.gradient", err)
+	}
+}
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestDeviceCount(t *testing.T) {
+	plugin, _ := pjrtrecord.Plugin(t, 2)
+	t.Setenv(engine.PluginPathVariable, plugin)
+	const text = `[model]
+layers = 2
+width = 64
+heads = 2
+context = 32
+[data]
+train = "a.tok"
+validation = "b.tok"
+[train]
+steps = 10
+batch = 12
+[schedule]
+rate = 1e-3
+[device]
+kind = "cuda"
+`
+	for count, want := range map[string]string{"1": "", "2": "", "3": `run.toml:16: device.count: device "cuda": 3 replicas: it has 2 GPU(s)`} {
+		cfg, err := config.Parse("run.toml", []byte(text+"count = "+count+"\n"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := assembly.Device(cfg, nil)
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%s GPUs: %v", count, err)
+		case want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)):
+			t.Errorf("%s GPUs: got error %v, want %q", count, err, want)
+		}
+		if d != nil && d.Close() != nil {
+			t.Error("the device does not close")
+		}
 	}
 }

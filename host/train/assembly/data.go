@@ -1,15 +1,19 @@
 package assembly
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cage-qat/cage/host/data/arrange"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/regular"
 )
 
 // Data holds the texts or conversations of a run.
@@ -26,7 +30,7 @@ type Data struct {
 func OpenData(cfg *config.Config) (*Data, error) {
 	d := &Data{}
 	var err error
-	if d.Train, d.Sources, err = openTrain(cfg, cfg.Data.Files()); err != nil {
+	if d.Train, d.Sources, err = openTrain(cfg); err != nil {
 		return nil, err
 	}
 	if d.Validation, err = openPart(cfg, "data.validation", cfg.Data.ValidationSHA256, cfg.Data.Validation); err != nil {
@@ -40,14 +44,13 @@ func OpenData(cfg *config.Config) (*Data, error) {
 	return d, nil
 }
 
-// openTrain opens the files to train on, which are those that the configuration names, or
-// lie elsewhere.
-func openTrain(cfg *config.Config, files []string) (train *dataset.File, sources []*dataset.File, err error) {
+// openTrain opens the files to train on, and those of a mixture one by one.
+func openTrain(cfg *config.Config) (train *dataset.File, sources []*dataset.File, err error) {
 	if len(cfg.Data.Mixture) == 0 {
-		train, err = openPart(cfg, "data.train", cfg.Data.TrainSHA256, files...)
+		train, err = openPart(cfg, "data.train", cfg.Data.TrainSHA256, cfg.Data.Files()...)
 		return train, nil, err
 	}
-	for i, path := range files {
+	for i, path := range cfg.Data.Files() {
 		f, err := openPart(cfg, cfg.Data.FileKey(i), "", path)
 		if err != nil {
 			return nil, nil, errors.Join(err, closeAll(sources))
@@ -177,4 +180,98 @@ func (d *Data) Close() error {
 		}
 	}
 	return first
+}
+
+// openFiles opens token files of the given kind of data, as one.
+func openFiles(kind string, paths ...string) (*dataset.File, error) {
+	f, err := dataset.Open(paths...)
+	if err != nil {
+		return nil, err
+	}
+	if holds := KindOf(f); holds != kind {
+		return nil, errors.Join(fmt.Errorf("%s holds data of kind %q, want %q", f.Path(), holds, kind), f.Close())
+	}
+	return f, nil
+}
+
+// KindOf is the kind of data that a token file holds.
+func KindOf(f *dataset.File) string {
+	if f.Conversations() {
+		return config.KindChat
+	}
+	return config.KindText
+}
+
+// OpenTexts opens a token file. If path is a file of plain text, it returns the content of that file
+// instead.
+func OpenTexts(path string) (tokens *dataset.File, text []byte, err error) {
+	file, err := dataset.Open(path)
+	if err == nil {
+		return file, nil, nil
+	}
+	if _, ok := errors.AsType[*dataset.FormatError](err); ok {
+		content, readErr := regular.ReadFile(path)
+		if readErr == nil && utf8.Valid(content) && bytes.IndexByte(content, 0) < 0 {
+			return nil, content, nil
+		}
+	}
+	return nil, nil, err
+}
+
+// Windows draws at most n sequences of the model's context from a token file, without repetition, in an order that the seed
+// fixes: windows of texts, or rows of conversations as a training lays them out. segments number the documents in each
+// where they are kept apart, with [model.Padding] in places without one; nil where they are not.
+func Windows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens, segments [][]int32, err error) {
+	if file.Conversations() {
+		return conversationWindows(cfg, file, n, seed)
+	}
+	context := cfg.Model.Context
+	s, err := arrange.NewWindows(file, arrange.WindowsConfig{Context: context, Batch: 1, Seed: seed})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range min(int64(n), file.Len()/int64(context)-1) { // as many as an epoch has
+		window := make([]int32, s.BatchLen())
+		if err := s.At(i, window); err != nil {
+			return nil, nil, err
+		}
+		tokens = append(tokens, window[:context])
+		if cfg.Data.Separate() {
+			numbers := make([]int32, context)
+			numberDocuments(numbers, window[:context], file.Tokenizer())
+			segments = append(segments, numbers)
+		}
+	}
+	return tokens, segments, nil
+}
+
+// conversationWindows are rows of the first epoch with the given seed.
+func conversationWindows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens, segments [][]int32, err error) {
+	how := conversationRows(cfg, 1)
+	how.Epochs, how.Seed = 1, seed
+	s, err := arrange.NewRows(file, how)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range min(int64(n), s.Steps()) {
+		row := newRows(1, cfg.Model.Context)
+		if _, err := s.At(i, 0, row); err != nil {
+			return nil, nil, err
+		}
+		tokens, segments = append(tokens, row[0].Tokens), append(segments, row[0].Segments)
+	}
+	return tokens, segments, nil
+}
+
+// CutWindows is [Windows] for the tokens of one text, which is one document.
+func CutWindows(ids []int32, context, n int, seed uint64) (list [][]int32, err error) {
+	if len(ids) < context {
+		return nil, fmt.Errorf("%d tokens are less than one window of %d", len(ids), context)
+	}
+	for _, i := range rand.New(rand.NewPCG(seed, 0)).Perm(len(ids) / context) {
+		if len(list) < n {
+			list = append(list, ids[i*context:(i+1)*context])
+		}
+	}
+	return list, nil
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
-	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // CheckMemory refuses a run that is estimated to need more memory than the machine has,
@@ -91,7 +89,7 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 			out.States += elements(s.Shape)
 		}
 		if t.RefreshDelay > 0 { // what a refresh reads is copied while it is under way
-			out.States += inputs(t.Optimizer.Refresh)
+			out.States += memory.Inputs(t.Optimizer.Refresh)
 		}
 		if _, quantized := programs.Weights[t.Name]; quantized && cfg.Method.Name == cage.MethodLOTION {
 			out.States += elements(t.Shape)
@@ -128,17 +126,6 @@ func modelSizes(cfg *config.Config, forward bool, piece int) memory.Model {
 	return out
 }
 
-// inputs counts the elements that a program reads.
-func inputs(p *program.Program) float64 {
-	n := 0.0
-	if p != nil {
-		for _, in := range p.Inputs {
-			n += float64(in.Type.Size())
-		}
-	}
-	return n
-}
-
 // workspaces is the memory that optimizers work with: each of the threads that update tensors keeps some for every shape,
 // and computes one refresh at a time.
 func workspaces(programs *Programs, threads int) float64 {
@@ -149,7 +136,8 @@ func workspaces(programs *Programs, threads int) float64 {
 	for _, t := range programs.Tensors {
 		if key := fmt.Sprint(t.Table, t.Shape); !seen[key] {
 			seen[key] = true
-			updates += workspace(t.Optimizer)
+			o := t.Optimizer // the memory that the programs of its updates need while they run
+			updates += max(memory.Workspace(o.Init), memory.Workspace(o.Observe), memory.Workspace(o.Update))
 		}
 		refreshes = append(refreshes, max(memory.RefreshWorkspace(t.Optimizer.FirstRefresh), memory.RefreshWorkspace(t.Optimizer.Refresh)))
 	}
@@ -159,11 +147,6 @@ func workspaces(programs *Programs, threads int) float64 {
 		all += r
 	}
 	return all
-}
-
-// workspace is the memory that the programs of every update of one tensor need while they run.
-func workspace(o sdk.OptimizerProgram) float64 {
-	return max(memory.Workspace(o.Init), memory.Workspace(o.Observe), memory.Workspace(o.Update))
 }
 
 func elements(dims []int) float64 {

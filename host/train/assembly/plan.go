@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
@@ -54,11 +55,16 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 // settings are returned, too, and are nil without it. An evaluation has no gradients, so that it may use other quantizers
 // than the training.
 func fullPrecision(cfg *config.Config, programs *Programs) (bool, *cage.Lotion, error) {
-	if cfg.Method.Name == cage.MethodLOTION {
-		regularizer, err := lotionMethod(cfg, programs)
-		return true, regularizer, err
-	}
-	if cfg.Method.Gradient == cage.FullGradient {
+	switch {
+	case cfg.Method.Name == cage.MethodLOTION:
+		if len(programs.Activations) > 0 {
+			e := cfg.ErrorAt("method.name", "LOTION is for weights only, but activations are quantized")
+			e.Hint = `configure [quantizer.weights] alone`
+			return true, nil, e
+		}
+		regularizer := cfg.Method.Lotion()
+		return true, &regularizer, noTrained(cfg, "method.name", programs)
+	case cfg.Method.Gradient == cage.FullGradient:
 		return true, nil, noTrained(cfg, "method.gradient", programs)
 	}
 	return false, nil, nil
@@ -79,21 +85,6 @@ func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, regulariz
 			plan.RefreshDelay[t.Name] = t.RefreshDelay
 		}
 	}
-}
-
-// lotionMethod returns the settings of LOTION, which computes gradients with unquantized weights and quantizes weights
-// only.
-func lotionMethod(cfg *config.Config, programs *Programs) (*cage.Lotion, error) {
-	if len(programs.Activations) > 0 {
-		e := cfg.ErrorAt("method.name", "LOTION is for weights only, but activations are quantized")
-		e.Hint = `configure [quantizer.weights] alone`
-		return nil, e
-	}
-	if err := noTrained(cfg, "method.name", programs); err != nil {
-		return nil, err
-	}
-	m := cfg.Method.Lotion()
-	return &m, nil
 }
 
 // noTrained refuses quantizers with trained parameters: without quantization in the forward pass they have no gradients.
@@ -118,4 +109,46 @@ func quantizers(programs map[string]sdk.QuantizerProgram) (map[string]lower.Quan
 		out[name] = q
 	}
 	return out, nil
+}
+
+// TeacherSettings returns the settings of the model whose predictions a run learns; there must be one. The weights are
+// not read.
+func TeacherSettings(cfg *config.Config) (architecture.Settings, error) {
+	if cfg.Train.Distillation.Teacher == config.TeacherInitial {
+		return cfg.Model, nil
+	}
+	found, err := config.ReadInitial(cfg.TeacherDir(), cfg.Model.Context)
+	if err != nil {
+		return architecture.Settings{}, teacherError(cfg, "%w", err)
+	}
+	s := found.Settings
+	if s.Vocab != cfg.Model.Vocab {
+		return s, teacherError(cfg, "the teacher in %s has a vocabulary of %d, the model one of %d: both need the same tokens", found.Dir, s.Vocab, cfg.Model.Vocab)
+	}
+	if found.MaxPositions > 0 && cfg.Model.Context > found.MaxPositions {
+		return s, teacherError(cfg, "the teacher in %s has %d positions, model.context is %d", found.Dir, found.MaxPositions, cfg.Model.Context)
+	}
+	s.Context = cfg.Model.Context
+	return s, nil
+}
+
+func teacherError(cfg *config.Config, format string, args ...any) error {
+	return cfg.ErrorAt("train.distillation.teacher", format, args...)
+}
+
+// distillation is what a run learns of a teacher, nil without one.
+func distillation(cfg *config.Config) (*step.Distillation, error) {
+	d := cfg.Train.Distillation
+	if d.Teacher == "" {
+		return nil, nil
+	}
+	s, err := TeacherSettings(cfg)
+	if err != nil {
+		return nil, err
+	}
+	m, err := model.New(s, model.Options{Documents: cfg.Data.Separate()})
+	if err != nil {
+		return nil, teacherError(cfg, "%w", err)
+	}
+	return &step.Distillation{Distillation: model.Distillation{Beta: d.Beta, Temperature: d.Temperature, Weight: d.Weight}, Teacher: m.(model.Language)}, nil
 }

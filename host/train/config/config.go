@@ -1,7 +1,31 @@
+// Package config is the TOML schema of a training run, strictly checked.
+//
+// It reads configuration files and command-line overrides, and writes fully resolved configurations. The keys of a
+// table are defined, as a list of [schema.Key], in the package that the table is about: [model] and its presets in
+// host/model, [schedule] in host/method/schedule, [method] in host/method/cage, [diagnostics] in host/method/diagnostics. The keys of tables
+// that concern several packages, or none, are defined here, in tables.go. Validation, defaults,
+// [Config.Encode] and [Reference] are all driven by these lists, so they cannot disagree.
+//
+// A problem is reported as an [*plaintoml.Error] with the file, line and key, what was found and what would be right. All
+// problems of a file are reported at once, as [plaintoml.Errors]. Keys match exactly, case included, and an unknown key is an
+// error.
+//
+// Nothing but the configuration file is read, with one exception: if the file leaves out a size of the model, it is
+// read from the model that model.init names.
+//
+// What does not belong here: opening data, starting plugins or devices, and checking the parameters of a plugin. A
+// plugin declares its own parameters; whoever has asked it for them checks them and reports problems with
+// [Config.ErrorAt] and [schema.Nearest].
+//
+// Relative paths of data, tokenizer and output are relative to the working directory of the process, not to the
+// configuration file.
 package config
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/method/cage"
@@ -236,4 +260,39 @@ type Device struct {
 	// PeakTFLOPS is the peak performance of the device, in 10¹² floating-point operations
 	// per second; 0: not known.
 	PeakTFLOPS float64
+}
+
+// Hashes returns the expected hashes of the token ids, by the paths of their files; the
+// files of the training set have one hash together. Unknown hashes are left out.
+func (d *Data) Hashes() map[string]string {
+	hashes := map[string]string{strings.Join(d.Files(), ", "): d.TrainSHA256, d.Validation: d.ValidationSHA256}
+	maps.DeleteFunc(hashes, func(_, hash string) bool { return hash == "" })
+	return hashes
+}
+
+// ChangedData describes a token file whose content has changed, according to
+// [Data.Hashes] as recorded and as they are now. It is empty if no file in both has
+// changed.
+func ChangedData(recorded, now map[string]string) string {
+	for _, path := range slices.Sorted(maps.Keys(recorded)) {
+		if hash, ok := now[path]; ok && hash != recorded[path] {
+			return fmt.Sprintf("%s holds other tokens now: their SHA-256 is %.12s…, was %.12s…", path, hash, recorded[path])
+		}
+	}
+	return ""
+}
+
+// Finding is what checking a configuration against the current plugins and data has
+// shown. host/train/assembly makes findings; they are used to compare runs with their
+// configurations.
+type Finding struct {
+	// Err says why the configuration could not be trained, for example as [plaintoml.Errors]; nil:
+	// it could.
+	Err error
+	// Stale says how the run in its directory, train.out, differs from what would be
+	// trained there now; empty if it does not, or if there is no run.
+	Stale string
+	// Programs holds the hashes of the programs that it would be trained with, by name,
+	// and Data the hashes of the token files, by path.
+	Programs, Data map[string]string
 }

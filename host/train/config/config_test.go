@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -44,6 +45,25 @@ func parse(t testing.TB, text string, overrides ...string) *Config {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// write makes a file and returns its path.
+func write(t testing.TB, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func encode(t testing.TB, c *Config) string {
+	t.Helper()
+	text, err := c.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func TestDefaults(t *testing.T) {
@@ -207,5 +227,95 @@ func TestCheckFiles(t *testing.T) {
 	}
 	if err := parse(t, small, `data.validation="a.tok"`).CheckFiles(); err != nil {
 		t.Error(err)
+	}
+}
+
+// problem is the shortest configuration of a problem without data.
+const problem = `[model]
+kind = "quadratic"
+dimension = 2
+[train]
+steps = 10
+[schedule]
+rate = 1e-3
+`
+
+func TestProblem(t *testing.T) {
+	c := parse(t, problem, "model.rows=2", "model.spectrum=[0.5, 1]", "model.optimum=[1, 2, 3.5, -4]")
+	want := architecture.Settings{Kind: architecture.KindQuadratic, Dimension: 2, Rows: 2, Condition: 10, Spectrum: []float64{0.5, 1},
+		Optimum: []float64{1, 2, 3.5, -4}, StartStd: 1, Noise: 0.01, Context: 1}
+	if diff := cmp.Diff(want, c.Model); diff != "" {
+		t.Errorf("model (-want +got):\n%s", diff)
+	}
+	if c.Train.Clip != 0 || c.Train.Batch != 1 || c.Train.TrajectoryEvery != 10 || c.Train.WeightDecay != 0 || !reflect.DeepEqual(c.Data, Data{}) {
+		t.Errorf("a problem is not clipped, has no batches, decay or data: %+v, %+v", c.Train, c.Data)
+	}
+	roundTrip(t, c)
+	text := encode(t, c)
+	for _, foreign := range []string{"[data]", "layers", "batch", "context", "start = "} {
+		if strings.Contains(text, foreign) {
+			t.Errorf("there is %q in\n%s", foreign, text)
+		}
+	}
+	toy := parse(t, strings.Replace(problem, `"quadratic"`+"\ndimension = 2", `"toy"`+"\nstart = 3", 1))
+	if m := toy.Model; m.Dimension != 1 || m.Rows != 1 || m.Noise != 0 || !cmp.Equal(m.Start, []float64{3}) {
+		t.Errorf("toy: %+v", m)
+	}
+	roundTrip(t, toy)
+}
+
+func TestOLMo2Defaults(t *testing.T) {
+	c := parse(t, small, `model.kind="olmo2"`)
+	if c.Model.KVHeads != 2 || c.Model.RopePairs != "half" || c.Model.RopeFactor != 1 {
+		t.Errorf("model %+v", c.Model)
+	}
+	if c.Model.NormEps != 1e-6 || c.Model.RopeTheta != 500000 || c.Model.InitStd != 0.02 || c.Train.Clip != 1 {
+		t.Errorf("model %+v, clip %v", c.Model, c.Train.Clip)
+	}
+}
+
+// Weights that only an override quantizes are corrected as all quantized weights are.
+func TestFormFollowsOverrides(t *testing.T) {
+	const only = "[[quantizer.overrides]]\nmatch = \"*\"\nplugin = \"absmax\"\n"
+	for text, want := range map[string]cage.Form{
+		only: "decoupled", only + "role = \"activations\"\n": "off", only + "role = \"weights\"\n": "decoupled",
+		"[[quantizer.overrides]]\nmatch = \"*\"\nplugin = \"none\"\n":     "off",
+		only + "[method]\nname = \"lotion\"\n":                            "off",
+		only + "[method]\nname = \"off\"\nlambda = 1\npareto_every = 5\n": "off",
+		only + "[method]\nform = \"off\"\n":                               "off",
+	} {
+		if got := parse(t, small+text).Method.Form; got != want {
+			t.Errorf("method.form is %q, want %q, with\n%s", got, want, text)
+		}
+	}
+}
+
+func TestMethods(t *testing.T) {
+	const weights = "[quantizer.weights]\nplugin = \"absmax\"\n"
+	c := parse(t, small+weights, `method={name="lotion", coeff=10, fisher_decay=0.9, bits=3}`)
+	want := cage.Settings{Name: "lotion", Gradient: "quantized",
+		Method: cage.Method{Form: cage.Off, Variant: cage.Paper, Lambda: 2, Silence: 0.9, Ramp: cage.Linear},
+		Coeff:  10, FisherDecay: 0.9, Bits: 3, Denom: "power"}
+	if diff := cmp.Diff(want, c.Method); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, d := range []struct {
+		denom string
+		bits  int
+		want  float64
+	}{{"power", 4, 8}, {"symmetric", 4, 7}, {"power", 2, 2}, {"symmetric", 2, 1}, {"power", 16, 32768}} {
+		if got := (cage.Settings{Bits: d.bits, Denom: d.denom}).Lotion().Denominator; got != d.want {
+			t.Errorf("%s at %d bits: %g, want %g", d.denom, d.bits, got, d.want)
+		}
+	}
+	// What is written are the keys of the method, and of no other.
+	text := encode(t, c)
+	section := "\n[method]\nname = \"lotion\"\ncoeff = 10.0\nfisher_decay = 0.9\nbits = 3\ndenom = \"power\"\n\n"
+	if !strings.Contains(text, section) {
+		t.Errorf("no %q in\n%s", section, text)
+	}
+	diffs, err := Diff(parse(t, small+weights, "method.silence=0.5", `method.name="cage"`), c)
+	if err != nil || diffs[0] != (Difference{"method.name", `"cage"`, `"lotion"`}) || len(diffs) != 12 {
+		t.Errorf("Diff: %v, %v", diffs, err)
 	}
 }

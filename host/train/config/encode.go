@@ -44,19 +44,15 @@ func (c *Config) Encode() ([]byte, error) {
 	for _, s := range settings {
 		if s.table != table {
 			table = s.table
-			fmt.Fprintf(&b, "\n%s\n", heading(table))
+			heading := "[" + table + "]"
+			if strings.HasSuffix(table, "]") { // the next one of an array
+				heading = "[[" + plaintoml.ParentKey(table) + "]]"
+			}
+			fmt.Fprintf(&b, "\n%s\n", heading)
 		}
 		fmt.Fprintf(&b, "%s = %s\n", s.key, s.value)
 	}
 	return b.Bytes(), nil
-}
-
-// heading starts a table, or the next one of an array of tables.
-func heading(table string) string {
-	if strings.HasSuffix(table, "]") {
-		return "[[" + plaintoml.ParentKey(table) + "]]"
-	}
-	return "[" + table + "]"
 }
 
 // Difference is a key whose values in two configurations differ. A and B are the values

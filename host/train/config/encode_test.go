@@ -262,17 +262,14 @@ func TestRoundTripPresets(t *testing.T) {
 
 func TestEncode(t *testing.T) {
 	c := parse(t, small+"[quantizer]\nplugin = \"quest\"\nbits = 4\n[quantizer.activations]\nplugin = \"none\"\n")
-	text, err := c.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := encode(t, c)
 	for _, want := range []string{
 		"\nseed = 0\n\n[model]\nkind = \"llama\"\npreset = \"\"\nlayers = 2\n",
 		"\n[quantizer.weights]\nplugin = \"quest\"\nsha256 = \"\"\nbits = 4\n",
 		"\n[quantizer.activations]\nplugin = \"none\"\n",
 		"\n[optimizer]\nplugin = \"adamw\"\nsha256 = \"\"\n",
 	} {
-		if !strings.Contains(string(text), want) {
+		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}

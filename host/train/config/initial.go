@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -116,7 +117,7 @@ func (i *Initial) problems(c *Config) (out schema.Problems) {
 	theirs, rescaled := grown.Keys(), false
 	for n, k := range s.Keys() {
 		mine, found := k.Value(), theirs[n].Value()
-		if equal(mine, found) {
+		if reflect.DeepEqual(mine, found) {
 			continue
 		}
 		rescaled = rescaled || slices.Contains(scalingKeys, k.Name)
@@ -129,26 +130,11 @@ func (i *Initial) problems(c *Config) (out schema.Problems) {
 	out.Unless(i.MaxPositions == 0 || s.Context <= i.MaxPositions || rescaled, schema.Problem{Key: "model." + contextKey, With: []string{initKey},
 		Found: fmt.Sprintf("the integer %d, but the model in %s has %d positions", s.Context, i.Dir, i.MaxPositions),
 		Hint:  "want at most as many; longer sequences need other wavelengths of positions, as with model.rope_factor"})
-	out.Unless(c.NewRowsFrom == nil || *c.NewRowsFrom < i.Settings.Vocab, schema.Problem{Key: newRowsKey, With: []string{initKey},
-		Found: fmt.Sprintf("%s, but the model in %s has %d token ids", describe(c.NewRowsFrom), i.Dir, i.Settings.Vocab), Hint: "want one of them"})
+	if row := c.NewRowsFrom; row != nil && *row >= i.Settings.Vocab {
+		out = append(out, schema.Problem{Key: newRowsKey, With: []string{initKey}, Hint: "want one of them",
+			Found: fmt.Sprintf("the integer %d, but the model in %s has %d token ids", *row, i.Dir, i.Settings.Vocab)})
+	}
 	return out
-}
-
-// describe is the value of an optional key.
-func describe(n *int) string {
-	if n == nil {
-		return ""
-	}
-	return schema.Describe(int64(*n))
-}
-
-// equal compares values of keys that are no lists.
-func equal(a, b any) bool {
-	switch a.(type) {
-	case int64, float64, string:
-		return a == b
-	}
-	return true
 }
 
 // CheckInitial reports, as [plaintoml.Errors], the keys whose values do not allow the model to start from another one.

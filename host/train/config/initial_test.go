@@ -1,4 +1,4 @@
-package config_test
+package config
 
 import (
 	"encoding/json"
@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
@@ -64,10 +63,7 @@ func hubConfig(t *testing.T, name string) (c struct {
 
 // TestInitSizes: a model that starts from a checkpoint has the sizes that its config.json says.
 func TestInitSizes(t *testing.T) {
-	cfg, err := config.Parse("run.toml", []byte(started(hub+"llama32", "context = 64\nrope_pairs = \"half\"")), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := parse(t, started(hub+"llama32", "context = 64\nrope_pairs = \"half\""))
 	c := hubConfig(t, "llama32")
 	want := architecture.Settings{Kind: "llama", Layers: c.Layers, Width: c.Width, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.Head, Hidden: c.Hidden, Vocab: c.Vocab,
 		Context: 64, NormEps: c.Eps, Head: "tied", RopeTheta: c.Theta, RopePairs: architecture.HalfSplit, RopeFactor: c.Rope.Factor, RopeLow: c.Rope.Low, RopeHigh: c.Rope.High,
@@ -78,26 +74,15 @@ func TestInitSizes(t *testing.T) {
 	if diff := cmp.Diff(want, cfg.Model); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
-	if cfg, err = config.Parse("run.toml", []byte(started(hub+"qwen3", "context = 8")), nil); err != nil || cfg.Model.Kind != architecture.KindQwen3 || cfg.Model.HeadSize != hubConfig(t, "qwen3").Head {
-		t.Errorf("the kind is not that of the checkpoint: %v, error %v", cfg, err)
+	if m := parse(t, started(hub+"qwen3", "context = 8")).Model; m.Kind != architecture.KindQwen3 || m.HeadSize != hubConfig(t, "qwen3").Head {
+		t.Errorf("the kind is not that of the checkpoint: %+v", m)
 	}
 }
 
 // TestNewTokens: the model has the token ids of the one that it starts from, and the new ones; what is resolved says the same.
 func TestNewTokens(t *testing.T) {
-	cfg, err := config.Parse("run.toml", []byte(started(hub+"llama32", "context = 64\nnew_tokens = 2\nnew_rows_from = 3")), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := cfg.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := config.Parse("run.toml", text, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []*config.Config{cfg, again} {
+	cfg := parse(t, started(hub+"llama32", "context = 64\nnew_tokens = 2\nnew_rows_from = 3"))
+	for _, c := range []*Config{cfg, parse(t, encode(t, cfg))} {
 		if c.Model.Vocab != 330 || c.NewTokens != 2 || c.NewRowsFrom == nil || *c.NewRowsFrom != 3 {
 			t.Errorf("a vocabulary of %d, %d new, from %v", c.Model.Vocab, c.NewTokens, c.NewRowsFrom)
 		}
@@ -110,33 +95,18 @@ func TestInitResolved(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS(hub+"olmo2")); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Parse("run.toml", []byte(started(dir, "context = 16")), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := cfg.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := parse(t, started(dir, "context = 16"))
+	text := encode(t, cfg)
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	again, err := config.Parse("run.toml", text, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := parse(t, text)
 	if diff := cmp.Diff(cfg.Model, again.Model); diff != "" || again.Init != dir {
 		t.Errorf("starts from %s, settings (-want +got):\n%s", again.Init, diff)
 	}
 	run := t.TempDir()
-	if err := os.WriteFile(filepath.Join(run, config.RunFile), text, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	next, err := config.Parse("run.toml", []byte(started(run, "")), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(cfg.Model, next.Model); diff != "" {
+	write(t, run, RunFile, text)
+	if diff := cmp.Diff(cfg.Model, parse(t, started(run, "")).Model); diff != "" {
 		t.Errorf("settings of the run that starts from the other (-want +got):\n%s", diff)
 	}
 }
@@ -144,14 +114,10 @@ func TestInitResolved(t *testing.T) {
 func TestInitProblems(t *testing.T) {
 	run := t.TempDir()
 	// A run that states no sizes, and names itself: nothing is read for it.
-	if err := os.WriteFile(filepath.Join(run, config.RunFile), []byte(started(run, "context = 8")), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, run, RunFile, started(run, "context = 8"))
 	other := t.TempDir()
 	text := started("", "layers = 2\nwidth = 64\nheads = 4\ncontext = 8\nrope_pairs = \"half\"")
-	if err := os.WriteFile(filepath.Join(other, config.RunFile), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, other, RunFile, text)
 	for name, test := range map[string]struct {
 		init, more string
 		want       []string // how the messages begin
@@ -178,7 +144,7 @@ func TestInitProblems(t *testing.T) {
 			text = strings.Replace(text, "[data]\ntrain = \"a.tok\"\nvalidation = \"b.tok\"\n", "", 1)
 			text = strings.Replace(text, "batch = 2\n", "", 1)
 		}
-		_, err := config.Parse("run.toml", []byte(text), nil)
+		_, err := Parse("run.toml", []byte(text), nil)
 		found, ok := errors.AsType[plaintoml.Errors](err)
 		if !ok || len(found) != len(test.want) {
 			t.Errorf("%s: error\n%v\nwant %d", name, err, len(test.want))
@@ -191,23 +157,18 @@ func TestInitProblems(t *testing.T) {
 		}
 	}
 	drawn := started("", "layers = 2\nwidth = 64\nheads = 4\ncontext = 8\nnew_tokens = 2")
-	if _, err := config.Parse("run.toml", []byte(drawn), nil); err == nil || !strings.Contains(err.Error(), "run.toml:7: model.new_tokens: found without model.init") {
+	if _, err := Parse("run.toml", []byte(drawn), nil); err == nil || !strings.Contains(err.Error(), "run.toml:7: model.new_tokens: found without model.init") {
 		t.Errorf("new tokens of a model that starts from nothing: %v", err)
 	}
 	// Longer sequences with other wavelengths are no mistake.
-	if _, err := config.Parse("run.toml", []byte(started(hub+"sharded", "context = 256\nrope_theta = 1e6")), nil); err != nil {
-		t.Error(err)
-	}
+	parse(t, started(hub+"sharded", "context = 256\nrope_theta = 1e6"))
 }
 
 // TestCheckInitial: a configuration that states everything is compared when the weights are read.
 func TestCheckInitial(t *testing.T) {
-	cfg, err := config.Parse("run.toml", []byte(started(hub+"llama32", "context = 64")), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := parse(t, started(hub+"llama32", "context = 64"))
 	for name, want := range map[string]string{"llama32": "", "llama2": "model.vocab: found the integer 328, but the model in " + hub + "llama2 has 160"} {
-		found, err := config.ReadInitial(hub+name, 64)
+		found, err := ReadInitial(hub+name, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,54 +180,38 @@ func TestCheckInitial(t *testing.T) {
 
 // TestImported: the configuration of a run that trains nothing is read back, and says nothing of training.
 func TestImported(t *testing.T) {
-	cfg, err := config.Imported(hub+"llama32", 64, "runs/x")
+	cfg, err := Imported(hub+"llama32", 64, "runs/x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := cfg.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := config.Parse("run.toml", text, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	diff, err := config.Diff(cfg, again)
-	if err != nil || len(diff) > 0 || again.Train.Steps != 0 || again.Model.Context != 64 || strings.Contains(string(text), "[data]") {
+	text := encode(t, cfg)
+	again := parse(t, text)
+	diff, err := Diff(cfg, again)
+	if err != nil || len(diff) > 0 || again.Train.Steps != 0 || again.Model.Context != 64 || strings.Contains(text, "[data]") {
 		t.Errorf("differences %v, error %v, in\n%s", diff, err, text)
 	}
-	_, err = config.Parse("run.toml", append(text, "[data]\ntrain = \"a\"\n"...), nil)
+	_, err = Parse("run.toml", []byte(text+"[data]\ntrain = \"a\"\n"), nil)
 	if err == nil || !strings.Contains(err.Error(), "data: found with train.steps = 0") {
 		t.Errorf("with data: error %v", err)
 	}
-	if _, err := config.Imported(hub+"llama32", 1024, "runs/x"); err == nil || !strings.Contains(err.Error(), "512 positions") {
+	if _, err := Imported(hub+"llama32", 1024, "runs/x"); err == nil || !strings.Contains(err.Error(), "512 positions") {
 		t.Errorf("a context beyond the positions: error %v", err)
 	}
 }
 
 // TestWithoutTraining: the configuration of a run that holds a trained model is read back, with its validation set.
 func TestWithoutTraining(t *testing.T) {
-	for _, name := range []string{"minimal", "mixture", "lotion"} {
-		text := map[string]string{
-			"minimal": "data = {train = \"a\", validation = \"b\"}\n",
-			"mixture": "data = {validation = \"b\"}\n[[data.mixture]]\npath = \"a\"\nweight = 1.0\n",
-			"lotion":  "data = {train = \"a\", validation = \"b\"}\nmethod = {name = \"lotion\"}\n",
-		}[name]
+	for name, text := range map[string]string{
+		"minimal": "data = {train = \"a\", validation = \"b\"}\n",
+		"mixture": "data = {validation = \"b\"}\n[[data.mixture]]\npath = \"a\"\nweight = 1.0\n",
+		"lotion":  "data = {train = \"a\", validation = \"b\"}\nmethod = {name = \"lotion\"}\n",
+	} {
 		head := "model = {layers = 1, width = 8, heads = 1, context = 8}\ntrain = {steps = 9, batch = 1}\nschedule = {rate = 1e-3}\noptimizer = {plugin = \"adamw\"}\nquantizer = {plugin = \"quest\"}\n"
-		cfg, err := config.Parse("run.toml", []byte(head+text), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := parse(t, head+text)
 		held := cfg.WithoutTraining("runs/held")
-		encoded, err := held.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := config.Parse("run.toml", encoded, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		diff, err := config.Diff(held, again)
+		encoded := encode(t, held)
+		again := parse(t, encoded)
+		diff, err := Diff(held, again)
 		if err != nil || len(diff) > 0 {
 			t.Errorf("%s: differences %v, error %v", name, diff, err)
 		}

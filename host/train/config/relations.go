@@ -80,6 +80,22 @@ func (d *decoder) conversations() {
 	}
 }
 
+// distillation demands a teacher where anything is said of one.
+func (d *decoder) distillation() {
+	if !d.Good("train", distillationTable, teacherKey, "model", "model.kind") || !d.cfg.Model.Language() {
+		return
+	}
+	if d.raw(distillationTable) == nil {
+		return
+	}
+	t := d.cfg.Train.Distillation.table()
+	if !d.Given(teacherKey) {
+		d.reportMissing(t, *t.key("teacher"))
+	} else if d.cfg.Train.Distillation.Teacher == TeacherInitial && d.cfg.Init == "" && d.Good(initKey) {
+		d.Report(teacherKey, `found "initial" without model.init`, "want weights in model.init, which the model starts from, or the directory of a teacher")
+	}
+}
+
 // samples refuses texts of a model that is on several devices.
 func (d *decoder) samples() {
 	if n := d.cfg.Device.Count; len(d.cfg.Train.Samples) > 0 && n > 1 && d.Good("train.samples", "device.count") {

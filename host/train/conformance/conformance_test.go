@@ -242,3 +242,6 @@ func TestCrashIsNoOthersConcern(t *testing.T) {
 		t.Error("nothing crashed")
 	}
 }
+
+// TestMain lets the tests share plugins, and fails when a goroutine outlives them.
+func TestMain(m *testing.M) { testrun.Main(m) }

@@ -8,8 +8,12 @@
 package console
 
 import (
+	"fmt"
 	"io"
+	"math"
 	"os"
+	"strings"
+	"time"
 
 	"golang.org/x/term"
 )
@@ -41,3 +45,110 @@ const (
 	linesUp     = "\x1b[%dA"
 	gap         = "  "
 )
+
+// bar is a line of the given number of columns, the first of them marked as done.
+func bar(done, columns int) string {
+	return strings.Repeat("━", done) + strings.Repeat("─", columns-done)
+}
+
+// truncate cuts text to width columns.
+func truncate(text string, width int) string {
+	runes := []rune(text)
+	if len(runes) <= width {
+		return text
+	}
+	return string(runes[:max(0, width)])
+}
+
+// significant writes a number so that its width changes little: four digits, or
+// an exponent for what is very large or very small.
+func significant(x float64) string {
+	switch abs := math.Abs(x); {
+	case x == 0:
+		return "0"
+	case math.IsNaN(x) || math.IsInf(x, 0):
+		return fmt.Sprint(x)
+	case abs >= 1e5 || abs < 1e-3:
+		return fmt.Sprintf("%.2e", x)
+	case abs >= 1000:
+		return fmt.Sprintf("%.0f", x)
+	case abs >= 100:
+		return fmt.Sprintf("%.1f", x)
+	case abs >= 10:
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%.3f", x)
+}
+
+// count writes a large number with a unit: 950, 12.3k, 1.25M.
+func count(x float64) string {
+	switch {
+	case x >= 999_500:
+		return fmt.Sprintf("%.2fM", x/1e6)
+	case x >= 9_995:
+		return fmt.Sprintf("%.1fk", x/1e3)
+	case x >= 999.5:
+		return fmt.Sprintf("%.2fk", x/1e3)
+	}
+	return fmt.Sprintf("%.0f", x)
+}
+
+// duration writes a time with the two units that matter: 45s, 2m10s, 3h05m, 2d04h.
+func duration(d time.Duration) string {
+	s := int64(d.Round(time.Second) / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	case s < 86400:
+		return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+	}
+	return fmt.Sprintf("%dd%02dh", s/86400, s/3600%24)
+}
+
+// A Page is a text that is shown repeatedly. On a terminal it is redrawn in place;
+// elsewhere it is written again whenever it has changed.
+type Page struct {
+	out    io.Writer
+	width  func() int // nil: no terminal
+	height func() int
+	lines  int // on the terminal now
+	last   string
+}
+
+// NewPage returns a page that is shown on out.
+func NewPage(out io.Writer) *Page {
+	width, height := Size(out)
+	return &Page{out: out, width: width, height: height}
+}
+
+// Show shows the text, which must end with a newline, in place of the previous one. On a
+// terminal it shows as many of the first lines as fit, cut to its width.
+func (p *Page) Show(text string) error {
+	if p.width == nil {
+		if text == p.last {
+			return nil
+		}
+		if p.last != "" {
+			text = "\n" + text
+		}
+		p.last = strings.TrimPrefix(text, "\n")
+		_, err := io.WriteString(p.out, text)
+		return err
+	}
+	up := ""
+	if p.lines > 0 {
+		up = fmt.Sprintf(linesUp, p.lines)
+	}
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if room := max(p.height()-2, 1); len(lines) > room {
+		lines = append(lines[:room-1], fmt.Sprintf("… and %d more", len(lines)-room+1))
+	}
+	p.lines = len(lines)
+	for i := range lines { // a line that the terminal wraps would count for two
+		lines[i] = truncate(lines[i], p.width()-1)
+	}
+	_, err := io.WriteString(p.out, startOfLine+up+eraseBelow+strings.Join(lines, "\n")+"\n")
+	return err
+}

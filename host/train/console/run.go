@@ -3,7 +3,9 @@ package console
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -94,8 +96,10 @@ func (d *Run) plainLineDue(r metrics.Record) bool {
 	return d.shown == 0 || r.Step >= d.opts.Total || r.Step/every > d.shown/every || r.ValLoss != nil
 }
 
+// plainLine writes the line for a log: everything, with the learning rate.
 func (d *Run) plainLine() {
-	d.write([]byte(d.state.plain() + "\n"))
+	rate := segment{text: fmt.Sprintf("lr %.2e", d.state.lr)}
+	d.write([]byte(join(slices.Insert(d.state.segments(), 1+len(d.state.losses()), rate)) + "\n"))
 	d.shown, d.stale = d.state.step, false
 }
 

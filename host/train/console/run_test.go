@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -36,9 +37,7 @@ func TestLiveLine(t *testing.T) {
 	if diff := cmp.Diff([]string{evaluation, want}, s.lines); diff != "" {
 		t.Errorf("the screen shows (-want +got):\n%s", diff)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	finish(t, d)
 	if diff := cmp.Diff([]string{evaluation, want, ""}, s.lines); diff != "" {
 		t.Errorf("after Close the screen shows (-want +got):\n%s", diff)
 	}
@@ -91,9 +90,7 @@ func TestRedrawsAtMostTenTimesASecond(t *testing.T) {
 	if s.writes > 50 {
 		t.Errorf("%d writes in five seconds", s.writes)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	finish(t, d)
 	if !strings.Contains(s.lines[0], "step 5000/10000") {
 		t.Errorf("Close leaves %q, not the last step", s.lines[0])
 	}
@@ -113,9 +110,7 @@ func TestLogLinesStandAboveTheLiveLine(t *testing.T) {
 	fmt.Fprint(d, "in two ")
 	d.Update(record(2))
 	fmt.Fprint(d, "parts\nand another, unfinished")
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	finish(t, d)
 	logger.Print("after the end")
 	want := []string{
 		"before the first step",
@@ -143,9 +138,7 @@ func TestPlainLines(t *testing.T) {
 		}
 	}
 	fmt.Fprintln(d, "a log line")
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	finish(t, d)
 	want := strings.Join([]string{
 		"step 1/45  loss 3.000  ppl 20.09  lr 1.00e-03  λ 0",
 		"step 20/45  loss 3.000  ppl 20.09  lr 1.00e-03  λ 0  500 tok/s  50s left",
@@ -166,9 +159,7 @@ func TestTeacher(t *testing.T) {
 	r := record(1)
 	r.Loss, r.Divergence, r.CrossEntropy = 0.0123, metrics.Some(0.0123), metrics.Some(3)
 	d.Update(r)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	finish(t, d)
 	if want := "step 1/1  loss 0.012  ppl 20.09  lr 1.00e-03  λ 0\n"; out.String() != want {
 		t.Errorf("output %q, want %q", out.String(), want)
 	}
@@ -183,9 +174,7 @@ func TestPlainLinesOfARunThatIsStopped(t *testing.T) {
 		r.Skipped = step / 506
 		d.Update(r)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	finish(t, d)
 	want := "step 501/1000  loss 3.000  ppl 20.09  lr 1.00e-03  λ 0\n" +
 		"step 507/1000  loss 3.000  ppl 20.09  lr 1.00e-03  λ 0  1.00k tok/s  1 skipped  8m13s left\n"
 	if out.String() != want {
@@ -272,3 +261,73 @@ func TestProblems(t *testing.T) {
 		t.Errorf("the line is %q, want %q", got, want)
 	}
 }
+
+func finish(t *testing.T, d *console.Run) {
+	t.Helper()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// clock is a clock that tests move.
+type clock struct{ now time.Time }
+
+func newClock() *clock { return &clock{time.Unix(1_000_000, 0)} }
+
+func (c *clock) advance(d time.Duration) { c.now = c.now.Add(d) }
+
+func (c *clock) read() time.Time { return c.now }
+
+func columns(width int) func() int { return func() int { return width } }
+
+func record(step int) metrics.Record {
+	return metrics.Record{Step: step, Loss: 3, LR: 1e-3, Tokens: int64(step) * 1000}
+}
+
+func measured(step int) metrics.Record {
+	r := record(step)
+	r.Lambda = 0.5
+	r.ErrorRel = metrics.Some(0.0064)
+	r.ValLoss = metrics.Some(2.5)
+	return r
+}
+
+// screen plays the part of a terminal: it interprets what a Run writes and
+// keeps every line that was on it, and counts the writes.
+type screen struct {
+	lines  []string
+	cursor int // column in the last line
+	writes int
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.writes++
+	if len(s.lines) == 0 {
+		s.lines = []string{""}
+	}
+	text := string(p)
+	for text != "" {
+		last := &s.lines[len(s.lines)-1]
+		if rest, ok := strings.CutPrefix(text, "\x1b[K"); ok {
+			*last, text = string([]rune(*last)[:s.cursor]), rest
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(text)
+		text = text[size:]
+		switch r {
+		case '\r':
+			s.cursor = 0
+		case '\n':
+			s.lines, s.cursor = append(s.lines, ""), 0
+		default:
+			runes := append([]rune(*last), ' ')
+			runes[s.cursor] = r
+			*last = string(runes[:max(len(runes)-1, s.cursor+1)])
+			s.cursor++
+		}
+	}
+	return len(p), nil
+}
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -91,21 +91,17 @@ func (d *Study) draw(stays string) {
 	width, height := d.width()-1, max(leastHeight, d.height())
 	lines := append([]string{headline(d.last)}, d.activeLines(height-2)...)
 	var b strings.Builder
-	b.WriteString(hideCursor + d.home() + stays)
+	b.WriteString(hideCursor)
+	if d.lines > 0 { // to where the drawing began
+		fmt.Fprintf(&b, linesUp+startOfLine, d.lines)
+	}
+	b.WriteString(stays)
 	for _, line := range lines {
 		b.WriteString(truncate(line, width) + eraseToEnd + "\n")
 	}
 	b.WriteString(eraseBelow + showCursor)
 	fmt.Fprint(d.out, b.String())
 	d.lines = len(lines)
-}
-
-// home moves the cursor to where the drawing began.
-func (d *Study) home() string {
-	if d.lines == 0 {
-		return ""
-	}
-	return fmt.Sprintf(linesUp, d.lines) + "\r"
 }
 
 // activeLines are the lines of the cells under way, at most as many as there is room for.

@@ -15,34 +15,25 @@ const Accuracy = 0.25
 // addressable is more than a process can have on the machines of today (48 bits of address, half of them its own).
 const addressable = 1 << 47
 
-// noMachine is a limit of memory that is not known.
-const noMachine = "more than any machine has"
-
 // Check returns an [*Error] if a run needs more memory than is available or, if available
 // is nil, more than any machine has.
-func Check(m Model, available *Available) error {
-	need := Estimate(m)
-	if need.fits(available) {
-		return nil
-	}
-	e := &Error{Need: need, Limit: noMachine}
-	if available != nil {
-		e.Limit = available.String()
-		e.Fits = fitting(m, float64(available.Bytes))
-	}
-	return e
-}
+func Check(m Model, available *Available) error { return check(m, available, false) }
 
 // CheckPart is [Check] with only a part of what a run needs, such as the model without its optimizer. The error says so; it
 // cannot tell what would fit.
-func CheckPart(m Model, available *Available) error {
+func CheckPart(m Model, available *Available) error { return check(m, available, true) }
+
+func check(m Model, available *Available, part bool) error {
 	need := Estimate(m)
 	if need.fits(available) {
 		return nil
 	}
-	e := &Error{Need: need, Limit: noMachine, part: true}
+	e := &Error{Need: need, Limit: "more than any machine has", part: part}
 	if available != nil {
 		e.Limit = available.String()
+		if !part {
+			e.Fits = fitting(m, float64(available.Bytes))
+		}
 	}
 	return e
 }

@@ -1,6 +1,19 @@
+// Package memory finds out, before a run begins, whether there is enough memory for it.
+// [Estimate] computes from sizes alone what a run needs, [Machine] asks the system how
+// much the run may take, and [Check] compares the two and says what would fit.
+//
+// Configurations, graphs, and anything that allocates do not belong here. How often a
+// tensor is counted was fitted to measurements of the CPU device; devices that fuse
+// operations need less.
 package memory
 
-import "cmp"
+import (
+	"cmp"
+	"fmt"
+	"sort"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
 
 // Model holds the sizes on which the memory of a run depends. Those of a transformer are
 // zero for a problem without data, which is small.
@@ -114,18 +127,14 @@ func Estimate(m Model) Need {
 	n.Blocks = wordBytes * (inputs + layers*kept + onceHidden*hidden)
 	n.Scores = wordBytes * scores * (layers*keptScores + onceScores)
 	if m.Teacher.Parameters > 0 {
-		n.teach(m.Teacher, tokens, float64(m.Context))
+		n.Teacher = wordBytes * m.Teacher.Parameters
+		n.Logits *= distilled / logits
+		// Its blocks are gone when those of the model are computed.
+		if blocks, scores := forward(tokens, float64(m.Context), m.Teacher); blocks+scores > n.Blocks+n.Scores {
+			n.Blocks, n.Scores = blocks, scores
+		}
 	}
 	return n
-}
-
-// teach adds a teacher. Its blocks are gone when those of the model are computed.
-func (n *Need) teach(t Teacher, tokens, context float64) {
-	n.Teacher = wordBytes * t.Parameters
-	n.Logits *= distilled / logits
-	if blocks, scores := forward(tokens, context, t); blocks+scores > n.Blocks+n.Scores {
-		n.Blocks, n.Scores = blocks, scores
-	}
 }
 
 // forward is what the blocks of a model need without a backward pass, and their attention: that of one layer.
@@ -138,4 +147,107 @@ func forward(tokens, context float64, m Teacher) (blocks, scores float64) {
 // Total returns what the run needs at its peak.
 func (n Need) Total() float64 {
 	return n.Program + n.Parameters + n.Gradients + n.Quantized + n.States + n.Workspace + n.Blocks + n.Scores + n.Logits + n.Caches + n.Teacher + n.Samples
+}
+
+// Part is one item of the memory that a run needs.
+type Part struct {
+	What  string  `json:"what"`
+	Bytes float64 `json:"bytes"`
+}
+
+// String returns a line of a table.
+func (p Part) String() string { return fmt.Sprintf("%-10s %s", Bytes(p.Bytes), p.What) }
+
+// Parts lists what a run needs, the largest first, leaving out items that are zero.
+func (n Need) Parts() []Part {
+	all := []Part{
+		{"the program itself", n.Program},
+		{"parameters", n.Parameters},
+		{"gradients, and parameters after the step", n.Gradients},
+		{"quantized copies of weights", n.Quantized},
+		{"states of the optimizer", n.States},
+		{"products of the optimizer", n.Workspace},
+		{"activations of the blocks", n.Blocks},
+		{"attention scores, which grow with the square of the context", n.Scores},
+		{"logits of the vocabulary", n.Logits},
+		{"keys and values of what has been read", n.Caches},
+		{"parameters of the teacher", n.Teacher},
+		{"samples of codes", n.Samples},
+	}
+	var list []Part
+	for _, p := range all {
+		if p.Bytes > 0 {
+			list = append(list, p)
+		}
+	}
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Bytes > list[j].Bytes })
+	return list
+}
+
+// Report is an estimate for people and programs.
+type Report struct {
+	Bytes    float64 `json:"bytes"` // total
+	Parts    []Part  `json:"parts"`
+	Accuracy float64 `json:"accuracy"` // the share by which it may be off
+	// Available is nil if it is not known how much the machine, or the GPU, has.
+	Available *Available `json:"available,omitempty"`
+	// Fits says that [Check] does not refuse the run.
+	Fits bool `json:"fits"`
+}
+
+// NewReport estimates what a model needs, and compares it with what is available.
+func NewReport(m Model, available *Available) *Report {
+	need := Estimate(m)
+	return &Report{Bytes: need.Total(), Parts: need.Parts(), Accuracy: Accuracy, Available: available, Fits: need.fits(available)}
+}
+
+// Workspace estimates the number of elements that an executor works with in addition to
+// the inputs and outputs of a program: the values that are needed at the same time. A
+// program with only elementwise operations needs none.
+func Workspace(p *program.Program) float64 {
+	if p == nil || !products(p) {
+		return 0
+	}
+	last := map[program.ID]int{}
+	for i, n := range p.Nodes {
+		for _, arg := range n.Args {
+			last[arg] = i
+		}
+	}
+	var now, most float64
+	ends := map[int]float64{}
+	for i, n := range p.Nodes {
+		size := float64(n.Type.Size())
+		now += size
+		ends[max(i, last[program.ID(len(p.Inputs)+i)])] += size
+		most = max(most, now)
+		now -= ends[i]
+	}
+	return most
+}
+
+// RefreshWorkspace is [Workspace] for a refresh, which is computed in float64 on copies of its inputs. It counts in
+// elements of 4 bytes.
+func RefreshWorkspace(p *program.Program) float64 { return 2 * (Inputs(p) + Workspace(p)) }
+
+// Inputs counts the elements that a program reads; 0 for nil.
+func Inputs(p *program.Program) float64 {
+	n := 0.0
+	if p != nil {
+		for _, in := range p.Inputs {
+			n += float64(in.Type.Size())
+		}
+	}
+	return n
+}
+
+// products tells whether a program multiplies or factorizes matrices.
+func products(p *program.Program) bool {
+	for _, n := range p.Nodes {
+		info, _ := n.Op.Info() // a valid program has no other
+		if info.Class == program.ClassLinear || info.Class == program.ClassLinalg {
+			return true
+		}
+	}
+	return false
 }

@@ -1,6 +1,8 @@
-//go:build !linux && !darwin
+//go:build !darwin
 
 package memory
 
-// Machine returns how much memory this process may take; this system does not tell.
-func Machine() (Available, bool) { return Available{}, false }
+import "os"
+
+// Machine returns how much more memory this process may take. Only Linux tells.
+func Machine() (Available, bool) { return Of(os.DirFS("/")) }

@@ -24,6 +24,16 @@ func put(t testing.TB, path string, data []byte) vfs.Path {
 	return vfs.At(path)
 }
 
+// get reads a file.
+func get(t testing.TB, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 // FuzzTrajectory: the points of a file, written again, are the same bits.
 func FuzzTrajectory(f *testing.F) {
 	f.Add([]byte(`{"step":0,"x":[1,-0.5,"NaN"]}` + "\n" + `{"step":3,"x":[1e-45,3.4028235e38,"-Inf"]}` + "\n"))
@@ -40,18 +50,9 @@ func FuzzTrajectory(f *testing.F) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		w, err := metrics.Resume[metrics.Point](vfs.At(path), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range points {
-			if err := w.Write(p); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		w := resume[metrics.Point](t, path, 0)
+		writeAll(t, w, points...)
+		closeWriter(t, w)
 		again, err := metrics.Read[metrics.Point](vfs.At(path))
 		if err != nil {
 			t.Fatal(err)
@@ -125,9 +126,7 @@ func FuzzResume(f *testing.F) {
 			}
 			return
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		closeWriter(t, w)
 		after, err := os.ReadFile(path)
 		if err != nil || !bytes.HasPrefix(data, after) {
 			t.Fatalf("what is kept is not the beginning: %q of %q, %v", after, data, err)

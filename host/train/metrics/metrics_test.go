@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -42,13 +43,30 @@ var sameNumber = cmp.Comparer(func(a, b metrics.Number) bool {
 	return math.Float64bits(x) == math.Float64bits(y) || math.IsNaN(x) && math.IsNaN(y)
 })
 
-func writeAll(t testing.TB, w *metrics.Writer[metrics.Record], records ...metrics.Record) {
+func writeAll[E metrics.Entry](t testing.TB, w *metrics.Writer[E], entries ...E) {
 	t.Helper()
-	for _, r := range records {
-		if err := w.Write(r); err != nil {
+	for _, e := range entries {
+		if err := w.Write(e); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+func closeWriter[E metrics.Entry](t testing.TB, w *metrics.Writer[E]) {
+	t.Helper()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// resume goes on with a file after a step.
+func resume[E metrics.Entry](t testing.TB, path string, step int) *metrics.Writer[E] {
+	t.Helper()
+	w, err := metrics.Resume[E](vfs.At(path), step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 func steps(records []metrics.Record) []int {
@@ -103,9 +121,7 @@ func TestWriteAndRead(t *testing.T) {
 	if err := w.Write(full(1)); err == nil {
 		t.Error("a record of an earlier step is written")
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	closeWriter(t, w)
 	got, err := metrics.Read[metrics.Record](vfs.At(path))
 	if err != nil {
 		t.Fatal(err)
@@ -113,10 +129,7 @@ func TestWriteAndRead(t *testing.T) {
 	if diff := cmp.Diff([]metrics.Record{full(1), bare, full(2)}, got, sameNumber); diff != "" {
 		t.Errorf("records differ (-want +got):\n%s", diff)
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := get(t, path)
 	if line := bytes.Split(data, []byte("\n"))[1]; string(line) != `{"step":2,"loss":"NaN","lr":0,"lambda":0,"tokens":0,"seconds":0}` {
 		t.Errorf("what was not measured is written: %s", line)
 	}
@@ -183,24 +196,6 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestSummary(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "summary.json")
-	want := metrics.Summary{
-		Name: "demo", Completed: true, Steps: 10, TotalSteps: 10, Tokens: 1000, Parameters: 99, Seconds: 1.5,
-		ValLoss: metrics.Some(2), ValPPL: metrics.Some(math.Exp(2)), ErrorRel: metrics.Some(math.Inf(1)),
-	}
-	if err := metrics.WriteSummary(vfs.At(path), want); err != nil {
-		t.Fatal(err)
-	}
-	got, err := metrics.ReadSummary(vfs.At(path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("summary differs (-want +got):\n%s", diff)
-	}
-}
-
 func Example() {
 	dir, err := os.MkdirTemp("", "metrics")
 	if err != nil {
@@ -240,4 +235,102 @@ func Example() {
 	// {"step":1,"loss":3,"lr":0.001,"lambda":0,"tokens":0,"seconds":0}
 	// {"step":2,"loss":2,"lr":0.001,"lambda":0,"tokens":0,"seconds":0}
 	// {"step":3,"loss":1,"lr":0.001,"lambda":0,"tokens":0,"seconds":0,"val_loss":1.25}
+}
+
+func TestTrajectory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trajectory.jsonl")
+	w := resume[metrics.Point](t, path, 0)
+	points := []metrics.Point{
+		{Step: 0, X: metrics.Vector{0.1, -2, 1e-20}}, {Step: 5, X: metrics.Vector{float32(math.NaN()), float32(math.Inf(1)), 3e38}}, {Step: 9, X: metrics.Vector{}},
+	}
+	writeAll(t, w, points...)
+	if err := w.Write(metrics.Point{Step: 8}); err == nil {
+		t.Error("a point of an earlier step was written")
+	}
+	closeWriter(t, w)
+	text := get(t, path)
+	want := `{"step":0,"x":[0.1,-2,1e-20]}` + "\n" + `{"step":5,"x":["NaN","Inf",3e+38]}` + "\n" + `{"step":9,"x":[]}` + "\n"
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("the file (-want +got):\n%s", diff)
+	}
+	got, err := metrics.Read[metrics.Point](vfs.At(path))
+	if diff := cmp.Diff(points, got, cmpopts.EquateNaNs()); err != nil || diff != "" {
+		t.Errorf("read back (-want +got), %v:\n%s", err, diff)
+	}
+}
+
+// TestResumeTrajectory: points of later steps and a torn line are cut off.
+func TestResumeTrajectory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trajectory.jsonl")
+	lines := "{\"step\":0,\"x\":[1]}\n{\"step\":2,\"x\":[2]}\n{\"step\":4,\"x\":[3]}\n{\"step\":6,"
+	for after, want := range map[int]int{-1: 0, 0: 1, 3: 2, 4: 3, 9: 3} {
+		put(t, path, []byte(lines))
+		w := resume[metrics.Point](t, path, after)
+		writeAll(t, w, metrics.Point{Step: 10, X: metrics.Vector{4}})
+		w.Close()
+		if got, err := metrics.Read[metrics.Point](vfs.At(path)); err != nil || len(got) != want+1 {
+			t.Errorf("after step %d: %d points (%v), want %d", after, len(got), err, want+1)
+		}
+	}
+	put(t, path, []byte("{\"step\":0,\"x\":[true]}\n"))
+	if _, err := metrics.Resume[metrics.Point](vfs.At(path), 3); err == nil {
+		t.Error("a file with something else was resumed")
+	}
+}
+
+// TestSamples: texts are read as they were written, but for bytes that are none; lines of
+// later steps and a torn one are cut off.
+func TestSamples(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "samples.jsonl")
+	w := resume[metrics.Sample](t, path, 0)
+	list := []metrics.Sample{
+		{Step: 5, Texts: []metrics.Text{{Prompt: "func ", Text: "main() {\n\t\"λ\" }"}, {Prompt: "a", Text: ""}}},
+		{Step: 9, Texts: []metrics.Text{{Prompt: "b", Text: "x\xffy"}}},
+	}
+	writeAll(t, w, list...)
+	closeWriter(t, w)
+	list[1].Texts[0].Text = "x\ufffdy"
+	got, err := metrics.Read[metrics.Sample](vfs.At(path))
+	if diff := cmp.Diff(list, got); err != nil || diff != "" {
+		t.Fatalf("read back (-want +got), %v:\n%s", err, diff)
+	}
+	text := get(t, path)
+	put(t, path, append(text, `{"step":12,"te`...))
+	if w, err = metrics.Resume[metrics.Sample](vfs.At(path), 8); err != nil {
+		t.Fatal(err)
+	}
+	closeWriter(t, w)
+	got, err = metrics.Read[metrics.Sample](vfs.At(path))
+	if diff := cmp.Diff(list[:1], got); err != nil || diff != "" {
+		t.Errorf("after resuming at step 8 (-want +got), %v:\n%s", err, diff)
+	}
+}
+
+func FuzzSample(f *testing.F) {
+	f.Add([]byte(`{"step":1,"texts":[{"prompt":"func ","text":"main()"}]}`))
+	f.Add([]byte(`{"step":-1,"texts":null}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		s, err := metrics.ParseSample(line)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "metrics: no sample: ") {
+				t.Fatal(err)
+			}
+			return
+		}
+		path := vfs.At(filepath.Join(t.TempDir(), "samples.jsonl"))
+		w, err := metrics.Resume[metrics.Sample](path, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(s); (err != nil) != (s.Step < 0) {
+			t.Fatalf("writing step %d: %v", s.Step, err)
+		}
+		if err := w.Close(); err != nil || s.Step < 0 {
+			return
+		}
+		got, err := metrics.Read[metrics.Sample](path)
+		if diff := cmp.Diff([]metrics.Sample{s}, got); err != nil || diff != "" {
+			t.Fatalf("read back (-want +got), %v:\n%s", err, diff)
+		}
+	})
 }

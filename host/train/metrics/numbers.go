@@ -1,41 +1,14 @@
 package metrics
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
+	"maps"
+	"math"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
-
-	"github.com/cage-qat/cage/internal/plainjson"
-	"github.com/cage-qat/cage/internal/vfs"
 )
-
-// ReadNumbers returns every number in the summary at path by its name, and whether the
-// run is complete. If the file does not exist, the run is still in progress: there are no
-// numbers, and it is not complete.
-func ReadNumbers(path vfs.Path) (numbers map[string]float64, completed bool, err error) {
-	text, err := path.ReadSmallFile(longestSummary)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("metrics: %w", err)
-	}
-	var fields map[string]json.RawMessage
-	if err := plainjson.Unmarshal(text, &fields); err != nil {
-		return nil, false, fmt.Errorf("metrics: %s: %w", path, err)
-	}
-	numbers = map[string]float64{}
-	for name, raw := range fields {
-		var n Number
-		if n.UnmarshalJSON(raw) == nil {
-			numbers[name] = float64(n)
-		}
-	}
-	return numbers, string(fields["completed"]) == "true", nil
-}
 
 // NumberNames lists the JSON names of the numeric fields of a struct such as [Record] or
 // [Summary], including those of embedded structs.
@@ -54,3 +27,129 @@ func NumberNames(t reflect.Type) []string {
 	}
 	return names
 }
+
+// Value is one number of a record, with its name.
+type Value struct {
+	Name   string // as in metrics.jsonl; for a single weight weights.WEIGHT.NAME
+	Number float64
+}
+
+// Values lists what was measured at the step, in the order of the fields. Counts that are zero are left out, as in
+// metrics.jsonl.
+func (r Record) Values() []Value {
+	list := valuesOf("", r)
+	for _, weight := range slices.Sorted(maps.Keys(r.Weights)) {
+		list = append(list, valuesOf("weights."+weight+".", r.Weights[weight])...)
+	}
+	return list
+}
+
+// valuesOf lists the numbers among the fields of a struct, whose names in JSON follow the prefix.
+func valuesOf(prefix string, of any) (list []Value) {
+	v := reflect.ValueOf(of)
+	for i := range v.NumField() {
+		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		field := v.Field(i)
+		if option == "omitempty" && field.IsZero() {
+			continue
+		}
+		if field.Kind() == reflect.Pointer {
+			field = field.Elem()
+		}
+		switch {
+		case field.CanFloat():
+			list = append(list, Value{prefix + name, field.Float()})
+		case field.CanInt():
+			list = append(list, Value{prefix + name, float64(field.Int())})
+		}
+	}
+	return list
+}
+
+// Timed reports whether a number of a record or a summary is a time, a speed or a size in memory, which another run of
+// the same configuration would not reproduce.
+func Timed(name string) bool {
+	return strings.HasSuffix(name, "seconds") || strings.HasSuffix(name, "per_second") || name == "mfu" || name == "memory_bytes"
+}
+
+// labels are what records and results are called in pictures and tables.
+var labels = map[string]string{
+	"loss": "training loss", "train_loss": "training loss", "val_loss": "validation loss",
+	"val_ppl": "validation perplexity", "divergence": "divergence from the teacher", "cross_entropy": "cross-entropy",
+	"error_rel": "quantization error, ‖x − Q(x)‖² / ‖x‖²", "error_norm2": "quantization error, ‖x − Q(x)‖²",
+	"distance": "distance to the optimum", "lambda": "λ", "lr": "learning rate", "grad_norm": "norm of the gradient",
+	"pareto": "stationarity, ‖∇f + λ(x − Q(x))‖", "pareto_ste": "stationarity with the straight-through gradient",
+	"flip_rate": "share of codes that changed", "dwell_mean": "mean dwell time, steps", "dwell_median": "median dwell time, steps",
+	"dwell_p90": "dwell time, 90th percentile, steps", "dwell_max": "longest dwell time, steps", "dwell_vector_mean": "mean dwell time of weights, steps",
+	"coherence": "coherence of residuals", "coherence_vector": "coherence of residuals, as vectors",
+	"residual_max": "largest residual norm of a weight", "visit_sum": "largest residual of a visit, ‖E‖", "visits": "visits of a coordinate",
+	"avg_err_norm": "mean norm of x − Q(x) of a weight", "avg_corr_norm": "mean norm of the correction of a weight",
+	"applied_params": "weights that the correction was applied to",
+	"tokens":         "tokens", "tokens_per_second": "tokens per second", "flops_per_second": "model operations per second",
+	"mfu": "share of the device that the model uses", "memory_bytes": "memory, bytes", "skipped": "steps left out",
+	"uncorrected": "corrections left out", "seconds": "seconds of training", "start_seconds": "seconds before the first step",
+	"plugin_seconds": "seconds until the plugins were ready", "epochs": "epochs",
+	"parameters": "parameters", "non_embedding_parameters": "parameters without embeddings", "steps": "steps",
+}
+
+// Label returns the label of a number, of a record or of a summary, for figures and
+// tables. An unknown name, such as that of an evaluation's metric, is its own label.
+func Label(name string) string {
+	if label, ok := labels[name]; ok {
+		return label
+	}
+	return name
+}
+
+// Short formats a number with six digits, but a whole number with all of its digits, since every step or token counts.
+func Short(x float64) string { return written(x, 6) }
+
+// Exact formats a number with all of its digits. Whole numbers have no exponent, which some programs do not accept
+// where they expect a step.
+func Exact(x float64) string { return written(x, -1) }
+
+func written(x float64, digits int) string {
+	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
+		return strconv.FormatFloat(x+0, 'f', 0, 64) // +0 turns −0 into 0
+	}
+	return strconv.FormatFloat(x, 'g', digits, 64)
+}
+
+// Reference documents the numbers of records and of summaries as Markdown.
+func Reference() string {
+	var b strings.Builder
+	b.WriteString("# Numbers of a run\n\n" +
+		"A run directory has `metrics.jsonl`, with a record every `train.log_every` steps and at each evaluation, and `summary.json`, what the run\n" +
+		"ended with. A number that was not measured is left out; one that is not finite is the text `\"NaN\"`, `\"Inf\"` or `\"-Inf\"`. Tables and\n" +
+		"figures of [studies](studies.md) call numbers by these names, and so do `cage runs list` and the filter of [`cage serve`](serve.md).\n" +
+		"Losses are in nats per token. [Evaluations](evaluation.md) add numbers of their own, such as `hellaswag.acc_norm`.\n\n" +
+		"| name | what it is | `metrics.jsonl` | of single tensors | `summary.json` |\n|---|---|---|---|---|\n")
+	places := []reflect.Type{reflect.TypeFor[Record](), reflect.TypeFor[WeightMeasures](), reflect.TypeFor[Summary]()}
+	in := map[string][]bool{}
+	var names []string
+	for i, place := range places {
+		for _, name := range NumberNames(place) {
+			if place == reflect.TypeFor[Summary]() && slices.Contains(configuredNumbers, name) {
+				continue
+			}
+			if in[name] == nil {
+				names = append(names, name)
+				in[name] = make([]bool, len(places))
+			}
+			in[name][i] = true
+		}
+	}
+	for _, name := range names {
+		fmt.Fprintf(&b, "| `%s` | %s |", name, Label(name))
+		for _, there := range in[name] {
+			b.WriteString(map[bool]string{true: " × |", false: " |"}[there])
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\nNumbers of single tensors stand in the table `weights` of a record, below the name of the tensor: [diagnostics](configuration.md#diagnostics)\n" +
+		"say when. `cage runs export --csv` calls them `weights.TENSOR.NAME`.\n")
+	return b.String()
+}
+
+// configuredNumbers are numbers of summaries that the configuration has.
+var configuredNumbers = []string{"total_steps", "lambda", "silence"}

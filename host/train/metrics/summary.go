@@ -1,7 +1,10 @@
 package metrics
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/plainjson"
@@ -72,14 +75,38 @@ func WriteSummary(path vfs.Path, summary Summary) error { return atomicfile.Writ
 const longestSummary = 1 << 20
 
 // ReadSummary reads the summary at path.
-func ReadSummary(path vfs.Path) (Summary, error) {
+func ReadSummary(path vfs.Path) (s Summary, err error) {
+	err = readSummary(path, &s)
+	return s, err
+}
+
+func readSummary(path vfs.Path, to any) error {
 	text, err := path.ReadSmallFile(longestSummary)
 	if err != nil {
-		return Summary{}, fmt.Errorf("metrics: %w", err)
+		return fmt.Errorf("metrics: %w", err)
 	}
-	var s Summary
-	if err := plainjson.Unmarshal(text, &s); err != nil {
-		return Summary{}, fmt.Errorf("metrics: %s: %w", path, err)
+	if err := plainjson.Unmarshal(text, to); err != nil {
+		return fmt.Errorf("metrics: %s: %w", path, err)
 	}
-	return s, nil
+	return nil
+}
+
+// ReadNumbers returns every number in the summary at path by its name, and whether the
+// run is complete. If the file does not exist, the run is still in progress: there are no
+// numbers, and it is not complete.
+func ReadNumbers(path vfs.Path) (numbers map[string]float64, completed bool, err error) {
+	var fields map[string]json.RawMessage
+	if err := readSummary(path, &fields); errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	} else if err != nil {
+		return nil, false, err
+	}
+	numbers = map[string]float64{}
+	for name, raw := range fields {
+		var n Number
+		if n.UnmarshalJSON(raw) == nil {
+			numbers[name] = float64(n)
+		}
+	}
+	return numbers, string(fields["completed"]) == "true", nil
 }

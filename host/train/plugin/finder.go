@@ -10,12 +10,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -115,8 +114,13 @@ func (f *Finder) find(ctx context.Context, name string, alternatives func() []st
 		}
 		looked = append(looked, lookedIn(dir, err))
 	}
-	return Executable{}, &Error{Plugin: name, Kind: ErrNotFound,
-		Err: fmt.Errorf("not found%s; looked in\n  %s", suggestion(name, alternatives()), strings.Join(looked, "\n  "))}
+	known, hint := alternatives(), "there are none"
+	if near := schema.Nearest(name, known); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	} else if len(known) > 0 {
+		hint = "there are " + strings.Join(known, ", ")
+	}
+	return Executable{}, &Error{Plugin: name, Kind: ErrNotFound, Err: fmt.Errorf("not found (%s); looked in\n  %s", hint, strings.Join(looked, "\n  "))}
 }
 
 // at returns the plugin at a path, built if need be.
@@ -158,23 +162,6 @@ func lookedIn(dir string, err error) string {
 		err = typed.Err
 	}
 	return fmt.Sprintf("%s (there is one, but %v)", dir, err)
-}
-
-// suggestion names a plugin whose name is near, or all that there are.
-func suggestion(name string, known []string) string {
-	best, limit := "", max(1, (utf8.RuneCountInString(name)+1)/3)
-	for _, k := range known {
-		if d := levenshtein.ComputeDistance(strings.ToLower(name), k); d <= limit && d < utf8.RuneCountInString(k) {
-			best, limit = k, d-1
-		}
-	}
-	switch {
-	case best != "":
-		return fmt.Sprintf(" (did you mean %q?)", best)
-	case len(known) > 0:
-		return " (there are " + strings.Join(known, ", ") + ")"
-	}
-	return " (there are none)"
 }
 
 // Has reports whether the directories hold a plugin with that name. Nothing is built.

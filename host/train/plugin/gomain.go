@@ -58,7 +58,9 @@ func (f *Finder) build(ctx context.Context, name, dir string) (Executable, error
 	}
 	exe := Executable{Name: name, Path: filepath.Join(f.CacheDir, key, filepath.Base(dir))}
 	if _, err := os.Stat(exe.Path); err != nil {
-		f.notify("building plugin " + name + " …")
+		if f.Notify != nil {
+			f.Notify("building plugin " + name + " …")
+		}
 		if err := f.compile(ctx, tool, dir, exe.Path); err != nil {
 			return Executable{}, err
 		}
@@ -87,28 +89,17 @@ func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target str
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
-	if err := syncFile(built); err != nil {
+	file, err := os.Open(built)
+	if err == nil {
+		err = errors.Join(file.Sync(), file.Close())
+	}
+	if err != nil {
 		return err
 	}
 	if err := os.Rename(built, target); err != nil {
 		return err
 	}
 	return vfs.At(filepath.Dir(target)).SyncDir()
-}
-
-// notify passes on what a person waits for.
-func (f *Finder) notify(message string) {
-	if f.Notify != nil {
-		f.Notify(message)
-	}
-}
-
-func syncFile(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Sync(), file.Close())
 }
 
 // ofCache matches the names of what is in the cache: hashes, and directories in which something is built.

@@ -19,26 +19,19 @@ const leastMemory = 256 << 20
 // default that is half of the machine: plenty for a plugin, which sees no tensors, and the
 // host can go on beside it. It is no more than the host's own hard limit, which only root may raise.
 func memoryLimit(given uint64) (uint64, error) {
-	wanted, err := wantedMemory(given)
-	return min(wanted, hardLimit()), err
-}
-
-func wantedMemory(given uint64) (uint64, error) {
-	text, set := os.LookupEnv(MemoryVariable)
-	switch {
-	case given > 0:
-		return max(given, leastMemory), nil
-	case set && text != "":
-		n, err := parseSize(text)
-		if err != nil || n < leastMemory {
+	limit := uint64(math.MaxUint64) // where the machine does not say how much there is
+	if half := machineMemory() / 2; half > 0 {
+		limit = max(half, leastMemory)
+	}
+	if text := os.Getenv(MemoryVariable); given > 0 {
+		limit = max(given, leastMemory)
+	} else if text != "" {
+		var err error
+		if limit, err = parseSize(text); err != nil || limit < leastMemory {
 			return 0, fmt.Errorf("%s is %q: want a size of at least 256M, such as 8G", MemoryVariable, text)
 		}
-		return n, nil
 	}
-	if half := machineMemory() / 2; half > 0 {
-		return max(half, leastMemory), nil
-	}
-	return math.MaxUint64, nil // the machine does not say: no limit
+	return min(limit, hardLimit()), nil
 }
 
 // parseSize reads a number of bytes, with an ending of a power of 1024.
@@ -50,14 +43,6 @@ func parseSize(text string) (uint64, error) {
 		return 0, fmt.Errorf("%q is no size", text)
 	}
 	return n * unit, nil
-}
-
-// sizeText writes a number of bytes for a person.
-func sizeText(bytes uint64) string {
-	if bytes >= 10<<30 {
-		return fmt.Sprintf("%d GiB", bytes>>30)
-	}
-	return fmt.Sprintf("%d MiB", bytes>>20)
 }
 
 // memoryComplaints are words in which programs of several languages complain of a lack of
@@ -76,7 +61,11 @@ func explainMemory(e *Error, limit uint64) *Error {
 			if limit >= hardLimit() {
 				way = "the hard limit of this process, as ulimit -H -d shows it"
 			}
-			e.Err = fmt.Errorf("%w; it may use %s of memory (%s)", e.Err, sizeText(limit), way)
+			size := fmt.Sprintf("%d MiB", limit>>20)
+			if limit >= 10<<30 {
+				size = fmt.Sprintf("%d GiB", limit>>30)
+			}
+			e.Err = fmt.Errorf("%w; it may use %s of memory (%s)", e.Err, size, way)
 			return e
 		}
 	}

@@ -139,9 +139,7 @@ func TestFlood(t *testing.T) {
 	t.Parallel()
 	log := &logBuffer{}
 	c := start(t, "floods", sdk.KindQuantizer, Options{Logger: log.logger()})
-	if _, err := c.Quantize(t.Context(), site("")); err != nil {
-		t.Fatal(err)
-	}
+	serves(t, c)
 	c.Close()
 	text := log.String()
 	if len(text) > 2*loggedBytes || !strings.Contains(text, "printed too much: the rest was left out: lines=") {
@@ -162,9 +160,7 @@ func TestFloodedStreams(t *testing.T) {
 	c := start(t, "floods-streams", sdk.KindQuantizer, Options{})
 	defer c.Close()
 	for range 5 {
-		if _, err := c.Quantize(t.Context(), site("")); err != nil {
-			t.Fatal(err)
-		}
+		serves(t, c)
 		if now := heap(); now > before+32<<20 {
 			t.Fatalf("the host keeps %d MiB", (now-before)>>20)
 		}

@@ -3,8 +3,10 @@ package plugin
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cage-qat/cage/internal/digest"
+	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/client"
 )
@@ -103,7 +107,12 @@ func (c *Client) start(ctx context.Context) *Error {
 		SkipHostEnv:      true,
 		AutoMTLS:         true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: socketDir()},
-		GRPCDialOptions:  dialOptions(),
+		// What a plugin may send beside its answers, each of which has a limit of its own, is bounded.
+		GRPCDialOptions: []grpc.DialOption{
+			grpc.WithIdleTimeout(0), // the connection must not be closed for being idle: it cannot be made again
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 20)),
+			grpc.WithStreamInterceptor(withoutBroker),
+		},
 	}
 	c.gp = goplugin.NewClient(config)
 	err := c.connect(ctx, config)
@@ -114,15 +123,6 @@ func (c *Client) start(ctx context.Context) *Error {
 		return nil
 	}
 	return c.startError(err)
-}
-
-// dialOptions bound what a plugin may send beside its answers, each of which has a limit of its own.
-func dialOptions() []grpc.DialOption {
-	return []grpc.DialOption{
-		grpc.WithIdleTimeout(0), // the connection must not be closed for being idle: it cannot be made again
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 20)),
-		grpc.WithStreamInterceptor(withoutBroker),
-	}
 }
 
 // withoutBroker refuses go-plugin's stream of further connections: cage makes none, and go-plugin keeps all that a plugin sends there.
@@ -283,4 +283,30 @@ func (c *Client) describe(ctx context.Context) error {
 		return failure(ErrKind, "is of the kind %s, but a plugin of the kind %s is needed here", serves, c.kind)
 	}
 	return failure(ErrProtocol, "serves neither a quantizer nor an optimizer")
+}
+
+// Executable is a plugin that was found and can be started.
+type Executable struct {
+	// Name is what the user calls it: its name, or the path that was given.
+	Name string
+	// Path is the absolute path of the executable file.
+	Path string
+}
+
+// checksum hashes the file and compares it with the pinned hash, if any.
+func checksum(path, pinned string) (string, error) {
+	f, err := regular.Open(path)
+	if err != nil {
+		return "", &Error{Kind: ErrNotFound, Err: err}
+	}
+	defer f.Close()
+	h := digest.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", &Error{Kind: ErrNotFound, Err: fmt.Errorf("read %s: %w", path, err)}
+	}
+	sum := hex.EncodeToString(h.Sum(nil))
+	if pinned != "" && !strings.EqualFold(pinned, sum) {
+		return "", failure(ErrChecksum, "its SHA-256 is %s, but %s is pinned: take the plugin that was meant, or change sha256 in the TOML file", sum, pinned)
+	}
+	return sum, nil
 }

@@ -4,6 +4,7 @@
 package provenance
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/plainjson"
@@ -97,3 +99,58 @@ type DescriptionError struct{ Err error }
 
 func (d *DescriptionError) Error() string { return d.Err.Error() }
 func (d *DescriptionError) Unwrap() error { return d.Err }
+
+// A run has an identity, a random text that is made with it and stands in its
+// provenance.json and in its checkpoints: run directories and checkpoints are found by
+// name, and another run may have got that name meanwhile.
+
+// NewIdentity draws an identity.
+func NewIdentity() string { return rand.Text() }
+
+// CheckOwner fails if a checkpoint, given by its step and metadata, does not belong to
+// the run in dir.
+func CheckOwner(dir rundir.Dir, step int, m checkpoint.Meta) error {
+	made, err := Read(dir)
+	if err != nil {
+		return err
+	}
+	return made.CheckOwner(dir, step, m)
+}
+
+// CheckOwner is [CheckOwner] for the run that was made so.
+func (p *Record) CheckOwner(dir rundir.Dir, step int, m checkpoint.Meta) error {
+	var id string
+	if err := m.Get(identityKey, &id); err != nil {
+		return err
+	}
+	if id != p.Run {
+		return fmt.Errorf("%s: the checkpoint %s belongs to another run (%s; this one is %s): move it away",
+			dir, checkpoint.FileName(step), id, p.Run)
+	}
+	return nil
+}
+
+// Progress is the part of a run's state that is not tensors. It is saved in
+// checkpoints.
+type Progress struct {
+	Step    int     `json:"step"`    // steps done, skipped ones included
+	Skipped int     `json:"skipped"` // steps that were not finite
+	Tokens  int64   `json:"tokens"`
+	Seconds float64 `json:"seconds"`
+	// Uncorrected counts the corrections that were left out, each of a single weight
+	// tensor in one step.
+	Uncorrected int `json:"uncorrected,omitempty"`
+}
+
+// Entries of a checkpoint's metadata that those of all runs have.
+const (
+	identityKey = "run"
+	ProgressKey = "progress"
+	BuildKey    = "build"
+)
+
+// Metadata is that of a checkpoint of a run with this identity, which has come so far.
+func Metadata(identity string, done Progress, build engine.BuildInfo) (checkpoint.Meta, error) {
+	m := checkpoint.Meta{}
+	return m, errors.Join(m.Set(identityKey, identity), m.Set(ProgressKey, done), m.Set(BuildKey, build))
+}

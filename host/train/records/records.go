@@ -187,7 +187,7 @@ func (r Run) writeEvents(to vfs.Path) (err error) {
 	if err != nil {
 		return err
 	}
-	err = tensorboard.Configuration(w, string(toml), begun)
+	err = w.Configuration(string(toml), begun)
 	if err == nil {
 		err = r.each(func(rec metrics.Record) error {
 			return w.Scalars(rec.Step, begun.Add(seconds(rec)), tensorboard.Of(rec))

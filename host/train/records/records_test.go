@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,5 +101,21 @@ func TestExportOfAGrowingRun(t *testing.T) {
 	}
 	if _, err := export(`{"step":1,"val_ppl":3}` + "\n"); err == nil || !strings.Contains(err.Error(), "try again") {
 		t.Errorf("a record that was replaced: %v", err)
+	}
+}
+
+// TestRunNames: a run is called by the end of its path that no other one has.
+func TestRunNames(t *testing.T) {
+	t.Chdir("/tmp")
+	for _, c := range []struct{ dirs, want []string }{
+		{[]string{"runs/a", "runs/b/"}, []string{"a", "b"}},
+		{[]string{"x/run", "../x/run", "y"}, []string{"tmp/x/run", "x/run", "y"}},
+		{[]string{"/a/x/run", "/b/x/run", "/b/y/run"}, []string{"a/x/run", "b/x/run", "y/run"}},
+		{[]string{".", ".."}, []string{"tmp", ""}},
+		{[]string{"a", "a"}, []string{"a", "a"}},
+	} {
+		if got := Names(c.dirs); !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, want %q", c.dirs, got, c.want)
+		}
 	}
 }

@@ -163,9 +163,7 @@ func TestWhyARunIsNotDone(t *testing.T) {
 		"diverged": {Stopped: metrics.Diverged, Error: "loss NaN"}, "failed": {Stopped: metrics.Failed, Error: "disk full"}, "stopped": {Stopped: metrics.Interrupted},
 	} {
 		fake(t, "runs/"+name, 4, 7)
-		if err := metrics.WriteSummary(At("runs/"+name).Summary(), s); err != nil {
-			t.Fatal(err)
-		}
+		summarize(t, "runs/"+name, s)
 	}
 	fake(t, "runs/killed", 4, 7)
 	var lister Lister
@@ -202,9 +200,7 @@ func TestWithoutRecords(t *testing.T) {
 	fake(t, "runs/a", 3, 0)
 	for name, records := range map[string]string{"empty": "", "torn": `{"step":1`, "none": ""} {
 		fake(t, "runs/"+name, 4, 7)
-		if err := metrics.WriteSummary(At("runs/"+name).Summary(), metrics.Summary{Stopped: metrics.Interrupted, Steps: 20}); err != nil {
-			t.Fatal(err)
-		}
+		summarize(t, "runs/"+name, metrics.Summary{Stopped: metrics.Interrupted, Steps: 20})
 		write(t, At("runs/"+name).Metrics().Name, records)
 	}
 	if err := At("runs/none").Metrics().Remove(); err != nil {
@@ -225,17 +221,12 @@ func TestNumbersOfRunsThatAreNotDone(t *testing.T) {
 {"step":6,"loss":3,"tokens":60,"seconds":1.5,"error_rel":0.25,"weights":{"w":{"error_rel":9}}}
 {"step":7,"loss":2,"tokens":70,"seconds":2,"tokens_per_second":5,"skipped":1}
 `
-	summary := func(name string, s metrics.Summary) {
-		if err := metrics.WriteSummary(At("runs/"+name).Summary(), s); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for _, name := range []string{"after", "before", "killed"} {
 		fake(t, "runs/"+name, 0, 7)
 		write(t, At("runs/"+name).Metrics().Name, records)
 	}
-	summary("after", metrics.Summary{Stopped: metrics.Interrupted, Steps: 8, Tokens: 80, TrainLoss: metrics.Some(1.5), ErrorRel: metrics.Some(0.125)})
-	summary("before", metrics.Summary{Stopped: metrics.Failed, Steps: 3, Tokens: 30, TrainLoss: metrics.Some(5), ErrorRel: metrics.Some(0.5)})
+	summarize(t, "runs/after", metrics.Summary{Stopped: metrics.Interrupted, Steps: 8, Tokens: 80, TrainLoss: metrics.Some(1.5), ErrorRel: metrics.Some(0.125)})
+	summarize(t, "runs/before", metrics.Summary{Stopped: metrics.Failed, Steps: 3, Tokens: 30, TrainLoss: metrics.Some(5), ErrorRel: metrics.Some(0.5)})
 	for dir, want := range map[string]map[string]string{
 		"after":  {"steps": "8", "tokens": "80", "train_loss": "1.5", "error_rel": "0.125", "val_loss": "3.5", "val_ppl": "33"},
 		"before": {"steps": "7", "tokens": "70", "train_loss": "2", "error_rel": "0.5", "val_loss": "3.5", "skipped": "1"},

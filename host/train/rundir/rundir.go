@@ -7,7 +7,11 @@
 package rundir
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"slices"
+	"syscall"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/config"
@@ -74,3 +78,96 @@ func (d Dir) RemoveAbandoned() error {
 
 // Lock returns the path of the file that is locked while the run is being trained.
 func (d Dir) Lock() vfs.Path { return d.Join(vfs.LockFile) }
+
+// Names in the directory of a study, which contains run directories.
+const (
+	StudyFile  = "study.toml" // what the study asks for
+	StudyCells = "cells"      // a directory for each cell; if the cell is trained, it is its run directory
+	StudyModel = "model"      // in the directory of a cell that is quantized and not trained: its run directory
+	StudyStale = "stale"      // run directories that were put aside
+)
+
+// LoadConfig loads the configuration of a run.
+func (d Dir) LoadConfig() (*config.Config, error) {
+	cfg, err := config.Load(d.Config().Name, nil)
+	switch {
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("%s is a file: want a run directory, such as runs/NAME", d)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s is not a run directory: it has no %s", d, ConfigFile)
+	}
+	return cfg, err
+}
+
+// Request is something that other processes can ask of the process that trains in a run
+// directory. It is a file in that directory, which the process removes when it obeys. So
+// the request can be made from anywhere that sees the directory, and never reaches
+// another process by mistake.
+type Request string
+
+// The requests.
+const (
+	Stop       Request = "stop"       // end gracefully, with a checkpoint, as on Ctrl-C
+	Checkpoint Request = "checkpoint" // save a checkpoint after the current step
+)
+
+// requestPrefix begins the names of the files.
+const requestPrefix = ".ask-"
+
+// ErrNotRunning is returned for a request to a run in which no process trains.
+var ErrNotRunning = errors.New("no process trains in it")
+
+// Ask leaves a request. The run's records and state show that it has been obeyed.
+func (d Dir) Ask(r Request) error {
+	locked, err := d.Lock().Locked()
+	if err != nil {
+		return err
+	}
+	if !locked {
+		return fmt.Errorf("%s: %w", d.Name, ErrNotRunning)
+	}
+	return atomicfile.WriteBytes(d.Join(requestPrefix+string(r)), nil)
+}
+
+// Take reports whether there is a request, and removes it. It is for the process that
+// holds the lock. A request that cannot be removed is ignored, since it would never end.
+func (d Dir) Take(r Request) bool { return d.Join(requestPrefix+string(r)).Remove() == nil }
+
+// CopyFiles copies those of the files that a folder has into a run directory, where no other files of these names may be.
+func CopyFiles(to Dir, from vfs.Path, names []string) error {
+	files := map[string][]byte{}
+	if err := ReadFiles(files, from, names); err != nil {
+		return err
+	}
+	for _, name := range names {
+		content, have := files[name]
+		if !have {
+			continue
+		}
+		if err := atomicfile.CheckOurs(to.Join(name), atomicfile.Is(content)); err != nil {
+			return err
+		}
+		if err := atomicfile.WriteBytes(to.Join(name), content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadFiles adds those of the files that a folder has, and that are not there yet.
+func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
+	for _, name := range names {
+		if _, have := files[name]; have {
+			continue
+		}
+		content, err := folder.Join(name).ReadFile()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		files[name] = content
+	}
+	return nil
+}

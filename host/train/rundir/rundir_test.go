@@ -1,11 +1,17 @@
 package rundir_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/train/rundir"
 )
@@ -36,4 +42,142 @@ func TestRemoveAbandoned(t *testing.T) {
 	if diff := cmp.Diff(kept, there); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
+}
+
+// TestRequests: only a run that is trained can be asked, and a request is taken once.
+func TestRequests(t *testing.T) {
+	d := rundir.At(t.TempDir())
+	if err := d.Ask(rundir.Stop); !errors.Is(err, rundir.ErrNotRunning) {
+		t.Errorf("a run that nobody trains: %v", err)
+	}
+	lock, err := d.Lock().Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Take(rundir.Stop) {
+		t.Error("there is a request before one was made")
+	}
+	for range 2 { // the second makes no other
+		if err := d.Ask(rundir.Stop); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.Take(rundir.Checkpoint) || !d.Take(rundir.Stop) || d.Take(rundir.Stop) {
+		t.Error("the request is not taken once, or is another")
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	here := t.TempDir()
+	t.Chdir(here)
+	for _, c := range []struct {
+		search rundir.Search
+		path   string
+		want   []string
+	}{
+		{rundir.Search{Run: "runs/a", Made: "/made"}, "data/val", []string{"data/val", "/made/data/val", filepath.Join(here, "runs/a/data/val")}},
+		{rundir.Search{Run: "runs/a"}, "data/val", []string{"data/val", filepath.Join(here, "runs/a/data/val")}},
+		{rundir.Search{Run: "runs/a", Made: here}, "./val", []string{"./val", filepath.Join(here, "runs/a/val")}},
+		{rundir.Search{Run: ".", Made: "/made"}, "val", []string{"val", "/made/val"}},
+		{rundir.Search{Run: "runs/a", Made: "/made"}, "/data/val", []string{"/data/val"}},
+	} {
+		if got := c.search.Places(c.path); !slices.Equal(got, c.want) {
+			t.Errorf("%+v of %s: %q, want %q", c.search, c.path, got, c.want)
+		}
+	}
+}
+
+// TestFind: the first place that is accepted is taken; the error tells of all of them.
+func TestFind(t *testing.T) {
+	run, made := t.TempDir(), t.TempDir()
+	t.Chdir(t.TempDir())
+	for _, dir := range []string{run, made} {
+		if err := os.WriteFile(filepath.Join(dir, "val"), []byte(dir), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := rundir.Search{Run: run, Made: made}
+	only := func(content string) func(string) error {
+		return func(place string) error {
+			text, err := os.ReadFile(place)
+			if err == nil && string(text) != content {
+				err = errors.New("another file")
+			}
+			return err
+		}
+	}
+	for _, dir := range []string{run, made} {
+		if got, err := s.Find("val", only(dir)); err != nil || got != filepath.Join(dir, "val") {
+			t.Errorf("the file of %s: found %q, error %v", dir, got, err)
+		}
+	}
+	_, err := s.Find("val", only("nothing"))
+	if err == nil || strings.Count(err.Error(), "another file") != 2 || !strings.Contains(err.Error(), made) || !strings.Contains(err.Error(), run) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if _, err := s.Find("none", only("nothing")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a name that is not there: %v", err)
+	}
+}
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestLister: a list follows what happens in the directories.
+func TestLister(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "runs")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var l rundir.Lister
+	want := func(what, want string) {
+		t.Helper()
+		list, err := l.List(t.Context(), root, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range list {
+			got = append(got, filepath.Base(r.Dir)+" "+string(r.State))
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	put := func(run, name, text string) {
+		t.Helper()
+		dir := filepath.Join(root, run)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want("an empty directory", "")
+	put("a", "run.toml", "seed = 1\n")
+	want("one run", "a interrupted")
+	lock, err := rundir.At(filepath.Join(root, "a")).Lock().Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("it is trained", "a running")
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	want("it has stopped", "a interrupted")
+	put("a", "summary.json", `{"completed": true}`)
+	put("b", "run.toml", "seed = \n")
+	want("it is done, and there is another", "a done, b unreadable")
+	if err := os.Chtimes(filepath.Join(root, "a", "run.toml"), time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	want("from an archive without times", "a done, b unreadable")
+	if err := os.RemoveAll(filepath.Join(root, "a")); err != nil {
+		t.Fatal(err)
+	}
+	want("it is gone", "b unreadable")
 }

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // Search finds the files outside a run directory that its configuration names.
@@ -42,39 +41,28 @@ func absolute(path string) string {
 	return filepath.Clean(path)
 }
 
-// Find returns the first of the places that use accepts. If it accepts none, the error is
-// a [*NotFoundError].
+// Find returns the first of the places that use accepts. If it accepts none, the error says
+// what was wrong at each place, and wraps that.
 func (s Search) Find(path string, use func(place string) error) (string, error) {
-	missing := &NotFoundError{Path: path}
+	missing := &notFoundError{text: path + " was not found; looked for"}
 	for _, place := range s.Places(path) {
 		err := use(place)
 		if err == nil {
 			return place, nil
 		}
-		missing.Places = append(missing.Places, place)
-		missing.Reasons = append(missing.Reasons, err)
+		missing.text += "\n  " + absolute(place)
+		if !errors.Is(err, fs.ErrNotExist) {
+			missing.text += fmt.Sprintf(" (there is one, but: %v)", err)
+		}
+		missing.reasons = append(missing.reasons, err)
 	}
 	return "", missing
 }
 
-// NotFoundError says where a file was looked for, and what was wrong at each place.
-type NotFoundError struct {
-	Path    string
-	Places  []string
-	Reasons []error
+type notFoundError struct {
+	text    string
+	reasons []error // one for each place
 }
 
-func (e *NotFoundError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s was not found; looked for", e.Path)
-	for i, place := range e.Places {
-		fmt.Fprintf(&b, "\n  %s", absolute(place))
-		if err := e.Reasons[i]; !errors.Is(err, fs.ErrNotExist) {
-			fmt.Fprintf(&b, " (there is one, but: %v)", err)
-		}
-	}
-	return b.String()
-}
-
-// Unwrap returns the reasons.
-func (e *NotFoundError) Unwrap() []error { return e.Reasons }
+func (e *notFoundError) Error() string   { return e.text }
+func (e *notFoundError) Unwrap() []error { return e.reasons }

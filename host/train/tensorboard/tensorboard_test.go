@@ -85,7 +85,7 @@ func TestWriter(t *testing.T) {
 	if err := w.Scalars(8, at, []Scalar{{"train/loss", 2.5}, {"train/other", math.NaN()}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := Configuration(w, "[train]\nsteps = 1\n", at); err != nil {
+	if err := w.Configuration("[train]\nsteps = 1\n", at); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {

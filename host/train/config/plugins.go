@@ -1,0 +1,230 @@
+package config
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/internal/plaintoml"
+)
+
+// Plugin names a plugin and the parameters to give it. The parameters are not
+// checked here: only the plugin knows which it takes.
+type Plugin struct {
+	Table  string // where it was configured, such as "quantizer.weights"
+	Name   string // name, or path when it contains a slash
+	SHA256 string // expected hash in lower-case hexadecimal; "": any
+	// Params holds the parameters. Each is an int64, float64, string or bool. An integer is
+	// not converted, even if the plugin will want a float.
+	Params map[string]any
+}
+
+// Path returns the full dotted key of a parameter, for [Config.ErrorAt].
+func (p *Plugin) Path(key string) string { return plaintoml.JoinKey(p.Table, key) }
+
+// copy is a plugin of its own with what p has; nil when p is.
+func (p *Plugin) copy() *Plugin {
+	if p == nil {
+		return nil
+	}
+	other := *p
+	other.Params = maps.Clone(p.Params)
+	return &other
+}
+
+// same reports whether two roles have one plugin with one set of parameters.
+func (p *Plugin) same(q *Plugin) bool {
+	if p == nil || q == nil {
+		return p == q
+	}
+	return p.Name == q.Name && p.SHA256 == q.SHA256 && reflect.DeepEqual(p.Params, q.Params)
+}
+
+// The roles that a quantizer can have: what it is applied to.
+const (
+	RoleWeights     = "weights"
+	RoleActivations = "activations"
+	roleBoth        = "both"
+)
+
+// Quantizer holds the plugin for each role; nil leaves the role unquantized. If an
+// override matches, its plugin is used instead: see For.
+type Quantizer struct {
+	Weights     *Plugin
+	Activations *Plugin
+	Overrides   []Override // the last override that matches applies
+	// Unused is the plugin that [quantizer] names although both roles have tables of
+	// their own. It is kept so that a mistake in it is found; otherwise it is nil.
+	Unused *Plugin
+}
+
+// Override gives some parameters and sites another quantizer, or none.
+type Override struct {
+	Table  string   // where it was configured, such as "quantizer.overrides[0]", for [Config.ErrorAt]
+	Match  []string // patterns of the names of parameters (weights) and sites (activations)
+	Role   string   // RoleWeights, RoleActivations or "both"
+	Plugin *Plugin  // nil: unquantized
+}
+
+// Matches reports whether the override applies to that name in that role (RoleWeights or
+// RoleActivations).
+func (o *Override) Matches(role, name string) bool {
+	return (o.Role == roleBoth || o.Role == role) && matchesAny(o.Match, name)
+}
+
+// For returns the quantizer for the parameter (RoleWeights) or site (RoleActivations)
+// with that name; nil leaves it unquantized.
+func (q *Quantizer) For(role, name string) *Plugin {
+	switch o := q.Override(role, name); {
+	case o != nil:
+		return o.Plugin
+	case role == RoleWeights:
+		return q.Weights
+	default:
+		return q.Activations
+	}
+}
+
+// Override returns the override that applies to that name in that role; nil if none
+// matches. An override that is never returned for the parameters and sites of a model has
+// no effect.
+func (q *Quantizer) Override(role, name string) *Override {
+	for i := len(q.Overrides) - 1; i >= 0; i-- {
+		if o := &q.Overrides[i]; o.Matches(role, name) {
+			return o
+		}
+	}
+	return nil
+}
+
+// Plugins lists the plugins of all tables in the order of the schema.
+func (q *Quantizer) Plugins() []*Plugin {
+	all := present(q.Weights, q.Activations)
+	for _, o := range q.Overrides {
+		all = append(all, present(o.Plugin)...)
+	}
+	return all
+}
+
+// quantizesWeights reports whether some table names a quantizer of weights.
+func (q *Quantizer) quantizesWeights() bool {
+	for _, o := range q.Overrides {
+		if o.Plugin != nil && o.Role != RoleActivations {
+			return true
+		}
+	}
+	return q.Weights != nil
+}
+
+func present(plugins ...*Plugin) []*Plugin {
+	var all []*Plugin
+	for _, p := range plugins {
+		if p != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// Optimizer says which optimizer trains which parameters. Parameters in a group have the
+// group's optimizer. All others have the main one, which is the embedded Plugin, or Rest
+// if the main one does not accept them.
+type Optimizer struct {
+	Plugin
+	Rest   *Plugin // for the tensors that the main optimizer does not accept; never nil
+	Groups []Group // the first group that matches applies
+	// RefreshDelay and RestRefreshDelay say how many updates late the refreshes of the
+	// main optimizer and of Rest take effect; see [Optimizer.Delay].
+	RefreshDelay, RestRefreshDelay int
+}
+
+// Group is a set of parameters with settings of its own. A tensor belongs to it if both
+// its name and its role match.
+type Group struct {
+	Table string   // where it was configured, such as "optimizer.groups[0]", for [Config.ErrorAt]
+	Match []string // patterns of names of parameters
+	Roles []string // roles as package sdk calls them: "matrix", "vector", "embedding", "head"
+	// Plugin is the optimizer; nil means the one used without the group: the main one or
+	// Rest.
+	Plugin *Plugin
+	Rate   float64 // factor on the learning rate
+	// WeightDecay applies to all tensors of the group; nil means train.weight_decay for
+	// those that the model decays.
+	WeightDecay *float64
+	// RefreshDelay applies to all tensors of the group; nil: see [Optimizer.Delay].
+	RefreshDelay *int
+}
+
+// Matches reports whether a tensor with this role and name belongs to the group.
+func (g *Group) Matches(role, name string) bool {
+	return slices.Contains(g.Roles, role) && matchesAny(g.Match, name)
+}
+
+// Group returns the group of a tensor with this role and name; nil if it is in none. A
+// group that is never returned for the parameters of a model has no effect.
+func (o *Optimizer) Group(role, name string) *Group {
+	for i := range o.Groups {
+		if g := &o.Groups[i]; g.Matches(role, name) {
+			return g
+		}
+	}
+	return nil
+}
+
+// Delay returns how many updates late the refreshes of a tensor take effect, and the full
+// dotted key that says so. The tensor is in group g (nil if it is in none), and its
+// optimizer is p, one of Plugins.
+func (o *Optimizer) Delay(g *Group, p *Plugin) (updates int, key string) {
+	table := p.Table
+	switch {
+	case g != nil && g.RefreshDelay != nil:
+		table, updates = g.Table, *g.RefreshDelay
+	case p == &o.Plugin:
+		updates = o.RefreshDelay
+	case p == o.Rest:
+		updates = o.RestRefreshDelay
+	}
+	return updates, plaintoml.JoinKey(table, "refresh_delay")
+}
+
+// RestGiven reports whether Rest differs from its default.
+func (o *Optimizer) RestGiven() bool {
+	return o.Rest.Name != defaultOptimizer || o.Rest.SHA256 != "" || len(o.Rest.Params) > 0
+}
+
+// Plugins lists the plugins of all tables: the main one, Rest, and those of groups.
+func (o *Optimizer) Plugins() []*Plugin {
+	all := present(&o.Plugin, o.Rest)
+	for _, g := range o.Groups {
+		all = append(all, present(g.Plugin)...)
+	}
+	return all
+}
+
+func matchesAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
+}
+
+// matches reports whether a name fits a pattern, in which * stands for any run of
+// characters and everything else for itself.
+func matches(pattern, name string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == name
+	}
+	first, last := parts[0], parts[len(parts)-1]
+	if len(name) < len(first)+len(last) || !strings.HasPrefix(name, first) || !strings.HasSuffix(name, last) {
+		return false
+	}
+	name = name[len(first) : len(name)-len(last)]
+	// Each part at its first place leaves the most for those after it.
+	for _, part := range parts[1 : len(parts)-1] {
+		_, after, found := strings.Cut(name, part)
+		if !found {
+			return false
+		}
+		name = after
+	}
+	return true
+}

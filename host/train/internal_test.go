@@ -1,0 +1,281 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/provenance"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/sdk"
+)
+
+func runOf(t *testing.T, overrides ...string) *run {
+	t.Helper()
+	cfg, err := config.Parse("test.toml", []byte(`
+model     = { layers = 1, width = 32, heads = 2, hidden = 32, context = 16, vocab = 40 }
+data      = { train = "a", validation = "b" }
+train     = { steps = 100, batch = 4, weight_decay = 0.2 }
+schedule  = { rate = 0.5, floor = 0.25 }
+quantizer = { plugin = "quest" }
+`), overrides)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rates, err := cfg.Schedule.Schedule(cfg.Train.Steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &run{cfg: cfg, rates: rates, Programs: &assembly.Programs{Weights: map[string]sdk.QuantizerProgram{"w": {}}}}
+}
+
+// TestSettings: schedules count all steps, the optimizer its own updates.
+func TestSettings(t *testing.T) {
+	r := runOf(t)
+	r.done = provenance.Progress{Step: 94, Skipped: 3}
+	s := r.settings(95)
+	if s.Step != 92 {
+		t.Errorf("the optimizer's step is %d after 94 steps of which 3 were skipped, want 92", s.Step)
+	}
+	if s.Rate != r.rates.Rate(94) || s.NextRate != r.rates.Rate(95) || s.Rate <= s.NextRate {
+		t.Errorf("the rates are %v and %v, want those of the 95th and the next step", s.Rate, s.NextRate)
+	}
+	if math.Abs(s.Lambda-1) > 1e-12 || s.ParetoLambda != 2 {
+		t.Errorf("λ_t is %v, want half of 2 halfway up the ramp; λ %v", s.Lambda, s.ParetoLambda)
+	}
+	r.Programs = &assembly.Programs{}
+	if s := r.settings(95); s.Lambda != 0 {
+		t.Errorf("without a quantized weight λ_t is %v, want 0", s.Lambda)
+	}
+}
+
+// TestScheduleFloor: floor is the fraction of the peak rate that is left at the end,
+// in every kind.
+func TestScheduleFloor(t *testing.T) {
+	for _, kind := range []string{"onecycle_cos", "linear_warmup_cosine", "wsd"} {
+		for floor, text := range map[float64]string{0.25: "schedule.floor=0.25", 0: "schedule.floor=0.0"} {
+			rates := runOf(t, `schedule.kind="`+kind+`"`, text).rates
+			low, high := math.Inf(1), 0.0
+			for k := 50; k < 101; k++ {
+				low, high = min(low, rates.Rate(k)), max(high, rates.Rate(k))
+			}
+			if math.Abs(low-0.5*floor) > 1e-4 || high > 0.5 {
+				t.Errorf("%s with floor %v: the second half has rates from %v to %v, want the least to be %v", kind, floor, low, high, 0.5*floor)
+			}
+		}
+	}
+}
+
+func TestDue(t *testing.T) {
+	r := runOf(t, "train.log_every=30", "train.eval_every=40", "method.pareto_every=45")
+	r.Programs = &assembly.Programs{} // without quantized weights
+	var logged, evaluated []int
+	for step := range 101 {
+		if step > 0 && r.logs(step) {
+			logged = append(logged, step)
+		}
+		if r.evaluates(step) {
+			evaluated = append(evaluated, step)
+		}
+	}
+	if want := []int{1, 30, 60, 90, 100}; !slices.Equal(logged, want) {
+		t.Errorf("without quantized weights logged are %v, want %v", logged, want)
+	}
+	if want := []int{40, 80}; !slices.Equal(evaluated, want) {
+		t.Errorf("evaluated are %v, want %v", evaluated, want)
+	}
+}
+
+// TestUncorrectedWeightsAreCounted: every correction that is left out counts, in records
+// too, and the weights are named once for as long as they are the same.
+func TestUncorrectedWeightsAreCounted(t *testing.T) {
+	var said strings.Builder
+	r := runOf(t)
+	r.log = hclog.New(&hclog.LoggerOptions{Output: &said})
+	two := []string{"layers.0.attn.out", "layers.1.mlp.w1"}
+	for _, list := range [][]string{nil, two, two, two[:1], nil} {
+		r.countUncorrected(step.Result{Uncorrected: list})
+	}
+	if r.done.Uncorrected != 5 {
+		t.Errorf("%d corrections are counted, want 5", r.done.Uncorrected)
+	}
+	if got := strings.Count(said.String(), "\n"); got != 2 || !strings.Contains(said.String(), "layers.1.mlp.w1") {
+		t.Errorf("%d warnings, want 2 that name the weights:\n%s", got, said.String())
+	}
+	var rec metrics.Record
+	res := step.Result{ErrorNorm2: []float64{1, math.NaN(), 3, 4}, ValueNorm2: []float64{1, 1, 1, 1}, Uncorrected: two}
+	addStatistics(&rec, step.Settings{Lambda: 1}, res)
+	if *rec.AppliedParams != 2 || float64(*rec.ErrorNorm2) != 8 {
+		t.Errorf("applied to %d weights, Σ‖e‖² %v; want 2 and 8", *rec.AppliedParams, *rec.ErrorNorm2)
+	}
+}
+
+// TestTooStrong: a rate of about 1, as for an optimizer with a step size of its own, makes
+// the correction and the decay too strong, each by itself; what is usual is not.
+func TestTooStrong(t *testing.T) {
+	rules := []cage.Rule{{Name: "a", Quantizer: &sdk.QuantizerProgram{}, Decay: 0.2, RateFactor: 1}, {Name: "b"}}
+	for _, c := range []struct {
+		rate, lambda, decay, factor float64
+		form                        string
+		want                        []string
+	}{
+		{1, 2, 0.2, 1, "decoupled", []string{"method.lambda", "train.weight_decay"}},
+		{1, 0, 0.2, 1, "decoupled", []string{"train.weight_decay"}},
+		{1, 2, 0.2, 1, "coupled", []string{"train.weight_decay"}},
+		{1, 2, 0, 1, "decoupled", []string{"method.lambda"}},
+		{1, 0.002, 0.0002, 1, "decoupled", nil},
+		{3e-3, 2, 0.2, 1, "decoupled", nil},
+		{3e-3, 10, 0.2, 1, "decoupled", nil},
+		{1, 2, 0.2, 0, "decoupled", nil},
+		{3e-3, 2, 0.2, 300, "decoupled", []string{"method.lambda", "train.weight_decay"}},
+	} {
+		r := runOf(t, fmt.Sprintf("schedule.rate=%v", c.rate), fmt.Sprintf("method.lambda=%v", c.lambda), fmt.Sprintf("method.form=%q", c.form))
+		rules[0].Decay, rules[0].RateFactor = c.decay, c.factor
+		got := r.tooStrong(rules)
+		if len(got) != len(c.want) {
+			t.Errorf("%+v: got %q", c, got)
+			continue
+		}
+		for i, part := range c.want {
+			if !strings.Contains(got[i], part) {
+				t.Errorf("%+v: %q does not name %s", c, got[i], part)
+			}
+		}
+	}
+}
+
+// TestComparedMeta: two states differ where one of their entries does that follow from the
+// steps done.
+func TestComparedMeta(t *testing.T) {
+	state := func(failures int) checkpoint.State {
+		s := checkpoint.State{Meta: checkpoint.Meta{}}
+		if err := errors.Join(s.Meta.Set("progress", provenance.Progress{Step: 3}), s.Meta.Set(failuresKey, map[string]int{"head": failures})); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for failures, want := range map[int]int{1: 0, 2: 1} {
+		list, err := compareStates(state(1), state(failures))
+		if err != nil || len(list) != want || want > 0 && list[0].Name != failuresKey {
+			t.Errorf("1 and %d failures: %v, %v", failures, list, err)
+		}
+	}
+}
+
+// TestFailuresOfOneTensor: a checkpoint holds how often the refreshes of a tensor have failed in a row, also when it is the
+// only one. Otherwise a run that is resumed again and again would never end with the error about it.
+func TestFailuresOfOneTensor(t *testing.T) {
+	for _, want := range []map[string]int{nil, {"layers.1.mlp.down": 3}, {"embedding": 1, "layers.1.mlp.down": 2}} {
+		r := &run{state: &step.State{}}
+		r.state.Pending.RestoreFailures(want)
+		saved := checkpoint.State{Meta: checkpoint.Meta{}}
+		if err := r.saveRefreshes(&saved); err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]int
+		if err := saved.Meta.GetIf(failuresKey, &got); err != nil || !maps.Equal(got, want) {
+			t.Errorf("saved are %v, %v, want %v", got, err, want)
+		}
+		if _, some := saved.Meta[failuresKey]; some != (len(want) > 0) {
+			t.Errorf("%v: the entry is there: %v", want, some)
+		}
+	}
+}
+
+// numbered are batches of two elements: twice their index.
+type numbered struct{ fails int64 }
+
+var errNoBatch = errors.New("no such batch")
+
+func (numbered) BatchLen() int { return 2 }
+
+func (numbered) Finish(batches [][]int32) int64 { return int64(10 * len(batches)) }
+
+func (n numbered) At(index int64, dst []int32) error {
+	if index == n.fails {
+		return errNoBatch
+	}
+	dst[0], dst[1] = int32(index), int32(index)
+	return nil
+}
+
+// TestFeed: every step gets its own batches, in whatever order they are asked for, and
+// those of the next are read ahead, but none after the last.
+func TestFeed(t *testing.T) {
+	loaded := make(chan [][]int32, 3)
+	f := &feed{source: numbered{fails: -1}, last: 7, arrived: make(chan delivery, 1), load: func(b [][]int32) (*step.Batches, error) {
+		loaded <- [][]int32{slices.Clone(b[0]), slices.Clone(b[1])}
+		return &step.Batches{}, nil
+	}}
+	for i := range f.memory {
+		f.memory[i] = [][]int32{{0, 0}, {0, 0}}
+	}
+	want := func(at int) {
+		t.Helper()
+		first := int32(2 * (at - 1))
+		if got := <-loaded; got[0][0] != first || got[1][0] != first+1 {
+			t.Errorf("step %d has the batches %v, want %d and the next", at, got, first)
+		}
+	}
+	for _, at := range []int{4, 5} {
+		if d, err := f.take(at); err != nil || d.targets != 20 {
+			t.Fatalf("%d targets, %v", d.targets, err)
+		}
+	}
+	want(4)
+	want(5)
+	want(6) // ahead, and not taken
+	if _, err := f.take(7); err != nil {
+		t.Fatal(err)
+	}
+	want(7)
+	f.close()
+	if len(loaded) > 0 {
+		t.Errorf("after the last step %v was loaded", <-loaded)
+	}
+}
+
+// TestFeedFails: an error arrives with the step that it belongs to.
+func TestFeedFails(t *testing.T) {
+	f := &feed{source: numbered{fails: 2}, last: 9, arrived: make(chan delivery, 1), load: func([][]int32) (*step.Batches, error) { return &step.Batches{}, nil }}
+	for i := range f.memory {
+		f.memory[i] = [][]int32{{0, 0}}
+	}
+	defer f.close()
+	for at := 1; at <= 3; at++ {
+		if _, err := f.take(at); errors.Is(err, errNoBatch) != (at == 3) {
+			t.Errorf("step %d: %v", at, err)
+		}
+	}
+}
+
+// RunSeen is Run, which shows its state before the first step.
+func RunSeen(ctx context.Context, cfg *config.Config, o Options, see func(*step.State)) (*metrics.Summary, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &run{cfg: cfg, opts: o, log: o.Logger, dir: rundir.On(o.Files, cfg.Train.Out)}
+	defer r.close()
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.open(); err != nil {
+		return nil, err
+	}
+	see(r.state)
+	return r.train(ctx)
+}

@@ -1,0 +1,209 @@
+package metrics
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+
+	"github.com/cage-qat/cage/internal/jsonlines"
+	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Entry is one line of a file: what is known after a step. A [Record] is a line of
+// metrics.jsonl, a [Point] one of trajectory.jsonl, and a [Sample] one of samples.jsonl.
+type Entry interface {
+	Record | Point | Sample
+	at() (step int)
+}
+
+// Writer appends entries to a file, in the order of their steps, as a [jsonlines.Log] does.
+type Writer[E Entry] struct {
+	log    *jsonlines.Log[E]
+	last   int   // step of the last entry
+	damage error // of the lines that were cut off
+}
+
+// Damage returns what was wrong with the first complete line that was cut off because it
+// was not an entry, as after a loss of power; nil if there was no such line.
+func (w *Writer[E]) Damage() error { return w.damage }
+
+// Create starts a new metrics.jsonl at path. It is an error if there is one already: the
+// record of a run is never overwritten.
+func Create(path vfs.Path) (*Writer[Record], error) {
+	log, err := jsonlines.Create[Record](path)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	return &Writer[Record]{log: log}, nil
+}
+
+// Resume opens the file at path for a run that continues after the given step. Entries of
+// later steps, which the resumed run will write again, are cut off, and so are an
+// incomplete last line and other damage after the entries that are kept. A file that does
+// not exist is created: the run had not logged anything yet.
+func Resume[E Entry](path vfs.Path, step int) (*Writer[E], error) {
+	w := &Writer[E]{}
+	size, err := w.find(path, step)
+	if err == nil {
+		w.log, err = jsonlines.Continue[E](path, size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	return w, nil
+}
+
+// find returns the size of the file up to the end of its last entry of at most the given
+// step. Lines that are no entries may follow it. Where an entry that is to stay follows
+// them, or nothing would stay of a run that has done steps, the damage is an error instead.
+func (w *Writer[E]) find(path vfs.Path, step int) (size int64, err error) {
+	for e, err := range entries[E](path) {
+		switch _, damaged := errors.AsType[*jsonlines.Error](err); {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, jsonlines.ErrTorn):
+			continue
+		case damaged:
+			w.damage = cmp.Or(w.damage, err)
+			continue
+		case err != nil:
+			return 0, err
+		}
+		if e.Value.at() > step {
+			break
+		}
+		if w.damage != nil {
+			return 0, w.damage
+		}
+		size, w.last = e.End, e.Value.at()
+	}
+	if w.damage != nil && size == 0 && step > 0 {
+		return 0, w.damage
+	}
+	return size, nil
+}
+
+// Write appends an entry. Steps must not go backwards; several records may share
+// one (a training record and an evaluation).
+func (w *Writer[E]) Write(e E) error {
+	if e.at() < w.last {
+		return fmt.Errorf("metrics: record of step %d after one of step %d", e.at(), w.last)
+	}
+	if err := w.log.Append(e); err != nil {
+		return fmt.Errorf("metrics: step %d: %w", e.at(), err)
+	}
+	w.last = e.at()
+	return nil
+}
+
+// Sync makes everything written so far durable. It must be called before a checkpoint of
+// the same step is saved.
+func (w *Writer[E]) Sync() error {
+	if err := w.log.Sync(); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	return nil
+}
+
+// Close makes everything written durable, and closes the file.
+func (w *Writer[E]) Close() error {
+	if err := w.log.Close(); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	return nil
+}
+
+// Read returns the entries of the file at path, as [Each] yields them.
+func Read[E Entry](path vfs.Path) ([]E, error) {
+	var list []E
+	for e, err := range Each[E](path) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// Each yields the entries of the file at path one after another, so that only one of them
+// needs to be in memory; an error comes last. A last line without its end is from a
+// process that was killed, or that is just writing it, and is left out. Unknown keys are
+// ignored.
+func Each[E Entry](path vfs.Path) iter.Seq2[E, error] {
+	return func(yield func(E, error) bool) {
+		for e, err := range entries[E](path) {
+			if errors.Is(err, jsonlines.ErrTorn) {
+				return
+			}
+			if err != nil {
+				err = fmt.Errorf("metrics: %w", err)
+			}
+			if !yield(e.Value, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// entries yields the lines of a file. One whose step is before that of the last entry is
+// damaged, too.
+func entries[E Entry](path vfs.Path) iter.Seq2[jsonlines.Entry[E], error] {
+	return func(yield func(jsonlines.Entry[E], error) bool) {
+		last := 0
+		for e, err := range jsonlines.Read[E](path) {
+			if step := e.Value.at(); err == nil && step < last {
+				err = &jsonlines.Error{Path: path, Line: e.Line, Err: fmt.Errorf("step %d follows step %d", step, last)}
+			} else if err == nil {
+				last = step
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// Last returns the last complete record of the metrics.jsonl at path, which may be
+// growing. There is none if the file does not exist or has no record.
+func Last(path vfs.Path) (r Record, ok bool, err error) {
+	for line, err := range jsonlines.Backward(path) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return r, false, nil
+		}
+		if err != nil {
+			return r, false, fmt.Errorf("metrics: %w", err)
+		}
+		if err := plainjson.Unmarshal(line, &r); err != nil {
+			return Record{}, false, fmt.Errorf("metrics: %s: the last record: %w", path, err)
+		}
+		return r, true, nil
+	}
+	return r, false, nil
+}
+
+// evaluationBytes are looked through for the newest evaluation: thousands of records without measures of weights.
+const evaluationBytes = 1 << 20
+
+// LastEvaluation returns the newest record with a validation loss, searching the end of the metrics.jsonl at path.
+func LastEvaluation(path vfs.Path) (r Record, ok bool, err error) {
+	searched := 0
+	for line, err := range jsonlines.Backward(path) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return r, false, nil
+		}
+		if err != nil {
+			return r, false, fmt.Errorf("metrics: %w", err)
+		}
+		if searched += len(line) + 1; searched > evaluationBytes {
+			break
+		}
+		if bytes.Contains(line, []byte(`"val_loss":`)) {
+			ok = json.Unmarshal(line, &r) == nil && r.ValLoss != nil
+			return r, ok, nil
+		}
+	}
+	return r, false, nil
+}

@@ -1,0 +1,273 @@
+package train_test
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/effort"
+)
+
+// TestKilledAtAnyMoment kills the process of a training with SIGKILL again and again,
+// each time at a random moment after it has saved something new, resumes it, and
+// demands that it ends where an undisturbed run ends, bit for bit.
+func TestKilledAtAnyMoment(t *testing.T) {
+	effort.Long(t, "starts and kills processes")
+	t.Run("plain", func(t *testing.T) {
+		whole := testrun.Config(t, "train.checkpoint_every=2", "train.keep=1")
+		killed := testrun.Elsewhere(t, whole)
+		killAndCompare(t, whole, killed)
+	})
+	t.Run("accumulated, with skipped steps", func(t *testing.T) {
+		runs := poisoned(t, 2, "train.batch=2", "train.accumulate=2", "train.max_skipped=20", "train.checkpoint_every=3")
+		killAndCompare(t, runs[0], runs[1])
+		if last := records(t, runs[1].Train.Out); last[len(last)-1].Skipped == 0 {
+			t.Error("no step was skipped")
+		}
+	})
+}
+
+// TestKilledBesideRefreshes: the same where refreshes are computed beside the steps,
+// and most checkpoints are taken while some are.
+func TestKilledBesideRefreshes(t *testing.T) {
+	effort.Long(t, "starts and kills processes")
+	for name, overrides := range lateRefreshes {
+		t.Run(name, func(t *testing.T) {
+			whole := testrun.Config(t, append(overrides, "train.checkpoint_every=3", "train.keep=1")...)
+			killAndCompare(t, whole, testrun.Elsewhere(t, whole))
+		})
+	}
+}
+
+// killAndCompare runs the one undisturbed and the other with kills.
+func killAndCompare(t *testing.T, whole, killed *config.Config) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(3, 4))
+	kills := 0
+	finder := testrun.Finder(t)
+	checkpoints := killed.Train.Steps / killed.Train.CheckpointEvery
+	for rounds := 0; ; rounds++ {
+		if rounds > checkpoints+1 { // each round is one checkpoint nearer to the end, or the end
+			t.Fatalf("the run of %d checkpoints does not come to its end", checkpoints)
+		}
+		before := newest(t, killed)
+		h := startHost(t, killed, finder)
+		h.await(t, "a new checkpoint", func() bool { return newest(t, killed) > before })
+		time.Sleep(time.Duration(random.Int64N(int64(15 * time.Millisecond))))
+		if !h.kill(t) {
+			if code := h.cmd.ProcessState.ExitCode(); code != 0 {
+				t.Fatalf("the host ended with exit code %d", code)
+			}
+			break
+		}
+		kills++
+	}
+	t.Logf("killed %d times", kills)
+	if kills < 2 {
+		t.Errorf("the run was killed %d times only", kills)
+	}
+	testrun.Train(t, whole, train.Options{Resume: true})
+	testrun.SameRun(t, "undisturbed and killed", whole.Train.Out, killed.Train.Out)
+}
+
+// newest is the step of the newest checkpoint of a run, 0 for none.
+func newest(t *testing.T, cfg *config.Config) int {
+	t.Helper()
+	entries, err := checkpoint.List(rundir.At(cfg.Train.Out).Checkpoints())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) == 0 {
+		return 0
+	}
+	return entries[len(entries)-1].Step
+}
+
+// TestSignals interrupts the built command in the middle of a training: it saves a
+// checkpoint, says how to go on, and ends with the exit code of an interrupted
+// command. The checkpoint is that of a run which stopped there by itself.
+func TestSignals(t *testing.T) {
+	effort.Long(t, "builds the command")
+	cage, finder := testrun.Cage(t), testrun.Finder(t)
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			cfg := testrun.Config(t, "train.steps=100000", "train.eval_every=0")
+			code, output := interrupt(t, cage, cfg, finder, signal)
+			if code != 130 || !strings.Contains(output, "--resume") {
+				t.Fatalf("exit code %d, want 130; the output is\n%s", code, output)
+			}
+			n := newest(t, cfg)
+			if list := records(t, cfg.Train.Out); n == 0 || n != list[len(list)-1].Step {
+				t.Fatalf("the newest checkpoint is of step %d, the last record of step %d", n, list[len(list)-1].Step)
+			}
+			other := testrun.Elsewhere(t, cfg)
+			_, err := train.Run(t.Context(), other, train.Options{Finder: finder, StopAfter: n})
+			if !errors.Is(err, train.ErrInterrupted) {
+				t.Fatal(err)
+			}
+			testrun.SameRun(t, "interrupted by a signal and stopped", cfg.Train.Out, other.Train.Out)
+		})
+	}
+}
+
+// interrupt runs the command, sends it a signal when it has trained a few steps, and
+// returns its exit code and what it printed.
+func interrupt(t *testing.T, cage string, cfg *config.Config, finder *plugin.Finder, signal syscall.Signal) (code int, output string) {
+	t.Helper()
+	text, err := cfg.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "run.toml")
+	write(t, path, text)
+	var out bytes.Buffer
+	h := host{exec.Command(cage, "train", path), make(chan error, 1)}
+	h.cmd.Env = append(os.Environ(), plugin.PathVariable+"="+finder.Dirs[0])
+	h.cmd.Stdout, h.cmd.Stderr = &out, &out
+	if err := h.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { h.ended <- h.cmd.Wait() }()
+	h.await(t, "a few steps", func() bool {
+		data, _ := rundir.At(cfg.Train.Out).Metrics().ReadFile()
+		return bytes.Count(data, []byte{'\n'}) > 3
+	})
+	if err := h.cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-h.ended:
+	case <-time.After(30 * time.Second):
+		h.kill(t)
+		t.Fatalf("the command does not end after %v", signal)
+	}
+	return h.cmd.ProcessState.ExitCode(), out.String()
+}
+
+// TestRequests: a run that is asked for a checkpoint saves one and goes on; one that is
+// asked to stop ends in order, and can be resumed.
+func TestRequests(t *testing.T) {
+	effort.Long(t, "waits for what runs are asked")
+	cfg := problem(t, toyText, "train.steps=100000000", "train.trajectory_every=0", "method.pareto_every=0", "train.log_every=100000", "train.keep=100")
+	dir := rundir.At(cfg.Train.Out)
+	finder, ended := testrun.Finder(t), make(chan error, 1)
+	go func() {
+		_, err := train.Run(t.Context(), cfg, train.Options{Finder: finder})
+		ended <- err
+	}()
+	await := func(what string, there func() bool) {
+		t.Helper()
+		for began := time.Now(); !there(); time.Sleep(20 * time.Millisecond) {
+			if time.Since(began) > time.Minute {
+				t.Fatal(what)
+			}
+			select {
+			case err := <-ended:
+				t.Fatalf("the run ended before %s: %v", what, err)
+			default:
+			}
+		}
+	}
+	await("records", func() bool { _, ok, _ := metrics.Last(dir.Metrics()); return ok })
+	saved := func() int { list, _ := checkpoint.List(dir.Checkpoints()); return len(list) }
+	if n := saved(); n != 0 {
+		t.Fatalf("%d checkpoints before one was asked for", n)
+	}
+	if err := dir.Ask(rundir.Checkpoint); err != nil {
+		t.Fatal(err)
+	}
+	await("the checkpoint that was asked for", func() bool { return saved() == 1 })
+	if err := dir.Ask(rundir.Stop); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if !errors.Is(err, train.ErrAsked) || !errors.Is(err, train.ErrInterrupted) {
+			t.Errorf("the run ended with %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the run does not stop")
+	}
+	summary, err := metrics.ReadSummary(dir.Summary())
+	if err != nil || summary.Stopped != metrics.Interrupted || summary.Completed || saved() != 2 {
+		t.Errorf("the summary is %+v, %v; %d checkpoints", summary, err, saved())
+	}
+	if dir.Take(rundir.Stop) || dir.Take(rundir.Checkpoint) {
+		t.Error("a request is left")
+	}
+}
+
+// watcher is a console that looks at every line for plugin processes that run.
+type watcher struct {
+	t        *testing.T
+	recorder testrun.Recorder
+	looks    int
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	w.looks++
+	if list := testrun.Alive(w.recorder.Processes(w.t)); len(list) > 0 {
+		w.t.Errorf("at %q the plugin processes %v run", p, list)
+	}
+	return len(p), nil
+}
+
+// TestPluginsEndBeforeTraining: when the first step is reported, every plugin process
+// of the run has ended; so nothing that happens to a plugin later can matter. What
+// happens to one between handing over its programs and its end is tested in
+// host/train/assembly.
+func TestPluginsEndBeforeTraining(t *testing.T) {
+	recorder := testrun.NewRecorder(t)
+	w := &watcher{t: t, recorder: recorder}
+	testrun.Train(t, testrun.Config(t), train.Options{Finder: recorder.Finder, Console: w})
+	if n := len(recorder.Processes(t)); n != 2 || w.looks < 20 {
+		t.Errorf("%d plugin processes started, want quest and adamw; looked %d times, want at least once a step", n, w.looks)
+	}
+}
+
+// TestPluginsEndWithTheHost kills a host that waits for a plugin to start, and hosts
+// at random moments of their start.
+func TestPluginsEndWithTheHost(t *testing.T) {
+	effort.Long(t, "starts and kills processes")
+	t.Run("while a plugin hangs", func(t *testing.T) {
+		if runtime.GOOS != "linux" {
+			t.Skip("a plugin that does not watch its host ends with it only on Linux")
+		}
+		recorder := testrun.NewRecorder(t)
+		recorder.Script(t, "quest", "exec sleep 600")
+		h := startHost(t, testrun.Config(t), recorder.Finder)
+		h.await(t, "both plugins", func() bool { return len(recorder.Processes(t)) == 2 })
+		if n := len(testrun.Alive(recorder.Processes(t))); n != 2 {
+			t.Errorf("%d plugin processes run, want 2", n)
+		}
+		h.kill(t)
+		testrun.AwaitDeath(t, recorder.Processes(t), 2*time.Second)
+	})
+	t.Run("at random", func(t *testing.T) {
+		random := rand.New(rand.NewPCG(5, 6))
+		recorder := testrun.NewRecorder(t)
+		for range 6 {
+			started := len(recorder.Processes(t))
+			h := startHost(t, testrun.Config(t), recorder.Finder)
+			h.await(t, "a plugin", func() bool { return len(recorder.Processes(t)) > started })
+			time.Sleep(time.Duration(random.Int64N(int64(60 * time.Millisecond))))
+			h.kill(t)
+			testrun.AwaitDeath(t, recorder.Processes(t), 2*time.Second)
+		}
+	})
+}

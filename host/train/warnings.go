@@ -1,0 +1,102 @@
+package train
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/plaintoml"
+)
+
+// withoutEffect returns warnings of settings that are given and change nothing in this run.
+func withoutEffect(cfg *config.Config, programs *assembly.Programs) (messages []string) {
+	idle := func(setting, reason string) { messages = append(messages, setting+" has no effect: "+reason) }
+	for _, key := range cfg.Schedule.Idle() {
+		idle(key, fmt.Sprintf("schedule.kind is %q", cfg.Schedule.Kind))
+	}
+	if cfg.Train.LossMean == config.MeanOfMicroBatches {
+		setting := fmt.Sprintf("train.loss_mean = %q", cfg.Train.LossMean)
+		switch {
+		case !cfg.Data.Separate():
+			idle(setting, "all micro-batches have as many targets, as documents are joined")
+		case cfg.Train.Accumulate == 1:
+			idle(setting, "a step has one micro-batch (train.accumulate)")
+		}
+	}
+	m := cfg.Method
+	if m.Form == cage.Coupled && m.Variant != cage.Default.Variant {
+		idle(fmt.Sprintf("method.variant = %q", m.Variant), fmt.Sprintf("method.form is %q", m.Form))
+	}
+	if len(programs.Weights) == 0 {
+		const reason = "no weight is quantized"
+		if m.Name == cage.MethodCAGE && m.Form != cage.Off {
+			idle(fmt.Sprintf("method.form = %q", m.Form), reason)
+		}
+		if m.ParetoEvery > 0 {
+			idle("method.pareto_every", reason)
+		}
+		if cfg.Diagnostics.Every > 0 {
+			idle("diagnostics.every", reason)
+		}
+	}
+	if a := cfg.Quantizer.Activations; a != nil && a.Table != "quantizer" && len(programs.Activations) == 0 {
+		idle("["+a.Table+"]", "no activation of the model is quantized with it")
+	}
+	rest := cfg.Optimizer.Rest.Table
+	used := slices.ContainsFunc(programs.Used, func(u assembly.Used) bool { return u.Table == rest })
+	if cfg.Optimizer.RestGiven() && !used {
+		idle("["+rest+"]", "nothing is left to it")
+	}
+	refreshes := map[string]bool{} // whether there is something to delay, by the table of an optimizer with a delay
+	for _, t := range programs.Tensors {
+		if t.RefreshDelay > 0 {
+			refreshes[t.Table] = refreshes[t.Table] || t.Optimizer.Refresh != nil
+		}
+	}
+	for _, table := range slices.Sorted(maps.Keys(refreshes)) {
+		if !refreshes[table] {
+			idle(plaintoml.JoinKey(table, "refresh_delay"), "the optimizer has no refreshes")
+		}
+	}
+	return messages
+}
+
+// The rate of the schedule multiplies the correction and the weight decay, too. An
+// optimizer whose directions carry a step size of their own is run with a rate of about
+// 1, with which both are hundreds of times too strong. Ordinary runs stay far below
+// these bounds: at a rate of 3e-3, λ = 2 and a decay of 0.1 they have 0.006 and 0.0003.
+const (
+	mostCorrection = 0.125 // of the residual, in one step
+	mostDecay      = 0.02  // of a weight, in one step
+)
+
+// tooStrong returns warnings of a correction or a weight decay that is too strong in a
+// single step; none when both are moderate.
+func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
+	method := r.cfg.Method
+	rate, pull := 0.0, 0.0 // largest α_t and α_t·λ_t
+	const looked = 10_000  // steps at most: both change slowly
+	for t, steps := 1, r.cfg.Train.Steps; t <= steps; t += max(1, steps/looked) {
+		rate = max(rate, r.rates.Rate(t-1))
+		pull = max(pull, r.rates.Rate(t-1)*method.LambdaAt(t, steps))
+	}
+	correction, decay := 0.0, 0.0
+	for _, rule := range rules {
+		factor := rule.RateFactor
+		if rule.Quantizer != nil && method.Form == cage.Decoupled {
+			correction = max(correction, factor*pull)
+		}
+		decay = max(decay, factor*rate*rule.Decay)
+	}
+	const hint = "an optimizer with a step size of its own wants schedule.rate near 1: then multiply %s by that step size, about 1e-3"
+	if correction > mostCorrection {
+		messages = append(messages, fmt.Sprintf("rate × λ reaches %.3g: a step of the correction takes that share of x − Q(x); "+hint, correction, "method.lambda"))
+	}
+	if decay > mostDecay {
+		messages = append(messages, fmt.Sprintf("rate × weight decay reaches %.3g: weights lose that share in a step; "+hint, decay, "train.weight_decay"))
+	}
+	return messages
+}

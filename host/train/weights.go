@@ -1,0 +1,195 @@
+package train
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/provenance"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// A run whose configuration has model.init starts with the weights of another model. Of these it
+// takes the parameters alone: optimizers and trained quantizers start as in any run.
+
+// startFrom makes the state before the first step from the weights that model.init names. A run that begins again does so
+// with the weights that it had, or not at all.
+func (r *run) startFrom(tokens []int32) (*step.State, error) {
+	found, err := r.findInitial()
+	if err != nil {
+		return nil, err
+	}
+	var state *step.State
+	from, err := r.readWeights(found, r.cfg.Model, r.model, func(load step.LoadFunc) (err error) {
+		state, err = r.Compiled.NewStateFrom(load, tokens)
+		return err
+	})
+	if err == nil && r.initial != nil && !slices.Equal(r.initial.Digests(), from.Digests()) {
+		err = fmt.Errorf("%s holds other weights now (%s) than those that the run began with (%s): it cannot begin with them again", found.Dir, from, r.initial)
+	}
+	if err != nil {
+		if state != nil {
+			state.Close()
+		}
+		return nil, r.cfg.ErrorAt("model.init", "%w", err)
+	}
+	r.initial = from
+	r.log.Info("starting from the weights of another model", "path", r.initial.Path, "step", r.initial.Step)
+	if n := r.cfg.NewTokens; n > 0 {
+		r.log.Info("the vocabulary has grown", "new token ids", n, "first", found.Settings.Vocab)
+	}
+	return state, nil
+}
+
+// findInitial finds the weights that model.init names, which must be those of such a model.
+func (r *run) findInitial() (*config.Initial, error) {
+	found, err := config.ReadInitial(r.cfg.Init, r.cfg.Model.Context)
+	if err != nil {
+		return nil, r.cfg.ErrorAt("model.init", "%w", err)
+	}
+	return found, r.cfg.CheckInitial(found)
+}
+
+// readWeights reads the weights of a model of these settings, which may have more token ids than the one that was found.
+func (r *run) readWeights(found *config.Initial, s architecture.Settings, m model.Model, use func(step.LoadFunc) error) (*provenance.Origin, error) {
+	if n := s.Vocab - found.Settings.Vocab; n > 0 {
+		s.Vocab = found.Settings.Vocab
+		grown := m
+		var err error
+		if m, err = model.New(s, model.Options{}); err != nil {
+			return nil, err
+		}
+		ungrown := use
+		use = func(load step.LoadFunc) error { return ungrown(withRows(load, grown, n, r.cfg.NewRowsFrom)) }
+	}
+	if found.Run {
+		return provenance.LoadRun(rundir.At(found.Dir), use)
+	}
+	return provenance.LoadHub(vfs.At(found.Dir), s, m, use)
+}
+
+// withRows loads the parameters of a model that has n more token ids than the loaded one. Their rows, in the embedding and in
+// the output head, are the row of another token, or the mean of all.
+func withRows(load step.LoadFunc, grown model.Model, n int, from *int) step.LoadFunc {
+	rows := map[string]bool{}
+	for _, p := range grown.Params() {
+		if p.Role == architecture.RoleEmbedding || p.Role == architecture.RoleHead {
+			rows[step.ParamName(p.Name)] = true
+		}
+	}
+	return func(name string) (step.Tensor, error) {
+		t, err := load(name)
+		if err != nil || !rows[name] {
+			return t, err
+		}
+		width := t.Dims[1]
+		row := make([]float32, width)
+		if from != nil {
+			copy(row, t.Data[*from*width:])
+		} else {
+			setMean(row, t.Data)
+		}
+		data := append(make([]float32, 0, len(t.Data)+n*width), t.Data...)
+		for range n {
+			data = append(data, row...)
+		}
+		return step.Tensor{Name: name, Dims: []int{t.Dims[0] + n, width}, Data: data}, nil
+	}
+}
+
+// setMean sets a row to the mean of rows.
+func setMean(mean, rows []float32) {
+	sums := make([]float64, len(mean))
+	for i, x := range rows {
+		sums[i%len(mean)] += float64(x)
+	}
+	for i, sum := range sums {
+		mean[i] = float32(sum / float64(len(rows)/len(mean)))
+	}
+}
+
+// The weights of a teacher are read whenever a run begins or goes on, and are in no checkpoint. Its provenance has their
+// digests, so that it goes on with the same teacher or not at all.
+
+// loadTeacher loads the teacher of the run, if it has one. A run that begins with the weights of its teacher has them
+// already; all others are read, and compared with those that the run has had.
+func (r *run) loadTeacher() error {
+	d := r.Compiled.Plan().Distillation
+	if d == nil {
+		return nil
+	}
+	if r.state != nil && r.cfg.Train.Distillation.Teacher == config.TeacherInitial {
+		r.teacher = r.initial
+		return r.Compiled.LoadTeacher(r.loadStored())
+	}
+	fail := func(err error) error { return r.cfg.ErrorAt("train.distillation.teacher", "%w", err) }
+	s, err := assembly.TeacherSettings(r.cfg)
+	if err != nil {
+		return err
+	}
+	found, err := r.findTeacher()
+	if err != nil {
+		return err
+	}
+	from, err := r.readWeights(found, s, d.Teacher, r.Compiled.LoadTeacher)
+	if err != nil {
+		return fail(err)
+	}
+	if r.teacher != nil && !slices.Equal(r.teacher.Digests(), from.Digests()) {
+		return fail(fmt.Errorf("%s holds other weights than those of the teacher that the run has (%s): it cannot go on with them", from.Path, r.teacher))
+	}
+	r.teacher = from
+	r.log.Info("learning what a teacher predicts", "path", from.Path, "step", from.Step)
+	return nil
+}
+
+// loadStored loads tensors from the state of the run.
+func (r *run) loadStored() step.LoadFunc {
+	tensors := map[string]step.Stored{}
+	for _, x := range r.Compiled.Stored(r.state) {
+		tensors[x.Name] = x
+	}
+	return func(name string) (step.Tensor, error) {
+		x, ok := tensors[name]
+		if !ok {
+			return step.Tensor{}, fmt.Errorf("the state has no %s", name)
+		}
+		data, err := x.Read()
+		return step.Tensor{Name: name, Dims: x.Dims, Data: data}, err
+	}
+}
+
+// findTeacher finds the weights of the teacher.
+func (r *run) findTeacher() (*config.Initial, error) {
+	if r.cfg.Train.Distillation.Teacher == config.TeacherInitial {
+		return r.findInitial()
+	}
+	found, err := config.ReadInitial(r.cfg.TeacherDir(), r.cfg.Model.Context)
+	if err != nil {
+		return nil, r.cfg.ErrorAt("train.distillation.teacher", "%w", err)
+	}
+	return found, nil
+}
+
+// findWeights replaces the directories of weights that a run reads, in a configuration that is being changed, by those
+// where they are now. One that is found nowhere is reported when it is read, if it is.
+func findWeights(cfg *config.Config, search rundir.Search) {
+	for _, dir := range []*string{&cfg.Init, &cfg.Train.Distillation.Teacher} {
+		if *dir == "" || *dir == config.TeacherInitial {
+			continue
+		}
+		place, err := search.Find(*dir, func(place string) error {
+			_, err := os.Stat(place)
+			return err
+		})
+		if err == nil {
+			*dir = place
+		}
+	}
+}
