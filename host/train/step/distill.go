@@ -40,11 +40,8 @@ func (c *Compiled) LoadTeacher(load LoadFunc) error {
 	c.closeTeacher()
 	c.teacher = update.Tensors{}
 	for _, t := range c.plan.teacher() {
-		data, err := load.loadShaped(update.Param(t.Name), t.Dims)
-		if err == nil {
-			c.teacher[teacherParam(t.Name)], err = engine.Upload(c.dev, data, t.Dims...)
-		}
-		if err != nil {
+		var err error
+		if c.teacher[teacherParam(t.Name)], err = c.load(load, update.Param(t.Name), t.Dims); err != nil {
 			c.closeTeacher()
 			return err
 		}

@@ -78,7 +78,11 @@ func (c *Compiled) paretoNorm(t update.Tensors, gradient func(tensor string) str
 		return 0, err
 	}
 	defer t[cage.OutputNorm2].Finalize()
-	norm2, err := downloadTotal(t, cage.OutputNorm2)
+	shares, err := engine.Download[float32](t[cage.OutputNorm2])
+	norm2 := 0.0
+	for _, share := range shares {
+		norm2 += float64(share)
+	}
 	return math.Sqrt(norm2), err
 }
 

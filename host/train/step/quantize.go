@@ -90,14 +90,8 @@ func (p *Plan) calibrateStage() stage {
 	}}
 }
 
-// activations is the model's hook that quantizes the activations of a micro-batch.
-func (p *Plan) activations(in update.Nodes) model.ActivationQuantizer {
-	return p.activationHook(p.Activations, in)
-}
-
-// activationHook is a hook that quantizes activations, with the nodes of their quantizers'
-// trained parameters.
-func (p *Plan) activationHook(quantizers map[string]lower.Quantizer, in update.Nodes) model.ActivationQuantizer {
+// activationHook is what quantizes the activations in a model's graph. in has the nodes of the quantizers' trained parameters.
+func activationHook(quantizers map[string]lower.Quantizer, in update.Nodes) model.ActivationQuantizer {
 	if len(quantizers) == 0 {
 		return nil
 	}

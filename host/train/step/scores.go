@@ -118,7 +118,7 @@ func (p *Plan) scoreStage(rows, length, n int, shared bool) stage {
 	return stage{"scores", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		scored := model.Scored{Tokens: in[tokensName], Lengths: in[lengthsName], Places: in[placesName], Targets: in[targetsName],
 			Positions: in[positionsName], Parts: in[partsName]}
-		logProbs, likeliest := p.Model.(model.Language).Scores(p.weightNodes(in, false), scored, p.activationHook(p.Pieces[rows*length], in))
+		logProbs, likeliest := p.Model.(model.Language).Scores(p.weightNodes(in, false), scored, activationHook(p.Pieces[rows*length], in))
 		return update.Nodes{logProbsName: logProbs, likeliestName: likeliest}
 	}}
 }

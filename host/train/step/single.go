@@ -30,11 +30,7 @@ const (
 	Single Dispatch = "single"
 )
 
-// runsSingle tells whether a step runs as one executable.
-func (c *Compiled) runsSingle(s *State, set Settings) bool {
-	return c.isSingle() && !set.ParetoSTE && !set.Pareto && !c.refresher.Due(set.Step) && !s.Pending.Arrives(set.Step)
-}
-
+// isSingle tells whether steps run as one executable where the host has nothing to do in between.
 func (c *Compiled) isSingle() bool {
 	return c.plan.Dispatch == Single || c.plan.Dispatch == DispatchByDevice && !c.dev.SharesMemory()
 }

@@ -2,7 +2,10 @@ package step
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -79,12 +82,84 @@ func (e *executable) outputSpecs() []engine.Spec {
 	return specs
 }
 
-// downloadTotal adds up a float vector of t in float64.
-func downloadTotal(t update.Tensors, name string) (float64, error) {
-	values, err := engine.Download[float32](t[name])
-	total := 0.0
-	for _, v := range values {
-		total += float64(v)
+// Names of the tensors of a step beside those of package update.
+const (
+	tokensName  = "tokens"
+	lossName    = "loss"
+	normsName   = "norms" // the squared norms of the gradients, in the order of the rules
+	replicaName = "replica"
+)
+
+// sum is the gradient with respect to what the forward pass uses of a trained tensor,
+// summed over micro-batches.
+func sum(tensor string) string { return "sum/" + tensor }
+
+// residual is what the backward pass of a weight's quantizer needs of the forward pass.
+func residual(weight string, i int) string { return fmt.Sprintf("residual/%s/%d", weight, i) }
+
+// code is a part of the codes of a weight that products read.
+func code(weight string, i int) string { return fmt.Sprintf("codes/%s/%d", weight, i) }
+
+// numberedNodes are the nodes of a weight that have these names, from the number 0 on.
+func numberedNodes(in update.Nodes, name func(weight string, i int) string, weight string) (list []*graph.Node) {
+	for node, ok := in[name(weight, 0)]; ok; node, ok = in[name(weight, len(list))] {
+		list = append(list, node)
 	}
-	return total, err
+	return list
+}
+
+// floats is a shape of float32.
+func floats(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
+
+// Tensor is a named float32 tensor in host memory or, without Data, a tensor of the plan,
+// of which only name and shape are known.
+type Tensor struct {
+	Name string
+	Dims []int
+	Data []float32
+}
+
+// inputs are the inputs of a stage for tensors, each under the name that it has in the
+// stage. Donated ones are gone afterwards.
+func inputs(list []Tensor, name func(tensor string) string, donated bool) []engine.Spec {
+	var specs []engine.Spec
+	for _, t := range list {
+		specs = append(specs, engine.Spec{Name: name(t.Name), Shape: floats(t.Dims...), Donated: donated})
+	}
+	return specs
+}
+
+// params are the model's parameters.
+func (p *Plan) params() []Tensor {
+	var list []Tensor
+	for _, param := range p.Model.Params() {
+		list = append(list, Tensor{Name: param.Name, Dims: param.Dims})
+	}
+	return list
+}
+
+// quantizedParams are the model's parameters that are quantized.
+func (p *Plan) quantizedParams() []Tensor {
+	return slices.DeleteFunc(p.params(), func(t Tensor) bool { return p.Weights[t.Name] == nil })
+}
+
+// tensors is everything that is trained: the model's parameters, then the quantizers'.
+func (p *Plan) tensors() []Tensor { return append(p.params(), p.Trained()...) }
+
+// used gives the name of the tensor that the forward pass reads for a parameter: its
+// quantized value, or itself where it has none or full precision is asked for.
+func (p *Plan) used(full bool) func(parameter string) string {
+	return func(parameter string) string {
+		if _, ok := p.Weights[parameter]; ok && !full {
+			return update.Value(parameter)
+		}
+		return update.Param(parameter)
+	}
+}
+
+// batchDims are the dimensions of a micro-batch on one replica.
+func (p *Plan) batchDims() []int { return p.Model.BatchDims(p.Batch, p.Context) }
+
+func (p *Plan) tokenSpec() engine.Spec {
+	return engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, p.batchDims()...), Sharded: true}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/lower"
@@ -18,6 +19,85 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/effort"
 )
+
+// TestStackedIsUnstacked: optimizers with products end with the same bits whether tensors
+// are updated together or side by side.
+// The CPU's products promise that only while all of them are small, or all large; at
+// this size they are small.
+func TestStackedIsUnstacked(t *testing.T) {
+	effort.Long(t, "compiles many steps")
+	for name, overrides := range map[string][]string{
+		"muon": {`optimizer={plugin="muon"}`}, "shampoo": {`optimizer={plugin="shampoo"}`},
+		"soap": {`optimizer={plugin="soap"}`}, "adamw": {`optimizer={plugin="adamw"}`},
+		"quantized again": {`optimizer={plugin="muon"}`, `quantizer={plugin="lsq"}`, `method.variant="official"`},
+		"coupled":         {`optimizer={plugin="soap"}`, `quantizer={plugin="mxfp4"}`, `method.form="coupled"`},
+		"lotion":          {`optimizer={plugin="muon"}`, `method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`},
+		"grouped":         {`optimizer={plugin="muon"}`, "model.kv_heads=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testrun.Config(t, append(overrides, testrun.TwoLayers, "model.vocab=32")...)
+			a, b := compiled(t, cfg, update.Unstacked), compiled(t, cfg, update.Stacked)
+			for i := range 12 { // with refreshes, and without correction and with it
+				set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i % 3), Statistics: i%4 == 1}
+				x, y := run(t, a.Compiled, a.State, batches(cfg, uint64(i), 1), set), run(t, b.Compiled, b.State, batches(cfg, uint64(i), 1), set)
+				x.Overhead, y.Overhead = 0, 0
+				if diff := cmp.Diff(x, y); diff != "" {
+					t.Fatalf("step %d: -side by side +together:\n%s", i+1, diff)
+				}
+			}
+			sameBits(t, "side by side and together", testrun.Download(t, a.Compiled, a.State), testrun.Download(t, b.Compiled, b.State))
+		})
+	}
+}
+
+// compiledStep is a compiled step with a state that starts as all others do.
+type compiledStep struct {
+	*step.Compiled
+	*step.State
+}
+
+// compiled is the step of a configuration under one stacking.
+func compiled(t *testing.T, cfg *config.Config, s update.Stacking) compiledStep {
+	t.Helper()
+	plan := testrun.Plan(t, cfg)
+	plan.Stacking = s
+	return started(t, cfg, plan)
+}
+
+// started compiles a plan of a configuration and begins a state.
+func started(t testing.TB, cfg *config.Config, plan step.Plan) compiledStep {
+	t.Helper()
+	c := testrun.Compile(t, plan)
+	state := newState(t, c, batches(cfg, 1, 1)[0]...)
+	return compiledStep{c, state}
+}
+
+// TestProducts: on the CPU nothing is stacked unless it is asked for; then a deeper
+// model does not have more products, where there is something to gain.
+func TestProducts(t *testing.T) {
+	effort.Long(t, "compiles many steps")
+	count := func(optimizer string, layers int, s update.Stacking) int {
+		cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", fmt.Sprint("model.layers=", layers), fmt.Sprintf("optimizer={plugin=%q}", optimizer))
+		n, err := compiled(t, cfg, s).Products()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for _, optimizer := range []string{"muon", "shampoo", "soap"} {
+		two, four := count(optimizer, 2, update.Stacked), count(optimizer, 4, update.Stacked)
+		if two != four || two == 0 {
+			t.Errorf("%s: %d products for 2 layers, %d for 4", optimizer, two, four)
+		}
+		alone, byDevice := count(optimizer, 2, update.Unstacked), count(optimizer, 2, update.ByDevice)
+		if alone < 2*two || byDevice != alone {
+			t.Errorf("%s: %d products side by side, %d together, %d as the CPU has it", optimizer, alone, two, byDevice)
+		}
+	}
+	if n := count("adamw", 2, update.Stacked); n != 0 {
+		t.Errorf("adamw has %d products", n)
+	}
+}
 
 // lowered is the update of a rule in a graph, whatever its program.
 func lowered(rule cage.Rule, in update.Nodes) update.Nodes {
@@ -72,7 +152,7 @@ func TestTilesAreGraphs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Config(t, append(c.overrides, testrun.TwoLayers, "model.vocab=32")...)
 			tiles, graphs := pair(t, cfg)
-			if tiled, all, err := tiles.Tiled(); err != nil || !c.tiled(tiled, all) {
+			if tiled, all, err := tiles.Tiled("off", false); err != nil || !c.tiled(tiled, all) {
 				t.Errorf("%d of %d rules are tiled (%v)", tiled, all, err)
 			}
 			for i := range 9 { // without correction and with it
@@ -101,7 +181,7 @@ func TestRotationsInTiles(t *testing.T) {
 				}
 				k := started(t, cfg, plan)
 				run(t, k.Compiled, k.State, batches(cfg, 1, 1), step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: true})
-				if tiled, all, err := k.TiledAs(string(cfg.Method.Form), true); err != nil || i == 0 && tiled != all {
+				if tiled, all, err := k.Tiled(string(cfg.Method.Form), true); err != nil || i == 0 && tiled != all {
 					t.Errorf("%d of %d rules are tiled (%v)", tiled, all, err)
 				}
 				ends[i] = testrun.Download(t, k.Compiled, k.State)
@@ -121,7 +201,10 @@ func TestRotationsInTiles(t *testing.T) {
 				default:
 					parameter = strings.TrimPrefix(name, "param/")
 				}
-				bound := 1e-6 * share * largest(ends[1]["param/"+parameter])
+				bound := 0.0
+				for _, x := range ends[1]["param/"+parameter] {
+					bound = max(bound, 1e-6*share*math.Abs(float64(x)))
+				}
 				for i, want := range list {
 					if got := ends[0][name][i]; !(math.Abs(float64(got-want)) <= bound) {
 						t.Fatalf("%s, element %d: %v, in a graph %v", name, i, got, want)
@@ -130,13 +213,6 @@ func TestRotationsInTiles(t *testing.T) {
 			}
 		})
 	}
-}
-
-func largest(list []float32) (most float64) {
-	for _, x := range list {
-		most = max(most, math.Abs(float64(x)))
-	}
-	return most
 }
 
 func every(tiled, all int) bool { return tiled == all }
@@ -167,17 +243,13 @@ func TestTilesNotFinite(t *testing.T) {
 	tiles, graphs := pair(t, cfg)
 	var results []map[string][]float32
 	for _, k := range []compiledStep{tiles, graphs} {
-		state, err := k.Upload(func(name string) (step.Tensor, error) {
-			for _, tensor := range testrun.Tensors(t, k.Compiled, k.State) {
-				if tensor.Name == name {
-					if name == "param/layers.1.mlp.w1" {
-						tensor.Data[5] = float32(math.Inf(1))
-					}
-					return tensor, nil
-				}
+		tensors := testrun.Tensors(t, k.Compiled, k.State)
+		for _, tensor := range tensors {
+			if tensor.Name == "param/layers.1.mlp.w1" {
+				tensor.Data[5] = float32(math.Inf(1))
 			}
-			return step.Tensor{}, fmt.Errorf("there is no %s", name)
-		})
+		}
+		state, err := k.Upload(loaded(tensors))
 		if err != nil {
 			t.Fatal(err)
 		}
