@@ -3,6 +3,8 @@ package huggingface
 import (
 	"fmt"
 	"strings"
+
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // A family is a kind of models as the hub knows it.
@@ -75,4 +77,51 @@ var inAll = table{
 	"layers.*.mlp.down": {plain("model.layers.*.mlp.down_proj.weight")},
 	"norm":              {plain("model.norm.weight")},
 	"head":              {plain("lm_head.weight")},
+}
+
+// llamaFamily are Llama 2, 3 and what is built like them: TinyLlama, SmolLM.
+var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama", kind: architecture.KindLlama, tensors: llamaTensors, window: noWindow}
+
+// mistralFamily are the models of Mistral AI that are Llamas as long as their window of attention is no
+// shorter than the sequences.
+var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral", kind: architecture.KindLlama, tensors: llamaTensors, window: mistralWindow}
+
+// llamaTensors: post_attention_layernorm stands before the feed-forward layer.
+var llamaTensors = inAll.with(table{
+	"layers.*.attn_norm": {plain("model.layers.*.input_layernorm.weight")},
+	"layers.*.mlp_norm":  {plain("model.layers.*.post_attention_layernorm.weight")},
+})
+
+// mistralWindow reads the window; where the key is absent, transformers takes 4096.
+func mistralWindow(k *keys) int {
+	if _, some := k.values["sliding_window"]; !some {
+		return 4096
+	}
+	return k.size("sliding_window", mostPositions)
+}
+
+// olmo2Family are the models of OLMo 2. Norms stand behind the layers: post_attention_layernorm behind attention,
+// where a Llama has another norm of that name.
+var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2", kind: architecture.KindOLMo2, window: noWindow,
+	tensors: inAll.with(table{
+		"layers.*.attn.q_norm": {turned("model.layers.*.self_attn.q_norm.weight")},
+		"layers.*.attn.k_norm": {turned("model.layers.*.self_attn.k_norm.weight")},
+		"layers.*.attn_norm":   {plain("model.layers.*.post_attention_layernorm.weight")},
+		"layers.*.mlp_norm":    {plain("model.layers.*.post_feedforward_layernorm.weight")},
+	})}
+
+// qwen3Family are the dense models of Qwen3: Llamas that normalize each head of queries and
+// keys, and whose heads have a size of their own.
+var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3", kind: architecture.KindQwen3, freeHeads: true, window: qwen3Window,
+	tensors: llamaTensors.with(table{
+		"layers.*.attn.q_norm": {turned("model.layers.*.self_attn.q_norm.weight")},
+		"layers.*.attn.k_norm": {turned("model.layers.*.self_attn.k_norm.weight")},
+	})}
+
+// qwen3Window reads the window, which counts only where it is switched on.
+func qwen3Window(k *keys) int {
+	if !k.flag("use_sliding_window") {
+		return 0
+	}
+	return k.size("sliding_window", mostPositions)
 }

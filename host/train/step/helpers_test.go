@@ -231,3 +231,6 @@ func sameBits(t testing.TB, what string, a, b map[string][]float32) {
 		}
 	}
 }
+
+// TestMain lets the tests share plugins, and fails when a goroutine outlives them.
+func TestMain(m *testing.M) { testrun.Main(m) }

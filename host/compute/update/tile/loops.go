@@ -122,3 +122,89 @@ func fill(dst []float32, s float32) {
 		dst[i] = s
 	}
 }
+
+// block is a whole number of vectors, however wide a processor's are.
+const block = 64
+
+// lanes hold an unfinished reduction of a tile. Element i is added to lane i modulo block, so
+// that the result does not depend on the width of vectors, and a lane adds few elements.
+type lanes [block]float32
+
+func plainSum(l *lanes, a []float32) {
+	for i, x := range a {
+		l[i%block] += x
+	}
+}
+
+func plainSumMul(l *lanes, a, b []float32) {
+	for i, x := range a {
+		l[i%block] += float32(x * b[i])
+	}
+}
+
+func plainSumDiff(l *lanes, a, b []float32) {
+	for i, x := range a {
+		e := x - b[i]
+		l[i%block] += float32(e * e)
+	}
+}
+
+// extreme folds by maximum or minimum.
+func extreme(op opcode, l *lanes, a []float32) {
+	for len(a) > 0 {
+		n := min(block, len(a))
+		binaryAll(op, l[:n], l[:n], a[:n])
+		a = a[n:]
+	}
+}
+
+// reset sets every lane to the neutral element.
+func (l *lanes) reset(op opcode) {
+	if op == opSum {
+		*l = lanes{}
+		return
+	}
+	fill(l[:], neutral(op))
+}
+
+// fold reduces the lanes: it combines halves until 16 are left, and these in binary64.
+func (l *lanes) fold(op opcode) float64 {
+	const last = 16
+	for n := block / 2; n >= last; n /= 2 {
+		if op == opSum {
+			plainAdd(l[:n], l[:n], l[n:2*n])
+		} else {
+			plainBinary(elementFold[op], l[:n], l[:n], l[n:2*n])
+		}
+	}
+	total := float64(neutral(op))
+	for _, x := range l[:last] {
+		total = join(op, total, float64(x))
+	}
+	return total
+}
+
+// elementFold has the operations on two elements that extremes are reduced by.
+var elementFold = map[opcode]opcode{opLargest: opMax, opSmallest: opMin}
+
+// neutral is the neutral element of a reduction.
+func neutral(op opcode) float32 {
+	switch op {
+	case opLargest:
+		return float32(math.Inf(-1))
+	case opSmallest:
+		return float32(math.Inf(1))
+	}
+	return 0
+}
+
+// join combines two elements. Go's max and min return NaN if either is NaN.
+func join(op opcode, x, y float64) float64 {
+	switch op {
+	case opLargest:
+		return max(x, y)
+	case opSmallest:
+		return min(x, y)
+	}
+	return x + y
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	tensorshapes "github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -192,3 +193,6 @@ func TestRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -9,9 +10,55 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
+
+// TestTransposed compares with a transposition in Go, for shapes on both sides of each of transposeBlock's limits.
+func TestTransposed(t *testing.T) {
+	d, err := engine.Open(device.CPU, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, tc := range []struct{ rows, columns, block int }{
+		{1, 1, 0}, {3, 5, 0}, {5, 3, 0}, {40, 8, 0}, {40, 16, 16}, {31, 16, 0}, {100, 48, 16}, {96, 24, 0},
+		{256, 64, 64}, {1024, 128, 64}, {64, 1024, 0}, {400, 192, 64}, {300, 160, 0}, {320, 160, 32},
+	} {
+		if got := transposeBlock(tc.rows, tc.columns); got != tc.block {
+			t.Errorf("%d by %d: blocks of %d, want %d", tc.rows, tc.columns, got, tc.block)
+		}
+		values := make([]float32, tc.rows*tc.columns)
+		for i := range values {
+			values[i] = float32(rng.NormFloat64())
+		}
+		x, err := engine.Upload(d, values, tc.rows, tc.columns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step, err := d.Compile(fmt.Sprint(tc), []engine.Spec{{Name: "x", Shape: x.Shape()}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{transposed(in[0])}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := step.Run([]*engine.Buffer{x}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := engine.Download[float32](out[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, value := range got {
+			if row, column := i%tc.rows, i/tc.rows; value != values[row*tc.columns+column] {
+				t.Fatalf("%d by %d: element %d, %d of the transpose is %v", tc.rows, tc.columns, column, row, value)
+			}
+		}
+	}
+}
 
 // TestBFloat16 compares losses and gradients with those of float32. A rounding to bfloat16 errs by up to 2⁻⁹, and what
 // is compared has passed some ten products, and twice as many with their errors in the gradient. The results of the first
@@ -97,6 +144,54 @@ func TestCrossEntropies(t *testing.T) {
 			if v != 0 {
 				t.Fatalf("output %d of certain predictions: element %d is %g, want 0", i, j, v)
 			}
+		}
+	}
+}
+
+// TestSources: the programs by which kernels compute norms and gates say what the graphs do.
+func TestSources(t *testing.T) {
+	const rows, width, epsilon = 6, 20, 1e-5
+	rng := rand.New(rand.NewPCG(8, 9))
+	d := testdevice.Open(t, engine.Options{})
+	upload := func(dims ...int) *engine.Buffer {
+		n := 1
+		for _, d := range dims {
+			n *= d
+		}
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(3 * rng.NormFloat64())
+		}
+		return testdevice.Upload(t, d, values, dims...)
+	}
+	buffers := []*engine.Buffer{upload(rows, width), upload(rows, width), upload(rows, width), upload(width)}
+	pairs := []string{"gate", "adjoint of a", "adjoint of b", "norm", "adjoint of x", "adjoint of the gain"}
+	found := testdevice.Evaluate(t, d, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		a, b, dy, gain := in[0], in[1], in[2], in[3]
+		forward, backward, err := gatePrograms(rows, width)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want []*graph.Node
+		got = append(got, lower.Lower(g, forward, []*graph.Node{a, b})[lower.SourceValue])
+		adjoints := lower.Lower(g, backward, []*graph.Node{a, b, dy})
+		got = append(got, adjoints["da"], adjoints["db"])
+		y := swiGLU(a, b)
+		want = append(want, y)
+		want = append(want, graph.Gradient(graph.ReduceAllSum(graph.Mul(y, dy)), a, b)...)
+
+		source := normSource(a, gain, epsilon)
+		out := lower.Lower(g, source.Forward, source.Inputs)
+		got = append(got, out[lower.SourceValue])
+		got = append(got, source.Adjoint(out, dy)...)
+		y = rmsNorm(a, gain, epsilon)
+		want = append(want, y)
+		want = append(want, graph.Gradient(graph.ReduceAllSum(graph.Mul(y, dy)), a, gain)...)
+		return append(got, want...)
+	})
+	for i, what := range pairs {
+		if d := relativeDistance(found[i], found[len(pairs)+i]); !(d < 1e-6) {
+			t.Errorf("%s: the relative difference is %.2g", what, d)
 		}
 	}
 }
