@@ -214,16 +214,17 @@ func TestClosed(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	for kind, tc := range map[string]struct {
-		opts engine.Options
-		want string
-	}{
-		"tpu":      {engine.Options{}, `unknown device "tpu": known are cpu, cuda`},
-		device.CPU: {engine.Options{Threads: -1}, "-1 threads"},
+	for want, opts := range map[string]engine.Options{
+		"-1 threads":         {Threads: -1},
+		`attention "flash"`:  {Attention: "flash"},
+		`precision "float8"`: {Precision: "float8"},
 	} {
-		if _, err := engine.Open(kind, tc.opts); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("Open(%q, %+v): got error %v, want %q in it", kind, tc.opts, err, tc.want)
+		if _, err := engine.Open(device.CPU, opts); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got error %v, want %q in it", opts, err, want)
 		}
+	}
+	if _, err := engine.Open("tpu", engine.Options{}); err == nil || !strings.Contains(err.Error(), `unknown device "tpu": known are cpu, cuda`) {
+		t.Errorf("an unknown kind: got error %v", err)
 	}
 }
 

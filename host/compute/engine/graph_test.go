@@ -63,22 +63,6 @@ func TestNestedLoops(t *testing.T) {
 	}
 }
 
-// TestAttentionOption: an unknown way is refused, and none is the automatic one.
-func TestAttentionOption(t *testing.T) {
-	if _, err := engine.Open(device.CPU, engine.Options{Attention: "flash"}); err == nil || !strings.Contains(err.Error(), `attention "flash"`) {
-		t.Errorf("got error %v", err)
-	}
-	d, err := engine.Open(device.CPU, engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	if got := d.Attention(); got != device.AutoAttention {
-		t.Errorf("attention is %q, want %q", got, device.AutoAttention)
-	}
-	d.Warn("nobody listens")
-}
-
 // TestOnce: what is found out about a device is found out once for each key, and the opener of the device is told.
 func TestOnce(t *testing.T) {
 	var heard []string
@@ -151,15 +135,9 @@ func inBFloat16(values []float32) []float32 {
 	return rounded
 }
 
+// TestPrecisionIsKnown: TF32 is not for the CPU.
 func TestPrecisionIsKnown(t *testing.T) {
-	if _, err := engine.Open(device.CPU, engine.Options{Precision: "float8"}); err == nil || !strings.Contains(err.Error(), `precision "float8"`) {
-		t.Errorf("got error %v", err)
-	}
-	d, err := engine.Open(device.CPU, engine.Options{Precision: device.BFloat16, TF32: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, TF32: true})
 	if info := d.BuildInfo(); info.Products != "bfloat16" || !strings.HasSuffix(info.String(), " products=bfloat16") {
 		t.Errorf("the build info is %s", info)
 	}

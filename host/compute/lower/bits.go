@@ -29,7 +29,7 @@ func lowerLogb(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 // from one that is rounded once.
 func lowerLdexp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x, e, f := args[0], args[1], l.float
-	r := l.rangeOf(n.Args[1])
+	r := l.ranges[n.Args[1]]
 	var powers []*graph.Node
 	switch {
 	case r.within(float64(f.minNormal()), float64(f.bias)):

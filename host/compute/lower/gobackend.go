@@ -25,7 +25,7 @@ func goAbs(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 
 func goSign(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	y := graph.Sign(args[0])
-	if l.rangeOf(n.Args[0]).nan {
+	if l.ranges[n.Args[0]].nan {
 		y = l.keepNaN(args[0], y)
 	}
 	return y
@@ -54,7 +54,7 @@ func goTanh(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 // goRound rounds numbers that are known to be small by a shift of the binary
 // point, in two vectorized steps. Either way, zeros get the positive sign.
 func goRound(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	if most := l.float.exact(); l.rangeOf(n.Args[0]).within(-most, most) {
+	if most := l.float.exact(); l.ranges[n.Args[0]].within(-most, most) {
 		shifter := l.scalar(l.float.shifter())
 		return graph.Sub(graph.Add(args[0], shifter), shifter)
 	}
@@ -112,16 +112,16 @@ type clipChain struct{ source, value *graph.Node }
 func goExtreme(f extreme) rule {
 	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		x, y := n.Args[0], n.Args[1]
-		if l.rangeOf(x).nan && !l.rangeOf(y).nan && l.p.TypeOf(y).IsScalar() {
+		if l.ranges[x].nan && !l.ranges[y].nan && l.p.TypeOf(y).IsScalar() {
 			return l.clip(f, args[0], args[1])
 		}
-		if l.rangeOf(y).nan && !l.rangeOf(x).nan && l.p.TypeOf(x).IsScalar() {
+		if l.ranges[y].nan && !l.ranges[x].nan && l.p.TypeOf(x).IsScalar() {
 			return l.clip(f, args[1], args[0])
 		}
 		out := f(args[0], args[1])
 		for i, id := range n.Args {
 			switch x := args[i]; {
-			case !l.rangeOf(id).nan:
+			case !l.ranges[id].nan:
 			case slices.Equal(x.Shape().Dimensions, out.Shape().Dimensions):
 				out = l.keepNaN(x, out)
 			default: // x is repeated
@@ -154,7 +154,7 @@ func (l *lowering) keepNaN(x, y *graph.Node) *graph.Node {
 // It looks for NaN in the sum of magnitudes, the cheapest reduction.
 func goReduceExtreme(f func(x *graph.Node, axes ...int) *graph.Node) rule {
 	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-		x, r := args[0], l.rangeOf(n.Args[0])
+		x, r := args[0], l.ranges[n.Args[0]]
 		out := reduceExtreme(f, x, n.Attr.Axes)
 		if !r.nan {
 			return out
@@ -245,8 +245,9 @@ func product(shape []int) int { return shapes.Make(dtypes.Float32, shape...).Siz
 // is enough.
 func goDot(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	a, x := n.Attr, args[0]
-	if len(a.LhsContract) == 0 {
-		return goOuter(l, n, args)
+	if len(a.LhsContract) == 0 { // each operand gets an axis of size 1 that is contracted
+		x, y := graph.InsertAxes(x, -1), graph.InsertAxes(args[1], -1)
+		return graph.DotGeneral(x, []int{x.Rank() - 1}, a.LhsBatch, y, []int{y.Rank() - 1}, a.RhsBatch)
 	}
 	batch, contracted := len(a.LhsBatch), len(a.LhsContract)
 	order := slices.Concat(a.LhsBatch, program.OtherAxes(x.Rank(), a.LhsBatch, a.LhsContract), a.LhsContract)
@@ -256,13 +257,6 @@ func goDot(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	}
 	x = graph.TransposeAllAxes(x, order...)
 	return graph.DotGeneral(x, program.OtherAxes(x.Rank())[x.Rank()-contracted:], program.OtherAxes(batch), args[1], a.RhsContract, a.RhsBatch)
-}
-
-// goOuter is a product without contracted axes: each operand gets one of size 1.
-func goOuter(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	x := graph.InsertAxes(args[0], -1)
-	y := graph.InsertAxes(args[1], -1)
-	return graph.DotGeneral(x, []int{x.Rank() - 1}, n.Attr.LhsBatch, y, []int{y.Rank() - 1}, n.Attr.RhsBatch)
 }
 
 // The fastest rotation on the Go backend multiplies rows of goTrail elements by

@@ -137,9 +137,6 @@ func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out
 	return out
 }
 
-// rangeOf is the range of an operand.
-func (l *lowering) rangeOf(id program.ID) bounds { return l.ranges[id] }
-
 // dims are the dimensions of a node.
 func dims(x *graph.Node) []int { return slices.Clone(x.Shape().Dimensions) }
 

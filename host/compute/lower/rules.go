@@ -166,11 +166,11 @@ func lowerShr(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 // maximum and minimum of the Go backend return either operand. So the result is NaN or
 // within the bounds; both are allowed.
 func lowerClamp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	x, out := l.rangeOf(n.Args[0]), args[0]
-	if x.lo < l.rangeOf(n.Args[1]).hi {
+	x, out := l.ranges[n.Args[0]], args[0]
+	if x.lo < l.ranges[n.Args[1]].hi {
 		out = graph.Max(out, args[1])
 	}
-	if x.hi > l.rangeOf(n.Args[2]).lo {
+	if x.hi > l.ranges[n.Args[2]].lo {
 		out = graph.Min(out, args[2])
 	}
 	return out
