@@ -299,7 +299,9 @@ func (s Stacking) stacks(programs []*program.Program, onCPU bool) [][]int {
 			list = append(list, []int{i})
 			continue
 		}
-		key := fingerprint(p)
+		unnamed := *p // programs that differ in their names only are the same
+		unnamed.Name = "update"
+		key := unnamed.Hash()
 		if at, ok := open[key]; ok && len(list[at]) < room {
 			list[at] = append(list[at], i)
 			continue
@@ -327,13 +329,6 @@ func stackSize(p *program.Program) int {
 		return 1
 	}
 	return int(max(1, mostStacked/elements))
-}
-
-// fingerprint is a hash that is equal for programs that differ in their names only.
-func fingerprint(p *program.Program) string {
-	q := *p
-	q.Name = "update"
-	return q.Hash()
 }
 
 // lowerStacked lowers one program for the jobs at the given positions, which have the

@@ -289,8 +289,6 @@ func (s *scalars) constant(v float32) int {
 	return s.add(scalar{kind: scalarConstant, value: v})
 }
 
-func (s *scalars) one() int { return s.constant(1) }
-
 // scalarOperation adds an operation whose operands are scalars.
 func (a *analysis) scalarOperation(apply func(x, y, z float32) float32, args []ref) ref {
 	v := scalar{kind: scalarOp, apply: apply}

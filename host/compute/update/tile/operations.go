@@ -194,7 +194,7 @@ func folding(op opcode) rule {
 }
 
 func (a *analysis) not(args []ref) ref {
-	return a.tensor(node{op: opFromS, in: []int{args[0].id}, s: []int{a.scalars.one()}})
+	return a.tensor(node{op: opFromS, in: []int{args[0].id}, s: []int{a.scalars.constant(1)}})
 }
 
 func (a *analysis) clamp(args []ref) ref {
@@ -299,10 +299,16 @@ func binary(op opcode, x, y float32) float32 {
 		return x / y
 	case opPow:
 		return float32(math.Pow(float64(x), float64(y)))
-	case opMax:
-		return larger(x, y)
-	case opMin:
-		return smaller(x, y)
+	case opMax: // NaN if either operand is
+		if x > y || x != x {
+			return x
+		}
+		return y
+	case opMin: // likewise
+		if x < y || x != x {
+			return x
+		}
+		return y
 	case opEq:
 		return truth(x == y)
 	case opNe:
@@ -320,21 +326,6 @@ func truth(b bool) float32 {
 		return 1
 	}
 	return 0
-}
-
-// larger and smaller are NaN if either operand is.
-func larger(x, y float32) float32 {
-	if x > y || x != x {
-		return x
-	}
-	return y
-}
-
-func smaller(x, y float32) float32 {
-	if x < y || x != x {
-		return x
-	}
-	return y
 }
 
 // clamp limits x to lo and hi; NaN stays NaN.

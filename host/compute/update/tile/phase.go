@@ -325,7 +325,7 @@ func (w *phase) scaled(i int) (tensor, scalar int) {
 	if w.usedOnce(i, opMulS) {
 		return w.nodes[i].in[0], w.nodes[i].s[0]
 	}
-	return i, w.a.scalars.one()
+	return i, w.a.scalars.constant(1)
 }
 
 // fuseRoot: √a·s + t.
