@@ -41,7 +41,7 @@ func attentionByFeature(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.N
 	parts := r.splitWeight(w)
 	query := points{r.project(parts[0], x, r.heads), r.project(parts[1], x, r.heads)}
 	key := points{r.project(parts[2], x, r.keyHeads), r.project(parts[3], x, r.keyHeads)}
-	query, key, normBack := norms.apply(query, key, r)
+	query, key, normBack := normalizeBoth(norms, query, key, r.normalize)
 	query, key = r.turnScaled.apply(query), r.turn.apply(key)
 
 	queries := query.joined() // [heads, size, tokens]

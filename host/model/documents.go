@@ -143,7 +143,7 @@ func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core at
 	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
 	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
 	value := r.byHead(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
-	query, key, normBack := norms.applyByPosition(query, key, r)
+	query, key, normBack := normalizeBoth(norms, query, key, r.normalizeByPosition)
 	mixed, coreBack := core(r.rotated(r.byHead(query), r.turn, 1), r.rotated(r.byHead(key), r.turn, 1), value)
 
 	inputs := append([]*graph.Node{x, w}, norms.gains()...)
@@ -199,20 +199,6 @@ func (r *rope) reorder(w *graph.Node, rows, columns int) *graph.Node {
 		return out
 	}
 	return graph.Concatenate([]*graph.Node{out, graph.Slice(w, graph.AxisRange(turned))}, 0)
-}
-
-// applyByPosition is [queryKeyNorm.apply] for queries and keys [tokens, heads·size] in the order of coordinates.
-func (n *queryKeyNorm) applyByPosition(query, key *graph.Node, r *rope) (q, k *graph.Node, back func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node)) {
-	if n == nil {
-		return query, key, func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node) { return dq, dk, nil }
-	}
-	q, queryBack := r.normalizeByPosition(query, n.query, n.epsilon)
-	k, keyBack := r.normalizeByPosition(key, n.key, n.epsilon)
-	return q, k, func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node) {
-		dQuery, dQueryGain := queryBack(dq)
-		dKey, dKeyGain := keyBack(dk)
-		return dQuery, dKey, []*graph.Node{dQueryGain, dKeyGain}
-	}
 }
 
 // normalizeByPosition is [rope.normalize] for x [tokens, heads·size] in the order of coordinates.

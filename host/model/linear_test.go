@@ -65,41 +65,41 @@ func TestTransposed(t *testing.T) {
 // two products of a feed-forward layer are rounded, too, which adds a tenth to the errors; the largest is 0.031. The gradient of a gain
 // is a sum over all tokens in which most cancels. Unquantized, because a difference as small as that moves values from
 // one point of a grid to the next.
-func TestBFloat16(t *testing.T) { eachLanguage(t, testBFloat16) }
-
-func testBFloat16(t *testing.T, m Language) {
-	const batch, context = 4, 16
-	tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
-	build := func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-		losses := m.Losses(params, ids, nil)
-		return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
-	}
-	weights := hashedWeights(m.Params())
-	if last := len(weights) - 1; m.Params()[last].Name == "norm" {
-		// The rows of an embedding that is the head are √width times as long as those of the other heads. Logits of
-		// the same size have errors of the same size.
-		for i := range weights[last] {
-			weights[last][i] /= float32(math.Sqrt(float64(tiny.Width)))
+func TestBFloat16(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, m Language) {
+		const batch, context = 4, 16
+		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
+		build := func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			losses := m.Losses(params, ids, nil)
+			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
 		}
-	}
-	exact := evaluateIn(t, device.Float32, m, weights, tokens, batch, build)
-	rounded := evaluateIn(t, device.BFloat16, m, weights, tokens, batch, build)
-	for i := range exact {
-		what, limit := "losses", 0.01
-		if i > 0 {
-			what, limit = "gradient of "+m.Params()[i-1].Name, 0.035
-			if m.Params()[i-1].Role == architecture.RoleNorm {
-				limit = 0.06
+		weights := hashedWeights(m.Params())
+		if last := len(weights) - 1; m.Params()[last].Name == "norm" {
+			// The rows of an embedding that is the head are √width times as long as those of the other heads. Logits of
+			// the same size have errors of the same size.
+			for i := range weights[last] {
+				weights[last][i] /= float32(math.Sqrt(float64(tiny.Width)))
 			}
 		}
-		got := relativeDistance(rounded[i], exact[i])
-		if !(got < limit) {
-			t.Errorf("%s: the relative difference is %.2g, want less than %g", what, got, limit)
+		exact := evaluateIn(t, device.Float32, m, weights, tokens, batch, build)
+		rounded := evaluateIn(t, device.BFloat16, m, weights, tokens, batch, build)
+		for i := range exact {
+			what, limit := "losses", 0.01
+			if i > 0 {
+				what, limit = "gradient of "+m.Params()[i-1].Name, 0.035
+				if m.Params()[i-1].Role == architecture.RoleNorm {
+					limit = 0.06
+				}
+			}
+			got := relativeDistance(rounded[i], exact[i])
+			if !(got < limit) {
+				t.Errorf("%s: the relative difference is %.2g, want less than %g", what, got, limit)
+			}
+			if got < 1e-5 {
+				t.Errorf("%s: the relative difference is %.2g: the products were not rounded", what, got)
+			}
 		}
-		if got < 1e-5 {
-			t.Errorf("%s: the relative difference is %.2g: the products were not rounded", what, got)
-		}
-	}
+	})
 }
 
 // TestCrossEntropies: both ways to compute it agree, the gradients included, and with bfloat16 the loss of a certain

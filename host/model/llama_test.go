@@ -76,112 +76,112 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 
 // TestSitesAreVisitedOnce checks that the quantizer is called for each listed site once, in order, with the shape that
 // was promised, and that what it returns is what the model uses.
-func TestSitesAreVisitedOnce(t *testing.T) { eachLanguage(t, testSitesAreVisitedOnce) }
-
-func testSitesAreVisitedOnce(t *testing.T, m Language) {
-	const batch, context = 3, 5
-	sites := m.ActivationSites(batch, context)
-	var visited []ActivationSite
-	out := evaluate(t, m, initial(m, 1), hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
-		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			zero := func(site ActivationSite, x *graph.Node) *graph.Node {
-				if want := []int{site.Tokens, site.Width}; !slices.Equal(x.Shape().Dimensions, want) {
-					t.Errorf("%s: activation has shape %s, want %v", site.Name, x.Shape(), want)
+func TestSitesAreVisitedOnce(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, m Language) {
+		const batch, context = 3, 5
+		sites := m.ActivationSites(batch, context)
+		var visited []ActivationSite
+		out := evaluate(t, m, initial(m, 1), hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
+			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				zero := func(site ActivationSite, x *graph.Node) *graph.Node {
+					if want := []int{site.Tokens, site.Width}; !slices.Equal(x.Shape().Dimensions, want) {
+						t.Errorf("%s: activation has shape %s, want %v", site.Name, x.Shape(), want)
+					}
+					visited = append(visited, site)
+					return graph.ZerosLike(x)
 				}
-				visited = append(visited, site)
-				return graph.ZerosLike(x)
-			}
-			losses := m.Losses(params, ids, zero)
-			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
-		})
-	if diff := cmp.Diff(sites, visited); diff != "" {
-		t.Errorf("sites listed (-) and visited (+):\n%s", diff)
-	}
-	if len(sites) != 4*tiny.Layers || sites[6].Name != "layers.1.mlp.input" || sites[7].Width != tiny.Hidden {
-		t.Errorf("sites are %+v", sites)
-	}
-	for i, p := range m.Params() {
-		if p.Role == architecture.RoleMatrix && slices.ContainsFunc(out[1+i], func(g float32) bool { return g != 0 }) {
-			t.Errorf("%s has a gradient although its input is zero", p.Name)
+				losses := m.Losses(params, ids, zero)
+				return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+			})
+		if diff := cmp.Diff(sites, visited); diff != "" {
+			t.Errorf("sites listed (-) and visited (+):\n%s", diff)
 		}
-	}
-	for _, site := range sites {
-		for _, name := range site.Feeds {
-			if !slices.ContainsFunc(m.Params(), func(p architecture.Param) bool { return p.Name == name && p.Quantized && p.Dims[1] == site.Width }) {
-				t.Errorf("site %s feeds %s, which is no quantized parameter of that width", site.Name, name)
+		if len(sites) != 4*tiny.Layers || sites[6].Name != "layers.1.mlp.input" || sites[7].Width != tiny.Hidden {
+			t.Errorf("sites are %+v", sites)
+		}
+		for i, p := range m.Params() {
+			if p.Role == architecture.RoleMatrix && slices.ContainsFunc(out[1+i], func(g float32) bool { return g != 0 }) {
+				t.Errorf("%s has a gradient although its input is zero", p.Name)
 			}
 		}
-	}
+		for _, site := range sites {
+			for _, name := range site.Feeds {
+				if !slices.ContainsFunc(m.Params(), func(p architecture.Param) bool { return p.Name == name && p.Quantized && p.Dims[1] == site.Width }) {
+					t.Errorf("site %s feeds %s, which is no quantized parameter of that width", site.Name, name)
+				}
+			}
+		}
+	})
 }
 
 // TestCausality checks that a token changes the losses of itself and of later ones, never of earlier ones.
-func TestCausality(t *testing.T) { eachLanguage(t, testCausality) }
-
-func testCausality(t *testing.T, m Language) {
-	const context, changed = 8, 5
-	losses := func(tokens []int32) []float32 {
-		return evaluate(t, m, hashedWeights(m.Params()), tokens, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			return []*graph.Node{m.Losses(params, ids, nil)}
-		})[0]
-	}
-	tokens := hashedTokens(0, context+1, tiny.Vocab)
-	before := losses(tokens)
-	tokens[changed] = (tokens[changed] + 1) % int32(tiny.Vocab)
-	after := losses(tokens)
-	for i := range context {
-		// Loss i is that of token i+1.
-		if same := before[i] == after[i]; same != (i+1 < changed) {
-			t.Errorf("loss %d was %v and is %v after a change of token %d", i, before[i], after[i], changed)
+func TestCausality(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, m Language) {
+		const context, changed = 8, 5
+		losses := func(tokens []int32) []float32 {
+			return evaluate(t, m, hashedWeights(m.Params()), tokens, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				return []*graph.Node{m.Losses(params, ids, nil)}
+			})[0]
 		}
-	}
+		tokens := hashedTokens(0, context+1, tiny.Vocab)
+		before := losses(tokens)
+		tokens[changed] = (tokens[changed] + 1) % int32(tiny.Vocab)
+		after := losses(tokens)
+		for i := range context {
+			// Loss i is that of token i+1.
+			if same := before[i] == after[i]; same != (i+1 < changed) {
+				t.Errorf("loss %d was %v and is %v after a change of token %d", i, before[i], after[i], changed)
+			}
+		}
+	})
 }
 
 // TestLogitsAgreeWithLosses computes the losses from the logits, in float64.
-func TestLogitsAgreeWithLosses(t *testing.T) { eachLanguage(t, testLogitsAgreeWithLosses) }
-
-func testLogitsAgreeWithLosses(t *testing.T, m Language) {
-	const batch, context = 2, 6
-	weights := hashedWeights(m.Params())
-	tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
-	out := evaluate(t, m, weights, tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-		inputs := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, context))
-		return []*graph.Node{m.Losses(params, ids, nil), m.Logits(params, inputs, nil), m.Loss(params, ids, nil)}
+func TestLogitsAgreeWithLosses(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, m Language) {
+		const batch, context = 2, 6
+		weights := hashedWeights(m.Params())
+		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
+		out := evaluate(t, m, weights, tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			inputs := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, context))
+			return []*graph.Node{m.Losses(params, ids, nil), m.Logits(params, inputs, nil), m.Loss(params, ids, nil)}
+		})
+		mean := 0.0
+		for i, got := range out[0] {
+			row := out[1][i*tiny.Vocab : (i+1)*tiny.Vocab]
+			total := 0.0
+			for _, logit := range row {
+				total += math.Exp(float64(logit))
+			}
+			target := tokens[i/context*(context+1)+i%context+1]
+			want := math.Log(total) - float64(row[target])
+			if math.Abs(float64(got)-want) > 1e-5 {
+				t.Errorf("loss %d is %v, the logits say %v", i, got, want)
+			}
+			mean += want / float64(batch*context)
+		}
+		if math.Abs(float64(out[2][0])-mean) > 1e-5 {
+			t.Errorf("mean loss is %v, the logits say %v", out[2][0], mean)
+		}
 	})
-	mean := 0.0
-	for i, got := range out[0] {
-		row := out[1][i*tiny.Vocab : (i+1)*tiny.Vocab]
-		total := 0.0
-		for _, logit := range row {
-			total += math.Exp(float64(logit))
-		}
-		target := tokens[i/context*(context+1)+i%context+1]
-		want := math.Log(total) - float64(row[target])
-		if math.Abs(float64(got)-want) > 1e-5 {
-			t.Errorf("loss %d is %v, the logits say %v", i, got, want)
-		}
-		mean += want / float64(batch*context)
-	}
-	if math.Abs(float64(out[2][0])-mean) > 1e-5 {
-		t.Errorf("mean loss is %v, the logits say %v", out[2][0], mean)
-	}
 }
 
 // TestInvalidIDsGiveNaN: ids outside the vocabulary must neither crash the process nor pass unnoticed.
-func TestInvalidIDsGiveNaN(t *testing.T) { eachLanguage(t, testInvalidIDsGiveNaN) }
-
-func testInvalidIDsGiveNaN(t *testing.T, m Language) {
-	for _, wrong := range []int32{-1, int32(tiny.Vocab), math.MaxInt32, math.MinInt32} {
-		for _, position := range []int{0, 4, 9} {
-			tokens := hashedTokens(0, 10, tiny.Vocab)
-			tokens[position] = wrong
-			losses := evaluate(t, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				return []*graph.Node{m.Losses(params, ids, nil)}
-			})[0]
-			if slices.ContainsFunc(losses, func(loss float32) bool { return loss == loss }) {
-				t.Errorf("token %d at %d: losses are %v, want NaN", wrong, position, losses)
+func TestInvalidIDsGiveNaN(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, m Language) {
+		for _, wrong := range []int32{-1, int32(tiny.Vocab), math.MaxInt32, math.MinInt32} {
+			for _, position := range []int{0, 4, 9} {
+				tokens := hashedTokens(0, 10, tiny.Vocab)
+				tokens[position] = wrong
+				losses := evaluate(t, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					return []*graph.Node{m.Losses(params, ids, nil)}
+				})[0]
+				if slices.ContainsFunc(losses, func(loss float32) bool { return loss == loss }) {
+					t.Errorf("token %d at %d: losses are %v, want NaN", wrong, position, losses)
+				}
 			}
 		}
-	}
+	})
 }
 
 // TestSameBits runs one step twice, each time compiled anew.

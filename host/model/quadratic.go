@@ -35,7 +35,10 @@ func newQuadratic(s architecture.Settings) *Quadratic {
 	m := &Quadratic{settings: s}
 	spectrum := s.Spectrum
 	if spectrum == nil {
-		spectrum = logSpaced(s.Condition, s.Dimension)
+		spectrum = []float64{1}
+		if s.Dimension > 1 { // from 1/κ to 1, evenly spaced in their logarithm
+			spectrum = floats.LogSpan(make([]float64, s.Dimension), 1/s.Condition, 1)
+		}
 	}
 	seed := uint64(s.ProblemSeed)
 	m.matrix = rotated(spectrum, generator(seed, rotationStream, 0))
@@ -51,14 +54,6 @@ func newQuadratic(s architecture.Settings) *Quadratic {
 func newToy(s architecture.Settings) *Quadratic {
 	s.Rows, s.Dimension, s.Condition, s.Optimum = 1, 1, 1, []float64{0.5}
 	return newQuadratic(s)
-}
-
-// logSpaced returns n numbers from 1/κ to 1, evenly spaced in their logarithm; a single one is 1.
-func logSpaced(condition float64, n int) []float64 {
-	if n == 1 {
-		return []float64{1}
-	}
-	return floats.LogSpan(make([]float64, n), 1/condition, 1)
 }
 
 // rotated returns UΛUᵀ for eigenvectors U that are uniform over all rotations and reflections: Q of a matrix of normal
@@ -83,9 +78,7 @@ func rotated(spectrum []float64, rng normalSource) []float32 {
 }
 
 // Params implements [Model].
-func (m *Quadratic) Params() []architecture.Param {
-	return m.settings.Params()
-}
+func (m *Quadratic) Params() []architecture.Param { return m.settings.Params() }
 
 // BatchDims implements [Model]: a batch is the noise of the gradient, [rows, dimension], as the bits of float32
 // numbers. [Quadratic.NoiseSource] draws it; zeros mean no noise.

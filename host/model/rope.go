@@ -47,7 +47,7 @@ func (r *rope) hide(seen *graph.Node) {
 	r.mask = graph.Where(graph.InsertAxes(seen, 1), graph.BroadcastToDims(r.mask, dims...), graph.BroadcastToDims(hidden, dims...))
 }
 
-// rope is newRope without the tables.
+// headsOf is a rope without tables and mask.
 func headsOf(s architecture.Settings, batch, context int, core attentionCore) *rope {
 	return &rope{batch: batch, context: context, heads: s.Heads, keyHeads: s.KVHeads, size: s.HeadSize, pairing: s.RopePairs, core: core}
 }
@@ -78,19 +78,14 @@ func newRopeByFeature(g *graph.Graph, s architecture.Settings, batch, context in
 	scale := 1 / math.Sqrt(float64(r.size))
 	r.turn = rotation{table(math.Cos, 1), table(math.Sin, 1)}
 	r.turnScaled = rotation{table(math.Cos, scale), table(math.Sin, scale)}
-	r.mask = causalMask(g, context)
-	return r
-}
-
-// causalMask returns the mask that added to scores hides later keys from a query.
-func causalMask(g *graph.Graph, context int) *graph.Node {
-	values := make([]float32, context*context)
+	mask := make([]float32, context*context) // hides later keys from a query
 	for query := range context {
 		for key := query + 1; key < context; key++ {
-			values[query*context+key] = float32(math.Inf(-1))
+			mask[query*context+key] = float32(math.Inf(-1))
 		}
 	}
-	return engine.Constant(g, values, 1, 1, context, context)
+	r.mask = engine.Constant(g, mask, 1, 1, context, context)
+	return r
 }
 
 // points are features of all heads as first and second coordinates, [heads, size/2, tokens] each.
@@ -192,15 +187,16 @@ func (n *queryKeyNorm) gains() []*graph.Node {
 	return []*graph.Node{n.query, n.key}
 }
 
-// apply returns normalized queries and keys, and the adjoint: from those of the results to those of queries, keys and
-// gains. A nil norm changes nothing.
-func (n *queryKeyNorm) apply(query, key points, r *rope) (q, k points, back func(dq, dk points) (points, points, []*graph.Node)) {
+// normalizeBoth returns queries and keys normalized by a function for each of the two, and the adjoint: from those of the
+// results to those of queries, keys and gains. A nil norm changes nothing.
+func normalizeBoth[T any](n *queryKeyNorm, query, key T, normalize func(x T, gain *graph.Node, epsilon float64) (T, func(dy T) (T, *graph.Node))) (
+	q, k T, back func(dq, dk T) (T, T, []*graph.Node)) {
 	if n == nil {
-		return query, key, func(dq, dk points) (points, points, []*graph.Node) { return dq, dk, nil }
+		return query, key, func(dq, dk T) (T, T, []*graph.Node) { return dq, dk, nil }
 	}
-	q, queryBack := r.normalize(query, n.query, n.epsilon)
-	k, keyBack := r.normalize(key, n.key, n.epsilon)
-	return q, k, func(dq, dk points) (points, points, []*graph.Node) {
+	q, queryBack := normalize(query, n.query, n.epsilon)
+	k, keyBack := normalize(key, n.key, n.epsilon)
+	return q, k, func(dq, dk T) (T, T, []*graph.Node) {
 		dQuery, dQueryGain := queryBack(dq)
 		dKey, dKeyGain := keyBack(dk)
 		return dQuery, dKey, []*graph.Node{dQueryGain, dKeyGain}

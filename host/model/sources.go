@@ -46,7 +46,12 @@ func normAdjoints(x, gainRow, scale, dy *graph.Node) (dx, dGain *graph.Node) {
 // normSource says how a kernel computes [rmsNorm]. The gain's gradient is a sum over all rows, which no kernel has: the
 // adjoints are a graph, which takes the scales from the kernel.
 func normSource(x, gain *graph.Node, epsilon float64) lower.Source {
-	forward, err := normProgram(x.Shape().Dim(0), x.Shape().Dim(1), epsilon)
+	b := program.NewBuilder("norm")
+	rows, gains := b.Input("x", program.FloatType(x.Shape().Dimensions...)), b.Input("gain", program.FloatType(1, x.Shape().Dim(1)))
+	scale := b.Const(1).Div(rows.Square().MeanRow().Shift(epsilon).Sqrt())
+	b.Output(lower.SourceValue, rows.Mul(scale).Mul(gains))
+	b.Output("scale", scale)
+	forward, err := b.Build()
 	if err != nil {
 		panic(err)
 	}
@@ -55,15 +60,6 @@ func normSource(x, gain *graph.Node, epsilon float64) lower.Source {
 		dx, dGain := normAdjoints(x, gainRow, kept["scale"], dy)
 		return []*graph.Node{dx, graph.InsertAxes(dGain, 0)}
 	}}
-}
-
-func normProgram(rows, width int, epsilon float64) (*program.Program, error) {
-	b := program.NewBuilder("norm")
-	x, gain := b.Input("x", program.FloatType(rows, width)), b.Input("gain", program.FloatType(1, width))
-	scale := b.Const(1).Div(x.Square().MeanRow().Shift(epsilon).Sqrt())
-	b.Output(lower.SourceValue, x.Mul(scale).Mul(gain))
-	b.Output("scale", scale)
-	return b.Build()
 }
 
 // swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020).
