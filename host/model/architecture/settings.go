@@ -156,16 +156,9 @@ func (s *Settings) problemKeys() []schema.Key {
 		{Name: "start_std", To: &s.StartStd, Is: schema.Between(0, 1e12), For: Problems, Default: 1.0,
 			Doc: "standard deviation of x at the start; without effect beside start"},
 		{Name: "noise", To: &s.Noise, Is: schema.Between(0, 1e12), For: Problems,
-			Derive: s.defaultNoise, Derived: "`0.01`; toy: `0`",
+			Derive: func() any { return map[bool]float64{true: 0, false: 0.01}[s.Kind == KindToy] }, Derived: "`0.01`; toy: `0`",
 			Doc: "standard deviation of the noise on each element of the gradient, drawn anew in each micro-batch by seed"},
 	}
-}
-
-func (s *Settings) defaultNoise() any {
-	if s.Kind == KindToy {
-		return 0.0
-	}
-	return 0.01
 }
 
 // FillIn replaces zeros that stand for another value by that value, and gives a problem without data the sizes that

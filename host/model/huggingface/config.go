@@ -144,7 +144,10 @@ func (k *keys) refusals(c *Config) {
 // is no matter while no sequence is longer.
 func (k *keys) positions(c *Config, f family, context int) {
 	c.MaxPositions = cmp.Or(k.size("max_position_embeddings", mostPositions), defaultPositions)
-	if c.Window = f.window(k); c.Window != 0 && c.Window < cmp.Or(context, c.MaxPositions) {
+	if f.window != nil {
+		c.Window = f.window(k)
+	}
+	if c.Window != 0 && c.Window < cmp.Or(context, c.MaxPositions) {
 		k.fault("sliding_window", fmt.Sprintf("attention looks back %d tokens in sequences of %d", c.Window, cmp.Or(context, c.MaxPositions)),
 			"sequences that are no longer than that (model.context)")
 	}
@@ -174,31 +177,20 @@ func (c *Config) Encode(dtype safetensors.DType) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	var scaling any // null where there is none
+	if s.RopeFactor > 1 {
+		scaling = map[string]any{"rope_type": "llama3", "factor": s.RopeFactor, "low_freq_factor": s.RopeLow, "high_freq_factor": s.RopeHigh,
+			"original_max_position_embeddings": s.RopeOriginal}
+	}
 	entries := map[string]any{
 		"architectures": []string{f.architecture}, "model_type": f.modelType,
 		"hidden_size": s.Width, "num_hidden_layers": s.Layers, "num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads,
 		"head_dim": s.HeadSize, "intermediate_size": s.Hidden, "vocab_size": s.Vocab,
 		"rms_norm_eps": s.NormEps, "hidden_act": "silu", "attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0,
 		"tie_word_embeddings": s.Head == "tied", "initializer_range": s.InitStd, "max_position_embeddings": c.MaxPositions,
-		"rope_theta": s.RopeTheta, "rope_scaling": scalingOf(s), "torch_dtype": torchNames[dtype], "use_cache": true,
+		"rope_theta": s.RopeTheta, "rope_scaling": scaling, "torch_dtype": torchNames[dtype], "use_cache": true,
 	}
-	c.Tokens.encode(entries)
-	text, err := json.Marshal(entries, json.Deterministic(true), jsontext.WithIndent("  "))
-	return append(text, '\n'), err
-}
-
-// scalingOf is the entry rope_scaling.
-func scalingOf(s architecture.Settings) any {
-	if s.RopeFactor <= 1 {
-		return nil
-	}
-	return map[string]any{"rope_type": "llama3", "factor": s.RopeFactor, "low_freq_factor": s.RopeLow, "high_freq_factor": s.RopeHigh,
-		"original_max_position_embeddings": s.RopeOriginal}
-}
-
-// encode adds the ids that there are: one as a number, several as a list.
-func (t Tokens) encode(entries map[string]any) {
-	for key, ids := range map[string][]int32{"bos_token_id": t.Begin, "eos_token_id": t.End, "pad_token_id": t.Pad} {
+	for key, ids := range map[string][]int32{"bos_token_id": c.Tokens.Begin, "eos_token_id": c.Tokens.End, "pad_token_id": c.Tokens.Pad} {
 		switch len(ids) {
 		case 0:
 		case 1:
@@ -207,6 +199,8 @@ func (t Tokens) encode(entries map[string]any) {
 			entries[key] = ids
 		}
 	}
+	text, err := json.Marshal(entries, json.Deterministic(true), jsontext.WithIndent("  "))
+	return append(text, '\n'), err
 }
 
 // A Place is where a Hugging Face checkpoint stores a parameter of a model, or some rows

@@ -2,6 +2,7 @@ package huggingface
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -13,7 +14,7 @@ type family struct {
 	kind                    string // of model.Settings
 	tensors                 table
 	freeHeads               bool              // the size of a head is a setting of its own
-	window                  func(k *keys) int // tokens that attention looks back; 0: all
+	window                  func(k *keys) int // tokens that attention looks back, 0 for all; nil: it always sees all
 }
 
 // families are those that can be read. The first of a kind is the one that is written.
@@ -37,8 +38,6 @@ func familyOf(kind string) (family, error) {
 	return family{}, fmt.Errorf("a model of kind %q has no counterpart on the Hugging Face hub", kind)
 }
 
-func noWindow(*keys) int { return 0 }
-
 // A table says in which tensors the parameters of cage's models are found, by the name of the parameter. A *
 // stands for the number of a block.
 type table map[string][]source
@@ -54,12 +53,8 @@ func turned(tensor string) source { return source{tensor, true} }
 
 // with is a table with the entries of others added.
 func (t table) with(others table) table {
-	out := table{}
-	for _, part := range []table{t, others} {
-		for param, sources := range part {
-			out[param] = sources
-		}
-	}
+	out := maps.Clone(t)
+	maps.Copy(out, others)
 	return out
 }
 
@@ -80,7 +75,7 @@ var inAll = table{
 }
 
 // llamaFamily are Llama 2, 3 and what is built like them: TinyLlama, SmolLM.
-var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama", kind: architecture.KindLlama, tensors: llamaTensors, window: noWindow}
+var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama", kind: architecture.KindLlama, tensors: llamaTensors}
 
 // mistralFamily are the models of Mistral AI that are Llamas as long as their window of attention is no
 // shorter than the sequences.
@@ -102,7 +97,7 @@ func mistralWindow(k *keys) int {
 
 // olmo2Family are the models of OLMo 2. Norms stand behind the layers: post_attention_layernorm behind attention,
 // where a Llama has another norm of that name.
-var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2", kind: architecture.KindOLMo2, window: noWindow,
+var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2", kind: architecture.KindOLMo2,
 	tensors: inAll.with(table{
 		"layers.*.attn.q_norm": {turned("model.layers.*.self_attn.q_norm.weight")},
 		"layers.*.attn.k_norm": {turned("model.layers.*.self_attn.k_norm.weight")},

@@ -66,17 +66,9 @@ func (c *Checkpoint) readPiece(p piece, rows []float32) error {
 		c.note(fmt.Sprintf("tensor %s: %d of %d values are NaN or infinite", p.tensor, d.wild, len(rows)))
 	}
 	if p.turned && c.Config.Settings.RopePairs == architecture.Interleaved {
-		interleave(rows, c.Config.Settings.HeadSize, width(p.dims))
+		interleave(rows, c.Config.Settings.HeadSize, len(rows)/p.dims[0])
 	}
 	return nil
-}
-
-// width is the number of elements of a row; those of a vector are rows themselves.
-func width(dims []int) int {
-	if len(dims) == 1 {
-		return 1
-	}
-	return dims[1]
 }
 
 // decoder widens the elements of a tensor that is written to it.

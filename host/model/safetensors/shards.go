@@ -69,7 +69,10 @@ func (s *Shards) openAll(dir vfs.Path) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	var faults []string
-	places := x.places()
+	placed := map[string][]string{} // the tensors of each file
+	for tensor, file := range x.WeightMap {
+		placed[file] = append(placed[file], tensor)
+	}
 	for _, name := range x.files() {
 		f, err := Open(dir.Join(name))
 		switch {
@@ -81,7 +84,7 @@ func (s *Shards) openAll(dir vfs.Path) error {
 			return err
 		default:
 			s.add(name, f)
-			faults = append(faults, x.compare(name, places[name], f)...)
+			faults = append(faults, x.compare(name, placed[name], f)...)
 		}
 	}
 	if err := listed("checkpoint", faults); err != nil {
@@ -186,15 +189,6 @@ func isPlain(name string) bool {
 // files lists the names of the files, sorted.
 func (x index) files() []string {
 	return slices.Compact(slices.Sorted(maps.Values(x.WeightMap)))
-}
-
-// places lists the tensors of each file.
-func (x index) places() map[string][]string {
-	list := map[string][]string{}
-	for tensor, file := range x.WeightMap {
-		list[file] = append(list[file], tensor)
-	}
-	return list
 }
 
 // compare returns what is wrong with a file that the index names: tensors that it lacks of
