@@ -35,8 +35,8 @@ func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 	return c.runChain(s, b, set)
 }
 
-// runChain runs a step as a chain of executables. t holds the tensors of the state and
-// what the executables compute from them.
+// runChain runs a step as a chain of executables. They read and write the tensors t: those of the state, and what is
+// computed from them.
 func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Result, err error) {
 	t := maps.Clone(s.Tensors)
 	defer keepState(s.Tensors, t)
@@ -63,7 +63,7 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	if err == nil {
 		err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed}, set, &res)
 	}
-	s.torn = err != nil
+	s.inconsistent = err != nil
 	return res, err
 }
 
@@ -73,8 +73,8 @@ func (c *Compiled) needsQuantized(set Settings) bool {
 	return !c.plan.FullPrecision || set.Statistics || set.ParetoSTE || set.Pareto || c.form(set) != cage.Off
 }
 
-// form is that of the step's correction: off while λ_t = 0, when a step is the same as
-// that of a run without CAGE.
+// form returns the form of the correction in a step. It is off while λ_t = 0, so that the step is computed as in a run
+// without CAGE.
 func (c *Compiled) form(set Settings) cage.Form {
 	if set.Lambda > 0 && len(c.plan.quantizedParams()) > 0 {
 		return c.plan.Form
@@ -94,7 +94,7 @@ func (c *Compiled) runQuantize(t update.Tensors) error {
 // runGradients runs all micro-batches, adds the summed gradients to t and returns the sums
 // of their losses.
 func (c *Compiled) runGradients(t update.Tensors, b *Batches, kind gradientKind) ([]float64, error) {
-	batches, err := b.separate()
+	batches, err := b.uploadSeparate()
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (c *Compiled) runGradients(t update.Tensors, b *Batches, kind gradientKind)
 		return nil, err
 	}
 	defer done()
-	sums := make([]float64, c.plan.reads())
+	sums := make([]float64, c.plan.lossCount())
 	for i, tokens := range batches {
 		kind.sum = i > 0
 		e, err := c.gradient(kind)
@@ -126,7 +126,7 @@ func (c *Compiled) runGradients(t update.Tensors, b *Batches, kind gradientKind)
 	return sums, nil
 }
 
-// runFinish turns the sums in t into gradients and notes their norms.
+// runFinish replaces the summed gradients in t by mean gradients, and stores their norms in the result.
 func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 	e, err := c.finish()
 	if err != nil {
@@ -142,10 +142,9 @@ func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 	return err
 }
 
-// refresh renews the preconditioners that are due at this update. First it puts the results of delayed refreshes in place
-// that take effect now. Then all optimizers
-// observe the gradient, and the due refreshes run. It reports whether the optimizers observed: the
-// update must not observe again then.
+// refresh renews the preconditioners that are due at this update. First it puts the results of earlier refreshes in place
+// that take effect now. If refreshes are due, all optimizers then observe the gradient, and the refreshes run. observed
+// reports whether the optimizers have observed, because the update must not do so a second time.
 func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, res *Result) (observed bool, err error) {
 	late, err := c.refresher.Install(&s.Pending, t, set.Step)
 	res.FailedRefreshes = late
@@ -160,7 +159,8 @@ func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, res *Result
 	return true, err
 }
 
-// runUpdate replaces parameters and states in t, or runs the observation alone.
+// runUpdate runs a variant of the update, which replaces parameters and states in t. Among the variants is the observation
+// alone, which replaces states only.
 func (c *Compiled) runUpdate(t update.Tensors, kind updateKind, set Settings, res *Result) error {
 	u, err := c.update(kind)
 	if err != nil {
@@ -219,9 +219,9 @@ func (c *Compiled) Load(batches [][]int32) (*Batches, error) {
 	b := &Batches{c: c, host: batches}
 	var err error
 	if c.isSingle() {
-		_, err = b.stacked()
+		_, err = b.uploadStacked()
 	} else {
-		_, err = b.separate()
+		_, err = b.uploadSeparate()
 	}
 	if err != nil {
 		b.Close()
@@ -237,8 +237,9 @@ func (b *Batches) Close() {
 	b.all, b.each = nil, nil
 }
 
-// stacked uploads the input of a step as one executable, if it is not there yet.
-func (b *Batches) stacked() (*engine.Buffer, error) {
+// uploadStacked uploads all micro-batches as one tensor, the input of a step as one executable, if it has not yet been
+// uploaded.
+func (b *Batches) uploadStacked() (*engine.Buffer, error) {
 	if b.all != nil {
 		return b.all, nil
 	}
@@ -256,8 +257,8 @@ func (b *Batches) stacked() (*engine.Buffer, error) {
 	return b.all, err
 }
 
-// separate uploads the inputs of the chain, as far as they are not there yet.
-func (b *Batches) separate() ([]*engine.Buffer, error) {
+// uploadSeparate uploads each micro-batch as a tensor of its own, as the chain reads them, if that was not yet done.
+func (b *Batches) uploadSeparate() ([]*engine.Buffer, error) {
 	for len(b.each) < len(b.host) {
 		t, err := b.c.uploadBatch(b.host[len(b.each)])
 		if err != nil {

@@ -88,7 +88,7 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if n == 1 && d.withoutGraph() {
 		return d.nextToken(tokens)
 	}
-	exec, err := c.once(fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length), func() stage { return c.plan.decodeStage(len(d.first), n, d.length) })
+	exec, err := c.compileOnce(fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length), func() stage { return c.plan.decodeStage(len(d.first), n, d.length) })
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (p *Plan) decodeStage(sequences, n, length int) stage {
 	language := p.Model.(model.Language) // there is no decoder of another
 	caches := language.CacheDims(sequences, length)
 	for i, dims := range caches {
-		specs = append(specs, engine.Spec{Name: cacheName(i), Shape: floats(dims...), Donated: true})
+		specs = append(specs, engine.Spec{Name: cacheName(i), Shape: floatShape(dims...), Donated: true})
 	}
 	return stage{logitsName, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		piece := model.Piece{Tokens: in[tokensName], Start: in[startName], First: in[firstName]}
@@ -131,7 +131,7 @@ func (p *Plan) decodeStage(sequences, n, length int) stage {
 		for i := range caches {
 			have = append(have, in[cacheName(i)])
 		}
-		logits, next := language.Decode(p.weightNodes(in, false), piece, have, activationHook(p.Pieces[sequences*n], in))
+		logits, next := language.Decode(p.weightNodes(in, false), piece, have, activationQuantizer(p.Pieces[sequences*n], in))
 		out := update.Nodes{logitsName: logits}
 		for i, cache := range next {
 			out[cacheName(i)] = cache
@@ -183,7 +183,7 @@ func (e *Evaluator) decodeNetwork() (*decode.Network, error) {
 	weights := map[string][]float32{}
 	for _, p := range c.plan.Model.Params() {
 		var err error
-		if weights[p.Name], err = engine.Data[float32](e.t[c.plan.used(false)(p.Name)]); err != nil {
+		if weights[p.Name], err = engine.Data[float32](e.t[c.plan.forwardName(false)(p.Name)]); err != nil {
 			return nil, err
 		}
 	}
@@ -198,7 +198,7 @@ func (e *Evaluator) quantizeActivation(site model.ActivationSite, tokens int, x 
 	if !ok {
 		return nil
 	}
-	exec, err := e.c.once(fmt.Sprintf("activation %d %s", tokens, site.Name), func() stage { return activationStage(q, site, tokens) })
+	exec, err := e.c.compileOnce(fmt.Sprintf("activation %d %s", tokens, site.Name), func() stage { return activationStage(q, site, tokens) })
 	if err != nil {
 		return err
 	}

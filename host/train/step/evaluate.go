@@ -54,12 +54,12 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	defer n.Finalize()
-	return e.run("losses", e.c.plan.lossStage, update.Tensors{tokensName: t, replicaName: n})
+	return e.runStage("losses", e.c.plan.lossStage, update.Tensors{tokensName: t, replicaName: n})
 }
 
-// run downloads the output of a stage that has its name.
-func (e *Evaluator) run(name string, s func() stage, batch update.Tensors) ([]float32, error) {
-	exec, err := e.c.once(name, s)
+// runStage runs a stage on the parameters and a batch, and downloads the output that has the stage's name.
+func (e *Evaluator) runStage(name string, s func() stage, batch update.Tensors) ([]float32, error) {
+	exec, err := e.c.compileOnce(name, s)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (e *Evaluator) run(name string, s func() stage, batch update.Tensors) ([]fl
 func (p *Plan) lossStage() stage {
 	specs := append(p.forwardSpecs(false), p.tokenSpec(), replicaSpec)
 	return stage{"losses", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
-		losses := p.Model.Losses(p.weightNodes(in, false), in[tokensName], activationHook(p.Activations, in))
+		losses := p.Model.Losses(p.weightNodes(in, false), in[tokensName], activationQuantizer(p.Activations, in))
 		return update.Nodes{"losses": gatherReplicas(losses, in[replicaName])}
 	}}
 }

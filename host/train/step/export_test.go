@@ -32,7 +32,7 @@ func (c *Compiled) Products() (int, error) {
 	for _, j := range jobs {
 		for _, in := range j.Program.Inputs {
 			if name, bound := j.Inputs[in.Name]; bound {
-				specs = append(specs, engine.Spec{Name: name, Shape: floats(in.Type.Shape...)})
+				specs = append(specs, engine.Spec{Name: name, Shape: floatShape(in.Type.Shape...)})
 			}
 		}
 	}
@@ -89,10 +89,10 @@ func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	defer t.Finalize()
-	return e.run("logits", func() stage {
+	return e.runStage("logits", func() stage {
 		spec := engine.Spec{Name: tokensName, Shape: t.Shape()}
 		return stage{"logits", append(p.forwardSpecs(false), spec), func(_ *graph.Graph, in update.Nodes) update.Nodes {
-			return update.Nodes{"logits": p.Model.(model.Language).Logits(p.weightNodes(in, false), in[tokensName], activationHook(p.Activations, in))}
+			return update.Nodes{"logits": p.Model.(model.Language).Logits(p.weightNodes(in, false), in[tokensName], activationQuantizer(p.Activations, in))}
 		}}
 	}, update.Tensors{tokensName: t})
 }

@@ -23,10 +23,9 @@ const (
 	FullRotations Rotations = "full"
 )
 
-// leaveRotated replaces the quantizers of operands that may stay rotated, and notes the
-// rotation in the rules of weights, whose updates need Q(x) itself. The maps and lists
-// of the caller's plan stay as they are.
-func (p *Plan) leaveRotated() error {
+// keepOperandsRotated replaces the quantizers of operands that may stay rotated by such as do not rotate back. The update
+// of a weight needs Q(x) itself, so its rule gets the rotation. The maps and lists of the caller's plan are not changed.
+func (p *Plan) keepOperandsRotated() error {
 	if p.Rotations == FullRotations || len(p.Activations) == 0 || len(p.Weights) == 0 {
 		return nil
 	}
@@ -35,23 +34,23 @@ func (p *Plan) leaveRotated() error {
 	for tokens, list := range p.Pieces {
 		p.Pieces[tokens] = maps.Clone(list)
 	}
-	for _, g := range operands(p.Model.ActivationSites(p.Batch, p.Context)) {
-		if err := p.leaveGroupRotated(g); err != nil {
+	for _, g := range operandGroups(p.Model.ActivationSites(p.Batch, p.Context)) {
+		if err := p.keepGroupRotated(g); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// operandGroup are activation sites and weights that are multiplied with each other and
-// with no others: either all of them stay rotated or none.
+// An operandGroup consists of activation sites and weights that are multiplied with each other and with no others. Either
+// all of them stay rotated or none.
 type operandGroup struct {
 	sites   []model.ActivationSite
 	weights []string
 }
 
-// operands divides the operands of all products into groups.
-func operands(sites []model.ActivationSite) []operandGroup {
+// operandGroups divides the operands of all products into groups.
+func operandGroups(sites []model.ActivationSite) []operandGroup {
 	var groups []operandGroup
 	for _, s := range sites {
 		joined := operandGroup{[]model.ActivationSite{s}, slices.Clone(s.Feeds)}
@@ -69,11 +68,11 @@ func operands(sites []model.ActivationSite) []operandGroup {
 	return groups
 }
 
-// leaveGroupRotated leaves a group rotated if all of it is rotated alike and the passes
-// through the quantizers take fewer rotations then. Restoring Q(x) for a correction or a
-// measure does not count: with λ = 0 the same has to be computed as without a method.
-func (p *Plan) leaveGroupRotated(g operandGroup) error {
-	members := p.members(g)
+// keepGroupRotated keeps a group rotated if all its members are rotated alike and the forward and backward passes through
+// their quantizers then need fewer rotations. The rotation that restores Q(x) for a correction or a measure does not count,
+// because a run with λ = 0 has to compute the same as one without a method.
+func (p *Plan) keepGroupRotated(g operandGroup) error {
+	members := p.operandsOf(g)
 	halves := make([]*lower.Rotated, len(members))
 	saved := 0.0
 	for i, m := range members {
@@ -98,11 +97,11 @@ func (p *Plan) leaveGroupRotated(g operandGroup) error {
 			p.Rules[i].Rotation = halves[0].Block
 		}
 	}
-	return p.leavePiecesRotated(g, halves[0].Block)
+	return p.keepPiecesRotated(g, halves[0].Block)
 }
 
-// leavePiecesRotated leaves the activations of pieces rotated as those of batches are.
-func (p *Plan) leavePiecesRotated(g operandGroup, block int) error {
+// keepPiecesRotated keeps the activations of pieces rotated, as those of batches are.
+func (p *Plan) keepPiecesRotated(g operandGroup, block int) error {
 	for tokens, list := range p.Pieces {
 		for _, s := range g.sites {
 			u, err := operand{name: s.Name, quantizers: list}.keepRotated()
@@ -118,15 +117,14 @@ func (p *Plan) leavePiecesRotated(g operandGroup, block int) error {
 	return nil
 }
 
-// operand is a weight or an activation, with the list of the plan that holds its
-// quantizer.
+// An operand is a weight or an activation, with the map of the plan that holds its quantizer.
 type operand struct {
 	name       string
 	size       int // elements
 	quantizers map[string]lower.Quantizer
 }
 
-func (p *Plan) members(g operandGroup) []operand {
+func (p *Plan) operandsOf(g operandGroup) []operand {
 	var list []operand
 	for _, s := range g.sites {
 		list = append(list, operand{s.Name, s.Tokens * s.Width, p.Activations})
@@ -139,7 +137,7 @@ func (p *Plan) members(g operandGroup) []operand {
 	return list
 }
 
-// keepRotated is nil where the operand is not quantized or not rotated.
+// keepRotated returns the operand's quantizer without its last rotation; nil if it is not quantized or not rotated.
 func (o operand) keepRotated() (*lower.Rotated, error) {
 	q, ok := o.quantizers[o.name]
 	if !ok {
@@ -152,9 +150,9 @@ func (o operand) keepRotated() (*lower.Rotated, error) {
 	return u, nil
 }
 
-// multiplyCodes finds the weights whose products are computed from codes: the device multiplies codes, and both the
-// quantized weight and the quantized activation that it is multiplied with have them.
-func (p *Plan) multiplyCodes(d *engine.Device) {
+// findCodes finds the weights whose products are computed from codes. The device must multiply codes, and both the weight
+// and the activation that it is multiplied with must have them.
+func (p *Plan) findCodes(d *engine.Device) {
 	p.codes = map[string][]engine.Spec{}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		if codeSpecs(d, s.Name, p.Activations[s.Name]) == nil {
@@ -166,14 +164,14 @@ func (p *Plan) multiplyCodes(d *engine.Device) {
 	}
 }
 
-// codeSpecs are the codes of a tensor's values, nil where they have none or the tensor is not quantized.
+// codeSpecs describes the codes of a quantized tensor; nil if it has none.
 func codeSpecs(d *engine.Device, tensor string, q lower.Quantizer) []engine.Spec {
 	if q == nil {
 		return nil
 	}
 	var specs []engine.Spec
 	for i, shape := range q.CodeShapes(d) {
-		specs = append(specs, engine.Spec{Name: code(tensor, i), Shape: shape})
+		specs = append(specs, engine.Spec{Name: codeName(tensor, i), Shape: shape})
 	}
 	return specs
 }

@@ -57,7 +57,7 @@ type Plan struct {
 	// Dispatch says into how many executables the step is compiled.
 	Dispatch Dispatch
 
-	codes map[string][]engine.Spec // of weights that products multiply by their codes; see multiplyCodes
+	codes map[string][]engine.Spec // of weights that products multiply by their codes; see findCodes
 }
 
 // UpdateFunc builds the update of one tensor: it maps the rule's inputs, by name, to its
@@ -184,7 +184,7 @@ type Result struct {
 	Overhead time.Duration
 }
 
-// setNorms notes the norms of gradients from their squares.
+// setNorms sets the norms of gradients, given their squares.
 func (r *Result) setNorms(squares []float32) {
 	total := 0.0
 	r.GradNorms = make([]float64, len(squares))
@@ -197,7 +197,7 @@ func (r *Result) setNorms(squares []float32) {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// checkFinite notes whether the step is to be skipped, and returns true when it goes on.
+// checkFinite returns whether loss and norm are finite. If not, the result says that the step is skipped.
 func (r *Result) checkFinite() bool {
 	r.Skipped = !finite(r.Loss) || !finite(r.GradNorm)
 	return !r.Skipped

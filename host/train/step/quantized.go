@@ -53,7 +53,7 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 // quantizedStage maps a weight and its quantizer's trained parameters to the outputs of
 // the quantizer's program that describe Q(x).
 func quantizedStage(rule cage.Rule) stage {
-	specs := inputs(quantizerInputs(rule), update.Param, false)
+	specs := inputSpecs(quantizerInputs(rule), update.Param, false)
 	p := lower.Only(rule.Quantizer.Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale)
 	return stage{"quantized " + rule.Name, specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		args := make([]*graph.Node, len(specs))
@@ -126,8 +126,8 @@ const (
 
 // activationStage maps an activation of that many tokens, and the trained parameters of its quantizer, to its quantized form.
 func activationStage(q lower.Quantizer, site model.ActivationSite, tokens int) stage {
-	specs := []engine.Spec{{Name: activationName, Shape: floats(tokens, site.Width)}}
-	specs = append(specs, inputs(trainedOf(q, site.Name), update.Param, false)...)
+	specs := []engine.Spec{{Name: activationName, Shape: floatShape(tokens, site.Width)}}
+	specs = append(specs, inputSpecs(trainedOf(q, site.Name), update.Param, false)...)
 	return stage{activationName, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		value, _ := q.Forward(in[activationName], trainedNodes(q, site.Name, in))
 		return update.Nodes{valueName: value}
@@ -176,7 +176,7 @@ func (c *Compiled) CodeReader(chosen []WeightElements) (*CodeReader, error) {
 			return nil, fmt.Errorf("step: codes of %s: it is no quantized weight", e.Weight)
 		}
 		rules[i] = c.plan.Rules[at]
-		n := floats(rules[i].Shape...).Size()
+		n := floatShape(rules[i].Shape...).Size()
 		if len(e.Positions) == 0 || slices.Min(e.Positions) < 0 || int(slices.Max(e.Positions)) >= n {
 			return nil, fmt.Errorf("step: codes of %s: want at least one position, all from 0 to %d", e.Weight, n-1)
 		}
@@ -209,7 +209,7 @@ func codesStage(rules []cage.Rule, chosen []WeightElements) stage {
 	for i, r := range rules {
 		reads[i] = quantizerInputs(r)
 	}
-	specs := inputs(slices.Concat(reads...), update.Param, false)
+	specs := inputSpecs(slices.Concat(reads...), update.Param, false)
 	return stage{"codes", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		var codes, residuals []*graph.Node
 		for i, r := range rules {
@@ -238,7 +238,7 @@ func codesOf(q sdk.QuantizerProgram, in []*graph.Node) (codes, value *graph.Node
 	return graph.ConvertDType(codes, dtypes.Int32), value
 }
 
-// elements gathers elements of x by their flat positions, [n, 1].
+// elements returns the elements of x at flat positions, at [n, 1].
 func elements(x, at *graph.Node) *graph.Node {
 	return graph.Gather(graph.Reshape(x, x.Shape().Size()), at)
 }

@@ -90,17 +90,17 @@ const (
 	replicaName = "replica"
 )
 
-// sum is the gradient with respect to what the forward pass uses of a trained tensor,
-// summed over micro-batches.
-func sum(tensor string) string { return "sum/" + tensor }
+// sumName is the name of the gradient, summed over micro-batches, with respect to what the forward pass reads of a trained
+// tensor: its quantized value, or the tensor itself.
+func sumName(tensor string) string { return "sum/" + tensor }
 
-// residual is what the backward pass of a weight's quantizer needs of the forward pass.
-func residual(weight string, i int) string { return fmt.Sprintf("residual/%s/%d", weight, i) }
+// residualName is the name of a value that the forward pass of a weight's quantizer keeps for its backward pass.
+func residualName(weight string, i int) string { return fmt.Sprintf("residual/%s/%d", weight, i) }
 
-// code is a part of the codes of a weight that products read.
-func code(weight string, i int) string { return fmt.Sprintf("codes/%s/%d", weight, i) }
+// codeName is the name of a part of the codes of a weight.
+func codeName(weight string, i int) string { return fmt.Sprintf("codes/%s/%d", weight, i) }
 
-// numberedNodes are the nodes of a weight that have these names, from the number 0 on.
+// numberedNodes lists the nodes of a weight with the names name(weight, 0), name(weight, 1), … as far as there are any.
 func numberedNodes(in update.Nodes, name func(weight string, i int) string, weight string) (list []*graph.Node) {
 	for node, ok := in[name(weight, 0)]; ok; node, ok = in[name(weight, len(list))] {
 		list = append(list, node)
@@ -108,8 +108,8 @@ func numberedNodes(in update.Nodes, name func(weight string, i int) string, weig
 	return list
 }
 
-// floats is a shape of float32.
-func floats(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
+// floatShape is a shape of float32.
+func floatShape(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
 
 // Tensor is a named float32 tensor in host memory or, without Data, a tensor of the plan,
 // of which only name and shape are known.
@@ -119,17 +119,17 @@ type Tensor struct {
 	Data []float32
 }
 
-// inputs are the inputs of a stage for tensors, each under the name that it has in the
-// stage. Donated ones are gone afterwards.
-func inputs(list []Tensor, name func(tensor string) string, donated bool) []engine.Spec {
+// inputSpecs describes tensors as inputs of a stage, where name gives the name of each in the stage. If they are donated,
+// they are gone after the stage.
+func inputSpecs(list []Tensor, name func(tensor string) string, donated bool) []engine.Spec {
 	var specs []engine.Spec
 	for _, t := range list {
-		specs = append(specs, engine.Spec{Name: name(t.Name), Shape: floats(t.Dims...), Donated: donated})
+		specs = append(specs, engine.Spec{Name: name(t.Name), Shape: floatShape(t.Dims...), Donated: donated})
 	}
 	return specs
 }
 
-// params are the model's parameters.
+// params lists the model's parameters.
 func (p *Plan) params() []Tensor {
 	var list []Tensor
 	for _, param := range p.Model.Params() {
@@ -138,17 +138,17 @@ func (p *Plan) params() []Tensor {
 	return list
 }
 
-// quantizedParams are the model's parameters that are quantized.
+// quantizedParams lists the model's parameters that are quantized.
 func (p *Plan) quantizedParams() []Tensor {
 	return slices.DeleteFunc(p.params(), func(t Tensor) bool { return p.Weights[t.Name] == nil })
 }
 
-// tensors is everything that is trained: the model's parameters, then the quantizers'.
+// tensors lists everything that is trained: the model's parameters, then those of quantizers.
 func (p *Plan) tensors() []Tensor { return append(p.params(), p.Trained()...) }
 
-// used gives the name of the tensor that the forward pass reads for a parameter: its
-// quantized value, or itself where it has none or full precision is asked for.
-func (p *Plan) used(full bool) func(parameter string) string {
+// forwardName returns a function from a parameter to the name of the tensor that the forward pass reads in its place: its
+// quantized value, or the parameter itself if it is not quantized or full is set.
+func (p *Plan) forwardName(full bool) func(parameter string) string {
 	return func(parameter string) string {
 		if _, ok := p.Weights[parameter]; ok && !full {
 			return update.Value(parameter)

@@ -22,9 +22,9 @@ type State struct {
 	// Pending holds the refreshes whose results are not in place yet. They are among the
 	// tensors that [Compiled.Stored] lists.
 	Pending refresh.Pending
-	// torn is set while a step replaces buffers, and stays set when the step fails meanwhile.
-	torn bool
-	held <-chan struct{} // see Hold; nil where nothing is read
+	// inconsistent is set while a step replaces buffers, and stays set if the step fails meanwhile.
+	inconsistent bool
+	held         <-chan struct{} // see Hold; nil where nothing is read
 }
 
 // Hold makes the next step wait until done is closed before it replaces a tensor. Until
@@ -32,18 +32,18 @@ type State struct {
 // step that is one executable waits before it starts.
 func (s *State) Hold(done <-chan struct{}) { s.held = done }
 
-// replace waits for those who read the state, and notes that its tensors are now replaced.
+// replace waits for those who read the state, and marks it as inconsistent, because its tensors are replaced from now on.
 func (s *State) replace() {
 	if s.held != nil {
 		<-s.held
 		s.held = nil
 	}
-	s.torn = true
+	s.inconsistent = true
 }
 
 // Consistent reports whether the state is that after a whole number of steps. A step that failed while replacing
 // parameters and states leaves a mixture of old and new ones, and buffers that are gone.
-func (s *State) Consistent() bool { return !s.torn }
+func (s *State) Consistent() bool { return !s.inconsistent }
 
 // Param returns the buffer of a trained tensor.
 func (s *State) Param(tensor string) *engine.Buffer { return s.Tensors[update.Param(tensor)] }
