@@ -103,8 +103,7 @@ func (f format) minExponent() int { return f.minNormal() - f.mantissa }
 // infinity is the bit pattern of +Inf.
 func (f format) infinity() int64 { return int64(2*f.bias+1) << f.mantissa }
 
-// shifter is 1.5·2^mantissa: the floats around it are the integers, so that adding
-// and subtracting it rounds a number of at most exact in magnitude to the nearest
-// integer, ties to even.
+// shifter is 1.5·2^mantissa. The floats near it are whole numbers, so that adding and then subtracting it rounds a number to
+// the nearest whole number, ties to even. This is right for magnitudes up to exact.
 func (f format) shifter() float64 { return 1.5 * math.Ldexp(1, f.mantissa) }
 func (f format) exact() float64   { return math.Ldexp(1, f.mantissa-1) }

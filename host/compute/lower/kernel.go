@@ -52,7 +52,7 @@ func LoneKernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.No
 	return kernelOf(g, p, rows, triton.LargestLoneRow, inputs, at)
 }
 
-// lowerRows is [Kernel], or [Lower] where that is not ok.
+// lowerRows computes a program by [Kernel], or by [Lower] if there is no kernel for it.
 func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) map[string]*graph.Node {
 	if out, ok := Kernel(g, p, rows, inputs, at); ok {
 		return out
@@ -162,7 +162,8 @@ func (m InMemory) read(name string, x *graph.Node) *graph.Node {
 // refusedKernel is the key of a reason for which a device has warned.
 type refusedKernel string
 
-// warnOnce warns that a kernel was refused, and what is done in its place: once for each reason, which is the same in all layers.
+// warnOnce warns that a kernel was refused, and says what is done in its place. It warns once for each reason, because the
+// same programs come again in every layer.
 func warnOnce(g *graph.Graph, refusal *triton.Refusal, inPlace string) {
 	engine.DeviceOf(g).Once(refusedKernel(refusal.Reason), func() any {
 		engine.DeviceOf(g).Warn(inPlace, "reason", refusal)

@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	device "github.com/cage-qat/cage/host/compute/engine/autodiff"
+	graphdiff "github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk"
@@ -184,7 +184,7 @@ func Quantize(x *graph.Node, trained []*graph.Node, q Quantizer) *graph.Node {
 	}
 	value, residuals := q.Forward(x, trained)
 	at := Point{X: x, Trained: trained, Value: value}
-	y := device.Custom(value, append([]*graph.Node{x}, trained...), func(dy *graph.Node) []*graph.Node {
+	y := graphdiff.Custom(value, append([]*graph.Node{x}, trained...), func(dy *graph.Node) []*graph.Node {
 		dx, dTrained := q.Backward(at, residuals, dy)
 		return append([]*graph.Node{dx}, dTrained...)
 	})
@@ -194,7 +194,7 @@ func Quantize(x *graph.Node, trained []*graph.Node, q Quantizer) *graph.Node {
 	return y
 }
 
-// KeepRotated finds the rotation in the program, and in the surrogate's gradient.
+// KeepRotated leaves the last rotation out of the value and out of the surrogate, and so out of the surrogate's gradient.
 func (q programQuantizer) KeepRotated() (*Rotated, error) {
 	block := rotation.Ending(q.Program, sdk.OutputValue)
 	if block == 0 {
@@ -340,7 +340,7 @@ func (q programQuantizer) quantizeFused(x *graph.Node, s Source, trained []*grap
 	}
 	value, residuals := out[sdk.OutputValue], q.residuals(out)
 	inputs := append(slices.Clone(s.Inputs), trained...)
-	y = device.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
+	y = graphdiff.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
 		at := Point{X: x, Trained: trained, Value: value}
 		if adjoints, ok := q.backwardFused(s, at, residuals, dy, memory); ok {
 			return adjoints

@@ -7,8 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// bounds limits all elements of a value: the numbers lie between lo and hi, and NaN
-// may occur only if nan is set. Infinite bounds say nothing about integers.
+// bounds limits all elements of a value. Those that are numbers lie between lo and hi. NaN can occur only if nan is set.
 type bounds struct {
 	lo, hi float64
 	nan    bool
@@ -126,8 +125,8 @@ func delayRounding(p *program.Program) (*program.Program, error) {
 	return b.Build()
 }
 
-// delayedOperand returns which operand of a clamp, max or min is a rounding used
-// nowhere else, if the others are integer constants, and -1 otherwise.
+// delayedOperand returns the position of the operand of a clamp, max or min that is the result of a rounding with no other
+// use, if all other operands are constant integers; otherwise -1.
 func delayedOperand(p *program.Program, n *program.Node, uses []int, rounded map[program.ID]program.Value) int {
 	if n.Op != program.OpClamp && n.Op != program.OpMax && n.Op != program.OpMin {
 		return -1

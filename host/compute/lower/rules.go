@@ -162,9 +162,8 @@ func lowerShr(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return graph.BitwiseShiftRightArithmetic(args[0], args[1])
 }
 
-// lowerClamp applies only the bounds that are not known to hold. For NaN, the
-// maximum and minimum of the Go backend return either operand. So the result is NaN or
-// within the bounds; both are allowed.
+// lowerClamp applies only those bounds that x may violate. For NaN, the maximum and minimum of the Go backend return either
+// operand, so the result is NaN or within the bounds. The definition of the operation allows both.
 func lowerClamp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x, out := l.ranges[n.Args[0]], args[0]
 	if x.lo < l.ranges[n.Args[1]].hi {
@@ -208,8 +207,7 @@ func lowerTranspose(_ *lowering, n *program.Node, args []*graph.Node) *graph.Nod
 	return graph.TransposeAllAxes(args[0], n.Attr.Axes...)
 }
 
-// spread reshapes the operand of a broadcast to the rank of the result, with axes of
-// size 1 where the result has new ones.
+// spread gives the operand of a broadcast the rank of the result, with an axis of size 1 for each new axis of the result.
 func spread(n *program.Node, x *graph.Node) *graph.Node {
 	if x.IsScalar() {
 		return x
@@ -240,8 +238,8 @@ func lowerConcatenate(_ *lowering, n *program.Node, args []*graph.Node) *graph.N
 	return graph.Concatenate(args, n.Attr.Axes[0])
 }
 
-// lowerSortColumns finds the order of the columns by comparing all pairs of keys, as the
-// Go backend has no sort. Gathering the columns takes longer than that.
+// lowerSortColumns compares all pairs of keys to find the order of the columns, because the Go backend has no sort. Gathering
+// the columns in that order takes longer than the comparisons.
 func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x, keys := args[0], args[1]
 	shape := n.Type.Shape
@@ -257,8 +255,8 @@ func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.N
 	return graph.Reshape(x, shape...)
 }
 
-// sortedOrder returns [b,r], the position in keys[b,n] of the key that comes r-th in
-// descending order, where NaN is less than any number and equals itself.
+// sortedOrder returns, for keys [b, n], the positions of the keys in descending order, [b, n]. NaN counts as less than any
+// number and as equal to itself.
 func sortedOrder(keys *graph.Node) *graph.Node {
 	g, count, n := keys.Graph(), keys.Shape().Dim(0), keys.Shape().Dim(1)
 	square := shapes.Make(dtypes.Int32, count, n, n)

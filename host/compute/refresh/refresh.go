@@ -253,14 +253,22 @@ func (e Executor) compute(p *program.Program, t int, read func(input string, sin
 		if err != nil {
 			return nil, err
 		}
-		in[input.Name] = reference.Floats(memory.widen(values), input.Type.Shape...)
+		first := len(memory.double)
+		for _, x := range values {
+			memory.double = append(memory.double, float64(x))
+		}
+		in[input.Name] = reference.Floats(memory.double[first:], input.Type.Shape...)
 	}
 	out, failed := e.run(p, in)
 	if failed != nil {
 		return failed, nil
 	}
 	for name, value := range out {
-		if err := write(name, value.Type.Shape, memory.narrow(value.Floats)); err != nil {
+		single := memory.single[:len(value.Floats)]
+		for i, x := range value.Floats {
+			single[i] = float32(x)
+		}
+		if err := write(name, value.Type.Shape, single); err != nil {
 			return nil, err
 		}
 	}
@@ -293,24 +301,4 @@ func (b *scratch) reserve(p *program.Program) {
 		b.double = make([]float64, 0, total)
 	}
 	b.double = b.double[:0]
-}
-
-// widen copies to binary64.
-func (b *scratch) widen(single []float32) []float64 {
-	at := len(b.double)
-	b.double = b.double[:at+len(single)]
-	out := b.double[at:]
-	for i, x := range single {
-		out[i] = float64(x)
-	}
-	return out
-}
-
-// narrow rounds to binary32. Its result is valid until the next call.
-func (b *scratch) narrow(v []float64) []float32 {
-	out := b.single[:len(v)]
-	for i, x := range v {
-		out[i] = float32(x)
-	}
-	return out
 }
