@@ -3,14 +3,8 @@ package model
 import (
 	"math"
 
-	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
-
-	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/engine/autodiff"
-	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // A model that keeps documents apart ([Options]) reads rows that hold several of them, one behind the other, or one and
@@ -111,8 +105,8 @@ func (m *transformer) readBatch(batch *graph.Node) sequences {
 	}
 }
 
-// withoutPadding lets a quantizer see zeros in place of padding, so that no statistic over a batch depends on it.
-func (q ActivationQuantizer) withoutPadding(segments *graph.Node) ActivationQuantizer {
+// zeroPadding lets a quantizer see zeros in place of padding, so that no statistic over a batch depends on it.
+func (q ActivationQuantizer) zeroPadding(segments *graph.Node) ActivationQuantizer {
 	if q == nil || segments == nil {
 		return q
 	}
@@ -125,110 +119,4 @@ func (q ActivationQuantizer) withoutPadding(segments *graph.Node) ActivationQuan
 // sameDocument tells which keys are in the document of a query, [batch, queries, keys].
 func sameDocument(segments *graph.Node) *graph.Node {
 	return graph.Equal(graph.InsertAxes(segments, 2), graph.InsertAxes(segments, 1))
-}
-
-// attentionByPosition is [attention] on tensors in which positions come before features, [batch, context, heads, size],
-// the order in which the products of a linear layer leave them and in which GPUs compute attention as one operation:
-// nothing large is transposed. core mixes the values.
-//
-// The rows of the weight are reordered first, so that in each head of queries and keys all first coordinates come before
-// all second ones.
-func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core attentionCore) *graph.Node {
-	rows := r.byCoordinate(w)
-	if c, ok := lower.CodesOf(w); ok {
-		c.Map(r.byCoordinate).AttachTo(rows)
-	}
-	queries, keys := r.heads*r.size, r.keyHeads*r.size
-	projected := timesRounded(x, rows) // [tokens, queries, keys and values]
-	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
-	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
-	value := r.byHead(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
-	query, key, normBack := normalizeBoth(norms, query, key, r.normalizeByPosition)
-	mixed, coreBack := core(r.rotated(r.byHead(query), r.turn, 1), r.rotated(r.byHead(key), r.turn, 1), value)
-
-	inputs := append([]*graph.Node{x, w}, norms.gains()...)
-	return autodiff.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
-		dQuery, dKey, dValue := coreBack(r.byHead(dy))
-		dQuery, dKey = r.joinHeads(r.rotated(dQuery, r.turn, -1)), r.joinHeads(r.rotated(dKey, r.turn, -1))
-		dQuery, dKey, dGains := normBack(dQuery, dKey)
-		dProjected := concatenateColumns(dQuery, dKey, r.joinHeads(dValue))
-		dw := r.inFeatureOrder(transposedTimes(dProjected, x))
-		return append([]*graph.Node{times(dProjected, rows), dw}, dGains...)
-	})
-}
-
-// byHead turns [tokens, heads·size] into [batch, context, heads, size].
-func (r *rope) byHead(x *graph.Node) *graph.Node {
-	return graph.Reshape(x, r.batch, r.context, x.Shape().Dim(1)/r.size, r.size)
-}
-
-// joinHeads is the inverse of byHead.
-func (r *rope) joinHeads(x *graph.Node) *graph.Node {
-	return graph.Reshape(x, r.batch*r.context, x.Shape().Dim(2)*r.size)
-}
-
-// rotated turns the points of x [batch, context, heads, size], whose coordinates are the halves of the last axis, and turns
-// them back for direction −1. Each coordinate reads the other one of its point where that is: halves that are computed apart
-// would have to be joined, and compilers write what they join to memory.
-func (r *rope) rotated(x *graph.Node, turn rotation, direction float32) *graph.Node {
-	dims := x.Shape().Dimensions
-	halves := graph.Reshape(x, dims[0], dims[1], dims[2], 2, r.size/2)
-	table := func(t *graph.Node) *graph.Node { return graph.Reshape(t, 1, dims[1], 1, 1, r.size/2) }
-	signs := engine.Constant(x.Graph(), []float32{-direction, direction}, 1, 1, 1, 2, 1)
-	y := graph.Add(graph.Mul(halves, table(turn.cos)), graph.Mul(graph.Reverse(halves, 3), graph.Mul(table(turn.sin), signs)))
-	return graph.Reshape(y, dims...)
-}
-
-// byCoordinate brings the rows of queries and keys of the fused weight, or those of one of the two, [heads·size, n] at
-// least, into the order of coordinates within each head.
-func (r *rope) byCoordinate(w *graph.Node) *graph.Node { return r.reorder(w, r.size/2, 2) }
-
-// inFeatureOrder is the inverse of byCoordinate.
-func (r *rope) inFeatureOrder(w *graph.Node) *graph.Node { return r.reorder(w, 2, r.size/2) }
-
-// reorder transposes the rows of each head of queries and keys, seen as a matrix of the given size.
-func (r *rope) reorder(w *graph.Node, rows, columns int) *graph.Node {
-	if r.pairing != architecture.Interleaved { // halves already
-		return w
-	}
-	all, n := w.Shape().Dim(0), w.Shape().Dim(1)
-	turned := min(all, (r.heads+r.keyHeads)*r.size)
-	heads := graph.Reshape(graph.Slice(w, graph.AxisRange(0, turned)), turned/r.size, rows, columns, n)
-	out := graph.Reshape(graph.TransposeAllAxes(heads, 0, 2, 1, 3), turned, n)
-	if turned == all {
-		return out
-	}
-	return graph.Concatenate([]*graph.Node{out, graph.Slice(w, graph.AxisRange(turned))}, 0)
-}
-
-// normalizeByPosition is [rope.normalize] for x [tokens, heads·size] in the order of coordinates.
-func (r *rope) normalizeByPosition(x, gain *graph.Node, epsilon float64) (y *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
-	rows := func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, gain.Shape().Dim(0)) } // what is normalized together
-	same := func(y *graph.Node) *graph.Node { return graph.Reshape(y, x.Shape().Dimensions...) }
-	column := func(gain *graph.Node) *graph.Node { return graph.Reshape(gain, -1, 1) }
-	y, rowsBack := normalizeRows(rows(x), graph.Reshape(r.byCoordinate(column(gain)), -1), epsilon)
-	return same(y), func(dy *graph.Node) (*graph.Node, *graph.Node) {
-		dx, dGain := rowsBack(rows(dy))
-		return same(dx), graph.Reshape(r.inFeatureOrder(column(dGain)), -1)
-	}
-}
-
-// concatenateColumns puts matrices with equally many rows beside each other. It is a sum, because compilers compute what is added
-// as part of the sum, but write what they concatenate to memory first.
-func concatenateColumns(parts ...*graph.Node) *graph.Node {
-	width, at := 0, 0
-	for _, x := range parts {
-		width += x.Shape().Dim(1)
-	}
-	var sum *graph.Node
-	for _, x := range parts {
-		n := x.Shape().Dim(1)
-		wide := graph.Pad(x, graph.ScalarZero(x.Graph(), x.DType()), compute.PadAxis{}, compute.PadAxis{Start: at, End: width - at - n})
-		if at += n; sum == nil {
-			sum = wide
-			continue
-		}
-		sum = graph.Add(sum, wide)
-	}
-	return sum
 }

@@ -12,9 +12,9 @@ import (
 func linear(x, w *graph.Node) *graph.Node {
 	y, ok := lower.ProductOfCodes(x, w, false)
 	if !ok {
-		y = timesTransposed(x, w)
+		y = matMulTransposed(x, w)
 	}
-	return linearFrom(y, x, w)
+	return withLinearGradient(y, x, w)
 }
 
 // addLinear returns sum + x·wᵀ.
@@ -24,25 +24,27 @@ func addLinear(sum, x, w *graph.Node) *graph.Node {
 		return graph.Add(sum, linear(x, w))
 	}
 	return autodiff.Custom(total, []*graph.Node{sum, x, w}, func(dy *graph.Node) []*graph.Node {
-		return []*graph.Node{dy, times(dy, w), weightGradient(dy, x)}
+		return []*graph.Node{dy, matMul(dy, w), weightGradient(dy, x)}
 	})
 }
 
 // linearRounded is linear with a result in the precision of the device, for what is not a sum of many such results.
-func linearRounded(x, w *graph.Node) *graph.Node { return linearFrom(timesRounded(x, w), x, w) }
+func linearRounded(x, w *graph.Node) *graph.Node {
+	return withLinearGradient(matMulTransposedRounded(x, w), x, w)
+}
 
-// timesRounded is x·wᵀ in the precision of the device.
-func timesRounded(x, w *graph.Node) *graph.Node {
+// matMulTransposedRounded returns x·wᵀ, rounded to the precision of the device.
+func matMulTransposedRounded(x, w *graph.Node) *graph.Node {
 	if y, ok := lower.ProductOfCodes(x, w, true); ok {
 		return y
 	}
 	return engine.DotGeneralRounded(x, []int{1}, nil, w, []int{1}, nil)
 }
 
-// linearFrom gives the product y = x·wᵀ its gradients.
-func linearFrom(y, x, w *graph.Node) *graph.Node {
+// withLinearGradient gives the product y = x·wᵀ its gradients.
+func withLinearGradient(y, x, w *graph.Node) *graph.Node {
 	return autodiff.Custom(y, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
-		return []*graph.Node{times(dy, w), weightGradient(dy, x)}
+		return []*graph.Node{matMul(dy, w), weightGradient(dy, x)}
 	})
 }
 
@@ -50,33 +52,33 @@ func linearFrom(y, x, w *graph.Node) *graph.Node {
 // transposed in memory: the one that costs less. With x, the result has to be transposed too.
 func weightGradient(dy, x *graph.Node) *graph.Node {
 	if !engine.OnCPU(dy.Graph()) {
-		return transposedTimes(dy, x)
+		return transposedMatMul(dy, x)
 	}
 	tokens, out, in := dy.Shape().Dim(0), dy.Shape().Dim(1), x.Shape().Dim(1)
 	if tokens*out <= tokens*in+in*out {
-		return transposedTimes(dy, x)
+		return transposedMatMul(dy, x)
 	}
-	return transposed(transposedTimes(x, dy))
+	return transpose(transposedMatMul(x, dy))
 }
 
-// transposedTimes returns aᵀ·b for two matrices. Only the CPU has to transpose for it.
-func transposedTimes(a, b *graph.Node) *graph.Node {
+// transposedMatMul returns aᵀ·b for two matrices. Only the CPU has to transpose for it.
+func transposedMatMul(a, b *graph.Node) *graph.Node {
 	if engine.OnCPU(a.Graph()) {
-		return times(transposed(a), b)
+		return matMul(transpose(a), b)
 	}
 	return engine.DotGeneral(a, []int{0}, nil, b, []int{0}, nil)
 }
 
-// times returns a·b over the last two axes of both; leading axes, if any, are batch axes. As all products of the models
-// it is in the precision of the device.
-func times(a, b *graph.Node) *graph.Node {
+// matMul returns a·b over the last two axes of both; leading axes, if any, are batch axes. As in all products of the models,
+// the operands are rounded to the precision of the device.
+func matMul(a, b *graph.Node) *graph.Node {
 	rank := a.Rank()
 	batch := leadingAxes(rank - 2)
 	return engine.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 2}, batch)
 }
 
-// timesTransposed returns a·bᵀ over the last two axes of both; leading axes, if any, are batch axes.
-func timesTransposed(a, b *graph.Node) *graph.Node {
+// matMulTransposed returns a·bᵀ over the last two axes of both; leading axes, if any, are batch axes.
+func matMulTransposed(a, b *graph.Node) *graph.Node {
 	rank := a.Rank()
 	batch := leadingAxes(rank - 2)
 	return engine.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 1}, batch)
@@ -90,14 +92,14 @@ func leadingAxes(n int) []int {
 	return axes
 }
 
-// transposed returns the transpose of a matrix.
+// transpose returns the transpose of a matrix.
 //
 // The CPU backend transposes one element at a time. Where the number of rows is a multiple of a large power of two, as
 // numbers of tokens are, it reaches only a tenth of the memory's speed. There, a tall matrix is cut into narrow blocks of
 // columns, which moves whole runs of memory, and each block is the transposed operand of a product with the identity.
 // Together this is 2.5 times as fast. The product is exact, except that a NaN or an infinity makes NaNs of its block's
 // part of a column; training discards a step that has any.
-func transposed(x *graph.Node) *graph.Node {
+func transpose(x *graph.Node) *graph.Node {
 	rows, columns := x.Shape().Dim(0), x.Shape().Dim(1)
 	block := transposeBlock(rows, columns)
 	if block == 0 || !engine.OnCPU(x.Graph()) {

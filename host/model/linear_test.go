@@ -39,7 +39,7 @@ func TestTransposed(t *testing.T) {
 			t.Fatal(err)
 		}
 		step, err := d.Compile(fmt.Sprint(tc), []engine.Spec{{Name: "x", Shape: x.Shape()}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{transposed(in[0])}
+			return []*graph.Node{transpose(in[0])}
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -46,11 +46,11 @@ func crossEntropyInChunks(n int, h, head, targets *graph.Node) *graph.Node {
 // them, and not from the exponentials in the sum.
 func crossEntropyAtOnce(h, head, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
-	logits := timesTransposed(h, head)
+	logits := matMulTransposed(h, head)
 	losses, logTotal := maskedLosses(logits, targets)
 	return autodiff.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
 		dLogits := logitsGradient(logits, logTotal, targets, graph.InsertAxes(dLosses, -1))
-		return []*graph.Node{times(dLogits, head), weightGradient(dLogits, h)}
+		return []*graph.Node{matMul(dLogits, head), weightGradient(dLogits, h)}
 	})
 }
 
@@ -84,7 +84,7 @@ func isTarget(logits, targets *graph.Node) *graph.Node {
 // crossEntropyByRows stores neither a one-hot matrix nor log-probabilities: the target's part of a gradient is a row of
 // the head, or is added to one, and the rest comes from the exponentials of the forward pass.
 func crossEntropyByRows(h, head, targets *graph.Node) *graph.Node {
-	logits := timesTransposed(h, head)
+	logits := matMulTransposed(h, head)
 	highest := graph.ReduceAndKeep(logits, graph.ReduceMax, -1)
 	exponentials := graph.Exp(graph.Sub(logits, highest))
 	total := graph.ReduceAndKeep(exponentials, graph.ReduceSum, -1) // [tokens, 1]
@@ -95,7 +95,7 @@ func crossEntropyByRows(h, head, targets *graph.Node) *graph.Node {
 	return autodiff.Custom(losses, []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
 		dLosses = graph.InsertAxes(dLosses, -1)
 		dLogits := graph.Mul(exponentials, graph.Div(dLosses, total)) // without the target's −1
-		dh := graph.Sub(times(dLogits, head), graph.Mul(rows, dLosses))
+		dh := graph.Sub(matMul(dLogits, head), graph.Mul(rows, dLosses))
 		dTargets := graph.Scatter(index, graph.Mul(h, dLosses), head.Shape(), false, false)
 		return []*graph.Node{dh, graph.Sub(weightGradient(dLogits, h), dTargets)}
 	})
@@ -132,7 +132,7 @@ func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q Activation
 		factors = graph.Mul(factors, graph.Reshape(in.weights, tokens, 1))
 	}
 	losses, dh, dHead := lossInChunks(m.chunks(tokens), h, head, targets, factors)
-	mean := graph.ReduceAllMean(m.weighted(graph.Reshape(losses, tokens), in))
+	mean := graph.ReduceAllMean(m.weightLosses(graph.Reshape(losses, tokens), in))
 	return autodiff.Custom(mean, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(dh, dy), graph.Mul(dHead, dy)}
 	})
@@ -190,7 +190,7 @@ func lossesInChunks(n int, h, head, targets *graph.Node) *graph.Node {
 	tokens := h.Shape().Dim(0)
 	state := []*graph.Node{zeros(h, n, tokens/n, 1)}
 	state = overChunks(n, h, head, []*graph.Node{targets}, state, func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node {
-		losses, _ := maskedLosses(timesTransposed(h, head), perToken[0])
+		losses, _ := maskedLosses(matMulTransposed(h, head), perToken[0])
 		return []*graph.Node{put(state[0], losses)}
 	})
 	return graph.Reshape(state[0], tokens, 1)
@@ -226,14 +226,14 @@ func zeros(like *graph.Node, dims ...int) *graph.Node {
 
 // lossAtOnce is lossInChunks in one.
 func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
-	logits := timesTransposed(h, head)
+	logits := matMulTransposed(h, head)
 	losses, dLogits, ok := rowLosses(lower.LoneKernel, logits, targets, factors)
 	if !ok {
 		var logTotal *graph.Node
 		losses, logTotal = maskedLosses(logits, targets)
 		dLogits = logitsGradient(logits, logTotal, targets, factors)
 	}
-	return losses, times(dLogits, head), weightGradient(dLogits, h)
+	return losses, matMul(dLogits, head), weightGradient(dLogits, h)
 }
 
 // rowLosses returns the losses of the rows of logits and the gradients with respect to these, by one kernel that reads a

@@ -41,10 +41,10 @@ func newQuadratic(s architecture.Settings) *Quadratic {
 		}
 	}
 	seed := uint64(s.ProblemSeed)
-	m.matrix = rotated(spectrum, generator(seed, rotationStream, 0))
+	m.matrix = randomSymmetric(spectrum, generator(seed, rotationStream, 0))
 	optimum := s.Optimum
 	if optimum == nil {
-		optimum = normals(generator(seed, optimumStream, 0), s.Rows*s.Dimension)
+		optimum = drawNormals(generator(seed, optimumStream, 0), s.Rows*s.Dimension)
 	}
 	m.optimum = architecture.Singles(optimum)
 	return m
@@ -56,12 +56,12 @@ func newToy(s architecture.Settings) *Quadratic {
 	return newQuadratic(s)
 }
 
-// rotated returns UΛUᵀ for eigenvectors U that are uniform over all rotations and reflections: Q of a matrix of normal
+// randomSymmetric returns UΛUᵀ for eigenvectors U that are uniform over all rotations and reflections: Q of a matrix of normal
 // numbers, with the signs that make the diagonal of R positive (Mezzadri, 2007).
-func rotated(spectrum []float64, rng normalSource) []float32 {
+func randomSymmetric(spectrum []float64, rng normalSource) []float32 {
 	n := len(spectrum)
 	var qr mat.QR
-	qr.Factorize(mat.NewDense(n, n, normals(rng, n*n)))
+	qr.Factorize(mat.NewDense(n, n, drawNormals(rng, n*n)))
 	var u, r, scaled mat.Dense
 	qr.QTo(&u)
 	qr.RTo(&r)
@@ -93,7 +93,7 @@ func (m *Quadratic) Losses(params []*graph.Node, batch *graph.Node, _ Activation
 	x, g := params[0], batch.Graph()
 	noise := graph.Bitcast(batch, dtypes.Float32)
 	away := graph.Sub(x, engine.Constant(g, m.optimum, rows, n))
-	gradient := times(away, engine.Constant(g, m.matrix, n, n)) // A is symmetric
+	gradient := matMul(away, engine.Constant(g, m.matrix, n, n)) // A is symmetric
 	value := graph.Reshape(graph.MulScalar(graph.ReduceAllSum(graph.Mul(away, gradient)), 0.5), 1)
 	return autodiff.Custom(value, []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(graph.Add(gradient, noise), graph.InsertAxes(dy, 0))}
@@ -149,8 +149,8 @@ func generator(seed, stream, index uint64) *rand.Rand {
 	return rand.New(rand.NewChaCha8(key))
 }
 
-// normals draws n numbers from N(0, 1).
-func normals(rng normalSource, n int) []float64 {
+// drawNormals draws n numbers from N(0, 1).
+func drawNormals(rng normalSource, n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {
 		out[i] = rng.NormFloat64()

@@ -91,11 +91,11 @@ func newRopeByFeature(g *graph.Graph, s architecture.Settings, batch, context in
 // points are features of all heads as first and second coordinates, [heads, size/2, tokens] each.
 type points struct{ first, second *graph.Node }
 
-// joined returns both coordinates, [heads, size, tokens].
-func (p points) joined() *graph.Node { return graph.Concatenate([]*graph.Node{p.first, p.second}, 1) }
+// join returns both coordinates, [heads, size, tokens].
+func (p points) join() *graph.Node { return graph.Concatenate([]*graph.Node{p.first, p.second}, 1) }
 
-// split is the inverse of joined.
-func split(x *graph.Node) points {
+// splitPoints is the inverse of join.
+func splitPoints(x *graph.Node) points {
 	half := x.Shape().Dim(1) / 2
 	return points{graph.SliceAxis(x, 1, graph.AxisRange(0, half)), graph.SliceAxis(x, 1, graph.AxisRange(half))}
 }
