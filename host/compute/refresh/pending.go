@@ -69,8 +69,8 @@ func (p *Pending) add(r *pendingRefresh) {
 	p.refreshes[r.subject.Tensor] = r
 }
 
-// ordered lists the pending refreshes in the order of their tensors' names.
-func (p *Pending) ordered() []*pendingRefresh {
+// sortedByTensor lists the pending refreshes in the order of their tensors' names.
+func (p *Pending) sortedByTensor() []*pendingRefresh {
 	var list []*pendingRefresh
 	for _, name := range slices.Sorted(maps.Keys(p.refreshes)) {
 		list = append(list, p.refreshes[name])
@@ -274,7 +274,7 @@ type Result struct {
 // Records waits for the refreshes whose results are not in place yet, and describes them.
 func (p *Pending) Records() []Record {
 	var list []Record
-	for _, r := range p.ordered() {
+	for _, r := range p.sortedByTensor() {
 		<-r.done
 		c := Record{Tensor: r.subject.Tensor, Step: r.step, Due: r.due}
 		if r.failed != nil {
@@ -288,7 +288,7 @@ func (p *Pending) Records() []Record {
 // Results waits for the results that are not in place yet, and returns them.
 func (p *Pending) Results() []Result {
 	var list []Result
-	for _, r := range p.ordered() {
+	for _, r := range p.sortedByTensor() {
 		<-r.done
 		if r.program == nil || r.failed != nil {
 			continue

@@ -117,7 +117,7 @@ func (w *writer) load(pointer string, t program.Type, stored string, shared bool
 	if !ok {
 		return v
 	}
-	return w.reshaped(v, w.dims(l))
+	return w.reshapeTo(v, w.dims(l))
 }
 
 // loadShared reads a vector that is the same for all rows, as a tile of one row.
@@ -130,7 +130,7 @@ func (w *writer) loadShared(pointer string, t program.Type, stored string) value
 	address := w.set(kind, dims, "tt.addptr %s, %s : %s, %s", base.name, column.name, base.typ(), column.typ())
 	args := []value{address}
 	if l.size() < l.padded() {
-		args = append(args, w.inside(l, dims), w.broadcastTo(w.zero(stored), dims))
+		args = append(args, w.insideMask(l, dims), w.broadcastTo(w.zero(stored), dims))
 	}
 	return w.set(stored, dims, "tt.load %s : %s", names(args), address.typ())
 }
@@ -142,7 +142,7 @@ func (w *writer) store(pointer string, v value, t program.Type, stored string) {
 		panic(w.refuse("an output of type " + t.String() + " has no part in every row"))
 	}
 	address, there := w.address(pointer, stored, l)
-	v = w.reshaped(w.broadcastTo(v, w.dims(l)), address.dims)
+	v = w.reshapeTo(w.broadcastTo(v, w.dims(l)), address.dims)
 	switch stored {
 	case "bf16":
 		v = w.cast("arith.truncf", v, "bf16")
@@ -182,7 +182,7 @@ func (w *writer) address(pointer, stored string, l layout) (address, there value
 	base := w.set(kind, dims, "tt.splat %s : %s -> %s", first.name, kind, typeText(kind, dims))
 	address = w.set(kind, dims, "tt.addptr %s, %s : %s, %s", base.name, offset.name, base.typ(), offset.typ())
 	if l.size() < l.padded() {
-		there = w.inside(l, dims)
+		there = w.insideMask(l, dims)
 	}
 	return address, there
 }
@@ -204,24 +204,24 @@ func (w *writer) offset(l layout) value {
 		return v
 	}
 	dims := []int{w.tile, l.padded()}
-	row := w.apply("arith.muli", w.count(w.tile), w.broadcastTo(w.constant("i32", float64(l.size())), []int{w.tile}))
-	v := w.apply("arith.addi", w.broadcastTo(w.reshaped(row, []int{w.tile, 1}), dims), w.column(dims))
+	row := w.apply("arith.muli", w.countTo(w.tile), w.broadcastTo(w.constant("i32", float64(l.size())), []int{w.tile}))
+	v := w.apply("arith.addi", w.broadcastTo(w.reshapeTo(row, []int{w.tile, 1}), dims), w.column(dims))
 	w.offsets[l.size()] = v
 	return v
 }
 
-// count is 0, 1, 2, …
-func (w *writer) count(n int) value {
+// countTo is 0, 1, 2, …
+func (w *writer) countTo(n int) value {
 	return w.set("i32", []int{n}, "tt.make_range {end = %d : i32, start = 0 : i32} : %s", n, typeText("i32", []int{n}))
 }
 
 // column is the number of each element in its row, for rows × elements.
 func (w *writer) column(dims []int) value {
-	return w.broadcastTo(w.reshaped(w.count(dims[1]), []int{1, dims[1]}), dims)
+	return w.broadcastTo(w.reshapeTo(w.countTo(dims[1]), []int{1, dims[1]}), dims)
 }
 
-// inside is the mask of the elements of padded rows that are in the tensor, for rows × elements.
-func (w *writer) inside(l layout, dims []int) value {
+// insideMask is the mask of the elements of padded rows that are in the tensor, for rows × elements.
+func (w *writer) insideMask(l layout, dims []int) value {
 	return w.compare("arith.cmpi", "slt", w.column(dims), w.broadcastTo(w.constant("i32", float64(l.size())), dims))
 }
 

@@ -92,13 +92,13 @@ func New(m model.Network, weights map[string][]float32, o Options) (*Network, er
 	}
 	n.head = named(head, s.Vocab, s.Width)
 	if o.Halves && linalg.ReadsHalves() {
-		n.halve()
+		n.keepHalves()
 	}
 	return n, nil
 }
 
-// halve keeps weights in half the memory, where that is possible.
-func (n *Network) halve() {
+// keepHalves keeps weights in half the memory, where that is possible.
+func (n *Network) keepHalves() {
 	all := []*matrix{&n.head}
 	for i := range n.blocks {
 		b := &n.blocks[i]

@@ -93,8 +93,8 @@ type Entry struct {
 	Value any
 }
 
-// aligned is the next multiple of the alignment.
-func aligned(n, alignment int64) int64 { return (n + alignment - 1) / alignment * alignment }
+// align is the next multiple of the alignment.
+func align(n, alignment int64) int64 { return (n + alignment - 1) / alignment * alignment }
 
 // levels are the numbers of E2M1 by their code.
 var levels = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}

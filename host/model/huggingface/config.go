@@ -231,7 +231,7 @@ func Layout(s architecture.Settings) ([]Place, error) {
 			for i := range p.dims[0] {
 				place.Rows = append(place.Rows, at+i)
 			}
-			if p.turned {
+			if p.rotary {
 				place.Rows = architecture.Reorder(place.Rows, s.HeadSize, s.RopePairs, architecture.HalfSplit)
 			}
 			at += p.dims[0]

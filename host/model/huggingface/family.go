@@ -45,33 +45,33 @@ type table map[string][]source
 // A source is a tensor that holds a parameter, or some rows of it.
 type source struct {
 	tensor string
-	turned bool // the rows are features that rotary positions turn, so that their order depends on the pairing
+	rotary bool // the rows are features that rotary positions turn, so that their order depends on the pairing
 }
 
-func plain(tensor string) source  { return source{tensor: tensor} }
-func turned(tensor string) source { return source{tensor, true} }
+func plainSource(tensor string) source { return source{tensor: tensor} }
+func rotary(tensor string) source      { return source{tensor, true} }
 
-// with is a table with the entries of others added.
-func (t table) with(others table) table {
+// merged is a table with the entries of others added.
+func (t table) merged(others table) table {
 	out := maps.Clone(t)
 	maps.Copy(out, others)
 	return out
 }
 
-// inAll are the names that all families share.
-var inAll = table{
-	"embedding": {plain("model.embed_tokens.weight")},
+// commonTensors are the names that all families share.
+var commonTensors = table{
+	"embedding": {plainSource("model.embed_tokens.weight")},
 	"layers.*.attn.qkv": {
-		turned("model.layers.*.self_attn.q_proj.weight"),
-		turned("model.layers.*.self_attn.k_proj.weight"),
-		plain("model.layers.*.self_attn.v_proj.weight"),
+		rotary("model.layers.*.self_attn.q_proj.weight"),
+		rotary("model.layers.*.self_attn.k_proj.weight"),
+		plainSource("model.layers.*.self_attn.v_proj.weight"),
 	},
-	"layers.*.attn.out": {plain("model.layers.*.self_attn.o_proj.weight")},
-	"layers.*.mlp.w1":   {plain("model.layers.*.mlp.gate_proj.weight")},
-	"layers.*.mlp.w2":   {plain("model.layers.*.mlp.up_proj.weight")},
-	"layers.*.mlp.down": {plain("model.layers.*.mlp.down_proj.weight")},
-	"norm":              {plain("model.norm.weight")},
-	"head":              {plain("lm_head.weight")},
+	"layers.*.attn.out": {plainSource("model.layers.*.self_attn.o_proj.weight")},
+	"layers.*.mlp.w1":   {plainSource("model.layers.*.mlp.gate_proj.weight")},
+	"layers.*.mlp.w2":   {plainSource("model.layers.*.mlp.up_proj.weight")},
+	"layers.*.mlp.down": {plainSource("model.layers.*.mlp.down_proj.weight")},
+	"norm":              {plainSource("model.norm.weight")},
+	"head":              {plainSource("lm_head.weight")},
 }
 
 // llamaFamily are Llama 2, 3 and what is built like them: TinyLlama, SmolLM.
@@ -82,9 +82,9 @@ var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama", k
 var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral", kind: architecture.KindLlama, tensors: llamaTensors, window: mistralWindow}
 
 // llamaTensors: post_attention_layernorm stands before the feed-forward layer.
-var llamaTensors = inAll.with(table{
-	"layers.*.attn_norm": {plain("model.layers.*.input_layernorm.weight")},
-	"layers.*.mlp_norm":  {plain("model.layers.*.post_attention_layernorm.weight")},
+var llamaTensors = commonTensors.merged(table{
+	"layers.*.attn_norm": {plainSource("model.layers.*.input_layernorm.weight")},
+	"layers.*.mlp_norm":  {plainSource("model.layers.*.post_attention_layernorm.weight")},
 })
 
 // mistralWindow reads the window; where the key is absent, transformers takes 4096.
@@ -98,19 +98,19 @@ func mistralWindow(k *keys) int {
 // olmo2Family are the models of OLMo 2. Norms stand behind the layers: post_attention_layernorm behind attention,
 // where a Llama has another norm of that name.
 var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2", kind: architecture.KindOLMo2,
-	tensors: inAll.with(table{
-		"layers.*.attn.q_norm": {turned("model.layers.*.self_attn.q_norm.weight")},
-		"layers.*.attn.k_norm": {turned("model.layers.*.self_attn.k_norm.weight")},
-		"layers.*.attn_norm":   {plain("model.layers.*.post_attention_layernorm.weight")},
-		"layers.*.mlp_norm":    {plain("model.layers.*.post_feedforward_layernorm.weight")},
+	tensors: commonTensors.merged(table{
+		"layers.*.attn.q_norm": {rotary("model.layers.*.self_attn.q_norm.weight")},
+		"layers.*.attn.k_norm": {rotary("model.layers.*.self_attn.k_norm.weight")},
+		"layers.*.attn_norm":   {plainSource("model.layers.*.post_attention_layernorm.weight")},
+		"layers.*.mlp_norm":    {plainSource("model.layers.*.post_feedforward_layernorm.weight")},
 	})}
 
 // qwen3Family are the dense models of Qwen3: Llamas that normalize each head of queries and
 // keys, and whose heads have a size of their own.
 var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3", kind: architecture.KindQwen3, freeHeads: true, window: qwen3Window,
-	tensors: llamaTensors.with(table{
-		"layers.*.attn.q_norm": {turned("model.layers.*.self_attn.q_norm.weight")},
-		"layers.*.attn.k_norm": {turned("model.layers.*.self_attn.k_norm.weight")},
+	tensors: llamaTensors.merged(table{
+		"layers.*.attn.q_norm": {rotary("model.layers.*.self_attn.q_norm.weight")},
+		"layers.*.attn.k_norm": {rotary("model.layers.*.self_attn.k_norm.weight")},
 	})}
 
 // qwen3Window reads the window, which counts only where it is switched on.

@@ -27,12 +27,12 @@ type Checkpoint struct {
 	Config *Config
 	Report Report
 
-	dir      vfs.Path
-	shards   *safetensors.Shards
-	bindings map[string]binding // by parameter
-	copied   bool               // a tied head is in the file a second time
-	buffer   []float32
-	noted    []string // what was wrong with values
+	dir        vfs.Path
+	shards     *safetensors.Shards
+	bindings   map[string]binding // by parameter
+	headIsCopy bool               // a tied head is in the file a second time
+	buffer     []float32
+	faults     []string // what was wrong with values
 }
 
 // Options say how a checkpoint is to be used.
@@ -149,8 +149,8 @@ func (c *Checkpoint) bind() (faults []string, err error) {
 	}
 	tied := c.Config.Settings.Head == "tied"
 	if embedding := &list[0].pieces[0]; tied && has(headTensor) {
-		c.copied = has(embedding.tensor)
-		if !c.copied {
+		c.headIsCopy = has(embedding.tensor)
+		if !c.headIsCopy {
 			embedding.tensor = headTensor
 		}
 	}
@@ -167,18 +167,18 @@ func (c *Checkpoint) Params() []architecture.Param { return c.Config.Settings.Pa
 
 // note keeps a fault of the values.
 func (c *Checkpoint) note(fault string) {
-	if !slices.Contains(c.noted, fault) {
-		c.noted = append(c.noted, fault)
+	if !slices.Contains(c.faults, fault) {
+		c.faults = append(c.faults, fault)
 	}
 }
 
 // Err returns an [*Error] about all unusable values among those read so far, or nil.
 func (c *Checkpoint) Err() error {
-	if len(c.noted) == 0 {
+	if len(c.faults) == 0 {
 		return nil
 	}
-	slices.Sort(c.noted)
-	return &Error{Path: c.dir.Name, Faults: c.noted}
+	slices.Sort(c.faults)
+	return &Error{Path: c.dir.Name, Faults: c.faults}
 }
 
 // Verify reads all values. The error is that of [Checkpoint.Err], or about a file that cannot be read.

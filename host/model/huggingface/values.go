@@ -30,7 +30,7 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 		}
 		rest = rest[p.size():]
 	}
-	if c.copied && param == embeddingParam {
+	if c.headIsCopy && param == embeddingParam {
 		if err := c.compareHead(values); err != nil {
 			return nil, err
 		}
@@ -65,7 +65,7 @@ func (c *Checkpoint) readPiece(p piece, rows []float32) error {
 	if d.wild > 0 {
 		c.note(fmt.Sprintf("tensor %s: %d of %d values are NaN or infinite", p.tensor, d.wild, len(rows)))
 	}
-	if p.turned && c.Config.Settings.RopePairs == architecture.Interleaved {
+	if p.rotary && c.Config.Settings.RopePairs == architecture.Interleaved {
 		interleave(rows, c.Config.Settings.HeadSize, len(rows)/p.dims[0])
 	}
 	return nil
@@ -178,7 +178,7 @@ type binding struct {
 type piece struct {
 	tensor string
 	dims   []int
-	turned bool // see source
+	rotary bool // see source
 }
 
 // bind lists the parameters of a model with their tensors.
@@ -196,7 +196,7 @@ func (f family) bind(s architecture.Settings) ([]binding, error) {
 			if p.Parts != nil {
 				dims = []int{p.Parts[i].Rows, p.Dims[1]}
 			}
-			b.pieces = append(b.pieces, piece{strings.Replace(from.tensor, "*", block, 1), dims, from.turned})
+			b.pieces = append(b.pieces, piece{strings.Replace(from.tensor, "*", block, 1), dims, from.rotary})
 		}
 		list = append(list, b)
 	}

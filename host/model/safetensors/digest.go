@@ -67,8 +67,8 @@ func isDigestKey(key string) bool {
 	return key == HeaderDigestKey || key == TensorDigestsKey
 }
 
-// withDigests is metadata with the digests added.
-func (d digests) withDigests(metadata map[string]string) (map[string]string, error) {
+// addTo is metadata with the digests added.
+func (d digests) addTo(metadata map[string]string) (map[string]string, error) {
 	list, err := json.Marshal(d.ofTensors, json.Deterministic(true))
 	if err != nil {
 		return nil, fmt.Errorf("tensor names: %w", err)

@@ -78,7 +78,7 @@ func (h header) encodeJSON(enc *jsontext.Encoder) error {
 	if err := enc.WriteToken(jsontext.String(metadataKey)); err != nil {
 		return err
 	}
-	metadata, err := h.withDigests(h.metadata)
+	metadata, err := h.addTo(h.metadata)
 	if err != nil {
 		return err
 	}

@@ -18,9 +18,9 @@ import (
 
 // Shards holds the open files that together contain the tensors of one checkpoint.
 type Shards struct {
-	names []string // of the files, sorted
-	files map[string]*File
-	of    map[string]*File // by tensor
+	names  []string // of the files, sorted
+	files  map[string]*File
+	fileOf map[string]*File // by tensor
 }
 
 // Bounds of an index, several times those of the largest published checkpoints: its size in bytes, the tensors that it
@@ -35,7 +35,7 @@ const (
 // tensor must be where the index says, and the files must contain no others. The error lists all problems. It wraps
 // fs.ErrNotExist if the directory has neither file, and ErrFormat if the content is at fault.
 func OpenShards(dir vfs.Path) (*Shards, error) {
-	s := &Shards{files: map[string]*File{}, of: map[string]*File{}}
+	s := &Shards{files: map[string]*File{}, fileOf: map[string]*File{}}
 	single, err := Open(dir.Join(SingleName))
 	if err == nil {
 		s.add(SingleName, single)
@@ -54,7 +54,7 @@ func (s *Shards) add(name string, f *File) {
 	s.names = append(s.names, name)
 	s.files[name] = f
 	for _, info := range f.header.infos {
-		s.of[info.Name] = f
+		s.fileOf[info.Name] = f
 	}
 }
 
@@ -87,7 +87,7 @@ func (s *Shards) openAll(dir vfs.Path) error {
 			faults = append(faults, x.compare(name, placed[name], f)...)
 		}
 	}
-	if err := listed("checkpoint", faults); err != nil {
+	if err := joinFaults("checkpoint", faults); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
@@ -122,7 +122,7 @@ func (s *Shards) Tensors() []Info {
 
 // Tensor is [File.Tensor] for the file that holds the tensor.
 func (s *Shards) Tensor(name string) (Tensor, error) {
-	f, ok := s.of[name]
+	f, ok := s.fileOf[name]
 	if !ok {
 		return Tensor{}, fmt.Errorf("there is no tensor %q", name)
 	}
@@ -178,7 +178,7 @@ func parseIndex(text []byte) (index, error) {
 			faults = append(faults, fmt.Sprintf("weight_map names the file %q, want a name in the same directory", name))
 		}
 	}
-	return x, listed("index", faults)
+	return x, joinFaults("index", faults)
 }
 
 // isPlain tells whether a name is that of a file in the directory itself.
@@ -213,8 +213,8 @@ func (x index) compare(name string, placed []string, f *File) (faults []string) 
 // mostFaults bounds what one error lists.
 const mostFaults = 100
 
-// listed is one error about all faults, sorted; nil for none.
-func listed(what string, faults []string) error {
+// joinFaults is one error about all faults, sorted; nil for none.
+func joinFaults(what string, faults []string) error {
 	if len(faults) == 0 {
 		return nil
 	}

@@ -132,9 +132,9 @@ func numbersOf(n *program.Node, args, known []set) set {
 	case program.OpConstant:
 		return constant(n.Attr.Floats)
 	case program.OpRound:
-		return args[0].rounded(math.RoundToEven, 0.5)
+		return args[0].round(math.RoundToEven, 0.5)
 	case program.OpFloor:
-		return args[0].rounded(math.Floor, 1)
+		return args[0].round(math.Floor, 1)
 	case program.OpLogb:
 		return set{lo: math.Inf(-1), hi: math.Inf(1), step: 1}
 	case program.OpSign:
@@ -197,7 +197,7 @@ func product(n *program.Node, args, known []set) set {
 		}
 	}
 	u = u.inBinary32().checkUnit()
-	u.listed = products(a, b, u)
+	u.listed = productMembers(a, b, u)
 	return u
 }
 

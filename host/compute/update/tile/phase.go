@@ -302,7 +302,7 @@ func (w *phase) fuseSum(n *node) {
 		x, y = y, x
 	}
 	if n.op == opAdd && w.usedOnce(y, opMulMulS) {
-		a, s := w.scaled(x)
+		a, s := w.scaledOperand(x)
 		p := w.nodes[y]
 		*n = node{op: opLinMul, in: []int{a, p.in[0], p.in[1]}, s: []int{s, p.s[0]}, level: n.level}
 		return
@@ -310,8 +310,8 @@ func (w *phase) fuseSum(n *node) {
 	if !w.usedOnce(x, opMulS) && !w.usedOnce(y, opMulS) {
 		return
 	}
-	a, s := w.scaled(x)
-	b, t := w.scaled(y)
+	a, s := w.scaledOperand(x)
+	b, t := w.scaledOperand(y)
 	op := opLinAdd
 	if n.op == opSub {
 		op = opLinSub
@@ -319,9 +319,9 @@ func (w *phase) fuseSum(n *node) {
 	*n = node{op: op, in: []int{a, b}, s: []int{s, t}, level: n.level}
 }
 
-// scaled returns node i as a tensor times a scalar. The scalar is 1 if the node is no such
+// scaledOperand returns node i as a tensor times a scalar. The scalar is 1 if the node is no such
 // product; a product with 1 is exact.
-func (w *phase) scaled(i int) (tensor, scalar int) {
+func (w *phase) scaledOperand(i int) (tensor, scalar int) {
 	if w.usedOnce(i, opMulS) {
 		return w.nodes[i].in[0], w.nodes[i].s[0]
 	}
