@@ -30,33 +30,33 @@ func attentionByFeature(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.N
 	parts := r.splitWeight(w)
 	query := points{r.project(parts[0], x, r.heads), r.project(parts[1], x, r.heads)}
 	key := points{r.project(parts[2], x, r.keyHeads), r.project(parts[3], x, r.keyHeads)}
-	query, key, normBack := norms.apply(query, key, r)
+	query, key, normBack := normalizeBoth(norms, query, key, r.normalize)
 	query, key = r.turnScaled.apply(query), r.turn.apply(key)
 
-	queries := query.joined() // [heads, size, tokens]
-	queriesByPosition := r.group(r.splitTokens(transposed(r.flat(queries))))
-	keys := r.splitFeatures(key.joined())
-	values := r.splitFeatures(timesTransposed(parts[4], x))
+	queries := query.join() // [heads, size, tokens]
+	queriesByPosition := r.group(r.splitTokens(transpose(r.flatten(queries))))
+	keys := r.splitFeatures(key.join())
+	values := r.splitFeatures(matMulTransposed(parts[4], x))
 
-	scores := graph.Add(r.ungroup(times(queriesByPosition, keys)), r.mask) // [batch, heads, queries, keys]
+	scores := graph.Add(r.ungroup(matMul(queriesByPosition, keys)), r.mask) // [batch, heads, queries, keys]
 	weights := softmax(scores)
-	mixed := r.ungroup(timesTransposed(r.group(weights), values)) // [batch, heads, positions, size]
+	mixed := r.ungroup(matMulTransposed(r.group(weights), values)) // [batch, heads, positions, size]
 	value := r.joinTokens(mixed)
 
 	return autodiff.Custom(value, append([]*graph.Node{x, w}, norms.gains()...), func(dy *graph.Node) []*graph.Node {
 		dMixed := r.splitTokens(dy)
-		dValues := r.sumGroups(times(r.splitFeatures(transposed(dy)), weights))
+		dValues := r.sumGroups(matMul(r.splitFeatures(transpose(dy)), weights))
 		// The adjoint of the scores is weights·(dWeights − Σ weights·dWeights); the sum over keys equals one over features.
 		sum := graph.ReduceAndKeep(graph.Mul(dMixed, mixed), graph.ReduceSum, -1)
-		dScores := graph.Mul(graph.Sub(r.ungroup(times(r.group(dMixed), values)), sum), weights)
-		dQueries := r.joinQueries(timesTransposed(keys, r.group(dScores)))
-		dKeys := r.joinFeatures(r.sumGroups(times(r.splitFeatures(queries), dScores)))
-		dQuery, dKey := r.turnScaled.back(split(dQueries)), r.turn.back(split(dKeys))
+		dScores := graph.Mul(graph.Sub(r.ungroup(matMul(r.group(dMixed), values)), sum), weights)
+		dQueries := r.joinQueries(matMulTransposed(keys, r.group(dScores)))
+		dKeys := r.joinFeatures(r.sumGroups(matMul(r.splitFeatures(queries), dScores)))
+		dQuery, dKey := r.turnScaled.back(splitPoints(dQueries)), r.turn.back(splitPoints(dKeys))
 		dQuery, dKey, dGains := normBack(dQuery, dKey)
-		dProjections := graph.Concatenate([]*graph.Node{r.flat(dQuery.first), r.flat(dQuery.second), r.flat(dKey.first),
-			r.flat(dKey.second), r.flat(r.joinFeatures(dValues))}, 0) // [rows of w, tokens]
-		dx := transposed(transposedTimes(graph.Concatenate(parts[:], 0), dProjections))
-		return append([]*graph.Node{dx, r.joinWeight(times(dProjections, x))}, dGains...)
+		dProjections := graph.Concatenate([]*graph.Node{r.flatten(dQuery.first), r.flatten(dQuery.second), r.flatten(dKey.first),
+			r.flatten(dKey.second), r.flatten(r.joinFeatures(dValues))}, 0) // [rows of w, tokens]
+		dx := transpose(transposedMatMul(graph.Concatenate(parts[:], 0), dProjections))
+		return append([]*graph.Node{dx, r.joinWeight(matMul(dProjections, x))}, dGains...)
 	})
 }
 
@@ -74,11 +74,11 @@ func softmax(x *graph.Node) *graph.Node {
 
 // project returns w·xᵀ as [heads, features of a head in w, tokens].
 func (r *rope) project(w, x *graph.Node, heads int) *graph.Node {
-	return graph.Reshape(timesTransposed(w, x), heads, w.Shape().Dim(0)/heads, r.batch*r.context)
+	return graph.Reshape(matMulTransposed(w, x), heads, w.Shape().Dim(0)/heads, r.batch*r.context)
 }
 
-// flat joins the first two axes of three: [features, tokens].
-func (r *rope) flat(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, r.batch*r.context) }
+// flatten joins the first two axes of three: [features, tokens].
+func (r *rope) flatten(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, r.batch*r.context) }
 
 // splitTokens turns [tokens, width] into [batch, heads, context, size].
 func (r *rope) splitTokens(x *graph.Node) *graph.Node {

@@ -1,12 +1,19 @@
 package model
 
 import (
+	"errors"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -87,4 +94,184 @@ func TestSharedKeys(t *testing.T) {
 	}
 	weights[at] = expanded
 	near(t, "one head of keys for each of queries", lossesOf(t, each, weights, tokens, 2), want)
+}
+
+// reflect multiplies rows by an orthogonal matrix, I − 2·vvᵀ with all elements of v equal.
+func reflect(x *graph.Node) *graph.Node {
+	mean := graph.ReduceAndKeep(x, graph.ReduceMean, -1)
+	return graph.Sub(x, graph.MulScalar(mean, 2))
+}
+
+// TestOperandsMayBeRotated: an activation reaches nothing but products with the weights that its site feeds, along the
+// last axis of both. So losses and gradients are the same when both are multiplied by one orthogonal matrix, up to the
+// rounding of float32 in some ten products one after the other.
+func TestOperandsMayBeRotated(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, m Language) {
+		const batch, context = 4, 16
+		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
+		run := func(rotate func(*graph.Node) *graph.Node) [][]float32 {
+			return evaluate(t, m, hashedWeights(m.Params()), tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				used := slices.Clone(params)
+				for _, site := range m.ActivationSites(batch, context) {
+					for _, name := range site.Feeds {
+						i := indexOf(t, m, name)
+						used[i] = rotate(params[i])
+					}
+				}
+				losses := m.Losses(used, ids, func(_ ActivationSite, x *graph.Node) *graph.Node { return rotate(x) })
+				return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+			})
+		}
+		plain, rotated := run(func(x *graph.Node) *graph.Node { return x }), run(reflect)
+		for i := range plain {
+			what := "losses"
+			if i > 0 {
+				what = "gradient of " + m.Params()[i-1].Name
+			}
+			if d := relativeDistance(rotated[i], plain[i]); !(d < 1e-5) {
+				t.Errorf("%s: the relative difference is %.2g", what, d)
+			}
+		}
+	})
+}
+
+// attentionVariant computes attention in one of its two orders.
+type attentionVariant func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node
+
+// attentionOutputs evaluates a layer of attention on a device and returns its value and the adjoints of x, of the weight
+// and of the gains, if there are any: as many for queries and for keys.
+func attentionOutputs(t *testing.T, d *engine.Device, s architecture.Settings, batch, context int, gains [2]int, attention attentionVariant) [][]float32 {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(5, 6))
+	var in []*engine.Buffer
+	add := func(mean, factor float64, dims ...int) {
+		values := make([]float32, architecture.Param{Dims: dims}.Size())
+		for i := range values {
+			values[i] = float32(mean + factor*rng.NormFloat64())
+		}
+		in = append(in, testdevice.Upload(t, d, values, dims...))
+	}
+	normed := gains != [2]int{}
+	add(0, 1, batch*context, s.QueryWidth())            // adjoint
+	add(0, 1, batch*context, s.Width)                   // x
+	add(0, 0.3, s.QueryWidth()+2*s.KeyWidth(), s.Width) // w
+	if normed {
+		add(1, 0.2, gains[0])
+		add(1, 0.2, gains[1])
+	}
+	return testdevice.Evaluate(t, d, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		var norms *queryKeyNorm
+		if normed {
+			norms = &queryKeyNorm{query: in[3], key: in[4], epsilon: 1e-6}
+		}
+		y := attention(s, in[1], in[2], norms)
+		return append(graph.Gradient(graph.ReduceAllSum(graph.Mul(y, in[0])), in[1:]...), y)
+	})
+}
+
+// TestAttentionByPosition: attention is the same whichever of positions and features come first, with each pairing, with
+// shared keys, with norms of all heads or of each, and with heads of their own size, up to rounding.
+func TestAttentionByPosition(t *testing.T) {
+	const batch, context = 3, 10
+	d := testdevice.Open(t, engine.Options{})
+	byFeature := func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
+		return attentionByFeature(x, w, norms, newRopeByFeature(x.Graph(), s, batch, context))
+	}
+	byPosition := func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
+		r := newRopeByPosition(x.Graph(), s, batch, context, plainCore(nil))
+		return attentionByPosition(x, w, norms, r, r.core)
+	}
+	for _, c := range []struct {
+		pairing        architecture.Pairing
+		keyHeads, size int
+		norms          string
+	}{
+		{architecture.Interleaved, 4, 8, "none"}, {architecture.Interleaved, 2, 8, "all heads"}, {architecture.Interleaved, 2, 6, "each head"},
+		{architecture.HalfSplit, 1, 8, "none"}, {architecture.HalfSplit, 4, 8, "all heads"}, {architecture.HalfSplit, 2, 16, "each head"},
+	} {
+		t.Run(fmt.Sprintf("%s/%d of %d/norms=%s", c.pairing, c.keyHeads, c.size, c.norms), func(t *testing.T) {
+			s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 4, KVHeads: c.keyHeads, HeadSize: c.size, Width: 32, RopePairs: c.pairing}
+			s.FillIn()
+			gains := map[string][2]int{"all heads": {s.QueryWidth(), s.KeyWidth()}, "each head": {c.size, c.size}}[c.norms]
+			want := attentionOutputs(t, d, s, batch, context, gains, byFeature)
+			got := attentionOutputs(t, d, s, batch, context, gains, byPosition)
+			for i := range want {
+				if apart := relativeDistance(got[i], want[i]); !(apart < 1e-6) {
+					t.Errorf("output %d: the relative difference is %.2g", i, apart)
+				}
+			}
+		})
+	}
+}
+
+// TestFusedAttention compares the device's fused attention with products and a softmax, where the device has one.
+func TestFusedAttention(t *testing.T) {
+	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
+	for _, c := range []trial{{1, 64, 128}, {1, 128, 512}, {3, 64, 192}, {2, 32, 129}} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			err := c.run(d)
+			if errors.Is(err, errNoFusedAttention) {
+				t.Skip("fused attention was not tested:", err)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestFusedModel trains nothing: it compares losses and gradients of whole models with fused and with plain attention.
+func TestFusedModel(t *testing.T) {
+	const batch, context = 2, 128
+	for name, c := range map[string]architecture.Settings{
+		"llama":  {Layers: 2, Heads: 2, KVHeads: 2, Width: 128, Hidden: 128, Vocab: 13},
+		"shared": {Layers: 2, Heads: 4, KVHeads: 2, Width: 128, Hidden: 128, Vocab: 13},
+	} {
+		t.Run(name, func(t *testing.T) {
+			used := trial{group: c.Heads / c.KVHeads, size: c.Width / c.Heads, context: context}
+			err := used.run(testdevice.Open(t, engine.Options{Precision: device.BFloat16}))
+			if errors.Is(err, errNoFusedAttention) {
+				t.Skip("fused attention was not tested:", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := newLlama(c)
+			m.Recompute = name == "shared"
+			tokens := hashedTokens(0, batch*(context+1), c.Vocab)
+			build := func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				losses := m.Losses(params, ids, nil)
+				return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+			}
+			plain := evaluateOn(t, testdevice.Open(t, engine.Options{Precision: device.BFloat16, Attention: device.PlainAttention}), m, hashedWeights(m.Params()), tokens, batch, build)
+			fused := evaluateOn(t, testdevice.Open(t, engine.Options{Precision: device.BFloat16, Attention: device.FusedAttention}), m, hashedWeights(m.Params()), tokens, batch, build)
+			for i := range plain {
+				if apart := relativeDistance(fused[i], plain[i]); !(apart < 0.03) {
+					t.Errorf("output %d: the relative difference is %.2g", i, apart)
+				}
+			}
+		})
+	}
+}
+
+// TestAttentionChoice: a device without fused attention is found out once, computes it plainly and says so; it is an
+// error only where nothing else is allowed.
+func TestAttentionChoice(t *testing.T) {
+	var warnings []string
+	d, err := engine.Open(device.CPU, engine.Options{Precision: device.BFloat16, Warn: func(message string, details ...any) {
+		warnings = append(warnings, message+": "+fmt.Sprint(details...))
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	c := trial{group: 1, size: 16, context: 32}
+	for range 2 {
+		if core, err := c.choose(d); core == nil || !errors.Is(err, errNoFusedAttention) {
+			t.Errorf("the CPU has fused attention? %v", err)
+		}
+	}
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "no fused attention") {
+		t.Errorf("warnings are %q, want one", warnings)
+	}
 }

@@ -86,7 +86,7 @@ func fakeQuantize(x *graph.Node) *graph.Node {
 	block := min(width&-width, 128)
 	h := sylvester(x.Graph(), block)
 	turn := func(x *graph.Node) *graph.Node {
-		return graph.Reshape(times(graph.Reshape(x, rows*width/block, block), h), rows, width)
+		return graph.Reshape(matMul(graph.Reshape(x, rows*width/block, block), h), rows, width)
 	}
 	z := turn(x)
 	scale := graph.MulScalar(graph.Sqrt(graph.ReduceAndKeep(graph.Square(z), graph.ReduceMean, -1)), clip/highest)

@@ -42,7 +42,7 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 	c := m.newCached(piece, caches[0].Shape().Dim(2))
 	r := headsOf(m.Settings, batch, n, nil)
 	r.cached = c
-	h := m.blocks(params, piece.Tokens, r, q.withoutPadding(c.segments), func(layer int, block func() *graph.Node) *graph.Node {
+	h := m.blocks(params, piece.Tokens, r, q.zeroPadding(c.segments), func(layer int, block func() *graph.Node) *graph.Node {
 		c.keys, c.values = caches[2*layer], caches[2*layer+1]
 		x := block()
 		next = append(next, c.keys, c.values)
@@ -98,37 +98,99 @@ func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node
 	projected := linear(x, w) // [tokens, queries, keys and values]
 	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
 	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
-	value := r.byHead(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
+	value := r.splitHeads(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
 	if norms != nil {
-		query, key = normalizedHeads(query, norms.query, norms.epsilon), normalizedHeads(key, norms.key, norms.epsilon)
+		query, key = normalizeHeads(query, norms.query, norms.epsilon), normalizeHeads(key, norms.key, norms.epsilon)
 	}
-	c.keys, c.values = c.appended(c.keys, r.turned(r.byHead(key))), c.appended(c.values, value)
+	c.keys, c.values = c.appendTo(c.keys, r.rotateCoordinates(r.splitHeads(key))), c.appendTo(c.values, value)
 
 	perHead := func(x *graph.Node) *graph.Node { return graph.TransposeAllAxes(x, 0, 2, 1, 3) } // [batch, heads, n, size] and back
-	grouped := r.group(perHead(r.turned(r.byHead(query))))
-	products := r.ungroup(graph.MulScalar(timesTransposed(grouped, c.keys), 1/math.Sqrt(float64(r.size))))
+	grouped := r.group(perHead(r.rotateCoordinates(r.splitHeads(query))))
+	products := r.ungroup(graph.MulScalar(matMulTransposed(grouped, c.keys), 1/math.Sqrt(float64(r.size))))
 	weights := softmax(graph.Add(products, c.mask))
-	return r.joinHeads(perHead(r.ungroup(times(r.group(weights), c.values))))
+	return r.joinHeads(perHead(r.ungroup(matMul(r.group(weights), c.values))))
 }
 
-// normalizedHeads is the value of [queryKeyNorm] for features [tokens, heads·size].
-func normalizedHeads(x, gain *graph.Node, epsilon float64) *graph.Node {
+// normalizeHeads is the value of [queryKeyNorm] for features [tokens, heads·size].
+func normalizeHeads(x, gain *graph.Node, epsilon float64) *graph.Node {
 	y, _ := normalizeRows(graph.Reshape(x, -1, gain.Shape().Dim(0)), gain, epsilon)
 	return graph.Reshape(y, x.Shape().Dimensions...)
 }
 
-// appended puts keys or values [batch, n, key heads, size] into a cache.
-func (c *cached) appended(cache, x *graph.Node) *graph.Node {
+// appendTo puts keys or values [batch, n, key heads, size] into a cache.
+func (c *cached) appendTo(cache, x *graph.Node) *graph.Node {
 	zero := graph.ScalarZero(cache.Graph(), dtypes.Int32)
 	return graph.DynamicUpdateSlice(cache, graph.TransposeAllAxes(x, 0, 2, 1, 3), []*graph.Node{zero, zero, c.start, zero})
 }
 
-// turned turns the points of x [batch, n, heads, size], and puts all first coordinates before all second ones.
-func (r *rope) turned(x *graph.Node) *graph.Node {
+// rotateCoordinates turns the points of x [batch, n, heads, size], and puts all first coordinates before all second ones.
+func (r *rope) rotateCoordinates(x *graph.Node) *graph.Node {
 	if r.pairing == architecture.Interleaved {
 		dims := x.Shape().Dimensions
 		pairs := graph.Reshape(x, dims[0], dims[1], dims[2], r.size/2, 2)
 		x = graph.Reshape(graph.TransposeAllAxes(pairs, 0, 1, 2, 4, 3), dims...)
 	}
-	return r.rotated(x, r.cached.turn, 1)
+	return r.rotatePoints(x, r.cached.turn, 1)
+}
+
+// Scored are sequences some of whose tokens are to be scored. Rows are padded at the end with any valid ids.
+type Scored struct {
+	Tokens          *graph.Node // ids, int32 [batch, length]
+	Lengths         *graph.Node // number of tokens in each row before the padding, int32 [batch]
+	Places, Targets *graph.Node // Targets are ids, Places the flat indices in Tokens of the tokens before them; int32 [n]
+
+	// Positions and Parts, int32 [batch, length], are nil if each row is one sequence. Otherwise a row is a context,
+	// which is part 0, and continuations of it, each of which is a part of its own: a token sees the context and the
+	// earlier tokens of its part, and has the position that it has in that sequence. This works only in graphs in
+	// float32.
+	Positions, Parts *graph.Node
+}
+
+// Scores implements [Language]. Logits are computed only at the places asked for.
+func (m *transformer) Scores(params []*graph.Node, s Scored, q ActivationQuantizer) (logProbs, likeliest *graph.Node) {
+	m.checkParams(params)
+	batch, length := s.Tokens.Shape().Dim(0), s.Tokens.Shape().Dim(1)
+	g := s.Tokens.Graph()
+	place := graph.Iota(g, shapes.Make(dtypes.Int32, batch, length), 1)
+	used := graph.LessThan(place, graph.BroadcastToDims(graph.InsertAxes(s.Lengths, 1), batch, length))
+	segments := graph.AddScalar(graph.ConvertDType(used, dtypes.Int32), Padding)
+	r := newRope(g, m.Settings, batch, length, nil) // padding is behind all that counts: no token sees it
+	if s.Parts != nil {
+		r.shareContext(m.Settings, s.Positions, s.Parts)
+	}
+	h := m.blocks(params, s.Tokens, r, q.zeroPadding(segments), func(_ int, block func() *graph.Node) *graph.Node { return block() })
+	return m.scoreTargets(graph.Gather(h, graph.InsertAxes(s.Places, -1)), m.head(params), clampIDs(s.Targets, m.Vocab))
+}
+
+// scoreTargets returns the log-probabilities of targets behind hidden states h [n, width], and whether each is the likeliest. It
+// computes a part of them after the other, because logits take much memory: 4 bytes for each target and token.
+func (m *transformer) scoreTargets(h, head, targets *graph.Node) (logProbs, likeliest *graph.Node) {
+	const part = 256
+	var probs, best []*graph.Node
+	for from := 0; from < targets.Shape().Dim(0); from += part {
+		to := min(from+part, targets.Shape().Dim(0))
+		h, targets := graph.Slice(h, graph.AxisRange(from, to)), graph.Slice(targets, graph.AxisRange(from, to))
+		best = append(best, graph.Equal(graph.ArgMax(linear(h, head), -1, dtypes.Int32), targets))
+		probs = append(probs, graph.Neg(crossEntropy(1, h, head, targets)))
+	}
+	return graph.Concatenate(probs, 0), graph.Concatenate(best, 0)
+}
+
+// shareContext replaces the tables and the mask by those of rows that share a context; see [Scored].
+func (r *rope) shareContext(s architecture.Settings, positions, parts *graph.Node) {
+	if r.core != nil {
+		exceptions.Panicf("sequences that share a context are scored in float32 only")
+	}
+	g := parts.Graph()
+	places := graph.Reshape(positions, -1, 1)
+	table := func(f func(float64) float64, factor float64) *graph.Node {
+		values := s.ByPosition(r.context, func(angle float64) float64 { return factor * f(angle) })
+		rows := graph.Gather(engine.Constant(g, values, r.context, r.size/2), places)
+		return graph.Reshape(transpose(rows), 1, r.size/2, r.batch*r.context)
+	}
+	scale := 1 / math.Sqrt(float64(r.size))
+	r.turn = rotation{table(math.Cos, 1), table(math.Sin, 1)}
+	r.turnScaled = rotation{table(math.Cos, scale), table(math.Sin, scale)}
+	context := graph.Equal(parts, graph.ScalarZero(g, parts.DType()))
+	r.hide(graph.LogicalOr(sameDocument(parts), graph.BroadcastToDims(graph.InsertAxes(context, 1), r.batch, r.context, r.context)))
 }

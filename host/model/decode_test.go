@@ -2,59 +2,62 @@ package model
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // TestDecode: two sequences of different lengths, in pieces of any size, have the logits that each has as a whole.
-func TestDecode(t *testing.T) { eachLanguage(t, testDecode) }
-
-func testDecode(t *testing.T, m Language) {
-	vocabulary := m.(*transformer).Vocab
-	weights := hashedWeights(m.Params())
-	rng := rand.New(rand.NewPCG(7, 8))
-	const length, ends = 16, 11
-	first := []int32{0, 4}
-	tokens := make([]int32, 2*ends) // with padding in front
-	for i := range tokens {
-		tokens[i] = int32(rng.IntN(vocabulary))
-	}
-	for _, pieces := range [][]int{{ends}, {8, 1, 1, 1}, {3, 5, 3}} {
-		got := evaluate(t, m, weights, tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			g := ids.Graph()
-			var caches []*graph.Node
-			for _, dims := range m.CacheDims(2, length) {
-				// What is beyond the last piece must not count.
-				caches = append(caches, graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...))
-			}
-			var logits *graph.Node
-			start := 0
-			for _, n := range pieces {
-				piece := Piece{
-					Tokens: graph.Slice(ids, graph.AxisRange(), graph.AxisRange(start, start+n)),
-					Start:  graph.Const(g, int32(start)),
-					First:  engine.Constant(g, first, 2),
-				}
-				logits, caches = m.Decode(params, piece, caches, nil)
-				start += n
-			}
-			return []*graph.Node{logits}
-		})[0]
-		for row, begin := range first {
-			sequence := tokens[row*ends+int(begin) : (row+1)*ends]
-			all := evaluate(t, m, weights, sequence, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				return []*graph.Node{m.Logits(params, ids, nil)}
-			})[0]
-			var want []float64
-			for _, l := range all[len(all)-vocabulary:] {
-				want = append(want, float64(l))
-			}
-			closeTo(t, "logits", got[row*vocabulary:(row+1)*vocabulary], want, 2e-6)
+func TestDecode(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, m Language) {
+		vocabulary := m.(*transformer).Vocab
+		weights := hashedWeights(m.Params())
+		rng := rand.New(rand.NewPCG(7, 8))
+		const length, ends = 16, 11
+		first := []int32{0, 4}
+		tokens := make([]int32, 2*ends) // with padding in front
+		for i := range tokens {
+			tokens[i] = int32(rng.IntN(vocabulary))
 		}
-	}
+		for _, pieces := range [][]int{{ends}, {8, 1, 1, 1}, {3, 5, 3}} {
+			got := evaluate(t, m, weights, tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				g := ids.Graph()
+				var caches []*graph.Node
+				for _, dims := range m.CacheDims(2, length) {
+					// What is beyond the last piece must not count.
+					caches = append(caches, graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...))
+				}
+				var logits *graph.Node
+				start := 0
+				for _, n := range pieces {
+					piece := Piece{
+						Tokens: graph.Slice(ids, graph.AxisRange(), graph.AxisRange(start, start+n)),
+						Start:  graph.Const(g, int32(start)),
+						First:  engine.Constant(g, first, 2),
+					}
+					logits, caches = m.Decode(params, piece, caches, nil)
+					start += n
+				}
+				return []*graph.Node{logits}
+			})[0]
+			for row, begin := range first {
+				sequence := tokens[row*ends+int(begin) : (row+1)*ends]
+				all := evaluate(t, m, weights, sequence, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					return []*graph.Node{m.Logits(params, ids, nil)}
+				})[0]
+				var want []float64
+				for _, l := range all[len(all)-vocabulary:] {
+					want = append(want, float64(l))
+				}
+				closeTo(t, "logits", got[row*vocabulary:(row+1)*vocabulary], want, 2e-6)
+			}
+		}
+	})
 }
 
 // TestDecodeQuantizes: a piece has the sites of so many tokens, and quantizers see zeros in padding.
@@ -92,4 +95,82 @@ func TestDecodeQuantizes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestBlocks: block after block, a model computes what it computes as a whole, and asks for the same activations.
+func TestBlocks(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, language Language) {
+		const batch, context = 2, 6
+		m := language.(*transformer)
+		var sites, listed []ActivationSite
+		var params []architecture.Param
+		seen := func(site ActivationSite, x *graph.Node) *graph.Node {
+			sites = append(sites, site)
+			return x
+		}
+		out := evaluate(t, m, hashedWeights(m.Params()), hashedTokens(1, batch*context, m.Vocab), batch, func(weights []*graph.Node, ids *graph.Node) []*graph.Node {
+			x := embed(weights[0], graph.Reshape(ids, batch*context))
+			at := 1
+			for block := range m.Blocks() {
+				own := m.BlockParams(block)
+				x = m.Block(block, weights[at:at+len(own)], x, nil, batch, context, seen)
+				at += len(own)
+				params, listed = append(params, own...), append(listed, m.BlockSites(block, batch, context)...)
+			}
+			logits := linear(rmsNorm(x, weights[at], m.NormEps), m.head(weights))
+			return []*graph.Node{graph.Reshape(logits, batch, context, m.Vocab), m.Logits(weights, ids, nil)}
+		})
+		if !slices.Equal(out[0], out[1]) {
+			t.Error("the logits differ from those of the whole model")
+		}
+		for _, list := range [][]ActivationSite{sites, listed} {
+			if diff := cmp.Diff(m.ActivationSites(batch, context), list); diff != "" {
+				t.Errorf("sites (-want +got):\n%s", diff)
+			}
+		}
+		if diff := cmp.Diff(m.Params()[1:1+len(params)], params); diff != "" {
+			t.Errorf("parameters (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestRecomputeSameBits: losses and gradients do not depend on whether the backward pass keeps what is inside a block or
+// computes it again. The quantizer is asked a second time then, block by block from the last.
+func TestRecomputeSameBits(t *testing.T) {
+	llama, olmo2 := newLlama(tiny), newOLMo2(tiny)
+	llama.Recompute, olmo2.Recompute = true, true
+	for name, models := range map[string][2]Language{
+		"llama": {newLlama(tiny), llama},
+		"olmo2": {newOLMo2(tiny), olmo2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want, once := gradients(t, models[0])
+			got, twice := gradients(t, models[1])
+			for i := range want {
+				if !slices.Equal(got[i], want[i]) {
+					t.Errorf("output %d differs", i)
+				}
+			}
+			if diff := cmp.Diff(slices.Concat(once, once[4:], once[:4]), twice); diff != "" {
+				t.Errorf("sites (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// gradients returns the losses and all gradients of a quantized model, and the sites in the order of the quantizer's
+// calls.
+func gradients(t *testing.T, m Language) (outputs [][]float32, sites []string) {
+	t.Helper()
+	const batch, context = 3, 8
+	outputs = evaluate(t, m, hashedWeights(m.Params()), hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
+		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			quantized, q := fakeQuantizeAll(m, params)
+			losses := m.Losses(quantized, ids, func(site ActivationSite, x *graph.Node) *graph.Node {
+				sites = append(sites, site.Name)
+				return q(site, x)
+			})
+			return append(graph.Gradient(graph.ReduceAllMean(losses), params...), losses)
+		})
+	return outputs, sites
 }

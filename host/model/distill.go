@@ -52,8 +52,8 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 		scaled = newPredictions(logits, d.Temperature)
 	}
 	out := Distilled{
-		Divergences:    m.weighted(d.divergence(scaled, target), in),
-		CrossEntropies: m.weighted(plain.crossEntropy(m.targets(in)), in),
+		Divergences:    m.weightLosses(d.divergence(scaled, target), in),
+		CrossEntropies: m.weightLosses(plain.crossEntropy(m.targets(in)), in),
 	}
 	out.Losses = out.Divergences
 	if d.Weight != 1 {

@@ -105,8 +105,8 @@ func (m *transformer) readBatch(batch *graph.Node) sequences {
 	}
 }
 
-// withoutPadding lets a quantizer see zeros in place of padding, so that no statistic over a batch depends on it.
-func (q ActivationQuantizer) withoutPadding(segments *graph.Node) ActivationQuantizer {
+// zeroPadding lets a quantizer see zeros in place of padding, so that no statistic over a batch depends on it.
+func (q ActivationQuantizer) zeroPadding(segments *graph.Node) ActivationQuantizer {
 	if q == nil || segments == nil {
 		return q
 	}

@@ -41,36 +41,36 @@ func packed(context, vocabulary int, rng *rand.Rand) (batch []int32, rows [][][]
 
 // TestDocumentsAreKeptApart: the loss of each token of documents in one row is that of the document alone, and nothing
 // else has a loss; with attention in both orders.
-func TestDocumentsAreKeptApart(t *testing.T) { eachLanguage(t, testDocumentsAreKeptApart) }
-
-func testDocumentsAreKeptApart(t *testing.T, language Language) {
-	const context = 12
-	alone := language.(*transformer)
-	together := *alone
-	together.Documents = true
-	weights := hashedWeights(alone.params)
-	batch, rows := packed(context, alone.Vocab, rand.New(rand.NewPCG(1, 2)))
-	lossesOf := func(m *transformer, batch []int32, rows, context int) []float32 {
-		return evaluate(t, m, weights, batch, rows, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			return []*graph.Node{m.Losses(params, graph.Reshape(ids, m.BatchDims(rows, context)...), nil)}
-		})[0]
-	}
-	got := lossesOf(&together, batch, len(rows), context)
-	for i, documents := range rows {
-		want := make([]float32, 0, context)
-		for n, d := range documents {
-			if n > 0 {
-				want = append(want, 0) // the first token of a document is nobody's target
-			}
-			want = append(want, lossesOf(alone, d, 1, len(d)-1)...)
+func TestDocumentsAreKeptApart(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, language Language) {
+		const context = 12
+		alone := language.(*transformer)
+		together := *alone
+		together.Documents = true
+		weights := hashedWeights(alone.params)
+		batch, rows := packed(context, alone.Vocab, rand.New(rand.NewPCG(1, 2)))
+		lossesOf := func(m *transformer, batch []int32, rows, context int) []float32 {
+			return evaluate(t, m, weights, batch, rows, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				return []*graph.Node{m.Losses(params, graph.Reshape(ids, m.BatchDims(rows, context)...), nil)}
+			})[0]
 		}
-		want = append(want, make([]float32, context-len(want))...)
-		for j, loss := range got[i*context : (i+1)*context] {
-			if math.Abs(float64(loss-want[j])) > 2e-6*(1+math.Abs(float64(want[j]))) {
-				t.Errorf("row %d, place %d: the loss is %v, that of the document alone %v", i, j, loss, want[j])
+		got := lossesOf(&together, batch, len(rows), context)
+		for i, documents := range rows {
+			want := make([]float32, 0, context)
+			for n, d := range documents {
+				if n > 0 {
+					want = append(want, 0) // the first token of a document is nobody's target
+				}
+				want = append(want, lossesOf(alone, d, 1, len(d)-1)...)
+			}
+			want = append(want, make([]float32, context-len(want))...)
+			for j, loss := range got[i*context : (i+1)*context] {
+				if math.Abs(float64(loss-want[j])) > 2e-6*(1+math.Abs(float64(want[j]))) {
+					t.Errorf("row %d, place %d: the loss is %v, that of the document alone %v", i, j, loss, want[j])
+				}
 			}
 		}
-	}
+	})
 }
 
 // TestDocumentsByPosition: attention within documents is the same in both orders.

@@ -12,9 +12,9 @@ import (
 func linear(x, w *graph.Node) *graph.Node {
 	y, ok := lower.ProductOfCodes(x, w, false)
 	if !ok {
-		y = timesTransposed(x, w)
+		y = matMulTransposed(x, w)
 	}
-	return linearFrom(y, x, w)
+	return withLinearGradient(y, x, w)
 }
 
 // addLinear returns sum + x·wᵀ.
@@ -24,25 +24,27 @@ func addLinear(sum, x, w *graph.Node) *graph.Node {
 		return graph.Add(sum, linear(x, w))
 	}
 	return autodiff.Custom(total, []*graph.Node{sum, x, w}, func(dy *graph.Node) []*graph.Node {
-		return []*graph.Node{dy, times(dy, w), weightGradient(dy, x)}
+		return []*graph.Node{dy, matMul(dy, w), weightGradient(dy, x)}
 	})
 }
 
 // linearRounded is linear with a result in the precision of the device, for what is not a sum of many such results.
-func linearRounded(x, w *graph.Node) *graph.Node { return linearFrom(timesRounded(x, w), x, w) }
+func linearRounded(x, w *graph.Node) *graph.Node {
+	return withLinearGradient(matMulTransposedRounded(x, w), x, w)
+}
 
-// timesRounded is x·wᵀ in the precision of the device.
-func timesRounded(x, w *graph.Node) *graph.Node {
+// matMulTransposedRounded returns x·wᵀ, rounded to the precision of the device.
+func matMulTransposedRounded(x, w *graph.Node) *graph.Node {
 	if y, ok := lower.ProductOfCodes(x, w, true); ok {
 		return y
 	}
 	return engine.DotGeneralRounded(x, []int{1}, nil, w, []int{1}, nil)
 }
 
-// linearFrom gives the product y = x·wᵀ its gradients.
-func linearFrom(y, x, w *graph.Node) *graph.Node {
+// withLinearGradient gives the product y = x·wᵀ its gradients.
+func withLinearGradient(y, x, w *graph.Node) *graph.Node {
 	return autodiff.Custom(y, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
-		return []*graph.Node{times(dy, w), weightGradient(dy, x)}
+		return []*graph.Node{matMul(dy, w), weightGradient(dy, x)}
 	})
 }
 
@@ -50,33 +52,33 @@ func linearFrom(y, x, w *graph.Node) *graph.Node {
 // transposed in memory: the one that costs less. With x, the result has to be transposed too.
 func weightGradient(dy, x *graph.Node) *graph.Node {
 	if !engine.OnCPU(dy.Graph()) {
-		return transposedTimes(dy, x)
+		return transposedMatMul(dy, x)
 	}
 	tokens, out, in := dy.Shape().Dim(0), dy.Shape().Dim(1), x.Shape().Dim(1)
 	if tokens*out <= tokens*in+in*out {
-		return transposedTimes(dy, x)
+		return transposedMatMul(dy, x)
 	}
-	return transposed(transposedTimes(x, dy))
+	return transpose(transposedMatMul(x, dy))
 }
 
-// transposedTimes returns aᵀ·b for two matrices. Only the CPU has to transpose for it.
-func transposedTimes(a, b *graph.Node) *graph.Node {
+// transposedMatMul returns aᵀ·b for two matrices. Only the CPU has to transpose for it.
+func transposedMatMul(a, b *graph.Node) *graph.Node {
 	if engine.OnCPU(a.Graph()) {
-		return times(transposed(a), b)
+		return matMul(transpose(a), b)
 	}
 	return engine.DotGeneral(a, []int{0}, nil, b, []int{0}, nil)
 }
 
-// times returns a·b over the last two axes of both; leading axes, if any, are batch axes. As all products of the models
-// it is in the precision of the device.
-func times(a, b *graph.Node) *graph.Node {
+// matMul returns a·b over the last two axes of both; leading axes, if any, are batch axes. As in all products of the models,
+// the operands are rounded to the precision of the device.
+func matMul(a, b *graph.Node) *graph.Node {
 	rank := a.Rank()
 	batch := leadingAxes(rank - 2)
 	return engine.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 2}, batch)
 }
 
-// timesTransposed returns a·bᵀ over the last two axes of both; leading axes, if any, are batch axes.
-func timesTransposed(a, b *graph.Node) *graph.Node {
+// matMulTransposed returns a·bᵀ over the last two axes of both; leading axes, if any, are batch axes.
+func matMulTransposed(a, b *graph.Node) *graph.Node {
 	rank := a.Rank()
 	batch := leadingAxes(rank - 2)
 	return engine.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 1}, batch)
@@ -88,4 +90,52 @@ func leadingAxes(n int) []int {
 		axes[i] = i
 	}
 	return axes
+}
+
+// transpose returns the transpose of a matrix.
+//
+// The CPU backend transposes one element at a time. Where the number of rows is a multiple of a large power of two, as
+// numbers of tokens are, it reaches only a tenth of the memory's speed. There, a tall matrix is cut into narrow blocks of
+// columns, which moves whole runs of memory, and each block is the transposed operand of a product with the identity.
+// Together this is 2.5 times as fast. The product is exact, except that a NaN or an infinity makes NaNs of its block's
+// part of a column; training discards a step that has any.
+func transpose(x *graph.Node) *graph.Node {
+	rows, columns := x.Shape().Dim(0), x.Shape().Dim(1)
+	block := transposeBlock(rows, columns)
+	if block == 0 || !engine.OnCPU(x.Graph()) {
+		return graph.TransposeAllAxes(x, 1, 0)
+	}
+	blocks := graph.TransposeAllAxes(graph.Reshape(x, rows, columns/block, block), 1, 0, 2)
+	unit := identities(x.Graph(), columns/block, block)
+	exact := graph.DotGeneral(unit, []int{2}, []int{0}, blocks, []int{2}, []int{0}) // whatever the device's precision
+	return graph.Reshape(exact, columns, rows)
+}
+
+// transposeBlock returns the number of columns of the blocks in which a matrix is transposed by products, and 0 where
+// that does not pay.
+func transposeBlock(rows, columns int) int {
+	const widest, narrowest = 64, 16
+	block := min(columns&-columns, widest) // the largest power of two that divides
+	if rows < 2*columns || block < narrowest {
+		return 0
+	}
+	return block
+}
+
+// identitiesKey is the key under which a graph keeps its constant of n identity matrices of the given order.
+type identitiesKey struct{ n, order int }
+
+// identities returns n identity matrices, [n, order, order], the same node for each call with the same graph.
+func identities(g *graph.Graph, n, order int) *graph.Node {
+	key := identitiesKey{n, order}
+	if node, ok := g.State(key).(*graph.Node); ok {
+		return node
+	}
+	values := make([]float32, n*order*order)
+	for i := range n * order {
+		values[i*order+i%order] = 1
+	}
+	node := engine.Constant(g, values, n, order, order)
+	g.AttachState(key, node)
+	return node
 }

@@ -32,5 +32,5 @@ func (llama) block(s architecture.Settings, x *graph.Node, w []*graph.Node, site
 	mixed := q.apply(sites[siteOut], attention(in, w[llamaQKV], nil, r))
 	x = addLinear(x, mixed, w[llamaOut])
 	in = rmsNorm(x, w[llamaMLPNorm], s.NormEps)
-	return addLinear(x, gated(in, w[llamaMLP], w[llamaMLP+1], sites, q), w[llamaMLP+2])
+	return addLinear(x, gatedActivation(in, w[llamaMLP], w[llamaMLP+1], sites, q), w[llamaMLP+2])
 }

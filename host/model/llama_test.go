@@ -76,112 +76,112 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 
 // TestSitesAreVisitedOnce checks that the quantizer is called for each listed site once, in order, with the shape that
 // was promised, and that what it returns is what the model uses.
-func TestSitesAreVisitedOnce(t *testing.T) { eachLanguage(t, testSitesAreVisitedOnce) }
-
-func testSitesAreVisitedOnce(t *testing.T, m Language) {
-	const batch, context = 3, 5
-	sites := m.ActivationSites(batch, context)
-	var visited []ActivationSite
-	out := evaluate(t, m, initial(m, 1), hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
-		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			zero := func(site ActivationSite, x *graph.Node) *graph.Node {
-				if want := []int{site.Tokens, site.Width}; !slices.Equal(x.Shape().Dimensions, want) {
-					t.Errorf("%s: activation has shape %s, want %v", site.Name, x.Shape(), want)
+func TestSitesAreVisitedOnce(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, m Language) {
+		const batch, context = 3, 5
+		sites := m.ActivationSites(batch, context)
+		var visited []ActivationSite
+		out := evaluate(t, m, initial(m, 1), hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
+			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				zero := func(site ActivationSite, x *graph.Node) *graph.Node {
+					if want := []int{site.Tokens, site.Width}; !slices.Equal(x.Shape().Dimensions, want) {
+						t.Errorf("%s: activation has shape %s, want %v", site.Name, x.Shape(), want)
+					}
+					visited = append(visited, site)
+					return graph.ZerosLike(x)
 				}
-				visited = append(visited, site)
-				return graph.ZerosLike(x)
-			}
-			losses := m.Losses(params, ids, zero)
-			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
-		})
-	if diff := cmp.Diff(sites, visited); diff != "" {
-		t.Errorf("sites listed (-) and visited (+):\n%s", diff)
-	}
-	if len(sites) != 4*tiny.Layers || sites[6].Name != "layers.1.mlp.input" || sites[7].Width != tiny.Hidden {
-		t.Errorf("sites are %+v", sites)
-	}
-	for i, p := range m.Params() {
-		if p.Role == architecture.RoleMatrix && slices.ContainsFunc(out[1+i], func(g float32) bool { return g != 0 }) {
-			t.Errorf("%s has a gradient although its input is zero", p.Name)
+				losses := m.Losses(params, ids, zero)
+				return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+			})
+		if diff := cmp.Diff(sites, visited); diff != "" {
+			t.Errorf("sites listed (-) and visited (+):\n%s", diff)
 		}
-	}
-	for _, site := range sites {
-		for _, name := range site.Feeds {
-			if !slices.ContainsFunc(m.Params(), func(p architecture.Param) bool { return p.Name == name && p.Quantized && p.Dims[1] == site.Width }) {
-				t.Errorf("site %s feeds %s, which is no quantized parameter of that width", site.Name, name)
+		if len(sites) != 4*tiny.Layers || sites[6].Name != "layers.1.mlp.input" || sites[7].Width != tiny.Hidden {
+			t.Errorf("sites are %+v", sites)
+		}
+		for i, p := range m.Params() {
+			if p.Role == architecture.RoleMatrix && slices.ContainsFunc(out[1+i], func(g float32) bool { return g != 0 }) {
+				t.Errorf("%s has a gradient although its input is zero", p.Name)
 			}
 		}
-	}
+		for _, site := range sites {
+			for _, name := range site.Feeds {
+				if !slices.ContainsFunc(m.Params(), func(p architecture.Param) bool { return p.Name == name && p.Quantized && p.Dims[1] == site.Width }) {
+					t.Errorf("site %s feeds %s, which is no quantized parameter of that width", site.Name, name)
+				}
+			}
+		}
+	})
 }
 
 // TestCausality checks that a token changes the losses of itself and of later ones, never of earlier ones.
-func TestCausality(t *testing.T) { eachLanguage(t, testCausality) }
-
-func testCausality(t *testing.T, m Language) {
-	const context, changed = 8, 5
-	losses := func(tokens []int32) []float32 {
-		return evaluate(t, m, hashedWeights(m.Params()), tokens, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			return []*graph.Node{m.Losses(params, ids, nil)}
-		})[0]
-	}
-	tokens := hashedTokens(0, context+1, tiny.Vocab)
-	before := losses(tokens)
-	tokens[changed] = (tokens[changed] + 1) % int32(tiny.Vocab)
-	after := losses(tokens)
-	for i := range context {
-		// Loss i is that of token i+1.
-		if same := before[i] == after[i]; same != (i+1 < changed) {
-			t.Errorf("loss %d was %v and is %v after a change of token %d", i, before[i], after[i], changed)
+func TestCausality(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, m Language) {
+		const context, changed = 8, 5
+		losses := func(tokens []int32) []float32 {
+			return evaluate(t, m, hashedWeights(m.Params()), tokens, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				return []*graph.Node{m.Losses(params, ids, nil)}
+			})[0]
 		}
-	}
+		tokens := hashedTokens(0, context+1, tiny.Vocab)
+		before := losses(tokens)
+		tokens[changed] = (tokens[changed] + 1) % int32(tiny.Vocab)
+		after := losses(tokens)
+		for i := range context {
+			// Loss i is that of token i+1.
+			if same := before[i] == after[i]; same != (i+1 < changed) {
+				t.Errorf("loss %d was %v and is %v after a change of token %d", i, before[i], after[i], changed)
+			}
+		}
+	})
 }
 
 // TestLogitsAgreeWithLosses computes the losses from the logits, in float64.
-func TestLogitsAgreeWithLosses(t *testing.T) { eachLanguage(t, testLogitsAgreeWithLosses) }
-
-func testLogitsAgreeWithLosses(t *testing.T, m Language) {
-	const batch, context = 2, 6
-	weights := hashedWeights(m.Params())
-	tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
-	out := evaluate(t, m, weights, tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-		inputs := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, context))
-		return []*graph.Node{m.Losses(params, ids, nil), m.Logits(params, inputs, nil), m.Loss(params, ids, nil)}
+func TestLogitsAgreeWithLosses(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, m Language) {
+		const batch, context = 2, 6
+		weights := hashedWeights(m.Params())
+		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
+		out := evaluate(t, m, weights, tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			inputs := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, context))
+			return []*graph.Node{m.Losses(params, ids, nil), m.Logits(params, inputs, nil), m.Loss(params, ids, nil)}
+		})
+		mean := 0.0
+		for i, got := range out[0] {
+			row := out[1][i*tiny.Vocab : (i+1)*tiny.Vocab]
+			total := 0.0
+			for _, logit := range row {
+				total += math.Exp(float64(logit))
+			}
+			target := tokens[i/context*(context+1)+i%context+1]
+			want := math.Log(total) - float64(row[target])
+			if math.Abs(float64(got)-want) > 1e-5 {
+				t.Errorf("loss %d is %v, the logits say %v", i, got, want)
+			}
+			mean += want / float64(batch*context)
+		}
+		if math.Abs(float64(out[2][0])-mean) > 1e-5 {
+			t.Errorf("mean loss is %v, the logits say %v", out[2][0], mean)
+		}
 	})
-	mean := 0.0
-	for i, got := range out[0] {
-		row := out[1][i*tiny.Vocab : (i+1)*tiny.Vocab]
-		total := 0.0
-		for _, logit := range row {
-			total += math.Exp(float64(logit))
-		}
-		target := tokens[i/context*(context+1)+i%context+1]
-		want := math.Log(total) - float64(row[target])
-		if math.Abs(float64(got)-want) > 1e-5 {
-			t.Errorf("loss %d is %v, the logits say %v", i, got, want)
-		}
-		mean += want / float64(batch*context)
-	}
-	if math.Abs(float64(out[2][0])-mean) > 1e-5 {
-		t.Errorf("mean loss is %v, the logits say %v", out[2][0], mean)
-	}
 }
 
 // TestInvalidIDsGiveNaN: ids outside the vocabulary must neither crash the process nor pass unnoticed.
-func TestInvalidIDsGiveNaN(t *testing.T) { eachLanguage(t, testInvalidIDsGiveNaN) }
-
-func testInvalidIDsGiveNaN(t *testing.T, m Language) {
-	for _, wrong := range []int32{-1, int32(tiny.Vocab), math.MaxInt32, math.MinInt32} {
-		for _, position := range []int{0, 4, 9} {
-			tokens := hashedTokens(0, 10, tiny.Vocab)
-			tokens[position] = wrong
-			losses := evaluate(t, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				return []*graph.Node{m.Losses(params, ids, nil)}
-			})[0]
-			if slices.ContainsFunc(losses, func(loss float32) bool { return loss == loss }) {
-				t.Errorf("token %d at %d: losses are %v, want NaN", wrong, position, losses)
+func TestInvalidIDsGiveNaN(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, m Language) {
+		for _, wrong := range []int32{-1, int32(tiny.Vocab), math.MaxInt32, math.MinInt32} {
+			for _, position := range []int{0, 4, 9} {
+				tokens := hashedTokens(0, 10, tiny.Vocab)
+				tokens[position] = wrong
+				losses := evaluate(t, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					return []*graph.Node{m.Losses(params, ids, nil)}
+				})[0]
+				if slices.ContainsFunc(losses, func(loss float32) bool { return loss == loss }) {
+					t.Errorf("token %d at %d: losses are %v, want NaN", wrong, position, losses)
+				}
 			}
 		}
-	}
+	})
 }
 
 // TestSameBits runs one step twice, each time compiled anew.
@@ -284,4 +284,66 @@ func evaluateOn(t *testing.T, d *engine.Device, m Model, weights [][]float32, to
 	return testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		return build(in[:len(in)-1], in[len(in)-1])
 	})
+}
+
+// TestOLMo2Params checks names, order, shapes and how they start.
+func TestOLMo2Params(t *testing.T) {
+	m := newOLMo2(architecture.Settings{Layers: 2, Heads: 4, KVHeads: 2, Width: 16, Hidden: 24, Vocab: 13})
+	var names []string
+	for _, p := range m.Params() {
+		names = append(names, p.Name)
+		norm := p.Role == architecture.RoleNorm
+		if norm != (p.InitStd == 0 && p.InitMean == 1) || norm == (p.InitStd == 0.02 && p.InitCut == 3) {
+			t.Errorf("%s, a %s, starts with %v ± %v, cut at %v", p.Name, p.Role, p.InitMean, p.InitStd, p.InitCut)
+		}
+		if matrix := p.Role == architecture.RoleMatrix; p.Quantized != matrix || p.Decay != matrix {
+			t.Errorf("%s, a %s: quantized %t, decay %t", p.Name, p.Role, p.Quantized, p.Decay)
+		}
+	}
+	want := "embedding layers.0.attn.qkv layers.0.attn.q_norm layers.0.attn.k_norm layers.0.attn.out layers.0.attn_norm " +
+		"layers.0.mlp.w1 layers.0.mlp.w2 layers.0.mlp.down layers.0.mlp_norm"
+	if got := strings.Join(names[:10], " "); got != want || names[len(names)-1] != "head" || len(names) != 21 {
+		t.Errorf("parameters are %q", names)
+	}
+	for name, dims := range map[string][]int{"layers.1.attn.qkv": {32, 16}, "layers.1.attn.q_norm": {16}, "layers.1.attn.k_norm": {8}, "layers.1.mlp.down": {16, 24}} {
+		if p := m.Params()[slices.Index(names, name)]; !slices.Equal(p.Dims, dims) {
+			t.Errorf("%s has shape %v, want %v", name, p.Dims, dims)
+		}
+	}
+}
+
+// TestOLMo2Presets: sizes are those of OLMo-core, where all parameters but the output head make the nominal number, and
+// the Llama's for 50M.
+func TestOLMo2Presets(t *testing.T) {
+	for name, want := range map[string][6]int{ // layers, heads, width, hidden, non-embedding, with the embedding
+		"30M": {4, 8, 256, 768, 3_412_224, 29_102_336},
+		"50M": {7, 6, 768, 2048, 49_567_488, 126_637_824},
+		"60M": {8, 8, 384, 1536, 18_887_040, 57_422_208},
+	} {
+		preset, _ := architecture.LookupPreset(architecture.KindOLMo2, name)
+		c := preset.Settings()
+		n := architecture.NonEmbedding(newOLMo2(c).Params())
+		if got := [6]int{c.Layers, c.Heads, c.Width, c.Hidden, n, n + c.Vocab*c.Width}; got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+		if c.NormEps != 1e-6 || c.RopeTheta != 500000 || c.RopePairs != architecture.HalfSplit || c.Vocab != 100352 || c.InitStd != 0.02 {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+	if got := strings.Join(architecture.PresetNames(architecture.KindOLMo2), " "); got != "30M 50M 60M" {
+		t.Errorf("presets are %s", got)
+	}
+	if p, ok := architecture.LookupPreset(architecture.KindOLMo2, "800M"); ok {
+		t.Errorf("800M is %+v", p)
+	}
+}
+
+// TestOLMo2StepFLOPs counts by hand, as TestStepFLOPs does: there are two more gains of the width of queries and keys.
+func TestOLMo2StepFLOPs(t *testing.T) {
+	m := newOLMo2(architecture.Settings{Layers: 1, Heads: 2, Width: 4, Hidden: 6, Vocab: 5})
+	const tokens = 2 * 7
+	want := 6.0*(48+16+72+20+20)*tokens + 12*1*4*7*tokens
+	if got := m.StepFLOPs(2, 7); got != want {
+		t.Errorf("a step has %v operations, want %v", got, want)
+	}
 }

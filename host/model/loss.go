@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"math/bits"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // embed returns the rows of the table that ids [tokens] name, [tokens, width].
@@ -43,11 +46,11 @@ func crossEntropyInChunks(n int, h, head, targets *graph.Node) *graph.Node {
 // them, and not from the exponentials in the sum.
 func crossEntropyAtOnce(h, head, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
-	logits := timesTransposed(h, head)
+	logits := matMulTransposed(h, head)
 	losses, logTotal := maskedLosses(logits, targets)
 	return autodiff.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
 		dLogits := logitsGradient(logits, logTotal, targets, graph.InsertAxes(dLosses, -1))
-		return []*graph.Node{times(dLogits, head), weightGradient(dLogits, h)}
+		return []*graph.Node{matMul(dLogits, head), weightGradient(dLogits, h)}
 	})
 }
 
@@ -81,7 +84,7 @@ func isTarget(logits, targets *graph.Node) *graph.Node {
 // crossEntropyByRows stores neither a one-hot matrix nor log-probabilities: the target's part of a gradient is a row of
 // the head, or is added to one, and the rest comes from the exponentials of the forward pass.
 func crossEntropyByRows(h, head, targets *graph.Node) *graph.Node {
-	logits := timesTransposed(h, head)
+	logits := matMulTransposed(h, head)
 	highest := graph.ReduceAndKeep(logits, graph.ReduceMax, -1)
 	exponentials := graph.Exp(graph.Sub(logits, highest))
 	total := graph.ReduceAndKeep(exponentials, graph.ReduceSum, -1) // [tokens, 1]
@@ -92,7 +95,7 @@ func crossEntropyByRows(h, head, targets *graph.Node) *graph.Node {
 	return autodiff.Custom(losses, []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
 		dLosses = graph.InsertAxes(dLosses, -1)
 		dLogits := graph.Mul(exponentials, graph.Div(dLosses, total)) // without the target's −1
-		dh := graph.Sub(times(dLogits, head), graph.Mul(rows, dLosses))
+		dh := graph.Sub(matMul(dLogits, head), graph.Mul(rows, dLosses))
 		dTargets := graph.Scatter(index, graph.Mul(h, dLosses), head.Shape(), false, false)
 		return []*graph.Node{dh, graph.Sub(weightGradient(dLogits, h), dTargets)}
 	})
@@ -111,4 +114,231 @@ func nanUnlessValid(x, ids *graph.Node, vocabulary int) *graph.Node {
 	nan := graph.BroadcastToShape(graph.Scalar(g, x.DType(), math.NaN()), shapes.Make(x.DType(), x.Shape().Dimensions...))
 	valid := graph.Equal(graph.ReduceAllMax(wrong), graph.Scalar(g, dtypes.Int32, 0))
 	return graph.Where(valid, x, nan)
+}
+
+// Loss implements [Model]. In the gradient of a mean, the factor of each loss is known in advance. So the tokens go
+// through the head chunk by chunk, forward and backward, and only the logits of one chunk and their gradient are in
+// memory: for all of 32,768 tokens and 32,000 words they would take 6.3 GB. On the CPU in float32 the backward pass
+// follows the forward pass, as usual.
+func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
+	if engine.OnCPU(batch.Graph()) && !engine.InBFloat16(batch.Graph()) {
+		return graph.ReduceAllMean(m.Losses(params, batch, q))
+	}
+	in, h := m.readHidden(params, batch, q)
+	head, targets := m.head(params), graph.InsertAxes(m.targets(in), -1)
+	tokens := targets.Shape().Dim(0)
+	factors := graph.BroadcastToDims(graph.Const(h.Graph(), float32(1/float64(tokens))), tokens, 1)
+	if in.weights != nil {
+		factors = graph.Mul(factors, graph.Reshape(in.weights, tokens, 1))
+	}
+	losses, dh, dHead := lossInChunks(m.chunks(tokens), h, head, targets, factors)
+	mean := graph.ReduceAllMean(m.weightLosses(graph.Reshape(losses, tokens), in))
+	return autodiff.Custom(mean, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
+		return []*graph.Node{graph.Mul(dh, dy), graph.Mul(dHead, dy)}
+	})
+}
+
+// chunks is into how many equal chunks tokens are divided: the fewest of at most that many tokens. Where the tokens have no
+// such divisor the chunks are larger, because products of a few rows waste most of a GPU.
+func chunks(tokens, most int) int {
+	best := 1
+	for n := 1; n <= tokens; n++ {
+		if tokens%n != 0 {
+			continue
+		}
+		if n > 1 && tokens/n < most/8 {
+			break
+		}
+		if best = n; tokens/n <= most {
+			break
+		}
+	}
+	return best
+}
+
+// chunks is into how many chunks the loss of tokens is divided.
+func (m *transformer) chunks(tokens int) int {
+	most := m.LossTokens
+	if most == 0 {
+		most = chunkTokens(m.Vocab)
+	}
+	return chunks(tokens, most)
+}
+
+// chunkTokens is the size of a chunk where no other is asked for: its logits take 1 GiB, a size at which products are no
+// slower than whole ones.
+func chunkTokens(vocabulary int) int { return max(1<<10, 1<<28/vocabulary) }
+
+// lossInChunks returns the losses of [crossEntropy], [tokens, 1], and the gradients with respect to h and the head of
+// their sum, in which each is multiplied with its factor. h is [tokens, width], head [vocabulary, width]; targets and
+// factors are [tokens, 1]. (The gradient is computed with the loss as in Hsu et al., 2024, "Liger Kernel".)
+func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
+	if n == 1 {
+		return lossAtOnce(h, head, targets, factors)
+	}
+	tokens, width := h.Shape().Dim(0), h.Shape().Dim(1)
+	state := []*graph.Node{zeros(h, n, tokens/n, 1), zeros(h, n, tokens/n, width), zeros(h, head.Shape().Dimensions...)}
+	state = overChunks(n, h, head, []*graph.Node{targets, factors}, state, func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node {
+		losses, dh, dHead := lossAtOnce(h, head, perToken[0], perToken[1])
+		return []*graph.Node{put(state[0], losses), put(state[1], dh), graph.Add(state[2], dHead)}
+	})
+	return graph.Reshape(state[0], tokens, 1), graph.Reshape(state[1], tokens, width), state[2]
+}
+
+// lossesInChunks are the losses alone.
+func lossesInChunks(n int, h, head, targets *graph.Node) *graph.Node {
+	tokens := h.Shape().Dim(0)
+	state := []*graph.Node{zeros(h, n, tokens/n, 1)}
+	state = overChunks(n, h, head, []*graph.Node{targets}, state, func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node {
+		losses, _ := maskedLosses(matMulTransposed(h, head), perToken[0])
+		return []*graph.Node{put(state[0], losses)}
+	})
+	return graph.Reshape(state[0], tokens, 1)
+}
+
+// putChunk writes what a round of [overChunks] computes of its tokens into that of all, [chunks, tokens of one, …].
+type putChunk func(all, chunk *graph.Node) *graph.Node
+
+// overChunks has a body compute a state in n rounds, each from the rows of h and of the nodes in perToken, [tokens, …],
+// that are one chunk, and from the head.
+func overChunks(n int, h, head *graph.Node, perToken, state []*graph.Node,
+	body func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node) []*graph.Node {
+	fixed := []*graph.Node{engine.Operand(head)}
+	for _, x := range append([]*graph.Node{engine.Operand(h)}, perToken...) {
+		fixed = append(fixed, graph.Reshape(x, n, x.Shape().Dim(0)/n, -1))
+	}
+	return engine.Loop(h.Graph(), n, fixed, state, func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
+		var parts []*graph.Node
+		for _, x := range fixed[1:] {
+			parts = append(parts, graph.Gather(x, graph.Reshape(i, 1)))
+		}
+		put := func(all, chunk *graph.Node) *graph.Node {
+			return graph.DynamicUpdateSlice(all, graph.InsertAxes(chunk, 0), []*graph.Node{i, graph.ZerosLike(i), graph.ZerosLike(i)})
+		}
+		head, h := graph.ConvertDType(fixed[0], dtypes.Float32), graph.ConvertDType(parts[0], dtypes.Float32)
+		return body(h, head, parts[1:], state, put)
+	})
+}
+
+func zeros(like *graph.Node, dims ...int) *graph.Node {
+	return graph.Zeros(like.Graph(), shapes.Make(dtypes.Float32, dims...))
+}
+
+// lossAtOnce is lossInChunks in one.
+func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
+	logits := matMulTransposed(h, head)
+	losses, dLogits, ok := rowLosses(lower.LoneKernel, logits, targets, factors)
+	if !ok {
+		var logTotal *graph.Node
+		losses, logTotal = maskedLosses(logits, targets)
+		dLogits = logitsGradient(logits, logTotal, targets, factors)
+	}
+	return losses, matMul(dLogits, head), weightGradient(dLogits, h)
+}
+
+// rowLosses returns the losses of the rows of logits and the gradients with respect to these, by one kernel that reads a
+// logit once. It is not ok where the device has none, or a row is too long to be kept by the threads that
+// share a kernel.
+func rowLosses(call rowsCall, logits, targets, factors *graph.Node) (losses, dLogits *graph.Node, ok bool) {
+	tokens, vocabulary := logits.Shape().Dim(0), logits.Shape().Dim(1)
+	if vocabulary > lower.LargestLoneRow || tokens*vocabulary > math.MaxInt32 {
+		return nil, nil, false // the latter where the tokens are one chunk because they do not divide
+	}
+	p, err := lossRows(tokens, vocabulary)
+	if err != nil {
+		panic(err)
+	}
+	out, ok := call(logits.Graph(), p, tokens, []*graph.Node{logits, targets, factors}, lower.InMemory{"gradient": lower.BFloat16})
+	if !ok {
+		return nil, nil, false
+	}
+	chosen := graph.InsertAxes(chosenLogits(logits, targets), -1)
+	return graph.Sub(out["total"], chosen), out["gradient"], true
+}
+
+// chosenLogits are logits[target] of each row, [tokens], for targets [tokens, 1].
+func chosenLogits(logits, targets *graph.Node) *graph.Node {
+	rows := graph.Iota(logits.Graph(), targets.Shape(), 0)
+	return graph.Gather(logits, graph.Concatenate([]*graph.Node{rows, targets}, -1))
+}
+
+// lossRows is the program of the kernel of [rowLosses]: log Σⱼ exp(logits[i, j]) of each row, and the gradient of its
+// loss, multiplied with its factor and rounded as a whole, as in logitsGradient. The target's logit is left to the caller:
+// to pick it, too, the kernel would compare each column with the target twice, and keep all columns in between. There are
+// not enough registers for that.
+func lossRows(rows, columns int) (*program.Program, error) {
+	b := program.NewBuilder("loss/rows")
+	logits := b.Input("logits", program.FloatType(rows, columns))
+	target := b.Input("target", program.Type{DType: program.Int, Shape: []int{rows, 1}})
+	factor := b.Input("factor", program.FloatType(rows, 1))
+	highest := logits.MaxRow()
+	total := logits.Sub(highest).Exp().Sum(1).Reshape(rows, 1).Log().Add(highest)
+	isTarget := b.Iota(program.Type{DType: program.Int, Shape: []int{rows, columns}}, 1).Eq(target)
+	b.Output("total", total)
+	b.Output("gradient", logits.Sub(total).Exp().Sub(isTarget.Select(b.Const(1), b.Const(0))).Mul(factor))
+	return b.Build()
+}
+
+// rowSums returns log Σⱼ exp(logits[i, j]) and logits[i, target], [tokens, 1] each, for logits [tokens, vocabulary] and
+// targets [tokens, 1]. A kernel reads each logit once, where a compiler reads it for the largest and again for the sum:
+// at 32,000 words that is as much memory as several blocks of a model read. It is not ok where the device has no kernels,
+// where the vocabulary does not divide into parts of a kernel's size, and where there are more logits than a program may
+// have elements.
+func rowSums(logits, targets *graph.Node) (logTotal, chosen *graph.Node, ok bool) {
+	size := partSize(logits.Shape().Dim(1))
+	if size == 0 || logits.Shape().Size() > math.MaxInt32 {
+		return nil, nil, false
+	}
+	return rowSumsBy(lower.Kernel, size, logits, targets)
+}
+
+// A rowsCall computes a program over rows, as [lower.Kernel] does.
+type rowsCall func(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at lower.InMemory) (map[string]*graph.Node, bool)
+
+// rowSumsBy has the call compute parts of the given size, and combines them.
+func rowSumsBy(call rowsCall, size int, logits, targets *graph.Node) (logTotal, chosen *graph.Node, ok bool) {
+	tokens, vocabulary := logits.Shape().Dim(0), logits.Shape().Dim(1)
+	parts := vocabulary / size
+	// The target as counted from the first column of each part: outside of it in all parts but one.
+	firsts := graph.MulScalar(graph.Iota(targets.Graph(), shapes.Make(targets.DType(), tokens, parts), 1), size)
+	relative := graph.Reshape(graph.Sub(targets, firsts), tokens*parts, 1)
+	p, err := partSums(tokens*parts, size)
+	if err != nil {
+		panic(err)
+	}
+	out, ok := call(logits.Graph(), p, tokens*parts, []*graph.Node{graph.Reshape(logits, tokens*parts, size), relative}, nil)
+	if !ok {
+		return nil, nil, false
+	}
+	of := func(name string) *graph.Node { return graph.Reshape(out[name], tokens, parts) }
+	highest := graph.ReduceAndKeep(of("highest"), graph.ReduceMax, -1)
+	total := graph.Mul(of("total"), graph.Exp(graph.Sub(of("highest"), highest)))
+	logTotal = graph.Add(graph.Log(graph.ReduceAndKeep(total, graph.ReduceSum, -1)), highest)
+	return logTotal, graph.ReduceAndKeep(of("chosen"), graph.ReduceSum, -1), true
+}
+
+// partSums is the program of a kernel: of each row of logits the largest, the sum of the exponentials of the distances
+// to it, and the one at the target, 0 where the target is in no column.
+func partSums(rows, columns int) (*program.Program, error) {
+	b := program.NewBuilder("loss/sums")
+	logits := b.Input("logits", program.FloatType(rows, columns))
+	target := b.Input("target", program.Type{DType: program.Int, Shape: []int{rows, 1}})
+	isTarget := b.Iota(program.Type{DType: program.Int, Shape: []int{rows, columns}}, 1).Eq(target)
+	highest := logits.MaxRow()
+	b.Output("highest", highest)
+	b.Output("total", logits.Sub(highest).Exp().Sum(1).Reshape(rows, 1))
+	b.Output("chosen", isTarget.Select(logits, b.Const(0)).Sum(1).Reshape(rows, 1))
+	return b.Build()
+}
+
+// partSize is the divisor of the vocabulary that fills a kernel's row, a power of two, best; 0 where none fills half of it.
+func partSize(vocabulary int) int {
+	const smallest, largest = 1024, 8192 // of smaller ones the results are many, and of larger ones the registers few
+	best, filled := 0, 0.5
+	for size := smallest; size <= min(vocabulary, largest); size++ {
+		if share := float64(size) / float64(int(1)<<bits.Len(uint(size-1))); vocabulary%size == 0 && share >= filled {
+			best, filled = size, share
+		}
+	}
+	return best
 }

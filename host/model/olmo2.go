@@ -32,6 +32,6 @@ func (olmo2) block(s architecture.Settings, x *graph.Node, w []*graph.Node, site
 	norms := &queryKeyNorm{query: w[olmo2QueryNorm], key: w[olmo2KeyNorm], epsilon: s.NormEps}
 	mixed := q.apply(sites[siteOut], attention(q.apply(sites[siteQKV], x), w[olmo2QKV], norms, r))
 	x = graph.Add(x, rmsNorm(linear(mixed, w[olmo2Out]), w[olmo2AttentionNorm], s.NormEps))
-	down := linear(gated(x, w[olmo2MLP], w[olmo2MLP+1], sites, q), w[olmo2MLP+2])
+	down := linear(gatedActivation(x, w[olmo2MLP], w[olmo2MLP+1], sites, q), w[olmo2MLP+2])
 	return graph.Add(x, rmsNorm(down, w[olmo2MLPNorm], s.NormEps))
 }

@@ -1,7 +1,10 @@
 package model
 
 import (
+	"encoding/binary"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -32,13 +35,16 @@ func newQuadratic(s architecture.Settings) *Quadratic {
 	m := &Quadratic{settings: s}
 	spectrum := s.Spectrum
 	if spectrum == nil {
-		spectrum = logSpaced(s.Condition, s.Dimension)
+		spectrum = []float64{1}
+		if s.Dimension > 1 { // from 1/κ to 1, evenly spaced in their logarithm
+			spectrum = floats.LogSpan(make([]float64, s.Dimension), 1/s.Condition, 1)
+		}
 	}
 	seed := uint64(s.ProblemSeed)
-	m.matrix = rotated(spectrum, generator(seed, rotationStream, 0))
+	m.matrix = randomSymmetric(spectrum, generator(seed, rotationStream, 0))
 	optimum := s.Optimum
 	if optimum == nil {
-		optimum = normals(generator(seed, optimumStream, 0), s.Rows*s.Dimension)
+		optimum = drawNormals(generator(seed, optimumStream, 0), s.Rows*s.Dimension)
 	}
 	m.optimum = architecture.Singles(optimum)
 	return m
@@ -50,20 +56,12 @@ func newToy(s architecture.Settings) *Quadratic {
 	return newQuadratic(s)
 }
 
-// logSpaced returns n numbers from 1/κ to 1, evenly spaced in their logarithm; a single one is 1.
-func logSpaced(condition float64, n int) []float64 {
-	if n == 1 {
-		return []float64{1}
-	}
-	return floats.LogSpan(make([]float64, n), 1/condition, 1)
-}
-
-// rotated returns UΛUᵀ for eigenvectors U that are uniform over all rotations and reflections: Q of a matrix of normal
+// randomSymmetric returns UΛUᵀ for eigenvectors U that are uniform over all rotations and reflections: Q of a matrix of normal
 // numbers, with the signs that make the diagonal of R positive (Mezzadri, 2007).
-func rotated(spectrum []float64, rng normalSource) []float32 {
+func randomSymmetric(spectrum []float64, rng normalSource) []float32 {
 	n := len(spectrum)
 	var qr mat.QR
-	qr.Factorize(mat.NewDense(n, n, normals(rng, n*n)))
+	qr.Factorize(mat.NewDense(n, n, drawNormals(rng, n*n)))
 	var u, r, scaled mat.Dense
 	qr.QTo(&u)
 	qr.RTo(&r)
@@ -80,9 +78,7 @@ func rotated(spectrum []float64, rng normalSource) []float32 {
 }
 
 // Params implements [Model].
-func (m *Quadratic) Params() []architecture.Param {
-	return m.settings.Params()
-}
+func (m *Quadratic) Params() []architecture.Param { return m.settings.Params() }
 
 // BatchDims implements [Model]: a batch is the noise of the gradient, [rows, dimension], as the bits of float32
 // numbers. [Quadratic.NoiseSource] draws it; zeros mean no noise.
@@ -97,7 +93,7 @@ func (m *Quadratic) Losses(params []*graph.Node, batch *graph.Node, _ Activation
 	x, g := params[0], batch.Graph()
 	noise := graph.Bitcast(batch, dtypes.Float32)
 	away := graph.Sub(x, engine.Constant(g, m.optimum, rows, n))
-	gradient := times(away, engine.Constant(g, m.matrix, n, n)) // A is symmetric
+	gradient := matMul(away, engine.Constant(g, m.matrix, n, n)) // A is symmetric
 	value := graph.Reshape(graph.MulScalar(graph.ReduceAllSum(graph.Mul(away, gradient)), 0.5), 1)
 	return autodiff.Custom(value, []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(graph.Add(gradient, noise), graph.InsertAxes(dy, 0))}
@@ -133,4 +129,59 @@ func (m *Quadratic) ActivationSites(_, _ int) []ActivationSite { return nil }
 // StepFLOPs implements [Model]: one product with A and a few operations on each element.
 func (m *Quadratic) StepFLOPs(_, _ int) float64 {
 	return float64(m.settings.Rows) * float64(m.settings.Dimension) * float64(2*m.settings.Dimension+4)
+}
+
+// Numbers of independent streams of random numbers that share a seed.
+const (
+	rotationStream = 1 + iota
+	optimumStream
+	noiseStream
+)
+
+type normalSource interface{ NormFloat64() float64 }
+
+// generator returns the generator of element index of a stream.
+func generator(seed, stream, index uint64) *rand.Rand {
+	var key [32]byte
+	for i, v := range []uint64{seed, stream, index} {
+		binary.LittleEndian.PutUint64(key[8*i:], v)
+	}
+	return rand.New(rand.NewChaCha8(key))
+}
+
+// drawNormals draws n numbers from N(0, 1).
+func drawNormals(rng normalSource, n int) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = rng.NormFloat64()
+	}
+	return out
+}
+
+// NoiseSource draws the batches of a [Quadratic], as a data sampler draws those of a language model: batch i is the
+// same whenever it is asked for, so that a resumed training sees the noise that it would have seen.
+type NoiseSource struct {
+	n    int
+	std  float64
+	seed uint64
+}
+
+// NoiseSource returns the source of the problem's noise for a seed.
+func (m *Quadratic) NoiseSource(seed uint64) *NoiseSource {
+	return &NoiseSource{n: m.settings.Rows * m.settings.Dimension, std: m.settings.Noise, seed: seed}
+}
+
+// BatchLen returns the number of elements of a batch.
+func (s *NoiseSource) BatchLen() int { return s.n }
+
+// At fills dst with the batch of that index, as the bits of float32 numbers drawn from N(0, noise²).
+func (s *NoiseSource) At(index int64, dst []int32) error {
+	if index < 0 || len(dst) != s.n {
+		return fmt.Errorf("noise: batch %d into room for %d numbers, a batch has %d", index, len(dst), s.n)
+	}
+	rng := generator(s.seed, noiseStream, uint64(index))
+	for i := range dst {
+		dst[i] = int32(math.Float32bits(float32(s.std * rng.NormFloat64())))
+	}
+	return nil
 }

@@ -26,7 +26,7 @@ func lossAndGradient(t *testing.T, m *Quadratic, x, noise []float32) (loss float
 }
 
 func drawn(seed uint64, n int) []float32 {
-	return architecture.Singles(normals(generator(seed, 99, 0), n))
+	return architecture.Singles(drawNormals(generator(seed, 99, 0), n))
 }
 
 // TestQuadratic compares value, gradient and distance with the definition in float64, f(x) = ½·xᵀAx − bᵀx, and its
@@ -115,7 +115,7 @@ func TestRotationIsUniform(t *testing.T) {
 	var mean [n * n]float64
 	for seed := range uint64(draws) {
 		// With one eigenvalue 1 and the others nearly 0, A is the projection on its eigenvector.
-		a := rotated([]float64{1, 1e-9, 1e-9, 1e-9}, generator(seed, rotationStream, 0))
+		a := randomSymmetric([]float64{1, 1e-9, 1e-9, 1e-9}, generator(seed, rotationStream, 0))
 		for i, v := range a {
 			mean[i] += float64(v) / draws
 		}

@@ -31,5 +31,5 @@ func (qwen3) block(s architecture.Settings, x *graph.Node, w []*graph.Node, site
 	mixed := q.apply(sites[siteOut], attention(in, w[qwen3QKV], norms, r))
 	x = addLinear(x, mixed, w[qwen3Out])
 	in = rmsNorm(x, w[qwen3MLPNorm], s.NormEps)
-	return addLinear(x, gated(in, w[qwen3MLP], w[qwen3MLP+1], sites, q), w[qwen3MLP+2])
+	return addLinear(x, gatedActivation(in, w[qwen3MLP], w[qwen3MLP+1], sites, q), w[qwen3MLP+2])
 }

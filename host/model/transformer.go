@@ -90,7 +90,7 @@ func (m *transformer) blockSites(layer, tokens int) [4]ActivationSite {
 func (m *transformer) Losses(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
 	in, h := m.readHidden(params, batch, q)
 	targets := m.targets(in)
-	return m.weighted(crossEntropy(m.chunks(targets.Shape().Size()), h, m.head(params), targets), in)
+	return m.weightLosses(crossEntropy(m.chunks(targets.Shape().Size()), h, m.head(params), targets), in)
 }
 
 // readHidden reads a batch, and computes hidden of all of its tokens but the last.
@@ -107,9 +107,9 @@ func (m *transformer) targets(in sequences) *graph.Node {
 	return graph.Reshape(clampIDs(targets, m.Vocab), -1)
 }
 
-// weighted returns losses [batch·context] as [batch, context], multiplied with the weights of their targets: NaNs where
-// an id is outside the vocabulary.
-func (m *transformer) weighted(losses *graph.Node, in sequences) *graph.Node {
+// weightLosses returns losses [batch·context] as [batch, context], multiplied with the weights of their targets. If an id is
+// outside the vocabulary, all of them are NaN.
+func (m *transformer) weightLosses(losses *graph.Node, in sequences) *graph.Node {
 	dims := in.tokens.Shape().Dimensions
 	losses = graph.Reshape(nanUnlessValid(losses, in.tokens, m.Vocab), dims[0], dims[1]-1)
 	if in.weights == nil {
@@ -158,7 +158,7 @@ func (m *transformer) hidden(params []*graph.Node, tokens, segments *graph.Node,
 	m.checkParams(params)
 	batch, context := tokens.Shape().Dim(0), tokens.Shape().Dim(1)
 	r := newRope(tokens.Graph(), m.Settings, batch, context, segments)
-	return m.blocks(params, tokens, r, q.withoutPadding(segments), func(_ int, block func() *graph.Node) *graph.Node { return block() })
+	return m.blocks(params, tokens, r, q.zeroPadding(segments), func(_ int, block func() *graph.Node) *graph.Node { return block() })
 }
 
 // blocks is hidden with the given attention; around calls the block of a layer.
@@ -196,8 +196,9 @@ func (m *transformer) checkParams(params []*graph.Node) {
 	}
 }
 
-// gated returns silu(W1·x) ⊙ W2·x as W_down of the feed-forward layer reads it, for x [tokens, width].
-func gated(x, w1, w2 *graph.Node, sites [4]ActivationSite, q ActivationQuantizer) *graph.Node {
+// gatedActivation returns silu(W1·x) ⊙ W2·x, the input of the feed-forward layer's last product, for x [tokens, width]. Both x
+// and the result are quantized.
+func gatedActivation(x, w1, w2 *graph.Node, sites [4]ActivationSite, q ActivationQuantizer) *graph.Node {
 	x = q.apply(sites[siteMLP], x)
 	return q.apply(sites[siteDown], swiGLU(linearRounded(x, w1), linearRounded(x, w2)))
 }
@@ -207,4 +208,59 @@ func (m *transformer) StepFLOPs(batch, context int) float64 {
 	tokens := float64(batch) * float64(context)
 	weights := architecture.CountParams(m.params, func(p architecture.Param) bool { return p.Role != architecture.RoleEmbedding || m.Tied() })
 	return 6*float64(weights)*tokens + 12*float64(m.Layers)*float64(m.QueryWidth())*float64(context)*tokens
+}
+
+// A Blockwise model is a [Language] model that can be computed one block at a time, so that only the parameters of one
+// block need be in memory. A residual stream goes through all blocks; it begins with the rows of the embedding, which
+// is the first of [Model.Params].
+type Blockwise interface {
+	Language
+
+	// Blocks returns the number of blocks.
+	Blocks() int
+
+	// BlockParams lists the parameters of a block, in the order of Params.
+	BlockParams(block int) []architecture.Param
+
+	// BlockSites lists the activation sites of a block, a part of ActivationSites.
+	BlockSites(block, batch, context int) []ActivationSite
+
+	// Block computes a block for whole sequences, from their first token on. It maps the residual stream x that enters
+	// the block, [batch·context, width], to the one that leaves it. params are the values of BlockParams. segments are
+	// those of the documents in each sequence, [batch, context], nil where each is one document; see [Padding].
+	Block(block int, params []*graph.Node, x, segments *graph.Node, batch, context int, q ActivationQuantizer) *graph.Node
+}
+
+var _ Blockwise = (*transformer)(nil)
+
+// Blocks implements [Blockwise].
+func (m *transformer) Blocks() int { return m.Layers }
+
+// BlockParams implements [Blockwise].
+func (m *transformer) BlockParams(block int) []architecture.Param {
+	m.checkBlock(block)
+	size := len(m.Settings.BlockParams(block))
+	return m.params[1+block*size : 1+(block+1)*size]
+}
+
+// BlockSites implements [Blockwise].
+func (m *transformer) BlockSites(block, batch, context int) []ActivationSite {
+	m.checkBlock(block)
+	sites := m.blockSites(block, batch*context)
+	return sites[:]
+}
+
+func (m *transformer) checkBlock(block int) {
+	if block < 0 || block >= m.Layers {
+		exceptions.Panicf("%s: there is no block %d: there are %d", m.Kind, block, m.Layers)
+	}
+}
+
+// Block implements [Blockwise].
+func (m *transformer) Block(block int, params []*graph.Node, x, segments *graph.Node, batch, context int, q ActivationQuantizer) *graph.Node {
+	if want := m.BlockParams(block); len(params) != len(want) {
+		exceptions.Panicf("%s: got %d parameters of a block, want %d", m.Kind, len(params), len(want))
+	}
+	r := newRope(x.Graph(), m.Settings, batch, context, segments)
+	return m.block(m.Settings, x, params, m.blockSites(block, batch*context), r, q.zeroPadding(segments))
 }

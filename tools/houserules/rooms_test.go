@@ -51,7 +51,7 @@ var rooms = []room{
 	{"train/provenance", "train/checkpoint model train/rundir train/assembly model/safetensors train/step data/tokenizer model/architecture compute/engine model/huggingface data/dataset", "says what runs and weights come from, and reads such weights: whether to train with them or to use them is the caller's business"},
 	{"train/assembly", "train/memory train/config compute/device model compute/update method/cage method/diagnostics compute/engine train/rundir compute/lower data/tokenizer sdk train/plugin data/dataset model/architecture data/arrange method/schedule compute/refresh train/step sdk/program",
 		"the one place where a configuration becomes parts, so that no part has to read configurations"},
-	{"train/step", "model/decode compute/refresh compute/update compute/lower compute/pass/rotation method/cage model compute/engine sdk sdk/program compute/device model/architecture model/generate", "runs what it is given: it reads no configuration and asks no plugin"},
+	{"train/step", "model/decode compute/refresh compute/update compute/lower compute/pass/rotation method/cage model compute/engine sdk compute/device model/architecture model/generate", "runs what it is given: it reads no configuration and asks no plugin"},
 	{"train/memory", "sdk/program", "computes from sizes alone"},
 	{"train/plugin/scaffold", "sdk", "writes source, and runs nothing of it"},
 	{"train/plugin", "train/plugin/supervisor sdk sdk/client", "processes that answer with programs: what becomes of these is nothing to it"},

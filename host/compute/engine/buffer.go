@@ -21,8 +21,8 @@ type Element = gotype.Supported
 // except that several steps may read it at once.
 type Buffer struct {
 	device  *Device
-	shape   shapes.Shape // of the whole
-	sharded bool
+	shape   shapes.Shape                     // of the whole
+	sharded bool                             // each replica has a part, of equal size, along the first axis; false with one replica
 	data    atomic.Pointer[[]compute.Buffer] // one for each replica; nil once the buffer is gone
 }
 
@@ -35,10 +35,6 @@ func newBuffer(d *Device, data []compute.Buffer, shape shapes.Shape, sharded boo
 // Shape returns the element type and the dimensions of the buffer, or of the whole tensor if it is sharded. It is known
 // even after the buffer is gone.
 func (b *Buffer) Shape() shapes.Shape { return b.shape }
-
-// Sharded reports whether each replica has a part of the buffer, of equal size, along its first axis. With one replica
-// nothing is sharded.
-func (b *Buffer) Sharded() bool { return b.sharded }
 
 // Gone reports whether the buffer was finalized or donated.
 func (b *Buffer) Gone() bool { return b.data.Load() == nil }

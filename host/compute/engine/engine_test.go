@@ -1,17 +1,26 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 func open(t *testing.T) *engine.Device {
@@ -205,15 +214,126 @@ func TestClosed(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	for kind, tc := range map[string]struct {
-		opts engine.Options
-		want string
-	}{
-		"tpu":      {engine.Options{}, `unknown device "tpu": known are cpu, cuda`},
-		device.CPU: {engine.Options{Threads: -1}, "-1 threads"},
+	for want, opts := range map[string]engine.Options{
+		"-1 threads":         {Threads: -1},
+		`attention "flash"`:  {Attention: "flash"},
+		`precision "float8"`: {Precision: "float8"},
 	} {
-		if _, err := engine.Open(kind, tc.opts); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("Open(%q, %+v): got error %v, want %q in it", kind, tc.opts, err, tc.want)
+		if _, err := engine.Open(device.CPU, opts); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got error %v, want %q in it", opts, err, want)
+		}
+	}
+	if _, err := engine.Open("tpu", engine.Options{}); err == nil || !strings.Contains(err.Error(), `unknown device "tpu": known are cpu, cuda`) {
+		t.Errorf("an unknown kind: got error %v", err)
+	}
+}
+
+// TestSameBits runs a step with products, reductions and reuse of buffers again and again, with different numbers of
+// threads and from several goroutines at once.
+func TestSameBits(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	data := make([]float32, 96*160)
+	for i := range data {
+		data[i] = float32(rng.NormFloat64())
+	}
+	var want []float32
+	for _, threads := range []int{0, 1, 2, 3} {
+		d, err := engine.Open(device.CPU, engine.Options{Threads: threads})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := testdevice.Upload(t, d, data, 96, 160)
+		e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(96, 160)}}, manyBranches(6))
+		var group sync.WaitGroup
+		results := make([][]float32, 6)
+		for i := range results {
+			group.Go(func() {
+				out, err := e.Run([]*engine.Buffer{x}, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				results[i], err = engine.Download[float32](out[0])
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			if i < 3 {
+				group.Wait() // The first runs are alone, the others overlap.
+			}
+		}
+		group.Wait()
+		if want == nil {
+			want = results[0]
+		}
+		for _, got := range results {
+			for i := range want {
+				if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+					t.Fatalf("threads %d: element %d is %v, was %v", threads, i, got[i], want[i])
+				}
+			}
 		}
 	}
 }
+
+// manyBranches builds a step whose graph has n chains of products and reductions that can run in parallel.
+func manyBranches(n int) engine.BuildFunc {
+	return func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		total := graph.ZerosLike(in[0])
+		for i := range n {
+			x := graph.MulScalar(in[0], 1/float64(1+i))
+			for range 3 {
+				gram := graph.DotGeneral(x, []int{0}, nil, in[0], []int{0}, nil)
+				scale := graph.Sqrt(graph.AddScalar(graph.ReduceAllMean(graph.Square(gram)), 1e-6))
+				x = graph.Tanh(graph.MatMul(x, graph.Div(gram, scale)))
+				x = graph.Sub(x, graph.ReduceAndKeep(x, graph.ReduceMean, -1))
+			}
+			total = graph.Add(total, x)
+		}
+		return []*graph.Node{total}
+	}
+}
+
+// watchdogVariable tells the test binary to be the subprocess of TestManyBranchesDoNotHang.
+const watchdogVariable = "CAGE_ENGINE_WATCHDOG"
+
+// TestManyBranchesDoNotHang runs graphs with far more parallel branches than workers, where releases of the Go backend
+// have deadlocked. It does so in a subprocess, so that a hang fails this test and not the whole suite. The limit is far
+// above the second or so that the work takes, because the machine may be busy.
+func TestManyBranchesDoNotHang(t *testing.T) {
+	if os.Getenv(watchdogVariable) != "" {
+		runManyBranches(t)
+		return
+	}
+	effort.Long(t, "it starts a process with many steps")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestManyBranchesDoNotHang$")
+	cmd.Env = append(os.Environ(), watchdogVariable+"=1")
+	output, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		t.Fatalf("the step hangs; output so far:\n%s", output)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+}
+
+func runManyBranches(t *testing.T) {
+	for _, threads := range []int{0, 1, 2} {
+		d, err := engine.Open(device.CPU, engine.Options{Threads: threads})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(32, 48)}}, manyBranches(64))
+		x := testdevice.Upload(t, d, make([]float32, 32*48), 32, 48)
+		for range 30 {
+			if err := engine.FinalizeAll(run(t, e, x)...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -34,16 +34,6 @@ type Spec struct {
 	Donated bool
 }
 
-// bufferShape is the shape of the buffer that Run takes for the input, that of all replicas.
-func (s Spec) bufferShape(replicas int) shapes.Shape {
-	if !s.Sharded || replicas == 1 {
-		return s.Shape
-	}
-	shape := s.Shape.Clone()
-	shape.Dimensions[0] *= replicas
-	return shape
-}
-
 // A BuildFunc builds the graph of a step: it receives one node per input, in order, and returns the outputs, at least
 // one. It may panic, as GoMLX's functions do.
 type BuildFunc func(g *graph.Graph, inputs []*graph.Node) []*graph.Node
@@ -54,7 +44,6 @@ type Executable struct {
 	name    string
 	inputs  []Spec
 	outputs []shapes.Shape
-	aliased int
 	graph   *graph.Graph
 }
 
@@ -81,7 +70,7 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		e.outputs = append(e.outputs, output.Shape())
 	}
 	if err := catch(func() error {
-		if e.aliased, err = aliasDonated(backend.builder, pairDonated(inputs, e.outputs)); err != nil {
+		if err := aliasDonated(backend.builder, pairDonated(inputs, e.outputs)); err != nil {
 			return err
 		}
 		if d.options.Kernels != device.BodyKernels {
@@ -119,8 +108,14 @@ func pairDonated(inputs []Spec, outputs []shapes.Shape) map[int]int {
 // build makes the nodes of the inputs and calls the function that builds the rest.
 func (d *Device) build(g *graph.Graph, inputs []Spec, build BuildFunc) (outputs []*graph.Node, err error) {
 	err = catch(func() error {
-		if err := d.replicate(g); err != nil {
-			return err
+		if d.Count() > 1 {
+			mesh, err := distributed.NewDeviceMesh([]int{d.Count()}, []string{"replica"})
+			if err == nil {
+				err = g.SetSPMD(mesh)
+			}
+			if err != nil {
+				return err
+			}
 		}
 		nodes := make([]*graph.Node, len(inputs))
 		for i, spec := range inputs {
@@ -130,18 +125,6 @@ func (d *Device) build(g *graph.Graph, inputs []Spec, build BuildFunc) (outputs 
 		return checkOutputs(g, outputs)
 	})
 	return outputs, err
-}
-
-// replicate makes the graph one of several replicas, if the device has them.
-func (d *Device) replicate(g *graph.Graph) error {
-	if d.Count() == 1 {
-		return nil
-	}
-	mesh, err := distributed.NewDeviceMesh([]int{d.Count()}, []string{"replica"})
-	if err != nil {
-		return err
-	}
-	return g.SetSPMD(mesh)
 }
 
 func checkSpecs(inputs []Spec) error {
@@ -182,10 +165,6 @@ func (e *Executable) Name() string { return e.name }
 
 // Outputs returns the shapes of Run's outputs, in order.
 func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
-
-// Aliased returns how many inputs the compiled step updates in place, see [Spec]. It is 0 on the CPU device, which
-// decides about that at run time.
-func (e *Executable) Aliased() int { return e.aliased }
 
 // Run executes the step on all replicas and returns its outputs, which the caller finalizes. Input i is donated if
 // donate[i] is set; a nil donate donates nothing. The package documentation says what donation means. A step cannot be
@@ -246,7 +225,11 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 			return nil, fmt.Errorf("input %q is nil", spec.Name)
 		}
 		data := input.data.Load()
-		want := spec.bufferShape(count)
+		want, sharded := spec.Shape, spec.Sharded && count > 1
+		if sharded { // the buffer is that of all replicas
+			want = want.Clone()
+			want.Dimensions[0] *= count
+		}
 		switch {
 		case data == nil:
 			return nil, fmt.Errorf("input %q: %w", spec.Name, ErrBufferGone)
@@ -254,7 +237,7 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 			return nil, fmt.Errorf("input %q is on another device", spec.Name)
 		case !input.shape.Equal(want):
 			return nil, fmt.Errorf("input %q has shape %s, want %s", spec.Name, input.shape, want)
-		case input.sharded != (spec.Sharded && count > 1):
+		case input.sharded != sharded:
 			return nil, fmt.Errorf("input %q: is its buffer sharded? %t, want %t", spec.Name, input.sharded, spec.Sharded)
 		}
 		for j, part := range *data {

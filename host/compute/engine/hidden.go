@@ -141,15 +141,15 @@ func hiddenField(of any, name string, kind reflect.Kind) (reflect.Value, error) 
 	return reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem(), nil
 }
 
-// aliasDonated tells XLA, before the graph is compiled, which donated input each output may alias, and returns the number of
-// such pairs. Without it, XLA frees a donated input only after the step. The Go backend needs no such information.
-func aliasDonated(builder compute.Builder, pairs map[int]int) (int, error) {
+// aliasDonated tells XLA, before the graph is compiled, which donated input each output may alias.
+// Without it, XLA frees a donated input only after the step. The Go backend needs no such information.
+func aliasDonated(builder compute.Builder, pairs map[int]int) error {
 	if len(pairs) == 0 || !isXLA(builder) {
-		return 0, nil
+		return nil
 	}
 	inputs, err := mainInputs(builder)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for input, output := range pairs {
 		attributes := inputs.Index(input).Elem().FieldByName("Attributes")
@@ -159,7 +159,7 @@ func aliasDonated(builder compute.Builder, pairs map[int]int) (int, error) {
 		// The name under which XLA reads it from a program: "may alias", it copies first what a call does not donate.
 		attributes.SetMapIndex(reflect.ValueOf("tf.aliasing_output"), reflect.ValueOf(int32(output)))
 	}
-	return len(pairs), nil
+	return nil
 }
 
 // mainInputs are the arguments of the program's main function, a list of pointers to values with Attributes: go-xla has

@@ -29,7 +29,7 @@ func lowerLogb(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 // from one that is rounded once.
 func lowerLdexp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x, e, f := args[0], args[1], l.float
-	r := l.rangeOf(n.Args[1])
+	r := l.ranges[n.Args[1]]
 	var powers []*graph.Node
 	switch {
 	case r.within(float64(f.minNormal()), float64(f.bias)):
@@ -103,8 +103,7 @@ func (f format) minExponent() int { return f.minNormal() - f.mantissa }
 // infinity is the bit pattern of +Inf.
 func (f format) infinity() int64 { return int64(2*f.bias+1) << f.mantissa }
 
-// shifter is 1.5·2^mantissa: the floats around it are the integers, so that adding
-// and subtracting it rounds a number of at most exact in magnitude to the nearest
-// integer, ties to even.
+// shifter is 1.5·2^mantissa. The floats near it are whole numbers, so that adding and then subtracting it rounds a number to
+// the nearest whole number, ties to even. This is right for magnitudes up to exact.
 func (f format) shifter() float64 { return 1.5 * math.Ldexp(1, f.mantissa) }
 func (f format) exact() float64   { return math.Ldexp(1, f.mantissa-1) }

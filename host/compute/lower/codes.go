@@ -20,7 +20,7 @@ import (
 // them: see [engine.Products].
 type Codes struct {
 	Parts []*graph.Node // each has one row for each row of the matrix
-	moved bool          // whether rows were removed or reordered: see integerProduct
+	moved bool          // whether rows were removed or reordered, on which rounding depends: see integerProduct
 }
 
 // AttachTo attaches the codes to the node of their value, where [CodesOf] finds them. Gradients pass through the value only.
@@ -62,8 +62,8 @@ func (q programQuantizer) CodeShapes(d *engine.Device) (parts []shapes.Shape) {
 	return parts
 }
 
-// factoredForward is the program of the forward pass. If the device multiplies codes, and package factor finds those of the value, the
-// program has them as further outputs, and c is their form. Otherwise c is nil.
+// factoredForward returns the program of the forward pass for a device. If the device multiplies codes and package factor
+// finds the codes of the value, they are further outputs of the program, and c is their form. Otherwise c is nil.
 func (q programQuantizer) factoredForward(d *engine.Device) (p *program.Program, c *coding) {
 	if c = codingOf(d); c != nil {
 		if p, ok := c.factor(q.parts.Forward, sdk.OutputValue); ok {

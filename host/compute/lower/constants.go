@@ -30,7 +30,7 @@ func lowerConstant(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 	}
 }
 
-// elements makes a constant; a single element is stored once and fills the shape.
+// elements returns a constant. A single element is stored once and repeated to the shape.
 func elements[S any, T engine.Element](g *graph.Graph, values []S, convert func(S) T, shape []int) *graph.Node {
 	data := make([]T, len(values))
 	for i, v := range values {
@@ -42,8 +42,8 @@ func elements[S any, T engine.Element](g *graph.Graph, values []S, convert func(
 	return storedConstant(g, data, shape)
 }
 
-// lowerIota counts in integers beyond 2²⁴: a device that adds one to a float again and
-// again stops there.
+// lowerIota counts more than 2²⁴ elements in integers, because a device that counts in float32, by adding one again and
+// again, stops at that number.
 func lowerIota(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 	axis := n.Attr.Axes[0]
 	if n.Type.DType == program.Float && n.Type.Shape[axis] > 1<<24 {
@@ -117,8 +117,8 @@ func constant[T engine.Element](g *graph.Graph, v T) *graph.Node {
 	return storedConstant(g, []T{v}, nil)
 }
 
-// storedConstant is a constant of the given elements. Equal constants are one node in a graph,
-// as devices recognize equal operations by their operands' nodes.
+// storedConstant returns a constant of the given elements. Equal constants are the same node of a graph, so that a device,
+// which compares operands as nodes, recognizes equal operations on them.
 func storedConstant[T engine.Element](g *graph.Graph, data []T, shape []int) *graph.Node {
 	h := sha256.New()
 	// Writing a slice of numbers or bools to a hash cannot fail.
@@ -127,8 +127,8 @@ func storedConstant[T engine.Element](g *graph.Graph, data []T, shape []int) *gr
 	return sharedNode(g, key, func() *graph.Node { return engine.Constant(g, data, shape...) })
 }
 
-// sharedNodes is the key of the nodes that shared keeps in a graph's state, for one
-// function of the graph: the body of a loop cannot use nodes of another function.
+// sharedNodes is the key under which a graph's state holds the nodes of [sharedNode]. Each function of the graph has nodes of
+// its own, because the body of a loop cannot use those of another function.
 type sharedNodes struct{ of *graph.Function }
 
 // sharedNode returns the node with this key in the graph's current function. create makes it

@@ -25,7 +25,7 @@ func goAbs(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 
 func goSign(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	y := graph.Sign(args[0])
-	if l.rangeOf(n.Args[0]).nan {
+	if l.ranges[n.Args[0]].nan {
 		y = l.keepNaN(args[0], y)
 	}
 	return y
@@ -54,7 +54,7 @@ func goTanh(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 // goRound rounds numbers that are known to be small by a shift of the binary
 // point, in two vectorized steps. Either way, zeros get the positive sign.
 func goRound(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	if most := l.float.exact(); l.rangeOf(n.Args[0]).within(-most, most) {
+	if most := l.float.exact(); l.ranges[n.Args[0]].within(-most, most) {
 		shifter := l.scalar(l.float.shifter())
 		return graph.Sub(graph.Add(args[0], shifter), shifter)
 	}
@@ -98,30 +98,30 @@ func notBits(x []*graph.Node) *graph.Node {
 }
 func equalBits(x []*graph.Node) *graph.Node { return notBits([]*graph.Node{xorBits(x)}) }
 
-// extreme is graph.Max or graph.Min. On the Go backend the result is undefined where
-// an operand is NaN: it is either operand, depending on the position in the tensor.
+// extreme is graph.Max or graph.Min. Where an operand is NaN, the Go backend returns either operand, depending on the
+// position in the tensor.
 type extreme = func(x, y *graph.Node) *graph.Node
 
-// clipChain is a chain of maxima and minima of source with constants. Its result is value where
-// source is not NaN.
+// clipChain is a chain of maxima and minima of source with constants. value is its result, which is right only where source
+// is not NaN.
 type clipChain struct{ source, value *graph.Node }
 
-// goExtreme is a maximum or minimum that is NaN if either operand is. A chain of
-// them with constants tests its source for NaN once. The graph also has this test for results
-// inside the chain; the backend does not execute it, as nothing reads it.
+// goExtreme is a maximum or minimum that is NaN if either operand is. In a clip chain only the source has to be tested for
+// NaN, which takes one test after the last operation. The graph has such tests after the other operations, too, but nothing
+// reads their results, so the backend does not execute them.
 func goExtreme(f extreme) rule {
 	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		x, y := n.Args[0], n.Args[1]
-		if l.rangeOf(x).nan && !l.rangeOf(y).nan && l.p.TypeOf(y).IsScalar() {
+		if l.ranges[x].nan && !l.ranges[y].nan && l.p.TypeOf(y).IsScalar() {
 			return l.clip(f, args[0], args[1])
 		}
-		if l.rangeOf(y).nan && !l.rangeOf(x).nan && l.p.TypeOf(x).IsScalar() {
+		if l.ranges[y].nan && !l.ranges[x].nan && l.p.TypeOf(x).IsScalar() {
 			return l.clip(f, args[1], args[0])
 		}
 		out := f(args[0], args[1])
 		for i, id := range n.Args {
 			switch x := args[i]; {
-			case !l.rangeOf(id).nan:
+			case !l.ranges[id].nan:
 			case slices.Equal(x.Shape().Dimensions, out.Shape().Dimensions):
 				out = l.keepNaN(x, out)
 			default: // x is repeated
@@ -132,6 +132,7 @@ func goExtreme(f extreme) rule {
 	}
 }
 
+// clip appends the maximum or minimum of x and a constant to the clip chain that ends in x, if there is one.
 func (l *lowering) clip(f extreme, x, bound *graph.Node) *graph.Node {
 	c, ok := l.clips[x]
 	if !ok {
@@ -143,8 +144,8 @@ func (l *lowering) clip(f extreme, x, bound *graph.Node) *graph.Node {
 	return out
 }
 
-// keepNaN returns y where x is a number, and x, hence NaN, elsewhere; y has the
-// shape of x, or is a scalar. A comparison with a scalar is the fastest test for NaN.
+// keepNaN returns y where x is a number, and NaN where x is. y has the shape of x, or is a scalar. A comparison with a scalar
+// is the fastest test for NaN.
 func (l *lowering) keepNaN(x, y *graph.Node) *graph.Node {
 	number := graph.LessOrEqual(x, l.scalar(math.Inf(1)))
 	return graph.Where(number, y, x)
@@ -154,7 +155,7 @@ func (l *lowering) keepNaN(x, y *graph.Node) *graph.Node {
 // It looks for NaN in the sum of magnitudes, the cheapest reduction.
 func goReduceExtreme(f func(x *graph.Node, axes ...int) *graph.Node) rule {
 	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-		x, r := args[0], l.rangeOf(n.Args[0])
+		x, r := args[0], l.ranges[n.Args[0]]
 		out := reduceExtreme(f, x, n.Attr.Axes)
 		if !r.nan {
 			return out
@@ -203,9 +204,8 @@ func goBroadcast(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return l.repeat(spread(n, args[0]), n.Type.Shape)
 }
 
-// repeat repeats x along its axes of size 1 to the given shape, of the same rank. A
-// scalar stays one. It adds zeros of that shape: the backend vectorizes binary
-// operations on such operands, but not its broadcast.
+// repeat repeats x along its axes of size 1 to the given shape, which has the same rank. A scalar stays a scalar. The Go
+// backend has no vectorized broadcast, but its vectorized sums repeat operands: so repeat adds zeros.
 func (l *lowering) repeat(x *graph.Node, shape []int) *graph.Node {
 	if x.IsScalar() || slices.Equal(x.Shape().Dimensions, shape) {
 		return x
@@ -231,22 +231,22 @@ func (l *lowering) repeat(x *graph.Node, shape []int) *graph.Node {
 	}
 }
 
-// zeros is a tensor of zeros in memory. A scalar in its place would not make a binary
-// operation repeat its other operand.
+// zeros is a tensor of zeros, all stored in memory: a zero that is broadcast by the backend would not make a sum repeat its
+// other operand.
 func (l *lowering) zeros(shape ...int) *graph.Node {
 	return l.table(make([]float64, product(shape)), shape...)
 }
 
 func product(shape []int) int { return shapes.Make(dtypes.Float32, shape...).Size() }
 
-// goDot avoids a transposition. The backend multiplies [batch, left, contracted]
-// with [batch, contracted, right] or [batch, right, contracted]. When an operand has
-// another form, it transposes both; here only the left one is transposed where that
-// is enough.
+// goDot avoids a transposition. The backend multiplies [batch, left, contracted] with [batch, contracted, right] or with
+// [batch, right, contracted]. It transposes both operands when either has its axes in another order. If only the left one
+// does, goDot transposes that one before the product.
 func goDot(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	a, x := n.Attr, args[0]
-	if len(a.LhsContract) == 0 {
-		return goOuter(l, n, args)
+	if len(a.LhsContract) == 0 { // each operand gets an axis of size 1 that is contracted
+		x, y := graph.InsertAxes(x, -1), graph.InsertAxes(args[1], -1)
+		return graph.DotGeneral(x, []int{x.Rank() - 1}, a.LhsBatch, y, []int{y.Rank() - 1}, a.RhsBatch)
 	}
 	batch, contracted := len(a.LhsBatch), len(a.LhsContract)
 	order := slices.Concat(a.LhsBatch, program.OtherAxes(x.Rank(), a.LhsBatch, a.LhsContract), a.LhsContract)
@@ -256,13 +256,6 @@ func goDot(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	}
 	x = graph.TransposeAllAxes(x, order...)
 	return graph.DotGeneral(x, program.OtherAxes(x.Rank())[x.Rank()-contracted:], program.OtherAxes(batch), args[1], a.RhsContract, a.RhsBatch)
-}
-
-// goOuter is a product without contracted axes: each operand gets one of size 1.
-func goOuter(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	x := graph.InsertAxes(args[0], -1)
-	y := graph.InsertAxes(args[1], -1)
-	return graph.DotGeneral(x, []int{x.Rank() - 1}, n.Attr.LhsBatch, y, []int{y.Rank() - 1}, n.Attr.RhsBatch)
 }
 
 // The fastest rotation on the Go backend multiplies rows of goTrail elements by
@@ -293,19 +286,17 @@ func goHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return graph.Reshape(x, n.Type.Shape...)
 }
 
-// goFactor is the first of the factors, about equal and at most goLead, that a
-// leading factor is split in.
+// goFactor splits a leading factor into factors of about equal size, at most goLead, and returns the first of them.
 func goFactor(lead int) int {
 	total, most := bits.Len(uint(lead))-1, bits.Len(uint(goLead))-1
 	parts := (total + most - 1) / most
 	return 1 << ((total + parts - 1) / parts)
 }
 
-// rotateColumns multiplies each matrix of x[count, size, …] from the left by the
-// Walsh–Hadamard matrix. The left operand repeats one matrix. It is a sum with
-// zeros, computed in each step, as a constant would occupy memory all the time. The
-// barrier makes it depend on a node that is not constant: for constants the backend
-// keeps a packed copy for every product.
+// rotateColumns multiplies each matrix of x[count, size, …] from the left by the Walsh–Hadamard matrix. The left operand of
+// the product is that matrix, repeated count times by a sum with zeros. It must not be a constant, which would occupy memory
+// between the steps, too, and of which the backend would keep a packed copy for every product. So it is computed in each
+// step, and a barrier makes it depend on x.
 func (l *lowering) rotateColumns(x *graph.Node) *graph.Node {
 	count, size := x.Shape().Dim(0), x.Shape().Dim(1)
 	left := sharedNode(l.g, fmt.Sprint("repeated hadamard ", l.float.dtype, size, count), func() *graph.Node {

@@ -2,6 +2,8 @@ package lower_test
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -13,6 +15,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/pjrtrecord"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -109,6 +114,198 @@ func TestBlockKernelCalls(t *testing.T) {
 			}
 			if said := strings.Join(warnings, "\n"); strings.Contains(said, "multiplied by their values and not by their codes, which takes more time[reason the device has no kernels]") != (want == 0) {
 				t.Errorf("the device warns %q", warnings)
+			}
+		})
+	}
+}
+
+// quantizerOf makes a quantizer of matrices from the value and the surrogate of its program.
+func quantizerOf(t *testing.T, name string, rows, columns int, make func(b *program.Builder, x program.Value) (value, surrogate program.Value),
+	trained ...sdk.StateTensor) lower.Quantizer {
+	t.Helper()
+	b := program.NewBuilder(name)
+	value, surrogate := make(b, b.Input(sdk.InputX, program.FloatType(rows, columns)))
+	b.Output(sdk.OutputValue, value)
+	b.Output(sdk.OutputSurrogate, surrogate)
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := lower.NewQuantizer(sdk.QuantizerProgram{Program: p, Trained: trained})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// uniform quantizes rows to whole numbers between −8 and 7 times a scale of the row.
+func uniform(t *testing.T, rows, columns int) lower.Quantizer {
+	t.Helper()
+	return quantizerOf(t, "uniform", rows, columns, func(_ *program.Builder, x program.Value) (value, surrogate program.Value) {
+		scale := x.Abs().MaxRow().Scale(1.0 / 8)
+		return x.Div(scale).Clip(-8, 7).Round().Mul(scale), x
+	})
+}
+
+// mxfp4 quantizes blocks of 32 to floats of four bits times a power of two.
+func mxfp4(t *testing.T, rows, columns int) lower.Quantizer {
+	t.Helper()
+	return quantizerOf(t, "mxfp4", rows, columns, func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
+		blocks := microscaling.NewBlocks([]int{rows, columns}, 32)
+		v := blocks.Split(x)
+		scale := b.Const(1).Ldexp(v.Abs().MaxRow().Logb().Shift(-2).Clip(-127, 127))
+		return blocks.Join(microscaling.RoundE2M1(v.Div(scale), microscaling.TiesEven).Mul(scale)), x
+	})
+}
+
+// nvfp4 has blocks of 16, whose scales are floats of eight bits times one for the tensor.
+func nvfp4(t *testing.T, rows, columns int) lower.Quantizer {
+	t.Helper()
+	return quantizerOf(t, "nvfp4", rows, columns, func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
+		blocks := microscaling.NewBlocks([]int{rows, columns}, 16)
+		v := blocks.Split(x)
+		largest := v.Abs().MaxRow()
+		overall := largest.MaxAll().Scale(1.0 / 2688)
+		scale := microscaling.RoundE4M3(largest.Scale(1.0 / 6).Div(overall)).Mul(overall)
+		return blocks.Join(microscaling.RoundE2M1(v.Div(scale), microscaling.TiesEven).Mul(scale)), x
+	})
+}
+
+// TestProductOfCodes: the product of integers is that of the values, and more exact than theirs in bfloat16; rounded to
+// bfloat16 itself it is as exact as a number can be.
+func TestProductOfCodes(t *testing.T) {
+	wrong := productErrors(t, engine.Options{Products: device.IntegerProducts}, uniform)
+	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[1] < 100*wrong[0] || wrong[2] < 100*wrong[0] {
+		t.Errorf("relative errors of %g", wrong)
+	}
+}
+
+// TestLongProductOfCodes: sums that 32 bits may not hold are those of values.
+func TestLongProductOfCodes(t *testing.T) {
+	d := testdevice.Open(t, engine.Options{Products: device.IntegerProducts})
+	for columns, want := range map[int]bool{engine.LongestIntegers: true, engine.LongestIntegers + 1: false} {
+		q := uniform(t, 1, columns)
+		x := testdevice.Upload(t, d, make([]float32, columns), 1, columns)
+		testdevice.Evaluate(t, d, []*engine.Buffer{x}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			value := lower.Quantize(in[0], nil, q)
+			if _, ok := lower.ProductOfCodes(value, value, false); ok != want {
+				t.Errorf("%d codes are multiplied: %t", columns, ok)
+			}
+			return []*graph.Node{value}
+		})
+	}
+}
+
+// TestProductOfBlocks: so is that of four-bit floats. With scales that are powers of two, values are exact in bfloat16, too.
+func TestProductOfBlocks(t *testing.T) {
+	wrong := productErrors(t, engine.Options{Products: device.BlockProducts, Kernels: device.BodyKernels}, mxfp4)
+	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[1] < 100*wrong[0] || wrong[2] > 1e-6 {
+		t.Errorf("relative errors of %g", wrong)
+	}
+	wrong = productErrors(t, engine.Options{Products: device.BlockProducts, Kernels: device.BodyKernels}, nvfp4)
+	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[1] < 100*wrong[0] || wrong[2] < 100*wrong[0] {
+		t.Errorf("relative errors of %g, with two scales", wrong)
+	}
+}
+
+// productErrors are the relative errors of the product of two matrices that a quantizer makes: of their codes, of their codes
+// rounded at the end, and of their values.
+func productErrors(t *testing.T, o engine.Options, quantizer func(t *testing.T, rows, columns int) lower.Quantizer) (wrong [3]float64) {
+	t.Helper()
+	const tokens, in, out = 128, 1024, 32
+	rng := rand.New(rand.NewPCG(1, 2))
+	random := func(n int) []float32 { // exact in bfloat16
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = math.Float32frombits(math.Float32bits(float32(rng.NormFloat64())) &^ 0xffff)
+		}
+		return values
+	}
+	x, w := random(tokens*in), random(out*in)
+	qx, qw := quantizer(t, tokens, in), quantizer(t, out, in)
+	exact := testdevice.Open(t, engine.Options{})
+	values := testdevice.Evaluate(t, exact, uploaded(t, exact, x, w, tokens, out, in), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{lower.Quantize(in[0], nil, qx), lower.Quantize(in[1], nil, qw)}
+	})
+	o.Precision = device.BFloat16
+	d := testdevice.Open(t, o)
+	got := testdevice.Evaluate(t, d, uploaded(t, d, x, w, tokens, out, in), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		a, b := lower.Quantize(in[0], nil, qx), lower.Quantize(in[1], nil, qw)
+		exact, ok := lower.ProductOfCodes(a, b, false)
+		rounded, both := lower.ProductOfCodes(a, b, true)
+		if !ok || !both {
+			t.Fatal("the codes are not known")
+		}
+		if _, ok := lower.ProductOfCodes(a, in[1], false); ok {
+			t.Error("a matrix that is not quantized has codes")
+		}
+		return []*graph.Node{exact, rounded, engine.DotGeneral(a, []int{1}, nil, b, []int{1}, nil)}
+	})
+	var size float64
+	for i := range tokens {
+		for j := range out {
+			want := 0.0
+			for k := range in {
+				want += float64(values[0][i*in+k]) * float64(values[1][j*in+k])
+			}
+			size += want * want
+			for f := range wrong {
+				e := float64(got[f][i*out+j]) - want
+				wrong[f] += e * e
+			}
+		}
+	}
+	for f := range wrong {
+		wrong[f] = math.Sqrt(wrong[f] / size)
+	}
+	t.Logf("relative errors: of codes %.2g, rounded at the end %.2g, of values in bfloat16 %.2g", wrong[0], wrong[1], wrong[2])
+	return wrong
+}
+
+func uploaded(t *testing.T, d *engine.Device, x, w []float32, tokens, out, in int) []*engine.Buffer {
+	t.Helper()
+	return []*engine.Buffer{testdevice.Upload(t, d, x, tokens, in), testdevice.Upload(t, d, w, out, in)}
+}
+
+// TestNoBlocks: a device without kernels says once that it multiplies values, and so it does with sizes that are no whole
+// tiles. With quantizers that have no codes of this form it does so without a word.
+func TestNoBlocks(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		kernels   device.Kernels
+		out       int
+		quantizer func(t *testing.T, rows, columns int) lower.Quantizer
+		codes     bool
+		warnings  int
+	}{
+		{"blocks", device.BodyKernels, 32, mxfp4, true, 0},
+		{"no kernels", device.GraphKernels, 32, mxfp4, false, 1},
+		{"no whole tiles", device.BodyKernels, 40, mxfp4, true, 1},
+		{"other codes", device.BodyKernels, 32, uniform, false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			const tokens, in = 128, 64
+			warnings := 0
+			d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Products: device.BlockProducts, Kernels: tt.kernels,
+				Warn: func(string, ...any) { warnings++ }})
+			qx, qw := tt.quantizer(t, tokens, in), tt.quantizer(t, tt.out, in)
+			if ok := qx.CodeShapes(d) != nil; ok != tt.codes {
+				t.Errorf("there are codes: %t", ok)
+			}
+			x, w := testdevice.Upload(t, d, make([]float32, tokens*in), tokens, in), testdevice.Upload(t, d, make([]float32, tt.out*in), tt.out, in)
+			testdevice.Evaluate(t, d, []*engine.Buffer{x, w}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+				a, b := lower.Quantize(in[0], nil, qx), lower.Quantize(in[1], nil, qw)
+				product, ok := lower.ProductOfCodes(a, b, true)
+				if ok != (tt.name == "blocks") {
+					t.Errorf("codes are multiplied: %t", ok)
+				}
+				if !ok {
+					product = a
+				}
+				return []*graph.Node{product}
+			})
+			if warnings != tt.warnings {
+				t.Errorf("%d warnings, want %d", warnings, tt.warnings)
 			}
 		})
 	}

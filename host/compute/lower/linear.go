@@ -44,16 +44,16 @@ func (l *lowering) rotate(x *graph.Node, runs, block int) *graph.Node {
 	return graph.TransposeAllAxes(graph.Reshape(x, runs, trail, lead), 0, 2, 1)
 }
 
-// rotateRows takes x as a matrix of rows of size elements and multiplies it by the
-// symmetric matrix, contracting the given axis of it.
+// rotateRows views x as a matrix with rows of size elements, and multiplies it by the Walsh–Hadamard matrix. That matrix is
+// symmetric, so either of its axes can be contracted; which one is faster depends on the device.
 func (l *lowering) rotateRows(x *graph.Node, size, axis int) *graph.Node {
 	x = graph.Reshape(x, x.Shape().Size()/size, size)
 	return graph.DotGeneral(x, []int{1}, nil, l.hadamard(size), []int{axis}, nil)
 }
 
-// butterflies takes x as matrices of the given number of rows, a power of two, of size
-// elements, and multiplies each from the left by the matrix of ±1 of natural order. Each step
-// adds and subtracts whole rows, which a GPU fuses with the operations that follow.
+// butterflies views x as matrices of the given number of rows, a power of two, with rows of size elements. It multiplies each
+// matrix from the left by the matrix of ±1 of natural order. Each step adds and subtracts whole rows, which a GPU fuses with
+// the operations that follow.
 func butterflies(x *graph.Node, rows, size int) *graph.Node {
 	for half := 1; half < rows; half *= 2 {
 		x = graph.Reshape(x, x.Shape().Size()/(2*half*size), 2, half*size)

@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/simplify"
 )
@@ -26,7 +26,7 @@ import (
 // factorization, with a [*NodeError] if a node cannot be built, with an error that names
 // the input if the inputs do not fit.
 func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
-	return lowerFor(g, p, inputs, g.Backend().String() == gobackend.BackendName)
+	return lowerFor(g, p, inputs, engine.OnCPU(g))
 }
 
 // Only returns p without outputs other than the named ones, and so without computing what only they need.
@@ -136,9 +136,6 @@ func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out
 	}
 	return out
 }
-
-// rangeOf is the range of an operand.
-func (l *lowering) rangeOf(id program.ID) bounds { return l.ranges[id] }
 
 // dims are the dimensions of a node.
 func dims(x *graph.Node) []int { return slices.Clone(x.Shape().Dimensions) }

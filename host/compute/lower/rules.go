@@ -1,7 +1,10 @@
 package lower
 
 import (
+	"slices"
+
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/sdk/program"
@@ -159,15 +162,14 @@ func lowerShr(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return graph.BitwiseShiftRightArithmetic(args[0], args[1])
 }
 
-// lowerClamp applies only the bounds that are not known to hold. For NaN, the
-// maximum and minimum of the Go backend return either operand. So the result is NaN or
-// within the bounds; both are allowed.
+// lowerClamp applies only those bounds that x may violate. For NaN, the maximum and minimum of the Go backend return either
+// operand, so the result is NaN or within the bounds. The definition of the operation allows both.
 func lowerClamp(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	x, out := l.rangeOf(n.Args[0]), args[0]
-	if x.lo < l.rangeOf(n.Args[1]).hi {
+	x, out := l.ranges[n.Args[0]], args[0]
+	if x.lo < l.ranges[n.Args[1]].hi {
 		out = graph.Max(out, args[1])
 	}
-	if x.hi > l.rangeOf(n.Args[2]).lo {
+	if x.hi > l.ranges[n.Args[2]].lo {
 		out = graph.Min(out, args[2])
 	}
 	return out
@@ -195,4 +197,80 @@ func lowerBitcast(l *lowering, n *program.Node, args []*graph.Node) *graph.Node 
 		x = graph.Bitcast(x, to)
 	}
 	return graph.ConvertDType(x, l.dtype(n.Type.DType))
+}
+
+func lowerReshape(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	return graph.Reshape(args[0], n.Type.Shape...)
+}
+
+func lowerTranspose(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	return graph.TransposeAllAxes(args[0], n.Attr.Axes...)
+}
+
+// spread gives the operand of a broadcast the rank of the result, with an axis of size 1 for each new axis of the result.
+func spread(n *program.Node, x *graph.Node) *graph.Node {
+	if x.IsScalar() {
+		return x
+	}
+	shape := slices.Repeat([]int{1}, n.Type.Rank())
+	for i, axis := range n.Attr.Axes {
+		shape[axis] = x.Shape().Dim(i)
+	}
+	return graph.Reshape(x, shape...)
+}
+
+func lowerBroadcast(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	return graph.BroadcastToDims(spread(n, args[0]), n.Type.Shape...)
+}
+
+func lowerSlice(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	if args[0].IsScalar() {
+		return args[0]
+	}
+	axes := make([]graph.SliceAxisSpec, len(n.Attr.Start))
+	for i := range axes {
+		axes[i] = graph.AxisRange(n.Attr.Start[i], n.Attr.Limit[i]).Stride(n.Attr.Stride[i])
+	}
+	return graph.Slice(args[0], axes...)
+}
+
+func lowerConcatenate(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	return graph.Concatenate(args, n.Attr.Axes[0])
+}
+
+// lowerSortColumns compares all pairs of keys to find the order of the columns, because the Go backend has no sort. Gathering
+// the columns in that order takes longer than the comparisons.
+func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	x, keys := args[0], args[1]
+	shape := n.Type.Shape
+	rows, columns := shape[len(shape)-2], shape[len(shape)-1]
+	count := int(n.Type.Size()) / (rows * columns)
+	index := sortedOrder(graph.Reshape(keys, count, columns))
+	// Columns are gathered as rows of one long matrix.
+	first := graph.MulScalar(graph.Iota(x.Graph(), shapes.Make(dtypes.Int32, count, columns), 0), columns)
+	index = graph.Reshape(graph.Add(index, first), count*columns, 1)
+	x = graph.TransposeAllAxes(graph.Reshape(x, count, rows, columns), 0, 2, 1)
+	x = graph.Gather(graph.Reshape(x, count*columns, rows), index)
+	x = graph.TransposeAllAxes(graph.Reshape(x, count, columns, rows), 0, 2, 1)
+	return graph.Reshape(x, shape...)
+}
+
+// sortedOrder returns, for keys [b, n], the positions of the keys in descending order, [b, n]. NaN counts as less than any
+// number and as equal to itself.
+func sortedOrder(keys *graph.Node) *graph.Node {
+	g, count, n := keys.Graph(), keys.Shape().Dim(0), keys.Shape().Dim(1)
+	square := shapes.Make(dtypes.Int32, count, n, n)
+	along := func(v *graph.Node, axis int) *graph.Node { // repeats v along a new axis
+		return graph.BroadcastToDims(graph.InsertAxes(v, axis), square.Dimensions...)
+	}
+	one, other := along(keys, 2), along(keys, 1)
+	nan := graph.NotEqual(keys, keys)
+	oneNaN, otherNaN := along(nan, 2), along(nan, 1)
+	equal := graph.LogicalOr(graph.Equal(one, other), graph.LogicalAnd(oneNaN, otherNaN))
+	greater := graph.LogicalOr(graph.GreaterThan(one, other), graph.LogicalAnd(otherNaN, graph.LogicalNot(oneNaN)))
+	i, j := graph.Iota(g, square, 1), graph.Iota(g, square, 2)
+	before := graph.LogicalOr(greater, graph.LogicalAnd(equal, graph.LessThan(i, j)))
+	rank := graph.ReduceSum(graph.ConvertDType(before, dtypes.Int32), 1) // [b, j]: how many keys come before j
+	here := graph.Equal(along(rank, 1), i)                               // [b, r, j]: whether j is the r-th
+	return graph.ReduceSum(graph.Mul(graph.ConvertDType(here, dtypes.Int32), j), 2)
 }

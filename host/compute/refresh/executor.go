@@ -275,12 +275,12 @@ func (m *memory) sortColumns(x, keys reference.Tensor) reference.Tensor {
 	out := m.tensor(x.Type)
 	_, cols, count := matricesOf(x.Type)
 	for i := range count {
-		keys, order := part(keys.Floats, i, count), make([]int, cols)
+		keys, order := slicePart(keys.Floats, i, count), make([]int, cols)
 		for k := range order {
 			order[k] = k
 		}
 		slices.SortStableFunc(order, func(j, k int) int { return cmp.Compare(keys[k], keys[j]) }) // NaN is less than any number
-		from, to := part(x.Floats, i, count), part(out.Floats, i, count)
+		from, to := slicePart(x.Floats, i, count), slicePart(out.Floats, i, count)
 		for at := 0; at < len(from); at += cols {
 			row, sorted := from[at:][:cols], to[at:][:cols]
 			for k, j := range order {
@@ -302,13 +302,13 @@ func (m *memory) dot(n *program.Node, x, y reference.Tensor) reference.Tensor {
 	out := m.tensor(n.Type)
 	clear(out.Floats)
 	if lhs.Rows == 1 && rhs.Cols == 1 && lhs.step == 1 && rhs.step == 1 {
-		columnwise(out.Floats, lhs, rhs)
+		interleavedProducts(out.Floats, lhs, rhs)
 		return out
 	}
 	// A matrix times its own transpose takes half the time.
 	symmetric := n.Args[0] == n.Args[1] && slices.Equal(a.LhsContract, a.RhsContract) && slices.Equal(a.LhsBatch, a.RhsBatch)
 	for i := range lhs.count {
-		c := linalg.RowMajor(part(out.Floats, i, lhs.count), lhs.Rows, rhs.Cols)
+		c := linalg.RowMajor(slicePart(out.Floats, i, lhs.count), lhs.Rows, rhs.Cols)
 		if symmetric {
 			linalg.AddSymmetricSingle(c, lhs.at(i), rhs.at(i))
 		} else {
@@ -318,9 +318,9 @@ func (m *memory) dot(n *program.Node, x, y reference.Tensor) reference.Tensor {
 	return out
 }
 
-// columnwise adds the inner products of vectors that are interleaved in memory, like the
+// interleavedProducts adds the inner products of vectors that are interleaved in memory, like the
 // columns of a matrix.
-func columnwise(out []float64, x, y stack) {
+func interleavedProducts(out []float64, x, y stack) {
 	for k := range x.Cols {
 		a, b := x.Data[k*x.ColStride:][:len(out)], y.Data[k*y.RowStride:][:len(out)]
 		for i, v := range a {
@@ -384,8 +384,8 @@ func product(shape, axes []int) int {
 	return n
 }
 
-// part is one of count equal parts of data.
-func part(data []float64, i, count int) []float64 {
+// slicePart is one of count equal parts of data.
+func slicePart(data []float64, i, count int) []float64 {
 	size := len(data) / count
 	return data[i*size : (i+1)*size]
 }
@@ -399,7 +399,7 @@ func (m *memory) qr(x reference.Tensor) reference.Tensor {
 	copy(out.Floats, x.Floats)
 	rows, cols, count := matricesOf(x.Type)
 	for i := range count {
-		if a := part(out.Floats, i, count); finite(a) {
+		if a := slicePart(out.Floats, i, count); allFinite(a) {
 			linalg.QRSingle(linalg.RowMajor(a, rows, cols))
 		} else {
 			fillNaN(a)
@@ -432,7 +432,7 @@ func (e *execution) eigh(operand program.ID) error {
 		}
 	}
 	for i := range count {
-		if !decompose(withVectors, size, part(vectors.Floats, i, count), part(values.Floats, i, count)) {
+		if !decompose(withVectors, size, slicePart(vectors.Floats, i, count), slicePart(values.Floats, i, count)) {
 			return errNoConvergence
 		}
 	}
@@ -449,7 +449,7 @@ func decompose(vectors bool, n int, a, w []float64) bool {
 			a[j*n+i] = a[i*n+j]
 		}
 	}
-	if !finite(a) {
+	if !allFinite(a) {
 		fillNaN(a)
 		fillNaN(w)
 		return true
@@ -460,9 +460,9 @@ func decompose(vectors bool, n int, a, w []float64) bool {
 	return linalg.EighValues(linalg.RowMajor(a, n, n), w)
 }
 
-// finite reports whether all elements of a matrix are finite. By their definition, the results
+// allFinite reports whether all elements of a matrix are finite. By their definition, the results
 // of decompositions are NaN for matrices that are not.
-func finite(data []float64) bool {
+func allFinite(data []float64) bool {
 	return !slices.ContainsFunc(data, func(v float64) bool { return v-v != 0 }) // ∞ − ∞ and NaN − NaN are NaN
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/internal/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -209,3 +210,5 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
+
+func TestMain(m *testing.M) { testrun.Main(m) }

@@ -119,9 +119,9 @@ func (w *writer) overall(pointer string, row value, dims []int) value {
 	n := []int{dims[0] * dims[1]}
 	kind := "!tt.ptr<f32>"
 	base := w.set(kind, nil, "tt.addptr %s, %s : %s, i32", pointer, row.name, kind)
-	all, offset := w.broadcastTo(base, n), w.count(n[0])
+	all, offset := w.broadcastTo(base, n), w.countTo(n[0])
 	address := w.set(kind, n, "tt.addptr %s, %s : %s, %s", all.name, offset.name, all.typ(), offset.typ())
-	return w.reshaped(w.set("f32", n, "tt.load %s : %s", address.name, address.typ()), dims)
+	return w.reshapeTo(w.set("f32", n, "tt.load %s : %s", address.name, address.typ()), dims)
 }
 
 // A tiled matrix is some rows of one in memory, and the addresses of their first columns.
@@ -136,8 +136,8 @@ func (w *writer) matrix(pointer, elem string, row value, rows, length, columns i
 	kind, dims := "!tt.ptr<"+elem+">", []int{rows, columns}
 	start := w.apply("arith.muli", w.cast("arith.extsi", row, "i64"), w.constant("i64", float64(length)))
 	base := w.set(kind, nil, "tt.addptr %s, %s : %s, i64", pointer, start.name, kind)
-	lines := w.apply("arith.muli", w.count(rows), w.broadcastTo(w.constant("i32", float64(length)), []int{rows}))
-	offset := w.apply("arith.addi", w.broadcastTo(w.reshaped(lines, []int{rows, 1}), dims), w.column(dims))
+	lines := w.apply("arith.muli", w.countTo(rows), w.broadcastTo(w.constant("i32", float64(length)), []int{rows}))
+	offset := w.apply("arith.addi", w.broadcastTo(w.reshapeTo(lines, []int{rows, 1}), dims), w.column(dims))
 	all := w.broadcastTo(base, dims)
 	return tiled{w.set(kind, dims, "tt.addptr %s, %s : %s, %s", all.name, offset.name, all.typ(), offset.typ()), elem}
 }

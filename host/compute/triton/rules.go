@@ -46,12 +46,12 @@ func init() { // a literal would be an initialization cycle: some rules call wha
 		program.OpMax: byType("arith.maximumf", "arith.maxsi", "arith.maxui"), program.OpMin: byType("arith.minimumf", "arith.minsi", "arith.minui"),
 		program.OpAnd: operation("arith.andi"), program.OpOr: operation("arith.ori"), program.OpXor: operation("arith.xori"),
 		program.OpShl: operation("arith.shli"), program.OpShr: byType("", "arith.shrsi", "arith.shrui"),
-		program.OpClamp: (*writer).clamp, program.OpSelect: (*writer).selected,
+		program.OpClamp: (*writer).clamp, program.OpSelect: (*writer).selectRule,
 		program.OpEq: comparison("oeq", "eq", "eq"), program.OpNe: comparison("une", "ne", "ne"),
 		program.OpLt: comparison("olt", "slt", "ult"), program.OpLe: comparison("ole", "sle", "ule"),
 		program.OpGt: comparison("ogt", "sgt", "ugt"), program.OpGe: comparison("oge", "sge", "uge"),
 		program.OpConvert: (*writer).convert, program.OpBitcast: (*writer).bitcast,
-		program.OpReshape: (*writer).reshape, program.OpBroadcast: (*writer).broadcast, program.OpStopGradient: same,
+		program.OpReshape: (*writer).reshape, program.OpBroadcast: (*writer).broadcast, program.OpStopGradient: unchanged,
 		program.OpReduceSum: reduction("arith.addf", "arith.addi", "arith.addi"),
 		program.OpReduceMax: reduction("arith.maximumf", "arith.maxsi", "arith.maxui"),
 		program.OpReduceMin: reduction("arith.minimumf", "arith.minsi", "arith.minui"),
@@ -95,7 +95,7 @@ func comparison(predicates ...string) rule {
 	}
 }
 
-func same(_ *writer, _ *program.Node, args []value) value { return args[0] }
+func unchanged(_ *writer, _ *program.Node, args []value) value { return args[0] }
 
 // number is a constant with the element type and the axes of x.
 func (w *writer) number(x value, n float64) value {
@@ -127,20 +127,20 @@ func (w *writer) sign(n *program.Node, args []value) value {
 	rest := zero
 	if n.Type.DType == program.Float {
 		op, greater, less = "arith.cmpf", "ogt", "olt"
-		rest = w.pick(w.compare(op, "uno", x, x), x, zero)
+		rest = w.selectValue(w.compare(op, "uno", x, x), x, zero)
 	}
-	return w.pick(w.compare(op, greater, x, zero), one, w.pick(w.compare(op, less, x, zero), minus, rest))
+	return w.selectValue(w.compare(op, greater, x, zero), one, w.selectValue(w.compare(op, less, x, zero), minus, rest))
 }
 
-// pick is x where the condition holds, and y elsewhere.
-func (w *writer) pick(condition, x, y value) value {
+// selectValue is x where the condition holds, and y elsewhere.
+func (w *writer) selectValue(condition, x, y value) value {
 	v := w.set(x.elem, x.dims, "arith.select %s, %s, %s : %s, %s", condition.name, x.name, y.name, condition.typ(), x.typ())
 	v.inBFloat16 = x.inBFloat16 && y.inBFloat16
 	return v
 }
 
-func (w *writer) selected(_ *program.Node, args []value) value {
-	return w.pick(args[0], args[1], args[2])
+func (w *writer) selectRule(_ *program.Node, args []value) value {
+	return w.selectValue(args[0], args[1], args[2])
 }
 
 func (w *writer) isFinite(_ *program.Node, args []value) value {
@@ -162,7 +162,7 @@ func (w *writer) clamp(_ *program.Node, args []value) value {
 // ldexp calls the library's function, whose exponent is an integer.
 func (w *writer) ldexp(_ *program.Node, args []value) value {
 	v := w.library("__nv_ldexpf", args[0], w.cast("arith.fptosi", args[1], "i32"))
-	return w.pick(w.compare("arith.cmpf", "uno", args[1], args[1]), args[1], v)
+	return w.selectValue(w.compare("arith.cmpf", "uno", args[1], args[1]), args[1], v)
 }
 
 // convert has nothing to do between int and uint, which are one type of elements in the text.

@@ -3,6 +3,7 @@ package triton
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
@@ -20,7 +21,7 @@ func (w *writer) node(id program.ID, n *program.Node, args []value) value {
 		args = w.broadcastOperands(id, n, args)
 		shared = false // it is repeated
 	case program.ClassShape, program.ClassReduce, program.ClassLinear:
-		w.fits(id, n, n.Type)
+		w.requireRows(id, n, n.Type)
 	}
 	if shared && n.Op != program.OpBroadcast {
 		panic(w.refuseNode(id, n, "it reads what all rows share"))
@@ -33,8 +34,8 @@ func (w *writer) refuseNode(id program.ID, n *program.Node, reason string) error
 	return &Refusal{w.p.Name, fmt.Sprintf("%%%d = %s", id, n.Op), reason}
 }
 
-// fits refuses a tensor that has no part in every row.
-func (w *writer) fits(id program.ID, n *program.Node, t program.Type) {
+// requireRows refuses a tensor that has no part in every row.
+func (w *writer) requireRows(id program.ID, n *program.Node, t program.Type) {
 	if _, ok := w.layout(t); !ok && t.Size() > 1 {
 		panic(w.refuseNode(id, n, fmt.Sprintf("%s has no part in every row", t)))
 	}
@@ -48,7 +49,7 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 		t := w.p.TypeOf(a)
 		shared := w.isShared(a)
 		if !shared {
-			w.fits(id, n, t)
+			w.requireRows(id, n, t)
 		}
 		l, _ := w.layout(t)
 		switch {
@@ -73,7 +74,7 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 		case a.dims != nil && dims == nil:
 			dims = a.dims // all are scalars, of one row
 		case a.dims != nil && len(a.dims) < len(dims):
-			a = w.reshaped(a, slices.Repeat([]int{1}, len(dims)))
+			a = w.reshapeTo(a, slices.Repeat([]int{1}, len(dims)))
 		}
 		out[i] = a
 	}
@@ -89,7 +90,7 @@ func (w *writer) reshape(n *program.Node, args []value) value {
 	if !ok || args[0].dims == nil {
 		return args[0]
 	}
-	return w.reshaped(args[0], w.dims(l))
+	return w.reshapeTo(args[0], w.dims(l))
 }
 
 // broadcast repeats elements of a row within it.
@@ -114,7 +115,7 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 	if !ok || l.outer != to.outer || !slices.Equal(ones.Shape[:l.outer], n.Type.Shape[:to.outer]) {
 		panic(w.current("rows are repeated"))
 	}
-	return w.broadcastTo(w.reshaped(args[0], w.dims(l)), w.dims(to))
+	return w.broadcastTo(w.reshapeTo(args[0], w.dims(l)), w.dims(to))
 }
 
 // isShared reports whether a value is an input [1, n], which all rows share.
@@ -133,7 +134,7 @@ func (w *writer) iota(n *program.Node, _ []value) value {
 	dims := w.dims(l)
 	ones := slices.Repeat([]int{1}, len(dims))
 	ones[axis] = dims[axis]
-	v := w.broadcastTo(w.reshaped(w.count(dims[axis]), ones), dims)
+	v := w.broadcastTo(w.reshapeTo(w.countTo(dims[axis]), ones), dims)
 	if n.Type.DType == program.Float {
 		return w.cast("arith.sitofp", v, "f32")
 	}
@@ -168,9 +169,9 @@ func reduction(ops ...string) rule {
 func (w *writer) pad(x value, axis, size int, by float64) value {
 	ones := slices.Repeat([]int{1}, len(x.dims))
 	ones[axis] = x.dims[axis]
-	index := w.broadcastTo(w.reshaped(w.count(x.dims[axis]), ones), x.dims)
+	index := w.broadcastTo(w.reshapeTo(w.countTo(x.dims[axis]), ones), x.dims)
 	there := w.compare("arith.cmpi", "slt", index, w.broadcastTo(w.constant("i32", float64(size)), x.dims))
-	return w.pick(there, x, w.number(x, by))
+	return w.selectValue(there, x, w.number(x, by))
 }
 
 // identity is the neutral element of a reduction.
@@ -199,5 +200,76 @@ func (w *writer) fold(op string, x value, axis int) value {
 	w.line("  %%c = %s %%a, %%b : %s", op, x.elem)
 	w.line("  tt.reduce.return %%c : %s", x.elem)
 	w.line("}) : (%s) -> %s", x.typ(), v.typ())
+	return v
+}
+
+// largestMatrix is the largest rotation that is one product: its matrix must fit beside
+// the tile into the memory that the threads of an instance share.
+const largestMatrix = 128
+
+// hadamard rotates runs of elements by products with matrices of ±1. A large matrix of
+// natural order is the Kronecker product of two smaller ones, H(ab) = H(a) ⊗ H(b): the
+// runs are rotated as matrices of a × b elements, first their rows and then their columns.
+func (w *writer) hadamard(n *program.Node, args []value) value {
+	l, _ := w.layout(n.Type)
+	x, block := w.broadcastTo(args[0], w.dims(l)), n.Attr.Block
+	size := w.tile * l.padded()
+	rows := block
+	if block > largestMatrix {
+		rows = 1 << ((bits.Len(uint(block))) / 2)
+	}
+	columns := block / rows
+	if rows < smallestDotRow || columns > 1 && columns < smallestDotRow || size/rows < leastDotRows || columns > 1 && size/columns < leastDotRows {
+		panic(w.current(fmt.Sprintf("a tile of %d elements is too small for products that rotate %d", size, block)))
+	}
+	y := w.product(w.reshapeTo(x, []int{size / rows, rows}))
+	if columns > 1 {
+		y = w.transposeLast(w.reshapeTo(y, []int{size / block, columns, rows}))
+		y = w.product(w.reshapeTo(y, []int{size / columns, columns}))
+		y = w.transposeLast(w.reshapeTo(y, []int{size / block, rows, columns}))
+	}
+	y = w.apply("arith.mulf", y, w.number(y, 1/math.Sqrt(float64(block))))
+	return w.reshapeTo(y, x.dims)
+}
+
+func (w *writer) transposeLast(x value) value {
+	dims := []int{x.dims[0], x.dims[2], x.dims[1]}
+	return w.set(x.elem, dims, "tt.trans %s {order = array<i32: 0, 2, 1>} : %s -> %s", x.name, x.typ(), typeText(x.elem, dims))
+}
+
+// product multiplies a matrix from the right by the signs. Products are of bfloat16
+// numbers, with sums in float32: an element that has more digits is the sum of two, and
+// loses at most 2⁻¹⁷ of itself.
+func (w *writer) product(x value) value {
+	signs, zero := w.signs(x.dims[1]), w.number(x, 0)
+	high := w.cast("arith.truncf", x, "bf16")
+	if x.inBFloat16 {
+		return w.dot(high, signs, zero)
+	}
+	low := w.apply("arith.subf", x, w.cast("arith.extf", high, "f32"))
+	return w.dot(high, signs, w.dot(w.cast("arith.truncf", low, "bf16"), signs, zero))
+}
+
+func (w *writer) dot(x, y, sum value) value {
+	return w.set("f32", sum.dims, "tt.dot %s, %s, %s, inputPrecision = tf32 : %s * %s -> %s", x.name, y.name, sum.name, x.typ(), y.typ(), sum.typ())
+}
+
+// signs is the matrix of natural order: −1 where i and j have an odd number of ones in
+// common. The parity of a number is that of its halves combined.
+func (w *writer) signs(size int) value {
+	if v, ok := w.matrices[size]; ok {
+		return v
+	}
+	dims := []int{size, size}
+	count := w.countTo(size)
+	i, j := w.broadcastTo(w.reshapeTo(count, []int{size, 1}), dims), w.broadcastTo(w.reshapeTo(count, []int{1, size}), dims)
+	v := w.apply("arith.andi", i, j)
+	for shift := 8; shift > 0; shift /= 2 {
+		v = w.apply("arith.xori", v, w.apply("arith.shrui", v, w.number(v, float64(shift))))
+	}
+	v = w.apply("arith.andi", v, w.number(v, 1))
+	v = w.apply("arith.subi", w.number(v, 1), w.apply("arith.addi", v, v))
+	v = w.cast("arith.truncf", w.cast("arith.sitofp", v, "f32"), "bf16")
+	w.matrices[size] = v
 	return v
 }

@@ -129,8 +129,8 @@ func (w *writer) broadcastTo(x value, dims []int) value {
 	return v
 }
 
-// reshaped is a value with its elements in other axes.
-func (w *writer) reshaped(x value, dims []int) value {
+// reshapeTo is a value with its elements in other axes.
+func (w *writer) reshapeTo(x value, dims []int) value {
 	if equal(x.dims, dims) {
 		return x
 	}

@@ -2,6 +2,8 @@ package triton
 
 import (
 	"fmt"
+	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/sdk/program"
@@ -115,7 +117,7 @@ func (w *writer) load(pointer string, t program.Type, stored string, shared bool
 	if !ok {
 		return v
 	}
-	return w.reshaped(v, w.dims(l))
+	return w.reshapeTo(v, w.dims(l))
 }
 
 // loadShared reads a vector that is the same for all rows, as a tile of one row.
@@ -128,7 +130,7 @@ func (w *writer) loadShared(pointer string, t program.Type, stored string) value
 	address := w.set(kind, dims, "tt.addptr %s, %s : %s, %s", base.name, column.name, base.typ(), column.typ())
 	args := []value{address}
 	if l.size() < l.padded() {
-		args = append(args, w.inside(l, dims), w.broadcastTo(w.zero(stored), dims))
+		args = append(args, w.insideMask(l, dims), w.broadcastTo(w.zero(stored), dims))
 	}
 	return w.set(stored, dims, "tt.load %s : %s", names(args), address.typ())
 }
@@ -140,7 +142,7 @@ func (w *writer) store(pointer string, v value, t program.Type, stored string) {
 		panic(w.refuse("an output of type " + t.String() + " has no part in every row"))
 	}
 	address, there := w.address(pointer, stored, l)
-	v = w.reshaped(w.broadcastTo(v, w.dims(l)), address.dims)
+	v = w.reshapeTo(w.broadcastTo(v, w.dims(l)), address.dims)
 	switch stored {
 	case "bf16":
 		v = w.cast("arith.truncf", v, "bf16")
@@ -180,7 +182,7 @@ func (w *writer) address(pointer, stored string, l layout) (address, there value
 	base := w.set(kind, dims, "tt.splat %s : %s -> %s", first.name, kind, typeText(kind, dims))
 	address = w.set(kind, dims, "tt.addptr %s, %s : %s, %s", base.name, offset.name, base.typ(), offset.typ())
 	if l.size() < l.padded() {
-		there = w.inside(l, dims)
+		there = w.insideMask(l, dims)
 	}
 	return address, there
 }
@@ -202,24 +204,24 @@ func (w *writer) offset(l layout) value {
 		return v
 	}
 	dims := []int{w.tile, l.padded()}
-	row := w.apply("arith.muli", w.count(w.tile), w.broadcastTo(w.constant("i32", float64(l.size())), []int{w.tile}))
-	v := w.apply("arith.addi", w.broadcastTo(w.reshaped(row, []int{w.tile, 1}), dims), w.column(dims))
+	row := w.apply("arith.muli", w.countTo(w.tile), w.broadcastTo(w.constant("i32", float64(l.size())), []int{w.tile}))
+	v := w.apply("arith.addi", w.broadcastTo(w.reshapeTo(row, []int{w.tile, 1}), dims), w.column(dims))
 	w.offsets[l.size()] = v
 	return v
 }
 
-// count is 0, 1, 2, …
-func (w *writer) count(n int) value {
+// countTo is 0, 1, 2, …
+func (w *writer) countTo(n int) value {
 	return w.set("i32", []int{n}, "tt.make_range {end = %d : i32, start = 0 : i32} : %s", n, typeText("i32", []int{n}))
 }
 
 // column is the number of each element in its row, for rows × elements.
 func (w *writer) column(dims []int) value {
-	return w.broadcastTo(w.reshaped(w.count(dims[1]), []int{1, dims[1]}), dims)
+	return w.broadcastTo(w.reshapeTo(w.countTo(dims[1]), []int{1, dims[1]}), dims)
 }
 
-// inside is the mask of the elements of padded rows that are in the tensor, for rows × elements.
-func (w *writer) inside(l layout, dims []int) value {
+// insideMask is the mask of the elements of padded rows that are in the tensor, for rows × elements.
+func (w *writer) insideMask(l layout, dims []int) value {
 	return w.compare("arith.cmpi", "slt", w.column(dims), w.broadcastTo(w.constant("i32", float64(l.size())), dims))
 }
 
@@ -227,3 +229,84 @@ func (w *writer) inside(l layout, dims []int) value {
 func (w *writer) compare(op, predicate string, x, y value) value {
 	return w.set("i1", x.dims, "%s %s, %s, %s : %s", op, predicate, x.name, y.name, x.typ())
 }
+
+// A layout says which elements of a tensor belong to which row. All rows have equally many, one
+// after the other in memory.
+type layout struct {
+	// outer is the number of leading axes that count rows.
+	outer int
+	// merged says that the last of them counts parts of rows, too. The number of parts is then the first
+	// axis in the row.
+	merged bool
+	// row are the axes in a row; none for one element.
+	row []int
+}
+
+// layout divides a type's axes into those that count rows and those within a row. ok is false for what has no
+// part in every row, such as a scalar where there are several rows.
+func (w *writer) layout(t program.Type) (l layout, ok bool) {
+	if t.Size() == 1 && w.rows > 1 {
+		return layout{}, false
+	}
+	count := 1
+	for l.outer < len(t.Shape) && count%w.rows != 0 {
+		count *= t.Shape[l.outer]
+		l.outer++
+	}
+	if count%w.rows != 0 {
+		return layout{}, false
+	}
+	if parts := count / w.rows; parts > 1 {
+		l.merged = true
+		l.row = append(l.row, parts)
+	}
+	l.row = append(l.row, t.Shape[l.outer:]...)
+	for _, n := range l.row[min(len(l.row), l.first()+1):] {
+		if n&(n-1) != 0 {
+			return layout{}, false
+		}
+	}
+	return l, true
+}
+
+// first is the axis in the row that is padded to a power of two: the first that is longer than 1.
+func (l layout) first() int {
+	return max(0, slices.IndexFunc(l.row, func(n int) bool { return n > 1 }))
+}
+
+// size is the number of elements in a row.
+func (l layout) size() int {
+	n := 1
+	for _, x := range l.row {
+		n *= x
+	}
+	return n
+}
+
+// dims are the axes in a row as a tile has them: powers of two. The padding is at the end of the row and has any
+// value.
+func (l layout) dims() []int {
+	dims := slices.Clone(l.row)
+	if len(dims) > 0 {
+		i := l.first()
+		dims[i] = power(dims[i])
+	}
+	return dims
+}
+
+// padded is the number of elements in a row of a tile.
+func (l layout) padded() int { return power(l.size()) }
+
+// axis is the axis of a tile that corresponds to axis i of the tensor; 0 for one that counts rows.
+func (l layout) axis(i int) int {
+	if i < l.outer {
+		return 0
+	}
+	if l.merged {
+		i++
+	}
+	return 1 + i - l.outer
+}
+
+// power is the least power of two that is not below n.
+func power(n int) int { return 1 << bits.Len(uint(n-1)) }

@@ -90,11 +90,11 @@ func (r nullRunner) run(j *Job, in Tensors, scalars Scalars, out Tensors, measur
 	}
 	for _, o := range j.Program.Outputs {
 		name, bound := j.Outputs[o.Name]
-		switch id, _ := j.Program.Output(o.Name); {
+		switch {
 		case !bound:
 			measures.set(o.Name, j.Tensor, 0)
 		case in[name] == nil:
-			zeros, err := engine.Zeros(r.dev, j.Program.TypeOf(id).Shape...)
+			zeros, err := engine.Zeros(r.dev, j.Program.TypeOf(o.Value).Shape...)
 			if err != nil {
 				return err
 			}

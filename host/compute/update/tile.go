@@ -128,7 +128,13 @@ func (r *tileRunner) bind(i int, in Tensors, scalars Scalars, out Tensors) (err 
 			call.Outputs[k] = make([]float32, 1)
 			continue
 		}
-		if out[name], err = r.replacement(j, o.Name, in); err != nil {
+		if j.Donated[o.Name] {
+			out[name], err = engine.Take(in[j.Inputs[o.Name]])
+		} else {
+			t := j.Program.TypeOf(o.Value)
+			out[name], err = engine.Fill(r.dev, t.Shape, func([]float32) error { return nil }) // the program sets all elements
+		}
+		if err != nil {
 			return err
 		}
 		if call.Outputs[k], err = dataOf(out, name); err != nil {
@@ -144,16 +150,6 @@ func dataOf(t Tensors, name string) ([]float32, error) {
 		return nil, fmt.Errorf("the tensor %s is missing", name)
 	}
 	return engine.Data[float32](b)
-}
-
-// replacement returns the buffer of an output: that of the donated input with its name, or else a new one.
-func (r *tileRunner) replacement(j *Job, output string, in Tensors) (*engine.Buffer, error) {
-	if j.Donated[output] {
-		return engine.Take(in[j.Inputs[output]])
-	}
-	id, _ := j.Program.Output(output)
-	t := j.Program.TypeOf(id)
-	return engine.Fill(r.dev, t.Shape, func([]float32) error { return nil }) // the program sets all elements
 }
 
 // freeConsumed returns the memory of the consumed tensors to the device.

@@ -5,11 +5,17 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/tools/plugintest"
 )
 
 // TestProgramsStay compares the programs of a rule's settings with the digests below, one
@@ -165,4 +171,152 @@ func measuresOf(r Rule) []string {
 		list = append(list, OutputUncorrected)
 	}
 	return list
+}
+
+// The quantizers and optimizers of these tests are written plainly after the
+// formulas; the real plugins are tested where they live.
+
+// testQuantizer builds the quantizer that a golden case names.
+func testQuantizer(t *testing.T, name string, shape []int) sdk.QuantizerProgram {
+	t.Helper()
+	var q sdk.Quantizer
+	var grid float64
+	switch {
+	case name == "floor":
+		q = floorQuantizer{}
+	case strings.HasPrefix(name, "paper QuEST 4-bit per row, no rotation"):
+		q = quest4{}
+	default:
+		if _, err := fmt.Sscanf(name, "fixed grid %g", &grid); err != nil {
+			t.Fatalf("unknown quantizer %q", name)
+		}
+		q = gridQuantizer{grid}
+	}
+	p, err := sdk.BuildQuantizer(q, sdk.Site{Role: sdk.RoleWeight, Name: "x", Shape: shape})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// gridQuantizer rounds to the nearest multiple of a fixed step.
+type gridQuantizer struct{ step float64 }
+
+func (gridQuantizer) Describe() sdk.Description { return sdk.Description{Name: "grid"} }
+
+func (q gridQuantizer) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	return sdk.Quantized{Value: x.Scale(1 / q.step).Round().Scale(q.step)}, nil
+}
+
+type floorQuantizer struct{}
+
+func (floorQuantizer) Describe() sdk.Description { return sdk.Description{Name: "floor"} }
+
+func (floorQuantizer) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	return sdk.Quantized{Value: x.Floor()}, nil
+}
+
+// quest4 is the 4-bit QuEST quantizer of the paper without rotation.
+type quest4 struct{}
+
+func (quest4) Describe() sdk.Description { return sdk.Description{Name: "quest4"} }
+
+func (quest4) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	s := x.Square().MeanRow().Sqrt().Scale(2.370255550006294 / 7)
+	return sdk.Quantized{Value: x.Div(s).Round().Clip(-8, 7).Mul(s), Homogeneous: true}, nil
+}
+
+func testOptimizer(name string) (sdk.Optimizer, sdk.Values) {
+	if strings.HasPrefix(name, "adamw") {
+		return adam{}, sdk.Values{}
+	}
+	return sgd{}, sdk.Values{}
+}
+
+type sgd struct{}
+
+func (sgd) Describe() sdk.Description { return sdk.Description{Name: "sgd"} }
+
+func (sgd) Init(*program.Builder, program.Value, sdk.Tensor) (sdk.State, error) { return nil, nil }
+
+func (sgd) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	return in.Gradient, nil, nil
+}
+
+// adam is Adam's direction with β = (0.9, 0.95), ε = 1e-8.
+type adam struct{}
+
+func (adam) Describe() sdk.Description { return sdk.Description{Name: "adam"} }
+
+func (adam) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
+	return sdk.State{"m": b.Zeros(t.Shape...), "v": b.Zeros(t.Shape...)}, nil
+}
+
+func (adam) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	m := in.State["m"].Scale(0.9).Add(in.Gradient.Scale(0.1))
+	v := in.State["v"].Scale(0.95).Add(in.Gradient.Square().Scale(0.05))
+	correct := func(beta float64) program.Value { return in.Step.Scale(math.Log(beta)).Expm1().Neg() }
+	mHat, vHat := m.Div(correct(0.9)), v.Div(correct(0.95))
+	return mHat.Div(vHat.Sqrt().Shift(1e-8)), sdk.State{"m": m, "v": v}, nil
+}
+
+// device runs a program as training does: lowered, compiled for the CPU, in float32.
+func device(t *testing.T, p *program.Program, in map[string]reference.Tensor) map[string]reference.Tensor {
+	t.Helper()
+	return plugintest.CPU(t).Run(t, p, in)
+}
+
+// single is the tolerance of the golden values in float32. The cases have six steps and
+// elements of up to 1.2; inputs are rounded to float32, and each step adds a few
+// roundings of 2⁻²⁴ of x. 1e-6 absolute and relative covers that. It is far below the
+// effect of a single element that is rounded to another point of the grid: a step of the
+// grid, about 0.25, times α·λ_t, at least 0.01.
+var single = golden.Tolerance{Abs: 1e-6, Rel: 1e-6}
+
+// TestStepsGoldenOnTheDevice is TestStepsGolden on the device.
+func TestStepsGoldenOnTheDevice(t *testing.T) {
+	ran := 0
+	f := golden.Load(t, "testdata/cage.json")
+	f.Run(t, func(t *testing.T, c golden.Case) {
+		if strings.HasPrefix(c.Params.String("optimizer"), "muon") {
+			t.Skip("the optimizer muon is not part of these tests")
+		}
+		ran++
+		runGoldenSteps(t, c, device, func(o golden.Object, key string, got []float64) {
+			if key == "lam" { // the host's, in float64
+				o.Close(key, got)
+				return
+			}
+			o.CloseWithin(single, key, got)
+		})
+	})
+	if ran < 9 {
+		t.Errorf("only %d cases ran, the file has 9 for AdamW and SGD", ran)
+	}
+}
+
+// TestParetoMetricOnTheDevice is TestParetoMetricGolden on the device.
+func TestParetoMetricOnTheDevice(t *testing.T) {
+	paretoMetric(t, device, func(point golden.Object, key string, got []float64) bool { return point.CloseWithin(single, key, got) })
+}
+
+// TestSumsOverLargeTensors: a sum of a million squares is good to 1e-5 in float32.
+// (As one running sum it is off by 7e-5, and by percents in the largest layers.)
+func TestSumsOverLargeTensors(t *testing.T) {
+	effort.Long(t, "the tensors are large")
+	const rows, columns = 1024, 1024
+	p, err := ParetoNorm2(Rule{Name: "x", Shape: []int{rows, columns}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := func(v float64) reference.Tensor {
+		return reference.Floats(slices.Repeat([]float64{v}, rows*columns), rows, columns)
+	}
+	out := device(t, p, map[string]reference.Tensor{
+		InputGradient: full(0.1), InputX: full(0), InputQuantized: full(0), InputLambda: reference.Float(1),
+	})
+	want := rows * columns * float64(float32(0.1)) * float64(float32(0.1))
+	if got := out[OutputNorm2].Scalar(); math.Abs(got-want) > 1e-5*want {
+		t.Errorf("the sum is %v, want %v: relative difference %.2g", got, want, math.Abs(got-want)/want)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
+	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -255,3 +256,6 @@ func TestRefuses(t *testing.T) {
 		t.Errorf("an id that is none is clamped as in a graph: %v", err)
 	}
 }
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -92,47 +92,47 @@ const (
 // block computes a block. Norms are in front of its layers, or behind them, on what they return.
 func (r *step) block(b *block, keys, values []float32) error {
 	behind := r.s.NormsBehind()
-	if err := r.input(b, siteQKV, b.attentionNorm, behind); err != nil {
+	if err := r.layerInput(b, siteQKV, b.attentionNorm, behind); err != nil {
 		return err
 	}
 	r.team.linear(r.qkv, r.in, b.qkv)
 	r.attention(b, keys, values)
-	if err := r.quantized(b, siteOut, r.mixed); err != nil {
+	if err := r.quantizeSite(b, siteOut, r.mixed); err != nil {
 		return err
 	}
 	r.team.linear(r.out, r.mixed, b.out)
-	r.add(b.attentionNorm, behind)
+	r.addResidual(b.attentionNorm, behind)
 
-	if err := r.input(b, siteFeedForward, b.feedForwardNorm, behind); err != nil {
+	if err := r.layerInput(b, siteFeedForward, b.feedForwardNorm, behind); err != nil {
 		return err
 	}
-	r.team.each(r.s.Hidden, b.w1.part(), func(from, to int) {
+	r.team.each(r.s.Hidden, b.w1.rowsAtOnce(), func(from, to int) {
 		b.w1.times(r.gate, r.in, from, to)
 		b.w2.times(r.up, r.in, from, to)
 		for i := range r.rows {
 			vecmath.SwiGLU(r.gate.Data[i*r.s.Hidden:][from:to], r.up.Data[i*r.s.Hidden:][from:to])
 		}
 	})
-	if err := r.quantized(b, siteDown, r.gate); err != nil {
+	if err := r.quantizeSite(b, siteDown, r.gate); err != nil {
 		return err
 	}
 	r.team.linear(r.out, r.gate, b.down)
-	r.add(b.feedForwardNorm, behind)
+	r.addResidual(b.feedForwardNorm, behind)
 	return nil
 }
 
-// input makes the input of a layer from the residual stream.
-func (r *step) input(b *block, site int, norm []float32, behind bool) error {
+// layerInput makes the input of a layer from the residual stream.
+func (r *step) layerInput(b *block, site int, norm []float32, behind bool) error {
 	if behind {
 		copy(r.in.Data, r.x.Data)
 	} else {
 		r.normalize(r.in, r.x, norm)
 	}
-	return r.quantized(b, site, r.in)
+	return r.quantizeSite(b, site, r.in)
 }
 
-// add adds the output of a layer to the residual stream.
-func (r *step) add(norm []float32, behind bool) {
+// addResidual adds the output of a layer to the residual stream.
+func (r *step) addResidual(norm []float32, behind bool) {
 	if behind {
 		r.normalize(r.out, r.out, norm)
 	}
@@ -141,8 +141,8 @@ func (r *step) add(norm []float32, behind bool) {
 	}
 }
 
-// quantized quantizes an activation in place.
-func (r *step) quantized(b *block, site int, x linalg.MatrixOf[float32]) error {
+// quantizeSite quantizes an activation in place.
+func (r *step) quantizeSite(b *block, site int, x linalg.MatrixOf[float32]) error {
 	if r.quantize == nil {
 		return nil
 	}

@@ -78,13 +78,13 @@ func (m matrix) times(y, x linalg.MatrixOf[float32], from, to int) {
 	linalg.FewTimes(y, x, m.single.Part(from, to))
 }
 
-// part is how many rows one goroutine takes at once: enough to read memory at full speed, and so few that all end together.
-func (m matrix) part() int {
+// rowsAtOnce is how many rows one goroutine takes at once: enough to read memory at full speed, and so few that all end together.
+func (m matrix) rowsAtOnce() int {
 	const elements = 1 << 14
 	return max(1, elements/max(1, m.single.Cols)/8) * 8
 }
 
 // linear returns x·wᵀ in y.
 func (t *team) linear(y, x linalg.MatrixOf[float32], m matrix) {
-	t.each(m.single.Rows, m.part(), func(from, to int) { m.times(y, x, from, to) })
+	t.each(m.single.Rows, m.rowsAtOnce(), func(from, to int) { m.times(y, x, from, to) })
 }

@@ -40,7 +40,7 @@ func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
 		list[i] = candidate{int32(i), w}
 		total += w
 	}
-	list, total = o.restricted(list, total)
+	list, total = o.restrict(list, total)
 	left := rng.Float64() * total
 	for _, c := range list {
 		if left -= c.weight; left < 0 {
@@ -50,8 +50,8 @@ func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
 	return list[len(list)-1].id, nil
 }
 
-// restricted leaves the candidates of TopK and of these the ones of TopP, and returns the sum of their weights.
-func (o Options) restricted(list []candidate, total float64) ([]candidate, float64) {
+// restrict leaves the candidates of TopK and of these the ones of TopP, and returns the sum of their weights.
+func (o Options) restrict(list []candidate, total float64) ([]candidate, float64) {
 	nucleus, few := o.TopP > 0 && o.TopP < 1, o.TopK > 0 && o.TopK < len(list)
 	if nucleus && !few {
 		// All below this add up to less than what may be left out: they need no sorting.

@@ -65,7 +65,11 @@ func Continue(ctx context.Context, m Model, prompts [][]int32, o Options, emit f
 		c.all[i] = slices.Clone(p)
 		c.draws = append(c.draws, rand.New(rand.NewPCG(o.Seed, uint64(i))))
 	}
-	defer c.close()
+	defer func() {
+		if c.sequences != nil {
+			c.sequences.Close()
+		}
+	}()
 	for range o.Tokens {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -108,12 +112,6 @@ type continuation struct {
 	done      []bool
 	sequences Sequences // nil: what the model is to see has to be read
 	seen      int       // tokens of the longest sequence that it has read
-}
-
-func (c *continuation) close() {
-	if c.sequences != nil {
-		c.sequences.Close()
-	}
 }
 
 // advance adds a token to each sequence that is not done.

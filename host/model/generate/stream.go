@@ -35,7 +35,7 @@ func (s *Stream) Add(_ int, token int32) error {
 		}
 		return ErrStop
 	}
-	return s.send(withoutBeginning(wholeCharacters(text), s.Until))
+	return s.send(trimPartialEnd(trimPartialCharacter(text), s.Until))
 }
 
 // cutAt is what stands before the first of the ends.
@@ -49,8 +49,8 @@ func cutAt(text string, ends []string) (cut string, ended bool) {
 	return cut, ended
 }
 
-// withoutBeginning leaves out what may be the beginning of one of the ends at the end of a text.
-func withoutBeginning(text string, ends []string) string {
+// trimPartialEnd leaves out what may be the beginning of one of the ends at the end of a text.
+func trimPartialEnd(text string, ends []string) string {
 	longest := 0
 	for _, end := range ends {
 		for n := min(len(end)-1, len(text)); n > longest; n-- {
@@ -62,9 +62,9 @@ func withoutBeginning(text string, ends []string) string {
 	return text[:len(text)-longest]
 }
 
-// wholeCharacters leaves out what may be the beginning of a character at the end of a text:
+// trimPartialCharacter leaves out what may be the beginning of a character at the end of a text:
 // its first bytes, or what a tokenizer has in their place.
-func wholeCharacters(text string) string {
+func trimPartialCharacter(text string) string {
 	text = strings.TrimRight(text, string(utf8.RuneError))
 	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
 		if utf8.RuneStart(text[i]) {

@@ -117,7 +117,7 @@ func (d *decoder) bytes(n int64) ([]byte, error) {
 }
 
 func (d *decoder) text() (string, error) {
-	n, err := fixed[uint64](d)
+	n, err := readNumber[uint64](d)
 	if err != nil {
 		return "", err
 	}
@@ -162,15 +162,15 @@ func (d *decoder) counts() (tensors, entries uint64, err error) {
 	if err != nil || string(start) != magic {
 		return 0, 0, errors.Join(d.fail("it does not begin with %q", magic), err)
 	}
-	v, err := fixed[uint32](d)
+	v, err := readNumber[uint32](d)
 	if err == nil && v != version {
 		err = d.fail("version %d, want %d", v, version)
 	}
 	if err != nil {
 		return 0, 0, err
 	}
-	if tensors, err = fixed[uint64](d); err == nil {
-		entries, err = fixed[uint64](d)
+	if tensors, err = readNumber[uint64](d); err == nil {
+		entries, err = readNumber[uint64](d)
 	}
 	return tensors, entries, err
 }
@@ -193,11 +193,11 @@ func (d *decoder) tensor(names map[string]bool) (t Info, err error) {
 	if t.Shape, err = d.shape(); err != nil {
 		return t, fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
-	kind, err := fixed[uint32](d)
+	kind, err := readNumber[uint32](d)
 	if err != nil {
 		return t, err
 	}
-	offset, err := fixed[uint64](d)
+	offset, err := readNumber[uint64](d)
 	if err != nil {
 		return t, err
 	}
@@ -213,7 +213,7 @@ func (d *decoder) tensor(names map[string]bool) (t Info, err error) {
 }
 
 func (d *decoder) shape() ([]int, error) {
-	rank, err := fixed[uint32](d)
+	rank, err := readNumber[uint32](d)
 	if err == nil && (rank == 0 || rank > maxRank) {
 		err = d.fail("%d axes, want 1 to %d", rank, maxRank)
 	}
@@ -222,7 +222,7 @@ func (d *decoder) shape() ([]int, error) {
 	}
 	shape := make([]int, rank)
 	for i := range shape {
-		n, err := fixed[uint64](d)
+		n, err := readNumber[uint64](d)
 		if err != nil {
 			return nil, err
 		}
@@ -244,7 +244,7 @@ func (d *decoder) place(f *File) error {
 		}
 		to = int64(n)
 	}
-	start := aligned(d.at, to)
+	start := align(d.at, to)
 	order := make([]*Info, len(f.tensors))
 	for i := range f.tensors {
 		order[i] = &f.tensors[i]

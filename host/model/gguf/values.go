@@ -113,25 +113,25 @@ func (e *encoder) value(v any) {
 	e.number(v)
 }
 
-// plain reads a value that stands alone.
-func (d *decoder) plain(kind uint32) (any, error) {
+// single reads a value that stands alone.
+func (d *decoder) single(kind uint32) (any, error) {
 	switch kind {
 	case kindUint8:
-		return fixed[uint8](d)
+		return readNumber[uint8](d)
 	case kindInt8:
-		return fixed[int8](d)
+		return readNumber[int8](d)
 	case kindUint16:
-		return fixed[uint16](d)
+		return readNumber[uint16](d)
 	case kindInt16:
-		return fixed[int16](d)
+		return readNumber[int16](d)
 	case kindUint32:
-		return fixed[uint32](d)
+		return readNumber[uint32](d)
 	case kindInt32:
-		return fixed[int32](d)
+		return readNumber[int32](d)
 	case kindFloat32:
-		return fixed[float32](d)
+		return readNumber[float32](d)
 	case kindBool:
-		b, err := fixed[uint8](d)
+		b, err := readNumber[uint8](d)
 		if err == nil && b > 1 {
 			err = d.fail("the bool %d, want 0 or 1", b)
 		}
@@ -139,17 +139,17 @@ func (d *decoder) plain(kind uint32) (any, error) {
 	case kindString:
 		return d.text()
 	case kindUint64:
-		return fixed[uint64](d)
+		return readNumber[uint64](d)
 	case kindInt64:
-		return fixed[int64](d)
+		return readNumber[int64](d)
 	case kindFloat64:
-		return fixed[float64](d)
+		return readNumber[float64](d)
 	}
 	return nil, d.fail("the value type %d, want 0 to 12", kind)
 }
 
-// fixed reads a number.
-func fixed[T any](d *decoder) (v T, err error) {
+// readNumber reads a number.
+func readNumber[T any](d *decoder) (v T, err error) {
 	data, err := d.bytes(int64(binary.Size(v)))
 	if err == nil {
 		_, err = binary.Decode(data, binary.LittleEndian, &v)
@@ -159,18 +159,18 @@ func fixed[T any](d *decoder) (v T, err error) {
 
 // value reads the type of a value and the value.
 func (d *decoder) value() (any, error) {
-	kind, err := fixed[uint32](d)
+	kind, err := readNumber[uint32](d)
 	if err != nil || kind != kindArray {
 		if err != nil {
 			return nil, err
 		}
-		return d.plain(kind)
+		return d.single(kind)
 	}
-	element, err := fixed[uint32](d)
+	element, err := readNumber[uint32](d)
 	if err != nil {
 		return nil, err
 	}
-	n, err := fixed[uint64](d)
+	n, err := readNumber[uint64](d)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (d *decoder) value() (any, error) {
 func elements[T any](d *decoder, kind uint32, n uint64) ([]T, error) {
 	list := []T{}
 	for range n {
-		v, err := d.plain(kind)
+		v, err := d.single(kind)
 		if err != nil {
 			return nil, err
 		}

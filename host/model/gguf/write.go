@@ -67,7 +67,7 @@ func writeTensor(w io.Writer, t Tensor) error {
 	if counted.n != want {
 		return fmt.Errorf("%d bytes for the shape %v of %s, want %d", counted.n, t.Shape, t.Type, want)
 	}
-	_, err = w.Write(make([]byte, aligned(want, alignment)-want))
+	_, err = w.Write(make([]byte, align(want, alignment)-want))
 	return err
 }
 
@@ -103,10 +103,10 @@ func header(entries []Entry, tensors []Tensor) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
-		offset += aligned(size, alignment)
+		offset += align(size, alignment)
 	}
 	n := int64(e.buffer.Len())
-	e.buffer.Write(make([]byte, aligned(n, alignment)-n))
+	e.buffer.Write(make([]byte, align(n, alignment)-n))
 	return e.buffer.Bytes(), nil
 }
 

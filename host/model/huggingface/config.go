@@ -2,10 +2,13 @@ package huggingface
 
 import (
 	"cmp"
+	"encoding/json/jsontext"
+	"encoding/json/v2"
 	"fmt"
 	"slices"
 
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/safetensors"
 )
 
 // Config is what config.json says about a model, in cage's terms.
@@ -141,7 +144,10 @@ func (k *keys) refusals(c *Config) {
 // is no matter while no sequence is longer.
 func (k *keys) positions(c *Config, f family, context int) {
 	c.MaxPositions = cmp.Or(k.size("max_position_embeddings", mostPositions), defaultPositions)
-	if c.Window = f.window(k); c.Window != 0 && c.Window < cmp.Or(context, c.MaxPositions) {
+	if f.window != nil {
+		c.Window = f.window(k)
+	}
+	if c.Window != 0 && c.Window < cmp.Or(context, c.MaxPositions) {
 		k.fault("sliding_window", fmt.Sprintf("attention looks back %d tokens in sequences of %d", c.Window, cmp.Or(context, c.MaxPositions)),
 			"sequences that are no longer than that (model.context)")
 	}
@@ -158,4 +164,79 @@ func (k *keys) checkSizes(s architecture.Settings) {
 		key := cmp.Or(configKeys[p.Key], p.Key)
 		k.fault(key, "found "+p.Found, "sizes that go together")
 	}
+}
+
+// torchNames are the names of element types in config.json.
+var torchNames = map[safetensors.DType]string{safetensors.F32: "float32", safetensors.BF16: "bfloat16", safetensors.F16: "float16"}
+
+// Encode returns the text of config.json, with the keys of transformers 4, which all versions read.
+func (c *Config) Encode(dtype safetensors.DType) ([]byte, error) {
+	s := c.Settings
+	s.FillIn()
+	f, err := familyOf(s.Kind)
+	if err != nil {
+		return nil, err
+	}
+	var scaling any // null where there is none
+	if s.RopeFactor > 1 {
+		scaling = map[string]any{"rope_type": "llama3", "factor": s.RopeFactor, "low_freq_factor": s.RopeLow, "high_freq_factor": s.RopeHigh,
+			"original_max_position_embeddings": s.RopeOriginal}
+	}
+	entries := map[string]any{
+		"architectures": []string{f.architecture}, "model_type": f.modelType,
+		"hidden_size": s.Width, "num_hidden_layers": s.Layers, "num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads,
+		"head_dim": s.HeadSize, "intermediate_size": s.Hidden, "vocab_size": s.Vocab,
+		"rms_norm_eps": s.NormEps, "hidden_act": "silu", "attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0,
+		"tie_word_embeddings": s.Head == "tied", "initializer_range": s.InitStd, "max_position_embeddings": c.MaxPositions,
+		"rope_theta": s.RopeTheta, "rope_scaling": scaling, "torch_dtype": torchNames[dtype], "use_cache": true,
+	}
+	for key, ids := range map[string][]int32{"bos_token_id": c.Tokens.Begin, "eos_token_id": c.Tokens.End, "pad_token_id": c.Tokens.Pad} {
+		switch len(ids) {
+		case 0:
+		case 1:
+			entries[key] = ids[0]
+		default:
+			entries[key] = ids
+		}
+	}
+	text, err := json.Marshal(entries, json.Deterministic(true), jsontext.WithIndent("  "))
+	return append(text, '\n'), err
+}
+
+// A Place is where a Hugging Face checkpoint stores a parameter of a model, or some rows
+// of it.
+type Place struct {
+	Tensor string
+	Param  architecture.Param
+	Rows   []int // rows of the parameter, in the order of the tensor's rows
+}
+
+// Layout lists the tensors of a model and where their contents come from, in the order of
+// the parameters.
+func Layout(s architecture.Settings) ([]Place, error) {
+	f, err := familyOf(s.Kind)
+	if err != nil {
+		return nil, err
+	}
+	s.FillIn()
+	bindings, err := f.bind(s)
+	if err != nil {
+		return nil, err
+	}
+	var list []Place
+	for _, b := range bindings {
+		at := 0
+		for _, p := range b.pieces {
+			place := Place{Tensor: p.tensor, Param: b.param}
+			for i := range p.dims[0] {
+				place.Rows = append(place.Rows, at+i)
+			}
+			if p.rotary {
+				place.Rows = architecture.Reorder(place.Rows, s.HeadSize, s.RopePairs, architecture.HalfSplit)
+			}
+			at += p.dims[0]
+			list = append(list, place)
+		}
+	}
+	return list, nil
 }

@@ -3,9 +3,8 @@
 // a model of host/model. For writers of checkpoints, [Layout] says where each parameter goes, and [Config.Encode]
 // writes config.json.
 //
-// Each family of models (Llama and Mistral, OLMo 2, Qwen3) has a file, with a table of the names of its tensors. What
-// is not understood is refused, with the name of the key or tensor, and all problems are reported at once ([Error],
-// [Report]).
+// Each family of models (Llama, Mistral, OLMo 2, Qwen3) has a table of the names of its tensors. What is not understood is
+// refused, with the name of the key or tensor, and all problems are reported at once ([Error], [Report]).
 //
 // Weights are read one parameter at a time, so that a checkpoint is never in memory as a whole. Tokenizers are not read
 // here: see host/data/tokenizer.

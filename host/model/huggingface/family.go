@@ -2,7 +2,10 @@ package huggingface
 
 import (
 	"fmt"
+	"maps"
 	"strings"
+
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // A family is a kind of models as the hub knows it.
@@ -11,7 +14,7 @@ type family struct {
 	kind                    string // of model.Settings
 	tensors                 table
 	freeHeads               bool              // the size of a head is a setting of its own
-	window                  func(k *keys) int // tokens that attention looks back; 0: all
+	window                  func(k *keys) int // tokens that attention looks back, 0 for all; nil: it always sees all
 }
 
 // families are those that can be read. The first of a kind is the one that is written.
@@ -35,8 +38,6 @@ func familyOf(kind string) (family, error) {
 	return family{}, fmt.Errorf("a model of kind %q has no counterpart on the Hugging Face hub", kind)
 }
 
-func noWindow(*keys) int { return 0 }
-
 // A table says in which tensors the parameters of cage's models are found, by the name of the parameter. A *
 // stands for the number of a block.
 type table map[string][]source
@@ -44,35 +45,78 @@ type table map[string][]source
 // A source is a tensor that holds a parameter, or some rows of it.
 type source struct {
 	tensor string
-	turned bool // the rows are features that rotary positions turn, so that their order depends on the pairing
+	rotary bool // the rows are features that rotary positions turn, so that their order depends on the pairing
 }
 
-func plain(tensor string) source  { return source{tensor: tensor} }
-func turned(tensor string) source { return source{tensor, true} }
+func plainSource(tensor string) source { return source{tensor: tensor} }
+func rotary(tensor string) source      { return source{tensor, true} }
 
-// with is a table with the entries of others added.
-func (t table) with(others table) table {
-	out := table{}
-	for _, part := range []table{t, others} {
-		for param, sources := range part {
-			out[param] = sources
-		}
-	}
+// merged is a table with the entries of others added.
+func (t table) merged(others table) table {
+	out := maps.Clone(t)
+	maps.Copy(out, others)
 	return out
 }
 
-// inAll are the names that all families share.
-var inAll = table{
-	"embedding": {plain("model.embed_tokens.weight")},
+// commonTensors are the names that all families share.
+var commonTensors = table{
+	"embedding": {plainSource("model.embed_tokens.weight")},
 	"layers.*.attn.qkv": {
-		turned("model.layers.*.self_attn.q_proj.weight"),
-		turned("model.layers.*.self_attn.k_proj.weight"),
-		plain("model.layers.*.self_attn.v_proj.weight"),
+		rotary("model.layers.*.self_attn.q_proj.weight"),
+		rotary("model.layers.*.self_attn.k_proj.weight"),
+		plainSource("model.layers.*.self_attn.v_proj.weight"),
 	},
-	"layers.*.attn.out": {plain("model.layers.*.self_attn.o_proj.weight")},
-	"layers.*.mlp.w1":   {plain("model.layers.*.mlp.gate_proj.weight")},
-	"layers.*.mlp.w2":   {plain("model.layers.*.mlp.up_proj.weight")},
-	"layers.*.mlp.down": {plain("model.layers.*.mlp.down_proj.weight")},
-	"norm":              {plain("model.norm.weight")},
-	"head":              {plain("lm_head.weight")},
+	"layers.*.attn.out": {plainSource("model.layers.*.self_attn.o_proj.weight")},
+	"layers.*.mlp.w1":   {plainSource("model.layers.*.mlp.gate_proj.weight")},
+	"layers.*.mlp.w2":   {plainSource("model.layers.*.mlp.up_proj.weight")},
+	"layers.*.mlp.down": {plainSource("model.layers.*.mlp.down_proj.weight")},
+	"norm":              {plainSource("model.norm.weight")},
+	"head":              {plainSource("lm_head.weight")},
+}
+
+// llamaFamily are Llama 2, 3 and what is built like them: TinyLlama, SmolLM.
+var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama", kind: architecture.KindLlama, tensors: llamaTensors}
+
+// mistralFamily are the models of Mistral AI that are Llamas as long as their window of attention is no
+// shorter than the sequences.
+var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral", kind: architecture.KindLlama, tensors: llamaTensors, window: mistralWindow}
+
+// llamaTensors: post_attention_layernorm stands before the feed-forward layer.
+var llamaTensors = commonTensors.merged(table{
+	"layers.*.attn_norm": {plainSource("model.layers.*.input_layernorm.weight")},
+	"layers.*.mlp_norm":  {plainSource("model.layers.*.post_attention_layernorm.weight")},
+})
+
+// mistralWindow reads the window; where the key is absent, transformers takes 4096.
+func mistralWindow(k *keys) int {
+	if _, some := k.values["sliding_window"]; !some {
+		return 4096
+	}
+	return k.size("sliding_window", mostPositions)
+}
+
+// olmo2Family are the models of OLMo 2. Norms stand behind the layers: post_attention_layernorm behind attention,
+// where a Llama has another norm of that name.
+var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2", kind: architecture.KindOLMo2,
+	tensors: commonTensors.merged(table{
+		"layers.*.attn.q_norm": {rotary("model.layers.*.self_attn.q_norm.weight")},
+		"layers.*.attn.k_norm": {rotary("model.layers.*.self_attn.k_norm.weight")},
+		"layers.*.attn_norm":   {plainSource("model.layers.*.post_attention_layernorm.weight")},
+		"layers.*.mlp_norm":    {plainSource("model.layers.*.post_feedforward_layernorm.weight")},
+	})}
+
+// qwen3Family are the dense models of Qwen3: Llamas that normalize each head of queries and
+// keys, and whose heads have a size of their own.
+var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3", kind: architecture.KindQwen3, freeHeads: true, window: qwen3Window,
+	tensors: llamaTensors.merged(table{
+		"layers.*.attn.q_norm": {rotary("model.layers.*.self_attn.q_norm.weight")},
+		"layers.*.attn.k_norm": {rotary("model.layers.*.self_attn.k_norm.weight")},
+	})}
+
+// qwen3Window reads the window, which counts only where it is switched on.
+func qwen3Window(k *keys) int {
+	if !k.flag("use_sliding_window") {
+		return 0
+	}
+	return k.size("sliding_window", mostPositions)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
+	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testdevice"
@@ -171,3 +172,5 @@ func (g golden) compare(t *testing.T, n network) {
 		t.Fatalf("the mean loss is %v, want %v", mean, g.Loss)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -27,12 +27,12 @@ type Checkpoint struct {
 	Config *Config
 	Report Report
 
-	dir      vfs.Path
-	shards   *safetensors.Shards
-	bindings map[string]binding // by parameter
-	copied   bool               // a tied head is in the file a second time
-	buffer   []float32
-	noted    []string // what was wrong with values
+	dir        vfs.Path
+	shards     *safetensors.Shards
+	bindings   map[string]binding // by parameter
+	headIsCopy bool               // a tied head is in the file a second time
+	buffer     []float32
+	faults     []string // what was wrong with values
 }
 
 // Options say how a checkpoint is to be used.
@@ -49,7 +49,7 @@ func IsCheckpoint(dir vfs.Path) bool {
 
 // ReadConfig reads a checkpoint's description of its model. The error is an [*Error] if the content is at fault.
 func ReadConfig(dir vfs.Path, context int) (*Config, error) {
-	text, err := readText(dir.Join(ConfigName))
+	text, err := dir.Join(ConfigName).ReadSmallFile(maxTextSize)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func ReadConfig(dir vfs.Path, context int) (*Config, error) {
 
 // readGeneration adds the ids that generation_config.json says end a text, if there is such a file.
 func (c *Config) readGeneration(path vfs.Path) error {
-	text, err := readText(path)
+	text, err := path.ReadSmallFile(maxTextSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -87,20 +87,6 @@ func (c *Config) readGeneration(path vfs.Path) error {
 	return nil
 }
 
-// readText reads a small file.
-func readText(path vfs.Path) ([]byte, error) {
-	f, err := path.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxTextSize+1))
-	if err == nil && len(text) > maxTextSize {
-		err = fmt.Errorf("%s: larger than %d bytes", path, maxTextSize)
-	}
-	return text, err
-}
-
 // Open opens the checkpoint in a directory. All problems with its configuration and with the names, shapes and types of
 // its tensors are in one error, an [*Error]. The values are not read.
 func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
@@ -117,8 +103,8 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 	}
 	c := &Checkpoint{Config: config, dir: dir}
 	if c.shards, err = safetensors.OpenShards(dir); err != nil {
-		if !isContent(err) {
-			return nil, err
+		if !errors.Is(err, safetensors.ErrFormat) && !errors.Is(err, safetensors.ErrChecksum) && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err // it is the reading that failed
 		}
 		faults = append(faults, withConversionHint(dir, err))
 	}
@@ -136,11 +122,6 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
-}
-
-// isContent tells whether the files are at fault, and not the reading.
-func isContent(err error) bool {
-	return errors.Is(err, safetensors.ErrFormat) || errors.Is(err, safetensors.ErrChecksum) || errors.Is(err, fs.ErrNotExist)
 }
 
 // withConversionHint is an error about missing weights, with what to do where they have another format.
@@ -168,8 +149,8 @@ func (c *Checkpoint) bind() (faults []string, err error) {
 	}
 	tied := c.Config.Settings.Head == "tied"
 	if embedding := &list[0].pieces[0]; tied && has(headTensor) {
-		c.copied = has(embedding.tensor)
-		if !c.copied {
+		c.headIsCopy = has(embedding.tensor)
+		if !c.headIsCopy {
 			embedding.tensor = headTensor
 		}
 	}
@@ -182,24 +163,22 @@ func (c *Checkpoint) bind() (faults []string, err error) {
 }
 
 // Params lists the parameters of the model in its order.
-func (c *Checkpoint) Params() []architecture.Param {
-	return c.Config.Settings.Params()
-}
+func (c *Checkpoint) Params() []architecture.Param { return c.Config.Settings.Params() }
 
 // note keeps a fault of the values.
 func (c *Checkpoint) note(fault string) {
-	if !slices.Contains(c.noted, fault) {
-		c.noted = append(c.noted, fault)
+	if !slices.Contains(c.faults, fault) {
+		c.faults = append(c.faults, fault)
 	}
 }
 
 // Err returns an [*Error] about all unusable values among those read so far, or nil.
 func (c *Checkpoint) Err() error {
-	if len(c.noted) == 0 {
+	if len(c.faults) == 0 {
 		return nil
 	}
-	slices.Sort(c.noted)
-	return &Error{Path: c.dir.Name, Faults: c.noted}
+	slices.Sort(c.faults)
+	return &Error{Path: c.dir.Name, Faults: c.faults}
 }
 
 // Verify reads all values. The error is that of [Checkpoint.Err], or about a file that cannot be read.

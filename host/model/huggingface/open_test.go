@@ -180,7 +180,7 @@ func TestFaultsOfFiles(t *testing.T) {
 			}
 		}
 	}
-	if _, err := huggingface.Open(vfs.At(huge), huggingface.Options{}); err == nil || !strings.HasSuffix(err.Error(), "config.json: larger than 16777216 bytes") {
+	if _, err := huggingface.Open(vfs.At(huge), huggingface.Options{}); err == nil || !strings.HasSuffix(err.Error(), "config.json is too large: want at most 16777216 bytes") {
 		t.Errorf("a configuration of 16 MiB: error %v", err)
 	}
 	if _, err := huggingface.Open(vfs.At(t.TempDir()), huggingface.Options{}); !errors.Is(err, fs.ErrNotExist) {

@@ -76,21 +76,17 @@ func compare(bindings []binding, infos []safetensors.Info, tied bool) Report {
 			r.Unused = append(r.Unused, name)
 		}
 	}
-	r.sort()
+	slices.SortFunc(r.Applied, func(a, b Applied) int { return cmp.Compare(a.Tensor, b.Tensor) })
+	slices.SortFunc(r.Mismatched, func(a, b Mismatch) int { return cmp.Compare(a.Tensor, b.Tensor) })
+	for _, list := range [][]string{r.Missing, r.Unused, r.Ignored} {
+		slices.Sort(list)
+	}
 	return r
 }
 
 // fits tells whether a tensor can be read as weights of a shape.
 func fits(info safetensors.Info, dims []int) bool {
 	return slices.Contains(readable, info.DType) && slices.Equal(info.Shape, dims)
-}
-
-func (r *Report) sort() {
-	slices.SortFunc(r.Applied, func(a, b Applied) int { return cmp.Compare(a.Tensor, b.Tensor) })
-	slices.SortFunc(r.Mismatched, func(a, b Mismatch) int { return cmp.Compare(a.Tensor, b.Tensor) })
-	for _, list := range [][]string{r.Missing, r.Unused, r.Ignored} {
-		slices.Sort(list)
-	}
 }
 
 // faults lists what is wrong.

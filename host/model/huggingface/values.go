@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
@@ -29,7 +30,7 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 		}
 		rest = rest[p.size():]
 	}
-	if c.copied && param == embeddingParam {
+	if c.headIsCopy && param == embeddingParam {
 		if err := c.compareHead(values); err != nil {
 			return nil, err
 		}
@@ -64,18 +65,10 @@ func (c *Checkpoint) readPiece(p piece, rows []float32) error {
 	if d.wild > 0 {
 		c.note(fmt.Sprintf("tensor %s: %d of %d values are NaN or infinite", p.tensor, d.wild, len(rows)))
 	}
-	if p.turned && c.Config.Settings.RopePairs == architecture.Interleaved {
-		interleave(rows, c.Config.Settings.HeadSize, width(p.dims))
+	if p.rotary && c.Config.Settings.RopePairs == architecture.Interleaved {
+		interleave(rows, c.Config.Settings.HeadSize, len(rows)/p.dims[0])
 	}
 	return nil
-}
-
-// width is the number of elements of a row; those of a vector are rows themselves.
-func width(dims []int) int {
-	if len(dims) == 1 {
-		return 1
-	}
-	return dims[1]
 }
 
 // decoder widens the elements of a tensor that is written to it.
@@ -173,4 +166,60 @@ func interleave(rows []float32, size, width int) {
 			copy(head[i*width:(i+1)*width], before[from*width:])
 		}
 	}
+}
+
+// A binding is a parameter of a model with the tensors that hold it, whose rows stand one below the other.
+type binding struct {
+	param  architecture.Param
+	pieces []piece
+}
+
+// A piece is a tensor that holds some rows of a parameter.
+type piece struct {
+	tensor string
+	dims   []int
+	rotary bool // see source
+}
+
+// bind lists the parameters of a model with their tensors.
+func (f family) bind(s architecture.Settings) ([]binding, error) {
+	var list []binding
+	for _, p := range s.Params() {
+		pattern, block := blockPattern(p.Name)
+		sources := f.tensors[pattern]
+		if len(sources) != max(1, len(p.Parts)) {
+			return nil, fmt.Errorf("%s: the parameter %s has no counterpart in the tensors of %s", s.Kind, p.Name, f.architecture)
+		}
+		b := binding{param: p}
+		for i, from := range sources {
+			dims := p.Dims
+			if p.Parts != nil {
+				dims = []int{p.Parts[i].Rows, p.Dims[1]}
+			}
+			b.pieces = append(b.pieces, piece{strings.Replace(from.tensor, "*", block, 1), dims, from.rotary})
+		}
+		list = append(list, b)
+	}
+	return list, nil
+}
+
+// blockPattern replaces the number of a block in the name of a parameter by a star, and returns the
+// number beside it.
+func blockPattern(param string) (pattern, block string) {
+	const prefix = "layers."
+	rest, ok := strings.CutPrefix(param, prefix)
+	if !ok {
+		return param, ""
+	}
+	block, rest, _ = strings.Cut(rest, ".")
+	return prefix + "*." + rest, block
+}
+
+// size is the number of elements.
+func (p piece) size() int {
+	n := 1
+	for _, d := range p.dims {
+		n *= d
+	}
+	return n
 }

@@ -67,8 +67,8 @@ func isDigestKey(key string) bool {
 	return key == HeaderDigestKey || key == TensorDigestsKey
 }
 
-// withDigests is metadata with the digests added.
-func (d digests) withDigests(metadata map[string]string) (map[string]string, error) {
+// addTo is metadata with the digests added.
+func (d digests) addTo(metadata map[string]string) (map[string]string, error) {
 	list, err := json.Marshal(d.ofTensors, json.Deterministic(true))
 	if err != nil {
 		return nil, fmt.Errorf("tensor names: %w", err)
@@ -78,25 +78,15 @@ func (d digests) withDigests(metadata map[string]string) (map[string]string, err
 	return all, nil
 }
 
-// blank is a header with zeros in the place of the digest, whose text may stand in it
-// only once.
-func blank(head []byte, digest string) ([]byte, error) {
-	if bytes.Count(head, []byte(digest)) != 1 {
-		return nil, fmt.Errorf("%w: the text of the digest does not stand exactly once in the header", ErrFormat)
-	}
-	return bytes.Replace(head, []byte(digest), []byte(noDigest), 1), nil
-}
-
 // checkHeader compares a header with its digest, if it has one.
 func (d digests) checkHeader(head []byte) error {
 	if d.ofHeader == "" {
 		return nil
 	}
-	blanked, err := blank(head, d.ofHeader)
-	if err != nil {
-		return err
+	if bytes.Count(head, []byte(d.ofHeader)) != 1 {
+		return fmt.Errorf("%w: the text of the digest does not stand exactly once in the header", ErrFormat)
 	}
-	return checkDigest(hexDigest(blanked), d.ofHeader)
+	return checkDigest(hexDigest(bytes.Replace(head, []byte(d.ofHeader), []byte(noDigest), 1)), d.ofHeader)
 }
 
 // hexDigest is the SHA-256 of data.

@@ -1,20 +1,26 @@
 package safetensors
 
 import (
+	"bytes"
+	"encoding/json/jsontext"
+	"encoding/json/v2"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
+	"slices"
+	"strings"
 
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Shards holds the open files that together contain the tensors of one checkpoint.
 type Shards struct {
-	names []string // of the files, sorted
-	files map[string]*File
-	of    map[string]*File // by tensor
+	names  []string // of the files, sorted
+	files  map[string]*File
+	fileOf map[string]*File // by tensor
 }
 
 // Bounds of an index, several times those of the largest published checkpoints: its size in bytes, the tensors that it
@@ -29,7 +35,7 @@ const (
 // tensor must be where the index says, and the files must contain no others. The error lists all problems. It wraps
 // fs.ErrNotExist if the directory has neither file, and ErrFormat if the content is at fault.
 func OpenShards(dir vfs.Path) (*Shards, error) {
-	s := &Shards{files: map[string]*File{}, of: map[string]*File{}}
+	s := &Shards{files: map[string]*File{}, fileOf: map[string]*File{}}
 	single, err := Open(dir.Join(SingleName))
 	if err == nil {
 		s.add(SingleName, single)
@@ -48,7 +54,7 @@ func (s *Shards) add(name string, f *File) {
 	s.names = append(s.names, name)
 	s.files[name] = f
 	for _, info := range f.header.infos {
-		s.of[info.Name] = f
+		s.fileOf[info.Name] = f
 	}
 }
 
@@ -63,7 +69,10 @@ func (s *Shards) openAll(dir vfs.Path) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	var faults []string
-	places := x.places()
+	placed := map[string][]string{} // the tensors of each file
+	for tensor, file := range x.WeightMap {
+		placed[file] = append(placed[file], tensor)
+	}
 	for _, name := range x.files() {
 		f, err := Open(dir.Join(name))
 		switch {
@@ -75,10 +84,10 @@ func (s *Shards) openAll(dir vfs.Path) error {
 			return err
 		default:
 			s.add(name, f)
-			faults = append(faults, x.compare(name, places[name], f)...)
+			faults = append(faults, x.compare(name, placed[name], f)...)
 		}
 	}
-	if err := listed("checkpoint", faults); err != nil {
+	if err := joinFaults("checkpoint", faults); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
@@ -113,7 +122,7 @@ func (s *Shards) Tensors() []Info {
 
 // Tensor is [File.Tensor] for the file that holds the tensor.
 func (s *Shards) Tensor(name string) (Tensor, error) {
-	f, ok := s.of[name]
+	f, ok := s.fileOf[name]
 	if !ok {
 		return Tensor{}, fmt.Errorf("there is no tensor %q", name)
 	}
@@ -127,4 +136,91 @@ func (s *Shards) Close() error {
 		errs = append(errs, f.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// A checkpoint is either one file, or several with an index, a JSON file that says which
+// file holds which tensor:
+//
+//	{"metadata": {"total_size": 268}, "weight_map": {"TENSOR": "FILE", …}}
+const (
+	// SingleName is the file name of a checkpoint that is one file.
+	SingleName = "model.safetensors"
+	// IndexName is the name of the index of a checkpoint in several files.
+	IndexName = "model.safetensors.index.json"
+)
+
+// index is what an index says.
+type index struct {
+	Metadata  jsontext.Value    `json:"metadata"` // what it says is informative only
+	WeightMap map[string]string `json:"weight_map"`
+}
+
+// parseIndex decodes an index and checks the names of its files.
+func parseIndex(text []byte) (index, error) {
+	// Each name is followed by a colon. They are counted before they take memory.
+	if names := bytes.Count(text, []byte{':'}); names > maxIndexNames {
+		return index{}, fmt.Errorf("%w index: about %d names, want at most %d", ErrFormat, names, maxIndexNames)
+	}
+	var x index
+	if err := json.Unmarshal(text, &x); err != nil { // names that occur twice are an error
+		return index{}, fmt.Errorf("%w index: %w", ErrFormat, plainjson.Explain(text, err))
+	}
+	if x.WeightMap == nil {
+		return index{}, fmt.Errorf("%w index: it has no weight_map", ErrFormat)
+	}
+	files := x.files()
+	if len(files) > maxIndexFiles {
+		return index{}, fmt.Errorf("%w index: %d files, want at most %d", ErrFormat, len(files), maxIndexFiles)
+	}
+	var faults []string
+	for _, name := range files {
+		if !isPlain(name) {
+			faults = append(faults, fmt.Sprintf("weight_map names the file %q, want a name in the same directory", name))
+		}
+	}
+	return x, joinFaults("index", faults)
+}
+
+// isPlain tells whether a name is that of a file in the directory itself.
+func isPlain(name string) bool {
+	return name != "" && name != "." && !strings.Contains(name, "..") && !strings.ContainsAny(name, "/\\:\x00")
+}
+
+// files lists the names of the files, sorted.
+func (x index) files() []string {
+	return slices.Compact(slices.Sorted(maps.Values(x.WeightMap)))
+}
+
+// compare returns what is wrong with a file that the index names: tensors that it lacks of
+// those that are placed there, and tensors that the index does not place in it.
+func (x index) compare(name string, placed []string, f *File) (faults []string) {
+	for _, tensor := range placed {
+		if _, has := f.index[tensor]; !has {
+			faults = append(faults, fmt.Sprintf("%s lacks the tensor %q, which weight_map places there", name, tensor))
+		}
+	}
+	for _, info := range f.header.infos {
+		switch file, some := x.WeightMap[info.Name]; {
+		case !some:
+			faults = append(faults, fmt.Sprintf("%s has the tensor %q, which weight_map does not name", name, info.Name))
+		case file != name:
+			faults = append(faults, fmt.Sprintf("%s has the tensor %q, which weight_map places in %s", name, info.Name, file))
+		}
+	}
+	return faults
+}
+
+// mostFaults bounds what one error lists.
+const mostFaults = 100
+
+// joinFaults is one error about all faults, sorted; nil for none.
+func joinFaults(what string, faults []string) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	slices.Sort(faults)
+	if more := len(faults) - mostFaults; more > 0 {
+		faults = append(faults[:mostFaults], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("%w %s:\n  %s", ErrFormat, what, strings.Join(faults, "\n  "))
 }

@@ -132,7 +132,7 @@ const ShardSize = 5_000_000_000
 // tensor that is larger gets a file of its own. A single file is called [SingleName]. Several files are numbered, and
 // their index is written last; without the index, they are not a checkpoint. The metadata is in each file.
 func WriteShards(ctx context.Context, dir vfs.Path, tensors []Tensor, metadata map[string]string, limit int64) error {
-	shards, total, err := cut(tensors, limit)
+	shards, total, err := intoShards(tensors, limit)
 	if err != nil {
 		return err
 	}
@@ -160,8 +160,8 @@ func WriteShards(ctx context.Context, dir vfs.Path, tensors []Tensor, metadata m
 	return atomicfile.WriteBytes(dir.Join(IndexName), append(text, '\n'))
 }
 
-// cut divides tensors, in their order, into lists of limited size.
-func cut(tensors []Tensor, limit int64) (shards [][]Tensor, total int64, err error) {
+// intoShards divides tensors, in their order, into lists of limited size.
+func intoShards(tensors []Tensor, limit int64) (shards [][]Tensor, total int64, err error) {
 	if limit <= 0 {
 		limit = ShardSize
 	}

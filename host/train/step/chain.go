@@ -1,8 +1,10 @@
 package step
 
 import (
+	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -27,14 +29,14 @@ func (c *Compiled) Step(s *State, batches [][]int32, set Settings) (Result, erro
 // freed when it returns.
 func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 	defer b.Close()
-	if c.runsSingle(s, set) {
+	if c.isSingle() && !set.ParetoSTE && !set.Pareto && !c.refresher.Due(set.Step) && !s.Pending.Arrives(set.Step) {
 		return c.runSingle(s, b, set)
 	}
 	return c.runChain(s, b, set)
 }
 
-// runChain runs a step as a chain of executables. t holds the tensors of the state and
-// what the executables compute from them.
+// runChain runs a step as a chain of executables. They read and write the tensors t: those of the state, and what is
+// computed from them.
 func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Result, err error) {
 	t := maps.Clone(s.Tensors)
 	defer keepState(s.Tensors, t)
@@ -61,7 +63,7 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	if err == nil {
 		err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed}, set, &res)
 	}
-	s.torn = err != nil
+	s.inconsistent = err != nil
 	return res, err
 }
 
@@ -71,8 +73,8 @@ func (c *Compiled) needsQuantized(set Settings) bool {
 	return !c.plan.FullPrecision || set.Statistics || set.ParetoSTE || set.Pareto || c.form(set) != cage.Off
 }
 
-// form is that of the step's correction: off while λ_t = 0, when a step is the same as
-// that of a run without CAGE.
+// form returns the form of the correction in a step. It is off while λ_t = 0, so that the step is computed as in a run
+// without CAGE.
 func (c *Compiled) form(set Settings) cage.Form {
 	if set.Lambda > 0 && len(c.plan.quantizedParams()) > 0 {
 		return c.plan.Form
@@ -92,7 +94,7 @@ func (c *Compiled) runQuantize(t update.Tensors) error {
 // runGradients runs all micro-batches, adds the summed gradients to t and returns the sums
 // of their losses.
 func (c *Compiled) runGradients(t update.Tensors, b *Batches, kind gradientKind) ([]float64, error) {
-	batches, err := b.separate()
+	batches, err := b.uploadSeparate()
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +104,7 @@ func (c *Compiled) runGradients(t update.Tensors, b *Batches, kind gradientKind)
 		return nil, err
 	}
 	defer done()
-	sums := make([]float64, c.plan.reads())
+	sums := make([]float64, c.plan.lossCount())
 	for i, tokens := range batches {
 		kind.sum = i > 0
 		e, err := c.gradient(kind)
@@ -124,7 +126,7 @@ func (c *Compiled) runGradients(t update.Tensors, b *Batches, kind gradientKind)
 	return sums, nil
 }
 
-// runFinish turns the sums in t into gradients and notes their norms.
+// runFinish replaces the summed gradients in t by mean gradients, and stores their norms in the result.
 func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 	e, err := c.finish()
 	if err != nil {
@@ -140,10 +142,9 @@ func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 	return err
 }
 
-// refresh renews the preconditioners that are due at this update. First it puts the results of delayed refreshes in place
-// that take effect now. Then all optimizers
-// observe the gradient, and the due refreshes run. It reports whether the optimizers observed: the
-// update must not observe again then.
+// refresh renews the preconditioners that are due at this update. First it puts the results of earlier refreshes in place
+// that take effect now. If refreshes are due, all optimizers then observe the gradient, and the refreshes run. observed
+// reports whether the optimizers have observed, because the update must not do so a second time.
 func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, res *Result) (observed bool, err error) {
 	late, err := c.refresher.Install(&s.Pending, t, set.Step)
 	res.FailedRefreshes = late
@@ -158,7 +159,8 @@ func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, res *Result
 	return true, err
 }
 
-// runUpdate replaces parameters and states in t, or runs the observation alone.
+// runUpdate runs a variant of the update, which replaces parameters and states in t. Among the variants is the observation
+// alone, which replaces states only.
 func (c *Compiled) runUpdate(t update.Tensors, kind updateKind, set Settings, res *Result) error {
 	u, err := c.update(kind)
 	if err != nil {
@@ -187,4 +189,89 @@ func (c *Compiled) scalars(set Settings, norm float64) update.Scalars {
 		cage.InputClip:     float32(clip),
 		cage.InputLambda:   float32(set.Lambda),
 	}
+}
+
+// Batches are the micro-batches of one step, on the device or on their way to it.
+type Batches struct {
+	c    *Compiled
+	host [][]int32
+	// all holds them for a step as one executable, replica after replica.
+	all *engine.Buffer
+	// each holds them one by one, for the chain.
+	each []*engine.Buffer
+}
+
+// Load uploads the micro-batches of one step, each given as flat [batch, context+1] token
+// ids, where batch counts the sequences of all replicas together. The slices must not
+// change until the step is done. Load may be called while a step runs, so that the next
+// step's input is on the device in time.
+func (c *Compiled) Load(batches [][]int32) (*Batches, error) {
+	p := &c.plan
+	if len(batches) != p.Accumulate {
+		return nil, fmt.Errorf("step: %d micro-batches, the plan has %d", len(batches), p.Accumulate)
+	}
+	n := c.dev.Count() * p.tokenSpec().Shape.Size()
+	for i, b := range batches {
+		if len(b) != n {
+			return nil, fmt.Errorf("step: micro-batch %d has %d elements, the plan needs %d", i, len(b), n)
+		}
+	}
+	b := &Batches{c: c, host: batches}
+	var err error
+	if c.isSingle() {
+		_, err = b.uploadStacked()
+	} else {
+		_, err = b.uploadSeparate()
+	}
+	if err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// Close frees the device buffers. Running a step with the batches does so, too.
+func (b *Batches) Close() {
+	b.all.Finalize()
+	engine.FinalizeAll(b.each...)
+	b.all, b.each = nil, nil
+}
+
+// uploadStacked uploads all micro-batches as one tensor, the input of a step as one executable, if it has not yet been
+// uploaded.
+func (b *Batches) uploadStacked() (*engine.Buffer, error) {
+	if b.all != nil {
+		return b.all, nil
+	}
+	replicas := b.c.dev.Count()
+	part := len(b.host[0]) / replicas
+	tokens := make([]int32, 0, len(b.host)*len(b.host[0]))
+	for r := range replicas {
+		for _, batch := range b.host {
+			tokens = append(tokens, batch[r*part:(r+1)*part]...)
+		}
+	}
+	dims := append([]int{replicas * len(b.host)}, b.c.plan.batchDims()...)
+	var err error
+	b.all, err = engine.UploadSharded(b.c.dev, tokens, dims...)
+	return b.all, err
+}
+
+// uploadSeparate uploads each micro-batch as a tensor of its own, as the chain reads them, if that was not yet done.
+func (b *Batches) uploadSeparate() ([]*engine.Buffer, error) {
+	for len(b.each) < len(b.host) {
+		t, err := b.c.uploadBatch(b.host[len(b.each)])
+		if err != nil {
+			return nil, err
+		}
+		b.each = append(b.each, t)
+	}
+	return b.each, nil
+}
+
+// uploadBatch uploads one batch of all replicas together.
+func (c *Compiled) uploadBatch(tokens []int32) (*engine.Buffer, error) {
+	dims := slices.Clone(c.plan.batchDims())
+	dims[0] *= c.dev.Count()
+	return engine.UploadSharded(c.dev, tokens, dims...)
 }

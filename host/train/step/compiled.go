@@ -41,10 +41,10 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if _, ok := plan.Model.(model.Language); dev.Count() > 1 && !ok {
 		return nil, fmt.Errorf("step: a model that reads no sequences has none to share among %d replicas", dev.Count())
 	}
-	if err := plan.leaveRotated(); err != nil {
+	if err := plan.keepOperandsRotated(); err != nil {
 		return nil, err
 	}
-	plan.multiplyCodes(dev)
+	plan.findCodes(dev)
 	c := &Compiled{dev: dev, plan: plan, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}}
 	var subjects []refresh.Subject
 	for _, r := range plan.Rules {
@@ -81,7 +81,7 @@ func (c *Compiled) Prepare(pareto bool) error {
 			return err
 		}
 	}
-	_, err := c.once("losses", c.plan.lossStage)
+	_, err := c.compileOnce("losses", c.plan.lossStage)
 	return err
 }
 
@@ -116,7 +116,7 @@ func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
 	if _, err := c.pareto(update.Gradient); err != nil || c.plan.FullPrecision {
 		return err
 	}
-	_, err := c.pareto(sum)
+	_, err := c.pareto(sumName)
 	return err
 }
 
@@ -162,8 +162,8 @@ func (c *Compiled) Close() {
 	c.closeTeacher()
 }
 
-// once compiles a stage at its first use; key tells it from all others.
-func (c *Compiled) once(key string, s func() stage) (*executable, error) {
+// compileOnce returns the executable of a stage, which it compiles at the first call with this key.
+func (c *Compiled) compileOnce(key string, s func() stage) (*executable, error) {
 	if e, ok := c.stages[key]; ok {
 		return e, nil
 	}
@@ -174,16 +174,16 @@ func (c *Compiled) once(key string, s func() stage) (*executable, error) {
 	return e, err
 }
 
-// quantize is nil where no parameter is quantized.
+// quantize returns the executable of the quantize stage; nil if no parameter is quantized.
 func (c *Compiled) quantize() (*executable, error) {
 	if len(c.plan.quantizedParams()) == 0 {
 		return nil, nil
 	}
-	return c.once("quantize", c.plan.quantizeStage)
+	return c.compileOnce("quantize", c.plan.quantizeStage)
 }
 
 func (c *Compiled) gradient(kind gradientKind) (*executable, error) {
-	return c.once(fmt.Sprintf("gradient %+v", kind), func() stage { return c.plan.gradientStage(kind) })
+	return c.compileOnce(fmt.Sprintf("gradient %+v", kind), func() stage { return c.plan.gradientStage(kind) })
 }
 
 func (c *Compiled) finish() (*executable, error) {
@@ -191,7 +191,7 @@ func (c *Compiled) finish() (*executable, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.once("finish", func() stage { return c.plan.finishStage(q) })
+	return c.compileOnce("finish", func() stage { return c.plan.finishStage(q) })
 }
 
 // update compiles a variant of the update, or of the observation.
@@ -215,7 +215,7 @@ func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 	return u, err
 }
 
-// rules are the plan's in one variant of the update.
+// rules returns the plan's rules as a variant of the update has them.
 func (p *Plan) rules(kind updateKind) []cage.Rule {
 	rules := slices.Clone(p.Rules)
 	for i := range rules {
@@ -228,7 +228,7 @@ func (p *Plan) rules(kind updateKind) []cage.Rule {
 	return rules
 }
 
-// updateOptions are those of updates by the given rules.
+// updateOptions returns the options for compiling updates by the given rules.
 func (p *Plan) updateOptions(rules []cage.Rule) update.Options {
 	o := update.Options{Stacking: p.Stacking, Executors: p.Executors}
 	if p.Update != nil {

@@ -10,9 +10,12 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/decode"
+	"github.com/cage-qat/cage/host/model/generate"
 )
 
 // Decoder continues sequences piece by piece, with the parameters of an evaluator. It
@@ -85,7 +88,7 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if n == 1 && d.withoutGraph() {
 		return d.nextToken(tokens)
 	}
-	exec, err := c.once(fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length), func() stage { return c.plan.decodeStage(len(d.first), n, d.length) })
+	exec, err := c.compileOnce(fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length), func() stage { return c.plan.decodeStage(len(d.first), n, d.length) })
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +123,7 @@ func (p *Plan) decodeStage(sequences, n, length int) stage {
 	language := p.Model.(model.Language) // there is no decoder of another
 	caches := language.CacheDims(sequences, length)
 	for i, dims := range caches {
-		specs = append(specs, engine.Spec{Name: cacheName(i), Shape: floats(dims...), Donated: true})
+		specs = append(specs, engine.Spec{Name: cacheName(i), Shape: floatShape(dims...), Donated: true})
 	}
 	return stage{logitsName, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		piece := model.Piece{Tokens: in[tokensName], Start: in[startName], First: in[firstName]}
@@ -128,11 +131,127 @@ func (p *Plan) decodeStage(sequences, n, length int) stage {
 		for i := range caches {
 			have = append(have, in[cacheName(i)])
 		}
-		logits, next := language.Decode(p.weightNodes(in, false), piece, have, p.activationHook(p.Pieces[sequences*n], in))
+		logits, next := language.Decode(p.weightNodes(in, false), piece, have, activationQuantizer(p.Pieces[sequences*n], in))
 		out := update.Nodes{logitsName: logits}
 		for i, cache := range next {
 			out[cacheName(i)] = cache
 		}
 		return out
 	}}
+}
+
+// withoutGraph reports whether the next token of all sequences can be read in the host's memory, which is faster than a
+// graph: not where products are rounded, nor where a sequence has not begun.
+func (d *Decoder) withoutGraph() bool {
+	c := d.e.c
+	_, ok := c.plan.Model.(model.Network)
+	return ok && c.dev.SharesMemory() && c.dev.Precision() == device.Float32 && int(slices.Max(d.first)) <= d.start
+}
+
+// nextToken is [Decoder.Next] for one token of each sequence, without a graph.
+func (d *Decoder) nextToken(tokens []int32) ([]float32, error) {
+	network, err := d.e.decodeNetwork()
+	if err != nil {
+		return nil, err
+	}
+	caches := make([][]float32, len(d.t)-1)
+	for i := range caches {
+		if caches[i], err = engine.Data[float32](d.t[cacheName(i)]); err != nil {
+			return nil, err
+		}
+	}
+	var quantize decode.Quantizer
+	if len(d.e.c.plan.Pieces[len(tokens)]) > 0 {
+		quantize = func(site model.ActivationSite, x []float32) error {
+			return d.e.quantizeActivation(site, len(tokens), x)
+		}
+	}
+	logits, err := network.Next(tokens, decode.Place{Length: d.length, Start: d.start, First: d.first}, caches, quantize)
+	if err != nil {
+		return nil, err
+	}
+	d.start++
+	return logits, nil
+}
+
+// decodeNetwork returns the network of the evaluator's parameters.
+func (e *Evaluator) decodeNetwork() (*decode.Network, error) {
+	if e.network != nil {
+		return e.network, nil
+	}
+	c := e.c
+	weights := map[string][]float32{}
+	for _, p := range c.plan.Model.Params() {
+		var err error
+		if weights[p.Name], err = engine.Data[float32](e.t[c.plan.forwardName(false)(p.Name)]); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	e.network, err = decode.New(c.plan.Model.(model.Network), weights, decode.Options{Threads: c.dev.Threads(), Halves: true})
+	return e.network, err
+}
+
+// quantizeActivation quantizes an activation of that many tokens in place, as the training does.
+func (e *Evaluator) quantizeActivation(site model.ActivationSite, tokens int, x []float32) error {
+	q, ok := e.c.plan.Pieces[tokens][site.Name]
+	if !ok {
+		return nil
+	}
+	exec, err := e.c.compileOnce(fmt.Sprintf("activation %d %s", tokens, site.Name), func() stage { return activationStage(q, site, tokens) })
+	if err != nil {
+		return err
+	}
+	t := update.Tensors{}
+	for _, p := range trainedOf(q, site.Name) {
+		t[update.Param(p.Name)] = e.t[update.Param(p.Name)]
+	}
+	return exec.quantize(e.c.dev, t, x, tokens, site.Width)
+}
+
+// Piece is how many tokens of a prompt are read at once.
+const Piece = 64
+
+// Pieces are the numbers of tokens that are read at once to continue so many sequences; see [Plan.Pieces].
+func Pieces(sequences int) []int {
+	if sequences == 0 {
+		return nil
+	}
+	return []int{Piece * sequences, sequences}
+}
+
+// Begin reads prompts, as [generate.Model] says. Shorter prompts have padding in front, and the longest has some where it is not a whole
+// number of pieces.
+func (e *Evaluator) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
+	longest := 0
+	for _, p := range prompts {
+		longest = max(longest, len(p))
+	}
+	places := (longest + Piece - 1) / Piece * Piece
+	first := make([]int32, len(prompts))
+	rows := make([][]int32, len(prompts))
+	for i, p := range prompts {
+		first[i] = int32(places - len(p))
+		rows[i] = slices.Concat(make([]int32, places-len(p)), p)
+	}
+	room := 2 * Piece // one of few numbers, because a program is compiled for each
+	for room < places+length-longest {
+		room *= 2
+	}
+	d, err := e.Decoder(first, room)
+	if err != nil {
+		return nil, nil, err
+	}
+	var logits []float32
+	for at := 0; at < places; at += Piece {
+		var tokens []int32
+		for _, row := range rows {
+			tokens = append(tokens, row[at:at+Piece]...)
+		}
+		if logits, err = d.Next(tokens); err != nil {
+			d.Close()
+			return nil, nil, err
+		}
+	}
+	return d, logits, nil
 }

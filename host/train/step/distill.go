@@ -22,8 +22,8 @@ type Distillation struct {
 // teacherParam is a parameter of the teacher, among the tensors of a step.
 func teacherParam(name string) string { return "teacher/" + name }
 
-// teacher are the parameters of the teacher, if there is one.
-func (p *Plan) teacher() (list []Tensor) {
+// teacherParams lists the parameters of the teacher; none without one.
+func (p *Plan) teacherParams() (list []Tensor) {
 	if p.Distillation == nil {
 		return nil
 	}
@@ -33,18 +33,17 @@ func (p *Plan) teacher() (list []Tensor) {
 	return list
 }
 
-func (p *Plan) teacherSpecs() []engine.Spec { return inputs(p.teacher(), teacherParam, false) }
+func (p *Plan) teacherSpecs() []engine.Spec {
+	return inputSpecs(p.teacherParams(), teacherParam, false)
+}
 
 // LoadTeacher loads the parameters of the plan's teacher, replacing any that were loaded before.
 func (c *Compiled) LoadTeacher(load LoadFunc) error {
 	c.closeTeacher()
 	c.teacher = update.Tensors{}
-	for _, t := range c.plan.teacher() {
-		data, err := load.loadShaped(update.Param(t.Name), t.Dims)
-		if err == nil {
-			c.teacher[teacherParam(t.Name)], err = engine.Upload(c.dev, data, t.Dims...)
-		}
-		if err != nil {
+	for _, t := range c.plan.teacherParams() {
+		var err error
+		if c.teacher[teacherParam(t.Name)], err = c.load(load, update.Param(t.Name), t.Dims); err != nil {
 			c.closeTeacher()
 			return err
 		}
@@ -82,7 +81,7 @@ func (p *Plan) microBatchLoss(in update.Nodes, full bool, q model.ActivationQuan
 		return loss, graph.Reshape(loss, 1)
 	}
 	var teacher []*graph.Node
-	for _, t := range p.teacher() {
+	for _, t := range p.teacherParams() {
 		teacher = append(teacher, in[teacherParam(t.Name)])
 	}
 	// The teacher comes first, so that its activations are gone before there are those that the backward pass needs.
@@ -92,15 +91,15 @@ func (p *Plan) microBatchLoss(in update.Nodes, full bool, q model.ActivationQuan
 	return graph.ReduceAllMean(out.Losses), graph.Concatenate([]*graph.Node{mean(out.Divergences), mean(out.CrossEntropies)}, 0)
 }
 
-// reads is the number of means of a micro-batch that the host reads.
-func (p *Plan) reads() int {
+// lossCount returns how many means over a micro-batch the host reads: the loss, or divergence and cross-entropy.
+func (p *Plan) lossCount() int {
 	if p.Distillation == nil {
 		return 1
 	}
 	return 2
 }
 
-// setLoss fills in the losses of a step from the sums of what was read of its micro-batches.
+// setLoss sets the losses in the result of a step. sums adds up over the micro-batches what the host has read of each.
 func (p *Plan) setLoss(sums []float64, res *Result) {
 	n := float64(p.Accumulate)
 	res.Loss = sums[0] / n

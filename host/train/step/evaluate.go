@@ -1,16 +1,16 @@
 package step
 
 import (
+	"context"
+	"fmt"
 	"maps"
+	"math"
+	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/support/exceptions"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/decode"
 )
 
@@ -54,25 +54,12 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	defer n.Finalize()
-	return e.run("losses", e.c.plan.lossStage, update.Tensors{tokensName: t, replicaName: n})
+	return e.runStage("losses", e.c.plan.lossStage, update.Tensors{tokensName: t, replicaName: n})
 }
 
-// Logits returns the logits of the token that follows each position of a batch [batch,
-// context], as flat [batch, context, vocabulary]. All replicas compute the same logits.
-// The model must be a language model.
-func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
-	p := &e.c.plan
-	t, err := engine.Upload(e.c.dev, tokens, p.Batch, p.Context)
-	if err != nil {
-		return nil, err
-	}
-	defer t.Finalize()
-	return e.run("logits", p.logitsStage, update.Tensors{tokensName: t})
-}
-
-// run downloads the output of a stage that has its name.
-func (e *Evaluator) run(name string, s func() stage, batch update.Tensors) ([]float32, error) {
-	exec, err := e.c.once(name, s)
+// runStage runs a stage on the parameters and a batch, and downloads the output that has the stage's name.
+func (e *Evaluator) runStage(name string, s func() stage, batch update.Tensors) ([]float32, error) {
+	exec, err := e.c.compileOnce(name, s)
 	if err != nil {
 		return nil, err
 	}
@@ -90,19 +77,86 @@ func (e *Evaluator) run(name string, s func() stage, batch update.Tensors) ([]fl
 func (p *Plan) lossStage() stage {
 	specs := append(p.forwardSpecs(false), p.tokenSpec(), replicaSpec)
 	return stage{"losses", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
-		losses := p.Model.Losses(p.weightNodes(in, false), in[tokensName], p.activations(in))
+		losses := p.Model.Losses(p.weightNodes(in, false), in[tokensName], activationQuantizer(p.Activations, in))
 		return update.Nodes{"losses": gatherReplicas(losses, in[replicaName])}
 	}}
 }
 
-// logitsStage maps what the forward pass reads and tokens [batch, context] to logits.
-func (p *Plan) logitsStage() stage {
-	tokens := engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, p.Batch, p.Context)}
-	return stage{"logits", append(p.forwardSpecs(false), tokens), func(_ *graph.Graph, in update.Nodes) update.Nodes {
-		language, ok := p.Model.(model.Language)
-		if !ok {
-			exceptions.Panicf("the model does not predict tokens")
+// Sequence is what a model is evaluated on, batch by batch. It is used by one goroutine at a
+// time.
+type Sequence interface {
+	// Batches returns the number of batches; the last one may be incomplete.
+	Batches() int64
+	// BatchLen returns the number of elements in a batch.
+	BatchLen() int
+	// At fills dst with batch i. It returns how many of its rows count, and the number of
+	// targets in them.
+	At(i int64, dst []int32) (rows int, targets int64, err error)
+}
+
+// Evaluate returns the mean loss, in nats per target, over the first batches of a
+// sequence (all of them if batches is 0), and the number of targets in that mean. A
+// problem without data has no sequence: its loss is that of its one point, and it has no
+// targets. Quantizers stay active.
+func Evaluate(ctx context.Context, c *Compiled, s *State, sequence Sequence, batches int) (loss float64, targets int64, err error) {
+	means, err := EvaluateFirst(ctx, c, s, sequence, batches)
+	if err != nil {
+		return 0, 0, err
+	}
+	return means[0].Loss, means[0].Targets, nil
+}
+
+// Mean is a mean loss, of a number of targets.
+type Mean struct {
+	Loss    float64
+	Targets int64
+}
+
+// EvaluateFirst evaluates over several numbers of first batches, each of which is computed once.
+func EvaluateFirst(ctx context.Context, c *Compiled, s *State, sequence Sequence, batches ...int) ([]Mean, error) {
+	e, err := c.Evaluator(s)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	if sequence == nil { // a problem, whose loss is computed without noise
+		losses, err := e.Losses(make([]int32, c.plan.tokenSpec().Shape.Size()))
+		if err != nil {
+			return nil, err
 		}
-		return update.Nodes{"logits": language.Logits(p.weightNodes(in, false), in[tokensName], p.activations(in))}
-	}}
+		return slices.Repeat([]Mean{{Loss: float64(losses[0])}}, len(batches)), nil
+	}
+	ends := make([]int64, len(batches))
+	for i, n := range batches {
+		ends[i] = sequence.Batches()
+		if n > 0 {
+			ends[i] = min(ends[i], int64(n))
+		}
+	}
+	means := slices.Repeat([]Mean{{Loss: math.NaN()}}, len(batches)) // of no targets
+	ids := make([]int32, sequence.BatchLen())
+	total, targets := 0.0, int64(0)
+	for i := range slices.Max(ends) {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("evaluation: %w", ctx.Err())
+		}
+		rows, learned, err := sequence.At(i, ids)
+		if err != nil {
+			return nil, err
+		}
+		losses, err := e.Losses(ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range losses[:rows*c.plan.Context] {
+			total += float64(l)
+		}
+		targets += learned
+		for j, end := range ends {
+			if i+1 == end {
+				means[j] = Mean{total / float64(targets), targets}
+			}
+		}
+	}
+	return means, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/model"
 )
 
 // SetExecutor replaces what runs refresh programs.
@@ -31,7 +32,7 @@ func (c *Compiled) Products() (int, error) {
 	for _, j := range jobs {
 		for _, in := range j.Program.Inputs {
 			if name, bound := j.Inputs[in.Name]; bound {
-				specs = append(specs, engine.Spec{Name: name, Shape: floats(in.Type.Shape...)})
+				specs = append(specs, engine.Spec{Name: name, Shape: floatShape(in.Type.Shape...)})
 			}
 		}
 	}
@@ -50,13 +51,8 @@ func (c *Compiled) Products() (int, error) {
 	return count, err
 }
 
-// Tiled counts the rules of the update without correction that run in tiles, and all.
-func (c *Compiled) Tiled() (tiled, all int, err error) {
-	return c.TiledAs("off", false)
-}
-
-// TiledAs counts those of another form, with or without statistics.
-func (c *Compiled) TiledAs(form string, statistics bool) (tiled, all int, err error) {
+// Tiled counts the rules of the update that run in tiles, and all, in a form and with or without statistics.
+func (c *Compiled) Tiled(form string, statistics bool) (tiled, all int, err error) {
 	u, err := c.update(updateKind{form: cage.Form(form), statistics: statistics})
 	if err != nil {
 		return 0, 0, err
@@ -82,6 +78,23 @@ func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func(
 		defer keepState(s.Tensors, t)
 		return c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics}, set, &Result{GradNorm: 1})
 	}, nil
+}
+
+// Logits returns the logits of the token that follows each position of a batch [batch, context], as flat [batch, context,
+// vocabulary], as a single forward pass computes them.
+func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
+	p := &e.c.plan
+	t, err := engine.Upload(e.c.dev, tokens, p.Batch, p.Context)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Finalize()
+	return e.runStage("logits", func() stage {
+		spec := engine.Spec{Name: tokensName, Shape: t.Shape()}
+		return stage{"logits", append(p.forwardSpecs(false), spec), func(_ *graph.Graph, in update.Nodes) update.Nodes {
+			return update.Nodes{"logits": p.Model.(model.Language).Logits(p.weightNodes(in, false), in[tokensName], activationQuantizer(p.Activations, in))}
+		}}
+	}, update.Tensors{tokensName: t})
 }
 
 // QuantizedValues runs the quantization of a step and returns its values by weight.

@@ -1,9 +1,12 @@
 package step
 
 import (
+	"maps"
 	"math"
 	"slices"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -31,8 +34,8 @@ func (p *Plan) gradientTensors(full bool) []Tensor {
 func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 	var list []*graph.Node
 	for _, t := range p.params() {
-		w := in[p.used(full)(t.Name)]
-		if parts := numberedNodes(in, code, t.Name); parts != nil && !full {
+		w := in[p.forwardName(full)(t.Name)]
+		if parts := numberedNodes(in, codeName, t.Name); parts != nil && !full {
 			lower.Codes{Parts: parts}.AttachTo(w)
 		}
 		list = append(list, w)
@@ -42,9 +45,11 @@ func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 
 // forwardSpecs are the inputs of a forward pass before the tokens.
 func (p *Plan) forwardSpecs(full bool) []engine.Spec {
-	specs := inputs(p.gradientTensors(full), p.used(full), false)
+	specs := inputSpecs(p.gradientTensors(full), p.forwardName(full), false)
 	if !full {
-		specs = append(specs, p.weightCodes()...)
+		for _, t := range p.quantizedParams() {
+			specs = append(specs, p.codes[t.Name]...)
+		}
 	}
 	return specs
 }
@@ -63,7 +68,7 @@ func (p *Plan) gradientStage(kind gradientKind) stage {
 	}
 	specs := append(p.gradientSpecs(kind.full), p.tokenSpec())
 	if kind.sum {
-		specs = append(specs, inputs(p.gradientTensors(kind.full), sum, true)...)
+		specs = append(specs, inputSpecs(p.gradientTensors(kind.full), sumName, true)...)
 	}
 	return stage{name, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes { return p.gradients(kind, in) }}
 }
@@ -72,32 +77,32 @@ func (p *Plan) gradientStage(kind gradientKind) stage {
 func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	var hook model.ActivationQuantizer
 	if !kind.full {
-		hook = p.activations(in)
+		hook = activationQuantizer(p.Activations, in)
 	}
 	loss, read := p.microBatchLoss(in, kind.full, hook)
 	list := p.gradientTensors(kind.full)
 	at := make([]*graph.Node, len(list))
 	for i, t := range list {
-		at[i] = in[p.used(kind.full)(t.Name)]
+		at[i] = in[p.forwardName(kind.full)(t.Name)]
 	}
 	grads := graph.Gradient(loss, at...)
 	if !kind.local {
-		read, grads = meanLoss(read, grads)
+		read, grads = reduceReplicas(read, grads)
 	}
 	out := update.Nodes{lossName: read}
 	for i, t := range list {
-		out[sum(t.Name)] = grads[i]
+		out[sumName(t.Name)] = grads[i]
 		if kind.sum {
-			out[sum(t.Name)] = graph.Add(in[sum(t.Name)], grads[i])
+			out[sumName(t.Name)] = graph.Add(in[sumName(t.Name)], grads[i])
 		}
 	}
 	return out
 }
 
-// accumulated computes the losses of all micro-batches, one after the other as the host
-// reads them, and the summed gradients, on one replica. in has what the forward pass reads and tokens of all
+// accumulateGradients builds the graph of all micro-batches on one replica. It returns their losses, in the order in which
+// the host reads them, and the sums of their gradients. in has what the forward pass reads, and the tokens of all
 // micro-batches.
-func (p *Plan) accumulated(g *graph.Graph, in update.Nodes) (losses *graph.Node, sums update.Nodes) {
+func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) (losses *graph.Node, sums update.Nodes) {
 	kind := gradientKind{full: p.FullPrecision, local: true}
 	reads := p.gradientSpecs(kind.full)
 	if p.Accumulate == 1 {
@@ -114,7 +119,7 @@ func (p *Plan) accumulated(g *graph.Graph, in update.Nodes) (losses *graph.Node,
 	list := p.gradientTensors(kind.full)
 	// −0 is what can be added to any number without changing it.
 	nothing := graph.Const(g, float32(math.Copysign(0, -1)))
-	state := []*graph.Node{graph.BroadcastToDims(nothing, p.Accumulate, p.reads())}
+	state := []*graph.Node{graph.BroadcastToDims(nothing, p.Accumulate, p.lossCount())}
 	for _, t := range list {
 		state = append(state, graph.BroadcastToDims(nothing, t.Dims...))
 	}
@@ -129,18 +134,18 @@ func (p *Plan) accumulated(g *graph.Graph, in update.Nodes) (losses *graph.Node,
 			one[spec.Name] = fixed[1+j]
 		}
 		for j, t := range list {
-			one[sum(t.Name)] = state[1+j]
+			one[sumName(t.Name)] = state[1+j]
 		}
 		out := p.gradients(kind, one)
 		next := []*graph.Node{graph.DynamicUpdateSlice(state[0], graph.InsertAxes(out[lossName], 0), []*graph.Node{i, graph.ZerosLike(i)})}
 		for _, t := range list {
-			next = append(next, out[sum(t.Name)])
+			next = append(next, out[sumName(t.Name)])
 		}
 		return next
 	})
 	sums = update.Nodes{}
 	for j, t := range list {
-		sums[sum(t.Name)] = state[1+j]
+		sums[sumName(t.Name)] = state[1+j]
 	}
 	return graph.Reshape(state[0], -1), sums
 }
@@ -149,7 +154,7 @@ func (p *Plan) accumulated(g *graph.Graph, in update.Nodes) (losses *graph.Node,
 // trained, through the backward passes of the weight quantizers, and to the vector of
 // their squared norms. quantize is the stage whose values and residuals it reads.
 func (p *Plan) finishStage(quantize *executable) stage {
-	specs := inputs(p.gradientTensors(p.FullPrecision), sum, true)
+	specs := inputSpecs(p.gradientTensors(p.FullPrecision), sumName, true)
 	if quantize != nil && !p.FullPrecision { // otherwise the gradients are those of the parameters already
 		specs = append(specs, quantize.inputs...)
 		values := quantize.outputSpecs()
@@ -158,17 +163,17 @@ func (p *Plan) finishStage(quantize *executable) stage {
 		}
 		specs = append(specs, values...)
 	}
-	return stage{"finish", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes { return p.finish(in) }}
+	return stage{"finish", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes { return p.meanGradients(in) }}
 }
 
-// finish builds the graph of the finish stage.
-func (p *Plan) finish(in update.Nodes) update.Nodes {
+// meanGradients builds the graph of the finish stage.
+func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 	out := update.Nodes{}
 	for _, t := range p.gradientTensors(p.FullPrecision) {
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
-			p.backward(t.Name, in, in[sum(t.Name)], out)
+			p.quantizerBackward(t.Name, in, in[sumName(t.Name)], out)
 		} else {
-			out[update.Gradient(t.Name)] = in[sum(t.Name)]
+			out[update.Gradient(t.Name)] = in[sumName(t.Name)]
 		}
 	}
 	var norms []*graph.Node
@@ -191,4 +196,58 @@ func sumOfSquares(x *graph.Node) *graph.Node {
 		return graph.Mul(x, x)
 	}
 	return graph.ReduceAllSum(graph.ReduceSum(graph.Mul(x, x), -1))
+}
+
+// A device with several replicas gives each of them an equal part of the sequences of a micro-batch, so that the mean over
+// the replicas is the mean over the batch. Parameters and states are the same on all of them. They stay so, because the
+// gradients are summed over the replicas before the update.
+
+// reduceReplicas returns the mean of losses and the sums of gradients over the replicas.
+func reduceReplicas(losses *graph.Node, grads []*graph.Node) (*graph.Node, []*graph.Node) {
+	n := engine.Replicas(losses.Graph())
+	if n == 1 {
+		return losses, grads
+	}
+	across := engine.SumAcross(append([]*graph.Node{losses}, grads...)...)
+	return graph.MulScalar(across[0], 1/float64(n)), across[1:]
+}
+
+// reduceReplicasByName is [reduceReplicas] with the gradients by name.
+func reduceReplicasByName(losses *graph.Node, grads update.Nodes) (*graph.Node, update.Nodes) {
+	names := slices.Sorted(maps.Keys(grads))
+	list := make([]*graph.Node, len(names))
+	for i, name := range names {
+		list[i] = grads[name]
+	}
+	losses, list = reduceReplicas(losses, list)
+	for i, name := range names {
+		grads[name] = list[i]
+	}
+	return losses, grads
+}
+
+// replicaMeans returns the means of nodes over the replicas.
+func replicaMeans(nodes []*graph.Node) []*graph.Node {
+	means := engine.SumAcross(nodes...)
+	for i, sum := range means {
+		if n := engine.Replicas(sum.Graph()); n > 1 {
+			means[i] = graph.MulScalar(sum, 1/float64(n))
+		}
+	}
+	return means
+}
+
+// replicaSpec is the input for the number of a replica.
+var replicaSpec = engine.Spec{Name: replicaName, Shape: shapes.Make(dtypes.Int32, 1), Sharded: true}
+
+// gatherReplicas returns the values that x has on all replicas, one after the other. replica is the number of this one.
+func gatherReplicas(x, replica *graph.Node) *graph.Node {
+	n := engine.Replicas(x.Graph())
+	if n == 1 {
+		return x
+	}
+	all := append([]int{n}, x.Shape().Dimensions...)
+	own := graph.Equal(graph.Iota(x.Graph(), shapes.Make(dtypes.Int32, all...), 0), graph.BroadcastToDims(graph.Reshape(replica), all...))
+	placed := graph.BroadcastToDims(graph.Reshape(x, append([]int{1}, x.Shape().Dimensions...)...), all...)
+	return engine.SumAcross(graph.Where(own, placed, graph.ZerosLike(placed)))[0]
 }

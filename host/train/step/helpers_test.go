@@ -1,9 +1,11 @@
 package step_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
@@ -110,15 +112,58 @@ func run(t testing.TB, c *step.Compiled, s *step.State, b [][]int32, set step.Se
 	return res
 }
 
-// newState draws a state from the seed 3, which is closed when the test ends.
-func newState(t testing.TB, c *step.Compiled) *step.State {
+// compileOn is a plan compiled for a device, until the test ends.
+func compileOn(t testing.TB, dev *engine.Device, plan step.Plan) *step.Compiled {
 	t.Helper()
-	s, err := c.NewState(3, nil)
+	c, err := step.Compile(dev, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// newState draws a state from the seed 3, which is closed when the test ends. The tokens are for quantizers of activations
+// with trained parameters.
+func newState(t testing.TB, c *step.Compiled, tokens ...int32) *step.State {
+	t.Helper()
+	s, err := c.NewState(3, tokens)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+// loaded returns what loads these tensors.
+func loaded(tensors []step.Tensor) step.LoadFunc {
+	return func(name string) (step.Tensor, error) {
+		for _, x := range tensors {
+			if x.Name == name {
+				return x, nil
+			}
+		}
+		return step.Tensor{}, fmt.Errorf("there is no tensor %s", name)
+	}
+}
+
+// evaluated are the losses of the tokens of batches.
+func evaluated(t testing.TB, c *step.Compiled, s *step.State, batches ...[]int32) []float32 {
+	t.Helper()
+	e, err := c.Evaluator(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	var all []float32
+	for _, b := range batches {
+		losses, err := e.Losses(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, losses...)
+	}
+	return all
 }
 
 // gradients are those of a plan at the initial parameters, per parameter, in float64:
@@ -140,6 +185,14 @@ func gradients(t testing.TB, c *step.Compiled, b [][]int32) [][]float64 {
 		list = append(list, g)
 	}
 	return list
+}
+
+func wide(v []float32) []float64 {
+	w := make([]float64, len(v))
+	for i, x := range v {
+		w[i] = float64(x)
+	}
+	return w
 }
 
 func norm2(v []float64) float64 {
@@ -178,3 +231,6 @@ func sameBits(t testing.TB, what string, a, b map[string][]float32) {
 		}
 	}
 }
+
+// TestMain lets the tests share plugins, and fails when a goroutine outlives them.
+func TestMain(m *testing.M) { testrun.Main(m) }

@@ -58,7 +58,7 @@ func (c *Compiled) measurePareto(t update.Tensors, batches *Batches, set Setting
 	// The sum over micro-batches and replicas is the gradient times their number: scale λ
 	// instead of the gradient and the norm afterwards.
 	n := float64(c.plan.Accumulate * c.dev.Count())
-	res.Pareto, err = c.paretoNorm(t, sum, set.ParetoLambda*n)
+	res.Pareto, err = c.paretoNorm(t, sumName, set.ParetoLambda*n)
 	res.Pareto /= n
 	return err
 }
@@ -78,20 +78,24 @@ func (c *Compiled) paretoNorm(t update.Tensors, gradient func(tensor string) str
 		return 0, err
 	}
 	defer t[cage.OutputNorm2].Finalize()
-	norm2, err := downloadTotal(t, cage.OutputNorm2)
+	shares, err := engine.Download[float32](t[cage.OutputNorm2])
+	norm2 := 0.0
+	for _, share := range shares {
+		norm2 += float64(share)
+	}
 	return math.Sqrt(norm2), err
 }
 
 func (c *Compiled) pareto(gradient func(tensor string) string) (*executable, error) {
-	return c.once("pareto of "+gradient(""), func() stage { return c.plan.paretoStage(gradient) })
+	return c.compileOnce("pareto of "+gradient(""), func() stage { return c.plan.paretoStage(gradient) })
 }
 
 // paretoStage maps gradients, parameters and values of the quantized parameters and
 // λ to the vector of their shares of ‖P_λ‖².
 func (p *Plan) paretoStage(gradient func(tensor string) string) stage {
-	specs := []engine.Spec{{Name: cage.InputLambda, Shape: floats()}}
+	specs := []engine.Spec{{Name: cage.InputLambda, Shape: floatShape()}}
 	for _, name := range []func(string) string{gradient, update.Param, update.Value} {
-		specs = append(specs, inputs(p.quantizedParams(), name, false)...)
+		specs = append(specs, inputSpecs(p.quantizedParams(), name, false)...)
 	}
 	return stage{"pareto", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		var shares []*graph.Node

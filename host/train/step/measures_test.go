@@ -20,10 +20,7 @@ func errors64(t *testing.T, c *step.Compiled, s *step.State) (e, x [][]float64) 
 		if rule.Quantizer == nil {
 			continue
 		}
-		var in []float64
-		for _, v := range values["param/"+rule.Name] {
-			in = append(in, float64(v))
-		}
+		in := wide(values["param/"+rule.Name])
 		out, err := reference.Run(rule.Quantizer.Program, map[string]reference.Tensor{sdk.InputX: reference.Floats(in, rule.Shape...)})
 		if err != nil {
 			t.Fatal(err)

@@ -68,11 +68,7 @@ func predict(t *testing.T, kernels device.Kernels, overrides ...string) predicte
 // stepProgram is the step with the correction as XLA is given it.
 func stepProgram(t *testing.T, dev *engine.Device, r *pjrtrecord.Recorder, overrides ...string) (program string) {
 	t.Helper()
-	c, err := step.Compile(dev, testrun.Plan(t, testrun.Config(t, append([]string{testrun.TwoLayers}, overrides...)...)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
+	c := compileOn(t, dev, testrun.Plan(t, testrun.Config(t, append([]string{testrun.TwoLayers}, overrides...)...)))
 	if err := c.Prepare(false); err != nil {
 		t.Fatal(err)
 	}

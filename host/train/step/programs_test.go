@@ -25,11 +25,7 @@ func TestSingleProgram(t *testing.T) {
 			}
 			cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.batch=4", fmt.Sprint("train.accumulate=", accumulate),
 				`quantizer={plugin="lsq"}`, `device={kind="cuda", count=2}`)
-			c, err := step.Compile(dev, testrun.Plan(t, cfg))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(c.Close)
+			c := compileOn(t, dev, testrun.Plan(t, cfg))
 			if err := c.Prepare(false); err != nil {
 				t.Fatal(err)
 			}
@@ -114,11 +110,7 @@ func checkRuns(t *testing.T, c *step.Compiled, r *pjrtrecord.Recorder, context i
 	for i := range c.Plan().Accumulate {
 		tokens = append(tokens, testrun.Tokens(uint64(i), 4, context+1, vocab))
 	}
-	s, err := c.NewState(3, tokens[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	s := newState(t, c, tokens[0]...)
 	before := len(r.Log(t))
 	const steps = 3
 	for i := range steps {

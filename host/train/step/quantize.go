@@ -11,7 +11,7 @@ import (
 // quantizeStage maps the quantized parameters and the trained parameters of their
 // quantizers to their values Q(x), rotated where the plan leaves them so, and residuals.
 func (p *Plan) quantizeStage() stage {
-	specs := inputs(append(p.quantizedParams(), p.trainedWeights()...), update.Param, false)
+	specs := inputSpecs(append(p.quantizedParams(), p.trainedWeights()...), update.Param, false)
 	return stage{"quantize", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		for _, t := range p.quantizedParams() {
@@ -20,11 +20,11 @@ func (p *Plan) quantizeStage() stage {
 			out[update.Value(t.Name)] = value
 			if c, ok := lower.CodesOf(value); ok && p.codes[t.Name] != nil {
 				for i, part := range c.Parts {
-					out[code(t.Name, i)] = part
+					out[codeName(t.Name, i)] = part
 				}
 			}
 			for i, r := range residuals {
-				out[residual(t.Name, i)] = r
+				out[residualName(t.Name, i)] = r
 			}
 		}
 		return out
@@ -40,12 +40,12 @@ func trainedNodes(q lower.Quantizer, site string, in update.Nodes) []*graph.Node
 	return list
 }
 
-// backward maps the gradient with respect to Q(x) of a weight to those with respect to x
-// and to its quantizer's trained parameters.
-func (p *Plan) backward(weight string, in update.Nodes, dy *graph.Node, out update.Nodes) {
+// quantizerBackward adds to out the gradients with respect to a weight x and its quantizer's trained parameters. dy is the
+// gradient with respect to Q(x).
+func (p *Plan) quantizerBackward(weight string, in update.Nodes, dy *graph.Node, out update.Nodes) {
 	q := p.Weights[weight]
 	at := lower.Point{X: in[update.Param(weight)], Trained: trainedNodes(q, weight, in), Value: in[update.Value(weight)]}
-	dx, dTrained := q.Backward(at, numberedNodes(in, residual, weight), dy)
+	dx, dTrained := q.Backward(at, numberedNodes(in, residualName, weight), dy)
 	out[update.Gradient(weight)] = dx
 	for i, t := range trainedOf(q, weight) {
 		out[update.Gradient(t.Name)] = dTrained[i]
@@ -55,34 +55,35 @@ func (p *Plan) backward(weight string, in update.Nodes, dy *graph.Node, out upda
 // initStage maps the quantized parameters to the initial values of the trained
 // parameters of their quantizers.
 func (p *Plan) initStage() stage {
-	return stage{"initial quantizer parameters", inputs(p.quantizedParams(), update.Param, false), func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	return stage{"initial quantizer parameters", inputSpecs(p.quantizedParams(), update.Param, false), func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		for _, t := range p.quantizedParams() {
-			addInit(out, p.Weights[t.Name], t.Name, p.Weights[t.Name].Init(in[update.Param(t.Name)]))
+			setTrained(out, p.Weights[t.Name], t.Name, p.Weights[t.Name].Init(in[update.Param(t.Name)]))
 		}
 		return out
 	}}
 }
 
-func addInit(out update.Nodes, q lower.Quantizer, site string, values []*graph.Node) {
+// setTrained adds the initial values of the trained parameters of a quantizer to out.
+func setTrained(out update.Nodes, q lower.Quantizer, site string, values []*graph.Node) {
 	for i, t := range trainedOf(q, site) {
 		out[update.Param(t.Name)] = values[i]
 	}
 }
 
-// calibrateStage maps weights and tokens to the initial values of the trained parameters
-// of the quantizers of activations: each from the first activations that arrive at its
-// site, quantized upstream already. Of several replicas it takes the mean.
+// calibrateStage maps weights and tokens to the initial values of the trained parameters of the quantizers of activations.
+// Each quantizer gets them from the activations of this batch at its site, for which all quantizers before it are active.
+// With several replicas they are means over the replicas.
 func (p *Plan) calibrateStage() stage {
-	return stage{"calibration", append(inputs(p.params(), p.used(false), false), p.tokenSpec()), func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	return stage{"calibration", append(inputSpecs(p.params(), p.forwardName(false), false), p.tokenSpec()), func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		p.Model.Losses(p.weightNodes(in, false), in[tokensName], func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			q, ok := p.Activations[site.Name]
 			if !ok {
 				return x
 			}
-			trained := meanAcross(q.Init(x))
-			addInit(out, q, site.Name, trained)
+			trained := replicaMeans(q.Init(x))
+			setTrained(out, q, site.Name, trained)
 			value, _ := q.Forward(x, trained)
 			return value
 		})
@@ -90,14 +91,9 @@ func (p *Plan) calibrateStage() stage {
 	}}
 }
 
-// activations is the model's hook that quantizes the activations of a micro-batch.
-func (p *Plan) activations(in update.Nodes) model.ActivationQuantizer {
-	return p.activationHook(p.Activations, in)
-}
-
-// activationHook is a hook that quantizes activations, with the nodes of their quantizers'
-// trained parameters.
-func (p *Plan) activationHook(quantizers map[string]lower.Quantizer, in update.Nodes) model.ActivationQuantizer {
+// activationQuantizer returns the function with which a model's graph quantizes its activations. in has the nodes of the
+// quantizers' trained parameters.
+func activationQuantizer(quantizers map[string]lower.Quantizer, in update.Nodes) model.ActivationQuantizer {
 	if len(quantizers) == 0 {
 		return nil
 	}

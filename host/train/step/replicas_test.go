@@ -31,16 +31,8 @@ func onReplicas(t *testing.T, count int, d step.Dispatch, accumulate int, overri
 	cfg := testrun.Config(t, append(all, overrides...)...)
 	plan := testrun.Plan(t, cfg)
 	plan.Dispatch = d
-	c, err := step.Compile(device, plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	s, err := c.NewState(3, testrun.Tokens(1, perReplica*count, cfg.Model.Context+1, vocab))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	c := compileOn(t, device, plan)
+	s := newState(t, c, testrun.Tokens(1, perReplica*count, cfg.Model.Context+1, vocab)...)
 	return compiledStep{c, s}
 }
 
@@ -73,7 +65,11 @@ func TestReplicas(t *testing.T) {
 // trainAlike runs five steps on a copy of the second step's state and on that state.
 func trainAlike(t *testing.T, one, two compiledStep) {
 	t.Helper()
-	one.State = copied(t, one.Compiled, two)
+	var err error
+	if one.State, err = one.Upload(loaded(testrun.Tensors(t, two.Compiled, two.State))); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(one.State.Close)
 	plan := two.Plan()
 	for i := range 5 {
 		var b [][]int32
@@ -97,24 +93,10 @@ func trainAlike(t *testing.T, one, two compiledStep) {
 	}
 	sameNearly(t, "one and two replicas", testrun.Download(t, one.Compiled, one.State), testrun.Download(t, two.Compiled, two.State))
 	tokens := testrun.Tokens(7, replicas*perReplica, plan.Context+1, vocab)
-	x, y := evaluated(t, one, parts([][]int32{tokens}, perReplica*(plan.Context+1))), evaluated(t, two, [][]int32{tokens})
+	x, y := evaluated(t, one.Compiled, one.State, parts([][]int32{tokens}, perReplica*(plan.Context+1))...), evaluated(t, two.Compiled, two.State, tokens)
 	for i := range x {
 		near(t, fmt.Sprint("loss of token ", i), float64(y[i]), float64(x[i]), 1e-3)
 	}
-}
-
-// copied is a copy of a state for another step.
-func copied(t *testing.T, to *step.Compiled, k compiledStep) *step.State {
-	t.Helper()
-	tensors := testrun.Tensors(t, k.Compiled, k.State)
-	s, err := to.Upload(func(name string) (step.Tensor, error) {
-		return tensors[slices.IndexFunc(tensors, func(x step.Tensor) bool { return x.Name == name })], nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
 }
 
 // parts cuts batches into batches of so many tokens.
@@ -124,23 +106,4 @@ func parts(batches [][]int32, size int) [][]int32 {
 		list = slices.AppendSeq(list, slices.Chunk(b, size))
 	}
 	return list
-}
-
-// evaluated are the losses of the tokens of batches.
-func evaluated(t *testing.T, k compiledStep, batches [][]int32) []float32 {
-	t.Helper()
-	e, err := k.Evaluator(k.State)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	var all []float32
-	for _, b := range batches {
-		losses, err := e.Losses(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, losses...)
-	}
-	return all
 }

@@ -44,7 +44,7 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 		return nil, nil, err
 	}
 	shared := s.Parts != nil
-	exec, err := c.once(fmt.Sprintf("scores %d %d %d %t", s.Rows, s.Length, len(s.Places), shared), func() stage {
+	exec, err := c.compileOnce(fmt.Sprintf("scores %d %d %d %t", s.Rows, s.Length, len(s.Places), shared), func() stage {
 		return c.plan.scoreStage(s.Rows, s.Length, len(s.Places), shared)
 	})
 	if err != nil {
@@ -118,7 +118,7 @@ func (p *Plan) scoreStage(rows, length, n int, shared bool) stage {
 	return stage{"scores", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		scored := model.Scored{Tokens: in[tokensName], Lengths: in[lengthsName], Places: in[placesName], Targets: in[targetsName],
 			Positions: in[positionsName], Parts: in[partsName]}
-		logProbs, likeliest := p.Model.(model.Language).Scores(p.weightNodes(in, false), scored, p.activationHook(p.Pieces[rows*length], in))
+		logProbs, likeliest := p.Model.(model.Language).Scores(p.weightNodes(in, false), scored, activationQuantizer(p.Pieces[rows*length], in))
 		return update.Nodes{logProbsName: logProbs, likeliestName: likeliest}
 	}}
 }

@@ -30,11 +30,7 @@ const (
 	Single Dispatch = "single"
 )
 
-// runsSingle tells whether a step runs as one executable.
-func (c *Compiled) runsSingle(s *State, set Settings) bool {
-	return c.isSingle() && !set.ParetoSTE && !set.Pareto && !c.refresher.Due(set.Step) && !s.Pending.Arrives(set.Step)
-}
-
+// isSingle tells whether steps run as one executable where the host has nothing to do in between.
 func (c *Compiled) isSingle() bool {
 	return c.plan.Dispatch == Single || c.plan.Dispatch == DispatchByDevice && !c.dev.SharesMemory()
 }
@@ -77,7 +73,7 @@ func (c *Compiled) single(form cage.Form) (*single, error) {
 // the host reads. Where loss or norm is not finite parameters and states come out as they
 // went in. It consists of the stages of the chain, which compute the same.
 func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
-	specs := inputs(p.stateTensors(), func(name string) string { return name }, true) // all that a step replaces
+	specs := inputSpecs(p.stateTensors(), func(name string) string { return name }, true) // all that a step replaces
 	tokens := append([]int{p.Accumulate}, p.batchDims()...)
 	in := append(slices.Concat(specs, p.teacherSpecs()), engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, tokens...), Sharded: true}, update.ScalarSpec(w.scalars))
 	return stage{name, in, func(g *graph.Graph, in update.Nodes) update.Nodes {
@@ -85,10 +81,10 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 		if len(p.quantizedParams()) > 0 {
 			maps.Copy(have, p.quantizeStage().build(g, have))
 		}
-		losses, sums := p.accumulated(g, have)
-		losses, sums = meanLosses(losses, sums)
+		losses, sums := p.accumulateGradients(g, have)
+		losses, sums = reduceReplicasByName(losses, sums)
 		maps.Copy(have, sums)
-		maps.Copy(have, p.finish(have))
+		maps.Copy(have, p.meanGradients(have))
 		norms := have[normsName]
 		scalars := update.Unpack(in["scalars"], w.scalars)
 		p.setClip(scalars, norms)
@@ -131,7 +127,7 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	}
 	t := maps.Clone(s.Tensors)
 	defer keepState(s.Tensors, t)
-	tokens, err := b.stacked()
+	tokens, err := b.uploadStacked()
 	if err != nil {
 		return res, err
 	}
@@ -162,7 +158,7 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 		return res, err
 	}
 	c.readSingle(w, read, set, &res)
-	s.torn = false
+	s.inconsistent = false
 	return res, nil
 }
 
@@ -175,7 +171,7 @@ func (c *Compiled) readSingle(w *single, read []float32, set Settings, res *Resu
 		read = read[n:]
 		return total
 	}
-	sums := make([]float64, c.plan.reads())
+	sums := make([]float64, c.plan.lossCount())
 	for i := range c.plan.Accumulate * len(sums) {
 		sums[i%len(sums)] += next(1)
 	}

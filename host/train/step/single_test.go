@@ -149,16 +149,47 @@ func TestSingleInChunks(t *testing.T) {
 			t.Fatal(err)
 		}
 		plan.Dispatch = step.Single
-		c, err := step.Compile(testdevice.Open(t, engine.Options{Precision: device.BFloat16}), plan)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
+		c := compileOn(t, testdevice.Open(t, engine.Options{Precision: device.BFloat16}), plan)
 		results[i] = run(t, c, newState(t, c), batches(cfg, 7, 3), step.Settings{Step: 1})
 	}
 	for what, values := range map[string][2]float64{"loss": {results[0].Loss, results[1].Loss}, "norm": {results[0].GradNorm, results[1].GradNorm}} {
 		if apart := math.Abs(values[1]/values[0] - 1); !(apart < 1e-5) {
 			t.Errorf("%s: %g in chunks, %g at once", what, values[1], values[0])
+		}
+	}
+}
+
+// TestPrepared: after Prepare nothing is compiled any more, whatever a training asks for:
+// steps without correction and with it, refreshes that are late, statistics, stationarity
+// measures and evaluations.
+func TestPrepared(t *testing.T) {
+	effort.Long(t, "compiles many steps")
+	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
+		for name, overrides := range map[string][]string{
+			"soap, late": {`optimizer={plugin="soap", refresh_delay=2}`, "train.accumulate=2"},
+			"shampoo":    {`optimizer={plugin="shampoo"}`, `quantizer={plugin="lsq"}`},
+			"full":       {`method.gradient="full"`, "train.accumulate=2"},
+		} {
+			t.Run(string(dispatch)+"/"+name, func(t *testing.T) {
+				cfg := testrun.Config(t, append(overrides, testrun.TwoLayers, "model.vocab=32")...)
+				plan := testrun.Plan(t, cfg)
+				plan.Dispatch = dispatch
+				k := started(t, cfg, plan)
+				if err := k.Prepare(true); err != nil {
+					t.Fatal(err)
+				}
+				before := testrun.Device(t).Compiled()
+				for i := range 14 {
+					set := step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: float64(i % 2), Statistics: i%3 == 0, ParetoLambda: 1}
+					set.Pareto = i%4 == 0
+					set.ParetoSTE = set.Pareto && !plan.FullPrecision
+					run(t, k.Compiled, k.State, batches(cfg, uint64(i), cfg.Train.Accumulate), set)
+				}
+				evaluated(t, k.Compiled, k.State, batches(cfg, 1, 1)[0])
+				if n := testrun.Device(t).Compiled() - before; n != 0 {
+					t.Errorf("%d executables were compiled after Prepare", n)
+				}
+			})
 		}
 	}
 }

@@ -2,7 +2,10 @@ package step
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -79,12 +82,84 @@ func (e *executable) outputSpecs() []engine.Spec {
 	return specs
 }
 
-// downloadTotal adds up a float vector of t in float64.
-func downloadTotal(t update.Tensors, name string) (float64, error) {
-	values, err := engine.Download[float32](t[name])
-	total := 0.0
-	for _, v := range values {
-		total += float64(v)
+// Names of the tensors of a step beside those of package update.
+const (
+	tokensName  = "tokens"
+	lossName    = "loss"
+	normsName   = "norms" // the squared norms of the gradients, in the order of the rules
+	replicaName = "replica"
+)
+
+// sumName is the name of the gradient, summed over micro-batches, with respect to what the forward pass reads of a trained
+// tensor: its quantized value, or the tensor itself.
+func sumName(tensor string) string { return "sum/" + tensor }
+
+// residualName is the name of a value that the forward pass of a weight's quantizer keeps for its backward pass.
+func residualName(weight string, i int) string { return fmt.Sprintf("residual/%s/%d", weight, i) }
+
+// codeName is the name of a part of the codes of a weight.
+func codeName(weight string, i int) string { return fmt.Sprintf("codes/%s/%d", weight, i) }
+
+// numberedNodes lists the nodes of a weight with the names name(weight, 0), name(weight, 1), … as far as there are any.
+func numberedNodes(in update.Nodes, name func(weight string, i int) string, weight string) (list []*graph.Node) {
+	for node, ok := in[name(weight, 0)]; ok; node, ok = in[name(weight, len(list))] {
+		list = append(list, node)
 	}
-	return total, err
+	return list
+}
+
+// floatShape is a shape of float32.
+func floatShape(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
+
+// Tensor is a named float32 tensor in host memory or, without Data, a tensor of the plan,
+// of which only name and shape are known.
+type Tensor struct {
+	Name string
+	Dims []int
+	Data []float32
+}
+
+// inputSpecs describes tensors as inputs of a stage, where name gives the name of each in the stage. If they are donated,
+// they are gone after the stage.
+func inputSpecs(list []Tensor, name func(tensor string) string, donated bool) []engine.Spec {
+	var specs []engine.Spec
+	for _, t := range list {
+		specs = append(specs, engine.Spec{Name: name(t.Name), Shape: floatShape(t.Dims...), Donated: donated})
+	}
+	return specs
+}
+
+// params lists the model's parameters.
+func (p *Plan) params() []Tensor {
+	var list []Tensor
+	for _, param := range p.Model.Params() {
+		list = append(list, Tensor{Name: param.Name, Dims: param.Dims})
+	}
+	return list
+}
+
+// quantizedParams lists the model's parameters that are quantized.
+func (p *Plan) quantizedParams() []Tensor {
+	return slices.DeleteFunc(p.params(), func(t Tensor) bool { return p.Weights[t.Name] == nil })
+}
+
+// tensors lists everything that is trained: the model's parameters, then those of quantizers.
+func (p *Plan) tensors() []Tensor { return append(p.params(), p.Trained()...) }
+
+// forwardName returns a function from a parameter to the name of the tensor that the forward pass reads in its place: its
+// quantized value, or the parameter itself if it is not quantized or full is set.
+func (p *Plan) forwardName(full bool) func(parameter string) string {
+	return func(parameter string) string {
+		if _, ok := p.Weights[parameter]; ok && !full {
+			return update.Value(parameter)
+		}
+		return update.Param(parameter)
+	}
+}
+
+// batchDims are the dimensions of a micro-batch on one replica.
+func (p *Plan) batchDims() []int { return p.Model.BatchDims(p.Batch, p.Context) }
+
+func (p *Plan) tokenSpec() engine.Spec {
+	return engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, p.batchDims()...), Sharded: true}
 }

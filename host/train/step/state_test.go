@@ -2,10 +2,10 @@ package step_test
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,18 +21,13 @@ func TestUploadChecks(t *testing.T) {
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s := newState(t, c)
-	tensors := testrun.Tensors(t, c, s)
+	whole := loaded(testrun.Tensors(t, c, s))
 	load := func(spoil func(name string) (step.Tensor, error)) func(string) (step.Tensor, error) {
 		return func(name string) (step.Tensor, error) {
 			if strings.HasPrefix(name, "state/layers.1.mlp.down/") {
 				return spoil(name)
 			}
-			for _, x := range tensors {
-				if x.Name == name {
-					return x, nil
-				}
-			}
-			return step.Tensor{}, fmt.Errorf("no %s", name)
+			return whole(name)
 		}
 	}
 	missing := errors.New("missing")
@@ -68,19 +63,11 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	steps(0, 50)
-	before := heap()
+	before := inUse().heap
 	steps(50, 300)
-	if after := heap(); after > before+2<<20 {
+	if after := inUse().heap; after > before+2<<20 {
 		t.Errorf("the heap grew from %d to %d bytes in 250 steps", before, after)
 	}
-}
-
-func heap() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 // TestEvaluator: its losses are those of the training step, and their mean its loss.
@@ -154,4 +141,71 @@ func TestHold(t *testing.T) {
 			t.Error("the step changed nothing")
 		}
 	}
+}
+
+// TestManySteps: thousands of small steps, with the correction, clipping and
+// statistics, neither hang nor grow. Worker pools of the engine have deadlocked
+// rarely in older releases, and a buffer that is not freed shows after a while only.
+func TestManySteps(t *testing.T) {
+	effort.Long(t, "10,000 steps")
+	cfg := testrun.Config(t, "model.vocab=32", "model.width=16", "model.hidden=32", "model.heads=1", "model.context=8", "train.batch=2")
+	c := testrun.Compile(t, testrun.Plan(t, cfg))
+	s := newState(t, c)
+	b := batches(cfg, 1, 1)
+	steps, settled := effort.Choose(2_500, 10_000), 500
+	var done atomic.Int64
+	finished := make(chan error, 1)
+	var before, after memory
+	go func() {
+		for i := 1; i <= steps; i++ {
+			_, err := c.Step(s, b, step.Settings{Step: i, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: i%10 == 0})
+			if err != nil {
+				finished <- err
+				return
+			}
+			done.Store(int64(i))
+			if i == settled {
+				before = inUse()
+			}
+		}
+		after = inUse()
+		finished <- nil
+	}()
+	// A step takes a millisecond or so, on a busy machine a hundred.
+	const patience = time.Minute
+	for last := int64(-1); ; {
+		select {
+		case err := <-finished:
+			if err != nil {
+				t.Fatal(err)
+			}
+			if grown := int64(after.heap) - int64(before.heap); grown > 1<<20 {
+				t.Errorf("memory in use grew by %d bytes in %d steps", grown, steps-settled)
+			}
+			if after.goroutines > before.goroutines+2 {
+				t.Errorf("%d goroutines after %d steps, %d after %d", after.goroutines, steps, before.goroutines, settled)
+			}
+			return
+		case <-time.After(patience):
+			if now := done.Load(); now == last {
+				t.Fatalf("no step was finished within %v of step %d", patience, now)
+			} else {
+				last = now
+			}
+		}
+	}
+}
+
+type memory struct {
+	heap       uint64
+	goroutines int
+}
+
+// inUse is what is in use once garbage is collected.
+func inUse() memory {
+	runtime.GC()
+	runtime.GC() // what finalizers have let go
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return memory{m.HeapAlloc, runtime.NumGoroutine()}
 }

@@ -39,11 +39,7 @@ func TestTrainedParameters(t *testing.T) {
 		t.Fatalf("%d trained parameters, want one for each of %d quantizers", got, want)
 	}
 	b := batches(cfg, 1, 1)
-	s, err := c.NewState(3, b[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	s = throughCheckpoint(t, c, s)
+	s := throughCheckpoint(t, c, newState(t, c, b[0]...))
 	before := testrun.Download(t, c, s)
 	run(t, c, s, b, step.Settings{Step: 1, Rate: 1})
 	after := testrun.Download(t, c, s)
@@ -81,11 +77,7 @@ func TestTrainedParametersAccumulate(t *testing.T) {
 		plan.Accumulate = accumulate
 		c := testrun.Compile(t, plan)
 		all := batches(cfg, 1, 2)
-		s, err := c.NewState(3, all[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
+		s := newState(t, c, all[0]...)
 		before := testrun.Download(t, c, s)
 		var chosen [][]int32
 		for _, i := range parts {
@@ -118,11 +110,7 @@ func TestCorrectionWithTrainedScale(t *testing.T) {
 		cfg := sgdConfig(t, "train.weight_decay=0.1")
 		c := testrun.Compile(t, planOf(t, cfg, learned{}, descent{}))
 		b := batches(cfg, 1, 1)
-		s, err := c.NewState(3, b[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
+		s := newState(t, c, b[0]...)
 		run(t, c, s, b, step.Settings{Step: 1, Rate: 0.01, Lambda: lambda})
 		return testrun.Download(t, c, s)
 	}

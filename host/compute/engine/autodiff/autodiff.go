@@ -34,7 +34,11 @@ func Custom(value *graph.Node, inputs []*graph.Node, vjp func(dy *graph.Node) []
 		})
 		routes[i] = graph.BroadcastToShape(graph.ConvertDType(graph.ReduceAllSum(first), value.DType()), value.Shape())
 	}
-	last := graph.IdentityWithCustomGradient(sum(routes), func(_, dy *graph.Node) *graph.Node {
+	total := routes[0]
+	for _, route := range routes[1:] {
+		total = graph.Add(total, route)
+	}
+	last := graph.IdentityWithCustomGradient(total, func(_, dy *graph.Node) *graph.Node {
 		adjoints = vjp(dy)
 		if len(adjoints) != len(inputs) {
 			exceptions.Panicf("autodiff: the custom gradient returned %d adjoints for %d inputs", len(adjoints), len(inputs))
@@ -50,8 +54,9 @@ func withAlternative(value, alternative *graph.Node, inputs []*graph.Node) *grap
 	// GoMLX passes an adjoint to the alternative only if the node's own operand can have a gradient too. The operand must
 	// therefore descend from all inputs and must not be a StopGradient node.
 	for _, input := range inputs {
-		if !descends(value, input) {
-			value = attach(value, input)
+		if !descends(value, input) { // unlike everything else here, this costs the device a copy
+			unused := graph.BroadcastToShape(graph.ConvertDType(graph.ReduceAllSum(input), value.DType()), value.Shape())
+			value = graph.Where(graph.Const(value.Graph(), true), value, unused)
 		}
 	}
 	operand := graph.Identity(value)
@@ -79,13 +84,6 @@ func descends(node, ancestor *graph.Node) bool {
 	return visit(node)
 }
 
-// attach returns value, bit for bit, as a descendant of input. Unlike everything else here it costs the device a copy;
-// a value that was computed from its input never needs it.
-func attach(value, input *graph.Node) *graph.Node {
-	unused := graph.BroadcastToShape(graph.ConvertDType(graph.ReduceAllSum(input), value.DType()), value.Shape())
-	return graph.Where(graph.Const(value.Graph(), true), value, unused)
-}
-
 // checkAdjoint returns the adjoint of x, zero if the rule gave none.
 func checkAdjoint(adjoint, x *graph.Node, i int) *graph.Node {
 	if adjoint == nil {
@@ -95,12 +93,4 @@ func checkAdjoint(adjoint, x *graph.Node, i int) *graph.Node {
 		exceptions.Panicf("autodiff: the custom gradient of input %d has shape %s, want %s", i, adjoint.Shape(), x.Shape())
 	}
 	return adjoint
-}
-
-func sum(nodes []*graph.Node) *graph.Node {
-	total := nodes[0]
-	for _, node := range nodes[1:] {
-		total = graph.Add(total, node)
-	}
-	return total
 }

@@ -1,6 +1,8 @@
 package autodiff
 
 import (
+	"slices"
+
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 
@@ -21,11 +23,10 @@ func Checkpoint(f func(inputs []*graph.Node) *graph.Node, inputs ...*graph.Node)
 	}
 	before := inputs[0].Graph().LastNode().Id()
 	value := f(inputs)
-	all := append(append([]*graph.Node(nil), inputs...), capturedNodes(value, before, inputs)...)
+	all := slices.Concat(inputs, capturedNodes(value, before, inputs))
 	return Custom(value, all, func(dy *graph.Node) []*graph.Node {
 		again := delayInputs(dy, inputs)
-		wrt := append(append([]*graph.Node(nil), again...), all[len(inputs):]...)
-		return VJP(f(again), dy, wrt...)
+		return VJP(f(again), dy, slices.Concat(again, all[len(inputs):])...)
 	})
 }
 
@@ -73,7 +74,7 @@ func capturedNodes(value *graph.Node, last graph.NodeId, inputs []*graph.Node) [
 func delayInputs(dy *graph.Node, inputs []*graph.Node) []*graph.Node {
 	again := make([]*graph.Node, len(inputs))
 	if !engine.OnCPU(dy.Graph()) {
-		copy(again, graph.OptimizationBarriers(append(append([]*graph.Node(nil), inputs...), dy)...))
+		copy(again, graph.OptimizationBarriers(append(slices.Clone(inputs), dy)...))
 	} else {
 		// On the CPU that operation does not make its operands wait for each other. The one used here does, but copies
 		// what is read elsewhere too. Inputs of the whole graph exist all along and need not wait.

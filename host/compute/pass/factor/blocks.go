@@ -53,8 +53,8 @@ func Blocks(p *program.Program, output string) (factored *program.Program, ok bo
 		}
 		if scales := scalesOf(p, known, scale, n.Type.Shape[2]); scales != nil {
 			return extend(p, func(values []program.Value) []program.Value {
-				bytes, overall := scales(values, broken(values[entries]))
-				return []program.Value{packed(values[entries]), bytes, overall}
+				bytes, overall := scales(values, nanBlocks(values[entries]))
+				return []program.Value{packCodes(values[entries]), bytes, overall}
 			}, OutputPacked, OutputScales, OutputOverall), true
 		}
 	}
@@ -80,7 +80,7 @@ func scalesOf(p *program.Program, known []set, scale program.ID, size int) scale
 		return func(values []program.Value, broken program.Value) (bytes, overall program.Value) {
 			b, x := values[scale].Builder(), values[scale].Add(broken)
 			exponent := x.Div(b.Const(s.unit)).Logb().Shift(biasE8M0).Clip(0, nanE8M0-1)
-			bytes = negative(x.IsFinite().Select(exponent, b.Const(nanE8M0)), 128)
+			bytes = toSigned(x.IsFinite().Select(exponent, b.Const(nanE8M0)), 128)
 			return blockRows(bytes), b.Full(s.unit, x.Shape()[0], 1)
 		}
 	case size == BlockE4M3:
@@ -129,26 +129,26 @@ func scalesE4M3(p *program.Program, known []set, scale program.ID) scales {
 // blockRows drops the last axis, which has one element.
 func blockRows(x program.Value) program.Value { return x.Reshape(x.Shape()[0], x.Shape()[1]) }
 
-// broken is NaN for each block that has NaN among its entries, and 0 for the others: zero times their sum.
-func broken(entries program.Value) program.Value {
+// nanBlocks is NaN for each block that has NaN among its entries, and 0 for the others: zero times their sum.
+func nanBlocks(entries program.Value) program.Value {
 	return entries.Sum(2).Reshape(entries.Shape()[0], entries.Shape()[1], 1).Scale(0)
 }
 
-// packed are the codes of entries [n, blocks, size], two in a byte.
-func packed(entries program.Value) program.Value {
+// packCodes are the codes of entries [n, blocks, size], two in a byte.
+func packCodes(entries program.Value) program.Value {
 	b, shape := entries.Builder(), entries.Shape()
 	pairs := program.FloatType(shape[0], shape[1]*shape[2]/2, 2)
 	codes := microscaling.EncodeE2M1(entries, entries).Convert(program.Float).Reshape(pairs.Shape...)
-	upper := negative(codes, 8).Mul(b.Const(16))
+	upper := toSigned(codes, 8).Mul(b.Const(16))
 	return b.Iota(pairs, 2).Gt(b.Const(0)).Select(upper, codes).Sum(2)
 }
 
-// negative turns unsigned integers below 2·half into signed ones with the same bits, and positive turns them back.
-func negative(x program.Value, half float64) program.Value {
+// toSigned turns unsigned integers below 2·half into signed ones with the same bits, and toUnsigned turns them back.
+func toSigned(x program.Value, half float64) program.Value {
 	return x.Ge(x.Builder().Const(half)).Select(x.Shift(-2*half), x)
 }
 
-func positive(x program.Value, half float64) program.Value {
+func toUnsigned(x program.Value, half float64) program.Value {
 	return x.Lt(x.Builder().Const(0)).Select(x.Shift(2*half), x)
 }
 
@@ -162,13 +162,13 @@ func Dequantize(rows, length, size int, output string) *program.Program {
 
 	upper := packed.Scale(1.0 / 16).Floor()
 	lower := packed.Sub(upper.Scale(16))
-	codes := lower.Reshape(rows, length/2, 1).Concatenate(2, positive(upper, 8).Reshape(rows, length/2, 1))
+	codes := lower.Reshape(rows, length/2, 1).Concatenate(2, toUnsigned(upper, 8).Reshape(rows, length/2, 1))
 	entries := microscaling.DecodeE2M1(codes).Reshape(rows, length/size, size)
 
 	bytes = bytes.Reshape(rows, length/size, 1)
 	var scale program.Value
 	if nan := b.Const(math.NaN()); size == BlockE8M0 {
-		bytes = positive(bytes, 128)
+		bytes = toUnsigned(bytes, 128)
 		scale = bytes.Eq(b.Const(nanE8M0)).Select(nan, b.Const(1).Ldexp(bytes.Shift(-biasE8M0)))
 	} else {
 		unit := bytes.Scale(1.0/8).Floor().Shift(-1).Clip(0, 14)

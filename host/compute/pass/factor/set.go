@@ -78,7 +78,7 @@ func (s set) union(o set) set {
 	}
 	if a, ok := s.members(); ok {
 		if b, ok := o.members(); ok {
-			u.listed = sorted(append(slices.Clone(a), b...))
+			u.listed = sortedUnique(append(slices.Clone(a), b...))
 		}
 	}
 	if s.near.known && o.near.known && s.near.num == o.near.num && s.near.den == o.near.den {
@@ -88,8 +88,8 @@ func (s set) union(o set) set {
 	return u
 }
 
-// rounded is what is known of f(x), where f rounds to an integer that is at most more away from x.
-func (s set) rounded(f func(float64) float64, more float64) set {
+// round is what is known of f(x), where f rounds to an integer that is at most more away from x.
+func (s set) round(f func(float64) float64, more float64) set {
 	return set{lo: f(s.lo), hi: f(s.hi), step: max(s.step, 1), near: s.near.plus(more)}
 }
 
@@ -125,8 +125,8 @@ func (s set) plus(o set) set {
 // magnitude is the largest one.
 func (s set) magnitude() float64 { return max(-s.lo, s.hi) }
 
-// products lists the products of the numbers of a and those of b that lie within the bounds of u; nil if there are too many.
-func products(a, b, u set) []float64 {
+// productMembers lists the products of the numbers of a and those of b that lie within the bounds of u; nil if there are too many.
+func productMembers(a, b, u set) []float64 {
 	x, ok := a.members()
 	y, both := b.members()
 	if !ok || !both {
@@ -140,7 +140,7 @@ func products(a, b, u set) []float64 {
 			}
 		}
 	}
-	return sorted(list)
+	return sortedUnique(list)
 }
 
 // mostMembers is the largest number of members that are listed one by one.
@@ -165,8 +165,8 @@ func (s set) members() (list []float64, ok bool) {
 	return list, len(list) > 0 && len(list) <= mostMembers
 }
 
-// sorted is the list in order, each number once; nil if there are too many.
-func sorted(list []float64) []float64 {
+// sortedUnique is the list in order, each number once; nil if there are too many.
+func sortedUnique(list []float64) []float64 {
 	slices.Sort(list)
 	list = slices.Compact(list)
 	if len(list) > mostMembers {

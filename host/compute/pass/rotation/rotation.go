@@ -79,7 +79,7 @@ func Undo(p *program.Program, block int, outputs ...string) (*program.Program, e
 	for _, o := range p.Outputs {
 		v := u.values[o.Value]
 		if slices.Contains(outputs, o.Name) {
-			v = u.undone(o.Value)
+			v = u.rotatedValue(o.Value)
 		}
 		u.w.Output(o.Name, v)
 	}
@@ -122,14 +122,14 @@ func (u *undoer) cost(id program.ID) int64 {
 	t := u.p.TypeOf(id)
 	cost := int64(impossible)
 	if t.DType == program.Float && t.Rank() > 0 && u.block > 0 && t.Shape[t.Rank()-1]%u.block == 0 {
-		cost = min(t.Size(), u.inside(id))
+		cost = min(t.Size(), u.operandCost(id))
 	}
 	u.costs[id] = cost
 	return cost
 }
 
-// inside is the cost if the operands are rotated instead of the result.
-func (u *undoer) inside(id program.ID) int64 {
+// operandCost is the cost if the operands are rotated instead of the result.
+func (u *undoer) operandCost(id program.ID) int64 {
 	n := u.p.Node(id)
 	rotated, ok := u.commutes(n)
 	if !ok {
@@ -146,15 +146,15 @@ func (u *undoer) inside(id program.ID) int64 {
 	return sum
 }
 
-// undone writes the rotated value of id, the cheaper way.
-func (u *undoer) undone(id program.ID) program.Value {
+// rotatedValue writes the rotated value of id, the cheaper way.
+func (u *undoer) rotatedValue(id program.ID) program.Value {
 	if v, ok := u.done[id]; ok {
 		return v
 	}
 	var v program.Value
 	n := u.p.Node(id)
 	switch rotated, _ := u.commutes(n); {
-	case u.inside(id) >= u.p.TypeOf(id).Size():
+	case u.operandCost(id) >= u.p.TypeOf(id).Size():
 		v = u.w.Apply(program.OpHadamard, program.Attr{Block: u.block}, program.Type{}, u.values[id])
 	case n.Op == program.OpHadamard:
 		v = u.values[n.Args[0]]
@@ -162,7 +162,7 @@ func (u *undoer) undone(id program.ID) program.Value {
 		args := make([]program.Value, len(n.Args))
 		for i, a := range n.Args {
 			if args[i] = u.values[a]; slices.Contains(rotated, i) {
-				args[i] = u.undone(a)
+				args[i] = u.rotatedValue(a)
 			}
 		}
 		v = u.w.Apply(n.Op, n.Attr, n.Type, args...)
@@ -185,29 +185,29 @@ func (u *undoer) commutes(n *program.Node) (rotated []int, ok bool) {
 	case program.OpNeg, program.OpReshape, program.OpStopGradient:
 		return []int{0}, true
 	case program.OpMul:
-		if u.even(n.Args[0]) && u.full(n, 1) {
+		if u.constantAlongRow(n.Args[0]) && u.hasResultType(n, 1) {
 			return []int{1}, true
 		}
-		return []int{0}, u.even(n.Args[1]) && u.full(n, 0)
+		return []int{0}, u.constantAlongRow(n.Args[1]) && u.hasResultType(n, 0)
 	case program.OpDiv, program.OpLdexp:
-		return []int{0}, u.even(n.Args[1]) && u.full(n, 0)
+		return []int{0}, u.constantAlongRow(n.Args[1]) && u.hasResultType(n, 0)
 	case program.OpAdd, program.OpSub:
-		return []int{0, 1}, u.full(n, 0) && u.full(n, 1)
+		return []int{0, 1}, u.hasResultType(n, 0) && u.hasResultType(n, 1)
 	case program.OpSelect:
-		return u.selection(n)
+		return u.selectCommutes(n)
 	}
 	return nil, false
 }
 
-// selection rotates the operands of a select whose condition holds for whole runs. Zeros and NaN need no rotation.
-func (u *undoer) selection(n *program.Node) (rotated []int, ok bool) {
-	if !u.even(n.Args[0]) {
+// selectCommutes rotates the operands of a select whose condition holds for whole runs. Zeros and NaN need no rotation.
+func (u *undoer) selectCommutes(n *program.Node) (rotated []int, ok bool) {
+	if !u.constantAlongRow(n.Args[0]) {
 		return nil, false
 	}
 	for i := 1; i <= 2; i++ {
 		switch {
-		case u.blank(n.Args[i]):
-		case u.full(n, i):
+		case u.isZeroOrNaN(n.Args[i]):
+		case u.hasResultType(n, i):
 			rotated = append(rotated, i)
 		default:
 			return nil, false
@@ -216,13 +216,13 @@ func (u *undoer) selection(n *program.Node) (rotated []int, ok bool) {
 	return rotated, len(rotated) > 0
 }
 
-// full reports whether an operand has the type of the result and is not repeated.
-func (u *undoer) full(n *program.Node, operand int) bool {
+// hasResultType reports whether an operand has the type of the result and is not repeated.
+func (u *undoer) hasResultType(n *program.Node, operand int) bool {
 	return u.p.TypeOf(n.Args[operand]).Equal(n.Type)
 }
 
-// even reports whether a value is the same along the last axis, or is a scalar.
-func (u *undoer) even(id program.ID) bool {
+// constantAlongRow reports whether a value is the same along the last axis, or is a scalar.
+func (u *undoer) constantAlongRow(id program.ID) bool {
 	t := u.p.TypeOf(id)
 	last := t.Rank() - 1
 	if last < 0 || t.Shape[last] == 1 {
@@ -241,9 +241,9 @@ func (u *undoer) even(id program.ID) bool {
 	return false
 }
 
-// blank reports whether a value is 0 or NaN in every element, which no rotation
+// isZeroOrNaN reports whether a value is 0 or NaN in every element, which no rotation
 // changes.
-func (u *undoer) blank(id program.ID) bool {
+func (u *undoer) isZeroOrNaN(id program.ID) bool {
 	n := u.p.Node(id)
 	if n == nil || n.Op != program.OpConstant || len(n.Attr.Floats) != 1 {
 		return false

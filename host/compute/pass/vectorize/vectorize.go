@@ -47,7 +47,7 @@ func Program(p *program.Program, n int, shared ...string) (*program.Program, err
 		return nil, err
 	}
 	for _, o := range p.Outputs {
-		values[o.Value].Value, values[o.Value].stacked = w.spread(values[o.Value]), true
+		values[o.Value].Value, values[o.Value].stacked = w.repeatShared(values[o.Value]), true
 		w.Output(o.Name, values[o.Value].Value)
 	}
 	return w.Build()
@@ -71,7 +71,7 @@ func (w *writer) inputs(p *program.Program, shared []string) (values []value, er
 	for i, in := range p.Inputs {
 		t, stacked := in.Type, !slices.Contains(shared, in.Name)
 		if stacked {
-			if err := room(p, program.ID(i)); err != nil {
+			if err := checkRank(p, program.ID(i)); err != nil {
 				return nil, err
 			}
 			t = w.batched(t)
@@ -86,12 +86,12 @@ func (w *writer) inputs(p *program.Program, shared []string) (values []value, er
 func (w *writer) node(p *program.Program, id program.ID, n *program.Node, args []value) (value, error) {
 	out := value{t: n.Type, stacked: slices.ContainsFunc(args, func(a value) bool { return a.stacked })}
 	if out.stacked {
-		if err := room(p, id); err != nil {
+		if err := checkRank(p, id); err != nil {
 			return value{}, err
 		}
 		out.Value = w.rewrite(n, args)
 	} else {
-		out.Value = w.Apply(n.Op, n.Attr, n.Type, plain(args)...)
+		out.Value = w.Apply(n.Op, n.Attr, n.Type, valuesOf(args)...)
 	}
 	if err := w.Err(); err != nil {
 		return value{}, fmt.Errorf("vectorize %%%d = %s: %w", id, n.Op, err)
@@ -99,8 +99,8 @@ func (w *writer) node(p *program.Program, id program.ID, n *program.Node, args [
 	return out, nil
 }
 
-// room fails when a value has no axis left.
-func room(p *program.Program, id program.ID) error {
+// checkRank fails when a value has no axis left.
+func checkRank(p *program.Program, id program.ID) error {
 	t := p.TypeOf(id)
 	if t.Rank() < program.MaxRank {
 		return nil
@@ -117,8 +117,8 @@ func (w *writer) batched(t program.Type) program.Type {
 	return program.Type{DType: t.DType, Shape: slices.Concat([]int{w.n}, t.Shape)}
 }
 
-// spread repeats a shared value for all copies.
-func (w *writer) spread(v value) program.Value {
+// repeatShared repeats a shared value for all copies.
+func (w *writer) repeatShared(v value) program.Value {
 	if v.stacked {
 		return v.Value
 	}
@@ -129,7 +129,7 @@ func (w *writer) spread(v value) program.Value {
 	return v.Broadcast(w.batched(v.t).Shape, axes)
 }
 
-func plain(args []value) []program.Value {
+func valuesOf(args []value) []program.Value {
 	out := make([]program.Value, len(args))
 	for i, a := range args {
 		out[i] = a.Value
@@ -149,15 +149,15 @@ func (w *writer) rewrite(n *program.Node, args []value) program.Value {
 			return w.unroll(n, args)
 		}
 	case info.Class == program.ClassBinary, info.Class == program.ClassCompare, n.Op == program.OpSelect:
-		args = w.align(n, args)
+		args = w.alignOperands(n, args)
 	case n.Op == program.OpConcatenate, info.Class == program.ClassLinalg: // operands have their axes in common
 		for i := range args {
-			args[i].Value = w.spread(args[i])
+			args[i].Value = w.repeatShared(args[i])
 		}
 	case n.Op == program.OpDot:
 		return w.dot(n, args[0], args[1])
 	}
-	return w.Apply(n.Op, w.attributes(n), w.batched(n.Type), plain(args)...)
+	return w.Apply(n.Op, w.attributes(n), w.batched(n.Type), valuesOf(args)...)
 }
 
 // attributes are those of a node with one operand, or with operands that are all
@@ -185,9 +185,9 @@ func shiftAxes(axes []int) []int {
 	return out
 }
 
-// align brings the operands of an elementwise operation to the rank of its result and
+// alignOperands brings the operands of an elementwise operation to the rank of its result and
 // one more. A shared scalar goes with anything.
-func (w *writer) align(n *program.Node, args []value) []value {
+func (w *writer) alignOperands(n *program.Node, args []value) []value {
 	out := slices.Clone(args)
 	for i, v := range args {
 		if v.t.IsScalar() && (!v.stacked || n.Type.IsScalar()) {
@@ -245,7 +245,7 @@ func (w *writer) unroll(n *program.Node, args []value) program.Value {
 		for j, a := range args {
 			of[j] = a.Value
 			if a.stacked {
-				of[j] = w.take(a, i)
+				of[j] = w.copyAt(a, i)
 			}
 		}
 		one := program.Type{Shape: slices.Concat([]int{1}, n.Type.Shape)}
@@ -254,8 +254,8 @@ func (w *writer) unroll(n *program.Node, args []value) program.Value {
 	return copies[0].Concatenate(0, copies[1:]...)
 }
 
-// take is the value of one copy.
-func (w *writer) take(v value, i int) program.Value {
+// copyAt is the value of one copy.
+func (w *writer) copyAt(v value, i int) program.Value {
 	limit := w.batched(v.t).Shape
 	start, stride := make([]int, len(limit)), slices.Repeat([]int{1}, len(limit))
 	start[0], limit[0] = i, i+1

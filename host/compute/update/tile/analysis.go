@@ -67,8 +67,8 @@ func analyse(p *program.Program) (*analysis, error) {
 	}
 	a := &analysis{p: p, fills: map[int]int{}}
 	for i := range p.Nodes {
-		if reason, ok := impossible[p.Nodes[i].Op]; ok {
-			return nil, a.never(len(p.Inputs)+i, &p.Nodes[i], "%s", reason)
+		if reason, ok := neverPossible[p.Nodes[i].Op]; ok {
+			return nil, a.refuseForever(len(p.Inputs)+i, &p.Nodes[i], "%s", reason)
 		}
 	}
 	a.scalars.constant(0) // scalar 0 is the operand of operations with fewer than three
@@ -167,7 +167,7 @@ func (a *analysis) rotation(n *program.Node, args []ref) (ref, error) {
 	case args[0].kind == partialRef:
 		return ref{}, a.refusePartial(n)
 	case n.Attr.Block > Elements:
-		return ref{}, a.never(len(a.refs), n, "its blocks of %d elements are larger than tiles", n.Attr.Block)
+		return ref{}, a.refuseForever(len(a.refs), n, "its blocks of %d elements are larger than tiles", n.Attr.Block)
 	case n.Type.Size() != a.size:
 		return ref{}, a.refuse(n, "it has %d elements, tensors have %d", n.Type.Size(), a.size)
 	}
@@ -235,8 +235,8 @@ func (a *analysis) refuse(n *program.Node, format string, args ...any) error {
 	return &RefusedError{Program: a.p.Name, Value: fmt.Sprintf("%%%d = %s", len(a.refs), n.Op), Reason: fmt.Sprintf(format, args...)}
 }
 
-// never refuses the program for a node that tiles can never compute, and whose result is the given value.
-func (a *analysis) never(value int, n *program.Node, format string, args ...any) error {
+// refuseForever refuses the program for a node that tiles can never compute, and whose result is the given value.
+func (a *analysis) refuseForever(value int, n *program.Node, format string, args ...any) error {
 	return &RefusedError{a.p.Name, fmt.Sprintf("%%%d = %s", value, n.Op), fmt.Sprintf(format, args...), true}
 }
 
@@ -288,8 +288,6 @@ func (s *scalars) constant(v float32) int {
 	}
 	return s.add(scalar{kind: scalarConstant, value: v})
 }
-
-func (s *scalars) one() int { return s.constant(1) }
 
 // scalarOperation adds an operation whose operands are scalars.
 func (a *analysis) scalarOperation(apply func(x, y, z float32) float32, args []ref) ref {

@@ -73,50 +73,50 @@ type rule func(a *analysis, n *program.Node, args []ref) (ref, error)
 var rules = map[program.Op]rule{
 	program.OpConstant: (*analysis).constant,
 
-	program.OpNeg:      one(opNeg),
-	program.OpAbs:      one(opAbs),
-	program.OpSign:     one(opSign),
-	program.OpSqrt:     one(opSqrt),
-	program.OpExpm1:    one(opExpm1),
-	program.OpLog:      one(opLog),
-	program.OpLog1p:    one(opLog1p),
-	program.OpFloor:    one(opFloor),
-	program.OpRound:    one(opRound),
-	program.OpIsFinite: one(opIsFinite),
+	program.OpNeg:      unaryRule(opNeg),
+	program.OpAbs:      unaryRule(opAbs),
+	program.OpSign:     unaryRule(opSign),
+	program.OpSqrt:     unaryRule(opSqrt),
+	program.OpExpm1:    unaryRule(opExpm1),
+	program.OpLog:      unaryRule(opLog),
+	program.OpLog1p:    unaryRule(opLog1p),
+	program.OpFloor:    unaryRule(opFloor),
+	program.OpRound:    unaryRule(opRound),
+	program.OpIsFinite: unaryRule(opIsFinite),
 	program.OpNot:      elementwise((*analysis).not, func(x, _, _ float32) float32 { return 1 - x }),
 
-	program.OpAdd:   two(opAdd),
-	program.OpSub:   two(opSub),
-	program.OpMul:   two(opMul),
-	program.OpDiv:   two(opDiv),
-	program.OpPow:   two(opPow),
-	program.OpMax:   two(opMax),
-	program.OpMin:   two(opMin),
-	program.OpAnd:   two(opMul),
-	program.OpOr:    two(opMax),
-	program.OpXor:   two(opNe),
+	program.OpAdd:   binaryRule(opAdd),
+	program.OpSub:   binaryRule(opSub),
+	program.OpMul:   binaryRule(opMul),
+	program.OpDiv:   binaryRule(opDiv),
+	program.OpPow:   binaryRule(opPow),
+	program.OpMax:   binaryRule(opMax),
+	program.OpMin:   binaryRule(opMin),
+	program.OpAnd:   binaryRule(opMul),
+	program.OpOr:    binaryRule(opMax),
+	program.OpXor:   binaryRule(opNe),
 	program.OpClamp: elementwise((*analysis).clamp, clamp),
 
-	program.OpEq: two(opEq),
-	program.OpNe: two(opNe),
-	program.OpLt: two(opLt),
-	program.OpLe: two(opLe),
-	program.OpGt: swapped(opLt),
-	program.OpGe: swapped(opLe),
+	program.OpEq: binaryRule(opEq),
+	program.OpNe: binaryRule(opNe),
+	program.OpLt: binaryRule(opLt),
+	program.OpLe: binaryRule(opLe),
+	program.OpGt: swappedRule(opLt),
+	program.OpGe: swappedRule(opLe),
 
-	program.OpSelect:  elementwise((*analysis).selection, selected),
+	program.OpSelect:  elementwise((*analysis).selection, selectElement),
 	program.OpConvert: (*analysis).convert,
 
 	program.OpReshape:      (*analysis).same,
 	program.OpBroadcast:    (*analysis).broadcast,
-	program.OpReduceSum:    folding(opSum),
-	program.OpReduceMax:    folding(opLargest),
-	program.OpReduceMin:    folding(opSmallest),
+	program.OpReduceSum:    reductionRule(opSum),
+	program.OpReduceMax:    reductionRule(opLargest),
+	program.OpReduceMin:    reductionRule(opSmallest),
 	program.OpHadamard:     (*analysis).rotation,
 	program.OpStopGradient: (*analysis).same,
 }
 
-// notYet has the operations that tiles could compute but do not, and impossible those that tiles can never compute, with
+// notYet has the operations that tiles could compute but do not, and neverPossible those that tiles can never compute, with
 // the reasons.
 var (
 	notYet = map[program.Op]string{
@@ -130,7 +130,7 @@ var (
 		program.OpShr:        noIntegers,
 		program.OpBitcast:    noIntegers,
 	}
-	impossible = map[program.Op]string{
+	neverPossible = map[program.Op]string{
 		program.OpTranspose:   moves,
 		program.OpSlice:       moves,
 		program.OpConcatenate: moves,
@@ -167,34 +167,34 @@ func elementwise(tensors func(a *analysis, args []ref) ref, scalars func(x, y, z
 	}
 }
 
-// one is the rule of an operation with one operand and a loop.
-func one(op opcode) rule {
+// unaryRule is the rule of an operation with one operand and a loop.
+func unaryRule(op opcode) rule {
 	return elementwise(
 		func(a *analysis, args []ref) ref { return a.tensor(node{op: op, in: []int{args[0].id}}) },
 		func(x, _, _ float32) float32 { return unary(op, x) })
 }
 
-// two is the rule of an operation with two operands and a loop.
-func two(op opcode) rule {
+// binaryRule is the rule of an operation with two operands and a loop.
+func binaryRule(op opcode) rule {
 	return elementwise(
 		func(a *analysis, args []ref) ref { return a.binary(op, args[0], args[1]) },
 		func(x, y, _ float32) float32 { return binary(op, x, y) })
 }
 
-// swapped is two with the operands exchanged: x > y is y < x.
-func swapped(op opcode) rule {
+// swappedRule is two with the operands exchanged: x > y is y < x.
+func swappedRule(op opcode) rule {
 	return elementwise(
 		func(a *analysis, args []ref) ref { return a.binary(op, args[1], args[0]) },
 		func(x, y, _ float32) float32 { return binary(op, y, x) })
 }
 
-// folding is the rule of a reduction.
-func folding(op opcode) rule {
+// reductionRule is the rule of a reduction.
+func reductionRule(op opcode) rule {
 	return func(a *analysis, n *program.Node, args []ref) (ref, error) { return a.fold(n, op, args[0]) }
 }
 
 func (a *analysis) not(args []ref) ref {
-	return a.tensor(node{op: opFromS, in: []int{args[0].id}, s: []int{a.scalars.one()}})
+	return a.tensor(node{op: opFromS, in: []int{args[0].id}, s: []int{a.scalars.constant(1)}})
 }
 
 func (a *analysis) clamp(args []ref) ref {
@@ -204,7 +204,7 @@ func (a *analysis) clamp(args []ref) ref {
 // convert makes a bool of a float; the others are floats already.
 func (a *analysis) convert(n *program.Node, args []ref) (ref, error) {
 	if from := a.p.TypeOf(n.Args[0]).DType; n.Type.DType == program.Bool && from == program.Float {
-		return two(opNe)(a, n, []ref{args[0], {kind: scalarRef, id: a.scalars.constant(0)}})
+		return binaryRule(opNe)(a, n, []ref{args[0], {kind: scalarRef, id: a.scalars.constant(0)}})
 	}
 	if args[0].kind == partialRef {
 		return ref{}, a.refusePartial(n)
@@ -220,7 +220,7 @@ func (a *analysis) broadcast(n *program.Node, args []ref) (ref, error) {
 	if r := args[0]; r.kind == scalarRef || r.kind == tensorRef && n.Type.Size() == a.size {
 		return r, nil
 	}
-	return ref{}, a.never(len(a.refs), n, "%s", moves)
+	return ref{}, a.refuseForever(len(a.refs), n, "%s", moves)
 }
 
 // withScalar has the forms of operations for a scalar as the right operand, scalarWith
@@ -282,7 +282,7 @@ func unary(op opcode, x float32) float32 {
 	case opLog1p:
 		return float32(math.Log1p(float64(x)))
 	case opIsFinite:
-		return truth(x-x == 0)
+		return boolFloat(x-x == 0)
 	}
 	panic("tile: not an operation with one operand")
 }
@@ -299,42 +299,33 @@ func binary(op opcode, x, y float32) float32 {
 		return x / y
 	case opPow:
 		return float32(math.Pow(float64(x), float64(y)))
-	case opMax:
-		return larger(x, y)
-	case opMin:
-		return smaller(x, y)
+	case opMax: // NaN if either operand is
+		if x > y || x != x {
+			return x
+		}
+		return y
+	case opMin: // likewise
+		if x < y || x != x {
+			return x
+		}
+		return y
 	case opEq:
-		return truth(x == y)
+		return boolFloat(x == y)
 	case opNe:
-		return truth(x != y)
+		return boolFloat(x != y)
 	case opLt:
-		return truth(x < y)
+		return boolFloat(x < y)
 	case opLe:
-		return truth(x <= y)
+		return boolFloat(x <= y)
 	}
 	panic("tile: not an operation with two operands")
 }
 
-func truth(b bool) float32 {
+func boolFloat(b bool) float32 {
 	if b {
 		return 1
 	}
 	return 0
-}
-
-// larger and smaller are NaN if either operand is.
-func larger(x, y float32) float32 {
-	if x > y || x != x {
-		return x
-	}
-	return y
-}
-
-func smaller(x, y float32) float32 {
-	if x < y || x != x {
-		return x
-	}
-	return y
 }
 
 // clamp limits x to lo and hi; NaN stays NaN.
@@ -348,8 +339,8 @@ func clamp(x, lo, hi float32) float32 {
 	return x
 }
 
-// selected takes y where the condition holds, else z.
-func selected(condition, y, z float32) float32 {
+// selectElement takes y where the condition holds, else z.
+func selectElement(condition, y, z float32) float32 {
 	if condition != 0 {
 		return y
 	}

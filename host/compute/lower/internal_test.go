@@ -1,0 +1,185 @@
+package lower
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// TestKernelTrial: likewise the trial of kernels, in which one of a hundred values may differ.
+func TestKernelTrial(t *testing.T) {
+	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
+	if err := (kernelTrial{}).run(d); err != nil {
+		t.Error(err)
+	}
+	values := func(differ int, by float32) []float32 {
+		x := slices.Repeat([]float32{1, -2}, 100)
+		for i := range differ {
+			x[i] *= by
+		}
+		return x
+	}
+	for _, tt := range []struct {
+		kernel []float32
+		want   string
+	}{
+		{values(0, 1), ""},
+		{values(2, 3), ""},
+		{values(200, 1.01), ""},
+		{values(3, 1.02), "0.015 of the values"},
+		{values(3, float32(math.NaN())), "0.015 of the values"},
+	} {
+		err := kernelTrial{}.compare(tt.kernel, values(0, 1))
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v, want %q", err, tt.want)
+		}
+	}
+	if err := (kernelTrial{}).compare(make([]float32, 4), make([]float32, 4)); err == nil || !strings.Contains(err.Error(), "nothing but zeros") {
+		t.Errorf("zeros: %v", err)
+	}
+}
+
+// TestBlockTrial: what the kernel means passes its trial in both formats; a kernel that computes something else would not.
+func TestBlockTrial(t *testing.T) {
+	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
+	if err := (blockTrial{}).run(d); err != nil {
+		t.Error(err)
+	}
+	for _, tt := range []struct {
+		kernel, values []float32
+		want           string
+	}{
+		{[]float32{1, 2}, []float32{1, 2}, ""},
+		{[]float32{1, 2.001}, []float32{1, 2}, "relative error of 0.00045"},
+		{[]float32{1, float32(math.NaN())}, []float32{1, 2}, "relative error of NaN"},
+		{[]float32{0, 0}, []float32{0, 0}, "nothing but zeros"},
+	} {
+		err := blockTrial{}.compare(tt.kernel, tt.values)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v beside %v: %v, want %q", tt.kernel, tt.values, err, tt.want)
+		}
+	}
+}
+
+// A node that does not give the stated type, or whose lowering panics, is named.
+func TestNodeErrors(t *testing.T) {
+	cpu, err := engine.Open(device.CPU, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cpu.Close()
+	inputs := []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 4)}}
+	for _, n := range []program.Node{
+		{Op: program.OpAbs, Args: []program.ID{0}, Type: program.FloatType(5)},
+		{Op: program.OpReshape, Args: []program.ID{0}, Type: program.FloatType(3)},
+		{Op: program.OpQR, Args: []program.ID{0}, Type: program.FloatType(4)},
+	} {
+		_, err := cpu.Compile("node", inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			p := &program.Program{Name: "bad", Inputs: []program.Input{{Name: "x", Type: program.FloatType(4)}}, Nodes: []program.Node{n}}
+			l := &lowering{g: g, p: p, float: single, ranges: ranges(p)}
+			return []*graph.Node{l.node(1, &n, in)}
+		})
+		var failed *NodeError
+		if !errors.As(err, &failed) || failed.Program != "bad" || failed.Node != "%1 = "+n.Op.String() || errors.Unwrap(failed) == nil {
+			t.Errorf("%s: got %v, want a NodeError", n.Op, err)
+		}
+	}
+}
+
+func TestRanges(t *testing.T) {
+	b := program.NewBuilder("ranges")
+	x, c := b.Input("x", program.FloatType(4)), b.Input("c", program.Type{DType: program.Bool, Shape: []int{4}})
+	inf := math.Inf(1)
+	cases := []struct {
+		name  string
+		value program.Value
+		want  bounds
+	}{
+		{"clip", x.Clip(-8, 7), bounds{-8, 7, true}},
+		{"clip_small", b.Iota(program.FloatType(4), 0).Clip(-8, 2), bounds{0, 2, false}},
+		{"clip_tiny", x.Sign().Clip(-8, 7), bounds{-8, 7, true}},
+		{"neg", x.Clip(-8, 7).Round().Neg(), bounds{-7, 8, true}},
+		{"abs", x.Clip(-8, 7).Abs(), bounds{0, 8, true}},
+		{"abs_far", x.Clip(2, 7).Neg().Abs(), bounds{2, 7, true}},
+		{"sign", x.Sign(), bounds{-1, 1, true}},
+		{"bool", c.Convert(program.Float), bounds{0, 1, false}},
+		{"select", c.Select(x.Clip(0, 1), b.Const(5)), bounds{0, 5, true}},
+		{"floor", x.Clip(-1.5, 2.5).Floor().Reshape(2, 2).MaxRow(), bounds{-2, 2, true}},
+		{"add", x.Clip(0, 9).Add(x), unknown},
+		{"iota", b.Iota(program.Type{DType: program.Int, Shape: []int{3}}, 0).Convert(program.Float), bounds{0, 2, false}},
+		{"concatenate", x.Max(b.Const(1)).Concatenate(0, x.Clip(-3, 4)), bounds{-3, inf, true}},
+		{"nan", b.Const(math.NaN()), unknown},
+		{"int", x.Clip(0, 1).Convert(program.Int), unknown},
+	}
+	for _, c := range cases {
+		b.Output(c.name, c.value)
+	}
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ranges(p)
+	for i, c := range cases {
+		if s := got[p.Outputs[i].Value]; s != c.want {
+			t.Errorf("%s: %v, want %v", c.name, s, c.want)
+		}
+	}
+}
+
+// TestRoundingIsDelayed: a clip of a rounding becomes the rounding of a clip, whose number is known to be small, unless
+// the rounding is used elsewhere, too, or a bound would be rounded.
+func TestRoundingIsDelayed(t *testing.T) {
+	for name, c := range map[string]struct {
+		build func(*program.Builder, program.Value) program.Value
+		last  program.Op
+	}{
+		"clamp":  {func(_ *program.Builder, x program.Value) program.Value { return x.Round().Clip(-7, 7) }, program.OpRound},
+		"second": {func(b *program.Builder, x program.Value) program.Value { return b.Const(-7).Max(x.Round()) }, program.OpRound},
+		"two": {func(b *program.Builder, x program.Value) program.Value {
+			return x.Round().Max(b.Const(-7)).Min(b.Const(7))
+		}, program.OpRound},
+		"used-twice":  {func(_ *program.Builder, x program.Value) program.Value { r := x.Round(); return r.Mul(r.Clip(-7, 7)) }, program.OpMul},
+		"no-integer":  {func(_ *program.Builder, x program.Value) program.Value { return x.Round().Clip(-6.5, 7) }, program.OpClamp},
+		"no-constant": {func(_ *program.Builder, x program.Value) program.Value { return x.Round().Max(x) }, program.OpMax},
+	} {
+		b := program.NewBuilder(name)
+		b.Output("y", c.build(b, b.Input("x", program.FloatType(4))))
+		p, err := b.Build()
+		if err == nil {
+			p, err = delayRounding(p)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if got := p.Node(p.Outputs[0].Value).Op; got != c.last {
+			t.Errorf("%s: the last operation is %v, want %v", name, got, c.last)
+		}
+	}
+}
+
+// Every operation is lowered, or no device executes it for a reason that is told.
+func TestEveryOperationIsLoweredOrRefused(t *testing.T) {
+	for _, info := range program.Ops() {
+		if lowered, refused := rules[info.Op] != nil, unsupported[info.Op] != ""; lowered == refused {
+			t.Errorf("%s: lowered %t, refused %t", info.Name, lowered, refused)
+		}
+	}
+	if len(rules)+len(unsupported) != len(program.Ops()) {
+		t.Error("there are rules for operations that do not exist")
+	}
+	for op := range gobackendRules {
+		if rules[op] == nil {
+			t.Errorf("%s has a rule for the Go backend only", op)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package triton_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/host/internal/testkernel"
+	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/randprog"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// TestRepeatedRows: rows that are repeated have the elements of others beside them; a kernel would read those.
+func TestRepeatedRows(t *testing.T) {
+	b := program.NewBuilder("repeated")
+	b.Output("y", b.Input("x", program.FloatType(2, 4, 8)).Add(b.Input("group", program.FloatType(2, 1, 8))))
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused *triton.Refusal
+	if _, err := testkernel.Compile(p, 8, nil); !errors.As(err, &refused) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestLdexpOfNaN: NaN is no integer, and stays.
+func TestLdexpOfNaN(t *testing.T) {
+	b := program.NewBuilder("ldexp")
+	b.Output("y", b.Input("x", program.FloatType(2, 4)).Ldexp(b.Input("n", program.FloatType(2, 4))))
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := []float64{1, math.NaN(), -3, 0, 2, math.NaN(), 127, -126}
+	check(t, "ldexp", p, map[string]reference.Tensor{"x": reference.Floats([]float64{1, 2, 3, 4, 5, 6, 1, 1}, 2, 4), "n": reference.Floats(n, 2, 4)})
+}
+
+// TestLargeTensors: where rows begin is counted in 64 bits, which the numbers of these tests do not need, and large models do.
+func TestLargeTensors(t *testing.T) {
+	b := program.NewBuilder("copy")
+	b.Output("y", b.Input("x", program.FloatType(2, 8)).Neg())
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := testkernel.Compile(p, 2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	product, err := triton.BlockProduct{Rows: 128, Columns: 16, Inner: 64, Block: 32}.Kernel(triton.Float32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kernel, matrices := range map[*triton.Kernel][]string{
+		rows.Kernel: {"in0", "out0"},
+		product:     {"x", "scale_x", "y", "scale_y", "out"},
+	} {
+		for _, name := range matrices {
+			if begins := regexp.MustCompile(`tt\.addptr %` + name + `, \S+ : !tt\.ptr<\w+>, i64\n`); !begins.MatchString(kernel.Text) {
+				t.Errorf("%s begins nowhere that is counted in 64 bits:\n%s", name, kernel.Text)
+			}
+		}
+	}
+}
+
+// TestRandomPrograms: each output of a random program, of any type, against the oracle in
+// double precision, with the tolerance that package lower has for such programs. Many of
+// them read several rows at once; those that are refused are counted.
+func TestRandomPrograms(t *testing.T) {
+	seeds, kernels := effort.Sample[uint64](24, 170, 400), 0 // 168 is the first with a rotation in a kernel
+	seen := map[program.Op]int{}
+	for seed := range seeds {
+		c := randprog.New(seed, randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]})
+		for _, o := range c.Program.Outputs {
+			p, err := c.Program.Trim(o.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if check(t, fmt.Sprint(seed), p, c.Inputs) {
+				kernels++
+				for _, n := range p.Nodes {
+					seen[n.Op]++
+				}
+			}
+		}
+	}
+	t.Logf("%d kernels", kernels)
+	if kernels < int(seeds) { // a program has several outputs
+		t.Errorf("%d outputs are kernels, want at least %d: the others were not tested", kernels, seeds)
+	}
+	for _, op := range triton.Operations() {
+		if seen[op] == 0 && !testing.Short() {
+			t.Errorf("no kernel has the operation %s", op)
+		}
+	}
+}
+
+// check compares the only output of a program with the oracle's, and tells whether any of
+// it is a kernel.
+func check(t *testing.T, name string, p *program.Program, inputs map[string]reference.Tensor) bool {
+	t.Helper()
+	k, err := testkernel.Compile(p, testkernel.Rows(p), nil)
+	var refused *triton.Refusal
+	if errors.As(err, &refused) || err == nil && k.Kernel == nil {
+		return false
+	}
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, p)
+	}
+	got, err := k.Run(inputs)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, p)
+	}
+	want, err := reference.Run(p, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range p.Outputs {
+		compare(t, name+" "+o.Name, got[o.Name], want[o.Name], 2e-4)
+	}
+	if t.Failed() {
+		t.Fatalf("%s\n%s", p, k.Kernel.Text)
+	}
+	return true
+}
+
+// compare wants equal integers, and floats within the tolerance, relative to the largest.
+func compare(t *testing.T, name string, got, want reference.Tensor, relative float64) {
+	t.Helper()
+	if len(got.Floats) != len(want.Floats) || len(got.Ints) != len(want.Ints) {
+		t.Errorf("%s: %d floats and %d integers, want %d and %d", name, len(got.Floats), len(got.Ints), len(want.Floats), len(want.Ints))
+		return
+	}
+	largest := 1.0
+	for _, x := range want.Floats {
+		largest = max(largest, math.Abs(x))
+	}
+	for i, x := range want.Floats {
+		if g := got.Floats[i]; !(math.Abs(g-x) <= relative*largest) && g != x && !(math.IsNaN(g) && math.IsNaN(x)) {
+			t.Errorf("%s: element %d is %v, want %v", name, i, g, x)
+			return
+		}
+	}
+	for i, n := range want.Ints {
+		if got.Ints[i] != n {
+			t.Errorf("%s: element %d is %d, want %d", name, i, got.Ints[i], n)
+			return
+		}
+	}
+}

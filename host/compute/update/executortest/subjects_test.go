@@ -1,0 +1,157 @@
+package executortest_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/host/compute/update/executortest"
+	"github.com/cage-qat/cage/host/compute/update/tile"
+	"github.com/cage-qat/cage/host/internal/testkernel"
+	"github.com/cage-qat/cage/internal/randprog"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// kernels is package triton, whose text is executed by package testkernel.
+type kernels struct{}
+
+func (kernels) Compile(p *program.Program) (executortest.Kernel, error) {
+	k, err := testkernel.Compile(p, testkernel.Rows(p), nil)
+	var refused *triton.Refusal
+	if errors.As(err, &refused) {
+		return nil, errors.Join(executortest.ErrRefused, err)
+	}
+	return k, err
+}
+
+func (kernels) Run(_ int, calls []executortest.Call) error {
+	for _, c := range calls {
+		in := map[string]reference.Tensor{}
+		for _, input := range c.Program.Inputs {
+			data := make([]float64, len(c.Inputs[input.Name]))
+			for i, x := range c.Inputs[input.Name] {
+				data[i] = float64(x)
+			}
+			in[input.Name] = reference.Floats(data, input.Type.Shape...)
+		}
+		out, err := c.Kernel.(*testkernel.Program).Run(in)
+		if err != nil {
+			return err
+		}
+		for name, to := range c.Outputs {
+			for i, x := range out[name].Floats {
+				to[i] = float32(x)
+			}
+		}
+	}
+	return nil
+}
+
+// kernelSubject refuses rows of more than 16,384 elements and rotations of few.
+var kernelSubject = executortest.Subject{Executor: kernels{}, Accepts: map[randprog.Family]float64{randprog.Elementwise: 0.8}}
+
+// TestKernels: package triton, by what its text says.
+func TestKernels(t *testing.T) { executortest.Run(t, kernelSubject) }
+
+// refreshes is the executor of package refresh, which computes in binary64, but products
+// of matrices in binary32.
+type refreshes struct{}
+
+func (refreshes) Compile(p *program.Program) (executortest.Kernel, error) { return p, nil }
+
+func (refreshes) Run(_ int, calls []executortest.Call) error {
+	for _, c := range calls {
+		in := map[string]reference.Tensor{}
+		for _, input := range c.Program.Inputs {
+			wide := make([]float64, input.Type.Size())
+			for i, v := range c.Inputs[input.Name] {
+				wide[i] = float64(v)
+			}
+			in[input.Name] = reference.Floats(wide, input.Type.Shape...)
+		}
+		out, err := refresh.Execute(c.Program, in)
+		if err != nil {
+			return err
+		}
+		for name, value := range out {
+			for i, v := range value.Floats {
+				c.Outputs[name][i] = float32(v)
+			}
+		}
+	}
+	return nil
+}
+
+var refreshSubject = executortest.Subject{
+	Executor: refreshes{}, Double: true,
+	Accepts: map[randprog.Family]float64{randprog.Elementwise: 1, randprog.General: 1},
+}
+
+func TestRefresh(t *testing.T) { executortest.Run(t, refreshSubject) }
+
+// tiles is package tile.
+type tiles struct{}
+
+func (tiles) Compile(p *program.Program) (executortest.Kernel, error) {
+	k, err := tile.Compile(p)
+	return k, refusal(err)
+}
+
+func (tiles) Run(threads int, calls []executortest.Call) error {
+	var list []tile.Call
+	for _, c := range calls {
+		inputs, outputs := inOrder(c)
+		list = append(list, tile.Call{Kernel: c.Kernel.(*tile.Kernel), Inputs: inputs, Outputs: outputs})
+	}
+	return tile.NewRunner(threads).Run(list)
+}
+
+// refusal marks the error of a program that is refused.
+func refusal(err error) error {
+	var refused *tile.RefusedError
+	if errors.As(err, &refused) {
+		return errors.Join(executortest.ErrRefused, err)
+	}
+	return err
+}
+
+// inOrder lists the tensors in the order of the program.
+func inOrder(c executortest.Call) (inputs, outputs [][]float32) {
+	for _, in := range c.Program.Inputs {
+		inputs = append(inputs, c.Inputs[in.Name])
+	}
+	for _, o := range c.Program.Outputs {
+		outputs = append(outputs, c.Outputs[o.Name])
+	}
+	return inputs, outputs
+}
+
+var sliceSubject = executortest.Subject{Executor: tiles{}, Accepts: map[randprog.Family]float64{randprog.Elementwise: 1}}
+
+// TestTileSlices: package tile by itself, on slices between others that nobody may write to.
+func TestTileSlices(t *testing.T) { executortest.Run(t, sliceSubject) }
+
+// FuzzExecutors lets the bytes decide on a program and its inputs, and runs it on all
+// executors that are for its family. The first byte is the family.
+func FuzzExecutors(f *testing.F) {
+	for i := range byte(6) {
+		f.Add([]byte{i, 7 * i, 200, 100, 50, 25, 12, 6, 3, 250, 130, 90})
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) == 0 {
+			return
+		}
+		o := randprog.UpdateOptions{Family: randprog.Families[int(data[0])%len(randprog.Families)], Exact: data[0]/16%2 == 0}
+		c := randprog.NewUpdate(randprog.Bytes(data[1:]), o)
+		for name, s := range map[string]executortest.Subject{"tile": tileSubject, "slices": sliceSubject, "graph": graphSubject, "refresh": refreshSubject, "kernels": kernelSubject} {
+			if _, ok := s.Accepts[o.Family]; !ok {
+				continue
+			}
+			if _, err := s.Check([]randprog.Case{c}, o.Exact); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,291 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/model/architecture"
+)
+
+// attentionByPosition is [attention] on tensors in which positions come before features, [batch, context, heads, size],
+// the order in which the products of a linear layer leave them and in which GPUs compute attention as one operation:
+// nothing large is transposed. core mixes the values.
+//
+// The rows of the weight are reordered first, so that in each head of queries and keys all first coordinates come before
+// all second ones.
+func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core attentionCore) *graph.Node {
+	rows := r.toCoordinateOrder(w)
+	if c, ok := lower.CodesOf(w); ok {
+		c.Map(r.toCoordinateOrder).AttachTo(rows)
+	}
+	queries, keys := r.heads*r.size, r.keyHeads*r.size
+	projected := matMulTransposedRounded(x, rows) // [tokens, queries, keys and values]
+	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
+	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
+	value := r.splitHeads(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
+	query, key, normBack := normalizeBoth(norms, query, key, r.normalizeByPosition)
+	mixed, coreBack := core(r.rotatePoints(r.splitHeads(query), r.turn, 1), r.rotatePoints(r.splitHeads(key), r.turn, 1), value)
+
+	inputs := append([]*graph.Node{x, w}, norms.gains()...)
+	return autodiff.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
+		dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
+		dQuery, dKey = r.joinHeads(r.rotatePoints(dQuery, r.turn, -1)), r.joinHeads(r.rotatePoints(dKey, r.turn, -1))
+		dQuery, dKey, dGains := normBack(dQuery, dKey)
+		dProjected := concatenateColumns(dQuery, dKey, r.joinHeads(dValue))
+		dw := r.toFeatureOrder(transposedMatMul(dProjected, x))
+		return append([]*graph.Node{matMul(dProjected, rows), dw}, dGains...)
+	})
+}
+
+// splitHeads turns [tokens, heads·size] into [batch, context, heads, size].
+func (r *rope) splitHeads(x *graph.Node) *graph.Node {
+	return graph.Reshape(x, r.batch, r.context, x.Shape().Dim(1)/r.size, r.size)
+}
+
+// joinHeads is the inverse of splitHeads.
+func (r *rope) joinHeads(x *graph.Node) *graph.Node {
+	return graph.Reshape(x, r.batch*r.context, x.Shape().Dim(2)*r.size)
+}
+
+// rotatePoints turns the points of x [batch, context, heads, size], whose coordinates are the halves of the last axis, forward
+// for direction 1 and back for −1. Both halves are computed at once, each from itself and from the other half in reverse
+// order. If they were computed apart, compilers would write them to memory to join them.
+func (r *rope) rotatePoints(x *graph.Node, turn rotation, direction float32) *graph.Node {
+	dims := x.Shape().Dimensions
+	halves := graph.Reshape(x, dims[0], dims[1], dims[2], 2, r.size/2)
+	table := func(t *graph.Node) *graph.Node { return graph.Reshape(t, 1, dims[1], 1, 1, r.size/2) }
+	signs := engine.Constant(x.Graph(), []float32{-direction, direction}, 1, 1, 1, 2, 1)
+	y := graph.Add(graph.Mul(halves, table(turn.cos)), graph.Mul(graph.Reverse(halves, 3), graph.Mul(table(turn.sin), signs)))
+	return graph.Reshape(y, dims...)
+}
+
+// toCoordinateOrder brings the rows of queries and keys of the fused weight, or those of one of the two, [heads·size, n] at
+// least, into the order of coordinates within each head.
+func (r *rope) toCoordinateOrder(w *graph.Node) *graph.Node { return r.reorder(w, r.size/2, 2) }
+
+// toFeatureOrder is the inverse of toCoordinateOrder.
+func (r *rope) toFeatureOrder(w *graph.Node) *graph.Node { return r.reorder(w, 2, r.size/2) }
+
+// reorder transposes the rows of each head of queries and keys, seen as a matrix of the given size.
+func (r *rope) reorder(w *graph.Node, rows, columns int) *graph.Node {
+	if r.pairing != architecture.Interleaved { // halves already
+		return w
+	}
+	all, n := w.Shape().Dim(0), w.Shape().Dim(1)
+	turned := min(all, (r.heads+r.keyHeads)*r.size)
+	heads := graph.Reshape(graph.Slice(w, graph.AxisRange(0, turned)), turned/r.size, rows, columns, n)
+	out := graph.Reshape(graph.TransposeAllAxes(heads, 0, 2, 1, 3), turned, n)
+	if turned == all {
+		return out
+	}
+	return graph.Concatenate([]*graph.Node{out, graph.Slice(w, graph.AxisRange(turned))}, 0)
+}
+
+// normalizeByPosition is [rope.normalize] for x [tokens, heads·size] in the order of coordinates.
+func (r *rope) normalizeByPosition(x, gain *graph.Node, epsilon float64) (y *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
+	rows := func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, gain.Shape().Dim(0)) } // what is normalized together
+	same := func(y *graph.Node) *graph.Node { return graph.Reshape(y, x.Shape().Dimensions...) }
+	column := func(gain *graph.Node) *graph.Node { return graph.Reshape(gain, -1, 1) }
+	y, rowsBack := normalizeRows(rows(x), graph.Reshape(r.toCoordinateOrder(column(gain)), -1), epsilon)
+	return same(y), func(dy *graph.Node) (*graph.Node, *graph.Node) {
+		dx, dGain := rowsBack(rows(dy))
+		return same(dx), graph.Reshape(r.toFeatureOrder(column(dGain)), -1)
+	}
+}
+
+// concatenateColumns puts matrices with equally many rows beside each other. It is a sum, because compilers compute what is added
+// as part of the sum, but write what they concatenate to memory first.
+func concatenateColumns(parts ...*graph.Node) *graph.Node {
+	width, at := 0, 0
+	for _, x := range parts {
+		width += x.Shape().Dim(1)
+	}
+	var sum *graph.Node
+	for _, x := range parts {
+		n := x.Shape().Dim(1)
+		wide := graph.Pad(x, graph.ScalarZero(x.Graph(), x.DType()), compute.PadAxis{}, compute.PadAxis{Start: at, End: width - at - n})
+		if at += n; sum == nil {
+			sum = wide
+			continue
+		}
+		sum = graph.Add(sum, wide)
+	}
+	return sum
+}
+
+// An attentionCore returns what each position mixes from the values of those before it and its own, [batch, context,
+// heads, size], for queries [batch, context, heads, size] and keys and values [batch, context, key heads, size], all
+// float32, and the adjoints of the three from that of the result.
+type attentionCore func(query, key, value *graph.Node) (mixed *graph.Node, back func(dMixed *graph.Node) (dQuery, dKey, dValue *graph.Node))
+
+// plainCore keeps the weights of every pair of positions for the backward pass. segments are those of the documents in
+// each row, [batch, context], nil for one.
+func plainCore(segments *graph.Node) attentionCore {
+	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+		dims := query.Shape().Dimensions
+		batch, context, keyHeads, size := dims[0], dims[1], key.Shape().Dim(2), dims[3]
+		group := dims[2] / keyHeads
+		grouped := func(x *graph.Node) *graph.Node { return graph.Reshape(x, batch, context, keyHeads, group, size) }
+		scale := 1 / math.Sqrt(float64(size))
+
+		q := grouped(query)
+		products := engine.DotGeneral(q, []int{4}, []int{0, 2}, key, []int{3}, []int{0, 2}) // [batch, key heads, queries, group, keys]
+		weights := softmax(maskScores(graph.MulScalar(products, scale), segments))
+		outputs := engine.DotGeneral(weights, []int{4}, []int{0, 1}, value, []int{1}, []int{0, 2}) // [batch, key heads, queries, group, size]
+		mixed := graph.TransposeAllAxes(outputs, 0, 2, 1, 3, 4)
+		return graph.Reshape(mixed, dims...), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
+			d := grouped(dMixed)
+			dValue := engine.DotGeneral(weights, []int{2, 3}, []int{0, 1}, d, []int{1, 3}, []int{0, 2})
+			// See [attention].
+			sum := graph.TransposeAllAxes(graph.ReduceAndKeep(graph.Mul(d, mixed), graph.ReduceSum, -1), 0, 2, 1, 3, 4)
+			dWeights := engine.DotGeneral(d, []int{4}, []int{0, 2}, value, []int{3}, []int{0, 2})
+			dProducts := graph.MulScalar(graph.Mul(graph.Sub(dWeights, sum), weights), scale)
+			dQuery := graph.TransposeAllAxes(engine.DotGeneral(dProducts, []int{4}, []int{0, 1}, key, []int{1}, []int{0, 2}), 0, 2, 1, 3, 4)
+			dKey := engine.DotGeneral(dProducts, []int{2, 3}, []int{0, 1}, q, []int{1, 3}, []int{0, 2})
+			return graph.Reshape(dQuery, dims...), graph.TransposeAllAxes(dKey, 0, 2, 1, 3), graph.TransposeAllAxes(dValue, 0, 2, 1, 3)
+		}
+	}
+}
+
+// maskScores hides later keys, and those of other documents, from a query in scores [batch, key heads, queries, group, keys].
+func maskScores(scores, segments *graph.Node) *graph.Node {
+	g, dims := scores.Graph(), scores.Shape().Dimensions
+	square := shapes.Make(dtypes.Int32, 1, 1, dims[2], 1, dims[4])
+	seen := graph.LessOrEqual(graph.Iota(g, square, 4), graph.Iota(g, square, 2))
+	seen = graph.BroadcastToDims(seen, dims...)
+	if segments != nil {
+		same := graph.InsertAxes(graph.InsertAxes(sameDocument(segments), 2), 1)
+		seen = graph.LogicalAnd(seen, graph.BroadcastToDims(same, dims...))
+	}
+	hidden := graph.Scalar(g, scores.DType(), math.Inf(-1))
+	return graph.Where(seen, scores, graph.BroadcastToDims(hidden, dims...))
+}
+
+// fusedCore is one operation of the device forward and one backward, in bfloat16 with sums in float32, which keeps one
+// number for each query and head (Dao et al., 2022). It panics with [compute.ErrNotImplemented] where the device has
+// none for such operands.
+func fusedCore(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+	config := &compute.ScaledDotProductAttentionConfig{Scale: 1 / math.Sqrt(float64(query.Shape().Dim(3))), Causal: true}
+	q, k, v := toBFloat16(query), toBFloat16(key), toBFloat16(value)
+	mixed, _ := graph.BackendFusedScaledDotProductAttention(q, k, v, compute.AttentionAxesLayoutBSHD, config)
+	return toFloat32(mixed), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
+		d := autodiff.VJP(mixed, toBFloat16(dMixed), q, k, v)
+		return toFloat32(d[0]), toFloat32(d[1]), toFloat32(d[2])
+	}
+}
+
+func toBFloat16(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.BFloat16) }
+
+func toFloat32(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.Float32) }
+
+// chooseCore returns the core of attention by position for the graph's device, and nil where attention by feature is
+// better: on the CPU, and in float32. Documents in one row, whose segments are given, have the plain core: the fused one
+// hides later keys only.
+func chooseCore(g *graph.Graph, s architecture.Settings, context int, segments *graph.Node) attentionCore {
+	if engine.OnCPU(g) || !engine.InBFloat16(g) {
+		return nil
+	}
+	if segments != nil {
+		return plainCore(segments)
+	}
+	core, _ := trial{group: s.Heads / s.KVHeads, size: s.HeadSize, context: trialContext(context)}.choose(engine.DeviceOf(g))
+	return core
+}
+
+// A trial finds out whether the fused core works. Its fields are what the outcome may depend on.
+type trial struct{ group, size, context int }
+
+// trialContext is a short context that leaves the same remainder as the given one when it is divided by the sizes of
+// tiles.
+func trialContext(context int) int {
+	const long, tile = 256, 128
+	if context <= long {
+		return context
+	}
+	return long + context%tile
+}
+
+// errNoFusedAttention is that the device has no fused attention for such a trial.
+var errNoFusedAttention = errors.New("the device has no fused attention of this kind")
+
+// choose returns the core that the device is to use, and an error when that is the plain one because the trial of the
+// fused one failed. The trial runs once on each device.
+func (c trial) choose(d *engine.Device) (attentionCore, error) {
+	switch d.Attention() {
+	case device.PlainAttention:
+		return plainCore(nil), nil
+	case device.FusedAttention:
+		return fusedCore, nil
+	}
+	err := d.Try(c, "attention is computed without the device's fused operation, which takes more time and memory", c.run)
+	if err != nil {
+		return plainCore(nil), err
+	}
+	return fusedCore, nil
+}
+
+// run compares the fused core and its gradient with the plain one on random numbers. The error says that the device does
+// not have it, with [errNoFusedAttention], or how far the two are apart.
+func (c trial) run(d *engine.Device) error {
+	const batch, keyHeads = 2, 2
+	heads := keyHeads * c.group
+	rng := rand.New(rand.NewPCG(1, 2))
+	var in []engine.Input
+	for _, input := range []struct {
+		name  string
+		heads int
+	}{{"query", heads}, {"key", keyHeads}, {"value", keyHeads}, {"adjoint", heads}} {
+		dims := []int{batch, c.context, input.heads, c.size}
+		values := make([]float32, batch*c.context*input.heads*c.size)
+		for i := range values {
+			values[i] = float32(rng.NormFloat64())
+		}
+		in = append(in, engine.Input{Spec: engine.Spec{Name: input.name, Shape: shapes.Make(dtypes.Float32, dims...)}, Data: values})
+	}
+	fused, err := runCore(d, "fused attention", fusedCore, in)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNoFusedAttention, err)
+	}
+	plain, err := runCore(d, "plain attention", plainCore(nil), in)
+	if err != nil {
+		return err
+	}
+	for i, what := range []string{"values", "gradient of queries", "gradient of keys", "gradient of values"} {
+		// The operands of both are rounded to 8 bits, at different places.
+		const most = 0.02
+		if apart := relativeDistance(fused[i], plain[i]); !(apart < most) {
+			return fmt.Errorf("the %s of fused attention are %.2g from those of plain attention, relative to their norm: want less than %g", what, apart, most)
+		}
+	}
+	return nil
+}
+
+// runCore returns the outputs of a core and the adjoints of its inputs.
+func runCore(d *engine.Device, name string, core attentionCore, in []engine.Input) ([][]float32, error) {
+	return d.Evaluate(name, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		mixed, back := core(in[0], in[1], in[2])
+		dQuery, dKey, dValue := back(in[3])
+		return []*graph.Node{mixed, dQuery, dKey, dValue}
+	})
+}
+
+// relativeDistance is ‖a − b‖/‖b‖.
+func relativeDistance(a, b []float32) float64 {
+	difference, norm := 0.0, 0.0
+	for i := range b {
+		d := float64(a[i]) - float64(b[i])
+		difference, norm = difference+d*d, norm+float64(b[i])*float64(b[i])
+	}
+	return math.Sqrt(difference / norm)
+}

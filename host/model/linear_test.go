@@ -1,0 +1,197 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/model/architecture"
+)
+
+// TestTransposed compares with a transposition in Go, for shapes on both sides of each of transposeBlock's limits.
+func TestTransposed(t *testing.T) {
+	d, err := engine.Open(device.CPU, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, tc := range []struct{ rows, columns, block int }{
+		{1, 1, 0}, {3, 5, 0}, {5, 3, 0}, {40, 8, 0}, {40, 16, 16}, {31, 16, 0}, {100, 48, 16}, {96, 24, 0},
+		{256, 64, 64}, {1024, 128, 64}, {64, 1024, 0}, {400, 192, 64}, {300, 160, 0}, {320, 160, 32},
+	} {
+		if got := transposeBlock(tc.rows, tc.columns); got != tc.block {
+			t.Errorf("%d by %d: blocks of %d, want %d", tc.rows, tc.columns, got, tc.block)
+		}
+		values := make([]float32, tc.rows*tc.columns)
+		for i := range values {
+			values[i] = float32(rng.NormFloat64())
+		}
+		x, err := engine.Upload(d, values, tc.rows, tc.columns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step, err := d.Compile(fmt.Sprint(tc), []engine.Spec{{Name: "x", Shape: x.Shape()}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{transpose(in[0])}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := step.Run([]*engine.Buffer{x}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := engine.Download[float32](out[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, value := range got {
+			if row, column := i%tc.rows, i/tc.rows; value != values[row*tc.columns+column] {
+				t.Fatalf("%d by %d: element %d, %d of the transpose is %v", tc.rows, tc.columns, column, row, value)
+			}
+		}
+	}
+}
+
+// TestBFloat16 compares losses and gradients with those of float32. A rounding to bfloat16 errs by up to 2⁻⁹, and what
+// is compared has passed some ten products, and twice as many with their errors in the gradient. The results of the first
+// two products of a feed-forward layer are rounded, too, which adds a tenth to the errors; the largest is 0.031. The gradient of a gain
+// is a sum over all tokens in which most cancels. Unquantized, because a difference as small as that moves values from
+// one point of a grid to the next.
+func TestBFloat16(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, m Language) {
+		const batch, context = 4, 16
+		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
+		build := func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			losses := m.Losses(params, ids, nil)
+			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+		}
+		weights := hashedWeights(m.Params())
+		if last := len(weights) - 1; m.Params()[last].Name == "norm" {
+			// The rows of an embedding that is the head are √width times as long as those of the other heads. Logits of
+			// the same size have errors of the same size.
+			for i := range weights[last] {
+				weights[last][i] /= float32(math.Sqrt(float64(tiny.Width)))
+			}
+		}
+		exact := evaluateIn(t, device.Float32, m, weights, tokens, batch, build)
+		rounded := evaluateIn(t, device.BFloat16, m, weights, tokens, batch, build)
+		for i := range exact {
+			what, limit := "losses", 0.01
+			if i > 0 {
+				what, limit = "gradient of "+m.Params()[i-1].Name, 0.035
+				if m.Params()[i-1].Role == architecture.RoleNorm {
+					limit = 0.06
+				}
+			}
+			got := relativeDistance(rounded[i], exact[i])
+			if !(got < limit) {
+				t.Errorf("%s: the relative difference is %.2g, want less than %g", what, got, limit)
+			}
+			if got < 1e-5 {
+				t.Errorf("%s: the relative difference is %.2g: the products were not rounded", what, got)
+			}
+		}
+	})
+}
+
+// TestCrossEntropies: both ways to compute it agree, the gradients included, and with bfloat16 the loss of a certain
+// prediction is 0, as is its gradient.
+func TestCrossEntropies(t *testing.T) {
+	const tokens, width, vocabulary = 24, 16, 11
+	rng := rand.New(rand.NewPCG(3, 4))
+	random := func(n int, factor float64) []float32 {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(factor * rng.NormFloat64())
+		}
+		return values
+	}
+	h, head := random(tokens*width, 1), random(vocabulary*width, 1)
+	targets := make([]int32, tokens)
+	for i := range targets {
+		targets[i] = int32(rng.IntN(vocabulary))
+	}
+	type variant func(h, head, targets *graph.Node) *graph.Node
+	evaluate := func(f variant, precision device.Precision, h []float32) [][]float32 {
+		d := testdevice.Open(t, engine.Options{Precision: precision})
+		buffers := []*engine.Buffer{testdevice.Upload(t, d, h, tokens, width), testdevice.Upload(t, d, head, vocabulary, width), testdevice.Upload(t, d, targets, tokens)}
+		return testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			losses := f(in[0], in[1], in[2])
+			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllSum(losses), in[:2]...)...)
+		})
+	}
+	rows, mask := evaluate(crossEntropyByRows, device.Float32, h), evaluate(crossEntropyAtOnce, device.Float32, h)
+	for i, what := range []string{"losses", "gradient of h", "gradient of the head"} {
+		if d := relativeDistance(mask[i], rows[i]); !(d < 1e-6) {
+			t.Errorf("%s: the relative difference is %.2g", what, d)
+		}
+	}
+	for i, target := range targets { // as sure as can be
+		for j := range width {
+			h[i*width+j] = 100 * head[int(target)*width+j]
+		}
+	}
+	for i, values := range evaluate(crossEntropyAtOnce, device.BFloat16, h) {
+		for j, v := range values {
+			if v != 0 {
+				t.Fatalf("output %d of certain predictions: element %d is %g, want 0", i, j, v)
+			}
+		}
+	}
+}
+
+// TestSources: the programs by which kernels compute norms and gates say what the graphs do.
+func TestSources(t *testing.T) {
+	const rows, width, epsilon = 6, 20, 1e-5
+	rng := rand.New(rand.NewPCG(8, 9))
+	d := testdevice.Open(t, engine.Options{})
+	upload := func(dims ...int) *engine.Buffer {
+		n := 1
+		for _, d := range dims {
+			n *= d
+		}
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(3 * rng.NormFloat64())
+		}
+		return testdevice.Upload(t, d, values, dims...)
+	}
+	buffers := []*engine.Buffer{upload(rows, width), upload(rows, width), upload(rows, width), upload(width)}
+	pairs := []string{"gate", "adjoint of a", "adjoint of b", "norm", "adjoint of x", "adjoint of the gain"}
+	found := testdevice.Evaluate(t, d, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		a, b, dy, gain := in[0], in[1], in[2], in[3]
+		forward, backward, err := gatePrograms(rows, width)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want []*graph.Node
+		got = append(got, lower.Lower(g, forward, []*graph.Node{a, b})[lower.SourceValue])
+		adjoints := lower.Lower(g, backward, []*graph.Node{a, b, dy})
+		got = append(got, adjoints["da"], adjoints["db"])
+		y := swiGLU(a, b)
+		want = append(want, y)
+		want = append(want, graph.Gradient(graph.ReduceAllSum(graph.Mul(y, dy)), a, b)...)
+
+		source := normSource(a, gain, epsilon)
+		out := lower.Lower(g, source.Forward, source.Inputs)
+		got = append(got, out[lower.SourceValue])
+		got = append(got, source.Adjoint(out, dy)...)
+		y = rmsNorm(a, gain, epsilon)
+		want = append(want, y)
+		want = append(want, graph.Gradient(graph.ReduceAllSum(graph.Mul(y, dy)), a, gain)...)
+		return append(got, want...)
+	})
+	for i, what := range pairs {
+		if d := relativeDistance(found[i], found[len(pairs)+i]); !(d < 1e-6) {
+			t.Errorf("%s: the relative difference is %.2g", what, d)
+		}
+	}
+}

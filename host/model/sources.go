@@ -1,0 +1,130 @@
+package model
+
+import (
+	"github.com/gomlx/compute"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// rmsNorm returns x·gain/√(mean(x²)+epsilon), the mean being over the last axis of x [tokens, width]; gain is [width]
+// (Zhang and Sennrich, 2019).
+func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node {
+	value, back := normalizeRows(x, gain, epsilon)
+	y := autodiff.Custom(value, []*graph.Node{x, gain}, func(dy *graph.Node) []*graph.Node {
+		dx, dGain := back(dy)
+		return []*graph.Node{dx, dGain}
+	})
+	if lower.HasKernels(x.Graph()) {
+		normSource(x, gain, epsilon).AttachTo(y)
+	}
+	return y
+}
+
+// normalizeRows is the value of [rmsNorm], and its adjoint.
+func normalizeRows(x, gain *graph.Node, epsilon float64) (value *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
+	gainRow := graph.InsertAxes(gain, 0)
+	meanSquare := graph.ReduceAndKeep(graph.Square(x), graph.ReduceMean, -1)
+	scale := graph.Reciprocal(graph.Sqrt(graph.AddScalar(meanSquare, epsilon)))
+	return graph.Mul(graph.Mul(x, scale), gainRow), func(dy *graph.Node) (*graph.Node, *graph.Node) {
+		return normAdjoints(x, gainRow, scale, dy)
+	}
+}
+
+// normAdjoints are those of x and of the gain, from that of the value and the scale of each row.
+func normAdjoints(x, gainRow, scale, dy *graph.Node) (dx, dGain *graph.Node) {
+	// With n = x·scale: ∂n/∂x = scale·(1 − n·nᵀ/width), and y = n·gain.
+	normalized := graph.Mul(x, scale)
+	product := graph.Mul(dy, normalized)
+	projection := graph.ReduceAndKeep(graph.Mul(product, gainRow), graph.ReduceMean, -1)
+	dx = graph.Mul(graph.Sub(graph.Mul(dy, gainRow), graph.Mul(normalized, projection)), scale)
+	return dx, graph.ReduceSum(product, 0)
+}
+
+// normSource says how a kernel computes [rmsNorm]. The gain's gradient is a sum over all rows, which no kernel has: the
+// adjoints are a graph, which takes the scales from the kernel.
+func normSource(x, gain *graph.Node, epsilon float64) lower.Source {
+	b := program.NewBuilder("norm")
+	rows, gains := b.Input("x", program.FloatType(x.Shape().Dimensions...)), b.Input("gain", program.FloatType(1, x.Shape().Dim(1)))
+	scale := b.Const(1).Div(rows.Square().MeanRow().Shift(epsilon).Sqrt())
+	b.Output(lower.SourceValue, rows.Mul(scale).Mul(gains))
+	b.Output("scale", scale)
+	forward, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	gainRow := graph.InsertAxes(gain, 0)
+	return lower.Source{Inputs: []*graph.Node{x, gainRow}, Forward: forward, Adjoint: func(kept map[string]*graph.Node, dy *graph.Node) []*graph.Node {
+		dx, dGain := normAdjoints(x, gainRow, kept["scale"], dy)
+		return []*graph.Node{dx, graph.InsertAxes(dGain, 0)}
+	}}
+}
+
+// swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020).
+func swiGLU(a, b *graph.Node) *graph.Node {
+	gate := silu(a)
+	adjoints := func(dy *graph.Node) []*graph.Node {
+		return []*graph.Node{siluGradient(gate, a, graph.Mul(dy, b)), graph.Mul(dy, gate)}
+	}
+	y := autodiff.Custom(graph.Mul(gate, b), []*graph.Node{a, b}, adjoints)
+	if lower.HasKernels(a.Graph()) {
+		forward, backward, err := gatePrograms(a.Shape().Dim(0), a.Shape().Dim(1))
+		if err != nil {
+			panic(err)
+		}
+		lower.Source{Inputs: []*graph.Node{a, b}, InBFloat16: true, Forward: forward, Backward: backward,
+			Adjoint: func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}.AttachTo(y)
+	}
+	return y
+}
+
+// gatePrograms say how kernels compute [swiGLU] and its adjoints.
+func gatePrograms(rows, width int) (forward, backward *program.Program, err error) {
+	t := program.FloatType(rows, width)
+	b := program.NewBuilder("gate")
+	x, y := b.Input("a", t), b.Input("b", t)
+	b.Output(lower.SourceValue, x.Mul(logistic(x)).Mul(y))
+	if forward, err = b.Build(); err != nil {
+		return nil, nil, err
+	}
+	b = program.NewBuilder("gate.backward")
+	x, y, dy := b.Input("a", t), b.Input("b", t), b.Input("d", t)
+	sigma := logistic(x)
+	slope := sigma.Mul(x.Mul(b.Const(1).Sub(sigma)).Shift(1))
+	b.Output("da", dy.Mul(y).Mul(slope))
+	b.Output("db", dy.Mul(x.Mul(sigma)))
+	backward, err = b.Build()
+	return forward, backward, err
+}
+
+// logistic is 1/(1 + e⁻ˣ).
+func logistic(x program.Value) program.Value {
+	one := x.Builder().Const(1)
+	return one.Div(x.Neg().Exp().Add(one))
+}
+
+// siluConfig selects silu among the activations that backends offer as one operation.
+var siluConfig = compute.ActivationConfig{Type: compute.ActivationSilu}
+
+// silu returns a·σ(a), in one pass over the memory if the backend can.
+func silu(a *graph.Node) *graph.Node {
+	y, _ := graph.InternalFusedOpCaller(
+		func() *graph.Node { return graph.BackendFusedActivation(a, siluConfig) },
+		func() *graph.Node { return graph.Mul(a, graph.Sigmoid(a)) },
+		false)
+	return y
+}
+
+// siluGradient returns the adjoint of a, given that of y = silu(a).
+func siluGradient(y, a, dy *graph.Node) *graph.Node {
+	da, _ := graph.InternalFusedOpCaller(
+		func() *graph.Node { return graph.BackendFusedActivationVJP(y, a, dy, siluConfig) },
+		func() *graph.Node {
+			sigma := graph.Sigmoid(a)
+			return graph.Mul(dy, graph.Mul(sigma, graph.OnePlus(graph.Mul(a, graph.OneMinus(sigma)))))
+		},
+		false)
+	return da
+}

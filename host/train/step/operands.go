@@ -1,0 +1,177 @@
+package step
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/model"
+)
+
+// Rotations says what to do about rotations in products whose operands, activations and
+// weights, are all rotated alike by their quantizers.
+type Rotations string
+
+// The ways to multiply rotated operands.
+const (
+	// HalfRotations leaves operands rotated where that saves rotations. In exact
+	// arithmetic, products and gradients are the same. It is the default.
+	HalfRotations Rotations = "half"
+	// FullRotations rotates every operand back.
+	FullRotations Rotations = "full"
+)
+
+// keepOperandsRotated replaces the quantizers of operands that may stay rotated by such as do not rotate back. The update
+// of a weight needs Q(x) itself, so its rule gets the rotation. The maps and lists of the caller's plan are not changed.
+func (p *Plan) keepOperandsRotated() error {
+	if p.Rotations == FullRotations || len(p.Activations) == 0 || len(p.Weights) == 0 {
+		return nil
+	}
+	p.Weights, p.Activations, p.Rules = maps.Clone(p.Weights), maps.Clone(p.Activations), slices.Clone(p.Rules)
+	p.Pieces = maps.Clone(p.Pieces)
+	for tokens, list := range p.Pieces {
+		p.Pieces[tokens] = maps.Clone(list)
+	}
+	for _, g := range operandGroups(p.Model.ActivationSites(p.Batch, p.Context)) {
+		if err := p.keepGroupRotated(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// An operandGroup consists of activation sites and weights that are multiplied with each other and with no others. Either
+// all of them stay rotated or none.
+type operandGroup struct {
+	sites   []model.ActivationSite
+	weights []string
+}
+
+// operandGroups divides the operands of all products into groups.
+func operandGroups(sites []model.ActivationSite) []operandGroup {
+	var groups []operandGroup
+	for _, s := range sites {
+		joined := operandGroup{[]model.ActivationSite{s}, slices.Clone(s.Feeds)}
+		groups = slices.DeleteFunc(groups, func(g operandGroup) bool {
+			shares := slices.ContainsFunc(g.weights, func(w string) bool { return slices.Contains(s.Feeds, w) })
+			if shares {
+				joined.sites, joined.weights = append(joined.sites, g.sites...), append(joined.weights, g.weights...)
+			}
+			return shares
+		})
+		slices.Sort(joined.weights)
+		joined.weights = slices.Compact(joined.weights)
+		groups = append(groups, joined)
+	}
+	return groups
+}
+
+// keepGroupRotated keeps a group rotated if all its members are rotated alike and the forward and backward passes through
+// their quantizers then need fewer rotations. The rotation that restores Q(x) for a correction or a measure does not count,
+// because a run with λ = 0 has to compute the same as one without a method.
+func (p *Plan) keepGroupRotated(g operandGroup) error {
+	members := p.operandsOf(g)
+	halves := make([]*lower.Rotated, len(members))
+	saved := 0.0
+	for i, m := range members {
+		u, err := m.keepRotated()
+		if err != nil {
+			return err
+		}
+		if u == nil || i > 0 && u.Block != halves[0].Block {
+			return nil
+		}
+		halves[i] = u
+		saved += u.Saved * float64(m.size)
+	}
+	if saved <= 0 {
+		return nil
+	}
+	for i, m := range members {
+		m.quantizers[m.name] = halves[i].Quantizer
+	}
+	for i, r := range p.Rules {
+		if slices.Contains(g.weights, r.Name) {
+			p.Rules[i].Rotation = halves[0].Block
+		}
+	}
+	return p.keepPiecesRotated(g, halves[0].Block)
+}
+
+// keepPiecesRotated keeps the activations of pieces rotated, as those of batches are.
+func (p *Plan) keepPiecesRotated(g operandGroup, block int) error {
+	for tokens, list := range p.Pieces {
+		for _, s := range g.sites {
+			u, err := operand{name: s.Name, quantizers: list}.keepRotated()
+			if err != nil {
+				return err
+			}
+			if u == nil || u.Block != block {
+				return fmt.Errorf("step: the quantizer of %s rotates %d tokens in another way than a batch", s.Name, tokens)
+			}
+			list[s.Name] = u.Quantizer
+		}
+	}
+	return nil
+}
+
+// An operand is a weight or an activation, with the map of the plan that holds its quantizer.
+type operand struct {
+	name       string
+	size       int // elements
+	quantizers map[string]lower.Quantizer
+}
+
+func (p *Plan) operandsOf(g operandGroup) []operand {
+	var list []operand
+	for _, s := range g.sites {
+		list = append(list, operand{s.Name, s.Tokens * s.Width, p.Activations})
+	}
+	for _, param := range p.Model.Params() {
+		if slices.Contains(g.weights, param.Name) {
+			list = append(list, operand{param.Name, param.Size(), p.Weights})
+		}
+	}
+	return list
+}
+
+// keepRotated returns the operand's quantizer without its last rotation; nil if it is not quantized or not rotated.
+func (o operand) keepRotated() (*lower.Rotated, error) {
+	q, ok := o.quantizers[o.name]
+	if !ok {
+		return nil, nil
+	}
+	u, err := q.KeepRotated()
+	if err != nil {
+		return nil, fmt.Errorf("step: the quantizer of %s: %w", o.name, err)
+	}
+	return u, nil
+}
+
+// findCodes finds the weights whose products are computed from codes. The device must multiply codes, and both the weight
+// and the activation that it is multiplied with must have them.
+func (p *Plan) findCodes(d *engine.Device) {
+	p.codes = map[string][]engine.Spec{}
+	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
+		if codeSpecs(d, s.Name, p.Activations[s.Name]) == nil {
+			continue
+		}
+		for _, weight := range s.Feeds {
+			p.codes[weight] = codeSpecs(d, weight, p.Weights[weight])
+		}
+	}
+}
+
+// codeSpecs describes the codes of a quantized tensor; nil if it has none.
+func codeSpecs(d *engine.Device, tensor string, q lower.Quantizer) []engine.Spec {
+	if q == nil {
+		return nil
+	}
+	var specs []engine.Spec
+	for i, shape := range q.CodeShapes(d) {
+		specs = append(specs, engine.Spec{Name: codeName(tensor, i), Shape: shape})
+	}
+	return specs
+}
