@@ -9,10 +9,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 	"github.com/cage-qat/cage/internal/effort"
 )
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var noon = time.Date(2024, 7, 26, 13, 4, 5, 0, time.UTC)
 

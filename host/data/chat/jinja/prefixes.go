@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"maps"
 	"strings"
 	"time"
 )
@@ -118,23 +119,19 @@ type (
 func settled(value any) any {
 	switch v := value.(type) {
 	case *openList:
-		v.of.mustBeClosed()
-		return v.of.all[min(v.from, v.of.end()):v.of.end()]
+		if v.of.open {
+			panic(errDepends)
+		}
+		end := v.of.pending[0].Elements
+		return v.of.all[min(v.from, end):end]
 	case *openFlag:
-		v.of.mustBeClosed()
+		if v.of.open {
+			panic(errDepends)
+		}
 		return v.of.pending[0].Flag
 	}
 	return value
 }
-
-func (f *following) mustBeClosed() {
-	if f.open {
-		panic(errDepends)
-	}
-}
-
-// end is the number of elements of the prefix that is rendered.
-func (f *following) end() int { return f.pending[0].Elements }
 
 // openList is the list that an expression stands for, if it is the one whose end is not known, or its end from some element on.
 func (m *machine) openList(e expression, s *scope) *openList {
@@ -247,10 +244,7 @@ func (m *machine) set(s *scope, name string, value any) {
 // setAttribute assigns an attribute of a namespace.
 func (m *machine) setAttribute(ns *namespace, name string, value any) {
 	if f := m.follow; f != nil && !f.open {
-		before := Dict{ns.keys, make(map[string]any, len(ns.values))}
-		for key, old := range ns.values {
-			before.values[key] = old
-		}
+		before := Dict{ns.keys, maps.Clone(ns.values)}
 		f.undo = append(f.undo, func() { ns.Dict = before })
 	}
 	ns.Set(name, value)
