@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
@@ -91,4 +93,10 @@ func TestWithTokenOfVocabulary(t *testing.T) {
 	if ids, err := tok.Encode("x<x>"); err != nil || !slices.Equal(ids, []int32{1, 3}) || tok.Info().VocabSize != 4 {
 		t.Errorf("ids %v, %v, of %d", ids, err, tok.Info().VocabSize)
 	}
+}
+
+// TestMain fails when a goroutine outlives the tests, but for the clock of expressions, which ends by itself a while after
+// the last match.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock"))
 }

@@ -32,6 +32,16 @@ func edited(t testing.TB, name string, sections map[string]string) []byte {
 	return text
 }
 
+// parsed is the tokenizer of a definition.
+func parsed(t testing.TB, definition []byte) *HuggingFace {
+	t.Helper()
+	tok, err := ParseHuggingFace(definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
 // template is a post_processor with the parts of a single text.
 func template(single string) string {
 	return `{"type":"TemplateProcessing","single":[` + single + `],"special_tokens":{"a":{"ids":[0]},"b":{"ids":[1]}}}`

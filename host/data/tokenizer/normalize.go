@@ -25,13 +25,7 @@ func newNormalizer(section json.RawMessage) (normalizer, error) {
 	if !present(section) {
 		return func(text string, _ bool, _ int) (string, error) { return text, nil }, nil
 	}
-	var def struct {
-		Type        string            `json:"type"`
-		Normalizers []json.RawMessage `json:"normalizers"`
-		Prepend     string            `json:"prepend"`
-		Pattern     pattern           `json:"pattern"`
-		Content     string            `json:"content"`
-	}
+	var def step
 	if err := plainjson.UnmarshalPart(section, &def); err != nil {
 		return nil, fmt.Errorf("normalizer: %w", err)
 	}

@@ -109,10 +109,7 @@ func TestSentencePieceRandom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tok, err := ParseHuggingFace(definition)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := parsed(t, definition)
 		s, err := tok.SentencePiece()
 		if err != nil {
 			t.Fatal(err)

@@ -157,10 +157,7 @@ func TestCutOfDecomposed(t *testing.T) {
 		{"NFC", "ab \u0958\n", 2}, {"NFD", "ab é\n", 2}, {"NFKC", "ab \u0958\n", 2},
 		{"NFC", "ab é\n", 5}, {"NFD", "ab e\n", 4},
 	} {
-		tok, err := newHuggingFace(edited(t, "llama3", map[string]string{"normalizer": `{"type":"` + c.form + `"}`}), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := parsed(t, edited(t, "llama3", map[string]string{"normalizer": `{"type":"` + c.form + `"}`}))
 		if got := tok.Cut([]byte(c.text)); got != c.want {
 			t.Errorf("%s, %q is cut at %d, want %d", c.form, c.text, got, c.want)
 		}
@@ -178,10 +175,7 @@ func TestAddedTokensAreNotCut(t *testing.T) {
 		`[{"id":900,"content":"x\ny"},{"id":901,"content":"x"}]`: {"ax\ny x\nz"},
 	} {
 		for _, name := range []string{"gpt2", "llama3", "llama2"} {
-			tok, err := newHuggingFace(edited(t, name, map[string]string{"added_tokens": tokens, "post_processor": "null"}), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tok := parsed(t, edited(t, name, map[string]string{"added_tokens": tokens, "post_processor": "null"}))
 			for _, text := range texts {
 				want, err := tok.Encode(text)
 				if err != nil {
