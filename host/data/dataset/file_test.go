@@ -19,20 +19,7 @@ var wideInfo = tokenizer.Info{Name: "wide", VocabSize: 1 << 20, BOS: tokenizer.N
 
 // writeTokens makes a token file of one document.
 func writeTokens(t testing.TB, info tokenizer.Info, ids []int32) *File {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "test.tokens")
-	w, err := NewWriter(vfs.At(path), Origin{Tokenizer: info})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Abort()
-	if err := w.WriteDocument(ids, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	return openFile(t, path)
+	return store(t, Origin{Tokenizer: info}, [][]int32{ids}, nil)
 }
 
 func openFile(t testing.TB, path string) *File {
@@ -71,23 +58,9 @@ func TestWriteAndRead(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "x.tokens")
-			w, err := NewWriter(vfs.At(path), Origin{Tokenizer: test.info})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, ids := range test.documents {
-				if err := w.WriteDocument(ids, nil); err != nil {
-					t.Fatal(err)
-				}
-			}
-			written, err := w.Commit()
-			if err != nil {
-				t.Fatal(err)
-			}
-			f := openFile(t, path)
-			if f.Header() != written || written.TokenBytes != test.width || written.Documents != int64(len(test.documents)) {
-				t.Errorf("read %+v, written %+v", f.Header(), written)
+			f := store(t, Origin{Tokenizer: test.info}, test.documents, nil)
+			if h := f.Header(); h.TokenBytes != test.width || h.Documents != int64(len(test.documents)) {
+				t.Errorf("the header is %+v", h)
 			}
 			got := make([]int32, f.Len())
 			if err := f.ReadTokens(got, 0); err != nil || !slices.Equal(got, test.want) {

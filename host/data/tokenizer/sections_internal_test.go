@@ -69,7 +69,7 @@ func TestGrowth(t *testing.T) {
 			}
 		})
 	}
-	tok := parsed(t, small(`,"decoder":` + sequence("decoders", doubling(60)...)))
+	tok := parsed(t, small(`,"decoder":`+sequence("decoders", doubling(60)...)))
 	if text, err := tok.Decode([]int32{1, 2, 3}); err == nil {
 		t.Errorf("a decoder makes %d bytes of four", len(text))
 	}
@@ -79,7 +79,7 @@ func TestGrowth(t *testing.T) {
 func TestUnicodeGrows(t *testing.T) {
 	effort.Long(t, "every character of Unicode")
 	for form := range forms {
-		tok := parsed(t, small(`,"normalizer":` + sequence("normalizers", `{"type":"`+form+`"}`, replace(" ", "▁"))))
+		tok := parsed(t, small(`,"normalizer":`+sequence("normalizers", `{"type":"`+form+`"}`, replace(" ", "▁"))))
 		for r := rune(1); r <= 0x10ffff; r += 1 {
 			if r == 0xd800 {
 				r = 0xe000
