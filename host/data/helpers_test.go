@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs/vfstest"
@@ -73,6 +75,15 @@ func manifestIn(t testing.TB, dir string) *Manifest {
 	return m
 }
 
+func openTokenizer(t testing.TB, name string) tokenizer.Tokenizer {
+	t.Helper()
+	tok, err := tokenizer.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
 func open(t testing.TB, paths ...string) *dataset.File {
 	t.Helper()
 	f, err := dataset.Open(paths...)
@@ -103,3 +114,6 @@ func documentsOf(t testing.TB, f *dataset.File) []string {
 	}
 	return documents[1:]
 }
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

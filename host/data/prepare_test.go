@@ -29,10 +29,7 @@ func TestSplitIsAPartition(t *testing.T) {
 		if len(val) != wantVal || len(train) != 97-wantVal {
 			t.Errorf("fraction %v: %d + %d documents, want %d for validation", fraction, len(train), len(val), wantVal)
 		}
-		all := slices.Concat(train, val)
-		slices.Sort(all)
-		want := slices.Sorted(slices.Values(texts))
-		if diff := cmp.Diff(want, all); diff != "" {
+		if diff := cmp.Diff(slices.Sorted(slices.Values(texts)), allOf(t, d)); diff != "" {
 			t.Errorf("fraction %v (-want +got):\n%s", fraction, diff)
 		}
 		if m.Train.Bytes+m.Val.Bytes != int64(len(strings.Join(texts, ""))) || m.Train.Tokens != m.Train.Bytes+m.Train.Documents {
@@ -79,33 +76,11 @@ func TestPrepareIsDeterministic(t *testing.T) {
 	}
 }
 
-func TestPrepareSkips(t *testing.T) {
-	dir := t.TempDir()
-	writeTree(t, dir, map[string]string{
-		"a": "text", "b": "more text", "binary": "ab\x00cd", "latin1": "caf\xe9", "empty": "", "blank": " \n\n",
-	})
-	m, d := prepare(t, PrepareOptions{Inputs: []string{dir}})
-	below := func(name string) string { return filepath.ToSlash(filepath.Join(dir, name)) }
-	want := []LeftOut{
-		{Binary, 1, []string{below("binary")}}, {InvalidUTF8, 1, []string{below("latin1")}}, {Empty, 2, []string{below("blank"), below("empty")}},
-	}
-	if diff := cmp.Diff(want, m.LeftOut); diff != "" {
-		t.Error(diff)
-	}
-	got := slices.Concat(documentsOf(t, d.Train), documentsOf(t, d.Val))
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{"more text", "text"}, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestPrepareSeparator(t *testing.T) {
 	dir := t.TempDir()
 	writeTree(t, dir, map[string]string{"all": "one<|end|>two<|end|>three<|end|>\n"})
 	m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Separator: "<|end|>"})
-	got := slices.Concat(documentsOf(t, d.Train), documentsOf(t, d.Val))
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{"one", "three", "two"}, got); diff != "" || m.Val.Documents != 1 {
+	if diff := cmp.Diff([]string{"one", "three", "two"}, allOf(t, d)); diff != "" || m.Val.Documents != 1 {
 		t.Errorf("%+v %s", m, diff)
 	}
 }
