@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -191,10 +192,7 @@ func TestBuiltIn(t *testing.T) {
 		}
 		compared++
 		for _, addsBOS := range []bool{false, true} {
-			tmpl, err := OpenTemplate(c.Template, "testdata", addsBOS)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tmpl := openTemplate(t, c.Template, "testdata", addsBOS)
 			if tmpl.Tokens.EOS != c.EOS {
 				t.Fatalf("end token %q, want %q", tmpl.Tokens.EOS, c.EOS)
 			}
@@ -227,3 +225,6 @@ func TestTruncatedRefusal(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
