@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/model/score"
@@ -85,7 +86,7 @@ func (t *Model) scored(ctx context.Context, requests []score.Request, share bool
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if allOf(b.Requests, skip) {
+		if skip != nil && !slices.ContainsFunc(b.Requests, func(i int) bool { return !skip(i) }) {
 			continue
 		}
 		logProbs, likeliest, err := e.Scores(step.Scored{Rows: b.Rows, Length: b.Length, Tokens: b.Tokens, Lengths: b.Lengths, Places: b.Places, Targets: b.Targets,
@@ -98,18 +99,6 @@ func (t *Model) scored(ctx context.Context, requests []score.Request, share bool
 		}
 	}
 	return nil
-}
-
-func allOf(list []int, is func(int) bool) bool {
-	if is == nil {
-		return false
-	}
-	for _, i := range list {
-		if !is(i) {
-			return false
-		}
-	}
-	return true
 }
 
 // checkIDs refuses tokens that the model does not have.
