@@ -5,6 +5,7 @@ import (
 	"math"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // NoFilter is the name of the filter for unfiltered answers.
@@ -36,7 +37,7 @@ func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 	}
 	byCharacter := make([]float64, len(it.Choices))
 	for i, l := range a.LogProbs {
-		byCharacter[i] = l / float64(characters(it.Choices[i]))
+		byCharacter[i] = l / float64(utf8.RuneCountInString(it.Choices[i])) // code points, as Python counts them
 	}
 	return t.ownMetrics(map[string]float64{Acc: one(largest(a.LogProbs) == it.Gold), AccNorm: one(largest(byCharacter) == it.Gold)}), nil
 }
