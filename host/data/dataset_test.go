@@ -2,7 +2,6 @@ package data
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -19,11 +18,8 @@ import (
 // A dataset holds all that is needed to read it, also after it was moved.
 func TestDatasetKeepsItsTokenizer(t *testing.T) {
 	source := t.TempDir()
-	definition, err := os.ReadFile("tokenizer/testdata/gpt2.tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeTree(t, source, map[string]string{
+	definition := vfstest.Read(t, "tokenizer/testdata/gpt2.tokenizer.json")
+	vfstest.Tree(t, source, map[string]string{
 		"tokenizer.json":        string(definition),
 		"tokenizer_config.json": `{"bos_token": {"content": "<|begin|>"}}`,
 	})
@@ -55,10 +51,7 @@ func TestDatasetKeepsItsTokenizer(t *testing.T) {
 func TestVerifyRefuses(t *testing.T) {
 	dir, _ := corpus(t, 10)
 	gpt2 := openTokenizer(t, "tokenizer/testdata/gpt2.tokenizer.json")
-	llama3, err := os.ReadFile("tokenizer/testdata/llama3.tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	llama3 := vfstest.Read(t, "tokenizer/testdata/llama3.tokenizer.json")
 	other := t.TempDir()
 	if _, err := Prepare(context.Background(), PrepareOptions{Inputs: []string{dir}, Out: other, Files: vfstest.NoSync, Seed: 5, Tokenizer: gpt2}); err != nil {
 		t.Fatal(err)
@@ -112,16 +105,13 @@ func TestKeepsTokenizer(t *testing.T) {
 	// published is the folder of a tokenizer with these files beside its definition.
 	published := func(name, definition string, files map[string]string) tokenizer.Tokenizer {
 		t.Helper()
-		text, err := os.ReadFile(filepath.Join("tokenizer", "testdata", definition))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := vfstest.Read(t, filepath.Join("tokenizer", "testdata", definition))
 		files["tokenizer.json"] = string(text)
 		folder := filepath.Join(dir, name)
-		writeTree(t, folder, files)
+		vfstest.Tree(t, folder, files)
 		return openTokenizer(t, folder)
 	}
-	writeTree(t, dir, map[string]string{"a.txt": "one;two;three"})
+	vfstest.Tree(t, dir, map[string]string{"a.txt": "one;two;three"})
 	prepare := func(tok tokenizer.Tokenizer, want map[string]string) {
 		t.Helper()
 		if _, err := Prepare(t.Context(), PrepareOptions{Inputs: []string{filepath.Join(dir, "a.txt")}, Separator: ";", Out: out, Tokenizer: tok, ValFraction: 0.4}); err != nil {
@@ -147,7 +137,7 @@ func TestKeepsTokenizer(t *testing.T) {
 // file, and goes on to the others.
 func TestVerify(t *testing.T) {
 	text, out := t.TempDir(), t.TempDir()
-	writeTree(t, text, map[string]string{"a.txt": "some text of a", "b.txt": "some text of b", "c.txt": "some text of c"})
+	vfstest.Tree(t, text, map[string]string{"a.txt": "some text of a", "b.txt": "some text of b", "c.txt": "some text of c"})
 	tok := openTokenizer(t, "tokenizer/testdata/llama3.tokenizer.json")
 	if _, err := Prepare(t.Context(), PrepareOptions{Inputs: []string{text}, Out: out, Tokenizer: tok, ValFraction: 0.4}); err != nil {
 		t.Fatal(err)
@@ -158,26 +148,19 @@ func TestVerify(t *testing.T) {
 	}
 	for _, name := range files {
 		path := filepath.Join(out, name)
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := vfstest.Read(t, path)
 		for _, at := range []int{0, len(content) / 2, len(content) - 2} {
 			changed := append([]byte(nil), content...)
 			changed[at] ^= 0x20
 			if name == dataset.Texts.Manifest && at > 0 {
 				changed = content[:at] // not every letter of it has a meaning
 			}
-			if err := os.WriteFile(path, changed, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			vfstest.Write(t, path, changed)
 			if got := damaged(t, out); len(got) != 1 || got[0] != name {
 				t.Errorf("%s, byte %d: %q are damaged", name, at, got)
 			}
 		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		vfstest.Write(t, path, content)
 	}
 	if err := os.Remove(filepath.Join(out, dataset.Texts.Train)); err != nil {
 		t.Fatal(err)
@@ -193,10 +176,6 @@ func TestVerifyTotals(t *testing.T) {
 	dir, _ := corpus(t, 50)
 	out := t.TempDir()
 	prepare(t, PrepareOptions{Inputs: []string{dir}, ShardTokens: 300, Out: out})
-	text, err := os.ReadFile(filepath.Join(out, dataset.Texts.Manifest))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, change := range map[string]func(p *dataset.Part){
 		"a shard less": func(p *dataset.Part) { p.Shards = p.Shards[1:] },
 		"hash":         func(p *dataset.Part) { p.SHA256 = p.Shards[0].SHA256 },
@@ -204,9 +183,7 @@ func TestVerifyTotals(t *testing.T) {
 		"documents":    func(p *dataset.Part) { p.Documents++ },
 	} {
 		var m Manifest
-		if err := json.Unmarshal(text, &m); err != nil {
-			t.Fatal(err)
-		}
+		vfstest.ReadJSON(t, filepath.Join(out, dataset.Texts.Manifest), &m)
 		change(&m.Train)
 		if err := atomicfile.WriteJSON(vfs.At(filepath.Join(out, dataset.Texts.Manifest)), m); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // TestManyDocuments: a document takes 16 bytes, whatever file it is in.
@@ -42,7 +43,7 @@ func TestLongDocuments(t *testing.T) {
 	if len(long) < 2*pieceSize {
 		t.Fatalf("the long text has %d bytes, want several pieces", len(long))
 	}
-	writeTree(t, dir, map[string]string{"a": "short", "b": long, "c": "short, too", "d": strings.Repeat("x", 3*pieceSize), "e": "last"})
+	vfstest.Tree(t, dir, map[string]string{"a": "short", "b": long, "c": "short, too", "d": strings.Repeat("x", 3*pieceSize), "e": "last"})
 	for _, name := range []string{"bytes", "tokenizer/testdata/llama3.tokenizer.json", "tokenizer/testdata/llama2.tokenizer.json"} {
 		tok := openTokenizer(t, name)
 		m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: tok, ValFraction: 0.2})

@@ -25,7 +25,7 @@ type preparing struct {
 func newPreparing(t *testing.T) preparing {
 	t.Helper()
 	dir, _ := corpus(t, 6)
-	writeTree(t, dir, map[string]string{"rows.jsonl": `{"text": "one"}` + "\n" + `{"text": "two"}`, "zipped.gz": zipped(t, "three")})
+	vfstest.Tree(t, dir, map[string]string{"rows.jsonl": `{"text": "one"}` + "\n" + `{"text": "two"}`, "zipped.gz": zipped(t, "three")})
 	tok, err := tokenizer.LoadHuggingFace("tokenizer/testdata/llama3.tokenizer.json") // whose definition is kept with the tokens
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func corpus(t testing.TB, n int) (dir string, texts []string) {
 		files[fmt.Sprintf("d%d/%04d.txt", i/10, i)] = text
 		texts = append(texts, text)
 	}
-	writeTree(t, dir, files)
+	vfstest.Tree(t, dir, files)
 	return dir, texts
 }
 

@@ -2,7 +2,6 @@ package data
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -63,14 +62,8 @@ func TestPrepareIsDeterministic(t *testing.T) {
 			t.Errorf("seed %d gave the split of the default seed", seed)
 		}
 	}
-	text, err := os.ReadFile("testdata/split.golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var want struct{ Train, Val string }
-	if err := json.Unmarshal(text, &want); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.ReadJSON(t, "testdata/split.golden.json", &want)
 	if first != [2]string{want.Train, want.Val} {
 		t.Errorf("hashes %v, want %v on every machine", first, want)
 	}
@@ -78,7 +71,7 @@ func TestPrepareIsDeterministic(t *testing.T) {
 
 func TestPrepareSeparator(t *testing.T) {
 	dir := t.TempDir()
-	writeTree(t, dir, map[string]string{"all": "one<|end|>two<|end|>three<|end|>\n"})
+	vfstest.Tree(t, dir, map[string]string{"all": "one<|end|>two<|end|>three<|end|>\n"})
 	m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Separator: "<|end|>"})
 	if diff := cmp.Diff([]string{"one", "three", "two"}, allOf(t, d)); diff != "" || m.Val.Documents != 1 {
 		t.Errorf("%+v %s", m, diff)
@@ -123,7 +116,7 @@ func TestLongDocumentBesideABound(t *testing.T) {
 	for i := range 20 {
 		files[fmt.Sprintf("%d", i)] = fmt.Sprintf("document %2d", i)
 	}
-	writeTree(t, dir, files)
+	vfstest.Tree(t, dir, files)
 	for seed := range uint64(8) {
 		m, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, MaxBytes: 100, Seed: seed})
 		if got := m.Train.Documents + m.Val.Documents; got != 9 {
@@ -222,7 +215,7 @@ func BenchmarkPrepare(b *testing.B) {
 	for i := range 200 {
 		files[fmt.Sprintf("%03d.txt", i)] = strings.Repeat(fmt.Sprintf("line %d of a text like any other\n", i), 1000)
 	}
-	writeTree(b, dir, files)
+	vfstest.Tree(b, dir, files)
 	for _, spec := range []string{"bytes", "tokenizer/testdata/llama3.tokenizer.json", "tokenizer/testdata/llama2.tokenizer.json"} {
 		t, err := tokenizer.Open(spec)
 		if err != nil {

@@ -1,10 +1,8 @@
 package arrange
 
 import (
-	"encoding/json"
 	"errors"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,13 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 func TestEpochOrderGolden(t *testing.T) {
-	text, err := os.ReadFile("testdata/sampler.golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cases []struct {
 		Seed             uint64
 		Epoch            int64
@@ -26,9 +21,7 @@ func TestEpochOrderGolden(t *testing.T) {
 		Offset           int
 		Order            []uint32
 	}
-	if err := json.Unmarshal(text, &cases); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.ReadJSON(t, "testdata/sampler.golden.json", &cases)
 	for _, c := range cases {
 		offset, order := epochOrder(c.Seed, c.Epoch, c.Context, uint32(c.Windows))
 		if offset != c.Offset {

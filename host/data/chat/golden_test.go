@@ -3,7 +3,6 @@ package chat
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // goldenCase is a conversation with its text, ids and marks as transformers gives them.
@@ -36,10 +36,7 @@ type goldenFile struct {
 
 func readGolden(t *testing.T) goldenFile {
 	t.Helper()
-	text, err := os.ReadFile("testdata/chat.golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := vfstest.Read(t, "testdata/chat.golden.json")
 	text = []byte(strings.ReplaceAll(string(text), `"byte_spans"`, `"ByteSpans"`))
 	var g goldenFile
 	if err := json.Unmarshal(text, &g); err != nil {

@@ -245,15 +245,10 @@ func TestVerifyDamage(t *testing.T) {
 		dataset.Conversations.Train: "hash", dataset.Conversations.Val: "hash", tokenizer.TemplateFile: "is not the template that chat.json describes", dataset.Conversations.Manifest: `not valid JSON: found "}", want "," or "}"`,
 	} {
 		path := filepath.Join(out, name)
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := vfstest.Read(t, path)
 		damaged := append([]byte(nil), content...)
 		damaged[min(4096, len(damaged)-3)] ^= 1
-		if err := os.WriteFile(path, damaged, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		vfstest.Write(t, path, damaged)
 		found, err := dataset.Verify(t.Context(), out)
 		if err != nil {
 			t.Fatal(err)
@@ -263,9 +258,7 @@ func TestVerifyDamage(t *testing.T) {
 				t.Errorf("%s damaged: %s has the error %v, want %s", name, v.Path, v.Err, want)
 			}
 		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		vfstest.Write(t, path, content)
 	}
 	if diff := cmp.Diff(whole, contents(t, out)); diff != "" {
 		t.Fatal(diff)

@@ -12,17 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // folder makes a directory with these files.
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	vfstest.Tree(t, dir, files)
 	return dir
 }
 
@@ -183,15 +180,10 @@ func TestModelTemplate(t *testing.T) {
 // withoutMarks is the tokenizer of the golden file without the marks of ChatML.
 func withoutMarks(t *testing.T) *tokenizer.HuggingFace {
 	t.Helper()
-	text, err := os.ReadFile("testdata/llama32.tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var file map[string]json.RawMessage
+	vfstest.ReadJSON(t, "testdata/llama32.tokenizer.json", &file)
 	var added []map[string]any
-	if err = json.Unmarshal(text, &file); err == nil {
-		err = json.Unmarshal(file["added_tokens"], &added)
-	}
+	err := json.Unmarshal(file["added_tokens"], &added)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +196,8 @@ func withoutMarks(t *testing.T) *tokenizer.HuggingFace {
 	if file["added_tokens"], err = json.Marshal(kept); err != nil || len(kept) != len(added)-2 {
 		t.Fatal(err, len(kept))
 	}
-	if text, err = json.Marshal(file); err != nil {
+	text, err := json.Marshal(file)
+	if err != nil {
 		t.Fatal(err)
 	}
 	tok, err := tokenizer.ParseHuggingFace(text)
@@ -250,9 +243,7 @@ func TestAddedMarks(t *testing.T) {
 	tok := withoutMarks(t)
 	folder := t.TempDir()
 	listed := `{"eos_token": "<|eot_id|>", "added_tokens_decoder": {"324": {"content": "<|eot_id|>", "special": true}}}`
-	if err := os.WriteFile(filepath.Join(folder, tokenizer.ConfigFile), []byte(listed), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.Write(t, filepath.Join(folder, tokenizer.ConfigFile), listed)
 	tmpl := openTemplate(t, "chatml", folder, false)
 	o := options(t, conversations(8), t.TempDir())
 	o.Tokenizer, o.Template, o.Marks = tok, tmpl, AddMarks
@@ -268,10 +259,7 @@ func TestAddedMarks(t *testing.T) {
 	if ids, err := again.Encode("<|im_end|>"); err != nil || len(ids) != 1 || int(ids[0]) != n+1 {
 		t.Errorf("ids %v, %v", ids, err)
 	}
-	text, err := os.ReadFile(filepath.Join(o.Out, tokenizer.ConfigFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := vfstest.Read(t, filepath.Join(o.Out, tokenizer.ConfigFile))
 	var config struct {
 		Added map[string]struct {
 			Content string

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // TestConversations: what was written is read, in parts too, and the file says what it holds.
@@ -90,16 +91,11 @@ func TestConversationsMistakes(t *testing.T) {
 // the latest by Verify.
 func TestDamage(t *testing.T) {
 	effort.Long(t, "every bit of a file, turned over")
-	whole, err := os.ReadFile(lengths(t, 4, 3).Path())
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := vfstest.Read(t, lengths(t, 4, 3).Path())
 	path := filepath.Join(t.TempDir(), "damaged.chat")
 	check := func(content []byte, what string, args ...any) {
 		t.Helper()
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		vfstest.Write(t, path, content)
 		f, err := Open(path)
 		if err == nil {
 			err = f.Verify(t.Context())

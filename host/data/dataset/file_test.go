@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // wideInfo is a tokenizer whose ids need 4 bytes.
@@ -171,9 +172,7 @@ func patch(t *testing.T, path string, at int64, b []byte) {
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
-	if err := os.WriteFile(text, []byte(strings.Repeat("not a token file\n", 1000)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.Write(t, text, strings.Repeat("not a token file\n", 1000))
 	f := writeTokens(t, wideInfo, counting(1000, 1000))
 	if err := os.Truncate(f.Path(), headerSize+100); err != nil {
 		t.Fatal(err)
@@ -196,9 +195,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestAbortLeavesNoTrace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.tokens")
-	if err := os.WriteFile(path, []byte("before"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.Write(t, path, "before")
 	w, err := NewWriter(vfs.At(path), Origin{Tokenizer: wideInfo})
 	if err != nil {
 		t.Fatal(err)

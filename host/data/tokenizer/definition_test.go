@@ -5,27 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // edited returns a definition with sections replaced by others.
 func edited(t testing.TB, name string, sections map[string]string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name+".tokenizer.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var def map[string]json.RawMessage
-	if err := json.Unmarshal(text, &def); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.ReadJSON(t, filepath.Join("testdata", name+".tokenizer.json"), &def)
 	for section, value := range sections {
 		def[section] = json.RawMessage(value)
 	}
-	text, err = json.Marshal(def)
+	text, err := json.Marshal(def)
 	if err != nil {
 		t.Fatal(err)
 	}

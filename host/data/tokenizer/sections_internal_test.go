@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // letters is a model with a token for each of a few characters, and no added tokens.
@@ -120,9 +120,7 @@ func TestBounds(t *testing.T) {
 func TestLargeFile(t *testing.T) {
 	effort.Long(t, "it reads 128 MiB")
 	path := filepath.Join(t.TempDir(), DefinitionFile)
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.Write(t, path, "")
 	if err := os.Truncate(path, 1<<40); err != nil {
 		t.Skip("no file of this size can be made:", err)
 	}
@@ -190,10 +188,7 @@ func TestManyMarks(t *testing.T) {
 
 // TestFormsByRule: where no letter has many marks, both ways give the same.
 func TestFormsByRule(t *testing.T) {
-	corpus, err := os.ReadFile("testdata/corpus.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	corpus := vfstest.Read(t, "testdata/corpus.txt")
 	texts := []string{string(corpus)}
 	pool := []rune("aeounAK ﬁΩÅ각한가각कड\u093c\u09c7\u09be\u0300\u0301\u0302\u0308\u030a\u0323\u0327\u0338\u0345\u05b4\u0f71\u0f72\u1100\u1161\u11a8\u2126\u212b\u3099\u0344\u0340\u2f71\U0001d15e\U0001d165")
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -216,17 +211,14 @@ func TestFormsByRule(t *testing.T) {
 // TestSplits: patterns cut where the original library does, empty matches included. The words are those of tokenizers
 // 0.23.3, pre_tokenizers.Split(Regex(pattern), behavior, invert).pre_tokenize_str(text).
 func TestSplits(t *testing.T) {
-	text, err := os.ReadFile("testdata/splits.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var list []struct {
 		Pattern, Text, Behavior string
 		Invert                  bool
 		Words                   []string
 	}
-	if err := json.Unmarshal(text, &list); err != nil || len(list) < 60 {
-		t.Fatalf("%d cases, %v", len(list), err)
+	vfstest.ReadJSON(t, "testdata/splits.json", &list)
+	if len(list) < 60 {
+		t.Fatalf("%d cases", len(list))
 	}
 	for _, c := range list {
 		var p preTokenizer

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // joinByScore is SentencePiece's way with a text without added tokens, in the slowest form:
@@ -145,10 +145,7 @@ func TestSentencePieceRandom(t *testing.T) {
 
 // TestSentencePieceForms: what is read of the newer form, and what is refused.
 func TestSentencePieceForms(t *testing.T) {
-	text, err := os.ReadFile("testdata/llama2.tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := vfstest.Read(t, "testdata/llama2.tokenizer.json")
 	metaspace := func(more string) map[string]string {
 		return map[string]string{"normalizer": "null", "pre_tokenizer": `{"type": "Metaspace", "replacement": "▁"` + more + `}`}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 func TestBytes(t *testing.T) {
@@ -46,16 +48,11 @@ func FuzzBytes(f *testing.F) {
 
 func TestOpen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "small")
-	definition, err := os.ReadFile("testdata/gpt2.tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	definition := vfstest.Read(t, "testdata/gpt2.tokenizer.json")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, DefinitionFile), definition, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.Write(t, filepath.Join(dir, DefinitionFile), definition)
 	for spec, name := range map[string]string{
 		"bytes": "bytes", dir: "small", filepath.Join(dir, DefinitionFile): "small", "testdata/gpt2.tokenizer.json": "gpt2.tokenizer",
 	} {
@@ -72,10 +69,7 @@ func TestOpen(t *testing.T) {
 }
 
 func TestBOSOfConfig(t *testing.T) {
-	definition, err := os.ReadFile("testdata/gpt2.tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	definition := vfstest.Read(t, "testdata/gpt2.tokenizer.json")
 	tests := map[string]struct {
 		config string
 		token  string // "" for none
@@ -166,10 +160,7 @@ func TestReopen(t *testing.T) {
 }
 
 func BenchmarkEncode(b *testing.B) {
-	corpus, err := os.ReadFile("testdata/corpus.txt")
-	if err != nil {
-		b.Fatal(err)
-	}
+	corpus := vfstest.Read(b, "testdata/corpus.txt")
 	text := strings.Repeat(string(corpus), 20)
 	for _, name := range []string{"gpt2", "llama3", "llama2"} {
 		b.Run(name, func(b *testing.B) {

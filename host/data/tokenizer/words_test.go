@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/dlclark/regexp2/v2"
+
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // characters are those of which random texts are made: of every class, with more than
@@ -106,10 +107,7 @@ func inPieces(t *testing.T, tok *HuggingFace, text string, step int) (ids []int3
 
 // TestCut: pieces have the ids of the whole, wherever a text ends that is cut.
 func TestCut(t *testing.T) {
-	corpus, err := os.ReadFile("testdata/corpus.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	corpus := vfstest.Read(t, "testdata/corpus.txt")
 	rng := rand.New(rand.NewPCG(5, 6))
 	special := []string{"<|begin|>", "<mask>", "  <mask>\n ", "<s>", "requantizes", " and ", "\n\n", "it's ", "a b c"}
 	for _, name := range []string{"gpt2", "gpt2_prefix", "llama3", "llama2", "metaspace", "split_forms"} {

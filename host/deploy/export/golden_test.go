@@ -18,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // The goldens were written by a separate program in Python, from the descriptions of the
@@ -248,14 +249,8 @@ func TestCompressedTensors(t *testing.T) {
 // entry is quantization_config of a directory.
 func entry(t *testing.T, dir string) any {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var config map[string]any
-	if err := json.Unmarshal(text, &config); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.ReadJSON(t, filepath.Join(dir, "config.json"), &config)
 	return config["quantization_config"]
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/cage-qat/cage/internal/atomicdir"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // fullPrecision is a run that was trained without quantization.
@@ -171,9 +172,7 @@ func TestQuantizeInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{atomicdir.Mark, "blocks/0.safetensors"} {
-		if err := os.WriteFile(filepath.Join(o.Out+".incomplete", name), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		vfstest.Write(t, filepath.Join(o.Out+".incomplete", name), "")
 	}
 	o.Logger = nil
 	run(t, cfg.Train.Out, o)
@@ -301,9 +300,7 @@ func TestQuantizeLOTION(t *testing.T) {
 		t.Fatalf("no table behind [method] in\n%s", text)
 	}
 	before, _, _ := strings.Cut(string(text), "[method]")
-	if err := os.WriteFile(path.Name, []byte(before+"[method]\nname = \"lotion\"\n\n"+rest), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.Write(t, path.Name, before+"[method]\nname = \"lotion\"\n\n"+rest)
 	checkHeld(t, cfg, o.Out)
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // golden is testdata/ruler.json: what RULER's scripts made of the inputs in it. A token is
@@ -40,15 +40,10 @@ type golden struct {
 
 func readGolden(t testing.TB) (g golden, inputs Inputs) {
 	t.Helper()
-	content, err := os.ReadFile("testdata/ruler.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(content, &g); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.ReadJSON(t, "testdata/ruler.json", &g)
 	inputs.Words = &Words{Nouns: g.Words[nounFile], Adjectives: g.Words[adjectiveFile], Verbs: g.Words[verbFile], English: g.English}
 	inputs.Essay = g.Essay
+	var err error
 	if inputs.Squad, err = ParseSquad(g.QA.Squad); err != nil {
 		t.Fatal(err)
 	}
@@ -187,14 +182,8 @@ type digest struct {
 func TestLong(t *testing.T) {
 	effort.Long(t, "writes 52 sets of long prompts")
 	_, inputs := readGolden(t)
-	content, err := os.ReadFile("testdata/long.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var file struct{ Cases []longCase }
-	if err := json.Unmarshal(content, &file); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.ReadJSON(t, "testdata/long.json", &file)
 	if len(file.Cases) != 52 {
 		t.Fatalf("the file has %d cases, want 52", len(file.Cases))
 	}

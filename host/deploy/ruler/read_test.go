@@ -7,17 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // files writes files into a directory.
 func files(t *testing.T, texts map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range texts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	vfstest.Tree(t, dir, texts)
 	return dir
 }
 

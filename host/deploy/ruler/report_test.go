@@ -2,11 +2,11 @@ package ruler
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // TestEffectiveLength: averages and the effective length, worked out by hand. A score is
@@ -51,9 +51,7 @@ func put(t *testing.T, d Directory, length int, task string, lines ...string) {
 	if err := path.Dir().MkdirAll(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path.Name, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.Write(t, path.Name, strings.Join(lines, "\n")+"\n")
 }
 
 // TestThreshold: a length is effective when its average exceeds the threshold, not when it
@@ -79,9 +77,7 @@ func TestUnfinished(t *testing.T) {
 	put(t, d, 4096, "fwe", `{"pred":"a","outputs":["a"]}`, `{"pred":"a","out`)
 	path := d.path.Join("4096", "pred", "fwe.jsonl")
 	text := content(t, path)
-	if err := os.WriteFile(path.Name, []byte(strings.TrimSuffix(text, "\n")), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.Write(t, path.Name, strings.TrimSuffix(text, "\n"))
 	r, err := d.Report(DefaultThreshold)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 const own = `name = "own"
@@ -83,9 +84,7 @@ func TestRowsRefuse(t *testing.T) {
 		{`[1]`, "line 1: want an object"},
 		{"", "no rows"},
 	} {
-		if err := os.WriteFile(file, []byte(c.rows), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		vfstest.Write(t, file, c.rows)
 		task := parsed(t, own)
 		if _, err := task.ReadDocs([]string{file}, false); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q in it", c.rows, err, c.want)
@@ -133,9 +132,7 @@ func TestFilesOfSplits(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(path, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			vfstest.Write(t, path, "")
 		}
 		got, err := task.Files(dir, "test")
 		for i := range got {

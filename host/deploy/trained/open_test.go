@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 func open(t *testing.T, dir string, o trained.Options) *trained.Model {
@@ -193,14 +193,9 @@ func TestEvaluateDamagedData(t *testing.T) {
 // flip changes one bit of the last token of a file, which stays in the vocabulary.
 func flip(t *testing.T, path string) {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := vfstest.Read(t, path)
 	content[len(content)-2] ^= 1
-	if err := os.WriteFile(path, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.Write(t, path, content)
 }
 
 func relative(got, want float64) float64 { return math.Abs(got-want) / math.Abs(want) }

@@ -1,10 +1,8 @@
 package trained_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,14 +13,11 @@ import (
 	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // TestScore: log-probabilities are those that lm-eval computes with the same checkpoint, and what is skipped is left out.
 func TestScore(t *testing.T) {
-	text, err := os.ReadFile("../tasks/testdata/boundaries.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var golden struct {
 		Cases []struct {
 			ContextIDs      []int32 `json:"context_ids"`
@@ -31,8 +26,9 @@ func TestScore(t *testing.T) {
 			IsGreedy        bool `json:"is_greedy"`
 		}
 	}
-	if err := json.Unmarshal(text, &golden); err != nil || len(golden.Cases) < 10 {
-		t.Fatalf("%d cases, %v", len(golden.Cases), err)
+	vfstest.ReadJSON(t, "../tasks/testdata/boundaries.json", &golden)
+	if len(golden.Cases) < 10 {
+		t.Fatalf("%d cases", len(golden.Cases))
 	}
 	m := openLlama(t, 32) // as lm-eval was told: the last case is longer
 	var requests []score.Request
@@ -40,7 +36,7 @@ func TestScore(t *testing.T) {
 		requests = append(requests, score.Request{Context: c.ContextIDs, Continuation: c.ContinuationIDs})
 	}
 	seen := 0
-	err = m.Score(t.Context(), requests, nil, func(which []int, scores []score.Score) error {
+	err := m.Score(t.Context(), requests, nil, func(which []int, scores []score.Score) error {
 		for k, i := range which {
 			seen++
 			if want := golden.Cases[i]; math.Abs(scores[k].LogProb-want.Loglikelihood) > 2e-4 || scores[k].Greedy != want.IsGreedy {
@@ -66,17 +62,14 @@ func TestScore(t *testing.T) {
 func TestLogProbs(t *testing.T) {
 	for _, name := range []string{"llama32", "olmo2", "qwen3"} {
 		dir := "../../model/huggingface/testdata/" + name
-		text, err := os.ReadFile(dir + "/golden.json")
-		if err != nil {
-			t.Fatal(err)
-		}
 		var golden struct {
 			Tolerance   struct{ Abs, Rel float64 }
 			InputIDs    [][]int32   `json:"input_ids"`
 			TokenLosses [][]float64 `json:"token_losses"`
 		}
-		if err := json.Unmarshal(text, &golden); err != nil || len(golden.InputIDs) == 0 {
-			t.Fatalf("%s: %d sequences, %v", name, len(golden.InputIDs), err)
+		vfstest.ReadJSON(t, dir+"/golden.json", &golden)
+		if len(golden.InputIDs) == 0 {
+			t.Fatalf("%s: %d sequences", name, len(golden.InputIDs))
 		}
 		ids, losses := golden.InputIDs, golden.TokenLosses
 		ids, losses = append(ids, ids[0][:5], ids[0][:2]), append(losses, losses[0][:4], losses[0][:1])

@@ -3,7 +3,6 @@ package jinja_test
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // TestMain fails when a goroutine outlives the tests.
@@ -45,17 +45,11 @@ func render(source string, vars map[string]any) (jinja.Rendering, error) {
 
 // TestSnippets: each snippet prints what Jinja2 prints (testdata/generate.py).
 func TestSnippets(t *testing.T) {
-	text, err := os.ReadFile("testdata/snippets.golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var golden struct {
 		Variables json.RawMessage
 		Cases     []struct{ Source, Rendered string }
 	}
-	if err := json.Unmarshal(text, &golden); err != nil {
-		t.Fatal(err)
-	}
+	vfstest.ReadJSON(t, "testdata/snippets.golden.json", &golden)
 	if len(golden.Cases) < 70 {
 		t.Fatalf("only %d snippets", len(golden.Cases))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // model answers by a rule, in batches of two, until it has computed as many as it may.
@@ -127,10 +128,7 @@ func files(t *testing.T, dir string) map[string]string {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := vfstest.Read(t, name)
 			list[filepath.Base(name)] = string(text)
 		}
 	}
@@ -156,21 +154,13 @@ func TestInterrupted(t *testing.T) {
 				t.Fatalf("after %d batches: %v", done, err)
 			}
 			file := filepath.Join(dir, "answers", name+".jsonl")
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, text[:len(text)-done%7], 0o600); err != nil {
-				t.Fatal(err)
-			}
+			text := vfstest.Read(t, file)
+			vfstest.Write(t, file, text[:len(text)-done%7])
 			second := &model{left: 100}
 			if err := evaluate(vfs.At(dir), second, asking(t, name)); err != nil {
 				t.Fatal(err)
 			}
-			answers, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			answers := vfstest.Read(t, file)
 			if wanted, err := os.ReadFile(filepath.Join(whole, "answers", name+".jsonl")); err != nil || !bytes.Equal(answers, wanted) {
 				t.Errorf("%s: after %d batches the answers are\n%s, want\n%s, %v", name, done, answers, wanted, err)
 			}
@@ -191,10 +181,7 @@ func TestFaultsOfReading(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "answers", "piqa.jsonl")
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := vfstest.Read(t, path)
 	for fs := range faultfs.Each(t, 1, 10) {
 		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, asking(t, "piqa")))
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
