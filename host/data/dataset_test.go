@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/vfstest"
@@ -18,8 +19,8 @@ import (
 // A dataset holds all that is needed to read it, also after it was moved.
 func TestDatasetKeepsItsTokenizer(t *testing.T) {
 	source := t.TempDir()
-	definition := vfstest.Read(t, "tokenizer/testdata/gpt2.tokenizer.json")
-	vfstest.Tree(t, source, map[string]string{
+	definition := testfile.Read(t, "tokenizer/testdata/gpt2.tokenizer.json")
+	testfile.Tree(t, source, map[string]string{
 		"tokenizer.json":        string(definition),
 		"tokenizer_config.json": `{"bos_token": {"content": "<|begin|>"}}`,
 	})
@@ -51,7 +52,7 @@ func TestDatasetKeepsItsTokenizer(t *testing.T) {
 func TestVerifyRefuses(t *testing.T) {
 	dir, _ := corpus(t, 10)
 	gpt2 := openTokenizer(t, "tokenizer/testdata/gpt2.tokenizer.json")
-	llama3 := vfstest.Read(t, "tokenizer/testdata/llama3.tokenizer.json")
+	llama3 := testfile.Read(t, "tokenizer/testdata/llama3.tokenizer.json")
 	other := t.TempDir()
 	if _, err := Prepare(context.Background(), PrepareOptions{Inputs: []string{dir}, Out: other, Files: vfstest.NoSync, Seed: 5, Tokenizer: gpt2}); err != nil {
 		t.Fatal(err)
@@ -105,13 +106,13 @@ func TestKeepsTokenizer(t *testing.T) {
 	// published is the folder of a tokenizer with these files beside its definition.
 	published := func(name, definition string, files map[string]string) tokenizer.Tokenizer {
 		t.Helper()
-		text := vfstest.Read(t, filepath.Join("tokenizer", "testdata", definition))
+		text := testfile.Read(t, filepath.Join("tokenizer", "testdata", definition))
 		files["tokenizer.json"] = string(text)
 		folder := filepath.Join(dir, name)
-		vfstest.Tree(t, folder, files)
+		testfile.Tree(t, folder, files)
 		return openTokenizer(t, folder)
 	}
-	vfstest.Tree(t, dir, map[string]string{"a.txt": "one;two;three"})
+	testfile.Tree(t, dir, map[string]string{"a.txt": "one;two;three"})
 	prepare := func(tok tokenizer.Tokenizer, want map[string]string) {
 		t.Helper()
 		if _, err := Prepare(t.Context(), PrepareOptions{Inputs: []string{filepath.Join(dir, "a.txt")}, Separator: ";", Out: out, Tokenizer: tok, ValFraction: 0.4}); err != nil {
@@ -137,7 +138,7 @@ func TestKeepsTokenizer(t *testing.T) {
 // file, and goes on to the others.
 func TestVerify(t *testing.T) {
 	text, out := t.TempDir(), t.TempDir()
-	vfstest.Tree(t, text, map[string]string{"a.txt": "some text of a", "b.txt": "some text of b", "c.txt": "some text of c"})
+	testfile.Tree(t, text, map[string]string{"a.txt": "some text of a", "b.txt": "some text of b", "c.txt": "some text of c"})
 	tok := openTokenizer(t, "tokenizer/testdata/llama3.tokenizer.json")
 	if _, err := Prepare(t.Context(), PrepareOptions{Inputs: []string{text}, Out: out, Tokenizer: tok, ValFraction: 0.4}); err != nil {
 		t.Fatal(err)
@@ -148,19 +149,19 @@ func TestVerify(t *testing.T) {
 	}
 	for _, name := range files {
 		path := filepath.Join(out, name)
-		content := vfstest.Read(t, path)
+		content := testfile.Read(t, path)
 		for _, at := range []int{0, len(content) / 2, len(content) - 2} {
 			changed := append([]byte(nil), content...)
 			changed[at] ^= 0x20
 			if name == dataset.Texts.Manifest && at > 0 {
 				changed = content[:at] // not every letter of it has a meaning
 			}
-			vfstest.Write(t, path, changed)
+			testfile.Write(t, path, changed)
 			if got := damaged(t, out); len(got) != 1 || got[0] != name {
 				t.Errorf("%s, byte %d: %q are damaged", name, at, got)
 			}
 		}
-		vfstest.Write(t, path, content)
+		testfile.Write(t, path, content)
 	}
 	if err := os.Remove(filepath.Join(out, dataset.Texts.Train)); err != nil {
 		t.Fatal(err)
@@ -183,7 +184,7 @@ func TestVerifyTotals(t *testing.T) {
 		"documents":    func(p *dataset.Part) { p.Documents++ },
 	} {
 		var m Manifest
-		vfstest.ReadJSON(t, filepath.Join(out, dataset.Texts.Manifest), &m)
+		testfile.ReadJSON(t, filepath.Join(out, dataset.Texts.Manifest), &m)
 		change(&m.Train)
 		if err := atomicfile.WriteJSON(vfs.At(filepath.Join(out, dataset.Texts.Manifest)), m); err != nil {
 			t.Fatal(err)

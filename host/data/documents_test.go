@@ -12,9 +12,9 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // TestManyDocuments: a document takes 16 bytes, whatever file it is in.
@@ -43,7 +43,7 @@ func TestLongDocuments(t *testing.T) {
 	if len(long) < 2*pieceSize {
 		t.Fatalf("the long text has %d bytes, want several pieces", len(long))
 	}
-	vfstest.Tree(t, dir, map[string]string{"a": "short", "b": long, "c": "short, too", "d": strings.Repeat("x", 3*pieceSize), "e": "last"})
+	testfile.Tree(t, dir, map[string]string{"a": "short", "b": long, "c": "short, too", "d": strings.Repeat("x", 3*pieceSize), "e": "last"})
 	for _, name := range []string{"bytes", "tokenizer/testdata/llama3.tokenizer.json", "tokenizer/testdata/llama2.tokenizer.json"} {
 		tok := openTokenizer(t, name)
 		m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: tok, ValFraction: 0.2})

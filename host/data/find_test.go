@@ -14,12 +14,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 func TestFind(t *testing.T) {
 	root := t.TempDir()
-	vfstest.Tree(t, root, map[string]string{
+	testfile.Tree(t, root, map[string]string{
 		"b.go": "1", "a.txt": "2", "sub/z.go": "3", "sub/deep/y.go": "4", "sub/deep/y.md": "5",
 		".hidden.go": "6", ".git/x.go": "7", "out/made.go": "8",
 	})
@@ -84,7 +84,7 @@ func TestFind(t *testing.T) {
 // TestPreparedInPlace: what an earlier preparation has written into the folder of the texts is no text, and is reported.
 func TestPreparedInPlace(t *testing.T) {
 	dir := t.TempDir()
-	vfstest.Tree(t, dir, map[string]string{"a.txt": "first", "b.txt": "second", "sub/dataset.json": "third", "tokenizer.json": "another time"})
+	testfile.Tree(t, dir, map[string]string{"a.txt": "first", "b.txt": "second", "sub/dataset.json": "third", "tokenizer.json": "another time"})
 	for _, input := range []string{dir, filepath.Join(dir, "**"), filepath.Join(dir, "*")} {
 		for range 2 {
 			m, d := prepare(t, PrepareOptions{Inputs: []string{input}, Out: dir, ShardTokens: 1})
@@ -105,7 +105,7 @@ func TestPreparedInPlace(t *testing.T) {
 // names they are reached.
 func TestLinkedInputs(t *testing.T) {
 	root := t.TempDir()
-	vfstest.Tree(t, root, map[string]string{"real/a.txt": "first", "real/b.txt": "second", "real/c.txt": "third"})
+	testfile.Tree(t, root, map[string]string{"real/a.txt": "first", "real/b.txt": "second", "real/c.txt": "third"})
 	link := filepath.Join(root, "link")
 	if err := os.Symlink(filepath.Join(root, "real"), link); err != nil {
 		t.Skip("needs symbolic links: ", err)
@@ -172,7 +172,7 @@ func zipped(t *testing.T, text string) string {
 func TestLeftOut(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	vfstest.Tree(t, dir, map[string]string{
+	testfile.Tree(t, dir, map[string]string{
 		"in/a.txt": "text", "in/b.txt": "more text",
 		"in/table": "PAR1\x15\x00", "in/renamed.txt": zipped(t, "two"), "in/text.xz": "\xfd7zXZ\x00\xff",
 		"in/picture": "\x89PNG\x00", "in/utf16": "\xff\xfet\x00e\x00", "in/latin1": "caf\xe9", "in/blank": " \n", "in/empty": "",
@@ -215,7 +215,7 @@ func TestLeftOutOfManyNames(t *testing.T) {
 	for i := range 9 {
 		files[fmt.Sprintf("%d.bin", i)] = "\x00"
 	}
-	vfstest.Tree(t, dir, files)
+	testfile.Tree(t, dir, files)
 	m, _ := prepare(t, PrepareOptions{Inputs: []string{dir, dir}, ValInputs: []string{filepath.Join(dir, "a.txt")}})
 	if len(m.LeftOut) != 1 || m.LeftOut[0].Files != 9 || len(m.LeftOut[0].Names) != mostNames || !strings.HasSuffix(m.LeftOut[0].String(), "4.bin, …)") {
 		t.Errorf("left out %v", m.LeftOut)

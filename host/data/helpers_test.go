@@ -13,6 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
@@ -26,7 +27,7 @@ func corpus(t testing.TB, n int) (dir string, texts []string) {
 		files[fmt.Sprintf("d%d/%04d.txt", i/10, i)] = text
 		texts = append(texts, text)
 	}
-	vfstest.Tree(t, dir, files)
+	testfile.Tree(t, dir, files)
 	return dir, texts
 }
 

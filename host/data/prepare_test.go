@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
@@ -63,7 +64,7 @@ func TestPrepareIsDeterministic(t *testing.T) {
 		}
 	}
 	var want struct{ Train, Val string }
-	vfstest.ReadJSON(t, "testdata/split.golden.json", &want)
+	testfile.ReadJSON(t, "testdata/split.golden.json", &want)
 	if first != [2]string{want.Train, want.Val} {
 		t.Errorf("hashes %v, want %v on every machine", first, want)
 	}
@@ -71,7 +72,7 @@ func TestPrepareIsDeterministic(t *testing.T) {
 
 func TestPrepareSeparator(t *testing.T) {
 	dir := t.TempDir()
-	vfstest.Tree(t, dir, map[string]string{"all": "one<|end|>two<|end|>three<|end|>\n"})
+	testfile.Tree(t, dir, map[string]string{"all": "one<|end|>two<|end|>three<|end|>\n"})
 	m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Separator: "<|end|>"})
 	if diff := cmp.Diff([]string{"one", "three", "two"}, allOf(t, d)); diff != "" || m.Val.Documents != 1 {
 		t.Errorf("%+v %s", m, diff)
@@ -116,7 +117,7 @@ func TestLongDocumentBesideABound(t *testing.T) {
 	for i := range 20 {
 		files[fmt.Sprintf("%d", i)] = fmt.Sprintf("document %2d", i)
 	}
-	vfstest.Tree(t, dir, files)
+	testfile.Tree(t, dir, files)
 	for seed := range uint64(8) {
 		m, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, MaxBytes: 100, Seed: seed})
 		if got := m.Train.Documents + m.Val.Documents; got != 9 {
@@ -215,7 +216,7 @@ func BenchmarkPrepare(b *testing.B) {
 	for i := range 200 {
 		files[fmt.Sprintf("%03d.txt", i)] = strings.Repeat(fmt.Sprintf("line %d of a text like any other\n", i), 1000)
 	}
-	vfstest.Tree(b, dir, files)
+	testfile.Tree(b, dir, files)
 	for _, spec := range []string{"bytes", "tokenizer/testdata/llama3.tokenizer.json", "tokenizer/testdata/llama2.tokenizer.json"} {
 		t, err := tokenizer.Open(spec)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/dataset"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 func newRows(t testing.TB, f *dataset.File, c RowsConfig) *Rows {
@@ -46,7 +46,7 @@ func TestGoldenRows(t *testing.T) {
 			Weights                                []float32 `json:"target_weights"`
 		} `json:"rows"`
 	}
-	vfstest.ReadJSON(t, "testdata/packing.golden.json", &golden)
+	testfile.ReadJSON(t, "testdata/packing.golden.json", &golden)
 	if len(golden.Rows) == 0 || len(golden.Masks) != len(golden.Documents) {
 		t.Fatalf("%d rows in the reference, %d masks of %d documents", len(golden.Rows), len(golden.Masks), len(golden.Documents))
 	}

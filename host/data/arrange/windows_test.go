@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/dataset"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 func TestEpochOrderGolden(t *testing.T) {
@@ -21,7 +21,7 @@ func TestEpochOrderGolden(t *testing.T) {
 		Offset           int
 		Order            []uint32
 	}
-	vfstest.ReadJSON(t, "testdata/sampler.golden.json", &cases)
+	testfile.ReadJSON(t, "testdata/sampler.golden.json", &cases)
 	for _, c := range cases {
 		offset, order := epochOrder(c.Seed, c.Epoch, c.Context, uint32(c.Windows))
 		if offset != c.Offset {

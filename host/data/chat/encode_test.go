@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // encoder is of a template, with bytes as tokens.
@@ -110,7 +110,7 @@ func TestDropped(t *testing.T) {
 
 // TestNormalForms: where the tokenizer brings text into a normal form, its tokens give that form back, and what is learned is found in it.
 func TestNormalForms(t *testing.T) {
-	definition := vfstest.Read(t, "testdata/llama32.tokenizer.json")
+	definition := testfile.Read(t, "testdata/llama32.tokenizer.json")
 	// The template's e and the accent that the answer begins with are one letter in NFC.
 	const joined = "{% for m in messages %}{% if m.role == 'assistant' %}e{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}"
 	const ohm, accent = "5 k\u2126", "cafe\u0301"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // goldenCase is a conversation with its text, ids and marks as transformers gives them.
@@ -36,7 +36,7 @@ type goldenFile struct {
 
 func readGolden(t *testing.T) goldenFile {
 	t.Helper()
-	text := vfstest.Read(t, "testdata/chat.golden.json")
+	text := testfile.Read(t, "testdata/chat.golden.json")
 	text = []byte(strings.ReplaceAll(string(text), `"byte_spans"`, `"ByteSpans"`))
 	var g goldenFile
 	if err := json.Unmarshal(text, &g); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
@@ -245,10 +246,10 @@ func TestVerifyDamage(t *testing.T) {
 		dataset.Conversations.Train: "hash", dataset.Conversations.Val: "hash", tokenizer.TemplateFile: "is not the template that chat.json describes", dataset.Conversations.Manifest: `not valid JSON: found "}", want "," or "}"`,
 	} {
 		path := filepath.Join(out, name)
-		content := vfstest.Read(t, path)
+		content := testfile.Read(t, path)
 		damaged := append([]byte(nil), content...)
 		damaged[min(4096, len(damaged)-3)] ^= 1
-		vfstest.Write(t, path, damaged)
+		testfile.Write(t, path, damaged)
 		found, err := dataset.Verify(t.Context(), out)
 		if err != nil {
 			t.Fatal(err)
@@ -258,7 +259,7 @@ func TestVerifyDamage(t *testing.T) {
 				t.Errorf("%s damaged: %s has the error %v, want %s", name, v.Path, v.Err, want)
 			}
 		}
-		vfstest.Write(t, path, content)
+		testfile.Write(t, path, content)
 	}
 	if diff := cmp.Diff(whole, contents(t, out)); diff != "" {
 		t.Fatal(diff)

@@ -12,14 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // folder makes a directory with these files.
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	vfstest.Tree(t, dir, files)
+	testfile.Tree(t, dir, files)
 	return dir
 }
 
@@ -181,7 +181,7 @@ func TestModelTemplate(t *testing.T) {
 func withoutMarks(t *testing.T) *tokenizer.HuggingFace {
 	t.Helper()
 	var file map[string]json.RawMessage
-	vfstest.ReadJSON(t, "testdata/llama32.tokenizer.json", &file)
+	testfile.ReadJSON(t, "testdata/llama32.tokenizer.json", &file)
 	var added []map[string]any
 	err := json.Unmarshal(file["added_tokens"], &added)
 	if err != nil {
@@ -243,7 +243,7 @@ func TestAddedMarks(t *testing.T) {
 	tok := withoutMarks(t)
 	folder := t.TempDir()
 	listed := `{"eos_token": "<|eot_id|>", "added_tokens_decoder": {"324": {"content": "<|eot_id|>", "special": true}}}`
-	vfstest.Write(t, filepath.Join(folder, tokenizer.ConfigFile), listed)
+	testfile.Write(t, filepath.Join(folder, tokenizer.ConfigFile), listed)
 	tmpl := openTemplate(t, "chatml", folder, false)
 	o := options(t, conversations(8), t.TempDir())
 	o.Tokenizer, o.Template, o.Marks = tok, tmpl, AddMarks
@@ -259,7 +259,7 @@ func TestAddedMarks(t *testing.T) {
 	if ids, err := again.Encode("<|im_end|>"); err != nil || len(ids) != 1 || int(ids[0]) != n+1 {
 		t.Errorf("ids %v, %v", ids, err)
 	}
-	text := vfstest.Read(t, filepath.Join(o.Out, tokenizer.ConfigFile))
+	text := testfile.Read(t, filepath.Join(o.Out, tokenizer.ConfigFile))
 	var config struct {
 		Added map[string]struct {
 			Content string

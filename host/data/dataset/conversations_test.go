@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // TestConversations: what was written is read, in parts too, and the file says what it holds.
@@ -91,11 +91,11 @@ func TestConversationsMistakes(t *testing.T) {
 // the latest by Verify.
 func TestDamage(t *testing.T) {
 	effort.Long(t, "every bit of a file, turned over")
-	whole := vfstest.Read(t, lengths(t, 4, 3).Path())
+	whole := testfile.Read(t, lengths(t, 4, 3).Path())
 	path := filepath.Join(t.TempDir(), "damaged.chat")
 	check := func(content []byte, what string, args ...any) {
 		t.Helper()
-		vfstest.Write(t, path, content)
+		testfile.Write(t, path, content)
 		f, err := Open(path)
 		if err == nil {
 			err = f.Verify(t.Context())

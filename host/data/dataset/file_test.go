@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // wideInfo is a tokenizer whose ids need 4 bytes.
@@ -172,7 +172,7 @@ func patch(t *testing.T, path string, at int64, b []byte) {
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
-	vfstest.Write(t, text, strings.Repeat("not a token file\n", 1000))
+	testfile.Write(t, text, strings.Repeat("not a token file\n", 1000))
 	f := writeTokens(t, wideInfo, counting(1000, 1000))
 	if err := os.Truncate(f.Path(), headerSize+100); err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestAbortLeavesNoTrace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.tokens")
-	vfstest.Write(t, path, "before")
+	testfile.Write(t, path, "before")
 	w, err := NewWriter(vfs.At(path), Origin{Tokenizer: wideInfo})
 	if err != nil {
 		t.Fatal(err)

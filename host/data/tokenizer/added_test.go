@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // TestAddsBOS: a begin token that is only named is put before no text.
@@ -29,7 +29,7 @@ func TestAddsBOS(t *testing.T) {
 			"tokenizer.json":        `{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]},"post_processor":` + c.post + `}`,
 			"tokenizer_config.json": c.config,
 		} {
-			vfstest.Write(t, filepath.Join(dir, file), text)
+			testfile.Write(t, filepath.Join(dir, file), text)
 		}
 		tok, err := tokenizer.Open(dir)
 		if err != nil {

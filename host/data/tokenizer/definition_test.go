@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // edited returns a definition with sections replaced by others.
 func edited(t testing.TB, name string, sections map[string]string) []byte {
 	t.Helper()
 	var def map[string]json.RawMessage
-	vfstest.ReadJSON(t, filepath.Join("testdata", name+".tokenizer.json"), &def)
+	testfile.ReadJSON(t, filepath.Join("testdata", name+".tokenizer.json"), &def)
 	for section, value := range sections {
 		def[section] = json.RawMessage(value)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // golden is what testdata/generate.py recorded from the original library.
@@ -27,7 +27,7 @@ func readGolden(t testing.TB, name string) (*HuggingFace, golden) {
 		t.Fatal(err)
 	}
 	var g golden
-	vfstest.ReadJSON(t, filepath.Join("testdata", name+".golden.json"), &g)
+	testfile.ReadJSON(t, filepath.Join("testdata", name+".golden.json"), &g)
 	return tok, g
 }
 

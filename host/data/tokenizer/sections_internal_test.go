@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // letters is a model with a token for each of a few characters, and no added tokens.
@@ -120,7 +120,7 @@ func TestBounds(t *testing.T) {
 func TestLargeFile(t *testing.T) {
 	effort.Long(t, "it reads 128 MiB")
 	path := filepath.Join(t.TempDir(), DefinitionFile)
-	vfstest.Write(t, path, "")
+	testfile.Write(t, path, "")
 	if err := os.Truncate(path, 1<<40); err != nil {
 		t.Skip("no file of this size can be made:", err)
 	}
@@ -188,7 +188,7 @@ func TestManyMarks(t *testing.T) {
 
 // TestFormsByRule: where no letter has many marks, both ways give the same.
 func TestFormsByRule(t *testing.T) {
-	corpus := vfstest.Read(t, "testdata/corpus.txt")
+	corpus := testfile.Read(t, "testdata/corpus.txt")
 	texts := []string{string(corpus)}
 	pool := []rune("aeounAK ﬁΩÅ각한가각कड\u093c\u09c7\u09be\u0300\u0301\u0302\u0308\u030a\u0323\u0327\u0338\u0345\u05b4\u0f71\u0f72\u1100\u1161\u11a8\u2126\u212b\u3099\u0344\u0340\u2f71\U0001d15e\U0001d165")
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -216,7 +216,7 @@ func TestSplits(t *testing.T) {
 		Invert                  bool
 		Words                   []string
 	}
-	vfstest.ReadJSON(t, "testdata/splits.json", &list)
+	testfile.ReadJSON(t, "testdata/splits.json", &list)
 	if len(list) < 60 {
 		t.Fatalf("%d cases", len(list))
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // joinByScore is SentencePiece's way with a text without added tokens, in the slowest form:
@@ -145,7 +145,7 @@ func TestSentencePieceRandom(t *testing.T) {
 
 // TestSentencePieceForms: what is read of the newer form, and what is refused.
 func TestSentencePieceForms(t *testing.T) {
-	text := vfstest.Read(t, "testdata/llama2.tokenizer.json")
+	text := testfile.Read(t, "testdata/llama2.tokenizer.json")
 	metaspace := func(more string) map[string]string {
 		return map[string]string{"normalizer": "null", "pre_tokenizer": `{"type": "Metaspace", "replacement": "▁"` + more + `}`}
 	}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 func TestBytes(t *testing.T) {
@@ -48,11 +48,11 @@ func FuzzBytes(f *testing.F) {
 
 func TestOpen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "small")
-	definition := vfstest.Read(t, "testdata/gpt2.tokenizer.json")
+	definition := testfile.Read(t, "testdata/gpt2.tokenizer.json")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	vfstest.Write(t, filepath.Join(dir, DefinitionFile), definition)
+	testfile.Write(t, filepath.Join(dir, DefinitionFile), definition)
 	for spec, name := range map[string]string{
 		"bytes": "bytes", dir: "small", filepath.Join(dir, DefinitionFile): "small", "testdata/gpt2.tokenizer.json": "gpt2.tokenizer",
 	} {
@@ -69,7 +69,7 @@ func TestOpen(t *testing.T) {
 }
 
 func TestBOSOfConfig(t *testing.T) {
-	definition := vfstest.Read(t, "testdata/gpt2.tokenizer.json")
+	definition := testfile.Read(t, "testdata/gpt2.tokenizer.json")
 	tests := map[string]struct {
 		config string
 		token  string // "" for none
@@ -160,7 +160,7 @@ func TestReopen(t *testing.T) {
 }
 
 func BenchmarkEncode(b *testing.B) {
-	corpus := vfstest.Read(b, "testdata/corpus.txt")
+	corpus := testfile.Read(b, "testdata/corpus.txt")
 	text := strings.Repeat(string(corpus), 20)
 	for _, name := range []string{"gpt2", "llama3", "llama2"} {
 		b.Run(name, func(b *testing.B) {

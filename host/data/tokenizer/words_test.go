@@ -10,7 +10,7 @@ import (
 
 	"github.com/dlclark/regexp2/v2"
 
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // characters are those of which random texts are made: of every class, with more than
@@ -107,7 +107,7 @@ func inPieces(t *testing.T, tok *HuggingFace, text string, step int) (ids []int3
 
 // TestCut: pieces have the ids of the whole, wherever a text ends that is cut.
 func TestCut(t *testing.T) {
-	corpus := vfstest.Read(t, "testdata/corpus.txt")
+	corpus := testfile.Read(t, "testdata/corpus.txt")
 	rng := rand.New(rand.NewPCG(5, 6))
 	special := []string{"<|begin|>", "<mask>", "  <mask>\n ", "<s>", "requantizes", " and ", "\n\n", "it's ", "a b c"}
 	for _, name := range []string{"gpt2", "gpt2_prefix", "llama3", "llama2", "metaspace", "split_forms"} {

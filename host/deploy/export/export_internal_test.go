@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // TestExponentsOfActivations: exponents of blocks as compressed-tensors 0.20 takes them.
@@ -17,7 +17,7 @@ func TestExponentsOfActivations(t *testing.T) {
 			Codes []int `json:"compressed_tensors_exponent_code"`
 		} `json:"mx_activation_scales"`
 	}
-	vfstest.ReadJSON(t, "testdata/golden/packing.json", &golden)
+	testfile.ReadJSON(t, "testdata/golden/packing.json", &golden)
 	if len(golden.Scales.Max) < 10 {
 		t.Fatalf("%d cases", len(golden.Scales.Max))
 	}

@@ -14,11 +14,11 @@ import (
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // The goldens were written by a separate program in Python, from the descriptions of the
@@ -250,7 +250,7 @@ func TestCompressedTensors(t *testing.T) {
 func entry(t *testing.T, dir string) any {
 	t.Helper()
 	var config map[string]any
-	vfstest.ReadJSON(t, filepath.Join(dir, "config.json"), &config)
+	testfile.ReadJSON(t, filepath.Join(dir, "config.json"), &config)
 	return config["quantization_config"]
 }
 

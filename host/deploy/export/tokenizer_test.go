@@ -10,10 +10,10 @@ import (
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // TestBytes: the tokenizer.json of the built-in tokenizer gives the ids of the bytes.
@@ -24,7 +24,7 @@ func TestBytes(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, content := range out.Files {
-		vfstest.Write(t, filepath.Join(dir, name), content)
+		testfile.Write(t, filepath.Join(dir, name), content)
 	}
 	tok, err := tokenizer.Open(dir)
 	if err != nil {
@@ -169,7 +169,7 @@ func TestTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"generation_config.json", "config.json"} {
-		text := vfstest.Read(t, filepath.Join(dir, "hf", name))
+		text := testfile.Read(t, filepath.Join(dir, "hf", name))
 		var file struct {
 			EOS []int32 `json:"eos_token_id"`
 		}
@@ -206,7 +206,7 @@ func TestLargeIDs(t *testing.T) {
 // FuzzTokenizer: no tokenizer files make an export panic.
 func FuzzTokenizer(f *testing.F) {
 	for _, name := range []string{"tokenizer.json", "tokenizer_config.json"} {
-		text := vfstest.Read(f, filepath.Join(goldens, "float", name))
+		text := testfile.Read(f, filepath.Join(goldens, "float", name))
 		f.Add(text, text)
 	}
 	f.Add([]byte(`{"model": {"vocab": {"a": -1}, "merges": [1]}}`), []byte(`{"eos_token": 3, "chat_template": []}`))
@@ -233,7 +233,7 @@ func llama2(t *testing.T, change func(definition string) string) *export.Model {
 		t.Fatal(err)
 	}
 	m.Params = network.Params()
-	definition := vfstest.Read(t, "../../data/tokenizer/testdata/llama2.tokenizer.json")
+	definition := testfile.Read(t, "../../data/tokenizer/testdata/llama2.tokenizer.json")
 	files := map[string][]byte{
 		tokenizer.DefinitionFile: []byte(change(string(definition))),
 		tokenizer.ConfigFile:     []byte(`{"eos_token": "</s>"}`),

@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train"
@@ -25,7 +26,6 @@ import (
 	"github.com/cage-qat/cage/internal/atomicdir"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // fullPrecision is a run that was trained without quantization.
@@ -172,7 +172,7 @@ func TestQuantizeInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{atomicdir.Mark, "blocks/0.safetensors"} {
-		vfstest.Write(t, filepath.Join(o.Out+".incomplete", name), "")
+		testfile.Write(t, filepath.Join(o.Out+".incomplete", name), "")
 	}
 	o.Logger = nil
 	run(t, cfg.Train.Out, o)
@@ -300,7 +300,7 @@ func TestQuantizeLOTION(t *testing.T) {
 		t.Fatalf("no table behind [method] in\n%s", text)
 	}
 	before, _, _ := strings.Cut(string(text), "[method]")
-	vfstest.Write(t, path.Name, before+"[method]\nname = \"lotion\"\n\n"+rest)
+	testfile.Write(t, path.Name, before+"[method]\nname = \"lotion\"\n\n"+rest)
 	checkHeld(t, cfg, o.Out)
 }
 

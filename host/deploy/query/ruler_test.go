@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // TestCheckpointName: a checkpoint is another one when its weights change, or what computes with them, or what ends its texts.
@@ -12,7 +12,7 @@ func TestCheckpointName(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
-		vfstest.Write(t, filepath.Join(dir, name), text)
+		testfile.Write(t, filepath.Join(dir, name), text)
 	}
 	write("config.json", "{}")
 	write("model.safetensors", "weights")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/crashfs"
@@ -79,12 +80,12 @@ func TestGoingOn(t *testing.T) {
 	path := d.answers(500, p.Tasks[1])
 	want := content(t, path)
 	damaged := strings.Replace(want, `"pred"`, "\x00\n", 5) // as after a loss of power
-	vfstest.Write(t, path.Name, damaged)
+	testfile.Write(t, path.Name, damaged)
 	if err := d.Ask(context.Background(), p, echo(&asked), batch); err != nil || content(t, path) != want {
 		t.Errorf("a damaged file is not mended: %v", err)
 	}
 	for _, size := range cuts(want) {
-		vfstest.Write(t, path.Name, want[:size])
+		testfile.Write(t, path.Name, want[:size])
 		asked = 0
 		if err := d.Ask(context.Background(), p, echo(&asked), batch); err != nil {
 			t.Fatalf("cut at %d: %v", size, err)
@@ -138,7 +139,7 @@ func TestOtherPrompts(t *testing.T) {
 	if err := path.Dir().MkdirAll(); err != nil {
 		t.Fatal(err)
 	}
-	vfstest.Write(t, path.Name, `{"index":0,"pred":"x","input":"another","outputs":["y"]}`+"\n")
+	testfile.Write(t, path.Name, `{"index":0,"pred":"x","input":"another","outputs":["y"]}`+"\n")
 	asked := 0
 	err := d.Ask(context.Background(), p, echo(&asked), 2)
 	if err == nil || !strings.Contains(err.Error(), "line 1 answers another prompt") {

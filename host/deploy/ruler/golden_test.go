@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // golden is testdata/ruler.json: what RULER's scripts made of the inputs in it. A token is
@@ -40,7 +40,7 @@ type golden struct {
 
 func readGolden(t testing.TB) (g golden, inputs Inputs) {
 	t.Helper()
-	vfstest.ReadJSON(t, "testdata/ruler.json", &g)
+	testfile.ReadJSON(t, "testdata/ruler.json", &g)
 	inputs.Words = &Words{Nouns: g.Words[nounFile], Adjectives: g.Words[adjectiveFile], Verbs: g.Words[verbFile], English: g.English}
 	inputs.Essay = g.Essay
 	var err error
@@ -183,7 +183,7 @@ func TestLong(t *testing.T) {
 	effort.Long(t, "writes 52 sets of long prompts")
 	_, inputs := readGolden(t)
 	var file struct{ Cases []longCase }
-	vfstest.ReadJSON(t, "testdata/long.json", &file)
+	testfile.ReadJSON(t, "testdata/long.json", &file)
 	if len(file.Cases) != 52 {
 		t.Fatalf("the file has %d cases, want 52", len(file.Cases))
 	}

@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // files writes files into a directory.
 func files(t *testing.T, texts map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	vfstest.Tree(t, dir, texts)
+	testfile.Tree(t, dir, texts)
 	return dir
 }
 

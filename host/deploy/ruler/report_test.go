@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // TestEffectiveLength: averages and the effective length, worked out by hand. A score is
@@ -51,7 +51,7 @@ func put(t *testing.T, d Directory, length int, task string, lines ...string) {
 	if err := path.Dir().MkdirAll(); err != nil {
 		t.Fatal(err)
 	}
-	vfstest.Write(t, path.Name, strings.Join(lines, "\n")+"\n")
+	testfile.Write(t, path.Name, strings.Join(lines, "\n")+"\n")
 }
 
 // TestThreshold: a length is effective when its average exceeds the threshold, not when it
@@ -77,7 +77,7 @@ func TestUnfinished(t *testing.T) {
 	put(t, d, 4096, "fwe", `{"pred":"a","outputs":["a"]}`, `{"pred":"a","out`)
 	path := d.path.Join("4096", "pred", "fwe.jsonl")
 	text := content(t, path)
-	vfstest.Write(t, path.Name, strings.TrimSuffix(text, "\n"))
+	testfile.Write(t, path.Name, strings.TrimSuffix(text, "\n"))
 	r, err := d.Report(DefaultThreshold)
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // TestFilters: what filters find, and whether it counts, is as in lm-eval.
@@ -15,7 +15,7 @@ func TestFilters(t *testing.T) {
 			Score                               float64
 		}
 	}
-	vfstest.ReadJSON(t, "testdata/gsm8k_extract.json", &golden)
+	testfile.ReadJSON(t, "testdata/gsm8k_extract.json", &golden)
 	if len(golden.Cases) == 0 {
 		t.Fatalf("%d cases", len(golden.Cases))
 	}

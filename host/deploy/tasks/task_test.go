@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 const own = `name = "own"
@@ -84,7 +84,7 @@ func TestRowsRefuse(t *testing.T) {
 		{`[1]`, "line 1: want an object"},
 		{"", "no rows"},
 	} {
-		vfstest.Write(t, file, c.rows)
+		testfile.Write(t, file, c.rows)
 		task := parsed(t, own)
 		if _, err := task.ReadDocs([]string{file}, false); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q in it", c.rows, err, c.want)
@@ -132,7 +132,7 @@ func TestFilesOfSplits(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			vfstest.Write(t, path, "")
+			testfile.Write(t, path, "")
 		}
 		got, err := task.Files(dir, "test")
 		for i := range got {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train"
@@ -17,7 +18,6 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 func open(t *testing.T, dir string, o trained.Options) *trained.Model {
@@ -193,9 +193,9 @@ func TestEvaluateDamagedData(t *testing.T) {
 // flip changes one bit of the last token of a file, which stays in the vocabulary.
 func flip(t *testing.T, path string) {
 	t.Helper()
-	content := vfstest.Read(t, path)
+	content := testfile.Read(t, path)
 	content[len(content)-2] ^= 1
-	vfstest.Write(t, path, content)
+	testfile.Write(t, path, content)
 }
 
 func relative(got, want float64) float64 { return math.Abs(got-want) / math.Abs(want) }

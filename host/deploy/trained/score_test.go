@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // TestScore: log-probabilities are those that lm-eval computes with the same checkpoint, and what is skipped is left out.
@@ -26,7 +26,7 @@ func TestScore(t *testing.T) {
 			IsGreedy        bool `json:"is_greedy"`
 		}
 	}
-	vfstest.ReadJSON(t, "../tasks/testdata/boundaries.json", &golden)
+	testfile.ReadJSON(t, "../tasks/testdata/boundaries.json", &golden)
 	if len(golden.Cases) < 10 {
 		t.Fatalf("%d cases", len(golden.Cases))
 	}
@@ -67,7 +67,7 @@ func TestLogProbs(t *testing.T) {
 			InputIDs    [][]int32   `json:"input_ids"`
 			TokenLosses [][]float64 `json:"token_losses"`
 		}
-		vfstest.ReadJSON(t, dir+"/golden.json", &golden)
+		testfile.ReadJSON(t, dir+"/golden.json", &golden)
 		if len(golden.InputIDs) == 0 {
 			t.Fatalf("%s: %d sequences", name, len(golden.InputIDs))
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // FuzzTemplate: a template and messages, whatever they are, give a text or an [jinja.Error];
@@ -17,7 +17,7 @@ func FuzzTemplate(f *testing.F) {
 		Variables json.RawMessage
 		Cases     []struct{ Source string }
 	}
-	vfstest.ReadJSON(f, "testdata/snippets.golden.json", &golden)
+	testfile.ReadJSON(f, "testdata/snippets.golden.json", &golden)
 	for _, c := range golden.Cases {
 		f.Add(c.Source, []byte(golden.Variables))
 	}

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // TestMain fails when a goroutine outlives the tests.
@@ -49,7 +49,7 @@ func TestSnippets(t *testing.T) {
 		Variables json.RawMessage
 		Cases     []struct{ Source, Rendered string }
 	}
-	vfstest.ReadJSON(t, "testdata/snippets.golden.json", &golden)
+	testfile.ReadJSON(t, "testdata/snippets.golden.json", &golden)
 	if len(golden.Cases) < 70 {
 		t.Fatalf("only %d snippets", len(golden.Cases))
 	}

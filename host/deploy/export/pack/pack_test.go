@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/export/pack"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/model/gguf"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // TestGolden packs codes that compressed-tensors 0.20 packed.
@@ -23,7 +23,7 @@ func TestGolden(t *testing.T) {
 			Bytes [][]int
 		}
 	}
-	vfstest.ReadJSON(t, "../testdata/golden/packing.json", &golden)
+	testfile.ReadJSON(t, "../testdata/golden/packing.json", &golden)
 	packed := 0
 	for _, c := range golden.Cases {
 		got, err := pack.Words(slices.Concat(c.Codes...), len(c.Codes[0]), c.Bits)

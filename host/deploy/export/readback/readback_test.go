@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/export/readback"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 const goldens = "../testdata/golden"
@@ -56,12 +56,12 @@ func TestGoldens(t *testing.T) {
 func FuzzDirectory(f *testing.F) {
 	for _, name := range []string{"ct_int4_group", "ct_mxfp4", "ct_nvfp4", "float"} {
 		var config map[string]json.RawMessage
-		vfstest.ReadJSON(f, filepath.Join(goldens, name, "config.json"), &config)
+		testfile.ReadJSON(f, filepath.Join(goldens, name, "config.json"), &config)
 		f.Add([]byte(`{"quantization_config": `+string(config["quantization_config"])+`}`), uint8(2), uint8(4), uint8(1), int64(32))
 	}
 	f.Fuzz(func(t *testing.T, config []byte, rows, columns, groups uint8, width int64) {
 		dir := vfs.At(t.TempDir())
-		vfstest.Write(t, dir.Join("config.json").Name, config)
+		testfile.Write(t, dir.Join("config.json").Name, config)
 		n := int(rows) * int(columns)
 		tensors := []safetensors.Tensor{
 			must(safetensors.New("a.weight_packed", []int{int(rows), int(columns)}, make([]int32, n)))(t),

@@ -14,11 +14,11 @@ import (
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/deploy/tasks/ask"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/faultfs"
-	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // model answers by a rule, in batches of two, until it has computed as many as it may.
@@ -128,7 +128,7 @@ func files(t *testing.T, dir string) map[string]string {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			text := vfstest.Read(t, name)
+			text := testfile.Read(t, name)
 			list[filepath.Base(name)] = string(text)
 		}
 	}
@@ -154,13 +154,13 @@ func TestInterrupted(t *testing.T) {
 				t.Fatalf("after %d batches: %v", done, err)
 			}
 			file := filepath.Join(dir, "answers", name+".jsonl")
-			text := vfstest.Read(t, file)
-			vfstest.Write(t, file, text[:len(text)-done%7])
+			text := testfile.Read(t, file)
+			testfile.Write(t, file, text[:len(text)-done%7])
 			second := &model{left: 100}
 			if err := evaluate(vfs.At(dir), second, asking(t, name)); err != nil {
 				t.Fatal(err)
 			}
-			answers := vfstest.Read(t, file)
+			answers := testfile.Read(t, file)
 			if wanted, err := os.ReadFile(filepath.Join(whole, "answers", name+".jsonl")); err != nil || !bytes.Equal(answers, wanted) {
 				t.Errorf("%s: after %d batches the answers are\n%s, want\n%s, %v", name, done, answers, wanted, err)
 			}
@@ -181,7 +181,7 @@ func TestFaultsOfReading(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "answers", "piqa.jsonl")
-	want := vfstest.Read(t, path)
+	want := testfile.Read(t, path)
 	for fs := range faultfs.Each(t, 1, 10) {
 		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, asking(t, "piqa")))
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {

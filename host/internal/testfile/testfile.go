@@ -1,4 +1,5 @@
-package vfstest
+// Package testfile reads and writes the files of tests.
+package testfile
 
 import (
 	"encoding/json"
