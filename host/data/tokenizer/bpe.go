@@ -188,18 +188,14 @@ func (c *wordCache) appendWord(word string) error {
 	if len(c.known) >= maxCachedWords {
 		clear(c.known)
 	}
-	c.known[strings.Clone(word)] = c.keep(c.ids[before:])
-	return nil
-}
-
-// keep copies ids to memory that many words share.
-func (c *wordCache) keep(ids []int32) []int32 {
+	ids := c.ids[before:]
 	if len(c.fresh)+len(ids) > cap(c.fresh) {
 		c.fresh = make([]int32, 0, max(4096, len(ids)))
 	}
 	at := len(c.fresh)
 	c.fresh = append(c.fresh, ids...)
-	return c.fresh[at:len(c.fresh):len(c.fresh)]
+	c.known[strings.Clone(word)] = c.fresh[at:len(c.fresh):len(c.fresh)]
+	return nil
 }
 
 // wordMerger joins symbols. It keeps memory between words.

@@ -52,20 +52,15 @@ func (compressedFormat) Plan(m *Model, o Options) (Plan, error) {
 		return nil, err
 	}
 	if len(p.schemes) == 0 {
-		return nil, p.nothingPacked()
+		for _, t := range p.stored {
+			if t.Quantized && t.Note != "" {
+				return nil, fmt.Errorf("no weight can be packed: %s: %s; --to hf stores the numbers of Q(x), rotated back", t.Name, t.Note)
+			}
+		}
+		return nil, fmt.Errorf("no weight of this model is quantized: --to hf stores it as floats")
 	}
 	p.quantization = p.quantizationConfig()
 	return p, nil
-}
-
-// nothingPacked says why no weight was packed.
-func (p *compressedPlan) nothingPacked() error {
-	for _, t := range p.stored {
-		if t.Quantized && t.Note != "" {
-			return fmt.Errorf("no weight can be packed: %s: %s; --to hf stores the numbers of Q(x), rotated back", t.Name, t.Note)
-		}
-	}
-	return fmt.Errorf("no weight of this model is quantized: --to hf stores it as floats")
 }
 
 // choose finds what becomes of a tensor. A rotated weight becomes floats.

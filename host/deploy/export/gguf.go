@@ -267,38 +267,25 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) ([]byte, error) {
 // rounded to half floats.
 func ggufGrid(g *Grid, typ gguf.Type, inexact bool) (*Grid, error) {
 	size, _ := typ.Block()
-	var err error
 	if typ == gguf.MXFP4 {
-		if g, err = floatBlocks(g, size); err != nil {
-			return nil, err
-		}
-		return g, nil
+		return floatBlocks(g, size)
 	}
-	if g, err = g.integers(); err != nil {
+	g, err := g.integers()
+	if err != nil {
 		return nil, err
 	}
 	if g, err = g.split(size); err != nil {
 		return nil, err
 	}
-	if !inexact {
-		return g, checkHalf(g.Scales)
-	}
 	rounded := *g
 	rounded.Scales = slices.Clone(g.Scales)
-	for i, s := range rounded.Scales {
+	for i, s := range g.Scales {
+		if _, ok := pack.ExactF16(s); !ok && !inexact {
+			return nil, fmt.Errorf("its scales are not all half floats, as those of a quantizer with scale_dtype = \"f16\" are; --inexact rounds them")
+		}
 		rounded.Scales[i] = roundedToHalf(s)
 	}
 	return &rounded, nil
-}
-
-// checkHalf refuses scales that are no half floats.
-func checkHalf(scales []float32) error {
-	for _, s := range scales {
-		if _, ok := pack.ExactF16(s); !ok {
-			return fmt.Errorf("its scales are not all half floats, as those of a quantizer with scale_dtype = \"f16\" are; --inexact rounds them")
-		}
-	}
-	return nil
 }
 
 var errEven = errors.New("its codes are not all odd: Q4_1 is for grids of half-integers")

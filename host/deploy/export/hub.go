@@ -2,7 +2,6 @@ package export
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -132,27 +131,20 @@ func (p *hubPlan) writeConfig(dir vfs.Path) error {
 		Tokens: huggingface.Tokens{Begin: idList(t.BOS), End: t.EOS, Pad: idList(t.Pad)}}
 	text, err := c.Encode(floatTypesOfFiles[p.float])
 	if err == nil && p.quantization != nil {
-		text, err = withQuantization(text, p.quantization, p.fourBitFloats)
+		var entries map[string]any
+		if err = plainjson.Unmarshal(text, &entries); err != nil {
+			return err
+		}
+		entries["quantization_config"] = p.quantization
+		if p.fourBitFloats { // compressed-tensors makes bfloat16 of them, whatever the rest is: all is of one type then
+			entries["torch_dtype"] = "bfloat16"
+		}
+		return atomicfile.WriteJSON(dir.Join(huggingface.ConfigName), entries)
 	}
 	if err != nil {
 		return err
 	}
 	return atomicfile.WriteBytes(dir.Join(huggingface.ConfigName), text)
-}
-
-// withQuantization adds the entry. compressed-tensors makes bfloat16 of the four-bit
-// floats, whatever the rest is; so that all is of one type, the file says bfloat16 then.
-func withQuantization(config []byte, quantization map[string]any, fourBitFloats bool) ([]byte, error) {
-	var entries map[string]any
-	if err := plainjson.Unmarshal(config, &entries); err != nil {
-		return nil, err
-	}
-	entries["quantization_config"] = quantization
-	if fourBitFloats {
-		entries["torch_dtype"] = "bfloat16"
-	}
-	text, err := json.MarshalIndent(entries, "", "  ")
-	return append(text, '\n'), err
 }
 
 func idList(id int32) []int32 {

@@ -166,21 +166,16 @@ func WriteScores(to io.Writer, sequences [][]int32, logProbs [][]float32) error 
 			if k > 0 {
 				line = append(line, ", "...)
 			}
-			line = appendFloat32(line, v)
+			if x := float64(v); math.IsNaN(x) || math.IsInf(x, 0) { // JSON does not have it
+				text, _ := metrics.Number(x).MarshalJSON() // a text, which has no error
+				line = append(line, text...)
+			} else { // the fewest digits from which it comes back
+				line = strconv.AppendFloat(line, x, 'g', -1, 32)
+			}
 		}
 		if _, err := w.Write(append(line, "]}\n"...)); err != nil {
 			return err
 		}
 	}
 	return w.Flush()
-}
-
-// appendFloat32 appends a number with the fewest digits from which it comes back, or the name of one that JSON does not have,
-// as [metrics.Number] writes it.
-func appendFloat32(to []byte, v float32) []byte {
-	if x := float64(v); math.IsNaN(x) || math.IsInf(x, 0) {
-		text, _ := metrics.Number(x).MarshalJSON() // a text, which has no error
-		return append(to, text...)
-	}
-	return strconv.AppendFloat(to, float64(v), 'g', -1, 32)
 }

@@ -280,11 +280,7 @@ func (t Task) Score(answers []Answer) float64 {
 	for _, a := range answers {
 		sum += t.scored(Clean(a.Pred), a.Outputs)
 	}
-	return round(sum / float64(len(answers)) * 100)
-}
-
-// round is Python's round(x, 2): the nearest two decimals of the exact value.
-func round(x float64) float64 {
-	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'f', 2, 64), 64)
+	// Python's round(x, 2): the nearest two decimals of the exact value.
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(sum/float64(len(answers))*100, 'f', 2, 64), 64)
 	return rounded
 }

@@ -337,9 +337,13 @@ func (m *machine) element(line int, of, key any) any {
 	case string:
 		m.make(line, len(v)/16)
 		if at, ok := place(i, n); ok {
-			begin := offset(v, at)
-			_, size := utf8.DecodeRuneInString(v[begin:])
-			return v[begin : begin+size]
+			for begin := range v {
+				if at == 0 {
+					_, size := utf8.DecodeRuneInString(v[begin:])
+					return v[begin : begin+size]
+				}
+				at--
+			}
 		}
 	case *undefined:
 		fail(line, "an element is asked of %s", typeName(v))
@@ -367,16 +371,6 @@ func place(i int64, n int) (int, bool) {
 		i += int64(n)
 	}
 	return int(i), i >= 0 && i < int64(n)
-}
-
-// offset is where the character with this number begins.
-func offset(s string, n int) int {
-	at := 0
-	for ; n > 0; n-- {
-		_, size := utf8.DecodeRuneInString(s[at:])
-		at += size
-	}
-	return at
 }
 
 func (x *slice) eval(m *machine, s *scope) any {

@@ -1,7 +1,6 @@
 package jinja
 
 import (
-	"maps"
 	"strings"
 	"time"
 )
@@ -239,13 +238,4 @@ func (m *machine) set(s *scope, name string, value any) {
 		})
 	}
 	s.vars[name] = value
-}
-
-// setAttribute assigns an attribute of a namespace.
-func (m *machine) setAttribute(ns *namespace, name string, value any) {
-	if f := m.follow; f != nil && !f.open {
-		before := Dict{ns.keys, maps.Clone(ns.values)}
-		f.undo = append(f.undo, func() { ns.Dict = before })
-	}
-	ns.Set(name, value)
 }

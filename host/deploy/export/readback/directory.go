@@ -47,10 +47,10 @@ func Directory(dir vfs.Path, each Each) (err error) {
 	defer func() { err = errors.Join(err, files.Close()) }()
 	c := checkpoint{files, config.Quantization}
 	for _, info := range files.Tensors() {
-		name, ok := c.nameOf(info.Name)
-		if !ok {
-			continue
+		if strings.HasSuffix(info.Name, scale) || strings.HasSuffix(info.Name, shape) {
+			continue // it belongs to another tensor
 		}
+		name := strings.TrimSuffix(info.Name, packed)
 		values, err := c.values(name)
 		if err == nil {
 			err = each(name, values)
@@ -74,15 +74,6 @@ type checkpoint struct {
 	quantization *quantization
 }
 
-// nameOf is the name of the weight that a tensor stands for; false for what belongs to
-// another tensor.
-func (c checkpoint) nameOf(tensor string) (string, bool) {
-	if name, ok := strings.CutSuffix(tensor, packed); ok {
-		return name, true
-	}
-	return tensor, !strings.HasSuffix(tensor, scale) && !strings.HasSuffix(tensor, shape)
-}
-
 func (c checkpoint) values(name string) ([]float32, error) {
 	if t, err := c.files.Tensor(name); err == nil {
 		return floats(t)
@@ -98,7 +89,11 @@ func (c checkpoint) values(name string) ([]float32, error) {
 	case "pack-quantized":
 		return c.integers(name, t, bits)
 	case "mxfp4-pack-quantized":
-		return c.mxfp4(name, t)
+		exponents, err := c.blockScales(name, t, 32, safetensors.U8)
+		if err != nil {
+			return nil, err
+		}
+		return c.fourBit(t, 32, func(i int) float32 { return float32(math.Pow(2, float64(exponents[i])-127)) })
 	case "nvfp4-pack-quantized":
 		return c.nvfp4(name, t)
 	default:
@@ -262,14 +257,6 @@ func (c checkpoint) blockScales(name string, t safetensors.Tensor, block int, dt
 		return nil, fmt.Errorf("%s is %s of shape %v for packed bytes of shape %v", s.Name, s.DType, s.Shape, t.Shape)
 	}
 	return s.Bytes()
-}
-
-func (c checkpoint) mxfp4(name string, t safetensors.Tensor) ([]float32, error) {
-	exponents, err := c.blockScales(name, t, 32, safetensors.U8)
-	if err != nil {
-		return nil, err
-	}
-	return c.fourBit(t, 32, func(i int) float32 { return float32(math.Pow(2, float64(exponents[i])-127)) })
 }
 
 func (c checkpoint) nvfp4(name string, t safetensors.Tensor) ([]float32, error) {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
@@ -300,12 +299,6 @@ type inputs struct {
 }
 
 func (in *inputs) close() { _ = in.mean.Finalize() }
-
-// hessian is a copy in float64.
-func (in *inputs) hessian() (*posttrain.Hessian, error) {
-	mean, err := engine.Download[float32](in.mean)
-	return &posttrain.Hessian{Size: in.size, Data: toFloat64(mean)}, err
-}
 
 // errors compares the outputs of the weight w with those of what became of it, and of what rounding makes of it. The
 // products are computed on the device; ‖X·dᵀ‖² is samples/2·tr(d·H·dᵀ).

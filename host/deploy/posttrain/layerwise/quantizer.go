@@ -259,14 +259,14 @@ func (q *quantizer) probe(largest float64) []float32 {
 // numbers are those that codes stand for, in units of the scale.
 func (q *quantizer) numbers(codes []int32) (map[int32]float32, error) {
 	size := q.dims[0] * q.dims[1]
-	ones := slices.Repeat([]float32{1}, elements(q.scaleShape()))
+	ones := slices.Repeat([]float32{1}, int(program.FloatType(q.scaleShape()...).Size()))
 	unrotated, err := q.withoutRotation(q.program.Unpack)
 	if err != nil {
 		return nil, err
 	}
 	out := map[int32]float32{}
 	for part := range slices.Chunk(codes, size) {
-		values, err := q.unpackBy(unrotated, append(slices.Clone(part), slices.Repeat(part[:1], size-len(part))...), ones)
+		values, err := q.unpack(unrotated, append(slices.Clone(part), slices.Repeat(part[:1], size-len(part))...), ones)
 		if err != nil {
 			return nil, err
 		}
@@ -277,12 +277,8 @@ func (q *quantizer) numbers(codes []int32) (map[int32]float32, error) {
 	return out, nil
 }
 
-// unpack is the weight that codes and scales stand for.
-func (q *quantizer) unpack(codes []int32, scale []float32) ([]float32, error) {
-	return q.unpackBy(q.program.Unpack, codes, scale)
-}
-
-func (q *quantizer) unpackBy(p *program.Program, codes []int32, scale []float32) ([]float32, error) {
+// unpack is the weight that codes and scales stand for, by a program.
+func (q *quantizer) unpack(p *program.Program, codes []int32, scale []float32) ([]float32, error) {
 	shape := q.scaleShape()
 	specs := []engine.Spec{{Name: sdk.OutputCodes, Shape: shapes.Make(dtypes.Int32, q.dims...)}, {Name: sdk.OutputScale, Shape: shapes.Make(dtypes.Float32, shape...)}}
 	e, err := q.dev.Compile("unpack "+p.Name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
@@ -325,5 +321,3 @@ func dtypeOf(d program.DType) dtypes.DType {
 	}
 	return dtypes.Int32
 }
-
-func elements(shape []int) int { return int(program.FloatType(shape...).Size()) }
