@@ -136,10 +136,7 @@ func TestGoldenMarks(t *testing.T) {
 			continue
 		}
 		tmpl, conversation := g.template(t, c), c.conversation(t)
-		e, err := NewEncoder(tmpl, tok, "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := encoderOf(t, tmpl, tok, "", "")
 		found, err := e.spans(e.prefixes(t.Context(), conversation, e.turns(conversation)), e.turns(conversation), c.Rendered)
 		if err != nil {
 			t.Errorf("%s: %v", c.Name, err)

@@ -32,10 +32,7 @@ func TestOnePass(t *testing.T) {
 		c = append(c, NewMessage(User, fmt.Sprintf(" %d? ", i)), NewMessage(Assistant, fmt.Sprintf(" %d.\n", i)))
 	}
 	for name, tmpl := range templates {
-		e, err := NewEncoder(tmpl, goldenTokenizer(t), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := encoderOf(t, tmpl, goldenTokenizer(t), "", "")
 		for first := range 2 {
 			c := c[first:]
 			turns := e.turns(c)

@@ -137,10 +137,7 @@ func TestOracle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := d.Report(DefaultThreshold)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := reported(t, d, DefaultThreshold)
 		want, effective := TaskReport{Answers: 2, Empty: 2}, 0
 		if knows {
 			want, effective = TaskReport{Score: 100, Answers: 2}, 2000

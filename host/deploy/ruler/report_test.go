@@ -9,6 +9,15 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
+func reported(t *testing.T, d Directory, threshold float64) *Report {
+	t.Helper()
+	r, err := d.Report(threshold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // TestEffectiveLength: averages and the effective length, worked out by hand. A score is
 // 100, as the answer has what is wanted, or 0.
 func TestEffectiveLength(t *testing.T) {
@@ -28,10 +37,7 @@ func TestEffectiveLength(t *testing.T) {
 			pred := map[rune]string{'y': "it is FOUND ", 'n': "no"}[right]
 			put(t, d, (i+1)*1000, "vt", fmt.Sprintf(`{"pred":%q,"outputs":["found"]}`, pred))
 		}
-		r, err := d.Report(DefaultThreshold)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := reported(t, d, DefaultThreshold)
 		if !near(r.Average, c.average) || !near(r.Increasing, c.increasing) || !near(r.Decreasing, c.decreasing) || r.Effective != c.effective {
 			t.Errorf("%s: averages %v, %v, %v, effective length %d; want %v", c.right, r.Average, r.Increasing, r.Decreasing, r.Effective, c)
 		}
@@ -60,10 +66,7 @@ func TestThreshold(t *testing.T) {
 	d := At(vfs.At(t.TempDir()))
 	put(t, d, 4096, "vt", `{"pred":"a","outputs":["a","b"]}`)
 	for threshold, want := range map[float64]int{49.99: 4096, 50: 0} {
-		r, err := d.Report(threshold)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := reported(t, d, threshold)
 		if r.Effective != want {
 			t.Errorf("with the threshold %v the effective length is %d, want %d", threshold, r.Effective, want)
 		}
@@ -78,10 +81,7 @@ func TestUnfinished(t *testing.T) {
 	path := d.path.Join("4096", "pred", "fwe.jsonl")
 	text := content(t, path)
 	testfile.Write(t, path.Name, strings.TrimSuffix(text, "\n"))
-	r, err := d.Report(DefaultThreshold)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := reported(t, d, DefaultThreshold)
 	if got, want := r.Lengths[0].Scores["vt"], (TaskReport{Score: 50, Answers: 2, Empty: 1}); got != want {
 		t.Errorf("vt has %+v, want %+v", got, want)
 	}

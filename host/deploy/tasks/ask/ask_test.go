@@ -118,6 +118,14 @@ func evaluate(dir vfs.Path, m ask.Model, a ask.Asking) error {
 	return ask.Write(dir, list, ask.Summarize(list, map[string]string{"model": "m"}))
 }
 
+// evaluated asks all questions of piqa.
+func evaluated(t *testing.T, dir vfs.Path) {
+	t.Helper()
+	if err := evaluate(dir, &model{left: 100}, asking(t, "piqa")); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // files are the results in a folder by name.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
@@ -177,9 +185,7 @@ func TestInterrupted(t *testing.T) {
 // TestFaultsOfReading: an operation that fails takes no answers away that are there.
 func TestFaultsOfReading(t *testing.T) {
 	dir := t.TempDir()
-	if err := evaluate(vfs.At(dir), &model{left: 100}, asking(t, "piqa")); err != nil {
-		t.Fatal(err)
-	}
+	evaluated(t, vfs.At(dir))
 	path := filepath.Join(dir, "answers", "piqa.jsonl")
 	want := testfile.Read(t, path)
 	for fs := range faultfs.Each(t, 1, 10) {
@@ -193,9 +199,7 @@ func TestFaultsOfReading(t *testing.T) {
 // TestFaults: whichever operation on files fails, the next attempt ends in the same files.
 func TestFaults(t *testing.T) {
 	whole := t.TempDir()
-	if err := evaluate(vfs.At(whole), &model{left: 100}, asking(t, "piqa")); err != nil {
-		t.Fatal(err)
-	}
+	evaluated(t, vfs.At(whole))
 	want := files(t, whole)
 	every := effort.Sample(3, 1, 1)
 	for fs := range faultfs.Each(t, every, 10) {
@@ -213,9 +217,7 @@ func TestFaults(t *testing.T) {
 // TestOthersAnswers: answers of another model, or to other questions, are not taken over.
 func TestOthersAnswers(t *testing.T) {
 	dir := vfs.At(t.TempDir())
-	if err := evaluate(dir, &model{left: 100}, asking(t, "piqa")); err != nil {
-		t.Fatal(err)
-	}
+	evaluated(t, dir)
 	other := asking(t, "piqa")
 	other.Settings = map[string]string{"model": "n"}
 	fewer := asking(t, "piqa")
