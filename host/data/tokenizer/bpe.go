@@ -136,9 +136,9 @@ func (m *bpe) marksWords() bool {
 	return true
 }
 
-// eachMarked calls emit for the parts of text that begin where a mark follows another
+// eachMarkedWord calls emit for the parts of text that begin where a mark follows another
 // character.
-func eachMarked(text, mark string, emit func(word string) error) error {
+func eachMarkedWord(text, mark string, emit func(word string) error) error {
 	for len(text) > 0 {
 		at := len(text) - len(strings.TrimLeft(text, mark))
 		if i := strings.Index(text[at:], mark); i >= 0 {

@@ -31,8 +31,8 @@ type cutRule struct {
 	claiming  []string // added tokens behind which there must be no cut
 }
 
-// newCutting finds out how a tokenizer's texts can be cut.
-func newCutting(t *HuggingFace, def *definition) cutRule {
+// newCutRule finds out how a tokenizer's texts can be cut.
+func newCutRule(t *HuggingFace, def *definition) cutRule {
 	c := cutRule{}
 	for _, added := range def.AddedTokens {
 		if len(added.Content) < 1 {
@@ -66,7 +66,7 @@ func newCutting(t *HuggingFace, def *definition) cutRule {
 
 // Cut finds a place near the end of text at which it can be cut; see [Tokenizer].
 func (t *HuggingFace) Cut(text []byte) int {
-	c := &t.cutting
+	c := &t.cuts
 	if !c.byPattern && !c.byMark {
 		return 0
 	}

@@ -22,7 +22,7 @@ func (t *Model) Generate(ctx context.Context, prompt string, o generate.Options,
 	if err != nil {
 		return "", fmt.Errorf("prompt: %w", err)
 	}
-	return t.through(ctx, &generate.Stream{Tokenizer: tok, Before: generate.LastOf(prompt, ids), Emit: emit}, ids, o)
+	return t.stream(ctx, &generate.Stream{Tokenizer: tok, Before: generate.LastOf(prompt, ids), Emit: emit}, ids, o)
 }
 
 // Tokenizer opens the tokenizer of the model.
@@ -37,11 +37,11 @@ func (t *Model) Tokenizer() (tokenizer.Tokenizer, error) {
 // if it is not nil), or until the text contains one of the strings in until. If emit is not nil, it receives the text
 // as it grows, in whole characters. The run must have been opened to generate one sequence.
 func (t *Model) Continue(ctx context.Context, tok tokenizer.Tokenizer, ids []int32, o generate.Options, until []string, emit func(text string) error) (string, error) {
-	return t.through(ctx, &generate.Stream{Tokenizer: tok, Emit: emit, Until: until}, ids, o)
+	return t.stream(ctx, &generate.Stream{Tokenizer: tok, Emit: emit, Until: until}, ids, o)
 }
 
-// through continues ids and has a stream write the text.
-func (t *Model) through(ctx context.Context, s *generate.Stream, ids []int32, o generate.Options) (string, error) {
+// stream continues ids and has a stream write the text.
+func (t *Model) stream(ctx context.Context, s *generate.Stream, ids []int32, o generate.Options) (string, error) {
 	o = t.untilEnd(s.Tokenizer, o)
 	next, err := generate.Continue(ctx, t, [][]int32{ids}, o, s.Add)
 	if err != nil {

@@ -379,20 +379,10 @@ func CheckTokenizer(file *dataset.File, model *tokenizer.Info, log hclog.Logger)
 	return nil
 }
 
-// tokenizerInfo says what the data of the run was made with. Only a checkpoint of the hub, or a run that was imported from
-// one, may not know.
-func (t *Model) tokenizerInfo() (tokenizer.Info, error) {
-	if t.made.Tokenizer == nil {
-		return tokenizer.Info{}, fmt.Errorf("%s has no %s", t.dir, tokenizer.DefinitionFile)
-	}
-	return *t.made.Tokenizer, nil
-}
-
-// tokenizer opens the tokenizer of the run.
+// tokenizer opens the tokenizer of the run. Only a checkpoint of the hub, or a run that was imported from one, may have none.
 func (t *Model) tokenizer() (tokenizer.Tokenizer, error) {
-	info, err := t.tokenizerInfo()
-	if err != nil {
-		return nil, err
+	if t.made.Tokenizer == nil {
+		return nil, fmt.Errorf("%s has no %s", t.dir, tokenizer.DefinitionFile)
 	}
-	return assembly.FindTokenizer(t.cfg, t.search, info)
+	return assembly.FindTokenizer(t.cfg, t.search, *t.made.Tokenizer)
 }

@@ -39,7 +39,7 @@ func (t *Model) Score(ctx context.Context, requests []score.Request, skip func(r
 		}
 	}
 	share := t.cfg.Device.Precision == device.Float32
-	return t.scored(ctx, requests, share, skip, func(b *score.Batch, logProbs []float32, likeliest []bool) error {
+	return t.scoreBatches(ctx, requests, share, skip, func(b *score.Batch, logProbs []float32, likeliest []bool) error {
 		return each(b.Requests, b.Scores(logProbs, likeliest))
 	})
 }
@@ -59,7 +59,7 @@ func (t *Model) LogProbs(ctx context.Context, sequences [][]int32) ([][]float32,
 		requests[i] = score.Request{Context: ids[:1], Continuation: ids[1:]}
 	}
 	list := make([][]float32, len(sequences))
-	return list, t.scored(ctx, requests, false, nil, func(b *score.Batch, logProbs []float32, _ []bool) error {
+	return list, t.scoreBatches(ctx, requests, false, nil, func(b *score.Batch, logProbs []float32, _ []bool) error {
 		for i, of := range b.Split(logProbs) {
 			list[b.Requests[i]] = of
 		}
@@ -67,9 +67,9 @@ func (t *Model) LogProbs(ctx context.Context, sequences [][]int32) ([][]float32,
 	})
 }
 
-// scored computes the log-probability of each target of the requests, and whether it is the likeliest token, batch by batch.
+// scoreBatches computes the log-probability of each target of the requests, and whether it is the likeliest token, batch by batch.
 // With share, requests with the same context can share a row.
-func (t *Model) scored(ctx context.Context, requests []score.Request, share bool, skip func(request int) bool,
+func (t *Model) scoreBatches(ctx context.Context, requests []score.Request, share bool, skip func(request int) bool,
 	each func(b *score.Batch, logProbs []float32, likeliest []bool) error) error {
 	if err := t.checkLanguage(); err != nil {
 		return err

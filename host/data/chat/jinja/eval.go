@@ -12,7 +12,7 @@ func (c *constant) eval(*machine, *scope) any { return c.value }
 
 func (v *variable) eval(m *machine, s *scope) any {
 	m.step(v.line)
-	value := settled(s.get(v.name))
+	value := currentValue(s.get(v.name))
 	if _, missing := value.(*undefined); missing && slices.Contains(implicit, v.name) {
 		fail(v.line, "%s, which Jinja gives to macros, is not supported", v.name)
 	}
@@ -288,11 +288,11 @@ func (a *attribute) eval(m *machine, s *scope) any {
 	if f := method(of, a.name); f != nil {
 		return f
 	}
-	return own(a.line, of, a.name)
+	return attributeValue(a.line, of, a.name)
 }
 
-// own is the element of a mapping, or the attribute of a namespace or of "loop".
-func own(line int, of any, name string) any {
+// attributeValue is the element of a mapping, or the attribute of a namespace or of "loop".
+func attributeValue(line int, of any, name string) any {
 	var value any
 	var ok bool
 	switch v := of.(type) {
@@ -322,7 +322,7 @@ func (x *subscript) eval(m *machine, s *scope) any {
 
 func (m *machine) element(line int, of, key any) any {
 	if name, ok := key.(string); ok {
-		return named(line, of, name)
+		return elementOrMethod(line, of, name)
 	}
 	i, _, kind := asNumber(key)
 	if kind != 'i' {
@@ -354,9 +354,9 @@ func (m *machine) element(line int, of, key any) any {
 	return &undefined{fmt.Sprintf("element [%d] of %s of length %d (counted from 0)", i, typeName(of), n)}
 }
 
-// named is the element of a mapping or else a method.
-func named(line int, of any, name string) any {
-	value := own(line, of, name)
+// elementOrMethod is the element of a mapping or else a method.
+func elementOrMethod(line int, of any, name string) any {
+	value := attributeValue(line, of, name)
 	if _, missing := value.(*undefined); missing {
 		if f := method(of, name); f != nil {
 			return f

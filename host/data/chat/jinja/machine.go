@@ -17,7 +17,7 @@ type machine struct {
 	captures     int // how many blocks around the place print into a variable
 	generated    []Span
 	ctx          context.Context
-	follow       *following // of the prefixes of a list; nil: the template is rendered once
+	follow       *prefixRun // of the prefixes of a list; nil: the template is rendered once
 }
 
 func newMachine(limits Limits, now time.Time, out *strings.Builder) *machine {

@@ -54,7 +54,7 @@ const (
 func (t *Template) RenderPrefixes(variables map[string]any, list, flag string, prefixes []Prefix, now time.Time, limits Limits) (p Prefixes, err error) {
 	var out strings.Builder
 	all, _ := variables[list].(List)
-	f := &following{all: all, pending: prefixes, limits: limits.orDefault(), open: true, known: 1}
+	f := &prefixRun{all: all, pending: prefixes, limits: limits.orDefault(), open: true, known: 1}
 	defer func() {
 		p = Prefixes{out.String(), f.endings}
 		if err == errAllRendered {
@@ -84,8 +84,8 @@ func (m *machine) isOpen(e expression, s *scope) bool {
 	return false
 }
 
-// following is the state of a rendering of prefixes.
-type following struct {
+// prefixRun is the state of a rendering of prefixes.
+type prefixRun struct {
 	all     List
 	pending []Prefix // that are still to be rendered
 	endings []Ending
@@ -107,15 +107,15 @@ type frame struct {
 // The values of the variables whose values differ between prefixes.
 type (
 	openList struct {
-		of   *following
+		of   *prefixRun
 		from int // the first element
 	}
-	openFlag struct{ of *following }
+	openFlag struct{ of *prefixRun }
 )
 
-// settled is the value of a variable in the prefix that is rendered. Where none is, a value that differs between prefixes
+// currentValue is the value of a variable in the prefix that is rendered. Where none is, a value that differs between prefixes
 // cannot be used.
-func settled(value any) any {
+func currentValue(value any) any {
 	switch v := value.(type) {
 	case *openList:
 		if v.of.open {
@@ -164,7 +164,7 @@ func (l *openList) element(key any) any {
 }
 
 // runs executes a block, and remembers what is left of it.
-func (f *following) runs(m *machine, body []statement, s *scope) flow {
+func (f *prefixRun) runs(m *machine, body []statement, s *scope) flow {
 	at := len(f.frames)
 	for i, one := range body {
 		f.frames = append(f.frames[:at], frame{body[i+1:], s})
@@ -177,7 +177,7 @@ func (f *following) runs(m *machine, body []statement, s *scope) flow {
 }
 
 // loop is the loop over the list.
-func (f *following) loop(m *machine, l *loop, s *scope, from int) flow {
+func (f *prefixRun) loop(m *machine, l *loop, s *scope, from int) flow {
 	if l.condition != nil || f.nested > 0 || m.captures > 0 {
 		panic(errDepends)
 	}
@@ -197,7 +197,7 @@ func (f *following) loop(m *machine, l *loop, s *scope, from int) flow {
 }
 
 // next tells whether a prefix of at most so many elements is to be rendered. If there are none at all, it ends the rendering.
-func (f *following) next(elements int) bool {
+func (f *prefixRun) next(elements int) bool {
 	if len(f.pending) == 0 {
 		panic(errAllRendered)
 	}
@@ -205,7 +205,7 @@ func (f *following) next(elements int) bool {
 }
 
 // prefix renders to the end of the template as if the list ended here: first what rest does, then the frames.
-func (f *following) prefix(m *machine, frames []frame, rest func()) {
+func (f *prefixRun) prefix(m *machine, frames []frame, rest func()) {
 	before := *m
 	var out strings.Builder
 	m.out, m.steps, m.bytes = &out, f.limits.Steps, f.limits.Bytes

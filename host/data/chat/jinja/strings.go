@@ -225,14 +225,14 @@ func upper(s string) string { return cases.Upper(language.Und).String(s) }
 
 func lower(s string) string { return cases.Lower(language.Und).String(s) }
 
-// titled is the title case of a single character.
-func titled(r string) string { return cases.Title(language.Und, cases.NoLower).String(r) }
+// titleCase is the title case of a single character.
+func titleCase(r string) string { return cases.Title(language.Und, cases.NoLower).String(r) }
 
 // capitalize makes the first character large and all others small.
 func capitalize(s string) string {
 	_, size := utf8.DecodeRuneInString(s)
 	// What becomes of a sigma at the end depends on what stands before it.
-	return titled(s[:size]) + strings.TrimPrefix(lower(s), lower(s[:size]))
+	return titleCase(s[:size]) + strings.TrimPrefix(lower(s), lower(s[:size]))
 }
 
 // title is Python's method: the first letter of each word is made large; a word is a stretch of letters that have cases.
@@ -249,7 +249,7 @@ func title(s string) string {
 		if within {
 			b.WriteString(one)
 		} else {
-			b.WriteString(titled(string(r)))
+			b.WriteString(titleCase(string(r)))
 		}
 		within = unicode.IsUpper(r) || unicode.IsLower(r) || unicode.IsTitle(r)
 	}
