@@ -233,7 +233,7 @@ type rulerModel struct {
 
 func (m *rulerModel) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.IntVar(&m.batch, "batch", 4, "prompts that are answered at once")
+	flags.IntVar(&m.batch, "batch", ruler.DefaultBatch, "prompts that are answered at once")
 	flags.IntVar(&m.step, "step", 0, "use the checkpoint of this step instead of the newest")
 	flags.IntVar(&m.context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; 0: the largest length")
 	thresholdFlag(cmd, &m.threshold)

@@ -10,24 +10,21 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
 // A dataset holds all that is needed to read it, also after it was moved.
 func TestDatasetKeepsItsTokenizer(t *testing.T) {
 	source := t.TempDir()
-	definition, err := os.ReadFile("tokenizer/testdata/gpt2.tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeTree(t, source, map[string]string{
+	definition := testfile.Read(t, "tokenizer/testdata/gpt2.tokenizer.json")
+	testfile.Tree(t, source, map[string]string{
 		"tokenizer.json":        string(definition),
 		"tokenizer_config.json": `{"bos_token": {"content": "<|begin|>"}}`,
 	})
-	tok, err := tokenizer.Open(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tok := openTokenizer(t, source)
 	dir, _ := corpus(t, 10)
 	out := filepath.Join(t.TempDir(), "set")
 	m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: tok, Out: out})
@@ -54,14 +51,8 @@ func TestDatasetKeepsItsTokenizer(t *testing.T) {
 
 func TestVerifyRefuses(t *testing.T) {
 	dir, _ := corpus(t, 10)
-	gpt2, err := tokenizer.Open("tokenizer/testdata/gpt2.tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	llama3, err := os.ReadFile("tokenizer/testdata/llama3.tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	gpt2 := openTokenizer(t, "tokenizer/testdata/gpt2.tokenizer.json")
+	llama3 := testfile.Read(t, "tokenizer/testdata/llama3.tokenizer.json")
 	other := t.TempDir()
 	if _, err := Prepare(context.Background(), PrepareOptions{Inputs: []string{dir}, Out: other, Files: vfstest.NoSync, Seed: 5, Tokenizer: gpt2}); err != nil {
 		t.Fatal(err)
@@ -105,4 +96,116 @@ func TestVerifyRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestKeepsTokenizer: what was published with a tokenizer lies in the dataset, as it is. What lay beside another tokenizer
+// goes with that one; what lies beside the same one stays.
+func TestKeepsTokenizer(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "set")
+	// published is the folder of a tokenizer with these files beside its definition.
+	published := func(name, definition string, files map[string]string) tokenizer.Tokenizer {
+		t.Helper()
+		text := testfile.Read(t, filepath.Join("tokenizer", "testdata", definition))
+		files["tokenizer.json"] = string(text)
+		folder := filepath.Join(dir, name)
+		testfile.Tree(t, folder, files)
+		return openTokenizer(t, folder)
+	}
+	testfile.Tree(t, dir, map[string]string{"a.txt": "one;two;three"})
+	prepare := func(tok tokenizer.Tokenizer, want map[string]string) {
+		t.Helper()
+		if _, err := Prepare(t.Context(), PrepareOptions{Inputs: []string{filepath.Join(dir, "a.txt")}, Separator: ";", Out: out, Tokenizer: tok, ValFraction: 0.4}); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range tokenizer.CompanionFiles {
+			content, err := os.ReadFile(filepath.Join(out, name))
+			if string(content) != want[name] || os.IsNotExist(err) != (want[name] == "") {
+				t.Errorf("%s is %q, want %q, error %v", name, content, want[name], err)
+			}
+		}
+	}
+	const config = `{"eos_token": "a",   "pad_token": null}`
+	llama := published("llama", "llama3.tokenizer.json", map[string]string{"tokenizer_config.json": config, "chat_template.jinja": "{{ x }}", "special_tokens_map.json": "{}"})
+	prepare(llama, map[string]string{"tokenizer_config.json": config, "chat_template.jinja": "{{ x }}", "special_tokens_map.json": "{}"})
+	same := published("same", "llama3.tokenizer.json", map[string]string{"chat_template.jinja": "{{ y }}"})
+	prepare(same, map[string]string{"tokenizer_config.json": config, "chat_template.jinja": "{{ y }}", "special_tokens_map.json": "{}"})
+	prepare(published("other", "gpt2.tokenizer.json", map[string]string{"special_tokens_map.json": "[]"}), map[string]string{"special_tokens_map.json": "[]"})
+	prepare(tokenizer.Bytes{}, map[string]string{"special_tokens_map.json": "[]"})
+}
+
+// TestVerify damages each file of a dataset in turn, at one byte: Verify names that
+// file, and goes on to the others.
+func TestVerify(t *testing.T) {
+	text, out := t.TempDir(), t.TempDir()
+	testfile.Tree(t, text, map[string]string{"a.txt": "some text of a", "b.txt": "some text of b", "c.txt": "some text of c"})
+	tok := openTokenizer(t, "tokenizer/testdata/llama3.tokenizer.json")
+	if _, err := Prepare(t.Context(), PrepareOptions{Inputs: []string{text}, Out: out, Tokenizer: tok, ValFraction: 0.4}); err != nil {
+		t.Fatal(err)
+	}
+	files := []string{dataset.Texts.Manifest, dataset.Texts.Train, dataset.Texts.Val, tokenizer.DefinitionFile}
+	if got := damaged(t, out); len(got) > 0 {
+		t.Errorf("of an intact dataset, %q are damaged", got)
+	}
+	for _, name := range files {
+		path := filepath.Join(out, name)
+		content := testfile.Read(t, path)
+		for _, at := range []int{0, len(content) / 2, len(content) - 2} {
+			changed := append([]byte(nil), content...)
+			changed[at] ^= 0x20
+			if name == dataset.Texts.Manifest && at > 0 {
+				changed = content[:at] // not every letter of it has a meaning
+			}
+			testfile.Write(t, path, changed)
+			if got := damaged(t, out); len(got) != 1 || got[0] != name {
+				t.Errorf("%s, byte %d: %q are damaged", name, at, got)
+			}
+		}
+		testfile.Write(t, path, content)
+	}
+	if err := os.Remove(filepath.Join(out, dataset.Texts.Train)); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(damaged(t, out), " "); got != dataset.Texts.Train {
+		t.Errorf("without %s, %q are damaged", dataset.Texts.Train, got)
+	}
+}
+
+// TestVerifyTotals: a manifest that lost one of its shards, or whose totals are not those of
+// its shards, is damaged.
+func TestVerifyTotals(t *testing.T) {
+	dir, _ := corpus(t, 50)
+	out := t.TempDir()
+	prepare(t, PrepareOptions{Inputs: []string{dir}, ShardTokens: 300, Out: out})
+	for name, change := range map[string]func(p *dataset.Part){
+		"a shard less": func(p *dataset.Part) { p.Shards = p.Shards[1:] },
+		"hash":         func(p *dataset.Part) { p.SHA256 = p.Shards[0].SHA256 },
+		"tokens":       func(p *dataset.Part) { p.Tokens++ },
+		"documents":    func(p *dataset.Part) { p.Documents++ },
+	} {
+		var m Manifest
+		testfile.ReadJSON(t, filepath.Join(out, dataset.Texts.Manifest), &m)
+		change(&m.Train)
+		if err := atomicfile.WriteJSON(vfs.At(filepath.Join(out, dataset.Texts.Manifest)), m); err != nil {
+			t.Fatal(err)
+		}
+		if got := damaged(t, out); len(got) != 1 || got[0] != dataset.Texts.Manifest {
+			t.Errorf("%s: %q are damaged", name, got)
+		}
+	}
+}
+
+func damaged(t testing.TB, dir string) []string {
+	t.Helper()
+	list, err := dataset.Verify(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, v := range list {
+		if v.Err != nil {
+			names = append(names, filepath.Base(v.Path))
+		}
+	}
+	return names
 }

@@ -1,11 +1,19 @@
 package data
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math/rand/v2"
 	"os"
+	"strconv"
+	"sync"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/regular"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // document is a stretch of a file with plain text. There may be many millions, so that it
@@ -69,4 +77,112 @@ func (r *textReader) close() {
 		r.file.Close()
 		r.file, r.open = nil, -1
 	}
+}
+
+// A spool is called as if it were a temporary file of the training file, so that what a
+// killed preparation leaves is found.
+var spoolName = dataset.Texts.Train
+
+// spool is a temporary file for text that does not lie in a file of its own: of rows, of
+// compressed files, of the standard input. It has no name once it is open, so that it is
+// gone when the process ends, however that ends.
+type spool struct {
+	number int // among the text files
+	file   vfs.File
+	out    *bufio.Writer
+	size   int64
+}
+
+// newSpool makes a spool in dir.
+func newSpool(dir vfs.Path) (*spool, error) {
+	for {
+		path := dir.Join("." + spoolName + strconv.FormatUint(uint64(rand.Uint32()), 10))
+		file, err := path.OpenFile(os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := path.Remove(); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		return &spool{file: file, out: bufio.NewWriterSize(file, 1<<18)}, nil
+	}
+}
+
+// Write appends text.
+func (s *spool) Write(p []byte) (int, error) {
+	n, err := s.out.Write(p)
+	s.size += int64(n)
+	if err != nil {
+		err = fmt.Errorf("temporary file %s: %w", s.file.Name(), err)
+	}
+	return n, err
+}
+
+// flush makes all that was written readable.
+func (s *spool) flush() error {
+	if err := s.out.Flush(); err != nil {
+		return fmt.Errorf("temporary file %s: %w", s.file.Name(), err)
+	}
+	return nil
+}
+
+// cut takes back what was written after the first size bytes.
+func (s *spool) cut(size int64) error {
+	if size == s.size {
+		return nil
+	}
+	if err := s.flush(); err != nil {
+		return err
+	}
+	if err := s.file.Truncate(size); err != nil {
+		return err
+	}
+	_, err := s.file.Seek(size, io.SeekStart)
+	s.size = size
+	return err
+}
+
+// spools are the spools of a preparation. Each is written by one goroutine at a time.
+type spools struct {
+	mu   sync.Mutex
+	dir  vfs.Path
+	all  []*spool
+	free []*spool
+	add  func(*spool) int // gives a new one its number
+}
+
+// take returns a spool that nobody writes to.
+func (s *spools) take() (*spool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.free) - 1; n >= 0 {
+		free := s.free[n]
+		s.free = s.free[:n]
+		return free, nil
+	}
+	fresh, err := newSpool(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	fresh.number = s.add(fresh)
+	s.all = append(s.all, fresh)
+	return fresh, nil
+}
+
+func (s *spools) put(used *spool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, used)
+}
+
+// close closes all of them, which gives the disk space back.
+func (s *spools) close() error {
+	var errs []error
+	for _, one := range s.all {
+		errs = append(errs, one.file.Close())
+	}
+	return errors.Join(errs...)
 }

@@ -2,13 +2,19 @@ package data
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // TestManyDocuments: a document takes 16 bytes, whatever file it is in.
@@ -37,12 +43,9 @@ func TestLongDocuments(t *testing.T) {
 	if len(long) < 2*pieceSize {
 		t.Fatalf("the long text has %d bytes, want several pieces", len(long))
 	}
-	writeTree(t, dir, map[string]string{"a": "short", "b": long, "c": "short, too", "d": strings.Repeat("x", 3*pieceSize), "e": "last"})
+	testfile.Tree(t, dir, map[string]string{"a": "short", "b": long, "c": "short, too", "d": strings.Repeat("x", 3*pieceSize), "e": "last"})
 	for _, name := range []string{"bytes", "tokenizer/testdata/llama3.tokenizer.json", "tokenizer/testdata/llama2.tokenizer.json"} {
-		tok, err := tokenizer.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := openTokenizer(t, name)
 		m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: tok, ValFraction: 0.2})
 		if m.Train.Documents != 4 {
 			t.Errorf("%s: %+v", name, m.Train)
@@ -74,4 +77,105 @@ func cutAt(ids []int32, mark int32) (list [][]int32) {
 		}
 	}
 	return list
+}
+
+// TestShards: the same tokens in the same order, in several files.
+func TestShards(t *testing.T) {
+	dir, _ := corpus(t, 50)
+	whole, one := prepare(t, PrepareOptions{Inputs: []string{dir}, ValFraction: 0.1})
+	out := t.TempDir()
+	for _, most := range []int64{100, 300, 1 << 20, 0} {
+		m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, ValFraction: 0.1, ShardTokens: most, Out: out})
+		if m.Train.Tokens != whole.Train.Tokens || m.Train.Documents != whole.Train.Documents || m.Val.SHA256 != whole.Val.SHA256 {
+			t.Errorf("shards of %d: %+v, want %+v", most, m.Train, whole.Train)
+		}
+		if diff := cmp.Diff(tokensOf(t, one.Train), tokensOf(t, d.Train)); diff != "" {
+			t.Errorf("shards of %d: the tokens differ", most)
+		}
+		for i, s := range m.Train.Shards {
+			if s.Tokens < most && i < len(m.Train.Shards)-1 || s.File != fmt.Sprintf("train-%05d-of-%05d.tokens", i, len(m.Train.Shards)) {
+				t.Errorf("shards of %d: %+v", most, s)
+			}
+		}
+		if got := damaged(t, out); len(got) > 0 {
+			t.Errorf("shards of %d: %q are damaged", most, got)
+		}
+		names, err := filepath.Glob(filepath.Join(out, "train*.tokens"))
+		if err != nil || len(names) != max(1, len(m.Train.Shards)) || (most == 0) != (len(m.Train.Shards) == 0) {
+			t.Errorf("shards of %d: %q", most, names)
+		}
+		if pattern, err := dataset.Open(filepath.Join(out, "train*.tokens")); err != nil || pattern.Header().SHA256 != m.Train.SHA256 || !slices.Equal(pattern.Paths(), names) {
+			t.Errorf("shards of %d by pattern: %v", most, err)
+		} else {
+			pattern.Close()
+		}
+	}
+}
+
+func tokensOf(t *testing.T, f *dataset.File) []int32 {
+	t.Helper()
+	ids := make([]int32, f.Len())
+	for at := range ids { // one by one, then all: across the borders of files
+		if err := f.ReadTokens(ids[at:at+1], int64(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := make([]int32, f.Len())
+	if err := f.ReadTokens(all, 0); err != nil || !slices.Equal(ids, all) {
+		t.Fatalf("tokens one by one and at once differ: %v", err)
+	}
+	return all
+}
+
+func TestOpenSeveral(t *testing.T) {
+	dir, _ := corpus(t, 50)
+	out := t.TempDir()
+	m, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, ShardTokens: 100, Out: out})
+	llama3 := openTokenizer(t, "tokenizer/testdata/llama3.tokenizer.json")
+	_, other := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: llama3})
+	first, second := filepath.Join(out, m.Train.Shards[0].File), filepath.Join(out, m.Train.Shards[1].File)
+	if err := os.Remove(second); err != nil {
+		t.Fatal(err)
+	}
+	for want, paths := range map[string][]string{
+		"files are there":        {filepath.Join(out, "train-*.tokens")},
+		"no token file is named": nil,
+		"no such file":           {first, second},
+		"does not exist":         {first, filepath.Join(out, "nothing*")},
+		"another tokenizer":      {first, other.Train.Path()},
+	} {
+		if _, err := dataset.Open(paths...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want one with %q", paths, err, want)
+		}
+	}
+}
+
+// TestOpenOtherVocabulary: files whose headers disagree about the size of the vocabulary are
+// not read as one, whose ids would not all be below it.
+func TestOpenOtherVocabulary(t *testing.T) {
+	var paths []string
+	for i, size := range []int{100, 200} {
+		info := tokenizer.Bytes{}.Info()
+		info.VocabSize = size
+		path := filepath.Join(t.TempDir(), dataset.Texts.Train)
+		w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{Tokenizer: info})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.WriteDocument([]int32{int32(99 + 100*i)}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	f, err := dataset.Open(paths...)
+	if err == nil {
+		ids := make([]int32, f.Len())
+		t.Errorf("a vocabulary of %d tokens, and the ids %v: %v", f.Tokenizer().VocabSize, ids, f.ReadTokens(ids, 0))
+		f.Close()
+	} else if !strings.Contains(err.Error(), "another tokenizer") {
+		t.Error(err)
+	}
 }

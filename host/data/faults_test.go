@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/internal/vfs/crashfs"
@@ -25,7 +26,7 @@ type preparing struct {
 func newPreparing(t *testing.T) preparing {
 	t.Helper()
 	dir, _ := corpus(t, 6)
-	writeTree(t, dir, map[string]string{"rows.jsonl": `{"text": "one"}` + "\n" + `{"text": "two"}`, "zipped.gz": zipped(t, "three")})
+	testfile.Tree(t, dir, map[string]string{"rows.jsonl": `{"text": "one"}` + "\n" + `{"text": "two"}`, "zipped.gz": zipped(t, "three")})
 	tok, err := tokenizer.LoadHuggingFace("tokenizer/testdata/llama3.tokenizer.json") // whose definition is kept with the tokens
 	if err != nil {
 		t.Fatal(err)

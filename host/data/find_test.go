@@ -1,33 +1,25 @@
 package data
 
 import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-// writeTree makes the files of a map from slash-separated paths to contents.
-func writeTree(t testing.TB, root string, files map[string]string) {
-	t.Helper()
-	for name, content := range files {
-		path := filepath.Join(root, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
+	"github.com/cage-qat/cage/host/internal/testfile"
+)
 
 func TestFind(t *testing.T) {
 	root := t.TempDir()
-	writeTree(t, root, map[string]string{
+	testfile.Tree(t, root, map[string]string{
 		"b.go": "1", "a.txt": "2", "sub/z.go": "3", "sub/deep/y.go": "4", "sub/deep/y.md": "5",
 		".hidden.go": "6", ".git/x.go": "7", "out/made.go": "8",
 	})
@@ -92,12 +84,11 @@ func TestFind(t *testing.T) {
 // TestPreparedInPlace: what an earlier preparation has written into the folder of the texts is no text, and is reported.
 func TestPreparedInPlace(t *testing.T) {
 	dir := t.TempDir()
-	writeTree(t, dir, map[string]string{"a.txt": "first", "b.txt": "second", "sub/dataset.json": "third", "tokenizer.json": "another time"})
+	testfile.Tree(t, dir, map[string]string{"a.txt": "first", "b.txt": "second", "sub/dataset.json": "third", "tokenizer.json": "another time"})
 	for _, input := range []string{dir, filepath.Join(dir, "**"), filepath.Join(dir, "*")} {
 		for range 2 {
 			m, d := prepare(t, PrepareOptions{Inputs: []string{input}, Out: dir, ShardTokens: 1})
-			got := append(documentsOf(t, d.Train), documentsOf(t, d.Val)...)
-			if slices.Sort(got); !slices.Equal(got, []string{"first", "second", "third"}) {
+			if got := allOf(t, d); !slices.Equal(got, []string{"first", "second", "third"}) {
 				t.Errorf("%s: documents %q", input, got)
 			}
 			if !slices.ContainsFunc(m.LeftOut, func(l LeftOut) bool {
@@ -114,7 +105,7 @@ func TestPreparedInPlace(t *testing.T) {
 // names they are reached.
 func TestLinkedInputs(t *testing.T) {
 	root := t.TempDir()
-	writeTree(t, root, map[string]string{"real/a.txt": "first", "real/b.txt": "second", "real/c.txt": "third"})
+	testfile.Tree(t, root, map[string]string{"real/a.txt": "first", "real/b.txt": "second", "real/c.txt": "third"})
 	link := filepath.Join(root, "link")
 	if err := os.Symlink(filepath.Join(root, "real"), link); err != nil {
 		t.Skip("needs symbolic links: ", err)
@@ -161,4 +152,72 @@ func FuzzInclude(f *testing.F) {
 			t.Fatalf("%q matches %q: %v, in another folder %v", pattern, name, matched, !matched)
 		}
 	})
+}
+
+// zipped is text as gzip writes it.
+func zipped(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestLeftOut: every file that is found and not taken is reported with its reason.
+func TestLeftOut(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	testfile.Tree(t, dir, map[string]string{
+		"in/a.txt": "text", "in/b.txt": "more text",
+		"in/table": "PAR1\x15\x00", "in/renamed.txt": zipped(t, "two"), "in/text.xz": "\xfd7zXZ\x00\xff",
+		"in/picture": "\x89PNG\x00", "in/utf16": "\xff\xfet\x00e\x00", "in/latin1": "caf\xe9", "in/blank": " \n", "in/empty": "",
+		"in/.hidden": "x", "in/.git/config": "x", "in/.git/head": "x",
+	})
+	for link, target := range map[string]string{"in/loop": "loop", "in/self": ".", "in/gone": "nowhere", "in/link": "a.txt"} {
+		if err := os.Symlink(target, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo("in/pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := []LeftOut{
+		{Parquet, 1, []string{"in/table"}},
+		{Compressed, 2, []string{"in/renamed.txt", "in/text.xz"}},
+		{Binary, 1, []string{"in/picture"}},
+		{InvalidUTF8, 2, []string{"in/latin1", "in/utf16"}},
+		{Empty, 2, []string{"in/blank", "in/empty"}},
+		{Hidden, 2, []string{"in/.git/", "in/.hidden"}},
+		{Link, 4, []string{"in/gone", "in/link", "in/loop", "in/self"}},
+		{Special, 1, []string{"in/pipe"}},
+	}
+	m, d := prepare(t, PrepareOptions{Inputs: []string{"in"}})
+	if diff := cmp.Diff(want, m.LeftOut); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"more text", "text"}, allOf(t, d)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(want, manifestIn(t, filepath.Dir(d.Train.Path())).LeftOut); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestLeftOutOfManyNames: the first few are named, once each, also when inputs overlap.
+func TestLeftOutOfManyNames(t *testing.T) {
+	dir := t.TempDir()
+	files := map[string]string{"a.txt": "text", "b.txt": "more text"}
+	for i := range 9 {
+		files[fmt.Sprintf("%d.bin", i)] = "\x00"
+	}
+	testfile.Tree(t, dir, files)
+	m, _ := prepare(t, PrepareOptions{Inputs: []string{dir, dir}, ValInputs: []string{filepath.Join(dir, "a.txt")}})
+	if len(m.LeftOut) != 1 || m.LeftOut[0].Files != 9 || len(m.LeftOut[0].Names) != mostNames || !strings.HasSuffix(m.LeftOut[0].String(), "4.bin, …)") {
+		t.Errorf("left out %v", m.LeftOut)
+	}
 }

@@ -9,8 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
@@ -24,7 +27,7 @@ func corpus(t testing.TB, n int) (dir string, texts []string) {
 		files[fmt.Sprintf("d%d/%04d.txt", i/10, i)] = text
 		texts = append(texts, text)
 	}
-	writeTree(t, dir, files)
+	testfile.Tree(t, dir, files)
 	return dir, texts
 }
 
@@ -73,6 +76,15 @@ func manifestIn(t testing.TB, dir string) *Manifest {
 	return m
 }
 
+func openTokenizer(t testing.TB, name string) tokenizer.Tokenizer {
+	t.Helper()
+	tok, err := tokenizer.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
 func open(t testing.TB, paths ...string) *dataset.File {
 	t.Helper()
 	f, err := dataset.Open(paths...)
@@ -103,3 +115,6 @@ func documentsOf(t testing.TB, f *dataset.File) []string {
 	}
 	return documents[1:]
 }
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -18,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // inZstd is text as zstd writes it.
@@ -77,9 +78,7 @@ func TestFormats(t *testing.T) {
 	for name, content := range contents {
 		for ending, packed := range map[string]string{"": content, ".gz": zipped(t, content), ".zst": inZstd(t, content)} {
 			path := filepath.Join(t.TempDir(), name+ending)
-			if err := os.WriteFile(path, []byte(packed), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testfile.Write(t, path, packed)
 			for _, stdin := range []bool{false, true} {
 				o := PrepareOptions{Inputs: []string{path}, Separator: "<|end|>", Field: "body", ValFraction: 0.5, Out: t.TempDir()}
 				if stdin {
@@ -123,7 +122,7 @@ func onlyDataset(t *testing.T, dir string) {
 func TestMixedInputs(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	writeTree(t, dir, map[string]string{
+	testfile.Tree(t, dir, map[string]string{
 		"in/a.txt": "plain", "in/b.txt.gz": zipped(t, "zipped"), "in/c.jsonl": inRows("row one", " \n", "row two") + "{\"id\": 4}\n[]\n",
 		"in/d/e.parquet": inParquet(t, "column one", ""), "in/d/picture.gz": zipped(t, "\x89PNG\x00"), "in/empty.jsonl": "\n\n", "in/blank.gz": zipped(t, " "),
 		"in/d/f.jsonl.zst": inZstd(t, inRows("last")),
@@ -158,7 +157,7 @@ func TestDamagedInputs(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	table := inParquet(t, "one", "two")
-	writeTree(t, dir, map[string]string{
+	testfile.Tree(t, dir, map[string]string{
 		"cut.txt.gz": zipped(t, strings.Repeat("text", 1000))[:30], "cut.jsonl.zst": inZstd(t, inRows("one", "two"))[:20], "cut.parquet": table[:len(table)-20],
 		"false.gz": "this is plain text", "false.parquet": "this is plain text", "broken.jsonl": `{"text": "one"` + "\n", "number.jsonl": `{"text": 1}`,
 		"field.parquet": table, "bomb.gz": zipped(t, strings.Repeat("a", 70<<20)), "cut.parquet.gz": zipped(t, table)[:50],
@@ -187,7 +186,7 @@ func TestDamagedInputs(t *testing.T) {
 func TestFormatOverride(t *testing.T) {
 	dir := t.TempDir()
 	rows := `{"text": "one"}` + "\n" + `{"text": "two"}`
-	writeTree(t, dir, map[string]string{"a.json": rows, "b.jsonl.gz": zipped(t, rows)})
+	testfile.Tree(t, dir, map[string]string{"a.json": rows, "b.jsonl.gz": zipped(t, rows)})
 	_, d := prepare(t, PrepareOptions{Inputs: []string{filepath.Join(dir, "a.json")}, Format: source.JSONL})
 	if diff := cmp.Diff([]string{"one", "two"}, allOf(t, d)); diff != "" {
 		t.Error(diff)

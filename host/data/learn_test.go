@@ -31,12 +31,7 @@ func TestLearnTokenizer(t *testing.T) {
 		if _, err := w.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		f, err := dataset.Open(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { f.Close() })
-		return f
+		return open(t, filepath.Join(dir, name))
 	}
 	text := strings.Repeat("func main returns nil\n", 20)
 	long := strings.Repeat("a line of a long document\n", 100_000) // in several parts
@@ -49,10 +44,7 @@ func TestLearnTokenizer(t *testing.T) {
 	if info.VocabSize > 300 || info.VocabSize < 290 || info.BOS == tokenizer.NoToken || info.EOS == tokenizer.NoToken {
 		t.Errorf("the tokenizer is %+v", info)
 	}
-	tok, err := tokenizer.Open(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tok := openTokenizer(t, out)
 	for _, d := range []string{text, "ünïcode"} {
 		ids, err := tok.Encode(d)
 		if err != nil {

@@ -1,3 +1,15 @@
+// Package data turns text into token files and token files into batches for the training
+// loop.
+//
+// [Prepare] turns texts into a dataset: a folder with training and validation files of
+// token ids, the tokenizer that made them, and a manifest against which [dataset.Verify] checks
+// the files. Package dataset reads and writes token files, package arrange draws batches from
+// them, package source reads the input files, package tokenizer turns text into ids, and
+// package chat makes documents of conversations.
+//
+// Everything here is deterministic: the same files and settings give the same bytes on
+// every machine, and a batch depends on nothing but its number. Batches are []int32:
+// nothing here knows models or devices.
 package data
 
 import (
@@ -153,7 +165,7 @@ func (p *preparation) scan(inputs []string) ([]document, error) {
 		p.progress.TotalBytes += max(files[i].size, 0)
 	}
 	var documents []document
-	err = inorder.Run(p.ctx, inorder.Each(files), func(file *sourceFile) (sourceResult, error) { return p.readFile(file) }, func(f sourceResult) error {
+	err = inorder.Run(p.ctx, inorder.Each(files), p.readFile, func(f sourceResult) error {
 		if documents == nil {
 			documents = f.documents
 		} else {

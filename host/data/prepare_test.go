@@ -2,7 +2,6 @@ package data
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -16,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
@@ -29,10 +29,7 @@ func TestSplitIsAPartition(t *testing.T) {
 		if len(val) != wantVal || len(train) != 97-wantVal {
 			t.Errorf("fraction %v: %d + %d documents, want %d for validation", fraction, len(train), len(val), wantVal)
 		}
-		all := slices.Concat(train, val)
-		slices.Sort(all)
-		want := slices.Sorted(slices.Values(texts))
-		if diff := cmp.Diff(want, all); diff != "" {
+		if diff := cmp.Diff(slices.Sorted(slices.Values(texts)), allOf(t, d)); diff != "" {
 			t.Errorf("fraction %v (-want +got):\n%s", fraction, diff)
 		}
 		if m.Train.Bytes+m.Val.Bytes != int64(len(strings.Join(texts, ""))) || m.Train.Tokens != m.Train.Bytes+m.Train.Documents {
@@ -66,46 +63,18 @@ func TestPrepareIsDeterministic(t *testing.T) {
 			t.Errorf("seed %d gave the split of the default seed", seed)
 		}
 	}
-	text, err := os.ReadFile("testdata/split.golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var want struct{ Train, Val string }
-	if err := json.Unmarshal(text, &want); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/split.golden.json", &want)
 	if first != [2]string{want.Train, want.Val} {
 		t.Errorf("hashes %v, want %v on every machine", first, want)
 	}
 }
 
-func TestPrepareSkips(t *testing.T) {
-	dir := t.TempDir()
-	writeTree(t, dir, map[string]string{
-		"a": "text", "b": "more text", "binary": "ab\x00cd", "latin1": "caf\xe9", "empty": "", "blank": " \n\n",
-	})
-	m, d := prepare(t, PrepareOptions{Inputs: []string{dir}})
-	below := func(name string) string { return filepath.ToSlash(filepath.Join(dir, name)) }
-	want := []LeftOut{
-		{Binary, 1, []string{below("binary")}}, {InvalidUTF8, 1, []string{below("latin1")}}, {Empty, 2, []string{below("blank"), below("empty")}},
-	}
-	if diff := cmp.Diff(want, m.LeftOut); diff != "" {
-		t.Error(diff)
-	}
-	got := slices.Concat(documentsOf(t, d.Train), documentsOf(t, d.Val))
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{"more text", "text"}, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestPrepareSeparator(t *testing.T) {
 	dir := t.TempDir()
-	writeTree(t, dir, map[string]string{"all": "one<|end|>two<|end|>three<|end|>\n"})
+	testfile.Tree(t, dir, map[string]string{"all": "one<|end|>two<|end|>three<|end|>\n"})
 	m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Separator: "<|end|>"})
-	got := slices.Concat(documentsOf(t, d.Train), documentsOf(t, d.Val))
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{"one", "three", "two"}, got); diff != "" || m.Val.Documents != 1 {
+	if diff := cmp.Diff([]string{"one", "three", "two"}, allOf(t, d)); diff != "" || m.Val.Documents != 1 {
 		t.Errorf("%+v %s", m, diff)
 	}
 }
@@ -148,7 +117,7 @@ func TestLongDocumentBesideABound(t *testing.T) {
 	for i := range 20 {
 		files[fmt.Sprintf("%d", i)] = fmt.Sprintf("document %2d", i)
 	}
-	writeTree(t, dir, files)
+	testfile.Tree(t, dir, files)
 	for seed := range uint64(8) {
 		m, _ := prepare(t, PrepareOptions{Inputs: []string{dir}, MaxBytes: 100, Seed: seed})
 		if got := m.Train.Documents + m.Val.Documents; got != 9 {
@@ -247,7 +216,7 @@ func BenchmarkPrepare(b *testing.B) {
 	for i := range 200 {
 		files[fmt.Sprintf("%03d.txt", i)] = strings.Repeat(fmt.Sprintf("line %d of a text like any other\n", i), 1000)
 	}
-	writeTree(b, dir, files)
+	testfile.Tree(b, dir, files)
 	for _, spec := range []string{"bytes", "tokenizer/testdata/llama3.tokenizer.json", "tokenizer/testdata/llama2.tokenizer.json"} {
 		t, err := tokenizer.Open(spec)
 		if err != nil {

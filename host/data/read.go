@@ -2,11 +2,13 @@ package data
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
+	"unicode/utf8"
 
 	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/internal/regular"
@@ -63,40 +65,29 @@ func withoutPath(err error) error {
 }
 
 func (in *input) read() error {
-	file, err := in.open()
-	if err != nil {
-		return err
-	}
-	defer file.Close()
 	in.found.format, in.found.compress = in.source.format, in.source.compress
-	raw := &progressReader{file, in.p, in.source.size < 0}
 	if in.source.stdin != nil {
-		peek := bufio.NewReader(raw)
+		peek := bufio.NewReader(&progressReader{in.source.stdin, in.p, true})
 		begin, _ := peek.Peek(4)
 		in.found.compress = source.ByContent(begin)
 		return in.decode(peek, nil)
 	}
-	return in.decode(raw, file)
-}
-
-// open opens the file, or takes the standard input.
-func (in *input) open() (io.ReadCloser, error) {
-	if in.source.stdin != nil {
-		return io.NopCloser(in.source.stdin), nil
+	file, err := regular.Open(in.source.path)
+	if err != nil {
+		return err
 	}
-	return regular.Open(in.source.path)
+	defer file.Close()
+	return in.decode(&progressReader{file, in.p, false}, file)
 }
 
-// decode reads the file by its format. file is the file itself, if it has a name.
-func (in *input) decode(raw io.Reader, file io.ReadCloser) error {
-	plain := in.found.compress == source.None
+// decode reads the file by its format. direct is the file itself, if it has a name.
+func (in *input) decode(raw io.Reader, direct *os.File) error {
 	text, err := source.Decompress(raw, in.found.compress)
 	if err != nil {
 		return err
 	}
 	defer text.Close()
-	direct, _ := file.(*os.File)
-	if !plain {
+	if in.found.compress != source.None {
 		direct = nil
 	}
 	switch in.found.format {
@@ -232,4 +223,99 @@ func (r *progressReader) Read(b []byte) (int, error) {
 	}
 	r.p.advance(0, int64(n))
 	return n, err
+}
+
+// scanner goes through a file in chunks. Documents that are nothing but white
+// space are left out.
+type scanner struct {
+	file      int    // the number of the text file that the documents lie in
+	base      int64  // where in that file the text begins
+	separator []byte // empty: the file is one document
+	documents []document
+	begin     []byte // the first bytes of the file
+
+	position int64 // of the chunk in the file
+	start    int64 // of the current document
+	skip     int   // bytes at the front of the chunk that belong to a separator
+	visible  bool  // the current document has more than white space
+}
+
+func (s *scanner) run(r io.Reader, chunk int) (Reason, error) {
+	// What is held back at the end of a chunk: a character, or a separator, may
+	// be cut there.
+	hold := max(len(s.separator)-1, utf8.UTFMax-1)
+	buf := make([]byte, chunk+hold+utf8.UTFMax)
+	kept := 0
+	for {
+		n, err := io.ReadFull(r, buf[kept:])
+		last := err == io.EOF || err == io.ErrUnexpectedEOF
+		if err != nil && !last {
+			return isText, err
+		}
+		text := buf[:kept+n]
+		if len(s.begin) == 0 {
+			s.begin = append(s.begin, text[:min(len(text), 8)]...)
+		}
+		cut := len(text)
+		if !last {
+			cut = runeStart(text, cut-hold)
+		}
+		switch {
+		case bytes.IndexByte(text, 0) >= 0:
+			return nameReason(s.begin, Binary), nil
+		case !utf8.Valid(text[:cut]):
+			return nameReason(s.begin, InvalidUTF8), nil
+		}
+		s.split(text, cut)
+		s.position += int64(cut)
+		if last {
+			s.finish(s.position)
+			return isText, nil
+		}
+		kept = copy(buf, text[cut:])
+	}
+}
+
+// runeStart moves at back to the beginning of a character.
+func runeStart(text []byte, at int) int {
+	for i := at; i > max(0, at-utf8.UTFMax); i-- {
+		if utf8.RuneStart(text[i]) {
+			return i
+		}
+	}
+	return at // this is not UTF-8
+}
+
+// split ends a document at every separator that begins before cut.
+func (s *scanner) split(text []byte, cut int) {
+	from := s.skip
+	s.skip = 0
+	for len(s.separator) > 0 && from < cut {
+		i := bytes.Index(text[from:], s.separator)
+		if i < 0 || from+i >= cut {
+			break
+		}
+		s.look(text[from : from+i])
+		s.finish(s.position + int64(from+i))
+		from += i + len(s.separator)
+		s.start = s.position + int64(from)
+	}
+	if from < cut {
+		s.look(text[from:cut])
+	} else {
+		s.skip = from - cut
+	}
+}
+
+func (s *scanner) look(text []byte) { s.visible = s.visible || !isBlank(text) }
+
+// isBlank tells whether text has nothing but white space.
+func isBlank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
+
+// finish ends the current document.
+func (s *scanner) finish(end int64) {
+	if s.visible {
+		s.documents = append(s.documents, newDocument(s.file, s.base+s.start, s.base+end))
+	}
+	s.visible = false
 }

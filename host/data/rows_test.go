@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/source"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // rowFiles makes files with rows in all formats that have rows, and returns their folder.
@@ -43,9 +43,7 @@ func rowFiles(t *testing.T) string {
 		"a.jsonl": "{\"a\": 1}\n\nx", "b.jsonl.gz": zipped.String(), "c.parquet": columns.String(), "d.txt": `{"a": 5}`,
 		"e.parquet.gz": "x", "f.parquet": "PAR1PAR1PAR1",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, filepath.Join(dir, name), content)
 	}
 	return dir
 }
@@ -100,7 +98,7 @@ func TestReadRows(t *testing.T) {
 // TestRowsOfFolders: what has no rows by its name is left out of a folder, and refused before anything is read where it is named.
 func TestRowsOfFolders(t *testing.T) {
 	dir := t.TempDir()
-	writeTree(t, dir, map[string]string{"README.md": "Read me.", "a.jsonl": `{"a":1}`, "set/chat.json": `{"b":2}`, "set/sub/chat.json": `{"b":2}`})
+	testfile.Tree(t, dir, map[string]string{"README.md": "Read me.", "a.jsonl": `{"a":1}`, "set/chat.json": `{"b":2}`, "set/sub/chat.json": `{"b":2}`})
 	files, err := FindRows(RowOptions{Inputs: []string{dir}})
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +126,7 @@ func TestRowsOfFolders(t *testing.T) {
 // an input.
 func TestReadRowsBelow(t *testing.T) {
 	dir := t.TempDir()
-	writeTree(t, dir, map[string]string{"a.jsonl": `{"a":1}`, "sub/b.jsonl": `{"b":2}`})
+	testfile.Tree(t, dir, map[string]string{"a.jsonl": `{"a":1}`, "sub/b.jsonl": `{"b":2}`})
 	t.Chdir(filepath.Join(dir, "sub"))
 	for _, input := range []string{dir, "..", filepath.Join(dir, "**")} {
 		var got []string

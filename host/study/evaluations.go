@@ -58,7 +58,7 @@ func required(keys []schema.Key, names ...string) []schema.Key {
 func (t *table) ruler() *evaluation.Ruler {
 	e := &evaluation.Ruler{}
 	var values map[string]any
-	t.read(schema.Key{Name: "batch", To: &e.Batch, Is: schema.From(1, schema.Most), Default: 8}, schema.Key{Name: "ruler", To: &values})
+	t.read(schema.Key{Name: "batch", To: &e.Batch, Is: schema.From(1, schema.Most), Default: ruler.DefaultBatch}, schema.Key{Name: "ruler", To: &values})
 	if in := t.below("ruler", values); in != nil {
 		in.read(required(e.Keys(), "lengths")...)
 		e.Lengths = e.SortedLengths()

@@ -66,6 +66,7 @@ var parsers = []struct{ what, pkg, targets string }{
 // unfuzzed are packages that decode something, and need no target.
 var unfuzzed = map[string]string{
 	"host/train/plugin/scaffold": "what the go command says of a module that it has fetched",
+	"host/internal/testfile":     "for tests only",
 	"tools/campaign":             "reads what its own processes have just written",
 	"tools/tokencheck":           "reads what scripts/compare-tokenizers.py has just written",
 	"sdk/internal/wire/generate": "a generator of this repository",

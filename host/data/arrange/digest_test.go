@@ -11,10 +11,7 @@ import (
 func TestBatchesGolden(t *testing.T) {
 	config := WindowsConfig{Context: 16, Batch: 4, Seed: 2357}
 	one, two := writeTokens(t, wideInfo, counting(1000, 1<<20)), writeTokens(t, wideInfo, counting(3000, 7919))
-	mixture, err := NewMixture([]Weighted{{one, 1}, {two, 2.5}}, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mixture := newMixture(t, []Weighted{{one, 1}, {two, 2.5}}, config)
 	for _, c := range []struct {
 		name string
 		from interface {

@@ -1,6 +1,7 @@
 package arrange
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -93,13 +94,7 @@ func shares(weights []float64, n int64) ([]int64, error) {
 	}
 	slices.SortStableFunc(byFraction, func(a, b int) int {
 		fraction := func(i int) float64 { x := weights[i] / sum * float64(n); return x - math.Floor(x) }
-		switch fa, fb := fraction(a), fraction(b); {
-		case fa > fb:
-			return -1
-		case fa < fb:
-			return 1
-		}
-		return 0
+		return cmp.Compare(fraction(b), fraction(a))
 	})
 	for i := 0; left > 0; i, left = i+1, left-1 {
 		out[byFraction[i%len(out)]]++
@@ -116,8 +111,7 @@ func shares(weights []float64, n int64) ([]int64, error) {
 // is furthest behind its share.
 func (m *Mixture) layOut() {
 	m.sources = make([]uint16, cycleWindows)
-	due := make([]int64, len(m.share))
-	count := make([]int64, len(m.share))
+	due, count := make([]int64, len(m.share)), make([]int64, len(m.share))
 	for i := range m.sources {
 		if i%groupWindows == 0 {
 			m.before = append(m.before, slices.Clone(count))
@@ -171,18 +165,6 @@ func (m *Mixture) window(i int64) (source int, nth int64) {
 	return source, nth
 }
 
-// used counts the windows of each source among the first n.
-func (m *Mixture) used(n int64) []int64 {
-	count := slices.Clone(m.before[n%cycleWindows/groupWindows])
-	for s := range count {
-		count[s] += n / cycleWindows * m.share[s]
-	}
-	for _, s := range m.shuffled(n / groupWindows)[:n%groupWindows] {
-		count[s]++
-	}
-	return count
-}
-
 // shuffled returns the sources of a group of windows in their order.
 func (m *Mixture) shuffled(group int64) []uint16 {
 	begin := group * groupWindows % cycleWindows
@@ -194,9 +176,14 @@ func (m *Mixture) shuffled(group int64) []uint16 {
 // Epochs returns how many epochs of each source the first batches consist of. It may be
 // called concurrently with At.
 func (m *Mixture) Epochs(batches int64) []float64 {
-	var epochs []float64
-	for s, n := range m.used(batches * int64(m.config.Batch)) {
-		epochs = append(epochs, float64(n)/float64(m.samplers[s].windows))
+	n := batches * int64(m.config.Batch)
+	windows := slices.Clone(m.before[n%cycleWindows/groupWindows]) // of each source among the first n
+	for _, s := range m.shuffled(n / groupWindows)[:n%groupWindows] {
+		windows[s]++
+	}
+	epochs := make([]float64, len(windows))
+	for s := range windows {
+		epochs[s] = float64(windows[s]+n/cycleWindows*m.share[s]) / float64(m.samplers[s].windows)
 	}
 	return epochs
 }

@@ -21,16 +21,22 @@ func marked(t *testing.T, mark int32, n int) *dataset.File {
 	return writeTokens(t, wideInfo, ids)
 }
 
+func newMixture(t *testing.T, sources []Weighted, config WindowsConfig) *Mixture {
+	t.Helper()
+	m, err := NewMixture(sources, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // TestMixture: weights are shares of the windows, each source has every window of an
 // epoch once and another order in the next, and a batch depends on its number alone.
 func TestMixture(t *testing.T) {
 	const context, batch, batches = 4, 8, 4000
 	sources := []Weighted{{marked(t, 1, 4000), 0.7}, {marked(t, 2, 400), 0.2}, {marked(t, 3, 1000), 0.1}}
 	config := WindowsConfig{Context: context, Batch: batch, Seed: 9}
-	m, err := NewMixture(sources, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := newMixture(t, sources, config)
 	rows := make([][][]int32, len(sources)) // the windows of each source, in order
 	dst := make([]int32, m.BatchLen())
 	for i := range int64(batches) {
@@ -77,10 +83,7 @@ func TestMixture(t *testing.T) {
 		if err := m.At(i, dst); err != nil {
 			t.Fatal(err)
 		}
-		again, err := NewMixture(sources, config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := newMixture(t, sources, config)
 		other := make([]int32, m.BatchLen())
 		if err := again.At(i, other); err != nil || !slices.Equal(dst, other) {
 			t.Errorf("batch %d is different in a new mixture, %v", i, err)
@@ -92,14 +95,8 @@ func TestMixture(t *testing.T) {
 func TestMixtureOfOne(t *testing.T) {
 	f := marked(t, 1, 1000)
 	config := WindowsConfig{Context: 4, Batch: 3, Seed: 5}
-	m, err := NewMixture([]Weighted{{f, 2}}, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := NewWindows(f, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := newMixture(t, []Weighted{{f, 2}}, config)
+	s := newWindows(t, f, config)
 	a, b := make([]int32, m.BatchLen()), make([]int32, m.BatchLen())
 	for i := range s.batches {
 		if err := errors.Join(m.At(i, a), s.At(i, b)); err != nil || !slices.Equal(a, b) {
@@ -128,10 +125,7 @@ func TestMixtureRefuses(t *testing.T) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
 	}
-	m, err := NewMixture([]Weighted{{f, 1}}, good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := newMixture(t, []Weighted{{f, 1}}, good)
 	if m.At(-1, make([]int32, 10)) == nil || m.At(0, make([]int32, 9)) == nil {
 		t.Error("a batch that is none was filled")
 	}

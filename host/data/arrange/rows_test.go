@@ -1,9 +1,7 @@
 package arrange
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 func newRows(t testing.TB, f *dataset.File, c RowsConfig) *Rows {
@@ -38,10 +37,6 @@ func read(t testing.TB, s *Rows, step int64) []Row {
 // TestGoldenRows: documents in order give the rows, positions, segments and weights of the
 // reference.
 func TestGoldenRows(t *testing.T) {
-	text, err := os.ReadFile("testdata/packing.golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var golden struct {
 		Length    int       `json:"row_length"`
 		Documents [][]int32 `json:"documents"`
@@ -51,9 +46,7 @@ func TestGoldenRows(t *testing.T) {
 			Weights                                []float32 `json:"target_weights"`
 		} `json:"rows"`
 	}
-	if err := json.Unmarshal(text, &golden); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/packing.golden.json", &golden)
 	if len(golden.Rows) == 0 || len(golden.Masks) != len(golden.Documents) {
 		t.Fatalf("%d rows in the reference, %d masks of %d documents", len(golden.Rows), len(golden.Masks), len(golden.Documents))
 	}

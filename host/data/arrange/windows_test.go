@@ -1,9 +1,8 @@
 package arrange
 
 import (
-	"encoding/json"
 	"errors"
-	"os"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,13 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 func TestEpochOrderGolden(t *testing.T) {
-	text, err := os.ReadFile("testdata/sampler.golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cases []struct {
 		Seed             uint64
 		Epoch            int64
@@ -25,9 +21,7 @@ func TestEpochOrderGolden(t *testing.T) {
 		Offset           int
 		Order            []uint32
 	}
-	if err := json.Unmarshal(text, &cases); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/sampler.golden.json", &cases)
 	for _, c := range cases {
 		offset, order := epochOrder(c.Seed, c.Epoch, c.Context, uint32(c.Windows))
 		if offset != c.Offset {
@@ -82,7 +76,12 @@ func TestEachWindowOncePerEpoch(t *testing.T) {
 				t.Errorf("%+v, epoch %d: %d windows", size, epoch, len(seen))
 			}
 			if len(seen) == windows {
-				checkUnbroken(t, seen, size.context)
+				begins := slices.Sorted(maps.Keys(seen))
+				for i, begin := range begins {
+					if begin != begins[0]+int32(i*size.context) {
+						t.Fatalf("windows begin at %v, want steps of %d", begins, size.context)
+					}
+				}
 			}
 		}
 		if size.context > 1 && len(offsets) < 2 {
@@ -97,20 +96,6 @@ func checkRun(t *testing.T, row []int32) {
 	for i, id := range row {
 		if id != row[0]+int32(i) {
 			t.Fatalf("window %v is not consecutive", row)
-		}
-	}
-}
-
-func checkUnbroken(t *testing.T, starts map[int32]bool, context int) {
-	t.Helper()
-	list := make([]int32, 0, len(starts))
-	for start := range starts {
-		list = append(list, start)
-	}
-	slices.Sort(list)
-	for i, start := range list {
-		if start != list[0]+int32(i*context) {
-			t.Fatalf("windows begin at %v, want steps of %d", list, context)
 		}
 	}
 }
@@ -211,5 +196,79 @@ func BenchmarkWindows(b *testing.B) {
 func BenchmarkEpochOrder(b *testing.B) {
 	for b.Loop() {
 		epochOrder(1337, 0, 512, 1_953_124)
+	}
+}
+
+func TestSequential(t *testing.T) {
+	for _, test := range []struct {
+		tokens, context, batch int
+		rows                   []int // of every batch
+	}{
+		{101, 10, 5, []int{5, 5}},
+		{110, 10, 5, []int{5, 5}},
+		{111, 10, 5, []int{5, 5, 1}},
+		{11, 10, 5, []int{1}},
+		{100, 1, 99, []int{99}},
+	} {
+		f := writeTokens(t, wideInfo, counting(test.tokens, 1<<20))
+		s, err := NewSequential(f, test.context, test.batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Batches() != int64(len(test.rows)) {
+			t.Errorf("%+v: %d batches", test, s.Batches())
+		}
+		next := int32(0)
+		windows := 0
+		for i, want := range test.rows {
+			dst := slices.Repeat([]int32{-1}, s.BatchLen())
+			rows, err := s.At(int64(i), dst)
+			if err != nil || rows != want {
+				t.Fatalf("%+v: batch %d has %d rows, %v", test, i, rows, err)
+			}
+			width := test.context + 1
+			for row := range slices.Chunk(dst[:rows*width], width) {
+				if row[0] != next {
+					t.Errorf("%+v: window begins at %d, want %d", test, row[0], next)
+				}
+				checkRun(t, row)
+				next = row[len(row)-1]
+			}
+			for row := range slices.Chunk(dst[rows*width:], width) {
+				if !slices.Equal(row, dst[:width]) {
+					t.Fatalf("%+v: batch %d: unused row holds %d, the first %d", test, i, row, dst[:width])
+				}
+			}
+			windows += rows
+		}
+		if int64(windows) != s.windows {
+			t.Errorf("%+v: %d windows, s.windows = %d", test, windows, s.windows)
+		}
+		if left := test.tokens - 1 - int(next); left < 0 || left >= test.context {
+			t.Errorf("%+v: %d tokens were left out", test, left)
+		}
+	}
+}
+
+func TestSequentialRefuses(t *testing.T) {
+	f := writeTokens(t, wideInfo, counting(10, 1<<20))
+	var short *ShortError
+	if _, err := NewSequential(f, 10, 1); !errors.As(err, &short) || short.Need != 11 {
+		t.Errorf("short file: %v", err)
+	}
+	if _, err := NewSequential(f, 0, 1); err == nil {
+		t.Error("context 0 was accepted")
+	}
+	s, err := NewSequential(f, 3, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []int64{-1, s.Batches()} {
+		if _, err := s.At(i, make([]int32, s.BatchLen())); err == nil {
+			t.Errorf("batch %d succeeded", i)
+		}
+	}
+	if _, err := s.At(0, make([]int32, 1)); err == nil {
+		t.Error("a buffer of the wrong size was accepted")
 	}
 }

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -57,16 +58,15 @@ func ParseRow(row []byte) (Conversation, error) {
 	if tools, _ := d.Get("tools"); !empty(tools) {
 		return nil, errors.New("tools: conversations with tools are not supported")
 	}
-	if list, ok := d.Get("messages"); ok {
-		return parseMessages("messages", list, parseMessage)
-	}
-	if list, ok := d.Get("conversations"); ok {
-		return parseMessages("conversations", list, parseShareGPT)
+	for i := range forms {
+		if list, ok := d.Get(forms[i].key); ok {
+			return forms[i].parse(list)
+		}
 	}
 	prompt, ok := d.Get("prompt")
 	completion, too := d.Get("completion")
 	if !ok || !too {
-		return nil, fmt.Errorf("want the key messages, conversations, or prompt and completion; the row has %s", keys(d))
+		return nil, fmt.Errorf("want the key messages, conversations, or prompt and completion; the row has %s", cmp.Or(strings.Join(d.Keys(), ", "), "none"))
 	}
 	question, ok := prompt.(string)
 	answer, too := completion.(string)
@@ -77,13 +77,6 @@ func ParseRow(row []byte) (Conversation, error) {
 		return nil, errZero
 	}
 	return Conversation{NewMessage(User, question), NewMessage(Assistant, answer)}, nil
-}
-
-func keys(d *jinja.Dict) string {
-	if len(d.Keys()) == 0 {
-		return "none"
-	}
-	return strings.Join(d.Keys(), ", ")
 }
 
 // empty tells whether an optional value says nothing.
@@ -101,26 +94,40 @@ func empty(value any) bool {
 	return false
 }
 
-func parseMessages(key string, value any, parse func(*jinja.Dict) (Message, error)) (Conversation, error) {
+// form is how a row writes the messages of a conversation.
+type form struct {
+	key           string            // of the list
+	role, content string            // keys of a message
+	roles         map[string]string // by the names that the form gives them
+	want          string            // those names
+	whole         bool              // templates see the other keys of a message too
+}
+
+var forms = []form{
+	{"messages", "role", "content", map[string]string{System: System, User: User, Assistant: Assistant}, "system, user or assistant", true},
+	{"conversations", "from", "value", map[string]string{"system": System, "human": User, "gpt": Assistant}, "system, human or gpt", false}, // ShareGPT
+}
+
+func (f *form) parse(value any) (Conversation, error) {
 	list, ok := value.(jinja.List)
 	if !ok {
-		return nil, fmt.Errorf("%s: want a list of messages", key)
+		return nil, fmt.Errorf("%s: want a list of messages", f.key)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s: the list is empty", key)
+		return nil, fmt.Errorf("%s: the list is empty", f.key)
 	}
 	c := make(Conversation, len(list))
 	for i, element := range list {
 		d, ok := element.(*jinja.Dict)
 		if !ok {
-			return nil, fmt.Errorf("%s[%d]: want an object", key, i)
+			return nil, fmt.Errorf("%s[%d]: want an object", f.key, i)
 		}
 		var err error
-		if c[i], err = parse(d); err == nil && hasZero(d) {
+		if c[i], err = f.message(d); err == nil && hasZero(d) {
 			err = errZero
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s[%d]: %w", key, i, err)
+			return nil, fmt.Errorf("%s[%d]: %w", f.key, i, err)
 		}
 	}
 	return c, nil
@@ -148,50 +155,25 @@ func hasZero(value any) bool {
 // meaningful are keys of a message that would be wrong to ignore.
 var meaningful = []string{"tool_calls", "function_call", "weight"}
 
-// refuseMeaningful is an error that names such a key, if the message has one.
-func refuseMeaningful(d *jinja.Dict) error {
+func (f *form) message(d *jinja.Dict) (Message, error) {
 	for _, key := range meaningful {
 		if value, _ := d.Get(key); !empty(value) {
-			return fmt.Errorf("%s is not supported", key)
+			return Message{}, fmt.Errorf("%s is not supported", key)
 		}
 	}
-	return nil
-}
-
-// parseMessage reads {"role", "content"}. Templates see the other keys too.
-func parseMessage(d *jinja.Dict) (Message, error) {
-	if err := refuseMeaningful(d); err != nil {
-		return Message{}, err
-	}
-	role, err := text(d, "role")
+	name, err := text(d, f.role)
 	if err != nil {
 		return Message{}, err
 	}
-	if !slices.Contains([]string{System, User, Assistant}, role) {
-		return Message{}, fmt.Errorf("role %q, want system, user or assistant", role)
-	}
-	content, err := text(d, "content")
-	return Message{role, content, d}, err
-}
-
-// shareGPT names the roles of the ShareGPT form.
-var shareGPT = map[string]string{"system": System, "human": User, "gpt": Assistant}
-
-// parseShareGPT reads {"from", "value"}.
-func parseShareGPT(d *jinja.Dict) (Message, error) {
-	if err := refuseMeaningful(d); err != nil {
-		return Message{}, err
-	}
-	from, err := text(d, "from")
-	if err != nil {
-		return Message{}, err
-	}
-	role, ok := shareGPT[from]
+	role, ok := f.roles[name]
 	if !ok {
-		return Message{}, fmt.Errorf("from %q, want system, human or gpt", from)
+		return Message{}, fmt.Errorf("%s %q, want %s", f.role, name, f.want)
 	}
-	value, err := text(d, "value")
-	return NewMessage(role, value), err
+	content, err := text(d, f.content)
+	if f.whole {
+		return Message{role, content, d}, err
+	}
+	return NewMessage(role, content), err
 }
 
 // text is the string that a key of a message must have.

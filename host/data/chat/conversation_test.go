@@ -2,11 +2,11 @@ package chat
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // said writes a conversation for comparison.
@@ -107,10 +107,7 @@ func FuzzRow(f *testing.F) {
 // refused.
 func FuzzConfig(f *testing.F) {
 	for _, name := range []string{"testdata/tokenizer_config.json", "testdata/llama32.tokenizer.json"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		text := testfile.Read(f, name)
 		f.Add(text)
 	}
 	f.Add([]byte(`{"chat_template": [{"name": "default", "template": "x"}], "bos_token": {"content": "<s>"}, "eos_token": null}`))

@@ -3,12 +3,12 @@ package chat
 import (
 	"errors"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // encoder is of a template, with bytes as tokens.
@@ -18,7 +18,12 @@ func encoder(t testing.TB, source string, trainOn TrainOn) *Encoder {
 	if err := tmpl.parse(); err != nil {
 		t.Fatal(err)
 	}
-	e, err := NewEncoder(tmpl, tokenizer.Bytes{}, trainOn, "")
+	return encoderOf(t, tmpl, tokenizer.Bytes{}, trainOn, "")
+}
+
+func encoderOf(t testing.TB, tmpl *Template, tok tokenizer.Tokenizer, trainOn TrainOn, special Special) *Encoder {
+	t.Helper()
+	e, err := NewEncoder(tmpl, tok, trainOn, special)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,10 +115,7 @@ func TestDropped(t *testing.T) {
 
 // TestNormalForms: where the tokenizer brings text into a normal form, its tokens give that form back, and what is learned is found in it.
 func TestNormalForms(t *testing.T) {
-	definition, err := os.ReadFile("testdata/llama32.tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	definition := testfile.Read(t, "testdata/llama32.tokenizer.json")
 	// The template's e and the accent that the answer begins with are one letter in NFC.
 	const joined = "{% for m in messages %}{% if m.role == 'assistant' %}e{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}"
 	const ohm, accent = "5 k\u2126", "cafe\u0301"
@@ -133,10 +135,7 @@ func TestNormalForms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := NewEncoder(encoder(t, k.template, "").template, tok, LastTurn, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := encoderOf(t, encoder(t, k.template, "").template, tok, LastTurn, "")
 		c[1] = NewMessage(Assistant, k.answer)
 		for _, conversation := range []Conversation{c, append(c[:2:2], c...)} {
 			d, err := e.Encode(t.Context(), conversation)
@@ -169,10 +168,7 @@ func (v vast) Info() tokenizer.Info {
 // TestVastVocabulary: what an encoder keeps grows with the tokens that occur, and not with the largest id.
 func TestVastVocabulary(t *testing.T) {
 	tmpl := encoder(t, plain, "").template
-	e, err := NewEncoder(tmpl, vast{}, "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := encoderOf(t, tmpl, vast{}, "", "")
 	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one")}
 	got, err := e.Encode(t.Context(), c)
 	want, wantErr := encoder(t, plain, "").Encode(t.Context(), c)
@@ -192,16 +188,11 @@ func TestEncodeMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	tmpl := encoder(t, plain, "").template
-	e, err := NewEncoder(tmpl, metaspace, "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := encoderOf(t, tmpl, metaspace, "", "")
 	if _, err := e.Encode(t.Context(), c); err == nil || !strings.Contains(err.Error(), "changes the text that it cuts") {
 		t.Errorf("a tokenizer that changes the text: %v", err)
 	}
-	if e, err = NewEncoder(tmpl, goldenTokenizer(t), "", RefuseSpecial); err != nil {
-		t.Fatal(err)
-	}
+	e = encoderOf(t, tmpl, goldenTokenizer(t), "", RefuseSpecial)
 	if _, err := e.Encode(t.Context(), c); err == nil || err.Error() != "messages[1]: the content has the special token <|eot_id|>" {
 		t.Errorf("a special token in a message: %v", err)
 	}

@@ -38,9 +38,7 @@ func whole(t *testing.T, what, out string, want map[string]string) {
 // reported, and the next preparation makes what an undisturbed one does.
 func TestFaults(t *testing.T) {
 	reference := t.TempDir()
-	if _, err := Prepare(t.Context(), options(t, conversations(6), reference)); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, options(t, conversations(6), reference))
 	want := contents(t, reference)
 	for files := range faultfs.Each(t, effort.Choose(2, 1), 20) {
 		out := filepath.Join(t.TempDir(), "set")
@@ -57,18 +55,14 @@ func TestPowerLoss(t *testing.T) {
 	effort.Long(t, "a preparation for each moment at which power can be lost")
 	root := t.TempDir()
 	out := filepath.Join(root, "set")
-	if _, err := Prepare(t.Context(), options(t, conversations(9), out)); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, options(t, conversations(9), out))
 	files, err := crashfs.New(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := options(t, conversations(6), out)
 	o.Files = files
-	if _, err := Prepare(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, o)
 	want := contents(t, out)
 	for lost, what := range files.Each(t, effort.Choose[uint64](2, 3), 40) {
 		whole(t, what, filepath.Join(lost, "set"), want)

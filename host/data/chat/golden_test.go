@@ -3,14 +3,15 @@ package chat
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // goldenCase is a conversation with its text, ids and marks as transformers gives them.
@@ -35,10 +36,7 @@ type goldenFile struct {
 
 func readGolden(t *testing.T) goldenFile {
 	t.Helper()
-	text, err := os.ReadFile("testdata/chat.golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testfile.Read(t, "testdata/chat.golden.json")
 	text = []byte(strings.ReplaceAll(string(text), `"byte_spans"`, `"ByteSpans"`))
 	var g goldenFile
 	if err := json.Unmarshal(text, &g); err != nil {
@@ -138,10 +136,7 @@ func TestGoldenMarks(t *testing.T) {
 			continue
 		}
 		tmpl, conversation := g.template(t, c), c.conversation(t)
-		e, err := NewEncoder(tmpl, tok, "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := encoderOf(t, tmpl, tok, "", "")
 		found, err := e.spans(e.prefixes(t.Context(), conversation, e.turns(conversation)), e.turns(conversation), c.Rendered)
 		if err != nil {
 			t.Errorf("%s: %v", c.Name, err)
@@ -191,10 +186,7 @@ func TestBuiltIn(t *testing.T) {
 		}
 		compared++
 		for _, addsBOS := range []bool{false, true} {
-			tmpl, err := OpenTemplate(c.Template, "testdata", addsBOS)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tmpl := openTemplate(t, c.Template, "testdata", addsBOS)
 			if tmpl.Tokens.EOS != c.EOS {
 				t.Fatalf("end token %q, want %q", tmpl.Tokens.EOS, c.EOS)
 			}
@@ -227,3 +219,6 @@ func TestTruncatedRefusal(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

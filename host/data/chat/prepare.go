@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +10,8 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -101,7 +104,7 @@ type preparation struct {
 	options *PrepareOptions
 	encoder *Encoder
 	folder  *dataset.Folder
-	counts  counts
+	counts  Counts
 }
 
 func (p *preparation) run(ctx context.Context) (m *Manifest, err error) {
@@ -120,7 +123,11 @@ func (p *preparation) run(ctx context.Context) (m *Manifest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.folder, err = dataset.Prepare(vfs.On(o.Files, o.Out), dataset.Conversations, o.origin(), companions, 0); err != nil {
+	sum := sha256.Sum256([]byte(o.Template.Source))
+	origin := dataset.Origin{
+		Tokenizer: o.Tokenizer.Info(), Template: o.Template.Name, TemplateSHA256: hex.EncodeToString(sum[:]), TrainOn: string(o.TrainOn),
+	}
+	if p.folder, err = dataset.Prepare(vfs.On(o.Files, o.Out), dataset.Conversations, origin, companions, 0); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.folder.Close()) }()
@@ -129,7 +136,7 @@ func (p *preparation) run(ctx context.Context) (m *Manifest, err error) {
 	}
 	m = &Manifest{
 		Manifest: dataset.Manifest{ValFraction: o.ValFraction, Seed: o.Seed},
-		Tokens:   o.Template.Tokens, Variables: o.Template.Variables, Special: o.Special, AddedTokens: added, Counts: p.counts.Counts,
+		Tokens:   o.Template.Tokens, Variables: o.Template.Variables, Special: o.Special, AddedTokens: added, Counts: p.counts,
 	}
 	if m.Dropped == nil {
 		m.Dropped = []DroppedRows{}
@@ -152,13 +159,6 @@ func (o *PrepareOptions) companions(added []AddedToken) (map[string][]byte, erro
 		files[tokenizer.DefinitionFile] = t.Definition()
 	}
 	return files, nil
-}
-
-func (o *PrepareOptions) origin() dataset.Origin {
-	sum := sha256.Sum256([]byte(o.Template.Source))
-	return dataset.Origin{
-		Tokenizer: o.Tokenizer.Info(), Template: o.Template.Name, TemplateSHA256: hex.EncodeToString(sum[:]), TrainOn: string(o.TrainOn),
-	}
 }
 
 // encode writes all documents.
@@ -288,4 +288,88 @@ func (p *preparation) split(ctx context.Context) error {
 		return errors.New("one conversation cannot be divided into training and validation: give more, or separate ones for validation")
 	}
 	return errors.Join(validation(lowest.document), training(highest.document))
+}
+
+// Manifest says what a data set was made from and what it contains; it is stored as
+// chat.json.
+type Manifest struct {
+	dataset.Manifest
+	// Tokens and Variables are the inputs of the template.
+	Tokens    SpecialTokens  `json:"tokens"`
+	Variables map[string]any `json:"variables,omitempty"`
+	Special   Special        `json:"special_in_content"`
+	// AddedTokens are the marks of the template that were added to the tokenizer.
+	AddedTokens []AddedToken `json:"added_tokens,omitempty"`
+	Counts
+}
+
+// Counts says what became of the rows.
+type Counts struct {
+	Rows      int64 `json:"rows"`
+	Documents int64 `json:"documents"`
+	// Dropped counts the conversations that yield no document, by reason, the most
+	// frequent first.
+	Dropped []DroppedRows `json:"dropped"`
+	// Bad is the number of rows that hold no conversation; FirstBad says what was wrong
+	// with the first of them.
+	Bad      int64  `json:"bad"`
+	FirstBad string `json:"first_bad,omitempty"`
+}
+
+// DroppedRows counts the conversations that were dropped for one reason.
+type DroppedRows struct {
+	Reason Reason `json:"reason"`
+	Rows   int64  `json:"rows"`
+	First  string `json:"first"` // location of the first of them
+}
+
+// maxReasons bounds the number of reasons that are told apart: a template can say another
+// one for every row.
+const (
+	maxReasons   = 20
+	otherReasons = refusal + "for other reasons"
+)
+
+func (c *Counts) add(o outcome) {
+	c.Rows++
+	switch {
+	case o.document != nil:
+		c.Documents++
+	case o.bad != nil:
+		c.Bad++
+		if c.FirstBad == "" {
+			c.FirstBad = fmt.Sprintf("%s: %v", o.place, o.bad)
+		}
+	default:
+		c.drop(o.dropped, o.place)
+	}
+}
+
+func (c *Counts) drop(reason Reason, place string) {
+	i := slices.IndexFunc(c.Dropped, func(d DroppedRows) bool { return d.Reason == reason })
+	if i < 0 && len(c.Dropped) >= maxReasons && reason != otherReasons {
+		c.drop(otherReasons, place)
+		return
+	}
+	if i < 0 {
+		i = len(c.Dropped)
+		c.Dropped = append(c.Dropped, DroppedRows{Reason: reason, First: place})
+	}
+	c.Dropped[i].Rows++
+	slices.SortStableFunc(c.Dropped, func(a, b DroppedRows) int { return cmp.Compare(b.Rows, a.Rows) })
+}
+
+// explain says why there are no documents, as the end of a message.
+func (c *Counts) explain() string {
+	if c.Rows == 0 {
+		return ": there are no rows"
+	}
+	var parts []string
+	for _, d := range c.Dropped {
+		parts = append(parts, fmt.Sprintf("%d: %s (first at %s)", d.Rows, d.Reason, d.First))
+	}
+	if c.Bad > 0 {
+		parts = append(parts, fmt.Sprintf("%d bad (%s)", c.Bad, c.FirstBad))
+	}
+	return fmt.Sprintf("; of %d rows, %s", c.Rows, strings.Join(parts, "; "))
 }

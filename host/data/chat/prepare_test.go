@@ -16,6 +16,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
 
@@ -43,6 +44,15 @@ func options(t testing.TB, list Rows, out string) PrepareOptions {
 	return PrepareOptions{Rows: list, Out: out, Files: vfstest.NoSync, Tokenizer: tokenizer.Bytes{}, Template: encoder(t, plain, "").template, ValFraction: 0.25, Seed: 1}
 }
 
+func prepare(t *testing.T, o PrepareOptions) *Manifest {
+	t.Helper()
+	m, err := Prepare(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // answers are what the assistant says in the documents of a file.
 func answers(t *testing.T, path string) (list []string) {
 	t.Helper()
@@ -68,10 +78,7 @@ func answers(t *testing.T, path string) (list []string) {
 // the manifest counts them.
 func TestPrepare(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "set")
-	m, err := Prepare(t.Context(), options(t, conversations(200), out))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := prepare(t, options(t, conversations(200), out))
 	train, val := answers(t, filepath.Join(out, dataset.Conversations.Train)), answers(t, filepath.Join(out, dataset.Conversations.Val))
 	// Six standard deviations of a binomial of 200 and a quarter.
 	if len(val) < 14 || len(val) > 86 {
@@ -94,9 +101,7 @@ func TestPrepare(t *testing.T) {
 		}
 	}
 	again := filepath.Join(t.TempDir(), "set")
-	if _, err := Prepare(t.Context(), options(t, conversations(200), again)); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, options(t, conversations(200), again))
 	if diff := cmp.Diff(contents(t, out), contents(t, again)); diff != "" {
 		t.Errorf("the second preparation differs:\n%s", diff)
 	}
@@ -116,9 +121,7 @@ func TestPrepareShare(t *testing.T) {
 	for _, fraction := range []float64{1e-9, 0.1, 0.5, 0.9, 1 - 1e-9} {
 		o := options(t, conversations(n), t.TempDir())
 		o.ValFraction = fraction
-		if _, err := Prepare(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		prepare(t, o)
 		rng := rand.NewPCG(o.Seed, splitSequence)
 		numbers := make([]uint64, n)
 		for i := range numbers {
@@ -165,9 +168,7 @@ func TestPrepareFew(t *testing.T) {
 func TestPrepareValidation(t *testing.T) {
 	o := options(t, conversations(3), t.TempDir())
 	o.ValRows, o.ValFraction = rowsOf(`{"prompt": "q", "completion": "answer v"}`), 0
-	if _, err := Prepare(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, o)
 	got := fmt.Sprint(answers(t, filepath.Join(o.Out, dataset.Conversations.Train)), answers(t, filepath.Join(o.Out, dataset.Conversations.Val)))
 	if got != "[0 1 2] [v]" {
 		t.Errorf("got %s", got)
@@ -198,15 +199,12 @@ func TestPrepareCounts(t *testing.T) {
 		t.Errorf("a preparation that failed leaves %v, %v, want only the lock", left, err)
 	}
 	o.SkipBad = true
-	m, err := Prepare(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := prepare(t, o)
 	want := Counts{Rows: 6, Documents: 2, Dropped: []DroppedRows{{NoLoss, 2, "rows: line 3"}}, Bad: 2, FirstBad: m.FirstBad}
 	if diff := cmp.Diff(want, m.Counts); diff != "" || !strings.HasPrefix(m.FirstBad, "rows: line 2: not JSON: at byte 2") {
 		t.Errorf("first bad %q\n%s", m.FirstBad, diff)
 	}
-	var c counts
+	var c Counts
 	for i := range 50 {
 		c.add(outcome{dropped: Reason(fmt.Sprintf("reason %d", i)), place: "x"})
 	}
@@ -242,23 +240,16 @@ func TestPrepareMistakes(t *testing.T) {
 // TestVerifyDamage: what was changed is found.
 func TestVerifyDamage(t *testing.T) {
 	out := t.TempDir()
-	if _, err := Prepare(t.Context(), options(t, conversations(9), out)); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, options(t, conversations(9), out))
 	whole := contents(t, out)
 	for name, want := range map[string]string{
 		dataset.Conversations.Train: "hash", dataset.Conversations.Val: "hash", tokenizer.TemplateFile: "is not the template that chat.json describes", dataset.Conversations.Manifest: `not valid JSON: found "}", want "," or "}"`,
 	} {
 		path := filepath.Join(out, name)
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := testfile.Read(t, path)
 		damaged := append([]byte(nil), content...)
 		damaged[min(4096, len(damaged)-3)] ^= 1
-		if err := os.WriteFile(path, damaged, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, path, damaged)
 		found, err := dataset.Verify(t.Context(), out)
 		if err != nil {
 			t.Fatal(err)
@@ -268,18 +259,14 @@ func TestVerifyDamage(t *testing.T) {
 				t.Errorf("%s damaged: %s has the error %v, want %s", name, v.Path, v.Err, want)
 			}
 		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, path, content)
 	}
 	if diff := cmp.Diff(whole, contents(t, out)); diff != "" {
 		t.Fatal(diff)
 	}
 	// A file of another preparation does not belong here.
 	other := t.TempDir()
-	if _, err := Prepare(t.Context(), options(t, conversations(8), other)); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, options(t, conversations(8), other))
 	if err := os.Rename(filepath.Join(other, dataset.Conversations.Train), filepath.Join(out, dataset.Conversations.Train)); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,18 +12,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // folder makes a directory with these files.
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testfile.Tree(t, dir, files)
 	return dir
+}
+
+func openTemplate(t *testing.T, spec, tokenizer string, addsBOS bool) *Template {
+	t.Helper()
+	tmpl, err := OpenTemplate(spec, tokenizer, addsBOS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tmpl
 }
 
 // TestModelsTemplate: a model's template is found in the places where models keep it, and
@@ -54,15 +61,10 @@ func TestModelsTemplate(t *testing.T) {
 func TestTokenizerConfig(t *testing.T) {
 	dir := folder(t, map[string]string{"tokenizer_config.json": `{"tokenizer_class": "Own", "model_max_length": 1e30, "chat_template": "x", "bos_token": "<s>",
 		"eos_token": {"content": "</s>", "lstrip": false}, "pad_token": null, "added_tokens_decoder": {"0": {"content": "<s>"}}}`})
-	tmpl, err := OpenTemplate("chatml", dir, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tmpl := openTemplate(t, "chatml", dir, false)
 	o := options(t, conversations(9), filepath.Join(dir, "set"))
 	o.Template = tmpl
-	if _, err := Prepare(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, o)
 	text, err := os.ReadFile(filepath.Join(dir, "set", "tokenizer_config.json"))
 	var got map[string]any
 	if err == nil {
@@ -80,10 +82,7 @@ func TestTokenizerConfig(t *testing.T) {
 func TestTemplateFile(t *testing.T) {
 	dir := folder(t, map[string]string{
 		"own.jinja": "{{ bos_token }}{{ strftime_now('%d %b %Y') }} {{ date_string }}", "tokenizer.json": "{}", "tokenizer_config.json": `{"bos_token": "<s>"}`})
-	tmpl, err := OpenTemplate(filepath.Join(dir, "own.jinja"), filepath.Join(dir, "tokenizer.json"), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tmpl := openTemplate(t, filepath.Join(dir, "own.jinja"), filepath.Join(dir, "tokenizer.json"), false)
 	tmpl.Variables = map[string]any{"date_string": "today"}
 	for now, want := range map[time.Time]string{{}: "<s>26 Jul 2024 today", time.Unix(0, 0).UTC(): "<s>01 Jan 1970 today"} {
 		tmpl.Time = now
@@ -110,10 +109,7 @@ func TestTemplateMistakes(t *testing.T) {
 		}
 	}
 	// The built-in tulu template needs an end token.
-	tmpl, err := OpenTemplate("tulu", folder(t, nil), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tmpl := openTemplate(t, "tulu", folder(t, nil), false)
 	if _, err := tmpl.Render(Conversation{NewMessage(Assistant, "x")}, false); err == nil || !strings.Contains(err.Error(), "eos_token, which is undefined") {
 		t.Errorf("without an end token: %v", err)
 	}
@@ -177,6 +173,105 @@ func TestModelTemplate(t *testing.T) {
 	for _, files := range []map[string][]byte{{tokenizer.ConfigFile: []byte(`[`)}, {tokenizer.TemplateFile: []byte(`{% if %}`)}} {
 		if _, err := ModelTemplate(files); err == nil {
 			t.Errorf("%s: no error", files)
+		}
+	}
+}
+
+// withoutMarks is the tokenizer of the golden file without the marks of ChatML.
+func withoutMarks(t *testing.T) *tokenizer.HuggingFace {
+	t.Helper()
+	var file map[string]json.RawMessage
+	testfile.ReadJSON(t, "testdata/llama32.tokenizer.json", &file)
+	var added []map[string]any
+	err := json.Unmarshal(file["added_tokens"], &added)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []map[string]any
+	for _, token := range added {
+		if !strings.HasPrefix(token["content"].(string), "<|im_") {
+			kept = append(kept, token)
+		}
+	}
+	if file["added_tokens"], err = json.Marshal(kept); err != nil || len(kept) != len(added)-2 {
+		t.Fatal(err, len(kept))
+	}
+	text, err := json.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.ParseHuggingFace(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// TestMissingMarks: marks of a template that are no tokens are an error that says what to do, unless they are added, or are to be text,
+// or always were.
+func TestMissingMarks(t *testing.T) {
+	tok := withoutMarks(t)
+	builtIn := func(name string) *Template { return openTemplate(t, name, "testdata", false) }
+	chatml := builtIn("chatml")
+	options := options(t, conversations(8), t.TempDir())
+	options.Tokenizer, options.Template = tok, chatml
+	_, err := Prepare(t.Context(), options)
+	if err == nil || !strings.Contains(err.Error(), "template chatml writes <|im_start|> and <|im_end|>, of which the tokenizer") || !strings.Contains(err.Error(), "--add-tokens") {
+		t.Errorf("error %v, want one about the marks", err)
+	}
+	model := *chatml
+	model.ofItsModel = true
+	for name, c := range map[string]struct {
+		template *Template
+		tok      tokenizer.Tokenizer
+		marks    Marks
+	}{
+		"plain": {chatml, tok, PlainMarks}, "of the model": {&model, tok, RefuseMarks}, "tulu": {builtIn("tulu"), tok, RefuseMarks},
+		"marks that are tokens": {builtIn("llama3"), tok, RefuseMarks}, "bytes": {chatml, tokenizer.Bytes{}, RefuseMarks}, "nothing to add": {builtIn("llama3"), tok, AddMarks},
+	} {
+		if got, added, err := c.template.withMarks(c.tok, c.marks); err != nil || got != c.tok || added != nil {
+			t.Errorf("%s: %v, added %v, error %v", name, got, added, err)
+		}
+	}
+	if _, _, err := chatml.withMarks(tokenizer.Bytes{}, AddMarks); err == nil || !strings.Contains(err.Error(), "cannot be added to the tokenizer bytes") {
+		t.Errorf("marks for bytes: error %v", err)
+	}
+}
+
+// TestAddedMarks: the files of the data set agree about added tokens, and a turn ends with one of them.
+func TestAddedMarks(t *testing.T) {
+	tok := withoutMarks(t)
+	folder := t.TempDir()
+	listed := `{"eos_token": "<|eot_id|>", "added_tokens_decoder": {"324": {"content": "<|eot_id|>", "special": true}}}`
+	testfile.Write(t, filepath.Join(folder, tokenizer.ConfigFile), listed)
+	tmpl := openTemplate(t, "chatml", folder, false)
+	o := options(t, conversations(8), t.TempDir())
+	o.Tokenizer, o.Template, o.Marks = tok, tmpl, AddMarks
+	m := prepare(t, o)
+	n := tok.Info().VocabSize
+	if diff := cmp.Diff([]AddedToken{{n, "<|im_start|>"}, {n + 1, "<|im_end|>"}}, m.AddedTokens); diff != "" || m.Tokenizer.VocabSize != n+2 {
+		t.Errorf("a vocabulary of %d, added (-want +got):\n%s", m.Tokenizer.VocabSize, diff)
+	}
+	again, err := tokenizer.Reopen(o.Out, m.Tokenizer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := again.Encode("<|im_end|>"); err != nil || len(ids) != 1 || int(ids[0]) != n+1 {
+		t.Errorf("ids %v, %v", ids, err)
+	}
+	text := testfile.Read(t, filepath.Join(o.Out, tokenizer.ConfigFile))
+	var config struct {
+		Added map[string]struct {
+			Content string
+			Special bool
+		} `json:"added_tokens_decoder"`
+	}
+	if err := json.Unmarshal(text, &config); err != nil || len(config.Added) != 3 {
+		t.Errorf("%d tokens in %s, %v", len(config.Added), text, err)
+	}
+	for _, token := range m.AddedTokens {
+		if got := config.Added[fmt.Sprint(token.ID)]; got.Content != token.Content || !got.Special {
+			t.Errorf("token %d is %+v in %s, want %s", token.ID, got, tokenizer.ConfigFile, token.Content)
 		}
 	}
 }

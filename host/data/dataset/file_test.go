@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -19,20 +20,7 @@ var wideInfo = tokenizer.Info{Name: "wide", VocabSize: 1 << 20, BOS: tokenizer.N
 
 // writeTokens makes a token file of one document.
 func writeTokens(t testing.TB, info tokenizer.Info, ids []int32) *File {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "test.tokens")
-	w, err := NewWriter(vfs.At(path), Origin{Tokenizer: info})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Abort()
-	if err := w.WriteDocument(ids, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	return openFile(t, path)
+	return store(t, Origin{Tokenizer: info}, [][]int32{ids}, nil)
 }
 
 func openFile(t testing.TB, path string) *File {
@@ -71,23 +59,9 @@ func TestWriteAndRead(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "x.tokens")
-			w, err := NewWriter(vfs.At(path), Origin{Tokenizer: test.info})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, ids := range test.documents {
-				if err := w.WriteDocument(ids, nil); err != nil {
-					t.Fatal(err)
-				}
-			}
-			written, err := w.Commit()
-			if err != nil {
-				t.Fatal(err)
-			}
-			f := openFile(t, path)
-			if f.Header() != written || written.TokenBytes != test.width || written.Documents != int64(len(test.documents)) {
-				t.Errorf("read %+v, written %+v", f.Header(), written)
+			f := store(t, Origin{Tokenizer: test.info}, test.documents, nil)
+			if h := f.Header(); h.TokenBytes != test.width || h.Documents != int64(len(test.documents)) {
+				t.Errorf("the header is %+v", h)
 			}
 			got := make([]int32, f.Len())
 			if err := f.ReadTokens(got, 0); err != nil || !slices.Equal(got, test.want) {
@@ -198,9 +172,7 @@ func patch(t *testing.T, path string, at int64, b []byte) {
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
-	if err := os.WriteFile(text, []byte(strings.Repeat("not a token file\n", 1000)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, text, strings.Repeat("not a token file\n", 1000))
 	f := writeTokens(t, wideInfo, counting(1000, 1000))
 	if err := os.Truncate(f.Path(), headerSize+100); err != nil {
 		t.Fatal(err)
@@ -223,9 +195,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestAbortLeavesNoTrace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.tokens")
-	if err := os.WriteFile(path, []byte("before"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, path, "before")
 	w, err := NewWriter(vfs.At(path), Origin{Tokenizer: wideInfo})
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
@@ -139,3 +141,6 @@ func FuzzParseHeader(f *testing.F) {
 		}
 	})
 }
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -80,8 +80,16 @@ func (w *Writer) Append(ids []int32, learned []bool) error {
 		return err
 	}
 	for i, learn := range learned {
-		w.mark(w.header.Tokens+int64(i), learn)
-		if learn && w.first == 0 {
+		token := w.header.Tokens + int64(i)
+		if token%8 == 0 {
+			w.mask = append(w.mask, 0)
+		}
+		if !learn {
+			continue
+		}
+		w.mask[token/8] |= 1 << (token % 8)
+		w.header.Learned++
+		if w.first == 0 {
 			w.first = w.length + int64(i) // the first token of a document does not count
 		}
 	}
@@ -98,17 +106,6 @@ func (w *Writer) begin() error {
 		return w.write([]int32{bos})
 	}
 	return nil
-}
-
-// mark stores the bit of a token.
-func (w *Writer) mark(token int64, learn bool) {
-	if token%8 == 0 {
-		w.mask = append(w.mask, 0)
-	}
-	if learn {
-		w.mask[token/8] |= 1 << (token % 8)
-		w.header.Learned++
-	}
 }
 
 // End ends a document. Of a conversation at least one token after the first must be trained

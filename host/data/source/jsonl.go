@@ -15,28 +15,18 @@ import (
 // An error in reading r, if any, comes last.
 func ReadJSONL(r io.Reader, field string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		l := &lines{r: bufio.NewReaderSize(r, 1<<20)}
 		p := &objectParser{field: field}
-		for {
-			line, err := l.next()
-			if err == io.EOF {
-				return
+		for row, err := range ReadObjects(r) {
+			if err == nil && row.Err == nil {
+				text, problem := p.parse(row.Text)
+				if problem == "" {
+					problem = checkText(text)
+				}
+				if row.Text = text; problem != "" {
+					row = Row{Number: row.Number, Err: &RowError{"line", row.Number, problem}}
+				}
 			}
-			if err != nil && err != errLong {
-				yield(Row{}, err)
-				return
-			}
-			row := Row{Number: l.number}
-			problem := ""
-			if err == errLong {
-				problem = fmt.Sprintf("longer than %d MiB", MaxRow>>20)
-			} else if row.Text, problem = p.parse(line); problem == "" {
-				problem = checkText(row.Text)
-			}
-			if problem != "" {
-				row = Row{Number: l.number, Err: &RowError{"line", l.number, problem}}
-			}
-			if !yield(row, nil) {
+			if !yield(row, err) {
 				return
 			}
 		}

@@ -1,4 +1,4 @@
-package source_test
+package source
 
 import (
 	"bytes"
@@ -9,9 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parquet-go/parquet-go"
-
-	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/internal/effort"
 )
 
@@ -26,29 +23,15 @@ type talk struct {
 	Tags     []string  `parquet:"tags"`
 }
 
-// talks is a Parquet file of conversations.
-func talks(t testing.TB, list ...talk) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	w := parquet.NewGenericWriter[talk](&out)
-	if _, err := w.Write(list); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
-
 func TestReadParquetObjects(t *testing.T) {
-	content := talks(t, talk{1, []message{{"user", "ü\n\"x\""}, {"assistant", "b"}}, []string{"p", "q"}}, talk{2, nil, nil})
+	content := inParquet(t, []talk{{1, []message{{"user", "ü\n\"x\""}, {"assistant", "b"}}, []string{"p", "q"}}, {2, nil, nil}})
 	for columns, want := range map[string]string{
 		"messages":      `{"messages":[{"content":"ü\n\"x\"","role":"user"},{"content":"b","role":"assistant"}]}|`,
 		"id,x":          `{"id":1}|{"id":2}|`,
 		"tags,messages": `{"messages":[{"content":"ü\n\"x\"","role":"user"},{"content":"b","role":"assistant"}],"tags":["p","q"]}|`,
 	} {
 		got := ""
-		for row, err := range source.ReadParquetObjects(bytes.NewReader(content), int64(len(content)), strings.Split(columns, ",")) {
+		for row, err := range ReadParquetObjects(bytes.NewReader(content), int64(len(content)), strings.Split(columns, ",")) {
 			if err != nil || row.Err != nil {
 				t.Fatal(err, row.Err)
 			}
@@ -58,7 +41,7 @@ func TestReadParquetObjects(t *testing.T) {
 			t.Errorf("%s:\ngot  %s\nwant %s", columns, got, want)
 		}
 	}
-	for _, err := range source.ReadParquetObjects(bytes.NewReader(content), int64(len(content)), []string{"conversations"}) {
+	for _, err := range ReadParquetObjects(bytes.NewReader(content), int64(len(content)), []string{"conversations"}) {
 		if err == nil || err.Error() != "none of the columns conversations; there are id, messages, tags" {
 			t.Errorf("no such column: %v", err)
 		}
@@ -67,9 +50,9 @@ func TestReadParquetObjects(t *testing.T) {
 
 // TestParquetObjectsText: bytes that are no text are an error of their row, and not a text with replacement characters.
 func TestParquetObjectsText(t *testing.T) {
-	content := talks(t, talk{1, []message{{"user", "a\xffb"}}, nil}, talk{2, []message{{"user", "b"}}, nil})
+	content := inParquet(t, []talk{{1, []message{{"user", "a\xffb"}}, nil}, {2, []message{{"user", "b"}}, nil}})
 	var problems []string
-	for row, err := range source.ReadParquetObjects(bytes.NewReader(content), int64(len(content)), []string{"messages"}) {
+	for row, err := range ReadParquetObjects(bytes.NewReader(content), int64(len(content)), []string{"messages"}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,12 +67,12 @@ func TestParquetObjectsText(t *testing.T) {
 
 // TestParquetObjectsDamage: a damaged file is refused or gives rows; it never panics.
 func TestParquetObjectsDamage(t *testing.T) {
-	content := talks(t, talk{1, []message{{"user", "a"}, {"assistant", "b"}}, nil})
+	content := inParquet(t, []talk{{1, []message{{"user", "a"}, {"assistant", "b"}}, nil}})
 	for at := range content {
 		damaged := bytes.Clone(content)
 		damaged[at] ^= 0x55
-		for row, err := range source.ReadParquetObjects(bytes.NewReader(damaged), int64(len(damaged)), []string{"messages"}) {
-			if _, ok := errors.AsType[*source.DamagedError](err); err != nil && !ok && !strings.HasPrefix(err.Error(), "none of the columns") {
+		for row, err := range ReadParquetObjects(bytes.NewReader(damaged), int64(len(damaged)), []string{"messages"}) {
+			if _, ok := errors.AsType[*DamagedError](err); err != nil && !ok && !strings.HasPrefix(err.Error(), "none of the columns") {
 				t.Errorf("byte %d: %v, %v", at, row, err)
 			}
 		}
@@ -98,7 +81,7 @@ func TestParquetObjectsDamage(t *testing.T) {
 
 func TestReadObjects(t *testing.T) {
 	got := ""
-	for row, err := range source.ReadObjects(strings.NewReader("\xef\xbb\xbf{\"a\": 1}\n\n [2]\nx")) {
+	for row, err := range ReadObjects(strings.NewReader("\xef\xbb\xbf{\"a\": 1}\n\n [2]\nx")) {
 		if err != nil || row.Err != nil {
 			t.Fatal(err, row.Err)
 		}
@@ -112,9 +95,9 @@ func TestReadObjects(t *testing.T) {
 // TestLongObject: a line that is too long is an error of its own, and the next one is read.
 func TestLongObject(t *testing.T) {
 	effort.Long(t, "a line of 64 MiB")
-	long := strings.Repeat("x", source.MaxRow+1) + "\n{}"
+	long := strings.Repeat("x", MaxRow+1) + "\n{}"
 	n := 0
-	for row, err := range source.ReadObjects(strings.NewReader(long)) {
+	for row, err := range ReadObjects(strings.NewReader(long)) {
 		if n++; err != nil || (n == 1) != (row.Err != nil) {
 			t.Errorf("row %d: %v, %v", n, err, row.Err)
 		}
@@ -126,9 +109,9 @@ func TestLongObject(t *testing.T) {
 
 // FuzzParquetObjects: a Parquet file, whatever is in it, is refused or gives objects of JSON.
 func FuzzParquetObjects(f *testing.F) {
-	f.Add(talks(f, talk{1, []message{{"user", "a"}, {"assistant", "b"}}, []string{"x"}}, talk{}))
+	f.Add(inParquet(f, []talk{{1, []message{{"user", "a"}, {"assistant", "b"}}, []string{"x"}}, {}}))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		for row, err := range source.ReadParquetObjects(bytes.NewReader(in), int64(len(in)), []string{"messages", "tags"}) {
+		for row, err := range ReadParquetObjects(bytes.NewReader(in), int64(len(in)), []string{"messages", "tags"}) {
 			if err == nil && row.Err == nil && !json.Valid(row.Text) {
 				t.Fatalf("row %d is no JSON: %q", row.Number, row.Text)
 			}

@@ -55,7 +55,7 @@ func (s *addedSet) split(input string, text func(start, end int) error, token fu
 		}
 		start, end := at, at+len(t.Content)
 		i = end
-		if t.SingleWord && (endsInWord(input[:start]) || beginsWithWord(input[end:])) {
+		if t.SingleWord && (inWord(utf8.DecodeLastRuneInString(input[:start])) || inWord(utf8.DecodeRuneInString(input[end:]))) {
 			continue
 		}
 		if t.LStrip && done < start {
@@ -92,19 +92,9 @@ func (s *addedSet) next(input string, from int) (*addedToken, int) {
 	return nil, 0
 }
 
-// inWord tells whether a character is one of words, \w, as the original library has it.
-func inWord(r rune) bool {
-	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
-}
-
-func endsInWord(text string) bool {
-	r, size := utf8.DecodeLastRuneInString(text)
-	return size > 0 && inWord(r)
-}
-
-func beginsWithWord(text string) bool {
-	r, size := utf8.DecodeRuneInString(text)
-	return size > 0 && inWord(r)
+// inWord tells whether there is a character, and it is one of words, \w, as the original library has it.
+func inWord(r rune, size int) bool {
+	return size > 0 && unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
 }
 
 func (s *addedSet) match(input string) *addedToken {

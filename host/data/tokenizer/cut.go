@@ -31,8 +31,8 @@ type cutRule struct {
 	claiming  []string // added tokens behind which there must be no cut
 }
 
-// newCutting finds out how a tokenizer's texts can be cut.
-func newCutting(t *HuggingFace, def *definition) cutRule {
+// newCutRule finds out how a tokenizer's texts can be cut.
+func newCutRule(t *HuggingFace, def *definition) cutRule {
 	c := cutRule{}
 	for _, added := range def.AddedTokens {
 		if len(added.Content) < 1 {
@@ -66,7 +66,7 @@ func newCutting(t *HuggingFace, def *definition) cutRule {
 
 // Cut finds a place near the end of text at which it can be cut; see [Tokenizer].
 func (t *HuggingFace) Cut(text []byte) int {
-	c := &t.cutting
+	c := &t.cuts
 	if !c.byPattern && !c.byMark {
 		return 0
 	}
@@ -114,62 +114,35 @@ func (c *cutRule) keepsTokens(text []byte, n int) bool {
 
 // normalizesOnly tells whether a normalizer is of the given types or there is none.
 func normalizesOnly(section json.RawMessage, types ...string) bool {
-	for _, step := range flatten(section) {
+	steps, err := flatten(section)
+	for _, step := range steps {
 		if !slices.Contains(types, step.Type) {
 			return false
 		}
 	}
-	return true
+	return err == nil
 }
 
 // marksSpaces tells whether spaces become marks, and nothing else happens to a text but
 // that a mark is put before it: by the normalizer, or by a pre-tokenizer Metaspace.
 func marksSpaces(def *definition) bool {
 	marks := false
-	for _, step := range flatten(def.Normalizer) {
+	normalizers, err := flatten(def.Normalizer)
+	for _, step := range normalizers {
 		switch {
 		case step.Type == "Prepend":
-		case step.Type == "Replace" && step.Pattern.String != nil && *step.Pattern.String == " " && step.Content == spaceMark:
+		case step.marksSpaces():
 			marks = true
 		default:
 			return false
 		}
 	}
-	for _, step := range flatten(def.PreTokenizer) {
+	cutters, errCutters := flatten(def.PreTokenizer)
+	for _, step := range cutters {
 		if step.Type != "Metaspace" || step.Replacement != "" && step.Replacement != spaceMark {
 			return false
 		}
 		marks = true
 	}
-	return marks
-}
-
-// step is a normalizer or a pre-tokenizer.
-type step struct {
-	Type          string            `json:"type"`
-	Pattern       pattern           `json:"pattern"`
-	Content       string            `json:"content"`
-	Replacement   string            `json:"replacement"`
-	Normalizers   []json.RawMessage `json:"normalizers"`
-	PreTokenizers []json.RawMessage `json:"pretokenizers"`
-}
-
-// flatten returns the steps of a section, those of sequences each by itself. The section
-// was read before, so that it can be read.
-func flatten(section json.RawMessage) []step {
-	if !present(section) {
-		return nil
-	}
-	var one step
-	if json.Unmarshal(section, &one) != nil {
-		return []step{{}}
-	}
-	if one.Type != "Sequence" {
-		return []step{one}
-	}
-	var steps []step
-	for _, child := range append(one.Normalizers, one.PreTokenizers...) {
-		steps = append(steps, flatten(child)...)
-	}
-	return steps
+	return marks && err == nil && errCutters == nil
 }

@@ -5,31 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // edited returns a definition with sections replaced by others.
 func edited(t testing.TB, name string, sections map[string]string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name+".tokenizer.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var def map[string]json.RawMessage
-	if err := json.Unmarshal(text, &def); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, filepath.Join("testdata", name+".tokenizer.json"), &def)
 	for section, value := range sections {
 		def[section] = json.RawMessage(value)
 	}
-	text, err = json.Marshal(def)
+	text, err := json.Marshal(def)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// parsed is the tokenizer of a definition.
+func parsed(t testing.TB, definition []byte) *HuggingFace {
+	t.Helper()
+	tok, err := ParseHuggingFace(definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
 }
 
 // template is a post_processor with the parts of a single text.

@@ -20,7 +20,7 @@ import (
 // of the Unicode tables.
 type HuggingFace struct {
 	info       Info
-	cutting    cutRule
+	cuts       cutRule
 	definition []byte    // the tokenizer.json
 	folder     string    // where it was read from; "" if that is not known
 	added      *addedSet // matched in the text as it is
@@ -103,7 +103,7 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 	if err := t.setTokens(&def); err != nil {
 		return nil, err
 	}
-	t.cutting = newCutting(t, &def)
+	t.cuts = newCutRule(t, &def)
 	t.info.SHA256 = hash(data)
 	return t, t.setMarkers(def.PostProcessor, config)
 }
@@ -236,7 +236,7 @@ func (t *HuggingFace) appendWords(words *wordCache, text string, first bool) err
 		if t.model.wordMark == "" {
 			err = words.appendWord(pieces[i].text)
 		} else {
-			err = eachMarked(pieces[i].text, t.model.wordMark, words.appendWord)
+			err = eachMarkedWord(pieces[i].text, t.model.wordMark, words.appendWord)
 		}
 	}
 	return err

@@ -1,13 +1,13 @@
 package tokenizer
 
 import (
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // golden is what testdata/generate.py recorded from the original library.
@@ -26,14 +26,8 @@ func readGolden(t testing.TB, name string) (*HuggingFace, golden) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join("testdata", name+".golden.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var g golden
-	if err := json.Unmarshal(data, &g); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, filepath.Join("testdata", name+".golden.json"), &g)
 	return tok, g
 }
 

@@ -20,10 +20,7 @@ func learned(t *testing.T, tokens int, texts ...string) *HuggingFace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tok, err := newHuggingFace(definition, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tok := parsed(t, definition)
 	return tok
 }
 

@@ -25,13 +25,7 @@ func newNormalizer(section json.RawMessage) (normalizer, error) {
 	if !present(section) {
 		return func(text string, _ bool, _ int) (string, error) { return text, nil }, nil
 	}
-	var def struct {
-		Type        string            `json:"type"`
-		Normalizers []json.RawMessage `json:"normalizers"`
-		Prepend     string            `json:"prepend"`
-		Pattern     pattern           `json:"pattern"`
-		Content     string            `json:"content"`
-	}
+	var def step
 	if err := plainjson.UnmarshalPart(section, &def); err != nil {
 		return nil, fmt.Errorf("normalizer: %w", err)
 	}
@@ -98,7 +92,9 @@ func inForm(f norm.Form) normalizer {
 	return func(text string, _ bool, most int) (string, error) {
 		// A text that other steps have lengthened is checked piece by piece.
 		if len(text) > most/mostOfForm {
-			if err := formFits(f, text, most); err != nil {
+			w := f.Writer(&boundedWriter{most: most})
+			_, err := io.WriteString(w, text)
+			if err = cmp.Or(err, w.Close()); err != nil {
 				return "", err
 			}
 		}
@@ -108,13 +104,6 @@ func inForm(f norm.Form) normalizer {
 		}
 		return inFormByRule(f, text), nil
 	}
-}
-
-// formFits is an error if a text in a normal form has more than most bytes.
-func formFits(f norm.Form, text string, most int) error {
-	w := f.Writer(&boundedWriter{most: most})
-	_, err := io.WriteString(w, text)
-	return cmp.Or(err, w.Close())
 }
 
 // boundedWriter counts the bytes written to it, and fails where there are more than most.

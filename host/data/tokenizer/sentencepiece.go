@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,7 +38,10 @@ func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
 	if err := s.setSpaces(&def); err != nil {
 		return nil, err
 	}
-	s.differ(addedReason(def.AddedTokens))
+	found := func(a addedToken) bool { return a.Normalized || a.LStrip || a.RStrip || a.SingleWord }
+	if i := slices.IndexFunc(def.AddedTokens, found); i >= 0 {
+		s.differ(fmt.Sprintf("the added token %q is normalized, lstrip, rstrip or single_word, and is found only as its characters", def.AddedTokens[i].Content))
+	}
 	s.setScores(t, def.AddedTokens)
 	return s, nil
 }
@@ -67,7 +69,7 @@ func (t *HuggingFace) checkPieces(def *definition) error {
 // Llama 2 does so in its normalizer, newer files in their pre-tokenizer.
 func (s *SentencePiece) setSpaces(def *definition) error {
 	replaces := false
-	steps, err := flat(def.Normalizer, "normalizers")
+	steps, err := flatten(def.Normalizer)
 	if err != nil {
 		return fmt.Errorf("normalizer: %w", err)
 	}
@@ -75,13 +77,13 @@ func (s *SentencePiece) setSpaces(def *definition) error {
 		switch {
 		case step.Type == "Prepend" && step.Prepend == spaceMark && !s.Prefix && !replaces:
 			s.Prefix = true
-		case step.Type == "Replace" && step.Pattern.String != nil && *step.Pattern.String == " " && step.Content == spaceMark && !replaces:
+		case step.marksSpaces() && !replaces:
 			replaces = true
 		default:
 			return &UnsupportedError{"normalizer", fmt.Sprintf("type %q", step.Type), `SentencePiece puts "▁" before texts and for spaces`}
 		}
 	}
-	if steps, err = flat(def.PreTokenizer, "pretokenizers"); err != nil {
+	if steps, err = flatten(def.PreTokenizer); err != nil {
 		return fmt.Errorf("pre_tokenizer: %w", err)
 	}
 	switch {
@@ -94,16 +96,11 @@ func (s *SentencePiece) setSpaces(def *definition) error {
 }
 
 // setMetaspace is setSpaces for the pre-tokenizer Metaspace.
-func (s *SentencePiece) setMetaspace(step spaceStep, def *definition) error {
+func (s *SentencePiece) setMetaspace(step step, def *definition) error {
 	if step.Replacement != "" && step.Replacement != spaceMark {
 		return &UnsupportedError{"pre_tokenizer", fmt.Sprintf("Metaspace with %q", step.Replacement), `SentencePiece writes "▁" for a space`}
 	}
-	scheme := "always"
-	if step.PrependScheme != nil {
-		scheme = *step.PrependScheme
-	} else if step.AddPrefixSpace != nil && !*step.AddPrefixSpace {
-		scheme = "never"
-	}
+	scheme := step.prependScheme()
 	if s.Prefix = scheme != "never"; s.Prefix {
 		s.differ("a text that begins with a space gets no second one before it")
 	}
@@ -122,64 +119,7 @@ func (s *SentencePiece) setMetaspace(step spaceStep, def *definition) error {
 	return nil
 }
 
-// spaceStep is a normalizer or pre-tokenizer that has to do with spaces.
-type spaceStep struct {
-	Type           string  `json:"type"`
-	Prepend        string  `json:"prepend"`
-	Pattern        pattern `json:"pattern"`
-	Content        string  `json:"content"`
-	Replacement    string  `json:"replacement"`
-	PrependScheme  *string `json:"prepend_scheme"`
-	AddPrefixSpace *bool   `json:"add_prefix_space"`
-	Split          *bool   `json:"split"`
-}
-
-// flat lists the steps of a section, those of a Sequence in its place; key is where a Sequence has them.
-func flat(section json.RawMessage, key string) (steps []spaceStep, err error) {
-	if !present(section) {
-		return nil, nil
-	}
-	var fields map[string]json.RawMessage
-	if err := plainjson.UnmarshalPart(section, &fields); err != nil {
-		return nil, err
-	}
-	var step spaceStep
-	if err := plainjson.UnmarshalPart(section, &step); err != nil {
-		return nil, err
-	}
-	if step.Type != "Sequence" {
-		return []spaceStep{step}, nil
-	}
-	var children []json.RawMessage
-	if err := plainjson.UnmarshalPart(fields[key], &children); err != nil {
-		return nil, err
-	}
-	for _, child := range children {
-		more, err := flat(child, key)
-		if err != nil {
-			return nil, err
-		}
-		steps = append(steps, more...)
-	}
-	return steps, nil
-}
-
-// addedReason says which added token is found otherwise than as its characters in the text;
-// "": all are found so.
-func addedReason(tokens []addedToken) string {
-	for _, a := range tokens {
-		if a.Normalized || a.LStrip || a.RStrip || a.SingleWord {
-			return fmt.Sprintf("the added token %q is normalized, lstrip, rstrip or single_word, and is found only as its characters", a.Content)
-		}
-	}
-	return ""
-}
-
-func (s *SentencePiece) differ(reason string) {
-	if reason != "" {
-		s.Differs = append(s.Differs, reason)
-	}
-}
+func (s *SentencePiece) differ(reason string) { s.Differs = append(s.Differs, reason) }
 
 // setScores gives every token the rank of the merge that makes it.
 //

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/effort"
 )
 
@@ -109,10 +109,7 @@ func TestSentencePieceRandom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tok, err := ParseHuggingFace(definition)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := parsed(t, definition)
 		s, err := tok.SentencePiece()
 		if err != nil {
 			t.Fatal(err)
@@ -148,10 +145,7 @@ func TestSentencePieceRandom(t *testing.T) {
 
 // TestSentencePieceForms: what is read of the newer form, and what is refused.
 func TestSentencePieceForms(t *testing.T) {
-	text, err := os.ReadFile("testdata/llama2.tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testfile.Read(t, "testdata/llama2.tokenizer.json")
 	metaspace := func(more string) map[string]string {
 		return map[string]string{"normalizer": "null", "pre_tokenizer": `{"type": "Metaspace", "replacement": "▁"` + more + `}`}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 func TestBytes(t *testing.T) {
@@ -46,16 +48,11 @@ func FuzzBytes(f *testing.F) {
 
 func TestOpen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "small")
-	definition, err := os.ReadFile("testdata/gpt2.tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	definition := testfile.Read(t, "testdata/gpt2.tokenizer.json")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, DefinitionFile), definition, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, filepath.Join(dir, DefinitionFile), definition)
 	for spec, name := range map[string]string{
 		"bytes": "bytes", dir: "small", filepath.Join(dir, DefinitionFile): "small", "testdata/gpt2.tokenizer.json": "gpt2.tokenizer",
 	} {
@@ -72,10 +69,7 @@ func TestOpen(t *testing.T) {
 }
 
 func TestBOSOfConfig(t *testing.T) {
-	definition, err := os.ReadFile("testdata/gpt2.tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	definition := testfile.Read(t, "testdata/gpt2.tokenizer.json")
 	tests := map[string]struct {
 		config string
 		token  string // "" for none
@@ -118,12 +112,9 @@ func TestEncodeRefuses(t *testing.T) {
 	if _, err := tok.Decode([]int32{5, 9999}); !errors.As(err, &rangeErr) {
 		t.Errorf("Decode of 9999: %v", err)
 	}
-	lossy, err := newHuggingFace(edited(t, "gpt2", map[string]string{
+	lossy := parsed(t, edited(t, "gpt2", map[string]string{
 		"model": `{"type":"BPE","vocab":{"a":0},"merges":[]}`, "added_tokens": "[]", "pre_tokenizer": "null",
-	}), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if _, err := lossy.Encode("ab"); err == nil || !strings.Contains(err.Error(), `"b"`) {
 		t.Errorf("a character without a token: %v", err)
 	}
@@ -169,10 +160,7 @@ func TestReopen(t *testing.T) {
 }
 
 func BenchmarkEncode(b *testing.B) {
-	corpus, err := os.ReadFile("testdata/corpus.txt")
-	if err != nil {
-		b.Fatal(err)
-	}
+	corpus := testfile.Read(b, "testdata/corpus.txt")
 	text := strings.Repeat(string(corpus), 20)
 	for _, name := range []string{"gpt2", "llama3", "llama2"} {
 		b.Run(name, func(b *testing.B) {
@@ -190,13 +178,66 @@ func BenchmarkEncode(b *testing.B) {
 // Values computed by the original library.
 func TestUnknownToken(t *testing.T) {
 	for fuse, want := range map[string][]int32{"true": {0, 1, 0}, "false": {0, 0, 1, 0}} {
-		tok, err := newHuggingFace([]byte(
-			`{"model":{"type":"BPE","unk_token":"?","fuse_unk":`+fuse+`,"vocab":{"?":0,"a":1},"merges":[]}}`), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := parsed(t, []byte(`{"model":{"type":"BPE","unk_token":"?","fuse_unk":`+fuse+`,"vocab":{"?":0,"a":1},"merges":[]}}`))
 		if ids, err := tok.Encode("xyaz"); err != nil || !slices.Equal(ids, want) {
 			t.Errorf("fuse_unk %s: %v, %v; want %v", fuse, ids, err, want)
 		}
 	}
+}
+
+// TestConfig: each key is read in all its published forms, and a mistake at one key leaves
+// the others readable.
+func TestConfig(t *testing.T) {
+	keys := map[string]func(Config) (string, error){"bos_token": Config.BOS, "eos_token": Config.EOS, "pad_token": Config.Pad, "chat_template": Config.Template}
+	for _, c := range []struct{ key, value, want, err string }{
+		{"bos_token", `"<s>"`, "<s>", ""},
+		{"eos_token", `{"content": "</s>", "lstrip": false}`, "</s>", ""},
+		{"eos_token", `null`, "", ""},
+		{"pad_token", `{"content": ""}`, "", ""},
+		{"pad_token", `7`, "", "pad_token: want a string, or an object with the key content"},
+		{"bos_token", `{"text": "<s>"}`, "", "bos_token: want a string, or an object with the key content"},
+		{"chat_template", `"{{ 1 }}"`, "{{ 1 }}", ""},
+		{"chat_template", `[{"name": "rag", "template": "r"}, {"name": "default", "template": "d"}]`, "d", ""},
+		{"chat_template", `[{"name": "rag", "template": "r"}]`, "", "chat_template: none of its 1 templates has the name default"},
+		{"chat_template", `{}`, "", "chat_template: want a string, or a list of objects with name and template"},
+	} {
+		config, err := ParseConfig([]byte(`{"` + c.key + `": ` + c.value + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, read := range keys {
+			got, err := read(config)
+			switch {
+			case key != c.key && (got != "" || err != nil):
+				t.Errorf("%s of %s: %q, %v; want nothing", key, c.value, got, err)
+			case key == c.key && (got != c.want || c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err))):
+				t.Errorf("%s = %s: %q, %v; want %q, %q", key, c.value, got, err, c.want, c.err)
+			}
+		}
+	}
+}
+
+// FuzzConfig: the tokenizer_config.json beside a definition, and a template inside of it,
+// give a token of the vocabulary, none, or an error.
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte(`{"bos_token":"a"}`), []byte(`null`))
+	f.Add([]byte(`{"bos_token":{"content":"ab","lstrip":false}}`), []byte(`{"type":"ByteLevel"}`))
+	f.Add([]byte(`{"bos_token":null}`), []byte(`{"type":"Sequence","processors":[{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"s"}}],"special_tokens":{"s":{"ids":[2]}}}]}`))
+	f.Add([]byte(``), []byte(`{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"s"}}],"special_tokens":{"s":{"ids":[-7]}}}`))
+	f.Fuzz(func(t *testing.T, config, post []byte) {
+		definition := `{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]},"post_processor":` + string(post) + `}`
+		if len(config) == 0 {
+			config = nil
+		}
+		tok, err := newHuggingFace([]byte(definition), config)
+		if err != nil {
+			if strings.TrimSpace(err.Error()) == "" {
+				t.Fatal("an error says nothing")
+			}
+			return
+		}
+		if bos := tok.Info().BOS; bos != NoToken && (bos < 0 || int(bos) >= tok.Info().VocabSize) {
+			t.Fatalf("the first token is %d in a vocabulary of %d", bos, tok.Info().VocabSize)
+		}
+	})
 }

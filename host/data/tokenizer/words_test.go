@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/dlclark/regexp2/v2"
+
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // characters are those of which random texts are made: of every class, with more than
@@ -106,10 +107,7 @@ func inPieces(t *testing.T, tok *HuggingFace, text string, step int) (ids []int3
 
 // TestCut: pieces have the ids of the whole, wherever a text ends that is cut.
 func TestCut(t *testing.T) {
-	corpus, err := os.ReadFile("testdata/corpus.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	corpus := testfile.Read(t, "testdata/corpus.txt")
 	rng := rand.New(rand.NewPCG(5, 6))
 	special := []string{"<|begin|>", "<mask>", "  <mask>\n ", "<s>", "requantizes", " and ", "\n\n", "it's ", "a b c"}
 	for _, name := range []string{"gpt2", "gpt2_prefix", "llama3", "llama2", "metaspace", "split_forms"} {
@@ -157,10 +155,7 @@ func TestCutOfDecomposed(t *testing.T) {
 		{"NFC", "ab \u0958\n", 2}, {"NFD", "ab é\n", 2}, {"NFKC", "ab \u0958\n", 2},
 		{"NFC", "ab é\n", 5}, {"NFD", "ab e\n", 4},
 	} {
-		tok, err := newHuggingFace(edited(t, "llama3", map[string]string{"normalizer": `{"type":"` + c.form + `"}`}), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := parsed(t, edited(t, "llama3", map[string]string{"normalizer": `{"type":"` + c.form + `"}`}))
 		if got := tok.Cut([]byte(c.text)); got != c.want {
 			t.Errorf("%s, %q is cut at %d, want %d", c.form, c.text, got, c.want)
 		}
@@ -178,10 +173,7 @@ func TestAddedTokensAreNotCut(t *testing.T) {
 		`[{"id":900,"content":"x\ny"},{"id":901,"content":"x"}]`: {"ax\ny x\nz"},
 	} {
 		for _, name := range []string{"gpt2", "llama3", "llama2"} {
-			tok, err := newHuggingFace(edited(t, name, map[string]string{"added_tokens": tokens, "post_processor": "null"}), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tok := parsed(t, edited(t, name, map[string]string{"added_tokens": tokens, "post_processor": "null"}))
 			for _, text := range texts {
 				want, err := tok.Encode(text)
 				if err != nil {

@@ -52,20 +52,15 @@ func (compressedFormat) Plan(m *Model, o Options) (Plan, error) {
 		return nil, err
 	}
 	if len(p.schemes) == 0 {
-		return nil, p.nothingPacked()
+		for _, t := range p.stored {
+			if t.Quantized && t.Note != "" {
+				return nil, fmt.Errorf("no weight can be packed: %s: %s; --to hf stores the numbers of Q(x), rotated back", t.Name, t.Note)
+			}
+		}
+		return nil, fmt.Errorf("no weight of this model is quantized: --to hf stores it as floats")
 	}
 	p.quantization = p.quantizationConfig()
 	return p, nil
-}
-
-// nothingPacked says why no weight was packed.
-func (p *compressedPlan) nothingPacked() error {
-	for _, t := range p.stored {
-		if t.Quantized && t.Note != "" {
-			return fmt.Errorf("no weight can be packed: %s: %s; --to hf stores the numbers of Q(x), rotated back", t.Name, t.Note)
-		}
-	}
-	return fmt.Errorf("no weight of this model is quantized: --to hf stores it as floats")
 }
 
 // choose finds what becomes of a tensor. A rotated weight becomes floats.
@@ -139,70 +134,44 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 		return w.grid.of(t.part), nil
 	}
 	if s.float() {
-		return p.packedFloats(t, s, grid)
+		codes := ofGrid(t.Name+"_packed", []int{rows, columns / 2}, grid, func(g *Grid) ([]uint8, error) { return pack.E2M1(g.Codes) })
+		shape := []int{rows, columns / s.group}
+		if s.typ == typeMXFP4 {
+			return []safetensors.Tensor{codes, ofGrid(t.Name+"_scale", shape, grid, mxfp4Exponents)}
+		}
+		two := p.globals[t.part.param.Name]
+		scales := ofGrid(t.Name+"_scale", shape, grid, two.of)
+		scales.DType = safetensors.F8E4M3
+		return []safetensors.Tensor{codes, scales,
+			safetensors.Lazy(t.Name+"_global_scale", []int{1}, func() ([]float32, error) { return []float32{two.global}, nil })}
+	}
+	integers := func() (*Grid, error) {
+		g, err := grid()
+		if err != nil {
+			return nil, err
+		}
+		return g.integers()
 	}
 	groups := 1
 	if s.group > 0 {
 		groups = columns / s.group
 	}
 	return []safetensors.Tensor{
-		safetensors.Lazy(t.Name+"_packed", []int{rows, (columns*s.bits() + 31) / 32}, func() ([]int32, error) {
-			g, err := integersOf(grid)
-			if err != nil {
-				return nil, err
-			}
-			return pack.Words(g.Codes, columns, s.bits())
-		}),
-		safetensors.Lazy(t.Name+"_scale", []int{rows, groups}, func() ([]float32, error) {
-			g, err := integersOf(grid)
-			if err != nil {
-				return nil, err
-			}
-			return g.Scales, nil
-		}),
+		ofGrid(t.Name+"_packed", []int{rows, (columns*s.bits() + 31) / 32}, integers, func(g *Grid) ([]int32, error) { return pack.Words(g.Codes, columns, s.bits()) }),
+		ofGrid(t.Name+"_scale", []int{rows, groups}, integers, func(g *Grid) ([]float32, error) { return g.Scales, nil }),
 		safetensors.Lazy(t.Name+"_shape", []int{2}, func() ([]int64, error) { return []int64{int64(rows), int64(columns)}, nil }),
 	}
 }
 
-func integersOf(grid func() (*Grid, error)) (*Grid, error) {
-	g, err := grid()
-	if err != nil {
-		return nil, err
-	}
-	return g.integers()
-}
-
-// packedFloats are the tensors of a weight in a four-bit float.
-func (p *compressedPlan) packedFloats(t Stored, s scheme, grid func() (*Grid, error)) []safetensors.Tensor {
-	rows, columns := t.Shape[0], t.Shape[1]
-	codes := safetensors.Lazy(t.Name+"_packed", []int{rows, columns / 2}, func() ([]uint8, error) {
+// ofGrid is a tensor that is made of a grid when it is needed.
+func ofGrid[T safetensors.Element](name string, shape []int, grid func() (*Grid, error), values func(*Grid) ([]T, error)) safetensors.Tensor {
+	return safetensors.Lazy(name, shape, func() ([]T, error) {
 		g, err := grid()
 		if err != nil {
 			return nil, err
 		}
-		return pack.E2M1(g.Codes)
+		return values(g)
 	})
-	shape := []int{rows, columns / s.group}
-	if s.typ == typeMXFP4 {
-		return []safetensors.Tensor{codes, safetensors.Lazy(t.Name+"_scale", shape, func() ([]uint8, error) {
-			g, err := grid()
-			if err != nil {
-				return nil, err
-			}
-			return mxfp4Exponents(g)
-		})}
-	}
-	two := p.globals[t.part.param.Name]
-	scales := safetensors.Lazy(t.Name+"_scale", shape, func() ([]uint8, error) {
-		g, err := grid()
-		if err != nil {
-			return nil, err
-		}
-		return two.of(g)
-	})
-	scales.DType = safetensors.F8E4M3
-	return []safetensors.Tensor{codes, scales,
-		safetensors.Lazy(t.Name+"_global_scale", []int{1}, func() ([]float32, error) { return []float32{two.global}, nil })}
 }
 
 // layerScheme is how a linear layer is quantized.

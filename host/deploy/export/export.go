@@ -1,11 +1,26 @@
+// Package export writes trained models in the formats of other programs: Hugging Face
+// directories, also in the compressed-tensors layout for vLLM and transformers, and GGUF
+// for llama.cpp.
+//
+// For a quantized weight x, the Q(x) that training used is exported, bit for bit, except
+// that −0 counts as 0, since integers have no −0. A weight is taken as the codes and
+// scales that its quantizer's program returns ([Grid]), and stored in that form if the
+// format can. What was written is read back by separate code (host/deploy/export/readback) and
+// compared. A weight that a format cannot hold exactly is refused with the reason, unless
+// [Options.Inexact] is set; then the report says how large the difference is.
+//
+// Each format is a [Format], implemented in a file of its own. An export is complete or
+// absent.
 package export
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/internal/atomicdir"
@@ -55,7 +70,12 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 		return nil, fmt.Errorf("export to %s: %w", format, err)
 	}
 	e := preparedExport{format: format, plan: plan, model: m, options: o}
-	return e.into(ctx, to)
+	var report *Report
+	err = atomicdir.Write(to, func(dir vfs.Path) (err error) {
+		report, err = e.fill(ctx, dir, to)
+		return err
+	})
+	return report, err
 }
 
 // preparedExport is an export that is known to be possible.
@@ -66,23 +86,11 @@ type preparedExport struct {
 	options Options
 }
 
-// into makes the directory.
-func (e preparedExport) into(ctx context.Context, to vfs.Path) (report *Report, err error) {
-	err = atomicdir.Write(to, func(dir vfs.Path) (err error) {
-		report, err = e.fill(ctx, dir, to)
-		return err
-	})
-	return report, err
-}
-
 func (e preparedExport) fill(ctx context.Context, dir, to vfs.Path) (*Report, error) {
 	if err := e.plan.Write(ctx, dir); err != nil {
 		return nil, err
 	}
-	report := &Report{Format: e.format, Path: to.Name, Exact: true, Tensors: e.plan.Tensors(), Warnings: e.model.Tokenizer.Warnings}
-	if n, ok := e.plan.(noter); ok {
-		report.Notes = n.Notes()
-	}
+	report := &Report{Format: e.format, Path: to.Name, Exact: true, Tensors: e.plan.Tensors(), Notes: e.plan.Notes(), Warnings: e.model.Tokenizer.Warnings}
 	if err := e.compare(ctx, dir, report); err != nil {
 		return nil, err
 	}
@@ -120,7 +128,18 @@ func (e preparedExport) compare(ctx context.Context, dir vfs.Path, r *Report) er
 	if len(left) > 0 {
 		return fmt.Errorf("reading the export back: %s is missing", names(left))
 	}
-	return e.judge(r)
+	// Quantized weights are equal, unless a difference was allowed.
+	var different []string
+	for _, t := range r.Tensors {
+		if t.Quantized && t.Difference != 0 {
+			different = append(different, t.Name)
+		}
+	}
+	r.Exact = len(different) == 0
+	if r.Exact || e.options.Inexact {
+		return nil
+	}
+	return fmt.Errorf("what was written does not read back as Q(x): %s; this is a mistake of cage", strings.Join(different, ", "))
 }
 
 // compare notes the largest difference of values that were read back.
@@ -142,17 +161,114 @@ func (t *Stored) compare(s *source, values []float32) error {
 	return nil
 }
 
-// judge holds the promise: quantized weights are equal, unless a difference was allowed.
-func (e preparedExport) judge(r *Report) error {
-	var different []string
-	for _, t := range r.Tensors {
-		if t.Quantized && t.Difference != 0 {
-			different = append(different, t.Name)
-		}
+// Format is a format of exports. To add one, implement this interface in a new file, and
+// add it to the list of formats.
+type Format interface {
+	// Plan says what each tensor becomes, or why a weight cannot be stored. It reads all
+	// weights and writes nothing.
+	Plan(m *Model, o Options) (Plan, error)
+}
+
+// Plan is an export that has been found to be possible.
+type Plan interface {
+	// Tensors lists what is written, in any order.
+	Tensors() []Stored
+	// Notes lists what there is to say that is not about a tensor, each in a sentence.
+	Notes() []string
+	// Write writes the files into a directory.
+	Write(ctx context.Context, dir vfs.Path) error
+	// Read calls each with the numbers that the written files stand for, under the names
+	// that Tensors gives. It shares no code with Write.
+	Read(dir vfs.Path, each func(name string, values []float32) error) error
+}
+
+// Options say how to export.
+type Options struct {
+	// Type is the type in which quantized weights are stored; "" means the smallest that
+	// is exact.
+	Type string
+	// Float is the type of all other tensors: f32, bf16 or f16. In the format hf it is
+	// the type of quantized weights, too.
+	Float string
+	// Latent exports the weights that the optimizer keeps, without the quantizer.
+	Latent bool
+	// Inexact allows a quantized weight to become something other than Q(x), and a
+	// tokenizer to be stored that will give other ids for some texts.
+	Inexact bool
+	// Activations makes programs that load the export quantize the inputs of layers as
+	// training did. Only compressed-tensors can express that.
+	Activations bool
+	// ShardSize is the largest size, in bytes, of a file of tensors; 0 means 5 GB.
+	ShardSize int64
+}
+
+// Stored is a tensor of an export.
+type Stored struct {
+	Name  string `json:"name"`      // name in the export
+	Param string `json:"parameter"` // parameter of the model
+	Type  string `json:"type"`
+	Shape []int  `json:"shape"`
+	Bytes int64  `json:"bytes"`
+	// Quantized says that it holds Q(x).
+	Quantized bool `json:"quantized"`
+	// Note says why it is not packed although it is quantized.
+	Note string `json:"note,omitempty"`
+	// Difference is the largest difference between a number that was read back and that
+	// of the model; 0 means that all are equal.
+	Difference float64 `json:"difference"`
+
+	part part
+}
+
+// formats are all formats by the name that --to gives.
+var formats = map[string]Format{
+	"hf":                 hubFormat{},
+	"compressed-tensors": compressedFormat{},
+	"gguf":               ggufFormat{},
+}
+
+// Formats lists the names of the formats.
+func Formats() []string { return slices.Sorted(maps.Keys(formats)) }
+
+// formatOf finds a format by name.
+func formatOf(name string) (Format, error) {
+	if f, ok := formats[name]; ok {
+		return f, nil
 	}
-	r.Exact = len(different) == 0
-	if r.Exact || e.options.Inexact {
+	return nil, fmt.Errorf("there is no format %q: want one of %s", name, strings.Join(Formats(), ", "))
+}
+
+// refusals are the reasons for which tensors cannot be stored, each with the tensors.
+type refusals struct {
+	reasons []string
+	tensors map[string][]string
+}
+
+func (r *refusals) add(tensor string, err error) {
+	reason := err.Error()
+	if r.tensors == nil {
+		r.tensors = map[string][]string{}
+	}
+	if r.tensors[reason] == nil {
+		r.reasons = append(r.reasons, reason)
+	}
+	r.tensors[reason] = append(r.tensors[reason], tensor)
+}
+
+// err is one error about all of them, with what would work; nil where there are none.
+func (r *refusals) err(works string) error {
+	if len(r.reasons) == 0 {
 		return nil
 	}
-	return fmt.Errorf("what was written does not read back as Q(x): %s; this is a mistake of cage", strings.Join(different, ", "))
+	var text strings.Builder
+	text.WriteString("these tensors cannot be stored exactly")
+	for _, reason := range r.reasons {
+		list := r.tensors[reason]
+		fmt.Fprintf(&text, "\n  %s", list[0])
+		if len(list) > 1 {
+			fmt.Fprintf(&text, " and %d more", len(list)-1)
+		}
+		fmt.Fprintf(&text, ":\n    %s", strings.ReplaceAll(reason, "\n", "\n    "))
+	}
+	return fmt.Errorf("%s\n%s", text.String(), works)
 }

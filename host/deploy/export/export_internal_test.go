@@ -1,28 +1,25 @@
 package export
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // TestExponentsOfActivations: exponents of blocks as compressed-tensors 0.20 takes them.
 func TestExponentsOfActivations(t *testing.T) {
-	text, err := os.ReadFile("testdata/golden/packing.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var golden struct {
 		Scales struct {
 			Max   []float64
 			Codes []int `json:"compressed_tensors_exponent_code"`
 		} `json:"mx_activation_scales"`
 	}
-	if err := json.Unmarshal(text, &golden); err != nil || len(golden.Scales.Max) < 10 {
-		t.Fatalf("%d cases, %v", len(golden.Scales.Max), err)
+	testfile.ReadJSON(t, "testdata/golden/packing.json", &golden)
+	if len(golden.Scales.Max) < 10 {
+		t.Fatalf("%d cases", len(golden.Scales.Max))
 	}
 	for i, m := range golden.Scales.Max {
 		scale := math.Ldexp(1, golden.Scales.Codes[i]-127)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,6 +83,17 @@ func halfSeventh(m float32) float32 {
 func write(t *testing.T, format string, m *export.Model, o export.Options) (*export.Report, error) {
 	t.Helper()
 	return export.Write(t.Context(), format, vfs.At(filepath.Join(t.TempDir(), "out")), m, o)
+}
+
+// exported is the directory of an export that must succeed.
+func exported(t *testing.T, format string, m *export.Model, o export.Options) (dir string, report *export.Report) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "out")
+	report, err := export.Write(t.Context(), format, vfs.At(dir), m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, report
 }
 
 // TestKinds exports each kind of language model in each format, and reads it back as Q(x).
@@ -176,10 +188,7 @@ func TestRotatedGGUF(t *testing.T) {
 // TestInexact: with the permission scales are rounded, and the report says how far off the
 // numbers are: at most half a unit in the last place of a half float, relatively 2^−11.
 func TestInexact(t *testing.T) {
-	r, err := write(t, "gguf", small(t, architecture.KindLlama, integers(32, seventh)), export.Options{Inexact: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, r := exported(t, "gguf", small(t, architecture.KindLlama, integers(32, seventh)), export.Options{Inexact: true})
 	if r.Exact || !strings.Contains(strings.Join(r.Summary(), "\n"), "different by up to") {
 		t.Errorf("the report is %v", r.Summary())
 	}
@@ -192,10 +201,7 @@ func TestInexact(t *testing.T) {
 
 // TestLatent: the weights of the optimizer, whatever the quantizer makes of them.
 func TestLatent(t *testing.T) {
-	r, err := write(t, "hf", small(t, architecture.KindLlama, integers(32, seventh)), export.Options{Latent: true, Float: "bf16"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, r := exported(t, "hf", small(t, architecture.KindLlama, integers(32, seventh)), export.Options{Latent: true, Float: "bf16"})
 	for _, x := range r.Tensors {
 		if x.Quantized || x.Difference > 0x1p-9 {
 			t.Errorf("%+v", x)
@@ -205,10 +211,7 @@ func TestLatent(t *testing.T) {
 
 // TestShards: with a limit the tensors are in several files, and read back all the same.
 func TestShards(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "out")
-	if _, err := export.Write(t.Context(), "hf", vfs.At(out), small(t, architecture.KindLlama, nil), export.Options{ShardSize: 50000}); err != nil {
-		t.Fatal(err)
-	}
+	out, _ := exported(t, "hf", small(t, architecture.KindLlama, nil), export.Options{ShardSize: 50000})
 	files, err := filepath.Glob(out + "/model-0000?-of-*.safetensors")
 	if err != nil || len(files) < 2 {
 		t.Errorf("the files are %v, error %v", files, err)
@@ -291,4 +294,37 @@ func Example() {
 	// Output: [compressed-tensors gguf hf]
 }
 
-func at(dir string) vfs.Path { return vfs.At(dir) }
+// TestCodes: values and scales are enough to find codes, whichever numbers these stand for.
+func TestCodes(t *testing.T) {
+	third := float32(1) / 3
+	negative := float32(math.Copysign(0, -1))
+	for name, c := range map[string]struct {
+		q    export.Quantized
+		want []int32 // nil: there are none
+	}{
+		"integers":           {export.Quantized{Value: []float32{-8 * third, 0, 7 * third, third, 2, -2, 0, 0}, Scale: []float32{third, 2}}, []int32{-8, 0, 7, 1, 1, -1, 0, 0}},
+		"one scale":          {export.Quantized{Value: []float32{1, 2, 3, 4, 5, 6, 7, 8}, Scale: []float32{1}}, []int32{1, 2, 3, 4, 5, 6, 7, 8}},
+		"groups":             {export.Quantized{Value: []float32{1, 2, 6, 8, 0, 0, 5, 10}, Scale: []float32{1, 2, 0, 5}}, []int32{1, 2, 3, 4, 0, 0, 1, 2}},
+		"four-bit floats":    {export.Quantized{Value: []float32{1.5 * third, -6 * third, negative, 0.5 * third, 3, -1, 4, 0}, Scale: []float32{third, 1}}, []int32{3, 15, 0, 1, 5, 10, 6, 0}},
+		"other numbers":      {export.Quantized{Value: []float32{0.3, 0, 0, 0, 0, 0, 0, 0}, Scale: []float32{1}}, nil},
+		"below a zero scale": {export.Quantized{Value: []float32{1, 0, 0, 0, 0, 0, 0, 0}, Scale: []float32{0, 1}}, nil},
+		"too many scales":    {export.Quantized{Value: make([]float32, 8), Scale: make([]float32, 3)}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := export.Codes(&c.q, []int{2, 4})
+			if (err != nil) != (c.want == nil) || err == nil && !slices.Equal(got, c.want) {
+				t.Fatalf("codes %v, error %v, want %v", got, err, c.want)
+			}
+			if err != nil {
+				return
+			}
+			c.q.Codes = got
+			if _, err := export.NewGrid(&c.q, []int{2, 4}); err != nil {
+				t.Errorf("codes and scales are no grid: %v", err)
+			}
+		})
+	}
+	if _, err := export.Codes(&export.Quantized{}, []int{4}); err == nil {
+		t.Error("a vector has codes")
+	}
+}

@@ -19,13 +19,6 @@ const (
 
 var floatTypes = []string{floatF32, floatBF16, floatF16}
 
-func floatSize(typ string) int {
-	if typ == floatF32 {
-		return 4
-	}
-	return 2
-}
-
 // checkFloat returns the type that a name stands for, "" being float32.
 func checkFloat(typ string) (string, error) {
 	if typ == "" {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/host/deploy/export/pack"
 	"github.com/cage-qat/cage/host/deploy/export/readback"
 	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -75,7 +77,7 @@ func (ggufFormat) Plan(m *Model, o Options) (Plan, error) {
 	if o.Type != "" && !p.quantizes() {
 		return nil, fmt.Errorf("the type %s is for quantized weights, and no weight of this model is quantized: --dtype says how floats are stored", o.Type)
 	}
-	if p.entries, err = ggufEntries(m, p.mainType()); err != nil {
+	if p.entries, err = family.entries(m, p.mainType()); err != nil {
 		return nil, err
 	}
 	tokens, notes, err := ggufTokens(m.Tokenizer, m.Settings.Vocab, o.Inexact)
@@ -86,7 +88,7 @@ func (ggufFormat) Plan(m *Model, o Options) (Plan, error) {
 	return p, nil
 }
 
-// Notes implements noter.
+// Notes implements Plan.
 func (p *ggufPlan) Notes() []string { return p.notes }
 
 func (p *ggufPlan) add(t ggufTensor) {
@@ -120,35 +122,25 @@ func (p *ggufPlan) choose(part part, o Options, float gguf.Type) (ggufTensor, er
 // chooseQuantized finds the type of a quantized weight: the one that was asked for, or the
 // smallest that is exact. A rotated weight becomes floats.
 func (p *ggufPlan) chooseQuantized(t *ggufTensor, w weight, o Options) error {
-	if o.Type != "" {
-		t.typ = ggufTypes[o.Type]
-		err := p.fits(w, t.typ)
-		if err != nil {
-			err = fmt.Errorf("as %s: %w", t.typ, err)
-		}
-		return err
-	}
-	var rotated *RotatedError
-	if errors.As(w.noGrid, &rotated) {
-		t.typ, t.Note = gguf.F32, rotated.Error()
-		return nil
-	}
-	if w.grid == nil {
-		return w.noGrid
-	}
-	candidates := []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0}
-	if w.grid.E2M1 {
-		candidates = []gguf.Type{gguf.MXFP4, gguf.Q8_0}
-	}
-	var faults []error
-	for _, t.typ = range candidates {
-		err := p.fits(w, t.typ)
-		if err == nil {
+	candidates := []gguf.Type{ggufTypes[o.Type]}
+	if o.Type == "" {
+		var rotated *RotatedError
+		switch {
+		case errors.As(w.noGrid, &rotated):
+			t.typ, t.Note = gguf.F32, rotated.Error()
 			return nil
+		case w.grid == nil:
+			return w.noGrid
+		case w.grid.E2M1:
+			candidates = []gguf.Type{gguf.MXFP4, gguf.Q8_0}
+		default:
+			candidates = []gguf.Type{gguf.Q4_0, gguf.Q4_1, gguf.Q8_0}
 		}
-		faults = append(faults, fmt.Errorf("as %s: %w", t.typ, err))
 	}
-	return errors.Join(faults...)
+	return firstType(candidates, func(typ gguf.Type) error {
+		t.typ = typ
+		return p.fits(w, typ)
+	})
 }
 
 // fits checks that a type holds a quantized weight.
@@ -242,4 +234,86 @@ func (p *ggufPlan) write(out io.Writer, t ggufTensor) error {
 // Read implements Plan.
 func (p *ggufPlan) Read(dir vfs.Path, each func(name string, values []float32) error) error {
 	return readback.GGUF(dir.Join(ggufFile), each)
+}
+
+// ggufBlocks packs a grid.
+func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) ([]byte, error) {
+	size, _ := typ.Block()
+	g, err := ggufGrid(g, typ, inexact)
+	if err != nil {
+		return nil, err
+	}
+	var out []byte
+	for i, s := range g.Scales {
+		codes := g.Codes[i*size : (i+1)*size]
+		switch typ {
+		case gguf.Q8_0:
+			out, err = pack.Q8_0(out, codes, s)
+		case gguf.Q4_0:
+			out, err = pack.Q4_0(out, codes, s)
+		case gguf.Q4_1:
+			out, err = halfIntegers(out, codes, s, inexact)
+		case gguf.MXFP4:
+			out, err = pack.MXFP4(out, codes, s)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// ggufGrid is a grid with the codes and groups of a type. If it may be inexact, scales are
+// rounded to half floats.
+func ggufGrid(g *Grid, typ gguf.Type, inexact bool) (*Grid, error) {
+	size, _ := typ.Block()
+	if typ == gguf.MXFP4 {
+		return floatBlocks(g, size)
+	}
+	g, err := g.integers()
+	if err != nil {
+		return nil, err
+	}
+	if g, err = g.split(size); err != nil {
+		return nil, err
+	}
+	rounded := *g
+	rounded.Scales = slices.Clone(g.Scales)
+	for i, s := range g.Scales {
+		if _, ok := pack.ExactF16(s); !ok && !inexact {
+			return nil, fmt.Errorf("its scales are not all half floats, as those of a quantizer with scale_dtype = \"f16\" are; --inexact rounds them")
+		}
+		rounded.Scales[i] = roundedToHalf(s)
+	}
+	return &rounded, nil
+}
+
+var errEven = errors.New("its codes are not all odd: Q4_1 is for grids of half-integers")
+
+// halfIntegers packs odd codes from −15 to 15, which are twice the levels of a grid of
+// half-integers, as Q4_1: step·(level + 7.5) − 7.5·step.
+func halfIntegers(out []byte, codes []int32, scale float32, inexact bool) ([]byte, error) {
+	shifted := make([]int32, len(codes))
+	for i, c := range codes {
+		if c&1 == 0 {
+			return nil, errEven
+		}
+		shifted[i] = (c + 15) / 2
+	}
+	minimum := -15 * scale
+	if rounded := roundedToHalf(minimum); rounded != minimum && !inexact {
+		return nil, errors.New("7.5 times its step is not always a half float, as with 7 significant bits of the step: scale_dtype = \"f16\" of the quantizer makes such; --inexact rounds it")
+	} else {
+		minimum = rounded
+	}
+	return pack.Q4_1(out, shifted, 2*scale, minimum)
+}
+
+func roundedToHalf(v float32) float32 {
+	bits := pack.F16(v)
+	values, err := gguf.Decode(gguf.F16, []byte{byte(bits), byte(bits >> 8)})
+	if err != nil {
+		return float32(math.NaN()) // never: two bytes are one number
+	}
+	return values[0]
 }

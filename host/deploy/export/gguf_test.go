@@ -2,15 +2,18 @@ package export_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -121,4 +124,133 @@ func ggufBytes(t *testing.T, f *gguf.File, info gguf.Info) []byte {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// TestTiedHeads: llama.cpp wants the tied head of OLMo 2 as a tensor of its own, and takes the embedding for it elsewhere.
+func TestTiedHeads(t *testing.T) {
+	for _, kind := range architecture.Languages {
+		dir := filepath.Join(t.TempDir(), "out")
+		r, err := export.Write(t.Context(), "gguf", vfs.At(dir), smallOf(t, architecture.Settings{Kind: kind, Head: "tied"}, integers(32, halfSeventh)), export.Options{})
+		if err != nil || !r.Exact {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		f := openGGUF(t, filepath.Join(dir, "model.gguf"))
+		var embedding, head []byte
+		for _, info := range f.Tensors() {
+			switch info.Name {
+			case "token_embd.weight":
+				embedding = ggufBytes(t, f, info)
+			case "output.weight":
+				head = ggufBytes(t, f, info)
+			}
+		}
+		want := []byte(nil)
+		if kind == architecture.KindOLMo2 {
+			want = embedding
+		}
+		if len(embedding) == 0 || !bytes.Equal(head, want) {
+			t.Errorf("%s: the head has %d bytes, the embedding %d", kind, len(head), len(embedding))
+		}
+	}
+}
+
+// TestLayoutsOfLlamaCpp: what llama.cpp does not compute for a kind of models is refused.
+func TestLayoutsOfLlamaCpp(t *testing.T) {
+	const factors, features = "llama.cpp stretches positions (rope_factor = 8) of models of the kind llama only", "heads of width/heads = 16 features, and these have 32"
+	stretched := architecture.Settings{RopeFactor: 8, RopeOriginal: 8, RopeLow: 1, RopeHigh: 4}
+	for _, c := range []struct {
+		kind string
+		s    architecture.Settings
+		want string
+	}{
+		{architecture.KindLlama, stretched, ""}, {architecture.KindQwen3, stretched, factors}, {architecture.KindOLMo2, stretched, factors},
+		{architecture.KindLlama, architecture.Settings{HeadSize: 32}, ""}, {architecture.KindQwen3, architecture.Settings{HeadSize: 32}, ""}, {architecture.KindOLMo2, architecture.Settings{HeadSize: 32}, features},
+	} {
+		c.s.Kind = c.kind
+		_, err := export.Write(t.Context(), "gguf", vfs.At(filepath.Join(t.TempDir(), "out")), smallOf(t, c.s, nil), export.Options{})
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--to hf")) {
+			t.Errorf("%s: %v, want %q", c.kind, err, c.want)
+		}
+	}
+}
+
+// TestTurnedNorms: llama.cpp turns the two halves of a head of Qwen 3. The scales of its queries and keys stand in the order
+// of the features that they scale: with another, a model that turns neighbours would be served with other attention.
+func TestTurnedNorms(t *testing.T) {
+	m := smallOf(t, architecture.Settings{Kind: architecture.KindQwen3, RopePairs: architecture.Interleaved}, nil)
+	const features = 16 // of a head
+	m.Latent = func(name string) ([]float32, error) {
+		i := slices.IndexFunc(m.Params, func(p architecture.Param) bool { return p.Name == name })
+		values := make([]float32, m.Params[i].Size())
+		for j := range values {
+			values[j] = float32(j)
+		}
+		return values, nil
+	}
+	dir, _ := exported(t, "gguf", m, export.Options{})
+	var want []float32 // first the even features, then the odd ones
+	for i := range features {
+		want = append(want, float32(2*i%features+2*i/features))
+	}
+	f := openGGUF(t, filepath.Join(dir, "model.gguf"))
+	seen := 0
+	for _, info := range f.Tensors() {
+		if info.Name != "blk.0.attn_q_norm.weight" && info.Name != "blk.0.attn_k_norm.weight" {
+			continue
+		}
+		seen++
+		got := make([]float32, features)
+		if _, err := binary.Decode(ggufBytes(t, f, info), binary.LittleEndian, got); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s is %v, want %v, error %v", info.Name, got, want, err)
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d norms of queries and keys", seen)
+	}
+}
+
+// TestOtherIDs: where llama.cpp finds other ids than a byte-level tokenizer in some texts, that is refused, or with
+// --inexact told in the report.
+func TestOtherIDs(t *testing.T) {
+	const other = "llama.cpp finds other ids in some texts: "
+	for _, c := range []struct {
+		more    string // keys of the tokenizer.json
+		merges  string
+		refused string
+		note    string // where it is not refused
+	}{
+		{"", "", "", ""},
+		{`"normalizer": null, `, "", "", ""},
+		{`"normalizer": {"type": "NFC"}, `, "", "", "llama.cpp does not compose characters"},
+		{`"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]}, `, "", "", "llama.cpp does not compose characters"},
+		{`"normalizer": {"type": "NFKC"}, `, "", other + "it does not rewrite texts before it cuts them (the normalizer NFKC)", ""},
+		{`"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}, `, "", other + "it does not rewrite", ""},
+		{"", `, "ignore_merges": true`, other + "it joins by merges alone", ""},
+		{`"added_tokens": [{"id": 9, "content": "<x>", "lstrip": true}], `, "", other + `the added token "<x>" is lstrip`, ""},
+		{`"added_tokens": [{"id": 9, "content": "<x>", "normalized": true, "special": true}], `, "", "", ""},
+	} {
+		for _, inexact := range []bool{false, true} {
+			m := small(t, architecture.KindLlama, nil)
+			m.Tokenizer.Files["tokenizer.json"] = []byte(`{` + c.more + `"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "model": {"vocab": {"a": 0, "b": 7, "ab": 8}, "merges": ["a b"]` + c.merges + `}}`)
+			r, err := export.Write(t.Context(), "gguf", vfs.At(filepath.Join(t.TempDir(), "out")), m, export.Options{Inexact: inexact})
+			note := c.note
+			switch {
+			case c.refused == "":
+			case !inexact:
+				if err == nil || !strings.Contains(err.Error(), c.refused) || !strings.Contains(err.Error(), "--inexact") {
+					t.Errorf("%s%s: %v, want %q", c.more, c.merges, err, c.refused)
+				}
+				continue
+			default:
+				note = c.refused
+			}
+			if err != nil {
+				t.Errorf("%s%s, inexact %v: %v", c.more, c.merges, inexact, err)
+				continue
+			}
+			if got := strings.Join(r.Notes, "\n"); !strings.HasPrefix(got, note) || (got == "") != (note == "") {
+				t.Errorf("%s%s: the notes are %q, want %q", c.more, c.merges, got, note)
+			}
+		}
+	}
 }

@@ -110,38 +110,33 @@ var ggufFileTypes = map[gguf.Type]uint32{
 	gguf.F32: 0, gguf.F16: 1, gguf.BF16: 32, gguf.Q4_0: 2, gguf.Q4_1: 3, gguf.Q8_0: 7, gguf.MXFP4: 38,
 }
 
-// ggufEntries describe the model. Those about its tokenizer follow.
-func ggufEntries(m *Model, main gguf.Type) ([]gguf.Entry, error) {
+// entries describe the model. Those about its tokenizer follow.
+func (a ggufFamily) entries(m *Model, main gguf.Type) ([]gguf.Entry, error) {
 	s := m.Settings
-	a, err := ggufFamilyOf(s)
-	if err != nil {
-		return nil, err
-	}
 	fileType, ok := ggufFileTypes[main]
 	if !ok {
 		return nil, fmt.Errorf("%s is no type of a whole file", main)
 	}
-	number := func(n int) uint32 { return uint32(n) }
 	entries := []gguf.Entry{
 		{Key: "general.architecture", Value: a.name},
 		{Key: "general.type", Value: "model"},
 		{Key: "general.name", Value: m.Card.Name},
-		{Key: a.name + ".block_count", Value: number(s.Layers)},
-		{Key: a.name + ".context_length", Value: number(s.Context)},
-		{Key: a.name + ".embedding_length", Value: number(s.Width)},
-		{Key: a.name + ".feed_forward_length", Value: number(s.Hidden)},
-		{Key: a.name + ".attention.head_count", Value: number(s.Heads)},
-		{Key: a.name + ".attention.head_count_kv", Value: number(s.KVHeads)},
+		{Key: a.name + ".block_count", Value: uint32(s.Layers)},
+		{Key: a.name + ".context_length", Value: uint32(s.Context)},
+		{Key: a.name + ".embedding_length", Value: uint32(s.Width)},
+		{Key: a.name + ".feed_forward_length", Value: uint32(s.Hidden)},
+		{Key: a.name + ".attention.head_count", Value: uint32(s.Heads)},
+		{Key: a.name + ".attention.head_count_kv", Value: uint32(s.KVHeads)},
 		{Key: a.name + ".rope.freq_base", Value: float32(s.RopeTheta)},
 		{Key: a.name + ".attention.layer_norm_rms_epsilon", Value: float32(s.NormEps)},
-		{Key: a.name + ".rope.dimension_count", Value: number(headSize(s))},
-		{Key: a.name + ".vocab_size", Value: number(s.Vocab)},
+		{Key: a.name + ".rope.dimension_count", Value: uint32(headSize(s))},
+		{Key: a.name + ".vocab_size", Value: uint32(s.Vocab)},
 		{Key: "general.file_type", Value: fileType},
 		{Key: "general.quantization_version", Value: uint32(2)},
 	}
 	if size := headSize(s); size != s.Width/s.Heads || s.Kind == architecture.KindQwen3 {
-		entries = append(entries, gguf.Entry{Key: a.name + ".attention.key_length", Value: number(size)},
-			gguf.Entry{Key: a.name + ".attention.value_length", Value: number(size)})
+		entries = append(entries, gguf.Entry{Key: a.name + ".attention.key_length", Value: uint32(size)},
+			gguf.Entry{Key: a.name + ".attention.value_length", Value: uint32(size)})
 	}
 	return entries, nil
 }

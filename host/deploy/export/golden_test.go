@@ -14,6 +14,8 @@ import (
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -100,7 +102,12 @@ func assemble(t *testing.T, places []huggingface.Place, param string, q quantize
 // file is an open safetensors file of the goldens.
 func file(t *testing.T, elem ...string) *safetensors.File {
 	t.Helper()
-	f, err := safetensors.Open(vfs.At(filepath.Join(append([]string{goldens}, elem...)...)))
+	return tensors(t, append([]string{goldens}, elem...)...)
+}
+
+func tensors(t *testing.T, elem ...string) *safetensors.File {
+	t.Helper()
+	f, err := safetensors.Open(vfs.At(filepath.Join(elem...)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,11 +217,7 @@ func TestCompressedTensors(t *testing.T) {
 			if err != nil || !report.Exact {
 				t.Fatalf("exact: %v, error %v", report, err)
 			}
-			got, err := safetensors.Open(vfs.At(filepath.Join(out, "model.safetensors")))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer got.Close()
+			got := tensors(t, out, "model.safetensors")
 			golden := file(t, dir, "model.safetensors")
 			for _, info := range golden.Tensors() {
 				if leftOut != nil && (strings.Contains(info.Name, "q_proj") || strings.Contains(info.Name, "k_proj") || strings.Contains(info.Name, "v_proj")) {
@@ -246,30 +249,16 @@ func TestCompressedTensors(t *testing.T) {
 // entry is quantization_config of a directory.
 func entry(t *testing.T, dir string) any {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var config map[string]any
-	if err := json.Unmarshal(text, &config); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, filepath.Join(dir, "config.json"), &config)
 	return config["quantization_config"]
 }
 
 // TestFloat: the directory of plain floats has the golden's tensors, byte for byte, and its
 // tokenizer files.
 func TestFloat(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "out")
-	report, err := export.Write(t.Context(), "hf", vfs.At(out), goldenModel(t, nil), export.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := safetensors.Open(vfs.At(filepath.Join(out, "model.safetensors")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer got.Close()
+	out, report := exported(t, "hf", goldenModel(t, nil), export.Options{})
+	got := tensors(t, out, "model.safetensors")
 	want := file(t, "float", "model.safetensors")
 	if len(got.Tensors()) != len(want.Tensors()) || len(report.Tensors) != len(want.Tensors()) {
 		t.Errorf("%d tensors, %d in the report, want %d", len(got.Tensors()), len(report.Tensors), len(want.Tensors()))
@@ -284,6 +273,46 @@ func TestFloat(t *testing.T) {
 		golden, _ := os.ReadFile(filepath.Join(goldens, "float", name))
 		if err != nil || golden != nil && !bytes.Equal(text, golden) {
 			t.Errorf("%s is another file, or there is none: %v", name, err)
+		}
+	}
+}
+
+// TestFloatTypeOfMixtures: config.json says bfloat16 as soon as one weight is packed in four-bit floats, beside which others there are.
+func TestFloatTypeOfMixtures(t *testing.T) {
+	powers := func(m []float32) (out []float32) {
+		for _, v := range m {
+			_, e := math.Frexp(float64(v))
+			out = append(out, float32(math.Ldexp(1, e-3)))
+		}
+		return out
+	}
+	floats, whole := fourBitFloats(t, 32, powers), integers(32, halfSeventh)
+	for among, want := range map[string][2]string{
+		"":     {"mxfp4-pack-quantized", "bfloat16"},
+		"attn": {"mixed-precision", "bfloat16"},
+		"none": {"pack-quantized", "float32"},
+	} {
+		m := small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
+			if strings.Contains(p.Name, among) {
+				return floats(p, x)
+			}
+			return whole(p, x)
+		})
+		out := filepath.Join(t.TempDir(), "out")
+		if _, err := export.Write(t.Context(), "compressed-tensors", vfs.At(out), m, export.Options{}); err != nil {
+			t.Errorf("%q: %v", among, err)
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(out, "config.json"))
+		var config struct {
+			Type         string                  `json:"torch_dtype"`
+			Quantization struct{ Format string } `json:"quantization_config"`
+		}
+		if err == nil {
+			err = json.Unmarshal(text, &config)
+		}
+		if got := [2]string{config.Quantization.Format, config.Type}; err != nil || got != want {
+			t.Errorf("%q: %v, want %v, %v", among, got, want, err)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package export
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,21 +44,15 @@ func newHubPlan(m *Model, o Options) (*hubPlan, []part, error) {
 	}
 	p := &hubPlan{source: &source{Model: m, latent: o.Latent}, float: float, limit: o.ShardSize}
 	p.files = p.plain
-	parts, err := hubParts(m)
-	return p, parts, err
-}
-
-// hubParts lists the tensors of the hub's layout.
-func hubParts(m *Model) ([]part, error) {
 	places, err := huggingface.Layout(m.Settings)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var list []part
+	var parts []part
 	for _, place := range places {
-		list = append(list, part{place.Tensor, place.Param, place.Rows})
+		parts = append(parts, part{place.Tensor, place.Param, place.Rows})
 	}
-	return list, nil
+	return p, parts, nil
 }
 
 // Plan implements Format.
@@ -92,7 +85,7 @@ func (hubFormat) Plan(m *Model, o Options) (Plan, error) {
 // storedPlain describes a tensor of plain floats.
 func (p *hubPlan) storedPlain(part part, quantized bool) Stored {
 	return Stored{Name: part.name, Param: part.param.Name, Type: strings.ToUpper(p.float), Shape: part.shape(), Quantized: quantized,
-		Bytes: int64(len(part.rows)) * int64(part.columns()) * int64(floatSize(p.float)), part: part}
+		Bytes: int64(len(part.rows)) * int64(part.columns()) * int64(floatTypesOfFiles[p.float].Bits()/8), part: part}
 }
 
 // plain is the tensor of plain floats.
@@ -109,6 +102,9 @@ func (p *hubPlan) plain(t Stored) ([]safetensors.Tensor, error) {
 // Tensors implements Plan.
 func (p *hubPlan) Tensors() []Stored { return slices.Clone(p.stored) }
 
+// Notes implements Plan.
+func (p *hubPlan) Notes() []string { return nil }
+
 // Write implements Plan.
 func (p *hubPlan) Write(ctx context.Context, dir vfs.Path) error {
 	var tensors []safetensors.Tensor
@@ -121,7 +117,11 @@ func (p *hubPlan) Write(ctx context.Context, dir vfs.Path) error {
 	}
 	// Older versions of transformers refuse files without the entry.
 	err := safetensors.WriteShards(ctx, dir, tensors, map[string]string{"format": "pt"}, p.limit)
-	return errors.Join(err, p.writeConfig(dir), p.writeGeneration(dir), writeTokenizer(dir, p.source.Tokenizer))
+	err = errors.Join(err, p.writeConfig(dir), p.writeGeneration(dir))
+	for name, content := range p.source.Tokenizer.Files {
+		err = errors.Join(err, atomicfile.WriteBytes(dir.Join(name), content))
+	}
+	return err
 }
 
 // writeConfig writes config.json.
@@ -131,27 +131,20 @@ func (p *hubPlan) writeConfig(dir vfs.Path) error {
 		Tokens: huggingface.Tokens{Begin: idList(t.BOS), End: t.EOS, Pad: idList(t.Pad)}}
 	text, err := c.Encode(floatTypesOfFiles[p.float])
 	if err == nil && p.quantization != nil {
-		text, err = withQuantization(text, p.quantization, p.fourBitFloats)
+		var entries map[string]any
+		if err = plainjson.Unmarshal(text, &entries); err != nil {
+			return err
+		}
+		entries["quantization_config"] = p.quantization
+		if p.fourBitFloats { // compressed-tensors makes bfloat16 of them, whatever the rest is: all is of one type then
+			entries["torch_dtype"] = "bfloat16"
+		}
+		return atomicfile.WriteJSON(dir.Join(huggingface.ConfigName), entries)
 	}
 	if err != nil {
 		return err
 	}
 	return atomicfile.WriteBytes(dir.Join(huggingface.ConfigName), text)
-}
-
-// withQuantization adds the entry. compressed-tensors makes bfloat16 of the four-bit
-// floats, whatever the rest is; so that all is of one type, the file says bfloat16 then.
-func withQuantization(config []byte, quantization map[string]any, fourBitFloats bool) ([]byte, error) {
-	var entries map[string]any
-	if err := plainjson.Unmarshal(config, &entries); err != nil {
-		return nil, err
-	}
-	entries["quantization_config"] = quantization
-	if fourBitFloats {
-		entries["torch_dtype"] = "bfloat16"
-	}
-	text, err := json.MarshalIndent(entries, "", "  ")
-	return append(text, '\n'), err
 }
 
 func idList(id int32) []int32 {
@@ -177,15 +170,6 @@ func (p *hubPlan) writeGeneration(dir vfs.Path) error {
 		entries["pad_token_id"] = t.Pad
 	}
 	return atomicfile.WriteJSON(dir.Join(tokenizer.GenerationFile), entries)
-}
-
-func writeTokenizer(dir vfs.Path, t Tokenizer) error {
-	for name, content := range t.Files {
-		if err := atomicfile.WriteBytes(dir.Join(name), content); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Read implements Plan.

@@ -60,14 +60,15 @@ func NewTokenizer(files map[string][]byte, info tokenizer.Info, ends ...int32) (
 		if info.SHA256 != (tokenizer.Bytes{}).Info().SHA256 {
 			return t, fmt.Errorf("the tokenizer %s has no %s", info.Name, tokenizer.DefinitionFile)
 		}
-		made, err := bytesFiles()
+		definition, err := tokenizer.BytesDefinition()
 		if err != nil {
 			return t, err
 		}
 		if t.Files == nil {
 			t.Files = map[string][]byte{}
 		}
-		maps.Copy(t.Files, made)
+		t.Files[tokenizer.DefinitionFile] = definition
+		t.Files[tokenizer.ConfigFile] = []byte("{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}")
 	}
 	ids, err := t.ids()
 	if err != nil {
@@ -131,16 +132,6 @@ func (t Tokenizer) ids() (map[string]int32, error) {
 		ids[a.Content] = a.ID
 	}
 	return ids, nil
-}
-
-// bytesFiles are files of the byte-level tokenizer.
-func bytesFiles() (map[string][]byte, error) {
-	definition, err := tokenizer.BytesDefinition()
-	if err != nil {
-		return nil, err
-	}
-	config, err := json.MarshalIndent(map[string]any{"tokenizer_class": "PreTrainedTokenizerFast"}, "", "  ")
-	return map[string][]byte{tokenizer.DefinitionFile: definition, tokenizer.ConfigFile: config}, err
 }
 
 // check refuses a tokenizer whose ids the model does not have.

@@ -10,7 +10,10 @@ import (
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // TestBytes: the tokenizer.json of the built-in tokenizer gives the ids of the bytes.
@@ -21,9 +24,7 @@ func TestBytes(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, content := range out.Files {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, filepath.Join(dir, name), content)
 	}
 	tok, err := tokenizer.Open(dir)
 	if err != nil {
@@ -73,7 +74,7 @@ func TestPre(t *testing.T) {
 		m := small(t, architecture.KindLlama, nil)
 		m.Tokenizer.Files["tokenizer.json"] = []byte(`{"pre_tokenizer": ` + c.pre + `, "model": {"vocab": {"a": 0, "b": 7}, ` + c.model + `}}`)
 		dir := filepath.Join(t.TempDir(), "out")
-		_, err := export.Write(t.Context(), "gguf", at(dir), m, export.Options{})
+		_, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{})
 		if c.want == "" {
 			if err == nil || !strings.Contains(err.Error(), "--to hf") {
 				t.Errorf("%s %s: %v, want a refusal", c.pre, c.model, err)
@@ -107,10 +108,7 @@ func TestMarks(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.Tokenizer.AddBOS = file == ""
-		dir := filepath.Join(t.TempDir(), "out")
-		if _, err := export.Write(t.Context(), "gguf", at(dir), m, export.Options{}); err != nil {
-			t.Fatal(err)
-		}
+		dir, _ := exported(t, "gguf", m, export.Options{})
 		f := openGGUF(t, filepath.Join(dir, "model.gguf"))
 		want := "yes"
 		if file != "" {
@@ -167,14 +165,11 @@ func TestTurn(t *testing.T) {
 	tok.Turn = 11
 	m.Tokenizer = tok
 	dir := t.TempDir()
-	if _, err := export.Write(t.Context(), "hf", at(filepath.Join(dir, "hf")), m, export.Options{}); err != nil {
+	if _, err := export.Write(t.Context(), "hf", vfs.At(filepath.Join(dir, "hf")), m, export.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"generation_config.json", "config.json"} {
-		text, err := os.ReadFile(filepath.Join(dir, "hf", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testfile.Read(t, filepath.Join(dir, "hf", name))
 		var file struct {
 			EOS []int32 `json:"eos_token_id"`
 		}
@@ -182,7 +177,7 @@ func TestTurn(t *testing.T) {
 			t.Errorf("by %s a text ends at %v, error %v", name, file.EOS, err)
 		}
 	}
-	report, err := export.Write(t.Context(), "gguf", at(filepath.Join(dir, "gguf")), m, export.Options{})
+	report, err := export.Write(t.Context(), "gguf", vfs.At(filepath.Join(dir, "gguf")), m, export.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,10 +206,7 @@ func TestLargeIDs(t *testing.T) {
 // FuzzTokenizer: no tokenizer files make an export panic.
 func FuzzTokenizer(f *testing.F) {
 	for _, name := range []string{"tokenizer.json", "tokenizer_config.json"} {
-		text, err := os.ReadFile(filepath.Join(goldens, "float", name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		text := testfile.Read(f, filepath.Join(goldens, "float", name))
 		f.Add(text, text)
 	}
 	f.Add([]byte(`{"model": {"vocab": {"a": -1}, "merges": [1]}}`), []byte(`{"eos_token": 3, "chat_template": []}`))
@@ -229,4 +221,89 @@ func FuzzTokenizer(f *testing.F) {
 		changed.Tokenizer = tok
 		_ = export.PlanOnly("gguf", &changed)
 	})
+}
+
+// llama2 is a small model with a tokenizer as that of Llama 2. It has more ids than the tokenizer.
+func llama2(t *testing.T, change func(definition string) string) *export.Model {
+	t.Helper()
+	m := small(t, architecture.KindLlama, nil)
+	m.Settings.Vocab = 700
+	network, err := model.New(m.Settings, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Params = network.Params()
+	definition := testfile.Read(t, "../../data/tokenizer/testdata/llama2.tokenizer.json")
+	files := map[string][]byte{
+		tokenizer.DefinitionFile: []byte(change(string(definition))),
+		tokenizer.ConfigFile:     []byte(`{"eos_token": "</s>"}`),
+	}
+	m.Latent = func(name string) ([]float32, error) {
+		i := slices.IndexFunc(m.Params, func(p architecture.Param) bool { return p.Name == name })
+		return m.Params[i].Init(1), nil
+	}
+	if m.Tokenizer, err = export.NewTokenizer(files, tokenizer.Info{Name: "llama2", BOS: 1, EOS: tokenizer.NoToken}); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestSentencePieceEntries: a tokenizer as that of Llama 2 is stored as llama.cpp stores that of Llama 2.
+func TestSentencePieceEntries(t *testing.T) {
+	m := llama2(t, func(definition string) string { return definition })
+	dir := filepath.Join(t.TempDir(), "out")
+	report, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{})
+	if err != nil || len(report.Notes) > 0 {
+		t.Fatalf("%+v, error %v", report, err)
+	}
+	f := openGGUF(t, filepath.Join(dir, "model.gguf"))
+	for key, want := range map[string]any{
+		"model": "llama", "pre": "default", "add_space_prefix": true, "add_bos_token": true,
+		"bos_token_id": uint32(1), "eos_token_id": uint32(2), "unknown_token_id": uint32(0), "merges": nil,
+	} {
+		if got := f.Value("tokenizer.ggml." + key); got != want {
+			t.Errorf("%s is %v, want %v", key, got, want)
+		}
+	}
+	tokens, _ := f.Value("tokenizer.ggml.tokens").([]string)
+	types, _ := f.Value("tokenizer.ggml.token_type").([]int32)
+	scores, _ := f.Value("tokenizer.ggml.scores").([]float32)
+	if len(tokens) != 700 || len(types) != 700 || len(scores) != 700 {
+		t.Fatalf("%d tokens, %d types, %d scores, want 700 of each", len(tokens), len(types), len(scores))
+	}
+	for _, c := range []struct {
+		token string
+		typ   int32
+		score float32
+	}{
+		{"<unk>", 2, 0}, {"<s>", 3, 0}, {"</s>", 3, 0}, {"<0x00>", 6, -344}, {"<0xFF>", 6, -344}, {"▁", 1, -344},
+		{"▁t", 1, 0}, {"he", 1, -1}, {"▁the", 1, -6}, {"[PAD699]", 5, 0},
+	} {
+		id := slices.Index(tokens, c.token)
+		if id < 0 || types[id] != c.typ || scores[id] != c.score {
+			t.Errorf("%q has the id %d, type %d and score %v, want %d and %v", c.token, id, types[max(0, id)], scores[max(0, id)], c.typ, c.score)
+		}
+	}
+}
+
+// TestSentencePieceRefused: where llama.cpp would find other ids the export says so, and is made only
+// if that is allowed.
+func TestSentencePieceRefused(t *testing.T) {
+	m := llama2(t, func(definition string) string {
+		start, end := strings.Index(definition, `"normalizer"`), strings.Index(definition, `"post_processor"`)
+		return definition[:start] + `"normalizer": null, "pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "always", "split": false},` + definition[end:]
+	})
+	const why = "llama.cpp finds other ids in some texts: a text that begins with a space gets no second one before it"
+	dir := filepath.Join(t.TempDir(), "out")
+	if _, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{}); err == nil || !strings.Contains(err.Error(), why+"; --inexact") {
+		t.Errorf("%v, want a refusal", err)
+	}
+	report, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{Inexact: true})
+	if err != nil || !slices.Equal(report.Notes, []string{why}) || !slices.Contains(report.Summary(), why) {
+		t.Errorf("%+v, error %v", report, err)
+	}
+	card, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil || !strings.Contains(string(card), "| note | "+why+" |") {
+		t.Errorf("error %v, the model card is\n%s", err, card)
+	}
 }

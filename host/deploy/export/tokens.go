@@ -248,24 +248,19 @@ func (f *tokenizerFile) preName() (string, error) {
 	case len(parts) == 2 && parts[0].Type == "Digits" && parts[0].IndividualDigits && regex:
 		return "smollm", nil
 	case len(parts) == 2 && parts[0].Type == "Split" && parts[0].Behavior == "Isolated" && !parts[0].Invert && !regex:
-		return f.preOfPattern(parts[0].Pattern.Regex)
+		switch pattern := parts[0].Pattern.Regex; {
+		case pattern == tokenizer.PatternQwen:
+			return "qwen2", nil
+		case pattern == tokenizer.PatternGPT4 && f.Model.IgnoreMerges:
+			return preLlama3, nil
+		case pattern == tokenizer.PatternGPT4:
+			return "dbrx", nil
+		}
 	}
 	return "", errPre
 }
 
 var errPre = fmt.Errorf("llama.cpp has no name for the way this tokenizer cuts texts (pre_tokenizer): --to hf copies it as it is")
-
-func (f *tokenizerFile) preOfPattern(pattern string) (string, error) {
-	switch {
-	case pattern == tokenizer.PatternQwen:
-		return "qwen2", nil
-	case pattern == tokenizer.PatternGPT4 && f.Model.IgnoreMerges:
-		return preLlama3, nil
-	case pattern == tokenizer.PatternGPT4:
-		return "dbrx", nil
-	}
-	return "", errPre
-}
 
 // sentencePiece are the entries about a tokenizer as that of Llama 2, in llama.cpp's own form
 // for SentencePiece models. The keys and types are those that its converter writes; the scores

@@ -109,7 +109,9 @@ func (t triangle) invert() bool {
 			sum := linalg.RowMajor(make([]float64, behind.Rows*behind.Cols), behind.Rows, behind.Cols)
 			strips(to, t.n, func(low, high int) { // columns of X are zero below the diagonal
 				into := linalg.Matrix{Rows: sum.Rows, Cols: high - low, RowStride: sum.RowStride, ColStride: 1, Data: sum.Data[low-to:]}
-				t.clearBelow(low, high)
+				for i := low + 1; i < high; i++ {
+					clear(t.data[i*t.n+low : i*t.n+i])
+				}
 				linalg.MulAdd(into, -1, t.part(from, to, to, high), t.part(to, high, low, high))
 			})
 			t.multiply(behind, inverse, sum)
@@ -119,13 +121,6 @@ func (t triangle) invert() bool {
 		}
 	}
 	return true
-}
-
-// clearBelow sets to zero what is below the diagonal in a square block at it.
-func (t triangle) clearBelow(from, to int) {
-	for i := from + 1; i < to; i++ {
-		clear(t.data[i*t.n+from : i*t.n+i])
-	}
 }
 
 // multiply replaces into by a·b; into may be b.

@@ -1,9 +1,17 @@
+// Package posttrain quantizes trained weights, one matrix at a time: by rounding to the nearest level of a grid (RTN),
+// or by GPTQ (Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers",
+// 2023), in which the columns that are not yet rounded are adjusted to make up for the error of those that are.
+//
+// A grid is found in what a quantizer's program returns for a weight: a scale for each group of elements, and the
+// numbers that codes stand for. Nothing here knows which quantizer it was. Models, devices and files are handled
+// elsewhere; the subpackage layerwise provides the inputs of the layers.
 package posttrain
 
 import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 
@@ -220,4 +228,69 @@ func (q *gptq) rows(low, high, from, to int) {
 	rest := linalg.MatrixOf[float64]{Rows: high - low, Cols: n - to, RowStride: n, ColStride: 1, Data: q.w[low*n+to:]}
 	behind := linalg.MatrixOf[float64]{Rows: to - from, Cols: n - to, RowStride: n, ColStride: 1, Data: q.u[from*n+to:]}
 	linalg.MulAdd(rest, -1, linalg.RowMajor(errors, high-low, to-from), behind)
+}
+
+// Hessian is the Hessian matrix of the squared error of a linear layer's outputs with respect to each row of its
+// weight: 2/n·XᵀX for n inputs X, [n, Size].
+type Hessian struct {
+	Size int
+	Data []float64 // [Size, Size]
+}
+
+// check refuses a matrix of another size and numbers that are not finite.
+func (h *Hessian) check(columns int) error {
+	if h.Size != columns || len(h.Data) != columns*columns {
+		return fmt.Errorf("inputs of %d features for a matrix of %d columns", h.Size, columns)
+	}
+	for _, v := range h.Data {
+		if v-v != 0 {
+			return fmt.Errorf("the inputs of the layer are NaN or infinite")
+		}
+	}
+	return nil
+}
+
+// Rotate replaces the matrix by RᵀHR, where R rotates each block of block elements: the result is the Hessian for
+// rotated inputs.
+func (h *Hessian) Rotate(block int) error {
+	if block == 1 {
+		return nil
+	}
+	if err := Rotate(h.Data, h.Size, block); err != nil {
+		return err
+	}
+	transpose(h.Data, h.Size)
+	return Rotate(h.Data, h.Size, block)
+}
+
+func transpose(m []float64, n int) {
+	for i := range n {
+		for j := range i {
+			m[i*n+j], m[j*n+i] = m[j*n+i], m[i*n+j]
+		}
+	}
+}
+
+// Rotate multiplies each block of block elements of x, whose rows have the given length, by the Hadamard matrix of that
+// order in Sylvester's construction, divided by √block: (−1)^popcount(i AND j)/√block, as the program operation
+// hadamard does. The rotation is its own inverse.
+func Rotate(x []float64, row, block int) error {
+	if block < 1 || block&(block-1) != 0 || row%block != 0 {
+		return fmt.Errorf("a rotation of blocks of %d in rows of %d: want a power of two that divides the row", block, row)
+	}
+	scale := 1 / math.Sqrt(float64(block))
+	for at := 0; at < len(x); at += block {
+		z := x[at : at+block]
+		for half := 1; half < block; half *= 2 {
+			for i := 0; i < block; i += 2 * half {
+				for j := i; j < i+half; j++ {
+					z[j], z[j+half] = z[j]+z[j+half], z[j]-z[j+half]
+				}
+			}
+		}
+		for i := range z {
+			z[i] *= scale
+		}
+	}
+	return nil
 }

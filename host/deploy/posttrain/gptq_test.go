@@ -12,6 +12,16 @@ import (
 	"github.com/cage-qat/cage/internal/golden"
 )
 
+// quantized is what GPTQ makes of a matrix, which stays as it is, as the Hessian does.
+func quantized(t *testing.T, w []float64, h *posttrain.Hessian, g *posttrain.Grid, o posttrain.Options) *posttrain.Result {
+	t.Helper()
+	result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), clone(h), g, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
 func TestGolden(t *testing.T) {
 	golden.Load(t, "testdata/gptq.json").Run(t, func(t *testing.T, c golden.Case) {
 		w, x := c.Inputs.Array("w"), c.Inputs.Array("x")
@@ -24,10 +34,7 @@ func TestGolden(t *testing.T) {
 			o.Rescale = current(g, bits)
 		}
 		h := hessian(x.Data, columns)
-		result, err := posttrain.GPTQ(t.Context(), slices.Clone(w.Data), clone(h), g, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := quantized(t, w.Data, h, g, o)
 		got := values(g, result.Codes)
 		c.Expected.Close("q", got)
 		c.Expected.Close("output_error", []float64{math.Sqrt(outputError(h, x.Shape[0], difference(w.Data, got)))})
@@ -125,10 +132,7 @@ func TestDefinition(t *testing.T) {
 				return g, o
 			}
 			g, o := run()
-			result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), hessian(x, columns), g, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			result := quantized(t, w, hessian(x, columns), g, o)
 			other, o := run()
 			want, got := definition(w, hessian(x, columns), other, o), values(g, result.Codes)
 			for k := range want {
@@ -149,10 +153,7 @@ func TestBetterThanRounding(t *testing.T) {
 		_, rounded := full(w, columns, 32, 3).Nearest(w)
 		for _, order := range []bool{false, true} {
 			g := full(w, columns, 32, 3)
-			result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), clone(h), g, posttrain.Options{Damping: 0.01, ActivationOrder: order})
-			if err != nil {
-				t.Fatal(err)
-			}
+			result := quantized(t, w, h, g, posttrain.Options{Damping: 0.01, ActivationOrder: order})
 			got, than := outputError(h, 400, difference(w, values(g, result.Codes))), outputError(h, 400, difference(w, rounded))
 			if !(got < than) {
 				t.Errorf("seed %d, order of activations %t: error %v, that of rounding is %v", seed, order, got, than)
@@ -168,11 +169,8 @@ func TestAnyProcessors(t *testing.T) {
 	var first []int32
 	for _, n := range []int{1, 2, 5} {
 		before := runtime.GOMAXPROCS(n)
-		result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), hessian(x, columns), full(w, columns, columns, 4), posttrain.Options{Damping: 0.01})
+		result := quantized(t, w, hessian(x, columns), full(w, columns, columns, 4), posttrain.Options{Damping: 0.01})
 		runtime.GOMAXPROCS(before)
-		if err != nil {
-			t.Fatal(err)
-		}
 		if first == nil {
 			first = result.Codes
 		}
@@ -188,10 +186,7 @@ func TestDeadColumns(t *testing.T) {
 	h := &posttrain.Hessian{Size: 3, Data: []float64{2, 0, 1, 0, 0, 0, 1, 0, 2}}
 	for _, order := range []bool{false, true} {
 		g := full(w, 3, 3, 4)
-		result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), clone(h), g, posttrain.Options{Damping: 0.01, ActivationOrder: order})
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := quantized(t, w, h, g, posttrain.Options{Damping: 0.01, ActivationOrder: order})
 		zeros, _ := g.Nearest(make([]float64, len(w)))
 		if result.Dead != 1 || result.Codes[1] != zeros[1] || result.Codes[4] != zeros[4] {
 			t.Errorf("%d dead columns, codes %v", result.Dead, result.Codes)
@@ -219,10 +214,7 @@ func TestDamping(t *testing.T) {
 			w := w[:len(w)/c.h.Size*c.h.Size] // whole rows
 			g := full(w, c.h.Size, c.h.Size, 4)
 			for _, order := range []bool{false, true} {
-				result, err := posttrain.GPTQ(t.Context(), slices.Clone(w), clone(c.h), g, posttrain.Options{Damping: c.damping, ActivationOrder: order})
-				if err != nil {
-					t.Fatal(err)
-				}
+				result := quantized(t, w, c.h, g, posttrain.Options{Damping: c.damping, ActivationOrder: order})
 				if math.Abs(result.Damping-c.want) > 1e-12 {
 					t.Errorf("damping %v, want %v", result.Damping, c.want)
 				}

@@ -180,7 +180,7 @@ func (s *source) withValidation(o Options) (*config.Config, error) {
 		return nil, err
 	}
 	defer file.Close()
-	if err := s.checkTokenizer(file, o); err != nil {
+	if err := trained.CheckTokenizer(file, s.made.Tokenizer, o.Logger); err != nil {
 		return nil, err
 	}
 	path := o.Validation

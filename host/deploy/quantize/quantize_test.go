@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train"
@@ -48,6 +49,25 @@ type quantizerCase struct {
 	params map[string]any
 }
 
+func run(t *testing.T, dir string, o quantize.Options) *trained.Posttrained {
+	t.Helper()
+	result, err := quantize.Run(t.Context(), dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func open(t *testing.T, dir string, o trained.Options) *trained.Model {
+	t.Helper()
+	opened, err := trained.Open(t.Context(), dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(opened.Close)
+	return opened
+}
+
 // TestGPTQ: of a trained model, with every quantizer that there is, it changes the outputs of no layer more than rounding, and
 // those of all together less. The result is evaluated as it is.
 func TestGPTQ(t *testing.T) {
@@ -70,10 +90,7 @@ func TestGPTQ(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := gptqOptions(t, c.plugin, c.params)
-			result, err := quantize.Run(t.Context(), cfg.Train.Out, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			result := run(t, cfg.Train.Out, o)
 			got, than := 0.0, 0.0
 			for _, m := range result.Matrices {
 				if m.OutputError > m.RoundingError || m.Fallback {
@@ -101,11 +118,7 @@ func checkHeld(t *testing.T, from *config.Config, dir string) {
 		t.Errorf("the configuration is %+v", held)
 	}
 	log := &strings.Builder{}
-	opened, err := trained.Open(t.Context(), dir, trained.Options{Finder: testrun.Finder(t), Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
+	opened := open(t, dir, trained.Options{Finder: testrun.Finder(t), Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
 	if loss, tokens, err := opened.Evaluate(t.Context(), 2); err != nil || !(loss > 0 && loss < 8) || tokens == 0 || log.Len() > 0 {
 		t.Errorf("loss %v over %d tokens, error %v, messages %s", loss, tokens, err, log)
 	}
@@ -118,9 +131,7 @@ func TestQuantizeOwn(t *testing.T) {
 	testrun.Train(t, cfg, train.Options{})
 	o := gptqOptions(t, "", nil)
 	o.Method, o.Windows, o.Activations = settings.RTN, 0, true
-	if _, err := quantize.Run(t.Context(), cfg.Train.Out, o); err != nil {
-		t.Fatal(err)
-	}
+	run(t, cfg.Train.Out, o)
 	var losses []float64
 	for _, dir := range []string{cfg.Train.Out, o.Out} {
 		opened, err := trained.Open(t.Context(), dir, trained.Options{Finder: testrun.Finder(t)})
@@ -161,14 +172,10 @@ func TestQuantizeInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{atomicdir.Mark, "blocks/0.safetensors"} {
-		if err := os.WriteFile(filepath.Join(o.Out+".incomplete", name), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, filepath.Join(o.Out+".incomplete", name), "")
 	}
 	o.Logger = nil
-	if _, err := quantize.Run(t.Context(), cfg.Train.Out, o); err != nil {
-		t.Fatal(err)
-	}
+	run(t, cfg.Train.Out, o)
 	left, err = os.ReadDir(o.Out)
 	var names []string
 	for _, f := range left {
@@ -194,10 +201,7 @@ func TestQuantizeTrained(t *testing.T) {
 		testrun.Train(t, cfg, train.Options{})
 		o := gptqOptions(t, "", nil)
 		o.Method, o.Windows = settings.RTN, 0
-		result, err := quantize.Run(t.Context(), cfg.Train.Out, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := run(t, cfg.Train.Out, o)
 		from, to := exportOf(t, cfg.Train.Out), exportOf(t, o.Out)
 		for _, m := range result.Matrices {
 			want, err := from.Quantized(m.Name)
@@ -220,11 +224,7 @@ func TestQuantizeTrained(t *testing.T) {
 
 func exportOf(t *testing.T, dir string) *export.Model {
 	t.Helper()
-	opened, err := trained.Open(t.Context(), dir, trained.Options{NoData: true, Finder: testrun.Finder(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(opened.Close)
+	opened := open(t, dir, trained.Options{NoData: true, Finder: testrun.Finder(t)})
 	m, err := opened.Export()
 	if err != nil {
 		t.Fatal(err)
@@ -237,10 +237,7 @@ func TestQuantizeHub(t *testing.T) {
 	const dir, step = "../../model/huggingface/testdata/llama32", 0.01
 	o := gptqOptions(t, "grid", map[string]any{"step": step})
 	o.Method, o.Windows, o.Context = settings.RTN, 0, 16
-	result, err := quantize.Run(t.Context(), dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := run(t, dir, o)
 	hub, err := huggingface.Open(vfs.At(dir), huggingface.Options{Context: 16})
 	if err != nil {
 		t.Fatal(err)
@@ -278,30 +275,19 @@ func TestQuantizeIntoNameWithSlash(t *testing.T) {
 	o := gptqOptions(t, "absmax", nil)
 	out := o.Out
 	o.Method, o.Windows, o.Out = settings.RTN, 0, out+string(filepath.Separator)
-	if _, err := quantize.Run(t.Context(), cfg.Train.Out, o); err != nil {
-		t.Fatal(err)
-	}
+	run(t, cfg.Train.Out, o)
 	checkHeld(t, cfg, out)
-}
-
-// lotionRun is a run that was trained with LOTION.
-func lotionRun(t *testing.T) *config.Config {
-	t.Helper()
-	cfg := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={name="lotion"}`, "train.steps=2")
-	testrun.Train(t, cfg, train.Options{})
-	return cfg
 }
 
 // TestQuantizeLOTION: the result of a run of LOTION, without its quantizer of weights, can be opened; so can one that names
 // the method, as it was once written.
 func TestQuantizeLOTION(t *testing.T) {
 	effort.Long(t, "trains and evaluates twice")
-	cfg := lotionRun(t)
+	cfg := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={name="lotion"}`, "train.steps=2")
+	testrun.Train(t, cfg, train.Options{})
 	o := gptqOptions(t, "absmax", nil)
 	o.Method, o.Windows = settings.RTN, 0
-	if _, err := quantize.Run(t.Context(), cfg.Train.Out, o); err != nil {
-		t.Fatal(err)
-	}
+	run(t, cfg.Train.Out, o)
 	checkHeld(t, cfg, o.Out)
 	path := rundir.At(o.Out).Config()
 	text, err := path.ReadFile()
@@ -314,10 +300,10 @@ func TestQuantizeLOTION(t *testing.T) {
 		t.Fatalf("no table behind [method] in\n%s", text)
 	}
 	before, _, _ := strings.Cut(string(text), "[method]")
-	if err := os.WriteFile(path.Name, []byte(before+"[method]\nname = \"lotion\"\n\n"+rest), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, path.Name, before+"[method]\nname = \"lotion\"\n\n"+rest)
 	checkHeld(t, cfg, o.Out)
 }
 
 func relative(got, want float64) float64 { return math.Abs(got-want) / math.Abs(want) }
+
+func TestMain(m *testing.M) { testrun.Main(m) }

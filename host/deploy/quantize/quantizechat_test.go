@@ -28,10 +28,7 @@ func TestGPTQOfConversations(t *testing.T) {
 	defer f.Close()
 	o := gptqOptions(t, "absmax", map[string]any{"bits": int64(3)})
 	o.Evaluate = true
-	own, err := quantize.Run(t.Context(), cfg.Train.Out, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := run(t, cfg.Train.Out, o)
 	c := own.Calibration
 	if c.Kind != config.KindChat || !c.Separate || c.Tokens != f.Header().Tokens || c.SHA256 != f.SHA256() || c.Windows*c.Context <= int(c.Tokens) {
 		t.Errorf("calibrated with %+v, want the %d tokens of %s", c, f.Header().Tokens, f.Path())
@@ -49,10 +46,7 @@ func TestGPTQOfConversations(t *testing.T) {
 
 	named := gptqOptions(t, "absmax", o.Params)
 	named.Data = f.Path()
-	again, err := quantize.Run(t.Context(), cfg.Train.Out, named)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := run(t, cfg.Train.Out, named)
 	for i, m := range own.Matrices {
 		if *m.OutputErrors != *again.Matrices[i].OutputErrors {
 			t.Errorf("%s: with the file named, the error is %v, without %v", m.Name, again.Matrices[i].OutputError, m.OutputError)
@@ -70,10 +64,7 @@ func TestGPTQKeepsDocumentsApart(t *testing.T) {
 	reports := map[bool]*trained.Posttrained{}
 	for _, cfg := range []*config.Config{joined, separate} {
 		o := gptqOptions(t, "absmax", nil)
-		r, err := quantize.Run(t.Context(), cfg.Train.Out, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := run(t, cfg.Train.Out, o)
 		if r.Calibration.Separate != cfg.Data.Separate() || r.Calibration.Tokens != int64(r.Calibration.Windows*64) {
 			t.Errorf("calibrated with %+v", r.Calibration)
 		}
@@ -96,10 +87,7 @@ func TestQuantizeHubWithValidation(t *testing.T) {
 	o := gptqOptions(t, "absmax", nil)
 	o.Context, o.Evaluate = 32, true
 	o.Data, o.Validation = testrun.HubConversations(t, hub, 1, 40), testrun.HubConversations(t, hub, 2, 21)
-	r, err := quantize.Run(t.Context(), hub, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := run(t, hub, o)
 	held, err := config.Load(rundir.At(o.Out).Config().Name, nil)
 	if err != nil || held.Data.Kind != config.KindChat || held.Data.Validation != o.Validation {
 		t.Errorf("the run has the validation set %q of kind %q, %v", held.Data.Validation, held.Data.Kind, err)
@@ -111,7 +99,7 @@ func TestQuantizeHubWithValidation(t *testing.T) {
 	}
 	other := gptqOptions(t, "absmax", nil)
 	other.Context, other.Data, other.Validation = 32, o.Data, testrun.Conversations(t, 3, 5)
-	if _, err := quantize.Run(t.Context(), hub, other); err == nil || err.Error() != other.Validation+" was made with the tokenizer bytes, the model's is llama32" {
+	if _, err := quantize.Run(t.Context(), hub, other); err == nil || err.Error() != other.Validation+" was made with the tokenizer bytes, that of the model is llama32: prepare the text with its tokenizer (cage data prepare --tokenizer)" {
 		t.Errorf("a validation set in other tokens: %v", err)
 	}
 }

@@ -39,7 +39,7 @@ type quantizedRun struct {
 	ready map[string][]safetensors.Tensor // by parameter: Ŵ, and its scales if they are kept
 }
 
-// write makes the directory.
+// write quantizes block after block, and writes the run.
 func (w *quantizedRun) write(ctx context.Context, run *layerwise.Run) error {
 	w.ready = map[string][]safetensors.Tensor{}
 	return atomicdir.Write(vfs.At(w.out), func(dir vfs.Path) error {

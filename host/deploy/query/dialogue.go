@@ -1,3 +1,7 @@
+// Package query asks a trained model: questions of evaluation tasks, prompts of RULER, messages of a conversation, and the
+// log-probabilities of given sequences. It says how the model's tokenizer begins and ends a text, what ends an answer, and by
+// which name the answers of this model are told from those of others. What is asked and how answers are judged is the business
+// of host/deploy/tasks and host/deploy/ruler.
 package query
 
 import (
@@ -34,15 +38,10 @@ func NewDialogue(model *trained.Model, dir, template, system string, o generate.
 	if system != "" {
 		d.said = append(d.said, chat.NewMessage(chat.System, system))
 	}
-	return d, d.findEnds()
-}
-
-// findEnds finds what ends an answer: the tokens that end any text of the model, and what the
-// template prints behind an answer.
-func (d *Dialogue) findEnds() error {
+	// An answer ends where any text of the model does, and at what the template prints behind an answer.
 	end, err := d.template.Ending(d.tok, d.said)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d.options.Stop = d.model.Ends(d.tok)
 	if end.Token != tokenizer.NoToken {
@@ -50,7 +49,7 @@ func (d *Dialogue) findEnds() error {
 	} else if end.Text != "" {
 		d.until = append(d.until, end.Text)
 	}
-	return nil
+	return d, nil
 }
 
 // Answer adds a message and the model's answer to what was said.

@@ -1,9 +1,10 @@
 package query
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // TestCheckpointName: a checkpoint is another one when its weights change, or what computes with them, or what ends its texts.
@@ -11,9 +12,7 @@ func TestCheckpointName(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, filepath.Join(dir, name), text)
 	}
 	write("config.json", "{}")
 	write("model.safetensors", "weights")

@@ -58,11 +58,14 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*ask.Res
 		e.template = tasks.Rendered(template)
 	}
 	if e.Out != "" {
-		unlock, err := lockFolder(vfs.At(e.Out))
-		if err != nil {
+		if err := ask.Answers(vfs.At(e.Out)).MkdirAll(); err != nil {
 			return nil, err
 		}
-		defer unlock()
+		lock, err := vfs.At(e.Out).Join(vfs.LockFile).Lock() // which keeps other processes from writing there
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", e.Out, err)
+		}
+		defer lock.Unlock()
 		if err := ask.OneModel(vfs.At(e.Out), e.name()); err != nil {
 			return nil, err
 		}
@@ -80,18 +83,6 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*ask.Res
 		results = append(results, r)
 	}
 	return results, nil
-}
-
-// lockFolder makes a folder and keeps other processes from writing there.
-func lockFolder(dir vfs.Path) (unlock func(), err error) {
-	if err := ask.Answers(dir).MkdirAll(); err != nil {
-		return nil, err
-	}
-	lock, err := dir.Join(vfs.LockFile).Lock()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
-	}
-	return func() { lock.Unlock() }, nil
 }
 
 func (e *Tasks) one(ctx context.Context, t *tasks.Task) (*ask.Result, error) {

@@ -10,6 +10,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
+// DefaultBatch is the number of prompts that are answered at once unless another is asked for.
+const DefaultBatch = 8
+
 // Model answers prompts with at most newTokens tokens each.
 type Model func(ctx context.Context, prompts []string, newTokens int) ([]string, error)
 
@@ -61,11 +64,17 @@ func (d Directory) ask(ctx context.Context, p Plan, t Task, length int, m Model,
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	for {
-		more, err := take(next, batch-len(list))
-		if err != nil {
-			return err
+		for len(list) < batch {
+			s, err, ok := next()
+			if err != nil {
+				return err
+			}
+			if !ok {
+				break
+			}
+			list = append(list, s.Value)
 		}
-		if list = append(list, more...); len(list) == 0 {
+		if len(list) == 0 {
 			return nil
 		}
 		if err := answer(ctx, log, t, m, list); err != nil {
@@ -101,18 +110,6 @@ func skipAnswered(path vfs.Path, next func() (jsonlines.Entry[Sample], error, bo
 		}
 	}
 	return done, size, again, nil
-}
-
-// take returns the next samples, at most n.
-func take(next func() (jsonlines.Entry[Sample], error, bool), n int) (list []Sample, err error) {
-	for len(list) < n {
-		s, err, ok := next()
-		if err != nil || !ok {
-			return list, err
-		}
-		list = append(list, s.Value)
-	}
-	return list, nil
 }
 
 // answer asks for the answers to some samples and appends them to a file.

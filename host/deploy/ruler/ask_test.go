@@ -4,14 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/crashfs"
+	"github.com/cage-qat/cage/internal/vfs/faultfs"
+	"github.com/cage-qat/cage/internal/vfs/vfstest"
 )
+
+func selected(t testing.TB, names []string) []Task {
+	t.Helper()
+	tasks, err := Select(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tasks
+}
 
 // plan makes prompts of two tasks in a directory.
 func plan(t *testing.T, samples int) (Directory, Plan) {
@@ -22,10 +36,7 @@ func plan(t *testing.T, samples int) (Directory, Plan) {
 
 func write(t *testing.T, d Directory, samples int) Plan {
 	t.Helper()
-	tasks, err := Select([]string{"fwe", "niah_multikey_3"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tasks := selected(t, []string{"fwe", "niah_multikey_3"})
 	g := &Generator{Count: countWords, Seed: DefaultSeed}
 	p, err := g.Write(context.Background(), d, Plan{Tasks: tasks, Lengths: []int{500}, Samples: samples})
 	if err != nil {
@@ -69,16 +80,12 @@ func TestGoingOn(t *testing.T) {
 	path := d.answers(500, p.Tasks[1])
 	want := content(t, path)
 	damaged := strings.Replace(want, `"pred"`, "\x00\n", 5) // as after a loss of power
-	if err := os.WriteFile(path.Name, []byte(damaged), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, path.Name, damaged)
 	if err := d.Ask(context.Background(), p, echo(&asked), batch); err != nil || content(t, path) != want {
 		t.Errorf("a damaged file is not mended: %v", err)
 	}
 	for _, size := range cuts(want) {
-		if err := os.WriteFile(path.Name, []byte(want[:size]), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, path.Name, want[:size])
 		asked = 0
 		if err := d.Ask(context.Background(), p, echo(&asked), batch); err != nil {
 			t.Fatalf("cut at %d: %v", size, err)
@@ -132,9 +139,7 @@ func TestOtherPrompts(t *testing.T) {
 	if err := path.Dir().MkdirAll(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path.Name, []byte(`{"index":0,"pred":"x","input":"another","outputs":["y"]}`+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, path.Name, `{"index":0,"pred":"x","input":"another","outputs":["y"]}`+"\n")
 	asked := 0
 	err := d.Ask(context.Background(), p, echo(&asked), 2)
 	if err == nil || !strings.Contains(err.Error(), "line 1 answers another prompt") {
@@ -168,10 +173,7 @@ func TestModelFails(t *testing.T) {
 // TestLeftOut: a task is named as left out until it has prompts, and not again when its input is missing later.
 func TestLeftOut(t *testing.T) {
 	_, inputs := readGolden(t)
-	tasks, err := Select([]string{"fwe", "niah_single_2"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tasks := selected(t, []string{"fwe", "niah_single_2"})
 	d := At(vfs.At(t.TempDir()))
 	for _, step := range []struct {
 		essay string
@@ -189,5 +191,84 @@ func TestLeftOut(t *testing.T) {
 		if _, out := m.LeftOut["niah_single_2"]; out != step.want {
 			t.Errorf("with the essay %.10q…: left out %v", step.essay, m.LeftOut)
 		}
+	}
+}
+
+// measure makes prompts and lets the model answer them.
+func measure(files vfs.FS, dir string) error {
+	tasks, err := Select([]string{"fwe"})
+	if err != nil {
+		return err
+	}
+	d := At(vfs.On(files, dir))
+	g := &Generator{Count: countWords, Seed: DefaultSeed}
+	p, err := g.Write(context.Background(), d, Plan{Tasks: tasks, Lengths: []int{300}, Samples: 3})
+	if err != nil {
+		return err
+	}
+	asked := 0
+	return d.Ask(context.Background(), p, echo(&asked), 2)
+}
+
+// again demands that the same measurement in a directory ends in the same files.
+func again(t *testing.T, what, dir string, want map[string]string) {
+	t.Helper()
+	if err := measure(vfs.OS, dir); err != nil {
+		t.Errorf("%s: it cannot go on: %v", what, err)
+		return
+	}
+	if diff := cmp.Diff(want, vfstest.Contents(t, dir)); diff != "" {
+		t.Errorf("%s: the files differ:\n%s", what, diff)
+	}
+}
+
+// TestFaults: whichever operation on files fails, once or with all after it, it is
+// reported, and the same measurement again ends as one that nothing disturbed.
+func TestFaults(t *testing.T) {
+	reference := t.TempDir()
+	if err := measure(vfs.OS, reference); err != nil {
+		t.Fatal(err)
+	}
+	want := vfstest.Contents(t, reference)
+	every := effort.Sample(5, 1, 1)
+	for files := range faultfs.Each(t, every, 50) {
+		dir := filepath.Join(t.TempDir(), "out")
+		err := measure(files, dir)
+		again(t, files.Reported(t, err), dir, want)
+	}
+}
+
+// TestPowerLoss: at whatever moment the power fails, the same measurement ends in the same
+// files.
+func TestPowerLoss(t *testing.T) {
+	root := t.TempDir()
+	files, err := crashfs.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "out")
+	if err := measure(files, dir); err != nil {
+		t.Fatal(err)
+	}
+	want := vfstest.Contents(t, dir)
+	for lost, what := range files.Each(t, uint64(effort.Choose(2, 12)), 50) {
+		again(t, what, filepath.Join(lost, "out"), want)
+	}
+}
+
+// TestLocked: a second process is sent away.
+func TestLocked(t *testing.T) {
+	d, p := plan(t, 2)
+	lock, err := d.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	err = d.Ask(context.Background(), p, echo(&asked), 1)
+	if err == nil || !strings.Contains(err.Error(), "another process is working on it") {
+		t.Errorf("the error is %v", err)
+	}
+	if err := errors.Join(lock.Unlock(), d.Ask(context.Background(), p, echo(&asked), 1)); err != nil {
+		t.Error(err)
 	}
 }

@@ -32,11 +32,17 @@ func (frequentWords) start(s *session) (func(int) (drawnPrompt, error), error) {
 	if d.vocabulary < 4 {
 		return nil, fmt.Errorf("its text would have %d different words: choose a length of %d or more", max(0, d.vocabulary), 4*50+s.newTokens)
 	}
-	words, err := d.largest()
-	if err != nil {
-		return nil, err
+	// A text grows until it does not fit any more; the last size before is that of all samples.
+	vocabulary := d.draw()
+	for words := most / codedLetters; ; words += d.step {
+		_, tokens, err := d.prompt(vocabulary, words)
+		if err != nil {
+			return nil, err
+		}
+		if tokens >= most {
+			return func(int) (drawnPrompt, error) { return d.sample(words - d.step) }, nil
+		}
 	}
-	return func(int) (drawnPrompt, error) { return d.sample(words) }, nil
 }
 
 // frequentDraw draws prompts of the task.
@@ -45,22 +51,6 @@ type frequentDraw struct {
 	most       int // tokens of a prompt without the answer
 	vocabulary int // different words
 	step       int
-}
-
-// largest grows a text until it does not fit any more, and returns the last size before.
-func (d *frequentDraw) largest() (int, error) {
-	vocabulary := d.draw()
-	n := d.most / codedLetters
-	for {
-		_, tokens, err := d.prompt(vocabulary, n)
-		if err != nil {
-			return 0, err
-		}
-		if tokens >= d.most {
-			return n - d.step, nil
-		}
-		n += d.step
-	}
 }
 
 // sample draws a prompt of at most n words, and of fewer when it is too long.

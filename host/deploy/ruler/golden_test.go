@@ -2,12 +2,18 @@ package ruler
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
-	"os"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/jsonlines"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // golden is testdata/ruler.json: what RULER's scripts made of the inputs in it. A token is
@@ -34,15 +40,10 @@ type golden struct {
 
 func readGolden(t testing.TB) (g golden, inputs Inputs) {
 	t.Helper()
-	content, err := os.ReadFile("testdata/ruler.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(content, &g); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/ruler.json", &g)
 	inputs.Words = &Words{Nouns: g.Words[nounFile], Adjectives: g.Words[adjectiveFile], Verbs: g.Words[verbFile], English: g.English}
 	inputs.Essay = g.Essay
+	var err error
 	if inputs.Squad, err = ParseSquad(g.QA.Squad); err != nil {
 		t.Fatal(err)
 	}
@@ -62,10 +63,7 @@ func TestGolden(t *testing.T) {
 	}
 	for _, c := range g.Cases {
 		t.Run(c.Task, func(t *testing.T) {
-			tasks, err := Select([]string{c.Task})
-			if err != nil {
-				t.Fatal(err)
-			}
+			tasks := selected(t, []string{c.Task})
 			if tasks[0].NewTokens != c.New {
 				t.Errorf("answers have %d tokens, want %d", tasks[0].NewTokens, c.New)
 			}
@@ -102,5 +100,105 @@ func TestGoldenMetric(t *testing.T) {
 		if got := (Task{scored: anyFound}).Score(answers); got != m.Part {
 			t.Errorf("case %d: match_part is %v, want %v", i, got, m.Part)
 		}
+	}
+}
+
+// TestOracle: who answers what is wanted, in other letters and among other words, has 100
+// in every task, and who answers nothing has 0.
+func TestOracle(t *testing.T) {
+	effort.Long(t, "starts Python")
+	_, inputs := readGolden(t)
+	g := &Generator{Inputs: inputs, Count: countWords, Seed: DefaultSeed}
+	for _, knows := range []bool{true, false} {
+		d := At(vfs.At(t.TempDir()))
+		p, err := g.Write(context.Background(), d, Plan{Tasks: Tasks(), Lengths: []int{1500, 2000}, Samples: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted := map[string]string{}
+		for _, length := range p.Lengths {
+			for _, task := range p.Tasks {
+				for s, err := range jsonlines.Read[Sample](d.prompts(length, task)) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if knows {
+						wanted[s.Value.Prompt()] = " Well: " + strings.ToUpper(strings.Join(s.Value.Outputs, ", ")) + "."
+					}
+				}
+			}
+		}
+		err = d.Ask(context.Background(), p, func(_ context.Context, prompts []string, _ int) (said []string, _ error) {
+			for _, p := range prompts {
+				said = append(said, wanted[p])
+			}
+			return said, nil
+		}, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := reported(t, d, DefaultThreshold)
+		want, effective := TaskReport{Answers: 2, Empty: 2}, 0
+		if knows {
+			want, effective = TaskReport{Score: 100, Answers: 2}, 2000
+		}
+		for _, l := range r.Lengths {
+			for _, task := range Tasks() {
+				if got := l.Scores[task.Name]; got != want {
+					t.Errorf("%s at %d has %+v, want %+v", task.Name, l.Length, got, want)
+				}
+			}
+		}
+		if len(r.Lengths) != 2 || r.Average != want.Score || r.Effective != effective {
+			t.Errorf("%d lengths with the average %v and the effective length %d", len(r.Lengths), r.Average, r.Effective)
+		}
+	}
+}
+
+// longCase is a case of testdata/long.json: what RULER's scripts make of the inputs of
+// ruler.json at other lengths, with other seeds, and with a template of conversations.
+type longCase struct {
+	Task          string
+	Length        int `json:"max_seq_length"`
+	Seed          uint32
+	Before, After string
+	Samples       []digest
+}
+
+// digest stands for a sample.
+type digest struct {
+	Index         int
+	Length        int
+	Outputs       []string
+	TokenPosition *int   `json:"token_position_answer"`
+	SHA256        string // of the input and the prefix of the answer, with a zero between
+}
+
+// TestLong: whole prompts of all tasks below, at and above the length from which RULER's
+// scripts take larger steps. testdata/long.py has made the file.
+func TestLong(t *testing.T) {
+	effort.Long(t, "writes 52 sets of long prompts")
+	_, inputs := readGolden(t)
+	var file struct{ Cases []longCase }
+	testfile.ReadJSON(t, "testdata/long.json", &file)
+	if len(file.Cases) != 52 {
+		t.Fatalf("the file has %d cases, want 52", len(file.Cases))
+	}
+	for _, c := range file.Cases {
+		t.Run(fmt.Sprintf("%s at %d", c.Task, c.Length), func(t *testing.T) {
+			tasks := selected(t, []string{c.Task})
+			g := &Generator{Inputs: inputs, Count: countWords, Seed: c.Seed, Before: c.Before, After: c.After}
+			var got []digest
+			for s, err := range g.Samples(context.Background(), tasks[0], c.Length, len(c.Samples)) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum := sha256.Sum256([]byte(s.Input + "\x00" + s.AnswerPrefix))
+				got = append(got, digest{s.Index, s.Length, s.Outputs, s.TokenPosition, fmt.Sprintf("%x", sum)})
+			}
+			if diff := cmp.Diff(c.Samples, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
 	}
 }

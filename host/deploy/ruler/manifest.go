@@ -105,11 +105,8 @@ func (d Directory) keep(m *Manifest, tasks []Task) error {
 		for _, t := range tasks {
 			delete(m.LeftOut, t.Name)
 		}
-	}
-	if old == nil {
-		if err := d.checkOurs(); err != nil {
-			return err
-		}
+	} else if err := d.checkOurs(); err != nil {
+		return err
 	}
 	for name := range m.LeftOut {
 		made, err := d.hasPrompts(name)

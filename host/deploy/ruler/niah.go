@@ -85,7 +85,11 @@ func (t niah) start(s *session) (func(int) (drawnPrompt, error), error) {
 		if err != nil {
 			return prompt, err
 		}
-		return d.locate(prompt)
+		before, _, _ := strings.Cut(prompt.input, prompt.answers[0])
+		place := utf8.RuneCountInString(before)
+		tokens, err := d.count(before)
+		prompt.index, prompt.position = &place, &tokens
+		return prompt, err
 	}, nil
 }
 
@@ -95,15 +99,6 @@ type niahDraw struct {
 	niah
 	words []string // of keys
 	essay []string // its words
-}
-
-// locate notes where the first value stands.
-func (d *niahDraw) locate(prompt drawnPrompt) (drawnPrompt, error) {
-	before, _, _ := strings.Cut(prompt.input, prompt.answers[0])
-	place := utf8.RuneCountInString(before)
-	tokens, err := d.count(before)
-	prompt.index, prompt.position = &place, &tokens
-	return prompt, err
 }
 
 func (d *niahDraw) prompt(_, n int) (drawnPrompt, error) {

@@ -1,22 +1,21 @@
 package ruler
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // files writes files into a directory.
 func files(t *testing.T, texts map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range texts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testfile.Tree(t, dir, texts)
 	return dir
 }
 
@@ -46,10 +45,7 @@ func TestReadWords(t *testing.T) {
 		t.Errorf("%d words are made up for %q, want 343000", len(w.English), w.MadeUp)
 	}
 	for task, want := range map[string]int{"cwe": 1, "niah_single_1": 0} {
-		tasks, err := Select([]string{task})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tasks := selected(t, []string{task})
 		if got := in.Substitutions(tasks); len(got) != want {
 			t.Errorf("%s has the substitutions %q, want %d", task, got, want)
 		}
@@ -114,4 +110,50 @@ func TestMadeUpWords(t *testing.T) {
 	if got, want := strings.Join(w.Nouns[:3], " ")+" "+w.English[0], "nisa dize loba suzifo"; got != want {
 		t.Errorf("the first words are %q, want %q", got, want)
 	}
+}
+
+// FuzzDocuments: SQuAD and HotpotQA are refused, or prompts can be made of them.
+func FuzzDocuments(f *testing.F) {
+	f.Add(`{"data":[{"paragraphs":[{"context":"c","qas":[{"question":"q","answers":[{"text":"a"}]}]},{"context":"d","qas":[]},{"context":"c"}]}]}`)
+	f.Add(`[{"question":"q","answer":"a","context":[["t",["s","s"]],["t",["s","s"]]]}]`)
+	f.Add(`[{"context":[["t"]]}]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, parse := range []func([]byte) (*Documents, error){ParseSquad, ParseHotpot} {
+			d, err := parse([]byte(text))
+			if err != nil {
+				continue
+			}
+			g := &Generator{Inputs: Inputs{Squad: d}, Count: countWords}
+			_, _ = first(context.Background(), g, "qa_1", 1000)
+		}
+	})
+}
+
+// FuzzWords: a list of words is refused, or has as many words as strings.
+func FuzzWords(f *testing.F) {
+	f.Add(`{"0": "a", "0": "b"}`)
+	f.Add(`{"0": 1}`)
+	f.Add(`[`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if list, err := parseEnglish([]byte(text)); err == nil && len(list) > strings.Count(text, `:`) {
+			t.Errorf("%q has the words %q", text, list)
+		}
+	})
+}
+
+// FuzzManifest: a manifest is refused, or goes on with itself.
+func FuzzManifest(f *testing.F) {
+	f.Add(`{"format":1,"seed":42,"samples":5,"settings":{"words":"made up"},"left_out":{"qa_1":"SQuAD"}}`)
+	f.Add(`{"format":1}`)
+	f.Add(`{"format":2}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		old, err := ParseManifest([]byte(text))
+		if err != nil {
+			return
+		}
+		again := &Manifest{Format: old.Format, Seed: old.Seed, Samples: old.Samples, Settings: map[string]string{}, LeftOut: map[string]string{}}
+		if err := again.follow(old); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
 }

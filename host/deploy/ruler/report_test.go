@@ -2,12 +2,21 @@ package ruler
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
+
+func reported(t *testing.T, d Directory, threshold float64) *Report {
+	t.Helper()
+	r, err := d.Report(threshold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
 
 // TestEffectiveLength: averages and the effective length, worked out by hand. A score is
 // 100, as the answer has what is wanted, or 0.
@@ -28,10 +37,7 @@ func TestEffectiveLength(t *testing.T) {
 			pred := map[rune]string{'y': "it is FOUND ", 'n': "no"}[right]
 			put(t, d, (i+1)*1000, "vt", fmt.Sprintf(`{"pred":%q,"outputs":["found"]}`, pred))
 		}
-		r, err := d.Report(DefaultThreshold)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := reported(t, d, DefaultThreshold)
 		if !near(r.Average, c.average) || !near(r.Increasing, c.increasing) || !near(r.Decreasing, c.decreasing) || r.Effective != c.effective {
 			t.Errorf("%s: averages %v, %v, %v, effective length %d; want %v", c.right, r.Average, r.Increasing, r.Decreasing, r.Effective, c)
 		}
@@ -46,17 +52,12 @@ func near(a, b float64) bool { return a-b < 1e-12 && b-a < 1e-12 }
 
 func put(t *testing.T, d Directory, length int, task string, lines ...string) {
 	t.Helper()
-	tasks, err := Select([]string{task})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tasks := selected(t, []string{task})
 	path := d.answers(length, tasks[0])
 	if err := path.Dir().MkdirAll(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path.Name, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, path.Name, strings.Join(lines, "\n")+"\n")
 }
 
 // TestThreshold: a length is effective when its average exceeds the threshold, not when it
@@ -65,10 +66,7 @@ func TestThreshold(t *testing.T) {
 	d := At(vfs.At(t.TempDir()))
 	put(t, d, 4096, "vt", `{"pred":"a","outputs":["a","b"]}`)
 	for threshold, want := range map[float64]int{49.99: 4096, 50: 0} {
-		r, err := d.Report(threshold)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := reported(t, d, threshold)
 		if r.Effective != want {
 			t.Errorf("with the threshold %v the effective length is %d, want %d", threshold, r.Effective, want)
 		}
@@ -82,13 +80,8 @@ func TestUnfinished(t *testing.T) {
 	put(t, d, 4096, "fwe", `{"pred":"a","outputs":["a"]}`, `{"pred":"a","out`)
 	path := d.path.Join("4096", "pred", "fwe.jsonl")
 	text := content(t, path)
-	if err := os.WriteFile(path.Name, []byte(strings.TrimSuffix(text, "\n")), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	r, err := d.Report(DefaultThreshold)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, path.Name, strings.TrimSuffix(text, "\n"))
+	r := reported(t, d, DefaultThreshold)
 	if got, want := r.Lengths[0].Scores["vt"], (TaskReport{Score: 50, Answers: 2, Empty: 1}); got != want {
 		t.Errorf("vt has %+v, want %+v", got, want)
 	}
@@ -122,6 +115,51 @@ func TestLower(t *testing.T) {
 	for text, want := range map[string]string{"ΑΣ ΑΣΑ": "ας ασα", "İ": "i̇", "ẞ": "ß", "Straße": "straße"} {
 		if got := lower(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestFollow: what may change between two uses of a directory, and what may not.
+func TestFollow(t *testing.T) {
+	base := func() *Manifest {
+		return &Manifest{Format: 1, Seed: 42, Samples: 5, Settings: map[string]string{"tokenizer": "t", "words": "made up"}, LeftOut: map[string]string{}}
+	}
+	for name, c := range map[string]struct {
+		old, now func(m *Manifest)
+		want     string // of the error; empty: none
+	}{
+		"nothing":       {},
+		"more samples":  {now: func(m *Manifest) { m.Samples = 9 }},
+		"fewer samples": {now: func(m *Manifest) { m.Samples = 4 }, want: "it has 5 samples of each task, and 4 are asked for"},
+		"seed":          {now: func(m *Manifest) { m.Seed = 1 }, want: "its prompts were made with the seed 42, not 1"},
+		"an input more": {now: func(m *Manifest) { m.Settings["essay"] = "e" }},
+		"an input less": {old: func(m *Manifest) { m.Settings["essay"] = "e" }},
+		"another input": {now: func(m *Manifest) { m.Settings["words"] = "w" }, want: `its prompts were made with words "made up", not "w"`},
+		"first model":   {now: func(m *Manifest) { m.Model = &ModelName{Name: "a"} }},
+		"no model":      {old: func(m *Manifest) { m.Model = &ModelName{Name: "a"} }},
+		"another model": {old: func(m *Manifest) { m.Model = &ModelName{Name: "a"} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "b", Identity: "x"} }, want: "it has answers of a, not of b (x)"},
+		"another batch": {old: func(m *Manifest) { m.Model = &ModelName{Name: "a", Batch: 3} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "a", Batch: 2} }, want: "its prompts were answered 3 at once, not 2"},
+		"a known batch": {old: func(m *Manifest) { m.Model = &ModelName{Name: "a"} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "a", Batch: 2} }},
+		"moved":         {old: func(m *Manifest) { m.Model = &ModelName{Name: "a", Identity: "x"} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "b", Identity: "x"} }},
+		"trained anew":  {old: func(m *Manifest) { m.Model = &ModelName{Name: "a", Identity: "x"} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "a", Identity: "y"} }, want: "it has answers of a (x), not of a (y)"},
+	} {
+		old, now := base(), base()
+		for m, change := range map[*Manifest]func(*Manifest){old: c.old, now: c.now} {
+			if change != nil {
+				change(m)
+			}
+		}
+		err := now.follow(old)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: the error is %v, want %q", name, err, c.want)
+		}
+		if err == nil && old.Model != nil && now.Model == nil {
+			t.Errorf("%s: the model is forgotten", name)
+		}
+		for key, value := range old.Settings {
+			if err == nil && now.Settings[key] != value {
+				t.Errorf("%s: %s is forgotten", name, key)
+			}
 		}
 	}
 }

@@ -79,22 +79,16 @@ func TestMergedBorders(t *testing.T) {
 // compareText compares a whole text's windows and numbers with lm-eval's.
 func compareText(t *testing.T, e *tasks.Encoder, text string, length, windows int, want []float64) {
 	t.Helper()
-	task, err := tasks.Parse("texts.toml", []byte(`name = "texts"
+	task := parsed(t, `name = "texts"
 kind = "text"
 split = "test"
 question = ["{{ text }}"]
-metrics = ["word_perplexity", "byte_perplexity", "bits_per_byte"]`))
+metrics = ["word_perplexity", "byte_perplexity", "bits_per_byte"]`)
+	object, err := json.Marshal(map[string]string{"text": text})
 	if err != nil {
 		t.Fatal(err)
 	}
-	row, err := json.Marshal(map[string]string{"text": text})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := task.NewDoc("row", row, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := row(t, task, "row", object)
 	e.Context = length
 	items, err := task.Items([]tasks.Doc{d}, nil, e, tasks.Options{})
 	if err != nil || len(items[0].Scored) != windows {

@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cage-qat/cage/host/model/score"
 )
@@ -38,7 +39,7 @@ func (e *Encoder) Pair(context, continuation string) (before, behind []int32, er
 	if context == "" {
 		return e.withoutContext(continuation)
 	}
-	end := len(stripBehind(context))
+	end := len(strings.TrimRight(context, space))
 	context, continuation = context[:end], context[end:]+continuation
 	whole, err := e.text(context + continuation)
 	if err != nil {

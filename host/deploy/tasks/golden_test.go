@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/tasks"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 const llama32 = "../../model/huggingface/testdata/llama32"
@@ -61,10 +62,7 @@ type goldenItem struct {
 
 func readJSON(t *testing.T, path string, to any) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testfile.Read(t, path)
 	if err := json.Unmarshal(text, to); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}

@@ -2,8 +2,12 @@ package tasks
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/model/score"
+	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
 // Item is a row of data in the form in which a model is asked.
@@ -96,4 +100,164 @@ func (t *Task) Tokens() int {
 		return t.MaxTokens
 	}
 	return 256
+}
+
+// A Turn is a message of a conversation: of the user, or of the assistant.
+type Turn struct {
+	Assistant bool
+	Text      string
+}
+
+// Options say how questions are put to a model.
+type Options struct {
+	Shots int // number of examples before a question
+	// Chat, if not nil, writes a conversation that the assistant is to answer, beginning as a document begins.
+	Chat func(turns []Turn) (string, error)
+	// OneTurn puts examples and question into one message instead of one turn each.
+	OneTurn bool
+}
+
+// fewshotSeed is the seed with which lm-eval draws examples.
+const fewshotSeed = 1234
+
+// exampleSeparator stands between examples.
+const exampleSeparator = "\n\n"
+
+// prompter puts questions behind examples.
+type prompter struct {
+	t        *Task
+	o        Options
+	examples []filledDoc
+	docs     []Doc // of the examples
+	draws    *pyrandom.Random
+}
+
+func (t *Task) newPrompter(examples []Doc, o Options) (*prompter, error) {
+	p := &prompter{t: t, o: o, docs: examples, draws: pyrandom.New(fewshotSeed)}
+	need := o.Shots
+	if t.spare() {
+		need++
+	}
+	if o.Shots > 0 && len(examples) < need {
+		return nil, fmt.Errorf("%d examples before each question, and there are %d rows to draw them from", o.Shots, len(examples))
+	}
+	if o.Shots == 0 {
+		return p, nil
+	}
+	for _, d := range examples {
+		a, err := t.ask(d)
+		if err != nil {
+			return nil, err
+		}
+		p.examples = append(p.examples, a)
+	}
+	return p, nil
+}
+
+// spare says that one example more is drawn than is shown, because one that is the question itself is left out. lm-eval
+// does so, too, where a task names neither a split for tests nor one for examples (lm_eval/api/task.py).
+func (t *Task) spare() bool { return t.Spare || t.From == t.Split }
+
+// draw chooses the examples of the next question, in the order of the rows that are asked: the generator's state runs on.
+func (p *prompter) draw(d Doc) []filledDoc {
+	n := p.o.Shots
+	switch {
+	case n == 0:
+		return nil
+	case p.t.Fixed:
+		return p.examples[:n]
+	case !p.t.spare():
+		return p.otherExamples(p.draws.Sample(len(p.examples), n), Doc{}, n)
+	}
+	list := p.otherExamples(p.draws.Sample(len(p.examples), n+1), d, n)
+	if len(list) == n {
+		return list
+	}
+	var pool []int // the question was drawn more than once
+	for i := range p.docs {
+		if p.docs[i].text != d.text {
+			pool = append(pool, i)
+		}
+	}
+	list = nil
+	for _, i := range p.draws.Sample(len(pool), min(n, len(pool))) {
+		list = append(list, p.examples[pool[i]])
+	}
+	return list
+}
+
+// otherExamples are the first n of the examples with these numbers that are another row than d.
+func (p *prompter) otherExamples(which []int, d Doc, n int) (list []filledDoc) {
+	for _, i := range which {
+		if len(list) < n && p.docs[i].text != d.text {
+			list = append(list, p.examples[i])
+		}
+	}
+	return list
+}
+
+// prompts are the texts before each choice, or the one before what is generated.
+func (p *prompter) prompts(examples []filledDoc, a filledDoc) ([]string, error) {
+	list := make([]string, len(a.questions))
+	for i, q := range a.questions {
+		var err error
+		if list[i], err = p.prompt(examples, q); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func (p *prompter) prompt(examples []filledDoc, question string) (string, error) {
+	if p.o.Chat != nil && !p.o.OneTurn {
+		var turns []Turn
+		for _, e := range examples {
+			turns = append(turns, Turn{Text: e.question(e.gold)}, Turn{Assistant: true, Text: e.answer()})
+		}
+		return p.o.Chat(append(turns, Turn{Text: question}))
+	}
+	var text strings.Builder
+	for _, e := range examples {
+		text.WriteString(e.question(e.gold) + p.t.Delimiter + e.answer() + exampleSeparator)
+	}
+	text.WriteString(question)
+	if p.o.Chat != nil {
+		return p.o.Chat([]Turn{{Text: text.String()}})
+	}
+	return text.String(), nil
+}
+
+// delimiter stands before a choice. In a conversation the answer begins its own message, but lm-eval leaves it away from
+// choices only (lm_eval/api/task.py, construct_requests): the one continuation of a task has it in its own text there.
+func (p *prompter) delimiter() string {
+	if p.o.Chat != nil && p.t.Kind != Continuation {
+		return ""
+	}
+	return p.t.Delimiter
+}
+
+// until are the texts that end an answer; eos is that of the token that ends a document.
+func (t *Task) until(eos string) []string {
+	list := slices.Clone(t.Until)
+	if eos != "" && !slices.Contains(list, eos) {
+		list = append(list, eos)
+	}
+	return list
+}
+
+// Rendered returns a function for [Options].Chat that writes conversations with a
+// template, up to where the assistant is to continue.
+func Rendered(template *chat.Template) func(turns []Turn) (string, error) {
+	return func(turns []Turn) (string, error) {
+		var c chat.Conversation
+		for _, t := range turns {
+			role := chat.User
+			if t.Assistant {
+				role = chat.Assistant
+			}
+			c = append(c, chat.NewMessage(role, t.Text))
+		}
+		r, err := template.Render(c, true)
+		return r.Text, err
+	}
 }

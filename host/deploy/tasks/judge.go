@@ -5,6 +5,7 @@ import (
 	"math"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // NoFilter is the name of the filter for unfiltered answers.
@@ -29,14 +30,18 @@ func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 		return t.ownMetrics(map[string]float64{Perplexity: a.LogProbs[0], Acc: one(a.Greedy[0])}), nil
 	}
 	if t.Kind == Text {
-		return ofText(it.Target, a.LogProbs), nil
+		sum := 0.0
+		for _, l := range a.LogProbs {
+			sum += l
+		}
+		return map[string]float64{logLikelihood: sum, words: float64(len(whiteSpace.Split(it.Target, -1))), byteCount: float64(len(it.Target))}, nil
 	}
 	if len(a.LogProbs) != len(it.Choices) {
 		return nil, fmt.Errorf("%s: item %d has %d scores for %d choices", t.Name, it.Doc, len(a.LogProbs), len(it.Choices))
 	}
 	byCharacter := make([]float64, len(it.Choices))
 	for i, l := range a.LogProbs {
-		byCharacter[i] = l / float64(characters(it.Choices[i]))
+		byCharacter[i] = l / float64(utf8.RuneCountInString(it.Choices[i])) // code points, as Python counts them
 	}
 	return t.ownMetrics(map[string]float64{Acc: one(largest(a.LogProbs) == it.Gold), AccNorm: one(largest(byCharacter) == it.Gold)}), nil
 }
@@ -171,14 +176,6 @@ const (
 	words         = "words"
 	byteCount     = "bytes"
 )
-
-func ofText(text string, windows []float64) map[string]float64 {
-	sum := 0.0
-	for _, l := range windows {
-		sum += l
-	}
-	return map[string]float64{logLikelihood: sum, words: float64(len(whiteSpace.Split(text, -1))), byteCount: float64(len(text))}
-}
 
 // whiteSpace is what divides words, as lm-eval counts them: re.split(r"\s+", text).
 var whiteSpace = regexp.MustCompile(`[\s` + space + `]+`)

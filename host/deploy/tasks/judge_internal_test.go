@@ -1,26 +1,23 @@
 package tasks
 
 import (
-	"encoding/json"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // TestFilters: what filters find, and whether it counts, is as in lm-eval.
 func TestFilters(t *testing.T) {
-	text, err := os.ReadFile("testdata/gsm8k_extract.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var golden struct {
 		Cases []struct {
 			Response, Filter, Extracted, Target string
 			Score                               float64
 		}
 	}
-	if err := json.Unmarshal(text, &golden); err != nil || len(golden.Cases) == 0 {
-		t.Fatalf("%d cases, %v", len(golden.Cases), err)
+	testfile.ReadJSON(t, "testdata/gsm8k_extract.json", &golden)
+	if len(golden.Cases) == 0 {
+		t.Fatalf("%d cases", len(golden.Cases))
 	}
 	filters, of := map[string]*Filter{}, map[string]*Task{}
 	for _, name := range Names() {

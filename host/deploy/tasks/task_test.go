@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 const own = `name = "own"
@@ -19,6 +20,24 @@ choices = ["{{ a }}", "{{ b }}"]
 gold = "0"
 metrics = ["acc"]
 `
+
+func parsed(t *testing.T, description string) *tasks.Task {
+	t.Helper()
+	task, err := tasks.Parse("own.toml", []byte(description))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task
+}
+
+func row(t *testing.T, task *tasks.Task, place string, object []byte) tasks.Doc {
+	t.Helper()
+	d, err := task.NewDoc(place, object, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
 
 // TestParseRefuses: what a description lacks or has too much is named.
 func TestParseRefuses(t *testing.T) {
@@ -65,13 +84,8 @@ func TestRowsRefuse(t *testing.T) {
 		{`[1]`, "line 1: want an object"},
 		{"", "no rows"},
 	} {
-		if err := os.WriteFile(file, []byte(c.rows), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		task, err := tasks.Parse("own.toml", []byte(own))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, file, c.rows)
+		task := parsed(t, own)
 		if _, err := task.ReadDocs([]string{file}, false); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q in it", c.rows, err, c.want)
 		}
@@ -84,10 +98,7 @@ func TestTemplateOfRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := task.NewDoc("rows.jsonl: line 3", []byte(`{"text": "word"}`), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := row(t, task, "rows.jsonl: line 3", []byte(`{"text": "word"}`))
 	_, err = task.Items([]tasks.Doc{d}, nil, nil, tasks.Options{})
 	const want = `rows.jsonl: line 3: target = "{{ text.rsplit(' ', 1)[1] }}": element [1] of a list of length 1 (counted from 0) is undefined`
 	if err == nil || err.Error() != want {
@@ -97,10 +108,7 @@ func TestTemplateOfRow(t *testing.T) {
 
 // TestFilesOfSplits: a split is one file of its name, or all of a numbered set, and nothing else is taken for a part of it.
 func TestFilesOfSplits(t *testing.T) {
-	task, err := tasks.Parse("own.toml", []byte(own))
-	if err != nil {
-		t.Fatal(err)
-	}
+	task := parsed(t, own)
 	const second = "own/data/test-00001-of-00002-0f2a.parquet"
 	for _, c := range []struct {
 		files string
@@ -124,9 +132,7 @@ func TestFilesOfSplits(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(path, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testfile.Write(t, path, "")
 		}
 		got, err := task.Files(dir, "test")
 		for i := range got {
@@ -143,14 +149,8 @@ func TestFilesOfSplits(t *testing.T) {
 
 // TestUnknownColumn: a name in a template that is no column is an error, and not an empty place.
 func TestUnknownColumn(t *testing.T) {
-	task, err := tasks.Parse("own.toml", []byte(strings.Replace(own, "{{ q }}", "Is {{ qq }} so?", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := task.NewDoc("row", []byte(`{"q": "?", "a": "x", "b": "y"}`), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	task := parsed(t, strings.Replace(own, "{{ q }}", "Is {{ qq }} so?", 1))
+	d := row(t, task, "row", []byte(`{"q": "?", "a": "x", "b": "y"}`))
 	if _, err := task.Items([]tasks.Doc{d}, nil, encoder(t), tasks.Options{}); err == nil || !strings.Contains(err.Error(), "qq is undefined") {
 		t.Errorf("%v", err)
 	}
@@ -159,14 +159,8 @@ func TestUnknownColumn(t *testing.T) {
 // TestGoldRefused: the number of the right choice must be one of a choice.
 func TestGoldRefused(t *testing.T) {
 	for _, gold := range []string{"2", "-1", "x", ""} {
-		task, err := tasks.Parse("own.toml", []byte(strings.Replace(own, `gold = "0"`, `gold = "{{ g }}"`, 1)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := task.NewDoc("row", fmt.Appendf(nil, `{"q": "?", "a": "x", "b": "y", "g": %q}`, gold), false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		task := parsed(t, strings.Replace(own, `gold = "0"`, `gold = "{{ g }}"`, 1))
+		d := row(t, task, "row", fmt.Appendf(nil, `{"q": "?", "a": "x", "b": "y", "g": %q}`, gold))
 		if _, err := task.Items([]tasks.Doc{d}, nil, encoder(t), tasks.Options{}); err == nil || !strings.Contains(err.Error(), "the right choice is") {
 			t.Errorf("gold %q: %v", gold, err)
 		}

@@ -50,24 +50,15 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 	if !slices.ContainsFunc(t.built.Compiled.Plan().Rules, quantizes) {
 		return nil, nil
 	}
-	if err := t.checkQuantizer(param); err != nil {
-		return nil, err
+	one := assembly.Programs{Weights: map[string]sdk.QuantizerProgram{param: t.built.Programs.Weights[param]}}
+	if changed := assembly.Changed(t.made.Programs, one.Hashes()); len(changed) > 0 {
+		return nil, fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was trained: export with the plugin that the run had, or with --weights latent")
 	}
 	q, err := t.built.Compiled.Quantized(t.state, param)
 	if err != nil {
 		return nil, err
 	}
 	return &export.Quantized{Value: q.Value, Codes: q.Codes, Scale: q.Scale, ScaleShape: q.ScaleShape, Rotation: q.Rotation}, nil
-}
-
-// checkQuantizer refuses a quantizer that has changed since the run: its Q(x) is not that of
-// training.
-func (t *Model) checkQuantizer(param string) error {
-	one := assembly.Programs{Weights: map[string]sdk.QuantizerProgram{param: t.built.Programs.Weights[param]}}
-	if changed := assembly.Changed(t.made.Programs, one.Hashes()); len(changed) > 0 {
-		return fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was trained: export with the plugin that the run had, or with --weights latent")
-	}
-	return nil
 }
 
 // exportTokenizer is the tokenizer with all that is known about where its texts begin and end.
@@ -156,12 +147,18 @@ func (t *Model) card() (export.Card, error) {
 	card.Posttrained = t.made.Posttrained != nil
 	var quantizers, optimizers []string
 	for _, used := range t.made.Plugins {
-		switch words := describePlugin(used); {
-		case strings.HasPrefix(used.Table, "quantizer"):
-			quantizers = appendNew(quantizers, words)
-		case strings.HasPrefix(used.Table, "optimizer"):
-			optimizers = appendNew(optimizers, words)
+		var settings []string
+		for key, value := range used.Values {
+			settings = append(settings, fmt.Sprintf("%s = %v", key, value))
 		}
+		slices.Sort(settings)
+		list := &optimizers
+		if strings.HasPrefix(used.Table, "quantizer") {
+			list = &quantizers
+		} else if !strings.HasPrefix(used.Table, "optimizer") {
+			continue
+		}
+		*list = appendNew(*list, fmt.Sprintf("[%s] %s (%s)", used.Table, used.Name, strings.Join(settings, ", ")))
 	}
 	card.Quantizer, card.Optimizer = strings.Join(quantizers, "; "), strings.Join(optimizers, "; ")
 	if s, err := metrics.ReadSummary(rundir.At(t.dir).Summary()); err == nil && s.Steps == t.step && s.ValLoss != nil {
@@ -204,16 +201,6 @@ func (t *Model) trainedOn(cfg *config.Config) string {
 		words += fmt.Sprintf("; %s has the SHA-256 %s", filepath.Base(f.Path), f.SHA256)
 	}
 	return words
-}
-
-// describePlugin is a plugin with its settings.
-func describePlugin(u assembly.Used) string {
-	var settings []string
-	for key, value := range u.Values {
-		settings = append(settings, fmt.Sprintf("%s = %v", key, value))
-	}
-	slices.Sort(settings)
-	return fmt.Sprintf("[%s] %s (%s)", u.Table, u.Name, strings.Join(settings, ", "))
 }
 
 // appendNew adds what is not in the list: one table may be for weights and activations.

@@ -4,22 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train/assembly"
-	"github.com/cage-qat/cage/host/train/step"
 )
-
-// pieces are the numbers of tokens, of all sequences together, that are read at once.
-func (t *Model) pieces(o Options) []int {
-	list := step.Pieces(o.Generate)
-	if o.Score {
-		list = append(list, t.scoredTokens())
-	}
-	return list
-}
 
 // Generate continues a prompt: see [Model.Continue].
 func (t *Model) Generate(ctx context.Context, prompt string, o generate.Options, emit func(text string) error) (string, error) {
@@ -31,7 +22,7 @@ func (t *Model) Generate(ctx context.Context, prompt string, o generate.Options,
 	if err != nil {
 		return "", fmt.Errorf("prompt: %w", err)
 	}
-	return t.through(ctx, &generate.Stream{Tokenizer: tok, Before: generate.LastOf(prompt, ids), Emit: emit}, ids, o)
+	return t.stream(ctx, &generate.Stream{Tokenizer: tok, Before: generate.LastOf(prompt, ids), Emit: emit}, ids, o)
 }
 
 // Tokenizer opens the tokenizer of the model.
@@ -46,11 +37,11 @@ func (t *Model) Tokenizer() (tokenizer.Tokenizer, error) {
 // if it is not nil), or until the text contains one of the strings in until. If emit is not nil, it receives the text
 // as it grows, in whole characters. The run must have been opened to generate one sequence.
 func (t *Model) Continue(ctx context.Context, tok tokenizer.Tokenizer, ids []int32, o generate.Options, until []string, emit func(text string) error) (string, error) {
-	return t.through(ctx, &generate.Stream{Tokenizer: tok, Emit: emit, Until: until}, ids, o)
+	return t.stream(ctx, &generate.Stream{Tokenizer: tok, Emit: emit, Until: until}, ids, o)
 }
 
-// through continues ids and has a stream write the text.
-func (t *Model) through(ctx context.Context, s *generate.Stream, ids []int32, o generate.Options) (string, error) {
+// stream continues ids and has a stream write the text.
+func (t *Model) stream(ctx context.Context, s *generate.Stream, ids []int32, o generate.Options) (string, error) {
 	o = t.untilEnd(s.Tokenizer, o)
 	next, err := generate.Continue(ctx, t, [][]int32{ids}, o, s.Add)
 	if err != nil {
@@ -131,4 +122,64 @@ func (t *Model) Begin(prompts [][]int32, length int) (generate.Sequences, []floa
 		return nil, nil, err
 	}
 	return e.Begin(prompts, length)
+}
+
+// GenerateUntil continues prompts greedily, by at most the given number of tokens each,
+// until the text contains one of the strings in until or ends as described at
+// [Model.Continue]. Of a prompt too long to leave room for that many tokens, the model
+// sees only the end. The run must have been opened to generate at least this many
+// sequences at once. Special tokens are left out of the returned texts.
+func (t *Model) GenerateUntil(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, tokens int, until []string) ([]string, error) {
+	if len(prompts) == 0 || len(prompts) > t.sequences {
+		return nil, fmt.Errorf("%s was opened to continue %d sequences at once, not %d", t.dir, t.sequences, len(prompts))
+	}
+	room := t.Context() - tokens
+	if room < 1 {
+		return nil, fmt.Errorf("%s sees %d tokens: an answer of up to %d leaves no room for a question", t.dir, t.Context(), tokens)
+	}
+	all := make([][]int32, t.sequences)
+	for i := range all {
+		all[i] = prompts[min(i, len(prompts)-1)] // places that nobody wants get a copy
+		all[i] = all[i][max(0, len(all[i])-room):]
+	}
+	said := make([]answer, len(all))
+	next, err := generate.Continue(ctx, t, all, t.untilEnd(tok, generate.Options{Tokens: tokens}), func(i int, token int32) error {
+		return said[i].add(tok, token, until)
+	})
+	if err != nil {
+		return nil, err
+	}
+	texts := make([]string, len(prompts))
+	for i := range texts {
+		next[i] = slices.DeleteFunc(next[i], func(id int32) bool { return tokenizer.IsSpecial(tok, id) })
+		if texts[i], err = tok.Decode(next[i]); err != nil {
+			return nil, err
+		}
+	}
+	return texts, nil
+}
+
+// answer is the end of a text that is being generated.
+type answer struct{ ids []int32 }
+
+// add ends the text when its end contains one of until.
+func (a *answer) add(tok tokenizer.Tokenizer, token int32, until []string) error {
+	longest := 0
+	for _, u := range until {
+		longest = max(longest, len(u))
+	}
+	a.ids = append(a.ids, token)
+	if len(a.ids) > longest+8 { // a token has a byte at least, but for those of half characters
+		a.ids = a.ids[len(a.ids)-longest-8:]
+	}
+	text, err := tok.Decode(a.ids)
+	if err != nil {
+		return err
+	}
+	for _, u := range until {
+		if u != "" && strings.Contains(text, u) {
+			return generate.ErrStop
+		}
+	}
+	return nil
 }

@@ -4,16 +4,27 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/atomicdir"
+	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -29,7 +40,7 @@ func Import(ctx context.Context, dir, out string, context int) (*huggingface.Che
 			return nil, err
 		}
 	}
-	c, cfg, err := OpenHub(dir, out, context)
+	c, cfg, err := openHub(dir, out, context)
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +58,35 @@ func Import(ctx context.Context, dir, out string, context int) (*huggingface.Che
 	return c, errors.Join(err, c.Close())
 }
 
-// OpenHub opens a checkpoint and makes a configuration for it.
-func OpenHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Config, error) {
+// Hub is a Hugging Face checkpoint that is used as it is.
+type Hub struct {
+	Checkpoint *huggingface.Checkpoint
+	Config     *config.Config
+	Tokenizer  *tokenizer.Info // nil: it has none
+}
+
+// OpenHub opens the checkpoint in dir, which has no other step than 0, and logs what it warns of. out and context are
+// those of [Import]. The checkpoint is open then, for the caller to close.
+func OpenHub(dir, out string, step, context int, log hclog.Logger) (*Hub, error) {
+	if step > 0 {
+		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no steps: leave the step out", dir)
+	}
+	c, cfg, err := openHub(dir, out, context)
+	if err != nil {
+		return nil, err
+	}
+	for _, warning := range c.Config.Warnings {
+		log.Warn(warning)
+	}
+	tok, err := hubTokenizer(vfs.At(dir))
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &Hub{c, cfg, tok}, nil
+}
+
+// openHub opens a checkpoint and makes a configuration for it.
+func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Config, error) {
 	if context == 0 {
 		// What is wrong with the checkpoint is told when it is opened.
 		if c, err := huggingface.ReadConfig(vfs.At(dir), usualContext); err == nil {
@@ -73,7 +111,7 @@ func importedFrom(dir vfs.Path, c *huggingface.Checkpoint) (*Record, error) {
 	if made.Initial, err = provenance.HubOrigin(dir, c); err != nil {
 		return nil, err
 	}
-	if made.Tokenizer, err = HubTokenizer(dir); err != nil {
+	if made.Tokenizer, err = hubTokenizer(dir); err != nil {
 		return nil, err
 	}
 	device, err := engine.Open(device.CPU, engine.Options{})
@@ -85,8 +123,8 @@ func importedFrom(dir vfs.Path, c *huggingface.Checkpoint) (*Record, error) {
 	return made, nil
 }
 
-// HubTokenizer describes the tokenizer of a checkpoint; nil where it has none.
-func HubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
+// hubTokenizer describes the tokenizer of a checkpoint; nil where it has none.
+func hubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
 	tok, err := tokenizer.LoadHuggingFace(dir.Join(tokenizer.DefinitionFile).Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -96,4 +134,67 @@ func HubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
 	}
 	info := tok.Info()
 	return &info, nil
+}
+
+// Held is a run that trains no step: its state is a model as it is.
+type Held struct {
+	Config *config.Config
+	Method cage.Settings // with which the model was trained
+	Record *Record
+	Params []architecture.Param
+	// Values reads a parameter, when it is written.
+	Values func(param string) ([]float32, error)
+	// Ready are the tensors of parameters that are not read with Values.
+	Ready map[string][]safetensors.Tensor
+	From  string // directory of the model, which may have files of a tokenizer
+}
+
+// Write writes the run into a directory, which is named train.out once it is complete. run.toml, which makes it a run
+// directory, comes last.
+func (h *Held) Write(ctx context.Context, to rundir.Dir) error {
+	text, err := h.Config.Encode()
+	if err != nil {
+		return err
+	}
+	h.Record.Run = provenance.NewIdentity()
+	if err := h.save(ctx, to); err != nil {
+		return err
+	}
+	if err := rundir.CopyFiles(to, vfs.At(h.From), tokenizer.Files); err != nil {
+		return err
+	}
+	if h.Record.Directory == "" {
+		if h.Record.Directory, err = os.Getwd(); err != nil {
+			return err
+		}
+	}
+	if err := atomicfile.WriteJSON(to.Provenance(), h.Record); err != nil {
+		return err
+	}
+	out := rundir.At(h.Config.Train.Out)
+	summary := metrics.Summary{Name: out.Base(), Completed: true, Dir: out.Name, Method: h.Method.Name, Form: string(h.Method.Form),
+		Parameters: int64(architecture.CountParams(h.Params, nil)), NonEmbedding: int64(architecture.NonEmbedding(h.Params))}
+	if err := metrics.WriteSummary(to.Summary(), summary); err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(to.Config(), text)
+}
+
+// save writes the checkpoint.
+func (h *Held) save(ctx context.Context, to rundir.Dir) error {
+	meta, err := provenance.Metadata(h.Record.Run, provenance.Progress{}, h.Record.Build)
+	if err != nil {
+		return err
+	}
+	state := checkpoint.State{Meta: meta}
+	for _, p := range h.Params {
+		if ready := h.Ready[p.Name]; ready != nil {
+			state.Tensors = append(state.Tensors, ready...)
+			continue
+		}
+		read := func() ([]float32, error) { return h.Values(p.Name) }
+		state.Tensors = append(state.Tensors, safetensors.Lazy(step.ParamName(p.Name), p.Dims, read))
+	}
+	_, err = checkpoint.Save(ctx, to.Checkpoints(), state)
+	return err
 }

@@ -1,3 +1,8 @@
+// Package trained is a trained model in use: a checkpoint of a run with the run's own quantizers or with others, or a
+// Hugging Face checkpoint as it is. Open finds the plugins, data and tokenizer of a run wherever they are now; the [Model]
+// then evaluates texts, scores continuations, generates, and gives package export what it writes. Import makes a run
+// directory of a Hugging Face checkpoint. How a model is trained, and how one is quantized after that, is the business of
+// host/train and host/deploy/quantize.
 package trained
 
 import (
@@ -9,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -113,11 +119,7 @@ func CheckSaved(dir string, step int) error {
 }
 
 // load reads the trained tensors of the checkpoint, without the states of optimizers.
-func (t *Model) load(o Options) error {
-	return checkpoint.Use(rundir.At(t.dir).Checkpoints(), o.Step, t.loadFrom)
-}
-
-func (t *Model) loadFrom(f *checkpoint.File) error {
+func (t *Model) load(f *checkpoint.File) error {
 	if err := t.made.CheckOwner(rundir.At(t.dir), f.Step, f.Meta); err != nil {
 		return err
 	}
@@ -158,10 +160,13 @@ func (t *Model) open(ctx context.Context, o Options) error {
 	if err := t.compile(ctx, o); err != nil {
 		return err
 	}
-	if t.hub != nil {
-		return t.loadHub()
+	if t.hub == nil {
+		return checkpoint.Use(rundir.At(t.dir).Checkpoints(), o.Step, t.load)
 	}
-	return t.load(o)
+	if t.state, err = t.upload(step.LoadParams(t.built.Compiled.Plan().Model, t.hub.Values)); err != nil {
+		return err
+	}
+	return t.hub.Err()
 }
 
 // compile collects the quantizers' programs and compiles the forward pass with them.
@@ -169,6 +174,10 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 	m, err := assembly.Model(t.cfg)
 	if err != nil {
 		return err
+	}
+	pieces := step.Pieces(o.Generate)
+	if o.Score {
+		pieces = append(pieces, t.scoredTokens())
 	}
 	atOnce := 0
 	if o.NoData && o.Generate > 0 && !o.Score {
@@ -179,12 +188,20 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 		file = "the run.toml that 'cage import' makes"
 	}
 	err = t.built.Build(ctx, assembly.Request{
-		Piece: atOnce, Config: t.cfg, Model: m, Batch: t.cfg.Train.Batch, Pieces: t.pieces(o), Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
+		Piece: atOnce, Config: t.cfg, Model: m, Batch: t.cfg.Train.Batch, Pieces: pieces, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
 	}, o.Logger.Warn, file)
-	if err == nil && !t.other {
-		t.comparePrograms(o)
+	if err != nil || t.other {
+		return err
 	}
-	return err
+	// Programs of activations depend on the batch, and are compared only at the run's own.
+	same := *t.built.Programs
+	if o.Generate > 0 {
+		same.Activations = nil
+	}
+	if changed := assembly.Changed(t.made.Programs, same.Hashes()); len(changed) > 0 {
+		o.Logger.Warn("a quantizer has changed since the run: this is not the model that was trained", "programs", len(changed), "first", changed[0])
+	}
+	return nil
 }
 
 // Step is the number of optimizer steps behind the checkpoint.
@@ -260,38 +277,20 @@ func IsHub(dir string) bool {
 
 // openFromHub opens the Hugging Face checkpoint in a directory, which is used as it is: in full precision.
 func openFromHub(ctx context.Context, dir string, o Options) (*Model, error) {
-	if o.Step > 0 {
-		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no steps: leave the step out", dir)
-	}
 	if o.Data == "" && !o.NoData {
 		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no validation set: name a token or chat file with --data", dir)
 	}
-	c, cfg, err := OpenHub(dir, "", o.Context)
+	hub, err := OpenHub(dir, "", o.Step, o.Context, o.Logger)
 	if err != nil {
 		return nil, err
 	}
-	for _, warning := range c.Config.Warnings {
-		o.Logger.Warn(warning)
-	}
-	t := &Model{dir: dir, cfg: cfg, hub: c, made: &Record{Record: provenance.Record{Initial: &provenance.Origin{End: c.Config.Tokens.End}}}, search: rundir.Search{Run: dir}, other: o.Quantizer != nil, sequences: o.Generate}
-	if t.made.Tokenizer, err = HubTokenizer(vfs.At(dir)); err == nil {
-		err = t.open(ctx, o)
-	}
-	if err != nil {
+	made := &Record{Record: provenance.Record{Initial: &provenance.Origin{End: hub.Checkpoint.Config.Tokens.End}, Tokenizer: hub.Tokenizer}}
+	t := &Model{dir: dir, cfg: hub.Config, hub: hub.Checkpoint, made: made, search: rundir.Search{Run: dir}, other: o.Quantizer != nil, sequences: o.Generate}
+	if err := t.open(ctx, o); err != nil {
 		t.Close()
 		return nil, err
 	}
 	return t, nil
-}
-
-// loadHub loads the parameters.
-func (t *Model) loadHub() error {
-	var err error
-	t.state, err = t.upload(step.LoadParams(t.built.Compiled.Plan().Model, t.hub.Values))
-	if err != nil {
-		return err
-	}
-	return t.hub.Err()
 }
 
 // NoQuantizer, given as the name of a plugin, means that nothing is quantized.
@@ -330,4 +329,60 @@ func (q *Quantizer) Tables() config.Quantizer {
 		return config.Quantizer{Weights: named(config.RoleWeights)}
 	}
 	return config.Quantizer{Weights: named(config.RoleWeights), Activations: named(config.RoleActivations)}
+}
+
+// A run directory is often used in another place, or on another machine, than it was
+// trained in. This file looks for what it does not hold itself.
+
+// openData opens the token file or chat file to evaluate on, of whichever kind the data of the training was.
+func (t *Model) openData(o Options) error {
+	if !t.cfg.Model.Language() {
+		if o.Data != "" {
+			return fmt.Errorf("%s: a model of kind %q is not evaluated on data", t.dir, t.cfg.Model.Kind)
+		}
+		return nil
+	}
+	var err error
+	switch {
+	case o.NoData:
+		return nil
+	case o.Data == "" && t.cfg.Data.Validation == "":
+		return fmt.Errorf("%s has no validation data of its own: name a token or chat file with --data", t.dir)
+	case o.Data == "":
+		if t.data, err = assembly.FindValidation(t.cfg, t.search); err != nil {
+			return fmt.Errorf("%w\nname a token or chat file with --data", err)
+		}
+		return nil
+	}
+	if t.data, err = dataset.Open(o.Data); err != nil {
+		return err
+	}
+	if err := CheckTokenizer(t.data, t.made.Tokenizer, o.Logger); err != nil {
+		return err
+	}
+	t.cfg, err = t.cfg.Changed(func(c *config.Config) error {
+		c.Data.SetKind(assembly.KindOf(t.data))
+		return nil
+	})
+	return err
+}
+
+// CheckTokenizer compares the tokenizer of a file that the user names with that of a model, which is nil where it is not known.
+func CheckTokenizer(file *dataset.File, model *tokenizer.Info, log hclog.Logger) error {
+	if model == nil {
+		log.Warn("it is not known whether this file was made with the tokenizer of the model", "file", file.Path())
+		return nil
+	}
+	if got := file.Tokenizer(); got.SHA256 != model.SHA256 {
+		return fmt.Errorf("%s was made with the tokenizer %s, that of the model is %s: prepare the text with its tokenizer (cage data prepare --tokenizer)", file.Path(), got.Name, model.Name)
+	}
+	return nil
+}
+
+// tokenizer opens the tokenizer of the run. Only a checkpoint of the hub, or a run that was imported from one, may have none.
+func (t *Model) tokenizer() (tokenizer.Tokenizer, error) {
+	if t.made.Tokenizer == nil {
+		return nil, fmt.Errorf("%s has no %s", t.dir, tokenizer.DefinitionFile)
+	}
+	return assembly.FindTokenizer(t.cfg, t.search, *t.made.Tokenizer)
 }

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train"
@@ -20,6 +20,16 @@ import (
 	"github.com/cage-qat/cage/internal/effort"
 )
 
+func open(t *testing.T, dir string, o trained.Options) *trained.Model {
+	t.Helper()
+	opened, err := trained.Open(t.Context(), dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(opened.Close)
+	return opened
+}
+
 // TestLastPointOfCurve: the last point of the curve is of as many batches as those before, and the summary has the loss
 // over those for the end.
 func TestLastPointOfCurve(t *testing.T) {
@@ -27,11 +37,7 @@ func TestLastPointOfCurve(t *testing.T) {
 	for every, during := range map[int]int{10: 1, 0: 0} {
 		cfg := testrun.Config(t, fmt.Sprint("train.eval_every=", every), "train.eval_batches=1", "train.final_eval_batches=0")
 		summary := testrun.Train(t, cfg, train.Options{})
-		opened, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { opened.Close() })
+		opened := open(t, cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)})
 		written := records(t, cfg.Train.Out)
 		last := written[len(written)-1]
 		for what, have := range map[string]struct {
@@ -55,11 +61,7 @@ func TestOpen(t *testing.T) {
 	summary := testrun.Train(t, cfg, train.Options{})
 	dir, finder := cfg.Train.Out, testrun.Finder(t)
 	at := func(step int) float64 {
-		opened, err := trained.Open(t.Context(), dir, trained.Options{Step: step, Finder: finder})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer opened.Close()
+		opened := open(t, dir, trained.Options{Step: step, Finder: finder})
 		loss, _, err := opened.Evaluate(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
@@ -76,11 +78,7 @@ func TestOpen(t *testing.T) {
 			}
 		}
 	}
-	opened, err := trained.Open(t.Context(), dir, trained.Options{Generate: 1, Finder: finder})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
+	opened := open(t, dir, trained.Options{Generate: 1, Finder: finder})
 	first, err := opened.Generate(t.Context(), "the quick ", generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -106,11 +104,7 @@ func TestContinueAll(t *testing.T) {
 	cfg := testrun.Config(t)
 	stopAfterTwo(t, cfg)
 	open := func(sequences int) *trained.Model {
-		opened, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Generate: sequences, NoData: true, Finder: testrun.Finder(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(opened.Close)
+		opened := open(t, cfg.Train.Out, trained.Options{Generate: sequences, NoData: true, Finder: testrun.Finder(t)})
 		return opened
 	}
 	one, three := open(1), open(3)
@@ -151,11 +145,7 @@ func TestOpenMistakes(t *testing.T) {
 	if _, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: finder, Step: 7}); err == nil {
 		t.Error("a step without checkpoint was opened")
 	}
-	opened, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: finder})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
+	opened := open(t, cfg.Train.Out, trained.Options{Finder: finder})
 	if opened.Step() != 2 {
 		t.Errorf("opened step %d, want 2", opened.Step())
 	}
@@ -192,13 +182,9 @@ func TestEvaluateFullPrecision(t *testing.T) {
 func TestEvaluateDamagedData(t *testing.T) {
 	cfg := testrun.Config(t)
 	testrun.Train(t, cfg, train.Options{})
-	opened, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
+	opened := open(t, cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)})
 	flip(t, cfg.Data.Validation)
-	_, _, err = opened.Evaluate(t.Context(), 1)
+	_, _, err := opened.Evaluate(t.Context(), 1)
 	if _, ok := errors.AsType[*dataset.FormatError](err); !ok {
 		t.Errorf("error %v", err)
 	}
@@ -207,14 +193,9 @@ func TestEvaluateDamagedData(t *testing.T) {
 // flip changes one bit of the last token of a file, which stays in the vocabulary.
 func flip(t *testing.T, path string) {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := testfile.Read(t, path)
 	content[len(content)-2] ^= 1
-	if err := os.WriteFile(path, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, path, content)
 }
 
 func relative(got, want float64) float64 { return math.Abs(got-want) / math.Abs(want) }
@@ -235,3 +216,5 @@ func stopAfterTwo(t *testing.T, cfg *config.Config) {
 		t.Fatal(err)
 	}
 }
+
+func TestMain(m *testing.M) { testrun.Main(m) }

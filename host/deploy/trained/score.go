@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/model/score"
@@ -38,7 +39,7 @@ func (t *Model) Score(ctx context.Context, requests []score.Request, skip func(r
 		}
 	}
 	share := t.cfg.Device.Precision == device.Float32
-	return t.scored(ctx, requests, share, skip, func(b *score.Batch, logProbs []float32, likeliest []bool) error {
+	return t.scoreBatches(ctx, requests, share, skip, func(b *score.Batch, logProbs []float32, likeliest []bool) error {
 		return each(b.Requests, b.Scores(logProbs, likeliest))
 	})
 }
@@ -58,7 +59,7 @@ func (t *Model) LogProbs(ctx context.Context, sequences [][]int32) ([][]float32,
 		requests[i] = score.Request{Context: ids[:1], Continuation: ids[1:]}
 	}
 	list := make([][]float32, len(sequences))
-	return list, t.scored(ctx, requests, false, nil, func(b *score.Batch, logProbs []float32, _ []bool) error {
+	return list, t.scoreBatches(ctx, requests, false, nil, func(b *score.Batch, logProbs []float32, _ []bool) error {
 		for i, of := range b.Split(logProbs) {
 			list[b.Requests[i]] = of
 		}
@@ -66,9 +67,9 @@ func (t *Model) LogProbs(ctx context.Context, sequences [][]int32) ([][]float32,
 	})
 }
 
-// scored computes the log-probability of each target of the requests, and whether it is the likeliest token, batch by batch.
+// scoreBatches computes the log-probability of each target of the requests, and whether it is the likeliest token, batch by batch.
 // With share, requests with the same context can share a row.
-func (t *Model) scored(ctx context.Context, requests []score.Request, share bool, skip func(request int) bool,
+func (t *Model) scoreBatches(ctx context.Context, requests []score.Request, share bool, skip func(request int) bool,
 	each func(b *score.Batch, logProbs []float32, likeliest []bool) error) error {
 	if err := t.checkLanguage(); err != nil {
 		return err
@@ -85,7 +86,7 @@ func (t *Model) scored(ctx context.Context, requests []score.Request, share bool
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if allOf(b.Requests, skip) {
+		if skip != nil && !slices.ContainsFunc(b.Requests, func(i int) bool { return !skip(i) }) {
 			continue
 		}
 		logProbs, likeliest, err := e.Scores(step.Scored{Rows: b.Rows, Length: b.Length, Tokens: b.Tokens, Lengths: b.Lengths, Places: b.Places, Targets: b.Targets,
@@ -98,18 +99,6 @@ func (t *Model) scored(ctx context.Context, requests []score.Request, share bool
 		}
 	}
 	return nil
-}
-
-func allOf(list []int, is func(int) bool) bool {
-	if is == nil {
-		return false
-	}
-	for _, i := range list {
-		if !is(i) {
-			return false
-		}
-	}
-	return true
 }
 
 // checkIDs refuses tokens that the model does not have.

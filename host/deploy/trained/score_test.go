@@ -1,24 +1,23 @@
 package trained_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/internal/testfile"
+	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/score"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestScore: log-probabilities are those that lm-eval computes with the same checkpoint, and what is skipped is left out.
 func TestScore(t *testing.T) {
-	text, err := os.ReadFile("../tasks/testdata/boundaries.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var golden struct {
 		Cases []struct {
 			ContextIDs      []int32 `json:"context_ids"`
@@ -27,8 +26,9 @@ func TestScore(t *testing.T) {
 			IsGreedy        bool `json:"is_greedy"`
 		}
 	}
-	if err := json.Unmarshal(text, &golden); err != nil || len(golden.Cases) < 10 {
-		t.Fatalf("%d cases, %v", len(golden.Cases), err)
+	testfile.ReadJSON(t, "../tasks/testdata/boundaries.json", &golden)
+	if len(golden.Cases) < 10 {
+		t.Fatalf("%d cases", len(golden.Cases))
 	}
 	m := openLlama(t, 32) // as lm-eval was told: the last case is longer
 	var requests []score.Request
@@ -36,7 +36,7 @@ func TestScore(t *testing.T) {
 		requests = append(requests, score.Request{Context: c.ContextIDs, Continuation: c.ContinuationIDs})
 	}
 	seen := 0
-	err = m.Score(t.Context(), requests, nil, func(which []int, scores []score.Score) error {
+	err := m.Score(t.Context(), requests, nil, func(which []int, scores []score.Score) error {
 		for k, i := range which {
 			seen++
 			if want := golden.Cases[i]; math.Abs(scores[k].LogProb-want.Loglikelihood) > 2e-4 || scores[k].Greedy != want.IsGreedy {
@@ -62,26 +62,19 @@ func TestScore(t *testing.T) {
 func TestLogProbs(t *testing.T) {
 	for _, name := range []string{"llama32", "olmo2", "qwen3"} {
 		dir := "../../model/huggingface/testdata/" + name
-		text, err := os.ReadFile(dir + "/golden.json")
-		if err != nil {
-			t.Fatal(err)
-		}
 		var golden struct {
 			Tolerance   struct{ Abs, Rel float64 }
 			InputIDs    [][]int32   `json:"input_ids"`
 			TokenLosses [][]float64 `json:"token_losses"`
 		}
-		if err := json.Unmarshal(text, &golden); err != nil || len(golden.InputIDs) == 0 {
-			t.Fatalf("%s: %d sequences, %v", name, len(golden.InputIDs), err)
+		testfile.ReadJSON(t, dir+"/golden.json", &golden)
+		if len(golden.InputIDs) == 0 {
+			t.Fatalf("%s: %d sequences", name, len(golden.InputIDs))
 		}
 		ids, losses := golden.InputIDs, golden.TokenLosses
 		ids, losses = append(ids, ids[0][:5], ids[0][:2]), append(losses, losses[0][:4], losses[0][:1])
 		context := len(ids[0]) - 1 // the last token is predicted, and not read
-		m, err := trained.Open(t.Context(), dir, trained.Options{NoData: true, Score: true, Context: context})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer m.Close()
+		m := open(t, dir, trained.Options{NoData: true, Score: true, Context: context})
 		got, err := m.LogProbs(t.Context(), ids)
 		if err != nil {
 			t.Fatal(err)
@@ -112,11 +105,7 @@ func TestLogProbs(t *testing.T) {
 // openLlama opens the checkpoint that lm-eval's results are of, with a context of so many tokens.
 func openLlama(t *testing.T, context int) *trained.Model {
 	t.Helper()
-	m, err := trained.Open(t.Context(), "../../model/huggingface/testdata/llama32", trained.Options{NoData: true, Score: true, Generate: 2, Context: context})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
+	m := open(t, "../../model/huggingface/testdata/llama32", trained.Options{NoData: true, Score: true, Generate: 2, Context: context})
 	return m
 }
 
@@ -161,5 +150,51 @@ func TestEnds(t *testing.T) {
 		if !slices.Contains(ends, id) {
 			t.Errorf("texts end with %v, and not with %d", ends, id)
 		}
+	}
+}
+
+// TestEvaluateOnConversations: on the same conversations the same weights have one loss, that over what is learned, whether a
+// training on them computes it, or the file is named for that run, for a run that has known texts only, or for a checkpoint
+// of the hub.
+func TestEvaluateOnConversations(t *testing.T) {
+	effort.Long(t, "trains and compiles four models")
+	cfg, hub := testrun.FromHub(t, "model.context=16", "train.final_eval_batches=0")
+	chat := testrun.HubConversations(t, hub, 1, 9)
+	validation := testrun.HubConversations(t, hub, 2, 21)
+	talks := testrun.Elsewhere(t, cfg, `data.kind="chat"`, fmt.Sprintf("data.train=%q", chat), fmt.Sprintf("data.validation=%q", validation))
+	summary := testrun.Train(t, talks, train.Options{})
+	want := float64(*summary.ValLoss)
+	imported := filepath.Join(t.TempDir(), "imported")
+	c, err := trained.Import(t.Context(), hub, imported, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+
+	own, learned := testrun.Loss(t, talks.Train.Out, trained.Options{})
+	named, targets := testrun.Loss(t, talks.Train.Out, trained.Options{Data: validation})
+	if own != want || named != want || learned != targets {
+		t.Errorf("the run's own loss is %v (%d targets), with the file named %v (%d), in training it was %v", own, learned, named, targets, want)
+	}
+	for name, dir := range map[string]string{"a run of texts": imported, "a checkpoint of the hub": hub} {
+		o := trained.Options{Data: validation}
+		if dir == hub {
+			o.Context = 16
+		}
+		if loss, n := testrun.Loss(t, dir, o); relative(loss, want) > 1e-6 || n != learned {
+			t.Errorf("%s: the loss is %v over %d targets, want %v over %d", name, loss, n, want, learned)
+		}
+	}
+}
+
+// TestEvaluateOnTexts: a run that was trained on conversations is evaluated on a token file as one of texts is.
+func TestEvaluateOnTexts(t *testing.T) {
+	_, texts := testrun.Dataset(t)
+	cfg := testrun.ChatConfig(t, `quantizer.plugin="none"`, "method.form=\"off\"", `data.packing="none"`)
+	testrun.Train(t, cfg, train.Options{})
+	same := testrun.Config(t, append([]string{fmt.Sprintf("model.init=%q", cfg.Train.Out), "train.final_eval_batches=0", "model.context=16", testrun.TwoLayers, "model.width=32", "model.heads=2", "model.hidden=48"}, testrun.Still...)...)
+	want := float64(*testrun.Train(t, same, train.Options{}).ValLoss)
+	if loss, _ := testrun.Loss(t, cfg.Train.Out, trained.Options{Data: texts}); relative(loss, want) > 1e-6 {
+		t.Errorf("the loss is %v, want %v", loss, want)
 	}
 }

@@ -33,12 +33,12 @@ func init() {
 		"items":      items,
 		"int":        toInteger,
 		"indent":     indent,
-		"sort":       sorted,
-		"dictsort":   dictSorted,
+		"sort":       sortFilter,
+		"dictsort":   dictSort,
 		"unique":     unique,
 		"min":        func(c *calling, v any) any { return c.extreme(v, false) },
 		"max":        func(c *calling, v any) any { return c.extreme(v, true) },
-		"map":        mapOver,
+		"map":        mapFilter,
 		"select":     func(c *calling, v any) any { return c.choose(v, "", true) },
 		"reject":     func(c *calling, v any) any { return c.choose(v, "", false) },
 		"selectattr": func(c *calling, v any) any { return c.choose(v, "attribute", true) },
@@ -207,14 +207,14 @@ func (c *calling) attributeOf(value any, path string) any {
 		if n, err := strconv.ParseInt(part, 10, 64); err == nil {
 			value = c.m.element(c.line, value, n)
 		} else {
-			value = named(c.line, value, part)
+			value = elementOrMethod(c.line, value, part)
 		}
 	}
 	return value
 }
 
-// mapOver applies a filter to every element, or takes an attribute of it.
-func mapOver(c *calling, value any) any {
+// mapFilter applies a filter to every element, or takes an attribute of it.
+func mapFilter(c *calling, value any) any {
 	list := c.elements(value)
 	if len(c.positional) == 0 {
 		args := c.bind(0, "attribute", "default")
@@ -275,8 +275,8 @@ func (c *calling) choose(value any, attribute string, keep bool) any {
 	return out
 }
 
-// folded is what values are compared by: strings in small letters unless case counts.
-func folded(value any, caseSensitive bool) any {
+// foldCase is what values are compared by: strings in small letters unless case counts.
+func foldCase(value any, caseSensitive bool) any {
 	if s, ok := value.(string); ok && !caseSensitive {
 		return lower(s)
 	}
@@ -289,7 +289,7 @@ func (c *calling) order(list List, reverse, caseSensitive bool, key func(any) an
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b any) int {
 		c.m.step(c.line)
-		a, b = folded(key(a), caseSensitive), folded(key(b), caseSensitive)
+		a, b = foldCase(key(a), caseSensitive), foldCase(key(b), caseSensitive)
 		if reverse {
 			a, b = b, a
 		}
@@ -304,8 +304,8 @@ func (c *calling) order(list List, reverse, caseSensitive bool, key func(any) an
 	return list
 }
 
-// sorted is the filter sort.
-func sorted(c *calling, value any) any {
+// sortFilter is the filter sort.
+func sortFilter(c *calling, value any) any {
 	args := c.bind(0, "reverse", "case_sensitive", "attribute")
 	key := func(v any) any { return v }
 	if args[2] != (absent{}) && args[2] != nil {
@@ -315,8 +315,8 @@ func sorted(c *calling, value any) any {
 	return c.order(c.m.elements(c.line, value), truthOf(args[0]), truthOf(args[1]), key)
 }
 
-// dictSorted is the filter dictsort: the pairs of a mapping by key, or by value.
-func dictSorted(c *calling, value any) any {
+// dictSort is the filter dictsort: the pairs of a mapping by key, or by value.
+func dictSort(c *calling, value any) any {
 	args := c.bind(0, "case_sensitive", "by", "reverse")
 	d, ok := value.(*Dict)
 	if !ok {
@@ -341,7 +341,7 @@ func unique(c *calling, value any) any {
 		if args[1] != (absent{}) && args[1] != nil {
 			key = c.attributeOf(element, c.text(args[1]))
 		}
-		key = folded(key, truthOf(args[0]))
+		key = foldCase(key, truthOf(args[0]))
 		if !slices.ContainsFunc(seen, func(other any) bool { return c.m.equal(c.line, key, other, 0) }) {
 			out, seen = append(out, element), append(seen, key)
 		}
@@ -359,7 +359,7 @@ func (c *calling) extreme(value any, largest bool) any {
 	found := list[0]
 	for _, element := range list[1:] {
 		c.m.step(c.line)
-		a, b := folded(element, truthOf(args[0])), folded(found, truthOf(args[0]))
+		a, b := foldCase(element, truthOf(args[0])), foldCase(found, truthOf(args[0]))
 		if largest && less(c.line, b, a) || !largest && less(c.line, a, b) {
 			found = element
 		}

@@ -3,27 +3,21 @@ package jinja_test
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
+	"github.com/cage-qat/cage/host/internal/testfile"
 )
 
 // FuzzTemplate: a template and messages, whatever they are, give a text or an [jinja.Error];
 // what generation blocks printed lies in the text, in order.
 func FuzzTemplate(f *testing.F) {
-	text, err := os.ReadFile("testdata/snippets.golden.json")
-	if err != nil {
-		f.Fatal(err)
-	}
 	var golden struct {
 		Variables json.RawMessage
 		Cases     []struct{ Source string }
 	}
-	if err := json.Unmarshal(text, &golden); err != nil {
-		f.Fatal(err)
-	}
+	testfile.ReadJSON(f, "testdata/snippets.golden.json", &golden)
 	for _, c := range golden.Cases {
 		f.Add(c.Source, []byte(golden.Variables))
 	}

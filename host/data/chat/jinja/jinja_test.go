@@ -3,16 +3,20 @@ package jinja_test
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/effort"
 )
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var noon = time.Date(2024, 7, 26, 13, 4, 5, 0, time.UTC)
 
@@ -41,17 +45,11 @@ func render(source string, vars map[string]any) (jinja.Rendering, error) {
 
 // TestSnippets: each snippet prints what Jinja2 prints (testdata/generate.py).
 func TestSnippets(t *testing.T) {
-	text, err := os.ReadFile("testdata/snippets.golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var golden struct {
 		Variables json.RawMessage
 		Cases     []struct{ Source, Rendered string }
 	}
-	if err := json.Unmarshal(text, &golden); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/snippets.golden.json", &golden)
 	if len(golden.Cases) < 70 {
 		t.Fatalf("only %d snippets", len(golden.Cases))
 	}

@@ -48,9 +48,32 @@ func readJSON(dec *jsontext.Decoder, depth int) (any, error) {
 	}
 	switch t.Kind() {
 	case '[':
-		return readList(dec, depth)
+		list := List{}
+		for dec.PeekKind() != ']' {
+			element, err := readJSON(dec, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, element)
+		}
+		_, err := dec.ReadToken()
+		return list, err
 	case '{':
-		return readDict(dec, depth)
+		d := &Dict{}
+		for dec.PeekKind() != '}' {
+			name, err := dec.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			key := name.String() // before the next token is read
+			value, err := readJSON(dec, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			d.Set(key, value)
+		}
+		_, err := dec.ReadToken()
+		return d, err
 	case '0':
 		return readNumber(t.String())
 	case '"':
@@ -61,50 +84,17 @@ func readJSON(dec *jsontext.Decoder, depth int) (any, error) {
 	return t.Bool(), nil
 }
 
-func readNumber(s string) (any, error) {
-	if !strings.ContainsAny(s, ".eE") {
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("the number %s does not fit into 64 bits", s)
-		}
-		return n, nil
+// readNumber returns an integer where the text has neither a fraction nor an exponent.
+func readNumber(s string) (number any, err error) {
+	if strings.ContainsAny(s, ".eE") {
+		number, err = strconv.ParseFloat(s, 64)
+	} else {
+		number, err = strconv.ParseInt(s, 10, 64)
 	}
-	x, err := strconv.ParseFloat(s, 64)
 	if err != nil {
 		return nil, fmt.Errorf("the number %s does not fit into 64 bits", s)
 	}
-	return x, nil
-}
-
-func readList(dec *jsontext.Decoder, depth int) (any, error) {
-	list := List{}
-	for dec.PeekKind() != ']' {
-		element, err := readJSON(dec, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, element)
-	}
-	_, err := dec.ReadToken()
-	return list, err
-}
-
-func readDict(dec *jsontext.Decoder, depth int) (any, error) {
-	d := &Dict{}
-	for dec.PeekKind() != '}' {
-		name, err := dec.ReadToken()
-		if err != nil {
-			return nil, err
-		}
-		key := name.String() // before the next token is read
-		value, err := readJSON(dec, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		d.Set(key, value)
-	}
-	_, err := dec.ReadToken()
-	return d, err
+	return number, nil
 }
 
 // jsonWriter writes values as Python's json.dumps does.
@@ -156,7 +146,16 @@ func (w *jsonWriter) write(value any, depth int) {
 	case int64:
 		w.out.WriteString(strconv.FormatInt(v, 10))
 	case float64:
-		w.float(v)
+		switch {
+		case math.IsNaN(v):
+			w.out.WriteString("NaN")
+		case math.IsInf(v, 1):
+			w.out.WriteString("Infinity")
+		case math.IsInf(v, -1):
+			w.out.WriteString("-Infinity")
+		default:
+			w.out.WriteString(formatFloat(v))
+		}
 	case string:
 		w.string(v)
 	case List:
@@ -194,17 +193,6 @@ func (w *jsonWriter) within(open, end byte, depth, n int, element func(i int)) {
 	}
 	line(depth)
 	w.out.WriteByte(end)
-}
-
-func (w *jsonWriter) float(x float64) {
-	switch {
-	case math.IsNaN(x):
-		w.out.WriteString("NaN")
-	case math.IsInf(x, 0):
-		w.out.WriteString(map[bool]string{true: "Infinity", false: "-Infinity"}[x > 0])
-	default:
-		w.out.WriteString(formatFloat(x))
-	}
 }
 
 var jsonEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`}

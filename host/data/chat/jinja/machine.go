@@ -17,7 +17,7 @@ type machine struct {
 	captures     int // how many blocks around the place print into a variable
 	generated    []Span
 	ctx          context.Context
-	follow       *following // of the prefixes of a list; nil: the template is rendered once
+	follow       *prefixRun // of the prefixes of a list; nil: the template is rendered once
 }
 
 func newMachine(limits Limits, now time.Time, out *strings.Builder) *machine {
@@ -232,7 +232,11 @@ func (t target) assign(m *machine, line int, s *scope, value any) {
 	if !ok {
 		fail(line, "the attribute %q of %s cannot be set: only those of a namespace can", t.attribute, t.name)
 	}
-	m.setAttribute(ns, t.attribute, value)
+	if f := m.follow; f != nil && !f.open {
+		before := Dict{ns.keys, maps.Clone(ns.values)}
+		f.undo = append(f.undo, func() { ns.Dict = before })
+	}
+	ns.Set(t.attribute, value)
 }
 
 func (g *generation) exec(m *machine, s *scope) flow {

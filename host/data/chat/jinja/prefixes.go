@@ -54,7 +54,7 @@ const (
 func (t *Template) RenderPrefixes(variables map[string]any, list, flag string, prefixes []Prefix, now time.Time, limits Limits) (p Prefixes, err error) {
 	var out strings.Builder
 	all, _ := variables[list].(List)
-	f := &following{all: all, pending: prefixes, limits: limits.orDefault(), open: true, known: 1}
+	f := &prefixRun{all: all, pending: prefixes, limits: limits.orDefault(), open: true, known: 1}
 	defer func() {
 		p = Prefixes{out.String(), f.endings}
 		if err == errAllRendered {
@@ -84,8 +84,8 @@ func (m *machine) isOpen(e expression, s *scope) bool {
 	return false
 }
 
-// following is the state of a rendering of prefixes.
-type following struct {
+// prefixRun is the state of a rendering of prefixes.
+type prefixRun struct {
 	all     List
 	pending []Prefix // that are still to be rendered
 	endings []Ending
@@ -107,34 +107,30 @@ type frame struct {
 // The values of the variables whose values differ between prefixes.
 type (
 	openList struct {
-		of   *following
+		of   *prefixRun
 		from int // the first element
 	}
-	openFlag struct{ of *following }
+	openFlag struct{ of *prefixRun }
 )
 
-// settled is the value of a variable in the prefix that is rendered. Where none is, a value that differs between prefixes
+// currentValue is the value of a variable in the prefix that is rendered. Where none is, a value that differs between prefixes
 // cannot be used.
-func settled(value any) any {
+func currentValue(value any) any {
 	switch v := value.(type) {
 	case *openList:
-		v.of.mustBeClosed()
-		return v.of.all[min(v.from, v.of.end()):v.of.end()]
+		if v.of.open {
+			panic(errDepends)
+		}
+		end := v.of.pending[0].Elements
+		return v.of.all[min(v.from, end):end]
 	case *openFlag:
-		v.of.mustBeClosed()
+		if v.of.open {
+			panic(errDepends)
+		}
 		return v.of.pending[0].Flag
 	}
 	return value
 }
-
-func (f *following) mustBeClosed() {
-	if f.open {
-		panic(errDepends)
-	}
-}
-
-// end is the number of elements of the prefix that is rendered.
-func (f *following) end() int { return f.pending[0].Elements }
 
 // openList is the list that an expression stands for, if it is the one whose end is not known, or its end from some element on.
 func (m *machine) openList(e expression, s *scope) *openList {
@@ -168,7 +164,7 @@ func (l *openList) element(key any) any {
 }
 
 // runs executes a block, and remembers what is left of it.
-func (f *following) runs(m *machine, body []statement, s *scope) flow {
+func (f *prefixRun) runs(m *machine, body []statement, s *scope) flow {
 	at := len(f.frames)
 	for i, one := range body {
 		f.frames = append(f.frames[:at], frame{body[i+1:], s})
@@ -181,7 +177,7 @@ func (f *following) runs(m *machine, body []statement, s *scope) flow {
 }
 
 // loop is the loop over the list.
-func (f *following) loop(m *machine, l *loop, s *scope, from int) flow {
+func (f *prefixRun) loop(m *machine, l *loop, s *scope, from int) flow {
 	if l.condition != nil || f.nested > 0 || m.captures > 0 {
 		panic(errDepends)
 	}
@@ -201,7 +197,7 @@ func (f *following) loop(m *machine, l *loop, s *scope, from int) flow {
 }
 
 // next tells whether a prefix of at most so many elements is to be rendered. If there are none at all, it ends the rendering.
-func (f *following) next(elements int) bool {
+func (f *prefixRun) next(elements int) bool {
 	if len(f.pending) == 0 {
 		panic(errAllRendered)
 	}
@@ -209,7 +205,7 @@ func (f *following) next(elements int) bool {
 }
 
 // prefix renders to the end of the template as if the list ended here: first what rest does, then the frames.
-func (f *following) prefix(m *machine, frames []frame, rest func()) {
+func (f *prefixRun) prefix(m *machine, frames []frame, rest func()) {
 	before := *m
 	var out strings.Builder
 	m.out, m.steps, m.bytes = &out, f.limits.Steps, f.limits.Bytes
@@ -242,16 +238,4 @@ func (m *machine) set(s *scope, name string, value any) {
 		})
 	}
 	s.vars[name] = value
-}
-
-// setAttribute assigns an attribute of a namespace.
-func (m *machine) setAttribute(ns *namespace, name string, value any) {
-	if f := m.follow; f != nil && !f.open {
-		before := Dict{ns.keys, make(map[string]any, len(ns.values))}
-		for key, old := range ns.values {
-			before.values[key] = old
-		}
-		f.undo = append(f.undo, func() { ns.Dict = before })
-	}
-	ns.Set(name, value)
 }

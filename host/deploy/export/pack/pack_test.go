@@ -2,23 +2,17 @@ package pack_test
 
 import (
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"encoding/json"
-
 	"github.com/cage-qat/cage/host/deploy/export/pack"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/model/gguf"
 )
 
 // TestGolden packs codes that compressed-tensors 0.20 packed.
 func TestGolden(t *testing.T) {
-	text, err := os.ReadFile("../testdata/golden/packing.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var golden struct {
 		Cases []struct {
 			Bits         int
@@ -29,9 +23,7 @@ func TestGolden(t *testing.T) {
 			Bytes [][]int
 		}
 	}
-	if err := json.Unmarshal(text, &golden); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "../testdata/golden/packing.json", &golden)
 	packed := 0
 	for _, c := range golden.Cases {
 		got, err := pack.Words(slices.Concat(c.Codes...), len(c.Codes[0]), c.Bits)

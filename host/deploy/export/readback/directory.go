@@ -47,10 +47,10 @@ func Directory(dir vfs.Path, each Each) (err error) {
 	defer func() { err = errors.Join(err, files.Close()) }()
 	c := checkpoint{files, config.Quantization}
 	for _, info := range files.Tensors() {
-		name, ok := c.nameOf(info.Name)
-		if !ok {
-			continue
+		if strings.HasSuffix(info.Name, scale) || strings.HasSuffix(info.Name, shape) {
+			continue // it belongs to another tensor
 		}
+		name := strings.TrimSuffix(info.Name, packed)
 		values, err := c.values(name)
 		if err == nil {
 			err = each(name, values)
@@ -74,15 +74,6 @@ type checkpoint struct {
 	quantization *quantization
 }
 
-// nameOf is the name of the weight that a tensor stands for; false for what belongs to
-// another tensor.
-func (c checkpoint) nameOf(tensor string) (string, bool) {
-	if name, ok := strings.CutSuffix(tensor, packed); ok {
-		return name, true
-	}
-	return tensor, !strings.HasSuffix(tensor, scale) && !strings.HasSuffix(tensor, shape)
-}
-
 func (c checkpoint) values(name string) ([]float32, error) {
 	if t, err := c.files.Tensor(name); err == nil {
 		return floats(t)
@@ -98,7 +89,11 @@ func (c checkpoint) values(name string) ([]float32, error) {
 	case "pack-quantized":
 		return c.integers(name, t, bits)
 	case "mxfp4-pack-quantized":
-		return c.mxfp4(name, t)
+		exponents, err := c.blockScales(name, t, 32, safetensors.U8)
+		if err != nil {
+			return nil, err
+		}
+		return c.fourBit(t, 32, func(i int) float32 { return float32(math.Pow(2, float64(exponents[i])-127)) })
 	case "nvfp4-pack-quantized":
 		return c.nvfp4(name, t)
 	default:
@@ -159,4 +154,143 @@ func half(h uint16) float32 {
 		return math.Float32frombits(sign | 0xff<<23 | fraction<<13)
 	}
 	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
+}
+
+// integers reads codes plus 2^(bits−1) in words: value = code·scale.
+func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([]float32, error) {
+	if bits != 4 && bits != 8 {
+		return nil, fmt.Errorf("integers of %d bits", bits)
+	}
+	data, err := words.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	rows, columns, err := c.shapeOf(name, words)
+	if err != nil {
+		return nil, err
+	}
+	scales, perRow, err := c.scalesOf(name, rows, columns)
+	if err != nil {
+		return nil, err
+	}
+	rowBytes := words.Shape[1] * 4
+	if words.DType != safetensors.I32 || rowBytes*8 < columns*bits {
+		return nil, fmt.Errorf("%s is %s of shape %v, too small for rows of %d", words.Name, words.DType, words.Shape, columns)
+	}
+	out := make([]float32, 0, rows*columns)
+	for r := range rows {
+		row := data[r*rowBytes:]
+		for i := range columns {
+			code := int(row[i*bits/8])
+			if bits == 4 {
+				code = code >> (i & 1 * 4) & 15
+			}
+			out = append(out, float32(code-1<<(bits-1))*scales[r*perRow+i*perRow/columns])
+		}
+	}
+	return out, nil
+}
+
+// shapeOf is the shape that weight_shape gives, which must go with the packed tensor.
+func (c checkpoint) shapeOf(name string, words safetensors.Tensor) (rows, columns int, err error) {
+	t, err := c.files.Tensor(name + shape)
+	if err != nil {
+		return 0, 0, err
+	}
+	list, err := safetensors.Values[int64](t)
+	if err == nil && (len(list) != 2 || list[0] != int64(words.Shape[0]) || list[1] <= 0 || list[1] > 8*int64(words.Shape[1])) {
+		err = fmt.Errorf("%s is %v for packed words of shape %v", t.Name, list, words.Shape)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return int(list[0]), int(list[1]), nil
+}
+
+// scalesOf are the scales of rows or groups, and how many a row has.
+func (c checkpoint) scalesOf(name string, rows, columns int) (scales []float32, perRow int, err error) {
+	t, err := c.files.Tensor(name + scale)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(t.Shape) != 2 || t.Shape[0] != rows || t.Shape[1] < 1 || columns%t.Shape[1] != 0 {
+		return nil, 0, fmt.Errorf("%s has the shape %v for a weight of [%d %d]", t.Name, t.Shape, rows, columns)
+	}
+	scales, err = floats(t)
+	return scales, t.Shape[1], err
+}
+
+// levels are the magnitudes of E2M1.
+var levels = []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}
+
+func level(code byte) float32 {
+	if code >= 8 {
+		return -levels[code-8]
+	}
+	return levels[code]
+}
+
+// fourBit reads pairs of E2M1 codes, neighbours in a byte, times the scales of blocks.
+func (c checkpoint) fourBit(t safetensors.Tensor, block int, scaleOf func(i int) float32) ([]float32, error) {
+	data, err := t.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	if t.DType != safetensors.U8 || t.Shape[1]*2%block != 0 {
+		return nil, fmt.Errorf("%s is %s of shape %v, want bytes of blocks of %d", t.Name, t.DType, t.Shape, block)
+	}
+	out := make([]float32, 0, 2*len(data))
+	for i, b := range data {
+		s := scaleOf(2 * i / block)
+		out = append(out, level(b&15)*s, level(b>>4)*s)
+	}
+	return out, nil
+}
+
+// blockScales are the bytes of the scales of blocks.
+func (c checkpoint) blockScales(name string, t safetensors.Tensor, block int, dtype safetensors.DType) ([]byte, error) {
+	s, err := c.files.Tensor(name + scale)
+	if err != nil {
+		return nil, err
+	}
+	if s.DType != dtype || !slices.Equal(s.Shape, []int{t.Shape[0], t.Shape[1] * 2 / block}) {
+		return nil, fmt.Errorf("%s is %s of shape %v for packed bytes of shape %v", s.Name, s.DType, s.Shape, t.Shape)
+	}
+	return s.Bytes()
+}
+
+func (c checkpoint) nvfp4(name string, t safetensors.Tensor) ([]float32, error) {
+	blocks, err := c.blockScales(name, t, 16, safetensors.F8E4M3)
+	if err != nil {
+		return nil, err
+	}
+	g, err := c.files.Tensor(name + global)
+	if err != nil {
+		return nil, err
+	}
+	values, err := safetensors.Values[float32](g)
+	if err == nil && len(values) != 1 {
+		err = fmt.Errorf("%s has %d numbers, want 1", g.Name, len(values))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.fourBit(t, 16, func(i int) float32 { return eightBit(blocks[i]) / values[0] })
+}
+
+// eightBit is the number of an E4M3 code: sign, four bits of exponent, three of mantissa;
+// there are no infinities, and 7f is NaN.
+func eightBit(code byte) float32 {
+	exponent, mantissa := int(code>>3&15), float64(code&7)
+	v := math.Ldexp(1+mantissa/8, exponent-7)
+	switch {
+	case exponent == 0:
+		v = math.Ldexp(mantissa/8, -6)
+	case code&0x7f == 0x7f:
+		v = math.NaN()
+	}
+	if code >= 0x80 {
+		v = -v
+	}
+	return float32(v)
 }

@@ -2,11 +2,11 @@ package readback_test
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/export/readback"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -55,21 +55,13 @@ func TestGoldens(t *testing.T) {
 // numbers or an error, and never panics.
 func FuzzDirectory(f *testing.F) {
 	for _, name := range []string{"ct_int4_group", "ct_mxfp4", "ct_nvfp4", "float"} {
-		text, err := os.ReadFile(filepath.Join(goldens, name, "config.json"))
-		if err != nil {
-			f.Fatal(err)
-		}
 		var config map[string]json.RawMessage
-		if err := json.Unmarshal(text, &config); err != nil {
-			f.Fatal(err)
-		}
+		testfile.ReadJSON(f, filepath.Join(goldens, name, "config.json"), &config)
 		f.Add([]byte(`{"quantization_config": `+string(config["quantization_config"])+`}`), uint8(2), uint8(4), uint8(1), int64(32))
 	}
 	f.Fuzz(func(t *testing.T, config []byte, rows, columns, groups uint8, width int64) {
 		dir := vfs.At(t.TempDir())
-		if err := os.WriteFile(dir.Join("config.json").Name, config, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, dir.Join("config.json").Name, config)
 		n := int(rows) * int(columns)
 		tensors := []safetensors.Tensor{
 			must(safetensors.New("a.weight_packed", []int{int(rows), int(columns)}, make([]int32, n)))(t),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -164,7 +165,11 @@ func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more ..
 
 // hessians are those of the inputs at some sites of the block, from all texts.
 func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([]*inputs, error) {
-	e, err := f.compile(fmt.Sprintf("inputs of %s", names(sites)), sites)
+	var names []string
+	for _, s := range sites {
+		names = append(names, s.Name)
+	}
+	e, err := f.compile("inputs of "+strings.Join(names, ", "), sites)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +218,11 @@ func (f *forward) scalars(a, b float32) (x, y *engine.Buffer, err error) {
 func (f *forward) compile(what string, sites []model.ActivationSite) (*engine.Executable, error) {
 	key := fmt.Sprint(what, " of block ", f.block)
 	if len(f.activations) == 0 {
-		key = fmt.Sprint(indexes(f.model.BlockSites(f.block, f.batch, f.context), sites))
+		all, places := f.model.BlockSites(f.block, f.batch, f.context), []int(nil)
+		for _, s := range sites {
+			places = append(places, slices.IndexFunc(all, func(a model.ActivationSite) bool { return a.Name == s.Name }))
+		}
+		key = fmt.Sprint(places)
 	}
 	if e, ok := f.compiled[key]; ok {
 		return e, nil
@@ -279,4 +288,76 @@ func (f *forward) specs(sites []model.ActivationSite) []engine.Spec {
 		specs = append(specs, spec("sum of "+s.Name, true, s.Width, s.Width))
 	}
 	return append(specs, spec("keep", false), spec("add", false))
+}
+
+// inputs are what the inputs X of a layer say of its weights.
+type inputs struct {
+	forward *forward
+	size    int
+	samples int64
+	mean    *engine.Buffer // 2/samples·XᵀX, [size, size]
+}
+
+func (in *inputs) close() { _ = in.mean.Finalize() }
+
+// errors compares the outputs of the weight w with those of what became of it, and of what rounding makes of it. The
+// products are computed on the device; ‖X·dᵀ‖² is samples/2·tr(d·H·dᵀ).
+func (in *inputs) errors(w, quantized, rounded []float32) (*OutputErrors, error) {
+	rows := len(w) / in.size
+	e, err := in.forward.traces(rows, in.size)
+	if err != nil {
+		return nil, err
+	}
+	var args []*engine.Buffer
+	defer func() { _ = engine.FinalizeAll(args...) }()
+	for _, values := range [][]float32{w, quantized, rounded} {
+		b, err := engine.Upload(in.forward.dev, values, rows, in.size)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, b)
+	}
+	out, err := e.Run(append(args[:3:3], in.mean), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = engine.FinalizeAll(out...) }()
+	var sums [3]float64
+	for i, b := range out {
+		perRow, err := engine.Download[float32](b)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range perRow {
+			sums[i] += float64(v) * float64(in.samples) / 2
+		}
+	}
+	errors := &OutputErrors{OutputError: sums[0], RoundingError: sums[1]}
+	if sums[2] > 0 {
+		errors.RelativeError = sums[0] / sums[2]
+	}
+	return errors, nil
+}
+
+// traces compiles d·H·dᵀ of each row of a weight's difference to two others, and of the weight itself.
+func (f *forward) traces(rows, columns int) (*engine.Executable, error) {
+	key := fmt.Sprintf("output errors of %d by %d", rows, columns)
+	if e, ok := f.compiled[key]; ok {
+		return e, nil
+	}
+	var specs []engine.Spec
+	for _, name := range []string{"weight", "quantized", "rounded"} {
+		specs = append(specs, engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, rows, columns)})
+	}
+	specs = append(specs, engine.Spec{Name: "mean", Shape: shapes.Make(dtypes.Float32, columns, columns)})
+	e, err := f.dev.Compile(key, specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		trace := func(d *graph.Node) *graph.Node {
+			return graph.ReduceSum(graph.Mul(d, graph.DotGeneral(d, []int{1}, nil, in[3], []int{1}, nil)), 1) // H is symmetric
+		}
+		return []*graph.Node{trace(graph.Sub(in[0], in[1])), trace(graph.Sub(in[0], in[2])), trace(in[0])}
+	})
+	if err == nil {
+		f.compiled[key] = e
+	}
+	return e, err
 }

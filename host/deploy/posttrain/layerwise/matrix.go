@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -81,10 +82,11 @@ func gptq(ctx context.Context, s settings.Settings, q *quantizer, w []float32, a
 	if err != nil {
 		return fmt.Errorf("GPTQ needs the levels of the quantizer: %w; --method rtn works with every quantizer", err)
 	}
-	h, err := in.hessian()
+	mean, err := engine.Download[float32](in.mean)
 	if err != nil {
 		return err
 	}
+	h := &posttrain.Hessian{Size: in.size, Data: toFloat64(mean)}
 	z := toFloat64(w)
 	if err := posttrain.Rotate(z, grid.Columns, q.block); err != nil {
 		return err
@@ -109,7 +111,7 @@ func gptq(ctx context.Context, s settings.Settings, q *quantizer, w []float32, a
 	if o.Rescale != nil {
 		out.Scale = toFloat32(grid.Scales)
 	}
-	out.Value, err = q.unpack(result.Codes, out.Scale)
+	out.Value, err = q.unpack(q.program.Unpack, result.Codes, out.Scale)
 	return err
 }
 
@@ -177,4 +179,20 @@ func checkFinite(values []float32) error {
 		return fmt.Errorf("%d of %d numbers are NaN or infinite", bad, len(values))
 	}
 	return nil
+}
+
+func toFloat64(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
+}
+
+func toFloat32(x []float64) []float32 {
+	out := make([]float32, len(x))
+	for i, v := range x {
+		out[i] = float32(v)
+	}
+	return out
 }

@@ -1,3 +1,9 @@
+// Package layerwise quantizes a trained language model block by block. It holds no more than the parameters of one
+// block in memory, in addition to the residual streams of the calibration texts.
+//
+// Each layer is quantized for the inputs that it will have: those computed by the blocks and layers before it, which
+// are already quantized. Package posttrain decides what the inputs say about a matrix, and how it is rounded; the
+// programs of quantizers come from plugins. The caller decides where weights come from and where they go.
 package layerwise
 
 import (
@@ -92,8 +98,13 @@ func (r *Run) block(ctx context.Context, f *forward, block int) (list []*Quantiz
 	if err := f.enter(block, values); err != nil {
 		return nil, err
 	}
-	for _, sites := range r.passes(block) {
-		more, err := r.pass(ctx, f, block, sites, values)
+	sites := r.Model.BlockSites(block, r.Batch, r.Context)
+	together := 1 // sites whose inputs are found in one pass
+	if r.Settings.OnePass {
+		together = max(1, len(sites))
+	}
+	for some := range slices.Chunk(sites, together) {
+		more, err := r.pass(ctx, f, block, some, values)
 		if err != nil {
 			return nil, err
 		}
@@ -114,35 +125,14 @@ func (r *Run) pass(ctx context.Context, f *forward, block int, sites []model.Act
 		}
 	}()
 	for i, s := range sites {
-		more, err := r.weights(ctx, f, r.consumers(block, s), values, in[i])
+		fed := slices.DeleteFunc(slices.Clone(r.Model.BlockParams(block)), func(p architecture.Param) bool { return !slices.Contains(s.Feeds, p.Name) })
+		more, err := r.weights(ctx, f, fed, values, in[i])
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, more...)
 	}
 	return list, nil
-}
-
-// passes are the sites of a block whose inputs are found in one pass, pass after pass.
-func (r *Run) passes(block int) (list [][]model.ActivationSite) {
-	sites := r.Model.BlockSites(block, r.Batch, r.Context)
-	if r.Settings.OnePass {
-		return [][]model.ActivationSite{sites}
-	}
-	for _, s := range sites {
-		list = append(list, []model.ActivationSite{s})
-	}
-	return list
-}
-
-// consumers are the parameters that a site feeds.
-func (r *Run) consumers(block int, site model.ActivationSite) (list []architecture.Param) {
-	for _, p := range r.Model.BlockParams(block) {
-		if slices.Contains(site.Feeds, p.Name) {
-			list = append(list, p)
-		}
-	}
-	return list
 }
 
 // weights quantizes those of some parameters that have a quantizer.

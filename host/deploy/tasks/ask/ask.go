@@ -1,3 +1,8 @@
+// Package ask asks a model the items of tasks and keeps its answers. Every answer is on disk before the next batch is
+// computed, so that an evaluation that was killed can be continued, and its report is the same as without the
+// interruption. Stored answers can be judged again without a model.
+//
+// The questions are defined in package tasks; how a model answers is up to the caller.
 package ask
 
 import (
@@ -9,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/model/score"
@@ -171,27 +177,21 @@ func (s *asking) keep(lines []line, of int) error {
 	return nil
 }
 
-// begin makes a file of answers with its first line, unless there is one. So what has another first line is not ours, and
-// stays as it is.
-func begin(path vfs.Path, header []byte) error {
-	there, err := path.Exists()
-	if err != nil || there {
-		return err
-	}
-	if err := atomicfile.RemoveAbandoned(path.Dir(), func(name string) bool { return name == path.Base() }); err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(path, append(header, '\n'))
-}
-
-// open reads the answers of a file, or begins one. A line that is no answer, as a loss of power may leave it, is cut off
+// open reads the answers of a file, or begins one with its first line. What has another first line is not ours, and stays as
+// it is. A line that is no answer, as a loss of power may leave it, is cut off
 // with all that follows it.
 func (s *asking) open(path vfs.Path) error {
 	want, err := s.header()
 	if err != nil {
 		return err
 	}
-	if err := begin(path, want); err != nil {
+	there, err := path.Exists()
+	if err == nil && !there {
+		if err = atomicfile.RemoveAbandoned(path.Dir(), func(name string) bool { return name == path.Base() }); err == nil {
+			err = atomicfile.WriteBytes(path, append(slices.Clone(want), '\n'))
+		}
+	}
+	if err != nil {
 		return err
 	}
 	size := int64(0)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/deploy/tasks/ask"
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -117,6 +118,14 @@ func evaluate(dir vfs.Path, m ask.Model, a ask.Asking) error {
 	return ask.Write(dir, list, ask.Summarize(list, map[string]string{"model": "m"}))
 }
 
+// evaluated asks all questions of piqa.
+func evaluated(t *testing.T, dir vfs.Path) {
+	t.Helper()
+	if err := evaluate(dir, &model{left: 100}, asking(t, "piqa")); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // files are the results in a folder by name.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
@@ -127,10 +136,7 @@ func files(t *testing.T, dir string) map[string]string {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testfile.Read(t, name)
 			list[filepath.Base(name)] = string(text)
 		}
 	}
@@ -156,21 +162,13 @@ func TestInterrupted(t *testing.T) {
 				t.Fatalf("after %d batches: %v", done, err)
 			}
 			file := filepath.Join(dir, "answers", name+".jsonl")
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, text[:len(text)-done%7], 0o600); err != nil {
-				t.Fatal(err)
-			}
+			text := testfile.Read(t, file)
+			testfile.Write(t, file, text[:len(text)-done%7])
 			second := &model{left: 100}
 			if err := evaluate(vfs.At(dir), second, asking(t, name)); err != nil {
 				t.Fatal(err)
 			}
-			answers, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			answers := testfile.Read(t, file)
 			if wanted, err := os.ReadFile(filepath.Join(whole, "answers", name+".jsonl")); err != nil || !bytes.Equal(answers, wanted) {
 				t.Errorf("%s: after %d batches the answers are\n%s, want\n%s, %v", name, done, answers, wanted, err)
 			}
@@ -187,14 +185,9 @@ func TestInterrupted(t *testing.T) {
 // TestFaultsOfReading: an operation that fails takes no answers away that are there.
 func TestFaultsOfReading(t *testing.T) {
 	dir := t.TempDir()
-	if err := evaluate(vfs.At(dir), &model{left: 100}, asking(t, "piqa")); err != nil {
-		t.Fatal(err)
-	}
+	evaluated(t, vfs.At(dir))
 	path := filepath.Join(dir, "answers", "piqa.jsonl")
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testfile.Read(t, path)
 	for fs := range faultfs.Each(t, 1, 10) {
 		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, asking(t, "piqa")))
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
@@ -206,9 +199,7 @@ func TestFaultsOfReading(t *testing.T) {
 // TestFaults: whichever operation on files fails, the next attempt ends in the same files.
 func TestFaults(t *testing.T) {
 	whole := t.TempDir()
-	if err := evaluate(vfs.At(whole), &model{left: 100}, asking(t, "piqa")); err != nil {
-		t.Fatal(err)
-	}
+	evaluated(t, vfs.At(whole))
 	want := files(t, whole)
 	every := effort.Sample(3, 1, 1)
 	for fs := range faultfs.Each(t, every, 10) {
@@ -226,9 +217,7 @@ func TestFaults(t *testing.T) {
 // TestOthersAnswers: answers of another model, or to other questions, are not taken over.
 func TestOthersAnswers(t *testing.T) {
 	dir := vfs.At(t.TempDir())
-	if err := evaluate(dir, &model{left: 100}, asking(t, "piqa")); err != nil {
-		t.Fatal(err)
-	}
+	evaluated(t, dir)
 	other := asking(t, "piqa")
 	other.Settings = map[string]string{"model": "n"}
 	fewer := asking(t, "piqa")

@@ -45,15 +45,16 @@ func Compare(t *tasks.Task, first, second []Sample) ([]Comparison, error) {
 		return nil, fmt.Errorf("%s: one model answered %d items, the other %d", t.Name, len(first), len(second))
 	}
 	var list []Comparison
-	for _, m := range t.Aggregate(nil) {
+	for _, name := range t.MetricNames() {
 		a, b := make([]float64, len(first)), make([]float64, len(first))
 		for i := range first {
-			if !sameQuestion(&first[i].Item, &second[i].Item) {
+			// Examples and templates may differ, the row may not.
+			if a, b := &first[i].Item, &second[i].Item; a.Doc != b.Doc || a.Gold != b.Gold || a.Target != b.Target || !slices.Equal(a.Choices, b.Choices) {
 				return nil, fmt.Errorf("%s: item %d is another question for each model", t.Name, i)
 			}
-			a[i], b[i] = first[i].Values[m.Name], second[i].Values[m.Name]
+			a[i], b[i] = first[i].Values[name], second[i].Values[name]
 		}
-		list = append(list, compare(t.Name, m.Name, a, b))
+		list = append(list, compare(t.Name, name, a, b))
 	}
 	return list, nil
 }
@@ -82,11 +83,6 @@ func CompareAll(first, second []*Result) (list []Comparison, leftOut, err error)
 		return nil, nil, leftOut
 	}
 	return nil, nil, fmt.Errorf("they have no task in common")
-}
-
-// sameQuestion tells whether two models were asked the same row. Examples and templates may differ.
-func sameQuestion(a, b *tasks.Item) bool {
-	return a.Doc == b.Doc && a.Gold == b.Gold && a.Target == b.Target && slices.Equal(a.Choices, b.Choices)
 }
 
 func compare(task, metric string, a, b []float64) Comparison {

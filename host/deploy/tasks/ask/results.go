@@ -3,8 +3,15 @@ package ask
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"maps"
 	"math"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -107,8 +114,8 @@ func version(s string) any {
 
 // cut divides the name of a metric into metric and filter.
 func cut(name string) (metric, filter string) {
-	at := bytes.IndexByte([]byte(name), ',')
-	return name[:at], name[at+1:]
+	metric, filter, _ = strings.Cut(name, ",")
+	return metric, filter
 }
 
 // WriteSamples writes the samples of a task, one per line.
@@ -175,8 +182,10 @@ func Load(dir vfs.Path, own []*tasks.Task) ([]*Result, error) {
 		if !ok || e.Name() == name {
 			continue
 		}
-		t, err := find(name, own)
-		if err != nil {
+		var t *tasks.Task
+		if i := slices.IndexFunc(own, func(t *tasks.Task) bool { return t.Name == name }); i >= 0 {
+			t = own[i]
+		} else if t, err = tasks.Open(name); err != nil {
 			return nil, err
 		}
 		items, answers, err := ReadSamples(samplesFile(dir, name))
@@ -196,11 +205,91 @@ func Load(dir vfs.Path, own []*tasks.Task) ([]*Result, error) {
 	return list, nil
 }
 
-func find(name string, own []*tasks.Task) (*tasks.Task, error) {
-	for _, t := range own {
-		if t.Name == name {
-			return t, nil
+// Answers returns the directory of the answers in the folder of an evaluation.
+func Answers(dir vfs.Path) vfs.Path { return dir.Join("answers") }
+
+// AnswersFile returns the path of the answers to a task.
+func AnswersFile(dir vfs.Path, task string) vfs.Path { return Answers(dir).Join(task + ".jsonl") }
+
+// resultsFile is the file of all results in a folder.
+func resultsFile(dir vfs.Path) vfs.Path { return dir.Join("results.json") }
+
+// OneModel returns an error if a folder has answers, to any task, of another model than the given one, which is the
+// setting "model" of [Asking]: results of both would be side by side.
+func OneModel(dir vfs.Path, model string) error {
+	entries, err := Answers(dir).ReadDir()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".jsonl" {
+			continue
+		}
+		path := Answers(dir).Join(e.Name())
+		other, err := modelOf(path)
+		if err != nil {
+			return err
+		}
+		if other != "" && other != model {
+			return fmt.Errorf("%s has answers of another model (%s, not %s): give another --out", path, other, model)
 		}
 	}
-	return tasks.Open(name)
+	return nil
+}
+
+// CheckOurs fails if the samples of a task, or the results, would replace a file of somebody else in the folder. Samples are ours
+// where the answers are from which they are made.
+func CheckOurs(dir vfs.Path, task string) error {
+	answered, err := AnswersFile(dir, task).Exists()
+	if err != nil {
+		return err
+	}
+	_, err = readResults(dir)
+	return errors.Join(err, atomicfile.CheckOurs(samplesFile(dir, task), func(io.Reader) bool { return answered }))
+}
+
+// modelOf is the model that the first line of a file of answers names; "" where the line is not whole.
+func modelOf(path vfs.Path) (string, error) {
+	for first, err := range jsonlines.Read[header](path) {
+		if _, damaged := errors.AsType[*jsonlines.Error](err); damaged {
+			return "", nil
+		}
+		return first.Value.Settings["model"], err
+	}
+	return "", nil
+}
+
+// Write writes the samples of tasks, and adds results to results.json, which keeps the results of other tasks in the
+// folder.
+func Write(dir vfs.Path, list []*Result, results *Results) error {
+	for _, r := range list {
+		if err := WriteSamples(samplesFile(dir, r.Task.Name), r.Samples); err != nil {
+			return err
+		}
+	}
+	all, err := readResults(dir)
+	if err != nil {
+		return err
+	}
+	maps.Copy(all.Results, results.Results)
+	maps.Copy(all.Shots, results.Shots)
+	maps.Copy(all.Samples, results.Samples)
+	maps.Copy(all.Versions, results.Versions)
+	maps.Copy(all.Groups, results.Groups)
+	maps.Copy(all.Configs, results.Configs)
+	maps.Copy(all.Higher, results.Higher)
+	all.Config = results.Config
+	return atomicfile.WriteJSON(resultsFile(dir), all)
+}
+
+// readResults reads the results of a folder: empty ones where there are none. A file that is not what Write writes is an
+// error.
+func readResults(dir vfs.Path) (*Results, error) {
+	out := newResults(nil)
+	err := atomicfile.CheckOurs(resultsFile(dir), func(text io.Reader) bool {
+		d := json.NewDecoder(text)
+		d.DisallowUnknownFields()
+		return d.Decode(out) == nil
+	})
+	return out, err
 }

@@ -16,9 +16,7 @@ import (
 // TestLoad: answers that were kept are judged as they were, and compare with others.
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
-	if err := evaluate(vfs.At(dir), &model{left: 100}, asking(t, "piqa")); err != nil {
-		t.Fatal(err)
-	}
+	evaluated(t, vfs.At(dir))
 	list, err := ask.Load(vfs.At(dir), nil)
 	if err != nil || len(list) != 1 {
 		t.Fatal(err)

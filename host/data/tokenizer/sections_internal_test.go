@@ -3,12 +3,18 @@ package tokenizer
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/cage-qat/cage/host/internal/testfile"
 	"github.com/cage-qat/cage/internal/effort"
 )
 
@@ -51,11 +57,9 @@ func TestGrowth(t *testing.T) {
 		"Metaspace":     {`,"pre_tokenizer":` + sequence("pretokenizers", marks...), "pre_tokenizer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tok, err := ParseHuggingFace(small(test.sections))
-			if err != nil {
-				t.Fatal(err)
-			}
+			tok := parsed(t, small(test.sections))
 			var ids []int32
+			var err error
 			used := allocated(func() { ids, err = tok.Encode(text) })
 			if grown, ok := errors.AsType[*growthError](err); !ok || grown.section != test.want {
 				t.Fatalf("%d ids, error %v, want one about the %s", len(ids), err, test.want)
@@ -65,10 +69,7 @@ func TestGrowth(t *testing.T) {
 			}
 		})
 	}
-	tok, err := ParseHuggingFace(small(`,"decoder":` + sequence("decoders", doubling(60)...)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tok := parsed(t, small(`,"decoder":`+sequence("decoders", doubling(60)...)))
 	if text, err := tok.Decode([]int32{1, 2, 3}); err == nil {
 		t.Errorf("a decoder makes %d bytes of four", len(text))
 	}
@@ -78,10 +79,7 @@ func TestGrowth(t *testing.T) {
 func TestUnicodeGrows(t *testing.T) {
 	effort.Long(t, "every character of Unicode")
 	for form := range forms {
-		tok, err := ParseHuggingFace(small(`,"normalizer":` + sequence("normalizers", `{"type":"`+form+`"}`, replace(" ", "▁"))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := parsed(t, small(`,"normalizer":`+sequence("normalizers", `{"type":"`+form+`"}`, replace(" ", "▁"))))
 		for r := rune(1); r <= 0x10ffff; r += 1 {
 			if r == 0xd800 {
 				r = 0xe000
@@ -122,9 +120,7 @@ func TestBounds(t *testing.T) {
 func TestLargeFile(t *testing.T) {
 	effort.Long(t, "it reads 128 MiB")
 	path := filepath.Join(t.TempDir(), DefinitionFile)
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, path, "")
 	if err := os.Truncate(path, 1<<40); err != nil {
 		t.Skip("no file of this size can be made:", err)
 	}
@@ -158,14 +154,117 @@ func TestMemory(t *testing.T) {
 			`{"type":"Split","pattern":{"Regex":"|a"},"behavior":"Isolated"}`, `{"type":"Split","pattern":{"Regex":"|."},"behavior":"Isolated"}`, `{"type":"ByteLevel","add_prefix_space":false}`), strings.Repeat("b", n)},
 		"bytes": {`,"normalizer":` + replace("b", strings.Repeat("a", 4)) + `,"pre_tokenizer":{"type":"ByteLevel","use_regex":false}`, strings.Repeat("b", n)},
 	} {
-		tok, err := ParseHuggingFace(small(test.sections))
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := parsed(t, small(test.sections))
 		var ids []int32
+		var err error
 		used := allocated(func() { ids, err = tok.Encode(test.text) })
 		if most := 4096; err != nil || used/len(test.text) > most {
 			t.Errorf("%s: %d ids, error %v; %d bytes were used for each of the text, want at most %d", name, len(ids), err, used/len(test.text), most)
+		}
+	}
+}
+
+var forms = map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
+
+// TestManyMarks: a normal form has only what is in the text, however many marks a letter has.
+func TestManyMarks(t *testing.T) {
+	acute, below := strings.Repeat("\u0301", 40), strings.Repeat("\u0323", 40)
+	for _, c := range []struct{ form, text, want string }{
+		{"NFC", "a" + acute, "á" + acute[2:]},
+		{"NFD", "á" + acute, "a\u0301" + acute},
+		{"NFC", "ﬁa" + acute + below + "é", "ﬁạ" + below[2:] + acute + "é"},
+		{"NFKC", "ﬁa" + strings.Repeat("\u0301\u0323", 40), "fiạ" + below[2:] + acute},
+		{"NFKD", "ﬁạ" + acute + "\u034f" + acute, "fia\u0323" + acute + "\u034f" + acute},
+	} {
+		normalize, err := newNormalizer([]byte(`{"type": "` + c.form + `"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := normalize(c.text, false, mostOf(c.text)); err != nil || got != c.want {
+			t.Errorf("%s of %+q is %+q, %v, want %+q", c.form, c.text, got, err, c.want)
+		}
+	}
+}
+
+// TestFormsByRule: where no letter has many marks, both ways give the same.
+func TestFormsByRule(t *testing.T) {
+	corpus := testfile.Read(t, "testdata/corpus.txt")
+	texts := []string{string(corpus)}
+	pool := []rune("aeounAK ﬁΩÅ각한가각कड\u093c\u09c7\u09be\u0300\u0301\u0302\u0308\u030a\u0323\u0327\u0338\u0345\u05b4\u0f71\u0f72\u1100\u1161\u11a8\u2126\u212b\u3099\u0344\u0340\u2f71\U0001d15e\U0001d165")
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		text := make([]rune, 1+rng.IntN(12))
+		for i := range text {
+			text[i] = pool[rng.IntN(len(pool))]
+		}
+		texts = append(texts, string(text))
+	}
+	for name, form := range forms {
+		for _, text := range texts {
+			if got, want := inFormByRule(form, text), form.String(text); got != want {
+				t.Fatalf("%s of %+q is %+q, want %+q", name, text, got, want)
+			}
+		}
+	}
+}
+
+// TestSplits: patterns cut where the original library does, empty matches included. The words are those of tokenizers
+// 0.23.3, pre_tokenizers.Split(Regex(pattern), behavior, invert).pre_tokenize_str(text).
+func TestSplits(t *testing.T) {
+	var list []struct {
+		Pattern, Text, Behavior string
+		Invert                  bool
+		Words                   []string
+	}
+	testfile.ReadJSON(t, "testdata/splits.json", &list)
+	if len(list) < 60 {
+		t.Fatalf("%d cases", len(list))
+	}
+	for _, c := range list {
+		var p preTokenizer
+		if err := p.addSplit(c.Pattern, c.Behavior, c.Invert); err != nil {
+			t.Fatal(err)
+		}
+		pieces, err := p.cutters[0].cut(nil, piece{c.Text, true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, piece := range pieces {
+			got = append(got, piece.text)
+		}
+		if !slices.Equal(got, c.Words) {
+			t.Errorf("%s, %s, invert %v: %q is cut into %q, want %q", c.Pattern, c.Behavior, c.Invert, c.Text, got, c.Words)
+		}
+	}
+}
+
+// TestMatchTimeout: an expression that takes forever is an error that names it, and not the whole text.
+func TestMatchTimeout(t *testing.T) {
+	before := matchTimeout
+	matchTimeout = 100 * time.Millisecond
+	defer func() { matchTimeout = before }()
+	var p preTokenizer
+	if err := p.addSplit(`(a+)+$`, "Isolated", false); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.cutters[0].cut(nil, piece{strings.Repeat("a", 5000) + "b", true})
+	if err == nil || !strings.Contains(err.Error(), `pattern "(a+)+$": no match was found, nor that there is none, within 100ms in a text of 5001 bytes`) || len(err.Error()) > 300 {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestOtherDialect: expressions that mean something else in the original library are refused; those of published models are not.
+func TestOtherDialect(t *testing.T) {
+	for _, expr := range []string{`[[:punct:]]`, `[^[:space:]]`, `[\p{L}&&[^\p{Han}]]+`, `a{,2}`, `[a-z-[aeiou]]`, `(?m).`, `(?im:x)`, `(?i)ß`} {
+		var unsupported *UnsupportedError
+		if err := (&preTokenizer{}).addSplit(expr, "Isolated", false); !errors.As(err, &unsupported) {
+			t.Errorf("%s: %v", expr, err)
+		}
+	}
+	for _, expr := range []string{`\[[\[\]&]+`, `a{2,}`, `(?i:'s|'t)|\s+(?!\S)`, "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+", `\{,`} {
+		if err := (&preTokenizer{}).addSplit(expr, "Isolated", false); err != nil {
+			t.Errorf("%s: %v", expr, err)
 		}
 	}
 }

@@ -179,25 +179,32 @@ func (p *parser) call(function expression) expression {
 func (p *parser) arguments() arguments {
 	var a arguments
 	p.wantOperator("(")
-	for first := true; !p.skip(operatorToken, ")"); first = false {
-		if !first {
-			p.wantOperator(",")
-			if p.skip(operatorToken, ")") {
-				break
-			}
-		}
+	p.commaSeparated(")", func() {
 		if p.at().kind == nameToken && p.tokens[p.next+1].kind == operatorToken && p.tokens[p.next+1].text == "=" {
 			a.names = append(a.names, p.take().text)
 			p.take()
 			a.named = append(a.named, p.expression())
-			continue
+			return
 		}
 		if len(a.named) > 0 {
 			p.unexpected("a named argument, as those before it")
 		}
 		a.positional = append(a.positional, p.expression())
-	}
+	})
 	return a
+}
+
+// commaSeparated reads elements up to a bracket, with commas between them and perhaps behind the last.
+func (p *parser) commaSeparated(end string, element func()) {
+	for first := true; !p.skip(operatorToken, end); first = false {
+		if !first {
+			p.wantOperator(",")
+			if p.skip(operatorToken, end) {
+				return
+			}
+		}
+		element()
+	}
 }
 
 // filters reads one or several "| name(arguments)".
@@ -276,9 +283,17 @@ func (p *parser) primary() expression {
 		p.wantOperator(")")
 		return value
 	case p.skip(operatorToken, "["):
-		return p.list(t.line)
+		list := &listOf{line: t.line}
+		p.commaSeparated("]", func() { list.items = append(list.items, p.expression()) })
+		return list
 	case p.skip(operatorToken, "{"):
-		return p.dict(t.line)
+		d := &dictOf{line: t.line}
+		p.commaSeparated("}", func() {
+			d.keys = append(d.keys, p.expression())
+			p.wantOperator(":")
+			d.values = append(d.values, p.expression())
+		})
+		return d
 	}
 	p.unexpected("a value")
 	return nil
@@ -297,34 +312,4 @@ func number(t token) expression {
 		fail(t.line, "%s is no number of 64 bits", t.text)
 	}
 	return &constant{x}
-}
-
-func (p *parser) list(line int) expression {
-	list := &listOf{line: line}
-	for !p.skip(operatorToken, "]") {
-		if len(list.items) > 0 {
-			p.wantOperator(",")
-			if p.skip(operatorToken, "]") {
-				break
-			}
-		}
-		list.items = append(list.items, p.expression())
-	}
-	return list
-}
-
-func (p *parser) dict(line int) expression {
-	d := &dictOf{line: line}
-	for !p.skip(operatorToken, "}") {
-		if len(d.keys) > 0 {
-			p.wantOperator(",")
-			if p.skip(operatorToken, "}") {
-				break
-			}
-		}
-		d.keys = append(d.keys, p.expression())
-		p.wantOperator(":")
-		d.values = append(d.values, p.expression())
-	}
-	return d
 }
