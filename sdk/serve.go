@@ -51,8 +51,11 @@ func serve(q Quantizer, o Optimizer) {
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
 		VersionedPlugins: map[int]goplugin.PluginSet{wire.ProtocolVersion: servers(q, o)},
-		GRPCServer:       newServer(output, logger),
-		Logger:           logger.Named("go-plugin"),
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage),
+				grpc.UnaryInterceptor(guard(output, logger)))...)
+		},
+		Logger: logger.Named("go-plugin"),
 	})
 }
 
@@ -77,17 +80,6 @@ func describe(q Quantizer, o Optimizer) (out map[Kind]Description, err error) {
 		}
 	}
 	return out, nil
-}
-
-// newServer makes the gRPC server with the limits of the protocol.
-func newServer(output *os.File, logger hclog.Logger) func([]grpc.ServerOption) *grpc.Server {
-	return func(opts []grpc.ServerOption) *grpc.Server {
-		return grpc.NewServer(append(opts,
-			grpc.MaxRecvMsgSize(wire.MaxMessage),
-			grpc.MaxSendMsgSize(wire.MaxMessage),
-			grpc.UnaryInterceptor(guard(output, logger)),
-		)...)
-	}
 }
 
 // servers are the gRPC services of the quantizer and the optimizer that are given.

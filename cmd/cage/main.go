@@ -94,7 +94,11 @@ with or without the CAGE correction, from one TOML file.
 	})
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
+	// Flags are wrapped to 80 columns, and a command that only has subcommands, whose use is its name, has no usage line of its own.
+	root.SetUsageTemplate(strings.NewReplacer(
+		"FlagUsages ", "FlagUsagesWrapped 80 ",
+		"{{if .Runnable}}", "{{if and .Runnable (or (not .HasAvailableSubCommands) (ne .Use .Name))}}",
+	).Replace(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info", "least important messages to show: trace, debug, info, warn, error or off")
 	root.AddCommand(surviveSIGPIPE(newTrain()), newImport(), surviveSIGPIPE(newQuantize()), newEval(), newScore(), surviveSIGPIPE(newRuler()), newGenerate(), newChat(), newExport(), surviveSIGPIPE(newPlot()), surviveSIGPIPE(newCompare()), surviveSIGPIPE(newFit()), newData(), newPlugins(), newConfig(), newStudy(), newRuns(), newServe(), newMan(), newCheckpoint(), surviveSIGPIPE(newVerify()), newBench(), newVersion())
 	root.InitDefaultCompletionCmd() // now, as it refuses no unknown shells by itself

@@ -101,15 +101,6 @@ func newHelp() *cobra.Command {
 	}
 }
 
-// usageTemplate changes cobra's template: flags are wrapped to 80 columns, and a command
-// that only has subcommands, whose use is its name, has no usage line of its own.
-func usageTemplate(cobras string) string {
-	return strings.NewReplacer(
-		"FlagUsages ", "FlagUsagesWrapped 80 ",
-		"{{if .Runnable}}", "{{if and .Runnable (or (not .HasAvailableSubCommands) (ne .Use .Name))}}",
-	).Replace(cobras)
-}
-
 // exactly accepts n arguments. what describes them in the error.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {

@@ -72,7 +72,13 @@ func (f *File) RunList(t *testing.T, key string, fn func(t *testing.T, o Object)
 		t.Fatalf("golden: %s: %s is empty", f.Name, key)
 	}
 	for i, o := range list {
-		t.Run(o.label(i), func(t *testing.T) {
+		name := strconv.Itoa(i)
+		for _, key := range []string{"name", "id"} {
+			if text, ok := o.fields[key].(string); ok {
+				name = text
+			}
+		}
+		t.Run(name, func(t *testing.T) {
 			o.t = t
 			fn(t, o)
 		})
@@ -87,16 +93,6 @@ func (f *File) Top(t testing.TB) Object {
 
 func (f *File) object(t testing.TB, path string, m map[string]any) Object {
 	return Object{t: t, path: f.Name + "." + path, tolerance: f.Tolerance, fields: m}
-}
-
-// label names the subtest of the i-th object of a list.
-func (o Object) label(i int) string {
-	for _, key := range []string{"id", "name"} {
-		if s, ok := o.fields[key].(string); ok {
-			return s
-		}
-	}
-	return strconv.Itoa(i)
 }
 
 // Object is a JSON object in a golden file, bound to a test. Its getters fail that test

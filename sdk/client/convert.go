@@ -78,9 +78,11 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out sdk.
 	if out.State, err = fromStateTensors(m.GetState(), limits); err != nil {
 		return out, fmt.Errorf("state tensors: %w", err)
 	}
-	if out.Due, err = fromDue(m.GetDue()); err != nil {
-		return out, fmt.Errorf("due: %w", err)
+	due, err := wire.FromNumbers[int]([]uint32{m.GetDue().GetFirst(), m.GetDue().GetNext(), m.GetDue().GetEvery()})
+	if err != nil {
+		return out, fmt.Errorf("due: one number %w", err)
 	}
+	out.Due = sdk.Due{First: due[0], Next: due[1], Every: due[2]}
 	return out, fromPrograms([]sent{
 		{"init", m.GetInit(), &out.Init, false},
 		{"update", m.GetUpdate(), &out.Update, false},
@@ -134,14 +136,6 @@ func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []sdk.
 		out = append(out, sdk.StateTensor{Name: s.GetName(), Shape: shape})
 	}
 	return out, nil
-}
-
-func fromDue(m *pb.Due) (sdk.Due, error) {
-	n, err := wire.FromNumbers([]uint32{m.GetFirst(), m.GetNext(), m.GetEvery()})
-	if err != nil {
-		return sdk.Due{}, fmt.Errorf("one number %w", err)
-	}
-	return sdk.Due{First: n[0], Next: n[1], Every: n[2]}, nil
 }
 
 // Info is what a plugin says about itself.

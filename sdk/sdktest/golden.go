@@ -159,12 +159,14 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 	run := func(p *program.Program, inputs map[string]reference.Tensor, gradients bool) {
 		e, err := expect(p, inputs)
 		c.must(err)
+		// Whether every operation has one correct result in binary32.
+		orderless := !slices.ContainsFunc(p.Nodes, func(n program.Node) bool { return n.Op.Approximate() })
 		for _, m := range q.machines {
 			out, err := m.Run(p, inputs)
 			c.must(err)
 			for _, want := range ask.Compare {
 				if strings.HasPrefix(want.Output, autodiff.Prefix) == gradients {
-					c.compare(in.example.on(m), want, out, e, orderless(p))
+					c.compare(in.example.on(m), want, out, e, orderless)
 				}
 			}
 		}
@@ -215,12 +217,6 @@ func (c goldenCase) within(on example, key string, got []float64, want Array, ex
 		}
 	}
 	c.t.within(on, "case "+c.ID+": "+key, want.Shape, got, want.Data, allowed)
-}
-
-// orderless reports whether every operation of a program has one correct result in
-// binary32.
-func orderless(p *program.Program) bool {
-	return !slices.ContainsFunc(p.Nodes, func(n program.Node) bool { return n.Op.Approximate() })
 }
 
 // goldenTraining is a case of an optimizer, which has the parameter after every step.

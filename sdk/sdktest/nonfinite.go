@@ -51,12 +51,6 @@ func hull(marks []bool, d int) []bool {
 	return out
 }
 
-// bulky is a matrix like x without small entries, so that the codes of coarse grids
-// are not zero.
-func bulky(x []float64) []float64 {
-	return rounded(mapped(x, func(v float64) float64 { return math.Copysign(0.5+0.5*math.Abs(math.Tanh(v)), v) }))
-}
-
 // poisoning is one matrix, in which element at is made NaN or infinite.
 type poisoning struct {
 	*instance
@@ -70,7 +64,8 @@ type poisoning struct {
 
 func (q *quantizerRun) checkNonFinite(t *trial) {
 	q.each(t, q.machines, func(in *instance, x []float64) {
-		x = bulky(x)
+		// Without small entries, so that the codes of coarse grids are not zero.
+		x = rounded(mapped(x, func(v float64) float64 { return math.Copysign(0.5+0.5*math.Abs(math.Tanh(v)), v) }))
 		p := poisoning{instance: in.from(x), x: x, dy: normal(3, in.shape...), at: len(x)/2 - len(x)/2%in.shape[1] + in.shape[1]/2}
 		p.base, p.gradient = p.quantize(x), p.byX(x, p.dy)
 		p.shared = p.influence(x, p.at)

@@ -49,12 +49,6 @@ func normal(seed uint64, shape ...int) []float64 {
 	return draw(rand.New(rand.NewPCG(seed, 0)).NormFloat64, shape)
 }
 
-// uniform is an array of seeded numbers between −1 and 1.
-func uniform(seed uint64, shape ...int) []float64 {
-	r := rand.New(rand.NewPCG(seed, 1))
-	return draw(func() float64 { return 2*r.Float64() - 1 }, shape)
-}
-
 func draw(next func() float64, shape []int) []float64 {
 	return mapped(make([]float64, program.FloatType(shape...).Size()), func(float64) float64 { return float64(float32(next())) })
 }

@@ -144,8 +144,10 @@ func (r Report) Write(w io.Writer) error {
 	for _, c := range r.Checks {
 		width = max(width, len(c.Name))
 	}
+	count := map[Status]int{}
 	for _, c := range r.Checks {
 		c.write(&s, width)
+		count[c.Status]++
 	}
 	if len(r.Measures) > 0 {
 		s.WriteString("\n")
@@ -155,7 +157,7 @@ func (r Report) Write(w io.Writer) error {
 		}
 		t.Flush()
 	}
-	fmt.Fprintf(&s, "\n%s\n", r.summary())
+	fmt.Fprintf(&s, "\n%d checks passed, %d failed, %d skipped\n", count[Pass], count[Fail], count[Skip])
 	_, err := io.WriteString(w, s.String())
 	return err
 }
@@ -165,14 +167,6 @@ func (r Report) String() string {
 	var s strings.Builder
 	_ = r.Write(&s)
 	return s.String()
-}
-
-func (r Report) summary() string {
-	count := map[Status]int{}
-	for _, c := range r.Checks {
-		count[c.Status]++
-	}
-	return fmt.Sprintf("%d checks passed, %d failed, %d skipped", count[Pass], count[Fail], count[Skip])
 }
 
 func (c Check) write(s *strings.Builder, width int) {

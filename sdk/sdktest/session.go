@@ -76,7 +76,10 @@ type step struct {
 // newSession asks for the description, and makes checking it the first step. ok is false
 // if the description is wrong: then there are no other steps.
 func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []Option) (s *session, ok bool) {
-	s = &session{options: newOptions(list)}
+	s = &session{options: options{settings: map[string]any{}, machines: []Machine{Oracle{}}}}
+	for _, apply := range list {
+		apply(&s.options)
+	}
 	var err error
 	if s.about, err = describe(); err == nil {
 		if err = s.about.Check(); err == nil {
@@ -218,11 +221,3 @@ func On(machines ...Machine) Option {
 // Golden adds the values of an independent implementation. On a machine in binary32, an element may go either way if noise of
 // a few units in the last place moves it.
 func Golden(v Values) Option { return func(o *options) { o.golden = append(o.golden, v) } }
-
-func newOptions(list []Option) options {
-	o := options{settings: map[string]any{}, machines: []Machine{Oracle{}}}
-	for _, apply := range list {
-		apply(&o)
-	}
-	return o
-}

@@ -20,7 +20,10 @@ func (w *Writer) simplify(n node, t program.Type) (program.Value, bool) {
 	info, _ := n.op.Info()
 	switch info.Class {
 	case program.ClassUnary:
-		return w.simplifyUnary(n)
+		inner := w.origin[n.args[0]] // −(−x) = x
+		if (n.op == program.OpNeg || n.op == program.OpNot) && inner.op == n.op {
+			return inner.args[0], true
+		}
 	case program.ClassBinary:
 		if v, ok := w.simplifyBinary(n); ok {
 			return v, true
@@ -36,14 +39,6 @@ func (w *Writer) simplify(n node, t program.Type) (program.Value, bool) {
 		if n.op == program.OpHadamard && n.attr.Block == 1 {
 			return n.args[0], true
 		}
-	}
-	return program.Value{}, false
-}
-
-func (w *Writer) simplifyUnary(n node) (program.Value, bool) {
-	inner := w.origin[n.args[0]]
-	if (n.op == program.OpNeg || n.op == program.OpNot) && inner.op == n.op {
-		return inner.args[0], true
 	}
 	return program.Value{}, false
 }
