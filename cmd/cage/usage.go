@@ -17,7 +17,8 @@ type usageError struct{ error }
 
 // group completes a command that only has subcommands. Without arguments it prints its help; any argument is an unknown
 // command.
-func group(cmd *cobra.Command) *cobra.Command {
+func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(subcommands...)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
