@@ -179,7 +179,7 @@ func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale pro
 	if l.offset != 0 {
 		step = step.Shift(l.offset)
 	}
-	step = finite.Select(l.rounded(step.Div(b.Const(l.top))), b.Const(math.NaN()))
+	step = finite.Select(l.roundStep(step.Div(b.Const(l.top))), b.Const(math.NaN()))
 	if l.centred {
 		level := l.round(x.Div(step).Shift(0.5)).Shift(-0.5)
 		return level.Mul(step), level.Scale(2), step.Scale(0.5)
@@ -190,8 +190,8 @@ func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale pro
 	return q.Mul(step), q, step
 }
 
-// rounded is the step, rounded to the type of scales.
-func (l levels) rounded(step program.Value) program.Value {
+// roundStep rounds the step to the type of scales.
+func (l levels) roundStep(step program.Value) program.Value {
 	if l.centred {
 		return l.scale.RoundStep(step)
 	}

@@ -92,7 +92,7 @@ func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 	step, offset := site.Trained[trainedStep], site.Trained[trainedOffset]
 	finite := g.finite(x)
 	// One factor turns everything that shares the step with NaN or ±Inf into NaN.
-	s := finite.Select(g.rounded(step.Max(b.Const(smallestStep))), b.Const(math.NaN()))
+	s := finite.Select(g.roundStep(step.Max(b.Const(smallestStep))), b.Const(math.NaN()))
 	level, deviation, inside := g.round(relative(x, offset, s))
 	return sdk.Quantized{
 		Value:     value(level, s, offset),
@@ -217,8 +217,8 @@ func (g grid) plus() bool     { return g.site.Text("variant") == variantPlus }
 func (g grid) rows() bool     { return g.site.Text("granularity") == perRow }
 func (g grid) weight() bool   { return g.site.Role != sdk.RoleActivation }
 
-// rounded is the step, rounded to the type of scales.
-func (g grid) rounded(step program.Value) program.Value {
+// roundStep rounds the step to the type of scales.
+func (g grid) roundStep(step program.Value) program.Value {
 	if g.official() {
 		return microscaling.ScaleTypeOf(g.site).RoundStep(step)
 	}

@@ -66,7 +66,7 @@ func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.
 		if p.Stored[name] == triton.BFloat16 {
 			data := make([]float64, len(t.Floats))
 			for i, x := range t.Floats {
-				data[i] = float64(rounded(float32(x)))
+				data[i] = float64(roundBFloat16(float32(x)))
 			}
 			known[name] = reference.Floats(data, t.Type.Shape...)
 		}

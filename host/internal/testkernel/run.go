@@ -143,7 +143,7 @@ func (m *machine) execute(op *operation, args []*value) (*value, error) {
 		}
 		return out, nil
 	case "tt.splat", "tt.broadcast":
-		return repeated(args[0], result())
+		return broadcast(args[0], result())
 	case "tt.reshape":
 		if args[0].size() != result().size() {
 			return nil, fmt.Errorf("%d elements do not become %d", args[0].size(), result().size())
@@ -152,7 +152,7 @@ func (m *machine) execute(op *operation, args []*value) (*value, error) {
 		out.kind = result()
 		return &out, nil
 	case "tt.trans":
-		return transposed(args[0], result())
+		return transpose(args[0], result())
 	case "tt.addptr":
 		return elementwise2(args[0].kind, args[0], args[1], nil, func(x, y int32) int32 { return x + y })
 	case "tt.load":

@@ -18,7 +18,7 @@ func (f *FS) Lose(m int, seed uint64, to string) error {
 	f.mu.Lock()
 	events := slices.Clone(f.events[:f.base+m])
 	f.mu.Unlock()
-	d := newDisk()
+	d := &disk{map[int]*inode{}, map[int]*directory{0: {names: map[string]int{}}}}
 	for _, e := range events {
 		d.do(e)
 	}
@@ -40,10 +40,6 @@ type inode struct {
 type directory struct {
 	names   map[string]int
 	pending []event // links, unlinks and renames that were not synced
-}
-
-func newDisk() *disk {
-	return &disk{map[int]*inode{}, map[int]*directory{0: {names: map[string]int{}}}}
 }
 
 // do takes note of an event.

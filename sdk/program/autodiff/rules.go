@@ -64,10 +64,10 @@ var rules = map[program.Op]rule{
 	program.OpConvert: {adjoint: (*tape).same}, // from float to float
 	program.OpBitcast: zero,
 
-	program.OpReshape:     {adjoint: (*tape).reshaped},
-	program.OpTranspose:   {adjoint: (*tape).transposed},
+	program.OpReshape:     {adjoint: (*tape).reshapeAdjoint},
+	program.OpTranspose:   {adjoint: (*tape).transposeAdjoint},
 	program.OpBroadcast:   {adjoint: (*tape).broadcasted},
-	program.OpSlice:       {adjoint: (*tape).sliced},
+	program.OpSlice:       {adjoint: (*tape).sliceAdjoint},
 	program.OpConcatenate: {adjoint: (*tape).concatenated},
 
 	program.OpReduceSum: {adjoint: (*tape).reduceSum},
