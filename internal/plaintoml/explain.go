@@ -67,11 +67,6 @@ func printable(text string) string {
 	}, text)
 }
 
-// opening is the line in which the last of a text's opening marks stands.
-func (s *spot) opening(mark string) int {
-	return 1 + strings.Count(s.text[:max(strings.LastIndex(s.text, mark), 0)], "\n")
-}
-
 // duplicate describes what is given a second time.
 func (s *spot) duplicate(key string) (found, hint string) {
 	found, hint = printable(key), "want it once"
@@ -166,7 +161,7 @@ var rules = []rule{
 		return "the string in " + quoted(s.whole) + " has no closing quote in its line", "want a quote at its end, or three on both sides of a text of several lines"
 	}),
 	when(`unexpected EOF; expected ['"]('''|"""|'|")`, func(s *spot, m []string) (string, string) {
-		s.line = s.opening(m[1])
+		s.line = 1 + strings.Count(s.text[:max(strings.LastIndex(s.text, m[1]), 0)], "\n")
 		return "the string that begins here has no closing " + m[1], ""
 	}),
 	when(`(?:invalid escape|expected \w+ hexadecimal digits after|Escaped character)`, func(s *spot, _ []string) (string, string) {

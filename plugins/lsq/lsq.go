@@ -93,7 +93,11 @@ func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 	finite := g.finite(x)
 	// One factor turns everything that shares the step with NaN or ±Inf into NaN.
 	s := finite.Select(g.roundStep(step.Max(b.Const(smallestStep))), b.Const(math.NaN()))
-	level, deviation, inside := g.round(relative(x, offset, s))
+	r := x // the place of x on the grid, in units of the step
+	if offset.Valid() {
+		r = r.Sub(offset)
+	}
+	level, deviation, inside := g.round(r.Div(s))
 	return sdk.Quantized{
 		Value:     value(level, s, offset),
 		Surrogate: g.surrogate(x, step, offset, finite, deviation, inside),
@@ -101,14 +105,6 @@ func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 		Scale:     pack(s.Scale(1/g.codes), offset),
 		Mask:      inside,
 	}, nil
-}
-
-// relative is r, the place of x on the grid in units of the step.
-func relative(x, offset, s program.Value) program.Value {
-	if offset.Valid() {
-		x = x.Sub(offset)
-	}
-	return x.Div(s)
 }
 
 // value is x̂, computed from levels and the step, or from codes and the scale of one code.
@@ -213,7 +209,6 @@ func newGrid(site sdk.Site) (grid, error) {
 }
 
 func (g grid) official() bool { return g.site.Text("form") == formOfficial }
-func (g grid) plus() bool     { return g.site.Text("variant") == variantPlus }
 func (g grid) rows() bool     { return g.site.Text("granularity") == perRow }
 func (g grid) weight() bool   { return g.site.Role != sdk.RoleActivation }
 
