@@ -104,10 +104,7 @@ func when(message string, say func(s *spot, m []string) (found, hint string)) ru
 	return rule{regexp.MustCompile("^" + message), say}
 }
 
-const (
-	oneInALine = "want one KEY = VALUE or [TABLE] in a line"
-	needQuotes = "a string needs quotes"
-)
+const needQuotes = "a string needs quotes"
 
 var rules = []rule{
 	when("expected a top-level item to end", (*spot).tooMuch),
@@ -209,7 +206,7 @@ func (s *spot) tooMuch(_ []string) (found, hint string) {
 	case strings.HasPrefix(s.behind, "/"), strings.HasPrefix(s.behind, ";"), strings.HasPrefix(s.behind, "--"):
 		return found, "a comment begins with #"
 	}
-	return found, oneInALine + "; " + needQuotes
+	return found, "want one KEY = VALUE or [TABLE] in a line; " + needQuotes
 }
 
 var (

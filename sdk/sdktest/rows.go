@@ -61,11 +61,12 @@ func (q *quantizerRun) rowAlone(in *instance, x []float64, want quantization) {
 	alone.sameRow("alone", x, out, want, exactness*largest(want.value))
 }
 
-// alike is the largest factor allowed between the errors of two random roundings of one row.
+// largestErrorRatio is the largest factor allowed between the errors of two random roundings of
+// one row.
 // It applies to rows of at least enoughEntries entries, whose errors depend little on chance.
 const (
-	alike         = 3
-	enoughEntries = 31
+	largestErrorRatio = 3
+	enoughEntries     = 31
 )
 
 // sameError compares a row alone with the row in a matrix for a rounding whose noise may depend
@@ -76,7 +77,7 @@ func (in *instance) sameError(x, alone, inMatrix []float64) {
 	}
 	in.t.announce()
 	a, b := relativeError(alone, x), relativeError(inMatrix, x)
-	if !(a <= max(alike*b, rowError) && b <= max(alike*a, rowError)) {
+	if !(a <= max(largestErrorRatio*b, rowError) && b <= max(largestErrorRatio*a, rowError)) {
 		in.t.failf(in.at(), "the error of a row alone is %.3g of its norm, in a matrix %.3g", a, b)
 	}
 }

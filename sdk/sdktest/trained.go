@@ -92,9 +92,9 @@ var (
 // lessonSteps are the lengths of the steps that are tried, as fractions of the parameter.
 var lessonSteps = []float64{0.01, 0.1, 0.3, 0.6, 0.875, 1, 1.2, 2}
 
-// enough is the fraction to which a step along the gradient must reduce the error, to prove
-// that the sign is wrong. A single rounding does not halve the error by chance.
-const enough = 0.5
+// wrongSignFraction is the fraction to which a step along the gradient must reduce the error,
+// to prove that the sign is wrong. A single rounding does not halve the error by chance.
+const wrongSignFraction = 0.5
 
 // lesson is a trained parameter under test; the others keep their initial values.
 type lesson struct {
@@ -159,7 +159,7 @@ func (l lesson) leads(v, gradient []float64, e float64) bool {
 			}
 		}
 	}
-	if best[-1] < e || best[1] > enough*e {
+	if best[-1] < e || best[1] > wrongSignFraction*e {
 		return true
 	}
 	l.t.failf(l.at(), "from %s = %.4g, where the error is %.4g, no step against its gradient makes it smaller, and one along it leaves %.4g: the sign is wrong",
