@@ -62,8 +62,8 @@ func (q *quantizerRun) rowAlone(in *instance, x []float64, want quantization) {
 }
 
 // largestErrorRatio is the largest factor allowed between the errors of two random roundings of
-// one row.
-// It applies to rows of at least enoughEntries entries, whose errors depend little on chance.
+// one row. It applies to rows of at least enoughEntries entries, whose errors depend little on
+// chance.
 const (
 	largestErrorRatio = 3
 	enoughEntries     = 31
