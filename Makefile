@@ -63,11 +63,11 @@ race: ## Run all tests under the race detector, which needs a C compiler (some: 
 
 .PHONY: campaign
 campaign: build ## Kill cage at every system call that changes a file, and see that nothing is lost (Linux; goes on where it was)
-	$(GO) run ./tools/campaign/cmd -rounds 2
+	$(GO) run ./tools/campaign -rounds 2
 
 .PHONY: campaign-short
 campaign-short: build ## A minute and a half of the crash campaign
-	$(GO) run ./tools/campaign/cmd -for 90s
+	$(GO) run ./tools/campaign -for 90s
 
 .PHONY: faults
 faults: ## Make every operation on kept files fail in turn, and lose power at every moment (half an hour)

@@ -47,7 +47,7 @@ train pretrained examples/life/pretrain.toml
 
 if [ ! -f $data/talks/chat.json ]; then
 	say "Making conversations of its documentation"
-	go run ./tools/docrows/cmd -root "$source" -out $data/talks.jsonl
+	go run ./tools/docrows -root "$source" -out $data/talks.jsonl
 	"$cage" data prepare $data/talks.jsonl --kind chat --template llama3 --tokenizer $data/tokenizer --validation 0.03 --out $data/talks
 fi
 train cage examples/life/finetune.toml

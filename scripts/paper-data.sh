@@ -24,6 +24,6 @@ fi
 if [ "${1:-}" = tasks ] && [ ! -f data/paper-tasks/dataset.json ]; then
 	say "Making tasks, and texts for them, from the source of Go's standard library"
 	source=$(goSource)
-	go run ./tools/gotasks/cmd -root "$source" -out data/paper-tasks/tasks
+	go run ./tools/gotasks -root "$source" -out data/paper-tasks/tasks
 	"$cage" data prepare data/paper-tasks/tasks/train.jsonl --validation 0.01 --out data/paper-tasks
 fi

@@ -1,7 +1,9 @@
 package sdk
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -103,22 +105,21 @@ func (p Parameter) Range() string {
 // default: int, float64, bool or string. An integer is accepted for a float. The
 // error says what would be right, without naming the parameter.
 func (p Parameter) Convert(v any) (any, error) {
-	wrong := func() error {
-		return fmt.Errorf("got %s, want %s: %s", written(v), article(p.Type), p.Range())
-	}
+	want := "a " + string(p.Type)
 	switch p.Type {
-	case TypeInt, TypeFloat:
-		n, isInt, ok := number(v)
-		if !ok || (p.Type == TypeInt && !isInt) || math.IsNaN(n) || n < p.Min || n > p.Max {
-			return nil, wrong()
+	case TypeInt:
+		want = "an integer"
+		if n, ok := integer(v); ok && float64(n) >= p.Min && float64(n) <= p.Max {
+			return n, nil
 		}
-		if p.Type == TypeInt {
-			if exact, ok := integer(v); ok {
-				return exact, nil
-			}
-			return nil, wrong()
+	case TypeFloat:
+		n, ok := v.(float64)
+		if i, whole := integer(v); whole {
+			n, ok = float64(i), true
 		}
-		return n, nil
+		if ok && n >= p.Min && n <= p.Max { // NaN lies in no range
+			return n, nil
+		}
 	case TypeBool:
 		if on, ok := v.(bool); ok {
 			return on, nil
@@ -128,7 +129,7 @@ func (p Parameter) Convert(v any) (any, error) {
 			return s, nil
 		}
 	}
-	return nil, wrong()
+	return nil, fmt.Errorf("got %s, want %s: %s", written(v), want, p.Range())
 }
 
 // written formats a value so that its type shows: 4.0 is a float, "4" a string.
@@ -146,21 +147,7 @@ func written(v any) string {
 	return fmt.Sprint(v)
 }
 
-// number reads any numeric value; isInt tells whether it is an integer type.
-func number(v any) (n float64, isInt, ok bool) {
-	switch n := v.(type) {
-	case int:
-		return float64(n), true, true
-	case int64:
-		return float64(n), true, true
-	case float64:
-		return n, false, true
-	}
-	return 0, false, false
-}
-
-// integer returns the value of an integer type exactly: not by way of a float, which
-// rounds beyond 2⁵³.
+// integer returns the value of an integer type.
 func integer(v any) (int, bool) {
 	switch n := v.(type) {
 	case int:
@@ -169,13 +156,6 @@ func integer(v any) (int, bool) {
 		return int(n), int64(int(n)) == n
 	}
 	return 0, false
-}
-
-func article(t Type) string {
-	if t == TypeInt {
-		return "an integer"
-	}
-	return "a " + string(t)
 }
 
 // Check verifies that a description is complete and consistent: names are well
@@ -241,7 +221,10 @@ func (d Description) Resolve(given map[string]any) (Values, error) {
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return Values{values}, joinErrors(errs)
+	if len(errs) == 1 {
+		return Values{values}, errs[0]
+	}
+	return Values{values}, errors.Join(errs...)
 }
 
 // String writes the description for a person: version, doc, and a table of the
@@ -274,4 +257,42 @@ func (d Description) Names() []string {
 		names[i] = p.Name
 	}
 	return names
+}
+
+// Values are the settings of a plugin for one site or tensor: one value for each
+// declared parameter. Reading a name that is not declared, or reading it as another type,
+// is a mistake of the plugin's author and panics; the SDK turns the panic into an error
+// that names the parameter.
+type Values struct{ m map[string]any }
+
+// NewValues makes Values from a map of int, float64, bool and string. It does not check
+// them: it is for tests and for values that come over the wire. Hosts use
+// [Description.Resolve], which checks.
+func NewValues(m map[string]any) Values { return Values{maps.Clone(m)} }
+
+// Map returns a copy of all values by name.
+func (v Values) Map() map[string]any { return maps.Clone(v.m) }
+
+// Int returns an integer parameter.
+func (v Values) Int(name string) int { return get[int](v, name) }
+
+// Float returns a float parameter.
+func (v Values) Float(name string) float64 { return get[float64](v, name) }
+
+// Bool returns a boolean parameter.
+func (v Values) Bool(name string) bool { return get[bool](v, name) }
+
+// Text returns a string parameter.
+func (v Values) Text(name string) string { return get[string](v, name) }
+
+func get[T any](v Values, name string) T {
+	raw, ok := v.m[name]
+	if !ok {
+		panic(fmt.Sprintf("the plugin reads the parameter %q, which it does not declare", name))
+	}
+	typed, ok := raw.(T)
+	if !ok {
+		panic(fmt.Sprintf("the plugin reads the parameter %q as %T, but declares it as %T", name, typed, raw))
+	}
+	return typed
 }

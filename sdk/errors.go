@@ -1,7 +1,6 @@
 package sdk
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -67,13 +66,6 @@ func (e *ParameterError) Error() string {
 
 // Unwrap returns the cause.
 func (e *ParameterError) Unwrap() error { return e.Err }
-
-func joinErrors(errs []error) error {
-	if len(errs) == 1 {
-		return errs[0]
-	}
-	return errors.Join(errs...)
-}
 
 // panicSite names the line of the author's code that panicked, while the panic
 // is being recovered: the innermost frame that is neither the runtime's nor the

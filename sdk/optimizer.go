@@ -1,6 +1,12 @@
 package sdk
 
-import "github.com/cage-qat/cage/sdk/program"
+import (
+	"fmt"
+	"iter"
+	"math"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
 
 // Optimizer writes the update direction for a parameter tensor as two pure
 // functions: state in, state out.
@@ -83,3 +89,130 @@ const (
 	OutputDirection = "direction"
 	StatePrefix     = "state."
 )
+
+// Refresher is an optimizer with preconditioners: parts of its state that need
+// factorizations, which are too costly for every update. The host runs a refresh program
+// every few updates, and only there are factorizations and sorting possible
+// (program.OpQR, OpEighValues, OpEighVectors, OpSortColumns).
+//
+// Update t of a tensor runs Observe; then Refresh, if one is due at t; then Update. Each
+// sees the state as the one before it left it.
+type Refresher interface {
+	// Observe builds the statistics of this update's gradient that a refresh reads. It
+	// returns only the state tensors that it changes, which may be none. It is part of
+	// every update, even if no refresh is ever due.
+	Observe(b *program.Builder, in UpdateInput, t Tensor) (State, error)
+	// Refresh builds the renewed state tensors and returns only those, at least one.
+	// The program of the first refresh may differ from that of the others; first
+	// says whether it is the one that is asked for.
+	Refresh(b *program.Builder, in RefreshInput, first bool, t Tensor) (State, error)
+	// RefreshAt says at which updates of the tensor a refresh is due.
+	RefreshAt(t Tensor) Due
+}
+
+// RefreshInput is what a refresh may read.
+type RefreshInput struct {
+	// Step is the number t of the update that follows, a scalar float.
+	Step program.Value
+	// State is the state after Observe.
+	State State
+}
+
+// Due says at which updates t = 1, 2, … something happens: at First, then at those of Next,
+// Next + Every, Next + 2·Every, … that come after First. If First is 0, it never happens,
+// and Next and Every must be 0; if Every is 0, it happens only once, and Next must be 0.
+type Due struct{ First, Next, Every int }
+
+// At reports whether it is due at update t, and whether for the first time.
+func (d Due) At(t int) (due, first bool) {
+	switch {
+	case d.First <= 0 || t < d.First:
+		return false, false
+	case t == d.First:
+		return true, true
+	case d.Every <= 0 || t < d.Next:
+		return false, false
+	}
+	return (t-d.Next)%d.Every == 0, false
+}
+
+// check says what is wrong with d.
+func (d Due) check() error {
+	switch {
+	case min(d.First, d.Next, d.Every) < 0 || max(d.First, d.Next, d.Every) > math.MaxInt32:
+		return fmt.Errorf("%+v: each must be 0 to %d", d, math.MaxInt32)
+	case d.First == 0 && (d.Next != 0 || d.Every != 0):
+		return fmt.Errorf("%+v: First = 0 means never, so Next and Every must be 0", d)
+	case d.Every == 0 && d.Next != 0:
+		return fmt.Errorf("%+v: Every = 0 means only once, so Next must be 0", d)
+	}
+	return nil
+}
+
+// OptimizerProgram is an optimizer's answer for one tensor in the form that
+// crosses the process boundary.
+type OptimizerProgram struct {
+	// Accepts is false when a [Selective] optimizer is not meant for the tensor;
+	// there are no programs then.
+	Accepts bool
+	// Init maps x to the state; nil exactly when there is no state.
+	Init *program.Program
+	// Update maps x, gradient, step and the state to direction and the next state.
+	Update *program.Program
+	// State lists the state tensors in the order of their names.
+	State []StateTensor
+	// Observe takes what Update takes and returns some of the state; the rest
+	// stays as it is. It is nil when nothing is observed.
+	Observe *program.Program
+	// FirstRefresh and Refresh map step and the state to some of the state. Each
+	// is nil exactly when Due never asks for it.
+	FirstRefresh, Refresh *program.Program
+	// Due says at which updates a refresh precedes Update.
+	Due Due
+}
+
+// Programs yields the programs that are present, with their names: init, update, observe,
+// first_refresh, refresh.
+func (o OptimizerProgram) Programs() iter.Seq2[string, *program.Program] {
+	return present([]named{{"init", o.Init}, {"update", o.Update}, {"observe", o.Observe}, {"first_refresh", o.FirstRefresh}, {"refresh", o.Refresh}})
+}
+
+// Check verifies the signatures of valid programs for a tensor of the given shape,
+// that there are exactly the refresh programs that Due asks for, and that no other
+// program factorizes.
+func (o OptimizerProgram) Check(shape []int) error {
+	if !o.Accepts {
+		for name := range o.Programs() {
+			return fmt.Errorf("the tensor is not accepted, but there is a program %s for it", name)
+		}
+		return nil
+	}
+	if err := checkList("state tensor", o.State); err != nil {
+		return err
+	}
+	if err := o.Due.check(); err != nil {
+		return fmt.Errorf("refreshes are due at %w", err)
+	}
+	tensor := program.FloatType(shape...)
+	step := program.Input{Name: InputStep, Type: program.FloatType()}
+	state := ports(StatePrefix, o.State)
+	inputs := append([]program.Input{{Name: InputX, Type: tensor}, {Name: InputGradient, Type: tensor}, step}, state...)
+	next := append([]program.Input{{Name: OutputDirection, Type: tensor}}, state...)
+	refresh := append([]program.Input{step}, state...)
+	for _, c := range []struct {
+		p      *program.Program
+		wanted bool
+		signature
+	}{
+		{o.Init, len(state) > 0, signature{name: "init", inputs: inputs[:1], outputs: state, when: "there are state tensors"}},
+		{o.Update, true, signature{name: "update", inputs: inputs, outputs: next}},
+		{o.Observe, o.Observe != nil, signature{name: "observe", inputs: inputs, outputs: state, some: true}},
+		{o.FirstRefresh, o.Due.First > 0, signature{name: "first refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "one is due"}},
+		{o.Refresh, o.Due.Every > 0, signature{name: "refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "more than one is due"}},
+	} {
+		if err := c.signature.check(c.p, c.wanted); err != nil {
+			return err
+		}
+	}
+	return nil
+}

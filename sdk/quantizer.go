@@ -1,6 +1,14 @@
 package sdk
 
-import "github.com/cage-qat/cage/sdk/program"
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
 
 // Quantizer writes the fake quantization Q of a tensor.
 type Quantizer interface {
@@ -100,3 +108,128 @@ const (
 	OutputMask      = "mask"
 	TrainedPrefix   = "trained."
 )
+
+// QuantizerProgram is a quantizer's answer for one site in the form that crosses
+// the process boundary.
+type QuantizerProgram struct {
+	// Program takes x and the trained parameters in their order, and returns
+	// value and surrogate, optionally codes, scale and mask.
+	Program     *program.Program
+	Homogeneous bool
+	// Trained lists the trained parameters in the order of their names.
+	Trained []StateTensor
+	// Init maps x to the initial trained parameters; nil exactly when there are
+	// none.
+	Init *program.Program
+	// Unpack maps codes and scale, as Program returns them, to value; nil when
+	// the quantizer is not a [Packer].
+	Unpack *program.Program
+}
+
+// Programs yields the programs that are present, with their names: quantize, init,
+// unpack.
+func (q QuantizerProgram) Programs() iter.Seq2[string, *program.Program] {
+	return present([]named{{"quantize", q.Program}, {"init", q.Init}, {"unpack", q.Unpack}})
+}
+
+// Check verifies the signatures of valid programs for a site of the given shape:
+//
+//   - The input x and the outputs value and surrogate are floats of that shape;
+//     codes are numbers and mask a bool, of that shape; scale is a float; there
+//     is no other output.
+//   - The trained parameters are in order; they are inputs of the program and
+//     outputs of Init. If there are any, the surrogate depends on each of them,
+//     and Homogeneous is not promised.
+//   - Unpack takes codes and scale and returns value.
+//   - No program factorizes.
+func (q QuantizerProgram) Check(shape []int) error {
+	if q.Program == nil {
+		return errors.New("the program is absent")
+	}
+	x := program.Input{Name: InputX, Type: program.FloatType(shape...)}
+	trained := ports(TrainedPrefix, q.Trained)
+	s := signature{name: "quantizer's", inputs: append([]program.Input{x}, trained...)}
+	return cmp.Or( // the first error
+		checkList("trained parameter", q.Trained),
+		s.checkInputs(q.Program), checkQuantizerOutputs(q.Program, shape), s.checkOps(q.Program),
+		q.checkTrained(x, trained), q.checkUnpack(x))
+}
+
+func (q QuantizerProgram) checkUnpack(x program.Input) error {
+	if q.Unpack == nil {
+		return nil
+	}
+	packed, err := packedPorts(q.Program)
+	if err != nil {
+		return err
+	}
+	value := program.Input{Name: OutputValue, Type: x.Type}
+	return signature{name: "unpack", inputs: packed, outputs: []program.Input{value}}.check(q.Unpack, true)
+}
+
+func (q QuantizerProgram) checkTrained(x program.Input, trained []program.Input) error {
+	if q.Homogeneous && len(trained) > 0 {
+		return fmt.Errorf("Q(c·x) = c·Q(x) is promised, which cannot hold with the trained parameter %s: leave homogeneous false", q.Trained[0].Name)
+	}
+	if name, ok := withoutGradient(q.Program, OutputSurrogate, trained); ok {
+		return fmt.Errorf("%s gets no gradient from the surrogate, which does not depend on it, or only where gradients are zero", name)
+	}
+	s := signature{name: "init", inputs: []program.Input{x}, outputs: trained, when: "there are trained parameters"}
+	return s.check(q.Init, len(trained) > 0)
+}
+
+// checkQuantizerOutputs verifies names and types of the outputs.
+func checkQuantizerOutputs(p *program.Program, shape []int) error {
+	want := program.FloatType(shape...)
+	for _, name := range []string{OutputValue, OutputSurrogate} {
+		id, ok := p.Output(name)
+		if !ok {
+			return fmt.Errorf("a quantizer's program needs the output %s", name)
+		}
+		if t := p.TypeOf(id); !t.Equal(want) {
+			return fmt.Errorf("output %s is %s: it must have the type of x, %s", name, t, want)
+		}
+	}
+	for _, o := range p.Outputs {
+		if err := checkOptionalOutput(o.Name, p.TypeOf(o.Value), shape); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkOptionalOutput verifies one of the outputs that may be absent.
+func checkOptionalOutput(name string, t program.Type, shape []int) error {
+	shaped := slices.Equal(t.Shape, shape)
+	switch name {
+	case OutputValue, OutputSurrogate:
+	case OutputCodes:
+		if !shaped || t.DType == program.Bool {
+			return fmt.Errorf("output %s is %s: it must hold numbers in the shape of x, %v", name, t, shape)
+		}
+	case OutputMask:
+		if !shaped || t.DType != program.Bool {
+			return fmt.Errorf("output %s is %s: it must be bool in the shape of x, %v", name, t, shape)
+		}
+	case OutputScale:
+		if t.DType != program.Float {
+			return fmt.Errorf("output %s is %s: it must be float", name, t)
+		}
+	default:
+		return fmt.Errorf("output %s is unknown: there are value, surrogate, codes, scale and mask", name)
+	}
+	return nil
+}
+
+// packedPorts are codes and scale as a quantizer's program returns them.
+func packedPorts(quantize *program.Program) ([]program.Input, error) {
+	var ports []program.Input
+	for _, name := range []string{OutputCodes, OutputScale} {
+		id, ok := quantize.Output(name)
+		if !ok {
+			return nil, fmt.Errorf("a quantizer that can unpack needs the output %s", name)
+		}
+		ports = append(ports, program.Input{Name: name, Type: quantize.TypeOf(id)})
+	}
+	return ports, nil
+}

@@ -1,14 +1,22 @@
 package sdk
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
 	"github.com/cage-qat/cage/sdk/internal/wire"
+	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 )
 
 // ServeQuantizer is the main function of a quantizer plugin. It returns when the host is
@@ -43,8 +51,11 @@ func serve(q Quantizer, o Optimizer) {
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
 		VersionedPlugins: map[int]goplugin.PluginSet{wire.ProtocolVersion: servers(q, o)},
-		GRPCServer:       newServer(output, logger),
-		Logger:           logger.Named("go-plugin"),
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage),
+				grpc.UnaryInterceptor(guard(output, logger)))...)
+		},
+		Logger: logger.Named("go-plugin"),
 	})
 }
 
@@ -71,13 +82,164 @@ func describe(q Quantizer, o Optimizer) (out map[Kind]Description, err error) {
 	return out, nil
 }
 
-// newServer makes the gRPC server with the limits of the protocol.
-func newServer(output *os.File, logger hclog.Logger) func([]grpc.ServerOption) *grpc.Server {
-	return func(opts []grpc.ServerOption) *grpc.Server {
-		return grpc.NewServer(append(opts,
-			grpc.MaxRecvMsgSize(wire.MaxMessage),
-			grpc.MaxSendMsgSize(wire.MaxMessage),
-			grpc.UnaryInterceptor(guard(output, logger)),
-		)...)
+// servers are the gRPC services of the quantizer and the optimizer that are given.
+func servers(q Quantizer, o Optimizer) goplugin.PluginSet {
+	set := goplugin.PluginSet{}
+	if q != nil {
+		set[string(KindQuantizer)] = &registration{register: func(s *grpc.Server) { pb.RegisterQuantizerServer(s, &quantizerServer{q: q}) }}
 	}
+	if o != nil {
+		set[string(KindOptimizer)] = &registration{register: func(s *grpc.Server) { pb.RegisterOptimizerServer(s, &optimizerServer{o: o}) }}
+	}
+	return set
+}
+
+// registration is the serving half of a go-plugin plugin; the other half lives in
+// package client.
+type registration struct {
+	goplugin.NetRPCUnsupportedPlugin
+	register func(*grpc.Server)
+}
+
+func (r *registration) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
+	r.register(s)
+	return nil
+}
+
+func (r *registration) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, errors.New("this is the plugin's side")
+}
+
+type quantizerServer struct {
+	pb.UnimplementedQuantizerServer
+	q Quantizer
+}
+
+func (s *quantizerServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {
+	return describeResponse(s.q.Describe())
+}
+
+func (s *quantizerServer) Quantize(_ context.Context, r *pb.QuantizeRequest) (*pb.QuantizeResponse, error) {
+	site, err := fromSite(r.GetSite())
+	if err != nil {
+		return nil, wire.ToStatus(wire.Unreadable, err.Error())
+	}
+	built, err := BuildQuantizer(s.q, site)
+	if err != nil {
+		return nil, failure(err)
+	}
+	answer, err := toQuantizerProgram(built)
+	if err != nil {
+		return nil, failure(err)
+	}
+	return &pb.QuantizeResponse{Answer: &pb.QuantizeResponse_Program{Program: answer}}, nil
+}
+
+type optimizerServer struct {
+	pb.UnimplementedOptimizerServer
+	o Optimizer
+}
+
+func (s *optimizerServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {
+	return describeResponse(s.o.Describe())
+}
+
+func (s *optimizerServer) Program(_ context.Context, r *pb.ProgramRequest) (*pb.ProgramResponse, error) {
+	tensor, err := fromTensor(r.GetTensor())
+	if err != nil {
+		return nil, wire.ToStatus(wire.Unreadable, err.Error())
+	}
+	built, err := BuildOptimizer(s.o, tensor)
+	if err != nil {
+		return nil, failure(err)
+	}
+	if !built.Accepts {
+		return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Declined{Declined: &pb.Declined{}}}, nil
+	}
+	answer, err := toOptimizerProgram(built)
+	if err != nil {
+		return nil, failure(err)
+	}
+	return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Program{Program: answer}}, nil
+}
+
+// failure makes a gRPC status of an error in the author's code. The host knows the plugin
+// and the site, so only the cause is sent, and whether it is a refusal.
+func failure(err error) error {
+	if site, ok := errors.AsType[*SiteError](err); ok {
+		err = site.Err
+	}
+	reason := wire.Mistaken
+	if _, ok := errors.AsType[*Refusal](err); ok {
+		reason = wire.Refused
+	}
+	return wire.ToStatus(reason, err.Error())
+}
+
+// guard returns the interceptor that runs every call. It turns a panic into an error.
+// Before the first call it also restores the output of the process: go-plugin sends
+// os.Stdout and os.Stderr through gRPC, where the last words of a dying plugin are lost.
+// From then on both are the standard error, which the host reads directly.
+func guard(output *os.File, logger hclog.Logger) grpc.UnaryServerInterceptor {
+	var first sync.Once
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
+		first.Do(func() { os.Stdout, os.Stderr = output, output })
+		defer func() {
+			if r := recover(); r != nil {
+				logger.Error("panic", "method", info.FullMethod, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+				err = failure(fmt.Errorf("panic: %v%s", r, panicSite()))
+			}
+		}()
+		return handler(ctx, request)
+	}
+}
+
+// describeFlag makes a plugin print its description.
+const describeFlag = "--describe"
+
+// byHand answers a person who started the plugin with the command line args, and
+// returns the exit status. err says what is wrong with the descriptions.
+func byHand(out, errOut io.Writer, args []string, descriptions map[Kind]Description, err error) int {
+	if err != nil {
+		fmt.Fprintf(errOut, "this plugin cannot work: %v\n", err)
+		return 1
+	}
+	wanted := len(args) > 1 && args[1] == describeFlag
+	for _, kind := range []Kind{KindQuantizer, KindOptimizer} {
+		d, ok := descriptions[kind]
+		switch {
+		case ok && wanted:
+			fmt.Fprintf(out, "%s, kind %s\n\n%s", d.Name, kind, d)
+		case ok:
+			fmt.Fprintf(errOut, "%s is a plugin of cage: the %s %s. The host starts it by itself; name it in a run's TOML file.\n",
+				filepath.Base(args[0]), kind, d.Name)
+		}
+	}
+	if wanted {
+		return 0
+	}
+	fmt.Fprintf(errOut, "To see its parameters: cage plugins show %s, or %s %s\n", filepath.Base(args[0]), args[0], describeFlag)
+	return 1
+}
+
+// parentPoll is the time after which a plugin checks again that its parent is still the same.
+const parentPoll = 500 * time.Millisecond
+
+// watchHost ends the process when the host is gone, however the host ended. The sign of
+// this is that the pipe on standard input closes. If another process still holds the pipe
+// open, the sign is that the plugin gets another parent.
+func watchHost() {
+	if os.Getenv(wire.LifelineKey) == wire.LifelineStdin {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(0)
+		}()
+	}
+	go func() {
+		for parent := os.Getppid(); ; time.Sleep(parentPoll) {
+			if os.Getppid() != parent {
+				os.Exit(0)
+			}
+		}
+	}()
 }

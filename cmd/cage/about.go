@@ -116,24 +116,18 @@ func indent(cmd *cobra.Command) {
 // releases is the address of complete archives.
 const releases = "https://" + scaffold.Module + "/releases"
 
-// lackMessages says what this executable lacks, and how to get it. One that go install made has no plugins, and no vector
+// findLacks says what this executable lacks, and how to get it. One that go install made has no plugins, and no vector
 // instructions unless GOEXPERIMENT asked for them.
-func lackMessages(noSIMD, noPlugins bool) (list []string) {
-	if noSIMD {
+func findLacks() (list []string) {
+	if engine.LacksSIMD() {
 		list = append(list, "this cage was built without vector instructions (SIMD): on the CPU it computes several times slower. "+
 			"Build it with 'make build', or with GOEXPERIMENT=simd set for go install, or take an archive from "+releases)
 	}
-	if noPlugins {
+	if finder, err := plugin.NewFinder(); err == nil && !finder.Any() {
 		list = append(list, "there are no plugins beside this cage or in "+plugin.PathVariable+": "+
 			"build them with 'make build' in cage's source, or take an archive from "+releases)
 	}
 	return list
-}
-
-// findLacks looks for what this executable lacks.
-func findLacks() []string {
-	finder, err := plugin.NewFinder()
-	return lackMessages(engine.LacksSIMD(), err == nil && !finder.Any())
 }
 
 // warnedCommands are the commands that compute or need plugins.

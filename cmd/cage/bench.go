@@ -23,12 +23,8 @@ import (
 )
 
 func newBench() *cobra.Command {
-	cmd := group(&cobra.Command{
-		Use:   "bench",
-		Short: "Measure speed on this machine",
-	})
-	cmd.AddCommand(surviveSIGPIPE(newBenchStep()), surviveSIGPIPE(newBenchMatrix()), surviveSIGPIPE(newBenchOverhead()), surviveSIGPIPE(newBenchScale()))
-	return cmd
+	return group(&cobra.Command{Use: "bench", Short: "Measure speed on this machine"},
+		surviveSIGPIPE(newBenchStep()), surviveSIGPIPE(newBenchMatrix()), surviveSIGPIPE(newBenchOverhead()), surviveSIGPIPE(newBenchScale()))
 }
 
 // benchModel are the sizes and plugins of the model whose step is measured, as the flags give them.

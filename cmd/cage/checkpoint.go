@@ -19,12 +19,8 @@ import (
 )
 
 func newCheckpoint() *cobra.Command {
-	cmd := group(&cobra.Command{
-		Use:   "checkpoint",
-		Short: "Show and verify checkpoints",
-	})
-	cmd.AddCommand(newCheckpointShow(), newCheckpointVerify())
-	return cmd
+	return group(&cobra.Command{Use: "checkpoint", Short: "Show and verify checkpoints"},
+		newCheckpointShow(), newCheckpointVerify())
 }
 
 // checkpointsAt returns a checkpoint given by its file, or all of a run directory, in the order of their steps.

@@ -16,12 +16,8 @@ import (
 )
 
 func newData() *cobra.Command {
-	cmd := group(&cobra.Command{
-		Use:   "data",
-		Short: "Make, inspect and verify token files",
-	})
-	cmd.AddCommand(surviveSIGPIPE(newDataPrepare()), newDataTokenizer(), newDataShow(), newDataVerify())
-	return cmd
+	return group(&cobra.Command{Use: "data", Short: "Make, inspect and verify token files"},
+		surviveSIGPIPE(newDataPrepare()), newDataTokenizer(), newDataShow(), newDataVerify())
 }
 
 func newDataTokenizer() *cobra.Command {

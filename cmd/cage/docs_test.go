@@ -46,7 +46,7 @@ func checkGenerated(t *testing.T, name, source, content string) {
 	}
 }
 
-// The runs in examples and the one in the README can be read.
+// The runs in examples and the one in the README can be read. For the model from which some of them start stands a small one.
 func TestExamplesAreRead(t *testing.T) {
 	examples, err := filepath.Glob("../../examples/*.toml")
 	if err != nil || len(examples) < 3 {
@@ -54,6 +54,15 @@ func TestExamplesAreRead(t *testing.T) {
 	}
 	for _, path := range examples {
 		if _, err := config.Load(path, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	const model = "../../host/model/huggingface/testdata/llama32"
+	fromModel := []string{`model.init="` + model + `"`, "model.context=64"}
+	for path, overrides := range map[string][]string{
+		"recipes/tulu3.toml": fromModel, "recipes/paper.toml": fromModel, "recipes/fp_quant.toml": fromModel, "life/finetune.toml": fromModel, "life/pretrain.toml": nil,
+	} {
+		if _, err := config.Load("../../examples/"+path, overrides); err != nil {
 			t.Error(err)
 		}
 	}
@@ -68,24 +77,6 @@ func TestExamplesAreRead(t *testing.T) {
 	}
 	if _, err := config.Parse("README.md", []byte(text), nil); err != nil {
 		t.Error(err)
-	}
-}
-
-// The runs that start from a model can be read where there is one; here a small one stands
-// for it.
-func TestFineTuningExamplesAreRead(t *testing.T) {
-	for path, init := range map[string]string{
-		"../../examples/recipes/tulu3.toml": "../../host/model/huggingface/testdata/llama32", "../../examples/recipes/paper.toml": "../../host/model/huggingface/testdata/llama32",
-		"../../examples/recipes/fp_quant.toml": "../../host/model/huggingface/testdata/llama32",
-		"../../examples/life/finetune.toml":    "../../host/model/huggingface/testdata/llama32", "../../examples/life/pretrain.toml": "",
-	} {
-		var overrides []string
-		if init != "" {
-			overrides = []string{`model.init="` + init + `"`, "model.context=64"}
-		}
-		if _, err := config.Load(path, overrides); err != nil {
-			t.Error(err)
-		}
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 var kinds = []sdk.Kind{sdk.KindQuantizer, sdk.KindOptimizer}
 
 func newPlugins() *cobra.Command {
-	cmd := group(&cobra.Command{
+	return group(&cobra.Command{
 		Use:   "plugins",
 		Short: "List, describe, test and write quantizer and optimizer plugins",
 		Long: `List and describe plugins. A plugin is found by a path given directly, in the
@@ -30,9 +30,7 @@ plugins/ in the working directory. A directory that holds a Go main package is b
 on demand. A plugin is a program that runs with your rights; on Linux it may use half of
 the memory, or as much as CAGE_PLUGIN_MEMORY says, such as 8G. It has 10 s to start and
 for each answer, or as long as CAGE_PLUGIN_TIMEOUT says, such as 1m.`,
-	})
-	cmd.AddCommand(newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()))
-	return cmd
+	}, newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()))
 }
 
 func newPluginsList() *cobra.Command {

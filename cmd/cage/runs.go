@@ -22,7 +22,7 @@ import (
 )
 
 func newRuns() *cobra.Command {
-	cmd := group(&cobra.Command{
+	return group(&cobra.Command{
 		Use:   "runs",
 		Short: "List, show and compare run directories",
 		Long: `List, show and compare run directories, those of studies included. What a run is
@@ -31,9 +31,7 @@ summary.json (val_loss), and run, state and modified. Of a run that is not done 
 numbers are those of its newest records, and val_loss is that of its newest evaluation.
 The state is done, running, interrupted (stopped or killed, and can go on), diverged,
 failed or unreadable.`,
-	})
-	cmd.AddCommand(newRunsList(), newRunsShow(), newRunsDiff(), newRunsExport(), newRunsNumbers())
-	return cmd
+	}, newRunsList(), newRunsShow(), newRunsDiff(), newRunsExport(), newRunsNumbers())
 }
 
 func newRunsNumbers() *cobra.Command {

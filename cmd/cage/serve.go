@@ -66,7 +66,10 @@ func serveRuns(cmd *cobra.Command, listen string, dirs []string) error {
 		Handler:           serve.New(serve.Options{Roots: dirs, Host: host, Token: token}).Handler(),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/#token=%s\n", pageAddress(host, address), token)
+	if address.IP.IsUnspecified() {
+		host = "127.0.0.1" // where a browser on this machine reaches a server on all addresses
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/#token=%s\n", net.JoinHostPort(host, fmt.Sprint(address.Port)), token)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	select {
@@ -80,12 +83,4 @@ func serveRuns(cmd *cobra.Command, listen string, dirs []string) error {
 		return err
 	}
 	return server.Close()
-}
-
-// pageAddress is the address for a browser on this machine: 127.0.0.1 where the server listens on all addresses.
-func pageAddress(host string, a *net.TCPAddr) string {
-	if a.IP.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, fmt.Sprint(a.Port))
 }

@@ -19,7 +19,7 @@ import (
 )
 
 func newStudy() *cobra.Command {
-	cmd := group(&cobra.Command{
+	return group(&cobra.Command{
 		Use:   "study",
 		Short: "Run many trainings from one file, and report on them",
 		Long: `Run many trainings from one file, and report on them. A study file names a base
@@ -30,9 +30,7 @@ configuration, axes of settings and what to report (docs/studies.md):
   cage study report FILE    tables, figures and a page of what is done
   cage study keep FILE      its numbers in one small file, to be committed
   cage study check FILE     whether kept results came out again`,
-	})
-	cmd.AddCommand(surviveSIGPIPE(newStudyRun()), newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()), surviveSIGPIPE(newStudyCheck()))
-	return cmd
+	}, surviveSIGPIPE(newStudyRun()), newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()), surviveSIGPIPE(newStudyCheck()))
 }
 
 func newStudyRun() *cobra.Command {

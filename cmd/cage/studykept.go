@@ -125,7 +125,10 @@ fewer than two replicates.`,
 		}
 		out := agreementListing{Agreement: a}
 		out.Changed, out.Why = file.Changed(here)
-		return &answer{out, func(w io.Writer) { out.print(w, s, keptFile) }}, disagreement(a)
+		if outside, unknown := a.Count(report.Outside), a.Count(report.Unknown); outside+unknown > 0 {
+			err = fmt.Errorf("%d of %d values lie outside of their kept intervals, and %d differ that have none", outside, a.Values, unknown)
+		}
+		return &answer{out, func(w io.Writer) { out.print(w, s, keptFile) }}, err
 	})
 }
 
@@ -134,15 +137,6 @@ type agreementListing struct {
 	*report.Agreement
 	Changed int    `json:"changed"`       // cells that were kept with other plugins or data than those of here
 	Why     string `json:"why,omitempty"` // of the first of them
-}
-
-// disagreement is the error about values that differ from the kept ones, nil without any.
-func disagreement(a *report.Agreement) error {
-	outside, unknown := a.Count(report.Outside), a.Count(report.Unknown)
-	if outside+unknown == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d of %d values lie outside of their kept intervals, and %d differ that have none", outside, a.Values, unknown)
 }
 
 func (c *agreementListing) print(w io.Writer, s *study.Study, keptFile string) {

@@ -17,7 +17,8 @@ type usageError struct{ error }
 
 // group completes a command that only has subcommands. Without arguments it prints its help; any argument is an unknown
 // command.
-func group(cmd *cobra.Command) *cobra.Command {
+func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(subcommands...)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
@@ -99,15 +100,6 @@ func newHelp() *cobra.Command {
 			return about.Help()
 		},
 	}
-}
-
-// usageTemplate changes cobra's template: flags are wrapped to 80 columns, and a command
-// that only has subcommands, whose use is its name, has no usage line of its own.
-func usageTemplate(cobras string) string {
-	return strings.NewReplacer(
-		"FlagUsages ", "FlagUsagesWrapped 80 ",
-		"{{if .Runnable}}", "{{if and .Runnable (or (not .HasAvailableSubCommands) (ne .Use .Name))}}",
-	).Replace(cobras)
 }
 
 // exactly accepts n arguments. what describes them in the error.

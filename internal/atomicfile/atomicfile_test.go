@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/faultfs"
 )
 
 func read(t *testing.T, path string) string {
@@ -122,6 +124,91 @@ func TestAbandoned(t *testing.T) {
 		}
 		if got, want := names(t, dir), []string{".file", ".file12a", ".fileother1", ".other1", "file123", "model"}; !slices.Equal(got, want) {
 			t.Errorf("%v are left, want %v", got, want)
+		}
+	}
+}
+
+func TestCheckOurs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	never := func(io.Reader) bool { return false }
+	if err := atomicfile.CheckOurs(vfs.At(path), never); err != nil {
+		t.Errorf("where nothing is: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("CAGE and more"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		ours func(io.Reader) bool
+		want bool
+	}{
+		"never":            {never, false},
+		"the same":         {atomicfile.Is([]byte("CAGE and more")), true},
+		"less":             {atomicfile.Is([]byte("CAGE and mor")), false},
+		"more":             {atomicfile.Is([]byte("CAGE and more of it")), false},
+		"nothing":          {atomicfile.Is(nil), false},
+		"the beginning":    {atomicfile.Begins("CAGE"), true},
+		"another":          {atomicfile.Begins("CAFE"), false},
+		"a longer mark":    {atomicfile.Begins("CAGE and more of it"), false},
+		"any beginning":    {atomicfile.Begins(""), true},
+		"the whole as one": {atomicfile.Begins("CAGE and more"), true},
+	} {
+		err := atomicfile.CheckOurs(vfs.At(path), c.ours)
+		if (err == nil) != c.want || err != nil && !strings.Contains(err.Error(), path+" is in the way: cage did not write it") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestCheckOursFaults: a file that cannot be read is not called somebody else's.
+func TestCheckOursFaults(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte("CAGE"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for files := range faultfs.Each(t, 1, 3) {
+		err := atomicfile.CheckOurs(vfs.On(files, path), atomicfile.Begins("CAGE"))
+		files.Reported(t, err)
+		if fault := new(faultfs.Error); err != nil && (!errors.As(err, &fault) || strings.Contains(err.Error(), "in the way")) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestTarget: a file that a link leads to is replaced and not the link, and nothing that is no file.
+func TestTarget(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(in("file"), []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("file", in("link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("gone", in("dangling")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(in("pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path, err := atomicfile.Target(in("link"))
+	if err == nil {
+		err = atomicfile.WriteBytes(path, []byte("new"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(in("file")); err != nil || string(text) != "new" {
+		t.Errorf("behind the link stands %q, %v", text, err)
+	}
+	if info, err := os.Lstat(in("link")); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is %v, %v", info, err)
+	}
+	if path, err := atomicfile.Target(in("new")); err != nil || path.Name != in("new") {
+		t.Errorf("a new file: %v, %v", path, err)
+	}
+	for name, want := range map[string]string{"pipe": "no regular file", ".": "no regular file", "dangling": "leads nowhere"} {
+		if path, err := atomicfile.Target(in(name)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v", name, path, err)
 		}
 	}
 }

@@ -14,8 +14,13 @@
 package golden
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -67,7 +72,13 @@ func (f *File) RunList(t *testing.T, key string, fn func(t *testing.T, o Object)
 		t.Fatalf("golden: %s: %s is empty", f.Name, key)
 	}
 	for i, o := range list {
-		t.Run(o.label(i), func(t *testing.T) {
+		name := strconv.Itoa(i)
+		for _, key := range []string{"name", "id"} {
+			if text, ok := o.fields[key].(string); ok {
+				name = text
+			}
+		}
+		t.Run(name, func(t *testing.T) {
 			o.t = t
 			fn(t, o)
 		})
@@ -84,12 +95,212 @@ func (f *File) object(t testing.TB, path string, m map[string]any) Object {
 	return Object{t: t, path: f.Name + "." + path, tolerance: f.Tolerance, fields: m}
 }
 
-// label names the subtest of the i-th object of a list.
-func (o Object) label(i int) string {
-	for _, key := range []string{"id", "name"} {
-		if s, ok := o.fields[key].(string); ok {
-			return s
+// Object is a JSON object in a golden file, bound to a test. Its getters fail that test
+// at once (t.Fatal) if the key is missing or has another type.
+type Object struct {
+	t         testing.TB
+	path      string
+	tolerance Tolerance
+	fields    map[string]any
+}
+
+// Case reads the object as a case: id, params, inputs, expected. Absent parts
+// are empty objects.
+func (o Object) Case() Case {
+	o.t.Helper()
+	part := func(key string) Object {
+		if !o.Has(key) {
+			return o.child(key, map[string]any{})
+		}
+		return o.Object(key)
+	}
+	c := Case{Params: part("params"), Inputs: part("inputs"), Expected: part("expected")}
+	if o.Has("id") {
+		c.ID = o.String("id")
+	}
+	return c
+}
+
+// Has reports whether the object has the key, with a value other than null.
+func (o Object) Has(key string) bool { return o.fields[key] != nil }
+
+// Keys returns the object's keys, sorted.
+func (o Object) Keys() []string { return slices.Sorted(maps.Keys(o.fields)) }
+
+// Float returns the number at key; "NaN", "Inf" and "-Inf" are numbers, null is NaN.
+func (o Object) Float(key string) float64 {
+	o.t.Helper()
+	return get(o, key, Float)
+}
+
+// FloatOr is Float, or def if the object lacks the key.
+func (o Object) FloatOr(key string, def float64) float64 {
+	o.t.Helper()
+	return getOr(o, key, def, Float)
+}
+
+// Int returns the whole number at key.
+func (o Object) Int(key string) int {
+	o.t.Helper()
+	return get(o, key, Int)
+}
+
+// Bool returns the truth value at key.
+func (o Object) Bool(key string) bool {
+	o.t.Helper()
+	return get(o, key, Bool)
+}
+
+// String returns the text at key. For a number it returns its literal, because some
+// settings are written either way (a mode is "full" or 128).
+func (o Object) String(key string) string {
+	o.t.Helper()
+	return get(o, key, Text)
+}
+
+// StringOr is String, or def if the object lacks the key.
+func (o Object) StringOr(key, def string) string {
+	o.t.Helper()
+	return getOr(o, key, def, Text)
+}
+
+// Array returns the number, list, matrix, … at key as a flat array with its
+// shape. A null inside is NaN. A ragged list fails the test: read it with Lists.
+func (o Object) Array(key string) Array {
+	o.t.Helper()
+	return get(o, key, NewArray)
+}
+
+// Lists returns the list of lists of numbers at key, whose rows may differ in
+// length.
+func (o Object) Lists(key string) [][]float64 {
+	o.t.Helper()
+	return get(o, key, func(v any) ([][]float64, error) {
+		list, ok := v.([]any)
+		if !ok {
+			return nil, fmt.Errorf("is %s, want a list of lists", jsonType(v))
+		}
+		rows := make([][]float64, len(list))
+		for i, item := range list {
+			row, err := NewArray(item)
+			if err != nil || row.Rank() != 1 {
+				return nil, fmt.Errorf("[%d]: is not a list of numbers", i)
+			}
+			rows[i] = row.Data
+		}
+		return rows, nil
+	})
+}
+
+// Object returns the object at key.
+func (o Object) Object(key string) Object {
+	o.t.Helper()
+	return get(o, key, func(v any) (Object, error) {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return Object{}, fmt.Errorf("is %s, want an object", jsonType(v))
+		}
+		return o.child(key, m), nil
+	})
+}
+
+// List returns the list of objects at key.
+func (o Object) List(key string) []Object {
+	o.t.Helper()
+	return get(o, key, func(v any) ([]Object, error) {
+		list, ok := v.([]any)
+		if !ok {
+			return nil, fmt.Errorf("is %s, want a list of objects", jsonType(v))
+		}
+		objects := make([]Object, len(list))
+		for i, item := range list {
+			m, ok := item.(map[string]any)
+			if !ok {
+				return nil, fmt.Errorf("[%d]: is %s, want an object", i, jsonType(item))
+			}
+			objects[i] = o.child(key+"["+strconv.Itoa(i)+"]", m)
+		}
+		return objects, nil
+	})
+}
+
+// Map returns the object's scalar entries as Go values (int, float64, bool,
+// string), the form in which settings are handed to code under test. Integers
+// stay integers; entries that are lists, objects or null are left out.
+func (o Object) Map() map[string]any {
+	out := make(map[string]any, len(o.fields))
+	for key, v := range o.fields {
+		switch v := v.(type) {
+		case bool:
+			out[key] = v
+		case json.Number:
+			if n, err := strconv.Atoi(v.String()); err == nil {
+				out[key] = n
+			} else if x, err := v.Float64(); err == nil {
+				out[key] = x
+			}
+		case string:
+			if x, ok := nonFinite(v); ok {
+				out[key] = x
+			} else {
+				out[key] = v
+			}
 		}
 	}
-	return strconv.Itoa(i)
+	return out
+}
+
+func (o Object) child(key string, m map[string]any) Object {
+	sep := "."
+	if strings.HasSuffix(o.path, ".") {
+		sep = ""
+	}
+	return Object{t: o.t, path: o.path + sep + key, tolerance: o.tolerance, fields: m}
+}
+
+// get converts the value at key and ends the test where that fails.
+func get[T any](o Object, key string, convert func(any) (T, error)) T {
+	o.t.Helper()
+	v, ok := o.fields[key]
+	if !ok {
+		o.t.Fatalf("golden: %s has no key %q; it has %v", o.path, key, o.Keys())
+	}
+	x, err := convert(v)
+	if err != nil {
+		o.t.Fatalf("golden: %s.%s: %v", strings.TrimSuffix(o.path, "."), key, err)
+	}
+	return x
+}
+
+func getOr[T any](o Object, key string, def T, convert func(any) (T, error)) T {
+	o.t.Helper()
+	if _, ok := o.fields[key]; !ok {
+		return def
+	}
+	return get(o, key, convert)
+}
+
+// Close compares got with the golden numbers at key, with the file's own
+// tolerance, and reports the worst element as a test error. It returns whether
+// all elements passed.
+func (o Object) Close(key string, got []float64) bool {
+	o.t.Helper()
+	return o.CloseWithin(o.tolerance, key, got)
+}
+
+// Exact is Close with equality: for codes, masks and other integers.
+func (o Object) Exact(key string, got []float64) bool {
+	o.t.Helper()
+	return o.CloseWithin(Tolerance{}, key, got)
+}
+
+// CloseWithin is Close with a tolerance other than the file's, for results that were
+// computed in a narrower type. The caller states and justifies the tolerance.
+func (o Object) CloseWithin(tol Tolerance, key string, got []float64) bool {
+	o.t.Helper()
+	if err := tol.Compare(got, o.Array(key)); err != nil {
+		o.t.Errorf("%s.%s: %v", o.path, key, err)
+		return false
+	}
+	return true
 }

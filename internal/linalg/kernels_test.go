@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 // runs calls each kernel of a processor with vectors of n elements.
@@ -62,3 +64,6 @@ func BenchmarkHashBehindKernels(b *testing.B) {
 		}
 	}
 }
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

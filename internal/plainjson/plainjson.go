@@ -35,24 +35,13 @@ func UnmarshalStrict(text []byte, to any) error {
 // UnmarshalPart is [Unmarshal] for a part of a file. Its errors name no line, which would
 // be that of the part.
 func UnmarshalPart(text []byte, to any) error {
-	return explain(nil, json.Unmarshal(text, to))
+	return Explain(nil, json.Unmarshal(text, to))
 }
 
 // Explain is an error of encoding/json, of its version 2 or of a decoder, in plain words.
 // text is the whole text, or nil where it is a part of a file that is known to be JSON.
 // Any other error is returned as it is.
-func Explain(text []byte, err error) error { return explain(text, err) }
-
-// plain is an error in plain words.
-type plain struct {
-	text  string
-	cause error
-}
-
-func (p *plain) Error() string { return p.text }
-func (p *plain) Unwrap() error { return p.cause }
-
-func explain(text []byte, err error) error {
+func Explain(text []byte, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -87,6 +76,15 @@ func explain(text []byte, err error) error {
 	}
 	return err
 }
+
+// plain is an error in plain words.
+type plain struct {
+	text  string
+	cause error
+}
+
+func (p *plain) Error() string { return p.text }
+func (p *plain) Unwrap() error { return p.cause }
 
 // place says in which line and at which key something is. The line of a text that is one
 // line is known to who reads it.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/cage-qat/cage/internal/schema"
 )
@@ -82,11 +81,4 @@ func (es Errors) Sort() {
 
 // oneLine makes text of unknown content fit for a message: short, and without
 // line breaks and other control characters.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, schema.Clipped(s, 160))
-}
+func oneLine(s string) string { return printable(schema.Clipped(s, 160)) }

@@ -1,3 +1,12 @@
+// Package pyrandom draws the same random numbers as Python programs: those of CPython's
+// random.Random, and of numpy's RandomState. Published evaluations choose their examples
+// and make their texts with them, so the same prompts need the same draws.
+//
+// The Mersenne Twister is gonum's. This package contains how CPython seeds it and turns
+// its words into numbers, choices, orders and samples (Lib/random.py,
+// Modules/_randommodule.c of CPython 3.12), and numpy's bounded integers
+// (numpy/random/src/distributions of numpy 2). Code of cage's own must not draw from
+// here, but use internal/shuffle.
 package pyrandom
 
 import (
@@ -69,3 +78,103 @@ func (r *Random) Below(n int) int {
 // RandInt is Python's randint(low, high): a number in [low, high]. It panics if that
 // range is empty.
 func (r *Random) RandInt(low, high int) int { return low + r.Below(high-low+1) }
+
+// Choice is Python's choice(list). It panics if the list is empty.
+func Choice[T any](r *Random, list []T) T { return list[r.Below(len(list))] }
+
+// Choices is Python's choices(list, k=k): it returns k elements, with repetition.
+func Choices[T any](r *Random, list []T, k int) []T {
+	drawn := make([]T, k)
+	for i := range drawn {
+		drawn[i] = list[int(r.Random()*float64(len(list)))]
+	}
+	return drawn
+}
+
+// Shuffle is Python's shuffle(list).
+func Shuffle[T any](r *Random, list []T) {
+	for i := len(list) - 1; i > 0; i-- {
+		j := r.Below(i + 1)
+		list[i], list[j] = list[j], list[i]
+	}
+}
+
+// Sample is Python's sample(range(n), k): k different numbers below n, in the order in
+// which they were drawn. It panics if n is less than k.
+func (r *Random) Sample(n, k int) []int {
+	if k < 0 || k > n {
+		panic(fmt.Sprintf("pyrandom: no sample of %d out of %d", k, n))
+	}
+	if n <= largestPool(k) {
+		return r.sampleOfPool(n, k)
+	}
+	drawn := make([]int, k)
+	taken := make(map[int]bool, k)
+	for i := range drawn {
+		j := r.Below(n)
+		for taken[j] {
+			j = r.Below(n)
+		}
+		taken[j] = true
+		drawn[i] = j
+	}
+	return drawn
+}
+
+// largestPool is the population up to which CPython draws k numbers from a list, as that
+// takes less memory there than a set of those drawn. The two ways draw different numbers.
+func largestPool(k int) int {
+	const smallSet = 21
+	if k <= 5 {
+		return smallSet
+	}
+	table := 1
+	for table < 3*k {
+		table *= 4
+	}
+	return smallSet + table
+}
+
+func (r *Random) sampleOfPool(n, k int) []int {
+	pool := make([]int, n)
+	for i := range pool {
+		pool[i] = i
+	}
+	drawn := make([]int, k)
+	for i := range drawn {
+		last := n - i - 1
+		j := r.Below(last + 1)
+		drawn[i] = pool[j]
+		pool[j] = pool[last]
+	}
+	return drawn
+}
+
+// RandomState is numpy's RandomState, its legacy generator, which numpy.random.seed
+// seeds.
+type RandomState struct{ words *prng.MT19937 }
+
+// NewRandomState is numpy's RandomState(seed).
+func NewRandomState(seed uint32) *RandomState {
+	s := &RandomState{prng.NewMT19937()}
+	s.words.Seed(uint64(seed))
+	return s
+}
+
+// RandInt is numpy's randint(low, high): a number in [low, high). It panics if that range
+// is empty or holds 2³² numbers or more, which numpy draws in another way.
+func (s *RandomState) RandInt(low, high int) int {
+	width := high - low - 1
+	if high <= low || width >= 1<<32-1 {
+		panic(fmt.Sprintf("pyrandom: randint(%d, %d) is not supported", low, high))
+	}
+	if width == 0 {
+		return low // without a draw
+	}
+	mask := uint32(1)<<bits.Len(uint(width)) - 1
+	for {
+		if drawn := s.words.Uint32() & mask; int(drawn) <= width {
+			return low + int(drawn)
+		}
+	}
+}

@@ -7,6 +7,8 @@
 package schema
 
 import (
+	"cmp"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -256,4 +258,60 @@ func (k Key) Wants() string {
 	name := []string{Any: "a value", Integer: "an integer", Number: "a number", Text: "a string", Texts: "a string or an array of strings", Numbers: "an array of numbers",
 		Integers: "an array of integers", Boolean: "true or false", Table: "a table", Tables: "an array of tables"}
 	return strings.TrimSpace(name[k.Type()] + " " + k.Is.text)
+}
+
+// FlagName returns the name of the key as a flag of a command.
+func (k Key) FlagName() string { return cmp.Or(k.Flag, strings.ReplaceAll(k.Name, "_", "-")) }
+
+// Arguments writes the values of keys that are not their defaults as flags of a command.
+func Arguments(keys []Key) (args []string) {
+	for _, k := range keys {
+		v := k.Value()
+		if v == nil || reflect.DeepEqual(v, k.DefaultValue()) {
+			continue
+		}
+		values := []any{v}
+		switch list := v.(type) {
+		case []string:
+			values = nil
+			for _, text := range list {
+				values = append(values, element(text))
+			}
+		case []int:
+			values = nil
+			for _, n := range list {
+				values = append(values, n)
+			}
+		}
+		for _, v := range values {
+			args = append(args, fmt.Sprintf("--%s=%v", k.FlagName(), v))
+		}
+	}
+	return args
+}
+
+// element writes a text as the one element of a list, as flags take them.
+func element(text string) string {
+	if !strings.ContainsAny(text, "\",\n") {
+		return text
+	}
+	return `"` + strings.ReplaceAll(text, `"`, `""`) + `"`
+}
+
+// Problem describes a key whose value does not fit those of other keys.
+type Problem struct {
+	Key   string   // full and dotted
+	With  []string // the other keys; if one of them is invalid itself, the problem is not reported
+	Found string
+	Hint  string // what would be right
+}
+
+// Problems collects problems.
+type Problems []Problem
+
+// Unless adds a problem if ok is false.
+func (p *Problems) Unless(ok bool, problem Problem) {
+	if !ok {
+		*p = append(*p, problem)
+	}
 }

@@ -33,15 +33,6 @@ func Quoted(words []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// describeFloat keeps a float apart from an integer, as TOML does.
-func describeFloat(x float64) string {
-	s := strings.ToLower(strings.TrimPrefix(Decimal(x), "+"))
-	if Finite(x) && !strings.ContainsAny(s, ".e") {
-		s += ".0"
-	}
-	return "the float " + s
-}
-
 // Describe describes a raw TOML value, for a message.
 func Describe(raw any) string {
 	switch v := raw.(type) {
@@ -50,7 +41,11 @@ func Describe(raw any) string {
 	case int64:
 		return "the integer " + strconv.FormatInt(v, 10)
 	case float64:
-		return describeFloat(v)
+		s := strings.ToLower(strings.TrimPrefix(Decimal(v), "+"))
+		if Finite(v) && !strings.ContainsAny(s, ".e") {
+			s += ".0" // TOML keeps a float apart from an integer
+		}
+		return "the float " + s
 	case bool:
 		return "the boolean " + strconv.FormatBool(v)
 	case time.Time:

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -176,3 +178,6 @@ func Example() {
 	// <nil>
 	// kept <nil>
 }
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -56,7 +56,7 @@ func (lsq) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 func (g grid) initialStep(x program.Value) (step program.Value, extra float64) {
 	half := math.Ldexp(1, g.site.Int("bits")-1)
 	switch {
-	case !g.plus():
+	case g.site.Text("variant") == variantLSQ:
 		return g.mean(x.Abs()).Scale(2 / math.Sqrt(g.qp)), 0
 	case g.official():
 		perAmplitude := 2 / (2*half - 1)

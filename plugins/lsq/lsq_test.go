@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
 	"github.com/cage-qat/cage/tools/plugintest"
@@ -132,4 +134,71 @@ func (s subject) error(t *testing.T, x []float64, at trained) float64 {
 		sum += e * e
 	}
 	return sum / float64(len(x))
+}
+
+// TestGolden covers value, gradients and, in the case of that name, the initial
+// step. The file's unsigned case is an activation with an offset.
+func TestGolden(t *testing.T) {
+	f := golden.Load(t, "testdata/baselines.json")
+	const single = 5e-7 // of values and of dx: a quotient, a product, and a sum of two
+	ran := 0
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
+		f.Run(t, func(t *testing.T, c golden.Case) {
+			if !strings.HasPrefix(c.ID, "lsq") {
+				t.Skip("another method's")
+			}
+			ran++
+			role, given := sdk.RoleWeight, map[string]any{"bits": 4}
+			if c.Params.Has("offset") {
+				role, given = sdk.RoleActivation, map[string]any{"bits": 4, "variant": variantPlus, "levels": levelsUnsigned}
+			}
+			x, dy := c.Inputs.Array("x"), c.Inputs.Array("grad_out").Data
+			s := newSubject(t, m, role, given, x.Shape...)
+			if g, _ := newGrid(s.site); g.qn != c.Params.Float("qn") || g.qp != c.Params.Float("qp") ||
+				math.Abs(g.gradientScale-c.Params.Float("grad_scale")) > 1e-15 {
+				t.Errorf("the grid is %+v, want that of %v", g, c.Params.Map())
+			}
+			at := trained{[]float64{c.Params.Float("step")}, c.Params.FloatOr("offset", 0)}
+			value, _, _ := s.quantize(t, x.Data, at)
+			m.Close(c.Expected, "dequant", value, single)
+			dx, d := s.gradient(t, x.Data, at, dy)
+			m.Close(c.Expected, "grad_input", dx, single)
+			f := formula{qn: c.Params.Float("qn"), qp: c.Params.Float("qp"), gradientScale: c.Params.Float("grad_scale")}
+			rounding := f.roundings(x.Data, at, len(x.Data), dy, unit(m))
+			within(t, "grad_step", d.step[0], c.Expected.Float("grad_step"), rounding.step[0])
+			if hasOffset(s.site) {
+				within(t, "grad_offset", d.offset, c.Expected.Float("grad_offset"), rounding.offset)
+			}
+			if c.ID == "lsq_init" {
+				plugintest.Near(t, "initial step", s.initial(t, x.Data).step, at.step, s.rounding())
+			}
+		})
+	})
+	if ran != 2*4 {
+		t.Errorf("%d cases ran, want 4 on two machines", ran)
+	}
+}
+
+// TestScaleType: with scale_dtype the step that is used is a number of that type, however
+// long the trained one is, and values are codes times it.
+func TestScaleType(t *testing.T) {
+	x := plugintest.Normal(7, 4, 32)
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
+		for _, dtype := range []string{"bf16", "f16"} {
+			for form, factors := range map[string][]float64{formPaper: {1}, formOfficial: {2, 15}} {
+				if dtype == "bf16" {
+					factors = []float64{1}
+				}
+				s := newSubject(t, m, sdk.RoleWeight, map[string]any{"scale_dtype": dtype, "form": form, "granularity": perRow}, x.Shape...)
+				out := m.Run(t, s.built.Program, s.inputs(x.Data, trained{step: []float64{1.0 / 3, 0.1, 1e-5, 0.7}}))
+				scale, codes, value := out[sdk.OutputScale].Float64s(), out[sdk.OutputCodes].Float64s(), out[sdk.OutputValue].Float64s()
+				plugintest.ShortScales(t, dtype, scale, factors...)
+				for i, v := range value {
+					if want := codes[i] * scale[i/32]; v != want {
+						t.Fatalf("%s, %s: value %v at %d, want %v", dtype, form, v, i, want)
+					}
+				}
+			}
+		}
+	})
 }

@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
@@ -136,4 +140,187 @@ func TestOddRows(t *testing.T) {
 			t.Errorf("%s, rows of %d: logged %q", test.rotation, test.length, log.String())
 		}
 	}
+}
+
+// TestScaleType: with scale_dtype the scales are numbers of that type, and values still
+// codes times scales. In the official form the step and 7½ steps are numbers of f16; the
+// scale is half a step.
+func TestScaleType(t *testing.T) {
+	x := plugintest.Normal(5, 16, 64)
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
+		for _, dtype := range []string{"bf16", "f16"} {
+			for _, form := range []string{formPaper, formOfficial, formTernary} {
+				q := m.Quantize(t, quest{}, map[string]any{"scale_dtype": dtype, "form": form, "rotation": rotateNone}, x)
+				if form == formOfficial && dtype == "f16" {
+					plugintest.ShortScales(t, dtype, q.Scale, 2, 15)
+				} else {
+					plugintest.ShortScales(t, dtype, q.Scale, 1)
+				}
+				for i, v := range q.Value {
+					if want := q.Codes[i] * q.Scale[i/64]; v != want {
+						t.Fatalf("%s, %s: value %v at %d, want %v", dtype, form, v, i, want)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestTernaryConstants compares both factors with the golden ones, and the error of
+// the matched one with that which the golden file states. It is its own optimum.
+func TestTernaryConstants(t *testing.T) {
+	want := golden.Load(t, "testdata/quest.json").Top(t).Object("ternary")
+	plugintest.Near(t, "official k", []float64{ternaryOfficial}, []float64{want.Float("official_k")}, 0)
+	plugintest.Near(t, "matched k", []float64{ternaryMatched}, []float64{want.Float("exact_k")}, 1e-14)
+	err := func(k float64) float64 { return gaussianError([]float64{-k, 0, k}) }
+	plugintest.Near(t, "squared error", []float64{err(ternaryMatched)}, []float64{want.Float("mse")}, 1e-12)
+	if best := minimize(err, 0.5, 3); math.Abs(best-ternaryMatched) > 1e-6 {
+		t.Errorf("the minimum is at k = %.9f, the constant is %.9f", best, ternaryMatched)
+	}
+}
+
+// TestTernary works out rows by the definition q = round(z/(kσ)) within ±1, of which
+// the mask passes |z/(kσ) − q| ≤ ½.
+func TestTernary(t *testing.T) {
+	const d = 64
+	x := plugintest.Normal(7, 4, d)
+	for table, k := range map[string]float64{tableMatched: ternaryMatched, tableOfficial: ternaryOfficial} {
+		var value, codes, mask []float64
+		for i := range 4 {
+			squares := 0.0
+			for _, v := range x.Row(i).Data {
+				squares += v * v
+			}
+			s := k * math.Sqrt(squares/d)
+			for _, v := range x.Row(i).Data {
+				q := min(max(math.RoundToEven(v/s), -1), 1)
+				pass := 0.0
+				if math.Abs(v/s-q) <= 0.5 {
+					pass = 1
+				}
+				value, codes, mask = append(value, q*s), append(codes, q), append(mask, pass)
+			}
+		}
+		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
+			q := m.Quantize(t, quest{}, map[string]any{"form": formTernary, "k_table": table, "rotation": rotateNone}, x)
+			plugintest.Near(t, "value", q.Value, value, single)
+			plugintest.Near(t, "codes", q.Codes, codes, 0)
+			plugintest.Near(t, "mask", q.Mask, mask, 0)
+		})
+	}
+}
+
+// TestMaskTies checks the trust mask of the paper form exactly at its edges,
+// r = qmax + ½ and r = qmin − ½, which rounding to even treats differently.
+func TestMaskTies(t *testing.T) {
+	r := []float64{1.5, -2.5, 1.5000001, -2.5000002, 0.5, -1.5, 0, 1}
+	for _, test := range []struct {
+		mask  string
+		trust float64
+		want  []float64
+	}{
+		{maskTrust, 1, []float64{1, 1, 0, 0, 1, 1, 1, 1}},
+		{maskTrust, 3, []float64{1, 1, 1, 1, 1, 1, 1, 1}},
+		{maskTrust, 0.5, []float64{0, 0, 0, 0, 0, 0, 1, 1}},
+		{maskTrust, 0, []float64{0, 0, 0, 0, 0, 0, 1, 1}},
+		{maskClip, 1, []float64{0, 0, 0, 0, 1, 1, 1, 1}},
+		{maskNone, 1, []float64{1, 1, 1, 1, 1, 1, 1, 1}},
+	} {
+		t.Run(fmt.Sprint(test.mask, test.trust), func(t *testing.T) {
+			plugintest.Near(t, "mask", maskOf(t, r, 2, test.mask, test.trust), test.want, 0)
+		})
+	}
+}
+
+// maskOf evaluates the paper form's mask at given ratios r = z/s of a finite row.
+func maskOf(t *testing.T, r []float64, bits int, mask string, trust float64) []float64 {
+	t.Helper()
+	qmax := float64(int(1)<<(bits-1) - 1)
+	l := levels{qmin: -qmax - 1, qmax: qmax}
+	site := sdk.Site{Values: plugintest.Settings(t, quest{}.Describe(), map[string]any{"mask": mask, "trust": trust})}
+	return plugintest.Oracle().Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
+		v := in[0]
+		return []program.Value{expand(l.mask(v, v.Clip(l.qmin, l.qmax), v.MaxRow().IsFinite(), site), []int{len(r)})}
+	}, reference.Floats(r, len(r)))[0]
+}
+
+// single bounds, relative to the largest value of a row, what binary32 may do to
+// it: two rotations of at most 128 and a mean of squares, each a few units of
+// 6e-8. The worst case is off by 3e-7. The squares of the row of 1e-20 are
+// subnormal in binary32, but their sum still keeps 20 bits.
+const single = 1e-6
+
+// settings reads a case's settings. Its zero row shows the published code's own
+// behaviour, without the guard.
+func settings(c golden.Case) map[string]any {
+	return map[string]any{
+		"form":       c.Params.String("form"),
+		"bits":       c.Params.Int("bits"),
+		"k_table":    c.Params.StringOr("k_table", tableMatched),
+		"rotation":   c.Params.String("mode"),
+		"mask":       c.Params.StringOr("mask", maskTrust),
+		"trust":      c.Params.Float("trust"),
+		"zero_guard": c.ID != "official_4b_zeros",
+	}
+}
+
+// TestParts compares what scale and codes are made of. The rest of the file is the kit's.
+func TestParts(t *testing.T) {
+	plugintest.EachCase(t, "quest", func(t *testing.T, m plugintest.Bench, c golden.Case) {
+		q := m.Quantize(t, quest{}, settings(c), c.Inputs.Array("x"))
+		m.Close(c.Expected, "zhat", plugintest.Times(q.Scale[0], q.Codes), single)
+		checkScale(m, c, q.Scale[0])
+	})
+}
+
+// checkScale compares the scale and what it is made of. The official form's
+// golden scale is the largest level, that of the plugin half a step.
+func checkScale(m plugintest.Bench, c golden.Case, scale float64) {
+	bits, k := c.Params.Int("bits"), c.Params.Float("k")
+	if c.Params.String("form") == formPaper {
+		m.Close(c.Expected, "scale", []float64{scale}, single)
+		m.Close(c.Expected, "sigma", []float64{scale * (math.Ldexp(1, bits-1) - 1) / k}, single)
+		return
+	}
+	amplitude := scale * (math.Ldexp(1, bits) - 1)
+	m.Close(c.Expected, "scale", []float64{amplitude}, single)
+	m.Close(c.Expected, "step", []float64{2 * scale}, single)
+	if c.ID != "official_4b_zeros" { // a difference of equal numbers
+		m.Close(c.Expected, "sigma", []float64{(amplitude - c.Params.Float("eps")) / k}, single)
+	}
+}
+
+// TestHandChecks repeats two rows that can be worked out on paper.
+func TestHandChecks(t *testing.T) {
+	x := golden.Array{Shape: []int{1, 4}, Data: []float64{3, -1, 1, 1}}
+	tests := []struct {
+		form               string
+		value, codes, mask []float64
+	}{
+		{formPaper, []float64{1.815856541, -1.815856541, 1.815856541, 1.815856541}, []float64{1, -1, 1, 1}, []float64{0, 1, 1, 1}},
+		{formOfficial, []float64{2.586877855, -0.862292618, 0.862292618, 0.862292618}, []float64{3, -1, 1, 1}, []float64{1, 1, 1, 1}},
+	}
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
+		for _, test := range tests {
+			q := m.Quantize(t, quest{}, map[string]any{"form": test.form, "bits": 2, "rotation": "none"}, x)
+			plugintest.Near(t, test.form+" value", q.Value, test.value, 1e-6)
+			plugintest.Near(t, test.form+" codes", q.Codes, test.codes, 0)
+			plugintest.Near(t, test.form+" mask", q.Mask, test.mask, 0)
+		}
+	})
+}
+
+func TestBlockTable(t *testing.T) {
+	golden.Load(t, "testdata/hadamard.json").RunList(t, "block_table", func(t *testing.T, o golden.Object) {
+		d := o.Int("d")
+		if got, err := rotationBlock("auto", d); err != nil || got != o.Int("auto") {
+			t.Errorf("auto for %d: %d, %v, want %d", d, got, err, o.Int("auto"))
+		}
+		if got, err := rotationBlock("full", d); (err == nil) != o.Bool("full_ok") || (err == nil && got != d) {
+			t.Errorf("full for %d: %d, %v", d, got, err)
+		}
+		if got, err := rotationBlock("128", d); (err == nil) != o.Bool("official_ok") || (err == nil && got != 128) {
+			t.Errorf("128 for %d: %d, %v", d, got, err)
+		}
+	})
 }

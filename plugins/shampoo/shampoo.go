@@ -13,7 +13,7 @@
 // −1/(2·order). An axis that is too long is cut into blocks (blocks.go), each
 // preconditioned and grafted by itself.
 //
-// The factors change in every update, the inverse roots (root.go) only in refreshes.
+// The factors change in every update, the inverse roots only in refreshes.
 // Decoupled weight decay is the host's.
 package main
 

@@ -1,9 +1,17 @@
+// Package client is the host's end of the plugin protocol: what go-plugin needs
+// to connect to a plugin, and clients that speak in the types of package sdk.
+//
+// It is for hosts, not for authors of plugins. Finding, starting and stopping
+// processes is not done here, nor is any policy: the caller gives the deadline of
+// each call and the limits of each program.
 package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
 	"github.com/cage-qat/cage/sdk"
@@ -93,4 +101,95 @@ func describe(ctx context.Context, f method[*pb.DescribeRequest, *pb.DescribeRes
 		return Info{}, err
 	}
 	return fromDescribe(response)
+}
+
+// The versions that this host speaks, and the size of the messages that it accepts.
+const (
+	// ProtocolVersion is exchanged in the handshake: sides with different versions cannot
+	// read each other's messages.
+	ProtocolVersion = wire.ProtocolVersion
+	// APIVersion is negotiated by Describe: it counts changes in the meaning of
+	// messages, such as new operations.
+	APIVersion = wire.APIVersion
+	// MaxMessage is the size of the largest message, in bytes.
+	MaxMessage = wire.MaxMessage
+)
+
+// Handshake returns the cookie by which a plugin knows that a host has started it.
+func Handshake() goplugin.HandshakeConfig {
+	return goplugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue}
+}
+
+// Environment returns what a host adds to a plugin's environment, besides what go-plugin
+// adds. The host must hold a pipe open on the plugin's standard input as long as it wants
+// the plugin to live. logLevel is trace, debug, info, warn or error.
+func Environment(logLevel string) []string {
+	return []string{wire.LifelineKey + "=" + wire.LifelineStdin, wire.LogKey + "=" + logLevel}
+}
+
+// Plugins lists what can be dispensed for each protocol version: a [*Quantizer] as
+// "quantizer" and an [*Optimizer] as "optimizer".
+func Plugins() map[int]goplugin.PluginSet {
+	return map[int]goplugin.PluginSet{ProtocolVersion: {
+		string(sdk.KindQuantizer): &dispenser{client: func(c grpc.ClientConnInterface) any { return NewQuantizer(c) }},
+		string(sdk.KindOptimizer): &dispenser{client: func(c grpc.ClientConnInterface) any { return NewOptimizer(c) }},
+	}}
+}
+
+// NewQuantizer returns a client for the quantizer at the other end of conn.
+func NewQuantizer(conn grpc.ClientConnInterface) *Quantizer {
+	return &Quantizer{pb.NewQuantizerClient(conn)}
+}
+
+// NewOptimizer returns a client for the optimizer at the other end of conn.
+func NewOptimizer(conn grpc.ClientConnInterface) *Optimizer {
+	return &Optimizer{pb.NewOptimizerClient(conn)}
+}
+
+// dispenser is the host's half of a go-plugin plugin; the other half lives in
+// package sdk.
+type dispenser struct {
+	goplugin.NetRPCUnsupportedPlugin
+	client func(grpc.ClientConnInterface) any
+}
+
+func (d *dispenser) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+	return d.client(conn), nil
+}
+
+func (*dispenser) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
+	return errors.New("this is the host's side")
+}
+
+// Errors of this package; test for them with errors.Is. A plugin's refusal is a
+// [*sdk.Refusal], as it is where the plugin's code runs.
+var (
+	// ErrAnswer is an answer that breaks the protocol: undecodable, incomplete, or
+	// with an invalid program.
+	ErrAnswer = errors.New("the answer breaks the plugin protocol")
+	// ErrVersion is a plugin that does not fit this host: one of the two is too old for the other.
+	ErrVersion = errors.New("the plugin and this host do not go together")
+)
+
+// Mistake is a failure of the plugin's own code: a panic, a program that cannot be
+// built, or any error other than a refusal.
+type Mistake struct{ Text string }
+
+// Error returns the plugin's message.
+func (e *Mistake) Error() string { return e.Text }
+
+// fromStatus gives an error that comes from the plugin its Go type; every other
+// error stays as it is.
+func fromStatus(err error) error {
+	reason, text, ok := wire.FromStatus(err)
+	switch {
+	case !ok:
+		return err
+	case reason == wire.Refused:
+		return &sdk.Refusal{Err: errors.New(text)}
+	case reason == wire.Unreadable:
+		return fmt.Errorf("%w: the plugin cannot read what it is asked: %s", ErrVersion, text)
+	default:
+		return &Mistake{text}
+	}
 }

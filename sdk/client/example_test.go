@@ -2,6 +2,9 @@ package client_test
 
 import (
 	"fmt"
+	"testing"
+
+	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/sdk/client"
 )
@@ -12,3 +15,6 @@ func ExamplePlugins() {
 	}
 	// Output: protocol version 1 serves 2 kinds of plugins
 }
+
+// TestMain fails when a goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

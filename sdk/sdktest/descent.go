@@ -103,8 +103,3 @@ func (o *optimizerRun) checkDescent(t *trial, l landscape, steps int, goal float
 	})
 	t.notef("%.2g of the first value after %d steps, with rate %v", worst, steps, at)
 }
-
-func (o *optimizerRun) checkParabola(t *trial) { o.checkDescent(t, parabola, 300, 0.05) }
-
-// checkRosenbrock asks for little: the valley begins at 0.17 times the first value.
-func (o *optimizerRun) checkRosenbrock(t *trial) { o.checkDescent(t, rosenbrock, 2000, 0.15) }

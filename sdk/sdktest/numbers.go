@@ -2,7 +2,12 @@ package sdktest
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
+
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // distance returns |x − y|. It is 0 if both are NaN or the same infinity, and infinite if
@@ -36,4 +41,55 @@ func unravel(offset int, shape []int) []int {
 		offset /= d
 	}
 	return index
+}
+
+// normal is a row-major array of seeded standard normal numbers, rounded to binary32
+// so that every machine sees the same.
+func normal(seed uint64, shape ...int) []float64 {
+	return draw(rand.New(rand.NewPCG(seed, 0)).NormFloat64, shape)
+}
+
+func draw(next func() float64, shape []int) []float64 {
+	return mapped(make([]float64, program.FloatType(shape...).Size()), func(float64) float64 { return float64(float32(next())) })
+}
+
+// mapped is f of each element.
+func mapped(v []float64, f func(float64) float64) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = f(x)
+	}
+	return out
+}
+
+// full is a slice of n numbers, all v.
+func full(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
+
+// scaled is c·v.
+func scaled(c float64, v []float64) []float64 {
+	return floats.ScaleTo(make([]float64, len(v)), c, v)
+}
+
+// axpy is x + c·y.
+func axpy(x []float64, c float64, y []float64) []float64 {
+	return floats.AddScaledTo(make([]float64, len(x)), x, c, y)
+}
+
+// with is v with one element replaced.
+func with(v []float64, i int, x float64) []float64 {
+	out := slices.Clone(v)
+	out[i] = x
+	return out
+}
+
+// rounded rounds each element to binary32.
+func rounded(v []float64) []float64 {
+	return mapped(v, func(x float64) float64 { return float64(float32(x)) })
+}
+
+func rootMeanSquare(v []float64) float64 { return floats.Norm(v, 2) / math.Sqrt(float64(len(v))) }
+
+// relativeError is ‖got − x‖/‖x‖.
+func relativeError(got, x []float64) float64 {
+	return rootMeanSquare(axpy(got, -1, x)) / rootMeanSquare(x)
 }

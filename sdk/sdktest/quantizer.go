@@ -112,9 +112,9 @@ func (q *quantizerRun) checkShapes(t *trial) {
 
 func (q *quantizerRun) checkDeterministic(t *trial) {
 	for _, v := range q.space.singles {
-		for _, s := range q.sites(v, matrices[0]...) {
+		for _, s := range q.sites(v, matrixShapes[0]...) {
 			t.announce()
-			again, err := q.programs(v, sdk.Role(s.role), matrices[0])
+			again, err := q.programs(v, sdk.Role(s.role), matrixShapes[0])
 			if t.ok(s.example, err) {
 				samePrograms(t, s.example, s.Programs(), again.Programs())
 			}

@@ -2,6 +2,7 @@ package sdktest
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
@@ -54,19 +55,13 @@ func (q *quantizerRun) checkNearest(t *trial) {
 			return // only rows of odd length are surely not rotated, and a sweep needs some room
 		}
 		places, values, ok := sweep(in, x)
-		levels := distinct(values)
+		levels := slices.CompactFunc(slices.Sorted(slices.Values(values)), func(a, b float64) bool { return math.Abs(a-b) <= 1e-9 })
 		if !ok || len(levels) < 2 || len(levels) > sweepPoints/2 {
 			return
 		}
 		t.within(in.given(places), "value of an entry for which there is a nearer level", nil, values, nearest(levels, places, values), upTo(1e-6))
 	})
 	t.skipUntried("the levels of an entry cannot be seen from outside")
-}
-
-// distinct lists the values that differ from each other, sorted.
-func distinct(values []float64) []float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return slices.CompactFunc(sorted, func(a, b float64) bool { return math.Abs(a-b) <= 1e-9 })
 }
 
 // nearest is the nearest level for each place; of two that are equally near, it is the
@@ -101,7 +96,8 @@ func (q *quantizerRun) checkError(t *trial) {
 	for i, v := range q.space.core() {
 		for _, s := range q.sites(v, errorRows, errorWidth) {
 			t.run(func() {
-				x := uniform(9, s.shape...)
+				r := rand.New(rand.NewPCG(9, 1))
+				x := draw(func() float64 { return 2*r.Float64() - 1 }, s.shape)
 				in := s.instance(t, Oracle{}, x)
 				value := in.quantize(x).value
 				t.announce()

@@ -61,11 +61,12 @@ func (q *quantizerRun) rowAlone(in *instance, x []float64, want quantization) {
 	alone.sameRow("alone", x, out, want, exactness*largest(want.value))
 }
 
-// alike is the largest factor allowed between the errors of two random roundings of one row.
-// It applies to rows of at least enoughEntries entries, whose errors depend little on chance.
+// largestErrorRatio is the largest factor allowed between the errors of two random roundings of
+// one row. It applies to rows of at least enoughEntries entries, whose errors depend little on
+// chance.
 const (
-	alike         = 3
-	enoughEntries = 31
+	largestErrorRatio = 3
+	enoughEntries     = 31
 )
 
 // sameError compares a row alone with the row in a matrix for a rounding whose noise may depend
@@ -76,7 +77,68 @@ func (in *instance) sameError(x, alone, inMatrix []float64) {
 	}
 	in.t.announce()
 	a, b := relativeError(alone, x), relativeError(inMatrix, x)
-	if !(a <= max(alike*b, rowError) && b <= max(alike*a, rowError)) {
+	if !(a <= max(largestErrorRatio*b, rowError) && b <= max(largestErrorRatio*a, rowError)) {
 		in.t.failf(in.at(), "the error of a row alone is %.3g of its norm, in a matrix %.3g", a, b)
 	}
+}
+
+// checkFixed quantizes twice, to see whether the second time changes anything.
+func (q *quantizerRun) checkFixed(t *trial) {
+	holds, some := true, false
+	q.onOracle(t, func(in *instance, x []float64) {
+		once := in.quantize(x)
+		twice := in.quantize(once.value)
+		allowed := exactness * largest(once.value)
+		if q.traits.Idempotent {
+			in.within(x, "Q(Q(x)), against Q(x),", twice.value, once.value, upTo(allowed))
+			in.equal(x, "codes of Q(Q(x)), against those of Q(x),", twice.codes, once.codes)
+			return
+		}
+		some = true
+		for i, v := range twice.value {
+			holds = holds && distance(v, once.value[i]) <= allowed
+		}
+	})
+	switch {
+	case q.traits.Idempotent:
+	case !some:
+		t.skipf("not claimed")
+	default:
+		t.skipf("not claimed; it %s", map[bool]string{true: "holds", false: "does not hold"}[holds])
+	}
+}
+
+// checkHomogeneous multiplies x by c. If c is a power of two, both sides must have the
+// same bits. If c is another factor, there are rounding errors, and an entry on a
+// boundary may go either way, whatever the precision in which the plugin keeps its scale.
+// On a grid that puts entries of every tensor on a boundary, the rounding of the scale
+// decides where they go; such a grid has to be claimed (see [Traits]).
+func (q *quantizerRun) checkHomogeneous(t *trial) {
+	q.onOracle(t, func(in *instance, x []float64) {
+		if !in.Homogeneous {
+			return
+		}
+		e, err := expect(in.Program, in.inputs(x))
+		t.must(in.at(), err)
+		base, spread := newQuantization(e.outputs), e.spread[sdk.OutputValue]
+		for _, c := range []float64{0x1p10, 0x1p-20} {
+			out := in.quantize(scaled(c, x))
+			in.equal(x, "Q(c·x)/c, against Q(x),", scaled(1/c, out.value), base.value)
+			in.equal(x, "codes of c·x, against those of x,", out.codes, base.codes)
+			in.equal(x, "mask of c·x, against that of x,", out.mask, base.mask)
+		}
+		if q.traits.Ties {
+			return
+		}
+		for _, c := range []float64{3.7, 0.013} {
+			out := in.quantize(scaled(c, x))
+			in.within(x, "Q(c·x)/c, against Q(x),", scaled(1/c, out.value), base.value, func(i int) float64 {
+				if e.steady(sdk.OutputValue, i) {
+					return closeness * largest(base.value)
+				}
+				return 2 * spread[i]
+			})
+		}
+	})
+	t.skipUntried("not promised")
 }

@@ -1,6 +1,25 @@
+// Package sdktest is the conformance kit: it checks that a plugin does what the
+// interface promises, whatever its algorithm and its language. In the plugin's own
+// tests it takes one line,
+//
+//	func TestConformance(t *testing.T) { sdktest.Quantizer(t, absmax{}) }
+//
+// and the command "cage plugins test NAME" runs the same checks on the executable of any
+// plugin, and also runs the programs on a device. A plugin that passes keeps every promise that
+// can be tested without knowing its algorithm; values of another implementation ([Golden]) test the algorithm.
+//
+// Programs run on the float64 oracle and on the machines that the caller adds. A device
+// computes in binary32, and its results differ by rounding errors. The kit finds out how
+// much they may differ: it changes the inputs by a few units in the last place and looks
+// at how far the results move. So no author has to give a tolerance.
+//
+// A run of the kit is a session: a list of steps, each with a trial that collects what
+// failed. The tables in quantizer.go and optimizer.go name all checks; each file has
+// checks that belong together. The package knows no host and no device.
 package sdktest
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -57,7 +76,10 @@ type step struct {
 // newSession asks for the description, and makes checking it the first step. ok is false
 // if the description is wrong: then there are no other steps.
 func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []Option) (s *session, ok bool) {
-	s = &session{options: newOptions(list)}
+	s = &session{options: options{settings: map[string]any{}, machines: []Machine{Oracle{}}}}
+	for _, apply := range list {
+		apply(&s.options)
+	}
 	var err error
 	if s.about, err = describe(); err == nil {
 		if err = s.about.Check(); err == nil {
@@ -146,3 +168,56 @@ func (s *session) test(t *testing.T) {
 		t.Logf("%s: %s %s", m.Name, m.Value, m.Unit)
 	}
 }
+
+// Traits say what an algorithm promises beyond the interface, and what the checks must
+// allow it. The zero Traits is right for most plugins.
+type Traits struct {
+	// Idempotent promises Q(Q(x)) = Q(x): what is on the grid stays where it is.
+	Idempotent bool
+	// AnyRounding lets values go to other levels than the nearest, as stochastic
+	// rounding does. The noise may depend on the place of an element in its tensor.
+	AnyRounding bool
+	// AnyGradient lets the surrogate be something other than the identity on the entries
+	// that the mask passes.
+	AnyGradient bool
+	// Ties is for grids that put some entries of any tensor, such as the largest, exactly
+	// half way between two levels. Homogeneity is then tried with powers of two only.
+	Ties bool
+	// NoDescent is for optimizers that do not minimise on their own.
+	NoDescent bool
+	// Still promises that nothing moves as long as all gradients have been zero.
+	Still bool
+	// Descent promises that, with some rate, the parabola and Rosenbrock's function
+	// come down to this fraction of their first value. 0 means the fraction that is asked
+	// of all plugins.
+	Descent float64
+}
+
+// Option is a choice of the caller.
+type Option func(*options)
+
+type options struct {
+	settings map[string]any
+	traits   Traits
+	machines []Machine
+	golden   []Values
+	// defaultsOnly leaves the parameters that the caller has not fixed at their defaults.
+	defaultsOnly bool
+}
+
+// With fixes parameters of the plugin, in all checks.
+func With(settings map[string]any) Option {
+	return func(o *options) { maps.Copy(o.settings, settings) }
+}
+
+// Claim states what the algorithm promises and needs.
+func Claim(t Traits) Option { return func(o *options) { o.traits = t } }
+
+// On adds machines on which programs run, besides the oracle.
+func On(machines ...Machine) Option {
+	return func(o *options) { o.machines = append(o.machines, machines...) }
+}
+
+// Golden adds the values of an independent implementation. On a machine in binary32, an element may go either way if noise of
+// a few units in the last place moves it.
+func Golden(v Values) Option { return func(o *options) { o.golden = append(o.golden, v) } }

@@ -47,13 +47,13 @@ func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int) (sdk.Quan
 	return out, out.Check(shape)
 }
 
-// matrices are the shapes for checks that need a matrix: rows of odd length, which
+// matrixShapes are the shapes for checks that need a matrix: rows of odd length, which
 // rotations leave alone, and of a regular one.
-var matrices = [][]int{{4, 33}, {3, 128}}
+var matrixShapes = [][]int{{4, 33}, {3, 128}}
 
-// edges are shapes with which the first variant is tried as well: a single number,
+// edgeShapes are shapes with which the first variant is tried as well: a single number,
 // single rows, and rows a little shorter or longer than a block.
-var edges = [][]int{{1, 1}, {4, 1}, {4, 3}, {4, 31}, {1, 32}, {4, 32}, {1, 33}}
+var edgeShapes = [][]int{{1, 1}, {4, 1}, {4, 3}, {4, 31}, {1, 32}, {4, 32}, {1, 33}}
 
 // roles are the roles that sites have.
 var roles = []sdk.Role{sdk.RoleWeight, sdk.RoleActivation}
@@ -75,9 +75,9 @@ func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
 // with a matrix of normal random numbers. Other checks report the answers that are errors.
 func (q *quantizerRun) each(t *trial, machines []Machine, f func(in *instance, x []float64)) {
 	for k, v := range q.space.core() {
-		shapes := matrices
+		shapes := matrixShapes
 		if k == 0 {
-			shapes = slices.Concat(matrices, edges)
+			shapes = slices.Concat(matrixShapes, edgeShapes)
 		}
 		for i, shape := range shapes {
 			x := normal(uint64(i), shape...)

@@ -3,9 +3,11 @@ package sdktest
 import (
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // Subject is a plugin under test, in this process or in another: what it is asked about
@@ -72,4 +74,59 @@ func describe(f func() sdk.Description) (d sdk.Description, err error) {
 		}
 	}()
 	return f(), nil
+}
+
+// Machine executes programs. The oracle is always there; a host adds its device,
+// which computes in binary32.
+type Machine interface {
+	// Name is the machine's name in the report, for example "cpu".
+	Name() string
+	// Run executes a valid program without factorizations on inputs by name and
+	// returns its outputs by name. Float inputs are rounded to the machine's
+	// precision.
+	Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error)
+}
+
+// Oracle executes programs in binary64.
+type Oracle struct{}
+
+// Name implements [Machine].
+func (Oracle) Name() string { return "oracle" }
+
+// Run implements [Machine].
+func (Oracle) Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	return reference.Run(p, inputs)
+}
+
+// factorizes reports whether a program factorizes. Such a program runs only on the
+// oracle, as refreshes do in hosts.
+func factorizes(p *program.Program) bool {
+	return slices.ContainsFunc(p.Nodes, func(n program.Node) bool {
+		info, _ := n.Op.Info()
+		return info.Class == program.ClassLinalg
+	})
+}
+
+// hashes returns the hashes of the programs of an answer, by their names.
+func hashes(programs iter.Seq2[string, *program.Program]) map[string]string {
+	out := map[string]string{}
+	for name, p := range programs {
+		out[name] = p.Hash()
+	}
+	return out
+}
+
+// samePrograms fails unless two answers to one request are the same.
+func samePrograms(t *trial, e example, first, second iter.Seq2[string, *program.Program]) {
+	a, b := hashes(first), hashes(second)
+	for name := range b {
+		if a[name] != b[name] {
+			t.failf(e, "a second request gives another %s program", name)
+		}
+	}
+	for name := range a {
+		if b[name] == "" {
+			t.failf(e, "a second request gives no %s program", name)
+		}
+	}
 }

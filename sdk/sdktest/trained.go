@@ -1,9 +1,14 @@
 package sdktest
 
 import (
+	"maps"
+	"math"
 	"reflect"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
@@ -68,4 +73,110 @@ func (q *quantizerRun) checkDevices(t *trial) {
 			t.compare(e, others, "initial ", in.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)})
 		}
 	})
+}
+
+// The gradient check compares the reverse pass of the surrogate with the surrogate
+// itself, so it cannot know whether the surrogate is a good one: if none is given, both
+// are zero, and a wrong sign is wrong on both sides. But the purpose of a trained
+// parameter can be measured: it makes the error ½·Σ (Q(x) − x)² small, whose gradient
+// with respect to Q(x) is Q(x) − x. From a parameter that is far off, a step against the
+// gradient, not one along it, has to make the error smaller.
+
+// offFactors and offShifts move a trained parameter away from its initial value: it is
+// multiplied by a factor, or shifted by so many times the root mean square of x.
+var (
+	offFactors = []float64{8, 0.125}
+	offShifts  = []float64{2, -2}
+)
+
+// lessonSteps are the lengths of the steps that are tried, as fractions of the parameter.
+var lessonSteps = []float64{0.01, 0.1, 0.3, 0.6, 0.875, 1, 1.2, 2}
+
+// wrongSignFraction is the fraction to which a step along the gradient must reduce the error,
+// to prove that the sign is wrong. A single rounding does not halve the error by chance.
+const wrongSignFraction = 0.5
+
+// lesson is a trained parameter under test; the others keep their initial values.
+type lesson struct {
+	*instance
+	x    []float64
+	name string // of the input
+}
+
+// checkLearning tests every trained parameter.
+func (q *quantizerRun) checkLearning(t *trial) {
+	q.onOracle(t, func(in *instance, x []float64) {
+		if len(x) < 64 || in.Init == nil {
+			return // too few numbers to tell an error from chance
+		}
+		for _, p := range in.Trained {
+			t.run(lesson{in, x, sdk.TrainedPrefix + p.Name}.run)
+		}
+	})
+	t.skipUntried("none")
+}
+
+// run tries the parameter at its initial value, which may be the best already, and away from it.
+func (l lesson) run() {
+	l.t.announce()
+	start := l.trained[l.name].Floats
+	values := [][]float64{start}
+	for _, c := range offFactors {
+		values = append(values, scaled(c, start))
+	}
+	for _, c := range offShifts {
+		values = append(values, axpy(start, c*rootMeanSquare(l.x), full(1, len(start))))
+	}
+	moves := false
+	for i, v := range values {
+		in := l.with(v)
+		e, d := l.error(in)
+		gradient := in.gradient(l.x, d)[autodiff.Prefix+l.name].Float64s()
+		most := largest(gradient)
+		if most == 0 || floats.HasNaN(gradient) || math.IsNaN(e) {
+			continue
+		}
+		moves = true
+		if i > 0 && !l.leads(v, scaled(1/most, gradient), e) {
+			return
+		}
+	}
+	if !moves {
+		l.t.failf(l.at(), "the gradient of the error by %s is zero wherever that is: it is never trained", l.name)
+	}
+}
+
+// leads takes steps of several lengths against the gradient and along it. It fails if
+// only the latter make the error smaller.
+func (l lesson) leads(v, gradient []float64, e float64) bool {
+	best := map[float64]float64{}
+	for _, sign := range []float64{-1, 1} {
+		best[sign] = e
+		for _, part := range lessonSteps {
+			other, _ := l.error(l.with(axpy(v, sign*part*largest(v), gradient)))
+			if other < best[sign] { // not NaN, either
+				best[sign] = other
+			}
+		}
+	}
+	if best[-1] < e || best[1] > wrongSignFraction*e {
+		return true
+	}
+	l.t.failf(l.at(), "from %s = %.4g, where the error is %.4g, no step against its gradient makes it smaller, and one along it leaves %.4g: the sign is wrong",
+		l.name, v[0], e, best[1])
+	return false
+}
+
+// with is the instance with the parameter at v.
+func (l lesson) with(v []float64) *instance {
+	other := *l.instance
+	other.trained = maps.Clone(l.trained)
+	other.trained[l.name] = reference.Floats(v, l.trained[l.name].Type.Shape...)
+	return &other
+}
+
+// error is ½·Σ d², with d = Q(x) − x.
+func (l lesson) error(in *instance) (e float64, d []float64) {
+	d = axpy(in.quantize(l.x).value, -1, l.x)
+	return floats.Dot(d, d) / 2, d
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package campaign
+package main
 
 import (
 	"bytes"
@@ -84,7 +84,7 @@ const content = `{"step": 8, "seconds": 1}`
 func save() error { return atomicfile.WriteBytes(vfs.At("summary.json"), []byte(content)) }
 
 // against runs a whole campaign against one of the commands above.
-func against(t *testing.T, which string, o Options) ([]Record, string, error) {
+func against(t *testing.T, which string, o options) ([]Record, string, error) {
 	t.Helper()
 	if err := trap.Supported(t.Context()); err != nil {
 		t.Skip(err)
@@ -96,12 +96,12 @@ func against(t *testing.T, which string, o Options) ([]Record, string, error) {
 		o.Dir = t.TempDir()
 	}
 	s := Scenario{Name: which, Files: map[string]string{"input": ""}, Run: []string{which}, Again: []string{which}}
-	records, err := Run(t.Context(), o, []Scenario{s})
+	records, err := experiments(t.Context(), o, []Scenario{s})
 	return records, out.String(), err
 }
 
 func TestNothingIsLost(t *testing.T) {
-	records, out, err := against(t, "careful", Options{Rounds: 4})
+	records, out, err := against(t, "careful", options{Rounds: 4})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -143,7 +143,7 @@ func TestCarelessnessIsFound(t *testing.T) {
 	} {
 		t.Run(test.which, func(t *testing.T) {
 			dir := t.TempDir()
-			records, out, err := against(t, test.which, Options{Rounds: 2, Dir: dir})
+			records, out, err := against(t, test.which, options{Rounds: 2, Dir: dir})
 			if err == nil || !strings.Contains(out, test.want) {
 				t.Fatalf("error %v, output without %q:\n%s", err, test.want, out)
 			}
@@ -163,7 +163,7 @@ func TestOrphansAreFound(t *testing.T) {
 	before := orphanGrace
 	orphanGrace = 200 * time.Millisecond
 	t.Cleanup(func() { orphanGrace = before })
-	_, out, err := against(t, "orphan", Options{Rounds: 3})
+	_, out, err := against(t, "orphan", options{Rounds: 3})
 	if err == nil || !strings.Contains(out, "outlived cage orphan") {
 		t.Errorf("error %v, output:\n%s", err, out)
 	}
@@ -171,7 +171,7 @@ func TestOrphansAreFound(t *testing.T) {
 
 // A campaign that was stopped does the rest only; one experiment can be asked for again.
 func TestGoesOn(t *testing.T) {
-	o := Options{Rounds: 2, Dir: t.TempDir()}
+	o := options{Rounds: 2, Dir: t.TempDir()}
 	whole, out, err := against(t, "careful", o)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -210,7 +210,7 @@ func TestGoesOn(t *testing.T) {
 
 func TestSummarize(t *testing.T) {
 	out := &bytes.Buffer{}
-	Summarize(out, []Record{
+	summarize(out, []Record{
 		{Key: Key{"a", 0, 1}, Kills: []Killed{{Call: "write", All: true, Torn: true}, {Call: "fsync"}}},
 		{Key: Key{"b", 0, 1}, Failures: []string{"lost"}},
 	})

@@ -1,4 +1,4 @@
-package campaign
+package main
 
 import (
 	"fmt"
@@ -16,9 +16,9 @@ type Scenario struct {
 	Again, Failed []string
 }
 
-// Scenarios lists the scenarios of the campaign: every optimizer with a state of its own, the trained quantizer,
+// scenarios lists the scenarios of the campaign: every optimizer with a state of its own, the trained quantizer,
 // diagnostics and trajectories, resumed runs, studies and the preparation of data.
-func Scenarios() []Scenario {
+func scenarios() []Scenario {
 	list := []Scenario{
 		training("toy-sgd", toy, ""),
 		training("quadratic-adamw", quadratic, `optimizer = {plugin = "adamw"}`),

@@ -1,4 +1,4 @@
-package docrows_test
+package main
 
 import (
 	"bytes"
@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/cage-qat/cage/tools/docrows"
 )
 
 // files makes a tree of source files.
@@ -61,7 +59,7 @@ func TestWrite(t *testing.T) {
 		"cmd/x/x.go": source, "a/internal/y/y.go": source, "vendor/z/z.go": source, "main/main.go": "// Main runs.\npackage main\n", "empty/doc.txt": "",
 	})
 	var out bytes.Buffer
-	n, err := docrows.Write(&out, docrows.Options{Root: root, LongestA: 40})
+	n, err := write(&out, options{root: root, longest: 40})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +94,7 @@ a/cut#cut.Knife.Sharpen: What does the method cut.Knife.Sharpen do? Sharpen make
 // TestBrokenSource: what is not Go is an error that names the file.
 func TestBrokenSource(t *testing.T) {
 	root := files(t, map[string]string{"a/a.go": "pakage a\n"})
-	if _, err := docrows.Write(&bytes.Buffer{}, docrows.Options{Root: root, LongestA: 40}); err == nil || !strings.Contains(err.Error(), "a.go") {
+	if _, err := write(&bytes.Buffer{}, options{root: root, longest: 40}); err == nil || !strings.Contains(err.Error(), "a.go") {
 		t.Errorf("the error is %v", err)
 	}
 }

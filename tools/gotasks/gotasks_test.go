@@ -1,4 +1,4 @@
-package gotasks_test
+package main
 
 import (
 	"bytes"
@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/cage-qat/cage/tools/gotasks"
 )
 
 // sources writes Go files of some length, and returns their folder.
@@ -35,9 +33,9 @@ func sources(t *testing.T, files int) string {
 	return root
 }
 
-func made(t *testing.T, seed uint64) *gotasks.Made {
+func made(t *testing.T, seed uint64) *corpus {
 	t.Helper()
-	m, err := gotasks.Make(gotasks.Options{Root: sources(t, 300), Bytes: 200_000, Items: 20, Seed: seed})
+	m, err := newCorpus(options{Root: sources(t, 300), Bytes: 200_000, Items: 20, Seed: seed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,8 +108,8 @@ func TestApart(t *testing.T) {
 // TestSeeds: a seed makes the same again, and another one something else.
 func TestSeeds(t *testing.T) {
 	root := sources(t, 300)
-	make := func(seed uint64) *gotasks.Made {
-		m, err := gotasks.Make(gotasks.Options{Root: root, Bytes: 20_000, Items: 5, Seed: seed})
+	make := func(seed uint64) *corpus {
+		m, err := newCorpus(options{Root: root, Bytes: 20_000, Items: 5, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +126,7 @@ func TestSeeds(t *testing.T) {
 // TestWrite: each task is a file of rows, and the documents are one.
 func TestWrite(t *testing.T) {
 	files := map[string]string{}
-	err := made(t, 0).Write(func(path string, write func(io.Writer) error) error {
+	err := made(t, 0).write(func(path string, write func(io.Writer) error) error {
 		var b bytes.Buffer
 		err := write(&b)
 		files[filepath.ToSlash(path)] = b.String()
@@ -150,7 +148,7 @@ func TestWrite(t *testing.T) {
 // TestTooLittle: a folder that has too little source is said to have.
 func TestTooLittle(t *testing.T) {
 	for files, want := range map[int]string{0: "has too few Go files", 60: "has too little source for 5000 clozes"} {
-		_, err := gotasks.Make(gotasks.Options{Root: sources(t, files), Bytes: 1000, Items: 5000})
+		_, err := newCorpus(options{Root: sources(t, files), Bytes: 1000, Items: 5000})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d files: %v, want %s", files, err, want)
 		}

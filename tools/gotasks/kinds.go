@@ -1,4 +1,4 @@
-package gotasks
+package main
 
 import (
 	"go/scanner"
@@ -59,17 +59,11 @@ func recallText(r *rand.Rand) string {
 	return text + "\n"
 }
 
-// recallItem asks for the value of a key.
-func recallItem(r *rand.Rand) Item {
-	list := pairs(r, len(slots))
-	return lookup(r, stated(list)+":", list)
-}
-
 // lookup asks for the value of one of the pairs in a text, among all that it may have.
-func lookup(r *rand.Rand, text string, list []pair) Item {
+func lookup(r *rand.Rand, text string, list []pair) item {
 	p := list[r.IntN(len(list))]
 	values := slots[p.slot].values
-	return Item{text + slots[p.slot].key, strings.Split(values, ""), strings.IndexByte(values, p.value)}
+	return item{text + slots[p.slot].key, strings.Split(values, ""), strings.IndexByte(values, p.value)}
 }
 
 // marked begins a line with a pair, where it is hidden and where it is asked for.
@@ -96,12 +90,6 @@ func needleText(r *rand.Rand, sources []string) string {
 	return text
 }
 
-// needleItem asks for one hidden value.
-func needleItem(r *rand.Rand, sources []string) Item {
-	text, list := hidden(r, sources)
-	return lookup(r, text+marked, list)
-}
-
 // snippet is so much of some source, from somewhere in it, in ASCII.
 func snippet(r *rand.Rand, sources []string, size int) string {
 	for {
@@ -117,7 +105,7 @@ func snippet(r *rand.Rand, sources []string, size int) string {
 }
 
 // clozes asks for identifiers that stood shortly before, among others of the same file, at most n.
-func clozes(r *rand.Rand, sources []string, n int) (list []Item) {
+func clozes(r *rand.Rand, sources []string, n int) (list []item) {
 	for _, k := range r.Perm(len(sources)) {
 		places, names := identifiers(sources[k])
 		for range 8 { // of each file
@@ -136,7 +124,8 @@ func clozes(r *rand.Rand, sources []string, n int) (list []Item) {
 				}
 			}
 			if len(wrong) >= choiceCount-1 {
-				list = append(list, item(r, before, p.name, wrong))
+				gold := r.IntN(choiceCount)
+				list = append(list, item{before, slices.Insert(wrong[:choiceCount-1:choiceCount-1], gold, p.name), gold})
 			}
 		}
 	}

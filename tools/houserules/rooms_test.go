@@ -1,7 +1,6 @@
 package houserules
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -181,19 +180,6 @@ func (r room) check(t *testing.T, place map[string]int, imported []string) {
 		}
 		if at, isRoom := place[name]; isRoom && at <= place[r.name] {
 			t.Errorf("host/%s may import host/%s, which stands above it", r.name, name)
-		}
-	}
-}
-
-// TestMap: the map in the README has a line for each wing.
-func TestMap(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, wing := range wings {
-		if !strings.Contains(string(text), "\n| `host/"+wing+"` |") {
-			t.Errorf("the map in the README has no line for host/%s", wing)
 		}
 	}
 }

@@ -3,9 +3,13 @@ package houserules
 import (
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"iter"
+	"maps"
+	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -179,6 +183,71 @@ func TestPackageComments(t *testing.T) {
 		}
 		if len(p.GoFiles)+len(p.IgnoredFiles) > 0 && len(with) != 1 {
 			t.Errorf("%s has %d package comments %v, want exactly one, which tells a newcomer what lives there", p.PkgPath, len(with), with)
+		}
+	}
+}
+
+var imports = regexp.MustCompile(`"` + regexp.QuoteMeta(module) + `[a-z/]*"`)
+
+// TestPluginsDoNotKnowTheMethod: quantizers and optimizers do not know that a method
+// corrects the training. In their directories its name stands in import paths only.
+func TestPluginsDoNotKnowTheMethod(t *testing.T) {
+	read := 0
+	err := filepath.WalkDir("../../plugins", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		read++
+		for i, line := range strings.Split(strings.ToLower(string(text)), "\n") {
+			if strings.Contains(imports.ReplaceAllString(line, ""), "cage") {
+				t.Errorf("%s:%d speaks of the method", path, i+1)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read < 20 {
+		t.Errorf("only %d files were read", read)
+	}
+}
+
+// outside are the modules that a plugin outside of this repository is built from, and those that its tests need as well.
+var outside = map[string][]string{
+	"sdk": {
+		"github.com/fatih/color", "github.com/golang/protobuf", "github.com/hashicorp/go-hclog", "github.com/hashicorp/go-plugin",
+		"github.com/hashicorp/yamux", "github.com/mattn/go-colorable", "github.com/mattn/go-isatty", "github.com/oklog/run",
+		"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text", "google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc",
+		"google.golang.org/protobuf",
+	},
+	"sdk/sdktest": {"gonum.org/v1/gonum"},
+}
+
+// TestOutsidePlugins: what the author of a plugin downloads is go-plugin with what it needs, and gonum for the kit.
+func TestOutsidePlugins(t *testing.T) {
+	linked := map[string]map[string]bool{"sdk": {}, "sdk/program": {}, "sdk/sdktest": {}}
+	for _, p := range load(t) {
+		for name, modules := range linked {
+			if p.PkgPath == module+"/"+name {
+				packages.Visit([]*packages.Package{p}, nil, func(q *packages.Package) {
+					if q.Module != nil && !q.Module.Main {
+						modules[q.Module.Path] = true
+					}
+				})
+			}
+		}
+	}
+	for name, want := range map[string][]string{
+		"sdk": outside["sdk"], "sdk/sdktest": slices.Sorted(slices.Values(slices.Concat(outside["sdk"], outside["sdk/sdktest"]))),
+		"sdk/program": nil,
+	} {
+		if got := slices.Sorted(maps.Keys(linked[name])); !slices.Equal(got, want) {
+			t.Errorf("%s is built from the modules %q, want %q: authors of plugins download them, and docs/writing-a-plugin.md counts them", name, got, want)
 		}
 	}
 }

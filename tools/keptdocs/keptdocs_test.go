@@ -1,4 +1,4 @@
-package keptdocs_test
+package main
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"github.com/cage-qat/cage/host/study/kept"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
-	"github.com/cage-qat/cage/tools/keptdocs"
 )
 
 const studyFile = `
@@ -56,7 +55,7 @@ over = ["seed"]
 
 // prepare goes to a folder with a study and its kept results: STE has 2, 2.1 and 2.2, CAGE
 // 0.4 to 0.6 less, and in 2 bits there is no result.
-func prepare(t *testing.T) *keptdocs.Renderer {
+func prepare(t *testing.T) *renderer {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("small.toml", []byte(studyFile), 0o644); err != nil {
@@ -73,7 +72,7 @@ func prepare(t *testing.T) *keptdocs.Renderer {
 	if err := f.Write("small.json"); err != nil {
 		t.Fatal(err)
 	}
-	return &keptdocs.Renderer{Dir: "."}
+	return &renderer{Dir: "."}
 }
 
 const inline = `So CAGE is lower by <!-- kept {study = "small", table = 1,
@@ -111,7 +110,7 @@ func TestChoice(t *testing.T) {
 	if err := os.WriteFile("small.toml", []byte(best), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, err := (&keptdocs.Renderer{Dir: "."}).Render(t.Context(), []byte(chosen))
+	out, err := (&renderer{Dir: "."}).Render(t.Context(), []byte(chosen))
 	if err != nil || !strings.HasSuffix(string(out), "-->4† of 1/2<!-- /kept -->.") {
 		t.Errorf("%s, %v", out, err)
 	}
@@ -174,7 +173,7 @@ func TestFigure(t *testing.T) {
 	if err := os.WriteFile("small.json", []byte(strings.Replace(string(text), "2.2", "2.3", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	other := &keptdocs.Renderer{Dir: "."}
+	other := &renderer{Dir: "."}
 	if _, err := other.Render(t.Context(), []byte(picture)); err != nil || string(other.Pictures["pictures/small-1.svg"]) == string(r.Pictures["pictures/small-1.svg"]) {
 		t.Errorf("changed results make the same picture: %v", err)
 	}
@@ -208,7 +207,7 @@ func TestByHand(t *testing.T) {
 	if err := os.WriteFile("small.json", []byte(strings.Replace(string(text), "2.2", "2.3", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, err = (&keptdocs.Renderer{Dir: "."}).Render(t.Context(), right)
+	out, err = (&renderer{Dir: "."}).Render(t.Context(), right)
 	if err != nil || string(out) == string(right) {
 		t.Errorf("changed results leave the document as it is: %v", err)
 	}
@@ -284,5 +283,60 @@ func TestErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
+	}
+}
+
+// FuzzMarks: the places of results stand one after another within the document, whatever it
+// holds, and are those of complete descriptions.
+func FuzzMarks(f *testing.F) {
+	for _, text := range []string{
+		"",
+		"<!-- kept {study = \"a\", table = 1} -->\nx\n<!-- /kept -->\n",
+		"x <!-- kept {study = \"a\", table = 2, at = {b = \"c\"}, show = \"n\"} -->3<!-- /kept --> y",
+		"<!-- kept {study = \"a\", table = 1, where = {b = [\"c\", \"d\"]}} -->\n<!-- /kept -->",
+		"<!-- kept {study = \"a\", figure = 1} -->\nx\n<!-- /kept -->\n",
+		"```\n<!-- kept {} -->\n```\n<!-- /kept -->",
+		"<!-- kept {study = 1} --><!-- /kept --><!-- kept",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		list, err := marks(text)
+		if err != nil && len(list) > 0 {
+			t.Fatalf("%d marks beside the error %v", len(list), err)
+		}
+		last := 0
+		for _, m := range list {
+			if m.start < last || m.end < m.start || m.end > len(text) {
+				t.Fatalf("a place from %d to %d after %d, in %d bytes", m.start, m.end, last, len(text))
+			}
+			if m.Study == "" || (m.Table < 1) == (m.Figure < 1) || m.alone == (m.Show != "") {
+				t.Fatalf("incomplete: %+v", m)
+			}
+			last = m.end
+		}
+	})
+}
+
+// TestWhere: a table is restricted by axes and labels that the study has.
+func TestWhere(t *testing.T) {
+	for _, where := range []string{`{bit = "4"}`, `{bits = "8"}`} {
+		out, err := prepare(t).Render(t.Context(), []byte(strings.Replace(table, `{bits = "4"}`, where, 1)))
+		if err == nil {
+			t.Errorf("%s: no error, and the document is\n%s", where, out)
+		}
+	}
+}
+
+// TestWhereWidens: both what a table has from the study file and what the comment says restrict it.
+func TestWhereWidens(t *testing.T) {
+	r := prepare(t)
+	write := strings.Replace(studyFile, "baseline = {method = \"STE\"}", "where = {bits = \"4\"}", 1)
+	if err := os.WriteFile("small.toml", []byte(write), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.Render(t.Context(), []byte(strings.Replace(table, `{bits = "4"}`, `{bits = ["4", "2"]}`, 1)))
+	if err == nil && strings.Contains(string(out), "| 2 |") {
+		t.Errorf("the comment widens the table:\n%s", out)
 	}
 }

@@ -1,4 +1,4 @@
-package keptdocs
+package main
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package keptdocs
+package main
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/host/study/report"
 )
 
-// Renderer writes the results in one folder into documents.
-type Renderer struct {
+// renderer writes the results in one folder into documents.
+type renderer struct {
 	Dir string // folder of files of kept results
 	// Survey finds results that would be made with other programs or data now; nil means
 	// that they are not looked for.
@@ -41,7 +41,7 @@ type results struct {
 }
 
 // Render returns the document with all results rewritten. Errors name the line.
-func (r *Renderer) Render(ctx context.Context, text []byte) ([]byte, error) {
+func (r *renderer) Render(ctx context.Context, text []byte) ([]byte, error) {
 	list, err := marks(text)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (r *Renderer) Render(ctx context.Context, text []byte) ([]byte, error) {
 }
 
 // results reads those of a study, once.
-func (r *Renderer) results(ctx context.Context, name string) (*results, error) {
+func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 	if s, ok := r.studies[name]; ok {
 		return s, nil
 	}
@@ -113,7 +113,7 @@ func (s *results) countStale(ctx context.Context, survey study.Survey) (int, err
 	return n, err
 }
 
-func (r *Renderer) render(s *results, m mark) (string, error) {
+func (r *renderer) render(s *results, m mark) (string, error) {
 	if m.Figure == 0 {
 		return s.render(m)
 	}

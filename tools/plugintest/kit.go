@@ -1,12 +1,19 @@
 package plugintest
 
 import (
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/cage-qat/cage/host/train/conformance/values"
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
@@ -43,3 +50,92 @@ func EachCase(t *testing.T, goldenFile string, test func(t *testing.T, m Bench, 
 }
 
 func goldenPath(name string) string { return filepath.Join("testdata", name+".json") }
+
+// Near fails the test unless got equals want within relative times the largest magnitude
+// in want; NaN equals NaN.
+func Near(t testing.TB, what string, got, want []float64, relative float64) {
+	t.Helper()
+	tol := golden.Tolerance{Abs: relative * golden.Largest(want)}
+	if err := tol.Compare(got, golden.Array{Shape: []int{len(want)}, Data: want}); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// Times returns c·v.
+func Times(c float64, v []float64) []float64 { return floats.ScaleTo(make([]float64, len(v)), c, v) }
+
+// ShortScales fails the test unless scales, each times a factor, are positive numbers of
+// the type that scale_dtype names.
+func ShortScales(t testing.TB, dtype string, scale []float64, factors ...float64) {
+	t.Helper()
+	bits, least := 24, -149
+	switch microscaling.ScaleType(dtype) {
+	case microscaling.ScaleBF16:
+		bits, least = 8, -133
+	case microscaling.ScaleF16:
+		bits, least = 11, -24
+	}
+	for _, s := range scale {
+		for _, factor := range factors {
+			v := s * factor
+			_, exponent := math.Frexp(v)
+			unit := math.Ldexp(1, max(least, exponent-bits))
+			if !(v > 0) || math.Mod(v, unit) != 0 || bits == 11 && v > 65504 {
+				t.Errorf("the scale %v times %v is no number of %s", s, factor, dtype)
+			}
+		}
+	}
+}
+
+// Matrix describes a weight matrix to train.
+func Matrix(shape ...int) sdk.Tensor {
+	return sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: shape}
+}
+
+// Vector describes the weight of a norm to train.
+func Vector(n int) sdk.Tensor {
+	return sdk.Tensor{Name: "norm", Role: sdk.TensorVector, Shape: []int{n}}
+}
+
+// Normal returns a tensor of seeded standard normal numbers, rounded to binary32 so that
+// every machine sees the same.
+func Normal(seed uint64, shape ...int) golden.Array {
+	r := rand.New(rand.NewPCG(seed, 0))
+	data := make([]float64, program.FloatType(shape...).Size())
+	for i := range data {
+		data[i] = float64(float32(r.NormFloat64()))
+	}
+	return golden.Array{Shape: shape, Data: data}
+}
+
+// Hadamard multiplies each run of order entries by the Sylvester matrix, using the plain
+// fast transform in binary64.
+func Hadamard(x golden.Array, order int) golden.Array {
+	out := x.Clone()
+	for n := 1; n < order; n *= 2 {
+		for i := range out.Data {
+			if i&n == 0 {
+				a, b := out.Data[i], out.Data[i+n]
+				out.Data[i], out.Data[i+n] = a+b, a-b
+			}
+		}
+	}
+	for i := range out.Data {
+		out.Data[i] /= math.Sqrt(float64(order))
+	}
+	return out
+}
+
+// Settings returns complete, checked settings for those of a case. If the description
+// does not declare one, or declares it differently, the test ends.
+func Settings(t testing.TB, d sdk.Description, given map[string]any) sdk.Values {
+	t.Helper()
+	if err := d.Check(); err != nil {
+		t.Fatal(err)
+	}
+	values, err := d.Resolve(given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}

@@ -15,10 +15,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/resources"
 )
 
 func main() {
@@ -109,25 +109,17 @@ func measure(t *tokenizer.HuggingFace, corpus string) error {
 	runtime.GOMAXPROCS(1)
 	best := time.Duration(0)
 	for range 3 {
-		begin := processorTime()
+		begin := resources.ProcessorTime()
 		for at := 0; at < len(text); at += 1 << 16 {
 			part := text[at:min(at+1<<16, len(text))]
 			if _, err := t.Encode(string(part)); err != nil {
 				return err
 			}
 		}
-		if took := processorTime() - begin; best == 0 || took < best {
+		if took := resources.ProcessorTime() - begin; best == 0 || took < best {
 			best = took
 		}
 	}
 	fmt.Printf("%s %.1f\n", t.Info().Name, float64(len(text))/1e6/best.Seconds())
 	return nil
-}
-
-func processorTime() time.Duration {
-	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		log.Fatal(err)
-	}
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }

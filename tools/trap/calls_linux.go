@@ -5,10 +5,8 @@ package trap
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -53,8 +51,6 @@ var calls = map[int]shape{
 	unix.SYS_SYMLINKAT:       {"symlinkat", -1, 1, 2, -1, -1, -1, -1},
 	unix.SYS_SYNC_FILE_RANGE: byFD("sync_file_range"),
 }
-
-func numbers() []int { return slices.Sorted(maps.Keys(calls)) }
 
 // read describes the system call that a thread is about to make. Calls that change no
 // file (opening to read, writing to a pipe) are not interesting.

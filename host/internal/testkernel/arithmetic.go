@@ -26,7 +26,7 @@ var (
 		"math.absf":       math.Abs,
 		"tt.precise_sqrt": math.Sqrt,
 		"arith.extf":      func(x float64) float64 { return x },
-		"arith.truncf":    func(x float64) float64 { return float64(rounded(float32(x))) },
+		"arith.truncf":    func(x float64) float64 { return float64(roundBFloat16(float32(x))) },
 	}
 	floats2 = map[string]func(x, y float64) float64{
 		"arith.addf": func(x, y float64) float64 { return x + y }, "arith.subf": func(x, y float64) float64 { return x - y },

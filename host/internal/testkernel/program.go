@@ -1,3 +1,10 @@
+// Package testkernel executes the text of kernels written by package triton, slowly and
+// without a GPU, so that tests can compare their results with what programs mean.
+//
+// It knows only the operations that package triton uses, and it is strict: the types in
+// the text must be those of the operands, every name must be known, and every access to
+// memory must be inside a tensor. Whether a GPU's compiler accepts the text can only be
+// found out by compiling it; see scripts/predict.sh.
 package testkernel
 
 import (
@@ -59,7 +66,7 @@ func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.
 		if p.Stored[name] == triton.BFloat16 {
 			data := make([]float64, len(t.Floats))
 			for i, x := range t.Floats {
-				data[i] = float64(rounded(float32(x)))
+				data[i] = float64(roundBFloat16(float32(x)))
 			}
 			known[name] = reference.Floats(data, t.Type.Shape...)
 		}

@@ -20,8 +20,8 @@ func at(dims []int, visit func(i int, index []int)) {
 	}
 }
 
-// place is the number of the element at an index, where axes of one element are repeated.
-func place(dims, index []int) int {
+// offset is the number of the element at an index, where axes of one element are repeated.
+func offset(dims, index []int) int {
 	n := 0
 	for axis, d := range dims {
 		n *= d
@@ -32,8 +32,8 @@ func place(dims, index []int) int {
 	return n
 }
 
-// taken are elements of x by their numbers, in a tensor of this kind.
-func taken(x *value, k kind, numbers []int) *value {
+// gather returns elements of x by their numbers, in a tensor of this kind.
+func gather(x *value, k kind, numbers []int) *value {
 	out := &value{kind: k, tensor: x.tensor}
 	for _, n := range numbers {
 		if x.isFloat() {
@@ -45,7 +45,8 @@ func taken(x *value, k kind, numbers []int) *value {
 	return out
 }
 
-func repeated(x *value, k kind) (*value, error) {
+// broadcast repeats x along the axes where it has one element, and a scalar along all.
+func broadcast(x *value, k kind) (*value, error) {
 	if x.dims != nil && len(x.dims) != len(k.dims) {
 		return nil, fmt.Errorf("%v does not become %v", x.dims, k.dims)
 	}
@@ -55,12 +56,12 @@ func repeated(x *value, k kind) (*value, error) {
 		}
 	}
 	var numbers []int
-	at(k.dims, func(_ int, index []int) { numbers = append(numbers, place(x.dims, index)) })
-	return taken(x, k, numbers), nil
+	at(k.dims, func(_ int, index []int) { numbers = append(numbers, offset(x.dims, index)) })
+	return gather(x, k, numbers), nil
 }
 
-// transposed changes the last two axes.
-func transposed(x *value, k kind) (*value, error) {
+// transpose exchanges the last two axes.
+func transpose(x *value, k kind) (*value, error) {
 	last := len(x.dims) - 1
 	want := slices.Clone(x.dims)
 	if last >= 1 {
@@ -73,9 +74,9 @@ func transposed(x *value, k kind) (*value, error) {
 	at(k.dims, func(_ int, i []int) {
 		from := slices.Clone(i)
 		from[last], from[last-1] = from[last-1], from[last]
-		numbers = append(numbers, place(x.dims, from))
+		numbers = append(numbers, offset(x.dims, from))
 	})
-	return taken(x, k, numbers), nil
+	return gather(x, k, numbers), nil
 }
 
 // reduce folds one axis.
@@ -91,8 +92,8 @@ func reduce(op *operation, x *value) (*value, error) {
 	one := kind{x.elem, nil}
 	parts := make([]*value, out.size())
 	at(x.dims, func(i int, index []int) {
-		j := place(out.dims, slices.Delete(slices.Clone(index), axis, axis+1))
-		element := taken(x, one, []int{i})
+		j := offset(out.dims, slices.Delete(slices.Clone(index), axis, axis+1))
+		element := gather(x, one, []int{i})
 		if parts[j] != nil && err == nil {
 			element, err = arithmetic(&operation{name: op.fold}, []*value{parts[j], element}, one)
 		}
@@ -131,8 +132,8 @@ func dot(args []*value, types []kind) (*value, error) {
 	return out, nil
 }
 
-// rounded is the nearest number of bfloat16, ties to even.
-func rounded(x float32) float32 {
+// roundBFloat16 is the nearest number of bfloat16, ties to even.
+func roundBFloat16(x float32) float32 {
 	bits := math.Float32bits(x)
 	if x != x {
 		return math.Float32frombits(bits | 1<<16)

@@ -2,10 +2,13 @@ package crashfs
 
 import (
 	"errors"
+	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"testing"
 )
 
 // Lose creates, in the directory to, which must be empty, what a loss of power after the
@@ -15,7 +18,7 @@ func (f *FS) Lose(m int, seed uint64, to string) error {
 	f.mu.Lock()
 	events := slices.Clone(f.events[:f.base+m])
 	f.mu.Unlock()
-	d := newDisk()
+	d := &disk{map[int]*inode{}, map[int]*directory{0: {names: map[string]int{}}}}
 	for _, e := range events {
 		d.do(e)
 	}
@@ -37,10 +40,6 @@ type inode struct {
 type directory struct {
 	names   map[string]int
 	pending []event // links, unlinks and renames that were not synced
-}
-
-func newDisk() *disk {
-	return &disk{map[int]*inode{}, map[int]*directory{0: {names: map[string]int{}}}}
 }
 
 // do takes note of an event.
@@ -178,4 +177,29 @@ func (d *disk) materialize(id int, to string) error {
 		errs = append(errs, os.WriteFile(path, d.files[child].content, 0o644))
 	}
 	return errors.Join(errs...)
+}
+
+// Each yields directories as they may be after a loss of power, seeds of them for every
+// moment, and a description of each. The test fails if there are fewer than least of
+// them.
+func (f *FS) Each(t testing.TB, seeds uint64, least int) iter.Seq2[string, string] {
+	return func(yield func(dir, what string) bool) {
+		states := 0
+		for m := range f.Moments() + 1 {
+			for seed := range seeds {
+				dir := t.TempDir()
+				if err := f.Lose(m, seed, dir); err != nil {
+					t.Fatal(err)
+				}
+				states++
+				if !yield(dir, fmt.Sprintf("power lost at moment %d, seed %d", m, seed)) {
+					return
+				}
+			}
+		}
+		if states < least {
+			t.Errorf("only %d states were tried", states)
+		}
+		t.Logf("%d moments, %d states", f.Moments(), states)
+	}
 }

@@ -103,7 +103,7 @@ func fromNode(m *pb.Node, n *program.Node) (err error) {
 	if _, ok := n.Op.Info(); !ok {
 		return fmt.Errorf("operation %d does not exist", op)
 	}
-	if n.Args, err = fromNumbers[program.ID](m.GetArgs()); err != nil {
+	if n.Args, err = FromNumbers[program.ID](m.GetArgs()); err != nil {
 		return fmt.Errorf("%s: operand %w", n.Op, err)
 	}
 	if n.Type, err = fromType(m.GetType()); err != nil {
@@ -124,7 +124,7 @@ func fromType(m *pb.Type) (program.Type, error) {
 		return program.Type{}, fmt.Errorf("has the element type %d, which does not exist", d)
 	}
 	var err error
-	if t.Shape, err = fromNumbers[int](m.GetShape()); err != nil {
+	if t.Shape, err = FromNumbers[int](m.GetShape()); err != nil {
 		return program.Type{}, fmt.Errorf("has an axis that %w", err)
 	}
 	return t, nil
@@ -145,7 +145,7 @@ func fromAttr(m *pb.Attr) (a program.Attr, err error) {
 		{"lhs_batch", m.LhsBatch, &a.LhsBatch}, {"rhs_batch", m.RhsBatch, &a.RhsBatch},
 	}
 	for _, l := range lists {
-		if *l.to, err = fromNumbers[int](l.from); err != nil {
+		if *l.to, err = FromNumbers[int](l.from); err != nil {
 			return a, fmt.Errorf("attribute %s %w", l.name, err)
 		}
 	}
@@ -169,7 +169,8 @@ func toNumbers[T ~int | ~int32](list []T) []uint32 {
 	return out
 }
 
-func fromNumbers[T ~int | ~int32](list []uint32) ([]T, error) {
+// FromNumbers reads numbers that must be at most 2³¹−1.
+func FromNumbers[T ~int | ~int32](list []uint32) ([]T, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -191,9 +192,6 @@ func fromNumber[T ~int | ~int32](v uint32) (T, error) {
 	return T(v), nil
 }
 
-// FromNumbers reads numbers that must be at most 2³¹−1.
-func FromNumbers(list []uint32) ([]int, error) { return fromNumbers[int](list) }
-
 // ToShape writes a shape; every axis must lie in 1…2³¹−1.
 func ToShape(shape []int) ([]uint32, error) {
 	for i, d := range shape {
@@ -206,7 +204,7 @@ func ToShape(shape []int) ([]uint32, error) {
 
 // FromShape reads a shape.
 func FromShape(shape []uint32) ([]int, error) {
-	out, err := fromNumbers[int](shape)
+	out, err := FromNumbers[int](shape)
 	if err != nil {
 		return nil, fmt.Errorf("the shape has an axis that %w", err)
 	}

@@ -22,11 +22,11 @@ func (t *tape) unrepeat(v program.Value, want program.Type) program.Value {
 	return t.reshape(t.sum(v, axes), want.Shape)
 }
 
-func (t *tape) reshaped(n *program.Node, _ program.ID, dy program.Value) {
+func (t *tape) reshapeAdjoint(n *program.Node, _ program.ID, dy program.Value) {
 	t.add(n.Args[0], t.reshape(dy, t.p.TypeOf(n.Args[0]).Shape))
 }
 
-func (t *tape) transposed(n *program.Node, _ program.ID, dy program.Value) {
+func (t *tape) transposeAdjoint(n *program.Node, _ program.ID, dy program.Value) {
 	t.add(n.Args[0], t.transpose(dy, inverse(n.Attr.Axes)))
 }
 
@@ -42,7 +42,7 @@ func (t *tape) broadcasted(n *program.Node, _ program.ID, dy program.Value) {
 	t.add(n.Args[0], t.reshape(t.sum(dy, axes), x.Shape))
 }
 
-func (t *tape) sliced(n *program.Node, _ program.ID, dy program.Value) {
+func (t *tape) sliceAdjoint(n *program.Node, _ program.ID, dy program.Value) {
 	t.add(n.Args[0], t.unslice(dy, n.Attr, t.p.TypeOf(n.Args[0]).Shape))
 }
 

@@ -1,3 +1,11 @@
+// Package simplify rewrites programs into smaller ones that give the same bits: equal
+// operations are merged, operations that change nothing are removed, and so is whatever
+// no output needs.
+//
+// Only exact identities belong here: x·1 is x, x − 0 is x, and a transpose of a transpose
+// is one transpose; but x + 0 is not x when x is −0, and products of constants are left
+// alone because they would round differently. The gradient transform (package autodiff)
+// writes its programs through a [Writer].
 package simplify
 
 import (
@@ -12,7 +20,10 @@ func (w *Writer) simplify(n node, t program.Type) (program.Value, bool) {
 	info, _ := n.op.Info()
 	switch info.Class {
 	case program.ClassUnary:
-		return w.simplifyUnary(n)
+		inner := w.origin[n.args[0]] // −(−x) = x
+		if (n.op == program.OpNeg || n.op == program.OpNot) && inner.op == n.op {
+			return inner.args[0], true
+		}
 	case program.ClassBinary:
 		if v, ok := w.simplifyBinary(n); ok {
 			return v, true
@@ -28,14 +39,6 @@ func (w *Writer) simplify(n node, t program.Type) (program.Value, bool) {
 		if n.op == program.OpHadamard && n.attr.Block == 1 {
 			return n.args[0], true
 		}
-	}
-	return program.Value{}, false
-}
-
-func (w *Writer) simplifyUnary(n node) (program.Value, bool) {
-	inner := w.origin[n.args[0]]
-	if (n.op == program.OpNeg || n.op == program.OpNot) && inner.op == n.op {
-		return inner.args[0], true
 	}
 	return program.Value{}, false
 }

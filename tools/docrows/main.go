@@ -1,13 +1,14 @@
-// Package docrows makes conversations from Go documentation: a question about a symbol,
-// with its doc comment as the answer. `make life` fine-tunes a model on them: every
-// machine with Go has them, and they are under Go's licence. Packages whose first file is
-// a program that generates others, such as sort, are left out.
+// Command docrows makes conversations from Go documentation, one JSON object per line: a question about a symbol, with
+// its doc comment as the answer. `make life` fine-tunes a model on them: every machine with Go has them, and they are
+// under Go's licence. Packages whose first file is a program that generates others, such as sort, are left out.
 //
 // The content of conversations is defined here; host/data/chat reads them.
-package docrows
+package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/doc"
@@ -20,12 +21,15 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Options say which conversations to make.
-type Options struct {
-	Root     string // directory of packages, such as $(go env GOROOT)/src
-	LongestA int    // most characters of an answer; longer doc comments are cut after the last sentence that fits
+// options say which conversations to make.
+type options struct {
+	root    string // directory of packages, such as $(go env GOROOT)/src
+	longest int    // most characters of an answer; longer doc comments are cut after the last sentence that fits
 }
 
 // message is a turn of a conversation.
@@ -41,11 +45,11 @@ type row struct {
 	Source   string    `json:"source"`
 }
 
-// Write writes conversations about all exported symbols below the root, one JSON object
+// write writes conversations about all exported symbols below the root, one JSON object
 // per line, in the order of their packages, and returns their number. Commands, internal
 // packages, tests and vendored code are left out.
-func Write(w io.Writer, o Options) (int, error) {
-	dirs, err := packages(o.Root)
+func write(w io.Writer, o options) (int, error) {
+	dirs, err := packages(o.root)
 	if err != nil {
 		return 0, err
 	}
@@ -88,8 +92,8 @@ func packages(root string) ([]string, error) {
 }
 
 // conversations are those about one package, none where the directory holds none.
-func (o Options) conversations(dir string) ([]row, error) {
-	path, err := filepath.Rel(o.Root, dir)
+func (o options) conversations(dir string) ([]row, error) {
+	path, err := filepath.Rel(o.root, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -153,15 +157,45 @@ func parse(dir, path string) (*doc.Package, error) {
 
 // answer is a doc comment as one paragraph of plain text, "" where there is none or where
 // its first sentence is too long.
-func (o Options) answer(comment string) string {
+func (o options) answer(comment string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(comment), "\n\n")
 	text := strings.Join(strings.Fields(first), " ")
-	if utf8.RuneCountInString(text) <= o.LongestA {
+	if utf8.RuneCountInString(text) <= o.longest {
 		return text
 	}
-	cut := string([]rune(text)[:o.LongestA])
+	cut := string([]rune(text)[:o.longest])
 	if i := strings.LastIndex(cut, ". "); i >= 0 {
 		return cut[:i+1]
 	}
 	return ""
+}
+
+func main() {
+	root := flag.String("root", "", "directory of packages, as $(go env GOROOT)/src")
+	longest := flag.Int("longest", 240, "characters of an answer")
+	out := flag.String("out", "", "file to write")
+	flag.Parse()
+	if err := run(*root, *longest, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "docrows:", err)
+		os.Exit(1)
+	}
+}
+
+func run(root string, longest int, out string) error {
+	if root == "" || out == "" {
+		return fmt.Errorf("-root and -out are required: the directory of packages and the file to write")
+	}
+	var text bytes.Buffer
+	n, err := write(&text, options{root: root, longest: longest})
+	if err != nil {
+		return err
+	}
+	if err := vfs.At(filepath.Dir(out)).MkdirAll(); err != nil {
+		return err
+	}
+	if err := atomicfile.WriteBytes(vfs.At(out), text.Bytes()); err != nil {
+		return err
+	}
+	fmt.Printf("%d conversations in %s\n", n, out)
+	return nil
 }

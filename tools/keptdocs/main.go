@@ -1,5 +1,19 @@
-// Command keptdocs writes kept results into the given documents. With --check, it fails
-// if the documents say something else.
+// Command keptdocs writes results of studies into the given Markdown documents: tables, and single numbers within sentences,
+// computed from files of kept results (host/study/kept). It rewrites what is between two comments:
+//
+//	<!-- kept {study = "effect", table = 1, where = {bits = "4"}} -->
+//	… a table …
+//	<!-- /kept -->
+//
+//	CAGE is lower by <!-- kept {study = "effect", table = 1, at = {bits = "4",
+//	method = "CAGE"}, show = "difference"} -->−0.0085 [−0.0139, −0.0030]<!-- /kept -->.
+//
+// A comment on a line of its own stands for a table, one within a line for a number. With figure = 1 instead of table =
+// 1, a comment on a line of its own stands for a figure of the study, whose file goes into the folder pictures beside
+// the document.
+//
+// Nothing else in a document is changed, and nothing is computed here that a study's report does not compute. With
+// --check, nothing is written, and the command fails if a document says something else.
 package main
 
 import (
@@ -19,7 +33,6 @@ import (
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/tools/keptdocs"
 )
 
 func main() {
@@ -34,7 +47,7 @@ func main() {
 }
 
 func run(dir, plugins string, check bool, documents []string) error {
-	r := &keptdocs.Renderer{Dir: dir, Warn: func(err error) { fmt.Fprintln(os.Stderr, "keptdocs:", err) }}
+	r := &renderer{Dir: dir, Warn: func(err error) { fmt.Fprintln(os.Stderr, "keptdocs:", err) }}
 	if plugins != "" {
 		finder := &plugin.Finder{Dirs: []string{plugins}}
 		r.Survey = func(ctx context.Context, list []*config.Config) []config.Finding {

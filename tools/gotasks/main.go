@@ -1,4 +1,4 @@
-// Package gotasks makes small evaluation tasks, and texts on which to train for them, from Go source. Every machine
+// Command gotasks makes small evaluation tasks, and texts on which to train for them, from Go source. Every machine
 // with Go has that, and it is under Go's licence. `make paper-small` evaluates small models on these tasks.
 //
 //	cloze   which of four identifiers comes next, in source that no model was trained on
@@ -6,10 +6,11 @@
 //	needle  the same, with the keys in marked lines among lines of source
 //
 // host/deploy/tasks asks the questions, with the files in examples/paper/tasks.
-package gotasks
+package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -17,13 +18,15 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Options say what to make.
-type Options struct {
+// options say what to make.
+type options struct {
 	Root  string // directory of Go source, such as $(go env GOROOT)/src
 	Bytes int    // of source to train on, and of texts like recall and needle, both together
 	Items int    // number of items in each task
@@ -33,33 +36,26 @@ type Options struct {
 // choiceCount is how many answers a question has.
 const choiceCount = 4
 
-// Item is a question of a task.
-type Item struct {
+// item is a question of a task.
+type item struct {
 	Question string   `json:"question"`
 	Choices  []string `json:"choices"`
 	Gold     int      `json:"gold"`
 }
 
-// item puts the right answer among the wrong ones.
-func item(r *rand.Rand, question, right string, wrong []string) Item {
-	it := Item{question, slices.Clone(wrong[:choiceCount-1]), r.IntN(choiceCount)}
-	it.Choices = slices.Insert(it.Choices, it.Gold, right)
-	return it
-}
-
-// Made is the result of [Make]: documents to train on, and the items of each task.
-type Made struct {
+// corpus is the result of [newCorpus]: documents to train on, and the items of each task.
+type corpus struct {
 	Documents []string
-	Tasks     map[string][]Item
+	Tasks     map[string][]item
 }
 
-// Make reads source and makes everything. The same options give the same result.
-func Make(o Options) (*Made, error) {
+// newCorpus reads source and makes everything. The same options give the same result.
+func newCorpus(o options) (*corpus, error) {
 	train, held, err := read(o)
 	if err != nil {
 		return nil, err
 	}
-	m := &Made{Tasks: map[string][]Item{}}
+	m := &corpus{Tasks: map[string][]item{}}
 	r := rand.New(rand.NewPCG(o.Seed, 1))
 	synthetic := 0
 	for _, text := range train {
@@ -75,8 +71,10 @@ func Make(o Options) (*Made, error) {
 	}
 	asked := rand.New(rand.NewPCG(o.Seed, 2))
 	for range o.Items {
-		m.Tasks["recall"] = append(m.Tasks["recall"], recallItem(asked))
-		m.Tasks["needle"] = append(m.Tasks["needle"], needleItem(asked, held))
+		list := pairs(asked, len(slots))
+		m.Tasks["recall"] = append(m.Tasks["recall"], lookup(asked, stated(list)+":", list))
+		text, list := hidden(asked, held)
+		m.Tasks["needle"] = append(m.Tasks["needle"], lookup(asked, text+marked, list))
 	}
 	if m.Tasks["cloze"] = clozes(asked, held, o.Items); len(m.Tasks["cloze"]) < o.Items {
 		return nil, fmt.Errorf("%s has too little source for %d clozes: found %d", o.Root, o.Items, len(m.Tasks["cloze"]))
@@ -88,7 +86,7 @@ func Make(o Options) (*Made, error) {
 const heldOut = 20
 
 // read divides the source files below the root: those of which a hash says so are for tasks.
-func read(o Options) (train, held []string, err error) {
+func read(o options) (train, held []string, err error) {
 	size := 0
 	err = filepath.WalkDir(o.Root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -127,8 +125,8 @@ func read(o Options) (train, held []string, err error) {
 	return train, held, err
 }
 
-// Write writes the documents to train on as train.jsonl, and each task as NAME/test.jsonl, through create.
-func (m *Made) Write(create func(path string, write func(io.Writer) error) error) error {
+// write writes the documents to train on as train.jsonl, and each task as NAME/test.jsonl, through create.
+func (m *corpus) write(create func(path string, write func(io.Writer) error) error) error {
 	lines := func(path string, n int, line func(i int) any) error {
 		return create(path, func(w io.Writer) error {
 			enc := json.NewEncoder(w)
@@ -147,4 +145,39 @@ func (m *Made) Write(create func(path string, write func(io.Writer) error) error
 		}
 	}
 	return lines("train.jsonl", len(m.Documents), func(i int) any { return map[string]string{"text": m.Documents[i]} })
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.Root, "root", "", "directory of Go source, as $(go env GOROOT)/src")
+	flag.IntVar(&o.Bytes, "bytes", 4_000_000, "bytes of source to train on, and as many again of recall and needle")
+	flag.IntVar(&o.Items, "items", 300, "questions of each task")
+	flag.Uint64Var(&o.Seed, "seed", 0, "seed of all that is drawn")
+	out := flag.String("out", "", "directory to write into")
+	flag.Parse()
+	if err := run(o, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "gotasks:", err)
+		os.Exit(1)
+	}
+}
+
+func run(o options, out string) error {
+	if o.Root == "" || out == "" {
+		return fmt.Errorf("-root and -out are required: the directory of source and the one to write into")
+	}
+	made, err := newCorpus(o)
+	if err != nil {
+		return err
+	}
+	err = made.write(func(name string, write func(io.Writer) error) error {
+		path := vfs.At(out).Join(name)
+		if err := path.Dir().MkdirAll(); err != nil {
+			return err
+		}
+		return atomicfile.Write(path, write)
+	})
+	if err == nil {
+		fmt.Printf("%d documents to train on, and %d questions of each task, in %s\n", len(made.Documents), o.Items, out)
+	}
+	return err
 }

@@ -1,5 +1,10 @@
-// Package campaign kills the cage command in the middle of everything that it does to
-// files, and checks whether anything was lost.
+// Command campaign kills a built cage in the middle of everything that it does to files, and checks whether anything was
+// lost:
+//
+//	make build && go run ./tools/campaign
+//
+// It can be stopped at any moment; the same command then continues. At the end it prints tables of what was done, and
+// exits with code 1 if anything was lost.
 //
 // For each scenario (a training, a study, the preparation of data) it counts the system
 // calls that change a kept file in an undisturbed run. It then runs the scenario once for
@@ -10,27 +15,30 @@
 //
 // The scenarios, and what must hold, are defined here. Package trap stops a process at a
 // system call.
-package campaign
+package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/tools/trap"
 )
 
-// Options say what a campaign does.
-type Options struct {
+// options say what a campaign does.
+type options struct {
 	Cage     string        // executable, with its plugins beside it
 	Dir      string        // directory for everything that is kept
 	Seed     uint64        // determines how each kill is done, and the order of the kills
@@ -53,16 +61,16 @@ func (s subject) whole() string    { return filepath.Join(s.dir, "whole") }
 
 // campaign is a campaign while it runs.
 type campaign struct {
-	Options
+	options
 	results  *results
 	subjects map[string]subject
 	mu       sync.Mutex // guards Out and failed
 	failed   int
 }
 
-// Run does the experiments that have no stored result yet, and returns all outcomes. Each
+// experiments does the experiments that have no stored result yet, and returns all outcomes. Each
 // failure is kept in a directory and printed with the command that repeats it.
-func Run(ctx context.Context, o Options, scenarios []Scenario) ([]Record, error) {
+func experiments(ctx context.Context, o options, scenarios []Scenario) ([]Record, error) {
 	build, err := identity(o.Cage)
 	if err != nil {
 		return nil, err
@@ -74,7 +82,7 @@ func Run(ctx context.Context, o Options, scenarios []Scenario) ([]Record, error)
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	c := &campaign{Options: o, subjects: map[string]subject{}}
+	c := &campaign{options: o, subjects: map[string]subject{}}
 	if c.results, err = openResults(vfs.At(filepath.Join(o.Dir, "results.jsonl"))); err != nil {
 		return nil, err
 	}
@@ -170,7 +178,9 @@ func (c *campaign) doAll(ctx context.Context, end time.Time) error {
 		}
 		queue <- k
 		if i%100 == 99 {
-			c.printf("%d of %d\n", i+1, len(keys))
+			c.mu.Lock()
+			fmt.Fprintf(c.Out, "%d of %d\n", i+1, len(keys))
+			c.mu.Unlock()
 		}
 	}
 	close(queue)
@@ -182,12 +192,6 @@ func (c *campaign) doAll(ctx context.Context, end time.Time) error {
 		return fmt.Errorf("%d experiments failed", c.failed)
 	}
 	return nil
-}
-
-func (c *campaign) printf(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fmt.Fprintf(c.Out, format, args...)
 }
 
 // tries is how often an experiment is done on a machine that is too busy for it.
@@ -245,6 +249,45 @@ func (c *campaign) keep(dir string, e *experiment) error {
 		fmt.Fprintf(c.Out, "  %s\n", f)
 	}
 	fmt.Fprintf(c.Out, "  what the kill left, what came of it and what was said: %s/{killed,work,log}\n", kept)
-	fmt.Fprintf(c.Out, "  again: go run ./tools/campaign/cmd -seed %d -only %s\n", c.Seed, e.record.Key)
+	fmt.Fprintf(c.Out, "  again: go run ./tools/campaign -seed %d -only %s\n", c.Seed, e.record.Key)
 	return nil
+}
+
+func main() {
+	trap.Launch()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx)
+	switch {
+	case errors.Is(err, trap.ErrUnsupported):
+		fmt.Println("crash campaign: skipped:", err)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "crash campaign:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	o := options{Out: os.Stdout}
+	flag.StringVar(&o.Cage, "cage", "bin/cage", "the executable to kill, with its plugins beside it")
+	flag.StringVar(&o.Dir, "dir", "campaign", "directory of results and of what failed")
+	flag.Uint64Var(&o.Seed, "seed", 1, "seed of how each kill is done, and of their order")
+	flag.IntVar(&o.Rounds, "rounds", 1, "experiments at each system call, which differ in how the kill is done")
+	flag.DurationVar(&o.For, "for", 0, "begin no experiment later than this; 0: do all")
+	flag.IntVar(&o.Parallel, "parallel", 2, "experiments at once")
+	flag.StringVar(&o.Only, "only", "", "`SCENARIO[:ROUND[:CALL]]`, as failures are printed")
+	flag.Parse()
+	var err error
+	if o.Cage, err = filepath.Abs(o.Cage); err != nil {
+		return err
+	}
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return err
+	}
+	records, err := experiments(ctx, o, scenarios())
+	if len(records) > 0 {
+		summarize(os.Stdout, records)
+	}
+	return err
 }
