@@ -7,6 +7,7 @@ set -euo pipefail
 if [ -w /dev/shm ] && awk '/^MemAvailable/ {exit $2 < 8 * 2^20}' /proc/meminfo &&
 	[ "$(df -k --output=avail /dev/shm | tail -n 1)" -gt $((4 << 20)) ]; then
 	scratch=$(mktemp -d -p /dev/shm cage-test.XXXXXX)
+	chmod 1777 "$scratch" # as /tmp is: some tests run plugins as another user
 	trap 'chmod -R u+w "$scratch"; rm -rf "$scratch"' EXIT
 	printf '#!/bin/sh\n' >"$scratch/try" && chmod +x "$scratch/try"
 	if "$scratch/try" 2>/dev/null; then
