@@ -29,6 +29,7 @@ func TestOneSeedOneRun(t *testing.T) {
 
 // TestZeroLambdaIsOff: with λ = 0 a run has the bits of one without the method, in every form.
 func TestZeroLambdaIsOff(t *testing.T) {
+	effort.Long(t, "trains twice")
 	off := testrun.Config(t, `method.form="off"`)
 	testrun.Train(t, off, train.Options{})
 	for _, form := range []string{"decoupled", "coupled"} {
@@ -175,6 +176,7 @@ func TestSkippedStepsLeaveNoTrace(t *testing.T) {
 
 // TestSkippedStepsAndResume: a resume between skipped steps changes nothing.
 func TestSkippedStepsAndResume(t *testing.T) {
+	effort.Long(t, "trains several times")
 	runs := poisoned(t, 2, "train.max_skipped=20")
 	testrun.Train(t, testrun.Again(t, runs[0]), train.Options{Resume: true})
 	runParts(t, runs[1], 7, 10, 15)

@@ -187,6 +187,7 @@ func TestMovementResumes(t *testing.T) {
 // TestMovementWithSkippedSteps: a run that stops at a step that is not finite meets it
 // again, and takes its sample once.
 func TestMovementWithSkippedSteps(t *testing.T) {
+	effort.Long(t, "trains several times")
 	runs := poisoned(t, 2, append(slices.Clone(sampling), "diagnostics.every=1", "train.max_skipped=1")...)
 	stopped, whole := runs[0], runs[1]
 	failing(t, testrun.Again(t, stopped))
@@ -228,6 +229,7 @@ func TestMovementChangesNothing(t *testing.T) {
 // TestMovementBeginsAnew: a run that is resumed with other settings of diagnostics goes on
 // and forgets its samples; one without quantized weights takes none.
 func TestMovementBeginsAnew(t *testing.T) {
+	effort.Long(t, "trains twice")
 	cfg := testrun.Config(t, sampling...)
 	runParts(t, cfg, 10)
 	testrun.Train(t, testrun.Again(t, cfg, "diagnostics.window=3"), train.Options{Resume: true})

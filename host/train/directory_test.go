@@ -25,6 +25,7 @@ import (
 // TestStoppedWhileItBegan: a directory whose description is not whole is that of a run without a
 // checkpoint: --resume begins it again. With a checkpoint it is refused, in one sentence that names the file.
 func TestStoppedWhileItBegan(t *testing.T) {
+	effort.Long(t, "begins many runs")
 	whole := problem(t, tinyProblem)
 	testrun.Train(t, testrun.Again(t, whole), train.Options{})
 	config := func(dir rundir.Dir) vfs.Path { return dir.Config() }

@@ -49,6 +49,7 @@ func TestExtendedRun(t *testing.T) {
 
 // A run on conversations goes on with more epochs, which have more steps.
 func TestExtendedByEpochs(t *testing.T) {
+	effort.Long(t, "trains twice")
 	cfg := testrun.ChatConfig(t, "data.epochs=1", `schedule={kind="constant", rate=3e-3}`, `method={form="off"}`)
 	short := testrun.Train(t, cfg, train.Options{})
 	_, err := train.Run(t.Context(), testrun.Again(t, cfg, fmt.Sprintf("train.steps=%d", short.Steps+1)), train.Options{Resume: true, Finder: testrun.Finder(t)})
@@ -114,6 +115,7 @@ func TestNotExtended(t *testing.T) {
 
 // The summary says why a run ended before its last step, and says nothing while it goes on.
 func TestSummarySaysWhyItEnded(t *testing.T) {
+	effort.Long(t, "trains several times")
 	cfg, whole := poisoned(t, 1, `train.nan_policy="stop"`)[0], testrun.Config(t)
 	summary := func() metrics.Summary {
 		t.Helper()
@@ -157,6 +159,7 @@ func TestResumePrunes(t *testing.T) {
 // The last step that is done counts, too: a run that was stopped right behind the first step of its decay, or of the ramp of
 // λ, cannot be given more steps, of which that one would have been another. One step before it can.
 func TestNotExtendedByItsLastStep(t *testing.T) {
+	effort.Long(t, "trains several times")
 	for _, c := range []struct {
 		schedule, method, longer string
 		refused                  int

@@ -52,6 +52,7 @@ func TestResumeWithAnotherConfiguration(t *testing.T) {
 // TestResumeWithAnotherExecutable: what a run depends on are the programs, not the
 // executables. Other executables that write the same programs continue it.
 func TestResumeWithAnotherExecutable(t *testing.T) {
+	effort.Long(t, "starts plugins anew")
 	cfg := testrun.Config(t)
 	runParts(t, cfg, 3)
 	// The scripts of a recorder have other hashes than the plugins they start.

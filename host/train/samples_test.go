@@ -37,6 +37,7 @@ const twoPrompts = `train.samples=["the quick", "func returns"]`
 // TestSamples: a training that writes texts ends in the bits of one that does not, and the
 // same seed writes the same texts at each evaluation and at the end.
 func TestSamples(t *testing.T) {
+	effort.Long(t, "trains many times")
 	for _, quantizer := range []string{"quest", "lsq"} {
 		t.Run(quantizer, func(t *testing.T) {
 			silent := testrun.Config(t, "train.eval_every=4", "train.steps=10", `quantizer.plugin="`+quantizer+`"`)

@@ -156,6 +156,7 @@ func TestDelayTooLong(t *testing.T) {
 // TestCancelBesideRefreshes: an interruption while refreshes are computed ends with a
 // checkpoint and leaves no goroutine behind.
 func TestCancelBesideRefreshes(t *testing.T) {
+	effort.Long(t, "trains several times")
 	testrun.Finder(t) // builds the plugins
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for _, overrides := range lateRefreshes {

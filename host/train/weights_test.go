@@ -66,6 +66,7 @@ func TestFromHub(t *testing.T) {
 // TestNewTokens: new tokens have rows of their own in the embedding and in the head, which start as the mean of the others or
 // as the row of one; all other weights are those of the checkpoint. A run that was saved goes on without the checkpoint.
 func TestNewTokens(t *testing.T) {
+	effort.Long(t, "trains twice")
 	for hub, n := range map[string]int{"llama32": 2, "olmo2": 256} { // with a tied head, and with one of its own
 		for _, from := range []int{-1, 3} {
 			dir := filepath.Join("../model/huggingface/testdata", hub)
@@ -324,6 +325,7 @@ func TestDistillationOfConversations(t *testing.T) {
 // TestTeacherOfItsOwn: the teacher can be a checkpoint of the hub, or a larger run of the same vocabulary, which need
 // not be what the model starts from.
 func TestTeacherOfItsOwn(t *testing.T) {
+	effort.Long(t, "trains twice")
 	hub := filepath.Join(t.TempDir(), "checkpoint")
 	if err := os.CopyFS(hub, os.DirFS("../model/huggingface/testdata/llama32")); err != nil {
 		t.Fatal(err)
@@ -357,6 +359,7 @@ func TestInitialTeacherOfHub(t *testing.T) {
 // TestTeacherRefused: a run does not go on with other weights than those of its teacher, wherever these are now, and does
 // not begin with a teacher that does not fit.
 func TestTeacherRefused(t *testing.T) {
+	effort.Long(t, "trains several times")
 	first, init := pretrained(t, "train.checkpoint_every=10", "train.keep=5")
 	cfg := testrun.Elsewhere(t, first, init, initialTeacher, `quantizer.plugin="quest"`)
 	runParts(t, cfg, 5)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/sdktest"
@@ -27,6 +28,7 @@ func find(t *testing.T, r sdktest.Report, name string) sdktest.Check {
 
 // Programs that no host would take fail in an author's own test.
 func TestLimitsOfHosts(t *testing.T) {
+	effort.Long(t, "checks large programs")
 	q := good()
 	q.surrogate = func(v program.Value) program.Value {
 		for range 5000 {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // parsers is everything that reads bytes which somebody else may have written, or which a
@@ -103,6 +105,7 @@ func TestParsersHaveTargets(t *testing.T) {
 
 // TestFuzzScriptFindsTargets: `make fuzz` runs all of them.
 func TestFuzzScriptFindsTargets(t *testing.T) {
+	effort.Long(t, "asks the go command for every package")
 	out, err := exec.Command("bash", "../../scripts/fuzz.sh", "--list").Output()
 	if err != nil {
 		t.Fatal(err)

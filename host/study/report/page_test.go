@@ -92,6 +92,7 @@ func TestHostileLabels(t *testing.T) {
 
 // Curves are decimated: a page of long runs stays light.
 func TestLongRunsMakeALightPage(t *testing.T) {
+	effort.Long(t, "writes runs of many steps")
 	text, _, _ := strings.Cut(grid, "[[study.figures]]")
 	s := parse(t, text+"[[study.figures]]\nkind = \"curves\"\nmetric = \"loss\"\nseries = [\"method\"]\nover = [\"seed\"]\nwhere = {bits = \"2\"}", t.TempDir())
 	results(t, s)

@@ -69,6 +69,7 @@ func fitOrFail(t testing.TB, points []Point, o Options) *Fit {
 
 // Without noise, what was planted is found, whatever ρ.
 func TestPlantedIsFoundExactly(t *testing.T) {
+	effort.Long(t, "fits many times")
 	for seed := range uint64(2) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		p := truth(random)

@@ -20,6 +20,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -170,6 +171,7 @@ func TestMistakes(t *testing.T) {
 // are killed as soon as the last program has arrived, and the steps are those of an
 // undisturbed run, bit for bit.
 func TestKilledAfterHandover(t *testing.T) {
+	effort.Long(t, "trains twice")
 	cfg := testrun.Config(t, "model.vocab=40", "method.silence=0.0")
 	want := trainFive(t, cfg, testrun.Plan(t, testrun.Again(t, cfg)))
 	m := modelOf(t, cfg)

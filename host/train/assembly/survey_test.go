@@ -101,6 +101,7 @@ optimizer = {plugin = "adamw"}
 
 // TestSurveyOfConversations: what does not fit the steps that conversations give is found in each configuration, in any order.
 func TestSurveyOfConversations(t *testing.T) {
+	effort.Long(t, "surveys many configurations")
 	cases := []struct{ override, problem string }{
 		{"schedule.warmup=0.1", ""}, {"schedule.warmup=5000.0", "schedule.warmup"}, {"seed=1", ""},
 		{"train.steps=5", ""}, {"train.steps=17", ""}, {"train.steps=18", "train.steps"}, {"train.accumulate=2", ""},

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -104,6 +105,7 @@ func TestRefreshDelay(t *testing.T) {
 // TestSOAPDelay: what takes effect late is what the whole refresh program makes of the
 // factors and bases as they were and of the moments as they have become.
 func TestSOAPDelay(t *testing.T) {
+	effort.Long(t, "compiles SOAP")
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `optimizer={plugin="soap", refresh_delay=2}`)
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s := newState(t, c)
@@ -251,6 +253,7 @@ func TestSkippedStepDelay(t *testing.T) {
 // TestFailedRefreshDelay: a refresh that fails is reported when it would have taken
 // effect, also by a run that was resumed meanwhile. The fourth in a row ends the run.
 func TestFailedRefreshDelay(t *testing.T) {
+	effort.Long(t, "compiles SOAP")
 	c := testrun.Compile(t, delayed(t, clock{}, 1))
 	c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 		if at := counted(in); at != 2 && at != 7 {
