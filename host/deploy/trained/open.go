@@ -208,7 +208,7 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 func (t *Model) Step() int { return t.step }
 
 // Identity distinguishes the checkpoint from those of all other runs, wherever the run directory is now. It is empty
-// for a Hugging Face checkpoint, and for runs made by versions of cage that gave no identity.
+// for a Hugging Face checkpoint.
 func (t *Model) Identity() string {
 	if t.made.Run == "" {
 		return ""
