@@ -137,7 +137,11 @@ func inBFloat16(values []float32) []float32 {
 
 // TestPrecisionIsKnown: TF32 is not for the CPU.
 func TestPrecisionIsKnown(t *testing.T) {
-	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, TF32: true})
+	d, err := engine.Open(device.CPU, engine.Options{Precision: device.BFloat16, TF32: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
 	if info := d.BuildInfo(); info.Products != "bfloat16" || !strings.HasSuffix(info.String(), " products=bfloat16") {
 		t.Errorf("the build info is %s", info)
 	}
