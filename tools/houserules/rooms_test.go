@@ -81,6 +81,7 @@ var rooms = []room{
 	{"compute/engine/autodiff", "compute/engine", "rules of differentiation that the library lacks"},
 	{"compute/engine", "compute/device", "devices and executables: it knows nothing of what they compute"},
 	{"compute/device", "", "names without code"},
+	{"compute/matmul", "", "multiplies slices of numbers: graphs, devices and what the numbers mean are nothing to it"},
 	{"method", "", "says what its rooms are"},
 	{"method/cage", "sdk sdk/program", "the method goes with every quantizer, optimizer and device"},
 	{"method/diagnostics", "", "measures codes and residuals, whoever has them"},
