@@ -190,13 +190,13 @@ func toBFloat16(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes
 func toFloat32(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.Float32) }
 
 // chooseCore returns the core of attention by position for the graph's device, and nil where attention by feature is
-// better: on the CPU, and in float32. Documents in one row, whose segments are given, have the plain core: the fused one
+// better: in float32, and where products need their operands transposed. Documents in one row, whose segments are given, have the plain core: the fused one
 // hides later keys only.
 func chooseCore(g *graph.Graph, s architecture.Settings, context int, segments *graph.Node) attentionCore {
-	if engine.OnCPU(g) || !engine.InBFloat16(g) {
+	if !engine.InBFloat16(g) || engine.TransposesOperands(g) {
 		return nil
 	}
-	if segments != nil {
+	if segments != nil || engine.OnCPU(g) {
 		return plainCore(segments)
 	}
 	core, _ := trial{group: s.Heads / s.KVHeads, size: s.HeadSize, context: trialContext(context)}.choose(engine.DeviceOf(g))

@@ -79,7 +79,7 @@ var rooms = []room{
 	{"compute/pass/rotation", "sdk/program sdk/program/simplify", "a program becomes a program: what for, and on which device it runs, is the caller's business"},
 	{"compute/pass/vectorize", "sdk/program", "a program becomes a program: what for, and on which device it runs, is the caller's business"},
 	{"compute/engine/autodiff", "compute/engine", "rules of differentiation that the library lacks"},
-	{"compute/engine", "compute/device", "devices and executables: it knows nothing of what they compute"},
+	{"compute/engine", "compute/device compute/matmul", "devices and executables: it knows nothing of what they compute"},
 	{"compute/device", "", "names without code"},
 	{"compute/matmul", "", "multiplies slices of numbers: graphs, devices and what the numbers mean are nothing to it"},
 	{"method", "", "says what its rooms are"},
