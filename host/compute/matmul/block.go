@@ -7,7 +7,7 @@ type rightPart struct {
 	part    part
 	product int // of the batch
 	packed  []uint32
-	columns []int32 // sums of columns, over the words up to this part's end
+	columns []int32 // sums of columns, and once they are complete, times the offset of the left operand
 }
 
 // shared returns the memory in which all tasks find what is packed of one product.
@@ -51,6 +51,11 @@ func (o *rightPart) pack(panel, panels int, w *workspace) {
 			for c := 0; c < width; c += f.columns {
 				f.addColumns(o.columns[column+c:][:f.columns], packed[c*depth:][:f.columns*depth])
 			}
+		}
+	}
+	if f.unsigned && o.part.last {
+		for i := range o.columns[column:][:width] {
+			o.columns[column+i] *= int32(o.offset)
 		}
 	}
 }
@@ -108,7 +113,7 @@ func (o *rightPart) tile(depth int, a, b []uint32, row, rows, column int, first,
 	e.sums, e.sumStride = sums, stride
 	e.out = o.out[at:]
 	if f.unsigned {
-		e.columnSums = o.columns[column:]
+		e.corrections = o.columns[column:]
 	}
 	if s := o.scales.Rows; s != nil {
 		e.rowScales = s[scaleAt(s, o.product, row, o.m):]
@@ -121,7 +126,7 @@ func (o *rightPart) tile(depth int, a, b []uint32, row, rows, column int, first,
 
 // prepare sets what is the same for all tiles.
 func (o *rightPart) prepare(e *finish) {
-	*e = finish{outStride: o.n, integers: o.format.integers, offset: int32(o.offset), round: o.options.Round, add: o.options.Add}
+	*e = finish{outStride: o.n, integers: o.format.integers, round: o.options.Round, add: o.options.Add}
 	if len(o.scales.Rows) > 1 {
 		e.rowStride = 1
 	}

@@ -10,9 +10,8 @@ type finish struct {
 	out           []float32
 	outStride     int
 
-	integers   bool
-	offset     int32   // of the left operand, with the sums of the right columns
-	columnSums []int32 // nil without an offset
+	integers    bool
+	corrections []int32 // what an offset of the left operand has added to each column; nil without an offset
 
 	rowScales    []float32 // nil is 1
 	rowStride    int       // 0: one for all rows
@@ -34,8 +33,8 @@ func (f *finish) rowFrom(r, from int) {
 		x := math.Float32frombits(sums[c])
 		if f.integers {
 			s := int32(sums[c])
-			if f.columnSums != nil {
-				s -= f.offset * f.columnSums[c]
+			if f.corrections != nil {
+				s -= f.corrections[c]
 			}
 			x = float32(s)
 		}

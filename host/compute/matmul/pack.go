@@ -1,5 +1,7 @@
 package matmul
 
+import "unsafe"
+
 // Sizes of the stages between operands and panels, so that they stay in the first cache.
 const (
 	stageWords   = 4096 // of all rows
@@ -58,7 +60,13 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 	total := f.words(s.count)
 	for row := 0; row < s.rows; row += s.height {
 		panel := dst[row*total:]
-		for w := 0; w < total; w += alongWords {
+		done := 0
+		if whole := s.count / f.per &^ 7; p.straight != nil && whole > 0 && s.straight(row) {
+			from := s.view.cross.at(s.row+row) + s.first
+			p.straight(panel, s.height, src[from:], s.view.cross.stride, whole)
+			done = whole
+		}
+		for w := done; w < total; w += alongWords {
 			n := min(alongWords, total-w)
 			first := w * f.per
 			count := min(n*f.per, s.count-first)
@@ -75,16 +83,30 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 	}
 }
 
+// straight tells whether a panel's rows, up to the next multiple of eight, are all there, and each lies in one piece.
+func (s *source) straight(row int) bool {
+	rows := roundUp(s.height, 8)
+	return s.view.contracted.table == nil && s.view.cross.table == nil && s.view.contracted.stride == 1 &&
+		row+s.height <= s.rows && s.row+row+rows <= s.view.cross.size
+}
+
 // packAcross reads the same element of many rows at a time, makes words of several elements of each row, and distributes
 // them to the panels.
 func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, words *[stageWords]uint32, elements []T) {
 	total := f.words(s.count)
 	stretch := acrossLength / s.height * s.height
+	contiguous := s.view.cross.table == nil && s.view.contracted.table == nil
+	size := int(unsafe.Sizeof(src[0]))
 	for row := 0; row < s.rows; row += stretch {
 		n := min(stretch, s.rows-row)
 		padded := (n + s.height - 1) / s.height * s.height
 		for w := 0; w < total; w += acrossWords {
 			chunk := min(acrossWords, total-w)
+			if next := (w + acrossWords) * f.per; contiguous && next < s.count {
+				ahead := min(acrossWords*f.per, s.count-next)
+				at := &src[s.view.contracted.at(s.first+next)+s.row+row]
+				f.prefetch(unsafe.Pointer(at), s.view.contracted.stride*size, ahead, n*size)
+			}
 			for i := range chunk {
 				to := words[i*acrossLength:]
 				var parts [4][]T

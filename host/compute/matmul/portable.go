@@ -9,6 +9,7 @@ var portable = &Tier{"portable", portableFloats, []*format{portableCodes}}
 
 var portableHelpers = &helpers{
 	transpose: transposePortable, shift: shiftPortable, addColumns: addColumnsPortable, extremes: extremesPortable, finish: (*finish).portable,
+	prefetch: func(unsafe.Pointer, int, int, int) {},
 }
 
 var portableFloats = &format{

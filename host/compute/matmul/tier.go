@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"unsafe"
 )
 
 // A Tier is a set of kernels for the instructions of a processor.
@@ -81,6 +82,8 @@ type helpers struct {
 	// extremes returns the smallest and the largest element, and 0 if that is smaller or larger.
 	extremes func(x []int8) (low, high int8)
 	finish   func(f *finish)
+	// prefetch asks for rows of bytes before they are needed.
+	prefetch func(at unsafe.Pointer, stride, rows, bytes int)
 }
 
 // A packer makes words of elements.
@@ -89,4 +92,7 @@ type packer[T any] struct {
 	along func(dst []uint32, src []T)
 	// across makes words of elements that have the same index in several slices, as many as are in a word.
 	across func(dst []uint32, src *[4][]T)
+	// straight makes words of neighbours in rows that are ld apart, and transposes them, as transpose does. Both words and rows
+	// are multiples of eight, the rows the next above stride. It is nil where there is no such thing.
+	straight func(dst []uint32, stride int, src []T, ld, words int)
 }

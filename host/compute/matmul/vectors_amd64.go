@@ -22,13 +22,11 @@ func (c *rounding) round(x archsimd.Uint32x8) archsimd.Uint32x8 {
 
 func roundFloat32s256(dst []uint32, src []float32) {
 	x := asWords(src[:len(dst)])
-	c := newRounding()
-	i := 0
-	for ; i+8 <= len(dst) && i+8 <= len(x); i += 8 {
-		c.round(archsimd.LoadUint32x8Array((*[8]uint32)(x[i:]))).StoreArray((*[8]uint32)(dst[i:]))
+	whole := len(dst) &^ 7
+	if whole > 0 {
+		rounded8(&dst[0], &x[0], whole/8)
 	}
-	archsimd.ClearAVXUpperBits()
-	roundFloat32s(dst[i:], src[i:])
+	roundFloat32s(dst[whole:], src[whole:])
 }
 
 func widenBFloat16s256(dst []uint32, src []uint16) {
@@ -212,11 +210,56 @@ func extremes256(x []int8) (low, high int8) {
 	return low, high
 }
 
+// Corrections and scales of finishCodes where there are none.
+var (
+	zeros [8]int32
+	ones  = [8]float32{1, 1, 1, 1, 1, 1, 1, 1}
+)
+
 // finish256 does what [finish.portable] does, in the same order.
 func finish256(f *finish) {
-	c := newRounding()
-	offset := archsimd.BroadcastInt32x8(f.offset)
 	whole := f.columns &^ 7
+	switch {
+	case whole == 0:
+	case f.integers && !f.round && !f.add:
+		f.codes(whole)
+	default:
+		f.vectors(whole)
+	}
+	if whole < f.columns {
+		for r := range f.rows {
+			f.rowFrom(r, whole)
+		}
+	}
+}
+
+// codes finishes whole vectors of integers.
+func (f *finish) codes(whole int) {
+	correction, correctionStep := &zeros[0], 0
+	if f.corrections != nil {
+		correction, correctionStep = &f.corrections[:whole][0], 8
+	}
+	rows, rowStep := &ones[0], 0
+	if f.rowScales != nil {
+		rows, rowStep = &f.rowScales[:(f.rows-1)*f.rowStride+1][0], f.rowStride
+	}
+	columns, columnStep := &ones[0], 0
+	if f.columnScales != nil && f.columnStride > 0 {
+		columns, columnStep = &f.columnScales[:whole][0], 8
+	} else if f.columnScales != nil {
+		var same [8]float32
+		for i := range same {
+			same[i] = f.columnScales[0]
+		}
+		columns = &same[0]
+	}
+	sums, out := f.sums[:(f.rows-1)*f.sumStride+whole], f.out[:(f.rows-1)*f.outStride+whole]
+	finishCodes(f.rows, whole/8, &sums[0], f.sumStride, &out[0], f.outStride, correction, correctionStep, rows, rowStep, columns, columnStep)
+}
+
+// vectors finishes whole vectors.
+func (f *finish) vectors(whole int) {
+	c := newRounding()
 	for r := range f.rows {
 		sums, out := f.sums[r*f.sumStride:][:f.columns], f.out[r*f.outStride:][:f.columns]
 		var rowScale archsimd.Float32x8
@@ -228,8 +271,8 @@ func finish256(f *finish) {
 			x := words.BitsToFloat32()
 			if f.integers {
 				s := words.BitsToInt32()
-				if f.columnSums != nil {
-					s = s.Sub(offset.Mul(archsimd.LoadInt32x8Array((*[8]int32)(f.columnSums[i:]))))
+				if f.corrections != nil {
+					s = s.Sub(archsimd.LoadInt32x8Array((*[8]int32)(f.corrections[i:])))
 				}
 				x = s.ConvertToFloat32()
 			}
@@ -254,9 +297,4 @@ func finish256(f *finish) {
 		}
 	}
 	archsimd.ClearAVXUpperBits()
-	if whole < f.columns {
-		for r := range f.rows {
-			f.rowFrom(r, whole)
-		}
-	}
 }
