@@ -75,6 +75,7 @@ var rooms = []room{
 	{"compute/update/tile", "compute/loops sdk/program sdk/program/simplify", "runs programs on slices of numbers, without any device"},
 	{"compute/lower", "compute/engine compute/engine/autodiff compute/triton compute/pass/byrow sdk sdk/program sdk/program/autodiff compute/pass/factor compute/pass/rotation sdk/program/simplify compute/device", "from programs to graphs, whatever the programs are for"},
 	{"compute/triton", "compute/pass/byrow sdk/program", "writes text: no graph and no device is known to it"},
+	{"compute/rows", "compute/loops compute/pass/byrow sdk/program sdk/program/simplify", "runs programs on slices of numbers, without any device"},
 	{"compute/loops", "", "computes on slices of numbers: programs are unknown to it"},
 	{"compute/pass/byrow", "sdk/program", "reads programs: how rows are computed is the caller's business"},
 	{"compute/pass/factor", "sdk/microscaling sdk/program", "a program becomes a program: what for, and on which device it runs, is the caller's business"},

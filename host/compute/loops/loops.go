@@ -75,6 +75,15 @@ func Select(dst, c, a, b []float32) { choose(dst, c, a, b) }
 // SelectS is [Select1] of every element of c and a, and of s.
 func SelectS(dst, c, a []float32, s float32) { chooseS(dst, c, a, s) }
 
+// SSelect is [Select1] of every element of c, of s, and of every element of b.
+func SSelect(dst, c []float32, s float32, b []float32) { sChoose(dst, c, s, b) }
+
+// Small limits the magnitudes that RoundSmall takes.
+const Small = 1 << 21
+
+// RoundSmall is [Round] for magnitudes up to [Small], and for NaN.
+func RoundSmall(dst, a []float32) { roundSmall(dst, a) }
+
 // SelectSS is [Select1] of every element of c, and of s and t.
 func SelectSS(dst, c []float32, s, t float32) { chooseSS(dst, c, s, t) }
 
@@ -221,6 +230,23 @@ func plainSelectS(dst, c, a []float32, s float32) {
 		} else {
 			dst[i] = s
 		}
+	}
+}
+
+func plainSSelect(dst, c []float32, s float32, b []float32) {
+	for i := range dst {
+		if c[i] != 0 {
+			dst[i] = s
+		} else {
+			dst[i] = b[i]
+		}
+	}
+}
+
+// plainRoundSmall: floats near the shifter are whole numbers.
+func plainRoundSmall(dst, a []float32) {
+	for i := range dst {
+		dst[i] = float32(a[i]+shifter) - shifter
 	}
 }
 

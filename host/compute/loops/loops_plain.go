@@ -9,6 +9,7 @@ var (
 	mulMulS, linAdd, linSub, linMul    = plainMulMulS, plainLinAdd, plainLinSub, plainLinMul
 	sqrtLin, clampAll, choose          = plainSqrtLin, plainClamp, plainSelect
 	chooseS, chooseSS, fill            = plainSelectS, plainSelectSS, plainFill
+	sChoose, roundSmall                = plainSSelect, plainRoundSmall
 	unaryAll, binaryAll                = plainUnary, plainBinary
 	binaryAllS, sBinaryAll             = plainBinaryS, plainSBinary
 	rotateRuns, butterfly, butterflies = plainRotateRuns, plainButterfly, plainButterflies

@@ -384,6 +384,24 @@ func chooseS(dst, c, a []float32, s float32) {
 	plainSelectS(dst[i:], c[i:], a[i:], s)
 }
 
+func sChoose(dst, c []float32, s float32, b []float32) {
+	width, i := simd.Float32s{}.Len(), 0
+	zero, x := simd.BroadcastFloat32s(0), simd.BroadcastFloat32s(s)
+	for ; i+width <= len(dst); i += width {
+		x.IfElse(simd.LoadFloat32s(c[i:]).NotEqual(zero), simd.LoadFloat32s(b[i:])).Store(dst[i:])
+	}
+	plainSSelect(dst[i:], c[i:], s, b[i:])
+}
+
+func roundSmall(dst, a []float32) {
+	width, i := simd.Float32s{}.Len(), 0
+	shift := simd.BroadcastFloat32s(shifter)
+	for ; i+width <= len(dst); i += width {
+		simd.LoadFloat32s(a[i:]).Add(shift).Sub(shift).Store(dst[i:])
+	}
+	plainRoundSmall(dst[i:], a[i:])
+}
+
 func chooseSS(dst, c []float32, s, t float32) {
 	width, i := simd.Float32s{}.Len(), 0
 	zero, x, y := simd.BroadcastFloat32s(0), simd.BroadcastFloat32s(s), simd.BroadcastFloat32s(t)
