@@ -1,6 +1,7 @@
 // Package compute is the wing in which programs become machine work. It holds no code of its own. Its rooms, the highest first:
 //
 //	refresh  when preconditioners are renewed, and by which executor
+//	loops    loops over elements in vectors, from which the executors of the CPU are made
 //	update   executors of update programs, with one suite of tests for all; update/tile is that of the CPU
 //	lower    programs as graphs, with the gradients of their surrogates
 //	pass     turns programs into other programs: factor finds codes and scales in values, rotation leaves out rotations

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk"
@@ -97,7 +98,7 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 	if d.Whole != nil {
 		out = Lower(g, d.Whole, inputs)
 		for name, node := range out {
-			if strings.HasPrefix(name, triton.NumberPrefix) { // outputs of the program may have names of inputs
+			if strings.HasPrefix(name, byrow.NumberPrefix) { // outputs of the program may have names of inputs
 				known[name] = node
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -58,8 +59,8 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 		case args[i].dims == nil || len(t.Shape) == 0:
 			continue
 		case dims == nil:
-			dims, outer = slices.Clone(args[i].dims), t.Shape[:l.outer]
-		case len(args[i].dims) != len(dims) || !slices.Equal(outer, t.Shape[:l.outer]):
+			dims, outer = slices.Clone(args[i].dims), t.Shape[:l.Outer]
+		case len(args[i].dims) != len(dims) || !slices.Equal(outer, t.Shape[:l.Outer]):
 			panic(w.refuseNode(id, n, "rows of its operands are repeated"))
 		}
 		for j, d := range args[i].dims {
@@ -112,22 +113,19 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 		ones.Shape[axis] = from.Shape[i]
 	}
 	l, ok := w.layout(ones)
-	if !ok || l.outer != to.outer || !slices.Equal(ones.Shape[:l.outer], n.Type.Shape[:to.outer]) {
+	if !ok || l.Outer != to.Outer || !slices.Equal(ones.Shape[:l.Outer], n.Type.Shape[:to.Outer]) {
 		panic(w.current("rows are repeated"))
 	}
 	return w.broadcastTo(w.reshapeTo(args[0], w.dims(l)), w.dims(to))
 }
 
 // isShared reports whether a value is an input [1, n], which all rows share.
-func (w *writer) isShared(id program.ID) bool {
-	t := w.p.TypeOf(id)
-	return w.rows > 1 && int(id) < len(w.p.Inputs) && len(t.Shape) == 2 && t.Shape[0] == 1 && t.Shape[1] > 1
-}
+func (w *writer) isShared(id program.ID) bool { return byrow.IsShared(w.p, id, w.rows) }
 
 // iota counts along an axis within rows.
 func (w *writer) iota(n *program.Node, _ []value) value {
 	l, ok := w.layout(n.Type)
-	axis := l.axis(n.Attr.Axes[0])
+	axis := l.Axis(n.Attr.Axes[0])
 	if !ok || axis == 0 {
 		panic(w.current("it counts rows"))
 	}
@@ -151,13 +149,13 @@ func reduction(ops ...string) rule {
 		}
 		x, op := args[0], choose(t.DType, ops)
 		x = w.broadcastTo(x, w.dims(l))
-		if n.Attr.Axes[0] < l.outer {
+		if n.Attr.Axes[0] < l.Outer {
 			panic(w.current("it folds rows"))
 		}
 		for _, i := range slices.Backward(n.Attr.Axes) {
-			axis := l.axis(i)
-			if axis == l.first()+1 && l.size() != l.padded() {
-				x = w.pad(x, axis, l.row[axis-1], identity(n.Op, t.DType))
+			axis := l.Axis(i)
+			if axis == l.first()+1 && l.Size() != l.padded() {
+				x = w.pad(x, axis, l.Row[axis-1], identity(n.Op, t.DType))
 			}
 			x = w.fold(op, x, axis)
 		}

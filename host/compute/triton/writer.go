@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -122,14 +123,14 @@ func (w *writer) load(pointer string, t program.Type, stored string, shared bool
 
 // loadShared reads a vector that is the same for all rows, as a tile of one row.
 func (w *writer) loadShared(pointer string, t program.Type, stored string) value {
-	l := layout{row: t.Shape[1:]}
+	l := layout{byrow.Layout{Row: t.Shape[1:]}}
 	dims := []int{1, l.padded()}
 	kind := "!tt.ptr<" + stored + ">"
 	base := w.set(kind, dims, "tt.splat %s : %s -> %s", pointer, kind, typeText(kind, dims))
 	column := w.column(dims)
 	address := w.set(kind, dims, "tt.addptr %s, %s : %s, %s", base.name, column.name, base.typ(), column.typ())
 	args := []value{address}
-	if l.size() < l.padded() {
+	if l.Size() < l.padded() {
 		args = append(args, w.insideMask(l, dims), w.broadcastTo(w.zero(stored), dims))
 	}
 	return w.set(stored, dims, "tt.load %s : %s", names(args), address.typ())
@@ -181,7 +182,7 @@ func (w *writer) address(pointer, stored string, l layout) (address, there value
 	first := w.set(kind, nil, "tt.addptr %s, %s : %s, %s", pointer, start.name, kind, start.typ())
 	base := w.set(kind, dims, "tt.splat %s : %s -> %s", first.name, kind, typeText(kind, dims))
 	address = w.set(kind, dims, "tt.addptr %s, %s : %s, %s", base.name, offset.name, base.typ(), offset.typ())
-	if l.size() < l.padded() {
+	if l.Size() < l.padded() {
 		there = w.insideMask(l, dims)
 	}
 	return address, there
@@ -190,23 +191,23 @@ func (w *writer) address(pointer, stored string, l layout) (address, there value
 // start is where the first row of the instance is, counted from the tensor's first element: in 64 bits, because tensors
 // may have more elements than 32 bits count.
 func (w *writer) start(l layout) value {
-	if v, ok := w.starts[l.size()]; ok {
+	if v, ok := w.starts[l.Size()]; ok {
 		return v
 	}
-	v := w.apply("arith.muli", w.cast("arith.extsi", w.first, "i64"), w.constant("i64", float64(l.size())))
-	w.starts[l.size()] = v
+	v := w.apply("arith.muli", w.cast("arith.extsi", w.first, "i64"), w.constant("i64", float64(l.Size())))
+	w.starts[l.Size()] = v
 	return v
 }
 
 // offset is where the elements of a tile are, counted from the first.
 func (w *writer) offset(l layout) value {
-	if v, ok := w.offsets[l.size()]; ok {
+	if v, ok := w.offsets[l.Size()]; ok {
 		return v
 	}
 	dims := []int{w.tile, l.padded()}
-	row := w.apply("arith.muli", w.countTo(w.tile), w.broadcastTo(w.constant("i32", float64(l.size())), []int{w.tile}))
+	row := w.apply("arith.muli", w.countTo(w.tile), w.broadcastTo(w.constant("i32", float64(l.Size())), []int{w.tile}))
 	v := w.apply("arith.addi", w.broadcastTo(w.reshapeTo(row, []int{w.tile, 1}), dims), w.column(dims))
-	w.offsets[l.size()] = v
+	w.offsets[l.Size()] = v
 	return v
 }
 
@@ -222,7 +223,7 @@ func (w *writer) column(dims []int) value {
 
 // insideMask is the mask of the elements of padded rows that are in the tensor, for rows × elements.
 func (w *writer) insideMask(l layout, dims []int) value {
-	return w.compare("arith.cmpi", "slt", w.column(dims), w.broadcastTo(w.constant("i32", float64(l.size())), dims))
+	return w.compare("arith.cmpi", "slt", w.column(dims), w.broadcastTo(w.constant("i32", float64(l.Size())), dims))
 }
 
 // compare adds a comparison.
@@ -230,63 +231,38 @@ func (w *writer) compare(op, predicate string, x, y value) value {
 	return w.set("i1", x.dims, "%s %s, %s, %s : %s", op, predicate, x.name, y.name, x.typ())
 }
 
-// A layout says which elements of a tensor belong to which row. All rows have equally many, one
-// after the other in memory.
-type layout struct {
-	// outer is the number of leading axes that count rows.
-	outer int
-	// merged says that the last of them counts parts of rows, too. The number of parts is then the first
-	// axis in the row.
-	merged bool
-	// row are the axes in a row; none for one element.
-	row []int
-}
+// A layout says which elements of a tensor belong to which row.
+type layout struct{ byrow.Layout }
 
 // layout divides a type's axes into those that count rows and those within a row. ok is false for what has no
 // part in every row, such as a scalar where there are several rows.
 func (w *writer) layout(t program.Type) (l layout, ok bool) {
-	if t.Size() == 1 && w.rows > 1 {
+	l.Layout, ok = byrow.Of(t, w.rows)
+	if !ok || !isPadded(l.Layout) {
 		return layout{}, false
-	}
-	count := 1
-	for l.outer < len(t.Shape) && count%w.rows != 0 {
-		count *= t.Shape[l.outer]
-		l.outer++
-	}
-	if count%w.rows != 0 {
-		return layout{}, false
-	}
-	if parts := count / w.rows; parts > 1 {
-		l.merged = true
-		l.row = append(l.row, parts)
-	}
-	l.row = append(l.row, t.Shape[l.outer:]...)
-	for _, n := range l.row[min(len(l.row), l.first()+1):] {
-		if n&(n-1) != 0 {
-			return layout{}, false
-		}
 	}
 	return l, true
 }
 
-// first is the axis in the row that is padded to a power of two: the first that is longer than 1.
-func (l layout) first() int {
-	return max(0, slices.IndexFunc(l.row, func(n int) bool { return n > 1 }))
+// isPadded reports whether a row fills a tile when one of its axes is padded: the others must be powers of two.
+func isPadded(l byrow.Layout) bool {
+	for _, n := range l.Row[min(len(l.Row), layout{l}.first()+1):] {
+		if n&(n-1) != 0 {
+			return false
+		}
+	}
+	return true
 }
 
-// size is the number of elements in a row.
-func (l layout) size() int {
-	n := 1
-	for _, x := range l.row {
-		n *= x
-	}
-	return n
+// first is the axis in the row that is padded to a power of two: the first that is longer than 1.
+func (l layout) first() int {
+	return max(0, slices.IndexFunc(l.Row, func(n int) bool { return n > 1 }))
 }
 
 // dims are the axes in a row as a tile has them: powers of two. The padding is at the end of the row and has any
 // value.
 func (l layout) dims() []int {
-	dims := slices.Clone(l.row)
+	dims := slices.Clone(l.Row)
 	if len(dims) > 0 {
 		i := l.first()
 		dims[i] = power(dims[i])
@@ -295,18 +271,7 @@ func (l layout) dims() []int {
 }
 
 // padded is the number of elements in a row of a tile.
-func (l layout) padded() int { return power(l.size()) }
-
-// axis is the axis of a tile that corresponds to axis i of the tensor; 0 for one that counts rows.
-func (l layout) axis(i int) int {
-	if i < l.outer {
-		return 0
-	}
-	if l.merged {
-		i++
-	}
-	return 1 + i - l.outer
-}
+func (l layout) padded() int { return power(l.Size()) }
 
 // power is the least power of two that is not below n.
 func power(n int) int { return 1 << bits.Len(uint(n-1)) }

@@ -1,51 +1,27 @@
 package tile
 
 import (
-	"math"
-
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// opcode is an operation on tiles. Bools are the floats 0 and 1.
-type opcode uint8
+// opcode is an operation on tiles: one of package loops, or one of those below.
+type opcode = loops.Op
 
 const (
-	opInput opcode = iota
+	opInput opcode = loops.Count + iota
 	opFill         // s
 	opCopy
 
-	opAdd  // a + b
 	opAddS // a + s
-	opSub
 	opSubS // a − s
 	opFromS
-	opMul
 	opMulS
-	opDiv
 	opDivS
 	opIntoS // s / a
-
-	opMax
-	opMin
 	opClamp // a within s, t
-	opPow
 
-	opNeg
-	opAbs
-	opSign
-	opSqrt
-	opFloor
-	opRound
-	opExpm1
-	opLog
-	opLog1p
-	opIsFinite
 	opRotate // runs of as many elements as the instruction's t, by the Walsh–Hadamard matrix
-
-	opEq
-	opNe
-	opLt
-	opLe
 
 	opSelect  // a ≠ 0: b, else c
 	opSelectS // s ≠ 0: a, else b
@@ -73,38 +49,38 @@ type rule func(a *analysis, n *program.Node, args []ref) (ref, error)
 var rules = map[program.Op]rule{
 	program.OpConstant: (*analysis).constant,
 
-	program.OpNeg:      unaryRule(opNeg),
-	program.OpAbs:      unaryRule(opAbs),
-	program.OpSign:     unaryRule(opSign),
-	program.OpSqrt:     unaryRule(opSqrt),
-	program.OpExpm1:    unaryRule(opExpm1),
-	program.OpLog:      unaryRule(opLog),
-	program.OpLog1p:    unaryRule(opLog1p),
-	program.OpFloor:    unaryRule(opFloor),
-	program.OpRound:    unaryRule(opRound),
-	program.OpIsFinite: unaryRule(opIsFinite),
+	program.OpNeg:      unaryRule(loops.Neg),
+	program.OpAbs:      unaryRule(loops.Abs),
+	program.OpSign:     unaryRule(loops.Sign),
+	program.OpSqrt:     unaryRule(loops.Sqrt),
+	program.OpExpm1:    unaryRule(loops.Expm1),
+	program.OpLog:      unaryRule(loops.Log),
+	program.OpLog1p:    unaryRule(loops.Log1p),
+	program.OpFloor:    unaryRule(loops.Floor),
+	program.OpRound:    unaryRule(loops.Round),
+	program.OpIsFinite: unaryRule(loops.IsFinite),
 	program.OpNot:      elementwise((*analysis).not, func(x, _, _ float32) float32 { return 1 - x }),
 
-	program.OpAdd:   binaryRule(opAdd),
-	program.OpSub:   binaryRule(opSub),
-	program.OpMul:   binaryRule(opMul),
-	program.OpDiv:   binaryRule(opDiv),
-	program.OpPow:   binaryRule(opPow),
-	program.OpMax:   binaryRule(opMax),
-	program.OpMin:   binaryRule(opMin),
-	program.OpAnd:   binaryRule(opMul),
-	program.OpOr:    binaryRule(opMax),
-	program.OpXor:   binaryRule(opNe),
-	program.OpClamp: elementwise((*analysis).clamp, clamp),
+	program.OpAdd:   binaryRule(loops.Add),
+	program.OpSub:   binaryRule(loops.Sub),
+	program.OpMul:   binaryRule(loops.Mul),
+	program.OpDiv:   binaryRule(loops.Div),
+	program.OpPow:   binaryRule(loops.Pow),
+	program.OpMax:   binaryRule(loops.Max),
+	program.OpMin:   binaryRule(loops.Min),
+	program.OpAnd:   binaryRule(loops.Mul),
+	program.OpOr:    binaryRule(loops.Max),
+	program.OpXor:   binaryRule(loops.Ne),
+	program.OpClamp: elementwise((*analysis).clamp, loops.Clamp1),
 
-	program.OpEq: binaryRule(opEq),
-	program.OpNe: binaryRule(opNe),
-	program.OpLt: binaryRule(opLt),
-	program.OpLe: binaryRule(opLe),
-	program.OpGt: swappedRule(opLt),
-	program.OpGe: swappedRule(opLe),
+	program.OpEq: binaryRule(loops.Eq),
+	program.OpNe: binaryRule(loops.Ne),
+	program.OpLt: binaryRule(loops.Lt),
+	program.OpLe: binaryRule(loops.Le),
+	program.OpGt: swappedRule(loops.Lt),
+	program.OpGe: swappedRule(loops.Le),
 
-	program.OpSelect:  elementwise((*analysis).selection, selectElement),
+	program.OpSelect:  elementwise((*analysis).selection, loops.Select1),
 	program.OpConvert: (*analysis).convert,
 
 	program.OpReshape:      (*analysis).same,
@@ -171,21 +147,21 @@ func elementwise(tensors func(a *analysis, args []ref) ref, scalars func(x, y, z
 func unaryRule(op opcode) rule {
 	return elementwise(
 		func(a *analysis, args []ref) ref { return a.tensor(node{op: op, in: []int{args[0].id}}) },
-		func(x, _, _ float32) float32 { return unary(op, x) })
+		func(x, _, _ float32) float32 { return loops.One(op, x) })
 }
 
 // binaryRule is the rule of an operation with two operands and a loop.
 func binaryRule(op opcode) rule {
 	return elementwise(
 		func(a *analysis, args []ref) ref { return a.binary(op, args[0], args[1]) },
-		func(x, y, _ float32) float32 { return binary(op, x, y) })
+		func(x, y, _ float32) float32 { return loops.Two(op, x, y) })
 }
 
 // swappedRule is two with the operands exchanged: x > y is y < x.
 func swappedRule(op opcode) rule {
 	return elementwise(
 		func(a *analysis, args []ref) ref { return a.binary(op, args[1], args[0]) },
-		func(x, y, _ float32) float32 { return binary(op, y, x) })
+		func(x, y, _ float32) float32 { return loops.Two(op, y, x) })
 }
 
 // reductionRule is the rule of a reduction.
@@ -204,7 +180,7 @@ func (a *analysis) clamp(args []ref) ref {
 // convert makes a bool of a float; the others are floats already.
 func (a *analysis) convert(n *program.Node, args []ref) (ref, error) {
 	if from := a.p.TypeOf(n.Args[0]).DType; n.Type.DType == program.Bool && from == program.Float {
-		return binaryRule(opNe)(a, n, []ref{args[0], {kind: scalarRef, id: a.scalars.constant(0)}})
+		return binaryRule(loops.Ne)(a, n, []ref{args[0], {kind: scalarRef, id: a.scalars.constant(0)}})
 	}
 	if args[0].kind == partialRef {
 		return ref{}, a.refusePartial(n)
@@ -226,8 +202,8 @@ func (a *analysis) broadcast(n *program.Node, args []ref) (ref, error) {
 // withScalar has the forms of operations for a scalar as the right operand, scalarWith
 // those for a scalar as the left operand.
 var (
-	withScalar = map[opcode]opcode{opAdd: opAddS, opSub: opSubS, opMul: opMulS, opDiv: opDivS}
-	scalarWith = map[opcode]opcode{opAdd: opAddS, opSub: opFromS, opMul: opMulS, opDiv: opIntoS}
+	withScalar = map[opcode]opcode{loops.Add: opAddS, loops.Sub: opSubS, loops.Mul: opMulS, loops.Div: opDivS}
+	scalarWith = map[opcode]opcode{loops.Add: opAddS, loops.Sub: opFromS, loops.Mul: opMulS, loops.Div: opIntoS}
 )
 
 func (a *analysis) binary(op opcode, x, y ref) ref {
@@ -249,100 +225,4 @@ func (a *analysis) selection(args []ref) ref {
 		return a.tensor(node{op: opSelectZ, in: []int{x.id}, s: []int{c.id, y.id}})
 	}
 	return a.tensor(node{op: opSelectS, in: []int{a.vector(x), a.vector(y)}, s: []int{c.id}})
-}
-
-// unary and binary compute operations on one element. They define what all loops compute. Products are
-// converted before they are added, so that no compiler fuses the two.
-func unary(op opcode, x float32) float32 {
-	switch op {
-	case opNeg:
-		return math.Float32frombits(math.Float32bits(x) ^ 1<<31)
-	case opAbs:
-		return math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
-	case opSign:
-		switch {
-		case x > 0:
-			return 1
-		case x < 0:
-			return -1
-		case x == 0:
-			return 0
-		}
-		return x
-	case opSqrt:
-		return float32(math.Sqrt(float64(x)))
-	case opFloor:
-		return float32(math.Floor(float64(x)))
-	case opRound:
-		return float32(math.RoundToEven(float64(x))) + 0
-	case opExpm1:
-		return float32(math.Expm1(float64(x)))
-	case opLog:
-		return float32(math.Log(float64(x)))
-	case opLog1p:
-		return float32(math.Log1p(float64(x)))
-	case opIsFinite:
-		return boolFloat(x-x == 0)
-	}
-	panic("tile: not an operation with one operand")
-}
-
-func binary(op opcode, x, y float32) float32 {
-	switch op {
-	case opAdd:
-		return x + y
-	case opSub:
-		return x - y
-	case opMul:
-		return x * y
-	case opDiv:
-		return x / y
-	case opPow:
-		return float32(math.Pow(float64(x), float64(y)))
-	case opMax: // NaN if either operand is
-		if x > y || x != x {
-			return x
-		}
-		return y
-	case opMin: // likewise
-		if x < y || x != x {
-			return x
-		}
-		return y
-	case opEq:
-		return boolFloat(x == y)
-	case opNe:
-		return boolFloat(x != y)
-	case opLt:
-		return boolFloat(x < y)
-	case opLe:
-		return boolFloat(x <= y)
-	}
-	panic("tile: not an operation with two operands")
-}
-
-func boolFloat(b bool) float32 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// clamp limits x to lo and hi; NaN stays NaN.
-func clamp(x, lo, hi float32) float32 {
-	if x < lo {
-		x = lo
-	}
-	if x > hi {
-		x = hi
-	}
-	return x
-}
-
-// selectElement takes y where the condition holds, else z.
-func selectElement(condition, y, z float32) float32 {
-	if condition != 0 {
-		return y
-	}
-	return z
 }

@@ -1,6 +1,10 @@
 package tile
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+)
 
 // instruction is an operation on the slots of one tile.
 type instruction struct {
@@ -272,7 +276,7 @@ func (w *phase) fuse() {
 		switch n.op {
 		case opMulS:
 			w.fuseProduct(n)
-		case opAdd, opSub:
+		case loops.Add, loops.Sub:
 			w.fuseSum(n)
 		case opAddS:
 			w.fuseRoot(n)
@@ -287,7 +291,7 @@ func (w *phase) usedOnce(i int, op opcode) bool { return w.nodes[i].op == op && 
 
 // fuseProduct: (a·b)·s.
 func (w *phase) fuseProduct(n *node) {
-	if x := n.in[0]; w.usedOnce(x, opMul) {
+	if x := n.in[0]; w.usedOnce(x, loops.Mul) {
 		*n = node{op: opMulMulS, in: w.nodes[x].in, s: n.s, level: n.level}
 	}
 }
@@ -298,10 +302,10 @@ func (w *phase) fuseSum(n *node) {
 	if x == y {
 		return
 	}
-	if n.op == opAdd && w.usedOnce(x, opMulMulS) && !w.usedOnce(y, opMulMulS) {
+	if n.op == loops.Add && w.usedOnce(x, opMulMulS) && !w.usedOnce(y, opMulMulS) {
 		x, y = y, x
 	}
-	if n.op == opAdd && w.usedOnce(y, opMulMulS) {
+	if n.op == loops.Add && w.usedOnce(y, opMulMulS) {
 		a, s := w.scaledOperand(x)
 		p := w.nodes[y]
 		*n = node{op: opLinMul, in: []int{a, p.in[0], p.in[1]}, s: []int{s, p.s[0]}, level: n.level}
@@ -313,7 +317,7 @@ func (w *phase) fuseSum(n *node) {
 	a, s := w.scaledOperand(x)
 	b, t := w.scaledOperand(y)
 	op := opLinAdd
-	if n.op == opSub {
+	if n.op == loops.Sub {
 		op = opLinSub
 	}
 	*n = node{op: op, in: []int{a, b}, s: []int{s, t}, level: n.level}
@@ -334,7 +338,7 @@ func (w *phase) fuseRoot(n *node) {
 	if !w.usedOnce(x, opMulS) {
 		return
 	}
-	if root := w.nodes[x].in[0]; w.usedOnce(root, opSqrt) {
+	if root := w.nodes[x].in[0]; w.usedOnce(root, loops.Sqrt) {
 		*n = node{op: opSqrtLin, in: w.nodes[root].in, s: []int{w.nodes[x].s[0], n.s[0]}, level: n.level}
 	}
 }
@@ -342,11 +346,11 @@ func (w *phase) fuseRoot(n *node) {
 // fuseNorm: Σ a·b and Σ (a − b)².
 func (w *phase) fuseNorm(n *node) {
 	x := n.in[0]
-	if !w.usedOnce(x, opMul) {
+	if !w.usedOnce(x, loops.Mul) {
 		return
 	}
 	n.op, n.in = opSumMul, w.nodes[x].in
-	if e := n.in[0]; e == n.in[1] && w.nodes[e].op == opSub && w.uses[e] == 2 {
+	if e := n.in[0]; e == n.in[1] && w.nodes[e].op == loops.Sub && w.uses[e] == 2 {
 		n.op, n.in = opSumDiff, w.nodes[e].in
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/internal/guard"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -226,9 +227,9 @@ func (r *Runner) finish(call, phase int) {
 		if d.phase != phase {
 			continue
 		}
-		total := float64(neutral(d.op))
+		total := float64(loops.Neutral(folds[d.op]))
 		for _, v := range s.folds[i*s.parts : (i+1)*s.parts] {
-			total = join(d.op, total, v)
+			total = loops.Join(folds[d.op], total, v)
 		}
 		s.env[d.scalar] = float32(total)
 	}
@@ -271,7 +272,7 @@ func checkMemory(p *program.Program, inputs, outputs [][]float32) error {
 type worker struct {
 	registers []float32
 	slots     [][]float32
-	sums      []lanes
+	sums      []loops.Lanes
 }
 
 // run computes a unit.
@@ -280,20 +281,20 @@ func (w *worker) run(c *Call, s *state, u *unit) {
 	w.reserve(k)
 	for i, d := range k.reductions {
 		if d.phase == u.phase {
-			s.folds[i*s.parts+u.part] = float64(neutral(d.op))
+			s.folds[i*s.parts+u.part] = float64(loops.Neutral(folds[d.op]))
 		}
 	}
 	first := u.part * partTiles * Elements
 	for at := first; at < min(first+partTiles*Elements, k.size); at += Elements {
 		for i, d := range k.reductions {
-			w.sums[i].reset(d.op)
+			w.sums[i].Reset(folds[d.op])
 		}
 		w.pointSlots(c, at)
 		interpret(k.phases[u.phase], w.slots, s.env, w.sums)
 		for i, d := range k.reductions {
 			if d.phase == u.phase {
 				total := &s.folds[i*s.parts+u.part]
-				*total = join(d.op, *total, w.sums[i].fold(d.op))
+				*total = loops.Join(folds[d.op], *total, w.sums[i].Fold(folds[d.op]))
 			}
 		}
 	}
@@ -308,7 +309,7 @@ func (w *worker) reserve(k *Kernel) {
 		w.slots = make([][]float32, k.slots)
 	}
 	if len(w.sums) < len(k.reductions) {
-		w.sums = make([]lanes, len(k.reductions))
+		w.sums = make([]loops.Lanes, len(k.reductions))
 	}
 }
 

@@ -1,6 +1,6 @@
 //go:build !goexperiment.simd
 
-package tile
+package loops
 
 // The loops of a build without vector instructions are the plain ones.
 var (
@@ -8,7 +8,12 @@ var (
 	addS, fromS, mulS, divS, intoS     = plainAddS, plainFromS, plainMulS, plainDivS, plainIntoS
 	mulMulS, linAdd, linSub, linMul    = plainMulMulS, plainLinAdd, plainLinSub, plainLinMul
 	sqrtLin, clampAll, choose          = plainSqrtLin, plainClamp, plainSelect
+	chooseS, chooseSS, fill            = plainSelectS, plainSelectSS, plainFill
+	sChoose, roundSmall                = plainSSelect, plainRoundSmall
 	unaryAll, binaryAll                = plainUnary, plainBinary
+	binaryAllS, sBinaryAll             = plainBinaryS, plainSBinary
 	rotateRuns, butterfly, butterflies = plainRotateRuns, plainButterfly, plainButterflies
 	sum, sumMul, sumDiff               = plainSum, plainSumMul, plainSumDiff
+	groupSum, groupSumMul              = plainGroupSum, plainGroupSumMul
+	groupExtreme, groupLargest         = plainGroupExtreme, plainGroupLargest
 )

@@ -1,4 +1,4 @@
-package tile
+package loops
 
 import "math"
 
@@ -9,9 +9,9 @@ const (
 	run     = 1 << runBits
 )
 
-// rotate multiplies each block of elements, a power of two of them, by the normalized
+// Rotate multiplies each block of elements, a power of two of them, by the normalized
 // Walsh–Hadamard matrix of natural order. dst may be a.
-func rotate(dst, a []float32, block int) {
+func Rotate(dst, a []float32, block int) {
 	h := min(block, run)
 	rotateRuns(dst, a, h, float32(1/math.Sqrt(float64(block))))
 	for ; 4*h <= block; h *= 4 {

@@ -1,6 +1,6 @@
 //go:build goexperiment.simd
 
-package tile
+package loops
 
 import "simd"
 
@@ -213,20 +213,26 @@ func choose(dst, c, a, b []float32) {
 
 // unaryAll vectorizes the operations that processors have; those of package math are
 // computed element by element.
-func unaryAll(op opcode, dst, a []float32) {
+func unaryAll(op Op, dst, a []float32) {
 	switch op {
-	case opSqrt:
+	case Sqrt:
 		sqrt(dst, a)
-	case opNeg:
+	case Neg:
 		neg(dst, a)
-	case opAbs:
+	case Abs:
 		abs(dst, a)
-	case opSign:
+	case Sign:
 		sign(dst, a)
-	case opRound:
+	case Round:
 		round(dst, a)
-	case opIsFinite:
+	case IsFinite:
 		isFinite(dst, a)
+	case Floor:
+		floor(dst, a)
+	case Exp:
+		exps(dst, a)
+	case Tanh:
+		tanhs(dst, a)
 	default:
 		plainUnary(op, dst, a)
 	}
@@ -237,7 +243,7 @@ func sqrt(dst, a []float32) {
 	for ; i+width <= len(dst); i += width {
 		simd.LoadFloat32s(a[i:]).Sqrt().Store(dst[i:])
 	}
-	plainUnary(opSqrt, dst[i:], a[i:])
+	plainUnary(Sqrt, dst[i:], a[i:])
 }
 
 // neg flips the sign of zeros too.
@@ -247,7 +253,7 @@ func neg(dst, a []float32) {
 	for ; i+width <= len(dst); i += width {
 		simd.LoadFloat32s(a[i:]).Mul(minus).Store(dst[i:])
 	}
-	plainUnary(opNeg, dst[i:], a[i:])
+	plainUnary(Neg, dst[i:], a[i:])
 }
 
 func abs(dst, a []float32) {
@@ -255,7 +261,7 @@ func abs(dst, a []float32) {
 	for ; i+width <= len(dst); i += width {
 		simd.LoadFloat32s(a[i:]).Abs().Store(dst[i:])
 	}
-	plainUnary(opAbs, dst[i:], a[i:])
+	plainUnary(Abs, dst[i:], a[i:])
 }
 
 func sign(dst, a []float32) {
@@ -266,7 +272,7 @@ func sign(dst, a []float32) {
 		y := one.IfElse(x.Greater(zero), minus.IfElse(x.Less(zero), zero))
 		x.IfElse(x.NotEqual(x), y).Store(dst[i:])
 	}
-	plainUnary(opSign, dst[i:], a[i:])
+	plainUnary(Sign, dst[i:], a[i:])
 }
 
 // round adds 2²³, above which all floats are integers, to the magnitude and subtracts it
@@ -281,7 +287,7 @@ func round(dst, a []float32) {
 		y = zero.Sub(y).IfElse(x.Less(zero), y)
 		y.IfElse(x.Abs().Less(shift), x).Store(dst[i:])
 	}
-	plainUnary(opRound, dst[i:], a[i:])
+	plainUnary(Round, dst[i:], a[i:])
 }
 
 func isFinite(dst, a []float32) {
@@ -291,44 +297,320 @@ func isFinite(dst, a []float32) {
 		x := simd.LoadFloat32s(a[i:])
 		one.IfElse(x.Sub(x).Equal(zero), zero).Store(dst[i:])
 	}
-	plainUnary(opIsFinite, dst[i:], a[i:])
+	plainUnary(IsFinite, dst[i:], a[i:])
 }
 
-// binaryAll computes the operations without a loop of their own.
-func binaryAll(op opcode, dst, a, b []float32) {
+// floor subtracts 1 from what was rounded up. What is whole stays as it is, −0 among it.
+func floor(dst, a []float32) {
+	const integers = 1 << 23
 	width, i := simd.Float32s{}.Len(), 0
-	zero, one := simd.BroadcastFloat32s(0), simd.BroadcastFloat32s(1)
-	if op == opPow {
+	zero, one, shift := simd.BroadcastFloat32s(0), simd.BroadcastFloat32s(1), simd.BroadcastFloat32s(integers)
+	for ; i+width <= len(dst); i += width {
+		x := simd.LoadFloat32s(a[i:])
+		y := x.Abs().Add(shift).Sub(shift)
+		y = zero.Sub(y).IfElse(x.Less(zero), y)
+		y = y.Sub(one).IfElse(y.Greater(x), y)
+		y = x.IfElse(y.Equal(x), y)
+		y.IfElse(x.Abs().Less(shift), x).Store(dst[i:])
+	}
+	plainUnary(Floor, dst[i:], a[i:])
+}
+
+// exps is exp of every element.
+func exps(dst, a []float32) {
+	all := simd.BroadcastFloat32s
+	width, i := simd.Float32s{}.Len(), 0
+	low, high, shift, bias := all(expLeast), all(expMost), all(shifter), simd.BroadcastInt32s(127)
+	for ; i+width <= len(dst); i += width {
+		nan := simd.LoadFloat32s(a[i:])
+		x := low.IfElse(nan.Less(low), nan)
+		x = high.IfElse(x.Greater(high), x)
+		shifted := x.Mul(all(log2e)).Add(shift)
+		n := shifted.Sub(shift)
+		r := x.Sub(n.Mul(all(log2Upper)))
+		r = r.Sub(n.Mul(all(log2Lower)))
+		p := r.Mul(all(expP0)).Add(all(expP1))
+		p = p.Mul(r).Add(all(expP2))
+		p = p.Mul(r).Add(all(expP3))
+		p = p.Mul(r).Add(all(expP4))
+		p = p.Mul(r).Add(all(expP5))
+		y := p.Mul(r.Mul(r)).Add(r).Add(all(1))
+		k := shifted.ToBits().BitsToInt32().Sub(simd.BroadcastInt32s(shifterBits))
+		half := k.ShiftAllRight(1)
+		y = y.Mul(half.Add(bias).ShiftAllLeft(23).ToBits().BitsToFloat32())
+		y = y.Mul(k.Sub(half).Add(bias).ShiftAllLeft(23).ToBits().BitsToFloat32())
+		nan.IfElse(nan.NotEqual(nan), y).Store(dst[i:])
+	}
+	plainUnary(Exp, dst[i:], a[i:])
+}
+
+// tanhs is tanh of every element.
+func tanhs(dst, a []float32) {
+	all := simd.BroadcastFloat32s
+	width := simd.Float32s{}.Len()
+	near, zero, one, two := all(tanhNear), all(0), all(1), all(2)
+	var far [block]float32
+	for len(dst) >= block && len(a) >= block && width <= block {
+		dst0, a0 := (*[block]float32)(dst), (*[block]float32)(a)
+		for i := 0; i <= block-width; i += width {
+			m := simd.LoadFloat32s(a0[i:]).Abs()
+			m.Add(m).Store(far[i:])
+		}
+		exps(far[:], far[:])
+		for i := 0; i <= block-width; i += width {
+			x := simd.LoadFloat32s(a0[i:])
+			y := one.Sub(two.Div(simd.LoadFloat32s(far[i:]).Add(one)))
+			y = zero.Sub(y).IfElse(x.Less(zero), y)
+			z := x.Mul(x)
+			p := z.Mul(all(tanhP0)).Add(all(tanhP1))
+			p = p.Mul(z).Add(all(tanhP2))
+			p = p.Mul(z).Add(all(tanhP3))
+			p = p.Mul(z).Add(all(tanhP4))
+			p = p.Mul(z).Mul(x).Add(x)
+			y.IfElse(x.Abs().GreaterEqual(near), p).Store(dst0[i:])
+		}
+		dst, a = dst[block:], a[block:]
+	}
+	plainUnary(Tanh, dst, a)
+}
+
+func chooseS(dst, c, a []float32, s float32) {
+	width, i := simd.Float32s{}.Len(), 0
+	zero, other := simd.BroadcastFloat32s(0), simd.BroadcastFloat32s(s)
+	for ; i+width <= len(dst); i += width {
+		taken := simd.LoadFloat32s(c[i:]).NotEqual(zero)
+		simd.LoadFloat32s(a[i:]).IfElse(taken, other).Store(dst[i:])
+	}
+	plainSelectS(dst[i:], c[i:], a[i:], s)
+}
+
+func sChoose(dst, c []float32, s float32, b []float32) {
+	width, i := simd.Float32s{}.Len(), 0
+	zero, x := simd.BroadcastFloat32s(0), simd.BroadcastFloat32s(s)
+	for ; i+width <= len(dst); i += width {
+		x.IfElse(simd.LoadFloat32s(c[i:]).NotEqual(zero), simd.LoadFloat32s(b[i:])).Store(dst[i:])
+	}
+	plainSSelect(dst[i:], c[i:], s, b[i:])
+}
+
+func roundSmall(dst, a []float32) {
+	width, i := simd.Float32s{}.Len(), 0
+	shift := simd.BroadcastFloat32s(shifter)
+	for ; i+width <= len(dst); i += width {
+		simd.LoadFloat32s(a[i:]).Add(shift).Sub(shift).Store(dst[i:])
+	}
+	plainRoundSmall(dst[i:], a[i:])
+}
+
+func chooseSS(dst, c []float32, s, t float32) {
+	width, i := simd.Float32s{}.Len(), 0
+	zero, x, y := simd.BroadcastFloat32s(0), simd.BroadcastFloat32s(s), simd.BroadcastFloat32s(t)
+	for ; i+width <= len(dst); i += width {
+		x.IfElse(simd.LoadFloat32s(c[i:]).NotEqual(zero), y).Store(dst[i:])
+	}
+	plainSelectSS(dst[i:], c[i:], s, t)
+}
+
+func fill(dst []float32, s float32) {
+	width, i := simd.Float32s{}.Len(), 0
+	x := simd.BroadcastFloat32s(s)
+	for ; i+width <= len(dst); i += width {
+		x.Store(dst[i:])
+	}
+	plainFill(dst[i:], s)
+}
+
+// binaryAll computes the operations without a loop of their own, those that processors have in vectors.
+func binaryAll(op Op, dst, a, b []float32) {
+	if op > And || op == Pow || op == Ldexp {
 		plainBinary(op, dst, a, b)
 		return
 	}
+	width, i := simd.Float32s{}.Len(), 0
+	zero, one := simd.BroadcastFloat32s(0), simd.BroadcastFloat32s(1)
 	for ; i+width <= len(dst); i += width {
 		x, y := simd.LoadFloat32s(a[i:]), simd.LoadFloat32s(b[i:])
 		switch op {
-		case opMax:
+		case Max:
 			y = x.IfElse(x.Greater(y), y)
 			y = x.IfElse(x.NotEqual(x), y)
-		case opMin:
+		case Min:
 			y = x.IfElse(x.Less(y), y)
 			y = x.IfElse(x.NotEqual(x), y)
-		case opEq:
+		case Eq:
 			y = one.IfElse(x.Equal(y), zero)
-		case opNe:
+		case Ne:
 			y = one.IfElse(x.NotEqual(y), zero)
-		case opLt:
+		case Lt:
 			y = one.IfElse(x.Less(y), zero)
-		case opLe:
+		case Le:
 			y = one.IfElse(x.LessEqual(y), zero)
+		case And:
+			y = x.ToBits().And(y.ToBits()).BitsToFloat32()
 		}
 		y.Store(dst[i:])
 	}
 	plainBinary(op, dst[i:], a[i:], b[i:])
 }
 
+// binaryAllS is the same with a number on the right.
+func binaryAllS(op Op, dst, a []float32, s float32) {
+	if op > And || op == Pow || op == Ldexp {
+		plainBinaryS(op, dst, a, s)
+		return
+	}
+	width, i := simd.Float32s{}.Len(), 0
+	zero, one, y := simd.BroadcastFloat32s(0), simd.BroadcastFloat32s(1), simd.BroadcastFloat32s(s)
+	for ; i+width <= len(dst); i += width {
+		x := simd.LoadFloat32s(a[i:])
+		switch op {
+		case Max:
+			x = y.IfElse(y.GreaterEqual(x), x)
+			x = y.IfElse(y.NotEqual(y), x)
+		case Min:
+			x = y.IfElse(y.LessEqual(x), x)
+			x = y.IfElse(y.NotEqual(y), x)
+		case Eq:
+			x = one.IfElse(x.Equal(y), zero)
+		case Ne:
+			x = one.IfElse(x.NotEqual(y), zero)
+		case Lt:
+			x = one.IfElse(x.Less(y), zero)
+		case Le:
+			x = one.IfElse(x.LessEqual(y), zero)
+		case And:
+			x = x.ToBits().And(y.ToBits()).BitsToFloat32()
+		}
+		x.Store(dst[i:])
+	}
+	plainBinaryS(op, dst[i:], a[i:], s)
+}
+
+// sBinaryAll is the same with a number on the left.
+func sBinaryAll(op Op, dst []float32, s float32, b []float32) {
+	width, i := simd.Float32s{}.Len(), 0
+	zero, one, x := simd.BroadcastFloat32s(0), simd.BroadcastFloat32s(1), simd.BroadcastFloat32s(s)
+	if op != Max && op != Min && op != Lt && op != Le {
+		plainSBinary(op, dst, s, b)
+		return
+	}
+	for ; i+width <= len(dst); i += width {
+		y := simd.LoadFloat32s(b[i:])
+		switch op {
+		case Max:
+			y = x.IfElse(x.Greater(y), y)
+			y = x.IfElse(x.NotEqual(x), y)
+		case Min:
+			y = x.IfElse(x.Less(y), y)
+			y = x.IfElse(x.NotEqual(x), y)
+		case Lt:
+			y = one.IfElse(x.Less(y), zero)
+		case Le:
+			y = one.IfElse(x.LessEqual(y), zero)
+		}
+		y.Store(dst[i:])
+	}
+	plainSBinary(op, dst[i:], s, b[i:])
+}
+
+// Sums and extremes of groups. Two vectors of lanes are kept in registers at a time.
+
+func groupSum(dst, a []float32, size int) {
+	width := simd.Float32s{}.Len()
+	n := lanesOf(size)
+	if size < n || n%(2*width) != 0 {
+		plainGroupSum(dst, a, size)
+		return
+	}
+	whole := size - size%n
+	var l Lanes
+	for g := range dst {
+		group := a[g*size : (g+1)*size]
+		for j := 0; j < n; j += 2 * width {
+			var x, y simd.Float32s
+			for i := j; i < whole; i += n {
+				x, y = x.Add(simd.LoadFloat32s(group[i:])), y.Add(simd.LoadFloat32s(group[i+width:]))
+			}
+			x.Store(l[j:])
+			y.Store(l[j+width:])
+		}
+		plainSum(&l, group[whole:])
+		dst[g] = l.total(n)
+	}
+}
+
+func groupSumMul(dst, a, b []float32, size int) {
+	width := simd.Float32s{}.Len()
+	n := lanesOf(size)
+	if size < n || n%(2*width) != 0 {
+		plainGroupSumMul(dst, a, b, size)
+		return
+	}
+	whole := size - size%n
+	var l Lanes
+	for g := range dst {
+		p, q := a[g*size:(g+1)*size], b[g*size:(g+1)*size]
+		for j := 0; j < n; j += 2 * width {
+			var x, y simd.Float32s
+			for i := j; i < whole; i += n {
+				x = x.Add(simd.LoadFloat32s(p[i:]).Mul(simd.LoadFloat32s(q[i:])))
+				y = y.Add(simd.LoadFloat32s(p[i+width:]).Mul(simd.LoadFloat32s(q[i+width:])))
+			}
+			x.Store(l[j:])
+			y.Store(l[j+width:])
+		}
+		plainSumMul(&l, p[whole:], q[whole:])
+		dst[g] = l.total(n)
+	}
+}
+
+// groupExtreme folds a group to two vectors, and these element by element.
+func groupExtreme(op Op, dst, a []float32, size int) {
+	width := simd.Float32s{}.Len()
+	if size%width != 0 || size == width || width > block {
+		plainGroupExtreme(op, dst, a, size)
+		return
+	}
+	var l [block]float32
+	for g := range dst {
+		group := a[g*size : (g+1)*size]
+		x := simd.LoadFloat32s(group)
+		for i := width; i < size; i += width {
+			y := simd.LoadFloat32s(group[i:])
+			if op == Max {
+				y = x.IfElse(x.Greater(y), y)
+			} else {
+				y = x.IfElse(x.Less(y), y)
+			}
+			x = x.IfElse(x.NotEqual(x), y)
+		}
+		x.Store(l[:])
+		plainGroupExtreme(op, dst[g:g+1], l[:width], width)
+	}
+}
+
+func groupLargest(dst, a []float32, size int) {
+	width := simd.Float32s{}.Len()
+	if size%width != 0 || width > block {
+		plainGroupLargest(dst, a, size)
+		return
+	}
+	var l [block]float32
+	for g := range dst {
+		group := a[g*size : (g+1)*size]
+		x := simd.LoadFloat32s(group).Abs().ToBits().BitsToInt32()
+		for i := width; i < size; i += width {
+			x = x.Max(simd.LoadFloat32s(group[i:]).Abs().ToBits().BitsToInt32())
+		}
+		x.ToBits().BitsToFloat32().Store(l[:])
+		plainGroupLargest(dst[g:g+1], l[:width], width)
+	}
+}
+
 // Vectorized sums: element i of a tile is added in lane i of a block, so that the width
 // of the processor's vectors does not matter.
 
-func sum(l *lanes, a []float32) {
+func sum(l *Lanes, a []float32) {
 	width := simd.Float32s{}.Len()
 	for len(a) >= block {
 		a0 := (*[block]float32)(a)
@@ -341,7 +623,7 @@ func sum(l *lanes, a []float32) {
 	plainSum(l, a)
 }
 
-func sumMul(l *lanes, a, b []float32) {
+func sumMul(l *Lanes, a, b []float32) {
 	width := simd.Float32s{}.Len()
 	for len(a) >= block && len(b) >= block {
 		a0, b0 := (*[block]float32)(a), (*[block]float32)(b)
@@ -354,7 +636,7 @@ func sumMul(l *lanes, a, b []float32) {
 	plainSumMul(l, a, b)
 }
 
-func sumDiff(l *lanes, a, b []float32) {
+func sumDiff(l *Lanes, a, b []float32) {
 	width := simd.Float32s{}.Len()
 	for len(a) >= block && len(b) >= block {
 		a0, b0 := (*[block]float32)(a), (*[block]float32)(b)

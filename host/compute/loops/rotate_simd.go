@@ -1,6 +1,6 @@
 //go:build goexperiment.simd
 
-package tile
+package loops
 
 import "simd"
 

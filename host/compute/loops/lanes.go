@@ -1,0 +1,95 @@
+package loops
+
+import "math"
+
+// block is a whole number of vectors, however wide a processor's are.
+const block = 64
+
+// Lanes hold an unfinished reduction, by [Add], [Max] or [Min], of a tile. Element i goes to lane i modulo 64, so that the
+// result does not depend on the width of vectors, and a lane adds few elements.
+type Lanes [block]float32
+
+func plainSum(l *Lanes, a []float32) {
+	for i, x := range a {
+		l[i%block] += x
+	}
+}
+
+func plainSumMul(l *Lanes, a, b []float32) {
+	for i, x := range a {
+		l[i%block] += float32(x * b[i])
+	}
+}
+
+func plainSumDiff(l *Lanes, a, b []float32) {
+	for i, x := range a {
+		e := x - b[i]
+		l[i%block] += float32(e * e)
+	}
+}
+
+// Sum adds elements to the lanes.
+func (l *Lanes) Sum(a []float32) { sum(l, a) }
+
+// SumMul adds the products of the elements of a and b.
+func (l *Lanes) SumMul(a, b []float32) { sumMul(l, a, b) }
+
+// SumDiff adds the squares of the differences of the elements of a and b.
+func (l *Lanes) SumDiff(a, b []float32) { sumDiff(l, a, b) }
+
+// Extreme folds elements by maximum or minimum.
+func (l *Lanes) Extreme(op Op, a []float32) {
+	for len(a) > 0 {
+		n := min(block, len(a))
+		binaryAll(op, l[:n], l[:n], a[:n])
+		a = a[n:]
+	}
+}
+
+// Reset sets every lane to the neutral element.
+func (l *Lanes) Reset(op Op) {
+	if op == Add {
+		*l = Lanes{}
+		return
+	}
+	fill(l[:], Neutral(op))
+}
+
+// Fold reduces the lanes: it combines halves until 16 are left, and these in binary64.
+func (l *Lanes) Fold(op Op) float64 {
+	const last = 16
+	for n := block / 2; n >= last; n /= 2 {
+		if op == Add {
+			plainAdd(l[:n], l[:n], l[n:2*n])
+		} else {
+			plainBinary(op, l[:n], l[:n], l[n:2*n])
+		}
+	}
+	total := float64(Neutral(op))
+	for _, x := range l[:last] {
+		total = Join(op, total, float64(x))
+	}
+	return total
+}
+
+// Neutral is the neutral element of a reduction.
+func Neutral(op Op) float32 {
+	switch op {
+	case Max:
+		return float32(math.Inf(-1))
+	case Min:
+		return float32(math.Inf(1))
+	}
+	return 0
+}
+
+// Join combines two elements. Go's max and min return NaN if either is NaN.
+func Join(op Op, x, y float64) float64 {
+	switch op {
+	case Max:
+		return max(x, y)
+	case Min:
+		return min(x, y)
+	}
+	return x + y
+}

@@ -1,0 +1,261 @@
+package loops
+
+import "math"
+
+// Unary computes an operation on every element of a.
+func Unary(op Op, dst, a []float32) { unaryAll(op, dst, a) }
+
+// Binary computes an operation on the elements of a and b.
+func Binary(op Op, dst, a, b []float32) {
+	switch op {
+	case Add:
+		add(dst, a, b)
+	case Sub:
+		sub(dst, a, b)
+	case Mul:
+		mul(dst, a, b)
+	case Div:
+		div(dst, a, b)
+	default:
+		binaryAll(op, dst, a, b)
+	}
+}
+
+// BinaryS computes an operation on every element of a and on s.
+func BinaryS(op Op, dst, a []float32, s float32) {
+	switch op {
+	case Add:
+		addS(dst, a, s)
+	case Sub:
+		addS(dst, a, -s)
+	case Mul:
+		mulS(dst, a, s)
+	case Div:
+		divS(dst, a, s)
+	default:
+		binaryAllS(op, dst, a, s)
+	}
+}
+
+// SBinary computes an operation on s and every element of b.
+func SBinary(op Op, dst []float32, s float32, b []float32) {
+	switch op {
+	case Add, Mul, Eq, Ne, AddBits, MulBits, And, Or, Xor, EqBits, NeBits, MaxInt, MinInt, MaxUint, MinUint: // s may stand on either side
+		BinaryS(op, dst, b, s)
+	case Sub:
+		fromS(dst, b, s)
+	case Div:
+		intoS(dst, b, s)
+	default:
+		sBinaryAll(op, dst, s, b)
+	}
+}
+
+// MulMulS computes (a·b)·s. Here and below, every step rounds.
+func MulMulS(dst, a, b []float32, s float32) { mulMulS(dst, a, b, s) }
+
+// LinAdd computes a·s + b·t.
+func LinAdd(dst, a []float32, s float32, b []float32, t float32) { linAdd(dst, a, s, b, t) }
+
+// LinSub computes a·s − b·t.
+func LinSub(dst, a []float32, s float32, b []float32, t float32) { linSub(dst, a, s, b, t) }
+
+// LinMul computes a·s + (b·c)·t.
+func LinMul(dst, a []float32, s float32, b, c []float32, t float32) { linMul(dst, a, s, b, c, t) }
+
+// SqrtLin computes √a·s + t.
+func SqrtLin(dst, a []float32, s, t float32) { sqrtLin(dst, a, s, t) }
+
+// Clamp is [Clamp1] of every element.
+func Clamp(dst, a []float32, lo, hi float32) { clampAll(dst, a, lo, hi) }
+
+// Select is [Select1] of every element of c, a and b.
+func Select(dst, c, a, b []float32) { choose(dst, c, a, b) }
+
+// SelectS is [Select1] of every element of c and a, and of s.
+func SelectS(dst, c, a []float32, s float32) { chooseS(dst, c, a, s) }
+
+// SSelect is [Select1] of every element of c, of s, and of every element of b.
+func SSelect(dst, c []float32, s float32, b []float32) { sChoose(dst, c, s, b) }
+
+// Small limits the magnitudes that RoundSmall takes.
+const Small = 1 << 21
+
+// RoundSmall is [Round] for magnitudes up to [Small], and for NaN.
+func RoundSmall(dst, a []float32) { roundSmall(dst, a) }
+
+// SelectSS is [Select1] of every element of c, and of s and t.
+func SelectSS(dst, c []float32, s, t float32) { chooseSS(dst, c, s, t) }
+
+// Fill sets every element to s.
+func Fill(dst []float32, s float32) { fill(dst, s) }
+
+// Loops over elements in plain Go. The vectorized loops use them for the elements that do
+// not fill a vector. Operands are at least as long as dst, which may be one of them.
+
+func plainAdd(dst, a, b []float32) {
+	for i := range dst {
+		dst[i] = a[i] + b[i]
+	}
+}
+
+func plainSub(dst, a, b []float32) {
+	for i := range dst {
+		dst[i] = a[i] - b[i]
+	}
+}
+
+func plainMul(dst, a, b []float32) {
+	for i := range dst {
+		dst[i] = a[i] * b[i]
+	}
+}
+
+func plainDiv(dst, a, b []float32) {
+	for i := range dst {
+		dst[i] = a[i] / b[i]
+	}
+}
+
+func plainAddS(dst, a []float32, s float32) {
+	for i := range dst {
+		dst[i] = a[i] + s
+	}
+}
+
+func plainFromS(dst, a []float32, s float32) {
+	for i := range dst {
+		dst[i] = s - a[i]
+	}
+}
+
+func plainMulS(dst, a []float32, s float32) {
+	for i := range dst {
+		dst[i] = a[i] * s
+	}
+}
+
+func plainDivS(dst, a []float32, s float32) {
+	for i := range dst {
+		dst[i] = a[i] / s
+	}
+}
+
+func plainIntoS(dst, a []float32, s float32) {
+	for i := range dst {
+		dst[i] = s / a[i]
+	}
+}
+
+func plainMulMulS(dst, a, b []float32, s float32) {
+	for i := range dst {
+		dst[i] = float32(a[i]*b[i]) * s
+	}
+}
+
+func plainLinAdd(dst, a []float32, s float32, b []float32, t float32) {
+	for i := range dst {
+		dst[i] = float32(a[i]*s) + float32(b[i]*t)
+	}
+}
+
+func plainLinSub(dst, a []float32, s float32, b []float32, t float32) {
+	for i := range dst {
+		dst[i] = float32(a[i]*s) - float32(b[i]*t)
+	}
+}
+
+func plainLinMul(dst, a []float32, s float32, b, c []float32, t float32) {
+	for i := range dst {
+		dst[i] = float32(a[i]*s) + float32(float32(b[i]*c[i])*t)
+	}
+}
+
+func plainSqrtLin(dst, a []float32, s, t float32) {
+	for i := range dst {
+		dst[i] = float32(float32(math.Sqrt(float64(a[i])))*s) + t
+	}
+}
+
+func plainClamp(dst, a []float32, lo, hi float32) {
+	for i := range dst {
+		dst[i] = Clamp1(a[i], lo, hi)
+	}
+}
+
+func plainSelect(dst, c, a, b []float32) {
+	for i := range dst {
+		if c[i] != 0 {
+			dst[i] = a[i]
+		} else {
+			dst[i] = b[i]
+		}
+	}
+}
+
+func plainUnary(op Op, dst, a []float32) {
+	for i := range dst {
+		dst[i] = One(op, a[i])
+	}
+}
+
+func plainBinary(op Op, dst, a, b []float32) {
+	for i := range dst {
+		dst[i] = Two(op, a[i], b[i])
+	}
+}
+
+func plainFill(dst []float32, s float32) {
+	for i := range dst {
+		dst[i] = s
+	}
+}
+
+func plainBinaryS(op Op, dst, a []float32, s float32) {
+	for i := range dst {
+		dst[i] = Two(op, a[i], s)
+	}
+}
+
+func plainSBinary(op Op, dst []float32, s float32, b []float32) {
+	for i := range dst {
+		dst[i] = Two(op, s, b[i])
+	}
+}
+
+func plainSelectS(dst, c, a []float32, s float32) {
+	for i := range dst {
+		if c[i] != 0 {
+			dst[i] = a[i]
+		} else {
+			dst[i] = s
+		}
+	}
+}
+
+func plainSSelect(dst, c []float32, s float32, b []float32) {
+	for i := range dst {
+		if c[i] != 0 {
+			dst[i] = s
+		} else {
+			dst[i] = b[i]
+		}
+	}
+}
+
+// plainRoundSmall: floats near the shifter are whole numbers.
+func plainRoundSmall(dst, a []float32) {
+	for i := range dst {
+		dst[i] = float32(a[i]+shifter) - shifter
+	}
+}
+
+func plainSelectSS(dst, c []float32, s, t float32) {
+	for i := range dst {
+		if c[i] != 0 {
+			dst[i] = s
+		} else {
+			dst[i] = t
+		}
+	}
+}

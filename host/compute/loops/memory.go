@@ -1,0 +1,65 @@
+package loops
+
+import "math"
+
+// FromBFloat16 widens numbers of bfloat16, given by their bits. a is at least as long as dst.
+func FromBFloat16(dst []float32, a []uint16) { fromBFloat16(dst, a[:len(dst)]) }
+
+// ToBFloat16 rounds numbers to bfloat16, ties to even. NaN stays NaN.
+func ToBFloat16(dst []uint16, a []float32) { toBFloat16(dst, a[:len(dst)]) }
+
+// ToInt8 converts whole numbers from −128 to 127. What it makes of others is not defined.
+func ToInt8(dst []int8, a []float32) { toInt8(dst, a[:len(dst)]) }
+
+// FromBools makes 0 and 1 of bools.
+func FromBools(dst []float32, a []bool) { fromBools(dst, a[:len(dst)]) }
+
+// ToBools makes bools of numbers: false of 0.
+func ToBools(dst []bool, a []float32) { toBools(dst, a[:len(dst)]) }
+
+// Spread repeats each element of a so many times.
+func Spread(dst, a []float32, times int) {
+	if times == 1 {
+		copy(dst, a)
+		return
+	}
+	for _, x := range a {
+		fill(dst[:times], x)
+		dst = dst[times:]
+	}
+}
+
+func plainFromBFloat16(dst []float32, a []uint16) {
+	for i, x := range a {
+		dst[i] = math.Float32frombits(uint32(x) << 16)
+	}
+}
+
+func plainToBFloat16(dst []uint16, a []float32) {
+	for i, x := range a {
+		bits := math.Float32bits(x)
+		rounded := (bits + 0x7fff + bits>>16&1) >> 16
+		if bits&^(1<<31) > 0xff<<23 { // NaN, whose last bits may be all that makes it one
+			rounded = bits>>16 | 1<<6
+		}
+		dst[i] = uint16(rounded)
+	}
+}
+
+func plainToInt8(dst []int8, a []float32) {
+	for i, x := range a {
+		dst[i] = int8(int32(x))
+	}
+}
+
+func plainFromBools(dst []float32, a []bool) {
+	for i, x := range a {
+		dst[i] = boolFloat(x)
+	}
+}
+
+func plainToBools(dst []bool, a []float32) {
+	for i, x := range a {
+		dst[i] = x != 0
+	}
+}

@@ -1,0 +1,280 @@
+package loops
+
+import "math"
+
+// Op is an operation on elements.
+type Op uint8
+
+// The operations. What is left open by the definitions of package program, such as the sign of a zero, is as the functions
+// [One] and [Two] have it.
+const (
+	None Op = iota
+
+	// Two floats.
+	Add
+	Sub
+	Mul
+	Div
+	Max // NaN if either operand is
+	Min // likewise
+	Pow
+	Ldexp
+	Eq
+	Ne
+	Lt
+	Le
+
+	// One float.
+	Neg
+	Abs // 0 for −0
+	Sign
+	Sqrt
+	Floor
+	Round // to even; 0 for −0
+	Exp
+	Expm1
+	Log
+	Log1p
+	Tanh
+	Logb
+	IsFinite
+
+	// Two integers. Names with Int are of signed ones, with Uint of unsigned ones, with Bits of both.
+	And
+	AddBits
+	SubBits
+	MulBits
+	Or
+	Xor
+	Shl
+	ShrInt
+	ShrUint
+	MaxInt
+	MinInt
+	MaxUint
+	MinUint
+	EqBits
+	NeBits
+	LtInt
+	LeInt
+	LtUint
+	LeUint
+
+	// One integer.
+	NegBits
+	AbsInt
+	SignInt
+	Not
+
+	// Conversions. A bool is a float already.
+	FloatToInt
+	FloatToUint
+	IntToFloat
+	UintToFloat
+
+	// Count is larger than every operation.
+	Count
+)
+
+// One computes an operation on one element. One and Two define what all loops compute.
+func One(op Op, x float32) float32 {
+	switch op {
+	case Neg:
+		return math.Float32frombits(math.Float32bits(x) ^ 1<<31)
+	case Abs:
+		return math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
+	case Sign:
+		switch {
+		case x > 0:
+			return 1
+		case x < 0:
+			return -1
+		case x == 0:
+			return 0
+		}
+		return x
+	case Sqrt:
+		return float32(math.Sqrt(float64(x)))
+	case Floor:
+		return float32(math.Floor(float64(x)))
+	case Round:
+		return float32(math.RoundToEven(float64(x))) + 0
+	case Exp:
+		return exp(x)
+	case Expm1:
+		return float32(math.Expm1(float64(x)))
+	case Log:
+		return float32(math.Log(float64(x)))
+	case Log1p:
+		return float32(math.Log1p(float64(x)))
+	case Tanh:
+		return tanh(x)
+	case Logb:
+		return logb(x)
+	case IsFinite:
+		return boolFloat(x-x == 0)
+	}
+	return oneInteger(op, x)
+}
+
+func oneInteger(op Op, x float32) float32 {
+	n := int32(math.Float32bits(x))
+	switch op {
+	case NegBits:
+		return fromInt(-n)
+	case AbsInt:
+		return fromInt(max(n, -n))
+	case SignInt:
+		return fromInt(min(max(n, -1), 1))
+	case Not:
+		return fromInt(^n)
+	case FloatToInt:
+		return fromInt(int32(x))
+	case FloatToUint:
+		return fromInt(int32(int64(x)))
+	case IntToFloat:
+		return float32(n)
+	case UintToFloat:
+		return float32(uint32(n))
+	}
+	panic("loops: not an operation with one operand")
+}
+
+// Two computes an operation on two elements. Products are converted before they are added, so that no compiler fuses the
+// two.
+func Two(op Op, x, y float32) float32 {
+	switch op {
+	case Add:
+		return x + y
+	case Sub:
+		return x - y
+	case Mul:
+		return x * y
+	case Div:
+		return x / y
+	case Pow:
+		return float32(math.Pow(float64(x), float64(y)))
+	case Ldexp:
+		return ldexp(x, y)
+	case Max:
+		if x > y || x != x {
+			return x
+		}
+		return y
+	case Min:
+		if x < y || x != x {
+			return x
+		}
+		return y
+	case Eq:
+		return boolFloat(x == y)
+	case Ne:
+		return boolFloat(x != y)
+	case Lt:
+		return boolFloat(x < y)
+	case Le:
+		return boolFloat(x <= y)
+	}
+	return twoIntegers(op, math.Float32bits(x), math.Float32bits(y))
+}
+
+// twoIntegers takes counts of shifts modulo 32.
+func twoIntegers(op Op, x, y uint32) float32 {
+	n, m := int32(x), int32(y)
+	switch op {
+	case AddBits:
+		x += y
+	case SubBits:
+		x -= y
+	case MulBits:
+		x *= y
+	case And:
+		x &= y
+	case Or:
+		x |= y
+	case Xor:
+		x ^= y
+	case Shl:
+		x <<= y & 31
+	case ShrUint:
+		x >>= y & 31
+	case ShrInt:
+		return fromInt(n >> (y & 31))
+	case MaxInt:
+		return fromInt(max(n, m))
+	case MinInt:
+		return fromInt(min(n, m))
+	case MaxUint:
+		x = max(x, y)
+	case MinUint:
+		x = min(x, y)
+	case EqBits:
+		return boolFloat(x == y)
+	case NeBits:
+		return boolFloat(x != y)
+	case LtInt:
+		return boolFloat(n < m)
+	case LeInt:
+		return boolFloat(n <= m)
+	case LtUint:
+		return boolFloat(x < y)
+	case LeUint:
+		return boolFloat(x <= y)
+	default:
+		panic("loops: not an operation with two operands")
+	}
+	return math.Float32frombits(x)
+}
+
+func fromInt(n int32) float32 { return math.Float32frombits(uint32(n)) }
+
+func boolFloat(b bool) float32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Clamp1 limits x to lo and hi; NaN stays NaN.
+func Clamp1(x, lo, hi float32) float32 {
+	if x < lo {
+		x = lo
+	}
+	if x > hi {
+		x = hi
+	}
+	return x
+}
+
+// Select1 takes y where the condition holds, else z.
+func Select1(condition, y, z float32) float32 {
+	if condition != 0 {
+		return y
+	}
+	return z
+}
+
+// logb reads the exponent from the representation, also of subnormal numbers.
+func logb(x float32) float32 {
+	switch magnitude := math.Float32bits(x) &^ (1 << 31); {
+	case magnitude == 0:
+		return float32(math.Inf(-1))
+	case magnitude >= 0xff<<23: // +Inf or NaN
+		return math.Float32frombits(magnitude)
+	case magnitude < 1<<23: // exact as a float64, which has a larger range
+		return float32(int(math.Float64bits(float64(math.Float32frombits(magnitude)))>>52) - 1023)
+	default:
+		return float32(int32(magnitude>>23) - 127)
+	}
+}
+
+// ldexp rounds once: the range of binary64 holds the product with any power of two that programs may name. NaN for an exponent
+// that is none.
+func ldexp(x, n float32) float32 {
+	if n != n {
+		return n
+	}
+	const most = 400
+	e := int64(Clamp1(n, -most, most))
+	return float32(float64(x) * math.Float64frombits(uint64(e+1023)<<52))
+}

@@ -1,0 +1,513 @@
+package rows
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Operations beside those of package loops.
+const (
+	opInput      loops.Op = loops.Count + iota
+	opTable               // the same for all rows
+	opFill                // a scalar in every element
+	opSpread              // repeats elements
+	opGather              // elements by their numbers
+	opClamp               // a within b and c, which are scalars
+	opSelect              // a ≠ 0: b, else c
+	opFold                // groups, by the operation n.fold
+	opSumMul              // groups of a·b
+	opLargest             // groups of |a|
+	opRotate              // blocks
+	opRoundSmall          // see loops.RoundSmall
+)
+
+// A ref is what a value of the program has become: a scalar, or a node whose elements are those of the value, each standing
+// for so many that follow on each other. What is repeated along the last axes is so never written to memory.
+type ref struct {
+	scalar bool
+	id     int // of the scalar or node
+	repeat int // of a node
+}
+
+// A node computes some elements of every row, or is a table that all rows share.
+type node struct {
+	op     loops.Op
+	in     []operand
+	size   int  // elements in a row
+	shared bool // of an input or table
+	input  int  // of an opInput
+	table  []float32
+	index  []int32  // of an opGather
+	fold   loops.Op // of an opFold
+	group  int      // elements of a group or block
+}
+
+// An operand is a scalar, or a node of which each element stands for so many of the result's.
+type operand struct {
+	scalar bool
+	id     int
+	repeat int
+}
+
+// analysis is a program divided into scalars and nodes.
+type analysis struct {
+	p       *program.Program
+	rows    int
+	refs    []ref // of the values of p
+	nodes   []node
+	scalars scalars
+	outputs []int       // nodes
+	fills   map[int]int // nodes filled with a scalar, by the scalar
+	spreads map[spread]int
+}
+
+// spread is the key of a node whose elements are those of another, repeated.
+type spread struct{ node, repeat int }
+
+func (a *analysis) run() error {
+	a.scalars.constant(0)
+	for i, in := range a.p.Inputs {
+		r, err := a.inputRef(i, in)
+		if err != nil {
+			return err
+		}
+		a.refs = append(a.refs, r)
+	}
+	for i := range a.p.Nodes {
+		n := &a.p.Nodes[i]
+		r, err := a.value(n)
+		if err != nil {
+			return err
+		}
+		a.refs = append(a.refs, r)
+	}
+	for _, o := range a.p.Outputs {
+		t, r := a.p.TypeOf(o.Value), a.refs[o.Value]
+		if _, ok := byrow.Of(t, a.rows); !ok || byrow.IsShared(a.p, o.Value, a.rows) {
+			return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q of type %s has no part in every row", o.Name, t)}
+		}
+		if !r.scalar && a.nodes[r.id].shared && a.nodes[r.id].size*r.repeat*a.rows != int(t.Size()) {
+			return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q is what all rows share", o.Name)}
+		}
+		l, _ := byrow.Of(t, a.rows)
+		a.outputs = append(a.outputs, a.full(r, l.Size()))
+	}
+	return nil
+}
+
+func (a *analysis) inputRef(i int, in program.Input) (ref, error) {
+	if in.Type.Size() == 1 {
+		return ref{scalar: true, id: a.scalars.add(scalar{kind: scalarInput, input: i})}, nil
+	}
+	if byrow.IsShared(a.p, program.ID(i), a.rows) {
+		return a.add(node{op: opInput, input: i, size: in.Type.Shape[1], shared: true}), nil
+	}
+	l, ok := byrow.Of(in.Type, a.rows)
+	if !ok {
+		return ref{}, &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("input %q of type %s has no part in every row", in.Name, in.Type)}
+	}
+	return a.add(node{op: opInput, input: i, size: l.Size()}), nil
+}
+
+func (a *analysis) add(n node) ref {
+	a.nodes = append(a.nodes, n)
+	return ref{id: len(a.nodes) - 1, repeat: 1}
+}
+
+// refuse refuses the program for the next node.
+func (a *analysis) refuse(n *program.Node, format string, args ...any) error {
+	return &Refusal{a.p.Name, fmt.Sprintf("%%%d = %s", len(a.refs), n.Op), fmt.Sprintf(format, args...)}
+}
+
+// value finds the ref of a node's result.
+func (a *analysis) value(n *program.Node) (ref, error) {
+	if reason, ok := unsupported[n.Op]; ok {
+		return ref{}, a.refuse(n, "%s", reason)
+	}
+	info, _ := n.Op.Info()
+	isShared := func(id program.ID) bool { return byrow.IsShared(a.p, id, a.rows) }
+	if slices.ContainsFunc(n.Args, isShared) && (info.Class > program.ClassElementwise || n.Type.Shape[0] == 1) && n.Op != program.OpBroadcast {
+		return ref{}, a.refuse(n, "it reads what all rows share")
+	}
+	switch n.Op {
+	case program.OpConstant:
+		return a.constant(n)
+	case program.OpIota:
+		return a.iota(n)
+	case program.OpStopGradient, program.OpBitcast:
+		return a.refs[n.Args[0]], nil
+	case program.OpReshape:
+		return a.reshape(n)
+	case program.OpBroadcast:
+		return a.broadcast(n)
+	case program.OpReduceSum, program.OpReduceMax, program.OpReduceMin:
+		return a.reduce(n)
+	case program.OpHadamard:
+		return a.rotate(n)
+	}
+	return a.elementwise(n)
+}
+
+func (a *analysis) constant(n *program.Node) (ref, error) {
+	switch {
+	case len(n.Attr.Floats) == 1:
+		return a.constantRef(float32(n.Attr.Floats[0])), nil
+	case len(n.Attr.Ints) == 1 && n.Type.DType == program.Bool:
+		return a.constantRef(float32(n.Attr.Ints[0])), nil
+	case len(n.Attr.Ints) == 1:
+		return a.constantRef(math.Float32frombits(uint32(n.Attr.Ints[0]))), nil
+	}
+	return ref{}, a.refuse(n, "a constant has more than one number")
+}
+
+func (a *analysis) constantRef(x float32) ref { return ref{scalar: true, id: a.scalars.constant(x)} }
+
+// iota counts along an axis within rows.
+func (a *analysis) iota(n *program.Node) (ref, error) {
+	if n.Type.Size() == 1 {
+		return a.constantRef(0), nil
+	}
+	l, ok := byrow.Of(n.Type, a.rows)
+	if !ok || l.Axis(n.Attr.Axes[0]) == 0 || l.Merged && n.Attr.Axes[0] < l.Outer {
+		return ref{}, a.refuse(n, "it counts rows")
+	}
+	axis, inner := l.Axis(n.Attr.Axes[0])-1, 1
+	for _, d := range l.Row[axis+1:] {
+		inner *= d
+	}
+	table := make([]float32, l.Size())
+	for i := range table {
+		count := i / inner % l.Row[axis]
+		if table[i] = float32(count); n.Type.DType != program.Float {
+			table[i] = math.Float32frombits(uint32(count))
+		}
+	}
+	return a.add(node{op: opTable, table: table, size: len(table), shared: true}), nil
+}
+
+// reshape changes no element's place in its row.
+func (a *analysis) reshape(n *program.Node) (ref, error) {
+	r := a.refs[n.Args[0]]
+	switch _, ok := byrow.Of(n.Type, a.rows); {
+	case r.scalar:
+	case !ok && n.Type.Size() > 1:
+		return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
+	}
+	return r, nil
+}
+
+// broadcast repeats elements of a row within it.
+func (a *analysis) broadcast(n *program.Node) (ref, error) {
+	r, from := a.refs[n.Args[0]], a.p.TypeOf(n.Args[0])
+	if r.scalar {
+		return r, nil
+	}
+	to, ok := byrow.Of(n.Type, a.rows)
+	if !ok {
+		return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
+	}
+	if byrow.IsShared(a.p, n.Args[0], a.rows) {
+		if axes := n.Attr.Axes; axes[len(axes)-1] != len(n.Type.Shape)-1 || !slices.Equal(to.Row, from.Shape[1:]) {
+			return ref{}, a.refuse(n, "a vector is no row")
+		}
+		return r, nil
+	}
+	ones := program.Type{DType: from.DType, Shape: slices.Repeat([]int{1}, len(n.Type.Shape))}
+	for i, axis := range n.Attr.Axes {
+		ones.Shape[axis] = from.Shape[i]
+	}
+	return a.widen(n, r, ones, n.Type)
+}
+
+// widen repeats a value, of a type with as many axes, to another type.
+func (a *analysis) widen(n *program.Node, r ref, from, to program.Type) (ref, error) {
+	t, ok := byrow.Of(to, a.rows)
+	if len(from.Shape) == 0 { // the only element of a single row
+		from.Shape = slices.Repeat([]int{1}, len(to.Shape))
+	}
+	f, fits := byrow.Of(from, a.rows)
+	if !ok || !fits || f.Outer != t.Outer || len(f.Row) != len(t.Row) || !slices.Equal(from.Shape[:f.Outer], to.Shape[:t.Outer]) {
+		return ref{}, a.refuse(n, "rows of its operands are repeated")
+	}
+	last := len(f.Row) - 1 // axis that is not repeated
+	for last >= 0 && f.Row[last] == 1 {
+		last--
+	}
+	if slices.Equal(f.Row[:last+1], t.Row[:last+1]) {
+		r.repeat *= byrow.Layout{Row: t.Row[last+1:]}.Size()
+		return r, nil
+	}
+	index := make([]int32, t.Size())
+	for i := range index {
+		at, rest, stride := 0, i, 1
+		for axis, d := range slices.Backward(t.Row) {
+			if f.Row[axis] > 1 {
+				at += rest % d * stride
+			}
+			stride, rest = stride*f.Row[axis], rest/d
+		}
+		index[i] = int32(at / r.repeat)
+	}
+	return a.gather(r, index), nil
+}
+
+// gather takes elements of a node by their numbers.
+func (a *analysis) gather(r ref, index []int32) ref {
+	return a.add(node{op: opGather, in: []operand{{id: r.id, repeat: 1}}, size: len(index), index: index})
+}
+
+// full is the node of a value with every element in memory. size is the number of elements in a row.
+func (a *analysis) full(r ref, size int) int {
+	switch {
+	case r.scalar:
+		if id, ok := a.fills[r.id]; ok && a.nodes[id].size == size {
+			return id
+		}
+		id := a.add(node{op: opFill, in: []operand{{scalar: true, id: r.id}}, size: size}).id
+		a.fills[r.id] = id
+		return id
+	case r.repeat == 1 && !a.nodes[r.id].shared:
+		return r.id
+	}
+	key := spread{r.id, r.repeat}
+	if _, ok := a.spreads[key]; !ok {
+		in := []operand{{id: r.id, repeat: r.repeat}}
+		a.spreads[key] = a.add(node{op: opSpread, in: in, size: a.nodes[r.id].size * r.repeat}).id
+	}
+	return a.spreads[key]
+}
+
+// reduce folds axes within rows.
+func (a *analysis) reduce(n *program.Node) (ref, error) {
+	t := a.p.TypeOf(n.Args[0])
+	r := a.refs[n.Args[0]]
+	if t.Size() == n.Type.Size() {
+		return r, nil
+	}
+	l, ok := byrow.Of(t, a.rows)
+	if !ok {
+		return ref{}, a.refuse(n, "it folds what has no part in every row")
+	}
+	folded := make([]bool, len(l.Row))
+	group := 1
+	for _, i := range n.Attr.Axes {
+		switch {
+		case t.Shape[i] == 1:
+		case i < l.Outer:
+			return ref{}, a.refuse(n, "it folds rows")
+		default:
+			folded[l.Axis(i)-1] = true
+			group *= t.Shape[i]
+		}
+	}
+	op := foldOf(n.Op, t.DType)
+	if n.Op != program.OpReduceSum && (r.scalar || r.repeat%group == 0 && trailing(l.Row, folded)) { // of equal elements
+		if !r.scalar {
+			r.repeat /= group
+		}
+		return r, nil
+	}
+	id := a.full(r, l.Size())
+	if !trailing(l.Row, folded) {
+		id = a.gather(ref{id: id, repeat: 1}, movedLast(l.Row, folded)).id
+	}
+	return a.add(node{op: opFold, fold: op, in: []operand{{id: id, repeat: 1}}, size: l.Size() / group, group: group}), nil
+}
+
+// trailing reports whether no axis of several elements follows on one that is folded.
+func trailing(dims []int, folded []bool) bool {
+	seen := false
+	for i, d := range dims {
+		if d > 1 && seen && !folded[i] {
+			return false
+		}
+		seen = seen || folded[i]
+	}
+	return true
+}
+
+// movedLast numbers the elements of a row in the order in which folded axes are the last ones.
+func movedLast(dims []int, folded []bool) []int32 {
+	strides := make([]int, len(dims))
+	stride := 1
+	for i, d := range slices.Backward(dims) {
+		strides[i], stride = stride, stride*d
+	}
+	var order []int
+	for _, want := range []bool{false, true} {
+		for i := range dims {
+			if folded[i] == want {
+				order = append(order, i)
+			}
+		}
+	}
+	index := make([]int32, stride)
+	for i := range index {
+		rest, at := i, 0
+		for _, axis := range slices.Backward(order) {
+			at += rest % dims[axis] * strides[axis]
+			rest /= dims[axis]
+		}
+		index[i] = int32(at)
+	}
+	return index
+}
+
+func (a *analysis) rotate(n *program.Node) (ref, error) {
+	l, ok := byrow.Of(n.Type, a.rows)
+	switch {
+	case !ok:
+		return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
+	case l.Size()%n.Attr.Block != 0:
+		return ref{}, a.refuse(n, "its blocks are of several rows")
+	case n.Attr.Block == 1:
+		return a.refs[n.Args[0]], nil
+	}
+	in := []operand{{id: a.full(a.refs[n.Args[0]], l.Size()), repeat: 1}}
+	return a.add(node{op: opRotate, in: in, size: l.Size(), group: n.Attr.Block}), nil
+}
+
+// leastRun is the least number of equal elements of an operand for which there is a loop for each of them. Shorter ones are
+// written to memory.
+const leastRun = 64
+
+// elementwise applies an operation to the elements of its operands, of which it computes only those that differ.
+func (a *analysis) elementwise(n *program.Node) (ref, error) {
+	op, swapped, err := a.operation(n)
+	if err != nil {
+		return ref{}, err
+	}
+	args := slices.Clone(n.Args)
+	if swapped {
+		slices.Reverse(args)
+	}
+	refs := make([]ref, len(args))
+	size, common := 0, 0
+	for i, id := range args {
+		r, t := a.refs[id], a.p.TypeOf(id)
+		switch {
+		case r.scalar:
+		case byrow.IsShared(a.p, id, a.rows):
+			if l, ok := byrow.Of(n.Type, a.rows); !ok || !slices.Equal(l.Row, t.Shape[1:]) {
+				return ref{}, a.refuse(n, "a vector is no row")
+			}
+		default:
+			if r, err = a.widen(n, r, t, n.Type); err != nil {
+				return ref{}, err
+			}
+		}
+		if !r.scalar {
+			size = a.nodes[r.id].size * r.repeat
+			common = gcd(common, r.repeat)
+		}
+		refs[i] = r
+	}
+	if op == loops.None { // a conversion without an effect
+		return refs[0], nil
+	}
+	extra := a.extraOperands(n, op)
+	refs = append(refs, extra...)
+	if op == loops.Sub && n.Op == program.OpNot {
+		slices.Reverse(refs)
+	}
+	if size == 0 {
+		return ref{scalar: true, id: a.scalars.operation(op, refs)}, nil
+	}
+	return ref{id: a.elements(op, refs, size/common, common), repeat: common}, nil
+}
+
+// elements adds the node of an elementwise operation.
+func (a *analysis) elements(op loops.Op, refs []ref, size, common int) int {
+	in := make([]operand, len(refs))
+	longest := 1
+	for i, r := range refs {
+		in[i] = operand{r.scalar, r.id, 1}
+		if !r.scalar {
+			in[i].repeat = r.repeat / common
+			longest = max(longest, in[i].repeat)
+		}
+	}
+	for i, x := range in {
+		if !x.scalar && x.repeat > 1 && (x.repeat < leastRun || x.repeat != longest || op == opClamp && i == 0) {
+			in[i] = operand{id: a.full(ref{id: x.id, repeat: x.repeat}, size), repeat: 1}
+		}
+	}
+	return a.add(node{op: op, in: in, size: size}).id
+}
+
+func gcd(x, y int) int {
+	for y != 0 {
+		x, y = y, x%y
+	}
+	return x
+}
+
+// scalars are the values of a program that have one element, in an order in which each comes after its operands.
+type scalars struct{ list []scalar }
+
+type scalarKind uint8
+
+const (
+	scalarConstant scalarKind = iota
+	scalarInput
+	scalarOp
+)
+
+// scalar is a value with one element.
+type scalar struct {
+	kind  scalarKind
+	value float32 // of a constant
+	input int     // position of an input
+	op    loops.Op
+	args  [3]int
+}
+
+func (s *scalars) add(v scalar) int {
+	s.list = append(s.list, v)
+	return len(s.list) - 1
+}
+
+// constant returns the constant of these bits, which it adds if there is none.
+func (s *scalars) constant(v float32) int {
+	for i, c := range s.list {
+		if c.kind == scalarConstant && math.Float32bits(c.value) == math.Float32bits(v) {
+			return i
+		}
+	}
+	return s.add(scalar{kind: scalarConstant, value: v})
+}
+
+func (s *scalars) operation(op loops.Op, args []ref) int {
+	v := scalar{kind: scalarOp, op: op}
+	for i, r := range args {
+		v.args[i] = r.id
+	}
+	return s.add(v)
+}
+
+// evaluate computes all scalars.
+func (s *scalars) evaluate(env []float32, input func(i int) float32) {
+	for i := range s.list {
+		v := &s.list[i]
+		x, y, z := env[v.args[0]], env[v.args[1]], env[v.args[2]]
+		switch {
+		case v.kind == scalarConstant:
+			env[i] = v.value
+		case v.kind == scalarInput:
+			env[i] = input(v.input)
+		case v.op == opClamp:
+			env[i] = loops.Clamp1(x, y, z)
+		case v.op == opSelect:
+			env[i] = loops.Select1(x, y, z)
+		case v.op > loops.None && isBinary(v.op):
+			env[i] = loops.Two(v.op, x, y)
+		default:
+			env[i] = loops.One(v.op, x)
+		}
+	}
+}

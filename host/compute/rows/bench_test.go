@@ -1,0 +1,89 @@
+package rows_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/rows"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// quest is the forward pass of QuEST to 4 bits, as its plugin writes it, with its last rotation or without.
+func quest(t testing.TB, n, columns, block int, rotated bool) *program.Program {
+	t.Helper()
+	b := program.NewBuilder("quest")
+	z := b.Input("x", program.FloatType(n, columns)).Hadamard(block)
+	sigma := z.Square().MeanRow().Sqrt()
+	scale := sigma.IsFinite().Select(sigma.Scale(0.3386079357151849), b.Const(nan))
+	r := z.Div(sigma.Eq(b.Const(0)).Select(b.Const(1), scale))
+	clamped := r.Clip(-8, 7)
+	value := clamped.Round().Mul(scale)
+	if !rotated {
+		value = value.Hadamard(block)
+	}
+	b.Output("value", value)
+	b.Output("mask", r.Sub(clamped).Abs().Le(b.Const(0.5)))
+	return built(t, b)
+}
+
+// questBack is the backward pass.
+func questBack(t testing.TB, n, columns, block int, rotated bool) *program.Program {
+	t.Helper()
+	b := program.NewBuilder("quest.backward")
+	mask, dy := b.Input("mask", program.Type{DType: program.Bool, Shape: []int{n, columns}}), b.Input("dy", program.FloatType(n, columns))
+	if !rotated {
+		dy = dy.Hadamard(block)
+	}
+	b.Output("dx", mask.Select(dy, b.Const(0)).Hadamard(block))
+	return built(t, b)
+}
+
+func built(t testing.TB, b *program.Builder) *program.Program {
+	t.Helper()
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func BenchmarkQuest(b *testing.B) {
+	for _, size := range [][3]int{{2048, 256, 128}, {2048, 704, 64}, {4096, 512, 128}} {
+		n, columns, block := size[0], size[1], size[2]
+		for name, p := range map[string]*program.Program{
+			"forward": quest(b, n, columns, block, true), "forward.whole": quest(b, n, columns, block, false),
+			"backward": questBack(b, n, columns, block, true),
+		} {
+			for _, at := range []byrow.Storage{byrow.Float32, byrow.BFloat16} {
+				b.Run(fmt.Sprintf("%dx%d/%s/%s", n, columns, name, at), func(b *testing.B) {
+					benchmark(b, p, n, n*columns, map[string]byrow.Storage{"x": at, "value": at, "dy": at, "dx": at})
+				})
+			}
+		}
+	}
+}
+
+// benchmark runs a program on one goroutine.
+func benchmark(b *testing.B, p *program.Program, n, elements int, stored map[string]byrow.Storage) {
+	b.Helper()
+	k, err := rows.Compile(p, n, stored)
+	if err != nil {
+		b.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var in, out []any
+	for _, i := range p.Inputs {
+		in = append(in, toMemory(random(rng, i.Type), stored[i.Name]))
+	}
+	for _, o := range p.Outputs {
+		out = append(out, empty(p.TypeOf(o.Value), stored[o.Name]))
+	}
+	for b.Loop() {
+		if err := k.Run(in, out, inTurn); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*elements), "ns/element")
+}

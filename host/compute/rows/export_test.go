@@ -1,0 +1,15 @@
+package rows
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Operations lists the operations that rows have.
+func Operations() []program.Op {
+	ops := []program.Op{program.OpConstant, program.OpIota, program.OpStopGradient, program.OpBitcast, program.OpReshape, program.OpBroadcast,
+		program.OpReduceSum, program.OpReduceMax, program.OpReduceMin, program.OpHadamard, program.OpConvert}
+	return slices.AppendSeq(ops, maps.Keys(operations))
+}

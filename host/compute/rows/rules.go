@@ -1,0 +1,109 @@
+package rows
+
+import (
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// unsupported has the operations that rows do not have, with the reasons.
+var unsupported = map[program.Op]string{
+	program.OpRandomBits:  notYet,
+	program.OpTranspose:   notYet,
+	program.OpSlice:       notYet,
+	program.OpConcatenate: notYet,
+	program.OpDot:         notYet,
+	program.OpQR:          factorization,
+	program.OpEighValues:  factorization,
+	program.OpEighVectors: factorization,
+	program.OpSortColumns: factorization,
+}
+
+const (
+	notYet        = "rows do not have this operation"
+	factorization = "factorizations are of whole matrices"
+)
+
+// byType has the loop of an operation for floats, ints, uints and bools.
+type byType [4]loops.Op
+
+func (o byType) of(d program.DType) loops.Op { return o[d-program.Float] }
+
+func forAll(op loops.Op) byType { return byType{op, op, op, op} }
+
+// operations has the elementwise operations. Bools are the floats 0 and 1.
+var operations = map[program.Op]byType{
+	program.OpNeg: {loops.Neg, loops.NegBits}, program.OpAbs: {loops.Abs, loops.AbsInt}, program.OpSign: {loops.Sign, loops.SignInt},
+	program.OpSqrt: {loops.Sqrt}, program.OpExp: {loops.Exp}, program.OpExpm1: {loops.Expm1}, program.OpLog: {loops.Log},
+	program.OpLog1p: {loops.Log1p}, program.OpTanh: {loops.Tanh}, program.OpFloor: {loops.Floor}, program.OpRound: {loops.Round},
+	program.OpLogb: {loops.Logb}, program.OpIsFinite: {loops.IsFinite},
+	program.OpNot: {loops.None, loops.Not, loops.Not, loops.Sub}, // 1 − x of a bool
+	program.OpAdd: {loops.Add, loops.AddBits, loops.AddBits}, program.OpSub: {loops.Sub, loops.SubBits, loops.SubBits},
+	program.OpMul: {loops.Mul, loops.MulBits, loops.MulBits}, program.OpDiv: {loops.Div}, program.OpPow: {loops.Pow},
+	program.OpMax: {loops.Max, loops.MaxInt, loops.MaxUint}, program.OpMin: {loops.Min, loops.MinInt, loops.MinUint},
+	program.OpLdexp: {loops.Ldexp}, program.OpAnd: forAll(loops.And), program.OpOr: forAll(loops.Or), program.OpXor: forAll(loops.Xor),
+	program.OpShl: forAll(loops.Shl), program.OpShr: {loops.None, loops.ShrInt, loops.ShrUint},
+	program.OpEq: {loops.Eq, loops.EqBits, loops.EqBits, loops.Eq}, program.OpNe: {loops.Ne, loops.NeBits, loops.NeBits, loops.Ne},
+	program.OpLt: {loops.Lt, loops.LtInt, loops.LtUint}, program.OpLe: {loops.Le, loops.LeInt, loops.LeUint},
+	program.OpGt: {loops.Lt, loops.LtInt, loops.LtUint}, program.OpGe: {loops.Le, loops.LeInt, loops.LeUint}, // with the operands exchanged
+	program.OpClamp: {opClamp}, program.OpSelect: forAll(opSelect),
+}
+
+// operation chooses the loop of an elementwise node. swapped says that its operands change their places. None is a conversion
+// that leaves the elements as they are.
+func (a *analysis) operation(n *program.Node) (op loops.Op, swapped bool, err error) {
+	from := a.p.TypeOf(n.Args[0]).DType
+	if n.Op == program.OpConvert {
+		return conversion(from, n.Type.DType), false, nil
+	}
+	types, ok := operations[n.Op]
+	if op = types.of(from); !ok || op == loops.None {
+		return op, false, a.refuse(n, notYet)
+	}
+	return op, n.Op == program.OpGt || n.Op == program.OpGe, nil
+}
+
+func conversion(from, to program.DType) loops.Op {
+	bits := func(d program.DType) bool { return d == program.Int || d == program.Uint }
+	switch {
+	case from == to || bits(from) && bits(to) || from == program.Bool && to == program.Float:
+		return loops.None
+	case to == program.Bool && from == program.Float:
+		return loops.Ne
+	case to == program.Bool:
+		return loops.NeBits
+	case from == program.Int:
+		return loops.IntToFloat
+	case from == program.Uint:
+		return loops.UintToFloat
+	case to == program.Uint && from == program.Float:
+		return loops.FloatToUint
+	}
+	return loops.FloatToInt
+}
+
+// extraOperands are those of the loop that the node does not have: the zero of a comparison, or the one of a logical not.
+func (a *analysis) extraOperands(n *program.Node, op loops.Op) []ref {
+	switch {
+	case n.Op == program.OpConvert && (op == loops.Ne || op == loops.NeBits):
+		return []ref{a.constantRef(0)}
+	case n.Op == program.OpNot && op == loops.Sub:
+		return []ref{a.constantRef(1)}
+	}
+	return nil
+}
+
+// foldOf is the operation on two elements of a reduction.
+func foldOf(op program.Op, d program.DType) loops.Op {
+	switch op {
+	case program.OpReduceMax:
+		return operations[program.OpMax].of(d)
+	case program.OpReduceMin:
+		return operations[program.OpMin].of(d)
+	}
+	return operations[program.OpAdd].of(d)
+}
+
+// isBinary reports whether an operation of package loops has two operands.
+func isBinary(op loops.Op) bool {
+	return op >= loops.Add && op < loops.Neg || op >= loops.And && op < loops.NegBits
+}
