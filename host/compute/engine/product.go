@@ -16,15 +16,15 @@ import (
 
 // Products of the CPU device in bfloat16 and of integers are those of package matmul, as natives.
 
-// productTier returns the kernels for products on this processor.
-var productTier = sync.OnceValues(matmul.Best)
+// ProductTier returns the kernels for products on this processor.
+var ProductTier = sync.OnceValues(matmul.Best)
 
 // hasProducts reports whether products of the graph are those of package matmul.
 func hasProducts(g *graph.Graph) bool {
 	if !HasNatives(g) {
 		return false
 	}
-	_, err := productTier()
+	_, err := ProductTier()
 	return err == nil
 }
 
@@ -42,7 +42,7 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 		arithmetic = matmul.Int8
 	}
 	left, right := layoutOf(a.Shape(), aBatch, aContracted), layoutOf(b.Shape(), bBatch, bContracted)
-	tier, err := productTier()
+	tier, err := ProductTier()
 	if err != nil {
 		panic(err)
 	}
