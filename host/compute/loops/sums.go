@@ -25,13 +25,20 @@ func GroupFold(op Op, dst, a []float32, size int) {
 	default:
 		plainGroupFold(op, dst, a, size)
 	}
+	done()
 }
 
 // GroupSumMul is the sum of the products of the elements of a and b in each group.
-func GroupSumMul(dst, a, b []float32, size int) { groupSumMul(dst, a, b, size) }
+func GroupSumMul(dst, a, b []float32, size int) {
+	groupSumMul(dst, a, b, size)
+	done()
+}
 
 // GroupLargest is the largest magnitude in each group; NaN if one element is NaN.
-func GroupLargest(dst, a []float32, size int) { groupLargest(dst, a, size) }
+func GroupLargest(dst, a []float32, size int) {
+	groupLargest(dst, a, size)
+	done()
+}
 
 func plainGroupSum(dst, a []float32, size int) {
 	for i := range dst {
