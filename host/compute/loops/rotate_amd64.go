@@ -7,14 +7,8 @@ import "simd/archsimd"
 // hasAVX2 says that the loops of this file and of memory_amd64.go run here.
 var hasAVX2 = archsimd.X86.AVX2() && archsimd.X86.FMA()
 
-// signsOf are 1 where the bit of a position is 0, and −1 where it is 1.
-func signsOf(bit int) archsimd.Float32x8 {
-	var s [8]float32
-	for i := range s {
-		s[i] = 1 - 2*float32(i>>bit&1)
-	}
-	return archsimd.LoadFloat32x8Array(&s)
-}
+// signsOf has a row for each bit of a position in a vector: 1 where the bit is 0, and −1 where it is 1.
+var signsOf = [3][8]float32{{1, -1, 1, -1, 1, -1, 1, -1}, {1, 1, -1, -1, 1, 1, -1, -1}, {1, 1, 1, 1, -1, -1, -1, -1}}
 
 // within are the butterflies of distances 4, 2 and 1 in a vector: in each, an element is multiplied by its sign and added to
 // the other one. Products with signs are exact.
@@ -27,7 +21,8 @@ func within(x, s4, s2, s1 archsimd.Float32x8) archsimd.Float32x8 {
 // rotate64s multiplies runs of 64 elements by the scale and by the matrix of ±1, by the butterflies of [plainRotateRuns] and
 // [plainButterflies].
 func rotate64s(dst, a []float32, scale float32) {
-	s4, s2, s1, factor := signsOf(2), signsOf(1), signsOf(0), archsimd.BroadcastFloat32x8(scale)
+	factor := archsimd.BroadcastFloat32x8(scale)
+	s1, s2, s4 := archsimd.LoadFloat32x8Array(&signsOf[0]), archsimd.LoadFloat32x8Array(&signsOf[1]), archsimd.LoadFloat32x8Array(&signsOf[2])
 	for len(dst) >= 64 && len(a) >= 64 {
 		to, from := (*[64]float32)(dst), (*[64]float32)(a)
 		v0, v1 := pair(from[0:16], factor)
@@ -61,7 +56,8 @@ func pair(a []float32, factor archsimd.Float32x8) (x, y archsimd.Float32x8) {
 
 // rotate16s is the same for runs of 16.
 func rotate16s(dst, a []float32, scale float32) {
-	s4, s2, s1, factor := signsOf(2), signsOf(1), signsOf(0), archsimd.BroadcastFloat32x8(scale)
+	factor := archsimd.BroadcastFloat32x8(scale)
+	s1, s2, s4 := archsimd.LoadFloat32x8Array(&signsOf[0]), archsimd.LoadFloat32x8Array(&signsOf[1]), archsimd.LoadFloat32x8Array(&signsOf[2])
 	for len(dst) >= 16 && len(a) >= 16 {
 		to, from := (*[16]float32)(dst), (*[16]float32)(a)
 		x, y := pair(from[:], factor)

@@ -19,6 +19,10 @@ func lanesOf(size int) int {
 func GroupFold(op Op, dst, a []float32, size int) {
 	switch op {
 	case Add:
+		if hasAVX2 && size%block == 0 {
+			longSums(dst, a, nil, size)
+			return
+		}
 		groupSum(dst, a, size)
 	case Max, Min:
 		groupExtreme(op, dst, a, size)
@@ -30,6 +34,10 @@ func GroupFold(op Op, dst, a []float32, size int) {
 
 // GroupSumMul is the sum of the products of the elements of a and b in each group.
 func GroupSumMul(dst, a, b []float32, size int) {
+	if hasAVX2 && size%block == 0 {
+		longSums(dst, a, b, size)
+		return
+	}
 	groupSumMul(dst, a, b, size)
 	done()
 }
