@@ -8,6 +8,7 @@
 //	         that cancel, vectorize updates many tensors at once
 //	triton   programs as kernels for GPUs, as text
 //	engine   devices, compiled graphs and buffers: the only room that knows GoMLX's insides
+//	matmul   products of matrices of bfloat16 and of 8-bit integers on the CPU
 //
 // A program of a plugin comes from package sdk/program. It is differentiated and simplified (sdk/program/autodiff,
 // sdk/program/simplify), rewritten by passes, and leaves as part of a graph (lower), as a kernel in it (triton), or as

@@ -13,9 +13,9 @@ import (
 // Each head of keys and values serves a group of heads of queries, often a group of one. The scores of a group are one
 // product, in which its queries follow each other.
 
-// attention returns the values that each position mixes from those before it and itself, [tokens, width], for x [tokens,
+// attend returns the values that each position mixes from those before it and itself, [tokens, width], for x [tokens,
 // width] and the fused weight w of queries, keys and values. norms, if any, normalizes queries and keys.
-func attention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
+func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
 	if r.cached != nil {
 		return attentionCached(x, w, norms, r)
 	}
@@ -25,7 +25,7 @@ func attention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
 	return attentionByFeature(x, w, norms, r)
 }
 
-// attentionByFeature is [attention] on the CPU and in float32.
+// attentionByFeature is [attend] on the CPU and in float32.
 func attentionByFeature(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
 	parts := r.splitWeight(w)
 	query := points{r.project(parts[0], x, r.heads), r.project(parts[1], x, r.heads)}

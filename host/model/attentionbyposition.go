@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/attention"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
@@ -18,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// attentionByPosition is [attention] on tensors in which positions come before features, [batch, context, heads, size],
+// attentionByPosition is [attend] on tensors in which positions come before features, [batch, context, heads, size],
 // the order in which the products of a linear layer leave them and in which GPUs compute attention as one operation:
 // nothing large is transposed. core mixes the values.
 //
@@ -147,7 +148,7 @@ func plainCore(segments *graph.Node) attentionCore {
 		return graph.Reshape(mixed, dims...), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
 			d := grouped(dMixed)
 			dValue := engine.DotGeneral(weights, []int{2, 3}, []int{0, 1}, d, []int{1, 3}, []int{0, 2})
-			// See [attention].
+			// See [attend].
 			sum := graph.TransposeAllAxes(graph.ReduceAndKeep(graph.Mul(d, mixed), graph.ReduceSum, -1), 0, 2, 1, 3, 4)
 			dWeights := engine.DotGeneral(d, []int{4}, []int{0, 2}, value, []int{3}, []int{0, 2})
 			dProducts := graph.MulScalar(graph.Mul(graph.Sub(dWeights, sum), weights), scale)
@@ -185,21 +186,63 @@ func fusedCore(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*
 	}
 }
 
+// nativeCore is package attention, for the CPU. segments are as for [plainCore].
+func nativeCore(segments *graph.Node) attentionCore {
+	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+		tier, err := engine.ProductTier()
+		if err != nil {
+			panic(err)
+		}
+		dims := query.Shape().Dimensions
+		sizes := attention.Sizes{Batch: dims[0], Context: dims[1], Heads: dims[2], KeyHeads: key.Shape().Dim(2), Size: dims[3]}
+		p, err := attention.New(tier, sizes)
+		if err != nil {
+			panic(err)
+		}
+		inputs := []*graph.Node{query, key, value}
+		if segments != nil {
+			inputs = append(inputs, segments)
+		}
+		floats := func(t engine.Tensor) []float32 { return t.Flat.([]float32) }
+		read := func(in []engine.Tensor) (attention.Inputs, []engine.Tensor) {
+			i := attention.Inputs{Query: floats(in[0]), Key: floats(in[1]), Value: floats(in[2])}
+			if in = in[3:]; segments != nil {
+				i.Segments, in = in[0].Flat.([]int32), in[1:]
+			}
+			return i, in
+		}
+		logs := shapes.Make(dtypes.Float32, p.Logs())
+		forward := engine.Native{Name: "attention", Outputs: []shapes.Shape{query.Shape(), logs},
+			Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+				i, _ := read(in)
+				return p.Forward(floats(out[0]), floats(out[1]), i, parallel)
+			}}.Call(inputs...)
+		return forward[0], func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
+			adjoints := engine.Native{Name: "adjoints of attention", Outputs: []shapes.Shape{query.Shape(), key.Shape(), value.Shape()},
+				Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+					i, in := read(in)
+					return p.Backward(floats(out[0]), floats(out[1]), floats(out[2]), i, floats(in[0]), floats(in[1]), floats(in[2]), parallel)
+				}}.Call(append(inputs, forward[0], forward[1], dMixed)...)
+			return adjoints[0], adjoints[1], adjoints[2]
+		}
+	}
+}
+
 func toBFloat16(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.BFloat16) }
 
 func toFloat32(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.Float32) }
 
 // chooseCore returns the core of attention by position for the graph's device, and nil where attention by feature is
-// better: on the CPU, and in float32. Documents in one row, whose segments are given, have the plain core: the fused one
+// better: in float32, and where products need their operands transposed. Documents in one row, whose segments are given, have the plain core: the fused one
 // hides later keys only.
 func chooseCore(g *graph.Graph, s architecture.Settings, context int, segments *graph.Node) attentionCore {
-	if engine.OnCPU(g) || !engine.InBFloat16(g) {
+	if !engine.InBFloat16(g) || engine.TransposesOperands(g) {
 		return nil
 	}
-	if segments != nil {
+	if segments != nil && !engine.OnCPU(g) {
 		return plainCore(segments)
 	}
-	core, _ := trial{group: s.Heads / s.KVHeads, size: s.HeadSize, context: trialContext(context)}.choose(engine.DeviceOf(g))
+	core, _ := trial{group: s.Heads / s.KVHeads, size: s.HeadSize, context: trialContext(context)}.choose(engine.DeviceOf(g), segments)
 	return core
 }
 
@@ -220,19 +263,27 @@ func trialContext(context int) int {
 var errNoFusedAttention = errors.New("the device has no fused attention of this kind")
 
 // choose returns the core that the device is to use, and an error when that is the plain one because the trial of the
-// fused one failed. The trial runs once on each device.
-func (c trial) choose(d *engine.Device) (attentionCore, error) {
+// fused one failed. The trial runs once on each device. segments are nil except on the CPU, whose fused core takes them.
+func (c trial) choose(d *engine.Device, segments *graph.Node) (attentionCore, error) {
 	switch d.Attention() {
 	case device.PlainAttention:
-		return plainCore(nil), nil
+		return plainCore(segments), nil
 	case device.FusedAttention:
-		return fusedCore, nil
+		return fusedFor(d, segments), nil
 	}
 	err := d.Try(c, "attention is computed without the device's fused operation, which takes more time and memory", c.run)
 	if err != nil {
-		return plainCore(nil), err
+		return plainCore(segments), err
 	}
-	return fusedCore, nil
+	return fusedFor(d, segments), nil
+}
+
+// fusedFor is the fused core of a device.
+func fusedFor(d *engine.Device, segments *graph.Node) attentionCore {
+	if d.Kind() == device.CPU {
+		return nativeCore(segments)
+	}
+	return fusedCore
 }
 
 // run compares the fused core and its gradient with the plain one on random numbers. The error says that the device does
@@ -253,7 +304,7 @@ func (c trial) run(d *engine.Device) error {
 		}
 		in = append(in, engine.Input{Spec: engine.Spec{Name: input.name, Shape: shapes.Make(dtypes.Float32, dims...)}, Data: values})
 	}
-	fused, err := runCore(d, "fused attention", fusedCore, in)
+	fused, err := runCore(d, "fused attention", fusedFor(d, nil), in)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoFusedAttention, err)
 	}

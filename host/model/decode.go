@@ -91,7 +91,7 @@ func (m *transformer) turnAt(start *graph.Node, n, length int) rotation {
 	return rotation{table(math.Cos), table(math.Sin)}
 }
 
-// attentionCached is [attention] of a piece to the tokens before it and to itself, without a gradient.
+// attentionCached is [attend] of a piece to the tokens before it and to itself, without a gradient.
 func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
 	c := r.cached
 	queries, keys := r.heads*r.size, r.keyHeads*r.size

@@ -48,10 +48,10 @@ func withLinearGradient(y, x, w *graph.Node) *graph.Node {
 	})
 }
 
-// weightGradient returns dyᵀ·x, [out, in], for dy [tokens, out] and x [tokens, in]. On the CPU one of the two is
+// weightGradient returns dyᵀ·x, [out, in], for dy [tokens, out] and x [tokens, in]. Where products need it, one of the two is
 // transposed in memory: the one that costs less. With x, the result has to be transposed too.
 func weightGradient(dy, x *graph.Node) *graph.Node {
-	if !engine.OnCPU(dy.Graph()) {
+	if !engine.TransposesOperands(dy.Graph()) {
 		return transposedMatMul(dy, x)
 	}
 	tokens, out, in := dy.Shape().Dim(0), dy.Shape().Dim(1), x.Shape().Dim(1)
@@ -61,9 +61,9 @@ func weightGradient(dy, x *graph.Node) *graph.Node {
 	return transpose(transposedMatMul(x, dy))
 }
 
-// transposedMatMul returns aᵀ·b for two matrices. Only the CPU has to transpose for it.
+// transposedMatMul returns aᵀ·b for two matrices.
 func transposedMatMul(a, b *graph.Node) *graph.Node {
-	if engine.OnCPU(a.Graph()) {
+	if engine.TransposesOperands(a.Graph()) {
 		return matMul(transpose(a), b)
 	}
 	return engine.DotGeneral(a, []int{0}, nil, b, []int{0}, nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
 // Constant returns a node with the given dimensions and elements, in row-major order. It is the way to put a large
@@ -40,9 +41,9 @@ func InBFloat16(g *graph.Graph) bool {
 }
 
 // Operand returns x in the element type in which [DotGeneral] reads it. If many products read x, this converts it only
-// once.
+// once. Products of package matmul convert while they read.
 func Operand(x *graph.Node) *graph.Node {
-	if !InBFloat16(x.Graph()) {
+	if !InBFloat16(x.Graph()) || hasProducts(x.Graph()) {
 		return x
 	}
 	return graph.ConvertDType(x, dtypes.BFloat16)
@@ -53,6 +54,9 @@ func Operand(x *graph.Node) *graph.Node {
 func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
 	if !InBFloat16(a.Graph()) {
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
+	}
+	if hasProducts(a.Graph()) {
+		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, matmul.Options{})
 	}
 	if OnCPU(a.Graph()) {
 		return graph.DotGeneral(toFloat32(a), aContracted, aBatch, toFloat32(b), bContracted, bBatch)
@@ -65,6 +69,9 @@ func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContra
 func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
 	if !InBFloat16(a.Graph()) {
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
+	}
+	if hasProducts(a.Graph()) {
+		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, matmul.Options{Round: true})
 	}
 	if OnCPU(a.Graph()) {
 		return Rounded(graph.DotGeneral(toFloat32(a), aContracted, aBatch, toFloat32(b), bContracted, bBatch))
@@ -84,7 +91,7 @@ func Rounded(x *graph.Node) *graph.Node {
 	return graph.ConvertDType(short, dtypes.Float32)
 }
 
-// toFloat32 is an operand in float32 after it was rounded. The Go backend multiplies such operands faster than those of
+// toFloat32 is an operand in float32 after it was rounded, for a device without products of package matmul. The Go backend multiplies such operands faster than those of
 // bfloat16, whose product it gets wrong with AVX2.
 func toFloat32(x *graph.Node) *graph.Node { return graph.ConvertDType(Operand(x), dtypes.Float32) }
 
@@ -117,13 +124,27 @@ func SumAcross(nodes ...*graph.Node) []*graph.Node {
 // LongestIntegers is the largest number of products of two numbers from −127 to 127 whose sum always fits int32.
 const LongestIntegers = math.MaxInt32 / (127 * 127)
 
-// DotIntegers returns a·bᵀ, int32 [m, n], for two int8 nodes [m, k] and [n, k]. It is exact for k up to
-// [LongestIntegers] if neither contains −128.
-func DotIntegers(a, b *graph.Node) *graph.Node {
-	if OnCPU(a.Graph()) { // it adds up in the type of the operands
+// DotIntegers returns a·bᵀ, float32 [m, n], for two int8 nodes [m, k] and [n, k], times rows [m, 1] and then, if it is not nil,
+// columns [n, 1]. The sums are exact for k up to [LongestIntegers] if neither contains −128. If rounded is set, the result is
+// rounded to the precision of the device.
+func DotIntegers(a, b, rows, columns *graph.Node, rounded bool) *graph.Node {
+	g := a.Graph()
+	if hasProducts(g) {
+		return nativeDot(a, []int{1}, nil, b, []int{1}, nil, rows, columns, matmul.Options{Round: rounded && InBFloat16(g)})
+	}
+	if OnCPU(g) { // it adds up in the type of the operands
 		a, b = graph.ConvertDType(a, dtypes.Int32), graph.ConvertDType(b, dtypes.Int32)
 	}
-	return graph.Dot(a, b).WithOutputDType(dtypes.Int32).General([]int{1}, nil, []int{1}, nil)
+	product := graph.ConvertDType(graph.Dot(a, b).WithOutputDType(dtypes.Int32).General([]int{1}, nil, []int{1}, nil), dtypes.Float32)
+	dims := product.Shape().Dimensions
+	product = graph.Mul(product, graph.BroadcastToDims(rows, dims...))
+	if columns != nil {
+		product = graph.Mul(product, graph.BroadcastToDims(graph.Reshape(columns, 1, -1), dims...))
+	}
+	if rounded {
+		product = Rounded(product)
+	}
+	return product
 }
 
 // LoopBody computes the next state of a loop from the number of the iteration, an int32 scalar that counts from 0; from

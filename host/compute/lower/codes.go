@@ -156,17 +156,11 @@ func integerProduct(x, w Codes, rounded bool) (product *graph.Node, ok bool) {
 	if x.Parts[0].Shape().Dim(1) > engine.LongestIntegers {
 		return nil, false
 	}
-	product = graph.ConvertDType(engine.DotIntegers(x.Parts[0], w.Parts[0]), dtypes.Float32)
-	dims := product.Shape().Dimensions
-	product = graph.Mul(product, graph.BroadcastToDims(x.Parts[1], dims...))
-	if rounded && w.moved {
-		product = engine.Rounded(product)
+	if w.moved && rounded {
+		product = engine.DotIntegers(x.Parts[0], w.Parts[0], x.Parts[1], nil, true)
+		return graph.Mul(product, graph.BroadcastToDims(graph.Reshape(w.Parts[1], 1, -1), product.Shape().Dimensions...)), true
 	}
-	product = graph.Mul(product, graph.BroadcastToDims(graph.Reshape(w.Parts[1], 1, -1), dims...))
-	if rounded && !w.moved {
-		product = engine.Rounded(product)
-	}
-	return product, true
+	return engine.DotIntegers(x.Parts[0], w.Parts[0], x.Parts[1], w.Parts[1], rounded), true
 }
 
 // blockProduct is one kernel. It multiplies numbers times the scales of their blocks, which are exact in bfloat16, and applies

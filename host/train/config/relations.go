@@ -170,9 +170,10 @@ func (d Device) check(batch int) (out schema.Problems) {
 		out.Unless(value == only || d.Kind == device.CUDA, schema.Problem{Key: key, With: []string{"device.kind"},
 			Found: fmt.Sprintf("the string %q with device.kind = %q", value, d.Kind), Hint: fmt.Sprintf(`want %q, or device.kind = "cuda"`, only)})
 	}
-	onCPU("device.precision", string(d.Precision), string(device.Float32))
 	onCPU("device.tf32", d.TF32, "off")
-	onCPU("device.products", string(d.Products), string(device.FloatProducts))
+	if d.Products != device.IntegerProducts {
+		onCPU("device.products", string(d.Products), string(device.FloatProducts))
+	}
 	onCPU("device.allocator", string(d.Allocator), string(device.DefaultAllocator))
 	onCPU("device.preallocate", d.Preallocate, "off")
 	onCPU("device.cache", d.Cache, "")

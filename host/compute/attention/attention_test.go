@@ -1,0 +1,245 @@
+package attention_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/attention"
+	"github.com/cage-qat/cage/host/compute/matmul"
+)
+
+// reference is attention and its gradient in float64, from the definition. sizes are the same sums with magnitudes in place of
+// their terms: what errors are relative to.
+func reference(s attention.Sizes, in attention.Inputs, dMixed []float32) (values, sizes [4][]float64) {
+	for i, n := range []int{len(in.Query), len(in.Query), len(in.Key), len(in.Key)} {
+		values[i], sizes[i] = make([]float64, n), make([]float64, n)
+	}
+	add := func(output, at int, x float64, size float64) {
+		values[output][at] += x
+		sizes[output][at] += math.Abs(size)
+	}
+	scale := 1 / math.Sqrt(float64(s.Size))
+	for batch := range s.Batch {
+		for head := range s.Heads {
+			query := func(i int) int { return ((batch*s.Context+i)*s.Heads + head) * s.Size }
+			key := func(i int) int { return ((batch*s.Context+i)*s.KeyHeads + head*s.KeyHeads/s.Heads) * s.Size }
+			for i := range s.Context {
+				weights, sum := make([]float64, i+1), 0.0
+				for j := range weights {
+					if in.Segments != nil && in.Segments[batch*s.Context+i] != in.Segments[batch*s.Context+j] {
+						continue
+					}
+					dot := 0.0
+					for d := range s.Size {
+						dot += float64(in.Query[query(i)+d]) * float64(in.Key[key(j)+d])
+					}
+					weights[j] = math.Exp(dot * scale)
+					sum += weights[j]
+				}
+				mean, meanSize := 0.0, 0.0
+				dWeights, dSizes := make([]float64, i+1), make([]float64, i+1)
+				for j := range weights {
+					weights[j] /= sum
+					for d := range s.Size {
+						v, dm := float64(in.Value[key(j)+d]), float64(dMixed[query(i)+d])
+						add(0, query(i)+d, weights[j]*v, weights[j]*v)
+						add(3, key(j)+d, weights[j]*dm, weights[j]*dm)
+						dWeights[j] += dm * v
+						dSizes[j] += math.Abs(dm * v)
+					}
+					mean += weights[j] * dWeights[j]
+					meanSize += weights[j] * dSizes[j]
+				}
+				for j := range weights {
+					dScore := weights[j] * (dWeights[j] - mean) * scale
+					size := weights[j] * (dSizes[j] + meanSize) * scale
+					for d := range s.Size {
+						q, k := float64(in.Query[query(i)+d]), float64(in.Key[key(j)+d])
+						add(1, query(i)+d, dScore*k, size*k)
+						add(2, key(j)+d, dScore*q, size*q)
+					}
+				}
+			}
+		}
+	}
+	return values, sizes
+}
+
+func random(rng *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	return x
+}
+
+func inputs(rng *rand.Rand, s attention.Sizes) (attention.Inputs, []float32) {
+	positions := s.Batch * s.Context
+	return attention.Inputs{
+		Query: random(rng, positions*s.Heads*s.Size),
+		Key:   random(rng, positions*s.KeyHeads*s.Size),
+		Value: random(rng, positions*s.KeyHeads*s.Size),
+	}, random(rng, positions*s.Heads*s.Size)
+}
+
+// outputs runs both passes with memory that held NaN before.
+func outputs(t testing.TB, p *attention.Plan, in attention.Inputs, dMixed []float32, parallel func(int, func(int))) [][]float32 {
+	t.Helper()
+	out := [][]float32{make([]float32, len(in.Query)), make([]float32, len(in.Query)), make([]float32, len(in.Key)), make([]float32, len(in.Key))}
+	logs := make([]float32, p.Logs())
+	for _, x := range append(out, logs) {
+		for i := range x {
+			x[i] = float32(math.NaN())
+		}
+	}
+	if err := p.Forward(out[0], logs, in, parallel); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Backward(out[1], out[2], out[3], in, out[0], logs, dMixed, parallel); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func inTurn(n int, f func(int)) {
+	for i := range n {
+		f(i)
+	}
+}
+
+// atOnce runs tasks on goroutines of their own, the last first.
+func atOnce(n int, f func(int)) {
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() { f(n - 1 - i) })
+	}
+	group.Wait()
+}
+
+// TestReference compares with the definition. Operands are rounded to 8 bits, weights and adjoints of scores among them: a
+// relative error of 2⁻⁹ in each factor of two or three products in a row, so that errors stay below 2⁻⁷ of the sums of magnitudes, in the norm.
+func TestReference(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, tier := range matmul.Tiers() {
+		for _, s := range []attention.Sizes{
+			{Batch: 1, Context: 1, Heads: 1, KeyHeads: 1, Size: 1},
+			{Batch: 2, Context: 5, Heads: 3, KeyHeads: 3, Size: 4},
+			{Batch: 1, Context: 47, Heads: 2, KeyHeads: 1, Size: 8},
+			{Batch: 2, Context: 193, Heads: 4, KeyHeads: 2, Size: 20},
+			{Batch: 1, Context: 400, Heads: 2, KeyHeads: 2, Size: 64},
+		} {
+			for _, documents := range []int{0, 1, 3} {
+				t.Run(fmt.Sprint(tier.Name(), s, documents), func(t *testing.T) {
+					in, dMixed := inputs(rng, s)
+					if documents > 0 {
+						for i := range s.Batch * s.Context {
+							in.Segments = append(in.Segments, int32(i%s.Context*documents/s.Context))
+						}
+					}
+					if documents > 1 && s.Context > 2 { // a document need not be in one piece
+						in.Segments[0], in.Segments[s.Context-1] = 7, 7
+					}
+					p, err := attention.New(tier, s)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got := outputs(t, p, in, dMixed, inTurn)
+					values, sizes := reference(s, in, dMixed)
+					for i, want := range values {
+						difference, norm := 0.0, 0.0
+						for j, w := range want {
+							difference += (float64(got[i][j]) - w) * (float64(got[i][j]) - w)
+							norm += sizes[i][j] * sizes[i][j]
+						}
+						if !(math.Sqrt(difference) <= math.Sqrt(norm)/128) {
+							t.Errorf("output %d: relative error %.2g", i, math.Sqrt(difference/norm))
+						}
+					}
+					for i, again := range outputs(t, p, in, dMixed, atOnce) {
+						if !slices.Equal(again, got[i]) {
+							t.Errorf("output %d has other bits if tasks run at once", i)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// A NaN in a query or a key stays with what depends on it.
+func TestNaN(t *testing.T) {
+	s := attention.Sizes{Batch: 1, Context: 100, Heads: 2, KeyHeads: 2, Size: 16}
+	tier, err := matmul.Best()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := attention.New(tier, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, dMixed := inputs(rand.New(rand.NewPCG(3, 4)), s)
+	in.Key[(60*s.KeyHeads+1)*s.Size] = float32(math.NaN())
+	mixed := outputs(t, p, in, dMixed, inTurn)[0]
+	for i, x := range mixed {
+		position, head := i/s.Size/s.Heads, i/s.Size%s.Heads
+		if isNaN := x != x; isNaN != (head == 1 && position >= 60) {
+			t.Fatalf("position %d, head %d: %v", position, head, x)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	tier, err := matmul.Best()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := attention.New(tier, attention.Sizes{Batch: 1, Context: 4, Heads: 3, KeyHeads: 2, Size: 8}); err == nil {
+		t.Error("3 heads on 2 passed")
+	}
+	s := attention.Sizes{Batch: 1, Context: 4, Heads: 2, KeyHeads: 2, Size: 8}
+	p, err := attention.New(tier, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, d := inputs(rand.New(rand.NewPCG(5, 6)), s)
+	if err := p.Forward(d[1:], make([]float32, p.Logs()), in, inTurn); err == nil {
+		t.Error("a short output passed")
+	}
+	in.Segments = make([]int32, 3)
+	if err := p.Forward(d, make([]float32, p.Logs()), in, inTurn); err == nil {
+		t.Error("short segments passed")
+	}
+}
+
+func BenchmarkAttention(b *testing.B) {
+	tier, err := matmul.Best()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, s := range []attention.Sizes{{8, 256, 4, 4, 64}, {8, 512, 8, 8, 64}, {1, 2048, 9, 3, 64}} {
+		in, dMixed := inputs(rand.New(rand.NewPCG(7, 8)), s)
+		p, err := attention.New(tier, s)
+		if err != nil {
+			b.Fatal(err)
+		}
+		mixed, logs := make([]float32, len(in.Query)), make([]float32, p.Logs())
+		dq, dk, dv := make([]float32, len(in.Query)), make([]float32, len(in.Key)), make([]float32, len(in.Key))
+		work := 4 * float64(s.Batch*s.Heads*s.Context) * float64(s.Context) / 2 * float64(s.Size)
+		b.Run(fmt.Sprintf("forward/%+v", s), func(b *testing.B) {
+			for b.Loop() {
+				_ = p.Forward(mixed, logs, in, inTurn)
+			}
+			b.ReportMetric(work*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+		})
+		b.Run(fmt.Sprintf("backward/%+v", s), func(b *testing.B) {
+			for b.Loop() {
+				_ = p.Backward(dq, dk, dv, in, mixed, logs, dMixed, inTurn)
+			}
+			b.ReportMetric(2.5*work*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/matmul"
+)
+
+// Products of the CPU device in bfloat16 and of integers are those of package matmul, as natives.
+
+// ProductTier returns the kernels for products on this processor.
+var ProductTier = sync.OnceValues(matmul.Best)
+
+// hasProducts reports whether products of the graph are those of package matmul.
+func hasProducts(g *graph.Graph) bool {
+	if !HasNatives(g) {
+		return false
+	}
+	_, err := ProductTier()
+	return err == nil
+}
+
+// TransposesOperands reports whether products of the graph's device read operands in one order of axes only, so that others
+// are transposed in memory first. Graphs are then better built so that few are. It is so for float32 on the CPU.
+func TransposesOperands(g *graph.Graph) bool {
+	return OnCPU(g) && !(InBFloat16(g) && hasProducts(g))
+}
+
+// nativeDot is [DotGeneral] by package matmul, in bfloat16 for operands of floats and exact for those of int8. rows and columns
+// scale the results of each row of a and each row of b, see [matmul.Scales]; nil for none.
+func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rows, columns *graph.Node, o matmul.Options) *graph.Node {
+	arithmetic := matmul.BFloat16
+	if a.DType() == dtypes.Int8 {
+		arithmetic = matmul.Int8
+	}
+	left, right := layoutOf(a.Shape(), aBatch, aContracted), layoutOf(b.Shape(), bBatch, bContracted)
+	tier, err := ProductTier()
+	if err != nil {
+		panic(err)
+	}
+	p, err := matmul.New(tier, arithmetic, left, right, o)
+	if err != nil {
+		panic(fmt.Errorf("product of %s and %s: %w", a.Shape(), b.Shape(), err))
+	}
+	var dims []int
+	for _, list := range [][]matmul.Axis{left.Batch, left.Cross, right.Cross} {
+		for _, axis := range list {
+			dims = append(dims, axis.Size)
+		}
+	}
+	inputs := []*graph.Node{shortOperand(a), shortOperand(b)}
+	if rows != nil {
+		inputs = append(inputs, rows)
+	}
+	if columns != nil {
+		inputs = append(inputs, columns)
+	}
+	scaleRows, scaleColumns := rows != nil, columns != nil
+	product := Native{Name: "product", Outputs: []shapes.Shape{shapes.Make(dtypes.Float32, dims...)}}
+	product.Run = func(in, out []Tensor, parallel Parallel) error {
+		left, right := elements(in[0]), elements(in[1])
+		var s matmul.Scales
+		in = in[2:]
+		if scaleRows {
+			s.Rows, in = in[0].Flat.([]float32), in[1:]
+		}
+		if scaleColumns {
+			s.Columns = in[0].Flat.([]float32)
+		}
+		return p.Run(out[0].Flat.([]float32), left, right, s, parallel)
+	}
+	return product.Call(inputs...)[0]
+}
+
+// shortOperand looks through a conversion from bfloat16: a product reads such an operand as it is stored.
+func shortOperand(x *graph.Node) *graph.Node {
+	if x.Type() == graph.NodeTypeConvertDType && x.DType() == dtypes.Float32 && x.Inputs()[0].DType() == dtypes.BFloat16 {
+		return x.Inputs()[0]
+	}
+	return x
+}
+
+// layoutOf says where the elements of a tensor of the given shape lie for a product.
+func layoutOf(shape shapes.Shape, batch, contracted []int) (l matmul.Layout) {
+	strides := shape.Strides()
+	for i, size := range shape.Dimensions {
+		if !slices.Contains(batch, i) && !slices.Contains(contracted, i) {
+			l.Cross = append(l.Cross, matmul.Axis{Size: size, Stride: strides[i]})
+		}
+	}
+	pick := func(list []int) (axes []matmul.Axis) {
+		for _, i := range list {
+			axes = append(axes, matmul.Axis{Size: shape.Dimensions[i], Stride: strides[i]})
+		}
+		return axes
+	}
+	l.Batch, l.Contracted = pick(batch), pick(contracted)
+	return l
+}
+
+// elements are the numbers of an operand as package matmul takes them.
+func elements(t Tensor) matmul.Elements {
+	switch flat := t.Flat.(type) {
+	case []float32:
+		return matmul.Elements{Float32: flat}
+	case []bfloat16.BFloat16: // the same memory, seen as bits
+		return matmul.Elements{BFloat16: unsafe.Slice((*uint16)(unsafe.SliceData(flat)), len(flat))}
+	case []int8:
+		return matmul.Elements{Int8: flat}
+	}
+	panic(fmt.Errorf("an operand of a product is of type %s", t.Shape.DType))
+}

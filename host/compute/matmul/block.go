@@ -1,0 +1,165 @@
+package matmul
+
+// A rightPart is a part of the right operand, packed: all panels of the first blockWords words along the sums, then all of
+// the next.
+type rightPart struct {
+	*run
+	part    part
+	product int // of the batch
+	packed  []uint32
+	columns []int32 // sums of columns, and once they are complete, times the offset of the left operand
+}
+
+// shared returns the memory in which all tasks find what is packed of one product.
+func (r *run) shared(product int) rightPart {
+	width := roundUp(r.part.columns, r.format.columns)
+	size := width * r.part.words
+	o := rightPart{run: r, part: r.part, product: r.part.batch + product, packed: r.packed[product*size:][:size]}
+	if r.format.unsigned {
+		o.columns = r.columns[product*width:][:width]
+	}
+	return o
+}
+
+// block returns the words from one on, as many as kernels multiply at a time.
+func (o *rightPart) block(word int) (packed []uint32, depth int) {
+	return o.packed[word*roundUp(o.part.columns, o.format.columns):], min(blockWords, o.part.words-word)
+}
+
+// elements returns the contracted elements in words of the part.
+func (o *rightPart) elements(word, depth int) (first, count int) {
+	first = (o.part.word + word) * o.format.per
+	return first, min(depth*o.format.per, o.k-first)
+}
+
+// pack packs some panels.
+func (o *rightPart) pack(panel, panels int, w *workspace) {
+	f := o.format
+	column := panel * f.columns
+	columns := min(panels*f.columns, o.part.columns-column)
+	width := roundUp(columns, f.columns)
+	if f.unsigned && o.part.first {
+		clear(o.columns[column:][:width])
+	}
+	for word := 0; word < o.part.words; word += blockWords {
+		packed, depth := o.block(word)
+		packed = packed[column*depth:][:width*depth]
+		w.source = source{view: &o.right, base: o.right.batch.at(o.product), row: o.part.column + column, rows: columns, height: f.columns}
+		w.source.first, w.source.count = o.elements(word, depth)
+		f.pack(packed, o.rightElements, &w.source, &w.stage)
+		if f.unsigned {
+			for c := 0; c < width; c += f.columns {
+				f.addColumns(o.columns[column+c:][:f.columns], packed[c*depth:][:f.columns*depth])
+			}
+		}
+	}
+	if f.unsigned && o.part.last {
+		for i := range o.columns[column:][:width] {
+			o.columns[column+i] *= int32(o.offset)
+		}
+	}
+}
+
+// multiply multiplies some rows of the left operand, which it packs, by some panels.
+func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
+	f := o.format
+	padded := roundUp(rows, f.rows)
+	o.prepare(&w.finish)
+	for word := 0; word == 0 || word < o.part.words; word += blockWords {
+		packed, depth := o.block(word)
+		left := w.left.get(padded*depth + 8)
+		w.source = source{view: &o.left, base: o.left.batch.at(o.product), row: row, rows: rows, height: f.rows}
+		w.source.first, w.source.count = o.elements(word, depth)
+		f.pack(left, o.leftElements, &w.source, &w.stage)
+		if f.unsigned {
+			f.shift(left[:padded*depth], o.offset)
+		}
+		first, last := o.part.first && word == 0, o.part.last && word+depth == o.part.words
+		for j := panel; j < panel+panels && j*f.columns < o.part.columns; j++ {
+			b := packed[j*f.columns*depth:][:f.columns*depth]
+			for i := 0; i < rows; i += f.rows {
+				o.tile(depth, left[i*depth:][:f.rows*depth], b, row+i, rows-i, j*f.columns, first, last, w)
+			}
+		}
+	}
+}
+
+// tile multiplies two panels. The sums of all but the last words stay in r.sums; where the tile hangs over the edge of the
+// output, or where the sums are complete at once, they go through memory of the task.
+func (o *rightPart) tile(depth int, a, b []uint32, row, rows, column int, first, last bool, w *workspace) {
+	f := o.format
+	rows, columns := min(rows, f.rows), min(o.part.columns-column, f.columns)
+	full := rows == f.rows && columns == f.columns
+	at := (o.product*o.m+row)*o.n + o.part.column + column
+	accumulate := !first || o.direct && o.options.Add
+	sums, stride := o.sums[at:], o.n
+	switch {
+	case first && last && !o.direct:
+		sums, stride = w.tile[:], f.columns
+		f.kernel(depth, o.steps, a, b, sums, stride, false)
+	case full:
+		f.kernel(depth, o.steps, a, b, sums, stride, accumulate)
+	default:
+		f.kernel(depth, o.steps, a, b, w.tile[:], f.columns, false)
+		for r := range rows {
+			merge(sums[r*stride:][:columns], w.tile[r*f.columns:], accumulate, f.integers)
+		}
+	}
+	if o.direct || !last {
+		return
+	}
+	e := &w.finish
+	e.rows, e.columns = rows, columns
+	e.sums, e.sumStride = sums, stride
+	e.out = o.out[at:]
+	if f.unsigned {
+		e.corrections = o.columns[column:]
+	}
+	if s := o.scales.Rows; s != nil {
+		e.rowScales = s[scaleAt(s, o.product, row, o.m):]
+	}
+	if s := o.scales.Columns; s != nil {
+		e.columnScales = s[scaleAt(s, o.product, o.part.column+column, o.n):]
+	}
+	f.finish(e)
+}
+
+// prepare sets what is the same for all tiles.
+func (o *rightPart) prepare(e *finish) {
+	*e = finish{outStride: o.n, integers: o.format.integers, round: o.options.Round, add: o.options.Add}
+	if len(o.scales.Rows) > 1 {
+		e.rowStride = 1
+	}
+	if len(o.scales.Columns) > 1 {
+		e.columnStride = 1
+	}
+}
+
+// scaleAt is where the scale of a row or column of a product stands.
+func scaleAt(scales []float32, product, i, n int) int {
+	switch len(scales) {
+	case 1:
+		return 0
+	case n:
+		return i
+	}
+	return product*n + i
+}
+
+// merge copies sums, or adds them to what is there.
+func merge(to, from []uint32, accumulate, integers bool) {
+	from = from[:len(to)]
+	switch {
+	case !accumulate:
+		copy(to, from)
+	case integers:
+		for i, x := range from {
+			to[i] += x
+		}
+	default:
+		sums, x := asFloats(to), asFloats(from)
+		for i := range sums {
+			sums[i] += x[i]
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package matmul
+
+import "math"
+
+// A finish turns a tile of sums into results.
+type finish struct {
+	rows, columns int
+	sums          []uint32
+	sumStride     int
+	out           []float32
+	outStride     int
+
+	integers    bool
+	corrections []int32 // what an offset of the left operand has added to each column; nil without an offset
+
+	rowScales    []float32 // nil is 1
+	rowStride    int       // 0: one for all rows
+	columnScales []float32 // nil is 1
+	columnStride int
+	round, add   bool
+}
+
+func (f *finish) portable() {
+	for r := range f.rows {
+		f.rowFrom(r, 0)
+	}
+}
+
+// rowFrom finishes a row from a column on.
+func (f *finish) rowFrom(r, from int) {
+	sums, out := f.sums[r*f.sumStride:][:f.columns], f.out[r*f.outStride:][:f.columns]
+	for c := from; c < len(sums); c++ {
+		x := math.Float32frombits(sums[c])
+		if f.integers {
+			s := int32(sums[c])
+			if f.corrections != nil {
+				s -= f.corrections[c]
+			}
+			x = float32(s)
+		}
+		if f.rowScales != nil {
+			x *= f.rowScales[r*f.rowStride]
+		}
+		if f.columnScales != nil {
+			x *= f.columnScales[c*f.columnStride]
+		}
+		if f.round {
+			x = math.Float32frombits(roundBits(math.Float32bits(x)))
+		}
+		if f.add {
+			// Rounded before it is added, on every processor.
+			x = out[c] + float32(x)
+		}
+		out[c] = x
+	}
+}

@@ -1,0 +1,116 @@
+package matmul
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// An Axis is an axis of a tensor: its size, and the distance of neighbours in memory, in elements. A stride of 0 repeats
+// the same numbers.
+type Axis struct{ Size, Stride int }
+
+// A Layout says where the elements of an operand lie. Of each list of axes the last is the one that runs fastest.
+type Layout struct {
+	Batch      []Axis // a product of its own for each index; the same sizes in both operands
+	Cross      []Axis // rows of the left operand, columns of the right one
+	Contracted []Axis // summed over; the same sizes in both operands
+}
+
+// Elements are the numbers of an operand: exactly one of the three slices, which must reach as far as the layout does.
+type Elements struct {
+	Float32  []float32
+	BFloat16 []uint16 // upper halves of float32 numbers
+	Int8     []int8
+}
+
+// axes are axes of a layout as one index that counts through all of them.
+type axes struct {
+	size   int
+	stride int   // distance of neighbours, if table is nil
+	table  []int // offset of each index
+	inner  Axis  // the axis that runs fastest, after joining
+}
+
+// at is the offset of an index.
+func (a *axes) at(i int) int {
+	if a.table != nil {
+		return a.table[i]
+	}
+	return i * a.stride
+}
+
+// join makes one index of axes: neighbours in the list that lie in memory like one axis become one, and where more than one
+// remains the offsets are put into a table.
+func join(list []Axis) axes {
+	var joined []Axis
+	size := 1
+	for _, a := range list {
+		size *= a.Size
+		if a.Size == 1 {
+			continue
+		}
+		if last := len(joined) - 1; last >= 0 && joined[last].Stride == a.Size*a.Stride {
+			joined[last] = Axis{joined[last].Size * a.Size, a.Stride}
+			continue
+		}
+		joined = append(joined, a)
+	}
+	switch len(joined) {
+	case 0:
+		return axes{size: size, stride: 1, inner: Axis{size, 1}}
+	case 1:
+		return axes{size: size, stride: joined[0].Stride, inner: joined[0]}
+	}
+	if size == 0 {
+		return axes{inner: joined[len(joined)-1]}
+	}
+	table := make([]int, 1, size)
+	for _, a := range joined {
+		outer := table
+		table = make([]int, 0, size)
+		for _, at := range outer {
+			for i := range a.Size {
+				table = append(table, at+i*a.Stride)
+			}
+		}
+	}
+	return axes{size: size, table: table, inner: joined[len(joined)-1]}
+}
+
+// A view is a planned layout.
+type view struct {
+	batch, cross, contracted axes
+	extent                   int // number of elements up to the last one that is used
+}
+
+func newView(which string, l Layout) (view, error) {
+	empty := false
+	last := uint64(0)
+	counts := [3]uint64{1, 1, 1}
+	for i, list := range [][]Axis{l.Batch, l.Cross, l.Contracted} {
+		for _, a := range list {
+			if a.Size < 0 || a.Stride < 0 {
+				return view{}, fmt.Errorf("the %s operand has an axis of size %d and stride %d: neither may be negative", which, a.Size, a.Stride)
+			}
+			if a.Size == 0 {
+				empty = true
+				continue
+			}
+			high, reach := bits.Mul64(uint64(a.Size-1), uint64(a.Stride))
+			sum, carry := bits.Add64(last, reach, 0)
+			wide, count := bits.Mul64(counts[i], uint64(a.Size))
+			if high != 0 || carry != 0 || wide != 0 || sum > maxElements || count > maxElements {
+				return view{}, fmt.Errorf("the %s operand is too large: it may reach over %d elements", which, uint64(maxElements))
+			}
+			last, counts[i] = sum, count
+		}
+	}
+	v := view{batch: join(l.Batch), cross: join(l.Cross), contracted: join(l.Contracted)}
+	if !empty {
+		v.extent = int(last) + 1
+	}
+	return v, nil
+}
+
+// maxElements keeps products of sizes within an int.
+const maxElements = 1 << 40

@@ -1,0 +1,430 @@
+package matmul
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cage-qat/cage/internal/effort"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func plan(t testing.TB, tier *Tier, a Arithmetic, s shape, o Options) *Product {
+	t.Helper()
+	l, r := s.layouts()
+	p, err := New(tier, a, l, r, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func run1(t testing.TB, p *Product, out []float32, left, right Elements, s Scales, parallel func(int, func(int))) {
+	t.Helper()
+	if err := p.Run(out, left, right, s, parallel); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkFloats holds a product to the reference.
+func checkFloats(t *testing.T, tier *Tier, s shape, kinds [2]string, front bool, value func() float64) {
+	t.Helper()
+	l, r := s.layouts()
+	left, right := elements(t, kinds[0], reaches(t, l), front, value), elements(t, kinds[1], reaches(t, r), front, value)
+	p := plan(t, tier, BFloat16, s, Options{})
+	out := guarded[float32](t, p.Size(), front)
+	for i := range out {
+		out[i] = float32(math.NaN()) // must not be read
+	}
+	run1(t, p, out, left, right, Scales{}, nil)
+	for i, want := range reference(l, r, left, right) {
+		if !near(t, fmt.Sprintf("%s %v %v", tier.name, s, kinds), i, out[i], want.sum, want.bound(p.k)) {
+			return
+		}
+	}
+}
+
+// checkCodes holds a product of integers to the reference: it is equal.
+func checkCodes(t *testing.T, tier *Tier, s shape, front bool, left, right func() float64) {
+	t.Helper()
+	l, r := s.layouts()
+	x, y := elements(t, "int8", reaches(t, l), front, left), elements(t, "int8", reaches(t, r), front, right)
+	p := plan(t, tier, Int8, s, Options{})
+	out := guarded[float32](t, p.Size(), front)
+	run1(t, p, out, x, y, Scales{}, nil)
+	for i, want := range reference(l, r, x, y) {
+		if !near(t, fmt.Sprintf("%s %v", tier.name, s), i, out[i], float64(float32(want.sum)), 0) {
+			return
+		}
+	}
+}
+
+// eachTier runs a test for every tier of this processor.
+func eachTier(t *testing.T, f func(t *testing.T, tier *Tier)) {
+	for _, tier := range Tiers() {
+		t.Run(tier.name, func(t *testing.T) { f(t, tier) })
+	}
+}
+
+// TestSizes tries all sizes around those of tiles and words.
+func TestSizes(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		r := rand.New(rand.NewPCG(1, 2))
+		for _, f := range []*format{tier.floats, tier.codes[0]} {
+			for _, m := range around(f.rows) {
+				for _, n := range around(f.columns) {
+					for _, k := range effort.Sample([]int{1, 7, 16}, []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 64, 70}, upTo(70)) {
+						if f.integers {
+							limit := []int{1, 7, 31, 127}[r.IntN(4)]
+							checkCodes(t, tier, square(m, n, k), r.IntN(2) == 0, codes(r, limit), codes(r, limit))
+						} else {
+							checkFloats(t, tier, square(m, n, k), [2]string{"float32", "bfloat16"}, r.IntN(2) == 0, normal(r))
+						}
+						if t.Failed() {
+							return
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func upTo(n int) (all []int) {
+	for i := range n + 1 {
+		all = append(all, i)
+	}
+	return all
+}
+
+func around(n int) []int {
+	if effort.All() {
+		return upTo(2*n + 1)
+	}
+	sizes := []int{0, 1, 2, 3, n/2 + 1, n - 1, n, n + 1, 2*n - 1, 2*n + 1}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
+}
+
+// layoutsToTry are products with all orders of axes, batches, gaps, and more words than a block has.
+func layoutsToTry() []shape {
+	shapes := []shape{
+		square(40, 70, 2600), square(250, 20, 300), square(5, 4200, 40), square(1, 1, 5000),
+		{batch: []int{70}, m: []int{9}, n: []int{11}, k: []int{40}},
+		{batch: []int{3}, m: []int{50}, n: []int{90}, k: []int{700}},
+		{batch: []int{2, 3}, m: []int{7, 3}, n: []int{5, 8}, k: []int{3, 6}, gap: 3},
+		{m: []int{7}, n: []int{9}, k: []int{1}, left: []int{1, 0}, right: []int{1, 0}},
+		{batch: []int{2}, m: []int{3, 40}, n: []int{40}, k: []int{12, 10}, left: []int{3, 1, 0, 4, 2}, right: []int{2, 0, 3, 1}, gap: 1},
+	}
+	for _, left := range permutations(4) {
+		right := left
+		shapes = append(shapes, shape{batch: []int{3}, m: []int{21}, n: []int{37}, k: []int{5, 13}, left: left, right: right})
+		slices.Reverse(right)
+		shapes = append(shapes, shape{batch: []int{2}, m: []int{30}, n: []int{20}, k: []int{10, 9}, left: left, right: slices.Clone(right), gap: 2})
+	}
+	return shapes
+}
+
+func permutations(n int) [][]int {
+	if n == 0 {
+		return [][]int{{}}
+	}
+	var all [][]int
+	for _, p := range permutations(n - 1) {
+		for i := range n {
+			all = append(all, slices.Insert(slices.Clone(p), i, n-1))
+		}
+	}
+	return all
+}
+
+func TestLayouts(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		r := rand.New(rand.NewPCG(3, 4))
+		for i, s := range layoutsToTry() {
+			for _, kinds := range [][2]string{{"float32", "float32"}, {"bfloat16", "float32"}, {"bfloat16", "bfloat16"}} {
+				checkFloats(t, tier, s, kinds, i%2 == 0, normal(r))
+			}
+			for _, limits := range [][2]int{{7, 7}, {127, 127}, {20, 127}, {31, 3}} {
+				checkCodes(t, tier, s, i%2 == 0, codes(r, limits[0]), codes(r, limits[1]))
+			}
+			if t.Failed() {
+				return
+			}
+		}
+	})
+}
+
+// TestWild: what is not a number, infinite, or subnormal.
+func TestWild(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		r := rand.New(rand.NewPCG(5, 6))
+		for range effort.Sample(20, 100, 2000) {
+			s := square(1+r.IntN(30), 1+r.IntN(40), 1+r.IntN(6))
+			checkFloats(t, tier, s, [2]string{"float32", "float32"}, false, wild(r))
+			s.left, s.right = []int{1, 0}, []int{1, 0}
+			checkFloats(t, tier, s, [2]string{"bfloat16", "float32"}, false, wild(r))
+		}
+	})
+}
+
+// TestExtremeCodes: integers at the ends of their range, sums beyond 31 bits before the offset is taken off, and
+// the largest number of summands.
+func TestExtremeCodes(t *testing.T) {
+	always := func(x float64) func() float64 { return func() float64 { return x } }
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		for _, x := range []float64{-128, -127, -8, 0, 7, 127} {
+			for _, y := range []float64{-128, -127, -7, 0, 8, 127} {
+				checkCodes(t, tier, square(3, 5, 3000), false, always(x), always(y))
+			}
+		}
+		checkCodes(t, tier, square(2, 2, maxCodes), false, always(127), always(127))
+		checkCodes(t, tier, square(2, 2, maxCodes), false, always(-127), always(127))
+		checkCodes(t, tier, square(2, 2, maxCodes), false, always(1), always(-3))
+	})
+}
+
+// TestCodesAgree: all tiers have the same results with scales, for sums that float32 holds or does not.
+func TestCodesAgree(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, limit := range []int{1, 7, 15, 60, 127} {
+		for _, s := range []shape{square(50, 70, 1300), {batch: []int{9}, m: []int{14}, n: []int{33}, k: []int{50}, left: []int{1, 2, 0}}} {
+			for _, o := range []Options{{}, {Add: true}, {Round: true}, {Add: true, Round: true}} {
+				l, rl := s.layouts()
+				x, y := elements(t, "int8", reaches(t, l), false, codes(r, limit)), elements(t, "int8", reaches(t, rl), false, codes(r, limit))
+				scales := Scales{Rows: floats(r, product(s.m)), Columns: floats(r, product(s.n)*product(s.batch))}
+				start := floats(r, product(s.m)*product(s.n)*product(s.batch))
+				var first []float32
+				for _, tier := range Tiers() {
+					p := plan(t, tier, Int8, s, o)
+					out := slices.Clone(start)
+					run1(t, p, out, x, y, scales, inOrder)
+					if first == nil {
+						first = out
+					} else if !slices.Equal(first, out) {
+						t.Errorf("%s: %v %+v differs from %s", tier.name, s, o, Tiers()[0].name)
+					}
+				}
+			}
+		}
+	}
+}
+
+func floats(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
+// TestOptions: scales, rounding and addition, against the same in float64. The factors and the sum round once each.
+func TestOptions(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		r := rand.New(rand.NewPCG(9, 10))
+		for _, s := range []shape{square(20, 35, 30), square(13, 40, 1100), {batch: []int{40}, m: []int{7}, n: []int{17}, k: []int{9}}} {
+			for i := range 36 {
+				o := Options{Round: i&1 != 0, Add: i&2 != 0}
+				batch, m, n := product(s.batch), product(s.m), product(s.n)
+				sizes := [][2]int{{0, 0}, {1, 1}, {m, n}, {m * batch, n * batch}, {0, n}, {m, 0}}[i/4%6]
+				scales := Scales{}
+				if sizes[0] > 0 {
+					scales.Rows = floats(r, sizes[0])
+				}
+				if sizes[1] > 0 {
+					scales.Columns = floats(r, sizes[1])
+				}
+				l, rl := s.layouts()
+				x, y := elements(t, "float32", reaches(t, l), false, normal(r)), elements(t, "float32", reaches(t, rl), false, normal(r))
+				p := plan(t, tier, BFloat16, s, o)
+				out := floats(r, p.Size())
+				before := slices.Clone(out)
+				run1(t, p, out, x, y, scales, nil)
+				for at, e := range reference(l, rl, x, y) {
+					want, bound := e.sum, e.bound(p.k)
+					for _, scale := range []float64{pick(scales.Rows, at/n, m, batch), pick(scales.Columns, at/(n*m)*n+at%n, n, batch)} {
+						want, bound = want*scale, bound*math.Abs(scale)
+						bound += roundoff * (math.Abs(want) + bound)
+					}
+					if o.Round {
+						bound += 0x1p-8 * (math.Abs(want) + bound)
+					}
+					if o.Add {
+						want += float64(before[at])
+						bound += roundoff * (math.Abs(want) + bound)
+					}
+					if !near(t, fmt.Sprintf("%v %+v %v", s, o, sizes), at, out[at], want, bound) {
+						return
+					}
+				}
+			}
+		}
+	})
+}
+
+// pick is a scale by definition; i counts through all products of the batch.
+func pick(scales []float32, i, n, batch int) float64 {
+	switch len(scales) {
+	case 0:
+		return 1
+	case 1:
+		return float64(scales[0])
+	case n * batch:
+		return float64(scales[i])
+	}
+	return float64(scales[i%n])
+}
+
+// goroutines runs tasks on so many goroutines, the last task first.
+func goroutines(workers int) func(n int, f func(i int)) {
+	return func(n int, f func(i int)) {
+		var wg sync.WaitGroup
+		for w := range workers {
+			wg.Go(func() {
+				for i := n - 1 - w; i >= 0; i -= workers {
+					f(i)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// TestSameBits: the same bits for any number of processors, goroutines, and order of tasks.
+func TestSameBits(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		r := rand.New(rand.NewPCG(11, 12))
+		for _, s := range []shape{square(400, 300, 1500), square(7, 5000, 600), square(3000, 9, 40), {batch: []int{20}, m: []int{64}, n: []int{48}, k: []int{30}}, {batch: []int{3}, m: []int{200}, n: []int{100}, k: []int{300}}} {
+			l, rl := s.layouts()
+			for _, a := range []Arithmetic{BFloat16, Int8} {
+				kind, value := "float32", normal(r)
+				if a == Int8 {
+					kind, value = "int8", codes(r, 7)
+				}
+				x, y := elements(t, kind, reaches(t, l), false, value), elements(t, kind, reaches(t, rl), false, value)
+				p := plan(t, tier, a, s, Options{})
+				var first []float32
+				for i, workers := range []int{1, 2, 3, 8, 1, 3} {
+					runtime.GOMAXPROCS([]int{1, 2, 3, 8, 64, 16}[i])
+					out := make([]float32, p.Size())
+					run1(t, p, out, x, y, Scales{}, goroutines(workers))
+					if first == nil {
+						first = out
+					} else if !slices.Equal(first, out) {
+						t.Errorf("%v %v: other bits with %d goroutines", a, s, workers)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestFloatTiersAgree: tiers that multiply float32 words have equal bits.
+func TestFloatTiersAgree(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 14))
+	for _, s := range append(layoutsToTry(), square(100, 90, 1000)) {
+		l, rl := s.layouts()
+		x, y := elements(t, "float32", reaches(t, l), false, normal(r)), elements(t, "float32", reaches(t, rl), false, normal(r))
+		var want []float32
+		for i, tier := range slices.Backward(Tiers()) {
+			if tier.floats.per != 1 {
+				continue
+			}
+			p := plan(t, tier, BFloat16, s, Options{})
+			out := make([]float32, p.Size())
+			run1(t, p, out, x, y, Scales{}, nil)
+			if i == len(Tiers())-1 {
+				want = out
+			} else if !slices.Equal(out, want) {
+				t.Errorf("%s: %v has other bits than the portable tier", tier.name, s)
+			}
+		}
+	}
+}
+
+// TestNoAllocations: a run takes its memory from the one before.
+func TestNoAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("pools lose things at random under the race detector")
+	}
+	tier := Tiers()[0]
+	for _, a := range []Arithmetic{BFloat16, Int8} {
+		for _, s := range []shape{square(200, 300, 400), {batch: []int{50}, m: []int{30}, n: []int{30}, k: []int{30}}} {
+			p := plan(t, tier, a, s, Options{Add: true, Round: true})
+			l, r := s.layouts()
+			x, y, out := Elements{Float32: make([]float32, reaches(t, l))}, Elements{Float32: make([]float32, reaches(t, r))}, make([]float32, p.Size())
+			if a == Int8 {
+				x, y = Elements{Int8: make([]int8, reaches(t, l))}, Elements{Int8: make([]int8, reaches(t, r))}
+			}
+			if n := testing.AllocsPerRun(20, func() { run1(t, p, out, x, y, Scales{}, inOrder) }); n > 0 {
+				t.Errorf("%v %v: %v allocations", a, s, n)
+			}
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	row, column := Layout{Cross: []Axis{{2, 3}}, Contracted: []Axis{{3, 1}}}, Layout{Cross: []Axis{{4, 1}}, Contracted: []Axis{{3, 4}}}
+	for what, l := range map[string][2]Layout{
+		"contracted sizes":   {row, {Cross: column.Cross, Contracted: []Axis{{2, 4}}}},
+		"contracted axes":    {row, {Cross: column.Cross}},
+		"batch sizes":        {{Batch: []Axis{{2, 6}}, Cross: row.Cross, Contracted: row.Contracted}, column},
+		"negative size":      {{Cross: []Axis{{-1, 1}}, Contracted: row.Contracted}, column},
+		"negative stride":    {{Cross: []Axis{{2, -3}}, Contracted: row.Contracted}, column},
+		"overflowing extent": {{Cross: []Axis{{1 << 40, 1 << 40}}, Contracted: row.Contracted}, column},
+		"overflowing size":   {{Cross: []Axis{{1 << 32, 0}, {1 << 32, 0}}, Contracted: row.Contracted}, column},
+	} {
+		if _, err := New(portable, BFloat16, l[0], l[1], Options{}); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	long := []Axis{{maxCodes + 1, 0}}
+	if _, err := New(portable, Int8, Layout{Contracted: long}, Layout{Contracted: long}, Options{}); err == nil {
+		t.Error("sums beyond 32 bits: no error")
+	}
+	p, err := New(portable, BFloat16, row, column, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, x, y := make([]float32, 8), make([]float32, 6), make([]float32, 12)
+	for what, err := range map[string]error{
+		"output":   p.Run(out[1:], Elements{Float32: x}, Elements{Float32: y}, Scales{}, nil),
+		"left":     p.Run(out, Elements{Float32: x[1:]}, Elements{Float32: y}, Scales{}, nil),
+		"right":    p.Run(out, Elements{Float32: x}, Elements{Float32: y[1:]}, Scales{}, nil),
+		"kind":     p.Run(out, Elements{Int8: make([]int8, 6)}, Elements{Float32: y}, Scales{}, nil),
+		"two":      p.Run(out, Elements{Float32: x, BFloat16: make([]uint16, 6)}, Elements{Float32: y}, Scales{}, nil),
+		"none":     p.Run(out, Elements{}, Elements{Float32: y}, Scales{}, nil),
+		"rows":     p.Run(out, Elements{Float32: x}, Elements{Float32: y}, Scales{Rows: x[:3]}, nil),
+		"columns":  p.Run(out, Elements{Float32: x}, Elements{Float32: y}, Scales{Columns: x[:3]}, nil),
+		"no error": nil,
+	} {
+		if (err == nil) != (what == "no error") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestBest(t *testing.T) {
+	for _, tier := range Tiers() {
+		t.Setenv("CAGE_CPU", tier.Name())
+		if best, err := Best(); err != nil || best.Name() != tier.Name() {
+			t.Errorf("CAGE_CPU=%s: %v, %v", tier.Name(), best, err)
+		}
+	}
+	t.Setenv("CAGE_CPU", "abacus")
+	if _, err := Best(); err == nil {
+		t.Error("no error")
+	}
+	t.Setenv("CAGE_CPU", "")
+	if best, err := Best(); err != nil || best.Name() != Tiers()[0].Name() {
+		t.Error(best, err)
+	}
+}

@@ -1,0 +1,154 @@
+package matmul
+
+import (
+	"math"
+	"unsafe"
+)
+
+var portable = &Tier{"portable", portableFloats, []*format{portableCodes}}
+
+var portableHelpers = &helpers{
+	transpose: transposePortable, shift: shiftPortable, addColumns: addColumnsPortable, extremes: extremesPortable, finish: (*finish).portable,
+	prefetch: func(unsafe.Pointer, int, int, int) {},
+}
+
+var portableFloats = &format{
+	name: "float32 multiply, add", rows: 4, columns: 4, per: 1, kernel: floatsPortable,
+	float32s:  packer[float32]{along: roundFloat32s, across: func(dst []uint32, src *[4][]float32) { roundFloat32s(dst, src[0]) }},
+	bfloat16s: packer[uint16]{along: widenBFloat16s, across: func(dst []uint32, src *[4][]uint16) { widenBFloat16s(dst, src[0]) }},
+	helpers:   portableHelpers,
+}
+
+var portableCodes = &format{
+	name: "int32 multiply, add", integers: true, rows: 4, columns: 4, per: 4, kernel: codesPortable,
+	int8s:   packer[int8]{along: quadsAlong, across: quadsAcross},
+	helpers: portableHelpers,
+}
+
+// roundBits rounds float32 bits to bfloat16, to nearest, ties to even, with the lower half zero. NaN becomes quiet: its
+// payload could be in the lower half alone, and what is left would mean infinity.
+func roundBits(x uint32) uint32 {
+	if x&0x7fffffff > 0x7f800000 {
+		return (x | 0x400000) &^ 0xffff
+	}
+	return (x + 0x7fff + x>>16&1) &^ 0xffff
+}
+
+func roundFloat32s(dst []uint32, src []float32) {
+	src = src[:len(dst)]
+	for i, x := range src {
+		dst[i] = roundBits(math.Float32bits(x))
+	}
+}
+
+func widenBFloat16s(dst []uint32, src []uint16) {
+	src = src[:len(dst)]
+	for i, x := range src {
+		dst[i] = uint32(x) << 16
+	}
+}
+
+func quadsAlong(dst []uint32, src []int8) {
+	for i := range dst {
+		var w uint32
+		for j, x := range src[4*i : min(4*i+4, len(src))] {
+			w |= uint32(uint8(x)) << (8 * j)
+		}
+		dst[i] = w
+	}
+}
+
+func quadsAcross(dst []uint32, src *[4][]int8) {
+	n := len(dst)
+	s0, s1, s2, s3 := src[0][:n], src[1][:n], src[2][:n], src[3][:n]
+	for i := range dst {
+		dst[i] = uint32(uint8(s0[i])) | uint32(uint8(s1[i]))<<8 | uint32(uint8(s2[i]))<<16 | uint32(uint8(s3[i]))<<24
+	}
+}
+
+// floatsPortable rounds every product and every sum. Products of bfloat16 are exact, so that this is what instructions
+// do that round once, unless the product is too large or too small for float32. The conversion keeps compilers from using
+// such an instruction on some processors.
+func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
+	a, b = a[:4*words], b[:4*words]
+	for r := range 4 {
+		var s0, s1, s2, s3 float32
+		for i := 0; i+4 <= len(a) && i+4 <= len(b); i += 4 {
+			x, row := math.Float32frombits(a[i+r]), (*[4]uint32)(b[i:])
+			s0 += float32(x * math.Float32frombits(row[0]))
+			s1 += float32(x * math.Float32frombits(row[1]))
+			s2 += float32(x * math.Float32frombits(row[2]))
+			s3 += float32(x * math.Float32frombits(row[3]))
+		}
+		to := asFloats((*[4]uint32)(c[r*stride:])[:])
+		if accumulate {
+			s0, s1, s2, s3 = to[0]+s0, to[1]+s1, to[2]+s2, to[3]+s3
+		}
+		to[0], to[1], to[2], to[3] = s0, s1, s2, s3
+	}
+}
+
+func codesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
+	a, b = a[:4*words], b[:4*words]
+	for r := range 4 {
+		var s [4]int32
+		for i := 0; i+4 <= len(a) && i+4 <= len(b); i += 4 {
+			x := a[i+r]
+			x0, x1, x2, x3 := int32(int8(x)), int32(int8(x>>8)), int32(int8(x>>16)), int32(int8(x>>24))
+			for j, y := range (*[4]uint32)(b[i:]) {
+				s[j] += x0*int32(int8(y)) + x1*int32(int8(y>>8)) + x2*int32(int8(y>>16)) + x3*int32(int8(y>>24))
+			}
+		}
+		to := (*[4]uint32)(c[r*stride:])
+		for j := range to {
+			if accumulate {
+				to[j] += uint32(s[j])
+			} else {
+				to[j] = uint32(s[j])
+			}
+		}
+	}
+}
+
+func transposePortable(dst []uint32, stride int, src []uint32, ld, words int) {
+	for r := range stride {
+		for w, x := range src[r*ld : r*ld+words] {
+			dst[w*stride+r] = x
+		}
+	}
+}
+
+func shiftPortable(words []uint32, by uint8) {
+	for i, w := range words {
+		var out uint32
+		for s := 0; s < 32; s += 8 {
+			out |= uint32(uint8(w>>s)+by) << s
+		}
+		words[i] = out
+	}
+}
+
+func addColumnsPortable(sums []int32, panel []uint32) {
+	for len(panel) >= len(sums) {
+		for i, w := range panel[:len(sums)] {
+			sums[i] += int32(int8(w)) + int32(int8(w>>8)) + int32(int8(w>>16)) + int32(int8(w>>24))
+		}
+		panel = panel[len(sums):]
+	}
+}
+
+func extremesPortable(x []int8) (low, high int8) {
+	for _, v := range x {
+		low, high = min(low, v), max(high, v)
+	}
+	return low, high
+}
+
+// asFloats and asWords show the same memory as the other type of 32 bits: the words of a panel and of sums hold either.
+func asFloats(x []uint32) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
+}
+
+func asWords(x []float32) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
+}

@@ -1,0 +1,162 @@
+package matmul
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Arithmetic is what a product computes with.
+type Arithmetic int
+
+// The two arithmetics. BFloat16 takes operands of float32 or bfloat16, Int8 those of 8-bit integers.
+const (
+	BFloat16 Arithmetic = iota
+	Int8
+)
+
+func (a Arithmetic) String() string { return [...]string{"bfloat16", "int8"}[a] }
+
+// Options say what becomes of the sums. They are first multiplied by the scales given to [Product.Run].
+type Options struct {
+	Round bool // round results to bfloat16; they stay float32
+	Add   bool // add them, after that, to what is in the output
+}
+
+// Scales are factors of results: a sum is multiplied by that of its row, then by that of its column. A slice is nil (no
+// factor), or has one factor for all, or one for each row or column, the same in each product of a batch, or one for each
+// row or column of each product.
+type Scales struct{ Rows, Columns []float32 }
+
+// A Product is a planned product of matrices, or of many in a batch. It may be run by several goroutines at once.
+type Product struct {
+	tier           *Tier
+	arithmetic     Arithmetic
+	left, right    view
+	batch, m, n, k int
+	options        Options
+}
+
+// New plans the product of a left operand by a right one. Its output has the axes [batch …, left cross …, right cross …]
+// in row-major order.
+func New(t *Tier, a Arithmetic, left, right Layout, o Options) (*Product, error) {
+	if t == nil || a != BFloat16 && a != Int8 {
+		return nil, errors.New("a product needs a tier and an arithmetic")
+	}
+	if err := equalSizes("batch", left.Batch, right.Batch); err != nil {
+		return nil, err
+	}
+	if err := equalSizes("contracted", left.Contracted, right.Contracted); err != nil {
+		return nil, err
+	}
+	p := &Product{tier: t, arithmetic: a, options: o}
+	var err error
+	if p.left, err = newView("left", left); err != nil {
+		return nil, err
+	}
+	if p.right, err = newView("right", right); err != nil {
+		return nil, err
+	}
+	p.batch, p.m, p.n, p.k = p.left.batch.size, p.left.cross.size, p.right.cross.size, p.left.contracted.size
+	if a == Int8 && p.k > maxCodes {
+		return nil, fmt.Errorf("%d products of 8-bit integers may exceed 32 bits: at most %d are allowed", p.k, maxCodes)
+	}
+	if p.m > 0 && p.n > 0 && p.batch > maxElements/p.m/p.n {
+		return nil, fmt.Errorf("the output has more than %d elements", uint64(maxElements))
+	}
+	return p, nil
+}
+
+// maxCodes is how many products of integers of −127 … 127 fit an int32.
+const maxCodes = math.MaxInt32 / (127 * 127)
+
+func equalSizes(which string, left, right []Axis) error {
+	if len(left) != len(right) {
+		return fmt.Errorf("the left operand has %d %s axes, the right one %d", len(left), which, len(right))
+	}
+	for i := range left {
+		if left[i].Size != right[i].Size {
+			return fmt.Errorf("%s axis %d has size %d in the left operand and %d in the right one", which, i, left[i].Size, right[i].Size)
+		}
+	}
+	return nil
+}
+
+// Size is the number of elements of the output.
+func (p *Product) Size() int { return p.batch * p.m * p.n }
+
+// Run computes the product. It calls parallel, perhaps more than once, to have a function called with 0 … n−1, in any order
+// and on any goroutines; nil calls it on this goroutine. The slices must not overlap out.
+func (p *Product) Run(out []float32, left, right Elements, s Scales, parallel func(n int, f func(i int))) error {
+	if err := p.check(out, left, right, s); err != nil {
+		return err
+	}
+	if p.Size() == 0 {
+		return nil
+	}
+	if parallel == nil || p.Size()*max(p.k, 1) < aloneBelow {
+		parallel = inOrder
+	}
+	r := runs.Get().(*run)
+	r.begin(p, out, left, right, s, parallel)
+	r.multiply()
+	r.end()
+	return nil
+}
+
+func inOrder(n int, f func(i int)) {
+	for i := range n {
+		f(i)
+	}
+}
+
+func (p *Product) check(out []float32, left, right Elements, s Scales) error {
+	if len(out) != p.Size() {
+		return fmt.Errorf("the output has %d elements, want %d", len(out), p.Size())
+	}
+	if err := p.checkElements("left", &p.left, left); err != nil {
+		return err
+	}
+	if err := p.checkElements("right", &p.right, right); err != nil {
+		return err
+	}
+	if !fits(s.Rows, p.m, p.batch) {
+		return fmt.Errorf("%d scales for %d rows in each of %d products", len(s.Rows), p.m, p.batch)
+	}
+	if !fits(s.Columns, p.n, p.batch) {
+		return fmt.Errorf("%d scales for %d columns in each of %d products", len(s.Columns), p.n, p.batch)
+	}
+	return nil
+}
+
+func fits(scales []float32, n, batch int) bool {
+	return scales == nil || len(scales) == 1 || len(scales) == n || len(scales) == n*batch
+}
+
+func (p *Product) checkElements(which string, v *view, e Elements) error {
+	slices := 0
+	length := 0
+	for _, s := range []struct {
+		given bool
+		n     int
+	}{{e.Float32 != nil, len(e.Float32)}, {e.BFloat16 != nil, len(e.BFloat16)}, {e.Int8 != nil, len(e.Int8)}} {
+		if s.given {
+			slices, length = slices+1, s.n
+		}
+	}
+	// Nothing may be nil as well as an empty slice.
+	if slices == 0 && v.extent == 0 {
+		return nil
+	}
+	if slices != 1 || (e.Int8 != nil) != (p.arithmetic == Int8) {
+		want := "one of Float32 and BFloat16"
+		if p.arithmetic == Int8 {
+			want = "Int8"
+		}
+		return fmt.Errorf("a product in %v needs %s for its %s operand, and nothing else", p.arithmetic, want, which)
+	}
+	if length < v.extent {
+		return fmt.Errorf("the %s operand has %d elements, and its layout reaches over %d", which, length, v.extent)
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package matmul
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// A shape is a product to try: sizes of axes, and how they lie in memory.
+type shape struct {
+	batch, m, n, k []int
+	left, right    []int // order of the axes batch…, cross…, contracted… in memory, the slowest first; nil is that order
+	gap            int   // elements that lie between rows
+}
+
+func square(m, n, k int) shape { return shape{m: []int{m}, n: []int{n}, k: []int{k}} }
+
+func (s shape) String() string {
+	join := func(x []int) string { return strings.Trim(strings.ReplaceAll(fmt.Sprint(x), " ", "x"), "[]") }
+	return fmt.Sprintf("%s:%s*%s*%s:%v%v+%d", join(s.batch), join(s.m), join(s.n), join(s.k), s.left, s.right, s.gap)
+}
+
+func product(sizes []int) int {
+	p := 1
+	for _, x := range sizes {
+		p *= x
+	}
+	return p
+}
+
+// layouts places both operands in memory.
+func (s shape) layouts() (left, right Layout) {
+	place := func(cross, order []int) Layout {
+		sizes := append(append(append([]int{}, s.batch...), cross...), s.k...)
+		axes := make([]Axis, len(sizes))
+		stride := 1
+		for i := len(sizes) - 1; i >= 0; i-- {
+			at := i
+			if order != nil {
+				at = order[i]
+			}
+			axes[at] = Axis{sizes[at], stride}
+			stride *= sizes[at]
+			if i == len(sizes)-1 {
+				stride += s.gap
+			}
+		}
+		b, c := len(s.batch), len(s.batch)+len(cross)
+		return Layout{axes[:b], axes[b:c], axes[c:]}
+	}
+	return place(s.m, s.left), place(s.n, s.right)
+}
+
+// reaches is how many elements an operand has.
+func reaches(t testing.TB, l Layout) int {
+	v, err := newView("", l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.extent
+}
+
+// offsets lists where the elements of some axes are, by definition.
+func offsets(axes []Axis) []int {
+	at := []int{0}
+	for _, a := range axes {
+		var next []int
+		for _, o := range at {
+			for i := range a.Size {
+				next = append(next, o+i*a.Stride)
+			}
+		}
+		at = next
+	}
+	return at
+}
+
+// value returns an element as the number that is multiplied.
+func value(e Elements, i int) float64 {
+	switch {
+	case e.Float32 != nil:
+		return float64(math.Float32frombits(roundBits(math.Float32bits(e.Float32[i]))))
+	case e.BFloat16 != nil:
+		return float64(math.Float32frombits(uint32(e.BFloat16[i]) << 16))
+	}
+	return float64(e.Int8[i])
+}
+
+// An exact is an element of a product: its value, the sum of the magnitudes of all its summands, and how much of that
+// comes from subnormal operands.
+type exact struct{ sum, magnitude, subnormal float64 }
+
+func reference(l, r Layout, left, right Elements) []exact {
+	var out []exact
+	lb, rb, lm, rn, lk, rk := offsets(l.Batch), offsets(r.Batch), offsets(l.Cross), offsets(r.Cross), offsets(l.Contracted), offsets(r.Contracted)
+	for b := range lb {
+		for _, i := range lm {
+			for _, j := range rn {
+				var e exact
+				for k := range lk {
+					x, y := value(left, lb[b]+i+lk[k]), value(right, rb[b]+j+rk[k])
+					e.sum += x * y
+					e.magnitude += math.Abs(x * y)
+					if math.Abs(x) < 0x1p-126 || math.Abs(y) < 0x1p-126 {
+						e.subnormal += math.Abs(x * y)
+					}
+				}
+				out = append(out, e)
+			}
+		}
+	}
+	return out
+}
+
+// elements makes an operand of a kind, at an edge of its memory.
+func elements(t testing.TB, kind string, n int, front bool, value func() float64) Elements {
+	switch kind {
+	case "float32":
+		x := guarded[float32](t, n, front)
+		for i := range x {
+			x[i] = float32(value())
+		}
+		return Elements{Float32: x}
+	case "bfloat16":
+		x := guarded[uint16](t, n, front)
+		for i := range x {
+			x[i] = uint16(math.Float32bits(float32(value())) >> 16)
+		}
+		return Elements{BFloat16: x}
+	}
+	x := guarded[int8](t, n, front)
+	for i := range x {
+		x[i] = int8(value())
+	}
+	return Elements{Int8: x}
+}
+
+func normal(r *rand.Rand) func() float64 { return r.NormFloat64 }
+
+// codes are integers of −limit … limit.
+func codes(r *rand.Rand, limit int) func() float64 {
+	return func() float64 { return float64(r.IntN(2*limit+1) - limit) }
+}
+
+// wild are numbers of all kinds.
+func wild(r *rand.Rand) func() float64 {
+	special := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), 0x1p-133, -0x1p-127, 0x1.8p-126, 0x1p50, 0x1p-149}
+	return func() float64 {
+		if r.IntN(12) == 0 {
+			return special[r.IntN(len(special))]
+		}
+		return r.NormFloat64() * math.Ldexp(1, r.IntN(40)-20)
+	}
+}
+
+// roundoff is the relative error of a float32 operation.
+const roundoff = 0x1p-24
+
+// bound is how far a computed sum of k products may be from the exact one. A summand goes through at most k additions within
+// blocks and one for each block, each of which is off by roundoff of what has been summed up, which is no more than the
+// magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, (3.5)); and a sum below the normal
+// numbers may become zero each time. Subnormal operands may count as zero.
+func (e exact) bound(k int) float64 {
+	n := float64(k + k/blockWords + 2)
+	return n*roundoff/(1-n*roundoff)*e.magnitude + n*0x1p-126 + e.subnormal
+}
+
+// near fails if an element is not what it should be.
+func near(t testing.TB, what string, i int, got float32, want, bound float64) bool {
+	t.Helper()
+	g := float64(got)
+	switch {
+	case math.IsNaN(want):
+		if math.IsNaN(g) {
+			return true
+		}
+	case math.IsInf(want, 0):
+		if g == want {
+			return true
+		}
+	case math.Abs(g-want) <= bound:
+		return true
+	case math.IsInf(g, 0) && math.Signbit(g) == math.Signbit(want) && math.Abs(want)+bound > math.MaxFloat32:
+		return true
+	}
+	t.Errorf("%s: element %d is %v, want %v ± %v", what, i, got, want, bound)
+	return false
+}

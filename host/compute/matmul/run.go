@@ -1,0 +1,309 @@
+package matmul
+
+import (
+	"math"
+	"runtime"
+	"sync"
+	"unsafe"
+)
+
+// Sizes of blocks, in words and rows. A panel of the right operand (blockWords of 16 or 32 words each) stays in the first
+// cache, a block of the left one (blockRows × blockWords) in the second, and what is packed of the right one at a time
+// in the last.
+const (
+	blockWords   = 256
+	blockRows    = 192
+	rightColumns = 4096
+	rightWords   = 4 << 20
+	wholeWords   = 1 << 18 // of a right operand that a single task packs
+)
+
+// Numbers of products for which it is worth to use other goroutines, and to start a task.
+const (
+	aloneBelow = 1 << 16
+	taskAbove  = 1 << 18
+)
+
+// A run is the state of one call of [Product.Run], kept for the next call.
+type run struct {
+	*Product
+	out                         []float32
+	leftElements, rightElements Elements
+	scales                      Scales
+	parallel                    func(n int, f func(i int))
+
+	format *format
+	steps  int      // words that a kernel with headroom adds up before it widens
+	offset uint8    // of the left operand
+	words  int      // along all sums
+	direct bool     // sums are results, and are added up in the output
+	sums   []uint32 // between parts: the output, or if that is still needed, memory of our own
+
+	part       part
+	tasks      tasks
+	packed     []uint32
+	columns    []int32 // sums of packed columns
+	ownSums    memory
+	ownPacked  memory
+	ownColumns []int32
+
+	scanned     int // chunks of the left operand
+	lows, highs []int8
+
+	// Functions of tasks, made once, so that a call allocates nothing.
+	scanTask, packTask, multiplyTask, wholeTask func(i int)
+}
+
+// memory is reused where it is large enough.
+type memory struct{ words []uint32 }
+
+// get returns n words that begin at a multiple of 64 bytes. What they contain is left from before.
+func (m *memory) get(n int) []uint32 {
+	const line = 16
+	if len(m.words) < n+line {
+		m.words = make([]uint32, n+n/8+line)
+	}
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(m.words)))/4) & (line - 1)
+	return m.words[skip : skip+n : skip+n]
+}
+
+// A part is what is packed of the right operand at a time.
+type part struct {
+	batch, batches  int
+	column, columns int
+	word, words     int
+	first, last     bool // words of the sums
+}
+
+// tasks is how the work on a part is divided, for each product of a batch.
+type tasks struct {
+	products            int // of a task that multiplies whole ones
+	rows, rowTasks      int // rows of the left operand for a task
+	panels, columnTasks int // panels of the right operand for a task
+	packed, packTasks   int // panels that a task packs
+}
+
+// A workspace is the memory of a task.
+type workspace struct {
+	stage   stage
+	left    memory
+	right   memory
+	tile    [12 * 32]uint32
+	columns []int32
+	source  source
+	finish  finish
+}
+
+var (
+	runs       = sync.Pool{New: func() any { return newRun() }}
+	workspaces = sync.Pool{New: func() any { return new(workspace) }}
+)
+
+func newRun() *run {
+	r := new(run)
+	r.scanTask, r.packTask, r.multiplyTask, r.wholeTask = r.scan, r.packPart, r.multiplyPart, r.multiplyWhole
+	return r
+}
+
+func (r *run) begin(p *Product, out []float32, left, right Elements, s Scales, parallel func(n int, f func(i int))) {
+	r.Product, r.out, r.leftElements, r.rightElements, r.scales, r.parallel = p, out, left, right, s, parallel
+	r.chooseFormat()
+	r.words = r.format.words(p.k)
+	r.direct = !r.format.integers && s.Rows == nil && s.Columns == nil && !p.options.Round
+	r.sums = asWords(out)
+	if !r.direct && p.options.Add && r.words > blockWords {
+		r.sums = r.ownSums.get(len(out))
+	}
+}
+
+// end forgets the slices of the caller.
+func (r *run) end() {
+	r.Product, r.out, r.leftElements, r.rightElements, r.scales, r.parallel, r.sums = nil, nil, Elements{}, Elements{}, Scales{}, nil, nil
+	runs.Put(r)
+}
+
+// chooseFormat decides which kernel multiplies. Of integers it depends on their magnitudes, where the fastest needs small
+// ones: sums are exact in any case.
+func (r *run) chooseFormat() {
+	r.steps, r.offset = math.MaxInt32, 0
+	if r.arithmetic == BFloat16 {
+		r.format = r.tier.floats
+		return
+	}
+	for _, f := range r.tier.codes {
+		if f.headroom > 0 && r.fits(f) {
+			return
+		}
+		if f.headroom == 0 {
+			r.format, r.steps, r.offset = f, math.MaxInt32, 0
+			break
+		}
+	}
+	if r.format.unsigned {
+		r.offset = 128
+	}
+}
+
+// minSteps is how many words a kernel with headroom must be able to add up; with fewer, one of wider words is faster.
+const minSteps = 4
+
+// fits tells whether a kernel with headroom is worth it, after a look at all numbers: each of its steps adds a pair of
+// products, the left factor less its minimum. Elements that a layout skips count as well: a range that is too wide costs time
+// alone.
+func (r *run) fits(f *format) bool {
+	left, right := r.leftElements.Int8[:r.left.extent], r.rightElements.Int8[:r.right.extent]
+	if len(left) > 4*r.batch*r.m*max(r.k, 1) || len(right) > 4*r.batch*r.n*max(r.k, 1) {
+		return false
+	}
+	chunks := divideUp(len(left), scanLength) + divideUp(len(right), scanLength)
+	if len(r.lows) < chunks {
+		r.lows, r.highs = make([]int8, chunks), make([]int8, chunks)
+	}
+	r.scanned = divideUp(len(left), scanLength)
+	r.format = f
+	r.parallel(chunks, r.scanTask)
+	// Zero counts, as rows and elements that panels lack are zero.
+	var low, high, right8 int
+	for i := range chunks {
+		if i < r.scanned {
+			low, high = min(low, int(r.lows[i])), max(high, int(r.highs[i]))
+		} else {
+			right8 = max(right8, -int(r.lows[i]), int(r.highs[i]))
+		}
+	}
+	largest := 2 * (high - low) * right8
+	r.offset = uint8(-low)
+	r.steps = math.MaxInt32
+	if largest > 0 {
+		r.steps = f.headroom / largest
+	}
+	return r.steps >= minSteps
+}
+
+// scanLength is how many elements a task looks at.
+const scanLength = 1 << 17
+
+func (r *run) scan(i int) {
+	x, at := r.leftElements.Int8[:r.left.extent], i
+	if i >= r.scanned {
+		x, at = r.rightElements.Int8[:r.right.extent], i-r.scanned
+	}
+	x = x[at*scanLength:]
+	r.lows[i], r.highs[i] = r.format.extremes(x[:min(scanLength, len(x))])
+}
+
+// multiply runs the tasks.
+func (r *run) multiply() {
+	procs := runtime.GOMAXPROCS(0)
+	f := r.format
+	columns := roundUp(r.n, f.columns)
+	work := r.m * r.n * max(r.k, 1)
+	if r.batch > 1 && columns*r.words <= wholeWords && (r.batch >= 2*procs || work < taskAbove) {
+		// Each task multiplies whole products.
+		r.tasks.products = max(1, min(taskAbove/work, r.batch/(4*procs)))
+		r.parallel(divideUp(r.batch, r.tasks.products), r.wholeTask)
+		return
+	}
+	width := min(columns, roundUp(rightColumns, f.columns))
+	depth := min(max(rightWords/width/blockWords, 1)*blockWords, max(r.words, 1))
+	batches := 1
+	if width == columns && depth >= r.words {
+		batches = min(max(rightWords/(width*depth), 1), r.batch)
+	}
+	for b := 0; b < r.batch; b += batches {
+		for c := 0; c < r.n; c += width {
+			for w := 0; w == 0 || w < r.words; w += depth {
+				r.part = part{
+					batch: b, batches: min(batches, r.batch-b),
+					column: c, columns: min(width, r.n-c),
+					word: w, words: min(depth, r.words-w),
+					first: w == 0, last: w+depth >= r.words,
+				}
+				r.divide(procs)
+				r.parallel(r.tasks.packTasks*r.part.batches, r.packTask)
+				r.parallel(r.tasks.rowTasks*r.tasks.columnTasks*r.part.batches, r.multiplyTask)
+			}
+		}
+	}
+}
+
+func roundUp(n, unit int) int { return divideUp(n, unit) * unit }
+
+func divideUp(n, by int) int { return (n + by - 1) / by }
+
+// divide decides how large tasks are: about four for each processor, so that none waits long for the last, unless they
+// become small. Tasks for different columns of the same rows pack these rows each, which costs little while the columns
+// are many.
+func (r *run) divide(procs int) {
+	f, p, t := r.format, &r.part, &r.tasks
+	want := divideUp(4*procs, p.batches)
+	panels := divideUp(p.columns, f.columns)
+
+	t.rows = min(max(roundUp(divideUp(r.m, want), f.rows), 4*f.rows), blockRows/f.rows*f.rows)
+	t.rowTasks = divideUp(r.m, t.rows)
+
+	work := t.rows * p.columns * max(p.words*f.per, 1)
+	t.columnTasks = max(1, min(divideUp(want, t.rowTasks), divideUp(panels, 4), work/taskAbove))
+	t.panels = divideUp(panels, t.columnTasks)
+	t.columnTasks = divideUp(panels, t.panels)
+
+	size := panels * f.columns * p.words
+	t.packed = divideUp(panels, max(1, min(want, size/packAbove)))
+	t.packTasks = divideUp(panels, t.packed)
+
+	r.packed = r.ownPacked.get(p.batches * size)
+	if f.unsigned {
+		n := p.batches * panels * f.columns
+		if len(r.ownColumns) < n {
+			r.ownColumns = make([]int32, n)
+		}
+		r.columns = r.ownColumns[:n]
+	}
+}
+
+// packAbove is how many words are worth a task that packs them.
+const packAbove = 1 << 13
+
+// packPart packs some panels of the part.
+func (r *run) packPart(i int) {
+	w := workspaces.Get().(*workspace)
+	b, i := i/r.tasks.packTasks, i%r.tasks.packTasks
+	o := r.shared(b)
+	o.pack(i*r.tasks.packed, r.tasks.packed, w)
+	workspaces.Put(w)
+}
+
+// multiplyPart multiplies some rows by some panels of the part.
+func (r *run) multiplyPart(i int) {
+	w := workspaces.Get().(*workspace)
+	each := r.tasks.rowTasks * r.tasks.columnTasks
+	b, i := i/each, i%each
+	row, panel := i/r.tasks.columnTasks*r.tasks.rows, i%r.tasks.columnTasks*r.tasks.panels
+	o := r.shared(b)
+	o.multiply(row, min(r.tasks.rows, r.m-row), panel, r.tasks.panels, w)
+	workspaces.Put(w)
+}
+
+// multiplyWhole computes products of a batch from beginning to end.
+func (r *run) multiplyWhole(i int) {
+	w := workspaces.Get().(*workspace)
+	f := r.format
+	panels := divideUp(r.n, f.columns)
+	o := rightPart{run: r, part: part{columns: r.n, words: r.words, first: true, last: true}}
+	o.packed = w.right.get(panels * f.columns * r.words)
+	if f.unsigned {
+		if len(w.columns) < panels*f.columns {
+			w.columns = make([]int32, panels*f.columns)
+		}
+		o.columns = w.columns[:panels*f.columns]
+	}
+	rows := blockRows / f.rows * f.rows
+	for b := i * r.tasks.products; b < min((i+1)*r.tasks.products, r.batch); b++ {
+		o.product = b
+		o.pack(0, panels, w)
+		for row := 0; row < r.m; row += rows {
+			o.multiply(row, min(rows, r.m-row), 0, panels, w)
+		}
+	}
+	workspaces.Put(w)
+}

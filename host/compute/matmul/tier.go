@@ -1,0 +1,98 @@
+package matmul
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"unsafe"
+)
+
+// A Tier is a set of kernels for the instructions of a processor.
+type Tier struct {
+	name   string
+	floats *format
+	// codes are the formats of 8-bit integers, the fastest first. All but the last may refuse operands by their magnitudes.
+	codes []*format
+}
+
+// Name is what the environment variable CAGE_CPU and [Named] call the tier.
+func (t *Tier) Name() string { return t.name }
+
+// Tiers lists the tiers of this processor, the fastest first. The last is always "portable", which is plain Go.
+func Tiers() []*Tier { return append(processorTiers(), portable) }
+
+// Named returns a tier of this processor.
+func Named(name string) (*Tier, error) {
+	var names []string
+	for _, t := range Tiers() {
+		if t.name == name {
+			return t, nil
+		}
+		names = append(names, t.name)
+	}
+	return nil, fmt.Errorf("there are no kernels %q for this processor, but %s", name, strings.Join(names, ", "))
+}
+
+// Best returns the fastest tier of this processor, or the one that the environment variable CAGE_CPU names, with which tests
+// do what a lesser processor does.
+func Best() (*Tier, error) {
+	name := os.Getenv("CAGE_CPU")
+	if name == "" {
+		return Tiers()[0], nil
+	}
+	t, err := Named(name)
+	if err != nil {
+		return nil, fmt.Errorf("CAGE_CPU: %w", err)
+	}
+	return t, nil
+}
+
+// A format is a kernel with what brings operands into its panels.
+type format struct {
+	name     string // of the instruction that multiplies
+	integers bool
+	rows     int // of a panel of the left operand, and of a tile
+	columns  int // of a panel of the right operand, and of a tile
+	per      int // elements in a word
+	// unsigned: the left elements are stored with an offset that makes them unsigned bytes; the offset times the sums of the
+	// right columns is taken off the results.
+	unsigned bool
+	// headroom is the number up to which sums of pairs may grow in the kernel before they are widened, or 0 where they
+	// have 32 bits from the start.
+	headroom int
+	// kernel multiplies panels of so many words a row, and stores the tile of sums, or adds it to what is there. A kernel with
+	// headroom adds up as many words as steps says before it widens.
+	kernel func(words, steps int, a, b, c []uint32, stride int, accumulate bool)
+
+	float32s  packer[float32]
+	bfloat16s packer[uint16]
+	int8s     packer[int8]
+	*helpers
+}
+
+// helpers are loops that formats share.
+type helpers struct {
+	// transpose writes element (row, word) of src, whose rows are ld apart, to dst[word*stride+row], for stride rows. It may
+	// overwrite the seven words behind the last, too.
+	transpose func(dst []uint32, stride int, src []uint32, ld, words int)
+	// shift adds to every byte.
+	shift func(words []uint32, by uint8)
+	// addColumns adds up the bytes of each column of a panel.
+	addColumns func(sums []int32, panel []uint32)
+	// extremes returns the smallest and the largest element, and 0 if that is smaller or larger.
+	extremes func(x []int8) (low, high int8)
+	finish   func(f *finish)
+	// prefetch asks for rows of bytes before they are needed.
+	prefetch func(at unsafe.Pointer, stride, rows, bytes int)
+}
+
+// A packer makes words of elements.
+type packer[T any] struct {
+	// along makes words of neighbours; what the last lacks is zero.
+	along func(dst []uint32, src []T)
+	// across makes words of elements that have the same index in several slices, as many as are in a word.
+	across func(dst []uint32, src *[4][]T)
+	// straight makes words of neighbours in rows that are ld apart, and transposes them, as transpose does. Both words and rows
+	// are multiples of eight, the rows the next above stride. It is nil where there is no such thing.
+	straight func(dst []uint32, stride int, src []T, ld, words int)
+}

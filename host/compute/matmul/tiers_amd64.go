@@ -1,0 +1,153 @@
+//go:build amd64 && goexperiment.simd
+
+package matmul
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+//go:generate go run ../../../tools/kernelgen .
+
+// processorTiers lists the tiers above the portable one, the fastest first.
+func processorTiers() []*Tier {
+	var all []*Tier
+	x := &cpu.X86
+	if !x.HasAVX2 || !x.HasFMA {
+		return nil
+	}
+	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ {
+		if x.HasAVX512BF16 && x.HasAVX512VNNI {
+			all = append(all, &Tier{"avx512bf16", formatHalves512, []*format{formatQuads512}})
+		}
+		if x.HasAVX512VNNI {
+			all = append(all, &Tier{"avx512vnni", formatFloats512, []*format{formatQuads512}})
+		}
+		all = append(all, &Tier{"avx512", formatFloats512, []*format{formatQuads256, formatPairs256}})
+	}
+	return append(all, &Tier{"avx2", formatFloats256, []*format{formatQuads256, formatPairs256}})
+}
+
+var helpers256 = &helpers{
+	transpose: transpose256, shift: shift256, addColumns: addColumns256, extremes: extremes256, finish: finish256, prefetch: prefetchRows,
+}
+
+// Words of one float32.
+var (
+	wordsOfFloat32s = packer[float32]{
+		along: roundFloat32s256, across: func(dst []uint32, src *[4][]float32) { roundFloat32s256(dst, src[0]) }, straight: straightRounded,
+	}
+	wordsOfBFloat16s = packer[uint16]{along: widenBFloat16s256, across: func(dst []uint32, src *[4][]uint16) { widenBFloat16s256(dst, src[0]) }}
+)
+
+var formatFloats256 = &format{
+	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, kernel: checked(6, 16, floats256),
+	float32s: wordsOfFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
+}
+
+var formatFloats512 = &format{
+	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, kernel: checked(12, 32, floats512),
+	float32s: wordsOfFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
+}
+
+var formatHalves512 = &format{
+	name: "VDPBF16PS", rows: 12, columns: 32, per: 2, kernel: checked(12, 32, halves512),
+	float32s:  packer[float32]{along: halvesOfFloat32s512, across: halvesOfFloat32sAcross256},
+	bfloat16s: packer[uint16]{along: copyAlong[uint16], across: halvesAcross256, straight: straight[uint16]},
+	helpers:   helpers256,
+}
+
+// The sums of pairs of formatQuads256 saturate in 16 bits.
+var formatQuads256 = &format{
+	name: "VPMADDUBSW", integers: true, rows: 6, columns: 16, per: 4, unsigned: true, headroom: 1<<15 - 1, kernel: checked(6, 16, quads256),
+	int8s: packer[int8]{along: copyAlong[int8], across: quadsAcross256, straight: straight[int8]}, helpers: helpers256,
+}
+
+var formatPairs256 = &format{
+	name: "VPMADDWD", integers: true, rows: 6, columns: 16, per: 2, kernel: checked(6, 16, pairs256),
+	int8s: packer[int8]{along: pairsAlong256, across: pairsAcross256}, helpers: helpers256,
+}
+
+var formatQuads512 = &format{
+	name: "VPDPBUSD", integers: true, rows: 12, columns: 32, per: 4, unsigned: true, kernel: checked(12, 32, quads512),
+	int8s: packer[int8]{along: copyAlong[int8], across: quadsAcross256, straight: straight[int8]}, helpers: helpers256,
+}
+
+// checked makes a kernel of an assembler function for a tile of so many rows and columns. It panics where that would leave
+// a slice.
+func checked(rows, columns int, f func(words, steps int, a, b, c *uint32, stride int, accumulate bool)) func(words, steps int, a, b, c []uint32, stride int, accumulate bool) {
+	return func(words, steps int, a, b, c []uint32, stride int, accumulate bool) {
+		if words < 0 || steps < 1 || stride < columns || len(a) < words*rows || len(b) < words*columns || len(c) < (rows-1)*stride+columns {
+			panic("matmul: a kernel would leave its slices")
+		}
+		var a0, b0 *uint32
+		if words > 0 {
+			a0, b0 = &a[0], &b[0]
+		}
+		f(words, steps, a0, b0, &c[0], stride, accumulate)
+	}
+}
+
+//go:noescape
+func floats256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+
+//go:noescape
+func pairs256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+
+//go:noescape
+func quads256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+
+//go:noescape
+func floats512(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+
+//go:noescape
+func halves512(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+
+//go:noescape
+func quads512(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+
+//go:noescape
+func transpose8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func transposeRounded8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func rounded8(dst, src *uint32, blocks int)
+
+//go:noescape
+func prefetchRows(at unsafe.Pointer, stride, rows, bytes int)
+
+//go:noescape
+func finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, outStride int, correction *int32, correctionStep int, rowScales *float32, rowStep int, columnScales *float32, columnStep int)
+
+func transpose256(dst []uint32, stride int, src []uint32, ld, words int) {
+	whole := words &^ 7
+	transposeBy(transpose8, dst, stride, src, ld, whole)
+	if whole < words {
+		transposePortable(dst[whole*stride:], stride, src[whole:], ld, words-whole)
+	}
+}
+
+// straight takes what are words already.
+func straight[T uint16 | int8](dst []uint32, stride int, src []T, ld, words int) {
+	transposeBy(transpose8, dst, stride, src, ld, words)
+}
+
+func straightRounded(dst []uint32, stride int, src []float32, ld, words int) {
+	transposeBy(transposeRounded8, dst, stride, src, ld, words)
+}
+
+// transposeBy transposes eight rows and eight words at a time, the last rows first: where there are fewer than eight, what the
+// others leave is then overwritten.
+func transposeBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int), dst []uint32, stride int, src []T, ld, words int) {
+	var t T
+	size := int(unsafe.Sizeof(t))
+	for r := roundUp(stride, 8) - 8; r >= 0 && words > 0; r -= 8 {
+		if words%8 != 0 || len(src) < (r+7)*ld+words*4/size || len(dst) < (words-1)*stride+r+8 {
+			panic("matmul: a transposition would leave its slices")
+		}
+		f(&dst[r], stride, unsafe.Pointer(&src[r*ld]), ld*size, words/8)
+	}
+}

@@ -1,0 +1,8 @@
+//go:build !amd64 || !goexperiment.simd
+
+package matmul
+
+// processorTiers lists the tiers above the portable one, the fastest first.
+func processorTiers() []*Tier { return nil }
+
+func processorPeaks() []Peak { return nil }

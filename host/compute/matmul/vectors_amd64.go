@@ -1,0 +1,300 @@
+//go:build amd64 && goexperiment.simd
+
+package matmul
+
+import (
+	"simd/archsimd"
+	"unsafe"
+)
+
+// A rounding holds what rounds float32 bits in vectors, as [roundBits] does.
+type rounding struct{ half, one, quiet, upper archsimd.Uint32x8 }
+
+func newRounding() rounding {
+	b := archsimd.BroadcastUint32x8
+	return rounding{b(0x7fff), b(1), b(0x400000), b(0xffff0000)}
+}
+
+func (c *rounding) round(x archsimd.Uint32x8) archsimd.Uint32x8 {
+	rounded := x.Add(c.half).Add(x.ShiftAllRight(16).And(c.one))
+	return x.Or(c.quiet).IfElse(x.BitsToFloat32().IsNaN(), rounded).And(c.upper)
+}
+
+func roundFloat32s256(dst []uint32, src []float32) {
+	x := asWords(src[:len(dst)])
+	whole := len(dst) &^ 7
+	if whole > 0 {
+		rounded8(&dst[0], &x[0], whole/8)
+	}
+	roundFloat32s(dst[whole:], src[whole:])
+}
+
+func widenBFloat16s256(dst []uint32, src []uint16) {
+	src = src[:len(dst)]
+	i := 0
+	for ; i+8 <= len(dst) && i+8 <= len(src); i += 8 {
+		archsimd.LoadUint16x8Array((*[8]uint16)(src[i:])).ExtendToUint32().ShiftAllLeft(16).StoreArray((*[8]uint32)(dst[i:]))
+	}
+	archsimd.ClearAVXUpperBits()
+	widenBFloat16s(dst[i:], src[i:])
+}
+
+// parts shows the memory of words as their parts of 8 or 16 bits, the lowest first.
+func parts[T int8 | uint16 | int16](words []uint32) []T {
+	var t T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*int(4/unsafe.Sizeof(t)))
+}
+
+// copyAlong makes words of neighbours that are parts of words already.
+func copyAlong[T int8 | uint16](dst []uint32, src []T) {
+	to := parts[T](dst)
+	clear(to[copy(to, src):])
+}
+
+func quadsAcross256(dst []uint32, src *[4][]int8) {
+	n := len(dst)
+	s0, s1, s2, s3 := src[0][:n], src[1][:n], src[2][:n], src[3][:n]
+	i := 0
+	for ; i+16 <= n; i += 16 {
+		low := both(s0[i:], s1[i:])
+		high := both(s2[i:], s3[i:])
+		to := (*[16]uint32)(dst[i:])
+		for half, v := range [2][2]archsimd.Uint16x8{{low.GetLo(), high.GetLo()}, {low.GetHi(), high.GetHi()}} {
+			v[0].InterleaveLo(v[1]).ReshapeToUint32s().StoreArray((*[4]uint32)(to[8*half:]))
+			v[0].InterleaveHi(v[1]).ReshapeToUint32s().StoreArray((*[4]uint32)(to[8*half+4:]))
+		}
+	}
+	archsimd.ClearAVXUpperBits()
+	if i < n {
+		quadsAcross(dst[i:], &[4][]int8{s0[i:], s1[i:], s2[i:], s3[i:]})
+	}
+}
+
+// both makes 16 bits of bytes of two slices each.
+func both(low, high []int8) archsimd.Uint16x16 {
+	return bytes16(low).ExtendToUint16().Or(bytes16(high).ExtendToUint16().ShiftAllLeft(8))
+}
+
+func bytes16(x []int8) archsimd.Uint8x16 {
+	return archsimd.LoadInt8x16Array((*[16]int8)(x)).ToBits()
+}
+
+// Words of two int16.
+
+func pairsAlong256(dst []uint32, src []int8) {
+	to := parts[int16](dst)
+	i := 0
+	for ; i+16 <= len(src) && i+16 <= len(to); i += 16 {
+		archsimd.LoadInt8x16Array((*[16]int8)(src[i:])).ExtendToInt16().StoreArray((*[16]int16)(to[i:]))
+	}
+	archsimd.ClearAVXUpperBits()
+	for j, x := range src[i:] {
+		to[i+j] = int16(x)
+	}
+	clear(to[len(src):])
+}
+
+func pairsAcross256(dst []uint32, src *[4][]int8) {
+	n := len(dst)
+	s0, s1 := src[0][:n], src[1][:n]
+	i := 0
+	for ; i+16 <= n; i += 16 {
+		low := archsimd.LoadInt8x16Array((*[16]int8)(s0[i:])).ExtendToInt16().ToBits()
+		high := archsimd.LoadInt8x16Array((*[16]int8)(s1[i:])).ExtendToInt16().ToBits()
+		to := (*[16]uint32)(dst[i:])
+		low.GetLo().InterleaveLo(high.GetLo()).ReshapeToUint32s().StoreArray((*[4]uint32)(to[0:]))
+		low.GetLo().InterleaveHi(high.GetLo()).ReshapeToUint32s().StoreArray((*[4]uint32)(to[4:]))
+		low.GetHi().InterleaveLo(high.GetHi()).ReshapeToUint32s().StoreArray((*[4]uint32)(to[8:]))
+		low.GetHi().InterleaveHi(high.GetHi()).ReshapeToUint32s().StoreArray((*[4]uint32)(to[12:]))
+	}
+	archsimd.ClearAVXUpperBits()
+	for ; i < n; i++ {
+		dst[i] = uint32(uint16(s0[i])) | uint32(uint16(s1[i]))<<16
+	}
+}
+
+// Words of two bfloat16.
+
+func halvesOfFloat32sAcross256(dst []uint32, src *[4][]float32) {
+	n := len(dst)
+	s0, s1 := asWords(src[0])[:n], asWords(src[1])[:n]
+	c := newRounding()
+	i := 0
+	for ; i+8 <= n; i += 8 {
+		low := c.round(archsimd.LoadUint32x8Array((*[8]uint32)(s0[i:])))
+		high := c.round(archsimd.LoadUint32x8Array((*[8]uint32)(s1[i:])))
+		low.ShiftAllRight(16).Or(high).StoreArray((*[8]uint32)(dst[i:]))
+	}
+	archsimd.ClearAVXUpperBits()
+	for ; i < n; i++ {
+		dst[i] = roundBits(s0[i])>>16 | roundBits(s1[i])
+	}
+}
+
+func halvesAcross256(dst []uint32, src *[4][]uint16) {
+	n := len(dst)
+	s0, s1 := src[0][:n], src[1][:n]
+	i := 0
+	for ; i+8 <= n; i += 8 {
+		low := archsimd.LoadUint16x8Array((*[8]uint16)(s0[i:])).ExtendToUint32()
+		high := archsimd.LoadUint16x8Array((*[8]uint16)(s1[i:])).ExtendToUint32()
+		low.Or(high.ShiftAllLeft(16)).StoreArray((*[8]uint32)(dst[i:]))
+	}
+	archsimd.ClearAVXUpperBits()
+	for ; i < n; i++ {
+		dst[i] = uint32(s0[i]) | uint32(s1[i])<<16
+	}
+}
+
+func halvesOfFloat32s512(dst []uint32, src []float32) {
+	to, x := parts[uint16](dst), asWords(src)
+	b := archsimd.BroadcastUint32x16
+	half, one, quiet := b(0x7fff), b(1), b(0x400000)
+	i := 0
+	for ; i+16 <= len(x) && i+16 <= len(to); i += 16 {
+		v := archsimd.LoadUint32x16Array((*[16]uint32)(x[i:]))
+		rounded := v.Add(half).Add(v.ShiftAllRight(16).And(one))
+		v = v.Or(quiet).IfElse(v.BitsToFloat32().IsNaN(), rounded)
+		v.ShiftAllRight(16).TruncToUint16().StoreArray((*[16]uint16)(to[i:]))
+	}
+	archsimd.ClearAVXUpperBits()
+	for j, v := range x[i:] {
+		to[i+j] = uint16(roundBits(v) >> 16)
+	}
+	clear(to[len(x):])
+}
+
+// Helpers.
+
+func shift256(words []uint32, by uint8) {
+	v := archsimd.BroadcastUint8x32(by)
+	i := 0
+	for ; i+8 <= len(words); i += 8 {
+		at := (*[8]uint32)(words[i:])
+		archsimd.LoadUint32x8Array(at).ReshapeToUint8s().Add(v).ReshapeToUint32s().StoreArray(at)
+	}
+	archsimd.ClearAVXUpperBits()
+	shiftPortable(words[i:], by)
+}
+
+// addColumns256 multiplies by ones. Pairs of bytes do not saturate.
+func addColumns256(sums []int32, panel []uint32) {
+	bytes, pairs := archsimd.BroadcastUint8x32(1), archsimd.BroadcastInt16x16(1)
+	for c := 0; c+8 <= len(sums); c += 8 {
+		at := (*[8]int32)(sums[c:])
+		sum := archsimd.LoadInt32x8Array(at)
+		for i := c; i+8 <= len(panel); i += len(sums) {
+			v := archsimd.LoadUint32x8Array((*[8]uint32)(panel[i:])).ReshapeToUint8s().BitsToInt8()
+			sum = sum.Add(bytes.DotProductPairsSaturated(v).DotProductPairs(pairs))
+		}
+		sum.StoreArray(at)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func extremes256(x []int8) (low, high int8) {
+	var lows, highs archsimd.Int8x32
+	i := 0
+	for ; i+32 <= len(x); i += 32 {
+		v := archsimd.LoadInt8x32Array((*[32]int8)(x[i:]))
+		lows, highs = lows.Min(v), highs.Max(v)
+	}
+	var l, h [32]int8
+	lows.StoreArray(&l)
+	highs.StoreArray(&h)
+	archsimd.ClearAVXUpperBits()
+	low, high = extremesPortable(x[i:])
+	for i := range l {
+		low, high = min(low, l[i]), max(high, h[i])
+	}
+	return low, high
+}
+
+// Corrections and scales of finishCodes where there are none.
+var (
+	zeros [8]int32
+	ones  = [8]float32{1, 1, 1, 1, 1, 1, 1, 1}
+)
+
+// finish256 does what [finish.portable] does, in the same order.
+func finish256(f *finish) {
+	whole := f.columns &^ 7
+	switch {
+	case whole == 0:
+	case f.integers && !f.round && !f.add:
+		f.codes(whole)
+	default:
+		f.vectors(whole)
+	}
+	if whole < f.columns {
+		for r := range f.rows {
+			f.rowFrom(r, whole)
+		}
+	}
+}
+
+// codes finishes whole vectors of integers.
+func (f *finish) codes(whole int) {
+	correction, correctionStep := &zeros[0], 0
+	if f.corrections != nil {
+		correction, correctionStep = &f.corrections[:whole][0], 8
+	}
+	rows, rowStep := &ones[0], 0
+	if f.rowScales != nil {
+		rows, rowStep = &f.rowScales[:(f.rows-1)*f.rowStride+1][0], f.rowStride
+	}
+	columns, columnStep := &ones[0], 0
+	if f.columnScales != nil && f.columnStride > 0 {
+		columns, columnStep = &f.columnScales[:whole][0], 8
+	} else if f.columnScales != nil {
+		var same [8]float32
+		for i := range same {
+			same[i] = f.columnScales[0]
+		}
+		columns = &same[0]
+	}
+	sums, out := f.sums[:(f.rows-1)*f.sumStride+whole], f.out[:(f.rows-1)*f.outStride+whole]
+	finishCodes(f.rows, whole/8, &sums[0], f.sumStride, &out[0], f.outStride, correction, correctionStep, rows, rowStep, columns, columnStep)
+}
+
+// vectors finishes whole vectors.
+func (f *finish) vectors(whole int) {
+	c := newRounding()
+	for r := range f.rows {
+		sums, out := f.sums[r*f.sumStride:][:f.columns], f.out[r*f.outStride:][:f.columns]
+		var rowScale archsimd.Float32x8
+		if f.rowScales != nil {
+			rowScale = archsimd.BroadcastFloat32x8(f.rowScales[r*f.rowStride])
+		}
+		for i := 0; i < whole; i += 8 {
+			words := archsimd.LoadUint32x8Array((*[8]uint32)(sums[i:]))
+			x := words.BitsToFloat32()
+			if f.integers {
+				s := words.BitsToInt32()
+				if f.corrections != nil {
+					s = s.Sub(archsimd.LoadInt32x8Array((*[8]int32)(f.corrections[i:])))
+				}
+				x = s.ConvertToFloat32()
+			}
+			if f.rowScales != nil {
+				x = x.Mul(rowScale)
+			}
+			if f.columnScales != nil {
+				if f.columnStride == 0 {
+					x = x.Mul(archsimd.BroadcastFloat32x8(f.columnScales[0]))
+				} else {
+					x = x.Mul(archsimd.LoadFloat32x8Array((*[8]float32)(f.columnScales[i:])))
+				}
+			}
+			if f.round {
+				x = c.round(x.ToBits()).BitsToFloat32()
+			}
+			to := (*[8]float32)(out[i:])
+			if f.add {
+				x = archsimd.LoadFloat32x8Array(to).Add(x)
+			}
+			x.StoreArray(to)
+		}
+	}
+	archsimd.ClearAVXUpperBits()
+}

@@ -1,0 +1,171 @@
+package main
+
+import "fmt"
+
+// transpose writes a function that transposes blocks of 8 × 8 words, one behind the other in rows that are ld bytes apart.
+func transpose(w *writer) { transposeBy("transpose8", false)(w) }
+
+// transposeRounded writes one that rounds words to bfloat16 as well.
+func transposeRounded(w *writer) { transposeBy("transposeRounded8", true)(w) }
+
+// transposeBy: first pairs of rows are interleaved, then pairs of pairs, each within the halves of registers, and then halves
+// are exchanged.
+func transposeBy(name string, rounded bool) func(w *writer) {
+	return func(w *writer) {
+		w.function(name+"(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)", name, 40)
+		w.line("MOVQ dst+0(FP), DI")
+		w.line("MOVQ stride+8(FP), DX")
+		w.line("MOVQ src+16(FP), SI")
+		w.line("MOVQ ld+24(FP), R8")
+		w.line("MOVQ blocks+32(FP), CX")
+		w.line("SHLQ $2, DX")
+		w.line("LEAQ (R8)(R8*2), R9")
+		w.line("LEAQ (SI)(R8*4), BX")
+		if rounded {
+			roundingConstants(w)
+		}
+		w.label("loop")
+		for half, base := range []string{"SI", "BX"} {
+			for r, index := range []string{"", "(R8*1)", "(R8*2)", "(R9*1)"} {
+				x := fmt.Sprintf("Y%d", 4*half+r)
+				w.line("VMOVUPS (%s)%s, %s", base, index, x)
+				if rounded {
+					round(w, x, "Y8", "Y9")
+				}
+			}
+		}
+		// Four words of rows 0–3 and 4–7 at a time, with six registers for both.
+		for i := 0; i < 8; i += 4 {
+			w.line("VUNPCKLPS Y%d, Y%d, Y8", i+1, i)
+			w.line("VUNPCKHPS Y%d, Y%d, Y9", i+1, i)
+			w.line("VUNPCKLPS Y%d, Y%d, Y10", i+3, i+2)
+			w.line("VUNPCKHPS Y%d, Y%d, Y11", i+3, i+2)
+			w.line("VUNPCKLPD Y10, Y8, Y%d", i)
+			w.line("VUNPCKHPD Y10, Y8, Y%d", i+1)
+			w.line("VUNPCKLPD Y11, Y9, Y%d", i+2)
+			w.line("VUNPCKHPD Y11, Y9, Y%d", i+3)
+		}
+		for _, half := range []int{0x20, 0x31} {
+			for i := range 4 {
+				w.line("VPERM2F128 $0x%x, Y%d, Y%d, Y8", half, i+4, i)
+				w.line("VMOVUPS Y8, (DI)")
+				w.line("ADDQ DX, DI")
+			}
+		}
+		w.line("ADDQ $32, SI")
+		w.line("ADDQ $32, BX")
+		w.line("DECQ CX")
+		w.line("JNZ loop")
+		w.line("VZEROUPPER")
+		w.line("RET")
+	}
+}
+
+// roundingConstants puts what round needs into Y12 … Y15.
+func roundingConstants(w *writer) {
+	for i, x := range []uint32{0x7fff, 1, 0x400000, 0xffff0000} {
+		w.line("MOVL $0x%x, AX", x)
+		w.line("VMOVD AX, X%d", 12+i)
+		w.line("VPBROADCASTD X%d, Y%[1]d", 12+i)
+	}
+}
+
+// round rounds the words of a register to bfloat16, to nearest, ties to even, as roundBits of the package does: half of a
+// unit less one is added, and one more if the result would be odd. NaN becomes quiet.
+func round(w *writer, x, s, t string) {
+	w.line("VPSRLD $16, %s, %s", x, s)
+	w.line("VPAND Y13, %s, %[1]s", s)
+	w.line("VPADDD Y12, %s, %s", x, t)
+	w.line("VPADDD %s, %s, %[1]s", s, t)
+	w.line("VPOR Y14, %s, %s", x, t)
+	w.line("VCMPPS $3, %s, %[1]s, %[1]s", x) // unordered
+	w.line("VPBLENDVB %s, %s, %s, %[1]s", x, t, s)
+	w.line("VPAND Y15, %s, %[1]s", x)
+}
+
+// rounded writes a function that rounds blocks of eight words.
+func rounded(w *writer) {
+	w.function("rounded8(dst, src *uint32, blocks int)", "rounded8", 24)
+	w.line("MOVQ dst+0(FP), DI")
+	w.line("MOVQ src+8(FP), SI")
+	w.line("MOVQ blocks+16(FP), CX")
+	roundingConstants(w)
+	w.label("loop")
+	w.line("VMOVDQU (SI), Y0")
+	round(w, "Y0", "Y1", "Y2")
+	w.line("VMOVDQU Y0, (DI)")
+	w.line("ADDQ $32, SI")
+	w.line("ADDQ $32, DI")
+	w.line("DECQ CX")
+	w.line("JNZ loop")
+	w.line("VZEROUPPER")
+	w.line("RET")
+}
+
+// prefetch writes a function that asks for the memory of some rows, stride bytes apart, before it is needed.
+func prefetch(w *writer) {
+	w.function("prefetchRows(at unsafe.Pointer, stride, rows, bytes int)", "prefetchRows", 32)
+	w.line("MOVQ at+0(FP), SI")
+	w.line("MOVQ stride+8(FP), DX")
+	w.line("MOVQ rows+16(FP), CX")
+	w.line("MOVQ bytes+24(FP), R8")
+	w.label("row")
+	w.line("MOVQ SI, DI")
+	w.line("MOVQ R8, AX")
+	w.label("cacheline")
+	w.line("PREFETCHT0 (DI)")
+	w.line("ADDQ $64, DI")
+	w.line("SUBQ $64, AX")
+	w.line("JGT cacheline")
+	w.line("ADDQ DX, SI")
+	w.line("DECQ CX")
+	w.line("JNZ row")
+	w.line("RET")
+}
+
+// finish writes a function that makes float32 of sums of integers: less the correction of its column, times the scale of its
+// row, times that of its column. What has no correction or scales is given a pointer to zeros or ones that does not move.
+func finish(w *writer) {
+	w.function("finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, outStride int, correction *int32, correctionStep int, rowScales *float32, rowStep int, columnScales *float32, columnStep int)", "finishCodes", 96)
+	w.line("MOVQ vectors+8(FP), CX")
+	w.line("MOVQ sums+16(FP), SI")
+	w.line("MOVQ sumStride+24(FP), R8")
+	w.line("MOVQ out+32(FP), DI")
+	w.line("MOVQ outStride+40(FP), R9")
+	w.line("MOVQ correction+48(FP), R10")
+	w.line("MOVQ rowStep+72(FP), R11")
+	w.line("MOVQ columnScales+80(FP), R12")
+	for _, r := range []string{"R8", "R9", "R11"} {
+		w.line("SHLQ $2, %s", r)
+	}
+	w.label("column")
+	w.line("VMOVDQU (R10), Y1")
+	w.line("VMOVUPS (R12), Y2")
+	w.line("MOVQ rows+0(FP), AX")
+	w.line("MOVQ rowScales+64(FP), R13")
+	w.line("MOVQ SI, BX")
+	w.line("MOVQ DI, DX")
+	w.label("row")
+	w.line("VMOVDQU (BX), Y0")
+	w.line("VPSUBD Y1, Y0, Y0")
+	w.line("VCVTDQ2PS Y0, Y0")
+	w.line("VBROADCASTSS (R13), Y3")
+	w.line("VMULPS Y3, Y0, Y0")
+	w.line("VMULPS Y2, Y0, Y0")
+	w.line("VMOVUPS Y0, (DX)")
+	w.line("ADDQ R8, BX")
+	w.line("ADDQ R9, DX")
+	w.line("ADDQ R11, R13")
+	w.line("DECQ AX")
+	w.line("JNZ row")
+	w.line("ADDQ $32, SI")
+	w.line("ADDQ $32, DI")
+	w.line("MOVQ correctionStep+56(FP), AX")
+	w.line("LEAQ (R10)(AX*4), R10")
+	w.line("MOVQ columnStep+88(FP), AX")
+	w.line("LEAQ (R12)(AX*4), R12")
+	w.line("DECQ CX")
+	w.line("JNZ column")
+	w.line("VZEROUPPER")
+	w.line("RET")
+}
