@@ -164,6 +164,43 @@ func TestExponents(t *testing.T) {
 	}
 }
 
+// TestMemory: loops between memory and floats have the results of the plain ones, for every length, and write nothing behind
+// the end.
+func TestMemory(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	for n := range 100 {
+		a, whole, short, bools := make([]float32, n), make([]float32, n), make([]uint16, n), make([]bool, n)
+		for i := range a {
+			a[i], whole[i], short[i], bools[i] = math.Float32frombits(rng.Uint32()), float32(rng.IntN(256)-128), uint16(rng.Uint32()), rng.IntN(2) == 0
+			switch rng.IntN(8) {
+			case 0:
+				a[i] = 0
+			case 1:
+				a[i] = math.Float32frombits(0x7f800000 | uint32(rng.IntN(2)))
+			case 2:
+				a[i] = math.Float32frombits(rng.Uint32()&^0xffff | 0x8000)
+			}
+		}
+		sameLoop(t, n, func(d []float32) { FromBFloat16(d, short) }, func(d []float32) { plainFromBFloat16(d, short) })
+		sameLoop(t, n, func(d []uint16) { ToBFloat16(d, a) }, func(d []uint16) { plainToBFloat16(d, a) })
+		sameLoop(t, n, func(d []float32) { FromBools(d, bools) }, func(d []float32) { plainFromBools(d, bools) })
+		sameLoop(t, n, func(d []bool) { ToBools(d, a) }, func(d []bool) { plainToBools(d, a) })
+		sameLoop(t, n, func(d []int8) { ToInt8(d, whole) }, func(d []int8) { plainToInt8(d, whole) })
+	}
+}
+
+func sameLoop[T comparable](t *testing.T, n int, loop, plain func(d []T)) {
+	t.Helper()
+	got, want := make([]T, n+20), make([]T, n+20)
+	loop(got[:n])
+	plain(want[:n])
+	for i := range got {
+		if got[i] != want[i] && want[i] == want[i] {
+			t.Fatalf("element %d of %d is %v, want %v", i, n, got[i], want[i])
+		}
+	}
+}
+
 // differs is the first position with other bits, -1 if there is none; all NaN are one.
 func differs(got, want []float32) int {
 	for i, w := range want {
@@ -224,6 +261,21 @@ func TestRotateLoops(t *testing.T) {
 			plainRotateRuns(want, a, size, 0.3)
 			if i := differs(got, want); i >= 0 {
 				t.Fatalf("runs of %d, element %d of %d is %v, want %v", size, i, n, got[i], want[i])
+			}
+		}
+		if want := make([]float32, n); hasAVX2 {
+			got := make([]float32, n)
+			rotate16s(got, a, 0.3)
+			plainRotateRuns(want, a, run, 0.3)
+			if i := differs(got, want); i >= 0 {
+				t.Fatalf("runs of 16, element %d of %d is %v, want %v", i, n, got[i], want[i])
+			}
+			rotate64s(got, a, 0.3)
+			for at := 0; at+64 <= n; at += 64 {
+				plainButterflies(want[at:at+16], want[at+16:at+32], want[at+32:at+48], want[at+48:at+64])
+			}
+			if i := differs(got, want[:n/64*64]); i >= 0 {
+				t.Fatalf("runs of 64, element %d of %d is %v, want %v", i, n, got[i], want[i])
 			}
 		}
 		x, y, p, q := append([]float32(nil), a...), append([]float32(nil), b...), append([]float32(nil), a...), append([]float32(nil), b...)

@@ -29,13 +29,22 @@ func plainSumDiff(l *Lanes, a, b []float32) {
 }
 
 // Sum adds elements to the lanes.
-func (l *Lanes) Sum(a []float32) { sum(l, a) }
+func (l *Lanes) Sum(a []float32) {
+	sum(l, a)
+	done()
+}
 
 // SumMul adds the products of the elements of a and b.
-func (l *Lanes) SumMul(a, b []float32) { sumMul(l, a, b) }
+func (l *Lanes) SumMul(a, b []float32) {
+	sumMul(l, a, b)
+	done()
+}
 
 // SumDiff adds the squares of the differences of the elements of a and b.
-func (l *Lanes) SumDiff(a, b []float32) { sumDiff(l, a, b) }
+func (l *Lanes) SumDiff(a, b []float32) {
+	sumDiff(l, a, b)
+	done()
+}
 
 // Extreme folds elements by maximum or minimum.
 func (l *Lanes) Extreme(op Op, a []float32) {
@@ -44,6 +53,7 @@ func (l *Lanes) Extreme(op Op, a []float32) {
 		binaryAll(op, l[:n], l[:n], a[:n])
 		a = a[n:]
 	}
+	done()
 }
 
 // Reset sets every lane to the neutral element.
@@ -52,7 +62,7 @@ func (l *Lanes) Reset(op Op) {
 		*l = Lanes{}
 		return
 	}
-	fill(l[:], Neutral(op))
+	Fill(l[:], Neutral(op))
 }
 
 // Fold reduces the lanes: it combines halves until 16 are left, and these in binary64.

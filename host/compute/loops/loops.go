@@ -2,8 +2,13 @@ package loops
 
 import "math"
 
+// The exported functions clear the upper halves of vector registers when they are done.
+
 // Unary computes an operation on every element of a.
-func Unary(op Op, dst, a []float32) { unaryAll(op, dst, a) }
+func Unary(op Op, dst, a []float32) {
+	unaryAll(op, dst, a)
+	done()
+}
 
 // Binary computes an operation on the elements of a and b.
 func Binary(op Op, dst, a, b []float32) {
@@ -19,6 +24,7 @@ func Binary(op Op, dst, a, b []float32) {
 	default:
 		binaryAll(op, dst, a, b)
 	}
+	done()
 }
 
 // BinaryS computes an operation on every element of a and on s.
@@ -35,6 +41,7 @@ func BinaryS(op Op, dst, a []float32, s float32) {
 	default:
 		binaryAllS(op, dst, a, s)
 	}
+	done()
 }
 
 // SBinary computes an operation on s and every element of b.
@@ -49,46 +56,83 @@ func SBinary(op Op, dst []float32, s float32, b []float32) {
 	default:
 		sBinaryAll(op, dst, s, b)
 	}
+	done()
 }
 
 // MulMulS computes (a·b)·s. Here and below, every step rounds.
-func MulMulS(dst, a, b []float32, s float32) { mulMulS(dst, a, b, s) }
+func MulMulS(dst, a, b []float32, s float32) {
+	mulMulS(dst, a, b, s)
+	done()
+}
 
 // LinAdd computes a·s + b·t.
-func LinAdd(dst, a []float32, s float32, b []float32, t float32) { linAdd(dst, a, s, b, t) }
+func LinAdd(dst, a []float32, s float32, b []float32, t float32) {
+	linAdd(dst, a, s, b, t)
+	done()
+}
 
 // LinSub computes a·s − b·t.
-func LinSub(dst, a []float32, s float32, b []float32, t float32) { linSub(dst, a, s, b, t) }
+func LinSub(dst, a []float32, s float32, b []float32, t float32) {
+	linSub(dst, a, s, b, t)
+	done()
+}
 
 // LinMul computes a·s + (b·c)·t.
-func LinMul(dst, a []float32, s float32, b, c []float32, t float32) { linMul(dst, a, s, b, c, t) }
+func LinMul(dst, a []float32, s float32, b, c []float32, t float32) {
+	linMul(dst, a, s, b, c, t)
+	done()
+}
 
 // SqrtLin computes √a·s + t.
-func SqrtLin(dst, a []float32, s, t float32) { sqrtLin(dst, a, s, t) }
+func SqrtLin(dst, a []float32, s, t float32) {
+	sqrtLin(dst, a, s, t)
+	done()
+}
 
 // Clamp is [Clamp1] of every element.
-func Clamp(dst, a []float32, lo, hi float32) { clampAll(dst, a, lo, hi) }
+func Clamp(dst, a []float32, lo, hi float32) {
+	clampAll(dst, a, lo, hi)
+	done()
+}
 
 // Select is [Select1] of every element of c, a and b.
-func Select(dst, c, a, b []float32) { choose(dst, c, a, b) }
+func Select(dst, c, a, b []float32) {
+	choose(dst, c, a, b)
+	done()
+}
 
 // SelectS is [Select1] of every element of c and a, and of s.
-func SelectS(dst, c, a []float32, s float32) { chooseS(dst, c, a, s) }
+func SelectS(dst, c, a []float32, s float32) {
+	chooseS(dst, c, a, s)
+	done()
+}
 
 // SSelect is [Select1] of every element of c, of s, and of every element of b.
-func SSelect(dst, c []float32, s float32, b []float32) { sChoose(dst, c, s, b) }
+func SSelect(dst, c []float32, s float32, b []float32) {
+	sChoose(dst, c, s, b)
+	done()
+}
 
 // Small limits the magnitudes that RoundSmall takes.
 const Small = 1 << 21
 
 // RoundSmall is [Round] for magnitudes up to [Small], and for NaN.
-func RoundSmall(dst, a []float32) { roundSmall(dst, a) }
+func RoundSmall(dst, a []float32) {
+	roundSmall(dst, a)
+	done()
+}
 
 // SelectSS is [Select1] of every element of c, and of s and t.
-func SelectSS(dst, c []float32, s, t float32) { chooseSS(dst, c, s, t) }
+func SelectSS(dst, c []float32, s, t float32) {
+	chooseSS(dst, c, s, t)
+	done()
+}
 
 // Fill sets every element to s.
-func Fill(dst []float32, s float32) { fill(dst, s) }
+func Fill(dst []float32, s float32) {
+	fill(dst, s)
+	done()
+}
 
 // Loops over elements in plain Go. The vectorized loops use them for the elements that do
 // not fill a vector. Operands are at least as long as dst, which may be one of them.

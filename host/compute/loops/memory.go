@@ -24,7 +24,7 @@ func Spread(dst, a []float32, times int) {
 		return
 	}
 	for _, x := range a {
-		fill(dst[:times], x)
+		Fill(dst[:times], x)
 		dst = dst[times:]
 	}
 }

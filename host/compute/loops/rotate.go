@@ -12,8 +12,16 @@ const (
 // Rotate multiplies each block of elements, a power of two of them, by the normalized
 // Walsh–Hadamard matrix of natural order. dst may be a.
 func Rotate(dst, a []float32, block int) {
-	h := min(block, run)
-	rotateRuns(dst, a, h, float32(1/math.Sqrt(float64(block))))
+	h, scale := min(block, run), float32(1/math.Sqrt(float64(block)))
+	switch {
+	case hasAVX2 && block >= 64:
+		h = 64
+		rotate64s(dst, a, scale)
+	case hasAVX2 && block >= 16:
+		rotate16s(dst, a, scale)
+	default:
+		rotateRuns(dst, a, h, scale)
+	}
 	for ; 4*h <= block; h *= 4 {
 		for at := 0; at < len(dst); at += 4 * h {
 			butterflies(dst[at:at+h], dst[at+h:at+2*h], dst[at+2*h:at+3*h], dst[at+3*h:at+4*h])
@@ -24,6 +32,7 @@ func Rotate(dst, a []float32, block int) {
 			butterfly(dst[at:at+h], dst[at+h:at+2*h])
 		}
 	}
+	done()
 }
 
 // signs has a row for each bit of a position in a run: 1 where the bit is 0, −1 where it is 1.

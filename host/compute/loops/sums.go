@@ -19,19 +19,34 @@ func lanesOf(size int) int {
 func GroupFold(op Op, dst, a []float32, size int) {
 	switch op {
 	case Add:
+		if hasAVX2 && size%block == 0 {
+			longSums(dst, a, nil, size)
+			return
+		}
 		groupSum(dst, a, size)
 	case Max, Min:
 		groupExtreme(op, dst, a, size)
 	default:
 		plainGroupFold(op, dst, a, size)
 	}
+	done()
 }
 
 // GroupSumMul is the sum of the products of the elements of a and b in each group.
-func GroupSumMul(dst, a, b []float32, size int) { groupSumMul(dst, a, b, size) }
+func GroupSumMul(dst, a, b []float32, size int) {
+	if hasAVX2 && size%block == 0 {
+		longSums(dst, a, b, size)
+		return
+	}
+	groupSumMul(dst, a, b, size)
+	done()
+}
 
 // GroupLargest is the largest magnitude in each group; NaN if one element is NaN.
-func GroupLargest(dst, a []float32, size int) { groupLargest(dst, a, size) }
+func GroupLargest(dst, a []float32, size int) {
+	groupLargest(dst, a, size)
+	done()
+}
 
 func plainGroupSum(dst, a []float32, size int) {
 	for i := range dst {
