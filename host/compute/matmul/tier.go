@@ -97,3 +97,7 @@ type packer[T any] struct {
 	straightAlong  func(dst []uint32, height int, src []T, ld, words int)
 	straightAcross func(dst []uint32, panel, height, panels int, src []T, ld, words int)
 }
+
+// HasBFloat16 reports whether the tier has an instruction for products in bfloat16. Others round operands to it and multiply in
+// float32, and give the same bits as each other.
+func (t *Tier) HasBFloat16() bool { return t.floats.per == 2 }
