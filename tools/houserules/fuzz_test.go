@@ -52,6 +52,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"programs", "sdk/program", "FuzzValidate"},
 	{"programs, run by the oracle", "sdk/program/reference", "FuzzRun"},
 	{"programs, for many tensors at once", "host/compute/pass/vectorize", "FuzzProgram"},
+	{"programs, run by rows", "host/compute/rows", "FuzzPrograms"},
 	{"programs, run by every executor", "host/compute/update/executortest", "FuzzExecutors"},
 	{"values of other implementations, put to plugins", "sdk/sdktest", "FuzzGolden"},
 	{"golden files, as values for plugins", "host/train/conformance/values", "FuzzParse"},

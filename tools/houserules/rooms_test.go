@@ -74,7 +74,7 @@ var rooms = []room{
 	{"compute/update", "compute/update/tile compute/lower method/cage compute/engine sdk sdk/program compute/pass/vectorize", "runs programs and the method's rules on buffers; what they are for it does not know"},
 	{"compute/update/tile", "compute/loops sdk/program sdk/program/simplify", "runs programs on slices of numbers, without any device"},
 	{"compute/attention", "compute/loops compute/matmul", "slices of numbers, as products: what is attended to is the caller's business"},
-	{"compute/lower", "compute/engine compute/engine/autodiff compute/triton compute/pass/byrow sdk sdk/program sdk/program/autodiff compute/pass/factor compute/pass/rotation sdk/program/simplify compute/device", "from programs to graphs, whatever the programs are for"},
+	{"compute/lower", "compute/engine compute/engine/autodiff compute/triton compute/rows compute/pass/byrow sdk sdk/program sdk/program/autodiff compute/pass/factor compute/pass/rotation sdk/program/simplify compute/device", "from programs to graphs, whatever the programs are for"},
 	{"compute/triton", "compute/pass/byrow sdk/program", "writes text: no graph and no device is known to it"},
 	{"compute/rows", "compute/loops compute/pass/byrow sdk/program sdk/program/simplify", "runs programs on slices of numbers, without any device"},
 	{"compute/loops", "", "computes on slices of numbers: programs are unknown to it"},

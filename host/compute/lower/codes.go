@@ -186,7 +186,7 @@ func blockKernel(sum *graph.Node, x, w Codes, out triton.Storage) (result *graph
 	}
 	k, err := triton.BlockProduct{Rows: rows, Columns: columns, Inner: inner, Block: size, Sum: sum != nil}.Kernel(out)
 	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
-		warnOnce(x.Parts[0].Graph(), refusal, "a product of four-bit floats is computed from their values, which takes more time")
+		warnOnce(x.Parts[0].Graph(), refusal.Reason, refusal, "a product of four-bit floats is computed from their values, which takes more time")
 		return nil, false
 	}
 	inputs, parts := append(slices.Clone(x.Parts), w.Parts...), len(x.Parts)

@@ -3,13 +3,14 @@ package lower
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/host/compute/pass/factor"
+	"github.com/cage-qat/cage/host/compute/rows"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -74,20 +76,15 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 	if err != nil {
 		panic(err)
 	}
-	d, err := triton.Divide(p, rows)
-	if err != nil {
-		panic(err)
+	var d byrow.Division
+	var call kernelCall
+	if hasRows(engine.DeviceOf(g)) {
+		d, call, ok = rowsKernel(g, p, rows, at)
+	} else {
+		d, call, ok = tritonKernel(g, p, rows, largest, at)
 	}
-	if d.Rows == nil {
+	if !ok {
 		return nil, false
-	}
-	k, err := triton.New(d.Rows, rows, largest, at)
-	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
-		warnOnce(g, refusal, "a program is computed without a kernel, which takes more time and memory")
-		return nil, false
-	}
-	if err != nil {
-		panic(err)
 	}
 	known, inputs := map[string]*graph.Node{}, slices.Clone(inputs)
 	for i, in := range p.Inputs {
@@ -103,31 +100,101 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 			}
 		}
 	}
-	maps.Copy(out, callKernel(k, d.Rows, known, at))
+	in := make([]*graph.Node, len(d.Rows.Inputs))
+	for i, input := range d.Rows.Inputs {
+		in[i] = known[input.Name]
+	}
+	results := call(in)
+	for i, o := range d.Rows.Outputs {
+		out[o.Name] = at.read(o.Name, results[i])
+	}
 	return out, true
 }
 
-// callKernel calls the kernel of a program and returns its outputs by name. known has its inputs as they are stored.
-func callKernel(k *triton.Kernel, p *program.Program, known map[string]*graph.Node, at InMemory) map[string]*graph.Node {
-	inputs := make([]*graph.Node, len(p.Inputs))
-	for i, in := range p.Inputs {
-		inputs[i] = known[in.Name]
+// A kernelCall calls the kernel of a program: it takes the inputs and returns the outputs as they are stored.
+type kernelCall func(inputs []*graph.Node) []*graph.Node
+
+// tritonKernel divides a program and makes a kernel for GPUs of its rows. ok is false if there is none.
+func tritonKernel(g *graph.Graph, p *program.Program, rows, largest int, at InMemory) (d byrow.Division, call kernelCall, ok bool) {
+	d, err := triton.Divide(p, rows)
+	if err != nil {
+		panic(err)
 	}
-	results := engine.Kernel(*k).Call(inputs, func(in []*graph.Node) []*graph.Node {
-		for i := range in {
-			in[i] = at.read(p.Inputs[i].Name, in[i])
-		}
-		outputs := Outputs(in[0].Graph(), p, in)
-		for i, o := range p.Outputs {
-			outputs[i] = at.store(o.Name, outputs[i])
-		}
-		return outputs
-	})
-	out := map[string]*graph.Node{}
-	for i, o := range p.Outputs {
-		out[o.Name] = at.read(o.Name, results[i])
+	if d.Rows == nil {
+		return d, nil, false
 	}
-	return out
+	k, err := triton.New(d.Rows, rows, largest, at)
+	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
+		warnOnce(g, refusal.Reason, refusal, "a program is computed without a kernel, which takes more time and memory")
+		return d, nil, false
+	}
+	if err != nil {
+		panic(err)
+	}
+	return d, func(inputs []*graph.Node) []*graph.Node {
+		return engine.Kernel(*k).Call(inputs, func(in []*graph.Node) []*graph.Node {
+			for i := range in {
+				in[i] = at.read(d.Rows.Inputs[i].Name, in[i])
+			}
+			outputs := Outputs(in[0].Graph(), d.Rows, in)
+			for i, o := range d.Rows.Outputs {
+				outputs[i] = at.store(o.Name, outputs[i])
+			}
+			return outputs
+		})
+	}, true
+}
+
+// rowsKernel is the same on the CPU: rows are computed in one pass through the caches.
+func rowsKernel(g *graph.Graph, p *program.Program, count int, at InMemory) (d byrow.Division, call kernelCall, ok bool) {
+	d, err := rows.Divide(p, count)
+	if err != nil {
+		panic(err)
+	}
+	if d.Rows == nil {
+		return d, nil, false
+	}
+	k, err := rows.Compile(d.Rows, count, at)
+	if refusal := (*rows.Refusal)(nil); errors.As(err, &refusal) {
+		warnOnce(g, refusal.Reason, refusal, "a program is computed operation by operation, which takes more time and memory")
+		return d, nil, false
+	}
+	if err != nil {
+		panic(err)
+	}
+	native := engine.Native{Name: d.Rows.Name, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		return k.Run(flats(in), flats(out), parallel)
+	}}
+	for _, o := range d.Rows.Outputs {
+		t := d.Rows.TypeOf(o.Value)
+		native.Outputs = append(native.Outputs, shapes.Make(at.stored(o.Name, t.DType), t.Shape...))
+	}
+	return d, func(inputs []*graph.Node) []*graph.Node { return native.Call(inputs...) }, true
+}
+
+// flats are the elements of tensors, bfloat16 as its bits.
+func flats(tensors []engine.Tensor) []any {
+	list := make([]any, len(tensors))
+	for i, t := range tensors {
+		list[i] = t.Flat
+		if short, ok := t.Flat.([]bfloat16.BFloat16); ok { // the same memory
+			list[i] = unsafe.Slice((*uint16)(unsafe.SliceData(short)), len(short))
+		}
+	}
+	return list
+}
+
+// stored is the type in which an input or output is stored.
+func (m InMemory) stored(name string, d program.DType) dtypes.DType {
+	switch d {
+	case program.Bool:
+		return dtypes.Bool
+	case program.Int:
+		return dtypes.Int32
+	case program.Uint:
+		return dtypes.Uint32
+	}
+	return m.dtype(name)
 }
 
 // store converts a float32 node to the type in which it is stored.
@@ -165,8 +232,8 @@ type refusedKernel string
 
 // warnOnce warns that a kernel was refused, and says what is done in its place. It warns once for each reason, because the
 // same programs come again in every layer.
-func warnOnce(g *graph.Graph, refusal *triton.Refusal, inPlace string) {
-	engine.DeviceOf(g).Once(refusedKernel(refusal.Reason), func() any {
+func warnOnce(g *graph.Graph, reason string, refusal error, inPlace string) {
+	engine.DeviceOf(g).Once(refusedKernel(reason), func() any {
 		engine.DeviceOf(g).Warn(inPlace, "reason", refusal)
 		return nil
 	})
@@ -176,7 +243,15 @@ func warnOnce(g *graph.Graph, refusal *triton.Refusal, inPlace string) {
 func HasKernels(g *graph.Graph) bool { return hasKernels(engine.DeviceOf(g)) }
 
 // hasKernels reports whether a device, which may be nil, computes programs over rows by kernels.
-func hasKernels(d *engine.Device) bool {
+func hasKernels(d *engine.Device) bool { return hasRows(d) || hasTriton(d) }
+
+// hasRows reports whether a device computes programs over rows by package rows.
+func hasRows(d *engine.Device) bool {
+	return d != nil && d.Precision() == device.BFloat16 && (d.Kernels() == device.AutoKernels || d.Kernels() == device.FusedKernels) && d.HasNatives()
+}
+
+// hasTriton reports whether a device computes programs over rows by kernels for GPUs.
+func hasTriton(d *engine.Device) bool {
 	switch {
 	case d == nil:
 		return false
@@ -282,7 +357,7 @@ func (kernelTrial) values(d *engine.Device, x []float32, build func(g *graph.Gra
 func multipliesBlocks(d *engine.Device) bool {
 	return d.Try(blockTrial{}, "quantized matrices are multiplied by their values and not by their codes, which takes more time", func(d *engine.Device) error {
 		switch {
-		case !hasKernels(d):
+		case !hasTriton(d):
 			return errors.New("the device has no kernels")
 		case d.Kernels() == device.AutoKernels:
 			return blockTrial{}.run(d)

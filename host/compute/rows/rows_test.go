@@ -270,7 +270,6 @@ func compare(t *testing.T, name string, got, want reference.Tensor, relative flo
 	}
 }
 
-
 var nan = math.NaN()
 
 // random draws a tensor: floats from a normal distribution.
