@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/host/compute/rows"
+	"github.com/cage-qat/cage/host/internal/testrows"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -75,13 +76,13 @@ func benchmark(b *testing.B, p *program.Program, n, elements int, stored map[str
 	rng := rand.New(rand.NewPCG(1, 2))
 	var in, out []any
 	for _, i := range p.Inputs {
-		in = append(in, toMemory(random(rng, i.Type), stored[i.Name]))
+		in = append(in, testrows.ToMemory(random(rng, i.Type), stored[i.Name]))
 	}
 	for _, o := range p.Outputs {
-		out = append(out, empty(p.TypeOf(o.Value), stored[o.Name]))
+		out = append(out, testrows.Empty(p.TypeOf(o.Value), stored[o.Name]))
 	}
 	for b.Loop() {
-		if err := k.Run(in, out, inTurn); err != nil {
+		if err := k.Run(in, out, testrows.InTurn); err != nil {
 			b.Fatal(err)
 		}
 	}
