@@ -126,7 +126,7 @@ func TestWings(t *testing.T) {
 
 // forTests are packages of host/ that nothing but tests may import, and whose own imports
 // are free.
-var forTests = []string{"./host/internal/badfiles", "./host/internal/pjrtrecord", "./host/internal/testbrowser", "./host/internal/testdevice", "./host/internal/testfile", "./host/internal/testhub", "./host/internal/testkernel", "./host/internal/testrun", "./host/compute/update/executortest"}
+var forTests = []string{"./host/internal/badfiles", "./host/internal/pjrtrecord", "./host/internal/testbrowser", "./host/internal/testdevice", "./host/internal/testfile", "./host/internal/testhub", "./host/internal/testkernel", "./host/internal/testrows", "./host/internal/testrun", "./host/compute/update/executortest"}
 
 const hostPath = module + "/host/"
 

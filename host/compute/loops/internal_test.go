@@ -47,23 +47,31 @@ func TestLoops(t *testing.T) {
 func vectorAndPlain(a, b, c []float32, s, t float32) map[string][2]func(dst []float32) {
 	type pair = [2]func(d []float32)
 	loops := map[string]pair{
-		"add":        {func(d []float32) { add(d, a, b) }, func(d []float32) { plainAdd(d, a, b) }},
-		"sub":        {func(d []float32) { sub(d, a, b) }, func(d []float32) { plainSub(d, a, b) }},
-		"mul":        {func(d []float32) { mul(d, a, b) }, func(d []float32) { plainMul(d, a, b) }},
-		"div":        {func(d []float32) { div(d, a, b) }, func(d []float32) { plainDiv(d, a, b) }},
-		"addS":       {func(d []float32) { addS(d, a, s) }, func(d []float32) { plainAddS(d, a, s) }},
-		"fromS":      {func(d []float32) { fromS(d, a, s) }, func(d []float32) { plainFromS(d, a, s) }},
-		"mulS":       {func(d []float32) { mulS(d, a, s) }, func(d []float32) { plainMulS(d, a, s) }},
-		"divS":       {func(d []float32) { divS(d, a, s) }, func(d []float32) { plainDivS(d, a, s) }},
-		"intoS":      {func(d []float32) { intoS(d, a, s) }, func(d []float32) { plainIntoS(d, a, s) }},
-		"mulMulS":    {func(d []float32) { mulMulS(d, a, b, s) }, func(d []float32) { plainMulMulS(d, a, b, s) }},
-		"linAdd":     {func(d []float32) { linAdd(d, a, s, b, t) }, func(d []float32) { plainLinAdd(d, a, s, b, t) }},
-		"linSub":     {func(d []float32) { linSub(d, a, s, b, t) }, func(d []float32) { plainLinSub(d, a, s, b, t) }},
-		"linMul":     {func(d []float32) { linMul(d, a, s, b, c, t) }, func(d []float32) { plainLinMul(d, a, s, b, c, t) }},
-		"sqrtLin":    {func(d []float32) { sqrtLin(d, a, s, t) }, func(d []float32) { plainSqrtLin(d, a, s, t) }},
-		"clamp":      {func(d []float32) { clampAll(d, a, s, t) }, func(d []float32) { plainClamp(d, a, s, t) }},
-		"selectS":    {func(d []float32) { chooseS(d, a, b, s) }, func(d []float32) { plainSelectS(d, a, b, s) }},
-		"selectSS":   {func(d []float32) { chooseSS(d, a, s, t) }, func(d []float32) { plainSelectSS(d, a, s, t) }},
+		"add":       {func(d []float32) { add(d, a, b) }, func(d []float32) { plainAdd(d, a, b) }},
+		"sub":       {func(d []float32) { sub(d, a, b) }, func(d []float32) { plainSub(d, a, b) }},
+		"mul":       {func(d []float32) { mul(d, a, b) }, func(d []float32) { plainMul(d, a, b) }},
+		"div":       {func(d []float32) { div(d, a, b) }, func(d []float32) { plainDiv(d, a, b) }},
+		"addS":      {func(d []float32) { addS(d, a, s) }, func(d []float32) { plainAddS(d, a, s) }},
+		"fromS":     {func(d []float32) { fromS(d, a, s) }, func(d []float32) { plainFromS(d, a, s) }},
+		"mulS":      {func(d []float32) { mulS(d, a, s) }, func(d []float32) { plainMulS(d, a, s) }},
+		"divS":      {func(d []float32) { divS(d, a, s) }, func(d []float32) { plainDivS(d, a, s) }},
+		"intoS":     {func(d []float32) { intoS(d, a, s) }, func(d []float32) { plainIntoS(d, a, s) }},
+		"mulMulS":   {func(d []float32) { mulMulS(d, a, b, s) }, func(d []float32) { plainMulMulS(d, a, b, s) }},
+		"linAdd":    {func(d []float32) { linAdd(d, a, s, b, t) }, func(d []float32) { plainLinAdd(d, a, s, b, t) }},
+		"linSub":    {func(d []float32) { linSub(d, a, s, b, t) }, func(d []float32) { plainLinSub(d, a, s, b, t) }},
+		"linMul":    {func(d []float32) { linMul(d, a, s, b, c, t) }, func(d []float32) { plainLinMul(d, a, s, b, c, t) }},
+		"sqrtLin":   {func(d []float32) { sqrtLin(d, a, s, t) }, func(d []float32) { plainSqrtLin(d, a, s, t) }},
+		"clamp":     {func(d []float32) { clampAll(d, a, s, t) }, func(d []float32) { plainClamp(d, a, s, t) }},
+		"selectS":   {func(d []float32) { chooseS(d, a, b, s) }, func(d []float32) { plainSelectS(d, a, b, s) }},
+		"selectSS":  {func(d []float32) { chooseSS(d, a, s, t) }, func(d []float32) { plainSelectSS(d, a, s, t) }},
+		"clamp 256": {func(d []float32) { Clamp(d, a, s, t) }, func(d []float32) { plainClamp(d, a, s, t) }},
+		"select S":  {func(d []float32) { SelectS(d, a, b, s) }, func(d []float32) { plainSelectS(d, a, b, s) }},
+		"roundMulS": {func(d []float32) { RoundMulS(d, a, s) }, func(d []float32) { plainRoundSmall(d, a); plainMulS(d, d, s) }},
+		"near": {func(d []float32) { Near(d, a, b, s) }, func(d []float32) {
+			plainSub(d, a, b)
+			plainUnary(Abs, d, d)
+			plainBinaryS(Le, d, d, s)
+		}},
 		"sSelect":    {func(d []float32) { sChoose(d, a, s, b) }, func(d []float32) { plainSSelect(d, a, s, b) }},
 		"roundSmall": {func(d []float32) { roundSmall(d, a) }, func(d []float32) { plainRoundSmall(d, a) }},
 		"fill":       {func(d []float32) { fill(d, s) }, func(d []float32) { plainFill(d, s) }},
@@ -186,6 +194,27 @@ func TestMemory(t *testing.T) {
 		sameLoop(t, n, func(d []float32) { FromBools(d, bools) }, func(d []float32) { plainFromBools(d, bools) })
 		sameLoop(t, n, func(d []bool) { ToBools(d, a) }, func(d []bool) { plainToBools(d, a) })
 		sameLoop(t, n, func(d []int8) { ToInt8(d, whole) }, func(d []int8) { plainToInt8(d, whole) })
+	}
+}
+
+// TestSpread: every element, as often as it is to be.
+func TestSpread(t *testing.T) {
+	for n := range 40 {
+		for times := 1; times < 70; times++ {
+			a, got := make([]float32, n), make([]float32, n*times+1)
+			for i := range a {
+				a[i] = float32(i + 1)
+			}
+			Spread(got[:n*times], a, times)
+			for i, x := range got[:n*times] {
+				if x != a[i/times] {
+					t.Fatalf("%d elements, %d times: element %d is %v", n, times, i, x)
+				}
+			}
+			if got[n*times] != 0 {
+				t.Fatalf("%v is written behind the end", got[n*times])
+			}
+		}
 	}
 }
 

@@ -6,6 +6,10 @@ import "math"
 
 // Unary computes an operation on every element of a.
 func Unary(op Op, dst, a []float32) {
+	if hasAVX2 {
+		n := unary256(op, dst, a)
+		dst, a = dst[n:], a[n:]
+	}
 	unaryAll(op, dst, a)
 	done()
 }
@@ -39,6 +43,10 @@ func BinaryS(op Op, dst, a []float32, s float32) {
 	case Div:
 		divS(dst, a, s)
 	default:
+		if hasAVX2 {
+			n := binaryS256(op, dst, a, s)
+			dst, a = dst[n:], a[n:]
+		}
 		binaryAllS(op, dst, a, s)
 	}
 	done()
@@ -91,6 +99,10 @@ func SqrtLin(dst, a []float32, s, t float32) {
 
 // Clamp is [Clamp1] of every element.
 func Clamp(dst, a []float32, lo, hi float32) {
+	if hasAVX2 {
+		n := clamp256(dst, a, lo, hi)
+		dst, a = dst[n:], a[n:]
+	}
 	clampAll(dst, a, lo, hi)
 	done()
 }
@@ -103,6 +115,10 @@ func Select(dst, c, a, b []float32) {
 
 // SelectS is [Select1] of every element of c and a, and of s.
 func SelectS(dst, c, a []float32, s float32) {
+	if hasAVX2 {
+		n := selectS256(dst, c, a, s)
+		dst, c, a = dst[n:], c[n:], a[n:]
+	}
 	chooseS(dst, c, a, s)
 	done()
 }
@@ -116,11 +132,31 @@ func SSelect(dst, c []float32, s float32, b []float32) {
 // Small limits the magnitudes that RoundSmall takes.
 const Small = 1 << 21
 
-// RoundSmall is [Round] for magnitudes up to [Small], and for NaN.
-func RoundSmall(dst, a []float32) {
+// RoundMulS is [RoundSmall], multiplied by s.
+func RoundMulS(dst, a []float32, s float32) {
+	if hasAVX2 {
+		n := roundMulS256(dst, a, s)
+		dst, a = dst[n:], a[n:]
+	}
 	roundSmall(dst, a)
+	mulS(dst, dst, s)
 	done()
 }
+
+// Near tells where |a − b| ≤ s.
+func Near(dst, a, b []float32, s float32) {
+	if hasAVX2 {
+		n := near256(dst, a, b, s)
+		dst, a, b = dst[n:], a[n:], b[n:]
+	}
+	sub(dst, a, b)
+	unaryAll(Abs, dst, dst)
+	binaryAllS(Le, dst, dst, s)
+	done()
+}
+
+// RoundSmall is [Round] for magnitudes up to [Small], and for NaN.
+func RoundSmall(dst, a []float32) { RoundMulS(dst, a, 1) }
 
 // SelectSS is [Select1] of every element of c, and of s and t.
 func SelectSS(dst, c []float32, s, t float32) {

@@ -19,7 +19,7 @@ func lanesOf(size int) int {
 func GroupFold(op Op, dst, a []float32, size int) {
 	switch op {
 	case Add:
-		if hasAVX2 && size%block == 0 {
+		if hasAVX2 && (size%block == 0 || size == 16 || size == 32) {
 			longSums(dst, a, nil, size)
 			return
 		}
@@ -34,7 +34,7 @@ func GroupFold(op Op, dst, a []float32, size int) {
 
 // GroupSumMul is the sum of the products of the elements of a and b in each group.
 func GroupSumMul(dst, a, b []float32, size int) {
-	if hasAVX2 && size%block == 0 {
+	if hasAVX2 && (size%block == 0 || size == 16 || size == 32) {
 		longSums(dst, a, b, size)
 		return
 	}
@@ -44,6 +44,10 @@ func GroupSumMul(dst, a, b []float32, size int) {
 
 // GroupLargest is the largest magnitude in each group; NaN if one element is NaN.
 func GroupLargest(dst, a []float32, size int) {
+	if hasAVX2 && size%8 == 0 {
+		largest256(dst, a, size)
+		return
+	}
 	groupLargest(dst, a, size)
 	done()
 }

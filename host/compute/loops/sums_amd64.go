@@ -4,29 +4,47 @@ package loops
 
 import "simd/archsimd"
 
-// longSums adds up groups whose size is a multiple of 64: elements of a, or their products with those of b if b is not nil. The
+// longSums adds up groups whose size is 16, 32 or a multiple of 64: elements of a, or their products with those of b if b is not nil. The
 // last two numbers of each group are added when no vectors are in use any more.
 func longSums(dst, a, b []float32, size int) {
 	var last [64][2]float64
+	var zero archsimd.Float32x8
 	for len(dst) > 0 {
 		n := min(len(dst), len(last))
 		for g := range n {
 			group := a[g*size : (g+1)*size]
-			if b == nil {
+			other := []float32(nil)
+			if b != nil {
+				other = b[g*size : (g+1)*size]
+			}
+			switch {
+			case size == 16:
+				total(&last[g], times(group, other, 0), zero, times(group, other, 8), zero)
+			case size == 32:
+				total(&last[g], times(group, other, 0), times(group, other, 8), times(group, other, 16), times(group, other, 24))
+			case b == nil:
 				sum64(&last[g], group)
-			} else {
-				sumMul64(&last[g], group, b[g*size:(g+1)*size])
+			default:
+				sumMul64(&last[g], group, other)
 			}
 		}
 		archsimd.ClearAVXUpperBits()
 		for g, l := range last[:n] {
-			dst[g] = float32(l[0] + l[1])
+			dst[g] = float32(l[0]+l[1]) + 0 // a zero gets the positive sign
 		}
 		dst, a = dst[n:], a[n*size:]
 		if b != nil {
 			b = b[n*size:]
 		}
 	}
+}
+
+// times are elements of a from the given one on, or their products with those of b.
+func times(a, b []float32, at int) floats8 {
+	if b == nil {
+		return get(a[at : at+8])
+	}
+	return get(a[at : at+8]).Mul(get(b[at : at+8]))
 }
 
 func sum64(last *[2]float64, a []float32) {

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testkernel"
+	"github.com/cage-qat/cage/host/internal/testrows"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -208,10 +209,21 @@ func compareFused(t *testing.T, name string, p *program.Program, memory lower.In
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
+	byRows, _, err := testrows.Run(p, p.Inputs[0].Type.Shape[0], memory, taken)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
 	want, err := reference.Run32(p, taken)
 	if err != nil {
 		t.Fatal(err)
 	}
+	compareOutputs(t, name, p, memory, got, want)
+	compareOutputs(t, name+" by rows", p, memory, byRows, want)
+	return want
+}
+
+func compareOutputs(t *testing.T, name string, p *program.Program, memory lower.InMemory, got, want map[string]reference.Tensor) {
+	t.Helper()
 	for _, o := range p.Outputs {
 		relative := 1e-5
 		if memory[o.Name] != "" {
@@ -226,5 +238,4 @@ func compareFused(t *testing.T, name string, p *program.Program, memory lower.In
 			}
 		}
 	}
-	return want
 }

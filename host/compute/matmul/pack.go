@@ -38,6 +38,9 @@ func (f *format) words(elements int) int { return (elements + f.per - 1) / f.per
 // pack packs into consecutive panels; rows and elements that are missing in the last ones are zero. It may overwrite the
 // seven words behind the last panel if its height is no multiple of eight.
 func (f *format) pack(dst []uint32, e Elements, s *source, st *stage) {
+	if s.count == 0 {
+		return // there may be no elements at all
+	}
 	switch {
 	case e.Float32 != nil:
 		pack(f, &f.float32s, dst, e.Float32, s, st, st.float32s[:], &st.float32Slices)

@@ -14,7 +14,7 @@ const (
 	blockWords   = 256
 	blockRows    = 192
 	rightColumns = 4096
-	rightWords   = 4 << 20
+	rightWords   = 1 << 20
 	wholeWords   = 1 << 18 // of a right operand that a single task packs
 )
 

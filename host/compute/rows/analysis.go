@@ -24,6 +24,8 @@ const (
 	opLargest             // groups of |a|
 	opRotate              // blocks
 	opRoundSmall          // see loops.RoundSmall
+	opRoundMul            // the same, times b, which is a number for each run
+	opNear                // |a − b| ≤ c, which is a number for each run
 )
 
 // A ref is what a value of the program has become: a scalar, or a node whose elements are those of the value, each standing

@@ -2,11 +2,14 @@ package rows_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/host/compute/rows"
+	"github.com/cage-qat/cage/host/internal/testrows"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -65,7 +68,7 @@ func BenchmarkQuest(b *testing.B) {
 	}
 }
 
-// benchmark runs a program on one goroutine.
+// benchmark runs a program on one goroutine, and reports the time of the fastest run.
 func benchmark(b *testing.B, p *program.Program, n, elements int, stored map[string]byrow.Storage) {
 	b.Helper()
 	k, err := rows.Compile(p, n, stored)
@@ -75,15 +78,18 @@ func benchmark(b *testing.B, p *program.Program, n, elements int, stored map[str
 	rng := rand.New(rand.NewPCG(1, 2))
 	var in, out []any
 	for _, i := range p.Inputs {
-		in = append(in, toMemory(random(rng, i.Type), stored[i.Name]))
+		in = append(in, testrows.ToMemory(random(rng, i.Type), stored[i.Name]))
 	}
 	for _, o := range p.Outputs {
-		out = append(out, empty(p.TypeOf(o.Value), stored[o.Name]))
+		out = append(out, testrows.Empty(p.TypeOf(o.Value), stored[o.Name]))
 	}
+	best := time.Duration(math.MaxInt64) // other load on the machine changes it least
 	for b.Loop() {
-		if err := k.Run(in, out, inTurn); err != nil {
+		start := time.Now()
+		if err := k.Run(in, out, testrows.InTurn); err != nil {
 			b.Fatal(err)
 		}
+		best = min(best, time.Since(start))
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*elements), "ns/element")
+	b.ReportMetric(float64(best.Nanoseconds())/float64(elements), "best-ns/element")
 }

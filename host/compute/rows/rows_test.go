@@ -7,163 +7,13 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/host/compute/rows"
+	"github.com/cage-qat/cage/host/internal/testrows"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
-
-// inTurn makes the calls one after the other.
-func inTurn(n int, f func(i int)) {
-	for i := range n {
-		f(i)
-	}
-}
-
-// evaluate executes a program: what needs whole tensors with the oracle, the rest by rows. ok is false if it is refused or
-// nothing of it is computed by rows.
-func evaluate(t testing.TB, p *program.Program, n int, stored map[string]byrow.Storage, inputs map[string]reference.Tensor) (out map[string]reference.Tensor, ok bool) {
-	t.Helper()
-	d, err := rows.Divide(p, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.Rows == nil {
-		return nil, false
-	}
-	k, err := rows.Compile(d.Rows, n, stored)
-	if refused := (*rows.Refusal)(nil); errors.As(err, &refused) {
-		return nil, false
-	}
-	if err != nil {
-		t.Fatalf("%v\n%s", err, p)
-	}
-	known := map[string]reference.Tensor{}
-	for name, x := range inputs {
-		known[name] = x
-		if stored[name] == byrow.BFloat16 {
-			known[name] = fromMemory(x.Type, toMemory(x, byrow.BFloat16))
-		}
-	}
-	out = map[string]reference.Tensor{}
-	if d.Whole != nil {
-		if out, err = reference.Run32(d.Whole, known); err != nil {
-			t.Fatal(err)
-		}
-		for name, x := range out {
-			known[name] = x
-		}
-	}
-	var in, results []any
-	for _, i := range d.Rows.Inputs {
-		in = append(in, toMemory(known[i.Name], stored[i.Name]))
-	}
-	for _, o := range d.Rows.Outputs {
-		results = append(results, empty(d.Rows.TypeOf(o.Value), stored[o.Name]))
-	}
-	if err := k.Run(in, results, inTurn); err != nil {
-		t.Fatalf("%v\n%s", err, p)
-	}
-	for i, o := range d.Rows.Outputs {
-		out[o.Name] = fromMemory(d.Rows.TypeOf(o.Value), results[i])
-	}
-	return out, true
-}
-
-// toMemory stores a tensor.
-func toMemory(x reference.Tensor, at byrow.Storage) any {
-	switch x.Type.DType {
-	case program.Bool:
-		list := make([]bool, len(x.Ints))
-		for i, n := range x.Ints {
-			list[i] = n != 0
-		}
-		return list
-	case program.Int:
-		list := make([]int32, len(x.Ints))
-		for i, n := range x.Ints {
-			list[i] = int32(n)
-		}
-		return list
-	case program.Uint:
-		list := make([]uint32, len(x.Ints))
-		for i, n := range x.Ints {
-			list[i] = uint32(n)
-		}
-		return list
-	}
-	list := make([]float32, len(x.Floats))
-	for i, v := range x.Floats {
-		list[i] = float32(v)
-	}
-	if at != byrow.BFloat16 {
-		return list
-	}
-	short := make([]uint16, len(list))
-	for i, v := range list {
-		short[i] = round(v)
-	}
-	return short
-}
-
-// round is the nearest number of bfloat16, ties to even.
-func round(x float32) uint16 {
-	bits := math.Float32bits(x)
-	if x != x {
-		return uint16(bits>>16 | 1<<6)
-	}
-	return uint16((uint64(bits) + 0x7fff + uint64(bits>>16&1)) >> 16)
-}
-
-func empty(t program.Type, at byrow.Storage) any {
-	n := int(t.Size())
-	switch {
-	case t.DType == program.Bool:
-		return make([]bool, n)
-	case t.DType == program.Int:
-		return make([]int32, n)
-	case t.DType == program.Uint:
-		return make([]uint32, n)
-	case at == byrow.BFloat16:
-		return make([]uint16, n)
-	case at == byrow.Int8:
-		return make([]int8, n)
-	}
-	return make([]float32, n)
-}
-
-func fromMemory(t program.Type, memory any) reference.Tensor {
-	x := reference.Tensor{Type: t}
-	switch m := memory.(type) {
-	case []float32:
-		for _, v := range m {
-			x.Floats = append(x.Floats, float64(v))
-		}
-	case []uint16:
-		for _, v := range m {
-			x.Floats = append(x.Floats, float64(math.Float32frombits(uint32(v)<<16)))
-		}
-	case []int8:
-		for _, v := range m {
-			x.Floats = append(x.Floats, float64(v))
-		}
-	case []bool:
-		for _, v := range m {
-			x.Ints = append(x.Ints, map[bool]int64{true: 1}[v])
-		}
-	case []int32:
-		for _, v := range m {
-			x.Ints = append(x.Ints, int64(v))
-		}
-	case []uint32:
-		for _, v := range m {
-			x.Ints = append(x.Ints, int64(v))
-		}
-	}
-	return x
-}
 
 // rowsOf is the number of rows of the largest input.
 func rowsOf(p *program.Program) int {
@@ -226,9 +76,12 @@ func FuzzPrograms(f *testing.F) {
 // check compares the only output of a program with the oracle's, and tells whether any of it is computed by rows.
 func check(t *testing.T, name string, p *program.Program, inputs map[string]reference.Tensor) bool {
 	t.Helper()
-	got, ok := evaluate(t, p, rowsOf(p), nil, inputs)
-	if !ok {
+	got, ok, err := testrows.Run(p, rowsOf(p), nil, inputs)
+	if refused := (*rows.Refusal)(nil); errors.As(err, &refused) || err == nil && !ok {
 		return false
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, p)
 	}
 	want, err := reference.Run(p, inputs)
 	if err != nil {

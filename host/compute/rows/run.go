@@ -283,6 +283,10 @@ func elements(op loops.Op, dst []float32, in *[3]part) {
 		choose(dst, x, y, z)
 	case op == opRoundSmall:
 		loops.RoundSmall(dst, x.elements)
+	case op == opRoundMul:
+		loops.RoundMulS(dst, x.elements, y.number)
+	case op == opNear:
+		loops.Near(dst, x.elements, y.elements, z.number)
 	case !isBinary(op):
 		loops.Unary(op, dst, x.elements)
 	case x.elements == nil:

@@ -49,9 +49,20 @@ func (a *analysis) fuse() {
 			n.op, n.in = opRoundSmall, n.in[:1]
 		case n.op == loops.Round && !n.in[0].scalar && a.nodes[n.in[0].id].op == opClamp && a.limits(a.nodes[n.in[0].id].in[1:], false):
 			n.op = opRoundSmall
+		case n.op == loops.Mul && once(n.in[0], opRoundSmall) && number(n.in[1]):
+			n.op, n.in = opRoundMul, []operand{a.nodes[n.in[0].id].in[0], n.in[1]}
+		case n.op == loops.Mul && once(n.in[1], opRoundSmall) && number(n.in[0]):
+			n.op, n.in = opRoundMul, []operand{a.nodes[n.in[1].id].in[0], n.in[0]}
+		case n.op == loops.Le && once(n.in[0], loops.Abs) && number(n.in[1]):
+			if abs := a.nodes[n.in[0].id]; once(abs.in[0], loops.Sub) && a.dense(a.nodes[abs.in[0].id].in) {
+				n.op, n.in = opNear, append(slices.Clone(a.nodes[abs.in[0].id].in), n.in[1])
+			}
 		}
 	}
 }
+
+// number reports whether an operand is one number for many elements.
+func number(x operand) bool { return x.scalar || x.repeat > 1 }
 
 // dense reports whether all operands are nodes with as many elements as the result in every row.
 func (a *analysis) dense(in []operand) bool {
@@ -166,7 +177,7 @@ func (w *writer) define(at, id int) {
 		p.kind, p.index = inInput, n.input
 		return
 	}
-	elementwise := n.op < opInput || n.op == opClamp || n.op == opSelect || n.op == opRotate || n.op == opRoundSmall
+	elementwise := n.op < opInput || n.op == opClamp || n.op == opSelect || n.op == opRotate || n.op == opRoundSmall || n.op == opRoundMul || n.op == opNear
 	if elementwise { // the result may take the place of an operand
 		w.releaseOperands(at, n)
 	}

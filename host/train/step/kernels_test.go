@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testkernel"
+	"github.com/cage-qat/cage/host/internal/testrows"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/effort"
@@ -95,17 +96,64 @@ func TestKernels(t *testing.T) {
 	}
 }
 
+// TestRows: the CPU computes both passes of every shipped quantizer in one pass over memory, as they are and without the
+// rotation that ends the value, with the results of the oracle.
+func TestRows(t *testing.T) {
+	for _, settings := range quantizers {
+		plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "model.width=32", "model.hidden=384", "quantizer="+settings))
+		for _, r := range plan.Rules {
+			if r.Name != "layers.0.mlp.down" {
+				continue
+			}
+			forward, backward := partsOf(t, r.Quantizer)
+			whole, wholeBack := split(t, r.Quantizer, r.Quantizer.Program)
+			programs := []*program.Program{forward, backward, whole, wholeBack}
+			if factored, ok := factor.Rows(forward, sdk.OutputValue); ok {
+				programs = append(programs, factored)
+			}
+			for _, p := range programs {
+				for _, storage := range []triton.Storage{triton.Float32, triton.BFloat16} {
+					stored := storedAs(storage)
+					compareKernel(t, fmt.Sprintf("%s, %s, %s", settings, p.Name, storage), p, stored, func(in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+						out, computed, err := testrows.Run(p, 32, stored, in)
+						if err == nil && !computed {
+							t.Errorf("%s, %s: nothing is computed by rows", settings, p.Name)
+						}
+						return out, err
+					})
+				}
+			}
+		}
+	}
+}
+
+// storedAs stores the activations of a quantizer in a type, and codes in 8 bits.
+func storedAs(storage triton.Storage) map[string]triton.Storage {
+	stored := map[string]triton.Storage{factor.OutputIntegers: triton.Int8, factor.OutputPacked: triton.Int8, factor.OutputScales: triton.Int8}
+	for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, autodiff.Prefix + sdk.InputX} {
+		stored[name] = storage
+	}
+	return stored
+}
+
 // partsOf are the programs of the two passes as a step has them: without the rotation that
 // ends the value.
 func partsOf(t *testing.T, q *sdk.QuantizerProgram) (forward, backward *program.Program) {
 	t.Helper()
-	p, wrt := q.Program, []string{sdk.InputX}
+	p := q.Program
 	if block := rotation.Ending(p, sdk.OutputValue); block > 0 {
 		var err error
 		if p, err = rotation.Undo(p, block, sdk.OutputValue, sdk.OutputSurrogate); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return split(t, q, p)
+}
+
+// split divides a program of a quantizer into its passes.
+func split(t *testing.T, q *sdk.QuantizerProgram, p *program.Program) (forward, backward *program.Program) {
+	t.Helper()
+	wrt := []string{sdk.InputX}
 	for _, s := range q.Trained {
 		wrt = append(wrt, sdk.TrainedPrefix+s.Name)
 	}
@@ -122,10 +170,7 @@ func kernelOf(t *testing.T, settings string, p *program.Program) string {
 	t.Helper()
 	const rows = 32
 	for _, storage := range []triton.Storage{triton.Float32, triton.BFloat16} {
-		stored := map[string]triton.Storage{factor.OutputIntegers: triton.Int8, factor.OutputPacked: triton.Int8, factor.OutputScales: triton.Int8}
-		for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, autodiff.Prefix + sdk.InputX} {
-			stored[name] = storage
-		}
+		stored := storedAs(storage)
 		k, err := testkernel.Compile(p, rows, stored)
 		var refused *triton.Refusal
 		if errors.As(err, &refused) {
@@ -134,7 +179,7 @@ func kernelOf(t *testing.T, settings string, p *program.Program) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		compareKernel(t, fmt.Sprintf("%s, %s, %s", settings, p.Name, storage), p, k)
+		compareKernel(t, fmt.Sprintf("%s, %s, %s", settings, p.Name, storage), p, k.Stored, k.Run)
 		if storage == triton.BFloat16 {
 			return describeKernel(k)
 		}
@@ -158,7 +203,8 @@ func describeKernel(k *testkernel.Program) string {
 // compareKernel executes a kernel on random numbers and compares with the oracle in
 // binary32. Sums in another order and the two halves of rotated numbers may move a number
 // that lies between two codes to the other side; none of these numbers does.
-func compareKernel(t *testing.T, name string, p *program.Program, k *testkernel.Program) {
+func compareKernel(t *testing.T, name string, p *program.Program, stored map[string]triton.Storage,
+	run func(map[string]reference.Tensor) (map[string]reference.Tensor, error)) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(3, 4))
 	inputs := map[string]reference.Tensor{}
@@ -166,7 +212,7 @@ func compareKernel(t *testing.T, name string, p *program.Program, k *testkernel.
 		x := reference.Tensor{Type: in.Type}
 		for range in.Type.Size() {
 			v := float64(float32(rng.NormFloat64()))
-			if k.Stored[sdk.InputX] == triton.BFloat16 { // exact in it
+			if stored[sdk.InputX] == triton.BFloat16 { // exact in it
 				v = float64(math.Float32frombits(math.Float32bits(float32(v)) &^ 0xffff))
 			}
 			if in.Type.DType == program.Float {
@@ -180,7 +226,7 @@ func compareKernel(t *testing.T, name string, p *program.Program, k *testkernel.
 		}
 		inputs[in.Name] = x
 	}
-	got, err := k.Run(inputs)
+	got, err := run(inputs)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -190,7 +236,7 @@ func compareKernel(t *testing.T, name string, p *program.Program, k *testkernel.
 	}
 	for _, o := range p.Outputs {
 		relative := 1e-5
-		if k.Stored[o.Name] == triton.BFloat16 {
+		if stored[o.Name] == triton.BFloat16 {
 			relative = 1.0 / 256 // half a unit in the last place of 8 bits, and what moves it
 		}
 		apart := 0

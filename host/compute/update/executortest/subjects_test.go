@@ -2,9 +2,14 @@ package executortest_test
 
 import (
 	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/host/compute/rows"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/compute/update/executortest"
 	"github.com/cage-qat/cage/host/compute/update/tile"
@@ -54,6 +59,120 @@ var kernelSubject = executortest.Subject{Executor: kernels{}, Accepts: map[randp
 
 // TestKernels: package triton, by what its text says.
 func TestKernels(t *testing.T) { executortest.Run(t, kernelSubject) }
+
+// byRows is package rows; the oracle computes what needs whole tensors.
+type byRows struct{}
+
+type rowsKernel struct {
+	byrow.Division
+	kernel *rows.Kernel
+}
+
+func (byRows) Compile(p *program.Program) (executortest.Kernel, error) {
+	count := testkernel.Rows(p)
+	d, err := rows.Divide(p, count)
+	if err != nil || d.Rows == nil {
+		return rowsKernel{d, nil}, err
+	}
+	k, err := rows.Compile(d.Rows, count, nil)
+	if refused := (*rows.Refusal)(nil); errors.As(err, &refused) {
+		return nil, errors.Join(executortest.ErrRefused, err)
+	}
+	return rowsKernel{d, k}, err
+}
+
+func (byRows) Run(threads int, calls []executortest.Call) error {
+	for _, c := range calls {
+		k := c.Kernel.(rowsKernel)
+		known, written := maps.Clone(c.Inputs), map[string][]float32{} // outputs may be the memory of inputs
+		if k.Whole != nil {
+			in := map[string]reference.Tensor{}
+			for _, input := range c.Program.Inputs {
+				in[input.Name] = wide(c.Inputs[input.Name], input.Type.Shape)
+			}
+			out, err := reference.Run32(k.Whole, in)
+			if err != nil {
+				return err
+			}
+			for name, value := range out {
+				to := make([]float32, value.Len())
+				for i, x := range append(value.Floats, floats(value.Ints)...) {
+					to[i] = float32(x)
+				}
+				if _, ok := c.Outputs[name]; ok {
+					written[name] = to
+				} else {
+					known[name] = to
+				}
+			}
+		}
+		if err := k.run(threads, known, written); err != nil {
+			return err
+		}
+		for name, x := range written {
+			copy(c.Outputs[name], x)
+		}
+	}
+	return nil
+}
+
+// run computes what is computed by rows.
+func (k rowsKernel) run(threads int, known, written map[string][]float32) error {
+	if k.kernel == nil {
+		return nil
+	}
+	var in, out []any
+	for _, input := range k.Rows.Inputs {
+		if in = append(in, known[input.Name]); input.Type.DType == program.Bool {
+			bools := make([]bool, len(known[input.Name]))
+			for i, x := range known[input.Name] {
+				bools[i] = x != 0
+			}
+			in[len(in)-1] = bools
+		}
+	}
+	for _, o := range k.Rows.Outputs {
+		written[o.Name] = make([]float32, k.Rows.TypeOf(o.Value).Size())
+		out = append(out, written[o.Name])
+	}
+	return k.kernel.Run(in, out, func(n int, f func(i int)) { inParallel(threads, n, f) })
+}
+
+func wide(x []float32, shape []int) reference.Tensor {
+	data := make([]float64, len(x))
+	for i, v := range x {
+		data[i] = float64(v)
+	}
+	return reference.Floats(data, shape...)
+}
+
+func floats(x []int64) []float64 {
+	list := make([]float64, len(x))
+	for i, v := range x {
+		list[i] = float64(v)
+	}
+	return list
+}
+
+// inParallel calls f with 0 to n−1 on some goroutines.
+func inParallel(threads, n int, f func(i int)) {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range max(1, threads) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// rowsSubject refuses what moves elements.
+var rowsSubject = executortest.Subject{Executor: byRows{}, Accepts: map[randprog.Family]float64{randprog.Elementwise: 0.8}}
+
+// TestRows: package rows.
+func TestRows(t *testing.T) { executortest.Run(t, rowsSubject) }
 
 // refreshes is the executor of package refresh, which computes in binary64, but products
 // of matrices in binary32.
@@ -145,7 +264,7 @@ func FuzzExecutors(f *testing.F) {
 		}
 		o := randprog.UpdateOptions{Family: randprog.Families[int(data[0])%len(randprog.Families)], Exact: data[0]/16%2 == 0}
 		c := randprog.NewUpdate(randprog.Bytes(data[1:]), o)
-		for name, s := range map[string]executortest.Subject{"tile": tileSubject, "slices": sliceSubject, "graph": graphSubject, "refresh": refreshSubject, "kernels": kernelSubject} {
+		for name, s := range map[string]executortest.Subject{"tile": tileSubject, "slices": sliceSubject, "graph": graphSubject, "refresh": refreshSubject, "rows": rowsSubject, "kernels": kernelSubject} {
 			if _, ok := s.Accepts[o.Family]; !ok {
 				continue
 			}

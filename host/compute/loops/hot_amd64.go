@@ -1,0 +1,265 @@
+//go:build amd64 && goexperiment.simd
+
+package loops
+
+import "simd/archsimd"
+
+// The loops that programs of quantizers spend most of their time in, with AVX2, by 32 elements at a time. They return how many
+// elements they have computed.
+
+// A floats8 is a vector.
+type floats8 = archsimd.Float32x8
+
+func get(a []float32) floats8 { return archsimd.LoadFloat32x8(a) }
+
+func unary256(op Op, dst, a []float32) (n int) {
+	switch op {
+	case Abs:
+		n = abs256(dst, a)
+	case Exp:
+		n = exp256(dst, a)
+	case Tanh:
+		n = tanh256(dst, a)
+	}
+	return n
+}
+
+func abs256(dst, a []float32) int {
+	n := len(dst) &^ 31
+	for len(dst) >= 32 && len(a) >= 32 {
+		to, x := (*[32]float32)(dst), (*[32]float32)(a)
+		get(x[0:8]).Abs().Store(to[0:8])
+		get(x[8:16]).Abs().Store(to[8:16])
+		get(x[16:24]).Abs().Store(to[16:24])
+		get(x[24:32]).Abs().Store(to[24:32])
+		dst, a = dst[32:], a[32:]
+	}
+	archsimd.ClearAVXUpperBits()
+	return n
+}
+
+func binaryS256(op Op, dst, a []float32, s float32) (n int) {
+	switch op {
+	case Lt:
+		n = lessS256(dst, a, s)
+	case Le:
+		n = lessEqualS256(dst, a, s)
+	case And:
+		n = andS256(dst, a, s)
+	}
+	return n
+}
+
+func lessS256(dst, a []float32, s float32) int {
+	n := len(dst) &^ 31
+	y, one := archsimd.BroadcastFloat32x8(s), archsimd.BroadcastFloat32x8(1)
+	for len(dst) >= 32 && len(a) >= 32 {
+		to, x := (*[32]float32)(dst), (*[32]float32)(a)
+		one.Masked(get(x[0:8]).Less(y)).Store(to[0:8])
+		one.Masked(get(x[8:16]).Less(y)).Store(to[8:16])
+		one.Masked(get(x[16:24]).Less(y)).Store(to[16:24])
+		one.Masked(get(x[24:32]).Less(y)).Store(to[24:32])
+		dst, a = dst[32:], a[32:]
+	}
+	archsimd.ClearAVXUpperBits()
+	return n
+}
+
+func lessEqualS256(dst, a []float32, s float32) int {
+	n := len(dst) &^ 31
+	y, one := archsimd.BroadcastFloat32x8(s), archsimd.BroadcastFloat32x8(1)
+	for len(dst) >= 32 && len(a) >= 32 {
+		to, x := (*[32]float32)(dst), (*[32]float32)(a)
+		one.Masked(get(x[0:8]).LessEqual(y)).Store(to[0:8])
+		one.Masked(get(x[8:16]).LessEqual(y)).Store(to[8:16])
+		one.Masked(get(x[16:24]).LessEqual(y)).Store(to[16:24])
+		one.Masked(get(x[24:32]).LessEqual(y)).Store(to[24:32])
+		dst, a = dst[32:], a[32:]
+	}
+	archsimd.ClearAVXUpperBits()
+	return n
+}
+
+func andS256(dst, a []float32, s float32) int {
+	n := len(dst) &^ 31
+	y := archsimd.BroadcastFloat32x8(s).ToBits()
+	for len(dst) >= 32 && len(a) >= 32 {
+		to, x := (*[32]float32)(dst), (*[32]float32)(a)
+		get(x[0:8]).ToBits().And(y).BitsToFloat32().Store(to[0:8])
+		get(x[8:16]).ToBits().And(y).BitsToFloat32().Store(to[8:16])
+		get(x[16:24]).ToBits().And(y).BitsToFloat32().Store(to[16:24])
+		get(x[24:32]).ToBits().And(y).BitsToFloat32().Store(to[24:32])
+		dst, a = dst[32:], a[32:]
+	}
+	archsimd.ClearAVXUpperBits()
+	return n
+}
+
+// clamped compares and chooses, as NaN stays.
+func clamped(x, lo, hi floats8) floats8 {
+	x = lo.IfElse(x.Less(lo), x)
+	return hi.IfElse(x.Greater(hi), x)
+}
+
+func clamp256(dst, a []float32, lo, hi float32) int {
+	n := len(dst) &^ 31
+	l, h := archsimd.BroadcastFloat32x8(lo), archsimd.BroadcastFloat32x8(hi)
+	for len(dst) >= 32 && len(a) >= 32 {
+		to, x := (*[32]float32)(dst), (*[32]float32)(a)
+		clamped(get(x[0:8]), l, h).Store(to[0:8])
+		clamped(get(x[8:16]), l, h).Store(to[8:16])
+		clamped(get(x[16:24]), l, h).Store(to[16:24])
+		clamped(get(x[24:32]), l, h).Store(to[24:32])
+		dst, a = dst[32:], a[32:]
+	}
+	archsimd.ClearAVXUpperBits()
+	return n
+}
+
+func roundMulS256(dst, a []float32, s float32) int {
+	n := len(dst) &^ 31
+	shift, y := archsimd.BroadcastFloat32x8(shifter), archsimd.BroadcastFloat32x8(s)
+	for len(dst) >= 32 && len(a) >= 32 {
+		to, x := (*[32]float32)(dst), (*[32]float32)(a)
+		get(x[0:8]).Add(shift).Sub(shift).Mul(y).Store(to[0:8])
+		get(x[8:16]).Add(shift).Sub(shift).Mul(y).Store(to[8:16])
+		get(x[16:24]).Add(shift).Sub(shift).Mul(y).Store(to[16:24])
+		get(x[24:32]).Add(shift).Sub(shift).Mul(y).Store(to[24:32])
+		dst, a = dst[32:], a[32:]
+	}
+	archsimd.ClearAVXUpperBits()
+	return n
+}
+
+func near256(dst, a, b []float32, s float32) int {
+	n := len(dst) &^ 31
+	z, one := archsimd.BroadcastFloat32x8(s), archsimd.BroadcastFloat32x8(1)
+	for len(dst) >= 32 && len(a) >= 32 && len(b) >= 32 {
+		to, x, y := (*[32]float32)(dst), (*[32]float32)(a), (*[32]float32)(b)
+		one.Masked(get(x[0:8]).Sub(get(y[0:8])).Abs().LessEqual(z)).Store(to[0:8])
+		one.Masked(get(x[8:16]).Sub(get(y[8:16])).Abs().LessEqual(z)).Store(to[8:16])
+		one.Masked(get(x[16:24]).Sub(get(y[16:24])).Abs().LessEqual(z)).Store(to[16:24])
+		one.Masked(get(x[24:32]).Sub(get(y[24:32])).Abs().LessEqual(z)).Store(to[24:32])
+		dst, a, b = dst[32:], a[32:], b[32:]
+	}
+	archsimd.ClearAVXUpperBits()
+	return n
+}
+
+func selectS256(dst, c, a []float32, s float32) int {
+	n := len(dst) &^ 31
+	zero, other := archsimd.BroadcastFloat32x8(0), archsimd.BroadcastFloat32x8(s)
+	for len(dst) >= 32 && len(c) >= 32 && len(a) >= 32 {
+		to, x, y := (*[32]float32)(dst), (*[32]float32)(a), (*[32]float32)(c)
+		get(x[0:8]).IfElse(get(y[0:8]).NotEqual(zero), other).Store(to[0:8])
+		get(x[8:16]).IfElse(get(y[8:16]).NotEqual(zero), other).Store(to[8:16])
+		get(x[16:24]).IfElse(get(y[16:24]).NotEqual(zero), other).Store(to[16:24])
+		get(x[24:32]).IfElse(get(y[24:32]).NotEqual(zero), other).Store(to[24:32])
+		dst, c, a = dst[32:], c[32:], a[32:]
+	}
+	archsimd.ClearAVXUpperBits()
+	return n
+}
+
+// repeated has the numbers of one element, for every element of a vector.
+var repeated = func() (list [8][8]uint32) {
+	for i := range list {
+		for j := range list[i] {
+			list[i][j] = uint32(i)
+		}
+	}
+	return list
+}()
+
+// spread256 takes times that are a multiple of 8, and returns how many elements of a it has repeated.
+func spread256(dst, a []float32, times int) int {
+	n := len(a) &^ 7
+	for ; len(a) >= 8; a = a[8:] {
+		v := get(a)
+		for i := range repeated {
+			x := v.Permute(archsimd.LoadUint32x8Array(&repeated[i]))
+			for j := 0; j < times; j += 8 {
+				x.Store(dst[j : j+8])
+			}
+			dst = dst[times:]
+		}
+	}
+	archsimd.ClearAVXUpperBits()
+	return n
+}
+
+func exp256(dst, a []float32) int {
+	n := len(dst) &^ 7
+	all := archsimd.BroadcastFloat32x8
+	low, high, shift, factor, upper, lower := all(expLeast), all(expMost), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
+	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
+	bias, start := archsimd.BroadcastInt32x8(127), archsimd.BroadcastInt32x8(shifterBits)
+	for len(dst) >= 8 && len(a) >= 8 {
+		nan := get(a)
+		x := clamped(nan, low, high)
+		shifted := x.Mul(factor).Add(shift)
+		m := shifted.Sub(shift)
+		r := x.Sub(m.Mul(upper)).Sub(m.Mul(lower))
+		p := r.Mul(p0).Add(p1)
+		p = p.Mul(r).Add(p2)
+		p = p.Mul(r).Add(p3)
+		p = p.Mul(r).Add(p4)
+		p = p.Mul(r).Add(p5)
+		y := p.Mul(r.Mul(r)).Add(r).Add(one)
+		k := shifted.AsInt32x8().Sub(start)
+		half := k.ShiftAllRight(1)
+		y = y.Mul(half.Add(bias).ShiftAllLeft(23).AsFloat32x8())
+		y = y.Mul(k.Sub(half).Add(bias).ShiftAllLeft(23).AsFloat32x8())
+		nan.IfElse(nan.NotEqual(nan), y).Store(dst)
+		dst, a = dst[8:], a[8:]
+	}
+	archsimd.ClearAVXUpperBits()
+	return n
+}
+
+func tanh256(dst, a []float32) int {
+	n := len(dst) &^ 7
+	all := archsimd.BroadcastFloat32x8
+	var far [512]float32
+	for len(dst) >= 8 {
+		part := min(len(dst)&^7, len(far))
+		for i := 0; i < part; i += 8 {
+			m := get(a[i : i+8]).Abs()
+			m.Add(m).Store(far[i : i+8])
+		}
+		exp256(far[:part], far[:part])
+		limit, zero, one, two := all(tanhNear), all(0), all(1), all(2)
+		p0, p1, p2, p3, p4 := all(tanhP0), all(tanhP1), all(tanhP2), all(tanhP3), all(tanhP4)
+		for i := 0; i < part; i += 8 {
+			x := get(a[i : i+8])
+			y := one.Sub(two.Div(get(far[i : i+8]).Add(one)))
+			y = zero.Sub(y).IfElse(x.Less(zero), y)
+			z := x.Mul(x)
+			p := z.Mul(p0).Add(p1)
+			p = p.Mul(z).Add(p2)
+			p = p.Mul(z).Add(p3)
+			p = p.Mul(z).Add(p4)
+			p = p.Mul(z).Mul(x).Add(x)
+			y.IfElse(x.Abs().GreaterEqual(limit), p).Store(dst[i : i+8])
+		}
+		archsimd.ClearAVXUpperBits()
+		dst, a = dst[part:], a[part:]
+	}
+	return n
+}
+
+// largest256 takes groups of a multiple of 8 elements.
+func largest256(dst, a []float32, size int) {
+	for g := range dst {
+		group := a[g*size : (g+1)*size]
+		x := get(group).Abs().AsInt32x8()
+		for i := 8; i < size; i += 8 {
+			x = x.Max(get(group[i : i+8]).Abs().AsInt32x8())
+		}
+		m := x.GetLo().Max(x.GetHi())
+		m = m.Max(m.PermuteScalars(2, 3, 0, 1))
+		m = m.Max(m.PermuteScalars(1, 0, 3, 2))
+		dst[g] = fromInt(m.GetElem(0))
+	}
+	archsimd.ClearAVXUpperBits()
+}

@@ -1,0 +1,268 @@
+package rows_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/rows"
+	"github.com/cage-qat/cage/host/internal/testrows"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// blocks quantizes groups of a row to powers of two times whole numbers, as MXFP4 does; gain is what all rows share.
+func blocks(t testing.TB, n, columns, group int) *program.Program {
+	t.Helper()
+	b := program.NewBuilder("blocks")
+	x, gain := b.Input("x", program.FloatType(n, columns)), b.Input("gain", program.FloatType(1, columns))
+	if n == 1 { // a row of its own
+		gain = gain.Scale(1)
+	}
+	g := x.Mul(gain).Reshape(n, columns/group, group)
+	highest := g.Abs().MaxRow()
+	exponent := highest.Logb().Clip(-126, 127)
+	code := g.Mul(b.Const(1).Ldexp(exponent.Neg())).Round()
+	bits := g.Bitcast(program.Uint).And(b.ConstUint(0x7f800000))
+	b.Output("value", code.Mul(b.Const(1).Ldexp(exponent)).Reshape(n, columns))
+	b.Output("code", code.Reshape(n, columns))
+	b.Output("least", g.MinRow())
+	b.Output("bits", bits)
+	b.Output("sums", g.Convert(program.Int).Sum(1)) // over groups
+	b.Output("places", b.Iota(program.Type{DType: program.Int, Shape: []int{n, columns}}, 1).Lt(b.ConstInt(3)))
+	b.Output("squashed", x.Exp().Add(x.Tanh()).Sub(g.Sum(1).Broadcast([]int{n, columns / group, group}, []int{0, 2}).Reshape(n, columns)))
+	b.Output("exceeds", x.Gt(x.MeanRow()).And(x.IsFinite().Not()).Or(x.Le(gain.Broadcast([]int{n, columns}, []int{0, 1}))))
+	return built(t, b)
+}
+
+// TestShapes: any number of rows, of any length, in any storage, against the oracle; on numbers on which nothing jumps.
+func TestShapes(t *testing.T) {
+	for _, n := range []int{1, 3, 17, 64} {
+		for _, shape := range [][2]int{{32, 16}, {48, 16}, {100, 4}, {96, 32}, {320, 64}, {704, 64}, {5120, 128}} {
+			for _, stored := range []byrow.Storage{byrow.Float32, byrow.BFloat16} {
+				if n*shape[0] > 1<<16 { // slow for the oracle
+					continue
+				}
+				for name, p := range map[string]*program.Program{
+					"blocks": blocks(t, n, shape[0], shape[1]), "quest": quest(t, n, shape[0], shape[1], true),
+					"whole quest": quest(t, n, shape[0], shape[1], false), "back": questBack(t, n, shape[0], shape[1], true),
+				} {
+					rng := rand.New(rand.NewPCG(uint64(n), uint64(shape[0])))
+					in := map[string]reference.Tensor{}
+					for _, i := range p.Inputs {
+						in[i.Name] = halves(random(rng, i.Type))
+					}
+					at := map[string]byrow.Storage{"x": stored, "value": stored, "code": byrow.Int8, "dx": stored}
+					compareWithOracle(t, fmt.Sprint(name, n, shape, stored), p, n, at, in)
+				}
+			}
+		}
+	}
+}
+
+// halves rounds floats to odd multiples of 1/64, which are exact in bfloat16.
+func halves(x reference.Tensor) reference.Tensor {
+	for i, v := range x.Floats {
+		x.Floats[i] = (math.Round(max(-3, min(3, v))*16) + 0.5) / 32
+	}
+	return x
+}
+
+func compareWithOracle(t *testing.T, name string, p *program.Program, n int, at map[string]byrow.Storage, in map[string]reference.Tensor) {
+	t.Helper()
+	got, computed, err := testrows.Run(p, n, at, in)
+	if err != nil || !computed {
+		t.Fatalf("%s: %t, %v", name, computed, err)
+	}
+	want, err := reference.Run32(p, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range p.Outputs {
+		tolerance := 2e-6
+		if at[o.Name] == byrow.BFloat16 {
+			tolerance = 1.0 / 256
+		}
+		moved := 0 // sums in another order move numbers that lie between two codes
+		for i, w := range want[o.Name].Floats {
+			if g := got[o.Name].Floats[i]; !(math.Abs(g-w) <= tolerance*(math.Abs(w)+4)) && g != w && !(g != g && w != w) {
+				moved++
+			}
+		}
+		for i, w := range want[o.Name].Ints {
+			if got[o.Name].Ints[i] != w {
+				moved++
+			}
+		}
+		if size := int(p.TypeOf(o.Value).Size()); moved > size/200 {
+			t.Errorf("%s: %d of %d elements of %s are not those of the oracle", name, moved, size, o.Name)
+		}
+	}
+}
+
+// TestSpecialNumbers: NaN, infinities and zeros of both signs in some rows do what the operations say, and leave other rows as
+// they are.
+func TestSpecialNumbers(t *testing.T) {
+	const n, columns = 12, 80
+	rng := rand.New(rand.NewPCG(3, 5))
+	special := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 0, math.MaxFloat32, 1e-45}
+	x := halves(random(rng, program.FloatType(n, columns)))
+	for i, v := range special {
+		x.Floats[i*columns+i] = v
+	}
+	for i := range columns {
+		x.Floats[8*columns+i] = 0
+	}
+	gain := halves(random(rng, program.FloatType(1, columns)))
+	for name, p := range map[string]*program.Program{"blocks": withoutCasts(t, n, columns), "quest": quest(t, n, columns, 16, true)} {
+		in := map[string]reference.Tensor{"x": x}
+		if name == "blocks" {
+			in["gain"] = gain
+		}
+		compareWithOracle(t, name, p, n, nil, in)
+	}
+}
+
+// withoutCasts has no conversions of what is no number.
+func withoutCasts(t *testing.T, n, columns int) *program.Program {
+	t.Helper()
+	p, err := blocks(t, n, columns, 16).Trim("least", "bits", "exceeds", "squashed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestTasks: results have the same bits however many tasks run at once, and in whichever order; a kernel serves several calls at
+// once.
+func TestTasks(t *testing.T) {
+	const n, columns = 3000, 96
+	p := blocks(t, n, columns, 32)
+	k, err := rows.Compile(p, n, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 9))
+	var in []any
+	for _, i := range p.Inputs {
+		in = append(in, testrows.ToMemory(random(rng, i.Type), ""))
+	}
+	run := func(parallel func(n int, f func(i int))) []any {
+		var out []any
+		for _, o := range p.Outputs {
+			out = append(out, testrows.Empty(p.TypeOf(o.Value), ""))
+		}
+		if err := k.Run(in, out, parallel); err != nil {
+			t.Error(err)
+		}
+		return out
+	}
+	tasks := 0
+	want := fmt.Sprint(run(func(n int, f func(i int)) { tasks = n; testrows.InTurn(n, f) }))
+	if tasks < 3 {
+		t.Fatalf("%d tasks: nothing is tested", tasks)
+	}
+	backwards := func(n int, f func(i int)) {
+		for i := range n {
+			f(n - 1 - i)
+		}
+	}
+	atOnce := func(n int, f func(i int)) {
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() { f(i) })
+		}
+		all.Wait()
+	}
+	var calls sync.WaitGroup
+	for _, parallel := range []func(n int, f func(i int)){backwards, atOnce, atOnce} {
+		calls.Go(func() {
+			if got := fmt.Sprint(run(parallel)); got != want {
+				t.Error("the results are others")
+			}
+		})
+	}
+	calls.Wait()
+}
+
+// TestRefusals: programs that are not of rows, with the reasons.
+func TestRefusals(t *testing.T) {
+	for want, write := range map[string]func(b *program.Builder, x, y, z program.Value) program.Value{
+		"rows do not have this operation": func(b *program.Builder, x, y, z program.Value) program.Value {
+			return x.Transpose(1, 0).Reshape(4, 8)
+		},
+		"it folds rows": func(b *program.Builder, x, y, z program.Value) program.Value { return x.Sum(0).Reshape(1, 8).Add(x) },
+		"rows of its operands are repeated": func(b *program.Builder, x, y, z program.Value) program.Value {
+			return x.Reshape(2, 2, 8).Add(y).Reshape(4, 8)
+		},
+		"it reads what all rows share": func(b *program.Builder, x, y, z program.Value) program.Value {
+			return z.Exp().Add(x)
+		},
+		"it counts rows": func(b *program.Builder, x, y, z program.Value) program.Value {
+			return x.Add(b.Iota(program.FloatType(4, 8), 0))
+		},
+		"its blocks are of several rows": func(b *program.Builder, x, y, z program.Value) program.Value {
+			return x.Reshape(32).Hadamard(32).Reshape(4, 8)
+		},
+	} {
+		b := program.NewBuilder("refused")
+		x, y := b.Input("x", program.FloatType(4, 8)), b.Input("y", program.FloatType(2, 1, 8))
+		z := b.Input("z", program.FloatType(1, 8))
+		b.Output("y", write(b, x, y, z))
+		_, err := rows.Compile(built(t, b), 4, nil)
+		if refused := (*rows.Refusal)(nil); !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if _, err := rows.Compile(quest(t, 4, 16, 16, true), 7, nil); err == nil || !strings.Contains(err.Error(), "no part in every row") {
+		t.Errorf("another number of rows: %v", err)
+	}
+	if _, err := rows.Compile(quest(t, 4, 16, 16, true), 4, map[string]byrow.Storage{"x": byrow.Int8}); err == nil {
+		t.Error("inputs in 8 bits are taken")
+	}
+}
+
+// TestWrongMemory: slices that do not fit are an error.
+func TestWrongMemory(t *testing.T) {
+	p := questBack(t, 4, 16, 16, true)
+	k, err := rows.Compile(p, 4, map[string]byrow.Storage{"dy": byrow.BFloat16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := func() (in, out []any) {
+		return []any{make([]bool, 64), make([]uint16, 64)}, []any{make([]float32, 64)}
+	}
+	if in, out := good(); k.Run(in, out, testrows.InTurn) != nil {
+		t.Error("what fits is refused")
+	}
+	for i, wrong := range []func(in, out []any) ([]any, []any){
+		func(in, out []any) ([]any, []any) { return in[:1], out },
+		func(in, out []any) ([]any, []any) { return in, nil },
+		func(in, out []any) ([]any, []any) { in[1] = make([]float32, 64); return in, out },
+		func(in, out []any) ([]any, []any) { in[0] = make([]bool, 63); return in, out },
+		func(in, out []any) ([]any, []any) { out[0] = make([]uint16, 64); return in, out },
+		func(in, out []any) ([]any, []any) { out[0] = 7; return in, out },
+	} {
+		if in, out := wrong(good()); k.Run(in, out, testrows.InTurn) == nil {
+			t.Errorf("memory %d is taken", i)
+		}
+	}
+}
+
+// TestProgram: the kernel's program has the inputs and outputs of the one that was compiled.
+func TestProgram(t *testing.T) {
+	p := quest(t, 4, 16, 16, true)
+	k, err := rows.Compile(p, 4, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := k.Program(); !slices.EqualFunc(got.Inputs, p.Inputs, func(a, b program.Input) bool { return a.Name == b.Name }) || len(got.Outputs) != len(p.Outputs) {
+		t.Errorf("inputs %v, outputs %v", got.Inputs, got.Outputs)
+	}
+}

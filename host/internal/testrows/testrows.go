@@ -1,0 +1,158 @@
+// Package testrows executes programs with package rows, for tests that compare the results with what programs mean.
+package testrows
+
+import (
+	"maps"
+	"math"
+
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/host/compute/rows"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// InTurn makes the calls one after the other.
+func InTurn(n int, f func(i int)) {
+	for i := range n {
+		f(i)
+	}
+}
+
+// Run executes a program: what needs whole tensors with the oracle in binary32, the rest by rows. The error is that of package
+// rows. computed is false if no part of the program is computed by rows.
+func Run(p *program.Program, n int, stored map[string]byrow.Storage, inputs map[string]reference.Tensor) (out map[string]reference.Tensor, computed bool, err error) {
+	d, err := rows.Divide(p, n)
+	if err != nil || d.Rows == nil {
+		return nil, false, err
+	}
+	k, err := rows.Compile(d.Rows, n, stored)
+	if err != nil {
+		return nil, false, err
+	}
+	known := maps.Clone(inputs)
+	for name, x := range inputs {
+		if stored[name] == byrow.BFloat16 {
+			known[name] = FromMemory(x.Type, ToMemory(x, byrow.BFloat16))
+		}
+	}
+	out = map[string]reference.Tensor{}
+	if d.Whole != nil {
+		if out, err = reference.Run32(d.Whole, known); err != nil {
+			return nil, false, err
+		}
+		for name, x := range out {
+			if p.Input(name) < 0 { // an output may have the name of an input
+				known[name] = x
+			}
+		}
+	}
+	var in, results []any
+	for _, i := range d.Rows.Inputs {
+		in = append(in, ToMemory(known[i.Name], stored[i.Name]))
+	}
+	for _, o := range d.Rows.Outputs {
+		results = append(results, Empty(d.Rows.TypeOf(o.Value), stored[o.Name]))
+	}
+	if err := k.Run(in, results, InTurn); err != nil {
+		return nil, false, err
+	}
+	for i, o := range d.Rows.Outputs {
+		out[o.Name] = FromMemory(d.Rows.TypeOf(o.Value), results[i])
+	}
+	return out, true, nil
+}
+
+// ToMemory returns the memory of a tensor that is stored in this type.
+func ToMemory(x reference.Tensor, at byrow.Storage) any {
+	switch x.Type.DType {
+	case program.Bool:
+		list := make([]bool, len(x.Ints))
+		for i, n := range x.Ints {
+			list[i] = n != 0
+		}
+		return list
+	case program.Int:
+		list := make([]int32, len(x.Ints))
+		for i, n := range x.Ints {
+			list[i] = int32(n)
+		}
+		return list
+	case program.Uint:
+		list := make([]uint32, len(x.Ints))
+		for i, n := range x.Ints {
+			list[i] = uint32(n)
+		}
+		return list
+	}
+	list := make([]float32, len(x.Floats))
+	for i, v := range x.Floats {
+		list[i] = float32(v)
+	}
+	if at != byrow.BFloat16 {
+		return list
+	}
+	short := make([]uint16, len(list))
+	for i, v := range list {
+		short[i] = round(v)
+	}
+	return short
+}
+
+// round is the nearest number of bfloat16, ties to even.
+func round(x float32) uint16 {
+	bits := math.Float32bits(x)
+	if x != x {
+		return uint16(bits>>16 | 1<<6)
+	}
+	return uint16((uint64(bits) + 0x7fff + uint64(bits>>16&1)) >> 16)
+}
+
+// Empty returns memory for a tensor.
+func Empty(t program.Type, at byrow.Storage) any {
+	n := int(t.Size())
+	switch {
+	case t.DType == program.Bool:
+		return make([]bool, n)
+	case t.DType == program.Int:
+		return make([]int32, n)
+	case t.DType == program.Uint:
+		return make([]uint32, n)
+	case at == byrow.BFloat16:
+		return make([]uint16, n)
+	case at == byrow.Int8:
+		return make([]int8, n)
+	}
+	return make([]float32, n)
+}
+
+// FromMemory reads a tensor.
+func FromMemory(t program.Type, memory any) reference.Tensor {
+	x := reference.Tensor{Type: t}
+	switch m := memory.(type) {
+	case []float32:
+		for _, v := range m {
+			x.Floats = append(x.Floats, float64(v))
+		}
+	case []uint16:
+		for _, v := range m {
+			x.Floats = append(x.Floats, float64(math.Float32frombits(uint32(v)<<16)))
+		}
+	case []int8:
+		for _, v := range m {
+			x.Floats = append(x.Floats, float64(v))
+		}
+	case []bool:
+		for _, v := range m {
+			x.Ints = append(x.Ints, map[bool]int64{true: 1}[v])
+		}
+	case []int32:
+		for _, v := range m {
+			x.Ints = append(x.Ints, int64(v))
+		}
+	case []uint32:
+		for _, v := range m {
+			x.Ints = append(x.Ints, int64(v))
+		}
+	}
+	return x
+}
