@@ -45,7 +45,7 @@ func checkFloats(t *testing.T, tier *Tier, s shape, kinds [2]string, front bool,
 	}
 	run1(t, p, out, left, right, Scales{}, nil)
 	for i, want := range reference(l, r, left, right) {
-		if !near(t, fmt.Sprintf("%s %v %v", tier.name, s, kinds), i, out[i], want.sum, want.bound(p.k)) {
+		if !near(t, fmt.Sprintf("%s %v %v", tier.name, s, kinds), i, out[i], want.sum, want.bound(tier, p.k)) {
 			return
 		}
 	}
@@ -248,7 +248,7 @@ func TestOptions(t *testing.T) {
 				before := slices.Clone(out)
 				run1(t, p, out, x, y, scales, nil)
 				for at, e := range reference(l, rl, x, y) {
-					want, bound := e.sum, e.bound(p.k)
+					want, bound := e.sum, e.bound(tier, p.k)
 					for _, scale := range []float64{pick(scales.Rows, at/n, m, batch), pick(scales.Columns, at/(n*m)*n+at%n, n, batch)} {
 						want, bound = want*scale, bound*math.Abs(scale)
 						bound += roundoff * (math.Abs(want) + bound)
