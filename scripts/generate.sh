@@ -1,12 +1,13 @@
 #!/bin/sh
 # Writes all generated files: the code of the plugin protocol, the table of
-# operations, those of configuration keys and of a run's numbers, and the licences of others' code. It needs
+# operations, those of configuration keys and of a run's numbers, the assembler of matrix products, and the licences of
+# others' code. It needs
 # nothing but Go. With --check it fails when a generated file was not up to date, and
 # leaves it up to date.
 set -eu
 cd "$(dirname "$0")/.."
 
-generated="sdk/internal/wire/cage docs/ops.md docs/configuration.md docs/records.md THIRD_PARTY_LICENSES"
+generated="sdk/internal/wire/cage docs/ops.md docs/configuration.md docs/records.md host/compute/matmul THIRD_PARTY_LICENSES"
 
 state() {
 	# shellcheck disable=SC2086 # a list of paths
@@ -14,7 +15,7 @@ state() {
 }
 
 before=$(state)
-go generate ./sdk/... ./cmd/cage
+go generate ./sdk/... ./cmd/cage ./host/compute/matmul
 go run ./tools/licenses
 if [ "${1:-}" = --check ] && [ "$before" != "$(state)" ]; then
 	echo "generated files were not up to date: commit what scripts/generate.sh has written" >&2

@@ -51,7 +51,7 @@ func (m *benchModel) kindFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&m.bits, "bits", 0, "bits of the quantizer; 0: its own default")
 	flags.StringVar(&m.optimizer, "optimizer", "adamw", "optimizer plugin")
 	flags.StringVar(&m.device, "device", "cpu", "device: cpu or cuda")
-	flags.StringVar(&m.precision, "precision", "float32", "type of the model's matrix products: float32, or bfloat16 with cuda")
+	flags.StringVar(&m.precision, "precision", "float32", "type of the model's matrix products: float32 or bfloat16")
 }
 
 // stepFlags are the flags of cage bench step.

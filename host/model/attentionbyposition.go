@@ -32,13 +32,23 @@ func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core at
 	}
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
 	projected := matMulTransposedRounded(x, rows) // [tokens, queries, keys and values]
+	inputs := append([]*graph.Node{x, w}, norms.gains()...)
+	if norms == nil && engine.HasNatives(x.Graph()) {
+		turned := attention.Heads{Batch: r.batch, Context: r.context, Size: r.size, Parts: []attention.Part{{Heads: r.heads, Turned: true}, {Heads: r.keyHeads, Turned: true}, {Heads: r.keyHeads}}}
+		parts := splitNatively(turned, projected, r.turn)
+		mixed, coreBack := core(parts[0], parts[1], parts[2])
+		return autodiff.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
+			dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
+			dProjected := joinNatively(turned, []*graph.Node{dQuery, dKey, dValue}, r.turn)
+			return []*graph.Node{matMul(dProjected, rows), r.toFeatureOrder(transposedMatMul(dProjected, x))}
+		})
+	}
 	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
 	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
 	value := r.splitHeads(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
 	query, key, normBack := normalizeBoth(norms, query, key, r.normalizeByPosition)
 	mixed, coreBack := core(r.rotatePoints(r.splitHeads(query), r.turn, 1), r.rotatePoints(r.splitHeads(key), r.turn, 1), value)
 
-	inputs := append([]*graph.Node{x, w}, norms.gains()...)
 	return autodiff.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
 		dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
 		dQuery, dKey = r.joinHeads(r.rotatePoints(dQuery, r.turn, -1)), r.joinHeads(r.rotatePoints(dKey, r.turn, -1))
@@ -47,6 +57,39 @@ func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core at
 		dw := r.toFeatureOrder(transposedMatMul(dProjected, x))
 		return append([]*graph.Node{matMul(dProjected, rows), dw}, dGains...)
 	})
+}
+
+// splitNatively splits a projection into queries, keys and values, with queries and keys turned, in one pass.
+func splitNatively(h attention.Heads, joined *graph.Node, turn rotation) []*graph.Node {
+	var shapesOfParts []shapes.Shape
+	for _, p := range h.Parts {
+		shapesOfParts = append(shapesOfParts, shapes.Make(dtypes.Float32, h.Batch, h.Context, p.Heads, h.Size))
+	}
+	return engine.Native{Name: "split of heads", Outputs: shapesOfParts, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		f := elementsOf(in)
+		return h.Split(elementsOf(out), f[0], f[1], f[2], parallel)
+	}}.Call(joined, turn.cos, turn.sin)
+}
+
+// joinNatively is the adjoint of splitNatively.
+func joinNatively(h attention.Heads, parts []*graph.Node, turn rotation) *graph.Node {
+	columns := 0
+	for _, p := range h.Parts {
+		columns += p.Heads * h.Size
+	}
+	joined := shapes.Make(dtypes.Float32, h.Batch*h.Context, columns)
+	return engine.Native{Name: "join of heads", Outputs: []shapes.Shape{joined}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		f := elementsOf(in)
+		return h.Join(elementsOf(out)[0], f[2:], f[0], f[1], parallel)
+	}}.Call(append([]*graph.Node{turn.cos, turn.sin}, parts...)...)[0]
+}
+
+// elementsOf are the elements of tensors of float32.
+func elementsOf(list []engine.Tensor) (all [][]float32) {
+	for _, t := range list {
+		all = append(all, t.Flat.([]float32))
+	}
+	return all
 }
 
 // splitHeads turns [tokens, heads·size] into [batch, context, heads, size].
@@ -203,25 +246,26 @@ func nativeCore(segments *graph.Node) attentionCore {
 		if segments != nil {
 			inputs = append(inputs, segments)
 		}
-		floats := func(t engine.Tensor) []float32 { return t.Flat.([]float32) }
-		read := func(in []engine.Tensor) (attention.Inputs, []engine.Tensor) {
-			i := attention.Inputs{Query: floats(in[0]), Key: floats(in[1]), Value: floats(in[2])}
+		read := func(in []engine.Tensor) (i attention.Inputs, more [][]float32) {
+			f := elementsOf(in[:3])
+			i = attention.Inputs{Query: f[0], Key: f[1], Value: f[2]}
 			if in = in[3:]; segments != nil {
 				i.Segments, in = in[0].Flat.([]int32), in[1:]
 			}
-			return i, in
+			return i, elementsOf(in)
 		}
-		logs := shapes.Make(dtypes.Float32, p.Logs())
-		forward := engine.Native{Name: "attention", Outputs: []shapes.Shape{query.Shape(), logs},
+		forward := engine.Native{Name: "attention", Outputs: []shapes.Shape{query.Shape(), shapes.Make(dtypes.Float32, p.Logs())},
 			Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 				i, _ := read(in)
-				return p.Forward(floats(out[0]), floats(out[1]), i, parallel)
+				o := elementsOf(out)
+				return p.Forward(o[0], o[1], i, parallel)
 			}}.Call(inputs...)
 		return forward[0], func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
 			adjoints := engine.Native{Name: "adjoints of attention", Outputs: []shapes.Shape{query.Shape(), key.Shape(), value.Shape()},
 				Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-					i, in := read(in)
-					return p.Backward(floats(out[0]), floats(out[1]), floats(out[2]), i, floats(in[0]), floats(in[1]), floats(in[2]), parallel)
+					i, more := read(in)
+					o := elementsOf(out)
+					return p.Backward(o[0], o[1], o[2], i, more[0], more[1], more[2], parallel)
 				}}.Call(append(inputs, forward[0], forward[1], dMixed)...)
 			return adjoints[0], adjoints[1], adjoints[2]
 		}

@@ -51,6 +51,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"programs on the wire", "sdk/internal/wire", "FuzzProgram"},
 	{"programs", "sdk/program", "FuzzValidate"},
 	{"programs, run by the oracle", "sdk/program/reference", "FuzzRun"},
+	{"products of matrices, on every tier", "host/compute/matmul", "FuzzProduct"},
 	{"programs, for many tensors at once", "host/compute/pass/vectorize", "FuzzProgram"},
 	{"programs, run by rows", "host/compute/rows", "FuzzPrograms"},
 	{"programs, run by every executor", "host/compute/update/executortest", "FuzzExecutors"},

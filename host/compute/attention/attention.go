@@ -31,9 +31,10 @@ type Plan struct {
 	scratch sync.Pool
 }
 
-// block has the products for the queries from one position to another, and the keys before the latter.
+// block has the products for the queries from one position to another, and the keys before some position.
 type block struct {
-	from, to int
+	from, to int             // queries
+	keys     int             // at least to
 	scores   *matmul.Product // of a query and a key
 	values   *matmul.Product // of a row of weights and the values
 	dWeights *matmul.Product // of an adjoint of the output and the values
@@ -52,8 +53,9 @@ func New(t *matmul.Tier, s Sizes) (*Plan, error) {
 	const tile, scores = 48, 1 << 15
 	rows := max(tile, min(4*tile, scores/s.Context/tile*tile))
 	for from := 0; from < s.Context; from += rows {
-		b := block{from: from, to: min(from+rows, s.Context)}
-		m, n := b.to-b.from, b.to
+		to := min(from+rows, s.Context)
+		b := block{from: from, to: to, keys: min((to+lanes-1)/lanes*lanes, s.Context)}
+		m, n := b.to-b.from, b.keys
 		queries, keys := matmul.Axis{Size: m, Stride: query}, matmul.Axis{Size: n, Stride: key}
 		square := func(cross, contracted matmul.Axis) matmul.Layout {
 			return matmul.Layout{Cross: []matmul.Axis{cross}, Contracted: []matmul.Axis{contracted}}
@@ -89,6 +91,9 @@ func New(t *matmul.Tier, s Sizes) (*Plan, error) {
 	return p, nil
 }
 
+// lanes is a number of elements of which loops take multiples at their best.
+const lanes = 64
+
 // scratch is the memory of a task.
 type scratch struct{ weights, dScores, result, dKey, dValue []float32 }
 
@@ -123,7 +128,7 @@ func (p *Plan) Forward(mixed, logs []float32, in Inputs, parallel func(n int, f 
 }
 
 func (p *Plan) forward(s *scratch, b *block, batch, head int, mixed, logs []float32, in Inputs) error {
-	m, n := b.to-b.from, b.to
+	m, n := b.to-b.from, b.keys
 	weights, result := s.weights[:m*n], s.result[:m*p.Size]
 	value := matmul.Elements{Float32: in.Value[p.key(batch, 0, head):]}
 	if err := p.multiplyByKeys(b.scores, weights, in.Query, in.Key, batch, b.from, head); err != nil {
@@ -132,16 +137,15 @@ func (p *Plan) forward(s *scratch, b *block, batch, head int, mixed, logs []floa
 	var sums [1]float32
 	for i := range m {
 		row := weights[i*n : (i+1)*n]
-		seen, from := p.seen(row, in.Segments, batch, b.from+i)
-		loops.GroupFold(loops.Max, sums[:], seen, len(seen))
+		p.hide(row, in.Segments, batch, b.from+i)
+		loops.GroupFold(loops.Max, sums[:], row, n)
 		largest := sums[0]
-		loops.BinaryS(loops.Sub, seen, seen, largest)
-		loops.BinaryS(loops.Mul, seen, seen, p.scale)
-		loops.Unary(loops.Exp, seen, seen)
-		p.hide(row, seen, from, in.Segments, batch, b.from+i)
-		loops.GroupFold(loops.Add, sums[:], seen, len(seen))
+		loops.BinaryS(loops.Sub, row, row, largest)
+		loops.BinaryS(loops.Mul, row, row, p.scale)
+		loops.Unary(loops.Exp, row, row)
+		loops.GroupFold(loops.Add, sums[:], row, n)
 		logs[(batch*p.Heads+head)*p.Context+b.from+i] = largest*p.scale + float32(math.Log(float64(sums[0])))
-		loops.BinaryS(loops.Mul, seen, seen, 1/sums[0])
+		loops.BinaryS(loops.Mul, row, row, 1/sums[0])
 	}
 	if err := b.values.Run(result, matmul.Elements{Float32: weights}, value, matmul.Scales{}, nil); err != nil {
 		return err
@@ -187,7 +191,7 @@ func (p *Plan) Backward(dQuery, dKey, dValue []float32, in Inputs, mixed, logs, 
 }
 
 func (p *Plan) backward(s *scratch, b *block, batch, head int, dQuery []float32, in Inputs, mixed, logs, dMixed []float32) error {
-	m, n := b.to-b.from, b.to
+	m, n := b.to-b.from, b.keys
 	weights, dScores, result := s.weights[:m*n], s.dScores[:m*n], s.result[:m*p.Size]
 	if err := p.multiplyByKeys(b.scores, weights, in.Query, in.Key, batch, b.from, head); err != nil {
 		return err
@@ -198,18 +202,15 @@ func (p *Plan) backward(s *scratch, b *block, batch, head int, dQuery []float32,
 	var sum [1]float32
 	for i := range m {
 		row, dRow := weights[i*n:(i+1)*n], dScores[i*n:(i+1)*n]
-		seen, from := p.seen(row, in.Segments, batch, b.from+i)
-		loops.BinaryS(loops.Mul, seen, seen, p.scale)
-		loops.BinaryS(loops.Sub, seen, seen, logs[(batch*p.Heads+head)*p.Context+b.from+i])
-		loops.Unary(loops.Exp, seen, seen)
-		p.hide(row, seen, from, in.Segments, batch, b.from+i)
+		p.hide(row, in.Segments, batch, b.from+i)
+		loops.BinaryS(loops.Mul, row, row, p.scale)
+		loops.BinaryS(loops.Sub, row, row, logs[(batch*p.Heads+head)*p.Context+b.from+i])
+		loops.Unary(loops.Exp, row, row)
 		// The adjoint of the scores is weights·(dWeights − Σ weights·dWeights); the sum over keys equals one over the output.
 		at := p.query(batch, b.from+i, head)
 		loops.GroupSumMul(sum[:], dMixed[at:at+p.Size], mixed[at:at+p.Size], p.Size)
-		dSeen := dRow[from : from+len(seen)]
-		loops.BinaryS(loops.Sub, dSeen, dSeen, sum[0])
-		loops.MulMulS(dSeen, dSeen, seen, p.scale)
-		p.hide(dRow, dSeen, from, in.Segments, batch, b.from+i)
+		loops.BinaryS(loops.Sub, dRow, dRow, sum[0])
+		loops.MulMulS(dRow, dRow, row, p.scale) // 0 where nothing is seen
 	}
 	key := matmul.Elements{Float32: in.Key[p.key(batch, 0, head):]}
 	query := matmul.Elements{Float32: in.Query[p.query(batch, b.from, head):]}
@@ -241,29 +242,17 @@ func (p *Plan) key(batch, position, head int) int {
 	return ((batch*p.Context+position)*p.KeyHeads + head/(p.Heads/p.KeyHeads)) * p.Size
 }
 
-// seen is the part of a row of scores from the first key that the query at a position sees to the last one, and the position of
-// the first.
-func (p *Plan) seen(row []float32, segments []int32, batch, position int) (seen []float32, from int) {
-	if segments != nil {
-		own := segments[batch*p.Context:]
-		for own[from] != own[position] {
-			from++
-		}
-	}
-	return row[from : position+1], from
-}
-
-// hide makes zeros of everything in a row that is not seen.
-func (p *Plan) hide(row, seen []float32, from int, segments []int32, batch, position int) {
-	clear(row[:from])
-	clear(row[position+1:])
+// hide makes the weights zero of the keys that the query at a position does not see: their scores are −∞.
+func (p *Plan) hide(row []float32, segments []int32, batch, position int) {
+	infinite := float32(math.Inf(-1))
+	loops.Fill(row[position+1:], infinite)
 	if segments == nil {
 		return
 	}
 	own := segments[batch*p.Context:]
-	for i := range seen {
-		if own[from+i] != own[position] {
-			seen[i] = 0
+	for i := range position {
+		if own[i] != own[position] {
+			row[i] = infinite
 		}
 	}
 }

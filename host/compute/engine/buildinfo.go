@@ -20,7 +20,8 @@ type BuildInfo struct {
 	Backend string `json:"backend"` // module and version of the backend
 
 	// Products says to which type matrix products round their operands, if not float32: "bfloat16" for products that
-	// ask for the device's precision, "tf32" for the others.
+	// ask for the device's precision, "tf32" for the others. On the CPU it also names what rounds sums in an order of its own:
+	// "bfloat16/avx512bf16" is the instruction for bfloat16, "bfloat16/library" a build that lacks natives.
 	Products string `json:"products,omitempty"`
 
 	// Replicas is the number of replicas, if there are several: it affects the order of rounding in sums.
@@ -79,7 +80,15 @@ func target() string {
 func (d *Device) products() string {
 	var list []string
 	if d.options.Precision == device.BFloat16 {
-		list = append(list, string(device.BFloat16))
+		name := string(device.BFloat16)
+		if d.kind == device.CPU {
+			if tier, err := ProductTier(); err != nil || nativesLack() != nil {
+				name += "/library"
+			} else if tier.HasBFloat16() {
+				name += "/" + tier.Name()
+			}
+		}
+		list = append(list, name)
 	}
 	if d.kind == device.CUDA && d.options.TF32 {
 		list = append(list, "tf32")

@@ -36,20 +36,17 @@ type Options struct {
 	Count int
 
 	// Precision is the type in which steps multiply matrices if they ask for it with [DotGeneral]; [device.Float32] if empty.
-	// [device.BFloat16] on the CPU device computes the same as on others, but is no faster than float32.
+	// On the CPU device [device.BFloat16] is faster than float32 where the processor has products in bfloat16.
 	Precision device.Precision
 
-	// Attention says how models compute attention on the CUDA device in bfloat16; [device.AutoAttention] if empty. Other kinds
-	// and precisions ignore it.
+	// Attention says how models compute attention in bfloat16; [device.AutoAttention] if empty. Float32 ignores it.
 	Attention device.Attention
 
-	// Kernels says how programs of plugins are computed on the CUDA device in bfloat16; [device.AutoKernels] if empty. Other
-	// kinds and precisions ignore it.
+	// Kernels says how programs of plugins are computed in bfloat16; [device.AutoKernels] if empty. Float32 ignores it.
 	Kernels device.Kernels
 
-	// Products says how quantized matrices are multiplied; [device.FloatProducts] if empty. [device.IntegerProducts] on the CPU
-	// device computes the same as on others, but more slowly than float32. [device.BlockProducts] is for GPUs that have such
-	// products.
+	// Products says how quantized matrices are multiplied; [device.FloatProducts] if empty. [device.BlockProducts] is for GPUs
+	// that have such products.
 	Products device.Products
 
 	// Allocator is how the CUDA device allocates the memory of a GPU; [device.DefaultAllocator] if empty. Preallocate reserves
@@ -255,5 +252,26 @@ func openCPU(opts Options) (compute.Backend, error) {
 	if err := setParallelism(backend, threads); err != nil {
 		return nil, err
 	}
+	if opts.Warn != nil {
+		warnOfProducts(opts)
+	}
 	return backend, nil
+}
+
+// warnOfProducts says what the CPU lacks of what the options ask for.
+func warnOfProducts(opts Options) {
+	inBFloat16, integer := opts.Precision == device.BFloat16, opts.Products == device.IntegerProducts
+	if !inBFloat16 && !integer {
+		return
+	}
+	tier, err := ProductTier()
+	if lack := nativesLack(); lack != nil {
+		err = lack
+	}
+	switch {
+	case err != nil:
+		opts.Warn("products in bfloat16 and of integers are computed by operations of the library, which takes more time than float32", "reason", err)
+	case inBFloat16 && !tier.HasBFloat16():
+		opts.Warn("this processor has no products in bfloat16: their operands are rounded to it, and take as long as in float32", "kernels", tier.Name())
+	}
 }

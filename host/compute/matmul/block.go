@@ -1,13 +1,18 @@
 package matmul
 
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
 // A rightPart is a part of the right operand, packed: all panels of the first blockWords words along the sums, then all of
 // the next.
 type rightPart struct {
 	*run
-	part    part
-	product int // of the batch
-	packed  []uint32
-	columns []int32 // sums of columns, and once they are complete, times the offset of the left operand
+	part        part
+	product     int // of the batch
+	packed      []uint32
+	corrections []int32 // the offset of the left operand times the sum of each column
 }
 
 // shared returns the memory in which all tasks find what is packed of one product.
@@ -16,7 +21,7 @@ func (r *run) shared(product int) rightPart {
 	size := width * r.part.words
 	o := rightPart{run: r, part: r.part, product: r.part.batch + product, packed: r.packed[product*size:][:size]}
 	if r.format.unsigned {
-		o.columns = r.columns[product*width:][:width]
+		o.corrections = r.corrections[product*width:][:width]
 	}
 	return o
 }
@@ -32,30 +37,29 @@ func (o *rightPart) elements(word, depth int) (first, count int) {
 	return first, min(depth*o.format.per, o.k-first)
 }
 
-// pack packs some panels.
-func (o *rightPart) pack(panel, panels int, w *workspace) {
+// pack packs some panels, of some words. What an offset of the left operand adds to each column is added to the corrections,
+// perhaps by several tasks at once: the order of integers does not matter.
+func (o *rightPart) pack(word, end, panel, panels int, w *workspace) {
 	f := o.format
 	column := panel * f.columns
 	columns := min(panels*f.columns, o.part.columns-column)
 	width := roundUp(columns, f.columns)
-	if f.unsigned && o.part.first {
-		clear(o.columns[column:][:width])
-	}
-	for word := 0; word < o.part.words; word += blockWords {
+	for ; word < end; word += blockWords {
 		packed, depth := o.block(word)
 		packed = packed[column*depth:][:width*depth]
 		w.source = source{view: &o.right, base: o.right.batch.at(o.product), row: o.part.column + column, rows: columns, height: f.columns}
 		w.source.first, w.source.count = o.elements(word, depth)
 		f.pack(packed, o.rightElements, &w.source, &w.stage)
-		if f.unsigned {
-			for c := 0; c < width; c += f.columns {
-				f.addColumns(o.columns[column+c:][:f.columns], packed[c*depth:][:f.columns*depth])
-			}
+		if !f.unsigned {
+			continue
 		}
-	}
-	if f.unsigned && o.part.last {
-		for i := range o.columns[column:][:width] {
-			o.columns[column+i] *= int32(o.offset)
+		for c := 0; c < width; c += f.columns {
+			sums := w.sums[:f.columns]
+			clear(sums)
+			f.addColumns(sums, packed[c*depth:][:f.columns*depth])
+			for i, s := range sums {
+				atomic.AddInt32(&o.corrections[column+c+i], s*int32(o.offset))
+			}
 		}
 	}
 }
@@ -78,11 +82,19 @@ func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 		for j := panel; j < panel+panels && j*f.columns < o.part.columns; j++ {
 			b := packed[j*f.columns*depth:][:f.columns*depth]
 			for i := 0; i < rows; i += f.rows {
+				if next := i + f.rows; next < rows {
+					// The next tile's place in the output, which is far from this one's.
+					at := &o.out[o.at(row+next, j*f.columns)]
+					f.prefetch(unsafe.Pointer(at), 4*o.n, min(f.rows, rows-next), 4*min(f.columns, o.part.columns-j*f.columns))
+				}
 				o.tile(depth, left[i*depth:][:f.rows*depth], b, row+i, rows-i, j*f.columns, first, last, w)
 			}
 		}
 	}
 }
+
+// at is where an element of the output stands; its column is one of the part.
+func (o *rightPart) at(row, column int) int { return (o.product*o.m+row)*o.n + o.part.column + column }
 
 // tile multiplies two panels. The sums of all but the last words stay in r.sums; where the tile hangs over the edge of the
 // output, or where the sums are complete at once, they go through memory of the task.
@@ -90,7 +102,7 @@ func (o *rightPart) tile(depth int, a, b []uint32, row, rows, column int, first,
 	f := o.format
 	rows, columns := min(rows, f.rows), min(o.part.columns-column, f.columns)
 	full := rows == f.rows && columns == f.columns
-	at := (o.product*o.m+row)*o.n + o.part.column + column
+	at := o.at(row, column)
 	accumulate := !first || o.direct && o.options.Add
 	sums, stride := o.sums[at:], o.n
 	switch {
@@ -113,7 +125,7 @@ func (o *rightPart) tile(depth int, a, b []uint32, row, rows, column int, first,
 	e.sums, e.sumStride = sums, stride
 	e.out = o.out[at:]
 	if f.unsigned {
-		e.corrections = o.columns[column:]
+		e.corrections = o.corrections[column:]
 	}
 	if s := o.scales.Rows; s != nil {
 		e.rowScales = s[scaleAt(s, o.product, row, o.m):]

@@ -1049,3 +1049,334 @@ row:
 	JNZ column
 	VZEROUPPER
 	RET
+
+// func acrossRounded(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+TEXT ·acrossRounded(SB), NOSPLIT, $0-56
+	MOVQ dst+0(FP), DI
+	MOVQ panel+8(FP), R8
+	MOVQ height+16(FP), R9
+	MOVQ src+32(FP), SI
+	MOVQ ld+40(FP), R10
+	MOVQ words+48(FP), CX
+	SHLQ $2, R8
+	LEAQ (R10)(R10*2), R11
+	MOVQ R10, R13
+	SHLQ $2, R13
+	MOVL $0x7fff, AX
+	VMOVD AX, X12
+	VPBROADCASTD X12, Y12
+	MOVL $0x1, AX
+	VMOVD AX, X13
+	VPBROADCASTD X13, Y13
+	MOVL $0x400000, AX
+	VMOVD AX, X14
+	VPBROADCASTD X14, Y14
+	MOVL $0xffff0000, AX
+	VMOVD AX, X15
+	VPBROADCASTD X15, Y15
+
+word:
+	MOVQ panels+24(FP), R12
+	MOVQ SI, BX
+	MOVQ DI, DX
+
+panelloop:
+	MOVQ R9, AX
+	MOVQ DX, R15
+	LEAQ (BX)(R13*1), R14
+	PREFETCHT0 (R14)
+	MOVQ BX, R14
+
+vector:
+	VMOVDQU (R14), Y0
+	VPSRLD $16, Y0, Y4
+	VPAND Y13, Y4, Y4
+	VPADDD Y12, Y0, Y5
+	VPADDD Y4, Y5, Y4
+	VPOR Y14, Y0, Y5
+	VCMPPS $3, Y0, Y0, Y0
+	VPBLENDVB Y0, Y5, Y4, Y0
+	VPAND Y15, Y0, Y0
+	VMOVDQU Y0, (R15)
+	ADDQ $32, R14
+	ADDQ $32, R15
+	SUBQ $8, AX
+	JGT vector
+	LEAQ (BX)(R9*4), BX
+	ADDQ R8, DX
+	DECQ R12
+	JNZ panelloop
+	LEAQ (SI)(R10*1), SI
+	LEAQ (DI)(R9*4), DI
+	DECQ CX
+	JNZ word
+	VZEROUPPER
+	RET
+
+// func acrossWidened(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+TEXT ·acrossWidened(SB), NOSPLIT, $0-56
+	MOVQ dst+0(FP), DI
+	MOVQ panel+8(FP), R8
+	MOVQ height+16(FP), R9
+	MOVQ src+32(FP), SI
+	MOVQ ld+40(FP), R10
+	MOVQ words+48(FP), CX
+	SHLQ $2, R8
+	LEAQ (R10)(R10*2), R11
+	MOVQ R10, R13
+	SHLQ $2, R13
+
+word:
+	MOVQ panels+24(FP), R12
+	MOVQ SI, BX
+	MOVQ DI, DX
+
+panelloop:
+	MOVQ R9, AX
+	MOVQ DX, R15
+	LEAQ (BX)(R13*1), R14
+	PREFETCHT0 (R14)
+	MOVQ BX, R14
+
+vector:
+	VPMOVZXWD (R14), Y0
+	VPSLLD $16, Y0, Y0
+	VMOVDQU Y0, (R15)
+	ADDQ $16, R14
+	ADDQ $32, R15
+	SUBQ $8, AX
+	JGT vector
+	LEAQ (BX)(R9*2), BX
+	ADDQ R8, DX
+	DECQ R12
+	JNZ panelloop
+	LEAQ (SI)(R10*1), SI
+	LEAQ (DI)(R9*4), DI
+	DECQ CX
+	JNZ word
+	VZEROUPPER
+	RET
+
+// func acrossRoundedHalves(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+TEXT ·acrossRoundedHalves(SB), NOSPLIT, $0-56
+	MOVQ dst+0(FP), DI
+	MOVQ panel+8(FP), R8
+	MOVQ height+16(FP), R9
+	MOVQ src+32(FP), SI
+	MOVQ ld+40(FP), R10
+	MOVQ words+48(FP), CX
+	SHLQ $2, R8
+	LEAQ (R10)(R10*2), R11
+	MOVQ R10, R13
+	SHLQ $3, R13
+	MOVL $0x7fff, AX
+	VMOVD AX, X12
+	VPBROADCASTD X12, Y12
+	MOVL $0x1, AX
+	VMOVD AX, X13
+	VPBROADCASTD X13, Y13
+	MOVL $0x400000, AX
+	VMOVD AX, X14
+	VPBROADCASTD X14, Y14
+	MOVL $0xffff0000, AX
+	VMOVD AX, X15
+	VPBROADCASTD X15, Y15
+
+word:
+	MOVQ panels+24(FP), R12
+	MOVQ SI, BX
+	MOVQ DI, DX
+
+panelloop:
+	MOVQ R9, AX
+	MOVQ DX, R15
+	LEAQ (BX)(R13*1), R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R10*1)
+	MOVQ BX, R14
+
+vector:
+	VMOVDQU (R14), Y0
+	VMOVDQU (R14)(R10*1), Y1
+	VPSRLD $16, Y0, Y4
+	VPAND Y13, Y4, Y4
+	VPADDD Y12, Y0, Y5
+	VPADDD Y4, Y5, Y4
+	VPOR Y14, Y0, Y5
+	VCMPPS $3, Y0, Y0, Y0
+	VPBLENDVB Y0, Y5, Y4, Y0
+	VPAND Y15, Y0, Y0
+	VPSRLD $16, Y1, Y4
+	VPAND Y13, Y4, Y4
+	VPADDD Y12, Y1, Y5
+	VPADDD Y4, Y5, Y4
+	VPOR Y14, Y1, Y5
+	VCMPPS $3, Y1, Y1, Y1
+	VPBLENDVB Y1, Y5, Y4, Y1
+	VPAND Y15, Y1, Y1
+	VPSRLD $16, Y0, Y0
+	VPOR Y1, Y0, Y0
+	VMOVDQU Y0, (R15)
+	ADDQ $32, R14
+	ADDQ $32, R15
+	SUBQ $8, AX
+	JGT vector
+	LEAQ (BX)(R9*4), BX
+	ADDQ R8, DX
+	DECQ R12
+	JNZ panelloop
+	LEAQ (SI)(R10*2), SI
+	LEAQ (DI)(R9*4), DI
+	DECQ CX
+	JNZ word
+	VZEROUPPER
+	RET
+
+// func acrossHalves(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+TEXT ·acrossHalves(SB), NOSPLIT, $0-56
+	MOVQ dst+0(FP), DI
+	MOVQ panel+8(FP), R8
+	MOVQ height+16(FP), R9
+	MOVQ src+32(FP), SI
+	MOVQ ld+40(FP), R10
+	MOVQ words+48(FP), CX
+	SHLQ $2, R8
+	LEAQ (R10)(R10*2), R11
+	MOVQ R10, R13
+	SHLQ $3, R13
+
+word:
+	MOVQ panels+24(FP), R12
+	MOVQ SI, BX
+	MOVQ DI, DX
+
+panelloop:
+	MOVQ R9, AX
+	MOVQ DX, R15
+	LEAQ (BX)(R13*1), R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R10*1)
+	MOVQ BX, R14
+
+vector:
+	VPMOVZXWD (R14), Y0
+	VPMOVZXWD (R14)(R10*1), Y1
+	VPSLLD $16, Y1, Y1
+	VPOR Y1, Y0, Y0
+	VMOVDQU Y0, (R15)
+	ADDQ $16, R14
+	ADDQ $32, R15
+	SUBQ $8, AX
+	JGT vector
+	LEAQ (BX)(R9*2), BX
+	ADDQ R8, DX
+	DECQ R12
+	JNZ panelloop
+	LEAQ (SI)(R10*2), SI
+	LEAQ (DI)(R9*4), DI
+	DECQ CX
+	JNZ word
+	VZEROUPPER
+	RET
+
+// func acrossPairs(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+TEXT ·acrossPairs(SB), NOSPLIT, $0-56
+	MOVQ dst+0(FP), DI
+	MOVQ panel+8(FP), R8
+	MOVQ height+16(FP), R9
+	MOVQ src+32(FP), SI
+	MOVQ ld+40(FP), R10
+	MOVQ words+48(FP), CX
+	SHLQ $2, R8
+	LEAQ (R10)(R10*2), R11
+	MOVQ R10, R13
+	SHLQ $3, R13
+
+word:
+	MOVQ panels+24(FP), R12
+	MOVQ SI, BX
+	MOVQ DI, DX
+
+panelloop:
+	MOVQ R9, AX
+	MOVQ DX, R15
+	LEAQ (BX)(R13*1), R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R10*1)
+	MOVQ BX, R14
+
+vector:
+	VPMOVSXBD (R14), Y0
+	VPMOVSXBD (R14)(R10*1), Y1
+	VPSLLD $16, Y1, Y1
+	VPBLENDW $0xaa, Y1, Y0, Y0
+	VMOVDQU Y0, (R15)
+	ADDQ $8, R14
+	ADDQ $32, R15
+	SUBQ $8, AX
+	JGT vector
+	LEAQ (BX)(R9*1), BX
+	ADDQ R8, DX
+	DECQ R12
+	JNZ panelloop
+	LEAQ (SI)(R10*2), SI
+	LEAQ (DI)(R9*4), DI
+	DECQ CX
+	JNZ word
+	VZEROUPPER
+	RET
+
+// func acrossQuads(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+TEXT ·acrossQuads(SB), NOSPLIT, $0-56
+	MOVQ dst+0(FP), DI
+	MOVQ panel+8(FP), R8
+	MOVQ height+16(FP), R9
+	MOVQ src+32(FP), SI
+	MOVQ ld+40(FP), R10
+	MOVQ words+48(FP), CX
+	SHLQ $2, R8
+	LEAQ (R10)(R10*2), R11
+	MOVQ R10, R13
+	SHLQ $4, R13
+
+word:
+	MOVQ panels+24(FP), R12
+	MOVQ SI, BX
+	MOVQ DI, DX
+
+panelloop:
+	MOVQ R9, AX
+	MOVQ DX, R15
+	LEAQ (BX)(R13*1), R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R10*1)
+	PREFETCHT0 (R14)(R10*2)
+	PREFETCHT0 (R14)(R11*1)
+	MOVQ BX, R14
+
+vector:
+	VPMOVZXBD (R14), Y0
+	VPMOVZXBD (R14)(R10*1), Y1
+	VPMOVZXBD (R14)(R10*2), Y2
+	VPMOVZXBD (R14)(R11*1), Y3
+	VPSLLD $8, Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPSLLD $16, Y2, Y2
+	VPOR Y2, Y0, Y0
+	VPSLLD $24, Y3, Y3
+	VPOR Y3, Y0, Y0
+	VMOVDQU Y0, (R15)
+	ADDQ $8, R14
+	ADDQ $32, R15
+	SUBQ $8, AX
+	JGT vector
+	LEAQ (BX)(R9*1), BX
+	ADDQ R8, DX
+	DECQ R12
+	JNZ panelloop
+	LEAQ (SI)(R10*4), SI
+	LEAQ (DI)(R9*4), DI
+	DECQ CX
+	JNZ word
+	VZEROUPPER
+	RET

@@ -357,7 +357,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 	tier := Tiers()[0]
 	for _, a := range []Arithmetic{BFloat16, Int8} {
-		for _, s := range []shape{square(200, 300, 400), {batch: []int{50}, m: []int{30}, n: []int{30}, k: []int{30}}} {
+		for _, s := range []shape{square(200, 300, 400), {batch: []int{50}, m: []int{30}, n: []int{30}, k: []int{30}}, {m: []int{99}, n: []int{101}, k: []int{103}, left: []int{1, 0}, right: []int{1, 0}}} {
 			p := plan(t, tier, a, s, Options{Add: true, Round: true})
 			l, r := s.layouts()
 			x, y, out := Elements{Float32: make([]float32, reaches(t, l))}, Elements{Float32: make([]float32, reaches(t, r))}, make([]float32, p.Size())

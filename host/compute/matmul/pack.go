@@ -16,6 +16,10 @@ type stage struct {
 	float32s  [4 * acrossLength]float32
 	bfloat16s [4 * acrossLength]uint16
 	int8s     [4 * acrossLength]int8
+
+	float32Slices  [4][]float32
+	bfloat16Slices [4][]uint16
+	int8Slices     [4][]int8
 }
 
 // A source is a part of an operand to be packed into panels: some of its rows (of a right operand, its columns), and some
@@ -34,24 +38,27 @@ func (f *format) words(elements int) int { return (elements + f.per - 1) / f.per
 // pack packs into consecutive panels; rows and elements that are missing in the last ones are zero. It may overwrite the
 // seven words behind the last panel if its height is no multiple of eight.
 func (f *format) pack(dst []uint32, e Elements, s *source, st *stage) {
+	if s.count == 0 {
+		return // there may be no elements at all
+	}
 	switch {
 	case e.Float32 != nil:
-		pack(f, &f.float32s, dst, e.Float32, s, &st.words, st.float32s[:])
+		pack(f, &f.float32s, dst, e.Float32, s, st, st.float32s[:], &st.float32Slices)
 	case e.BFloat16 != nil:
-		pack(f, &f.bfloat16s, dst, e.BFloat16, s, &st.words, st.bfloat16s[:])
+		pack(f, &f.bfloat16s, dst, e.BFloat16, s, st, st.bfloat16s[:], &st.bfloat16Slices)
 	default:
-		pack(f, &f.int8s, dst, e.Int8, s, &st.words, st.int8s[:])
+		pack(f, &f.int8s, dst, e.Int8, s, st, st.int8s[:], &st.int8Slices)
 	}
 }
 
-func pack[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, words *[stageWords]uint32, elements []T) {
+func pack[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *stage, elements []T, slices *[4][]T) {
 	src = src[s.base:]
 	// Read along what lies together in memory.
 	contracted, cross := &s.view.contracted, &s.view.cross
 	if cross.inner.Stride == 1 && cross.inner.Size >= 4 && (contracted.inner.Stride != 1 || contracted.size == 1) {
-		packAcross(f, p, dst, src, s, words, elements)
+		packAcross(f, p, dst, src, s, st, elements, slices)
 	} else {
-		packAlong(f, p, dst, src, s, words, elements)
+		packAlong(f, p, dst, src, s, &st.words, elements)
 	}
 }
 
@@ -61,9 +68,15 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 	for row := 0; row < s.rows; row += s.height {
 		panel := dst[row*total:]
 		done := 0
-		if whole := s.count / f.per &^ 7; p.straight != nil && whole > 0 && s.straight(row) {
-			from := s.view.cross.at(s.row+row) + s.first
-			p.straight(panel, s.height, src[from:], s.view.cross.stride, whole)
+		if whole := s.count / f.per &^ 7; p.straightAlong != nil && whole > 0 && s.straight(row) {
+			ld := s.view.cross.stride
+			from := (s.row+row)*ld + s.first
+			if row+s.height < s.rows {
+				size := int(unsafe.Sizeof(src[0]))
+				at := &src[from+s.height*ld]
+				f.prefetch(unsafe.Pointer(at), ld*size, min(s.height, s.rows-row-s.height), s.count*size)
+			}
+			p.straightAlong(panel, s.height, src[from:], ld, whole)
 			done = whole
 		}
 		for w := done; w < total; w += alongWords {
@@ -90,43 +103,66 @@ func (s *source) straight(row int) bool {
 		row+s.height <= s.rows && s.row+row+rows <= s.view.cross.size
 }
 
-// packAcross reads the same element of many rows at a time, makes words of several elements of each row, and distributes
-// them to the panels.
-func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, words *[stageWords]uint32, elements []T) {
-	total := f.words(s.count)
-	stretch := acrossLength / s.height * s.height
-	contiguous := s.view.cross.table == nil && s.view.contracted.table == nil
-	size := int(unsafe.Sizeof(src[0]))
-	for row := 0; row < s.rows; row += stretch {
-		n := min(stretch, s.rows-row)
-		padded := (n + s.height - 1) / s.height * s.height
-		for w := 0; w < total; w += acrossWords {
-			chunk := min(acrossWords, total-w)
-			if next := (w + acrossWords) * f.per; contiguous && next < s.count {
-				ahead := min(acrossWords*f.per, s.count-next)
-				at := &src[s.view.contracted.at(s.first+next)+s.row+row]
-				f.prefetch(unsafe.Pointer(at), s.view.contracted.stride*size, ahead, n*size)
-			}
-			for i := range chunk {
-				to := words[i*acrossLength:]
-				var parts [4][]T
-				for j := range f.per {
-					stage := elements[j*acrossLength:][:n]
-					if k := (w+i)*f.per + j; k < s.count {
-						stage = gather(&s.view.cross, stage, src[s.view.contracted.at(s.first+k):], s.row+row, n)
-					} else {
-						clear(stage)
-					}
-					parts[j] = stage
-				}
-				p.across(to[:n], &parts)
-				clear(to[n:padded])
-			}
-			for r := 0; r < padded; r += s.height {
-				distribute(dst[(row+r)*total+w*s.height:], s.height, words[r:], chunk)
+// packAcross packs what lies together in memory across the rows: straight where whole vectors can be read, else staged.
+func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *stage, elements []T, slices *[4][]T) {
+	total, whole := f.words(s.count), s.count/f.per
+	panels := 0
+	if p.straightAcross != nil && whole > 0 && s.view.cross.table == nil && s.view.contracted.table == nil {
+		// The last vector of the last panel must not reach beyond the last row.
+		if spare := s.view.cross.size - s.row - roundUp(s.height, 8); spare >= 0 {
+			panels = min(s.rows/s.height, spare/s.height+1)
+		}
+	}
+	// Vectors that hang over the end of a panel are overwritten by what is packed later, so then there is one at a time.
+	group := 4
+	if s.height%8 != 0 {
+		group = 1
+	}
+	ld := s.view.contracted.stride
+	for i := 0; i < panels; i += group {
+		from := s.first*ld + s.row + i*s.height
+		p.straightAcross(dst[i*s.height*total:], s.height*total, s.height, min(group, panels-i), src[from:], ld, whole)
+		if whole < total {
+			for j := i; j < min(i+group, panels); j++ {
+				packStaged(f, p, dst, src, s, j*s.height, (j+1)*s.height, whole, st, elements, slices)
 			}
 		}
 	}
+	if rows := panels * s.height; rows < s.rows {
+		packStaged(f, p, dst, src, s, rows, s.rows, 0, st, elements, slices)
+	}
+}
+
+// packStaged packs some rows, from a word on: it reads the same element of many rows at a time, makes words of several
+// elements of each row, and distributes them to the panels.
+func packStaged[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, from, to, word int, st *stage, elements []T, slices *[4][]T) {
+	total := f.words(s.count)
+	stretch := acrossLength / s.height * s.height
+	for row := from; row < to; row += stretch {
+		n := min(stretch, to-row)
+		padded := roundUp(n, s.height)
+		for w := word; w < total; w += acrossWords {
+			chunk := min(acrossWords, total-w)
+			for i := range chunk {
+				words := st.words[i*acrossLength:]
+				for j := range f.per {
+					part := elements[j*acrossLength:][:n]
+					if k := (w+i)*f.per + j; k < s.count {
+						part = gather(&s.view.cross, part, src[s.view.contracted.at(s.first+k):], s.row+row, n)
+					} else {
+						clear(part)
+					}
+					slices[j] = part
+				}
+				p.across(words[:n], slices)
+				clear(words[n:padded])
+			}
+			for r := 0; r < padded; r += s.height {
+				distribute(dst[(row+r)*total+w*s.height:], s.height, st.words[r:], chunk)
+			}
+		}
+	}
+	*slices = [4][]T{}
 }
 
 // distribute copies rows of a stage to a panel. Copies of a known length are a few instructions.

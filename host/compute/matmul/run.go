@@ -14,7 +14,7 @@ const (
 	blockWords   = 256
 	blockRows    = 192
 	rightColumns = 4096
-	rightWords   = 4 << 20
+	rightWords   = 1 << 20
 	wholeWords   = 1 << 18 // of a right operand that a single task packs
 )
 
@@ -39,13 +39,12 @@ type run struct {
 	direct bool     // sums are results, and are added up in the output
 	sums   []uint32 // between parts: the output, or if that is still needed, memory of our own
 
-	part       part
-	tasks      tasks
-	packed     []uint32
-	columns    []int32 // sums of packed columns
-	ownSums    memory
-	ownPacked  memory
-	ownColumns []int32
+	part        part
+	tasks       tasks
+	packed      []uint32
+	corrections []int32
+	ownSums     memory
+	ownPacked   memory
 
 	scanned     int // chunks of the left operand
 	lows, highs []int8
@@ -80,18 +79,18 @@ type tasks struct {
 	products            int // of a task that multiplies whole ones
 	rows, rowTasks      int // rows of the left operand for a task
 	panels, columnTasks int // panels of the right operand for a task
-	packed, packTasks   int // panels that a task packs
+	packed, packTasks   int // panels that a task packs, of one block of words; the tasks for a block
 }
 
 // A workspace is the memory of a task.
 type workspace struct {
-	stage   stage
-	left    memory
-	right   memory
-	tile    [12 * 32]uint32
-	columns []int32
-	source  source
-	finish  finish
+	stage       stage
+	left, right memory
+	tile        [12 * 32]uint32
+	sums        [32]int32
+	corrections []int32
+	source      source
+	finish      finish
 }
 
 var (
@@ -220,7 +219,7 @@ func (r *run) multiply() {
 					first: w == 0, last: w+depth >= r.words,
 				}
 				r.divide(procs)
-				r.parallel(r.tasks.packTasks*r.part.batches, r.packTask)
+				r.parallel(r.tasks.packTasks*blocks(r.part.words)*r.part.batches, r.packTask)
 				r.parallel(r.tasks.rowTasks*r.tasks.columnTasks*r.part.batches, r.multiplyTask)
 			}
 		}
@@ -239,7 +238,7 @@ func (r *run) divide(procs int) {
 	want := divideUp(4*procs, p.batches)
 	panels := divideUp(p.columns, f.columns)
 
-	t.rows = min(max(roundUp(divideUp(r.m, want), f.rows), 4*f.rows), blockRows/f.rows*f.rows)
+	t.rows = min(max(roundUp(divideUp(r.m, want), f.rows), 8*f.rows), blockRows/f.rows*f.rows)
 	t.rowTasks = divideUp(r.m, t.rows)
 
 	work := t.rows * p.columns * max(p.words*f.per, 1)
@@ -247,18 +246,26 @@ func (r *run) divide(procs int) {
 	t.panels = divideUp(panels, t.columnTasks)
 	t.columnTasks = divideUp(panels, t.panels)
 
-	size := panels * f.columns * p.words
-	t.packed = divideUp(panels, max(1, min(want, size/packAbove)))
+	// Packing reads memory, most quickly where the pieces are long: so it is divided along the sums first.
+	width := panels * f.columns
+	t.packed = divideUp(panels, max(1, min(divideUp(want, max(1, blocks(p.words))), width*blockWords/packAbove)))
 	t.packTasks = divideUp(panels, t.packed)
 
-	r.packed = r.ownPacked.get(p.batches * size)
-	if f.unsigned {
-		n := p.batches * panels * f.columns
-		if len(r.ownColumns) < n {
-			r.ownColumns = make([]int32, n)
-		}
-		r.columns = r.ownColumns[:n]
+	r.packed = r.ownPacked.get(p.batches * width * p.words)
+	if f.unsigned && p.first {
+		resize(&r.corrections, p.batches*width)
+		clear(r.corrections)
 	}
+}
+
+func blocks(words int) int { return divideUp(words, blockWords) }
+
+// resize makes a slice of n elements, which are arbitrary.
+func resize(s *[]int32, n int) {
+	if cap(*s) < n {
+		*s = make([]int32, n)
+	}
+	*s = (*s)[:n]
 }
 
 // packAbove is how many words are worth a task that packs them.
@@ -267,9 +274,11 @@ const packAbove = 1 << 13
 // packPart packs some panels of the part.
 func (r *run) packPart(i int) {
 	w := workspaces.Get().(*workspace)
-	b, i := i/r.tasks.packTasks, i%r.tasks.packTasks
+	each := r.tasks.packTasks * blocks(r.part.words)
+	b, i := i/each, i%each
+	word, i := i/r.tasks.packTasks*blockWords, i%r.tasks.packTasks
 	o := r.shared(b)
-	o.pack(i*r.tasks.packed, r.tasks.packed, w)
+	o.pack(word, min(word+blockWords, r.part.words), i*r.tasks.packed, r.tasks.packed, w)
 	workspaces.Put(w)
 }
 
@@ -292,15 +301,14 @@ func (r *run) multiplyWhole(i int) {
 	o := rightPart{run: r, part: part{columns: r.n, words: r.words, first: true, last: true}}
 	o.packed = w.right.get(panels * f.columns * r.words)
 	if f.unsigned {
-		if len(w.columns) < panels*f.columns {
-			w.columns = make([]int32, panels*f.columns)
-		}
-		o.columns = w.columns[:panels*f.columns]
+		resize(&w.corrections, panels*f.columns)
+		o.corrections = w.corrections
 	}
 	rows := blockRows / f.rows * f.rows
 	for b := i * r.tasks.products; b < min((i+1)*r.tasks.products, r.batch); b++ {
 		o.product = b
-		o.pack(0, panels, w)
+		clear(o.corrections)
+		o.pack(0, r.words, 0, panels, w)
 		for row := 0; row < r.m; row += rows {
 			o.multiply(row, min(rows, r.m-row), 0, panels, w)
 		}

@@ -92,7 +92,12 @@ type packer[T any] struct {
 	along func(dst []uint32, src []T)
 	// across makes words of elements that have the same index in several slices, as many as are in a word.
 	across func(dst []uint32, src *[4][]T)
-	// straight makes words of neighbours in rows that are ld apart, and transposes them, as transpose does. Both words and rows
-	// are multiples of eight, the rows the next above stride. It is nil where there is no such thing.
-	straight func(dst []uint32, stride int, src []T, ld, words int)
+	// The straight ones take operands as they lie in memory, in rows that are ld apart, and write panels. They read and write
+	// whole vectors of eight. They may be nil.
+	straightAlong  func(dst []uint32, height int, src []T, ld, words int)
+	straightAcross func(dst []uint32, panel, height, panels int, src []T, ld, words int)
 }
+
+// HasBFloat16 reports whether the tier has an instruction for products in bfloat16. Others round operands to it and multiply in
+// float32, and give the same bits as each other.
+func (t *Tier) HasBFloat16() bool { return t.floats.per == 2 }

@@ -33,14 +33,6 @@ var helpers256 = &helpers{
 	transpose: transpose256, shift: shift256, addColumns: addColumns256, extremes: extremes256, finish: finish256, prefetch: prefetchRows,
 }
 
-// Words of one float32.
-var (
-	wordsOfFloat32s = packer[float32]{
-		along: roundFloat32s256, across: func(dst []uint32, src *[4][]float32) { roundFloat32s256(dst, src[0]) }, straight: straightRounded,
-	}
-	wordsOfBFloat16s = packer[uint16]{along: widenBFloat16s256, across: func(dst []uint32, src *[4][]uint16) { widenBFloat16s256(dst, src[0]) }}
-)
-
 var formatFloats256 = &format{
 	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, kernel: checked(6, 16, floats256),
 	float32s: wordsOfFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
@@ -53,26 +45,46 @@ var formatFloats512 = &format{
 
 var formatHalves512 = &format{
 	name: "VDPBF16PS", rows: 12, columns: 32, per: 2, kernel: checked(12, 32, halves512),
-	float32s:  packer[float32]{along: halvesOfFloat32s512, across: halvesOfFloat32sAcross256},
-	bfloat16s: packer[uint16]{along: copyAlong[uint16], across: halvesAcross256, straight: straight[uint16]},
-	helpers:   helpers256,
+	float32s: packer[float32]{
+		along: halvesOfFloat32s512, across: halvesOfFloat32sAcross256, straightAcross: acrossBy[float32](acrossRoundedHalves, 2),
+	},
+	bfloat16s: packer[uint16]{
+		along: copyAlong[uint16], across: halvesAcross256, straightAlong: alongBy[uint16](transpose8), straightAcross: acrossBy[uint16](acrossHalves, 2),
+	},
+	helpers: helpers256,
 }
 
 // The sums of pairs of formatQuads256 saturate in 16 bits.
 var formatQuads256 = &format{
 	name: "VPMADDUBSW", integers: true, rows: 6, columns: 16, per: 4, unsigned: true, headroom: 1<<15 - 1, kernel: checked(6, 16, quads256),
-	int8s: packer[int8]{along: copyAlong[int8], across: quadsAcross256, straight: straight[int8]}, helpers: helpers256,
+	int8s: quadsOfInt8s, helpers: helpers256,
 }
 
 var formatPairs256 = &format{
 	name: "VPMADDWD", integers: true, rows: 6, columns: 16, per: 2, kernel: checked(6, 16, pairs256),
-	int8s: packer[int8]{along: pairsAlong256, across: pairsAcross256}, helpers: helpers256,
+	int8s:   packer[int8]{along: pairsAlong256, across: pairsAcross256, straightAcross: acrossBy[int8](acrossPairs, 2)},
+	helpers: helpers256,
 }
 
 var formatQuads512 = &format{
 	name: "VPDPBUSD", integers: true, rows: 12, columns: 32, per: 4, unsigned: true, kernel: checked(12, 32, quads512),
-	int8s: packer[int8]{along: copyAlong[int8], across: quadsAcross256, straight: straight[int8]}, helpers: helpers256,
+	int8s: quadsOfInt8s, helpers: helpers256,
 }
+
+// Packers that several formats use.
+var (
+	wordsOfFloat32s = packer[float32]{
+		along: roundFloat32s256, across: func(dst []uint32, src *[4][]float32) { roundFloat32s256(dst, src[0]) },
+		straightAlong: alongBy[float32](transposeRounded8), straightAcross: acrossBy[float32](acrossRounded, 1),
+	}
+	wordsOfBFloat16s = packer[uint16]{
+		along: widenBFloat16s256, across: func(dst []uint32, src *[4][]uint16) { widenBFloat16s256(dst, src[0]) },
+		straightAcross: acrossBy[uint16](acrossWidened, 1),
+	}
+	quadsOfInt8s = packer[int8]{
+		along: copyAlong[int8], across: quadsAcross256, straightAlong: alongBy[int8](transpose8), straightAcross: acrossBy[int8](acrossQuads, 4),
+	}
+)
 
 // checked makes a kernel of an assembler function for a tile of so many rows and columns. It panics where that would leave
 // a slice.
@@ -130,13 +142,8 @@ func transpose256(dst []uint32, stride int, src []uint32, ld, words int) {
 	}
 }
 
-// straight takes what are words already.
-func straight[T uint16 | int8](dst []uint32, stride int, src []T, ld, words int) {
-	transposeBy(transpose8, dst, stride, src, ld, words)
-}
-
-func straightRounded(dst []uint32, stride int, src []float32, ld, words int) {
-	transposeBy(transposeRounded8, dst, stride, src, ld, words)
+func alongBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)) func(dst []uint32, height int, src []T, ld, words int) {
+	return func(dst []uint32, height int, src []T, ld, words int) { transposeBy(f, dst, height, src, ld, words) }
 }
 
 // transposeBy transposes eight rows and eight words at a time, the last rows first: where there are fewer than eight, what the
@@ -151,3 +158,34 @@ func transposeBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, 
 		f(&dst[r], stride, unsafe.Pointer(&src[r*ld]), ld*size, words/8)
 	}
 }
+
+// acrossBy makes a packer of an assembler function that takes so many rows a word.
+func acrossBy[T any](f func(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int), per int) func(dst []uint32, panel, height, panels int, src []T, ld, words int) {
+	var t T
+	size := int(unsafe.Sizeof(t))
+	return func(dst []uint32, panel, height, panels int, src []T, ld, words int) {
+		reach := (panels-1)*height + roundUp(height, 8)
+		if panels < 1 || words < 1 || len(src) < (words*per-1)*ld+reach || len(dst) < (panels-1)*panel+(words-1)*height+roundUp(height, 8) {
+			panic("matmul: a packer would leave its slices")
+		}
+		f(&dst[0], panel, height, panels, unsafe.Pointer(&src[0]), ld*size, words)
+	}
+}
+
+//go:noescape
+func acrossRounded(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossWidened(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossRoundedHalves(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossHalves(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossPairs(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossQuads(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)

@@ -180,10 +180,10 @@ func (d Device) check(batch int) (out schema.Problems) {
 	out.Unless(d.MemoryFraction == 0 || d.Kind == device.CUDA, schema.Problem{Key: "device.memory_fraction", With: []string{"device.kind"},
 		Found: fmt.Sprintf("the number %g with device.kind = %q", d.MemoryFraction, d.Kind), Hint: `want 0, or device.kind = "cuda"`})
 	inBFloat16 := func(key, value string) {
-		out.Unless(value != "fused" || d.Kind == device.CUDA && d.Precision == device.BFloat16, schema.Problem{
-			Key: key, With: []string{"device.kind", "device.precision"},
-			Found: fmt.Sprintf("the string %q with device.kind = %q and device.precision = %q", value, d.Kind, d.Precision),
-			Hint:  `want "auto", or device.kind = "cuda" and device.precision = "bfloat16"`})
+		out.Unless(value != "fused" || d.Precision == device.BFloat16, schema.Problem{
+			Key: key, With: []string{"device.precision"},
+			Found: fmt.Sprintf("the string %q with device.precision = %q", value, d.Precision),
+			Hint:  `want "auto", or device.precision = "bfloat16"`})
 	}
 	inBFloat16("device.attention", string(d.Attention))
 	inBFloat16("device.kernels", string(d.Kernels))

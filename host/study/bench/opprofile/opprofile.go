@@ -21,6 +21,8 @@ import (
 // Kinds of operations, as they are named in reports.
 const (
 	Products    = "matrix products"
+	Attention   = "attention" // on the CPU in bfloat16, with its products
+	RowPrograms = "programs over rows"
 	Transposes  = "transposes"
 	Elementwise = "elementwise"
 	Reductions  = "reductions"
@@ -36,6 +38,8 @@ const (
 var rules = []struct{ part, kind string }{
 	{"sdk/program/reference", Host},
 	{"gobackend/dot", Products},
+	// The products of attention are its own: it stands nearer to the root than the loops and products that it calls.
+	{"host/compute/matmul", Products}, {"host/compute/rows", RowPrograms},
 	{"ops.transpose", Transposes}, {"ops.execTranspose", Transposes}, {"ops.ExecuteTranspose", Transposes},
 	{"ops.execReduce", Reductions}, {"ops.dispatchReduce", Reductions},
 	{"gobackend/activations", Activations}, {"gobackend/fusedops", Activations},
@@ -97,6 +101,13 @@ func Rows(p *profile.Profile) ([]Row, error) {
 
 // kindOf walks from the leaf to the root.
 func kindOf(s *profile.Sample) string {
+	for _, location := range s.Location {
+		for _, line := range location.Line {
+			if line.Function != nil && strings.Contains(line.Function.Name, "host/compute/attention") {
+				return Attention
+			}
+		}
+	}
 	for _, location := range s.Location {
 		for _, line := range location.Line {
 			if line.Function == nil {

@@ -1,0 +1,100 @@
+package attention
+
+import "fmt"
+
+// Heads are what one projection of the tokens holds: a matrix [batch·context, columns] of which some columns are heads of
+// queries, the next those of keys, and so on.
+type Heads struct {
+	Batch, Context, Size int
+	Parts                []Part // in the order of their columns, of which they use all
+}
+
+// A Part is a number of heads. If it is turned, the halves of each head are coordinates of points, which turn with their
+// position (Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021).
+type Part struct {
+	Heads  int
+	Turned bool
+}
+
+// Split copies each part to a tensor of its own, [batch, context, heads, size], turned by the angles whose cosines and sines
+// are given, [context, size/2].
+func (h *Heads) Split(parts [][]float32, joined, cos, sin []float32, parallel func(n int, f func(i int))) error {
+	return h.each(parts, joined, cos, sin, parallel, func(part, joined, cos, sin []float32) {
+		if cos == nil {
+			copy(part, joined)
+			return
+		}
+		turn(part, joined, cos, sin)
+	})
+}
+
+// Join is the adjoint of Split: it turns the parts back and joins them.
+func (h *Heads) Join(joined []float32, parts [][]float32, cos, sin []float32, parallel func(n int, f func(i int))) error {
+	return h.each(parts, joined, cos, sin, parallel, func(part, joined, cos, sin []float32) {
+		if cos == nil {
+			copy(joined, part)
+			return
+		}
+		turnBack(joined, part, cos, sin)
+	})
+}
+
+// each calls f with each head of each token, in its part and in the matrix, or with all heads of a part that is not turned.
+func (h *Heads) each(parts [][]float32, joined, cos, sin []float32, parallel func(n int, f func(i int)), f func(part, joined, cos, sin []float32)) error {
+	tokens, columns := h.Batch*h.Context, 0
+	if len(parts) != len(h.Parts) {
+		return fmt.Errorf("%d parts of heads, want %d", len(parts), len(h.Parts))
+	}
+	for i, p := range h.Parts {
+		columns += p.Heads * h.Size
+		if len(parts[i]) != tokens*p.Heads*h.Size {
+			return fmt.Errorf("%d heads of %d tokens and size %d: %d elements", p.Heads, tokens, h.Size, len(parts[i]))
+		}
+		if p.Turned && (h.Size%2 != 0 || len(cos) != h.Context*h.Size/2 || len(sin) != len(cos)) {
+			return fmt.Errorf("turning heads of size %d at %d positions with %d cosines and %d sines", h.Size, h.Context, len(cos), len(sin))
+		}
+	}
+	if len(joined) != tokens*columns {
+		return fmt.Errorf("a matrix of %d tokens and %d columns with %d elements", tokens, columns, len(joined))
+	}
+	const run = 64 // tokens of a task
+	parallel((tokens+run-1)/run, func(task int) {
+		for token := task * run; token < min(tokens, (task+1)*run); token++ {
+			row := joined[token*columns : (token+1)*columns]
+			for i, p := range h.Parts {
+				width := p.Heads * h.Size
+				part, at := parts[i][token*width:(token+1)*width], row[:width]
+				row = row[width:]
+				if !p.Turned {
+					f(part, at, nil, nil)
+					continue
+				}
+				angle := token % h.Context * h.Size / 2
+				for j := 0; j < width; j += h.Size {
+					f(part[j:j+h.Size], at[j:j+h.Size], cos[angle:angle+h.Size/2], sin[angle:angle+h.Size/2])
+				}
+			}
+		}
+	})
+	return nil
+}
+
+func turn(dst, x, cos, sin []float32) {
+	n := len(cos)
+	sin, first, second, dstFirst, dstSecond := sin[:n], x[:n], x[n:][:n], dst[:n], dst[n:][:n]
+	for i, c := range cos {
+		a, b, s := first[i], second[i], sin[i]
+		dstFirst[i] = float32(a*c) - float32(b*s)
+		dstSecond[i] = float32(b*c) + float32(a*s)
+	}
+}
+
+func turnBack(dst, x, cos, sin []float32) {
+	n := len(cos)
+	sin, first, second, dstFirst, dstSecond := sin[:n], x[:n], x[n:][:n], dst[:n], dst[n:][:n]
+	for i, c := range cos {
+		a, b, s := first[i], second[i], sin[i]
+		dstFirst[i] = float32(a*c) + float32(b*s)
+		dstSecond[i] = float32(b*c) - float32(a*s)
+	}
+}

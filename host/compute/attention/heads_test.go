@@ -1,0 +1,77 @@
+package attention_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/attention"
+)
+
+// TestHeads: parts are where they belong, points are turned by their angles, and Join is the adjoint of Split, which for a
+// rotation is its inverse, but for rounding.
+func TestHeads(t *testing.T) {
+	h := attention.Heads{Batch: 2, Context: 70, Size: 6, Parts: []attention.Part{{4, true}, {2, true}, {2, false}}}
+	rng := rand.New(rand.NewPCG(1, 2))
+	tokens, columns := h.Batch*h.Context, 8*h.Size
+	x := random(rng, tokens*columns)
+	var cos, sin []float32
+	for i := range h.Context {
+		for j := range h.Size / 2 {
+			angle := float64(i) / float64(1+j)
+			cos, sin = append(cos, float32(math.Cos(angle))), append(sin, float32(math.Sin(angle)))
+		}
+	}
+	var parts [][]float32
+	for _, p := range h.Parts {
+		parts = append(parts, make([]float32, tokens*p.Heads*h.Size))
+	}
+	if err := h.Split(parts, x, cos, sin, atOnce); err != nil {
+		t.Fatal(err)
+	}
+	for token := range tokens {
+		column := 0
+		for i, p := range h.Parts {
+			for j := range p.Heads * h.Size {
+				got, want := float64(parts[i][token*p.Heads*h.Size+j]), float64(x[token*columns+column])
+				if p.Turned {
+					angle, half := float64(token%h.Context)/float64(1+j%(h.Size/2)), h.Size/2
+					s, c := math.Sincos(angle)
+					if j%h.Size < half {
+						want = want*c - float64(x[token*columns+column+half])*s
+					} else {
+						want = want*c + float64(x[token*columns+column-half])*s
+					}
+				}
+				if !(math.Abs(got-want) < 1e-5) {
+					t.Fatalf("token %d, part %d, element %d: %v, want %v", token, i, j, got, want)
+				}
+				column++
+			}
+		}
+	}
+	back := make([]float32, len(x))
+	if err := h.Join(back, parts, cos, sin, atOnce); err != nil {
+		t.Fatal(err)
+	}
+	for i := range x {
+		if !(math.Abs(float64(back[i]-x[i])) < 1e-5) {
+			t.Fatalf("element %d: %v comes back as %v", i, x[i], back[i])
+		}
+	}
+	again := slices.Clone(back)
+	if err := h.Join(again, parts, cos, sin, inTurn); err != nil || !slices.Equal(again, back) {
+		t.Errorf("in turn: %v, other bits", err)
+	}
+	for name, err := range map[string]error{
+		"parts":   h.Split(parts[1:], x, cos, sin, inTurn),
+		"matrix":  h.Split(parts, x[1:], cos, sin, inTurn),
+		"cosines": h.Split(parts, x, cos[1:], sin, inTurn),
+		"part":    h.Split([][]float32{parts[0], parts[0], parts[2]}, x, cos, sin, inTurn),
+	} {
+		if err == nil {
+			t.Errorf("wrong %s passed", name)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package engine_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+)
+
+// TestProductsInBFloat16: in any order of axes, products are those of operands rounded to bfloat16, with sums in float32, as
+// the library computes them from rounded operands. Operands may be stored in bfloat16.
+func TestProductsInBFloat16(t *testing.T) {
+	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, c := range []struct {
+		a, b                                       []int
+		aContracted, aBatch, bContracted, bBatches []int
+	}{
+		{[]int{5, 7}, []int{3, 7}, []int{1}, nil, []int{1}, nil},
+		{[]int{64, 96}, []int{64, 33}, []int{0}, nil, []int{0}, nil},
+		{[]int{2, 40, 3, 16}, []int{2, 50, 3, 16}, []int{3}, []int{0, 2}, []int{3}, []int{0, 2}},
+		{[]int{2, 3, 40, 4, 9}, []int{2, 9, 3, 16}, []int{4}, []int{0, 1}, []int{1}, []int{0, 2}},
+		{[]int{2, 3, 40, 4, 9}, []int{2, 40, 3, 4, 6}, []int{2, 3}, []int{0, 1}, []int{1, 3}, []int{0, 2}},
+		{[]int{6}, []int{6}, []int{0}, nil, []int{0}, nil},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			input := func(name string, dims []int) engine.Input {
+				in := engine.Input{Spec: engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...)}}
+				for range in.Shape.Size() {
+					in.Data = append(in.Data, float32(rng.NormFloat64()))
+				}
+				return in
+			}
+			rounded := func(x *graph.Node) *graph.Node {
+				return graph.ConvertDType(graph.ConvertDType(x, dtypes.BFloat16), dtypes.Float32)
+			}
+			dot := func(a, b *graph.Node, f func(*graph.Node, []int, []int, *graph.Node, []int, []int) *graph.Node) *graph.Node {
+				return f(a, c.aContracted, c.aBatch, b, c.bContracted, c.bBatches)
+			}
+			out, err := d.Evaluate("products", []engine.Input{input("a", c.a), input("b", c.b)}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+				a, b := in[0], in[1]
+				return []*graph.Node{
+					dot(rounded(a), rounded(b), graph.DotGeneral),
+					dot(a, b, engine.DotGeneral),
+					dot(rounded(a), b, engine.DotGeneral),
+					dot(a, b, engine.DotGeneralRounded),
+					dot(rounded(graph.Abs(a)), rounded(graph.Abs(b)), graph.DotGeneral),
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, got, magnitudes := out[0], out[1], out[4]
+			if !slices.Equal(out[2], got) {
+				t.Error("an operand that is stored in bfloat16 makes a difference")
+			}
+			summands := 1
+			for _, axis := range c.aContracted {
+				summands *= c.a[axis]
+			}
+			for i := range want {
+				// Both sums round each partial sum; none is larger than the sum of magnitudes.
+				most := float64(summands) * 0x1p-23 * float64(magnitudes[i])
+				if diff := math.Abs(float64(got[i]) - float64(want[i])); !(diff <= most) {
+					t.Fatalf("element %d is %v, want %v within %.2g", i, got[i], want[i], most)
+				}
+				bits := math.Float32bits(got[i])
+				bits += 0x7fff + bits>>16&1
+				if math.Float32bits(out[3][i]) != bits&^0xffff {
+					t.Fatalf("element %d, %v, is rounded to %v", i, got[i], out[3][i])
+				}
+			}
+		})
+	}
+}
+
+// TestIntegersAreExact: products of codes with their scales have the bits of exact sums, whose scales are multiplied with
+// afterwards, in this order.
+func TestIntegersAreExact(t *testing.T) {
+	d := testdevice.Open(t, engine.Options{Products: device.IntegerProducts})
+	rng := rand.New(rand.NewPCG(3, 4))
+	const m, n, k = 37, 29, 501
+	for _, largest := range []int{7, 15, 127} {
+		input := func(name string, draw func() float64, dims ...int) engine.Input {
+			in := engine.Input{Spec: engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...)}}
+			for range in.Shape.Size() {
+				in.Data = append(in.Data, float32(draw()))
+			}
+			return in
+		}
+		code := func() float64 { return float64(rng.IntN(2*largest+1) - largest) }
+		in := []engine.Input{input("a", code, m, k), input("b", code, n, k), input("rows", rng.NormFloat64, m, 1), input("columns", rng.NormFloat64, n, 1)}
+		out, err := d.Evaluate("integers", in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			a, b := graph.ConvertDType(in[0], dtypes.Int8), graph.ConvertDType(in[1], dtypes.Int8)
+			return []*graph.Node{engine.DotIntegers(a, b, in[2], in[3], false), engine.DotIntegers(a, b, in[2], nil, false)}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range m {
+			for j := range n {
+				sum := 0
+				for l := range k {
+					sum += int(in[0].Data[i*k+l]) * int(in[1].Data[j*k+l])
+				}
+				half := float32(sum) * in[2].Data[i]
+				if got, want := out[0][i*n+j], half*in[3].Data[j]; got != want || out[1][i*n+j] != half {
+					t.Fatalf("codes up to %d: element %d, %d is %v, want %v", largest, i, j, got, want)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package main
+
+import "fmt"
+
+// An across makes words of elements of the same column in several rows, and writes them to panels: eight columns at a time.
+type across struct {
+	name string
+	size int // of an element, in bytes
+	per  int // rows in a word
+	load func(w *writer, at, to string)
+	// combine makes a word in Y0 of Y0 … Y3, which load has filled.
+	combine func(w *writer)
+	rounds  bool
+}
+
+// Registers: SI is the row, DI the word along the sums in the first panel. What is read beyond the columns of a panel whose
+// height is no multiple of eight is overwritten by the next word. The rows of the next words but three are prefetched.
+func (a across) write(w *writer) {
+	w.function(a.name+"(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)", a.name, 56)
+	w.line("MOVQ dst+0(FP), DI")
+	w.line("MOVQ panel+8(FP), R8")
+	w.line("MOVQ height+16(FP), R9")
+	w.line("MOVQ src+32(FP), SI")
+	w.line("MOVQ ld+40(FP), R10")
+	w.line("MOVQ words+48(FP), CX")
+	w.line("SHLQ $2, R8")
+	w.line("LEAQ (R10)(R10*2), R11")
+	w.line("MOVQ R10, R13")
+	w.line("SHLQ $%d, R13", log2(4*a.per))
+	if a.rounds {
+		roundingConstants(w)
+	}
+	w.label("word")
+	w.line("MOVQ panels+24(FP), R12")
+	w.line("MOVQ SI, BX") // the row, at the panel's first column
+	w.line("MOVQ DI, DX")
+	w.label("panelloop")
+	w.line("MOVQ R9, AX")
+	w.line("MOVQ DX, R15")
+	w.line("LEAQ (BX)(R13*1), R14")
+	for _, index := range []string{"", "(R10*1)", "(R10*2)", "(R11*1)"}[:a.per] {
+		w.line("PREFETCHT0 (R14)%s", index)
+	}
+	w.line("MOVQ BX, R14")
+	w.label("vector")
+	for i, index := range []string{"", "(R10*1)", "(R10*2)", "(R11*1)"}[:a.per] {
+		a.load(w, "(R14)"+index, fmt.Sprintf("Y%d", i))
+	}
+	a.combine(w)
+	w.line("VMOVDQU Y0, (R15)")
+	w.line("ADDQ $%d, R14", 8*a.size)
+	w.line("ADDQ $32, R15")
+	w.line("SUBQ $8, AX")
+	w.line("JGT vector")
+	w.line("LEAQ (BX)(R9*%d), BX", a.size)
+	w.line("ADDQ R8, DX")
+	w.line("DECQ R12")
+	w.line("JNZ panelloop")
+	w.line("LEAQ (SI)(R10*%d), SI", a.per)
+	w.line("LEAQ (DI)(R9*4), DI")
+	w.line("DECQ CX")
+	w.line("JNZ word")
+	w.line("VZEROUPPER")
+	w.line("RET")
+}
+
+func acrossAll(w *writer) {
+	loads := func(instruction string) func(w *writer, at, to string) {
+		return func(w *writer, at, to string) { w.line("%s %s, %s", instruction, at, to) }
+	}
+	float32s, bfloat16s, bytes, signed := loads("VMOVDQU"), loads("VPMOVZXWD"), loads("VPMOVZXBD"), loads("VPMOVSXBD")
+	for _, a := range []across{
+		{name: "acrossRounded", size: 4, per: 1, rounds: true, load: float32s, combine: func(w *writer) { round(w, "Y0", "Y4", "Y5") }},
+		{name: "acrossWidened", size: 2, per: 1, load: bfloat16s, combine: func(w *writer) { w.line("VPSLLD $16, Y0, Y0") }},
+		{name: "acrossRoundedHalves", size: 4, per: 2, rounds: true, load: float32s, combine: func(w *writer) {
+			round(w, "Y0", "Y4", "Y5")
+			round(w, "Y1", "Y4", "Y5")
+			w.line("VPSRLD $16, Y0, Y0")
+			w.line("VPOR Y1, Y0, Y0")
+		}},
+		{name: "acrossHalves", size: 2, per: 2, load: bfloat16s, combine: func(w *writer) {
+			w.line("VPSLLD $16, Y1, Y1")
+			w.line("VPOR Y1, Y0, Y0")
+		}},
+		{name: "acrossPairs", size: 1, per: 2, load: signed, combine: func(w *writer) {
+			w.line("VPSLLD $16, Y1, Y1")
+			w.line("VPBLENDW $0xaa, Y1, Y0, Y0")
+		}},
+		{name: "acrossQuads", size: 1, per: 4, load: bytes, combine: func(w *writer) {
+			for i := 1; i < 4; i++ {
+				w.line("VPSLLD $%d, Y%d, Y%[2]d", 8*i, i)
+				w.line("VPOR Y%d, Y0, Y0", i)
+			}
+		}},
+	} {
+		a.write(w)
+	}
+}

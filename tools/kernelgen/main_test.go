@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestUpToDate: what is in the repository is what this generator writes.
+func TestUpToDate(t *testing.T) {
+	for name, want := range files() {
+		got, err := os.ReadFile(filepath.Join("../../host/compute/matmul", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is not up to date: go generate ./host/compute/matmul", name)
+		}
+	}
+}
+
+// TestEncoding: the bytes are those of GNU as for `vdpbf16ps %zmm<right>, %zmm<left>, %zmm<sum>`.
+func TestEncoding(t *testing.T) {
+	for _, c := range []struct {
+		sum, left, right int
+		want             string
+	}{
+		{0, 1, 2, "LONG $0x4876f262; WORD $0xc252"},
+		{7, 15, 8, "LONG $0x4806d262; WORD $0xf852"},
+		{8, 16, 7, "LONG $0x407e7262; WORD $0xc752"},
+		{23, 29, 25, "LONG $0x40168262; WORD $0xf952"},
+		{31, 31, 31, "LONG $0x40060262; WORD $0xff52"},
+		{16, 0, 24, "LONG $0x487e8262; WORD $0xc052"},
+	} {
+		if got := vdpbf16ps(c.sum, c.left, c.right); !strings.HasPrefix(got, c.want+" ") {
+			t.Errorf("VDPBF16PS Z%d, Z%d, Z%d is %s, want %s", c.right, c.left, c.sum, got, c.want)
+		}
+	}
+}
+
+var encoded = regexp.MustCompile(`LONG \$0x([0-9a-f]{8}); WORD \$0x([0-9a-f]{4}) // VDPBF16PS Z(\d+), Z(\d+), Z(\d+)`)
+
+// TestEncodingsByAssembler asks GNU as, where there is one, for all registers.
+func TestEncodingsByAssembler(t *testing.T) {
+	for _, tool := range []string{"as", "objcopy"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+	var source, want bytes.Buffer
+	for sum := range 32 {
+		for i := range 32 {
+			left, right := i, (i*7+sum)%32
+			m := encoded.FindStringSubmatch(vdpbf16ps(sum, left, right))
+			for _, number := range m[1:3] {
+				for i := len(number) - 2; i >= 0; i -= 2 {
+					b, err := strconv.ParseUint(number[i:i+2], 16, 8)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want.WriteByte(byte(b))
+				}
+			}
+			source.WriteString("vdpbf16ps %zmm" + m[3] + ", %zmm" + m[4] + ", %zmm" + m[5] + "\n")
+		}
+	}
+	dir := t.TempDir()
+	object, code := filepath.Join(dir, "x.o"), filepath.Join(dir, "x.bin")
+	as := exec.Command("as", "-o", object, "-")
+	as.Stdin = &source
+	if out, err := as.CombinedOutput(); err != nil {
+		t.Skipf("as does not know the instruction: %v\n%s", err, out)
+	}
+	if out, err := exec.Command("objcopy", "-O", "binary", "-j", ".text", object, code).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	got, err := os.ReadFile(code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want.Bytes()) {
+		t.Error("as writes other bytes")
+	}
+}
