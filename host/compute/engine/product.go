@@ -56,7 +56,7 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 			dims = append(dims, axis.Size)
 		}
 	}
-	inputs := []*graph.Node{shortOperand(a), shortOperand(b)}
+	inputs := []*graph.Node{ShortOperand(a), ShortOperand(b)}
 	if rows != nil {
 		inputs = append(inputs, rows)
 	}
@@ -80,8 +80,8 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 	return product.Call(inputs...)[0]
 }
 
-// shortOperand looks through a conversion from bfloat16: a product reads such an operand as it is stored.
-func shortOperand(x *graph.Node) *graph.Node {
+// ShortOperand looks through a conversion from bfloat16: a native reads such an operand as it is stored.
+func ShortOperand(x *graph.Node) *graph.Node {
 	if x.Type() == graph.NodeTypeConvertDType && x.DType() == dtypes.Float32 && x.Inputs()[0].DType() == dtypes.BFloat16 {
 		return x.Inputs()[0]
 	}

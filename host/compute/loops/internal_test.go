@@ -191,6 +191,7 @@ func TestMemory(t *testing.T) {
 		}
 		sameLoop(t, n, func(d []float32) { FromBFloat16(d, short) }, func(d []float32) { plainFromBFloat16(d, short) })
 		sameLoop(t, n, func(d []uint16) { ToBFloat16(d, a) }, func(d []uint16) { plainToBFloat16(d, a) })
+		sameLoop(t, n, func(d []float32) { RoundToBFloat16(d, a) }, func(d []float32) { plainRoundToBFloat16(d, a) })
 		sameLoop(t, n, func(d []float32) { FromBools(d, bools) }, func(d []float32) { plainFromBools(d, bools) })
 		sameLoop(t, n, func(d []bool) { ToBools(d, a) }, func(d []bool) { plainToBools(d, a) })
 		sameLoop(t, n, func(d []int8) { ToInt8(d, whole) }, func(d []int8) { plainToInt8(d, whole) })
