@@ -428,3 +428,23 @@ func TestBest(t *testing.T) {
 		t.Error(best, err)
 	}
 }
+
+// TestInstruction: the instructions of tiers are among those whose peaks are measured.
+func TestInstruction(t *testing.T) {
+	known := map[string]bool{}
+	for _, p := range Peaks() {
+		known[p.Instruction] = true
+		p.Run(0)
+		p.Run(2)
+	}
+	for _, tier := range Tiers() {
+		for _, name := range []string{tier.Instruction(BFloat16, 0), tier.Instruction(Int8, 7), tier.Instruction(Int8, 127)} {
+			if tier != portable && !known[name] {
+				t.Errorf("%s multiplies with %q, whose peak is not measured", tier.Name(), name)
+			}
+		}
+	}
+	if avx2, err := Named("avx2"); err == nil && avx2.Instruction(Int8, 7) == avx2.Instruction(Int8, 127) {
+		t.Errorf("avx2 multiplies all integers with %s", avx2.Instruction(Int8, 7))
+	}
+}

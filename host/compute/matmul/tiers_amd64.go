@@ -44,7 +44,7 @@ var formatFloats512 = &format{
 }
 
 var formatHalves512 = &format{
-	name: "VDPBF16PS", rows: 12, columns: 32, per: 2, kernel: checked(12, 32, halves512),
+	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, kernel: checked(12, 32, halves512),
 	float32s: packer[float32]{
 		along: halvesOfFloat32s512, across: halvesOfFloat32sAcross256,
 		straightAlong: alongBy[float32](transposeRoundedHalves8, 2), straightAcross: acrossBy[float32](acrossRoundedHalves, 2),
@@ -57,12 +57,12 @@ var formatHalves512 = &format{
 
 // The sums of pairs of formatQuads256 saturate in 16 bits.
 var formatQuads256 = &format{
-	name: "VPMADDUBSW", integers: true, rows: 6, columns: 16, per: 4, unsigned: true, headroom: 1<<15 - 1, kernel: checked(6, 16, quads256),
+	name: "VPMADDUBSW, VPADDW 256", integers: true, rows: 6, columns: 16, per: 4, unsigned: true, headroom: 1<<15 - 1, kernel: checked(6, 16, quads256),
 	int8s: quadsOfInt8s, helpers: helpers256,
 }
 
 var formatPairs256 = &format{
-	name: "VPMADDWD", integers: true, rows: 6, columns: 16, per: 2, kernel: checked(6, 16, pairs256),
+	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, kernel: checked(6, 16, pairs256),
 	int8s: packer[int8]{
 		along: pairsAlong256, across: pairsAcross256, straightAlong: alongBy[int8](transposePairs8, 2), straightAcross: acrossBy[int8](acrossPairs, 2),
 	},
@@ -70,7 +70,7 @@ var formatPairs256 = &format{
 }
 
 var formatQuads512 = &format{
-	name: "VPDPBUSD", integers: true, rows: 12, columns: 32, per: 4, unsigned: true, kernel: checked(12, 32, quads512),
+	name: "VPDPBUSD 512", integers: true, rows: 12, columns: 32, per: 4, unsigned: true, kernel: checked(12, 32, quads512),
 	int8s: quadsOfInt8s, helpers: helpers256,
 }
 
