@@ -422,7 +422,7 @@ func fill(dst []float32, s float32) {
 
 // binaryAll computes the operations without a loop of their own, those that processors have in vectors.
 func binaryAll(op Op, dst, a, b []float32) {
-	if op > And || op == Pow || op == Ldexp {
+	if op >= MulBits || op == Pow || op == Ldexp {
 		plainBinary(op, dst, a, b)
 		return
 	}
@@ -447,6 +447,22 @@ func binaryAll(op Op, dst, a, b []float32) {
 			y = one.IfElse(x.LessEqual(y), zero)
 		case And:
 			y = x.ToBits().And(y.ToBits()).BitsToFloat32()
+		case Or:
+			y = x.ToBits().Or(y.ToBits()).BitsToFloat32()
+		case Xor:
+			y = x.ToBits().Xor(y.ToBits()).BitsToFloat32()
+		case AddBits:
+			y = x.ToBits().Add(y.ToBits()).BitsToFloat32()
+		case SubBits:
+			y = x.ToBits().Sub(y.ToBits()).BitsToFloat32()
+		case EqBits:
+			y = one.IfElse(x.ToBits().Equal(y.ToBits()), zero)
+		case NeBits:
+			y = one.IfElse(x.ToBits().NotEqual(y.ToBits()), zero)
+		case LtInt:
+			y = one.IfElse(x.ToBits().BitsToInt32().Less(y.ToBits().BitsToInt32()), zero)
+		case LeInt:
+			y = one.IfElse(x.ToBits().BitsToInt32().LessEqual(y.ToBits().BitsToInt32()), zero)
 		}
 		y.Store(dst[i:])
 	}
@@ -455,7 +471,7 @@ func binaryAll(op Op, dst, a, b []float32) {
 
 // binaryAllS is the same with a number on the right.
 func binaryAllS(op Op, dst, a []float32, s float32) {
-	if op > And || op == Pow || op == Ldexp {
+	if op >= MulBits || op == Pow || op == Ldexp {
 		plainBinaryS(op, dst, a, s)
 		return
 	}
@@ -480,6 +496,22 @@ func binaryAllS(op Op, dst, a []float32, s float32) {
 			x = one.IfElse(x.LessEqual(y), zero)
 		case And:
 			x = x.ToBits().And(y.ToBits()).BitsToFloat32()
+		case Or:
+			x = x.ToBits().Or(y.ToBits()).BitsToFloat32()
+		case Xor:
+			x = x.ToBits().Xor(y.ToBits()).BitsToFloat32()
+		case AddBits:
+			x = x.ToBits().Add(y.ToBits()).BitsToFloat32()
+		case SubBits:
+			x = x.ToBits().Sub(y.ToBits()).BitsToFloat32()
+		case EqBits:
+			x = one.IfElse(x.ToBits().Equal(y.ToBits()), zero)
+		case NeBits:
+			x = one.IfElse(x.ToBits().NotEqual(y.ToBits()), zero)
+		case LtInt:
+			x = one.IfElse(x.ToBits().BitsToInt32().Less(y.ToBits().BitsToInt32()), zero)
+		case LeInt:
+			x = one.IfElse(x.ToBits().BitsToInt32().LessEqual(y.ToBits().BitsToInt32()), zero)
 		}
 		x.Store(dst[i:])
 	}
@@ -490,7 +522,7 @@ func binaryAllS(op Op, dst, a []float32, s float32) {
 func sBinaryAll(op Op, dst []float32, s float32, b []float32) {
 	width, i := simd.Float32s{}.Len(), 0
 	zero, one, x := simd.BroadcastFloat32s(0), simd.BroadcastFloat32s(1), simd.BroadcastFloat32s(s)
-	if op != Max && op != Min && op != Lt && op != Le {
+	if op != Max && op != Min && op != Lt && op != Le && op != LtInt && op != LeInt {
 		plainSBinary(op, dst, s, b)
 		return
 	}
@@ -507,6 +539,10 @@ func sBinaryAll(op Op, dst []float32, s float32, b []float32) {
 			y = one.IfElse(x.Less(y), zero)
 		case Le:
 			y = one.IfElse(x.LessEqual(y), zero)
+		case LtInt:
+			y = one.IfElse(x.ToBits().BitsToInt32().Less(y.ToBits().BitsToInt32()), zero)
+		case LeInt:
+			y = one.IfElse(x.ToBits().BitsToInt32().LessEqual(y.ToBits().BitsToInt32()), zero)
 		}
 		y.Store(dst[i:])
 	}
