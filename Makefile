@@ -56,9 +56,9 @@ avx2: ## Run the tests of what computes numbers once more, as a processor withou
 .PHONY: emulated
 emulated: ## Run the tests of kernels on an emulated processor with AVX-512, BF16 and VNNI (Debian, root; half an hour)
 	@set -e; for room in matmul loops rows attention; do \
-		$(GO) test -c -o build/emulated/$$room.test ./host/compute/$$room; \
+		$(GO) test -c -o bin/emulated/$$room.test ./host/compute/$$room; \
 		echo "== $$room"; \
-		scripts/emulate-avx512.sh build/emulated/$$room.test -test.short -test.timeout 0; \
+		scripts/emulate-avx512.sh bin/emulated/$$room.test -test.short -test.timeout 0; \
 	done
 
 # The race detector turns on checks of pointer arithmetic too, with which the matrix
