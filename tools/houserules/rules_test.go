@@ -65,7 +65,7 @@ var direct = []struct {
 	{append([]string{"./internal/randprog", "./tools/plugintest", "./internal/fpmodel", "./tools/houserules", "./internal/vfs/faultfs", "./internal/vfs/crashfs"}, forTests...),
 		append([]string{"./internal/randprog", "./tools/plugintest"}, forTests...),
 		"these are for tests only"},
-	{[]string{"github.com/gomlx/..."}, []string{"./host/compute/engine/...", "./host/compute/lower", "./host/model", "./host/compute/update", "./host/train/step", "./host/train/conformance", "./host/deploy/posttrain/layerwise", "./host/study/bench", "./host/study/bench/direct", "./host/internal/testrun"},
+	{[]string{"github.com/gomlx/..."}, []string{"./host/compute/engine/...", "./host/compute/lower", "./host/model", "./host/compute/update", "./host/train/step", "./host/train/conformance", "./host/deploy/posttrain/layerwise", "./host/study/bench", "./host/study/bench/direct", "./host/study/bench/peak", "./host/internal/testrun"},
 		"graphs are built in few rooms; all others see buffers and executables"},
 	{[]string{"./cmd/...", "./plugins/..."}, nil, "commands are not libraries"},
 }

@@ -27,8 +27,12 @@
 // of normal float32 numbers. avx512bf16 has an instruction that adds pairs of products (VDPBF16PS) in an order of its own;
 // it takes subnormal operands for zero and makes zero of subnormal sums, whatever the processor's settings are.
 //
-// Sums of integers are exact on every tier, and equal. Any int8 is allowed. Sums must fit int32, which they always do
-// up to 131071 summands; [New] refuses more.
+// Sums of integers are exact on every tier, and equal. VPDPBUSD and AVX2's VPMADDUBSW want unsigned bytes on the left: codes
+// are stored with an offset, and the offset times the sums of the right columns is taken off in the end. Sums may wrap
+// around in between, which in two's complement does not matter. VPMADDUBSW adds in 16 bits and saturates. AVX2 therefore
+// looks at all codes first: where they are as small as those of 4 bits are, it uses VPMADDUBSW for as many words as
+// cannot reach 32768 and then widens the sums, and otherwise VPMADDWD, on 16 bits, which is half as fast. Sums must fit
+// int32: those of 133144 products of codes in −127 … 127 do, and of 131071 if −128 occurs, too. [New] refuses more.
 //
 // # Other processors
 //

@@ -45,7 +45,7 @@ func checkFloats(t *testing.T, tier *Tier, s shape, kinds [2]string, front bool,
 	}
 	run1(t, p, out, left, right, Scales{}, nil)
 	for i, want := range reference(l, r, left, right) {
-		if !near(t, fmt.Sprintf("%s %v %v", tier.name, s, kinds), i, out[i], want.sum, want.bound(p.k)) {
+		if !near(t, fmt.Sprintf("%s %v %v", tier.name, s, kinds), i, out[i], want.sum, want.bound(tier, p.k)) {
 			return
 		}
 	}
@@ -248,7 +248,7 @@ func TestOptions(t *testing.T) {
 				before := slices.Clone(out)
 				run1(t, p, out, x, y, scales, nil)
 				for at, e := range reference(l, rl, x, y) {
-					want, bound := e.sum, e.bound(p.k)
+					want, bound := e.sum, e.bound(tier, p.k)
 					for _, scale := range []float64{pick(scales.Rows, at/n, m, batch), pick(scales.Columns, at/(n*m)*n+at%n, n, batch)} {
 						want, bound = want*scale, bound*math.Abs(scale)
 						bound += roundoff * (math.Abs(want) + bound)
@@ -426,5 +426,25 @@ func TestBest(t *testing.T) {
 	t.Setenv("CAGE_CPU", "")
 	if best, err := Best(); err != nil || best.Name() != Tiers()[0].Name() {
 		t.Error(best, err)
+	}
+}
+
+// TestInstruction: the instructions of tiers are among those whose peaks are measured.
+func TestInstruction(t *testing.T) {
+	known := map[string]bool{}
+	for _, p := range Peaks() {
+		known[p.Instruction] = true
+		p.Run(0)
+		p.Run(2)
+	}
+	for _, tier := range Tiers() {
+		for _, name := range []string{tier.Instruction(BFloat16, 0), tier.Instruction(Int8, 7), tier.Instruction(Int8, 127)} {
+			if tier != portable && !known[name] {
+				t.Errorf("%s multiplies with %q, whose peak is not measured", tier.Name(), name)
+			}
+		}
+	}
+	if avx2, err := Named("avx2"); err == nil && avx2.Instruction(Int8, 7) == avx2.Instruction(Int8, 127) {
+		t.Errorf("avx2 multiplies all integers with %s", avx2.Instruction(Int8, 7))
 	}
 }

@@ -146,9 +146,8 @@ func (r *run) chooseFormat() {
 // minSteps is how many words a kernel with headroom must be able to add up; with fewer, one of wider words is faster.
 const minSteps = 4
 
-// fits tells whether a kernel with headroom is worth it, after a look at all numbers: each of its steps adds a pair of
-// products, the left factor less its minimum. Elements that a layout skips count as well: a range that is too wide costs time
-// alone.
+// fits tells whether a kernel with headroom is worth it, after a look at all numbers. Elements that a layout skips count as
+// well: a range that is too wide costs time alone.
 func (r *run) fits(f *format) bool {
 	left, right := r.leftElements.Int8[:r.left.extent], r.rightElements.Int8[:r.right.extent]
 	if len(left) > 4*r.batch*r.m*max(r.k, 1) || len(right) > 4*r.batch*r.n*max(r.k, 1) {
@@ -170,12 +169,8 @@ func (r *run) fits(f *format) bool {
 			right8 = max(right8, -int(r.lows[i]), int(r.highs[i]))
 		}
 	}
-	largest := 2 * (high - low) * right8
 	r.offset = uint8(-low)
-	r.steps = math.MaxInt32
-	if largest > 0 {
-		r.steps = f.headroom / largest
-	}
+	r.steps = f.stepsWithin(low, high, right8)
 	return r.steps >= minSteps
 }
 
@@ -238,7 +233,7 @@ func (r *run) divide(procs int) {
 	want := divideUp(4*procs, p.batches)
 	panels := divideUp(p.columns, f.columns)
 
-	t.rows = min(max(roundUp(divideUp(r.m, want), f.rows), 8*f.rows), blockRows/f.rows*f.rows)
+	t.rows = min(max(roundUp(divideUp(r.m, want), f.rows), 4*f.rows), blockRows/f.rows*f.rows)
 	t.rowTasks = divideUp(r.m, t.rows)
 
 	work := t.rows * p.columns * max(p.words*f.per, 1)

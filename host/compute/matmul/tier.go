@@ -2,7 +2,9 @@ package matmul
 
 import (
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"strings"
 	"unsafe"
 )
@@ -49,7 +51,7 @@ func Best() (*Tier, error) {
 
 // A format is a kernel with what brings operands into its panels.
 type format struct {
-	name     string // of the instruction that multiplies
+	name     string // of the instruction that multiplies, as [Peaks] names it
 	integers bool
 	rows     int // of a panel of the left operand, and of a tile
 	columns  int // of a panel of the right operand, and of a tile
@@ -101,3 +103,22 @@ type packer[T any] struct {
 // HasBFloat16 reports whether the tier has an instruction for products in bfloat16. Others round operands to it and multiply in
 // float32, and give the same bits as each other.
 func (t *Tier) HasBFloat16() bool { return t.floats.per == 2 }
+
+// Instruction names the instruction that multiplies, as [Peaks] does where it lists it. Of integers it depends on their
+// magnitudes: largest is that of both operands.
+func (t *Tier) Instruction(a Arithmetic, largest int) string {
+	if a == BFloat16 {
+		return t.floats.name
+	}
+	i := slices.IndexFunc(t.codes, func(f *format) bool { return f.headroom == 0 || f.stepsWithin(-largest, largest, largest) >= minSteps })
+	return t.codes[i].name
+}
+
+// stepsWithin is how many words a kernel with headroom adds up before it widens, for left elements from low to high and right
+// ones of such a magnitude: each step adds a pair of products, the left factor less its minimum.
+func (f *format) stepsWithin(low, high, right int) int {
+	if largest := 2 * (high - low) * right; largest > 0 {
+		return f.headroom / largest
+	}
+	return math.MaxInt32
+}

@@ -1,0 +1,148 @@
+package peak
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/matmul"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestRun: there are rates of everything, and shares of what has an instruction.
+func TestRun(t *testing.T) {
+	procs := runtime.GOMAXPROCS(0)
+	r, err := Run(t.Context(), Options{Runs: 2, Time: time.Millisecond, Squares: []int{16}, Widths: []int{32, 128}, Tokens: 300, Memory: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOMAXPROCS(0) != procs {
+		t.Errorf("GOMAXPROCS is %d, was %d", runtime.GOMAXPROCS(0), procs)
+	}
+	if len(r.Instructions) != len(matmul.Peaks()) || len(r.Memory) != 6 || len(r.Products) != 4*(1+2*5) {
+		t.Errorf("%d instructions, %d ways to use memory, %d products", len(r.Instructions), len(r.Memory), len(r.Products))
+	}
+	check := func(name string, rates []Rate, share bool) {
+		if len(rates) != len(r.Threads) {
+			t.Errorf("%s: %d rates for %d numbers of threads", name, len(rates), len(r.Threads))
+		}
+		for i, rate := range rates {
+			if rate.Threads != r.Threads[i] || !(rate.Best >= rate.Median && rate.Median > 0) || (rate.Share > 0) != share {
+				t.Errorf("%s: %+v", name, rate)
+			}
+		}
+	}
+	peaks := map[string]bool{}
+	for _, n := range append(r.Instructions, r.Memory...) {
+		check(n.Name, n.Rates, false)
+		peaks[n.Name] = true
+	}
+	for _, p := range r.Products {
+		check(p.Name+" of "+p.Numbers, p.Rates, peaks[p.Instruction])
+	}
+}
+
+// TestForms: products of package matmul are those that the forms say, and the device's have as many results.
+func TestForms(t *testing.T) {
+	dev, err := engine.Open("cpu", engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	tier, err := engine.ProductTier()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := forms(Options{Squares: []int{5}, Widths: []int{96}, Tokens: 40})
+	shared := newOperands(all)
+	for _, f := range all {
+		start, err := byMatmul(tier, f, shared, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := start(2)(0); err != nil {
+			t.Fatal(err)
+		}
+		left, right := shared.of(size(f.leftDims()), 7).Int8, shared.of(size(f.rightDims()), 7).Int8
+		at := func(dims []int, contracted, b, cross, k int) int {
+			row, column := cross, k
+			if contracted == 1 {
+				row, column = k, cross
+			}
+			return (b*dims[1]+row)*dims[2] + column
+		}
+		for i := range f.batch * f.m * f.n {
+			b, m, n, want := i/(f.m*f.n), i/f.n%f.m, i%f.n, 0
+			for k := range f.k {
+				want += int(left[at(f.leftDims(), f.left, b, m, k)]) * int(right[at(f.rightDims(), f.right, b, n, k)])
+			}
+			if got := shared.out[i]; got != float32(want) {
+				t.Fatalf("%+v: element %d is %v, want %d", f, i, got, want)
+			}
+		}
+		start, closers, err := onDevice(dev, f)
+		if err != nil {
+			t.Fatalf("%+v: %v", f, err)
+		}
+		if err := start(1)(0); err != nil {
+			t.Errorf("%+v: %v", f, err)
+		}
+		for _, c := range closers {
+			if err := c(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestInstructions: they can be measured alone, and not after the caller has given up.
+func TestInstructions(t *testing.T) {
+	list, err := Instructions(t.Context(), 3, time.Millisecond)
+	if err != nil || len(list) != len(matmul.Peaks()) {
+		t.Fatal(list, err)
+	}
+	for _, n := range list {
+		if len(n.Rates) != 1 || n.Rates[0].Threads != 1 || !(n.Rates[0].Best > 0) {
+			t.Errorf("%+v", n)
+		}
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := Run(stopped, Options{Runs: 1, Tokens: 1, Memory: 1}); err == nil {
+		t.Error("measured, though the caller has given up")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	good := Options{Runs: 1, Squares: []int{1}, Widths: []int{1 << 14}, Tokens: 1}
+	if err := good.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, change := range []func(*Options){
+		func(o *Options) { o.Runs = 0 },
+		func(o *Options) { o.Time = -1 },
+		func(o *Options) { o.Tokens = 0 },
+		func(o *Options) { o.Tokens = math.MaxInt },
+		func(o *Options) { o.Memory = -1 },
+		func(o *Options) { o.Squares = []int{0} },
+		func(o *Options) { o.Widths = []int{1<<14 + 1} },
+	} {
+		bad := good
+		change(&bad)
+		if bad.Check() == nil {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+}
+
+func TestCaches(t *testing.T) {
+	if second, last := caches(); second < 1<<12 || last < 0 || last > 0 && last < second {
+		t.Errorf("the second cache has %d bytes, the last ones %d", second, last)
+	}
+}
