@@ -108,6 +108,3 @@ func portOf(name string, t program.Type, stored map[string]byrow.Storage) port {
 	}
 	return port{name, t.DType, at, int(t.Size())}
 }
-
-// Program is the program as it is executed, with the inputs and outputs of the one that was compiled.
-func (k *Kernel) Program() *program.Program { return k.p }
