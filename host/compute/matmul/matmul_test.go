@@ -45,7 +45,7 @@ func checkFloats(t *testing.T, tier *Tier, s shape, kinds [2]string, front bool,
 	}
 	run1(t, p, out, left, right, Scales{}, nil)
 	what := fmt.Sprintf("%s %v %v", tier.name, s, kinds)
-	for i, want := range reference(l, r, left, right) {
+	for i, want := range reference(tier, l, r, left, right) {
 		if !near(t, what, i, out[i], want.sum, want.bound(tier, p.k)) {
 			return
 		}
@@ -61,7 +61,7 @@ func checkCodes(t *testing.T, tier *Tier, s shape, front bool, left, right func(
 	out := guarded[float32](t, p.Size(), front)
 	run1(t, p, out, x, y, Scales{}, nil)
 	what := fmt.Sprintf("%s %v", tier.name, s)
-	for i, want := range reference(l, r, x, y) {
+	for i, want := range reference(tier, l, r, x, y) {
 		if !near(t, what, i, out[i], float64(float32(want.sum)), 0) {
 			return
 		}
@@ -250,7 +250,7 @@ func TestOptions(t *testing.T) {
 				before := slices.Clone(out)
 				run1(t, p, out, x, y, scales, nil)
 				what := fmt.Sprintf("%v %+v %v", s, o, sizes)
-				for at, e := range reference(l, rl, x, y) {
+				for at, e := range reference(tier, l, rl, x, y) {
 					want, bound := e.sum, e.bound(tier, p.k)
 					for _, scale := range []float64{pick(scales.Rows, at/n, m, batch), pick(scales.Columns, at/(n*m)*n+at%n, n, batch)} {
 						want, bound = want*scale, bound*math.Abs(scale)
