@@ -118,6 +118,12 @@ func SqrtLin(dst, a []float32, s, t float32) {
 	done()
 }
 
+// ExpLin is exp(a·scale − down), both operations before the exponential rounded.
+func ExpLin(dst, a []float32, scale, down float32) {
+	expLin(dst, a, scale, down)
+	done()
+}
+
 // Clamp is [Clamp1] of every element.
 func Clamp(dst, a []float32, lo, hi float32) {
 	if hasAVX2 {
@@ -311,6 +317,12 @@ func plainSelect(dst, c, a, b []float32) {
 		} else {
 			dst[i] = b[i]
 		}
+	}
+}
+
+func plainExpLin(dst, a []float32, scale, down float32) {
+	for i := range dst {
+		dst[i] = exp(float32(a[i]*scale) - down)
 	}
 }
 

@@ -230,7 +230,7 @@ func unaryAll(op Op, dst, a []float32) {
 	case Floor:
 		floor(dst, a)
 	case Exp:
-		exps(dst, a)
+		expLin(dst, a, 1, 0)
 	case Tanh:
 		tanhs(dst, a)
 	default:
@@ -316,32 +316,37 @@ func floor(dst, a []float32) {
 	plainUnary(Floor, dst[i:], a[i:])
 }
 
-// exps is exp of every element.
-func exps(dst, a []float32) {
+// expLin is exp(a·scale − down) of every element.
+func expLin(dst, a []float32, scale, down float32) {
 	all := simd.BroadcastFloat32s
+	factor, less := all(scale), all(down)
 	width, i := simd.Float32s{}.Len(), 0
+	// The compiler does not move broadcasts out of the loop.
+	log2, upper, lower, one := all(log2e), all(log2Upper), all(log2Lower), all(1)
+	p0, p1, p2, p3, p4, p5 := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5)
+	bits := simd.BroadcastInt32s(shifterBits)
 	low, high, shift, bias := all(expLeast), all(expMost), all(shifter), simd.BroadcastInt32s(127)
 	for ; i+width <= len(dst); i += width {
-		nan := simd.LoadFloat32s(a[i:])
+		nan := simd.LoadFloat32s(a[i:]).Mul(factor).Sub(less)
 		x := low.IfElse(nan.Less(low), nan)
 		x = high.IfElse(x.Greater(high), x)
-		shifted := x.Mul(all(log2e)).Add(shift)
+		shifted := x.Mul(log2).Add(shift)
 		n := shifted.Sub(shift)
-		r := x.Sub(n.Mul(all(log2Upper)))
-		r = r.Sub(n.Mul(all(log2Lower)))
-		p := r.Mul(all(expP0)).Add(all(expP1))
-		p = p.Mul(r).Add(all(expP2))
-		p = p.Mul(r).Add(all(expP3))
-		p = p.Mul(r).Add(all(expP4))
-		p = p.Mul(r).Add(all(expP5))
-		y := p.Mul(r.Mul(r)).Add(r).Add(all(1))
-		k := shifted.ToBits().BitsToInt32().Sub(simd.BroadcastInt32s(shifterBits))
+		r := x.Sub(n.Mul(upper))
+		r = r.Sub(n.Mul(lower))
+		p := r.Mul(p0).Add(p1)
+		p = p.Mul(r).Add(p2)
+		p = p.Mul(r).Add(p3)
+		p = p.Mul(r).Add(p4)
+		p = p.Mul(r).Add(p5)
+		y := p.Mul(r.Mul(r)).Add(r).Add(one)
+		k := shifted.ToBits().BitsToInt32().Sub(bits)
 		half := k.ShiftAllRight(1)
 		y = y.Mul(half.Add(bias).ShiftAllLeft(23).ToBits().BitsToFloat32())
 		y = y.Mul(k.Sub(half).Add(bias).ShiftAllLeft(23).ToBits().BitsToFloat32())
 		nan.IfElse(nan.NotEqual(nan), y).Store(dst[i:])
 	}
-	plainUnary(Exp, dst[i:], a[i:])
+	plainExpLin(dst[i:], a[i:], scale, down)
 }
 
 // tanhs is tanh of every element.
@@ -356,7 +361,7 @@ func tanhs(dst, a []float32) {
 			m := simd.LoadFloat32s(a0[i:]).Abs()
 			m.Add(m).Store(far[i:])
 		}
-		exps(far[:], far[:])
+		expLin(far[:], far[:], 1, 0)
 		for i := 0; i <= block-width; i += width {
 			x := simd.LoadFloat32s(a0[i:])
 			y := one.Sub(two.Div(simd.LoadFloat32s(far[i:]).Add(one)))
