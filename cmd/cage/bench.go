@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime/pprof"
@@ -79,7 +81,9 @@ over their programs.
 The sizes come from the flags, or from a run's TOML file, as do device and precision.
 
 --profile says where the processor time of a step goes, by kind of operation and by
-plugin. --compare runs this benchmark and another command in turn, A B A B, each in
+plugin, and for products of matrices how many multiplications and additions one step
+needs (GOP), how many a second of processor time computes, and what part that is of
+the peak of the instructions, see cage bench peak. --compare runs this benchmark and another command in turn, A B A B, each in
 a process of its own, and prints how many times as fast this one is. The command is
 run by the shell and prints, last, a JSON object with the "seconds" of one step, as
 this one does with --json.`,
@@ -303,8 +307,8 @@ func profileStep(ctx context.Context, cfg *config.Config, o bench.Options) (*ans
 	}
 	return &answer{p, func(w io.Writer) {
 		fmt.Fprintf(w, "%s\nprocessor time of a step, mean of %d\n\n", p.Build, p.Steps)
-		table(w, shares("kind of operation", p.Kinds))
-		fmt.Fprintln(w)
+		table(w, withPeaks(shares("kind of operation", p.Kinds), p.Products))
+		printPeaks(w, p)
 		table(w, shares("part", p.Parts))
 	}}, nil
 }
@@ -320,4 +324,43 @@ func shares(title string, list []opprofile.Row) [][]string {
 		rows = append(rows, []string{r.Kind, fmt.Sprintf("%.1f", 1e3*r.Seconds), fmt.Sprintf("%.1f %%", 100*r.Seconds/total)})
 	}
 	return rows
+}
+
+// withPeaks adds columns to the table of kinds for those that multiply matrices.
+func withPeaks(rows [][]string, products []bench.Reached) [][]string {
+	if len(products) == 0 {
+		return rows
+	}
+	rows[0] = append(rows[0], "GOP", "GOP/s", "of peak")
+	for i, row := range rows[1:] {
+		for _, r := range products {
+			if r.Kind == row[0] {
+				all := 0.0
+				for _, n := range r.Operations {
+					all += n
+				}
+				rows[1+i] = append(row, fmt.Sprintf("%.2f", all/1e9), fmt.Sprintf("%.1f", r.Rate/1e9), shareOf(r.Share))
+			}
+		}
+	}
+	return rows
+}
+
+// printPeaks says what was counted, and what the peaks are.
+func printPeaks(w io.Writer, p *bench.Profile) {
+	fmt.Fprintln(w)
+	if len(p.Products) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "GOP: multiplications and additions of the products that one step computed, rotations and repeated forward passes among them")
+	for _, r := range p.Products {
+		for _, name := range slices.Sorted(maps.Keys(r.Operations)) {
+			speed := "of unknown peak"
+			if p.Peaks[name] > 0 {
+				speed = fmt.Sprintf("at most %.1f GOP/s on one thread", p.Peaks[name]/1e9)
+			}
+			fmt.Fprintf(w, "%s: %.2f GOP by %s, %s\n", r.Kind, r.Operations[name]/1e9, cmp.Or(name, "plain code"), speed)
+		}
+	}
+	fmt.Fprintln(w)
 }

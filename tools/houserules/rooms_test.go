@@ -24,7 +24,7 @@ var rooms = []room{
 	{"study/kept", "study train/rundir train/config train/metrics compute/engine", "keeps the numbers of studies with what they were made of: it trains nothing and makes no tables"},
 	{"study", "study/evaluation deploy/tasks deploy/ruler deploy/posttrain/settings train/rundir train/config method/cage train/console train/metrics", "trains and evaluates in processes of their own, and reads what these leave on disk; of tasks it knows what they are called and what they measure"},
 	{"study/evaluation", "deploy/tasks deploy/ruler train/metrics", "says how a model is asked and what came out; which models are asked is the caller's business"},
-	{"study/bench", "train/assembly study/bench/direct study/bench/opprofile train/step compute/update compute/lower train/plugin train/config method/cage model compute/engine model/architecture compute/device", "measures steps from outside, with parts of its own choice"},
+	{"study/bench", "train/assembly study/bench/direct study/bench/opprofile study/bench/peak compute/matmul train/step compute/update compute/lower train/plugin train/config method/cage model compute/engine model/architecture compute/device", "measures steps from outside, with parts of its own choice"},
 	{"study/bench/peak", "model/architecture compute/loops compute/engine compute/matmul", "times loops and products of others: of models it knows the shapes"},
 	{"study/bench/direct", "compute/update compute/lower compute/engine method/cage sdk sdk/program", "two algorithms without plugins, put where those of plugins would be"},
 	{"study/bench/opprofile", "compute/engine", "reads profiles of executables"},

@@ -72,6 +72,7 @@ type Device struct {
 	backend  compute.Backend
 	compiled atomic.Int64
 	found    sync.Map // by key, func() any: see Once
+	watch    atomic.Pointer[func(*Executable)]
 }
 
 // openers maps each kind of device to the function that makes its backend.

@@ -451,3 +451,23 @@ func TestInstruction(t *testing.T) {
 		t.Errorf("avx2 multiplies all integers with %s", avx2.Instruction(Int8, 7))
 	}
 }
+
+// TestWatch: who watches hears of each product, until he stops.
+func TestWatch(t *testing.T) {
+	got := map[string]float64{}
+	stop := Watch(func(instruction string, operations float64) { got[instruction] += operations })
+	r := rand.New(rand.NewPCG(9, 9))
+	run := func() {
+		l, rl := square(3, 5, 7).layouts()
+		x, y := elements(t, "int8", reaches(t, l), false, codes(r, 7)), elements(t, "int8", reaches(t, rl), false, codes(r, 7))
+		p := plan(t, portable, Int8, square(3, 5, 7), Options{})
+		run1(t, p, make([]float32, p.Size()), x, y, Scales{}, inOrder)
+	}
+	run()
+	run()
+	stop()
+	run()
+	if want := 2.0 * 2 * 3 * 5 * 7; len(got) != 1 || got[portable.Instruction(Int8, 7)] != want {
+		t.Errorf("operations: %v, want %v", got, want)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 )
 
 // Arithmetic is what a product computes with.
@@ -99,9 +100,23 @@ func (p *Product) Run(out []float32, left, right Elements, s Scales, parallel fu
 	}
 	r := runs.Get().(*run)
 	r.begin(p, out, left, right, s, parallel)
+	if f := watch.Load(); f != nil {
+		(*f)(r.format.name, 2*float64(p.Size())*float64(p.k))
+	}
 	r.multiply()
 	r.end()
 	return nil
+}
+
+// watch is what [Watch] was given.
+var watch atomic.Pointer[func(instruction string, operations float64)]
+
+// Watch has f called in each [Product.Run] until the returned function is called, on the goroutine that runs the product: with the
+// name of the instruction that multiplies, as [Tier.Instruction] returns it, and the number of multiplications and additions. One
+// function watches at a time.
+func Watch(f func(instruction string, operations float64)) (stop func()) {
+	watch.Store(&f)
+	return func() { watch.Store(nil) }
 }
 
 func inOrder(n int, f func(i int)) {

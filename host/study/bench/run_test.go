@@ -2,10 +2,13 @@ package bench
 
 import (
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/study/bench/opprofile"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/effort"
@@ -149,5 +152,64 @@ func TestWithTeacher(t *testing.T) {
 	}
 	if _, err := ProfileStep(t.Context(), cfg, Options{Rounds: 1, Finder: testrun.Finder(t)}); err != nil {
 		t.Errorf("profile: %v", err)
+	}
+}
+
+// TestCounts: the products of a step without quantizers are those that the model's floating-point operations stand for, up to
+// gains, which are multiplied otherwise. In float32 attention computes a few projections twice, so that nothing is
+// transposed. In bfloat16 its own products are counted apart, without most of the half that it masks.
+func TestCounts(t *testing.T) {
+	for _, precision := range []string{"float32", "bfloat16"} {
+		t.Run(precision, func(t *testing.T) {
+			p, dev, err := openStep(t.Context(), parse(t, `quantizer.plugin="none"`, "device.precision="+strconv.Quote(precision)), Options{Finder: testrun.Finder(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer dev.Close()
+			c, err := step.Compile(dev, p.plan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			state, err := c.NewState(0, tokens(c, p.config.Model.Vocab))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer state.Close()
+			var products *counts
+			for round := range 2 { // the first step also tries whether attention is right
+				products = newCounts(dev)
+				stop := products.start(dev)
+				if _, err := timeStep(Subject{Compiled: c}, state, p.config.Model.Vocab, round); err != nil {
+					t.Fatal(err)
+				}
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sum := map[string]float64{}
+			for kind, byInstruction := range products.byKind {
+				for _, n := range byInstruction {
+					sum[kind] += n
+				}
+			}
+			m, tokens := p.config.Model, float64(c.Batch()*p.plan.Context)
+			gains := architecture.CountParams(p.model.Params(), func(p architecture.Param) bool { return len(p.Dims) == 1 })
+			all := p.model.StepFLOPs(c.Batch(), p.plan.Context) - 6*float64(gains)*tokens
+			attention := 12 * float64(m.Layers*m.Width*p.plan.Context) * tokens
+			switch precision {
+			case "float32":
+				if got := sum[opprofile.Products]; len(sum) != 1 || got < all || got > 1.1*all {
+					t.Errorf("counted %v, want a little more than %v", sum, all)
+				}
+			case "bfloat16":
+				if got := sum[opprofile.Products]; got != all-attention {
+					t.Errorf("counted %v, want %v beside attention", sum, all-attention)
+				}
+				if got := sum[opprofile.Attention]; got < attention/2 || got > 1.5*attention { // it computes scores twice
+					t.Errorf("counted %v, want about %v for attention", sum, attention)
+				}
+			}
+		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -99,24 +100,42 @@ func Rows(p *profile.Profile) ([]Row, error) {
 	return rows, nil
 }
 
-// kindOf walks from the leaf to the root.
+// kindOf is the kind of a sample.
 func kindOf(s *profile.Sample) string {
+	var names []string
 	for _, location := range s.Location {
 		for _, line := range location.Line {
-			if line.Function != nil && strings.Contains(line.Function.Name, "host/compute/attention") {
-				return Attention
+			if line.Function != nil {
+				names = append(names, line.Function.Name)
 			}
 		}
 	}
-	for _, location := range s.Location {
-		for _, line := range location.Line {
-			if line.Function == nil {
-				continue
-			}
-			for _, r := range rules {
-				if strings.Contains(line.Function.Name, r.part) {
-					return r.kind
-				}
+	return kindOfStack(names)
+}
+
+// KindOfCaller is the kind of what its caller does: that to which a sample of it would be counted.
+func KindOfCaller() string {
+	const deep = 64
+	var at [deep]uintptr
+	frames := runtime.CallersFrames(at[:runtime.Callers(2, at[:])])
+	var names []string
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		names = append(names, f.Function)
+	}
+	return kindOfStack(names)
+}
+
+// kindOfStack walks from the leaf, the first name, to the root.
+func kindOfStack(names []string) string {
+	if slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, "host/compute/attention") }) {
+		return Attention
+	}
+	for _, name := range names {
+		for _, r := range rules {
+			if strings.Contains(name, r.part) {
+				return r.kind
 			}
 		}
 	}

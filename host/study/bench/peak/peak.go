@@ -93,7 +93,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r, nil
 }
 
-// Instructions measures the instructions alone, on one thread.
+// Instructions measures the instructions alone, on one thread. Short runs, and many of them, find one that other load on the
+// machine leaves alone.
 func Instructions(ctx context.Context, runs int, least time.Duration) ([]Named, error) {
 	r := Report{}
 	return r.Instructions, inTurn(ctx, r.instructions(), []int{1}, Options{Runs: runs, Time: least})

@@ -89,7 +89,7 @@ func (r *Report) products(dev *engine.Device, tier *matmul.Tier, o Options) (lis
 		instruction string
 		largest     int // of integers; 0 for floats
 	}{
-		{"float32", map[string]string{"avx512": "VFMADD231PS 512", "avx2": "VFMADD231PS 256"}[r.Build.SIMD], 0},
+		{"float32", Float32Instruction(r.Build), 0},
 		{"bfloat16", tier.Instruction(matmul.BFloat16, 0), 0},
 		{"4-bit", tier.Instruction(matmul.Int8, 7), 7},
 		{"8-bit", tier.Instruction(matmul.Int8, 127), 127},
@@ -114,6 +114,12 @@ func (r *Report) products(dev *engine.Device, tier *matmul.Tier, o Options) (lis
 		}
 	}
 	return list, closeAll, nil
+}
+
+// Float32Instruction names the instruction with which the CPU device multiplies matrices in float32; "" if it is none of
+// [matmul.Peaks].
+func Float32Instruction(b engine.BuildInfo) string {
+	return map[string]string{"avx512": "VFMADD231PS 512", "avx2": "VFMADD231PS 256"}[b.SIMD]
 }
 
 // onDevice is a product of the CPU device in float32.
