@@ -16,7 +16,7 @@ func newBenchPeak() *cobra.Command {
 	mebibytes := 0
 	cmd := &cobra.Command{
 		Use:   "peak",
-		Short: "Measure what the processor and its memory can do, and what products of matrices reach",
+		Short: "Measure peaks of this processor, and what products reach of them",
 		Long: `Measure the peak of each instruction with which products of matrices are computed on
 this processor, how fast memory is, and what part of the peaks the products reach: on
 one thread, and on as many as Go uses (GOMAXPROCS).

@@ -27,7 +27,7 @@ func main() {
 // files returns the generated files by name.
 func files() map[string][]byte {
 	return map[string][]byte{
-		"kernels_avx2_amd64.s":   assembler(floats256, pairs256, quads256, transpose, transposeRounded, rounded, prefetch, finish, acrossAll),
+		"kernels_avx2_amd64.s":   assembler(floats256, pairs256, quads256, transpositions, acrossAll, rounded, prefetch, finish),
 		"kernels_avx512_amd64.s": assembler(floats512, halves512, quads512),
 		"peaks_amd64.s":          assembler(peaks),
 	}

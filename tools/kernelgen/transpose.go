@@ -2,63 +2,88 @@ package main
 
 import "fmt"
 
-// transpose writes a function that transposes blocks of 8 × 8 words, one behind the other in rows that are ld bytes apart.
-func transpose(w *writer) { transposeBy("transpose8", false)(w) }
+// A transposition makes words of rows of elements and transposes blocks of 8 × 8 of them, one behind the other in rows that
+// are ld bytes apart.
+type transposition struct {
+	name    string
+	bytes   int // of eight words, in memory
+	rounded bool
+	// load makes eight words in a register; Y8 … Y11 are free.
+	load func(w *writer, at, to string)
+}
 
-// transposeRounded writes one that rounds words to bfloat16 as well.
-func transposeRounded(w *writer) { transposeBy("transposeRounded8", true)(w) }
-
-// transposeBy: first pairs of rows are interleaved, then pairs of pairs, each within the halves of registers, and then halves
-// are exchanged.
-func transposeBy(name string, rounded bool) func(w *writer) {
-	return func(w *writer) {
-		w.function(name+"(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)", name, 40)
-		w.line("MOVQ dst+0(FP), DI")
-		w.line("MOVQ stride+8(FP), DX")
-		w.line("MOVQ src+16(FP), SI")
-		w.line("MOVQ ld+24(FP), R8")
-		w.line("MOVQ blocks+32(FP), CX")
-		w.line("SHLQ $2, DX")
-		w.line("LEAQ (R8)(R8*2), R9")
-		w.line("LEAQ (SI)(R8*4), BX")
-		if rounded {
-			roundingConstants(w)
-		}
-		w.label("loop")
-		for half, base := range []string{"SI", "BX"} {
-			for r, index := range []string{"", "(R8*1)", "(R8*2)", "(R9*1)"} {
-				x := fmt.Sprintf("Y%d", 4*half+r)
-				w.line("VMOVUPS (%s)%s, %s", base, index, x)
-				if rounded {
-					round(w, x, "Y8", "Y9")
-				}
+func transpositions(w *writer) {
+	for _, t := range []transposition{
+		{name: "transpose8", bytes: 32, load: func(w *writer, at, to string) { w.line("VMOVUPS %s, %s", at, to) }},
+		{name: "transposeRounded8", bytes: 32, rounded: true, load: func(w *writer, at, to string) {
+			w.line("VMOVUPS %s, %s", at, to)
+			round(w, to, "Y8", "Y9")
+		}},
+		{name: "transposeRoundedHalves8", bytes: 64, rounded: true, load: func(w *writer, at, to string) {
+			w.line("VMOVUPS %s, %s", at, to)
+			w.line("VMOVUPS 32%s, Y10", at)
+			for _, x := range []string{to, "Y10"} {
+				round(w, x, "Y8", "Y9")
+				w.line("VPSRLD $16, %s, %[1]s", x)
 			}
-		}
-		// Four words of rows 0–3 and 4–7 at a time, with six registers for both.
-		for i := 0; i < 8; i += 4 {
-			w.line("VUNPCKLPS Y%d, Y%d, Y8", i+1, i)
-			w.line("VUNPCKHPS Y%d, Y%d, Y9", i+1, i)
-			w.line("VUNPCKLPS Y%d, Y%d, Y10", i+3, i+2)
-			w.line("VUNPCKHPS Y%d, Y%d, Y11", i+3, i+2)
-			w.line("VUNPCKLPD Y10, Y8, Y%d", i)
-			w.line("VUNPCKHPD Y10, Y8, Y%d", i+1)
-			w.line("VUNPCKLPD Y11, Y9, Y%d", i+2)
-			w.line("VUNPCKHPD Y11, Y9, Y%d", i+3)
-		}
-		for _, half := range []int{0x20, 0x31} {
-			for i := range 4 {
-				w.line("VPERM2F128 $0x%x, Y%d, Y%d, Y8", half, i+4, i)
-				w.line("VMOVUPS Y8, (DI)")
-				w.line("ADDQ DX, DI")
-			}
-		}
-		w.line("ADDQ $32, SI")
-		w.line("ADDQ $32, BX")
-		w.line("DECQ CX")
-		w.line("JNZ loop")
-		w.line("VZEROUPPER")
-		w.line("RET")
+			w.line("VPACKUSDW Y10, %s, %[1]s", to) // four of each, and four of each
+			w.line("VPERMQ $0xd8, %s, %[1]s", to)
+		}},
+		{name: "transposeWidened8", bytes: 16, load: func(w *writer, at, to string) {
+			w.line("VPMOVZXWD %s, %s", at, to)
+			w.line("VPSLLD $16, %s, %[1]s", to)
+		}},
+		{name: "transposePairs8", bytes: 16, load: func(w *writer, at, to string) { w.line("VPMOVSXBW %s, %s", at, to) }},
+	} {
+		t.write(w)
 	}
+}
+
+// write: first pairs of rows are interleaved, then pairs of pairs, each within the halves of registers, and then halves are
+// exchanged.
+func (t transposition) write(w *writer) {
+	w.function(t.name+"(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)", t.name, 40)
+	w.line("MOVQ dst+0(FP), DI")
+	w.line("MOVQ stride+8(FP), DX")
+	w.line("MOVQ src+16(FP), SI")
+	w.line("MOVQ ld+24(FP), R8")
+	w.line("MOVQ blocks+32(FP), CX")
+	w.line("SHLQ $2, DX")
+	w.line("LEAQ (R8)(R8*2), R9")
+	w.line("LEAQ (SI)(R8*4), BX")
+	if t.rounded {
+		roundingConstants(w)
+	}
+	w.label("loop")
+	for half, base := range []string{"SI", "BX"} {
+		for r, index := range []string{"", "(R8*1)", "(R8*2)", "(R9*1)"} {
+			t.load(w, fmt.Sprintf("(%s)%s", base, index), fmt.Sprintf("Y%d", 4*half+r))
+		}
+	}
+	// Four words of rows 0–3 and 4–7 at a time.
+	for i := 0; i < 8; i += 4 {
+		w.line("VUNPCKLPS Y%d, Y%d, Y8", i+1, i)
+		w.line("VUNPCKHPS Y%d, Y%d, Y9", i+1, i)
+		w.line("VUNPCKLPS Y%d, Y%d, Y10", i+3, i+2)
+		w.line("VUNPCKHPS Y%d, Y%d, Y11", i+3, i+2)
+		w.line("VUNPCKLPD Y10, Y8, Y%d", i)
+		w.line("VUNPCKHPD Y10, Y8, Y%d", i+1)
+		w.line("VUNPCKLPD Y11, Y9, Y%d", i+2)
+		w.line("VUNPCKHPD Y11, Y9, Y%d", i+3)
+	}
+	for _, half := range []int{0x20, 0x31} {
+		for i := range 4 {
+			w.line("VPERM2F128 $0x%x, Y%d, Y%d, Y8", half, i+4, i)
+			w.line("VMOVUPS Y8, (DI)")
+			w.line("ADDQ DX, DI")
+		}
+	}
+	w.line("ADDQ $%d, SI", t.bytes)
+	w.line("ADDQ $%d, BX", t.bytes)
+	w.line("DECQ CX")
+	w.line("JNZ loop")
+	w.line("VZEROUPPER")
+	w.line("RET")
 }
 
 // roundingConstants puts what round needs into Y12 … Y15.

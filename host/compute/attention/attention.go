@@ -86,6 +86,7 @@ func New(t *matmul.Tier, s Sizes) (*Plan, error) {
 			result:  make([]float32, rows*s.Size),
 			dKey:    make([]float32, s.Context*s.Size),
 			dValue:  make([]float32, s.Context*s.Size),
+			inverse: make([]float32, rows),
 		}
 	}
 	return p, nil
@@ -95,7 +96,7 @@ func New(t *matmul.Tier, s Sizes) (*Plan, error) {
 const lanes = 64
 
 // scratch is the memory of a task.
-type scratch struct{ weights, dScores, result, dKey, dValue []float32 }
+type scratch struct{ weights, dScores, result, dKey, dValue, inverse []float32 }
 
 // Inputs are what attention reads, in row-major order: queries [batch, context, heads, size], keys and values [batch, context,
 // key heads, size].
@@ -135,23 +136,22 @@ func (p *Plan) forward(s *scratch, b *block, batch, head int, mixed, logs []floa
 		return err
 	}
 	var sums [1]float32
+	inverse := s.inverse[:m]
 	for i := range m {
 		row := weights[i*n : (i+1)*n]
 		p.hide(row, in.Segments, batch, b.from+i)
 		loops.GroupFold(loops.Max, sums[:], row, n)
-		largest := sums[0]
-		loops.BinaryS(loops.Sub, row, row, largest)
-		loops.BinaryS(loops.Mul, row, row, p.scale)
-		loops.Unary(loops.Exp, row, row)
+		largest := sums[0] * p.scale
+		loops.ExpLin(row, row, p.scale, largest)
 		loops.GroupFold(loops.Add, sums[:], row, n)
-		logs[(batch*p.Heads+head)*p.Context+b.from+i] = largest*p.scale + float32(math.Log(float64(sums[0])))
-		loops.BinaryS(loops.Mul, row, row, 1/sums[0])
+		logs[(batch*p.Heads+head)*p.Context+b.from+i] = largest + float32(math.Log(float64(sums[0])))
+		inverse[i] = 1 / sums[0]
 	}
 	if err := b.values.Run(result, matmul.Elements{Float32: weights}, value, matmul.Scales{}, nil); err != nil {
 		return err
 	}
 	for i := range m {
-		copy(mixed[p.query(batch, b.from+i, head):][:p.Size], result[i*p.Size:])
+		loops.BinaryS(loops.Mul, mixed[p.query(batch, b.from+i, head):][:p.Size], result[i*p.Size:][:p.Size], inverse[i])
 	}
 	return nil
 }
@@ -203,9 +203,7 @@ func (p *Plan) backward(s *scratch, b *block, batch, head int, dQuery []float32,
 	for i := range m {
 		row, dRow := weights[i*n:(i+1)*n], dScores[i*n:(i+1)*n]
 		p.hide(row, in.Segments, batch, b.from+i)
-		loops.BinaryS(loops.Mul, row, row, p.scale)
-		loops.BinaryS(loops.Sub, row, row, logs[(batch*p.Heads+head)*p.Context+b.from+i])
-		loops.Unary(loops.Exp, row, row)
+		loops.ExpLin(row, row, p.scale, logs[(batch*p.Heads+head)*p.Context+b.from+i])
 		// The adjoint of the scores is weights·(dWeights − Σ weights·dWeights); the sum over keys equals one over the output.
 		at := p.query(batch, b.from+i, head)
 		loops.GroupSumMul(sum[:], dMixed[at:at+p.Size], mixed[at:at+p.Size], p.Size)

@@ -253,26 +253,5 @@ func openCPU(opts Options) (compute.Backend, error) {
 	if err := setParallelism(backend, threads); err != nil {
 		return nil, err
 	}
-	if opts.Warn != nil {
-		warnOfProducts(opts)
-	}
 	return backend, nil
-}
-
-// warnOfProducts says what the CPU lacks of what the options ask for.
-func warnOfProducts(opts Options) {
-	inBFloat16, integer := opts.Precision == device.BFloat16, opts.Products == device.IntegerProducts
-	if !inBFloat16 && !integer {
-		return
-	}
-	tier, err := ProductTier()
-	if lack := nativesLack(); lack != nil {
-		err = lack
-	}
-	switch {
-	case err != nil:
-		opts.Warn("products in bfloat16 and of integers are computed by operations of the library, which takes more time than float32", "reason", err)
-	case inBFloat16 && !tier.HasBFloat16():
-		opts.Warn("this processor has no products in bfloat16: their operands are rounded to it, and take as long as in float32", "kernels", tier.Name())
-	}
 }

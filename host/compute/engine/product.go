@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
@@ -26,6 +27,24 @@ func hasProducts(g *graph.Graph) bool {
 	}
 	_, err := ProductTier()
 	return err == nil
+}
+
+// WarnOfProducts warns if products take longer than the device's options let expect.
+func (d *Device) WarnOfProducts() {
+	inBFloat16, integer := d.options.Precision == device.BFloat16, d.options.Products == device.IntegerProducts
+	if d.kind != device.CPU || !inBFloat16 && !integer {
+		return
+	}
+	tier, err := ProductTier()
+	if lack := nativesLack(); lack != nil {
+		err = lack
+	}
+	switch {
+	case err != nil:
+		d.Warn("products in bfloat16 and of integers are computed by operations of the library, which takes more time than float32", "reason", err)
+	case inBFloat16 && !tier.HasBFloat16():
+		d.Warn("this processor has no products in bfloat16: their operands are rounded to it, and take as long as in float32", "kernels", tier.Name())
+	}
 }
 
 // TransposesOperands reports whether products of the graph's device read operands in one order of axes only, so that others
@@ -56,7 +75,7 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 			dims = append(dims, axis.Size)
 		}
 	}
-	inputs := []*graph.Node{shortOperand(a), shortOperand(b)}
+	inputs := []*graph.Node{ShortOperand(a), ShortOperand(b)}
 	if rows != nil {
 		inputs = append(inputs, rows)
 	}
@@ -80,8 +99,8 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 	return product.Call(inputs...)[0]
 }
 
-// shortOperand looks through a conversion from bfloat16: a product reads such an operand as it is stored.
-func shortOperand(x *graph.Node) *graph.Node {
+// ShortOperand looks through a conversion from bfloat16: a native reads such an operand as it is stored.
+func ShortOperand(x *graph.Node) *graph.Node {
 	if x.Type() == graph.NodeTypeConvertDType && x.DType() == dtypes.Float32 && x.Inputs()[0].DType() == dtypes.BFloat16 {
 		return x.Inputs()[0]
 	}

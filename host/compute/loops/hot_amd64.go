@@ -46,6 +46,8 @@ func binaryS256(op Op, dst, a []float32, s float32) (n int) {
 		n = lessEqualS256(dst, a, s)
 	case And:
 		n = andS256(dst, a, s)
+	case EqBits:
+		n = equalBitsS256(dst, a, s)
 	}
 	return n
 }
@@ -89,6 +91,22 @@ func andS256(dst, a []float32, s float32) int {
 		get(x[8:16]).ToBits().And(y).BitsToFloat32().Store(to[8:16])
 		get(x[16:24]).ToBits().And(y).BitsToFloat32().Store(to[16:24])
 		get(x[24:32]).ToBits().And(y).BitsToFloat32().Store(to[24:32])
+		dst, a = dst[32:], a[32:]
+	}
+	archsimd.ClearAVXUpperBits()
+	return n
+}
+
+func equalBitsS256(dst, a []float32, s float32) int {
+	n := len(dst) &^ 31
+	one := archsimd.BroadcastFloat32x8(1)
+	y := archsimd.BroadcastFloat32x8(s).ToBits()
+	for len(dst) >= 32 && len(a) >= 32 {
+		to, x := (*[32]float32)(dst), (*[32]float32)(a)
+		one.Masked(get(x[0:8]).ToBits().Equal(y)).Store(to[0:8])
+		one.Masked(get(x[8:16]).ToBits().Equal(y)).Store(to[8:16])
+		one.Masked(get(x[16:24]).ToBits().Equal(y)).Store(to[16:24])
+		one.Masked(get(x[24:32]).ToBits().Equal(y)).Store(to[24:32])
 		dst, a = dst[32:], a[32:]
 	}
 	archsimd.ClearAVXUpperBits()

@@ -60,6 +60,7 @@ func vectorAndPlain(a, b, c []float32, s, t float32) map[string][2]func(dst []fl
 		"linAdd":    {func(d []float32) { linAdd(d, a, s, b, t) }, func(d []float32) { plainLinAdd(d, a, s, b, t) }},
 		"linSub":    {func(d []float32) { linSub(d, a, s, b, t) }, func(d []float32) { plainLinSub(d, a, s, b, t) }},
 		"linMul":    {func(d []float32) { linMul(d, a, s, b, c, t) }, func(d []float32) { plainLinMul(d, a, s, b, c, t) }},
+		"expLin":    {func(d []float32) { expLin(d, a, s, t) }, func(d []float32) { plainExpLin(d, a, s, t) }},
 		"sqrtLin":   {func(d []float32) { sqrtLin(d, a, s, t) }, func(d []float32) { plainSqrtLin(d, a, s, t) }},
 		"clamp":     {func(d []float32) { clampAll(d, a, s, t) }, func(d []float32) { plainClamp(d, a, s, t) }},
 		"selectS":   {func(d []float32) { chooseS(d, a, b, s) }, func(d []float32) { plainSelectS(d, a, b, s) }},
@@ -191,6 +192,7 @@ func TestMemory(t *testing.T) {
 		}
 		sameLoop(t, n, func(d []float32) { FromBFloat16(d, short) }, func(d []float32) { plainFromBFloat16(d, short) })
 		sameLoop(t, n, func(d []uint16) { ToBFloat16(d, a) }, func(d []uint16) { plainToBFloat16(d, a) })
+		sameLoop(t, n, func(d []float32) { RoundToBFloat16(d, a) }, func(d []float32) { plainRoundToBFloat16(d, a) })
 		sameLoop(t, n, func(d []float32) { FromBools(d, bools) }, func(d []float32) { plainFromBools(d, bools) })
 		sameLoop(t, n, func(d []bool) { ToBools(d, a) }, func(d []bool) { plainToBools(d, a) })
 		sameLoop(t, n, func(d []int8) { ToInt8(d, whole) }, func(d []int8) { plainToInt8(d, whole) })

@@ -2,12 +2,22 @@ package loops
 
 import "math"
 
+// few is the number of elements for which plain loops are faster than to call others.
+const few = 8
+
 // The exported functions clear the upper halves of vector registers when they are done.
 
 // Unary computes an operation on every element of a.
 func Unary(op Op, dst, a []float32) {
+	if len(dst) < few {
+		plainUnary(op, dst, a)
+		return
+	}
 	if hasAVX2 {
 		n := unary256(op, dst, a)
+		if n == len(dst) {
+			return
+		}
 		dst, a = dst[n:], a[n:]
 	}
 	unaryAll(op, dst, a)
@@ -16,6 +26,10 @@ func Unary(op Op, dst, a []float32) {
 
 // Binary computes an operation on the elements of a and b.
 func Binary(op Op, dst, a, b []float32) {
+	if len(dst) < few {
+		plainBinary(op, dst, a, b)
+		return
+	}
 	switch op {
 	case Add:
 		add(dst, a, b)
@@ -33,6 +47,10 @@ func Binary(op Op, dst, a, b []float32) {
 
 // BinaryS computes an operation on every element of a and on s.
 func BinaryS(op Op, dst, a []float32, s float32) {
+	if len(dst) < few {
+		plainBinaryS(op, dst, a, s)
+		return
+	}
 	switch op {
 	case Add:
 		addS(dst, a, s)
@@ -45,6 +63,9 @@ func BinaryS(op Op, dst, a []float32, s float32) {
 	default:
 		if hasAVX2 {
 			n := binaryS256(op, dst, a, s)
+			if n == len(dst) {
+				return
+			}
 			dst, a = dst[n:], a[n:]
 		}
 		binaryAllS(op, dst, a, s)
@@ -97,10 +118,19 @@ func SqrtLin(dst, a []float32, s, t float32) {
 	done()
 }
 
+// ExpLin is exp(a·scale − down), both operations before the exponential rounded.
+func ExpLin(dst, a []float32, scale, down float32) {
+	expLin(dst, a, scale, down)
+	done()
+}
+
 // Clamp is [Clamp1] of every element.
 func Clamp(dst, a []float32, lo, hi float32) {
 	if hasAVX2 {
 		n := clamp256(dst, a, lo, hi)
+		if n == len(dst) {
+			return
+		}
 		dst, a = dst[n:], a[n:]
 	}
 	clampAll(dst, a, lo, hi)
@@ -115,8 +145,15 @@ func Select(dst, c, a, b []float32) {
 
 // SelectS is [Select1] of every element of c and a, and of s.
 func SelectS(dst, c, a []float32, s float32) {
+	if len(dst) < few {
+		plainSelectS(dst, c, a, s)
+		return
+	}
 	if hasAVX2 {
 		n := selectS256(dst, c, a, s)
+		if n == len(dst) {
+			return
+		}
 		dst, c, a = dst[n:], c[n:], a[n:]
 	}
 	chooseS(dst, c, a, s)
@@ -125,6 +162,10 @@ func SelectS(dst, c, a []float32, s float32) {
 
 // SSelect is [Select1] of every element of c, of s, and of every element of b.
 func SSelect(dst, c []float32, s float32, b []float32) {
+	if len(dst) < few {
+		plainSSelect(dst, c, s, b)
+		return
+	}
 	sChoose(dst, c, s, b)
 	done()
 }
@@ -136,6 +177,9 @@ const Small = 1 << 21
 func RoundMulS(dst, a []float32, s float32) {
 	if hasAVX2 {
 		n := roundMulS256(dst, a, s)
+		if n == len(dst) {
+			return
+		}
 		dst, a = dst[n:], a[n:]
 	}
 	roundSmall(dst, a)
@@ -147,6 +191,9 @@ func RoundMulS(dst, a []float32, s float32) {
 func Near(dst, a, b []float32, s float32) {
 	if hasAVX2 {
 		n := near256(dst, a, b, s)
+		if n == len(dst) {
+			return
+		}
 		dst, a, b = dst[n:], a[n:], b[n:]
 	}
 	sub(dst, a, b)
@@ -270,6 +317,12 @@ func plainSelect(dst, c, a, b []float32) {
 		} else {
 			dst[i] = b[i]
 		}
+	}
+}
+
+func plainExpLin(dst, a []float32, scale, down float32) {
+	for i := range dst {
+		dst[i] = exp(float32(a[i]*scale) - down)
 	}
 }
 

@@ -8,6 +8,7 @@ var (
 	addS, fromS, mulS, divS, intoS     = plainAddS, plainFromS, plainMulS, plainDivS, plainIntoS
 	mulMulS, linAdd, linSub, linMul    = plainMulMulS, plainLinAdd, plainLinSub, plainLinMul
 	sqrtLin, clampAll, choose          = plainSqrtLin, plainClamp, plainSelect
+	expLin                             = plainExpLin
 	chooseS, chooseSS, fill            = plainSelectS, plainSelectSS, plainFill
 	sChoose, roundSmall                = plainSSelect, plainRoundSmall
 	unaryAll, binaryAll                = plainUnary, plainBinary

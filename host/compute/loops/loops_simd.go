@@ -230,7 +230,7 @@ func unaryAll(op Op, dst, a []float32) {
 	case Floor:
 		floor(dst, a)
 	case Exp:
-		exps(dst, a)
+		expLin(dst, a, 1, 0)
 	case Tanh:
 		tanhs(dst, a)
 	default:
@@ -316,32 +316,37 @@ func floor(dst, a []float32) {
 	plainUnary(Floor, dst[i:], a[i:])
 }
 
-// exps is exp of every element.
-func exps(dst, a []float32) {
+// expLin is exp(a·scale − down) of every element.
+func expLin(dst, a []float32, scale, down float32) {
 	all := simd.BroadcastFloat32s
+	factor, less := all(scale), all(down)
 	width, i := simd.Float32s{}.Len(), 0
+	// The compiler does not move broadcasts out of the loop.
+	log2, upper, lower, one := all(log2e), all(log2Upper), all(log2Lower), all(1)
+	p0, p1, p2, p3, p4, p5 := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5)
+	bits := simd.BroadcastInt32s(shifterBits)
 	low, high, shift, bias := all(expLeast), all(expMost), all(shifter), simd.BroadcastInt32s(127)
 	for ; i+width <= len(dst); i += width {
-		nan := simd.LoadFloat32s(a[i:])
+		nan := simd.LoadFloat32s(a[i:]).Mul(factor).Sub(less)
 		x := low.IfElse(nan.Less(low), nan)
 		x = high.IfElse(x.Greater(high), x)
-		shifted := x.Mul(all(log2e)).Add(shift)
+		shifted := x.Mul(log2).Add(shift)
 		n := shifted.Sub(shift)
-		r := x.Sub(n.Mul(all(log2Upper)))
-		r = r.Sub(n.Mul(all(log2Lower)))
-		p := r.Mul(all(expP0)).Add(all(expP1))
-		p = p.Mul(r).Add(all(expP2))
-		p = p.Mul(r).Add(all(expP3))
-		p = p.Mul(r).Add(all(expP4))
-		p = p.Mul(r).Add(all(expP5))
-		y := p.Mul(r.Mul(r)).Add(r).Add(all(1))
-		k := shifted.ToBits().BitsToInt32().Sub(simd.BroadcastInt32s(shifterBits))
+		r := x.Sub(n.Mul(upper))
+		r = r.Sub(n.Mul(lower))
+		p := r.Mul(p0).Add(p1)
+		p = p.Mul(r).Add(p2)
+		p = p.Mul(r).Add(p3)
+		p = p.Mul(r).Add(p4)
+		p = p.Mul(r).Add(p5)
+		y := p.Mul(r.Mul(r)).Add(r).Add(one)
+		k := shifted.ToBits().BitsToInt32().Sub(bits)
 		half := k.ShiftAllRight(1)
 		y = y.Mul(half.Add(bias).ShiftAllLeft(23).ToBits().BitsToFloat32())
 		y = y.Mul(k.Sub(half).Add(bias).ShiftAllLeft(23).ToBits().BitsToFloat32())
 		nan.IfElse(nan.NotEqual(nan), y).Store(dst[i:])
 	}
-	plainUnary(Exp, dst[i:], a[i:])
+	plainExpLin(dst[i:], a[i:], scale, down)
 }
 
 // tanhs is tanh of every element.
@@ -356,7 +361,7 @@ func tanhs(dst, a []float32) {
 			m := simd.LoadFloat32s(a0[i:]).Abs()
 			m.Add(m).Store(far[i:])
 		}
-		exps(far[:], far[:])
+		expLin(far[:], far[:], 1, 0)
 		for i := 0; i <= block-width; i += width {
 			x := simd.LoadFloat32s(a0[i:])
 			y := one.Sub(two.Div(simd.LoadFloat32s(far[i:]).Add(one)))
@@ -422,7 +427,7 @@ func fill(dst []float32, s float32) {
 
 // binaryAll computes the operations without a loop of their own, those that processors have in vectors.
 func binaryAll(op Op, dst, a, b []float32) {
-	if op > And || op == Pow || op == Ldexp {
+	if op >= MulBits || op == Pow || op == Ldexp {
 		plainBinary(op, dst, a, b)
 		return
 	}
@@ -447,6 +452,22 @@ func binaryAll(op Op, dst, a, b []float32) {
 			y = one.IfElse(x.LessEqual(y), zero)
 		case And:
 			y = x.ToBits().And(y.ToBits()).BitsToFloat32()
+		case Or:
+			y = x.ToBits().Or(y.ToBits()).BitsToFloat32()
+		case Xor:
+			y = x.ToBits().Xor(y.ToBits()).BitsToFloat32()
+		case AddBits:
+			y = x.ToBits().Add(y.ToBits()).BitsToFloat32()
+		case SubBits:
+			y = x.ToBits().Sub(y.ToBits()).BitsToFloat32()
+		case EqBits:
+			y = one.IfElse(x.ToBits().Equal(y.ToBits()), zero)
+		case NeBits:
+			y = one.IfElse(x.ToBits().NotEqual(y.ToBits()), zero)
+		case LtInt:
+			y = one.IfElse(x.ToBits().BitsToInt32().Less(y.ToBits().BitsToInt32()), zero)
+		case LeInt:
+			y = one.IfElse(x.ToBits().BitsToInt32().LessEqual(y.ToBits().BitsToInt32()), zero)
 		}
 		y.Store(dst[i:])
 	}
@@ -455,7 +476,7 @@ func binaryAll(op Op, dst, a, b []float32) {
 
 // binaryAllS is the same with a number on the right.
 func binaryAllS(op Op, dst, a []float32, s float32) {
-	if op > And || op == Pow || op == Ldexp {
+	if op >= MulBits || op == Pow || op == Ldexp {
 		plainBinaryS(op, dst, a, s)
 		return
 	}
@@ -480,6 +501,22 @@ func binaryAllS(op Op, dst, a []float32, s float32) {
 			x = one.IfElse(x.LessEqual(y), zero)
 		case And:
 			x = x.ToBits().And(y.ToBits()).BitsToFloat32()
+		case Or:
+			x = x.ToBits().Or(y.ToBits()).BitsToFloat32()
+		case Xor:
+			x = x.ToBits().Xor(y.ToBits()).BitsToFloat32()
+		case AddBits:
+			x = x.ToBits().Add(y.ToBits()).BitsToFloat32()
+		case SubBits:
+			x = x.ToBits().Sub(y.ToBits()).BitsToFloat32()
+		case EqBits:
+			x = one.IfElse(x.ToBits().Equal(y.ToBits()), zero)
+		case NeBits:
+			x = one.IfElse(x.ToBits().NotEqual(y.ToBits()), zero)
+		case LtInt:
+			x = one.IfElse(x.ToBits().BitsToInt32().Less(y.ToBits().BitsToInt32()), zero)
+		case LeInt:
+			x = one.IfElse(x.ToBits().BitsToInt32().LessEqual(y.ToBits().BitsToInt32()), zero)
 		}
 		x.Store(dst[i:])
 	}
@@ -490,7 +527,7 @@ func binaryAllS(op Op, dst, a []float32, s float32) {
 func sBinaryAll(op Op, dst []float32, s float32, b []float32) {
 	width, i := simd.Float32s{}.Len(), 0
 	zero, one, x := simd.BroadcastFloat32s(0), simd.BroadcastFloat32s(1), simd.BroadcastFloat32s(s)
-	if op != Max && op != Min && op != Lt && op != Le {
+	if op != Max && op != Min && op != Lt && op != Le && op != LtInt && op != LeInt {
 		plainSBinary(op, dst, s, b)
 		return
 	}
@@ -507,6 +544,10 @@ func sBinaryAll(op Op, dst []float32, s float32, b []float32) {
 			y = one.IfElse(x.Less(y), zero)
 		case Le:
 			y = one.IfElse(x.LessEqual(y), zero)
+		case LtInt:
+			y = one.IfElse(x.ToBits().BitsToInt32().Less(y.ToBits().BitsToInt32()), zero)
+		case LeInt:
+			y = one.IfElse(x.ToBits().BitsToInt32().LessEqual(y.ToBits().BitsToInt32()), zero)
 		}
 		y.Store(dst[i:])
 	}

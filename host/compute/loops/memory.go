@@ -8,6 +8,9 @@ func FromBFloat16(dst []float32, a []uint16) { fromBFloat16(dst, a[:len(dst)]) }
 // ToBFloat16 rounds numbers to bfloat16, ties to even. NaN stays NaN.
 func ToBFloat16(dst []uint16, a []float32) { toBFloat16(dst, a[:len(dst)]) }
 
+// RoundToBFloat16 rounds numbers to those of bfloat16, and leaves them float32.
+func RoundToBFloat16(dst, a []float32) { roundToBFloat16(dst, a[:len(dst)]) }
+
 // ToInt8 converts whole numbers from −128 to 127. What it makes of others is not defined.
 func ToInt8(dst []int8, a []float32) { toInt8(dst, a[:len(dst)]) }
 
@@ -41,12 +44,22 @@ func plainFromBFloat16(dst []float32, a []uint16) {
 
 func plainToBFloat16(dst []uint16, a []float32) {
 	for i, x := range a {
-		bits := math.Float32bits(x)
-		rounded := (bits + 0x7fff + bits>>16&1) >> 16
-		if bits&^(1<<31) > 0xff<<23 { // NaN, whose last bits may be all that makes it one
-			rounded = bits>>16 | 1<<6
-		}
-		dst[i] = uint16(rounded)
+		dst[i] = short(x)
+	}
+}
+
+// short is the nearest number of bfloat16.
+func short(x float32) uint16 {
+	bits := math.Float32bits(x)
+	if bits&^(1<<31) > 0xff<<23 { // NaN, whose last bits may be all that makes it one
+		return uint16(bits>>16 | 1<<6)
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
+}
+
+func plainRoundToBFloat16(dst, a []float32) {
+	for i, x := range a {
+		dst[i] = math.Float32frombits(uint32(short(x)) << 16)
 	}
 }
 

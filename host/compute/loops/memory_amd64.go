@@ -18,14 +18,30 @@ func fromBFloat16(dst []float32, a []uint16) {
 	plainFromBFloat16(dst, a)
 }
 
+// shortBits are the bits of vectors rounded to bfloat16, in their upper halves.
+func shortBits(x archsimd.Float32x8, half, one, quiet archsimd.Uint32x8) archsimd.Uint32x8 {
+	bits := x.ToBits()
+	rounded := bits.Add(half).Add(bits.ShiftAllRight(16).And(one))
+	return bits.Or(quiet).IfElse(x.NotEqual(x), rounded).ShiftAllRight(16)
+}
+
+func roundToBFloat16(dst, a []float32) {
+	if hasAVX2 {
+		half, one, quiet := archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(1<<22)
+		for len(dst) >= 8 && len(a) >= 8 {
+			shortBits(archsimd.LoadFloat32x8(a), half, one, quiet).ShiftAllLeft(16).BitsToFloat32().Store(dst)
+			dst, a = dst[8:], a[8:]
+		}
+		archsimd.ClearAVXUpperBits()
+	}
+	plainRoundToBFloat16(dst, a)
+}
+
 func toBFloat16(dst []uint16, a []float32) {
 	if hasAVX2 {
 		half, one, quiet := archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(1<<22)
 		for len(dst) >= 8 && len(a) >= 8 {
-			x := archsimd.LoadFloat32x8(a)
-			bits := x.ToBits()
-			rounded := bits.Add(half).Add(bits.ShiftAllRight(16).And(one))
-			rounded = bits.Or(quiet).IfElse(x.NotEqual(x), rounded).ShiftAllRight(16)
+			rounded := shortBits(archsimd.LoadFloat32x8(a), half, one, quiet)
 			rounded.GetLo().BitsToInt32().SaturateToUint16Concat(rounded.GetHi().BitsToInt32()).Store(dst)
 			dst, a = dst[8:], a[8:]
 		}

@@ -41,11 +41,15 @@ const (
 
 	// Two integers. Names with Int are of signed ones, with Uint of unsigned ones, with Bits of both.
 	And
-	AddBits
-	SubBits
-	MulBits
 	Or
 	Xor
+	AddBits
+	SubBits
+	EqBits
+	NeBits
+	LtInt
+	LeInt
+	MulBits // the first one without a loop of vectors
 	Shl
 	ShrInt
 	ShrUint
@@ -53,10 +57,6 @@ const (
 	MinInt
 	MaxUint
 	MinUint
-	EqBits
-	NeBits
-	LtInt
-	LeInt
 	LtUint
 	LeUint
 

@@ -3,6 +3,7 @@ package lower
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -79,7 +80,7 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 	var d byrow.Division
 	var call kernelCall
 	if hasRows(engine.DeviceOf(g)) {
-		d, call, ok = rowsKernel(g, p, rows, at)
+		d, call, ok = rowsKernel(g, p, rows, inputs, at)
 	} else {
 		d, call, ok = tritonKernel(g, p, rows, largest, at)
 	}
@@ -145,8 +146,9 @@ func tritonKernel(g *graph.Graph, p *program.Program, rows, largest int, at InMe
 	}, true
 }
 
-// rowsKernel is the same on the CPU: rows are computed in one pass through the caches.
-func rowsKernel(g *graph.Graph, p *program.Program, count int, at InMemory) (d byrow.Division, call kernelCall, ok bool) {
+// rowsKernel is the same on the CPU: rows are computed in one pass through the caches. What is float32 and is to be stored in
+// bfloat16 is rounded when it is read, which saves a pass over memory. inputs are those of the program, as they are.
+func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.Node, at InMemory) (d byrow.Division, call kernelCall, ok bool) {
 	d, err := rows.Divide(p, count)
 	if err != nil {
 		panic(err)
@@ -154,7 +156,16 @@ func rowsKernel(g *graph.Graph, p *program.Program, count int, at InMemory) (d b
 	if d.Rows == nil {
 		return d, nil, false
 	}
-	k, err := rows.Compile(d.Rows, count, at)
+	asTheyAre, direct := maps.Clone(at), map[string]*graph.Node{}
+	for i, in := range p.Inputs {
+		if at[in.Name] == triton.BFloat16 && inputs[i].DType() == dtypes.Float32 {
+			direct[in.Name] = engine.ShortOperand(inputs[i])
+			if direct[in.Name].DType() == dtypes.Float32 {
+				asTheyAre[in.Name] = byrow.Rounded
+			}
+		}
+	}
+	k, err := rows.Compile(d.Rows, count, asTheyAre)
 	if refusal := (*rows.Refusal)(nil); errors.As(err, &refusal) {
 		warnOnce(g, refusal.Reason, refusal, "a program is computed operation by operation, which takes more time and memory")
 		return d, nil, false
@@ -169,7 +180,14 @@ func rowsKernel(g *graph.Graph, p *program.Program, count int, at InMemory) (d b
 		t := d.Rows.TypeOf(o.Value)
 		native.Outputs = append(native.Outputs, shapes.Make(at.stored(o.Name, t.DType), t.Shape...))
 	}
-	return d, func(inputs []*graph.Node) []*graph.Node { return native.Call(inputs...) }, true
+	return d, func(inputs []*graph.Node) []*graph.Node {
+		for i, in := range d.Rows.Inputs {
+			if x := direct[in.Name]; x != nil {
+				inputs[i] = x
+			}
+		}
+		return native.Call(inputs...)
+	}, true
 }
 
 // flats are the elements of tensors, bfloat16 as its bits.

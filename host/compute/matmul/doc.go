@@ -25,16 +25,21 @@
 // the tier and on nothing else: the bits are the same for any number of threads, however tasks are divided among them, and
 // from run to run. The tiers avx512, avx2 and portable give the same bits as each other unless a product leaves the range
 // of normal float32 numbers. avx512bf16 has an instruction that adds pairs of products (VDPBF16PS) in an order of its own;
-// it takes subnormal operands for zero and makes zero of subnormal sums, whatever the processor's settings are.
+// it takes subnormal operands for zero (so infinity times one of them is NaN) and makes zero of subnormal sums, whatever
+// the processor's settings are.
 //
-// Sums of integers are exact on every tier, and equal. Any int8 is allowed. Sums must fit int32, which they always do
-// up to 131071 summands; [New] refuses more.
+// Sums of integers are exact on every tier, and equal. VPDPBUSD and AVX2's VPMADDUBSW want unsigned bytes on the left: codes
+// are stored with an offset, and the offset times the sums of the right columns is taken off in the end. Sums may wrap
+// around in between, which in two's complement does not matter. VPMADDUBSW adds in 16 bits and saturates. AVX2 therefore
+// looks at all codes first: where they are as small as those of 4 bits are, it uses VPMADDUBSW for as many words as
+// cannot reach 32768 and then widens the sums, and otherwise VPMADDWD, on 16 bits, which is half as fast. Sums must fit
+// int32: those of 133144 products of codes in −127 … 127 do, and of 131071 if −128 occurs, too. [New] refuses more.
 //
 // # Other processors
 //
 // On processors other than amd64, and in builds without GOEXPERIMENT=simd, there is only the portable tier. ARM64 would
 // need its own kernels and no other driver: BFMMLA multiplies 2 × 4 by 4 × 2 elements of bfloat16 (a word along the sums
 // would be four elements of two rows, 128 bits), SDOT is VPDPBUSD for two signed operands (so without the offset), and FMLA
-// takes words of float32 as they are. Go's assembler knows neither BFMMLA nor SDOT; they would be written as numbers, as
-// VDPBF16PS is here.
+// takes words of float32 as they are. Go's assembler knows BFMMLA and SDOT as instructions of SVE alone; those of NEON would
+// be written as numbers, as VDPBF16PS is here.
 package matmul

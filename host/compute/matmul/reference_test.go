@@ -77,35 +77,44 @@ func offsets(axes []Axis) []int {
 	return at
 }
 
-// value returns an element as the number that is multiplied.
-func value(e Elements, i int) float64 {
-	switch {
-	case e.Float32 != nil:
-		return float64(math.Float32frombits(roundBits(math.Float32bits(e.Float32[i]))))
-	case e.BFloat16 != nil:
-		return float64(math.Float32frombits(uint32(e.BFloat16[i]) << 16))
+// values returns the elements as the numbers that are multiplied.
+func values(t *Tier, e Elements) []float64 {
+	all := make([]float64, max(len(e.Float32), len(e.BFloat16), len(e.Int8)))
+	for i, x := range e.Float32 {
+		all[i] = float64(math.Float32frombits(roundBits(math.Float32bits(x))))
 	}
-	return float64(e.Int8[i])
+	for i, x := range e.BFloat16 {
+		all[i] = float64(math.Float32frombits(uint32(x) << 16))
+	}
+	for i, x := range e.Int8 {
+		all[i] = float64(x)
+	}
+	for i, x := range all {
+		if flushes(t) && math.Abs(x) < 0x1p-126 {
+			all[i] = 0
+		}
+	}
+	return all
 }
 
-// An exact is an element of a product: its value, the sum of the magnitudes of all its summands, and how much of that
-// comes from subnormal operands.
-type exact struct{ sum, magnitude, subnormal float64 }
+// An exact is an element of a product: its value, and the sum of the magnitudes of all its summands.
+type exact struct{ sum, magnitude float64 }
 
-func reference(l, r Layout, left, right Elements) []exact {
+// flushes tells whether a tier takes subnormal operands for zero, so that infinity times one of them is NaN.
+func flushes(t *Tier) bool { return t.name == "avx512bf16" }
+
+func reference(t *Tier, l, r Layout, left, right Elements) []exact {
 	var out []exact
 	lb, rb, lm, rn, lk, rk := offsets(l.Batch), offsets(r.Batch), offsets(l.Cross), offsets(r.Cross), offsets(l.Contracted), offsets(r.Contracted)
+	lv, rv := values(t, left), values(t, right)
 	for b := range lb {
 		for _, i := range lm {
 			for _, j := range rn {
 				var e exact
 				for k := range lk {
-					x, y := value(left, lb[b]+i+lk[k]), value(right, rb[b]+j+rk[k])
-					e.sum += x * y
-					e.magnitude += math.Abs(x * y)
-					if math.Abs(x) < 0x1p-126 || math.Abs(y) < 0x1p-126 {
-						e.subnormal += math.Abs(x * y)
-					}
+					p := lv[lb[b]+i+lk[k]] * rv[rb[b]+j+rk[k]]
+					e.sum += p
+					e.magnitude += math.Abs(p)
 				}
 				out = append(out, e)
 			}
@@ -160,11 +169,15 @@ const roundoff = 0x1p-24
 
 // bound is how far a computed sum of k products may be from the exact one. A summand goes through at most k additions within
 // blocks and one for each block, each of which is off by roundoff of what has been summed up, which is no more than the
-// magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, (3.5)); and a sum below the normal
-// numbers may become zero each time. Subnormal operands may count as zero.
-func (e exact) bound(k int) float64 {
+// magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, (3.5)), or by half of the smallest
+// number, or where subnormal sums become zero, by the smallest normal one.
+func (e exact) bound(tier *Tier, k int) float64 {
 	n := float64(k + k/blockWords + 2)
-	return n*roundoff/(1-n*roundoff)*e.magnitude + n*0x1p-126 + e.subnormal
+	b := n * roundoff / (1 - n*roundoff) * e.magnitude
+	if flushes(tier) {
+		return b + n*0x1p-126
+	}
+	return b + n*0x1p-150
 }
 
 // near fails if an element is not what it should be.

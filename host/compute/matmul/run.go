@@ -233,7 +233,7 @@ func (r *run) divide(procs int) {
 	want := divideUp(4*procs, p.batches)
 	panels := divideUp(p.columns, f.columns)
 
-	t.rows = min(max(roundUp(divideUp(r.m, want), f.rows), 8*f.rows), blockRows/f.rows*f.rows)
+	t.rows = min(max(roundUp(divideUp(r.m, want), f.rows), 4*f.rows), blockRows/f.rows*f.rows)
 	t.rowTasks = divideUp(r.m, t.rows)
 
 	work := t.rows * p.columns * max(p.words*f.per, 1)

@@ -46,10 +46,11 @@ var formatFloats512 = &format{
 var formatHalves512 = &format{
 	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, kernel: checked(12, 32, halves512),
 	float32s: packer[float32]{
-		along: halvesOfFloat32s512, across: halvesOfFloat32sAcross256, straightAcross: acrossBy[float32](acrossRoundedHalves, 2),
+		along: halvesOfFloat32s512, across: halvesOfFloat32sAcross256,
+		straightAlong: alongBy[float32](transposeRoundedHalves8, 2), straightAcross: acrossBy[float32](acrossRoundedHalves, 2),
 	},
 	bfloat16s: packer[uint16]{
-		along: copyAlong[uint16], across: halvesAcross256, straightAlong: alongBy[uint16](transpose8), straightAcross: acrossBy[uint16](acrossHalves, 2),
+		along: copyAlong[uint16], across: halvesAcross256, straightAlong: alongBy[uint16](transpose8, 2), straightAcross: acrossBy[uint16](acrossHalves, 2),
 	},
 	helpers: helpers256,
 }
@@ -62,7 +63,9 @@ var formatQuads256 = &format{
 
 var formatPairs256 = &format{
 	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, kernel: checked(6, 16, pairs256),
-	int8s:   packer[int8]{along: pairsAlong256, across: pairsAcross256, straightAcross: acrossBy[int8](acrossPairs, 2)},
+	int8s: packer[int8]{
+		along: pairsAlong256, across: pairsAcross256, straightAlong: alongBy[int8](transposePairs8, 2), straightAcross: acrossBy[int8](acrossPairs, 2),
+	},
 	helpers: helpers256,
 }
 
@@ -75,14 +78,14 @@ var formatQuads512 = &format{
 var (
 	wordsOfFloat32s = packer[float32]{
 		along: roundFloat32s256, across: func(dst []uint32, src *[4][]float32) { roundFloat32s256(dst, src[0]) },
-		straightAlong: alongBy[float32](transposeRounded8), straightAcross: acrossBy[float32](acrossRounded, 1),
+		straightAlong: alongBy[float32](transposeRounded8, 1), straightAcross: acrossBy[float32](acrossRounded, 1),
 	}
 	wordsOfBFloat16s = packer[uint16]{
 		along: widenBFloat16s256, across: func(dst []uint32, src *[4][]uint16) { widenBFloat16s256(dst, src[0]) },
-		straightAcross: acrossBy[uint16](acrossWidened, 1),
+		straightAlong: alongBy[uint16](transposeWidened8, 1), straightAcross: acrossBy[uint16](acrossWidened, 1),
 	}
 	quadsOfInt8s = packer[int8]{
-		along: copyAlong[int8], across: quadsAcross256, straightAlong: alongBy[int8](transpose8), straightAcross: acrossBy[int8](acrossQuads, 4),
+		along: copyAlong[int8], across: quadsAcross256, straightAlong: alongBy[int8](transpose8, 4), straightAcross: acrossBy[int8](acrossQuads, 4),
 	}
 )
 
@@ -123,6 +126,15 @@ func quads512(words, steps int, a, b, c *uint32, stride int, accumulate bool)
 func transpose8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
 
 //go:noescape
+func transposeRoundedHalves8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func transposeWidened8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func transposePairs8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
 func transposeRounded8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
 
 //go:noescape
@@ -136,23 +148,25 @@ func finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, o
 
 func transpose256(dst []uint32, stride int, src []uint32, ld, words int) {
 	whole := words &^ 7
-	transposeBy(transpose8, dst, stride, src, ld, whole)
+	transposeBy(transpose8, 1, dst, stride, src, ld, whole)
 	if whole < words {
 		transposePortable(dst[whole*stride:], stride, src[whole:], ld, words-whole)
 	}
 }
 
-func alongBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)) func(dst []uint32, height int, src []T, ld, words int) {
-	return func(dst []uint32, height int, src []T, ld, words int) { transposeBy(f, dst, height, src, ld, words) }
+// alongBy makes a packer of an assembler function that makes words of so many elements.
+func alongBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int), per int) func(dst []uint32, height int, src []T, ld, words int) {
+	return func(dst []uint32, height int, src []T, ld, words int) {
+		transposeBy(f, per, dst, height, src, ld, words)
+	}
 }
 
 // transposeBy transposes eight rows and eight words at a time, the last rows first: where there are fewer than eight, what the
 // others leave is then overwritten.
-func transposeBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int), dst []uint32, stride int, src []T, ld, words int) {
-	var t T
-	size := int(unsafe.Sizeof(t))
+func transposeBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int), per int, dst []uint32, stride int, src []T, ld, words int) {
+	size := int(unsafe.Sizeof(src[0]))
 	for r := roundUp(stride, 8) - 8; r >= 0 && words > 0; r -= 8 {
-		if words%8 != 0 || len(src) < (r+7)*ld+words*4/size || len(dst) < (words-1)*stride+r+8 {
+		if words%8 != 0 || len(src) < (r+7)*ld+words*per || len(dst) < (words-1)*stride+r+8 {
 			panic("matmul: a transposition would leave its slices")
 		}
 		f(&dst[r], stride, unsafe.Pointer(&src[r*ld]), ld*size, words/8)
@@ -161,14 +175,12 @@ func transposeBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, 
 
 // acrossBy makes a packer of an assembler function that takes so many rows a word.
 func acrossBy[T any](f func(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int), per int) func(dst []uint32, panel, height, panels int, src []T, ld, words int) {
-	var t T
-	size := int(unsafe.Sizeof(t))
 	return func(dst []uint32, panel, height, panels int, src []T, ld, words int) {
 		reach := (panels-1)*height + roundUp(height, 8)
 		if panels < 1 || words < 1 || len(src) < (words*per-1)*ld+reach || len(dst) < (panels-1)*panel+(words-1)*height+roundUp(height, 8) {
 			panic("matmul: a packer would leave its slices")
 		}
-		f(&dst[0], panel, height, panels, unsafe.Pointer(&src[0]), ld*size, words)
+		f(&dst[0], panel, height, panels, unsafe.Pointer(&src[0]), ld*int(unsafe.Sizeof(src[0])), words)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/host/compute/rows"
 	"github.com/cage-qat/cage/host/internal/testrows"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -65,6 +66,68 @@ func BenchmarkQuest(b *testing.B) {
 				})
 			}
 		}
+	}
+}
+
+// mxfp4 is the forward pass of MXFP4, as its plugin writes it.
+func mxfp4(t testing.TB, n, columns int) *program.Program {
+	t.Helper()
+	b := program.NewBuilder("mxfp4")
+	blocks := microscaling.NewBlocks([]int{n, columns}, 32)
+	v := blocks.Split(b.Input("x", program.FloatType(n, columns)))
+	highest := v.Abs().MaxRow()
+	exponent := highest.Logb().Shift(-2).Clip(-127, 127)
+	known := func(e program.Value) program.Value {
+		return highest.IsFinite().Select(b.Const(1).Ldexp(e), b.Const(nan))
+	}
+	code := microscaling.RoundE2M1(v.Mul(known(exponent.Neg())), microscaling.TiesEven)
+	b.Output("value", blocks.Join(code.Mul(known(exponent))))
+	return built(t, b)
+}
+
+// gated is SwiGLU before QuEST.
+func gated(t testing.TB, n, columns int) *program.Program {
+	t.Helper()
+	b := program.NewBuilder("gated")
+	x, y := b.Input("x", program.FloatType(n, columns)), b.Input("y", program.FloatType(n, columns))
+	gate := x.Div(x.Neg().Exp().Shift(1)).Mul(y)
+	b.Output("value", b.Inline(quest(t, n, columns, 128, true), gate)["value"])
+	return built(t, b)
+}
+
+// normed is a norm with a gain before QuEST.
+func normed(t testing.TB, n, columns int) *program.Program {
+	t.Helper()
+	b := program.NewBuilder("normed")
+	x, gain := b.Input("x", program.FloatType(n, columns)), b.Input("gain", program.FloatType(1, columns))
+	scale := b.Const(1).Div(x.Square().MeanRow().Shift(1e-6).Sqrt())
+	b.Output("value", b.Inline(quest(t, n, columns, 128, true), x.Mul(scale).Mul(gain))["value"])
+	return built(t, b)
+}
+
+// losses are those of logits, with their gradients.
+func losses(t testing.TB, n, columns int) *program.Program {
+	t.Helper()
+	b := program.NewBuilder("losses")
+	logits, target := b.Input("x", program.FloatType(n, columns)), b.Input("target", program.Type{DType: program.Int, Shape: []int{n, 1}})
+	highest := logits.MaxRow()
+	total := logits.Sub(highest).Exp().Sum(1).Reshape(n, 1).Log().Add(highest)
+	isTarget := b.Iota(program.Type{DType: program.Int, Shape: []int{n, columns}}, 1).Eq(target)
+	b.Output("total", total)
+	b.Output("value", logits.Sub(total).Exp().Sub(isTarget.Select(b.Const(1), b.Const(0))))
+	return built(t, b)
+}
+
+func BenchmarkPrograms(b *testing.B) {
+	const n = 2048
+	for name, write := range map[string]func(t testing.TB, n, columns int) *program.Program{"mxfp4": mxfp4, "gated": gated, "normed": normed, "losses": losses} {
+		columns := map[string]int{"losses": 8192}[name]
+		if columns == 0 {
+			columns = 512
+		}
+		b.Run(name, func(b *testing.B) {
+			benchmark(b, write(b, n, columns), n, n*columns, map[string]byrow.Storage{"x": byrow.BFloat16, "y": byrow.BFloat16, "value": byrow.BFloat16})
+		})
 	}
 }
 

@@ -13,3 +13,6 @@ func Operations() []program.Op {
 		program.OpReduceSum, program.OpReduceMax, program.OpReduceMin, program.OpHadamard, program.OpConvert}
 	return slices.AppendSeq(ops, maps.Keys(operations))
 }
+
+// Program is the program as it is executed, with the inputs and outputs of the one that was compiled.
+func (k *Kernel) Program() *program.Program { return k.p }

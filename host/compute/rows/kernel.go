@@ -56,7 +56,7 @@ func Divide(p *program.Program, rows int) (byrow.Division, error) {
 
 // Sizes of what is computed at once.
 const (
-	tileElements = 2048      // of the widest value in a tile, if a row is not larger
+	tileElements = 4096      // of the widest value in a tile, if a row is not larger
 	tileScratch  = 128 << 10 // bytes of intermediate values in a tile, if those of a row are not more
 	taskElements = 1 << 15   // of the widest value in a task: enough that starting one costs nothing
 )
@@ -85,6 +85,11 @@ func Compile(p *program.Program, rows int, stored map[string]byrow.Storage) (k *
 			return nil, &Refusal{Program: p.Name, Reason: fmt.Sprintf("input %q is stored in 8 bits", in.name)}
 		}
 	}
+	for _, o := range k.outputs {
+		if o.at == byrow.Rounded {
+			return nil, &Refusal{Program: p.Name, Reason: fmt.Sprintf("output %q is stored as inputs are read", o.name)}
+		}
+	}
 	a.fuse()
 	w := &writer{analysis: a, k: k}
 	w.write()
@@ -103,6 +108,3 @@ func portOf(name string, t program.Type, stored map[string]byrow.Storage) port {
 	}
 	return port{name, t.DType, at, int(t.Size())}
 }
-
-// Program is the program as it is executed, with the inputs and outputs of the one that was compiled.
-func (k *Kernel) Program() *program.Program { return k.p }

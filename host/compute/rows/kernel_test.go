@@ -139,6 +139,28 @@ func withoutCasts(t *testing.T, n, columns int) *program.Program {
 	return p
 }
 
+// TestRounded: floats that are rounded when they are read give the bits of floats that are stored so.
+func TestRounded(t *testing.T) {
+	const n, columns = 9, 48
+	p := quest(t, n, columns, 16, true)
+	x := random(rand.New(rand.NewPCG(4, 4)), program.FloatType(n, columns))
+	x.Floats[5], x.Floats[columns] = math.NaN(), math.Inf(1)
+	var results []string
+	for _, at := range []byrow.Storage{byrow.BFloat16, byrow.Rounded} {
+		got, computed, err := testrows.Run(p, n, map[string]byrow.Storage{"x": at}, map[string]reference.Tensor{"x": x})
+		if err != nil || !computed {
+			t.Fatal(computed, err)
+		}
+		results = append(results, fmt.Sprint(got))
+	}
+	if results[0] != results[1] {
+		t.Error("the results differ")
+	}
+	if _, err := rows.Compile(p, n, map[string]byrow.Storage{"value": byrow.Rounded}); err == nil {
+		t.Error("outputs are rounded when they are read")
+	}
+}
+
 // TestTasks: results have the same bits however many tasks run at once, and in whichever order; a kernel serves several calls at
 // once.
 func TestTasks(t *testing.T) {

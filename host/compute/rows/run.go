@@ -25,7 +25,7 @@ func (k *Kernel) Run(inputs, outputs []any, parallel func(n int, f func(i int)))
 	r := &run{k: k, inputs: inputs, outputs: outputs, env: make([]float32, len(k.scalars.list)), shared: make([][]float32, len(k.inputs))}
 	k.scalars.evaluate(r.env, func(i int) float32 {
 		var one [1]float32
-		load(one[:], inputs[i], 0)
+		k.load(one[:], inputs, i, 0)
 		return one[0]
 	})
 	widest := 1
@@ -33,7 +33,7 @@ func (k *Kernel) Run(inputs, outputs []any, parallel func(n int, f func(i int)))
 		widest = max(widest, p.size)
 		if p.kind == inShared {
 			r.shared[p.index] = make([]float32, k.values[i].size)
-			load(r.shared[p.index], inputs[p.index], 0)
+			k.load(r.shared[p.index], inputs, p.index, 0)
 		}
 	}
 	tiles := (k.rows + k.tile - 1) / k.tile
@@ -65,7 +65,7 @@ func (k *Kernel) check(kind string, ports []port, memory []any) error {
 		n, ok := -1, false
 		switch m := memory[i].(type) {
 		case []float32:
-			n, ok = len(m), p.dtype == program.Float && p.at == byrow.Float32
+			n, ok = len(m), p.dtype == program.Float && (p.at == byrow.Float32 || p.at == byrow.Rounded)
 		case []uint16:
 			n, ok = len(m), p.dtype == program.Float && p.at == byrow.BFloat16
 		case []int8:
@@ -85,9 +85,13 @@ func (k *Kernel) check(kind string, ports []port, memory []any) error {
 }
 
 // load reads elements of an input, from the given one on.
-func load(dst []float32, memory any, from int) {
-	switch m := memory.(type) {
+func (k *Kernel) load(dst []float32, inputs []any, i, from int) {
+	switch m := inputs[i].(type) {
 	case []float32:
+		if k.inputs[i].at == byrow.Rounded {
+			loops.RoundToBFloat16(dst, m[from:])
+			return
+		}
 		copy(dst, m[from:])
 	case []uint16:
 		loops.FromBFloat16(dst, m[from:])
@@ -175,7 +179,7 @@ func (w *worker) compute(r *run, first, end int) {
 		case ins.store:
 			store(r.outputs[ins.dst], first*ins.size, w.values[ins.in[0].id])
 		case ins.op == opInput:
-			load(w.values[ins.dst], r.inputs[ins.input], first*ins.size)
+			k.load(w.values[ins.dst], r.inputs, ins.input, first*ins.size)
 		default:
 			w.execute(ins)
 		}

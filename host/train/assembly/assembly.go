@@ -49,6 +49,7 @@ func Device(cfg *config.Config, warn func(message string, details ...any)) (*eng
 	if err != nil {
 		return nil, cfg.ErrorAt("device.kind", "%w", err)
 	}
+	dev.WarnOfProducts()
 	return dev, nil
 }
 

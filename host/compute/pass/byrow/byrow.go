@@ -20,6 +20,8 @@ const (
 	BFloat16 Storage = "bf16"
 	// Int8 is for outputs that are integers from −128 to 127.
 	Int8 Storage = "i8"
+	// Rounded is for inputs: float32 in memory, and rounded to bfloat16 when it is read.
+	Rounded Storage = "f32 as bf16"
 )
 
 // A Layout says which elements of a tensor belong to which row. All rows have equally many, one

@@ -1,0 +1,175 @@
+package matmul
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestRoundBits: the nearest bfloat16, by distances in float64; of two the one whose last bit is 0.
+func TestRoundBits(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	number := func(bits uint32) float64 { return float64(math.Float32frombits(bits)) }
+	for range 100000 {
+		x := r.Uint32()
+		got := roundBits(x)
+		switch down := x &^ 0xffff; {
+		case math.IsNaN(number(x)):
+			if !math.IsNaN(number(got)) || got&0x400000 == 0 || got&0xffff != 0 {
+				t.Fatalf("%#x, which is NaN, becomes %#x", x, got)
+			}
+		case x&0x7fff0000 == 0x7f7f0000: // the next one is infinity, whose distance counts as if exponents went on
+			if want := (x + 0x8000) &^ 0xffff; got != want {
+				t.Fatalf("%#x becomes %#x, want %#x", x, got, want)
+			}
+		default:
+			below, above := math.Abs(number(x)-number(down)), math.Abs(number(down+0x10000)-number(x))
+			want := down
+			if above < below || above == below && down&0x10000 != 0 {
+				want = down + 0x10000
+			}
+			if got != want {
+				t.Fatalf("%#x becomes %#x, want %#x", x, got, want)
+			}
+		}
+	}
+}
+
+// TestVectorRounding: packers round as roundBits does: all upper halves, with lower ones that round up, down, and to even.
+func TestVectorRounding(t *testing.T) {
+	var x []float32
+	var want []uint32
+	for upper := range uint32(1 << 16) {
+		for _, lower := range []uint32{0, 1, 0x7fff, 0x8000, 0x8001, 0xffff} {
+			x = append(x, math.Float32frombits(upper<<16|lower))
+			want = append(want, roundBits(upper<<16|lower))
+		}
+	}
+	const height = 16
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		f := tier.floats
+		for name, l := range map[string]Layout{
+			"along":  {Cross: []Axis{{height, len(x) / height}}, Contracted: []Axis{{len(x) / height, 1}}},
+			"across": {Cross: []Axis{{height, 1}}, Contracted: []Axis{{len(x) / height, height}}},
+			"table":  {Cross: []Axis{{2, 8}, {4, 1}, {2, 4}}, Contracted: []Axis{{len(x) / height, height}}},
+		} {
+			v, err := newView("", l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &source{view: &v, rows: height, count: v.contracted.size, height: height}
+			packed := make([]uint32, height*f.words(s.count))
+			f.pack(packed, Elements{Float32: x}, s, new(stage))
+			for i := range s.count {
+				for r := range height {
+					got := packed[i/f.per*height+r] << (32 / f.per * (f.per - 1 - i%f.per)) &^ 0xffff
+					if at := v.cross.at(r) + v.contracted.at(i); got != want[at] {
+						t.Fatalf("%s: %v becomes %#x, want %#x", name, x[at], got, want[at])
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestFinish: vectors finish tiles as plain Go does, bit for bit, and write nothing else.
+func TestFinish(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		for range 2000 {
+			f := finish{rows: 1 + r.IntN(12), columns: 1 + r.IntN(32), integers: r.IntN(2) == 0, round: r.IntN(2) == 0, add: r.IntN(2) == 0}
+			f.sumStride, f.outStride = f.columns+r.IntN(9), f.columns+r.IntN(9)
+			f.sums = make([]uint32, f.rows*f.sumStride)
+			for i := range f.sums {
+				f.sums[i] = r.Uint32()
+			}
+			if r.IntN(2) == 0 {
+				f.corrections = make([]int32, f.columns)
+				for i := range f.corrections {
+					f.corrections[i] = int32(r.Uint32())
+				}
+			}
+			if r.IntN(2) == 0 {
+				f.rowScales, f.rowStride = floats(r, f.rows), r.IntN(2)
+			}
+			if r.IntN(2) == 0 {
+				f.columnScales, f.columnStride = floats(r, f.columns), r.IntN(2)
+			}
+			start := floats(r, f.rows*f.outStride)
+			want, got := slices.Clone(start), slices.Clone(start)
+			f.out = want
+			f.portable()
+			f.out = got
+			tier.floats.finish(&f)
+			for i := range want {
+				if math.Float32bits(got[i]) != math.Float32bits(want[i]) && !(got[i] != got[i] && want[i] != want[i]) {
+					t.Fatalf("%+v: element %d is %v, want %v", f, i, got[i], want[i])
+				}
+			}
+		}
+	})
+}
+
+func TestBytes(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		h := tier.codes[0].helpers
+		for n := range 150 {
+			x := guarded[int8](t, n, n%2 == 0)
+			words, wantWords := guarded[uint32](t, n, n%2 == 0), make([]uint32, n)
+			for i := range x {
+				x[i], words[i] = int8(r.IntN(40)-20), r.Uint32()
+				wantWords[i] = words[i]
+			}
+			low, high := h.extremes(x)
+			wantLow, wantHigh := extremesPortable(x)
+			if low != wantLow || high != wantHigh {
+				t.Errorf("extremes of %d: %d, %d, want %d, %d", n, low, high, wantLow, wantHigh)
+			}
+			sums, wantSums := make([]int32, 32), make([]int32, 32)
+			h.addColumns(sums, words[:n/32*32])
+			addColumnsPortable(wantSums, words[:n/32*32])
+			if !slices.Equal(sums, wantSums) {
+				t.Errorf("sums of %d words: %d, want %d", n, sums, wantSums)
+			}
+			h.shift(words, uint8(n))
+			shiftPortable(wantWords, uint8(n))
+			if !slices.Equal(words, wantWords) {
+				t.Errorf("%d shifted words are %x, want %x", n, words, wantWords)
+			}
+		}
+	})
+}
+
+// TestKernelsCheck: a kernel panics before it leaves a slice.
+func TestKernelsCheck(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		for _, f := range append([]*format{tier.floats}, tier.codes...) {
+			for i := range 3 {
+				a, b, c := make([]uint32, 5*f.rows), make([]uint32, 5*f.columns), make([]uint32, f.rows*f.columns)
+				*[]*[]uint32{&a, &b, &c}[i] = make([]uint32, 1)
+				func() {
+					defer func() {
+						if recover() == nil {
+							t.Errorf("%s: no panic", f.name)
+						}
+					}()
+					f.kernel(5, 1, a, b, c, f.columns, false)
+				}()
+			}
+		}
+	})
+}
+
+// TestPeaks: the loops end, whatever they measure.
+func TestPeaks(t *testing.T) {
+	for _, p := range Peaks() {
+		for _, n := range []int{-1, 0, 1, 5} {
+			p.Run(n)
+		}
+		if p.Operations <= 0 || p.Instruction == "" {
+			t.Errorf("%+v", p)
+		}
+	}
+}
