@@ -83,10 +83,12 @@ The sizes come from the flags, or from a run's TOML file, as do device and preci
 --profile says where the processor time of a step goes, by kind of operation and by
 plugin, and for products of matrices how many multiplications and additions one step
 needs (GOP), how many a second of processor time computes, and what part that is of
-the peak of the instructions, see cage bench peak. --compare runs this benchmark and another command in turn, A B A B, each in
-a process of its own, and prints how many times as fast this one is. The command is
-run by the shell and prints, last, a JSON object with the "seconds" of one step, as
-this one does with --json.`,
+the peak of the instructions, see cage bench peak.
+
+--compare runs this benchmark and another command in turn, A B A B, each in a process
+of its own, and prints how many times as fast this one is. The command is run by the
+shell and prints, last, a JSON object with the "seconds" of one step, as this one does
+with --json.`,
 		Args: atMostOne("TOML file"),
 	}
 	flags := cmd.Flags()
