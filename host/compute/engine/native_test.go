@@ -31,7 +31,7 @@ func double(n int) engine.Native {
 // A native's results go on to operations of the backend, its inputs come from them, and inputs keep their values.
 func TestNative(t *testing.T) {
 	for _, threads := range []int{0, 1, 2, 5} {
-		d := testdevice.Open(t, engine.Options{Threads: threads})
+		d := testdevice.OpenCPU(t, engine.Options{Threads: threads})
 		const n = 1000
 		x := make([]float32, n)
 		want := make([]float32, n)
@@ -60,7 +60,7 @@ func TestNative(t *testing.T) {
 
 // An error and a panic of a native are errors of the step that name it, on whatever goroutine they happen.
 func TestNativeFails(t *testing.T) {
-	d := testdevice.Open(t, engine.Options{})
+	d := testdevice.OpenCPU(t, engine.Options{})
 	cause := errors.New("no such number")
 	for name, run := range map[string]func(in, out []engine.Tensor, parallel engine.Parallel) error{
 		"error": func(in, out []engine.Tensor, parallel engine.Parallel) error { return cause },
@@ -88,7 +88,7 @@ func TestNativeFails(t *testing.T) {
 
 // Calls of ordinary functions in a graph are executed by the backend as before.
 func TestOrdinaryCallBesideNative(t *testing.T) {
-	d := testdevice.Open(t, engine.Options{Kernels: "body"})
+	d := testdevice.OpenCPU(t, engine.Options{Kernels: "body"})
 	in := engine.Input{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)}, Data: []float32{1, 2, 3}}
 	out, err := d.Evaluate(t.Name(), []engine.Input{in}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		f := graph.NewFunction(g, "square", func(g *graph.Graph) []*graph.Node {

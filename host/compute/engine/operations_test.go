@@ -20,7 +20,7 @@ func TestDotOperations(t *testing.T) {
 		{device.Float32, 2*4*3*5 + 2*7*4*5*4},
 		{device.BFloat16, 2 * 7 * 4 * 5 * 4}, // the other one is a native
 	} {
-		d := testdevice.Open(t, engine.Options{Precision: tc.precision})
+		d := testdevice.OpenCPU(t, engine.Options{Precision: tc.precision})
 		e, err := d.Compile("products", []engine.Spec{{Name: "a", Shape: f32(4, 3)}, {Name: "b", Shape: f32(3, 5)}, {Name: "c", Shape: f32(7, 4, 5)}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			dot := func() *graph.Node { return engine.DotGeneral(in[0], []int{1}, nil, in[1], []int{0}, nil) }
 			graph.DotGeneral(in[0], []int{0}, nil, in[0], []int{0}, nil)

@@ -19,7 +19,7 @@ import (
 // TestProductsInBFloat16: in any order of axes, products are those of operands rounded to bfloat16, with sums in float32, as
 // the library computes them from rounded operands. Operands may be stored in bfloat16.
 func TestProductsInBFloat16(t *testing.T) {
-	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
+	d := testdevice.OpenCPU(t, engine.Options{Precision: device.BFloat16})
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {
 		a, b                                       []int
@@ -86,7 +86,7 @@ func TestProductsInBFloat16(t *testing.T) {
 // TestIntegersAreExact: products of codes with their scales have the bits of exact sums, whose scales are multiplied with
 // afterwards, in this order.
 func TestIntegersAreExact(t *testing.T) {
-	d := testdevice.Open(t, engine.Options{Products: device.IntegerProducts})
+	d := testdevice.OpenCPU(t, engine.Options{Products: device.IntegerProducts})
 	rng := rand.New(rand.NewPCG(3, 4))
 	const m, n, k = 37, 29, 501
 	for _, largest := range []int{7, 15, 127} {

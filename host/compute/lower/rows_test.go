@@ -39,7 +39,7 @@ func TestRowsOnCPU(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tt.precision, tt.kernels, tt.transposed), func(t *testing.T) {
 			var warnings []string
-			d := testdevice.Open(t, engine.Options{Precision: tt.precision, Kernels: tt.kernels, Warn: func(message string, details ...any) {
+			d := testdevice.OpenCPU(t, engine.Options{Precision: tt.precision, Kernels: tt.kernels, Warn: func(message string, details ...any) {
 				warnings = append(warnings, fmt.Sprint(message, details))
 			}})
 			q := thirds(t, tt.transposed)
@@ -111,7 +111,7 @@ func BenchmarkRows(b *testing.B) {
 		}
 		x := randomFloats(s.rows * s.cols)
 		for _, kernels := range []device.Kernels{device.GraphKernels, device.FusedKernels} {
-			d := testdevice.Open(b, engine.Options{Precision: device.BFloat16, Kernels: kernels, Threads: 1})
+			d := testdevice.OpenCPU(b, engine.Options{Precision: device.BFloat16, Kernels: kernels, Threads: 1})
 			for name, f := range map[string]engine.BuildFunc{
 				"forward": func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 					return []*graph.Node{graph.Slice(lower.Quantize(in[0], nil, part), graph.AxisRange(0, 1), graph.AxisRange())}

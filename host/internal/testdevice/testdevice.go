@@ -39,8 +39,20 @@ func Open(t testing.TB, opts engine.Options) *engine.Device {
 		}
 		opts.Count = count
 	}
-	d, err := engine.Open(Kind(), opts)
-	if few, ok := errors.AsType[*engine.CountError](err); ok && asked > 0 {
+	return open(t, Kind(), opts, asked > 0)
+}
+
+// OpenCPU opens the CPU device, for tests of what only that has. It is closed when the test ends.
+func OpenCPU(t testing.TB, opts engine.Options) *engine.Device {
+	t.Helper()
+	return open(t, device.CPU, opts, false)
+}
+
+// open skips the test if there are too few replicas and skip is set.
+func open(t testing.TB, kind string, opts engine.Options, skip bool) *engine.Device {
+	t.Helper()
+	d, err := engine.Open(kind, opts)
+	if few, ok := errors.AsType[*engine.CountError](err); ok && skip {
 		t.Skip(few)
 	}
 	if err != nil {
