@@ -92,13 +92,13 @@ trap 'exit 143' TERM
 
 # The emulated machine's root folder: busybox, the program, and an /init that
 # runs it. The kernel talks on the first serial line, the program on the second.
-mkdir -p "$run/fs/bin" "$run/fs/proc" "$run/fs/sys" "$run/fs/dev" "$run/fs/tmp" "$run/fs/work" "$run/iso"
+mkdir -p "$run/fs/bin" "$run/fs/proc" "$run/fs/sys" "$run/fs/dev" "$run/fs/tmp" "$run/fs/files" "$run/iso"
 cp "$root/usr/bin/busybox" "$run/fs/bin/busybox"
 cp "$binary" "$run/fs/program"
 chmod 755 "$run/fs/program"
-[ -z "${EMULATE_FILES:-}" ] || cp -RL "$EMULATE_FILES/." "$run/fs/work/"
+[ -z "${EMULATE_FILES:-}" ] || cp -RL "$EMULATE_FILES/." "$run/fs/files/"
 {
-    printf 'cd /work\nexport HOME=/tmp TMPDIR=/tmp PATH=/bin\n'
+    printf 'cd /files\nexport HOME=/tmp TMPDIR=/tmp PATH=/bin\n'
     for setting in ${EMULATE_ENV:-}; do
         printf 'export '; quote "$setting"; printf '\n'
     done

@@ -35,10 +35,8 @@ type Plan struct {
 type block struct {
 	from, to int             // queries
 	keys     int             // at least to
-	scores   *matmul.Product // of a query and a key
-	values   *matmul.Product // of a row of weights and the values
-	dWeights *matmul.Product // of an adjoint of the output and the values
-	dQueries *matmul.Product // of a row of adjoints of scores and the keys
+	scores   *matmul.Product // of a query and a key, or of an adjoint of the output and a value
+	values   *matmul.Product // of a row of weights and the values, or of adjoints of scores and the keys
 	dKeys    *matmul.Product // of columns of adjoints of scores, or of weights, and rows of queries, or of adjoints of the output, added
 }
 
@@ -68,8 +66,6 @@ func New(t *matmul.Tier, s Sizes) (*Plan, error) {
 		}{
 			{&b.scores, square(queries, inner), square(keys, inner), matmul.Options{}},
 			{&b.values, square(matrixRow, matrixColumn), square(inner, keys), matmul.Options{}},
-			{&b.dWeights, square(queries, inner), square(keys, inner), matmul.Options{}},
-			{&b.dQueries, square(matrixRow, matrixColumn), square(inner, keys), matmul.Options{}},
 			{&b.dKeys, square(matrixColumn, matrixRow), square(inner, queries), matmul.Options{Add: true}},
 		} {
 			var err error
@@ -196,7 +192,7 @@ func (p *Plan) backward(s *scratch, b *block, batch, head int, dQuery []float32,
 	if err := p.multiplyByKeys(b.scores, weights, in.Query, in.Key, batch, b.from, head); err != nil {
 		return err
 	}
-	if err := p.multiplyByKeys(b.dWeights, dScores, dMixed, in.Value, batch, b.from, head); err != nil {
+	if err := p.multiplyByKeys(b.scores, dScores, dMixed, in.Value, batch, b.from, head); err != nil {
 		return err
 	}
 	var sum [1]float32
@@ -213,7 +209,7 @@ func (p *Plan) backward(s *scratch, b *block, batch, head int, dQuery []float32,
 	key := matmul.Elements{Float32: in.Key[p.key(batch, 0, head):]}
 	query := matmul.Elements{Float32: in.Query[p.query(batch, b.from, head):]}
 	dOut := matmul.Elements{Float32: dMixed[p.query(batch, b.from, head):]}
-	if err := b.dQueries.Run(result, matmul.Elements{Float32: dScores}, key, matmul.Scales{}, nil); err != nil {
+	if err := b.values.Run(result, matmul.Elements{Float32: dScores}, key, matmul.Scales{}, nil); err != nil {
 		return err
 	}
 	for i := range m {

@@ -82,7 +82,7 @@ func (d *Device) products() string {
 	if d.options.Precision == device.BFloat16 {
 		name := string(device.BFloat16)
 		if d.kind == device.CPU {
-			if tier, err := ProductTier(); err != nil || nativesLack() != nil {
+			if tier, err := nativeTier(); err != nil {
 				name += "/library"
 			} else if tier.HasBFloat16() {
 				name += "/" + tier.Name()

@@ -52,31 +52,36 @@ func Operand(x *graph.Node) *graph.Node {
 // DotGeneral is GoMLX's product of two float32 nodes, in the precision that the graph's device was opened with: the
 // operands are rounded to it; the sums and the result are float32. For products that must not be rounded, use GoMLX's.
 func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
-	if !InBFloat16(a.Graph()) {
-		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
-	}
-	if hasProducts(a.Graph()) {
-		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, matmul.Options{})
-	}
-	if OnCPU(a.Graph()) {
-		return graph.DotGeneral(toFloat32(a), aContracted, aBatch, toFloat32(b), bContracted, bBatch)
-	}
-	return dotBFloat16(a, b, dtypes.Float32).General(aContracted, aBatch, bContracted, bBatch)
+	return dot(a, aContracted, aBatch, b, bContracted, bBatch, false)
 }
 
 // DotGeneralRounded is [DotGeneral] with the result, a float32 node, rounded to the precision, too. It takes half of
 // the memory until an elementwise operation reads it.
 func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
-	if !InBFloat16(a.Graph()) {
+	return dot(a, aContracted, aBatch, b, bContracted, bBatch, true)
+}
+
+func dot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rounded bool) *graph.Node {
+	g := a.Graph()
+	switch {
+	case !InBFloat16(g):
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
+	case hasProducts(g):
+		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, matmul.Options{Round: rounded})
+	case OnCPU(g):
+		// The Go backend multiplies rounded operands in float32 faster than in bfloat16, whose product it gets wrong with AVX2.
+		product := graph.DotGeneral(Rounded(a), aContracted, aBatch, Rounded(b), bContracted, bBatch)
+		if rounded {
+			product = Rounded(product)
+		}
+		return product
 	}
-	if hasProducts(a.Graph()) {
-		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, matmul.Options{Round: true})
+	result := dtypes.Float32
+	if rounded {
+		result = dtypes.BFloat16
 	}
-	if OnCPU(a.Graph()) {
-		return Rounded(graph.DotGeneral(toFloat32(a), aContracted, aBatch, toFloat32(b), bContracted, bBatch))
-	}
-	return graph.ConvertDType(dotBFloat16(a, b, dtypes.BFloat16).General(aContracted, aBatch, bContracted, bBatch), dtypes.Float32)
+	product := graph.Dot(Operand(a), Operand(b)).WithAccumulatorDType(dtypes.Float32).WithOutputDType(result)
+	return graph.ConvertDType(product.General(aContracted, aBatch, bContracted, bBatch), dtypes.Float32)
 }
 
 // Rounded returns x, rounded to the precision of the graph's device, as a float32 node.
@@ -89,15 +94,6 @@ func Rounded(x *graph.Node) *graph.Node {
 		short = graph.OptimizationBarriers(short)[0] // or XLA leaves out both conversions, for the precision
 	}
 	return graph.ConvertDType(short, dtypes.Float32)
-}
-
-// toFloat32 is an operand in float32 after it was rounded, for a device without products of package matmul. The Go backend multiplies such operands faster than those of
-// bfloat16, whose product it gets wrong with AVX2.
-func toFloat32(x *graph.Node) *graph.Node { return graph.ConvertDType(Operand(x), dtypes.Float32) }
-
-func dotBFloat16(a, b *graph.Node, result dtypes.DType) *graph.DotBuilder {
-	a, b = Operand(a), Operand(b)
-	return graph.Dot(a, b).WithAccumulatorDType(dtypes.Float32).WithOutputDType(result)
 }
 
 // OnCPU reports whether the graph is built for the CPU device, which computes some things faster in another way.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -78,6 +79,9 @@ func executeNative(backend, node unsafe.Pointer, inputs []unsafe.Pointer, owned 
 			return Tensor{}, err
 		}
 		flat, err := c.Data()
+		if short, ok := flat.([]bfloat16.BFloat16); ok { // the same memory
+			flat = unsafe.Slice((*uint16)(unsafe.SliceData(short)), len(short))
+		}
 		return Tensor{shape, flat}, err
 	}
 	in, out, results := make([]Tensor, len(inputs)), make([]Tensor, len(n.Outputs)), make([]unsafe.Pointer, len(n.Outputs))

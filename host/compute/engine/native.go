@@ -15,7 +15,7 @@ import (
 
 // A Native is a function of ours that the CPU device calls in the middle of a graph, on tensors in the host's memory: a
 // product in bfloat16, or a quantizer in one pass. It is to the CPU what a [Kernel] is to a GPU. The Go backend has no public
-// way to register one; hidden.go makes it.
+// way to register one; hiddencpu.go makes it.
 type Native struct {
 	Name    string         // for errors
 	Outputs []shapes.Shape // of the outputs, at least one
@@ -24,7 +24,8 @@ type Native struct {
 	Run func(in, out []Tensor, parallel Parallel) error
 }
 
-// A Tensor is a tensor in the host's memory. Flat is a slice of the Go type of its element type, in row-major order.
+// A Tensor is a tensor in the host's memory. Flat is a slice of the Go type of its element type, in row-major order; bfloat16
+// comes as its bits, []uint16.
 type Tensor struct {
 	Shape shapes.Shape
 	Flat  any

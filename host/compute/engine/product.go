@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"unsafe"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -20,13 +18,18 @@ import (
 // ProductTier returns the kernels for products on this processor.
 var ProductTier = sync.OnceValues(matmul.Best)
 
+// nativeTier is ProductTier for products in graphs, which have to be natives.
+func nativeTier() (*matmul.Tier, error) {
+	if err := nativesLack(); err != nil {
+		return nil, err
+	}
+	return ProductTier()
+}
+
 // hasProducts reports whether products of the graph are those of package matmul.
 func hasProducts(g *graph.Graph) bool {
-	if !HasNatives(g) {
-		return false
-	}
-	_, err := ProductTier()
-	return err == nil
+	_, err := nativeTier()
+	return err == nil && OnCPU(g)
 }
 
 // WarnOfProducts warns if products take longer than the device's options let expect.
@@ -35,10 +38,7 @@ func (d *Device) WarnOfProducts() {
 	if d.kind != device.CPU || !inBFloat16 && !integer {
 		return
 	}
-	tier, err := ProductTier()
-	if lack := nativesLack(); lack != nil {
-		err = lack
-	}
+	tier, err := nativeTier()
 	switch {
 	case err != nil:
 		d.Warn("products in bfloat16 and of integers are computed by operations of the library, which takes more time than float32", "reason", err)
@@ -130,8 +130,8 @@ func elements(t Tensor) matmul.Elements {
 	switch flat := t.Flat.(type) {
 	case []float32:
 		return matmul.Elements{Float32: flat}
-	case []bfloat16.BFloat16: // the same memory, seen as bits
-		return matmul.Elements{BFloat16: unsafe.Slice((*uint16)(unsafe.SliceData(flat)), len(flat))}
+	case []uint16:
+		return matmul.Elements{BFloat16: flat}
 	case []int8:
 		return matmul.Elements{Int8: flat}
 	}

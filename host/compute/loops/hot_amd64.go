@@ -17,7 +17,7 @@ func unary256(op Op, dst, a []float32) (n int) {
 	case Abs:
 		n = abs256(dst, a)
 	case Exp:
-		n = exp256(dst, a)
+		n = expLin256(dst, a, 1, 0)
 	case Tanh:
 		n = tanh256(dst, a)
 	}
@@ -206,14 +206,15 @@ func spread256(dst, a []float32, times int) int {
 	return n
 }
 
-func exp256(dst, a []float32) int {
+func expLin256(dst, a []float32, scale, down float32) int {
 	n := len(dst) &^ 7
 	all := archsimd.BroadcastFloat32x8
+	times, less := all(scale), all(down)
 	low, high, shift, factor, upper, lower := all(expLeast), all(expMost), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
 	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
 	bias, start := archsimd.BroadcastInt32x8(127), archsimd.BroadcastInt32x8(shifterBits)
 	for len(dst) >= 8 && len(a) >= 8 {
-		nan := get(a)
+		nan := get(a).Mul(times).Sub(less)
 		x := clamped(nan, low, high)
 		shifted := x.Mul(factor).Add(shift)
 		m := shifted.Sub(shift)
@@ -245,7 +246,7 @@ func tanh256(dst, a []float32) int {
 			m := get(a[i : i+8]).Abs()
 			m.Add(m).Store(far[i : i+8])
 		}
-		exp256(far[:part], far[:part])
+		expLin256(far[:part], far[:part], 1, 0)
 		limit, zero, one, two := all(tanhNear), all(0), all(1), all(2)
 		p0, p1, p2, p3, p4 := all(tanhP0), all(tanhP1), all(tanhP2), all(tanhP3), all(tanhP4)
 		for i := 0; i < part; i += 8 {

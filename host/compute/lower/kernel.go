@@ -8,10 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"unsafe"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -190,14 +188,11 @@ func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.N
 	}, true
 }
 
-// flats are the elements of tensors, bfloat16 as its bits.
+// flats are the elements of tensors.
 func flats(tensors []engine.Tensor) []any {
 	list := make([]any, len(tensors))
 	for i, t := range tensors {
 		list[i] = t.Flat
-		if short, ok := t.Flat.([]bfloat16.BFloat16); ok { // the same memory
-			list[i] = unsafe.Slice((*uint16)(unsafe.SliceData(short)), len(short))
-		}
 	}
 	return list
 }

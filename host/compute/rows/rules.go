@@ -2,21 +2,12 @@ package rows
 
 import (
 	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 // unsupported has the operations that rows do not have, with the reasons.
-var unsupported = map[program.Op]string{
-	program.OpRandomBits:  notYet,
-	program.OpTranspose:   notYet,
-	program.OpSlice:       notYet,
-	program.OpConcatenate: notYet,
-	program.OpDot:         notYet,
-	program.OpQR:          factorization,
-	program.OpEighValues:  factorization,
-	program.OpEighVectors: factorization,
-	program.OpSortColumns: factorization,
-}
+var unsupported = byrow.Unsupported(notYet, factorization)
 
 const (
 	notYet        = "rows do not have this operation"

@@ -3,6 +3,7 @@ package triton
 import (
 	"math"
 
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -15,17 +16,7 @@ type rule func(w *writer, n *program.Node, args []value) value
 var rules map[program.Op]rule
 
 // unsupported has the operations that kernels do not have, with the reasons.
-var unsupported = map[program.Op]string{
-	program.OpRandomBits:  notYet,
-	program.OpTranspose:   notYet,
-	program.OpSlice:       notYet,
-	program.OpConcatenate: notYet,
-	program.OpDot:         notYet,
-	program.OpQR:          factorization,
-	program.OpEighValues:  factorization,
-	program.OpEighVectors: factorization,
-	program.OpSortColumns: factorization,
-}
+var unsupported = byrow.Unsupported(notYet, factorization)
 
 const (
 	notYet        = "kernels do not have this operation"

@@ -182,3 +182,18 @@ func (c cut) remainder(numbers, to []program.Output) (*program.Program, error) {
 	}
 	return p.Extract(c.p.Name, list, p.Outputs)
 }
+
+// Unsupported has the operations that no executor of rows has, with the reason that it gives for factorizations, and for the others.
+func Unsupported(other, factorization string) map[program.Op]string {
+	return map[program.Op]string{
+		program.OpRandomBits:  other,
+		program.OpTranspose:   other,
+		program.OpSlice:       other,
+		program.OpConcatenate: other,
+		program.OpDot:         other,
+		program.OpQR:          factorization,
+		program.OpEighValues:  factorization,
+		program.OpEighVectors: factorization,
+		program.OpSortColumns: factorization,
+	}
+}
