@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -55,7 +56,7 @@ func (v Value) builder() *Builder {
 		return v.b
 	}
 	b := NewBuilder("absent")
-	b.fail(fmt.Errorf("operation on an absent value"))
+	b.fail(errors.New("operation on an absent value: a zero Value, such as a map gives for a wrong name"))
 	return b
 }
 
