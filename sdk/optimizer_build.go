@@ -32,6 +32,11 @@ func buildOptimizer(o Optimizer, name string, t Tensor) (OptimizerProgram, error
 			return b.out, err
 		}
 	}
+	if p, ok := o.(Pacer); ok {
+		if err := b.pacer(p); err != nil {
+			return b.out, err
+		}
+	}
 	return b.out, b.out.Check(t.Shape)
 }
 
@@ -65,7 +70,18 @@ func (o *optimizerBuilder) update(author Optimizer) error {
 	}
 	b.Output(OutputDirection, u)
 	outputState(b, StatePrefix, next)
-	o.out.Update, err = finish(b, "update")
+	o.out.Update, err = finishUsed(b, "update", optionalInputs())
+	return err
+}
+
+func (o *optimizerBuilder) pacer(author Pacer) error {
+	b := o.builder("rate")
+	rate, err := author.Rate(b, o.updateInput(b), o.tensor)
+	if err != nil {
+		return err
+	}
+	b.Output(OutputRate, rate)
+	o.out.Rate, err = finishUsed(b, "rate", optionalInputs())
 	return err
 }
 
@@ -111,12 +127,18 @@ func (o *optimizerBuilder) refresh(author Refresher, first bool) (*program.Progr
 
 func (o *optimizerBuilder) updateInput(b *program.Builder) UpdateInput {
 	tensor := program.FloatType(o.tensor.Shape...)
-	return UpdateInput{
+	in := UpdateInput{
 		X:        b.Input(InputX, tensor),
 		Gradient: b.Input(InputGradient, tensor),
 		Step:     b.Input(InputStep, program.FloatType()),
 		State:    inputState(b, StatePrefix, o.out.State),
 	}
+	declared := map[string]program.Value{}
+	for _, i := range optionalInputs() {
+		declared[i.Name] = b.Input(i.Name, i.Type)
+	}
+	in.Rate, in.Steps, in.Loss = declared[InputRate], declared[InputSteps], declared[InputLoss]
+	return in
 }
 
 // finish builds a program that returns state. A program that returns none does nothing,
@@ -125,5 +147,5 @@ func (o *optimizerBuilder) finish(b *program.Builder, which string, state State)
 	if len(state) == 0 {
 		return nil, b.Err() // a mistake in what is left out is still a mistake
 	}
-	return finish(b, which)
+	return finishUsed(b, which, optionalInputs())
 }
