@@ -3,6 +3,7 @@ package sdk
 import (
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -40,8 +41,8 @@ func outputState(b *program.Builder, prefix string, state State) (list []StateTe
 
 // finishUsed is finish without those of the optional inputs that the program does not use: it is
 // then the same program, with the same hash, as if they did not exist.
-func finishUsed(b *program.Builder, which string, optional []program.Input) (*program.Program, error) {
-	p, err := finish(b, which)
+func finishUsed(b *program.Builder, which string, method reflect.Method, optional []program.Input) (*program.Program, error) {
+	p, err := finish(b, which, method)
 	if err != nil {
 		return nil, err
 	}
