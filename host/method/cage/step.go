@@ -175,7 +175,7 @@ func sumOfSquares(v program.Value) program.Value { return sum(v.Square()) }
 // small beside it.
 func sum(v program.Value) program.Value {
 	if rank := v.Type().Rank(); rank > 1 {
-		v = v.Sum(rank - 1)
+		v = v.ReduceSum(rank - 1)
 	}
 	return v.SumAll()
 }
