@@ -94,6 +94,7 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out sdk.
 		{"observe", m.GetObserve(), &out.Observe, false},
 		{"first refresh", m.GetFirstRefresh(), &out.FirstRefresh, true},
 		{"refresh", m.GetRefresh(), &out.Refresh, true},
+		{"rate", m.GetRate(), &out.Rate, false},
 	}, limits)
 }
 

@@ -1331,11 +1331,15 @@ type OptimizerProgram struct {
 	//   gradient    the same type; already clipped
 	//   step        the number of this update, from 1: a scalar float
 	//   state.NAME  each state tensor, in the order of the list state
+	//   rate        the rate α of the schedule for this tensor: a scalar float
+	//   steps       the number of steps of the run: a scalar float
+	//   loss        the loss of this step: a scalar float
 	//
-	// and returns, in this order,
+	// where it has rate, steps and loss only if it uses them, and returns, in this
+	// order,
 	//
 	//   direction   u, of the type of x; the host applies x ← x − α·u with its
-	//               learning rate α
+	//               learning rate α, or that of the program rate
 	//   state.NAME  the next state, with the types and order of the state
 	//
 	// Required.
@@ -1356,7 +1360,12 @@ type OptimizerProgram struct {
 	// not 0.
 	Refresh *Program `protobuf:"bytes,6,opt,name=refresh,proto3" json:"refresh,omitempty"`
 	// When to refresh; absent means never.
-	Due           *Due `protobuf:"bytes,7,opt,name=due,proto3" json:"due,omitempty"`
+	Due *Due `protobuf:"bytes,7,opt,name=due,proto3" json:"due,omitempty"`
+	// Takes what update takes, where x is the parameter before weight decay, and
+	// returns own_rate, a scalar float: the rate α of this update, in place of the
+	// schedule's, for direction, weight decay and correction. It must not depend on
+	// state that observe or a refresh changes. Absent when the schedule's is used.
+	Rate          *Program `protobuf:"bytes,10,opt,name=rate,proto3" json:"rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1436,6 +1445,13 @@ func (x *OptimizerProgram) GetRefresh() *Program {
 func (x *OptimizerProgram) GetDue() *Due {
 	if x != nil {
 		return x.Due
+	}
+	return nil
+}
+
+func (x *OptimizerProgram) GetRate() *Program {
+	if x != nil {
+		return x.Rate
 	}
 	return nil
 }
@@ -1634,7 +1650,7 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\bdeclined\x18\x02 \x01(\v2\x18.cage.plugin.v1.DeclinedH\x00R\bdeclinedB\b\n" +
 	"\x06answer\"\n" +
 	"\n" +
-	"\bDeclined\"\xee\x02\n" +
+	"\bDeclined\"\x9b\x03\n" +
 	"\x10OptimizerProgram\x12+\n" +
 	"\x04init\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\x04init\x12/\n" +
 	"\x06update\x18\x02 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06update\x121\n" +
@@ -1642,7 +1658,9 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\aobserve\x18\x04 \x01(\v2\x17.cage.plugin.v1.ProgramR\aobserve\x12<\n" +
 	"\rfirst_refresh\x18\x05 \x01(\v2\x17.cage.plugin.v1.ProgramR\ffirstRefresh\x121\n" +
 	"\arefresh\x18\x06 \x01(\v2\x17.cage.plugin.v1.ProgramR\arefresh\x12%\n" +
-	"\x03due\x18\a \x01(\v2\x13.cage.plugin.v1.DueR\x03due\"E\n" +
+	"\x03due\x18\a \x01(\v2\x13.cage.plugin.v1.DueR\x03due\x12+\n" +
+	"\x04rate\x18\n" +
+	" \x01(\v2\x17.cage.plugin.v1.ProgramR\x04rate\"E\n" +
 	"\x03Due\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\rR\x04next\x12\x14\n" +
@@ -1746,21 +1764,22 @@ var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	23, // 23: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
 	23, // 24: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
 	19, // 25: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
-	8,  // 26: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	8,  // 27: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	4,  // 28: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	9,  // 29: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	4,  // 30: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	13, // 31: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	5,  // 32: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	11, // 33: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	5,  // 34: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	16, // 35: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	32, // [32:36] is the sub-list for method output_type
-	28, // [28:32] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	23, // 26: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
+	8,  // 27: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	8,  // 28: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	4,  // 29: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	9,  // 30: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	4,  // 31: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	13, // 32: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	5,  // 33: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	11, // 34: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	5,  // 35: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	16, // 36: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	33, // [33:37] is the sub-list for method output_type
+	29, // [29:33] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
