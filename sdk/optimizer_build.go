@@ -34,6 +34,11 @@ func buildOptimizer(o Optimizer, a *authoring, t Tensor) (OptimizerProgram, erro
 			return b.out, err
 		}
 	}
+	if p, ok := o.(Pacer); ok {
+		if err := b.pacer(p); err != nil {
+			return b.out, err
+		}
+	}
 	return b.out, b.out.Check(t.Shape)
 }
 
@@ -69,7 +74,19 @@ func (o *optimizerBuilder) update(author Optimizer) error {
 	b.Output(OutputDirection, u)
 	outputState(b, StatePrefix, next)
 	method, _ := reflect.TypeOf(author).MethodByName("Update")
-	o.out.Update, err = finish(b, "update", method)
+	o.out.Update, err = finishUsed(b, "update", method, optionalInputs())
+	return err
+}
+
+func (o *optimizerBuilder) pacer(author Pacer) error {
+	b := o.start("rate")
+	rate, err := author.Rate(b, o.updateInput(b), o.tensor)
+	if err = cmp.Or(err, b.Err()); err != nil {
+		return err
+	}
+	b.Output(OutputRate, rate)
+	method, _ := reflect.TypeOf(author).MethodByName("Rate")
+	o.out.Rate, err = finishUsed(b, "rate", method, optionalInputs())
 	return err
 }
 
@@ -117,12 +134,18 @@ func (o *optimizerBuilder) refresh(author Refresher, first bool) (*program.Progr
 
 func (o *optimizerBuilder) updateInput(b *program.Builder) UpdateInput {
 	tensor := program.FloatType(o.tensor.Shape...)
-	return UpdateInput{
+	in := UpdateInput{
 		X:        b.Input(InputX, tensor),
 		Gradient: b.Input(InputGradient, tensor),
 		Step:     b.Input(InputStep, program.FloatType()),
 		State:    inputState(b, StatePrefix, o.out.State),
 	}
+	declared := map[string]program.Value{}
+	for _, i := range optionalInputs() {
+		declared[i.Name] = b.Input(i.Name, i.Type)
+	}
+	in.Rate, in.Steps, in.Loss = declared[InputRate], declared[InputSteps], declared[InputLoss]
+	return in
 }
 
 // finish builds a program that returns state. A program that returns none does nothing,
@@ -131,5 +154,5 @@ func (o *optimizerBuilder) finish(b *program.Builder, which string, method refle
 	if len(state) == 0 {
 		return nil, nil
 	}
-	return finish(b, which, method)
+	return finishUsed(b, which, method, optionalInputs())
 }

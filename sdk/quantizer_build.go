@@ -15,6 +15,7 @@ import (
 // BuildQuantizer calls q for one site and returns its checked programs. Errors of
 // the author's code, panics included, come back as errors that name the site.
 func BuildQuantizer(q Quantizer, site Site) (QuantizerProgram, error) {
+	site.Product = cmp.Or(site.Product, ProductForward)
 	return build(KindQuantizer, site.Name, q.Describe, func(a *authoring) (QuantizerProgram, error) {
 		return buildQuantizer(q, a, site)
 	})

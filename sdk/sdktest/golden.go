@@ -90,6 +90,8 @@ type OptimizerValues struct {
 	X        Array          // where it starts
 	// Gradients have the gradient of each step, Rates the rates, and Want, if it is there, the parameter after it.
 	Gradients, Want, Rates Array
+	// Losses are the losses of the steps, for optimizers that read them.
+	Losses Array
 	// Path has what else is expected of each step, by name: x, as in Want; direction; and state tensors, such as "state.m".
 	Path      map[string]Array
 	Decay     float64 // coefficient of decoupled weight decay, which the host applies
@@ -336,12 +338,19 @@ func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all
 	r := g.untrained(g.t, m, x)
 	g.must(r.init())
 	r.single = r.single || single
+	r.steps = float64(len(g.Rates.Data))
 	for i, rate := range g.Rates.Data {
-		keep := 1 - rate*g.Decay
+		gradient := gradients[i*len(x) : (i+1)*len(x)]
+		r.schedule = rate
+		if i < len(g.Losses.Data) {
+			r.loss = g.Losses.Data[i]
+		}
+		g.must(r.pace(x, gradient))
+		rate, keep := r.rate, 1-r.rate*g.Decay
 		if !g.DecayLast {
 			x = scaled(keep, x)
 		}
-		u, err := r.step(x, gradients[i*len(x):(i+1)*len(x)])
+		u, err := r.step(x, gradient)
 		g.must(err)
 		x = axpy(x, -rate, u)
 		if g.DecayLast && i > 0 { // the published code returns from its first call before the decay

@@ -136,9 +136,9 @@ func (c goldenItem) quantizer(d sdk.Description) (v QuantizerValues, err error) 
 	return v, nil
 }
 
-// The inputs of an optimizer's case that no program has: the host's part.
+// The inputs of an optimizer's case that are the host's part.
 const (
-	goldenRate  = "rate"
+	goldenRate  = sdk.InputRate
 	goldenDecay = "weight_decay"
 )
 
@@ -159,19 +159,24 @@ func (c goldenItem) optimizer(d sdk.Description) (v OptimizerValues, err error) 
 			v.Gradients = Array(a)
 		case goldenRate:
 			v.Rates = Array(a)
+		case sdk.InputLoss:
+			v.Losses = Array(a)
 		case goldenDecay:
 			if len(a.Data) != 1 {
 				return v, fmt.Errorf("inputs: %s is not a number", name)
 			}
 			v.Decay = a.Data[0]
 		default:
-			return v, fmt.Errorf("inputs: unknown %q; known are %s, %s, %s and %s", name, sdk.InputX, sdk.InputGradient, goldenRate, goldenDecay)
+			return v, fmt.Errorf("inputs: unknown %q; known are %s, %s, %s, %s and %s", name, sdk.InputX, sdk.InputGradient, goldenRate, goldenDecay, sdk.InputLoss)
 		}
 	}
 	if len(v.Gradients.Shape) == 0 || len(v.X.Data) == 0 {
 		return v, fmt.Errorf("inputs: it needs %s, and %s with a tensor for each update", sdk.InputX, sdk.InputGradient)
 	}
 	steps := v.Gradients.Shape[0]
+	if n := len(v.Losses.Data); n != 0 && n != steps {
+		return v, fmt.Errorf("inputs: %d losses for %d gradients", n, steps)
+	}
 	switch len(v.Rates.Data) {
 	case 0: // x stays where it is
 		v.Rates = Array{Shape: []int{steps}, Data: full(0, steps)}

@@ -122,7 +122,11 @@ func TestConformance(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			sdktest.Quantizer(t, quantizer{}, sdktest.With(map[string]any{"method": m.name}), sdktest.Claim(traits[m.name]))
+			settings := map[string]any{"method": m.name}
+			if m.name == "log2" || m.name == "spqr" {
+				settings["bits"] = 4 // with others, too few entries show that their row has a scale in common
+			}
+			sdktest.Quantizer(t, quantizer{}, sdktest.With(settings), sdktest.Claim(traits[m.name]))
 		})
 	}
 }
