@@ -22,6 +22,8 @@ type Compiled struct {
 	singles   map[cage.Form]*single
 	refresher *refresh.Refresher
 	teacher   update.Tensors // parameters of the teacher; nil: not loaded
+	// evaluation computes the tensors that the model is evaluated with; nil until it is needed.
+	evaluation *update.Update
 }
 
 // updateKind is a variant of the update.
@@ -80,6 +82,9 @@ func (c *Compiled) Prepare(pareto bool) error {
 		if err := c.prepareChain(forms, pareto); err != nil {
 			return err
 		}
+	}
+	if err := c.prepareEvaluation(); err != nil {
+		return err
 	}
 	_, err := c.compileOnce("losses", c.plan.lossStage)
 	return err
@@ -157,6 +162,9 @@ func (c *Compiled) Close() {
 	}
 	for _, w := range c.singles {
 		w.exec.exec.Close()
+	}
+	if c.evaluation != nil {
+		c.evaluation.Close()
 	}
 	c.refresher.Close()
 	c.closeTeacher()
