@@ -3,6 +3,7 @@ package sdk
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -40,13 +41,13 @@ func finish(b *program.Builder, which string) (*program.Program, error) {
 }
 
 func buildQuantizer(q Quantizer, name string, site Site) (out QuantizerProgram, err error) {
-	site.Trained = nil
+	site.Trained, site.Training, site.Noise, site.SharedNoise, site.Step = nil, false, program.Value{}, program.Value{}, program.Value{}
 	if t, ok := q.(Trainable); ok {
 		if out.Init, out.Trained, err = buildTrained(t, name, site); err != nil {
 			return out, err
 		}
 	}
-	if err := out.buildProgram(q, name, site); err != nil {
+	if err := out.buildPrograms(q, name, site); err != nil {
 		return out, err
 	}
 	if p, ok := q.(Packer); ok {
@@ -68,13 +69,41 @@ func buildTrained(q Trainable, name string, site Site) (*program.Program, []Stat
 	return p, trained, err
 }
 
-func (q *QuantizerProgram) buildProgram(author Quantizer, name string, site Site) error {
+// buildPrograms builds the programs of training and of evaluation.
+func (q *QuantizerProgram) buildPrograms(author Quantizer, name string, site Site) error {
+	homogeneous := false
+	var err error
+	if q.Program, q.Homogeneous, err = q.buildProgram(author, name, site, true); err != nil {
+		return err
+	}
+	q.Evaluate, homogeneous, err = q.buildProgram(author, name, site, false)
+	switch {
+	case err != nil && slices.ContainsFunc(stepInputs, func(in program.Input) bool { return q.Takes(in.Name) }):
+		return fmt.Errorf("for evaluation, where Noise, SharedNoise and Step are absent, as Site.Training says: %w", err)
+	case err != nil:
+		return fmt.Errorf("for evaluation: %w", err)
+	case q.Evaluate.Hash() == q.Program.Hash():
+		q.Evaluate = nil
+	}
+	q.Homogeneous = q.Homogeneous && homogeneous
+	return nil
+}
+
+// buildProgram builds one of the two programs. Those of the inputs that change from step to step that the author does not use
+// are left out.
+func (q *QuantizerProgram) buildProgram(author Quantizer, name string, site Site, training bool) (p *program.Program, homogeneous bool, err error) {
 	b := program.NewBuilder(name + "/" + site.Name)
 	x := b.Input(InputX, program.FloatType(site.Shape...))
-	site.Trained = inputState(b, TrainedPrefix, q.Trained)
+	site.Training, site.Trained = training, inputState(b, TrainedPrefix, q.Trained)
+	fixed := 1 + len(q.Trained)
+	if training {
+		for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step} {
+			*v = b.Input(stepInputs[i].Name, stepInputs[i].Type)
+		}
+	}
 	res, err := author.Quantize(b, x, site)
 	if err != nil {
-		return err
+		return nil, false, err
 	}
 	if !res.Surrogate.Valid() {
 		res.Surrogate = x
@@ -90,9 +119,21 @@ func (q *QuantizerProgram) buildProgram(author Quantizer, name string, site Site
 			b.Output(o.name, o.v)
 		}
 	}
-	q.Program, err = b.Build()
-	q.Homogeneous = res.Homogeneous
-	return err
+	if p, err = b.Build(); err != nil {
+		return nil, false, err
+	}
+	p, err = withoutUnused(p, fixed)
+	return p, res.Homogeneous, err
+}
+
+// withoutUnused leaves out the inputs that no output needs, except for the first ones.
+func withoutUnused(p *program.Program, keep int) (*program.Program, error) {
+	needed := p.Needs(p.Outputs)
+	from := slices.DeleteFunc(p.Arguments(), func(in program.Output) bool { return int(in.Value) >= keep && !needed[in.Value] })
+	if len(from) == len(p.Inputs) {
+		return p, nil
+	}
+	return p.Extract(p.Name, from, p.Outputs)
 }
 
 func buildUnpack(q Packer, quantize *program.Program, name string, site Site) (*program.Program, error) {

@@ -15,7 +15,7 @@ import (
 )
 
 // Evaluator computes losses with fixed parameters. The weights are quantized once, when
-// it is created, by the quantizers used in training.
+// it is created, by the quantizers of evaluation.
 type Evaluator struct {
 	c *Compiled
 	s *State
@@ -27,7 +27,7 @@ type Evaluator struct {
 // Evaluator prepares the evaluation of s, which must stay unchanged until Close.
 func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
 	e := &Evaluator{c: c, s: s, t: maps.Clone(s.Tensors)}
-	if err := c.runQuantize(e.t); err != nil {
+	if err := c.runQuantizeForEvaluation(e.t); err != nil {
 		e.Close()
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	defer n.Finalize()
-	return e.runStage("losses", e.c.plan.lossStage, update.Tensors{tokensName: t, replicaName: n})
+	return e.runStage("losses", e.c.evaluation.lossStage, update.Tensors{tokensName: t, replicaName: n})
 }
 
 // runStage runs a stage on the parameters and a batch, and downloads the output that has the stage's name.
