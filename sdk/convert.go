@@ -43,11 +43,15 @@ func fromSite(m *pb.Site) (Site, error) {
 	if !ok {
 		return Site{}, fmt.Errorf("site %s: role %d is unknown to this plugin's SDK: rebuild the plugin with a current one", m.GetName(), m.GetRole())
 	}
+	product, ok := wire.SiteProducts.Word(m.GetProduct())
+	if !ok {
+		return Site{}, fmt.Errorf("site %s: product %d is unknown to this plugin's SDK: rebuild the plugin with a current one", m.GetName(), m.GetProduct())
+	}
 	shape, values, err := fromShapeAndValues(m.GetShape(), m.GetValues())
 	if err != nil {
 		return Site{}, fmt.Errorf("site %s: %w", m.GetName(), err)
 	}
-	return Site{Role: Role(role), Name: m.GetName(), Shape: shape, Values: values}, nil
+	return Site{Role: Role(role), Product: Product(product), Name: m.GetName(), Shape: shape, Values: values}, nil
 }
 
 func fromTensor(m *pb.Tensor) (Tensor, error) {
@@ -123,6 +127,7 @@ func toOptimizerProgram(o OptimizerProgram) (*pb.OptimizerProgram, error) {
 		Observe:      wire.ToProgram(o.Observe),
 		FirstRefresh: wire.ToProgram(o.FirstRefresh),
 		Refresh:      wire.ToProgram(o.Refresh),
+		Rate:         wire.ToProgram(o.Rate),
 	}
 	if d := o.Due; d != (Due{}) {
 		m.Due = &pb.Due{First: uint32(d.First), Next: uint32(d.Next), Every: uint32(d.Every)}

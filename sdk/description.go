@@ -185,7 +185,7 @@ func (d Description) Check() error {
 
 // reserved are the keys of a plugin's TOML table that belong to the host; match and
 // role are keys of overrides.
-var reserved = []string{"plugin", "sha256", "weights", "activations", "overrides", "rest", "groups", "refresh_delay", "match", "role"}
+var reserved = []string{"plugin", "sha256", "weights", "activations", "gradients", "backward", "requantize", "overrides", "rest", "groups", "refresh_delay", "match", "role"}
 
 func wellFormed(name string) bool {
 	if name == "" || len(name) > 64 || name[0] < 'a' || name[0] > 'z' {

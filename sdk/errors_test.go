@@ -68,7 +68,8 @@ func (u unreadable) Invoke(ctx context.Context, method string, request, answer a
 func TestRequestsThatCannotBeSent(t *testing.T) {
 	q, o := connect(t, nil, nil)
 	for _, site := range []sdk.Site{
-		{Role: "gradient", Shape: []int{2}},
+		{Role: "bias", Shape: []int{2}},
+		{Role: sdk.RoleWeight, Product: "attention", Shape: []int{2}},
 		{Role: sdk.RoleWeight, Shape: []int{0}},
 		{Role: sdk.RoleWeight, Shape: []int{2}, Values: sdk.NewValues(map[string]any{"l": []int{}})},
 	} {

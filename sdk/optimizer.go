@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -79,6 +80,18 @@ type UpdateInput struct {
 	Step program.Value
 	// State is what the previous update, or Init, returned.
 	State State
+	// The inputs below are there for the few algorithms that need them. A program that does not
+	// use one does not have it.
+
+	// Rate is the rate α_t of the schedule times the factor of the tensor's group, a scalar float:
+	// what the host multiplies u by, unless the optimizer is a [Pacer]. It may be 0.
+	Rate program.Value
+	// Steps is the number of steps of the whole run, as a scalar float. It grows when a run is
+	// extended.
+	Steps program.Value
+	// Loss is the loss of this step, as a scalar float: what training minimizes, as a mean over
+	// the step's micro-batches.
+	Loss program.Value
 }
 
 // Names of the inputs and outputs of an optimizer's programs; a state tensor s
@@ -86,9 +99,25 @@ type UpdateInput struct {
 const (
 	InputGradient   = "gradient"
 	InputStep       = "step"
+	InputRate       = "rate"
+	InputSteps      = "steps"
+	InputLoss       = "loss"
 	OutputDirection = "direction"
+	OutputRate      = "own_rate"
 	StatePrefix     = "state."
 )
+
+// Pacer is an optimizer with a rate of its own, such as Adafactor, whose rate follows the size
+// of the weights. The host uses it wherever it would use the schedule's: for the direction, for
+// the weight decay and for the correction by CAGE.
+type Pacer interface {
+	// Rate builds the rate α of this update, a scalar float, at least 0: the host applies
+	// x ← x − α·u. in.X is the parameter before weight decay, and in.State the state before
+	// Observe; what Observe or Refresh changes cannot be read. in.Rate is the schedule's rate.
+	// α should be 0 where it is 0, so that warmup, the end of a schedule and the groups of a
+	// configuration have their effect.
+	Rate(b *program.Builder, in UpdateInput, t Tensor) (program.Value, error)
+}
 
 // Refresher is an optimizer with preconditioners: parts of its state that need
 // factorizations, which are too costly for every update. The host runs a refresh program
@@ -157,7 +186,8 @@ type OptimizerProgram struct {
 	Accepts bool
 	// Init maps x to the state; nil exactly when there is no state.
 	Init *program.Program
-	// Update maps x, gradient, step and the state to direction and the next state.
+	// Update maps x, gradient, step, the state, and those of rate, steps and loss that it uses
+	// to direction and the next state.
 	Update *program.Program
 	// State lists the state tensors in the order of their names.
 	State []StateTensor
@@ -169,12 +199,21 @@ type OptimizerProgram struct {
 	FirstRefresh, Refresh *program.Program
 	// Due says at which updates a refresh precedes Update.
 	Due Due
+	// Rate takes what Update takes and returns the optimizer's own rate; nil means that the
+	// schedule's is used.
+	Rate *program.Program
 }
 
 // Programs yields the programs that are present, with their names: init, update, observe,
-// first_refresh, refresh.
+// first_refresh, refresh, rate.
 func (o OptimizerProgram) Programs() iter.Seq2[string, *program.Program] {
-	return present([]named{{"init", o.Init}, {"update", o.Update}, {"observe", o.Observe}, {"first_refresh", o.FirstRefresh}, {"refresh", o.Refresh}})
+	return present([]named{{"init", o.Init}, {"update", o.Update}, {"observe", o.Observe}, {"first_refresh", o.FirstRefresh}, {"refresh", o.Refresh},
+		{"rate", o.Rate}})
+}
+
+// Reads reports whether a program of an update has the named input, such as [InputLoss].
+func (o OptimizerProgram) Reads(input string) bool {
+	return slices.ContainsFunc([]*program.Program{o.Update, o.Observe, o.Rate}, func(p *program.Program) bool { return p != nil && p.Input(input) >= 0 })
 }
 
 // Check verifies the signatures of valid programs for a tensor of the given shape,
@@ -194,9 +233,11 @@ func (o OptimizerProgram) Check(shape []int) error {
 		return fmt.Errorf("refreshes are due at %w", err)
 	}
 	tensor := program.FloatType(shape...)
-	step := program.Input{Name: InputStep, Type: program.FloatType()}
+	scalar := program.FloatType()
+	step := program.Input{Name: InputStep, Type: scalar}
 	state := ports(StatePrefix, o.State)
 	inputs := append([]program.Input{{Name: InputX, Type: tensor}, {Name: InputGradient, Type: tensor}, step}, state...)
+	optional := optionalInputs()
 	next := append([]program.Input{{Name: OutputDirection, Type: tensor}}, state...)
 	refresh := append([]program.Input{step}, state...)
 	for _, c := range []struct {
@@ -205,13 +246,40 @@ func (o OptimizerProgram) Check(shape []int) error {
 		signature
 	}{
 		{o.Init, len(state) > 0, signature{name: "init", inputs: inputs[:1], outputs: state, when: "there are state tensors"}},
-		{o.Update, true, signature{name: "update", inputs: inputs, outputs: next}},
-		{o.Observe, o.Observe != nil, signature{name: "observe", inputs: inputs, outputs: state, some: true}},
+		{o.Update, true, signature{name: "update", inputs: inputs, optional: optional, outputs: next}},
+		{o.Observe, o.Observe != nil, signature{name: "observe", inputs: inputs, optional: optional, outputs: state, some: true}},
 		{o.FirstRefresh, o.Due.First > 0, signature{name: "first refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "one is due"}},
 		{o.Refresh, o.Due.Every > 0, signature{name: "refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "more than one is due"}},
+		{o.Rate, o.Rate != nil, signature{name: "rate", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputRate, Type: scalar}}}},
 	} {
 		if err := c.signature.check(c.p, c.wanted); err != nil {
 			return err
+		}
+	}
+	return o.checkRate()
+}
+
+// optionalInputs are the inputs that the programs of an update have only where they use them.
+func optionalInputs() []program.Input {
+	scalar := program.FloatType()
+	return []program.Input{{Name: InputRate, Type: scalar}, {Name: InputSteps, Type: scalar}, {Name: InputLoss, Type: scalar}}
+}
+
+// checkRate verifies that the rate follows from what is known before the weight decay, which
+// needs it: Observe and the refreshes come later.
+func (o OptimizerProgram) checkRate() error {
+	if o.Rate == nil {
+		return nil
+	}
+	needed := o.Rate.Needs(o.Rate.Outputs)
+	for _, p := range []*program.Program{o.Observe, o.FirstRefresh, o.Refresh} {
+		if p == nil {
+			continue
+		}
+		for _, out := range p.Outputs {
+			if needed[o.Rate.Input(out.Name)] {
+				return fmt.Errorf("the rate program reads %s, which is changed before the update: the rate is needed before that, for the weight decay", out.Name)
+			}
 		}
 	}
 	return nil

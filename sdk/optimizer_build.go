@@ -1,7 +1,9 @@
 package sdk
 
 import (
+	"cmp"
 	"fmt"
+	"reflect"
 
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -10,16 +12,16 @@ import (
 // accept the tensor, there are none, and Accepts is false. Errors of the author's code,
 // panics included, come back as errors that name the tensor.
 func BuildOptimizer(o Optimizer, t Tensor) (OptimizerProgram, error) {
-	return build(KindOptimizer, t.Name, o.Describe, func(name string) (OptimizerProgram, error) {
-		return buildOptimizer(o, name, t)
+	return build(KindOptimizer, t.Name, o.Describe, func(a *authoring) (OptimizerProgram, error) {
+		return buildOptimizer(o, a, t)
 	})
 }
 
-func buildOptimizer(o Optimizer, name string, t Tensor) (OptimizerProgram, error) {
+func buildOptimizer(o Optimizer, a *authoring, t Tensor) (OptimizerProgram, error) {
 	if s, ok := o.(Selective); ok && !s.Accepts(t) {
 		return OptimizerProgram{}, nil
 	}
-	b := &optimizerBuilder{plugin: name, tensor: t}
+	b := &optimizerBuilder{authoring: a, tensor: t}
 	b.out.Accepts = true
 	if err := b.init(o); err != nil {
 		return b.out, err
@@ -32,51 +34,71 @@ func buildOptimizer(o Optimizer, name string, t Tensor) (OptimizerProgram, error
 			return b.out, err
 		}
 	}
+	if p, ok := o.(Pacer); ok {
+		if err := b.pacer(p); err != nil {
+			return b.out, err
+		}
+	}
 	return b.out, b.out.Check(t.Shape)
 }
 
 // optimizerBuilder writes the programs of one tensor.
 type optimizerBuilder struct {
-	plugin string
+	*authoring
 	tensor Tensor
 	out    OptimizerProgram
 }
 
-func (o *optimizerBuilder) builder(which string) *program.Builder {
-	return program.NewBuilder(o.plugin + "/" + which + "/" + o.tensor.Name)
+func (o *optimizerBuilder) start(which string) *program.Builder {
+	return o.builder(which + "/" + o.tensor.Name)
 }
 
 func (o *optimizerBuilder) init(author Optimizer) error {
-	b := o.builder("init")
+	b := o.start("init")
 	state, err := author.Init(b, b.Input(InputX, program.FloatType(o.tensor.Shape...)), o.tensor)
-	if err != nil {
+	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
 	o.out.State = outputState(b, StatePrefix, state)
-	o.out.Init, err = o.finish(b, "init", state)
+	method, _ := reflect.TypeOf(author).MethodByName("Init")
+	o.out.Init, err = o.finish(b, "init", method, state)
 	return err
 }
 
 func (o *optimizerBuilder) update(author Optimizer) error {
-	b := o.builder("update")
+	b := o.start("update")
 	u, next, err := author.Update(b, o.updateInput(b), o.tensor)
-	if err != nil {
+	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
 	b.Output(OutputDirection, u)
 	outputState(b, StatePrefix, next)
-	o.out.Update, err = finish(b, "update")
+	method, _ := reflect.TypeOf(author).MethodByName("Update")
+	o.out.Update, err = finishUsed(b, "update", method, optionalInputs())
+	return err
+}
+
+func (o *optimizerBuilder) pacer(author Pacer) error {
+	b := o.start("rate")
+	rate, err := author.Rate(b, o.updateInput(b), o.tensor)
+	if err = cmp.Or(err, b.Err()); err != nil {
+		return err
+	}
+	b.Output(OutputRate, rate)
+	method, _ := reflect.TypeOf(author).MethodByName("Rate")
+	o.out.Rate, err = finishUsed(b, "rate", method, optionalInputs())
 	return err
 }
 
 func (o *optimizerBuilder) refresher(author Refresher) error {
-	b := o.builder("observe")
+	b := o.start("observe")
 	seen, err := author.Observe(b, o.updateInput(b), o.tensor)
-	if err != nil {
+	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
 	outputState(b, StatePrefix, seen)
-	if o.out.Observe, err = o.finish(b, "observe", seen); err != nil {
+	method, _ := reflect.TypeOf(author).MethodByName("Observe")
+	if o.out.Observe, err = o.finish(b, "observe", method, seen); err != nil {
 		return err
 	}
 	o.out.Due = author.RefreshAt(o.tensor)
@@ -99,31 +121,38 @@ func (o *optimizerBuilder) refresh(author Refresher, first bool) (*program.Progr
 	if first {
 		which = "first_refresh"
 	}
-	b := o.builder(which)
+	b := o.start(which)
 	in := RefreshInput{Step: b.Input(InputStep, program.FloatType()), State: inputState(b, StatePrefix, o.out.State)}
 	renewed, err := author.Refresh(b, in, first, o.tensor)
-	if err != nil {
+	if err = cmp.Or(err, b.Err()); err != nil {
 		return nil, err
 	}
 	outputState(b, StatePrefix, renewed)
-	return o.finish(b, which, renewed)
+	method, _ := reflect.TypeOf(author).MethodByName("Refresh")
+	return o.finish(b, which, method, renewed)
 }
 
 func (o *optimizerBuilder) updateInput(b *program.Builder) UpdateInput {
 	tensor := program.FloatType(o.tensor.Shape...)
-	return UpdateInput{
+	in := UpdateInput{
 		X:        b.Input(InputX, tensor),
 		Gradient: b.Input(InputGradient, tensor),
 		Step:     b.Input(InputStep, program.FloatType()),
 		State:    inputState(b, StatePrefix, o.out.State),
 	}
+	declared := map[string]program.Value{}
+	for _, i := range optionalInputs() {
+		declared[i.Name] = b.Input(i.Name, i.Type)
+	}
+	in.Rate, in.Steps, in.Loss = declared[InputRate], declared[InputSteps], declared[InputLoss]
+	return in
 }
 
 // finish builds a program that returns state. A program that returns none does nothing,
 // and is left out.
-func (o *optimizerBuilder) finish(b *program.Builder, which string, state State) (*program.Program, error) {
+func (o *optimizerBuilder) finish(b *program.Builder, which string, method reflect.Method, state State) (*program.Program, error) {
 	if len(state) == 0 {
-		return nil, b.Err() // a mistake in what is left out is still a mistake
+		return nil, nil
 	}
-	return finish(b, which)
+	return finishUsed(b, which, method, optionalInputs())
 }

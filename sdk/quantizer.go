@@ -51,16 +51,42 @@ type Role string
 const (
 	RoleWeight     Role = "weight"
 	RoleActivation Role = "activation"
+	// RoleGradient is the gradient of the loss with respect to the output of a linear layer.
+	RoleGradient Role = "gradient"
+)
+
+// Product is one of the three matrix products of a linear layer with input x
+// [tokens, in], weight W [out, in] and output y = x·Wᵀ [tokens, out]. dy is the gradient
+// of the loss with respect to y.
+type Product string
+
+// The products. Each sums over the last axis of both operands, as sites have them.
+const (
+	// ProductForward is y = x·Wᵀ, which sums over the inputs: the sites are x and W.
+	ProductForward Product = "forward"
+	// ProductInputGradient is dx = dy·W, which sums over the outputs: the sites are dy
+	// [tokens, out], with the role gradient, and Wᵀ [in, out], with the role weight.
+	ProductInputGradient Product = "input_gradient"
+	// ProductWeightGradient is dW = dyᵀ·x, which sums over the tokens: the sites are dyᵀ
+	// [out, tokens], with the role gradient, and xᵀ [in, tokens], with the role
+	// activation.
+	ProductWeightGradient Product = "weight_gradient"
 )
 
 // Site is a place in the model where a tensor is quantized.
 type Site struct {
-	// Role is weight or activation.
+	// Role is weight, activation or gradient.
 	Role Role
-	// Name is the name of the weight, or of the product whose input the activation is.
+	// Product is the matrix product whose operand the tensor is. In the products of the
+	// backward pass only the value of Q(x) is used: the surrogate is not differentiated,
+	// and there can be no trained parameters. Empty means forward.
+	Product Product
+	// Name is the name of the weight, or of the product whose input the activation is. A
+	// gradient has the name of the weight of its layer.
 	Name string
 	// Shape is the shape of the tensor. The last axis is the one that the matrix product
-	// contracts: a row is one output channel of a weight, one token of an activation.
+	// contracts. In the forward product a row is one output channel of a weight, one
+	// token of an activation; in the others the tensor may be transposed: see [Product].
 	Shape []int
 	// Trained holds the trained parameters of a [Trainable] quantizer in Quantize;
 	// elsewhere it is empty.

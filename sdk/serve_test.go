@@ -117,6 +117,7 @@ func TestQuantizerTravels(t *testing.T) {
 		return sdk.Quantized{Value: x.Hadamard(8).Round(), Homogeneous: true}, nil
 	})
 	site := weight
+	site.Role, site.Product = sdk.RoleGradient, sdk.ProductWeightGradient
 	site.Values = sdk.NewValues(map[string]any{"bits": 4, "trust": 0.5, "rotate": true, "form": "paper"})
 	want, err := sdk.BuildQuantizer(q, site)
 	if err != nil {
@@ -130,7 +131,7 @@ func TestQuantizerTravels(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the answer changed (-sent +received):\n%s", diff)
 	}
-	if asked.Name != site.Name || asked.Role != site.Role || !cmp.Equal(asked.Shape, site.Shape) || !cmp.Equal(asked.Map(), site.Map()) {
+	if asked.Name != site.Name || asked.Role != site.Role || asked.Product != site.Product || !cmp.Equal(asked.Shape, site.Shape) || !cmp.Equal(asked.Map(), site.Map()) {
 		t.Errorf("asked for %+v, want %+v", asked, site)
 	}
 	if _, err := remote.Quantize(t.Context(), site, program.Limits{Elements: 8}); !errors.Is(err, client.ErrAnswer) {
@@ -254,6 +255,7 @@ func TestUnknownRequests(t *testing.T) {
 	for says, site := range map[string]*pb.Site{
 		"no site":                     nil,
 		"site s: role 9 is unknown":   {Name: "s", Role: 9},
+		"site s: product 9 is unkno":  {Name: "s", Role: 1, Product: 9},
 		"an axis that is 4294967295":  {Role: pb.SiteRole_SITE_ROLE_WEIGHT, Shape: []uint32{1<<32 - 1}},
 		"parameter p: the value is a": {Role: pb.SiteRole_SITE_ROLE_WEIGHT, Values: map[string]*pb.Value{"p": {}}},
 	} {

@@ -3,6 +3,7 @@ package sdk
 import (
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -38,6 +39,23 @@ func outputState(b *program.Builder, prefix string, state State) (list []StateTe
 	return list
 }
 
+// finishUsed is finish without those of the optional inputs that the program does not use: it is
+// then the same program, with the same hash, as if they did not exist.
+func finishUsed(b *program.Builder, which string, method reflect.Method, optional []program.Input) (*program.Program, error) {
+	p, err := finish(b, which, method)
+	if err != nil {
+		return nil, err
+	}
+	needed := p.Needs(p.Outputs)
+	var keep []program.Output
+	for i, in := range p.Arguments() {
+		if needed[i] || !slices.ContainsFunc(optional, func(o program.Input) bool { return o.Name == in.Name }) {
+			keep = append(keep, in)
+		}
+	}
+	return p.Extract(p.Name, keep, p.Outputs)
+}
+
 // ports are the named types of a list of tensors, as inputs or outputs.
 func ports(prefix string, list []StateTensor) []program.Input {
 	var out []program.Input
@@ -65,6 +83,8 @@ func checkList(what string, list []StateTensor) error {
 type signature struct {
 	name            string
 	inputs, outputs []program.Input
+	// optional are inputs after the others, each of which a program has only if it uses it.
+	optional []program.Input
 	// when is the condition under which the program must be there; empty means always.
 	when string
 	// some allows outputs to be missing, as long as one is there.
@@ -106,14 +126,27 @@ func (s signature) check(p *program.Program, wanted bool) error {
 
 func (s signature) checkInputs(p *program.Program) error {
 	same := func(a, b program.Input) bool { return a.Name == b.Name && a.Type.Equal(b.Type) }
-	if slices.EqualFunc(p.Inputs, s.inputs, same) {
+	rest, optional := p.Inputs[min(len(p.Inputs), len(s.inputs)):], s.optional
+	for len(rest) > 0 && len(optional) > 0 {
+		if same(rest[0], optional[0]) {
+			rest = rest[1:]
+		}
+		optional = optional[1:]
+	}
+	if len(rest) == 0 && slices.EqualFunc(p.Inputs[:min(len(p.Inputs), len(s.inputs))], s.inputs, same) {
 		return nil
 	}
-	parts := make([]string, len(s.inputs))
-	for i, in := range s.inputs {
-		parts[i] = in.Name + ": " + in.Type.String()
+	text := func(list []program.Input) string {
+		parts := make([]string, len(list))
+		for i, in := range list {
+			parts[i] = in.Name + ": " + in.Type.String()
+		}
+		return strings.Join(parts, ", ")
 	}
-	return fmt.Errorf("the %s program must take %s", s.name, strings.Join(parts, ", "))
+	if len(s.optional) > 0 {
+		return fmt.Errorf("the %s program must take %s, and may take %s after them, in this order", s.name, text(s.inputs), text(s.optional))
+	}
+	return fmt.Errorf("the %s program must take %s", s.name, text(s.inputs))
 }
 
 func (s signature) wrongOutputs() error {

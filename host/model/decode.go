@@ -117,10 +117,11 @@ func normalizeHeads(x, gain *graph.Node, epsilon float64) *graph.Node {
 	return graph.Reshape(y, x.Shape().Dimensions...)
 }
 
-// appendTo puts keys or values [batch, n, key heads, size] into a cache.
+// appendTo puts keys or values [batch, n, key heads, size] into a cache, rounded as the operands of products that they are: package
+// decode, which reads them too, expects it.
 func (c *cached) appendTo(cache, x *graph.Node) *graph.Node {
 	zero := graph.ScalarZero(cache.Graph(), dtypes.Int32)
-	return graph.DynamicUpdateSlice(cache, graph.TransposeAllAxes(x, 0, 2, 1, 3), []*graph.Node{zero, zero, c.start, zero})
+	return graph.DynamicUpdateSlice(cache, engine.Rounded(graph.TransposeAllAxes(x, 0, 2, 1, 3)), []*graph.Node{zero, zero, c.start, zero})
 }
 
 // rotateCoordinates turns the points of x [batch, n, heads, size], and puts all first coordinates before all second ones.

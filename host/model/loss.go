@@ -272,7 +272,7 @@ func lossRows(rows, columns int) (*program.Program, error) {
 	target := b.Input("target", program.Type{DType: program.Int, Shape: []int{rows, 1}})
 	factor := b.Input("factor", program.FloatType(rows, 1))
 	highest := logits.MaxRow()
-	total := logits.Sub(highest).Exp().Sum(1).Reshape(rows, 1).Log().Add(highest)
+	total := logits.Sub(highest).Exp().ReduceSum(1).Reshape(rows, 1).Log().Add(highest)
 	isTarget := b.Iota(program.Type{DType: program.Int, Shape: []int{rows, columns}}, 1).Eq(target)
 	b.Output("total", total)
 	b.Output("gradient", logits.Sub(total).Exp().Sub(isTarget.Select(b.Const(1), b.Const(0))).Mul(factor))
@@ -326,8 +326,8 @@ func partSums(rows, columns int) (*program.Program, error) {
 	isTarget := b.Iota(program.Type{DType: program.Int, Shape: []int{rows, columns}}, 1).Eq(target)
 	highest := logits.MaxRow()
 	b.Output("highest", highest)
-	b.Output("total", logits.Sub(highest).Exp().Sum(1).Reshape(rows, 1))
-	b.Output("chosen", isTarget.Select(logits, b.Const(0)).Sum(1).Reshape(rows, 1))
+	b.Output("total", logits.Sub(highest).Exp().ReduceSum(1).Reshape(rows, 1))
+	b.Output("chosen", isTarget.Select(logits, b.Const(0)).ReduceSum(1).Reshape(rows, 1))
 	return b.Build()
 }
 

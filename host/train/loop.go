@@ -116,6 +116,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 		r.log.Warn("preconditioners could not be renewed and stay as they were", "step", r.done.Step, "tensors", res.FailedRefreshes)
 	}
 	r.countUncorrected(res)
+	r.checkRates(set, res)
 	if res.Skipped {
 		if err := r.skipped(res); err != nil {
 			r.done = before // a resumed run meets this step again
@@ -147,7 +148,7 @@ func (r *run) evaluates(t int) bool {
 func (r *run) settings(t int) step.Settings {
 	m := r.cfg.Method
 	set := step.Settings{
-		Step: t - r.done.Skipped, Rate: r.rates.Rate(t - 1), NextRate: r.rates.Rate(t),
+		Step: t - r.done.Skipped, Steps: r.cfg.Train.Steps, Rate: r.rates.Rate(t - 1), NextRate: r.rates.Rate(t),
 		Lambda:     m.LambdaAt(t, r.cfg.Train.Steps),
 		Statistics: r.logs(t), ParetoLambda: m.Lambda,
 	}

@@ -245,6 +245,9 @@ func (r *run) addTensors(rec *metrics.Record, set step.Settings, res step.Result
 			w.GradNorm = metrics.Some(res.GradNorms[i])
 		}
 		w.LR = metrics.Some(set.Rate * t.RateFactor)
+		if own, ok := res.Rates[t.Name]; ok {
+			w.LR = metrics.Some(own)
+		}
 		if _, ok := r.Programs.Weights[t.Name]; ok {
 			if quantized < len(res.ErrorNorm2) {
 				w.ErrorRel = relative(res.ErrorNorm2[quantized], res.ValueNorm2[quantized])

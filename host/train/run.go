@@ -170,6 +170,8 @@ type run struct {
 	evaluated  int // step of the newest recorded evaluation, 0 for none
 	// uncorrected are the weights that got no correction in the last step.
 	uncorrected []string
+	// warnedOfRates says that the user was warned of an optimizer's own rate.
+	warnedOfRates bool
 }
 
 // prepare makes everything that does not depend on the run directory.

@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
@@ -74,7 +75,8 @@ const (
 )
 
 // tooStrong returns warnings of a correction or a weight decay that is too strong in a
-// single step; none when both are moderate.
+// single step; none when both are moderate. What optimizers with rates of their own do is
+// known only during the run: see checkRates.
 func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
 	method := r.cfg.Method
 	rate, pull := 0.0, 0.0 // largest α_t and α_t·λ_t
@@ -85,6 +87,9 @@ func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
 	}
 	correction, decay := 0.0, 0.0
 	for _, rule := range rules {
+		if rule.Optimizer.Rate != nil {
+			continue
+		}
 		factor := rule.RateFactor
 		if rule.Quantizer != nil && method.Form == cage.Decoupled {
 			correction = max(correction, factor*pull)
@@ -99,4 +104,26 @@ func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
 		messages = append(messages, fmt.Sprintf("rate × weight decay reaches %.3g: weights lose that share in a step; "+hint, decay, "train.weight_decay"))
 	}
 	return messages
+}
+
+// checkRates warns once of an optimizer's own rate with which the correction or the weight decay
+// is too strong in a single step.
+func (r *run) checkRates(set step.Settings, res step.Result) {
+	if r.warnedOfRates || len(res.Rates) == 0 {
+		return
+	}
+	for _, rule := range r.Compiled.Plan().Rules {
+		rate, own := res.Rates[rule.Name]
+		pull := 0.0
+		if rule.Quantizer != nil && r.cfg.Method.Form == cage.Decoupled {
+			pull = rate * set.Lambda
+		}
+		if !own || pull <= mostCorrection && rate*rule.Decay <= mostDecay {
+			continue
+		}
+		r.warnedOfRates = true
+		r.log.Warn("the optimizer's own rate is large: a step of the correction takes the share rate × λ of x − Q(x), and weights lose the share rate × decay; lower method.lambda or train.weight_decay",
+			"step", set.Step, "tensor", rule.Name, "rate", rate, "rate_lambda", pull, "rate_decay", rate*rule.Decay)
+		return
+	}
 }

@@ -190,9 +190,9 @@ func (u *updates) fold(x value, axes []int) value {
 		x = u.addable(x, n, 1, 0)
 		x.mag *= float64(n)
 		if last := len(axes) - 1; last > 0 && u.rng.IntN(2) == 0 {
-			x.Value, axes = x.Sum(axes[last]), axes[:last]
+			x.Value, axes = x.ReduceSum(axes[last]), axes[:last]
 		}
-		x.Value = u.positive(x.Sum(axes...))
+		x.Value = u.positive(x.ReduceSum(axes...))
 	}
 	return x
 }

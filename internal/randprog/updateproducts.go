@@ -136,7 +136,7 @@ func (u *updates) normalized() value {
 	if x.Type().Rank() == 2 {
 		x = bits(x.Scale(0.5).Reshape(u.parts, u.rows, x.Shape()[1]), x.mag, joint(x, x, x.frac+1))
 	}
-	sum := u.addable(x, 1<<14, 1, 0).Abs().Sum(2).Sum(1).Reshape(x.Shape()[0], 1, 1)
+	sum := u.addable(x, 1<<14, 1, 0).Abs().ReduceSum(2).ReduceSum(1).Reshape(x.Shape()[0], 1, 1)
 	return value{x.Div(u.positive(sum).Shift(1)), x.mag, rounded}
 }
 

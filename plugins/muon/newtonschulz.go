@@ -146,7 +146,7 @@ func (v stack) identity(n int) program.Value {
 func (v stack) trace(s, eye program.Value) program.Value {
 	s = s.Mul(eye)
 	if len(v.Shape()) == 2 {
-		return s.Sum(1).Sum(0)
+		return s.ReduceSum(1).ReduceSum(0)
 	}
-	return s.Sum(2).Sum(1).Reshape(s.Shape()[0], 1, 1)
+	return s.ReduceSum(2).ReduceSum(1).Reshape(s.Shape()[0], 1, 1)
 }

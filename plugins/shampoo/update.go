@@ -93,7 +93,7 @@ func norm(p program.Value) program.Value {
 	p = p.Square()
 	shape := p.Shape()
 	for axis := len(shape) - 1; axis > 0; axis-- {
-		p = p.Sum(axis)
+		p = p.ReduceSum(axis)
 		shape[axis] = 1
 	}
 	return p.Reshape(shape...).Sqrt()

@@ -75,7 +75,7 @@ type iterated struct {
 func iterate(f, q program.Value) iterated {
 	image := f.MatMul(q)
 	keys := q.Dot(image, [2][]int{{0}, {0}}, [2][]int{{1}, {1}}) // products of columns
-	mean := keys.Sum(0).Scale(1 / float64(f.Shape()[0]))
+	mean := keys.ReduceSum(0).Scale(1 / float64(f.Shape()[0]))
 	basis := image.Add(q.Mul(mean.Scale(shift))).SortColumns(keys).QR()
 	return iterated{basis, keys, holds(firstRow(basis).IsFinite()).And(mean.Gt(f.Builder().Const(0)))}
 }

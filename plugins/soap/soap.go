@@ -135,7 +135,7 @@ func rms(u program.Value) program.Value {
 	size := u.Type().Size()
 	u = u.Square()
 	for axis := u.Type().Rank() - 1; axis >= 0; axis-- {
-		u = u.Sum(axis)
+		u = u.ReduceSum(axis)
 	}
 	return u.Scale(1 / float64(size)).Sqrt()
 }

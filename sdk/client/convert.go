@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -18,11 +19,15 @@ func toSite(s sdk.Site) (*pb.Site, error) {
 	if !ok {
 		return nil, fmt.Errorf("site %s: role %q cannot be sent", s.Name, s.Role)
 	}
+	product, ok := wire.SiteProducts.Number(string(cmp.Or(s.Product, sdk.ProductForward)))
+	if !ok {
+		return nil, fmt.Errorf("site %s: product %q cannot be sent", s.Name, s.Product)
+	}
 	shape, values, err := toShapeAndValues(s.Shape, s.Values)
 	if err != nil {
 		return nil, fmt.Errorf("site %s: %w", s.Name, err)
 	}
-	return &pb.Site{Role: role, Name: s.Name, Shape: shape, Values: values}, nil
+	return &pb.Site{Role: role, Product: product, Name: s.Name, Shape: shape, Values: values}, nil
 }
 
 func toTensor(t sdk.Tensor) (*pb.Tensor, error) {
@@ -90,6 +95,7 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out sdk.
 		{"observe", m.GetObserve(), &out.Observe, false},
 		{"first refresh", m.GetFirstRefresh(), &out.FirstRefresh, true},
 		{"refresh", m.GetRefresh(), &out.Refresh, true},
+		{"rate", m.GetRate(), &out.Rate, false},
 	}, limits)
 }
 

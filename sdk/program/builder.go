@@ -156,7 +156,7 @@ func (b *Builder) Apply(op Op, attr Attr, t Type, args ...Value) Value {
 func (b *Builder) own(v Value) error {
 	switch {
 	case v.b == nil:
-		return errors.New("is absent")
+		return errors.New("is absent: a zero Value, such as a map gives for a wrong name")
 	case v.b != b && v.b.err != nil: // made from an absent value: its mistake came first
 		return fmt.Errorf("is the result of a mistake: %w", v.b.err)
 	case v.b != b:
@@ -165,7 +165,7 @@ func (b *Builder) own(v Value) error {
 	return nil
 }
 
-// fail keeps the first mistake, with the line outside this package that made it.
+// fail keeps the first mistake, with the author's line that made it.
 func (b *Builder) fail(err error) Value {
 	if b.err == nil {
 		b.err = fmt.Errorf("program %q: %w%s", clip(b.p.Name), err, callSite())
@@ -173,12 +173,17 @@ func (b *Builder) fail(err error) Value {
 	return Value{b: b}
 }
 
+// callSite is the innermost line outside this package. It is empty where that line is in package sdk,
+// because it would tell an author nothing.
 func callSite() string {
-	const self = "sdk/program."
+	const self, builds = "sdk/program.", "cage/sdk."
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	for {
 		f, more := frames.Next()
+		if strings.Contains(f.Function, builds) {
+			return ""
+		}
 		if f.File != "" && (!strings.Contains(f.Function, self) || strings.HasSuffix(f.File, "_test.go")) {
 			return fmt.Sprintf(" (%s:%d)", filepath.Base(f.File), f.Line)
 		}

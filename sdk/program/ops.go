@@ -349,13 +349,13 @@ func (v Value) Concatenate(axis int, others ...Value) Value {
 	return v.builder().Apply(OpConcatenate, Attr{Axes: []int{axis}}, Type{}, args...)
 }
 
-// Sum folds the axes (increasing) by addition; they disappear from the shape.
-func (v Value) Sum(axes ...int) Value { return v.reduce(OpReduceSum, axes) }
+// ReduceSum folds the axes (increasing) by addition; they disappear from the shape.
+func (v Value) ReduceSum(axes ...int) Value { return v.reduce(OpReduceSum, axes) }
 
-// ReduceMax folds the axes by maximum.
+// ReduceMax folds the axes (increasing) by maximum; they disappear from the shape.
 func (v Value) ReduceMax(axes ...int) Value { return v.reduce(OpReduceMax, axes) }
 
-// ReduceMin folds the axes by minimum.
+// ReduceMin folds the axes (increasing) by minimum; they disappear from the shape.
 func (v Value) ReduceMin(axes ...int) Value { return v.reduce(OpReduceMin, axes) }
 
 // Dot is the general product; see [OpDot].

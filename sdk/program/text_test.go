@@ -22,7 +22,7 @@ func everyAttribute(t *testing.T) *program.Program {
 	ints := b.Apply(program.OpConstant, attr{Ints: []int64{-1, 2}}, in(2))
 	b.Output("a", x.Mul(table.Reshape(1, 8)).Add(long).Hadamard(4).Transpose(1, 0))
 	b.Output("b", x.Dot(x, [2][]int{{1}, {1}}, [2][]int{{0}, {0}}))
-	b.Output("c", x.Slice([]int{0, 1}, []int{4, 8}, []int{1, 3}).Sum(0, 1).Broadcast([]int{2, 2}, nil))
+	b.Output("c", x.Slice([]int{0, 1}, []int{4, 8}, []int{1, 3}).ReduceSum(0, 1).Broadcast([]int{2, 2}, nil))
 	b.Output("d", ints.Broadcast([]int{3, 2}, []int{1}).Concatenate(0, b.Iota(in(3, 2), 1)).ReduceMax(0))
 	b.Output("e", b.RandomBits(key, 3).Shr(b.ConstUint(8)).Convert(program.Float).Lt(b.Const(0.5)))
 	p, err := b.Build()

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -55,7 +56,7 @@ func (v Value) builder() *Builder {
 		return v.b
 	}
 	b := NewBuilder("absent")
-	b.fail(fmt.Errorf("operation on an absent value"))
+	b.fail(errors.New("operation on an absent value: a zero Value, such as a map gives for a wrong name"))
 	return b
 }
 
@@ -80,8 +81,35 @@ func (v Value) Clip(lo, hi float64) Value {
 	return v.Clamp(b.Const(lo), b.Const(hi))
 }
 
+// At takes the elements from, from+1, …, to−1 of one axis, and all of the others.
+func (v Value) At(axis, from, to int) Value {
+	shape := v.Shape()
+	if axis < 0 || axis >= len(shape) {
+		return v.builder().fail(fmt.Errorf("at: axis %d does not exist: there are %d", axis, len(shape)))
+	}
+	start, stride := make([]int, len(shape)), slices.Repeat([]int{1}, len(shape))
+	start[axis], shape[axis] = from, to
+	return v.Slice(start, shape, stride)
+}
+
+// Column is element i of each row. The last axis is kept with one element, so that the result combines with v:
+// float[…,d] gives float[…,1].
+func (v Value) Column(i int) Value { return v.At(v.Type().Rank()-1, i, i+1) }
+
+// Sums, means, maxima and minima come in three forms, by their names. SumAll and the like give a scalar. SumRow and the
+// like fold the last axis, which is kept with one element, so that the result combines with v. ReduceSum and the like fold
+// the axes that they are told, which disappear.
+
+// Sum is [Value.ReduceSum].
+//
+// Deprecated: use ReduceSum, whose name is like those of the others.
+func (v Value) Sum(axes ...int) Value { return v.ReduceSum(axes...) }
+
 // SumAll is the sum of all elements, a scalar.
 func (v Value) SumAll() Value { return v.all(OpReduceSum) }
+
+// MeanAll is the mean of all elements, a scalar.
+func (v Value) MeanAll() Value { return v.SumAll().Scale(1 / float64(v.Type().Size())) }
 
 // MaxAll is the maximum of all elements, a scalar.
 func (v Value) MaxAll() Value { return v.all(OpReduceMax) }
@@ -108,11 +136,14 @@ func OtherAxes(rank int, lists ...[]int) []int {
 	return axes
 }
 
-// MeanRow is the mean over the last axis, which is kept with one element, so that the
+// SumRow is the sum over the last axis, which is kept with one element, so that the
 // result combines with v: float[…,d] gives float[…,1].
+func (v Value) SumRow() Value { return v.keepLast(OpReduceSum) }
+
+// MeanRow is the mean over the last axis, which is kept with one element.
 func (v Value) MeanRow() Value {
 	d := v.lastDim()
-	return v.keepLast(OpReduceSum).Scale(1 / float64(d))
+	return v.SumRow().Scale(1 / float64(d))
 }
 
 // MaxRow is the maximum over the last axis, which is kept with one element.

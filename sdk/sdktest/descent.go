@@ -59,15 +59,17 @@ func (s *tensorAnswer) descent(t *trial, l landscape, steps int, rate float64) f
 	x, at := l(s.size())
 	first, g := at(x)
 	value, r := first, s.trainFrom(t, Oracle{}, x)
+	r.conditions.steps = float64(steps)
 	for i := range steps {
 		if floats.HasNaN(g) || value > 1e6*first {
 			return math.Inf(1) // this rate is too large
 		}
+		r.schedule, r.loss = rate*(1-float64(i)/float64(steps)), value
 		u, err := r.step(x, g)
 		if err != nil {
 			t.must(s.example, fmt.Errorf("rate %v: %w", rate, err))
 		}
-		x = axpy(x, -rate*(1-float64(i)/float64(steps)), u)
+		x = axpy(x, -r.rate, u)
 		value, g = at(x)
 	}
 	return value / first

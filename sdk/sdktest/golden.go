@@ -258,12 +258,16 @@ func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all
 	r := g.untrained(g.t, m, x)
 	g.must(r.init())
 	r.single = r.single || single
+	r.steps = float64(len(g.Rates.Data))
 	for i, rate := range g.Rates.Data {
-		keep := 1 - rate*g.Decay
+		gradient := gradients[i*len(x) : (i+1)*len(x)]
+		r.schedule = rate
+		g.must(r.pace(x, gradient))
+		rate, keep := r.rate, 1-r.rate*g.Decay
 		if !g.DecayLast {
 			x = scaled(keep, x)
 		}
-		u, err := r.step(x, gradients[i*len(x):(i+1)*len(x)])
+		u, err := r.step(x, gradient)
 		g.must(err)
 		x = axpy(x, -rate, u)
 		if g.DecayLast && i > 0 { // the published code returns from its first call before the decay

@@ -166,6 +166,14 @@ func TestOptimizerMutants(t *testing.T) {
 		{"takes all parts for equal", thirds{}, []string{"parts"}},
 		{"declines weights in parts", momentum{accepts: func(t sdk.Tensor) bool { return t.Parts == nil }}, []string{"parts"}},
 		{"accepts nothing", momentum{accepts: func(sdk.Tensor) bool { return false }}, []string{"selection"}},
+		{"divides by the rate", momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Div(in.Rate) }}, []string{"conditions"}},
+		{"divides by the loss", momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Div(in.Loss) }}, []string{"conditions"}},
+		{"divides by the steps that are left", momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value {
+			return m.Div(in.Steps.Sub(in.Step))
+		}}, []string{"conditions"}},
+		{"a rate of its own without a schedule", paced{rate: func(in sdk.UpdateInput) program.Value { return in.Step.Pow(in.Step.Builder().Const(-0.5)) }}, []string{"conditions"}},
+		{"a negative rate", paced{rate: func(in sdk.UpdateInput) program.Value { return in.Rate.Neg() }}, []string{"conditions", "parabola"}},
+		{"a rate that is not finite", paced{rate: func(in sdk.UpdateInput) program.Value { return in.Rate.Mul(in.Rate.Log()) }}, []string{"conditions"}},
 		{"the refresh is not used", whitened{use: func(q program.Value) program.Value {
 			return identity(q.Builder(), q.Shape()[0])
 		}}, []string{"state", "refresh"}},

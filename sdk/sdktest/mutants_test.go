@@ -219,6 +219,16 @@ func (o momentum) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (
 
 func (o momentum) Accepts(t sdk.Tensor) bool { return o.accepts == nil || o.accepts(t) }
 
+// paced is momentum with a rate of its own.
+type paced struct {
+	momentum
+	rate func(in sdk.UpdateInput) program.Value
+}
+
+func (o paced) Rate(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, error) {
+	return o.rate(in), nil
+}
+
 // thirds takes all parts of a weight for as large as the first.
 type thirds struct{ momentum }
 

@@ -2,6 +2,7 @@ package sdktest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
@@ -17,6 +18,7 @@ func (o *optimizerRun) checks() []step {
 		{"deterministic", "the same request gives the same programs, and the same programs the same bits", o.checkDeterministic},
 		{"zero gradient", "a gradient of zeros from the start gives finite directions and states", o.checkZeroGradient},
 		{"finite", "gradients from 1e-12 to 1e6 give finite directions and states", o.checkFinite},
+		{"conditions", "a rate of 0, a loss of 0 and a run of one step give finite directions and states; a rate of its own is finite, not negative, and 0 where the schedule's is 0", o.checkConditions},
 		{"state", "every state tensor is changed by updates, and what it holds has an effect", o.checkState},
 		{"checkpoint", "a state that went through binary32 goes on as before", o.checkCheckpoint},
 		{"refresh", "a refresh runs when it is due and has an effect on the directions", o.checkRefresh},
@@ -235,4 +237,38 @@ func (o *optimizerRun) checkFinite(t *trial) {
 			s.walk(t, m, min(max(4, s.Due.First+2), 24), size) // past the first refresh
 		}
 	})
+}
+
+// checkConditions tries what may occur at the ends of a run: a schedule that begins or ends with
+// a rate of 0, a loss of 0, one step in all.
+func (o *optimizerRun) checkConditions(t *trial) {
+	o.each(t, o.machines, func(s *tensorAnswer, m Machine) {
+		if s.Rate == nil && !slices.ContainsFunc([]string{sdk.InputRate, sdk.InputSteps, sdk.InputLoss}, s.Reads) {
+			return
+		}
+		for _, c := range []conditions{ordinary, {0, 100, 2}, {0.01, 100, 0}, {0.01, 1, 2}} {
+			t.announce()
+			r := s.train(t, m)
+			for range 3 {
+				r.conditions = c
+				if !r.checkFinite(r.next(20)) {
+					return
+				}
+				switch {
+				case s.Rate == nil:
+				case math.IsNaN(r.rate-r.rate) || r.rate < 0:
+					t.failf(r.at(), "the optimizer's own rate of update %d is %v", r.updates, r.rate)
+					return
+				case r.schedule == 0 && r.rate != 0:
+					t.failf(r.at(), "the optimizer's own rate of update %d is %v, but the schedule's is 0: multiply by the input rate", r.updates, r.rate)
+					return
+				}
+				r.conditions = ordinary // what one of them has left in the state
+				if !r.checkFinite(r.next(20)) {
+					return
+				}
+			}
+		}
+	})
+	t.skipUntried("no program reads rate, steps or loss")
 }

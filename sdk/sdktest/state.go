@@ -82,16 +82,17 @@ func (s *tensorAnswer) checkEffect(t *trial, name string) {
 	t.failf(s.example, "what %s holds has no effect on %d later directions", name, s.horizon())
 }
 
-// differs continues both trainings and reports whether, within the horizon, the other one
-// has a different direction or fails. It may fail because a state that no training
+// differs continues both trainings along one path and reports whether, within the horizon, the
+// other one has a different direction or rate, or fails. It may fail because a state that no training
 // reaches can break a factorization.
 func (r *training) differs(other *training, seed uint64) bool {
 	for range r.horizon() {
 		g := r.gradient(seed)
 		u := r.update(r.x, g)
-		if v, err := other.step(r.x, g); err != nil || !slices.Equal(u, v) {
+		if v, err := other.step(r.x, g); err != nil || !slices.Equal(u, v) || r.rate != other.rate {
 			return true
 		}
+		r.move(u)
 	}
 	return false
 }

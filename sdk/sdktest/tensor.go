@@ -107,6 +107,8 @@ type training struct {
 	x       []float64                   // where it starts
 	state   map[string]reference.Tensor // by input name
 	updates int                         // done so far
+	conditions
+	rate float64 // that of the last update: the schedule's or the optimizer's own
 	// single keeps the state in binary32, as a device does.
 	single bool
 	// skipRefresh leaves the refreshes out.
@@ -116,6 +118,12 @@ type training struct {
 	// trace sees every program before it runs.
 	trace func(what string, p *program.Program, inputs map[string]reference.Tensor)
 }
+
+// conditions are what a host tells an update beside the tensor and the gradient.
+type conditions struct{ schedule, steps, loss float64 }
+
+// ordinary are the conditions where a check does not care.
+var ordinary = conditions{schedule: 0.01, steps: 100, loss: 2}
 
 // train is a training of the tensor, with its initial state, from an x of normal random numbers.
 func (s *tensorAnswer) train(t *trial, m Machine) *training {
@@ -130,7 +138,7 @@ func (s *tensorAnswer) trainFrom(t *trial, m Machine, x []float64) *training {
 
 // untrained is a training without its initial state.
 func (s *tensorAnswer) untrained(t *trial, m Machine, x []float64) *training {
-	return &training{tensorAnswer: s, t: t, m: m, x: x, state: map[string]reference.Tensor{}, single: m != Oracle{}}
+	return &training{tensorAnswer: s, t: t, m: m, x: x, state: map[string]reference.Tensor{}, conditions: ordinary, single: m != Oracle{}}
 }
 
 func (r *training) init() error {
@@ -148,8 +156,15 @@ func (r *training) fork() *training {
 }
 
 // next makes an update with a gradient of normal random numbers, a different one each
-// time, and returns the direction. An error fails the trial and ends the example.
-func (r *training) next(seed uint64) (u []float64) { return r.update(r.x, r.gradient(seed)) }
+// time, moves x, and returns the direction. An error fails the trial and ends the example.
+func (r *training) next(seed uint64) (u []float64) {
+	u = r.update(r.x, r.gradient(seed))
+	r.move(u)
+	return u
+}
+
+// move steps x along a direction. Some algorithms do nothing as long as x stays where it is.
+func (r *training) move(u []float64) { r.x = axpy(r.x, -r.rate, u) }
 
 // gradient is that of the next update.
 func (r *training) gradient(seed uint64) []float64 {
@@ -163,13 +178,37 @@ func (r *training) update(x, gradient []float64) []float64 {
 	return u
 }
 
+// inputs are those of the programs of the next update, beside the state.
+func (r *training) inputs(x, gradient []float64) map[string]reference.Tensor {
+	return map[string]reference.Tensor{
+		sdk.InputX: reference.Floats(x, r.shape...), sdk.InputGradient: reference.Floats(gradient, r.shape...),
+		sdk.InputStep: reference.Float(float64(r.updates + 1)),
+		sdk.InputRate: reference.Float(r.schedule), sdk.InputSteps: reference.Float(r.steps), sdk.InputLoss: reference.Float(r.loss),
+	}
+}
+
+// pace sets the rate of the next update. x is the tensor before decay.
+func (r *training) pace(x, gradient []float64) error {
+	r.rate = r.schedule
+	if r.Rate == nil {
+		return nil
+	}
+	out, err := r.execute("rate", r.Rate, r.inputs(x, gradient))
+	if err == nil {
+		r.rate = out[sdk.OutputRate].Floats[0]
+	}
+	return err
+}
+
 // step is the next update as hosts run it: observe, refresh if one is due, update. x is
-// the tensor after decay.
+// the tensor after decay; the rate is that of a step without decay.
 func (r *training) step(x, gradient []float64) (u []float64, err error) {
+	if err := r.pace(x, gradient); err != nil {
+		return nil, err
+	}
+	inputs := r.inputs(x, gradient)
+	step := map[string]reference.Tensor{sdk.InputStep: inputs[sdk.InputStep]}
 	r.updates++
-	step := map[string]reference.Tensor{sdk.InputStep: reference.Float(float64(r.updates))}
-	inputs := map[string]reference.Tensor{sdk.InputX: reference.Floats(x, r.shape...), sdk.InputGradient: reference.Floats(gradient, r.shape...)}
-	maps.Copy(inputs, step)
 	if err := r.run("observe", r.Observe, inputs, nil); err != nil {
 		return nil, err
 	}
@@ -194,20 +233,9 @@ func (r *training) run(what string, p *program.Program, given map[string]referen
 	if p == nil {
 		return nil
 	}
-	inputs := maps.Clone(given)
-	if p != r.Init {
-		maps.Copy(inputs, r.state)
-	}
-	if r.trace != nil {
-		r.trace(what, p, inputs)
-	}
-	m := r.m
-	if factorizes(p) {
-		m = Oracle{}
-	}
-	out, err := m.Run(p, inputs)
+	out, err := r.execute(what, p, given)
 	if err != nil {
-		return fmt.Errorf("%s at update %d: %w", what, r.updates, err)
+		return err
 	}
 	for name, v := range out {
 		switch {
@@ -220,4 +248,28 @@ func (r *training) run(what string, p *program.Program, given map[string]referen
 		}
 	}
 	return nil
+}
+
+// execute executes a program on what it takes of the state and of the given inputs.
+func (r *training) execute(what string, p *program.Program, given map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	inputs := map[string]reference.Tensor{}
+	for _, in := range p.Inputs {
+		if v, ok := given[in.Name]; ok {
+			inputs[in.Name] = v
+		} else if v, ok := r.state[in.Name]; ok {
+			inputs[in.Name] = v
+		}
+	}
+	if r.trace != nil {
+		r.trace(what, p, inputs)
+	}
+	m := r.m
+	if factorizes(p) {
+		m = Oracle{}
+	}
+	out, err := m.Run(p, inputs)
+	if err != nil {
+		return nil, fmt.Errorf("%s at update %d: %w", what, r.updates, err)
+	}
+	return out, nil
 }

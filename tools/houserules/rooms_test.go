@@ -64,7 +64,7 @@ var rooms = []room{
 	{"train/metrics", "", "defines what is recorded of a run"},
 	{"model/score", "", "sequences into batches: which model reads them is the caller's business"},
 	{"model/generate", "data/tokenizer", "samples from numbers, and makes text of what it draws: which model gives the numbers is the caller's business"},
-	{"model/decode", "model model/architecture", "computes a model in the host's memory: no device, no quantizer and no run is known to it"},
+	{"model/decode", "model model/architecture compute/loops", "computes a model in the host's memory: no device, no quantizer and no run is known to it"},
 	{"model/huggingface", "model/safetensors data/tokenizer model/architecture", "from the layout of the hub to a model's settings and parameters, and back; of the tokenizer it knows the names of files"},
 	{"model/gguf", "", "a format of files"},
 	{"model/safetensors", "", "a format of files"},

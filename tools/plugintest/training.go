@@ -18,6 +18,9 @@ import (
 type Training struct {
 	// Program holds the optimizer's programs for the tensor.
 	Program sdk.OptimizerProgram
+	// RunSteps and Loss are what an update is told of the run.
+	RunSteps int
+	Loss     float64
 
 	m     Bench
 	shape []int
@@ -61,13 +64,20 @@ func (r *Training) X() []float64 { return r.state[sdk.InputX].Float64s() }
 // State returns a state tensor.
 func (r *Training) State(name string) []float64 { return r.state[sdk.StatePrefix+name].Float64s() }
 
-// Update makes one step: observation, a refresh if it is due, and the update x ← x − α·u.
-// It does not include weight decay.
+// Update makes one step: observation, a refresh if it is due, and the update x ← x − α·u, where α
+// is the given rate of the schedule or the optimizer's own. It does not include weight decay.
 func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 	t.Helper()
 	r.step++
 	r.state[sdk.InputGradient] = reference.Floats(gradient, r.shape...)
 	r.state[sdk.InputStep] = reference.Float(float64(r.step))
+	r.state[sdk.InputRate] = reference.Float(rate)
+	r.state[sdk.InputSteps] = reference.Float(float64(r.RunSteps))
+	r.state[sdk.InputLoss] = reference.Float(r.Loss)
+	r.run(t, r.m, r.Program.Rate)
+	if r.Program.Rate != nil {
+		rate = r.state[sdk.OutputRate].Floats[0]
+	}
 	r.run(t, r.m, r.Program.Observe)
 	switch due, first := r.Program.Due.At(r.step); {
 	case due && first:

@@ -200,7 +200,7 @@ func BenchmarkLowerOp(b *testing.B) {
 		p := build(b, func(b *program.Builder) {
 			x, y, row := b.Input("x", x.Type), b.Input("y", y.Type), b.Input("row", row.Type)
 			v := c.write(b, x, y, row)
-			b.Output(sdk.OutputValue, v.Sum(v.Type().Rank()-1))
+			b.Output(sdk.OutputValue, v.ReduceSum(v.Type().Rank()-1))
 		})
 		b.Run(c.name, func(b *testing.B) {
 			measure(b, []reference.Tensor{x, y, row}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {

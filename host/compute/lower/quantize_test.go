@@ -129,7 +129,7 @@ func weighted(t *testing.T, rows, columns int) lower.Source {
 	b := program.NewBuilder("weighted")
 	x, y, gain := declare(b)
 	b.Output(lower.SourceValue, x.Mul(y).Mul(gain))
-	b.Output("sum", x.Sum(1).Reshape(rows, 1))
+	b.Output("sum", x.ReduceSum(1).Reshape(rows, 1))
 	forward, err := b.Build()
 	if err != nil {
 		t.Fatal(err)

@@ -135,12 +135,12 @@ func TestReductions(t *testing.T) {
 						b.Output("absmax", v.Abs().ReduceMax(axes...))
 					}
 					if in.Type.DType != program.Float {
-						b.Output("sum", v.Sum(axes...))
+						b.Output("sum", v.ReduceSum(axes...))
 					}
 				})
 				check(t, tolerance{}, p, map[string]reference.Tensor{"x": in})
 			}
-			sum := build(t, func(b *program.Builder) { b.Output("sum", b.Input("x", x.Type).Sum(axes...)) })
+			sum := build(t, func(b *program.Builder) { b.Output("sum", b.Input("x", x.Type).ReduceSum(axes...)) })
 			for _, in := range []reference.Tensor{normal(3, shape...), withNaN} {
 				// At most 300 terms of magnitude 3, each rounded.
 				check(t, tolerance{abs: 1e-4, rel: 1e-5}, sum, map[string]reference.Tensor{"x": in})
@@ -253,7 +253,7 @@ func TestDoublePrecision(t *testing.T) {
 		b.Output("float", x.Bitcast(program.Float))
 		b.Output("exp", x.Exp())
 		b.Output("tanh", x.Tanh())
-		b.Output("max", x.Max(e).Sum(1))
+		b.Output("max", x.Max(e).ReduceSum(1))
 		b.Output("hadamard", e.Hadamard(512))
 	})
 	inputs := map[string]reference.Tensor{"x": x, "e": e}

@@ -196,7 +196,7 @@ func TestCheckDelay(t *testing.T) {
 		}},
 		"nothing to do before": {1, "", func(_ *program.Builder, in sdk.State) sdk.State { return sdk.State{"m": in["m"].Scale(0.5)} }},
 		"sorted": {1, "", func(_ *program.Builder, in sdk.State) sdk.State {
-			return sdk.State{"m": in["m"].SortColumns(in["m"].Sum(0))}
+			return sdk.State{"m": in["m"].SortColumns(in["m"].ReduceSum(0))}
 		}},
 		// What a device cannot compute is handed over, also where it depends on nothing.
 		"a fixed basis": {1, "", func(b *program.Builder, in sdk.State) sdk.State {

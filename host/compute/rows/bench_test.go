@@ -111,7 +111,7 @@ func losses(t testing.TB, n, columns int) *program.Program {
 	b := program.NewBuilder("losses")
 	logits, target := b.Input("x", program.FloatType(n, columns)), b.Input("target", program.Type{DType: program.Int, Shape: []int{n, 1}})
 	highest := logits.MaxRow()
-	total := logits.Sub(highest).Exp().Sum(1).Reshape(n, 1).Log().Add(highest)
+	total := logits.Sub(highest).Exp().ReduceSum(1).Reshape(n, 1).Log().Add(highest)
 	isTarget := b.Iota(program.Type{DType: program.Int, Shape: []int{n, columns}}, 1).Eq(target)
 	b.Output("total", total)
 	b.Output("value", logits.Sub(total).Exp().Sub(isTarget.Select(b.Const(1), b.Const(0))))

@@ -34,9 +34,9 @@ func blocks(t testing.TB, n, columns, group int) *program.Program {
 	b.Output("code", code.Reshape(n, columns))
 	b.Output("least", g.MinRow())
 	b.Output("bits", bits)
-	b.Output("sums", g.Convert(program.Int).Sum(1)) // over groups
+	b.Output("sums", g.Convert(program.Int).ReduceSum(1)) // over groups
 	b.Output("places", b.Iota(program.Type{DType: program.Int, Shape: []int{n, columns}}, 1).Lt(b.ConstInt(3)))
-	b.Output("squashed", x.Exp().Add(x.Tanh()).Sub(g.Sum(1).Broadcast([]int{n, columns / group, group}, []int{0, 2}).Reshape(n, columns)))
+	b.Output("squashed", x.Exp().Add(x.Tanh()).Sub(g.ReduceSum(1).Broadcast([]int{n, columns / group, group}, []int{0, 2}).Reshape(n, columns)))
 	b.Output("exceeds", x.Gt(x.MeanRow()).And(x.IsFinite().Not()).Or(x.Le(gain.Broadcast([]int{n, columns}, []int{0, 1}))))
 	return built(t, b)
 }
@@ -219,7 +219,9 @@ func TestRefusals(t *testing.T) {
 		"rows do not have this operation": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return x.Transpose(1, 0).Reshape(4, 8)
 		},
-		"it folds rows": func(b *program.Builder, x, y, z program.Value) program.Value { return x.Sum(0).Reshape(1, 8).Add(x) },
+		"it folds rows": func(b *program.Builder, x, y, z program.Value) program.Value {
+			return x.ReduceSum(0).Reshape(1, 8).Add(x)
+		},
 		"rows of its operands are repeated": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return x.Reshape(2, 2, 8).Add(y).Reshape(4, 8)
 		},

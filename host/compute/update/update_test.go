@@ -209,7 +209,7 @@ func nullJob(t testing.TB) update.Job {
 		sum := in["x"].Add(in["g"].Mul(in["rate"]))
 		b.Output("x", sum)
 		b.Output("y", sum.Neg())
-		b.Output("measure", sum.Sum(0))
+		b.Output("measure", sum.ReduceSum(0))
 	})
 }
 

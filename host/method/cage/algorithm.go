@@ -32,6 +32,7 @@ func (r Rule) Program() (*program.Program, error) { return r.write(r.correction(
 func (r Rule) write(correct correction) (*program.Program, error) {
 	s := r.begin("update/")
 	g := s.gradient()               // compute stochastic gradient g_t with quantized forward pass
+	s.setRate(g)                    // α_t is the schedule's, or the optimizer's own
 	x := s.decayFirst(s.x)          // x_t ← (1 − α·ω)·x_t
 	u := s.direction(x, g)          // m_t, v_t, m̂_t and v̂_t, all inside the optimizer
 	y := x.Sub(u.Mul(s.α))          // x̃_{t+1} ← x_t − α·m̂_t/(√v̂_t + ε); in general α·u

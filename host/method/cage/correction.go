@@ -24,9 +24,13 @@ func (r Rule) correction() correction {
 func (s *step) noCorrection(_, y, _ program.Value) program.Value { return y }
 
 // correctAfterwards is the official variant: the residual is that of the point after the
-// whole optimizer step, and the rate is the next one.
-func (s *step) correctAfterwards(_, y, _ program.Value) program.Value {
-	return s.correctLiterally(y, y, s.scaledRate(s.in[InputNextRate]))
+// whole optimizer step, and the rate is the next one. The next rate of an optimizer with a
+// rate of its own is not known yet, and its present one takes that place.
+func (s *step) correctAfterwards(_, y, α program.Value) program.Value {
+	if s.rule.Optimizer.Rate == nil {
+		α = s.scaledRate(s.in[InputNextRate])
+	}
+	return s.correctLiterally(y, y, α)
 }
 
 // forwardErrorServes reports whether e at the decayed point follows from that at x_t,

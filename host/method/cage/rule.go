@@ -19,6 +19,8 @@ const (
 	InputNextRate  = "next_rate" // α_{t+1}, for the official variant
 	InputLambda    = "lambda"    // λ_t
 	InputStep      = "step"      // t, from 1
+	InputSteps     = "steps"     // T, where the optimizer reads it
+	InputLoss      = "loss"      // that of the step, where the optimizer reads it
 
 	OutputX          = "x"           // x_{t+1}
 	OutputErrorNorm2 = "error_norm2" // Σ e², scalar, with Statistics
@@ -27,9 +29,13 @@ const (
 	// OutputUncorrected is a scalar output of every rule with a correction: 1 if the
 	// residual is not finite, so that the tensor gets no correction, otherwise 0.
 	OutputUncorrected = "uncorrected"
+
+	// OutputRate is α_t, a scalar output of every rule whose optimizer has a rate of its own.
+	OutputRate = "own_rate"
 )
 
-// Scalars lists the scalar inputs that every update program has, used or not.
+// Scalars lists the scalar inputs that every update program has, used or not. InputSteps and
+// InputLoss come after them, where the optimizer reads them.
 var Scalars = []string{InputStep, InputRate, InputNextRate, InputClip, InputLambda}
 
 // Rule describes the update of one parameter tensor.
@@ -114,6 +120,11 @@ func (r Rule) Inputs() []program.Input {
 	}
 	for _, name := range Scalars {
 		list = append(list, program.Input{Name: name, Type: scalar})
+	}
+	for _, name := range []string{InputSteps, InputLoss} {
+		if r.Optimizer.Reads(name) {
+			list = append(list, program.Input{Name: name, Type: scalar})
+		}
 	}
 	return list
 }

@@ -15,7 +15,8 @@ type step struct {
 	in    map[string]program.Value
 	state map[string]program.Value // as it is so far
 	x     program.Value            // x_t as it came in
-	α, λ  program.Value            // α_t of this tensor, and λ_t
+	α, λ  program.Value            // α_t of this tensor, and λ_t; see setRate
+	rate  program.Value            // the schedule's α_t of this tensor
 	e     program.Value            // see forwardError
 	// finite is whether the residual of the correction is.
 	finite program.Value
@@ -30,8 +31,17 @@ func (r Rule) begin(prefix string) *step {
 	for _, t := range r.State() {
 		s.state[t.Name] = s.in[sdk.StatePrefix+t.Name]
 	}
-	s.x, s.α, s.λ = s.in[InputX], s.scaledRate(s.in[InputRate]), s.in[InputLambda]
+	s.x, s.rate, s.λ = s.in[InputX], s.scaledRate(s.in[InputRate]), s.in[InputLambda]
 	return s
+}
+
+// setRate sets α_t: the schedule's, or the optimizer's own, which it writes from x_t and the
+// gradient before weight decay.
+func (s *step) setRate(g program.Value) {
+	s.α = s.rate
+	if p := s.rule.Optimizer.Rate; p != nil {
+		s.α = s.optimize(p, s.x, g)[sdk.OutputRate]
+	}
 }
 
 // direction writes the optimizer's programs and returns u.
@@ -45,17 +55,34 @@ func (s *step) direction(x, g program.Value) program.Value {
 // optimize inlines one of the optimizer's programs and takes over the state that it
 // returns.
 func (s *step) optimize(p *program.Program, x, g program.Value) map[string]program.Value {
-	args := []program.Value{x, g, s.in[InputStep]}
-	for _, t := range s.rule.Optimizer.State {
-		args = append(args, s.state[t.Name])
-	}
-	out := s.b.Inline(p, args...)
+	out := s.b.Inline(p, s.arguments(p, x, g)...)
 	for name, v := range out {
 		if t, ok := strings.CutPrefix(name, sdk.StatePrefix); ok {
 			s.state[t] = v
 		}
 	}
 	return out
+}
+
+// arguments are the inputs of one of the optimizer's programs.
+func (s *step) arguments(p *program.Program, x, g program.Value) []program.Value {
+	list := make([]program.Value, len(p.Inputs))
+	for i, in := range p.Inputs {
+		state, isState := strings.CutPrefix(in.Name, sdk.StatePrefix)
+		switch {
+		case isState:
+			list[i] = s.state[state]
+		case in.Name == sdk.InputX:
+			list[i] = x
+		case in.Name == sdk.InputGradient:
+			list[i] = g
+		case in.Name == sdk.InputRate:
+			list[i] = s.rate
+		default:
+			list[i] = s.in[in.Name]
+		}
+	}
+	return list
 }
 
 // quantize is Q at any point, with the trained parameters as they are and the noise of the
@@ -147,6 +174,9 @@ func (s *step) measure() {
 	if s.rule.corrects() {
 		s.b.Output(OutputUncorrected, s.finite.Not().Convert(program.Float))
 	}
+	if s.rule.Optimizer.Rate != nil {
+		s.b.Output(OutputRate, s.α)
+	}
 }
 
 // OutputNorm2 is the name of the output of [ParetoNorm2].
@@ -180,7 +210,7 @@ func sumOfSquares(v program.Value) program.Value { return sum(v.Square()) }
 // small beside it.
 func sum(v program.Value) program.Value {
 	if rank := v.Type().Rank(); rank > 1 {
-		v = v.Sum(rank - 1)
+		v = v.ReduceSum(rank - 1)
 	}
 	return v.SumAll()
 }
@@ -195,6 +225,7 @@ func (r Rule) ObserveProgram() (*program.Program, error) {
 	}
 	s := r.begin("observe/")
 	g := s.gradient()
+	s.setRate(g)
 	s.optimize(r.Optimizer.Observe, s.decayFirst(s.x), g)
 	for _, o := range r.Optimizer.Observe.Outputs {
 		s.b.Output(o.Name, s.state[strings.TrimPrefix(o.Name, sdk.StatePrefix)])

@@ -38,12 +38,17 @@ type example struct {
 
 func newExample(t testing.TB, s architecture.Settings) *example {
 	t.Helper()
+	return newExampleOn(t, s, engine.Options{})
+}
+
+func newExampleOn(t testing.TB, s architecture.Settings, o engine.Options) *example {
+	t.Helper()
 	s.Layers, s.Width, s.Hidden, s.Vocab, s.Context = 2, 24, 40, 37, 16
 	m, err := model.New(s, model.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	device, err := engine.Open(device.CPU, engine.Options{})
+	device, err := engine.Open(device.CPU, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,6 +186,62 @@ func TestHalves(t *testing.T) {
 	}
 	if !slices.Equal(logits[0], logits[1]) {
 		t.Error("the logits differ")
+	}
+}
+
+// nextByGraph reads the tokens behind those of begin with a graph for each, and returns the logits behind the last.
+func (e *example) nextByGraph(t testing.TB, tokens [][]int32, caches [][]float32) (logits []float32) {
+	t.Helper()
+	dims := e.m.CacheDims(2, length)
+	for at := begun; at < ends; at++ {
+		in := append(slices.Clone(e.params), testdevice.Upload(t, e.device, []int32{tokens[0][at], tokens[1][at]}, 2, 1))
+		for i, c := range caches {
+			in = append(in, testdevice.Upload(t, e.device, c, dims[i]...))
+		}
+		out := testdevice.Evaluate(t, e.device, in, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			params, rest := in[:len(e.params)], in[len(e.params):]
+			piece := model.Piece{Tokens: rest[0], Start: graph.Const(g, int32(at)), First: engine.Constant(g, first, 2)}
+			logits, next := e.m.Decode(params, piece, rest[1:], nil)
+			return append([]*graph.Node{logits}, next...)
+		})
+		logits, caches = out[0], out[1:]
+	}
+	return logits
+}
+
+// TestBFloat16: with products in bfloat16, logits are those of a graph in that precision: sums in another order change a few roundings,
+// but by far not as many as a network without rounding. With all products exact but those of attention, it is the reverse.
+func TestBFloat16(t *testing.T) {
+	for name, s := range settings {
+		t.Run(name, func(t *testing.T) {
+			e := newExampleOn(t, s, engine.Options{Precision: device.BFloat16})
+			tokens := sequences(e.m.Network().Vocab)
+			caches := e.begin(t, tokens)
+			copied := func() [][]float32 {
+				var list [][]float32
+				for _, c := range caches {
+					list = append(list, slices.Clone(c))
+				}
+				return list
+			}
+			want := e.nextByGraph(t, tokens, copied())
+			distance := func(o decode.Options) float64 {
+				n, err := decode.New(e.m, e.weights, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum := 0.0
+				for i, v := range next(t, n, tokens, copied()) {
+					sum += math.Pow(float64(v-want[i]), 2)
+				}
+				return math.Sqrt(sum)
+			}
+			rounded, not := distance(decode.Options{BFloat16: true}), distance(decode.Options{})
+			exact := distance(decode.Options{BFloat16: true, Exact: func(string) bool { return true }})
+			if !(rounded < not/4) || !(exact > 2*rounded) {
+				t.Errorf("the distance to the graph's logits is %.2g, without rounding %.2g, with rounding in attention alone %.2g", rounded, not, exact)
+			}
+		})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/linalg"
@@ -23,6 +24,7 @@ type Quantizer func(site model.ActivationSite, x []float32) error
 type Network struct {
 	s        architecture.Settings
 	threads  int
+	rounds   bool      // products round their operands to bfloat16
 	rows     []float32 // the embedding, [vocabulary, width]
 	blocks   []block
 	norm     []float32
@@ -44,6 +46,7 @@ type block struct {
 type matrix struct {
 	single linalg.MatrixOf[float32]
 	halves linalg.Halves
+	rounds bool // a product rounds both operands to bfloat16
 }
 
 // Options say how to compute a network.
@@ -53,12 +56,17 @@ type Options struct {
 	// models, and reads these copies, if the processor has instructions for that. Each step then reads half the memory,
 	// with the same results.
 	Halves bool
+	// BFloat16 computes as graphs in that precision do: products round their operands to bfloat16 and add up in float32. Weights
+	// are then kept in half the memory, too, if the processor has instructions for that.
+	BFloat16 bool
+	// Exact names the weights whose products are not rounded with BFloat16, as those of codes are not; nil: there are none.
+	Exact func(weight string) bool
 }
 
 // New makes a network of the model's parameters. weights holds their elements by name, which must not change.
 func New(m model.Network, weights map[string][]float32, o Options) (*Network, error) {
 	s := m.Network()
-	n := &Network{s: s, threads: o.Threads}
+	n := &Network{s: s, threads: o.Threads, rounds: o.BFloat16}
 	if o.Threads == 0 {
 		n.threads = runtime.GOMAXPROCS(0)
 	}
@@ -67,7 +75,9 @@ func New(m model.Network, weights map[string][]float32, o Options) (*Network, er
 			return nil, fmt.Errorf("decode: the parameter %s has %d elements, want %d", p.Name, have, p.Size())
 		}
 	}
-	named := func(name string, out, in int) matrix { return matrix{single: linalg.RowMajor(weights[name], out, in)} }
+	named := func(name string, out, in int) matrix {
+		return matrix{single: linalg.RowMajor(weights[name], out, in), rounds: o.BFloat16 && (o.Exact == nil || !o.Exact(name))}
+	}
 	sites := m.ActivationSites(1, 1)
 	each := len(sites) / s.Layers
 	for layer := range s.Layers {
@@ -91,14 +101,12 @@ func New(m model.Network, weights map[string][]float32, o Options) (*Network, er
 		head = "embedding"
 	}
 	n.head = named(head, s.Vocab, s.Width)
-	if o.Halves && linalg.ReadsHalves() {
-		n.keepHalves()
-	}
+	n.convert(o.Halves && linalg.ReadsHalves())
 	return n, nil
 }
 
-// keepHalves keeps weights in half the memory, where that is possible.
-func (n *Network) keepHalves() {
+// convert rounds the weights of products that are rounded, and keeps weights in half the memory where that is wanted and possible.
+func (n *Network) convert(halve bool) {
 	all := []*matrix{&n.head}
 	for i := range n.blocks {
 		b := &n.blocks[i]
@@ -108,7 +116,22 @@ func (n *Network) keepHalves() {
 	defer t.dismiss()
 	t.each(len(all), 1, func(from, to int) {
 		for _, m := range all[from:to] {
-			m.halves, _ = linalg.Halve(m.single.Data, m.single.Rows, m.single.Cols)
+			m.convert(halve)
 		}
 	})
+}
+
+func (m *matrix) convert(halve bool) {
+	rows, cols := m.single.Rows, m.single.Cols
+	switch {
+	case m.rounds && linalg.ReadsHalves():
+		m.halves = linalg.Halves{Rows: rows, Cols: cols, Data: make([]uint16, rows*cols)}
+		loops.ToBFloat16(m.halves.Data, m.single.Data)
+	case m.rounds:
+		rounded := make([]float32, rows*cols) // the weight itself must not change
+		loops.RoundToBFloat16(rounded, m.single.Data)
+		m.single.Data = rounded
+	case halve:
+		m.halves, _ = linalg.Halve(m.single.Data, rows, cols)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/internal/vecmath"
@@ -56,7 +57,7 @@ func (n *Network) Next(tokens []int32, at Place, caches [][]float32, quantize Qu
 	}
 	r.normalize(r.in, r.x, n.norm)
 	logits := matrix(s.Vocab)
-	r.team.linear(logits, r.in, n.head)
+	r.linear(logits, r.in, n.head)
 	return logits.Data, nil
 }
 
@@ -95,30 +96,49 @@ func (r *step) block(b *block, keys, values []float32) error {
 	if err := r.layerInput(b, siteQKV, b.attentionNorm, behind); err != nil {
 		return err
 	}
-	r.team.linear(r.qkv, r.in, b.qkv)
+	r.linear(r.qkv, r.in, b.qkv)
 	r.attention(b, keys, values)
 	if err := r.quantizeSite(b, siteOut, r.mixed); err != nil {
 		return err
 	}
-	r.team.linear(r.out, r.mixed, b.out)
+	r.linear(r.out, r.mixed, b.out)
 	r.addResidual(b.attentionNorm, behind)
 
 	if err := r.layerInput(b, siteFeedForward, b.feedForwardNorm, behind); err != nil {
 		return err
 	}
+	r.roundOperand(r.in, b.w1) // which has its site in common with w2
 	r.team.each(r.s.Hidden, b.w1.rowsAtOnce(), func(from, to int) {
 		b.w1.times(r.gate, r.in, from, to)
 		b.w2.times(r.up, r.in, from, to)
 		for i := range r.rows {
-			vecmath.SwiGLU(r.gate.Data[i*r.s.Hidden:][from:to], r.up.Data[i*r.s.Hidden:][from:to])
+			gate, up := r.gate.Data[i*r.s.Hidden:][from:to], r.up.Data[i*r.s.Hidden:][from:to]
+			if r.rounds { // in a graph, these two are stored in bfloat16
+				loops.RoundToBFloat16(gate, gate)
+				loops.RoundToBFloat16(up, up)
+			}
+			vecmath.SwiGLU(gate, up)
 		}
 	})
 	if err := r.quantizeSite(b, siteDown, r.gate); err != nil {
 		return err
 	}
-	r.team.linear(r.out, r.gate, b.down)
+	r.linear(r.out, r.gate, b.down)
 	r.addResidual(b.feedForwardNorm, behind)
 	return nil
+}
+
+// linear returns x·wᵀ in y. It may round x.
+func (r *step) linear(y, x linalg.MatrixOf[float32], w matrix) {
+	r.roundOperand(x, w)
+	r.team.linear(y, x, w)
+}
+
+// roundOperand rounds the operand of a weight, if products with it are rounded.
+func (r *step) roundOperand(x linalg.MatrixOf[float32], w matrix) {
+	if w.rounds {
+		loops.RoundToBFloat16(x.Data, x.Data)
+	}
 }
 
 // layerInput makes the input of a layer from the residual stream.
@@ -190,6 +210,11 @@ func (r *step) head(sequence, head int, keys, values []float32) {
 	for g := range group {
 		r.turn(queries[g*size:][:size], spare, r.at.Start)
 	}
+	if r.rounds {
+		for _, operand := range [][]float32{queries, key, value} {
+			loops.RoundToBFloat16(operand, operand)
+		}
+	}
 	copy(keys[r.at.Start*size:], key)
 	copy(values[r.at.Start*size:], value)
 
@@ -203,6 +228,9 @@ func (r *step) head(sequence, head int, keys, values []float32) {
 	for g := range group {
 		row := weights.Data[g*seen:][:seen]
 		vecmath.Softmax(row, float32(1/math.Sqrt(float64(size))))
+		if r.rounds {
+			loops.RoundToBFloat16(row, row)
+		}
 		linalg.VectorTimes(r.mixed.Data[sequence*r.mixed.Cols+(head*group+g)*size:][:size], row, part(values))
 	}
 }

@@ -183,7 +183,7 @@ func (c *Compiled) runUpdate(t update.Tensors, kind updateKind, set Settings, re
 	if err != nil {
 		return err
 	}
-	measures, err := u.Run(t, c.scalars(set, res.GradNorm))
+	measures, err := u.Run(t, c.scalars(set, res.GradNorm, res.Loss))
 	if err == nil {
 		c.setMeasures(measures, res)
 	}
@@ -194,7 +194,7 @@ func (c *Compiled) runUpdate(t update.Tensors, kind updateKind, set Settings, re
 const clipEpsilon = 1e-6
 
 // scalars are the inputs of the update, computed in float64.
-func (c *Compiled) scalars(set Settings, norm float64) update.Scalars {
+func (c *Compiled) scalars(set Settings, norm, loss float64) update.Scalars {
 	clip := 1.0
 	if c.plan.Clip > 0 {
 		clip = math.Min(1, c.plan.Clip/(norm+clipEpsilon))
@@ -205,6 +205,8 @@ func (c *Compiled) scalars(set Settings, norm float64) update.Scalars {
 		cage.InputNextRate: float32(set.NextRate),
 		cage.InputClip:     float32(clip),
 		cage.InputLambda:   float32(set.Lambda),
+		cage.InputSteps:    float32(set.Steps),
+		cage.InputLoss:     float32(loss),
 	}
 }
 

@@ -141,11 +141,11 @@ func (p *Plan) decodeStage(sequences, n, length int) stage {
 }
 
 // withoutGraph reports whether the next token of all sequences can be read in the host's memory, which is faster than a
-// graph: not where products are rounded, nor where a sequence has not begun.
+// graph: not where a sequence has not begun.
 func (d *Decoder) withoutGraph() bool {
 	c := d.e.c
 	_, ok := c.plan.Model.(model.Network)
-	return ok && c.dev.SharesMemory() && c.dev.Precision() == device.Float32 && int(slices.Max(d.first)) <= d.start
+	return ok && c.dev.SharesMemory() && int(slices.Max(d.first)) <= d.start
 }
 
 // nextToken is [Decoder.Next] for one token of each sequence, without a graph.
@@ -188,7 +188,9 @@ func (e *Evaluator) decodeNetwork() (*decode.Network, error) {
 		}
 	}
 	var err error
-	e.network, err = decode.New(c.plan.Model.(model.Network), weights, decode.Options{Threads: c.dev.Threads(), Halves: true})
+	options := decode.Options{Threads: c.dev.Threads(), Halves: true, BFloat16: c.dev.Precision() == device.BFloat16}
+	options.Exact = func(weight string) bool { return c.plan.codes[weight] != nil }
+	e.network, err = decode.New(c.plan.Model.(model.Network), weights, options)
 	return e.network, err
 }
 

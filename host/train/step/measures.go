@@ -23,6 +23,9 @@ func (c *Compiled) setMeasures(m update.Measures, res *Result) {
 		}
 		return values
 	}
+	if m[cage.OutputRate] != nil {
+		res.Rates = m[cage.OutputRate]
+	}
 	if m[cage.OutputErrorNorm2] != nil {
 		res.ErrorNorm2, res.ValueNorm2 = list(cage.OutputErrorNorm2), list(cage.OutputValueNorm2)
 	}

@@ -189,6 +189,7 @@ func trainedOf(q lower.Quantizer, site string) []Tensor {
 // Settings are what changes from step to step.
 type Settings struct {
 	Step           int     // t, from 1
+	Steps          int     // T, of the whole run
 	Rate, NextRate float64 // α_t and α_{t+1}
 	Lambda         float64 // λ_t
 	// Statistics asks for the error statistics, which cost two passes over the quantized
@@ -221,6 +222,8 @@ type Result struct {
 	// Uncorrected names the quantized tensors that got no correction because their
 	// residual is not finite.
 	Uncorrected []string
+	// Rates are those of the tensors whose optimizers have rates of their own, by name.
+	Rates map[string]float64
 	// ErrorNorm2 and ValueNorm2 are Σe² and Σx² of each quantized parameter at x_t, if
 	// Statistics is set.
 	ErrorNorm2, ValueNorm2 []float64

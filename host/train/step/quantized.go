@@ -129,8 +129,7 @@ func activationStage(q lower.Quantizer, site model.ActivationSite, tokens int) s
 	specs := []engine.Spec{{Name: activationName, Shape: floatShape(tokens, site.Width)}}
 	specs = append(specs, inputSpecs(trainedOf(q, site.Name), update.Param, false)...)
 	return stage{activationName, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
-		value, _ := q.Forward(in[activationName], given(q, site.Name, in))
-		return update.Nodes{valueName: value}
+		return update.Nodes{valueName: lower.Quantize(in[activationName], given(q, site.Name, in), q)}
 	}}
 }
 

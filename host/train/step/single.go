@@ -93,6 +93,7 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 		norms := have[normsName]
 		scalars := update.Unpack(in["scalars"], w.scalars)
 		p.setClip(scalars, norms)
+		p.setLossScalar(scalars, losses)
 		out, measures := o.Build(g, w.jobs, have, scalars)
 		ok := graph.LogicalAnd(allFinite(losses), allFinite(norms))
 		for _, spec := range specs {
@@ -112,6 +113,24 @@ func (p *Plan) setClip(scalars update.Nodes, norms *graph.Node) {
 	norm := graph.Sqrt(sum64(norms))
 	factor := graph.Div(graph.Const(norm.Graph(), p.Clip), graph.AddScalar(norm, clipEpsilon))
 	scalars[cage.InputClip] = graph.ConvertDType(graph.Min(factor, graph.OnesLike(factor)), dtypes.Float32)
+}
+
+// setLossScalar puts the loss of the step among the scalars, where an optimizer reads it. As on
+// the host ([Plan.setLoss]), it is computed in float64 from what is read of each micro-batch.
+func (p *Plan) setLossScalar(scalars update.Nodes, losses *graph.Node) {
+	if _, read := scalars[cage.InputLoss]; !read {
+		return
+	}
+	weights := make([]float64, p.lossCount())
+	weights[0] = 1
+	if d := p.Distillation; d != nil {
+		weights[0], weights[1] = d.Weight, 1-d.Weight
+	}
+	n := losses.Shape().Size() / len(weights)
+	of := graph.Reshape(graph.ConvertDType(losses, dtypes.Float64), n, len(weights))
+	means := graph.DivScalar(graph.ReduceSum(of, 0), float64(n))
+	loss := graph.ReduceAllSum(graph.Mul(means, graph.Const(losses.Graph(), weights)))
+	scalars[cage.InputLoss] = graph.ConvertDType(loss, dtypes.Float32)
 }
 
 // sum64 adds up a float vector in float64.
@@ -136,8 +155,8 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	if err != nil {
 		return res, err
 	}
-	// The clip factor among them is computed on the device, where the norm is.
-	values, err := c.scalars(set, 0).Vector(w.scalars...)
+	// The clip factor and the loss among them are computed on the device.
+	values, err := c.scalars(set, 0, 0).Vector(w.scalars...)
 	if err != nil {
 		return res, err
 	}

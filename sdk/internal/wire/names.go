@@ -26,6 +26,12 @@ var (
 	SiteRoles = Names[pb.SiteRole]{
 		"weight":     pb.SiteRole_SITE_ROLE_WEIGHT,
 		"activation": pb.SiteRole_SITE_ROLE_ACTIVATION,
+		"gradient":   pb.SiteRole_SITE_ROLE_GRADIENT,
+	}
+	SiteProducts = Names[pb.SiteProduct]{
+		"forward":         pb.SiteProduct_SITE_PRODUCT_FORWARD,
+		"input_gradient":  pb.SiteProduct_SITE_PRODUCT_INPUT_GRADIENT,
+		"weight_gradient": pb.SiteProduct_SITE_PRODUCT_WEIGHT_GRADIENT,
 	}
 	TensorRoles = Names[pb.TensorRole]{
 		"matrix":    pb.TensorRole_TENSOR_ROLE_MATRIX,

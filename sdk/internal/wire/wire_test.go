@@ -202,13 +202,13 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q became %q", word, got)
 		}
 	}
-	if len(wire.TensorRoles) != len(pb.TensorRole_name)-1 || len(wire.SiteRoles) != len(pb.SiteRole_name)-1 || len(wire.ParameterTypes) != len(pb.ParameterType_name)-1 {
+	if len(wire.TensorRoles) != len(pb.TensorRole_name)-1 || len(wire.SiteRoles) != len(pb.SiteRole_name)-1 || len(wire.SiteProducts) != len(pb.SiteProduct_name) || len(wire.ParameterTypes) != len(pb.ParameterType_name)-1 {
 		t.Error("an enumeration of the .proto files has members without a word")
 	}
 	if _, ok := wire.SiteRoles.Word(0); ok {
 		t.Error("the unspecified role has a word")
 	}
-	if _, ok := wire.SiteRoles.Number("gradient"); ok {
+	if _, ok := wire.SiteRoles.Number("no role"); ok {
 		t.Error("an unknown role has a number")
 	}
 }

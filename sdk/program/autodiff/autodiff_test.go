@@ -200,7 +200,7 @@ func TestStructure(t *testing.T) {
 			return x.Slice([]int{5}, []int{6}, []int{9}).Reshape().Mul(y)
 		}},
 		{"concatenate", []int{2, 3}, []int{2, 1}, func(x, y program.Value) program.Value { return x.Concatenate(1, y, x.Square(), y) }},
-		{"reduce_sum", []int{2, 3, 4}, []int{3}, func(x, y program.Value) program.Value { return x.Square().Sum(0, 2).Mul(y) }},
+		{"reduce_sum", []int{2, 3, 4}, []int{3}, func(x, y program.Value) program.Value { return x.Square().ReduceSum(0, 2).Mul(y) }},
 		{"sum of all", []int{2, 3}, nil, func(x, y program.Value) program.Value { return x.Square().SumAll().Mul(y) }},
 		{"reduce_max", []int{2, 3, 4}, []int{3}, func(x, y program.Value) program.Value { return x.ReduceMax(0, 2).Mul(y) }},
 		{"reduce_min", []int{3, 4}, []int{3}, func(x, y program.Value) program.Value { return x.ReduceMin(1).Mul(y) }},
@@ -220,7 +220,7 @@ func TestStructure(t *testing.T) {
 		{"with itself", []int{3, 3}, nil, func(x, y program.Value) program.Value { return x.MatMul(x).Mul(y) }},
 		{"softmax", []int{3, 4}, []int{3, 4}, func(x, y program.Value) program.Value {
 			e := x.Sub(x.MaxRow().StopGradient()).Exp()
-			return e.Div(e.Sum(1).Reshape(3, 1)).Mul(y)
+			return e.Div(e.ReduceSum(1).Reshape(3, 1)).Mul(y)
 		}},
 		{"unused", []int{3}, []int{3}, func(x, y program.Value) program.Value { return x.Square() }},
 		{"constant power", []int{3}, nil, func(x, y program.Value) program.Value {

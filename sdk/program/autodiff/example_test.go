@@ -11,7 +11,7 @@ import (
 func ExampleVJP() {
 	b := program.NewBuilder("half.square")
 	x := b.Input("x", program.FloatType(3))
-	b.Output("loss", x.Square().Sum(0).Scale(0.5))
+	b.Output("loss", x.Square().ReduceSum(0).Scale(0.5))
 	p, _ := b.Build()
 	d, err := autodiff.VJP(p, "loss", "x")
 	if err != nil {

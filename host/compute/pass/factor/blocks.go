@@ -131,7 +131,7 @@ func blockRows(x program.Value) program.Value { return x.Reshape(x.Shape()[0], x
 
 // nanBlocks is NaN for each block that has NaN among its entries, and 0 for the others: zero times their sum.
 func nanBlocks(entries program.Value) program.Value {
-	return entries.Sum(2).Reshape(entries.Shape()[0], entries.Shape()[1], 1).Scale(0)
+	return entries.ReduceSum(2).Reshape(entries.Shape()[0], entries.Shape()[1], 1).Scale(0)
 }
 
 // packCodes are the codes of entries [n, blocks, size], two in a byte.
@@ -140,7 +140,7 @@ func packCodes(entries program.Value) program.Value {
 	pairs := program.FloatType(shape[0], shape[1]*shape[2]/2, 2)
 	codes := microscaling.EncodeE2M1(entries, entries).Convert(program.Float).Reshape(pairs.Shape...)
 	upper := toSigned(codes, 8).Mul(b.Const(16))
-	return b.Iota(pairs, 2).Gt(b.Const(0)).Select(upper, codes).Sum(2)
+	return b.Iota(pairs, 2).Gt(b.Const(0)).Select(upper, codes).ReduceSum(2)
 }
 
 // toSigned turns unsigned integers below 2·half into signed ones with the same bits, and toUnsigned turns them back.

@@ -56,7 +56,7 @@ func isScale(t, matrix program.Type) bool {
 func integers(codes, scale program.Value, step float64) []program.Value {
 	integers := codes.Scale(1 / step)
 	rows := integers.Shape()[0]
-	return []program.Value{integers, integers.Sum(1).Reshape(rows, 1).Scale(0).Add(scale).Scale(step)}
+	return []program.Value{integers, integers.ReduceSum(1).Reshape(rows, 1).Scale(0).Add(scale).Scale(step)}
 }
 
 // extend returns p with more outputs, computed from its values.

@@ -178,7 +178,7 @@ func TestRefused(t *testing.T) {
 		"rounded up":        {e8m0, near(7, func(_ *program.Builder, q value) value { return q.Clip(-4, 4).Round() })},
 		"rounded down":      {e8m0, near(6.5, func(_ *program.Builder, q value) value { return q.Neg().Clip(-4, 4).Floor() })},
 		"a sum of entries": {e8m0, func(v value) (value, value) {
-			n := v.Sign().Sum(2).Reshape(blockRows, blockLength/32, 1)
+			n := v.Sign().ReduceSum(2).Reshape(blockRows, blockLength/32, 1)
 			return n.Broadcast(v.Shape(), nil), power(v)
 		}},
 		"a float with the digits of the bits": {e8m0, func(v value) (value, value) {
@@ -193,7 +193,7 @@ func TestRefused(t *testing.T) {
 		}},
 		"scales below the format": {e8m0, scaled(func(v value) value { return v.Builder().Const(1).Ldexp(exponent(v).Clip(-140, 100)) })},
 		"a sum of scales": {e8m0, scaled(func(v value) value {
-			return power(v).Broadcast(v.Shape(), nil).Sum(2).Reshape(blockRows, blockLength/32, 1)
+			return power(v).Broadcast(v.Shape(), nil).ReduceSum(2).Reshape(blockRows, blockLength/32, 1)
 		})},
 		"units that are rounded": {e8m0, scaled(func(v value) value {
 			return v.Builder().Const(4.0 / 3).Ldexp(exponent(v).Clip(-147, 100)).Scale(math.Exp2(25))

@@ -156,7 +156,7 @@ func one(info program.OpInfo) (*program.Program, error) {
 	case info.Op == program.OpHadamard:
 		z = apply(program.Attr{Block: 8}, program.Type{}, x)
 	case info.Op == program.OpSortColumns:
-		z = apply(program.Attr{}, program.Type{}, x, y.Sum(0))
+		z = apply(program.Attr{}, program.Type{}, x, y.ReduceSum(0))
 	case info.Op == program.OpEighValues, info.Op == program.OpEighVectors:
 		z = apply(program.Attr{}, program.Type{}, x) // the lower triangle
 	case info.Arity == 2:

@@ -159,7 +159,7 @@ func (g *generator) whole() program.Value {
 		return x.Sign().IsFinite().Select(x.Sign(), g.b.Const(2)).SumAll()
 	case 2: // the sum of rows first
 		v := x.IsFinite().Convert(program.Float)
-		return v.Sum(len(g.shape) - 1).SumAll()
+		return v.ReduceSum(len(g.shape) - 1).SumAll()
 	case 3:
 		return x.Abs().ReduceMin(axes(g.shape)...).IsFinite().Select(x, g.float())
 	case 4:

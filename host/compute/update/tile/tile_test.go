@@ -176,7 +176,7 @@ func TestRefused(t *testing.T) {
 		"integers":     func(b *program.Builder, x, y value) value { return x.Convert(program.Int).Convert(program.Float) },
 		"a slice":      func(b *program.Builder, x, y value) value { return x.Slice([]int{0, 0}, []int{3, 1}, []int{1, 1}) },
 		"small fill":   func(b *program.Builder, x, y value) value { return x.SumAll().Broadcast([]int{2}, nil) },
-		"partial fold": func(b *program.Builder, x, y value) value { return x.Sum(1) },
+		"partial fold": func(b *program.Builder, x, y value) value { return x.ReduceSum(1) },
 		"another size": func(b *program.Builder, x, y value) value { return x.SumAll().Broadcast([]int{5}, nil) },
 	}
 	for name, f := range cases {
@@ -214,7 +214,7 @@ func adam(correct bool, shape ...int) *program.Program {
 	y := x.Mul(keep).Sub(u.Mul(rate))
 	if correct {
 		e := x.Sub(q)
-		e = e.Square().Sum(len(shape)-1).SumAll().IsFinite().Select(e, b.Const(0))
+		e = e.Square().ReduceSum(len(shape)-1).SumAll().IsFinite().Select(e, b.Const(0))
 		y = y.Sub(e.Mul(rate.Mul(lambda).Mul(keep)))
 	}
 	b.Output("x", y)

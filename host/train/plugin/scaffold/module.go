@@ -70,11 +70,22 @@ func (s Plugin) published() (*pluginModule, error) {
 		return &pluginModule{name: s.Name, version: s.Version}, nil
 	}
 	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Path != Module || !strings.HasPrefix(info.Main.Version, "v") || strings.Contains(info.Main.Version, "+") {
+	if !ok || !isPublished(info) {
 		return nil, errors.New("this cage was built from source of no published version: " +
 			"give --sdk DIR, the directory of that source, or write the plugin inside a module that requires " + Module)
 	}
 	return &pluginModule{name: s.Name, version: info.Main.Version}, nil
+}
+
+// isPublished tells whether an executable was built from a version of cage's module that others can fetch. Built in a
+// working copy between two versions, it has a version of its own, made of the last one and the commit.
+func isPublished(info *debug.BuildInfo) bool {
+	version := info.Main.Version
+	if info.Main.Path != Module || !strings.HasPrefix(version, "v") || strings.Contains(version, "+") {
+		return false
+	}
+	inCopy := slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" })
+	return !(inCopy && module.IsPseudoVersion(version))
 }
 
 // write makes go.mod and go.sum in dir. The notice tells why they are not complete

@@ -113,6 +113,8 @@ const (
 	SiteRole_SITE_ROLE_WEIGHT SiteRole = 1
 	// The input of a linear layer.
 	SiteRole_SITE_ROLE_ACTIVATION SiteRole = 2
+	// The gradient of the loss with respect to the output of a linear layer.
+	SiteRole_SITE_ROLE_GRADIENT SiteRole = 3
 )
 
 // Enum value maps for SiteRole.
@@ -121,11 +123,13 @@ var (
 		0: "SITE_ROLE_UNSPECIFIED",
 		1: "SITE_ROLE_WEIGHT",
 		2: "SITE_ROLE_ACTIVATION",
+		3: "SITE_ROLE_GRADIENT",
 	}
 	SiteRole_value = map[string]int32{
 		"SITE_ROLE_UNSPECIFIED": 0,
 		"SITE_ROLE_WEIGHT":      1,
 		"SITE_ROLE_ACTIVATION":  2,
+		"SITE_ROLE_GRADIENT":    3,
 	}
 )
 
@@ -154,6 +158,65 @@ func (x SiteRole) Number() protoreflect.EnumNumber {
 // Deprecated: Use SiteRole.Descriptor instead.
 func (SiteRole) EnumDescriptor() ([]byte, []int) {
 	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{1}
+}
+
+// SiteProduct is one of the three matrix products of a linear layer with input x
+// [tokens, in], weight W [out, in] and output y = x·Wᵀ. dy is the gradient of the
+// loss with respect to y. Each product sums over the last axis of both operands, as
+// sites have them. In the last two only value is used, and a quantizer with trained
+// parameters is refused.
+type SiteProduct int32
+
+const (
+	// y = x·Wᵀ: the sites are x and W. Also sent by hosts older than the field.
+	SiteProduct_SITE_PRODUCT_FORWARD SiteProduct = 0
+	// dx = dy·W: the sites are the gradient dy [tokens, out] and the weight Wᵀ
+	// [in, out].
+	SiteProduct_SITE_PRODUCT_INPUT_GRADIENT SiteProduct = 1
+	// dW = dyᵀ·x: the sites are the gradient dyᵀ [out, tokens] and the activation xᵀ
+	// [in, tokens].
+	SiteProduct_SITE_PRODUCT_WEIGHT_GRADIENT SiteProduct = 2
+)
+
+// Enum value maps for SiteProduct.
+var (
+	SiteProduct_name = map[int32]string{
+		0: "SITE_PRODUCT_FORWARD",
+		1: "SITE_PRODUCT_INPUT_GRADIENT",
+		2: "SITE_PRODUCT_WEIGHT_GRADIENT",
+	}
+	SiteProduct_value = map[string]int32{
+		"SITE_PRODUCT_FORWARD":         0,
+		"SITE_PRODUCT_INPUT_GRADIENT":  1,
+		"SITE_PRODUCT_WEIGHT_GRADIENT": 2,
+	}
+)
+
+func (x SiteProduct) Enum() *SiteProduct {
+	p := new(SiteProduct)
+	*p = x
+	return p
+}
+
+func (x SiteProduct) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SiteProduct) Descriptor() protoreflect.EnumDescriptor {
+	return file_cage_plugin_v1_plugin_proto_enumTypes[2].Descriptor()
+}
+
+func (SiteProduct) Type() protoreflect.EnumType {
+	return &file_cage_plugin_v1_plugin_proto_enumTypes[2]
+}
+
+func (x SiteProduct) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SiteProduct.Descriptor instead.
+func (SiteProduct) EnumDescriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{2}
 }
 
 // TensorRole says what part a parameter plays in the model.
@@ -201,11 +264,11 @@ func (x TensorRole) String() string {
 }
 
 func (TensorRole) Descriptor() protoreflect.EnumDescriptor {
-	return file_cage_plugin_v1_plugin_proto_enumTypes[2].Descriptor()
+	return file_cage_plugin_v1_plugin_proto_enumTypes[3].Descriptor()
 }
 
 func (TensorRole) Type() protoreflect.EnumType {
-	return &file_cage_plugin_v1_plugin_proto_enumTypes[2]
+	return &file_cage_plugin_v1_plugin_proto_enumTypes[3]
 }
 
 func (x TensorRole) Number() protoreflect.EnumNumber {
@@ -214,7 +277,7 @@ func (x TensorRole) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TensorRole.Descriptor instead.
 func (TensorRole) EnumDescriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{2}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{3}
 }
 
 // DescribeRequest says what the host can do.
@@ -411,7 +474,7 @@ func (x *Description) GetCapabilities() []string {
 type Parameter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unique; the same form as the plugin's name. The names plugin, sha256,
-	// weights, activations, overrides, rest, groups, refresh_delay, match and role are the host's. Required.
+	// weights, activations, gradients, backward, requantize, overrides, rest, groups, refresh_delay, match and role are the host's. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What values it takes. Required.
 	Type ParameterType `protobuf:"varint,2,opt,name=type,proto3,enum=cage.plugin.v1.ParameterType" json:"type,omitempty"`
@@ -680,15 +743,19 @@ type Site struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the tensor is. A plugin must refuse a role that it does not know.
 	Role SiteRole `protobuf:"varint,1,opt,name=role,proto3,enum=cage.plugin.v1.SiteRole" json:"role,omitempty"`
-	// The name of the parameter, or of the product whose input it is.
+	// The name of the parameter, or of the product whose input it is; for a gradient
+	// that of the layer's weight.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// The shape of the tensor. The last axis is the one that the matrix product
-	// contracts: a row is one output channel of a weight, one token of an
-	// activation.
+	// contracts. In the forward product a row is one output channel of a weight, one
+	// token of an activation.
 	Shape []uint32 `protobuf:"varint,3,rep,packed,name=shape,proto3" json:"shape,omitempty"`
 	// The plugin's settings, checked by the host: exactly one value for each
 	// declared parameter, by name.
-	Values        map[string]*Value `protobuf:"bytes,4,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Values map[string]*Value `protobuf:"bytes,4,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The matrix product whose operand the tensor is. Plugins that are older than the
+	// field ignore it. A plugin must refuse a product that it does not know.
+	Product       SiteProduct `protobuf:"varint,6,opt,name=product,proto3,enum=cage.plugin.v1.SiteProduct" json:"product,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -749,6 +816,13 @@ func (x *Site) GetValues() map[string]*Value {
 		return x.Values
 	}
 	return nil
+}
+
+func (x *Site) GetProduct() SiteProduct {
+	if x != nil {
+		return x.Product
+	}
+	return SiteProduct_SITE_PRODUCT_FORWARD
 }
 
 // QuantizeResponse is a quantizer's answer for one site.
@@ -1274,11 +1348,15 @@ type OptimizerProgram struct {
 	//   gradient    the same type; already clipped
 	//   step        the number of this update, from 1: a scalar float
 	//   state.NAME  each state tensor, in the order of the list state
+	//   rate        the rate α of the schedule for this tensor: a scalar float
+	//   steps       the number of steps of the run: a scalar float
+	//   loss        the loss of this step: a scalar float
 	//
-	// and returns, in this order,
+	// where it has rate, steps and loss only if it uses them, and returns, in this
+	// order,
 	//
 	//   direction   u, of the type of x; the host applies x ← x − α·u with its
-	//               learning rate α
+	//               learning rate α, or that of the program rate
 	//   state.NAME  the next state, with the types and order of the state
 	//
 	// Required.
@@ -1299,7 +1377,12 @@ type OptimizerProgram struct {
 	// not 0.
 	Refresh *Program `protobuf:"bytes,6,opt,name=refresh,proto3" json:"refresh,omitempty"`
 	// When to refresh; absent means never.
-	Due           *Due `protobuf:"bytes,7,opt,name=due,proto3" json:"due,omitempty"`
+	Due *Due `protobuf:"bytes,7,opt,name=due,proto3" json:"due,omitempty"`
+	// Takes what update takes, where x is the parameter before weight decay, and
+	// returns own_rate, a scalar float: the rate α of this update, in place of the
+	// schedule's, for direction, weight decay and correction. It must not depend on
+	// state that observe or a refresh changes. Absent when the schedule's is used.
+	Rate          *Program `protobuf:"bytes,10,opt,name=rate,proto3" json:"rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1379,6 +1462,13 @@ func (x *OptimizerProgram) GetRefresh() *Program {
 func (x *OptimizerProgram) GetDue() *Due {
 	if x != nil {
 		return x.Due
+	}
+	return nil
+}
+
+func (x *OptimizerProgram) GetRate() *Program {
+	if x != nil {
+		return x.Rate
 	}
 	return nil
 }
@@ -1539,12 +1629,13 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06string\x18\x04 \x01(\tH\x00R\x06stringB\x06\n" +
 	"\x04kind\";\n" +
 	"\x0fQuantizeRequest\x12(\n" +
-	"\x04site\x18\x01 \x01(\v2\x14.cage.plugin.v1.SiteR\x04site\"\xea\x01\n" +
+	"\x04site\x18\x01 \x01(\v2\x14.cage.plugin.v1.SiteR\x04site\"\xa1\x02\n" +
 	"\x04Site\x12,\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x18.cage.plugin.v1.SiteRoleR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05shape\x18\x03 \x03(\rR\x05shape\x128\n" +
-	"\x06values\x18\x04 \x03(\v2 .cage.plugin.v1.Site.ValuesEntryR\x06values\x1aP\n" +
+	"\x06values\x18\x04 \x03(\v2 .cage.plugin.v1.Site.ValuesEntryR\x06values\x125\n" +
+	"\aproduct\x18\x06 \x01(\x0e2\x1b.cage.plugin.v1.SiteProductR\aproduct\x1aP\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
 	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\"Z\n" +
@@ -1577,7 +1668,7 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\bdeclined\x18\x02 \x01(\v2\x18.cage.plugin.v1.DeclinedH\x00R\bdeclinedB\b\n" +
 	"\x06answer\"\n" +
 	"\n" +
-	"\bDeclined\"\xee\x02\n" +
+	"\bDeclined\"\x9b\x03\n" +
 	"\x10OptimizerProgram\x12+\n" +
 	"\x04init\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\x04init\x12/\n" +
 	"\x06update\x18\x02 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06update\x121\n" +
@@ -1585,7 +1676,9 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\aobserve\x18\x04 \x01(\v2\x17.cage.plugin.v1.ProgramR\aobserve\x12<\n" +
 	"\rfirst_refresh\x18\x05 \x01(\v2\x17.cage.plugin.v1.ProgramR\ffirstRefresh\x121\n" +
 	"\arefresh\x18\x06 \x01(\v2\x17.cage.plugin.v1.ProgramR\arefresh\x12%\n" +
-	"\x03due\x18\a \x01(\v2\x13.cage.plugin.v1.DueR\x03due\"E\n" +
+	"\x03due\x18\a \x01(\v2\x13.cage.plugin.v1.DueR\x03due\x12+\n" +
+	"\x04rate\x18\n" +
+	" \x01(\v2\x17.cage.plugin.v1.ProgramR\x04rate\"E\n" +
 	"\x03Due\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\rR\x04next\x12\x14\n" +
@@ -1598,11 +1691,16 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x16PARAMETER_TYPE_INTEGER\x10\x01\x12\x18\n" +
 	"\x14PARAMETER_TYPE_FLOAT\x10\x02\x12\x1a\n" +
 	"\x16PARAMETER_TYPE_BOOLEAN\x10\x03\x12\x19\n" +
-	"\x15PARAMETER_TYPE_STRING\x10\x04*U\n" +
+	"\x15PARAMETER_TYPE_STRING\x10\x04*m\n" +
 	"\bSiteRole\x12\x19\n" +
 	"\x15SITE_ROLE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SITE_ROLE_WEIGHT\x10\x01\x12\x18\n" +
-	"\x14SITE_ROLE_ACTIVATION\x10\x02*\x8a\x01\n" +
+	"\x14SITE_ROLE_ACTIVATION\x10\x02\x12\x16\n" +
+	"\x12SITE_ROLE_GRADIENT\x10\x03*j\n" +
+	"\vSiteProduct\x12\x18\n" +
+	"\x14SITE_PRODUCT_FORWARD\x10\x00\x12\x1f\n" +
+	"\x1bSITE_PRODUCT_INPUT_GRADIENT\x10\x01\x12 \n" +
+	"\x1cSITE_PRODUCT_WEIGHT_GRADIENT\x10\x02*\x8a\x01\n" +
 	"\n" +
 	"TensorRole\x12\x1b\n" +
 	"\x17TENSOR_ROLE_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -1629,75 +1727,78 @@ func file_cage_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 	return file_cage_plugin_v1_plugin_proto_rawDescData
 }
 
-var file_cage_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_cage_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_cage_plugin_v1_plugin_proto_goTypes = []any{
 	(ParameterType)(0),       // 0: cage.plugin.v1.ParameterType
 	(SiteRole)(0),            // 1: cage.plugin.v1.SiteRole
-	(TensorRole)(0),          // 2: cage.plugin.v1.TensorRole
-	(*DescribeRequest)(nil),  // 3: cage.plugin.v1.DescribeRequest
-	(*DescribeResponse)(nil), // 4: cage.plugin.v1.DescribeResponse
-	(*Description)(nil),      // 5: cage.plugin.v1.Description
-	(*Parameter)(nil),        // 6: cage.plugin.v1.Parameter
-	(*Value)(nil),            // 7: cage.plugin.v1.Value
-	(*QuantizeRequest)(nil),  // 8: cage.plugin.v1.QuantizeRequest
-	(*Site)(nil),             // 9: cage.plugin.v1.Site
-	(*QuantizeResponse)(nil), // 10: cage.plugin.v1.QuantizeResponse
-	(*QuantizerProgram)(nil), // 11: cage.plugin.v1.QuantizerProgram
-	(*ProgramRequest)(nil),   // 12: cage.plugin.v1.ProgramRequest
-	(*Tensor)(nil),           // 13: cage.plugin.v1.Tensor
-	(*Part)(nil),             // 14: cage.plugin.v1.Part
-	(*ProgramResponse)(nil),  // 15: cage.plugin.v1.ProgramResponse
-	(*Declined)(nil),         // 16: cage.plugin.v1.Declined
-	(*OptimizerProgram)(nil), // 17: cage.plugin.v1.OptimizerProgram
-	(*Due)(nil),              // 18: cage.plugin.v1.Due
-	(*StateTensor)(nil),      // 19: cage.plugin.v1.StateTensor
-	nil,                      // 20: cage.plugin.v1.Site.ValuesEntry
-	nil,                      // 21: cage.plugin.v1.Tensor.ValuesEntry
-	(*Program)(nil),          // 22: cage.plugin.v1.Program
+	(SiteProduct)(0),         // 2: cage.plugin.v1.SiteProduct
+	(TensorRole)(0),          // 3: cage.plugin.v1.TensorRole
+	(*DescribeRequest)(nil),  // 4: cage.plugin.v1.DescribeRequest
+	(*DescribeResponse)(nil), // 5: cage.plugin.v1.DescribeResponse
+	(*Description)(nil),      // 6: cage.plugin.v1.Description
+	(*Parameter)(nil),        // 7: cage.plugin.v1.Parameter
+	(*Value)(nil),            // 8: cage.plugin.v1.Value
+	(*QuantizeRequest)(nil),  // 9: cage.plugin.v1.QuantizeRequest
+	(*Site)(nil),             // 10: cage.plugin.v1.Site
+	(*QuantizeResponse)(nil), // 11: cage.plugin.v1.QuantizeResponse
+	(*QuantizerProgram)(nil), // 12: cage.plugin.v1.QuantizerProgram
+	(*ProgramRequest)(nil),   // 13: cage.plugin.v1.ProgramRequest
+	(*Tensor)(nil),           // 14: cage.plugin.v1.Tensor
+	(*Part)(nil),             // 15: cage.plugin.v1.Part
+	(*ProgramResponse)(nil),  // 16: cage.plugin.v1.ProgramResponse
+	(*Declined)(nil),         // 17: cage.plugin.v1.Declined
+	(*OptimizerProgram)(nil), // 18: cage.plugin.v1.OptimizerProgram
+	(*Due)(nil),              // 19: cage.plugin.v1.Due
+	(*StateTensor)(nil),      // 20: cage.plugin.v1.StateTensor
+	nil,                      // 21: cage.plugin.v1.Site.ValuesEntry
+	nil,                      // 22: cage.plugin.v1.Tensor.ValuesEntry
+	(*Program)(nil),          // 23: cage.plugin.v1.Program
 }
 var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
-	5,  // 0: cage.plugin.v1.DescribeResponse.description:type_name -> cage.plugin.v1.Description
-	6,  // 1: cage.plugin.v1.Description.parameters:type_name -> cage.plugin.v1.Parameter
+	6,  // 0: cage.plugin.v1.DescribeResponse.description:type_name -> cage.plugin.v1.Description
+	7,  // 1: cage.plugin.v1.Description.parameters:type_name -> cage.plugin.v1.Parameter
 	0,  // 2: cage.plugin.v1.Parameter.type:type_name -> cage.plugin.v1.ParameterType
-	7,  // 3: cage.plugin.v1.Parameter.default:type_name -> cage.plugin.v1.Value
-	9,  // 4: cage.plugin.v1.QuantizeRequest.site:type_name -> cage.plugin.v1.Site
+	8,  // 3: cage.plugin.v1.Parameter.default:type_name -> cage.plugin.v1.Value
+	10, // 4: cage.plugin.v1.QuantizeRequest.site:type_name -> cage.plugin.v1.Site
 	1,  // 5: cage.plugin.v1.Site.role:type_name -> cage.plugin.v1.SiteRole
-	20, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
-	11, // 7: cage.plugin.v1.QuantizeResponse.program:type_name -> cage.plugin.v1.QuantizerProgram
-	22, // 8: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
-	22, // 9: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
-	19, // 10: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
-	22, // 11: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
-	22, // 12: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	13, // 13: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
-	2,  // 14: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
-	21, // 15: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
-	14, // 16: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
-	17, // 17: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
-	16, // 18: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
-	22, // 19: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
-	22, // 20: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
-	19, // 21: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	22, // 22: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
-	22, // 23: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
-	22, // 24: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
-	18, // 25: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
-	7,  // 26: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	7,  // 27: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	3,  // 28: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	8,  // 29: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	3,  // 30: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	12, // 31: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	4,  // 32: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	10, // 33: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	4,  // 34: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	15, // 35: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	32, // [32:36] is the sub-list for method output_type
-	28, // [28:32] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	21, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
+	2,  // 7: cage.plugin.v1.Site.product:type_name -> cage.plugin.v1.SiteProduct
+	12, // 8: cage.plugin.v1.QuantizeResponse.program:type_name -> cage.plugin.v1.QuantizerProgram
+	23, // 9: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
+	23, // 10: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
+	20, // 11: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
+	23, // 12: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
+	23, // 13: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	14, // 14: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
+	3,  // 15: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
+	22, // 16: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
+	15, // 17: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
+	18, // 18: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
+	17, // 19: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
+	23, // 20: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
+	23, // 21: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
+	20, // 22: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	23, // 23: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
+	23, // 24: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
+	23, // 25: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
+	19, // 26: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
+	23, // 27: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
+	8,  // 28: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	8,  // 29: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	4,  // 30: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	9,  // 31: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	4,  // 32: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	13, // 33: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	5,  // 34: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	11, // 35: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	5,  // 36: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	16, // 37: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	34, // [34:38] is the sub-list for method output_type
+	30, // [30:34] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
@@ -1724,7 +1825,7 @@ func file_cage_plugin_v1_plugin_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cage_plugin_v1_plugin_proto_rawDesc), len(file_cage_plugin_v1_plugin_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   2,

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// references are values that testdata/reference.py wrote.
+type references struct {
+	Bits, Group int
+	Shape       []int
+	X           []float64
+	Cases       []struct {
+		Method          string
+		Value, Gradient []float64
+	}
+}
+
+// notCompared are methods whose values no short formula gives.
+var notCompared = map[string]string{"quip": "its signs are those of random bits"}
+
+// TestReference: values, and gradients where a method has its own, are those of formulas in NumPy.
+func TestReference(t *testing.T) {
+	content, err := os.ReadFile("testdata/reference.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r references
+	if err := json.Unmarshal(content, &r); err != nil {
+		t.Fatal(err)
+	}
+	compared := map[string]bool{}
+	for _, c := range r.Cases {
+		compared[c.Method] = true
+		t.Run(c.Method, func(t *testing.T) {
+			value, gradient := quantized(t, c.Method, r)
+			within(t, "value", value, c.Value)
+			if c.Gradient != nil {
+				within(t, "gradient", gradient, c.Gradient)
+			}
+		})
+	}
+	for _, m := range methods {
+		if reason := notCompared[m.name]; compared[m.name] == (reason != "") {
+			t.Errorf("%s: compared %t, %q", m.name, compared[m.name], reason)
+		}
+	}
+}
+
+// quantized is Q(x) with the first trained parameters, and the gradient of ΣQ(x).
+func quantized(t *testing.T, method string, r references) (value, gradient []float64) {
+	t.Helper()
+	values, err := quantizer{}.Describe().Resolve(map[string]any{"method": method, "bits": r.Bits, "group": r.Group})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := sdk.BuildQuantizer(quantizer{}, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: r.Shape, Values: values})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := map[string]reference.Tensor{sdk.InputX: reference.Floats(r.X, r.Shape...)}
+	if q.Init != nil {
+		start, err := reference.Run(q.Init, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, v := range start {
+			in[name] = v
+		}
+	}
+	ones := make([]float64, len(r.X))
+	for i := range ones {
+		ones[i] = 1
+	}
+	p, err := autodiff.VJP(q.Program, sdk.OutputSurrogate, sdk.InputX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in[autodiff.Prefix+sdk.OutputSurrogate] = reference.Floats(ones, r.Shape...)
+	dx, err := reference.Run(p, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(in, autodiff.Prefix+sdk.OutputSurrogate)
+	out, err := reference.Run(q.Program, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out[sdk.OutputValue].Floats, dx[autodiff.Prefix+sdk.InputX].Floats
+}
+
+func within(t *testing.T, what string, got, want []float64) {
+	t.Helper()
+	largest := 0.0
+	for _, w := range want {
+		largest = max(largest, math.Abs(w))
+	}
+	for i, w := range want {
+		if !(math.Abs(got[i]-w) <= 1e-12*largest) {
+			t.Fatalf("%s %d is %v, want %v", what, i, got[i], w)
+		}
+	}
+}
+
+// traits are what methods promise or need beyond the interface.
+var traits = map[string]sdktest.Traits{
+	"dsq":   {AnyGradient: true},
+	"log2":  {AnyRounding: true}, // to the nearest exponent
+	"octav": {AnyGradient: true},
+	"ttq":   {AnyGradient: true, AnyRounding: true}, // by a threshold that is not half way
+}
+
+// TestConformance holds every method to what the host expects of a quantizer.
+func TestConformance(t *testing.T) {
+	for _, m := range methods {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			settings := map[string]any{"method": m.name}
+			if m.name == "log2" || m.name == "spqr" {
+				settings["bits"] = 4 // with others, too few entries show that their row has a scale in common
+			}
+			sdktest.Quantizer(t, quantizer{}, sdktest.With(settings), sdktest.Claim(traits[m.name]))
+		})
+	}
+}

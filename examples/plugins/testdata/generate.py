@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Writes the golden files of the optimizers beside this directory.
+
+The values come from optax (0.2.8, on jax 0.10.0) in float64, which shares no code with this
+project. Where optax computes a schedule in float32, or leaves it to the caller, the schedule is
+written here from its paper. Run it from anywhere; it needs optax and numpy.
+"""
+
+import json
+import math
+import pathlib
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+import optax  # noqa: E402
+from optax._src import factorized, transform  # noqa: E402
+
+HERE = pathlib.Path(__file__).parent.parent
+STEPS = 12
+
+
+def inputs(seed, shape, rate, steps=STEPS):
+    """A start, gradients of changing size, and a schedule with a warmup of two steps."""
+    r = np.random.default_rng(seed)
+    x0 = r.standard_normal(shape)
+    sizes = np.exp(r.standard_normal((steps, 1, 1)))
+    grads = sizes * r.standard_normal((steps, *shape))
+    rates = [rate * min(1, (i + 1) / 2) * (1 - i / (2 * steps)) for i in range(steps)]
+    return {"x0": x0.round(6).tolist(), "grads": grads.round(6).tolist(), "rates": rates}
+
+
+def path(make, given):
+    """x after every step. make(rate) is the transformation; rate is a schedule of the step from 0."""
+    rates = jnp.asarray(given["rates"])
+    tx = make(lambda count: rates[count])
+    x = jnp.asarray(given["x0"])
+    state = tx.init(x)
+    out = []
+    for g in given["grads"]:
+        u, state = tx.update(jnp.asarray(g), state, x)
+        x = optax.apply_updates(x, u)
+        out.append(np.asarray(x).tolist())
+    return out, state
+
+
+def write(name, description, cases):
+    text = {"format": 1, "name": name, "description": description + " Made by ../../testdata/generate.py.",
+            "tolerance": {"abs": 1e-12, "rel": 1e-10}, "cases": cases}
+    (HERE / name / "testdata" / (name + ".json")).write_text(json.dumps(text, indent=1) + "\n")
+
+
+def cases(variants, make, rate=0.05, seed=1):
+    list_ = []
+    for i, (id_, shape, params) in enumerate(variants):
+        given = inputs(seed + i, shape, rate)
+        x, _ = path(make(params), given)
+        list_.append({"id": id_, "params": params, "inputs": given, "expected": {"x": x}})
+    return list_
+
+
+def lion(p):
+    return lambda rate: optax.chain(transform.scale_by_lion(b1=p.get("beta1", 0.9), b2=p.get("beta2", 0.99)), optax.scale_by_learning_rate(rate))
+
+
+def adopt(p):
+    return lambda rate: optax.contrib.adopt(rate, b1=p.get("beta1", 0.9), b2=p.get("beta2", 0.9999), eps=p.get("eps", 1e-6))
+
+
+def ademamix(p):
+    b1, b3, a, w = p.get("beta1", 0.9), p.get("beta3", 0.9999), p.get("alpha", 5.0), p.get("warmup", 1.0)
+
+    def ratio(count):  # optax counts from 0, the paper from 1
+        return jnp.minimum(1.0, (count + 1.0) / (w * STEPS)) if w else jnp.asarray(1.0)
+
+    def beta3(count):
+        r = ratio(count)
+        return jnp.exp(math.log(b1) * math.log(b3) / ((1 - r) * math.log(b3) + r * math.log(b1)))
+
+    return lambda rate: optax.contrib.ademamix(rate, b1=b1, b2=p.get("beta2", 0.999), b3=beta3, alpha=lambda c: a * ratio(c), eps=p.get("eps", 1e-8))
+
+
+def adafactor(p):
+    def make(rate):
+        tx = [factorized.scale_by_factored_rms(True, p.get("decay", 0.8), 0, p.get("factor_from", 128), p.get("eps", 1e-30),
+                                               decay_rate_fn=lambda i, e: 1.0 - (i + 1.0) ** (-e)),
+              optax.clip_by_block_rms(p.get("threshold", 1.0)),
+              optax.scale_by_learning_rate(rate)]
+        if p.get("scale_parameter", True):
+            tx.append(transform.scale_by_param_block_rms(p.get("least_scale", 1e-3)))
+        return optax.chain(*tx)
+
+    return make
+
+
+def main():
+    write("lion", "Lion by optax.scale_by_lion.", cases([("defaults", (2, 3), {}), ("other_betas", (3, 2), {"beta1": 0.95, "beta2": 0.98})], lion))
+    write("adopt", "ADOPT with clipping by optax.contrib.adopt.",
+          cases([("defaults", (2, 3), {}), ("fast", (3, 4), {"beta1": 0.8, "beta2": 0.95, "eps": 1e-3})], adopt))
+    write("ademamix", "AdEMAMix by optax.contrib.ademamix, with the schedules of alpha and beta3 from the paper.",
+          cases([("defaults", (2, 3), {}), ("half", (3, 2), {"beta1": 0.8, "beta2": 0.95, "beta3": 0.99, "alpha": 8.0, "warmup": 0.5, "eps": 1e-6}),
+                 ("no_warmup", (2, 2), {"warmup": 0.0, "beta3": 0.999})], ademamix))
+    write("adafactor", "Adafactor by the transformations of optax.adafactor, with the decay rate of the second moment in float64.",
+          cases([("whole", (3, 2), {}), ("factored", (3, 4), {"factor_from": 2}), ("tall", (5, 2), {"factor_from": 2, "decay": 0.5, "threshold": 0.5}),
+                 ("plain_rate", (2, 4), {"factor_from": 1, "scale_parameter": False}), ("small", (2, 2), {"least_scale": 1.0, "eps": 1e-3})], adafactor, rate=0.3))
+
+
+if __name__ == "__main__":
+    main()

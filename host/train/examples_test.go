@@ -1,0 +1,53 @@
+package train_test
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/effort"
+)
+
+// exampleOptimizers are those of examples/plugins, with rates at which 30 steps make progress.
+var exampleOptimizers = map[string]float64{"lion": 1e-3, "adopt": 3e-3, "ademamix": 3e-3, "adafactor": 0.1}
+
+// exampleQuantizers are those that they are paired with, one after the other.
+var exampleQuantizers = []string{"quest", "absmax", "lsq"}
+
+// TestExampleOptimizers: the optimizers of examples/plugins train with any quantizer and both
+// forms of the correction as those of plugins do; see TestEveryPair.
+func TestExampleOptimizers(t *testing.T) {
+	effort.Long(t, "builds plugins, and trains models with them")
+	finder, err := plugin.NewFinder() // which builds them
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, o := range slices.Sorted(maps.Keys(exampleOptimizers)) {
+		t.Run(o, func(t *testing.T) {
+			t.Parallel()
+			exe, err := finder.Find(t.Context(), filepath.Join("..", "..", "examples", "plugins", o))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := testrun.Config(t, "train.steps=30", matrixQuantizers[exampleQuantizers[i%len(exampleQuantizers)]], fmt.Sprintf("optimizer={plugin=%q}", exe.Path),
+				"method.lambda=5.0", "method.silence=0.5", fmt.Sprintf("schedule.rate=%v", exampleOptimizers[o]), "train.log_every=1", "train.eval_every=0")
+			off := testrun.Elsewhere(t, cfg, `method.form="off"`)
+			testrun.Train(t, off, train.Options{})
+			fell(t, off.Train.Out)
+			for _, form := range []string{"decoupled", "coupled"} {
+				on := testrun.Elsewhere(t, cfg, fmt.Sprintf("method.form=%q", form))
+				testrun.Train(t, on, train.Options{})
+				fell(t, on.Train.Out)
+				zero := testrun.Elsewhere(t, cfg, fmt.Sprintf("method.form=%q", form), "method.lambda=0.0")
+				testrun.Train(t, zero, train.Options{})
+				testrun.SameRun(t, form+" with λ = 0", off.Train.Out, zero.Train.Out)
+				inParts(t, on, 13)
+			}
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package plugintest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// Follow trains a matrix along the gradients and rates of a case, and compares the matrix after
+// every update with the case. The case's parameters are the settings; its inputs are
+//
+//	x0      the matrix at the start
+//	grads   the gradient of each update
+//	rates   the schedule's rate of each update
+//	steps   the length of the run; the number of rates if absent
+//	losses  the loss of each update, if the optimizer reads it
+//
+// and it expects x, the matrix after each update. The tolerance is that of [Bench.Close].
+func (m Bench) Follow(t testing.TB, o sdk.Optimizer, c golden.Case, single float64) *Training {
+	t.Helper()
+	x, grads, rates := c.Inputs.Array("x0"), c.Inputs.Array("grads"), c.Inputs.Array("rates").Data
+	run := m.Train(t, o, caseSettings(o.Describe(), c), Matrix(x.Shape...), x.Data)
+	run.RunSteps = len(rates)
+	if c.Inputs.Has("steps") {
+		run.RunSteps = c.Inputs.Int("steps")
+	}
+	var path []float64
+	for i, rate := range rates {
+		if c.Inputs.Has("losses") {
+			run.Loss = c.Inputs.Array("losses").Data[i]
+		}
+		run.Update(t, grads.Row(i).Data, rate)
+		path = append(path, run.X()...)
+	}
+	m.Close(c.Expected, "x", path, single)
+	return run
+}
+
+// caseSettings reads the parameters of a case as the description declares them.
+func caseSettings(d sdk.Description, c golden.Case) map[string]any {
+	given := map[string]any{}
+	for _, name := range c.Params.Keys() {
+		i := slices.IndexFunc(d.Parameters, func(p sdk.Parameter) bool { return p.Name == name })
+		switch {
+		case i < 0: // reported by Settings
+			given[name] = nil
+		case d.Parameters[i].Type == sdk.TypeInt:
+			given[name] = c.Params.Int(name)
+		case d.Parameters[i].Type == sdk.TypeFloat:
+			given[name] = c.Params.Float(name)
+		case d.Parameters[i].Type == sdk.TypeBool:
+			given[name] = c.Params.Bool(name)
+		default:
+			given[name] = c.Params.String(name)
+		}
+	}
+	return given
+}
