@@ -11,8 +11,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/threefry"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk"
@@ -128,14 +128,14 @@ func given(q lower.Quantizer, site string, in update.Nodes) lower.Given {
 
 // keyValues returns the keys of one micro-batch on one replica.
 func (p *Plan) keyValues(keys []key, step, batch, replica int) []uint32 {
-	ofStep := loops.Threefry([2]uint32{uint32(p.Seed), uint32(p.Seed >> 32)}, [2]uint32{uint32(step), 0})
-	shared := loops.Threefry(ofStep, [2]uint32{0, 0})
-	own := loops.Threefry(ofStep, [2]uint32{uint32(batch), uint32(replica)})
+	ofStep := threefry.Block([2]uint32{uint32(p.Seed), uint32(p.Seed >> 32)}, [2]uint32{uint32(step), 0})
+	shared := threefry.Block(ofStep, [2]uint32{0, 0})
+	own := threefry.Block(ofStep, [2]uint32{uint32(batch), uint32(replica)})
 	var values []uint32
 	for _, k := range keys {
-		words := loops.Threefry(own, k.id)
+		words := threefry.Block(own, k.id)
 		if k.shared {
-			words = loops.Threefry(shared, k.id)
+			words = threefry.Block(shared, k.id)
 		}
 		values = append(values, words[:]...)
 	}

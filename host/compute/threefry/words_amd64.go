@@ -1,8 +1,11 @@
 //go:build amd64 && goexperiment.simd
 
-package loops
+package threefry
 
 import "simd/archsimd"
+
+// hasAVX2 says that bits256 runs here.
+var hasAVX2 = archsimd.X86.AVX2()
 
 // A words8 is a vector of eight words of different counters.
 type words8 = archsimd.Uint32x8
@@ -21,10 +24,10 @@ func rounds4(x0, x1 words8, a, b, c, d uint64) (words8, words8) {
 	return round1(x0, x1, d)
 }
 
-// randomBits256 computes 16 words at a time and returns how many it has computed.
-func randomBits256(dst []uint32, key [2]uint32, first uint32) (n int) {
+// bits256 computes 16 words at a time and returns how many it has computed.
+func bits256(dst []uint32, key [2]uint32, first uint32) (n int) {
 	n = len(dst) &^ 15
-	third := threefryParity ^ key[0] ^ key[1]
+	third := parity ^ key[0] ^ key[1]
 	k0, k1, k2 := archsimd.BroadcastUint32x8(key[0]), archsimd.BroadcastUint32x8(key[1]), archsimd.BroadcastUint32x8(third)
 	one := archsimd.BroadcastUint32x8(1)
 	two := one.Add(one)
