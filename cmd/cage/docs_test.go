@@ -224,6 +224,11 @@ func TestWritingConforms(t *testing.T) {
 				}
 				create(t, filepath.Join(dir, fmt.Sprintf("page%d.go", i)), source)
 			}
+			if kind == "quantizer" {
+				golden := filepath.Join(dir, "golden.json")
+				create(t, golden, blocks(t, "json")[0])
+				tests += fmt.Sprintf("\nfunc TestGolden(t *testing.T) { sdktest.Quantizer(t, quantizer{}, sdktest.GoldenFile(t, %q)) }\n", golden)
+			}
 			create(t, filepath.Join(dir, "page_test.go"), tests)
 			files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 			if err != nil {

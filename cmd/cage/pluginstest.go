@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -36,13 +38,13 @@ The exit code is 1 when a check fails.
   cage plugins test ./my-quantizer --set bits=3
   cage plugins test adamw --golden adamw.json
 
-A golden file holds values of an independent implementation; its name decides which
-plugins can be compared with it: those that take the parameters of quest, mxfp4, nvfp4,
-absmax, lsq (a file named baselines), adamw, sgd, muon, shampoo or soap.`,
+A golden file holds values of an independent implementation: for each case settings,
+inputs, and the outputs and gradients that are expected. docs/writing-a-plugin.md
+describes the format. Of a directory all files *.json are tried.`,
 		Args: exactly(1, "the name or path of one plugin"),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&p.golden, "golden", "", "also run the cases of a golden `FILE`")
+	flags.StringVar(&p.golden, "golden", "", "also run the cases of a golden `FILE`, or of those of a directory")
 	flags.StringVar(&p.device, "device", device.CPU, fmt.Sprintf("`KIND` of device for compiled programs: %s or none", strings.Join(engine.Kinds(), ", ")))
 	flags.StringArrayVar(&p.sets, "set", nil, "fix a parameter of the plugin: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&p.traits.Idempotent, "idempotent", false, "a quantizer claims that values on its grid stay there")
@@ -125,7 +127,7 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 }
 
 // options checks the flags, and turns them into options of the conformance kit and the kinds of plugins to test: one kind if
-// there is a golden file.
+// there are golden files.
 func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	if known := append(engine.Kinds(), noDevice); !slices.Contains(known, p.device) {
 		return nil, nil, usageError{fmt.Errorf("--device %q: use %s", p.device, strings.Join(known, ", "))}
@@ -139,15 +141,30 @@ func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	if p.golden == "" {
 		return options, kinds, nil
 	}
-	file, err := regular.ReadFile(p.golden)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--golden: %w", err)
+	files := []string{p.golden}
+	if info, err := os.Stat(p.golden); err == nil && info.IsDir() {
+		if files, err = filepath.Glob(filepath.Join(p.golden, "*.json")); err != nil || len(files) == 0 {
+			return nil, nil, fmt.Errorf("--golden: %s holds no file *.json", p.golden)
+		}
 	}
-	published, err := values.Parse(file)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--golden %s: %w", p.golden, err)
+	var of []sdk.Kind
+	for _, name := range files {
+		file, err := regular.ReadFile(name)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--golden: %w", err)
+		}
+		v, err := values.Parse(file)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--golden %s: %w", name, err)
+		}
+		options = append(options, sdktest.Golden(v))
+		of = append(of, v.Kind)
 	}
-	return append(options, sdktest.Golden(published)), []sdk.Kind{published.Kind}, nil
+	slices.Sort(of)
+	if of = slices.Compact(of); len(of) > 1 {
+		return nil, nil, fmt.Errorf("--golden: %s holds values of quantizers and of optimizers: give them one at a time", p.golden)
+	}
+	return options, of, nil
 }
 
 // settings parses the values of --set as TOML. Strings need no quotes where the plugin declares a string.

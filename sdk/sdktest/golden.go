@@ -64,9 +64,11 @@ type QuantizerValues struct {
 	Settings map[string]any // in place of those of [With]
 	Role     sdk.Role
 	Trained  map[string]float64 // values of trained parameters, in all their elements
-	X        Array
-	GradOut  *Array // gradient by the value; nil: there are no gradients to compare
-	Compare  []Comparand
+	// Inputs are the program's inputs besides x, by their names, such as "trained.step"; a single number is repeated.
+	Inputs  map[string]Array
+	X       Array
+	GradOut *Array // gradient by the value; nil: there are no gradients to compare
+	Compare []Comparand
 }
 
 // Comparand is an output of a program, or a gradient, that is compared. Multiplied by Factor it must agree with Want, and be
@@ -77,16 +79,23 @@ type Comparand struct {
 	Want   *Array // nil: there are none, which is an error where the program has the output
 	Factor float64
 	Exact  bool
+	// Required makes it an error if the plugin does not give the output.
+	Required bool
 }
 
 // OptimizerValues are the path that an optimizer takes with given gradients and rates.
 type OptimizerValues struct {
 	Settings map[string]any // in place of those of [With]
+	Role     sdk.TensorRole // empty: of a matrix
 	X        Array          // where it starts
-	// Gradients and Want have the gradient of each step and the parameter after it, Rates the rates.
+	// Gradients have the gradient of each step, Rates the rates, and Want, if it is there, the parameter after it.
 	Gradients, Want, Rates Array
-	Decay                  float64 // coefficient of decoupled weight decay, which the host applies
-	DecayLast              bool    // after each step except the first, as code does that returns from its first call before
+	// Losses are the losses of the steps, for optimizers that read them.
+	Losses Array
+	// Path has what else is expected of each step, by name: x, as in Want; direction; and state tensors, such as "state.m".
+	Path      map[string]Array
+	Decay     float64 // coefficient of decoupled weight decay, which the host applies
+	DecayLast bool    // after each step except the first, as code does that returns from its first call before
 }
 
 // goldenCase is a case under trial. An error fails the trial and ends what it runs.
@@ -137,21 +146,62 @@ func (q *quantizerRun) goldenCase(c goldenCase) {
 			c.must(err)
 			s, err := q.ask(v, ask.Role, ask.X.Shape...)
 			c.must(err)
-			in := &instance{siteAnswer: s, trained: map[string]reference.Tensor{}}
-			for _, p := range s.Trained {
-				v, ok := ask.Trained[p.Name]
-				if !ok {
-					c.must(fmt.Errorf("the plugin trains %s, for which the case has no value", p.Name))
-				}
-				size := program.FloatType(p.Shape...).Size()
-				in.trained[sdk.TrainedPrefix+p.Name] = reference.Floats(full(v, int(size)), p.Shape...)
-			}
-			if len(s.Trained) < len(ask.Trained) {
-				c.must(fmt.Errorf("the plugin does not train the parameters of the case"))
-			}
+			in := &instance{siteAnswer: s}
+			in.trained, err = ask.inputs(s.Program)
+			c.must(err)
 			q.goldenRuns(c, in, ask)
 		})
 	}
+}
+
+// inputs are those of a quantizer's program besides x.
+func (v QuantizerValues) inputs(p *program.Program) (map[string]reference.Tensor, error) {
+	given := maps.Clone(v.Inputs)
+	if given == nil {
+		given = map[string]Array{}
+	}
+	for name, value := range v.Trained {
+		given[sdk.TrainedPrefix+name] = Array{Data: []float64{value}}
+	}
+	out := map[string]reference.Tensor{}
+	for _, in := range p.Inputs {
+		if in.Name == sdk.InputX {
+			continue
+		}
+		a, ok := given[in.Name]
+		delete(given, in.Name)
+		if !ok {
+			return nil, fmt.Errorf("the plugin's program takes %s, for which the case has no value", in.Name)
+		}
+		if size := int(in.Type.Size()); len(a.Data) == 1 {
+			a = Array{in.Type.Shape, full(a.Data[0], size)}
+		}
+		if err := a.check(); err != nil || !slices.Equal(a.Shape, in.Type.Shape) {
+			return nil, fmt.Errorf("%s has the shape %v, want %v or a single number", in.Name, a.Shape, in.Type.Shape)
+		}
+		out[in.Name] = tensor(in.Type, a.Data)
+	}
+	for name := range given {
+		return nil, fmt.Errorf("the plugin's program does not take %s, for which the case has a value", name)
+	}
+	return out, nil
+}
+
+// tensor holds numbers as elements of the type.
+func tensor(t program.Type, data []float64) reference.Tensor {
+	ints, uints, bools := make([]int32, len(data)), make([]uint32, len(data)), make([]bool, len(data))
+	for i, v := range data {
+		ints[i], uints[i], bools[i] = int32(v), uint32(v), v != 0
+	}
+	switch t.DType {
+	case program.Int:
+		return reference.Ints(ints, t.Shape...)
+	case program.Uint:
+		return reference.Uints(uints, t.Shape...)
+	case program.Bool:
+		return reference.Bools(bools, t.Shape...)
+	}
+	return reference.Floats(data, t.Shape...)
 }
 
 // goldenRuns runs the program and, when a gradient is asked for, its reverse pass.
@@ -184,6 +234,9 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 // does not give are skipped; it always gives the value.
 func (c goldenCase) compare(on example, want Comparand, out map[string]reference.Tensor, e expectation, orderless bool) {
 	got, ok := out[want.Output]
+	if !ok && want.Required {
+		c.must(fmt.Errorf("it expects %s, which the plugin does not give", want.Name))
+	}
 	if !ok {
 		c.t.notef("no %s to compare", want.Output)
 		return
@@ -232,29 +285,56 @@ func (o *optimizerRun) goldenCase(c goldenCase) {
 	var err error
 	g.OptimizerValues, err = c.Optimizer(o.about)
 	c.must(err)
-	for _, a := range []Array{g.X, g.Gradients, g.Want, g.Rates} {
+	for _, a := range []Array{g.X, g.Gradients, g.Rates} {
 		c.must(a.check())
 	}
-	if n := len(g.Rates.Data); len(g.Gradients.Data) != n*len(g.X.Data) || len(g.Want.Data) != len(g.Gradients.Data) {
-		c.must(fmt.Errorf("it has %d rates, %v gradients and expects %v", n, g.Gradients.Shape, g.Want.Shape))
+	expected := g.expected()
+	if n := len(g.Rates.Data); len(g.Gradients.Data) != n*len(g.X.Data) || len(expected) == 0 {
+		c.must(fmt.Errorf("it has %d rates, %v gradients and expects %d results", n, g.Gradients.Shape, len(expected)))
+	}
+	if g.Role == "" {
+		g.Role = sdk.TensorMatrix
 	}
 	v, err := o.goldenVariant(g.Settings)
 	c.must(err)
-	g.tensorAnswer, err = o.ask(v, sdk.TensorMatrix, g.X.Shape...)
+	g.tensorAnswer, err = o.ask(v, g.Role, g.X.Shape...)
 	c.must(err)
 	if !g.Accepts {
 		c.must(fmt.Errorf("the plugin declines the tensor"))
 	}
-	spread, base := g.spread(), goldenCloseness*largest(g.Want.Data)
+	spread := g.spread()
 	for _, m := range o.machines {
 		got := g.run(m, false, g.X.Data, g.Gradients.Data)
-		c.within(g.on(m), "x", got, g.Want, false, func(i int) float64 { return base + amplification*spread[i] })
+		for _, name := range slices.Sorted(maps.Keys(expected)) {
+			want := expected[name]
+			if _, ok := got[name]; !ok {
+				c.must(fmt.Errorf("it expects %s, which the plugin does not have", name))
+			}
+			base := goldenCloseness * largest(want.Data)
+			c.within(g.on(m), name, got[name], want, false, func(i int) float64 { return base + amplification*spread[name][i] })
+		}
 	}
 }
 
+// expected has the arrays that are compared, by name.
+func (g goldenTraining) expected() map[string]Array {
+	all := maps.Clone(g.Path)
+	if all == nil {
+		all = map[string]Array{}
+	}
+	if g.Want.Data != nil {
+		all[sdk.InputX] = g.Want
+	}
+	for _, a := range all {
+		g.must(a.check())
+	}
+	return all
+}
+
 // run plays the host's part in every step: x ← (1 − αω)·x, then the update u, then x ← x − α·u; or
-// the decay last. It returns x after every step.
-func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all []float64) {
+// the decay last. It returns what each step left: x, the direction and the state.
+func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all map[string][]float64) {
+	all = map[string][]float64{}
 	r := g.untrained(g.t, m, x)
 	g.must(r.init())
 	r.single = r.single || single
@@ -262,6 +342,9 @@ func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all
 	for i, rate := range g.Rates.Data {
 		gradient := gradients[i*len(x) : (i+1)*len(x)]
 		r.schedule = rate
+		if i < len(g.Losses.Data) {
+			r.loss = g.Losses.Data[i]
+		}
 		g.must(r.pace(x, gradient))
 		rate, keep := r.rate, 1-r.rate*g.Decay
 		if !g.DecayLast {
@@ -273,23 +356,32 @@ func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all
 		if g.DecayLast && i > 0 { // the published code returns from its first call before the decay
 			x = scaled(keep, x)
 		}
-		all = append(all, x...)
+		all[sdk.InputX] = append(all[sdk.InputX], x...)
+		all[sdk.OutputDirection] = append(all[sdk.OutputDirection], u...)
+		for name, v := range r.state {
+			all[name] = append(all[name], v.Float64s()...)
+		}
 	}
 	return all
 }
 
 // spread is how far each element of the path moves with noise in the start and in
 // the gradients, and with a state in binary32.
-func (g goldenTraining) spread() []float64 {
+func (g goldenTraining) spread() map[string][]float64 {
 	base := g.run(Oracle{}, false, g.X.Data, g.Gradients.Data)
-	out := make([]float64, len(base))
+	out := map[string][]float64{}
+	for name, v := range base {
+		out[name] = make([]float64, len(v))
+	}
 	for i := range noises + 1 {
 		x, gradients := g.X.Data, g.Gradients.Data
 		if i > 0 {
 			x, gradients = withNoise(x, uint64(i)), withNoise(gradients, uint64(i))
 		}
-		for j, v := range g.run(Oracle{}, i == 0, x, gradients) {
-			out[j] = max(out[j], distance(v, base[j]))
+		for name, moved := range g.run(Oracle{}, i == 0, x, gradients) {
+			for j, v := range moved {
+				out[name][j] = max(out[name][j], distance(v, base[name][j]))
+			}
 		}
 	}
 	return out

@@ -55,7 +55,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"programs, for many tensors at once", "host/compute/pass/vectorize", "FuzzProgram"},
 	{"programs, run by rows", "host/compute/rows", "FuzzPrograms"},
 	{"programs, run by every executor", "host/compute/update/executortest", "FuzzExecutors"},
-	{"values of other implementations, put to plugins", "sdk/sdktest", "FuzzGolden"},
+	{"values of other implementations, put to plugins", "sdk/sdktest", "FuzzGolden FuzzGoldenFile"},
 	{"golden files, as values for plugins", "host/train/conformance/values", "FuzzParse"},
 	{"golden files", "internal/golden", "FuzzParse"},
 	{"lines of JSON of files that grow", "internal/jsonlines", "FuzzRead"},

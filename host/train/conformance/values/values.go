@@ -1,10 +1,12 @@
-// Package values reads golden files, values of independent implementations, for the conformance kit. The name that a file
-// states decides which plugins can be compared with it, and how its parameters become settings: quest, mxfp4, nvfp4, absmax and
+// Package values reads golden files, values of independent implementations, for the conformance kit. A file that states a kind is
+// of any plugin, in the format of package sdktest. Of the others, which are shared with tests of other rooms, the name decides
+// which plugins can be compared with them, and how their parameters become settings: quest, mxfp4, nvfp4, absmax and
 // baselines (LSQ) for quantizers; adamw, sgd, muon, shampoo and soap for optimizers. Weight decay is applied where the
 // published code of the algorithm applies it.
 package values
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,16 +17,20 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// Parse reads a golden file. The error says what is wrong with it, or that no plugin computes its values. What is wrong with a
+// Parse reads a golden file of either format. The error says what is wrong with it, or that no plugin computes its values. What is wrong with a
 // case is told when it is tried.
 func Parse(file []byte) (v sdktest.Values, err error) {
+	var stated struct{ Kind any }
+	if json.Unmarshal(file, &stated) == nil && stated.Kind != nil {
+		return sdktest.ParseGolden(file)
+	}
 	f, err := golden.Parse(file)
 	if err != nil {
 		return v, err
 	}
 	k, ok := kinds[f.Name]
 	if !ok {
-		return v, fmt.Errorf("the file holds values of %q; those that plugins can be compared with are %s",
+		return v, fmt.Errorf(`the file states no kind (quantizer or optimizer), and holds values of %q; without a kind, plugins can be compared with %s`,
 			f.Name, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	}
 	v = sdktest.Values{Name: f.Name, Kind: k.of, Abs: f.Tolerance.Abs, Rel: f.Tolerance.Rel}

@@ -72,7 +72,8 @@ func TestMistakes(t *testing.T) {
 		{"a parameter that is not declared", file("absmax", params+`, "group": 0`, `"x": [[7]]`, ""), "it needs the parameter group, which the plugin does not declare"},
 		{"an unknown parameter", file("absmax", `"grad": 1`, `"x": [[7]]`, ""), `it has an unknown parameter "grad"`},
 		{"a setting of another type", file("absmax", `"bits": "four"`, `"x": [[7]]`, ""), "its bits: is the string"},
-		{"of the host", file("gptq", "", "", ""), `the file holds values of "gptq"; those that plugins can be compared with are absmax, adamw,`},
+		{"of the host", file("gptq", "", "", ""), `the file states no kind (quantizer or optimizer), and holds values of "gptq"; without a kind, plugins can be compared with absmax, adamw,`},
+		{"of any plugin", []byte(`{"format": 1, "kind": "opitmizer", "name": "mine"}`), `kind: is "opitmizer", want quantizer or optimizer`},
 		{"no JSON", []byte("{"), "not a JSON object"},
 	} {
 		v, err := Parse(c.file)

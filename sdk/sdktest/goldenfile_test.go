@@ -1,0 +1,153 @@
+package sdktest_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// caseFile is a golden file with one case.
+func caseFile(kind, of string) []byte {
+	return fmt.Appendf(nil, `{"format": 1, "kind": %q, "name": "mine", "description": "by hand", "tolerance": {"abs": 1e-12, "rel": 0}, "cases": [{"id": "one", %s}]}`, kind, of)
+}
+
+// The learned step of [learned] is 0.5: its codes are those of 4 bits, and the last entry is clipped.
+const learnedCase = `"role": "activation", "inputs": {"x": [[1.6, -0.2, 9]], "trained.step": 0.5, "d.value": [[1, 1, 1]]},
+	"expected": {"value": [[1.5, 0, 3.5]], "codes": [[3, 0, 7]], "mask": [[true, true, false]], "d.x": [[1, 1, 0]], "d.trained.step": 7.2}`
+
+// TestGoldenFileQuantizer: the file of any plugin, with trained parameters and gradients.
+// The gradient by the step is Σ round(r) − r = 3 − 3.2 + 0 + 0.4 inside, and 7 outside.
+func TestGoldenFileQuantizer(t *testing.T) {
+	for _, c := range []struct {
+		name, of string
+		says     string
+	}{
+		{"right", learnedCase, ""},
+		{"another gradient", strings.Replace(learnedCase, "7.2", "7.3", 1), "case one: d.trained.step: got 7.1"},
+		{"another mask", strings.Replace(learnedCase, "true, false", "false, false", 1), "case one: mask at [0 1]: got 1, want 0"},
+		{"a step for each row", strings.Replace(learnedCase, "0.5", "[0.5, 0.5]", 1), "trained.step has the shape [2], want [] or a single number"},
+		{"a scale that is not given", strings.Replace(learnedCase, `"codes": [[3, 0, 7]]`, `"scale": 0.5`, 1), "it expects scale, which the plugin does not give"},
+		{"no step", `"inputs": {"x": [[1]]}, "expected": {"value": [[1]]}`, "the plugin's program takes trained.step, for which the case has no value"},
+		{"an unknown input", strings.Replace(learnedCase, `"trained.step"`, `"trained.step": 1, "trained.zero"`, 1), "the plugin's program does not take trained.zero"},
+		{"no x", `"inputs": {}, "expected": {"value": [[1]]}`, `it has no "x"`},
+		{"a gradient of nothing", `"inputs": {"x": [[1]], "trained.step": 1}, "expected": {"d.x": [[1]]}`, `"d.x" needs the input "d.value"`},
+		{"an unknown setting", `"settings": {"bit": 3}, ` + learnedCase, "bit"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v, err := sdktest.ParseGolden(caseFile("quantizer", c.of))
+			if err != nil {
+				t.Fatal(err)
+			}
+			check := sdktest.CheckGoldenQuantizer(learned{}, v, sdktest.On(device{}))
+			says(t, check, c.says, 10)
+		})
+	}
+}
+
+// says asks that a check failed with a message, or passed after so many comparisons.
+func says(t *testing.T, check sdktest.Check, says string, tried int) {
+	t.Helper()
+	if says == "" {
+		if check.Status != sdktest.Pass || check.Tried != tried {
+			t.Errorf("got %+v, want a pass of %d", check, tried)
+		}
+		return
+	}
+	if check.Status != sdktest.Fail || !strings.Contains(check.Failures[0].String(), says) {
+		t.Errorf("got %s: %v, want %q", check.Status, check.Failures, says)
+	}
+}
+
+// TestGoldenFileOptimizer: directions and states of each step, with and without x. In the first case x stays where it is: u = m
+// = 1, then 0.9 + 1. In the second, with the rate 0.1 and decay 1: 2 → 1.8 → 1.7, then 1.53 → 1.34.
+func TestGoldenFileOptimizer(t *testing.T) {
+	const directions = `"inputs": {"x": [[2]], "gradient": [[[1]], [[1]]]}, "expected": {"direction": [[[1]], [[1.9]]], "state.m": [[[1]], [[1.9]]]}`
+	const path = `"role": "vector", "inputs": {"x": [2], "gradient": [[1], [1]], "rate": 0.1, "weight_decay": 1}, "expected": {"x": [[1.7], [1.34]]}`
+	for _, c := range []struct {
+		name, of string
+		tried    int
+		says     string
+	}{
+		{"directions", directions, 4, ""},
+		{"a path", path, 2, ""},
+		{"rates", strings.Replace(path, "0.1", "[0.1, 0.1]", 1), 2, ""},
+		{"another direction", strings.Replace(directions, "1.9", "1.8", 1), 0, "case one: direction at [1 0 0]: got 1.9"},
+		{"an unknown state", strings.Replace(directions, "state.m", "state.v", 1), 0, "it expects state.v, which the plugin does not have"},
+		{"an unknown input", strings.Replace(path, "rate", "rates", 1), 0, `unknown "rates"`},
+		{"no gradients", `"inputs": {"x": [[2]]}, "expected": {"x": [[2]]}`, 0, "it needs x, and gradient"},
+		{"three rates", strings.Replace(path, "0.1", "[0.1, 0.1, 0.1]", 1), 0, "it has 3 rates, [2 1] gradients"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v, err := sdktest.ParseGolden(caseFile("optimizer", c.of))
+			if err != nil {
+				t.Fatal(err)
+			}
+			says(t, sdktest.CheckGoldenOptimizer(momentum{}, v, sdktest.On(device{})), c.says, c.tried)
+		})
+	}
+}
+
+// TestGoldenFileMistakes: what is wrong with a file is told with its key.
+func TestGoldenFileMistakes(t *testing.T) {
+	for text, says := range map[string]string{
+		"":                          "not a golden file",
+		`{"format": 1, "nam": "x"}`: `unknown field "nam"`,
+		`{"format": 2, "kind": "quantizer", "name": "x"}`:                                                                        "format: is 2, want 1",
+		`{"format": 1, "kind": "quantizer"}`:                                                                                     "name: is absent",
+		`{"format": 1, "name": "x", "kind": "quant"}`:                                                                            `kind: is "quant", want quantizer or optimizer`,
+		`{"format": 1, "name": "x", "kind": "quantizer"}`:                                                                        "cases: there are none",
+		`{"format": 1, "name": "x", "kind": "quantizer", "tolerance": {"abs": -1}}`:                                              "tolerance: is -1",
+		`{"format": 1, "name": "x", "kind": "quantizer", "cases": [{"inputs": {"x": [1]}}]}`:                                     `cases[0].id: is ""`,
+		`{"format": 1, "name": "x", "kind": "quantizer", "cases": [{"id": "a", "inputs": {"x": [1]}}]}`:                          "cases[0] (a): expected is empty",
+		`{"format": 1, "name": "x", "kind": "quantizer", "cases": [{"id": "a", "inputs": {"x": [[1, 2], [3]]}}]}`:                "lists of different lengths: element 1 has the shape [1], the first [2]",
+		`{"format": 1, "name": "x", "kind": "quantizer", "cases": [{"id": "a", "inputs": {"x": ["one"]}}]}`:                      `"one" is not a number`,
+		`{"format": 1, "name": "x", "kind": "quantizer", "cases": [{"id": "a", "inputs": {"x": [null]}}]}`:                       "null is not a number",
+		`{"format": 1, "name": "x", "kind": "optimizer", "cases": [{"id": "a", "inputs": {"x": 1}, "expected": {"x": 1}}]} true`: "something follows",
+	} {
+		if _, err := sdktest.ParseGolden([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %v, want %q", text, err, says)
+		}
+	}
+}
+
+// TestGoldenFile is what an author writes.
+func TestGoldenFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "learned.json")
+	if err := os.WriteFile(path, caseFile("quantizer", learnedCase), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := sdktest.CheckQuantizer(sdktest.NewQuantizer(learned{}), sdktest.GoldenFile(t, path))
+	if last := r.Checks[len(r.Checks)-1]; last.Name != "golden mine" || last.Status != sdktest.Pass {
+		t.Errorf("got %+v", last)
+	}
+}
+
+// FuzzGoldenFile: a file is refused, or compared without a panic.
+func FuzzGoldenFile(f *testing.F) {
+	f.Add(caseFile("quantizer", learnedCase))
+	f.Add(caseFile("optimizer", `"inputs": {"x": [[2]], "gradient": [[[1]], [[1]]]}, "expected": {"direction": [[[1]], [[1.9]]]}`))
+	f.Add(caseFile("quantizer", `"inputs": {"x": [], "d.value": []}, "expected": {"value": []}`))
+	f.Add(caseFile("optimizer", `"inputs": {"x": 1, "gradient": []}, "expected": {"x": "NaN"}`))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		v, err := sdktest.ParseGolden(file)
+		if err != nil {
+			return
+		}
+		var check sdktest.Check
+		if v.Kind == sdk.KindOptimizer {
+			check = sdktest.CheckGoldenOptimizer(momentum{}, v)
+		} else {
+			check = sdktest.CheckGoldenQuantizer(learned{}, v)
+		}
+		for _, failure := range check.Failures {
+			if strings.HasPrefix(failure.Message, "panic") {
+				t.Error(failure)
+			}
+		}
+	})
+}
