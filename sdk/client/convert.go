@@ -96,6 +96,7 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out sdk.
 		{"first refresh", m.GetFirstRefresh(), &out.FirstRefresh, true},
 		{"refresh", m.GetRefresh(), &out.Refresh, true},
 		{"rate", m.GetRate(), &out.Rate, false},
+		{"evaluate", m.GetEvaluate(), &out.Evaluate, false},
 	}, limits)
 }
 

@@ -174,6 +174,13 @@ func TestOptimizerMutants(t *testing.T) {
 		{"a rate of its own without a schedule", paced{rate: func(in sdk.UpdateInput) program.Value { return in.Step.Pow(in.Step.Builder().Const(-0.5)) }}, []string{"conditions"}},
 		{"a negative rate", paced{rate: func(in sdk.UpdateInput) program.Value { return in.Rate.Neg() }}, []string{"conditions", "parabola"}},
 		{"a rate that is not finite", paced{rate: func(in sdk.UpdateInput) program.Value { return in.Rate.Mul(in.Rate.Log()) }}, []string{"conditions"}},
+		{"an average that starts at zero", averaged{start: zeros}, []string{"evaluation"}},
+		{"an average that is not one", averaged{result: func(x, mean program.Value) program.Value { return mean.Scale(0.9) }}, []string{"evaluation"}},
+		{"an average that is not finite", averaged{result: func(x, mean program.Value) program.Value {
+			return x.Add(x.Sub(mean).Log().Sub(x.Sub(mean).Log()))
+		}}, []string{"evaluation"}},
+		{"the average is not evaluated", averaged{result: func(x, _ program.Value) program.Value { return x }}, []string{"state"}},
+		{"evaluates where it began", averaged{keeps: true}, []string{"state", "parabola"}},
 		{"the refresh is not used", whitened{use: func(q program.Value) program.Value {
 			return identity(q.Builder(), q.Shape()[0])
 		}}, []string{"state", "refresh"}},

@@ -229,6 +229,39 @@ func (o paced) Rate(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (progr
 	return o.rate(in), nil
 }
 
+// averaged is momentum that is evaluated at a moving average of its path.
+type averaged struct {
+	momentum
+	start  func(x program.Value) program.Value
+	result func(x, mean program.Value) program.Value
+	// keeps leaves the average where it was.
+	keeps bool
+}
+
+func zeros(x program.Value) program.Value { return x.Scale(0) }
+
+func (o averaged) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
+	state, err := o.momentum.Init(b, x, t)
+	state["mean"] = apply(o.start, x)
+	return state, err
+}
+
+func (o averaged) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+	u, next, err := o.momentum.Update(b, in, t)
+	next["mean"] = in.State["mean"]
+	if !o.keeps {
+		next["mean"] = in.State["mean"].Scale(0.5).Add(in.X.Scale(0.5))
+	}
+	return u, next, err
+}
+
+func (o averaged) Evaluate(_ *program.Builder, x program.Value, state sdk.State, _ sdk.Tensor) (program.Value, error) {
+	if o.result != nil {
+		return o.result(x, state["mean"]), nil
+	}
+	return state["mean"], nil
+}
+
 // thirds takes all parts of a weight for as large as the first.
 type thirds struct{ momentum }
 

@@ -83,7 +83,7 @@ func (s *tensorAnswer) checkEffect(t *trial, name string) {
 }
 
 // differs continues both trainings along one path and reports whether, within the horizon, the
-// other one has a different direction or rate, or fails. It may fail because a state that no training
+// other one has a different direction, rate or result, or fails. It may fail because a state that no training
 // reaches can break a factorization.
 func (r *training) differs(other *training, seed uint64) bool {
 	for range r.horizon() {
@@ -93,6 +93,11 @@ func (r *training) differs(other *training, seed uint64) bool {
 			return true
 		}
 		r.move(u)
+		w, err := r.evaluated(r.x)
+		r.t.must(r.at(), err)
+		if v, err := other.evaluated(r.x); err != nil || !slices.Equal(w, v) {
+			return true
+		}
 	}
 	return false
 }

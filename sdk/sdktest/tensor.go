@@ -200,6 +200,18 @@ func (r *training) pace(x, gradient []float64) error {
 	return err
 }
 
+// evaluated is what the model is evaluated with after the last update.
+func (r *training) evaluated(x []float64) ([]float64, error) {
+	if r.Evaluate == nil {
+		return x, nil
+	}
+	out, err := r.execute("evaluate", r.Evaluate, map[string]reference.Tensor{sdk.InputX: reference.Floats(x, r.shape...)})
+	if err != nil {
+		return nil, err
+	}
+	return out[sdk.OutputWeights].Floats, nil
+}
+
 // step is the next update as hosts run it: observe, refresh if one is due, update. x is
 // the tensor after decay; the rate is that of a step without decay.
 func (r *training) step(x, gradient []float64) (u []float64, err error) {

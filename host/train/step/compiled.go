@@ -19,12 +19,14 @@ type Compiled struct {
 	plan Plan
 	// evaluation is the plan with the quantizers of evaluation; it is the plan itself if
 	// these are the same.
-	evaluation *Plan
-	stages     map[string]*executable
-	updates    map[updateKind]*update.Update
-	singles    map[cage.Form]*single
-	refresher  *refresh.Refresher
-	teacher    update.Tensors // parameters of the teacher; nil: not loaded
+	evaluationPlan *Plan
+	stages         map[string]*executable
+	updates        map[updateKind]*update.Update
+	singles        map[cage.Form]*single
+	refresher      *refresh.Refresher
+	teacher        update.Tensors // parameters of the teacher; nil: not loaded
+	// evaluation computes the tensors that the model is evaluated with; nil until it is needed.
+	evaluation *update.Update
 }
 
 // updateKind is a variant of the update.
@@ -57,9 +59,9 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.prepare(dev); err != nil {
 		return nil, err
 	}
-	c := &Compiled{dev: dev, plan: plan, evaluation: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}}
+	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}}
 	if evaluation == nil {
-		c.evaluation = &c.plan
+		c.evaluationPlan = &c.plan
 	}
 	var subjects []refresh.Subject
 	for _, r := range plan.Rules {
@@ -95,10 +97,13 @@ func (c *Compiled) Prepare(pareto bool) error {
 			return err
 		}
 	}
+	if err := c.prepareEvaluation(); err != nil {
+		return err
+	}
 	if _, err := c.quantizeForEvaluation(); err != nil {
 		return err
 	}
-	_, err := c.compileOnce("losses", c.evaluation.lossStage)
+	_, err := c.compileOnce("losses", c.evaluationPlan.lossStage)
 	return err
 }
 
@@ -175,6 +180,9 @@ func (c *Compiled) Close() {
 	for _, w := range c.singles {
 		w.exec.exec.Close()
 	}
+	if c.evaluation != nil {
+		c.evaluation.Close()
+	}
 	c.refresher.Close()
 	c.closeTeacher()
 }
@@ -201,10 +209,10 @@ func (c *Compiled) quantize() (*executable, error) {
 
 // quantizeForEvaluation is quantize with the quantizers of evaluation.
 func (c *Compiled) quantizeForEvaluation() (*executable, error) {
-	if c.evaluation == &c.plan || len(c.plan.quantizedParams()) == 0 {
+	if c.evaluationPlan == &c.plan || len(c.plan.quantizedParams()) == 0 {
 		return c.quantize()
 	}
-	return c.compileOnce("quantize for evaluation", c.evaluation.quantizeStage)
+	return c.compileOnce("quantize for evaluation", c.evaluationPlan.quantizeStage)
 }
 
 func (c *Compiled) gradient(kind gradientKind) (*executable, error) {

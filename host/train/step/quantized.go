@@ -102,7 +102,7 @@ func (q *Quantized) download(t update.Tensors) (err error) {
 // QuantizedActivation quantizes x, an activation of shape [site.Tokens, site.Width], as
 // evaluation does. The number of tokens must be one of the plan's pieces.
 func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) ([]float32, error) {
-	q, ok := c.evaluation.Pieces[site.Tokens][site.Name]
+	q, ok := c.evaluationPlan.Pieces[site.Tokens][site.Name]
 	if !ok || len(q.Trained()) > 0 {
 		return nil, fmt.Errorf("step: %s has no quantizer without trained parameters for %d tokens", site.Name, site.Tokens)
 	}
