@@ -111,6 +111,7 @@ func toQuantizerProgram(q QuantizerProgram) (*pb.QuantizerProgram, error) {
 		Init:        wire.ToProgram(q.Init),
 		Trained:     trained,
 		Unpack:      wire.ToProgram(q.Unpack),
+		Evaluate:    wire.ToProgram(q.Evaluate),
 	}, nil
 }
 
@@ -127,6 +128,7 @@ func toOptimizerProgram(o OptimizerProgram) (*pb.OptimizerProgram, error) {
 		FirstRefresh: wire.ToProgram(o.FirstRefresh),
 		Refresh:      wire.ToProgram(o.Refresh),
 		Rate:         wire.ToProgram(o.Rate),
+		Evaluate:     wire.ToProgram(o.Evaluate),
 	}
 	if d := o.Due; d != (Due{}) {
 		m.Due = &pb.Due{First: uint32(d.First), Next: uint32(d.Next), Every: uint32(d.Every)}

@@ -104,6 +104,7 @@ const (
 	InputLoss       = "loss"
 	OutputDirection = "direction"
 	OutputRate      = "own_rate"
+	OutputWeights   = "weights"
 	StatePrefix     = "state."
 )
 
@@ -117,6 +118,14 @@ type Pacer interface {
 	// α should be 0 where it is 0, so that warmup, the end of a schedule and the groups of a
 	// configuration have their effect.
 	Rate(b *program.Builder, in UpdateInput, t Tensor) (program.Value, error)
+}
+
+// Averaged is an optimizer whose result is another point than the one at which it takes
+// gradients, such as an average of the path (schedule-free methods, EMA, SWA).
+type Averaged interface {
+	// Evaluate builds the tensor to evaluate the model with, and to export, from x, where
+	// training is, and the state after an update. Before the first update it must be x.
+	Evaluate(b *program.Builder, x program.Value, state State, t Tensor) (program.Value, error)
 }
 
 // Refresher is an optimizer with preconditioners: parts of its state that need
@@ -202,13 +211,15 @@ type OptimizerProgram struct {
 	// Rate takes what Update takes and returns the optimizer's own rate; nil means that the
 	// schedule's is used.
 	Rate *program.Program
+	// Evaluate maps x and the state to the weights to evaluate with; nil means x.
+	Evaluate *program.Program
 }
 
 // Programs yields the programs that are present, with their names: init, update, observe,
-// first_refresh, refresh, rate.
+// first_refresh, refresh, rate, evaluate.
 func (o OptimizerProgram) Programs() iter.Seq2[string, *program.Program] {
 	return present([]named{{"init", o.Init}, {"update", o.Update}, {"observe", o.Observe}, {"first_refresh", o.FirstRefresh}, {"refresh", o.Refresh},
-		{"rate", o.Rate}})
+		{"rate", o.Rate}, {"evaluate", o.Evaluate}})
 }
 
 // Reads reports whether a program of an update has the named input, such as [InputLoss].
@@ -251,6 +262,7 @@ func (o OptimizerProgram) Check(shape []int) error {
 		{o.FirstRefresh, o.Due.First > 0, signature{name: "first refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "one is due"}},
 		{o.Refresh, o.Due.Every > 0, signature{name: "refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "more than one is due"}},
 		{o.Rate, o.Rate != nil, signature{name: "rate", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputRate, Type: scalar}}}},
+		{o.Evaluate, o.Evaluate != nil, signature{name: "evaluate", inputs: append(slices.Clone(inputs[:1]), state...), outputs: []program.Input{{Name: OutputWeights, Type: tensor}}}},
 	} {
 		if err := c.signature.check(c.p, c.wanted); err != nil {
 			return err

@@ -39,6 +39,11 @@ func buildOptimizer(o Optimizer, a *authoring, t Tensor) (OptimizerProgram, erro
 			return b.out, err
 		}
 	}
+	if a, ok := o.(Averaged); ok {
+		if err := b.averaged(a); err != nil {
+			return b.out, err
+		}
+	}
 	return b.out, b.out.Check(t.Shape)
 }
 
@@ -87,6 +92,19 @@ func (o *optimizerBuilder) pacer(author Pacer) error {
 	b.Output(OutputRate, rate)
 	method, _ := reflect.TypeOf(author).MethodByName("Rate")
 	o.out.Rate, err = finishUsed(b, "rate", method, optionalInputs())
+	return err
+}
+
+func (o *optimizerBuilder) averaged(author Averaged) error {
+	b := o.start("evaluate")
+	x := b.Input(InputX, program.FloatType(o.tensor.Shape...))
+	weights, err := author.Evaluate(b, x, inputState(b, StatePrefix, o.out.State), o.tensor)
+	if err = cmp.Or(err, b.Err()); err != nil {
+		return err
+	}
+	b.Output(OutputWeights, weights)
+	method, _ := reflect.TypeOf(author).MethodByName("Evaluate")
+	o.out.Evaluate, err = finish(b, "evaluate", method)
 	return err
 }
 

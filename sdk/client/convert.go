@@ -68,6 +68,7 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out sd
 		{"quantize", m.GetProgram(), &out.Program, false},
 		{"init", m.GetInit(), &out.Init, false},
 		{"unpack", m.GetUnpack(), &out.Unpack, false},
+		{"evaluate", m.GetEvaluate(), &out.Evaluate, false},
 	}, limits)
 }
 
@@ -95,6 +96,7 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out sdk.
 		{"first refresh", m.GetFirstRefresh(), &out.FirstRefresh, true},
 		{"refresh", m.GetRefresh(), &out.Refresh, true},
 		{"rate", m.GetRate(), &out.Rate, false},
+		{"evaluate", m.GetEvaluate(), &out.Evaluate, false},
 	}, limits)
 }
 

@@ -54,7 +54,7 @@ func rosenbrock(n int) ([]float64, func([]float64) (float64, []float64)) {
 var rates = []float64{0.1, 0.03, 0.01, 0.3, 0.003, 0.001, 1, 3e-4, 1e-4}
 
 // descent runs an optimizer down a landscape and returns the last value as a fraction of
-// the first.
+// the first. The last value is at the point that the model is evaluated with.
 func (s *tensorAnswer) descent(t *trial, l landscape, steps int, rate float64) float64 {
 	x, at := l(s.size())
 	first, g := at(x)
@@ -72,6 +72,9 @@ func (s *tensorAnswer) descent(t *trial, l landscape, steps int, rate float64) f
 		x = axpy(x, -r.rate, u)
 		value, g = at(x)
 	}
+	result, err := r.evaluated(x)
+	t.must(s.example, err)
+	value, _ = at(result)
 	return value / first
 }
 

@@ -17,6 +17,7 @@ func TestGood(t *testing.T) {
 	t.Run("clipping", func(t *testing.T) { sdktest.Quantizer(t, clipping{}) })
 	t.Run("packed", func(t *testing.T) { sdktest.Quantizer(t, goodPacked()) })
 	t.Run("learned", func(t *testing.T) { sdktest.Quantizer(t, learned{}) })
+	t.Run("corrected", func(t *testing.T) { sdktest.Optimizer(t, corrected{}) })
 	t.Run("momentum", func(t *testing.T) { sdktest.Optimizer(t, momentum{}) })
 	t.Run("whitened", func(t *testing.T) { sdktest.Optimizer(t, whitened{}) })
 }
@@ -35,12 +36,22 @@ func firstRow(s, _ program.Value) program.Value {
 	return s.Slice(make([]int, len(shape)), []int{1, 1}, []int{1, 1}).Broadcast(shape, []int{0, 1})
 }
 
+// byColumn takes the largest entry of a column in place of that of the row, and byTensor that of the tensor.
+func byColumn(q *rows) {
+	q.most = func(x program.Value) program.Value { return x.Abs().ReduceMax(0).Reshape(1, x.Shape()[1]) }
+}
+
+func byTensor(q *rows) {
+	q.most = func(x program.Value) program.Value { return x.Abs().MaxAll().Reshape(1, 1) }
+}
+
 // double is twice v.
 func double(v program.Value) program.Value { return v.Scale(2) }
 
 // TestQuantizerMutants: each mistake fails the checks that are meant for it.
 func TestQuantizerMutants(t *testing.T) {
 	idempotent := sdktest.Claim(sdktest.Traits{Idempotent: true})
+	unbiased := sdktest.Claim(sdktest.Traits{AnyRounding: true, Unbiased: true})
 	for _, c := range []struct {
 		name   string
 		q      sdk.Quantizer
@@ -63,12 +74,24 @@ func TestQuantizerMutants(t *testing.T) {
 				return first.Select(s.Scale(4), s)
 			}
 		}), []string{"rows", "error"}, nil},
-		{"another scale in one row, and noise", stochastic(func(q *rows) {
+		{"another scale in one row, and noise", dithered(func(q *rows) {
 			q.scale = func(s, x program.Value) program.Value {
 				b := x.Builder()
 				return b.Iota(s.Type(), 0).Eq(b.Const(1)).Select(s.Scale(6), s)
 			}
 		}), []string{"rows", "error"}, sdktest.Claim(sdktest.Traits{AnyRounding: true})},
+		{"noise that rounds up too often", stochastic(func(q *rows) {
+			q.drawn = func(r, u program.Value) program.Value { return r.Add(u).Round() }
+		}), []string{"noise"}, unbiased},
+		{"noise that shrinks values", stochastic(func(q *rows) {
+			q.drawn = func(r, u program.Value) program.Value { return r.Abs().Add(u.Scale(0.97)).Floor().Mul(r.Sign()) }
+		}), []string{"noise"}, unbiased},
+		{"noise that is the same for all keys", stochastic(func(q *rows) {
+			q.drawn = func(r, u program.Value) program.Value { return r.Add(u.Floor()).Add(r.Builder().Const(0.5)).Floor() }
+		}), []string{"noise"}, unbiased},
+		{"noise in training, and evaluation rounds down", stochastic(func(q *rows) {
+			q.round = program.Value.Floor
+		}), []string{"nearest", "error"}, unbiased},
 		{"NaN stays in its place", broken(func(q *rows) {
 			q.finite = func(x program.Value) program.Value { return x.Eq(x).Or(x.IsFinite()) }
 			q.scale = func(_, x program.Value) program.Value {
@@ -112,6 +135,22 @@ func TestQuantizerMutants(t *testing.T) {
 			q.codes = func(v program.Value) program.Value { return v.Convert(program.Float).Scale(0.5) }
 		}), []string{"whole codes"}, nil},
 		{"passes the gradient of a neighbour", clipping{shift: 1}, []string{"gradient size"}, nil},
+		{"clips one code too early", broken(func(q *rows) { q.short = 1 }), []string{"nearest"}, nil},
+		{"clips one code too early, below the largest entries", clipping{short: 1}, []string{"mask"}, nil},
+		{"a code too many", broken(func(q *rows) {
+			q.short, q.scale = -1, func(s, _ program.Value) program.Value { return s.Scale(0.5) }
+		}), []string{"count of codes"}, nil},
+		{"a mask with twice the threshold", clipping{threshold: 2}, []string{"mask"}, nil},
+		{"the scale of a column", broken(byColumn), []string{"scale scope"}, nil},
+		{"the scale of a column, claimed to be of a row", broken(byColumn), []string{"scale scope"},
+			sdktest.Claim(sdktest.Traits{ScaleScope: sdktest.ScopeRow})},
+		{"the scale of a row, claimed to be of a block", good(), []string{"scale scope"}, sdktest.Claim(sdktest.Traits{ScaleScope: sdktest.ScopeBlock})},
+		{"the scale of all tokens", broken(byTensor), []string{"scale scope"}, nil},
+		{"codes that count levels without saying so", counted(), []string{"zeros"}, nil},
+		{"two codes for zero", broken(func(q *rows) {
+			q.codes = func(v program.Value) program.Value { return v.Add(v.Builder().Iota(v.Type(), 1)) }
+		}), []string{"zeros"}, sdktest.Claim(sdktest.Traits{AnyZeroCode: true})},
+		{"prunes without saying so", pruned{good()}, []string{"zeros", "non-finite"}, sdktest.Claim(sdktest.Traits{AnyRounding: true})},
 		{"a step of zero", learned{init: func(s program.Value) program.Value { return s.Scale(0).Log() }}, []string{"parameters", "shapes", "trained parameters"}, nil},
 		{"a step for each row", learned{shape: func(site sdk.Site) []int { return []int{site.Shape[0], 1} }}, []string{"trained parameters"}, nil},
 		{"a step without a gradient", learned{step: program.Value.StopGradient}, []string{"learning"}, nil},
@@ -153,6 +192,10 @@ func TestOptimizerMutants(t *testing.T) {
 		{"takes all parts for equal", thirds{}, []string{"parts"}},
 		{"declines weights in parts", momentum{accepts: func(t sdk.Tensor) bool { return t.Parts == nil }}, []string{"parts"}},
 		{"accepts nothing", momentum{accepts: func(sdk.Tensor) bool { return false }}, []string{"selection"}},
+		{"corrects for one update too many", corrected{shift: 1}, []string{"correction"}},
+		{"corrects for one update too few", corrected{shift: -1}, []string{"finite"}},
+		{"decay inside u", momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Add(in.X.Scale(0.01)) }}, []string{"decay"}},
+		{"depends on the name", named{}, []string{"names"}},
 		{"divides by the rate", momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Div(in.Rate) }}, []string{"conditions"}},
 		{"divides by the loss", momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Div(in.Loss) }}, []string{"conditions"}},
 		{"divides by the steps that are left", momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value {
@@ -161,6 +204,13 @@ func TestOptimizerMutants(t *testing.T) {
 		{"a rate of its own without a schedule", paced{rate: func(in sdk.UpdateInput) program.Value { return in.Step.Pow(in.Step.Builder().Const(-0.5)) }}, []string{"conditions"}},
 		{"a negative rate", paced{rate: func(in sdk.UpdateInput) program.Value { return in.Rate.Neg() }}, []string{"conditions", "parabola"}},
 		{"a rate that is not finite", paced{rate: func(in sdk.UpdateInput) program.Value { return in.Rate.Mul(in.Rate.Log()) }}, []string{"conditions"}},
+		{"an average that starts at zero", averaged{start: zeros}, []string{"evaluation"}},
+		{"an average that is not one", averaged{result: func(x, mean program.Value) program.Value { return mean.Scale(0.9) }}, []string{"evaluation"}},
+		{"an average that is not finite", averaged{result: func(x, mean program.Value) program.Value {
+			return x.Add(x.Sub(mean).Log().Sub(x.Sub(mean).Log()))
+		}}, []string{"evaluation"}},
+		{"the average is not evaluated", averaged{result: func(x, _ program.Value) program.Value { return x }}, []string{"state"}},
+		{"evaluates where it began", averaged{keeps: true}, []string{"state", "parabola"}},
 		{"the refresh is not used", whitened{use: func(q program.Value) program.Value {
 			return identity(q.Builder(), q.Shape()[0])
 		}}, []string{"state", "refresh"}},
@@ -179,6 +229,10 @@ func TestClaims(t *testing.T) {
 	fails(t, sdktest.SomeOfOptimizer(creeps, still), nil)
 	fails(t, sdktest.SomeOfOptimizer(creeps, still, sdktest.Claim(sdktest.Traits{Still: true})), still)
 	fails(t, sdktest.CheckOptimizer(sdktest.NewOptimizer(momentum{}), sdktest.Claim(sdktest.Traits{Still: true, Descent: 1e-2})), nil)
+	fails(t, sdktest.SomeOfOptimizer(creeps, []string{"decay"}, sdktest.Claim(sdktest.Traits{OwnDecay: true})), nil)
+	fails(t, sdktest.SomeOfOptimizer(named{}, []string{"names"}, sdktest.Claim(sdktest.Traits{ByName: true})), nil)
+	fails(t, sdktest.SomeOfQuantizer(broken(byColumn), []string{"scale scope"}, sdktest.Claim(sdktest.Traits{ScaleScope: sdktest.ScopeColumn})), nil)
+	fails(t, sdktest.SomeOfQuantizer(broken(byTensor), []string{"scale scope"}, sdktest.Claim(sdktest.Traits{ScaleScope: sdktest.ScopeTensor})), nil)
 	fails(t, sdktest.SomeOfOptimizer(momentum{}, descent, sdktest.Claim(sdktest.Traits{Descent: 1e-200})), descent)
 	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(broken(func(q *rows) { q.refuse = odd(sdk.Refuse) }))), nil)
 }

@@ -17,8 +17,12 @@ func (o *optimizerRun) checks() []step {
 		{"selection", "some tensor is accepted, and acceptance depends on role and shape alone", o.checkSelection},
 		{"deterministic", "the same request gives the same programs, and the same programs the same bits", o.checkDeterministic},
 		{"zero gradient", "a gradient of zeros from the start gives finite directions and states", o.checkZeroGradient},
+		{"decay", "without a gradient the direction is not in proportion to x: the decay of weights is the host's", o.checkDecay},
+		{"names", "programs do not depend on the name of the tensor", o.checkNames},
+		{"correction", "the correction of averages for their start counts updates from 1", o.checkCorrection},
 		{"finite", "gradients from 1e-12 to 1e6 give finite directions and states", o.checkFinite},
 		{"conditions", "a rate of 0, a loss of 0 and a run of one step give finite directions and states; a rate of its own is finite, not negative, and 0 where the schedule's is 0", o.checkConditions},
+		{"evaluation", "the weights to evaluate with are x before the first update, and as long as x stays where it is; later they are finite", o.checkEvaluation},
 		{"state", "every state tensor is changed by updates, and what it holds has an effect", o.checkState},
 		{"checkpoint", "a state that went through binary32 goes on as before", o.checkCheckpoint},
 		{"refresh", "a refresh runs when it is due and has an effect on the directions", o.checkRefresh},
@@ -271,4 +275,35 @@ func (o *optimizerRun) checkConditions(t *trial) {
 		}
 	})
 	t.skipUntried("no program reads rate, steps or loss")
+}
+
+// checkEvaluation looks at the weights to evaluate with.
+func (o *optimizerRun) checkEvaluation(t *trial) {
+	o.each(t, o.machines, func(s *tensorAnswer, m Machine) {
+		if s.Evaluate == nil {
+			return
+		}
+		near := func(what string, r *training) {
+			w, err := r.evaluated(r.x)
+			t.must(r.at(), err)
+			t.within(r.at(), what, r.shape, w, r.x, upTo(1e-5*largest(r.x)))
+		}
+		r := s.train(t, m)
+		near("what is evaluated before the first update", r)
+		for range 4 {
+			r.next(20)
+			w, err := r.evaluated(r.x)
+			t.must(r.at(), err)
+			if !t.finite(r.at(), fmt.Sprintf("what is evaluated after update %d", r.updates), r.shape, w) {
+				return
+			}
+		}
+		still := s.train(t, m)
+		still.schedule = 0 // x does not move
+		for range 4 {
+			still.update(still.x, make([]float64, s.size()))
+		}
+		near("what is evaluated after 4 updates without a gradient, with a rate of 0,", still)
+	})
+	t.skipUntried("it is x")
 }

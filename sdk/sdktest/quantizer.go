@@ -12,20 +12,24 @@ func (q *quantizerRun) checks() []step {
 		{"parameters", "each value in a declared range, alone and with others, gives a valid program or an error that says what to do", q.checkParameters},
 		{"shapes", "valid programs for weights and activations of every shape; rows of a length that 32 divides cannot be refused", q.checkShapes},
 		{"deterministic", "the same request gives the same programs, and the same program the same bits", q.checkDeterministic},
-		{"zeros", "zeros stay zeros, with codes 0 and mask 1; or a level near zero where zero is none", q.checkZeros},
+		{"zeros", "zeros stay zeros, with codes 0 (or one code, where that is claimed) and mask 1; or a level near zero where zero is none", q.checkZeros},
 		{"constant and tiny rows", "rows of equal, and of subnormal, numbers give finite values", q.checkConstants},
 		{"largest numbers", "rows of the largest binary32 numbers do no harm to others", q.checkLargest},
 		{"non-finite", "NaN and ±Inf make exactly what shares their scale NaN, with codes 0, mask 0 and a finite gradient", q.checkNonFinite},
 		{"rows", "a row has the same result alone and in a matrix, unless one scale is for the whole tensor", q.checkRows},
-		{"nearest", "where the levels can be seen from outside, each value goes to the nearest", q.checkNearest},
+		{"scale scope", "a scale is shared by what is claimed: if nothing is, by a row or a part of it, or by a whole weight", q.checkScope},
+		{"nearest", "where the levels can be seen from outside, each value goes to the nearest, and they reach as far as their scale says", q.checkNearest},
 		{"error", "the error is that of a quantizer: no row much worse than others, no bias, no shrinking", q.checkError},
+		{"noise", "where a program takes noise, another key gives another result; the mean over the noise is x, where that is claimed", q.checkNoise},
 		{"fixed points", "what is on the grid stays there, where that is claimed", q.checkFixed},
 		{"homogeneous", "Q(c·x) = c·Q(x) where it is promised", q.checkHomogeneous},
 		{"gradient", "the gradient by x and by trained parameters is that of the surrogate, by central differences", q.checkGradient},
 		{"gradient size", "the gradient passes where the mask says so, with factor 1", q.checkGradientSize},
+		{"mask", "where a mask stops something, what it passes is not clipped", q.checkMask},
 		{"forward split", "the forward pass of training gives the bits of the value", q.checkSplit},
 		{"unpack", "codes and scale unpack to the value, bit for bit", q.checkUnpack},
 		{"whole codes", "codes are whole numbers, of any type", q.checkWhole},
+		{"count of codes", "a quantizer with a parameter bits has at most 2^bits codes", q.checkCount},
 		{"trained parameters", "they start finite from any finite tensor, and do not depend on the number of rows of an activation", q.checkTrained},
 		{"learning", "away from their start, the gradient leads trained parameters to a smaller error, and not to a larger one", q.checkLearning},
 		{"devices", "compiled programs agree with the oracle: outputs, gradients, initial values", q.checkDevices},
@@ -114,8 +118,11 @@ func (q *quantizerRun) checkDeterministic(t *trial) {
 	for _, v := range q.space.singles {
 		for _, s := range q.sites(v, matrixShapes[0]...) {
 			t.announce()
-			again, err := q.programs(v, sdk.Role(s.role), matrixShapes[0])
+			again, err := q.programs(v, s.asked, matrixShapes[0])
 			if t.ok(s.example, err) {
+				if s.evaluates {
+					again = again.ForEvaluation()
+				}
 				samePrograms(t, s.example, s.Programs(), again.Programs())
 			}
 		}

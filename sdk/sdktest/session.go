@@ -175,14 +175,29 @@ type Traits struct {
 	// Idempotent promises Q(Q(x)) = Q(x): what is on the grid stays where it is.
 	Idempotent bool
 	// AnyRounding lets values go to other levels than the nearest, as stochastic
-	// rounding does. The noise may depend on the place of an element in its tensor.
+	// rounding does. The noise may depend on the place of an element in its tensor. A
+	// quantizer with another program for evaluation must round to nearest there.
 	AnyRounding bool
+	// Unbiased promises that the mean of Q(x) over the noise of training is x, for numbers
+	// within the grid.
+	Unbiased bool
 	// AnyGradient lets the surrogate be something other than the identity on the entries
 	// that the mask passes.
 	AnyGradient bool
 	// Ties is for grids that put some entries of any tensor, such as the largest, exactly
 	// half way between two levels. Homogeneity is then tried with powers of two only.
 	Ties bool
+	// ScaleScope says what shares a scale with the settings given. Without it, rows or their parts
+	// may, and the whole of a weight.
+	ScaleScope Scope
+	// AnyZeroCode lets another code than 0 stand for zero, as where codes count levels from the lowest.
+	AnyZeroCode bool
+	// Prunes lets entries become zero, with mask 0, because others of their row are larger.
+	Prunes bool
+	// OwnDecay lets an optimizer shrink weights itself, with its default settings.
+	OwnDecay bool
+	// ByName lets an optimizer's programs depend on the name of the tensor.
+	ByName bool
 	// NoDescent is for optimizers that do not minimise on their own.
 	NoDescent bool
 	// Still promises that nothing moves as long as all gradients have been zero.

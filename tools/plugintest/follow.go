@@ -17,7 +17,8 @@ import (
 //	steps   the length of the run; the number of rates if absent
 //	losses  the loss of each update, if the optimizer reads it
 //
-// and it expects x, the matrix after each update. The tolerance is that of [Bench.Close].
+// and it expects x, the matrix after each update, and, if there is evaluated, what the model is
+// evaluated with. The tolerance is that of [Bench.Close].
 func (m Bench) Follow(t testing.TB, o sdk.Optimizer, c golden.Case, single float64) *Training {
 	t.Helper()
 	x, grads, rates := c.Inputs.Array("x0"), c.Inputs.Array("grads"), c.Inputs.Array("rates").Data
@@ -26,15 +27,19 @@ func (m Bench) Follow(t testing.TB, o sdk.Optimizer, c golden.Case, single float
 	if c.Inputs.Has("steps") {
 		run.RunSteps = c.Inputs.Int("steps")
 	}
-	var path []float64
+	var path, evaluated []float64
 	for i, rate := range rates {
 		if c.Inputs.Has("losses") {
 			run.Loss = c.Inputs.Array("losses").Data[i]
 		}
 		run.Update(t, grads.Row(i).Data, rate)
 		path = append(path, run.X()...)
+		evaluated = append(evaluated, run.Evaluated(t)...)
 	}
 	m.Close(c.Expected, "x", path, single)
+	if c.Expected.Has("evaluated") {
+		m.Close(c.Expected, "evaluated", evaluated, single)
+	}
 	return run
 }
 

@@ -90,6 +90,16 @@ func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 	r.keep(sdk.InputX, reference.Floats(floats.AddScaledTo(make([]float64, len(x)), x, -rate, u), r.shape...))
 }
 
+// Evaluated returns what the model is evaluated with.
+func (r *Training) Evaluated(t testing.TB) []float64 {
+	t.Helper()
+	if r.Program.Evaluate == nil {
+		return r.X()
+	}
+	r.run(t, r.m, r.Program.Evaluate)
+	return r.state[sdk.OutputWeights].Float64s()
+}
+
 // Steps makes one update for each gradient along the first axis, all at one rate, and
 // returns the parameters after the last.
 func (r *Training) Steps(t testing.TB, gradients golden.Array, rate float64) []float64 {

@@ -32,18 +32,21 @@ def inputs(seed, shape, rate, steps=STEPS):
     return {"x0": x0.round(6).tolist(), "grads": grads.round(6).tolist(), "rates": rates}
 
 
-def path(make, given):
-    """x after every step. make(rate) is the transformation; rate is a schedule of the step from 0."""
+def path(make, given, evaluate=None):
+    """x after every step, and what evaluate(state, x) makes of it. make(rate) is the transformation; rate
+    is a schedule of the step from 0."""
     rates = jnp.asarray(given["rates"])
     tx = make(lambda count: rates[count])
     x = jnp.asarray(given["x0"])
     state = tx.init(x)
-    out = []
+    out, evaluated = [], []
     for g in given["grads"]:
         u, state = tx.update(jnp.asarray(g), state, x)
         x = optax.apply_updates(x, u)
         out.append(np.asarray(x).tolist())
-    return out, state
+        if evaluate:
+            evaluated.append(np.asarray(evaluate(state, x)).tolist())
+    return out, evaluated
 
 
 def write(name, description, cases):
@@ -52,12 +55,13 @@ def write(name, description, cases):
     (HERE / name / "testdata" / (name + ".json")).write_text(json.dumps(text, indent=1) + "\n")
 
 
-def cases(variants, make, rate=0.05, seed=1):
+def cases(variants, make, rate=0.05, seed=1, evaluate=None):
     list_ = []
     for i, (id_, shape, params) in enumerate(variants):
         given = inputs(seed + i, shape, rate)
-        x, _ = path(make(params), given)
-        list_.append({"id": id_, "params": params, "inputs": given, "expected": {"x": x}})
+        x, evaluated = path(make(params), given, evaluate)
+        expected = {"x": x, "evaluated": evaluated} if evaluate else {"x": x}
+        list_.append({"id": id_, "params": params, "inputs": given, "expected": expected})
     return list_
 
 
@@ -95,6 +99,16 @@ def adafactor(p):
     return make
 
 
+def schedule_free(p):
+    def make(rate):
+        base = optax.chain(transform.scale_by_rms(decay=p.get("beta2", 0.999), eps=p.get("eps", 1e-8), eps_in_sqrt=False, bias_correction=True),
+                           optax.scale_by_learning_rate(rate))
+        # optax counts the steps of the average from 1, those of the rate from 0.
+        return optax.contrib.schedule_free(base, lambda count: rate(count - 1), b1=p.get("beta1", 0.9), weight_lr_power=p.get("weight_power", 2.0))
+
+    return make
+
+
 def main():
     write("lion", "Lion by optax.scale_by_lion.", cases([("defaults", (2, 3), {}), ("other_betas", (3, 2), {"beta1": 0.95, "beta2": 0.98})], lion))
     write("adopt", "ADOPT with clipping by optax.contrib.adopt.",
@@ -105,6 +119,9 @@ def main():
     write("adafactor", "Adafactor by the transformations of optax.adafactor, with the decay rate of the second moment in float64.",
           cases([("whole", (3, 2), {}), ("factored", (3, 4), {"factor_from": 2}), ("tall", (5, 2), {"factor_from": 2, "decay": 0.5, "threshold": 0.5}),
                  ("plain_rate", (2, 4), {"factor_from": 1, "scale_parameter": False}), ("small", (2, 2), {"least_scale": 1.0, "eps": 1e-3})], adafactor, rate=0.3))
+    write("schedule-free", "Schedule-free AdamW without weight decay, by optax.contrib.schedule_free.",
+          cases([("defaults", (2, 3), {}), ("other", (3, 2), {"beta1": 0.6, "beta2": 0.9, "eps": 1e-4, "weight_power": 1.0})], schedule_free,
+                evaluate=optax.contrib.schedule_free_eval_params))
 
 
 if __name__ == "__main__":

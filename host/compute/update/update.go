@@ -221,11 +221,23 @@ func Param(tensor string) string { return "param/" + tensor }
 // State returns the name of a state tensor that the optimizer of a trained tensor keeps.
 func State(tensor, state string) string { return "state/" + tensor + "/" + state }
 
+// Evaluated returns the name of the tensor that the model is evaluated with in the place of a
+// trained tensor, where its optimizer gives one.
+func Evaluated(tensor string) string { return "evaluated/" + tensor }
+
 // Gradient returns the name of the gradient with respect to a trained tensor.
 func Gradient(tensor string) string { return "gradient/" + tensor }
 
 // Value returns the name of the quantized value of a weight, as products use it.
 func Value(tensor string) string { return "value/" + tensor }
+
+// Noise returns the name of the key of random bits that the quantizer of a weight or an
+// activation site has to itself.
+func Noise(site string) string { return "noise/" + site }
+
+// SharedNoise returns the name of the key of random bits that it shares with the
+// quantizers of the other operands of its products.
+func SharedNoise(site string) string { return "shared noise/" + site }
 
 // Trained returns the name of the trained tensor t of the quantizer for a weight or an
 // activation site.
@@ -296,8 +308,26 @@ func tensorOf(tensor, input string) (name string, ok bool) {
 		return Gradient(tensor), true
 	case input == cage.InputQuantized:
 		return Value(tensor), true
+	case input == sdk.InputNoise:
+		return Noise(tensor), true
+	case input == sdk.InputSharedNoise:
+		return SharedNoise(tensor), true
+	case input == sdk.OutputWeights:
+		return Evaluated(tensor), true
 	}
 	return "", false
+}
+
+// Evaluations makes the jobs of the optimizers whose results are other tensors than those that they
+// train. They change nothing, and write the tensors of [Evaluated].
+func Evaluations(rules []cage.Rule) []Job {
+	var jobs []Job
+	for _, r := range rules {
+		if r.Optimizer.Evaluate != nil {
+			jobs = append(jobs, bind(r.Name, r.Optimizer.Evaluate))
+		}
+	}
+	return jobs
 }
 
 // Inits makes the jobs with which optimizers initialize states from parameters.

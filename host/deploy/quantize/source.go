@@ -12,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/huggingface"
-	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
@@ -78,12 +77,10 @@ func (s *source) openCheckpoint(f *checkpoint.File) error {
 	}
 	s.origin = &provenance.Origin{Path: path, Run: s.made.Run, Step: f.Step, End: s.made.Initial.Ends(),
 		Files: []huggingface.Part{{File: filepath.Join(run.Checkpoints().Base(), checkpoint.FileName(f.Step)), SHA256: f.Digest()}}}
+	load := provenance.Evaluated(f)
 	read := func(name string) ([]float32, error) {
-		t, err := f.Tensor(name)
-		if err != nil {
-			return nil, err
-		}
-		return safetensors.Values[float32](t)
+		t, err := load(name)
+		return t.Data, err
 	}
 	s.values = func(param string) ([]float32, error) { return read(step.ParamName(param)) }
 	s.trained = func(param, name string) ([]float32, error) { return read(step.TrainedName(param, name)) }

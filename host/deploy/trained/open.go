@@ -125,7 +125,7 @@ func (t *Model) load(f *checkpoint.File) error {
 	}
 	var err error
 	t.step = f.Step
-	t.state, err = t.upload(provenance.Tensors(f))
+	t.state, err = t.upload(provenance.Evaluated(f))
 	return err
 }
 

@@ -88,6 +88,9 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 		for _, s := range t.Optimizer.State {
 			out.States += elements(s.Shape)
 		}
+		if t.Optimizer.Evaluate != nil { // during an evaluation, or while a checkpoint is written
+			out.States += elements(t.Shape)
+		}
 		if t.RefreshDelay > 0 { // what a refresh reads is copied while it is under way
 			out.States += memory.Inputs(t.Optimizer.Refresh)
 		}

@@ -75,6 +75,11 @@ func (f *File) Tensor(name string) (safetensors.Tensor, error) {
 	return t, err
 }
 
+// Has reports whether there is a tensor of that name.
+func (f *File) Has(name string) bool {
+	return slices.ContainsFunc(f.Infos(), func(i safetensors.Info) bool { return i.Name == name })
+}
+
 // Verify reads the tensors that have not been read yet, holding little of them in memory.
 // The error names all that are damaged.
 func (f *File) Verify() error {

@@ -67,7 +67,7 @@ func LoadRun(dir rundir.Dir, use func(step.LoadFunc) error) (*Origin, error) {
 		}
 		from.Step = f.Step
 		from.Files = []huggingface.Part{{File: filepath.Join(dir.Checkpoints().Base(), checkpoint.FileName(f.Step)), SHA256: f.Digest()}}
-		return use(Tensors(f))
+		return use(Evaluated(f))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
@@ -99,6 +99,21 @@ func HubOrigin(dir vfs.Path, c *huggingface.Checkpoint) (*Origin, error) {
 	}
 	files, err := c.Parts()
 	return &Origin{Path: path, Files: files, End: c.Config.Tokens.End}, err
+}
+
+// Evaluated is [Tensors] for a model that is used and not trained on: in place of what was trained
+// it reads what the run was evaluated with, where its optimizer gives that.
+func Evaluated(f *checkpoint.File) step.LoadFunc {
+	load := Tensors(f)
+	return func(name string) (step.Tensor, error) {
+		given := step.EvaluatedName(name)
+		if !f.Has(given) {
+			return load(name)
+		}
+		t, err := load(given)
+		t.Name = name
+		return t, err
+	}
 }
 
 // Tensors reads the tensors of a checkpoint by name.

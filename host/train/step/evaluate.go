@@ -14,28 +14,69 @@ import (
 	"github.com/cage-qat/cage/host/model/decode"
 )
 
-// Evaluator computes losses with fixed parameters. The weights are quantized once, when
-// it is created, by the quantizers used in training.
+// Evaluator computes losses with fixed parameters: those that are trained, or what their
+// optimizers give for evaluation in their place. The weights are quantized once, when it is
+// created, by the quantizers of evaluation.
 type Evaluator struct {
 	c *Compiled
 	s *State
-	t update.Tensors // those of the state, and the quantized weights
+	t update.Tensors // those of the state, or in their place those of given, and the quantized weights
+	// given are the tensors that optimizers give for evaluation, by the names of those that are trained.
+	given update.Tensors
 
 	network *decode.Network // nil until a decoder reads a single token
 }
 
 // Evaluator prepares the evaluation of s, which must stay unchanged until Close.
 func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
-	e := &Evaluator{c: c, s: s, t: maps.Clone(s.Tensors)}
-	if err := c.runQuantize(e.t); err != nil {
+	given, err := c.evaluated(s)
+	if err != nil {
+		return nil, err
+	}
+	e := &Evaluator{c: c, s: s, t: maps.Clone(s.Tensors), given: given}
+	maps.Copy(e.t, given)
+	if err := c.runQuantizeForEvaluation(e.t); err != nil {
 		e.Close()
 		return nil, err
 	}
 	return e, nil
 }
 
-// Close frees the quantized weights.
-func (e *Evaluator) Close() { keepState(e.s.Tensors, e.t) }
+// Close frees the quantized weights, and what optimizers have given.
+func (e *Evaluator) Close() {
+	for name, b := range e.given {
+		b.Finalize()
+		e.t[name] = e.s.Tensors[name]
+	}
+	e.given = nil
+	keepState(e.s.Tensors, e.t)
+}
+
+// prepareEvaluation compiles what [Compiled.evaluated] needs.
+func (c *Compiled) prepareEvaluation() (err error) {
+	if jobs := update.Evaluations(c.plan.Rules); len(jobs) > 0 && c.evaluation == nil {
+		c.evaluation, err = update.Compile(c.dev, "evaluated weights", jobs, update.Options{})
+	}
+	return err
+}
+
+// evaluated computes what optimizers give for evaluation, by the names of the tensors in whose
+// place it is used. The caller frees it.
+func (c *Compiled) evaluated(s *State) (update.Tensors, error) {
+	if err := c.prepareEvaluation(); err != nil || c.evaluation == nil {
+		return nil, err
+	}
+	t, given := maps.Clone(s.Tensors), update.Tensors{}
+	if _, err := c.evaluation.Run(t, nil); err != nil {
+		return nil, err
+	}
+	for _, r := range c.plan.Rules {
+		if b := t[update.Evaluated(r.Name)]; b != nil {
+			given[update.Param(r.Name)] = b
+		}
+	}
+	return given, nil
+}
 
 // Losses returns the losses of a batch of all replicas together; for a language model,
 // the loss of every token of [batch, context+1], row by row, in nats.
@@ -54,7 +95,7 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	defer n.Finalize()
-	return e.runStage("losses", e.c.plan.lossStage, update.Tensors{tokensName: t, replicaName: n})
+	return e.runStage("losses", e.c.evaluationPlan.lossStage, update.Tensors{tokensName: t, replicaName: n})
 }
 
 // runStage runs a stage on the parameters and a batch, and downloads the output that has the stage's name.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -82,7 +83,9 @@ type Stored struct {
 }
 
 // Stored lists the tensors of a state, for a checkpoint. The results of refreshes that
-// are not in place yet are among them; Stored waits for these ([State.Pending]).
+// are not in place yet are among them; Stored waits for these ([State.Pending]). So are the
+// tensors that the model is evaluated with, where they are others than those that are trained:
+// a checkpoint can be evaluated without the optimizer.
 func (c *Compiled) Stored(s *State) []Stored {
 	var out []Stored
 	for _, t := range c.plan.stateTensors() {
@@ -92,6 +95,25 @@ func (c *Compiled) Stored(s *State) []Stored {
 	for _, r := range s.Pending.Results() {
 		out = append(out, Stored{r.Name, r.Dims, func() ([]float32, error) { return r.Data, nil }})
 	}
+	return append(out, c.storedEvaluated(s)...)
+}
+
+// storedEvaluated lists what optimizers give for evaluation. It is computed now, because the next
+// step changes what it is computed from.
+func (c *Compiled) storedEvaluated(s *State) (out []Stored) {
+	given, err := c.evaluated(s)
+	for _, r := range c.plan.Rules {
+		if r.Optimizer.Evaluate == nil {
+			continue
+		}
+		var data []float32
+		if err == nil {
+			b := given[update.Param(r.Name)]
+			data, err = engine.Download[float32](b)
+			b.Finalize()
+		}
+		out = append(out, Stored{update.Evaluated(r.Name), r.Shape, func() ([]float32, error) { return data, err }})
+	}
 	return out
 }
 
@@ -100,6 +122,13 @@ type LoadFunc func(name string) (Tensor, error)
 
 // ParamName returns the name of a model parameter in checkpoints.
 func ParamName(param string) string { return update.Param(param) }
+
+// EvaluatedName returns the name, in checkpoints, of the tensor that the model is evaluated with in
+// the place of a parameter or trained parameter with the given name there. A checkpoint has it only
+// if an optimizer gives it.
+func EvaluatedName(name string) string {
+	return update.Evaluated(strings.TrimPrefix(name, update.Param("")))
+}
 
 // TrainedName returns the name, in checkpoints, of a trained parameter of the quantizer of a weight or site.
 func TrainedName(site, name string) string { return update.Param(update.Trained(site, name)) }
@@ -291,10 +320,10 @@ func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) erro
 	defer batch.Finalize()
 	have := maps.Clone(t)
 	have[tokensName] = batch
-	if err := c.runQuantize(have); err != nil {
+	if err := c.runQuantizeForEvaluation(have); err != nil {
 		return err
 	}
-	err = c.runOnce(c.plan.calibrateStage(), have)
+	err = c.runOnce(c.evaluationPlan.calibrateStage(), have)
 	for _, tr := range c.plan.trainedActivations() {
 		if b := have[update.Param(tr.Name)]; b != nil {
 			t[update.Param(tr.Name)] = b
