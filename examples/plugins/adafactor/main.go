@@ -73,7 +73,7 @@ func (adafactor) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (p
 	var w program.Value
 	if factored(t) {
 		rows := moment(stateRows, square.MeanRow())
-		columns := moment(stateColumns, square.Sum(0).Scale(1/float64(t.Shape[0])).Reshape(1, t.Shape[1]))
+		columns := moment(stateColumns, square.ReduceSum(0).Scale(1/float64(t.Shape[0])).Reshape(1, t.Shape[1]))
 		next = sdk.State{stateRows: rows, stateColumns: columns}
 		mean := rows.SumAll().Scale(1 / float64(t.Shape[0]))
 		w = g.Div(rows.Div(mean).Sqrt()).Div(columns.Sqrt()) // the factored V is rows·columns/mean
