@@ -111,6 +111,7 @@ func toQuantizerProgram(q QuantizerProgram) (*pb.QuantizerProgram, error) {
 		Init:        wire.ToProgram(q.Init),
 		Trained:     trained,
 		Unpack:      wire.ToProgram(q.Unpack),
+		Evaluate:    wire.ToProgram(q.Evaluate),
 	}, nil
 }
 

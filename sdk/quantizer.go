@@ -15,7 +15,8 @@ type Quantizer interface {
 	// Describe names the plugin and declares its parameters.
 	Describe() Description
 	// Quantize builds Q(x) for one site of the model. x has the site's shape.
-	// It is called once for each site and must be pure: for equal sites it writes equal
+	// It is called twice for each site, for the program of training and for that of
+	// evaluation ([Site.Training]), and must be pure: for equal sites it writes equal
 	// programs. It refuses what it does not support with [Refuse]; any other error counts
 	// as a mistake in the plugin.
 	Quantize(b *program.Builder, x program.Value, site Site) (Quantized, error)
@@ -90,6 +91,18 @@ type Site struct {
 	// Trained holds the trained parameters of a [Trainable] quantizer in Quantize;
 	// elsewhere it is empty.
 	Trained State
+	// Training says which program Quantize is to build: the one that trains, or the one
+	// with which the model is evaluated, exported and used. Most quantizers build the same.
+	Training bool
+	// Noise, SharedNoise and Step change from step to step. They are there while Quantize
+	// builds the program of training, and absent elsewhere. A program that does not use one
+	// does not have it among its inputs, and costs nothing for it.
+	//
+	// Noise is a key for [program.Builder.RandomBits], uint[2], of this site alone: a new
+	// one in each step, and for an activation in each micro-batch. SharedNoise is a key,
+	// new in each step, that both operands of a product have, as for a random rotation of
+	// both. Step is the number of the training step as a scalar float, counted from 1.
+	Noise, SharedNoise, Step program.Value
 	// Values holds the declared parameters, checked and complete.
 	Values
 }
@@ -126,36 +139,56 @@ type Quantized struct {
 // Names of the inputs and outputs of a quantizer's programs; a trained parameter
 // p appears as TrainedPrefix + p.
 const (
-	InputX          = "x"
-	OutputValue     = "value"
-	OutputSurrogate = "surrogate"
-	OutputCodes     = "codes"
-	OutputScale     = "scale"
-	OutputMask      = "mask"
-	TrainedPrefix   = "trained."
+	InputX           = "x"
+	InputNoise       = "noise"
+	InputSharedNoise = "shared_noise"
+	OutputValue      = "value"
+	OutputSurrogate  = "surrogate"
+	OutputCodes      = "codes"
+	OutputScale      = "scale"
+	OutputMask       = "mask"
+	TrainedPrefix    = "trained."
 )
 
 // QuantizerProgram is a quantizer's answer for one site in the form that crosses
 // the process boundary.
 type QuantizerProgram struct {
-	// Program takes x and the trained parameters in their order, and returns
+	// Program is the one of training. It takes x, the trained parameters in their order,
+	// and those of noise, shared_noise and step that it uses, in this order; it returns
 	// value and surrogate, optionally codes, scale and mask.
-	Program     *program.Program
+	Program *program.Program
+	// Evaluate is the program of evaluation, with the same outputs, if it is another one
+	// than Program; see [QuantizerProgram.ForEvaluation]. It takes x and the trained
+	// parameters.
+	Evaluate    *program.Program
 	Homogeneous bool
 	// Trained lists the trained parameters in the order of their names.
 	Trained []StateTensor
 	// Init maps x to the initial trained parameters; nil exactly when there are
 	// none.
 	Init *program.Program
-	// Unpack maps codes and scale, as Program returns them, to value; nil when
+	// Unpack maps codes and scale, as both programs return them, to value; nil when
 	// the quantizer is not a [Packer].
 	Unpack *program.Program
 }
 
-// Programs yields the programs that are present, with their names: quantize, init,
-// unpack.
+// ForEvaluation is the answer with the program of evaluation in place of that of
+// training: what quantizes a model that is not being trained.
+func (q QuantizerProgram) ForEvaluation() QuantizerProgram {
+	if q.Evaluate != nil {
+		q.Program, q.Evaluate = q.Evaluate, nil
+	}
+	return q
+}
+
+// Takes reports whether the program of training takes an input that changes from step to
+// step: [InputNoise], [InputSharedNoise] or [InputStep].
+func (q QuantizerProgram) Takes(input string) bool { return q.Program.Input(input) >= 0 }
+
+// Programs yields the programs that are present, with their names: quantize, evaluate,
+// init, unpack.
 func (q QuantizerProgram) Programs() iter.Seq2[string, *program.Program] {
-	return present([]named{{"quantize", q.Program}, {"init", q.Init}, {"unpack", q.Unpack}})
+	return present([]named{{"quantize", q.Program}, {"evaluate", q.Evaluate}, {"init", q.Init}, {"unpack", q.Unpack}})
 }
 
 // Check verifies the signatures of valid programs for a site of the given shape:
@@ -163,10 +196,13 @@ func (q QuantizerProgram) Programs() iter.Seq2[string, *program.Program] {
 //   - The input x and the outputs value and surrogate are floats of that shape;
 //     codes are numbers and mask a bool, of that shape; scale is a float; there
 //     is no other output.
-//   - The trained parameters are in order; they are inputs of the program and
+//   - The trained parameters are in order; they are inputs of the programs and
 //     outputs of Init. If there are any, the surrogate depends on each of them,
 //     and Homogeneous is not promised.
-//   - Unpack takes codes and scale and returns value.
+//   - If the program takes noise, shared_noise or step, there is a program of
+//     evaluation, which takes none of them.
+//   - Unpack takes codes and scale, which both programs return with the same
+//     types, and returns value.
 //   - No program factorizes.
 func (q QuantizerProgram) Check(shape []int) error {
 	if q.Program == nil {
@@ -174,11 +210,42 @@ func (q QuantizerProgram) Check(shape []int) error {
 	}
 	x := program.Input{Name: InputX, Type: program.FloatType(shape...)}
 	trained := ports(TrainedPrefix, q.Trained)
-	s := signature{name: "quantizer's", inputs: append([]program.Input{x}, trained...)}
+	fixed := append([]program.Input{x}, trained...)
+	s := signature{name: "quantizer's", inputs: fixed}
+	for _, in := range stepInputs {
+		if q.Takes(in.Name) {
+			s.inputs = append(s.inputs, in)
+		}
+	}
 	return cmp.Or( // the first error
 		checkList("trained parameter", q.Trained),
 		s.checkInputs(q.Program), checkQuantizerOutputs(q.Program, shape), s.checkOps(q.Program),
-		q.checkTrained(x, trained), q.checkUnpack(x))
+		q.checkEvaluate(fixed, len(s.inputs) > len(fixed), shape), q.checkTrained(x, trained), q.checkUnpack(x))
+}
+
+// stepInputs are the inputs that change from step to step.
+var stepInputs = []program.Input{
+	{Name: InputNoise, Type: keyType},
+	{Name: InputSharedNoise, Type: keyType},
+	{Name: InputStep, Type: program.FloatType()},
+}
+
+// keyType is the type of a key for random bits.
+var keyType = program.Type{DType: program.Uint, Shape: []int{2}}
+
+// checkEvaluate verifies the program of evaluation. It must be there if that of training changes from step to step.
+func (q QuantizerProgram) checkEvaluate(inputs []program.Input, changes bool, shape []int) error {
+	switch {
+	case q.Evaluate == nil && changes:
+		return errors.New("the program takes what changes from step to step (noise, shared_noise or step), but there is no program for evaluation, which has none of these")
+	case q.Evaluate == nil:
+		return nil
+	}
+	s := signature{name: "evaluate", inputs: inputs}
+	if err := cmp.Or(s.checkInputs(q.Evaluate), checkQuantizerOutputs(q.Evaluate, shape), s.checkOps(q.Evaluate)); err != nil {
+		return fmt.Errorf("for evaluation: %w", err)
+	}
+	return nil
 }
 
 func (q QuantizerProgram) checkUnpack(x program.Input) error {
@@ -188,6 +255,17 @@ func (q QuantizerProgram) checkUnpack(x program.Input) error {
 	packed, err := packedPorts(q.Program)
 	if err != nil {
 		return err
+	}
+	if q.Evaluate != nil {
+		other, err := packedPorts(q.Evaluate)
+		if err != nil {
+			return fmt.Errorf("for evaluation: %w", err)
+		}
+		for i, port := range packed {
+			if !port.Type.Equal(other[i].Type) {
+				return fmt.Errorf("output %s is %s in training and %s in evaluation: unpack needs the same type", port.Name, port.Type, other[i].Type)
+			}
+		}
 	}
 	value := program.Input{Name: OutputValue, Type: x.Type}
 	return signature{name: "unpack", inputs: packed, outputs: []program.Input{value}}.check(q.Unpack, true)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/sdk/program"
@@ -88,13 +89,13 @@ func returnedBy(method reflect.Method, err error) error {
 }
 
 func buildQuantizer(q Quantizer, a *authoring, site Site) (out QuantizerProgram, err error) {
-	site.Trained = nil
+	site.Trained, site.Training, site.Noise, site.SharedNoise, site.Step = nil, false, program.Value{}, program.Value{}, program.Value{}
 	if t, ok := q.(Trainable); ok {
 		if out.Init, out.Trained, err = buildTrained(t, a, site); err != nil {
 			return out, err
 		}
 	}
-	if err := out.buildProgram(q, a, site); err != nil {
+	if err := out.buildPrograms(q, a, site); err != nil {
 		return out, err
 	}
 	if p, ok := q.(Packer); ok {
@@ -117,13 +118,41 @@ func buildTrained(q Trainable, a *authoring, site Site) (*program.Program, []Sta
 	return p, trained, err
 }
 
-func (q *QuantizerProgram) buildProgram(author Quantizer, a *authoring, site Site) error {
+// buildPrograms builds the programs of training and of evaluation.
+func (q *QuantizerProgram) buildPrograms(author Quantizer, a *authoring, site Site) error {
+	homogeneous := false
+	var err error
+	if q.Program, q.Homogeneous, err = q.buildProgram(author, a, site, true); err != nil {
+		return err
+	}
+	q.Evaluate, homogeneous, err = q.buildProgram(author, a, site, false)
+	switch {
+	case err != nil && slices.ContainsFunc(stepInputs, func(in program.Input) bool { return q.Takes(in.Name) }):
+		return fmt.Errorf("for evaluation, where Noise, SharedNoise and Step are absent, as Site.Training says: %w", err)
+	case err != nil:
+		return fmt.Errorf("for evaluation: %w", err)
+	case q.Evaluate.Hash() == q.Program.Hash():
+		q.Evaluate = nil
+	}
+	q.Homogeneous = q.Homogeneous && homogeneous
+	return nil
+}
+
+// buildProgram builds one of the two programs. Those of the inputs that change from step to step that the author does not use
+// are left out.
+func (q *QuantizerProgram) buildProgram(author Quantizer, a *authoring, site Site, training bool) (p *program.Program, homogeneous bool, err error) {
 	b := a.builder(site.Name)
 	x := b.Input(InputX, program.FloatType(site.Shape...))
-	site.Trained = inputState(b, TrainedPrefix, q.Trained)
+	site.Training, site.Trained = training, inputState(b, TrainedPrefix, q.Trained)
+	fixed := 1 + len(q.Trained)
+	if training {
+		for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step} {
+			*v = b.Input(stepInputs[i].Name, stepInputs[i].Type)
+		}
+	}
 	res, err := author.Quantize(b, x, site)
 	if err = cmp.Or(err, b.Err()); err != nil {
-		return err
+		return nil, false, err
 	}
 	if !res.Surrogate.Valid() {
 		res.Surrogate = x
@@ -139,12 +168,25 @@ func (q *QuantizerProgram) buildProgram(author Quantizer, a *authoring, site Sit
 			b.Output(o.name, o.v)
 		}
 	}
-	q.Homogeneous = res.Homogeneous
-	if q.Program, err = b.Build(); err == nil {
-		err = checkQuantizerOutputs(q.Program, site.Shape)
+	if p, err = b.Build(); err == nil {
+		err = checkQuantizerOutputs(p, site.Shape)
 	}
-	method, _ := reflect.TypeOf(author).MethodByName("Quantize")
-	return returnedBy(method, err)
+	if err != nil {
+		method, _ := reflect.TypeOf(author).MethodByName("Quantize")
+		return nil, false, returnedBy(method, err)
+	}
+	p, err = withoutUnused(p, fixed)
+	return p, res.Homogeneous, err
+}
+
+// withoutUnused leaves out the inputs that no output needs, except for the first ones.
+func withoutUnused(p *program.Program, keep int) (*program.Program, error) {
+	needed := p.Needs(p.Outputs)
+	from := slices.DeleteFunc(p.Arguments(), func(in program.Output) bool { return int(in.Value) >= keep && !needed[in.Value] })
+	if len(from) == len(p.Inputs) {
+		return p, nil
+	}
+	return p.Extract(p.Name, from, p.Outputs)
 }
 
 func buildUnpack(q Packer, quantize *program.Program, a *authoring, site Site) (*program.Program, error) {

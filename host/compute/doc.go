@@ -9,6 +9,7 @@
 //	rows       programs over rows on the CPU, in one pass through the caches
 //	attention  causal attention on the CPU, in blocks
 //	loops      loops over elements in vectors, from which the executors of the CPU are made
+//	threefry   random words from keys
 //	engine     devices, compiled graphs and buffers: the only room that knows GoMLX's insides
 //	matmul     products of matrices of bfloat16 and of 8-bit integers on the CPU
 //

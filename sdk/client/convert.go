@@ -68,6 +68,7 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out sd
 		{"quantize", m.GetProgram(), &out.Program, false},
 		{"init", m.GetInit(), &out.Init, false},
 		{"unpack", m.GetUnpack(), &out.Unpack, false},
+		{"evaluate", m.GetEvaluate(), &out.Evaluate, false},
 	}, limits)
 }
 

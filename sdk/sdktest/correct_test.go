@@ -73,9 +73,18 @@ func unsigned(scale func(program.Value, sdk.Site) program.Value) coarse {
 	}}
 }
 
-// stochastic rounds up with the probability of the fraction; the noise of an element
-// depends on its place in the matrix.
+// stochastic rounds up with the probability of the fraction in training, and to nearest in
+// evaluation.
 func stochastic(change func(*rows)) rows {
+	q := good()
+	q.drawn = func(r, u program.Value) program.Value { return r.Add(u).Floor() }
+	change(&q)
+	return q
+}
+
+// dithered does so in evaluation, too, with noise that is always the same. The noise of an
+// element depends on its place in the matrix.
+func dithered(change func(*rows)) rows {
 	q := good()
 	q.round = func(r program.Value) program.Value {
 		b := r.Builder()
@@ -85,6 +94,34 @@ func stochastic(change func(*rows)) rows {
 	q.homogeneous = false
 	change(&q)
 	return q
+}
+
+// rotatedNoise rotates the rows of training after random signs that both operands of a
+// product share, rounds stochastically, and rotates back.
+type rotatedNoise struct{}
+
+func (rotatedNoise) Describe() sdk.Description {
+	return sdk.Description{Name: "rotated-noise", Doc: "A re-randomized rotation."}
+}
+
+func (rotatedNoise) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	block := site.RowLen() & -site.RowLen()
+	y, u, signs := x, b.Const(0.5), b.Const(1)
+	if site.Training {
+		signs = b.RandomBits(site.SharedNoise, 1, site.RowLen()).Shr(b.ConstUint(31)).Convert(program.Float).Scale(2).Shift(-1)
+		u = b.RandomBits(site.Noise, site.Shape...).Shr(b.ConstUint(16)).Convert(program.Float).Shift(0.5).Scale(0x1p-16)
+		y = x.Mul(signs).Hadamard(block)
+	}
+	const top = 7
+	largest := y.Abs().MaxRow()
+	finite := largest.IsFinite()
+	scale := finite.Select(largest.Scale(1.0/top).Max(b.Const(0x1p-126)), b.Const(math.NaN()))
+	codes := y.Div(scale).Add(u).Floor().Clip(-top, top)
+	value := codes.Mul(scale)
+	if site.Training {
+		value = value.Hadamard(block).Mul(signs)
+	}
+	return sdk.Quantized{Value: value, Codes: finite.Select(codes, b.Const(0)), Scale: scale, Homogeneous: true}, nil
 }
 
 // trained is a quantizer of four bits with one trained number, from which its largest
@@ -144,7 +181,9 @@ func TestCorrect(t *testing.T) {
 		{"a high threshold for the tensor", ternary(tensorMax), free},
 		{"unsigned rows", unsigned(rowMax), sdktest.Traits{}},
 		{"unsigned tensor", unsigned(tensorMax), sdktest.Traits{}},
-		{"noise that depends on the place", stochastic(func(*rows) {}), free},
+		{"noise that depends on the place", dithered(func(*rows) {}), free},
+		{"noise of each step", stochastic(func(*rows) {}), sdktest.Traits{AnyRounding: true, Unbiased: true, Idempotent: true}},
+		{"noise of each step, and a rotation", rotatedNoise{}, sdktest.Traits{AnyRounding: true, Unbiased: true}},
 		{"a learned clip", pact, sdktest.Traits{}},
 		{"a learned exponent", exponent, sdktest.Traits{}},
 	} {

@@ -41,6 +41,7 @@ func double(v program.Value) program.Value { return v.Scale(2) }
 // TestQuantizerMutants: each mistake fails the checks that are meant for it.
 func TestQuantizerMutants(t *testing.T) {
 	idempotent := sdktest.Claim(sdktest.Traits{Idempotent: true})
+	unbiased := sdktest.Claim(sdktest.Traits{AnyRounding: true, Unbiased: true})
 	for _, c := range []struct {
 		name   string
 		q      sdk.Quantizer
@@ -63,12 +64,24 @@ func TestQuantizerMutants(t *testing.T) {
 				return first.Select(s.Scale(4), s)
 			}
 		}), []string{"rows", "error"}, nil},
-		{"another scale in one row, and noise", stochastic(func(q *rows) {
+		{"another scale in one row, and noise", dithered(func(q *rows) {
 			q.scale = func(s, x program.Value) program.Value {
 				b := x.Builder()
 				return b.Iota(s.Type(), 0).Eq(b.Const(1)).Select(s.Scale(6), s)
 			}
 		}), []string{"rows", "error"}, sdktest.Claim(sdktest.Traits{AnyRounding: true})},
+		{"noise that rounds up too often", stochastic(func(q *rows) {
+			q.drawn = func(r, u program.Value) program.Value { return r.Add(u).Round() }
+		}), []string{"noise"}, unbiased},
+		{"noise that shrinks values", stochastic(func(q *rows) {
+			q.drawn = func(r, u program.Value) program.Value { return r.Abs().Add(u.Scale(0.97)).Floor().Mul(r.Sign()) }
+		}), []string{"noise"}, unbiased},
+		{"noise that is the same for all keys", stochastic(func(q *rows) {
+			q.drawn = func(r, u program.Value) program.Value { return r.Add(u.Floor()).Add(r.Builder().Const(0.5)).Floor() }
+		}), []string{"noise"}, unbiased},
+		{"noise in training, and evaluation rounds down", stochastic(func(q *rows) {
+			q.round = program.Value.Floor
+		}), []string{"nearest", "error"}, unbiased},
 		{"NaN stays in its place", broken(func(q *rows) {
 			q.finite = func(x program.Value) program.Value { return x.Eq(x).Or(x.IsFinite()) }
 			q.scale = func(_, x program.Value) program.Value {

@@ -15,6 +15,9 @@ type rows struct {
 	parameters []sdk.Parameter
 	// round is the rounding of x/s; nil rounds to nearest.
 	round func(r program.Value) program.Value
+	// drawn is the rounding of training, with a uniform number in [0, 1) for each element;
+	// nil rounds as in evaluation.
+	drawn func(r, u program.Value) program.Value
 	// scale changes the scale that is used; reported the one that is given.
 	scale, reported func(s, x program.Value) program.Value
 	// finite says which rows count as finite; zero what x is divided by in a row of zeros.
@@ -68,7 +71,12 @@ func (q rows) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	if q.round == nil {
 		q.round = program.Value.Round
 	}
-	codes := q.round(r).Clip(-top, top)
+	codes := q.round(r)
+	if q.drawn != nil && site.Training {
+		bits := b.RandomBits(site.Noise, r.Shape()...).Shr(b.ConstUint(16)).Convert(program.Float)
+		codes = q.drawn(r, bits.Shift(0.5).Scale(0x1p-16))
+	}
+	codes = codes.Clip(-top, top)
 	mask := finite.Broadcast(x.Shape(), []int{0, 1})
 	return sdk.Quantized{
 		Value:       codes.Mul(s),

@@ -19,6 +19,7 @@ func (q *quantizerRun) checks() []step {
 		{"rows", "a row has the same result alone and in a matrix, unless one scale is for the whole tensor", q.checkRows},
 		{"nearest", "where the levels can be seen from outside, each value goes to the nearest", q.checkNearest},
 		{"error", "the error is that of a quantizer: no row much worse than others, no bias, no shrinking", q.checkError},
+		{"noise", "where a program takes noise, another key gives another result; the mean over the noise is x, where that is claimed", q.checkNoise},
 		{"fixed points", "what is on the grid stays there, where that is claimed", q.checkFixed},
 		{"homogeneous", "Q(c·x) = c·Q(x) where it is promised", q.checkHomogeneous},
 		{"gradient", "the gradient by x and by trained parameters is that of the surrogate, by central differences", q.checkGradient},
@@ -114,8 +115,11 @@ func (q *quantizerRun) checkDeterministic(t *trial) {
 	for _, v := range q.space.singles {
 		for _, s := range q.sites(v, matrixShapes[0]...) {
 			t.announce()
-			again, err := q.programs(v, sdk.Role(s.role), matrixShapes[0])
+			again, err := q.programs(v, s.asked, matrixShapes[0])
 			if t.ok(s.example, err) {
+				if s.evaluates {
+					again = again.ForEvaluation()
+				}
 				samePrograms(t, s.example, s.Programs(), again.Programs())
 			}
 		}

@@ -47,10 +47,12 @@ func sweep(in *instance, x []float64) (places, values []float64, ok bool) {
 // checkNearest tests each variant whose levels can be seen from outside.
 func (q *quantizerRun) checkNearest(t *trial) {
 	if q.traits.AnyRounding {
-		t.skipf("any rounding is claimed")
-		return
+		t.notef("any rounding is claimed")
 	}
 	q.onOracle(t, func(in *instance, x []float64) {
+		if q.anyRounding(in.siteAnswer) {
+			return
+		}
 		if rows, d := in.shape[0], in.shape[1]; d%2 == 0 || d < 16 || rows < 2 {
 			return // only rows of odd length are surely not rotated, and a sweep needs some room
 		}

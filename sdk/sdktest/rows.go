@@ -50,11 +50,14 @@ func (in *instance) sameRow(where string, x []float64, got, want quantization, a
 }
 
 func (q *quantizerRun) rowAlone(in *instance, x []float64, want quantization) {
-	s, err := q.ask(in.variant, sdk.Role(in.role), 1, len(x))
+	s, err := q.ask(in.variant, in.asked, 1, len(x))
 	in.t.must(s.example, err)
+	if in.evaluates && s.evaluation != nil {
+		s = s.evaluation
+	}
 	alone := s.instance(in.t, in.m, x)
 	out := alone.quantize(x)
-	if q.traits.AnyRounding {
+	if q.anyRounding(in.siteAnswer) {
 		alone.sameError(x, out.value, want.value)
 		return
 	}

@@ -175,8 +175,12 @@ type Traits struct {
 	// Idempotent promises Q(Q(x)) = Q(x): what is on the grid stays where it is.
 	Idempotent bool
 	// AnyRounding lets values go to other levels than the nearest, as stochastic
-	// rounding does. The noise may depend on the place of an element in its tensor.
+	// rounding does. The noise may depend on the place of an element in its tensor. A
+	// quantizer with another program for evaluation must round to nearest there.
 	AnyRounding bool
+	// Unbiased promises that the mean of Q(x) over the noise of training is x, for numbers
+	// within the grid.
+	Unbiased bool
 	// AnyGradient lets the surrogate be something other than the identity on the entries
 	// that the mask passes.
 	AnyGradient bool

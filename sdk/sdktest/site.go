@@ -3,6 +3,7 @@ package sdktest
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
@@ -24,7 +25,12 @@ type siteAnswer struct {
 	example
 	err     error
 	variant variant
+	asked   sdk.Role         // the role of the site
 	vjp     *program.Program // of the surrogate, made when needed
+	// evaluation is the answer with the program of evaluation in place of that of training;
+	// nil if they are the same, and in itself. evaluates says that this is such an answer.
+	evaluation *siteAnswer
+	evaluates  bool
 }
 
 // ask returns the answer for a site. The plugin is asked once.
@@ -32,8 +38,12 @@ func (q *quantizerRun) ask(v variant, role sdk.Role, shape ...int) (*siteAnswer,
 	key := fmt.Sprint(role, shape, settingsText(v.changed))
 	s, ok := q.asked[key]
 	if !ok {
-		s = &siteAnswer{variant: v, example: example{role: string(role), shape: shape, settings: v.changed}}
-		s.QuantizerProgram, s.err = q.programs(v, role, shape)
+		s = &siteAnswer{variant: v, asked: role, example: example{role: string(role), shape: shape, settings: v.changed}}
+		if s.QuantizerProgram, s.err = q.programs(v, role, shape); s.err == nil && s.Evaluate != nil {
+			e := *s
+			e.QuantizerProgram, e.evaluates, e.role = s.ForEvaluation(), true, "evaluation of "+e.role
+			s.evaluation = &e
+		}
 		q.asked[key] = s
 	}
 	return s, s.err
@@ -58,18 +68,25 @@ var edgeShapes = [][]int{{1, 1}, {4, 1}, {4, 3}, {4, 31}, {1, 32}, {4, 32}, {1, 
 // roles are the roles that sites have.
 var roles = []sdk.Role{sdk.RoleWeight, sdk.RoleActivation}
 
-// sites are the answers for a variant at a shape: for a weight, and for an
-// activation if its programs are different.
+// sites are the answers for a variant at a shape: for a weight, and for an activation if
+// its programs are different; in training, and in evaluation if that has another program.
 func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
 	var list []*siteAnswer
 	for _, role := range roles {
 		s, err := q.ask(v, role, shape...)
-		if err == nil && (len(list) == 0 || !maps.Equal(hashes(s.Programs()), hashes(list[0].Programs()))) {
-			list = append(list, s)
+		if err != nil || len(list) > 0 && maps.Equal(hashes(s.Programs()), hashes(list[0].Programs())) {
+			continue
+		}
+		if list = append(list, s); s.evaluation != nil {
+			list = append(list, s.evaluation)
 		}
 	}
 	return list
 }
+
+// anyRounding reports whether values may go to other levels than the nearest. A quantizer
+// that claims so and has another program for evaluation rounds to nearest there.
+func (q *quantizerRun) anyRounding(s *siteAnswer) bool { return q.traits.AnyRounding && !s.evaluates }
 
 // each calls f for every variant and matrix shape that the plugin answers, on each machine,
 // with a matrix of normal random numbers. Other checks report the answers that are errors.
@@ -117,13 +134,14 @@ func (s *siteAnswer) split() (*autodiff.Partition, error) {
 	return autodiff.Split(s.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, s.wrt()...)
 }
 
-// instance is a site on a machine, with trained parameters. An error of a run fails the
-// trial and ends the example.
+// instance is a site on a machine, with trained parameters, at a training step. An error of
+// a run fails the trial and ends the example.
 type instance struct {
 	*siteAnswer
 	t       *trial
 	m       Machine
 	trained map[string]reference.Tensor
+	step    int // the number of the step, from 0; it also determines the keys of random bits
 }
 
 // instance initialises the trained parameters from a sample of the tensor.
@@ -157,7 +175,28 @@ func (in *instance) given(x []float64) example {
 func (in *instance) inputs(x []float64) map[string]reference.Tensor {
 	inputs := map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)}
 	maps.Copy(inputs, in.trained)
+	for i, name := range []string{sdk.InputNoise, sdk.InputSharedNoise} {
+		if in.Takes(name) {
+			inputs[name] = keyAt(in.step, i)
+		}
+	}
+	if in.Takes(sdk.InputStep) {
+		inputs[sdk.InputStep] = reference.Float(float64(1 + in.step))
+	}
 	return inputs
+}
+
+// keyAt is a key of random bits at a step.
+func keyAt(step, which int) reference.Tensor {
+	r := rand.New(rand.NewPCG(uint64(step), uint64(which)))
+	return reference.Uints([]uint32{r.Uint32(), r.Uint32()}, 2)
+}
+
+// atStep is the instance at another step, with other noise.
+func (in *instance) atStep(step int) *instance {
+	other := *in
+	other.step = step
+	return &other
 }
 
 // reverseInputs are those of the reverse pass: they also have dy, the gradient with

@@ -17,7 +17,7 @@ import (
 type method struct {
 	name   string
 	state  []string
-	init   func(b *program.Builder, t sdk.Tensor) sdk.State // nil: zeros
+	init   func(in input) sdk.State // from X alone; nil: zeros
 	update func(in input) (u program.Value, next sdk.State)
 }
 
@@ -41,6 +41,8 @@ var methods = []method{
 	{name: "cautious", state: []string{"m", "v"}, update: cautious},
 	{name: "grams", state: []string{"m", "v"}, update: grams},
 	{name: "laprop", state: []string{"m", "v"}, update: laprop},
+	{name: "mars", state: []string{"m", "v", "last"}, update: mars},
+	{name: "lookahead", init: lookaheadStart, update: lookahead},
 	{name: "adammini", init: adamMiniStart, update: adamMini},
 }
 
@@ -128,8 +130,8 @@ func yogi(in input) (program.Value, sdk.State) {
 	return in.normalized(in.corrected(m, in.beta1), v), sdk.State{"m": m, "v": v}
 }
 
-func yogiStart(b *program.Builder, t sdk.Tensor) sdk.State {
-	return sdk.State{"m": b.Full(1e-6, t.Shape...), "v": b.Full(1e-6, t.Shape...)}
+func yogiStart(in input) sdk.State {
+	return sdk.State{"m": in.b.Full(1e-6, in.Shape...), "v": in.b.Full(1e-6, in.Shape...)}
 }
 
 // adan (Xie et al. 2022, arXiv 2208.06677): Nesterov's momentum from differences of gradients. It has three rates: β₁, beta_difference
@@ -164,8 +166,8 @@ func novograd(in input) (program.Value, sdk.State) {
 	return m, sdk.State{"m": m, "v": v}
 }
 
-func novogradStart(b *program.Builder, t sdk.Tensor) sdk.State {
-	return sdk.State{"m": b.Zeros(t.Shape...), "v": b.Zeros()}
+func novogradStart(in input) sdk.State {
+	return sdk.State{"m": in.b.Zeros(in.Shape...), "v": in.b.Zeros()}
 }
 
 // sm3 (Anil et al. 2019, arXiv 1901.11150): sums of squares for each slice of each axis, so that a matrix needs a row and a column. A
@@ -195,10 +197,10 @@ func sm3(in input) (program.Value, sdk.State) {
 	return u, next
 }
 
-func sm3Start(b *program.Builder, t sdk.Tensor) sdk.State {
-	start := sdk.State{"m": b.Zeros(t.Shape...), sliceName(0): b.Zeros()}
-	for axis, size := range t.Shape {
-		start[sliceName(axis)] = b.Zeros(size)
+func sm3Start(in input) sdk.State {
+	start := sdk.State{"m": in.b.Zeros(in.Shape...), sliceName(0): in.b.Zeros()}
+	for axis, size := range in.Shape {
+		start[sliceName(axis)] = in.b.Zeros(size)
 	}
 	return start
 }
@@ -229,6 +231,34 @@ func laprop(in input) (program.Value, sdk.State) {
 	return in.corrected(m, in.beta1), sdk.State{"m": m, "v": v}
 }
 
+// mars (Yuan et al. 2024, arXiv 2411.10438), MARS-AdamW in its approximate form: the gradient of the step before stands for that of the same
+// batch at the point before. The corrected gradient is at most 1 long.
+func mars(in input) (program.Value, sdk.State) {
+	const gamma = 0.025
+	difference := in.Step.Gt(in.b.Const(1)).Select(in.Gradient.Sub(in.State["last"]), in.b.Const(0))
+	g := in.Gradient.Add(difference.Scale(gamma * in.beta1 / (1 - in.beta1)))
+	g = g.Div(g.Square().SumAll().Sqrt().Max(in.b.Const(1)))
+	m, v := in.mean("m", g, in.beta1), in.mean("v", g.Square(), in.beta2)
+	return in.normalized(in.corrected(m, in.beta1), v), sdk.State{"m": m, "v": v, "last": in.Gradient}
+}
+
+// lookahead (Zhang et al. 2019, arXiv 1907.08610) around Adam: every five steps the slow weights go half of the way to the fast ones, which
+// go on from there. The step back is a direction, divided by the rate.
+func lookahead(in input) (program.Value, sdk.State) {
+	const every, part = 5, 0.5
+	m, v := in.moments()
+	u := in.normalized(in.corrected(m, in.beta1), v)
+	slow, fast := in.State["slow"], in.X.Sub(u.Mul(in.Rate))
+	turn := in.Step.Scale(1.0 / every)
+	due := turn.Eq(turn.Round()).And(in.Rate.Gt(in.b.Const(0)))
+	slow = due.Select(slow.Add(fast.Sub(slow).Scale(part)), slow)
+	return due.Select(in.X.Sub(slow).Div(due.Select(in.Rate, in.b.Const(1))), u), sdk.State{"m": m, "v": v, "slow": slow}
+}
+
+func lookaheadStart(in input) sdk.State {
+	return sdk.State{"m": in.b.Zeros(in.Shape...), "v": in.b.Zeros(in.Shape...), "slow": in.X}
+}
+
 // adamMini (Zhang et al. 2024, arXiv 2406.16793): one second moment for each row, an output neuron; vectors have one in all. Of a fused
 // weight rows belong to one part each, so that this is the paper's division but for heads of queries and keys.
 func adamMini(in input) (program.Value, sdk.State) {
@@ -237,12 +267,12 @@ func adamMini(in input) (program.Value, sdk.State) {
 	return in.normalized(in.corrected(m, in.beta1), v), sdk.State{"m": m, "v": v}
 }
 
-func adamMiniStart(b *program.Builder, t sdk.Tensor) sdk.State {
-	rows := append([]int(nil), t.Shape...)
+func adamMiniStart(in input) sdk.State {
+	rows := append([]int(nil), in.Shape...)
 	if len(rows) > 0 {
 		rows[len(rows)-1] = 1
 	}
-	return sdk.State{"m": b.Zeros(t.Shape...), "v": b.Zeros(rows...)}
+	return sdk.State{"m": in.b.Zeros(in.Shape...), "v": in.b.Zeros(rows...)}
 }
 
 // mean is the running mean of a state with x.
@@ -280,8 +310,8 @@ func (in input) trust(u program.Value) program.Value {
 	return some.Select(tensor.Div(some.Select(step, in.b.Const(1))), in.b.Const(1))
 }
 
-func filled(name string, v float64) func(*program.Builder, sdk.Tensor) sdk.State {
-	return func(b *program.Builder, t sdk.Tensor) sdk.State { return sdk.State{name: b.Full(v, t.Shape...)} }
+func filled(name string, v float64) func(input) sdk.State {
+	return func(in input) sdk.State { return sdk.State{name: in.b.Full(v, in.Shape...)} }
 }
 
 // optimizer implements [sdk.Optimizer].
@@ -318,10 +348,10 @@ func chosen(t sdk.Tensor) method {
 }
 
 // Init is the state of the method at the start.
-func (optimizer) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
+func (optimizer) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
 	m, start := chosen(t), sdk.State{}
 	if m.init != nil {
-		return m.init(b, t), nil
+		return m.init(input{UpdateInput: sdk.UpdateInput{X: x}, Tensor: t, b: b}), nil
 	}
 	for _, name := range m.state {
 		start[name] = b.Zeros(t.Shape...)

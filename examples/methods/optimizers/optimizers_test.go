@@ -63,7 +63,10 @@ func TestReference(t *testing.T) {
 			}
 			x := append([]float64(nil), c.X...)
 			for i, g := range c.Gradients {
-				in[sdk.InputX], in[sdk.InputGradient], in[sdk.InputStep] = tensor(x, c.Shape...), tensor(g, c.Shape...), tensor([]float64{float64(i + 1)})
+				in[sdk.InputX], in[sdk.InputGradient], in[sdk.InputStep] = tensor(x, c.Shape...), tensor(g, c.Shape...), reference.Float(float64(i+1))
+				if q.Reads(sdk.InputRate) {
+					in[sdk.InputRate] = reference.Float(c.Rate)
+				}
 				out, err := reference.Run(q.Update, in)
 				if err != nil {
 					t.Fatal(err)

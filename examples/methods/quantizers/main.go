@@ -3,8 +3,7 @@
 //	quantizer = {plugin = "./examples/methods/quantizers", method = "twn"}
 //
 // A method here is what the paper rounds to and how its gradient passes; what else a paper does to a network is not. Values are
-// held to those of formulas in NumPy. Quantizers that need more, such as noise or a state, are in the plugins under
-// examples/plugins.
+// held to those of formulas in NumPy. Quantizers that need more, such as a state, are in the plugins under examples/plugins.
 package main
 
 import (
@@ -41,6 +40,9 @@ var methods = []method{
 	{name: "apot", quantize: apot},
 	{name: "dsq", quantize: dsq},
 	{name: "deepseek", quantize: deepSeek},
+	{name: "qdrop", quantize: qDrop},
+	{name: "diffq", quantize: diffQ},
+	{name: "luq", quantize: luq},
 }
 
 // input is what a quantizer reads.
@@ -345,6 +347,51 @@ func overRows(v program.Value, block int) program.Value {
 		return parts[0]
 	}
 	return parts[0].Concatenate(0, parts[1:]...)
+}
+
+// qDrop (Wei et al. 2022, arXiv 2203.05740): in training, half of the numbers, drawn anew in each step, are not quantized.
+func qDrop(in input) sdk.Quantized {
+	q := in.symmetric(in.x.Abs().MaxRow().Scale(1/in.top()), in.top())
+	if in.Training {
+		kept := in.uniform().Lt(in.b.Const(0.5))
+		q = sdk.Quantized{Value: kept.Select(in.poison(in.x, q.Scale.IsFinite()), q.Value), Surrogate: q.Surrogate}
+	}
+	return q
+}
+
+// diffQ (Défossez et al. 2021, arXiv 2104.09987), with bits that are given and not learned: in training, noise as large as the error of rounding.
+func diffQ(in input) sdk.Quantized {
+	q := in.symmetric(in.x.Abs().MaxRow().Scale(1/in.top()), in.top())
+	if in.Training {
+		q = sdk.Quantized{Value: in.x.Add(in.uniform().Shift(-0.5).Mul(q.Scale)), Surrogate: q.Surrogate}
+	}
+	return q
+}
+
+// luq (logarithmic unbiased quantization, Chmiel et al. 2021, arXiv 2112.10769), made for gradients: seven powers of two below the largest magnitude
+// of the row, which is one of them. In training a number goes to one of its two neighbours, or below the least to that or to zero, by chances that keep its mean.
+func luq(in input) sdk.Quantized {
+	const powers = 7
+	magnitude := in.x.Abs()
+	most := magnitude.MaxRow()
+	finite := most.IsFinite()
+	least := in.poison(most.Scale(math.Pow(2, 1-powers)).Max(in.b.Const(tiny)), finite)
+	ratio := magnitude.Div(least)
+	lower := in.b.Const(1).Ldexp(ratio.Max(in.b.Const(1)).Logb().Clip(0, powers-1))
+	below := ratio.Lt(in.b.Const(1))
+	lower, gap := below.Select(in.b.Const(0), lower), below.Select(in.b.Const(1), lower)
+	chance := in.b.Const(0.5)
+	if in.Training {
+		chance = in.uniform()
+	}
+	up := ratio.Sub(lower).Gt(gap.Mul(chance)).Select(gap, in.b.Const(0))
+	return sdk.Quantized{Value: lower.Add(up).Mul(in.x.Sign()).Mul(least)}
+}
+
+// uniform is noise in (0, 1).
+func (in input) uniform() program.Value {
+	const bits = 24
+	return in.b.RandomBits(in.Noise, in.Shape...).Shr(in.b.ConstUint(32 - bits)).Convert(program.Float).Shift(0.5).Scale(1.0 / (1 << bits))
 }
 
 // tiny keeps divisors away from zero.

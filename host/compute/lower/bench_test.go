@@ -94,7 +94,7 @@ func BenchmarkLowerQuest(b *testing.B) {
 		size := fmt.Sprintf("%dx%d/%d/", s.rows, s.cols, s.block)
 		b.Run(size+"forward/lowered", func(b *testing.B) {
 			measure(b, []reference.Tensor{x}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{lower.Quantize(in[0], nil, part)}
+				return []*graph.Node{lower.Quantize(in[0], lower.Given{}, part)}
 			})
 		})
 		b.Run(size+"forward/hand", func(b *testing.B) {
@@ -105,7 +105,7 @@ func BenchmarkLowerQuest(b *testing.B) {
 		})
 		b.Run(size+"gradient/lowered", func(b *testing.B) {
 			measure(b, []reference.Tensor{x}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				return gradient(lower.Quantize(in[0], nil, part), in[0])
+				return gradient(lower.Quantize(in[0], lower.Given{}, part), in[0])
 			})
 		})
 		b.Run(size+"gradient/hand", func(b *testing.B) {

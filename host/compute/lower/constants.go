@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/threefry"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -59,6 +60,9 @@ var threefryRotations = [8]uint32{13, 15, 26, 6, 17, 29, 16, 24}
 // lowerRandomBits is the first word of Threefry-2x32-20 (Salmon et al. 2011) under
 // the key for the counters (0, 0), (1, 0), …
 func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	if engine.HasNatives(l.g) {
+		return nativeBits(n.Type, args[0])
+	}
 	word := func(i int) *graph.Node {
 		return graph.Reshape(graph.Slice(args[0], graph.AxisElem(i)))
 	}
@@ -79,6 +83,25 @@ func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.No
 		}
 	}
 	return graph.Reshape(x0, n.Type.Shape...)
+}
+
+// bitsOfTask is the number of elements that a task of nativeBits computes.
+const bitsOfTask = 1 << 14
+
+// nativeBits computes random bits in one pass; the operations of the graph would need a hundred.
+func nativeBits(t program.Type, key *graph.Node) *graph.Node {
+	n := engine.Native{
+		Name: "random bits", Outputs: []shapes.Shape{shapes.Make(dtypes.Uint32, t.Shape...)},
+		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+			words, dst := in[0].Flat.([]uint32), out[0].Flat.([]uint32)
+			parallel((len(dst)+bitsOfTask-1)/bitsOfTask, func(i int) {
+				first := i * bitsOfTask
+				threefry.Bits(dst[first:min(len(dst), first+bitsOfTask)], [2]uint32(words), uint32(first))
+			})
+			return nil
+		},
+	}
+	return n.Call(key)[0]
 }
 
 // rotateLeft rotates the bits of words. The left part is a product, and the parts are

@@ -63,7 +63,7 @@ func TestKernelCalls(t *testing.T) {
 			}
 			q := halves(t, tt.transposed)
 			e, err := d.Compile("step", []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 64, 64)}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				value := lower.Quantize(graph.MulScalar(lower.Quantize(in[0], nil, q), 3), nil, q)
+				value := lower.Quantize(graph.MulScalar(lower.Quantize(in[0], lower.Given{}, q), 3), lower.Given{}, q)
 				return []*graph.Node{value, graph.Gradient(graph.ReduceAllSum(graph.Square(value)), in[0])[0]}
 			})
 			if err != nil {
@@ -98,7 +98,7 @@ func TestBlockKernelCalls(t *testing.T) {
 			}
 			q := mxfp4(t, 128, 64)
 			e, err := d.Compile("step", []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 128, 64)}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				y := lower.Quantize(in[0], nil, q)
+				y := lower.Quantize(in[0], lower.Given{}, q)
 				if product, ok := lower.ProductOfCodes(y, y, true); ok {
 					return []*graph.Node{product}
 				}
@@ -187,7 +187,7 @@ func TestLongProductOfCodes(t *testing.T) {
 		q := uniform(t, 1, columns)
 		x := testdevice.Upload(t, d, make([]float32, columns), 1, columns)
 		testdevice.Evaluate(t, d, []*engine.Buffer{x}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			value := lower.Quantize(in[0], nil, q)
+			value := lower.Quantize(in[0], lower.Given{}, q)
 			if _, ok := lower.ProductOfCodes(value, value, false); ok != want {
 				t.Errorf("%d codes are multiplied: %t", columns, ok)
 			}
@@ -225,12 +225,12 @@ func productErrors(t *testing.T, o engine.Options, quantizer func(t *testing.T, 
 	qx, qw := quantizer(t, tokens, in), quantizer(t, out, in)
 	exact := testdevice.Open(t, engine.Options{})
 	values := testdevice.Evaluate(t, exact, uploaded(t, exact, x, w, tokens, out, in), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{lower.Quantize(in[0], nil, qx), lower.Quantize(in[1], nil, qw)}
+		return []*graph.Node{lower.Quantize(in[0], lower.Given{}, qx), lower.Quantize(in[1], lower.Given{}, qw)}
 	})
 	o.Precision = device.BFloat16
 	d := testdevice.Open(t, o)
 	got := testdevice.Evaluate(t, d, uploaded(t, d, x, w, tokens, out, in), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		a, b := lower.Quantize(in[0], nil, qx), lower.Quantize(in[1], nil, qw)
+		a, b := lower.Quantize(in[0], lower.Given{}, qx), lower.Quantize(in[1], lower.Given{}, qw)
 		exact, ok := lower.ProductOfCodes(a, b, false)
 		rounded, both := lower.ProductOfCodes(a, b, true)
 		if !ok || !both {
@@ -294,7 +294,7 @@ func TestNoBlocks(t *testing.T) {
 			}
 			x, w := testdevice.Upload(t, d, make([]float32, tokens*in), tokens, in), testdevice.Upload(t, d, make([]float32, tt.out*in), tt.out, in)
 			testdevice.Evaluate(t, d, []*engine.Buffer{x, w}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				a, b := lower.Quantize(in[0], nil, qx), lower.Quantize(in[1], nil, qw)
+				a, b := lower.Quantize(in[0], lower.Given{}, qx), lower.Quantize(in[1], lower.Given{}, qw)
 				product, ok := lower.ProductOfCodes(a, b, true)
 				if ok != (tt.name == "blocks") {
 					t.Errorf("codes are multiplied: %t", ok)

@@ -18,18 +18,22 @@ import (
 )
 
 // Quantizer is the fake quantization of one tensor inside graphs. It has two parts, which
-// may be in different graphs. Its methods build graphs and panic as [Lower] does. trained
-// holds the quantizer's own parameters, in the order of Trained.
+// may be in different graphs. Its methods build graphs and panic as [Lower] does.
 type Quantizer interface {
 	// Trained lists the quantizer's trained parameters; most quantizers have none.
 	Trained() []sdk.StateTensor
+	// Takes reports whether the quantizer reads what changes from step to step:
+	// [sdk.InputNoise], [sdk.InputSharedNoise] or [sdk.InputStep].
+	Takes(input string) bool
 	// Init returns the initial values of the trained parameters for x.
 	Init(x *graph.Node) []*graph.Node
-	// Forward returns Q(x) and the residuals that Backward needs in addition to x,
-	// trained and Q(x).
-	Forward(x *graph.Node, trained []*graph.Node) (value *graph.Node, residuals []*graph.Node)
-	// Backward returns the gradients with respect to x and trained, given dy, that with respect to Q(x).
+	// Forward returns Q(x) and the residuals that Backward needs in addition to the point.
+	Forward(x *graph.Node, given Given) (value *graph.Node, residuals []*graph.Node)
+	// Backward returns the gradients with respect to x and the trained parameters, given dy, that with respect to Q(x).
 	Backward(at Point, residuals []*graph.Node, dy *graph.Node) (dx *graph.Node, dTrained []*graph.Node)
+	// Evaluation returns the quantizer of evaluation, which takes nothing that changes from
+	// step to step. It is nil if evaluation quantizes as training does.
+	Evaluation() (Quantizer, error)
 	// KeepRotated returns the quantizer without the rotation at its end, so that its values stay rotated; nil if it does not
 	// end in a rotation of rows. That rotation can be left out if the other operand of a product is rotated in the same way.
 	KeepRotated() (*Rotated, error)
@@ -48,17 +52,26 @@ type Rotated struct {
 	Saved float64
 }
 
+// Given is what a quantizer reads beside x.
+type Given struct {
+	// Trained holds the trained parameters, in the order of [Quantizer.Trained].
+	Trained []*graph.Node
+	// Noise and SharedNoise are keys of random bits, uint32[2], and Step is the number of the
+	// training step, a float32 scalar. Each is nil if the quantizer does not take it.
+	Noise, SharedNoise, Step *graph.Node
+}
+
 // Point is the point at which a backward pass is computed: the inputs of the forward pass
 // and its value.
 type Point struct {
-	X       *graph.Node
-	Trained []*graph.Node
-	Value   *graph.Node
+	X *graph.Node
+	Given
+	Value *graph.Node
 }
 
-// NewQuantizer prepares a quantizer's program, which must have passed its check. The
-// forward part returns the value; the backward part differentiates the surrogate with
-// respect to x and the trained parameters.
+// NewQuantizer prepares a quantizer's program of training, which must have passed its
+// check. The forward part returns the value; the backward part differentiates the surrogate
+// with respect to x and the trained parameters.
 func NewQuantizer(q sdk.QuantizerProgram) (Quantizer, error) {
 	p, err := split(q)
 	if err != nil {
@@ -114,9 +127,35 @@ func (q programQuantizer) Init(x *graph.Node) []*graph.Node {
 	return values
 }
 
-func (q programQuantizer) Forward(x *graph.Node, trained []*graph.Node) (*graph.Node, []*graph.Node) {
+func (q programQuantizer) Evaluation() (Quantizer, error) {
+	if q.Evaluate == nil {
+		return nil, nil
+	}
+	return NewQuantizer(q.ForEvaluation())
+}
+
+// nodes are what the program reads of what it is given beside x, by the names of its inputs.
+func (q programQuantizer) nodes(given Given) map[string]*graph.Node {
+	nodes := map[string]*graph.Node{sdk.InputNoise: given.Noise, sdk.InputSharedNoise: given.SharedNoise, sdk.InputStep: given.Step}
+	for i, t := range q.Trained() {
+		nodes[sdk.TrainedPrefix+t.Name] = given.Trained[i]
+	}
+	return nodes
+}
+
+// others are the inputs of the program after x, in its order.
+func (q programQuantizer) others(given Given) []*graph.Node {
+	nodes := q.nodes(given)
+	var list []*graph.Node
+	for _, in := range q.Program.Inputs[1:] {
+		list = append(list, nodes[in.Name])
+	}
+	return list
+}
+
+func (q programQuantizer) Forward(x *graph.Node, given Given) (*graph.Node, []*graph.Node) {
 	p, coding := q.factoredForward(engine.DeviceOf(x.Graph()))
-	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, trained...), q.memory)
+	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, q.others(given)...), q.memory)
 	value := out[sdk.OutputValue]
 	if coding != nil {
 		coding.codes(out).AttachTo(value)
@@ -142,10 +181,8 @@ func (q programQuantizer) Backward(at Point, residuals []*graph.Node, dy *graph.
 
 // backwardInputs are the inputs of the backward pass.
 func (q programQuantizer) backwardInputs(at Point, residuals []*graph.Node, dy *graph.Node) []*graph.Node {
-	known := map[string]*graph.Node{sdk.InputX: at.X}
-	for i, t := range q.Trained() {
-		known[sdk.TrainedPrefix+t.Name] = at.Trained[i]
-	}
+	known := q.nodes(at.Given)
+	known[sdk.InputX] = at.X
 	inputs := make([]*graph.Node, 0, len(q.parts.Residuals)+1)
 	for _, r := range q.parts.Residuals {
 		switch {
@@ -172,19 +209,19 @@ func (q programQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.
 // Quantize returns Q(x), bit for bit the forward value, whose gradients with respect to x and the trained parameters
 // are those of the surrogate. It is for activations: if the device computes programs with kernels, x, Q(x) and their
 // gradients are rounded to bfloat16, and if the [Source] of x is known, the kernel also computes x.
-func Quantize(x *graph.Node, trained []*graph.Node, q Quantizer) *graph.Node {
+func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
 	if p, ok := q.(programQuantizer); ok {
 		p = p.inBFloat16()
 		if source, ok := engine.NoteOf(x).(Source); ok {
-			if y, ok := p.quantizeFused(x, source, trained); ok {
+			if y, ok := p.quantizeFused(x, source, given); ok {
 				return y
 			}
 		}
 		q = p
 	}
-	value, residuals := q.Forward(x, trained)
-	at := Point{X: x, Trained: trained, Value: value}
-	y := graphdiff.Custom(value, append([]*graph.Node{x}, trained...), func(dy *graph.Node) []*graph.Node {
+	value, residuals := q.Forward(x, given)
+	at := Point{X: x, Given: given, Value: value}
+	y := graphdiff.Custom(value, append([]*graph.Node{x}, given.Trained...), func(dy *graph.Node) []*graph.Node {
 		dx, dTrained := q.Backward(at, residuals, dy)
 		return append([]*graph.Node{dx}, dTrained...)
 	})
@@ -320,7 +357,7 @@ func (q programQuantizer) fusedMemory(s Source) InMemory {
 }
 
 // quantizeFused is [Quantize] by one kernel that also computes x, from its source. ok is false if there is no such kernel.
-func (q programQuantizer) quantizeFused(x *graph.Node, s Source, trained []*graph.Node) (y *graph.Node, ok bool) {
+func (q programQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y *graph.Node, ok bool) {
 	g := x.Graph()
 	base, coding := q.factoredForward(engine.DeviceOf(g))
 	p, err := q.fusedForward(s, base)
@@ -328,7 +365,7 @@ func (q programQuantizer) quantizeFused(x *graph.Node, s Source, trained []*grap
 		panic(err)
 	}
 	memory := q.fusedMemory(s)
-	out, ok := Kernel(g, p, q.rows(), append(slices.Clone(s.Inputs), trained...), memory)
+	out, ok := Kernel(g, p, q.rows(), append(slices.Clone(s.Inputs), q.others(given)...), memory)
 	if !ok {
 		return nil, false
 	}
@@ -339,9 +376,9 @@ func (q programQuantizer) quantizeFused(x *graph.Node, s Source, trained []*grap
 		}
 	}
 	value, residuals := out[sdk.OutputValue], q.residuals(out)
-	inputs := append(slices.Clone(s.Inputs), trained...)
+	inputs := append(slices.Clone(s.Inputs), given.Trained...)
 	y = graphdiff.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
-		at := Point{X: x, Trained: trained, Value: value}
+		at := Point{X: x, Given: given, Value: value}
 		if adjoints, ok := q.backwardFused(s, at, residuals, dy, memory); ok {
 			return adjoints
 		}

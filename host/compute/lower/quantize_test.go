@@ -73,7 +73,7 @@ func TestQuantize(t *testing.T) {
 			x, dy := normal(1, 12, 192), normal(2, 12, 192)
 			buffers := []*engine.Buffer{upload(t, dtypes.Float32, x), upload(t, dtypes.Float32, dy)}
 			got := execute(t, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				value := lower.Quantize(in[0], nil, part)
+				value := lower.Quantize(in[0], lower.Given{}, part)
 				alone := lower.Lower(g, p, in[:1])[sdk.OutputValue]
 				dx := graph.Gradient(graph.ReduceAllSum(graph.Mul(value, in[1])), in[0])[0]
 				return []*graph.Node{value, alone, dx}

@@ -114,8 +114,8 @@ func TestRestored(t *testing.T) {
 	q := rotating(t, quest(64, 6, 192))
 	u := keepRotated(t, q)
 	got := execute(t, []*engine.Buffer{upload(t, dtypes.Float32, x)}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		full, _ := q.Forward(in[0], nil)
-		half, _ := u.Forward(in[0], nil)
+		full, _ := q.Forward(in[0], lower.Given{})
+		half, _ := u.Forward(in[0], lower.Given{})
 		return []*graph.Node{hadamard(half, u.Block), full}
 	})
 	sameBits(t, testdevice.Download[float32](t, got[0]), testdevice.Download[float32](t, got[1]))
@@ -166,7 +166,7 @@ func product(t *testing.T, qx, qw lower.Quantizer, tokens, out, in int) [][]floa
 	}
 	return testdevice.Evaluate(t, shared(t), buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		trained := in[3 : 3+len(qx.Trained())]
-		y := graph.DotGeneral(lower.Quantize(in[0], trained, qx), []int{1}, nil, lower.Quantize(in[1], nil, qw), []int{1}, nil)
+		y := graph.DotGeneral(lower.Quantize(in[0], lower.Given{Trained: trained}, qx), []int{1}, nil, lower.Quantize(in[1], lower.Given{}, qw), []int{1}, nil)
 		wrt := append([]*graph.Node{in[0], in[1]}, trained...)
 		return append([]*graph.Node{y}, graph.Gradient(graph.ReduceAllSum(graph.Mul(y, in[2])), wrt...)...)
 	})

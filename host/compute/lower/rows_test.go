@@ -48,7 +48,7 @@ func TestRowsOnCPU(t *testing.T) {
 				if has := lower.HasKernels(g); has != (tt.precision == device.BFloat16 && tt.kernels != device.GraphKernels) {
 					t.Errorf("the device has kernels: %t", has)
 				}
-				value := lower.Quantize(in[0], nil, q)
+				value := lower.Quantize(in[0], lower.Given{}, q)
 				return []*graph.Node{value, graph.Gradient(graph.ReduceAllSum(graph.Mul(value, in[0])), in[0])[0]}
 			})
 			exact := true
@@ -114,10 +114,10 @@ func BenchmarkRows(b *testing.B) {
 			d := testdevice.OpenCPU(b, engine.Options{Precision: device.BFloat16, Kernels: kernels, Threads: 1})
 			for name, f := range map[string]engine.BuildFunc{
 				"forward": func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-					return []*graph.Node{graph.Slice(lower.Quantize(in[0], nil, part), graph.AxisRange(0, 1), graph.AxisRange())}
+					return []*graph.Node{graph.Slice(lower.Quantize(in[0], lower.Given{}, part), graph.AxisRange(0, 1), graph.AxisRange())}
 				},
 				"both": func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-					value := lower.Quantize(in[0], nil, part)
+					value := lower.Quantize(in[0], lower.Given{}, part)
 					dx := graph.Gradient(graph.ReduceAllSum(graph.Mul(value, in[1])), in[0])[0]
 					return []*graph.Node{graph.Slice(dx, graph.AxisRange(0, 1), graph.AxisRange())}
 				},

@@ -108,7 +108,11 @@ func shapesOf(jobs []Job) map[string]shapes.Shape {
 	for _, j := range jobs {
 		for _, in := range j.Program.Inputs {
 			if name, bound := j.Inputs[in.Name]; bound {
-				all[name] = shapes.Make(dtypes.Float32, in.Type.Shape...)
+				dtype := dtypes.Float32
+				if in.Type.DType == program.Uint { // a key of random bits
+					dtype = dtypes.Uint32
+				}
+				all[name] = shapes.Make(dtype, in.Type.Shape...)
 			}
 		}
 	}

@@ -231,6 +231,14 @@ func Gradient(tensor string) string { return "gradient/" + tensor }
 // Value returns the name of the quantized value of a weight, as products use it.
 func Value(tensor string) string { return "value/" + tensor }
 
+// Noise returns the name of the key of random bits that the quantizer of a weight or an
+// activation site has to itself.
+func Noise(site string) string { return "noise/" + site }
+
+// SharedNoise returns the name of the key of random bits that it shares with the
+// quantizers of the other operands of its products.
+func SharedNoise(site string) string { return "shared noise/" + site }
+
 // Trained returns the name of the trained tensor t of the quantizer for a weight or an
 // activation site.
 func Trained(site, t string) string { return "quantizer." + site + "." + t }
@@ -315,6 +323,10 @@ func tensorOf(tensor, input string) (name string, ok bool) {
 		return Gradient(tensor), true
 	case input == cage.InputQuantized:
 		return Value(tensor), true
+	case input == sdk.InputNoise:
+		return Noise(tensor), true
+	case input == sdk.InputSharedNoise:
+		return SharedNoise(tensor), true
 	case input == sdk.OutputWeights:
 		return Evaluated(tensor), true
 	}

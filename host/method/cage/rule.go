@@ -8,8 +8,8 @@ import (
 )
 
 // Names of the inputs and outputs of an update program, in addition to those of the
-// optimizer's state (sdk.StatePrefix) and of the quantizer's trained parameters
-// (sdk.TrainedPrefix). All except x, gradient and quantized are scalars.
+// optimizer's state (sdk.StatePrefix) and of what the quantizer takes (sdk.TrainedPrefix,
+// sdk.InputNoise, sdk.InputSharedNoise). All except x, gradient and quantized are scalars.
 const (
 	InputX         = "x"         // the parameter x_t, float of the tensor's shape
 	InputGradient  = "gradient"  // g_t at x_t, before clipping
@@ -47,7 +47,8 @@ type Rule struct {
 	// Group names the tensors over which the optimizer sums what it collects.
 	Group string
 	// Quantizer is the weight quantizer of the tensor's own forward pass; nil for a
-	// tensor that is not quantized, which is never corrected.
+	// tensor that is not quantized, which is never corrected. Where the update quantizes
+	// again, it does so as that forward pass, with the same noise.
 	Quantizer *sdk.QuantizerProgram
 	// Rotation is the block size of the rotation H in which the input quantized has been
 	// left: the input is H·Q(x_t), and the program rotates it back where it needs Q(x_t).
@@ -125,8 +126,10 @@ func (r Rule) inputs() []program.Input {
 		list = append(list, program.Input{Name: InputQuantized, Type: tensor})
 	}
 	if r.quantizesAgain() {
-		for _, t := range r.Quantizer.Trained {
-			list = append(list, program.Input{Name: sdk.TrainedPrefix + t.Name, Type: program.FloatType(t.Shape...)})
+		for _, in := range r.Quantizer.Program.Inputs {
+			if in.Name != sdk.InputX && in.Name != sdk.InputStep { // which every program has
+				list = append(list, in)
+			}
 		}
 	}
 	for _, s := range r.State() {

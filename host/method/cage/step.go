@@ -88,11 +88,16 @@ func (s *step) arguments(p *program.Program, x, g program.Value) []program.Value
 	return list
 }
 
-// quantize is Q at any point, with the trained parameters as they are.
+// quantize is Q at any point, with the trained parameters as they are and the noise of the
+// forward pass.
 func (s *step) quantize(x program.Value) program.Value {
-	args := []program.Value{x}
-	for _, t := range s.rule.Quantizer.Trained {
-		args = append(args, s.in[sdk.TrainedPrefix+t.Name])
+	var args []program.Value
+	for _, in := range s.rule.Quantizer.Program.Inputs {
+		arg := s.in[in.Name]
+		if in.Name == sdk.InputX {
+			arg = x
+		}
+		args = append(args, arg)
 	}
 	return s.b.Inline(s.rule.Quantizer.Program, args...)[sdk.OutputValue]
 }

@@ -19,7 +19,7 @@ import (
 func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, error) {
 	plan := step.Plan{
 		Model: m, Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,
-		Form: cfg.Method.Form, Variant: cfg.Method.Variant, Clip: cfg.Train.Clip,
+		Form: cfg.Method.Form, Variant: cfg.Method.Variant, Clip: cfg.Train.Clip, Seed: uint64(cfg.Seed),
 		RefreshDelay: map[string]int{},
 		Rotations:    step.Rotations(cfg.Train.Rotations),
 	}

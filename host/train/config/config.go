@@ -39,7 +39,7 @@ import (
 // It does not change once it has been read: see [Config.Changed]. The meaning, range and
 // default of each field are in [Reference].
 type Config struct {
-	Seed        int64 // seed for the model's initialization, and for the noise of problems
+	Seed        int64 // seed for the model's initialization, and for the noise of quantizers and of problems
 	Model       architecture.Settings
 	Init        string // directory of the weights that the model starts from; "": they are drawn at random
 	NewTokens   int    // number of token ids that the model has beyond those of the model in Init

@@ -16,7 +16,7 @@ func (c *Config) tables() []table {
 	return append(append([]table{
 		{keys: []schema.Key{
 			{Name: "seed", To: &c.Seed, Is: schema.From(0, math.MaxInt64), Default: 0,
-				Doc: "seed of the model's initialisation, and of the noise of a problem without data"},
+				Doc: "seed of the model's initialisation, of the noise of quantizers, and of that of a problem without data"},
 		}},
 		{name: "model", keys: append(c.Model.Keys(), c.initKeys()...),
 			doc: "What is trained. A language model (llama, olmo2, qwen3) has free sizes, or those of a preset (llama, olmo2): a preset fixes layers,\n" +

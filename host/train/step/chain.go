@@ -40,12 +40,15 @@ func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Result, err error) {
 	t := maps.Clone(s.Tensors)
 	defer keepState(s.Tensors, t)
+	if err := c.addStepInputs(t, set.Step); err != nil {
+		return res, err
+	}
 	if c.needsQuantized(set) {
 		if err := c.runQuantize(t); err != nil {
 			return res, err
 		}
 	}
-	sums, err := c.runGradients(t, batches, gradientKind{full: c.plan.FullPrecision})
+	sums, err := c.runGradients(t, batches, set.Step, gradientKind{full: c.plan.FullPrecision})
 	if err != nil {
 		return res, err
 	}
@@ -94,9 +97,18 @@ func (c *Compiled) runQuantize(t update.Tensors) error {
 	return q.run(t)
 }
 
+// runQuantizeForEvaluation is runQuantize with the quantizers of evaluation.
+func (c *Compiled) runQuantizeForEvaluation(t update.Tensors) error {
+	q, err := c.quantizeForEvaluation()
+	if q == nil || err != nil {
+		return err
+	}
+	return q.run(t)
+}
+
 // runGradients runs all micro-batches, adds the summed gradients to t and returns the sums
 // of their losses.
-func (c *Compiled) runGradients(t update.Tensors, b *Batches, kind gradientKind) ([]float64, error) {
+func (c *Compiled) runGradients(t update.Tensors, b *Batches, step int, kind gradientKind) ([]float64, error) {
 	batches, err := b.uploadSeparate()
 	if err != nil {
 		return nil, err
@@ -115,6 +127,11 @@ func (c *Compiled) runGradients(t update.Tensors, b *Batches, kind gradientKind)
 			return nil, err
 		}
 		t[tokensName] = tokens
+		if !kind.full {
+			if err := c.addActivationKeys(t, step, i, i+1); err != nil {
+				return nil, err
+			}
+		}
 		if err := e.run(t); err != nil {
 			return nil, err
 		}

@@ -15,13 +15,16 @@ import (
 // needed, or by [Compiled.Prepare]: the forms of the update, the evaluation and the measures exist only in runs that
 // use them. A Compiled is not safe for concurrent use, except for [Compiled.Load].
 type Compiled struct {
-	dev       *engine.Device
-	plan      Plan
-	stages    map[string]*executable
-	updates   map[updateKind]*update.Update
-	singles   map[cage.Form]*single
-	refresher *refresh.Refresher
-	teacher   update.Tensors // parameters of the teacher; nil: not loaded
+	dev  *engine.Device
+	plan Plan
+	// evaluation is the plan with the quantizers of evaluation; it is the plan itself if
+	// these are the same.
+	evaluationPlan *Plan
+	stages         map[string]*executable
+	updates        map[updateKind]*update.Update
+	singles        map[cage.Form]*single
+	refresher      *refresh.Refresher
+	teacher        update.Tensors // parameters of the teacher; nil: not loaded
 	// evaluation computes the tensors that the model is evaluated with; nil until it is needed.
 	evaluation *update.Update
 	// collections sum over the tensors of optimizers; nil where nothing is collected.
@@ -45,16 +48,27 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if _, ok := plan.Model.(model.Language); dev.Count() > 1 && !ok {
 		return nil, fmt.Errorf("step: a model that reads no sequences has none to share among %d replicas", dev.Count())
 	}
-	if err := plan.keepOperandsRotated(); err != nil {
+	evaluation, err := plan.forEvaluation()
+	if err != nil {
 		return nil, err
 	}
-	plan.findCodes(dev)
-	c := &Compiled{dev: dev, plan: plan, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}, collections: map[cage.Form]*update.Update{}}
+	if evaluation != nil {
+		plan.Pieces = nil
+		if err := evaluation.prepare(dev); err != nil {
+			return nil, err
+		}
+	}
+	if err := plan.prepare(dev); err != nil {
+		return nil, err
+	}
+	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}, collections: map[cage.Form]*update.Update{}}
+	if evaluation == nil {
+		c.evaluationPlan = &c.plan
+	}
 	var subjects []refresh.Subject
 	for _, r := range plan.Rules {
 		subjects = append(subjects, refresh.Subject{Tensor: r.Name, Optimizer: r.Optimizer, Delay: plan.RefreshDelay[r.Name]})
 	}
-	var err error
 	if c.refresher, err = refresh.New(dev, subjects); err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
@@ -88,7 +102,10 @@ func (c *Compiled) Prepare(pareto bool) error {
 	if err := c.prepareEvaluation(); err != nil {
 		return err
 	}
-	_, err := c.compileOnce("losses", c.plan.lossStage)
+	if _, err := c.quantizeForEvaluation(); err != nil {
+		return err
+	}
+	_, err := c.compileOnce("losses", c.evaluationPlan.lossStage)
 	return err
 }
 
@@ -198,6 +215,14 @@ func (c *Compiled) quantize() (*executable, error) {
 		return nil, nil
 	}
 	return c.compileOnce("quantize", c.plan.quantizeStage)
+}
+
+// quantizeForEvaluation is quantize with the quantizers of evaluation.
+func (c *Compiled) quantizeForEvaluation() (*executable, error) {
+	if c.evaluationPlan == &c.plan || len(c.plan.quantizedParams()) == 0 {
+		return c.quantize()
+	}
+	return c.compileOnce("quantize for evaluation", c.evaluationPlan.quantizeStage)
 }
 
 func (c *Compiled) gradient(kind gradientKind) (*executable, error) {

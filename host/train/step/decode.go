@@ -82,13 +82,13 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if n == 0 || n*len(d.first) != len(tokens) || n > d.Room() {
 		return nil, fmt.Errorf("step: %d tokens for %d sequences with room for %d more each", len(tokens), len(d.first), d.Room())
 	}
-	if _, ok := c.plan.Pieces[len(tokens)]; !ok && len(c.plan.Activations) > 0 {
+	if _, ok := c.evaluationPlan.Pieces[len(tokens)]; !ok && len(c.plan.Activations) > 0 {
 		return nil, fmt.Errorf("step: activations are quantized, but there are no quantizers for %d tokens at once", len(tokens))
 	}
 	if n == 1 && d.withoutGraph() {
 		return d.nextToken(tokens)
 	}
-	exec, err := c.compileOnce(fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length), func() stage { return c.plan.decodeStage(len(d.first), n, d.length) })
+	exec, err := c.compileOnce(fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length), func() stage { return c.evaluationPlan.decodeStage(len(d.first), n, d.length) })
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (d *Decoder) nextToken(tokens []int32) ([]float32, error) {
 		}
 	}
 	var quantize decode.Quantizer
-	if len(d.e.c.plan.Pieces[len(tokens)]) > 0 {
+	if len(d.e.c.evaluationPlan.Pieces[len(tokens)]) > 0 {
 		quantize = func(site model.ActivationSite, x []float32) error {
 			return d.e.quantizeActivation(site, len(tokens), x)
 		}
@@ -183,7 +183,7 @@ func (e *Evaluator) decodeNetwork() (*decode.Network, error) {
 	weights := map[string][]float32{}
 	for _, p := range c.plan.Model.Params() {
 		var err error
-		if weights[p.Name], err = engine.Data[float32](e.t[c.plan.forwardName(false)(p.Name)]); err != nil {
+		if weights[p.Name], err = engine.Data[float32](e.t[c.evaluationPlan.forwardName(false)(p.Name)]); err != nil {
 			return nil, err
 		}
 	}
@@ -194,9 +194,9 @@ func (e *Evaluator) decodeNetwork() (*decode.Network, error) {
 	return e.network, err
 }
 
-// quantizeActivation quantizes an activation of that many tokens in place, as the training does.
+// quantizeActivation quantizes an activation of that many tokens in place, as evaluation does.
 func (e *Evaluator) quantizeActivation(site model.ActivationSite, tokens int, x []float32) error {
-	q, ok := e.c.plan.Pieces[tokens][site.Name]
+	q, ok := e.c.evaluationPlan.Pieces[tokens][site.Name]
 	if !ok {
 		return nil
 	}

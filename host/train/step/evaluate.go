@@ -16,7 +16,7 @@ import (
 
 // Evaluator computes losses with fixed parameters: those that are trained, or what their
 // optimizers give for evaluation in their place. The weights are quantized once, when it is
-// created, by the quantizers used in training.
+// created, by the quantizers of evaluation.
 type Evaluator struct {
 	c *Compiled
 	s *State
@@ -35,7 +35,7 @@ func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
 	}
 	e := &Evaluator{c: c, s: s, t: maps.Clone(s.Tensors), given: given}
 	maps.Copy(e.t, given)
-	if err := c.runQuantize(e.t); err != nil {
+	if err := c.runQuantizeForEvaluation(e.t); err != nil {
 		e.Close()
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	defer n.Finalize()
-	return e.runStage("losses", e.c.plan.lossStage, update.Tensors{tokensName: t, replicaName: n})
+	return e.runStage("losses", e.c.evaluationPlan.lossStage, update.Tensors{tokensName: t, replicaName: n})
 }
 
 // runStage runs a stage on the parameters and a batch, and downloads the output that has the stage's name.

@@ -54,9 +54,23 @@ func (p *Plan) forwardSpecs(full bool) []engine.Spec {
 	return specs
 }
 
-// gradientSpecs are the inputs of a forward and backward pass before the tokens.
+// gradientSpecs are the inputs of a forward and backward pass before those of the
+// micro-batch.
 func (p *Plan) gradientSpecs(full bool) []engine.Spec {
-	return append(p.forwardSpecs(full), p.teacherSpecs()...)
+	specs := append(p.forwardSpecs(full), p.teacherSpecs()...)
+	if full {
+		return specs
+	}
+	return append(specs, numberSpecs(p.Activations)...)
+}
+
+// batchSpecs are the inputs of a forward and backward pass that each micro-batch has of its own.
+func (p *Plan) batchSpecs(full bool) []engine.Spec {
+	specs := []engine.Spec{p.tokenSpec()}
+	if full {
+		return specs
+	}
+	return append(specs, keySpecs(activationKeysName, p.activationKeys())...)
 }
 
 // gradientStage maps what the forward pass reads to the mean losses of the micro-batch and
@@ -66,7 +80,7 @@ func (p *Plan) gradientStage(kind gradientKind) stage {
 	if kind.full {
 		name = "full-precision gradient"
 	}
-	specs := append(p.gradientSpecs(kind.full), p.tokenSpec())
+	specs := append(p.gradientSpecs(kind.full), p.batchSpecs(kind.full)...)
 	if kind.sum {
 		specs = append(specs, inputSpecs(p.gradientTensors(kind.full), sumName, true)...)
 	}
@@ -77,6 +91,7 @@ func (p *Plan) gradientStage(kind gradientKind) stage {
 func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	var hook model.ActivationQuantizer
 	if !kind.full {
+		addKeys(in, activationKeysName, p.activationKeys())
 		hook = activationQuantizer(p.Activations, in)
 	}
 	loss, read := p.microBatchLoss(in, kind.full, hook)
@@ -100,13 +115,16 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 }
 
 // accumulateGradients builds the graph of all micro-batches on one replica. It returns their losses, in the order in which
-// the host reads them, and the sums of their gradients. in has what the forward pass reads, and the tokens of all
-// micro-batches.
+// the host reads them, and the sums of their gradients. in has what the forward pass reads, and the tokens and keys of
+// all micro-batches.
 func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) (losses *graph.Node, sums update.Nodes) {
 	kind := gradientKind{full: p.FullPrecision, local: true}
-	reads := p.gradientSpecs(kind.full)
+	reads, own := p.gradientSpecs(kind.full), p.batchSpecs(kind.full)
 	if p.Accumulate == 1 {
-		one := update.Nodes{tokensName: graph.Reshape(in[tokensName], p.batchDims()...)}
+		one := update.Nodes{}
+		for _, spec := range own {
+			one[spec.Name] = graph.Reshape(in[spec.Name], spec.Shape.Dimensions...)
+		}
 		for _, spec := range reads {
 			one[spec.Name] = in[spec.Name]
 		}
@@ -123,15 +141,17 @@ func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) (losses *gra
 	for _, t := range list {
 		state = append(state, graph.BroadcastToDims(nothing, t.Dims...))
 	}
-	fixed := []*graph.Node{in[tokensName]}
-	for _, spec := range reads {
+	var fixed []*graph.Node
+	for _, spec := range slices.Concat(own, reads) {
 		fixed = append(fixed, in[spec.Name])
 	}
 	state = engine.Loop(g, p.Accumulate, fixed, state, func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
-		batch := graph.Gather(fixed[0], graph.Reshape(i, 1))
-		one := update.Nodes{tokensName: graph.Reshape(batch, p.batchDims()...)}
+		one := update.Nodes{}
+		for j, spec := range own {
+			one[spec.Name] = graph.Reshape(graph.Gather(fixed[j], graph.Reshape(i, 1)), spec.Shape.Dimensions...)
+		}
 		for j, spec := range reads {
-			one[spec.Name] = fixed[1+j]
+			one[spec.Name] = fixed[len(own)+j]
 		}
 		for j, t := range list {
 			one[sumName(t.Name)] = state[1+j]
@@ -157,7 +177,9 @@ func (p *Plan) finishStage(quantize *executable) stage {
 	specs := inputSpecs(p.gradientTensors(p.FullPrecision), sumName, true)
 	if quantize != nil && !p.FullPrecision { // otherwise the gradients are those of the parameters already
 		specs = append(specs, quantize.inputs...)
-		values := quantize.outputSpecs()
+		values := slices.DeleteFunc(quantize.outputSpecs(), func(s engine.Spec) bool { // the keys follow from its inputs, too
+			return slices.ContainsFunc(p.weightKeys(), func(k key) bool { return k.node == s.Name })
+		})
 		for i := range values {
 			values[i].Donated = !slices.ContainsFunc(p.quantizedParams(), func(t Tensor) bool { return update.Value(t.Name) == values[i].Name })
 		}
@@ -169,6 +191,9 @@ func (p *Plan) finishStage(quantize *executable) stage {
 // meanGradients builds the graph of the finish stage.
 func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 	out := update.Nodes{}
+	if !p.FullPrecision {
+		addKeys(in, weightKeysName, p.weightKeys())
+	}
 	for _, t := range p.gradientTensors(p.FullPrecision) {
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
 			p.quantizerBackward(t.Name, in, in[sumName(t.Name)], out)

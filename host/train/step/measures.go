@@ -55,7 +55,7 @@ func (c *Compiled) measurePareto(t update.Tensors, batches *Batches, set Setting
 	if !set.Pareto {
 		return nil
 	}
-	if _, err := c.runGradients(t, batches, gradientKind{full: true}); err != nil {
+	if _, err := c.runGradients(t, batches, set.Step, gradientKind{full: true}); err != nil {
 		return err
 	}
 	// The sum over micro-batches and replicas is the gradient times their number: scale λ

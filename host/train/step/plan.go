@@ -2,6 +2,7 @@ package step
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -20,10 +21,13 @@ type Plan struct {
 	// computes.
 	Batch, Context, Accumulate int
 	// Weights and Activations hold the quantizers, by the name of the parameter or of the
-	// activation site. What has no entry is not quantized.
+	// activation site. What has no entry is not quantized. Evaluation uses those that
+	// [lower.Quantizer.Evaluation] returns in their places.
 	Weights, Activations map[string]lower.Quantizer
+	// Seed determines the random bits of quantizers, with the number of the step.
+	Seed uint64
 	// Pieces holds the quantizers of activations for [Decoder.Next], by the number of tokens that it is given. Each
-	// entry is a map like Activations.
+	// entry is a map like Activations. They are used for evaluation only.
 	Pieces map[int]map[string]lower.Quantizer
 	// Rules holds the update rules: one for every parameter, in the model's order, then
 	// one for every trained parameter of a quantizer, in the order of [Plan.Trained].
@@ -102,6 +106,50 @@ func (p *Plan) check() error {
 	if p.Batch < 1 || p.Context < 1 || p.Accumulate < 1 {
 		return fmt.Errorf("step: batch %d, context %d, accumulate %d: each must be at least 1", p.Batch, p.Context, p.Accumulate)
 	}
+	return nil
+}
+
+// forEvaluation returns the plan with the quantizers of evaluation, nil if they are those of training.
+func (p *Plan) forEvaluation() (*Plan, error) {
+	e, differs := *p, false
+	replace := func(list map[string]lower.Quantizer) (map[string]lower.Quantizer, error) {
+		list = maps.Clone(list)
+		for name, q := range list {
+			other, err := q.Evaluation()
+			if err != nil {
+				return nil, fmt.Errorf("step: %s: %w", name, err)
+			}
+			if other != nil {
+				list[name], differs = other, true
+			}
+		}
+		return list, nil
+	}
+	var err error
+	if e.Weights, err = replace(p.Weights); err != nil {
+		return nil, err
+	}
+	if e.Activations, err = replace(p.Activations); err != nil {
+		return nil, err
+	}
+	e.Pieces = maps.Clone(p.Pieces)
+	for tokens, list := range p.Pieces {
+		if e.Pieces[tokens], err = replace(list); err != nil {
+			return nil, err
+		}
+	}
+	if !differs {
+		return nil, nil
+	}
+	return &e, nil
+}
+
+// prepare decides in which form products get their operands.
+func (p *Plan) prepare(dev *engine.Device) error {
+	if err := p.keepOperandsRotated(); err != nil {
+		return err
+	}
+	p.findCodes(dev)
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package step
 
 import (
+	"slices"
+
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/lower"
@@ -12,11 +14,17 @@ import (
 // quantizers to their values Q(x), rotated where the plan leaves them so, and residuals.
 func (p *Plan) quantizeStage() stage {
 	specs := inputSpecs(append(p.quantizedParams(), p.trainedWeights()...), update.Param, false)
+	keys := p.weightKeys()
+	specs = slices.Concat(specs, keySpecs(weightKeysName, keys), numberSpecs(p.Weights))
 	return stage{"quantize", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+		addKeys(in, weightKeysName, keys)
 		out := update.Nodes{}
+		for _, k := range keys { // for updates that quantize again
+			out[k.node] = in[k.node]
+		}
 		for _, t := range p.quantizedParams() {
 			q := p.Weights[t.Name]
-			value, residuals := q.Forward(in[update.Param(t.Name)], trainedNodes(q, t.Name, in))
+			value, residuals := q.Forward(in[update.Param(t.Name)], given(q, t.Name, in))
 			out[update.Value(t.Name)] = value
 			if c, ok := lower.CodesOf(value); ok && p.codes[t.Name] != nil {
 				for i, part := range c.Parts {
@@ -31,20 +39,11 @@ func (p *Plan) quantizeStage() stage {
 	}}
 }
 
-// trainedNodes are the trained parameters of the quantizer of a weight or site.
-func trainedNodes(q lower.Quantizer, site string, in update.Nodes) []*graph.Node {
-	var list []*graph.Node
-	for _, t := range trainedOf(q, site) {
-		list = append(list, in[update.Param(t.Name)])
-	}
-	return list
-}
-
 // quantizerBackward adds to out the gradients with respect to a weight x and its quantizer's trained parameters. dy is the
 // gradient with respect to Q(x).
 func (p *Plan) quantizerBackward(weight string, in update.Nodes, dy *graph.Node, out update.Nodes) {
 	q := p.Weights[weight]
-	at := lower.Point{X: in[update.Param(weight)], Trained: trainedNodes(q, weight, in), Value: in[update.Value(weight)]}
+	at := lower.Point{X: in[update.Param(weight)], Given: given(q, weight, in), Value: in[update.Value(weight)]}
 	dx, dTrained := q.Backward(at, numberedNodes(in, residualName, weight), dy)
 	out[update.Gradient(weight)] = dx
 	for i, t := range trainedOf(q, weight) {
@@ -84,7 +83,7 @@ func (p *Plan) calibrateStage() stage {
 			}
 			trained := replicaMeans(q.Init(x))
 			setTrained(out, q, site.Name, trained)
-			value, _ := q.Forward(x, trained)
+			value, _ := q.Forward(x, lower.Given{Trained: trained})
 			return value
 		})
 		return out
@@ -92,14 +91,14 @@ func (p *Plan) calibrateStage() stage {
 }
 
 // activationQuantizer returns the function with which a model's graph quantizes its activations. in has the nodes of the
-// quantizers' trained parameters.
+// quantizers' trained parameters, and of their keys.
 func activationQuantizer(quantizers map[string]lower.Quantizer, in update.Nodes) model.ActivationQuantizer {
 	if len(quantizers) == 0 {
 		return nil
 	}
 	return func(site model.ActivationSite, x *graph.Node) *graph.Node {
 		if q, ok := quantizers[site.Name]; ok {
-			return lower.Quantize(x, trainedNodes(q, site.Name, in), q)
+			return lower.Quantize(x, given(q, site.Name, in), q)
 		}
 		return x
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// Quantized is a weight as returned by the program of its quantizer.
+// Quantized is a weight as returned by the program of its quantizer, that of evaluation.
 type Quantized struct {
 	Value []float32 // Q(x), in the weight's own domain, even if products use it rotated
 	// Codes and Scale are nil if the program does not return them. With a rotation they
@@ -46,7 +46,7 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 		return nil, err
 	}
 	defer keepState(s.Tensors, t)
-	out := &Quantized{Rotation: rotation.Ending(rule.Quantizer.Program, sdk.OutputValue)}
+	out := &Quantized{Rotation: rotation.Ending(rule.Quantizer.ForEvaluation().Program, sdk.OutputValue)}
 	return out, out.download(t)
 }
 
@@ -54,7 +54,7 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 // the quantizer's program that describe Q(x).
 func quantizedStage(rule cage.Rule) stage {
 	specs := inputSpecs(quantizerInputs(rule), update.Param, false)
-	p := lower.Only(rule.Quantizer.Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale)
+	p := lower.Only(rule.Quantizer.ForEvaluation().Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale)
 	return stage{"quantized " + rule.Name, specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		args := make([]*graph.Node, len(specs))
 		for i, spec := range specs {
@@ -100,9 +100,9 @@ func (q *Quantized) download(t update.Tensors) (err error) {
 }
 
 // QuantizedActivation quantizes x, an activation of shape [site.Tokens, site.Width], as
-// training does. The number of tokens must be one of the plan's pieces.
+// evaluation does. The number of tokens must be one of the plan's pieces.
 func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) ([]float32, error) {
-	q, ok := c.plan.Pieces[site.Tokens][site.Name]
+	q, ok := c.evaluationPlan.Pieces[site.Tokens][site.Name]
 	if !ok || len(q.Trained()) > 0 {
 		return nil, fmt.Errorf("step: %s has no quantizer without trained parameters for %d tokens", site.Name, site.Tokens)
 	}
@@ -129,7 +129,7 @@ func activationStage(q lower.Quantizer, site model.ActivationSite, tokens int) s
 	specs := []engine.Spec{{Name: activationName, Shape: floatShape(tokens, site.Width)}}
 	specs = append(specs, inputSpecs(trainedOf(q, site.Name), update.Param, false)...)
 	return stage{activationName, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
-		return update.Nodes{valueName: lower.Quantize(in[activationName], trainedNodes(q, site.Name, in), q)}
+		return update.Nodes{valueName: lower.Quantize(in[activationName], given(q, site.Name, in), q)}
 	}}
 }
 
@@ -150,7 +150,7 @@ func (e *executable) quantize(dev *engine.Device, t update.Tensors, x []float32,
 // CodeReader reads the codes and residuals of chosen elements of quantized weights. It
 // quantizes the weights anew and copies only those elements to the host.
 //
-// The codes are the integers that the quantizer's program returns, which belong to the
+// The codes are the integers that the quantizer's program of evaluation returns, which belong to the
 // domain it quantizes in: with a rotation, code i belongs to element i of the rotated
 // weight. For a quantizer that returns no codes, the bits of the value Q(x) take their
 // place: two elements have the same code exactly when their values are equal, so a code
@@ -227,7 +227,7 @@ func codesStage(rules []cage.Rule, chosen []WeightElements) stage {
 
 // codesOf returns the codes and values of a weight.
 func codesOf(q sdk.QuantizerProgram, in []*graph.Node) (codes, value *graph.Node) {
-	out := lower.Lower(in[0].Graph(), lower.Only(q.Program, sdk.OutputValue, sdk.OutputCodes), in)
+	out := lower.Lower(in[0].Graph(), lower.Only(q.ForEvaluation().Program, sdk.OutputValue, sdk.OutputCodes), in)
 	value = out[sdk.OutputValue]
 	if codes = out[sdk.OutputCodes]; codes == nil {
 		zero := graph.ScalarZero(value.Graph(), value.DType())

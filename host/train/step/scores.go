@@ -40,12 +40,12 @@ const (
 // the plan's [Plan.Pieces].
 func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err error) {
 	c := e.c
-	if err := c.plan.checkScored(s); err != nil {
+	if err := c.evaluationPlan.checkScored(s); err != nil {
 		return nil, nil, err
 	}
 	shared := s.Parts != nil
 	exec, err := c.compileOnce(fmt.Sprintf("scores %d %d %d %t", s.Rows, s.Length, len(s.Places), shared), func() stage {
-		return c.plan.scoreStage(s.Rows, s.Length, len(s.Places), shared)
+		return c.evaluationPlan.scoreStage(s.Rows, s.Length, len(s.Places), shared)
 	})
 	if err != nil {
 		return nil, nil, err

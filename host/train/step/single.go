@@ -79,8 +79,13 @@ func (c *Compiled) single(form cage.Form) (*single, error) {
 // went in. It consists of the stages of the chain, which compute the same.
 func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 	specs := inputSpecs(p.stateTensors(), func(name string) string { return name }, true) // all that a step replaces
-	tokens := append([]int{p.Accumulate}, p.batchDims()...)
-	in := append(slices.Concat(specs, p.teacherSpecs()), engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, tokens...), Sharded: true}, update.ScalarSpec(w.scalars))
+	in := slices.Concat(specs, p.teacherSpecs())
+	for _, spec := range p.batchSpecs(p.FullPrecision) {
+		spec.Shape = shapes.Make(spec.Shape.DType, append([]int{p.Accumulate}, spec.Shape.Dimensions...)...)
+		in = append(in, spec)
+	}
+	in = append(in, update.ScalarSpec(w.scalars))
+	in = append(in, p.stepSpecs()...)
 	return stage{name, in, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		have := maps.Clone(in)
 		if len(p.quantizedParams()) > 0 {
@@ -195,6 +200,14 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 		return res, err
 	}
 	t[tokensName] = tokens
+	if err := c.addStepInputs(t, set.Step); err != nil {
+		return res, err
+	}
+	if n := c.plan.Accumulate; !c.plan.FullPrecision {
+		if err := c.addActivationKeys(t, set.Step, 0, n, n); err != nil {
+			return res, err
+		}
+	}
 	began := time.Now()
 	s.replace()
 	res.Overhead = time.Since(began)

@@ -320,10 +320,10 @@ func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) erro
 	defer batch.Finalize()
 	have := maps.Clone(t)
 	have[tokensName] = batch
-	if err := c.runQuantize(have); err != nil {
+	if err := c.runQuantizeForEvaluation(have); err != nil {
 		return err
 	}
-	err = c.runOnce(c.plan.calibrateStage(), have)
+	err = c.runOnce(c.evaluationPlan.calibrateStage(), have)
 	for _, tr := range c.plan.trainedActivations() {
 		if b := have[update.Param(tr.Name)]; b != nil {
 			t[update.Param(tr.Name)] = b

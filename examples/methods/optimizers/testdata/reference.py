@@ -83,7 +83,33 @@ def adam_mini(g, m, v, t):
     return m / (1 - B1**t) / (np.sqrt(v / (1 - B2**t)) + EPS), m, v
 
 
+def mars_steps(x, gs):
+    m, v, last, out = np.zeros_like(x), np.zeros_like(x), gs[0], []
+    for t, g in enumerate(gs, 1):
+        c = g + 0.025 * B1 / (1 - B1) * (g - last)
+        u, m, v = adam(c / max(1, np.linalg.norm(c)), m, v, t)
+        x, last = x - RATE * u, g
+        out.append(x)
+    return out
+
+
 OWN = {f.__name__.replace("_", ""): own(f) for f in (signum, cautious, grams, laprop, adam_mini)}
+OWN["mars"] = mars_steps
+
+
+def lookahead_steps(x, gs):
+    """optax.lookahead steps its fast weights by a pair of updates; the fast weights after each step count."""
+    tx = optax.lookahead(optax.adam(RATE, B1, B2, EPS), sync_period=5, slow_step_size=0.5)
+    params = optax.LookaheadParams.init_synced(jnp.asarray(x))
+    state, out = tx.init(params), []
+    for g in gs:
+        u, state = tx.update(jnp.asarray(g), state, params)
+        params = optax.apply_updates(params, u)
+        out.append(np.asarray(params.fast))
+    return out
+
+
+OWN["lookahead"] = lookahead_steps
 cases = []
 for shape in ((3, 4), (5,)):
     x = rng.normal(size=shape)

@@ -1,4 +1,5 @@
-"""Writes reference.json: Q(x), and where a method has a gradient of its own that of ΣQ(x), by the formulas of the papers in NumPy float64.
+"""Writes reference.json: Q(x), and where a method has a gradient of its own that of ΣQ(x), by the formulas of the papers in NumPy float64; of
+methods with noise, those of evaluation.
 
     pip install numpy && python3 reference.py > reference.json
 """
@@ -137,8 +138,19 @@ def deepseek(x):
     return out
 
 
+def absmax(x): return clip_round(x, np.abs(x).max(1, keepdims=True) / TOP)
+def qdrop(x): return absmax(x)
+def diffq(x): return absmax(x)
+
+
+def luq(x):
+    levels = np.concatenate([[0], 2.0 ** np.arange(7)])
+    least = np.abs(x).max(1, keepdims=True) / 64
+    return levels[np.abs((np.abs(x) / least)[..., None] - levels).argmin(-1)] * np.sign(x) * least
+
+
 cases = []
-for f in (bwn, twn, ttq, bitnet, statsq, octav, affine, hqq, spqr, pact, lsqplus, omniquant, log2, apot, dsq, deepseek):
+for f in (bwn, twn, ttq, bitnet, statsq, octav, affine, hqq, spqr, pact, lsqplus, omniquant, log2, apot, dsq, deepseek, qdrop, diffq, luq):
     r = f(X)
     value, gradient = r if isinstance(r, tuple) else (r, None)
     case = dict(method=f.__name__, value=value.ravel().tolist())

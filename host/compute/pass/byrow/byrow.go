@@ -80,8 +80,11 @@ func (l Layout) Axis(i int) int {
 
 // IsShared reports whether a value of p is an input [1, n], which all rows share.
 func IsShared(p *program.Program, id program.ID, rows int) bool {
-	t := p.TypeOf(id)
-	return rows > 1 && int(id) < len(p.Inputs) && len(t.Shape) == 2 && t.Shape[0] == 1 && t.Shape[1] > 1
+	return int(id) < len(p.Inputs) && isShared(p.TypeOf(id), rows)
+}
+
+func isShared(t program.Type, rows int) bool {
+	return rows > 1 && len(t.Shape) == 2 && t.Shape[0] == 1 && t.Shape[1] > 1
 }
 
 // A Division is a program in two parts: the first computes numbers that need whole
@@ -151,18 +154,26 @@ func (c cut) apart(t program.Type) bool {
 	return !ok || !c.fits(l)
 }
 
-// whole marks the values that have no part in every row but are computed from values that have.
+// whole marks the values that are computed from whole tensors though they are made from rows or for rows: those that have no
+// part in every row but are computed from values that have; random bits, whose places in the tensor count; and what is computed
+// from random bits without rows and has no part in every row, such as random signs that all rows share.
 func (c cut) whole() []bool {
 	inputs := make([]bool, len(c.p.Inputs))
 	reads := make([]bool, c.p.NumValues()) // rows
+	drawn := make([]bool, c.p.NumValues()) // random bits
 	for i, in := range c.p.Inputs {
 		reads[i] = !c.apart(in.Type) && !IsShared(c.p, program.ID(i), c.rows)
 	}
 	return program.Interpret(c.p, inputs, func(id program.ID, n *program.Node, _ []bool) bool {
 		for _, a := range n.Args {
 			reads[id] = reads[id] || reads[a]
+			drawn[id] = drawn[id] || drawn[a]
 		}
-		return reads[id] && c.apart(n.Type)
+		if n.Op == program.OpRandomBits {
+			reads[id], drawn[id] = false, true
+			return true
+		}
+		return reads[id] && c.apart(n.Type) || drawn[id] && !reads[id] && (c.apart(n.Type) || isShared(n.Type, c.rows))
 	})
 }
 

@@ -47,7 +47,7 @@ func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activ
 			return nil, fmt.Errorf("%s: the quantizer has trained parameters, which only a training finds: leave activations as they are", site)
 		}
 		var err error
-		if f.activations[site], err = lower.NewQuantizer(p); err != nil {
+		if f.activations[site], err = lower.NewQuantizer(p.ForEvaluation()); err != nil {
 			return nil, fmt.Errorf("%s: %w", site, err)
 		}
 	}
@@ -238,7 +238,7 @@ func (f *forward) compile(what string, sites []model.ActivationSite) (*engine.Ex
 		sums := make([]*graph.Node, len(sites))
 		y := f.model.Block(f.block, in[:count], x, segments, f.batch, f.context, func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			if q, ok := f.activations[site.Name]; ok {
-				x, _ = q.Forward(x, nil)
+				x, _ = q.Forward(x, lower.Given{})
 			}
 			if i := slices.IndexFunc(sites, func(s model.ActivationSite) bool { return s.Name == site.Name }); i >= 0 {
 				keep, add := more[len(more)-2], more[len(more)-1]

@@ -40,6 +40,7 @@ const (
 
 // newQuantizer prepares the quantizer of a weight. trained reads its trained parameters; nil: they have their initial values.
 func newQuantizer(dev *engine.Device, p sdk.QuantizerProgram, w []float32, trained func(name string) ([]float32, error)) (*quantizer, error) {
+	p = p.ForEvaluation()
 	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, rotation.Ending(p.Program, sdk.OutputValue))}
 	var err error
 	if trained != nil {

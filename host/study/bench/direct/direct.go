@@ -43,13 +43,19 @@ func (Quest) CodeShapes(*engine.Device) []shapes.Shape { return nil }
 // Trained returns nil: there are no trained parameters.
 func (Quest) Trained() []sdk.StateTensor { return nil }
 
+// Takes returns false: every step is the same.
+func (Quest) Takes(string) bool { return false }
+
+// Evaluation returns nil: evaluation quantizes as training does.
+func (Quest) Evaluation() (lower.Quantizer, error) { return nil, nil }
+
 // Init returns nil: there is nothing to initialise.
 func (Quest) Init(*graph.Node) []*graph.Node { return nil }
 
 // Forward returns Q(x) and the mask. A row that contains NaN or ±Inf becomes NaN through
 // its scale, with the mask 0; a zero row stays zero. Only the rotation is taken from the
 // host's lowering, where it is a primitive.
-func (q Quest) Forward(x *graph.Node, _ []*graph.Node) (*graph.Node, []*graph.Node) {
+func (q Quest) Forward(x *graph.Node, _ lower.Given) (*graph.Node, []*graph.Node) {
 	top := math.Exp2(float64(q.Bits-1)) - 1
 	z := q.rotate(x)
 	mean := graph.MulScalar(graph.ReduceAndKeep(graph.Mul(z, z), graph.ReduceSum, -1), 1/float64(x.Shape().Dim(-1)))

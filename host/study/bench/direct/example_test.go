@@ -8,6 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/study/bench/direct"
 )
 
@@ -28,7 +29,7 @@ func quantize(q direct.Quest, row ...float32) error {
 	defer dev.Close()
 	specs := []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 1, len(row))}}
 	forward, err := dev.Compile("forward", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		value, _ := q.Forward(in[0], nil)
+		value, _ := q.Forward(in[0], lower.Given{})
 		return []*graph.Node{value}
 	})
 	if err != nil {

@@ -899,12 +899,17 @@ func (*QuantizeResponse_Program) isQuantizeResponse_Answer() {}
 // QuantizerProgram is the fake quantization Q of one site.
 type QuantizerProgram struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Takes, in this order,
+	// The program of training. Takes, in this order,
 	//
 	//   x             float of the site's shape
 	//   trained.NAME  each trained parameter, in the order of the list trained
+	//   noise         uint[2]: a key for random_bits, of this site alone; a new one in
+	//                 each step, and for an activation in each micro-batch
+	//   shared_noise  uint[2]: a key that both operands of a product have; a new one
+	//                 in each step
+	//   step          the number of the training step, from 1: a scalar float
 	//
-	// and returns
+	// of which the last three are there only if the program uses them, and returns
 	//
 	//   value      Q(x): the type of x, on the grid, in the original domain; required
 	//   surrogate  what the backward pass differentiates in place of value: the type
@@ -932,9 +937,14 @@ type QuantizerProgram struct {
 	// without weight decay, and keeps them in checkpoints. Their shapes must not
 	// depend on the number of rows of an activation.
 	Trained []*StateTensor `protobuf:"bytes,4,rep,name=trained,proto3" json:"trained,omitempty"`
-	// Takes codes and scale, in this order and with the types that program returns,
-	// and returns value: Q(x) bit for bit. Absent when the quantizer cannot pack.
-	Unpack        *Program `protobuf:"bytes,5,opt,name=unpack,proto3" json:"unpack,omitempty"`
+	// Takes codes and scale, in this order and with the types that program and
+	// evaluate return, and returns value: Q(x) bit for bit. Absent when the quantizer
+	// cannot pack.
+	Unpack *Program `protobuf:"bytes,5,opt,name=unpack,proto3" json:"unpack,omitempty"`
+	// The program of evaluation, with which a model is evaluated, exported and used.
+	// Takes x and trained.NAME and returns what program returns. Absent when it is the
+	// same as program; required when program takes noise, shared_noise or step.
+	Evaluate      *Program `protobuf:"bytes,6,opt,name=evaluate,proto3" json:"evaluate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1000,6 +1010,13 @@ func (x *QuantizerProgram) GetTrained() []*StateTensor {
 func (x *QuantizerProgram) GetUnpack() *Program {
 	if x != nil {
 		return x.Unpack
+	}
+	return nil
+}
+
+func (x *QuantizerProgram) GetEvaluate() *Program {
+	if x != nil {
+		return x.Evaluate
 	}
 	return nil
 }
@@ -1649,13 +1666,14 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\"Z\n" +
 	"\x10QuantizeResponse\x12<\n" +
 	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.QuantizerProgramH\x00R\aprogramB\b\n" +
-	"\x06answer\"\xfc\x01\n" +
+	"\x06answer\"\xb1\x02\n" +
 	"\x10QuantizerProgram\x121\n" +
 	"\aprogram\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\aprogram\x12 \n" +
 	"\vhomogeneous\x18\x02 \x01(\bR\vhomogeneous\x12+\n" +
 	"\x04init\x18\x03 \x01(\v2\x17.cage.plugin.v1.ProgramR\x04init\x125\n" +
 	"\atrained\x18\x04 \x03(\v2\x1b.cage.plugin.v1.StateTensorR\atrained\x12/\n" +
-	"\x06unpack\x18\x05 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06unpack\"@\n" +
+	"\x06unpack\x18\x05 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06unpack\x123\n" +
+	"\bevaluate\x18\x06 \x01(\v2\x17.cage.plugin.v1.ProgramR\bevaluate\"@\n" +
 	"\x0eProgramRequest\x12.\n" +
 	"\x06tensor\x18\x01 \x01(\v2\x16.cage.plugin.v1.TensorR\x06tensor\"\x9c\x02\n" +
 	"\x06Tensor\x12\x12\n" +
@@ -1778,37 +1796,38 @@ var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	23, // 10: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
 	20, // 11: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
 	23, // 12: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
-	14, // 13: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
-	3,  // 14: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
-	22, // 15: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
-	15, // 16: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
-	18, // 17: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
-	17, // 18: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
-	23, // 19: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
-	23, // 20: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
-	20, // 21: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	23, // 22: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
-	23, // 23: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
-	23, // 24: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
-	19, // 25: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
-	23, // 26: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	23, // 27: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
-	23, // 28: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
-	8,  // 29: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	8,  // 30: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	4,  // 31: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	9,  // 32: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	4,  // 33: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	13, // 34: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	5,  // 35: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	11, // 36: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	5,  // 37: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	16, // 38: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	35, // [35:39] is the sub-list for method output_type
-	31, // [31:35] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	23, // 13: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	14, // 14: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
+	3,  // 15: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
+	22, // 16: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
+	15, // 17: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
+	18, // 18: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
+	17, // 19: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
+	23, // 20: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
+	23, // 21: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
+	20, // 22: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	23, // 23: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
+	23, // 24: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
+	23, // 25: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
+	19, // 26: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
+	23, // 27: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	23, // 28: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
+	23, // 29: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
+	8,  // 30: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	8,  // 31: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	4,  // 32: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	9,  // 33: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	4,  // 34: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	13, // 35: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	5,  // 36: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	11, // 37: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	5,  // 38: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	16, // 39: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	36, // [36:40] is the sub-list for method output_type
+	32, // [32:36] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }

@@ -1,0 +1,178 @@
+package step
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/threefry"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// Quantizers may take what changes from step to step: the number of the step, and keys of random bits. The keys are computed
+// on the host, from the seed of the run, the step, the micro-batch and the name of what is quantized, and uploaded as one tensor
+// for all weights and one for all activations. So a run that is resumed draws the same numbers, and a run whose quantizers
+// take nothing of this computes what it always has.
+
+// Names of the tensors that are uploaded for quantizers.
+const (
+	weightKeysName     = "keys of weights"
+	activationKeysName = "keys of activations"
+	stepNumberName     = "number of the step"
+)
+
+// A key is that of the random bits of one quantizer.
+type key struct {
+	node   string    // its name in graphs
+	id     [2]uint32 // what distinguishes it from others of the same step
+	shared bool      // by both operands of a product: the same in all micro-batches and replicas
+}
+
+// newKey makes the key of the given node. of says what it belongs to: keys of the same are equal.
+func newKey(node, of string, shared bool) key {
+	hash := sha256.Sum256([]byte(of))
+	return key{node, [2]uint32{binary.LittleEndian.Uint32(hash[:]), binary.LittleEndian.Uint32(hash[4:])}, shared}
+}
+
+// weightKeys lists the keys that the quantizers of weights take.
+func (p *Plan) weightKeys() []key {
+	var list []key
+	for _, t := range p.quantizedParams() {
+		list = append(list, p.keysOf(p.Weights[t.Name], t.Name, "weight ")...)
+	}
+	return list
+}
+
+// activationKeys lists the keys that the quantizers of activations take.
+func (p *Plan) activationKeys() []key {
+	var list []key
+	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
+		if q := p.Activations[s.Name]; q != nil {
+			list = append(list, p.keysOf(q, s.Name, "activation ")...)
+		}
+	}
+	return list
+}
+
+func (p *Plan) keysOf(q lower.Quantizer, name, role string) (list []key) {
+	if q.Takes(sdk.InputNoise) {
+		list = append(list, newKey(update.Noise(name), role+name, false))
+	}
+	if q.Takes(sdk.InputSharedNoise) {
+		list = append(list, newKey(update.SharedNoise(name), "product of "+p.partners(name), true))
+	}
+	return list
+}
+
+// partners names the weights of the products that a weight or activation is an operand of.
+func (p *Plan) partners(operand string) string {
+	for _, g := range operandGroups(p.Model.ActivationSites(p.Batch, p.Context)) {
+		if slices.Contains(g.weights, operand) || slices.ContainsFunc(g.sites, func(s model.ActivationSite) bool { return s.Name == operand }) {
+			return strings.Join(g.weights, ",")
+		}
+	}
+	return operand
+}
+
+// keySpecs are the inputs of a stage for the keys of one micro-batch; none if there are no keys.
+func keySpecs(name string, keys []key) []engine.Spec {
+	if len(keys) == 0 {
+		return nil
+	}
+	return []engine.Spec{{Name: name, Shape: shapes.Make(dtypes.Uint32, len(keys), 2), Sharded: name == activationKeysName}}
+}
+
+// numberSpecs are the inputs of a stage for the number of the step; none if no quantizer takes it.
+func numberSpecs(quantizers map[string]lower.Quantizer) []engine.Spec {
+	for _, q := range quantizers {
+		if q.Takes(sdk.InputStep) {
+			return []engine.Spec{{Name: stepNumberName, Shape: floatShape()}}
+		}
+	}
+	return nil
+}
+
+// stepSpecs are the inputs of a whole step for quantizers, beside those of its micro-batches.
+func (p *Plan) stepSpecs() []engine.Spec {
+	number := numberSpecs(p.Weights)
+	if number == nil {
+		number = numberSpecs(p.Activations)
+	}
+	return append(keySpecs(weightKeysName, p.weightKeys()), number...)
+}
+
+// addKeys adds the node of each key to in, which has all of them as one tensor.
+func addKeys(in update.Nodes, name string, keys []key) {
+	for i, k := range keys {
+		in[k.node] = graph.Reshape(graph.Slice(in[name], graph.AxisElem(i)), 2)
+	}
+}
+
+// given is what the quantizer of a weight or site reads, among the nodes of a stage.
+func given(q lower.Quantizer, site string, in update.Nodes) lower.Given {
+	g := lower.Given{Noise: in[update.Noise(site)], SharedNoise: in[update.SharedNoise(site)], Step: in[stepNumberName]}
+	for _, t := range trainedOf(q, site) {
+		g.Trained = append(g.Trained, in[update.Param(t.Name)])
+	}
+	return g
+}
+
+// keyValues returns the keys of one micro-batch on one replica.
+func (p *Plan) keyValues(keys []key, step, batch, replica int) []uint32 {
+	ofStep := threefry.Block([2]uint32{uint32(p.Seed), uint32(p.Seed >> 32)}, [2]uint32{uint32(step), 0})
+	shared := threefry.Block(ofStep, [2]uint32{0, 0})
+	own := threefry.Block(ofStep, [2]uint32{uint32(batch), uint32(replica)})
+	var values []uint32
+	for _, k := range keys {
+		words := threefry.Block(own, k.id)
+		if k.shared {
+			words = threefry.Block(shared, k.id)
+		}
+		values = append(values, words[:]...)
+	}
+	return values
+}
+
+// addStepInputs uploads what stepSpecs describes.
+func (c *Compiled) addStepInputs(t update.Tensors, step int) (err error) {
+	for _, spec := range c.plan.stepSpecs() {
+		if spec.Name == stepNumberName {
+			t[spec.Name], err = engine.Upload(c.dev, []float32{float32(step)})
+		} else {
+			t[spec.Name], err = engine.Upload(c.dev, c.plan.keyValues(c.plan.weightKeys(), step, 0, 0), spec.Shape.Dimensions...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addActivationKeys uploads the keys that the quantizers of activations take in the micro-batches first, …, end − 1, in place of
+// those of others. dims are the dimensions on a replica before those of one micro-batch.
+func (c *Compiled) addActivationKeys(t update.Tensors, step, first, end int, dims ...int) (err error) {
+	keys := c.plan.activationKeys()
+	if len(keys) == 0 {
+		return nil
+	}
+	var values []uint32
+	for replica := range c.dev.Count() {
+		for batch := first; batch < end; batch++ {
+			values = append(values, c.plan.keyValues(keys, step, batch, replica)...)
+		}
+	}
+	dims = append(dims, len(keys), 2)
+	dims[0] *= c.dev.Count()
+	t[activationKeysName].Finalize()
+	t[activationKeysName], err = engine.UploadSharded(c.dev, values, dims...)
+	return err
+}

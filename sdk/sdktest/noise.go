@@ -1,0 +1,99 @@
+package sdktest
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/cage-qat/cage/sdk"
+)
+
+// noiseDraws is the number of keys over which the mean of a random rounding is taken, and mostDeviations how many standard
+// errors it may be off. rareDraws is how many times something may be expected that happens in no draw, however unlikely that
+// is. With these, a bias of a fifth of a step is found in a single element, and of a hundredth in the whole matrix. The keys are
+// always the same, so that the check does not depend on chance.
+const (
+	noiseDraws     = 400
+	mostDeviations = 6
+	rareDraws      = 20
+)
+
+// checkNoise looks at what a program does with the keys of random bits that it takes.
+func (q *quantizerRun) checkNoise(t *trial) {
+	q.onOracle(t, func(in *instance, x []float64) {
+		for _, input := range []string{sdk.InputNoise, sdk.InputSharedNoise} {
+			if in.Takes(input) && len(x) >= enoughEntries {
+				in.usesKey(input, x)
+			}
+		}
+	})
+	if q.traits.Unbiased {
+		for _, v := range q.space.core() {
+			for _, s := range q.sites(v, matrixShapes[0]...) {
+				if !s.evaluates {
+					x := normal(0, s.shape...)
+					t.run(func() { s.instance(t, Oracle{}, x).unbiased(x) })
+				}
+			}
+		}
+	}
+	t.skipUntried("no program takes noise")
+}
+
+// usesKey changes one key and asks for another result.
+func (in *instance) usesKey(input string, x []float64) {
+	in.t.announce()
+	given := in.inputs(x)
+	base := in.run(in.Program, given)
+	for step := range 4 {
+		given[input] = keyAt(1+step, 7)
+		for name, v := range in.run(in.Program, given) {
+			if !slices.Equal(v.Float64s(), base[name].Float64s()) {
+				return
+			}
+		}
+	}
+	in.t.failf(in.at(), "the program takes %s, but its results are the same with other keys", input)
+}
+
+// unbiased compares the mean of Q(x) over many keys with x, element by element, and in the direction of x for all elements
+// together.
+func (in *instance) unbiased(x []float64) {
+	draws := make([][]float64, noiseDraws)
+	along := make([]float64, noiseDraws) // Σ (Q(x) − x)·sign(x), which is not 0 if values shrink or grow
+	for k := range draws {
+		draws[k] = in.atStep(k).quantize(x).value
+		for i, v := range draws[k] {
+			along[k] += (v - x[i]) * math.Copysign(1, x[i])
+		}
+	}
+	mean, allowed := make([]float64, len(x)), make([]float64, len(x))
+	each, step := make([]float64, noiseDraws), 0.0
+	for i := range x {
+		for k := range draws {
+			each[k] = draws[k][i]
+		}
+		m, deviation := moments(each)
+		mean[i], allowed[i] = m, mostDeviations*deviation/math.Sqrt(noiseDraws)+1e-9*largest(x)
+		step = max(step, floats.Max(each)-floats.Min(each))
+	}
+	for i := range allowed { // an element that has not left its level might have
+		allowed[i] += step * rareDraws / noiseDraws
+	}
+	in.within(x, "the mean over the noise of Q(x), against x,", mean, x, func(i int) float64 { return allowed[i] })
+	m, deviation := moments(along)
+	in.t.announce()
+	if most := mostDeviations*deviation/math.Sqrt(noiseDraws) + 1e-9*largest(x)*float64(len(x)); math.Abs(m) > most {
+		in.t.failf(in.at(), "in the mean over the noise, values grow by %.3g each, want at most %.3g", m/float64(len(x)), most/float64(len(x)))
+	}
+}
+
+// moments returns the mean and the standard deviation of a sample.
+func moments(x []float64) (mean, deviation float64) {
+	mean = floats.Sum(x) / float64(len(x))
+	for _, v := range x {
+		deviation += (v - mean) * (v - mean)
+	}
+	return mean, math.Sqrt(deviation / float64(len(x)-1))
+}
