@@ -50,6 +50,11 @@ describes the format. Of a directory all files *.json are tried.`,
 	flags.BoolVar(&p.traits.Idempotent, "idempotent", false, "a quantizer claims that values on its grid stay there")
 	flags.BoolVar(&p.traits.AnyRounding, "any-rounding", false, "a quantizer may take other levels than the nearest")
 	flags.BoolVar(&p.traits.AnyGradient, "any-gradient", false, "a quantizer's gradient is not that of the identity under a mask")
+	flags.StringVar((*string)(&p.traits.ScaleScope), "scale-scope", "", "a quantizer claims that a `SCOPE` shares a scale: block, row, column or tensor")
+	flags.BoolVar(&p.traits.AnyZeroCode, "any-zero-code", false, "a quantizer has another code than 0 for zero")
+	flags.BoolVar(&p.traits.Prunes, "prunes", false, "a quantizer makes entries zero because others are larger")
+	flags.BoolVar(&p.traits.OwnDecay, "own-decay", false, "an optimizer shrinks weights by itself")
+	flags.BoolVar(&p.traits.ByName, "by-name", false, "an optimizer's programs depend on the names of tensors")
 	flags.BoolVar(&p.traits.Ties, "ties", false, "a quantizer's grid puts the largest entry half way between two levels")
 	flags.BoolVar(&p.traits.Still, "still", false, "an optimizer claims that zero gradients from the start move nothing")
 	flags.Float64Var(&p.traits.Descent, "descent", 0, "an optimizer claims to bring the test functions down to this `PART` of their first value")
@@ -131,6 +136,9 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	if known := append(engine.Kinds(), noDevice); !slices.Contains(known, p.device) {
 		return nil, nil, usageError{fmt.Errorf("--device %q: use %s", p.device, strings.Join(known, ", "))}
+	}
+	if scope := p.traits.ScaleScope; scope != "" && !slices.Contains(sdktest.Scopes, scope) {
+		return nil, nil, usageError{fmt.Errorf("--scale-scope %q: use block, row, column or tensor", scope)}
 	}
 	for _, set := range p.sets {
 		if key, _, ok := strings.Cut(set, "="); !ok || key == "" {

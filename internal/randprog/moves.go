@@ -35,6 +35,8 @@ func init() {
 		program.OpStopGradient: stop,
 		program.OpQR:           factorize, program.OpEighValues: factorize, program.OpEighVectors: factorize,
 		program.OpSortColumns: sortColumns,
+		program.OpNearest:     nearest, program.OpLookup: lookup, program.OpScatterAdd: scatterAdd,
+		program.OpTopK: topK, program.OpOrderStatistic: orderStatistic,
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 // long rotation. The scale of the tensor is rounded to binary32 on the oracle too, so
 // that there only powers of two scale exactly, which is what Ties stands for.
 func TestConformance(t *testing.T) {
-	claim := sdktest.Claim(sdktest.Traits{Ties: true})
+	claim := sdktest.Claim(sdktest.Traits{Ties: true, ScaleScope: sdktest.ScopeTensor}) // the second scale is the tensor's
 	sdktest.Quantizer(t, nvfp4{}, plugintest.Kit(t, "nvfp4", claim)...)
 	var list []map[string]any
 	for _, ties := range microscaling.TiesNames() {

@@ -406,6 +406,88 @@ func inferSortColumns(args []Type, _ Attr, _ Type) (Type, error) {
 	return x, nil
 }
 
+// inferRows checks that x has a row for each index and a table: an element for a table of one axis, d elements along the last
+// axis for one of two. It returns the type of an element for each row.
+func inferRows(x, table Type) (Type, error) {
+	if err := cmp.Or(need(x, Float), need(table, Float)); err != nil {
+		return Type{}, err
+	}
+	switch table.Rank() {
+	case 1:
+		return x, nil
+	case 2:
+		if n := x.Rank(); n > 0 && x.Shape[n-1] == table.Shape[1] {
+			return Type{Float, x.Shape[:n-1]}, nil
+		}
+		return Type{}, fmt.Errorf("the last axis of %s does not have the length of the rows of the table, %s", x, table)
+	}
+	return Type{}, fmt.Errorf("takes a table of one or two axes, got %s", table)
+}
+
+func inferNearest(args []Type, _ Attr, _ Type) (Type, error) {
+	t, err := inferRows(args[0], args[1])
+	return Type{Int, t.Shape}, err
+}
+
+// nearestWork is what the distances to all rows of the table take.
+func nearestWork(_ *Node, args []Type) float64 {
+	return float64(args[0].Size()) * float64(args[1].Shape[0])
+}
+
+func inferLookup(args []Type, _ Attr, _ Type) (Type, error) {
+	index, table := args[0], args[1]
+	if err := need(index, Int); err != nil {
+		return Type{}, fmt.Errorf("index %w", err)
+	}
+	if err := need(table, Float); err != nil {
+		return Type{}, fmt.Errorf("table %w", err)
+	}
+	if table.Rank() < 1 || table.Rank() > 2 {
+		return Type{}, fmt.Errorf("takes a table of one or two axes, got %s", table)
+	}
+	return Type{Float, slices.Concat(index.Shape, table.Shape[1:])}, nil
+}
+
+func inferScatterAdd(args []Type, _ Attr, want Type) (Type, error) {
+	index, t := args[0], Type{Float, want.Shape}
+	if err := need(index, Int); err != nil {
+		return Type{}, fmt.Errorf("index %w", err)
+	}
+	if err := t.check(); err != nil {
+		return Type{}, err
+	}
+	rows, err := inferRows(args[1], t)
+	if err == nil && !slices.Equal(rows.Shape, index.Shape) {
+		err = fmt.Errorf("%s does not have an index for each row of %s", index, args[1])
+	}
+	return t, err
+}
+
+// inferOrder checks a tensor with a last axis, and a place along it.
+func inferOrder(args []Type) error {
+	if err := need(args[0], Float); err != nil {
+		return err
+	}
+	if args[0].IsScalar() {
+		return fmt.Errorf("takes at least one axis")
+	}
+	if k := (Type{DType: Int}); !args[1].Equal(k) {
+		return fmt.Errorf("takes k of type %s, got %s", k, args[1])
+	}
+	return nil
+}
+
+func inferTopK(args []Type, _ Attr, _ Type) (Type, error) {
+	return Type{Bool, args[0].Shape}, inferOrder(args)
+}
+
+func inferOrderStatistic(args []Type, _ Attr, _ Type) (Type, error) {
+	if err := inferOrder(args); err != nil {
+		return Type{}, err
+	}
+	return Type{Float, args[0].Shape[:args[0].Rank()-1]}, nil
+}
+
 // cubicWork is n³ for a factorization.
 func cubicWork(_ *Node, args []Type) float64 {
 	x := args[0]

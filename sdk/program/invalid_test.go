@@ -176,6 +176,27 @@ var invalidNodes = []struct {
 	{program.OpSortColumns, attr{}, fl(2, 3), types{fl(2, 3), fl(2)}, "takes keys of type float[3] for the columns of float[2,3], got float[2]"},
 	{program.OpSortColumns, attr{}, fl(4, 2, 3), types{fl(4, 2, 3), fl(3)}, "takes keys of type float[4,3] for the columns of float[4,2,3], got float[3]"},
 	{program.OpSortColumns, attr{}, fl(2, 3), types{fl(2, 3), in(3)}, "takes keys of type float[3] for the columns of float[2,3], got int[3]"},
+
+	// tables and order
+	{program.OpNearest, attr{}, in(3), types{in(3), fl(2)}, "takes float, got int[3]"},
+	{program.OpNearest, attr{}, in(3), types{fl(3), in(2)}, "takes float, got int[2]"},
+	{program.OpNearest, attr{}, in(3), types{fl(3), fl()}, "takes a table of one or two axes, got float"},
+	{program.OpNearest, attr{}, in(2), types{fl(2, 3), fl(5, 4)}, "the last axis of float[2,3] does not have the length of the rows of the table, float[5,4]"},
+	{program.OpNearest, attr{}, in(), types{fl(), fl(5, 1)}, "the last axis of float does not have the length of the rows of the table, float[5,1]"},
+	{program.OpNearest, attr{}, fl(2), types{fl(2, 3), fl(5, 3)}, "states the type float[2], but its operands give int[2]"},
+	{program.OpLookup, attr{}, fl(2, 3), types{fl(2), fl(5, 3)}, "index takes int, got float[2]"},
+	{program.OpLookup, attr{}, fl(2), types{in(2), in(5)}, "table takes float, got int[5]"},
+	{program.OpLookup, attr{}, fl(2, 3, 4), types{in(2), fl(5, 3, 4)}, "takes a table of one or two axes, got float[5,3,4]"},
+	{program.OpLookup, attr{}, fl(2), types{in(2), fl(5, 3)}, "states the type float[2], but its operands give float[2,3]"},
+	{program.OpScatterAdd, attr{}, fl(5), types{fl(2), fl(2)}, "index takes int, got float[2]"},
+	{program.OpScatterAdd, attr{}, fl(5), types{in(2), fl(3)}, "int[2] does not have an index for each row of float[3]"},
+	{program.OpScatterAdd, attr{}, fl(5, 3), types{in(2), fl(2, 4)}, "the last axis of float[2,4] does not have the length of the rows of the table, float[5,3]"},
+	{program.OpScatterAdd, attr{}, fl(), types{in(2), fl(2)}, "takes a table of one or two axes, got float"},
+	{program.OpTopK, attr{}, program.Type{DType: program.Bool}, types{fl(), in()}, "takes at least one axis"},
+	{program.OpTopK, attr{}, program.Type{DType: program.Bool, Shape: []int{4}}, types{fl(4), fl()}, "takes k of type int, got float"},
+	{program.OpOrderStatistic, attr{}, fl(), types{in(4), in()}, "takes float, got int[4]"},
+	{program.OpOrderStatistic, attr{}, fl(2), types{fl(2, 4), in(1)}, "takes k of type int, got int[1]"},
+	{program.OpOrderStatistic, attr{}, fl(2, 4), types{fl(2, 4), in()}, "states the type float[2,4], but its operands give float[2]"},
 }
 
 func TestInvalidNodes(t *testing.T) {
@@ -220,7 +241,7 @@ func TestOperandsColumn(t *testing.T) {
 		program.OpReduceSum: {Axes: []int{0}}, program.OpReduceMax: {Axes: []int{0}}, program.OpReduceMin: {Axes: []int{0}},
 	}
 	for _, info := range program.Ops() {
-		if info.Class == program.ClassSource || info.Op == program.OpSelect || info.Op == program.OpClamp || info.Op == program.OpSortColumns {
+		if info.Class == program.ClassSource || info.Op == program.OpSelect || info.Op == program.OpClamp || info.Op == program.OpSortColumns || info.Class == program.ClassTable {
 			continue // no operands, or of different types or shapes
 		}
 		accepted := operandTypes(info)

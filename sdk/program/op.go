@@ -21,6 +21,7 @@ const (
 	ClassLinear                       // dot and hadamard
 	ClassGradient                     // stop_gradient
 	ClassLinalg                       // matrix factorizations and the sorting of columns, in refresh programs only
+	ClassTable                        // rows of tables by their index, and the order of the elements of a row
 )
 
 // OpInfo describes one operation: this is the normative text for authors of

@@ -78,6 +78,12 @@ const (
 	OpEighValues  Op = 111
 	OpEighVectors Op = 112
 	OpSortColumns Op = 113
+
+	OpNearest        Op = 120
+	OpLookup         Op = 121
+	OpScatterAdd     Op = 122
+	OpTopK           Op = 123
+	OpOrderStatistic Op = 124
 )
 
 const zero = "zero" // the gradient of what changes in jumps, or not at all
@@ -180,6 +186,17 @@ var table = []row{
 		infer: inferEighVectors, work: cubicWork},
 	{OpInfo: OpInfo{OpSortColumns, "sort_columns", ClassLinalg, 2, "float[…,m,n], float[…,n]", "", "The columns of each matrix in the descending order of their keys, the second operand. Columns with equal keys keep their order; those whose keys are NaN come last. Refresh programs only.", "an error"},
 		infer: inferSortColumns},
+
+	{OpInfo: OpInfo{OpNearest, "nearest", ClassTable, 2, "float[…], float[n]; or float[…,d], float[n,d]", "", "int: the index of the row of the table, the second operand, that is nearest to each element of x, or to each run of d elements along its last axis, which disappears. Distances are Euclidean; of equal ones the lowest index counts. A distance that is NaN counts as infinite, and where all are infinite the index is 0. Which of two rows is taken whose distances differ by no more than rounding is not defined.", zero},
+		infer: inferNearest, work: nearestWork, approximate: true},
+	{OpInfo: OpInfo{OpLookup, "lookup", ClassTable, 2, "int[…], float[n] or float[n,d]", "", "The rows of the table, the second operand, with the given indices: the shape of the indices, and d behind it for a table of two axes. An index below 0 counts as 0, one above n−1 as n−1.", "scatter_add of dy to the table, none to the indices"},
+		infer: inferLookup},
+	{OpInfo: OpInfo{OpScatterAdd, "scatter_add", ClassTable, 2, "int[…], float[…]; or int[…], float[…,d]", "type (shape): [n] or [n,d]", "A table of zeros, to which each element, or each run of d elements along the last axis, of the second operand is added in the row with its index. An index below 0 counts as 0, one above n−1 as n−1. The order of summation is not defined.", "lookup of dy to the second operand, none to the indices"},
+		infer: inferScatterAdd, approximate: true},
+	{OpInfo: OpInfo{OpTopK, "top_k", ClassTable, 2, "float[…,d], int scalar", "", "bool: whether an element is one of the k largest along the last axis; k is the second operand. Of equal elements the first count as larger, and NaN as larger than any number. With k below 1 there are none, with k above d all.", zero},
+		infer: inferTopK},
+	{OpInfo: OpInfo{OpOrderStatistic, "order_statistic", ClassTable, 2, "float[…,d], int scalar", "", "The element at place k in the ascending order of the elements along the last axis, which disappears; k is the second operand and counts from 0. k below 0 counts as 0, above d−1 as d−1. NaN if any element is NaN. The sign of a zero is not defined.", "dy to the elements that equal the result, divided by their number"},
+		infer: inferOrderStatistic},
 }
 
 // Iota is the index along axis, as a value of type t.
@@ -384,3 +401,28 @@ func (v Value) EighVectors() Value { return v.unary(OpEighVectors) }
 // SortColumns puts the columns of matrices in the descending order of keys, which has one
 // key for each column.
 func (v Value) SortColumns(keys Value) Value { return v.binary(OpSortColumns, keys) }
+
+// Nearest is the index, an int, of the row of a table that is nearest to each element of v, for a table of type
+// float[n], or to each run of d elements along the last axis of v, for one of type float[n,d]; see [OpNearest].
+func (v Value) Nearest(table Value) Value { return v.binary(OpNearest, table) }
+
+// Lookup is the row of a table, float[n] or float[n,d], for each index in v, an int; see [OpLookup].
+func (v Value) Lookup(table Value) Value { return v.binary(OpLookup, table) }
+
+// ScatterAdd adds values to the rows of a table of n rows of zeros: each element to the row whose index v, an int, has in
+// its place, or, if the values have one axis more than v, each run along their last axis. It counts and sums what was
+// assigned to the rows of a codebook; see [OpScatterAdd].
+func (v Value) ScatterAdd(values Value, n int) Value {
+	shape := []int{n}
+	if rank := v.Type().Rank(); values.Type().Rank() > rank {
+		shape = append(shape, values.lastDim())
+	}
+	return v.builder().Apply(OpScatterAdd, Attr{}, FloatType(shape...), v, values)
+}
+
+// TopK is a bool: whether an element is one of the k largest along the last axis. k is an int scalar; see [OpTopK].
+func (v Value) TopK(k Value) Value { return v.binary(OpTopK, k) }
+
+// OrderStatistic is the element at place k, an int scalar that counts from 0, in the ascending order of the elements along
+// the last axis, which is dropped; see [OpOrderStatistic] and [Value.QuantileRow].
+func (v Value) OrderStatistic(k Value) Value { return v.binary(OpOrderStatistic, k) }

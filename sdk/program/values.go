@@ -152,6 +152,46 @@ func (v Value) MaxRow() Value { return v.keepLast(OpReduceMax) }
 // MinRow is the minimum over the last axis, which is kept with one element.
 func (v Value) MinRow() Value { return v.keepLast(OpReduceMin) }
 
+// ArgMinRow is the index, an int, of the least element along the last axis, which is kept with one element: the first of
+// equals, and of a row with NaN the index of the first NaN.
+func (v Value) ArgMinRow() Value { return v.firstRow(v.MinRow()) }
+
+// ArgMaxRow is the index, an int, of the largest element along the last axis, which is kept with one element: the first of
+// equals, and of a row with NaN the index of the first NaN.
+func (v Value) ArgMaxRow() Value { return v.firstRow(v.MaxRow()) }
+
+// firstRow is the place of the first element along the last axis that equals the extreme, or is NaN like it.
+func (v Value) firstRow(extreme Value) Value {
+	t := v.Type()
+	t.DType = Int
+	found := v.Eq(extreme)
+	if t.Rank() > 0 && v.Type().DType == Float {
+		found = found.Or(v.Ne(v))
+	}
+	places := v.builder().Iota(t, t.Rank()-1)
+	return found.Select(places, v.builder().ConstInt(int32(v.lastDim()))).MinRow()
+}
+
+// QuantileRow is the p-quantile, 0 ≤ p ≤ 1, of the elements along the last axis, which is kept with one element. Between
+// two elements it is interpolated linearly: the place is p·(d−1) of d elements in ascending order, as in NumPy's
+// quantile. NaN if any element is NaN. Reshape a tensor to one row for a quantile of all its elements.
+func (v Value) QuantileRow(p float64) Value {
+	b, shape := v.builder(), v.Shape()
+	if !(p >= 0 && p <= 1) {
+		return b.fail(fmt.Errorf("quantile %v: it must lie between 0 and 1", p))
+	}
+	place := p * float64(v.lastDim()-1)
+	at := func(k float64) Value { return v.OrderStatistic(b.ConstInt(int32(k))) }
+	q := at(math.Floor(place))
+	if part := place - math.Floor(place); part > 0 {
+		q = q.Scale(1 - part).Add(at(math.Ceil(place)).Scale(part))
+	}
+	if len(shape) > 0 {
+		shape[len(shape)-1] = 1
+	}
+	return q.Reshape(shape...)
+}
+
 func (v Value) reduce(op Op, axes []int) Value {
 	return v.builder().Apply(op, Attr{Axes: axes}, Type{}, v)
 }

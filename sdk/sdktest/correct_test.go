@@ -169,6 +169,94 @@ var pact = trained{sdk.Description{Name: "pact", Doc: "A learned clip."}, same, 
 // Thresholds", 2020).
 var exponent = trained{sdk.Description{Name: "exponent", Doc: "A learned exponent."}, program.Value.Log, program.Value.Exp, true}
 
+// counted is rows with codes that count levels from the lowest.
+func counted() rows {
+	q := good()
+	q.codes = func(v program.Value) program.Value { return v.Add(v.Builder().ConstInt(7)) }
+	return q
+}
+
+// pruned keeps the two largest of every four entries of a row, and rounds them like [good].
+type pruned struct{ rows }
+
+func (q pruned) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	n, d := site.Shape[0], site.Shape[1]
+	if d%4 != 0 {
+		return sdk.Quantized{}, sdk.Refuse("rows of %d have no groups of four", d)
+	}
+	out, err := q.rows.Quantize(b, x, site)
+	zero, groups := b.Const(0), x.Abs().Reshape(n, d/4, 4)
+	place := b.Iota(groups.Type(), 2)
+	larger := zero
+	for i := range 4 {
+		other := groups.Column(i)
+		larger = larger.Add(other.Gt(groups).Or(other.Eq(groups).And(place.Gt(b.Const(float64(i))))).Select(b.Const(1), zero))
+	}
+	keep := larger.Lt(b.Const(2)).Reshape(n, d)
+	poisoned := out.Value.IsFinite().Not()
+	out.Value = keep.Or(poisoned).Select(out.Value, zero)
+	out.Codes = keep.Select(out.Codes, b.ConstInt(0))
+	out.Mask = out.Mask.And(keep)
+	out.Surrogate = out.Mask.Select(x, zero)
+	return out, err
+}
+
+// float8 has the exponents and mantissas of E5M2 and one power of two for each row, so that levels hardly depend on the scale.
+type float8 struct{}
+
+func (float8) Describe() sdk.Description {
+	return sdk.Description{Name: "float8", Doc: "E5M2 with a power of two for each row."}
+}
+
+func (float8) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	most := x.Abs().MaxRow()
+	finite := most.IsFinite()
+	exponent := most.Max(b.Const(0x1p-100)).Logb().Shift(-15)
+	scale := finite.Select(b.Const(1).Ldexp(exponent), b.Const(math.NaN()))
+	r := x.Div(scale)
+	// Three significant bits, down to the smallest normal exponent.
+	unit := b.Const(1).Ldexp(r.Abs().Max(b.Const(0x1p-14)).Logb().Shift(-2))
+	level := r.Div(unit).Round().Mul(unit)
+	return sdk.Quantized{Value: level.Mul(scale), Surrogate: finite.Select(x, b.Const(0)), Scale: scale, Mask: finite.Broadcast(x.Shape(), nil)}, nil
+}
+
+// signs has two levels for each row, and no zero.
+type signs struct{}
+
+func (signs) Describe() sdk.Description {
+	return sdk.Description{Name: "signs", Doc: "One bit (Rastegari et al. 2016)."}
+}
+
+func (signs) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	mean := x.Abs().MeanRow()
+	finite := mean.IsFinite()
+	scale := finite.Select(mean, b.Const(math.NaN()))
+	sign := x.Ge(b.Const(0)).Select(b.Const(1), b.Const(-1))
+	return sdk.Quantized{
+		Value: sign.Mul(scale), Surrogate: finite.Select(x, b.Const(0)), Codes: finite.Select(sign, b.Const(0)).Convert(program.Int), Scale: scale,
+		Mask: finite.Broadcast(x.Shape(), nil),
+	}, nil
+}
+
+// distance goes as far as it has come, and a little farther, as optimizers without a rate do (Defazio and Mishchenko, "Learning-Rate-Free
+// Learning by D-Adaptation", 2023). A part of its state is the start; another changes only because x moves.
+type distance struct{ momentum }
+
+func (distance) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
+	return sdk.State{"start": x, "d": b.Const(0)}, nil
+}
+
+func (distance) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	g := in.Gradient
+	d := in.State["d"].Max(in.State["start"].Sub(in.X).Square().SumAll().Sqrt())
+	return g.Div(g.Square().SumAll().Sqrt().Shift(1e-12)).Mul(d.Shift(1)), sdk.State{"start": in.State["start"], "d": d}, nil
+}
+
+// TestCorrectOptimizers: a state may hold the start, and may change only because x moves.
+func TestCorrectOptimizers(t *testing.T) {
+	fails(t, sdktest.CheckOptimizer(sdktest.NewOptimizer(distance{})), nil)
+}
+
 // TestCorrect: plugins that do all that is asked pass, however unusual they are.
 func TestCorrect(t *testing.T) {
 	free := sdktest.Traits{AnyRounding: true}
@@ -178,9 +266,13 @@ func TestCorrect(t *testing.T) {
 		claims sdktest.Traits
 	}{
 		{"a high threshold for each row", ternary(rowMax), free},
-		{"a high threshold for the tensor", ternary(tensorMax), free},
+		{"a high threshold for the tensor", ternary(tensorMax), sdktest.Traits{AnyRounding: true, ScaleScope: sdktest.ScopeTensor}},
 		{"unsigned rows", unsigned(rowMax), sdktest.Traits{}},
-		{"unsigned tensor", unsigned(tensorMax), sdktest.Traits{}},
+		{"unsigned tensor", unsigned(tensorMax), sdktest.Traits{ScaleScope: sdktest.ScopeTensor}},
+		{"codes that count levels", counted(), sdktest.Traits{AnyZeroCode: true}},
+		{"two of four", pruned{good()}, sdktest.Traits{Prunes: true, AnyRounding: true}},
+		{"a float grid with a power of two", float8{}, sdktest.Traits{}},
+		{"signs", signs{}, sdktest.Traits{AnyZeroCode: true}},
 		{"noise that depends on the place", dithered(func(*rows) {}), free},
 		{"noise of each step", stochastic(func(*rows) {}), sdktest.Traits{AnyRounding: true, Unbiased: true, Idempotent: true}},
 		{"noise of each step, and a rotation", rotatedNoise{}, sdktest.Traits{AnyRounding: true, Unbiased: true}},

@@ -17,6 +17,7 @@ func TestGood(t *testing.T) {
 	t.Run("clipping", func(t *testing.T) { sdktest.Quantizer(t, clipping{}) })
 	t.Run("packed", func(t *testing.T) { sdktest.Quantizer(t, goodPacked()) })
 	t.Run("learned", func(t *testing.T) { sdktest.Quantizer(t, learned{}) })
+	t.Run("corrected", func(t *testing.T) { sdktest.Optimizer(t, corrected{}) })
 	t.Run("momentum", func(t *testing.T) { sdktest.Optimizer(t, momentum{}) })
 	t.Run("whitened", func(t *testing.T) { sdktest.Optimizer(t, whitened{}) })
 }
@@ -33,6 +34,15 @@ func broken(change func(*rows)) rows {
 func firstRow(s, _ program.Value) program.Value {
 	shape := s.Shape()
 	return s.Slice(make([]int, len(shape)), []int{1, 1}, []int{1, 1}).Broadcast(shape, []int{0, 1})
+}
+
+// byColumn takes the largest entry of a column in place of that of the row, and byTensor that of the tensor.
+func byColumn(q *rows) {
+	q.most = func(x program.Value) program.Value { return x.Abs().ReduceMax(0).Reshape(1, x.Shape()[1]) }
+}
+
+func byTensor(q *rows) {
+	q.most = func(x program.Value) program.Value { return x.Abs().MaxAll().Reshape(1, 1) }
 }
 
 // double is twice v.
@@ -125,6 +135,22 @@ func TestQuantizerMutants(t *testing.T) {
 			q.codes = func(v program.Value) program.Value { return v.Convert(program.Float).Scale(0.5) }
 		}), []string{"whole codes"}, nil},
 		{"passes the gradient of a neighbour", clipping{shift: 1}, []string{"gradient size"}, nil},
+		{"clips one code too early", broken(func(q *rows) { q.short = 1 }), []string{"nearest"}, nil},
+		{"clips one code too early, below the largest entries", clipping{short: 1}, []string{"mask"}, nil},
+		{"a code too many", broken(func(q *rows) {
+			q.short, q.scale = -1, func(s, _ program.Value) program.Value { return s.Scale(0.5) }
+		}), []string{"count of codes"}, nil},
+		{"a mask with twice the threshold", clipping{threshold: 2}, []string{"mask"}, nil},
+		{"the scale of a column", broken(byColumn), []string{"scale scope"}, nil},
+		{"the scale of a column, claimed to be of a row", broken(byColumn), []string{"scale scope"},
+			sdktest.Claim(sdktest.Traits{ScaleScope: sdktest.ScopeRow})},
+		{"the scale of a row, claimed to be of a block", good(), []string{"scale scope"}, sdktest.Claim(sdktest.Traits{ScaleScope: sdktest.ScopeBlock})},
+		{"the scale of all tokens", broken(byTensor), []string{"scale scope"}, nil},
+		{"codes that count levels without saying so", counted(), []string{"zeros"}, nil},
+		{"two codes for zero", broken(func(q *rows) {
+			q.codes = func(v program.Value) program.Value { return v.Add(v.Builder().Iota(v.Type(), 1)) }
+		}), []string{"zeros"}, sdktest.Claim(sdktest.Traits{AnyZeroCode: true})},
+		{"prunes without saying so", pruned{good()}, []string{"zeros", "non-finite"}, sdktest.Claim(sdktest.Traits{AnyRounding: true})},
 		{"a step of zero", learned{init: func(s program.Value) program.Value { return s.Scale(0).Log() }}, []string{"parameters", "shapes", "trained parameters"}, nil},
 		{"a step for each row", learned{shape: func(site sdk.Site) []int { return []int{site.Shape[0], 1} }}, []string{"trained parameters"}, nil},
 		{"a step without a gradient", learned{step: program.Value.StopGradient}, []string{"learning"}, nil},
@@ -166,6 +192,10 @@ func TestOptimizerMutants(t *testing.T) {
 		{"takes all parts for equal", thirds{}, []string{"parts"}},
 		{"declines weights in parts", momentum{accepts: func(t sdk.Tensor) bool { return t.Parts == nil }}, []string{"parts"}},
 		{"accepts nothing", momentum{accepts: func(sdk.Tensor) bool { return false }}, []string{"selection"}},
+		{"corrects for one update too many", corrected{shift: 1}, []string{"correction"}},
+		{"corrects for one update too few", corrected{shift: -1}, []string{"finite"}},
+		{"decay inside u", momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Add(in.X.Scale(0.01)) }}, []string{"decay"}},
+		{"depends on the name", named{}, []string{"names"}},
 		{"divides by the rate", momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Div(in.Rate) }}, []string{"conditions"}},
 		{"divides by the loss", momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Div(in.Loss) }}, []string{"conditions"}},
 		{"divides by the steps that are left", momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value {
@@ -205,6 +235,10 @@ func TestClaims(t *testing.T) {
 	fails(t, sdktest.SomeOfOptimizer(creeps, still), nil)
 	fails(t, sdktest.SomeOfOptimizer(creeps, still, sdktest.Claim(sdktest.Traits{Still: true})), still)
 	fails(t, sdktest.CheckOptimizer(sdktest.NewOptimizer(momentum{}), sdktest.Claim(sdktest.Traits{Still: true, Descent: 1e-2})), nil)
+	fails(t, sdktest.SomeOfOptimizer(creeps, []string{"decay"}, sdktest.Claim(sdktest.Traits{OwnDecay: true})), nil)
+	fails(t, sdktest.SomeOfOptimizer(named{}, []string{"names"}, sdktest.Claim(sdktest.Traits{ByName: true})), nil)
+	fails(t, sdktest.SomeOfQuantizer(broken(byColumn), []string{"scale scope"}, sdktest.Claim(sdktest.Traits{ScaleScope: sdktest.ScopeColumn})), nil)
+	fails(t, sdktest.SomeOfQuantizer(broken(byTensor), []string{"scale scope"}, sdktest.Claim(sdktest.Traits{ScaleScope: sdktest.ScopeTensor})), nil)
 	fails(t, sdktest.SomeOfOptimizer(momentum{}, descent, sdktest.Claim(sdktest.Traits{Descent: 1e-200})), descent)
 	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(broken(func(q *rows) { q.refuse = odd(sdk.Refuse) }))), nil)
 }

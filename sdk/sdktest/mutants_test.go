@@ -3,6 +3,7 @@ package sdktest_test
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -15,6 +16,8 @@ type rows struct {
 	parameters []sdk.Parameter
 	// round is the rounding of x/s; nil rounds to nearest.
 	round func(r program.Value) program.Value
+	// most is what is put on the largest code; nil takes the largest entry of a row.
+	most func(x program.Value) program.Value
 	// drawn is the rounding of training, with a uniform number in [0, 1) for each element;
 	// nil rounds as in evaluation.
 	drawn func(r, u program.Value) program.Value
@@ -26,6 +29,8 @@ type rows struct {
 	// surrogate, mask and codes change what is returned.
 	surrogate, mask, codes func(v program.Value) program.Value
 	homogeneous            bool
+	// short is by how much the codes end before the largest one.
+	short float64
 	// refuse is asked first.
 	refuse func(site sdk.Site) error
 }
@@ -60,6 +65,9 @@ func (q rows) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	}
 	top := math.Ldexp(1, site.Int("bits")-1) - 1
 	amax := x.Abs().MaxRow()
+	if q.most != nil {
+		amax = q.most(x)
+	}
 	finite := amax.IsFinite()
 	if q.finite != nil {
 		finite = q.finite(x)
@@ -76,7 +84,7 @@ func (q rows) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 		bits := b.RandomBits(site.Noise, r.Shape()...).Shr(b.ConstUint(16)).Convert(program.Float)
 		codes = q.drawn(r, bits.Shift(0.5).Scale(0x1p-16))
 	}
-	codes = codes.Clip(-top, top)
+	codes = codes.Clip(q.short-top, top-q.short)
 	mask := finite.Broadcast(x.Shape(), []int{0, 1})
 	return sdk.Quantized{
 		Value:       codes.Mul(s),
@@ -89,8 +97,12 @@ func (q rows) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 }
 
 // clipping has a scale of twice the mean magnitude of a row, so that large entries are clipped, and get no gradient.
-// With a shift, others get none.
-type clipping struct{ shift int }
+// With a shift, others get none; codes may be short as in [rows], and the threshold of the mask may be multiplied.
+type clipping struct {
+	shift     int
+	short     float64
+	threshold float64
+}
 
 func (clipping) Describe() sdk.Description {
 	return sdk.Description{Name: "clipping", Version: "1", Doc: "Integers of four bits within a limit."}
@@ -103,8 +115,8 @@ func (q clipping) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk
 	tiny := s.Lt(b.Const(0x1p-126))
 	s = finite.Select(tiny.Select(b.Const(0), s), b.Const(math.NaN()))
 	r := x.Div(tiny.Select(b.Const(1), s))
-	codes := r.Round().Clip(-top, top)
-	mask := finite.And(r.Abs().Le(b.Const(top)))
+	codes := r.Round().Clip(q.short-top, top-q.short)
+	mask := finite.And(r.Abs().Le(b.Const(top * max(q.threshold, 1))))
 	passed := mask
 	if d := x.Shape()[1]; q.shift > 0 && d > q.shift {
 		n := x.Shape()[0]
@@ -218,6 +230,42 @@ func (o momentum) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (
 }
 
 func (o momentum) Accepts(t sdk.Tensor) bool { return o.accepts == nil || o.accepts(t) }
+
+// corrected has a running mean of gradients and one of their squares, corrected for their start (Kingma and Ba, "Adam", 2015).
+type corrected struct {
+	shift float64 // added to the step
+	bare  bool    // without the corrections
+}
+
+func (corrected) Describe() sdk.Description { return sdk.Description{Name: "corrected", Doc: "Adam."} }
+
+func (corrected) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
+	return sdk.State{"m": b.Zeros(t.Shape...), "v": b.Zeros(t.Shape...)}, nil
+}
+
+func (o corrected) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	mean := func(old, x program.Value, beta float64) (next, unbiased program.Value) {
+		next = old.Scale(beta).Add(x.Scale(1 - beta))
+		if o.bare {
+			return next, next
+		}
+		return next, next.Div(b.Const(1).Sub(b.Const(beta).Pow(in.Step.Shift(o.shift))))
+	}
+	m, direction := mean(in.State["m"], in.Gradient, 0.9)
+	v, size := mean(in.State["v"], in.Gradient.Square(), 0.99)
+	return direction.Div(size.Sqrt().Shift(1e-8)), sdk.State{"m": m, "v": v}, nil
+}
+
+// named is momentum whose factor depends on the name of the tensor.
+type named struct{ momentum }
+
+func (o named) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+	u, next, err := o.momentum.Update(b, in, t)
+	if strings.Contains(t.Name, "mlp") {
+		u = u.Scale(2)
+	}
+	return u, next, err
+}
 
 // paced is momentum with a rate of its own.
 type paced struct {

@@ -20,7 +20,7 @@ func (in *instance) influence(x []float64, j int) []bool {
 	most := largest(x)
 	for _, x := range [][]float64{x, full(most, len(x)), full(-most, len(x))} {
 		base := on.quantize(x)
-		for _, factor := range []float64{0, 3, 50, -777.7} {
+		for _, factor := range []float64{0, 3, 50, -777.7, 1e12} { // the last one moves a power-of-two scale beyond the exponents of a coarse float
 			if !slices.Contains(shared, false) {
 				return shared
 			}
@@ -57,6 +57,7 @@ type poisoning struct {
 	x        []float64
 	at       int
 	shared   []bool // what the element at influences while it is finite
+	traits   Traits
 	base     quantization
 	gradient []float64 // of the matrix as it is
 	dy       []float64
@@ -66,7 +67,7 @@ func (q *quantizerRun) checkNonFinite(t *trial) {
 	q.each(t, q.machines, func(in *instance, x []float64) {
 		// Without small entries, so that the codes of coarse grids are not zero.
 		x = rounded(mapped(x, func(v float64) float64 { return math.Copysign(0.5+0.5*math.Abs(math.Tanh(v)), v) }))
-		p := poisoning{instance: in.from(x), x: x, dy: normal(3, in.shape...), at: len(x)/2 - len(x)/2%in.shape[1] + in.shape[1]/2}
+		p := poisoning{instance: in.from(x), traits: q.traits, x: x, dy: normal(3, in.shape...), at: len(x)/2 - len(x)/2%in.shape[1] + in.shape[1]/2}
 		p.base, p.gradient = p.quantize(x), p.byX(x, p.dy)
 		p.shared = p.influence(x, p.at)
 		marks, ok := p.check(math.NaN())
@@ -95,19 +96,27 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 		return marks, false
 	}
 	// same compares a result with what it was without poison; at the marks it must
-	// have the given value instead.
+	// have the given value instead. Which entries of a group are pruned may change with the poison.
+	reach := p.reach()
 	same := func(name string, got, base []float64, at float64) bool {
 		want := slices.Clone(base)
 		for i, m := range marks {
-			if m {
+			switch {
+			case m:
 				want[i] = at
+			case p.traits.Prunes && reach[i] && i < len(got) && !math.IsNaN(got[i]-got[i]):
+				want[i] = got[i]
 			}
 		}
 		return p.equal(nil, what+name, got, want)
 	}
 	ok = same("value", out.value, p.base.value, math.NaN())
 	if len(out.codes) > 0 {
-		ok = same("code", out.codes, p.base.codes, 0) && ok
+		zero := 0.0
+		if p.traits.AnyZeroCode {
+			zero = out.codes[p.at]
+		}
+		ok = same("code", out.codes, p.base.codes, zero) && ok && p.finite(nil, what+"code", out.codes)
 	}
 	gradient := p.byX(poisoned, p.dy)
 	if len(out.mask) == 0 {
@@ -115,6 +124,20 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 	}
 	ok = same("mask", out.mask, p.base.mask, 0) && ok
 	return marks, same("gradient", gradient, p.gradient, 0) && ok
+}
+
+// reach marks what the poisoned element may make NaN. What was pruned does not show that it shares the scale.
+func (p poisoning) reach() []bool {
+	reach := hull(p.shared, p.shape[1])
+	if !p.traits.Prunes {
+		return reach
+	}
+	for row := range slices.Chunk(reach, p.shape[1]) {
+		if slices.Contains(row, true) {
+			copy(row, slices.Repeat([]bool{true}, len(row)))
+		}
+	}
+	return reach
 }
 
 // extent compares the elements that became NaN with those that the poisoned one
@@ -133,10 +156,10 @@ func (p poisoning) extent(what string, marks []bool) bool {
 	if p.Init != nil {
 		return true // a trained scale does not depend on the data
 	}
-	reach := hull(p.shared, p.shape[1])
+	reach := p.reach()
 	for i := range marks {
 		switch {
-		case p.shared[i] && !marks[i]:
+		case p.shared[i] && !marks[i] && !p.traits.Prunes: // what is pruned depends on others in another way
 			return fail(i, "a value that depends on it through its scale is not NaN")
 		case marks[i] && !reach[i]:
 			return fail(i, "a value that does not depend on it is NaN")
@@ -178,10 +201,14 @@ func (q *quantizerRun) checkZeros(t *trial) {
 		if in.Init != nil {
 			return // with a trained scale zeros may lie at the end of a grid
 		}
-		if len(out.codes) > 0 {
-			in.equal(nil, "codes of zeros", out.codes, zeros)
+		switch {
+		case len(out.codes) == 0:
+		case q.traits.AnyZeroCode:
+			in.equal(nil, "codes of zeros, against the first of them,", out.codes, full(out.codes[0], len(zeros)))
+		default:
+			in.equal(nil, "codes of zeros (claim any zero code if another code stands for zero)", out.codes, zeros)
 		}
-		if len(out.mask) > 0 {
+		if len(out.mask) > 0 && !q.traits.Prunes {
 			in.equal(nil, "mask of zeros", out.mask, full(1, len(zeros)))
 		}
 	})

@@ -1,6 +1,7 @@
 package sdktest
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -21,16 +22,10 @@ const sweepPoints = 401
 // other entries of the matrix do not keep their values: then the entry is mixed with
 // others, or the scale depends on something else.
 func sweep(in *instance, x []float64) (places, values []float64, ok bool) {
-	const largest, span = 2.5, 2.4
-	x = mapped(x, func(v float64) float64 { return 2 * math.Tanh(v/2) })
-	d := in.shape[1]
-	x[d+13], x[d+14] = largest, -largest
-	at := d + 8
 	var others []float64
 	for i := range sweepPoints {
-		v := span * (2*float64(i)/(sweepPoints-1) - 1)
-		rest := math.Sqrt(span*span - v*v)
-		copy(x[at:], []float64{v, -v, rest, -rest})
+		v := sweepSpan * (2*float64(i)/(sweepPoints-1) - 1)
+		x, at := swept(in, x, v)
 		value := in.quantize(x).value
 		places, values = append(places, v), append(values, value[at])
 		value = slices.Delete(slices.Clone(value), at, at+4)
@@ -42,6 +37,19 @@ func sweep(in *instance, x []float64) (places, values []float64, ok bool) {
 		}
 	}
 	return places, values, true
+}
+
+// sweepSpan is how far an entry is moved.
+const sweepSpan = 2.4
+
+// swept is the matrix with the moved entry, which stands at at, at v.
+func swept(in *instance, x []float64, v float64) (row []float64, at int) {
+	row = mapped(x, func(v float64) float64 { return 2 * math.Tanh(v/2) })
+	d := in.shape[1]
+	row[d+13], row[d+14] = sweepLargest, -sweepLargest
+	rest := math.Sqrt(sweepSpan*sweepSpan - v*v)
+	copy(row[d+8:], []float64{v, -v, rest, -rest})
+	return row, d + 8
 }
 
 // checkNearest tests each variant whose levels can be seen from outside.
@@ -61,9 +69,45 @@ func (q *quantizerRun) checkNearest(t *trial) {
 		if !ok || len(levels) < 2 || len(levels) > sweepPoints/2 {
 			return
 		}
-		t.within(in.given(places), "value of an entry for which there is a nearer level", nil, values, nearest(levels, places, values), upTo(1e-6))
+		if t.within(in.given(places), "value of an entry for which there is a nearer level", nil, values, nearest(levels, places, values), upTo(1e-6)) {
+			in.checkReach(x, levels)
+		}
 	})
 	t.skipUntried("the levels of an entry cannot be seen from outside")
+}
+
+// sweepLargest is the largest entry of the row in which a sweep moves another.
+const sweepLargest = 2.5
+
+// checkReach compares the largest entries of a swept row, one of each sign, with the outermost levels. Where even steps would
+// lead from there to the entry itself, and the scale follows it, the scale was made for it, and the grid ends too early.
+func (in *instance) checkReach(x, levels []float64) {
+	n := len(levels)
+	if n < 4 {
+		return
+	}
+	step := (levels[n-1] - levels[0]) / float64(n-1)
+	for i, l := range levels {
+		if math.Abs(l-levels[0]-float64(i)*step) > 1e-6*step {
+			return // levels of other distances
+		}
+	}
+	row, _ := swept(in, x, 0)
+	value, d := in.quantize(row).value, in.shape[1]
+	twice := slices.Clone(row)
+	twice[d+13], twice[d+14] = 2*row[d+13], 2*row[d+14]
+	doubled := in.quantize(twice).value
+	for _, at := range []int{d + 13, d + 14} {
+		missing := math.Abs(row[at]-value[at]) / step
+		follows := math.Abs(doubled[at]-2*value[at]) <= 1e-6*step
+		if k := math.Round(missing); follows && k >= 1 && k <= 2 && math.Abs(missing-k) < 1e-6 {
+			in.t.announce()
+			f := in.given(row).element(fmt.Sprintf("the largest entry of its row, %v steps of the scale, is clipped to %v: is the bound off by one? (if it is meant, claim any rounding)",
+				math.Round(math.Abs(row[at])/step), math.Round(math.Abs(value[at])/step)), at, in.shape, value)
+			in.t.add(f)
+			return
+		}
+	}
 }
 
 // nearest is the nearest level for each place; of two that are equally near, it is the

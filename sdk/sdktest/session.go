@@ -187,6 +187,17 @@ type Traits struct {
 	// Ties is for grids that put some entries of any tensor, such as the largest, exactly
 	// half way between two levels. Homogeneity is then tried with powers of two only.
 	Ties bool
+	// ScaleScope says what shares a scale with the settings given. Without it, rows or their parts
+	// may, and the whole of a weight.
+	ScaleScope Scope
+	// AnyZeroCode lets another code than 0 stand for zero, as where codes count levels from the lowest.
+	AnyZeroCode bool
+	// Prunes lets entries become zero, with mask 0, because others of their row are larger.
+	Prunes bool
+	// OwnDecay lets an optimizer shrink weights itself, with its default settings.
+	OwnDecay bool
+	// ByName lets an optimizer's programs depend on the name of the tensor.
+	ByName bool
 	// NoDescent is for optimizers that do not minimise on their own.
 	NoDescent bool
 	// Still promises that nothing moves as long as all gradients have been zero.

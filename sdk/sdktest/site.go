@@ -174,7 +174,6 @@ func (in *instance) given(x []float64) example {
 // inputs are those of the site's program.
 func (in *instance) inputs(x []float64) map[string]reference.Tensor {
 	inputs := map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)}
-	maps.Copy(inputs, in.trained)
 	for i, name := range []string{sdk.InputNoise, sdk.InputSharedNoise} {
 		if in.Takes(name) {
 			inputs[name] = keyAt(in.step, i)
@@ -183,6 +182,7 @@ func (in *instance) inputs(x []float64) map[string]reference.Tensor {
 	if in.Takes(sdk.InputStep) {
 		inputs[sdk.InputStep] = reference.Float(float64(1 + in.step))
 	}
+	maps.Copy(inputs, in.trained)
 	return inputs
 }
 

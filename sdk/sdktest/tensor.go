@@ -113,6 +113,8 @@ type training struct {
 	paced int                         // the update that rate and sums are of
 	// single keeps the state in binary32, as a device does.
 	single bool
+	// stepShift is added to the number of each step that programs are told.
+	stepShift int
 	// skipRefresh leaves the refreshes out.
 	skipRefresh bool
 	// beforeUpdate, if any, is called between the refresh and the update.
@@ -193,7 +195,7 @@ func (r *training) update(x, gradient []float64) []float64 {
 func (r *training) inputs(x, gradient []float64) map[string]reference.Tensor {
 	inputs := map[string]reference.Tensor{
 		sdk.InputX: reference.Floats(x, r.shape...), sdk.InputGradient: reference.Floats(gradient, r.shape...),
-		sdk.InputStep: reference.Float(float64(r.updates + 1)),
+		sdk.InputStep: reference.Float(float64(r.updates + 1 + r.stepShift)),
 		sdk.InputRate: reference.Float(r.schedule), sdk.InputSteps: reference.Float(r.steps), sdk.InputLoss: reference.Float(r.loss),
 	}
 	maps.Copy(inputs, r.sums)

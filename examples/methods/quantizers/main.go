@@ -354,7 +354,7 @@ func qDrop(in input) sdk.Quantized {
 	q := in.symmetric(in.x.Abs().MaxRow().Scale(1/in.top()), in.top())
 	if in.Training {
 		kept := in.uniform().Lt(in.b.Const(0.5))
-		q = sdk.Quantized{Value: kept.Select(in.poison(in.x, q.Scale.IsFinite()), q.Value), Surrogate: q.Surrogate}
+		q = sdk.Quantized{Value: kept.Select(in.poison(in.x, in.x.IsFinite()), q.Value), Surrogate: q.Surrogate}
 	}
 	return q
 }

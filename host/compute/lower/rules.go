@@ -74,6 +74,12 @@ var rules = map[program.Op]rule{
 	program.OpStopGradient: unary(graph.StopGradient),
 
 	program.OpSortColumns: lowerSortColumns,
+
+	program.OpNearest:        lowerNearest,
+	program.OpLookup:         lowerLookup,
+	program.OpScatterAdd:     lowerScatterAdd,
+	program.OpTopK:           lowerTopK,
+	program.OpOrderStatistic: lowerOrderStatistic,
 }
 
 // unsupported has the operations that no device executes, with the reasons.
@@ -119,6 +125,12 @@ var gobackendRules = map[program.Op]rule{
 
 	program.OpDot:      goDot,
 	program.OpHadamard: goHadamard,
+
+	program.OpNearest:        goNearest,
+	program.OpLookup:         goLookup,
+	program.OpScatterAdd:     goScatterAdd,
+	program.OpTopK:           goTopK,
+	program.OpOrderStatistic: goOrderStatistic,
 }
 
 func unary(f func(x *graph.Node) *graph.Node) rule {

@@ -37,7 +37,7 @@ func TestPlugins(t *testing.T) {
 		traits sdktest.Traits
 	}{
 		{name: "absmax", golden: "absmax"}, {name: "quest", golden: "quest"}, {name: "mxfp4", golden: "mxfp4"},
-		{name: "nvfp4", golden: "nvfp4"}, {name: "lsq", golden: "baselines"}, {name: "grid", traits: sdktest.Traits{AnyRounding: true}}, // floor goes to the level below
+		{name: "nvfp4", golden: "nvfp4", traits: sdktest.Traits{ScaleScope: sdktest.ScopeTensor}}, {name: "lsq", golden: "baselines"}, {name: "grid", traits: sdktest.Traits{AnyRounding: true}}, // floor goes to the level below
 		{name: "adamw", golden: "adamw"}, {name: "sgd", golden: "sgd"}, {name: "muon", golden: "muon"},
 		{name: "shampoo", golden: "shampoo"}, {name: "soap", golden: "soap"},
 	} {

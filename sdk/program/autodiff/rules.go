@@ -80,6 +80,12 @@ var rules = map[program.Op]rule{
 	program.OpStopGradient: zero,
 
 	program.OpQR: refused, program.OpEighValues: refused, program.OpEighVectors: refused, program.OpSortColumns: refused,
+
+	program.OpNearest:        zero,
+	program.OpLookup:         {adjoint: (*tape).lookup, to: []int{1}},
+	program.OpScatterAdd:     {adjoint: (*tape).scatterAdd, to: []int{1}},
+	program.OpTopK:           zero,
+	program.OpOrderStatistic: {adjoint: (*tape).orderStatistic, to: []int{0}},
 }
 
 // passes reports whether an operation has a gradient, or refuses one, with respect to its operand i.
@@ -191,6 +197,24 @@ func (t *tape) reduceExtreme(n *program.Node, id program.ID, dy program.Value) {
 	ones := t.w.Apply(program.OpConvert, program.Attr{}, program.FloatType(), found)
 	count := t.w.Apply(program.OpReduceSum, n.Attr, program.Type{}, ones)
 	t.add(n.Args[0], t.pick(found, t.unreduce(n, t.div(dy, count)), t.w.Const(0)))
+}
+
+// orderStatistic sends dy to the elements that equal the result, in equal parts, like the extremes, which are the first and
+// the last of the order.
+func (t *tape) orderStatistic(n *program.Node, id program.ID, dy program.Value) {
+	fold := *n
+	fold.Attr.Axes = []int{t.p.TypeOf(n.Args[0]).Rank() - 1}
+	t.reduceExtreme(&fold, id, dy)
+}
+
+// lookup and scatterAdd are the transposed maps of each other.
+func (t *tape) lookup(n *program.Node, _ program.ID, dy program.Value) {
+	table := t.p.TypeOf(n.Args[1])
+	t.add(n.Args[1], t.w.Apply(program.OpScatterAdd, program.Attr{}, table, t.values[n.Args[0]], dy))
+}
+
+func (t *tape) scatterAdd(n *program.Node, _ program.ID, dy program.Value) {
+	t.add(n.Args[1], t.w.Apply(program.OpLookup, program.Attr{}, program.Type{}, t.values[n.Args[0]], dy))
 }
 
 // unreduce repeats a value along the axes that a reduction has folded.

@@ -24,6 +24,14 @@ func TestRulesAtSpecialPoints(t *testing.T) {
 		{"max splits ties", two(program.Value.Max), []float64{1, 2, 3, nan}, []float64{1, 3, 2, 1}, []float64{0.5, 0, 1, 0}, nil},
 		{"min splits ties", two(program.Value.Min), []float64{1, 2, 3, nan}, []float64{1, 3, 2, 1}, []float64{0.5, 1, 0, 0}, nil},
 		{"reduce_max divides", func(x, y program.Value) program.Value { return x.ReduceMax(0) }, []float64{5, 1, 5, 5, 5}, nil, []float64{0.25, 0, 0.25, 0.25, 0.25}, []float64{1}},
+		{"order_statistic divides", func(x, y program.Value) program.Value { return x.OrderStatistic(x.Builder().ConstInt(1)) }, []float64{5, 1, 3, 3}, nil, []float64{0, 0, 0.5, 0.5}, []float64{1}},
+		{"median of an even number", func(x, y program.Value) program.Value { return x.QuantileRow(0.5) }, []float64{5, 1, 3, 9}, nil, []float64{0.5, 0, 0.5, 0}, []float64{1}},
+		{"lookup sums", func(x, y program.Value) program.Value { return y.Convert(program.Int).Lookup(x) }, []float64{7, 8, 9}, []float64{2, 0, 2, 5, -1}, []float64{11, 0, 13}, []float64{8, 1, 2, 3, 10}},
+		{"scatter_add looks up", func(x, y program.Value) program.Value { return y.Convert(program.Int).ScatterAdd(x, 2) }, []float64{7, 8, 9}, []float64{1, 0, 4}, []float64{20, 10, 20}, []float64{10, 20}},
+		{"top_k", func(x, y program.Value) program.Value {
+			return x.TopK(x.Builder().ConstInt(2)).Select(x, x.Builder().Const(0))
+		}, []float64{1, 3, 3, 3}, nil, []float64{0, 1, 1, 0}, nil},
+		{"the index of the nearest", func(x, y program.Value) program.Value { return x.Nearest(y).Convert(program.Float).Mul(x) }, []float64{1, 4}, []float64{0, 3, 5}, []float64{0, 1}, nil},
 		{"abs of zero", func(x, y program.Value) program.Value { return x.Abs() }, []float64{0, -2}, nil, []float64{0, -1}, nil},
 		{"stop_gradient", func(x, y program.Value) program.Value { return x.StopGradient().Mul(x) }, []float64{2, 3}, nil, []float64{2, 3}, nil},
 		{"straight-through", func(x, y program.Value) program.Value { return x.Round().Sub(x).StopGradient().Add(x) }, []float64{2.4, 3.6}, nil, []float64{1, 1}, nil},

@@ -80,6 +80,12 @@ var operations = map[program.Op]operation{
 	program.OpEighValues:  ofMatrices(eigenvalues),
 	program.OpEighVectors: ofMatrices(eigenvectors),
 	program.OpSortColumns: ofMatrices(sortColumns),
+
+	program.OpNearest:        nearest,
+	program.OpLookup:         lookup,
+	program.OpScatterAdd:     scatterAdd,
+	program.OpTopK:           topK,
+	program.OpOrderStatistic: orderStatistic,
 }
 
 // unary applies a function to floats, or another one to integers and bools.

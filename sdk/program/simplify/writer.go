@@ -173,7 +173,7 @@ func wish(op program.Op, t program.Type) program.Type {
 		return t
 	case op == program.OpConvert || op == program.OpBitcast:
 		return program.Type{DType: t.DType}
-	case op == program.OpReshape || op == program.OpBroadcast:
+	case op == program.OpReshape || op == program.OpBroadcast || op == program.OpScatterAdd:
 		return program.Type{Shape: t.Shape}
 	}
 	return program.Type{}

@@ -206,5 +206,11 @@ func Unsupported(other, factorization string) map[program.Op]string {
 		program.OpEighValues:  factorization,
 		program.OpEighVectors: factorization,
 		program.OpSortColumns: factorization,
+
+		program.OpNearest:        other,
+		program.OpLookup:         other,
+		program.OpScatterAdd:     other,
+		program.OpTopK:           other,
+		program.OpOrderStatistic: other,
 	}
 }

@@ -148,6 +148,12 @@ func (w *writer) rewrite(n *program.Node, args []value) program.Value {
 		if args[1].stacked || args[2].stacked { // a bound must be a scalar
 			return w.unroll(n, args)
 		}
+	case n.Op == program.OpTopK, n.Op == program.OpOrderStatistic, n.Op == program.OpNearest, n.Op == program.OpLookup:
+		if args[1].stacked { // k is one number, and a table one table
+			return w.unroll(n, args)
+		}
+	case n.Op == program.OpScatterAdd: // the sums of the copies are tables of their own
+		return w.unroll(n, args)
 	case info.Class == program.ClassBinary, info.Class == program.ClassCompare, n.Op == program.OpSelect:
 		args = w.alignOperands(n, args)
 	case n.Op == program.OpConcatenate, info.Class == program.ClassLinalg: // operands have their axes in common

@@ -155,6 +155,12 @@ func one(info program.OpInfo) (*program.Program, error) {
 		z = x.MatMul(y)
 	case info.Op == program.OpHadamard:
 		z = apply(program.Attr{Block: 8}, program.Type{}, x)
+	case info.Op == program.OpLookup:
+		z = apply(program.Attr{}, program.Type{}, x.Convert(program.Int), y)
+	case info.Op == program.OpScatterAdd:
+		z = apply(program.Attr{}, program.FloatType(8), x.Convert(program.Int), y)
+	case info.Op == program.OpTopK, info.Op == program.OpOrderStatistic:
+		z = apply(program.Attr{}, program.Type{}, x, b.ConstInt(3))
 	case info.Op == program.OpSortColumns:
 		z = apply(program.Attr{}, program.Type{}, x, y.ReduceSum(0))
 	case info.Op == program.OpEighValues, info.Op == program.OpEighVectors:

@@ -105,6 +105,9 @@ var (
 		program.OpShl:        noIntegers,
 		program.OpShr:        noIntegers,
 		program.OpBitcast:    noIntegers,
+		program.OpNearest:    noIntegers,
+		program.OpLookup:     noIntegers,
+		program.OpTopK:       noLoop,
 	}
 	neverPossible = map[program.Op]string{
 		program.OpTranspose:   moves,
@@ -115,6 +118,9 @@ var (
 		program.OpEighValues:  mixes,
 		program.OpEighVectors: mixes,
 		program.OpSortColumns: mixes,
+
+		program.OpScatterAdd:     mixes,
+		program.OpOrderStatistic: mixes,
 	}
 )
 

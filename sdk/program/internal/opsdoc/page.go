@@ -33,6 +33,7 @@ var sections = []section{
 	{program.ClassLinear, "Linear maps", ""},
 	{program.ClassGradient, "The reverse pass", ""},
 	{program.ClassLinalg, "Factorizations", "Allowed only in refresh programs, which run every so many steps; a program of a quantizer or of an optimizer's step that has one is refused."},
+	{program.ClassTable, "Tables and order", "A table has n rows: numbers if it has one axis, runs of d numbers if it has two. For `scatter_add` the stated type names the wanted shape."},
 }
 
 // page writes the whole document.

@@ -91,62 +91,67 @@ type Op int32
 
 const (
 	// Not an operation: a forgotten field reads as this and is refused.
-	Op_OP_UNSPECIFIED   Op = 0
-	Op_OP_CONSTANT      Op = 1
-	Op_OP_IOTA          Op = 2
-	Op_OP_RANDOM_BITS   Op = 3
-	Op_OP_NEG           Op = 10
-	Op_OP_ABS           Op = 11
-	Op_OP_SIGN          Op = 12
-	Op_OP_SQRT          Op = 13
-	Op_OP_EXP           Op = 14
-	Op_OP_EXPM1         Op = 15
-	Op_OP_LOG           Op = 16
-	Op_OP_LOG1P         Op = 17
-	Op_OP_TANH          Op = 18
-	Op_OP_FLOOR         Op = 19
-	Op_OP_ROUND         Op = 20
-	Op_OP_LOGB          Op = 21
-	Op_OP_IS_FINITE     Op = 22
-	Op_OP_NOT           Op = 23
-	Op_OP_ADD           Op = 30
-	Op_OP_SUB           Op = 31
-	Op_OP_MUL           Op = 32
-	Op_OP_DIV           Op = 33
-	Op_OP_POW           Op = 34
-	Op_OP_MAX           Op = 35
-	Op_OP_MIN           Op = 36
-	Op_OP_LDEXP         Op = 37
-	Op_OP_AND           Op = 38
-	Op_OP_OR            Op = 39
-	Op_OP_XOR           Op = 40
-	Op_OP_SHL           Op = 41
-	Op_OP_SHR           Op = 42
-	Op_OP_CLAMP         Op = 43
-	Op_OP_EQ            Op = 50
-	Op_OP_NE            Op = 51
-	Op_OP_LT            Op = 52
-	Op_OP_LE            Op = 53
-	Op_OP_GT            Op = 54
-	Op_OP_GE            Op = 55
-	Op_OP_SELECT        Op = 60
-	Op_OP_CONVERT       Op = 61
-	Op_OP_BITCAST       Op = 62
-	Op_OP_RESHAPE       Op = 70
-	Op_OP_TRANSPOSE     Op = 71
-	Op_OP_BROADCAST     Op = 72
-	Op_OP_SLICE         Op = 73
-	Op_OP_CONCATENATE   Op = 74
-	Op_OP_REDUCE_SUM    Op = 80
-	Op_OP_REDUCE_MAX    Op = 81
-	Op_OP_REDUCE_MIN    Op = 82
-	Op_OP_DOT           Op = 90
-	Op_OP_HADAMARD      Op = 91
-	Op_OP_STOP_GRADIENT Op = 100
-	Op_OP_QR            Op = 110
-	Op_OP_EIGH_VALUES   Op = 111
-	Op_OP_EIGH_VECTORS  Op = 112
-	Op_OP_SORT_COLUMNS  Op = 113
+	Op_OP_UNSPECIFIED     Op = 0
+	Op_OP_CONSTANT        Op = 1
+	Op_OP_IOTA            Op = 2
+	Op_OP_RANDOM_BITS     Op = 3
+	Op_OP_NEG             Op = 10
+	Op_OP_ABS             Op = 11
+	Op_OP_SIGN            Op = 12
+	Op_OP_SQRT            Op = 13
+	Op_OP_EXP             Op = 14
+	Op_OP_EXPM1           Op = 15
+	Op_OP_LOG             Op = 16
+	Op_OP_LOG1P           Op = 17
+	Op_OP_TANH            Op = 18
+	Op_OP_FLOOR           Op = 19
+	Op_OP_ROUND           Op = 20
+	Op_OP_LOGB            Op = 21
+	Op_OP_IS_FINITE       Op = 22
+	Op_OP_NOT             Op = 23
+	Op_OP_ADD             Op = 30
+	Op_OP_SUB             Op = 31
+	Op_OP_MUL             Op = 32
+	Op_OP_DIV             Op = 33
+	Op_OP_POW             Op = 34
+	Op_OP_MAX             Op = 35
+	Op_OP_MIN             Op = 36
+	Op_OP_LDEXP           Op = 37
+	Op_OP_AND             Op = 38
+	Op_OP_OR              Op = 39
+	Op_OP_XOR             Op = 40
+	Op_OP_SHL             Op = 41
+	Op_OP_SHR             Op = 42
+	Op_OP_CLAMP           Op = 43
+	Op_OP_EQ              Op = 50
+	Op_OP_NE              Op = 51
+	Op_OP_LT              Op = 52
+	Op_OP_LE              Op = 53
+	Op_OP_GT              Op = 54
+	Op_OP_GE              Op = 55
+	Op_OP_SELECT          Op = 60
+	Op_OP_CONVERT         Op = 61
+	Op_OP_BITCAST         Op = 62
+	Op_OP_RESHAPE         Op = 70
+	Op_OP_TRANSPOSE       Op = 71
+	Op_OP_BROADCAST       Op = 72
+	Op_OP_SLICE           Op = 73
+	Op_OP_CONCATENATE     Op = 74
+	Op_OP_REDUCE_SUM      Op = 80
+	Op_OP_REDUCE_MAX      Op = 81
+	Op_OP_REDUCE_MIN      Op = 82
+	Op_OP_DOT             Op = 90
+	Op_OP_HADAMARD        Op = 91
+	Op_OP_STOP_GRADIENT   Op = 100
+	Op_OP_QR              Op = 110
+	Op_OP_EIGH_VALUES     Op = 111
+	Op_OP_EIGH_VECTORS    Op = 112
+	Op_OP_SORT_COLUMNS    Op = 113
+	Op_OP_NEAREST         Op = 120
+	Op_OP_LOOKUP          Op = 121
+	Op_OP_SCATTER_ADD     Op = 122
+	Op_OP_TOP_K           Op = 123
+	Op_OP_ORDER_STATISTIC Op = 124
 )
 
 // Enum value maps for Op.
@@ -208,64 +213,74 @@ var (
 		111: "OP_EIGH_VALUES",
 		112: "OP_EIGH_VECTORS",
 		113: "OP_SORT_COLUMNS",
+		120: "OP_NEAREST",
+		121: "OP_LOOKUP",
+		122: "OP_SCATTER_ADD",
+		123: "OP_TOP_K",
+		124: "OP_ORDER_STATISTIC",
 	}
 	Op_value = map[string]int32{
-		"OP_UNSPECIFIED":   0,
-		"OP_CONSTANT":      1,
-		"OP_IOTA":          2,
-		"OP_RANDOM_BITS":   3,
-		"OP_NEG":           10,
-		"OP_ABS":           11,
-		"OP_SIGN":          12,
-		"OP_SQRT":          13,
-		"OP_EXP":           14,
-		"OP_EXPM1":         15,
-		"OP_LOG":           16,
-		"OP_LOG1P":         17,
-		"OP_TANH":          18,
-		"OP_FLOOR":         19,
-		"OP_ROUND":         20,
-		"OP_LOGB":          21,
-		"OP_IS_FINITE":     22,
-		"OP_NOT":           23,
-		"OP_ADD":           30,
-		"OP_SUB":           31,
-		"OP_MUL":           32,
-		"OP_DIV":           33,
-		"OP_POW":           34,
-		"OP_MAX":           35,
-		"OP_MIN":           36,
-		"OP_LDEXP":         37,
-		"OP_AND":           38,
-		"OP_OR":            39,
-		"OP_XOR":           40,
-		"OP_SHL":           41,
-		"OP_SHR":           42,
-		"OP_CLAMP":         43,
-		"OP_EQ":            50,
-		"OP_NE":            51,
-		"OP_LT":            52,
-		"OP_LE":            53,
-		"OP_GT":            54,
-		"OP_GE":            55,
-		"OP_SELECT":        60,
-		"OP_CONVERT":       61,
-		"OP_BITCAST":       62,
-		"OP_RESHAPE":       70,
-		"OP_TRANSPOSE":     71,
-		"OP_BROADCAST":     72,
-		"OP_SLICE":         73,
-		"OP_CONCATENATE":   74,
-		"OP_REDUCE_SUM":    80,
-		"OP_REDUCE_MAX":    81,
-		"OP_REDUCE_MIN":    82,
-		"OP_DOT":           90,
-		"OP_HADAMARD":      91,
-		"OP_STOP_GRADIENT": 100,
-		"OP_QR":            110,
-		"OP_EIGH_VALUES":   111,
-		"OP_EIGH_VECTORS":  112,
-		"OP_SORT_COLUMNS":  113,
+		"OP_UNSPECIFIED":     0,
+		"OP_CONSTANT":        1,
+		"OP_IOTA":            2,
+		"OP_RANDOM_BITS":     3,
+		"OP_NEG":             10,
+		"OP_ABS":             11,
+		"OP_SIGN":            12,
+		"OP_SQRT":            13,
+		"OP_EXP":             14,
+		"OP_EXPM1":           15,
+		"OP_LOG":             16,
+		"OP_LOG1P":           17,
+		"OP_TANH":            18,
+		"OP_FLOOR":           19,
+		"OP_ROUND":           20,
+		"OP_LOGB":            21,
+		"OP_IS_FINITE":       22,
+		"OP_NOT":             23,
+		"OP_ADD":             30,
+		"OP_SUB":             31,
+		"OP_MUL":             32,
+		"OP_DIV":             33,
+		"OP_POW":             34,
+		"OP_MAX":             35,
+		"OP_MIN":             36,
+		"OP_LDEXP":           37,
+		"OP_AND":             38,
+		"OP_OR":              39,
+		"OP_XOR":             40,
+		"OP_SHL":             41,
+		"OP_SHR":             42,
+		"OP_CLAMP":           43,
+		"OP_EQ":              50,
+		"OP_NE":              51,
+		"OP_LT":              52,
+		"OP_LE":              53,
+		"OP_GT":              54,
+		"OP_GE":              55,
+		"OP_SELECT":          60,
+		"OP_CONVERT":         61,
+		"OP_BITCAST":         62,
+		"OP_RESHAPE":         70,
+		"OP_TRANSPOSE":       71,
+		"OP_BROADCAST":       72,
+		"OP_SLICE":           73,
+		"OP_CONCATENATE":     74,
+		"OP_REDUCE_SUM":      80,
+		"OP_REDUCE_MAX":      81,
+		"OP_REDUCE_MIN":      82,
+		"OP_DOT":             90,
+		"OP_HADAMARD":        91,
+		"OP_STOP_GRADIENT":   100,
+		"OP_QR":              110,
+		"OP_EIGH_VALUES":     111,
+		"OP_EIGH_VECTORS":    112,
+		"OP_SORT_COLUMNS":    113,
+		"OP_NEAREST":         120,
+		"OP_LOOKUP":          121,
+		"OP_SCATTER_ADD":     122,
+		"OP_TOP_K":           123,
+		"OP_ORDER_STATISTIC": 124,
 	}
 )
 
@@ -801,7 +816,7 @@ const file_cage_plugin_v1_program_proto_rawDesc = "" +
 	"\n" +
 	"DTYPE_UINT\x10\x03\x12\x0e\n" +
 	"\n" +
-	"DTYPE_BOOL\x10\x04*\xab\x06\n" +
+	"DTYPE_BOOL\x10\x04*\x84\a\n" +
 	"\x02Op\x12\x12\n" +
 	"\x0eOP_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vOP_CONSTANT\x10\x01\x12\v\n" +
@@ -879,7 +894,13 @@ const file_cage_plugin_v1_program_proto_rawDesc = "" +
 	"\x05OP_QR\x10n\x12\x12\n" +
 	"\x0eOP_EIGH_VALUES\x10o\x12\x13\n" +
 	"\x0fOP_EIGH_VECTORS\x10p\x12\x13\n" +
-	"\x0fOP_SORT_COLUMNS\x10qBDZBgithub.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1;pluginv1b\x06proto3"
+	"\x0fOP_SORT_COLUMNS\x10q\x12\x0e\n" +
+	"\n" +
+	"OP_NEAREST\x10x\x12\r\n" +
+	"\tOP_LOOKUP\x10y\x12\x12\n" +
+	"\x0eOP_SCATTER_ADD\x10z\x12\f\n" +
+	"\bOP_TOP_K\x10{\x12\x16\n" +
+	"\x12OP_ORDER_STATISTIC\x10|BDZBgithub.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1;pluginv1b\x06proto3"
 
 var (
 	file_cage_plugin_v1_program_proto_rawDescOnce sync.Once

@@ -1,0 +1,110 @@
+package reference
+
+import (
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// rowsOf divides data into the rows that belong to a table: single elements, or runs along the last axis.
+func rowsOf(data []float64, table program.Type) (count int, row func(i int) []float64) {
+	d := 1
+	if table.Rank() == 2 {
+		d = table.Shape[1]
+	}
+	return len(data) / d, func(i int) []float64 { return data[i*d : (i+1)*d] }
+}
+
+func nearest(n *program.Node, args []Tensor) (Tensor, error) {
+	table := args[1].Type
+	count, x := rowsOf(args[0].Floats, table)
+	entries, entry := rowsOf(args[1].Floats, table)
+	out := zeros(n.Type)
+	for i := range count {
+		least := math.Inf(1)
+		for j := range entries {
+			// NaN and overflow are not less than what was found.
+			if d := squaredDistance(x(i), entry(j)); d < least {
+				least, out.Ints[i] = d, int64(j)
+			}
+		}
+	}
+	return out, nil
+}
+
+func squaredDistance(x, y []float64) (sum float64) {
+	for i := range x {
+		sum += (x[i] - y[i]) * (x[i] - y[i])
+	}
+	return sum
+}
+
+// within is an index, moved into the range of a table with n rows.
+func within(index int64, n int) int { return int(min(max(index, 0), int64(n-1))) }
+
+func lookup(n *program.Node, args []Tensor) (Tensor, error) {
+	entries, entry := rowsOf(args[1].Floats, args[1].Type)
+	out := Tensor{Type: n.Type}
+	for _, index := range args[0].Ints {
+		out.Floats = append(out.Floats, entry(within(index, entries))...)
+	}
+	return out, nil
+}
+
+func scatterAdd(n *program.Node, args []Tensor) (Tensor, error) {
+	out := zeros(n.Type)
+	entries, entry := rowsOf(out.Floats, n.Type)
+	_, x := rowsOf(args[1].Floats, n.Type)
+	for i, index := range args[0].Ints {
+		sum := entry(within(index, entries))
+		for j, v := range x(i) {
+			sum[j] += v
+		}
+	}
+	return out, nil
+}
+
+// topK marks the first k places in the descending order of each row. A stable sort leaves equal elements in their order.
+func topK(n *program.Node, args []Tensor) (Tensor, error) {
+	x := args[0]
+	d := x.Type.Shape[x.Type.Rank()-1]
+	k := int(min(max(args[1].Ints[0], 0), int64(d)))
+	out := zeros(n.Type)
+	for from := 0; from < x.Len(); from += d {
+		order := make([]int, d)
+		for i := range order {
+			order[i] = from + i
+		}
+		slices.SortStableFunc(order, func(i, j int) int { return compareDescending(x.Floats[i], x.Floats[j]) })
+		for _, i := range order[:k] {
+			out.Ints[i] = 1
+		}
+	}
+	return out, nil
+}
+
+// compareDescending puts larger numbers first, and NaN before all.
+func compareDescending(x, y float64) int {
+	switch xNaN, yNaN := math.IsNaN(x), math.IsNaN(y); {
+	case xNaN && yNaN || x == y:
+		return 0
+	case xNaN || x > y:
+		return -1
+	}
+	return 1
+}
+
+func orderStatistic(n *program.Node, args []Tensor) (Tensor, error) {
+	x := args[0]
+	d := x.Type.Shape[x.Type.Rank()-1]
+	out := zeros(n.Type)
+	for i := range out.Floats {
+		row := slices.Clone(x.Floats[i*d : (i+1)*d])
+		slices.Sort(row) // NaN comes first
+		if out.Floats[i] = row[within(args[1].Ints[0], d)]; math.IsNaN(row[0]) {
+			out.Floats[i] = row[0]
+		}
+	}
+	return out, nil
+}
