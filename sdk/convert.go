@@ -129,6 +129,7 @@ func toOptimizerProgram(o OptimizerProgram) (*pb.OptimizerProgram, error) {
 		Refresh:      wire.ToProgram(o.Refresh),
 		Rate:         wire.ToProgram(o.Rate),
 		Evaluate:     wire.ToProgram(o.Evaluate),
+		Collect:      wire.ToProgram(o.Collect),
 	}
 	if d := o.Due; d != (Due{}) {
 		m.Due = &pb.Due{First: uint32(d.First), Next: uint32(d.Next), Every: uint32(d.Every)}

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -92,6 +93,8 @@ type UpdateInput struct {
 	// Loss is the loss of this step, as a scalar float: what training minimizes, as a mean over
 	// the step's micro-batches.
 	Loss program.Value
+	// Global has the sums of what a [Collector] collects, by name; nil in Collect.
+	Global State
 }
 
 // Names of the inputs and outputs of an optimizer's programs; a state tensor s
@@ -106,6 +109,7 @@ const (
 	OutputRate      = "own_rate"
 	OutputWeights   = "weights"
 	StatePrefix     = "state."
+	GlobalPrefix    = "global." // of sums over tensors, as outputs of collect and as inputs of the others
 )
 
 // Pacer is an optimizer with a rate of its own, such as Adafactor, whose rate follows the size
@@ -118,6 +122,16 @@ type Pacer interface {
 	// α should be 0 where it is 0, so that warmup, the end of a schedule and the groups of a
 	// configuration have their effect.
 	Rate(b *program.Builder, in UpdateInput, t Tensor) (program.Value, error)
+}
+
+// Collector is an optimizer that needs to know something of all its tensors together, such as the
+// norm of the whole gradient or of the way that all of them have come (Prodigy, D-Adaptation).
+type Collector interface {
+	// Collect builds scalar floats of one tensor, by name. The host adds up those of each name over
+	// all tensors that the optimizer has by the same table of the configuration. The other
+	// programs of the same step find the sums in in.Global. As in Rate, in.X is the parameter
+	// before weight decay, and in.State the state before Observe.
+	Collect(b *program.Builder, in UpdateInput, t Tensor) (State, error)
 }
 
 // Averaged is an optimizer whose result is another point than the one at which it takes
@@ -213,18 +227,21 @@ type OptimizerProgram struct {
 	Rate *program.Program
 	// Evaluate maps x and the state to the weights to evaluate with; nil means x.
 	Evaluate *program.Program
+	// Collect takes what Update takes, without sums, and returns scalars that are summed over tensors; nil
+	// means that there are none.
+	Collect *program.Program
 }
 
 // Programs yields the programs that are present, with their names: init, update, observe,
-// first_refresh, refresh, rate, evaluate.
+// first_refresh, refresh, rate, evaluate, collect.
 func (o OptimizerProgram) Programs() iter.Seq2[string, *program.Program] {
 	return present([]named{{"init", o.Init}, {"update", o.Update}, {"observe", o.Observe}, {"first_refresh", o.FirstRefresh}, {"refresh", o.Refresh},
-		{"rate", o.Rate}, {"evaluate", o.Evaluate}})
+		{"rate", o.Rate}, {"evaluate", o.Evaluate}, {"collect", o.Collect}})
 }
 
 // Reads reports whether a program of an update has the named input, such as [InputLoss].
 func (o OptimizerProgram) Reads(input string) bool {
-	return slices.ContainsFunc([]*program.Program{o.Update, o.Observe, o.Rate}, func(p *program.Program) bool { return p != nil && p.Input(input) >= 0 })
+	return slices.ContainsFunc([]*program.Program{o.Update, o.Observe, o.Rate, o.Collect}, func(p *program.Program) bool { return p != nil && p.Input(input) >= 0 })
 }
 
 // Check verifies the signatures of valid programs for a tensor of the given shape,
@@ -248,7 +265,11 @@ func (o OptimizerProgram) Check(shape []int) error {
 	step := program.Input{Name: InputStep, Type: scalar}
 	state := ports(StatePrefix, o.State)
 	inputs := append([]program.Input{{Name: InputX, Type: tensor}, {Name: InputGradient, Type: tensor}, step}, state...)
-	optional := optionalInputs()
+	collected, err := o.Collected()
+	if err != nil {
+		return err
+	}
+	optional := optionalInputs(collected...)
 	next := append([]program.Input{{Name: OutputDirection, Type: tensor}}, state...)
 	refresh := append([]program.Input{step}, state...)
 	for _, c := range []struct {
@@ -263,6 +284,7 @@ func (o OptimizerProgram) Check(shape []int) error {
 		{o.Refresh, o.Due.Every > 0, signature{name: "refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "more than one is due"}},
 		{o.Rate, o.Rate != nil, signature{name: "rate", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputRate, Type: scalar}}}},
 		{o.Evaluate, o.Evaluate != nil, signature{name: "evaluate", inputs: append(slices.Clone(inputs[:1]), state...), outputs: []program.Input{{Name: OutputWeights, Type: tensor}}}},
+		{o.Collect, o.Collect != nil, signature{name: "collect", inputs: inputs, optional: optionalInputs(), outputs: optional[len(optionalInputs()):]}},
 	} {
 		if err := c.signature.check(c.p, c.wanted); err != nil {
 			return err
@@ -271,10 +293,31 @@ func (o OptimizerProgram) Check(shape []int) error {
 	return o.checkRate()
 }
 
+// Collected lists the names of what is collected, in their order. It is an error if the outputs of
+// Collect do not have the names that they must have.
+func (o OptimizerProgram) Collected() (names []string, err error) {
+	if o.Collect == nil {
+		return nil, nil
+	}
+	for _, out := range o.Collect.Outputs {
+		name, ok := strings.CutPrefix(out.Name, GlobalPrefix)
+		if !ok || name == "" || len(names) > 0 && names[len(names)-1] >= name {
+			return nil, fmt.Errorf("the collect program returns %s: it must return scalars named %sNAME, in the order of their names", out.Name, GlobalPrefix)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
 // optionalInputs are the inputs that the programs of an update have only where they use them.
-func optionalInputs() []program.Input {
+// collected are the names of sums.
+func optionalInputs(collected ...string) []program.Input {
 	scalar := program.FloatType()
-	return []program.Input{{Name: InputRate, Type: scalar}, {Name: InputSteps, Type: scalar}, {Name: InputLoss, Type: scalar}}
+	list := []program.Input{{Name: InputRate, Type: scalar}, {Name: InputSteps, Type: scalar}, {Name: InputLoss, Type: scalar}}
+	for _, name := range collected {
+		list = append(list, program.Input{Name: GlobalPrefix + name, Type: scalar})
+	}
+	return list
 }
 
 // checkRate verifies that the rate follows from what is known before the weight decay, which

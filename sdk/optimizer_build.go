@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -25,6 +26,11 @@ func buildOptimizer(o Optimizer, a *authoring, t Tensor) (OptimizerProgram, erro
 	b.out.Accepts = true
 	if err := b.init(o); err != nil {
 		return b.out, err
+	}
+	if c, ok := o.(Collector); ok {
+		if err := b.collector(c); err != nil {
+			return b.out, err
+		}
 	}
 	if err := b.update(o); err != nil {
 		return b.out, err
@@ -70,6 +76,24 @@ func (o *optimizerBuilder) init(author Optimizer) error {
 	return err
 }
 
+// optional are the inputs that a program may leave out. There are sums once Collect has been built.
+func (o *optimizerBuilder) optional() []program.Input {
+	collected, _ := o.out.Collected() // Check reports the error
+	return optionalInputs(collected...)
+}
+
+func (o *optimizerBuilder) collector(author Collector) error {
+	b := o.start("collect")
+	scalars, err := author.Collect(b, o.updateInput(b), o.tensor)
+	if err = cmp.Or(err, b.Err()); err != nil || len(scalars) == 0 {
+		return err
+	}
+	outputState(b, GlobalPrefix, scalars)
+	method, _ := reflect.TypeOf(author).MethodByName("Collect")
+	o.out.Collect, err = finishUsed(b, "collect", method, o.optional())
+	return err
+}
+
 func (o *optimizerBuilder) update(author Optimizer) error {
 	b := o.start("update")
 	u, next, err := author.Update(b, o.updateInput(b), o.tensor)
@@ -79,7 +103,7 @@ func (o *optimizerBuilder) update(author Optimizer) error {
 	b.Output(OutputDirection, u)
 	outputState(b, StatePrefix, next)
 	method, _ := reflect.TypeOf(author).MethodByName("Update")
-	o.out.Update, err = finishUsed(b, "update", method, optionalInputs())
+	o.out.Update, err = finishUsed(b, "update", method, o.optional())
 	return err
 }
 
@@ -91,7 +115,7 @@ func (o *optimizerBuilder) pacer(author Pacer) error {
 	}
 	b.Output(OutputRate, rate)
 	method, _ := reflect.TypeOf(author).MethodByName("Rate")
-	o.out.Rate, err = finishUsed(b, "rate", method, optionalInputs())
+	o.out.Rate, err = finishUsed(b, "rate", method, o.optional())
 	return err
 }
 
@@ -159,10 +183,18 @@ func (o *optimizerBuilder) updateInput(b *program.Builder) UpdateInput {
 		State:    inputState(b, StatePrefix, o.out.State),
 	}
 	declared := map[string]program.Value{}
-	for _, i := range optionalInputs() {
+	for _, i := range o.optional() {
 		declared[i.Name] = b.Input(i.Name, i.Type)
 	}
 	in.Rate, in.Steps, in.Loss = declared[InputRate], declared[InputSteps], declared[InputLoss]
+	if o.out.Collect != nil {
+		in.Global = State{}
+		for name, v := range declared {
+			if sum, ok := strings.CutPrefix(name, GlobalPrefix); ok {
+				in.Global[sum] = v
+			}
+		}
+	}
 	return in
 }
 
@@ -172,5 +204,5 @@ func (o *optimizerBuilder) finish(b *program.Builder, which string, method refle
 	if len(state) == 0 {
 		return nil, nil
 	}
-	return finishUsed(b, which, method, optionalInputs())
+	return finishUsed(b, which, method, o.optional())
 }

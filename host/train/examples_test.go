@@ -14,7 +14,7 @@ import (
 )
 
 // exampleOptimizers are those of examples/plugins, with rates at which 30 steps make progress.
-var exampleOptimizers = map[string]float64{"lion": 1e-3, "adopt": 3e-3, "ademamix": 3e-3, "adafactor": 0.1, "schedule-free": 3e-3}
+var exampleOptimizers = map[string]float64{"lion": 1e-3, "adopt": 3e-3, "ademamix": 3e-3, "adafactor": 0.1, "schedule-free": 3e-3, "prodigy": 1, "polyak": 1}
 
 // exampleQuantizers are those that they are paired with, one after the other.
 var exampleQuantizers = []string{"quest", "absmax", "lsq"}

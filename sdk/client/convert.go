@@ -97,6 +97,7 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out sdk.
 		{"refresh", m.GetRefresh(), &out.Refresh, true},
 		{"rate", m.GetRate(), &out.Rate, false},
 		{"evaluate", m.GetEvaluate(), &out.Evaluate, false},
+		{"collect", m.GetCollect(), &out.Collect, false},
 	}, limits)
 }
 

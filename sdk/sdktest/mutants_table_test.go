@@ -210,7 +210,13 @@ func TestOptimizerMutants(t *testing.T) {
 			return x.Add(x.Sub(mean).Log().Sub(x.Sub(mean).Log()))
 		}}, []string{"evaluation"}},
 		{"the average is not evaluated", averaged{result: func(x, _ program.Value) program.Value { return x }}, []string{"state"}},
-		{"evaluates where it began", averaged{keeps: true}, []string{"state", "parabola"}},
+		{"evaluates where it began", averaged{keeps: true}, []string{"parabola"}},
+		{"collects for nothing", collecting{use: func(in sdk.UpdateInput) program.Value { return in.Gradient.Square().SumAll() }}, []string{"collection"}},
+		{"collects a constant", collecting{collect: func(in sdk.UpdateInput) program.Value { return in.Step.Builder().Const(4) }}, []string{"collection"}},
+		{"collects what is not finite", collecting{collect: func(in sdk.UpdateInput) program.Value {
+			return in.Gradient.Exp().SumAll()
+		}}, []string{"collection"}},
+		{"divides by a sum of zero", collecting{least: -1}, []string{"zero gradient"}},
 		{"the refresh is not used", whitened{use: func(q program.Value) program.Value {
 			return identity(q.Builder(), q.Shape()[0])
 		}}, []string{"state", "refresh"}},

@@ -310,6 +310,35 @@ func (o averaged) Evaluate(_ *program.Builder, x program.Value, state sdk.State,
 	return state["mean"], nil
 }
 
+// collecting is momentum divided by the norm of the gradients of all tensors.
+type collecting struct {
+	momentum
+	collect, use func(in sdk.UpdateInput) program.Value
+	// least is added to the norm, if it is not 0, or nothing if it is negative.
+	least float64
+}
+
+func (o collecting) Collect(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sdk.State, error) {
+	norm2 := in.Gradient.Square().SumAll()
+	if o.collect != nil {
+		norm2 = o.collect(in)
+	}
+	return sdk.State{"norm2": norm2}, nil
+}
+
+func (o collecting) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+	u, next, err := o.momentum.Update(b, in, t)
+	norm2 := in.Global["norm2"]
+	if o.use != nil {
+		norm2 = o.use(in)
+	}
+	norm := norm2.Sqrt()
+	if o.least >= 0 {
+		norm = norm.Shift(max(o.least, 1e-3))
+	}
+	return u.Div(norm), next, err
+}
+
 // thirds takes all parts of a weight for as large as the first.
 type thirds struct{ momentum }
 

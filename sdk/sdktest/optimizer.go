@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // checks are all checks of optimizers, in the order of the report.
@@ -22,8 +24,9 @@ func (o *optimizerRun) checks() []step {
 		{"correction", "the correction of averages for their start counts updates from 1", o.checkCorrection},
 		{"finite", "gradients from 1e-12 to 1e6 give finite directions and states", o.checkFinite},
 		{"conditions", "a rate of 0, a loss of 0 and a run of one step give finite directions and states; a rate of its own is finite, not negative, and 0 where the schedule's is 0", o.checkConditions},
+		{"collection", "what is collected is finite, is read by another program, and depends on the tensor", o.checkCollection},
 		{"evaluation", "the weights to evaluate with are x before the first update, and as long as x stays where it is; later they are finite", o.checkEvaluation},
-		{"state", "every state tensor is changed by updates, and what it holds has an effect", o.checkState},
+		{"state", "every state tensor is changed by updates, unless it keeps something of x, and what it holds has an effect", o.checkState},
 		{"checkpoint", "a state that went through binary32 goes on as before", o.checkCheckpoint},
 		{"refresh", "a refresh runs when it is due and has an effect on the directions", o.checkRefresh},
 		{"parabola", "x − α·u descends on an ill-conditioned parabola with some rate", func(t *trial) { o.checkDescent(t, parabola, 300, 0.05) }},
@@ -250,7 +253,7 @@ func (o *optimizerRun) checkConditions(t *trial) {
 		if s.Rate == nil && !slices.ContainsFunc([]string{sdk.InputRate, sdk.InputSteps, sdk.InputLoss}, s.Reads) {
 			return
 		}
-		for _, c := range []conditions{ordinary, {0, 100, 2}, {0.01, 100, 0}, {0.01, 1, 2}} {
+		for _, c := range []conditions{s.ordinary(), {0, 100, 2}, {0.01, 100, 0}, {0.01, 1, 2}} {
 			t.announce()
 			r := s.train(t, m)
 			for range 3 {
@@ -267,7 +270,7 @@ func (o *optimizerRun) checkConditions(t *trial) {
 					t.failf(r.at(), "the optimizer's own rate of update %d is %v, but the schedule's is 0: multiply by the input rate", r.updates, r.rate)
 					return
 				}
-				r.conditions = ordinary // what one of them has left in the state
+				r.conditions = s.ordinary() // what one of them has left in the state
 				if !r.checkFinite(r.next(20)) {
 					return
 				}
@@ -306,4 +309,45 @@ func (o *optimizerRun) checkEvaluation(t *trial) {
 		near("what is evaluated after 4 updates without a gradient, with a rate of 0,", still)
 	})
 	t.skipUntried("it is x")
+}
+
+// checkCollection looks at the scalars that are summed over tensors.
+func (o *optimizerRun) checkCollection(t *trial) {
+	o.each(t, o.machines, func(s *tensorAnswer, m Machine) {
+		names, err := s.Collected()
+		t.must(s.example, err)
+		for _, name := range names {
+			t.announce()
+			if !slices.ContainsFunc([]*program.Program{s.Update, s.Observe, s.OptimizerProgram.Rate}, func(p *program.Program) bool { return p != nil && p.Input(sdk.GlobalPrefix+name) >= 0 }) {
+				t.failf(s.example, "%s is collected, but no program reads its sum: use in.Global[%[1]q]", name)
+			}
+		}
+		if len(names) == 0 {
+			return
+		}
+		varied := map[string]bool{}
+		for _, size := range sizes {
+			r := s.train(t, m)
+			var first map[string]reference.Tensor
+			for range 4 {
+				r.update(r.x, rounded(scaled(size, r.gradient(20))))
+				r.x = axpy(r.x, -r.rate, normal(uint64(21+r.updates), s.shape...)) // whatever the direction is
+				if first == nil {
+					first = r.sums
+				}
+				for name, sum := range r.sums {
+					if !t.finite(r.at(), fmt.Sprintf("%s before update %d", name, r.updates), nil, sum.Floats) {
+						return
+					}
+					varied[name] = varied[name] || sum.Floats[0] != first[name].Floats[0]
+				}
+			}
+		}
+		for _, name := range names {
+			if !varied[sdk.GlobalPrefix+name] {
+				t.failf(s.example, "%s is the same for every gradient and every x", name)
+			}
+		}
+	})
+	t.skipUntried("nothing is collected")
 }

@@ -108,7 +108,9 @@ type training struct {
 	state   map[string]reference.Tensor // by input name
 	updates int                         // done so far
 	conditions
-	rate float64 // that of the last update: the schedule's or the optimizer's own
+	rate  float64                     // that of the last update: the schedule's or the optimizer's own
+	sums  map[string]reference.Tensor // what was collected before it: the tensor is alone
+	paced int                         // the update that rate and sums are of
 	// single keeps the state in binary32, as a device does.
 	single bool
 	// stepShift is added to the number of each step that programs are told.
@@ -124,8 +126,15 @@ type training struct {
 // conditions are what a host tells an update beside the tensor and the gradient.
 type conditions struct{ schedule, steps, loss float64 }
 
-// ordinary are the conditions where a check does not care.
-var ordinary = conditions{schedule: 0.01, steps: 100, loss: 2}
+// ordinary are the conditions where a check does not care. The schedules of optimizers with rates of
+// their own have rates about 1.
+func (s *tensorAnswer) ordinary() conditions {
+	c := conditions{schedule: 0.01, steps: 100, loss: 2}
+	if s.Rate != nil {
+		c.schedule = 1
+	}
+	return c
+}
 
 // train is a training of the tensor, with its initial state, from an x of normal random numbers.
 func (s *tensorAnswer) train(t *trial, m Machine) *training {
@@ -140,7 +149,7 @@ func (s *tensorAnswer) trainFrom(t *trial, m Machine, x []float64) *training {
 
 // untrained is a training without its initial state.
 func (s *tensorAnswer) untrained(t *trial, m Machine, x []float64) *training {
-	return &training{tensorAnswer: s, t: t, m: m, x: x, state: map[string]reference.Tensor{}, conditions: ordinary, single: m != Oracle{}}
+	return &training{tensorAnswer: s, t: t, m: m, x: x, state: map[string]reference.Tensor{}, conditions: s.ordinary(), single: m != Oracle{}}
 }
 
 func (r *training) init() error {
@@ -168,9 +177,11 @@ func (r *training) next(seed uint64) (u []float64) {
 // move steps x along a direction. Some algorithms do nothing as long as x stays where it is.
 func (r *training) move(u []float64) { r.x = axpy(r.x, -r.rate, u) }
 
-// gradient is that of the next update.
+// gradient is that of the next update: of normal random numbers, with a part that is the same every
+// time. Without that part, an optimizer would come nowhere.
 func (r *training) gradient(seed uint64) []float64 {
-	return normal(seed+uint64(r.updates), r.shape...)
+	same, other := normal(seed, r.shape...), normal(seed+1+uint64(r.updates), r.shape...)
+	return axpy(scaled(0.6, same), 0.8, other)
 }
 
 // update is step, except that an error fails the trial and ends the example.
@@ -182,16 +193,26 @@ func (r *training) update(x, gradient []float64) []float64 {
 
 // inputs are those of the programs of the next update, beside the state.
 func (r *training) inputs(x, gradient []float64) map[string]reference.Tensor {
-	return map[string]reference.Tensor{
+	inputs := map[string]reference.Tensor{
 		sdk.InputX: reference.Floats(x, r.shape...), sdk.InputGradient: reference.Floats(gradient, r.shape...),
 		sdk.InputStep: reference.Float(float64(r.updates + 1 + r.stepShift)),
 		sdk.InputRate: reference.Float(r.schedule), sdk.InputSteps: reference.Float(r.steps), sdk.InputLoss: reference.Float(r.loss),
 	}
+	maps.Copy(inputs, r.sums)
+	return inputs
 }
 
-// pace sets the rate of the next update. x is the tensor before decay.
-func (r *training) pace(x, gradient []float64) error {
-	r.rate = r.schedule
+// pace collects for the next update and sets its rate, once. x is the tensor before decay.
+func (r *training) pace(x, gradient []float64) (err error) {
+	if r.paced == r.updates+1 {
+		return nil
+	}
+	r.paced, r.rate = r.updates+1, r.schedule
+	if r.Collect != nil {
+		if r.sums, err = r.execute("collect", r.Collect, r.inputs(x, gradient)); err != nil {
+			return err
+		}
+	}
 	if r.Rate == nil {
 		return nil
 	}

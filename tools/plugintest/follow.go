@@ -11,36 +11,54 @@ import (
 // Follow trains a matrix along the gradients and rates of a case, and compares the matrix after
 // every update with the case. The case's parameters are the settings; its inputs are
 //
-//	x0      the matrix at the start
-//	grads   the gradient of each update
-//	rates   the schedule's rate of each update
-//	steps   the length of the run; the number of rates if absent
-//	losses  the loss of each update, if the optimizer reads it
+//	x0        the matrix at the start
+//	grads     the gradient of each update
+//	rates     the schedule's rate of each update
+//	steps     the length of the run; the number of rates if absent
+//	losses    the loss of each update, if the optimizer reads it
+//	matrices  the number of matrices among which the rows are divided, and over which the optimizer sums
+//	          what it collects; 1 if absent
 //
 // and it expects x, the matrix after each update, and, if there is evaluated, what the model is
 // evaluated with. The tolerance is that of [Bench.Close].
-func (m Bench) Follow(t testing.TB, o sdk.Optimizer, c golden.Case, single float64) *Training {
+func (m Bench) Follow(t testing.TB, o sdk.Optimizer, c golden.Case, single float64) {
 	t.Helper()
 	x, grads, rates := c.Inputs.Array("x0"), c.Inputs.Array("grads"), c.Inputs.Array("rates").Data
-	run := m.Train(t, o, caseSettings(o.Describe(), c), Matrix(x.Shape...), x.Data)
-	run.RunSteps = len(rates)
-	if c.Inputs.Has("steps") {
-		run.RunSteps = c.Inputs.Int("steps")
+	runs := make([]*Training, 1)
+	if c.Inputs.Has("matrices") {
+		runs = make([]*Training, c.Inputs.Int("matrices"))
+	}
+	size := len(x.Data) / len(runs)
+	part := func(data []float64, i int) []float64 { return data[i*size : (i+1)*size] }
+	for i := range runs {
+		runs[i] = m.Train(t, o, caseSettings(o.Describe(), c), Matrix(x.Shape[0]/len(runs), x.Shape[1]), part(x.Data, i))
+		runs[i].RunSteps = len(rates)
+		if c.Inputs.Has("steps") {
+			runs[i].RunSteps = c.Inputs.Int("steps")
+		}
 	}
 	var path, evaluated []float64
-	for i, rate := range rates {
-		if c.Inputs.Has("losses") {
-			run.Loss = c.Inputs.Array("losses").Data[i]
+	for step, rate := range rates {
+		gradient, sums := grads.Row(step).Data, map[string]float64{}
+		for i, r := range runs {
+			if c.Inputs.Has("losses") {
+				r.Loss = c.Inputs.Array("losses").Data[step]
+			}
+			for name, v := range r.Collect(t, part(gradient, i), rate) {
+				sums[name] += v
+			}
 		}
-		run.Update(t, grads.Row(i).Data, rate)
-		path = append(path, run.X()...)
-		evaluated = append(evaluated, run.Evaluated(t)...)
+		for i, r := range runs {
+			r.Global = sums
+			r.Update(t, part(gradient, i), rate)
+			path = append(path, r.X()...)
+			evaluated = append(evaluated, r.Evaluated(t)...)
+		}
 	}
 	m.Close(c.Expected, "x", path, single)
 	if c.Expected.Has("evaluated") {
 		m.Close(c.Expected, "evaluated", evaluated, single)
 	}
-	return run
 }
 
 // caseSettings reads the parameters of a case as the description declares them.

@@ -21,6 +21,8 @@ type Training struct {
 	// RunSteps and Loss are what an update is told of the run.
 	RunSteps int
 	Loss     float64
+	// Global has the sums of what the tensors of the optimizer collect; nil means that this one is alone.
+	Global map[string]float64
 
 	m     Bench
 	shape []int
@@ -64,16 +66,42 @@ func (r *Training) X() []float64 { return r.state[sdk.InputX].Float64s() }
 // State returns a state tensor.
 func (r *Training) State(name string) []float64 { return r.state[sdk.StatePrefix+name].Float64s() }
 
+// tell puts what the next update is told where its programs find it.
+func (r *Training) tell(gradient []float64, rate float64) {
+	r.state[sdk.InputGradient] = reference.Floats(gradient, r.shape...)
+	r.state[sdk.InputStep] = reference.Float(float64(r.step + 1))
+	r.state[sdk.InputRate] = reference.Float(rate)
+	r.state[sdk.InputSteps] = reference.Float(float64(r.RunSteps))
+	r.state[sdk.InputLoss] = reference.Float(r.Loss)
+}
+
+// Collect returns what the optimizer collects before the next update, by the names of inputs.
+func (r *Training) Collect(t testing.TB, gradient []float64, rate float64) map[string]float64 {
+	t.Helper()
+	r.tell(gradient, rate)
+	r.run(t, r.m, r.Program.Collect)
+	collected := map[string]float64{}
+	if p := r.Program.Collect; p != nil {
+		for _, o := range p.Outputs {
+			collected[o.Name] = r.state[o.Name].Floats[0]
+		}
+	}
+	return collected
+}
+
 // Update makes one step: observation, a refresh if it is due, and the update x ← x − α·u, where α
 // is the given rate of the schedule or the optimizer's own. It does not include weight decay.
 func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 	t.Helper()
+	global := r.Global
+	if global == nil {
+		global = r.Collect(t, gradient, rate)
+	}
+	for name, sum := range global {
+		r.state[name] = reference.Float(sum)
+	}
+	r.tell(gradient, rate)
 	r.step++
-	r.state[sdk.InputGradient] = reference.Floats(gradient, r.shape...)
-	r.state[sdk.InputStep] = reference.Float(float64(r.step))
-	r.state[sdk.InputRate] = reference.Float(rate)
-	r.state[sdk.InputSteps] = reference.Float(float64(r.RunSteps))
-	r.state[sdk.InputLoss] = reference.Float(r.Loss)
 	r.run(t, r.m, r.Program.Rate)
 	if r.Program.Rate != nil {
 		rate = r.state[sdk.OutputRate].Floats[0]

@@ -32,20 +32,23 @@ def inputs(seed, shape, rate, steps=STEPS):
     return {"x0": x0.round(6).tolist(), "grads": grads.round(6).tolist(), "rates": rates}
 
 
-def path(make, given, evaluate=None):
+def path(make, given, evaluate=None, matrices=1):
     """x after every step, and what evaluate(state, x) makes of it. make(rate) is the transformation; rate
     is a schedule of the step from 0."""
     rates = jnp.asarray(given["rates"])
     tx = make(lambda count: rates[count])
-    x = jnp.asarray(given["x0"])
+    # Rows may be divided among several matrices, of which an optimizer sees the sum.
+    split = lambda v: tuple(jnp.split(jnp.asarray(v), matrices))  # noqa: E731
+    x = split(given["x0"])
     state = tx.init(x)
     out, evaluated = [], []
-    for g in given["grads"]:
-        u, state = tx.update(jnp.asarray(g), state, x)
+    for i, g in enumerate(given["grads"]):
+        extra = {"value": given["losses"][i]} if "losses" in given else {}
+        u, state = tx.update(split(g), state, x, **extra)
         x = optax.apply_updates(x, u)
-        out.append(np.asarray(x).tolist())
+        out.append(np.concatenate(x).tolist())
         if evaluate:
-            evaluated.append(np.asarray(evaluate(state, x)).tolist())
+            evaluated.append(np.concatenate(evaluate(state, x)).tolist())
     return out, evaluated
 
 
@@ -55,11 +58,13 @@ def write(name, description, cases):
     (HERE / name / "testdata" / (name + ".json")).write_text(json.dumps(text, indent=1) + "\n")
 
 
-def cases(variants, make, rate=0.05, seed=1, evaluate=None):
+def cases(variants, make, rate=0.05, seed=1, evaluate=None, losses=None, matrices=1):
     list_ = []
     for i, (id_, shape, params) in enumerate(variants):
         given = inputs(seed + i, shape, rate)
-        x, evaluated = path(make(params), given, evaluate)
+        if losses:
+            given["losses"] = losses
+        x, evaluated = path(make(params), given, evaluate, matrices)
         expected = {"x": x, "evaluated": evaluated} if evaluate else {"x": x}
         list_.append({"id": id_, "params": params, "inputs": given, "expected": expected})
     return list_
@@ -109,6 +114,16 @@ def schedule_free(p):
     return make
 
 
+def prodigy(p):
+    return lambda rate: optax.contrib.prodigy(rate, betas=(p.get("beta1", 0.9), p.get("beta2", 0.999)), eps=p.get("eps", 1e-8),
+                                              estim_lr0=p.get("d0", 1e-6), estim_lr_coef=p.get("growth", 1.0))
+
+
+def polyak(p):
+    # Without c, and with the bound in place of a schedule.
+    return lambda rate: optax.with_extra_args_support(optax.polyak_sgd(max_learning_rate=rate(5), f_min=p.get("floor", 0.0)))
+
+
 def main():
     write("lion", "Lion by optax.scale_by_lion.", cases([("defaults", (2, 3), {}), ("other_betas", (3, 2), {"beta1": 0.95, "beta2": 0.98})], lion))
     write("adopt", "ADOPT with clipping by optax.contrib.adopt.",
@@ -122,6 +137,13 @@ def main():
     write("schedule-free", "Schedule-free AdamW without weight decay, by optax.contrib.schedule_free.",
           cases([("defaults", (2, 3), {}), ("other", (3, 2), {"beta1": 0.6, "beta2": 0.9, "eps": 1e-4, "weight_power": 1.0})], schedule_free,
                 evaluate=optax.contrib.schedule_free_eval_params))
+    prodigies = [("defaults", (2, 3), {}), ("large", (3, 2), {"d0": 0.01, "beta1": 0.8, "beta2": 0.95, "eps": 1e-4, "growth": 3.0})]
+    pairs = cases([("two", (4, 3), {"d0": 0.001})], prodigy, rate=1.0, seed=9, matrices=2)
+    pairs[0]["inputs"]["matrices"] = 2
+    write("prodigy", "Prodigy by optax.contrib.prodigy; the rows of the last case are those of two matrices.", cases(prodigies, prodigy, rate=1.0) + pairs)
+    write("polyak", "Polyak's step size by optax.polyak_sgd, with a bound that stays the same.", [
+        dict(c, inputs=c["inputs"] | {"rates": [c["inputs"]["rates"][5]] * STEPS}) for c in
+        cases([("bounded", (2, 3), {}), ("floor", (3, 2), {"floor": -2.0})], polyak, losses=[0.1, 5.0, 2.0, 0.01, 3.0, 0.5, 0.0, 1.0, 2.0, 0.3, 4.0, 0.2], rate=0.3)])
 
 
 if __name__ == "__main__":

@@ -273,6 +273,21 @@ func Observations(rules []cage.Rule) ([]Job, error) {
 	return jobs, nil
 }
 
+// Collections makes the jobs with which optimizers collect scalars of their tensors, as measures.
+func Collections(rules []cage.Rule) ([]Job, error) {
+	var jobs []Job
+	for _, r := range rules {
+		p, err := r.CollectProgram()
+		if err != nil {
+			return nil, err
+		}
+		if p != nil {
+			jobs = append(jobs, bind(r.Name, p))
+		}
+	}
+	return jobs, nil
+}
+
 // bind binds the program of a tensor's rule to tensors, by the names of its inputs and outputs.
 func bind(tensor string, p *program.Program) Job {
 	j := Job{Tensor: tensor, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}

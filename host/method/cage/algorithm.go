@@ -30,7 +30,7 @@ func (r Rule) Program() (*program.Program, error) { return r.write(r.correction(
 
 // write writes the step with the given correction.
 func (r Rule) write(correct correction) (*program.Program, error) {
-	s := r.begin("update/")
+	s := r.begin("update/", r.Inputs())
 	g := s.gradient()               // compute stochastic gradient g_t with quantized forward pass
 	s.setRate(g)                    // α_t is the schedule's, or the optimizer's own
 	x := s.decayFirst(s.x)          // x_t ← (1 − α·ω)·x_t

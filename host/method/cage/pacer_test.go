@@ -6,6 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // pacer steps along the gradient, with a rate of its own: α·max|x|·loss·t/T.
@@ -65,6 +66,52 @@ func TestScalarsThatAreRead(t *testing.T) {
 		}
 		if n != want {
 			t.Errorf("%T: %d of steps and loss, want %d", o, n, want)
+		}
+	}
+}
+
+// collector steps along g/‖g‖, where the norm is that of several tensors.
+type collector struct{ sgd }
+
+func (collector) Collect(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sdk.State, error) {
+	return sdk.State{"norm2": in.Gradient.Square().SumAll()}, nil
+}
+
+func (collector) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	return in.Gradient.Div(in.Global["norm2"].Sqrt()), nil, nil
+}
+
+// TestCollect: what is collected is of the gradient that the optimizer sees, and the update gets the
+// sum of its group.
+func TestCollect(t *testing.T) {
+	rule := testRule(t, collector{}, "fixed grid 0.25", 2, 3)
+	rule.Form, rule.Clip, rule.Group = Coupled, true, "2"
+	p, err := rule.CollectProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "global.2.norm2"
+	tensors := map[string]reference.Tensor{InputX: reference.Floats(sampleX, rule.Shape...)}
+	in := stepInputs(t, rule, tensors, *rule.Quantizer, oracle, sampleG, testScalars)
+	delete(in, name) // it is not known yet
+	got := oracle(t, p, in)[name].Floats[0]
+	want := 0.0
+	for i, x := range sampleX {
+		g := 0.5*sampleG[i] + 1.5*(x-0.25*math.RoundToEven(x/0.25))
+		want += g * g
+	}
+	if math.Abs(got-want) > 1e-14 {
+		t.Errorf("collected %v, want %v", got, want)
+	}
+	scalars := map[string]float64{name: 4}
+	for s, v := range testScalars {
+		scalars[s] = v
+	}
+	rule.Form, rule.Clip = Off, false
+	out := runRule(t, rule, sampleX, sampleG, scalars)
+	for i, got := range out[OutputX].Floats {
+		if want := sampleX[i] - 0.1*sampleG[i]/2; math.Abs(got-want) > 1e-15 {
+			t.Errorf("element %d is %v, want %v", i, got, want)
 		}
 	}
 }

@@ -44,6 +44,8 @@ type Rule struct {
 	Shape []int
 	// Optimizer gives the direction u.
 	Optimizer sdk.OptimizerProgram
+	// Group names the tensors over which the optimizer sums what it collects.
+	Group string
 	// Quantizer is the weight quantizer of the tensor's own forward pass; nil for a
 	// tensor that is not quantized, which is never corrected. Where the update quantizes
 	// again, it does so as that forward pass, with the same noise.
@@ -103,6 +105,21 @@ func (r Rule) NeedsQuantized() bool {
 
 // Inputs lists the inputs of the program in order.
 func (r Rule) Inputs() []program.Input {
+	list := r.inputs()
+	names, _ := r.Optimizer.Collected()
+	for _, name := range names {
+		if r.Optimizer.Reads(sdk.GlobalPrefix + name) {
+			list = append(list, program.Input{Name: r.global(name), Type: program.FloatType()})
+		}
+	}
+	return list
+}
+
+// global is the name of the sum of what the tensors of the rule's group collect under a name.
+func (r Rule) global(name string) string { return sdk.GlobalPrefix + r.Group + "." + name }
+
+// inputs are those that are known before anything is collected.
+func (r Rule) inputs() []program.Input {
 	tensor, scalar := program.FloatType(r.Shape...), program.FloatType()
 	list := []program.Input{{Name: InputX, Type: tensor}, {Name: InputGradient, Type: tensor}}
 	if r.NeedsQuantized() {

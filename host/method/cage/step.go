@@ -23,9 +23,9 @@ type step struct {
 }
 
 // begin declares the inputs.
-func (r Rule) begin(prefix string) *step {
+func (r Rule) begin(prefix string, inputs []program.Input) *step {
 	s := &step{rule: r, b: program.NewBuilder(prefix + r.Name), in: map[string]program.Value{}, state: map[string]program.Value{}}
-	for _, i := range r.Inputs() {
+	for _, i := range inputs {
 		s.in[i.Name] = s.b.Input(i.Name, i.Type)
 	}
 	for _, t := range r.State() {
@@ -69,9 +69,12 @@ func (s *step) arguments(p *program.Program, x, g program.Value) []program.Value
 	list := make([]program.Value, len(p.Inputs))
 	for i, in := range p.Inputs {
 		state, isState := strings.CutPrefix(in.Name, sdk.StatePrefix)
+		sum, isSum := strings.CutPrefix(in.Name, sdk.GlobalPrefix)
 		switch {
 		case isState:
 			list[i] = s.state[state]
+		case isSum:
+			list[i] = s.in[s.rule.global(sum)]
 		case in.Name == sdk.InputX:
 			list[i] = x
 		case in.Name == sdk.InputGradient:
@@ -223,12 +226,29 @@ func (r Rule) ObserveProgram() (*program.Program, error) {
 	if r.Optimizer.Observe == nil {
 		return nil, nil
 	}
-	s := r.begin("observe/")
+	s := r.begin("observe/", r.Inputs())
 	g := s.gradient()
 	s.setRate(g)
 	s.optimize(r.Optimizer.Observe, s.decayFirst(s.x), g)
 	for _, o := range r.Optimizer.Observe.Outputs {
 		s.b.Output(o.Name, s.state[strings.TrimPrefix(o.Name, sdk.StatePrefix)])
+	}
+	return s.build()
+}
+
+// CollectProgram returns a program for what the optimizer collects of the tensor before the update.
+// Its inputs are those of the rule without sums; its outputs are scalars with the names of the
+// inputs that are to be their sums over the tensors of the group. It is nil if the optimizer
+// collects nothing.
+func (r Rule) CollectProgram() (*program.Program, error) {
+	if r.Optimizer.Collect == nil {
+		return nil, nil
+	}
+	s := r.begin("collect/", r.inputs())
+	g := s.gradient()
+	out := s.b.Inline(r.Optimizer.Collect, s.arguments(r.Optimizer.Collect, s.x, g)...)
+	for _, o := range r.Optimizer.Collect.Outputs {
+		s.b.Output(r.global(strings.TrimPrefix(o.Name, sdk.GlobalPrefix)), out[o.Name])
 	}
 	return s.build()
 }

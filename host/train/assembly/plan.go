@@ -72,9 +72,13 @@ func fullPrecision(cfg *config.Config, programs *Programs) (bool, *cage.Lotion, 
 
 // addRules adds the update rules of all tensors that are trained.
 func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, regularizer *cage.Lotion) {
+	groups := map[string]string{} // of tables
 	for _, t := range programs.Tensors {
+		if groups[t.Table] == "" {
+			groups[t.Table] = fmt.Sprint(len(groups) + 1)
+		}
 		rule := cage.Rule{ // its form is Off until a step with λ > 0 takes the plan's: step.Plan.rules
-			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Clip: cfg.Train.Clip > 0,
+			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Group: groups[t.Table], Clip: cfg.Train.Clip > 0,
 			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Form: cage.Off, Variant: plan.Variant, Lotion: regularizer,
 		}
 		if q, ok := programs.Weights[t.Name]; ok {

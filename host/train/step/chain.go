@@ -62,9 +62,12 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	}
 	s.replace()
 	res.Overhead = time.Since(began)
-	observed, err := c.refresh(s, t, set, &res)
+	scalars, err := c.collect(t, set, &res)
 	if err == nil {
-		err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed}, set, &res)
+		var observed bool
+		if observed, err = c.refresh(s, t, set, scalars, &res); err == nil {
+			err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed}, scalars, &res)
+		}
 	}
 	s.inconsistent = err != nil
 	return res, err
@@ -159,16 +162,37 @@ func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 	return err
 }
 
+// collect returns the scalars of the update, among them the sums of what optimizers collect of their tensors.
+func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.Scalars, error) {
+	scalars := c.scalars(set, res.GradNorm, res.Loss)
+	u, err := c.collection(c.form(set))
+	if u == nil || err != nil {
+		return scalars, err
+	}
+	collected, err := u.Run(t, scalars)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range collected {
+		sum := 0.0
+		for _, r := range c.plan.Rules { // in one order: the bits of a sum depend on it
+			sum += values[r.Name]
+		}
+		scalars[name] = float32(sum)
+	}
+	return scalars, nil
+}
+
 // refresh renews the preconditioners that are due at this update. First it puts the results of earlier refreshes in place
 // that take effect now. If refreshes are due, all optimizers then observe the gradient, and the refreshes run. observed
 // reports whether the optimizers have observed, because the update must not do so a second time.
-func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, res *Result) (observed bool, err error) {
+func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, scalars update.Scalars, res *Result) (observed bool, err error) {
 	late, err := c.refresher.Install(&s.Pending, t, set.Step)
 	res.FailedRefreshes = late
 	if err != nil || !c.refresher.Due(set.Step) {
 		return false, err
 	}
-	if err := c.runUpdate(t, updateKind{form: c.form(set), observes: true}, set, res); err != nil {
+	if err := c.runUpdate(t, updateKind{form: c.form(set), observes: true}, scalars, res); err != nil {
 		return false, err
 	}
 	failed, err := c.refresher.Run(&s.Pending, t, set.Step)
@@ -178,12 +202,12 @@ func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, res *Result
 
 // runUpdate runs a variant of the update, which replaces parameters and states in t. Among the variants is the observation
 // alone, which replaces states only.
-func (c *Compiled) runUpdate(t update.Tensors, kind updateKind, set Settings, res *Result) error {
+func (c *Compiled) runUpdate(t update.Tensors, kind updateKind, scalars update.Scalars, res *Result) error {
 	u, err := c.update(kind)
 	if err != nil {
 		return err
 	}
-	measures, err := u.Run(t, c.scalars(set, res.GradNorm, res.Loss))
+	measures, err := u.Run(t, scalars)
 	if err == nil {
 		c.setMeasures(measures, res)
 	}

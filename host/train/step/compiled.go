@@ -27,6 +27,8 @@ type Compiled struct {
 	teacher        update.Tensors // parameters of the teacher; nil: not loaded
 	// evaluation computes the tensors that the model is evaluated with; nil until it is needed.
 	evaluation *update.Update
+	// collections sum over the tensors of optimizers; nil where nothing is collected.
+	collections map[cage.Form]*update.Update
 }
 
 // updateKind is a variant of the update.
@@ -59,7 +61,7 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.prepare(dev); err != nil {
 		return nil, err
 	}
-	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}}
+	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}, collections: map[cage.Form]*update.Update{}}
 	if evaluation == nil {
 		c.evaluationPlan = &c.plan
 	}
@@ -126,6 +128,9 @@ func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
 		return err
 	}
 	for _, form := range forms {
+		if _, err := c.collection(form); err != nil {
+			return err
+		}
 		for _, kind := range c.updateKinds(form, pareto) {
 			if _, err := c.update(kind); err != nil {
 				return err
@@ -182,6 +187,11 @@ func (c *Compiled) Close() {
 	}
 	if c.evaluation != nil {
 		c.evaluation.Close()
+	}
+	for _, u := range c.collections {
+		if u != nil {
+			u.Close()
+		}
 	}
 	c.refresher.Close()
 	c.closeTeacher()
@@ -246,6 +256,30 @@ func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 		c.updates[kind] = u
 	}
 	return u, err
+}
+
+// collection compiles what optimizers collect before an update; nil if that is nothing.
+func (c *Compiled) collection(form cage.Form) (*update.Update, error) {
+	if u, ok := c.collections[form]; ok {
+		return u, nil
+	}
+	jobs, err := update.Collections(c.plan.rules(updateKind{form: form}))
+	if err != nil {
+		return nil, err
+	}
+	var u *update.Update
+	if len(jobs) > 0 {
+		if u, err = update.Compile(c.dev, fmt.Sprintf("collect (%s)", form), jobs, c.plan.collectionOptions()); err != nil {
+			return nil, err
+		}
+	}
+	c.collections[form] = u
+	return u, nil
+}
+
+// collectionOptions are the options for compiling what optimizers collect.
+func (p *Plan) collectionOptions() update.Options {
+	return update.Options{Stacking: p.Stacking, Executors: p.Executors}
 }
 
 // rules returns the plan's rules as a variant of the update has them.

@@ -76,7 +76,7 @@ func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func(
 	}
 	return func() error {
 		defer keepState(s.Tensors, t)
-		return c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics}, set, &Result{GradNorm: 1})
+		return c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics}, c.scalars(set, 1, 0), &Result{GradNorm: 1})
 	}, nil
 }
 

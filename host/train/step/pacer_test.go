@@ -4,26 +4,31 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// told is an optimizer that uses everything that it is told, and has a rate of its own.
+// told is an optimizer that uses everything that it is told, collects, and has a rate of its own.
 type told struct{ descent }
+
+func (told) Collect(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sdk.State, error) {
+	return sdk.State{"norm2": in.Gradient.Square().SumAll(), "size2": in.X.Square().SumAll().Mul(in.Loss)}, nil
+}
 
 func (told) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
 	return sdk.State{"m": b.Zeros(t.Shape...)}, nil
 }
 
 func (told) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
-	m := in.State["m"].Scale(0.9).Add(in.Gradient)
+	m := in.State["m"].Scale(0.9).Add(in.Gradient.Div(in.Global["norm2"].Sqrt().Shift(1e-3)))
 	return m.Mul(in.Loss.Add(in.Step.Div(in.Steps))), sdk.State{"m": m}, nil
 }
 
 func (told) Rate(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, error) {
-	return in.Rate.Mul(in.X.Square().SumAll().Sqrt().Shift(1)).Mul(in.Loss), nil
+	return in.Rate.Mul(in.X.Square().SumAll().Div(in.Global["size2"]).Sqrt()).Mul(in.Loss), nil
 }
 
 // TestTold: what optimizers are told of a step is the same in a chain and in one executable, and
@@ -38,7 +43,7 @@ func TestTold(t *testing.T) {
 			plan := planOf(t, cfg, grid{}, told{})
 			plan.Dispatch = d
 			if i < 2 { // the last runs in tiles, which add up in another order
-				plan.Update = lowered
+				plan.Executors = []update.Executor{update.Graph{}}
 			}
 			ways[i] = started(t, cfg, plan)
 		}

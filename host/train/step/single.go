@@ -39,6 +39,7 @@ func (c *Compiled) isSingle() bool {
 type single struct {
 	exec    *executable
 	jobs    []update.Job
+	collect []update.Job // what optimizers collect before
 	scalars []string
 }
 
@@ -60,7 +61,11 @@ func (c *Compiled) single(form cage.Form) (*single, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &single{jobs: jobs, scalars: update.ScalarNames(jobs)}
+	collect, err := update.Collections(rules)
+	if err != nil {
+		return nil, err
+	}
+	w := &single{jobs: jobs, collect: collect, scalars: update.ScalarNames(append(slices.Clone(jobs), collect...))}
 	if w.exec, err = c.plan.singleStage(w, "step ("+string(form)+")", c.plan.updateOptions(rules)).compile(c.dev); err != nil {
 		return nil, err
 	}
@@ -94,6 +99,7 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 		scalars := update.Unpack(in["scalars"], w.scalars)
 		p.setClip(scalars, norms)
 		p.setLossScalar(scalars, losses)
+		p.setSums(g, w.collect, have, scalars)
 		out, measures := o.Build(g, w.jobs, have, scalars)
 		ok := graph.LogicalAnd(allFinite(losses), allFinite(norms))
 		for _, spec := range specs {
@@ -133,6 +139,26 @@ func (p *Plan) setLossScalar(scalars update.Nodes, losses *graph.Node) {
 	scalars[cage.InputLoss] = graph.ConvertDType(loss, dtypes.Float32)
 }
 
+// setSums puts the sums of what optimizers collect among the scalars. They are added up in float64 and in
+// the order of the rules, as on the host.
+func (p *Plan) setSums(g *graph.Graph, jobs []update.Job, tensors, scalars update.Nodes) {
+	_, collected := p.collectionOptions().Build(g, jobs, tensors, scalars)
+	sums := update.Nodes{}
+	for _, j := range jobs {
+		for _, o := range j.Program.Outputs {
+			v := graph.ConvertDType(graph.Reshape(collected[0]), dtypes.Float64)
+			collected = collected[1:]
+			if sum := sums[o.Name]; sum != nil {
+				v = graph.Add(sum, v)
+			}
+			sums[o.Name] = v
+		}
+	}
+	for name, sum := range sums {
+		scalars[name] = graph.ConvertDType(sum, dtypes.Float32)
+	}
+}
+
 // sum64 adds up a float vector in float64.
 func sum64(v *graph.Node) *graph.Node {
 	return graph.ReduceAllSum(graph.ConvertDType(v, dtypes.Float64))
@@ -155,8 +181,14 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	if err != nil {
 		return res, err
 	}
-	// The clip factor and the loss among them are computed on the device.
-	values, err := c.scalars(set, 0, 0).Vector(w.scalars...)
+	// The clip factor, the loss and the sums among them are computed on the device.
+	scalars := c.scalars(set, 0, 0)
+	for _, j := range w.collect {
+		for _, o := range j.Program.Outputs {
+			scalars[o.Name] = 0
+		}
+	}
+	values, err := scalars.Vector(w.scalars...)
 	if err != nil {
 		return res, err
 	}

@@ -1351,9 +1351,10 @@ type OptimizerProgram struct {
 	//   rate        the rate α of the schedule for this tensor: a scalar float
 	//   steps       the number of steps of the run: a scalar float
 	//   loss        the loss of this step: a scalar float
+	//   global.NAME each sum of what collect returns, in its order: a scalar float
 	//
-	// where it has rate, steps and loss only if it uses them, and returns, in this
-	// order,
+	// where it has rate, steps, loss and global.NAME only if it uses them, and
+	// returns, in this order,
 	//
 	//   direction   u, of the type of x; the host applies x ← x − α·u with its
 	//               learning rate α, or that of the program rate
@@ -1382,6 +1383,12 @@ type OptimizerProgram struct {
 	// weights, of the type of x: what the model is evaluated with and exported. With
 	// the state that init returns it must be x. Absent when it is always x.
 	Evaluate *Program `protobuf:"bytes,8,opt,name=evaluate,proto3" json:"evaluate,omitempty"`
+	// Takes what update takes, without global.NAME, where x is the parameter before
+	// weight decay, and returns global.NAME, scalar floats, sorted by the bytes of
+	// their names. The host adds up those of each name over all tensors that the
+	// optimizer has by the same table of the configuration, before the other
+	// programs of the step. Absent when nothing is collected.
+	Collect *Program `protobuf:"bytes,9,opt,name=collect,proto3" json:"collect,omitempty"`
 	// Takes what update takes, where x is the parameter before weight decay, and
 	// returns own_rate, a scalar float: the rate α of this update, in place of the
 	// schedule's, for direction, weight decay and correction. It must not depend on
@@ -1473,6 +1480,13 @@ func (x *OptimizerProgram) GetDue() *Due {
 func (x *OptimizerProgram) GetEvaluate() *Program {
 	if x != nil {
 		return x.Evaluate
+	}
+	return nil
+}
+
+func (x *OptimizerProgram) GetCollect() *Program {
+	if x != nil {
+		return x.Collect
 	}
 	return nil
 }
@@ -1679,7 +1693,7 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\bdeclined\x18\x02 \x01(\v2\x18.cage.plugin.v1.DeclinedH\x00R\bdeclinedB\b\n" +
 	"\x06answer\"\n" +
 	"\n" +
-	"\bDeclined\"\xd0\x03\n" +
+	"\bDeclined\"\x83\x04\n" +
 	"\x10OptimizerProgram\x12+\n" +
 	"\x04init\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\x04init\x12/\n" +
 	"\x06update\x18\x02 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06update\x121\n" +
@@ -1688,7 +1702,8 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\rfirst_refresh\x18\x05 \x01(\v2\x17.cage.plugin.v1.ProgramR\ffirstRefresh\x121\n" +
 	"\arefresh\x18\x06 \x01(\v2\x17.cage.plugin.v1.ProgramR\arefresh\x12%\n" +
 	"\x03due\x18\a \x01(\v2\x13.cage.plugin.v1.DueR\x03due\x123\n" +
-	"\bevaluate\x18\b \x01(\v2\x17.cage.plugin.v1.ProgramR\bevaluate\x12+\n" +
+	"\bevaluate\x18\b \x01(\v2\x17.cage.plugin.v1.ProgramR\bevaluate\x121\n" +
+	"\acollect\x18\t \x01(\v2\x17.cage.plugin.v1.ProgramR\acollect\x12+\n" +
 	"\x04rate\x18\n" +
 	" \x01(\v2\x17.cage.plugin.v1.ProgramR\x04rate\"E\n" +
 	"\x03Due\x12\x14\n" +
@@ -1796,22 +1811,23 @@ var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	23, // 25: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
 	19, // 26: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
 	23, // 27: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	23, // 28: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
-	8,  // 29: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	8,  // 30: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	4,  // 31: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	9,  // 32: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	4,  // 33: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	13, // 34: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	5,  // 35: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	11, // 36: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	5,  // 37: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	16, // 38: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	35, // [35:39] is the sub-list for method output_type
-	31, // [31:35] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	23, // 28: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
+	23, // 29: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
+	8,  // 30: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	8,  // 31: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	4,  // 32: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	9,  // 33: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	4,  // 34: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	13, // 35: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	5,  // 36: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	11, // 37: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	5,  // 38: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	16, // 39: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	36, // [36:40] is the sub-list for method output_type
+	32, // [32:36] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
