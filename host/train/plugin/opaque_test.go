@@ -1,5 +1,3 @@
-//go:build linux
-
 package plugin
 
 import (
@@ -7,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"syscall"
 	"testing"
@@ -83,6 +82,9 @@ func (testOpaque) Step(in sdk.OpaqueStep, t sdk.Tensor) error {
 // stepper runs the opaque plugin on two tensors.
 func stepper(t *testing.T, values map[string]any) *Stepper {
 	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("opaque optimizers need Linux")
+	}
 	c := start(t, "opaque", sdk.KindOptimizer, Options{})
 	c.Close() // the stepper needs what was started, not its process
 	v, err := c.Resolve(values)
@@ -160,26 +162,30 @@ func TestOpaqueIsKilledBetweenSteps(t *testing.T) {
 	}
 }
 
+// opaqueFailures are steps that fail, and go on failing.
+var opaqueFailures = []struct {
+	do    string
+	kind  error
+	words []string
+}{
+	{"exit", ErrShutdown, []string{"exited with status 7, 3 times in a row in this step"}},
+	{"hang", ErrTimeout, []string{"did not answer within 500ms (CAGE_PLUGIN_STEP_TIMEOUT=5m", "3 times"}},
+	{"panic", ErrFailed, []string{"a: panic: no luck (opaque_test.go"}},
+	{"error", ErrFailed, []string{"a: no luck"}},
+	{"fault", ErrFailed, []string{"a: panic: it writes to X, Gradient or State"}},
+	{"nan", ErrFailed, []string{": a: it wrote NaN to element 5 of the direction; all that it was given is finite"}},
+	{"infinite", ErrFailed, []string{": a: it wrote -Inf to element 4 of the state s"}},
+	{"shrink", ErrFailed, []string{"a: truncate"}},
+}
+
 // TestOpaqueFailures: what goes on failing, and what would fail again, is an error that names plugin and tensor.
 func TestOpaqueFailures(t *testing.T) {
 	t.Setenv(StepTimeoutVariable, "500ms")
-	for do, want := range map[string]struct {
-		kind  error
-		words []string
-	}{
-		"exit":     {ErrShutdown, []string{"exited with status 7, 3 times in a row in this step"}},
-		"hang":     {ErrTimeout, []string{"did not answer within 500ms (CAGE_PLUGIN_STEP_TIMEOUT=5m", "3 times"}},
-		"panic":    {ErrFailed, []string{"a: panic: no luck (opaque_test.go"}},
-		"error":    {ErrFailed, []string{"a: no luck"}},
-		"fault":    {ErrFailed, []string{"a: panic: it writes to X, Gradient or State"}},
-		"nan":      {ErrFailed, []string{": a: it wrote NaN to element 5 of the direction; all that it was given is finite"}},
-		"infinite": {ErrFailed, []string{": a: it wrote -Inf to element 4 of the state s"}},
-		"shrink":   {ErrFailed, []string{"a: truncate"}},
-	} {
-		t.Run(do, func(t *testing.T) {
+	for _, c := range opaqueFailures {
+		t.Run(c.do, func(t *testing.T) {
 			t.Parallel()
-			_, err := threeSteps(t, stepper(t, map[string]any{"do": do}))
-			check(t, err, want.kind, append(want.words, "plugin opaque")...)
+			_, err := threeSteps(t, stepper(t, map[string]any{"do": c.do}))
+			check(t, err, c.kind, append(c.words, "plugin opaque")...)
 		})
 	}
 }
