@@ -149,7 +149,11 @@ func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []sdk.
 		if total += program.FloatType(shape...).Size(); total > most {
 			return nil, fmt.Errorf("they have more than %d elements together", most)
 		}
-		out = append(out, sdk.StateTensor{Name: s.GetName(), Shape: shape})
+		t := sdk.StateTensor{Name: s.GetName(), Shape: shape, Shared: s.GetShared()}
+		if err := fromPrograms([]sent{{"constrain", s.GetConstrain(), &t.Constrain, false}}, limits); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.GetName(), err)
+		}
+		out = append(out, t)
 	}
 	return out, nil
 }

@@ -2007,7 +2007,13 @@ type StateTensor struct {
 	// Its name, without the prefix "state." or "trained.". Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Its shape; empty for a scalar.
-	Shape         []uint32 `protobuf:"varint,2,rep,packed,name=shape,proto3" json:"shape,omitempty"`
+	Shape []uint32 `protobuf:"varint,2,rep,packed,name=shape,proto3" json:"shape,omitempty"`
+	// For a trained parameter that several sites train together: the name under which they
+	// share it. Empty if it is the site's own.
+	Shared string `protobuf:"bytes,3,opt,name=shared,proto3" json:"shared,omitempty"`
+	// For a trained parameter that must stay in a set: a program from trained.NAME to
+	// trained.NAME that runs after each update. Absent if there is no constraint.
+	Constrain     *Program `protobuf:"bytes,4,opt,name=constrain,proto3" json:"constrain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2052,6 +2058,20 @@ func (x *StateTensor) GetName() string {
 func (x *StateTensor) GetShape() []uint32 {
 	if x != nil {
 		return x.Shape
+	}
+	return nil
+}
+
+func (x *StateTensor) GetShared() string {
+	if x != nil {
+		return x.Shared
+	}
+	return ""
+}
+
+func (x *StateTensor) GetConstrain() *Program {
+	if x != nil {
+		return x.Constrain
 	}
 	return nil
 }
@@ -2171,10 +2191,12 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x03Due\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\rR\x04next\x12\x14\n" +
-	"\x05every\x18\x03 \x01(\rR\x05every\"7\n" +
+	"\x05every\x18\x03 \x01(\rR\x05every\"\x86\x01\n" +
 	"\vStateTensor\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05shape\x18\x02 \x03(\rR\x05shape*\x9c\x01\n" +
+	"\x05shape\x18\x02 \x03(\rR\x05shape\x12\x16\n" +
+	"\x06shared\x18\x03 \x01(\tR\x06shared\x125\n" +
+	"\tconstrain\x18\x04 \x01(\v2\x17.cage.plugin.v1.ProgramR\tconstrain*\x9c\x01\n" +
 	"\rParameterType\x12\x1e\n" +
 	"\x1aPARAMETER_TYPE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16PARAMETER_TYPE_INTEGER\x10\x01\x12\x18\n" +
@@ -2289,25 +2311,26 @@ var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	30, // 32: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
 	30, // 33: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
 	30, // 34: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
-	8,  // 35: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	8,  // 36: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	4,  // 37: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	9,  // 38: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	4,  // 39: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	13, // 40: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	18, // 41: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
-	22, // 42: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
-	5,  // 43: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	11, // 44: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	5,  // 45: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	16, // 46: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	21, // 47: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
-	23, // 48: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
-	43, // [43:49] is the sub-list for method output_type
-	37, // [37:43] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	30, // 35: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
+	8,  // 36: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	8,  // 37: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	4,  // 38: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	9,  // 39: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	4,  // 40: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	13, // 41: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	18, // 42: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
+	22, // 43: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
+	5,  // 44: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	11, // 45: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	5,  // 46: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	16, // 47: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	21, // 48: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
+	23, // 49: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
+	44, // [44:50] is the sub-list for method output_type
+	38, // [38:44] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
