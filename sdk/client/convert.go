@@ -76,6 +76,13 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out sdk.
 	if r.GetDeclined() != nil {
 		return out, nil
 	}
+	if m := r.GetOpaque(); m != nil {
+		out.Accepts, out.Opaque = true, true
+		if out.State, err = fromStateTensors(m.GetState(), limits); err != nil {
+			return out, fmt.Errorf("state tensors: %w", err)
+		}
+		return out, nil
+	}
 	m := r.GetProgram()
 	if m == nil {
 		return out, errNoAnswer
@@ -177,8 +184,10 @@ func fromDescribe(m *pb.DescribeResponse) (Info, error) {
 	case v < APIVersion:
 		return Info{}, fmt.Errorf("%w: the plugin speaks API version %d, this host %d: rebuild the plugin with a current SDK", ErrVersion, v, APIVersion)
 	}
-	if c := m.GetDescription().GetCapabilities(); len(c) > 0 {
-		return Info{}, fmt.Errorf("%w: the plugin needs %.100q, which this host does not have: update cage", ErrVersion, c[0])
+	for _, c := range m.GetDescription().GetCapabilities() {
+		if c != wire.OpaqueCapability {
+			return Info{}, fmt.Errorf("%w: the plugin needs %.100q, which this host does not have: update cage", ErrVersion, c)
+		}
 	}
 	d, err := fromDescription(m.GetDescription())
 	if err == nil {
