@@ -99,7 +99,7 @@ func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, regulariz
 		}
 		rule := cage.Rule{ // its form is Off until a step with λ > 0 takes the plan's: step.Plan.rules
 			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Group: groups[t.Table], Clip: cfg.Train.Clip > 0,
-			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Form: cage.Off, Variant: plan.Variant, Lotion: regularizer,
+			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Form: cage.Off, Variant: plan.Variant, Lotion: regularizer, Constrain: t.Constrain,
 		}
 		if q, ok := programs.Weights[t.Name]; ok {
 			rule.Quantizer = &q

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Programs holds the programs that the plugins of a run have returned.
@@ -47,6 +48,7 @@ type TrainedTensor struct {
 	Parts     []sdk.Part           // parts of a fused weight
 	Optimizer sdk.OptimizerProgram // zero for an evaluation
 	Table     string               // table that configures the optimizer
+	Constrain *program.Program     // of a quantizer's parameter; see cage.Rule
 	// RateFactor multiplies the learning rate; Decay is the weight decay.
 	RateFactor, Decay float64
 	// RefreshDelay is how many updates late refreshes take effect.

@@ -199,7 +199,7 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
 			p.quantizerBackward(t.Name, in, in[sumName(t.Name)], out)
 		} else {
-			out[update.Gradient(t.Name)] = in[sumName(t.Name)]
+			addGradient(out, t.Name, in[sumName(t.Name)])
 		}
 	}
 	var norms []*graph.Node

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -163,20 +164,44 @@ func (p *Plan) prepare(dev *engine.Device) error {
 // order of the parameters, then those for activations, in the order of the sites. Their
 // names are unique in the plan; they are also the names of their rules and their names in
 // checkpoints.
-func (p *Plan) Trained() []Tensor { return append(p.trainedWeights(), p.trainedActivations()...) }
+func (p *Plan) Trained() []Tensor {
+	return distinct(append(p.trainedWeights(), p.trainedActivations()...))
+}
+
+// distinct leaves out the tensors that are there before: those that several sites share.
+func distinct(list []Tensor) []Tensor {
+	var out []Tensor
+	for _, t := range list {
+		if !slices.ContainsFunc(out, func(o Tensor) bool { return o.Name == t.Name }) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
 
 func (p *Plan) trainedWeights() []Tensor {
 	var list []Tensor
 	for _, param := range p.Model.Params() {
 		list = append(list, trainedOf(p.Weights[param.Name], param.Name)...)
 	}
-	return list
+	return distinct(list)
 }
 
 func (p *Plan) trainedActivations() []Tensor {
 	var list []Tensor
 	for _, site := range p.Model.ActivationSites(p.Batch, p.Context) {
 		list = append(list, trainedOf(p.Activations[site.Name], site.Name)...)
+	}
+	return distinct(list)
+}
+
+// trainedShared lists the trained parameters that activations share with weights.
+func (p *Plan) trainedShared() (list []Tensor) {
+	weights := p.trainedWeights()
+	for _, t := range p.trainedActivations() {
+		if slices.ContainsFunc(weights, func(w Tensor) bool { return w.Name == t.Name }) {
+			list = append(list, t)
+		}
 	}
 	return list
 }
@@ -187,7 +212,7 @@ func trainedOf(q lower.Quantizer, site string) []Tensor {
 	}
 	var list []Tensor
 	for _, t := range q.Trained() {
-		list = append(list, Tensor{Name: update.Trained(site, t.Name), Dims: t.Shape})
+		list = append(list, Tensor{Name: update.Trained(site, t), Dims: t.Shape})
 	}
 	return list
 }
