@@ -142,7 +142,11 @@ func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []sdk.
 		if total += program.FloatType(shape...).Size(); total > most {
 			return nil, fmt.Errorf("they have more than %d elements together", most)
 		}
-		out = append(out, sdk.StateTensor{Name: s.GetName(), Shape: shape})
+		storage, ok := wire.Storages.Word(s.GetStorage())
+		if !ok {
+			return nil, fmt.Errorf("%d (%.60q): storage %d is unknown to this host: update cage", i, s.GetName(), s.GetStorage())
+		}
+		out = append(out, sdk.StateTensor{Name: s.GetName(), Shape: shape, Storage: sdk.Storage(storage)})
 	}
 	return out, nil
 }

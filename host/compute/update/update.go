@@ -54,6 +54,9 @@ type Job struct {
 	// input without an entry is a scalar of the run. An output without an entry is a
 	// measure, a float scalar.
 	Inputs, Outputs map[string]string
+	// Storage says how those tensors are kept that are not float32 or keys of random bits. The
+	// program takes and returns floats in their place.
+	Storage map[string]sdk.Storage
 	// Donated is the set of inputs, by the program's names, whose memory the run may overwrite or
 	// free. It has no effect on a tensor that another job of the update reads, too.
 	Donated map[string]bool
@@ -252,7 +255,7 @@ func Rules(rules []cage.Rule) ([]Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		jobs[i] = bind(r.Name, p)
+		jobs[i] = bind(r, p)
 		jobs[i].Donated[cage.InputGradient] = true
 	}
 	return jobs, nil
@@ -267,7 +270,7 @@ func Observations(rules []cage.Rule) ([]Job, error) {
 			return nil, err
 		}
 		if p != nil {
-			jobs = append(jobs, bind(r.Name, p))
+			jobs = append(jobs, bind(r, p))
 		}
 	}
 	return jobs, nil
@@ -282,15 +285,21 @@ func Collections(rules []cage.Rule) ([]Job, error) {
 			return nil, err
 		}
 		if p != nil {
-			jobs = append(jobs, bind(r.Name, p))
+			jobs = append(jobs, bind(r, p))
 		}
 	}
 	return jobs, nil
 }
 
-// bind binds the program of a tensor's rule to tensors, by the names of its inputs and outputs.
-func bind(tensor string, p *program.Program) Job {
-	j := Job{Tensor: tensor, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
+// bind binds a program of a rule to tensors, by the names of its inputs and outputs.
+func bind(r cage.Rule, p *program.Program) Job {
+	tensor := r.Name
+	j := Job{Tensor: tensor, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Storage: map[string]sdk.Storage{}, Donated: map[string]bool{}}
+	for _, s := range r.State() {
+		if s.Storage != sdk.StoreFloat32 {
+			j.Storage[State(tensor, s.Name)] = s.Storage
+		}
+	}
 	for _, in := range p.Inputs {
 		if name, ok := tensorOf(tensor, in.Name); ok {
 			j.Inputs[in.Name] = name
@@ -339,7 +348,7 @@ func Evaluations(rules []cage.Rule) []Job {
 	var jobs []Job
 	for _, r := range rules {
 		if r.Optimizer.Evaluate != nil {
-			jobs = append(jobs, bind(r.Name, r.Optimizer.Evaluate))
+			jobs = append(jobs, bind(r, r.Optimizer.Evaluate))
 		}
 	}
 	return jobs
@@ -350,7 +359,7 @@ func Inits(rules []cage.Rule) []Job {
 	var jobs []Job
 	for _, r := range rules {
 		if r.Optimizer.Init != nil {
-			jobs = append(jobs, bind(r.Name, r.Optimizer.Init))
+			jobs = append(jobs, bind(r, r.Optimizer.Init))
 		}
 	}
 	return jobs
