@@ -50,11 +50,11 @@ func (adam8bit) Describe() sdk.Description {
 }
 
 // narrow reports whether the moments of t have 8 bits.
-func narrow(t sdk.Tensor) bool { return size(t) >= int(t.Int("min_size")) }
+func narrow(t sdk.Tensor) bool { return product(t.Shape) >= t.Int("min_size") }
 
-func size(t sdk.Tensor) int {
+func product(shape []int) int {
 	n := 1
-	for _, d := range t.Shape {
+	for _, d := range shape {
 		n *= d
 	}
 	return n
@@ -73,7 +73,7 @@ func (adam8bit) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.Sta
 	if !narrow(t) {
 		return sdk.State{stateM: b.Zeros(t.Shape...), stateV: b.Zeros(t.Shape...)}, nil
 	}
-	blocks := (size(t) + block - 1) / block
+	blocks := (product(t.Shape) + block - 1) / block
 	zero := func(table []float64) program.Value {
 		return b.Full(float64(slices.Index(table, 0)), t.Shape...)
 	}
@@ -105,36 +105,28 @@ func (adam8bit) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (pr
 // decode returns the moment with these codes.
 func decode(codes, scale program.Value, table []float64) program.Value {
 	numbers := codes.Convert(program.Int).Lookup(codes.Builder().Table(table, len(table)))
-	return unblocked(blocked(numbers).Mul(scale), codes.Shape())
+	return numbers.Mul(spread(scale, codes.Shape()))
 }
 
 // encode returns the codes of a moment and the scale of each block.
 func encode(moment program.Value, table []float64) (codes, scale program.Value) {
 	b := moment.Builder()
-	of := blocked(moment)
-	scale = of.Abs().MaxRow()
-	one := scale.Gt(b.Const(0)).Select(scale, b.Const(1))
-	index := of.Div(one).Nearest(b.Table(table, len(table)))
-	return unblocked(index.Convert(program.Float), moment.Shape()), scale
-}
-
-// blocked has one block in each row; the last one ends with zeros.
-func blocked(v program.Value) program.Value {
-	n := int(v.Type().Size())
-	v = v.Reshape(n)
+	n := int(moment.Type().Size())
+	flat := moment.Reshape(n)
 	if rest := -n & (block - 1); rest > 0 {
-		v = v.Concatenate(0, v.Builder().Zeros(rest))
+		flat = flat.Concatenate(0, b.Zeros(rest))
 	}
-	return v.Reshape((n+block-1)/block, block)
+	scale = flat.Abs().Reshape((n+block-1)/block, block).MaxRow()
+	divisor := scale.Gt(b.Const(0)).Select(scale, b.Const(1))
+	index := moment.Div(spread(divisor, moment.Shape())).Nearest(b.Table(table, len(table)))
+	return index.Convert(program.Float), scale
 }
 
-// unblocked takes the blocks apart.
-func unblocked(v program.Value, shape []int) program.Value {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	return v.Reshape(int(v.Type().Size())).At(0, 0, n).Reshape(shape...)
+// spread gives each element of a tensor the number of its block.
+func spread(blocks program.Value, shape []int) program.Value {
+	n := blocks.Shape()[0]
+	flat := blocks.Broadcast([]int{n, block}, []int{0, 1}).Reshape(n * block)
+	return flat.At(0, 0, product(shape)).Reshape(shape...)
 }
 
 // signed and unsigned are the numbers that codes stand for, in ascending order.
