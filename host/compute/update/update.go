@@ -243,8 +243,13 @@ func Noise(site string) string { return "noise/" + site }
 func SharedNoise(site string) string { return "shared noise/" + site }
 
 // Trained returns the name of the trained tensor t of the quantizer for a weight or an
-// activation site.
-func Trained(site, t string) string { return "quantizer." + site + "." + t }
+// activation site. Sites that share one have the same name for it.
+func Trained(site string, t sdk.StateTensor) string {
+	if t.Shared != "" {
+		return "quantizer.shared." + t.Shared
+	}
+	return "quantizer." + site + "." + t.Name
+}
 
 // Rules makes the jobs of update rules. A job replaces the parameter and the states, and
 // consumes the gradient.
@@ -293,20 +298,19 @@ func Collections(rules []cage.Rule) ([]Job, error) {
 
 // bind binds a program of a rule to tensors, by the names of its inputs and outputs.
 func bind(r cage.Rule, p *program.Program) Job {
-	tensor := r.Name
-	j := Job{Tensor: tensor, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Storage: map[string]sdk.Storage{}, Donated: map[string]bool{}}
+	j := Job{Tensor: r.Name, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Storage: map[string]sdk.Storage{}, Donated: map[string]bool{}}
 	for _, s := range r.State() {
 		if s.Storage != sdk.StoreFloat32 {
-			j.Storage[State(tensor, s.Name)] = s.Storage
+			j.Storage[State(r.Name, s.Name)] = s.Storage
 		}
 	}
 	for _, in := range p.Inputs {
-		if name, ok := tensorOf(tensor, in.Name); ok {
+		if name, ok := tensorOf(r, in.Name); ok {
 			j.Inputs[in.Name] = name
 		}
 	}
 	for _, out := range p.Outputs {
-		if name, ok := tensorOf(tensor, out.Name); ok {
+		if name, ok := tensorOf(r, out.Name); ok {
 			j.Outputs[out.Name] = name
 			if j.Inputs[out.Name] == name {
 				j.Donated[out.Name] = true
@@ -318,12 +322,17 @@ func bind(r cage.Rule, p *program.Program) Job {
 
 // tensorOf returns the name of the tensor that an input or output of a rule's program is
 // bound to; ok is false for scalars and measures.
-func tensorOf(tensor, input string) (name string, ok bool) {
+func tensorOf(r cage.Rule, input string) (name string, ok bool) {
+	tensor := r.Name
 	if state, cut := strings.CutPrefix(input, sdk.StatePrefix); cut {
 		return State(tensor, state), true
 	}
-	if t, cut := strings.CutPrefix(input, sdk.TrainedPrefix); cut {
-		return Param(Trained(tensor, t)), true
+	if r.Quantizer != nil {
+		for _, t := range r.Quantizer.Trained {
+			if input == sdk.TrainedPrefix+t.Name {
+				return Param(Trained(tensor, t)), true
+			}
+		}
 	}
 	switch {
 	case input == cage.InputX:
