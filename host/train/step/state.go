@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/sdk"
 )
 
 // State is what training carries from step to step, on the device: everything that is
@@ -131,7 +132,7 @@ func EvaluatedName(name string) string {
 }
 
 // TrainedName returns the name, in checkpoints, of a trained parameter of the quantizer of a weight or site.
-func TrainedName(site, name string) string { return update.Param(update.Trained(site, name)) }
+func TrainedName(site string, t sdk.StateTensor) string { return update.Param(update.Trained(site, t)) }
 
 // LoadParams returns a function that loads the parameters of a model and nothing else. It gets the elements from
 // values, which is given the name of a parameter; they are used before values is called again.
@@ -310,7 +311,7 @@ func (c *Compiled) runOnce(s stage, t update.Tensors) error {
 }
 
 func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) error {
-	if len(c.plan.trainedActivations()) == 0 {
+	if len(c.plan.trainedActivations()) == len(c.plan.trainedShared()) { // they have values already
 		return nil
 	}
 	batch, err := c.uploadBatch(tokens)
