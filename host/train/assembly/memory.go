@@ -88,6 +88,12 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 		for _, s := range t.Optimizer.State {
 			out.States += elements(s.Shape)
 		}
+		if t.Optimizer.Opaque { // a second copy of its states, and x, gradient and direction
+			out.States += 3 * elements(t.Shape)
+			for _, s := range t.Optimizer.State {
+				out.States += elements(s.Shape)
+			}
+		}
 		if t.Optimizer.Evaluate != nil { // during an evaluation, or while a checkpoint is written
 			out.States += elements(t.Shape)
 		}
