@@ -34,6 +34,10 @@ func (x Tile) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Re
 	}
 	r := &tileRunner{dev: dev, name: name, memory: x.Memory, runner: tile.NewRunner(dev.Threads())}
 	for _, j := range jobs {
+		if len(j.Storage) > 0 {
+			refused = append(refused, Refusal{j, errors.New("a tensor is not kept as float32")})
+			continue
+		}
 		kernel, err := tile.Compile(j.Program)
 		var refusal *tile.RefusedError
 		switch {

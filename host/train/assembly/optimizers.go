@@ -189,7 +189,11 @@ func (c *collector) checkUnused() error {
 		}
 		problems = append(problems, e)
 	}
-	for _, o := range c.Config.Quantizer.Overrides {
+	overrides := c.Config.Quantizer.Overrides
+	if c.Forward {
+		overrides = c.Config.Quantizer.Forward().Overrides
+	}
+	for _, o := range overrides {
 		if !c.matched[o.Table] {
 			report(o.Table, o.Match, c.matches(&o), "quantized weights and activations", "a later override")
 		}
@@ -210,8 +214,14 @@ func (c *collector) checkUnused() error {
 
 // matches reports whether an override matches something in the model.
 func (c *collector) matches(o *config.Override) bool {
-	return slices.ContainsFunc(c.Model.Params(), func(p architecture.Param) bool { return p.Quantized && o.Matches(config.RoleWeights, p.Name) }) ||
-		slices.ContainsFunc(c.Model.ActivationSites(c.Batch, c.Config.Model.Context), func(s model.ActivationSite) bool { return o.Matches(config.RoleActivations, s.Name) })
+	any := func(name string, roles ...string) bool {
+		return slices.ContainsFunc(roles, func(role string) bool { return o.Matches(role, name) })
+	}
+	return slices.ContainsFunc(c.Model.Params(), func(p architecture.Param) bool {
+		return p.Quantized && any(p.Name, config.RoleWeights, config.RoleGradients, config.RoleBackward)
+	}) || slices.ContainsFunc(c.Model.ActivationSites(c.Batch, c.Config.Model.Context), func(s model.ActivationSite) bool {
+		return any(s.Name, config.RoleActivations, config.RoleBackward)
+	})
 }
 
 func tensorRole(r architecture.Role) sdk.TensorRole {

@@ -25,6 +25,9 @@ type Plan struct {
 	// activation site. What has no entry is not quantized. Evaluation uses those that
 	// [lower.Quantizer.Evaluation] returns in their places.
 	Weights, Activations map[string]lower.Quantizer
+	// Backward holds the quantizers of the operands of products in the backward pass; what
+	// has no entry stays as it is. Evaluations have none.
+	Backward map[OperandSite]lower.Operand
 	// Seed determines the random bits of quantizers, with the number of the step.
 	Seed uint64
 	// Pieces holds the quantizers of activations for [Decoder.Next], by the number of tokens that it is given. Each
@@ -87,6 +90,9 @@ func (p *Plan) check() error {
 	}
 	if err := p.checkOpaque(); err != nil {
 		return err
+	}
+	if p.FullPrecision && len(p.Backward) > 0 {
+		return fmt.Errorf("step: quantized gradients in a training without quantization")
 	}
 	if p.FullPrecision && len(p.Trained()) > 0 {
 		return fmt.Errorf("step: quantizers with trained parameters in a training without quantization")
