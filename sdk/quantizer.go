@@ -58,7 +58,8 @@ type Constrained interface {
 // Packer is a quantizer whose results can be stored as integer codes and scales.
 type Packer interface {
 	// Unpack builds Q(x), bit for bit, from the codes and scales that Quantize returns
-	// for the site. The Quantize method of a Packer must return both at every site.
+	// for the site: for evaluation, if it quantizes otherwise than training does. The
+	// Quantize method of a Packer must return both at every site.
 	// Nothing else is stored: Site.Trained is empty here, so whatever decoding needs from
 	// it belongs in the scale.
 	Unpack(b *program.Builder, codes, scale program.Value, site Site) (program.Value, error)
@@ -243,6 +244,7 @@ func (q QuantizerProgram) Check(shape []int) error {
 	}
 	return cmp.Or( // the first error
 		checkList("trained parameter", q.Trained),
+		checkFloat32(q.Trained, "a trained parameter"),
 		s.checkInputs(q.Program), checkQuantizerOutputs(q.Program, shape), s.checkOps(q.Program),
 		q.checkEvaluate(fixed, len(s.inputs) > len(fixed), shape), q.checkTrained(x, trained), q.checkUnpack(x))
 }

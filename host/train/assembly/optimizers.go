@@ -164,12 +164,16 @@ func (c *collector) delay(t *TrainedTensor, g *config.Group, p *config.Plugin) e
 
 // requestOptimizer requests the program for a tensor from a plugin, and reports whether the plugin accepts the tensor.
 func (c *collector) requestOptimizer(ctx context.Context, p *config.Plugin, t *TrainedTensor) (accepted bool, err error) {
-	program, err := c.clients[p.Table].Program(ctx, sdk.Tensor{Name: t.Name, Role: t.Role, Shape: t.Shape, Parts: t.Parts, Values: c.values[p.Table]})
+	tensor := sdk.Tensor{Name: t.Name, Role: t.Role, Shape: t.Shape, Parts: t.Parts, Values: c.values[p.Table]}
+	program, err := c.clients[p.Table].Program(ctx, tensor)
 	if err != nil {
 		return false, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
 	}
 	t.Optimizer, t.Table = program, p.Table
 	c.requested[p.Table] = true
+	if program.Opaque {
+		c.out.addOpaque(p, c.clients[p.Table], t, tensor)
+	}
 	return program.Accepts, nil
 }
 
@@ -185,7 +189,11 @@ func (c *collector) checkUnused() error {
 		}
 		problems = append(problems, e)
 	}
-	for _, o := range c.Config.Quantizer.Overrides {
+	overrides := c.Config.Quantizer.Overrides
+	if c.Forward {
+		overrides = c.Config.Quantizer.Forward().Overrides
+	}
+	for _, o := range overrides {
 		if !c.matched[o.Table] {
 			report(o.Table, o.Match, c.matches(&o), "quantized weights and activations", "a later override")
 		}
@@ -206,8 +214,14 @@ func (c *collector) checkUnused() error {
 
 // matches reports whether an override matches something in the model.
 func (c *collector) matches(o *config.Override) bool {
-	return slices.ContainsFunc(c.Model.Params(), func(p architecture.Param) bool { return p.Quantized && o.Matches(config.RoleWeights, p.Name) }) ||
-		slices.ContainsFunc(c.Model.ActivationSites(c.Batch, c.Config.Model.Context), func(s model.ActivationSite) bool { return o.Matches(config.RoleActivations, s.Name) })
+	any := func(name string, roles ...string) bool {
+		return slices.ContainsFunc(roles, func(role string) bool { return o.Matches(role, name) })
+	}
+	return slices.ContainsFunc(c.Model.Params(), func(p architecture.Param) bool {
+		return p.Quantized && any(p.Name, config.RoleWeights, config.RoleGradients, config.RoleBackward)
+	}) || slices.ContainsFunc(c.Model.ActivationSites(c.Batch, c.Config.Model.Context), func(s model.ActivationSite) bool {
+		return any(s.Name, config.RoleActivations, config.RoleBackward)
+	})
 }
 
 func tensorRole(r architecture.Role) sdk.TensorRole {

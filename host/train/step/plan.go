@@ -25,6 +25,9 @@ type Plan struct {
 	// activation site. What has no entry is not quantized. Evaluation uses those that
 	// [lower.Quantizer.Evaluation] returns in their places.
 	Weights, Activations map[string]lower.Quantizer
+	// Backward holds the quantizers of the operands of products in the backward pass; what
+	// has no entry stays as it is. Evaluations have none.
+	Backward map[OperandSite]lower.Operand
 	// Seed determines the random bits of quantizers, with the number of the step.
 	Seed uint64
 	// Pieces holds the quantizers of activations for [Decoder.Next], by the number of tokens that it is given. Each
@@ -52,6 +55,8 @@ type Plan struct {
 	// between run. The first refresh of a rule is never late, and neither are those of
 	// rules without an entry.
 	RefreshDelay map[string]int
+	// Opaque holds the optimizers that are no programs, by the names of their rules.
+	Opaque map[string]Opaque
 	// Stacking says how a graph computes updates whose programs are the same.
 	Stacking update.Stacking
 	// Executors run the updates of a step that is a chain; nil leaves the choice to the
@@ -82,6 +87,12 @@ func (p *Plan) check() error {
 		if _, ok := p.Weights[r.Name]; ok != (r.Quantizer != nil) {
 			return fmt.Errorf("step: %s: the rule and the list of quantized weights disagree", r.Name)
 		}
+	}
+	if err := p.checkOpaque(); err != nil {
+		return err
+	}
+	if p.FullPrecision && len(p.Backward) > 0 {
+		return fmt.Errorf("step: quantized gradients in a training without quantization")
 	}
 	if p.FullPrecision && len(p.Trained()) > 0 {
 		return fmt.Errorf("step: quantizers with trained parameters in a training without quantization")
