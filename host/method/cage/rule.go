@@ -22,6 +22,11 @@ const (
 	InputSteps     = "steps"     // T, where the optimizer reads it
 	InputLoss      = "loss"      // that of the step, where the optimizer reads it
 
+	// InputOptimizerNoise is a key of random bits, uint[2], and InputProbed the gradient at the
+	// optimizer's other point, before clipping, where the optimizer reads them.
+	InputOptimizerNoise = "optimizer_noise"
+	InputProbed         = "probed"
+
 	OutputX          = "x"           // x_{t+1}
 	OutputErrorNorm2 = "error_norm2" // Σ e², scalar, with Statistics
 	OutputValueNorm2 = "value_norm2" // Σ x², scalar, with Statistics
@@ -78,6 +83,8 @@ type Rule struct {
 	Lotion *Lotion
 	// Constrain keeps a trained parameter of a quantizer in its set after the update; nil means that it may have any value.
 	Constrain *program.Program
+	// Probing says that this is a step in which the optimizer's probe is due.
+	Probing bool
 	// Observed leaves out the optimizer's observation, for a step in which ObserveProgram
 	// and a refresh have run before the update.
 	Observed bool
@@ -108,6 +115,9 @@ func (r Rule) NeedsQuantized() bool {
 // Inputs lists the inputs of the program in order.
 func (r Rule) Inputs() []program.Input {
 	list := r.inputs()
+	if r.Probing && r.Optimizer.Update.Input(sdk.InputProbed) >= 0 {
+		list = append(list, program.Input{Name: InputProbed, Type: program.FloatType(r.Shape...)})
+	}
 	names, _ := r.Optimizer.Collected()
 	for _, name := range names {
 		if r.Optimizer.Reads(sdk.GlobalPrefix + name) {
@@ -144,6 +154,9 @@ func (r Rule) inputs() []program.Input {
 		if r.Optimizer.Reads(name) {
 			list = append(list, program.Input{Name: name, Type: scalar})
 		}
+	}
+	if r.Optimizer.Reads(sdk.InputNoise) {
+		list = append(list, program.Input{Name: InputOptimizerNoise, Type: program.Type{DType: program.Uint, Shape: []int{2}}})
 	}
 	return list
 }
