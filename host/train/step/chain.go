@@ -57,22 +57,29 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	if err = c.runFinish(t, &res); err != nil || !res.checkFinite() {
 		return res, err
 	}
-	scalars, err := c.collect(t, set, &res)
-	if err != nil {
-		return res, err
-	}
-	if err := c.probe(s, t, batches, set, scalars, &res); err != nil || res.Skipped {
-		return res, err
-	}
 	began := time.Now()
 	if err := c.measurePareto(t, batches, set, &res); err != nil {
 		return res, err
 	}
-	s.replace()
 	res.Overhead = time.Since(began)
-	observed, err := c.refresh(s, t, set, scalars, &res)
+	scalars, err := c.collect(t, set, &res)
 	if err == nil {
-		err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed, probes: c.plan.probesDue(set.Step)}, scalars, &res)
+		err = c.probe(s, t, batches, set, scalars, &res)
+	}
+	if err == nil && !res.Skipped {
+		err = c.runOpaque(t, set, scalars, res.Loss)
+	}
+	if err != nil || res.Skipped {
+		return res, err
+	}
+	began = time.Now()
+	s.replace()
+	res.Overhead += time.Since(began)
+	if err = c.takeOpaque(t); err == nil {
+		var observed bool
+		if observed, err = c.refresh(s, t, set, scalars, &res); err == nil {
+			err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed, probes: c.plan.probesDue(set.Step)}, scalars, &res)
+		}
 	}
 	s.inconsistent = err != nil
 	return res, err

@@ -31,6 +31,8 @@ type Compiled struct {
 	collections map[cage.Form]*update.Update
 	// probes compute where second gradients are taken.
 	probes map[updateKind]*update.Update
+	// given is what opaque optimizers are given.
+	given map[cage.Form]*update.Update
 }
 
 // updateKind is a variant of the update.
@@ -64,7 +66,7 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.prepare(dev); err != nil {
 		return nil, err
 	}
-	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}, collections: map[cage.Form]*update.Update{}, probes: map[updateKind]*update.Update{}}
+	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}, collections: map[cage.Form]*update.Update{}, probes: map[updateKind]*update.Update{}, given: map[cage.Form]*update.Update{}}
 	if evaluation == nil {
 		c.evaluationPlan = &c.plan
 	}
@@ -139,6 +141,9 @@ func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
 				return err
 			}
 		}
+		if _, err := c.givens(form); err != nil {
+			return err
+		}
 		for _, kind := range c.updateKinds(form, pareto) {
 			if _, err := c.update(kind); err != nil {
 				return err
@@ -205,6 +210,9 @@ func (c *Compiled) Close() {
 		if u != nil {
 			u.Close()
 		}
+	}
+	for _, u := range c.given {
+		u.Close()
 	}
 	c.refresher.Close()
 	c.closeTeacher()
