@@ -35,10 +35,31 @@ type Trainable interface {
 	InitTrained(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
+// Sharer is a [Trainable] quantizer of which several sites train the same parameter, such as
+// a learned rotation of rows (SpinQuant) or one codebook for a whole model.
+type Sharer interface {
+	// Shared returns the name under which sites share the trained parameter p of this
+	// one; empty means that it is the site's own. All sites that return the same name,
+	// whatever their plugins, have one parameter with the sum of their gradients, so its
+	// shape and what [Constrained] says of it must be the same for all. It starts from
+	// what InitTrained gives for the first of them; weights come before activations.
+	Shared(p string, site Site) string
+}
+
+// Constrained is a [Trainable] quantizer whose trained parameters must stay in a set, such
+// as that of orthogonal matrices or of positive numbers.
+type Constrained interface {
+	// Constrain builds the point of the set that takes the place of the value v of the
+	// trained parameter p after each update, in the shape of v. It returns v itself for a
+	// parameter without a constraint. The values of InitTrained must be in the set already.
+	Constrain(b *program.Builder, p string, v program.Value, site Site) (program.Value, error)
+}
+
 // Packer is a quantizer whose results can be stored as integer codes and scales.
 type Packer interface {
 	// Unpack builds Q(x), bit for bit, from the codes and scales that Quantize returns
-	// for the site. The Quantize method of a Packer must return both at every site.
+	// for the site: for evaluation, if it quantizes otherwise than training does. The
+	// Quantize method of a Packer must return both at every site.
 	// Nothing else is stored: Site.Trained is empty here, so whatever decoding needs from
 	// it belongs in the scale.
 	Unpack(b *program.Builder, codes, scale program.Value, site Site) (program.Value, error)
@@ -186,9 +207,13 @@ func (q QuantizerProgram) ForEvaluation() QuantizerProgram {
 func (q QuantizerProgram) Takes(input string) bool { return q.Program.Input(input) >= 0 }
 
 // Programs yields the programs that are present, with their names: quantize, evaluate,
-// init, unpack.
+// init, unpack, and constrain with the name of a trained parameter.
 func (q QuantizerProgram) Programs() iter.Seq2[string, *program.Program] {
-	return present([]named{{"quantize", q.Program}, {"evaluate", q.Evaluate}, {"init", q.Init}, {"unpack", q.Unpack}})
+	list := []named{{"quantize", q.Program}, {"evaluate", q.Evaluate}, {"init", q.Init}, {"unpack", q.Unpack}}
+	for _, t := range q.Trained {
+		list = append(list, named{"constrain " + t.Name, t.Constrain})
+	}
+	return present(list)
 }
 
 // Check verifies the signatures of valid programs for a site of the given shape:
@@ -219,6 +244,7 @@ func (q QuantizerProgram) Check(shape []int) error {
 	}
 	return cmp.Or( // the first error
 		checkList("trained parameter", q.Trained),
+		checkFloat32(q.Trained, "a trained parameter"),
 		s.checkInputs(q.Program), checkQuantizerOutputs(q.Program, shape), s.checkOps(q.Program),
 		q.checkEvaluate(fixed, len(s.inputs) > len(fixed), shape), q.checkTrained(x, trained), q.checkUnpack(x))
 }
@@ -277,6 +303,12 @@ func (q QuantizerProgram) checkTrained(x program.Input, trained []program.Input)
 	}
 	if name, ok := withoutGradient(q.Program, OutputSurrogate, trained); ok {
 		return fmt.Errorf("%s gets no gradient from the surrogate, which does not depend on it, or only where gradients are zero", name)
+	}
+	for i, t := range q.Trained {
+		port := trained[i : i+1]
+		if err := (signature{name: "constrain " + t.Name, inputs: port, outputs: port}).check(t.Constrain, t.Constrain != nil); err != nil {
+			return err
+		}
 	}
 	s := signature{name: "init", inputs: []program.Input{x}, outputs: trained, when: "there are trained parameters"}
 	return s.check(q.Init, len(trained) > 0)

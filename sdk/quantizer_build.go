@@ -115,7 +115,33 @@ func buildTrained(q Trainable, a *authoring, site Site) (*program.Program, []Sta
 	trained := outputState(b, TrainedPrefix, state)
 	method, _ := reflect.TypeOf(q).MethodByName("InitTrained")
 	p, err := finish(b, "init", method)
-	return p, trained, err
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range trained {
+		if s, ok := q.(Sharer); ok {
+			trained[i].Shared = s.Shared(trained[i].Name, site)
+		}
+		if c, ok := q.(Constrained); ok {
+			if trained[i].Constrain, err = buildConstrain(c, trained[i], a, site); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return p, trained, nil
+}
+
+// buildConstrain builds the program that keeps a trained parameter in its set; nil if there is no constraint.
+func buildConstrain(q Constrained, t StateTensor, a *authoring, site Site) (*program.Program, error) {
+	b := a.builder("constrain/" + cmp.Or(t.Shared, site.Name) + "/" + t.Name)
+	in := b.Input(TrainedPrefix+t.Name, program.FloatType(t.Shape...))
+	out, err := q.Constrain(b, t.Name, in, site)
+	if err = cmp.Or(err, b.Err()); err != nil || out == in {
+		return nil, err
+	}
+	b.Output(TrainedPrefix+t.Name, out)
+	method, _ := reflect.TypeOf(q).MethodByName("Constrain")
+	return finish(b, "constrain", method)
 }
 
 // buildPrograms builds the programs of training and of evaluation.

@@ -16,6 +16,14 @@ import (
 type StateTensor struct {
 	Name  string
 	Shape []int
+	// Shared and Constrain are for trained parameters only. Shared is the name under which
+	// sites share it ([Sharer]); empty means that it is the site's own. Constrain maps its
+	// value after an update to the value that it gets ([Constrained]); nil means that it
+	// stays as it is.
+	Shared    string
+	Constrain *program.Program
+	// Storage is how it is kept between programs; empty means float32.
+	Storage Storage
 }
 
 // inputState declares an input for each tensor of the list.
@@ -71,6 +79,9 @@ func checkList(what string, list []StateTensor) error {
 	for i, s := range list {
 		if s.Name == "" {
 			return fmt.Errorf("%s %d has no name", what, i)
+		}
+		if !s.Storage.valid() {
+			return fmt.Errorf("%s %s is kept as %q: use %s, %s or %s, or nothing for float32", what, s.Name, s.Storage, StoreInt8, StoreUint8, StoreBFloat16)
 		}
 		if i > 0 && list[i-1].Name >= s.Name {
 			return fmt.Errorf("%ss are not in the order of their names", what)

@@ -75,7 +75,7 @@ func quantizedStage(rule cage.Rule) stage {
 func quantizerInputs(rule cage.Rule) []Tensor {
 	reads := []Tensor{{Name: rule.Name, Dims: rule.Shape}}
 	for _, t := range rule.Quantizer.Trained {
-		reads = append(reads, Tensor{Name: update.Trained(rule.Name, t.Name), Dims: t.Shape})
+		reads = append(reads, Tensor{Name: update.Trained(rule.Name, t), Dims: t.Shape})
 	}
 	return reads
 }

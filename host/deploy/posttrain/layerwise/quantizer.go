@@ -39,7 +39,7 @@ const (
 )
 
 // newQuantizer prepares the quantizer of a weight. trained reads its trained parameters; nil: they have their initial values.
-func newQuantizer(dev *engine.Device, p sdk.QuantizerProgram, w []float32, trained func(name string) ([]float32, error)) (*quantizer, error) {
+func newQuantizer(dev *engine.Device, p sdk.QuantizerProgram, w []float32, trained func(sdk.StateTensor) ([]float32, error)) (*quantizer, error) {
 	p = p.ForEvaluation()
 	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, rotation.Ending(p.Program, sdk.OutputValue))}
 	var err error
@@ -68,9 +68,9 @@ func (q *quantizer) close() {
 }
 
 // loadTrained uploads the trained parameters.
-func (q *quantizer) loadTrained(read func(name string) ([]float32, error)) error {
+func (q *quantizer) loadTrained(read func(sdk.StateTensor) ([]float32, error)) error {
 	for _, t := range q.program.Trained {
-		values, err := read(t.Name)
+		values, err := read(t)
 		if err != nil {
 			return err
 		}

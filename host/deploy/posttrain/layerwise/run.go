@@ -32,7 +32,7 @@ type Run struct {
 	Values func(param string) ([]float32, error)
 	// Trained reads a trained parameter of a weight's quantizer; nil means that each has its value at the start of
 	// training.
-	Trained func(param, name string) ([]float32, error)
+	Trained func(param string, t sdk.StateTensor) ([]float32, error)
 	// Sequences are the calibration texts, of Context tokens each. Batch of them are computed at once; it must divide
 	// their number. Without any, weights are rounded to nearest and nothing is known about outputs.
 	Sequences [][]int32
@@ -161,9 +161,9 @@ func (r *Run) weights(ctx context.Context, f *forward, params []architecture.Par
 }
 
 func (r *Run) weight(ctx context.Context, p architecture.Param, program sdk.QuantizerProgram, w []float32, in *inputs) (*Quantized, error) {
-	var trained func(name string) ([]float32, error)
+	var trained func(sdk.StateTensor) ([]float32, error)
 	if r.Trained != nil {
-		trained = func(name string) ([]float32, error) { return r.Trained(p.Name, name) }
+		trained = func(t sdk.StateTensor) ([]float32, error) { return r.Trained(p.Name, t) }
 	}
 	q, err := newQuantizer(r.Device, program, w, trained)
 	if err != nil {

@@ -280,6 +280,63 @@ func (TensorRole) EnumDescriptor() ([]byte, []int) {
 	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{3}
 }
 
+// Storage is the type in which a state tensor is kept, in memory and in checkpoints.
+type Storage int32
+
+const (
+	// As it is.
+	Storage_STORAGE_FLOAT32 Storage = 0
+	// Integers from -128 to 127. A host rounds and clamps what is none of them.
+	Storage_STORAGE_INT8 Storage = 1
+	// Integers from 0 to 255, likewise.
+	Storage_STORAGE_UINT8 Storage = 2
+	// Rounded to the nearest number of bfloat16, ties to even.
+	Storage_STORAGE_BFLOAT16 Storage = 3
+)
+
+// Enum value maps for Storage.
+var (
+	Storage_name = map[int32]string{
+		0: "STORAGE_FLOAT32",
+		1: "STORAGE_INT8",
+		2: "STORAGE_UINT8",
+		3: "STORAGE_BFLOAT16",
+	}
+	Storage_value = map[string]int32{
+		"STORAGE_FLOAT32":  0,
+		"STORAGE_INT8":     1,
+		"STORAGE_UINT8":    2,
+		"STORAGE_BFLOAT16": 3,
+	}
+)
+
+func (x Storage) Enum() *Storage {
+	p := new(Storage)
+	*p = x
+	return p
+}
+
+func (x Storage) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Storage) Descriptor() protoreflect.EnumDescriptor {
+	return file_cage_plugin_v1_plugin_proto_enumTypes[4].Descriptor()
+}
+
+func (Storage) Type() protoreflect.EnumType {
+	return &file_cage_plugin_v1_plugin_proto_enumTypes[4]
+}
+
+func (x Storage) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Storage.Descriptor instead.
+func (Storage) EnumDescriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{4}
+}
+
 // DescribeRequest says what the host can do.
 type DescribeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -398,8 +455,8 @@ type Description struct {
 	// The settings that a run may give, at most 256; there are no others.
 	Parameters []*Parameter `protobuf:"bytes,4,rep,name=parameters,proto3" json:"parameters,omitempty"`
 	// Names of capabilities beyond this API version that the host must have for
-	// this plugin to work. There are none yet; a host refuses a plugin that needs
-	// one it does not know.
+	// this plugin to work. There is one: "opaque", which an opaque optimizer needs. A
+	// host refuses a plugin that needs one it does not know.
 	Capabilities  []string `protobuf:"bytes,5,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1216,6 +1273,7 @@ type ProgramResponse struct {
 	//
 	//	*ProgramResponse_Program
 	//	*ProgramResponse_Declined
+	//	*ProgramResponse_Opaque
 	Answer        isProgramResponse_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1276,6 +1334,15 @@ func (x *ProgramResponse) GetDeclined() *Declined {
 	return nil
 }
 
+func (x *ProgramResponse) GetOpaque() *OpaqueOptimizer {
+	if x != nil {
+		if x, ok := x.Answer.(*ProgramResponse_Opaque); ok {
+			return x.Opaque
+		}
+	}
+	return nil
+}
+
 type isProgramResponse_Answer interface {
 	isProgramResponse_Answer()
 }
@@ -1291,9 +1358,435 @@ type ProgramResponse_Declined struct {
 	Declined *Declined `protobuf:"bytes,2,opt,name=declined,proto3,oneof"`
 }
 
+type ProgramResponse_Opaque struct {
+	// The optimizer is no program: it computes the updates itself, by Step.
+	Opaque *OpaqueOptimizer `protobuf:"bytes,3,opt,name=opaque,proto3,oneof"`
+}
+
 func (*ProgramResponse_Program) isProgramResponse_Answer() {}
 
 func (*ProgramResponse_Declined) isProgramResponse_Answer() {}
+
+func (*ProgramResponse_Opaque) isProgramResponse_Answer() {}
+
+// OpaqueOptimizer is an optimizer that computes in its own process. What it knows of
+// a tensor is in the tensor's state and nowhere else: it may be started again at any
+// step.
+type OpaqueOptimizer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The state tensors, sorted by the bytes of their names. They start at zero.
+	State         []*StateTensor `protobuf:"bytes,1,rep,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpaqueOptimizer) Reset() {
+	*x = OpaqueOptimizer{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpaqueOptimizer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpaqueOptimizer) ProtoMessage() {}
+
+func (x *OpaqueOptimizer) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpaqueOptimizer.ProtoReflect.Descriptor instead.
+func (*OpaqueOptimizer) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *OpaqueOptimizer) GetState() []*StateTensor {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+// AttachRequest describes the shared memory, which holds tensors as binary32 numbers of
+// the machine's byte order, in row-major order.
+type AttachRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The file to map. It has no name in a file system and cannot be made shorter.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Its length in bytes.
+	Bytes uint64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The tensors.
+	Tensors       []*AttachedTensor `protobuf:"bytes,3,rep,name=tensors,proto3" json:"tensors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachRequest) Reset() {
+	*x = AttachRequest{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachRequest) ProtoMessage() {}
+
+func (x *AttachRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
+func (*AttachRequest) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *AttachRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *AttachRequest) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *AttachRequest) GetTensors() []*AttachedTensor {
+	if x != nil {
+		return x.Tensors
+	}
+	return nil
+}
+
+// AttachedTensor says where a tensor and what belongs to it are in the shared memory.
+// Places are in bytes from the beginning of the file, and multiples of 64.
+type AttachedTensor struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As Program had it.
+	Tensor *Tensor `protobuf:"bytes,1,opt,name=tensor,proto3" json:"tensor,omitempty"`
+	// The parameter after weight decay, or before it in a run that decays last: to be
+	// read.
+	X uint64 `protobuf:"varint,2,opt,name=x,proto3" json:"x,omitempty"`
+	// The gradient, already clipped: to be read.
+	Gradient uint64 `protobuf:"varint,3,opt,name=gradient,proto3" json:"gradient,omitempty"`
+	// The direction u: to be written, all of it. The host applies x ← x − α·u.
+	Direction uint64 `protobuf:"varint,4,opt,name=direction,proto3" json:"direction,omitempty"`
+	// The state tensors, in the order of the answer to Program.
+	State []*AttachedState `protobuf:"bytes,5,rep,name=state,proto3" json:"state,omitempty"`
+	// What the rate of the schedule is multiplied by for this tensor.
+	RateFactor    float64 `protobuf:"fixed64,6,opt,name=rate_factor,json=rateFactor,proto3" json:"rate_factor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachedTensor) Reset() {
+	*x = AttachedTensor{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachedTensor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachedTensor) ProtoMessage() {}
+
+func (x *AttachedTensor) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachedTensor.ProtoReflect.Descriptor instead.
+func (*AttachedTensor) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *AttachedTensor) GetTensor() *Tensor {
+	if x != nil {
+		return x.Tensor
+	}
+	return nil
+}
+
+func (x *AttachedTensor) GetX() uint64 {
+	if x != nil {
+		return x.X
+	}
+	return 0
+}
+
+func (x *AttachedTensor) GetGradient() uint64 {
+	if x != nil {
+		return x.Gradient
+	}
+	return 0
+}
+
+func (x *AttachedTensor) GetDirection() uint64 {
+	if x != nil {
+		return x.Direction
+	}
+	return 0
+}
+
+func (x *AttachedTensor) GetState() []*AttachedState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *AttachedTensor) GetRateFactor() float64 {
+	if x != nil {
+		return x.RateFactor
+	}
+	return 0
+}
+
+// AttachedState has the two places of a state tensor, which change parts from step to
+// step.
+type AttachedState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The place that is read when StepRequest.odd is false, and written when it is true.
+	Even uint64 `protobuf:"varint,1,opt,name=even,proto3" json:"even,omitempty"`
+	// The other one.
+	Odd           uint64 `protobuf:"varint,2,opt,name=odd,proto3" json:"odd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachedState) Reset() {
+	*x = AttachedState{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachedState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachedState) ProtoMessage() {}
+
+func (x *AttachedState) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachedState.ProtoReflect.Descriptor instead.
+func (*AttachedState) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *AttachedState) GetEven() uint64 {
+	if x != nil {
+		return x.Even
+	}
+	return 0
+}
+
+func (x *AttachedState) GetOdd() uint64 {
+	if x != nil {
+		return x.Odd
+	}
+	return 0
+}
+
+// AttachResponse has nothing to add.
+type AttachResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachResponse) Reset() {
+	*x = AttachResponse{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachResponse) ProtoMessage() {}
+
+func (x *AttachResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
+func (*AttachResponse) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{17}
+}
+
+// StepRequest asks for one update of all attached tensors.
+type StepRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of this update, from 1.
+	Step uint64 `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	// The number of steps of the run.
+	Steps uint64 `protobuf:"varint,2,opt,name=steps,proto3" json:"steps,omitempty"`
+	// The rate α of the schedule.
+	Rate float64 `protobuf:"fixed64,3,opt,name=rate,proto3" json:"rate,omitempty"`
+	// The loss of this step.
+	Loss float64 `protobuf:"fixed64,4,opt,name=loss,proto3" json:"loss,omitempty"`
+	// Whether the states are read from their odd places and written to their even ones,
+	// or the other way around. What is read must stay as it is.
+	Odd           bool `protobuf:"varint,5,opt,name=odd,proto3" json:"odd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepRequest) Reset() {
+	*x = StepRequest{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepRequest) ProtoMessage() {}
+
+func (x *StepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepRequest.ProtoReflect.Descriptor instead.
+func (*StepRequest) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *StepRequest) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *StepRequest) GetSteps() uint64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *StepRequest) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *StepRequest) GetLoss() float64 {
+	if x != nil {
+		return x.Loss
+	}
+	return 0
+}
+
+func (x *StepRequest) GetOdd() bool {
+	if x != nil {
+		return x.Odd
+	}
+	return false
+}
+
+// StepResponse says that all directions and states are written.
+type StepResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepResponse) Reset() {
+	*x = StepResponse{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepResponse) ProtoMessage() {}
+
+func (x *StepResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepResponse.ProtoReflect.Descriptor instead.
+func (*StepResponse) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{19}
+}
 
 // Declined has nothing to add.
 type Declined struct {
@@ -1304,7 +1797,7 @@ type Declined struct {
 
 func (x *Declined) Reset() {
 	*x = Declined{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1809,7 @@ func (x *Declined) String() string {
 func (*Declined) ProtoMessage() {}
 
 func (x *Declined) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1822,7 @@ func (x *Declined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Declined.ProtoReflect.Descriptor instead.
 func (*Declined) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{20}
 }
 
 // OptimizerProgram is an optimizer for one tensor as pure functions. Update t of a
@@ -1400,7 +1893,7 @@ type OptimizerProgram struct {
 
 func (x *OptimizerProgram) Reset() {
 	*x = OptimizerProgram{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1905,7 @@ func (x *OptimizerProgram) String() string {
 func (*OptimizerProgram) ProtoMessage() {}
 
 func (x *OptimizerProgram) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1918,7 @@ func (x *OptimizerProgram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OptimizerProgram.ProtoReflect.Descriptor instead.
 func (*OptimizerProgram) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *OptimizerProgram) GetInit() *Program {
@@ -1515,7 +2008,7 @@ type Due struct {
 
 func (x *Due) Reset() {
 	*x = Due{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +2020,7 @@ func (x *Due) String() string {
 func (*Due) ProtoMessage() {}
 
 func (x *Due) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +2033,7 @@ func (x *Due) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Due.ProtoReflect.Descriptor instead.
 func (*Due) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Due) GetFirst() uint32 {
@@ -1571,14 +2064,24 @@ type StateTensor struct {
 	// Its name, without the prefix "state." or "trained.". Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Its shape; empty for a scalar.
-	Shape         []uint32 `protobuf:"varint,2,rep,packed,name=shape,proto3" json:"shape,omitempty"`
+	Shape []uint32 `protobuf:"varint,2,rep,packed,name=shape,proto3" json:"shape,omitempty"`
+	// For a trained parameter that several sites train together: the name under which they
+	// share it. Empty if it is the site's own.
+	Shared string `protobuf:"bytes,3,opt,name=shared,proto3" json:"shared,omitempty"`
+	// For a trained parameter that must stay in a set: a program from trained.NAME to
+	// trained.NAME that runs after each update. Absent if there is no constraint.
+	Constrain *Program `protobuf:"bytes,4,opt,name=constrain,proto3" json:"constrain,omitempty"`
+	// How it is kept between programs, which take and return floats in any case. A
+	// trained parameter is kept as float32, and so is all state where there are
+	// refreshes.
+	Storage       Storage `protobuf:"varint,5,opt,name=storage,proto3,enum=cage.plugin.v1.Storage" json:"storage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StateTensor) Reset() {
 	*x = StateTensor{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +2093,7 @@ func (x *StateTensor) String() string {
 func (*StateTensor) ProtoMessage() {}
 
 func (x *StateTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +2106,7 @@ func (x *StateTensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateTensor.ProtoReflect.Descriptor instead.
 func (*StateTensor) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StateTensor) GetName() string {
@@ -1618,6 +2121,27 @@ func (x *StateTensor) GetShape() []uint32 {
 		return x.Shape
 	}
 	return nil
+}
+
+func (x *StateTensor) GetShared() string {
+	if x != nil {
+		return x.Shared
+	}
+	return ""
+}
+
+func (x *StateTensor) GetConstrain() *Program {
+	if x != nil {
+		return x.Constrain
+	}
+	return nil
+}
+
+func (x *StateTensor) GetStorage() Storage {
+	if x != nil {
+		return x.Storage
+	}
+	return Storage_STORAGE_FLOAT32
 }
 
 var File_cage_plugin_v1_plugin_proto protoreflect.FileDescriptor
@@ -1687,11 +2211,37 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\".\n" +
 	"\x04Part\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\rR\x04rows\"\x91\x01\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xcc\x01\n" +
 	"\x0fProgramResponse\x12<\n" +
 	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.OptimizerProgramH\x00R\aprogram\x126\n" +
-	"\bdeclined\x18\x02 \x01(\v2\x18.cage.plugin.v1.DeclinedH\x00R\bdeclinedB\b\n" +
-	"\x06answer\"\n" +
+	"\bdeclined\x18\x02 \x01(\v2\x18.cage.plugin.v1.DeclinedH\x00R\bdeclined\x129\n" +
+	"\x06opaque\x18\x03 \x01(\v2\x1f.cage.plugin.v1.OpaqueOptimizerH\x00R\x06opaqueB\b\n" +
+	"\x06answer\"D\n" +
+	"\x0fOpaqueOptimizer\x121\n" +
+	"\x05state\x18\x01 \x03(\v2\x1b.cage.plugin.v1.StateTensorR\x05state\"s\n" +
+	"\rAttachRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x128\n" +
+	"\atensors\x18\x03 \x03(\v2\x1e.cage.plugin.v1.AttachedTensorR\atensors\"\xde\x01\n" +
+	"\x0eAttachedTensor\x12.\n" +
+	"\x06tensor\x18\x01 \x01(\v2\x16.cage.plugin.v1.TensorR\x06tensor\x12\f\n" +
+	"\x01x\x18\x02 \x01(\x04R\x01x\x12\x1a\n" +
+	"\bgradient\x18\x03 \x01(\x04R\bgradient\x12\x1c\n" +
+	"\tdirection\x18\x04 \x01(\x04R\tdirection\x123\n" +
+	"\x05state\x18\x05 \x03(\v2\x1d.cage.plugin.v1.AttachedStateR\x05state\x12\x1f\n" +
+	"\vrate_factor\x18\x06 \x01(\x01R\n" +
+	"rateFactor\"5\n" +
+	"\rAttachedState\x12\x12\n" +
+	"\x04even\x18\x01 \x01(\x04R\x04even\x12\x10\n" +
+	"\x03odd\x18\x02 \x01(\x04R\x03odd\"\x10\n" +
+	"\x0eAttachResponse\"q\n" +
+	"\vStepRequest\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x04R\x04step\x12\x14\n" +
+	"\x05steps\x18\x02 \x01(\x04R\x05steps\x12\x12\n" +
+	"\x04rate\x18\x03 \x01(\x01R\x04rate\x12\x12\n" +
+	"\x04loss\x18\x04 \x01(\x01R\x04loss\x12\x10\n" +
+	"\x03odd\x18\x05 \x01(\bR\x03odd\"\x0e\n" +
+	"\fStepResponse\"\n" +
 	"\n" +
 	"\bDeclined\"\x83\x04\n" +
 	"\x10OptimizerProgram\x12+\n" +
@@ -1709,10 +2259,13 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x03Due\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\rR\x04next\x12\x14\n" +
-	"\x05every\x18\x03 \x01(\rR\x05every\"7\n" +
+	"\x05every\x18\x03 \x01(\rR\x05every\"\xb9\x01\n" +
 	"\vStateTensor\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05shape\x18\x02 \x03(\rR\x05shape*\x9c\x01\n" +
+	"\x05shape\x18\x02 \x03(\rR\x05shape\x12\x16\n" +
+	"\x06shared\x18\x03 \x01(\tR\x06shared\x125\n" +
+	"\tconstrain\x18\x04 \x01(\v2\x17.cage.plugin.v1.ProgramR\tconstrain\x121\n" +
+	"\astorage\x18\x05 \x01(\x0e2\x17.cage.plugin.v1.StorageR\astorage*\x9c\x01\n" +
 	"\rParameterType\x12\x1e\n" +
 	"\x1aPARAMETER_TYPE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16PARAMETER_TYPE_INTEGER\x10\x01\x12\x18\n" +
@@ -1734,13 +2287,20 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x12TENSOR_ROLE_MATRIX\x10\x01\x12\x16\n" +
 	"\x12TENSOR_ROLE_VECTOR\x10\x02\x12\x19\n" +
 	"\x15TENSOR_ROLE_EMBEDDING\x10\x03\x12\x14\n" +
-	"\x10TENSOR_ROLE_HEAD\x10\x042\xa9\x01\n" +
+	"\x10TENSOR_ROLE_HEAD\x10\x04*Y\n" +
+	"\aStorage\x12\x13\n" +
+	"\x0fSTORAGE_FLOAT32\x10\x00\x12\x10\n" +
+	"\fSTORAGE_INT8\x10\x01\x12\x11\n" +
+	"\rSTORAGE_UINT8\x10\x02\x12\x14\n" +
+	"\x10STORAGE_BFLOAT16\x10\x032\xa9\x01\n" +
 	"\tQuantizer\x12M\n" +
 	"\bDescribe\x12\x1f.cage.plugin.v1.DescribeRequest\x1a .cage.plugin.v1.DescribeResponse\x12M\n" +
-	"\bQuantize\x12\x1f.cage.plugin.v1.QuantizeRequest\x1a .cage.plugin.v1.QuantizeResponse2\xa6\x01\n" +
+	"\bQuantize\x12\x1f.cage.plugin.v1.QuantizeRequest\x1a .cage.plugin.v1.QuantizeResponse2\xb2\x02\n" +
 	"\tOptimizer\x12M\n" +
 	"\bDescribe\x12\x1f.cage.plugin.v1.DescribeRequest\x1a .cage.plugin.v1.DescribeResponse\x12J\n" +
-	"\aProgram\x12\x1e.cage.plugin.v1.ProgramRequest\x1a\x1f.cage.plugin.v1.ProgramResponseBDZBgithub.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1;pluginv1b\x06proto3"
+	"\aProgram\x12\x1e.cage.plugin.v1.ProgramRequest\x1a\x1f.cage.plugin.v1.ProgramResponse\x12G\n" +
+	"\x06Attach\x12\x1d.cage.plugin.v1.AttachRequest\x1a\x1e.cage.plugin.v1.AttachResponse\x12A\n" +
+	"\x04Step\x12\x1b.cage.plugin.v1.StepRequest\x1a\x1c.cage.plugin.v1.StepResponseBDZBgithub.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1;pluginv1b\x06proto3"
 
 var (
 	file_cage_plugin_v1_plugin_proto_rawDescOnce sync.Once
@@ -1754,80 +2314,99 @@ func file_cage_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 	return file_cage_plugin_v1_plugin_proto_rawDescData
 }
 
-var file_cage_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_cage_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_cage_plugin_v1_plugin_proto_goTypes = []any{
 	(ParameterType)(0),       // 0: cage.plugin.v1.ParameterType
 	(SiteRole)(0),            // 1: cage.plugin.v1.SiteRole
 	(SiteProduct)(0),         // 2: cage.plugin.v1.SiteProduct
 	(TensorRole)(0),          // 3: cage.plugin.v1.TensorRole
-	(*DescribeRequest)(nil),  // 4: cage.plugin.v1.DescribeRequest
-	(*DescribeResponse)(nil), // 5: cage.plugin.v1.DescribeResponse
-	(*Description)(nil),      // 6: cage.plugin.v1.Description
-	(*Parameter)(nil),        // 7: cage.plugin.v1.Parameter
-	(*Value)(nil),            // 8: cage.plugin.v1.Value
-	(*QuantizeRequest)(nil),  // 9: cage.plugin.v1.QuantizeRequest
-	(*Site)(nil),             // 10: cage.plugin.v1.Site
-	(*QuantizeResponse)(nil), // 11: cage.plugin.v1.QuantizeResponse
-	(*QuantizerProgram)(nil), // 12: cage.plugin.v1.QuantizerProgram
-	(*ProgramRequest)(nil),   // 13: cage.plugin.v1.ProgramRequest
-	(*Tensor)(nil),           // 14: cage.plugin.v1.Tensor
-	(*Part)(nil),             // 15: cage.plugin.v1.Part
-	(*ProgramResponse)(nil),  // 16: cage.plugin.v1.ProgramResponse
-	(*Declined)(nil),         // 17: cage.plugin.v1.Declined
-	(*OptimizerProgram)(nil), // 18: cage.plugin.v1.OptimizerProgram
-	(*Due)(nil),              // 19: cage.plugin.v1.Due
-	(*StateTensor)(nil),      // 20: cage.plugin.v1.StateTensor
-	nil,                      // 21: cage.plugin.v1.Site.ValuesEntry
-	nil,                      // 22: cage.plugin.v1.Tensor.ValuesEntry
-	(*Program)(nil),          // 23: cage.plugin.v1.Program
+	(Storage)(0),             // 4: cage.plugin.v1.Storage
+	(*DescribeRequest)(nil),  // 5: cage.plugin.v1.DescribeRequest
+	(*DescribeResponse)(nil), // 6: cage.plugin.v1.DescribeResponse
+	(*Description)(nil),      // 7: cage.plugin.v1.Description
+	(*Parameter)(nil),        // 8: cage.plugin.v1.Parameter
+	(*Value)(nil),            // 9: cage.plugin.v1.Value
+	(*QuantizeRequest)(nil),  // 10: cage.plugin.v1.QuantizeRequest
+	(*Site)(nil),             // 11: cage.plugin.v1.Site
+	(*QuantizeResponse)(nil), // 12: cage.plugin.v1.QuantizeResponse
+	(*QuantizerProgram)(nil), // 13: cage.plugin.v1.QuantizerProgram
+	(*ProgramRequest)(nil),   // 14: cage.plugin.v1.ProgramRequest
+	(*Tensor)(nil),           // 15: cage.plugin.v1.Tensor
+	(*Part)(nil),             // 16: cage.plugin.v1.Part
+	(*ProgramResponse)(nil),  // 17: cage.plugin.v1.ProgramResponse
+	(*OpaqueOptimizer)(nil),  // 18: cage.plugin.v1.OpaqueOptimizer
+	(*AttachRequest)(nil),    // 19: cage.plugin.v1.AttachRequest
+	(*AttachedTensor)(nil),   // 20: cage.plugin.v1.AttachedTensor
+	(*AttachedState)(nil),    // 21: cage.plugin.v1.AttachedState
+	(*AttachResponse)(nil),   // 22: cage.plugin.v1.AttachResponse
+	(*StepRequest)(nil),      // 23: cage.plugin.v1.StepRequest
+	(*StepResponse)(nil),     // 24: cage.plugin.v1.StepResponse
+	(*Declined)(nil),         // 25: cage.plugin.v1.Declined
+	(*OptimizerProgram)(nil), // 26: cage.plugin.v1.OptimizerProgram
+	(*Due)(nil),              // 27: cage.plugin.v1.Due
+	(*StateTensor)(nil),      // 28: cage.plugin.v1.StateTensor
+	nil,                      // 29: cage.plugin.v1.Site.ValuesEntry
+	nil,                      // 30: cage.plugin.v1.Tensor.ValuesEntry
+	(*Program)(nil),          // 31: cage.plugin.v1.Program
 }
 var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
-	6,  // 0: cage.plugin.v1.DescribeResponse.description:type_name -> cage.plugin.v1.Description
-	7,  // 1: cage.plugin.v1.Description.parameters:type_name -> cage.plugin.v1.Parameter
+	7,  // 0: cage.plugin.v1.DescribeResponse.description:type_name -> cage.plugin.v1.Description
+	8,  // 1: cage.plugin.v1.Description.parameters:type_name -> cage.plugin.v1.Parameter
 	0,  // 2: cage.plugin.v1.Parameter.type:type_name -> cage.plugin.v1.ParameterType
-	8,  // 3: cage.plugin.v1.Parameter.default:type_name -> cage.plugin.v1.Value
-	10, // 4: cage.plugin.v1.QuantizeRequest.site:type_name -> cage.plugin.v1.Site
+	9,  // 3: cage.plugin.v1.Parameter.default:type_name -> cage.plugin.v1.Value
+	11, // 4: cage.plugin.v1.QuantizeRequest.site:type_name -> cage.plugin.v1.Site
 	1,  // 5: cage.plugin.v1.Site.role:type_name -> cage.plugin.v1.SiteRole
-	21, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
+	29, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
 	2,  // 7: cage.plugin.v1.Site.product:type_name -> cage.plugin.v1.SiteProduct
-	12, // 8: cage.plugin.v1.QuantizeResponse.program:type_name -> cage.plugin.v1.QuantizerProgram
-	23, // 9: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
-	23, // 10: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
-	20, // 11: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
-	23, // 12: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
-	23, // 13: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	14, // 14: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
+	13, // 8: cage.plugin.v1.QuantizeResponse.program:type_name -> cage.plugin.v1.QuantizerProgram
+	31, // 9: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
+	31, // 10: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
+	28, // 11: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
+	31, // 12: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
+	31, // 13: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	15, // 14: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
 	3,  // 15: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
-	22, // 16: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
-	15, // 17: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
-	18, // 18: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
-	17, // 19: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
-	23, // 20: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
-	23, // 21: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
-	20, // 22: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	23, // 23: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
-	23, // 24: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
-	23, // 25: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
-	19, // 26: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
-	23, // 27: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	23, // 28: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
-	23, // 29: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
-	8,  // 30: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	8,  // 31: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	4,  // 32: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	9,  // 33: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	4,  // 34: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	13, // 35: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	5,  // 36: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	11, // 37: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	5,  // 38: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	16, // 39: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	36, // [36:40] is the sub-list for method output_type
-	32, // [32:36] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	30, // 16: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
+	16, // 17: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
+	26, // 18: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
+	25, // 19: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
+	18, // 20: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
+	28, // 21: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
+	20, // 22: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
+	15, // 23: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
+	21, // 24: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
+	31, // 25: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
+	31, // 26: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
+	28, // 27: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	31, // 28: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
+	31, // 29: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
+	31, // 30: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
+	27, // 31: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
+	31, // 32: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	31, // 33: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
+	31, // 34: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
+	31, // 35: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
+	4,  // 36: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
+	9,  // 37: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	9,  // 38: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	5,  // 39: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	10, // 40: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	5,  // 41: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	14, // 42: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	19, // 43: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
+	23, // 44: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
+	6,  // 45: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	12, // 46: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	6,  // 47: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	17, // 48: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	22, // 49: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
+	24, // 50: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
+	45, // [45:51] is the sub-list for method output_type
+	39, // [39:45] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
@@ -1848,14 +2427,15 @@ func file_cage_plugin_v1_plugin_proto_init() {
 	file_cage_plugin_v1_plugin_proto_msgTypes[12].OneofWrappers = []any{
 		(*ProgramResponse_Program)(nil),
 		(*ProgramResponse_Declined)(nil),
+		(*ProgramResponse_Opaque)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cage_plugin_v1_plugin_proto_rawDesc), len(file_cage_plugin_v1_plugin_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   19,
+			NumEnums:      5,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
