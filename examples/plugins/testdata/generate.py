@@ -210,7 +210,19 @@ def sophia(p, t, x, gradient, curvature, state):
     return np.clip(state["m"] / np.maximum(p.get("gamma", 0.01) * state["h"], p.get("eps", 1e-12)), -1, 1)
 
 
+def mars(p, t, x, gradient, curvature, state):
+    b1, b2 = p.get("beta1", 0.95), p.get("beta2", 0.99)
+    c = gradient(x) + p.get("gamma", 0.025) * b1 / (1 - b1) * (gradient(x) - gradient(state.get("last", x)))
+    c = c / max(1.0, np.linalg.norm(c))
+    state["m"] = b1 * state.get("m", 0) + (1 - b1) * c
+    state["v"] = b2 * state.get("v", 0) + (1 - b2) * c**2
+    state["last"] = x
+    return state["m"] / (1 - b1**t) / (np.sqrt(state["v"] / (1 - b2**t)) + p.get("eps", 1e-8))
+
+
 def main():
+    write("mars", "MARS-AdamW with the gradient at the point before, in NumPy.",
+          [probed("defaults", (2, 3), {}, 1, mars), probed("much", (3, 2), {"beta1": 0.8, "beta2": 0.9, "gamma": 0.5, "eps": 1e-3}, 2, mars, slopes=(0.5, 8.0))])
     write("sam", "Sharpness-aware minimization in NumPy; the rows of the last case are those of two matrices.",
           [probed("defaults", (2, 3), {}, 1, sam), probed("wide", (3, 2), {"rho": 2.0, "momentum": 0.5}, 2, sam),
            probed("two", (4, 3), {"rho": 0.5}, 3, sam, matrices=2)])
