@@ -47,6 +47,7 @@ var rooms = []room{
 		"the loop holds all ends together, and so knows most rooms; no room knows it"},
 	{"train/records", "train/tensorboard train/metrics train/rundir", "reads what runs recorded and writes it for other programs"},
 	{"train/conformance", "compute/lower train/plugin compute/engine sdk sdk/program sdk/program/reference sdk/sdktest", "the kit of the sdk, run on processes and devices; it holds no check"},
+	{"train/inspect", "compute/triton sdk sdk/program sdk/program/autodiff sdk/program/reference sdk/sdktest", "looks at programs and runs them on the oracle: where they come from, and how results are shown, is the caller's business"},
 	{"train/conformance/values", "sdk sdk/sdktest", "which plugins the values of others are compared with, and how: the comparing is the kit's business"},
 	{"train/provenance", "train/checkpoint model train/rundir train/assembly model/safetensors train/step data/tokenizer model/architecture compute/engine model/huggingface data/dataset", "says what runs and weights come from, and reads such weights: whether to train with them or to use them is the caller's business"},
 	{"train/assembly", "train/memory train/config compute/device model compute/update method/cage method/diagnostics compute/engine train/rundir compute/lower data/tokenizer sdk train/plugin data/dataset model/architecture data/arrange method/schedule compute/refresh train/step sdk/program",
