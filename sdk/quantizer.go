@@ -244,6 +244,7 @@ func (q QuantizerProgram) Check(shape []int) error {
 	}
 	return cmp.Or( // the first error
 		checkList("trained parameter", q.Trained),
+		checkFloat32(q.Trained, "a trained parameter"),
 		s.checkInputs(q.Program), checkQuantizerOutputs(q.Program, shape), s.checkOps(q.Program),
 		q.checkEvaluate(fixed, len(s.inputs) > len(fixed), shape), q.checkTrained(x, trained), q.checkUnpack(x))
 }

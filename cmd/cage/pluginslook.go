@@ -239,7 +239,7 @@ func newPluginsRun() *cobra.Command {
 	p := &pluginLook{}
 	cmd := newPluginsLook(p, &cobra.Command{
 		Use:   "run NAME",
-		Short: "Quantize a tensor with a plugin, and show codes, scales, values and the error",
+		Short: "Quantize a tensor, and show codes, scales and the error",
 		Long: `Quantize a tensor in float64, and show codes, scales, values and the error. The tensor is
 random, with outliers, or one that numpy.save wrote.
 
