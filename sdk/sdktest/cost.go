@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/simplify"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Cost is the total cost of a program.
@@ -26,7 +27,7 @@ func CostOf(p *program.Program) Cost {
 		p = s
 	}
 	var c Cost
-	passes := program.Interpret(p, slices.Repeat([]int{1}, len(p.Inputs)), func(_ program.ID, n *program.Node, args []int) int {
+	passes := transform.Interpret(p, slices.Repeat([]int{1}, len(p.Inputs)), func(_ program.ID, n *program.Node, args []int) int {
 		c.add(p, n)
 		at := slices.Max(append(args, 0))
 		if endsPass(p, n) {
@@ -92,7 +93,7 @@ func (q *quantizerRun) measure() {
 	}
 	s := list[0]
 	n := float64(costRows * costWidth)
-	forward, err := s.Program.Trim(sdk.OutputValue)
+	forward, err := transform.Trim(s.Program, sdk.OutputValue)
 	if err != nil {
 		return
 	}
