@@ -311,7 +311,7 @@ func (r Rule) ProbeProgram() (*program.Program, error) {
 	r.Probing = false // there is no second gradient yet
 	s := r.begin("probe/", r.Inputs())
 	g := s.gradient()
-	out := s.b.Inline(r.Optimizer.Probe, s.arguments(r.Optimizer.Probe, s.x, g)...)
+	out := transform.Inline(s.b, r.Optimizer.Probe, s.arguments(r.Optimizer.Probe, s.x, g)...)
 	s.b.Output(OutputPoint, s.x.Add(out[sdk.OutputOffset]))
 	return s.build()
 }

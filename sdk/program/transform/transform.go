@@ -3,6 +3,7 @@
 package transform
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -106,8 +107,8 @@ func Inline(b *program.Builder, p *program.Program, args ...program.Value) map[s
 		return results
 	}
 	for i, arg := range args {
-		if arg.Builder() != b {
-			b.Fail(fmt.Errorf("program %q: input %q is absent or belongs to another program", p.Name, p.Inputs[i].Name))
+		if err := belongs(b, arg); err != nil {
+			b.Fail(fmt.Errorf("program %q: input %q: %w", p.Name, p.Inputs[i].Name, err))
 			return results
 		}
 		if !arg.Type().Equal(p.Inputs[i].Type) {
@@ -120,4 +121,17 @@ func Inline(b *program.Builder, p *program.Program, args ...program.Value) map[s
 		results[o.Name] = values[o.Value]
 	}
 	return results
+}
+
+// belongs fails unless v is a value of b.
+func belongs(b *program.Builder, v program.Value) error {
+	switch {
+	case !v.Valid():
+		return errors.New("is absent: a zero Value, such as a map gives for a wrong name")
+	case v.Builder() == b:
+		return nil
+	case v.Builder().Err() != nil: // made from an absent value: its mistake came first
+		return fmt.Errorf("is the result of a mistake: %w", v.Builder().Err())
+	}
+	return errors.New("belongs to another program")
 }

@@ -1,4 +1,4 @@
-package program_test
+package transform_test
 
 import (
 	"slices"
