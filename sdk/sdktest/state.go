@@ -24,6 +24,9 @@ func (s *tensorAnswer) horizon() int {
 	if s.Due.Every > 0 {
 		h = max(h, s.Due.First+s.Due.Next+2*s.Due.Every+2)
 	}
+	if s.ProbeDue.First > 0 {
+		h = max(h, s.ProbeDue.First+2)
+	}
 	return min(h, most)
 }
 
@@ -85,8 +88,11 @@ func (s *tensorAnswer) holdsStart(name string) bool {
 // refresh; or between a refresh and its update, for a tensor that every refresh renews.
 func (s *tensorAnswer) checkEffect(t *trial, name string) {
 	for _, within := range []bool{false, true} {
-		for _, after := range []int{1, 2, s.Due.First, s.Due.First + 1} {
+		for _, after := range []int{1, 2, s.Due.First, s.Due.First + 1, -1, -2} {
 			r := s.train(t, Oracle{})
+			if after < 0 { // directions may be clipped where gradients are large
+				after, r.gradients = -after, 1e-3
+			}
 			for range after {
 				r.next(30)
 			}

@@ -1,6 +1,7 @@
 package sdktest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -123,10 +124,18 @@ type training struct {
 	paced int                         // the update that rate and sums are of
 	// single keeps the state in binary32, as a device does.
 	single bool
+	// gradients is the size of those that are drawn; 0 means 1.
+	gradients float64
 	// stepShift is added to the number of each step that programs are told.
 	stepShift int
 	// skipRefresh leaves the refreshes out.
 	skipRefresh bool
+	// slope, if any, is the gradient at any point, for probes; otherwise it is linear.
+	slope func(x []float64) []float64
+	// offset is where the last probe was, relative to x; nil if there was none at the last update.
+	offset []float64
+	// disturb, if any, is called with the gradient of each probe.
+	disturb func(probed []float64)
 	// beforeUpdate, if any, is called between the refresh and the update.
 	beforeUpdate func()
 	// returned, if any, sees the state that programs return, before it is kept.
@@ -197,7 +206,7 @@ func (r *training) move(u []float64) { r.x = axpy(r.x, -r.rate, u) }
 // time. Without that part, an optimizer would come nowhere.
 func (r *training) gradient(seed uint64) []float64 {
 	same, other := normal(seed, r.shape...), normal(seed+1+uint64(r.updates), r.shape...)
-	return axpy(scaled(0.6, same), 0.8, other)
+	return scaled(cmp.Or(r.gradients, 1), axpy(scaled(0.6, same), 0.8, other))
 }
 
 // update is step, except that an error fails the trial and ends the example.
@@ -211,8 +220,9 @@ func (r *training) update(x, gradient []float64) []float64 {
 func (r *training) inputs(x, gradient []float64) map[string]reference.Tensor {
 	inputs := map[string]reference.Tensor{
 		sdk.InputX: reference.Floats(x, r.shape...), sdk.InputGradient: reference.Floats(gradient, r.shape...),
-		sdk.InputStep: reference.Float(float64(r.updates + 1 + r.stepShift)),
-		sdk.InputRate: reference.Float(r.schedule), sdk.InputSteps: reference.Float(r.steps), sdk.InputLoss: reference.Float(r.loss),
+		sdk.InputStep:  reference.Float(float64(r.updates + 1 + r.stepShift)),
+		sdk.InputNoise: reference.Uints([]uint32{uint32(r.updates), 77}, 2),
+		sdk.InputRate:  reference.Float(r.schedule), sdk.InputSteps: reference.Float(r.steps), sdk.InputLoss: reference.Float(r.loss),
 	}
 	maps.Copy(inputs, r.sums)
 	return inputs
@@ -239,6 +249,33 @@ func (r *training) pace(x, gradient []float64) (err error) {
 	return err
 }
 
+// probe adds to the inputs of the next update what it reads of a second gradient.
+func (r *training) probe(x, gradient []float64, inputs map[string]reference.Tensor) error {
+	probed, probing := gradient, 0.0
+	r.offset = nil
+	if due, _ := r.ProbeDue.At(r.updates + 1); due {
+		out, err := r.execute("probe", r.Probe, inputs)
+		if err != nil {
+			return err
+		}
+		r.offset = out[sdk.OutputOffset].Floats
+		probing = 1
+		if at := axpy(x, 1, r.offset); r.slope != nil {
+			probed = r.slope(at)
+		} else {
+			probed = slices.Clone(gradient)
+			for i, p := range r.offset { // a curvature that differs from element to element
+				probed[i] += (0.5 + 0.25*float64(i%5)) * p
+			}
+		}
+		if r.disturb != nil {
+			r.disturb(probed)
+		}
+	}
+	inputs[sdk.InputProbed], inputs[sdk.InputProbing] = reference.Floats(probed, r.shape...), reference.Float(probing)
+	return nil
+}
+
 // evaluated is what the model is evaluated with after the last update.
 func (r *training) evaluated(x []float64) ([]float64, error) {
 	if r.Evaluate == nil {
@@ -262,6 +299,9 @@ func (r *training) step(x, gradient []float64) (u []float64, err error) {
 	}
 	inputs := r.inputs(x, gradient)
 	step := map[string]reference.Tensor{sdk.InputStep: inputs[sdk.InputStep]}
+	if err := r.probe(x, gradient, inputs); err != nil {
+		return nil, err
+	}
 	r.updates++
 	if err := r.run("observe", r.Observe, inputs, nil); err != nil {
 		return nil, err
