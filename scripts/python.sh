@@ -5,26 +5,38 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 python=${CAGE_PYTHON:-}
 if [ -z "$python" ]; then
 	venv=${CAGE_PYTHON_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/cage/python}
 	[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-	copy=$(mktemp -d)
-	trap 'rm -rf "$copy"' EXIT
-	cp -R sdk/python "$copy" # pip builds where the source lies
-	"$venv/bin/pip" install --quiet "$copy/python[jax,test]"
+	cp -R sdk/python "$scratch" # pip builds where the source lies
+	"$venv/bin/pip" install --quiet "$scratch/python[jax,test]"
 	python=$venv/bin/python
 fi
 cd sdk/python
 "$python" -m mypy
 "$python" -m pytest -q -p no:cacheprovider
 cd ../..
-PATH=$(dirname "$python"):$PATH
+PATH=$(dirname "$python"):$PATH # plugins name python3
 export PATH
+# kit runs the conformance kit on a plugin and shows its last line, or all of it after a failure.
+kit() {
+	echo "== $1"
+	CAGE_PLUGIN_TIMEOUT=1m bin/cage plugins test "$1" >"$scratch/kit.txt" || { cat "$scratch/kit.txt"; exit 1; }
+	tail -n 1 "$scratch/kit.txt"
+}
 for plugin in examples/plugins/python-*/python-*; do
-	[ -x "$plugin" ] || continue
-	echo "== $plugin"
-	CAGE_PLUGIN_TIMEOUT=1m bin/cage plugins test "$plugin" >bin/python-kit.txt || { cat bin/python-kit.txt; exit 1; }
-	tail -n 1 bin/python-kit.txt
+	[ ! -x "$plugin" ] || kit "$plugin"
 done
 ${GO:-go} test -vet=off -count=1 ./examples/plugins/python-absmax
+
+# What cage plugins new writes works as written.
+for language in python jax; do
+	for kind in quantizer optimizer; do
+		bin/cage plugins new $kind $language-$kind --language $language --dir "$scratch" >/dev/null
+		(cd "$scratch/$language-$kind" && "$python" -m pytest -q -p no:cacheprovider)
+		kit "$scratch/$language-$kind/plugin.py"
+	done
+done
