@@ -152,7 +152,7 @@ func chapters(t *testing.T) (programs map[string][]string) {
 	}
 	for _, block := range loose { // it builds on the type that it embeds
 		kind := "quantizer"
-		if strings.Contains(block, "struct{ optimizer }") {
+		if strings.Contains(block, "struct{ optimizer }") || strings.Contains(block, "sdk.OpaqueStep") {
 			kind = "optimizer"
 		}
 		programs[kind] = append(programs[kind], block)
@@ -217,8 +217,11 @@ var _, _, _ = math.Pi, sdk.RoleWeight, program.Float
 import (
 	"testing"
 
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
+
+var _ = sdk.RoleWeight
 `
 )
 
@@ -233,7 +236,11 @@ func TestWritingConforms(t *testing.T) {
 			dir, tests := t.TempDir(), conformance
 			for i, source := range sources {
 				for _, m := range declared.FindAllStringSubmatch(source, -1) {
-					tests += fmt.Sprintf("\nfunc Test_%s(t *testing.T) { sdktest.%s(t, %[1]s{}) }\n", m[1], strings.ToUpper(kind[:1])+kind[1:])
+					made := m[1] + "{}"
+					if strings.Contains(source, "sdk.OpaqueStep") {
+						made = "sdk.Opaque(" + made + ")"
+					}
+					tests += fmt.Sprintf("\nfunc Test_%s(t *testing.T) { sdktest.%s(t, %s) }\n", m[1], strings.ToUpper(kind[:1])+kind[1:], made)
 				}
 				if formatted, err := format.Source([]byte(source)); err != nil || string(formatted) != source {
 					t.Errorf("not as gofmt writes it (%v):\n%s", err, source)
