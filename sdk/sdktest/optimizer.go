@@ -30,6 +30,7 @@ func (o *optimizerRun) checks() []step {
 		{"state", "every state tensor is changed by updates, unless it keeps something of x, and what it holds has an effect", o.checkState},
 		{"storage", "what is returned for state that is kept as integers is integers in the range", o.checkStorage},
 		{"checkpoint", "a state that went through binary32 goes on as before", o.checkCheckpoint},
+		{"retry", "an opaque update goes by its inputs alone, changes nothing that it reads, and writes the same when it is asked again or beside others", o.checkRetry},
 		{"refresh", "a refresh runs when it is due and has an effect on the directions", o.checkRefresh},
 		{"parabola", "x − α·u descends on an ill-conditioned parabola with some rate", func(t *trial) { o.checkDescent(t, parabola, 300, 0.05) }},
 		{"rosenbrock", "x − α·u descends along Rosenbrock's valley with some rate", func(t *trial) {
@@ -160,7 +161,7 @@ func (o *optimizerRun) checkParts(t *trial) {
 				continue // the checks of plain matrices report this
 			}
 			s := &tensorAnswer{variant: v, example: plain.example}
-			s.OptimizerProgram, err = o.programs(v, sdk.TensorMatrix, "layers.0.qkv", s.shape,
+			err = o.answer(s, v, sdk.TensorMatrix, "layers.0.qkv", s.shape,
 				sdk.Part{Name: "q", Rows: rows[0]}, sdk.Part{Name: "k", First: rows[0], Rows: rows[1]},
 				sdk.Part{Name: "v", First: rows[0] + rows[1], Rows: rows[2]})
 			switch {

@@ -26,6 +26,8 @@ type tensorAnswer struct {
 	example
 	err     error
 	variant variant
+	// opaque computes an update with an optimizer that is no program.
+	opaque func(sdk.OpaqueStep) error
 }
 
 // ask returns the answer for a tensor. The plugin is asked once.
@@ -34,10 +36,18 @@ func (o *optimizerRun) ask(v variant, role sdk.TensorRole, shape ...int) (*tenso
 	s, ok := o.asked[key]
 	if !ok {
 		s = &tensorAnswer{variant: v, example: example{role: string(role), shape: shape, settings: v.changed}}
-		s.OptimizerProgram, s.err = o.programs(v, role, "layers.0.wq", shape)
+		s.err = o.answer(s, v, role, "layers.0.wq", shape)
 		o.asked[key] = s
 	}
 	return s, s.err
+}
+
+// answer fills in the optimizer's answer for a tensor.
+func (o *optimizerRun) answer(s *tensorAnswer, v variant, role sdk.TensorRole, name string, shape []int, parts ...sdk.Part) (err error) {
+	s.OptimizerProgram, err = o.programs(v, role, name, shape, parts...)
+	tensor := sdk.Tensor{Name: name, Role: role, Shape: slices.Clone(shape), Parts: parts, Values: v.values}
+	s.opaque = func(in sdk.OpaqueStep) error { return o.subject.Step(tensor, in) }
+	return err
 }
 
 func (o *optimizerRun) programs(v variant, role sdk.TensorRole, name string, shape []int, parts ...sdk.Part) (sdk.OptimizerProgram, error) {
@@ -164,6 +174,10 @@ func (s *tensorAnswer) untrained(t *trial, m Machine, x []float64) *training {
 }
 
 func (r *training) init() error {
+	if r.Opaque {
+		r.initOpaque()
+		return nil
+	}
 	return r.run("init", r.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(r.x, r.shape...)}, nil)
 }
 
@@ -277,6 +291,9 @@ func (r *training) evaluated(x []float64) ([]float64, error) {
 // step is the next update as hosts run it: observe, refresh if one is due, update. x is
 // the tensor after decay; the rate is that of a step without decay.
 func (r *training) step(x, gradient []float64) (u []float64, err error) {
+	if r.Opaque {
+		return r.stepOpaque(x, gradient)
+	}
 	if err := r.pace(x, gradient); err != nil {
 		return nil, err
 	}
