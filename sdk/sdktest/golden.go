@@ -315,6 +315,9 @@ func (o *optimizerRun) goldenCase(c goldenCase) {
 	if !g.Accepts {
 		c.must(fmt.Errorf("the plugin declines the tensor"))
 	}
+	if g.ProbeDue.First > 0 {
+		c.must(fmt.Errorf("the plugin takes second gradients, of which golden files know nothing: compare them in a test of your own"))
+	}
 	spread := g.spread()
 	for _, m := range o.machines {
 		at := g.on(m)
