@@ -40,3 +40,21 @@ for language in python jax; do
 		kit "$scratch/$language-$kind/plugin.py"
 	done
 done
+
+# Lion of optax trains as Lion in Go does: every loss is the same, to the last digit.
+bin/cage data prepare sdk --include '*.go' --validation 0.05 --out "$scratch/data" >/dev/null
+for plugin in examples/plugins/lion examples/plugins/python-optax/python-optax; do
+	cat >"$scratch/run.toml" <<-END
+		model = {layers = 2, width = 64, heads = 2, context = 64}
+		data = {train = "$scratch/data/train.tokens", validation = "$scratch/data/val.tokens"}
+		train = {steps = 40, batch = 8, log_every = 1, out = "$scratch/$(basename $plugin)"}
+		schedule = {rate = 3e-4}
+		optimizer = {plugin = "$PWD/$plugin"}
+		quantizer = {plugin = "absmax", bits = 4}
+		method = {lambda = 2.0}
+	END
+	CAGE_PLUGIN_TIMEOUT=1m bin/cage train --quiet "$scratch/run.toml" >/dev/null
+	grep -o '"loss":[^,}]*' "$scratch/$(basename $plugin)/metrics.jsonl" >"$scratch/$(basename $plugin).losses"
+done
+cmp "$scratch/lion.losses" "$scratch/python-optax.losses"
+echo "== $(wc -l <"$scratch/lion.losses") losses of optax's Lion are those of Go's"

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Optimizer writes the update direction for a parameter tensor as two pure
@@ -385,7 +386,7 @@ func (o OptimizerProgram) checkRate() error {
 	if o.Rate == nil {
 		return nil
 	}
-	needed := o.Rate.Needs(o.Rate.Outputs)
+	needed := transform.Needs(o.Rate, o.Rate.Outputs)
 	for _, p := range []*program.Program{o.Observe, o.FirstRefresh, o.Refresh} {
 		if p == nil {
 			continue

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -176,6 +177,24 @@ func TestWritingShowsTheTemplates(t *testing.T) {
 		}
 		if diff := cmp.Diff(string(want), programs[kind][0]); diff != "" {
 			t.Errorf("%s shows another %s than plugins new writes (-plugins new +page):\n%s", writing, kind, diff)
+		}
+	}
+}
+
+// So are those in Python and JAX.
+func TestWritingShowsPython(t *testing.T) {
+	shown := blocks(t, "python")
+	for _, p := range []scaffold.Plugin{{Kind: "quantizer", Name: "striped", Language: "python"}, {Kind: "optimizer", Name: "mean", Language: "jax"}} {
+		dir := t.TempDir()
+		if err := p.Render(dir); err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join(dir, "plugin.py"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(shown, string(want)) {
+			t.Errorf("%s does not show what plugins new writes for %+v:\n%s", writing, p, want)
 		}
 	}
 }

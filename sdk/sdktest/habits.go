@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // This file has checks of what optimizers should leave to others: the decay of weights, which is the host's, the names of
@@ -42,7 +43,7 @@ func (s *tensorAnswer) readsStep() bool {
 		return true // for all that is known
 	}
 	i := s.Update.Input(sdk.InputStep)
-	return i >= 0 && s.Update.Needs(s.Update.Outputs)[i]
+	return i >= 0 && transform.Needs(s.Update, s.Update.Outputs)[i]
 }
 
 // steady reports whether updates with one gradient have one direction, when steps are counted from 1 + shift.

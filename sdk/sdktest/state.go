@@ -7,6 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // horizon is the number of updates within which every part of the state must have an
@@ -54,7 +55,7 @@ func (o *optimizerRun) checkState(t *trial) {
 // checkChanges fails unless updates change the named state tensor, or it keeps something of x at the start.
 func (s *tensorAnswer) checkChanges(t *trial, name string) {
 	if !s.Opaque {
-		if out, _ := s.Init.Output(name); s.Init.Needs([]program.Output{{Value: out}})[0] {
+		if out, _ := s.Init.Output(name); transform.Needs(s.Init, []program.Output{{Value: out}})[0] {
 			return
 		}
 	}
@@ -75,12 +76,12 @@ func (s *tensorAnswer) checkChanges(t *trial, name string) {
 
 // holdsStart reports whether the initial value of a state tensor depends on x, and updates read it: then it may stay as it is.
 func (s *tensorAnswer) holdsStart(name string) bool {
-	p, err := s.Init.Trim(name)
-	if err != nil || !p.Needs(p.Outputs)[p.Input(sdk.InputX)] {
+	p, err := transform.Trim(s.Init, name)
+	if err != nil || !transform.Needs(p, p.Outputs)[p.Input(sdk.InputX)] {
 		return false
 	}
 	others := slices.DeleteFunc(slices.Clone(s.Update.Outputs), func(o program.Output) bool { return o.Name == name })
-	return s.Update.Needs(others)[s.Update.Input(name)]
+	return transform.Needs(s.Update, others)[s.Update.Input(name)]
 }
 
 // checkEffect fails unless a change of the named state tensor's content changes a later

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // step is a program of a rule under construction.
@@ -60,7 +61,7 @@ func (s *step) direction(x, g program.Value) program.Value {
 // optimize inlines one of the optimizer's programs and takes over the state that it
 // returns.
 func (s *step) optimize(p *program.Program, x, g program.Value) map[string]program.Value {
-	out := s.b.Inline(p, s.arguments(p, x, g)...)
+	out := transform.Inline(s.b, p, s.arguments(p, x, g)...)
 	for name, v := range out {
 		if t, ok := strings.CutPrefix(name, sdk.StatePrefix); ok {
 			s.state[t] = v
@@ -110,7 +111,7 @@ func (s *step) quantize(x program.Value) program.Value {
 		}
 		args = append(args, arg)
 	}
-	return s.b.Inline(s.rule.Quantizer.Program, args...)[sdk.OutputValue]
+	return transform.Inline(s.b, s.rule.Quantizer.Program, args...)[sdk.OutputValue]
 }
 
 // constrain puts a trained parameter back into its set.
@@ -119,7 +120,7 @@ func (s *step) constrain(x program.Value) program.Value {
 	if p == nil {
 		return x
 	}
-	return s.b.Inline(p, x)[p.Outputs[0].Name]
+	return transform.Inline(s.b, p, x)[p.Outputs[0].Name]
 }
 
 // output declares the outputs: x_{t+1}, the next state and the measures.
@@ -291,7 +292,7 @@ func (r Rule) CollectProgram() (*program.Program, error) {
 	}
 	s := r.begin("collect/", r.inputs())
 	g := s.gradient()
-	out := s.b.Inline(r.Optimizer.Collect, s.arguments(r.Optimizer.Collect, s.x, g)...)
+	out := transform.Inline(s.b, r.Optimizer.Collect, s.arguments(r.Optimizer.Collect, s.x, g)...)
 	for _, o := range r.Optimizer.Collect.Outputs {
 		s.b.Output(r.global(strings.TrimPrefix(o.Name, sdk.GlobalPrefix)), out[o.Name])
 	}
@@ -310,7 +311,7 @@ func (r Rule) ProbeProgram() (*program.Program, error) {
 	r.Probing = false // there is no second gradient yet
 	s := r.begin("probe/", r.Inputs())
 	g := s.gradient()
-	out := s.b.Inline(r.Optimizer.Probe, s.arguments(r.Optimizer.Probe, s.x, g)...)
+	out := transform.Inline(s.b, r.Optimizer.Probe, s.arguments(r.Optimizer.Probe, s.x, g)...)
 	s.b.Output(OutputPoint, s.x.Add(out[sdk.OutputOffset]))
 	return s.build()
 }

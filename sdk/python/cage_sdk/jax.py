@@ -434,46 +434,52 @@ def from_optax(
             tx = transformation if hasattr(transformation, "update") else transformation(t)
             return optax.with_extra_args_support(tx)
 
-        def kept(self, b: Builder, t: Tensor) -> tuple[Any, list[Any], list[str | None]]:
-            """The tree of the state, its leaves' types, and the names of those that are kept: None for counters."""
+        def kept(self, t: Tensor) -> tuple[Any, list[Any], list[str], dict[int, Any]]:
+            """The tree of the state, its leaves' types and names, and what need not be kept: see _known."""
             tx = self.chosen(t)
             x = jax.ShapeDtypeStruct(t.shape, jnp.float32)
-            state = jax.eval_shape(tx.init, x)
-            paths, tree = jax.tree_util.tree_flatten_with_path(state)
+            paths, tree = jax.tree_util.tree_flatten_with_path(jax.eval_shape(tx.init, x))
             leaves = [leaf for _, leaf in paths]
-            names: list[str | None] = [".".join(re.findall(r"\w+", jax.tree_util.keystr(path))) or "s" for path, _ in paths]
+            names = [".".join(re.findall(r"\w+", jax.tree_util.keystr(path))) or "s" for path, _ in paths]
             for name, leaf in zip(names, leaves):
                 if leaf.dtype not in (jnp.float32, jnp.int32, jnp.bool_):
                     raise ProgramError(f"the state {name} is {leaf.dtype}, which cannot be kept as a float: random keys are not possible")
-            counters = _counters(tx, x, leaves, tree)
-            return tree, leaves, [None if i in counters else n for i, n in enumerate(names)]
+            return tree, leaves, names, _known(tx, x, leaves, tree)
 
         def init(self, b: Builder, x: Value, t: Tensor) -> State:
-            _, _, names = self.kept(b, t)
+            _, _, names, known = self.kept(t)
             values = _Writer(b).call(lambda x: [v.astype(jnp.float32) for v in jax.tree.leaves(self.chosen(t).init(x))], x)
-            return {n: v for n, v in zip(names, values) if n}
+            return {n: v for i, (n, v) in enumerate(zip(names, values)) if i not in known}
 
         def update(self, b: Builder, given: UpdateInput, t: Tensor) -> tuple[Value, State]:
-            tree, leaves, names = self.kept(b, t)
+            tree, leaves, names, known = self.kept(t)
 
             def step(x: Any, g: Any, number: Any, loss: Any, state: Any) -> Any:
-                flat = [(state[n] if n else number - 1).astype(leaf.dtype) for n, leaf in zip(names, leaves)]
-                u, new = self.chosen(t).update(g, jax.tree.unflatten(tree, flat), x, value=loss)
-                return -u, {n: v.astype(jnp.float32) for n, v in zip(names, jax.tree.leaves(new)) if n}
+                old = _restored(tree, leaves, names, known, state, number - 1)
+                u, new = self.chosen(t).update(g, old, x, value=loss)
+                new = [v.astype(jnp.float32) for v in jax.tree.leaves(new)]
+                return -u, {n: v for i, (n, v) in enumerate(zip(names, new)) if i not in known}
 
             u, following = _Writer(b).call(step, given.x, given.gradient, given.step, given.loss, given.state)
             return u, following
 
     def weights(self: Any, b: Builder, x: Value, state: State, t: Tensor) -> Value:
-        tree, leaves, names = self.kept(b, t)
         assert evaluate is not None
 
-        def point(x: Any, state: Any) -> Any:
-            flat = [state[n].astype(leaf.dtype) if n else jnp.zeros((), leaf.dtype) for n, leaf in zip(names, leaves)]
-            return evaluate(jax.tree.unflatten(tree, flat), x)
+        def write(b: Builder, x: Value, state: State, done: Any) -> Value:
+            tree, leaves, names, known = self.kept(t)
+            def point(x: Any, state: Any, done: Any) -> Any:
+                return evaluate(_restored(tree, leaves, names, known, state, done), x)
 
-        value: Value = _Writer(b).call(point, x, state)
-        return value
+            value: Value = _Writer(b).call(point, x, state, done)
+            return value
+
+        trial = Builder("trial")
+        done = trial.input("done", Type("float"))
+        trial.output("w", write(trial, trial.input("x", x.type), {n: trial.input(n, v.type) for n, v in state.items()}, done))
+        if trial.build(0).takes("done"):
+            raise ProgramError("evaluate reads the number of updates, which is not known there")
+        return write(b, x, state, b.const(0))
 
     members: dict[str, Any] = {"description": description}
     if evaluate is not None:
@@ -482,29 +488,45 @@ def from_optax(
     return made
 
 
-def _counters(tx: Any, x: Any, leaves: Sequence[Any], tree: Any) -> set[int]:
-    """The numbers of the integer leaves that start at 0 and grow by 1 in each update, whatever x and the gradient are."""
-    integers = [i for i, leaf in enumerate(leaves) if leaf.dtype == jnp.int32 and leaf.shape == ()]
-    if not integers:
-        return set()
-    b = Builder("counters")
-    w = _Writer(b)
+def _restored(tree: Any, leaves: Sequence[Any], names: Sequence[str], known: Mapping[int, Any], state: Any, done: Any) -> Any:
+    """The state of optax after so many updates."""
+    flat = []
+    for i, (n, leaf) in enumerate(zip(names, leaves)):
+        v = state[n] if i not in known else done + known[i].item() if _counts(leaf) and i in known else jnp.asarray(known[i])
+        flat.append(v.astype(leaf.dtype))
+    return jax.tree.unflatten(tree, flat)
+
+
+def _counts(leaf: Any) -> bool:
+    return bool(leaf.dtype == jnp.int32 and leaf.shape == ())
+
+
+def _known(tx: Any, x: Any, leaves: Sequence[Any], tree: Any) -> dict[int, Any]:
+    """The leaves that need not be kept, by number, with where they start: integers that grow by 1 in each update, and constants."""
+    b = Builder("known")
     x_in = b.input("x", Type("float", x.shape))
     g_in, loss = b.input("g", x_in.type), b.input("loss", Type("float"))
     flat = [b.input(f"s{i}", _type(leaf)) for i, leaf in enumerate(leaves)]
 
     def both(x: Any, g: Any, loss: Any, flat: Any) -> Any:
-        new = jax.tree.leaves(tx.update(g, jax.tree.unflatten(tree, flat), x, value=loss)[1])
-        old = jax.tree.leaves(tx.init(x))
-        return [(old[i], new[i]) for i in integers]
+        new = tx.update(g, jax.tree.unflatten(tree, flat), x, value=loss)[1]
+        return jax.tree.leaves(tx.init(x)), jax.tree.leaves(new)
 
-    found = set()
-    results = w.call(both, x_in, g_in, loss, flat)
-    for i, (start, following) in zip(integers, results):
-        b._program.outputs = [("start", start.id), ("next", following.id)]
-        p = b.build(0)
-        if {name for name, _ in p.inputs} <= {f"s{i}"}:
-            values = [executor.run(p, {f"s{i}": n}) for n in (0, 1, 1000)]
-            if [(int(v["start"]), int(v["next"])) for v in values] == [(0, 1), (0, 2), (0, 1001)]:
-                found.add(i)
+    def part(v: Value) -> Any:
+        b._program.outputs = [("v", v.id)]
+        return b.build(0)
+
+    found = {}
+    starts, following = _Writer(b).call(both, x_in, g_in, loss, flat)
+    for i, leaf in enumerate(leaves):
+        start, after = part(starts[i]), part(following[i])
+        if start.inputs or not {name for name, _ in after.inputs} <= {f"s{i}"}:
+            continue
+        at = executor.run(start, {}, np.float32)["v"]
+        if _counts(leaf):
+            right = all(executor.run(after, {f"s{i}": at + n})["v"] == at + n + 1 for n in (0, 1, 1000))
+        else:
+            right = bool(following[i] is flat[i] or not after.inputs and (executor.run(after, {}, np.float32)["v"] == at).all())
+        if right:
+            found[i] = at
     return found

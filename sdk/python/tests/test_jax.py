@@ -234,3 +234,28 @@ def test_optax(name):
         got = run(o.update, {n: given[n] for n, _ in o.update.inputs}, np.float32)
         np.testing.assert_allclose(got.pop("direction"), -u, rtol=2e-4, atol=1e-6)
         kept, x = got, x + 0.1 * u
+
+
+@pytest.mark.parametrize(
+    "name, kept",
+    [("adam", ["0.mu", "0.nu"]), ("lion", ["0.mu"]), ("muon", None), ("schedule_free", ["weight_sum", "z"]), ("sgd", ["0.trace"])],
+)
+def test_what_is_kept(name, kept):
+    """Counters and constants are no state of the host's."""
+    o = build_optimizer(from_optax(SCALED[name](), HERE), TENSOR)
+    names = [s.name for s in o.state]
+    assert not any("count" in n or "coeffs" in n for n in names)
+    assert kept is None or [n for n in names if n in kept] == kept
+
+
+def test_evaluate():
+    tx = optax.contrib.schedule_free_sgd(1.0)
+    o = build_optimizer(from_optax(tx, HERE, optax.contrib.schedule_free_eval_params), TENSOR)
+    state = run(o.init, {"x": X}, np.float32)
+    np.testing.assert_allclose(run(o.evaluate, {"x": X, **state}, np.float32)["weights"], X, rtol=1e-6)
+
+    def counts(state, x):
+        return x * state[0].count
+
+    with pytest.raises(ProgramError, match="not known there"):
+        build_optimizer(from_optax(optax.adam(1.0), HERE, counts), TENSOR)
