@@ -120,7 +120,7 @@ func toOptimizerProgram(o OptimizerProgram) (*pb.OptimizerProgram, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state %w", err)
 	}
-	m := &pb.OptimizerProgram{
+	return &pb.OptimizerProgram{
 		Init:         wire.ToProgram(o.Init),
 		Update:       wire.ToProgram(o.Update),
 		State:        state,
@@ -130,11 +130,18 @@ func toOptimizerProgram(o OptimizerProgram) (*pb.OptimizerProgram, error) {
 		Rate:         wire.ToProgram(o.Rate),
 		Evaluate:     wire.ToProgram(o.Evaluate),
 		Collect:      wire.ToProgram(o.Collect),
+		Probe:        wire.ToProgram(o.Probe),
+		Due:          toDue(o.Due),
+		ProbeDue:     toDue(o.ProbeDue),
+	}, nil
+}
+
+// toDue is nil for what never happens.
+func toDue(d Due) *pb.Due {
+	if d == (Due{}) {
+		return nil
 	}
-	if d := o.Due; d != (Due{}) {
-		m.Due = &pb.Due{First: uint32(d.First), Next: uint32(d.Next), Every: uint32(d.Every)}
-	}
-	return m, nil
+	return &pb.Due{First: uint32(d.First), Next: uint32(d.Next), Every: uint32(d.Every)}
 }
 
 func toStateTensors(list []StateTensor) ([]*pb.StateTensor, error) {

@@ -15,6 +15,9 @@
 // implements on the same type: [Trainable] and [Packer] for quantizers, [Refresher]
 // and [Selective] for optimizers.
 //
+// An algorithm that is no program can still be an optimizer: [OpaqueOptimizer] computes in its own
+// process.
+//
 // Quantizers and optimizers know nothing of each other, of the model, or of the
 // method that corrects the training; weight decay, gradient clipping, schedules
 // and the application of the update are the host's.

@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // drawn uses all that changes from step to step, in training.
@@ -146,7 +147,7 @@ func TestNoiseSignatures(t *testing.T) {
 
 func withoutCodes(t *testing.T, p *program.Program) *program.Program {
 	t.Helper()
-	p, err := p.Trim(sdk.OutputValue, sdk.OutputSurrogate, sdk.OutputScale)
+	p, err := transform.Trim(p, sdk.OutputValue, sdk.OutputSurrogate, sdk.OutputScale)
 	if err != nil {
 		t.Fatal(err)
 	}

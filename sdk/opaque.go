@@ -92,8 +92,8 @@ func (o OptimizerProgram) checkOpaque() error {
 	for name := range o.Programs() {
 		return fmt.Errorf("the optimizer is opaque, but there is a program %s", name)
 	}
-	if o.Due != (Due{}) {
-		return errors.New("the optimizer is opaque, but there are refreshes")
+	if o.Due != (Due{}) || o.ProbeDue != (Due{}) {
+		return errors.New("the optimizer is opaque, but there are refreshes or probes")
 	}
 	for _, s := range o.State {
 		if _, err := wire.ToShape(s.Shape); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Optimizer writes the update direction for a parameter tensor as two pure
@@ -93,8 +94,15 @@ type UpdateInput struct {
 	// Loss is the loss of this step, as a scalar float: what training minimizes, as a mean over
 	// the step's micro-batches.
 	Loss program.Value
+	// Noise is a key for [program.Builder.RandomBits], a uint[2]: another one for each tensor and
+	// in each step, and the same in all methods of one step.
+	Noise program.Value
 	// Global has the sums of what a [Collector] collects, by name; nil in Collect.
 	Global State
+	// Probed and Probing are for the Update of a [Prober]. Where a probe is due, Probing is 1, and
+	// Probed is the gradient at the offset point, of the tensor's shape, scaled by the factor of the
+	// clipping of Gradient. In other updates Probing, a scalar float, is 0, and Probed is Gradient.
+	Probed, Probing program.Value
 }
 
 // Names of the inputs and outputs of an optimizer's programs; a state tensor s
@@ -105,6 +113,9 @@ const (
 	InputRate       = "rate"
 	InputSteps      = "steps"
 	InputLoss       = "loss"
+	InputProbed     = "probed"
+	InputProbing    = "probing"
+	OutputOffset    = "offset"
 	OutputDirection = "direction"
 	OutputRate      = "own_rate"
 	OutputWeights   = "weights"
@@ -132,6 +143,19 @@ type Collector interface {
 	// programs of the same step find the sums in in.Global. As in Rate, in.X is the parameter
 	// before weight decay, and in.State the state before Observe.
 	Collect(b *program.Builder, in UpdateInput, t Tensor) (State, error)
+}
+
+// Prober is an optimizer that takes a second gradient, at another point and with the same batch, as
+// sharpness-aware minimization does (SAM), or for the product of the Hessian and a vector, as a
+// difference of two gradients (Sophia-H, AdaHessian).
+type Prober interface {
+	// Probe builds the offset p of one tensor from x, where the gradient was taken. If a probe is due, the
+	// host takes the gradient at x + p, with all tensors moved at once, before Update. The model at that
+	// point is quantized as it is at x, with the same noise; it is then forgotten. As in Collect, in.X is
+	// the parameter before weight decay, and in.State the state before Observe.
+	Probe(b *program.Builder, in UpdateInput, t Tensor) (program.Value, error)
+	// ProbeAt says at which updates of the tensor a probe is due.
+	ProbeAt(t Tensor) Due
 }
 
 // Averaged is an optimizer whose result is another point than the one at which it takes
@@ -220,7 +244,7 @@ type OptimizerProgram struct {
 	Opaque bool
 	// Init maps x to the state; nil exactly when there is no state.
 	Init *program.Program
-	// Update maps x, gradient, step, the state, and those of rate, steps and loss that it uses
+	// Update maps x, gradient, step, the state, and those of the other inputs that it uses
 	// to direction and the next state.
 	Update *program.Program
 	// State lists the state tensors in the order of their names.
@@ -238,21 +262,25 @@ type OptimizerProgram struct {
 	Rate *program.Program
 	// Evaluate maps x and the state to the weights to evaluate with; nil means x.
 	Evaluate *program.Program
+	// Probe takes what Update takes, without a probed gradient, and returns the offset at which that is taken
+	// when ProbeDue says so. It is nil exactly when no probe is ever due.
+	Probe    *program.Program
+	ProbeDue Due
 	// Collect takes what Update takes, without sums, and returns scalars that are summed over tensors; nil
 	// means that there are none.
 	Collect *program.Program
 }
 
 // Programs yields the programs that are present, with their names: init, update, observe,
-// first_refresh, refresh, rate, evaluate, collect.
+// first_refresh, refresh, rate, evaluate, collect, probe.
 func (o OptimizerProgram) Programs() iter.Seq2[string, *program.Program] {
 	return present([]named{{"init", o.Init}, {"update", o.Update}, {"observe", o.Observe}, {"first_refresh", o.FirstRefresh}, {"refresh", o.Refresh},
-		{"rate", o.Rate}, {"evaluate", o.Evaluate}, {"collect", o.Collect}})
+		{"rate", o.Rate}, {"evaluate", o.Evaluate}, {"collect", o.Collect}, {"probe", o.Probe}})
 }
 
 // Reads reports whether a program of an update has the named input, such as [InputLoss].
 func (o OptimizerProgram) Reads(input string) bool {
-	return slices.ContainsFunc([]*program.Program{o.Update, o.Observe, o.Rate, o.Collect}, func(p *program.Program) bool { return p != nil && p.Input(input) >= 0 })
+	return slices.ContainsFunc([]*program.Program{o.Update, o.Observe, o.Rate, o.Collect, o.Probe}, func(p *program.Program) bool { return p != nil && p.Input(input) >= 0 })
 }
 
 // Check verifies the signatures of valid programs for a tensor of the given shape,
@@ -270,6 +298,9 @@ func (o OptimizerProgram) Check(shape []int) error {
 	}
 	if err := checkList("state tensor", o.State); err != nil {
 		return err
+	}
+	if err := o.ProbeDue.check(); err != nil {
+		return fmt.Errorf("probes are due at %w", err)
 	}
 	if o.Due.First > 0 {
 		if err := checkFloat32(o.State, "what a refresh may read"); err != nil {
@@ -289,6 +320,10 @@ func (o OptimizerProgram) Check(shape []int) error {
 		return err
 	}
 	optional := optionalInputs(collected...)
+	probed := optional
+	if o.Probe != nil {
+		probed = slices.Concat(optional, probeInputs(shape))
+	}
 	next := append([]program.Input{{Name: OutputDirection, Type: tensor}}, state...)
 	refresh := append([]program.Input{step}, state...)
 	for _, c := range []struct {
@@ -297,12 +332,13 @@ func (o OptimizerProgram) Check(shape []int) error {
 		signature
 	}{
 		{o.Init, len(state) > 0, signature{name: "init", inputs: inputs[:1], outputs: state, when: "there are state tensors"}},
-		{o.Update, true, signature{name: "update", inputs: inputs, optional: optional, outputs: next}},
+		{o.Update, true, signature{name: "update", inputs: inputs, optional: probed, outputs: next}},
 		{o.Observe, o.Observe != nil, signature{name: "observe", inputs: inputs, optional: optional, outputs: state, some: true}},
 		{o.FirstRefresh, o.Due.First > 0, signature{name: "first refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "one is due"}},
 		{o.Refresh, o.Due.Every > 0, signature{name: "refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "more than one is due"}},
 		{o.Rate, o.Rate != nil, signature{name: "rate", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputRate, Type: scalar}}}},
 		{o.Evaluate, o.Evaluate != nil, signature{name: "evaluate", inputs: append(slices.Clone(inputs[:1]), state...), outputs: []program.Input{{Name: OutputWeights, Type: tensor}}}},
+		{o.Probe, o.ProbeDue.First > 0, signature{name: "probe", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputOffset, Type: tensor}}, when: "one is due"}},
 		{o.Collect, o.Collect != nil, signature{name: "collect", inputs: inputs, optional: optionalInputs(), outputs: optional[len(optionalInputs()):]}},
 	} {
 		if err := c.signature.check(c.p, c.wanted); err != nil {
@@ -332,11 +368,16 @@ func (o OptimizerProgram) Collected() (names []string, err error) {
 // collected are the names of sums.
 func optionalInputs(collected ...string) []program.Input {
 	scalar := program.FloatType()
-	list := []program.Input{{Name: InputRate, Type: scalar}, {Name: InputSteps, Type: scalar}, {Name: InputLoss, Type: scalar}}
+	list := []program.Input{{Name: InputRate, Type: scalar}, {Name: InputSteps, Type: scalar}, {Name: InputLoss, Type: scalar}, {Name: InputNoise, Type: keyType}}
 	for _, name := range collected {
 		list = append(list, program.Input{Name: GlobalPrefix + name, Type: scalar})
 	}
 	return list
+}
+
+// probeInputs are those that an update has only if a probe may be due and it uses them.
+func probeInputs(shape []int) []program.Input {
+	return []program.Input{{Name: InputProbed, Type: program.FloatType(shape...)}, {Name: InputProbing, Type: program.FloatType()}}
 }
 
 // checkRate verifies that the rate follows from what is known before the weight decay, which
@@ -345,7 +386,7 @@ func (o OptimizerProgram) checkRate() error {
 	if o.Rate == nil {
 		return nil
 	}
-	needed := o.Rate.Needs(o.Rate.Outputs)
+	needed := transform.Needs(o.Rate, o.Rate.Outputs)
 	for _, p := range []*program.Program{o.Observe, o.FirstRefresh, o.Refresh} {
 		if p == nil {
 			continue

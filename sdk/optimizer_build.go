@@ -36,6 +36,11 @@ func buildOptimizer(o Optimizer, a *authoring, t Tensor) (OptimizerProgram, erro
 			return b.out, err
 		}
 	}
+	if p, ok := o.(Prober); ok {
+		if err := b.prober(p); err != nil {
+			return b.out, err
+		}
+	}
 	if err := b.update(o); err != nil {
 		return b.out, err
 	}
@@ -119,14 +124,40 @@ func (o *optimizerBuilder) collector(author Collector) error {
 
 func (o *optimizerBuilder) update(author Optimizer) error {
 	b := o.start("update")
-	u, next, err := author.Update(b, o.updateInput(b), o.tensor)
+	in, optional := o.updateInput(b), o.optional()
+	if o.out.Probe != nil {
+		more := probeInputs(o.tensor.Shape)
+		in.Probed, in.Probing = b.Input(more[0].Name, more[0].Type), b.Input(more[1].Name, more[1].Type)
+		optional = append(optional, more...)
+	}
+	u, next, err := author.Update(b, in, o.tensor)
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
 	b.Output(OutputDirection, u)
 	outputState(b, StatePrefix, next)
 	method, _ := reflect.TypeOf(author).MethodByName("Update")
-	o.out.Update, err = finishUsed(b, "update", method, o.optional())
+	o.out.Update, err = finishUsed(b, "update", method, optional)
+	return err
+}
+
+// prober builds the offset. Where no probe is ever due there is none.
+func (o *optimizerBuilder) prober(author Prober) error {
+	o.out.ProbeDue = author.ProbeAt(o.tensor)
+	if err := o.out.ProbeDue.check(); err != nil {
+		return fmt.Errorf("probes are due at %w", err)
+	}
+	if o.out.ProbeDue.First == 0 {
+		return nil
+	}
+	b := o.start("probe")
+	offset, err := author.Probe(b, o.updateInput(b), o.tensor)
+	if err = cmp.Or(err, b.Err()); err != nil {
+		return err
+	}
+	b.Output(OutputOffset, offset)
+	method, _ := reflect.TypeOf(author).MethodByName("Probe")
+	o.out.Probe, err = finishUsed(b, "probe", method, o.optional())
 	return err
 }
 
@@ -209,7 +240,7 @@ func (o *optimizerBuilder) updateInput(b *program.Builder) UpdateInput {
 	for _, i := range o.optional() {
 		declared[i.Name] = b.Input(i.Name, i.Type)
 	}
-	in.Rate, in.Steps, in.Loss = declared[InputRate], declared[InputSteps], declared[InputLoss]
+	in.Rate, in.Steps, in.Loss, in.Noise = declared[InputRate], declared[InputSteps], declared[InputLoss], declared[InputNoise]
 	if o.out.Collect != nil {
 		in.Global = State{}
 		for name, v := range declared {

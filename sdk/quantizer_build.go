@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // BuildQuantizer calls q for one site and returns its checked programs. Errors of
@@ -207,12 +208,12 @@ func (q *QuantizerProgram) buildProgram(author Quantizer, a *authoring, site Sit
 
 // withoutUnused leaves out the inputs that no output needs, except for the first ones.
 func withoutUnused(p *program.Program, keep int) (*program.Program, error) {
-	needed := p.Needs(p.Outputs)
-	from := slices.DeleteFunc(p.Arguments(), func(in program.Output) bool { return int(in.Value) >= keep && !needed[in.Value] })
+	needed := transform.Needs(p, p.Outputs)
+	from := slices.DeleteFunc(transform.Arguments(p), func(in program.Output) bool { return int(in.Value) >= keep && !needed[in.Value] })
 	if len(from) == len(p.Inputs) {
 		return p, nil
 	}
-	return p.Extract(p.Name, from, p.Outputs)
+	return transform.Extract(p, p.Name, from, p.Outputs)
 }
 
 func buildUnpack(q Packer, quantize *program.Program, a *authoring, site Site) (*program.Program, error) {

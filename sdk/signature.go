@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // StateTensor is the name and shape of one float tensor that is kept from step to
@@ -54,14 +55,14 @@ func finishUsed(b *program.Builder, which string, method reflect.Method, optiona
 	if err != nil {
 		return nil, err
 	}
-	needed := p.Needs(p.Outputs)
+	needed := transform.Needs(p, p.Outputs)
 	var keep []program.Output
-	for i, in := range p.Arguments() {
+	for i, in := range transform.Arguments(p) {
 		if needed[i] || !slices.ContainsFunc(optional, func(o program.Input) bool { return o.Name == in.Name }) {
 			keep = append(keep, in)
 		}
 	}
-	return p.Extract(p.Name, keep, p.Outputs)
+	return transform.Extract(p, p.Name, keep, p.Outputs)
 }
 
 // ports are the named types of a list of tensors, as inputs or outputs.

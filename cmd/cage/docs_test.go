@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,7 +152,7 @@ func chapters(t *testing.T) (programs map[string][]string) {
 	}
 	for _, block := range loose { // it builds on the type that it embeds
 		kind := "quantizer"
-		if strings.Contains(block, "struct{ optimizer }") {
+		if strings.Contains(block, "struct{ optimizer }") || strings.Contains(block, "sdk.OpaqueStep") {
 			kind = "optimizer"
 		}
 		programs[kind] = append(programs[kind], block)
@@ -180,6 +181,24 @@ func TestWritingShowsTheTemplates(t *testing.T) {
 	}
 }
 
+// So are those in Python and JAX.
+func TestWritingShowsPython(t *testing.T) {
+	shown := blocks(t, "python")
+	for _, p := range []scaffold.Plugin{{Kind: "quantizer", Name: "striped", Language: "python"}, {Kind: "optimizer", Name: "mean", Language: "jax"}} {
+		dir := t.TempDir()
+		if err := p.Render(dir); err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join(dir, "plugin.py"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(shown, string(want)) {
+			t.Errorf("%s does not show what plugins new writes for %+v:\n%s", writing, p, want)
+		}
+	}
+}
+
 const (
 	continued = `package main
 
@@ -198,8 +217,11 @@ var _, _, _ = math.Pi, sdk.RoleWeight, program.Float
 import (
 	"testing"
 
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
+
+var _ = sdk.RoleWeight
 `
 )
 
@@ -214,7 +236,11 @@ func TestWritingConforms(t *testing.T) {
 			dir, tests := t.TempDir(), conformance
 			for i, source := range sources {
 				for _, m := range declared.FindAllStringSubmatch(source, -1) {
-					tests += fmt.Sprintf("\nfunc Test_%s(t *testing.T) { sdktest.%s(t, %[1]s{}) }\n", m[1], strings.ToUpper(kind[:1])+kind[1:])
+					made := m[1] + "{}"
+					if strings.Contains(source, "sdk.OpaqueStep") {
+						made = "sdk.Opaque(" + made + ")"
+					}
+					tests += fmt.Sprintf("\nfunc Test_%s(t *testing.T) { sdktest.%s(t, %s) }\n", m[1], strings.ToUpper(kind[:1])+kind[1:], made)
 				}
 				if formatted, err := format.Source([]byte(source)); err != nil || string(formatted) != source {
 					t.Errorf("not as gofmt writes it (%v):\n%s", err, source)

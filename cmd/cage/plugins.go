@@ -30,7 +30,7 @@ plugins/ in the working directory. A directory that holds a Go main package is b
 on demand. A plugin is a program that runs with your rights; on Linux it may use half of
 the memory, or as much as CAGE_PLUGIN_MEMORY says, such as 8G. It has 10 s to start and
 for each answer, or as long as CAGE_PLUGIN_TIMEOUT says, such as 1m.`,
-	}, newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()))
+	}, newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()), newPluginsProgram(), newPluginsRun(), newPluginsCurve())
 }
 
 func newPluginsList() *cobra.Command {
@@ -204,16 +204,18 @@ func newPluginsNew() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new KIND NAME",
 		Short: "Write a small complete plugin with its test, to start from",
-		Long: `Write the Go source of a small complete plugin and of its test into a new directory
-NAME. KIND is quantizer or optimizer. Inside a Go module that requires
+		Long: `Write the source of a small complete plugin and of its test into a new directory
+NAME. KIND is quantizer or optimizer. The language is Go, or Python with --language
+python or jax, which needs the package of sdk/python. Inside a Go module that requires
 github.com/cage-qat/cage the directory becomes a package of it; elsewhere it becomes a
 module of its own, with a go.mod.`,
 		Args: exactly(2, "quantizer or optimizer, and a name"),
 	}
 	dir := cmd.Flags().String("dir", ".", "existing directory in which NAME is made")
+	language := cmd.Flags().String("language", scaffold.Languages[0], "of the plugin: go, python or jax")
 	source := cmd.Flags().String("sdk", "", "make a module of its own that takes the sdk from this directory, a copy of cage's source")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s := scaffold.Plugin{Kind: args[0], Name: args[1], Parent: *dir, Source: *source}
+		s := scaffold.Plugin{Kind: args[0], Name: args[1], Parent: *dir, Source: *source, Language: *language}
 		if err := s.Check(); err != nil {
 			return usageError{err}
 		}
@@ -231,11 +233,11 @@ module of its own, with a go.mod.`,
 		if notice != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "go mod tidy is still to be run in %s; or remove it and give --sdk DIR, a copy of cage's source: %v\n", s.Path(), notice)
 		}
-		path := s.Path()
-		if !filepath.IsAbs(path) {
-			path = "./" + filepath.ToSlash(path) // without a slash it would be taken for a name
+		test := fmt.Sprintf("%s go -C %s test -trimpath .", settings, named(s.Path()))
+		if s.Language != scaffold.Languages[0] {
+			test = fmt.Sprintf("pytest %[1]s && cage plugins test %[2]s", named(s.Path()), named(s.Executable()))
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), nextSteps, path, s.Kind, settings)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), nextSteps, named(s.Path()), s.Kind, test, named(s.Executable()))
 		return err
 	}
 	return cmd
@@ -244,7 +246,15 @@ module of its own, with a go.mod.`,
 // The settings are those with which cage builds plugins and the Makefile builds cage.
 // With others, go test would compile all libraries once more.
 const nextSteps = `wrote %[1]s
-  %[3]s go -C %[1]s test -trimpath .
-  cage plugins show %[1]s
-In the TOML file of a run: %[2]s = {plugin = "%[1]s"}
+  %[3]s
+  cage plugins show %[4]s
+In the TOML file of a run: %[2]s = {plugin = "%[4]s"}
 `
+
+// named is a path with a slash: without one it would be taken for a name.
+func named(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return "./" + filepath.ToSlash(path)
+}

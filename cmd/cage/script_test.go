@@ -49,7 +49,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "json": isJSON, "interrupt": interrupt, "exited": exited, "replace": replace, "same": same, "fetch": fetch,
+			"exits": exits, "json": isJSON, "interrupt": interrupt, "await": awaitText, "exited": exited, "replace": replace, "same": same, "fetch": fetch,
 		},
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
@@ -215,6 +215,14 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	for _, c := range b.commands {
 		ts.Check(c.Process.Signal(os.Interrupt))
 	}
+}
+
+// awaitText waits until a file contains a text: await FILE TEXT.
+func awaitText(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await FILE TEXT")
+	}
+	await(ts, ts.MkAbs(args[0]), args[1])
 }
 
 // exited compares the exit code of the interrupted commands, after wait: exited CODE.

@@ -14,10 +14,10 @@ import (
 )
 
 // exampleOptimizers are those of examples/plugins, with rates at which 30 steps make progress.
-var exampleOptimizers = map[string]float64{"lion": 1e-3, "adopt": 3e-3, "ademamix": 3e-3, "adafactor": 0.1, "schedule-free": 3e-3, "prodigy": 1, "polyak": 1, "adam8bit": 3e-3}
+var exampleOptimizers = map[string]float64{"lion": 1e-3, "adopt": 3e-3, "ademamix": 3e-3, "adafactor": 0.1, "schedule-free": 3e-3, "prodigy": 1, "polyak": 1, "adam8bit": 3e-3, "sam": 0.3, "sophia": 1e-3, "mars": 3e-3}
 
 // exampleSettings are the settings of those that would not do what they are for with the defaults in a model this small.
-var exampleSettings = map[string]string{"adam8bit": ", min_size=0"}
+var exampleSettings = map[string]string{"adam8bit": ", min_size=0", "sophia": ", every=3"}
 
 // exampleQuantizers are those that they are paired with, one after the other.
 var exampleQuantizers = []string{"quest", "absmax", "lsq"}

@@ -3,6 +3,7 @@ package train_test
 import (
 	"bytes"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
 )
 
 // onXLA makes XLA, on as many processors, the device of kind "cuda".
@@ -155,5 +157,40 @@ func TestXLAWithoutExtensions(t *testing.T) {
 			t.Errorf("the messages do not say once that %s: %s", c.says, text)
 		}
 		refused(t, c.asks, testrun.Elsewhere(t, cfg, c.asks), train.Options{}, c.lack)
+	}
+}
+
+// TestXLAOptimizers: state in few bits and second gradients do on XLA, on one device and on two, what they do on the CPU device, and
+// go on from a checkpoint.
+func TestXLAOptimizers(t *testing.T) {
+	onXLA(t, 2)
+	finder, err := plugin.NewFinder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, settings := range map[string]string{"adam8bit": ", min_size=0", "sam": "", "sophia": ", every=3"} {
+		t.Run(name, func(t *testing.T) {
+			exe, err := finder.Find(t.Context(), filepath.Join("..", "..", "examples", "plugins", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cpu := testrun.Config(t, testrun.TwoLayers, "train.steps=10", "train.final_eval_batches=0", fmt.Sprintf("optimizer={plugin=%q%s}", exe.Path, settings),
+				fmt.Sprint("schedule.rate=", exampleOptimizers[name]))
+			testrun.Train(t, cpu, train.Options{})
+			want := losses(t, cpu.Train.Out)
+			for _, count := range []int{1, 2} {
+				cfg := onCUDA(t, cpu, count)
+				testrun.Train(t, cfg, train.Options{})
+				got := losses(t, cfg.Train.Out)
+				for i := range want {
+					if !(relative(got[i], want[i]) < 1e-3) {
+						t.Errorf("%d devices: loss of step %d is %v, want %v", count, i+1, got[i], want[i])
+					}
+				}
+				if count == 2 {
+					inParts(t, cfg, 4)
+				}
+			}
+		})
 	}
 }

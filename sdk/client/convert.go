@@ -91,11 +91,12 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out sdk.
 	if out.State, err = fromStateTensors(m.GetState(), limits); err != nil {
 		return out, fmt.Errorf("state tensors: %w", err)
 	}
-	due, err := wire.FromNumbers[int]([]uint32{m.GetDue().GetFirst(), m.GetDue().GetNext(), m.GetDue().GetEvery()})
-	if err != nil {
+	if out.Due, err = fromDue(m.GetDue()); err != nil {
 		return out, fmt.Errorf("due: one number %w", err)
 	}
-	out.Due = sdk.Due{First: due[0], Next: due[1], Every: due[2]}
+	if out.ProbeDue, err = fromDue(m.GetProbeDue()); err != nil {
+		return out, fmt.Errorf("probe_due: one number %w", err)
+	}
 	return out, fromPrograms([]sent{
 		{"init", m.GetInit(), &out.Init, false},
 		{"update", m.GetUpdate(), &out.Update, false},
@@ -105,7 +106,16 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out sdk.
 		{"rate", m.GetRate(), &out.Rate, false},
 		{"evaluate", m.GetEvaluate(), &out.Evaluate, false},
 		{"collect", m.GetCollect(), &out.Collect, false},
+		{"probe", m.GetProbe(), &out.Probe, false},
 	}, limits)
+}
+
+func fromDue(m *pb.Due) (sdk.Due, error) {
+	n, err := wire.FromNumbers[int]([]uint32{m.GetFirst(), m.GetNext(), m.GetEvery()})
+	if err != nil {
+		return sdk.Due{}, err
+	}
+	return sdk.Due{First: n[0], Next: n[1], Every: n[2]}, nil
 }
 
 var errNoAnswer = errors.New("there is no answer")

@@ -98,34 +98,6 @@ func (b *Builder) Build() (*Program, error) {
 	return p, nil
 }
 
-// Inline adds the operations of p, which must be valid, with args in place of its
-// inputs, and returns its outputs by name.
-func (b *Builder) Inline(p *Program, args ...Value) map[string]Value {
-	results := make(map[string]Value, len(p.Outputs))
-	if b.err != nil {
-		return results
-	}
-	if len(args) != len(p.Inputs) {
-		b.fail(fmt.Errorf("program %q takes %d inputs, got %d", p.Name, len(p.Inputs), len(args)))
-		return results
-	}
-	for i, arg := range args {
-		if err := b.own(arg); err != nil {
-			b.fail(fmt.Errorf("program %q: input %q: %w", p.Name, p.Inputs[i].Name, err))
-			return results
-		}
-		if !arg.Type().Equal(p.Inputs[i].Type) {
-			b.fail(fmt.Errorf("program %q: input %q is %s, got %s", p.Name, p.Inputs[i].Name, p.Inputs[i].Type, arg.Type()))
-			return results
-		}
-	}
-	values := b.Copy(p, append(slices.Clone(args), make([]Value, len(p.Nodes))...))
-	for _, o := range p.Outputs {
-		results[o.Name] = values[o.Value]
-	}
-	return results
-}
-
 // Apply adds one operation, with attributes and type as in a [Node]; where the type
 // follows from the operands, t may be zero. It is for tools that transform programs;
 // authors of plugins use the methods of [Value].
@@ -165,6 +137,10 @@ func (b *Builder) own(v Value) error {
 	return nil
 }
 
+// Fail makes err the mistake that Build returns, with the line of the caller, unless there has been one before. It is for packages
+// that write parts of programs, which report what is wrong with their arguments in this way.
+func (b *Builder) Fail(err error) { b.fail(err) }
+
 // fail keeps the first mistake, with the author's line that made it.
 func (b *Builder) fail(err error) Value {
 	if b.err == nil {
@@ -176,7 +152,7 @@ func (b *Builder) fail(err error) Value {
 // callSite is the innermost line outside this package. It is empty where that line is in package sdk,
 // because it would tell an author nothing.
 func callSite() string {
-	const self, builds = "sdk/program.", "cage/sdk."
+	const self, transforms, builds = "sdk/program.", "sdk/program/transform.", "cage/sdk."
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	for {
@@ -184,7 +160,7 @@ func callSite() string {
 		if strings.Contains(f.Function, builds) {
 			return ""
 		}
-		if f.File != "" && (!strings.Contains(f.Function, self) || strings.HasSuffix(f.File, "_test.go")) {
+		if f.File != "" && (!strings.Contains(f.Function, self) && !strings.Contains(f.Function, transforms) || strings.HasSuffix(f.File, "_test.go")) {
 			return fmt.Sprintf(" (%s:%d)", filepath.Base(f.File), f.Line)
 		}
 		if !more {
@@ -195,18 +171,33 @@ func callSite() string {
 
 // prune returns the program without nodes that no output needs.
 func (p *Program) prune() *Program {
-	inputs := make([]ID, len(p.Inputs))
-	for i := range inputs {
-		inputs[i] = ID(i)
+	live, first := make([]bool, p.NumValues()), len(p.Inputs)
+	for _, o := range p.Outputs {
+		live[o.Value] = true
 	}
-	out, live := &Program{Name: p.Name, Inputs: p.Inputs}, p.Needs(p.Outputs)
-	renumbered := Interpret(p, inputs, func(id ID, n *Node, args []ID) ID {
-		if !live[id] {
-			return -1
+	for i, n := range slices.Backward(p.Nodes) {
+		if live[first+i] {
+			for _, a := range n.Args {
+				live[a] = true
+			}
 		}
-		out.Nodes = append(out.Nodes, Node{Op: n.Op, Args: args, Type: n.Type, Attr: n.Attr})
-		return ID(out.NumValues() - 1)
-	})
+	}
+	out := &Program{Name: p.Name, Inputs: p.Inputs}
+	renumbered := make([]ID, p.NumValues())
+	for i := range renumbered {
+		switch {
+		case i < first:
+			renumbered[i] = ID(i)
+		case live[i]:
+			n := p.Nodes[i-first]
+			args := make([]ID, len(n.Args))
+			for j, a := range n.Args {
+				args[j] = renumbered[a]
+			}
+			renumbered[i] = ID(out.NumValues())
+			out.Nodes = append(out.Nodes, Node{Op: n.Op, Args: args, Type: n.Type, Attr: n.Attr})
+		}
+	}
 	for _, o := range p.Outputs {
 		out.Outputs = append(out.Outputs, Output{o.Name, renumbered[o.Value]})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // line is the number of the caller's line.
@@ -195,10 +196,10 @@ func TestInline(t *testing.T) {
 	p := scaled(t, 3, 2)
 	b := program.NewBuilder("twice")
 	x := b.Input("x", fl(2))
-	once := b.Inline(p, x)
-	twice := b.Inline(p, once["y"])
+	once := transform.Inline(b, p, x)
+	twice := transform.Inline(b, p, once["y"])
 	b.Output("y", twice["y"])
-	b.Output("same", b.Inline(p, x)["z"])
+	b.Output("same", transform.Inline(b, p, x)["z"])
 	got, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +233,7 @@ func TestInlineErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := program.NewBuilder("q")
 			b.Input("x", fl(2))
-			results := b.Inline(p, c.args(b)...)
+			results := transform.Inline(b, p, c.args(b)...)
 			want := fmt.Sprintf("program \"q\": %s (builder_test.go:%d)", c.want, line()-1)
 			if err := b.Err(); err == nil || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)
@@ -246,7 +247,7 @@ func TestInlineErrors(t *testing.T) {
 
 func TestTrim(t *testing.T) {
 	p := scaled(t, 3, 2)
-	got, err := p.Trim("z")
+	got, err := transform.Trim(p, "z")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,17 +259,17 @@ func TestTrim(t *testing.T) {
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	swapped, err := p.Trim("z", "y")
+	swapped, err := transform.Trim(p, "z", "y")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if swapped.Outputs[0].Name != "z" || swapped.Outputs[1].Name != "y" {
 		t.Errorf("outputs are %v", swapped.Outputs)
 	}
-	if _, err := p.Trim("w"); err == nil || err.Error() != `program "scaled" has no output "w"` {
+	if _, err := transform.Trim(p, "w"); err == nil || err.Error() != `program "scaled" has no output "w"` {
 		t.Errorf("unknown output: %v", err)
 	}
-	if _, err := p.Trim(); err == nil {
+	if _, err := transform.Trim(p); err == nil {
 		t.Error("a program without outputs was accepted")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/internal/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // tight are limits under which whatever is accepted runs in no time.
@@ -74,7 +75,7 @@ func checkRuns(t *testing.T, rng *rand.Rand, p *program.Program) {
 	if len(p.String()) == 0 || len(p.Hash()) != 64 {
 		t.Error("no text")
 	}
-	if _, err := p.Trim(p.Outputs[0].Name); err != nil {
+	if _, err := transform.Trim(p, p.Outputs[0].Name); err != nil {
 		t.Errorf("an accepted program cannot be trimmed: %v\n%s", err, p)
 	}
 }

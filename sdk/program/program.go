@@ -113,20 +113,6 @@ func (p *Program) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Trim returns a program with the same inputs and only the named outputs, in that
-// order, without the nodes that no output needs.
-func (p *Program) Trim(outputs ...string) (*Program, error) {
-	wanted := make([]Output, len(outputs))
-	for i, name := range outputs {
-		id, ok := p.Output(name)
-		if !ok {
-			return nil, fmt.Errorf("program %q has no output %q", p.Name, name)
-		}
-		wanted[i] = Output{name, id}
-	}
-	return p.Extract(p.Name, p.Arguments(), wanted)
-}
-
 // DType is the element type of a value.
 type DType uint8
 

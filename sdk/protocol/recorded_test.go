@@ -25,6 +25,7 @@ import (
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 var update = flag.Bool("update", false, "write the files")
@@ -196,7 +197,7 @@ func binaries(t *testing.T) randprog.Case {
 	for _, o := range kept {
 		names = append(names, o.Name)
 	}
-	trimmed, err := c.Program.Trim(names...)
+	trimmed, err := transform.Trim(c.Program, names...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,25 +8,26 @@ import (
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/simplify"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// cost is the total cost of a program.
-type cost struct {
-	operations int64 // results of elementwise operations, and elements folded by reductions
-	products   int64 // multiplications in products, rotations and factorizations
-	passes     int   // times the tensor has to be read, one after the other
+// Cost is the total cost of a program.
+type Cost struct {
+	Operations int64 // results of elementwise operations, and elements folded by reductions
+	Products   int64 // multiplications in products, rotations and factorizations
+	Passes     int   // times the tensor has to be read, one after the other
 }
 
-// count adds up what a program costs after it has been simplified in the way that hosts
+// CostOf adds up what a program costs after it has been simplified in the way that hosts
 // do it. A pass over the tensor ends where a result depends on more than the
 // corresponding elements: at a reduction, a product, a rotation or a transposition.
 // Elementwise operations in between are taken as fused into one pass.
-func count(p *program.Program) cost {
+func CostOf(p *program.Program) Cost {
 	if s, err := simplify.Program(p); err == nil {
 		p = s
 	}
-	var c cost
-	passes := program.Interpret(p, slices.Repeat([]int{1}, len(p.Inputs)), func(_ program.ID, n *program.Node, args []int) int {
+	var c Cost
+	passes := transform.Interpret(p, slices.Repeat([]int{1}, len(p.Inputs)), func(_ program.ID, n *program.Node, args []int) int {
 		c.add(p, n)
 		at := slices.Max(append(args, 0))
 		if endsPass(p, n) {
@@ -36,7 +37,7 @@ func count(p *program.Program) cost {
 	})
 	for _, o := range p.Outputs {
 		if at := passes[o.Value]; p.TypeOf(o.Value).Size() > 1 {
-			c.passes = max(c.passes, at)
+			c.Passes = max(c.Passes, at)
 		}
 	}
 	return c
@@ -52,29 +53,29 @@ func endsPass(p *program.Program, n *program.Node) bool {
 	return n.Op == program.OpTranspose
 }
 
-func (c *cost) add(p *program.Program, n *program.Node) {
+func (c *Cost) add(p *program.Program, n *program.Node) {
 	info, _ := n.Op.Info()
 	size := n.Type.Size()
 	switch info.Class {
 	case program.ClassUnary, program.ClassBinary, program.ClassCompare, program.ClassElementwise:
-		c.operations += size
+		c.Operations += size
 	case program.ClassReduce:
-		c.operations += p.TypeOf(n.Args[0]).Size()
+		c.Operations += p.TypeOf(n.Args[0]).Size()
 	case program.ClassLinalg:
 		if n.Op == program.OpSortColumns {
 			return
 		}
 		shape := n.Type.Shape
-		c.products += p.TypeOf(n.Args[0]).Size() * int64(shape[len(shape)-1])
+		c.Products += p.TypeOf(n.Args[0]).Size() * int64(shape[len(shape)-1])
 	case program.ClassLinear:
 		if n.Op == program.OpHadamard { // additions, by the fast transform
-			c.operations += size * int64(bits.Len(uint(n.Attr.Block))-1)
+			c.Operations += size * int64(bits.Len(uint(n.Attr.Block))-1)
 			return
 		}
 		for _, a := range n.Attr.LhsContract {
 			size *= int64(p.TypeOf(n.Args[0]).Shape[a])
 		}
-		c.products += size
+		c.Products += size
 	}
 }
 
@@ -92,7 +93,7 @@ func (q *quantizerRun) measure() {
 	}
 	s := list[0]
 	n := float64(costRows * costWidth)
-	forward, err := s.Program.Trim(sdk.OutputValue)
+	forward, err := transform.Trim(s.Program, sdk.OutputValue)
 	if err != nil {
 		return
 	}
@@ -120,10 +121,10 @@ func (r *Report) measure(name string, v float64, unit string) {
 
 // add reports the costs of one program for a tensor of n elements.
 func (r *Report) add(what string, n float64, p *program.Program) {
-	c := count(p)
-	r.measure(what+": operations", float64(c.operations)/n, perElement)
-	r.measure(what+": products", float64(c.products)/n, perElement)
-	r.measure(what+": passes over the tensor", float64(c.passes), "")
+	c := CostOf(p)
+	r.measure(what+": operations", float64(c.Operations)/n, perElement)
+	r.measure(what+": products", float64(c.Products)/n, perElement)
+	r.measure(what+": passes over the tensor", float64(c.Passes), "")
 }
 
 // bytes is the size of a value on a device, in bytes.

@@ -60,6 +60,10 @@ func (s *tensorAnswer) descent(t *trial, l landscape, steps int, rate float64) f
 	first, g := at(x)
 	value, r := first, s.trainFrom(t, Oracle{}, x)
 	r.conditions.steps = float64(steps)
+	r.slope = func(x []float64) []float64 {
+		_, g := at(x)
+		return g
+	}
 	for i := range steps {
 		if floats.HasNaN(g) || value > 1e6*first {
 			return math.Inf(1) // this rate is too large

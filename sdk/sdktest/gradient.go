@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // probes is the number of elements of an input at which central differences are
@@ -75,12 +76,12 @@ type frozen struct {
 }
 
 func newFrozen(p *program.Program, output string, inputs map[string]reference.Tensor) (*frozen, error) {
-	p, err := p.Trim(output)
+	p, err := transform.Trim(p, output)
 	if err != nil {
 		return nil, err
 	}
 	f := &frozen{output: output, inputs: maps.Clone(inputs)}
-	args, operands := p.Arguments(), []program.Output{}
+	args, operands := transform.Arguments(p), []program.Output{}
 	for i, n := range p.Nodes {
 		if n.Op == program.OpStopGradient {
 			id := program.ID(len(p.Inputs) + i)
@@ -90,7 +91,7 @@ func newFrozen(p *program.Program, output string, inputs map[string]reference.Te
 		}
 	}
 	if len(operands) > 0 {
-		before, err := p.Extract(p.Name, p.Arguments(), operands)
+		before, err := transform.Extract(p, p.Name, transform.Arguments(p), operands)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +101,7 @@ func newFrozen(p *program.Program, output string, inputs map[string]reference.Te
 		}
 		maps.Copy(f.inputs, values)
 	}
-	f.p, err = p.Extract(p.Name, args, p.Outputs)
+	f.p, err = transform.Extract(p, p.Name, args, p.Outputs)
 	return f, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // This file has checks of what optimizers should leave to others: the decay of weights, which is the host's, the names of
@@ -38,8 +39,11 @@ func (o *optimizerRun) checkCorrection(t *trial) {
 
 // readsStep reports whether the direction depends on the number of the step.
 func (s *tensorAnswer) readsStep() bool {
+	if s.Opaque {
+		return true // for all that is known
+	}
 	i := s.Update.Input(sdk.InputStep)
-	return i >= 0 && s.Update.Needs(s.Update.Outputs)[i]
+	return i >= 0 && transform.Needs(s.Update, s.Update.Outputs)[i]
 }
 
 // steady reports whether updates with one gradient have one direction, when steps are counted from 1 + shift.
@@ -97,7 +101,7 @@ func proportion(u, x []float64) (c float64, ok bool) {
 		return 0, false
 	}
 	for i := range u {
-		if math.Abs(u[i]-c*x[i]) > 1e-9*math.Abs(c*x[i]) {
+		if math.Abs(u[i]-c*x[i]) > 1e-6*math.Abs(c*x[i]) {
 			return 0, false
 		}
 	}

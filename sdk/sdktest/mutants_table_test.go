@@ -225,6 +225,10 @@ func TestOptimizerMutants(t *testing.T) {
 			return in.Gradient.Exp().SumAll()
 		}}, []string{"collection"}},
 		{"divides by a sum of zero", collecting{least: -1}, []string{"zero gradient"}},
+		{"probes where it is", probing{offset: func(in sdk.UpdateInput) program.Value { return in.Gradient.Scale(0) }}, []string{"probe"}},
+		{"probes at infinity", probing{offset: func(in sdk.UpdateInput) program.Value { return in.Gradient.Exp() }}, []string{"probe"}},
+		{"forgets what it probed", probing{u: func(in sdk.UpdateInput) program.Value { return in.Gradient }}, []string{"probe"}},
+		{"climbs from the offset", probing{u: func(in sdk.UpdateInput) program.Value { return in.Gradient.Scale(2).Sub(in.Probed.Scale(3)) }}, []string{"parabola"}},
 		{"keeps fractions as integers", tallied{by: 0.5}, []string{"storage"}},
 		{"keeps integers that are too large", tallied{by: 100}, []string{"storage"}},
 		{"the refresh is not used", whitened{use: func(q program.Value) program.Value {

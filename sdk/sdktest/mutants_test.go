@@ -352,6 +352,31 @@ func (o collecting) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor)
 	return u.Div(norm), next, err
 }
 
+// probing follows the gradient a little up the slope, every other update.
+type probing struct {
+	offset, u func(in sdk.UpdateInput) program.Value
+}
+
+func (probing) Describe() sdk.Description { return sdk.Description{Name: "probing"} }
+
+func (probing) Init(*program.Builder, program.Value, sdk.Tensor) (sdk.State, error) { return nil, nil }
+
+func (probing) ProbeAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 1, Next: 1, Every: 2} }
+
+func (p probing) Probe(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, error) {
+	if p.offset != nil {
+		return p.offset(in), nil
+	}
+	return in.Gradient.Scale(0.01), nil
+}
+
+func (p probing) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	if p.u != nil {
+		return p.u(in), nil, nil
+	}
+	return in.Probed, nil, nil
+}
+
 // tallied is momentum with a factor that counts to 3; the count is kept as int8.
 type tallied struct{ by float64 }
 

@@ -25,10 +25,12 @@ func (o *optimizerRun) checks() []step {
 		{"finite", "gradients from 1e-12 to 1e6 give finite directions and states", o.checkFinite},
 		{"conditions", "a rate of 0, a loss of 0 and a run of one step give finite directions and states; a rate of its own is finite, not negative, and 0 where the schedule's is 0", o.checkConditions},
 		{"collection", "what is collected is finite, is read by another program, and depends on the tensor", o.checkCollection},
+		{"probe", "offsets are finite and not all zero, and the gradient there has an effect on the directions", o.checkProbe},
 		{"evaluation", "the weights to evaluate with are x before the first update, and as long as x stays where it is; later they are finite", o.checkEvaluation},
 		{"state", "every state tensor is changed by updates, unless it keeps something of x, and what it holds has an effect", o.checkState},
 		{"storage", "what is returned for state that is kept as integers is integers in the range", o.checkStorage},
 		{"checkpoint", "a state that went through binary32 goes on as before", o.checkCheckpoint},
+		{"retry", "an opaque update goes by its inputs alone, changes nothing that it reads, and writes the same when it is asked again or beside others", o.checkRetry},
 		{"refresh", "a refresh runs when it is due and has an effect on the directions", o.checkRefresh},
 		{"parabola", "x − α·u descends on an ill-conditioned parabola with some rate", func(t *trial) { o.checkDescent(t, parabola, 300, 0.05) }},
 		{"rosenbrock", "x − α·u descends along Rosenbrock's valley with some rate", func(t *trial) {
@@ -159,7 +161,7 @@ func (o *optimizerRun) checkParts(t *trial) {
 				continue // the checks of plain matrices report this
 			}
 			s := &tensorAnswer{variant: v, example: plain.example}
-			s.OptimizerProgram, err = o.programs(v, sdk.TensorMatrix, "layers.0.qkv", s.shape,
+			err = o.answer(s, v, sdk.TensorMatrix, "layers.0.qkv", s.shape,
 				sdk.Part{Name: "q", Rows: rows[0]}, sdk.Part{Name: "k", First: rows[0], Rows: rows[1]},
 				sdk.Part{Name: "v", First: rows[0] + rows[1], Rows: rows[2]})
 			switch {
@@ -319,7 +321,7 @@ func (o *optimizerRun) checkCollection(t *trial) {
 		t.must(s.example, err)
 		for _, name := range names {
 			t.announce()
-			if !slices.ContainsFunc([]*program.Program{s.Update, s.Observe, s.OptimizerProgram.Rate}, func(p *program.Program) bool { return p != nil && p.Input(sdk.GlobalPrefix+name) >= 0 }) {
+			if !slices.ContainsFunc([]*program.Program{s.Update, s.Observe, s.OptimizerProgram.Rate, s.Probe}, func(p *program.Program) bool { return p != nil && p.Input(sdk.GlobalPrefix+name) >= 0 }) {
 				t.failf(s.example, "%s is collected, but no program reads its sum: use in.Global[%[1]q]", name)
 			}
 		}
@@ -351,4 +353,49 @@ func (o *optimizerRun) checkCollection(t *trial) {
 		}
 	})
 	t.skipUntried("nothing is collected")
+}
+
+// checkProbe looks at where second gradients are taken, and at what becomes of them.
+func (o *optimizerRun) checkProbe(t *trial) {
+	o.each(t, o.machines, func(s *tensorAnswer, m Machine) {
+		if s.ProbeDue.First == 0 || s.ProbeDue.First > s.horizon() {
+			return
+		}
+		t.announce()
+		t.notef("due at %d, %d, every %d", s.ProbeDue.First, s.ProbeDue.Next, s.ProbeDue.Every)
+		some := false
+		for _, size := range sizes {
+			r := s.train(t, m)
+			for range s.ProbeDue.First + 2 {
+				u := r.update(r.x, rounded(scaled(size, r.gradient(20))))
+				if !t.finite(r.at(), fmt.Sprintf("the offset before update %d", r.updates), s.shape, r.offset) {
+					return
+				}
+				some = some || slices.ContainsFunc(r.offset, func(p float64) bool { return p != 0 })
+				r.move(u)
+			}
+		}
+		if len(s.variant.changed) > 0 { // which may well switch probes off
+			return
+		}
+		if !some {
+			t.failf(s.example, "every offset is zero: there is nothing to learn from a second gradient at x")
+			return
+		}
+		for _, size := range []float64{1, 1e-3} { // directions may be clipped where gradients are large
+			r := s.train(t, m)
+			r.gradients = size
+			other := r.fork()
+			other.disturb = func(probed []float64) {
+				for i := range probed {
+					probed[i] = 2*probed[i] + 0.5
+				}
+			}
+			if r.differs(other, 70) {
+				return
+			}
+		}
+		t.failf(s.example, "the gradient at the offset has no effect on %d directions", s.horizon())
+	})
+	t.skipUntried("none is due")
 }

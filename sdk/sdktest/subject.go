@@ -20,6 +20,8 @@ type Subject[Question, Answer any] struct {
 	// [*sdk.Refusal] says that the plugin does not support the settings or the
 	// shape; every other one is a failure of the plugin.
 	Programs func(Question) (Answer, error)
+	// Step computes an update with an opaque optimizer; nil for plugins that are programs.
+	Step func(Question, sdk.OpaqueStep) error
 }
 
 // QuantizerSubject is a quantizer under test.
@@ -45,6 +47,9 @@ func NewQuantizer(q sdk.Quantizer) QuantizerSubject {
 // NewOptimizer is the subject for an optimizer in this process; see [NewQuantizer].
 func NewOptimizer(o sdk.Optimizer) OptimizerSubject {
 	return OptimizerSubject{
+		Step: func(tensor sdk.Tensor, in sdk.OpaqueStep) error {
+			return o.(sdk.OpaqueOptimizer).Step(in, tensor) // as sdk.Opaque returns it
+		},
 		Describe: func() (sdk.Description, error) { return describe(o.Describe) },
 		Programs: func(tensor sdk.Tensor) (sdk.OptimizerProgram, error) {
 			out, err := sdk.BuildOptimizer(o, tensor)

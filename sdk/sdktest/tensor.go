@@ -1,6 +1,7 @@
 package sdktest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,8 @@ type tensorAnswer struct {
 	example
 	err     error
 	variant variant
+	// opaque computes an update with an optimizer that is no program.
+	opaque func(sdk.OpaqueStep) error
 }
 
 // ask returns the answer for a tensor. The plugin is asked once.
@@ -33,10 +36,18 @@ func (o *optimizerRun) ask(v variant, role sdk.TensorRole, shape ...int) (*tenso
 	s, ok := o.asked[key]
 	if !ok {
 		s = &tensorAnswer{variant: v, example: example{role: string(role), shape: shape, settings: v.changed}}
-		s.OptimizerProgram, s.err = o.programs(v, role, "layers.0.wq", shape)
+		s.err = o.answer(s, v, role, "layers.0.wq", shape)
 		o.asked[key] = s
 	}
 	return s, s.err
+}
+
+// answer fills in the optimizer's answer for a tensor.
+func (o *optimizerRun) answer(s *tensorAnswer, v variant, role sdk.TensorRole, name string, shape []int, parts ...sdk.Part) (err error) {
+	s.OptimizerProgram, err = o.programs(v, role, name, shape, parts...)
+	tensor := sdk.Tensor{Name: name, Role: role, Shape: slices.Clone(shape), Parts: parts, Values: v.values}
+	s.opaque = func(in sdk.OpaqueStep) error { return o.subject.Step(tensor, in) }
+	return err
 }
 
 func (o *optimizerRun) programs(v variant, role sdk.TensorRole, name string, shape []int, parts ...sdk.Part) (sdk.OptimizerProgram, error) {
@@ -113,10 +124,18 @@ type training struct {
 	paced int                         // the update that rate and sums are of
 	// single keeps the state in binary32, as a device does.
 	single bool
+	// gradients is the size of those that are drawn; 0 means 1.
+	gradients float64
 	// stepShift is added to the number of each step that programs are told.
 	stepShift int
 	// skipRefresh leaves the refreshes out.
 	skipRefresh bool
+	// slope, if any, is the gradient at any point, for probes; otherwise it is linear.
+	slope func(x []float64) []float64
+	// offset is where the last probe was, relative to x; nil if there was none at the last update.
+	offset []float64
+	// disturb, if any, is called with the gradient of each probe.
+	disturb func(probed []float64)
 	// beforeUpdate, if any, is called between the refresh and the update.
 	beforeUpdate func()
 	// returned, if any, sees the state that programs return, before it is kept.
@@ -155,6 +174,10 @@ func (s *tensorAnswer) untrained(t *trial, m Machine, x []float64) *training {
 }
 
 func (r *training) init() error {
+	if r.Opaque {
+		r.initOpaque()
+		return nil
+	}
 	return r.run("init", r.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(r.x, r.shape...)}, nil)
 }
 
@@ -183,7 +206,7 @@ func (r *training) move(u []float64) { r.x = axpy(r.x, -r.rate, u) }
 // time. Without that part, an optimizer would come nowhere.
 func (r *training) gradient(seed uint64) []float64 {
 	same, other := normal(seed, r.shape...), normal(seed+1+uint64(r.updates), r.shape...)
-	return axpy(scaled(0.6, same), 0.8, other)
+	return scaled(cmp.Or(r.gradients, 1), axpy(scaled(0.6, same), 0.8, other))
 }
 
 // update is step, except that an error fails the trial and ends the example.
@@ -197,8 +220,9 @@ func (r *training) update(x, gradient []float64) []float64 {
 func (r *training) inputs(x, gradient []float64) map[string]reference.Tensor {
 	inputs := map[string]reference.Tensor{
 		sdk.InputX: reference.Floats(x, r.shape...), sdk.InputGradient: reference.Floats(gradient, r.shape...),
-		sdk.InputStep: reference.Float(float64(r.updates + 1 + r.stepShift)),
-		sdk.InputRate: reference.Float(r.schedule), sdk.InputSteps: reference.Float(r.steps), sdk.InputLoss: reference.Float(r.loss),
+		sdk.InputStep:  reference.Float(float64(r.updates + 1 + r.stepShift)),
+		sdk.InputNoise: reference.Uints([]uint32{uint32(r.updates), 77}, 2),
+		sdk.InputRate:  reference.Float(r.schedule), sdk.InputSteps: reference.Float(r.steps), sdk.InputLoss: reference.Float(r.loss),
 	}
 	maps.Copy(inputs, r.sums)
 	return inputs
@@ -225,6 +249,33 @@ func (r *training) pace(x, gradient []float64) (err error) {
 	return err
 }
 
+// probe adds to the inputs of the next update what it reads of a second gradient.
+func (r *training) probe(x, gradient []float64, inputs map[string]reference.Tensor) error {
+	probed, probing := gradient, 0.0
+	r.offset = nil
+	if due, _ := r.ProbeDue.At(r.updates + 1); due {
+		out, err := r.execute("probe", r.Probe, inputs)
+		if err != nil {
+			return err
+		}
+		r.offset = out[sdk.OutputOffset].Floats
+		probing = 1
+		if at := axpy(x, 1, r.offset); r.slope != nil {
+			probed = r.slope(at)
+		} else {
+			probed = slices.Clone(gradient)
+			for i, p := range r.offset { // a curvature that differs from element to element
+				probed[i] += (0.5 + 0.25*float64(i%5)) * p
+			}
+		}
+		if r.disturb != nil {
+			r.disturb(probed)
+		}
+	}
+	inputs[sdk.InputProbed], inputs[sdk.InputProbing] = reference.Floats(probed, r.shape...), reference.Float(probing)
+	return nil
+}
+
 // evaluated is what the model is evaluated with after the last update.
 func (r *training) evaluated(x []float64) ([]float64, error) {
 	if r.Evaluate == nil {
@@ -240,11 +291,17 @@ func (r *training) evaluated(x []float64) ([]float64, error) {
 // step is the next update as hosts run it: observe, refresh if one is due, update. x is
 // the tensor after decay; the rate is that of a step without decay.
 func (r *training) step(x, gradient []float64) (u []float64, err error) {
+	if r.Opaque {
+		return r.stepOpaque(x, gradient)
+	}
 	if err := r.pace(x, gradient); err != nil {
 		return nil, err
 	}
 	inputs := r.inputs(x, gradient)
 	step := map[string]reference.Tensor{sdk.InputStep: inputs[sdk.InputStep]}
+	if err := r.probe(x, gradient, inputs); err != nil {
+		return nil, err
+	}
 	r.updates++
 	if err := r.run("observe", r.Observe, inputs, nil); err != nil {
 		return nil, err

@@ -58,6 +58,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"values of other implementations, put to plugins", "sdk/sdktest", "FuzzGolden FuzzGoldenFile"},
 	{"golden files, as values for plugins", "host/train/conformance/values", "FuzzParse"},
 	{"golden files", "internal/golden", "FuzzParse"},
+	{"arrays of NumPy", "internal/npy", "FuzzParse"},
 	{"lines of JSON of files that grow", "internal/jsonlines", "FuzzRead"},
 	{"foreign text on a terminal", "internal/safetext", "FuzzText"},
 	{"mistakes in JSON, in plain words", "internal/plainjson", "FuzzExplain"},

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -13,6 +15,8 @@ import (
 //
 //	x0        the matrix at the start
 //	grads     the gradient of each update
+//	slopes    if there are any, the gradient is linear in the matrix: that of grads plus slopes times the
+//	          matrix, element by element
 //	rates     the schedule's rate of each update
 //	steps     the length of the run; the number of rates if absent
 //	losses    the loss of each update, if the optimizer reads it
@@ -39,7 +43,16 @@ func (m Bench) Follow(t testing.TB, o sdk.Optimizer, c golden.Case, single float
 	}
 	var path, evaluated []float64
 	for step, rate := range rates {
-		gradient, sums := grads.Row(step).Data, map[string]float64{}
+		gradient, sums := slices.Clone(grads.Row(step).Data), map[string]float64{}
+		if c.Inputs.Has("slopes") {
+			for i, r := range runs {
+				slopes, constant := part(c.Inputs.Array("slopes").Data, i), slices.Clone(part(gradient, i))
+				r.Slope = func(x []float64) []float64 {
+					return floats.AddTo(make([]float64, len(x)), floats.MulTo(make([]float64, len(x)), slopes, x), constant)
+				}
+				copy(part(gradient, i), r.Slope(r.X()))
+			}
+		}
 		for i, r := range runs {
 			if c.Inputs.Has("losses") {
 				r.Loss = c.Inputs.Array("losses").Data[step]

@@ -20,6 +20,8 @@ type Training struct {
 	// RunSteps and Loss are what an update is told of the run.
 	RunSteps int
 	Loss     float64
+	// Slope is the gradient at any point, for an optimizer that takes a second one.
+	Slope func(x []float64) []float64
 	// Global has the sums of what the tensors of the optimizer collect; nil means that this one is alone.
 	Global map[string]float64
 
@@ -67,6 +69,7 @@ func (r *Training) tell(gradient []float64, rate float64) {
 	r.state[sdk.InputGradient] = reference.Floats(gradient, r.shape...)
 	r.state[sdk.InputStep] = reference.Float(float64(r.step + 1))
 	r.state[sdk.InputRate] = reference.Float(rate)
+	r.state[sdk.InputNoise] = reference.Uints([]uint32{uint32(r.step), 7}, 2)
 	r.state[sdk.InputSteps] = reference.Float(float64(r.RunSteps))
 	r.state[sdk.InputLoss] = reference.Float(r.Loss)
 }
@@ -97,6 +100,7 @@ func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 		r.state[name] = reference.Float(sum)
 	}
 	r.tell(gradient, rate)
+	r.probe(t, gradient)
 	r.step++
 	r.run(t, r.m, r.Program.Rate)
 	if r.Program.Rate != nil {
@@ -112,6 +116,17 @@ func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 	r.run(t, r.m, r.Program.Update)
 	x, u := r.X(), r.state[sdk.OutputDirection].Floats
 	r.keep(sdk.InputX, reference.Floats(floats.AddScaledTo(make([]float64, len(x)), x, -rate, u), r.shape...))
+}
+
+// probe takes the second gradient for the next update, if one is due.
+func (r *Training) probe(t testing.TB, gradient []float64) {
+	t.Helper()
+	probed, probing := gradient, 0.0
+	if due, _ := r.Program.ProbeDue.At(r.step + 1); due {
+		r.run(t, r.m, r.Program.Probe)
+		probed, probing = r.Slope(floats.AddTo(make([]float64, len(gradient)), r.X(), r.state[sdk.OutputOffset].Floats)), 1
+	}
+	r.state[sdk.InputProbed], r.state[sdk.InputProbing] = reference.Floats(probed, r.shape...), reference.Float(probing)
 }
 
 // Evaluated returns what the model is evaluated with.

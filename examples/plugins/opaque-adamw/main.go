@@ -41,19 +41,26 @@ func (adamw) State(t sdk.Tensor) ([]sdk.StateTensor, error) {
 func (adamw) Step(in sdk.OpaqueStep, t sdk.Tensor) error {
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	c1, c2 := correction(in.Step, beta1), correction(in.Step, beta2)
-	root, eps := c1/float32(math.Sqrt(float64(c2))), c1*float32(t.Float("eps"))
-	b1, b2, d1, d2 := float32(beta1), float32(beta2), float32(1-beta1), float32(1-beta2)
-
-	g := in.Gradient
-	m, v := in.State[stateM][:len(g)], in.State[stateV][:len(g)]
-	nextM, nextV, u := in.Next[stateM][:len(g)], in.Next[stateV][:len(g)], in.Direction[:len(g)]
-	for i, g := range g {
-		m := float32(m[i]*b1) + float32(g*d1)
-		v := float32(v[i]*b2) + float32(float32(g*g)*d2)
-		nextM[i], nextV[i] = m, v
-		u[i] = m / (float32(float32(math.Sqrt(float64(v)))*root) + eps)
+	f := factors{
+		beta1: float32(beta1), beta2: float32(beta2), rest1: float32(1 - beta1), rest2: float32(1 - beta2),
+		root: c1 / float32(math.Sqrt(float64(c2))), eps: c1 * float32(t.Float("eps")),
 	}
+	f.step(in.Gradient, in.State[stateM], in.State[stateV], in.Next[stateM], in.Next[stateV], in.Direction)
 	return nil
+}
+
+// factors are the scalars of a step.
+type factors struct{ beta1, beta2, rest1, rest2, root, eps float32 }
+
+// scalar computes a step element by element.
+func (f factors) scalar(g, m, v, nextM, nextV, u []float32) {
+	m, v, nextM, nextV, u = m[:len(g)], v[:len(g)], nextM[:len(g)], nextV[:len(g)], u[:len(g)]
+	for i, g := range g {
+		m := float32(m[i]*f.beta1) + float32(g*f.rest1)
+		v := float32(v[i]*f.beta2) + float32(float32(g*g)*f.rest2)
+		nextM[i], nextV[i] = m, v
+		u[i] = m / (float32(float32(math.Sqrt(float64(v)))*f.root) + f.eps)
+	}
 }
 
 // correction is 1 − βᵗ, as plugins/adamw has it.

@@ -174,7 +174,62 @@ def adam8bit(id_, shape, params, seed, steps=5):
     return {"id": id_, "params": params, "inputs": given, "expected": {"x": out}}
 
 
+# Methods with a second gradient, in NumPy. The gradient of step t at x is grads[t] + slopes·x.
+
+
+def linear(seed, shape, rate, slopes):
+    given = inputs(seed, shape, rate)
+    r = np.random.default_rng(seed + 100)
+    low, high = slopes
+    given["slopes"] = r.uniform(low, high, shape).round(6).tolist()
+    return given
+
+
+def probed(id_, shape, params, seed, step, slopes=(0.5, 2.0), matrices=1):
+    given = linear(seed, shape, 0.05, slopes)
+    if matrices > 1:
+        given["matrices"] = matrices
+    x, a, state, out = np.array(given["x0"]), np.array(given["slopes"]), {}, []
+    for t, (g, rate) in enumerate(zip(np.array(given["grads"]), given["rates"]), 1):
+        x = x - rate * step(params, t, x, lambda at, g=g: g + a * at, a, state)
+        out += [part.tolist() for part in np.split(x, matrices)]
+    return {"id": id_, "params": params, "inputs": given, "expected": {"x": out}}
+
+
+def sam(p, t, x, gradient, curvature, state):
+    g = gradient(x)
+    state["m"] = p.get("momentum", 0.9) * state.get("m", 0) + gradient(x + p.get("rho", 0.05) * g / np.linalg.norm(g))
+    return state["m"]
+
+
+def sophia(p, t, x, gradient, curvature, state):
+    b1, b2 = p.get("beta1", 0.96), p.get("beta2", 0.99)
+    state["m"] = b1 * state.get("m", 0) + (1 - b1) * gradient(x)
+    if (t - 1) % p.get("every", 10) == 0:  # the diagonal of the Hessian is known here: any v gives it
+        state["h"] = b2 * state.get("h", 0) + (1 - b2) * curvature
+    return np.clip(state["m"] / np.maximum(p.get("gamma", 0.01) * state["h"], p.get("eps", 1e-12)), -1, 1)
+
+
+def mars(p, t, x, gradient, curvature, state):
+    b1, b2 = p.get("beta1", 0.95), p.get("beta2", 0.99)
+    c = gradient(x) + p.get("gamma", 0.025) * b1 / (1 - b1) * (gradient(x) - gradient(state.get("last", x)))
+    c = c / max(1.0, np.linalg.norm(c))
+    state["m"] = b1 * state.get("m", 0) + (1 - b1) * c
+    state["v"] = b2 * state.get("v", 0) + (1 - b2) * c**2
+    state["last"] = x
+    return state["m"] / (1 - b1**t) / (np.sqrt(state["v"] / (1 - b2**t)) + p.get("eps", 1e-8))
+
+
 def main():
+    write("mars", "MARS-AdamW with the gradient at the point before, in NumPy.",
+          [probed("defaults", (2, 3), {}, 1, mars), probed("much", (3, 2), {"beta1": 0.8, "beta2": 0.9, "gamma": 0.5, "eps": 1e-3}, 2, mars, slopes=(0.5, 8.0))])
+    write("sam", "Sharpness-aware minimization in NumPy; the rows of the last case are those of two matrices.",
+          [probed("defaults", (2, 3), {}, 1, sam), probed("wide", (3, 2), {"rho": 2.0, "momentum": 0.5}, 2, sam),
+           probed("two", (4, 3), {"rho": 0.5}, 3, sam, matrices=2)])
+    write("sophia", "Sophia-H in NumPy, where the Hessian is diagonal.",
+          [probed("defaults", (2, 3), {}, 1, sophia),
+           probed("often", (3, 2), {"every": 3, "beta1": 0.8, "beta2": 0.5, "gamma": 2.0, "eps": 1e-3}, 2, sophia, slopes=(-0.5, 3.0)),
+           probed("each", (2, 2), {"every": 1, "beta2": 0.0, "gamma": 1.0, "probe": 0.125}, 3, sophia)])
     write("adam8bit", "Adam with moments of 8 bits in blocks of 256, as in bitsandbytes, in NumPy; the last case, of 32 bits, by optax.adam.",
           [adam8bit("one_block", (2, 3), {"min_size": 0}, 1), adam8bit("two_blocks", (2, 140), {"min_size": 0}, 2),
            adam8bit("other", (16, 16), {"min_size": 256, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3}, 3)]

@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/simplify"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Lower adds the operations of p, which must be valid, to the graph and returns the nodes
@@ -67,7 +68,7 @@ func lowerFor(g *graph.Graph, p *program.Program, inputs []*graph.Node, gobacken
 			panic(fmt.Errorf("program %q: input %q is %s, got a node of shape %s, want %s", p.Name, in.Name, in.Type, got, want))
 		}
 	}
-	values := program.Interpret(p, inputs, l.node)
+	values := transform.Interpret(p, inputs, l.node)
 	outputs := make(map[string]*graph.Node, len(p.Outputs))
 	for _, o := range p.Outputs {
 		outputs[o.Name] = values[o.Value]

@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Operand is the quantizer of an operand of a product in the backward pass. It has values only: nothing is
@@ -24,7 +25,7 @@ func NewOperand(q sdk.QuantizerProgram) (Operand, error) {
 		return Operand{}, fmt.Errorf("the quantizer has the trained parameter %s, which would get no gradient: in products of the backward pass only values are quantized", q.Trained[0].Name)
 	}
 	value, _ := q.Program.Output(sdk.OutputValue)
-	p, err := q.Program.Extract(q.Program.Name, q.Program.Arguments(), []program.Output{{Name: sdk.OutputValue, Value: value}})
+	p, err := transform.Extract(q.Program, q.Program.Name, transform.Arguments(q.Program), []program.Output{{Name: sdk.OutputValue, Value: value}})
 	if err != nil {
 		return Operand{}, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Quantizer is the fake quantization of one tensor inside graphs. It has two parts, which
@@ -293,9 +294,9 @@ func (q programQuantizer) fusedForward(s Source, forward *program.Program) (*pro
 	for i, in := range forward.Inputs[1:] {
 		args[1+i] = b.Input(in.Name, in.Type)
 	}
-	values := b.Inline(s.Forward, inputs...)
+	values := transform.Inline(b, s.Forward, inputs...)
 	args[0] = values[SourceValue]
-	out := b.Inline(forward, args...)
+	out := transform.Inline(b, forward, args...)
 	for _, o := range forward.Outputs {
 		b.Output(o.Name, out[o.Name])
 	}
@@ -320,10 +321,10 @@ func (q programQuantizer) fusedBackward(s Source) (*program.Program, error) {
 		}
 	}
 	if x := back.Input(sdk.InputX); x >= 0 {
-		args[x] = b.Inline(s.Forward, inputs...)[SourceValue]
+		args[x] = transform.Inline(b, s.Forward, inputs...)[SourceValue]
 	}
-	out := b.Inline(back, args...)
-	adjoints := b.Inline(s.Backward, append(slices.Clone(inputs), out[autodiff.Prefix+sdk.InputX])...)
+	out := transform.Inline(b, back, args...)
+	adjoints := transform.Inline(b, s.Backward, append(slices.Clone(inputs), out[autodiff.Prefix+sdk.InputX])...)
 	for i, o := range s.Backward.Outputs {
 		b.Output(autodiff.Prefix+sourcePrefix+s.Forward.Inputs[i].Name, adjoints[o.Name])
 	}

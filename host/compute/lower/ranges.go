@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // bounds limits all elements of a value. Those that are numbers lie between lo and hi. NaN can occur only if nan is set.
@@ -26,7 +27,7 @@ func (s bounds) union(o bounds) bounds {
 // which is enough for the clipping of quantizers. The results of all others are unknown.
 func ranges(p *program.Program) []bounds {
 	inputs := slices.Repeat([]bounds{unknown}, len(p.Inputs))
-	return program.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []bounds) bounds {
+	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []bounds) bounds {
 		float := n.Type.DType == program.Float
 		switch n.Op {
 		case program.OpConstant:
@@ -108,7 +109,7 @@ func delayRounding(p *program.Program) (*program.Program, error) {
 	}
 	uses := countUses(p)
 	rounded := map[program.ID]program.Value{} // the operand of round, by the id of its result
-	values := program.Interpret(p, inputs, func(id program.ID, n *program.Node, args []program.Value) program.Value {
+	values := transform.Interpret(p, inputs, func(id program.ID, n *program.Node, args []program.Value) program.Value {
 		if n.Op == program.OpRound {
 			rounded[id] = args[0]
 		}

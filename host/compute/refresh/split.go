@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // split is a refresh program in two parts, for a refresh that takes effect some
@@ -109,7 +110,7 @@ func (c *splitter) depends(on func(input string) bool) []bool {
 	for i, input := range c.p.Inputs {
 		inputs[i] = on(input.Name)
 	}
-	return program.Interpret(c.p, inputs, func(_ program.ID, _ *program.Node, args []bool) bool {
+	return transform.Interpret(c.p, inputs, func(_ program.ID, _ *program.Node, args []bool) bool {
 		return slices.Contains(args, true)
 	})
 }
@@ -126,7 +127,7 @@ func (c *splitter) check() error {
 			return fmt.Errorf("a refresh replaces the state %s by what does not depend on it, but updates write it, too: "+
 				"what they write while the refresh is computed would be lost", stateName(output.Name))
 		}
-		before := c.p.Needs([]program.Output{output})
+		before := transform.Needs(c.p, []program.Output{output})
 		for i, n := range c.p.Nodes {
 			id := len(c.p.Inputs) + i
 			switch {
@@ -199,8 +200,8 @@ func (c *splitter) background() (*program.Program, error) {
 		outputs = append(outputs, program.Output{Name: handedName(i), Value: id})
 	}
 	b := program.NewBuilder(c.p.Name)
-	needed := c.p.Needs(outputs)
-	values := b.Copy(c.p, c.inputs(b, func(id program.ID) bool { return needed[id] }))
+	needed := transform.Needs(c.p, outputs)
+	values := transform.Copy(b, c.p, c.inputs(b, func(id program.ID) bool { return needed[id] }))
 	for _, o := range outputs {
 		v := values[o.Value]
 		switch t := c.p.TypeOf(o.Value); t.DType {
@@ -228,7 +229,7 @@ func (c *splitter) apply() (*program.Program, error) {
 			given[id] = given[id].Ne(b.Const(0))
 		}
 	}
-	values := b.Copy(c.p, given)
+	values := transform.Copy(b, c.p, given)
 	for _, o := range c.p.Outputs {
 		if c.applied[o.Name] {
 			b.Output(o.Name, values[o.Value])

@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrows"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // quest is the forward pass of QuEST to 4 bits, as its plugin writes it, with its last rotation or without.
@@ -91,7 +92,7 @@ func gated(t testing.TB, n, columns int) *program.Program {
 	b := program.NewBuilder("gated")
 	x, y := b.Input("x", program.FloatType(n, columns)), b.Input("y", program.FloatType(n, columns))
 	gate := x.Div(x.Neg().Exp().Shift(1)).Mul(y)
-	b.Output("value", b.Inline(quest(t, n, columns, 128, true), gate)["value"])
+	b.Output("value", transform.Inline(b, quest(t, n, columns, 128, true), gate)["value"])
 	return built(t, b)
 }
 
@@ -101,7 +102,7 @@ func normed(t testing.TB, n, columns int) *program.Program {
 	b := program.NewBuilder("normed")
 	x, gain := b.Input("x", program.FloatType(n, columns)), b.Input("gain", program.FloatType(1, columns))
 	scale := b.Const(1).Div(x.Square().MeanRow().Shift(1e-6).Sqrt())
-	b.Output("value", b.Inline(quest(t, n, columns, 128, true), x.Mul(scale).Mul(gain))["value"])
+	b.Output("value", transform.Inline(b, quest(t, n, columns, 128, true), x.Mul(scale).Mul(gain))["value"])
 	return built(t, b)
 }
 

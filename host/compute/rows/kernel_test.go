@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrows"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // blocks quantizes groups of a row to powers of two times whole numbers, as MXFP4 does; gain is what all rows share.
@@ -132,7 +133,7 @@ func TestSpecialNumbers(t *testing.T) {
 // withoutCasts has no conversions of what is no number.
 func withoutCasts(t *testing.T, n, columns int) *program.Program {
 	t.Helper()
-	p, err := blocks(t, n, columns, 16).Trim("least", "bits", "exceeds", "squashed")
+	p, err := transform.Trim(blocks(t, n, columns, 16), "least", "bits", "exceeds", "squashed")
 	if err != nil {
 		t.Fatal(err)
 	}

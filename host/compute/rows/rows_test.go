@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // rowsOf is the number of rows of the largest input.
@@ -34,7 +35,7 @@ func TestRandomPrograms(t *testing.T) {
 	for seed := range seeds {
 		c := randprog.New(seed, randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]})
 		for _, o := range c.Program.Outputs {
-			p, err := c.Program.Trim(o.Name)
+			p, err := transform.Trim(c.Program, o.Name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +65,7 @@ func FuzzPrograms(f *testing.F) {
 		rng := randprog.Bytes(data)
 		c := randprog.New(rng.Uint64(), randprog.Options{Nodes: 1 + rng.IntN(40), Elements: 1 + rng.IntN(500)})
 		for _, o := range c.Program.Outputs {
-			p, err := c.Program.Trim(o.Name)
+			p, err := transform.Trim(c.Program, o.Name)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,7 +3,6 @@ package tables
 import (
 	"math"
 	"slices"
-	"sort"
 )
 
 // Nearest finds for each row of x, of d elements, the index of the nearest row of a table. Of equal distances the lowest
@@ -24,6 +23,8 @@ type steps struct {
 	above []float32 // bounds: the largest float32 that belongs to the lower of two neighbours
 	index []int32   // of the number at each place
 	plain bool      // index[i] is i
+	// searched are the bounds as ordered integers, and the largest one behind them, so that there are 2ᵏ − 1.
+	searched []int32
 }
 
 // mostCounted is the largest number of bounds that are all compared, where there are vectors. More are searched.
@@ -55,6 +56,12 @@ func newSteps(table []float32) *steps {
 		if i > 0 {
 			s.above = append(s.above, bound(table[order[i-1]], table[j], order[i-1] < j))
 		}
+	}
+	for size := 1; len(s.searched) < len(s.above); size *= 2 {
+		s.searched = slices.Repeat([]int32{math.MaxInt32}, 2*size-1)
+	}
+	for i, v := range s.above {
+		s.searched[i] = ordered(v)
 	}
 	return s
 }
@@ -94,7 +101,17 @@ func (s *steps) place(x float32) int {
 	if !isFinite(x) {
 		return 0
 	}
-	return sort.Search(len(s.above), func(i int) bool { return s.above[i] >= x })
+	key, at := int64(ordered(x)), 0
+	for half := (len(s.searched) + 1) >> 1; half > 0; half >>= 1 {
+		at += half & int((int64(s.searched[at+half-1])-key)>>63) // without a jump, which would be guessed wrong half of the time
+	}
+	return at
+}
+
+// ordered is an integer that is larger where x is; that of −0 is that of 0.
+func ordered(x float32) int32 {
+	bits := int32(math.Float32bits(x + 0))
+	return bits ^ bits>>31&math.MaxInt32
 }
 
 // panels are a table of vectors in the order in which the distances to them are computed: groups of 16 rows, and in each

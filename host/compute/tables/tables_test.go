@@ -215,3 +215,28 @@ func BenchmarkOthers(b *testing.B) {
 		})
 	}
 }
+
+// TestSearch: in a long table, the number half way between two belongs to the one with the lower index, that at zero too,
+// whatever its sign.
+func TestSearch(t *testing.T) {
+	for _, sign := range []float32{1, -1} { // ascending or descending
+		table := make([]float32, 100)
+		for i := range table {
+			table[i] = sign * (float32(i) - 49.5)
+		}
+		x := []float32{0, float32(math.Copysign(0, -1)), -0.001, 0.001, -60, 60, 7, -7, float32(math.Inf(1)), float32(math.NaN())}
+		got, want := make([]int32, len(x)), make([]int32, len(x))
+		tables.Nearest(got, x, table, 1, atOnce)
+		for i, v := range x {
+			least := math.Inf(1)
+			for j, y := range table {
+				if d := math.Abs(float64(v) - float64(y)); d < least {
+					least, want[i] = d, int32(j)
+				}
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("sign %v: the nearest to %v are %v, want %v", sign, x, got, want)
+		}
+	}
+}

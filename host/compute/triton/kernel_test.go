@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // TestRepeatedRows: rows that are repeated have the elements of others beside them; a kernel would read those.
@@ -78,7 +79,7 @@ func TestRandomPrograms(t *testing.T) {
 	for seed := range seeds {
 		c := randprog.New(seed, randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]})
 		for _, o := range c.Program.Outputs {
-			p, err := c.Program.Trim(o.Name)
+			p, err := transform.Trim(c.Program, o.Name)
 			if err != nil {
 				t.Fatal(err)
 			}

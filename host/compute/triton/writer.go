@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // writer writes one kernel.
@@ -45,7 +46,7 @@ func (w *writer) write() (text string, err error) {
 	for i, in := range w.p.Inputs {
 		inputs[i] = w.load(fmt.Sprintf("%%in%d", i), in.Type, w.memory(in.Name, in.Type), w.isShared(program.ID(i)))
 	}
-	values := program.Interpret(w.p, inputs, w.node)
+	values := transform.Interpret(w.p, inputs, w.node)
 	for i, o := range w.p.Outputs {
 		if w.isShared(o.Value) {
 			panic(w.refuse("an output is what all rows share"))

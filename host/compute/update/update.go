@@ -237,6 +237,15 @@ func Gradient(tensor string) string { return "gradient/" + tensor }
 // Value returns the name of the quantized value of a weight, as products use it.
 func Value(tensor string) string { return "value/" + tensor }
 
+// Point returns the name of the tensor in whose place a second gradient is taken for a trained tensor.
+func Point(tensor string) string { return "point/" + tensor }
+
+// Probed returns the name of the second gradient with respect to a trained tensor.
+func Probed(tensor string) string { return "probed/" + tensor }
+
+// OptimizerNoise returns the name of the key of random bits that the optimizer of a trained tensor takes.
+func OptimizerNoise(tensor string) string { return "optimizer noise/" + tensor }
+
 // GivenX and GivenGradient return the names of what an opaque optimizer is given for a trained tensor, and
 // Direction that of what it returns.
 func GivenX(tensor string) string        { return "given x/" + tensor }
@@ -271,6 +280,9 @@ func Rules(rules []cage.Rule) ([]Job, error) {
 		}
 		jobs[i] = bind(r, p)
 		jobs[i].Donated[cage.InputGradient] = true
+		if r.Probing && jobs[i].Inputs[cage.InputProbed] != "" {
+			jobs[i].Donated[cage.InputProbed] = true
+		}
 	}
 	return jobs, nil
 }
@@ -310,6 +322,22 @@ func Collections(rules []cage.Rule) ([]Job, error) {
 	var jobs []Job
 	for _, r := range rules {
 		p, err := r.CollectProgram()
+		if err != nil {
+			return nil, err
+		}
+		if p != nil {
+			jobs = append(jobs, bind(r, p))
+		}
+	}
+	return jobs, nil
+}
+
+// Probes makes the jobs with which optimizers say where to take a second gradient. They change nothing, and write
+// the tensors of [Point].
+func Probes(rules []cage.Rule) ([]Job, error) {
+	var jobs []Job
+	for _, r := range rules {
+		p, err := r.ProbeProgram()
 		if err != nil {
 			return nil, err
 		}
@@ -369,6 +397,12 @@ func tensorOf(r cage.Rule, input string) (name string, ok bool) {
 		return Noise(tensor), true
 	case input == sdk.InputSharedNoise:
 		return SharedNoise(tensor), true
+	case input == cage.InputOptimizerNoise:
+		return OptimizerNoise(tensor), true
+	case input == cage.InputProbed:
+		return Probed(tensor), true
+	case input == cage.OutputPoint:
+		return Point(tensor), true
 	case input == sdk.OutputWeights:
 		return Evaluated(tensor), true
 	case input == cage.OutputGivenX:

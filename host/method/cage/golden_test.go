@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // executor runs a program on named tensors: the oracle here, the device in device_test.go.
@@ -128,7 +129,7 @@ func stepInputs(t *testing.T, rule Rule, tensors map[string]reference.Tensor, q 
 func forwardPass(t *testing.T, rule Rule, q sdk.QuantizerProgram) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("forward")
-	value := b.Inline(q.Program, b.Input(sdk.InputX, program.FloatType(rule.Shape...)))[sdk.OutputValue]
+	value := transform.Inline(b, q.Program, b.Input(sdk.InputX, program.FloatType(rule.Shape...)))[sdk.OutputValue]
 	if rule.Rotation > 1 {
 		value = value.Hadamard(rule.Rotation)
 	}

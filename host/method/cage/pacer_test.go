@@ -115,3 +115,60 @@ func TestCollect(t *testing.T) {
 		}
 	}
 }
+
+// prober steps along the second gradient less the first.
+type prober struct{ sgd }
+
+func (prober) ProbeAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 1} }
+
+func (prober) Probe(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, error) {
+	return in.Gradient.Mul(in.Rate), nil
+}
+
+func (prober) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	return in.Probed.Scale(2).Sub(in.Gradient).Add(in.Probing.Scale(100)), nil, nil
+}
+
+// TestProbe: the point is where the optimizer says, from the gradient that it sees. The second gradient is
+// clipped by the same factor, and what the method adds to the first is added to it.
+func TestProbe(t *testing.T) {
+	rule := testRule(t, prober{}, "fixed grid 0.25", 2, 3)
+	rule.Form, rule.Clip, rule.Decay = Coupled, true, 0.5
+	if p, err := rule.ProbeProgram(); p != nil || err != nil {
+		t.Errorf("there is a probe where none is due: %v", err)
+	}
+	before := runRule(t, rule, sampleX, sampleG, testScalars)
+	rule.Probing = true
+	p, err := rule.ProbeProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := rule
+	first.Probing = false
+	point := runProgram(t, p, first, sampleX, sampleG, testScalars)[OutputPoint].Floats
+	p, err = rule.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensors := map[string]reference.Tensor{InputX: reference.Floats(sampleX, rule.Shape...)}
+	in := stepInputs(t, rule, tensors, *rule.Quantizer, oracle, sampleG, testScalars)
+	second := make([]float64, len(sampleG))
+	for i := range second {
+		second[i] = float64(i) - 2.5
+	}
+	in[InputProbed] = reference.Floats(second, rule.Shape...)
+	after := oracle(t, p, in)[OutputX].Floats
+	for i, x := range sampleX {
+		e := 1.5 * (x - 0.25*math.RoundToEven(x/0.25))
+		g, s := 0.5*sampleG[i]+e, 0.5*second[i]+e
+		for name, c := range map[string][2]float64{
+			"point":                 {point[i], x + 0.1*g},
+			"x without a probe due": {before[OutputX].Floats[i], x*(1-0.1*0.5) - 0.1*g},
+			"x":                     {after[i], x*(1-0.1*0.5) - 0.1*(2*s-g+100)},
+		} {
+			if math.Abs(c[0]-c[1]) > 1e-12 {
+				t.Errorf("element %d of %s is %v, want %v", i, name, c[0], c[1])
+			}
+		}
+	}
+}

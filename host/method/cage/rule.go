@@ -23,6 +23,11 @@ const (
 	InputLoss      = "loss"      // that of the step, where the optimizer reads it
 	InputDirection = "direction" // u, of the tensor's shape, where the optimizer is opaque
 
+	// InputOptimizerNoise is a key of random bits, uint[2], and InputProbed the gradient at the
+	// optimizer's other point, before clipping, where the optimizer reads them.
+	InputOptimizerNoise = "optimizer_noise"
+	InputProbed         = "probed"
+
 	OutputX          = "x"           // x_{t+1}
 	OutputErrorNorm2 = "error_norm2" // Σ e², scalar, with Statistics
 	OutputValueNorm2 = "value_norm2" // Σ x², scalar, with Statistics
@@ -83,6 +88,8 @@ type Rule struct {
 	Lotion *Lotion
 	// Constrain keeps a trained parameter of a quantizer in its set after the update; nil means that it may have any value.
 	Constrain *program.Program
+	// Probing says that this is a step in which the optimizer's probe is due.
+	Probing bool
 	// Observed leaves out the optimizer's observation, for a step in which ObserveProgram
 	// and a refresh have run before the update.
 	Observed bool
@@ -121,6 +128,9 @@ func (r Rule) NeedsQuantized() bool {
 // Inputs lists the inputs of the program in order.
 func (r Rule) Inputs() []program.Input {
 	list := r.inputs()
+	if r.Probing && r.Optimizer.Update.Input(sdk.InputProbed) >= 0 {
+		list = append(list, program.Input{Name: InputProbed, Type: program.FloatType(r.Shape...)})
+	}
 	if r.Optimizer.Opaque {
 		list = append(list, program.Input{Name: InputDirection, Type: program.FloatType(r.Shape...)})
 	}
@@ -160,6 +170,9 @@ func (r Rule) inputs() []program.Input {
 		if r.Optimizer.Reads(name) {
 			list = append(list, program.Input{Name: name, Type: scalar})
 		}
+	}
+	if r.Optimizer.Reads(sdk.InputNoise) {
+		list = append(list, program.Input{Name: InputOptimizerNoise, Type: program.Type{DType: program.Uint, Shape: []int{2}}})
 	}
 	return list
 }

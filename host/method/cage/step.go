@@ -6,6 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // step is a program of a rule under construction.
@@ -18,6 +19,7 @@ type step struct {
 	α, λ  program.Value            // α_t of this tensor, and λ_t; see setRate
 	rate  program.Value            // the schedule's α_t of this tensor
 	e     program.Value            // see forwardError
+	task  program.Value            // the task's part of the gradient that the optimizer sees
 	// finite is whether the residual of the correction is.
 	finite program.Value
 }
@@ -59,7 +61,7 @@ func (s *step) direction(x, g program.Value) program.Value {
 // optimize inlines one of the optimizer's programs and takes over the state that it
 // returns.
 func (s *step) optimize(p *program.Program, x, g program.Value) map[string]program.Value {
-	out := s.b.Inline(p, s.arguments(p, x, g)...)
+	out := transform.Inline(s.b, p, s.arguments(p, x, g)...)
 	for name, v := range out {
 		if t, ok := strings.CutPrefix(name, sdk.StatePrefix); ok {
 			s.state[t] = v
@@ -85,6 +87,12 @@ func (s *step) arguments(p *program.Program, x, g program.Value) []program.Value
 			list[i] = g
 		case in.Name == sdk.InputRate:
 			list[i] = s.rate
+		case in.Name == sdk.InputNoise:
+			list[i] = s.in[InputOptimizerNoise]
+		case in.Name == sdk.InputProbed:
+			list[i] = s.probed(g)
+		case in.Name == sdk.InputProbing:
+			list[i] = s.probing()
 		default:
 			list[i] = s.in[in.Name]
 		}
@@ -103,7 +111,7 @@ func (s *step) quantize(x program.Value) program.Value {
 		}
 		args = append(args, arg)
 	}
-	return s.b.Inline(s.rule.Quantizer.Program, args...)[sdk.OutputValue]
+	return transform.Inline(s.b, s.rule.Quantizer.Program, args...)[sdk.OutputValue]
 }
 
 // constrain puts a trained parameter back into its set.
@@ -112,7 +120,7 @@ func (s *step) constrain(x program.Value) program.Value {
 	if p == nil {
 		return x
 	}
-	return s.b.Inline(p, x)[p.Outputs[0].Name]
+	return transform.Inline(s.b, p, x)[p.Outputs[0].Name]
 }
 
 // output declares the outputs: x_{t+1}, the next state and the measures.
@@ -141,6 +149,7 @@ func (s *step) gradient() program.Value {
 	if s.rule.Clip {
 		g = g.Mul(s.in[InputClip])
 	}
+	s.task = g
 	if s.rule.Form == Coupled && s.rule.Quantizer != nil {
 		g = g.Add(s.finiteForwardError().Mul(s.λ))
 	}
@@ -149,6 +158,30 @@ func (s *step) gradient() program.Value {
 		g, s.state[fisherState] = terms.gradient, terms.fisher
 	}
 	return g
+}
+
+// probed is the gradient at the optimizer's other point as the optimizer sees it: clipped by the same factor as
+// the gradient g at x, and with what the method adds to that.
+func (s *step) probed(g program.Value) program.Value {
+	if !s.rule.Probing {
+		return g
+	}
+	p := s.in[InputProbed]
+	if s.rule.Clip {
+		p = p.Mul(s.in[InputClip])
+	}
+	if s.task != g {
+		p = p.Add(g.Sub(s.task))
+	}
+	return p
+}
+
+// probing is 1 where a probe is due.
+func (s *step) probing() program.Value {
+	if s.rule.Probing {
+		return s.b.Const(1)
+	}
+	return s.b.Const(0)
 }
 
 // decaysFirst reports whether the optimizer gets a decayed x.
@@ -259,10 +292,27 @@ func (r Rule) CollectProgram() (*program.Program, error) {
 	}
 	s := r.begin("collect/", r.inputs())
 	g := s.gradient()
-	out := s.b.Inline(r.Optimizer.Collect, s.arguments(r.Optimizer.Collect, s.x, g)...)
+	out := transform.Inline(s.b, r.Optimizer.Collect, s.arguments(r.Optimizer.Collect, s.x, g)...)
 	for _, o := range r.Optimizer.Collect.Outputs {
 		s.b.Output(r.global(strings.TrimPrefix(o.Name, sdk.GlobalPrefix)), out[o.Name])
 	}
+	return s.build()
+}
+
+// OutputPoint is the output of [Rule.ProbeProgram].
+const OutputPoint = "point"
+
+// ProbeProgram returns a program for the point at which the optimizer takes its second gradient. Its inputs are
+// those of the rule, its output is that point. It is nil if no probe is due.
+func (r Rule) ProbeProgram() (*program.Program, error) {
+	if !r.Probing {
+		return nil, nil
+	}
+	r.Probing = false // there is no second gradient yet
+	s := r.begin("probe/", r.Inputs())
+	g := s.gradient()
+	out := transform.Inline(s.b, r.Optimizer.Probe, s.arguments(r.Optimizer.Probe, s.x, g)...)
+	s.b.Output(OutputPoint, s.x.Add(out[sdk.OutputOffset]))
 	return s.build()
 }
 

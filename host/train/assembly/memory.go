@@ -98,6 +98,9 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 		if t.Optimizer.Evaluate != nil { // during an evaluation, or while a checkpoint is written
 			out.States += elements(t.Shape)
 		}
+		if t.Optimizer.Probe != nil { // the other point, and the gradient there
+			out.States += 2 * elements(t.Shape)
+		}
 		if t.RefreshDelay > 0 { // what a refresh reads is copied while it is under way
 			out.States += memory.Inputs(t.Optimizer.Refresh)
 		}
@@ -147,7 +150,7 @@ func workspaces(programs *Programs, threads int) float64 {
 		if key := fmt.Sprint(t.Table, t.Shape); !seen[key] {
 			seen[key] = true
 			o := t.Optimizer // the memory that the programs of its updates need while they run
-			updates += max(memory.Workspace(o.Init), memory.Workspace(o.Observe), memory.Workspace(o.Update), memory.Workspace(o.Collect), memory.Workspace(o.Evaluate), memory.Workspace(t.Constrain))
+			updates += max(memory.Workspace(o.Init), memory.Workspace(o.Observe), memory.Workspace(o.Update), memory.Workspace(o.Collect), memory.Workspace(o.Probe), memory.Workspace(o.Evaluate), memory.Workspace(t.Constrain))
 		}
 		refreshes = append(refreshes, max(memory.RefreshWorkspace(t.Optimizer.FirstRefresh), memory.RefreshWorkspace(t.Optimizer.Refresh)))
 	}

@@ -32,7 +32,10 @@ func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
 // Optimizer returns a test subject for a running optimizer; see [Quantizer].
 func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
 	r := &restartable{client: c}
+	o := &opaque{client: c}
+	context.AfterFunc(ctx, o.close)
 	return sdktest.OptimizerSubject{
+		Step:     func(tensor sdk.Tensor, in sdk.OpaqueStep) error { return o.step(ctx, tensor, in) },
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
 		Programs: func(tensor sdk.Tensor) (out sdk.OptimizerProgram, err error) {
 			client, err := r.get(ctx)

@@ -120,6 +120,9 @@ func (s *Stepper) Direction(tensor string) []float32 {
 // State then returns what the step has written.
 func (s *Stepper) State(tensor, state string) []float32 { return s.state(tensor, state, s.odd) }
 
+// Next returns the memory of a state tensor that the next step will write.
+func (s *Stepper) Next(tensor, state string) []float32 { return s.state(tensor, state, !s.odd) }
+
 func (s *Stepper) state(tensor, state string, odd bool) []float32 {
 	p := s.places[tensor]
 	for i, st := range p.State {

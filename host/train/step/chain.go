@@ -1,6 +1,7 @@
 package step
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -29,7 +30,7 @@ func (c *Compiled) Step(s *State, batches [][]int32, set Settings) (Result, erro
 // freed when it returns.
 func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 	defer b.Close()
-	if c.isSingle() && !set.ParetoSTE && !set.Pareto && !c.refresher.Due(set.Step) && !s.Pending.Arrives(set.Step) {
+	if c.isSingle() && !set.ParetoSTE && !set.Pareto && !c.refresher.Due(set.Step) && !s.Pending.Arrives(set.Step) && c.plan.probesDue(set.Step) == "" {
 		return c.runSingle(s, b, set)
 	}
 	return c.runChain(s, b, set)
@@ -40,7 +41,7 @@ func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Result, err error) {
 	t := maps.Clone(s.Tensors)
 	defer keepState(s.Tensors, t)
-	if err := c.addStepInputs(t, set.Step); err != nil {
+	if err := errors.Join(c.addStepInputs(t, set.Step), c.addOptimizerKeys(t, set.Step)); err != nil {
 		return res, err
 	}
 	if c.needsQuantized(set) {
@@ -63,9 +64,12 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	res.Overhead = time.Since(began)
 	scalars, err := c.collect(t, set, &res)
 	if err == nil {
+		err = c.probe(s, t, batches, set, scalars, &res)
+	}
+	if err == nil && !res.Skipped {
 		err = c.runOpaque(t, set, scalars, res.Loss)
 	}
-	if err != nil {
+	if err != nil || res.Skipped {
 		return res, err
 	}
 	began = time.Now()
@@ -74,7 +78,7 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	if err = c.takeOpaque(t); err == nil {
 		var observed bool
 		if observed, err = c.refresh(s, t, set, scalars, &res); err == nil {
-			err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed}, scalars, &res)
+			err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed, probes: c.plan.probesDue(set.Step)}, scalars, &res)
 		}
 	}
 	s.inconsistent = err != nil

@@ -29,6 +29,8 @@ type Compiled struct {
 	evaluation *update.Update
 	// collections sum over the tensors of optimizers; nil where nothing is collected.
 	collections map[cage.Form]*update.Update
+	// probes compute where second gradients are taken.
+	probes map[updateKind]*update.Update
 	// given is what opaque optimizers are given.
 	given map[cage.Form]*update.Update
 }
@@ -39,6 +41,7 @@ type updateKind struct {
 	statistics bool
 	observed   bool // after an observation, which the update must not repeat
 	observes   bool // the observation alone, before a refresh
+	probes     dues // of the step
 }
 
 // Compile checks the plan and compiles the quantization of the weights, with which every
@@ -63,7 +66,7 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.prepare(dev); err != nil {
 		return nil, err
 	}
-	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}, collections: map[cage.Form]*update.Update{}, given: map[cage.Form]*update.Update{}}
+	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}, collections: map[cage.Form]*update.Update{}, probes: map[updateKind]*update.Update{}, given: map[cage.Form]*update.Update{}}
 	if evaluation == nil {
 		c.evaluationPlan = &c.plan
 	}
@@ -96,7 +99,7 @@ func (c *Compiled) Prepare(pareto bool) error {
 			}
 		}
 	}
-	if !c.isSingle() || c.refresher.Any() || pareto {
+	if !c.isSingle() || c.refresher.Any() || pareto || c.plan.probesEver() {
 		if err := c.prepareChain(forms, pareto); err != nil {
 			return err
 		}
@@ -133,6 +136,11 @@ func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
 		if _, err := c.collection(form); err != nil {
 			return err
 		}
+		for _, due := range c.plan.probePatterns() {
+			if _, err := c.probeUpdate(form, due); err != nil {
+				return err
+			}
+		}
 		if _, err := c.givens(form); err != nil {
 			return err
 		}
@@ -159,11 +167,13 @@ func (c *Compiled) updateKinds(form cage.Form, pareto bool) []updateKind {
 	for _, statistics := range []bool{false, true}[:1+min(1, len(c.plan.quantizedParams()))] {
 		// Beside a step that is one executable, the chain runs the steps with refreshes, and
 		// those between a refresh and its late effect.
-		if !c.isSingle() || c.refresher.Late() || pareto {
-			list = append(list, updateKind{form: form, statistics: statistics})
-		}
-		if c.refresher.Any() {
-			list = append(list, updateKind{form: form, statistics: statistics, observed: true})
+		for _, due := range c.plan.probePatterns() {
+			if !c.isSingle() || c.refresher.Late() || pareto || due != "" {
+				list = append(list, updateKind{form: form, statistics: statistics, probes: due})
+			}
+			if c.refresher.Any() {
+				list = append(list, updateKind{form: form, statistics: statistics, observed: true, probes: due})
+			}
 		}
 	}
 	if c.refresher.Any() {
@@ -192,6 +202,9 @@ func (c *Compiled) Close() {
 	}
 	if c.evaluation != nil {
 		c.evaluation.Close()
+	}
+	for _, u := range c.probes {
+		u.Close()
 	}
 	for _, u := range c.collections {
 		if u != nil {
@@ -295,6 +308,7 @@ func (p *Plan) rules(kind updateKind) []cage.Rule {
 	rules := slices.Clone(p.Rules)
 	for i := range rules {
 		rules[i].Observed = kind.observed
+		rules[i].Probing = kind.probes.has(rules[i].Optimizer.ProbeDue)
 		if rules[i].Quantizer == nil {
 			continue
 		}

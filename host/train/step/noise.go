@@ -27,6 +27,7 @@ import (
 const (
 	weightKeysName     = "keys of weights"
 	activationKeysName = "keys of activations" // and of all else that each micro-batch quantizes anew
+	optimizerKeysName  = "keys of optimizers"
 	stepNumberName     = "number of the step"
 )
 
@@ -48,6 +49,17 @@ func (p *Plan) weightKeys() []key {
 	var list []key
 	for _, t := range p.quantizedParams() {
 		list = append(list, keysOf(p.Weights[t.Name], t.Name, "weight "+t.Name, "product of "+p.partners(t.Name))...)
+	}
+	return list
+}
+
+// optimizerKeys lists the keys that optimizers take.
+func (p *Plan) optimizerKeys() []key {
+	var list []key
+	for _, r := range p.Rules {
+		if r.Optimizer.Reads(sdk.InputNoise) {
+			list = append(list, newKey(update.OptimizerNoise(r.Name), "optimizer of "+r.Name, false))
+		}
 	}
 	return list
 }
@@ -120,7 +132,7 @@ func (p *Plan) stepSpecs() []engine.Spec {
 	if number == nil {
 		number = p.batchNumberSpecs()
 	}
-	return append(keySpecs(weightKeysName, p.weightKeys()), number...)
+	return slices.Concat(keySpecs(weightKeysName, p.weightKeys()), keySpecs(optimizerKeysName, p.optimizerKeys()), number)
 }
 
 // addKeys adds the node of each key to in, which has all of them as one tensor.
@@ -158,14 +170,31 @@ func (p *Plan) keyValues(keys []key, step, batch, replica int) []uint32 {
 // addStepInputs uploads what stepSpecs describes.
 func (c *Compiled) addStepInputs(t update.Tensors, step int) (err error) {
 	for _, spec := range c.plan.stepSpecs() {
-		if spec.Name == stepNumberName {
+		switch spec.Name {
+		case stepNumberName:
 			t[spec.Name], err = engine.Upload(c.dev, []float32{float32(step)})
-		} else {
+		case weightKeysName:
 			t[spec.Name], err = engine.Upload(c.dev, c.plan.keyValues(c.plan.weightKeys(), step, 0, 0), spec.Shape.Dimensions...)
+		case optimizerKeysName:
+			t[spec.Name], err = engine.Upload(c.dev, c.plan.keyValues(c.plan.optimizerKeys(), step, 0, 0), spec.Shape.Dimensions...)
 		}
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// addOptimizerKeys uploads the keys of optimizers one by one, as the updates of a chain read them.
+func (c *Compiled) addOptimizerKeys(t update.Tensors, step int) error {
+	keys := c.plan.optimizerKeys()
+	values := c.plan.keyValues(keys, step, 0, 0)
+	for i, k := range keys {
+		b, err := engine.Upload(c.dev, values[2*i:2*i+2], 2)
+		if err != nil {
+			return err
+		}
+		t[k.node] = b
 	}
 	return nil
 }

@@ -96,6 +96,7 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 		maps.Copy(have, sums)
 		maps.Copy(have, p.meanGradients(have))
 		norms := have[normsName]
+		addKeys(have, optimizerKeysName, p.optimizerKeys())
 		scalars := update.Unpack(in["scalars"], w.scalars)
 		p.setClip(scalars, norms)
 		p.setLossScalar(scalars, losses)

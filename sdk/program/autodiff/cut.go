@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // cut chooses the residuals, in the order of their values.
@@ -18,8 +19,8 @@ import (
 // are the values to keep.
 func (s *splitter) cut() []program.ID {
 	dependent := s.dependent()
-	primal := s.p.Needs(s.p.Outputs[:s.outputs])
-	backward := s.p.Needs(s.p.Outputs[s.outputs:])
+	primal := transform.Needs(s.p, s.p.Outputs[:s.outputs])
+	backward := transform.Needs(s.p, s.p.Outputs[s.outputs:])
 	constant := s.constant()
 
 	n := s.p.NumValues()
@@ -66,14 +67,14 @@ func (s *splitter) cut() []program.ID {
 func (s *splitter) dependent() []bool {
 	marks := make([]bool, len(s.p.Inputs))
 	marks[s.inputs] = true
-	return program.Interpret(s.p, marks, func(_ program.ID, _ *program.Node, args []bool) bool {
+	return transform.Interpret(s.p, marks, func(_ program.ID, _ *program.Node, args []bool) bool {
 		return slices.Contains(args, true)
 	})
 }
 
 // constant marks the values that follow from constants alone.
 func (s *splitter) constant() []bool {
-	return program.Interpret(s.p, make([]bool, len(s.p.Inputs)), func(_ program.ID, _ *program.Node, args []bool) bool {
+	return transform.Interpret(s.p, make([]bool, len(s.p.Inputs)), func(_ program.ID, _ *program.Node, args []bool) bool {
 		return !slices.Contains(args, false)
 	})
 }

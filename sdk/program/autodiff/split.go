@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Partition is a program together with its gradient, cut between the forward and the
@@ -79,7 +80,7 @@ type splitter struct {
 func (s *splitter) split() (*Partition, error) {
 	kept := s.cut()
 	part := &Partition{}
-	arguments := s.p.Arguments()
+	arguments := transform.Arguments(s.p)
 	wanted := slices.Clone(s.p.Outputs[:s.outputs]) // of the forward pass
 	var handed []program.Output                     // to the backward pass
 	taken := s.names()
@@ -93,8 +94,8 @@ func (s *splitter) split() (*Partition, error) {
 		part.Residuals = append(part.Residuals, r)
 	}
 	var forwardErr, backwardErr error
-	part.Forward, forwardErr = s.p.Extract(extend(s.name, ".forward"), arguments[:s.inputs], wanted)
-	part.Backward, backwardErr = s.p.Extract(extend(s.name, ".backward"), append(handed, arguments[s.inputs]), s.p.Outputs[s.outputs:])
+	part.Forward, forwardErr = transform.Extract(s.p, extend(s.name, ".forward"), arguments[:s.inputs], wanted)
+	part.Backward, backwardErr = transform.Extract(s.p, extend(s.name, ".backward"), append(handed, arguments[s.inputs]), s.p.Outputs[s.outputs:])
 	return part, errors.Join(forwardErr, backwardErr)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/simplify"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Prefix precedes the name of an output to name its cotangent, and the name of an input
@@ -101,7 +102,7 @@ func extend(name, suffix string) string {
 // stop_gradient: the result can then not be differentiated again, and the values
 // before and after it are one.
 func (t *tape) replay(withoutStops bool) {
-	t.values = program.Interpret(t.p, t.values, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
+	t.values = transform.Interpret(t.p, t.values, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
 		if withoutStops && n.Op == program.OpStopGradient {
 			return args[0]
 		}
@@ -147,7 +148,7 @@ func Reaches(p *program.Program, value program.ID, input int) bool {
 
 // active are the values that depend on some inputs by operations with a gradient.
 func active(p *program.Program, inputs []bool) []bool {
-	return program.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []bool) bool {
+	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []bool) bool {
 		for i, active := range args {
 			if active && passes(n.Op, i) {
 				return n.Type.DType == program.Float

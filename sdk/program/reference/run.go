@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Run executes p, which must be valid ([program.Program.Validate]), on the given
@@ -81,7 +82,7 @@ func run(p *program.Program, args []Tensor, single bool) ([]Tensor, error) {
 		inputs[i] = round(args[i])
 	}
 	var failed error
-	values := program.Interpret(p, inputs, func(id program.ID, n *program.Node, args []Tensor) Tensor {
+	values := transform.Interpret(p, inputs, func(id program.ID, n *program.Node, args []Tensor) Tensor {
 		if failed != nil {
 			return Tensor{}
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Program returns p, which must be valid, in its simplified form: the same inputs
@@ -64,7 +65,7 @@ func (w *Writer) Inputs(p *program.Program) []program.Value {
 // Copy writes the operations of p, with inputs in place of its own, and returns what each
 // value of p has become.
 func (w *Writer) Copy(p *program.Program, inputs []program.Value) []program.Value {
-	return program.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
+	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
 		return w.Apply(n.Op, n.Attr, n.Type, args...)
 	})
 }

@@ -7,11 +7,13 @@ from .infer import KEY, DType, Type
 from .optimizer import (
     Averaged,
     Collector,
+    Compact,
     Due,
     Optimizer,
     OptimizerProgram,
     Pacer,
     Part,
+    Prober,
     Refresher,
     Selective,
     Tensor,
@@ -20,12 +22,23 @@ from .optimizer import (
 )
 from .plugin import Bool, Choice, Description, Float, Int, Parameter, Refusal, State, StateTensor, String
 from .program import Builder, Node, Program, ProgramError, Value
-from .quantizer import Packer, Quantized, Quantizer, QuantizerProgram, Site, Trainable, build_quantizer
+from .quantizer import (
+    Constrained,
+    Packer,
+    Quantized,
+    Quantizer,
+    QuantizerProgram,
+    Sharer,
+    Site,
+    Trainable,
+    build_quantizer,
+)
 from .serve import serve
 
 __all__ = [
-    "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "DType", "Description", "Due", "Float", "Int", "Node",
-    "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part", "Program", "ProgramError", "Quantized",
-    "Quantizer", "QuantizerProgram", "Refresher", "Refusal", "Selective", "Site", "State", "StateTensor", "String",
-    "Tensor", "Trainable", "Type", "UpdateInput", "Value", "build_optimizer", "build_quantizer", "serve",
+    "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "Compact", "Constrained", "DType", "Description",
+    "Due", "Float", "Int", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
+    "Prober", "Program", "ProgramError", "Quantized", "Quantizer", "QuantizerProgram", "Refresher", "Refusal",
+    "Selective", "Sharer", "Site", "State", "StateTensor", "String", "Tensor", "Trainable", "Type", "UpdateInput",
+    "Value", "build_optimizer", "build_quantizer", "serve",
 ]  # fmt: skip

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, runtime_checkable
 
-from .infer import Type
-from .plugin import Description, State, StateTensor, Values, input_state, output_state
+from .infer import KEY, Type
+from .plugin import Description, State, StateTensor, Storage, Values, input_state, output_state
 from .program import Builder, Program, ProgramError, Value
 
 TensorRole = Literal["matrix", "vector", "embedding", "head"]
@@ -35,7 +35,7 @@ class Tensor(Values):
 
 @dataclass(frozen=True)
 class UpdateInput:
-    """What an update may read. A program that does not use rate, steps, loss or a sum does not have it."""
+    """What an update may read. A program that does not use what comes after state does not have it."""
 
     x: Value
     """The parameter before the step, after weight decay, unless the run decays last."""
@@ -50,8 +50,14 @@ class UpdateInput:
     """The number of steps of the whole run."""
     loss: Value
     """The loss of this step."""
+    noise: Value
+    """A key for random bits, uint[2]: another one for each tensor and in each step."""
     sums: State = field(default_factory=dict)
     """The sums of what a Collector collects, by name; empty in collect."""
+    probed: Value | None = None
+    """In the update of a Prober: the gradient at the offset point where a probe is due, else gradient."""
+    probing: Value | None = None
+    """In the update of a Prober: 1 where a probe is due, else 0, a scalar float."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,25 @@ class Refresher(Protocol):
         """At which updates a refresh is due."""
 
 
+@runtime_checkable
+class Prober(Protocol):
+    """An optimizer that takes a second gradient, at another point and with the same batch, as SAM does."""
+
+    def probe(self, b: Builder, given: UpdateInput, t: Tensor) -> Value:
+        """Writes the offset p: the second gradient is taken at x + p, with all tensors moved at once."""
+
+    def probe_at(self, t: Tensor) -> Due:
+        """At which updates a probe is due."""
+
+
+@runtime_checkable
+class Compact(Protocol):
+    """An optimizer that keeps parts of its state in fewer bits than float32."""
+
+    def storage(self, t: Tensor) -> dict[str, Storage]:
+        """How state tensors are kept, by name; others are kept as float32."""
+
+
 @dataclass
 class OptimizerProgram:
     """The programs of one tensor, as docs/plugin-protocol.md describes them."""
@@ -137,6 +162,8 @@ class OptimizerProgram:
     evaluate: Program | None = None
     collect: Program | None = None
     rate: Program | None = None
+    probe: Program | None = None
+    probe_due: Due = Due()
 
 
 def build_optimizer(o: Optimizer, t: Tensor) -> OptimizerProgram | None:
@@ -153,25 +180,37 @@ def build_optimizer(o: Optimizer, t: Tensor) -> OptimizerProgram | None:
         x, gradient, step = b.input("x", x_type), b.input("gradient", x_type), b.input("step", scalar)
         current = input_state(b, "state.", state)
         rate, steps, loss = (b.input(i, scalar) for i in ("rate", "steps", "loss"))
-        given = UpdateInput(x, gradient, step, current, rate, steps, loss, input_state(b, "global.", sums))
+        noise = b.input("noise", KEY)
+        given = UpdateInput(x, gradient, step, current, rate, steps, loss, noise, input_state(b, "global.", sums))
         return b, given, 3 + len(state)
 
     b = Builder(f"{name}/init/{t.name}")
     state += output_state(b, "state.", o.init(b, b.input("x", x_type), t))
     init = b.build() if state else None
+    kept = dict(o.storage(t)) if isinstance(o, Compact) else {}
+    state = [replace(s, storage=kept.pop(s.name, "float32")) for s in state]
+    if kept:
+        raise ProgramError(f"storage names the state tensor {next(iter(kept))}, which init does not return")
     collect = None
     if isinstance(o, Collector):
         b, given, fixed = start("collect")
         sums += output_state(b, "global.", o.collect(b, given, t))
         collect = b.build(fixed) if sums else None
+    probe, probe_due = None, o.probe_at(t) if isinstance(o, Prober) else Due()
+    if isinstance(o, Prober) and probe_due.first:
+        b, given, fixed = start("probe")
+        b.output("offset", o.probe(b, given, t))
+        probe = b.build(fixed)
     b, given, fixed = start("update")
+    if probe:
+        given = replace(given, probed=b.input("probed", x_type), probing=b.input("probing", scalar))
     u, following = o.update(b, given, t)
     b.output("direction", u)
     if u.type != x_type:
         raise ProgramError(f"the direction is {u.type}: it must have the type of x, {x_type}")
-    if output_state(b, "state.", following) != state:
+    if output_state(b, "state.", following) != [StateTensor(s.name, s.shape) for s in state]:
         raise ProgramError(f"update returns the state {_named(following)}: it must return what init does, {_listed(state)}")
-    out = OptimizerProgram(b.build(fixed), init, state, collect=collect)
+    out = OptimizerProgram(b.build(fixed), init, state, collect=collect, probe=probe, probe_due=probe_due)
     if isinstance(o, Refresher):
         _refresher(o, out, name, t, *start("observe"))
     if isinstance(o, Pacer):

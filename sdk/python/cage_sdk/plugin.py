@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .infer import Type
-from .program import Builder, Value
+from .program import Builder, Program, Value
+
+Storage = Literal["float32", "int8", "uint8", "bfloat16"]
+"""How a state tensor is kept between programs, which take and return floats in any case."""
 
 State = dict[str, Value]
 """An optimizer's memory for one tensor, or a quantizer's trained parameters: float values by name."""
@@ -146,10 +149,15 @@ class Values:
 
 @dataclass(frozen=True)
 class StateTensor:
-    """The name and shape of a float tensor that is kept from step to step."""
+    """A float tensor that is kept from step to step."""
 
     name: str
     shape: tuple[int, ...]
+    shared: str = ""
+    """Of a trained parameter: the name under which several sites share it."""
+    constrain: Program | None = None
+    """Of a trained parameter: a program from its value to that in its set, after each update."""
+    storage: Storage = "float32"
 
 
 def input_state(b: Builder, prefix: str, tensors: Sequence[StateTensor]) -> State:

@@ -93,6 +93,22 @@ class Trainable(Protocol):
 
 
 @runtime_checkable
+class Sharer(Protocol):
+    """A Trainable of which several sites train the same parameter."""
+
+    def shared(self, p: str, site: Site) -> str:
+        """The name under which sites share the parameter p of this one; empty if it is the site's own."""
+
+
+@runtime_checkable
+class Constrained(Protocol):
+    """A Trainable whose parameters must stay in a set, such as that of orthogonal matrices."""
+
+    def constrain(self, b: Builder, p: str, v: Value, site: Site) -> Value:
+        """Writes the point of the set that takes the place of v after each update; v itself for no constraint."""
+
+
+@runtime_checkable
 class Packer(Protocol):
     """A quantizer whose results can be stored as codes and scales."""
 
@@ -120,7 +136,7 @@ def build_quantizer(q: Quantizer, site: Site) -> QuantizerProgram:
         b = Builder(f"{name}/init/{site.name}")
         state = q.init_trained(b, b.input("x", x_type), site)
         if state:
-            trained = output_state(b, "trained.", state)
+            trained = [_completed(q, name, s, site) for s in output_state(b, "trained.", state)]
             init = b.build()
     program, homogeneous = _build(q, site, trained, True)
     try:
@@ -154,6 +170,20 @@ def _build(q: Quantizer, site: Site, trained: Sequence[StateTensor], training: b
     if result.codes is not None and result.codes.dtype == "bool":
         raise ProgramError("codes are bool: they must be numbers")
     return b.build(1 + len(trained)), result.homogeneous
+
+
+def _completed(q: Quantizer, name: str, s: StateTensor, site: Site) -> StateTensor:
+    """A trained parameter with what other capabilities say of it."""
+    if isinstance(q, Sharer):
+        s = replace(s, shared=q.shared(s.name, site))
+    if isinstance(q, Constrained):
+        b = Builder(f"{name}/constrain/{s.shared or site.name}/{s.name}")
+        v = b.input("trained." + s.name, Type("float", s.shape))
+        out = q.constrain(b, s.name, v, site)
+        if out is not v:
+            b.output("trained." + s.name, out)
+            s = replace(s, constrain=b.build())
+    return s
 
 
 def _checked(name: str, v: Value, want: Type) -> Value:

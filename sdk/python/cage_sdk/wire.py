@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from .infer import DTYPES, Type
-from .optimizer import OptimizerProgram, Part, Tensor
+from .optimizer import Due, OptimizerProgram, Part, Tensor
 from .plugin import Description, Values
 from .program import Node, Program
 from .quantizer import QuantizerProgram, Site
@@ -32,12 +32,13 @@ def message(name: str) -> Any:
 def _words(enum: str) -> dict[int, str]:
     """The words of an enumeration, as Go's sdk has them: SITE_ROLE_WEIGHT is weight."""
     values = _pool.FindEnumTypeByName(f"{PACKAGE}.{enum}").values_by_number
-    prefix = values[0].name.removesuffix("UNSPECIFIED").removesuffix("FORWARD")
+    prefix = values[0].name.removesuffix("UNSPECIFIED").removesuffix("FORWARD").removesuffix("FLOAT32")
     return {n: v.name.removeprefix(prefix).lower() for n, v in values.items() if not v.name.endswith("UNSPECIFIED")}
 
 
 _OPS = {word: n for n, word in _words("Op").items()}
 _SITE_ROLES, _PRODUCTS, _TENSOR_ROLES = _words("SiteRole"), _words("SiteProduct"), _words("TensorRole")
+_STORAGE = {word: n for n, word in _words("Storage").items()}
 _PARAMETERS = {word: n for n, word in _words("ParameterType").items()}
 
 
@@ -125,7 +126,14 @@ def from_program(m: Any) -> Program:
 
 
 def _to_list(state: Any) -> Any:
-    return [{"name": s.name, "shape": s.shape} for s in state]
+    return [
+        {"name": s.name, "shape": s.shape, "shared": s.shared, "constrain": to_program(s.constrain), "storage": _STORAGE[s.storage]}
+        for s in state
+    ]
+
+
+def _to_due(d: Due) -> Any:
+    return {"first": d.first, "next": d.next, "every": d.every} if d.first else None
 
 
 def to_quantizer_program(q: QuantizerProgram) -> Any:
@@ -136,7 +144,7 @@ def to_quantizer_program(q: QuantizerProgram) -> Any:
 
 def to_optimizer_program(o: OptimizerProgram) -> Any:
     """Writes an optimizer's answer."""
-    names = ("init", "update", "observe", "first_refresh", "refresh", "evaluate", "collect", "rate")
+    names = ("init", "update", "observe", "first_refresh", "refresh", "evaluate", "collect", "rate", "probe")
     programs = {name: to_program(getattr(o, name)) for name in names}
-    due = {"first": o.due.first, "next": o.due.next, "every": o.due.every} if o.due.first else None
-    return message("OptimizerProgram")(**programs, state=_to_list(o.state), due=due)
+    due, probe_due = _to_due(o.due), _to_due(o.probe_due)
+    return message("OptimizerProgram")(**programs, state=_to_list(o.state), due=due, probe_due=probe_due)

@@ -9,7 +9,7 @@ import pytest
 
 from cage_sdk import (
     Bool, Choice, Description, Due, Float, Int, Optimizer, ProgramError, Quantized, Quantizer, Site, String, Tensor,
-    build_optimizer, build_quantizer,
+    build_optimizer, build_quantizer, wire,
 )  # fmt: skip
 from cage_sdk.executor import run
 
@@ -139,6 +139,45 @@ def test_optimizer():
     assert [n for n, _ in o.collect.inputs] == ["x", "gradient", "step", "state.c", "state.m"]
     assert o.first_refresh.name == "everything/first_refresh/w" and o.refresh and o.observe and o.evaluate
     assert build_optimizer(Everything(), Tensor(name="v", role="vector", shape=(3,))) is None
+
+
+def test_probe_and_storage():
+    class Sharp(Everything):
+        def observe(self, b, given, t):
+            return {}
+
+        def refresh_at(self, t):
+            return Due()
+
+        def probe(self, b, given, t):
+            return given.gradient * 0.05
+
+        def probe_at(self, t):
+            return Due(1, 2, 1)
+
+        def storage(self, t):
+            return {"m": "bfloat16"}
+
+        def update(self, b, given, t):
+            _, state = super().update(b, given, t)
+            return given.probed * given.probing, state
+
+    o = build_optimizer(Sharp(), TENSOR)
+    assert [n for n, _ in o.update.inputs][-3:] == ["global.norm2", "probed", "probing"] and o.probe.outputs[0][0] == "offset"
+    m = wire.to_optimizer_program(o)
+    assert m.probe_due.every == 1 and [s.storage for s in m.state] == [0, 3] and not m.HasField("due")
+
+
+def test_shared_and_constrained():
+    class Rotated(Learned):
+        def shared(self, p, site):
+            return "all"
+
+        def constrain(self, b, p, v, site):
+            return v.max(1e-8)
+
+    (s,) = wire.to_quantizer_program(build_quantizer(Rotated(), SITE)).trained
+    assert s.shared == "all" and s.constrain.name == "plain/constrain/all/step"
 
 
 def test_forgotten_state():

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Storage is the type in which floats are stored in memory. Rows are computed in float32.
@@ -115,7 +116,7 @@ func Divide(p *program.Program, rows int, fits func(Layout) bool) (Division, err
 			inside = append(inside, o)
 		}
 	}
-	needed := p.Needs(inside)
+	needed := transform.Needs(p, inside)
 	for i := range p.Nodes {
 		id := program.ID(len(p.Inputs) + i)
 		if !needed[id] || whole[id] {
@@ -131,7 +132,7 @@ func Divide(p *program.Program, rows int, fits func(Layout) bool) (Division, err
 	var d Division
 	var err error
 	if to := append(slices.Clone(numbers), outside...); len(to) > 0 {
-		if d.Whole, err = p.Extract(p.Name+".whole", p.Arguments(), to); err != nil {
+		if d.Whole, err = transform.Extract(p, p.Name+".whole", transform.Arguments(p), to); err != nil {
 			return d, err
 		}
 	}
@@ -164,7 +165,7 @@ func (c cut) whole() []bool {
 	for i, in := range c.p.Inputs {
 		reads[i] = !c.apart(in.Type) && !IsShared(c.p, program.ID(i), c.rows)
 	}
-	return program.Interpret(c.p, inputs, func(id program.ID, n *program.Node, _ []bool) bool {
+	return transform.Interpret(c.p, inputs, func(id program.ID, n *program.Node, _ []bool) bool {
 		for _, a := range n.Args {
 			reads[id] = reads[id] || reads[a]
 			drawn[id] = drawn[id] || drawn[a]
@@ -179,19 +180,19 @@ func (c cut) whole() []bool {
 
 // remainder is the second part, with the inputs that it needs.
 func (c cut) remainder(numbers, to []program.Output) (*program.Program, error) {
-	from := append(c.p.Arguments(), numbers...)
-	p, err := c.p.Extract(c.p.Name, from, to)
+	from := append(transform.Arguments(c.p), numbers...)
+	p, err := transform.Extract(c.p, c.p.Name, from, to)
 	if err != nil {
 		return nil, err
 	}
-	needed := p.Needs(p.Outputs)
+	needed := transform.Needs(p, p.Outputs)
 	var list []program.Output
-	for _, a := range p.Arguments() {
+	for _, a := range transform.Arguments(p) {
 		if needed[a.Value] {
 			list = append(list, a)
 		}
 	}
-	return p.Extract(c.p.Name, list, p.Outputs)
+	return transform.Extract(p, c.p.Name, list, p.Outputs)
 }
 
 // Unsupported has the operations that no executor of rows has, with the reason that it gives for factorizations, and for the others.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Names of the outputs that [Rows] adds.
@@ -66,7 +67,7 @@ func extend(p *program.Program, more func(values []program.Value) []program.Valu
 	for i, in := range p.Inputs {
 		given[i] = b.Input(in.Name, in.Type)
 	}
-	values := b.Copy(p, given)
+	values := transform.Copy(b, p, given)
 	for _, o := range p.Outputs {
 		b.Output(o.Name, values[o.Value])
 	}
@@ -90,7 +91,7 @@ func numbers(p *program.Program) []set {
 	for range p.Inputs {
 		known = append(known, anything)
 	}
-	return program.Interpret(p, slices.Clone(known), func(_ program.ID, n *program.Node, args []set) set {
+	return transform.Interpret(p, slices.Clone(known), func(_ program.ID, n *program.Node, args []set) set {
 		s := anything
 		switch {
 		case n.Type.DType == program.Float:

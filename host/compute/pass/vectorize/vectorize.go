@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Program returns p, which must be valid, vectorized over a leading axis of size n: every
@@ -37,7 +38,7 @@ func Program(p *program.Program, n int, shared ...string) (*program.Program, err
 	if err != nil {
 		return nil, err
 	}
-	values := program.Interpret(p, inputs, func(id program.ID, n *program.Node, args []value) (out value) {
+	values := transform.Interpret(p, inputs, func(id program.ID, n *program.Node, args []value) (out value) {
 		if err == nil {
 			out, err = w.node(p, id, n, args)
 		}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"go/format"
 	"io/fs"
@@ -22,8 +23,8 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// templates holds a directory for each kind of plugin. A template is named after the file
-// that it becomes, with .tmpl added.
+// templates holds a directory for each kind of plugin in Go, and in python, jax and pytest, which both of these have, others.
+// A template is named after the file that it becomes, with .tmpl added.
 //
 //go:embed templates
 var templates embed.FS
@@ -31,13 +32,30 @@ var templates embed.FS
 // Plugin is a plugin to be written.
 type Plugin struct {
 	Kind, Name string
+	Language   string // go, python or jax; empty: go
 	Parent     string // existing directory in which a directory of that name is made
 	Source     string // the directory of cage's module; empty: a published version
 	Version    string // the published version; empty: that of this executable
 }
 
+// Languages are those in which plugins can be written, the first of them if none is named.
+var Languages = []string{"go", "python", "jax"}
+
 // Path is the path of the new directory.
 func (s Plugin) Path() string { return filepath.Join(s.Parent, s.Name) }
+
+// Executable is what a run names: the directory of a plugin in Go, or a file of it.
+func (s Plugin) Executable() string {
+	if s.inGo() {
+		return s.Path()
+	}
+	return filepath.Join(s.Path(), script)
+}
+
+// script is the executable of a plugin in Python.
+const script = "plugin.py"
+
+func (s Plugin) inGo() bool { return s.Language == "" || s.Language == "go" }
 
 // ignored are names of directories that the go command passes over.
 var ignored = []string{"testdata", "vendor"}
@@ -63,6 +81,12 @@ func (s Plugin) Check() error {
 		}
 		return err
 	}
+	if s.Language != "" && !slices.Contains(Languages, s.Language) {
+		return fmt.Errorf("unknown language %q: use %s", s.Language, strings.Join(Languages, ", "))
+	}
+	if !s.inGo() && s.Source != "" {
+		return fmt.Errorf("--sdk is for plugins in Go: a plugin in Python finds cage_sdk where pip has installed it")
+	}
 	if slices.Contains(ignored, s.Name) {
 		return fmt.Errorf("plugin name %q: Go ignores directories of this name; choose another", s.Name)
 	}
@@ -73,6 +97,9 @@ func (s Plugin) Check() error {
 // which the go command compiles no library once more; notice says why the requirements of a new module are not complete yet.
 // inform is told what is waited for.
 func (s Plugin) Write(ctx context.Context, inform func(string)) (settings string, notice, err error) {
+	if !s.inGo() {
+		return "", nil, s.place(func(string) error { return nil })
+	}
 	tool, err := gotool.Find(ctx, s.Parent, inform)
 	if err != nil {
 		return "", nil, err
@@ -86,31 +113,53 @@ func (s Plugin) write(ctx context.Context, tool *gotool.Tool) (notice, err error
 	if err != nil {
 		return nil, err
 	}
+	err = s.place(func(scratch string) error {
+		if module == nil {
+			return nil
+		}
+		notice, err = module.write(ctx, tool, scratch)
+		return err
+	})
+	return notice, err
+}
+
+// place renders the templates into a scratch directory, which finish completes, and moves it into place.
+func (s Plugin) place(finish func(scratch string) error) error {
 	scratch, err := os.MkdirTemp(s.Parent, ".new-plugin-")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer os.RemoveAll(scratch)
 	if err := s.Render(scratch); err != nil {
-		return nil, err
+		return err
 	}
-	if module != nil {
-		if notice, err = module.write(ctx, tool, scratch); err != nil {
-			return nil, err
+	if err := finish(scratch); err != nil {
+		return err
+	}
+	if !s.inGo() {
+		if err := os.Chmod(filepath.Join(scratch, script), 0o755); err != nil {
+			return err
 		}
 	}
 	if err := os.Chmod(scratch, 0o755); err != nil { // as made it is the user's alone
-		return nil, err
+		return err
 	}
 	if err := os.Rename(scratch, s.Path()); err != nil {
-		return nil, err
+		return err
 	}
-	return notice, vfs.At(s.Parent).SyncDir()
+	return vfs.At(s.Parent).SyncDir()
 }
 
 // Render writes the templates of the kind into dir.
 func (s Plugin) Render(dir string) error {
-	root, err := fs.Sub(templates, "templates/"+s.Kind)
+	if s.inGo() {
+		return s.render(dir, s.Kind)
+	}
+	return errors.Join(s.render(dir, s.Language+"/"+s.Kind), s.render(dir, "pytest/"+s.Kind))
+}
+
+func (s Plugin) render(dir, from string) error {
+	root, err := fs.Sub(templates, "templates/"+from)
 	if err != nil {
 		return err
 	}
@@ -123,11 +172,13 @@ func (s Plugin) Render(dir string) error {
 		if err := t.Execute(&text, map[string]string{"Name": s.Name}); err != nil {
 			return err
 		}
-		formatted, err := format.Source(text.Bytes())
-		if err != nil {
-			return fmt.Errorf("template %s: %w", t.Name(), err)
+		content := text.Bytes()
+		if s.inGo() {
+			if content, err = format.Source(content); err != nil {
+				return fmt.Errorf("template %s: %w", t.Name(), err)
+			}
 		}
-		if err := atomicfile.WriteBytes(vfs.At(dir).Join(strings.TrimSuffix(t.Name(), ".tmpl")), formatted); err != nil {
+		if err := atomicfile.WriteBytes(vfs.At(dir).Join(strings.TrimSuffix(t.Name(), ".tmpl")), content); err != nil {
 			return err
 		}
 	}

@@ -1844,10 +1844,16 @@ type OptimizerProgram struct {
 	//   rate        the rate α of the schedule for this tensor: a scalar float
 	//   steps       the number of steps of the run: a scalar float
 	//   loss        the loss of this step: a scalar float
+	//   noise       a key for random_bits of this tensor, new in each step: uint[2]
 	//   global.NAME each sum of what collect returns, in its order: a scalar float
 	//
-	// where it has rate, steps, loss and global.NAME only if it uses them, and
-	// returns, in this order,
+	// and, only where probe is present,
+	//
+	//   probed      the gradient at x + offset, scaled by the same factor of clipping, if
+	//               a probe is due at this update; otherwise gradient
+	//   probing     1 if a probe is due at this update, otherwise 0: a scalar float
+	//
+	// where it has those from rate on only if it uses them, and returns, in this order,
 	//
 	//   direction   u, of the type of x; the host applies x ← x − α·u with its
 	//               learning rate α, or that of the program rate
@@ -1886,7 +1892,14 @@ type OptimizerProgram struct {
 	// returns own_rate, a scalar float: the rate α of this update, in place of the
 	// schedule's, for direction, weight decay and correction. It must not depend on
 	// state that observe or a refresh changes. Absent when the schedule's is used.
-	Rate          *Program `protobuf:"bytes,10,opt,name=rate,proto3" json:"rate,omitempty"`
+	Rate *Program `protobuf:"bytes,10,opt,name=rate,proto3" json:"rate,omitempty"`
+	// Takes what update takes, without probed and probing, where x is the parameter
+	// before weight decay, and returns offset, of the type of x. When a probe is due, the
+	// host takes a second gradient with the same batch, with x + offset in the place of x
+	// for all tensors, before observe. Present exactly when probe_due.first is not 0.
+	Probe *Program `protobuf:"bytes,11,opt,name=probe,proto3" json:"probe,omitempty"`
+	// When to probe; absent means never.
+	ProbeDue      *Due `protobuf:"bytes,12,opt,name=probe_due,json=probeDue,proto3" json:"probe_due,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1987,6 +2000,20 @@ func (x *OptimizerProgram) GetCollect() *Program {
 func (x *OptimizerProgram) GetRate() *Program {
 	if x != nil {
 		return x.Rate
+	}
+	return nil
+}
+
+func (x *OptimizerProgram) GetProbe() *Program {
+	if x != nil {
+		return x.Probe
+	}
+	return nil
+}
+
+func (x *OptimizerProgram) GetProbeDue() *Due {
+	if x != nil {
+		return x.ProbeDue
 	}
 	return nil
 }
@@ -2243,7 +2270,7 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x03odd\x18\x05 \x01(\bR\x03odd\"\x0e\n" +
 	"\fStepResponse\"\n" +
 	"\n" +
-	"\bDeclined\"\x83\x04\n" +
+	"\bDeclined\"\xe4\x04\n" +
 	"\x10OptimizerProgram\x12+\n" +
 	"\x04init\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\x04init\x12/\n" +
 	"\x06update\x18\x02 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06update\x121\n" +
@@ -2255,7 +2282,9 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\bevaluate\x18\b \x01(\v2\x17.cage.plugin.v1.ProgramR\bevaluate\x121\n" +
 	"\acollect\x18\t \x01(\v2\x17.cage.plugin.v1.ProgramR\acollect\x12+\n" +
 	"\x04rate\x18\n" +
-	" \x01(\v2\x17.cage.plugin.v1.ProgramR\x04rate\"E\n" +
+	" \x01(\v2\x17.cage.plugin.v1.ProgramR\x04rate\x12-\n" +
+	"\x05probe\x18\v \x01(\v2\x17.cage.plugin.v1.ProgramR\x05probe\x120\n" +
+	"\tprobe_due\x18\f \x01(\v2\x13.cage.plugin.v1.DueR\bprobeDue\"E\n" +
 	"\x03Due\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\rR\x04next\x12\x14\n" +
@@ -2386,27 +2415,29 @@ var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	31, // 32: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
 	31, // 33: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
 	31, // 34: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
-	31, // 35: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
-	4,  // 36: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
-	9,  // 37: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	9,  // 38: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	5,  // 39: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	10, // 40: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	5,  // 41: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	14, // 42: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	19, // 43: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
-	23, // 44: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
-	6,  // 45: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	12, // 46: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	6,  // 47: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	17, // 48: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	22, // 49: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
-	24, // 50: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
-	45, // [45:51] is the sub-list for method output_type
-	39, // [39:45] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	31, // 35: cage.plugin.v1.OptimizerProgram.probe:type_name -> cage.plugin.v1.Program
+	27, // 36: cage.plugin.v1.OptimizerProgram.probe_due:type_name -> cage.plugin.v1.Due
+	31, // 37: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
+	4,  // 38: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
+	9,  // 39: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	9,  // 40: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	5,  // 41: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	10, // 42: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	5,  // 43: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	14, // 44: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	19, // 45: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
+	23, // 46: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
+	6,  // 47: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	12, // 48: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	6,  // 49: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	17, // 50: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	22, // 51: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
+	24, // 52: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
+	47, // [47:53] is the sub-list for method output_type
+	41, // [41:47] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }

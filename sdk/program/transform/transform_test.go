@@ -1,4 +1,4 @@
-package program_test
+package transform_test
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // twoOutputs has y = (−x)², with z = |x| beside it.
@@ -24,7 +25,7 @@ func twoOutputs(t *testing.T) *program.Program {
 
 func TestInterpret(t *testing.T) {
 	var ids []program.ID
-	depths := program.Interpret(twoOutputs(t), []int{1}, func(id program.ID, _ *program.Node, args []int) int {
+	depths := transform.Interpret(twoOutputs(t), []int{1}, func(id program.ID, _ *program.Node, args []int) int {
 		ids = append(ids, id)
 		return 1 + slices.Max(args)
 	})
@@ -38,14 +39,14 @@ func TestInterpret(t *testing.T) {
 
 func TestNeeds(t *testing.T) {
 	p := twoOutputs(t)
-	if got, want := p.Needs(p.Outputs[1:]), []bool{true, false, false, true}; !slices.Equal(got, want) {
+	if got, want := transform.Needs(p, p.Outputs[1:]), []bool{true, false, false, true}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
 func TestExtract(t *testing.T) {
 	p := twoOutputs(t)
-	square, err := p.Extract("square", []program.Output{{Name: "v", Value: 1}}, p.Outputs[:1])
+	square, err := transform.Extract(p, "square", []program.Output{{Name: "v", Value: 1}}, p.Outputs[:1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func TestExtract(t *testing.T) {
 	if square.String() != want {
 		t.Errorf("got\n%swant\n%s", square, want)
 	}
-	if _, err := p.Extract("lost", nil, p.Outputs); err == nil || !strings.Contains(err.Error(), `output "y": is absent`) {
+	if _, err := transform.Extract(p, "lost", nil, p.Outputs); err == nil || !strings.Contains(err.Error(), `output "y": is absent`) {
 		t.Errorf("got %v, want an error that says that y is absent", err)
 	}
 }

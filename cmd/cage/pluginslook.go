@@ -1,0 +1,544 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cage-qat/cage/host/study/figure"
+	"github.com/cage-qat/cage/host/train/inspect"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/npy"
+	"github.com/cage-qat/cage/internal/regular"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// pluginLook are the flags of the commands that look at what one plugin writes.
+type pluginLook struct {
+	shape, role, npy                    string
+	sets                                []string
+	backward, kernel, evaluation, watch bool
+	seed                                uint64
+	out                                 string
+}
+
+// newPluginsLook returns a command that starts a plugin and answers with what look makes of it.
+func newPluginsLook(p *pluginLook, cmd *cobra.Command, look func(context.Context, *plugin.Client, question) (*answer, error)) *cobra.Command {
+	cmd.Args = exactly(1, "the name or path of one plugin")
+	flags := cmd.Flags()
+	flags.StringVar(&p.shape, "shape", "32x384", "`SHAPE` of the tensor, rows first")
+	flags.StringVar(&p.role, "role", string(sdk.RoleWeight), "`ROLE` of the site of a quantizer: weight, activation or gradient")
+	flags.StringArrayVar(&p.sets, "set", nil, "give a parameter of the plugin: `KEY=VALUE` (repeatable)")
+	flags.BoolVar(&p.evaluation, "evaluation", false, "the program of evaluation, where it is another one than that of training")
+	flags.BoolVar(&p.watch, "watch", false, "again, whenever a file of the plugin's directory changes, until Ctrl-C")
+	var current func(context.Context) (*answer, error)
+	cmd = withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		q, err := p.question()
+		if err != nil {
+			return nil, err
+		}
+		current = func(ctx context.Context) (*answer, error) { return p.ask(ctx, cmd, args[0], q, look) }
+		if !p.watch {
+			return current(cmd.Context())
+		}
+		if wantsJSON(cmd) {
+			return nil, usageError{errors.New("--watch prints one result after the other, and --json one: leave one of them out")}
+		}
+		return nil, watch(cmd.Context(), cmd.OutOrStdout(), args[0], current)
+	})
+	return cmd
+}
+
+// question is what the flags ask for.
+type question struct {
+	shape    []int
+	role     sdk.Role
+	x        []float64 // given, or nil
+	settings func(sdk.Description) map[string]any
+}
+
+func (p *pluginLook) question() (q question, err error) {
+	set := pluginTest{sets: p.sets, device: noDevice}
+	if _, _, err = set.options(); err != nil {
+		return q, err
+	}
+	q.settings = set.settings
+	q.role = sdk.Role(p.role)
+	if !slices.Contains([]sdk.Role{sdk.RoleWeight, sdk.RoleActivation, sdk.RoleGradient}, q.role) {
+		return q, usageError{fmt.Errorf("--role %q: use weight, activation or gradient", p.role)}
+	}
+	if p.npy != "" {
+		file, err := regular.ReadFile(p.npy)
+		if err != nil {
+			return q, fmt.Errorf("--npy: %w", err)
+		}
+		if q.shape, q.x, err = npy.Parse(file); err != nil {
+			return q, fmt.Errorf("--npy %s: %w", p.npy, err)
+		}
+		if len(q.shape) == 0 {
+			return q, fmt.Errorf("--npy %s: it holds one number, want rows", p.npy)
+		}
+		return q, nil
+	}
+	size := 1
+	for text := range strings.SplitSeq(p.shape, "x") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || size > mostElements/n {
+			return q, usageError{fmt.Errorf("--shape %q: want sizes of axes such as 32x384, with at most %d elements", p.shape, mostElements)}
+		}
+		q.shape, size = append(q.shape, n), size*n
+	}
+	return q, nil
+}
+
+// mostElements bounds what the oracle, which is slow, is asked.
+const mostElements = 1 << 24
+
+// ask starts the plugin, and looks at it as each of the kinds that it serves.
+func (p *pluginLook) ask(ctx context.Context, cmd *cobra.Command, name string, q question, look func(context.Context, *plugin.Client, question) (*answer, error)) (a *answer, err error) {
+	finder, opts, err := newFinder(cmd)
+	if err != nil {
+		return nil, err
+	}
+	exe, err := finder.Find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	err = startAsEach(ctx, exe, kinds, opts, func(client *plugin.Client) error {
+		one, err := look(ctx, client, q)
+		if one != nil {
+			a = one
+		}
+		return err
+	})
+	return a, err
+}
+
+// quantizer asks for the programs of a site.
+func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q question, shape []int) (out sdk.QuantizerProgram, err error) {
+	if client.Kind() != sdk.KindQuantizer {
+		return out, fmt.Errorf("%s is an optimizer: only `cage plugins program` is for it", client.Description().Name)
+	}
+	values, err := client.Resolve(q.settings(client.Description()))
+	if err != nil {
+		return out, err
+	}
+	out, err = client.Quantize(ctx, sdk.Site{Role: q.role, Name: "layers.0.attention.query", Shape: shape, Values: values})
+	if err == nil && p.evaluation {
+		out = out.ForEvaluation()
+	}
+	return out, err
+}
+
+func newPluginsProgram() *cobra.Command {
+	p := &pluginLook{}
+	cmd := newPluginsLook(p, &cobra.Command{
+		Use:   "program NAME",
+		Short: "Show the programs that a plugin writes, and what they cost",
+		Long: `Show the programs that a plugin writes for one tensor, and what each costs for an
+element: operations, products, the bytes of its inputs and outputs, and how often the
+tensor is read. Of a quantizer the last column says what becomes one kernel on a GPU.
+
+  cage plugins program ./my-quantizer --shape 32x384 --set bits=3 --backward`,
+	}, func(ctx context.Context, client *plugin.Client, q question) (*answer, error) {
+		return p.program(ctx, client, q)
+	})
+	cmd.Flags().BoolVar(&p.backward, "backward", false, "list the backward pass of a quantizer, too")
+	cmd.Flags().BoolVar(&p.kernel, "kernel", false, "show the text of the kernel for a GPU")
+	return cmd
+}
+
+// programPart is a part of a plugin's answer as printed in JSON.
+type programPart struct {
+	Name       string  `json:"name"`
+	Operations float64 `json:"operations_per_element"`
+	Products   float64 `json:"products_per_element"`
+	Bytes      float64 `json:"bytes_per_element"`
+	Passes     int     `json:"passes"`
+	Kernel     string  `json:"kernel,omitempty"`
+	Program    string  `json:"program,omitempty"`
+	Text       string  `json:"kernel_text,omitempty"`
+}
+
+func (p *pluginLook) program(ctx context.Context, client *plugin.Client, q question) (*answer, error) {
+	var parts []inspect.Part
+	listed := map[string]bool{}
+	if client.Kind() == sdk.KindQuantizer {
+		answered, err := p.quantizer(ctx, client, q, q.shape)
+		if err != nil {
+			return nil, err
+		}
+		for name, program := range answered.Programs() {
+			if name != "evaluate" {
+				parts, listed[name] = append(parts, inspect.NewPart(name, program, q.shape)), true
+			}
+		}
+		passes, err := inspect.Passes(answered, q.shape)
+		if err != nil {
+			return nil, err
+		}
+		parts, listed["backward"] = append(parts, passes...), p.backward
+	} else {
+		values, err := client.Resolve(q.settings(client.Description()))
+		if err != nil {
+			return nil, err
+		}
+		answered, err := client.Program(ctx, sdk.Tensor{Name: "layers.0.attention.query", Role: sdk.TensorMatrix, Shape: q.shape, Values: values})
+		if err != nil {
+			return nil, err
+		}
+		if !answered.Accepts {
+			return nil, fmt.Errorf("%s is not for matrices of shape %v", client.Description().Name, q.shape)
+		}
+		for name, program := range answered.Programs() {
+			parts, listed[name] = append(parts, inspect.NewPart(name, program, q.shape)), true
+		}
+		for i := range parts { // updates are compiled in another way
+			parts[i].Kernel, parts[i].Text = "", nil
+		}
+	}
+	var list []programPart
+	rows := [][]string{{"program", "operations", "products", "bytes", "passes", "becomes"}}
+	number := func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }
+	for _, part := range parts {
+		one := programPart{Name: part.Name, Operations: part.Operations, Products: part.Products, Bytes: part.Bytes, Passes: part.Passes, Kernel: part.Kernel}
+		if listed[part.Name] {
+			one.Program = part.Program.String()
+		}
+		if p.kernel && part.Text != nil && (part.Name == "forward" || part.Name == "backward" && p.backward) {
+			one.Text = part.Text.Text
+		}
+		list = append(list, one)
+		rows = append(rows, []string{part.Name, number(part.Operations), number(part.Products), number(part.Bytes), fmt.Sprint(part.Passes), part.Kernel})
+	}
+	return &answer{list, func(w io.Writer) {
+		for _, part := range list {
+			fmt.Fprint(w, part.Program, part.Text)
+		}
+		fmt.Fprintf(w, "for each of the %d elements:\n", program.FloatType(q.shape...).Size())
+		table(w, rows)
+	}}, nil
+}
+
+func newPluginsRun() *cobra.Command {
+	p := &pluginLook{}
+	cmd := newPluginsLook(p, &cobra.Command{
+		Use:   "run NAME",
+		Short: "Quantize a tensor, and show codes, scales and the error",
+		Long: `Quantize a tensor in float64, and show codes, scales, values and the error. The tensor is
+random, with outliers, or one that numpy.save wrote.
+
+  cage plugins run ./my-quantizer --set bits=3 --npy weight.npy --backward`,
+	}, func(ctx context.Context, client *plugin.Client, q question) (*answer, error) {
+		return p.run(ctx, client, q)
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&p.npy, "npy", "", "quantize the tensor of a `FILE` of numpy.save")
+	flags.Uint64Var(&p.seed, "seed", 1, "of the random tensor, and of noise")
+	flags.BoolVar(&p.backward, "backward", false, "also the gradients, for a random gradient of Q(x)")
+	return cmd
+}
+
+// ran is the result of run as printed in JSON; tensors are flat, in row-major order.
+type ran struct {
+	Shape    []int                       `json:"shape"`
+	Error    sdktest.Number              `json:"error"`
+	Largest  sdktest.Number              `json:"largest_error"`
+	X        []sdktest.Number            `json:"x"`
+	Value    []sdktest.Number            `json:"value"`
+	Codes    []sdktest.Number            `json:"codes,omitempty"`
+	Scale    []sdktest.Number            `json:"scale,omitempty"`
+	Mask     []sdktest.Number            `json:"mask,omitempty"`
+	Trained  map[string][]sdktest.Number `json:"trained,omitempty"`
+	DValue   []sdktest.Number            `json:"d.value,omitempty"`
+	Gradient map[string][]sdktest.Number `json:"gradients,omitempty"`
+}
+
+// printed are numbers as JSON may have them: NaN and infinities are strings.
+func printed(data []float64) (out []sdktest.Number) {
+	for _, v := range data {
+		out = append(out, sdktest.Number(v))
+	}
+	return out
+}
+
+func (p *pluginLook) run(ctx context.Context, client *plugin.Client, q question) (*answer, error) {
+	quantizer, err := p.quantizer(ctx, client, q, q.shape)
+	if err != nil {
+		return nil, err
+	}
+	x := q.x
+	if x == nil {
+		x = inspect.Random(q.shape, p.seed)
+	}
+	r, err := inspect.Run(quantizer, reference.Floats(x, q.shape...), p.seed, p.backward)
+	if err != nil {
+		return nil, err
+	}
+	value := ran{Shape: q.shape, Error: sdktest.Number(r.Error), Largest: sdktest.Number(r.Largest), X: printed(r.X.Float64s()), Value: printed(r.Value.Float64s()),
+		Codes: printed(r.Codes.Float64s()), Scale: printed(r.Scale.Float64s()), Mask: printed(r.Mask.Float64s()), DValue: printed(r.DY.Float64s())}
+	named := func(tensors map[string]reference.Tensor) map[string][]sdktest.Number {
+		out := map[string][]sdktest.Number{}
+		for name, t := range tensors {
+			out[name] = printed(t.Float64s())
+		}
+		return out
+	}
+	value.Trained, value.Gradient = named(r.Trained), named(r.Gradients)
+	return &answer{value, func(w io.Writer) { writeRun(w, client.Description().Name, r) }}, nil
+}
+
+// writeRun writes a summary, and the first elements of the first rows.
+func writeRun(w io.Writer, name string, r inspect.Result) {
+	fmt.Fprintf(w, "%s, %v: error %.3g of the norm of x, at most %.3g\n", name, r.X.Type, r.Error, r.Largest)
+	rows := [][]string{{"", "type", "from", "to", "different", "zeros"}}
+	add := func(what string, t reference.Tensor) {
+		if t.Len() == 0 {
+			return
+		}
+		v := slices.Sorted(slices.Values(t.Float64s()))
+		zeros := 0
+		for _, e := range v {
+			if e == 0 {
+				zeros++
+			}
+		}
+		kinds := len(slices.CompactFunc(slices.Clone(v), func(a, b float64) bool { return a == b }))
+		rows = append(rows, []string{what, t.Type.String(), digits(v[0]), digits(v[len(v)-1]), fmt.Sprint(kinds), fmt.Sprintf("%.3g %%", 100*float64(zeros)/float64(len(v)))})
+	}
+	add("x", r.X)
+	add("value", r.Value)
+	add("codes", r.Codes)
+	add("scale", r.Scale)
+	add("mask", r.Mask)
+	for _, name := range slices.Sorted(maps.Keys(r.Trained)) {
+		add(name, r.Trained[name])
+	}
+	add("d.value", r.DY)
+	for _, name := range slices.Sorted(maps.Keys(r.Gradients)) {
+		add(name, r.Gradients[name])
+	}
+	table(w, rows)
+	length := r.X.Type.Shape[len(r.X.Type.Shape)-1]
+	for row := range min(2, r.X.Len()/length) {
+		fmt.Fprintf(w, "row %d\n", row)
+		var lines [][]string
+		line := func(what string, t reference.Tensor) {
+			if t.Len() != r.X.Len() {
+				return
+			}
+			cells := []string{"  " + what}
+			for _, v := range t.Float64s()[row*length : row*length+min(length, 8)] {
+				cells = append(cells, digits(v))
+			}
+			lines = append(lines, cells)
+		}
+		line("x", r.X)
+		line("value", r.Value)
+		line("codes", r.Codes)
+		line("mask", r.Mask)
+		line("d.value", r.DY)
+		line("d.x", r.Gradients["d.x"])
+		table(w, lines)
+	}
+}
+
+// digits writes a number with four digits.
+func digits(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+
+func newPluginsCurve() *cobra.Command {
+	p := &pluginLook{}
+	cmd := newPluginsLook(p, &cobra.Command{
+		Use:   "curve NAME",
+		Short: "Draw the levels and the transfer curve of a quantizer",
+		Long: `Move one entry of a row through its range, while the others stay, and draw Q(x) over x
+in the terminal, with the levels and where the gradient passes. A rotation mixes the entry
+with others, and then there are no levels: --set rotation=none, where the plugin has that.
+
+  cage plugins curve ./my-quantizer --set bits=3 --out curve.svg`,
+	}, func(ctx context.Context, client *plugin.Client, q question) (*answer, error) {
+		return p.curve(ctx, client, q)
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&p.npy, "npy", "", "take the first row of a `FILE` of numpy.save")
+	flags.Uint64Var(&p.seed, "seed", 1, "of the random row, and of noise")
+	flags.StringVar(&p.out, "out", "", "also write a picture to this `FILE`, .svg or .png")
+	return cmd
+}
+
+// transfer is a curve as printed in JSON.
+type transfer struct {
+	X        []sdktest.Number `json:"x"`
+	Value    []sdktest.Number `json:"value"`
+	Gradient []sdktest.Number `json:"gradient"`
+	Levels   []sdktest.Number `json:"levels"`
+}
+
+func (p *pluginLook) curve(ctx context.Context, client *plugin.Client, q question) (*answer, error) {
+	length := q.shape[len(q.shape)-1]
+	quantizer, err := p.quantizer(ctx, client, q, inspect.CurveShape(length))
+	if err != nil {
+		return nil, err
+	}
+	var row []float64
+	if q.x != nil {
+		row = slices.Clone(q.x[:length])
+	}
+	t, err := inspect.Curve(quantizer, row, length, p.seed)
+	if err != nil {
+		return nil, err
+	}
+	if p.out != "" {
+		if err := figure.Save(p.out, picture(t), figure.Options{Title: client.Description().Name}); err != nil {
+			return nil, err
+		}
+	}
+	value := transfer{printed(t.X), printed(t.Value), printed(t.Gradient), printed(t.Levels)}
+	return &answer{value, func(w io.Writer) {
+		writeCurve(w, t)
+		if p.out != "" {
+			fmt.Fprintln(w, p.out)
+		}
+	}}, nil
+}
+
+// picture draws the transfer curve, the gradient and the identity.
+func picture(t inspect.Transfer) figure.Picture {
+	points := func(y []float64) (out []figure.Point) {
+		for i, x := range t.X {
+			out = append(out, figure.Point{X: x, Y: y[i]})
+		}
+		return out
+	}
+	return &figure.Chart{X: figure.Axis{Label: "x"}, Y: figure.Axis{Label: "Q(x), and its gradient"}, Series: []figure.Series{
+		{Name: "x", Points: points(t.X), Line: figure.Dotted},
+		{Name: "Q(x)", Points: points(t.Value), Line: figure.Solid},
+		{Name: "gradient", Points: points(t.Gradient), Line: figure.Dashed},
+	}}
+}
+
+// Size of the curve in a terminal.
+const curveColumns, curveLines = 65, 25
+
+// writeCurve draws Q(x) with #, and x with dots. Places are in the middle of characters.
+func writeCurve(w io.Writer, t inspect.Transfer) {
+	span := t.X[len(t.X)-1]
+	top := span
+	for _, v := range t.Value {
+		if a := math.Abs(v); a > top && !math.IsInf(a, 0) {
+			top = a
+		}
+	}
+	var page [curveLines][]byte
+	for i := range page {
+		page[i] = []byte(strings.Repeat(" ", curveColumns))
+	}
+	mark := func(values []float64, with byte) {
+		for i, v := range values {
+			if line := math.Round((1 - v/top) / 2 * (curveLines - 1)); line >= 0 && line < curveLines {
+				page[int(line)][i*(curveColumns-1)/(len(values)-1)] = with
+			}
+		}
+	}
+	mark(t.X, '.')
+	mark(t.Value, '#')
+	for i, line := range page {
+		label := ""
+		switch i {
+		case 0, curveLines / 2, curveLines - 1:
+			label = digits(top * (1 - 2*float64(i)/(curveLines-1)))
+		}
+		fmt.Fprintf(w, "%8s | %s\n", label, strings.TrimRight(string(line), " "))
+	}
+	fmt.Fprintf(w, "%8s | %-*s%s\n", "", curveColumns-len(digits(span)), digits(-span), digits(span))
+	const most = 32
+	if n := len(t.Levels); n > most {
+		fmt.Fprintf(w, "%d different values, from %s to %s\n", n, digits(t.Levels[0]), digits(t.Levels[n-1]))
+	} else {
+		var texts []string
+		for _, v := range t.Levels {
+			texts = append(texts, digits(v))
+		}
+		fmt.Fprintf(w, "levels (%d): %s\n", n, strings.Join(texts, " "))
+	}
+	fmt.Fprintf(w, "gradient: %s\n", gradientText(t))
+}
+
+// gradientText lists the stretches in which the gradient is the same.
+func gradientText(t inspect.Transfer) string {
+	var texts []string
+	for i := 0; i < len(t.X); {
+		j := i
+		for j+1 < len(t.X) && math.Abs(t.Gradient[j+1]-t.Gradient[i]) <= 1e-9 {
+			j++
+		}
+		texts = append(texts, fmt.Sprintf("%s from %s to %s", digits(t.Gradient[i]), digits(t.X[i]), digits(t.X[j])))
+		i = j + 1
+	}
+	if len(texts) > 7 {
+		return fmt.Sprintf("from %s to %s, not in steps", digits(slices.Min(t.Gradient)), digits(slices.Max(t.Gradient)))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// lookEvery is how often files are looked at.
+const lookEvery = 100 * time.Millisecond
+
+// watch prints the answer, and again whenever a file has changed, until the context ends. What goes wrong is printed, too.
+func watch(ctx context.Context, w io.Writer, path string, ask func(context.Context) (*answer, error)) error {
+	if !strings.ContainsRune(path, filepath.Separator) {
+		return usageError{fmt.Errorf("--watch needs the path of a plugin, with a slash: %s is a name", path)}
+	}
+	for {
+		seen, start := filesOf(path), time.Now()
+		a, err := ask(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if a != nil {
+			a.text(w)
+		}
+		if err != nil {
+			fmt.Fprintln(w, err)
+		}
+		fmt.Fprintf(w, "--- %.1f s; waiting for changes of %s\n", time.Since(start).Seconds(), path)
+		for filesOf(path) == seen {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(lookEvery):
+			}
+		}
+	}
+}
+
+// filesOf describes the files at or directly below a path: their names, sizes and times.
+func filesOf(path string) string {
+	var b strings.Builder
+	add := func(info fs.FileInfo) { fmt.Fprintln(&b, info.Name(), info.Size(), info.ModTime().UnixNano()) }
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		add(info)
+	}
+	entries, _ := os.ReadDir(path)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && !e.IsDir() {
+			add(info)
+		}
+	}
+	return b.String()
+}

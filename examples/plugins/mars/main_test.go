@@ -1,0 +1,18 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/tools/plugintest"
+)
+
+func TestConformance(t *testing.T) {
+	sdktest.Optimizer(t, mars{}, plugintest.With(t, nil)...)
+}
+
+// TestPublished compares with another implementation: testdata/mars.json says which.
+func TestPublished(t *testing.T) {
+	plugintest.EachCase(t, "mars", func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, mars{}, c, 1e-5) })
+}

@@ -1,0 +1,18 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/tools/plugintest"
+)
+
+func TestConformance(t *testing.T) {
+	sdktest.Optimizer(t, sam{}, plugintest.With(t, nil)...)
+}
+
+// TestPublished compares with another implementation: testdata/sam.json says which.
+func TestPublished(t *testing.T) {
+	plugintest.EachCase(t, "sam", func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, sam{}, c, 1e-5) })
+}

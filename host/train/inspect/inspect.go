@@ -1,0 +1,272 @@
+// Package inspect looks at a quantizer as its author does: what its programs cost and what becomes one kernel, what they make of a
+// tensor, and the levels and the transfer curve of one entry. Programs run on the oracle, in float64.
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// Part is a program as a step runs it.
+type Part struct {
+	Name    string
+	Program *program.Program
+	// Operations and Products are for each element of the tensor, as the conformance kit counts them. Bytes are those of the
+	// inputs and outputs, in float32, for each element.
+	Operations, Products, Bytes float64
+	// Passes is how often the tensor has to be read where each pass ends at a reduction, product or rotation.
+	Passes int
+	// Kernel says what becomes one kernel on a GPU, or why nothing does.
+	Kernel string
+	// Text is the kernel; nil if there is none.
+	Text *triton.Kernel
+}
+
+// Passes are the forward and the backward pass of a quantizer at a site of the given shape, without the rest of the program. The
+// backward pass is absent where gradients pass unchanged.
+func Passes(q sdk.QuantizerProgram, shape []int) ([]Part, error) {
+	split, err := autodiff.Split(q.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, trainedInputs(q)...)
+	if err != nil {
+		return nil, err
+	}
+	parts := []Part{NewPart("forward", split.Forward, shape)}
+	if len(split.Backward.Nodes) > 0 {
+		parts = append(parts, NewPart("backward", split.Backward, shape))
+	}
+	return parts, nil
+}
+
+// NewPart describes a program that is about a tensor of the given shape.
+func NewPart(name string, p *program.Program, shape []int) Part {
+	cost, n := sdktest.CostOf(p), float64(program.FloatType(shape...).Size())
+	bytes := int64(0)
+	for _, in := range p.Inputs {
+		bytes += size(in.Type)
+	}
+	for _, o := range p.Outputs {
+		bytes += size(p.TypeOf(o.Value))
+	}
+	part := Part{Name: name, Program: p, Operations: float64(cost.Operations) / n, Products: float64(cost.Products) / n, Bytes: float64(bytes) / n, Passes: cost.Passes}
+	part.Kernel, part.Text = kernel(p, int(n)/shape[len(shape)-1])
+	return part
+}
+
+// size is the number of bytes of a value.
+func size(t program.Type) int64 {
+	if t.DType == program.Bool {
+		return t.Size()
+	}
+	return 4 * t.Size()
+}
+
+// kernel says what a GPU makes of a program.
+func kernel(p *program.Program, rows int) (string, *triton.Kernel) {
+	d, err := triton.Divide(p, rows)
+	if err != nil {
+		return why(err), nil
+	}
+	if d.Rows == nil {
+		return "operations, because all of it needs whole tensors", nil
+	}
+	k, err := triton.New(d.Rows, rows, triton.LargestRow, nil)
+	switch {
+	case err != nil:
+		return why(err), nil
+	case d.Whole == nil:
+		return "one kernel", k
+	case len(d.Whole.Outputs) == 1:
+		return "one kernel, and operations for one number", k
+	}
+	return fmt.Sprintf("one kernel, and operations for %d numbers", len(d.Whole.Outputs)), k
+}
+
+func why(err error) string {
+	r, ok := errors.AsType[*triton.Refusal](err)
+	switch {
+	case !ok:
+		return "operations: " + err.Error()
+	case r.Node == "":
+		return "operations, because " + r.Reason
+	}
+	return fmt.Sprintf("operations, because of %s: %s", r.Node, r.Reason)
+}
+
+// trainedInputs names x and the trained parameters.
+func trainedInputs(q sdk.QuantizerProgram) []string {
+	names := []string{sdk.InputX}
+	for _, p := range q.Trained {
+		names = append(names, sdk.TrainedPrefix+p.Name)
+	}
+	return names
+}
+
+// Random is a tensor of normal numbers, of which every hundredth is ten times as large, rounded to float32.
+func Random(shape []int, seed uint64) []float64 {
+	r := rand.New(rand.NewPCG(seed, 1))
+	x := make([]float64, program.FloatType(shape...).Size())
+	for i := range x {
+		v := r.NormFloat64()
+		if r.IntN(100) == 0 {
+			v *= 10
+		}
+		x[i] = float64(float32(v))
+	}
+	return x
+}
+
+// Result is what a quantizer makes of a tensor. What it does not give is the zero Tensor.
+type Result struct {
+	X, Value, Codes, Scale, Mask reference.Tensor
+	// Error is the norm of Q(x) − x over that of x, and Largest its largest magnitude.
+	Error, Largest float64
+	// Gradients are those of the surrogate, for dy, by x and the trained parameters, by name.
+	DY        reference.Tensor
+	Gradients map[string]reference.Tensor
+	Trained   map[string]reference.Tensor
+}
+
+// Run quantizes x, with noise from the seed, at the first step; with backward also the gradients for random dy. The trained parameters
+// start from x.
+func Run(q sdk.QuantizerProgram, x reference.Tensor, seed uint64, backward bool) (Result, error) {
+	inputs, err := inputs(q, x, seed)
+	if err != nil {
+		return Result{}, err
+	}
+	out, err := reference.Run(q.Program, inputs)
+	if err != nil {
+		return Result{}, err
+	}
+	r := Result{X: x, Value: out[sdk.OutputValue], Codes: out[sdk.OutputCodes], Scale: out[sdk.OutputScale], Mask: out[sdk.OutputMask], Trained: map[string]reference.Tensor{}}
+	for _, name := range trainedInputs(q)[1:] {
+		r.Trained[name] = inputs[name]
+	}
+	off := make([]float64, x.Len())
+	floats.SubTo(off, r.Value.Floats, x.Floats)
+	r.Error, r.Largest = floats.Norm(off, 2)/floats.Norm(x.Floats, 2), floats.Norm(off, math.Inf(1))
+	if !backward {
+		return r, nil
+	}
+	p, err := autodiff.VJP(q.Program, sdk.OutputSurrogate, trainedInputs(q)...)
+	if err != nil {
+		return Result{}, err
+	}
+	r.DY = reference.Floats(Random(x.Type.Shape, seed+1), x.Type.Shape...)
+	inputs[autodiff.Prefix+sdk.OutputSurrogate] = r.DY
+	r.Gradients, err = reference.Run(p, inputs)
+	return r, err
+}
+
+// inputs are those of a quantizer's program.
+func inputs(q sdk.QuantizerProgram, x reference.Tensor, seed uint64) (map[string]reference.Tensor, error) {
+	in := map[string]reference.Tensor{sdk.InputX: x}
+	if q.Init != nil {
+		trained, err := reference.Run(q.Init, in)
+		if err != nil {
+			return nil, err
+		}
+		for name, v := range trained {
+			in[name] = v
+		}
+	}
+	r := rand.New(rand.NewPCG(seed, 2))
+	for _, p := range q.Program.Inputs {
+		switch p.Name {
+		case sdk.InputNoise, sdk.InputSharedNoise:
+			in[p.Name] = reference.Uints([]uint32{r.Uint32(), r.Uint32()}, 2)
+		case sdk.InputStep:
+			in[p.Name] = reference.Float(1)
+		}
+		if _, ok := in[p.Name]; !ok {
+			return nil, fmt.Errorf("the program takes %s, which only a run has", p.Name)
+		}
+	}
+	return in, nil
+}
+
+// Transfer is what becomes of one entry while the others of its row stay: Q(x) and the gradient for each place x.
+type Transfer struct {
+	X, Value, Gradient []float64
+	// Levels are the different values, from the lowest.
+	Levels []float64
+}
+
+// curvePoints is the number of places that are tried.
+const curvePoints = 513
+
+// CurveShape is the shape of the tensor that a transfer curve needs, for rows of the given length.
+func CurveShape(row int) []int { return []int{curvePoints, row} }
+
+// Curve moves an entry of a row through its range, in a tensor of [CurveShape] that has the row once for each place. row may be nil:
+// then it is random, and where it has room for that, three entries beside the one that moves keep the sum of the row and of its squares,
+// and two more are its largest. So the entry has the scale of a block of 16 or more, and that stays. With a row, the range ends at
+// its largest magnitude, and nothing else moves.
+func Curve(q sdk.QuantizerProgram, row []float64, length int, seed uint64) (Transfer, error) {
+	const largest = 3.0
+	span, at, balanced := largest, min(8, length-1), row == nil && length >= 14
+	switch {
+	case balanced:
+		row = Random([]int{length}, seed)
+		for i, v := range row {
+			row[i] = span * math.Tanh(v/2)
+		}
+		row[at+4], row[at+5] = largest, -largest
+	case row == nil:
+		row = make([]float64, length)
+		row[0], row[length-1] = largest, largest
+	default:
+		if span = floats.Norm(row, math.Inf(1)); span == 0 || math.IsNaN(span) || math.IsInf(span, 0) {
+			return Transfer{}, errors.New("the first row must have numbers other than zero, and no NaN or Inf")
+		}
+	}
+	t := Transfer{}
+	x := make([]float64, 0, curvePoints*length)
+	for i := range curvePoints {
+		v := span * (2*float64(i)/(curvePoints-1) - 1)
+		t.X, x = append(t.X, v), append(x, row...)
+		entries := x[i*length+at:]
+		if entries[0] = v; balanced {
+			rest := math.Sqrt(span*span - v*v)
+			copy(entries, []float64{v, -v, rest, -rest})
+		}
+	}
+	tensor := reference.Floats(x, curvePoints, length)
+	in, err := inputs(q, tensor, seed)
+	if err != nil {
+		return Transfer{}, err
+	}
+	out, err := reference.Run(q.Program, in)
+	if err != nil {
+		return Transfer{}, err
+	}
+	p, err := autodiff.VJP(q.Program, sdk.OutputSurrogate, sdk.InputX)
+	if err != nil {
+		return Transfer{}, err
+	}
+	dy := make([]float64, len(x))
+	for i := range curvePoints {
+		dy[i*length+at] = 1
+	}
+	in[autodiff.Prefix+sdk.OutputSurrogate] = reference.Floats(dy, curvePoints, length)
+	back, err := reference.Run(p, in)
+	if err != nil {
+		return Transfer{}, err
+	}
+	for i := range curvePoints {
+		t.Value = append(t.Value, out[sdk.OutputValue].Floats[i*length+at]+0) // without a sign of zero
+		t.Gradient = append(t.Gradient, back[autodiff.Prefix+sdk.InputX].Floats[i*length+at])
+	}
+	t.Levels = slices.CompactFunc(slices.Sorted(slices.Values(t.Value)), func(a, b float64) bool { return math.Abs(b-a) <= 1e-9*span })
+	return t, nil
+}

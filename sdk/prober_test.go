@@ -1,0 +1,104 @@
+package sdk_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/client"
+	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// prober is an optimizer that takes a second gradient.
+type prober struct {
+	collector
+	probe func(b *program.Builder, in sdk.UpdateInput) program.Value
+	due   sdk.Due
+}
+
+func (p prober) Probe(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, error) {
+	return p.probe(b, in), nil
+}
+
+func (p prober) ProbeAt(sdk.Tensor) sdk.Due { return p.due }
+
+// probes uses all that there is.
+func probes() prober {
+	p := prober{collector: sums, due: sdk.Due{First: 1, Next: 1, Every: 10}}
+	p.update = func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {
+		return in.Gradient.Add(in.Probed.Mul(in.Probing)), in.State, nil
+	}
+	p.probe = func(b *program.Builder, in sdk.UpdateInput) program.Value {
+		return b.RandomBits(in.Noise, 2, 8).Convert(program.Float).Mul(in.Global["norm2"])
+	}
+	return p
+}
+
+func TestProber(t *testing.T) {
+	out := overWire(t, probes())
+	for _, c := range []struct {
+		p    *program.Program
+		want string
+	}{
+		{out.Probe, "x gradient step state.m state.v noise global.norm2 → offset"},
+		{out.Update, "x gradient step state.m state.v probed probing → direction state.m state.v"},
+	} {
+		if got := inputNames(c.p) + " → " + outputNames(c.p); got != c.want {
+			t.Errorf("%s: %s, want %s", c.p.Name, got, c.want)
+		}
+	}
+	if out.ProbeDue != (sdk.Due{First: 1, Next: 1, Every: 10}) || !out.Reads(sdk.InputNoise) || !out.Reads("global.norm2") {
+		t.Error("what the programs read, or when they are due, is not reported")
+	}
+	never := probes()
+	never.due, never.update = sdk.Due{}, sums.update
+	never.probe = func(*program.Builder, sdk.UpdateInput) program.Value { panic("asked for") }
+	if out := overWire(t, never); out.Probe != nil {
+		t.Error("there is a probe that is never due")
+	}
+}
+
+func TestProberRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*prober)
+		says   string
+	}{
+		"a scalar": {func(p *prober) {
+			p.probe = func(_ *program.Builder, in sdk.UpdateInput) program.Value { return in.Step }
+		}, "probe: output offset is float, must be float[2,8]"},
+		"a probe of the probed": {func(p *prober) {
+			p.probe = func(_ *program.Builder, in sdk.UpdateInput) program.Value { return in.Probed }
+		}, "absent"},
+		"an impossible schedule": {func(p *prober) { p.due = sdk.Due{Every: 2} }, "probes are due at"},
+		"probed without a probe": {func(p *prober) { p.due = sdk.Due{} }, "absent"},
+		"collects what is probed": {func(p *prober) {
+			p.collect = func(in sdk.UpdateInput) sdk.State { return sdk.State{"norm2": in.Probing} }
+		}, "absent"},
+	} {
+		o := probes()
+		c.change(&o)
+		if _, err := sdk.BuildOptimizer(o, matrix); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+// TestProbeAnswers: a host refuses answers that do not fit together.
+func TestProbeAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*pb.OptimizerProgram)
+		says   string
+	}{
+		"no schedule":         {func(m *pb.OptimizerProgram) { m.ProbeDue = nil }, "the probe program must be there exactly when one is due"},
+		"no program":          {func(m *pb.OptimizerProgram) { m.Probe = nil }, "the update program must take"},
+		"a schedule too long": {func(m *pb.OptimizerProgram) { m.ProbeDue.Every = 1 << 31 }, "probe"},
+		"another output":      {func(m *pb.OptimizerProgram) { m.Probe.Outputs[0].Name = "point" }, "the probe program must return offset"},
+	} {
+		m := optimizerAnswer(t, build(t, probes()))
+		c.change(m.GetProgram())
+		if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+// Package transform reads and rewrites programs, for hosts and tools: it interprets them in any way, copies parts of them into
+// others, and inlines them. Authors of plugins need nothing of it.
+package transform
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Interpret goes through p, which must be valid, from its inputs to its last node and
+// computes a T for every value: the T of an input is given, and the T of a node is what
+// the function node returns for the Ts of its operands. T is a [program.Value] to copy a program,
+// a tensor to execute it, and a mark or a bound to analyze it.
+func Interpret[T any](p *program.Program, inputs []T, node func(id program.ID, n *program.Node, args []T) T) []T {
+	of := append(make([]T, 0, p.NumValues()), inputs...)
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		args := make([]T, len(n.Args))
+		for j, a := range n.Args {
+			args[j] = of[a]
+		}
+		of = append(of, node(program.ID(len(of)), n, args))
+	}
+	return of
+}
+
+// Needs marks the given values and all values that they are computed from.
+func Needs(p *program.Program, values []program.Output) []bool {
+	marks := make([]bool, p.NumValues())
+	for _, v := range values {
+		marks[v.Value] = true
+	}
+	for i, n := range slices.Backward(p.Nodes) {
+		if marks[len(p.Inputs)+i] {
+			for _, a := range n.Args {
+				marks[a] = true
+			}
+		}
+	}
+	return marks
+}
+
+// Copy writes into b the operations of p, which must be valid, whose results follow from
+// the given values. given has, for each value of p by number, the value of b that stands
+// for it, or an absent one. The result is given, completed by the values that were
+// written. Build drops what turns out to be unused.
+func Copy(b *program.Builder, p *program.Program, given []program.Value) []program.Value {
+	return Interpret(p, given[:len(p.Inputs)], func(id program.ID, n *program.Node, args []program.Value) program.Value {
+		if given[id].Valid() || slices.Contains(args, program.Value{}) {
+			return given[id]
+		}
+		return b.Apply(n.Op, n.Attr, n.Type, args...)
+	})
+}
+
+// Extract returns, as a program of the given name, the part of p that computes the values
+// in to from the values in from. p must be valid. It is an error if the values in to do
+// not follow from those in from and from constants.
+func Extract(p *program.Program, name string, from, to []program.Output) (*program.Program, error) {
+	b := program.NewBuilder(name)
+	given := make([]program.Value, p.NumValues())
+	for _, v := range from {
+		given[v.Value] = b.Input(v.Name, p.TypeOf(v.Value))
+	}
+	values := Copy(b, p, given)
+	for _, v := range to {
+		b.Output(v.Name, values[v.Value])
+	}
+	return b.Build()
+}
+
+// Arguments lists the inputs of p as named values.
+func Arguments(p *program.Program) []program.Output {
+	list := make([]program.Output, len(p.Inputs))
+	for i, in := range p.Inputs {
+		list[i] = program.Output{Name: in.Name, Value: program.ID(i)}
+	}
+	return list
+}
+
+// Trim returns a program with the same inputs and only the named outputs, in that
+// order, without the nodes that no output needs.
+func Trim(p *program.Program, outputs ...string) (*program.Program, error) {
+	wanted := make([]program.Output, len(outputs))
+	for i, name := range outputs {
+		id, ok := p.Output(name)
+		if !ok {
+			return nil, fmt.Errorf("program %q has no output %q", p.Name, name)
+		}
+		wanted[i] = program.Output{Name: name, Value: id}
+	}
+	return Extract(p, p.Name, Arguments(p), wanted)
+}
+
+// Inline adds the operations of p, which must be valid, with args in place of its
+// inputs, and returns its outputs by name.
+func Inline(b *program.Builder, p *program.Program, args ...program.Value) map[string]program.Value {
+	results := make(map[string]program.Value, len(p.Outputs))
+	if b.Err() != nil {
+		return results
+	}
+	if len(args) != len(p.Inputs) {
+		b.Fail(fmt.Errorf("program %q takes %d inputs, got %d", p.Name, len(p.Inputs), len(args)))
+		return results
+	}
+	for i, arg := range args {
+		if err := belongs(b, arg); err != nil {
+			b.Fail(fmt.Errorf("program %q: input %q: %w", p.Name, p.Inputs[i].Name, err))
+			return results
+		}
+		if !arg.Type().Equal(p.Inputs[i].Type) {
+			b.Fail(fmt.Errorf("program %q: input %q is %s, got %s", p.Name, p.Inputs[i].Name, p.Inputs[i].Type, arg.Type()))
+			return results
+		}
+	}
+	values := Copy(b, p, append(slices.Clone(args), make([]program.Value, len(p.Nodes))...))
+	for _, o := range p.Outputs {
+		results[o.Name] = values[o.Value]
+	}
+	return results
+}
+
+// belongs fails unless v is a value of b.
+func belongs(b *program.Builder, v program.Value) error {
+	switch {
+	case !v.Valid():
+		return errors.New("is absent: a zero Value, such as a map gives for a wrong name")
+	case v.Builder() == b:
+		return nil
+	case v.Builder().Err() != nil: // made from an absent value: its mistake came first
+		return fmt.Errorf("is the result of a mistake: %w", v.Builder().Err())
+	}
+	return errors.New("belongs to another program")
+}

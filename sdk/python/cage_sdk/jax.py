@@ -1,0 +1,532 @@
+"""Plugins from functions in JAX: from_jax makes a quantizer of one, from_optax an optimizer of a transformation of optax.
+
+The function is traced once for each site or tensor, and its jaxpr becomes a program. Loops of known length are unrolled and
+both branches of a conditional are computed; what has no operation in docs/ops.md is named with its line. Operations that
+JAX lacks are written with `op`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad
+
+from . import executor
+from .infer import DTYPES, Type, infer
+from .optimizer import Optimizer, Tensor, UpdateInput
+from .plugin import Description, State
+from .program import Builder, Node, ProgramError, Value
+from .quantizer import Quantized, Quantizer, Site
+
+LONGEST_LOOP = 64
+"""The largest number of rounds of a loop that is unrolled."""
+
+_op_p = Primitive("cage_op")
+_NUMPY: dict[str, Any] = {"float": np.dtype("float32"), "int": np.dtype("int32"), "uint": np.dtype("uint32"), "bool": np.dtype("bool")}
+
+
+def op(name: str, *args: Any, type: Type = Type("float"), **attr: Any) -> Any:
+    """An operation of docs/ops.md on arrays, such as op("nearest", x, table) or op("hadamard", x, block=32)."""
+    given = tuple((k, tuple(v) if isinstance(v, Sequence) else v) for k, v in sorted(attr.items()))
+    return _op_p.bind(*args, name=name, type=type, attr=given)
+
+
+def _op_type(*avals: Any, name: str, type: Type, attr: Any) -> Any:
+    t = infer(name, [_type(a) for a in avals], dict(attr), type)
+    return jax.core.ShapedArray(t.shape, _NUMPY[t.dtype])
+
+
+def _op_run(*args: Any, name: str, type: Type, attr: Any) -> Any:
+    t = infer(name, [_type(jax.typeof(a)) for a in args], dict(attr), type)
+    result = executor.OPERATIONS[name](Node(name, (), t, dict(attr)), np.float32, *map(np.asarray, args))
+    return jnp.asarray(result).reshape(t.shape)
+
+
+def _op_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    out = _op_p.bind(*primals, **params)
+    if params["name"] == "hadamard":
+        t = tangents[0]
+        return out, t if isinstance(t, ad.Zero) else _op_p.bind(t, **params)
+    if params["name"] in ("lookup", "order_statistic", "scatter_add", "ldexp"):
+        raise NotImplementedError(f"op({params['name']!r}) has no gradient in JAX: put stop_gradient around its operands")
+    return out, ad.Zero(jax.typeof(out).to_tangent_aval())
+
+
+_op_p.def_abstract_eval(_op_type)
+_op_p.def_impl(_op_run)
+ad.primitive_jvps[_op_p] = _op_jvp
+ad.primitive_transposes[_op_p] = lambda ct, x, **params: [_op_p.bind(ct, **params)]
+
+
+def _type(aval: Any) -> Type:
+    """The type of a program that an array of JAX has. Only 32 bits are computed with."""
+    for dtype in DTYPES:
+        if aval.dtype == _NUMPY[dtype]:
+            return Type(dtype, tuple(int(d) for d in aval.shape))
+    raise ValueError(f"{aval.dtype} is no type of programs: use float32, int32, uint32 or bool")
+
+
+_SAME = {p: p for p in (
+    "neg abs sign sqrt exp expm1 log log1p tanh floor is_finite not add sub mul div pow max min and or xor eq ne lt le gt ge "
+    "stop_gradient"
+).split()} | {"add_any": "add", "shift_left": "shl", "shift_right_logical": "shr", "shift_right_arithmetic": "shr"}  # fmt: skip
+_IDENTITY = {"copy", "copy_p", "device_put", "optimization_barrier", "pvary", "reduce_precision"}
+_HINTS = {
+    "sort": '; cage_sdk.jax.op("order_statistic", x, k) and op("top_k", x, k) order the elements of a row',
+    "top_k": '; cage_sdk.jax.op("top_k", x, k) marks the k largest elements of a row',
+    "scatter-add": '; cage_sdk.jax.op("scatter_add", index, values, type=…) adds to the rows of a table',
+    "threefry2x32": '; cage_sdk.jax.op("random_bits", site.noise, type=Type("uint", x.shape)) gives random bits',
+    "random_bits": '; cage_sdk.jax.op("random_bits", site.noise, type=Type("uint", x.shape)) gives random bits',
+}
+
+
+class _Writer:
+    """Writes jaxprs into a program."""
+
+    def __init__(self, b: Builder) -> None:
+        self.b = b
+        self.narrow: dict[int, Value] = {}  # of a value that only repeats another: that one
+        self.literals: dict[int, float | int | bool] = {}  # of a constant scalar: its number
+        self.negated: dict[int, Value] = {}  # of −1 times a value: that one
+        self.outer: Any = None  # the author's line that calls what is written now, where that is a function of its own
+
+    def call(self, f: Callable[..., Any], *args: Any) -> Any:
+        """f of the arguments, a tree of values."""
+        closed, shape = jax.make_jaxpr(f, return_shape=True)(*_shapes(args))
+        results = self.inline(closed.jaxpr, closed.consts, jax.tree.leaves(args))
+        return jax.tree.unflatten(jax.tree.structure(shape), results)
+
+    def inline(self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Value]) -> list[Value]:
+        env: dict[Any, Value] = dict(zip(jaxpr.invars, args))
+        for v, c in zip(jaxpr.constvars, consts):
+            env[v] = self.constant(c, _type(v.aval))
+
+        def read(v: Any) -> Value:
+            return self.constant(v.val, _type(v.aval)) if hasattr(v, "val") else env[v]
+
+        for e in jaxpr.eqns:
+            try:
+                results = self.equation(e, [read(v) for v in e.invars])
+            except (ValueError, NotImplementedError) as error:
+                if isinstance(error, _Located):
+                    raise
+                raise _Located(f"{error}{_place(_frames(e), self.outer)}") from None
+            env.update(zip(e.outvars, results))
+        return [read(v) for v in jaxpr.outvars]
+
+    def constant(self, v: Any, t: Type) -> Value:
+        a = np.asarray(v, dtype=_NUMPY[t.dtype])
+        return self.filled(a.flat[0].item(), t) if a.size == 1 or (a == a.flat[0]).all() else self.b.table(a)
+
+    def filled(self, number: float | int | bool, t: Type) -> Value:
+        if t.shape:
+            attr: dict[str, Any] = {"floats": [float(number)]} if t.dtype == "float" else {"ints": [int(number)]}
+            return self.b.apply("constant", type=t, **attr)
+        c = self.b._scalar(t.dtype, float(number) if t.dtype == "float" else int(number))
+        self.literals[c.id] = number
+        return c
+
+    def elementwise(self, name: str, args: list[Value], t: Type) -> Value:
+        """An operation on operands of one shape, less the repetitions that the program does by itself."""
+        for i, a in enumerate(args):
+            if a.id in self.narrow:
+                tried = [*args[:i], self.narrow[a.id], *args[i + 1 :]]
+                if infer(name, [v.type for v in tried], {}, t) == t:
+                    args = tried
+        out = self.b.apply(name, *args)
+        for factor, other in (args, args[::-1]) if name == "mul" else ():
+            if self.literals.get(factor.id) == -1 and other.type == t:
+                self.negated[out.id] = other
+        return out
+
+    def equation(self, e: Any, a: list[Value]) -> list[Value]:
+        name, q = e.primitive.name, e.params
+        if name == "scan":
+            return self.scan(q, a)
+        if name == "cond":
+            return self.cond(q, a)
+        for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+            if key in q and name != "while":
+                inner, outer = q[key], self.outer
+                self.outer = (_frames(e) or [None])[-1] if outer is None else outer
+                results = self.inline(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), a)
+                self.outer = outer
+                return results
+        if name == "split":
+            ends = np.cumsum(q["sizes"]).tolist()
+            return [a[0].at(q["axis"], end - size, end) for end, size in zip(ends, q["sizes"])]
+        t = _type(e.outvars[0].aval)
+        if name == "cage_op":
+            return [self.b.apply(q["name"], *a, type=q["type"], **dict(q["attr"]))]
+        return [self.one(name, q, a, t)]
+
+    def one(self, name: str, q: Mapping[str, Any], a: list[Value], t: Type) -> Value:
+        """An equation with one result, of type t."""
+        b = self.b
+        if name == "pow" and a[1].dtype != "float":
+            a[1] = a[1].convert("float")
+        if name == "neg" and a[0].id in self.negated:
+            return self.negated[a[0].id]
+        if name in ("div", "rem") and t.dtype == "int":  # of numbers below 2²⁴
+            ratio = a[0].convert("float") / a[1].convert("float")
+            whole = (ratio.sign() * ratio.abs().floor()).convert("int")
+            return whole if name == "div" else a[0] - whole * a[1]
+        if name in _SAME:
+            return self.elementwise(_SAME[name], a, t)
+        match name:
+            case "round":
+                if int(q["rounding_method"]) == 1:
+                    return a[0].round()
+                return a[0].sign() * (a[0].abs() + 0.5).floor()
+            case "ceil":
+                return -(-a[0]).floor()
+            case "square":
+                return a[0].square()
+            case "integer_pow":
+                power = a[0]
+                for _ in range(abs(q["y"]) - 1):
+                    power = power * a[0]
+                return power if q["y"] > 0 else 1 / power
+            case "rsqrt":
+                return 1 / a[0].sqrt()
+            case "exp2":
+                return (a[0] * float(np.log(2))).exp()
+            case "logistic":
+                return 1 / ((-a[0]).exp() + 1)
+            case "clamp":
+                return a[1].max(a[0]).min(a[2])
+            case "select_n":
+                if a[0].dtype == "bool":
+                    return self.elementwise("select", [a[0], a[2], a[1]], t)
+                return self.choose(a[0], a[1:])
+            case "convert_element_type":
+                if a[0].id in self.literals:
+                    return self.filled(self.literals[a[0].id], t)
+                return a[0] if a[0].dtype == t.dtype else a[0].convert(t.dtype)
+            case "bitcast_convert_type":
+                return a[0].bitcast(t.dtype)
+            case "reshape" | "squeeze" | "expand_dims":
+                return a[0].reshape(*t.shape)
+            case "transpose":
+                return a[0].transpose(*q["permutation"])
+            case "broadcast_in_dim":
+                return self.broadcast(a[0], t, q["broadcast_dimensions"])
+            case "concatenate":
+                return a[0].concatenate(q["dimension"], *a[1:])
+            case "slice":
+                return a[0].slice(q["start_indices"], q["limit_indices"], q["strides"])
+            case "pad":
+                return self.pad(a[0], a[1], q["padding_config"])
+            case "iota":
+                return b.iota(t, q["dimension"])
+            case "reduce_sum" | "reduce_max" | "reduce_min":
+                return b.apply(name, a[0], axes=list(q["axes"])) if q["axes"] else a[0]
+            case "reduce_and" | "reduce_or":
+                fold = "reduce_min" if name == "reduce_and" else "reduce_max"
+                return b.apply(fold, a[0].convert("int"), axes=list(q["axes"])).convert("bool")
+            case "dot_general":
+                contract, batch = q["dimension_numbers"]
+                return a[0].dot(a[1], contract, batch)
+            case "argmin" | "argmax":
+                axis = q["axes"][0]
+                kept = [1 if i == axis else d for i, d in enumerate(a[0].shape)]
+                extreme = (a[0].reduce_min(axis) if name == "argmin" else a[0].reduce_max(axis)).reshape(*kept)
+                places = b.iota(Type("int", a[0].shape), axis)
+                return a[0].eq(extreme).select(places, b.const_int(a[0].shape[axis])).reduce_min(axis)
+            case "gather":
+                return self.gather(q, a[0], a[1])
+        if name in _IDENTITY and (name != "reduce_precision" or q["exponent_bits"] == 8 and q["mantissa_bits"] == 23):
+            return a[0]
+        raise NotImplementedError(f"{name} has no operation in docs/ops.md{_HINTS.get(name, '')}")
+
+    def broadcast(self, x: Value, t: Type, axes: Sequence[int]) -> Value:
+        if x.id in self.literals:
+            return self.filled(self.literals[x.id], t)
+        if x.type.size == t.size:
+            return x.reshape(*t.shape)
+        out = x.broadcast(t.shape, axes)
+        if not x.shape:
+            self.narrow[out.id] = x
+        elif x.type.rank == t.rank:
+            self.narrow[out.id] = x
+        return out
+
+    def pad(self, x: Value, filling: Value, config: Sequence[tuple[int, int, int]]) -> Value:
+        for axis, (low, high, between) in enumerate(config):
+            if low < 0 or high < 0 or between:
+                raise NotImplementedError("pad with negative or inner padding has no operation in docs/ops.md")
+            parts = [filling.broadcast([*x.shape[:axis], n, *x.shape[axis + 1 :]], ()) if n else None for n in (low, high)]
+            pieces = [p for p in (parts[0], x, parts[1]) if p is not None]
+            x = pieces[0].concatenate(axis, *pieces[1:]) if len(pieces) > 1 else x
+        return x
+
+    def gather(self, q: Mapping[str, Any], table: Value, index: Value) -> Value:
+        d = q["dimension_numbers"]
+        whole = tuple(q["slice_sizes"]) == (1, *table.shape[1:]) and d.collapsed_slice_dims == (0,) and d.start_index_map == (0,)
+        last = d.offset_dims == tuple(range(index.type.rank - 1, index.type.rank - 2 + table.type.rank))
+        if not (whole and last and table.type.rank in (1, 2) and not d.operand_batching_dims):
+            raise NotImplementedError("only rows of a table of one or two axes can be looked up, as in table[index]")
+        return index.reshape(*index.shape[:-1]).lookup(table)
+
+    def choose(self, which: Value, cases: Sequence[Value]) -> Value:
+        out = cases[0]
+        for i, case in enumerate(cases[1:], 1):
+            out = which.ge(i).select(case, out)
+        return out
+
+    def cond(self, q: Mapping[str, Any], a: list[Value]) -> list[Value]:
+        """Computes all branches, which have no effects, and takes one's results."""
+        branches = [self.inline(branch.jaxpr, branch.consts, a[1:]) for branch in q["branches"]]
+        which = a[0].convert("int") if a[0].dtype == "bool" else a[0]
+        return [self.choose(which, results) for results in zip(*branches)]
+
+    def scan(self, q: Mapping[str, Any], a: list[Value]) -> list[Value]:
+        """Writes the body once for each round."""
+        if q["length"] > LONGEST_LOOP:
+            raise NotImplementedError(f"a loop of {q['length']} rounds: at most {LONGEST_LOOP} are unrolled")
+        inner, consts, carry = q["jaxpr"], a[: q["num_consts"]], a[q["num_consts"] :][: q["num_carry"]]
+        rows = a[q["num_consts"] + q["num_carry"] :]
+        collected: list[list[Value]] = []
+        for i in range(q["length"]):
+            i = q["length"] - 1 - i if q["reverse"] else i
+            xs = [r.at(0, i, i + 1).reshape(*r.shape[1:]) for r in rows]
+            results = self.inline(inner.jaxpr, inner.consts, [*consts, *carry, *xs])
+            carry, ys = results[: q["num_carry"]], results[q["num_carry"] :]
+            collected.append([y.reshape(1, *y.shape) for y in ys])
+        if q["reverse"]:
+            collected.reverse()
+        return carry + [column[0].concatenate(0, *column[1:]) for column in zip(*collected)]
+
+
+class _Located(ProgramError):
+    """A mistake whose line is known."""
+
+
+def _frames(e: Any) -> list[Any]:
+    """The lines of an equation that are neither JAX's nor this package's, the innermost last."""
+    skipped = (os.path.dirname(jax.__file__), os.path.dirname(os.path.abspath(__file__)))
+    tb = e.source_info.traceback
+    frames = traceback.extract_tb(tb.as_python_traceback()) if tb else []
+    return [(f.filename, f.lineno) for f in frames if not f.filename.startswith(skipped)]
+
+
+def _place(frames: list[Any], outer: Any) -> str:
+    """The innermost line. JAX keeps functions that it has traced, with the lines of their first call: then it is outer."""
+    if outer is not None and outer not in frames:
+        frames = [outer]
+    return f" ({os.path.basename(frames[-1][0])}:{frames[-1][1]})" if frames else ""
+
+
+def from_jax(
+    f: Callable[[Any, Site], Any],
+    description: Description,
+    unpack: Callable[[Any, Any, Site], Any] | None = None,
+    init_trained: Callable[[Any, Site], Mapping[str, Any]] | None = None,
+) -> Quantizer:
+    """A quantizer of f(x, site), which returns Q(x), or a mapping with `value` and some of surrogate, codes, scale and mask.
+
+    site.trained, site.noise, site.shared_noise and site.step are arrays here. A mapping may have `homogeneous`, too. Where
+    there is no surrogate, the gradient is JAX's if the function says something of it, by stop_gradient, custom_vjp or
+    custom_jvp; otherwise it passes straight through. x + stop_gradient(q − x) has the value q, bit for bit.
+    """
+
+    class FromJax(Quantizer):
+        def quantize(self, b: Builder, x: Value, site: Site) -> Quantized:
+            promises: dict[str, Any] = {}
+
+            def outputs(x: Any, trained: Any, fresh: Any) -> Any:
+                r = f(x, replace(site, trained=trained, fresh=fresh))
+                given = dict(r) if isinstance(r, Mapping) else {"value": r}
+                promises["homogeneous"] = bool(given.pop("homogeneous", False))
+                return given
+
+            def value(x: Any, trained: Any, fresh: Any) -> Any:
+                return outputs(x, trained, fresh)["value"]
+
+            def surrogate(x: Any, trained: Any, fresh: Any) -> Any:
+                """The function whose gradient is that of value: its derivative at a fixed point, times the argument."""
+                x0, trained0 = jax.lax.stop_gradient((x, trained))
+                y, vjp = jax.vjp(lambda x, trained: value(x, trained, fresh), x0, trained0)
+                try:
+                    return jax.linear_transpose(vjp, y)((x, trained))[0]
+                except (NotImplementedError, AssertionError, TypeError) as e:
+                    raise ProgramError(f"the backward pass must be linear in the gradient that comes in: {e}") from e
+
+            w = _Writer(b)
+            args = (x, site.trained, site.fresh)
+            given = w.call(lambda *a: {**outputs(*a), "value": _straight(value, a)}, *args)
+            if "surrogate" not in given and _says_gradient(value, args):
+                given["surrogate"] = w.call(surrogate, *args)
+            unknown = set(given) - {"value", "surrogate", "codes", "scale", "mask"}
+            if unknown:
+                raise ProgramError(f"the function returns {sorted(unknown)}: there are value, surrogate, codes, scale and mask")
+            return Quantized(**given, **promises)
+
+    members: dict[str, Any] = {"description": description}
+    if unpack is not None:
+        members["unpack"] = lambda self, b, codes, scale, site: _Writer(b).call(lambda c, s: unpack(c, s, site), codes, scale)
+    if init_trained is not None:
+        members["init_trained"] = lambda self, b, x, site: _Writer(b).call(lambda x: dict(init_trained(x, site)), x)
+    made: Quantizer = type("FromJax", (FromJax,), members)()
+    return made
+
+
+def _shapes(values: Any) -> Any:
+    return jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape, _NUMPY[v.dtype]), values)
+
+
+def _says_gradient(f: Callable[..., Any], args: Any) -> bool:
+    """Whether the author says something of the gradient of f."""
+
+    def says(jaxpr: Any) -> bool:
+        for e in jaxpr.eqns:
+            if e.primitive.name in ("stop_gradient", "custom_vjp_call", "custom_jvp_call"):
+                return True
+            inner = e.params.get("jaxpr") or e.params.get("call_jaxpr")
+            if inner is not None and says(getattr(inner, "jaxpr", inner)):
+                return True
+        return False
+
+    return says(jax.make_jaxpr(f)(*_shapes(args)).jaxpr)
+
+
+def _straight(f: Callable[..., Any], args: Any) -> Any:
+    """f of the arguments; where f ends in x + stop_gradient(q − x), it is q."""
+    closed = jax.make_jaxpr(f)(*args)
+    made = {v: e for e in closed.jaxpr.eqns for v in e.outvars}
+    last = made.get(closed.jaxpr.outvars[0]) if not hasattr(closed.jaxpr.outvars[0], "val") else None
+    target = closed.jaxpr.outvars[0]
+    if last is not None and last.primitive.name in ("add", "add_any"):
+        for x, stopped in (last.invars, last.invars[::-1]):
+            stop = None if hasattr(stopped, "val") else made.get(stopped)
+            difference = made.get(stop.invars[0]) if stop is not None and stop.primitive.name == "stop_gradient" else None
+            if difference is not None and difference.primitive.name == "sub" and difference.invars[1] is x:
+                target = difference.invars[0]
+    return jax.core.eval_jaxpr(closed.jaxpr.replace(outvars=[target]), closed.consts, *jax.tree.leaves(args))[0]
+
+
+def from_optax(
+    transformation: Any,
+    description: Description,
+    evaluate: Callable[[Any, Any], Any] | None = None,
+) -> Optimizer:
+    """An optimizer of a transformation of optax, or of a function from the Tensor, with its settings, to one.
+
+    Give it the rate 1 and no weight decay: both are the host's. It sees one tensor at a time, so that a norm of all tensors
+    would be the norm of one. It gets the loss as `value`. Integers that count updates become the number of the update; other
+    state is kept as floats. evaluate(state, x) gives the weights to evaluate with, for transformations that average.
+    """
+    import optax
+
+    class FromOptax(Optimizer):
+        def chosen(self, t: Tensor) -> Any:
+            tx = transformation if hasattr(transformation, "update") else transformation(t)
+            return optax.with_extra_args_support(tx)
+
+        def kept(self, t: Tensor) -> tuple[Any, list[Any], list[str], dict[int, Any]]:
+            """The tree of the state, its leaves' types and names, and what need not be kept: see _known."""
+            tx = self.chosen(t)
+            x = jax.ShapeDtypeStruct(t.shape, jnp.float32)
+            paths, tree = jax.tree_util.tree_flatten_with_path(jax.eval_shape(tx.init, x))
+            leaves = [leaf for _, leaf in paths]
+            names = [".".join(re.findall(r"\w+", jax.tree_util.keystr(path))) or "s" for path, _ in paths]
+            for name, leaf in zip(names, leaves):
+                if leaf.dtype not in (jnp.float32, jnp.int32, jnp.bool_):
+                    raise ProgramError(f"the state {name} is {leaf.dtype}, which cannot be kept as a float: random keys are not possible")
+            return tree, leaves, names, _known(tx, x, leaves, tree)
+
+        def init(self, b: Builder, x: Value, t: Tensor) -> State:
+            _, _, names, known = self.kept(t)
+            values = _Writer(b).call(lambda x: [v.astype(jnp.float32) for v in jax.tree.leaves(self.chosen(t).init(x))], x)
+            return {n: v for i, (n, v) in enumerate(zip(names, values)) if i not in known}
+
+        def update(self, b: Builder, given: UpdateInput, t: Tensor) -> tuple[Value, State]:
+            tree, leaves, names, known = self.kept(t)
+
+            def step(x: Any, g: Any, number: Any, loss: Any, state: Any) -> Any:
+                old = _restored(tree, leaves, names, known, state, number - 1)
+                u, new = self.chosen(t).update(g, old, x, value=loss)
+                new = [v.astype(jnp.float32) for v in jax.tree.leaves(new)]
+                return -u, {n: v for i, (n, v) in enumerate(zip(names, new)) if i not in known}
+
+            u, following = _Writer(b).call(step, given.x, given.gradient, given.step, given.loss, given.state)
+            return u, following
+
+    def weights(self: Any, b: Builder, x: Value, state: State, t: Tensor) -> Value:
+        assert evaluate is not None
+
+        def write(b: Builder, x: Value, state: State, done: Any) -> Value:
+            tree, leaves, names, known = self.kept(t)
+            def point(x: Any, state: Any, done: Any) -> Any:
+                return evaluate(_restored(tree, leaves, names, known, state, done), x)
+
+            value: Value = _Writer(b).call(point, x, state, done)
+            return value
+
+        trial = Builder("trial")
+        done = trial.input("done", Type("float"))
+        trial.output("w", write(trial, trial.input("x", x.type), {n: trial.input(n, v.type) for n, v in state.items()}, done))
+        if trial.build(0).takes("done"):
+            raise ProgramError("evaluate reads the number of updates, which is not known there")
+        return write(b, x, state, b.const(0))
+
+    members: dict[str, Any] = {"description": description}
+    if evaluate is not None:
+        members["evaluate"] = weights
+    made: Optimizer = type("FromOptax", (FromOptax,), members)()
+    return made
+
+
+def _restored(tree: Any, leaves: Sequence[Any], names: Sequence[str], known: Mapping[int, Any], state: Any, done: Any) -> Any:
+    """The state of optax after so many updates."""
+    flat = []
+    for i, (n, leaf) in enumerate(zip(names, leaves)):
+        v = state[n] if i not in known else done + known[i].item() if _counts(leaf) and i in known else jnp.asarray(known[i])
+        flat.append(v.astype(leaf.dtype))
+    return jax.tree.unflatten(tree, flat)
+
+
+def _counts(leaf: Any) -> bool:
+    return bool(leaf.dtype == jnp.int32 and leaf.shape == ())
+
+
+def _known(tx: Any, x: Any, leaves: Sequence[Any], tree: Any) -> dict[int, Any]:
+    """The leaves that need not be kept, by number, with where they start: integers that grow by 1 in each update, and constants."""
+    b = Builder("known")
+    x_in = b.input("x", Type("float", x.shape))
+    g_in, loss = b.input("g", x_in.type), b.input("loss", Type("float"))
+    flat = [b.input(f"s{i}", _type(leaf)) for i, leaf in enumerate(leaves)]
+
+    def both(x: Any, g: Any, loss: Any, flat: Any) -> Any:
+        new = tx.update(g, jax.tree.unflatten(tree, flat), x, value=loss)[1]
+        return jax.tree.leaves(tx.init(x)), jax.tree.leaves(new)
+
+    def part(v: Value) -> Any:
+        b._program.outputs = [("v", v.id)]
+        return b.build(0)
+
+    found = {}
+    starts, following = _Writer(b).call(both, x_in, g_in, loss, flat)
+    for i, leaf in enumerate(leaves):
+        start, after = part(starts[i]), part(following[i])
+        if start.inputs or not {name for name, _ in after.inputs} <= {f"s{i}"}:
+            continue
+        at = executor.run(start, {}, np.float32)["v"]
+        if _counts(leaf):
+            right = all(executor.run(after, {f"s{i}": at + n})["v"] == at + n + 1 for n in (0, 1, 1000))
+        else:
+            right = bool(following[i] is flat[i] or not after.inputs and (executor.run(after, {}, np.float32)["v"] == at).all())
+        if right:
+            found[i] = at
+    return found
