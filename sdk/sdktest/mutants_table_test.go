@@ -17,6 +17,7 @@ func TestGood(t *testing.T) {
 	t.Run("clipping", func(t *testing.T) { sdktest.Quantizer(t, clipping{}) })
 	t.Run("packed", func(t *testing.T) { sdktest.Quantizer(t, goodPacked()) })
 	t.Run("learned", func(t *testing.T) { sdktest.Quantizer(t, learned{}) })
+	t.Run("kept", func(t *testing.T) { sdktest.Quantizer(t, kept{constraint: positive}) })
 	t.Run("corrected", func(t *testing.T) { sdktest.Optimizer(t, corrected{}) })
 	t.Run("momentum", func(t *testing.T) { sdktest.Optimizer(t, momentum{}) })
 	t.Run("whitened", func(t *testing.T) { sdktest.Optimizer(t, whitened{}) })
@@ -160,6 +161,13 @@ func TestQuantizerMutants(t *testing.T) {
 		{"a step with the wrong sign", learned{step: func(s program.Value) program.Value {
 			return s.StopGradient().Scale(2).Sub(s)
 		}}, []string{"learning"}, nil},
+		{"a constraint that the start does not meet", kept{constraint: func(v program.Value) program.Value {
+			return v.Max(v.Builder().Const(5))
+		}}, []string{"constraints"}, nil},
+		{"a constraint that goes on moving", kept{constraint: func(v program.Value) program.Value {
+			whole := v.Scale(1e6).Round().Scale(1e-6)
+			return positive(v.Add(v.Sub(whole).Scale(1e3)))
+		}}, []string{"constraints"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var options []sdktest.Option

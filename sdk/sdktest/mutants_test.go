@@ -178,6 +178,19 @@ func (q learned) Quantize(b *program.Builder, x program.Value, site sdk.Site) (s
 	return sdk.Quantized{Value: finite.Select(q7.Mul(s), b.Const(math.NaN())), Surrogate: surrogate, Mask: inside, Codes: finite.Select(q7, b.Const(0))}, nil
 }
 
+// kept is learned with a constraint on its step.
+type kept struct {
+	learned
+	constraint func(v program.Value) program.Value
+}
+
+func (q kept) Constrain(_ *program.Builder, _ string, v program.Value, _ sdk.Site) (program.Value, error) {
+	return q.constraint(v), nil
+}
+
+// positive keeps a step away from zero.
+func positive(v program.Value) program.Value { return v.Max(v.Builder().Const(1e-9)) }
+
 // panics breaks at one value of a parameter.
 func panics(site sdk.Site) error {
 	if site.Int("bits") == 8 {

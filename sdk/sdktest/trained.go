@@ -34,6 +34,44 @@ func (q *quantizerRun) checkTrained(t *trial) {
 	t.skipUntried("none")
 }
 
+// constraintTolerance is how far, relative to the largest element, a constraint may move what is in its set: it may be
+// computed by an iteration.
+const constraintTolerance = 1e-4
+
+// checkConstraints applies the constraints of trained parameters to their initial values, and twice to others.
+func (q *quantizerRun) checkConstraints(t *trial) {
+	q.each(t, q.machines, func(in *instance, x []float64) {
+		for i, p := range in.Trained {
+			if p.Constrain == nil {
+				continue
+			}
+			name := sdk.TrainedPrefix + p.Name
+			constrain := func(v []float64) []float64 {
+				out := in.run(p.Constrain, map[string]reference.Tensor{name: reference.Floats(v, p.Shape...)})[name]
+				t.finite(in.at(), "constrained "+p.Name, p.Shape, out.Floats)
+				return out.Floats
+			}
+			stays := func(what string, v []float64) {
+				got := constrain(v)
+				for j := range v {
+					if !(math.Abs(got[j]-v[j]) <= constraintTolerance*largest(v)) {
+						t.failf(in.at(), "%s: the constraint changes %s, element %d, from %.6g to %.6g", p.Name, what, j, v[j], got[j])
+						return
+					}
+				}
+			}
+			t.run(func() {
+				t.announce()
+				start := in.trained[name].Floats
+				stays("its initial value", start)
+				moved := axpy(start, 0.3*max(largest(start), 1e-3), normal(uint64(41+i), len(start)))
+				stays("what it has constrained before", constrain(moved))
+			})
+		}
+	})
+	t.skipUntried("none")
+}
+
 // trainedShapes compares activations of different numbers of rows.
 func (q *quantizerRun) trainedShapes(t *trial) {
 	for _, v := range q.space.core() {
@@ -71,6 +109,11 @@ func (q *quantizerRun) checkDevices(t *trial) {
 		t.compare(e, others, "gradient ", vjp, in.reverseInputs(x, normal(7, in.shape...)))
 		if in.Init != nil {
 			t.compare(e, others, "initial ", in.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)})
+			for _, p := range in.Trained {
+				if name := sdk.TrainedPrefix + p.Name; p.Constrain != nil {
+					t.compare(e, others, "constrained ", p.Constrain, map[string]reference.Tensor{name: in.trained[name]})
+				}
+			}
 		}
 	})
 }
