@@ -243,6 +243,10 @@ func SharedNoise(site string) string { return "shared noise/" + site }
 // activation site.
 func Trained(site, t string) string { return "quantizer." + site + "." + t }
 
+// Kept returns the name of the state tensor s that the quantizer for a weight or an activation
+// site keeps from step to step.
+func Kept(site, s string) string { return "kept/" + site + "/" + s }
+
 // Rules makes the jobs of update rules. A job replaces the parameter and the states, and
 // consumes the gradient.
 func Rules(rules []cage.Rule) ([]Job, error) {
@@ -315,6 +319,9 @@ func tensorOf(tensor, input string) (name string, ok bool) {
 	}
 	if t, cut := strings.CutPrefix(input, sdk.TrainedPrefix); cut {
 		return Param(Trained(tensor, t)), true
+	}
+	if s, cut := strings.CutPrefix(input, sdk.KeptPrefix); cut {
+		return Kept(tensor, s), true
 	}
 	switch {
 	case input == cage.InputX:

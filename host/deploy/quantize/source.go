@@ -29,8 +29,8 @@ type source struct {
 	made   *trained.Record // of a run; of a checkpoint of the hub, its tokenizer
 	origin *provenance.Origin
 	values func(param string) ([]float32, error)
-	// trained reads trained parameters of the run's own quantizers; nil where there are none.
-	trained func(param, name string) ([]float32, error)
+	// trained reads trained parameters and states of the run's own quantizers; nil where there are none.
+	trained func(param, input string) ([]float32, error)
 }
 
 // withSource opens a run or a Hugging Face checkpoint while it is used.
@@ -83,7 +83,7 @@ func (s *source) openCheckpoint(f *checkpoint.File) error {
 		return t.Data, err
 	}
 	s.values = func(param string) ([]float32, error) { return read(step.ParamName(param)) }
-	s.trained = func(param, name string) ([]float32, error) { return read(step.TrainedName(param, name)) }
+	s.trained = func(param, input string) ([]float32, error) { return read(step.QuantizerName(param, input)) }
 	return nil
 }
 

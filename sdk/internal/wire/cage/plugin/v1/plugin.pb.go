@@ -903,6 +903,7 @@ type QuantizerProgram struct {
 	//
 	//   x             float of the site's shape
 	//   trained.NAME  each trained parameter, in the order of the list trained
+	//   kept.NAME     each state tensor, in the order of the list state
 	//   noise         uint[2]: a key for random_bits, of this site alone; a new one in
 	//                 each step, and for an activation in each micro-batch
 	//   shared_noise  uint[2]: a key that both operands of a product have; a new one
@@ -926,7 +927,7 @@ type QuantizerProgram struct {
 	Program *Program `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
 	// Promises Q(c·x) = c·Q(x) for every c > 0, up to rounding, as holds for scales
 	// in proportion to the data without an additive constant. Must be false where
-	// there are trained parameters.
+	// there are trained parameters or state.
 	Homogeneous bool `protobuf:"varint,2,opt,name=homogeneous,proto3" json:"homogeneous,omitempty"`
 	// Maps x, the weight or the first batch of activations, to the initial trained
 	// parameters: returns trained.NAME for each, in the order of the list trained.
@@ -942,9 +943,23 @@ type QuantizerProgram struct {
 	// cannot pack.
 	Unpack *Program `protobuf:"bytes,5,opt,name=unpack,proto3" json:"unpack,omitempty"`
 	// The program of evaluation, with which a model is evaluated, exported and used.
-	// Takes x and trained.NAME and returns what program returns. Absent when it is the
-	// same as program; required when program takes noise, shared_noise or step.
-	Evaluate      *Program `protobuf:"bytes,6,opt,name=evaluate,proto3" json:"evaluate,omitempty"`
+	// Takes x, trained.NAME and kept.NAME and returns what program returns. Absent when
+	// it is the same as program; required when program takes noise, shared_noise or step.
+	Evaluate *Program `protobuf:"bytes,6,opt,name=evaluate,proto3" json:"evaluate,omitempty"`
+	// The state that the quantizer keeps from step to step, without gradients, such as a
+	// moving average: sorted by the bytes of their names. The host keeps it in
+	// checkpoints. Their shapes must not depend on the number of rows of an activation.
+	State []*StateTensor `protobuf:"bytes,7,rep,name=state,proto3" json:"state,omitempty"`
+	// Maps x, the weight or the first batch of activations, to the state that training
+	// begins with: returns kept.NAME for each tensor, in the order of the list state.
+	// Absent exactly when there is no state.
+	InitState *Program `protobuf:"bytes,8,opt,name=init_state,json=initState,proto3" json:"init_state,omitempty"`
+	// Takes what program takes, without those of noise, shared_noise and step that it
+	// does not use itself, and returns the state after a step: kept.NAME for each tensor,
+	// in the order of the list state. Everything in a step reads the state as the step
+	// found it; for an activation the next one is the mean over all that next returns in
+	// the micro-batches and replicas of the step. Absent exactly when there is no state.
+	Next          *Program `protobuf:"bytes,9,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1017,6 +1032,27 @@ func (x *QuantizerProgram) GetUnpack() *Program {
 func (x *QuantizerProgram) GetEvaluate() *Program {
 	if x != nil {
 		return x.Evaluate
+	}
+	return nil
+}
+
+func (x *QuantizerProgram) GetState() []*StateTensor {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *QuantizerProgram) GetInitState() *Program {
+	if x != nil {
+		return x.InitState
+	}
+	return nil
+}
+
+func (x *QuantizerProgram) GetNext() *Program {
+	if x != nil {
+		return x.Next
 	}
 	return nil
 }
@@ -1564,11 +1600,11 @@ func (x *Due) GetEvery() uint32 {
 	return 0
 }
 
-// StateTensor is one float tensor of an optimizer's state, or a trained parameter of
-// a quantizer.
+// StateTensor is one float tensor of an optimizer's or a quantizer's state, or a trained
+// parameter of a quantizer.
 type StateTensor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name, without the prefix "state." or "trained.". Required.
+	// Its name, without the prefix "state.", "kept." or "trained.". Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Its shape; empty for a scalar.
 	Shape         []uint32 `protobuf:"varint,2,rep,packed,name=shape,proto3" json:"shape,omitempty"`
@@ -1666,14 +1702,18 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\"Z\n" +
 	"\x10QuantizeResponse\x12<\n" +
 	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.QuantizerProgramH\x00R\aprogramB\b\n" +
-	"\x06answer\"\xb1\x02\n" +
+	"\x06answer\"\xc9\x03\n" +
 	"\x10QuantizerProgram\x121\n" +
 	"\aprogram\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\aprogram\x12 \n" +
 	"\vhomogeneous\x18\x02 \x01(\bR\vhomogeneous\x12+\n" +
 	"\x04init\x18\x03 \x01(\v2\x17.cage.plugin.v1.ProgramR\x04init\x125\n" +
 	"\atrained\x18\x04 \x03(\v2\x1b.cage.plugin.v1.StateTensorR\atrained\x12/\n" +
 	"\x06unpack\x18\x05 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06unpack\x123\n" +
-	"\bevaluate\x18\x06 \x01(\v2\x17.cage.plugin.v1.ProgramR\bevaluate\"@\n" +
+	"\bevaluate\x18\x06 \x01(\v2\x17.cage.plugin.v1.ProgramR\bevaluate\x121\n" +
+	"\x05state\x18\a \x03(\v2\x1b.cage.plugin.v1.StateTensorR\x05state\x126\n" +
+	"\n" +
+	"init_state\x18\b \x01(\v2\x17.cage.plugin.v1.ProgramR\tinitState\x12+\n" +
+	"\x04next\x18\t \x01(\v2\x17.cage.plugin.v1.ProgramR\x04next\"@\n" +
 	"\x0eProgramRequest\x12.\n" +
 	"\x06tensor\x18\x01 \x01(\v2\x16.cage.plugin.v1.TensorR\x06tensor\"\x9c\x02\n" +
 	"\x06Tensor\x12\x12\n" +
@@ -1797,37 +1837,40 @@ var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	20, // 11: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
 	23, // 12: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
 	23, // 13: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	14, // 14: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
-	3,  // 15: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
-	22, // 16: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
-	15, // 17: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
-	18, // 18: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
-	17, // 19: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
-	23, // 20: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
-	23, // 21: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
-	20, // 22: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	23, // 23: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
-	23, // 24: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
-	23, // 25: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
-	19, // 26: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
-	23, // 27: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	23, // 28: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
-	23, // 29: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
-	8,  // 30: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	8,  // 31: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	4,  // 32: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	9,  // 33: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	4,  // 34: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	13, // 35: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	5,  // 36: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	11, // 37: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	5,  // 38: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	16, // 39: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	36, // [36:40] is the sub-list for method output_type
-	32, // [32:36] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	20, // 14: cage.plugin.v1.QuantizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	23, // 15: cage.plugin.v1.QuantizerProgram.init_state:type_name -> cage.plugin.v1.Program
+	23, // 16: cage.plugin.v1.QuantizerProgram.next:type_name -> cage.plugin.v1.Program
+	14, // 17: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
+	3,  // 18: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
+	22, // 19: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
+	15, // 20: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
+	18, // 21: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
+	17, // 22: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
+	23, // 23: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
+	23, // 24: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
+	20, // 25: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	23, // 26: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
+	23, // 27: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
+	23, // 28: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
+	19, // 29: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
+	23, // 30: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	23, // 31: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
+	23, // 32: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
+	8,  // 33: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	8,  // 34: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	4,  // 35: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	9,  // 36: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	4,  // 37: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	13, // 38: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	5,  // 39: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	11, // 40: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	5,  // 41: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	16, // 42: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	39, // [39:43] is the sub-list for method output_type
+	35, // [35:39] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
