@@ -198,8 +198,8 @@ func (q *quantizerRun) checkZeros(t *trial) {
 			t.notef("zero is no level with %s", settingsOrDefaults(in.settings))
 			return
 		}
-		if in.Init != nil {
-			return // with a trained scale zeros may lie at the end of a grid
+		if in.hasMemory() {
+			return // with a scale that does not follow from them zeros may lie at the end of a grid
 		}
 		switch {
 		case len(out.codes) == 0:
