@@ -151,7 +151,7 @@ func toStateTensors(list []StateTensor) ([]*pb.StateTensor, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
-		out = append(out, &pb.StateTensor{Name: s.Name, Shape: shape})
+		out = append(out, &pb.StateTensor{Name: s.Name, Shape: shape, Shared: s.Shared, Constrain: wire.ToProgram(s.Constrain)})
 	}
 	return out, nil
 }

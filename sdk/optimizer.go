@@ -207,6 +207,9 @@ type OptimizerProgram struct {
 	// Accepts is false when a [Selective] optimizer is not meant for the tensor;
 	// there are no programs then.
 	Accepts bool
+	// Opaque says that the optimizer is an [OpaqueOptimizer]: there is a state that starts at zero,
+	// and no program.
+	Opaque bool
 	// Init maps x to the state; nil exactly when there is no state.
 	Init *program.Program
 	// Update maps x, gradient, step, the state, and those of rate, steps and loss that it uses
@@ -253,6 +256,9 @@ func (o OptimizerProgram) Check(shape []int) error {
 			return fmt.Errorf("the tensor is not accepted, but there is a program %s for it", name)
 		}
 		return nil
+	}
+	if o.Opaque {
+		return o.checkOpaque()
 	}
 	if err := checkList("state tensor", o.State); err != nil {
 		return err

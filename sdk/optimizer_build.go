@@ -19,6 +19,9 @@ func BuildOptimizer(o Optimizer, t Tensor) (OptimizerProgram, error) {
 }
 
 func buildOptimizer(o Optimizer, a *authoring, t Tensor) (OptimizerProgram, error) {
+	if o, ok := o.(opaque); ok {
+		return o.build(t)
+	}
 	if s, ok := o.(Selective); ok && !s.Accepts(t) {
 		return OptimizerProgram{}, nil
 	}

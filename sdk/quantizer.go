@@ -35,6 +35,26 @@ type Trainable interface {
 	InitTrained(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
+// Sharer is a [Trainable] quantizer of which several sites train the same parameter, such as
+// a learned rotation of rows (SpinQuant) or one codebook for a whole model.
+type Sharer interface {
+	// Shared returns the name under which sites share the trained parameter p of this
+	// one; empty means that it is the site's own. All sites that return the same name,
+	// whatever their plugins, have one parameter with the sum of their gradients, so its
+	// shape and what [Constrained] says of it must be the same for all. It starts from
+	// what InitTrained gives for the first of them; weights come before activations.
+	Shared(p string, site Site) string
+}
+
+// Constrained is a [Trainable] quantizer whose trained parameters must stay in a set, such
+// as that of orthogonal matrices or of positive numbers.
+type Constrained interface {
+	// Constrain builds the point of the set that takes the place of the value v of the
+	// trained parameter p after each update, in the shape of v. It returns v itself for a
+	// parameter without a constraint. The values of InitTrained must be in the set already.
+	Constrain(b *program.Builder, p string, v program.Value, site Site) (program.Value, error)
+}
+
 // Stateful is a quantizer that keeps state from step to step, such as a moving average of
 // what it has seen. Nothing trains it: the quantizer says in each step what comes next.
 // Checkpoints save it, and evaluation reads it as the last step left it.
@@ -56,7 +76,8 @@ type Stateful interface {
 // Packer is a quantizer whose results can be stored as integer codes and scales.
 type Packer interface {
 	// Unpack builds Q(x), bit for bit, from the codes and scales that Quantize returns
-	// for the site. The Quantize method of a Packer must return both at every site.
+	// for the site: for evaluation, if it quantizes otherwise than training does. The
+	// Quantize method of a Packer must return both at every site.
 	// Nothing else is stored: Site.Trained and Site.State are empty here, so whatever
 	// decoding needs from them belongs in the scale.
 	Unpack(b *program.Builder, codes, scale program.Value, site Site) (program.Value, error)
@@ -219,10 +240,14 @@ func (q QuantizerProgram) Takes(input string) bool {
 }
 
 // Programs yields the programs that are present, with their names: quantize, evaluate,
-// init, unpack, init_state, next.
+// init, unpack, init_state, next, and constrain with the name of a trained parameter.
 func (q QuantizerProgram) Programs() iter.Seq2[string, *program.Program] {
-	return present([]named{{"quantize", q.Program}, {"evaluate", q.Evaluate}, {"init", q.Init}, {"unpack", q.Unpack},
-		{"init_state", q.InitState}, {"next", q.Next}})
+	list := []named{{"quantize", q.Program}, {"evaluate", q.Evaluate}, {"init", q.Init}, {"unpack", q.Unpack},
+		{"init_state", q.InitState}, {"next", q.Next}}
+	for _, t := range q.Trained {
+		list = append(list, named{"constrain " + t.Name, t.Constrain})
+	}
+	return present(list)
 }
 
 // Check verifies the signatures of valid programs for a site of the given shape:
@@ -320,6 +345,12 @@ func (q QuantizerProgram) checkTrained(x program.Input, trained []program.Input)
 	}
 	if name, ok := withoutGradient(q.Program, OutputSurrogate, trained); ok {
 		return fmt.Errorf("%s gets no gradient from the surrogate, which does not depend on it, or only where gradients are zero", name)
+	}
+	for i, t := range q.Trained {
+		port := trained[i : i+1]
+		if err := (signature{name: "constrain " + t.Name, inputs: port, outputs: port}).check(t.Constrain, t.Constrain != nil); err != nil {
+			return err
+		}
 	}
 	s := signature{name: "init", inputs: []program.Input{x}, outputs: trained, when: "there are trained parameters"}
 	return s.check(q.Init, len(trained) > 0)

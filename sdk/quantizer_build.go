@@ -95,6 +95,9 @@ func buildQuantizer(q Quantizer, a *authoring, site Site) (out QuantizerProgram,
 		if out.Init, out.Trained, err = (initial{"init", "InitTrained", TrainedPrefix, t.InitTrained}).build(q, a, site); err != nil {
 			return out, err
 		}
+		if err := share(q, out.Trained, a, site); err != nil {
+			return out, err
+		}
 	}
 	if s, ok := q.(Stateful); ok {
 		if out.InitState, out.State, err = (initial{"init_state", "InitState", KeptPrefix, s.InitState}).build(q, a, site); err != nil {
@@ -129,6 +132,34 @@ func (i initial) build(q Quantizer, a *authoring, site Site) (*program.Program, 
 	method, _ := reflect.TypeOf(q).MethodByName(i.method)
 	p, err := finish(b, i.program, method)
 	return p, list, err
+}
+
+// share adds to trained parameters which of them sites share, and their constraints.
+func share(q Quantizer, trained []StateTensor, a *authoring, site Site) (err error) {
+	for i := range trained {
+		if s, ok := q.(Sharer); ok {
+			trained[i].Shared = s.Shared(trained[i].Name, site)
+		}
+		if c, ok := q.(Constrained); ok {
+			if trained[i].Constrain, err = buildConstrain(c, trained[i], a, site); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// buildConstrain builds the program that keeps a trained parameter in its set; nil if there is no constraint.
+func buildConstrain(q Constrained, t StateTensor, a *authoring, site Site) (*program.Program, error) {
+	b := a.builder("constrain/" + cmp.Or(t.Shared, site.Name) + "/" + t.Name)
+	in := b.Input(TrainedPrefix+t.Name, program.FloatType(t.Shape...))
+	out, err := q.Constrain(b, t.Name, in, site)
+	if err = cmp.Or(err, b.Err()); err != nil || out == in {
+		return nil, err
+	}
+	b.Output(TrainedPrefix+t.Name, out)
+	method, _ := reflect.TypeOf(q).MethodByName("Constrain")
+	return finish(b, "constrain", method)
 }
 
 // buildPrograms builds the programs of training and of evaluation.

@@ -89,7 +89,7 @@ func servers(q Quantizer, o Optimizer) goplugin.PluginSet {
 		set[string(KindQuantizer)] = &registration{register: func(s *grpc.Server) { pb.RegisterQuantizerServer(s, &quantizerServer{q: q}) }}
 	}
 	if o != nil {
-		set[string(KindOptimizer)] = &registration{register: func(s *grpc.Server) { pb.RegisterOptimizerServer(s, &optimizerServer{o: o}) }}
+		set[string(KindOptimizer)] = &registration{register: func(s *grpc.Server) { pb.RegisterOptimizerServer(s, newOptimizerServer(o)) }}
 	}
 	return set
 }
@@ -140,6 +140,14 @@ type optimizerServer struct {
 	o Optimizer
 }
 
+// newOptimizerServer is the service of an optimizer, opaque or not.
+func newOptimizerServer(o Optimizer) pb.OptimizerServer {
+	if o, ok := o.(opaque); ok {
+		return &opaqueServer{optimizerServer: optimizerServer{o: o}, author: o.OpaqueOptimizer}
+	}
+	return &optimizerServer{o: o}
+}
+
 func (s *optimizerServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {
 	return describeResponse(s.o.Describe())
 }
@@ -155,6 +163,13 @@ func (s *optimizerServer) Program(_ context.Context, r *pb.ProgramRequest) (*pb.
 	}
 	if !built.Accepts {
 		return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Declined{Declined: &pb.Declined{}}}, nil
+	}
+	if built.Opaque {
+		state, err := toStateTensors(built.State)
+		if err != nil {
+			return nil, failure(fmt.Errorf("state %w", err))
+		}
+		return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Opaque{Opaque: &pb.OpaqueOptimizer{State: state}}}, nil
 	}
 	answer, err := toOptimizerProgram(built)
 	if err != nil {

@@ -16,6 +16,12 @@ import (
 type StateTensor struct {
 	Name  string
 	Shape []int
+	// Shared and Constrain are for trained parameters only. Shared is the name under which
+	// sites share it ([Sharer]); empty means that it is the site's own. Constrain maps its
+	// value after an update to the value that it gets ([Constrained]); nil means that it
+	// stays as it is.
+	Shared    string
+	Constrain *program.Program
 }
 
 // inputState declares an input for each tensor of the list.

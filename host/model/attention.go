@@ -55,6 +55,10 @@ func attentionByFeature(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.N
 		dQuery, dKey, dGains := normBack(dQuery, dKey)
 		dProjections := graph.Concatenate([]*graph.Node{r.flatten(dQuery.first), r.flatten(dQuery.second), r.flatten(dKey.first),
 			r.flatten(dKey.second), r.flatten(r.joinFeatures(dValues))}, 0) // [rows of w, tokens]
+		if quantizesBackward(w) {
+			dx, dw := linearGradients(transpose(r.joinWeight(dProjections)), x, w)
+			return append([]*graph.Node{dx, dw}, dGains...)
+		}
 		dx := transpose(transposedMatMul(graph.Concatenate(parts[:], 0), dProjections))
 		return append([]*graph.Node{dx, r.joinWeight(matMul(dProjections, x))}, dGains...)
 	})

@@ -40,7 +40,8 @@ func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core at
 		return autodiff.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
 			dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
 			dProjected := joinNatively(turned, []*graph.Node{dQuery, dKey, dValue}, r.turn)
-			return []*graph.Node{matMul(dProjected, rows), r.toFeatureOrder(transposedMatMul(dProjected, x))}
+			dx, dw := r.projectionGradients(dProjected, x, w, rows)
+			return []*graph.Node{dx, dw}
 		})
 	}
 	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
@@ -54,9 +55,18 @@ func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core at
 		dQuery, dKey = r.joinHeads(r.rotatePoints(dQuery, r.turn, -1)), r.joinHeads(r.rotatePoints(dKey, r.turn, -1))
 		dQuery, dKey, dGains := normBack(dQuery, dKey)
 		dProjected := concatenateColumns(dQuery, dKey, r.joinHeads(dValue))
-		dw := r.toFeatureOrder(transposedMatMul(dProjected, x))
-		return append([]*graph.Node{matMul(dProjected, rows), dw}, dGains...)
+		dx, dw := r.projectionGradients(dProjected, x, w, rows)
+		return append([]*graph.Node{dx, dw}, dGains...)
 	})
+}
+
+// projectionGradients returns the adjoints of x and of the fused weight w, given that of the projection x·rowsᵀ. rows is w in
+// the order of coordinates.
+func (r *rope) projectionGradients(dProjected, x, w, rows *graph.Node) (dx, dw *graph.Node) {
+	if quantizesBackward(w) { // in the order of the weight, on which blocks and noise depend
+		return linearGradients(transpose(r.toFeatureOrder(transpose(dProjected))), x, w)
+	}
+	return matMul(dProjected, rows), r.toFeatureOrder(transposedMatMul(dProjected, x))
 }
 
 // splitNatively splits a projection into queries, keys and values, with queries and keys turned, in one pass.

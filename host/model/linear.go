@@ -24,7 +24,8 @@ func addLinear(sum, x, w *graph.Node) *graph.Node {
 		return graph.Add(sum, linear(x, w))
 	}
 	return autodiff.Custom(total, []*graph.Node{sum, x, w}, func(dy *graph.Node) []*graph.Node {
-		return []*graph.Node{dy, matMul(dy, w), weightGradient(dy, x)}
+		dx, dw := linearGradients(dy, x, w)
+		return []*graph.Node{dy, dx, dw}
 	})
 }
 
@@ -44,7 +45,8 @@ func matMulTransposedRounded(x, w *graph.Node) *graph.Node {
 // withLinearGradient gives the product y = x·wᵀ its gradients.
 func withLinearGradient(y, x, w *graph.Node) *graph.Node {
 	return autodiff.Custom(y, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
-		return []*graph.Node{matMul(dy, w), weightGradient(dy, x)}
+		dx, dw := linearGradients(dy, x, w)
+		return []*graph.Node{dx, dw}
 	})
 }
 

@@ -10,10 +10,17 @@
 // (IST-DASLab). The entries may be rotated by a block Hadamard matrix before they are
 // divided into blocks, z = Hx, and rotated back afterwards, x̂ = Hᵀẑ. The backward pass
 // is dx = Hᵀ(M ⊙ H·dx̂), where M is the mask.
+//
+// Stochastic rounding takes one of the two levels between which V/X lies, at random, so
+// that the mean of V̂ is V where nothing saturates, as with the scale rule absmax34; and H
+// may be preceded by random signs, the same for both operands of a product: the way of
+// Tseng et al., "Training LLMs with MXFP4" (2025), and of Quartet, to quantize the
+// products of the backward pass. Evaluation rounds to nearest, without random signs.
 package main
 
 import (
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"
@@ -44,11 +51,20 @@ const (
 	maskTrust = "trust"
 )
 
+// The values of the parameters rounding and signs.
+const (
+	roundNearest    = "nearest"
+	roundStochastic = "stochastic"
+
+	signsFixed  = "fixed"
+	signsRandom = "random"
+)
+
 // Describe declares the parameters.
 func (mxfp4) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "mxfp4",
-		Version: "1.0.0",
+		Version: "1.1.0",
 		Doc: "MXFP4 (OCP Microscaling 1.0): floats of four bits (E2M1), a power of two as the scale of each 32 entries of a row; " +
 			"scale rules of the specification and of Quartet and FP-Quant.",
 		Parameters: []sdk.Parameter{
@@ -59,6 +75,10 @@ func (mxfp4) Describe() sdk.Description {
 			sdk.Choice("mask", maskAuto, []string{maskAuto, maskNone, maskClip, maskTrust},
 				"entries that pass gradients: all, those below the largest level, those within 1 of their level in units of the scale; auto is clip for the quest rule and none for the others"),
 			sdk.Choice("rotation", microscaling.NoRotation, []string{microscaling.NoRotation, "32", "64", "128"}, "block of the Hadamard rotation, which has to divide the row"),
+			sdk.Choice("rounding", roundNearest, []string{roundNearest, roundStochastic},
+				"nearest; stochastic: up or down at random in training, so that the mean over the noise is what is rounded if nothing saturates (scale_rule absmax34); ties then has no effect"),
+			sdk.Choice("signs", signsFixed, []string{signsFixed, signsRandom},
+				"random: before the rotation, which there must be, entries get random signs in training, new in each step and the same for both operands of a product"),
 		},
 	}
 }
@@ -69,31 +89,82 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	if err != nil {
 		return sdk.Quantized{}, err
 	}
-	z := rotation.Apply(x)
+	signs, err := newSigns(b, site, rotation)
+	if err != nil {
+		return sdk.Quantized{}, err
+	}
+	z := rotation.Apply(signs.apply(x))
 	blocks := microscaling.NewBlocks(site.Shape, block)
 	v := blocks.Split(z)
 	s := newScale(v, site.Text("scale_rule"))
 	ratio := v.Mul(s.inverse)
-	rounded := microscaling.RoundE2M1(ratio, microscaling.Ties(site.Text("ties")))
-	codes := s.finite.Select(microscaling.EncodeE2M1(rounded, v), b.ConstInt(0))
+	rounded := round(ratio, site)
+	codes := s.finite.Select(microscaling.EncodeE2M1(rounded, signs.positiveZeros(v)), b.ConstInt(0))
 	out := sdk.Quantized{
-		Value: rotation.Apply(blocks.Join(rounded.Mul(s.scale))),
+		Value: signs.apply(rotation.Apply(blocks.Join(rounded.Mul(s.scale)))),
 		Codes: blocks.Join(codes),
 		Scale: s.scale,
 	}
 	if kind := maskKind(site); kind == maskNone {
-		// M is constant along each block of the rotation, so the two rotations cancel.
+		// M is constant along each block of the rotation, so the two rotations cancel, and the signs do.
 		out.Mask = blocks.Spread(s.finite)
 		out.Surrogate = blocks.Join(s.finite.Select(blocks.Split(x), b.Const(0)))
 	} else {
 		inside := within(ratio, kind)
 		out.Mask = blocks.Join(inside)
-		out.Surrogate = rotation.Apply(blocks.Join(inside.Select(v, b.Const(0))))
+		out.Surrogate = signs.apply(rotation.Apply(blocks.Join(inside.Select(v, b.Const(0)))))
 	}
 	return out, nil
 }
 
-// Unpack writes X·P, rotated back.
+// noiseBits is how many random bits decide about an entry.
+const noiseBits = 16
+
+// round rounds ratios V/X, in the shape of blocks, to E2M1.
+func round(ratio program.Value, site sdk.Site) program.Value {
+	if site.Text("rounding") == roundNearest || !site.Training {
+		return microscaling.RoundE2M1(ratio, microscaling.Ties(site.Text("ties")))
+	}
+	b := ratio.Builder()
+	bits := b.RandomBits(site.Noise, ratio.Shape()...).Shr(b.ConstUint(32 - noiseBits))
+	return microscaling.StochasticE2M1(ratio, bits.Convert(program.Float).Shift(0.5).Scale(1.0/(1<<noiseBits)))
+}
+
+// signs are those of the entries of a row, float[1,…,row], before and after the rotations.
+// An absent value leaves entries as they are.
+type signs struct{ of program.Value }
+
+func newSigns(b *program.Builder, site sdk.Site, rotation microscaling.Rotation) (signs, error) {
+	switch {
+	case site.Text("signs") == signsFixed:
+		return signs{}, nil
+	case rotation == 1:
+		return signs{}, sdk.Refuse("signs = %q changes nothing without a rotation: give rotation, such as \"32\"", signsRandom)
+	case !site.Training:
+		return signs{}, nil
+	}
+	shape := slices.Repeat([]int{1}, len(site.Shape))
+	shape[len(shape)-1] = site.RowLen()
+	bits := b.RandomBits(site.SharedNoise, shape...).Shr(b.ConstUint(31))
+	return signs{bits.Convert(program.Float).Scale(2).Shift(-1)}, nil
+}
+
+// positiveZeros are rotated entries, where zeros have the code 0 whatever the signs before them.
+func (s signs) positiveZeros(v program.Value) program.Value {
+	if !s.of.Valid() {
+		return v
+	}
+	return v.Add(v.Builder().Const(0)) // −0 + 0 is 0
+}
+
+func (s signs) apply(x program.Value) program.Value {
+	if !s.of.Valid() {
+		return x
+	}
+	return x.Mul(s.of)
+}
+
+// Unpack writes X·P, rotated back, for evaluation: random signs are not in the codes.
 func (mxfp4) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
 	return microscaling.Unpack(codes, scale, site, block)
 }
@@ -111,7 +182,7 @@ func maskKind(site sdk.Site) string {
 
 // within is the mask for ratios V/X; it is false where they are NaN. clip is |V/X| < 6,
 // and trust is |V/X − P| ≤ 1. The latter is the same as |V/X| ≤ 7: no number up to 6 is
-// farther than 1 from its level, whatever the rule for ties, and above 6 the level is 6.
+// farther than 1 from its nearest level, whatever the rule for ties, and above 6 that is 6.
 func within(ratio program.Value, kind string) program.Value {
 	m, b := ratio.Abs(), ratio.Builder()
 	if kind == maskClip {

@@ -2,13 +2,16 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
@@ -32,6 +35,46 @@ func TestConformance(t *testing.T) {
 			sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, map[string]any{"scale_rule": rule, "rotation": "64"})...)
 		})
 	}
+}
+
+// TestStochastic runs the kit on stochastic rounding with and without random signs. It is unbiased where nothing saturates.
+func TestStochastic(t *testing.T) {
+	unbiased := map[string]any{"scale_rule": ruleAbsMax34, "rounding": roundStochastic, "mask": maskNone, "ties": "even", "rotation": microscaling.NoRotation, "signs": signsFixed}
+	sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, unbiased, sdktest.Claim(sdktest.Traits{AnyRounding: true, Unbiased: true}))...)
+	turned := maps.Clone(unbiased)
+	turned["rotation"], turned["signs"] = "32", signsRandom
+	sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, turned, sdktest.Claim(sdktest.Traits{AnyRounding: true, Unbiased: true}))...)
+}
+
+// TestStochasticGolden compares with testdata/stochastic.py, an independent implementation.
+func TestStochasticGolden(t *testing.T) {
+	plugintest.EachCase(t, "stochastic", func(t *testing.T, m plugintest.Bench, c golden.Case) {
+		x := c.Inputs.Array("x")
+		given := map[string]any{"scale_rule": c.Params.String("rule"), "rotation": c.Params.String("rotation"), "rounding": roundStochastic}
+		if given["rotation"] != microscaling.NoRotation {
+			given["signs"] = signsRandom
+		}
+		built := plugintest.BuildQuantizer(t, mxfp4{}, given, x.Shape...)
+		inputs := map[string]reference.Tensor{sdk.InputX: reference.Floats(x.Data, x.Shape...)}
+		for input, key := range map[string]golden.Array{sdk.InputNoise: c.Inputs.Array("noise"), sdk.InputSharedNoise: c.Inputs.Array("shared")} {
+			if built.Takes(input) {
+				inputs[input] = reference.Uints([]uint32{uint32(key.Data[0]), uint32(key.Data[1])}, 2)
+			}
+		}
+		out := m.Run(t, built.Program, inputs)
+		c.Expected.Exact("codes", out[sdk.OutputCodes].Float64s())
+		m.Close(c.Expected, "scale", out[sdk.OutputScale].Floats, single)
+		m.Close(c.Expected, "value", out[sdk.OutputValue].Floats, single)
+		given["rounding"], given["signs"] = roundNearest, signsFixed
+		if nearest := plugintest.BuildQuantizer(t, mxfp4{}, given, x.Shape...); built.Evaluate.Hash() != nearest.Program.Hash() {
+			t.Error("evaluation does not round to nearest without random signs")
+		}
+	})
+}
+
+// TestSignsNeedRotation: signs alone change no rounding.
+func TestSignsNeedRotation(t *testing.T) {
+	plugintest.RefusesWeight(t, mxfp4{}, map[string]any{"signs": signsRandom}, `signs = "random" changes nothing without a rotation`, 2, 96)
 }
 
 // TestModel compares rows of many lengths with the plain way to work them out. The

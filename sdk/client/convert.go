@@ -81,6 +81,13 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out sdk.
 	if r.GetDeclined() != nil {
 		return out, nil
 	}
+	if m := r.GetOpaque(); m != nil {
+		out.Accepts, out.Opaque = true, true
+		if out.State, err = fromStateTensors(m.GetState(), limits); err != nil {
+			return out, fmt.Errorf("state tensors: %w", err)
+		}
+		return out, nil
+	}
 	m := r.GetProgram()
 	if m == nil {
 		return out, errNoAnswer
@@ -147,7 +154,11 @@ func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []sdk.
 		if total += program.FloatType(shape...).Size(); total > most {
 			return nil, fmt.Errorf("they have more than %d elements together", most)
 		}
-		out = append(out, sdk.StateTensor{Name: s.GetName(), Shape: shape})
+		t := sdk.StateTensor{Name: s.GetName(), Shape: shape, Shared: s.GetShared()}
+		if err := fromPrograms([]sent{{"constrain", s.GetConstrain(), &t.Constrain, false}}, limits); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.GetName(), err)
+		}
+		out = append(out, t)
 	}
 	return out, nil
 }
@@ -178,8 +189,10 @@ func fromDescribe(m *pb.DescribeResponse) (Info, error) {
 	case v < APIVersion:
 		return Info{}, fmt.Errorf("%w: the plugin speaks API version %d, this host %d: rebuild the plugin with a current SDK", ErrVersion, v, APIVersion)
 	}
-	if c := m.GetDescription().GetCapabilities(); len(c) > 0 {
-		return Info{}, fmt.Errorf("%w: the plugin needs %.100q, which this host does not have: update cage", ErrVersion, c[0])
+	for _, c := range m.GetDescription().GetCapabilities() {
+		if c != wire.OpaqueCapability {
+			return Info{}, fmt.Errorf("%w: the plugin needs %.100q, which this host does not have: update cage", ErrVersion, c)
+		}
 	}
 	d, err := fromDescription(m.GetDescription())
 	if err == nil {

@@ -35,8 +35,7 @@ func (b Blocks) padded() []int {
 	return shape
 }
 
-// Split gives each block an axis of its own: float[…,row] becomes
-// float[…,blocks,size]. Reductions of the last axis that keep it, such as MaxRow,
+// Split gives each block an axis of its own: […,row] becomes […,blocks,size], for numbers of any element type. Reductions of the last axis that keep it, such as MaxRow,
 // then give one number for each block, in a shape that combines with the blocks.
 func (b Blocks) Split(v program.Value) program.Value {
 	last := len(b.shape) - 1
@@ -44,7 +43,11 @@ func (b Blocks) Split(v program.Value) program.Value {
 	if missing := n*b.size - length; missing > 0 {
 		pad := slices.Clone(b.shape)
 		pad[last] = missing
-		v = v.Concatenate(last, v.Builder().Zeros(pad...))
+		zeros := v.Builder().Zeros(pad...)
+		if t := v.Type().DType; t != program.Float { // no needless operation: programs stay as they were
+			zeros = zeros.Convert(t)
+		}
+		v = v.Concatenate(last, zeros)
 	}
 	return v.Reshape(append(slices.Clone(b.shape[:last]), n, b.size)...)
 }

@@ -84,7 +84,7 @@ func whole(x []float64) []float64 {
 }
 
 func (in *instance) checkUnpack(x []float64) {
-	if in.Unpack == nil {
+	if in.Unpack == nil || in.evaluation != nil { // which is another answer, and what is unpacked
 		return
 	}
 	for _, x := range append(oddities(x, in.shape[1]), x) {

@@ -84,9 +84,12 @@ func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
 	return list
 }
 
-// anyRounding reports whether values may go to other levels than the nearest. A quantizer
-// that claims so and has another program for evaluation rounds to nearest there.
-func (q *quantizerRun) anyRounding(s *siteAnswer) bool { return q.traits.AnyRounding && !s.evaluates }
+// anyRounding reports whether values may go to other levels than the nearest: with settings
+// that take noise, or where that is claimed. A quantizer that claims so and has another
+// program for evaluation rounds to nearest there.
+func (q *quantizerRun) anyRounding(s *siteAnswer) bool {
+	return !s.evaluates && (q.traits.AnyRounding || s.Takes(sdk.InputNoise) || s.Takes(sdk.InputSharedNoise))
+}
 
 // each calls f for every variant and matrix shape that the plugin answers, on each machine,
 // with a matrix of normal random numbers. Other checks report the answers that are errors.

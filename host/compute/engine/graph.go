@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -196,8 +197,8 @@ type recordingBackend struct {
 	// functions stand for the graph's kernels until it is compiled, and kernels has these by their names.
 	functions map[kernelKey]*graph.Function
 	kernels   map[string]Kernel
-	notes     map[*graph.Node]any // see Note
-	closures  int                 // those of loops so far
+	notes     map[*graph.Node][]any // see Note
+	closures  int                   // those of loops so far
 }
 
 // Builder implements compute.Backend.
@@ -206,23 +207,36 @@ func (r *recordingBackend) Builder(name string) compute.Builder {
 	return r.builder
 }
 
-// Note attaches a piece of information to a node, for code that uses the node later in the same graph. A node has one
-// note. Graphs that are not built by a device keep none.
+// Note attaches a piece of information to a node, for code that uses the node later in the same graph. Of several of one
+// type, the last counts. Graphs that are not built by a device keep none.
 func Note(n *graph.Node, what any) {
 	if r, ok := n.Graph().Backend().(*recordingBackend); ok {
 		if r.notes == nil {
-			r.notes = map[*graph.Node]any{}
+			r.notes = map[*graph.Node][]any{}
 		}
-		r.notes[n] = what
+		r.notes[n] = append(r.notes[n], what)
 	}
 }
 
-// NoteOf returns the note attached to a node; nil if there is none.
-func NoteOf(n *graph.Node) any {
-	if r, ok := n.Graph().Backend().(*recordingBackend); ok {
-		return r.notes[n]
+// NoteOf returns the note of type T attached to a node; ok is false if there is none.
+func NoteOf[T any](n *graph.Node) (note T, ok bool) {
+	if r, recorded := n.Graph().Backend().(*recordingBackend); recorded {
+		for _, what := range slices.Backward(r.notes[n]) {
+			if note, ok = what.(T); ok {
+				return note, true
+			}
+		}
 	}
-	return nil
+	return note, false
+}
+
+// CopyNotes attaches to a node what is attached to another of its graph.
+func CopyNotes(to, from *graph.Node) {
+	if r, ok := to.Graph().Backend().(*recordingBackend); ok {
+		for _, what := range r.notes[from] {
+			Note(to, what)
+		}
+	}
 }
 
 // A Kernel is a function for a GPU, written in Triton's intermediate representation, which XLA compiles.

@@ -29,10 +29,7 @@ func (c Codes) AttachTo(value *graph.Node) {
 }
 
 // CodesOf returns the codes of a value, if they are known.
-func CodesOf(value *graph.Node) (c Codes, ok bool) {
-	c, ok = engine.NoteOf(value).(Codes)
-	return c, ok
-}
+func CodesOf(value *graph.Node) (c Codes, ok bool) { return engine.NoteOf[Codes](value) }
 
 // Map returns the codes of f(value), where f removes or reorders rows.
 func (c Codes) Map(f func(rows *graph.Node) *graph.Node) Codes {

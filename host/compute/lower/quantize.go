@@ -243,7 +243,7 @@ func (q programQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.
 func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
 	if p, ok := q.(programQuantizer); ok {
 		p = p.inBFloat16()
-		if source, ok := engine.NoteOf(x).(Source); ok {
+		if source, ok := engine.NoteOf[Source](x); ok {
 			if y, ok := p.quantizeFused(x, source, given); ok {
 				return y
 			}

@@ -240,8 +240,13 @@ func Noise(site string) string { return "noise/" + site }
 func SharedNoise(site string) string { return "shared noise/" + site }
 
 // Trained returns the name of the trained tensor t of the quantizer for a weight or an
-// activation site.
-func Trained(site, t string) string { return "quantizer." + site + "." + t }
+// activation site. Sites that share one have the same name for it.
+func Trained(site string, t sdk.StateTensor) string {
+	if t.Shared != "" {
+		return "quantizer.shared." + t.Shared
+	}
+	return "quantizer." + site + "." + t.Name
+}
 
 // Kept returns the name of the state tensor s that the quantizer for a weight or an activation
 // site keeps from step to step.
@@ -256,7 +261,7 @@ func Rules(rules []cage.Rule) ([]Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		jobs[i] = bind(r.Name, p)
+		jobs[i] = bind(r, p)
 		jobs[i].Donated[cage.InputGradient] = true
 	}
 	return jobs, nil
@@ -271,7 +276,7 @@ func Observations(rules []cage.Rule) ([]Job, error) {
 			return nil, err
 		}
 		if p != nil {
-			jobs = append(jobs, bind(r.Name, p))
+			jobs = append(jobs, bind(r, p))
 		}
 	}
 	return jobs, nil
@@ -286,22 +291,22 @@ func Collections(rules []cage.Rule) ([]Job, error) {
 			return nil, err
 		}
 		if p != nil {
-			jobs = append(jobs, bind(r.Name, p))
+			jobs = append(jobs, bind(r, p))
 		}
 	}
 	return jobs, nil
 }
 
-// bind binds the program of a tensor's rule to tensors, by the names of its inputs and outputs.
-func bind(tensor string, p *program.Program) Job {
-	j := Job{Tensor: tensor, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
+// bind binds a program of a rule to tensors, by the names of its inputs and outputs.
+func bind(r cage.Rule, p *program.Program) Job {
+	j := Job{Tensor: r.Name, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
 	for _, in := range p.Inputs {
-		if name, ok := tensorOf(tensor, in.Name); ok {
+		if name, ok := tensorOf(r, in.Name); ok {
 			j.Inputs[in.Name] = name
 		}
 	}
 	for _, out := range p.Outputs {
-		if name, ok := tensorOf(tensor, out.Name); ok {
+		if name, ok := tensorOf(r, out.Name); ok {
 			j.Outputs[out.Name] = name
 			if j.Inputs[out.Name] == name {
 				j.Donated[out.Name] = true
@@ -313,12 +318,17 @@ func bind(tensor string, p *program.Program) Job {
 
 // tensorOf returns the name of the tensor that an input or output of a rule's program is
 // bound to; ok is false for scalars and measures.
-func tensorOf(tensor, input string) (name string, ok bool) {
+func tensorOf(r cage.Rule, input string) (name string, ok bool) {
+	tensor := r.Name
 	if state, cut := strings.CutPrefix(input, sdk.StatePrefix); cut {
 		return State(tensor, state), true
 	}
-	if t, cut := strings.CutPrefix(input, sdk.TrainedPrefix); cut {
-		return Param(Trained(tensor, t)), true
+	if r.Quantizer != nil {
+		for _, t := range r.Quantizer.Trained {
+			if input == sdk.TrainedPrefix+t.Name {
+				return Param(Trained(tensor, t)), true
+			}
+		}
 	}
 	if s, cut := strings.CutPrefix(input, sdk.KeptPrefix); cut {
 		return Kept(tensor, s), true
@@ -346,7 +356,7 @@ func Evaluations(rules []cage.Rule) []Job {
 	var jobs []Job
 	for _, r := range rules {
 		if r.Optimizer.Evaluate != nil {
-			jobs = append(jobs, bind(r.Name, r.Optimizer.Evaluate))
+			jobs = append(jobs, bind(r, r.Optimizer.Evaluate))
 		}
 	}
 	return jobs
@@ -357,7 +367,7 @@ func Inits(rules []cage.Rule) []Job {
 	var jobs []Job
 	for _, r := range rules {
 		if r.Optimizer.Init != nil {
-			jobs = append(jobs, bind(r.Name, r.Optimizer.Init))
+			jobs = append(jobs, bind(r, r.Optimizer.Init))
 		}
 	}
 	return jobs

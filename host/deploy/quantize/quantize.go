@@ -150,6 +150,7 @@ func (s *source) withQuantizer(o Options) (*config.Config, error) {
 		if o.Device != "" && o.Device != c.Device.Kind {
 			c.Device = config.Device{Kind: o.Device, Count: c.Device.Count, Precision: device.Float32, TF32: "off", Attention: device.AutoAttention}
 		}
+		c.Quantizer = *c.Quantizer.Forward()
 		q := &c.Quantizer
 		if o.Plugin != "" {
 			*q = (&trained.Quantizer{Plugin: o.Plugin, Params: o.Params}).Tables()

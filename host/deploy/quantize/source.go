@@ -19,6 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk"
 )
 
 // source is a model that is to be quantized: weights that are read one by one, and what is known of them.
@@ -30,7 +31,7 @@ type source struct {
 	origin *provenance.Origin
 	values func(param string) ([]float32, error)
 	// trained reads trained parameters and states of the run's own quantizers; nil where there are none.
-	trained func(param, input string) ([]float32, error)
+	trained func(param string, q sdk.QuantizerProgram, input string) ([]float32, error)
 }
 
 // withSource opens a run or a Hugging Face checkpoint while it is used.
@@ -83,7 +84,9 @@ func (s *source) openCheckpoint(f *checkpoint.File) error {
 		return t.Data, err
 	}
 	s.values = func(param string) ([]float32, error) { return read(step.ParamName(param)) }
-	s.trained = func(param, input string) ([]float32, error) { return read(step.QuantizerName(param, input)) }
+	s.trained = func(param string, q sdk.QuantizerProgram, input string) ([]float32, error) {
+		return read(step.QuantizerName(param, q, input))
+	}
 	return nil
 }
 

@@ -152,7 +152,7 @@ func (t *Model) open(ctx context.Context, o Options) error {
 			c.Quantizer = o.Quantizer.Tables()
 			return nil
 		}
-		return assembly.FindPlugins(c, c.Quantizer.Plugins(), t.search, o.Finder)
+		return assembly.FindPlugins(c, c.Quantizer.Forward().Plugins(), t.search, o.Finder)
 	})
 	if err != nil {
 		return err

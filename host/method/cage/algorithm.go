@@ -31,13 +31,14 @@ func (r Rule) Program() (*program.Program, error) { return r.write(r.correction(
 // write writes the step with the given correction.
 func (r Rule) write(correct correction) (*program.Program, error) {
 	s := r.begin("update/", r.Inputs())
-	g := s.gradient()               // compute stochastic gradient g_t with quantized forward pass
-	s.setRate(g)                    // α_t is the schedule's, or the optimizer's own
-	x := s.decayFirst(s.x)          // x_t ← (1 − α·ω)·x_t
-	u := s.direction(x, g)          // m_t, v_t, m̂_t and v̂_t, all inside the optimizer
-	y := x.Sub(u.Mul(s.α))          // x̃_{t+1} ← x_t − α·m̂_t/(√v̂_t + ε); in general α·u
-	y = s.decayLast(y)              // not in the paper; see Rule.DecayLast
-	s.output(correct(s, x, y, s.α)) // e_t and x_{t+1}: correctLiterally, or what replaces it
+	g := s.gradient()         // compute stochastic gradient g_t with quantized forward pass
+	s.setRate(g)              // α_t is the schedule's, or the optimizer's own
+	x := s.decayFirst(s.x)    // x_t ← (1 − α·ω)·x_t
+	u := s.direction(x, g)    // m_t, v_t, m̂_t and v̂_t, all inside the optimizer
+	y := x.Sub(u.Mul(s.α))    // x̃_{t+1} ← x_t − α·m̂_t/(√v̂_t + ε); in general α·u
+	y = s.decayLast(y)        // not in the paper; see Rule.DecayLast
+	y = correct(s, x, y, s.α) // e_t and x_{t+1}: correctLiterally, or what replaces it
+	s.output(s.constrain(y))  // not in the paper: trained parameters of quantizers may have a constraint
 	return s.build()
 }
 

@@ -93,7 +93,15 @@ func writeHashes(t *testing.T, w io.Writer, r Rule) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintln(w, pareto.Hash(), r.Inputs(), measuresOf(r), r.State(), r.NeedsQuantized())
+	type tensor struct {
+		Name  string
+		Shape []int
+	}
+	var state []tensor
+	for _, s := range r.State() {
+		state = append(state, tensor{s.Name, s.Shape})
+	}
+	fmt.Fprintln(w, pareto.Hash(), r.Inputs(), measuresOf(r), state, r.NeedsQuantized())
 }
 
 // learnedStep is a quantizer with a trained parameter.

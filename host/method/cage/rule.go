@@ -76,6 +76,8 @@ type Rule struct {
 	// Lotion regularizes a quantized tensor by LOTION, the method with which CAGE is
 	// compared; nil means none.
 	Lotion *Lotion
+	// Constrain keeps a trained parameter of a quantizer in its set after the update; nil means that it may have any value.
+	Constrain *program.Program
 	// Observed leaves out the optimizer's observation, for a step in which ObserveProgram
 	// and a refresh have run before the update.
 	Observed bool

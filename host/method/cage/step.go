@@ -102,6 +102,15 @@ func (s *step) quantize(x program.Value) program.Value {
 	return s.b.Inline(s.rule.Quantizer.Program, args...)[sdk.OutputValue]
 }
 
+// constrain puts a trained parameter back into its set.
+func (s *step) constrain(x program.Value) program.Value {
+	p := s.rule.Constrain
+	if p == nil {
+		return x
+	}
+	return s.b.Inline(p, x)[p.Outputs[0].Name]
+}
+
 // output declares the outputs: x_{t+1}, the next state and the measures.
 func (s *step) output(x program.Value) {
 	s.b.Output(OutputX, x)

@@ -140,6 +140,9 @@ func TestMistakes(t *testing.T) {
 		{"an unknown plugin", "quantizer.plugin", []string{`quantizer.plugin="qest"`}, plugin.ErrNotFound, []string{"did you mean"}},
 		{"another kind of plugin", "optimizer.plugin", []string{`optimizer.plugin="quest"`}, plugin.ErrKind, nil},
 		{"another hash", "optimizer.sha256", []string{`optimizer.sha256="` + pin + `"`}, plugin.ErrChecksum, []string{pin}},
+		{"tokens that a block does not divide", "quantizer.gradients.plugin", []string{`quantizer.gradients={plugin="mxfp4", rotation="128"}`, "model.width=128"}, plugin.ErrRefused,
+			[]string{"layers.0.attn.qkv", "sums over the 64 tokens of a micro-batch"}},
+		{"trained parameters in the backward pass", "quantizer.backward.plugin", []string{`quantizer.backward={plugin="lsq"}`}, nil, []string{"backward of layers.0.attn.qkv: the quantizer has the trained parameter"}},
 		{"a refused site", "quantizer.plugin", []string{"quantizer.bits=1"}, plugin.ErrRefused, []string{"bits = 1"}},
 	}
 	finder := testrun.Finder(t)
@@ -290,6 +293,47 @@ func TestTrainedQuantizersNeedTheirGradient(t *testing.T) {
 	var ce *plaintoml.Error
 	if _, err := assembly.Plan(cfg, modelOf(t, cfg), programs); !errors.As(err, &ce) || ce.Key != "method.gradient" || !strings.Contains(ce.Error(), "layers.0.attn.out has trained parameters") {
 		t.Errorf("got %v, want an error of method.gradient", err)
+	}
+}
+
+// TestBackward: the operands of the products of the backward pass get programs in a training, and none in an evaluation,
+// with overrides by their roles.
+func TestBackward(t *testing.T) {
+	cfg := testrun.Config(t, "model.vocab=40", `quantizer.gradients={plugin="mxfp4"}`, `quantizer.overrides=[{match="*.mlp.w1", role="gradients", plugin="none"}, {match="*.attn.out*", role="backward", plugin="absmax"}]`)
+	finder := testrun.Finder(t)
+	p, err := collect(t, cfg, finder, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two gradients of four weights, without those of w1, and both other operands of attn.out.
+	if len(p.Backward) != 2*4+2 {
+		t.Errorf("%d operands are quantized: %v", len(p.Backward), p.Backward)
+	}
+	for site, q := range p.Backward {
+		other := site.Role != sdk.RoleGradient
+		if site.Name == "layers.0.mlp.w1" || other != strings.Contains(site.Name, "attn.out") && other {
+			t.Errorf("%s is quantized", site)
+		}
+		if p.Hashes()[site.String()+": quantize"] != q.Program.Hash() {
+			t.Errorf("the hash of %s is not recorded", site)
+		}
+	}
+	if plan, err := assembly.Plan(cfg, modelOf(t, cfg), p); err != nil || len(plan.Backward) != len(p.Backward) {
+		t.Errorf("the plan has %d operands: %v", len(plan.Backward), err)
+	}
+	if p, err = collect(t, cfg, finder, true); err != nil || len(p.Backward) > 0 || len(p.Used) != 2 {
+		t.Errorf("an evaluation has %d operands and %d plugins, want 0 and 2: %v", len(p.Backward), len(p.Used), err)
+	}
+	for key, override := range map[string]string{"method.gradient": `method.gradient="full"`, "method.name": `method={name="lotion"}`} {
+		cfg := testrun.Config(t, "model.vocab=40", `quantizer={weights={plugin="absmax"}, gradients={plugin="mxfp4"}}`, override)
+		p, err := collect(t, cfg, finder, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ce *plaintoml.Error
+		if _, err := assembly.Plan(cfg, modelOf(t, cfg), p); !errors.As(err, &ce) || ce.Key != key || ce.Hint != "leave [quantizer.gradients] out" {
+			t.Errorf("got %v, want an error of %s", err, key)
+		}
 	}
 }
 

@@ -37,10 +37,10 @@ func newCollector(req Request, running *pool) *collector {
 // needs it.
 func (c *collector) tables() []*config.Plugin {
 	q, o := &c.Config.Quantizer, &c.Config.Optimizer
-	list := q.Plugins()
 	if c.Forward {
-		return list
+		return q.Forward().Plugins()
 	}
+	list := q.Plugins()
 	if q.Unused != nil {
 		list = append(list, q.Unused)
 	}

@@ -140,7 +140,7 @@ func workspaces(programs *Programs, threads int) float64 {
 		if key := fmt.Sprint(t.Table, t.Shape); !seen[key] {
 			seen[key] = true
 			o := t.Optimizer // the memory that the programs of its updates need while they run
-			updates += max(memory.Workspace(o.Init), memory.Workspace(o.Observe), memory.Workspace(o.Update), memory.Workspace(o.Collect), memory.Workspace(o.Evaluate))
+			updates += max(memory.Workspace(o.Init), memory.Workspace(o.Observe), memory.Workspace(o.Update), memory.Workspace(o.Collect), memory.Workspace(o.Evaluate), memory.Workspace(t.Constrain))
 		}
 		refreshes = append(refreshes, max(memory.RefreshWorkspace(t.Optimizer.FirstRefresh), memory.RefreshWorkspace(t.Optimizer.Refresh)))
 	}

@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/refresh"
@@ -12,10 +13,14 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // optimizers collects the optimizers' programs for everything that is trained.
 func (c *collector) optimizers(ctx context.Context) error {
+	if err := c.checkShared(); err != nil {
+		return err
+	}
 	c.out.Tensors = Tensors(c.Config, c.Model, c.out)
 	if c.Forward {
 		return nil
@@ -41,7 +46,10 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 	}
 	trained := func(site string, q sdk.QuantizerProgram) {
 		for _, t := range q.Trained {
-			list = append(list, TrainedTensor{Name: update.Trained(site, t.Name), Shape: t.Shape, Role: sdk.TensorVector, RateFactor: 1})
+			name := update.Trained(site, t)
+			if !slices.ContainsFunc(list, func(other TrainedTensor) bool { return other.Name == name }) {
+				list = append(list, TrainedTensor{Name: name, Shape: t.Shape, Role: sdk.TensorVector, RateFactor: 1, Constrain: t.Constrain})
+			}
 		}
 	}
 	for _, param := range m.Params() {
@@ -51,6 +59,39 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 		trained(s.Name, p.Activations[s.Name])
 	}
 	return list
+}
+
+// checkShared compares what the sites that share a trained parameter say of it.
+func (c *collector) checkShared() error {
+	type owner struct {
+		site string
+		sdk.StateTensor
+	}
+	first := map[string]owner{}
+	for _, list := range []map[string]sdk.QuantizerProgram{c.out.Weights, c.out.Activations} {
+		for _, site := range slices.Sorted(maps.Keys(list)) {
+			for _, t := range list[site].Trained {
+				o, ok := first[t.Shared]
+				switch {
+				case t.Shared == "":
+				case !ok:
+					first[t.Shared] = owner{site, t}
+				case !slices.Equal(o.Shape, t.Shape):
+					return c.Config.ErrorAt("quantizer", "%s and %s share the trained parameter %.100q, whose shape is %v for the one and %v for the other", o.site, site, t.Shared, o.Shape, t.Shape)
+				case hash(o.Constrain) != hash(t.Constrain):
+					return c.Config.ErrorAt("quantizer", "%s and %s share the trained parameter %.100q, whose constraint differs", o.site, site, t.Shared)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func hash(p *program.Program) string {
+	if p == nil {
+		return ""
+	}
+	return p.Hash()
 }
 
 // parts are those of a fused weight as plugins see them.
@@ -144,7 +185,11 @@ func (c *collector) checkUnused() error {
 		}
 		problems = append(problems, e)
 	}
-	for _, o := range c.Config.Quantizer.Overrides {
+	overrides := c.Config.Quantizer.Overrides
+	if c.Forward {
+		overrides = c.Config.Quantizer.Forward().Overrides
+	}
+	for _, o := range overrides {
 		if !c.matched[o.Table] {
 			report(o.Table, o.Match, c.matches(&o), "quantized weights and activations", "a later override")
 		}
@@ -165,8 +210,14 @@ func (c *collector) checkUnused() error {
 
 // matches reports whether an override matches something in the model.
 func (c *collector) matches(o *config.Override) bool {
-	return slices.ContainsFunc(c.Model.Params(), func(p architecture.Param) bool { return p.Quantized && o.Matches(config.RoleWeights, p.Name) }) ||
-		slices.ContainsFunc(c.Model.ActivationSites(c.Batch, c.Config.Model.Context), func(s model.ActivationSite) bool { return o.Matches(config.RoleActivations, s.Name) })
+	any := func(name string, roles ...string) bool {
+		return slices.ContainsFunc(roles, func(role string) bool { return o.Matches(role, name) })
+	}
+	return slices.ContainsFunc(c.Model.Params(), func(p architecture.Param) bool {
+		return p.Quantized && any(p.Name, config.RoleWeights, config.RoleGradients, config.RoleBackward)
+	}) || slices.ContainsFunc(c.Model.ActivationSites(c.Batch, c.Config.Model.Context), func(s model.ActivationSite) bool {
+		return any(s.Name, config.RoleActivations, config.RoleBackward)
+	})
 }
 
 func tensorRole(r architecture.Role) sdk.TensorRole {

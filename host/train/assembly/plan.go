@@ -39,6 +39,14 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	if plan.Activations, err = quantizers(programs.Activations); err != nil {
 		return plan, err
 	}
+	for site, p := range programs.Backward {
+		if plan.Backward == nil {
+			plan.Backward = map[step.OperandSite]lower.Operand{}
+		}
+		if plan.Backward[site], err = lower.NewOperand(p); err != nil {
+			return plan, fmt.Errorf("%s: %w", site, err)
+		}
+	}
 	for tokens, list := range programs.Pieces {
 		if plan.Pieces == nil {
 			plan.Pieces = map[int]map[string]lower.Quantizer{}
@@ -55,6 +63,18 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 // settings are returned, too, and are nil without it. An evaluation has no gradients, so that it may use other quantizers
 // than the training.
 func fullPrecision(cfg *config.Config, programs *Programs) (bool, *cage.Lotion, error) {
+	if full := cfg.Method.Name == cage.MethodLOTION || cfg.Method.Gradient == cage.FullGradient; full && len(programs.Backward) > 0 {
+		key, role := "method.gradient", "gradients"
+		if cfg.Method.Name == cage.MethodLOTION {
+			key = "method.name"
+		}
+		if cfg.Quantizer.Gradients == nil {
+			role = "backward"
+		}
+		e := cfg.ErrorAt(key, "gradients are taken in full precision, but the products of the backward pass are quantized")
+		e.Hint = "leave [quantizer." + role + "] out"
+		return true, nil, e
+	}
 	switch {
 	case cfg.Method.Name == cage.MethodLOTION:
 		if len(programs.Activations) > 0 {
@@ -79,7 +99,7 @@ func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, regulariz
 		}
 		rule := cage.Rule{ // its form is Off until a step with λ > 0 takes the plan's: step.Plan.rules
 			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Group: groups[t.Table], Clip: cfg.Train.Clip > 0,
-			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Form: cage.Off, Variant: plan.Variant, Lotion: regularizer,
+			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Form: cage.Off, Variant: plan.Variant, Lotion: regularizer, Constrain: t.Constrain,
 		}
 		if q, ok := programs.Weights[t.Name]; ok {
 			rule.Quantizer = &q

@@ -2,12 +2,18 @@ package assembly
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Programs holds the programs that the plugins of a run have returned.
@@ -15,6 +21,9 @@ type Programs struct {
 	// Weights and Activations hold the quantizers' programs by parameter and
 	// by site; both are empty for a role that is not quantized.
 	Weights, Activations map[string]sdk.QuantizerProgram
+	// Backward holds those for operands of products in the backward pass; it is empty
+	// for an evaluation.
+	Backward map[step.OperandSite]sdk.QuantizerProgram
 	// Pieces holds the programs for activations by the number of tokens: see [Request].
 	Pieces map[int]map[string]sdk.QuantizerProgram
 	// Tensors lists everything that is trained, with its optimizer: the model's
@@ -39,6 +48,7 @@ type TrainedTensor struct {
 	Parts     []sdk.Part           // parts of a fused weight
 	Optimizer sdk.OptimizerProgram // zero for an evaluation
 	Table     string               // table that configures the optimizer
+	Constrain *program.Program     // of a quantizer's parameter; see cage.Rule
 	// RateFactor multiplies the learning rate; Decay is the weight decay.
 	RateFactor, Decay float64
 	// RefreshDelay is how many updates late refreshes take effect.
@@ -108,7 +118,7 @@ func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	}
 	c.out.Start = time.Since(began)
 	began = time.Now()
-	for _, collect := range []func(context.Context) error{c.weights, c.activations, c.optimizers} {
+	for _, collect := range []func(context.Context) error{c.weights, c.activations, c.backward, c.optimizers} {
 		if err := collect(ctx); err != nil {
 			return nil, err
 		}
@@ -158,20 +168,59 @@ func (c *collector) quantizeActivations(ctx context.Context, batch, context int)
 	return list, nil
 }
 
+// backward collects the programs for operands of products in the backward pass.
+func (c *collector) backward(ctx context.Context) error {
+	c.out.Backward = map[step.OperandSite]sdk.QuantizerProgram{}
+	if c.Forward {
+		return nil
+	}
+	sites, shapes := step.BackwardSites(c.Model, c.Batch, c.Config.Model.Context)
+	for i, s := range sites {
+		role := config.RoleBackward
+		if s.Role == sdk.RoleGradient {
+			role = config.RoleGradients
+		}
+		q, p, err := c.program(ctx, role, sdk.Site{Role: s.Role, Product: s.Product, Name: s.Name, Shape: shapes[i]})
+		if err != nil {
+			var e *plaintoml.Error
+			if s.Product == sdk.ProductWeightGradient && errors.As(err, &e) && e.Hint == "" {
+				e.Hint = fmt.Sprintf("the product that gives the gradient of a weight sums over the %d tokens of a micro-batch: model.context × train.batch / device.count", shapes[i][1])
+			}
+			return err
+		}
+		if p == nil {
+			continue
+		}
+		if _, err := lower.NewOperand(*q); err != nil {
+			return c.Config.ErrorAt(p.Path("plugin"), "%s of %s: %w", role, s.Name, err)
+		}
+		c.out.Backward[s] = *q
+	}
+	return nil
+}
+
 // quantize collects the program of one site, if it is quantized.
 func (c *collector) quantize(ctx context.Context, into map[string]sdk.QuantizerProgram, role string, site sdk.Site) error {
+	q, _, err := c.program(ctx, role, site)
+	if q != nil {
+		into[site.Name] = *q
+	}
+	return err
+}
+
+// program returns the program for one site, and the plugin that it is from; nil if the site is not quantized.
+func (c *collector) program(ctx context.Context, role string, site sdk.Site) (*sdk.QuantizerProgram, *config.Plugin, error) {
 	if o := c.Config.Quantizer.Override(role, site.Name); o != nil {
 		c.matched[o.Table] = true
 	}
 	p := c.Config.Quantizer.For(role, site.Name)
 	if p == nil {
-		return nil
+		return nil, nil, nil
 	}
 	site.Values = c.values[p.Table]
 	q, err := c.clients[p.Table].Quantize(ctx, site)
 	if err != nil {
-		return c.Config.ErrorAt(p.Path("plugin"), "%w", err)
+		return nil, p, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
 	}
-	into[site.Name] = q
-	return nil
+	return &q, p, nil
 }

@@ -102,6 +102,9 @@ func (p *Programs) Hashes() map[string]string {
 	for name, q := range p.Activations {
 		add("activation "+name, q.Programs())
 	}
+	for site, q := range p.Backward {
+		add(site.String(), q.Programs())
+	}
 	for _, t := range p.Tensors {
 		add("optimizer of "+t.Name, t.Optimizer.Programs())
 	}

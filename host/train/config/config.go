@@ -72,6 +72,7 @@ func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 	out := *c
 	q, o := &out.Quantizer, &out.Optimizer
 	q.Weights, q.Activations, q.Overrides = q.Weights.copy(), q.Activations.copy(), slices.Clone(q.Overrides)
+	q.Gradients, q.Backward = q.Gradients.copy(), q.Backward.copy()
 	for i := range q.Overrides {
 		q.Overrides[i].Plugin = q.Overrides[i].Plugin.copy()
 	}
@@ -92,7 +93,7 @@ func (c *Config) WithoutTraining(out string) *Config {
 	held, _ := c.Changed(func(c *Config) error {
 		c.untrained, c.Train.Steps, c.Train.Out = true, 0, out
 		c.Data.Train, c.Data.Mixture, c.Data.TrainSHA256 = nil, nil, ""
-		c.Train.Distillation = Distillation{}
+		c.Train.Distillation, c.Quantizer = Distillation{}, *c.Quantizer.Forward()
 		c.Method.Name, c.Method.Form = cage.MethodOff, cage.Off
 		return nil
 	})

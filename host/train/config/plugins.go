@@ -45,7 +45,12 @@ func (p *Plugin) same(q *Plugin) bool {
 const (
 	RoleWeights     = "weights"
 	RoleActivations = "activations"
-	roleBoth        = "both"
+	roleBoth        = "both" // of these two
+	// RoleGradients is that of the gradients of the outputs of linear layers, and
+	// RoleBackward that of the activations and weights that the forward product has
+	// multiplied, both in the products of the backward pass.
+	RoleGradients = "gradients"
+	RoleBackward  = "backward"
 )
 
 // Quantizer holds the plugin for each role; nil leaves the role unquantized. If an
@@ -53,6 +58,8 @@ const (
 type Quantizer struct {
 	Weights     *Plugin
 	Activations *Plugin
+	Gradients   *Plugin    // of a training only: see RoleGradients
+	Backward    *Plugin    // of a training only: see RoleBackward
 	Overrides   []Override // the last override that matches applies
 	// Unused is the plugin that [quantizer] names although both roles have tables of
 	// their own. It is kept so that a mistake in it is found; otherwise it is nil.
@@ -62,25 +69,30 @@ type Quantizer struct {
 // Override gives some parameters and sites another quantizer, or none.
 type Override struct {
 	Table  string   // where it was configured, such as "quantizer.overrides[0]", for [Config.ErrorAt]
-	Match  []string // patterns of the names of parameters (weights) and sites (activations)
-	Role   string   // RoleWeights, RoleActivations or "both"
+	Match  []string // patterns of the names of parameters (weights, gradients) and sites (activations)
+	Role   string   // RoleWeights, RoleActivations, "both" of these, RoleGradients or RoleBackward
 	Plugin *Plugin  // nil: unquantized
 }
 
-// Matches reports whether the override applies to that name in that role (RoleWeights or
-// RoleActivations).
+// Matches reports whether the override applies to that name in that role.
 func (o *Override) Matches(role, name string) bool {
-	return (o.Role == roleBoth || o.Role == role) && matchesAny(o.Match, name)
+	both := o.Role == roleBoth && (role == RoleWeights || role == RoleActivations)
+	return (both || o.Role == role) && matchesAny(o.Match, name)
 }
 
-// For returns the quantizer for the parameter (RoleWeights) or site (RoleActivations)
-// with that name; nil leaves it unquantized.
+// For returns the quantizer for the parameter or site with that name in that role; nil
+// leaves it unquantized. A gradient has the name of the weight of its layer, and both
+// parameters and sites have the role RoleBackward.
 func (q *Quantizer) For(role, name string) *Plugin {
 	switch o := q.Override(role, name); {
 	case o != nil:
 		return o.Plugin
 	case role == RoleWeights:
 		return q.Weights
+	case role == RoleGradients:
+		return q.Gradients
+	case role == RoleBackward:
+		return q.Backward
 	default:
 		return q.Activations
 	}
@@ -100,17 +112,29 @@ func (q *Quantizer) Override(role, name string) *Override {
 
 // Plugins lists the plugins of all tables in the order of the schema.
 func (q *Quantizer) Plugins() []*Plugin {
-	all := present(q.Weights, q.Activations)
+	all := present(q.Weights, q.Activations, q.Gradients, q.Backward)
 	for _, o := range q.Overrides {
 		all = append(all, present(o.Plugin)...)
 	}
 	return all
 }
 
+// Forward is the quantizer without what only the products of the backward pass need.
+func (q *Quantizer) Forward() *Quantizer {
+	f := *q
+	f.Gradients, f.Backward = nil, nil
+	f.Overrides = slices.DeleteFunc(slices.Clone(q.Overrides), func(o Override) bool { return o.Role == RoleGradients || o.Role == RoleBackward })
+	return &f
+}
+
+// QuantizesBackward reports whether some table names a quantizer for the products of the
+// backward pass.
+func (q *Quantizer) QuantizesBackward() bool { return len(q.Plugins()) > len(q.Forward().Plugins()) }
+
 // quantizesWeights reports whether some table names a quantizer of weights.
 func (q *Quantizer) quantizesWeights() bool {
 	for _, o := range q.Overrides {
-		if o.Plugin != nil && o.Role != RoleActivations {
+		if o.Plugin != nil && (o.Role == RoleWeights || o.Role == roleBoth) {
 			return true
 		}
 	}

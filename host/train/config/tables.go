@@ -235,7 +235,8 @@ var tensorRoles = []string{string(sdk.TensorMatrix), string(sdk.TensorVector), s
 // that make one.
 func (c *Config) pluginTables() []table {
 	return []table{
-		quantizerTable(&Plugin{}), roleTable(RoleWeights, &Plugin{}), roleTable(RoleActivations, &Plugin{}), overrideTable(&Override{}, &Plugin{}),
+		quantizerTable(&Plugin{}), roleTable(RoleWeights, &Plugin{}), roleTable(RoleActivations, &Plugin{}),
+		roleTable(RoleGradients, &Plugin{}), roleTable(RoleBackward, &Plugin{}), overrideTable(&Override{}, &Plugin{}),
 		c.Optimizer.table(&Plugin{}), c.Optimizer.restTable(&Plugin{}), groupTable(&Group{}, &Plugin{}),
 	}
 }
@@ -246,8 +247,24 @@ func quantizerTable(p *Plugin) table {
 		absent: "unquantized, unless the table of a role or an override says otherwise"}
 }
 
-// roleTable is the table of weights or of activations alone.
+// roleTable is the table of one role.
 func roleTable(role string, p *Plugin) table {
+	t := table{name: "quantizer." + role, plugin: p, example: `"mxfp4"`, keys: quantizerKeys(p), models: architecture.Languages}
+	switch role {
+	case RoleGradients:
+		t.doc = "The quantizer of dy, the gradient of a linear layer's output, in the two products of its backward pass: dx = dy·W and\n" +
+			"dW = dyᵀ·x. In each, it quantizes along the axis that the product sums over: rows of dy have the outputs of one token, and\n" +
+			"rows of dyᵀ one output of all tokens of a micro-batch. It may have no trained parameters. Evaluations do not use it."
+		t.absent = "gradients are not quantized"
+		return t
+	case RoleBackward:
+		t.doc = "The quantizer of the other operands of these two products, Wᵀ and xᵀ, along the axes that they sum over. What it\n" +
+			"quantizes is what the forward product multiplied: values that are quantized already, if weights and activations are,\n" +
+			"and still rotated where train.rotations leaves them so. Where both tables name a plugin that rotates at random, both\n" +
+			"operands of a product are rotated alike."
+		t.absent = "the products of the backward pass have the operands of the forward product, as they are"
+		return t
+	}
 	return table{name: "quantizer." + role, plugin: p, example: `"quest"`, keys: quantizerKeys(p),
 		doc:    "The quantizer of " + role + ", instead of the one in [quantizer].",
 		absent: "as [quantizer]"}
@@ -260,8 +277,8 @@ func overrideTable(o *Override, p *Plugin) table {
 		keys: append([]schema.Key{
 			{Name: "match", To: &o.Match, Is: schema.Patterns(),
 				Doc: "names of parameters (weights) and of sites (activations); `*` stands for any run of characters"},
-			{Name: "role", To: &o.Role, Is: schema.OneOf(RoleWeights, RoleActivations, roleBoth), Default: roleBoth,
-				Doc: "what the override is about"},
+			{Name: "role", To: &o.Role, Is: schema.OneOf(RoleWeights, RoleActivations, roleBoth, RoleGradients, RoleBackward), Default: roleBoth,
+				Doc: "what the override is about; both: weights and activations; gradients: those of the outputs of layers, by the names of the weights; backward: weights and activations in the products of the backward pass"},
 		}, quantizerKeys(p)...)}
 }
 

@@ -15,6 +15,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -158,20 +159,25 @@ func (c *Client) Close() {
 
 // call runs f with the time limit and puts its errors into words.
 func (c *Client) call(ctx context.Context, site string, f func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
+	return c.callWithin(ctx, c.opts.CallTimeout, moreTime, site, f)
+}
+
+// callWithin is call with another time limit, and with what ends the message that it was exceeded.
+func (c *Client) callWithin(ctx context.Context, limit time.Duration, moreTime, site string, f func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := f(limited)
 	if err == nil {
 		return nil
 	}
-	typed := c.explain(ctx, limited, err)
+	typed := c.explain(ctx, limited, err, fmt.Sprint(limit, moreTime))
 	typed.Site = site
 	return c.exe.complete(typed)
 }
 
-// explain finds out of which kind a failure is. limited is ctx with the time limit of
-// calls.
-func (c *Client) explain(ctx, limited context.Context, err error) *Error {
+// explain finds out of which kind a failure is. limited is ctx with the time limit of the
+// call, which is also given in words.
+func (c *Client) explain(ctx, limited context.Context, err error, limit string) *Error {
 	refusal, refused := errors.AsType[*sdk.Refusal](err)
 	switch code := status.Code(err); {
 	case ctx.Err() != nil:
@@ -184,7 +190,7 @@ func (c *Client) explain(ctx, limited context.Context, err error) *Error {
 	case errors.Is(err, client.ErrAnswer):
 		return failure(ErrProtocol, "%w", err)
 	case code == codes.DeadlineExceeded:
-		return c.withOutput(failure(ErrTimeout, "did not answer within %v%s", c.opts.CallTimeout, moreTime))
+		return c.withOutput(failure(ErrTimeout, "did not answer within %s", limit))
 	case code == codes.Unavailable || code == codes.Canceled:
 		return c.ended(err)
 	case code == codes.ResourceExhausted:

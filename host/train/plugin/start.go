@@ -267,7 +267,7 @@ func (c *Client) describe(ctx context.Context) error {
 			c.info[kind] = info
 		case status.Code(err) == codes.Unimplemented: // it does not serve this kind
 		case kind == c.kind || c.kind == "":
-			wrong = errors.Join(wrong, c.explain(ctx, ctx, err))
+			wrong = errors.Join(wrong, c.explain(ctx, ctx, err, "the time to start"))
 		}
 		if kind == c.kind && serves == kind {
 			break // a fault of the other kind concerns nobody here

@@ -75,7 +75,7 @@ func (p *Plan) gradientSpecs(full bool) []engine.Spec {
 	if full {
 		return specs
 	}
-	return append(specs, numberSpecs(p.Activations)...)
+	return append(specs, p.batchNumberSpecs()...)
 }
 
 // batchSpecs are the inputs of a forward and backward pass that each micro-batch has of its own.
@@ -108,6 +108,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	if !kind.full {
 		addKeys(in, activationKeysName, p.activationKeys())
 		hook = withNext(activationQuantizer(p.Activations, in), p.Activations, in, next)
+		p.quantizeBackward(in)
 	}
 	loss, read := p.microBatchLoss(in, kind.full, hook)
 	list := p.gradientTensors(kind.full)
@@ -218,7 +219,7 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
 			p.quantizerBackward(t.Name, in, in[sumName(t.Name)], out)
 		} else {
-			out[update.Gradient(t.Name)] = in[sumName(t.Name)]
+			addGradient(out, t.Name, in[sumName(t.Name)])
 		}
 	}
 	var norms []*graph.Node

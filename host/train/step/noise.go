@@ -26,7 +26,7 @@ import (
 // Names of the tensors that are uploaded for quantizers.
 const (
 	weightKeysName     = "keys of weights"
-	activationKeysName = "keys of activations"
+	activationKeysName = "keys of activations" // and of all else that each micro-batch quantizes anew
 	stepNumberName     = "number of the step"
 )
 
@@ -47,28 +47,33 @@ func newKey(node, of string, shared bool) key {
 func (p *Plan) weightKeys() []key {
 	var list []key
 	for _, t := range p.quantizedParams() {
-		list = append(list, p.keysOf(p.Weights[t.Name], t.Name, "weight ")...)
+		list = append(list, keysOf(p.Weights[t.Name], t.Name, "weight "+t.Name, "product of "+p.partners(t.Name))...)
 	}
 	return list
 }
 
-// activationKeys lists the keys that the quantizers of activations take.
+// activationKeys lists the keys that the quantizers of activations take, and those of the backward pass.
 func (p *Plan) activationKeys() []key {
-	var list []key
+	list := p.backwardKeys()
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		if q := p.Activations[s.Name]; q != nil {
-			list = append(list, p.keysOf(q, s.Name, "activation ")...)
+			list = append(list, keysOf(q, s.Name, "activation "+s.Name, "product of "+p.partners(s.Name))...)
 		}
 	}
 	return list
 }
 
-func (p *Plan) keysOf(q lower.Quantizer, name, role string) (list []key) {
+// takes is what reads keys and the number of the step.
+type takes interface{ Takes(input string) bool }
+
+// keysOf lists the keys that a quantizer takes. name is that of its site in graphs; its noise belongs to owner, and the shared
+// noise to product.
+func keysOf(q takes, name, owner, product string) (list []key) {
 	if q.Takes(sdk.InputNoise) {
-		list = append(list, newKey(update.Noise(name), role+name, false))
+		list = append(list, newKey(update.Noise(name), owner, false))
 	}
 	if q.Takes(sdk.InputSharedNoise) {
-		list = append(list, newKey(update.SharedNoise(name), "product of "+p.partners(name), true))
+		list = append(list, newKey(update.SharedNoise(name), product, true))
 	}
 	return list
 }
@@ -92,7 +97,7 @@ func keySpecs(name string, keys []key) []engine.Spec {
 }
 
 // numberSpecs are the inputs of a stage for the number of the step; none if no quantizer takes it.
-func numberSpecs(quantizers map[string]lower.Quantizer) []engine.Spec {
+func numberSpecs[K comparable, Q takes](quantizers map[K]Q) []engine.Spec {
 	for _, q := range quantizers {
 		if q.Takes(sdk.InputStep) {
 			return []engine.Spec{{Name: stepNumberName, Shape: floatShape()}}
@@ -101,11 +106,19 @@ func numberSpecs(quantizers map[string]lower.Quantizer) []engine.Spec {
 	return nil
 }
 
+// batchNumberSpecs is numberSpecs for what each micro-batch quantizes.
+func (p *Plan) batchNumberSpecs() []engine.Spec {
+	if number := numberSpecs(p.Activations); number != nil {
+		return number
+	}
+	return numberSpecs(p.Backward)
+}
+
 // stepSpecs are the inputs of a whole step for quantizers, beside those of its micro-batches.
 func (p *Plan) stepSpecs() []engine.Spec {
 	number := numberSpecs(p.Weights)
 	if number == nil {
-		number = numberSpecs(p.Activations)
+		number = p.batchNumberSpecs()
 	}
 	return append(keySpecs(weightKeysName, p.weightKeys()), number...)
 }

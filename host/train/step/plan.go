@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -24,6 +25,9 @@ type Plan struct {
 	// activation site. What has no entry is not quantized. Evaluation uses those that
 	// [lower.Quantizer.Evaluation] returns in their places.
 	Weights, Activations map[string]lower.Quantizer
+	// Backward holds the quantizers of the operands of products in the backward pass; what
+	// has no entry stays as it is. Evaluations have none.
+	Backward map[OperandSite]lower.Operand
 	// Seed determines the random bits of quantizers, with the number of the step.
 	Seed uint64
 	// Pieces holds the quantizers of activations for [Decoder.Next], by the number of tokens that it is given. Each
@@ -81,6 +85,9 @@ func (p *Plan) check() error {
 		if _, ok := p.Weights[r.Name]; ok != (r.Quantizer != nil) {
 			return fmt.Errorf("step: %s: the rule and the list of quantized weights disagree", r.Name)
 		}
+	}
+	if p.FullPrecision && len(p.Backward) > 0 {
+		return fmt.Errorf("step: quantized gradients in a training without quantization")
 	}
 	if p.FullPrecision && len(p.Trained())+len(p.kept()) > 0 {
 		return fmt.Errorf("step: quantizers with trained parameters or state in a training without quantization")
@@ -157,20 +164,44 @@ func (p *Plan) prepare(dev *engine.Device) error {
 // order of the parameters, then those for activations, in the order of the sites. Their
 // names are unique in the plan; they are also the names of their rules and their names in
 // checkpoints.
-func (p *Plan) Trained() []Tensor { return append(p.trainedWeights(), p.trainedActivations()...) }
+func (p *Plan) Trained() []Tensor {
+	return distinct(append(p.trainedWeights(), p.trainedActivations()...))
+}
+
+// distinct leaves out the tensors that are there before: those that several sites share.
+func distinct(list []Tensor) []Tensor {
+	var out []Tensor
+	for _, t := range list {
+		if !slices.ContainsFunc(out, func(o Tensor) bool { return o.Name == t.Name }) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
 
 func (p *Plan) trainedWeights() []Tensor {
 	var list []Tensor
 	for _, param := range p.Model.Params() {
 		list = append(list, trainedOf(p.Weights[param.Name], param.Name)...)
 	}
-	return list
+	return distinct(list)
 }
 
 func (p *Plan) trainedActivations() []Tensor {
 	var list []Tensor
 	for _, site := range p.Model.ActivationSites(p.Batch, p.Context) {
 		list = append(list, trainedOf(p.Activations[site.Name], site.Name)...)
+	}
+	return distinct(list)
+}
+
+// trainedShared lists the trained parameters that activations share with weights.
+func (p *Plan) trainedShared() (list []Tensor) {
+	weights := p.trainedWeights()
+	for _, t := range p.trainedActivations() {
+		if slices.ContainsFunc(weights, func(w Tensor) bool { return w.Name == t.Name }) {
+			list = append(list, t)
+		}
 	}
 	return list
 }
@@ -181,7 +212,7 @@ func trainedOf(q lower.Quantizer, site string) []Tensor {
 	}
 	var list []Tensor
 	for _, t := range q.Trained() {
-		list = append(list, Tensor{Name: update.Trained(site, t.Name), Dims: t.Shape})
+		list = append(list, Tensor{Name: update.Trained(site, t), Dims: t.Shape})
 	}
 	return list
 }

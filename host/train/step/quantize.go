@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -50,7 +51,7 @@ func (p *Plan) quantizerBackward(weight string, in update.Nodes, dy *graph.Node,
 	dx, dTrained := q.Backward(at, numberedNodes(in, residualName, weight), dy)
 	out[update.Gradient(weight)] = dx
 	for i, t := range trainedOf(q, weight) {
-		out[update.Gradient(t.Name)] = dTrained[i]
+		addGradient(out, t.Name, dTrained[i])
 	}
 }
 
@@ -61,6 +62,15 @@ func setNext(out update.Nodes, q lower.Quantizer, site string, next []*graph.Nod
 	}
 }
 
+// addGradient adds to the gradient with respect to a tensor, which several sites may share.
+func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
+	name := update.Gradient(tensor)
+	if before := out[name]; before != nil {
+		gradient = graph.Add(before, gradient)
+	}
+	out[name] = gradient
+}
+
 // initStage maps the quantized parameters to the initial values of the trained
 // parameters and states of their quantizers.
 func (p *Plan) initStage() stage {
@@ -68,33 +78,40 @@ func (p *Plan) initStage() stage {
 		out := update.Nodes{}
 		for _, t := range p.quantizedParams() {
 			q, x := p.Weights[t.Name], in[update.Param(t.Name)]
-			setTrained(out, q, t.Name, q.Init(x))
+			setTrained(nil, out, q, t.Name, q.Init(x))
 			setNext(out, q, t.Name, q.InitState(x), asNamed)
 		}
 		return out
 	}}
 }
 
-// setTrained adds the initial values of the trained parameters of a quantizer to out.
-func setTrained(out update.Nodes, q lower.Quantizer, site string, values []*graph.Node) {
+// setTrained adds the initial values of the trained parameters of a quantizer to out, and returns what the site then has: a
+// parameter that another site shares and came first with keeps its value, which is in out already, or in in.
+func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*graph.Node) []*graph.Node {
 	for i, t := range trainedOf(q, site) {
-		out[update.Param(t.Name)] = values[i]
+		name := update.Param(t.Name)
+		if have := cmp.Or(in[name], out[name]); have != nil {
+			values[i] = have
+		} else {
+			out[name] = values[i]
+		}
 	}
+	return values
 }
 
 // calibrateStage maps weights and tokens to the initial values of the trained parameters and states of the quantizers of activations.
 // Each quantizer gets them from the activations of this batch at its site, for which all quantizers before it are active.
 // With several replicas they are means over the replicas.
 func (p *Plan) calibrateStage() stage {
-	return stage{"calibration", append(inputSpecs(p.params(), p.forwardName(false), false), p.tokenSpec()), func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	specs := append(inputSpecs(p.params(), p.forwardName(false), false), inputSpecs(p.trainedShared(), update.Param, false)...)
+	return stage{"calibration", append(specs, p.tokenSpec()), func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		p.Model.Losses(p.weightNodes(in, false), in[tokensName], func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			q, ok := p.Activations[site.Name]
 			if !ok {
 				return x
 			}
-			trained := replicaMeans(q.Init(x))
-			setTrained(out, q, site.Name, trained)
+			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x)))
 			state := replicaMeans(q.InitState(x))
 			setNext(out, q, site.Name, state, asNamed)
 			value, _ := q.Forward(x, lower.Given{Trained: trained, State: state})

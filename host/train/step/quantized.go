@@ -75,7 +75,7 @@ func quantizedStage(rule cage.Rule) stage {
 func quantizerInputs(rule cage.Rule) []engine.Spec {
 	reads := []Tensor{{Name: update.Param(rule.Name), Dims: rule.Shape}}
 	for _, t := range rule.Quantizer.Trained {
-		reads = append(reads, Tensor{Name: update.Param(update.Trained(rule.Name, t.Name)), Dims: t.Shape})
+		reads = append(reads, Tensor{Name: update.Param(update.Trained(rule.Name, t)), Dims: t.Shape})
 	}
 	for _, s := range rule.Quantizer.State {
 		reads = append(reads, Tensor{Name: update.Kept(rule.Name, s.Name), Dims: s.Shape})

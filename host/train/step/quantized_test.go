@@ -129,7 +129,7 @@ func checkCodes(t *testing.T, plan step.Plan, tensors map[string][]float32, chos
 		rule := plan.Rules[slices.IndexFunc(plan.Rules, func(r cage.Rule) bool { return r.Name == c.Weight })]
 		in := map[string]reference.Tensor{sdk.InputX: reference.Floats(wide(tensors["param/"+c.Weight]), rule.Shape...)}
 		for _, tr := range rule.Quantizer.Trained {
-			in[sdk.TrainedPrefix+tr.Name] = reference.Floats(wide(tensors["param/"+update.Trained(c.Weight, tr.Name)]), tr.Shape...)
+			in[sdk.TrainedPrefix+tr.Name] = reference.Floats(wide(tensors["param/"+update.Trained(c.Weight, tr)]), tr.Shape...)
 		}
 		out, err := reference.Run(rule.Quantizer.Program, in)
 		if err != nil {

@@ -133,11 +133,13 @@ func EvaluatedName(name string) string {
 
 // QuantizerName returns the name, in checkpoints, of what the quantizer of a weight or site takes under the name of an input of its program of
 // evaluation: a trained parameter or a state tensor.
-func QuantizerName(site, input string) string {
-	if s, ok := strings.CutPrefix(input, sdk.KeptPrefix); ok {
-		return update.Kept(site, s)
+func QuantizerName(site string, q sdk.QuantizerProgram, input string) string {
+	for _, t := range q.Trained {
+		if sdk.TrainedPrefix+t.Name == input {
+			return update.Param(update.Trained(site, t))
+		}
 	}
-	return update.Param(update.Trained(site, strings.TrimPrefix(input, sdk.TrainedPrefix)))
+	return update.Kept(site, strings.TrimPrefix(input, sdk.KeptPrefix))
 }
 
 // LoadParams returns a function that loads the parameters of a model and nothing else. It gets the elements from
@@ -321,7 +323,7 @@ func (c *Compiled) runOnce(s stage, t update.Tensors) error {
 
 func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) error {
 	kept := c.plan.keptOfActivations()
-	if len(c.plan.trainedActivations())+len(kept) == 0 {
+	if len(c.plan.trainedActivations()) == len(c.plan.trainedShared()) && len(kept) == 0 { // they have values already
 		return nil
 	}
 	batch, err := c.uploadBatch(tokens)

@@ -52,7 +52,7 @@ func TestTrainedParameters(t *testing.T) {
 			largest = math.Max(largest, math.Abs(float64(x)))
 			moved += float64(after["param/"+p.Name][i]) - float64(x)
 		}
-		name := "param/" + update.Trained(p.Name, "s")
+		name := "param/" + update.Trained(p.Name, sdk.StateTensor{Name: "s"})
 		if got := float64(before[name][0]); math.Abs(got-largest-0.5) > 1e-6 {
 			t.Errorf("%s starts at %v, want %v", name, got, largest+0.5)
 		}
@@ -62,7 +62,7 @@ func TestTrainedParameters(t *testing.T) {
 		}
 	}
 	for _, site := range plan.Model.ActivationSites(plan.Batch, plan.Context) {
-		name := "param/" + update.Trained(site.Name, "s")
+		name := "param/" + update.Trained(site.Name, sdk.StateTensor{Name: "s"})
 		if before[name][0] < 0.5 || before[name][0] == after[name][0] {
 			t.Errorf("%s was %v and is %v after a step", name, before[name], after[name])
 		}

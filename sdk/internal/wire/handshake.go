@@ -24,6 +24,9 @@ const (
 	// debug, info, warn or error.
 	LogKey = "CAGE_PLUGIN_LOG"
 
+	// OpaqueCapability is what an opaque optimizer needs of its host.
+	OpaqueCapability = "opaque"
+
 	// MaxMessage is the largest message that either side accepts, in bytes. It
 	// leaves room for the largest constants that a program may hold.
 	MaxMessage = 64 << 20

@@ -91,8 +91,8 @@ func delayInputs(dy *graph.Node, inputs []*graph.Node) []*graph.Node {
 		if node.Type() != graph.NodeTypeParameter {
 			again[i] = graph.Identity(graph.StopGradient(node))
 		}
-		if what := engine.NoteOf(inputs[i]); what != nil {
-			engine.Note(again[i], what)
+		if node != inputs[i] {
+			engine.CopyNotes(again[i], inputs[i])
 		}
 	}
 	return again

@@ -30,9 +30,9 @@ type Run struct {
 	Weights, Activations map[string]sdk.QuantizerProgram
 	// Values reads the elements of a parameter, which are used before the next call.
 	Values func(param string) ([]float32, error)
-	// Trained reads what an input of the program of a weight's quantizer gets: a trained parameter or a state tensor. Nil means
+	// Trained reads what an input of the program q of a weight's quantizer gets: a trained parameter or a state tensor. Nil means
 	// that each has its value at the start of training.
-	Trained func(param, input string) ([]float32, error)
+	Trained func(param string, q sdk.QuantizerProgram, input string) ([]float32, error)
 	// Sequences are the calibration texts, of Context tokens each. Batch of them are computed at once; it must divide
 	// their number. Without any, weights are rounded to nearest and nothing is known about outputs.
 	Sequences [][]int32
@@ -163,7 +163,7 @@ func (r *Run) weights(ctx context.Context, f *forward, params []architecture.Par
 func (r *Run) weight(ctx context.Context, p architecture.Param, program sdk.QuantizerProgram, w []float32, in *inputs) (*Quantized, error) {
 	var own func(input string) ([]float32, error)
 	if r.Trained != nil {
-		own = func(input string) ([]float32, error) { return r.Trained(p.Name, input) }
+		own = func(input string) ([]float32, error) { return r.Trained(p.Name, program, input) }
 	}
 	q, err := newQuantizer(r.Device, program, w, own)
 	if err != nil {

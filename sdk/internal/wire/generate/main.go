@@ -1,5 +1,5 @@
-// Command generate writes the enumeration of operations into program.proto, and the Go code
-// of the plugin protocol. It compiles the .proto files itself and runs the code generators
+// Command generate writes the enumeration of operations into program.proto, the Go code
+// of the plugin protocol, and its messages for Python. It compiles the .proto files itself and runs the code generators
 // that go.mod pins, so that a machine with nothing but Go produces the same bytes as every
 // other.
 //
@@ -19,6 +19,7 @@ import (
 	"github.com/bufbuild/protocompile"
 	"github.com/bufbuild/protocompile/protoutil"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/pluginpb"
 
 	"github.com/cage-qat/cage/sdk/program"
@@ -29,6 +30,9 @@ const root = "."
 
 var files = []string{"cage/plugin/v1/program.proto", "cage/plugin/v1/plugin.proto"}
 
+// forPython is where the package for Python has the compiled files.
+const forPython = "../../python/cage_sdk/protocol.binpb"
+
 // generators are the tools of go.mod; each reads a request and writes files.
 var generators = []string{"protoc-gen-go", "protoc-gen-go-grpc"}
 
@@ -37,7 +41,14 @@ func main() {
 	if err := writeOperations(); err != nil {
 		log.Fatalf("generate: %v", err)
 	}
-	request, err := compile()
+	compiled, err := compile()
+	if err != nil {
+		log.Fatalf("generate: %v", err)
+	}
+	if err := writeDescriptors(compiled); err != nil {
+		log.Fatalf("generate: %v", err)
+	}
+	request, err := toRequest(compiled)
 	if err != nil {
 		log.Fatalf("generate: %v", err)
 	}
@@ -73,9 +84,8 @@ func writeOperations() error {
 	return os.WriteFile(path, []byte(before+first+list.String()+last+after), 0o644)
 }
 
-// compile parses the .proto files into the request that generators read, with
-// the comments.
-func compile() ([]byte, error) {
+// compile parses the .proto files, with the comments.
+func compile() ([]*descriptorpb.FileDescriptorProto, error) {
 	compiler := protocompile.Compiler{
 		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{root}},
 		SourceInfoMode: protocompile.SourceInfoStandard,
@@ -84,14 +94,35 @@ func compile() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	request := &pluginpb.CodeGeneratorRequest{
+	var out []*descriptorpb.FileDescriptorProto
+	for _, f := range compiled {
+		out = append(out, protoutil.ProtoFromFileDescriptor(f))
+	}
+	return out, nil
+}
+
+// writeDescriptors writes the compiled files, without comments, for libraries that make the messages from them.
+func writeDescriptors(compiled []*descriptorpb.FileDescriptorProto) error {
+	set := &descriptorpb.FileDescriptorSet{}
+	for _, f := range compiled {
+		bare := proto.CloneOf(f)
+		bare.SourceCodeInfo = nil
+		set.File = append(set.File, bare)
+	}
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(set)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(forPython, data, 0o644)
+}
+
+// toRequest makes the request that generators read.
+func toRequest(compiled []*descriptorpb.FileDescriptorProto) ([]byte, error) {
+	return proto.Marshal(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: files,
 		Parameter:      proto.String("paths=source_relative"),
-	}
-	for _, f := range compiled {
-		request.ProtoFile = append(request.ProtoFile, protoutil.ProtoFromFileDescriptor(f))
-	}
-	return proto.Marshal(request)
+		ProtoFile:      compiled,
+	})
 }
 
 // run gives the request to one generator and writes the files that it answers with.

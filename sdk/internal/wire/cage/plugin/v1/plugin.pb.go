@@ -398,8 +398,8 @@ type Description struct {
 	// The settings that a run may give, at most 256; there are no others.
 	Parameters []*Parameter `protobuf:"bytes,4,rep,name=parameters,proto3" json:"parameters,omitempty"`
 	// Names of capabilities beyond this API version that the host must have for
-	// this plugin to work. There are none yet; a host refuses a plugin that needs
-	// one it does not know.
+	// this plugin to work. There is one: "opaque", which an opaque optimizer needs. A
+	// host refuses a plugin that needs one it does not know.
 	Capabilities  []string `protobuf:"bytes,5,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1252,6 +1252,7 @@ type ProgramResponse struct {
 	//
 	//	*ProgramResponse_Program
 	//	*ProgramResponse_Declined
+	//	*ProgramResponse_Opaque
 	Answer        isProgramResponse_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1312,6 +1313,15 @@ func (x *ProgramResponse) GetDeclined() *Declined {
 	return nil
 }
 
+func (x *ProgramResponse) GetOpaque() *OpaqueOptimizer {
+	if x != nil {
+		if x, ok := x.Answer.(*ProgramResponse_Opaque); ok {
+			return x.Opaque
+		}
+	}
+	return nil
+}
+
 type isProgramResponse_Answer interface {
 	isProgramResponse_Answer()
 }
@@ -1327,9 +1337,435 @@ type ProgramResponse_Declined struct {
 	Declined *Declined `protobuf:"bytes,2,opt,name=declined,proto3,oneof"`
 }
 
+type ProgramResponse_Opaque struct {
+	// The optimizer is no program: it computes the updates itself, by Step.
+	Opaque *OpaqueOptimizer `protobuf:"bytes,3,opt,name=opaque,proto3,oneof"`
+}
+
 func (*ProgramResponse_Program) isProgramResponse_Answer() {}
 
 func (*ProgramResponse_Declined) isProgramResponse_Answer() {}
+
+func (*ProgramResponse_Opaque) isProgramResponse_Answer() {}
+
+// OpaqueOptimizer is an optimizer that computes in its own process. What it knows of
+// a tensor is in the tensor's state and nowhere else: it may be started again at any
+// step.
+type OpaqueOptimizer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The state tensors, sorted by the bytes of their names. They start at zero.
+	State         []*StateTensor `protobuf:"bytes,1,rep,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpaqueOptimizer) Reset() {
+	*x = OpaqueOptimizer{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpaqueOptimizer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpaqueOptimizer) ProtoMessage() {}
+
+func (x *OpaqueOptimizer) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpaqueOptimizer.ProtoReflect.Descriptor instead.
+func (*OpaqueOptimizer) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *OpaqueOptimizer) GetState() []*StateTensor {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+// AttachRequest describes the shared memory, which holds tensors as binary32 numbers of
+// the machine's byte order, in row-major order.
+type AttachRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The file to map. It has no name in a file system and cannot be made shorter.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Its length in bytes.
+	Bytes uint64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The tensors.
+	Tensors       []*AttachedTensor `protobuf:"bytes,3,rep,name=tensors,proto3" json:"tensors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachRequest) Reset() {
+	*x = AttachRequest{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachRequest) ProtoMessage() {}
+
+func (x *AttachRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
+func (*AttachRequest) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *AttachRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *AttachRequest) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *AttachRequest) GetTensors() []*AttachedTensor {
+	if x != nil {
+		return x.Tensors
+	}
+	return nil
+}
+
+// AttachedTensor says where a tensor and what belongs to it are in the shared memory.
+// Places are in bytes from the beginning of the file, and multiples of 64.
+type AttachedTensor struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As Program had it.
+	Tensor *Tensor `protobuf:"bytes,1,opt,name=tensor,proto3" json:"tensor,omitempty"`
+	// The parameter after weight decay, or before it in a run that decays last: to be
+	// read.
+	X uint64 `protobuf:"varint,2,opt,name=x,proto3" json:"x,omitempty"`
+	// The gradient, already clipped: to be read.
+	Gradient uint64 `protobuf:"varint,3,opt,name=gradient,proto3" json:"gradient,omitempty"`
+	// The direction u: to be written, all of it. The host applies x ← x − α·u.
+	Direction uint64 `protobuf:"varint,4,opt,name=direction,proto3" json:"direction,omitempty"`
+	// The state tensors, in the order of the answer to Program.
+	State []*AttachedState `protobuf:"bytes,5,rep,name=state,proto3" json:"state,omitempty"`
+	// What the rate of the schedule is multiplied by for this tensor.
+	RateFactor    float64 `protobuf:"fixed64,6,opt,name=rate_factor,json=rateFactor,proto3" json:"rate_factor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachedTensor) Reset() {
+	*x = AttachedTensor{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachedTensor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachedTensor) ProtoMessage() {}
+
+func (x *AttachedTensor) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachedTensor.ProtoReflect.Descriptor instead.
+func (*AttachedTensor) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *AttachedTensor) GetTensor() *Tensor {
+	if x != nil {
+		return x.Tensor
+	}
+	return nil
+}
+
+func (x *AttachedTensor) GetX() uint64 {
+	if x != nil {
+		return x.X
+	}
+	return 0
+}
+
+func (x *AttachedTensor) GetGradient() uint64 {
+	if x != nil {
+		return x.Gradient
+	}
+	return 0
+}
+
+func (x *AttachedTensor) GetDirection() uint64 {
+	if x != nil {
+		return x.Direction
+	}
+	return 0
+}
+
+func (x *AttachedTensor) GetState() []*AttachedState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *AttachedTensor) GetRateFactor() float64 {
+	if x != nil {
+		return x.RateFactor
+	}
+	return 0
+}
+
+// AttachedState has the two places of a state tensor, which change parts from step to
+// step.
+type AttachedState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The place that is read when StepRequest.odd is false, and written when it is true.
+	Even uint64 `protobuf:"varint,1,opt,name=even,proto3" json:"even,omitempty"`
+	// The other one.
+	Odd           uint64 `protobuf:"varint,2,opt,name=odd,proto3" json:"odd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachedState) Reset() {
+	*x = AttachedState{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachedState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachedState) ProtoMessage() {}
+
+func (x *AttachedState) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachedState.ProtoReflect.Descriptor instead.
+func (*AttachedState) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *AttachedState) GetEven() uint64 {
+	if x != nil {
+		return x.Even
+	}
+	return 0
+}
+
+func (x *AttachedState) GetOdd() uint64 {
+	if x != nil {
+		return x.Odd
+	}
+	return 0
+}
+
+// AttachResponse has nothing to add.
+type AttachResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachResponse) Reset() {
+	*x = AttachResponse{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachResponse) ProtoMessage() {}
+
+func (x *AttachResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
+func (*AttachResponse) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{17}
+}
+
+// StepRequest asks for one update of all attached tensors.
+type StepRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of this update, from 1.
+	Step uint64 `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	// The number of steps of the run.
+	Steps uint64 `protobuf:"varint,2,opt,name=steps,proto3" json:"steps,omitempty"`
+	// The rate α of the schedule.
+	Rate float64 `protobuf:"fixed64,3,opt,name=rate,proto3" json:"rate,omitempty"`
+	// The loss of this step.
+	Loss float64 `protobuf:"fixed64,4,opt,name=loss,proto3" json:"loss,omitempty"`
+	// Whether the states are read from their odd places and written to their even ones,
+	// or the other way around. What is read must stay as it is.
+	Odd           bool `protobuf:"varint,5,opt,name=odd,proto3" json:"odd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepRequest) Reset() {
+	*x = StepRequest{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepRequest) ProtoMessage() {}
+
+func (x *StepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepRequest.ProtoReflect.Descriptor instead.
+func (*StepRequest) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *StepRequest) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *StepRequest) GetSteps() uint64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *StepRequest) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *StepRequest) GetLoss() float64 {
+	if x != nil {
+		return x.Loss
+	}
+	return 0
+}
+
+func (x *StepRequest) GetOdd() bool {
+	if x != nil {
+		return x.Odd
+	}
+	return false
+}
+
+// StepResponse says that all directions and states are written.
+type StepResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepResponse) Reset() {
+	*x = StepResponse{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepResponse) ProtoMessage() {}
+
+func (x *StepResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepResponse.ProtoReflect.Descriptor instead.
+func (*StepResponse) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{19}
+}
 
 // Declined has nothing to add.
 type Declined struct {
@@ -1340,7 +1776,7 @@ type Declined struct {
 
 func (x *Declined) Reset() {
 	*x = Declined{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1788,7 @@ func (x *Declined) String() string {
 func (*Declined) ProtoMessage() {}
 
 func (x *Declined) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1801,7 @@ func (x *Declined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Declined.ProtoReflect.Descriptor instead.
 func (*Declined) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{20}
 }
 
 // OptimizerProgram is an optimizer for one tensor as pure functions. Update t of a
@@ -1436,7 +1872,7 @@ type OptimizerProgram struct {
 
 func (x *OptimizerProgram) Reset() {
 	*x = OptimizerProgram{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1884,7 @@ func (x *OptimizerProgram) String() string {
 func (*OptimizerProgram) ProtoMessage() {}
 
 func (x *OptimizerProgram) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1897,7 @@ func (x *OptimizerProgram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OptimizerProgram.ProtoReflect.Descriptor instead.
 func (*OptimizerProgram) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *OptimizerProgram) GetInit() *Program {
@@ -1551,7 +1987,7 @@ type Due struct {
 
 func (x *Due) Reset() {
 	*x = Due{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +1999,7 @@ func (x *Due) String() string {
 func (*Due) ProtoMessage() {}
 
 func (x *Due) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +2012,7 @@ func (x *Due) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Due.ProtoReflect.Descriptor instead.
 func (*Due) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Due) GetFirst() uint32 {
@@ -1607,14 +2043,20 @@ type StateTensor struct {
 	// Its name, without the prefix "state.", "kept." or "trained.". Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Its shape; empty for a scalar.
-	Shape         []uint32 `protobuf:"varint,2,rep,packed,name=shape,proto3" json:"shape,omitempty"`
+	Shape []uint32 `protobuf:"varint,2,rep,packed,name=shape,proto3" json:"shape,omitempty"`
+	// For a trained parameter that several sites train together: the name under which they
+	// share it. Empty if it is the site's own.
+	Shared string `protobuf:"bytes,3,opt,name=shared,proto3" json:"shared,omitempty"`
+	// For a trained parameter that must stay in a set: a program from trained.NAME to
+	// trained.NAME that runs after each update. Absent if there is no constraint.
+	Constrain     *Program `protobuf:"bytes,4,opt,name=constrain,proto3" json:"constrain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StateTensor) Reset() {
 	*x = StateTensor{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +2068,7 @@ func (x *StateTensor) String() string {
 func (*StateTensor) ProtoMessage() {}
 
 func (x *StateTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +2081,7 @@ func (x *StateTensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateTensor.ProtoReflect.Descriptor instead.
 func (*StateTensor) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StateTensor) GetName() string {
@@ -1652,6 +2094,20 @@ func (x *StateTensor) GetName() string {
 func (x *StateTensor) GetShape() []uint32 {
 	if x != nil {
 		return x.Shape
+	}
+	return nil
+}
+
+func (x *StateTensor) GetShared() string {
+	if x != nil {
+		return x.Shared
+	}
+	return ""
+}
+
+func (x *StateTensor) GetConstrain() *Program {
+	if x != nil {
+		return x.Constrain
 	}
 	return nil
 }
@@ -1727,11 +2183,37 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\".\n" +
 	"\x04Part\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\rR\x04rows\"\x91\x01\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xcc\x01\n" +
 	"\x0fProgramResponse\x12<\n" +
 	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.OptimizerProgramH\x00R\aprogram\x126\n" +
-	"\bdeclined\x18\x02 \x01(\v2\x18.cage.plugin.v1.DeclinedH\x00R\bdeclinedB\b\n" +
-	"\x06answer\"\n" +
+	"\bdeclined\x18\x02 \x01(\v2\x18.cage.plugin.v1.DeclinedH\x00R\bdeclined\x129\n" +
+	"\x06opaque\x18\x03 \x01(\v2\x1f.cage.plugin.v1.OpaqueOptimizerH\x00R\x06opaqueB\b\n" +
+	"\x06answer\"D\n" +
+	"\x0fOpaqueOptimizer\x121\n" +
+	"\x05state\x18\x01 \x03(\v2\x1b.cage.plugin.v1.StateTensorR\x05state\"s\n" +
+	"\rAttachRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x128\n" +
+	"\atensors\x18\x03 \x03(\v2\x1e.cage.plugin.v1.AttachedTensorR\atensors\"\xde\x01\n" +
+	"\x0eAttachedTensor\x12.\n" +
+	"\x06tensor\x18\x01 \x01(\v2\x16.cage.plugin.v1.TensorR\x06tensor\x12\f\n" +
+	"\x01x\x18\x02 \x01(\x04R\x01x\x12\x1a\n" +
+	"\bgradient\x18\x03 \x01(\x04R\bgradient\x12\x1c\n" +
+	"\tdirection\x18\x04 \x01(\x04R\tdirection\x123\n" +
+	"\x05state\x18\x05 \x03(\v2\x1d.cage.plugin.v1.AttachedStateR\x05state\x12\x1f\n" +
+	"\vrate_factor\x18\x06 \x01(\x01R\n" +
+	"rateFactor\"5\n" +
+	"\rAttachedState\x12\x12\n" +
+	"\x04even\x18\x01 \x01(\x04R\x04even\x12\x10\n" +
+	"\x03odd\x18\x02 \x01(\x04R\x03odd\"\x10\n" +
+	"\x0eAttachResponse\"q\n" +
+	"\vStepRequest\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x04R\x04step\x12\x14\n" +
+	"\x05steps\x18\x02 \x01(\x04R\x05steps\x12\x12\n" +
+	"\x04rate\x18\x03 \x01(\x01R\x04rate\x12\x12\n" +
+	"\x04loss\x18\x04 \x01(\x01R\x04loss\x12\x10\n" +
+	"\x03odd\x18\x05 \x01(\bR\x03odd\"\x0e\n" +
+	"\fStepResponse\"\n" +
 	"\n" +
 	"\bDeclined\"\x83\x04\n" +
 	"\x10OptimizerProgram\x12+\n" +
@@ -1749,10 +2231,12 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x03Due\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\rR\x04next\x12\x14\n" +
-	"\x05every\x18\x03 \x01(\rR\x05every\"7\n" +
+	"\x05every\x18\x03 \x01(\rR\x05every\"\x86\x01\n" +
 	"\vStateTensor\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05shape\x18\x02 \x03(\rR\x05shape*\x9c\x01\n" +
+	"\x05shape\x18\x02 \x03(\rR\x05shape\x12\x16\n" +
+	"\x06shared\x18\x03 \x01(\tR\x06shared\x125\n" +
+	"\tconstrain\x18\x04 \x01(\v2\x17.cage.plugin.v1.ProgramR\tconstrain*\x9c\x01\n" +
 	"\rParameterType\x12\x1e\n" +
 	"\x1aPARAMETER_TYPE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16PARAMETER_TYPE_INTEGER\x10\x01\x12\x18\n" +
@@ -1777,10 +2261,12 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x10TENSOR_ROLE_HEAD\x10\x042\xa9\x01\n" +
 	"\tQuantizer\x12M\n" +
 	"\bDescribe\x12\x1f.cage.plugin.v1.DescribeRequest\x1a .cage.plugin.v1.DescribeResponse\x12M\n" +
-	"\bQuantize\x12\x1f.cage.plugin.v1.QuantizeRequest\x1a .cage.plugin.v1.QuantizeResponse2\xa6\x01\n" +
+	"\bQuantize\x12\x1f.cage.plugin.v1.QuantizeRequest\x1a .cage.plugin.v1.QuantizeResponse2\xb2\x02\n" +
 	"\tOptimizer\x12M\n" +
 	"\bDescribe\x12\x1f.cage.plugin.v1.DescribeRequest\x1a .cage.plugin.v1.DescribeResponse\x12J\n" +
-	"\aProgram\x12\x1e.cage.plugin.v1.ProgramRequest\x1a\x1f.cage.plugin.v1.ProgramResponseBDZBgithub.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1;pluginv1b\x06proto3"
+	"\aProgram\x12\x1e.cage.plugin.v1.ProgramRequest\x1a\x1f.cage.plugin.v1.ProgramResponse\x12G\n" +
+	"\x06Attach\x12\x1d.cage.plugin.v1.AttachRequest\x1a\x1e.cage.plugin.v1.AttachResponse\x12A\n" +
+	"\x04Step\x12\x1b.cage.plugin.v1.StepRequest\x1a\x1c.cage.plugin.v1.StepResponseBDZBgithub.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1;pluginv1b\x06proto3"
 
 var (
 	file_cage_plugin_v1_plugin_proto_rawDescOnce sync.Once
@@ -1795,7 +2281,7 @@ func file_cage_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_cage_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_cage_plugin_v1_plugin_proto_goTypes = []any{
 	(ParameterType)(0),       // 0: cage.plugin.v1.ParameterType
 	(SiteRole)(0),            // 1: cage.plugin.v1.SiteRole
@@ -1814,13 +2300,20 @@ var file_cage_plugin_v1_plugin_proto_goTypes = []any{
 	(*Tensor)(nil),           // 14: cage.plugin.v1.Tensor
 	(*Part)(nil),             // 15: cage.plugin.v1.Part
 	(*ProgramResponse)(nil),  // 16: cage.plugin.v1.ProgramResponse
-	(*Declined)(nil),         // 17: cage.plugin.v1.Declined
-	(*OptimizerProgram)(nil), // 18: cage.plugin.v1.OptimizerProgram
-	(*Due)(nil),              // 19: cage.plugin.v1.Due
-	(*StateTensor)(nil),      // 20: cage.plugin.v1.StateTensor
-	nil,                      // 21: cage.plugin.v1.Site.ValuesEntry
-	nil,                      // 22: cage.plugin.v1.Tensor.ValuesEntry
-	(*Program)(nil),          // 23: cage.plugin.v1.Program
+	(*OpaqueOptimizer)(nil),  // 17: cage.plugin.v1.OpaqueOptimizer
+	(*AttachRequest)(nil),    // 18: cage.plugin.v1.AttachRequest
+	(*AttachedTensor)(nil),   // 19: cage.plugin.v1.AttachedTensor
+	(*AttachedState)(nil),    // 20: cage.plugin.v1.AttachedState
+	(*AttachResponse)(nil),   // 21: cage.plugin.v1.AttachResponse
+	(*StepRequest)(nil),      // 22: cage.plugin.v1.StepRequest
+	(*StepResponse)(nil),     // 23: cage.plugin.v1.StepResponse
+	(*Declined)(nil),         // 24: cage.plugin.v1.Declined
+	(*OptimizerProgram)(nil), // 25: cage.plugin.v1.OptimizerProgram
+	(*Due)(nil),              // 26: cage.plugin.v1.Due
+	(*StateTensor)(nil),      // 27: cage.plugin.v1.StateTensor
+	nil,                      // 28: cage.plugin.v1.Site.ValuesEntry
+	nil,                      // 29: cage.plugin.v1.Tensor.ValuesEntry
+	(*Program)(nil),          // 30: cage.plugin.v1.Program
 }
 var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	6,  // 0: cage.plugin.v1.DescribeResponse.description:type_name -> cage.plugin.v1.Description
@@ -1829,48 +2322,58 @@ var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	8,  // 3: cage.plugin.v1.Parameter.default:type_name -> cage.plugin.v1.Value
 	10, // 4: cage.plugin.v1.QuantizeRequest.site:type_name -> cage.plugin.v1.Site
 	1,  // 5: cage.plugin.v1.Site.role:type_name -> cage.plugin.v1.SiteRole
-	21, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
+	28, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
 	2,  // 7: cage.plugin.v1.Site.product:type_name -> cage.plugin.v1.SiteProduct
 	12, // 8: cage.plugin.v1.QuantizeResponse.program:type_name -> cage.plugin.v1.QuantizerProgram
-	23, // 9: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
-	23, // 10: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
-	20, // 11: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
-	23, // 12: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
-	23, // 13: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	20, // 14: cage.plugin.v1.QuantizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	23, // 15: cage.plugin.v1.QuantizerProgram.init_state:type_name -> cage.plugin.v1.Program
-	23, // 16: cage.plugin.v1.QuantizerProgram.next:type_name -> cage.plugin.v1.Program
+	30, // 9: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
+	30, // 10: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
+	27, // 11: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
+	30, // 12: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
+	30, // 13: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	27, // 14: cage.plugin.v1.QuantizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	30, // 15: cage.plugin.v1.QuantizerProgram.init_state:type_name -> cage.plugin.v1.Program
+	30, // 16: cage.plugin.v1.QuantizerProgram.next:type_name -> cage.plugin.v1.Program
 	14, // 17: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
 	3,  // 18: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
-	22, // 19: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
+	29, // 19: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
 	15, // 20: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
-	18, // 21: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
-	17, // 22: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
-	23, // 23: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
-	23, // 24: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
-	20, // 25: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	23, // 26: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
-	23, // 27: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
-	23, // 28: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
-	19, // 29: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
-	23, // 30: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	23, // 31: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
-	23, // 32: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
-	8,  // 33: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	8,  // 34: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	4,  // 35: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	9,  // 36: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	4,  // 37: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	13, // 38: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	5,  // 39: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	11, // 40: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	5,  // 41: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	16, // 42: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	39, // [39:43] is the sub-list for method output_type
-	35, // [35:39] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	25, // 21: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
+	24, // 22: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
+	17, // 23: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
+	27, // 24: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
+	19, // 25: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
+	14, // 26: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
+	20, // 27: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
+	30, // 28: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
+	30, // 29: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
+	27, // 30: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	30, // 31: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
+	30, // 32: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
+	30, // 33: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
+	26, // 34: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
+	30, // 35: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	30, // 36: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
+	30, // 37: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
+	30, // 38: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
+	8,  // 39: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	8,  // 40: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	4,  // 41: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	9,  // 42: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	4,  // 43: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	13, // 44: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	18, // 45: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
+	22, // 46: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
+	5,  // 47: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	11, // 48: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	5,  // 49: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	16, // 50: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	21, // 51: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
+	23, // 52: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
+	47, // [47:53] is the sub-list for method output_type
+	41, // [41:47] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
@@ -1891,6 +2394,7 @@ func file_cage_plugin_v1_plugin_proto_init() {
 	file_cage_plugin_v1_plugin_proto_msgTypes[12].OneofWrappers = []any{
 		(*ProgramResponse_Program)(nil),
 		(*ProgramResponse_Declined)(nil),
+		(*ProgramResponse_Opaque)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1898,7 +2402,7 @@ func file_cage_plugin_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cage_plugin_v1_plugin_proto_rawDesc), len(file_cage_plugin_v1_plugin_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   19,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

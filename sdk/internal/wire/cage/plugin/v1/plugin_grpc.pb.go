@@ -196,6 +196,8 @@ var Quantizer_ServiceDesc = grpc.ServiceDesc{
 const (
 	Optimizer_Describe_FullMethodName = "/cage.plugin.v1.Optimizer/Describe"
 	Optimizer_Program_FullMethodName  = "/cage.plugin.v1.Optimizer/Program"
+	Optimizer_Attach_FullMethodName   = "/cage.plugin.v1.Optimizer/Attach"
+	Optimizer_Step_FullMethodName     = "/cage.plugin.v1.Optimizer/Step"
 )
 
 // OptimizerClient is the client API for Optimizer service.
@@ -212,6 +214,15 @@ type OptimizerClient interface {
 	// each tensor when a run starts, possibly several at a time, and must depend on
 	// the request only.
 	Program(ctx context.Context, in *ProgramRequest, opts ...grpc.CallOption) (*ProgramResponse, error)
+	// Attach and Step are for opaque optimizers, which answer Program with opaque and
+	// compute on the tensors themselves; others leave them unimplemented. Attach is
+	// called once, before the first step, and hands over memory that both sides share.
+	// A plugin that was started again after a crash is attached again.
+	Attach(ctx context.Context, in *AttachRequest, opts ...grpc.CallOption) (*AttachResponse, error)
+	// Step computes one update of all attached tensors, in the shared memory. It is
+	// called once for each step of the training, one call at a time. After a crash or a
+	// time limit the same step comes again, with the same inputs.
+	Step(ctx context.Context, in *StepRequest, opts ...grpc.CallOption) (*StepResponse, error)
 }
 
 type optimizerClient struct {
@@ -242,6 +253,26 @@ func (c *optimizerClient) Program(ctx context.Context, in *ProgramRequest, opts 
 	return out, nil
 }
 
+func (c *optimizerClient) Attach(ctx context.Context, in *AttachRequest, opts ...grpc.CallOption) (*AttachResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AttachResponse)
+	err := c.cc.Invoke(ctx, Optimizer_Attach_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *optimizerClient) Step(ctx context.Context, in *StepRequest, opts ...grpc.CallOption) (*StepResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StepResponse)
+	err := c.cc.Invoke(ctx, Optimizer_Step_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OptimizerServer is the server API for Optimizer service.
 // All implementations must embed UnimplementedOptimizerServer
 // for forward compatibility.
@@ -256,6 +287,15 @@ type OptimizerServer interface {
 	// each tensor when a run starts, possibly several at a time, and must depend on
 	// the request only.
 	Program(context.Context, *ProgramRequest) (*ProgramResponse, error)
+	// Attach and Step are for opaque optimizers, which answer Program with opaque and
+	// compute on the tensors themselves; others leave them unimplemented. Attach is
+	// called once, before the first step, and hands over memory that both sides share.
+	// A plugin that was started again after a crash is attached again.
+	Attach(context.Context, *AttachRequest) (*AttachResponse, error)
+	// Step computes one update of all attached tensors, in the shared memory. It is
+	// called once for each step of the training, one call at a time. After a crash or a
+	// time limit the same step comes again, with the same inputs.
+	Step(context.Context, *StepRequest) (*StepResponse, error)
 	mustEmbedUnimplementedOptimizerServer()
 }
 
@@ -271,6 +311,12 @@ func (UnimplementedOptimizerServer) Describe(context.Context, *DescribeRequest) 
 }
 func (UnimplementedOptimizerServer) Program(context.Context, *ProgramRequest) (*ProgramResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Program not implemented")
+}
+func (UnimplementedOptimizerServer) Attach(context.Context, *AttachRequest) (*AttachResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Attach not implemented")
+}
+func (UnimplementedOptimizerServer) Step(context.Context, *StepRequest) (*StepResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Step not implemented")
 }
 func (UnimplementedOptimizerServer) mustEmbedUnimplementedOptimizerServer() {}
 func (UnimplementedOptimizerServer) testEmbeddedByValue()                   {}
@@ -329,6 +375,42 @@ func _Optimizer_Program_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Optimizer_Attach_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AttachRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OptimizerServer).Attach(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Optimizer_Attach_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OptimizerServer).Attach(ctx, req.(*AttachRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Optimizer_Step_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StepRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OptimizerServer).Step(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Optimizer_Step_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OptimizerServer).Step(ctx, req.(*StepRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Optimizer_ServiceDesc is the grpc.ServiceDesc for Optimizer service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -343,6 +425,14 @@ var Optimizer_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Program",
 			Handler:    _Optimizer_Program_Handler,
+		},
+		{
+			MethodName: "Attach",
+			Handler:    _Optimizer_Attach_Handler,
+		},
+		{
+			MethodName: "Step",
+			Handler:    _Optimizer_Step_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,51 @@
+package lower
+
+import (
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Operand is the quantizer of an operand of a product in the backward pass. It has values only: nothing is
+// differentiated through it.
+type Operand struct {
+	program *program.Program
+	rows    int
+}
+
+// NewOperand prepares a quantizer's program of training, which must have passed its check. It fails if the quantizer has
+// trained parameters, which would get no gradient.
+func NewOperand(q sdk.QuantizerProgram) (Operand, error) {
+	if len(q.Trained) > 0 {
+		return Operand{}, fmt.Errorf("the quantizer has the trained parameter %s, which would get no gradient: in products of the backward pass only values are quantized", q.Trained[0].Name)
+	}
+	if len(q.State) > 0 {
+		return Operand{}, fmt.Errorf("the quantizer keeps the state %s: in products of the backward pass there is none", q.State[0].Name)
+	}
+	value, _ := q.Program.Output(sdk.OutputValue)
+	p, err := q.Program.Extract(q.Program.Name, q.Program.Arguments(), []program.Output{{Name: sdk.OutputValue, Value: value}})
+	if err != nil {
+		return Operand{}, err
+	}
+	shape := p.Inputs[0].Type.Shape
+	return Operand{p, int(p.Inputs[0].Type.Size()) / shape[len(shape)-1]}, nil
+}
+
+// Takes reports whether the quantizer reads what changes from step to step, like [Quantizer].
+func (o Operand) Takes(input string) bool { return o.program.Input(input) >= 0 }
+
+// Value returns Q(x), through which no gradient passes. If the device computes programs with kernels, x and Q(x) are
+// rounded to bfloat16, as they are in [Quantize].
+func (o Operand) Value(x *graph.Node, given Given) *graph.Node {
+	nodes := map[string]*graph.Node{sdk.InputX: x, sdk.InputNoise: given.Noise, sdk.InputSharedNoise: given.SharedNoise, sdk.InputStep: given.Step}
+	var inputs []*graph.Node
+	for _, in := range o.program.Inputs {
+		inputs = append(inputs, nodes[in.Name])
+	}
+	memory := InMemory{sdk.InputX: triton.BFloat16, sdk.OutputValue: triton.BFloat16}
+	return lowerRows(x.Graph(), o.program, o.rows, inputs, memory)[sdk.OutputValue]
+}

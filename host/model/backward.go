@@ -1,0 +1,62 @@
+package model
+
+import (
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+)
+
+// Backward quantizes the operands of the two products in the backward pass of a linear layer y = x·Wᵀ, given dy, the
+// adjoint of y [tokens, out]. Both products sum over the last axis of both operands, as they are given here. The gradients
+// of quantizers in the forward pass apply to dx and dW as always.
+type Backward struct {
+	InputGradient  Operands // of dx = dy·W: dy [tokens, out] and Wᵀ [in, out]
+	WeightGradient Operands // of dW = dyᵀ·x: dyᵀ [out, tokens] and xᵀ [in, tokens]
+}
+
+// Operands quantizes those of a product. A nil function leaves its operand as it is.
+type Operands struct {
+	Gradient func(dy *graph.Node) *graph.Node
+	Other    func(operand *graph.Node) *graph.Node // what the forward product has multiplied: W or x
+}
+
+// none tells whether both operands stay as they are.
+func (o Operands) none() bool { return o.Gradient == nil && o.Other == nil }
+
+// product returns a·bᵀ of the quantized operands.
+func (o Operands) product(gradient, other *graph.Node) *graph.Node {
+	if o.Gradient != nil {
+		gradient = o.Gradient(gradient)
+	}
+	if o.Other != nil {
+		other = o.Other(other)
+	}
+	return matMulTransposed(gradient, other)
+}
+
+// AttachTo has linear layers whose weight is the node w compute their gradients so.
+func (b Backward) AttachTo(w *graph.Node) {
+	if !b.InputGradient.none() || !b.WeightGradient.none() {
+		engine.Note(w, b)
+	}
+}
+
+// linearGradients returns the adjoints of x [tokens, in] and w [out, in], given that of x·wᵀ [tokens, out].
+func linearGradients(dy, x, w *graph.Node) (dx, dw *graph.Node) {
+	b, _ := engine.NoteOf[Backward](w)
+	if b.InputGradient.none() {
+		dx = matMul(dy, w)
+	} else {
+		dx = b.InputGradient.product(dy, transpose(w))
+	}
+	if b.WeightGradient.none() {
+		return dx, weightGradient(dy, x)
+	}
+	return dx, b.WeightGradient.product(transpose(dy), transpose(x))
+}
+
+// quantizesBackward tells whether a layer with the weight w quantizes operands of its backward pass.
+func quantizesBackward(w *graph.Node) bool {
+	_, ok := engine.NoteOf[Backward](w)
+	return ok
+}

@@ -1,0 +1,213 @@
+package plugin
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/sdk"
+)
+
+func init() {
+	behaviours["opaque"] = func() { sdk.ServeOpaqueOptimizer(testOpaque{}) }
+}
+
+// testOpaque sums gradients: s ← s + g, u = s. Its parameter "do" makes it misbehave in the second step; where a file is
+// named, only once.
+type testOpaque struct{}
+
+func (testOpaque) Describe() sdk.Description {
+	return sdk.Description{Name: "test", Parameters: []sdk.Parameter{sdk.String("do", "", "how to misbehave"), sdk.String("once", "", "a file that is made at the first time")}}
+}
+
+func (testOpaque) State(t sdk.Tensor) ([]sdk.StateTensor, error) {
+	return []sdk.StateTensor{{Name: "s", Shape: t.Shape}}, nil
+}
+
+func (testOpaque) Step(in sdk.OpaqueStep, t sdk.Tensor) error {
+	misbehaves := in.Step == 2
+	if once := t.Text("once"); misbehaves && once != "" {
+		misbehaves = os.Mkdir(once, 0o700) == nil
+	}
+	if misbehaves {
+		in.Next["s"][0] = 77 // half done
+		switch t.Text("do") {
+		case "exit":
+			os.Exit(7)
+		case "kill":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		case "hang":
+			time.Sleep(time.Hour)
+		case "panic":
+			panic("no luck")
+		case "error":
+			return errors.New("no luck")
+		case "fault":
+			in.State["s"][0]++
+		case "shrink":
+			fds, err := os.ReadDir("/proc/self/map_files")
+			if err != nil {
+				return err
+			}
+			for _, fd := range fds {
+				path := "/proc/self/map_files/" + fd.Name()
+				if to, _ := os.Readlink(path); filepath.Base(to) == "memfd:cage (deleted)" {
+					return os.Truncate(path, 0)
+				}
+			}
+			return errors.New("the memory is not found")
+		}
+	}
+	for i, g := range in.Gradient {
+		in.Next["s"][i] = in.State["s"][i] + g
+		in.Direction[i] = in.Next["s"][i]
+	}
+	if misbehaves {
+		switch t.Text("do") {
+		case "nan":
+			in.Direction[5] = float32(math.NaN())
+		case "infinite":
+			in.Next["s"][4] = float32(math.Inf(-1))
+		}
+	}
+	return nil
+}
+
+// stepper runs the opaque plugin on two tensors.
+func stepper(t *testing.T, values map[string]any) *Stepper {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("opaque optimizers need Linux")
+	}
+	c := start(t, "opaque", sdk.KindOptimizer, Options{})
+	c.Close() // the stepper needs what was started, not its process
+	v, err := c.Resolve(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []OpaqueTensor
+	for name, shape := range map[string][]int{"a": {2, 3}, "b": {}} {
+		tensor := sdk.Tensor{Name: name, Role: sdk.TensorMatrix, Shape: shape, Values: v}
+		if name == "b" {
+			tensor.Values, _ = c.Resolve(nil)
+		}
+		list = append(list, OpaqueTensor{Tensor: tensor, State: []sdk.StateTensor{{Name: "s", Shape: shape}}, RateFactor: 1})
+	}
+	s, err := NewStepper(t.Context(), c, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// threeSteps returns the direction of three steps with gradients of 1, 2, 3; err is that of the second.
+func threeSteps(t *testing.T, s *Stepper) (u []float32, err error) {
+	t.Helper()
+	for step := 1; step <= 3; step++ {
+		for _, name := range []string{"a", "b"} {
+			x, g := s.Given(name)
+			for i := range g {
+				x[i], g[i] = 1, float32(step)
+			}
+		}
+		before := slices.Clone(s.State("a", "s"))
+		if err := s.Step(step, 3, 0.1, 2); err != nil {
+			if !slices.Equal(before, s.State("a", "s")) {
+				t.Errorf("the state is %v after an error, and was %v", s.State("a", "s"), before)
+			}
+			if step != 2 {
+				t.Fatal(err)
+			}
+			return nil, err
+		}
+	}
+	return append(slices.Clone(s.Direction("a")), s.Direction("b")...), nil
+}
+
+// TestOpaqueCrashes: what ends the process once costs a retry, and the results are the same.
+func TestOpaqueCrashes(t *testing.T) {
+	t.Setenv(StepTimeoutVariable, "1s")
+	for _, do := range []string{"", "exit", "kill", "hang"} {
+		t.Run(do, func(t *testing.T) {
+			s := stepper(t, map[string]any{"do": do, "once": filepath.Join(t.TempDir(), "once")})
+			u, err := threeSteps(t, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := []float32{6, 6, 6, 6, 6, 6, 6}; !slices.Equal(u, want) {
+				t.Errorf("u = %v, want %v", u, want)
+			}
+		})
+	}
+}
+
+// TestOpaqueIsKilledBetweenSteps: also a process that has ended while nothing was asked of it is started again.
+func TestOpaqueIsKilledBetweenSteps(t *testing.T) {
+	s := stepper(t, nil)
+	for step := 1; step <= 2; step++ {
+		if err := s.Step(step, 2, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		pid := s.running.PID()
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// opaqueFailures are steps that fail, and go on failing.
+var opaqueFailures = []struct {
+	do    string
+	kind  error
+	words []string
+}{
+	{"exit", ErrShutdown, []string{"exited with status 7, 3 times in a row in this step"}},
+	{"hang", ErrTimeout, []string{"did not answer within 500ms (CAGE_PLUGIN_STEP_TIMEOUT=5m", "3 times"}},
+	{"panic", ErrFailed, []string{"a: panic: no luck (opaque_test.go"}},
+	{"error", ErrFailed, []string{"a: no luck"}},
+	{"fault", ErrFailed, []string{"a: panic: it writes to X, Gradient or State"}},
+	{"nan", ErrFailed, []string{": a: it wrote NaN to element 5 of the direction; all that it was given is finite"}},
+	{"infinite", ErrFailed, []string{": a: it wrote -Inf to element 4 of the state s"}},
+	{"shrink", ErrFailed, []string{"a: truncate"}},
+}
+
+// TestOpaqueFailures: what goes on failing, and what would fail again, is an error that names plugin and tensor.
+func TestOpaqueFailures(t *testing.T) {
+	t.Setenv(StepTimeoutVariable, "500ms")
+	for _, c := range opaqueFailures {
+		t.Run(c.do, func(t *testing.T) {
+			t.Parallel()
+			_, err := threeSteps(t, stepper(t, map[string]any{"do": c.do}))
+			check(t, err, c.kind, append(c.words, "plugin opaque")...)
+		})
+	}
+}
+
+// TestFinite: every number that is not finite is found, wherever it is.
+func TestFinite(t *testing.T) {
+	list := make([]float32, 41)
+	for i := range list {
+		list[i] = math.MaxFloat32 * float32(1-2*(i%2))
+	}
+	for n := range list {
+		if !finite(list[:n]) {
+			t.Fatalf("%d finite numbers", n)
+		}
+		for i := range list[:n] {
+			for _, v := range []float64{math.Inf(1), math.Inf(-1), math.NaN()} {
+				old := list[i]
+				if list[i] = float32(v); finite(list[:n]) {
+					t.Fatalf("%v at %d of %d is taken for finite", v, i, n)
+				}
+				list[i] = old
+			}
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package step
+
+import (
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// OperandSite is an operand of a product in the backward pass of a linear layer. A weight, and the gradient of its layer's
+// output, have the weight's name; an activation has the name of its site.
+type OperandSite struct {
+	Product sdk.Product
+	Role    sdk.Role
+	Name    string
+}
+
+// String is the name of the site in graphs and in records of runs.
+func (s OperandSite) String() string {
+	return string(s.Product) + " " + string(s.Role) + " " + s.Name
+}
+
+// BackwardSites lists the operands of the products in the backward pass of all layers whose activations or weights may be
+// quantized, with their shapes, in a micro-batch of batch sequences.
+func BackwardSites(m model.Model, batch, context int) (sites []OperandSite, shapes [][]int) {
+	outputs := map[string]int{}
+	for _, p := range m.Params() {
+		if p.Quantized && len(p.Dims) == 2 {
+			outputs[p.Name] = p.Dims[0]
+		}
+	}
+	add := func(product sdk.Product, role sdk.Role, name string, shape ...int) {
+		sites, shapes = append(sites, OperandSite{product, role, name}), append(shapes, shape)
+	}
+	for _, s := range m.ActivationSites(batch, context) {
+		for _, w := range s.Feeds {
+			add(sdk.ProductInputGradient, sdk.RoleGradient, w, s.Tokens, outputs[w])
+			add(sdk.ProductInputGradient, sdk.RoleWeight, w, s.Width, outputs[w])
+			add(sdk.ProductWeightGradient, sdk.RoleGradient, w, outputs[w], s.Tokens)
+		}
+		add(sdk.ProductWeightGradient, sdk.RoleActivation, s.Name, s.Width, s.Tokens)
+	}
+	return sites, shapes
+}
+
+// backwardSites lists the operands that are quantized.
+func (p *Plan) backwardSites() []OperandSite {
+	if len(p.Backward) == 0 {
+		return nil
+	}
+	sites, _ := BackwardSites(p.Model, p.Batch, p.Context)
+	return slices.DeleteFunc(sites, func(s OperandSite) bool { _, ok := p.Backward[s]; return !ok })
+}
+
+// backwardKeys lists the keys that the quantizers of these operands take.
+func (p *Plan) backwardKeys() (list []key) {
+	for _, s := range p.backwardSites() {
+		list = append(list, keysOf(p.Backward[s], s.String(), s.String(), string(s.Product)+" "+p.partners(s.Name))...)
+	}
+	return list
+}
+
+// quantizeBackward has the model's layers quantize the operands of their backward pass. in has the nodes of the weights
+// that the forward pass reads, and of the keys.
+func (p *Plan) quantizeBackward(in update.Nodes) {
+	if len(p.Backward) == 0 {
+		return
+	}
+	operand := func(product sdk.Product, role sdk.Role, name string) func(x *graph.Node) *graph.Node {
+		site := OperandSite{product, role, name}
+		q, ok := p.Backward[site]
+		if !ok {
+			return nil
+		}
+		name = site.String()
+		given := lower.Given{Noise: in[update.Noise(name)], SharedNoise: in[update.SharedNoise(name)], Step: in[stepNumberName]}
+		done := map[*graph.Node]*graph.Node{} // layers may share an activation
+		return func(x *graph.Node) *graph.Node {
+			if done[x] == nil {
+				done[x] = q.Value(x, given)
+			}
+			return done[x]
+		}
+	}
+	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
+		activation := operand(sdk.ProductWeightGradient, sdk.RoleActivation, s.Name)
+		for _, w := range s.Feeds {
+			model.Backward{
+				InputGradient:  model.Operands{Gradient: operand(sdk.ProductInputGradient, sdk.RoleGradient, w), Other: operand(sdk.ProductInputGradient, sdk.RoleWeight, w)},
+				WeightGradient: model.Operands{Gradient: operand(sdk.ProductWeightGradient, sdk.RoleGradient, w), Other: activation},
+			}.AttachTo(in[p.forwardName(false)(w)])
+		}
+	}
+}

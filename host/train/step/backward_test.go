@@ -1,0 +1,191 @@
+package step_test
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// operandsOf are the quantizers of operands of the backward pass that q gives.
+func operandsOf(t testing.TB, cfg *config.Config, plan *step.Plan, q sdk.Quantizer) map[step.OperandSite]lower.Operand {
+	t.Helper()
+	list := map[step.OperandSite]lower.Operand{}
+	sites, shapes := step.BackwardSites(plan.Model, cfg.Train.Batch, cfg.Model.Context)
+	for i, s := range sites {
+		p, err := sdk.BuildQuantizer(q, sdk.Site{Role: s.Role, Product: s.Product, Name: s.Name, Shape: shapes[i]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list[s], err = lower.NewOperand(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return list
+}
+
+// backwardStep is a step with one quantizer in the forward pass and another in the backward pass; nil quantizes nothing.
+func backwardStep(t *testing.T, d step.Dispatch, forward, backward sdk.Quantizer, overrides ...string) compiledStep {
+	t.Helper()
+	cfg := sgdConfig(t, overrides...)
+	plan := planOf(t, cfg, forward, descent{})
+	plan.Dispatch, plan.Update = d, lowered
+	if backward != nil {
+		plan.Backward = operandsOf(t, cfg, &plan, backward)
+	}
+	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), plan)
+	if err := c.Prepare(false); err != nil {
+		t.Fatal(err)
+	}
+	return compiledStep{c, newState(t, c)}
+}
+
+// TestBackwardIdentity: operands that stay as they are give the gradients of a pass without quantizers, up to the order of
+// sums, whether the forward pass is quantized or not.
+func TestBackwardIdentity(t *testing.T) {
+	tokens := batches(sgdConfig(t), 5, 1)
+	for name, forward := range map[string]sdk.Quantizer{"unquantized": nil, "quantized": grid{}} {
+		want := gradients(t, backwardStep(t, step.Chain, forward, nil).Compiled, tokens)
+		got := gradients(t, backwardStep(t, step.Chain, forward, identity{}).Compiled, tokens)
+		for i := range want {
+			for j := range want[i] {
+				got[i][j] -= want[i][j]
+			}
+			if d := math.Sqrt(norm2(got[i]) / norm2(want[i])); d > 1e-4 {
+				t.Errorf("%s: gradient %d differs by %.2g", name, i, d)
+			}
+		}
+	}
+}
+
+// TestBackwardUnbiased: the mean gradient over many draws of stochastic rounding with random signs is that without, and a single
+// one is not.
+func TestBackwardUnbiased(t *testing.T) {
+	const draws = 200
+	tokens := batches(sgdConfig(t), 5, 1)
+	want := gradients(t, backwardStep(t, step.Chain, grid{}, nil).Compiled, tokens)
+	c := backwardStep(t, step.Chain, grid{}, coarse{}).Compiled
+	sum := make([][]float64, len(want))
+	single := make([]float64, len(want))
+	params := c.Plan().Model.Params()
+	for draw := range draws {
+		s := newState(t, c)
+		before := testrun.Download(t, c, s)
+		run(t, c, s, tokens, step.Settings{Step: draw + 1, Rate: 1, NextRate: 1})
+		after := testrun.Download(t, c, s)
+		for i, p := range params {
+			if sum[i] == nil {
+				sum[i] = make([]float64, len(want[i]))
+			}
+			for j, x := range before["param/"+p.Name] {
+				g := float64(x) - float64(after["param/"+p.Name][j])
+				sum[i][j] += g / draws
+				single[i] += (g - want[i][j]) * (g - want[i][j]) / draws
+			}
+		}
+		s.Close()
+	}
+	for i, p := range params {
+		if len(p.Dims) < 2 || p.Name == "head" { // too few elements, and behind all layers
+			continue
+		}
+		off := 0.0
+		for j := range want[i] {
+			off += (sum[i][j] - want[i][j]) * (sum[i][j] - want[i][j])
+		}
+		// The mean of independent draws has 1/draws of their variance. These sums have so many terms that 1.5 is far.
+		if ratio := off / (single[i] / draws); !(ratio < 1.5) || single[i] < 1e-4*norm2(want[i]) {
+			t.Errorf("%s: the mean is %.3g times as far off as chance has it; the error of one draw is %.2g of the gradient", p.Name, ratio, math.Sqrt(single[i]/norm2(want[i])))
+		}
+	}
+}
+
+// coarse rounds stochastically, after random signs that both operands share, to multiples of a quarter of the largest of a row.
+type coarse struct{}
+
+func (coarse) Describe() sdk.Description { return sdk.Description{Name: "coarse"} }
+
+func (coarse) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	if !site.Training {
+		return sdk.Quantized{Value: x}, nil
+	}
+	signs := b.RandomBits(site.SharedNoise, 1, site.RowLen()).Shr(b.ConstUint(31)).Convert(program.Float).Scale(2).Shift(-1)
+	u := b.RandomBits(site.Noise, site.Shape...).Shr(b.ConstUint(16)).Convert(program.Float).Shift(0.5).Scale(1.0 / (1 << 16))
+	scale := x.Abs().MaxRow().Scale(0.25).Max(b.Const(0x1p-100))
+	return sdk.Quantized{Value: x.Mul(signs).Div(scale).Add(u).Floor().Mul(scale).Mul(signs)}, nil
+}
+
+// TestBackwardNoise: a step as one executable draws the random bits of the chain, for several micro-batches, too, and another
+// step has others.
+func TestBackwardNoise(t *testing.T) {
+	for name, overrides := range map[string][]string{"one": nil, "three": {"train.accumulate=3"}, "recomputed": {`train.recompute="blocks"`}} {
+		t.Run(name, func(t *testing.T) {
+			a, b := backwardStep(t, step.Chain, noisy{}, noisy{}, overrides...), backwardStep(t, step.Single, noisy{}, noisy{}, overrides...)
+			for i := 1; i <= 3; i++ {
+				tokens := batches(sgdConfig(t), uint64(10*i), a.Plan().Accumulate)
+				set := step.Settings{Step: i, Rate: 0.1, NextRate: 0.1}
+				sameOutcome(t, i, run(t, a.Compiled, a.State, tokens, set), run(t, b.Compiled, b.State, tokens, set))
+			}
+			sameBits(t, "after the last step", testrun.Download(t, a.Compiled, a.State), testrun.Download(t, b.Compiled, b.State))
+		})
+	}
+	c := backwardStep(t, step.Chain, nil, noisy{})
+	tokens := batches(sgdConfig(t), 5, 1)
+	before := testrun.Download(t, c.Compiled, c.State)
+	first := run(t, c.Compiled, c.State, tokens, step.Settings{Step: 1})
+	second := run(t, c.Compiled, c.State, tokens, step.Settings{Step: 2})
+	if first.Loss != second.Loss || first.GradNorm == second.GradNorm {
+		t.Errorf("losses %v and %v, norms of gradients %v and %v: want equal losses and other gradients", first.Loss, second.Loss, first.GradNorm, second.GradNorm)
+	}
+	sameBits(t, "at a rate of 0", before, testrun.Download(t, c.Compiled, c.State))
+}
+
+// TestBackwardSites: each operand comes once, and sums are over the last axis of both operands of a product.
+func TestBackwardSites(t *testing.T) {
+	cfg := sgdConfig(t)
+	plan := planOf(t, cfg, nil, descent{})
+	sites, shapes := step.BackwardSites(plan.Model, cfg.Train.Batch, cfg.Model.Context)
+	got := map[step.OperandSite][]int{}
+	for i, s := range sites {
+		if got[s] != nil {
+			t.Errorf("%s comes twice", s)
+		}
+		got[s] = shapes[i]
+	}
+	tokens := cfg.Train.Batch * cfg.Model.Context
+	quantized := 0
+	for _, p := range plan.Model.Params() {
+		if !p.Quantized {
+			continue
+		}
+		quantized++
+		for site, want := range map[step.OperandSite][]int{
+			{Product: sdk.ProductInputGradient, Role: sdk.RoleGradient, Name: p.Name}:  {tokens, p.Dims[0]},
+			{Product: sdk.ProductInputGradient, Role: sdk.RoleWeight, Name: p.Name}:    {p.Dims[1], p.Dims[0]},
+			{Product: sdk.ProductWeightGradient, Role: sdk.RoleGradient, Name: p.Name}: {p.Dims[0], tokens},
+		} {
+			if !slices.Equal(got[site], want) {
+				t.Errorf("%s has the shape %v, want %v", site, got[site], want)
+			}
+		}
+	}
+	activations := plan.Model.ActivationSites(cfg.Train.Batch, cfg.Model.Context)
+	for _, s := range activations {
+		site := step.OperandSite{Product: sdk.ProductWeightGradient, Role: sdk.RoleActivation, Name: s.Name}
+		if want := []int{s.Width, tokens}; !slices.Equal(got[site], want) {
+			t.Errorf("%s has the shape %v, want %v", site, got[site], want)
+		}
+	}
+	if want := 3*quantized + len(activations); len(got) != want {
+		t.Errorf("%d sites, want %d: %v", len(got), want, slices.Collect(maps.Keys(got)))
+	}
+}

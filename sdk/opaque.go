@@ -1,0 +1,104 @@
+package sdk
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/sdk/internal/wire"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// OpaqueOptimizer is an optimizer that cannot be written as a program, such as one that
+// calls another library or searches. Its own process computes the updates, on memory that
+// it shares with the host.
+//
+// Prefer [Optimizer] where you can: a program runs on every device, is compiled together
+// with the rest of the step, and can be printed and compared. An opaque optimizer costs
+// copies in each step, and its process must live as long as the run does.
+type OpaqueOptimizer interface {
+	// Describe names the plugin and declares its parameters.
+	Describe() Description
+	// State lists the tensors that are kept from step to step for a tensor, in any order.
+	// They start at zero. A method that needs others fills them in the first step.
+	State(t Tensor) ([]StateTensor, error)
+	// Step computes one update. It is called for several tensors at the same time, and must
+	// keep nothing anywhere but in the state: after a crash the process is started again and
+	// gets the same step once more. All of Direction and Next must be written.
+	Step(in OpaqueStep, t Tensor) error
+}
+
+// OpaqueStep is one update of one tensor. Tensors are in row-major order. X, Gradient and State can
+// only be read: writing to them is a fault.
+type OpaqueStep struct {
+	// X is the parameter before the step. Weight decay has already been applied, unless
+	// the run applies it last.
+	X []float32
+	// Gradient has the tensor's shape; it is already clipped.
+	Gradient []float32
+	// Step is the number t of this update, counted from 1; Steps is that of the whole run.
+	Step, Steps int
+	// Rate is the rate α_t of the schedule times the factor of the tensor's group: what the
+	// host multiplies u by. It may be 0.
+	Rate float64
+	// Loss is the loss of this step: what training minimizes.
+	Loss float64
+	// State is what the previous update has written to Next; zeros before the first.
+	State map[string][]float32
+
+	// Direction is where u goes. The host applies x ← x − α·u.
+	Direction []float32
+	// Next is where the next state goes. It has what an earlier update has left there.
+	Next map[string][]float32
+}
+
+// ServeOpaqueOptimizer is the main function of an opaque optimizer plugin; see
+// [ServeQuantizer].
+func ServeOpaqueOptimizer(o OpaqueOptimizer) { serve(nil, opaque{o}) }
+
+// Opaque makes an [Optimizer] of an opaque one, for hosts: [BuildOptimizer] answers that it is
+// opaque, and with its state.
+func Opaque(o OpaqueOptimizer) Optimizer { return opaque{o} }
+
+// opaque is an opaque optimizer where an optimizer is expected. It writes no programs.
+type opaque struct{ OpaqueOptimizer }
+
+// errOpaque would be a mistake of this package.
+var errOpaque = errors.New("an opaque optimizer has no programs")
+
+func (opaque) Init(*program.Builder, program.Value, Tensor) (State, error) { return nil, errOpaque }
+
+func (opaque) Update(*program.Builder, UpdateInput, Tensor) (program.Value, State, error) {
+	return program.Value{}, nil, errOpaque
+}
+
+// build answers for one tensor.
+func (o opaque) build(t Tensor) (out OptimizerProgram, err error) {
+	if s, ok := o.OpaqueOptimizer.(Selective); ok && !s.Accepts(t) {
+		return out, nil
+	}
+	out.Accepts, out.Opaque = true, true
+	if out.State, err = o.State(t); err != nil {
+		return out, err
+	}
+	out.State = slices.Clone(out.State)
+	slices.SortFunc(out.State, func(x, y StateTensor) int { return strings.Compare(x.Name, y.Name) })
+	return out, out.Check(t.Shape)
+}
+
+// checkOpaque verifies the answer of an opaque optimizer.
+func (o OptimizerProgram) checkOpaque() error {
+	for name := range o.Programs() {
+		return fmt.Errorf("the optimizer is opaque, but there is a program %s", name)
+	}
+	if o.Due != (Due{}) {
+		return errors.New("the optimizer is opaque, but there are refreshes")
+	}
+	for _, s := range o.State {
+		if _, err := wire.ToShape(s.Shape); err != nil {
+			return fmt.Errorf("state tensor %s: %w", s.Name, err)
+		}
+	}
+	return checkList("state tensor", o.State)
+}

@@ -1,0 +1,172 @@
+package sdk
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	"github.com/cage-qat/cage/sdk/internal/shared"
+	"github.com/cage-qat/cage/sdk/internal/wire"
+	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// opaqueServer is the service of an opaque optimizer.
+type opaqueServer struct {
+	optimizerServer
+	author OpaqueOptimizer
+
+	mu       sync.Mutex // held by a step, which comes alone
+	memory   *shared.Memory
+	attached []*attached // the largest first
+}
+
+func (s *opaqueServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {
+	r, err := describeResponse(s.author.Describe())
+	if err == nil {
+		r.Description.Capabilities = []string{wire.OpaqueCapability}
+	}
+	return r, err
+}
+
+// attached is a tensor in shared memory.
+type attached struct {
+	tensor                 Tensor
+	rateFactor             float64
+	x, gradient, direction []float32
+	states                 []attachedState
+}
+
+// attachedState has both places of a state tensor, the even one first.
+type attachedState struct {
+	name        string
+	read, write [2][]float32
+}
+
+// Attach maps the memory.
+func (s *opaqueServer) Attach(_ context.Context, r *pb.AttachRequest) (*pb.AttachResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	memory, err := shared.Open(r.GetPath(), r.GetBytes())
+	if err != nil {
+		return nil, failure(fmt.Errorf("the memory that the host shares: %w", err))
+	}
+	list := make([]*attached, 0, len(r.GetTensors()))
+	for _, m := range r.GetTensors() {
+		a, err := s.attach(memory, m)
+		if err != nil {
+			_ = memory.Close()
+			if m, ok := errors.AsType[*SiteError](err); ok {
+				return nil, failure(fmt.Errorf("%s: %w", m.Site, m.Err))
+			}
+			return nil, wire.ToStatus(wire.Unreadable, fmt.Sprintf("%s: %v", m.GetTensor().GetName(), err))
+		}
+		list = append(list, a)
+	}
+	slices.SortStableFunc(list, func(a, b *attached) int { return cmp.Compare(len(b.x), len(a.x)) })
+	if s.memory != nil {
+		_ = s.memory.Close()
+	}
+	s.memory, s.attached = memory, list
+	return &pb.AttachResponse{}, nil
+}
+
+// attach finds one tensor in the memory.
+func (s *opaqueServer) attach(memory *shared.Memory, m *pb.AttachedTensor) (*attached, error) {
+	t, err := fromTensor(m.GetTensor())
+	if err != nil {
+		return nil, err
+	}
+	built, err := BuildOptimizer(opaque{s.author}, t)
+	if err != nil {
+		return nil, err
+	}
+	if len(built.State) != len(m.GetState()) {
+		return nil, fmt.Errorf("%d state tensors are attached, and the plugin has %d", len(m.GetState()), len(built.State))
+	}
+	a := &attached{tensor: t, rateFactor: m.GetRateFactor()}
+	var errs []error
+	find := func(view func(uint64, int) ([]float32, error), at uint64, shape []int) []float32 {
+		list, err := view(at, int(program.FloatType(shape...).Size()))
+		errs = append(errs, err)
+		return list
+	}
+	a.x, a.gradient = find(memory.Read, m.GetX(), t.Shape), find(memory.Read, m.GetGradient(), t.Shape)
+	a.direction = find(memory.Write, m.GetDirection(), t.Shape)
+	for i, st := range built.State {
+		state := attachedState{name: st.Name}
+		for odd, at := range []uint64{m.GetState()[i].GetEven(), m.GetState()[i].GetOdd()} {
+			state.read[odd], state.write[odd] = find(memory.Read, at, st.Shape), find(memory.Write, at, st.Shape)
+		}
+		a.states = append(a.states, state)
+	}
+	return a, errors.Join(errs...)
+}
+
+// Step computes an update of all tensors, side by side.
+func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.memory == nil {
+		return nil, wire.ToStatus(wire.Unreadable, "a step before Attach")
+	}
+	next := make(chan *attached, len(s.attached))
+	for _, a := range s.attached {
+		next <- a
+	}
+	close(next)
+	errs := make([]error, len(s.attached))
+	var workers sync.WaitGroup
+	for i := range min(runtime.GOMAXPROCS(0), len(s.attached)) {
+		workers.Go(func() {
+			for a := range next {
+				if errs[i] = s.step(r, a); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, failure(err)
+		}
+	}
+	return &pb.StepResponse{}, nil
+}
+
+// step computes an update of one tensor. A panic becomes an error, also that of writing to what can only be read.
+func (s *opaqueServer) step(r *pb.StepRequest, a *attached) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if fault, ok := p.(interface{ Addr() uintptr }); ok && s.memory.Protects(fault.Addr()) {
+			p = "it writes to X, Gradient or State, which can only be read"
+		}
+		err = fmt.Errorf("%s: panic: %v%s", a.tensor.Name, p, panicSite())
+	}()
+	from, to := 0, 1
+	if r.GetOdd() {
+		from, to = to, from
+	}
+	in := OpaqueStep{
+		X: a.x, Gradient: a.gradient, Direction: a.direction,
+		Step: int(r.GetStep()), Steps: int(r.GetSteps()), Rate: r.GetRate() * a.rateFactor, Loss: r.GetLoss(),
+		State: map[string][]float32{}, Next: map[string][]float32{},
+	}
+	for _, st := range a.states {
+		in.State[st.name], in.Next[st.name] = st.read[from], st.write[to]
+	}
+	if err := s.author.Step(in, a.tensor); err != nil {
+		return fmt.Errorf("%s: %w", a.tensor.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+"""Optimizers: the base class, its capabilities, and the programs that they write."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, runtime_checkable
+
+from .infer import Type
+from .plugin import Description, State, StateTensor, Values, input_state, output_state
+from .program import Builder, Program, ProgramError, Value
+
+TensorRole = Literal["matrix", "vector", "embedding", "head"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the matrices that a weight holds one below the other."""
+
+    name: str
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Tensor(Values):
+    """A trained parameter of the model. parts lists the matrices of a weight that holds several; else it is empty."""
+
+    name: str
+    role: TensorRole
+    shape: tuple[int, ...]
+    parts: Sequence[Part] = ()
+
+
+@dataclass(frozen=True)
+class UpdateInput:
+    """What an update may read. A program that does not use rate, steps, loss or a sum does not have it."""
+
+    x: Value
+    """The parameter before the step, after weight decay, unless the run decays last."""
+    gradient: Value
+    """Of the shape of the tensor, already clipped."""
+    step: Value
+    """The number of this update, from 1, a scalar float."""
+    state: State
+    rate: Value
+    """The rate α of the schedule for this tensor, a scalar float. It may be 0."""
+    steps: Value
+    """The number of steps of the whole run."""
+    loss: Value
+    """The loss of this step."""
+    sums: State = field(default_factory=dict)
+    """The sums of what a Collector collects, by name; empty in collect."""
+
+
+@dataclass(frozen=True)
+class Due:
+    """Updates t = 1, 2, …: first, then those of next, next + every, … that come after first. 0 is never."""
+
+    first: int = 0
+    next: int = 0
+    every: int = 0
+
+
+class Optimizer(ABC):
+    """Writes the update of a tensor as two pure functions: state in, state out."""
+
+    description: Description
+
+    @abstractmethod
+    def init(self, b: Builder, x: Value, t: Tensor) -> State:
+        """Writes the initial state of a tensor that starts at x."""
+
+    @abstractmethod
+    def update(self, b: Builder, given: UpdateInput, t: Tensor) -> tuple[Value, State]:
+        """Writes the direction u and the next state. The host steps x ← x − α·u."""
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """An optimizer for some tensors only. The host gives the others to another one."""
+
+    def accepts(self, t: Tensor) -> bool:
+        """Whether the optimizer is meant for tensors of this role and shape."""
+
+
+@runtime_checkable
+class Pacer(Protocol):
+    """An optimizer with a rate of its own, which the host uses wherever it would use the schedule's."""
+
+    def rate(self, b: Builder, given: UpdateInput, t: Tensor) -> Value:
+        """Writes the rate, a scalar float that should be in proportion to given.rate."""
+
+
+@runtime_checkable
+class Collector(Protocol):
+    """An optimizer that needs sums over all of its tensors."""
+
+    def collect(self, b: Builder, given: UpdateInput, t: Tensor) -> State:
+        """Writes scalar floats of one tensor, by name. Their sums are given.sums in the other methods."""
+
+
+@runtime_checkable
+class Averaged(Protocol):
+    """An optimizer whose result is another point than x, such as an average of the path."""
+
+    def evaluate(self, b: Builder, x: Value, state: State, t: Tensor) -> Value:
+        """Writes the weights to evaluate with and to export. Before the first update they must be x."""
+
+
+@runtime_checkable
+class Refresher(Protocol):
+    """An optimizer with parts that are renewed every few updates. Only refresh may factorize and sort."""
+
+    def observe(self, b: Builder, given: UpdateInput, t: Tensor) -> State:
+        """Writes the statistics that a refresh reads: only the state that changes, which may be none."""
+
+    def refresh(self, b: Builder, step: Value, state: State, first: bool, t: Tensor) -> State:
+        """Writes the renewed state, at least one tensor."""
+
+    def refresh_at(self, t: Tensor) -> Due:
+        """At which updates a refresh is due."""
+
+
+@dataclass
+class OptimizerProgram:
+    """The programs of one tensor, as docs/plugin-protocol.md describes them."""
+
+    update: Program
+    init: Program | None = None
+    state: Sequence[StateTensor] = ()
+    observe: Program | None = None
+    first_refresh: Program | None = None
+    refresh: Program | None = None
+    due: Due = Due()
+    evaluate: Program | None = None
+    collect: Program | None = None
+    rate: Program | None = None
+
+
+def build_optimizer(o: Optimizer, t: Tensor) -> OptimizerProgram | None:
+    """Calls o for one tensor and returns its programs, None if o is not meant for the tensor."""
+    if isinstance(o, Selective) and not o.accepts(t):
+        return None
+    name, x_type, scalar = o.description.name, Type("float", t.shape), Type("float")
+    state: list[StateTensor] = []
+    sums: list[StateTensor] = []
+
+    def start(which: str) -> tuple[Builder, UpdateInput, int]:
+        """A program that takes what an update takes, and how many of its inputs it always has."""
+        b = Builder(f"{name}/{which}/{t.name}")
+        x, gradient, step = b.input("x", x_type), b.input("gradient", x_type), b.input("step", scalar)
+        current = input_state(b, "state.", state)
+        rate, steps, loss = (b.input(i, scalar) for i in ("rate", "steps", "loss"))
+        given = UpdateInput(x, gradient, step, current, rate, steps, loss, input_state(b, "global.", sums))
+        return b, given, 3 + len(state)
+
+    b = Builder(f"{name}/init/{t.name}")
+    state += output_state(b, "state.", o.init(b, b.input("x", x_type), t))
+    init = b.build() if state else None
+    collect = None
+    if isinstance(o, Collector):
+        b, given, fixed = start("collect")
+        sums += output_state(b, "global.", o.collect(b, given, t))
+        collect = b.build(fixed) if sums else None
+    b, given, fixed = start("update")
+    u, following = o.update(b, given, t)
+    b.output("direction", u)
+    if u.type != x_type:
+        raise ProgramError(f"the direction is {u.type}: it must have the type of x, {x_type}")
+    if output_state(b, "state.", following) != state:
+        raise ProgramError(f"update returns the state {_named(following)}: it must return what init does, {_listed(state)}")
+    out = OptimizerProgram(b.build(fixed), init, state, collect=collect)
+    if isinstance(o, Refresher):
+        _refresher(o, out, name, t, *start("observe"))
+    if isinstance(o, Pacer):
+        b, given, fixed = start("rate")
+        b.output("own_rate", o.rate(b, given, t))
+        out.rate = b.build(fixed)
+    if isinstance(o, Averaged):
+        b = Builder(f"{name}/evaluate/{t.name}")
+        x = b.input("x", x_type)
+        b.output("weights", o.evaluate(b, x, input_state(b, "state.", state), t))
+        out.evaluate = b.build()
+    return out
+
+
+def _refresher(o: Refresher, out: OptimizerProgram, name: str, t: Tensor, b: Builder, given: UpdateInput, fixed: int) -> None:
+    if output_state(b, "state.", o.observe(b, given, t)):
+        out.observe = b.build(fixed)
+    out.due = o.refresh_at(t)
+    for which, wanted in (("first_refresh", out.due.first), ("refresh", out.due.every)):
+        if wanted:
+            b = Builder(f"{name}/{which}/{t.name}")
+            step = b.input("step", Type("float"))
+            renewed = o.refresh(b, step, input_state(b, "state.", out.state), which == "first_refresh", t)
+            output_state(b, "state.", renewed)
+            setattr(out, which, b.build())
+
+
+def _named(state: State) -> str:
+    return _listed([StateTensor(name, v.shape) for name, v in sorted(state.items())])
+
+
+def _listed(state: Sequence[StateTensor]) -> str:
+    return ", ".join(f"{s.name} {list(s.shape)}" for s in state) or "none"

@@ -1,0 +1,173 @@
+"""Quantizers: the base class, its capabilities, and the programs that they write."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, runtime_checkable
+
+from .infer import KEY, Type
+from .plugin import Description, State, StateTensor, Values, input_state, output_state
+from .program import Builder, Program, ProgramError, Value, call_site
+
+Role = Literal["weight", "activation", "gradient"]
+Product = Literal["forward", "input_gradient", "weight_gradient"]
+
+STEP_INPUTS = (("noise", KEY), ("shared_noise", KEY), ("step", Type("float")))
+
+
+@dataclass(frozen=True)
+class Site(Values):
+    """A place in the model where a tensor is quantized. The last axis of its shape is a row, over which products sum."""
+
+    role: Role
+    name: str
+    shape: tuple[int, ...]
+    product: Product = "forward"
+    training: bool = False
+    """Which program quantize is to write: that which trains, or that with which the model is evaluated and exported."""
+    trained: State = field(default_factory=dict)
+    """The parameters of a Trainable in quantize; elsewhere it is empty."""
+    fresh: State = field(default_factory=dict)
+
+    @property
+    def row_len(self) -> int:
+        """The length of a row."""
+        return self.shape[-1] if self.shape else 1
+
+    @property
+    def noise(self) -> Value:
+        """A key for random bits, of this site alone, new in each step; for an activation in each micro-batch."""
+        return self._fresh("noise")
+
+    @property
+    def shared_noise(self) -> Value:
+        """A key, new in each step, that both operands of a product have."""
+        return self._fresh("shared_noise")
+
+    @property
+    def step(self) -> Value:
+        """The number of the training step, from 1, as a scalar float."""
+        return self._fresh("step")
+
+    def _fresh(self, name: str) -> Value:
+        if name not in self.fresh:
+            raise ProgramError(f"site.{name} is there in the program of training only: ask site.training{call_site()}")
+        return self.fresh[name]
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A quantizer's answer. Only value, which is Q(x) in the units of x, is required."""
+
+    value: Value
+    surrogate: Value | None = None
+    """What the backward pass differentiates in place of value; None is x, the plain straight-through estimator."""
+    codes: Value | None = None
+    """Integers, as int or float, in the shape of x."""
+    scale: Value | None = None
+    """The scale of each group, a float of any shape."""
+    mask: Value | None = None
+    """A bool in the shape of x, true where the gradient passes."""
+    homogeneous: bool = False
+    """Promises Q(c·x) = c·Q(x) for every c > 0, up to rounding. It cannot hold with trained parameters."""
+
+
+class Quantizer(ABC):
+    """Writes the fake quantization Q of a tensor."""
+
+    description: Description
+
+    @abstractmethod
+    def quantize(self, b: Builder, x: Value, site: Site) -> Quantized:
+        """Writes Q(x) for one site: once for training and once for evaluation. Equal sites must get equal programs."""
+
+
+@runtime_checkable
+class Trainable(Protocol):
+    """A quantizer with trained parameters, such as a step size, which the gradient of the surrogate trains."""
+
+    def init_trained(self, b: Builder, x: Value, site: Site) -> State:
+        """Writes their first values from the weight, or the first batch of activations."""
+
+
+@runtime_checkable
+class Packer(Protocol):
+    """A quantizer whose results can be stored as codes and scales."""
+
+    def unpack(self, b: Builder, codes: Value, scale: Value, site: Site) -> Value:
+        """Writes Q(x), bit for bit, from codes and scales."""
+
+
+@dataclass
+class QuantizerProgram:
+    """The programs of one site, as docs/plugin-protocol.md describes them."""
+
+    program: Program
+    homogeneous: bool
+    evaluate: Program | None = None
+    init: Program | None = None
+    trained: Sequence[StateTensor] = ()
+    unpack: Program | None = None
+
+
+def build_quantizer(q: Quantizer, site: Site) -> QuantizerProgram:
+    """Calls q for one site and returns its programs. Mistakes are ProgramErrors; what q raises passes through."""
+    name, x_type = q.description.name, Type("float", site.shape)
+    init, trained = None, list[StateTensor]()
+    if isinstance(q, Trainable):
+        b = Builder(f"{name}/init/{site.name}")
+        state = q.init_trained(b, b.input("x", x_type), site)
+        if state:
+            trained = output_state(b, "trained.", state)
+            init = b.build()
+    program, homogeneous = _build(q, site, trained, True)
+    try:
+        evaluate, also = _build(q, site, trained, False)
+    except ProgramError as e:
+        raise ProgramError(f"for evaluation: {e}") from e
+    answer = QuantizerProgram(program, homogeneous and also, evaluate, init, trained)
+    if str(evaluate) == str(program):
+        answer.evaluate = None
+    if isinstance(q, Packer):
+        answer.unpack = _build_unpack(q, name, site, program)
+    if trained and answer.homogeneous:
+        raise ProgramError(f"Q(c·x) = c·Q(x) cannot hold with the trained parameter {trained[0].name}: leave homogeneous false")
+    return answer
+
+
+def _build(q: Quantizer, site: Site, trained: Sequence[StateTensor], training: bool) -> tuple[Program, bool]:
+    """The program of training or of evaluation, without what it does not use of the inputs that change in each step."""
+    b = Builder(f"{q.description.name}/{site.name}")
+    x = b.input("x", Type("float", site.shape))
+    parameters = input_state(b, "trained.", trained)
+    fresh = {name: b.input(name, t) for name, t in STEP_INPUTS} if training else {}
+    result = q.quantize(b, x, replace(site, training=training, trained=parameters, fresh=fresh))
+    b.output("value", _checked("value", result.value, x.type))
+    b.output("surrogate", _checked("surrogate", x if result.surrogate is None else result.surrogate, x.type))
+    for name in ("codes", "scale", "mask"):
+        v = getattr(result, name)
+        if v is not None:
+            want = {"codes": replace(x.type, dtype=v.dtype), "scale": replace(v.type, dtype="float"), "mask": Type("bool", x.shape)}
+            b.output(name, _checked(name, v, want[name]))
+    if result.codes is not None and result.codes.dtype == "bool":
+        raise ProgramError("codes are bool: they must be numbers")
+    return b.build(1 + len(trained)), result.homogeneous
+
+
+def _checked(name: str, v: Value, want: Type) -> Value:
+    if not isinstance(v, Value):
+        raise ProgramError(f"{name} is {v!r}: give a Value of this program")
+    if v.type != want:
+        raise ProgramError(f"{name} is {v.type}: it must be {want}")
+    return v
+
+
+def _build_unpack(q: Packer, name: str, site: Site, program: Program) -> Program:
+    codes, scale = program.output("codes"), program.output("scale")
+    if codes is None or scale is None:
+        raise ProgramError("a quantizer that can unpack must return codes and scale")
+    b = Builder(f"{name}/unpack/{site.name}")
+    b.output("value", q.unpack(b, b.input("codes", codes), b.input("scale", scale), site))
+    return b.build()

@@ -1,0 +1,178 @@
+"""What plugins answer: the programs of their capabilities, refusals and mistakes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from cage_sdk import (
+    Bool, Choice, Description, Due, Float, Int, Optimizer, ProgramError, Quantized, Quantizer, Site, String, Tensor,
+    build_optimizer, build_quantizer,
+)  # fmt: skip
+from cage_sdk.executor import run
+
+SITE = Site(role="weight", name="w", shape=(2, 4), values={"bits": 4})
+TENSOR = Tensor(name="w", role="matrix", shape=(2, 4), values={"beta": 0.9})
+
+
+class Plain(Quantizer):
+    description = Description("plain")
+
+    def quantize(self, b, x, site):
+        return Quantized(x.round())
+
+
+class Stochastic(Plain):
+    def quantize(self, b, x, site):
+        if not site.training:
+            return Quantized(x.round())
+        return Quantized((x + b.random_bits(site.noise, *site.shape).convert("float") * 2.0**-32).floor())
+
+
+class Learned(Plain):
+    def init_trained(self, b, x, site):
+        return {"step": x.abs().max_all() * (1 / 7)}
+
+    def quantize(self, b, x, site):
+        codes = (x / site.trained["step"]).round()
+        return Quantized(codes * site.trained["step"], codes=codes, scale=site.trained["step"])
+
+    def unpack(self, b, codes, scale, site):
+        return codes * scale
+
+
+def test_plain():
+    q = build_quantizer(Plain(), SITE)
+    assert str(q.program) == (
+        "program plain/w(%0 x: float[2,4]) {\n  %1 = round %0 : float[2,4]\n  return value=%1 surrogate=%0\n}\n"
+    )
+    assert q.evaluate is None and q.init is None and q.unpack is None
+
+
+def test_noise():
+    q = build_quantizer(Stochastic(), SITE)
+    assert [n for n, _ in q.program.inputs] == ["x", "noise"] and [n for n, _ in q.evaluate.inputs] == ["x"]
+    got = run(q.program, {"x": np.full((2, 4), 0.5), "noise": [1, 2]})["value"]
+    assert set(got.ravel()) <= {0.0, 1.0}
+
+
+def test_noise_in_evaluation():
+    class Wrong(Plain):
+        def quantize(self, b, x, site):
+            return Quantized(x + b.random_bits(site.noise, 2, 4).convert("float"))
+
+    with pytest.raises(ProgramError, match=r"for evaluation: site.noise is there .* \(test_plugins.py:\d+\)"):
+        build_quantizer(Wrong(), SITE)
+
+
+def test_trained_and_packed():
+    q = build_quantizer(Learned(), SITE)
+    x = np.arange(8.0).reshape(2, 4)
+    step = run(q.init, {"x": x})["trained.step"]
+    out = run(q.program, {"x": x, "trained.step": step})
+    assert step == 1 and q.trained[0].name == "step"
+    np.testing.assert_array_equal(run(q.unpack, {"codes": out["codes"], "scale": out["scale"]})["value"], out["value"])
+
+
+@pytest.mark.parametrize(
+    "answer, text",
+    [
+        (lambda x: Quantized(x.reduce_max(1)), "value is float[2]: it must be float[2,4]"),
+        (lambda x: Quantized(x, mask=x), "mask is float[2,4]: it must be bool[2,4]"),
+        (lambda x: Quantized(x, codes=x > 0), "codes are bool: they must be numbers"),
+        (lambda x: Quantized(x, scale=x > 0), "scale is bool[2,4]: it must be float"),
+        (lambda x: Quantized(None), "give a Value of this program"),
+    ],
+)
+def test_wrong_answers(answer, text):
+    class Wrong(Plain):
+        def quantize(self, b, x, site):
+            return answer(x)
+
+    with pytest.raises(ProgramError) as e:
+        build_quantizer(Wrong(), SITE)
+    assert text in str(e.value)
+
+
+class Everything(Optimizer):
+    """Has every capability."""
+
+    description = Description("everything", parameters=[Float("beta", 0.9, 0, 1, "decay")])
+
+    def accepts(self, t):
+        return len(t.shape) == 2
+
+    def init(self, b, x, t):
+        return {"m": b.zeros(*t.shape), "c": b.zeros(t.shape[0], t.shape[0])}
+
+    def collect(self, b, given, t):
+        return {"norm2": given.gradient.square().sum_all()}
+
+    def update(self, b, given, t):
+        m = given.state["m"] * t.float("beta") + given.gradient / given.sums["norm2"].sqrt()
+        return m, {"m": m, "c": given.state["c"]}
+
+    def observe(self, b, given, t):
+        g = given.gradient
+        return {"c": g @ g.transpose(1, 0)}
+
+    def refresh(self, b, step, state, first, t):
+        return {"c": state["c"].qr()}
+
+    def refresh_at(self, t):
+        return Due(1, 10, 10)
+
+    def rate(self, b, given, t):
+        return given.rate * 2
+
+    def evaluate(self, b, x, state, t):
+        return x + state["m"]
+
+
+def test_optimizer():
+    o = build_optimizer(Everything(), TENSOR)
+    assert [s.name for s in o.state] == ["c", "m"]
+    assert [n for n, _ in o.update.inputs] == ["x", "gradient", "step", "state.c", "state.m", "global.norm2"]
+    assert [n for n, _ in o.rate.inputs] == ["x", "gradient", "step", "state.c", "state.m", "rate"]
+    assert [n for n, _ in o.collect.inputs] == ["x", "gradient", "step", "state.c", "state.m"]
+    assert o.first_refresh.name == "everything/first_refresh/w" and o.refresh and o.observe and o.evaluate
+    assert build_optimizer(Everything(), Tensor(name="v", role="vector", shape=(3,))) is None
+
+
+def test_forgotten_state():
+    class Forgets(Everything):
+        def update(self, b, given, t):
+            return given.gradient, {"m": given.gradient}
+
+    with pytest.raises(ProgramError, match="must return what init does"):
+        build_optimizer(Forgets(), TENSOR)
+
+
+def test_settings():
+    with pytest.raises(TypeError, match="'depth', which it does not declare"):
+        SITE.int("depth")
+    with pytest.raises(TypeError, match="'bits' as float, but it is 4"):
+        SITE.float("bits")
+
+
+@pytest.mark.parametrize(
+    "d, text",
+    [
+        (Description("Upper"), "name 'Upper'"),
+        (Description("a", parameters=[Int("n", 9, 0, 8, "")]), "default: got 9, want 0 to 8"),
+        (Description("a", parameters=[Float("n", 1, 2, 1, "")]), "no number lies between 2 and 1"),
+        (Description("a", parameters=[Choice("c", "x", ["y", "z"], "")]), "got 'x', want y, z"),
+        (Description("a", parameters=[Bool("n", True, ""), String("n", "", "")]), "the name is taken"),
+    ],
+)
+def test_descriptions(d, text):
+    with pytest.raises(ValueError) as e:
+        d.check()
+    assert text in str(e.value)
+
+
+def test_description_text():
+    d = Description("a", "1", "What it is.", [Float("x", 1, -math.inf, 3, "a number")])
+    assert str(d) == "version 1\nWhat it is.\n  x = 1.0 (at most 3)  a number"
