@@ -131,15 +131,19 @@ func EvaluatedName(name string) string {
 	return update.Evaluated(strings.TrimPrefix(name, update.Param("")))
 }
 
-// QuantizerName returns the name, in checkpoints, of what the quantizer of a weight or site takes under the name of an input of its program of
-// evaluation: a trained parameter or a state tensor.
-func QuantizerName(site string, q sdk.QuantizerProgram, input string) string {
-	for _, t := range q.Trained {
-		if sdk.TrainedPrefix+t.Name == input {
-			return update.Param(update.Trained(site, t))
+// LoadTrained returns a function that loads what the quantizer of a weight or site takes under the name of an input of its program
+// of evaluation: a trained parameter or a state tensor.
+func LoadTrained(load LoadFunc) func(site string, q sdk.QuantizerProgram, input string) ([]float32, error) {
+	return func(site string, q sdk.QuantizerProgram, input string) ([]float32, error) {
+		name := update.Kept(site, strings.TrimPrefix(input, sdk.KeptPrefix))
+		for _, t := range q.Trained {
+			if sdk.TrainedPrefix+t.Name == input {
+				name = update.Param(update.Trained(site, t))
+			}
 		}
+		t, err := load(name)
+		return t.Data, err
 	}
-	return update.Kept(site, strings.TrimPrefix(input, sdk.KeptPrefix))
 }
 
 // LoadParams returns a function that loads the parameters of a model and nothing else. It gets the elements from
