@@ -151,7 +151,11 @@ func toStateTensors(list []StateTensor) ([]*pb.StateTensor, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
-		out = append(out, &pb.StateTensor{Name: s.Name, Shape: shape, Shared: s.Shared, Constrain: wire.ToProgram(s.Constrain)})
+		storage, ok := wire.Storages.Number(string(s.Storage))
+		if !ok {
+			return nil, fmt.Errorf("%s: storage %q cannot be sent", s.Name, s.Storage)
+		}
+		out = append(out, &pb.StateTensor{Name: s.Name, Shape: shape, Storage: storage, Shared: s.Shared, Constrain: wire.ToProgram(s.Constrain)})
 	}
 	return out, nil
 }

@@ -100,5 +100,8 @@ func (o OptimizerProgram) checkOpaque() error {
 			return fmt.Errorf("state tensor %s: %w", s.Name, err)
 		}
 	}
-	return checkList("state tensor", o.State)
+	if err := checkList("state tensor", o.State); err != nil {
+		return err
+	}
+	return checkFloat32(o.State, "the state of an opaque optimizer")
 }

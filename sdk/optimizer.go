@@ -142,6 +142,14 @@ type Averaged interface {
 	Evaluate(b *program.Builder, x program.Value, state State, t Tensor) (program.Value, error)
 }
 
+// Compact is an optimizer that keeps parts of its state in fewer bits than float32, as 8-bit Adam
+// does. Its programs still take and return floats.
+type Compact interface {
+	// Storage says how state tensors of t are kept between programs, by name. Those that it does
+	// not name are kept as float32. An optimizer with refreshes keeps all of its state so.
+	Storage(t Tensor) map[string]Storage
+}
+
 // Refresher is an optimizer with preconditioners: parts of its state that need
 // factorizations, which are too costly for every update. The host runs a refresh program
 // every few updates, and only there are factorizations and sorting possible
@@ -262,6 +270,11 @@ func (o OptimizerProgram) Check(shape []int) error {
 	}
 	if err := checkList("state tensor", o.State); err != nil {
 		return err
+	}
+	if o.Due.First > 0 {
+		if err := checkFloat32(o.State, "what a refresh may read"); err != nil {
+			return err
+		}
 	}
 	if err := o.Due.check(); err != nil {
 		return fmt.Errorf("refreshes are due at %w", err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/sdk/program"
@@ -74,9 +75,28 @@ func (o *optimizerBuilder) init(author Optimizer) error {
 		return err
 	}
 	o.out.State = outputState(b, StatePrefix, state)
+	if err := o.setStorage(author); err != nil {
+		return err
+	}
 	method, _ := reflect.TypeOf(author).MethodByName("Init")
 	o.out.Init, err = o.finish(b, "init", method, state)
 	return err
+}
+
+// setStorage asks how the state is kept.
+func (o *optimizerBuilder) setStorage(author Optimizer) error {
+	c, ok := author.(Compact)
+	if !ok {
+		return nil
+	}
+	for name, storage := range c.Storage(o.tensor) {
+		i := slices.IndexFunc(o.out.State, func(s StateTensor) bool { return s.Name == name })
+		if i < 0 {
+			return fmt.Errorf("Storage names the state tensor %s, which Init does not return", name)
+		}
+		o.out.State[i].Storage = storage
+	}
+	return nil
 }
 
 // optional are the inputs that a program may leave out. There are sums once Collect has been built.

@@ -275,7 +275,8 @@ func (q QuantizerProgram) Check(shape []int) error {
 	fixed := slices.Concat([]program.Input{x}, trained, kept)
 	s := signature{name: "quantizer's", inputs: withStepInputs(fixed, q.Program)}
 	return cmp.Or( // the first error
-		checkList("trained parameter", q.Trained), checkList("state tensor", q.State),
+		checkList("trained parameter", q.Trained), checkFloat32(q.Trained, "a trained parameter"),
+		checkList("state tensor", q.State), checkFloat32(q.State, "state of a quantizer"),
 		s.checkInputs(q.Program), checkQuantizerOutputs(q.Program, shape), s.checkOps(q.Program),
 		q.checkEvaluate(fixed, len(s.inputs) > len(fixed), shape), q.checkTrained(x, trained), q.checkState(x, kept, fixed), q.checkUnpack(x))
 }

@@ -22,6 +22,8 @@ type StateTensor struct {
 	// stays as it is.
 	Shared    string
 	Constrain *program.Program
+	// Storage is how it is kept between programs; empty means float32.
+	Storage Storage
 }
 
 // inputState declares an input for each tensor of the list.
@@ -77,6 +79,9 @@ func checkList(what string, list []StateTensor) error {
 	for i, s := range list {
 		if s.Name == "" {
 			return fmt.Errorf("%s %d has no name", what, i)
+		}
+		if !s.Storage.valid() {
+			return fmt.Errorf("%s %s is kept as %q: use %s, %s or %s, or nothing for float32", what, s.Name, s.Storage, StoreInt8, StoreUint8, StoreBFloat16)
 		}
 		if i > 0 && list[i-1].Name >= s.Name {
 			return fmt.Errorf("%ss are not in the order of their names", what)

@@ -14,7 +14,10 @@ import (
 )
 
 // exampleOptimizers are those of examples/plugins, with rates at which 30 steps make progress.
-var exampleOptimizers = map[string]float64{"lion": 1e-3, "adopt": 3e-3, "ademamix": 3e-3, "adafactor": 0.1, "schedule-free": 3e-3, "prodigy": 1, "polyak": 1}
+var exampleOptimizers = map[string]float64{"lion": 1e-3, "adopt": 3e-3, "ademamix": 3e-3, "adafactor": 0.1, "schedule-free": 3e-3, "prodigy": 1, "polyak": 1, "adam8bit": 3e-3}
+
+// exampleSettings are the settings of those that would not do what they are for with the defaults in a model this small.
+var exampleSettings = map[string]string{"adam8bit": ", min_size=0"}
 
 // exampleQuantizers are those that they are paired with, one after the other.
 var exampleQuantizers = []string{"quest", "absmax", "lsq"}
@@ -34,7 +37,7 @@ func TestExampleOptimizers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cfg := testrun.Config(t, "train.steps=30", matrixQuantizers[exampleQuantizers[i%len(exampleQuantizers)]], fmt.Sprintf("optimizer={plugin=%q}", exe.Path),
+			cfg := testrun.Config(t, "train.steps=30", matrixQuantizers[exampleQuantizers[i%len(exampleQuantizers)]], fmt.Sprintf("optimizer={plugin=%q%s}", exe.Path, exampleSettings[o]),
 				"method.lambda=5.0", "method.silence=0.5", fmt.Sprintf("schedule.rate=%v", exampleOptimizers[o]), "train.log_every=1", "train.eval_every=0")
 			off := testrun.Elsewhere(t, cfg, `method.form="off"`)
 			testrun.Train(t, off, train.Options{})

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/step"
@@ -219,7 +218,7 @@ func (r *run) snapshot() (checkpoint.State, error) {
 	meta, err := provenance.Metadata(r.identity, r.done, r.Device.BuildInfo())
 	state := checkpoint.State{Step: r.done.Step, Meta: meta}
 	for _, t := range r.Compiled.Stored(r.state) {
-		state.Tensors = append(state.Tensors, safetensors.Lazy(t.Name, t.Dims, t.Read))
+		state.Tensors = append(state.Tensors, provenance.Stored(t))
 	}
 	return state, errors.Join(
 		err,

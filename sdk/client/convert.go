@@ -154,7 +154,11 @@ func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []sdk.
 		if total += program.FloatType(shape...).Size(); total > most {
 			return nil, fmt.Errorf("they have more than %d elements together", most)
 		}
-		t := sdk.StateTensor{Name: s.GetName(), Shape: shape, Shared: s.GetShared()}
+		storage, ok := wire.Storages.Word(s.GetStorage())
+		if !ok {
+			return nil, fmt.Errorf("%d (%.60q): storage %d is unknown to this host: update cage", i, s.GetName(), s.GetStorage())
+		}
+		t := sdk.StateTensor{Name: s.GetName(), Shape: shape, Storage: sdk.Storage(storage), Shared: s.GetShared()}
 		if err := fromPrograms([]sent{{"constrain", s.GetConstrain(), &t.Constrain, false}}, limits); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.GetName(), err)
 		}

@@ -161,7 +161,7 @@ func (o *optimizerRun) measure() {
 	n := float64(s.size())
 	state := int64(0)
 	for _, t := range s.State {
-		state += bytes(program.FloatType(t.Shape...))
+		state += program.FloatType(t.Shape...).Size() * int64(t.Storage.Bytes())
 	}
 	o.report.measure("state", float64(state)/n, "bytes "+perElement)
 	for name, p := range s.Programs() {

@@ -225,6 +225,8 @@ func TestOptimizerMutants(t *testing.T) {
 			return in.Gradient.Exp().SumAll()
 		}}, []string{"collection"}},
 		{"divides by a sum of zero", collecting{least: -1}, []string{"zero gradient"}},
+		{"keeps fractions as integers", tallied{by: 0.5}, []string{"storage"}},
+		{"keeps integers that are too large", tallied{by: 100}, []string{"storage"}},
 		{"the refresh is not used", whitened{use: func(q program.Value) program.Value {
 			return identity(q.Builder(), q.Shape()[0])
 		}}, []string{"state", "refresh"}},

@@ -393,6 +393,24 @@ func (o collecting) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor)
 	return u.Div(norm), next, err
 }
 
+// tallied is momentum with a factor that counts to 3; the count is kept as int8.
+type tallied struct{ by float64 }
+
+func (tallied) Describe() sdk.Description { return sdk.Description{Name: "tallied"} }
+
+func (tallied) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
+	return sdk.State{"n": b.Zeros(t.Shape...)}, nil
+}
+
+func (tallied) Storage(sdk.Tensor) map[string]sdk.Storage {
+	return map[string]sdk.Storage{"n": sdk.StoreInt8}
+}
+
+func (c tallied) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	n := in.State["n"].Shift(c.by).Min(b.Const(3 * c.by))
+	return in.Gradient.Mul(n), sdk.State{"n": n}, nil
+}
+
 // thirds takes all parts of a weight for as large as the first.
 type thirds struct{ momentum }
 

@@ -27,6 +27,7 @@ func (o *optimizerRun) checks() []step {
 		{"collection", "what is collected is finite, is read by another program, and depends on the tensor", o.checkCollection},
 		{"evaluation", "the weights to evaluate with are x before the first update, and as long as x stays where it is; later they are finite", o.checkEvaluation},
 		{"state", "every state tensor is changed by updates, unless it keeps something of x, and what it holds has an effect", o.checkState},
+		{"storage", "what is returned for state that is kept as integers is integers in the range", o.checkStorage},
 		{"checkpoint", "a state that went through binary32 goes on as before", o.checkCheckpoint},
 		{"refresh", "a refresh runs when it is due and has an effect on the directions", o.checkRefresh},
 		{"parabola", "x − α·u descends on an ill-conditioned parabola with some rate", func(t *trial) { o.checkDescent(t, parabola, 300, 0.05) }},

@@ -129,7 +129,7 @@ func (r *training) alter(name string) {
 	for i := range changed {
 		changed[i] += 0.125 * float64(1+i%3)
 	}
-	r.state[name] = reference.Floats(changed, v.Type.Shape...)
+	r.state[name] = r.kept(name, reference.Floats(changed, v.Type.Shape...))
 }
 
 // checkCheckpoint compares a training with one whose state is rounded to binary32
@@ -156,6 +156,33 @@ func (o *optimizerRun) checkCheckpoint(t *trial) {
 		}
 	})
 	t.skipUntried("no state")
+}
+
+// checkStorage looks at what is returned for state that is kept as integers.
+func (o *optimizerRun) checkStorage(t *trial) {
+	o.each(t, o.machines, func(s *tensorAnswer, m Machine) {
+		if !slices.ContainsFunc(s.State, func(x sdk.StateTensor) bool { return x.Storage == sdk.StoreInt8 || x.Storage == sdk.StoreUint8 }) {
+			return
+		}
+		t.announce()
+		for _, size := range sizes {
+			r := s.untrained(t, m, normal(11, s.shape...))
+			r.returned = func(name string, v reference.Tensor) {
+				storage := s.storage(name)
+				for i, x := range v.Floats {
+					if storage != sdk.StoreFloat32 && storage != sdk.StoreBFloat16 && storage.Kept(x) != x {
+						t.failf(r.at(), "element %d of %s is %v after update %d, which is kept as %s: return whole numbers in its range", i, name, x, r.updates, storage)
+						return
+					}
+				}
+			}
+			t.must(r.at(), r.init())
+			for range 5 {
+				r.x = axpy(r.x, -r.rate, r.update(r.x, rounded(scaled(size, r.gradient(90)))))
+			}
+		}
+	})
+	t.skipUntried("no state is kept as integers")
 }
 
 // checkRefresh compares a training with one whose refreshes are left out.

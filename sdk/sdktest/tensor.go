@@ -119,6 +119,8 @@ type training struct {
 	skipRefresh bool
 	// beforeUpdate, if any, is called between the refresh and the update.
 	beforeUpdate func()
+	// returned, if any, sees the state that programs return, before it is kept.
+	returned func(name string, v reference.Tensor)
 	// trace sees every program before it runs.
 	trace func(what string, p *program.Program, inputs map[string]reference.Tensor)
 }
@@ -273,16 +275,35 @@ func (r *training) run(what string, p *program.Program, given map[string]referen
 		return err
 	}
 	for name, v := range out {
-		switch {
-		case name == sdk.OutputDirection:
+		if name == sdk.OutputDirection {
 			*u = v.Floats
-		case r.single:
-			r.state[name] = v.Single()
-		default:
-			r.state[name] = v
+		} else {
+			if r.returned != nil {
+				r.returned(name, v)
+			}
+			r.state[name] = r.kept(name, v)
 		}
 	}
 	return nil
+}
+
+// kept is what is left of a state tensor when it has been kept.
+func (r *training) kept(name string, v reference.Tensor) reference.Tensor {
+	storage := r.storage(name)
+	if storage == sdk.StoreFloat32 && !r.single {
+		return v
+	}
+	return reference.Floats(mapped(v.Floats, storage.Kept), v.Type.Shape...)
+}
+
+// storage says how a state tensor is kept, given the name of the input.
+func (s *tensorAnswer) storage(name string) sdk.Storage {
+	for _, t := range s.State {
+		if sdk.StatePrefix+t.Name == name {
+			return t.Storage
+		}
+	}
+	return sdk.StoreFloat32
 }
 
 // execute executes a program on what it takes of the state and of the given inputs.

@@ -1,7 +1,6 @@
 package plugintest
 
 import (
-	"maps"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
@@ -52,11 +51,8 @@ func (m Bench) Train(t testing.TB, o sdk.Optimizer, given map[string]any, tensor
 		t.Fatalf("%s does not accept the %s %s of shape %v", o.Describe().Name, tensor.Role, tensor.Name, tensor.Shape)
 	}
 	r := &Training{Program: built, m: m, shape: tensor.Shape, state: map[string]reference.Tensor{}}
-	start := map[string]reference.Tensor{sdk.InputX: reference.Floats(x, tensor.Shape...)}
-	if built.Init != nil {
-		r.state = m.Run(t, built.Init, start)
-	}
-	maps.Copy(r.state, start)
+	r.state[sdk.InputX] = reference.Floats(x, tensor.Shape...)
+	r.run(t, m, built.Init)
 	return r
 }
 
@@ -159,5 +155,19 @@ func (r *Training) keep(name string, v reference.Tensor) {
 	if !r.m.Double() {
 		v = v.Single()
 	}
+	for _, s := range r.Program.State {
+		if sdk.StatePrefix+s.Name == name && s.Storage != sdk.StoreFloat32 {
+			v = kept(v, s.Storage)
+		}
+	}
 	r.state[name] = v
+}
+
+// kept is what is left of a state tensor when it has been kept.
+func kept(v reference.Tensor, storage sdk.Storage) reference.Tensor {
+	data := make([]float64, len(v.Floats))
+	for i, x := range v.Floats {
+		data[i] = storage.Kept(x)
+	}
+	return reference.Floats(data, v.Type.Shape...)
 }

@@ -124,7 +124,61 @@ def polyak(p):
     return lambda rate: optax.with_extra_args_support(optax.polyak_sgd(max_learning_rate=rate(5), f_min=p.get("floor", 0.0)))
 
 
+# bitsandbytes' 8-bit Adam, written from its documentation and kernels in NumPy.
+
+
+def dynamic_map(signed):
+    """create_dynamic_map(signed, max_exponent_bits=7, total_bits=8) of bitsandbytes.functional."""
+    data = []
+    for i in range(7):
+        edges = np.linspace(0.1, 1, 2**i + 1 if signed else 2 ** (i + 1) + 1)
+        means = 10.0 ** (i - 6) * (edges[:-1] + edges[1:]) / 2
+        data += [*means, *(-means if signed else [])]
+    return np.sort(np.array([*data, 0.0, 1.0]))
+
+
+class Blocks:
+    """A moment in 8 bits: codes, and the largest magnitude of each 256 elements."""
+
+    def __init__(self, size, signed):
+        self.map, self.signed = dynamic_map(signed), signed
+        self.codes = np.full(size, np.searchsorted(self.map, 0.0))
+        self.most = np.zeros(-(-size // 256))
+
+    def get(self):
+        return self.map[self.codes] * np.repeat(self.most, 256)[: self.codes.size]
+
+    def put(self, values):
+        for i in range(self.most.size):
+            part = values[256 * i : 256 * (i + 1)]
+            self.most[i] = np.abs(part).max()
+            codes = np.array([np.abs(self.map - v).argmin() for v in part / (self.most[i] or 1.0)])
+            if self.signed:  # the sign bit of what is kept is that of the value
+                codes -= (self.map[codes] >= 0) & (part < 0)
+            self.codes[256 * i : 256 * i + part.size] = codes
+
+
+def adam8bit(id_, shape, params, seed, steps=5):
+    b1, b2, eps = params.get("beta1", 0.9), params.get("beta2", 0.999), params.get("eps", 1e-8)
+    given = inputs(seed, shape, 0.05, steps)
+    x, n, out = np.array(given["x0"]), math.prod(shape), []
+    m, v = Blocks(n, True), Blocks(n, False)
+    for t, (g, rate) in enumerate(zip(np.array(given["grads"]), given["rates"]), 1):
+        s1 = b1 * m.get() + (1 - b1) * g.ravel()
+        s2 = b2 * v.get() + (1 - b2) * g.ravel() ** 2
+        c1, c2 = 1 - b1**t, np.sqrt(1 - b2**t)
+        x = x - (rate * c2 / c1 * s1 / (np.sqrt(s2) + eps * c2)).reshape(shape)
+        m.put(s1)
+        v.put(s2)
+        out.append(x.tolist())
+    return {"id": id_, "params": params, "inputs": given, "expected": {"x": out}}
+
+
 def main():
+    write("adam8bit", "Adam with moments of 8 bits in blocks of 256, as in bitsandbytes, in NumPy; the last case, of 32 bits, by optax.adam.",
+          [adam8bit("one_block", (2, 3), {"min_size": 0}, 1), adam8bit("two_blocks", (2, 140), {"min_size": 0}, 2),
+           adam8bit("other", (16, 16), {"min_size": 256, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3}, 3)]
+          + cases([("small", (2, 3), {})], lambda p: lambda rate: optax.adam(rate), seed=4))
     write("lion", "Lion by optax.scale_by_lion.", cases([("defaults", (2, 3), {}), ("other_betas", (3, 2), {"beta1": 0.95, "beta2": 0.98})], lion))
     write("adopt", "ADOPT with clipping by optax.contrib.adopt.",
           cases([("defaults", (2, 3), {}), ("fast", (3, 4), {"beta1": 0.8, "beta2": 0.95, "eps": 1e-3})], adopt))

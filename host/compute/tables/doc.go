@@ -21,14 +21,20 @@ func divide(n, steps int, parallel Parallel, f func(from, to int)) {
 // within is an index, moved into the range of a table with n rows.
 func within(index int32, n int) int { return min(max(int(index), 0), n-1) }
 
+// mostHeld is the length of the longest table that two vector registers hold.
+const mostHeld = 16
+
 // Lookup copies the rows of a table, of d elements each, that have the given indices.
 func Lookup(dst []float32, index []int32, table []float32, d int, parallel Parallel) {
 	n := len(table) / d
 	divide(len(index), d, parallel, func(from, to int) {
 		if d == 1 {
-			out := dst[from:to]
-			for i, j := range index[from:to] {
-				out[i] = table[within(j, n)]
+			done := from
+			if n <= mostHeld {
+				done += lookupHeld(dst[from:to], index[from:to], table)
+			}
+			for i := done; i < to; i++ {
+				dst[i] = table[within(index[i], n)]
 			}
 			return
 		}

@@ -194,11 +194,13 @@ func BenchmarkOthers(b *testing.B) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	x, table := normal(rng, 1<<16), normal(rng, 1<<8)
 	index, mask, out := make([]int32, len(x)), make([]bool, len(x)), make([]float32, len(x))
+	nibbles := make([]int32, len(x))
 	for i := range index {
-		index[i] = int32(rng.IntN(len(table)))
+		index[i], nibbles[i] = int32(rng.IntN(len(table))), int32(rng.IntN(16))
 	}
 	for name, run := range map[string]func(){
 		"lookup":          func() { tables.Lookup(out, index, table, 1, inTurn) },
+		"lookup in 16":    func() { tables.Lookup(out, nibbles, table[:16], 1, inTurn) },
 		"scatter_add":     func() { tables.ScatterAdd(table, index, x, 1, inTurn) },
 		"2 of 4":          func() { tables.TopK(mask, x, 4, 2, inTurn) },
 		"256 of 512":      func() { tables.TopK(mask, x, 512, 256, inTurn) },

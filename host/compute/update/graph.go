@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/pass/vectorize"
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -111,6 +112,8 @@ func shapesOf(jobs []Job) map[string]shapes.Shape {
 				dtype := dtypes.Float32
 				if in.Type.DType == program.Uint { // a key of random bits
 					dtype = dtypes.Uint32
+				} else if storage, ok := j.Storage[name]; ok {
+					dtype = DType(storage)
 				}
 				all[name] = shapes.Make(dtype, in.Type.Shape...)
 			}
@@ -206,7 +209,7 @@ func (o Options) Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes) (out 
 	out = Nodes{}
 	for i, results := range o.build(g, jobs, in) {
 		for name, tensor := range jobs[i].Outputs {
-			out[tensor] = results[name]
+			out[tensor] = narrow(results[name], jobs[i].Storage[tensor])
 		}
 		for _, name := range jobs[i].measures() {
 			measures = append(measures, graph.Reshape(results[name], 1))
@@ -222,6 +225,9 @@ func (j *Job) nodes(tensors, scalars Nodes) Nodes {
 		var ok bool
 		if name, bound := j.Inputs[input.Name]; bound {
 			in[input.Name], ok = tensors[name]
+			if j.Storage[name] != sdk.StoreFloat32 {
+				in[input.Name] = graph.ConvertDType(in[input.Name], dtypes.Float32)
+			}
 		} else {
 			in[input.Name], ok = scalars[input.Name]
 		}

@@ -31,6 +31,10 @@ func (Tile) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refu
 	}
 	r := &tileRunner{dev: dev, name: name, runner: tile.NewRunner(dev.Threads())}
 	for _, j := range jobs {
+		if len(j.Storage) > 0 {
+			refused = append(refused, Refusal{j, errors.New("a tensor is not kept as float32")})
+			continue
+		}
 		kernel, err := tile.Compile(j.Program)
 		var refusal *tile.RefusedError
 		switch {

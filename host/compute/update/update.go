@@ -54,6 +54,9 @@ type Job struct {
 	// input without an entry is a scalar of the run. An output without an entry is a
 	// measure, a float scalar.
 	Inputs, Outputs map[string]string
+	// Storage says how those tensors are kept that are not float32 or keys of random bits. The
+	// program takes and returns floats in their place.
+	Storage map[string]sdk.Storage
 	// Donated is the set of inputs, by the program's names, whose memory the run may overwrite or
 	// free. It has no effect on a tensor that another job of the update reads, too.
 	Donated map[string]bool
@@ -299,7 +302,12 @@ func Collections(rules []cage.Rule) ([]Job, error) {
 
 // bind binds a program of a rule to tensors, by the names of its inputs and outputs.
 func bind(r cage.Rule, p *program.Program) Job {
-	j := Job{Tensor: r.Name, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
+	j := Job{Tensor: r.Name, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Storage: map[string]sdk.Storage{}, Donated: map[string]bool{}}
+	for _, s := range r.State() {
+		if s.Storage != sdk.StoreFloat32 {
+			j.Storage[State(r.Name, s.Name)] = s.Storage
+		}
+	}
 	for _, in := range p.Inputs {
 		if name, ok := tensorOf(r, in.Name); ok {
 			j.Inputs[in.Name] = name

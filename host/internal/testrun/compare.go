@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
@@ -44,7 +45,7 @@ func Values(t testing.TB, s checkpoint.State) map[string][]float32 {
 	t.Helper()
 	out := map[string][]float32{}
 	for _, tensor := range s.Tensors {
-		v, err := safetensors.Values[float32](tensor)
+		v, err := provenance.Floats(tensor)
 		if err != nil {
 			t.Fatal(err)
 		}

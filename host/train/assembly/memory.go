@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
+	"github.com/cage-qat/cage/sdk"
 )
 
 // CheckMemory refuses a run that is estimated to need more memory than the machine has,
@@ -86,7 +87,7 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 	for _, t := range programs.Tensors {
 		out.Parameters += elements(t.Shape)
 		for _, s := range t.Optimizer.State {
-			out.States += elements(s.Shape)
+			out.States += elements(s.Shape) * float64(s.Storage.Bytes()) / float64(sdk.StoreFloat32.Bytes())
 		}
 		if t.Optimizer.Evaluate != nil { // during an evaluation, or while a checkpoint is written
 			out.States += elements(t.Shape)

@@ -3,6 +3,7 @@ package provenance
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 
 	"github.com/cage-qat/cage/host/model"
@@ -13,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk"
 )
 
 // Origin is what weights were read from.
@@ -123,7 +125,57 @@ func Tensors(f *checkpoint.File) step.LoadFunc {
 		if err != nil {
 			return step.Tensor{}, err
 		}
-		values, err := safetensors.Values[float32](t)
+		values, err := Floats(t)
 		return step.Tensor{Name: name, Dims: t.Shape, Data: values}, err
 	}
+}
+
+// Floats reads a tensor that [Stored] has made.
+func Floats(t safetensors.Tensor) ([]float32, error) {
+	switch t.DType {
+	case safetensors.I8:
+		return widened[int8](t, func(v int8) float32 { return float32(v) })
+	case safetensors.U8:
+		return widened[uint8](t, func(v uint8) float32 { return float32(v) })
+	case safetensors.BF16:
+		t.DType = safetensors.U16 // its bits
+		return widened[uint16](t, func(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) })
+	}
+	return safetensors.Values[float32](t)
+}
+
+func widened[T safetensors.Element](t safetensors.Tensor, float func(T) float32) ([]float32, error) {
+	values, err := safetensors.Values[T](t)
+	out := make([]float32, len(values))
+	for i, v := range values {
+		out[i] = float(v)
+	}
+	return out, err
+}
+
+// Stored is a tensor of a state as a checkpoint has it: in the type that the state has it in.
+func Stored(t step.Stored) safetensors.Tensor {
+	switch t.Storage {
+	case sdk.StoreInt8:
+		return narrowed(t, func(v float32) int8 { return int8(v) })
+	case sdk.StoreUint8:
+		return narrowed(t, func(v float32) uint8 { return uint8(v) })
+	case sdk.StoreBFloat16:
+		bits := narrowed(t, func(v float32) uint16 { return uint16(math.Float32bits(v) >> 16) })
+		bits.DType = safetensors.BF16
+		return bits
+	}
+	return safetensors.Lazy(t.Name, t.Dims, t.Read)
+}
+
+// narrowed is a tensor of elements that hold the values exactly.
+func narrowed[T safetensors.Element](t step.Stored, element func(float32) T) safetensors.Tensor {
+	return safetensors.Lazy(t.Name, t.Dims, func() ([]T, error) {
+		values, err := t.Read()
+		out := make([]T, len(values))
+		for i, v := range values {
+			out[i] = element(v)
+		}
+		return out, err
+	})
 }

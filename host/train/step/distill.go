@@ -43,7 +43,7 @@ func (c *Compiled) LoadTeacher(load LoadFunc) error {
 	c.teacher = update.Tensors{}
 	for _, t := range c.plan.teacherParams() {
 		var err error
-		if c.teacher[teacherParam(t.Name)], err = c.load(load, update.Param(t.Name), t.Dims); err != nil {
+		if c.teacher[teacherParam(t.Name)], err = c.load(load, Tensor{Name: update.Param(t.Name), Dims: t.Dims}); err != nil {
 			c.closeTeacher()
 			return err
 		}

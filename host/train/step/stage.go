@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/sdk"
 )
 
 // stage is a part of a step: a function of named tensors. It is compiled by itself, or
@@ -117,12 +118,13 @@ func numberedNodes(in update.Nodes, name func(weight string, i int) string, weig
 // floatShape is a shape of float32.
 func floatShape(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
 
-// Tensor is a named float32 tensor in host memory or, without Data, a tensor of the plan,
-// of which only name and shape are known.
+// Tensor is a named tensor of floats in host memory or, without Data, a tensor of the plan,
+// of which only name, shape and storage are known.
 type Tensor struct {
-	Name string
-	Dims []int
-	Data []float32
+	Name    string
+	Dims    []int
+	Data    []float32
+	Storage sdk.Storage // on the device
 }
 
 // inputSpecs describes tensors as inputs of a stage, where name gives the name of each in the stage. If they are donated,
@@ -130,7 +132,7 @@ type Tensor struct {
 func inputSpecs(list []Tensor, name func(tensor string) string, donated bool) []engine.Spec {
 	var specs []engine.Spec
 	for _, t := range list {
-		specs = append(specs, engine.Spec{Name: name(t.Name), Shape: floatShape(t.Dims...), Donated: donated})
+		specs = append(specs, engine.Spec{Name: name(t.Name), Shape: shapes.Make(update.DType(t.Storage), t.Dims...), Donated: donated})
 	}
 	return specs
 }

@@ -68,7 +68,7 @@ func (p *Plan) stateTensors() []Tensor {
 	for i, t := range p.tensors() {
 		list = append(list, Tensor{Name: update.Param(t.Name), Dims: t.Dims})
 		for _, st := range p.Rules[i].State() {
-			list = append(list, Tensor{Name: update.State(t.Name, st.Name), Dims: st.Shape})
+			list = append(list, Tensor{Name: update.State(t.Name, st.Name), Dims: st.Shape, Storage: st.Storage})
 		}
 	}
 	return append(list, p.kept()...)
@@ -81,6 +81,8 @@ type Stored struct {
 	// Read returns the elements. They must not be changed, and must be used before the
 	// next step replaces them ([State.Hold]): on the CPU they are the state's own memory.
 	Read func() ([]float32, error)
+	// Storage is the type that holds them exactly.
+	Storage sdk.Storage
 }
 
 // Stored lists the tensors of a state, for a checkpoint. The results of refreshes that
@@ -91,10 +93,10 @@ func (c *Compiled) Stored(s *State) []Stored {
 	var out []Stored
 	for _, t := range c.plan.stateTensors() {
 		b := s.Tensors[t.Name]
-		out = append(out, Stored{t.Name, t.Dims, func() ([]float32, error) { return engine.View[float32](b) }})
+		out = append(out, Stored{t.Name, t.Dims, func() ([]float32, error) { return update.View(b) }, t.Storage})
 	}
 	for _, r := range s.Pending.Results() {
-		out = append(out, Stored{r.Name, r.Dims, func() ([]float32, error) { return r.Data, nil }})
+		out = append(out, Stored{r.Name, r.Dims, func() ([]float32, error) { return r.Data, nil }, sdk.StoreFloat32})
 	}
 	return append(out, c.storedEvaluated(s)...)
 }
@@ -113,7 +115,7 @@ func (c *Compiled) storedEvaluated(s *State) (out []Stored) {
 			data, err = engine.Download[float32](b)
 			b.Finalize()
 		}
-		out = append(out, Stored{update.Evaluated(r.Name), r.Shape, func() ([]float32, error) { return data, err }})
+		out = append(out, Stored{update.Evaluated(r.Name), r.Shape, func() ([]float32, error) { return data, err }, sdk.StoreFloat32})
 	}
 	return out
 }
@@ -173,12 +175,12 @@ func (load LoadFunc) loadShaped(name string, dims []int) ([]float32, error) {
 }
 
 // load puts a tensor of a checkpoint on the device.
-func (c *Compiled) load(load LoadFunc, name string, dims []int) (*engine.Buffer, error) {
-	data, err := load.loadShaped(name, dims)
+func (c *Compiled) load(load LoadFunc, t Tensor) (*engine.Buffer, error) {
+	data, err := load.loadShaped(t.Name, t.Dims)
 	if err != nil {
 		return nil, err
 	}
-	return engine.Upload(c.dev, data, dims...)
+	return update.Upload(c.dev, data, t.Storage, t.Dims...)
 }
 
 // RestoreRefreshes gives a state the refreshes that were pending when a checkpoint was
@@ -207,7 +209,7 @@ func (c *Compiled) UploadParams(load LoadFunc) (*State, error) {
 func (c *Compiled) upload(list []Tensor, load LoadFunc) (*State, error) {
 	s := &State{Tensors: update.Tensors{}}
 	for _, t := range list {
-		b, err := c.load(load, t.Name, t.Dims)
+		b, err := c.load(load, t)
 		if err != nil {
 			s.Close()
 			return nil, err
@@ -244,7 +246,9 @@ func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 
 // NewStateFrom is [Compiled.NewState] with parameters that are loaded instead of drawn.
 func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
-	return c.newState(tokens, 1, func(p architecture.Param) (*engine.Buffer, error) { return c.load(load, update.Param(p.Name), p.Dims) })
+	return c.newState(tokens, 1, func(p architecture.Param) (*engine.Buffer, error) {
+		return c.load(load, Tensor{Name: update.Param(p.Name), Dims: p.Dims})
+	})
 }
 
 // StartParams makes a state for evaluation with quantizers for which the parameters were not trained. The parameters
@@ -258,7 +262,9 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 		return nil, fmt.Errorf("%s is state that training gathers: this quantizer of activations does nothing useful before", list[0].Name)
 	}
 	s := &State{Tensors: update.Tensors{}}
-	err := c.initParams(s.Tensors, 1, func(p architecture.Param) (*engine.Buffer, error) { return c.load(load, update.Param(p.Name), p.Dims) })
+	err := c.initParams(s.Tensors, 1, func(p architecture.Param) (*engine.Buffer, error) {
+		return c.load(load, Tensor{Name: update.Param(p.Name), Dims: p.Dims})
+	})
 	if err == nil {
 		err = c.initTrainedWeights(s.Tensors)
 	}

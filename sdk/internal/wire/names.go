@@ -39,6 +39,12 @@ var (
 		"embedding": pb.TensorRole_TENSOR_ROLE_EMBEDDING,
 		"head":      pb.TensorRole_TENSOR_ROLE_HEAD,
 	}
+	Storages = Names[pb.Storage]{
+		"":         pb.Storage_STORAGE_FLOAT32,
+		"int8":     pb.Storage_STORAGE_INT8,
+		"uint8":    pb.Storage_STORAGE_UINT8,
+		"bfloat16": pb.Storage_STORAGE_BFLOAT16,
+	}
 	ParameterTypes = Names[pb.ParameterType]{
 		"integer": pb.ParameterType_PARAMETER_TYPE_INTEGER,
 		"float":   pb.ParameterType_PARAMETER_TYPE_FLOAT,

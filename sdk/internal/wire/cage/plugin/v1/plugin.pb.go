@@ -280,6 +280,63 @@ func (TensorRole) EnumDescriptor() ([]byte, []int) {
 	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{3}
 }
 
+// Storage is the type in which a state tensor is kept, in memory and in checkpoints.
+type Storage int32
+
+const (
+	// As it is.
+	Storage_STORAGE_FLOAT32 Storage = 0
+	// Integers from -128 to 127. A host rounds and clamps what is none of them.
+	Storage_STORAGE_INT8 Storage = 1
+	// Integers from 0 to 255, likewise.
+	Storage_STORAGE_UINT8 Storage = 2
+	// Rounded to the nearest number of bfloat16, ties to even.
+	Storage_STORAGE_BFLOAT16 Storage = 3
+)
+
+// Enum value maps for Storage.
+var (
+	Storage_name = map[int32]string{
+		0: "STORAGE_FLOAT32",
+		1: "STORAGE_INT8",
+		2: "STORAGE_UINT8",
+		3: "STORAGE_BFLOAT16",
+	}
+	Storage_value = map[string]int32{
+		"STORAGE_FLOAT32":  0,
+		"STORAGE_INT8":     1,
+		"STORAGE_UINT8":    2,
+		"STORAGE_BFLOAT16": 3,
+	}
+)
+
+func (x Storage) Enum() *Storage {
+	p := new(Storage)
+	*p = x
+	return p
+}
+
+func (x Storage) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Storage) Descriptor() protoreflect.EnumDescriptor {
+	return file_cage_plugin_v1_plugin_proto_enumTypes[4].Descriptor()
+}
+
+func (Storage) Type() protoreflect.EnumType {
+	return &file_cage_plugin_v1_plugin_proto_enumTypes[4]
+}
+
+func (x Storage) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Storage.Descriptor instead.
+func (Storage) EnumDescriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{4}
+}
+
 // DescribeRequest says what the host can do.
 type DescribeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2049,7 +2106,11 @@ type StateTensor struct {
 	Shared string `protobuf:"bytes,3,opt,name=shared,proto3" json:"shared,omitempty"`
 	// For a trained parameter that must stay in a set: a program from trained.NAME to
 	// trained.NAME that runs after each update. Absent if there is no constraint.
-	Constrain     *Program `protobuf:"bytes,4,opt,name=constrain,proto3" json:"constrain,omitempty"`
+	Constrain *Program `protobuf:"bytes,4,opt,name=constrain,proto3" json:"constrain,omitempty"`
+	// How it is kept between programs, which take and return floats in any case. A
+	// trained parameter is kept as float32, and so is all state where there are
+	// refreshes.
+	Storage       Storage `protobuf:"varint,5,opt,name=storage,proto3,enum=cage.plugin.v1.Storage" json:"storage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2110,6 +2171,13 @@ func (x *StateTensor) GetConstrain() *Program {
 		return x.Constrain
 	}
 	return nil
+}
+
+func (x *StateTensor) GetStorage() Storage {
+	if x != nil {
+		return x.Storage
+	}
+	return Storage_STORAGE_FLOAT32
 }
 
 var File_cage_plugin_v1_plugin_proto protoreflect.FileDescriptor
@@ -2231,12 +2299,13 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x03Due\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\rR\x04next\x12\x14\n" +
-	"\x05every\x18\x03 \x01(\rR\x05every\"\x86\x01\n" +
+	"\x05every\x18\x03 \x01(\rR\x05every\"\xb9\x01\n" +
 	"\vStateTensor\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05shape\x18\x02 \x03(\rR\x05shape\x12\x16\n" +
 	"\x06shared\x18\x03 \x01(\tR\x06shared\x125\n" +
-	"\tconstrain\x18\x04 \x01(\v2\x17.cage.plugin.v1.ProgramR\tconstrain*\x9c\x01\n" +
+	"\tconstrain\x18\x04 \x01(\v2\x17.cage.plugin.v1.ProgramR\tconstrain\x121\n" +
+	"\astorage\x18\x05 \x01(\x0e2\x17.cage.plugin.v1.StorageR\astorage*\x9c\x01\n" +
 	"\rParameterType\x12\x1e\n" +
 	"\x1aPARAMETER_TYPE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16PARAMETER_TYPE_INTEGER\x10\x01\x12\x18\n" +
@@ -2258,7 +2327,12 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x12TENSOR_ROLE_MATRIX\x10\x01\x12\x16\n" +
 	"\x12TENSOR_ROLE_VECTOR\x10\x02\x12\x19\n" +
 	"\x15TENSOR_ROLE_EMBEDDING\x10\x03\x12\x14\n" +
-	"\x10TENSOR_ROLE_HEAD\x10\x042\xa9\x01\n" +
+	"\x10TENSOR_ROLE_HEAD\x10\x04*Y\n" +
+	"\aStorage\x12\x13\n" +
+	"\x0fSTORAGE_FLOAT32\x10\x00\x12\x10\n" +
+	"\fSTORAGE_INT8\x10\x01\x12\x11\n" +
+	"\rSTORAGE_UINT8\x10\x02\x12\x14\n" +
+	"\x10STORAGE_BFLOAT16\x10\x032\xa9\x01\n" +
 	"\tQuantizer\x12M\n" +
 	"\bDescribe\x12\x1f.cage.plugin.v1.DescribeRequest\x1a .cage.plugin.v1.DescribeResponse\x12M\n" +
 	"\bQuantize\x12\x1f.cage.plugin.v1.QuantizeRequest\x1a .cage.plugin.v1.QuantizeResponse2\xb2\x02\n" +
@@ -2280,100 +2354,102 @@ func file_cage_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 	return file_cage_plugin_v1_plugin_proto_rawDescData
 }
 
-var file_cage_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_cage_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_cage_plugin_v1_plugin_proto_goTypes = []any{
 	(ParameterType)(0),       // 0: cage.plugin.v1.ParameterType
 	(SiteRole)(0),            // 1: cage.plugin.v1.SiteRole
 	(SiteProduct)(0),         // 2: cage.plugin.v1.SiteProduct
 	(TensorRole)(0),          // 3: cage.plugin.v1.TensorRole
-	(*DescribeRequest)(nil),  // 4: cage.plugin.v1.DescribeRequest
-	(*DescribeResponse)(nil), // 5: cage.plugin.v1.DescribeResponse
-	(*Description)(nil),      // 6: cage.plugin.v1.Description
-	(*Parameter)(nil),        // 7: cage.plugin.v1.Parameter
-	(*Value)(nil),            // 8: cage.plugin.v1.Value
-	(*QuantizeRequest)(nil),  // 9: cage.plugin.v1.QuantizeRequest
-	(*Site)(nil),             // 10: cage.plugin.v1.Site
-	(*QuantizeResponse)(nil), // 11: cage.plugin.v1.QuantizeResponse
-	(*QuantizerProgram)(nil), // 12: cage.plugin.v1.QuantizerProgram
-	(*ProgramRequest)(nil),   // 13: cage.plugin.v1.ProgramRequest
-	(*Tensor)(nil),           // 14: cage.plugin.v1.Tensor
-	(*Part)(nil),             // 15: cage.plugin.v1.Part
-	(*ProgramResponse)(nil),  // 16: cage.plugin.v1.ProgramResponse
-	(*OpaqueOptimizer)(nil),  // 17: cage.plugin.v1.OpaqueOptimizer
-	(*AttachRequest)(nil),    // 18: cage.plugin.v1.AttachRequest
-	(*AttachedTensor)(nil),   // 19: cage.plugin.v1.AttachedTensor
-	(*AttachedState)(nil),    // 20: cage.plugin.v1.AttachedState
-	(*AttachResponse)(nil),   // 21: cage.plugin.v1.AttachResponse
-	(*StepRequest)(nil),      // 22: cage.plugin.v1.StepRequest
-	(*StepResponse)(nil),     // 23: cage.plugin.v1.StepResponse
-	(*Declined)(nil),         // 24: cage.plugin.v1.Declined
-	(*OptimizerProgram)(nil), // 25: cage.plugin.v1.OptimizerProgram
-	(*Due)(nil),              // 26: cage.plugin.v1.Due
-	(*StateTensor)(nil),      // 27: cage.plugin.v1.StateTensor
-	nil,                      // 28: cage.plugin.v1.Site.ValuesEntry
-	nil,                      // 29: cage.plugin.v1.Tensor.ValuesEntry
-	(*Program)(nil),          // 30: cage.plugin.v1.Program
+	(Storage)(0),             // 4: cage.plugin.v1.Storage
+	(*DescribeRequest)(nil),  // 5: cage.plugin.v1.DescribeRequest
+	(*DescribeResponse)(nil), // 6: cage.plugin.v1.DescribeResponse
+	(*Description)(nil),      // 7: cage.plugin.v1.Description
+	(*Parameter)(nil),        // 8: cage.plugin.v1.Parameter
+	(*Value)(nil),            // 9: cage.plugin.v1.Value
+	(*QuantizeRequest)(nil),  // 10: cage.plugin.v1.QuantizeRequest
+	(*Site)(nil),             // 11: cage.plugin.v1.Site
+	(*QuantizeResponse)(nil), // 12: cage.plugin.v1.QuantizeResponse
+	(*QuantizerProgram)(nil), // 13: cage.plugin.v1.QuantizerProgram
+	(*ProgramRequest)(nil),   // 14: cage.plugin.v1.ProgramRequest
+	(*Tensor)(nil),           // 15: cage.plugin.v1.Tensor
+	(*Part)(nil),             // 16: cage.plugin.v1.Part
+	(*ProgramResponse)(nil),  // 17: cage.plugin.v1.ProgramResponse
+	(*OpaqueOptimizer)(nil),  // 18: cage.plugin.v1.OpaqueOptimizer
+	(*AttachRequest)(nil),    // 19: cage.plugin.v1.AttachRequest
+	(*AttachedTensor)(nil),   // 20: cage.plugin.v1.AttachedTensor
+	(*AttachedState)(nil),    // 21: cage.plugin.v1.AttachedState
+	(*AttachResponse)(nil),   // 22: cage.plugin.v1.AttachResponse
+	(*StepRequest)(nil),      // 23: cage.plugin.v1.StepRequest
+	(*StepResponse)(nil),     // 24: cage.plugin.v1.StepResponse
+	(*Declined)(nil),         // 25: cage.plugin.v1.Declined
+	(*OptimizerProgram)(nil), // 26: cage.plugin.v1.OptimizerProgram
+	(*Due)(nil),              // 27: cage.plugin.v1.Due
+	(*StateTensor)(nil),      // 28: cage.plugin.v1.StateTensor
+	nil,                      // 29: cage.plugin.v1.Site.ValuesEntry
+	nil,                      // 30: cage.plugin.v1.Tensor.ValuesEntry
+	(*Program)(nil),          // 31: cage.plugin.v1.Program
 }
 var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
-	6,  // 0: cage.plugin.v1.DescribeResponse.description:type_name -> cage.plugin.v1.Description
-	7,  // 1: cage.plugin.v1.Description.parameters:type_name -> cage.plugin.v1.Parameter
+	7,  // 0: cage.plugin.v1.DescribeResponse.description:type_name -> cage.plugin.v1.Description
+	8,  // 1: cage.plugin.v1.Description.parameters:type_name -> cage.plugin.v1.Parameter
 	0,  // 2: cage.plugin.v1.Parameter.type:type_name -> cage.plugin.v1.ParameterType
-	8,  // 3: cage.plugin.v1.Parameter.default:type_name -> cage.plugin.v1.Value
-	10, // 4: cage.plugin.v1.QuantizeRequest.site:type_name -> cage.plugin.v1.Site
+	9,  // 3: cage.plugin.v1.Parameter.default:type_name -> cage.plugin.v1.Value
+	11, // 4: cage.plugin.v1.QuantizeRequest.site:type_name -> cage.plugin.v1.Site
 	1,  // 5: cage.plugin.v1.Site.role:type_name -> cage.plugin.v1.SiteRole
-	28, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
+	29, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
 	2,  // 7: cage.plugin.v1.Site.product:type_name -> cage.plugin.v1.SiteProduct
-	12, // 8: cage.plugin.v1.QuantizeResponse.program:type_name -> cage.plugin.v1.QuantizerProgram
-	30, // 9: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
-	30, // 10: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
-	27, // 11: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
-	30, // 12: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
-	30, // 13: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	27, // 14: cage.plugin.v1.QuantizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	30, // 15: cage.plugin.v1.QuantizerProgram.init_state:type_name -> cage.plugin.v1.Program
-	30, // 16: cage.plugin.v1.QuantizerProgram.next:type_name -> cage.plugin.v1.Program
-	14, // 17: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
+	13, // 8: cage.plugin.v1.QuantizeResponse.program:type_name -> cage.plugin.v1.QuantizerProgram
+	31, // 9: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
+	31, // 10: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
+	28, // 11: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
+	31, // 12: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
+	31, // 13: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	28, // 14: cage.plugin.v1.QuantizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	31, // 15: cage.plugin.v1.QuantizerProgram.init_state:type_name -> cage.plugin.v1.Program
+	31, // 16: cage.plugin.v1.QuantizerProgram.next:type_name -> cage.plugin.v1.Program
+	15, // 17: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
 	3,  // 18: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
-	29, // 19: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
-	15, // 20: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
-	25, // 21: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
-	24, // 22: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
-	17, // 23: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
-	27, // 24: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
-	19, // 25: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
-	14, // 26: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
-	20, // 27: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
-	30, // 28: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
-	30, // 29: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
-	27, // 30: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	30, // 31: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
-	30, // 32: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
-	30, // 33: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
-	26, // 34: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
-	30, // 35: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	30, // 36: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
-	30, // 37: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
-	30, // 38: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
-	8,  // 39: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	8,  // 40: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	4,  // 41: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	9,  // 42: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	4,  // 43: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	13, // 44: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	18, // 45: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
-	22, // 46: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
-	5,  // 47: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	11, // 48: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	5,  // 49: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	16, // 50: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	21, // 51: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
-	23, // 52: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
-	47, // [47:53] is the sub-list for method output_type
-	41, // [41:47] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	30, // 19: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
+	16, // 20: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
+	26, // 21: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
+	25, // 22: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
+	18, // 23: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
+	28, // 24: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
+	20, // 25: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
+	15, // 26: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
+	21, // 27: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
+	31, // 28: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
+	31, // 29: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
+	28, // 30: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	31, // 31: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
+	31, // 32: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
+	31, // 33: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
+	27, // 34: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
+	31, // 35: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	31, // 36: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
+	31, // 37: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
+	31, // 38: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
+	4,  // 39: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
+	9,  // 40: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	9,  // 41: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	5,  // 42: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	10, // 43: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	5,  // 44: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	14, // 45: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	19, // 46: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
+	23, // 47: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
+	6,  // 48: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	12, // 49: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	6,  // 50: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	17, // 51: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	22, // 52: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
+	24, // 53: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
+	48, // [48:54] is the sub-list for method output_type
+	42, // [42:48] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
@@ -2401,7 +2477,7 @@ func file_cage_plugin_v1_plugin_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cage_plugin_v1_plugin_proto_rawDesc), len(file_cage_plugin_v1_plugin_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      5,
 			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   2,

@@ -1,0 +1,84 @@
+package update
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/sdk"
+)
+
+// DType is the type of the elements of a tensor on a device.
+func DType(s sdk.Storage) dtypes.DType {
+	switch s {
+	case sdk.StoreInt8:
+		return dtypes.Int8
+	case sdk.StoreUint8:
+		return dtypes.Uint8
+	case sdk.StoreBFloat16:
+		return dtypes.BFloat16
+	}
+	return dtypes.Float32
+}
+
+// narrow converts the floats that a program returns to what is kept of them; see [sdk.Storage.Kept].
+func narrow(x *graph.Node, s sdk.Storage) *graph.Node {
+	switch s {
+	case sdk.StoreFloat32:
+		return x
+	case sdk.StoreInt8:
+		x = graph.Round(graph.ClipScalar(x, math.MinInt8, math.MaxInt8))
+	case sdk.StoreUint8:
+		x = graph.Round(graph.ClipScalar(x, 0, math.MaxUint8))
+	}
+	return graph.ConvertDType(x, DType(s))
+}
+
+// Upload puts a tensor on the device as it is kept.
+func Upload(dev *engine.Device, data []float32, s sdk.Storage, dims ...int) (*engine.Buffer, error) {
+	switch s {
+	case sdk.StoreInt8:
+		return engine.Upload(dev, converted(data, func(v float32) int8 { return int8(s.Kept(float64(v))) }), dims...)
+	case sdk.StoreUint8:
+		return engine.Upload(dev, converted(data, func(v float32) uint8 { return uint8(s.Kept(float64(v))) }), dims...)
+	case sdk.StoreBFloat16:
+		return engine.Upload(dev, converted(data, bfloat16.FromFloat32), dims...)
+	}
+	return engine.Upload(dev, data, dims...)
+}
+
+// View returns the elements of a tensor as floats: those of a float32 tensor as [engine.View] does,
+// which may be its own memory, and others as a copy.
+func View(b *engine.Buffer) ([]float32, error) {
+	if b == nil {
+		return nil, errors.New("there is no such tensor")
+	}
+	switch t := b.Shape().DType; t {
+	case dtypes.Float32:
+		return engine.View[float32](b)
+	case dtypes.Int8:
+		data, err := engine.View[int8](b)
+		return converted(data, func(v int8) float32 { return float32(v) }), err
+	case dtypes.Uint8:
+		data, err := engine.View[uint8](b)
+		return converted(data, func(v uint8) float32 { return float32(v) }), err
+	case dtypes.BFloat16:
+		data, err := engine.View[bfloat16.BFloat16](b)
+		return converted(data, bfloat16.BFloat16.Float32), err
+	default:
+		return nil, fmt.Errorf("a tensor of %s is no state", t)
+	}
+}
+
+func converted[A, B any](list []A, f func(A) B) []B {
+	out := make([]B, len(list))
+	for i, v := range list {
+		out[i] = f(v)
+	}
+	return out
+}
