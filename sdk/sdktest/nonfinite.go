@@ -153,8 +153,8 @@ func (p poisoning) extent(what string, marks []bool) bool {
 	if !marks[p.at] {
 		return fail(p.at, "the value there is not NaN")
 	}
-	if p.Init != nil {
-		return true // a trained scale does not depend on the data
+	if p.hasMemory() {
+		return true // a scale that is trained or kept does not depend on the data
 	}
 	reach := p.reach()
 	for i := range marks {

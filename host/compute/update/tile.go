@@ -15,13 +15,16 @@ import (
 
 // Tile is an executor that runs elementwise programs in the processor's caches (package
 // tile), on devices whose memory is the host's. It replaces donated tensors in place.
-type Tile struct{}
+type Tile struct {
+	// Memory is that of [Options.Memory].
+	Memory func(tensor string) []float32
+}
 
 // Name implements [Executor].
 func (Tile) Name() string { return "tile" }
 
 // Compile implements [Executor].
-func (Tile) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
+func (x Tile) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
 	var refused []Refusal
 	if !dev.SharesMemory() {
 		for _, j := range jobs {
@@ -29,7 +32,7 @@ func (Tile) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refu
 		}
 		return nil, refused, nil
 	}
-	r := &tileRunner{dev: dev, name: name, runner: tile.NewRunner(dev.Threads())}
+	r := &tileRunner{dev: dev, name: name, memory: x.Memory, runner: tile.NewRunner(dev.Threads())}
 	for _, j := range jobs {
 		if len(j.Storage) > 0 {
 			refused = append(refused, Refusal{j, errors.New("a tensor is not kept as float32")})
@@ -57,6 +60,7 @@ func (Tile) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refu
 type tileRunner struct {
 	dev      *engine.Device
 	name     string
+	memory   func(tensor string) []float32
 	runner   *tile.Runner
 	jobs     []Job
 	calls    []tile.Call
@@ -136,7 +140,7 @@ func (r *tileRunner) bind(i int, in Tensors, scalars Scalars, out Tensors) (err 
 			out[name], err = engine.Take(in[j.Inputs[o.Name]])
 		} else {
 			t := j.Program.TypeOf(o.Value)
-			out[name], err = engine.Fill(r.dev, t.Shape, func([]float32) error { return nil }) // the program sets all elements
+			out[name], err = r.allocate(name, t.Shape)
 		}
 		if err != nil {
 			return err
@@ -146,6 +150,16 @@ func (r *tileRunner) bind(i int, in Tensors, scalars Scalars, out Tensors) (err 
 		}
 	}
 	return nil
+}
+
+// allocate makes a tensor, all of whose elements the program will set.
+func (r *tileRunner) allocate(name string, dims []int) (*engine.Buffer, error) {
+	if r.memory != nil {
+		if memory := r.memory(name); memory != nil {
+			return engine.Lend(r.dev, memory, dims...)
+		}
+	}
+	return engine.Fill(r.dev, dims, func([]float32) error { return nil })
 }
 
 func dataOf(t Tensors, name string) ([]float32, error) {

@@ -105,6 +105,9 @@ type Options struct {
 	// Executors are tried in this order. If it is nil, they are [Tile] and then [Graph],
 	// which takes every program, or with Lower only [Graph].
 	Executors []Executor
+	// Memory returns memory of the caller's into which a new tensor is to be written, where
+	// executors can choose: [Tile] does. nil, and a nil slice, mean memory of the device.
+	Memory func(tensor string) []float32
 }
 
 // An Update is a compiled list of jobs.
@@ -125,7 +128,7 @@ func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, e
 	case o.Lower != nil:
 		executors = []Executor{Graph{o}}
 	default:
-		executors = []Executor{Tile{}, Graph{o}}
+		executors = []Executor{Tile{o.Memory}, Graph{o}}
 	}
 	rest := jobs
 	var reasons []error
@@ -234,6 +237,12 @@ func Gradient(tensor string) string { return "gradient/" + tensor }
 // Value returns the name of the quantized value of a weight, as products use it.
 func Value(tensor string) string { return "value/" + tensor }
 
+// GivenX and GivenGradient return the names of what an opaque optimizer is given for a trained tensor, and
+// Direction that of what it returns.
+func GivenX(tensor string) string        { return "given x/" + tensor }
+func GivenGradient(tensor string) string { return "given gradient/" + tensor }
+func Direction(tensor string) string     { return "direction/" + tensor }
+
 // Noise returns the name of the key of random bits that the quantizer of a weight or an
 // activation site has to itself.
 func Noise(site string) string { return "noise/" + site }
@@ -275,6 +284,21 @@ func Observations(rules []cage.Rule) ([]Job, error) {
 	var jobs []Job
 	for _, r := range rules {
 		p, err := r.ObserveProgram()
+		if err != nil {
+			return nil, err
+		}
+		if p != nil {
+			jobs = append(jobs, bind(r, p))
+		}
+	}
+	return jobs, nil
+}
+
+// Givens makes the jobs that write what opaque optimizers are given.
+func Givens(rules []cage.Rule) ([]Job, error) {
+	var jobs []Job
+	for _, r := range rules {
+		p, err := r.GivenProgram()
 		if err != nil {
 			return nil, err
 		}
@@ -354,6 +378,12 @@ func tensorOf(r cage.Rule, input string) (name string, ok bool) {
 		return SharedNoise(tensor), true
 	case input == sdk.OutputWeights:
 		return Evaluated(tensor), true
+	case input == cage.OutputGivenX:
+		return GivenX(tensor), true
+	case input == cage.OutputGivenGradient:
+		return GivenGradient(tensor), true
+	case input == cage.InputDirection:
+		return Direction(tensor), true
 	}
 	return "", false
 }

@@ -9,7 +9,7 @@ import (
 
 // Names of the inputs and outputs of an update program, in addition to those of the
 // optimizer's state (sdk.StatePrefix) and of what the quantizer takes (sdk.TrainedPrefix,
-// sdk.KeptPrefix, sdk.InputNoise, sdk.InputSharedNoise). All except x, gradient and quantized are scalars.
+// sdk.KeptPrefix, sdk.InputNoise, sdk.InputSharedNoise). All except x, gradient, quantized and direction are scalars.
 const (
 	InputX         = "x"         // the parameter x_t, float of the tensor's shape
 	InputGradient  = "gradient"  // g_t at x_t, before clipping
@@ -21,6 +21,7 @@ const (
 	InputStep      = "step"      // t, from 1
 	InputSteps     = "steps"     // T, where the optimizer reads it
 	InputLoss      = "loss"      // that of the step, where the optimizer reads it
+	InputDirection = "direction" // u, of the tensor's shape, where the optimizer is opaque
 
 	OutputX          = "x"           // x_{t+1}
 	OutputErrorNorm2 = "error_norm2" // Σ e², scalar, with Statistics
@@ -32,6 +33,10 @@ const (
 
 	// OutputRate is α_t, a scalar output of every rule whose optimizer has a rate of its own.
 	OutputRate = "own_rate"
+
+	// What an opaque optimizer is given: see Rule.GivenProgram.
+	OutputGivenX        = "given_x"
+	OutputGivenGradient = "given_gradient"
 )
 
 // Scalars lists the scalar inputs that every update program has, used or not. InputSteps and
@@ -97,6 +102,14 @@ func (r Rule) State() []sdk.StateTensor {
 	return append(slices.Clone(r.Optimizer.State), sdk.StateTensor{Name: fisherState, Shape: r.Shape})
 }
 
+// computed lists the state tensors that programs read and write: an opaque optimizer writes its own itself.
+func (r Rule) computed() []sdk.StateTensor {
+	if r.Optimizer.Opaque {
+		return r.State()[len(r.Optimizer.State):]
+	}
+	return r.State()
+}
+
 // NeedsQuantized reports whether the program has the input quantized.
 func (r Rule) NeedsQuantized() bool {
 	if r.Quantizer == nil {
@@ -108,6 +121,9 @@ func (r Rule) NeedsQuantized() bool {
 // Inputs lists the inputs of the program in order.
 func (r Rule) Inputs() []program.Input {
 	list := r.inputs()
+	if r.Optimizer.Opaque {
+		list = append(list, program.Input{Name: InputDirection, Type: program.FloatType(r.Shape...)})
+	}
 	names, _ := r.Optimizer.Collected()
 	for _, name := range names {
 		if r.Optimizer.Reads(sdk.GlobalPrefix + name) {
@@ -120,7 +136,7 @@ func (r Rule) Inputs() []program.Input {
 // global is the name of the sum of what the tensors of the rule's group collect under a name.
 func (r Rule) global(name string) string { return sdk.GlobalPrefix + r.Group + "." + name }
 
-// inputs are those that are known before anything is collected.
+// inputs are those that are known before anything is collected, and before an opaque optimizer has run.
 func (r Rule) inputs() []program.Input {
 	tensor, scalar := program.FloatType(r.Shape...), program.FloatType()
 	list := []program.Input{{Name: InputX, Type: tensor}, {Name: InputGradient, Type: tensor}}
@@ -134,7 +150,7 @@ func (r Rule) inputs() []program.Input {
 			}
 		}
 	}
-	for _, s := range r.State() {
+	for _, s := range r.computed() {
 		list = append(list, program.Input{Name: sdk.StatePrefix + s.Name, Type: program.FloatType(s.Shape...)})
 	}
 	for _, name := range Scalars {

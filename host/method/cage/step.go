@@ -28,7 +28,7 @@ func (r Rule) begin(prefix string, inputs []program.Input) *step {
 	for _, i := range inputs {
 		s.in[i.Name] = s.b.Input(i.Name, i.Type)
 	}
-	for _, t := range r.State() {
+	for _, t := range r.computed() {
 		s.state[t.Name] = s.in[sdk.StatePrefix+t.Name]
 	}
 	s.x, s.rate, s.λ = s.in[InputX], s.scaledRate(s.in[InputRate]), s.in[InputLambda]
@@ -44,8 +44,12 @@ func (s *step) setRate(g program.Value) {
 	}
 }
 
-// direction writes the optimizer's programs and returns u.
+// direction writes the optimizer's programs and returns u. An opaque optimizer has none, and has
+// computed u before.
 func (s *step) direction(x, g program.Value) program.Value {
+	if s.rule.Optimizer.Opaque {
+		return s.in[InputDirection]
+	}
 	if o := s.rule.Optimizer.Observe; o != nil && !s.rule.Observed {
 		s.optimize(o, x, g)
 	}
@@ -114,7 +118,7 @@ func (s *step) constrain(x program.Value) program.Value {
 // output declares the outputs: x_{t+1}, the next state and the measures.
 func (s *step) output(x program.Value) {
 	s.b.Output(OutputX, x)
-	for _, t := range s.rule.State() {
+	for _, t := range s.rule.computed() {
 		s.b.Output(sdk.StatePrefix+t.Name, s.state[t.Name])
 	}
 	s.measure()
@@ -259,5 +263,20 @@ func (r Rule) CollectProgram() (*program.Program, error) {
 	for _, o := range r.Optimizer.Collect.Outputs {
 		s.b.Output(r.global(strings.TrimPrefix(o.Name, sdk.GlobalPrefix)), out[o.Name])
 	}
+	return s.build()
+}
+
+// GivenProgram returns a program for what an opaque optimizer is given, x after the weight decay that
+// comes first and the gradient. Its inputs are those of the rule without the direction. It is nil for other
+// optimizers.
+func (r Rule) GivenProgram() (*program.Program, error) {
+	if !r.Optimizer.Opaque {
+		return nil, nil
+	}
+	s := r.begin("given/", r.inputs())
+	g := s.gradient()
+	s.setRate(g)
+	s.b.Output(OutputGivenX, s.decayFirst(s.x))
+	s.b.Output(OutputGivenGradient, g)
 	return s.build()
 }

@@ -4,8 +4,8 @@
 //
 // Some mistakes, such as an unknown parameter of a plugin or a token file with another
 // vocabulary, show only when these parts are made. They are reported here, with the line
-// of the configuration. Nothing is computed here, and nothing keeps running: once the
-// programs have been collected, the plugins are stopped.
+// of the configuration. Nothing is computed here, and once the programs have been
+// collected, the plugins are stopped. Only opaque optimizers are started again, for a training.
 package assembly
 
 import (
@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
+	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
 )
 
@@ -59,6 +60,7 @@ type Built struct {
 	Programs *Programs
 	Device   *engine.Device
 	Compiled *step.Compiled
+	steppers []*plugin.Stepper
 }
 
 // Build fills b, which is to be closed also after an error. file names the configuration in
@@ -80,6 +82,9 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 	if err != nil {
 		return err
 	}
+	if plan.Opaque, err = b.startOpaque(ctx, req.Config); err != nil {
+		return err
+	}
 	b.Compiled, err = step.Compile(b.Device, plan)
 	return err
 }
@@ -92,11 +97,15 @@ func refusal(err error, file string) error {
 	return fmt.Errorf("%w\nthe estimate may be off by %.0f %%; train.memory_check = \"off\"%s tries it all the same", err, 100*memory.Accuracy, file)
 }
 
+// Close frees everything. States are closed before, because opaque optimizers have parts of them in their memory.
 func (b *Built) Close() {
 	if b.Compiled != nil {
 		b.Compiled.Close()
 	}
 	if b.Device != nil {
 		b.Device.Close()
+	}
+	for _, s := range b.steppers {
+		s.Close()
 	}
 }

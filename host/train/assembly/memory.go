@@ -89,6 +89,12 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 		for _, s := range t.Optimizer.State {
 			out.States += elements(s.Shape) * float64(s.Storage.Bytes()) / float64(sdk.StoreFloat32.Bytes())
 		}
+		if t.Optimizer.Opaque { // a second copy of its states, and x, gradient and direction
+			out.States += 3 * elements(t.Shape)
+			for _, s := range t.Optimizer.State {
+				out.States += elements(s.Shape)
+			}
+		}
 		if t.Optimizer.Evaluate != nil { // during an evaluation, or while a checkpoint is written
 			out.States += elements(t.Shape)
 		}

@@ -164,12 +164,16 @@ func (c *collector) delay(t *TrainedTensor, g *config.Group, p *config.Plugin) e
 
 // requestOptimizer requests the program for a tensor from a plugin, and reports whether the plugin accepts the tensor.
 func (c *collector) requestOptimizer(ctx context.Context, p *config.Plugin, t *TrainedTensor) (accepted bool, err error) {
-	program, err := c.clients[p.Table].Program(ctx, sdk.Tensor{Name: t.Name, Role: t.Role, Shape: t.Shape, Parts: t.Parts, Values: c.values[p.Table]})
+	tensor := sdk.Tensor{Name: t.Name, Role: t.Role, Shape: t.Shape, Parts: t.Parts, Values: c.values[p.Table]}
+	program, err := c.clients[p.Table].Program(ctx, tensor)
 	if err != nil {
 		return false, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
 	}
 	t.Optimizer, t.Table = program, p.Table
 	c.requested[p.Table] = true
+	if program.Opaque {
+		c.out.addOpaque(p, c.clients[p.Table], t, tensor)
+	}
 	return program.Accepts, nil
 }
 

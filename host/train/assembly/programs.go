@@ -35,6 +35,8 @@ type Programs struct {
 	Piece int
 	// Used lists the plugins that ran.
 	Used []Used
+	// opaque lists the optimizers that are no programs.
+	opaque []opaquePart
 	// Start is how long the plugins took to start, in parallel; Handover is how long it
 	// took until all programs had arrived.
 	Start, Handover time.Duration
@@ -51,6 +53,8 @@ type TrainedTensor struct {
 	Constrain *program.Program     // of a quantizer's parameter; see cage.Rule
 	// RateFactor multiplies the learning rate; Decay is the weight decay.
 	RateFactor, Decay float64
+	// Executable is the SHA-256 of an optimizer that is no program.
+	Executable string
 	// RefreshDelay is how many updates late refreshes take effect.
 	RefreshDelay int
 }

@@ -107,6 +107,9 @@ func (p *Programs) Hashes() map[string]string {
 	}
 	for _, t := range p.Tensors {
 		add("optimizer of "+t.Name, t.Optimizer.Programs())
+		if t.Executable != "" {
+			hashes["optimizer of "+t.Name+": executable"] = t.Executable
+		}
 	}
 	return hashes
 }

@@ -60,10 +60,18 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	if err := c.measurePareto(t, batches, set, &res); err != nil {
 		return res, err
 	}
-	s.replace()
 	res.Overhead = time.Since(began)
 	scalars, err := c.collect(t, set, &res)
 	if err == nil {
+		err = c.runOpaque(t, set, scalars, res.Loss)
+	}
+	if err != nil {
+		return res, err
+	}
+	began = time.Now()
+	s.replace()
+	res.Overhead += time.Since(began)
+	if err = c.takeOpaque(t); err == nil {
 		var observed bool
 		if observed, err = c.refresh(s, t, set, scalars, &res); err == nil {
 			err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed}, scalars, &res)

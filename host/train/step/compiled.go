@@ -29,6 +29,8 @@ type Compiled struct {
 	evaluation *update.Update
 	// collections sum over the tensors of optimizers; nil where nothing is collected.
 	collections map[cage.Form]*update.Update
+	// given is what opaque optimizers are given.
+	given map[cage.Form]*update.Update
 }
 
 // updateKind is a variant of the update.
@@ -61,7 +63,7 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.prepare(dev); err != nil {
 		return nil, err
 	}
-	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}, collections: map[cage.Form]*update.Update{}}
+	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}, collections: map[cage.Form]*update.Update{}, given: map[cage.Form]*update.Update{}}
 	if evaluation == nil {
 		c.evaluationPlan = &c.plan
 	}
@@ -131,6 +133,9 @@ func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
 		if _, err := c.collection(form); err != nil {
 			return err
 		}
+		if _, err := c.givens(form); err != nil {
+			return err
+		}
 		for _, kind := range c.updateKinds(form, pareto) {
 			if _, err := c.update(kind); err != nil {
 				return err
@@ -192,6 +197,9 @@ func (c *Compiled) Close() {
 		if u != nil {
 			u.Close()
 		}
+	}
+	for _, u := range c.given {
+		u.Close()
 	}
 	c.refresher.Close()
 	c.closeTeacher()

@@ -55,6 +55,8 @@ type Plan struct {
 	// between run. The first refresh of a rule is never late, and neither are those of
 	// rules without an entry.
 	RefreshDelay map[string]int
+	// Opaque holds the optimizers that are no programs, by the names of their rules.
+	Opaque map[string]Opaque
 	// Stacking says how a graph computes updates whose programs are the same.
 	Stacking update.Stacking
 	// Executors run the updates of a step that is a chain; nil leaves the choice to the
@@ -85,6 +87,9 @@ func (p *Plan) check() error {
 		if _, ok := p.Weights[r.Name]; ok != (r.Quantizer != nil) {
 			return fmt.Errorf("step: %s: the rule and the list of quantized weights disagree", r.Name)
 		}
+	}
+	if err := p.checkOpaque(); err != nil {
+		return err
 	}
 	if p.FullPrecision && len(p.Backward) > 0 {
 		return fmt.Errorf("step: quantized gradients in a training without quantization")

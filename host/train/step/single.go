@@ -32,7 +32,7 @@ const (
 
 // isSingle tells whether steps run as one executable where the host has nothing to do in between.
 func (c *Compiled) isSingle() bool {
-	return c.plan.Dispatch == Single || c.plan.Dispatch == DispatchByDevice && !c.dev.SharesMemory()
+	return !c.plan.hasOpaque() && (c.plan.Dispatch == Single || c.plan.Dispatch == DispatchByDevice && !c.dev.SharesMemory())
 }
 
 // single is a step that is compiled as one executable.

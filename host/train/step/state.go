@@ -376,7 +376,11 @@ func (c *Compiled) initOptimizers(t update.Tensors) error {
 		}
 	}
 	for _, rule := range c.plan.Rules {
-		for _, st := range rule.State()[len(rule.Optimizer.State):] {
+		own := len(rule.Optimizer.State)
+		if rule.Optimizer.Opaque { // also these start at zero
+			own = 0
+		}
+		for _, st := range rule.State()[own:] {
 			zeros, err := engine.Zeros(c.dev, st.Shape...)
 			if err != nil {
 				return err

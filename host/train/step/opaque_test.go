@@ -1,0 +1,139 @@
+package step_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// heavyBall is m ← m/2 + g, u = m + x as a program.
+type heavyBall struct{ descent }
+
+func (heavyBall) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
+	return sdk.State{"m": b.Zeros(t.Shape...)}, nil
+}
+
+func (heavyBall) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	m := in.State["m"].Scale(0.5).Add(in.Gradient)
+	return m.Add(in.X), sdk.State{"m": m}, nil
+}
+
+// opaqueBall is heavyBall as an opaque optimizer.
+type opaqueBall struct{}
+
+func (opaqueBall) Describe() sdk.Description { return sdk.Description{Name: "ball"} }
+
+func (opaqueBall) State(t sdk.Tensor) ([]sdk.StateTensor, error) {
+	return []sdk.StateTensor{{Name: "m", Shape: t.Shape}}, nil
+}
+
+func (opaqueBall) Step(in sdk.OpaqueStep, _ sdk.Tensor) error {
+	for i, g := range in.Gradient {
+		m := float32(in.State["m"][i]*0.5) + g
+		in.Next["m"][i], in.Direction[i] = m, m+in.X[i]
+	}
+	return nil
+}
+
+// inProcess runs opaqueBall in this process, on ordinary memory.
+type inProcess struct {
+	tensors map[string]*sdk.OpaqueStep
+	err     error // of the next step
+	steps   int
+}
+
+func (p *inProcess) Given(tensor string) (x, gradient []float32) {
+	return p.tensors[tensor].X, p.tensors[tensor].Gradient
+}
+
+func (p *inProcess) State(tensor, state string) []float32 { return p.tensors[tensor].State[state] }
+
+func (p *inProcess) Direction(tensor string) []float32 { return p.tensors[tensor].Direction }
+
+func (p *inProcess) Step(int, int, float64, float64) error {
+	if p.err != nil {
+		return p.err
+	}
+	p.steps++
+	for _, in := range p.tensors {
+		if err := (opaqueBall{}).Step(*in, sdk.Tensor{}); err != nil {
+			return err
+		}
+		in.State, in.Next = in.Next, in.State
+	}
+	return nil
+}
+
+// opaquePlan is a plan in which an optimizer is opaque.
+func opaquePlan(plan step.Plan) (step.Plan, *inProcess) {
+	p := &inProcess{tensors: map[string]*sdk.OpaqueStep{}}
+	plan.Opaque = map[string]step.Opaque{}
+	for _, r := range plan.Rules {
+		memory := func() []float32 { return make([]float32, program.FloatType(r.Shape...).Size()) }
+		p.tensors[r.Name] = &sdk.OpaqueStep{X: memory(), Gradient: memory(), Direction: memory(), State: map[string][]float32{"m": memory()}, Next: map[string][]float32{"m": memory()}}
+		plan.Opaque[r.Name] = p
+	}
+	return plan, p
+}
+
+// TestOpaque: an opaque optimizer and its program compute the same bits, in tiles and in graphs, and through a
+// checkpoint. A failed step leaves the state as it was, and can be done again.
+func TestOpaque(t *testing.T) {
+	for _, overrides := range [][]string{
+		{"train.clip=0.5", "train.weight_decay=0.1"}, {"train.accumulate=2", `method.form="coupled"`}, {`train.decay="last"`, "train.weight_decay=0.1"},
+	} {
+		for name, executors := range map[string][]update.Executor{"by device": nil, "graph": {update.Graph{}}} {
+			cfg := sgdConfig(t, overrides...)
+			plan := planOf(t, cfg, grid{}, heavyBall{})
+			plan.Executors, plan.Dispatch = executors, step.Chain
+			byProgram := started(t, cfg, plan)
+			plan = planOf(t, cfg, grid{}, sdk.Opaque(opaqueBall{}))
+			plan.Executors, plan.Dispatch = executors, step.Single // which it cannot be
+			plan, process := opaquePlan(plan)
+			byProcess := started(t, cfg, plan)
+			for i := range 5 {
+				set := step.Settings{Step: i + 1, Steps: 5, Rate: 1e-3, NextRate: 1e-3, Lambda: float64(i / 3), Statistics: i == 4}
+				tokens := batches(cfg, uint64(i), cfg.Train.Accumulate)
+				switch i {
+				case 2:
+					byProcess.State = throughCheckpoint(t, byProcess.Compiled, byProcess.State)
+				case 3:
+					before := testrun.Download(t, byProcess.Compiled, byProcess.State)
+					process.err = errors.New("no luck")
+					if _, err := byProcess.Step(byProcess.State, tokens, set); !errors.Is(err, process.err) || !byProcess.State.Consistent() {
+						t.Errorf("got %v, the state is consistent: %t", err, byProcess.State.Consistent())
+					}
+					process.err = nil
+					sameBits(t, "after a failed step", before, testrun.Download(t, byProcess.Compiled, byProcess.State))
+				}
+				a, b := run(t, byProgram.Compiled, byProgram.State, tokens, set), run(t, byProcess.Compiled, byProcess.State, tokens, set)
+				sameOutcome(t, i+1, a, b)
+			}
+			if process.steps != 5 {
+				t.Errorf("%d steps", process.steps)
+			}
+			sameBits(t, fmt.Sprint(overrides, name), testrun.Download(t, byProgram.Compiled, byProgram.State), testrun.Download(t, byProcess.Compiled, byProcess.State))
+		}
+	}
+}
+
+// TestOpaqueAndOthers: a plan where an opaque optimizer does not run is refused.
+func TestOpaqueAndOthers(t *testing.T) {
+	plan := planOf(t, sgdConfig(t), nil, sdk.Opaque(opaqueBall{}))
+	if _, err := step.Compile(testrun.Device(t), plan); err == nil {
+		t.Error("a plan without the processes of its optimizers was accepted")
+	}
+	plan, _ = opaquePlan(plan)
+	delete(plan.Opaque, slices.Sorted(maps.Keys(plan.Opaque))[0])
+	if _, err := step.Compile(testrun.Device(t), plan); err == nil {
+		t.Error("a plan without one of them was accepted")
+	}
+}
