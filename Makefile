@@ -91,6 +91,15 @@ mutants: ## Change the code in one place at a time and see which test fails (MUT
 fuzz: ## Fuzz every parser and format, FUZZTIME each (10m); some: TARGETS="./host/data FuzzGolden"
 	scripts/fuzz.sh $(TARGETS)
 
+.PHONY: protocol
+protocol: ## Pack what an author of plugins in another language needs into bin/cage-protocol.tar.gz
+	@mkdir -p bin
+	tar -czf bin/cage-protocol.tar.gz sdk/internal/wire/cage/plugin/v1/*.proto sdk/protocol/README.md sdk/protocol/*.jsonl docs/ops.md docs/plugin-protocol.md
+
+.PHONY: python
+python: build ## Test the package for plugins in Python and the plugins in Python (needs Python 3.10, and the network once)
+	GO=$(GO) scripts/python.sh
+
 .PHONY: demo
 demo: build ## Train, evaluate, sample and plot a small 4-bit Llama (about 3 minutes on 2 cores)
 	scripts/demo.sh qat

@@ -54,6 +54,10 @@ func modelScale(v []float64, rule string) (power, gain float64) {
 		}
 	case ruleAbsMax34:
 		gain = 0.75
+	case ruleCeil:
+		if fraction > 1.5/2 {
+			e++
+		}
 	case ruleQuest:
 		_, e = math.Frexp(0.48707976*math.Sqrt(variance) + 1e-8)
 		e--

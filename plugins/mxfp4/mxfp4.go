@@ -7,7 +7,7 @@
 //	P = E2M1(V/X) ; V̂ = X·P
 //
 // The sources of the rules for X are the OCP specification, Quartet and FP-Quant
-// (IST-DASLab). The entries may be rotated by a block Hadamard matrix before they are
+// (IST-DASLab), and TetraJet (Chen et al. 2025). The entries may be rotated by a block Hadamard matrix before they are
 // divided into blocks, z = Hx, and rotated back afterwards, x̂ = Hᵀẑ. The backward pass
 // is dx = Hᵀ(M ⊙ H·dx̂), where M is the mask.
 //
@@ -43,6 +43,7 @@ const (
 	ruleOCP      = "ocp"
 	ruleRound    = "round"
 	ruleAbsMax34 = "absmax34"
+	ruleCeil     = "ceil"
 	ruleQuest    = "quest"
 
 	maskAuto  = "auto"
@@ -68,8 +69,8 @@ func (mxfp4) Describe() sdk.Description {
 		Doc: "MXFP4 (OCP Microscaling 1.0): floats of four bits (E2M1), a power of two as the scale of each 32 entries of a row; " +
 			"scale rules of the specification and of Quartet and FP-Quant.",
 		Parameters: []sdk.Parameter{
-			sdk.Choice("scale_rule", ruleOCP, []string{ruleOCP, ruleRound, ruleAbsMax34, ruleQuest},
-				"ocp: the power of two below the maximum, over 4; round: the maximum is rounded to one binary digit behind the point before, as programs that serve such models do with activations; absmax34: 4/3 of it, so that nothing saturates; quest: a power of two from the standard deviation"),
+			sdk.Choice("scale_rule", ruleOCP, []string{ruleOCP, ruleRound, ruleAbsMax34, ruleCeil, ruleQuest},
+				"ocp: the power of two below the maximum, over 4; round: the maximum is rounded to one binary digit behind the point before, as programs that serve such models do with activations; absmax34: 4/3 of it, so that nothing saturates; ceil: the least power of two with which nothing saturates (TetraJet); quest: a power of two from the standard deviation"),
 			sdk.Choice("ties", string(microscaling.TiesEven), microscaling.TiesNames(),
 				"where a value half way between two levels goes: to the even code, or to the larger (away) or smaller (down) magnitude"),
 			sdk.Choice("mask", maskAuto, []string{maskAuto, maskNone, maskClip, maskTrust},
@@ -218,6 +219,7 @@ type scale struct {
 //	ocp       X = 2^e           e = floor(log2 max|V|) − 2
 //	round     X = 2^e           e likewise, after rounding max|V| to two significant bits
 //	absmax34  X = (4/3)·2^e     e likewise, so that |V/X| < 6
+//	ceil      X = 2^e           e = ceil(log2(max|V|/6)), so that |V/X| ≤ 6
 //	quest     X = 2^e           e = floor(log2((2.92247856/6)·std V + 1e-8))
 //
 // e is kept in −127…127. The logarithm is exact, because it is read from the
@@ -245,6 +247,9 @@ func newScale(v program.Value, rule string) scale {
 			exponent = largest.Div(b.Const(1.75)).Logb().Shift(1)
 		}
 		exponent = exponent.Shift(-microscaling.LargestExponentE2M1)
+		if rule == ruleCeil { // ⌈log2 a⌉ = −⌊log2 1/a⌋
+			exponent = b.Const(microscaling.LargestE2M1).Div(largest).Logb().Neg()
+		}
 	}
 	exponent = exponent.Clip(-largestExponent, largestExponent)
 	nan := b.Const(math.NaN())

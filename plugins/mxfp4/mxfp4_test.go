@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
-var rules = []string{ruleOCP, ruleRound, ruleAbsMax34, ruleQuest}
+var rules = []string{ruleOCP, ruleRound, ruleAbsMax34, ruleCeil, ruleQuest}
 
 // TestConformance covers each scale rule with each mask and each rule for ties, and each
 // rule with a rotation, beside what the kit combines by itself.
@@ -134,7 +134,7 @@ func TestDefaultMasks(t *testing.T) {
 	for i := range x.Data {
 		x.Data[i] = math.Mod(float64(i)*0.7, 1)
 	}
-	x.Data[3] = 60 // 6 X is less under each rule but absmax34
+	x.Data[3] = 60 // 6 X is less under each rule but absmax34 and ceil
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, rule := range rules {
 			want := 1.0

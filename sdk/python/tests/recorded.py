@@ -20,6 +20,11 @@ def programs() -> list[dict[str, Any]]:
     return [json.loads(line, parse_int=_number) for line in (PROTOCOL / "programs.jsonl").read_text().splitlines()]
 
 
+def answers() -> list[dict[str, Any]]:
+    """The lines of answers.jsonl."""
+    return [json.loads(line, parse_int=_number) for line in (PROTOCOL / "answers.jsonl").read_text().splitlines()]
+
+
 def _number(text: str) -> float:
     return -0.0 if text == "-0" else int(text)
 

@@ -1,0 +1,59 @@
+package train_test
+
+import (
+	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/effort"
+)
+
+// fullyQuantized are the settings of examples/fully-quantized.toml.
+var fullyQuantized = []string{
+	"model.hidden=64", "train.steps=30", "train.eval_every=0", "train.accumulate=2",
+	`quantizer={plugin="mxfp4", scale_rule="quest", rotation="32"}`,
+	`quantizer.gradients={plugin="mxfp4", scale_rule="absmax34", rounding="stochastic", rotation="32", signs="random"}`,
+	`quantizer.backward={plugin="mxfp4", scale_rule="absmax34", rounding="stochastic", rotation="32", signs="random"}`,
+}
+
+// TestFullyQuantized: all three products of each layer in MXFP4, with stochastic rounding and random rotations in the backward
+// pass, train a model, with and without the correction; a run in parts is the whole one, and other settings of the backward pass
+// are another run.
+func TestFullyQuantized(t *testing.T) {
+	effort.Long(t, "trains models")
+	cfg := testrun.Config(t, append(fullyQuantized, "method.lambda=5.0", "method.silence=0.5")...)
+	testrun.Train(t, cfg, train.Options{})
+	fell(t, cfg.Train.Out)
+	inParts(t, cfg, 13)
+	off := testrun.Elsewhere(t, cfg, `method.form="off"`)
+	testrun.Train(t, off, train.Options{})
+	fell(t, off.Train.Out)
+	forward := testrun.Elsewhere(t, off, `quantizer.gradients={plugin="none"}`, `quantizer.backward={plugin="none"}`)
+	testrun.Train(t, forward, train.Options{})
+	a, b := losses(t, off.Train.Out), losses(t, forward.Train.Out)
+	if a[0] != b[0] {
+		t.Errorf("the first loss is %v, without quantized gradients %v", a[0], b[0])
+	}
+	if a[len(a)-1] == b[len(b)-1] {
+		t.Error("quantized gradients change nothing")
+	}
+}
+
+// TestFullyQuantizedOnXLA: XLA draws the same random bits and quantizes the same numbers. A number that lies within rounding
+// errors of the border between two levels may get the other one, so losses drift apart with the steps.
+func TestFullyQuantizedOnXLA(t *testing.T) {
+	onXLA(t, 1)
+	cpu := testrun.Config(t, append(fullyQuantized, "train.steps=4", `method.form="off"`)...)
+	testrun.Train(t, cpu, train.Options{})
+	xla := onCUDA(t, cpu, 1)
+	testrun.Train(t, xla, train.Options{})
+	want, got := losses(t, cpu.Train.Out), losses(t, xla.Train.Out)
+	for i := range want {
+		if d := relative(got[i], want[i]); d > 1e-3 {
+			t.Errorf("step %d: the loss is %v, want %v", i+1, got[i], want[i])
+		}
+	}
+	if relative(got[0], want[0]) > 1e-5 || relative(got[1], want[1]) > 1e-4 {
+		t.Errorf("the first losses are %v, want %v", got[:2], want[:2])
+	}
+}

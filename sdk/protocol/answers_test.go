@@ -1,0 +1,195 @@
+package protocol
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cage-qat/cage/sdk/internal/wire"
+	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+)
+
+// recordedAnswer is a line of answers.jsonl.
+type recordedAnswer struct {
+	Plugin  string            `json:"plugin"` // a directory of plugins/
+	Method  string            `json:"method"`
+	Request json.RawMessage   `json:"request"`          // in the JSON form of protobuf
+	Answer  json.RawMessage   `json:"answer,omitempty"` // likewise
+	Error   *recordedStatus   `json:"error,omitempty"`
+	Hashes  map[string]string `json:"hashes,omitempty"` // of the answer's programs, by field
+}
+
+// recordedStatus is the gRPC status of a call that fails. Its text is for people, and free.
+type recordedStatus struct {
+	Code string `json:"code"`
+	Text string `json:"text"`
+}
+
+func integer(v int64) *pb.Value { return &pb.Value{Kind: &pb.Value_Integer{Integer: v}} }
+func float(v float64) *pb.Value { return &pb.Value{Kind: &pb.Value_Float{Float: v}} }
+func text(v string) *pb.Value   { return &pb.Value{Kind: &pb.Value_String_{String_: v}} }
+func toggle(v bool) *pb.Value   { return &pb.Value{Kind: &pb.Value_Boolean{Boolean: v}} }
+
+var (
+	weight     = pb.SiteRole_SITE_ROLE_WEIGHT
+	activation = pb.SiteRole_SITE_ROLE_ACTIVATION
+	vector     = pb.TensorRole_TENSOR_ROLE_VECTOR
+)
+
+func absmaxValues(bits int64) map[string]*pb.Value {
+	return map[string]*pb.Value{"bits": integer(bits), "grid": text("symmetric"), "granularity": text("row"), "group": integer(128), "scale_dtype": text("f32")}
+}
+
+func lsqValues(levels string) map[string]*pb.Value {
+	return map[string]*pb.Value{"bits": integer(4), "variant": text("lsq"), "form": text("paper"), "levels": text(levels), "granularity": text("tensor"), "scale_dtype": text("f32")}
+}
+
+func muonValues() map[string]*pb.Value {
+	return map[string]*pb.Value{"variant": text("rms_match"), "momentum": float(0.95), "nesterov": toggle(true), "ns_steps": integer(1), "ns_a": float(3.4445),
+		"ns_b": float(-4.775), "ns_c": float(2.0315), "eps": float(1e-7), "rms": float(0.2), "split": text("auto")}
+}
+
+// calls are what a host asks, with the plugins that answer.
+func calls() []struct {
+	plugin  string
+	request proto.Message
+} {
+	site := func(role pb.SiteRole, values map[string]*pb.Value, shape ...uint32) *pb.QuantizeRequest {
+		return &pb.QuantizeRequest{Site: &pb.Site{Role: role, Name: "blocks.0.attn.qkv", Shape: shape, Values: values}}
+	}
+	adamw := map[string]*pb.Value{"beta1": float(0.9), "beta2": float(0.95), "eps": float(1e-8)}
+	versions := &pb.DescribeRequest{ApiVersions: []uint32{1}}
+	return []struct {
+		plugin  string
+		request proto.Message
+	}{
+		{"absmax", versions},
+		{"absmax", site(weight, absmaxValues(4), 4, 6)},
+		{"absmax", site(activation, absmaxValues(8), 2, 3, 8)},
+		{"absmax", site(weight, absmaxValues(1), 4, 6)},
+		{"lsq", site(weight, lsqValues("signed"), 4, 6)},
+		{"lsq", site(weight, lsqValues("unsigned"), 4, 6)},
+		{"adamw", versions},
+		{"adamw", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector, Shape: []uint32{8}, Values: adamw}}},
+		{"muon", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "blocks.0.attn.qkv", Role: pb.TensorRole_TENSOR_ROLE_MATRIX, Shape: []uint32{8, 4},
+			Values: muonValues(), Parts: []*pb.Part{{Name: "q", Rows: 4}, {Name: "k", Rows: 2}, {Name: "v", Rows: 2}}}}},
+		{"muon", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector, Shape: []uint32{8}, Values: muonValues()}}},
+	}
+}
+
+// TestAnswers: what the plugins here answer.
+func TestAnswers(t *testing.T) {
+	var file bytes.Buffer
+	for _, c := range calls() {
+		line, err := json.Marshal(answer(t, connect(t, c.plugin), c.plugin, c.request))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Write(append(line, '\n'))
+	}
+	write(t, "answers.jsonl", file.Bytes())
+	got, err := os.ReadFile("answers.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, file.Bytes()) {
+		t.Error("answers.jsonl is not what today's plugins answer: go test ./sdk/protocol -update")
+	}
+}
+
+func answer(t *testing.T, conn *grpc.ClientConn, plugin string, request proto.Message) recordedAnswer {
+	t.Helper()
+	var method string
+	var response proto.Message
+	switch request.(type) {
+	case *pb.QuantizeRequest:
+		method, response = pb.Quantizer_Quantize_FullMethodName, &pb.QuantizeResponse{}
+	case *pb.ProgramRequest:
+		method, response = pb.Optimizer_Program_FullMethodName, &pb.ProgramResponse{}
+	default:
+		method, response = pb.Quantizer_Describe_FullMethodName, &pb.DescribeResponse{}
+		if plugin == "adamw" {
+			method = pb.Optimizer_Describe_FullMethodName
+		}
+	}
+	out := recordedAnswer{Plugin: plugin, Method: method, Request: inJSON(t, request), Hashes: map[string]string{}}
+	if err := conn.Invoke(t.Context(), method, request, response); err != nil {
+		s := status.Convert(err)
+		out.Error = &recordedStatus{s.Code().String(), s.Message()}
+		return out
+	}
+	out.Answer = inJSON(t, response)
+	fields := map[string]*pb.Program{}
+	switch r := response.(type) {
+	case *pb.QuantizeResponse:
+		q := r.GetProgram()
+		fields = map[string]*pb.Program{"program": q.Program, "evaluate": q.Evaluate, "init": q.Init, "unpack": q.Unpack}
+	case *pb.ProgramResponse:
+		if o := r.GetProgram(); o != nil {
+			fields = map[string]*pb.Program{"init": o.Init, "update": o.Update}
+		}
+	}
+	for name, m := range fields {
+		if m != nil {
+			p, err := wire.FromProgram(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.Hashes[name] = p.Hash()
+		}
+	}
+	return out
+}
+
+// connect starts a plugin of plugins/.
+func connect(t *testing.T, name string) *grpc.ClientConn {
+	t.Helper()
+	path := filepath.Join(os.Getenv("CAGE_TEST_PLUGINS"), name)
+	if os.Getenv("CAGE_TEST_PLUGINS") == "" {
+		path = filepath.Join(t.TempDir(), name)
+		if out, err := exec.Command("go", "build", "-o", path, "../../plugins/"+name).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	client := goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  goplugin.HandshakeConfig{ProtocolVersion: wire.ProtocolVersion, MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
+		Plugins:          goplugin.PluginSet{"any": anyPlugin{}},
+		Cmd:              exec.Command(path),
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		Logger:           hclog.NewNullLogger(),
+	})
+	t.Cleanup(client.Kill)
+	protocol, err := client.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := protocol.Dispense("any")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn.(*grpc.ClientConn)
+}
+
+// anyPlugin leaves the messages to the caller.
+type anyPlugin struct {
+	goplugin.NetRPCUnsupportedPlugin
+}
+
+func (anyPlugin) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
+	return errors.New("this is the host's side")
+}
+
+func (anyPlugin) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+	return conn, nil
+}

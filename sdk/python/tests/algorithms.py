@@ -1,0 +1,98 @@
+"""Plugins of plugins/ written again in Python, with their default settings: their programs must be those of Go."""
+
+from __future__ import annotations
+
+import math
+
+from cage_sdk import Description, Float, Optimizer, Quantized, Quantizer, Refusal
+
+
+class Absmax(Quantizer):
+    description = Description("absmax")
+
+    def quantize(self, b, x, site):
+        bits = site.int("bits")
+        if bits < 2:
+            raise Refusal("use 2 bits or more")
+        top = 2.0 ** (bits - 1) - 1
+        amax = x.abs().max_row()
+        finite = amax.is_finite()
+        step = finite.select(amax / top, math.nan)
+        zero = step < 2.0**-126
+        step = zero.select(0, step)
+        codes = (x / zero.select(math.inf, step)).round().clip(-top, top)
+        value = codes * step
+        mask = finite.broadcast(x.shape)
+        return Quantized(
+            value, finite.select(x, 0), finite.select(codes, 0).convert("int"), step, mask, homogeneous=True
+        )
+
+    def unpack(self, b, codes, scale, site):
+        return codes.convert("float") * scale
+
+
+class LSQ(Quantizer):
+    description = Description("lsq")
+
+    def init_trained(self, b, x, site):
+        self.check(site)
+        qp = 2.0 ** (site.int("bits") - 1) - 1
+        unit = x.abs().max_all().max(1e-8)
+        x = x / unit
+        mean = x.abs().mean_row().sum_all() * (site.row_len / x.type.size)
+        return {"step": (mean * (2 / math.sqrt(qp)) * unit + 0).max(1e-8)}
+
+    def check(self, site):
+        if site.text("levels") == "unsigned" and site.role != "activation":
+            raise Refusal("every negative weight would become zero")
+
+    def quantize(self, b, x, site):
+        self.check(site)
+        qn = 2.0 ** (site.int("bits") - 1)
+        qp, step = qn - 1, site.trained["step"]
+        shared = x.type.size if site.role == "weight" else site.row_len
+        g = 1 / math.sqrt(shared * qp)
+        finite = x.sum_all().is_finite()
+        s = finite.select(step.max(1e-8), math.nan)
+        r = x / s
+        level = r.clip(-qn, qp).round()
+        inside = (r > -qn) & (r < qp)
+        deviation = inside.select(level - r, level)
+        value = level * s
+        passed = inside.select(x, 0)
+        return Quantized(
+            value,
+            passed + finite.select(step * g, 0) * deviation.stop_gradient(),
+            finite.select(level * 1.0, 0).convert("int"),
+            s * 1.0,
+            inside,
+        )
+
+    def unpack(self, b, codes, scale, site):
+        return codes.convert("float") * scale
+
+
+class AdamW(Optimizer):
+    description = Description(
+        "adamw",
+        "1.0.0",
+        "AdamW (Loshchilov & Hutter 2019) with bias correction; decay is set by train.weight_decay.",
+        [
+            Float("beta1", 0.9, 0, 0.999999, "decay rate of the first moment"),
+            Float("beta2", 0.95, 0, 0.999999, "decay rate of the second moment"),
+            Float("eps", 1e-8, 1e-30, 1, "added to the root of the second moment"),
+        ],
+    )
+
+    def init(self, b, x, t):
+        return {"m": b.zeros(*t.shape), "v": b.zeros(*t.shape)}
+
+    def update(self, b, given, t):
+        beta1, beta2, g = t.float("beta1"), t.float("beta2"), given.gradient
+        m = given.state["m"] * beta1 + g * (1 - beta1)
+        v = given.state["v"] * beta2 + g.square() * (1 - beta2)
+        c1, c2 = (-(given.step * math.log(beta)).expm1() for beta in (beta1, beta2))
+        return m / (v.sqrt() * (c1 / c2.sqrt()) + c1 * t.float("eps")), {"m": m, "v": v}
+
+
+ALL = {p.description.name: p for p in (Absmax(), LSQ(), AdamW())}
