@@ -216,7 +216,7 @@ func FuzzQuantizerAnswer(f *testing.F) {
 	plain := quantizer(func(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
 		return sdk.Quantized{Value: x.Round(), Homogeneous: true}, nil
 	})
-	for _, q := range []sdk.Quantizer{plain, steps, drawn} {
+	for _, q := range []sdk.Quantizer{plain, steps, drawn, averages} {
 		out, err := sdk.BuildQuantizer(q, weight)
 		if err != nil {
 			f.Fatal(err)

@@ -105,6 +105,10 @@ func toQuantizerProgram(q QuantizerProgram) (*pb.QuantizerProgram, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trained parameter %w", err)
 	}
+	state, err := toStateTensors(q.State)
+	if err != nil {
+		return nil, fmt.Errorf("state %w", err)
+	}
 	return &pb.QuantizerProgram{
 		Program:     wire.ToProgram(q.Program),
 		Homogeneous: q.Homogeneous,
@@ -112,6 +116,9 @@ func toQuantizerProgram(q QuantizerProgram) (*pb.QuantizerProgram, error) {
 		Trained:     trained,
 		Unpack:      wire.ToProgram(q.Unpack),
 		Evaluate:    wire.ToProgram(q.Evaluate),
+		State:       state,
+		InitState:   wire.ToProgram(q.InitState),
+		Next:        wire.ToProgram(q.Next),
 	}, nil
 }
 

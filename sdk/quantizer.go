@@ -55,13 +55,31 @@ type Constrained interface {
 	Constrain(b *program.Builder, p string, v program.Value, site Site) (program.Value, error)
 }
 
+// Stateful is a quantizer that keeps state from step to step, such as a moving average of
+// what it has seen. Nothing trains it: the quantizer says in each step what comes next.
+// Checkpoints save it, and evaluation reads it as the last step left it.
+//
+// All of a step reads the state as the step found it. Afterwards the state is what
+// [Quantized.Next] says: for a weight, of which there is one; for an activation, the mean of
+// Next over the micro-batches and the replicas of the step, so that it does not depend on
+// how a batch is divided, and a moving average of means is exact. A step that is skipped,
+// because its loss is not finite, leaves the state as it is. A run that takes gradients in
+// full precision, and the products of the backward pass, refuse quantizers with state.
+type Stateful interface {
+	// InitState builds the state that training begins with from x: the weight, or the
+	// first batch of activations. Quantize then finds it in Site.State. For a site
+	// without state return none. The shapes must not depend on the number of rows of an
+	// activation, because evaluation uses another number.
+	InitState(b *program.Builder, x program.Value, site Site) (State, error)
+}
+
 // Packer is a quantizer whose results can be stored as integer codes and scales.
 type Packer interface {
 	// Unpack builds Q(x), bit for bit, from the codes and scales that Quantize returns
 	// for the site: for evaluation, if it quantizes otherwise than training does. The
 	// Quantize method of a Packer must return both at every site.
-	// Nothing else is stored: Site.Trained is empty here, so whatever decoding needs from
-	// it belongs in the scale.
+	// Nothing else is stored: Site.Trained and Site.State are empty here, so whatever
+	// decoding needs from them belongs in the scale.
 	Unpack(b *program.Builder, codes, scale program.Value, site Site) (program.Value, error)
 }
 
@@ -112,6 +130,9 @@ type Site struct {
 	// Trained holds the trained parameters of a [Trainable] quantizer in Quantize;
 	// elsewhere it is empty.
 	Trained State
+	// State is the state of a [Stateful] quantizer in Quantize, as the last step left it;
+	// elsewhere it is empty.
+	State State
 	// Training says which program Quantize is to build: the one that trains, or the one
 	// with which the model is evaluated, exported and used. Most quantizers build the same.
 	Training bool
@@ -150,15 +171,18 @@ type Quantized struct {
 	// quantizer that rotates, they are those of the rotated tensor. Scale has the scale
 	// of each group. Mask is a bool in the shape of x, true where the gradient passes.
 	Codes, Scale, Mask program.Value
+	// Next is the state after this step, with the names and shapes of Site.State, for a
+	// [Stateful] quantizer; see there. It has no gradient. In evaluation it is not read.
+	Next State
 	// Homogeneous promises Q(c·x) = c·Q(x) for every c > 0, up to rounding. It holds if
 	// scales are in proportion to the data, without an additive constant; it cannot hold
-	// with trained parameters. Given this promise, the host may derive the error at a
+	// with trained parameters or state. Given this promise, the host may derive the error at a
 	// rescaled point from the error that it already has.
 	Homogeneous bool
 }
 
 // Names of the inputs and outputs of a quantizer's programs; a trained parameter
-// p appears as TrainedPrefix + p.
+// p appears as TrainedPrefix + p, a state tensor s as KeptPrefix + s.
 const (
 	InputX           = "x"
 	InputNoise       = "noise"
@@ -169,18 +193,19 @@ const (
 	OutputScale      = "scale"
 	OutputMask       = "mask"
 	TrainedPrefix    = "trained."
+	KeptPrefix       = "kept."
 )
 
 // QuantizerProgram is a quantizer's answer for one site in the form that crosses
 // the process boundary.
 type QuantizerProgram struct {
-	// Program is the one of training. It takes x, the trained parameters in their order,
-	// and those of noise, shared_noise and step that it uses, in this order; it returns
-	// value and surrogate, optionally codes, scale and mask.
+	// Program is the one of training. It takes x, the trained parameters and the state in
+	// their order, and those of noise, shared_noise and step that it uses, in this order;
+	// it returns value and surrogate, optionally codes, scale and mask.
 	Program *program.Program
 	// Evaluate is the program of evaluation, with the same outputs, if it is another one
-	// than Program; see [QuantizerProgram.ForEvaluation]. It takes x and the trained
-	// parameters.
+	// than Program; see [QuantizerProgram.ForEvaluation]. It takes x, the trained
+	// parameters and the state.
 	Evaluate    *program.Program
 	Homogeneous bool
 	// Trained lists the trained parameters in the order of their names.
@@ -188,28 +213,37 @@ type QuantizerProgram struct {
 	// Init maps x to the initial trained parameters; nil exactly when there are
 	// none.
 	Init *program.Program
+	// State lists the state tensors in the order of their names. InitState maps x to the
+	// initial state, and Next maps what Program takes to the state after a step; both are
+	// nil exactly when there is no state.
+	State           []StateTensor
+	InitState, Next *program.Program
 	// Unpack maps codes and scale, as both programs return them, to value; nil when
 	// the quantizer is not a [Packer].
 	Unpack *program.Program
 }
 
 // ForEvaluation is the answer with the program of evaluation in place of that of
-// training: what quantizes a model that is not being trained.
+// training, and without Next: what quantizes a model that is not being trained.
 func (q QuantizerProgram) ForEvaluation() QuantizerProgram {
+	q.Next = nil
 	if q.Evaluate != nil {
 		q.Program, q.Evaluate = q.Evaluate, nil
 	}
 	return q
 }
 
-// Takes reports whether the program of training takes an input that changes from step to
-// step: [InputNoise], [InputSharedNoise] or [InputStep].
-func (q QuantizerProgram) Takes(input string) bool { return q.Program.Input(input) >= 0 }
+// Takes reports whether the program of training, or that of the next state, takes an input
+// that changes from step to step: [InputNoise], [InputSharedNoise] or [InputStep].
+func (q QuantizerProgram) Takes(input string) bool {
+	return q.Program.Input(input) >= 0 || q.Next != nil && q.Next.Input(input) >= 0
+}
 
 // Programs yields the programs that are present, with their names: quantize, evaluate,
-// init, unpack, and constrain with the name of a trained parameter.
+// init, unpack, init_state, next, and constrain with the name of a trained parameter.
 func (q QuantizerProgram) Programs() iter.Seq2[string, *program.Program] {
-	list := []named{{"quantize", q.Program}, {"evaluate", q.Evaluate}, {"init", q.Init}, {"unpack", q.Unpack}}
+	list := []named{{"quantize", q.Program}, {"evaluate", q.Evaluate}, {"init", q.Init}, {"unpack", q.Unpack},
+		{"init_state", q.InitState}, {"next", q.Next}}
 	for _, t := range q.Trained {
 		list = append(list, named{"constrain " + t.Name, t.Constrain})
 	}
@@ -224,6 +258,9 @@ func (q QuantizerProgram) Programs() iter.Seq2[string, *program.Program] {
 //   - The trained parameters are in order; they are inputs of the programs and
 //     outputs of Init. If there are any, the surrogate depends on each of them,
 //     and Homogeneous is not promised.
+//   - The state tensors are in order; they are inputs of Program, Evaluate and Next,
+//     and outputs of InitState and Next. If there are any, Homogeneous is not
+//     promised.
 //   - If the program takes noise, shared_noise or step, there is a program of
 //     evaluation, which takes none of them.
 //   - Unpack takes codes and scale, which both programs return with the same
@@ -234,19 +271,25 @@ func (q QuantizerProgram) Check(shape []int) error {
 		return errors.New("the program is absent")
 	}
 	x := program.Input{Name: InputX, Type: program.FloatType(shape...)}
-	trained := ports(TrainedPrefix, q.Trained)
-	fixed := append([]program.Input{x}, trained...)
-	s := signature{name: "quantizer's", inputs: fixed}
+	trained, kept := ports(TrainedPrefix, q.Trained), ports(KeptPrefix, q.State)
+	fixed := slices.Concat([]program.Input{x}, trained, kept)
+	s := signature{name: "quantizer's", inputs: withStepInputs(fixed, q.Program)}
+	return cmp.Or( // the first error
+		checkList("trained parameter", q.Trained), checkFloat32(q.Trained, "a trained parameter"),
+		checkList("state tensor", q.State), checkFloat32(q.State, "state of a quantizer"),
+		s.checkInputs(q.Program), checkQuantizerOutputs(q.Program, shape), s.checkOps(q.Program),
+		q.checkEvaluate(fixed, len(s.inputs) > len(fixed), shape), q.checkTrained(x, trained), q.checkState(x, kept, fixed), q.checkUnpack(x))
+}
+
+// withStepInputs adds to inputs those that change from step to step and that p takes.
+func withStepInputs(inputs []program.Input, p *program.Program) []program.Input {
+	inputs = slices.Clone(inputs)
 	for _, in := range stepInputs {
-		if q.Takes(in.Name) {
-			s.inputs = append(s.inputs, in)
+		if p.Input(in.Name) >= 0 {
+			inputs = append(inputs, in)
 		}
 	}
-	return cmp.Or( // the first error
-		checkList("trained parameter", q.Trained),
-		checkFloat32(q.Trained, "a trained parameter"),
-		s.checkInputs(q.Program), checkQuantizerOutputs(q.Program, shape), s.checkOps(q.Program),
-		q.checkEvaluate(fixed, len(s.inputs) > len(fixed), shape), q.checkTrained(x, trained), q.checkUnpack(x))
+	return inputs
 }
 
 // stepInputs are the inputs that change from step to step.
@@ -312,6 +355,22 @@ func (q QuantizerProgram) checkTrained(x program.Input, trained []program.Input)
 	}
 	s := signature{name: "init", inputs: []program.Input{x}, outputs: trained, when: "there are trained parameters"}
 	return s.check(q.Init, len(trained) > 0)
+}
+
+// checkState verifies the programs of the state.
+func (q QuantizerProgram) checkState(x program.Input, kept, fixed []program.Input) error {
+	if q.Homogeneous && len(kept) > 0 {
+		return fmt.Errorf("Q(c·x) = c·Q(x) is promised, which cannot hold with the state %s: leave homogeneous false", q.State[0].Name)
+	}
+	const when = "there is state"
+	s := signature{name: "init_state", inputs: []program.Input{x}, outputs: kept, when: when}
+	if err := s.check(q.InitState, len(kept) > 0); err != nil {
+		return err
+	}
+	if q.Next != nil {
+		fixed = withStepInputs(fixed, q.Next)
+	}
+	return signature{name: "next", inputs: fixed, outputs: kept, when: when}.check(q.Next, len(kept) > 0)
 }
 
 // checkQuantizerOutputs verifies names and types of the outputs.

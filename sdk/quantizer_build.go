@@ -90,9 +90,18 @@ func returnedBy(method reflect.Method, err error) error {
 }
 
 func buildQuantizer(q Quantizer, a *authoring, site Site) (out QuantizerProgram, err error) {
-	site.Trained, site.Training, site.Noise, site.SharedNoise, site.Step = nil, false, program.Value{}, program.Value{}, program.Value{}
+	site.Trained, site.State, site.Training = nil, nil, false
+	site.Noise, site.SharedNoise, site.Step = program.Value{}, program.Value{}, program.Value{}
 	if t, ok := q.(Trainable); ok {
-		if out.Init, out.Trained, err = buildTrained(t, a, site); err != nil {
+		if out.Init, out.Trained, err = (initial{"init", "InitTrained", TrainedPrefix, t.InitTrained}).build(q, a, site); err != nil {
+			return out, err
+		}
+		if err := share(q, out.Trained, a, site); err != nil {
+			return out, err
+		}
+	}
+	if s, ok := q.(Stateful); ok {
+		if out.InitState, out.State, err = (initial{"init_state", "InitState", KeptPrefix, s.InitState}).build(q, a, site); err != nil {
 			return out, err
 		}
 	}
@@ -107,29 +116,38 @@ func buildQuantizer(q Quantizer, a *authoring, site Site) (out QuantizerProgram,
 	return out, out.Check(site.Shape)
 }
 
-func buildTrained(q Trainable, a *authoring, site Site) (*program.Program, []StateTensor, error) {
-	b := a.builder("init/" + site.Name)
-	state, err := q.InitTrained(b, b.Input(InputX, program.FloatType(site.Shape...)), site)
+// initial is a method that builds initial values from x, of trained parameters or of state.
+type initial struct {
+	program, method, prefix string
+	of                      func(b *program.Builder, x program.Value, site Site) (State, error)
+}
+
+// build returns the program and the tensors that it computes; nil if there are none.
+func (i initial) build(q Quantizer, a *authoring, site Site) (*program.Program, []StateTensor, error) {
+	b := a.builder(i.program + "/" + site.Name)
+	state, err := i.of(b, b.Input(InputX, program.FloatType(site.Shape...)), site)
 	if err = cmp.Or(err, b.Err()); err != nil || len(state) == 0 {
 		return nil, nil, err
 	}
-	trained := outputState(b, TrainedPrefix, state)
-	method, _ := reflect.TypeOf(q).MethodByName("InitTrained")
-	p, err := finish(b, "init", method)
-	if err != nil {
-		return nil, nil, err
-	}
+	list := outputState(b, i.prefix, state)
+	method, _ := reflect.TypeOf(q).MethodByName(i.method)
+	p, err := finish(b, i.program, method)
+	return p, list, err
+}
+
+// share adds to trained parameters which of them sites share, and their constraints.
+func share(q Quantizer, trained []StateTensor, a *authoring, site Site) (err error) {
 	for i := range trained {
 		if s, ok := q.(Sharer); ok {
 			trained[i].Shared = s.Shared(trained[i].Name, site)
 		}
 		if c, ok := q.(Constrained); ok {
 			if trained[i].Constrain, err = buildConstrain(c, trained[i], a, site); err != nil {
-				return nil, nil, err
+				return err
 			}
 		}
 	}
-	return p, trained, nil
+	return nil
 }
 
 // buildConstrain builds the program that keeps a trained parameter in its set; nil if there is no constraint.
@@ -170,8 +188,8 @@ func (q *QuantizerProgram) buildPrograms(author Quantizer, a *authoring, site Si
 func (q *QuantizerProgram) buildProgram(author Quantizer, a *authoring, site Site, training bool) (p *program.Program, homogeneous bool, err error) {
 	b := a.builder(site.Name)
 	x := b.Input(InputX, program.FloatType(site.Shape...))
-	site.Training, site.Trained = training, inputState(b, TrainedPrefix, q.Trained)
-	fixed := 1 + len(q.Trained)
+	site.Training, site.Trained, site.State = training, inputState(b, TrainedPrefix, q.Trained), inputState(b, KeptPrefix, q.State)
+	fixed := 1 + len(q.Trained) + len(q.State)
 	if training {
 		for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step} {
 			*v = b.Input(stepInputs[i].Name, stepInputs[i].Type)
@@ -195,25 +213,60 @@ func (q *QuantizerProgram) buildProgram(author Quantizer, a *authoring, site Sit
 			b.Output(o.name, o.v)
 		}
 	}
-	if p, err = b.Build(); err == nil {
-		err = checkQuantizerOutputs(p, site.Shape)
+	method, _ := reflect.TypeOf(author).MethodByName("Quantize")
+	if training {
+		if err := q.outputNext(b, res.Next); err != nil {
+			return nil, false, returnedBy(method, err)
+		}
 	}
+	whole, err := b.Build()
 	if err != nil {
-		method, _ := reflect.TypeOf(author).MethodByName("Quantize")
 		return nil, false, returnedBy(method, err)
 	}
-	p, err = withoutUnused(p, fixed)
+	own, next := whole.Outputs, []program.Output(nil)
+	if training {
+		own, next = own[:len(own)-len(q.State)], own[len(own)-len(q.State):]
+	}
+	if p, err = onlyOutputs(whole, whole.Name, own, fixed); err != nil {
+		return nil, false, err
+	}
+	if err := checkQuantizerOutputs(p, site.Shape); err != nil {
+		return nil, false, returnedBy(method, err)
+	}
+	if len(next) > 0 {
+		q.Next, err = onlyOutputs(whole, a.plugin+"/next/"+site.Name, next, fixed)
+	}
 	return p, res.Homogeneous, err
 }
 
-// withoutUnused leaves out the inputs that no output needs, except for the first ones.
-func withoutUnused(p *program.Program, keep int) (*program.Program, error) {
-	needed := transform.Needs(p, p.Outputs)
+// outputNext makes the next state outputs. It must have the names of the state.
+func (q *QuantizerProgram) outputNext(b *program.Builder, next State) error {
+	for _, s := range q.State {
+		v, ok := next[s.Name]
+		if !ok {
+			return fmt.Errorf("Next has no %s, which InitState returns", s.Name)
+		}
+		if v.Valid() && !slices.Equal(v.Shape(), s.Shape) {
+			return fmt.Errorf("Next has %s in the shape %v, InitState in %v", s.Name, v.Shape(), s.Shape)
+		}
+	}
+	for name := range next {
+		if !slices.ContainsFunc(q.State, func(s StateTensor) bool { return s.Name == name }) {
+			return fmt.Errorf("Next has %s, which InitState does not return", name)
+		}
+	}
+	outputState(b, KeptPrefix, next)
+	return nil
+}
+
+// onlyOutputs is the part of p with these of its outputs, and without the inputs that none of them needs, except for the first ones.
+func onlyOutputs(p *program.Program, name string, outputs []program.Output, keep int) (*program.Program, error) {
+	needed := transform.Needs(p, outputs)
 	from := slices.DeleteFunc(transform.Arguments(p), func(in program.Output) bool { return int(in.Value) >= keep && !needed[in.Value] })
-	if len(from) == len(p.Inputs) {
+	if len(from) == len(p.Inputs) && len(outputs) == len(p.Outputs) {
 		return p, nil
 	}
-	return transform.Extract(p, p.Name, from, p.Outputs)
+	return transform.Extract(p, name, from, outputs)
 }
 
 func buildUnpack(q Packer, quantize *program.Program, a *authoring, site Site) (*program.Program, error) {

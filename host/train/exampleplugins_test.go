@@ -21,6 +21,7 @@ func TestExamplePlugins(t *testing.T) {
 	}
 	for name, overrides := range map[string][]string{
 		"stochastic": {"train.accumulate=2"}, // noise of every step and micro-batch
+		"delayed":    {"train.accumulate=2"}, // state
 	} {
 		t.Run(name, func(t *testing.T) {
 			exe, err := finder.Find(t.Context(), filepath.Join("../../examples/plugins", name))

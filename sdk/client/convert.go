@@ -64,11 +64,16 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out sd
 	if out.Trained, err = fromStateTensors(m.GetTrained(), limits); err != nil {
 		return out, fmt.Errorf("trained parameters: %w", err)
 	}
+	if out.State, err = fromStateTensors(m.GetState(), limits); err != nil {
+		return out, fmt.Errorf("state tensors: %w", err)
+	}
 	return out, fromPrograms([]sent{
 		{"quantize", m.GetProgram(), &out.Program, false},
 		{"init", m.GetInit(), &out.Init, false},
 		{"unpack", m.GetUnpack(), &out.Unpack, false},
 		{"evaluate", m.GetEvaluate(), &out.Evaluate, false},
+		{"init_state", m.GetInitState(), &out.InitState, false},
+		{"next", m.GetNext(), &out.Next, false},
 	}, limits)
 }
 

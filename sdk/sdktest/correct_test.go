@@ -276,6 +276,7 @@ func TestCorrect(t *testing.T) {
 		{"noise that depends on the place", dithered(func(*rows) {}), free},
 		{"noise of each step", stochastic(func(*rows) {}), sdktest.Traits{AnyRounding: true, Unbiased: true, Idempotent: true}},
 		{"noise of each step, and a rotation", rotatedNoise{}, sdktest.Traits{AnyRounding: true, Unbiased: true}},
+		{"a moving average", observing{}, sdktest.Traits{}},
 		{"a learned clip", pact, sdktest.Traits{}},
 		{"a learned exponent", exponent, sdktest.Traits{}},
 	} {

@@ -157,8 +157,11 @@ func (q *quantizerRun) goldenCase(c goldenCase) {
 	}
 }
 
-// trains reports whether the values are those of a step of training: they have noise, or the step.
+// trains reports whether the values are those of a step of training: they have noise, or the step, or the next state.
 func (v QuantizerValues) trains() bool {
+	if slices.ContainsFunc(v.Compare, func(c Comparand) bool { return kindOfOutput(c.Output) == sdk.KeptPrefix }) {
+		return true
+	}
 	for _, name := range []string{sdk.InputNoise, sdk.InputSharedNoise, sdk.InputStep} {
 		if _, ok := v.Inputs[name]; ok {
 			return true
@@ -219,7 +222,7 @@ func tensor(t program.Type, data []float64) reference.Tensor {
 
 // goldenRuns runs the program and, when a gradient is asked for, its reverse pass.
 func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValues) {
-	run := func(p *program.Program, inputs map[string]reference.Tensor, gradients bool) {
+	run := func(p *program.Program, inputs map[string]reference.Tensor, of string) {
 		e, err := expect(p, inputs)
 		c.must(err)
 		// Whether every operation has one correct result in binary32.
@@ -228,19 +231,32 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 			out, err := m.Run(p, inputs)
 			c.must(err)
 			for _, want := range ask.Compare {
-				if strings.HasPrefix(want.Output, autodiff.Prefix) == gradients {
+				if kindOfOutput(want.Output) == of {
 					c.compare(in.example.on(m), want, out, e, orderless)
 				}
 			}
 		}
 	}
-	run(in.Program, in.inputs(ask.X.Data), false)
+	run(in.Program, in.inputs(ask.X.Data), "")
+	if in.Next != nil {
+		run(in.Next, in.inputsOf(in.Next, ask.X.Data), sdk.KeptPrefix)
+	}
 	if ask.GradOut == nil {
 		return
 	}
 	vjp, err := in.reverse()
 	c.must(err)
-	run(vjp, in.reverseInputs(ask.X.Data, ask.GradOut.Data), true)
+	run(vjp, in.reverseInputs(ask.X.Data, ask.GradOut.Data), autodiff.Prefix)
+}
+
+// kindOfOutput is the prefix of the name of an output: that of gradients, that of the next state, or none.
+func kindOfOutput(name string) string {
+	for _, prefix := range []string{autodiff.Prefix, sdk.KeptPrefix} {
+		if strings.HasPrefix(name, prefix) {
+			return prefix
+		}
+	}
+	return ""
 }
 
 // compare compares one output on one machine with what is expected. Outputs that the plugin

@@ -23,10 +23,12 @@ const probes = 12
 // of Σ dy·surrogate.
 func (q *quantizerRun) checkGradient(t *trial) {
 	q.onOracle(t, func(in *instance, x []float64) {
-		// At the initial value of a trained parameter, the largest entry may be on
+		// At the initial value of a trained parameter, or of state, the largest entry may be on
 		// the very edge of being clipped.
-		for name, v := range in.trained {
-			in.trained[name] = reference.Floats(scaled(1.0137, v.Floats), v.Type.Shape...).Single()
+		for _, values := range []map[string]reference.Tensor{in.trained, in.kept} {
+			for name, v := range values {
+				values[name] = reference.Floats(scaled(1.0137, v.Floats), v.Type.Shape...).Single()
+			}
 		}
 		dy := normal(5, in.shape...)
 		gradient := in.gradient(x, dy)

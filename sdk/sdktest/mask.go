@@ -40,7 +40,7 @@ func (q *quantizerRun) checkMask(t *trial) {
 				return
 			}
 			group := in.influence(x, maskWidth/2)
-			if in.Init != nil { // all share the trained parameters
+			if in.hasMemory() { // all share it
 				group = slices.Repeat([]bool{true}, len(x))
 			}
 			t.announce()

@@ -191,6 +191,60 @@ func (q kept) Constrain(_ *program.Builder, _ string, v program.Value, _ sdk.Sit
 // positive keeps a step away from zero.
 func positive(v program.Value) program.Value { return v.Max(v.Builder().Const(1e-9)) }
 
+// observing has a scale for the whole tensor that follows from a moving average of the largest magnitudes.
+type observing struct {
+	// init is the average at the start, and next that after a step, from the old one and the largest magnitude now.
+	init func(now program.Value) program.Value
+	next func(old, now program.Value) program.Value
+	// read and evaluate are what the scale of training and evaluation follows from.
+	read, evaluate func(average, now program.Value) program.Value
+	// counts keeps a number of steps, which nothing reads; byRow keeps an average for each row.
+	counts, byRow bool
+}
+
+func (observing) Describe() sdk.Description {
+	return sdk.Description{Name: "observing", Doc: "A moving average of the largest magnitudes."}
+}
+
+func (q observing) now(x program.Value) program.Value {
+	if q.byRow {
+		return x.Abs().MaxRow()
+	}
+	return x.Abs().MaxAll()
+}
+
+func (q observing) InitState(b *program.Builder, x program.Value, _ sdk.Site) (sdk.State, error) {
+	s := sdk.State{"average": apply(q.init, q.now(x))}
+	if q.counts {
+		s["steps"] = b.Const(0)
+	}
+	return s, nil
+}
+
+func (q observing) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	const top = 7
+	average, now := site.State["average"], q.now(x)
+	next := sdk.State{"average": average.Scale(0.9).Add(now.Scale(0.1))}
+	if q.next != nil {
+		next["average"] = q.next(average, now)
+	}
+	if q.counts {
+		next["steps"] = site.State["steps"].Shift(1)
+	}
+	from := average
+	if f := map[bool]func(average, now program.Value) program.Value{true: q.read, false: q.evaluate}[site.Training]; f != nil {
+		from = f(average, now)
+	}
+	s := from.Scale(1.0 / top).Max(b.Const(0x1p-126))
+	r, finite := x.Div(s), x.IsFinite()
+	codes := r.Round().Clip(-top, top)
+	inside := finite.And(r.Abs().Le(b.Const(top + 0.5)))
+	return sdk.Quantized{
+		Value: finite.Select(codes.Mul(s), b.Const(math.NaN())), Surrogate: inside.Select(x, b.Const(0)),
+		Codes: finite.Select(codes, b.Const(0)), Scale: s, Mask: inside, Next: next,
+	}, nil
+}
+
 // panics breaks at one value of a parameter.
 func panics(site sdk.Site) error {
 	if site.Int("bits") == 8 {

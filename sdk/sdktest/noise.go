@@ -1,12 +1,15 @@
 package sdktest
 
 import (
+	"maps"
 	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // noiseDraws is the number of keys over which the mean of a random rounding is taken, and mostDeviations how many standard
@@ -44,11 +47,23 @@ func (q *quantizerRun) checkNoise(t *trial) {
 // usesKey changes one key and asks for another result.
 func (in *instance) usesKey(input string, x []float64) {
 	in.t.announce()
-	given := in.inputs(x)
-	base := in.run(in.Program, given)
+	results := func(step int) map[string]reference.Tensor {
+		out := map[string]reference.Tensor{}
+		for _, p := range []*program.Program{in.Program, in.Next} {
+			if p == nil {
+				continue
+			}
+			given := in.inputsOf(p, x)
+			if _, ok := given[input]; ok {
+				given[input] = keyAt(step, 7)
+			}
+			maps.Copy(out, in.run(p, given))
+		}
+		return out
+	}
+	base := results(0)
 	for step := range 4 {
-		given[input] = keyAt(1+step, 7)
-		for name, v := range in.run(in.Program, given) {
+		for name, v := range results(1 + step) {
 			if !slices.Equal(v.Float64s(), base[name].Float64s()) {
 				return
 			}

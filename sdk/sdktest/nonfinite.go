@@ -153,8 +153,8 @@ func (p poisoning) extent(what string, marks []bool) bool {
 	if !marks[p.at] {
 		return fail(p.at, "the value there is not NaN")
 	}
-	if p.Init != nil {
-		return true // a trained scale does not depend on the data
+	if p.hasMemory() {
+		return true // a scale that is trained or kept does not depend on the data
 	}
 	reach := p.reach()
 	for i := range marks {
@@ -198,8 +198,8 @@ func (q *quantizerRun) checkZeros(t *trial) {
 			t.notef("zero is no level with %s", settingsOrDefaults(in.settings))
 			return
 		}
-		if in.Init != nil {
-			return // with a trained scale zeros may lie at the end of a grid
+		if in.hasMemory() {
+			return // with a scale that does not follow from them zeros may lie at the end of a grid
 		}
 		switch {
 		case len(out.codes) == 0:

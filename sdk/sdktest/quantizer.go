@@ -32,8 +32,9 @@ func (q *quantizerRun) checks() []step {
 		{"count of codes", "a quantizer with a parameter bits has at most 2^bits codes", q.checkCount},
 		{"trained parameters", "they start finite from any finite tensor, and do not depend on the number of rows of an activation", q.checkTrained},
 		{"constraints", "they hold for initial values, and what is in the set already stays as it is", q.checkConstraints},
+		{"kept state", "it starts finite and stays so, steps change it, something depends on it, evaluation too, and it stays good for a tensor that repeats", q.checkKept},
 		{"learning", "away from their start, the gradient leads trained parameters to a smaller error, and not to a larger one", q.checkLearning},
-		{"devices", "compiled programs agree with the oracle: outputs, gradients, initial values", q.checkDevices},
+		{"devices", "compiled programs agree with the oracle: outputs, gradients, initial values, next states", q.checkDevices},
 	}
 }
 

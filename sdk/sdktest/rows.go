@@ -21,8 +21,8 @@ func (q *quantizerRun) checkRows(t *trial) {
 			t.notef("one scale for the whole tensor with %s", settingsOrDefaults(in.settings))
 			return
 		}
-		if in.Init != nil {
-			t.notef("not with trained parameters, which rows share")
+		if in.hasMemory() {
+			t.notef("not with trained parameters or state, which rows share")
 			return
 		}
 		base := in.quantize(x)

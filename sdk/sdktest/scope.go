@@ -58,8 +58,8 @@ func (q *quantizerRun) checkScope(t *trial) {
 			if err != nil {
 				continue // other checks report it
 			}
-			if s.Init != nil {
-				t.notef("not with trained parameters")
+			if s.hasMemory() {
+				t.notef("not with trained parameters or state")
 				continue
 			}
 			t.run(func() {

@@ -137,28 +137,43 @@ func (s *siteAnswer) split() (*autodiff.Partition, error) {
 	return autodiff.Split(s.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, s.wrt()...)
 }
 
-// instance is a site on a machine, with trained parameters, at a training step. An error of
+// instance is a site on a machine, with trained parameters and state, at a training step. An error of
 // a run fails the trial and ends the example.
 type instance struct {
 	*siteAnswer
 	t       *trial
 	m       Machine
 	trained map[string]reference.Tensor
-	step    int // the number of the step, from 0; it also determines the keys of random bits
+	kept    map[string]reference.Tensor // the state
+	step    int                         // the number of the step, from 0; it also determines the keys of random bits
 }
 
-// instance initialises the trained parameters from a sample of the tensor.
+// instance initialises the trained parameters and the state from a sample of the tensor.
 func (s *siteAnswer) instance(t *trial, m Machine, sample []float64) *instance {
 	in := &instance{siteAnswer: s, t: t, m: m}
-	if s.Init == nil {
-		return in
-	}
-	in.trained = in.run(s.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(sample, s.shape...)})
-	for name, v := range in.trained { // as they are kept in training
-		in.trained[name] = v.Single()
-	}
+	in.trained = in.initial(s.Init, sample)
+	in.kept = in.initial(s.InitState, sample)
 	return in
 }
+
+// initial runs one of the programs of initial values; nil if there is none.
+func (in *instance) initial(p *program.Program, sample []float64) map[string]reference.Tensor {
+	if p == nil {
+		return nil
+	}
+	return inSingle(in.run(p, map[string]reference.Tensor{sdk.InputX: reference.Floats(sample, in.shape...)}))
+}
+
+// inSingle rounds values to binary32, in which they are kept in training.
+func inSingle(values map[string]reference.Tensor) map[string]reference.Tensor {
+	for name, v := range values {
+		values[name] = v.Single()
+	}
+	return values
+}
+
+// hasMemory says that what x is initialised from matters: there are trained parameters or state, which rows share.
+func (s *siteAnswer) hasMemory() bool { return s.Init != nil || s.InitState != nil }
 
 // from is an instance on the same machine, initialised from another sample.
 func (in *instance) from(sample []float64) *instance {
@@ -176,16 +191,22 @@ func (in *instance) given(x []float64) example {
 
 // inputs are those of the site's program.
 func (in *instance) inputs(x []float64) map[string]reference.Tensor {
+	return in.inputsOf(in.Program, x)
+}
+
+// inputsOf are those of one of the site's programs.
+func (in *instance) inputsOf(p *program.Program, x []float64) map[string]reference.Tensor {
 	inputs := map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)}
 	for i, name := range []string{sdk.InputNoise, sdk.InputSharedNoise} {
-		if in.Takes(name) {
+		if p.Input(name) >= 0 {
 			inputs[name] = keyAt(in.step, i)
 		}
 	}
-	if in.Takes(sdk.InputStep) {
+	if p.Input(sdk.InputStep) >= 0 {
 		inputs[sdk.InputStep] = reference.Float(float64(1 + in.step))
 	}
 	maps.Copy(inputs, in.trained)
+	maps.Copy(inputs, in.kept)
 	return inputs
 }
 

@@ -3,7 +3,6 @@ package sdktest
 import (
 	"maps"
 	"math"
-	"reflect"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -30,7 +29,7 @@ func (q *quantizerRun) checkTrained(t *trial) {
 			})
 		}
 	})
-	q.trainedShapes(t)
+	q.shapesFor(t, "trained parameters", func(s *siteAnswer) []sdk.StateTensor { return s.Trained })
 	t.skipUntried("none")
 }
 
@@ -72,30 +71,8 @@ func (q *quantizerRun) checkConstraints(t *trial) {
 	t.skipUntried("none")
 }
 
-// trainedShapes compares activations of different numbers of rows.
-func (q *quantizerRun) trainedShapes(t *trial) {
-	for _, v := range q.space.core() {
-		var first []sdk.StateTensor
-		for i, rows := range []int{1, 7, 16} {
-			s, err := q.ask(v, sdk.RoleActivation, rows, 64)
-			if err != nil {
-				break
-			}
-			if i == 0 {
-				first = s.Trained
-			}
-			if len(s.Trained) > 0 || len(first) > 0 {
-				t.announce()
-			}
-			if !reflect.DeepEqual(s.Trained, first) {
-				t.failf(s.example, "the trained parameters are %v, for one row %v", s.Trained, first)
-			}
-		}
-	}
-}
-
 // checkDevices compares every machine with the oracle, with the oracle's trained
-// parameters.
+// parameters and state.
 func (q *quantizerRun) checkDevices(t *trial) {
 	if len(q.machines) == 1 {
 		t.skipf("no device")
@@ -114,6 +91,12 @@ func (q *quantizerRun) checkDevices(t *trial) {
 					t.compare(e, others, "constrained ", p.Constrain, map[string]reference.Tensor{name: in.trained[name]})
 				}
 			}
+		}
+		if in.InitState != nil {
+			t.compare(e, others, "initial ", in.InitState, map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)})
+		}
+		if in.Next != nil {
+			t.compare(e, others, "next ", in.Next, in.inputsOf(in.Next, x))
 		}
 	})
 }

@@ -24,6 +24,9 @@ func NewOperand(q sdk.QuantizerProgram) (Operand, error) {
 	if len(q.Trained) > 0 {
 		return Operand{}, fmt.Errorf("the quantizer has the trained parameter %s, which would get no gradient: in products of the backward pass only values are quantized", q.Trained[0].Name)
 	}
+	if len(q.State) > 0 {
+		return Operand{}, fmt.Errorf("the quantizer keeps the state %s: in products of the backward pass there is none", q.State[0].Name)
+	}
 	value, _ := q.Program.Output(sdk.OutputValue)
 	p, err := transform.Extract(q.Program, q.Program.Name, transform.Arguments(q.Program), []program.Output{{Name: sdk.OutputValue, Value: value}})
 	if err != nil {

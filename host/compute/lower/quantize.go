@@ -23,17 +23,24 @@ import (
 type Quantizer interface {
 	// Trained lists the quantizer's trained parameters; most quantizers have none.
 	Trained() []sdk.StateTensor
+	// State lists the state tensors that the quantizer keeps from step to step; most have none.
+	State() []sdk.StateTensor
 	// Takes reports whether the quantizer reads what changes from step to step:
 	// [sdk.InputNoise], [sdk.InputSharedNoise] or [sdk.InputStep].
 	Takes(input string) bool
 	// Init returns the initial values of the trained parameters for x.
 	Init(x *graph.Node) []*graph.Node
+	// InitState returns the state that training begins with, for x.
+	InitState(x *graph.Node) []*graph.Node
+	// Next returns the state after a step that quantizes x; nil for a quantizer of evaluation.
+	Next(x *graph.Node, given Given) []*graph.Node
 	// Forward returns Q(x) and the residuals that Backward needs in addition to the point.
 	Forward(x *graph.Node, given Given) (value *graph.Node, residuals []*graph.Node)
 	// Backward returns the gradients with respect to x and the trained parameters, given dy, that with respect to Q(x).
 	Backward(at Point, residuals []*graph.Node, dy *graph.Node) (dx *graph.Node, dTrained []*graph.Node)
 	// Evaluation returns the quantizer of evaluation, which takes nothing that changes from
-	// step to step. It is nil if evaluation quantizes as training does.
+	// step to step but state, and leaves that as it is. It is nil if evaluation quantizes as
+	// training does.
 	Evaluation() (Quantizer, error)
 	// KeepRotated returns the quantizer without the rotation at its end, so that its values stay rotated; nil if it does not
 	// end in a rotation of rows. That rotation can be left out if the other operand of a product is rotated in the same way.
@@ -57,6 +64,8 @@ type Rotated struct {
 type Given struct {
 	// Trained holds the trained parameters, in the order of [Quantizer.Trained].
 	Trained []*graph.Node
+	// State holds the state as the last step left it, in the order of [Quantizer.State].
+	State []*graph.Node
 	// Noise and SharedNoise are keys of random bits, uint32[2], and Step is the number of the
 	// training step, a float32 scalar. Each is nil if the quantizer does not take it.
 	Noise, SharedNoise, Step *graph.Node
@@ -116,20 +125,39 @@ func (q programQuantizer) rows() int {
 
 func (q programQuantizer) Trained() []sdk.StateTensor { return q.QuantizerProgram.Trained }
 
+func (q programQuantizer) State() []sdk.StateTensor { return q.QuantizerProgram.State }
+
 func (q programQuantizer) Init(x *graph.Node) []*graph.Node {
-	if q.QuantizerProgram.Init == nil {
+	return listed(x.Graph(), q.QuantizerProgram.Init, []*graph.Node{x}, sdk.TrainedPrefix, q.Trained())
+}
+
+func (q programQuantizer) InitState(x *graph.Node) []*graph.Node {
+	return listed(x.Graph(), q.QuantizerProgram.InitState, []*graph.Node{x}, sdk.KeptPrefix, q.State())
+}
+
+func (q programQuantizer) Next(x *graph.Node, given Given) []*graph.Node {
+	p := q.QuantizerProgram.Next
+	if p == nil {
 		return nil
 	}
-	out := Lower(x.Graph(), q.QuantizerProgram.Init, []*graph.Node{x})
+	return listed(x.Graph(), p, append([]*graph.Node{x}, q.others(p, given)...), sdk.KeptPrefix, q.State())
+}
+
+// listed lowers a program and returns its outputs for the tensors of a list, in their order; nil without a program.
+func listed(g *graph.Graph, p *program.Program, in []*graph.Node, prefix string, list []sdk.StateTensor) []*graph.Node {
+	if p == nil {
+		return nil
+	}
+	out := Lower(g, p, in)
 	var values []*graph.Node
-	for _, t := range q.Trained() {
-		values = append(values, out[sdk.TrainedPrefix+t.Name])
+	for _, t := range list {
+		values = append(values, out[prefix+t.Name])
 	}
 	return values
 }
 
 func (q programQuantizer) Evaluation() (Quantizer, error) {
-	if q.Evaluate == nil {
+	if q.Evaluate == nil && q.QuantizerProgram.Next == nil {
 		return nil, nil
 	}
 	return NewQuantizer(q.ForEvaluation())
@@ -141,14 +169,17 @@ func (q programQuantizer) nodes(given Given) map[string]*graph.Node {
 	for i, t := range q.Trained() {
 		nodes[sdk.TrainedPrefix+t.Name] = given.Trained[i]
 	}
+	for i, t := range q.State() {
+		nodes[sdk.KeptPrefix+t.Name] = given.State[i]
+	}
 	return nodes
 }
 
-// others are the inputs of the program after x, in its order.
-func (q programQuantizer) others(given Given) []*graph.Node {
+// others are the inputs of one of the programs after x, in its order.
+func (q programQuantizer) others(p *program.Program, given Given) []*graph.Node {
 	nodes := q.nodes(given)
 	var list []*graph.Node
-	for _, in := range q.Program.Inputs[1:] {
+	for _, in := range p.Inputs[1:] {
 		list = append(list, nodes[in.Name])
 	}
 	return list
@@ -156,7 +187,7 @@ func (q programQuantizer) others(given Given) []*graph.Node {
 
 func (q programQuantizer) Forward(x *graph.Node, given Given) (*graph.Node, []*graph.Node) {
 	p, coding := q.factoredForward(engine.DeviceOf(x.Graph()))
-	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, q.others(given)...), q.memory)
+	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, q.others(q.Program, given)...), q.memory)
 	value := out[sdk.OutputValue]
 	if coding != nil {
 		coding.codes(out).AttachTo(value)
@@ -366,7 +397,7 @@ func (q programQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y
 		panic(err)
 	}
 	memory := q.fusedMemory(s)
-	out, ok := Kernel(g, p, q.rows(), append(slices.Clone(s.Inputs), q.others(given)...), memory)
+	out, ok := Kernel(g, p, q.rows(), append(slices.Clone(s.Inputs), q.others(q.Program, given)...), memory)
 	if !ok {
 		return nil, false
 	}

@@ -269,6 +269,10 @@ func Trained(site string, t sdk.StateTensor) string {
 	return "quantizer." + site + "." + t.Name
 }
 
+// Kept returns the name of the state tensor s that the quantizer for a weight or an activation
+// site keeps from step to step.
+func Kept(site, s string) string { return "kept/" + site + "/" + s }
+
 // Rules makes the jobs of update rules. A job replaces the parameter and the states, and
 // consumes the gradient.
 func Rules(rules []cage.Rule) ([]Job, error) {
@@ -385,6 +389,9 @@ func tensorOf(r cage.Rule, input string) (name string, ok bool) {
 				return Param(Trained(tensor, t)), true
 			}
 		}
+	}
+	if s, cut := strings.CutPrefix(input, sdk.KeptPrefix); cut {
+		return Kept(tensor, s), true
 	}
 	switch {
 	case input == cage.InputX:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -19,7 +20,6 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/sdk"
 )
 
 // source is a model that is to be quantized: weights that are read one by one, and what is known of them.
@@ -30,8 +30,8 @@ type source struct {
 	made   *trained.Record // of a run; of a checkpoint of the hub, its tokenizer
 	origin *provenance.Origin
 	values func(param string) ([]float32, error)
-	// trained reads trained parameters of the run's own quantizers; nil where there are none.
-	trained func(param string, t sdk.StateTensor) ([]float32, error)
+	// trained reads trained parameters and states of the run's own quantizers; nil where there are none.
+	trained layerwise.Trained
 }
 
 // withSource opens a run or a Hugging Face checkpoint while it is used.
@@ -84,7 +84,7 @@ func (s *source) openCheckpoint(f *checkpoint.File) error {
 		return t.Data, err
 	}
 	s.values = func(param string) ([]float32, error) { return read(step.ParamName(param)) }
-	s.trained = func(param string, t sdk.StateTensor) ([]float32, error) { return read(step.TrainedName(param, t)) }
+	s.trained = step.LoadTrained(load)
 	return nil
 }
 

@@ -224,6 +224,9 @@ func (t *Model) activations() ([]export.Activation, error) {
 		if len(p.Trained) > 0 {
 			return nil, fmt.Errorf("%s: its quantizer has trained parameters, and programs that load an export have none for activations", site.Name)
 		}
+		if len(p.State) > 0 {
+			return nil, fmt.Errorf("%s: its quantizer keeps state, and programs that load an export have none for activations", site.Name)
+		}
 		hash := p.Program.Hash()
 		i, have := at[hash]
 		if !have {

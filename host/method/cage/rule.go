@@ -9,7 +9,7 @@ import (
 
 // Names of the inputs and outputs of an update program, in addition to those of the
 // optimizer's state (sdk.StatePrefix) and of what the quantizer takes (sdk.TrainedPrefix,
-// sdk.InputNoise, sdk.InputSharedNoise). All except x, gradient, quantized and direction are scalars.
+// sdk.KeptPrefix, sdk.InputNoise, sdk.InputSharedNoise). All except x, gradient, quantized and direction are scalars.
 const (
 	InputX         = "x"         // the parameter x_t, float of the tensor's shape
 	InputGradient  = "gradient"  // g_t at x_t, before clipping
@@ -58,7 +58,7 @@ type Rule struct {
 	Group string
 	// Quantizer is the weight quantizer of the tensor's own forward pass; nil for a
 	// tensor that is not quantized, which is never corrected. Where the update quantizes
-	// again, it does so as that forward pass, with the same noise.
+	// again, it does so as that forward pass, with the same noise and state.
 	Quantizer *sdk.QuantizerProgram
 	// Rotation is the block size of the rotation H in which the input quantized has been
 	// left: the input is H·Q(x_t), and the program rotates it back where it needs Q(x_t).

@@ -111,12 +111,16 @@ func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, regulariz
 	}
 }
 
-// noTrained refuses quantizers with trained parameters: without quantization in the forward pass they have no gradients.
+// noTrained refuses quantizers with trained parameters or state: without quantization in the forward pass they have no gradients, and
+// see nothing.
 func noTrained(cfg *config.Config, key string, programs *Programs) error {
 	for _, list := range []map[string]sdk.QuantizerProgram{programs.Weights, programs.Activations} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			if len(list[name].Trained) > 0 {
 				return cfg.ErrorAt(key, "gradients are taken in full precision, but the quantizer of %s has trained parameters", name)
+			}
+			if len(list[name].State) > 0 {
+				return cfg.ErrorAt(key, "gradients are taken in full precision, but the quantizer of %s keeps state", name)
 			}
 		}
 	}

@@ -81,8 +81,20 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 			err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed, probes: c.plan.probesDue(set.Step)}, scalars, &res)
 		}
 	}
+	if err == nil {
+		c.plan.advance(t)
+	}
 	s.inconsistent = err != nil
 	return res, err
+}
+
+// advance puts the next states of the quantizers in the places of the ones that the step has read.
+func (p *Plan) advance(t update.Tensors) {
+	for _, s := range p.kept() {
+		t[s.Name].Finalize()
+		t[s.Name] = t[nextName(s.Name)]
+		delete(t, nextName(s.Name))
+	}
 }
 
 // needsQuantized tells whether a step reads Q(x): for the gradient, the correction

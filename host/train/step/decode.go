@@ -208,6 +208,9 @@ func (e *Evaluator) quantizeActivation(site model.ActivationSite, tokens int, x 
 	for _, p := range trainedOf(q, site.Name) {
 		t[update.Param(p.Name)] = e.t[update.Param(p.Name)]
 	}
+	for _, s := range keptOf(q, site.Name) {
+		t[s.Name] = e.t[s.Name]
+	}
 	return exec.quantize(e.c.dev, t, x, tokens, site.Width)
 }
 

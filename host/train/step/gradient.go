@@ -31,6 +31,19 @@ func (p *Plan) gradientTensors(full bool) []Tensor {
 	return append(p.params(), p.trainedActivations()...)
 }
 
+// summed are the tensors whose sums over micro-batches a step computes, with the names of the sums: the gradients, and the
+// next states of the quantizers of activations.
+func (p *Plan) summed(full bool) []Tensor {
+	list := p.gradientTensors(full)
+	if !full {
+		list = append(list, p.keptOfActivations()...)
+	}
+	for i := range list {
+		list[i].Name = sumName(list[i].Name)
+	}
+	return list
+}
+
 func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 	var list []*graph.Node
 	for _, t := range p.params() {
@@ -47,6 +60,7 @@ func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 func (p *Plan) forwardSpecs(full bool) []engine.Spec {
 	specs := inputSpecs(p.gradientTensors(full), p.forwardName(full), false)
 	if !full {
+		specs = append(specs, inputSpecs(p.keptOfActivations(), asNamed, false)...)
 		for _, t := range p.quantizedParams() {
 			specs = append(specs, p.codes[t.Name]...)
 		}
@@ -82,7 +96,7 @@ func (p *Plan) gradientStage(kind gradientKind) stage {
 	}
 	specs := append(p.gradientSpecs(kind.full), p.batchSpecs(kind.full)...)
 	if kind.sum {
-		specs = append(specs, inputSpecs(p.gradientTensors(kind.full), sumName, true)...)
+		specs = append(specs, inputSpecs(p.summed(kind.full), asNamed, true)...)
 	}
 	return stage{name, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes { return p.gradients(kind, in) }}
 }
@@ -90,9 +104,10 @@ func (p *Plan) gradientStage(kind gradientKind) stage {
 // gradients builds the graph of the forward and the backward pass.
 func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	var hook model.ActivationQuantizer
+	next := update.Nodes{}
 	if !kind.full {
 		addKeys(in, activationKeysName, p.activationKeys())
-		hook = activationQuantizer(p.Activations, in)
+		hook = withNext(activationQuantizer(p.Activations, in), p.Activations, in, next)
 		p.quantizeBackward(in)
 	}
 	loss, read := p.microBatchLoss(in, kind.full, hook)
@@ -101,15 +116,19 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	for i, t := range list {
 		at[i] = in[p.forwardName(kind.full)(t.Name)]
 	}
-	grads := graph.Gradient(loss, at...)
+	terms := graph.Gradient(loss, at...)
+	summed := p.summed(kind.full)
+	for _, t := range summed[len(list):] {
+		terms = append(terms, next[t.Name])
+	}
 	if !kind.local {
-		read, grads = reduceReplicas(read, grads)
+		read, terms = reduceReplicas(read, terms)
 	}
 	out := update.Nodes{lossName: read}
-	for i, t := range list {
-		out[sumName(t.Name)] = grads[i]
+	for i, t := range summed {
+		out[t.Name] = terms[i]
 		if kind.sum {
-			out[sumName(t.Name)] = graph.Add(in[sumName(t.Name)], grads[i])
+			out[t.Name] = graph.Add(in[t.Name], terms[i])
 		}
 	}
 	return out
@@ -135,7 +154,7 @@ func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) (losses *gra
 		return losses, sums
 	}
 	kind.sum = true
-	list := p.gradientTensors(kind.full)
+	list := p.summed(kind.full)
 	// −0 is what can be added to any number without changing it.
 	nothing := graph.Const(g, float32(math.Copysign(0, -1)))
 	state := []*graph.Node{graph.BroadcastToDims(nothing, p.Accumulate, p.lossCount())}
@@ -155,31 +174,32 @@ func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) (losses *gra
 			one[spec.Name] = fixed[len(own)+j]
 		}
 		for j, t := range list {
-			one[sumName(t.Name)] = state[1+j]
+			one[t.Name] = state[1+j]
 		}
 		out := p.gradients(kind, one)
 		next := []*graph.Node{graph.DynamicUpdateSlice(state[0], graph.InsertAxes(out[lossName], 0), []*graph.Node{i, graph.ZerosLike(i)})}
 		for _, t := range list {
-			next = append(next, out[sumName(t.Name)])
+			next = append(next, out[t.Name])
 		}
 		return next
 	})
 	sums = update.Nodes{}
 	for j, t := range list {
-		sums[sumName(t.Name)] = state[1+j]
+		sums[t.Name] = state[1+j]
 	}
 	return graph.Reshape(state[0], -1), sums
 }
 
 // finishStage maps the summed gradients to the mean gradients of everything that is
 // trained, through the backward passes of the weight quantizers, and to the vector of
-// their squared norms. quantize is the stage whose values and residuals it reads.
+// their squared norms, and the summed states of the quantizers of activations to their means. quantize is the stage whose values and residuals it reads.
 func (p *Plan) finishStage(quantize *executable) stage {
-	specs := inputSpecs(p.gradientTensors(p.FullPrecision), sumName, true)
+	specs := inputSpecs(p.summed(p.FullPrecision), asNamed, true)
 	if quantize != nil && !p.FullPrecision { // otherwise the gradients are those of the parameters already
 		specs = append(specs, quantize.inputs...)
 		values := slices.DeleteFunc(quantize.outputSpecs(), func(s engine.Spec) bool { // the keys follow from its inputs, too
-			return slices.ContainsFunc(p.weightKeys(), func(k key) bool { return k.node == s.Name })
+			return slices.ContainsFunc(p.weightKeys(), func(k key) bool { return k.node == s.Name }) ||
+				slices.ContainsFunc(p.keptOfWeights(), func(t Tensor) bool { return nextName(t.Name) == s.Name })
 		})
 		for i := range values {
 			values[i].Donated = !slices.ContainsFunc(p.quantizedParams(), func(t Tensor) bool { return update.Value(t.Name) == values[i].Name })
@@ -212,6 +232,12 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 		norms = append(norms, graph.Reshape(sumOfSquares(gradient), 1))
 	}
 	out[normsName] = graph.Concatenate(norms, 0)
+	if !p.FullPrecision {
+		for _, t := range p.keptOfActivations() {
+			sum := in[sumName(t.Name)]
+			out[nextName(t.Name)] = graph.DivScalar(sum, float64(p.Accumulate*engine.Replicas(sum.Graph())))
+		}
+	}
 	return out
 }
 

@@ -148,6 +148,9 @@ func given(q lower.Quantizer, site string, in update.Nodes) lower.Given {
 	for _, t := range trainedOf(q, site) {
 		g.Trained = append(g.Trained, in[update.Param(t.Name)])
 	}
+	for _, s := range keptOf(q, site) {
+		g.State = append(g.State, in[s.Name])
+	}
 	return g
 }
 

@@ -41,7 +41,7 @@ type Plan struct {
 	Form    cage.Form
 	Variant cage.Variant
 	// FullPrecision takes the gradient at x, without quantization; the correction and the
-	// evaluation still quantize. Quantizers may then have no trained parameters.
+	// evaluation still quantize. Quantizers may then have no trained parameters and no state.
 	FullPrecision bool
 	// Distillation makes the model learn what a teacher predicts; nil means that it
 	// learns the tokens.
@@ -94,8 +94,8 @@ func (p *Plan) check() error {
 	if p.FullPrecision && len(p.Backward) > 0 {
 		return fmt.Errorf("step: quantized gradients in a training without quantization")
 	}
-	if p.FullPrecision && len(p.Trained()) > 0 {
-		return fmt.Errorf("step: quantizers with trained parameters in a training without quantization")
+	if p.FullPrecision && len(p.Trained())+len(p.kept()) > 0 {
+		return fmt.Errorf("step: quantizers with trained parameters or state in a training without quantization")
 	}
 	switch p.Stacking {
 	case update.ByDevice, update.Unstacked, update.Stacked:
@@ -218,6 +218,37 @@ func trainedOf(q lower.Quantizer, site string) []Tensor {
 	var list []Tensor
 	for _, t := range q.Trained() {
 		list = append(list, Tensor{Name: update.Trained(site, t), Dims: t.Shape})
+	}
+	return list
+}
+
+// kept lists the state tensors of the quantizers, with their names in checkpoints: first those for weights, then those for
+// activations.
+func (p *Plan) kept() []Tensor { return append(p.keptOfWeights(), p.keptOfActivations()...) }
+
+func (p *Plan) keptOfWeights() []Tensor {
+	var list []Tensor
+	for _, param := range p.Model.Params() {
+		list = append(list, keptOf(p.Weights[param.Name], param.Name)...)
+	}
+	return list
+}
+
+func (p *Plan) keptOfActivations() []Tensor {
+	var list []Tensor
+	for _, site := range p.Model.ActivationSites(p.Batch, p.Context) {
+		list = append(list, keptOf(p.Activations[site.Name], site.Name)...)
+	}
+	return list
+}
+
+func keptOf(q lower.Quantizer, site string) []Tensor {
+	if q == nil {
+		return nil
+	}
+	var list []Tensor
+	for _, s := range q.State() {
+		list = append(list, Tensor{Name: update.Kept(site, s.Name), Dims: s.Shape})
 	}
 	return list
 }

@@ -12,11 +12,12 @@ import (
 )
 
 // quantizeStage maps the quantized parameters and the trained parameters of their
-// quantizers to their values Q(x), rotated where the plan leaves them so, and residuals.
+// quantizers to their values Q(x), rotated where the plan leaves them so, and residuals; in training also to the next states
+// of the quantizers.
 func (p *Plan) quantizeStage() stage {
 	specs := inputSpecs(append(p.quantizedParams(), p.trainedWeights()...), update.Param, false)
 	keys := p.weightKeys()
-	specs = slices.Concat(specs, keySpecs(weightKeysName, keys), numberSpecs(p.Weights))
+	specs = slices.Concat(specs, inputSpecs(p.keptOfWeights(), asNamed, false), keySpecs(weightKeysName, keys), numberSpecs(p.Weights))
 	return stage{"quantize", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		addKeys(in, weightKeysName, keys)
 		out := update.Nodes{}
@@ -25,8 +26,10 @@ func (p *Plan) quantizeStage() stage {
 		}
 		for _, t := range p.quantizedParams() {
 			q := p.Weights[t.Name]
-			value, residuals := q.Forward(in[update.Param(t.Name)], given(q, t.Name, in))
+			x, g := in[update.Param(t.Name)], given(q, t.Name, in)
+			value, residuals := q.Forward(x, g)
 			out[update.Value(t.Name)] = value
+			setNext(out, q, t.Name, q.Next(x, g), nextName)
 			if c, ok := lower.CodesOf(value); ok && p.codes[t.Name] != nil {
 				for i, part := range c.Parts {
 					out[codeName(t.Name, i)] = part
@@ -52,6 +55,13 @@ func (p *Plan) quantizerBackward(weight string, in update.Nodes, dy *graph.Node,
 	}
 }
 
+// setNext adds the next state of a quantizer to out, where name gives the names from those of the state; none if it has no next state.
+func setNext(out update.Nodes, q lower.Quantizer, site string, next []*graph.Node, name func(kept string) string) {
+	for i, node := range next {
+		out[name(keptOf(q, site)[i].Name)] = node
+	}
+}
+
 // addGradient adds to the gradient with respect to a tensor, which several sites may share.
 func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
 	name := update.Gradient(tensor)
@@ -62,12 +72,14 @@ func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
 }
 
 // initStage maps the quantized parameters to the initial values of the trained
-// parameters of their quantizers.
+// parameters and states of their quantizers.
 func (p *Plan) initStage() stage {
 	return stage{"initial quantizer parameters", inputSpecs(p.quantizedParams(), update.Param, false), func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		for _, t := range p.quantizedParams() {
-			setTrained(nil, out, p.Weights[t.Name], t.Name, p.Weights[t.Name].Init(in[update.Param(t.Name)]))
+			q, x := p.Weights[t.Name], in[update.Param(t.Name)]
+			setTrained(nil, out, q, t.Name, q.Init(x))
+			setNext(out, q, t.Name, q.InitState(x), asNamed)
 		}
 		return out
 	}}
@@ -87,7 +99,7 @@ func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*
 	return values
 }
 
-// calibrateStage maps weights and tokens to the initial values of the trained parameters of the quantizers of activations.
+// calibrateStage maps weights and tokens to the initial values of the trained parameters and states of the quantizers of activations.
 // Each quantizer gets them from the activations of this batch at its site, for which all quantizers before it are active.
 // With several replicas they are means over the replicas.
 func (p *Plan) calibrateStage() stage {
@@ -100,7 +112,9 @@ func (p *Plan) calibrateStage() stage {
 				return x
 			}
 			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x)))
-			value, _ := q.Forward(x, lower.Given{Trained: trained})
+			state := replicaMeans(q.InitState(x))
+			setNext(out, q, site.Name, state, asNamed)
+			value, _ := q.Forward(x, lower.Given{Trained: trained, State: state})
 			return value
 		})
 		return out
@@ -118,5 +132,19 @@ func activationQuantizer(quantizers map[string]lower.Quantizer, in update.Nodes)
 			return lower.Quantize(x, given(q, site.Name, in), q)
 		}
 		return x
+	}
+}
+
+// withNext returns the hook with which a training quantizes: beside what quantize does, it adds the next state of each quantizer
+// to next, with the names of the sums over micro-batches.
+func withNext(quantize model.ActivationQuantizer, quantizers map[string]lower.Quantizer, in, next update.Nodes) model.ActivationQuantizer {
+	if quantize == nil {
+		return nil
+	}
+	return func(site model.ActivationSite, x *graph.Node) *graph.Node {
+		if q, ok := quantizers[site.Name]; ok {
+			setNext(next, q, site.Name, q.Next(x, given(q, site.Name, in)), sumName)
+		}
+		return quantize(site, x)
 	}
 }

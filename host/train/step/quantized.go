@@ -50,10 +50,10 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 	return out, out.download(t)
 }
 
-// quantizedStage maps a weight and its quantizer's trained parameters to the outputs of
+// quantizedStage maps a weight and its quantizer's trained parameters and state to the outputs of
 // the quantizer's program that describe Q(x).
 func quantizedStage(rule cage.Rule) stage {
-	specs := inputSpecs(quantizerInputs(rule), update.Param, false)
+	specs := quantizerInputs(rule)
 	p := lower.Only(rule.Quantizer.ForEvaluation().Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale)
 	return stage{"quantized " + rule.Name, specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
 		args := make([]*graph.Node, len(specs))
@@ -71,13 +71,16 @@ func quantizedStage(rule cage.Rule) stage {
 	}}
 }
 
-// quantizerInputs are what the quantizer of a weight reads: the weight, and the quantizer's trained parameters.
-func quantizerInputs(rule cage.Rule) []Tensor {
-	reads := []Tensor{{Name: rule.Name, Dims: rule.Shape}}
+// quantizerInputs are what the quantizer of a weight reads: the weight, and the quantizer's trained parameters and state.
+func quantizerInputs(rule cage.Rule) []engine.Spec {
+	reads := []Tensor{{Name: update.Param(rule.Name), Dims: rule.Shape}}
 	for _, t := range rule.Quantizer.Trained {
-		reads = append(reads, Tensor{Name: update.Trained(rule.Name, t), Dims: t.Shape})
+		reads = append(reads, Tensor{Name: update.Param(update.Trained(rule.Name, t)), Dims: t.Shape})
 	}
-	return reads
+	for _, s := range rule.Quantizer.State {
+		reads = append(reads, Tensor{Name: update.Kept(rule.Name, s.Name), Dims: s.Shape})
+	}
+	return inputSpecs(reads, asNamed, false)
 }
 
 // quantizedName is the name of an output of quantizedStage among the tensors of a step.
@@ -103,8 +106,8 @@ func (q *Quantized) download(t update.Tensors) (err error) {
 // evaluation does. The number of tokens must be one of the plan's pieces.
 func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) ([]float32, error) {
 	q, ok := c.evaluationPlan.Pieces[site.Tokens][site.Name]
-	if !ok || len(q.Trained()) > 0 {
-		return nil, fmt.Errorf("step: %s has no quantizer without trained parameters for %d tokens", site.Name, site.Tokens)
+	if !ok || len(q.Trained())+len(q.State()) > 0 {
+		return nil, fmt.Errorf("step: %s has no quantizer without trained parameters and state for %d tokens", site.Name, site.Tokens)
 	}
 	e, err := activationStage(q, site, site.Tokens).compile(c.dev)
 	if err != nil {
@@ -124,17 +127,18 @@ const (
 	valueName      = "value"
 )
 
-// activationStage maps an activation of that many tokens, and the trained parameters of its quantizer, to its quantized form.
+// activationStage maps an activation of that many tokens, and the trained parameters and state of its quantizer, to its quantized form.
 func activationStage(q lower.Quantizer, site model.ActivationSite, tokens int) stage {
 	specs := []engine.Spec{{Name: activationName, Shape: floatShape(tokens, site.Width)}}
 	specs = append(specs, inputSpecs(trainedOf(q, site.Name), update.Param, false)...)
+	specs = append(specs, inputSpecs(keptOf(q, site.Name), asNamed, false)...)
 	return stage{activationName, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		return update.Nodes{valueName: lower.Quantize(in[activationName], given(q, site.Name, in), q)}
 	}}
 }
 
 // quantize runs an [activationStage] on x, of those dimensions, in place. t has the trained
-// parameters of its quantizer.
+// parameters and state of its quantizer.
 func (e *executable) quantize(dev *engine.Device, t update.Tensors, x []float32, dims ...int) (err error) {
 	if t[activationName], err = engine.Upload(dev, x, dims...); err != nil {
 		return err
@@ -201,20 +205,19 @@ func (r *CodeReader) Read(s *State) (codes []int32, residuals []float32, err err
 	return codes, residuals, err
 }
 
-// codesStage maps weights and their quantizers' trained parameters to the codes and the
+// codesStage maps weights and their quantizers' trained parameters and states to the codes and the
 // residuals of the chosen elements.
 func codesStage(rules []cage.Rule, chosen []WeightElements) stage {
-	reads := make([][]Tensor, len(rules)) // by each quantizer's program
+	reads := make([][]engine.Spec, len(rules)) // by each quantizer's program
 	for i, r := range rules {
 		reads[i] = quantizerInputs(r)
 	}
-	specs := inputSpecs(slices.Concat(reads...), update.Param, false)
-	return stage{"codes", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
+	return stage{"codes", slices.Concat(reads...), func(g *graph.Graph, in update.Nodes) update.Nodes {
 		var codes, residuals []*graph.Node
 		for i, r := range rules {
 			var args []*graph.Node
-			for _, t := range reads[i] {
-				args = append(args, in[update.Param(t.Name)])
+			for _, spec := range reads[i] {
+				args = append(args, in[spec.Name])
 			}
 			code, value := codesOf(*r.Quantizer, args)
 			at := engine.Constant(g, chosen[i].Positions, len(chosen[i].Positions), 1)

@@ -78,7 +78,7 @@ func (c *Compiled) single(form cage.Form) (*single, error) {
 // the host reads. Where loss or norm is not finite parameters and states come out as they
 // went in. It consists of the stages of the chain, which compute the same.
 func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
-	specs := inputSpecs(p.stateTensors(), func(name string) string { return name }, true) // all that a step replaces
+	specs := inputSpecs(p.stateTensors(), asNamed, true) // all that a step replaces
 	in := slices.Concat(specs, p.teacherSpecs())
 	for _, spec := range p.batchSpecs(p.FullPrecision) {
 		spec.Shape = shapes.Make(spec.Shape.DType, append([]int{p.Accumulate}, spec.Shape.Dimensions...)...)
@@ -102,6 +102,9 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 		p.setLossScalar(scalars, losses)
 		p.setSums(g, w.collect, have, scalars)
 		out, measures := o.Build(g, w.jobs, have, scalars)
+		for _, s := range p.kept() {
+			out[s.Name] = have[nextName(s.Name)]
+		}
 		ok := graph.LogicalAnd(allFinite(losses), allFinite(norms))
 		for _, spec := range specs {
 			out[spec.Name] = graph.Where(ok, out[spec.Name], in[spec.Name])

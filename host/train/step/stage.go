@@ -101,6 +101,12 @@ func residualName(weight string, i int) string { return fmt.Sprintf("residual/%s
 // codeName is the name of a part of the codes of a weight.
 func codeName(weight string, i int) string { return fmt.Sprintf("codes/%s/%d", weight, i) }
 
+// nextName is the name of what comes after a step in the place of a state tensor of a quantizer.
+func nextName(kept string) string { return "next/" + kept }
+
+// asNamed is the name of a tensor in a stage that has the name it is listed with.
+func asNamed(tensor string) string { return tensor }
+
 // numberedNodes lists the nodes of a weight with the names name(weight, 0), name(weight, 1), … as far as there are any.
 func numberedNodes(in update.Nodes, name func(weight string, i int) string, weight string) (list []*graph.Node) {
 	for node, ok := in[name(weight, 0)]; ok; node, ok = in[name(weight, len(list))] {

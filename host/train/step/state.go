@@ -17,7 +17,7 @@ import (
 )
 
 // State is what training carries from step to step, on the device: everything that is
-// trained, and the states of optimizers, by their names in checkpoints. Results computed
+// trained, and the states of optimizers and quantizers, by their names in checkpoints. Results computed
 // from it while steps go on are in host memory.
 type State struct {
 	Tensors update.Tensors
@@ -71,7 +71,7 @@ func (p *Plan) stateTensors() []Tensor {
 			list = append(list, Tensor{Name: update.State(t.Name, st.Name), Dims: st.Shape, Storage: st.Storage})
 		}
 	}
-	return list
+	return append(list, p.kept()...)
 }
 
 // Stored is a tensor of a state as a checkpoint stores it.
@@ -133,8 +133,20 @@ func EvaluatedName(name string) string {
 	return update.Evaluated(strings.TrimPrefix(name, update.Param("")))
 }
 
-// TrainedName returns the name, in checkpoints, of a trained parameter of the quantizer of a weight or site.
-func TrainedName(site string, t sdk.StateTensor) string { return update.Param(update.Trained(site, t)) }
+// LoadTrained returns a function that loads what the quantizer of a weight or site takes under the name of an input of its program
+// of evaluation: a trained parameter or a state tensor.
+func LoadTrained(load LoadFunc) func(site string, q sdk.QuantizerProgram, input string) ([]float32, error) {
+	return func(site string, q sdk.QuantizerProgram, input string) ([]float32, error) {
+		name := update.Kept(site, strings.TrimPrefix(input, sdk.KeptPrefix))
+		for _, t := range q.Trained {
+			if sdk.TrainedPrefix+t.Name == input {
+				name = update.Param(update.Trained(site, t))
+			}
+		}
+		t, err := load(name)
+		return t.Data, err
+	}
+}
 
 // LoadParams returns a function that loads the parameters of a model and nothing else. It gets the elements from
 // values, which is given the name of a parameter; they are used before values is called again.
@@ -184,14 +196,14 @@ func (c *Compiled) Upload(load LoadFunc) (*State, error) {
 	return c.upload(c.plan.stateTensors(), load)
 }
 
-// UploadParams makes a state for evaluation from what is trained in a checkpoint, without
-// the states of optimizers.
+// UploadParams makes a state for evaluation from what is trained in a checkpoint, and the
+// states of quantizers, without those of optimizers.
 func (c *Compiled) UploadParams(load LoadFunc) (*State, error) {
 	list := c.plan.tensors()
 	for i := range list {
 		list[i].Name = update.Param(list[i].Name)
 	}
-	return c.upload(list, load)
+	return c.upload(append(list, c.plan.kept()...), load)
 }
 
 func (c *Compiled) upload(list []Tensor, load LoadFunc) (*State, error) {
@@ -216,9 +228,9 @@ func (s *State) Close() {
 }
 
 // NewState draws the parameters from the seed, initializes the trained parameters of
-// quantizers from them and from a batch of tokens, [batch, context+1], and runs the
-// optimizers' init programs. The tokens are needed only if quantizers of activations have
-// trained parameters.
+// quantizers, and their states, from them and from a batch of tokens, [batch, context+1], and
+// runs the optimizers' init programs. The tokens are needed only if quantizers of activations
+// have trained parameters or state.
 func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 	workers := 1
 	if c.dev.SharesMemory() { // elsewhere each would have a copy in host memory
@@ -245,6 +257,9 @@ func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
 func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	if list := c.plan.trainedActivations(); len(list) > 0 {
 		return nil, fmt.Errorf("%s is a parameter that is trained: this quantizer of activations does nothing useful before", list[0].Name)
+	}
+	if list := c.plan.keptOfActivations(); len(list) > 0 {
+		return nil, fmt.Errorf("%s is state that training gathers: this quantizer of activations does nothing useful before", list[0].Name)
 	}
 	s := &State{Tensors: update.Tensors{}}
 	err := c.initParams(s.Tensors, 1, func(p architecture.Param) (*engine.Buffer, error) {
@@ -300,7 +315,7 @@ func (c *Compiled) initParams(t update.Tensors, workers int, param func(architec
 }
 
 func (c *Compiled) initTrainedWeights(t update.Tensors) error {
-	if len(c.plan.trainedWeights()) == 0 {
+	if len(c.plan.trainedWeights())+len(c.plan.keptOfWeights()) == 0 {
 		return nil
 	}
 	return c.runOnce(c.plan.initStage(), t)
@@ -317,7 +332,8 @@ func (c *Compiled) runOnce(s stage, t update.Tensors) error {
 }
 
 func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) error {
-	if len(c.plan.trainedActivations()) == len(c.plan.trainedShared()) { // they have values already
+	kept := c.plan.keptOfActivations()
+	if len(c.plan.trainedActivations()) == len(c.plan.trainedShared()) && len(kept) == 0 { // they have values already
 		return nil
 	}
 	batch, err := c.uploadBatch(tokens)
@@ -334,6 +350,11 @@ func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) erro
 	for _, tr := range c.plan.trainedActivations() {
 		if b := have[update.Param(tr.Name)]; b != nil {
 			t[update.Param(tr.Name)] = b
+		}
+	}
+	for _, s := range kept {
+		if b := have[s.Name]; b != nil {
+			t[s.Name] = b
 		}
 	}
 	keepState(t, have)

@@ -46,6 +46,9 @@ func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activ
 		if len(p.Trained) > 0 {
 			return nil, fmt.Errorf("%s: the quantizer has trained parameters, which only a training finds: leave activations as they are", site)
 		}
+		if len(p.State) > 0 {
+			return nil, fmt.Errorf("%s: the quantizer keeps state, which only a training gathers: leave activations as they are", site)
+		}
 		var err error
 		if f.activations[site], err = lower.NewQuantizer(p.ForEvaluation()); err != nil {
 			return nil, fmt.Errorf("%s: %w", site, err)

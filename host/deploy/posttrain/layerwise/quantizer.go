@@ -2,6 +2,7 @@ package layerwise
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -25,7 +26,7 @@ type quantizer struct {
 	dims    []int
 	// block is that of the rotation that values end in; 1: there is none. The quantizer rounds before it.
 	block   int
-	trained []*engine.Buffer // the quantizer's trained parameters for the weight
+	own     []*engine.Buffer // the quantizer's trained parameters and state for the weight
 	quant   *engine.Executable
 	scaling *engine.Executable // gives scales alone; nil until it is needed
 }
@@ -38,15 +39,16 @@ const (
 	scaleOutput
 )
 
-// newQuantizer prepares the quantizer of a weight. trained reads its trained parameters; nil: they have their initial values.
-func newQuantizer(dev *engine.Device, p sdk.QuantizerProgram, w []float32, trained func(sdk.StateTensor) ([]float32, error)) (*quantizer, error) {
+// newQuantizer prepares the quantizer of a weight. own reads its trained parameters and state, by the names of the program's inputs; nil: they
+// have their initial values.
+func newQuantizer(dev *engine.Device, p sdk.QuantizerProgram, w []float32, own func(input string) ([]float32, error)) (*quantizer, error) {
 	p = p.ForEvaluation()
 	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, rotation.Ending(p.Program, sdk.OutputValue))}
 	var err error
-	if trained != nil {
-		err = q.loadTrained(trained)
+	if own != nil {
+		err = q.load(own)
 	} else {
-		err = q.initTrained(w)
+		err = q.init(w)
 	}
 	if err == nil {
 		err = q.compile()
@@ -59,7 +61,7 @@ func newQuantizer(dev *engine.Device, p sdk.QuantizerProgram, w []float32, train
 }
 
 func (q *quantizer) close() {
-	_ = engine.FinalizeAll(q.trained...)
+	_ = engine.FinalizeAll(q.own...)
 	for _, e := range []*engine.Executable{q.quant, q.scaling} {
 		if e != nil {
 			e.Close()
@@ -67,32 +69,38 @@ func (q *quantizer) close() {
 	}
 }
 
-// loadTrained uploads the trained parameters.
-func (q *quantizer) loadTrained(read func(sdk.StateTensor) ([]float32, error)) error {
-	for _, t := range q.program.Trained {
-		values, err := read(t)
+// load uploads the trained parameters and the state.
+func (q *quantizer) load(read func(input string) ([]float32, error)) error {
+	for _, in := range q.program.Program.Inputs[1:] {
+		values, err := read(in.Name)
 		if err != nil {
 			return err
 		}
-		b, err := engine.Upload(q.dev, values, t.Shape...)
+		b, err := engine.Upload(q.dev, values, in.Type.Shape...)
 		if err != nil {
-			return fmt.Errorf("%s: %w", t.Name, err)
+			return fmt.Errorf("%s: %w", in.Name, err)
 		}
-		q.trained = append(q.trained, b)
+		q.own = append(q.own, b)
 	}
 	return nil
 }
 
-// initTrained computes the trained parameters as a training would begin with them.
-func (q *quantizer) initTrained(w []float32) error {
-	if len(q.program.Trained) == 0 {
+// init computes the trained parameters and the state as a training would begin with them.
+func (q *quantizer) init(w []float32) error {
+	inputs := q.program.Program.Inputs[1:]
+	if len(inputs) == 0 {
 		return nil
 	}
 	e, err := q.dev.Compile("initial quantizer parameters", q.specs()[:1], func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		named := lower.Lower(g, q.program.Init, in)
+		named := map[string]*graph.Node{}
+		for _, p := range []*program.Program{q.program.Init, q.program.InitState} {
+			if p != nil {
+				maps.Copy(named, lower.Lower(g, p, in))
+			}
+		}
 		var out []*graph.Node
-		for _, t := range q.program.Trained {
-			out = append(out, named[sdk.TrainedPrefix+t.Name])
+		for _, input := range inputs {
+			out = append(out, named[input.Name])
 		}
 		return out
 	})
@@ -100,15 +108,15 @@ func (q *quantizer) initTrained(w []float32) error {
 		return err
 	}
 	defer e.Close()
-	q.trained, err = q.run(e, w)
+	q.own, err = q.run(e, w)
 	return err
 }
 
-// specs are the weight and the trained parameters.
+// specs are the weight, the trained parameters and the state.
 func (q *quantizer) specs() []engine.Spec {
-	specs := []engine.Spec{{Name: sdk.InputX, Shape: shapes.Make(dtypes.Float32, q.dims...)}}
-	for _, t := range q.program.Trained {
-		specs = append(specs, engine.Spec{Name: t.Name, Shape: shapes.Make(dtypes.Float32, t.Shape...)})
+	var specs []engine.Spec
+	for _, in := range q.program.Program.Inputs {
+		specs = append(specs, engine.Spec{Name: in.Name, Shape: shapes.Make(dtypes.Float32, in.Type.Shape...)})
 	}
 	return specs
 }
@@ -158,7 +166,7 @@ func (q *quantizer) run(e *engine.Executable, w []float32) ([]*engine.Buffer, er
 		return nil, err
 	}
 	defer x.Finalize()
-	return e.Run(append([]*engine.Buffer{x}, q.trained...), nil)
+	return e.Run(append([]*engine.Buffer{x}, q.own...), nil)
 }
 
 // scales are those that the quantizer gives a weight.

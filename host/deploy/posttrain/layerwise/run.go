@@ -19,6 +19,9 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
+// Trained reads what an input of the program q of a weight's quantizer gets: a trained parameter or a state tensor.
+type Trained func(param string, q sdk.QuantizerProgram, input string) ([]float32, error)
+
 // Run describes the quantization of a model.
 type Run struct {
 	Settings settings.Settings
@@ -30,9 +33,9 @@ type Run struct {
 	Weights, Activations map[string]sdk.QuantizerProgram
 	// Values reads the elements of a parameter, which are used before the next call.
 	Values func(param string) ([]float32, error)
-	// Trained reads a trained parameter of a weight's quantizer; nil means that each has its value at the start of
-	// training.
-	Trained func(param string, t sdk.StateTensor) ([]float32, error)
+	// Trained reads trained parameters and states of the weights' quantizers. Nil means that each has its value at the start
+	// of training.
+	Trained Trained
 	// Sequences are the calibration texts, of Context tokens each. Batch of them are computed at once; it must divide
 	// their number. Without any, weights are rounded to nearest and nothing is known about outputs.
 	Sequences [][]int32
@@ -161,11 +164,11 @@ func (r *Run) weights(ctx context.Context, f *forward, params []architecture.Par
 }
 
 func (r *Run) weight(ctx context.Context, p architecture.Param, program sdk.QuantizerProgram, w []float32, in *inputs) (*Quantized, error) {
-	var trained func(sdk.StateTensor) ([]float32, error)
+	var own func(input string) ([]float32, error)
 	if r.Trained != nil {
-		trained = func(t sdk.StateTensor) ([]float32, error) { return r.Trained(p.Name, t) }
+		own = func(input string) ([]float32, error) { return r.Trained(p.Name, program, input) }
 	}
-	q, err := newQuantizer(r.Device, program, w, trained)
+	q, err := newQuantizer(r.Device, program, w, own)
 	if err != nil {
 		return nil, err
 	}

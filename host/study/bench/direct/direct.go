@@ -43,6 +43,9 @@ func (Quest) CodeShapes(*engine.Device) []shapes.Shape { return nil }
 // Trained returns nil: there are no trained parameters.
 func (Quest) Trained() []sdk.StateTensor { return nil }
 
+// State returns nil: there is no state.
+func (Quest) State() []sdk.StateTensor { return nil }
+
 // Takes returns false: every step is the same.
 func (Quest) Takes(string) bool { return false }
 
@@ -51,6 +54,12 @@ func (Quest) Evaluation() (lower.Quantizer, error) { return nil, nil }
 
 // Init returns nil: there is nothing to initialise.
 func (Quest) Init(*graph.Node) []*graph.Node { return nil }
+
+// InitState returns nil: there is no state.
+func (Quest) InitState(*graph.Node) []*graph.Node { return nil }
+
+// Next returns nil: there is no state.
+func (Quest) Next(*graph.Node, lower.Given) []*graph.Node { return nil }
 
 // Forward returns Q(x) and the mask. A row that contains NaN or ±Inf becomes NaN through
 // its scale, with the mask 0; a zero row stays zero. Only the rotation is taken from the

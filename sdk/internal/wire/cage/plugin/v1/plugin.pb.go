@@ -960,6 +960,7 @@ type QuantizerProgram struct {
 	//
 	//   x             float of the site's shape
 	//   trained.NAME  each trained parameter, in the order of the list trained
+	//   kept.NAME     each state tensor, in the order of the list state
 	//   noise         uint[2]: a key for random_bits, of this site alone; a new one in
 	//                 each step, and for an activation in each micro-batch
 	//   shared_noise  uint[2]: a key that both operands of a product have; a new one
@@ -983,7 +984,7 @@ type QuantizerProgram struct {
 	Program *Program `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
 	// Promises Q(c·x) = c·Q(x) for every c > 0, up to rounding, as holds for scales
 	// in proportion to the data without an additive constant. Must be false where
-	// there are trained parameters.
+	// there are trained parameters or state.
 	Homogeneous bool `protobuf:"varint,2,opt,name=homogeneous,proto3" json:"homogeneous,omitempty"`
 	// Maps x, the weight or the first batch of activations, to the initial trained
 	// parameters: returns trained.NAME for each, in the order of the list trained.
@@ -999,9 +1000,23 @@ type QuantizerProgram struct {
 	// cannot pack.
 	Unpack *Program `protobuf:"bytes,5,opt,name=unpack,proto3" json:"unpack,omitempty"`
 	// The program of evaluation, with which a model is evaluated, exported and used.
-	// Takes x and trained.NAME and returns what program returns. Absent when it is the
-	// same as program; required when program takes noise, shared_noise or step.
-	Evaluate      *Program `protobuf:"bytes,6,opt,name=evaluate,proto3" json:"evaluate,omitempty"`
+	// Takes x, trained.NAME and kept.NAME and returns what program returns. Absent when
+	// it is the same as program; required when program takes noise, shared_noise or step.
+	Evaluate *Program `protobuf:"bytes,6,opt,name=evaluate,proto3" json:"evaluate,omitempty"`
+	// The state that the quantizer keeps from step to step, without gradients, such as a
+	// moving average: sorted by the bytes of their names. The host keeps it in
+	// checkpoints. Their shapes must not depend on the number of rows of an activation.
+	State []*StateTensor `protobuf:"bytes,7,rep,name=state,proto3" json:"state,omitempty"`
+	// Maps x, the weight or the first batch of activations, to the state that training
+	// begins with: returns kept.NAME for each tensor, in the order of the list state.
+	// Absent exactly when there is no state.
+	InitState *Program `protobuf:"bytes,8,opt,name=init_state,json=initState,proto3" json:"init_state,omitempty"`
+	// Takes what program takes, without those of noise, shared_noise and step that it
+	// does not use itself, and returns the state after a step: kept.NAME for each tensor,
+	// in the order of the list state. Everything in a step reads the state as the step
+	// found it; for an activation the next one is the mean over all that next returns in
+	// the micro-batches and replicas of the step. Absent exactly when there is no state.
+	Next          *Program `protobuf:"bytes,9,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1074,6 +1089,27 @@ func (x *QuantizerProgram) GetUnpack() *Program {
 func (x *QuantizerProgram) GetEvaluate() *Program {
 	if x != nil {
 		return x.Evaluate
+	}
+	return nil
+}
+
+func (x *QuantizerProgram) GetState() []*StateTensor {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *QuantizerProgram) GetInitState() *Program {
+	if x != nil {
+		return x.InitState
+	}
+	return nil
+}
+
+func (x *QuantizerProgram) GetNext() *Program {
+	if x != nil {
+		return x.Next
 	}
 	return nil
 }
@@ -2084,11 +2120,11 @@ func (x *Due) GetEvery() uint32 {
 	return 0
 }
 
-// StateTensor is one float tensor of an optimizer's state, or a trained parameter of
-// a quantizer.
+// StateTensor is one float tensor of an optimizer's or a quantizer's state, or a trained
+// parameter of a quantizer.
 type StateTensor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name, without the prefix "state." or "trained.". Required.
+	// Its name, without the prefix "state.", "kept." or "trained.". Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Its shape; empty for a scalar.
 	Shape []uint32 `protobuf:"varint,2,rep,packed,name=shape,proto3" json:"shape,omitempty"`
@@ -2217,14 +2253,18 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\"Z\n" +
 	"\x10QuantizeResponse\x12<\n" +
 	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.QuantizerProgramH\x00R\aprogramB\b\n" +
-	"\x06answer\"\xb1\x02\n" +
+	"\x06answer\"\xc9\x03\n" +
 	"\x10QuantizerProgram\x121\n" +
 	"\aprogram\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\aprogram\x12 \n" +
 	"\vhomogeneous\x18\x02 \x01(\bR\vhomogeneous\x12+\n" +
 	"\x04init\x18\x03 \x01(\v2\x17.cage.plugin.v1.ProgramR\x04init\x125\n" +
 	"\atrained\x18\x04 \x03(\v2\x1b.cage.plugin.v1.StateTensorR\atrained\x12/\n" +
 	"\x06unpack\x18\x05 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06unpack\x123\n" +
-	"\bevaluate\x18\x06 \x01(\v2\x17.cage.plugin.v1.ProgramR\bevaluate\"@\n" +
+	"\bevaluate\x18\x06 \x01(\v2\x17.cage.plugin.v1.ProgramR\bevaluate\x121\n" +
+	"\x05state\x18\a \x03(\v2\x1b.cage.plugin.v1.StateTensorR\x05state\x126\n" +
+	"\n" +
+	"init_state\x18\b \x01(\v2\x17.cage.plugin.v1.ProgramR\tinitState\x12+\n" +
+	"\x04next\x18\t \x01(\v2\x17.cage.plugin.v1.ProgramR\x04next\"@\n" +
 	"\x0eProgramRequest\x12.\n" +
 	"\x06tensor\x18\x01 \x01(\v2\x16.cage.plugin.v1.TensorR\x06tensor\"\x9c\x02\n" +
 	"\x06Tensor\x12\x12\n" +
@@ -2394,50 +2434,53 @@ var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	28, // 11: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
 	31, // 12: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
 	31, // 13: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	15, // 14: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
-	3,  // 15: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
-	30, // 16: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
-	16, // 17: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
-	26, // 18: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
-	25, // 19: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
-	18, // 20: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
-	28, // 21: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
-	20, // 22: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
-	15, // 23: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
-	21, // 24: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
-	31, // 25: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
-	31, // 26: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
-	28, // 27: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	31, // 28: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
-	31, // 29: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
-	31, // 30: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
-	27, // 31: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
-	31, // 32: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	31, // 33: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
-	31, // 34: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
-	31, // 35: cage.plugin.v1.OptimizerProgram.probe:type_name -> cage.plugin.v1.Program
-	27, // 36: cage.plugin.v1.OptimizerProgram.probe_due:type_name -> cage.plugin.v1.Due
-	31, // 37: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
-	4,  // 38: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
-	9,  // 39: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	9,  // 40: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	5,  // 41: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	10, // 42: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	5,  // 43: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	14, // 44: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	19, // 45: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
-	23, // 46: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
-	6,  // 47: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	12, // 48: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	6,  // 49: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	17, // 50: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	22, // 51: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
-	24, // 52: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
-	47, // [47:53] is the sub-list for method output_type
-	41, // [41:47] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	28, // 14: cage.plugin.v1.QuantizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	31, // 15: cage.plugin.v1.QuantizerProgram.init_state:type_name -> cage.plugin.v1.Program
+	31, // 16: cage.plugin.v1.QuantizerProgram.next:type_name -> cage.plugin.v1.Program
+	15, // 17: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
+	3,  // 18: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
+	30, // 19: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
+	16, // 20: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
+	26, // 21: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
+	25, // 22: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
+	18, // 23: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
+	28, // 24: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
+	20, // 25: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
+	15, // 26: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
+	21, // 27: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
+	31, // 28: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
+	31, // 29: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
+	28, // 30: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	31, // 31: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
+	31, // 32: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
+	31, // 33: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
+	27, // 34: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
+	31, // 35: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	31, // 36: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
+	31, // 37: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
+	31, // 38: cage.plugin.v1.OptimizerProgram.probe:type_name -> cage.plugin.v1.Program
+	27, // 39: cage.plugin.v1.OptimizerProgram.probe_due:type_name -> cage.plugin.v1.Due
+	31, // 40: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
+	4,  // 41: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
+	9,  // 42: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	9,  // 43: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	5,  // 44: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	10, // 45: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	5,  // 46: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	14, // 47: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	19, // 48: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
+	23, // 49: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
+	6,  // 50: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	12, // 51: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	6,  // 52: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	17, // 53: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	22, // 54: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
+	24, // 55: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
+	50, // [50:56] is the sub-list for method output_type
+	44, // [44:50] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }

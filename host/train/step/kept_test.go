@@ -1,0 +1,146 @@
+package step_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// observing rounds to eighths of a moving average of the largest magnitudes, and counts the steps, which nothing but the average reads.
+type observing struct{}
+
+func (observing) Describe() sdk.Description { return sdk.Description{Name: "observing"} }
+
+func (observing) InitState(b *program.Builder, x program.Value, _ sdk.Site) (sdk.State, error) {
+	return sdk.State{"average": x.Abs().MaxAll().Shift(0.5), "steps": b.Zeros(2)}, nil
+}
+
+func (observing) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	s := site.State["average"].Scale(1.0 / 8)
+	next := sdk.State{"average": site.State["average"].Scale(0.75).Add(x.Abs().MaxAll().Scale(0.25)), "steps": site.State["steps"].Shift(1)}
+	return sdk.Quantized{Value: x.Div(s).Round().Mul(s), Next: next}, nil
+}
+
+// observingStep is a step with state under one dispatch.
+func observingStep(t *testing.T, d step.Dispatch, overrides ...string) compiledStep {
+	t.Helper()
+	cfg := sgdConfig(t, overrides...)
+	plan := planOf(t, cfg, observing{}, descent{})
+	plan.Dispatch = d
+	plan.Update = lowered // in the chain, too: tiles add up in another order
+	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), plan)
+	if err := c.Prepare(true); err != nil {
+		t.Fatal(err)
+	}
+	return compiledStep{c, newState(t, c, batches(cfg, 1, 1)[0]...)}
+}
+
+// TestKeptState: a step as one executable leaves the state of quantizers with the bits of the chain, in every form of the
+// correction and for several micro-batches, and so does a run that is resumed. A step that is skipped leaves it as it is.
+func TestKeptState(t *testing.T) {
+	const last = 5
+	for name, overrides := range map[string][]string{
+		"paper":      {"train.weight_decay=0.1"},
+		"official":   {`method.variant="official"`},
+		"coupled, 3": {`method.form="coupled"`, "train.accumulate=3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := observingStep(t, step.Chain, overrides...), observingStep(t, step.Single, overrides...)
+			for i := 1; i <= last; i++ {
+				if i == 3 { // resumed in another process, with another dispatch
+					b = compiledStep{a.Compiled, throughCheckpoint(t, a.Compiled, b.State)}
+				}
+				tokens := batches(sgdConfig(t), uint64(10*i), a.Plan().Accumulate)
+				if i == last {
+					tokens[0][0] = vocab // NaN
+				}
+				before := testrun.Download(t, a.Compiled, a.State)
+				set := step.Settings{Step: i, Rate: 0.1, NextRate: 0.05, Lambda: float64(i / 3), Statistics: i%2 == 0}
+				x, y := run(t, a.Compiled, a.State, tokens, set), run(t, b.Compiled, b.State, tokens, set)
+				if x.Skipped != (i == last) || y.Skipped != x.Skipped {
+					t.Fatalf("step %d: skipped %t and %t", i, x.Skipped, y.Skipped)
+				}
+				if x.Skipped {
+					sameBits(t, "a skipped step", before, testrun.Download(t, a.Compiled, a.State))
+				} else {
+					sameOutcome(t, i, x, y)
+				}
+			}
+			after := testrun.Download(t, a.Compiled, a.State)
+			sameBits(t, "after the last step", after, testrun.Download(t, b.Compiled, b.State))
+			if got := after[update.Kept("layers.0.mlp.down", "steps")]; !slices.Equal(got, []float32{last - 1, last - 1}) {
+				t.Errorf("the state has counted %v steps, want %d", got, last-1)
+			}
+		})
+	}
+}
+
+// TestKeptStateOfStep: that of a weight follows from the weight before the step; that of an activation is the mean over
+// micro-batches, each of which reads what the step has found.
+func TestKeptStateOfStep(t *testing.T) {
+	tokens := batches(sgdConfig(t), 7, 2)
+	after := func(parts ...[]int32) (before, after map[string][]float32) {
+		c := observingStep(t, step.Chain, []string{"train.accumulate=1", "train.accumulate=2"}[len(parts)-1])
+		before = testrun.Download(t, c.Compiled, c.State)
+		run(t, c.Compiled, c.State, parts, step.Settings{Step: 1, Rate: 0.1})
+		return before, testrun.Download(t, c.Compiled, c.State)
+	}
+	before, both := after(tokens...)
+	_, first := after(tokens[0])
+	_, second := after(tokens[1])
+	for name, values := range before {
+		for i := range values {
+			if mean := (first[name][i] + second[name][i]) / 2; name[:5] == "kept/" && math.Abs(float64(both[name][i]-mean)) > 1e-6 {
+				t.Errorf("%s is %v after both micro-batches, want the mean %v", name, both[name][i], mean)
+			}
+		}
+	}
+	const weight = "layers.0.mlp.down"
+	largest := 0.0
+	for _, v := range before["param/"+weight] {
+		largest = max(largest, math.Abs(float64(v)))
+	}
+	average := update.Kept(weight, "average")
+	near(t, "the average at the start", float64(before[average][0]), largest+0.5, 1e-6)
+	near(t, "the average of a weight", float64(both[average][0]), 0.75*(largest+0.5)+0.25*largest, 1e-6)
+}
+
+// TestEvaluationKeepsState: evaluation reads the state, and leaves it as it is.
+func TestEvaluationKeepsState(t *testing.T) {
+	tokens := batches(sgdConfig(t), 7, 1)
+	c := observingStep(t, step.Chain)
+	before := testrun.Download(t, c.Compiled, c.State)
+	first := evaluated(t, c.Compiled, c.State, tokens[0])
+	sameBits(t, "evaluated", before, testrun.Download(t, c.Compiled, c.State))
+	const weight = "layers.0.mlp.down"
+	q, err := c.Quantized(c.State, weight)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := before[update.Kept(weight, "average")][0] / 8
+	for i, v := range q.Value {
+		if want := float32(math.RoundToEven(float64(before["param/"+weight][i]/s))) * s; math.Abs(float64(v-want)) > 1e-6 {
+			t.Fatalf("Q(x) is %v at %d, want %v", v, i, want)
+		}
+	}
+	run(t, c.Compiled, c.State, tokens, step.Settings{Step: 1}) // with the rate 0
+	if slices.Equal(first, evaluated(t, c.Compiled, c.State, tokens[0])) {
+		t.Error("the losses are the same with another state")
+	}
+	r, err := c.CodeReader([]step.WeightElements{{Weight: weight, Positions: []int32{0, 5}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, residuals, err := r.Read(c.State); err != nil || len(residuals) != 2 {
+		t.Errorf("codes: %v, %v", residuals, err)
+	}
+}

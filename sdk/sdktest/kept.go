@@ -1,0 +1,153 @@
+package sdktest
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// keptSteps is how many steps the state of a quantizer is followed, and mostDrift by which factor the error
+// may grow when they all see the same tensor.
+const (
+	keptSteps = 64
+	mostDrift = 3
+)
+
+// checkKept follows the state of a quantizer through steps.
+func (q *quantizerRun) checkKept(t *trial) {
+	q.each(t, q.machines, func(in *instance, x []float64) {
+		if in.InitState == nil || in.evaluates {
+			return
+		}
+		t.announce()
+		n := in.size()
+		for _, sample := range [][]float64{x, scaled(0x1p20, x), scaled(0x1p-30, x), make([]float64, n), full(-2.5, n)} {
+			from := in.from(sample)
+			for name, v := range from.kept {
+				t.finite(in.at(), "initial "+name, v.Type.Shape, v.Floats)
+			}
+			t.run(func() { in.finite(sample, "value with the initial state", from.quantize(sample).value) })
+			t.run(func() { from.advance(sample) })
+		}
+		t.run(func() { in.drift(x) })
+	})
+	q.onOracle(t, func(in *instance, x []float64) {
+		if len(x) < enoughEntries || in.InitState == nil || in.evaluates {
+			return
+		}
+		for _, s := range in.State {
+			t.run(func() { in.changes(sdk.KeptPrefix+s.Name, x) })
+			t.run(func() { in.isRead(sdk.KeptPrefix+s.Name, x) })
+		}
+		t.run(func() { in.evaluatesWithState(x) })
+	})
+	q.shapesFor(t, "state", func(s *siteAnswer) []sdk.StateTensor { return s.State })
+	t.skipUntried("none")
+}
+
+// advance is the instance after a step that quantizes x.
+func (in *instance) advance(x []float64) *instance {
+	other := in.atStep(in.step + 1)
+	other.kept = inSingle(in.run(in.Next, in.inputsOf(in.Next, x)))
+	for name, v := range other.kept {
+		in.t.finite(in.at(), "next "+name, v.Type.Shape, v.Floats)
+	}
+	return other
+}
+
+// drift repeats one tensor: what was good levels for it at the start must not become worse and worse.
+func (in *instance) drift(x []float64) {
+	first := relativeError(in.quantize(x).value, x)
+	after := in
+	for range keptSteps {
+		after = after.advance(x)
+	}
+	if e := relativeError(after.quantize(x).value, x); !(e <= mostDrift*first+rowError) {
+		in.t.failf(in.at(), "after %d steps with the same tensor the error is %.3g of its norm, at the start %.3g: the state drifts away", keptSteps, e, first)
+	}
+}
+
+// changes fails unless steps with other tensors change a state tensor.
+func (in *instance) changes(name string, x []float64) {
+	after := in
+	for i := range keptSteps {
+		after = after.advance(scaled(1+float64(i%5)/2, normal(uint64(100+i), in.shape...)))
+		if !slices.Equal(after.kept[name].Floats, in.kept[name].Floats) {
+			return
+		}
+	}
+	in.t.failf(in.at(), "%s is the same after %d steps with other tensors: Next does not change it", name, keptSteps)
+}
+
+// isRead fails unless something in training depends on a state tensor: a result, or the next one of another.
+func (in *instance) isRead(name string, x []float64) {
+	for _, c := range []float64{2, 0.5, -1} {
+		other := in.withKept(name, c)
+		for i, p := range []func(*instance) map[string]reference.Tensor{
+			func(in *instance) map[string]reference.Tensor { return in.run(in.Program, in.inputs(x)) },
+			func(in *instance) map[string]reference.Tensor { return in.run(in.Next, in.inputsOf(in.Next, x)) },
+		} {
+			got, want := p(other), p(in)
+			for output := range want {
+				if !(i == 1 && output == name) && !slices.Equal(got[output].Float64s(), want[output].Float64s()) {
+					return
+				}
+			}
+		}
+	}
+	in.t.failf(in.at(), "nothing depends on %s", name)
+}
+
+// evaluatesWithState fails unless evaluation depends on the state: it is there that the state takes the place of what a batch says.
+func (in *instance) evaluatesWithState(x []float64) {
+	e := *in
+	if in.evaluation != nil {
+		e.siteAnswer = in.evaluation
+	}
+	base := e.quantize(x).value
+	for _, s := range in.State {
+		for _, c := range []float64{4, 0.125, -1} {
+			if !slices.Equal(e.withKept(sdk.KeptPrefix+s.Name, c).quantize(x).value, base) {
+				return
+			}
+		}
+	}
+	in.t.failf(in.at(), "evaluation does not depend on the state")
+}
+
+// withKept is the instance with a state tensor c·s + c/10 in the place of s.
+func (in *instance) withKept(name string, c float64) *instance {
+	other := *in
+	other.kept = map[string]reference.Tensor{}
+	for k, v := range in.kept {
+		if k == name {
+			v = reference.Floats(mapped(v.Floats, func(s float64) float64 { return c*s + c/10 }), v.Type.Shape...)
+		}
+		other.kept[k] = v
+	}
+	return &other
+}
+
+// shapesFor compares activations of different numbers of rows in the shapes of what is kept.
+func (q *quantizerRun) shapesFor(t *trial, what string, list func(*siteAnswer) []sdk.StateTensor) {
+	for _, v := range q.space.core() {
+		var first []sdk.StateTensor
+		for i, rows := range []int{1, 7, 16} {
+			s, err := q.ask(v, sdk.RoleActivation, rows, 64)
+			if err != nil {
+				break
+			}
+			if i == 0 {
+				first = list(s)
+			}
+			if len(list(s)) > 0 || len(first) > 0 {
+				t.announce()
+			}
+			if !reflect.DeepEqual(list(s), first) {
+				t.failf(s.example, "the %s are %v, for one row %v", what, list(s), first)
+			}
+		}
+	}
+}
