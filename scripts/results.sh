@@ -16,7 +16,7 @@ cage=bin/cage
 kept=docs/results
 
 if [ $# -eq 0 ]; then
-	set -- toy quadratic effect main-small scaling-small ablation-small optimizers-small lotion-small schedule-small precision-small tasks-small
+	set -- toy quadratic effect main-small scaling-small ablation-small optimizers-small lotion-small schedule-small precision-small tasks-small fully-quantized
 fi
 scripts/paper-data.sh tasks
 failed=

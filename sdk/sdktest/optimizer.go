@@ -334,7 +334,7 @@ func (o *optimizerRun) checkCollection(t *trial) {
 			var first map[string]reference.Tensor
 			for range 4 {
 				r.update(r.x, rounded(scaled(size, r.gradient(20))))
-				r.x = axpy(r.x, -r.rate, normal(uint64(21+r.updates), s.shape...)) // whatever the direction is
+				r.x = axpy(r.x, -max(r.rate, 0.01), normal(uint64(21+r.updates), s.shape...)) // whatever direction and rate are
 				if first == nil {
 					first = r.sums
 				}
