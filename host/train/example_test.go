@@ -96,7 +96,7 @@ func TestExamples(t *testing.T) {
 			}
 			if cfg.Model.Language() {
 				overrides = append(overrides, fmt.Sprintf("data.train=%q", trainFile), fmt.Sprintf("data.validation=%q", validation),
-					"train.batch=1", "model.context=16", "train.final_eval_batches=1")
+					"train.batch=1", "model.context=32", "train.final_eval_batches=1") // 32 tokens: a block of mxfp4
 			}
 			if cfg, err = config.Load(file, overrides); err != nil {
 				t.Fatal(err)
