@@ -244,15 +244,15 @@ func (q *QuantizerProgram) outputNext(b *program.Builder, next State) error {
 	for _, s := range q.State {
 		v, ok := next[s.Name]
 		if !ok {
-			return fmt.Errorf("Next has no %s, which InitState returns", s.Name)
+			return fmt.Errorf("the state Next has no %s, which InitState returns", s.Name)
 		}
 		if v.Valid() && !slices.Equal(v.Shape(), s.Shape) {
-			return fmt.Errorf("Next has %s in the shape %v, InitState in %v", s.Name, v.Shape(), s.Shape)
+			return fmt.Errorf("the state Next has %s in the shape %v, InitState in %v", s.Name, v.Shape(), s.Shape)
 		}
 	}
 	for name := range next {
 		if !slices.ContainsFunc(q.State, func(s StateTensor) bool { return s.Name == name }) {
-			return fmt.Errorf("Next has %s, which InitState does not return", name)
+			return fmt.Errorf("the state Next has %s, which InitState does not return", name)
 		}
 	}
 	outputState(b, KeptPrefix, next)
