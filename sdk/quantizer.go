@@ -273,23 +273,12 @@ func (q QuantizerProgram) Check(shape []int) error {
 	x := program.Input{Name: InputX, Type: program.FloatType(shape...)}
 	trained, kept := ports(TrainedPrefix, q.Trained), ports(KeptPrefix, q.State)
 	fixed := slices.Concat([]program.Input{x}, trained, kept)
-	s := signature{name: "quantizer's", inputs: withStepInputs(fixed, q.Program)}
+	s := signature{name: "quantizer's", inputs: fixed, optional: stepInputs}
 	return cmp.Or( // the first error
 		checkList("trained parameter", q.Trained), checkFloat32(q.Trained, "a trained parameter"),
 		checkList("state tensor", q.State), checkFloat32(q.State, "state of a quantizer"),
 		s.checkInputs(q.Program), checkQuantizerOutputs(q.Program, shape), s.checkOps(q.Program),
-		q.checkEvaluate(fixed, len(s.inputs) > len(fixed), shape), q.checkTrained(x, trained), q.checkState(x, kept, fixed), q.checkUnpack(x))
-}
-
-// withStepInputs adds to inputs those that change from step to step and that p takes.
-func withStepInputs(inputs []program.Input, p *program.Program) []program.Input {
-	inputs = slices.Clone(inputs)
-	for _, in := range stepInputs {
-		if p.Input(in.Name) >= 0 {
-			inputs = append(inputs, in)
-		}
-	}
-	return inputs
+		q.checkEvaluate(fixed, shape), q.checkTrained(x, trained), q.checkState(x, kept, fixed), q.checkUnpack(x))
 }
 
 // stepInputs are the inputs that change from step to step.
@@ -303,7 +292,8 @@ var stepInputs = []program.Input{
 var keyType = program.Type{DType: program.Uint, Shape: []int{2}}
 
 // checkEvaluate verifies the program of evaluation. It must be there if that of training changes from step to step.
-func (q QuantizerProgram) checkEvaluate(inputs []program.Input, changes bool, shape []int) error {
+func (q QuantizerProgram) checkEvaluate(inputs []program.Input, shape []int) error {
+	changes := slices.ContainsFunc(stepInputs, func(in program.Input) bool { return q.Program.Input(in.Name) >= 0 })
 	switch {
 	case q.Evaluate == nil && changes:
 		return errors.New("the program takes what changes from step to step (noise, shared_noise or step), but there is no program for evaluation, which has none of these")
@@ -367,10 +357,7 @@ func (q QuantizerProgram) checkState(x program.Input, kept, fixed []program.Inpu
 	if err := s.check(q.InitState, len(kept) > 0); err != nil {
 		return err
 	}
-	if q.Next != nil {
-		fixed = withStepInputs(fixed, q.Next)
-	}
-	return signature{name: "next", inputs: fixed, outputs: kept, when: when}.check(q.Next, len(kept) > 0)
+	return signature{name: "next", inputs: fixed, optional: stepInputs, outputs: kept, when: when}.check(q.Next, len(kept) > 0)
 }
 
 // checkQuantizerOutputs verifies names and types of the outputs.

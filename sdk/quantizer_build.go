@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // BuildQuantizer calls q for one site and returns its checked programs. Errors of
@@ -189,7 +188,6 @@ func (q *QuantizerProgram) buildProgram(author Quantizer, a *authoring, site Sit
 	b := a.builder(site.Name)
 	x := b.Input(InputX, program.FloatType(site.Shape...))
 	site.Training, site.Trained, site.State = training, inputState(b, TrainedPrefix, q.Trained), inputState(b, KeptPrefix, q.State)
-	fixed := 1 + len(q.Trained) + len(q.State)
 	if training {
 		for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step} {
 			*v = b.Input(stepInputs[i].Name, stepInputs[i].Type)
@@ -227,14 +225,14 @@ func (q *QuantizerProgram) buildProgram(author Quantizer, a *authoring, site Sit
 	if training {
 		own, next = own[:len(own)-len(q.State)], own[len(own)-len(q.State):]
 	}
-	if p, err = onlyOutputs(whole, whole.Name, own, fixed); err != nil {
+	if p, err = onlyOutputs(whole, whole.Name, own, stepInputs); err != nil {
 		return nil, false, err
 	}
 	if err := checkQuantizerOutputs(p, site.Shape); err != nil {
 		return nil, false, returnedBy(method, err)
 	}
 	if len(next) > 0 {
-		q.Next, err = onlyOutputs(whole, a.plugin+"/next/"+site.Name, next, fixed)
+		q.Next, err = onlyOutputs(whole, a.plugin+"/next/"+site.Name, next, stepInputs)
 	}
 	return p, res.Homogeneous, err
 }
@@ -257,16 +255,6 @@ func (q *QuantizerProgram) outputNext(b *program.Builder, next State) error {
 	}
 	outputState(b, KeptPrefix, next)
 	return nil
-}
-
-// onlyOutputs is the part of p with these of its outputs, and without the inputs that none of them needs, except for the first ones.
-func onlyOutputs(p *program.Program, name string, outputs []program.Output, keep int) (*program.Program, error) {
-	needed := transform.Needs(p, outputs)
-	from := slices.DeleteFunc(transform.Arguments(p), func(in program.Output) bool { return int(in.Value) >= keep && !needed[in.Value] })
-	if len(from) == len(p.Inputs) && len(outputs) == len(p.Outputs) {
-		return p, nil
-	}
-	return transform.Extract(p, name, from, outputs)
 }
 
 func buildUnpack(q Packer, quantize *program.Program, a *authoring, site Site) (*program.Program, error) {

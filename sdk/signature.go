@@ -55,14 +55,19 @@ func finishUsed(b *program.Builder, which string, method reflect.Method, optiona
 	if err != nil {
 		return nil, err
 	}
-	needed := transform.Needs(p, p.Outputs)
+	return onlyOutputs(p, p.Name, p.Outputs, optional)
+}
+
+// onlyOutputs is the part of p with these of its outputs, and without those of the optional inputs that none of them needs.
+func onlyOutputs(p *program.Program, name string, outputs []program.Output, optional []program.Input) (*program.Program, error) {
+	needed := transform.Needs(p, outputs)
 	var keep []program.Output
 	for i, in := range transform.Arguments(p) {
 		if needed[i] || !slices.ContainsFunc(optional, func(o program.Input) bool { return o.Name == in.Name }) {
 			keep = append(keep, in)
 		}
 	}
-	return transform.Extract(p, p.Name, keep, p.Outputs)
+	return transform.Extract(p, name, keep, outputs)
 }
 
 // ports are the named types of a list of tensors, as inputs or outputs.

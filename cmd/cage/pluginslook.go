@@ -46,13 +46,12 @@ func newPluginsLook(p *pluginLook, cmd *cobra.Command, look func(context.Context
 	flags.StringArrayVar(&p.sets, "set", nil, "give a parameter of the plugin: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&p.evaluation, "evaluation", false, "the program of evaluation, where it is another one than that of training")
 	flags.BoolVar(&p.watch, "watch", false, "again, whenever a file of the plugin's directory changes, until Ctrl-C")
-	var current func(context.Context) (*answer, error)
-	cmd = withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		q, err := p.question()
 		if err != nil {
 			return nil, err
 		}
-		current = func(ctx context.Context) (*answer, error) { return p.ask(ctx, cmd, args[0], q, look) }
+		current := func(ctx context.Context) (*answer, error) { return p.ask(ctx, cmd, args[0], q, look) }
 		if !p.watch {
 			return current(cmd.Context())
 		}
@@ -61,7 +60,6 @@ func newPluginsLook(p *pluginLook, cmd *cobra.Command, look func(context.Context
 		}
 		return nil, watch(cmd.Context(), cmd.OutOrStdout(), args[0], current)
 	})
-	return cmd
 }
 
 // question is what the flags ask for.

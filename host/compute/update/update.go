@@ -291,57 +291,11 @@ func Rules(rules []cage.Rule) ([]Job, error) {
 	return jobs, nil
 }
 
-// Observations makes the jobs with which optimizers observe gradients before a refresh.
-func Observations(rules []cage.Rule) ([]Job, error) {
+// Jobs makes the jobs of one of the other programs of rules, such as [cage.Rule.ObserveProgram]. Rules without it have none.
+func Jobs(rules []cage.Rule, write func(cage.Rule) (*program.Program, error)) ([]Job, error) {
 	var jobs []Job
 	for _, r := range rules {
-		p, err := r.ObserveProgram()
-		if err != nil {
-			return nil, err
-		}
-		if p != nil {
-			jobs = append(jobs, bind(r, p))
-		}
-	}
-	return jobs, nil
-}
-
-// Givens makes the jobs that write what opaque optimizers are given.
-func Givens(rules []cage.Rule) ([]Job, error) {
-	var jobs []Job
-	for _, r := range rules {
-		p, err := r.GivenProgram()
-		if err != nil {
-			return nil, err
-		}
-		if p != nil {
-			jobs = append(jobs, bind(r, p))
-		}
-	}
-	return jobs, nil
-}
-
-// Collections makes the jobs with which optimizers collect scalars of their tensors, as measures.
-func Collections(rules []cage.Rule) ([]Job, error) {
-	var jobs []Job
-	for _, r := range rules {
-		p, err := r.CollectProgram()
-		if err != nil {
-			return nil, err
-		}
-		if p != nil {
-			jobs = append(jobs, bind(r, p))
-		}
-	}
-	return jobs, nil
-}
-
-// Probes makes the jobs with which optimizers say where to take a second gradient. They change nothing, and write
-// the tensors of [Point].
-func Probes(rules []cage.Rule) ([]Job, error) {
-	var jobs []Job
-	for _, r := range rules {
-		p, err := r.ProbeProgram()
+		p, err := write(r)
 		if err != nil {
 			return nil, err
 		}

@@ -292,7 +292,7 @@ func (r Rule) CollectProgram() (*program.Program, error) {
 	}
 	s := r.begin("collect/", r.inputs())
 	g := s.gradient()
-	out := transform.Inline(s.b, r.Optimizer.Collect, s.arguments(r.Optimizer.Collect, s.x, g)...)
+	out := s.optimize(r.Optimizer.Collect, s.x, g)
 	for _, o := range r.Optimizer.Collect.Outputs {
 		s.b.Output(r.global(strings.TrimPrefix(o.Name, sdk.GlobalPrefix)), out[o.Name])
 	}
@@ -311,8 +311,7 @@ func (r Rule) ProbeProgram() (*program.Program, error) {
 	r.Probing = false // there is no second gradient yet
 	s := r.begin("probe/", r.Inputs())
 	g := s.gradient()
-	out := transform.Inline(s.b, r.Optimizer.Probe, s.arguments(r.Optimizer.Probe, s.x, g)...)
-	s.b.Output(OutputPoint, s.x.Add(out[sdk.OutputOffset]))
+	s.b.Output(OutputPoint, s.x.Add(s.optimize(r.Optimizer.Probe, s.x, g)[sdk.OutputOffset]))
 	return s.build()
 }
 

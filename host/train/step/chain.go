@@ -189,7 +189,7 @@ func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 // collect returns the scalars of the update, among them the sums of what optimizers collect of their tensors.
 func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.Scalars, error) {
 	scalars := c.scalars(set, res.GradNorm, res.Loss)
-	u, err := c.collection(c.form(set))
+	u, err := c.update(updateKind{form: c.form(set), part: collecting})
 	if u == nil || err != nil {
 		return scalars, err
 	}
@@ -216,7 +216,7 @@ func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, scalars upd
 	if err != nil || !c.refresher.Due(set.Step) {
 		return false, err
 	}
-	if err := c.runUpdate(t, updateKind{form: c.form(set), observes: true}, scalars, res); err != nil {
+	if err := c.runUpdate(t, updateKind{form: c.form(set), part: observing}, scalars, res); err != nil {
 		return false, err
 	}
 	failed, err := c.refresher.Run(&s.Pending, t, set.Step)
@@ -228,7 +228,7 @@ func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, scalars upd
 // alone, which replaces states only.
 func (c *Compiled) runUpdate(t update.Tensors, kind updateKind, scalars update.Scalars, res *Result) error {
 	u, err := c.update(kind)
-	if err != nil {
+	if u == nil || err != nil {
 		return err
 	}
 	measures, err := u.Run(t, scalars)

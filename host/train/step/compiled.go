@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Compiled holds the compiled programs of a step, one for each stage of its plan. Each program is compiled when first
@@ -27,20 +29,28 @@ type Compiled struct {
 	teacher        update.Tensors // parameters of the teacher; nil: not loaded
 	// evaluation computes the tensors that the model is evaluated with; nil until it is needed.
 	evaluation *update.Update
-	// collections sum over the tensors of optimizers; nil where nothing is collected.
-	collections map[cage.Form]*update.Update
-	// probes compute where second gradients are taken.
-	probes map[updateKind]*update.Update
-	// given is what opaque optimizers are given.
-	given map[cage.Form]*update.Update
 }
 
-// updateKind is a variant of the update.
+// part is one of the programs that rules have beside that of the update, which is the empty part.
+type part string
+
+const (
+	observing  part = "observe" // before a refresh
+	collecting part = "collect" // the scalars that are summed over tensors
+	probing    part = "probe"   // where second gradients are taken
+	giving     part = "given"   // what opaque optimizers are given
+)
+
+var partPrograms = map[part]func(cage.Rule) (*program.Program, error){
+	observing: cage.Rule.ObserveProgram, collecting: cage.Rule.CollectProgram, probing: cage.Rule.ProbeProgram, giving: cage.Rule.GivenProgram,
+}
+
+// updateKind is a variant of the update, or of a part that precedes it.
 type updateKind struct {
 	form       cage.Form
 	statistics bool
 	observed   bool // after an observation, which the update must not repeat
-	observes   bool // the observation alone, before a refresh
+	part       part
 	probes     dues // of the step
 }
 
@@ -66,7 +76,7 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.prepare(dev); err != nil {
 		return nil, err
 	}
-	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}, collections: map[cage.Form]*update.Update{}, probes: map[updateKind]*update.Update{}, given: map[cage.Form]*update.Update{}}
+	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}}
 	if evaluation == nil {
 		c.evaluationPlan = &c.plan
 	}
@@ -133,17 +143,6 @@ func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
 		return err
 	}
 	for _, form := range forms {
-		if _, err := c.collection(form); err != nil {
-			return err
-		}
-		for _, due := range c.plan.probePatterns() {
-			if _, err := c.probeUpdate(form, due); err != nil {
-				return err
-			}
-		}
-		if _, err := c.givens(form); err != nil {
-			return err
-		}
 		for _, kind := range c.updateKinds(form, pareto) {
 			if _, err := c.update(kind); err != nil {
 				return err
@@ -160,10 +159,12 @@ func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
 	return err
 }
 
-// updateKinds are the variants of the update in one form, with the observations before
-// refreshes.
+// updateKinds are the variants of the update in one form, with the parts before them.
 func (c *Compiled) updateKinds(form cage.Form, pareto bool) []updateKind {
-	var list []updateKind
+	list := []updateKind{{form: form, part: collecting}, {form: form, part: giving}}
+	for _, due := range c.plan.probePatterns() {
+		list = append(list, updateKind{form: form, part: probing, probes: due})
+	}
 	for _, statistics := range []bool{false, true}[:1+min(1, len(c.plan.quantizedParams()))] {
 		// Beside a step that is one executable, the chain runs the steps with refreshes, and
 		// those between a refresh and its late effect.
@@ -177,7 +178,7 @@ func (c *Compiled) updateKinds(form cage.Form, pareto bool) []updateKind {
 		}
 	}
 	if c.refresher.Any() {
-		list = append(list, updateKind{form: form, observes: true})
+		list = append(list, updateKind{form: form, part: observing})
 	}
 	return list
 }
@@ -195,24 +196,15 @@ func (c *Compiled) Close() {
 		e.exec.Close()
 	}
 	for _, u := range c.updates {
-		u.Close()
+		if u != nil {
+			u.Close()
+		}
 	}
 	for _, w := range c.singles {
 		w.exec.exec.Close()
 	}
 	if c.evaluation != nil {
 		c.evaluation.Close()
-	}
-	for _, u := range c.probes {
-		u.Close()
-	}
-	for _, u := range c.collections {
-		if u != nil {
-			u.Close()
-		}
-	}
-	for _, u := range c.given {
-		u.Close()
 	}
 	c.refresher.Close()
 	c.closeTeacher()
@@ -258,49 +250,30 @@ func (c *Compiled) finish() (*executable, error) {
 	return c.compileOnce("finish", func() stage { return c.plan.finishStage(q) })
 }
 
-// update compiles a variant of the update, or of the observation.
+// update compiles a variant of the update, or of a part that precedes it; nil if no rule has that part.
 func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 	if u, ok := c.updates[kind]; ok {
 		return u, nil
 	}
 	rules := c.plan.rules(kind)
-	name, jobsOf := "update", update.Rules
-	if kind.observes {
-		name, jobsOf = "observe", update.Observations
+	var jobs []update.Job
+	var err error
+	if kind.part == "" {
+		jobs, err = update.Rules(rules)
+	} else {
+		jobs, err = update.Jobs(rules, partPrograms[kind.part])
 	}
-	jobs, err := jobsOf(rules)
-	if err != nil {
-		return nil, err
-	}
-	u, err := update.Compile(c.dev, fmt.Sprintf("%s (%s)", name, kind.form), jobs, c.plan.updateOptions(rules))
-	if err == nil {
-		c.updates[kind] = u
-	}
-	return u, err
-}
-
-// collection compiles what optimizers collect before an update; nil if that is nothing.
-func (c *Compiled) collection(form cage.Form) (*update.Update, error) {
-	if u, ok := c.collections[form]; ok {
-		return u, nil
-	}
-	jobs, err := update.Collections(c.plan.rules(updateKind{form: form}))
 	if err != nil {
 		return nil, err
 	}
 	var u *update.Update
 	if len(jobs) > 0 {
-		if u, err = update.Compile(c.dev, fmt.Sprintf("collect (%s)", form), jobs, c.plan.collectionOptions()); err != nil {
+		if u, err = update.Compile(c.dev, fmt.Sprintf("%s (%s)", cmp.Or(kind.part, "update"), kind.form), jobs, c.plan.updateOptions(kind.part, rules)); err != nil {
 			return nil, err
 		}
 	}
-	c.collections[form] = u
+	c.updates[kind] = u
 	return u, nil
-}
-
-// collectionOptions are the options for compiling what optimizers collect.
-func (p *Plan) collectionOptions() update.Options {
-	return update.Options{Stacking: p.Stacking, Executors: p.Executors}
 }
 
 // rules returns the plan's rules as a variant of the update has them.
@@ -317,10 +290,13 @@ func (p *Plan) rules(kind updateKind) []cage.Rule {
 	return rules
 }
 
-// updateOptions returns the options for compiling updates by the given rules.
-func (p *Plan) updateOptions(rules []cage.Rule) update.Options {
+// updateOptions are the options for compiling a part of the update.
+func (p *Plan) updateOptions(of part, rules []cage.Rule) update.Options {
 	o := update.Options{Stacking: p.Stacking, Executors: p.Executors}
-	if p.Update != nil {
+	switch {
+	case of == giving:
+		o.Memory = p.givenMemory(rules)
+	case p.Update != nil && (of == "" || of == observing):
 		o.Lower = func(j update.Job, in update.Nodes) update.Nodes {
 			i := slices.IndexFunc(rules, func(r cage.Rule) bool { return r.Name == j.Tensor })
 			return p.Update(rules[i], in)

@@ -35,9 +35,9 @@ func (p *Plan) checkOpaque() error {
 	return nil
 }
 
-// opaqueRules are the rules whose optimizers are opaque, in a form of the correction.
-func (p *Plan) opaqueRules(form cage.Form) (list []cage.Rule) {
-	for _, r := range p.rules(updateKind{form: form}) {
+// opaqueRules are the rules whose optimizers are opaque.
+func (p *Plan) opaqueRules() (list []cage.Rule) {
+	for _, r := range p.Rules {
 		if r.Optimizer.Opaque {
 			list = append(list, r)
 		}
@@ -45,39 +45,28 @@ func (p *Plan) opaqueRules(form cage.Form) (list []cage.Rule) {
 	return list
 }
 
-// givens compiles what opaque optimizers are given; nil if there are none. On the CPU it is written into their
-// memory at once, where tiles do it.
-func (c *Compiled) givens(form cage.Form) (*update.Update, error) {
-	if u, ok := c.given[form]; ok || !c.plan.hasOpaque() {
-		return u, nil
-	}
-	rules := c.plan.opaqueRules(form)
-	jobs, err := update.Givens(rules)
-	if err != nil {
-		return nil, err
-	}
+// givenMemory finds the memory of opaque optimizers into which what they are given is written at once, on the CPU and where tiles
+// do it.
+func (p *Plan) givenMemory(rules []cage.Rule) func(tensor string) []float32 {
 	memory := map[string][]float32{}
 	for _, r := range rules {
-		memory[update.GivenX(r.Name)], memory[update.GivenGradient(r.Name)] = c.plan.Opaque[r.Name].Given(r.Name)
+		if o, ok := p.Opaque[r.Name]; ok {
+			memory[update.GivenX(r.Name)], memory[update.GivenGradient(r.Name)] = o.Given(r.Name)
+		}
 	}
-	o := update.Options{Stacking: c.plan.Stacking, Executors: c.plan.Executors, Memory: func(tensor string) []float32 { return memory[tensor] }}
-	u, err := update.Compile(c.dev, fmt.Sprintf("given (%s)", form), jobs, o)
-	if err == nil {
-		c.given[form] = u
-	}
-	return u, err
+	return func(tensor string) []float32 { return memory[tensor] }
 }
 
 // runOpaque lets opaque optimizers compute their directions. It changes nothing in t.
 func (c *Compiled) runOpaque(t update.Tensors, set Settings, scalars update.Scalars, loss float64) error {
-	u, err := c.givens(c.form(set))
+	u, err := c.update(updateKind{form: c.form(set), part: giving})
 	if u == nil || err != nil {
 		return err
 	}
 	if _, err := u.Run(t, scalars); err != nil {
 		return err
 	}
-	rules := c.plan.opaqueRules(c.form(set))
+	rules := c.plan.opaqueRules()
 	for _, r := range rules {
 		o := c.plan.Opaque[r.Name]
 		x, g := o.Given(r.Name)
@@ -125,7 +114,7 @@ func (c *Compiled) takeOpaque(t update.Tensors) error {
 		}
 		return err
 	}
-	for _, r := range c.plan.opaqueRules(cage.Off) {
+	for _, r := range c.plan.opaqueRules() {
 		o := c.plan.Opaque[r.Name]
 		if err := take(update.Direction(r.Name), o.Direction(r.Name), r.Shape); err != nil {
 			return err

@@ -184,20 +184,28 @@ func distinct(list []Tensor) []Tensor {
 	return out
 }
 
-func (p *Plan) trainedWeights() []Tensor {
-	var list []Tensor
+func (p *Plan) trainedWeights() []Tensor { return distinct(p.ofWeights(trainedOf)) }
+
+func (p *Plan) trainedActivations() []Tensor { return distinct(p.ofActivations(trainedOf)) }
+
+// ofWeights and ofActivations join what list gives for each quantizer of weights, in the order of the parameters, or of
+// activations, in the order of the sites.
+func (p *Plan) ofWeights(list func(q lower.Quantizer, site string) []Tensor) (all []Tensor) {
 	for _, param := range p.Model.Params() {
-		list = append(list, trainedOf(p.Weights[param.Name], param.Name)...)
+		if q := p.Weights[param.Name]; q != nil {
+			all = append(all, list(q, param.Name)...)
+		}
 	}
-	return distinct(list)
+	return all
 }
 
-func (p *Plan) trainedActivations() []Tensor {
-	var list []Tensor
+func (p *Plan) ofActivations(list func(q lower.Quantizer, site string) []Tensor) (all []Tensor) {
 	for _, site := range p.Model.ActivationSites(p.Batch, p.Context) {
-		list = append(list, trainedOf(p.Activations[site.Name], site.Name)...)
+		if q := p.Activations[site.Name]; q != nil {
+			all = append(all, list(q, site.Name)...)
+		}
 	}
-	return distinct(list)
+	return all
 }
 
 // trainedShared lists the trained parameters that activations share with weights.
@@ -212,9 +220,6 @@ func (p *Plan) trainedShared() (list []Tensor) {
 }
 
 func trainedOf(q lower.Quantizer, site string) []Tensor {
-	if q == nil {
-		return nil
-	}
 	var list []Tensor
 	for _, t := range q.Trained() {
 		list = append(list, Tensor{Name: update.Trained(site, t), Dims: t.Shape})
@@ -226,26 +231,11 @@ func trainedOf(q lower.Quantizer, site string) []Tensor {
 // activations.
 func (p *Plan) kept() []Tensor { return append(p.keptOfWeights(), p.keptOfActivations()...) }
 
-func (p *Plan) keptOfWeights() []Tensor {
-	var list []Tensor
-	for _, param := range p.Model.Params() {
-		list = append(list, keptOf(p.Weights[param.Name], param.Name)...)
-	}
-	return list
-}
+func (p *Plan) keptOfWeights() []Tensor { return p.ofWeights(keptOf) }
 
-func (p *Plan) keptOfActivations() []Tensor {
-	var list []Tensor
-	for _, site := range p.Model.ActivationSites(p.Batch, p.Context) {
-		list = append(list, keptOf(p.Activations[site.Name], site.Name)...)
-	}
-	return list
-}
+func (p *Plan) keptOfActivations() []Tensor { return p.ofActivations(keptOf) }
 
 func keptOf(q lower.Quantizer, site string) []Tensor {
-	if q == nil {
-		return nil
-	}
 	var list []Tensor
 	for _, s := range q.State() {
 		list = append(list, Tensor{Name: update.Kept(site, s.Name), Dims: s.Shape})

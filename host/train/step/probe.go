@@ -19,15 +19,13 @@ type dues string
 
 func dueText(d sdk.Due) string { return fmt.Sprint(d) + ";" }
 
-func (s dues) has(d sdk.Due) bool { return strings.Contains(string(s), dueText(d)) }
+func (s dues) has(d sdk.Due) bool { return s != "" && strings.Contains(string(s), dueText(d)) }
 
 // probesDue returns the schedules by which a probe is due at update t.
 func (p *Plan) probesDue(t int) (set dues) {
 	for _, r := range p.Rules {
-		if d := r.Optimizer.ProbeDue; !set.has(d) {
-			if due, _ := d.At(t); due {
-				set += dues(dueText(d))
-			}
+		if due, _ := r.Optimizer.ProbeDue.At(t); due && !set.has(r.Optimizer.ProbeDue) {
+			set += dues(dueText(r.Optimizer.ProbeDue))
 		}
 	}
 	return set
@@ -52,30 +50,10 @@ func (p *Plan) probePatterns() []dues {
 	return list
 }
 
-// probeUpdate compiles what computes the other points; nil if there are none.
-func (c *Compiled) probeUpdate(form cage.Form, due dues) (*update.Update, error) {
-	if due == "" {
-		return nil, nil
-	}
-	kind := updateKind{form: form, probes: due}
-	if u, ok := c.probes[kind]; ok {
-		return u, nil
-	}
-	jobs, err := update.Probes(c.plan.rules(kind))
-	if err != nil {
-		return nil, err
-	}
-	u, err := update.Compile(c.dev, fmt.Sprintf("probe (%s)", form), jobs, c.plan.collectionOptions())
-	if err == nil {
-		c.probes[kind] = u
-	}
-	return u, err
-}
-
 // probe adds the gradients at the other points that are due to t. If one is not finite, the step is skipped.
 func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Settings, scalars update.Scalars, res *Result) error {
 	due := c.plan.probesDue(set.Step)
-	u, err := c.probeUpdate(c.form(set), due)
+	u, err := c.update(updateKind{form: c.form(set), part: probing, probes: due})
 	if u == nil || err != nil {
 		return err
 	}
