@@ -14,8 +14,8 @@ import (
 // Operand is the quantizer of an operand of a product in the backward pass. It has values only: nothing is
 // differentiated through it.
 type Operand struct {
-	program *program.Program
-	rows    int
+	// quantizer has a program for the value alone.
+	quantizer programQuantizer
 }
 
 // NewOperand prepares a quantizer's program of training, which must have passed its check. It fails if the quantizer has
@@ -32,21 +32,16 @@ func NewOperand(q sdk.QuantizerProgram) (Operand, error) {
 	if err != nil {
 		return Operand{}, err
 	}
-	shape := p.Inputs[0].Type.Shape
-	return Operand{p, int(p.Inputs[0].Type.Size()) / shape[len(shape)-1]}, nil
+	return Operand{programQuantizer{QuantizerProgram: sdk.QuantizerProgram{Program: p}}}, nil
 }
 
 // Takes reports whether the quantizer reads what changes from step to step, like [Quantizer].
-func (o Operand) Takes(input string) bool { return o.program.Input(input) >= 0 }
+func (o Operand) Takes(input string) bool { return o.quantizer.Takes(input) }
 
 // Value returns Q(x), through which no gradient passes. If the device computes programs with kernels, x and Q(x) are
 // rounded to bfloat16, as they are in [Quantize].
 func (o Operand) Value(x *graph.Node, given Given) *graph.Node {
-	nodes := map[string]*graph.Node{sdk.InputX: x, sdk.InputNoise: given.Noise, sdk.InputSharedNoise: given.SharedNoise, sdk.InputStep: given.Step}
-	var inputs []*graph.Node
-	for _, in := range o.program.Inputs {
-		inputs = append(inputs, nodes[in.Name])
-	}
+	q := o.quantizer
 	memory := InMemory{sdk.InputX: triton.BFloat16, sdk.OutputValue: triton.BFloat16}
-	return lowerRows(x.Graph(), o.program, o.rows, inputs, memory)[sdk.OutputValue]
+	return lowerRows(x.Graph(), q.Program, q.rows(), append([]*graph.Node{x}, q.others(q.Program, given)...), memory)[sdk.OutputValue]
 }

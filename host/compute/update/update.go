@@ -273,35 +273,43 @@ func Trained(site string, t sdk.StateTensor) string {
 // site keeps from step to step.
 func Kept(site, s string) string { return "kept/" + site + "/" + s }
 
-// Rules makes the jobs of update rules. A job replaces the parameter and the states, and
-// consumes the gradient.
-func Rules(rules []cage.Rule) ([]Job, error) {
-	jobs := make([]Job, len(rules))
-	for i, r := range rules {
-		p, err := r.Program()
-		if err != nil {
-			return nil, err
-		}
-		jobs[i] = bind(r, p)
-		jobs[i].Donated[cage.InputGradient] = true
-		if r.Probing && jobs[i].Inputs[cage.InputProbed] != "" {
-			jobs[i].Donated[cage.InputProbed] = true
-		}
-	}
-	return jobs, nil
+// Part is one of the programs of a rule.
+type Part string
+
+// The parts.
+const (
+	Updating   Part = "update"  // replaces the parameter and the states, and consumes gradients
+	Observing  Part = "observe" // replaces states, before a refresh
+	Collecting Part = "collect" // gives scalars that are summed over tensors, as measures
+	Probing    Part = "probe"   // writes where second gradients are taken, [Point]
+	Giving     Part = "given"   // writes what opaque optimizers are given, [GivenX] and [GivenGradient]
+)
+
+var programs = map[Part]func(cage.Rule) (*program.Program, error){
+	Updating: cage.Rule.Program, Observing: cage.Rule.ObserveProgram, Collecting: cage.Rule.CollectProgram,
+	Probing: cage.Rule.ProbeProgram, Giving: cage.Rule.GivenProgram,
 }
 
-// Jobs makes the jobs of one of the other programs of rules, such as [cage.Rule.ObserveProgram]. Rules without it have none.
-func Jobs(rules []cage.Rule, write func(cage.Rule) (*program.Program, error)) ([]Job, error) {
+// Jobs makes the jobs of a part of rules. Rules without it have none.
+func Jobs(rules []cage.Rule, of Part) ([]Job, error) {
 	var jobs []Job
 	for _, r := range rules {
-		p, err := write(r)
+		p, err := programs[of](r)
 		if err != nil {
 			return nil, err
 		}
-		if p != nil {
-			jobs = append(jobs, bind(r, p))
+		if p == nil {
+			continue
 		}
+		j := bind(r, p)
+		if of == Updating {
+			for _, gradient := range []string{cage.InputGradient, cage.InputProbed} {
+				if j.Inputs[gradient] != "" {
+					j.Donated[gradient] = true
+				}
+			}
+		}
+		jobs = append(jobs, j)
 	}
 	return jobs, nil
 }

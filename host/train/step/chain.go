@@ -78,7 +78,7 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	if err = c.takeOpaque(t); err == nil {
 		var observed bool
 		if observed, err = c.refresh(s, t, set, scalars, &res); err == nil {
-			err = c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed, probes: c.plan.probesDue(set.Step)}, scalars, &res)
+			err = c.runUpdate(t, updateKind{form: c.form(set), part: update.Updating, statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed, probes: c.plan.probesDue(set.Step)}, scalars, &res)
 		}
 	}
 	if err == nil {
@@ -189,7 +189,7 @@ func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 // collect returns the scalars of the update, among them the sums of what optimizers collect of their tensors.
 func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.Scalars, error) {
 	scalars := c.scalars(set, res.GradNorm, res.Loss)
-	u, err := c.update(updateKind{form: c.form(set), part: collecting})
+	u, err := c.update(updateKind{form: c.form(set), part: update.Collecting})
 	if u == nil || err != nil {
 		return scalars, err
 	}
@@ -216,7 +216,7 @@ func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, scalars upd
 	if err != nil || !c.refresher.Due(set.Step) {
 		return false, err
 	}
-	if err := c.runUpdate(t, updateKind{form: c.form(set), part: observing}, scalars, res); err != nil {
+	if err := c.runUpdate(t, updateKind{form: c.form(set), part: update.Observing}, scalars, res); err != nil {
 		return false, err
 	}
 	failed, err := c.refresher.Run(&s.Pending, t, set.Step)

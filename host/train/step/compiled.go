@@ -1,7 +1,6 @@
 package step
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Compiled holds the compiled programs of a step, one for each stage of its plan. Each program is compiled when first
@@ -31,26 +29,12 @@ type Compiled struct {
 	evaluation *update.Update
 }
 
-// part is one of the programs that rules have beside that of the update, which is the empty part.
-type part string
-
-const (
-	observing  part = "observe" // before a refresh
-	collecting part = "collect" // the scalars that are summed over tensors
-	probing    part = "probe"   // where second gradients are taken
-	giving     part = "given"   // what opaque optimizers are given
-)
-
-var partPrograms = map[part]func(cage.Rule) (*program.Program, error){
-	observing: cage.Rule.ObserveProgram, collecting: cage.Rule.CollectProgram, probing: cage.Rule.ProbeProgram, giving: cage.Rule.GivenProgram,
-}
-
-// updateKind is a variant of the update, or of a part that precedes it.
+// updateKind says which part of the rules is to run, and how.
 type updateKind struct {
 	form       cage.Form
 	statistics bool
 	observed   bool // after an observation, which the update must not repeat
-	part       part
+	part       update.Part
 	probes     dues // of the step
 }
 
@@ -161,24 +145,24 @@ func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
 
 // updateKinds are the variants of the update in one form, with the parts before them.
 func (c *Compiled) updateKinds(form cage.Form, pareto bool) []updateKind {
-	list := []updateKind{{form: form, part: collecting}, {form: form, part: giving}}
+	list := []updateKind{{form: form, part: update.Collecting}, {form: form, part: update.Giving}}
 	for _, due := range c.plan.probePatterns() {
-		list = append(list, updateKind{form: form, part: probing, probes: due})
+		list = append(list, updateKind{form: form, part: update.Probing, probes: due})
 	}
 	for _, statistics := range []bool{false, true}[:1+min(1, len(c.plan.quantizedParams()))] {
 		// Beside a step that is one executable, the chain runs the steps with refreshes, and
 		// those between a refresh and its late effect.
 		for _, due := range c.plan.probePatterns() {
 			if !c.isSingle() || c.refresher.Late() || pareto || due != "" {
-				list = append(list, updateKind{form: form, statistics: statistics, probes: due})
+				list = append(list, updateKind{form: form, part: update.Updating, statistics: statistics, probes: due})
 			}
 			if c.refresher.Any() {
-				list = append(list, updateKind{form: form, statistics: statistics, observed: true, probes: due})
+				list = append(list, updateKind{form: form, part: update.Updating, statistics: statistics, observed: true, probes: due})
 			}
 		}
 	}
 	if c.refresher.Any() {
-		list = append(list, updateKind{form: form, part: observing})
+		list = append(list, updateKind{form: form, part: update.Observing})
 	}
 	return list
 }
@@ -250,25 +234,19 @@ func (c *Compiled) finish() (*executable, error) {
 	return c.compileOnce("finish", func() stage { return c.plan.finishStage(q) })
 }
 
-// update compiles a variant of the update, or of a part that precedes it; nil if no rule has that part.
+// update compiles a part of the rules; nil if no rule has it.
 func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 	if u, ok := c.updates[kind]; ok {
 		return u, nil
 	}
 	rules := c.plan.rules(kind)
-	var jobs []update.Job
-	var err error
-	if kind.part == "" {
-		jobs, err = update.Rules(rules)
-	} else {
-		jobs, err = update.Jobs(rules, partPrograms[kind.part])
-	}
+	jobs, err := update.Jobs(rules, kind.part)
 	if err != nil {
 		return nil, err
 	}
 	var u *update.Update
 	if len(jobs) > 0 {
-		if u, err = update.Compile(c.dev, fmt.Sprintf("%s (%s)", cmp.Or(kind.part, "update"), kind.form), jobs, c.plan.updateOptions(kind.part, rules)); err != nil {
+		if u, err = update.Compile(c.dev, fmt.Sprintf("%s (%s)", kind.part, kind.form), jobs, c.plan.updateOptions(kind.part, rules)); err != nil {
 			return nil, err
 		}
 	}
@@ -291,12 +269,12 @@ func (p *Plan) rules(kind updateKind) []cage.Rule {
 }
 
 // updateOptions are the options for compiling a part of the update.
-func (p *Plan) updateOptions(of part, rules []cage.Rule) update.Options {
+func (p *Plan) updateOptions(of update.Part, rules []cage.Rule) update.Options {
 	o := update.Options{Stacking: p.Stacking, Executors: p.Executors}
 	switch {
-	case of == giving:
+	case of == update.Giving:
 		o.Memory = p.givenMemory(rules)
-	case p.Update != nil && (of == "" || of == observing):
+	case p.Update != nil && (of == update.Updating || of == update.Observing):
 		o.Lower = func(j update.Job, in update.Nodes) update.Nodes {
 			i := slices.IndexFunc(rules, func(r cage.Rule) bool { return r.Name == j.Tensor })
 			return p.Update(rules[i], in)

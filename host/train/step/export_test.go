@@ -23,7 +23,7 @@ func (c *Compiled) Install(s *State, t int) error {
 
 // Products counts the products in the graph of the update without correction.
 func (c *Compiled) Products() (int, error) {
-	jobs, err := update.Rules(c.plan.Rules)
+	jobs, err := update.Jobs(c.plan.Rules, update.Updating)
 	if err != nil {
 		return 0, err
 	}
@@ -37,7 +37,7 @@ func (c *Compiled) Products() (int, error) {
 		}
 	}
 	e, err := stage{"count", specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
-		out, _ := c.plan.updateOptions("", c.plan.Rules).Build(g, jobs, in, update.Unpack(in["scalars"], scalars))
+		out, _ := c.plan.updateOptions(update.Updating, c.plan.Rules).Build(g, jobs, in, update.Unpack(in["scalars"], scalars))
 		for _, n := range g.Nodes() {
 			if n.Type() == graph.NodeTypeDotGeneral {
 				count++
@@ -53,7 +53,7 @@ func (c *Compiled) Products() (int, error) {
 
 // Tiled counts the rules of the update that run in tiles, and all, in a form and with or without statistics.
 func (c *Compiled) Tiled(form string, statistics bool) (tiled, all int, err error) {
-	u, err := c.update(updateKind{form: cage.Form(form), statistics: statistics})
+	u, err := c.update(updateKind{form: cage.Form(form), part: update.Updating, statistics: statistics})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -76,7 +76,7 @@ func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func(
 	}
 	return func() error {
 		defer keepState(s.Tensors, t)
-		return c.runUpdate(t, updateKind{form: c.form(set), statistics: set.Statistics}, c.scalars(set, 1, 0), &Result{GradNorm: 1})
+		return c.runUpdate(t, updateKind{form: c.form(set), part: update.Updating, statistics: set.Statistics}, c.scalars(set, 1, 0), &Result{GradNorm: 1})
 	}, nil
 }
 

@@ -59,7 +59,7 @@ func (p *Plan) givenMemory(rules []cage.Rule) func(tensor string) []float32 {
 
 // runOpaque lets opaque optimizers compute their directions. It changes nothing in t.
 func (c *Compiled) runOpaque(t update.Tensors, set Settings, scalars update.Scalars, loss float64) error {
-	u, err := c.update(updateKind{form: c.form(set), part: giving})
+	u, err := c.update(updateKind{form: c.form(set), part: update.Giving})
 	if u == nil || err != nil {
 		return err
 	}

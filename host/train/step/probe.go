@@ -53,7 +53,7 @@ func (p *Plan) probePatterns() []dues {
 // probe adds the gradients at the other points that are due to t. If one is not finite, the step is skipped.
 func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Settings, scalars update.Scalars, res *Result) error {
 	due := c.plan.probesDue(set.Step)
-	u, err := c.update(updateKind{form: c.form(set), part: probing, probes: due})
+	u, err := c.update(updateKind{form: c.form(set), part: update.Probing, probes: due})
 	if u == nil || err != nil {
 		return err
 	}

@@ -57,16 +57,16 @@ func (c *Compiled) single(form cage.Form) (*single, error) {
 		return w, nil
 	}
 	rules := c.plan.rules(updateKind{form: form, statistics: len(c.plan.quantizedParams()) > 0})
-	jobs, err := update.Rules(rules)
+	jobs, err := update.Jobs(rules, update.Updating)
 	if err != nil {
 		return nil, err
 	}
-	collect, err := update.Jobs(rules, cage.Rule.CollectProgram)
+	collect, err := update.Jobs(rules, update.Collecting)
 	if err != nil {
 		return nil, err
 	}
 	w := &single{jobs: jobs, collect: collect, scalars: update.ScalarNames(append(slices.Clone(jobs), collect...))}
-	if w.exec, err = c.plan.singleStage(w, "step ("+string(form)+")", c.plan.updateOptions("", rules)).compile(c.dev); err != nil {
+	if w.exec, err = c.plan.singleStage(w, "step ("+string(form)+")", c.plan.updateOptions(update.Updating, rules)).compile(c.dev); err != nil {
 		return nil, err
 	}
 	c.singles[form] = w
@@ -146,7 +146,7 @@ func (p *Plan) setLossScalar(scalars update.Nodes, losses *graph.Node) {
 // setSums puts the sums of what optimizers collect among the scalars. They are added up in float64 and in
 // the order of the rules, as on the host.
 func (p *Plan) setSums(g *graph.Graph, jobs []update.Job, tensors, scalars update.Nodes) {
-	_, collected := p.updateOptions(collecting, nil).Build(g, jobs, tensors, scalars)
+	_, collected := p.updateOptions(update.Collecting, nil).Build(g, jobs, tensors, scalars)
 	sums := update.Nodes{}
 	for _, j := range jobs {
 		for _, o := range j.Program.Outputs {
