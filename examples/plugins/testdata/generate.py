@@ -210,6 +210,18 @@ def sophia(p, t, x, gradient, curvature, state):
     return np.clip(state["m"] / np.maximum(p.get("gamma", 0.01) * state["h"], p.get("eps", 1e-12)), -1, 1)
 
 
+def adahessian(p, t, x, gradient, curvature, state):
+    b1, b2 = p.get("beta1", 0.9), p.get("beta2", 0.999)
+    if (t - 1) % p.get("every", 1) == 0:
+        size = math.gcd(p.get("block", 32), x.shape[1])
+        blocks = [np.full(size, curvature.ravel()[i : i + size].mean()) for i in range(0, x.size, size)]
+        state["d"] = np.concatenate(blocks).reshape(x.shape)
+    state["m"] = b1 * state.get("m", 0) + (1 - b1) * gradient(x)
+    state["v"] = b2 * state.get("v", 0) + (1 - b2) * state["d"] ** 2
+    root = np.sqrt(state["v"] / (1 - b2**t))
+    return state["m"] / (1 - b1**t) / (root ** p.get("power", 1.0) + p.get("eps", 1e-4))
+
+
 def mars(p, t, x, gradient, curvature, state):
     b1, b2 = p.get("beta1", 0.95), p.get("beta2", 0.99)
     c = gradient(x) + p.get("gamma", 0.025) * b1 / (1 - b1) * (gradient(x) - gradient(state.get("last", x)))
@@ -230,6 +242,10 @@ def main():
           [probed("defaults", (2, 3), {}, 1, sophia),
            probed("often", (3, 2), {"every": 3, "beta1": 0.8, "beta2": 0.5, "gamma": 2.0, "eps": 1e-3}, 2, sophia, slopes=(-0.5, 3.0)),
            probed("each", (2, 2), {"every": 1, "beta2": 0.0, "gamma": 1.0, "probe": 0.125}, 3, sophia)])
+    write("adahessian", "AdaHessian in NumPy, where the Hessian is diagonal.",
+          [probed("defaults", (2, 3), {}, 1, adahessian),
+           probed("blocks", (3, 12), {"block": 4, "every": 3, "beta1": 0.8, "beta2": 0.5, "eps": 1e-3}, 2, adahessian, slopes=(-0.5, 3.0)),
+           probed("power", (2, 4), {"block": 1, "power": 0.5, "probe": 0.125}, 3, adahessian)])
     write("adam8bit", "Adam with moments of 8 bits in blocks of 256, as in bitsandbytes, in NumPy; the last case, of 32 bits, by optax.adam.",
           [adam8bit("one_block", (2, 3), {"min_size": 0}, 1), adam8bit("two_blocks", (2, 140), {"min_size": 0}, 2),
            adam8bit("other", (16, 16), {"min_size": 256, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3}, 3)]
