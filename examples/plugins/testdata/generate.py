@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes the golden files of the optimizers beside this directory.
 
-The values come from optax (0.2.8, on jax 0.10.0) in float64, which shares no code with this
-project. Where optax computes a schedule in float32, or leaves it to the caller, the schedule is
-written here from its paper. Run it from anywhere; it needs optax and numpy.
+The values come from optax in float64, which shares no code with this project. Where optax computes
+a schedule in float32, or leaves it to the caller, the schedule is written here from its paper. Run it
+from anywhere; it needs numpy and the versions in VERSIONS: with another jax, last bits differ.
 """
 
 import json
@@ -20,6 +20,7 @@ from optax._src import factorized, transform  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent.parent
 STEPS = 12
+VERSIONS = {"jax": "0.10.2", "optax": "0.2.8"}
 
 
 def inputs(seed, shape, rate, steps=STEPS):
@@ -233,6 +234,9 @@ def mars(p, t, x, gradient, curvature, state):
 
 
 def main():
+    have = {"jax": jax.__version__, "optax": optax.__version__}
+    if have != VERSIONS:
+        raise SystemExit(f"here are {have}; the golden files were written with {VERSIONS}")
     write("mars", "MARS-AdamW with the gradient at the point before, in NumPy.",
           [probed("defaults", (2, 3), {}, 1, mars), probed("much", (3, 2), {"beta1": 0.8, "beta2": 0.9, "gamma": 0.5, "eps": 1e-3}, 2, mars, slopes=(0.5, 8.0))])
     write("sam", "Sharpness-aware minimization in NumPy; the rows of the last case are those of two matrices.",
