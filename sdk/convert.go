@@ -140,6 +140,7 @@ func toOptimizerProgram(o OptimizerProgram) (*pb.OptimizerProgram, error) {
 		Probe:        wire.ToProgram(o.Probe),
 		Due:          toDue(o.Due),
 		ProbeDue:     toDue(o.ProbeDue),
+		Sampled:      o.Sampled,
 	}, nil
 }
 

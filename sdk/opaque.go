@@ -92,7 +92,7 @@ func (o OptimizerProgram) checkOpaque() error {
 	for name := range o.Programs() {
 		return fmt.Errorf("the optimizer is opaque, but there is a program %s", name)
 	}
-	if o.Due != (Due{}) || o.ProbeDue != (Due{}) {
+	if o.Due != (Due{}) || o.ProbeDue != (Due{}) || o.Sampled {
 		return errors.New("the optimizer is opaque, but there are refreshes or probes")
 	}
 	for _, s := range o.State {

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -99,9 +100,10 @@ type UpdateInput struct {
 	Noise program.Value
 	// Global has the sums of what a [Collector] collects, by name; nil in Collect.
 	Global State
-	// Probed and Probing are for the Update of a [Prober]. Where a probe is due, Probing is 1, and
-	// Probed is the gradient at the offset point, of the tensor's shape, scaled by the factor of the
-	// clipping of Gradient. In other updates Probing, a scalar float, is 0, and Probed is Gradient.
+	// Probed and Probing are for the Update of a [Prober] or a [Sampler]. Where a probe is due, Probing is 1,
+	// and Probed is the second gradient, of the tensor's shape: that of a Prober at the offset point, scaled by
+	// the factor of the clipping of Gradient, or that of a Sampler. In other updates Probing, a scalar float,
+	// is 0, and Probed is Gradient.
 	Probed, Probing program.Value
 }
 
@@ -156,6 +158,17 @@ type Prober interface {
 	Probe(b *program.Builder, in UpdateInput, t Tensor) (program.Value, error)
 	// ProbeAt says at which updates of the tensor a probe is due.
 	ProbeAt(t Tensor) Due
+}
+
+// Sampler is an optimizer that takes a second gradient at x and with the same batch, but with labels that the
+// host draws from the predictions of the model, as Sophia-G does. There is one second gradient: for a tensor for which
+// this one is ever due, an offset of a [Prober] must never be.
+type Sampler interface {
+	// SampleAt says at which updates of the tensor such a gradient is due. Update has it as in.Probed, times √n, where
+	// n is the number of labels, and not clipped: so the mean of its square is the diagonal of the Gauss-Newton
+	// matrix of the loss (Liu et al. 2023, arXiv 2305.14342, §2.3). Where labels have weights, n is (Σw)²/Σw². The model is
+	// quantized as for Gradient, with the same noise. With a teacher, too, labels are drawn from the student.
+	SampleAt(t Tensor) Due
 }
 
 // Averaged is an optimizer whose result is another point than the one at which it takes
@@ -263,9 +276,11 @@ type OptimizerProgram struct {
 	// Evaluate maps x and the state to the weights to evaluate with; nil means x.
 	Evaluate *program.Program
 	// Probe takes what Update takes, without a probed gradient, and returns the offset at which that is taken
-	// when ProbeDue says so. It is nil exactly when no probe is ever due.
+	// when ProbeDue says so. It is nil exactly when no probe is ever due, or Sampled is true.
 	Probe    *program.Program
 	ProbeDue Due
+	// Sampled says that the second gradient is taken at x, with labels drawn from the model: see [Sampler].
+	Sampled bool
 	// Collect takes what Update takes, without sums, and returns scalars that are summed over tensors; nil
 	// means that there are none.
 	Collect *program.Program
@@ -302,6 +317,9 @@ func (o OptimizerProgram) Check(shape []int) error {
 	if err := o.ProbeDue.check(); err != nil {
 		return fmt.Errorf("probes are due at %w", err)
 	}
+	if o.Sampled && o.ProbeDue.First == 0 {
+		return errors.New("labels are to be drawn from the model, but never")
+	}
 	if o.Due.First > 0 {
 		if err := checkFloat32(o.State, "what a refresh may read"); err != nil {
 			return err
@@ -321,7 +339,7 @@ func (o OptimizerProgram) Check(shape []int) error {
 	}
 	optional := optionalInputs(collected...)
 	probed := optional
-	if o.Probe != nil {
+	if o.ProbeDue.First > 0 {
 		probed = slices.Concat(optional, probeInputs(shape))
 	}
 	next := append([]program.Input{{Name: OutputDirection, Type: tensor}}, state...)
@@ -338,7 +356,7 @@ func (o OptimizerProgram) Check(shape []int) error {
 		{o.Refresh, o.Due.Every > 0, signature{name: "refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "more than one is due"}},
 		{o.Rate, o.Rate != nil, signature{name: "rate", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputRate, Type: scalar}}}},
 		{o.Evaluate, o.Evaluate != nil, signature{name: "evaluate", inputs: append(slices.Clone(inputs[:1]), state...), outputs: []program.Input{{Name: OutputWeights, Type: tensor}}}},
-		{o.Probe, o.ProbeDue.First > 0, signature{name: "probe", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputOffset, Type: tensor}}, when: "one is due"}},
+		{o.Probe, o.ProbeDue.First > 0 && !o.Sampled, signature{name: "probe", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputOffset, Type: tensor}}, when: "one is due and labels are not drawn"}},
 		{o.Collect, o.Collect != nil, signature{name: "collect", inputs: inputs, optional: optionalInputs(), outputs: optional[len(optionalInputs()):]}},
 	} {
 		if err := c.signature.check(c.p, c.wanted); err != nil {

@@ -203,6 +203,23 @@ def sam(p, t, x, gradient, curvature, state):
     return state["m"]
 
 
+def sampled(id_, shape, params, seed, labels):
+    """A case of Sophia-G, whose gradients with drawn labels are those of a mean over so many of them."""
+    drawn = np.random.default_rng(seed + 200).standard_normal((STEPS, *shape)).round(6)
+    case = probed(id_, shape, params, seed, lambda *args: sophia_g(*args, drawn=drawn / np.sqrt(labels), labels=labels))
+    case["inputs"]["sampled"] = drawn.tolist()  # times the root of their number, as the host tells
+    return case
+
+
+def sophia_g(p, t, x, gradient, curvature, state, drawn, labels):
+    b1, b2 = p.get("beta1", 0.96), p.get("beta2", 0.99)
+    state["m"] = b1 * state.get("m", 0) + (1 - b1) * gradient(x)
+    if (t - 1) % p.get("every", 10) == 0:  # the estimator of Gauss, Newton and Bartlett
+        g = drawn[t - 1]
+        state["h"] = b2 * state.get("h", 0) + (1 - b2) * labels * g * g
+    return np.clip(state["m"] / np.maximum(p.get("gamma", 0.01) * state["h"], p.get("eps", 1e-12)), -1, 1)
+
+
 def sophia(p, t, x, gradient, curvature, state):
     b1, b2 = p.get("beta1", 0.96), p.get("beta2", 0.99)
     state["m"] = b1 * state.get("m", 0) + (1 - b1) * gradient(x)
@@ -242,10 +259,12 @@ def main():
     write("sam", "Sharpness-aware minimization in NumPy; the rows of the last case are those of two matrices.",
           [probed("defaults", (2, 3), {}, 1, sam), probed("wide", (3, 2), {"rho": 2.0, "momentum": 0.5}, 2, sam),
            probed("two", (4, 3), {"rho": 0.5}, 3, sam, matrices=2)])
-    write("sophia", "Sophia-H in NumPy, where the Hessian is diagonal.",
+    write("sophia", "Sophia-H in NumPy, where the Hessian is diagonal, and Sophia-G (the last two cases) with random gradients for drawn labels.",
           [probed("defaults", (2, 3), {}, 1, sophia),
            probed("often", (3, 2), {"every": 3, "beta1": 0.8, "beta2": 0.5, "gamma": 2.0, "eps": 1e-3}, 2, sophia, slopes=(-0.5, 3.0)),
-           probed("each", (2, 2), {"every": 1, "beta2": 0.0, "gamma": 1.0, "probe": 0.125}, 3, sophia)])
+           probed("each", (2, 2), {"every": 1, "beta2": 0.0, "gamma": 1.0, "probe": 0.125}, 3, sophia),
+           sampled("gnb", (2, 3), {"estimator": "gnb", "gamma": 0.05}, 4, 480),
+           sampled("gnb_often", (3, 2), {"estimator": "gnb", "every": 3, "beta1": 0.8, "beta2": 0.5, "gamma": 2.0, "eps": 1e-3}, 5, 7)])
     write("adahessian", "AdaHessian in NumPy, where the Hessian is diagonal.",
           [probed("defaults", (2, 3), {}, 1, adahessian),
            probed("blocks", (3, 12), {"block": 4, "every": 3, "beta1": 0.8, "beta2": 0.5, "eps": 1e-3}, 2, adahessian, slopes=(-0.5, 3.0)),
