@@ -70,7 +70,7 @@ func (sophia) SampleAt(t sdk.Tensor) sdk.Due { return estimates(t, gnb) }
 
 // estimates says when an estimator is asked.
 func estimates(t sdk.Tensor, estimator string) sdk.Due {
-	if t.String("estimator") != estimator {
+	if t.Text("estimator") != estimator {
 		return sdk.Due{}
 	}
 	return sdk.Due{First: 1, Next: 1, Every: t.Int("every")}
@@ -98,7 +98,7 @@ func (sophia) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (prog
 
 // estimate is ĥ. The host has multiplied the gradient for drawn labels by √n.
 func estimate(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) program.Value {
-	if t.String("estimator") == gnb {
+	if t.Text("estimator") == gnb {
 		return in.Probed.Square()
 	}
 	return signs(b, in, t).Mul(in.Probed.Sub(in.Gradient).Scale(1 / t.Float("probe")))

@@ -266,8 +266,8 @@ def main():
            sampled("gnb", (2, 3), {"estimator": "gnb", "gamma": 0.05}, 4, 480),
            sampled("gnb_often", (3, 2), {"estimator": "gnb", "every": 3, "beta1": 0.8, "beta2": 0.5, "gamma": 2.0, "eps": 1e-3}, 5, 7)])
     write("adahessian", "AdaHessian in NumPy, where the Hessian is diagonal.",
-          [probed("defaults", (2, 3), {}, 1, adahessian),
-           probed("blocks", (3, 12), {"block": 4, "every": 3, "beta1": 0.8, "beta2": 0.5, "eps": 1e-3}, 2, adahessian, slopes=(-0.5, 3.0)),
+          [probed("defaults", (2, 3), {"probe": 0.0625}, 1, adahessian),
+           probed("blocks", (3, 12), {"block": 4, "every": 3, "beta1": 0.8, "beta2": 0.5, "eps": 1e-3, "probe": 0.125}, 2, adahessian, slopes=(-0.5, 3.0)),
            probed("power", (2, 4), {"block": 1, "power": 0.5, "probe": 0.125}, 3, adahessian)])
     write("adam8bit", "Adam with moments of 8 bits in blocks of 256, as in bitsandbytes, in NumPy; the last case, of 32 bits, by optax.adam.",
           [adam8bit("one_block", (2, 3), {"min_size": 0}, 1), adam8bit("two_blocks", (2, 140), {"min_size": 0}, 2),
