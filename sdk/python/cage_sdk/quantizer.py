@@ -25,6 +25,10 @@ class Site(Values):
     name: str
     shape: tuple[int, ...]
     product: Product = "forward"
+    layer: int | None = None
+    """The number of the transformer block that the tensor is in, from 0; None if it is in none."""
+    layers: int = 0
+    """How many blocks the model has; 0 if that is not known."""
     training: bool = False
     """Which program quantize is to write: that which trains, or that with which the model is evaluated and exported."""
     trained: State = field(default_factory=dict)

@@ -812,7 +812,12 @@ type Site struct {
 	Values map[string]*Value `protobuf:"bytes,4,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The matrix product whose operand the tensor is. Plugins that are older than the
 	// field ignore it. A plugin must refuse a product that it does not know.
-	Product       SiteProduct `protobuf:"varint,6,opt,name=product,proto3,enum=cage.plugin.v1.SiteProduct" json:"product,omitempty"`
+	Product SiteProduct `protobuf:"varint,6,opt,name=product,proto3,enum=cage.plugin.v1.SiteProduct" json:"product,omitempty"`
+	// The number of the transformer block that the tensor is in, from 0. Absent if it is
+	// in none, and from hosts older than the field.
+	Layer *uint32 `protobuf:"varint,7,opt,name=layer,proto3,oneof" json:"layer,omitempty"`
+	// How many transformer blocks the model has. 0 from hosts older than the field.
+	Layers        uint32 `protobuf:"varint,8,opt,name=layers,proto3" json:"layers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -880,6 +885,20 @@ func (x *Site) GetProduct() SiteProduct {
 		return x.Product
 	}
 	return SiteProduct_SITE_PRODUCT_FORWARD
+}
+
+func (x *Site) GetLayer() uint32 {
+	if x != nil && x.Layer != nil {
+		return *x.Layer
+	}
+	return 0
+}
+
+func (x *Site) GetLayers() uint32 {
+	if x != nil {
+		return x.Layers
+	}
+	return 0
 }
 
 // QuantizeResponse is a quantizer's answer for one site.
@@ -2241,16 +2260,19 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06string\x18\x04 \x01(\tH\x00R\x06stringB\x06\n" +
 	"\x04kind\";\n" +
 	"\x0fQuantizeRequest\x12(\n" +
-	"\x04site\x18\x01 \x01(\v2\x14.cage.plugin.v1.SiteR\x04site\"\xa1\x02\n" +
+	"\x04site\x18\x01 \x01(\v2\x14.cage.plugin.v1.SiteR\x04site\"\xde\x02\n" +
 	"\x04Site\x12,\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x18.cage.plugin.v1.SiteRoleR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05shape\x18\x03 \x03(\rR\x05shape\x128\n" +
 	"\x06values\x18\x04 \x03(\v2 .cage.plugin.v1.Site.ValuesEntryR\x06values\x125\n" +
-	"\aproduct\x18\x06 \x01(\x0e2\x1b.cage.plugin.v1.SiteProductR\aproduct\x1aP\n" +
+	"\aproduct\x18\x06 \x01(\x0e2\x1b.cage.plugin.v1.SiteProductR\aproduct\x12\x19\n" +
+	"\x05layer\x18\a \x01(\rH\x00R\x05layer\x88\x01\x01\x12\x16\n" +
+	"\x06layers\x18\b \x01(\rR\x06layers\x1aP\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\"Z\n" +
+	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01B\b\n" +
+	"\x06_layer\"Z\n" +
 	"\x10QuantizeResponse\x12<\n" +
 	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.QuantizerProgramH\x00R\aprogramB\b\n" +
 	"\x06answer\"\xc9\x03\n" +
@@ -2495,6 +2517,7 @@ func file_cage_plugin_v1_plugin_proto_init() {
 		(*Value_Boolean)(nil),
 		(*Value_String_)(nil),
 	}
+	file_cage_plugin_v1_plugin_proto_msgTypes[6].OneofWrappers = []any{}
 	file_cage_plugin_v1_plugin_proto_msgTypes[7].OneofWrappers = []any{
 		(*QuantizeResponse_Program)(nil),
 	}
