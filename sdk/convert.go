@@ -55,7 +55,8 @@ func fromSite(m *pb.Site) (Site, error) {
 	if m.Layer != nil {
 		layer = int(m.GetLayer())
 	}
-	return Site{Role: Role(role), Product: Product(product), Name: m.GetName(), Layer: layer, Layers: int(m.GetLayers()), Shape: shape, Values: values}, nil
+	return Site{Role: Role(role), Product: Product(product), Name: m.GetName(), Layer: layer, Layers: int(m.GetLayers()), Shape: shape,
+		Heads: int(m.GetHeads()), RowHeads: int(m.GetRowHeads()), Context: int(m.GetContext()), Values: values}, nil
 }
 
 func fromTensor(m *pb.Tensor) (Tensor, error) {
