@@ -51,7 +51,8 @@ func fromSite(m *pb.Site) (Site, error) {
 	if err != nil {
 		return Site{}, fmt.Errorf("site %s: %w", m.GetName(), err)
 	}
-	return Site{Role: Role(role), Product: Product(product), Name: m.GetName(), Shape: shape, Values: values}, nil
+	return Site{Role: Role(role), Product: Product(product), Name: m.GetName(), Shape: shape,
+		Heads: int(m.GetHeads()), RowHeads: int(m.GetRowHeads()), Context: int(m.GetContext()), Values: values}, nil
 }
 
 func fromTensor(m *pb.Tensor) (Tensor, error) {

@@ -27,7 +27,8 @@ func toSite(s sdk.Site) (*pb.Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("site %s: %w", s.Name, err)
 	}
-	return &pb.Site{Role: role, Product: product, Name: s.Name, Shape: shape, Values: values}, nil
+	return &pb.Site{Role: role, Product: product, Name: s.Name, Shape: shape, Values: values,
+		Heads: uint32(s.Heads), RowHeads: uint32(s.RowHeads), Context: uint32(s.Context)}, nil
 }
 
 func toTensor(t sdk.Tensor) (*pb.Tensor, error) {

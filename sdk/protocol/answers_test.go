@@ -68,6 +68,8 @@ func calls() []struct {
 	site := func(role pb.SiteRole, values map[string]*pb.Value, shape ...uint32) *pb.QuantizeRequest {
 		return &pb.QuantizeRequest{Site: &pb.Site{Role: role, Name: "blocks.0.attn.qkv", Shape: shape, Values: values}}
 	}
+	keys := site(pb.SiteRole_SITE_ROLE_KEY, absmaxValues(4), 6, 8)
+	keys.Site.Name, keys.Site.Heads, keys.Site.Context = "layers.0.attn.keys", 2, 3
 	adamw := map[string]*pb.Value{"beta1": float(0.9), "beta2": float(0.95), "eps": float(1e-8)}
 	versions := &pb.DescribeRequest{ApiVersions: []uint32{1}}
 	return []struct {
@@ -78,6 +80,7 @@ func calls() []struct {
 		{"absmax", site(weight, absmaxValues(4), 4, 6)},
 		{"absmax", site(activation, absmaxValues(8), 2, 3, 8)},
 		{"absmax", site(weight, absmaxValues(1), 4, 6)},
+		{"absmax", keys},
 		{"lsq", site(weight, lsqValues("signed"), 4, 6)},
 		{"lsq", site(weight, lsqValues("unsigned"), 4, 6)},
 		{"adamw", versions},
