@@ -136,7 +136,7 @@ func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q que
 	if err != nil {
 		return out, err
 	}
-	out, err = client.Quantize(ctx, sdk.Site{Role: q.role, Name: "layers.0.attention.query", Shape: shape, Values: values})
+	out, err = client.Quantize(ctx, sdk.Site{Role: q.role, Name: "layers.0.attention.query", Layers: 1, Shape: shape, Values: values})
 	if err == nil && p.evaluation {
 		out = out.ForEvaluation()
 	}
