@@ -25,6 +25,9 @@ type StateTensor struct {
 	Constrain *program.Program
 	// Storage is how it is kept between programs; empty means float32.
 	Storage Storage
+	// Maximum is for state of a quantizer only: over micro-batches and replicas the next state
+	// is a maximum, and not a mean ([Maximal]).
+	Maximum bool
 }
 
 // inputState declares an input for each tensor of the list.

@@ -109,13 +109,20 @@ func Replicas(g *graph.Graph) int { return g.NumDevices() }
 func SumAcross(nodes ...*graph.Node) []*graph.Node {
 	sums := make([]*graph.Node, len(nodes))
 	for i, node := range nodes {
-		sums[i] = node
-		if g := node.Graph(); Replicas(g) > 1 {
-			// One by one: XLA joins them as it likes, and can start the first before the last is computed.
-			sums[i] = g.Distributed().AllReduceOne(node, compute.ReduceOpSum)
-		}
+		sums[i] = across(node, compute.ReduceOpSum) // one by one: XLA joins them as it likes, and can start the first before the last is computed
 	}
 	return sums
+}
+
+// MaxAcross is [SumAcross] with the largest value, element by element, in the place of the sum.
+func MaxAcross(node *graph.Node) *graph.Node { return across(node, compute.ReduceOpMax) }
+
+func across(node *graph.Node, op compute.ReduceOpType) *graph.Node {
+	g := node.Graph()
+	if Replicas(g) == 1 {
+		return node
+	}
+	return g.Distributed().AllReduceOne(node, op)
 }
 
 // LongestIntegers is the largest number of products of two numbers from −127 to 127 whose sum always fits int32.

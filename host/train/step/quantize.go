@@ -101,7 +101,7 @@ func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*
 
 // calibrateStage maps weights and tokens to the initial values of the trained parameters and states of the quantizers of activations.
 // Each quantizer gets them from the activations of this batch at its site, for which all quantizers before it are active.
-// With several replicas they are means over the replicas.
+// With several replicas they are means, or maxima, over the replicas.
 func (p *Plan) calibrateStage() stage {
 	specs := append(inputSpecs(p.params(), p.forwardName(false), false), inputSpecs(p.trainedShared(), update.Param, false)...)
 	return stage{"calibration", append(specs, p.tokenSpec()), func(_ *graph.Graph, in update.Nodes) update.Nodes {
@@ -112,7 +112,10 @@ func (p *Plan) calibrateStage() stage {
 				return x
 			}
 			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x)))
-			state := replicaMeans(q.InitState(x))
+			state := q.InitState(x)
+			for i, t := range keptOf(q, site.Name) {
+				state[i] = t.overReplicas(state[i])
+			}
 			setNext(out, q, site.Name, state, asNamed)
 			value, _ := q.Forward(x, lower.Given{Trained: trained, State: state})
 			return value
