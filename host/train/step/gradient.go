@@ -263,7 +263,7 @@ func (p *Plan) reduceReplicas(full bool, out update.Nodes) {
 	out[lossName] = graph.MulScalar(engine.SumAcross(out[lossName])[0], 1/float64(n))
 	for _, t := range p.summed(full) {
 		if t.Maximum {
-			out[t.Name] = engine.MaxAcross(out[t.Name])
+			out[t.Name] = engine.MaxAcross(out[t.Name])[0]
 		} else {
 			out[t.Name] = engine.SumAcross(out[t.Name])[0]
 		}
@@ -289,7 +289,7 @@ func (t Tensor) nothing(g *graph.Graph) *graph.Node {
 // overReplicas is the mean over the replicas, or the maximum.
 func (t Tensor) overReplicas(x *graph.Node) *graph.Node {
 	if t.Maximum {
-		return engine.MaxAcross(x)
+		return engine.MaxAcross(x)[0]
 	}
 	return replicaMeans([]*graph.Node{x})[0]
 }
