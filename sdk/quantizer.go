@@ -25,7 +25,7 @@ type Trainable interface {
 	// Site.Trained. The gradient of the surrogate trains them, so Quantize must give
 	// one. For a site without trained parameters return none. The shapes must not
 	// depend on the number of rows of an activation, because evaluation uses another
-	// number.
+	// number. Site.Activations and Site.Weights are there.
 	InitTrained(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
@@ -63,7 +63,8 @@ type Stateful interface {
 	// InitState builds the state that training begins with from x: the weight, or the
 	// first batch of activations. Quantize then finds it in Site.State. For a site
 	// without state return none. The shapes must not depend on the number of rows of an
-	// activation, because evaluation uses another number.
+	// activation, because evaluation uses another number. Site.Activations and Site.Weights
+	// are there. What is found once and stays, Next returns as it is.
 	InitState(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
@@ -163,8 +164,23 @@ type Site struct {
 	// new in each step, that both operands of a product have, as for a random rotation of
 	// both. Step is the number of the training step as a scalar float, counted from 1.
 	Noise, SharedNoise, Step program.Value
+	// Activations and Weights are statistics of both operands of the product in InitTrained
+	// and InitState, and absent elsewhere. Both sites of a product have the same ones. A
+	// program that does not use one does not have it among its inputs, and costs nothing
+	// for it.
+	Activations, Weights Columns
 	// Values holds the declared parameters, checked and complete.
 	Values
+}
+
+// Columns are statistics of an operand of a product: of each of the columns that the product
+// sums over, in the first batch, by the model in full precision. If an activation has several
+// weights, as those of a gate and what it multiplies, the rows of all of them count.
+type Columns struct {
+	// Max is the largest magnitude in each column, and Mean the mean of the magnitudes:
+	// floats of one row, in the rank of x. The rows are the tokens of the activation, those
+	// of padding too, or the output channels of the weights.
+	Max, Mean program.Value
 }
 
 // RowLen is the length of a row: the size of the last axis.

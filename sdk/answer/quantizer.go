@@ -23,6 +23,11 @@ const (
 	OutputMask       = "mask"
 	TrainedPrefix    = "trained."
 	KeptPrefix       = "kept."
+
+	InputActivationsMax  = "activations.max"
+	InputActivationsMean = "activations.mean"
+	InputWeightsMax      = "weights.max"
+	InputWeightsMean     = "weights.mean"
 )
 
 // Quantizer is a quantizer's answer for one site in the form that crosses
@@ -39,11 +44,11 @@ type Quantizer struct {
 	Homogeneous bool
 	// Trained lists the trained parameters in the order of their names.
 	Trained []Tensor
-	// Init maps x to the initial trained parameters; nil exactly when there are
-	// none.
+	// Init maps x, and those of the statistics of columns that it uses, to the initial
+	// trained parameters; nil exactly when there are none.
 	Init *program.Program
-	// State lists the state tensors in the order of their names. InitState maps x to the
-	// initial state, and Next maps what Program takes to the state after a step; both are
+	// State lists the state tensors in the order of their names. InitState maps what Init
+	// takes to the initial state, and Next maps what Program takes to the state after a step; both are
 	// nil exactly when there is no state.
 	State           []Tensor
 	InitState, Next *program.Program
@@ -66,6 +71,16 @@ func (q Quantizer) ForEvaluation() Quantizer {
 // that changes from step to step: [InputNoise], [InputSharedNoise] or [InputStep].
 func (q Quantizer) Takes(input string) bool {
 	return q.Program.Input(input) >= 0 || q.Next != nil && q.Next.Input(input) >= 0
+}
+
+// Calibrated reports whether initial values are computed from statistics of columns.
+func (q Quantizer) Calibrated() bool {
+	for _, p := range []*program.Program{q.Init, q.InitState} {
+		if p != nil && len(p.Inputs) > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // Programs yields the programs that are present, with their names: quantize, evaluate,
@@ -92,6 +107,7 @@ func (q Quantizer) Programs() iter.Seq2[string, *program.Program] {
 //     promised.
 //   - If the program takes noise, shared_noise or step, there is a program of
 //     evaluation, which takes none of them.
+//   - Init and InitState take x, and may take statistics of columns ([ColumnInputs]).
 //   - Unpack takes codes and scale, which both programs return with the same
 //     types, and returns value.
 //   - No program factorizes.
@@ -115,6 +131,19 @@ var StepInputs = []program.Input{
 	{Name: InputNoise, Type: keyType},
 	{Name: InputSharedNoise, Type: keyType},
 	{Name: InputStep, Type: program.FloatType()},
+}
+
+// ColumnInputs are the inputs that programs of initial values may take after x, of the given shape: the statistics of Columns,
+// in this order.
+func ColumnInputs(shape []int) (list []program.Input) {
+	columns := slices.Repeat([]int{1}, len(shape))
+	if n := len(shape); n > 0 {
+		columns[n-1] = shape[n-1]
+	}
+	for _, name := range []string{InputActivationsMax, InputActivationsMean, InputWeightsMax, InputWeightsMean} {
+		list = append(list, program.Input{Name: name, Type: program.FloatType(columns...)})
+	}
+	return list
 }
 
 // keyType is the type of a key for random bits.
@@ -172,7 +201,7 @@ func (q Quantizer) checkTrained(x program.Input, trained []program.Input) error 
 			return err
 		}
 	}
-	s := signature{name: "init", inputs: []program.Input{x}, outputs: trained, when: "there are trained parameters"}
+	s := signature{name: "init", inputs: []program.Input{x}, optional: ColumnInputs(x.Type.Shape), outputs: trained, when: "there are trained parameters"}
 	return s.check(q.Init, len(trained) > 0)
 }
 
@@ -182,7 +211,7 @@ func (q Quantizer) checkState(x program.Input, kept, fixed []program.Input) erro
 		return fmt.Errorf("Q(c·x) = c·Q(x) is promised, which cannot hold with the state %s: leave homogeneous false", q.State[0].Name)
 	}
 	const when = "there is state"
-	s := signature{name: "init_state", inputs: []program.Input{x}, outputs: kept, when: when}
+	s := signature{name: "init_state", inputs: []program.Input{x}, optional: ColumnInputs(x.Type.Shape), outputs: kept, when: when}
 	if err := s.check(q.InitState, len(kept) > 0); err != nil {
 		return err
 	}
