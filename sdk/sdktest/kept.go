@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
@@ -38,12 +39,12 @@ func (q *quantizerRun) checkKept(t *trial) {
 			return
 		}
 		for _, s := range in.State {
-			t.run(func() { in.changes(sdk.KeptPrefix+s.Name, x) })
-			t.run(func() { in.isRead(sdk.KeptPrefix+s.Name, x) })
+			t.run(func() { in.changes(answer.KeptPrefix+s.Name, x) })
+			t.run(func() { in.isRead(answer.KeptPrefix+s.Name, x) })
 		}
 		t.run(func() { in.evaluatesWithState(x) })
 	})
-	q.shapesFor(t, "state", func(s *siteAnswer) []sdk.StateTensor { return s.State })
+	q.shapesFor(t, "state", func(s *siteAnswer) []answer.Tensor { return s.State })
 	for _, v := range q.space.core() {
 		q.combine(t, v)
 	}
@@ -65,7 +66,7 @@ func (q *quantizerRun) combine(t *trial, v variant) {
 	const rows, d = 8, 64
 	whole, err := q.ask(v, sdk.RoleActivation, rows, d)
 	half, errHalf := q.ask(v, sdk.RoleActivation, rows/2, d)
-	if err != nil || errHalf != nil || whole.Next == nil || whole.Takes(sdk.InputNoise) || whole.Takes(sdk.InputSharedNoise) {
+	if err != nil || errHalf != nil || whole.Next == nil || whole.Takes(answer.InputNoise) || whole.Takes(answer.InputSharedNoise) {
 		return
 	}
 	t.run(func() {
@@ -80,7 +81,7 @@ func (q *quantizerRun) combine(t *trial, v variant) {
 			if !s.Maximum {
 				continue
 			}
-			name := sdk.KeptPrefix + s.Name
+			name := answer.KeptPrefix + s.Name
 			larger := slices.Clone(first[name].Floats)
 			for i, v := range second[name].Floats {
 				larger[i] = max(larger[i], v)
@@ -142,7 +143,7 @@ func (in *instance) evaluatesWithState(x []float64) {
 	base := e.quantize(x).value
 	for _, s := range in.State {
 		for _, c := range []float64{4, 0.125, -1} {
-			if !slices.Equal(e.withKept(sdk.KeptPrefix+s.Name, c).quantize(x).value, base) {
+			if !slices.Equal(e.withKept(answer.KeptPrefix+s.Name, c).quantize(x).value, base) {
 				return
 			}
 		}
@@ -164,9 +165,9 @@ func (in *instance) withKept(name string, c float64) *instance {
 }
 
 // shapesFor compares activations of different numbers of rows in the shapes of what is kept.
-func (q *quantizerRun) shapesFor(t *trial, what string, list func(*siteAnswer) []sdk.StateTensor) {
+func (q *quantizerRun) shapesFor(t *trial, what string, list func(*siteAnswer) []answer.Tensor) {
 	for _, v := range q.space.core() {
-		var first []sdk.StateTensor
+		var first []answer.Tensor
 		for i, rows := range []int{1, 7, 16} {
 			s, err := q.ask(v, sdk.RoleActivation, rows, 64)
 			if err != nil {
