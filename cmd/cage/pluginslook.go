@@ -23,6 +23,7 @@ import (
 	"github.com/cage-qat/cage/internal/npy"
 	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/sdk"
+	sdkanswer "github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
@@ -128,7 +129,7 @@ func (p *pluginLook) ask(ctx context.Context, cmd *cobra.Command, name string, q
 }
 
 // quantizer asks for the programs of a site.
-func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q question, shape []int) (out sdk.QuantizerProgram, err error) {
+func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q question, shape []int) (out sdkanswer.Quantizer, err error) {
 	if client.Kind() != sdk.KindQuantizer {
 		return out, fmt.Errorf("%s is an optimizer: only `cage plugins program` is for it", client.Description().Name)
 	}
@@ -136,7 +137,7 @@ func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q que
 	if err != nil {
 		return out, err
 	}
-	out, err = client.Quantize(ctx, sdk.Site{Role: q.role, Name: "layers.0.attention.query", Shape: shape, Values: values})
+	out, err = client.Quantize(ctx, sdk.Site{Role: q.role, Name: "layers.0.attention.query", Layers: 1, Shape: shape, Values: values})
 	if err == nil && p.evaluation {
 		out = out.ForEvaluation()
 	}
@@ -263,6 +264,8 @@ type ran struct {
 	Scale    []sdktest.Number            `json:"scale,omitempty"`
 	Mask     []sdktest.Number            `json:"mask,omitempty"`
 	Trained  map[string][]sdktest.Number `json:"trained,omitempty"`
+	State    map[string][]sdktest.Number `json:"state,omitempty"`
+	Next     map[string][]sdktest.Number `json:"next,omitempty"`
 	DValue   []sdktest.Number            `json:"d.value,omitempty"`
 	Gradient map[string][]sdktest.Number `json:"gradients,omitempty"`
 }
@@ -297,7 +300,7 @@ func (p *pluginLook) run(ctx context.Context, client *plugin.Client, q question)
 		}
 		return out
 	}
-	value.Trained, value.Gradient = named(r.Trained), named(r.Gradients)
+	value.Trained, value.State, value.Next, value.Gradient = named(r.Trained), named(r.State), named(r.Next), named(r.Gradients)
 	return &answer{value, func(w io.Writer) { writeRun(w, client.Description().Name, r) }}, nil
 }
 
@@ -324,13 +327,16 @@ func writeRun(w io.Writer, name string, r inspect.Result) {
 	add("codes", r.Codes)
 	add("scale", r.Scale)
 	add("mask", r.Mask)
-	for _, name := range slices.Sorted(maps.Keys(r.Trained)) {
-		add(name, r.Trained[name])
+	all := func(prefix string, tensors map[string]reference.Tensor) {
+		for _, name := range slices.Sorted(maps.Keys(tensors)) {
+			add(prefix+name, tensors[name])
+		}
 	}
+	all("", r.Trained)
+	all("", r.State)
+	all("next ", r.Next)
 	add("d.value", r.DY)
-	for _, name := range slices.Sorted(maps.Keys(r.Gradients)) {
-		add(name, r.Gradients[name])
-	}
+	all("", r.Gradients)
 	table(w, rows)
 	length := r.X.Type.Shape[len(r.X.Type.Shape)-1]
 	for row := range min(2, r.X.Len()/length) {

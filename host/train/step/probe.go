@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // Optimizers may take a second gradient, at another point or with labels that are drawn from the model. Steps in which one is
@@ -129,7 +130,7 @@ func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches,
 func keepProbed(t, at update.Tensors, rules []cage.Rule) {
 	for _, r := range rules {
 		name := update.Gradient(r.Name)
-		if b := at[name]; b != nil && r.Optimizer.Update.Input(sdk.InputProbed) >= 0 {
+		if b := at[name]; b != nil && r.Optimizer.Update.Input(answer.InputProbed) >= 0 {
 			t[update.Probed(r.Name)] = b
 			delete(at, name)
 		}
