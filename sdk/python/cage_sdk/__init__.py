@@ -15,6 +15,7 @@ from .optimizer import (
     Part,
     Prober,
     Refresher,
+    Rounded,
     Sampler,
     Selective,
     Tensor,
@@ -40,6 +41,6 @@ __all__ = [
     "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "Compact", "Constrained", "DType", "Description",
     "Due", "Float", "Int", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
     "Prober", "Program", "ProgramError", "Quantized", "Quantizer", "QuantizerProgram", "Refresher", "Refusal",
-    "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "String", "Tensor", "Trainable", "Type", "UpdateInput",
+    "Rounded", "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "String", "Tensor", "Trainable", "Type", "UpdateInput",
     "Value", "build_optimizer", "build_quantizer", "serve",
 ]  # fmt: skip
