@@ -156,7 +156,7 @@ func (r Rule) TakesKey() bool { return r.Optimizer.Reads(answer.InputNoise) || r
 
 // rounds reports whether the tensor is rounded after the update. A constraint would be lost.
 func (r Rule) rounds() bool {
-	return r.Optimizer.Rounded == sdk.StoreBFloat16 && r.RateFactor != 0 && r.Constrain == nil
+	return r.Optimizer.Rounded == answer.StoreBFloat16 && r.RateFactor != 0 && r.Constrain == nil
 }
 
 // inputs are those that are known before anything is collected, and before an opaque optimizer has run.
