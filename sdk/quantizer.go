@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
 
 // Quantizer writes the fake quantization Q of a tensor.
@@ -71,6 +72,29 @@ type Stateful interface {
 	// without state return none. The shapes must not depend on the number of rows of an
 	// activation, because evaluation uses another number.
 	InitState(b *program.Builder, x program.Value, site Site) (State, error)
+}
+
+// Differentiator is a quantizer with a backward pass of its own, in place of that of a
+// surrogate: for gradients that no surrogate has, because they are not linear in dy, as
+// where they are scaled by its sign (EWGS).
+type Differentiator interface {
+	// Backward builds the gradients of the loss with respect to x and to the trained
+	// parameters from dy, that with respect to Q(x), in the shape of x. Quantize then gives
+	// no surrogate. site is as in Quantize in training, with the same noise; Backward may
+	// call Quantize to have its values. What both compute is computed once.
+	//
+	// The loss is the mean over the tokens of a step. Of an activation, dy is that of the
+	// tokens of a micro-batch; of a weight, that of the whole step. Nothing calls Backward in
+	// evaluation; in the products of the backward pass, what it builds is not used.
+	Backward(b *program.Builder, x, dy program.Value, site Site) (Gradients, error)
+}
+
+// Gradients is what the backward pass of a [Differentiator] gives.
+type Gradients struct {
+	// X is the gradient with respect to x, in the shape of x. Required.
+	X program.Value
+	// Trained has the gradient of each parameter in Site.Trained, with its name and shape.
+	Trained State
 }
 
 // Packer is a quantizer whose results can be stored as integer codes and scales.
@@ -164,7 +188,7 @@ type Quantized struct {
 	Value program.Value
 	// Surrogate is what the backward pass differentiates in place of Value. The
 	// forward value stays Value bit for bit. If it is absent, x itself takes its place:
-	// the plain straight-through estimator.
+	// the plain straight-through estimator. A [Differentiator] leaves it absent.
 	Surrogate program.Value
 	// Codes, Scale and Mask describe the quantization for export and diagnostics. Each
 	// may be absent. Codes are integers, as int or float, in the shape of x; for a
@@ -187,6 +211,7 @@ const (
 	InputX           = "x"
 	InputNoise       = "noise"
 	InputSharedNoise = "shared_noise"
+	InputDY          = autodiff.Prefix + OutputValue
 	OutputValue      = "value"
 	OutputSurrogate  = "surrogate"
 	OutputCodes      = "codes"
@@ -218,32 +243,38 @@ type QuantizerProgram struct {
 	// nil exactly when there is no state.
 	State           []StateTensor
 	InitState, Next *program.Program
+	// Backward maps what Program takes, and after the state d.value, the gradient with respect
+	// to value, to d.x and d.trained.NAME, the gradients with respect to x and the trained
+	// parameters. It is nil when they are those of the surrogate.
+	Backward *program.Program
 	// Unpack maps codes and scale, as both programs return them, to value; nil when
 	// the quantizer is not a [Packer].
 	Unpack *program.Program
 }
 
 // ForEvaluation is the answer with the program of evaluation in place of that of
-// training, and without Next: what quantizes a model that is not being trained.
+// training, and without Next and Backward: what quantizes a model that is not being trained.
 func (q QuantizerProgram) ForEvaluation() QuantizerProgram {
-	q.Next = nil
+	q.Next, q.Backward = nil, nil
 	if q.Evaluate != nil {
 		q.Program, q.Evaluate = q.Evaluate, nil
 	}
 	return q
 }
 
-// Takes reports whether the program of training, or that of the next state, takes an input
-// that changes from step to step: [InputNoise], [InputSharedNoise] or [InputStep].
+// Takes reports whether one of the programs of training takes an input that changes from
+// step to step: [InputNoise], [InputSharedNoise] or [InputStep].
 func (q QuantizerProgram) Takes(input string) bool {
-	return q.Program.Input(input) >= 0 || q.Next != nil && q.Next.Input(input) >= 0
+	return slices.ContainsFunc([]*program.Program{q.Program, q.Next, q.Backward}, func(p *program.Program) bool {
+		return p != nil && p.Input(input) >= 0
+	})
 }
 
 // Programs yields the programs that are present, with their names: quantize, evaluate,
-// init, unpack, init_state, next, and constrain with the name of a trained parameter.
+// init, unpack, init_state, next, backward, and constrain with the name of a trained parameter.
 func (q QuantizerProgram) Programs() iter.Seq2[string, *program.Program] {
 	list := []named{{"quantize", q.Program}, {"evaluate", q.Evaluate}, {"init", q.Init}, {"unpack", q.Unpack},
-		{"init_state", q.InitState}, {"next", q.Next}}
+		{"init_state", q.InitState}, {"next", q.Next}, {"backward", q.Backward}}
 	for _, t := range q.Trained {
 		list = append(list, named{"constrain " + t.Name, t.Constrain})
 	}
@@ -256,11 +287,13 @@ func (q QuantizerProgram) Programs() iter.Seq2[string, *program.Program] {
 //     codes are numbers and mask a bool, of that shape; scale is a float; there
 //     is no other output.
 //   - The trained parameters are in order; they are inputs of the programs and
-//     outputs of Init. If there are any, the surrogate depends on each of them,
-//     and Homogeneous is not promised.
+//     outputs of Init. If there are any, the surrogate depends on each of them, unless
+//     there is Backward, and Homogeneous is not promised.
 //   - The state tensors are in order; they are inputs of Program, Evaluate and Next,
 //     and outputs of InitState and Next. If there are any, Homogeneous is not
 //     promised.
+//   - With Backward, which takes what Program may take and d.value, and returns d.x and
+//     d.trained.NAME, the surrogate is x.
 //   - If the program takes noise, shared_noise or step, there is a program of
 //     evaluation, which takes none of them.
 //   - Unpack takes codes and scale, which both programs return with the same
@@ -278,7 +311,7 @@ func (q QuantizerProgram) Check(shape []int) error {
 		checkList("trained parameter", q.Trained), checkFloat32(q.Trained, "a trained parameter"),
 		checkList("state tensor", q.State), checkFloat32(q.State, "state of a quantizer"),
 		s.checkInputs(q.Program), checkQuantizerOutputs(q.Program, shape), s.checkOps(q.Program),
-		q.checkEvaluate(fixed, shape), q.checkTrained(x, trained), q.checkState(x, kept, fixed), q.checkUnpack(x))
+		q.checkEvaluate(fixed, shape), q.checkTrained(x, trained), q.checkState(x, kept, fixed), q.checkBackward(fixed), q.checkUnpack(x))
 }
 
 // stepInputs are the inputs that change from step to step.
@@ -334,7 +367,7 @@ func (q QuantizerProgram) checkTrained(x program.Input, trained []program.Input)
 	if q.Homogeneous && len(trained) > 0 {
 		return fmt.Errorf("Q(c·x) = c·Q(x) is promised, which cannot hold with the trained parameter %s: leave homogeneous false", q.Trained[0].Name)
 	}
-	if name, ok := withoutGradient(q.Program, OutputSurrogate, trained); ok {
+	if name, ok := withoutGradient(q.Program, OutputSurrogate, trained); ok && q.Backward == nil {
 		return fmt.Errorf("%s gets no gradient from the surrogate, which does not depend on it, or only where gradients are zero", name)
 	}
 	for i, t := range q.Trained {
@@ -345,6 +378,22 @@ func (q QuantizerProgram) checkTrained(x program.Input, trained []program.Input)
 	}
 	s := signature{name: "init", inputs: []program.Input{x}, outputs: trained, when: "there are trained parameters"}
 	return s.check(q.Init, len(trained) > 0)
+}
+
+// checkBackward verifies the backward pass. fixed are x, the trained parameters and the state.
+func (q QuantizerProgram) checkBackward(fixed []program.Input) error {
+	if q.Backward == nil {
+		return nil
+	}
+	if id, _ := q.Program.Output(OutputSurrogate); int(id) != q.Program.Input(InputX) {
+		return errors.New("there are a surrogate and a backward program: leave one of them out")
+	}
+	gradients := slices.Clone(fixed[:1+len(q.Trained)])
+	for i := range gradients {
+		gradients[i].Name = autodiff.Prefix + gradients[i].Name
+	}
+	dy := program.Input{Name: InputDY, Type: fixed[0].Type}
+	return signature{name: "backward", inputs: append(slices.Clone(fixed), dy), optional: stepInputs, outputs: gradients}.check(q.Backward, true)
 }
 
 // checkState verifies the programs of the state.

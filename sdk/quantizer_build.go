@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
 
 // BuildQuantizer calls q for one site and returns its checked programs. Errors of
@@ -107,6 +108,11 @@ func buildQuantizer(q Quantizer, a *authoring, site Site) (out QuantizerProgram,
 	if err := out.buildPrograms(q, a, site); err != nil {
 		return out, err
 	}
+	if d, ok := q.(Differentiator); ok {
+		if out.Backward, err = out.buildBackward(d, a, site); err != nil {
+			return out, err
+		}
+	}
 	if p, ok := q.(Packer); ok {
 		if out.Unpack, err = buildUnpack(p, out.Program, a, site); err != nil {
 			return out, err
@@ -187,11 +193,9 @@ func (q *QuantizerProgram) buildPrograms(author Quantizer, a *authoring, site Si
 func (q *QuantizerProgram) buildProgram(author Quantizer, a *authoring, site Site, training bool) (p *program.Program, homogeneous bool, err error) {
 	b := a.builder(site.Name)
 	x := b.Input(InputX, program.FloatType(site.Shape...))
-	site.Training, site.Trained, site.State = training, inputState(b, TrainedPrefix, q.Trained), inputState(b, KeptPrefix, q.State)
-	if training {
-		for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step} {
-			*v = b.Input(stepInputs[i].Name, stepInputs[i].Type)
-		}
+	q.inputKept(b, &site)
+	if site.Training = training; training {
+		inputStep(b, &site)
 	}
 	res, err := author.Quantize(b, x, site)
 	if err = cmp.Or(err, b.Err()); err != nil {
@@ -237,23 +241,65 @@ func (q *QuantizerProgram) buildProgram(author Quantizer, a *authoring, site Sit
 	return p, res.Homogeneous, err
 }
 
+// inputKept declares the trained parameters and the state as inputs.
+func (q *QuantizerProgram) inputKept(b *program.Builder, site *Site) {
+	site.Trained, site.State = inputState(b, TrainedPrefix, q.Trained), inputState(b, KeptPrefix, q.State)
+}
+
+// inputStep declares what changes from step to step.
+func inputStep(b *program.Builder, site *Site) {
+	for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step} {
+		*v = b.Input(stepInputs[i].Name, stepInputs[i].Type)
+	}
+}
+
+// buildBackward builds the backward pass.
+func (q *QuantizerProgram) buildBackward(author Differentiator, a *authoring, site Site) (*program.Program, error) {
+	b := a.builder("backward/" + site.Name)
+	t := program.FloatType(site.Shape...)
+	x := b.Input(InputX, t)
+	q.inputKept(b, &site)
+	dy := b.Input(InputDY, t)
+	inputStep(b, &site)
+	site.Training = true
+	g, err := author.Backward(b, x, dy, site)
+	if err = cmp.Or(err, b.Err()); err != nil {
+		return nil, err
+	}
+	method, _ := reflect.TypeOf(author).MethodByName("Backward")
+	b.Output(autodiff.Prefix+InputX, g.X)
+	if err := sameState("Gradients.Trained", g.Trained, "InitTrained", q.Trained); err != nil {
+		return nil, returnedBy(method, err)
+	}
+	outputState(b, autodiff.Prefix+TrainedPrefix, g.Trained)
+	return finishUsed(b, "backward", method, stepInputs)
+}
+
 // outputNext makes the next state outputs. It must have the names of the state.
 func (q *QuantizerProgram) outputNext(b *program.Builder, next State) error {
-	for _, s := range q.State {
-		v, ok := next[s.Name]
-		if !ok {
-			return fmt.Errorf("the state Next has no %s, which InitState returns", s.Name)
-		}
-		if v.Valid() && !slices.Equal(v.Shape(), s.Shape) {
-			return fmt.Errorf("the state Next has %s in the shape %v, InitState in %v", s.Name, v.Shape(), s.Shape)
-		}
-	}
-	for name := range next {
-		if !slices.ContainsFunc(q.State, func(s StateTensor) bool { return s.Name == name }) {
-			return fmt.Errorf("the state Next has %s, which InitState does not return", name)
-		}
+	if err := sameState("the state Next", next, "InitState", q.State); err != nil {
+		return err
 	}
 	outputState(b, KeptPrefix, next)
+	return nil
+}
+
+// sameState fails unless got has the names and shapes of the list, which a method returned.
+func sameState(what string, got State, method string, list []StateTensor) error {
+	for _, s := range list {
+		v, ok := got[s.Name]
+		if !ok {
+			return fmt.Errorf("%s has no %s, which %s returns", what, s.Name, method)
+		}
+		if v.Valid() && !slices.Equal(v.Shape(), s.Shape) {
+			return fmt.Errorf("%s has %s in the shape %v, %s in %v", what, s.Name, v.Shape(), method, s.Shape)
+		}
+	}
+	for name := range got {
+		if !slices.ContainsFunc(list, func(s StateTensor) bool { return s.Name == name }) {
+			return fmt.Errorf("%s has %s, which %s does not return", what, name, method)
+		}
+	}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/simplify"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
@@ -16,8 +17,8 @@ type Partition struct {
 	// in that order, followed by those residuals that are neither inputs nor among these
 	// outputs, named r.0, r.1, …
 	Forward *program.Program
-	// Backward takes the residuals, in the order of Residuals, and then d.<output>; it
-	// returns d.<input> for each input in wrt.
+	// Backward takes the residuals, in the order of Residuals, and then the cotangent
+	// d.<output>; it returns d.<input> for each input in wrt. See [SplitBy] for others.
 	Backward *program.Program
 	// Residuals lists what Backward needs from the forward pass.
 	Residuals []Residual
@@ -51,22 +52,73 @@ func Split(p *program.Program, outputs []string, output string, wrt ...string) (
 		return nil, err
 	}
 	t.replay(true)
-	for _, name := range outputs {
-		id, ok := p.Output(name)
-		if !ok {
-			return nil, fmt.Errorf("program %q has no output %q", p.Name, name)
-		}
-		t.w.Output(name, t.values[id])
+	if err := writeOutputs(t.w, p, t.values, outputs); err != nil {
+		return nil, err
 	}
 	if err := t.reverse(); err != nil {
 		return nil, err
 	}
-	joint, err := t.w.Build()
+	return splitJoint(t.w, p, outputs)
+}
+
+// SplitBy is [Split] for a program whose backward pass is given, in place of that of one of
+// its outputs. backward must be valid. It takes inputs of p, by their names, and one that p
+// does not have, the cotangent; what it returns, the backward part returns.
+func SplitBy(p *program.Program, outputs []string, backward *program.Program) (*Partition, error) {
+	if len(outputs) == 0 {
+		return nil, fmt.Errorf("program %q: no output of the forward pass is named", p.Name)
+	}
+	var own []program.Input
+	for _, in := range backward.Inputs {
+		switch i := p.Input(in.Name); {
+		case i < 0:
+			own = append(own, in)
+		case !p.Inputs[i].Type.Equal(in.Type):
+			return nil, fmt.Errorf("program %q: input %q is %s, and %s in %q", backward.Name, in.Name, in.Type, p.Inputs[i].Type, p.Name)
+		}
+	}
+	if len(own) != 1 {
+		return nil, fmt.Errorf("program %q has %d inputs that %q does not have: it must have one, the cotangent", backward.Name, len(own), p.Name)
+	}
+	w := simplify.NewWriter(p.Name)
+	inputs := w.Inputs(p)
+	given := make([]program.Value, len(backward.Inputs))
+	cotangent := w.Input(own[0].Name, own[0].Type)
+	for i, in := range backward.Inputs {
+		given[i] = cotangent
+		if j := p.Input(in.Name); j >= 0 {
+			given[i] = inputs[j]
+		}
+	}
+	if err := writeOutputs(w, p, replay(w, p, inputs, true), outputs); err != nil {
+		return nil, err
+	}
+	values := replay(w, backward, given, true)
+	for _, o := range backward.Outputs {
+		w.Output(o.Name, values[o.Value])
+	}
+	return splitJoint(w, p, outputs)
+}
+
+// writeOutputs names outputs of p, whose values are given, as outputs.
+func writeOutputs(w *simplify.Writer, p *program.Program, values []program.Value, outputs []string) error {
+	for _, name := range outputs {
+		id, ok := p.Output(name)
+		if !ok {
+			return fmt.Errorf("program %q has no output %q", p.Name, name)
+		}
+		w.Output(name, values[id])
+	}
+	return nil
+}
+
+// splitJoint cuts the program that w has written: the outputs of p, and the gradients.
+func splitJoint(w *simplify.Writer, p *program.Program, outputs []string) (*Partition, error) {
+	joint, err := w.Build()
 	if err != nil {
 		return nil, err
 	}
-	j := &splitter{p: joint, inputs: len(p.Inputs), outputs: len(outputs), name: p.Name}
-	return j.split()
+	return (&splitter{p: joint, inputs: len(p.Inputs), outputs: len(outputs), name: p.Name}).split()
 }
 
 // splitter cuts a joint program: its inputs are those of the original program
