@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Quantizer writes the fake quantization Q of a tensor.
@@ -83,9 +84,10 @@ type Differentiator interface {
 	// no surrogate. site is as in Quantize in training, with the same noise; Backward may
 	// call Quantize to have its values. What both compute is computed once.
 	//
-	// The loss is the mean over the tokens of a step. Of an activation, dy is that of the
-	// tokens of a micro-batch; of a weight, that of the whole step. Nothing calls Backward in
-	// evaluation; in the products of the backward pass, what it builds is not used.
+	// For a weight, dy is that of the mean loss of the step; for an activation, that of the
+	// mean loss of its micro-batch, which is larger in smaller micro-batches. So a gradient
+	// should be in proportion to the magnitude of dy, or not depend on dy at all. Evaluation
+	// and the products of the backward pass have no use for what Backward builds.
 	Backward(b *program.Builder, x, dy program.Value, site Site) (Gradients, error)
 }
 
@@ -268,6 +270,41 @@ func (q QuantizerProgram) Takes(input string) bool {
 	return slices.ContainsFunc([]*program.Program{q.Program, q.Next, q.Backward}, func(p *program.Program) bool {
 		return p != nil && p.Input(input) >= 0
 	})
+}
+
+// Split divides the program of training into what runs forward and returns value, and what
+// runs backward from the gradient with respect to value, the last of its inputs, and
+// returns d.x and d.trained.NAME; see [autodiff.Split].
+func (q QuantizerProgram) Split() (*autodiff.Partition, error) {
+	if q.Backward != nil {
+		return autodiff.SplitBy(q.Program, []string{OutputValue}, q.Backward)
+	}
+	return autodiff.Split(q.Program, []string{OutputValue}, OutputSurrogate, q.Differentiable()...)
+}
+
+// Reverse is the backward pass from the beginning, as one program: it takes what Program
+// takes, or a part of it, and [InputDY], and returns d.x and d.trained.NAME.
+func (q QuantizerProgram) Reverse() (*program.Program, error) {
+	if q.Backward != nil {
+		return q.Backward, nil
+	}
+	p, err := autodiff.VJP(q.Program, OutputSurrogate, q.Differentiable()...)
+	if err != nil {
+		return nil, err
+	}
+	inputs := transform.Arguments(p)
+	inputs[len(inputs)-1].Name = InputDY
+	return transform.Extract(p, p.Name, inputs, p.Outputs)
+}
+
+// Differentiable names the inputs with respect to which there are gradients: x and the
+// trained parameters.
+func (q QuantizerProgram) Differentiable() []string {
+	names := []string{InputX}
+	for _, t := range q.Trained {
+		names = append(names, TrainedPrefix+t.Name)
+	}
+	return names
 }
 
 // Programs yields the programs that are present, with their names: quantize, evaluate,

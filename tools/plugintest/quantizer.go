@@ -49,7 +49,7 @@ func Refused(t testing.TB, what string, err error, says string) {
 func Residuals(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int) (kept []program.Type) {
 	t.Helper()
 	built := BuildQuantizer(t, q, given, shape...)
-	parts, err := autodiff.Split(built.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, sdk.InputX)
+	parts, err := built.Split()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,9 +67,9 @@ func Residuals(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int
 type Quantization struct {
 	Value, Codes, Scale, Mask []float64
 
-	bench   Bench
-	program *program.Program
-	x       golden.Array
+	bench Bench
+	built sdk.QuantizerProgram
+	x     golden.Array
 }
 
 // Quantize builds the quantizer's program for a tensor with the shape of x and the given
@@ -81,20 +81,20 @@ func (m Bench) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any, x g
 	values := func(name string) []float64 { return out[name].Float64s() }
 	return Quantization{
 		Value: values(sdk.OutputValue), Codes: values(sdk.OutputCodes), Scale: values(sdk.OutputScale), Mask: values(sdk.OutputMask),
-		bench: m, program: built.Program, x: x,
+		bench: m, built: built, x: x,
 	}
 }
 
 // Gradient returns the gradient with respect to x, given dy, the gradient with respect to
-// the quantized value: the reverse pass of the surrogate.
+// the quantized value.
 func (q Quantization) Gradient(t testing.TB, dy []float64) []float64 {
 	t.Helper()
-	vjp, err := autodiff.VJP(q.program, sdk.OutputSurrogate, sdk.InputX)
+	reverse, err := q.built.Reverse()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return q.bench.Run(t, vjp, map[string]reference.Tensor{
-		sdk.InputX:                            reference.Floats(q.x.Data, q.x.Shape...),
-		autodiff.Prefix + sdk.OutputSurrogate: reference.Floats(dy, q.x.Shape...),
+	return q.bench.Run(t, reverse, map[string]reference.Tensor{
+		sdk.InputX:  reference.Floats(q.x.Data, q.x.Shape...),
+		sdk.InputDY: reference.Floats(dy, q.x.Shape...),
 	})[autodiff.Prefix+sdk.InputX].Float64s()
 }

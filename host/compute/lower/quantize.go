@@ -80,30 +80,26 @@ type Point struct {
 }
 
 // NewQuantizer prepares a quantizer's program of training, which must have passed its
-// check. The forward part returns the value; the backward part differentiates the surrogate
-// with respect to x and the trained parameters.
+// check. The forward part returns the value; the backward part is that of the surrogate, or
+// the quantizer's own.
 func NewQuantizer(q sdk.QuantizerProgram) (Quantizer, error) {
 	p, err := split(q)
 	if err != nil {
-		return nil, fmt.Errorf("gradient of the surrogate: %w", err)
+		return nil, fmt.Errorf("backward pass of the quantizer: %w", err)
 	}
 	return p, nil
 }
 
 // split divides the program into a forward and a backward part. All floats but codes are stored in float32.
 func split(q sdk.QuantizerProgram) (programQuantizer, error) {
-	wrt := []string{sdk.InputX}
-	for _, t := range q.Trained {
-		wrt = append(wrt, sdk.TrainedPrefix+t.Name)
-	}
-	parts, err := autodiff.Split(q.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, wrt...)
+	parts, err := q.Split()
 	return programQuantizer{QuantizerProgram: q, parts: parts, memory: codesInMemory}, err
 }
 
 // inBFloat16 is the quantizer with x, Q(x) and their gradients stored in bfloat16.
 func (q programQuantizer) inBFloat16() programQuantizer {
 	q.memory = maps.Clone(q.memory)
-	for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, autodiff.Prefix + sdk.InputX} {
+	for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, sdk.InputDY, autodiff.Prefix + sdk.InputX} {
 		q.memory[name] = triton.BFloat16
 	}
 	return q
@@ -263,7 +259,8 @@ func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
 	return y
 }
 
-// KeepRotated leaves the last rotation out of the value and out of the surrogate, and so out of the surrogate's gradient.
+// KeepRotated leaves the last rotation out of the value and out of the surrogate, and so out of the surrogate's gradient. A
+// backward pass of the quantizer's own takes the rotated gradient.
 func (q programQuantizer) KeepRotated() (*Rotated, error) {
 	block := rotation.Ending(q.Program, sdk.OutputValue)
 	if block == 0 {
@@ -273,6 +270,11 @@ func (q programQuantizer) KeepRotated() (*Rotated, error) {
 	var err error
 	if half.Program, err = rotation.Undo(full.Program, block, sdk.OutputValue, sdk.OutputSurrogate); err != nil {
 		return nil, err
+	}
+	if full.Backward != nil {
+		if half.Backward, err = rotation.Receive(full.Backward, block, sdk.InputDY); err != nil {
+			return nil, err
+		}
 	}
 	half.Unpack = nil // Unpack returns Q(x) and not H·Q(x)
 	u, err := split(half)

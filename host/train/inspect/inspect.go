@@ -37,7 +37,7 @@ type Part struct {
 // Passes are the forward and the backward pass of a quantizer at a site of the given shape, without the rest of the program. The
 // backward pass is absent where gradients pass unchanged.
 func Passes(q sdk.QuantizerProgram, shape []int) ([]Part, error) {
-	split, err := autodiff.Split(q.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, trainedInputs(q)...)
+	split, err := q.Split()
 	if err != nil {
 		return nil, err
 	}
@@ -103,15 +103,6 @@ func why(err error) string {
 	return fmt.Sprintf("operations, because of %s: %s", r.Node, r.Reason)
 }
 
-// trainedInputs names x and the trained parameters.
-func trainedInputs(q sdk.QuantizerProgram) []string {
-	names := []string{sdk.InputX}
-	for _, p := range q.Trained {
-		names = append(names, sdk.TrainedPrefix+p.Name)
-	}
-	return names
-}
-
 // Random is a tensor of normal numbers, of which every hundredth is ten times as large, rounded to float32.
 func Random(shape []int, seed uint64) []float64 {
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -131,7 +122,7 @@ type Result struct {
 	X, Value, Codes, Scale, Mask reference.Tensor
 	// Error is the norm of Q(x) − x over that of x, and Largest its largest magnitude.
 	Error, Largest float64
-	// Gradients are those of the surrogate, for dy, by x and the trained parameters, by name.
+	// Gradients are those of the backward pass, for dy, by x and the trained parameters, by name.
 	DY        reference.Tensor
 	Gradients map[string]reference.Tensor
 	Trained   map[string]reference.Tensor
@@ -149,7 +140,7 @@ func Run(q sdk.QuantizerProgram, x reference.Tensor, seed uint64, backward bool)
 		return Result{}, err
 	}
 	r := Result{X: x, Value: out[sdk.OutputValue], Codes: out[sdk.OutputCodes], Scale: out[sdk.OutputScale], Mask: out[sdk.OutputMask], Trained: map[string]reference.Tensor{}}
-	for _, name := range trainedInputs(q)[1:] {
+	for _, name := range q.Differentiable()[1:] {
 		r.Trained[name] = inputs[name]
 	}
 	off := make([]float64, x.Len())
@@ -158,12 +149,12 @@ func Run(q sdk.QuantizerProgram, x reference.Tensor, seed uint64, backward bool)
 	if !backward {
 		return r, nil
 	}
-	p, err := autodiff.VJP(q.Program, sdk.OutputSurrogate, trainedInputs(q)...)
+	p, err := q.Reverse()
 	if err != nil {
 		return Result{}, err
 	}
 	r.DY = reference.Floats(Random(x.Type.Shape, seed+1), x.Type.Shape...)
-	inputs[autodiff.Prefix+sdk.OutputSurrogate] = r.DY
+	inputs[sdk.InputDY] = r.DY
 	r.Gradients, err = reference.Run(p, inputs)
 	return r, err
 }
@@ -250,7 +241,7 @@ func Curve(q sdk.QuantizerProgram, row []float64, length int, seed uint64) (Tran
 	if err != nil {
 		return Transfer{}, err
 	}
-	p, err := autodiff.VJP(q.Program, sdk.OutputSurrogate, sdk.InputX)
+	p, err := q.Reverse()
 	if err != nil {
 		return Transfer{}, err
 	}
@@ -258,7 +249,7 @@ func Curve(q sdk.QuantizerProgram, row []float64, length int, seed uint64) (Tran
 	for i := range curvePoints {
 		dy[i*length+at] = 1
 	}
-	in[autodiff.Prefix+sdk.OutputSurrogate] = reference.Floats(dy, curvePoints, length)
+	in[sdk.InputDY] = reference.Floats(dy, curvePoints, length)
 	back, err := reference.Run(p, in)
 	if err != nil {
 		return Transfer{}, err
