@@ -277,7 +277,7 @@ func (q QuantizerProgram) Takes(input string) bool {
 // returns d.x and d.trained.NAME; see [autodiff.Split].
 func (q QuantizerProgram) Split() (*autodiff.Partition, error) {
 	if q.Backward != nil {
-		return autodiff.SplitBy(q.Program, []string{OutputValue}, q.Backward)
+		return autodiff.SplitBy(q.Program, []string{OutputValue}, q.Backward, InputDY)
 	}
 	return autodiff.Split(q.Program, []string{OutputValue}, OutputSurrogate, q.Differentiable()...)
 }

@@ -18,7 +18,8 @@ type Partition struct {
 	// outputs, named r.0, r.1, …
 	Forward *program.Program
 	// Backward takes the residuals, in the order of Residuals, and then the cotangent
-	// d.<output>; it returns d.<input> for each input in wrt. See [SplitBy] for others.
+	// d.<output>; it returns d.<input> for each input in wrt. For [SplitBy] both have the
+	// names that the backward pass gives them.
 	Backward *program.Program
 	// Residuals lists what Backward needs from the forward pass.
 	Residuals []Residual
@@ -28,8 +29,8 @@ type Partition struct {
 type Residual struct {
 	// Name is the name of the Backward input, and of the value that it comes from.
 	Name string
-	// Input says that the value is the input with this name of the original program;
-	// otherwise it is the output with this name of Forward.
+	// Input says that the value is the input with this name of the original program, or one
+	// that only the backward pass has; otherwise it is the output with this name of Forward.
 	Input bool
 	Type  program.Type
 }
@@ -62,34 +63,30 @@ func Split(p *program.Program, outputs []string, output string, wrt ...string) (
 }
 
 // SplitBy is [Split] for a program whose backward pass is given, in place of that of one of
-// its outputs. backward must be valid. It takes inputs of p, by their names, and one that p
-// does not have, the cotangent; what it returns, the backward part returns.
-func SplitBy(p *program.Program, outputs []string, backward *program.Program) (*Partition, error) {
+// its outputs. backward must be valid. It takes a cotangent, inputs of p, by their names, and
+// perhaps others, which count as inputs, too; what it returns, the backward part returns.
+func SplitBy(p *program.Program, outputs []string, backward *program.Program, cotangent string) (*Partition, error) {
 	if len(outputs) == 0 {
 		return nil, fmt.Errorf("program %q: no output of the forward pass is named", p.Name)
 	}
-	var own []program.Input
-	for _, in := range backward.Inputs {
-		switch i := p.Input(in.Name); {
-		case i < 0:
-			own = append(own, in)
-		case !p.Inputs[i].Type.Equal(in.Type):
-			return nil, fmt.Errorf("program %q: input %q is %s, and %s in %q", backward.Name, in.Name, in.Type, p.Inputs[i].Type, p.Name)
-		}
-	}
-	if len(own) != 1 {
-		return nil, fmt.Errorf("program %q has %d inputs that %q does not have: it must have one, the cotangent", backward.Name, len(own), p.Name)
+	if backward.Input(cotangent) < 0 || p.Input(cotangent) >= 0 {
+		return nil, fmt.Errorf("the cotangent %q must be an input of %q, and none of %q", cotangent, backward.Name, p.Name)
 	}
 	w := simplify.NewWriter(p.Name)
 	inputs := w.Inputs(p)
 	given := make([]program.Value, len(backward.Inputs))
-	cotangent := w.Input(own[0].Name, own[0].Type)
 	for i, in := range backward.Inputs {
-		given[i] = cotangent
-		if j := p.Input(in.Name); j >= 0 {
+		switch j := p.Input(in.Name); {
+		case j < 0 && in.Name != cotangent:
+			given[i] = w.Input(in.Name, in.Type)
+		case j >= 0 && !p.Inputs[j].Type.Equal(in.Type):
+			return nil, fmt.Errorf("program %q: input %q is %s, and %s in %q", backward.Name, in.Name, in.Type, p.Inputs[j].Type, p.Name)
+		case j >= 0:
 			given[i] = inputs[j]
 		}
 	}
+	dy := backward.Input(cotangent)
+	given[dy] = w.Input(cotangent, backward.Inputs[dy].Type)
 	if err := writeOutputs(w, p, replay(w, p, inputs, true), outputs); err != nil {
 		return nil, err
 	}
@@ -121,8 +118,9 @@ func splitJoint(w *simplify.Writer, p *program.Program, outputs []string) (*Part
 	return (&splitter{p: joint, inputs: len(p.Inputs), outputs: len(outputs), name: p.Name}).split()
 }
 
-// splitter cuts a joint program: its inputs are those of the original program
-// and, last, the cotangent; its outputs the forward outputs followed by gradients.
+// splitter cuts a joint program: its inputs are those of the original program, those
+// that only the backward pass has, and, last, the cotangent; its outputs the forward
+// outputs followed by gradients.
 type splitter struct {
 	p               *program.Program
 	inputs, outputs int // the number of those of the forward pass
@@ -145,9 +143,13 @@ func (s *splitter) split() (*Partition, error) {
 		handed = append(handed, program.Output{Name: r.Name, Value: id})
 		part.Residuals = append(part.Residuals, r)
 	}
+	rest := arguments[s.inputs:]
+	for _, in := range rest[:len(rest)-1] {
+		part.Residuals = append(part.Residuals, Residual{Name: in.Name, Input: true, Type: s.p.TypeOf(in.Value)})
+	}
 	var forwardErr, backwardErr error
 	part.Forward, forwardErr = transform.Extract(s.p, extend(s.name, ".forward"), arguments[:s.inputs], wanted)
-	part.Backward, backwardErr = transform.Extract(s.p, extend(s.name, ".backward"), append(handed, arguments[s.inputs]), s.p.Outputs[s.outputs:])
+	part.Backward, backwardErr = transform.Extract(s.p, extend(s.name, ".backward"), append(handed, rest...), s.p.Outputs[s.outputs:])
 	return part, errors.Join(forwardErr, backwardErr)
 }
 
