@@ -118,6 +118,13 @@ const (
 	RoleActivation Role = "activation"
 	// RoleGradient is the gradient of the loss with respect to the output of a linear layer.
 	RoleGradient Role = "gradient"
+	// RoleKey, RoleValue and RoleQuery are the operands of attention, [tokens, heads·size]:
+	// keys and values as a cache holds them, so that keys and queries have been normalized
+	// and rotated to their positions. Queries have no factor 1/√size. In each head of keys
+	// and queries the first coordinates of all rotated pairs come before the second ones.
+	RoleKey   Role = "key"
+	RoleValue Role = "value"
+	RoleQuery Role = "query"
 )
 
 // Product is one of the three matrix products of a linear layer with input x
@@ -140,19 +147,36 @@ const (
 
 // Site is a place in the model where a tensor is quantized.
 type Site struct {
-	// Role is weight, activation or gradient.
+	// Role is weight, activation, gradient, key, value or query.
 	Role Role
 	// Product is the matrix product whose operand the tensor is. In the products of the
 	// backward pass only the value of Q(x) is used: the surrogate is not differentiated,
 	// and there can be no trained parameters. Empty means forward.
 	Product Product
 	// Name is the name of the weight, or of the product whose input the activation is. A
-	// gradient has the name of the weight of its layer.
+	// gradient has the name of the weight of its layer, and the operands of attention are
+	// named after their block, as in layers.0.attn.keys.
 	Name string
+	// Layer is the number of the transformer block that the tensor is in, from 0; -1 if it
+	// is in none. Layers is how many blocks the model has, so that the last one has the
+	// number Layers - 1; 0 if that is not known.
+	Layer, Layers int
 	// Shape is the shape of the tensor. The last axis is the one that the matrix product
 	// contracts. In the forward product a row is one output channel of a weight, one
 	// token of an activation; in the others the tensor may be transposed: see [Product].
 	Shape []int
+	// Heads is the number of equal parts of the last axis that belong to one head of
+	// attention each, and RowHeads that of the rows; 0 means that the axis is not made of
+	// heads. Keys and values have as many as the model has of these, which may be fewer than
+	// those of queries. The input and the weight of attention's output projection have those
+	// of queries. The rows of the fused projection's weight, attn.qkv, have all three, one
+	// after the other.
+	Heads, RowHeads int
+	// Context is the number of tokens of one sequence where rows are tokens: the first
+	// Context rows are its tokens in their order, then those of the next sequence follow. It
+	// is 1 where sequences are continued or scored, because then each row may be a token of
+	// another sequence, and earlier tokens are not there. It is 0 where rows are no tokens.
+	Context int
 	// Trained holds the trained parameters of a [Trainable] quantizer in Quantize;
 	// elsewhere it is empty.
 	Trained State
