@@ -19,7 +19,6 @@ import (
 
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/simplify"
-	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Ending returns the block size of the rotation that an output of a valid program ends
@@ -106,12 +105,17 @@ func Receive(p *program.Program, block int, input string) (*program.Program, err
 	values := w.Inputs(p)
 	rotated := values[in]
 	values[in] = w.Apply(program.OpHadamard, program.Attr{Block: block}, program.Type{}, rotated)
-	values = transform.Interpret(p, values, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
-		if n.Op == program.OpHadamard && n.Attr.Block == block && args[0] == values[in] {
-			return rotated
+	for _, n := range p.Nodes {
+		if n.Op == program.OpHadamard && n.Attr.Block == block && int(n.Args[0]) == in {
+			values = append(values, rotated)
+			continue
 		}
-		return w.Apply(n.Op, n.Attr, n.Type, args...)
-	})
+		args := make([]program.Value, len(n.Args))
+		for i, a := range n.Args {
+			args[i] = values[a]
+		}
+		values = append(values, w.Apply(n.Op, n.Attr, n.Type, args...))
+	}
 	for _, o := range p.Outputs {
 		w.Output(o.Name, values[o.Value])
 	}
