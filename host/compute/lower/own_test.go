@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -42,7 +43,7 @@ func (q pushing) Backward(_ *program.Builder, x, dy program.Value, site sdk.Site
 }
 
 // own prepares a quantizer with a backward pass of its own.
-func own(t *testing.T, block int, shape ...int) (sdk.QuantizerProgram, lower.Quantizer) {
+func own(t *testing.T, block int, shape ...int) (answer.Quantizer, lower.Quantizer) {
 	t.Helper()
 	built, err := sdk.BuildQuantizer(pushing(block), sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape})
 	if err != nil {
@@ -65,18 +66,18 @@ func TestOwnBackward(t *testing.T) {
 			value := lower.Quantize(in[0], lower.Given{Trained: in[2:]}, q)
 			return append(graph.Gradient(graph.ReduceAllSum(graph.Mul(value, in[1])), in[0], in[2]), value)
 		})
-		given := map[string]reference.Tensor{sdk.InputX: x, sdk.TrainedPrefix + "step": step}
+		given := map[string]reference.Tensor{answer.InputX: x, answer.TrainedPrefix + "step": step}
 		value, err := reference.Run32(built.Program, given)
 		if err != nil {
 			t.Fatal(err)
 		}
-		given[sdk.InputDY] = dy
+		given[answer.InputDY] = dy
 		want, err := reference.Run32(built.Backward, given)
 		if err != nil {
 			t.Fatal(err)
 		}
-		compare(t, "gradient by x", rotation, download(t, x.Type, got[0]), want[autodiff.Prefix+sdk.InputX], nil)
-		compare(t, "gradient by the step", rotation, download(t, step.Type, got[1]), want[autodiff.Prefix+sdk.TrainedPrefix+"step"], nil)
-		compare(t, "value", rotation, download(t, x.Type, got[2]), value[sdk.OutputValue], nil)
+		compare(t, "gradient by x", rotation, download(t, x.Type, got[0]), want[autodiff.Prefix+answer.InputX], nil)
+		compare(t, "gradient by the step", rotation, download(t, step.Type, got[1]), want[autodiff.Prefix+answer.TrainedPrefix+"step"], nil)
+		compare(t, "value", rotation, download(t, x.Type, got[2]), value[answer.OutputValue], nil)
 	}
 }
