@@ -95,11 +95,12 @@ func (m *transformer) turnAt(start *graph.Node, n, length int) rotation {
 func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
 	c := r.cached
 	query, key, value := r.operands(x, w, norms, c.turn)
+	query = r.quantize(query, sites[siteQuery], q)
 	key, value = r.quantize(key, sites[siteKey], q), r.quantize(value, sites[siteValue], q)
 	c.keys, c.values = c.appendTo(c.keys, key), c.appendTo(c.values, value)
 
 	perHead := func(x *graph.Node) *graph.Node { return graph.TransposeAllAxes(x, 0, 2, 1, 3) } // [batch, heads, n, size] and back
-	grouped := r.group(perHead(r.quantize(query, sites[siteQuery], q)))
+	grouped := r.group(perHead(query))
 	products := r.ungroup(graph.MulScalar(matMulTransposed(grouped, c.keys), 1/math.Sqrt(float64(r.size))))
 	weights := softmax(graph.Add(products, c.mask))
 	return r.joinHeads(perHead(r.ungroup(matMul(r.group(weights), c.values))))
