@@ -131,6 +131,10 @@ type Site struct {
 	// gradient has the name of the weight of its layer, and the operands of attention are
 	// named after their block, as in layers.0.attn.keys.
 	Name string
+	// Layer is the number of the transformer block that the tensor is in, from 0; -1 if it
+	// is in none. Layers is how many blocks the model has, so that the last one has the
+	// number Layers - 1; 0 if that is not known.
+	Layer, Layers int
 	// Shape is the shape of the tensor. The last axis is the one that the matrix product
 	// contracts. In the forward product a row is one output channel of a weight, one
 	// token of an activation; in the others the tensor may be transposed: see [Product].

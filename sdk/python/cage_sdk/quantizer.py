@@ -25,6 +25,10 @@ class Site(Values):
     name: str
     shape: tuple[int, ...]
     product: Product = "forward"
+    layer: int | None = None
+    """The number of the transformer block that the tensor is in, from 0; None if it is in none."""
+    layers: int = 0
+    """How many blocks the model has; 0 if that is not known."""
     heads: int = 0
     """The equal parts of the last axis that belong to one head of attention each; 0: the axis is not made of heads."""
     row_heads: int = 0

@@ -833,7 +833,12 @@ type Site struct {
 	// its tokens in their order, then those of the next sequence follow. 1 where each row
 	// may be a token of another sequence, without its earlier tokens; 0 where rows are no
 	// tokens.
-	Context       uint32 `protobuf:"varint,10,opt,name=context,proto3" json:"context,omitempty"`
+	Context uint32 `protobuf:"varint,10,opt,name=context,proto3" json:"context,omitempty"`
+	// The number of the transformer block that the tensor is in, from 0. Absent if it is
+	// in none, and from hosts older than the field.
+	Layer *uint32 `protobuf:"varint,7,opt,name=layer,proto3,oneof" json:"layer,omitempty"`
+	// How many transformer blocks the model has. 0 from hosts older than the field.
+	Layers        uint32 `protobuf:"varint,11,opt,name=layers,proto3" json:"layers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -920,6 +925,20 @@ func (x *Site) GetRowHeads() uint32 {
 func (x *Site) GetContext() uint32 {
 	if x != nil {
 		return x.Context
+	}
+	return 0
+}
+
+func (x *Site) GetLayer() uint32 {
+	if x != nil && x.Layer != nil {
+		return *x.Layer
+	}
+	return 0
+}
+
+func (x *Site) GetLayers() uint32 {
+	if x != nil {
+		return x.Layers
 	}
 	return 0
 }
@@ -2283,7 +2302,7 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06string\x18\x04 \x01(\tH\x00R\x06stringB\x06\n" +
 	"\x04kind\";\n" +
 	"\x0fQuantizeRequest\x12(\n" +
-	"\x04site\x18\x01 \x01(\v2\x14.cage.plugin.v1.SiteR\x04site\"\xee\x02\n" +
+	"\x04site\x18\x01 \x01(\v2\x14.cage.plugin.v1.SiteR\x04site\"\xab\x03\n" +
 	"\x04Site\x12,\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x18.cage.plugin.v1.SiteRoleR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2293,10 +2312,13 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x05heads\x18\b \x01(\rR\x05heads\x12\x1b\n" +
 	"\trow_heads\x18\t \x01(\rR\browHeads\x12\x18\n" +
 	"\acontext\x18\n" +
-	" \x01(\rR\acontext\x1aP\n" +
+	" \x01(\rR\acontext\x12\x19\n" +
+	"\x05layer\x18\a \x01(\rH\x00R\x05layer\x88\x01\x01\x12\x16\n" +
+	"\x06layers\x18\v \x01(\rR\x06layers\x1aP\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\"Z\n" +
+	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01B\b\n" +
+	"\x06_layer\"Z\n" +
 	"\x10QuantizeResponse\x12<\n" +
 	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.QuantizerProgramH\x00R\aprogramB\b\n" +
 	"\x06answer\"\xc9\x03\n" +
@@ -2544,6 +2566,7 @@ func file_cage_plugin_v1_plugin_proto_init() {
 		(*Value_Boolean)(nil),
 		(*Value_String_)(nil),
 	}
+	file_cage_plugin_v1_plugin_proto_msgTypes[6].OneofWrappers = []any{}
 	file_cage_plugin_v1_plugin_proto_msgTypes[7].OneofWrappers = []any{
 		(*QuantizeResponse_Program)(nil),
 	}
