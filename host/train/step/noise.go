@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // Quantizers may take what changes from step to step: the number of the step, and keys of random bits. The keys are computed
@@ -58,7 +58,7 @@ func (p *Plan) weightKeys() []key {
 func (p *Plan) optimizerKeys() []key {
 	var list []key
 	for _, r := range p.Rules {
-		if r.Optimizer.Reads(sdk.InputNoise) {
+		if r.Optimizer.Reads(answer.InputNoise) {
 			list = append(list, newKey(update.OptimizerNoise(r.Name), "optimizer of "+r.Name, false))
 		}
 	}
@@ -82,10 +82,10 @@ type takes interface{ Takes(input string) bool }
 // keysOf lists the keys that a quantizer takes. name is that of its site in graphs; its noise belongs to owner, and the shared
 // noise to product.
 func keysOf(q takes, name, owner, product string) (list []key) {
-	if q.Takes(sdk.InputNoise) {
+	if q.Takes(answer.InputNoise) {
 		list = append(list, newKey(update.Noise(name), owner, false))
 	}
-	if q.Takes(sdk.InputSharedNoise) {
+	if q.Takes(answer.InputSharedNoise) {
 		list = append(list, newKey(update.SharedNoise(name), product, true))
 	}
 	return list
@@ -98,7 +98,7 @@ func (p *Plan) partners(operand string) string {
 		return architecture.LayerPrefix(architecture.LayerOf(operand)) + "attn.scores" // the product of these two
 	}
 	for _, g := range operandGroups(sites) {
-		if slices.Contains(g.weights, operand) || slices.ContainsFunc(g.sites, func(s model.ActivationSite) bool { return s.Name == operand }) {
+		if g.has(operand) {
 			return strings.Join(g.weights, ",")
 		}
 	}
@@ -125,7 +125,7 @@ func keySpecs(name string, keys []key) []engine.Spec {
 // numberSpecs are the inputs of a stage for the number of the step; none if no quantizer takes it.
 func numberSpecs[K comparable, Q takes](quantizers map[K]Q) []engine.Spec {
 	for _, q := range quantizers {
-		if q.Takes(sdk.InputStep) {
+		if q.Takes(answer.InputStep) {
 			return []engine.Spec{{Name: stepNumberName, Shape: floatShape()}}
 		}
 	}

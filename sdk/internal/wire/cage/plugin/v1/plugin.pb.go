@@ -28,11 +28,12 @@
 package pluginv1
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -1049,7 +1050,18 @@ type QuantizerProgram struct {
 	Homogeneous bool `protobuf:"varint,2,opt,name=homogeneous,proto3" json:"homogeneous,omitempty"`
 	// Maps x, the weight or the first batch of activations, to the initial trained
 	// parameters: returns trained.NAME for each, in the order of the list trained.
-	// Absent exactly when there are none.
+	// Absent exactly when there are none. After x it may take, each only if it uses it
+	// and in this order,
+	//
+	//   activations.max   the largest magnitude in each column of the activation of the
+	//                     product: a float with the shape of x, but all axes except the
+	//                     last are 1
+	//   activations.mean  the mean of the magnitudes in each column, likewise
+	//   weights.max       the same of the weight; if the activation has several weights,
+	//   weights.mean      of the rows of all of them
+	//
+	// These are statistics of the first batch, by the model in full precision. Both sites
+	// of a product get the same.
 	Init *Program `protobuf:"bytes,3,opt,name=init,proto3" json:"init,omitempty"`
 	// The trained parameters of the site, such as a learned step size, sorted by
 	// the bytes of their names. The host trains them with the optimizer of the run,
@@ -1068,9 +1080,8 @@ type QuantizerProgram struct {
 	// moving average: sorted by the bytes of their names. The host keeps it in
 	// checkpoints. Their shapes must not depend on the number of rows of an activation.
 	State []*StateTensor `protobuf:"bytes,7,rep,name=state,proto3" json:"state,omitempty"`
-	// Maps x, the weight or the first batch of activations, to the state that training
-	// begins with: returns kept.NAME for each tensor, in the order of the list state.
-	// Absent exactly when there is no state.
+	// Maps what init takes to the state that training begins with: returns kept.NAME for
+	// each tensor, in the order of the list state. Absent exactly when there is no state.
 	InitState *Program `protobuf:"bytes,8,opt,name=init_state,json=initState,proto3" json:"init_state,omitempty"`
 	// Takes what program takes, without those of noise, shared_noise and step that it
 	// does not use itself, and returns the state after a step: kept.NAME for each tensor,
