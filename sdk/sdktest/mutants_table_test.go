@@ -17,6 +17,7 @@ func TestGood(t *testing.T) {
 	t.Run("clipping", func(t *testing.T) { sdktest.Quantizer(t, clipping{}) })
 	t.Run("packed", func(t *testing.T) { sdktest.Quantizer(t, goodPacked()) })
 	t.Run("learned", func(t *testing.T) { sdktest.Quantizer(t, learned{}) })
+	t.Run("maximal", func(t *testing.T) { sdktest.Quantizer(t, maximal{}) })
 	t.Run("kept", func(t *testing.T) { sdktest.Quantizer(t, kept{constraint: positive}) })
 	t.Run("corrected", func(t *testing.T) { sdktest.Optimizer(t, corrected{}) })
 	t.Run("momentum", func(t *testing.T) { sdktest.Optimizer(t, momentum{}) })
@@ -160,6 +161,7 @@ func TestQuantizerMutants(t *testing.T) {
 		{"an average that fades away", observing{next: func(old, now program.Value) program.Value { return old.Scale(0.9) }}, []string{"kept state"}, nil},
 		{"a state that is not finite", observing{next: func(old, now program.Value) program.Value { return old.Mul(now.Div(now)) }}, []string{"kept state"}, nil},
 		{"a state of NaN", observing{init: func(now program.Value) program.Value { return now.Mul(now.Log()).Scale(0.1) }}, []string{"kept state", "zeros"}, nil},
+		{"a mean that is said to be a maximum", maximal{observing{seen: func(x program.Value) program.Value { return x.Abs().MeanAll().Scale(4) }}}, []string{"kept state"}, nil},
 		{"a state for each row", observing{byRow: true}, []string{"kept state"}, nil},
 		{"a step of zero", learned{init: func(s program.Value) program.Value { return s.Scale(0).Log() }}, []string{"parameters", "shapes", "trained parameters"}, nil},
 		{"a step for each row", learned{shape: func(site sdk.Site) []int { return []int{site.Shape[0], 1} }}, []string{"trained parameters"}, nil},

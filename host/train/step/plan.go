@@ -239,7 +239,7 @@ func (p *Plan) keptOfActivations() []Tensor { return p.ofActivations(keptOf) }
 func keptOf(q lower.Quantizer, site string) []Tensor {
 	var list []Tensor
 	for _, s := range q.State() {
-		list = append(list, Tensor{Name: update.Kept(site, s.Name), Dims: s.Shape})
+		list = append(list, Tensor{Name: update.Kept(site, s.Name), Dims: s.Shape, Maximum: s.Maximum})
 	}
 	return list
 }

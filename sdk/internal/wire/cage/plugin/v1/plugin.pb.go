@@ -28,12 +28,11 @@
 package pluginv1
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -1087,7 +1086,7 @@ type QuantizerProgram struct {
 	// does not use itself, and returns the state after a step: kept.NAME for each tensor,
 	// in the order of the list state. Everything in a step reads the state as the step
 	// found it; for an activation the next one is the mean over all that next returns in
-	// the micro-batches and replicas of the step. Absent exactly when there is no state.
+	// the micro-batches and replicas of the step, or the maximum (StateTensor.maximum). Absent exactly when there is no state.
 	Next          *Program `protobuf:"bytes,9,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2209,7 +2208,11 @@ type StateTensor struct {
 	// How it is kept between programs, which take and return floats in any case. A
 	// trained parameter is kept as float32, and so is all state where there are
 	// refreshes.
-	Storage       Storage `protobuf:"varint,5,opt,name=storage,proto3,enum=cage.plugin.v1.Storage" json:"storage,omitempty"`
+	Storage Storage `protobuf:"varint,5,opt,name=storage,proto3,enum=cage.plugin.v1.Storage" json:"storage,omitempty"`
+	// For state of a quantizer: over the micro-batches and replicas of a step, the next
+	// state of an activation is the maximum of what next returns, element by element, in
+	// the place of the mean.
+	Maximum       bool `protobuf:"varint,6,opt,name=maximum,proto3" json:"maximum,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2277,6 +2280,13 @@ func (x *StateTensor) GetStorage() Storage {
 		return x.Storage
 	}
 	return Storage_STORAGE_FLOAT32
+}
+
+func (x *StateTensor) GetMaximum() bool {
+	if x != nil {
+		return x.Maximum
+	}
+	return false
 }
 
 var File_cage_plugin_v1_plugin_proto protoreflect.FileDescriptor
@@ -2407,13 +2417,14 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x03Due\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\rR\x04next\x12\x14\n" +
-	"\x05every\x18\x03 \x01(\rR\x05every\"\xb9\x01\n" +
+	"\x05every\x18\x03 \x01(\rR\x05every\"\xd3\x01\n" +
 	"\vStateTensor\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05shape\x18\x02 \x03(\rR\x05shape\x12\x16\n" +
 	"\x06shared\x18\x03 \x01(\tR\x06shared\x125\n" +
 	"\tconstrain\x18\x04 \x01(\v2\x17.cage.plugin.v1.ProgramR\tconstrain\x121\n" +
-	"\astorage\x18\x05 \x01(\x0e2\x17.cage.plugin.v1.StorageR\astorage*\x9c\x01\n" +
+	"\astorage\x18\x05 \x01(\x0e2\x17.cage.plugin.v1.StorageR\astorage\x12\x18\n" +
+	"\amaximum\x18\x06 \x01(\bR\amaximum*\x9c\x01\n" +
 	"\rParameterType\x12\x1e\n" +
 	"\x1aPARAMETER_TYPE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16PARAMETER_TYPE_INTEGER\x10\x01\x12\x18\n" +
