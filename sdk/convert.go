@@ -146,6 +146,7 @@ func toOptimizerProgram(o answer.Optimizer) (*pb.OptimizerProgram, error) {
 		Probe:        wire.ToProgram(o.Probe),
 		Due:          toDue(o.Due),
 		ProbeDue:     toDue(o.ProbeDue),
+		Sampled:      o.Sampled,
 	}, nil
 }
 

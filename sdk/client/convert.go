@@ -108,6 +108,7 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out answ
 	if out.ProbeDue, err = fromDue(m.GetProbeDue()); err != nil {
 		return out, fmt.Errorf("probe_due: one number %w", err)
 	}
+	out.Sampled = m.GetSampled()
 	return out, fromPrograms([]sent{
 		{"init", m.GetInit(), &out.Init, false},
 		{"update", m.GetUpdate(), &out.Update, false},

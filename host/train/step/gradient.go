@@ -19,6 +19,8 @@ type gradientKind struct {
 	full  bool // without quantization
 	sum   bool // running sums of the gradients come in and go out
 	local bool // of one replica, without the sum over all of them
+	// sampled says that labels are drawn from the predictions, in the place of those of the batch.
+	sampled bool
 }
 
 // gradientTensors are the tensors with respect to which the gradient is taken: all
@@ -93,7 +95,13 @@ func (p *Plan) gradientStage(kind gradientKind) stage {
 	if kind.full {
 		name = "full-precision gradient"
 	}
+	if kind.sampled {
+		name += " with sampled labels"
+	}
 	specs := append(p.gradientSpecs(kind.full), p.batchSpecs(kind.full)...)
+	if kind.sampled {
+		specs = append(specs, keySpecs(labelKeysName, labelKeys)...)
+	}
 	if kind.sum {
 		specs = append(specs, inputSpecs(p.summed(kind.full), asNamed, true)...)
 	}
@@ -109,7 +117,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 		hook = withNext(activationQuantizer(p.Activations, in), p.Activations, in, next)
 		p.quantizeBackward(in)
 	}
-	loss, read := p.microBatchLoss(in, kind.full, hook)
+	loss, read := p.microBatchLoss(in, kind, hook)
 	list := p.gradientTensors(kind.full)
 	at := make([]*graph.Node, len(list))
 	for i, t := range list {

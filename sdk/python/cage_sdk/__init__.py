@@ -15,6 +15,7 @@ from .optimizer import (
     Part,
     Prober,
     Refresher,
+    Sampler,
     Selective,
     Tensor,
     UpdateInput,
@@ -41,6 +42,6 @@ __all__ = [
     "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "Compact", "Constrained", "DType", "Description",
     "Due", "Float", "Int", "Maximal", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
     "Prober", "Program", "ProgramError", "Quantized", "Quantizer", "QuantizerProgram", "Refresher", "Refusal",
-    "Selective", "Sharer", "Site", "State", "StateTensor", "Stateful", "String", "Tensor", "Trainable", "Type", "UpdateInput",
-    "Value", "build_optimizer", "build_quantizer", "serve",
+    "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "Stateful", "String", "Tensor", "Trainable", "Type",
+    "UpdateInput", "Value", "build_optimizer", "build_quantizer", "serve",
 ]  # fmt: skip

@@ -1954,10 +1954,10 @@ type OptimizerProgram struct {
 	//   noise       a key for random_bits of this tensor, new in each step: uint[2]
 	//   global.NAME each sum of what collect returns, in its order: a scalar float
 	//
-	// and, only where probe is present,
+	// and, only where probe_due.first is not 0,
 	//
-	//   probed      the gradient at x + offset, scaled by the same factor of clipping, if
-	//               a probe is due at this update; otherwise gradient
+	//   probed      if a probe is due at this update, the gradient at x + offset, scaled by
+	//               the same factor of clipping, or what sampled says; otherwise gradient
 	//   probing     1 if a probe is due at this update, otherwise 0: a scalar float
 	//
 	// where it has those from rate on only if it uses them, and returns, in this order,
@@ -2003,10 +2003,17 @@ type OptimizerProgram struct {
 	// Takes what update takes, without probed and probing, where x is the parameter
 	// before weight decay, and returns offset, of the type of x. When a probe is due, the
 	// host takes a second gradient with the same batch, with x + offset in the place of x
-	// for all tensors, before observe. Present exactly when probe_due.first is not 0.
+	// for all tensors, before observe. Present exactly when probe_due.first is not 0 and
+	// sampled is false.
 	Probe *Program `protobuf:"bytes,11,opt,name=probe,proto3" json:"probe,omitempty"`
 	// When to probe; absent means never.
-	ProbeDue      *Due `protobuf:"bytes,12,opt,name=probe_due,json=probeDue,proto3" json:"probe_due,omitempty"`
+	ProbeDue *Due `protobuf:"bytes,12,opt,name=probe_due,json=probeDue,proto3" json:"probe_due,omitempty"`
+	// The second gradient is taken at x, with labels that the host draws from the model's
+	// predictions in the place of the batch's. It is not clipped, and multiplied by √n, where
+	// n is the number of labels ((Σw)²/Σw² of those with weights), so that the mean of its
+	// square is the diagonal of the Gauss-Newton matrix of the loss. Must be false where
+	// probe_due.first is 0.
+	Sampled       bool `protobuf:"varint,13,opt,name=sampled,proto3" json:"sampled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2123,6 +2130,13 @@ func (x *OptimizerProgram) GetProbeDue() *Due {
 		return x.ProbeDue
 	}
 	return nil
+}
+
+func (x *OptimizerProgram) GetSampled() bool {
+	if x != nil {
+		return x.Sampled
+	}
+	return false
 }
 
 // Due says at which updates t = 1, 2, … a refresh precedes the update: at first, and
@@ -2399,7 +2413,7 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x03odd\x18\x05 \x01(\bR\x03odd\"\x0e\n" +
 	"\fStepResponse\"\n" +
 	"\n" +
-	"\bDeclined\"\xe4\x04\n" +
+	"\bDeclined\"\xfe\x04\n" +
 	"\x10OptimizerProgram\x12+\n" +
 	"\x04init\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\x04init\x12/\n" +
 	"\x06update\x18\x02 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06update\x121\n" +
@@ -2413,7 +2427,8 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x04rate\x18\n" +
 	" \x01(\v2\x17.cage.plugin.v1.ProgramR\x04rate\x12-\n" +
 	"\x05probe\x18\v \x01(\v2\x17.cage.plugin.v1.ProgramR\x05probe\x120\n" +
-	"\tprobe_due\x18\f \x01(\v2\x13.cage.plugin.v1.DueR\bprobeDue\"E\n" +
+	"\tprobe_due\x18\f \x01(\v2\x13.cage.plugin.v1.DueR\bprobeDue\x12\x18\n" +
+	"\asampled\x18\r \x01(\bR\asampled\"E\n" +
 	"\x03Due\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\rR\x04next\x12\x14\n" +
