@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -24,9 +25,9 @@ const (
 // statisticsOf names the statistics of an operand.
 func statisticsOf(role sdk.Role) (largest, mean string) {
 	if role == sdk.RoleActivation {
-		return sdk.InputActivationsMax, sdk.InputActivationsMean
+		return answer.InputActivationsMax, answer.InputActivationsMean
 	}
-	return sdk.InputWeightsMax, sdk.InputWeightsMean
+	return answer.InputWeightsMax, answer.InputWeightsMean
 }
 
 // otherRole is that of the other operand.
@@ -66,7 +67,7 @@ func (s *siteAnswer) initialInputs(p *program.Program, sample, other []float64) 
 	d := s.shape[len(s.shape)-1]
 	all := columns(s.asked, sample, d)
 	maps.Copy(all, columns(otherRole(s.asked), other, d))
-	inputs := map[string]reference.Tensor{sdk.InputX: reference.Floats(sample, s.shape...)}
+	inputs := map[string]reference.Tensor{answer.InputX: reference.Floats(sample, s.shape...)}
 	for _, in := range p.Inputs[1:] {
 		inputs[in.Name] = reference.Floats(all[in.Name].Floats, in.Type.Shape...)
 	}
@@ -207,7 +208,7 @@ func productError(t *trial, activation, weight *siteAnswer, x, w []float64, flat
 			}
 			inputs := s.initialInputs(p, own, other)
 			for name, v := range inputs {
-				if name != sdk.InputX {
+				if name != answer.InputX {
 					inputs[name] = reference.Floats(full(largest(v.Floats), len(v.Floats)), v.Type.Shape...)
 				}
 			}

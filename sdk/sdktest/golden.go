@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -171,10 +172,10 @@ func (q *quantizerRun) goldenCase(c goldenCase) {
 
 // trains reports whether the values are those of a step of training: they have noise, or the step, or the next state.
 func (v QuantizerValues) trains() bool {
-	if slices.ContainsFunc(v.Compare, func(c Comparand) bool { return kindOfOutput(c.Output) == sdk.KeptPrefix }) {
+	if slices.ContainsFunc(v.Compare, func(c Comparand) bool { return kindOfOutput(c.Output) == answer.KeptPrefix }) {
 		return true
 	}
-	for _, name := range []string{sdk.InputNoise, sdk.InputSharedNoise, sdk.InputStep} {
+	for _, name := range []string{answer.InputNoise, answer.InputSharedNoise, answer.InputStep} {
 		if _, ok := v.Inputs[name]; ok {
 			return true
 		}
@@ -184,13 +185,13 @@ func (v QuantizerValues) trains() bool {
 
 // calibrates reports whether the values begin with statistics of columns.
 func (v QuantizerValues) calibrates() bool {
-	return slices.ContainsFunc(sdk.ColumnInputs(nil), func(in program.Input) bool { _, ok := v.Inputs[in.Name]; return ok })
+	return slices.ContainsFunc(answer.ColumnInputs(nil), func(in program.Input) bool { _, ok := v.Inputs[in.Name]; return ok })
 }
 
 // beside is without statistics, and with a map of its own.
 func (v QuantizerValues) beside() QuantizerValues {
 	v.Inputs = maps.Clone(v.Inputs)
-	for _, in := range sdk.ColumnInputs(nil) {
+	for _, in := range answer.ColumnInputs(nil) {
 		delete(v.Inputs, in.Name)
 	}
 	return v
@@ -198,7 +199,7 @@ func (v QuantizerValues) beside() QuantizerValues {
 
 // calibration are the inputs of a program of initial values.
 func (v QuantizerValues) calibration(p *program.Program, shape []int) (map[string]reference.Tensor, error) {
-	out := map[string]reference.Tensor{sdk.InputX: reference.Floats(v.X.Data, shape...)}
+	out := map[string]reference.Tensor{answer.InputX: reference.Floats(v.X.Data, shape...)}
 	for _, in := range p.Inputs[1:] {
 		a, ok := v.Inputs[in.Name]
 		if !ok || len(a.Data) != int(in.Type.Size()) {
@@ -216,11 +217,11 @@ func (v QuantizerValues) inputs(p *program.Program) (map[string]reference.Tensor
 		given = map[string]Array{}
 	}
 	for name, value := range v.Trained {
-		given[sdk.TrainedPrefix+name] = Array{Data: []float64{value}}
+		given[answer.TrainedPrefix+name] = Array{Data: []float64{value}}
 	}
 	out := map[string]reference.Tensor{}
 	for _, in := range p.Inputs {
-		if in.Name == sdk.InputX {
+		if in.Name == answer.InputX {
 			continue
 		}
 		a, ok := given[in.Name]
@@ -278,7 +279,7 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 	}
 	run(in.Program, in.inputs(ask.X.Data), "")
 	if ask.calibrates() {
-		for prefix, p := range map[string]*program.Program{sdk.TrainedPrefix: in.Init, sdk.KeptPrefix: in.InitState} {
+		for prefix, p := range map[string]*program.Program{answer.TrainedPrefix: in.Init, answer.KeptPrefix: in.InitState} {
 			if p != nil {
 				inputs, err := ask.calibration(p, in.shape)
 				c.must(err)
@@ -286,7 +287,7 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 			}
 		}
 	} else if in.Next != nil {
-		run(in.Next, in.inputsOf(in.Next, ask.X.Data), sdk.KeptPrefix)
+		run(in.Next, in.inputsOf(in.Next, ask.X.Data), answer.KeptPrefix)
 	}
 	if ask.GradOut == nil {
 		return
@@ -299,7 +300,7 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 // kindOfOutput is the prefix of the name of an output: that of gradients, of the next or first state, of trained parameters as they
 // start, or none.
 func kindOfOutput(name string) string {
-	for _, prefix := range []string{autodiff.Prefix, sdk.KeptPrefix, sdk.TrainedPrefix} {
+	for _, prefix := range []string{autodiff.Prefix, answer.KeptPrefix, answer.TrainedPrefix} {
 		if strings.HasPrefix(name, prefix) {
 			return prefix
 		}
@@ -407,7 +408,7 @@ func (g goldenTraining) expected() map[string]Array {
 		all = map[string]Array{}
 	}
 	if g.Want.Data != nil {
-		all[sdk.InputX] = g.Want
+		all[answer.InputX] = g.Want
 	}
 	for _, a := range all {
 		g.must(a.check())
@@ -440,8 +441,8 @@ func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all
 		if g.DecayLast && i > 0 { // the published code returns from its first call before the decay
 			x = scaled(keep, x)
 		}
-		all[sdk.InputX] = append(all[sdk.InputX], x...)
-		all[sdk.OutputDirection] = append(all[sdk.OutputDirection], u...)
+		all[answer.InputX] = append(all[answer.InputX], x...)
+		all[answer.OutputDirection] = append(all[answer.OutputDirection], u...)
 		for name, v := range r.state {
 			all[name] = append(all[name], v.Float64s()...)
 		}

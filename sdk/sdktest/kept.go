@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
@@ -38,14 +39,14 @@ func (q *quantizerRun) checkKept(t *trial) {
 			return
 		}
 		for _, s := range in.State {
-			if name := sdk.KeptPrefix + s.Name; !in.constant(name) {
+			if name := answer.KeptPrefix + s.Name; !in.constant(name) {
 				t.run(func() { in.changes(name, x) })
 			}
-			t.run(func() { in.isRead(sdk.KeptPrefix+s.Name, x) })
+			t.run(func() { in.isRead(answer.KeptPrefix+s.Name, x) })
 		}
 		t.run(func() { in.evaluatesWithState(x) })
 	})
-	q.shapesFor(t, "state", func(s *siteAnswer) []sdk.StateTensor { return s.State })
+	q.shapesFor(t, "state", func(s *siteAnswer) []answer.Tensor { return s.State })
 	t.skipUntried("none")
 }
 
@@ -117,7 +118,7 @@ func (in *instance) evaluatesWithState(x []float64) {
 	base := e.quantize(x).value
 	for _, s := range in.State {
 		for _, c := range []float64{4, 0.125, -1} {
-			if !slices.Equal(e.withKept(sdk.KeptPrefix+s.Name, c).quantize(x).value, base) {
+			if !slices.Equal(e.withKept(answer.KeptPrefix+s.Name, c).quantize(x).value, base) {
 				return
 			}
 		}
@@ -139,9 +140,9 @@ func (in *instance) withKept(name string, c float64) *instance {
 }
 
 // shapesFor compares activations of different numbers of rows in the shapes of what is kept.
-func (q *quantizerRun) shapesFor(t *trial, what string, list func(*siteAnswer) []sdk.StateTensor) {
+func (q *quantizerRun) shapesFor(t *trial, what string, list func(*siteAnswer) []answer.Tensor) {
 	for _, v := range q.space.core() {
-		var first []sdk.StateTensor
+		var first []answer.Tensor
 		for i, rows := range []int{1, 7, 16} {
 			s, err := q.ask(v, sdk.RoleActivation, rows, 64)
 			if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/threefry"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // Quantizers may take what changes from step to step: the number of the step, and keys of random bits. The keys are computed
@@ -56,7 +56,7 @@ func (p *Plan) weightKeys() []key {
 func (p *Plan) optimizerKeys() []key {
 	var list []key
 	for _, r := range p.Rules {
-		if r.Optimizer.Reads(sdk.InputNoise) {
+		if r.Optimizer.Reads(answer.InputNoise) {
 			list = append(list, newKey(update.OptimizerNoise(r.Name), "optimizer of "+r.Name, false))
 		}
 	}
@@ -80,10 +80,10 @@ type takes interface{ Takes(input string) bool }
 // keysOf lists the keys that a quantizer takes. name is that of its site in graphs; its noise belongs to owner, and the shared
 // noise to product.
 func keysOf(q takes, name, owner, product string) (list []key) {
-	if q.Takes(sdk.InputNoise) {
+	if q.Takes(answer.InputNoise) {
 		list = append(list, newKey(update.Noise(name), owner, false))
 	}
-	if q.Takes(sdk.InputSharedNoise) {
+	if q.Takes(answer.InputSharedNoise) {
 		list = append(list, newKey(update.SharedNoise(name), product, true))
 	}
 	return list
@@ -110,7 +110,7 @@ func keySpecs(name string, keys []key) []engine.Spec {
 // numberSpecs are the inputs of a stage for the number of the step; none if no quantizer takes it.
 func numberSpecs[K comparable, Q takes](quantizers map[K]Q) []engine.Spec {
 	for _, q := range quantizers {
-		if q.Takes(sdk.InputStep) {
+		if q.Takes(answer.InputStep) {
 			return []engine.Spec{{Name: stepNumberName, Shape: floatShape()}}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // Optimizers may take a second gradient at another point. Steps in which one is due run as the chain: the gradient at x, the
@@ -98,7 +99,7 @@ func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Setti
 func (c *Compiled) keepProbed(t, at update.Tensors, due dues) {
 	for _, r := range c.plan.Rules {
 		name := update.Gradient(r.Name)
-		if b := at[name]; b != nil && due.has(r.Optimizer.ProbeDue) && r.Optimizer.Update.Input(sdk.InputProbed) >= 0 {
+		if b := at[name]; b != nil && due.has(r.Optimizer.ProbeDue) && r.Optimizer.Update.Input(answer.InputProbed) >= 0 {
 			t[update.Probed(r.Name)] = b
 			delete(at, name)
 		}
