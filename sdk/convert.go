@@ -146,6 +146,7 @@ func toOptimizerProgram(o answer.Optimizer) (*pb.OptimizerProgram, error) {
 		Probe:        wire.ToProgram(o.Probe),
 		Due:          toDue(o.Due),
 		ProbeDue:     toDue(o.ProbeDue),
+		Sampled:      o.Sampled,
 	}, nil
 }
 
@@ -168,7 +169,7 @@ func toStateTensors(list []answer.Tensor) ([]*pb.StateTensor, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s: storage %q cannot be sent", s.Name, s.Storage)
 		}
-		out = append(out, &pb.StateTensor{Name: s.Name, Shape: shape, Storage: storage, Shared: s.Shared, Constrain: wire.ToProgram(s.Constrain)})
+		out = append(out, &pb.StateTensor{Name: s.Name, Shape: shape, Storage: storage, Maximum: s.Maximum, Shared: s.Shared, Constrain: wire.ToProgram(s.Constrain)})
 	}
 	return out, nil
 }

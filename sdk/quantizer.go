@@ -56,7 +56,7 @@ type Constrained interface {
 // All of a step reads the state as the step found it. Afterwards the state is what
 // [Quantized.Next] says: for a weight, of which there is one; for an activation, the mean of
 // Next over the micro-batches and the replicas of the step, so that it does not depend on
-// how a batch is divided, and a moving average of means is exact. A step that is skipped,
+// how a batch is divided, and a moving average of means is exact; see [Maximal]. A step that is skipped,
 // because its loss is not finite, leaves the state as it is. A run that takes gradients in
 // full precision, and the products of the backward pass, refuse quantizers with state.
 type Stateful interface {
@@ -66,6 +66,15 @@ type Stateful interface {
 	// activation, because evaluation uses another number. Site.Activations and Site.Weights
 	// are there. What is found once and stays, Next returns as it is.
 	InitState(b *program.Builder, x program.Value, site Site) (State, error)
+}
+
+// Maximal is a [Stateful] quantizer of whose state some tensors are maxima, such as the
+// largest magnitudes of the last steps.
+type Maximal interface {
+	// Maximum reports whether, for an activation, the state tensor s after a step is the
+	// maximum of Next over the micro-batches and the replicas, element by element, in the
+	// place of the mean.
+	Maximum(s string, site Site) bool
 }
 
 // Packer is a quantizer whose results can be stored as integer codes and scales.

@@ -109,6 +109,11 @@ func buildQuantizer(q Quantizer, a *authoring, site Site) (out quantizerAnswer, 
 		if out.InitState, out.State, err = (initial{"init_state", "InitState", answer.KeptPrefix, s.InitState}).build(q, a, site); err != nil {
 			return out, err
 		}
+		if m, ok := q.(Maximal); ok {
+			for i := range out.State {
+				out.State[i].Maximum = m.Maximum(out.State[i].Name, site)
+			}
+		}
 	}
 	if err := out.buildPrograms(q, a, site); err != nil {
 		return out, err

@@ -24,6 +24,9 @@ func (s stateful) InitState(b *program.Builder, x program.Value, _ sdk.Site) (sd
 	return s.init(b, x), nil
 }
 
+// Maximum is for states with this name.
+func (stateful) Maximum(s string, _ sdk.Site) bool { return s == "scale" }
+
 // averages rounds with a scale that follows from a moving average, with noise in the average.
 var averages = stateful{
 	quantizer: func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
@@ -45,7 +48,7 @@ func TestStateful(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]answer.Tensor{{Name: "mean"}, {Name: "scale"}}, out.State, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff([]answer.Tensor{{Name: "mean"}, {Name: "scale", Maximum: true}}, out.State, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
 	for _, c := range []struct {
@@ -75,6 +78,9 @@ func TestStateful(t *testing.T) {
 	}
 	if diff := cmp.Diff(summary(out.Programs(), len(out.State)), summary(got.Programs(), len(got.State))); diff != "" {
 		t.Errorf("the answer changed (-sent +received):\n%s", diff)
+	}
+	if diff := cmp.Diff(out.State, got.State, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the state changed (-sent +received):\n%s", diff)
 	}
 }
 

@@ -23,6 +23,9 @@ type Tensor struct {
 	Constrain *program.Program
 	// Storage is how it is kept between programs; empty means float32.
 	Storage Storage
+	// Maximum is for state of a quantizer only: over micro-batches and replicas the next state
+	// is a maximum, and not a mean (Maximal).
+	Maximum bool
 }
 
 // ports are the named types of a list of tensors, as inputs or outputs.

@@ -108,6 +108,7 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out answ
 	if out.ProbeDue, err = fromDue(m.GetProbeDue()); err != nil {
 		return out, fmt.Errorf("probe_due: one number %w", err)
 	}
+	out.Sampled = m.GetSampled()
 	return out, fromPrograms([]sent{
 		{"init", m.GetInit(), &out.Init, false},
 		{"update", m.GetUpdate(), &out.Update, false},
@@ -174,7 +175,7 @@ func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []answ
 		if !ok {
 			return nil, fmt.Errorf("%d (%.60q): storage %d is unknown to this host: update cage", i, s.GetName(), s.GetStorage())
 		}
-		t := answer.Tensor{Name: s.GetName(), Shape: shape, Storage: sdk.Storage(storage), Shared: s.GetShared()}
+		t := answer.Tensor{Name: s.GetName(), Shape: shape, Storage: sdk.Storage(storage), Maximum: s.GetMaximum(), Shared: s.GetShared()}
 		if err := fromPrograms([]sent{{"constrain", s.GetConstrain(), &t.Constrain, false}}, limits); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.GetName(), err)
 		}

@@ -47,6 +47,9 @@ func (q *quantizerRun) checkKept(t *trial) {
 		t.run(func() { in.evaluatesWithState(x) })
 	})
 	q.shapesFor(t, "state", func(s *siteAnswer) []answer.Tensor { return s.State })
+	for _, v := range q.space.core() {
+		q.combine(t, v)
+	}
 	t.skipUntried("none")
 }
 
@@ -64,6 +67,36 @@ func (in *instance) advance(x []float64) *instance {
 func (in *instance) constant(name string) bool {
 	id, _ := in.Next.Output(name)
 	return len(in.InitState.Inputs) > 1 && int(id) == in.Next.Input(name)
+}
+
+// combine takes a step with a batch, and one with each half: of a maximum, the larger one must be that of the batch.
+func (q *quantizerRun) combine(t *trial, v variant) {
+	const rows, d = 8, 64
+	whole, err := q.ask(v, sdk.RoleActivation, rows, d)
+	half, errHalf := q.ask(v, sdk.RoleActivation, rows/2, d)
+	if err != nil || errHalf != nil || whole.Next == nil || whole.Takes(answer.InputNoise) || whole.Takes(answer.InputSharedNoise) {
+		return
+	}
+	t.run(func() {
+		x := normal(23, rows, d)
+		in := whole.instance(t, Oracle{}, x)
+		part := half.instance(t, Oracle{}, x[:rows/2*d])
+		part.trained, part.kept = in.trained, in.kept
+		x = scaled(3, x) // or else it would be what the state started from
+		next := in.run(in.Next, in.inputsOf(in.Next, x))
+		first, second := part.run(part.Next, part.inputsOf(part.Next, x[:rows/2*d])), part.run(part.Next, part.inputsOf(part.Next, x[rows/2*d:]))
+		for _, s := range whole.State {
+			if !s.Maximum {
+				continue
+			}
+			name := answer.KeptPrefix + s.Name
+			larger := slices.Clone(first[name].Floats)
+			for i, v := range second[name].Floats {
+				larger[i] = max(larger[i], v)
+			}
+			t.within(in.at(), "next "+name+", against the maximum over both halves of the batch,", s.Shape, next[name].Floats, larger, upTo(exactness*largest(larger)))
+		}
+	})
 }
 
 // drift repeats one tensor: what was good levels for it at the start must not become worse and worse.
