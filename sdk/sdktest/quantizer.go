@@ -26,6 +26,7 @@ func (q *quantizerRun) checks() []step {
 		{"fixed points", "what is on the grid stays there, where that is claimed", q.checkFixed},
 		{"homogeneous", "Q(c·x) = c·Q(x) where it is promised", q.checkHomogeneous},
 		{"gradient", "the gradient by x and by trained parameters is that of the surrogate, by central differences", q.checkGradient},
+		{"own backward pass", "where the quantizer has one, it is finite, also for dy of zeros, zero where dy is zero, and in each row that of the row", q.checkOwnBackward},
 		{"gradient size", "the gradient passes where the mask says so, with factor 1", q.checkGradientSize},
 		{"mask", "where a mask stops something, what it passes is not clipped", q.checkMask},
 		{"forward split", "the forward pass of training gives the bits of the value", q.checkSplit},
