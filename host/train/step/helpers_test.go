@@ -47,7 +47,7 @@ func planOf(t testing.TB, cfg *config.Config, q sdk.Quantizer, o sdk.Optimizer) 
 		}
 	}
 	if q != nil {
-		for _, s := range m.ActivationSites(cfg.Train.Batch, cfg.Model.Context) {
+		for _, s := range m.ActivationSites(assembly.ReplicaBatch(cfg), cfg.Model.Context) {
 			programs.Activations[s.Name] = quantize(sdk.RoleActivation, s.Name, s.Tokens, s.Width)
 		}
 	}
