@@ -119,6 +119,7 @@ func toQuantizerProgram(q QuantizerProgram) (*pb.QuantizerProgram, error) {
 		State:       state,
 		InitState:   wire.ToProgram(q.InitState),
 		Next:        wire.ToProgram(q.Next),
+		SearchEvery: uint32(q.SearchEvery),
 	}, nil
 }
 

@@ -215,9 +215,12 @@ type QuantizerProgram struct {
 	Init *program.Program
 	// State lists the state tensors in the order of their names. InitState maps x to the
 	// initial state, and Next maps what Program takes to the state after a step; both are
-	// nil exactly when there is no state.
+	// nil exactly when there is no state, or when searches find it.
 	State           []StateTensor
 	InitState, Next *program.Program
+	// SearchEvery is not 0 if searches of a [Searcher] find the state: before the first step
+	// and after each step whose number it divides.
+	SearchEvery int
 	// Unpack maps codes and scale, as both programs return them, to value; nil when
 	// the quantizer is not a [Packer].
 	Unpack *program.Program
@@ -261,6 +264,7 @@ func (q QuantizerProgram) Programs() iter.Seq2[string, *program.Program] {
 //   - The state tensors are in order; they are inputs of Program, Evaluate and Next,
 //     and outputs of InitState and Next. If there are any, Homogeneous is not
 //     promised.
+//   - If searches find the state, there is some, and neither InitState nor Next.
 //   - If the program takes noise, shared_noise or step, there is a program of
 //     evaluation, which takes none of them.
 //   - Unpack takes codes and scale, which both programs return with the same
@@ -278,7 +282,7 @@ func (q QuantizerProgram) Check(shape []int) error {
 		checkList("trained parameter", q.Trained), checkFloat32(q.Trained, "a trained parameter"),
 		checkList("state tensor", q.State), checkFloat32(q.State, "state of a quantizer"),
 		s.checkInputs(q.Program), checkQuantizerOutputs(q.Program, shape), s.checkOps(q.Program),
-		q.checkEvaluate(fixed, shape), q.checkTrained(x, trained), q.checkState(x, kept, fixed), q.checkUnpack(x))
+		q.checkEvaluate(fixed, shape), q.checkTrained(x, trained), q.checkSearch(), q.checkState(x, kept, fixed), q.checkUnpack(x))
 }
 
 // stepInputs are the inputs that change from step to step.
@@ -351,6 +355,9 @@ func (q QuantizerProgram) checkTrained(x program.Input, trained []program.Input)
 func (q QuantizerProgram) checkState(x program.Input, kept, fixed []program.Input) error {
 	if q.Homogeneous && len(kept) > 0 {
 		return fmt.Errorf("Q(c·x) = c·Q(x) is promised, which cannot hold with the state %s: leave homogeneous false", q.State[0].Name)
+	}
+	if q.SearchEvery > 0 {
+		return nil
 	}
 	const when = "there is state"
 	s := signature{name: "init_state", inputs: []program.Input{x}, outputs: kept, when: when}

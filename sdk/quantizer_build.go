@@ -104,6 +104,11 @@ func buildQuantizer(q Quantizer, a *authoring, site Site) (out QuantizerProgram,
 			return out, err
 		}
 	}
+	if s, ok := q.(Searcher); ok {
+		if err := out.searches(s, site); err != nil {
+			return out, err
+		}
+	}
 	if err := out.buildPrograms(q, a, site); err != nil {
 		return out, err
 	}
@@ -212,17 +217,20 @@ func (q *QuantizerProgram) buildProgram(author Quantizer, a *authoring, site Sit
 		}
 	}
 	method, _ := reflect.TypeOf(author).MethodByName("Quantize")
-	if training {
+	stepped := training && q.SearchEvery == 0
+	if stepped {
 		if err := q.outputNext(b, res.Next); err != nil {
 			return nil, false, returnedBy(method, err)
 		}
+	} else if training && len(res.Next) > 0 {
+		return nil, false, returnedBy(method, errors.New("there is a Next, but searches find the state"))
 	}
 	whole, err := b.Build()
 	if err != nil {
 		return nil, false, returnedBy(method, err)
 	}
 	own, next := whole.Outputs, []program.Output(nil)
-	if training {
+	if stepped {
 		own, next = own[:len(own)-len(q.State)], own[len(own)-len(q.State):]
 	}
 	if p, err = onlyOutputs(whole, whole.Name, own, stepInputs); err != nil {
