@@ -37,6 +37,9 @@ type Programs struct {
 	Used []Used
 	// opaque lists the optimizers that are no programs.
 	opaque []opaquePart
+	// searches lists the quantizers that search, and executables has their SHA-256 by the names of weights.
+	searches    []searchPart
+	executables map[string]string
 	// Start is how long the plugins took to start, in parallel; Handover is how long it
 	// took until all programs had arrived.
 	Start, Handover time.Duration
@@ -139,8 +142,18 @@ func (c *collector) weights(ctx context.Context) error {
 	c.out.Weights = map[string]sdk.QuantizerProgram{}
 	for _, param := range c.Model.Params() {
 		if param.Quantized {
-			if err := c.quantize(ctx, c.out.Weights, config.RoleWeights, sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}); err != nil {
+			site := sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}
+			q, p, err := c.program(ctx, config.RoleWeights, site)
+			if err != nil {
 				return err
+			}
+			if q == nil {
+				continue
+			}
+			c.out.Weights[param.Name] = *q
+			if q.SearchEvery > 0 && !c.Forward {
+				site.Values = c.values[p.Table]
+				c.out.addSearch(p, c.clients[p.Table], plugin.SearchedSite{Site: site, Answer: *q})
 			}
 		}
 	}
