@@ -51,7 +51,12 @@ func fromSite(m *pb.Site) (Site, error) {
 	if err != nil {
 		return Site{}, fmt.Errorf("site %s: %w", m.GetName(), err)
 	}
-	return Site{Role: Role(role), Product: Product(product), Name: m.GetName(), Shape: shape, Values: values}, nil
+	layer := -1
+	if m.Layer != nil {
+		layer = int(m.GetLayer())
+	}
+	return Site{Role: Role(role), Product: Product(product), Name: m.GetName(), Layer: layer, Layers: int(m.GetLayers()), Shape: shape,
+		Heads: int(m.GetHeads()), RowHeads: int(m.GetRowHeads()), Context: int(m.GetContext()), Values: values}, nil
 }
 
 func fromTensor(m *pb.Tensor) (Tensor, error) {

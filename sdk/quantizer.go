@@ -31,7 +31,7 @@ type Trainable interface {
 	// Site.Trained. The gradient of the surrogate trains them, so Quantize must give
 	// one. For a site without trained parameters return none. The shapes must not
 	// depend on the number of rows of an activation, because evaluation uses another
-	// number.
+	// number. Site.Activations and Site.Weights are there.
 	InitTrained(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
@@ -69,7 +69,8 @@ type Stateful interface {
 	// InitState builds the state that training begins with from x: the weight, or the
 	// first batch of activations. Quantize then finds it in Site.State. For a site
 	// without state return none. The shapes must not depend on the number of rows of an
-	// activation, because evaluation uses another number.
+	// activation, because evaluation uses another number. Site.Activations and Site.Weights
+	// are there. What is found once and stays, Next returns as it is.
 	InitState(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
@@ -92,6 +93,13 @@ const (
 	RoleActivation Role = "activation"
 	// RoleGradient is the gradient of the loss with respect to the output of a linear layer.
 	RoleGradient Role = "gradient"
+	// RoleKey, RoleValue and RoleQuery are the operands of attention, [tokens, heads·size]:
+	// keys and values as a cache holds them, so that keys and queries have been normalized
+	// and rotated to their positions. Queries have no factor 1/√size. In each head of keys
+	// and queries the first coordinates of all rotated pairs come before the second ones.
+	RoleKey   Role = "key"
+	RoleValue Role = "value"
+	RoleQuery Role = "query"
 )
 
 // Product is one of the three matrix products of a linear layer with input x
@@ -114,19 +122,36 @@ const (
 
 // Site is a place in the model where a tensor is quantized.
 type Site struct {
-	// Role is weight, activation or gradient.
+	// Role is weight, activation, gradient, key, value or query.
 	Role Role
 	// Product is the matrix product whose operand the tensor is. In the products of the
 	// backward pass only the value of Q(x) is used: the surrogate is not differentiated,
 	// and there can be no trained parameters. Empty means forward.
 	Product Product
 	// Name is the name of the weight, or of the product whose input the activation is. A
-	// gradient has the name of the weight of its layer.
+	// gradient has the name of the weight of its layer, and the operands of attention are
+	// named after their block, as in layers.0.attn.keys.
 	Name string
+	// Layer is the number of the transformer block that the tensor is in, from 0; -1 if it
+	// is in none. Layers is how many blocks the model has, so that the last one has the
+	// number Layers - 1; 0 if that is not known.
+	Layer, Layers int
 	// Shape is the shape of the tensor. The last axis is the one that the matrix product
 	// contracts. In the forward product a row is one output channel of a weight, one
 	// token of an activation; in the others the tensor may be transposed: see [Product].
 	Shape []int
+	// Heads is the number of equal parts of the last axis that belong to one head of
+	// attention each, and RowHeads that of the rows; 0 means that the axis is not made of
+	// heads. Keys and values have as many as the model has of these, which may be fewer than
+	// those of queries. The input and the weight of attention's output projection have those
+	// of queries. The rows of the fused projection's weight, attn.qkv, have all three, one
+	// after the other.
+	Heads, RowHeads int
+	// Context is the number of tokens of one sequence where rows are tokens: the first
+	// Context rows are its tokens in their order, then those of the next sequence follow. It
+	// is 1 where sequences are continued or scored, because then each row may be a token of
+	// another sequence, and earlier tokens are not there. It is 0 where rows are no tokens.
+	Context int
 	// Trained holds the trained parameters of a [Trainable] quantizer in Quantize;
 	// elsewhere it is empty.
 	Trained State
@@ -145,8 +170,23 @@ type Site struct {
 	// new in each step, that both operands of a product have, as for a random rotation of
 	// both. Step is the number of the training step as a scalar float, counted from 1.
 	Noise, SharedNoise, Step program.Value
+	// Activations and Weights are statistics of both operands of the product in InitTrained
+	// and InitState, and absent elsewhere. Both sites of a product have the same ones. A
+	// program that does not use one does not have it among its inputs, and costs nothing
+	// for it.
+	Activations, Weights Columns
 	// Values holds the declared parameters, checked and complete.
 	Values
+}
+
+// Columns are statistics of an operand of a product: of each of the columns that the product
+// sums over, in the first batch, by the model in full precision. If an activation has several
+// weights, as those of a gate and what it multiplies, the rows of all of them count.
+type Columns struct {
+	// Max is the largest magnitude in each column, and Mean the mean of the magnitudes:
+	// floats of one row, in the rank of x. The rows are the tokens of the activation, those
+	// of padding too, or the output channels of the weights.
+	Max, Mean program.Value
 }
 
 // RowLen is the length of a row: the size of the last axis.
@@ -194,6 +234,11 @@ const (
 	OutputMask       = "mask"
 	TrainedPrefix    = "trained."
 	KeptPrefix       = "kept."
+
+	InputActivationsMax  = "activations.max"
+	InputActivationsMean = "activations.mean"
+	InputWeightsMax      = "weights.max"
+	InputWeightsMean     = "weights.mean"
 )
 
 // QuantizerProgram is a quantizer's answer for one site in the form that crosses
@@ -210,11 +255,11 @@ type QuantizerProgram struct {
 	Homogeneous bool
 	// Trained lists the trained parameters in the order of their names.
 	Trained []StateTensor
-	// Init maps x to the initial trained parameters; nil exactly when there are
-	// none.
+	// Init maps x, and those of the statistics of columns that it uses, to the initial
+	// trained parameters; nil exactly when there are none.
 	Init *program.Program
-	// State lists the state tensors in the order of their names. InitState maps x to the
-	// initial state, and Next maps what Program takes to the state after a step; both are
+	// State lists the state tensors in the order of their names. InitState maps what Init
+	// takes to the initial state, and Next maps what Program takes to the state after a step; both are
 	// nil exactly when there is no state, or when searches find it.
 	State           []StateTensor
 	InitState, Next *program.Program
@@ -242,6 +287,16 @@ func (q QuantizerProgram) Takes(input string) bool {
 	return q.Program.Input(input) >= 0 || q.Next != nil && q.Next.Input(input) >= 0
 }
 
+// Calibrated reports whether initial values are computed from statistics of columns.
+func (q QuantizerProgram) Calibrated() bool {
+	for _, p := range []*program.Program{q.Init, q.InitState} {
+		if p != nil && len(p.Inputs) > 1 {
+			return true
+		}
+	}
+	return false
+}
+
 // Programs yields the programs that are present, with their names: quantize, evaluate,
 // init, unpack, init_state, next, and constrain with the name of a trained parameter.
 func (q QuantizerProgram) Programs() iter.Seq2[string, *program.Program] {
@@ -267,6 +322,7 @@ func (q QuantizerProgram) Programs() iter.Seq2[string, *program.Program] {
 //   - If searches find the state, there is some, and neither InitState nor Next.
 //   - If the program takes noise, shared_noise or step, there is a program of
 //     evaluation, which takes none of them.
+//   - Init and InitState take x, and may take statistics of columns ([ColumnInputs]).
 //   - Unpack takes codes and scale, which both programs return with the same
 //     types, and returns value.
 //   - No program factorizes.
@@ -290,6 +346,19 @@ var stepInputs = []program.Input{
 	{Name: InputNoise, Type: keyType},
 	{Name: InputSharedNoise, Type: keyType},
 	{Name: InputStep, Type: program.FloatType()},
+}
+
+// ColumnInputs are the inputs that programs of initial values may take after x, of the given shape: the statistics of [Columns],
+// in this order.
+func ColumnInputs(shape []int) (list []program.Input) {
+	columns := slices.Repeat([]int{1}, len(shape))
+	if n := len(shape); n > 0 {
+		columns[n-1] = shape[n-1]
+	}
+	for _, name := range []string{InputActivationsMax, InputActivationsMean, InputWeightsMax, InputWeightsMean} {
+		list = append(list, program.Input{Name: name, Type: program.FloatType(columns...)})
+	}
+	return list
 }
 
 // keyType is the type of a key for random bits.
@@ -347,7 +416,7 @@ func (q QuantizerProgram) checkTrained(x program.Input, trained []program.Input)
 			return err
 		}
 	}
-	s := signature{name: "init", inputs: []program.Input{x}, outputs: trained, when: "there are trained parameters"}
+	s := signature{name: "init", inputs: []program.Input{x}, optional: ColumnInputs(x.Type.Shape), outputs: trained, when: "there are trained parameters"}
 	return s.check(q.Init, len(trained) > 0)
 }
 
@@ -360,7 +429,7 @@ func (q QuantizerProgram) checkState(x program.Input, kept, fixed []program.Inpu
 		return nil
 	}
 	const when = "there is state"
-	s := signature{name: "init_state", inputs: []program.Input{x}, outputs: kept, when: when}
+	s := signature{name: "init_state", inputs: []program.Input{x}, optional: ColumnInputs(x.Type.Shape), outputs: kept, when: when}
 	if err := s.check(q.InitState, len(kept) > 0); err != nil {
 		return err
 	}

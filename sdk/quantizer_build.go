@@ -91,6 +91,7 @@ func returnedBy(method reflect.Method, err error) error {
 func buildQuantizer(q Quantizer, a *authoring, site Site) (out QuantizerProgram, err error) {
 	site.Trained, site.State, site.Training = nil, nil, false
 	site.Noise, site.SharedNoise, site.Step = program.Value{}, program.Value{}, program.Value{}
+	site.Activations, site.Weights = Columns{}, Columns{}
 	if t, ok := q.(Trainable); ok {
 		if out.Init, out.Trained, err = (initial{"init", "InitTrained", TrainedPrefix, t.InitTrained}).build(q, a, site); err != nil {
 			return out, err
@@ -126,16 +127,22 @@ type initial struct {
 	of                      func(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
-// build returns the program and the tensors that it computes; nil if there are none.
+// build returns the program and the tensors that it computes; nil if there are none. Statistics that the author does not use are
+// left out.
 func (i initial) build(q Quantizer, a *authoring, site Site) (*program.Program, []StateTensor, error) {
 	b := a.builder(i.program + "/" + site.Name)
-	state, err := i.of(b, b.Input(InputX, program.FloatType(site.Shape...)), site)
+	x := b.Input(InputX, program.FloatType(site.Shape...))
+	statistics := ColumnInputs(site.Shape)
+	for k, v := range []*program.Value{&site.Activations.Max, &site.Activations.Mean, &site.Weights.Max, &site.Weights.Mean} {
+		*v = b.Input(statistics[k].Name, statistics[k].Type)
+	}
+	state, err := i.of(b, x, site)
 	if err = cmp.Or(err, b.Err()); err != nil || len(state) == 0 {
 		return nil, nil, err
 	}
 	list := outputState(b, i.prefix, state)
 	method, _ := reflect.TypeOf(q).MethodByName(i.method)
-	p, err := finish(b, i.program, method)
+	p, err := finishUsed(b, i.program, method, statistics)
 	return p, list, err
 }
 

@@ -117,7 +117,9 @@ func TestQuantizerTravels(t *testing.T) {
 		return sdk.Quantized{Value: x.Hadamard(8).Round(), Homogeneous: true}, nil
 	})
 	site := weight
-	site.Role, site.Product = sdk.RoleGradient, sdk.ProductWeightGradient
+	site.Role, site.Product = sdk.RoleKey, sdk.ProductWeightGradient
+	site.Heads, site.RowHeads, site.Context = 2, 3, 5
+	site.Layer, site.Layers = 3, 4
 	site.Values = sdk.NewValues(map[string]any{"bits": 4, "trust": 0.5, "rotate": true, "form": "paper"})
 	want, err := sdk.BuildQuantizer(q, site)
 	if err != nil {
@@ -131,7 +133,7 @@ func TestQuantizerTravels(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the answer changed (-sent +received):\n%s", diff)
 	}
-	if asked.Name != site.Name || asked.Role != site.Role || asked.Product != site.Product || !cmp.Equal(asked.Shape, site.Shape) || !cmp.Equal(asked.Map(), site.Map()) {
+	if asked.Name != site.Name || asked.Role != site.Role || asked.Product != site.Product || asked.Heads != 2 || asked.RowHeads != 3 || asked.Context != 5 || asked.Layer != 3 || asked.Layers != 4 || !cmp.Equal(asked.Shape, site.Shape) || !cmp.Equal(asked.Map(), site.Map()) {
 		t.Errorf("asked for %+v, want %+v", asked, site)
 	}
 	if _, err := remote.Quantize(t.Context(), site, program.Limits{Elements: 8}); !errors.Is(err, client.ErrAnswer) {

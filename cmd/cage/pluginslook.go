@@ -136,7 +136,7 @@ func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q que
 	if err != nil {
 		return out, err
 	}
-	out, err = client.Quantize(ctx, sdk.Site{Role: q.role, Name: "layers.0.attention.query", Shape: shape, Values: values})
+	out, err = client.Quantize(ctx, sdk.Site{Role: q.role, Name: "layers.0.attention.query", Layers: 1, Shape: shape, Values: values})
 	if err == nil && p.evaluation {
 		out = out.ForEvaluation()
 	}
@@ -263,6 +263,8 @@ type ran struct {
 	Scale    []sdktest.Number            `json:"scale,omitempty"`
 	Mask     []sdktest.Number            `json:"mask,omitempty"`
 	Trained  map[string][]sdktest.Number `json:"trained,omitempty"`
+	State    map[string][]sdktest.Number `json:"state,omitempty"`
+	Next     map[string][]sdktest.Number `json:"next,omitempty"`
 	DValue   []sdktest.Number            `json:"d.value,omitempty"`
 	Gradient map[string][]sdktest.Number `json:"gradients,omitempty"`
 }
@@ -297,7 +299,7 @@ func (p *pluginLook) run(ctx context.Context, client *plugin.Client, q question)
 		}
 		return out
 	}
-	value.Trained, value.Gradient = named(r.Trained), named(r.Gradients)
+	value.Trained, value.State, value.Next, value.Gradient = named(r.Trained), named(r.State), named(r.Next), named(r.Gradients)
 	return &answer{value, func(w io.Writer) { writeRun(w, client.Description().Name, r) }}, nil
 }
 
@@ -324,13 +326,16 @@ func writeRun(w io.Writer, name string, r inspect.Result) {
 	add("codes", r.Codes)
 	add("scale", r.Scale)
 	add("mask", r.Mask)
-	for _, name := range slices.Sorted(maps.Keys(r.Trained)) {
-		add(name, r.Trained[name])
+	all := func(prefix string, tensors map[string]reference.Tensor) {
+		for _, name := range slices.Sorted(maps.Keys(tensors)) {
+			add(prefix+name, tensors[name])
+		}
 	}
+	all("", r.Trained)
+	all("", r.State)
+	all("next ", r.Next)
 	add("d.value", r.DY)
-	for _, name := range slices.Sorted(maps.Keys(r.Gradients)) {
-		add(name, r.Gradients[name])
-	}
+	all("", r.Gradients)
 	table(w, rows)
 	length := r.X.Type.Shape[len(r.X.Type.Shape)-1]
 	for row := range min(2, r.X.Len()/length) {

@@ -2,9 +2,12 @@ package train_test
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -19,16 +22,17 @@ func TestExamplePlugins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, overrides := range map[string][]string{
-		"stochastic": {"train.accumulate=2"}, // noise of every step and micro-batch
-		"delayed":    {"train.accumulate=2"}, // state
+	for name, settings := range map[string]string{
+		"stochastic": "",           // noise of every step and micro-batch
+		"delayed":    "",           // state
+		"vq":         ", bits = 4", // state that is a codebook
 	} {
 		t.Run(name, func(t *testing.T) {
 			exe, err := finder.Find(t.Context(), filepath.Join("../../examples/plugins", name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			whole := testrun.Config(t, append(overrides, fmt.Sprintf("quantizer={plugin=%q}", exe.Path), "method.silence=0.5")...)
+			whole := testrun.Config(t, "train.accumulate=2", fmt.Sprintf("quantizer={plugin=%q%s}", exe.Path, settings), "method.silence=0.5")
 			parts := testrun.Elsewhere(t, whole)
 			testrun.Train(t, whole, train.Options{})
 			runParts(t, parts, 3, 11)
@@ -38,6 +42,28 @@ func TestExamplePlugins(t *testing.T) {
 			if first, last := list[0], list[len(list)-1]; !(last < first) {
 				t.Errorf("the loss goes from %v to %v", first, last)
 			}
+			if name == "vq" {
+				haveCodebooks(t, testrun.Values(t, testrun.Newest(t, whole.Train.Out)))
+			}
 		})
+	}
+}
+
+// haveCodebooks: the state of vq is in a checkpoint, for weights and for activations: shares of groups, which add up to 1, not all the same any more.
+func haveCodebooks(t *testing.T, tensors map[string][]float32) {
+	t.Helper()
+	for _, site := range []string{"layers.0.mlp.down", "layers.0.mlp.down.input"} {
+		shares := tensors[update.Kept(site, "shares")]
+		if len(shares) != 16 || len(tensors[update.Kept(site, "sums")]) != 2*16 {
+			t.Errorf("%s: the shares are %v", site, shares)
+			continue
+		}
+		sum := 0.0
+		for _, v := range shares {
+			sum += float64(v)
+		}
+		if math.Abs(sum-1) > 1e-5 || slices.Min(shares) == slices.Max(shares) {
+			t.Errorf("%s: the shares are %v, with the sum %v", site, shares, sum)
+		}
 	}
 }

@@ -153,7 +153,7 @@ func (lsq) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site)
 
 // hasOffset tells whether the site learns an offset.
 func hasOffset(site sdk.Site) bool {
-	return site.Text("variant") == variantPlus && site.Role == sdk.RoleActivation
+	return site.Text("variant") == variantPlus && site.Role != sdk.RoleWeight
 }
 
 // check refuses settings that have no grid, or one that is surely a mistake.
@@ -164,9 +164,9 @@ func check(site sdk.Site) error {
 		return sdk.Refuse("the tensor has no axes: it needs at least one")
 	case signed && site.Int("bits") < 2:
 		return sdk.Refuse("bits = 1: signed levels need at least 2 bits; levels = %q has a grid of 1 bit", levelsUnsigned)
-	case !signed && site.Role != sdk.RoleActivation:
+	case !signed && site.Role == sdk.RoleWeight:
 		return sdk.Refuse("levels = %q: every negative weight would become zero; use levels = %q for weights", levelsUnsigned, levelsSigned)
-	case site.Text("granularity") == perRow && site.Role == sdk.RoleActivation:
+	case site.Text("granularity") == perRow && site.Role != sdk.RoleWeight:
 		return sdk.Refuse("granularity = %q: the rows of an activation are tokens, which cannot have learned steps; use granularity = %q", perRow, perTensor)
 	}
 	return nil
@@ -210,7 +210,7 @@ func newGrid(site sdk.Site) (grid, error) {
 
 func (g grid) official() bool { return g.site.Text("form") == formOfficial }
 func (g grid) rows() bool     { return g.site.Text("granularity") == perRow }
-func (g grid) weight() bool   { return g.site.Role != sdk.RoleActivation }
+func (g grid) weight() bool   { return g.site.Role == sdk.RoleWeight }
 
 // roundStep rounds the step to the type of scales.
 func (g grid) roundStep(step program.Value) program.Value {

@@ -27,7 +27,12 @@ func toSite(s sdk.Site) (*pb.Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("site %s: %w", s.Name, err)
 	}
-	return &pb.Site{Role: role, Product: product, Name: s.Name, Shape: shape, Values: values}, nil
+	out := &pb.Site{Role: role, Product: product, Name: s.Name, Layers: uint32(max(0, s.Layers)), Shape: shape, Values: values,
+		Heads: uint32(s.Heads), RowHeads: uint32(s.RowHeads), Context: uint32(s.Context)}
+	if s.Layer >= 0 {
+		out.Layer = new(uint32(s.Layer))
+	}
+	return out, nil
 }
 
 func toTensor(t sdk.Tensor) (*pb.Tensor, error) {

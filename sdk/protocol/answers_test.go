@@ -68,6 +68,10 @@ func calls() []struct {
 	site := func(role pb.SiteRole, values map[string]*pb.Value, shape ...uint32) *pb.QuantizeRequest {
 		return &pb.QuantizeRequest{Site: &pb.Site{Role: role, Name: "blocks.0.attn.qkv", Shape: shape, Values: values}}
 	}
+	second := site(weight, absmaxValues(4), 4, 6)
+	second.Site.Name, second.Site.Layer, second.Site.Layers = "blocks.1.attn.qkv", proto.Uint32(1), 2
+	keys := site(pb.SiteRole_SITE_ROLE_KEY, absmaxValues(4), 6, 8)
+	keys.Site.Name, keys.Site.Heads, keys.Site.Context = "layers.0.attn.keys", 2, 3
 	adamw := map[string]*pb.Value{"beta1": float(0.9), "beta2": float(0.95), "eps": float(1e-8)}
 	versions := &pb.DescribeRequest{ApiVersions: []uint32{1}}
 	return []struct {
@@ -77,7 +81,9 @@ func calls() []struct {
 		{"absmax", versions},
 		{"absmax", site(weight, absmaxValues(4), 4, 6)},
 		{"absmax", site(activation, absmaxValues(8), 2, 3, 8)},
+		{"absmax", second},
 		{"absmax", site(weight, absmaxValues(1), 4, 6)},
+		{"absmax", keys},
 		{"lsq", site(weight, lsqValues("signed"), 4, 6)},
 		{"lsq", site(weight, lsqValues("unsigned"), 4, 6)},
 		{"adamw", versions},

@@ -118,6 +118,7 @@ func TestQuantizerMutants(t *testing.T) {
 		}), []string{"zeros", "non-finite"}, nil},
 		{"a panic at the end of a range", broken(func(q *rows) { q.refuse = panics }), []string{"parameters"}, nil},
 		{"a width that it refuses", broken(func(q *rows) { q.refuse = wide }), []string{"shapes"}, nil},
+		{"fails in the last block", broken(func(q *rows) { q.refuse = last }), []string{"layers"}, nil},
 		{"fails at odd rows", broken(func(q *rows) { q.refuse = odd(fmt.Errorf) }), []string{"shapes"}, nil},
 		{"codes count the rows", broken(func(q *rows) {
 			q.codes = func(v program.Value) program.Value { return v.Add(v.Builder().Iota(v.Type(), 0)) }

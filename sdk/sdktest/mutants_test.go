@@ -255,6 +255,13 @@ func panics(site sdk.Site) error {
 }
 
 // wide refuses rows of a length that models have.
+func last(site sdk.Site) error {
+	if site.Layer > 0 && site.Layer == site.Layers-1 {
+		return sdk.Refuse("the last block is not supported")
+	}
+	return nil
+}
+
 func wide(site sdk.Site) error {
 	if site.RowLen() > 512 {
 		return sdk.Refuse("rows of more than 512 entries are not supported")

@@ -1,6 +1,7 @@
 package sdktest
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
@@ -11,6 +12,7 @@ func (q *quantizerRun) checks() []step {
 	return []step{
 		{"parameters", "each value in a declared range, alone and with others, gives a valid program or an error that says what to do", q.checkParameters},
 		{"shapes", "valid programs for weights and activations of every shape; rows of a length that 32 divides cannot be refused", q.checkShapes},
+		{"layers", "valid programs for every block of a model, however many there are, and for what is in none", q.checkLayers},
 		{"deterministic", "the same request gives the same programs, and the same program the same bits", q.checkDeterministic},
 		{"zeros", "zeros stay zeros, with codes 0 (or one code, where that is claimed) and mask 1; or a level near zero where zero is none", q.checkZeros},
 		{"constant and tiny rows", "rows of equal, and of subnormal, numbers give finite values", q.checkConstants},
@@ -116,11 +118,28 @@ func (q *quantizerRun) checkShapes(t *trial) {
 	refused.note(t, t.check.Tried, "shapes")
 }
 
+// checkLayers asks for programs at several depths, for the roles that the default settings have.
+func (q *quantizerRun) checkLayers(t *trial) {
+	for _, role := range roles {
+		if _, err := q.ask(q.space.singles[0], role, 4, 128); err != nil {
+			continue // the shapes check reports it
+		}
+		for _, at := range []depth{{0, 1}, {0, 2}, {1, 2}, {47, 48}, {-1, 2}, {-1, 0}} {
+			t.announce()
+			s := &siteAnswer{variant: q.space.singles[0], asked: role, example: example{role: fmt.Sprintf("%s of block %d of %d", role, at.layer, at.layers), shape: []int{4, 128}}}
+			s.QuantizerProgram, s.err = q.programs(s.variant, role, s.shape, at)
+			if t.ok(s.example, s.err) {
+				s.runOnce(t)
+			}
+		}
+	}
+}
+
 func (q *quantizerRun) checkDeterministic(t *trial) {
 	for _, v := range q.space.singles {
 		for _, s := range q.sites(v, matrixShapes[0]...) {
 			t.announce()
-			again, err := q.programs(v, s.asked, matrixShapes[0])
+			again, err := q.programs(v, s.asked, matrixShapes[0], usual)
 			if t.ok(s.example, err) {
 				if s.evaluates {
 					again = again.ForEvaluation()

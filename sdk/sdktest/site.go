@@ -39,7 +39,7 @@ func (q *quantizerRun) ask(v variant, role sdk.Role, shape ...int) (*siteAnswer,
 	s, ok := q.asked[key]
 	if !ok {
 		s = &siteAnswer{variant: v, asked: role, example: example{role: string(role), shape: shape, settings: v.changed}}
-		if s.QuantizerProgram, s.err = q.programs(v, role, shape); s.err == nil && s.Evaluate != nil {
+		if s.QuantizerProgram, s.err = q.programs(v, role, shape, usual); s.err == nil && s.Evaluate != nil {
 			e := *s
 			e.QuantizerProgram, e.evaluates, e.role = s.ForEvaluation(), true, "evaluation of "+e.role
 			s.evaluation = &e
@@ -49,8 +49,18 @@ func (q *quantizerRun) ask(v variant, role sdk.Role, shape ...int) (*siteAnswer,
 	return s, s.err
 }
 
-func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int) (sdk.QuantizerProgram, error) {
-	out, err := q.subject.Programs(sdk.Site{Role: role, Name: "layers.0.wq", Shape: slices.Clone(shape), Values: v.values})
+// depth is where a site is among the blocks of a model; layer is -1 for one that is in none.
+type depth struct{ layer, layers int }
+
+// usual is where sites are unless a check says otherwise.
+var usual = depth{0, 2}
+
+func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int, at depth) (sdk.QuantizerProgram, error) {
+	name := "embedding"
+	if at.layer >= 0 {
+		name = fmt.Sprintf("layers.%d.wq", at.layer)
+	}
+	out, err := q.subject.Programs(sdk.Site{Role: role, Name: name, Layer: at.layer, Layers: at.layers, Shape: slices.Clone(shape), Values: v.values})
 	if err != nil {
 		return out, err
 	}

@@ -24,6 +24,7 @@ func (spin) Describe() sdk.Description {
 		Doc:     "Integers with one scale for each row, after a learned rotation that all sites share (SpinQuant, Liu et al. 2024).",
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 2, 8, "bits of a code, with its sign"),
+			sdk.Choice("share", "model", []string{"model", "layer"}, "which sites have one R: those of the whole model, or those of each transformer block"),
 			sdk.Int("block", 32, 2, 1024, "size of the blocks of a row that R rotates, a power of two that divides every row"),
 		},
 	}
@@ -43,8 +44,11 @@ func (spin) InitTrained(b *program.Builder, _ program.Value, site sdk.Site) (sdk
 	return sdk.State{rotation: identity(b, block).Hadamard(block)}, nil
 }
 
-// Shared gives all sites the same R.
+// Shared gives all sites the same R, or those of one block.
 func (spin) Shared(_ string, site sdk.Site) string {
+	if site.Text("share") == "layer" && site.Layer >= 0 {
+		return fmt.Sprintf("spin.%d.layer.%d", site.Int("block"), site.Layer)
+	}
 	return fmt.Sprintf("spin.%d", site.Int("block"))
 }
 

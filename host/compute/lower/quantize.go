@@ -28,10 +28,12 @@ type Quantizer interface {
 	// Takes reports whether the quantizer reads what changes from step to step:
 	// [sdk.InputNoise], [sdk.InputSharedNoise] or [sdk.InputStep].
 	Takes(input string) bool
+	// Calibrated reports whether Init or InitState reads statistics of columns.
+	Calibrated() bool
 	// Init returns the initial values of the trained parameters for x.
-	Init(x *graph.Node) []*graph.Node
+	Init(x *graph.Node, columns Columns) []*graph.Node
 	// InitState returns the state that training begins with, for x.
-	InitState(x *graph.Node) []*graph.Node
+	InitState(x *graph.Node, columns Columns) []*graph.Node
 	// Next returns the state after a step that quantizes x; nil for a quantizer of evaluation.
 	Next(x *graph.Node, given Given) []*graph.Node
 	// Forward returns Q(x) and the residuals that Backward needs in addition to the point.
@@ -69,6 +71,21 @@ type Given struct {
 	// Noise and SharedNoise are keys of random bits, uint32[2], and Step is the number of the
 	// training step, a float32 scalar. Each is nil if the quantizer does not take it.
 	Noise, SharedNoise, Step *graph.Node
+}
+
+// Columns holds the statistics of [sdk.Columns] by the names of inputs ([sdk.ColumnInputs]), each of shape [1, columns]. It may be
+// nil for a quantizer that is not calibrated.
+type Columns map[string]*graph.Node
+
+// ColumnsOf computes the statistics of the two operands of a product from their rows, [rows, columns] each: with the names for
+// activations if they are such, else with those for weights.
+func ColumnsOf(x *graph.Node, activations bool) Columns {
+	largest, mean := sdk.InputWeightsMax, sdk.InputWeightsMean
+	if activations {
+		largest, mean = sdk.InputActivationsMax, sdk.InputActivationsMean
+	}
+	a := graph.Abs(x)
+	return Columns{largest: graph.ReduceAndKeep(a, graph.ReduceMax, 0), mean: graph.ReduceAndKeep(a, graph.ReduceMean, 0)}
 }
 
 // Point is the point at which a backward pass is computed: the inputs of the forward pass
@@ -127,12 +144,23 @@ func (q programQuantizer) Trained() []sdk.StateTensor { return q.QuantizerProgra
 
 func (q programQuantizer) State() []sdk.StateTensor { return q.QuantizerProgram.State }
 
-func (q programQuantizer) Init(x *graph.Node) []*graph.Node {
-	return listed(x.Graph(), q.QuantizerProgram.Init, []*graph.Node{x}, sdk.TrainedPrefix, q.Trained())
+func (q programQuantizer) Init(x *graph.Node, columns Columns) []*graph.Node {
+	p := q.QuantizerProgram.Init
+	return listed(x.Graph(), p, columns.after(x, p), sdk.TrainedPrefix, q.Trained())
 }
 
-func (q programQuantizer) InitState(x *graph.Node) []*graph.Node {
-	return listed(x.Graph(), q.QuantizerProgram.InitState, []*graph.Node{x}, sdk.KeptPrefix, q.State())
+func (q programQuantizer) InitState(x *graph.Node, columns Columns) []*graph.Node {
+	p := q.QuantizerProgram.InitState
+	return listed(x.Graph(), p, columns.after(x, p), sdk.KeptPrefix, q.State())
+}
+
+// after are the inputs of a program of initial values: x, and the statistics that it takes.
+func (c Columns) after(x *graph.Node, p *program.Program) []*graph.Node {
+	in := []*graph.Node{x}
+	for p != nil && len(in) < len(p.Inputs) {
+		in = append(in, c[p.Inputs[len(in)].Name])
+	}
+	return in
 }
 
 func (q programQuantizer) Next(x *graph.Node, given Given) []*graph.Node {

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Params lists the parameters of a model in its order, with the sizes that [Settings.FillIn] fills in. Those of a language model are the
@@ -36,6 +38,17 @@ func (s Settings) Params() []Param {
 		params = append(params, vocabulary("head", RoleHead))
 	}
 	return params
+}
+
+// LayerOf returns the number of the block that a parameter or activation with that name is in; -1 if it is in none.
+func LayerOf(name string) int {
+	rest, inBlock := strings.CutPrefix(name, "layers.")
+	number, _, _ := strings.Cut(rest, ".")
+	layer, err := strconv.Atoi(number)
+	if !inBlock || err != nil {
+		return -1
+	}
+	return layer
 }
 
 // LayerPrefix begins the names of the parameters and activations of a block.

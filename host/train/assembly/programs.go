@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
@@ -235,6 +236,7 @@ func (c *collector) program(ctx context.Context, role string, site sdk.Site) (*s
 		return nil, nil, nil
 	}
 	site.Values = c.values[p.Table]
+	site.Layer, site.Layers = architecture.LayerOf(site.Name), c.Config.Model.Layers
 	q, err := c.clients[p.Table].Quantize(ctx, site)
 	if err != nil {
 		return nil, p, c.Config.ErrorAt(p.Path("plugin"), "%w", err)

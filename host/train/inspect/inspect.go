@@ -5,9 +5,11 @@ package inspect
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -134,23 +136,27 @@ type Result struct {
 	// Gradients are those of the surrogate, for dy, by x and the trained parameters, by name.
 	DY        reference.Tensor
 	Gradients map[string]reference.Tensor
-	Trained   map[string]reference.Tensor
+	// Trained and State are the trained parameters and the state at their start, Next is the state after the step, by name.
+	Trained, State, Next map[string]reference.Tensor
 }
 
-// Run quantizes x, with noise from the seed, at the first step; with backward also the gradients for random dy. The trained parameters
-// start from x.
+// Run quantizes x, with noise from the seed, at the first step; with backward also the gradients for random dy. Trained parameters and
+// state start from x.
 func Run(q sdk.QuantizerProgram, x reference.Tensor, seed uint64, backward bool) (Result, error) {
 	inputs, err := inputs(q, x, seed)
 	if err != nil {
 		return Result{}, err
 	}
-	out, err := reference.Run(q.Program, inputs)
+	out, err := run(q.Program, inputs)
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{X: x, Value: out[sdk.OutputValue], Codes: out[sdk.OutputCodes], Scale: out[sdk.OutputScale], Mask: out[sdk.OutputMask], Trained: map[string]reference.Tensor{}}
-	for _, name := range trainedInputs(q)[1:] {
-		r.Trained[name] = inputs[name]
+	r := Result{X: x, Value: out[sdk.OutputValue], Codes: out[sdk.OutputCodes], Scale: out[sdk.OutputScale], Mask: out[sdk.OutputMask]}
+	r.Trained, r.State = named(inputs, sdk.TrainedPrefix), named(inputs, sdk.KeptPrefix)
+	if q.Next != nil {
+		if r.Next, err = run(q.Next, inputs); err != nil {
+			return Result{}, err
+		}
 	}
 	off := make([]float64, x.Len())
 	floats.SubTo(off, r.Value.Floats, x.Floats)
@@ -164,33 +170,38 @@ func Run(q sdk.QuantizerProgram, x reference.Tensor, seed uint64, backward bool)
 	}
 	r.DY = reference.Floats(Random(x.Type.Shape, seed+1), x.Type.Shape...)
 	inputs[autodiff.Prefix+sdk.OutputSurrogate] = r.DY
-	r.Gradients, err = reference.Run(p, inputs)
+	r.Gradients, err = run(p, inputs)
 	return r, err
 }
 
-// inputs are those of a quantizer's program.
+// named are the tensors whose names begin with prefix.
+func named(tensors map[string]reference.Tensor, prefix string) map[string]reference.Tensor {
+	out := maps.Clone(tensors)
+	maps.DeleteFunc(out, func(name string, _ reference.Tensor) bool { return !strings.HasPrefix(name, prefix) })
+	return out
+}
+
+// run runs a program on those of the values that it takes.
+func run(p *program.Program, values map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	in := maps.Clone(values)
+	maps.DeleteFunc(in, func(name string, _ reference.Tensor) bool { return p.Input(name) < 0 })
+	return reference.Run(p, in)
+}
+
+// inputs are those of a quantizer's programs, at the first step.
 func inputs(q sdk.QuantizerProgram, x reference.Tensor, seed uint64) (map[string]reference.Tensor, error) {
-	in := map[string]reference.Tensor{sdk.InputX: x}
-	if q.Init != nil {
-		trained, err := reference.Run(q.Init, in)
+	r := rand.New(rand.NewPCG(seed, 2))
+	key := func() reference.Tensor { return reference.Uints([]uint32{r.Uint32(), r.Uint32()}, 2) }
+	in := map[string]reference.Tensor{sdk.InputX: x, sdk.InputNoise: key(), sdk.InputSharedNoise: key(), sdk.InputStep: reference.Float(1)}
+	for _, start := range []*program.Program{q.Init, q.InitState} {
+		if start == nil {
+			continue
+		}
+		values, err := run(start, in)
 		if err != nil {
 			return nil, err
 		}
-		for name, v := range trained {
-			in[name] = v
-		}
-	}
-	r := rand.New(rand.NewPCG(seed, 2))
-	for _, p := range q.Program.Inputs {
-		switch p.Name {
-		case sdk.InputNoise, sdk.InputSharedNoise:
-			in[p.Name] = reference.Uints([]uint32{r.Uint32(), r.Uint32()}, 2)
-		case sdk.InputStep:
-			in[p.Name] = reference.Float(1)
-		}
-		if _, ok := in[p.Name]; !ok {
-			return nil, fmt.Errorf("the program takes %s, which only a run has", p.Name)
-		}
+		maps.Copy(in, values)
 	}
 	return in, nil
 }
@@ -246,7 +257,7 @@ func Curve(q sdk.QuantizerProgram, row []float64, length int, seed uint64) (Tran
 	if err != nil {
 		return Transfer{}, err
 	}
-	out, err := reference.Run(q.Program, in)
+	out, err := run(q.Program, in)
 	if err != nil {
 		return Transfer{}, err
 	}
@@ -259,7 +270,7 @@ func Curve(q sdk.QuantizerProgram, row []float64, length int, seed uint64) (Tran
 		dy[i*length+at] = 1
 	}
 	in[autodiff.Prefix+sdk.OutputSurrogate] = reference.Floats(dy, curvePoints, length)
-	back, err := reference.Run(p, in)
+	back, err := run(p, in)
 	if err != nil {
 		return Transfer{}, err
 	}

@@ -76,6 +76,38 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// following rounds to multiples of the largest magnitude of the step before.
+type following struct{}
+
+func (following) Describe() sdk.Description { return sdk.Description{Name: "following"} }
+
+func (following) InitState(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.State, error) {
+	return sdk.State{"largest": x.Abs().MaxAll()}, nil
+}
+
+func (following) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	largest := site.State["largest"]
+	return sdk.Quantized{Value: x.Div(largest).Round().Mul(largest), Next: sdk.State{"largest": largest.Add(x.Abs().MaxAll()).Scale(0.75)}}, nil
+}
+
+// TestState: state starts from x.
+func TestState(t *testing.T) {
+	r, err := inspect.Run(build(t, following{}, 1, 3), reference.Floats([]float64{0.5, -2, 1.5}, 1, 3), 1, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []float64{0, -2, 2}; !slices.Equal(r.Value.Floats, want) || r.State["kept.largest"].Scalar() != 2 || r.Next["kept.largest"].Scalar() != 3 {
+		t.Errorf("the value is %v, want %v; the state %v, then %v", r.Value.Floats, want, r.State, r.Next)
+	}
+	if len(r.Trained) > 0 || !slices.Equal(r.Gradients["d.x"].Floats, r.DY.Floats) {
+		t.Errorf("trained %v, the gradient is %v, want %v", r.Trained, r.Gradients["d.x"].Floats, r.DY.Floats)
+	}
+	c, err := inspect.Curve(build(t, following{}, inspect.CurveShape(4)...), nil, 4, 1)
+	if want := []float64{-3, 0, 3}; err != nil || !slices.Equal(c.Levels, want) {
+		t.Errorf("the levels are %v, want %v, %v", c.Levels, want, err)
+	}
+}
+
 // TestNoise: equal seeds give equal noise, and others another.
 func TestNoise(t *testing.T) {
 	shape := []int{8, 32}

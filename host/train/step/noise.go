@@ -14,7 +14,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/threefry"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -93,7 +92,7 @@ func keysOf(q takes, name, owner, product string) (list []key) {
 // partners names the weights of the products that a weight or activation is an operand of.
 func (p *Plan) partners(operand string) string {
 	for _, g := range operandGroups(p.Model.ActivationSites(p.Batch, p.Context)) {
-		if slices.Contains(g.weights, operand) || slices.ContainsFunc(g.sites, func(s model.ActivationSite) bool { return s.Name == operand }) {
+		if g.has(operand) {
 			return strings.Join(g.weights, ",")
 		}
 	}

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -91,7 +92,7 @@ func (p *Plan) check() error {
 			return fmt.Errorf("step: %s: the rule and the list of quantized weights disagree", r.Name)
 		}
 	}
-	if err := p.checkOpaque(); err != nil {
+	if err := cmp.Or(p.checkOpaque(), p.checkColumns()); err != nil {
 		return err
 	}
 	if p.FullPrecision && len(p.Backward) > 0 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
@@ -71,15 +72,16 @@ func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
 	out[name] = gradient
 }
 
-// initStage maps the quantized parameters to the initial values of the trained
-// parameters and states of their quantizers.
+// initStage maps the quantized parameters, and statistics of columns, to the initial values of
+// the trained parameters and states of their quantizers.
 func (p *Plan) initStage() stage {
-	return stage{"initial quantizer parameters", inputSpecs(p.quantizedParams(), update.Param, false), func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	specs := append(inputSpecs(p.quantizedParams(), update.Param, false), p.columnSpecs()...)
+	return stage{"initial quantizer parameters", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		for _, t := range p.quantizedParams() {
-			q, x := p.Weights[t.Name], in[update.Param(t.Name)]
-			setTrained(nil, out, q, t.Name, q.Init(x))
-			setNext(out, q, t.Name, q.InitState(x), asNamed)
+			q, x, columns := p.Weights[t.Name], in[update.Param(t.Name)], p.columnsFor(t.Name, in)
+			setTrained(nil, out, q, t.Name, q.Init(x, columns))
+			setNext(out, q, t.Name, q.InitState(x, columns), asNamed)
 		}
 		return out
 	}}
@@ -99,20 +101,22 @@ func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*
 	return values
 }
 
-// calibrateStage maps weights and tokens to the initial values of the trained parameters and states of the quantizers of activations.
+// calibrateStage maps weights, tokens and statistics of columns to the initial values of the trained parameters and states of the quantizers of activations.
 // Each quantizer gets them from the activations of this batch at its site, for which all quantizers before it are active.
 // With several replicas they are means over the replicas.
 func (p *Plan) calibrateStage() stage {
 	specs := append(inputSpecs(p.params(), p.forwardName(false), false), inputSpecs(p.trainedShared(), update.Param, false)...)
-	return stage{"calibration", append(specs, p.tokenSpec()), func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	specs = slices.Concat(specs, []engine.Spec{p.tokenSpec()}, p.columnSpecs())
+	return stage{"calibration", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		p.Model.Losses(p.weightNodes(in, false), in[tokensName], func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			q, ok := p.Activations[site.Name]
 			if !ok {
 				return x
 			}
-			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x)))
-			state := replicaMeans(q.InitState(x))
+			columns := p.columnsFor(site.Name, in)
+			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x, columns)))
+			state := replicaMeans(q.InitState(x, columns))
 			setNext(out, q, site.Name, state, asNamed)
 			value, _ := q.Forward(x, lower.Given{Trained: trained, State: state})
 			return value

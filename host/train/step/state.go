@@ -239,7 +239,7 @@ func (s *State) Close() {
 // NewState draws the parameters from the seed, initializes the trained parameters of
 // quantizers, and their states, from them and from a batch of tokens, [batch, context+1], and
 // runs the optimizers' init programs. The tokens are needed only if quantizers of activations
-// have trained parameters or state.
+// have trained parameters or state, or if a quantizer takes statistics of columns.
 func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 	workers := 1
 	if c.dev.SharesMemory() { // elsewhere each would have a copy in host memory
@@ -270,12 +270,18 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	if list := c.plan.keptOfActivations(); len(list) > 0 {
 		return nil, fmt.Errorf("%s is state that training gathers: this quantizer of activations does nothing useful before", list[0].Name)
 	}
+	if groups := c.plan.calibratedGroups(); len(groups) > 0 {
+		return nil, fmt.Errorf("the quantizer of %s takes statistics of activations, which need a text: quantize the model with one, by cage quantize", groups[0].weights[0])
+	}
 	s := &State{Tensors: update.Tensors{}}
 	err := c.initParams(s.Tensors, 1, func(p architecture.Param) (*engine.Buffer, error) {
 		return c.load(load, Tensor{Name: update.Param(p.Name), Dims: p.Dims})
 	})
 	if err == nil {
 		err = c.initTrainedWeights(s.Tensors)
+	}
+	if err == nil {
+		err = c.initSearched(s)
 	}
 	if err != nil {
 		s.Close()
@@ -289,9 +295,11 @@ func (c *Compiled) newState(tokens []int32, workers int, param func(architecture
 	s := &State{Tensors: update.Tensors{}}
 	for _, init := range []func() error{
 		func() error { return c.initParams(s.Tensors, workers, param) },
+		func() error { return c.initColumns(s.Tensors, tokens) },
 		func() error { return c.initTrainedWeights(s.Tensors) },
 		func() error { return c.initSearched(s) },
 		func() error { return c.initTrainedActivations(s.Tensors, tokens) },
+		func() error { return c.dropColumns(s.Tensors) },
 		func() error { return c.initOptimizers(s.Tensors) },
 	} {
 		if err := init(); err != nil {

@@ -27,6 +27,9 @@ var (
 		"weight":     pb.SiteRole_SITE_ROLE_WEIGHT,
 		"activation": pb.SiteRole_SITE_ROLE_ACTIVATION,
 		"gradient":   pb.SiteRole_SITE_ROLE_GRADIENT,
+		"key":        pb.SiteRole_SITE_ROLE_KEY,
+		"value":      pb.SiteRole_SITE_ROLE_VALUE,
+		"query":      pb.SiteRole_SITE_ROLE_QUERY,
 	}
 	SiteProducts = Names[pb.SiteProduct]{
 		"forward":         pb.SiteProduct_SITE_PRODUCT_FORWARD,

@@ -11,7 +11,7 @@ from .infer import KEY, Type
 from .plugin import Description, State, StateTensor, Values, input_state, output_state
 from .program import Builder, Program, ProgramError, Value, call_site
 
-Role = Literal["weight", "activation", "gradient"]
+Role = Literal["weight", "activation", "gradient", "key", "value", "query"]
 Product = Literal["forward", "input_gradient", "weight_gradient"]
 
 STEP_INPUTS = (("noise", KEY), ("shared_noise", KEY), ("step", Type("float")))
@@ -25,6 +25,16 @@ class Site(Values):
     name: str
     shape: tuple[int, ...]
     product: Product = "forward"
+    layer: int | None = None
+    """The number of the transformer block that the tensor is in, from 0; None if it is in none."""
+    layers: int = 0
+    """How many blocks the model has; 0 if that is not known."""
+    heads: int = 0
+    """The equal parts of the last axis that belong to one head of attention each; 0: the axis is not made of heads."""
+    row_heads: int = 0
+    """The same of the rows."""
+    context: int = 0
+    """The tokens of one sequence where rows are tokens, sequence by sequence; 1 where each may be of another sequence."""
     training: bool = False
     """Which program quantize is to write: that which trains, or that with which the model is evaluated and exported."""
     trained: State = field(default_factory=dict)

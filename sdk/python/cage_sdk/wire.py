@@ -49,7 +49,9 @@ class Unreadable(Exception):
 def from_site(m: Any) -> Site:
     """Reads a site."""
     role, product = _known(m, _SITE_ROLES, m.role, "role"), _known(m, _PRODUCTS, m.product, "product")
-    return Site(role=role, name=m.name, shape=tuple(m.shape), product=product, values=_from_values(m))
+    layer = m.layer if m.HasField("layer") else None
+    return Site(role=role, name=m.name, shape=tuple(m.shape), product=product, layer=layer, layers=m.layers,
+                heads=m.heads, row_heads=m.row_heads, context=m.context, values=_from_values(m))
 
 
 def from_tensor(m: Any) -> Tensor:

@@ -52,11 +52,14 @@ func (Quest) Takes(string) bool { return false }
 // Evaluation returns nil: evaluation quantizes as training does.
 func (Quest) Evaluation() (lower.Quantizer, error) { return nil, nil }
 
+// Calibrated returns false: there is nothing to initialise.
+func (Quest) Calibrated() bool { return false }
+
 // Init returns nil: there is nothing to initialise.
-func (Quest) Init(*graph.Node) []*graph.Node { return nil }
+func (Quest) Init(*graph.Node, lower.Columns) []*graph.Node { return nil }
 
 // InitState returns nil: there is no state.
-func (Quest) InitState(*graph.Node) []*graph.Node { return nil }
+func (Quest) InitState(*graph.Node, lower.Columns) []*graph.Node { return nil }
 
 // Next returns nil: there is no state.
 func (Quest) Next(*graph.Node, lower.Given) []*graph.Node { return nil }

@@ -115,6 +115,11 @@ const (
 	SiteRole_SITE_ROLE_ACTIVATION SiteRole = 2
 	// The gradient of the loss with respect to the output of a linear layer.
 	SiteRole_SITE_ROLE_GRADIENT SiteRole = 3
+	// Keys, values and queries of attention, [tokens, heads·size], as a cache holds them:
+	// keys and queries have been normalized and rotated to their positions.
+	SiteRole_SITE_ROLE_KEY   SiteRole = 4
+	SiteRole_SITE_ROLE_VALUE SiteRole = 5
+	SiteRole_SITE_ROLE_QUERY SiteRole = 6
 )
 
 // Enum value maps for SiteRole.
@@ -124,12 +129,18 @@ var (
 		1: "SITE_ROLE_WEIGHT",
 		2: "SITE_ROLE_ACTIVATION",
 		3: "SITE_ROLE_GRADIENT",
+		4: "SITE_ROLE_KEY",
+		5: "SITE_ROLE_VALUE",
+		6: "SITE_ROLE_QUERY",
 	}
 	SiteRole_value = map[string]int32{
 		"SITE_ROLE_UNSPECIFIED": 0,
 		"SITE_ROLE_WEIGHT":      1,
 		"SITE_ROLE_ACTIVATION":  2,
 		"SITE_ROLE_GRADIENT":    3,
+		"SITE_ROLE_KEY":         4,
+		"SITE_ROLE_VALUE":       5,
+		"SITE_ROLE_QUERY":       6,
 	}
 )
 
@@ -813,7 +824,22 @@ type Site struct {
 	Values map[string]*Value `protobuf:"bytes,4,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The matrix product whose operand the tensor is. Plugins that are older than the
 	// field ignore it. A plugin must refuse a product that it does not know.
-	Product       SiteProduct `protobuf:"varint,6,opt,name=product,proto3,enum=cage.plugin.v1.SiteProduct" json:"product,omitempty"`
+	Product SiteProduct `protobuf:"varint,6,opt,name=product,proto3,enum=cage.plugin.v1.SiteProduct" json:"product,omitempty"`
+	// The number of equal parts of the last axis that belong to one head of attention
+	// each, and that of the rows; 0 where the axis is not made of heads. Plugins that are
+	// older than these fields and the next ignore them.
+	Heads    uint32 `protobuf:"varint,8,opt,name=heads,proto3" json:"heads,omitempty"`
+	RowHeads uint32 `protobuf:"varint,9,opt,name=row_heads,json=rowHeads,proto3" json:"row_heads,omitempty"`
+	// The number of tokens of one sequence where rows are tokens: the first of them are
+	// its tokens in their order, then those of the next sequence follow. 1 where each row
+	// may be a token of another sequence, without its earlier tokens; 0 where rows are no
+	// tokens.
+	Context uint32 `protobuf:"varint,10,opt,name=context,proto3" json:"context,omitempty"`
+	// The number of the transformer block that the tensor is in, from 0. Absent if it is
+	// in none, and from hosts older than the field.
+	Layer *uint32 `protobuf:"varint,7,opt,name=layer,proto3,oneof" json:"layer,omitempty"`
+	// How many transformer blocks the model has. 0 from hosts older than the field.
+	Layers        uint32 `protobuf:"varint,11,opt,name=layers,proto3" json:"layers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -881,6 +907,41 @@ func (x *Site) GetProduct() SiteProduct {
 		return x.Product
 	}
 	return SiteProduct_SITE_PRODUCT_FORWARD
+}
+
+func (x *Site) GetHeads() uint32 {
+	if x != nil {
+		return x.Heads
+	}
+	return 0
+}
+
+func (x *Site) GetRowHeads() uint32 {
+	if x != nil {
+		return x.RowHeads
+	}
+	return 0
+}
+
+func (x *Site) GetContext() uint32 {
+	if x != nil {
+		return x.Context
+	}
+	return 0
+}
+
+func (x *Site) GetLayer() uint32 {
+	if x != nil && x.Layer != nil {
+		return *x.Layer
+	}
+	return 0
+}
+
+func (x *Site) GetLayers() uint32 {
+	if x != nil {
+		return x.Layers
+	}
+	return 0
 }
 
 // QuantizeResponse is a quantizer's answer for one site.
@@ -989,7 +1050,18 @@ type QuantizerProgram struct {
 	Homogeneous bool `protobuf:"varint,2,opt,name=homogeneous,proto3" json:"homogeneous,omitempty"`
 	// Maps x, the weight or the first batch of activations, to the initial trained
 	// parameters: returns trained.NAME for each, in the order of the list trained.
-	// Absent exactly when there are none.
+	// Absent exactly when there are none. After x it may take, each only if it uses it
+	// and in this order,
+	//
+	//   activations.max   the largest magnitude in each column of the activation of the
+	//                     product: a float with the shape of x, but all axes except the
+	//                     last are 1
+	//   activations.mean  the mean of the magnitudes in each column, likewise
+	//   weights.max       the same of the weight; if the activation has several weights,
+	//   weights.mean      of the rows of all of them
+	//
+	// These are statistics of the first batch, by the model in full precision. Both sites
+	// of a product get the same.
 	Init *Program `protobuf:"bytes,3,opt,name=init,proto3" json:"init,omitempty"`
 	// The trained parameters of the site, such as a learned step size, sorted by
 	// the bytes of their names. The host trains them with the optimizer of the run,
@@ -1008,9 +1080,8 @@ type QuantizerProgram struct {
 	// moving average: sorted by the bytes of their names. The host keeps it in
 	// checkpoints. Their shapes must not depend on the number of rows of an activation.
 	State []*StateTensor `protobuf:"bytes,7,rep,name=state,proto3" json:"state,omitempty"`
-	// Maps x, the weight or the first batch of activations, to the state that training
-	// begins with: returns kept.NAME for each tensor, in the order of the list state.
-	// Absent exactly when there is no state.
+	// Maps what init takes to the state that training begins with: returns kept.NAME for
+	// each tensor, in the order of the list state. Absent exactly when there is no state.
 	InitState *Program `protobuf:"bytes,8,opt,name=init_state,json=initState,proto3" json:"init_state,omitempty"`
 	// Takes what program takes, without those of noise, shared_noise and step that it
 	// does not use itself, and returns the state after a step: kept.NAME for each tensor,
@@ -2502,16 +2573,23 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06string\x18\x04 \x01(\tH\x00R\x06stringB\x06\n" +
 	"\x04kind\";\n" +
 	"\x0fQuantizeRequest\x12(\n" +
-	"\x04site\x18\x01 \x01(\v2\x14.cage.plugin.v1.SiteR\x04site\"\xa1\x02\n" +
+	"\x04site\x18\x01 \x01(\v2\x14.cage.plugin.v1.SiteR\x04site\"\xab\x03\n" +
 	"\x04Site\x12,\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x18.cage.plugin.v1.SiteRoleR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05shape\x18\x03 \x03(\rR\x05shape\x128\n" +
 	"\x06values\x18\x04 \x03(\v2 .cage.plugin.v1.Site.ValuesEntryR\x06values\x125\n" +
-	"\aproduct\x18\x06 \x01(\x0e2\x1b.cage.plugin.v1.SiteProductR\aproduct\x1aP\n" +
+	"\aproduct\x18\x06 \x01(\x0e2\x1b.cage.plugin.v1.SiteProductR\aproduct\x12\x14\n" +
+	"\x05heads\x18\b \x01(\rR\x05heads\x12\x1b\n" +
+	"\trow_heads\x18\t \x01(\rR\browHeads\x12\x18\n" +
+	"\acontext\x18\n" +
+	" \x01(\rR\acontext\x12\x19\n" +
+	"\x05layer\x18\a \x01(\rH\x00R\x05layer\x88\x01\x01\x12\x16\n" +
+	"\x06layers\x18\v \x01(\rR\x06layers\x1aP\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01\"Z\n" +
+	"\x05value\x18\x02 \x01(\v2\x15.cage.plugin.v1.ValueR\x05value:\x028\x01B\b\n" +
+	"\x06_layer\"Z\n" +
 	"\x10QuantizeResponse\x12<\n" +
 	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.QuantizerProgramH\x00R\aprogramB\b\n" +
 	"\x06answer\"\xec\x03\n" +
@@ -2618,12 +2696,15 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x16PARAMETER_TYPE_INTEGER\x10\x01\x12\x18\n" +
 	"\x14PARAMETER_TYPE_FLOAT\x10\x02\x12\x1a\n" +
 	"\x16PARAMETER_TYPE_BOOLEAN\x10\x03\x12\x19\n" +
-	"\x15PARAMETER_TYPE_STRING\x10\x04*m\n" +
+	"\x15PARAMETER_TYPE_STRING\x10\x04*\xaa\x01\n" +
 	"\bSiteRole\x12\x19\n" +
 	"\x15SITE_ROLE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SITE_ROLE_WEIGHT\x10\x01\x12\x18\n" +
 	"\x14SITE_ROLE_ACTIVATION\x10\x02\x12\x16\n" +
-	"\x12SITE_ROLE_GRADIENT\x10\x03*j\n" +
+	"\x12SITE_ROLE_GRADIENT\x10\x03\x12\x11\n" +
+	"\rSITE_ROLE_KEY\x10\x04\x12\x13\n" +
+	"\x0fSITE_ROLE_VALUE\x10\x05\x12\x13\n" +
+	"\x0fSITE_ROLE_QUERY\x10\x06*j\n" +
 	"\vSiteProduct\x12\x18\n" +
 	"\x14SITE_PRODUCT_FORWARD\x10\x00\x12\x1f\n" +
 	"\x1bSITE_PRODUCT_INPUT_GRADIENT\x10\x01\x12 \n" +
@@ -2785,6 +2866,7 @@ func file_cage_plugin_v1_plugin_proto_init() {
 		(*Value_Boolean)(nil),
 		(*Value_String_)(nil),
 	}
+	file_cage_plugin_v1_plugin_proto_msgTypes[6].OneofWrappers = []any{}
 	file_cage_plugin_v1_plugin_proto_msgTypes[7].OneofWrappers = []any{
 		(*QuantizeResponse_Program)(nil),
 	}
