@@ -143,18 +143,8 @@ func (c *collector) weights(ctx context.Context) error {
 	c.out.Weights = map[string]sdk.QuantizerProgram{}
 	for _, param := range c.Model.Params() {
 		if param.Quantized {
-			site := sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}
-			q, p, err := c.program(ctx, config.RoleWeights, site)
-			if err != nil {
+			if err := c.quantize(ctx, c.out.Weights, config.RoleWeights, sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}); err != nil {
 				return err
-			}
-			if q == nil {
-				continue
-			}
-			c.out.Weights[param.Name] = *q
-			if q.SearchEvery > 0 && !c.Forward {
-				site.Values = c.values[p.Table]
-				c.out.addSearch(p, c.clients[p.Table], plugin.SearchedSite{Site: site, Answer: *q})
 			}
 		}
 	}
@@ -240,6 +230,9 @@ func (c *collector) program(ctx context.Context, role string, site sdk.Site) (*s
 	q, err := c.clients[p.Table].Quantize(ctx, site)
 	if err != nil {
 		return nil, p, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
+	}
+	if q.SearchEvery > 0 && !c.Forward {
+		c.out.addSearch(p, c.clients[p.Table], plugin.SearchedSite{Site: site, Answer: q})
 	}
 	return &q, p, nil
 }

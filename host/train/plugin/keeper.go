@@ -86,7 +86,7 @@ func (k *keeper) ask(ctx context.Context, step int, call func(context.Context, *
 		if err = k.try(ctx, call); err == nil {
 			return check()
 		}
-		if ctx.Err() != nil {
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) { // nobody waits any more
 			k.stop() // it may still compute
 			return err
 		}
