@@ -1,13 +1,9 @@
 package sdk
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
-
-	"github.com/cage-qat/cage/sdk/internal/wire"
 )
 
 // Searcher is a quantizer of weights whose state no program can compute: a codebook by
@@ -52,7 +48,7 @@ type SearchInput struct {
 }
 
 // searches asks a quantizer for the state that its searches find at a site.
-func (q *QuantizerProgram) searches(s Searcher, site Site) error {
+func (q *quantizerAnswer) searches(s Searcher, site Site) error {
 	if site.Role != RoleWeight || site.Product != ProductForward {
 		return nil
 	}
@@ -68,24 +64,9 @@ func (q *QuantizerProgram) searches(s Searcher, site Site) error {
 	}
 	q.SearchEvery, q.State = every, slices.Clone(list)
 	slices.SortFunc(q.State, func(x, y StateTensor) int { return strings.Compare(x.Name, y.Name) })
-	return checkList("state tensor", q.State)
-}
-
-// checkSearch verifies what is said of searches.
-func (q QuantizerProgram) checkSearch() error {
-	switch {
-	case q.SearchEvery == 0:
-		return nil
-	case q.SearchEvery < 0 || q.SearchEvery > math.MaxInt32:
-		return fmt.Errorf("a search follows after %d steps: want 1 to %d", q.SearchEvery, math.MaxInt32)
-	case len(q.State) == 0:
-		return errors.New("searches find the state, but there is none")
-	case q.InitState != nil || q.Next != nil:
-		return errors.New("searches find the state, but there is a program for it, too")
-	}
-	for _, s := range q.State {
-		if _, err := wire.ToShape(s.Shape); err != nil {
-			return fmt.Errorf("state tensor %s: %w", s.Name, err)
+	for i, s := range q.State {
+		if i > 0 && s.Name == q.State[i-1].Name {
+			return fmt.Errorf("SearchState gives %q twice", s.Name)
 		}
 	}
 	return nil

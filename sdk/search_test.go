@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -77,7 +78,7 @@ func attachSites(t *testing.T, q *client.Quantizer) (client.SearchLayout, *os.Fi
 	for i, shape := range [][]int{{2, 3}, {40, 1}} {
 		site := sdk.Site{Role: sdk.RoleWeight, Product: sdk.ProductForward, Name: string("ab"[i]), Shape: shape}
 		site.Values, _ = widest{}.Describe().Resolve(nil)
-		answer, err := q.Quantize(t.Context(), site, sdk.SiteLimits(shape))
+		answer, err := q.Quantize(t.Context(), site, answer.SiteLimits(shape))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +168,7 @@ func (stateAndSearch) InitState(b *program.Builder, x program.Value, _ sdk.Site)
 // TestSearchAnswers: answers that are none.
 func TestSearchAnswers(t *testing.T) {
 	for want, q := range map[string]sdk.Quantizer{
-		"axis 0 has 0 elements": widest{"shape"}, "not in the order": widest{"twice"}, "follows after 0 steps: want at least 1": widest{"never"},
+		"axis 0 has 0 elements": widest{"shape"}, `SearchState gives "scale" twice`: widest{"twice"}, "follows after 0 steps: want at least 1": widest{"never"},
 		"not this one": widest{"refuses"}, "there is a Next, but searches find": widest{"next"},
 		"InitState gives the state mean, and SearchState scale": stateAndSearch{},
 	} {
@@ -181,11 +182,11 @@ func TestSearchAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, change := range map[string]func(q *sdk.QuantizerProgram){
-		"after -1 steps":                       func(q *sdk.QuantizerProgram) { q.SearchEvery = -1 },
-		"after 2147483648 steps":               func(q *sdk.QuantizerProgram) { q.SearchEvery = 1 << 31 },
-		"there is a program for it":            func(q *sdk.QuantizerProgram) { q.Next = q.Program },
-		"the init_state program must be there": func(q *sdk.QuantizerProgram) { q.SearchEvery = 0 },
+	for want, change := range map[string]func(q *answer.Quantizer){
+		"after -1 steps":                       func(q *answer.Quantizer) { q.SearchEvery = -1 },
+		"after 2147483648 steps":               func(q *answer.Quantizer) { q.SearchEvery = 1 << 31 },
+		"there is a program for it":            func(q *answer.Quantizer) { q.Next = q.Program },
+		"the init_state program must be there": func(q *answer.Quantizer) { q.SearchEvery = 0 },
 	} {
 		wrong := right
 		change(&wrong)

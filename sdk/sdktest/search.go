@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -19,10 +20,10 @@ const manySteps = 1 << 20
 func (in *instance) searchInput(x []float64) sdk.SearchInput {
 	s := sdk.SearchInput{X: singles(x), Step: in.step * in.SearchEvery, Steps: manySteps, Trained: map[string][]float32{}, State: map[string][]float32{}, Next: map[string][]float32{}}
 	for _, t := range in.Trained {
-		s.Trained[t.Name] = singles(in.trained[sdk.TrainedPrefix+t.Name].Floats)
+		s.Trained[t.Name] = singles(in.trained[answer.TrainedPrefix+t.Name].Floats)
 	}
 	for _, t := range in.State {
-		s.State[t.Name] = singles(in.kept[sdk.KeptPrefix+t.Name].Floats)
+		s.State[t.Name] = singles(in.kept[answer.KeptPrefix+t.Name].Floats)
 		s.Next[t.Name] = unwritten(int(program.FloatType(t.Shape...).Size()))
 	}
 	return s
@@ -34,7 +35,7 @@ func (in *instance) searched(x []float64) map[string]reference.Tensor {
 	in.t.must(in.at(), in.search(s))
 	found := map[string]reference.Tensor{}
 	for _, t := range in.State {
-		found[sdk.KeptPrefix+t.Name] = reference.Floats(doubles(s.Next[t.Name]), t.Shape...)
+		found[answer.KeptPrefix+t.Name] = reference.Floats(doubles(s.Next[t.Name]), t.Shape...)
 	}
 	return found
 }

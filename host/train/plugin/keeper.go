@@ -114,20 +114,20 @@ func (k *keeper) try(ctx context.Context, call func(context.Context, *Client) er
 	return c.callWithin(ctx, k.timeout, " ("+k.variable+"=5m allows five minutes)", "", func(ctx context.Context) error { return call(ctx, c) })
 }
 
-// written verifies that what a plugin has written is finite, side by side.
-type written struct {
+// inspection verifies that what a plugin has written is finite, side by side.
+type inspection struct {
 	group errgroup.Group
 	found atomic.Pointer[Error]
 }
 
-func newWritten() *written {
-	w := &written{}
+func newInspection() *inspection {
+	w := &inspection{}
 	w.group.SetLimit(runtime.GOMAXPROCS(0))
 	return w
 }
 
 // check looks at the numbers of one tensor; what says which they are.
-func (w *written) check(tensor, what string, list []float32) {
+func (w *inspection) check(tensor, what string, list []float32) {
 	const part = 1 << 18 // elements; their time is far above that of a goroutine
 	for first := 0; first < len(list); first += part {
 		list := list[first:min(len(list), first+part)]
@@ -149,7 +149,7 @@ func (w *written) check(tensor, what string, list []float32) {
 }
 
 // wait returns what is wrong, if anything is, as an error of the plugin.
-func (w *written) wait(c *Client) error {
+func (w *inspection) wait(c *Client) error {
 	_ = w.group.Wait()
 	if e := w.found.Load(); e != nil {
 		return c.exe.complete(e)

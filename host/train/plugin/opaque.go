@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 )
 
 // OpaqueTensor is a tensor that an opaque optimizer updates.
 type OpaqueTensor struct {
 	sdk.Tensor
-	State []sdk.StateTensor
+	State []answer.Tensor
 	// RateFactor is what the schedule's rate is multiplied by.
 	RateFactor float64
 }
@@ -115,7 +116,7 @@ func (s *Stepper) Step(step, steps int, rate, loss float64) (err error) {
 
 // check verifies that what a step has written is finite.
 func (s *Stepper) check(odd bool) error {
-	w := newWritten()
+	w := newInspection()
 	for _, p := range s.layout.Tensors {
 		w.check(p.Name, "the direction", s.Direction(p.Name))
 		for _, st := range p.State {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 )
 
@@ -13,7 +14,7 @@ import (
 type SearchedSite struct {
 	sdk.Site
 	// Answer is the quantizer's.
-	Answer sdk.QuantizerProgram
+	Answer answer.Quantizer
 }
 
 // Searcher runs the searches of a quantizer: it holds the process, starts it again when it has crashed or does not answer,
@@ -79,7 +80,7 @@ func (s *Searcher) Next(weight, state string) []float32 {
 	return s.find(p, p.Answer.State, p.Next, state)
 }
 
-func (s *Searcher) find(p *client.PlacedSite, list []sdk.StateTensor, places []int64, name string) []float32 {
+func (s *Searcher) find(p *client.PlacedSite, list []answer.Tensor, places []int64, name string) []float32 {
 	for i, t := range list {
 		if t.Name == name {
 			return s.floats(places[i], elements(t.Shape))
@@ -101,7 +102,7 @@ func (s *Searcher) Search(ctx context.Context, step int, weights []string) error
 
 // check verifies that what a search has written is finite.
 func (s *Searcher) check(weights []string) error {
-	w := newWritten()
+	w := newInspection()
 	for _, name := range weights {
 		for _, st := range s.place(name).Answer.State {
 			w.check(name, "the state "+st.Name, s.Next(name, st.Name))

@@ -20,6 +20,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -105,7 +106,7 @@ func TestColumns(t *testing.T) {
 		for _, operand := range append([]string{site.Name}, site.Feeds...) {
 			for name, want := range map[string][]float64{
 				update.Kept(operand, "a.max"): aMax, update.Kept(operand, "a.mean"): aMean, update.Kept(operand, "w.max"): wMax,
-				"param/" + update.Trained(operand, sdk.StateTensor{Name: "w.mean"}): wMean,
+				"param/" + update.Trained(operand, answer.Tensor{Name: "w.mean"}): wMean,
 			} {
 				for i, v := range state[name] {
 					if !(math.Abs(float64(v)-want[i]) <= 1e-5*want[i]) {
@@ -119,7 +120,7 @@ func TestColumns(t *testing.T) {
 		t.Error("no activation has several weights")
 	}
 	for name := range s.Tensors {
-		if strings.Contains(name, sdk.InputActivationsMax) {
+		if strings.Contains(name, answer.InputActivationsMax) {
 			t.Errorf("%s stays among the tensors of the state", name)
 		}
 	}

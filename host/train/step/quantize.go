@@ -103,7 +103,7 @@ func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*
 
 // calibrateStage maps weights, tokens and statistics of columns to the initial values of the trained parameters and states of the quantizers of activations.
 // Each quantizer gets them from the activations of this batch at its site, for which all quantizers before it are active.
-// With several replicas they are means over the replicas.
+// With several replicas they are means, or maxima, over the replicas.
 func (p *Plan) calibrateStage() stage {
 	specs := append(inputSpecs(p.params(), p.forwardName(false), false), inputSpecs(p.trainedShared(), update.Param, false)...)
 	specs = slices.Concat(specs, []engine.Spec{p.tokenSpec()}, p.columnSpecs())
@@ -116,7 +116,10 @@ func (p *Plan) calibrateStage() stage {
 			}
 			columns := p.columnsFor(site.Name, in)
 			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x, columns)))
-			state := replicaMeans(q.InitState(x, columns))
+			state := q.InitState(x, columns)
+			for i, t := range keptOf(q, site.Name) {
+				state[i] = t.overReplicas(state[i])
+			}
 			setNext(out, q, site.Name, state, asNamed)
 			value, _ := q.Forward(x, lower.Given{Trained: trained, State: state})
 			return value

@@ -1087,7 +1087,7 @@ type QuantizerProgram struct {
 	// does not use itself, and returns the state after a step: kept.NAME for each tensor,
 	// in the order of the list state. Everything in a step reads the state as the step
 	// found it; for an activation the next one is the mean over all that next returns in
-	// the micro-batches and replicas of the step. Absent exactly when there is no state.
+	// the micro-batches and replicas of the step, or the maximum (StateTensor.maximum). Absent exactly when there is no state.
 	Next *Program `protobuf:"bytes,9,opt,name=next,proto3" json:"next,omitempty"`
 	// Not 0: the state is found by Search, in the place of init_state and next, which are
 	// then absent: before the first step, and after each step whose number this divides. At
@@ -2215,10 +2215,10 @@ type OptimizerProgram struct {
 	//   noise       a key for random_bits of this tensor, new in each step: uint[2]
 	//   global.NAME each sum of what collect returns, in its order: a scalar float
 	//
-	// and, only where probe is present,
+	// and, only where probe_due.first is not 0,
 	//
-	//   probed      the gradient at x + offset, scaled by the same factor of clipping, if
-	//               a probe is due at this update; otherwise gradient
+	//   probed      if a probe is due at this update, the gradient at x + offset, scaled by
+	//               the same factor of clipping, or what sampled says; otherwise gradient
 	//   probing     1 if a probe is due at this update, otherwise 0: a scalar float
 	//
 	// where it has those from rate on only if it uses them, and returns, in this order,
@@ -2264,10 +2264,17 @@ type OptimizerProgram struct {
 	// Takes what update takes, without probed and probing, where x is the parameter
 	// before weight decay, and returns offset, of the type of x. When a probe is due, the
 	// host takes a second gradient with the same batch, with x + offset in the place of x
-	// for all tensors, before observe. Present exactly when probe_due.first is not 0.
+	// for all tensors, before observe. Present exactly when probe_due.first is not 0 and
+	// sampled is false.
 	Probe *Program `protobuf:"bytes,11,opt,name=probe,proto3" json:"probe,omitempty"`
 	// When to probe; absent means never.
-	ProbeDue      *Due `protobuf:"bytes,12,opt,name=probe_due,json=probeDue,proto3" json:"probe_due,omitempty"`
+	ProbeDue *Due `protobuf:"bytes,12,opt,name=probe_due,json=probeDue,proto3" json:"probe_due,omitempty"`
+	// The second gradient is taken at x, with labels that the host draws from the model's
+	// predictions in the place of the batch's. It is not clipped, and multiplied by √n, where
+	// n is the number of labels ((Σw)²/Σw² of those with weights), so that the mean of its
+	// square is the diagonal of the Gauss-Newton matrix of the loss. Must be false where
+	// probe_due.first is 0.
+	Sampled       bool `protobuf:"varint,13,opt,name=sampled,proto3" json:"sampled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2386,6 +2393,13 @@ func (x *OptimizerProgram) GetProbeDue() *Due {
 	return nil
 }
 
+func (x *OptimizerProgram) GetSampled() bool {
+	if x != nil {
+		return x.Sampled
+	}
+	return false
+}
+
 // Due says at which updates t = 1, 2, … a refresh precedes the update: at first, and
 // at those of next, next + every, next + 2·every, … that come after first. Each
 // number is at most 2³¹−1.
@@ -2469,7 +2483,11 @@ type StateTensor struct {
 	// How it is kept between programs, which take and return floats in any case. A
 	// trained parameter is kept as float32, and so is all state where there are
 	// refreshes.
-	Storage       Storage `protobuf:"varint,5,opt,name=storage,proto3,enum=cage.plugin.v1.Storage" json:"storage,omitempty"`
+	Storage Storage `protobuf:"varint,5,opt,name=storage,proto3,enum=cage.plugin.v1.Storage" json:"storage,omitempty"`
+	// For state of a quantizer: over the micro-batches and replicas of a step, the next
+	// state of an activation is the maximum of what next returns, element by element, in
+	// the place of the mean.
+	Maximum       bool `protobuf:"varint,6,opt,name=maximum,proto3" json:"maximum,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2537,6 +2555,13 @@ func (x *StateTensor) GetStorage() Storage {
 		return x.Storage
 	}
 	return Storage_STORAGE_FLOAT32
+}
+
+func (x *StateTensor) GetMaximum() bool {
+	if x != nil {
+		return x.Maximum
+	}
+	return false
 }
 
 var File_cage_plugin_v1_plugin_proto protoreflect.FileDescriptor
@@ -2666,7 +2691,7 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x03odd\x18\x05 \x01(\bR\x03odd\"\x0e\n" +
 	"\fStepResponse\"\n" +
 	"\n" +
-	"\bDeclined\"\xe4\x04\n" +
+	"\bDeclined\"\xfe\x04\n" +
 	"\x10OptimizerProgram\x12+\n" +
 	"\x04init\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\x04init\x12/\n" +
 	"\x06update\x18\x02 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06update\x121\n" +
@@ -2680,17 +2705,19 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x04rate\x18\n" +
 	" \x01(\v2\x17.cage.plugin.v1.ProgramR\x04rate\x12-\n" +
 	"\x05probe\x18\v \x01(\v2\x17.cage.plugin.v1.ProgramR\x05probe\x120\n" +
-	"\tprobe_due\x18\f \x01(\v2\x13.cage.plugin.v1.DueR\bprobeDue\"E\n" +
+	"\tprobe_due\x18\f \x01(\v2\x13.cage.plugin.v1.DueR\bprobeDue\x12\x18\n" +
+	"\asampled\x18\r \x01(\bR\asampled\"E\n" +
 	"\x03Due\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\rR\x04next\x12\x14\n" +
-	"\x05every\x18\x03 \x01(\rR\x05every\"\xb9\x01\n" +
+	"\x05every\x18\x03 \x01(\rR\x05every\"\xd3\x01\n" +
 	"\vStateTensor\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05shape\x18\x02 \x03(\rR\x05shape\x12\x16\n" +
 	"\x06shared\x18\x03 \x01(\tR\x06shared\x125\n" +
 	"\tconstrain\x18\x04 \x01(\v2\x17.cage.plugin.v1.ProgramR\tconstrain\x121\n" +
-	"\astorage\x18\x05 \x01(\x0e2\x17.cage.plugin.v1.StorageR\astorage*\x9c\x01\n" +
+	"\astorage\x18\x05 \x01(\x0e2\x17.cage.plugin.v1.StorageR\astorage\x12\x18\n" +
+	"\amaximum\x18\x06 \x01(\bR\amaximum*\x9c\x01\n" +
 	"\rParameterType\x12\x1e\n" +
 	"\x1aPARAMETER_TYPE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16PARAMETER_TYPE_INTEGER\x10\x01\x12\x18\n" +
