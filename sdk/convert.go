@@ -126,6 +126,7 @@ func toQuantizerProgram(q answer.Quantizer) (*pb.QuantizerProgram, error) {
 		InitState:   wire.ToProgram(q.InitState),
 		Next:        wire.ToProgram(q.Next),
 		SearchEvery: uint32(q.SearchEvery),
+		Backward:    wire.ToProgram(q.Backward),
 	}, nil
 }
 

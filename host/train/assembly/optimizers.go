@@ -219,9 +219,10 @@ func (c *collector) matches(o *config.Override) bool {
 		return slices.ContainsFunc(roles, func(role string) bool { return o.Matches(role, name) })
 	}
 	return slices.ContainsFunc(c.Model.Params(), func(p architecture.Param) bool {
-		return p.Quantized && any(p.Name, config.RoleWeights, config.RoleGradients, config.RoleBackward)
+		return p.Quantized && (any(p.Name, roleOfWeight(p)) || p.Role == architecture.RoleMatrix && any(p.Name, config.RoleGradients, config.RoleBackward))
 	}) || slices.ContainsFunc(c.Model.ActivationSites(c.Batch, c.Config.Model.Context), func(s model.ActivationSite) bool {
-		return any(s.Name, config.RoleActivations, config.RoleBackward)
+		_, role := roleOfSite(s.Kind)
+		return any(s.Name, role) || s.Kind == model.KindInput && any(s.Name, config.RoleBackward)
 	})
 }
 

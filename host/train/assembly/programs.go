@@ -144,7 +144,9 @@ func (c *collector) weights(ctx context.Context) error {
 	c.out.Weights = map[string]answer.Quantizer{}
 	for _, param := range c.Model.Params() {
 		if param.Quantized {
-			if err := c.quantize(ctx, c.out.Weights, config.RoleWeights, sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}); err != nil {
+			site := sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}
+			site.Heads, site.RowHeads = c.headsOfWeight(param.Name)
+			if err := c.quantize(ctx, c.out.Weights, roleOfWeight(param), site); err != nil {
 				return err
 			}
 		}
@@ -153,24 +155,27 @@ func (c *collector) weights(ctx context.Context) error {
 }
 
 func (c *collector) activations(ctx context.Context) (err error) {
-	if c.out.Activations, err = c.quantizeActivations(ctx, c.Batch, c.Config.Model.Context); err != nil {
+	context := c.Config.Model.Context
+	if c.out.Activations, err = c.quantizeActivations(ctx, c.Batch, context, context); err != nil {
 		return err
 	}
 	c.out.Pieces = map[int]map[string]answer.Quantizer{}
 	for _, tokens := range c.Pieces {
-		if c.out.Pieces[tokens], err = c.quantizeActivations(ctx, 1, tokens); err != nil {
+		if c.out.Pieces[tokens], err = c.quantizeActivations(ctx, 1, tokens, 1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// quantizeActivations collects the programs of the activations of batch sequences.
-func (c *collector) quantizeActivations(ctx context.Context, batch, context int) (map[string]answer.Quantizer, error) {
+// quantizeActivations collects the programs of the activations of batch sequences. Of these so many tokens belong together: all, or
+// one where it is not known which.
+func (c *collector) quantizeActivations(ctx context.Context, batch, context, of int) (map[string]answer.Quantizer, error) {
 	list := map[string]answer.Quantizer{}
 	for _, s := range c.Model.ActivationSites(batch, context) {
-		site := sdk.Site{Role: sdk.RoleActivation, Name: s.Name, Shape: []int{s.Tokens, s.Width}}
-		if err := c.quantize(ctx, list, config.RoleActivations, site); err != nil {
+		role, configured := roleOfSite(s.Kind)
+		site := sdk.Site{Role: role, Name: s.Name, Shape: []int{s.Tokens, s.Width}, Heads: s.Heads, Context: of}
+		if err := c.quantize(ctx, list, configured, site); err != nil {
 			return nil, err
 		}
 	}
@@ -189,7 +194,9 @@ func (c *collector) backward(ctx context.Context) error {
 		if s.Role == sdk.RoleGradient {
 			role = config.RoleGradients
 		}
-		q, p, err := c.program(ctx, role, sdk.Site{Role: s.Role, Product: s.Product, Name: s.Name, Shape: shapes[i]})
+		site := sdk.Site{Role: s.Role, Product: s.Product, Name: s.Name, Shape: shapes[i]}
+		c.setHeads(&site)
+		q, p, err := c.program(ctx, role, site)
 		if err != nil {
 			var e *plaintoml.Error
 			if s.Product == sdk.ProductWeightGradient && errors.As(err, &e) && e.Hint == "" {

@@ -1035,7 +1035,7 @@ type QuantizerProgram struct {
 	//   surrogate  what the backward pass differentiates in place of value: the type
 	//              of x; required (x itself for the plain straight-through
 	//              estimator). It depends on every trained parameter: its gradient
-	//              trains them.
+	//              trains them, unless there is a backward program.
 	//   codes      the integers in the quantization domain: int, uint, or float
 	//              holding integers; the shape of x
 	//   scale      the scale of each group: float of any shape
@@ -1089,10 +1089,16 @@ type QuantizerProgram struct {
 	// found it; for an activation the next one is the mean over all that next returns in
 	// the micro-batches and replicas of the step, or the maximum (StateTensor.maximum). Absent exactly when there is no state.
 	Next *Program `protobuf:"bytes,9,opt,name=next,proto3" json:"next,omitempty"`
+	// The backward pass, for a quantizer whose gradients are not those of a surrogate:
+	// then surrogate is x. Takes, in this order, x, trained.NAME, kept.NAME, d.value, which
+	// is the gradient of the loss with respect to value and has its type, and those of
+	// noise, shared_noise and step that it uses itself. Returns d.x and d.trained.NAME, the
+	// gradients with respect to x and to each trained parameter.
+	Backward *Program `protobuf:"bytes,10,opt,name=backward,proto3" json:"backward,omitempty"`
 	// Not 0: the state is found by Search, in the place of init_state and next, which are
 	// then absent: before the first step, and after each step whose number this divides. At
 	// most 2³¹−1. Only for weights in the forward product, and only where there is state.
-	SearchEvery   uint32 `protobuf:"varint,10,opt,name=search_every,json=searchEvery,proto3" json:"search_every,omitempty"`
+	SearchEvery   uint32 `protobuf:"varint,11,opt,name=search_every,json=searchEvery,proto3" json:"search_every,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1186,6 +1192,13 @@ func (x *QuantizerProgram) GetInitState() *Program {
 func (x *QuantizerProgram) GetNext() *Program {
 	if x != nil {
 		return x.Next
+	}
+	return nil
+}
+
+func (x *QuantizerProgram) GetBackward() *Program {
+	if x != nil {
+		return x.Backward
 	}
 	return nil
 }
@@ -2617,7 +2630,7 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06_layer\"Z\n" +
 	"\x10QuantizeResponse\x12<\n" +
 	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.QuantizerProgramH\x00R\aprogramB\b\n" +
-	"\x06answer\"\xec\x03\n" +
+	"\x06answer\"\xa1\x04\n" +
 	"\x10QuantizerProgram\x121\n" +
 	"\aprogram\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\aprogram\x12 \n" +
 	"\vhomogeneous\x18\x02 \x01(\bR\vhomogeneous\x12+\n" +
@@ -2628,9 +2641,10 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x05state\x18\a \x03(\v2\x1b.cage.plugin.v1.StateTensorR\x05state\x126\n" +
 	"\n" +
 	"init_state\x18\b \x01(\v2\x17.cage.plugin.v1.ProgramR\tinitState\x12+\n" +
-	"\x04next\x18\t \x01(\v2\x17.cage.plugin.v1.ProgramR\x04next\x12!\n" +
-	"\fsearch_every\x18\n" +
-	" \x01(\rR\vsearchEvery\"r\n" +
+	"\x04next\x18\t \x01(\v2\x17.cage.plugin.v1.ProgramR\x04next\x123\n" +
+	"\bbackward\x18\n" +
+	" \x01(\v2\x17.cage.plugin.v1.ProgramR\bbackward\x12!\n" +
+	"\fsearch_every\x18\v \x01(\rR\vsearchEvery\"r\n" +
 	"\x12AttachSitesRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x122\n" +
@@ -2829,56 +2843,57 @@ var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	32, // 14: cage.plugin.v1.QuantizerProgram.state:type_name -> cage.plugin.v1.StateTensor
 	35, // 15: cage.plugin.v1.QuantizerProgram.init_state:type_name -> cage.plugin.v1.Program
 	35, // 16: cage.plugin.v1.QuantizerProgram.next:type_name -> cage.plugin.v1.Program
-	15, // 17: cage.plugin.v1.AttachSitesRequest.sites:type_name -> cage.plugin.v1.AttachedSite
-	11, // 18: cage.plugin.v1.AttachedSite.site:type_name -> cage.plugin.v1.Site
-	19, // 19: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
-	3,  // 20: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
-	34, // 21: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
-	20, // 22: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
-	30, // 23: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
-	29, // 24: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
-	22, // 25: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
-	32, // 26: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
-	24, // 27: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
-	19, // 28: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
-	25, // 29: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
-	35, // 30: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
-	35, // 31: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
-	32, // 32: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	35, // 33: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
-	35, // 34: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
-	35, // 35: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
-	31, // 36: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
-	35, // 37: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	35, // 38: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
-	35, // 39: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
-	35, // 40: cage.plugin.v1.OptimizerProgram.probe:type_name -> cage.plugin.v1.Program
-	31, // 41: cage.plugin.v1.OptimizerProgram.probe_due:type_name -> cage.plugin.v1.Due
-	35, // 42: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
-	4,  // 43: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
-	9,  // 44: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	9,  // 45: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	5,  // 46: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	10, // 47: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	14, // 48: cage.plugin.v1.Quantizer.AttachSites:input_type -> cage.plugin.v1.AttachSitesRequest
-	16, // 49: cage.plugin.v1.Quantizer.Search:input_type -> cage.plugin.v1.SearchRequest
-	5,  // 50: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	18, // 51: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	23, // 52: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
-	27, // 53: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
-	6,  // 54: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	12, // 55: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	26, // 56: cage.plugin.v1.Quantizer.AttachSites:output_type -> cage.plugin.v1.AttachResponse
-	17, // 57: cage.plugin.v1.Quantizer.Search:output_type -> cage.plugin.v1.SearchResponse
-	6,  // 58: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	21, // 59: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	26, // 60: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
-	28, // 61: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
-	54, // [54:62] is the sub-list for method output_type
-	46, // [46:54] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	35, // 17: cage.plugin.v1.QuantizerProgram.backward:type_name -> cage.plugin.v1.Program
+	15, // 18: cage.plugin.v1.AttachSitesRequest.sites:type_name -> cage.plugin.v1.AttachedSite
+	11, // 19: cage.plugin.v1.AttachedSite.site:type_name -> cage.plugin.v1.Site
+	19, // 20: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
+	3,  // 21: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
+	34, // 22: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
+	20, // 23: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
+	30, // 24: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
+	29, // 25: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
+	22, // 26: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
+	32, // 27: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
+	24, // 28: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
+	19, // 29: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
+	25, // 30: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
+	35, // 31: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
+	35, // 32: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
+	32, // 33: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	35, // 34: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
+	35, // 35: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
+	35, // 36: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
+	31, // 37: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
+	35, // 38: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	35, // 39: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
+	35, // 40: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
+	35, // 41: cage.plugin.v1.OptimizerProgram.probe:type_name -> cage.plugin.v1.Program
+	31, // 42: cage.plugin.v1.OptimizerProgram.probe_due:type_name -> cage.plugin.v1.Due
+	35, // 43: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
+	4,  // 44: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
+	9,  // 45: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	9,  // 46: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	5,  // 47: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	10, // 48: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	14, // 49: cage.plugin.v1.Quantizer.AttachSites:input_type -> cage.plugin.v1.AttachSitesRequest
+	16, // 50: cage.plugin.v1.Quantizer.Search:input_type -> cage.plugin.v1.SearchRequest
+	5,  // 51: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	18, // 52: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	23, // 53: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
+	27, // 54: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
+	6,  // 55: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	12, // 56: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	26, // 57: cage.plugin.v1.Quantizer.AttachSites:output_type -> cage.plugin.v1.AttachResponse
+	17, // 58: cage.plugin.v1.Quantizer.Search:output_type -> cage.plugin.v1.SearchResponse
+	6,  // 59: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	21, // 60: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	26, // 61: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
+	28, // 62: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
+	55, // [55:63] is the sub-list for method output_type
+	47, // [47:55] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
