@@ -59,11 +59,16 @@ type depth struct{ layer, layers int }
 var usual = depth{0, 2}
 
 func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int, at depth) (answer.Quantizer, error) {
-	out, err := q.subject.Programs(site(v, role, shape, at))
+	return q.answer(site(v, role, shape, at))
+}
+
+// answer is the checked answer for a site.
+func (q *quantizerRun) answer(site sdk.Site) (answer.Quantizer, error) {
+	out, err := q.subject.Programs(site)
 	if err != nil {
 		return out, err
 	}
-	return out, out.Check(shape)
+	return out, out.Check(site.Shape)
 }
 
 // search returns the searches of a site, for a quantizer that searches.
