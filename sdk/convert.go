@@ -125,6 +125,7 @@ func toQuantizerProgram(q answer.Quantizer) (*pb.QuantizerProgram, error) {
 		State:       state,
 		InitState:   wire.ToProgram(q.InitState),
 		Next:        wire.ToProgram(q.Next),
+		Backward:    wire.ToProgram(q.Backward),
 	}, nil
 }
 
@@ -146,6 +147,7 @@ func toOptimizerProgram(o answer.Optimizer) (*pb.OptimizerProgram, error) {
 		Probe:        wire.ToProgram(o.Probe),
 		Due:          toDue(o.Due),
 		ProbeDue:     toDue(o.ProbeDue),
+		Sampled:      o.Sampled,
 	}, nil
 }
 

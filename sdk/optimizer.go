@@ -93,9 +93,10 @@ type UpdateInput struct {
 	Noise program.Value
 	// Global has the sums of what a [Collector] collects, by name; nil in Collect.
 	Global State
-	// Probed and Probing are for the Update of a [Prober]. Where a probe is due, Probing is 1, and
-	// Probed is the gradient at the offset point, of the tensor's shape, scaled by the factor of the
-	// clipping of Gradient. In other updates Probing, a scalar float, is 0, and Probed is Gradient.
+	// Probed and Probing are for the Update of a [Prober] or a [Sampler]. Where a probe is due, Probing is 1,
+	// and Probed is the second gradient, of the tensor's shape: that of a Prober at the offset point, scaled by
+	// the factor of the clipping of Gradient, or that of a Sampler. In other updates Probing, a scalar float,
+	// is 0, and Probed is Gradient.
 	Probed, Probing program.Value
 }
 
@@ -132,6 +133,17 @@ type Prober interface {
 	Probe(b *program.Builder, in UpdateInput, t Tensor) (program.Value, error)
 	// ProbeAt says at which updates of the tensor a probe is due.
 	ProbeAt(t Tensor) Due
+}
+
+// Sampler is an optimizer that takes a second gradient at x and with the same batch, but with labels that the
+// host draws from the predictions of the model, as Sophia-G does. There is one second gradient: for a tensor for which
+// this one is ever due, an offset of a [Prober] must never be.
+type Sampler interface {
+	// SampleAt says at which updates of the tensor such a gradient is due. Update has it as in.Probed, times √n, where
+	// n is the number of labels, and not clipped: so the mean of its square is the diagonal of the Gauss-Newton
+	// matrix of the loss (Liu et al. 2023, arXiv 2305.14342, §2.3). Where labels have weights, n is (Σw)²/Σw². The model is
+	// quantized as for Gradient, with the same noise. With a teacher, too, labels are drawn from the student.
+	SampleAt(t Tensor) Due
 }
 
 // Averaged is an optimizer whose result is another point than the one at which it takes

@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -39,6 +40,11 @@ func buildOptimizer(o Optimizer, a *authoring, t Tensor) (answer.Optimizer, erro
 	}
 	if p, ok := o.(Prober); ok {
 		if err := b.prober(p); err != nil {
+			return b.out, err
+		}
+	}
+	if s, ok := o.(Sampler); ok {
+		if err := b.sampler(s); err != nil {
 			return b.out, err
 		}
 	}
@@ -126,7 +132,7 @@ func (o *optimizerBuilder) collector(author Collector) error {
 func (o *optimizerBuilder) update(author Optimizer) error {
 	b := o.start("update")
 	in, optional := o.updateInput(b), o.optional()
-	if o.out.Probe != nil {
+	if o.out.ProbeDue.First > 0 {
 		more := answer.ProbeInputs(o.tensor.Shape)
 		in.Probed, in.Probing = b.Input(more[0].Name, more[0].Type), b.Input(more[1].Name, more[1].Type)
 		optional = append(optional, more...)
@@ -160,6 +166,22 @@ func (o *optimizerBuilder) prober(author Prober) error {
 	method, _ := reflect.TypeOf(author).MethodByName("Probe")
 	o.out.Probe, err = finishUsed(b, "probe", method, o.optional())
 	return err
+}
+
+// sampler says when labels are drawn.
+func (o *optimizerBuilder) sampler(author Sampler) error {
+	due := author.SampleAt(o.tensor)
+	if err := due.Check(); err != nil {
+		return fmt.Errorf("labels are drawn at %w", err)
+	}
+	if due.First == 0 {
+		return nil
+	}
+	if o.out.ProbeDue.First > 0 {
+		return errors.New("there is one second gradient, but ProbeAt and SampleAt are both ever due: let one of them return Due{}")
+	}
+	o.out.ProbeDue, o.out.Sampled = due, true
+	return nil
 }
 
 func (o *optimizerBuilder) pacer(author Pacer) error {

@@ -91,9 +91,12 @@ type Optimizer struct {
 	// Evaluate maps x and the state to the weights to evaluate with; nil means x.
 	Evaluate *program.Program
 	// Probe takes what Update takes, without a probed gradient, and returns the offset at which that is taken
-	// when ProbeDue says so. It is nil exactly when no probe is ever due.
+	// when ProbeDue says so. It is nil exactly when no probe is ever due, or Sampled is true.
 	Probe    *program.Program
 	ProbeDue Due
+	// Sampled says that the second gradient is taken at x, with labels that the host draws from the predictions of the
+	// model, and multiplied by the root of their number.
+	Sampled bool
 	// Collect takes what Update takes, without sums, and returns scalars that are summed over tensors; nil
 	// means that there are none.
 	Collect *program.Program
@@ -130,6 +133,9 @@ func (o Optimizer) Check(shape []int) error {
 	if err := o.ProbeDue.Check(); err != nil {
 		return fmt.Errorf("probes are due at %w", err)
 	}
+	if o.Sampled && o.ProbeDue.First == 0 {
+		return errors.New("labels are to be drawn from the model, but never")
+	}
 	if o.Due.First > 0 {
 		if err := checkFloat32(o.State, "what a refresh may read"); err != nil {
 			return err
@@ -149,7 +155,7 @@ func (o Optimizer) Check(shape []int) error {
 	}
 	optional := UpdateInputs(collected...)
 	probed := optional
-	if o.Probe != nil {
+	if o.ProbeDue.First > 0 {
 		probed = slices.Concat(optional, ProbeInputs(shape))
 	}
 	next := append([]program.Input{{Name: OutputDirection, Type: tensor}}, state...)
@@ -166,7 +172,7 @@ func (o Optimizer) Check(shape []int) error {
 		{o.Refresh, o.Due.Every > 0, signature{name: "refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "more than one is due"}},
 		{o.Rate, o.Rate != nil, signature{name: "rate", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputRate, Type: scalar}}}},
 		{o.Evaluate, o.Evaluate != nil, signature{name: "evaluate", inputs: append(slices.Clone(inputs[:1]), state...), outputs: []program.Input{{Name: OutputWeights, Type: tensor}}}},
-		{o.Probe, o.ProbeDue.First > 0, signature{name: "probe", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputOffset, Type: tensor}}, when: "one is due"}},
+		{o.Probe, o.ProbeDue.First > 0 && !o.Sampled, signature{name: "probe", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputOffset, Type: tensor}}, when: "one is due and labels are not drawn"}},
 		{o.Collect, o.Collect != nil, signature{name: "collect", inputs: inputs, optional: UpdateInputs(), outputs: optional[len(UpdateInputs()):]}},
 	} {
 		if err := c.signature.check(c.p, c.wanted); err != nil {
@@ -233,7 +239,7 @@ func (o Optimizer) checkOpaque() error {
 	for name := range o.Programs() {
 		return fmt.Errorf("the optimizer is opaque, but there is a program %s", name)
 	}
-	if o.Due != (Due{}) || o.ProbeDue != (Due{}) {
+	if o.Due != (Due{}) || o.ProbeDue != (Due{}) || o.Sampled {
 		return errors.New("the optimizer is opaque, but there are refreshes or probes")
 	}
 	for _, s := range o.State {

@@ -80,6 +80,7 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out an
 		{"evaluate", m.GetEvaluate(), &out.Evaluate, false},
 		{"init_state", m.GetInitState(), &out.InitState, false},
 		{"next", m.GetNext(), &out.Next, false},
+		{"backward", m.GetBackward(), &out.Backward, false},
 	}, limits)
 }
 
@@ -108,6 +109,7 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out answ
 	if out.ProbeDue, err = fromDue(m.GetProbeDue()); err != nil {
 		return out, fmt.Errorf("probe_due: one number %w", err)
 	}
+	out.Sampled = m.GetSampled()
 	return out, fromPrograms([]sent{
 		{"init", m.GetInit(), &out.Init, false},
 		{"update", m.GetUpdate(), &out.Update, false},

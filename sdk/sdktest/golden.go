@@ -247,7 +247,7 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 	}
 	vjp, err := in.reverse()
 	c.must(err)
-	run(vjp, in.reverseInputs(ask.X.Data, ask.GradOut.Data), autodiff.Prefix)
+	run(vjp, in.reverseInputs(vjp, ask.X.Data, ask.GradOut.Data), autodiff.Prefix)
 }
 
 // kindOfOutput is the prefix of the name of an output: that of gradients, that of the next state, or none.

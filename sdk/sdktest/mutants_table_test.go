@@ -21,6 +21,7 @@ func TestGood(t *testing.T) {
 	t.Run("kept", func(t *testing.T) { sdktest.Quantizer(t, kept{constraint: positive}) })
 	t.Run("corrected", func(t *testing.T) { sdktest.Optimizer(t, corrected{}) })
 	t.Run("momentum", func(t *testing.T) { sdktest.Optimizer(t, momentum{}) })
+	t.Run("sampling", func(t *testing.T) { sdktest.Optimizer(t, sampling{}) })
 	t.Run("whitened", func(t *testing.T) { sdktest.Optimizer(t, whitened{}) })
 }
 
@@ -240,6 +241,10 @@ func TestOptimizerMutants(t *testing.T) {
 		{"probes at infinity", probing{offset: func(in sdk.UpdateInput) program.Value { return in.Gradient.Exp() }}, []string{"probe"}},
 		{"forgets what it probed", probing{u: func(in sdk.UpdateInput) program.Value { return in.Gradient }}, []string{"probe"}},
 		{"climbs from the offset", probing{u: func(in sdk.UpdateInput) program.Value { return in.Gradient.Scale(2).Sub(in.Probed.Scale(3)) }}, []string{"parabola"}},
+		{"draws labels for nothing", sampling{u: func(in sdk.UpdateInput, _ program.Value) program.Value { return in.Gradient }}, []string{"probe", "state"}},
+		{"divides by no drawn label", sampling{u: func(in sdk.UpdateInput, _ program.Value) program.Value {
+			return in.Gradient.Div(in.Probed.Sub(in.Gradient))
+		}}, []string{"finite", "parabola"}},
 		{"keeps fractions as integers", tallied{by: 0.5}, []string{"storage"}},
 		{"keeps integers that are too large", tallied{by: 100}, []string{"storage"}},
 		{"the refresh is not used", whitened{use: func(q program.Value) program.Value {

@@ -448,6 +448,27 @@ func (p probing) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (p
 	return in.Probed, nil, nil
 }
 
+// sampling divides the gradient by the root of a mean of squares of gradients with drawn labels, of every other update.
+type sampling struct {
+	u func(in sdk.UpdateInput, h program.Value) program.Value
+}
+
+func (sampling) Describe() sdk.Description { return sdk.Description{Name: "sampling"} }
+
+func (sampling) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
+	return sdk.State{"h": b.Zeros(t.Shape...)}, nil
+}
+
+func (sampling) SampleAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 1, Next: 1, Every: 2} }
+
+func (s sampling) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	h := in.Probing.Gt(b.Const(0)).Select(in.State["h"].Add(in.Probed.Square()).Scale(0.5), in.State["h"])
+	if s.u != nil {
+		return s.u(in, h), sdk.State{"h": h}, nil
+	}
+	return in.Gradient.Div(h.Shift(0.1).Sqrt()), sdk.State{"h": h}, nil
+}
+
 // tallied is momentum with a factor that counts to 3; the count is kept as int8.
 type tallied struct{ by float64 }
 

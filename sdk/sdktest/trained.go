@@ -83,7 +83,7 @@ func (q *quantizerRun) checkDevices(t *trial) {
 		t.must(in.at(), err)
 		e, others := in.given(x), q.machines[1:]
 		t.compare(e, others, "", in.Program, in.inputs(x))
-		t.compare(e, others, "gradient ", vjp, in.reverseInputs(x, normal(7, in.shape...)))
+		t.compare(e, others, "gradient ", vjp, in.reverseInputs(vjp, x, normal(7, in.shape...)))
 		if in.Init != nil {
 			t.compare(e, others, "initial ", in.Init, map[string]reference.Tensor{answer.InputX: reference.Floats(x, in.shape...)})
 			for _, p := range in.Trained {

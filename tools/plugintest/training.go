@@ -23,6 +23,8 @@ type Training struct {
 	Loss     float64
 	// Slope is the gradient at any point, for an optimizer that takes a second one.
 	Slope func(x []float64) []float64
+	// Sampled is what the next update is told of a gradient with drawn labels, for an optimizer that takes one.
+	Sampled []float64
 	// Global has the sums of what the tensors of the optimizer collect; nil means that this one is alone.
 	Global map[string]float64
 
@@ -123,7 +125,11 @@ func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 func (r *Training) probe(t testing.TB, gradient []float64) {
 	t.Helper()
 	probed, probing := gradient, 0.0
-	if due, _ := r.Program.ProbeDue.At(r.step + 1); due {
+	due, _ := r.Program.ProbeDue.At(r.step + 1)
+	switch {
+	case due && r.Program.Sampled:
+		probed, probing = r.Sampled, 1
+	case due:
 		r.run(t, r.m, r.Program.Probe)
 		probed, probing = r.Slope(floats.AddTo(make([]float64, len(gradient)), r.X(), r.state[answer.OutputOffset].Floats)), 1
 	}

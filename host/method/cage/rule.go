@@ -27,6 +27,8 @@ const (
 	// optimizer's other point, before clipping, where the optimizer reads them.
 	InputOptimizerNoise = "optimizer_noise"
 	InputProbed         = "probed"
+	// InputSampledFactor is what a gradient with labels that are drawn from the model is multiplied with.
+	InputSampledFactor = "sampled_factor"
 
 	OutputX          = "x"           // x_{t+1}
 	OutputErrorNorm2 = "error_norm2" // Σ e², scalar, with Statistics
@@ -130,6 +132,9 @@ func (r Rule) Inputs() []program.Input {
 	list := r.inputs()
 	if r.Probing && r.Optimizer.Update.Input(answer.InputProbed) >= 0 {
 		list = append(list, program.Input{Name: InputProbed, Type: program.FloatType(r.Shape...)})
+		if r.Optimizer.Sampled {
+			list = append(list, program.Input{Name: InputSampledFactor, Type: program.FloatType()})
+		}
 	}
 	if r.Optimizer.Opaque {
 		list = append(list, program.Input{Name: InputDirection, Type: program.FloatType(r.Shape...)})

@@ -160,13 +160,16 @@ func (s *step) gradient() program.Value {
 	return g
 }
 
-// probed is the gradient at the optimizer's other point as the optimizer sees it: clipped by the same factor as
-// the gradient g at x, and with what the method adds to that.
+// probed is the optimizer's second gradient as the optimizer sees it. At another point it is clipped by the same factor
+// as the gradient g at x, and has what the method adds to that.
 func (s *step) probed(g program.Value) program.Value {
 	if !s.rule.Probing {
 		return g
 	}
 	p := s.in[InputProbed]
+	if s.rule.Optimizer.Sampled {
+		return p.Mul(s.in[InputSampledFactor])
+	}
 	if s.rule.Clip {
 		p = p.Mul(s.in[InputClip])
 	}
@@ -303,9 +306,9 @@ func (r Rule) CollectProgram() (*program.Program, error) {
 const OutputPoint = "point"
 
 // ProbeProgram returns a program for the point at which the optimizer takes its second gradient. Its inputs are
-// those of the rule, its output is that point. It is nil if no probe is due.
+// those of the rule, its output is that point. It is nil if no probe is due, or if it is at x.
 func (r Rule) ProbeProgram() (*program.Program, error) {
-	if !r.Probing {
+	if !r.Probing || r.Optimizer.Probe == nil {
 		return nil, nil
 	}
 	r.Probing = false // there is no second gradient yet

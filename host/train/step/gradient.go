@@ -19,6 +19,8 @@ type gradientKind struct {
 	full  bool // without quantization
 	sum   bool // running sums of the gradients come in and go out
 	local bool // of one replica, without the sum over all of them
+	// sampled says that labels are drawn from the predictions, in the place of those of the batch.
+	sampled bool
 }
 
 // gradientTensors are the tensors with respect to which the gradient is taken: all
@@ -93,7 +95,13 @@ func (p *Plan) gradientStage(kind gradientKind) stage {
 	if kind.full {
 		name = "full-precision gradient"
 	}
+	if kind.sampled {
+		name += " with sampled labels"
+	}
 	specs := append(p.gradientSpecs(kind.full), p.batchSpecs(kind.full)...)
+	if kind.sampled {
+		specs = append(specs, keySpecs(labelKeysName, labelKeys)...)
+	}
 	if kind.sum {
 		specs = append(specs, inputSpecs(p.summed(kind.full), asNamed, true)...)
 	}
@@ -109,7 +117,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 		hook = withNext(activationQuantizer(p.Activations, in), p.Activations, in, next)
 		p.quantizeBackward(in)
 	}
-	loss, read := p.microBatchLoss(in, kind.full, hook)
+	loss, read := p.microBatchLoss(in, kind, hook)
 	list := p.gradientTensors(kind.full)
 	at := make([]*graph.Node, len(list))
 	for i, t := range list {
@@ -212,20 +220,19 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 		addKeys(in, weightKeysName, p.weightKeys())
 	}
 	for _, t := range p.gradientTensors(p.FullPrecision) {
+		mean := in[sumName(t.Name)]
+		if n := p.Accumulate * engine.Replicas(mean.Graph()); n > 1 {
+			mean = graph.MulScalar(mean, 1/float64(n))
+		}
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
-			p.quantizerBackward(t.Name, in, in[sumName(t.Name)], out)
+			p.quantizerBackward(t.Name, in, mean, out) // which need not be linear
 		} else {
-			addGradient(out, t.Name, in[sumName(t.Name)])
+			addGradient(out, t.Name, mean)
 		}
 	}
 	var norms []*graph.Node
 	for _, t := range p.tensors() {
-		gradient := out[update.Gradient(t.Name)]
-		if n := p.Accumulate * engine.Replicas(gradient.Graph()); n > 1 {
-			gradient = graph.MulScalar(gradient, 1/float64(n))
-			out[update.Gradient(t.Name)] = gradient
-		}
-		norms = append(norms, graph.Reshape(sumOfSquares(gradient), 1))
+		norms = append(norms, graph.Reshape(sumOfSquares(out[update.Gradient(t.Name)]), 1))
 	}
 	out[normsName] = graph.Concatenate(norms, 0)
 	if !p.FullPrecision {

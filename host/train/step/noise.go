@@ -28,6 +28,7 @@ import (
 const (
 	weightKeysName     = "keys of weights"
 	activationKeysName = "keys of activations" // and of all else that each micro-batch quantizes anew
+	labelKeysName      = "keys of labels"      // that are drawn from predictions
 	optimizerKeysName  = "keys of optimizers"
 	stepNumberName     = "number of the step"
 )
@@ -76,6 +77,9 @@ func (p *Plan) activationKeys() []key {
 	return list
 }
 
+// labelKeys has the key of the labels that are drawn in a micro-batch.
+var labelKeys = []key{newKey("labels", "labels", false)}
+
 // takes is what reads keys and the number of the step.
 type takes interface{ Takes(input string) bool }
 
@@ -119,7 +123,7 @@ func keySpecs(name string, keys []key) []engine.Spec {
 	if len(keys) == 0 {
 		return nil
 	}
-	return []engine.Spec{{Name: name, Shape: shapes.Make(dtypes.Uint32, len(keys), 2), Sharded: name == activationKeysName}}
+	return []engine.Spec{{Name: name, Shape: shapes.Make(dtypes.Uint32, len(keys), 2), Sharded: name == activationKeysName || name == labelKeysName}}
 }
 
 // numberSpecs are the inputs of a stage for the number of the step; none if no quantizer takes it.
@@ -218,8 +222,12 @@ func (c *Compiled) addOptimizerKeys(t update.Tensors, step int) error {
 
 // addActivationKeys uploads the keys that the quantizers of activations take in the micro-batches first, …, end − 1, in place of
 // those of others. dims are the dimensions on a replica before those of one micro-batch.
-func (c *Compiled) addActivationKeys(t update.Tensors, step, first, end int, dims ...int) (err error) {
-	keys := c.plan.activationKeys()
+func (c *Compiled) addActivationKeys(t update.Tensors, step, first, end int, dims ...int) error {
+	return c.addBatchKeys(t, activationKeysName, c.plan.activationKeys(), step, first, end, dims...)
+}
+
+// addBatchKeys is addActivationKeys for other keys.
+func (c *Compiled) addBatchKeys(t update.Tensors, name string, keys []key, step, first, end int, dims ...int) (err error) {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -231,7 +239,7 @@ func (c *Compiled) addActivationKeys(t update.Tensors, step, first, end int, dim
 	}
 	dims = append(dims, len(keys), 2)
 	dims[0] *= c.dev.Count()
-	t[activationKeysName].Finalize()
-	t[activationKeysName], err = engine.UploadSharded(c.dev, values, dims...)
+	t[name].Finalize()
+	t[name], err = engine.UploadSharded(c.dev, values, dims...)
 	return err
 }

@@ -92,6 +92,9 @@ func (p *Plan) check() error {
 	if err := cmp.Or(p.checkOpaque(), p.checkColumns()); err != nil {
 		return err
 	}
+	if _, ok := p.Model.(model.Language); p.probesEver(true) && !ok {
+		return fmt.Errorf("step: an optimizer draws labels from what a model predicts, and this model reads no sequences")
+	}
 	if p.FullPrecision && len(p.Backward) > 0 {
 		return fmt.Errorf("step: quantized gradients in a training without quantization")
 	}
