@@ -65,7 +65,7 @@ func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int, at depth)
 		name = fmt.Sprintf("layers.%d.wq", at.layer)
 	}
 	site := sdk.Site{Role: role, Name: name, Layer: at.layer, Layers: at.layers, Shape: slices.Clone(shape), Values: v.values}
-	if role != sdk.RoleWeight {
+	if role != sdk.RoleWeight && len(shape) > 0 {
 		site.Context = shape[0] // one sequence
 	}
 	if ofAttention(role) {
