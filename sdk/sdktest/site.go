@@ -186,18 +186,23 @@ type instance struct {
 
 // instance initialises the trained parameters and the state from a sample of the tensor.
 func (s *siteAnswer) instance(t *trial, m Machine, sample []float64) *instance {
+	return s.beside(t, m, sample, operand(otherRole(s.asked), s.shape[len(s.shape)-1]))
+}
+
+// beside is instance where the product has another operand.
+func (s *siteAnswer) beside(t *trial, m Machine, sample, other []float64) *instance {
 	in := &instance{siteAnswer: s, t: t, m: m}
-	in.trained = in.initial(s.Init, sample)
-	in.kept = in.initial(s.InitState, sample)
+	in.trained = in.initial(s.Init, sample, other)
+	in.kept = in.initial(s.InitState, sample, other)
 	return in
 }
 
 // initial runs one of the programs of initial values; nil if there is none.
-func (in *instance) initial(p *program.Program, sample []float64) map[string]reference.Tensor {
+func (in *instance) initial(p *program.Program, sample, other []float64) map[string]reference.Tensor {
 	if p == nil {
 		return nil
 	}
-	return inSingle(in.run(p, map[string]reference.Tensor{answer.InputX: reference.Floats(sample, in.shape...)}))
+	return inSingle(in.run(p, in.initialInputs(p, sample, other)))
 }
 
 // inSingle rounds values to binary32, in which they are kept in training.
