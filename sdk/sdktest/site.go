@@ -71,11 +71,16 @@ func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int, at depth)
 	if ofAttention(role) {
 		site.Name, site.Heads = fmt.Sprintf("layers.%d.attn.%ss", at.layer, role), headsOf(site.RowLen())
 	}
+	return q.answer(site)
+}
+
+// answer is the checked answer for a site.
+func (q *quantizerRun) answer(site sdk.Site) (answer.Quantizer, error) {
 	out, err := q.subject.Programs(site)
 	if err != nil {
 		return out, err
 	}
-	return out, out.Check(shape)
+	return out, out.Check(site.Shape)
 }
 
 // matrixShapes are the shapes for checks that need a matrix: rows of odd length, which

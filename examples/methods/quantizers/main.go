@@ -19,6 +19,8 @@ type method struct {
 	name     string
 	quantize func(in input) sdk.Quantized
 	trained  func(in input) sdk.State // initial values of trained parameters; nil: there are none
+	// backward is the method's own backward pass; nil: that of the surrogate.
+	backward func(in input, dy program.Value) sdk.Gradients
 }
 
 // methods are all quantizers of the collection.
@@ -29,6 +31,7 @@ var methods = []method{
 	{name: "bitnet", quantize: bitnet},
 	{name: "statsq", quantize: statsq},
 	{name: "octav", quantize: octav},
+	{name: "dampen", quantize: statsq, backward: dampen},
 	{name: "affine", quantize: affine},
 	{name: "hqq", quantize: hqq},
 	{name: "spqr", quantize: spqr},
@@ -103,6 +106,18 @@ func bitnet(in input) sdk.Quantized {
 // statsq (OFQ, Liu et al. 2023, arXiv 2302.02210): the scale is twice the mean magnitude of the row, for the largest code.
 func statsq(in input) sdk.Quantized {
 	return in.symmetric(in.x.Abs().MeanRow().Scale(2/in.top()), in.top())
+}
+
+// dampen (Nagel et al. 2022, arXiv 2203.11086): the gradient of a loss that draws what is not clipped to its level, beside the one that comes
+// in, so that weights come to rest in the middle between two boundaries. The paper lets the factor grow over the training.
+func dampen(in input, dy program.Value) sdk.Gradients {
+	const factor = 1e-3
+	if in.Role != sdk.RoleWeight {
+		return sdk.Gradients{}
+	}
+	q := statsq(in)
+	drawn := in.x.Sub(q.Value).Scale(2 * factor)
+	return sdk.Gradients{X: q.Mask.Select(dy.Add(drawn), in.b.Const(0))}
 }
 
 // octav (Sakr et al. 2022, arXiv 2206.06501): the clipping bound that minimizes the squared error, by Newton's iterations of the paper,
@@ -447,7 +462,7 @@ func (in input) symmetric(scale program.Value, top float64) sdk.Quantized {
 	}
 }
 
-// quantizer implements [sdk.Quantizer] and [sdk.Trainable].
+// quantizer implements [sdk.Quantizer], [sdk.Trainable] and [sdk.Differentiator].
 type quantizer struct{}
 
 // Describe names the plugin and declares what a run may set.
@@ -480,7 +495,20 @@ func chosen(site sdk.Site) method {
 
 // Quantize writes the method's Q(x).
 func (quantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-	return chosen(site).quantize(input{site, b, x}), nil
+	m, in := chosen(site), input{site, b, x}
+	q := m.quantize(in)
+	if m.backward != nil && site.Role == sdk.RoleWeight {
+		q.Surrogate = program.Value{}
+	}
+	return q, nil
+}
+
+// Backward writes the method's own backward pass, if it has one.
+func (quantizer) Backward(b *program.Builder, x, dy program.Value, site sdk.Site) (sdk.Gradients, error) {
+	if m := chosen(site); m.backward != nil {
+		return m.backward(input{site, b, x}, dy), nil
+	}
+	return sdk.Gradients{}, nil
 }
 
 // InitTrained starts the method's trained parameters.

@@ -66,7 +66,9 @@ func quantized(t *testing.T, method string, r references) (value, gradient []flo
 	if err != nil {
 		t.Fatal(err)
 	}
+	own := q.Backward
 	q = q.ForEvaluation()
+	q.Backward = own
 	in := map[string]reference.Tensor{answer.InputX: reference.Floats(r.X, r.Shape...)}
 	if q.Init != nil {
 		start, err := reference.Run(q.Init, in)
@@ -81,16 +83,16 @@ func quantized(t *testing.T, method string, r references) (value, gradient []flo
 	for i := range ones {
 		ones[i] = 1
 	}
-	p, err := autodiff.VJP(q.Program, answer.OutputSurrogate, answer.InputX)
+	p, err := q.Reverse()
 	if err != nil {
 		t.Fatal(err)
 	}
-	in[autodiff.Prefix+answer.OutputSurrogate] = reference.Floats(ones, r.Shape...)
+	in[answer.InputDY] = reference.Floats(ones, r.Shape...)
 	dx, err := reference.Run(p, in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	delete(in, autodiff.Prefix+answer.OutputSurrogate)
+	delete(in, answer.InputDY)
 	out, err := reference.Run(q.Program, in)
 	if err != nil {
 		t.Fatal(err)
@@ -113,13 +115,14 @@ func within(t *testing.T, what string, got, want []float64) {
 
 // traits are what methods promise or need beyond the interface.
 var traits = map[string]sdktest.Traits{
-	"diffq": {Unbiased: true, AnyRounding: true}, // in training
-	"dsq":   {AnyGradient: true},
-	"log2":  {AnyRounding: true}, // to the nearest exponent
-	"luq":   {Unbiased: true, AnyRounding: true},
-	"octav": {AnyGradient: true},
-	"qdrop": {AnyRounding: true},                    // in training
-	"ttq":   {AnyGradient: true, AnyRounding: true}, // by a threshold that is not half way
+	"dampen": {OwnLoss: true},
+	"diffq":  {Unbiased: true, AnyRounding: true}, // in training
+	"dsq":    {AnyGradient: true},
+	"log2":   {AnyRounding: true}, // to the nearest exponent
+	"luq":    {Unbiased: true, AnyRounding: true},
+	"octav":  {AnyGradient: true},
+	"qdrop":  {AnyRounding: true},                    // in training
+	"ttq":    {AnyGradient: true, AnyRounding: true}, // by a threshold that is not half way
 }
 
 // TestConformance holds every method to what the host expects of a quantizer.

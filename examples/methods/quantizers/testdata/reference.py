@@ -52,6 +52,11 @@ def octav(x):
     return np.stack(values), np.stack(slopes)
 
 
+def dampen(x):
+    q, bound = statsq(x), 2 * np.abs(x).mean(1, keepdims=True) / TOP * (TOP + 0.5)
+    return q, np.where(np.abs(x) <= bound, 1 + 2e-3 * (x - q), 0)
+
+
 def groups(f, x): return np.stack([f(g) for g in x.reshape(-1, GROUP)]).reshape(x.shape)
 
 
@@ -150,7 +155,7 @@ def luq(x):
 
 
 cases = []
-for f in (bwn, twn, ttq, bitnet, statsq, octav, affine, hqq, spqr, pact, lsqplus, omniquant, log2, apot, dsq, deepseek, qdrop, diffq, luq):
+for f in (bwn, twn, ttq, bitnet, statsq, octav, dampen, affine, hqq, spqr, pact, lsqplus, omniquant, log2, apot, dsq, deepseek, qdrop, diffq, luq):
     r = f(X)
     value, gradient = r if isinstance(r, tuple) else (r, None)
     case = dict(method=f.__name__, value=value.ravel().tolist())
