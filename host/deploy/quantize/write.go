@@ -9,7 +9,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/deploy/posttrain/layerwise"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
@@ -21,7 +20,6 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/atomicdir"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // quantizedRun writes the run directory of a model that is being quantized.
@@ -61,8 +59,8 @@ func (w *quantizedRun) fill(ctx context.Context, run *layerwise.Run) (err error)
 		w.log.Info("quantized", "block", block+1, "of", run.Model.Blocks())
 		return w.keep(ctx, parts.Join(fmt.Sprintf("%d.safetensors", block)), weights)
 	}
-	run.State = func(site string, t answer.Tensor, values []float32) error {
-		kept, err := safetensors.New(update.Kept(site, t.Name), t.Shape, values)
+	run.State = func(site, name string, shape []int, values []float32) error {
+		kept, err := safetensors.New(step.KeptName(site, name), shape, values)
 		w.kept = append(w.kept, kept)
 		return err
 	}

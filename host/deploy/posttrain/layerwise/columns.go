@@ -187,7 +187,7 @@ func (r *Run) report(f *forward, s model.ActivationSite, q answer.Quantizer) err
 	for i, t := range q.State {
 		values, err := engine.Download[float32](f.kept[s.Name][i])
 		if err == nil {
-			err = r.State(s.Name, t, values)
+			err = r.State(s.Name, t.Name, t.Shape, values)
 		}
 		if err != nil {
 			return err

@@ -73,7 +73,7 @@ func TestColumns(t *testing.T) {
 			replaced, states := map[string][]float32{}, map[string][]float32{}
 			r := layerwise.Run{Settings: settings.Settings{Method: settings.RTN, OnePass: c.onePass}, Device: cpu(t), Model: m, Weights: programs(t, m, c.q), Activations: quantizers,
 				Values: fleeting(values), Sequences: sequences(texts), Batch: batch, Context: length,
-				State: func(site string, _ answer.Tensor, values []float32) error {
+				State: func(site, _ string, _ []int, values []float32) error {
 					states[site] = values
 					return nil
 				},

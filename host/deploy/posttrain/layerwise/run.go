@@ -37,7 +37,7 @@ type Run struct {
 	// of training: for activations, from the first Batch sequences.
 	Trained Trained
 	// State is called with each state tensor of the quantizers of activations; nil: nobody wants to know.
-	State func(site string, t answer.Tensor, values []float32) error
+	State func(site, name string, shape []int, values []float32) error
 	// Sequences are the calibration texts, of Context tokens each. Batch of them are computed at once; it must divide
 	// their number. Without any, weights are rounded to nearest and nothing is known about outputs.
 	Sequences [][]int32
