@@ -22,6 +22,10 @@ type collector struct {
 	matched   map[string]bool           // tables of overrides and groups that had an effect
 	requested map[string]bool           // tables of optimizers from which a program was requested
 	out       *Programs
+
+	// Of the phase that is being collected:
+	quantizer *config.Quantizer
+	now       *Programs // out, or one of its later phases
 }
 
 func newCollector(req Request, running *pool) *collector {
@@ -38,7 +42,7 @@ func newCollector(req Request, running *pool) *collector {
 func (c *collector) tables() []*config.Plugin {
 	q, o := &c.Config.Quantizer, &c.Config.Optimizer
 	if c.Forward {
-		return q.Forward().Plugins()
+		return c.phases()[0].Quantizer.Forward().Plugins()
 	}
 	list := q.Plugins()
 	if q.Unused != nil {

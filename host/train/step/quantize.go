@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
@@ -101,9 +102,9 @@ func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*
 
 // calibrateStage maps weights and tokens to the initial values of the trained parameters and states of the quantizers of activations.
 // Each quantizer gets them from the activations of this batch at its site, for which all quantizers before it are active.
-// With several replicas they are means over the replicas.
-func (p *Plan) calibrateStage() stage {
-	specs := append(inputSpecs(p.params(), p.forwardName(false), false), inputSpecs(p.trainedShared(), update.Param, false)...)
+// With several replicas they are means over the replicas. known are the inputs for those that have values already.
+func (p *Plan) calibrateStage(known []engine.Spec) stage {
+	specs := append(inputSpecs(p.params(), p.forwardName(false), false), known...)
 	return stage{"calibration", append(specs, p.tokenSpec()), func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		p.Model.Losses(p.weightNodes(in, false), in[tokensName], func(site model.ActivationSite, x *graph.Node) *graph.Node {
@@ -113,7 +114,13 @@ func (p *Plan) calibrateStage() stage {
 			}
 			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x)))
 			state := replicaMeans(q.InitState(x))
-			setNext(out, q, site.Name, state, asNamed)
+			for i, s := range keptOf(q, site.Name) {
+				if have := in[s.Name]; have != nil {
+					state[i] = have
+				} else {
+					out[s.Name] = state[i]
+				}
+			}
 			value, _ := q.Forward(x, lower.Given{Trained: trained, State: state})
 			return value
 		})
