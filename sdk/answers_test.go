@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
@@ -36,7 +37,7 @@ func (replay) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallO
 }
 
 // optimizerAnswer is what the SDK sends for an optimizer's programs.
-func optimizerAnswer(t testing.TB, o sdk.OptimizerProgram) *pb.ProgramResponse {
+func optimizerAnswer(t testing.TB, o answer.Optimizer) *pb.ProgramResponse {
 	t.Helper()
 	m, err := sdk.ToOptimizerProgram(o)
 	if err != nil {
@@ -45,7 +46,7 @@ func optimizerAnswer(t testing.TB, o sdk.OptimizerProgram) *pb.ProgramResponse {
 	return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Program{Program: m}}
 }
 
-func quantizerAnswer(t testing.TB, q sdk.QuantizerProgram) *pb.QuantizeResponse {
+func quantizerAnswer(t testing.TB, q answer.Quantizer) *pb.QuantizeResponse {
 	t.Helper()
 	m, err := sdk.ToQuantizerProgram(q)
 	if err != nil {
@@ -63,7 +64,7 @@ func encode(t testing.TB, m proto.Message) replay {
 	return data
 }
 
-func build(t testing.TB, o sdk.Optimizer) sdk.OptimizerProgram {
+func build(t testing.TB, o sdk.Optimizer) answer.Optimizer {
 	t.Helper()
 	out, err := sdk.BuildOptimizer(o, matrix)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 )
@@ -105,7 +106,7 @@ func fromShapeAndValues(shape []uint32, values map[string]*pb.Value) ([]int, Val
 	return dims, Values{m}, err
 }
 
-func toQuantizerProgram(q QuantizerProgram) (*pb.QuantizerProgram, error) {
+func toQuantizerProgram(q answer.Quantizer) (*pb.QuantizerProgram, error) {
 	trained, err := toStateTensors(q.Trained)
 	if err != nil {
 		return nil, fmt.Errorf("trained parameter %w", err)
@@ -127,7 +128,7 @@ func toQuantizerProgram(q QuantizerProgram) (*pb.QuantizerProgram, error) {
 	}, nil
 }
 
-func toOptimizerProgram(o OptimizerProgram) (*pb.OptimizerProgram, error) {
+func toOptimizerProgram(o answer.Optimizer) (*pb.OptimizerProgram, error) {
 	state, err := toStateTensors(o.State)
 	if err != nil {
 		return nil, fmt.Errorf("state %w", err)
@@ -145,6 +146,7 @@ func toOptimizerProgram(o OptimizerProgram) (*pb.OptimizerProgram, error) {
 		Probe:        wire.ToProgram(o.Probe),
 		Due:          toDue(o.Due),
 		ProbeDue:     toDue(o.ProbeDue),
+		Sampled:      o.Sampled,
 	}, nil
 }
 
@@ -156,7 +158,7 @@ func toDue(d Due) *pb.Due {
 	return &pb.Due{First: uint32(d.First), Next: uint32(d.Next), Every: uint32(d.Every)}
 }
 
-func toStateTensors(list []StateTensor) ([]*pb.StateTensor, error) {
+func toStateTensors(list []answer.Tensor) ([]*pb.StateTensor, error) {
 	var out []*pb.StateTensor
 	for _, s := range list {
 		shape, err := wire.ToShape(s.Shape)
@@ -167,7 +169,7 @@ func toStateTensors(list []StateTensor) ([]*pb.StateTensor, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s: storage %q cannot be sent", s.Name, s.Storage)
 		}
-		out = append(out, &pb.StateTensor{Name: s.Name, Shape: shape, Storage: storage, Shared: s.Shared, Constrain: wire.ToProgram(s.Constrain)})
+		out = append(out, &pb.StateTensor{Name: s.Name, Shape: shape, Storage: storage, Maximum: s.Maximum, Shared: s.Shared, Constrain: wire.ToProgram(s.Constrain)})
 	}
 	return out, nil
 }

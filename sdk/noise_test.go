@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -32,7 +33,7 @@ func TestNoise(t *testing.T) {
 		t.Errorf("the program of evaluation takes %s", got)
 	}
 	e := out.ForEvaluation()
-	if e.Program != out.Evaluate || e.Evaluate != nil || e.Check(weight.Shape) != nil || e.Takes(sdk.InputNoise) || !out.Takes(sdk.InputNoise) {
+	if e.Program != out.Evaluate || e.Evaluate != nil || e.Check(weight.Shape) != nil || e.Takes(answer.InputNoise) || !out.Takes(answer.InputNoise) {
 		t.Errorf("for evaluation: %+v", e)
 	}
 	if again := e.ForEvaluation(); again.Program != e.Program {
@@ -128,14 +129,14 @@ func TestNoiseSignatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		of     sdk.QuantizerProgram
-		change func(*sdk.QuantizerProgram)
+		of     answer.Quantizer
+		change func(*answer.Quantizer)
 		says   string
 	}{
-		"no evaluation":          {good, func(q *sdk.QuantizerProgram) { q.Evaluate = nil }, "there is no program for evaluation"},
-		"noise for evaluation":   {good, func(q *sdk.QuantizerProgram) { q.Evaluate = q.Program }, "the evaluate program must take x: float[2,8]"},
-		"another type in codes":  {packed, func(q *sdk.QuantizerProgram) { q.Evaluate = withoutCodes(t, q.Program) }, "for evaluation: a quantizer that can unpack needs the output codes"},
-		"trained for evaluation": {packed, func(q *sdk.QuantizerProgram) { q.Evaluate = good.Evaluate }, "the evaluate program must take x: float[2,8], trained.offset: float"},
+		"no evaluation":          {good, func(q *answer.Quantizer) { q.Evaluate = nil }, "there is no program for evaluation"},
+		"noise for evaluation":   {good, func(q *answer.Quantizer) { q.Evaluate = q.Program }, "the evaluate program must take x: float[2,8]"},
+		"another type in codes":  {packed, func(q *answer.Quantizer) { q.Evaluate = withoutCodes(t, q.Program) }, "for evaluation: a quantizer that can unpack needs the output codes"},
+		"trained for evaluation": {packed, func(q *answer.Quantizer) { q.Evaluate = good.Evaluate }, "the evaluate program must take x: float[2,8], trained.offset: float"},
 	} {
 		q := c.of
 		c.change(&q)
@@ -147,7 +148,7 @@ func TestNoiseSignatures(t *testing.T) {
 
 func withoutCodes(t *testing.T, p *program.Program) *program.Program {
 	t.Helper()
-	p, err := transform.Trim(p, sdk.OutputValue, sdk.OutputSurrogate, sdk.OutputScale)
+	p, err := transform.Trim(p, answer.OutputValue, answer.OutputSurrogate, answer.OutputScale)
 	if err != nil {
 		t.Fatal(err)
 	}

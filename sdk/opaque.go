@@ -2,11 +2,10 @@ package sdk
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/sdk/internal/wire"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -28,6 +27,9 @@ type OpaqueOptimizer interface {
 	// gets the same step once more. All of Direction and Next must be written.
 	Step(in OpaqueStep, t Tensor) error
 }
+
+// StateTensor is the name and shape of a tensor of the state; the rest of its fields stay empty.
+type StateTensor = answer.Tensor
 
 // OpaqueStep is one update of one tensor. Tensors are in row-major order. X, Gradient and State can
 // only be read: writing to them is a fault.
@@ -74,7 +76,7 @@ func (opaque) Update(*program.Builder, UpdateInput, Tensor) (program.Value, Stat
 }
 
 // build answers for one tensor.
-func (o opaque) build(t Tensor) (out OptimizerProgram, err error) {
+func (o opaque) build(t Tensor) (out answer.Optimizer, err error) {
 	if s, ok := o.OpaqueOptimizer.(Selective); ok && !s.Accepts(t) {
 		return out, nil
 	}
@@ -85,23 +87,4 @@ func (o opaque) build(t Tensor) (out OptimizerProgram, err error) {
 	out.State = slices.Clone(out.State)
 	slices.SortFunc(out.State, func(x, y StateTensor) int { return strings.Compare(x.Name, y.Name) })
 	return out, out.Check(t.Shape)
-}
-
-// checkOpaque verifies the answer of an opaque optimizer.
-func (o OptimizerProgram) checkOpaque() error {
-	for name := range o.Programs() {
-		return fmt.Errorf("the optimizer is opaque, but there is a program %s", name)
-	}
-	if o.Due != (Due{}) || o.ProbeDue != (Due{}) {
-		return errors.New("the optimizer is opaque, but there are refreshes or probes")
-	}
-	for _, s := range o.State {
-		if _, err := wire.ToShape(s.Shape); err != nil {
-			return fmt.Errorf("state tensor %s: %w", s.Name, err)
-		}
-	}
-	if err := checkList("state tensor", o.State); err != nil {
-		return err
-	}
-	return checkFloat32(o.State, "the state of an opaque optimizer")
 }

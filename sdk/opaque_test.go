@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 )
 
@@ -22,16 +23,16 @@ func (heavyBall) Describe() sdk.Description {
 	return sdk.Description{Name: "heavy-ball", Parameters: []sdk.Parameter{sdk.Float("beta", 0.5, 0, 1, "decay")}}
 }
 
-func (o heavyBall) State(t sdk.Tensor) ([]sdk.StateTensor, error) {
+func (o heavyBall) State(t sdk.Tensor) ([]answer.Tensor, error) {
 	switch {
 	case o.wrong == "shape":
-		return []sdk.StateTensor{{Name: "m", Shape: []int{0}}}, nil
+		return []answer.Tensor{{Name: "m", Shape: []int{0}}}, nil
 	case o.wrong == "twice":
-		return []sdk.StateTensor{{Name: "m"}, {Name: "m"}}, nil
+		return []answer.Tensor{{Name: "m"}, {Name: "m"}}, nil
 	case len(t.Shape) > 2:
 		return nil, sdk.Refuse("three axes: use at most two")
 	}
-	return []sdk.StateTensor{{Name: "m", Shape: t.Shape}, {Name: "count"}}, nil
+	return []answer.Tensor{{Name: "m", Shape: t.Shape}, {Name: "count"}}, nil
 }
 
 func (o heavyBall) Accepts(t sdk.Tensor) bool { return t.Role != sdk.TensorVector }
@@ -62,7 +63,7 @@ func attach(t *testing.T, o *client.Optimizer) (client.Layout, *os.File) {
 	for i, shape := range [][]int{{2, 3}, {40, 1}} {
 		tensor := sdk.Tensor{Name: fmt.Sprint("w", i), Role: sdk.TensorMatrix, Shape: shape, Values: sdk.Values{}}
 		tensor.Values, _ = heavyBall{}.Describe().Resolve(nil)
-		p, err := o.Program(t.Context(), tensor, sdk.TensorLimits(shape))
+		p, err := o.Program(t.Context(), tensor, answer.TensorLimits(shape))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,17 +155,17 @@ func TestOpaqueMistakes(t *testing.T) {
 func TestOpaqueAnswers(t *testing.T) {
 	matrix := sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: []int{2, 3}}
 	for wrong, want := range map[string]string{"shape": "axis 0 has 0 elements", "twice": "not in the order"} {
-		if _, err := opaqueOptimizer(t, heavyBall{wrong}).Program(t.Context(), matrix, sdk.TensorLimits(matrix.Shape)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := opaqueOptimizer(t, heavyBall{wrong}).Program(t.Context(), matrix, answer.TensorLimits(matrix.Shape)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", wrong, err, want)
 		}
 	}
 	o := opaqueOptimizer(t, heavyBall{})
 	matrix.Shape = []int{2, 3, 4}
-	_, err := o.Program(t.Context(), matrix, sdk.TensorLimits(matrix.Shape))
+	_, err := o.Program(t.Context(), matrix, answer.TensorLimits(matrix.Shape))
 	if _, refused := errors.AsType[*sdk.Refusal](err); !refused {
 		t.Errorf("got %v, want a refusal", err)
 	}
-	p, err := o.Program(t.Context(), sdk.Tensor{Name: "b", Role: sdk.TensorVector, Shape: []int{2}}, sdk.TensorLimits(matrix.Shape))
+	p, err := o.Program(t.Context(), sdk.Tensor{Name: "b", Role: sdk.TensorVector, Shape: []int{2}}, answer.TensorLimits(matrix.Shape))
 	if err != nil || p.Accepts || p.Opaque {
 		t.Errorf("got %+v, %v; want that the tensor is declined", p, err)
 	}

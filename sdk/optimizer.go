@@ -1,14 +1,8 @@
 package sdk
 
 import (
-	"fmt"
-	"iter"
-	"math"
-	"slices"
-	"strings"
-
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Optimizer writes the update direction for a parameter tensor as two pure
@@ -99,29 +93,12 @@ type UpdateInput struct {
 	Noise program.Value
 	// Global has the sums of what a [Collector] collects, by name; nil in Collect.
 	Global State
-	// Probed and Probing are for the Update of a [Prober]. Where a probe is due, Probing is 1, and
-	// Probed is the gradient at the offset point, of the tensor's shape, scaled by the factor of the
-	// clipping of Gradient. In other updates Probing, a scalar float, is 0, and Probed is Gradient.
+	// Probed and Probing are for the Update of a [Prober] or a [Sampler]. Where a probe is due, Probing is 1,
+	// and Probed is the second gradient, of the tensor's shape: that of a Prober at the offset point, scaled by
+	// the factor of the clipping of Gradient, or that of a Sampler. In other updates Probing, a scalar float,
+	// is 0, and Probed is Gradient.
 	Probed, Probing program.Value
 }
-
-// Names of the inputs and outputs of an optimizer's programs; a state tensor s
-// appears as StatePrefix + s.
-const (
-	InputGradient   = "gradient"
-	InputStep       = "step"
-	InputRate       = "rate"
-	InputSteps      = "steps"
-	InputLoss       = "loss"
-	InputProbed     = "probed"
-	InputProbing    = "probing"
-	OutputOffset    = "offset"
-	OutputDirection = "direction"
-	OutputRate      = "own_rate"
-	OutputWeights   = "weights"
-	StatePrefix     = "state."
-	GlobalPrefix    = "global." // of sums over tensors, as outputs of collect and as inputs of the others
-)
 
 // Pacer is an optimizer with a rate of its own, such as Adafactor, whose rate follows the size
 // of the weights. The host uses it wherever it would use the schedule's: for the direction, for
@@ -158,6 +135,17 @@ type Prober interface {
 	ProbeAt(t Tensor) Due
 }
 
+// Sampler is an optimizer that takes a second gradient at x and with the same batch, but with labels that the
+// host draws from the predictions of the model, as Sophia-G does. There is one second gradient: for a tensor for which
+// this one is ever due, an offset of a [Prober] must never be.
+type Sampler interface {
+	// SampleAt says at which updates of the tensor such a gradient is due. Update has it as in.Probed, times √n, where
+	// n is the number of labels, and not clipped: so the mean of its square is the diagonal of the Gauss-Newton
+	// matrix of the loss (Liu et al. 2023, arXiv 2305.14342, §2.3). Where labels have weights, n is (Σw)²/Σw². The model is
+	// quantized as for Gradient, with the same noise. With a teacher, too, labels are drawn from the student.
+	SampleAt(t Tensor) Due
+}
+
 // Averaged is an optimizer whose result is another point than the one at which it takes
 // gradients, such as an average of the path (schedule-free methods, EMA, SWA).
 type Averaged interface {
@@ -173,6 +161,18 @@ type Compact interface {
 	// not name are kept as float32. An optimizer with refreshes keeps all of its state so.
 	Storage(t Tensor) map[string]Storage
 }
+
+// Storage is the type in which a state tensor is kept between programs.
+type Storage = answer.Storage
+
+// How state is kept: as integers from -128 to 127, integers from 0 to 255, or rounded to the nearest
+// number of bfloat16.
+const (
+	StoreFloat32  = answer.StoreFloat32
+	StoreInt8     = answer.StoreInt8
+	StoreUint8    = answer.StoreUint8
+	StoreBFloat16 = answer.StoreBFloat16
+)
 
 // Refresher is an optimizer with preconditioners: parts of its state that need
 // factorizations, which are too costly for every update. The host runs a refresh program
@@ -205,197 +205,4 @@ type RefreshInput struct {
 // Due says at which updates t = 1, 2, … something happens: at First, then at those of Next,
 // Next + Every, Next + 2·Every, … that come after First. If First is 0, it never happens,
 // and Next and Every must be 0; if Every is 0, it happens only once, and Next must be 0.
-type Due struct{ First, Next, Every int }
-
-// At reports whether it is due at update t, and whether for the first time.
-func (d Due) At(t int) (due, first bool) {
-	switch {
-	case d.First <= 0 || t < d.First:
-		return false, false
-	case t == d.First:
-		return true, true
-	case d.Every <= 0 || t < d.Next:
-		return false, false
-	}
-	return (t-d.Next)%d.Every == 0, false
-}
-
-// check says what is wrong with d.
-func (d Due) check() error {
-	switch {
-	case min(d.First, d.Next, d.Every) < 0 || max(d.First, d.Next, d.Every) > math.MaxInt32:
-		return fmt.Errorf("%+v: each must be 0 to %d", d, math.MaxInt32)
-	case d.First == 0 && (d.Next != 0 || d.Every != 0):
-		return fmt.Errorf("%+v: First = 0 means never, so Next and Every must be 0", d)
-	case d.Every == 0 && d.Next != 0:
-		return fmt.Errorf("%+v: Every = 0 means only once, so Next must be 0", d)
-	}
-	return nil
-}
-
-// OptimizerProgram is an optimizer's answer for one tensor in the form that
-// crosses the process boundary.
-type OptimizerProgram struct {
-	// Accepts is false when a [Selective] optimizer is not meant for the tensor;
-	// there are no programs then.
-	Accepts bool
-	// Opaque says that the optimizer is an [OpaqueOptimizer]: there is a state that starts at zero,
-	// and no program.
-	Opaque bool
-	// Init maps x to the state; nil exactly when there is no state.
-	Init *program.Program
-	// Update maps x, gradient, step, the state, and those of the other inputs that it uses
-	// to direction and the next state.
-	Update *program.Program
-	// State lists the state tensors in the order of their names.
-	State []StateTensor
-	// Observe takes what Update takes and returns some of the state; the rest
-	// stays as it is. It is nil when nothing is observed.
-	Observe *program.Program
-	// FirstRefresh and Refresh map step and the state to some of the state. Each
-	// is nil exactly when Due never asks for it.
-	FirstRefresh, Refresh *program.Program
-	// Due says at which updates a refresh precedes Update.
-	Due Due
-	// Rate takes what Update takes and returns the optimizer's own rate; nil means that the
-	// schedule's is used.
-	Rate *program.Program
-	// Evaluate maps x and the state to the weights to evaluate with; nil means x.
-	Evaluate *program.Program
-	// Probe takes what Update takes, without a probed gradient, and returns the offset at which that is taken
-	// when ProbeDue says so. It is nil exactly when no probe is ever due.
-	Probe    *program.Program
-	ProbeDue Due
-	// Collect takes what Update takes, without sums, and returns scalars that are summed over tensors; nil
-	// means that there are none.
-	Collect *program.Program
-}
-
-// Programs yields the programs that are present, with their names: init, update, observe,
-// first_refresh, refresh, rate, evaluate, collect, probe.
-func (o OptimizerProgram) Programs() iter.Seq2[string, *program.Program] {
-	return present([]named{{"init", o.Init}, {"update", o.Update}, {"observe", o.Observe}, {"first_refresh", o.FirstRefresh}, {"refresh", o.Refresh},
-		{"rate", o.Rate}, {"evaluate", o.Evaluate}, {"collect", o.Collect}, {"probe", o.Probe}})
-}
-
-// Reads reports whether a program of an update has the named input, such as [InputLoss].
-func (o OptimizerProgram) Reads(input string) bool {
-	return slices.ContainsFunc([]*program.Program{o.Update, o.Observe, o.Rate, o.Collect, o.Probe}, func(p *program.Program) bool { return p != nil && p.Input(input) >= 0 })
-}
-
-// Check verifies the signatures of valid programs for a tensor of the given shape,
-// that there are exactly the refresh programs that Due asks for, and that no other
-// program factorizes.
-func (o OptimizerProgram) Check(shape []int) error {
-	if !o.Accepts {
-		for name := range o.Programs() {
-			return fmt.Errorf("the tensor is not accepted, but there is a program %s for it", name)
-		}
-		return nil
-	}
-	if o.Opaque {
-		return o.checkOpaque()
-	}
-	if err := checkList("state tensor", o.State); err != nil {
-		return err
-	}
-	if err := o.ProbeDue.check(); err != nil {
-		return fmt.Errorf("probes are due at %w", err)
-	}
-	if o.Due.First > 0 {
-		if err := checkFloat32(o.State, "what a refresh may read"); err != nil {
-			return err
-		}
-	}
-	if err := o.Due.check(); err != nil {
-		return fmt.Errorf("refreshes are due at %w", err)
-	}
-	tensor := program.FloatType(shape...)
-	scalar := program.FloatType()
-	step := program.Input{Name: InputStep, Type: scalar}
-	state := ports(StatePrefix, o.State)
-	inputs := append([]program.Input{{Name: InputX, Type: tensor}, {Name: InputGradient, Type: tensor}, step}, state...)
-	collected, err := o.Collected()
-	if err != nil {
-		return err
-	}
-	optional := optionalInputs(collected...)
-	probed := optional
-	if o.Probe != nil {
-		probed = slices.Concat(optional, probeInputs(shape))
-	}
-	next := append([]program.Input{{Name: OutputDirection, Type: tensor}}, state...)
-	refresh := append([]program.Input{step}, state...)
-	for _, c := range []struct {
-		p      *program.Program
-		wanted bool
-		signature
-	}{
-		{o.Init, len(state) > 0, signature{name: "init", inputs: inputs[:1], outputs: state, when: "there are state tensors"}},
-		{o.Update, true, signature{name: "update", inputs: inputs, optional: probed, outputs: next}},
-		{o.Observe, o.Observe != nil, signature{name: "observe", inputs: inputs, optional: optional, outputs: state, some: true}},
-		{o.FirstRefresh, o.Due.First > 0, signature{name: "first refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "one is due"}},
-		{o.Refresh, o.Due.Every > 0, signature{name: "refresh", inputs: refresh, outputs: state, some: true, factorizes: true, when: "more than one is due"}},
-		{o.Rate, o.Rate != nil, signature{name: "rate", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputRate, Type: scalar}}}},
-		{o.Evaluate, o.Evaluate != nil, signature{name: "evaluate", inputs: append(slices.Clone(inputs[:1]), state...), outputs: []program.Input{{Name: OutputWeights, Type: tensor}}}},
-		{o.Probe, o.ProbeDue.First > 0, signature{name: "probe", inputs: inputs, optional: optional, outputs: []program.Input{{Name: OutputOffset, Type: tensor}}, when: "one is due"}},
-		{o.Collect, o.Collect != nil, signature{name: "collect", inputs: inputs, optional: optionalInputs(), outputs: optional[len(optionalInputs()):]}},
-	} {
-		if err := c.signature.check(c.p, c.wanted); err != nil {
-			return err
-		}
-	}
-	return o.checkRate()
-}
-
-// Collected lists the names of what is collected, in their order. It is an error if the outputs of
-// Collect do not have the names that they must have.
-func (o OptimizerProgram) Collected() (names []string, err error) {
-	if o.Collect == nil {
-		return nil, nil
-	}
-	for _, out := range o.Collect.Outputs {
-		name, ok := strings.CutPrefix(out.Name, GlobalPrefix)
-		if !ok || name == "" || len(names) > 0 && names[len(names)-1] >= name {
-			return nil, fmt.Errorf("the collect program returns %s: it must return scalars named %sNAME, in the order of their names", out.Name, GlobalPrefix)
-		}
-		names = append(names, name)
-	}
-	return names, nil
-}
-
-// optionalInputs are the inputs that the programs of an update have only where they use them.
-// collected are the names of sums.
-func optionalInputs(collected ...string) []program.Input {
-	scalar := program.FloatType()
-	list := []program.Input{{Name: InputRate, Type: scalar}, {Name: InputSteps, Type: scalar}, {Name: InputLoss, Type: scalar}, {Name: InputNoise, Type: keyType}}
-	for _, name := range collected {
-		list = append(list, program.Input{Name: GlobalPrefix + name, Type: scalar})
-	}
-	return list
-}
-
-// probeInputs are those that an update has only if a probe may be due and it uses them.
-func probeInputs(shape []int) []program.Input {
-	return []program.Input{{Name: InputProbed, Type: program.FloatType(shape...)}, {Name: InputProbing, Type: program.FloatType()}}
-}
-
-// checkRate verifies that the rate follows from what is known before the weight decay, which
-// needs it: Observe and the refreshes come later.
-func (o OptimizerProgram) checkRate() error {
-	if o.Rate == nil {
-		return nil
-	}
-	needed := transform.Needs(o.Rate, o.Rate.Outputs)
-	for _, p := range []*program.Program{o.Observe, o.FirstRefresh, o.Refresh} {
-		if p == nil {
-			continue
-		}
-		for _, out := range p.Outputs {
-			if needed[o.Rate.Input(out.Name)] {
-				return fmt.Errorf("the rate program reads %s, which is changed before the update: the rate is needed before that, for the weight decay", out.Name)
-			}
-		}
-	}
-	return nil
-}
+type Due = answer.Due

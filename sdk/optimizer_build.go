@@ -2,29 +2,31 @@ package sdk
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 // BuildOptimizer calls o for one tensor and returns its checked programs. If o does not
 // accept the tensor, there are none, and Accepts is false. Errors of the author's code,
 // panics included, come back as errors that name the tensor.
-func BuildOptimizer(o Optimizer, t Tensor) (OptimizerProgram, error) {
-	return build(KindOptimizer, t.Name, o.Describe, func(a *authoring) (OptimizerProgram, error) {
+func BuildOptimizer(o Optimizer, t Tensor) (answer.Optimizer, error) {
+	return build(KindOptimizer, t.Name, o.Describe, func(a *authoring) (answer.Optimizer, error) {
 		return buildOptimizer(o, a, t)
 	})
 }
 
-func buildOptimizer(o Optimizer, a *authoring, t Tensor) (OptimizerProgram, error) {
+func buildOptimizer(o Optimizer, a *authoring, t Tensor) (answer.Optimizer, error) {
 	if o, ok := o.(opaque); ok {
 		return o.build(t)
 	}
 	if s, ok := o.(Selective); ok && !s.Accepts(t) {
-		return OptimizerProgram{}, nil
+		return answer.Optimizer{}, nil
 	}
 	b := &optimizerBuilder{authoring: a, tensor: t}
 	b.out.Accepts = true
@@ -38,6 +40,11 @@ func buildOptimizer(o Optimizer, a *authoring, t Tensor) (OptimizerProgram, erro
 	}
 	if p, ok := o.(Prober); ok {
 		if err := b.prober(p); err != nil {
+			return b.out, err
+		}
+	}
+	if s, ok := o.(Sampler); ok {
+		if err := b.sampler(s); err != nil {
 			return b.out, err
 		}
 	}
@@ -66,7 +73,7 @@ func buildOptimizer(o Optimizer, a *authoring, t Tensor) (OptimizerProgram, erro
 type optimizerBuilder struct {
 	*authoring
 	tensor Tensor
-	out    OptimizerProgram
+	out    answer.Optimizer
 }
 
 func (o *optimizerBuilder) start(which string) *program.Builder {
@@ -75,11 +82,11 @@ func (o *optimizerBuilder) start(which string) *program.Builder {
 
 func (o *optimizerBuilder) init(author Optimizer) error {
 	b := o.start("init")
-	state, err := author.Init(b, b.Input(InputX, program.FloatType(o.tensor.Shape...)), o.tensor)
+	state, err := author.Init(b, b.Input(answer.InputX, program.FloatType(o.tensor.Shape...)), o.tensor)
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
-	o.out.State = outputState(b, StatePrefix, state)
+	o.out.State = outputState(b, answer.StatePrefix, state)
 	if err := o.setStorage(author); err != nil {
 		return err
 	}
@@ -95,7 +102,7 @@ func (o *optimizerBuilder) setStorage(author Optimizer) error {
 		return nil
 	}
 	for name, storage := range c.Storage(o.tensor) {
-		i := slices.IndexFunc(o.out.State, func(s StateTensor) bool { return s.Name == name })
+		i := slices.IndexFunc(o.out.State, func(s answer.Tensor) bool { return s.Name == name })
 		if i < 0 {
 			return fmt.Errorf("Storage names the state tensor %s, which Init does not return", name)
 		}
@@ -107,7 +114,7 @@ func (o *optimizerBuilder) setStorage(author Optimizer) error {
 // optional are the inputs that a program may leave out. There are sums once Collect has been built.
 func (o *optimizerBuilder) optional() []program.Input {
 	collected, _ := o.out.Collected() // Check reports the error
-	return optionalInputs(collected...)
+	return answer.UpdateInputs(collected...)
 }
 
 func (o *optimizerBuilder) collector(author Collector) error {
@@ -116,7 +123,7 @@ func (o *optimizerBuilder) collector(author Collector) error {
 	if err = cmp.Or(err, b.Err()); err != nil || len(scalars) == 0 {
 		return err
 	}
-	outputState(b, GlobalPrefix, scalars)
+	outputState(b, answer.GlobalPrefix, scalars)
 	method, _ := reflect.TypeOf(author).MethodByName("Collect")
 	o.out.Collect, err = finishUsed(b, "collect", method, o.optional())
 	return err
@@ -125,8 +132,8 @@ func (o *optimizerBuilder) collector(author Collector) error {
 func (o *optimizerBuilder) update(author Optimizer) error {
 	b := o.start("update")
 	in, optional := o.updateInput(b), o.optional()
-	if o.out.Probe != nil {
-		more := probeInputs(o.tensor.Shape)
+	if o.out.ProbeDue.First > 0 {
+		more := answer.ProbeInputs(o.tensor.Shape)
 		in.Probed, in.Probing = b.Input(more[0].Name, more[0].Type), b.Input(more[1].Name, more[1].Type)
 		optional = append(optional, more...)
 	}
@@ -134,8 +141,8 @@ func (o *optimizerBuilder) update(author Optimizer) error {
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
-	b.Output(OutputDirection, u)
-	outputState(b, StatePrefix, next)
+	b.Output(answer.OutputDirection, u)
+	outputState(b, answer.StatePrefix, next)
 	method, _ := reflect.TypeOf(author).MethodByName("Update")
 	o.out.Update, err = finishUsed(b, "update", method, optional)
 	return err
@@ -144,7 +151,7 @@ func (o *optimizerBuilder) update(author Optimizer) error {
 // prober builds the offset. Where no probe is ever due there is none.
 func (o *optimizerBuilder) prober(author Prober) error {
 	o.out.ProbeDue = author.ProbeAt(o.tensor)
-	if err := o.out.ProbeDue.check(); err != nil {
+	if err := o.out.ProbeDue.Check(); err != nil {
 		return fmt.Errorf("probes are due at %w", err)
 	}
 	if o.out.ProbeDue.First == 0 {
@@ -155,10 +162,26 @@ func (o *optimizerBuilder) prober(author Prober) error {
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
-	b.Output(OutputOffset, offset)
+	b.Output(answer.OutputOffset, offset)
 	method, _ := reflect.TypeOf(author).MethodByName("Probe")
 	o.out.Probe, err = finishUsed(b, "probe", method, o.optional())
 	return err
+}
+
+// sampler says when labels are drawn.
+func (o *optimizerBuilder) sampler(author Sampler) error {
+	due := author.SampleAt(o.tensor)
+	if err := due.Check(); err != nil {
+		return fmt.Errorf("labels are drawn at %w", err)
+	}
+	if due.First == 0 {
+		return nil
+	}
+	if o.out.ProbeDue.First > 0 {
+		return errors.New("there is one second gradient, but ProbeAt and SampleAt are both ever due: let one of them return Due{}")
+	}
+	o.out.ProbeDue, o.out.Sampled = due, true
+	return nil
 }
 
 func (o *optimizerBuilder) pacer(author Pacer) error {
@@ -167,7 +190,7 @@ func (o *optimizerBuilder) pacer(author Pacer) error {
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
-	b.Output(OutputRate, rate)
+	b.Output(answer.OutputRate, rate)
 	method, _ := reflect.TypeOf(author).MethodByName("Rate")
 	o.out.Rate, err = finishUsed(b, "rate", method, o.optional())
 	return err
@@ -175,12 +198,12 @@ func (o *optimizerBuilder) pacer(author Pacer) error {
 
 func (o *optimizerBuilder) averaged(author Averaged) error {
 	b := o.start("evaluate")
-	x := b.Input(InputX, program.FloatType(o.tensor.Shape...))
-	weights, err := author.Evaluate(b, x, inputState(b, StatePrefix, o.out.State), o.tensor)
+	x := b.Input(answer.InputX, program.FloatType(o.tensor.Shape...))
+	weights, err := author.Evaluate(b, x, inputState(b, answer.StatePrefix, o.out.State), o.tensor)
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
-	b.Output(OutputWeights, weights)
+	b.Output(answer.OutputWeights, weights)
 	method, _ := reflect.TypeOf(author).MethodByName("Evaluate")
 	o.out.Evaluate, err = finish(b, "evaluate", method)
 	return err
@@ -192,13 +215,13 @@ func (o *optimizerBuilder) refresher(author Refresher) error {
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return err
 	}
-	outputState(b, StatePrefix, seen)
+	outputState(b, answer.StatePrefix, seen)
 	method, _ := reflect.TypeOf(author).MethodByName("Observe")
 	if o.out.Observe, err = o.finish(b, "observe", method, seen); err != nil {
 		return err
 	}
 	o.out.Due = author.RefreshAt(o.tensor)
-	if err := o.out.Due.check(); err != nil {
+	if err := o.out.Due.Check(); err != nil {
 		return fmt.Errorf("refreshes are due at %w", err)
 	}
 	if o.out.Due.First > 0 {
@@ -218,12 +241,12 @@ func (o *optimizerBuilder) refresh(author Refresher, first bool) (*program.Progr
 		which = "first_refresh"
 	}
 	b := o.start(which)
-	in := RefreshInput{Step: b.Input(InputStep, program.FloatType()), State: inputState(b, StatePrefix, o.out.State)}
+	in := RefreshInput{Step: b.Input(answer.InputStep, program.FloatType()), State: inputState(b, answer.StatePrefix, o.out.State)}
 	renewed, err := author.Refresh(b, in, first, o.tensor)
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return nil, err
 	}
-	outputState(b, StatePrefix, renewed)
+	outputState(b, answer.StatePrefix, renewed)
 	method, _ := reflect.TypeOf(author).MethodByName("Refresh")
 	return o.finish(b, which, method, renewed)
 }
@@ -231,20 +254,20 @@ func (o *optimizerBuilder) refresh(author Refresher, first bool) (*program.Progr
 func (o *optimizerBuilder) updateInput(b *program.Builder) UpdateInput {
 	tensor := program.FloatType(o.tensor.Shape...)
 	in := UpdateInput{
-		X:        b.Input(InputX, tensor),
-		Gradient: b.Input(InputGradient, tensor),
-		Step:     b.Input(InputStep, program.FloatType()),
-		State:    inputState(b, StatePrefix, o.out.State),
+		X:        b.Input(answer.InputX, tensor),
+		Gradient: b.Input(answer.InputGradient, tensor),
+		Step:     b.Input(answer.InputStep, program.FloatType()),
+		State:    inputState(b, answer.StatePrefix, o.out.State),
 	}
 	declared := map[string]program.Value{}
 	for _, i := range o.optional() {
 		declared[i.Name] = b.Input(i.Name, i.Type)
 	}
-	in.Rate, in.Steps, in.Loss, in.Noise = declared[InputRate], declared[InputSteps], declared[InputLoss], declared[InputNoise]
+	in.Rate, in.Steps, in.Loss, in.Noise = declared[answer.InputRate], declared[answer.InputSteps], declared[answer.InputLoss], declared[answer.InputNoise]
 	if o.out.Collect != nil {
 		in.Global = State{}
 		for name, v := range declared {
-			if sum, ok := strings.CutPrefix(name, GlobalPrefix); ok {
+			if sum, ok := strings.CutPrefix(name, answer.GlobalPrefix); ok {
 				in.Global[sum] = v
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
@@ -48,7 +49,7 @@ func TestProber(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.p.Name, got, c.want)
 		}
 	}
-	if out.ProbeDue != (sdk.Due{First: 1, Next: 1, Every: 10}) || !out.Reads(sdk.InputNoise) || !out.Reads("global.norm2") {
+	if out.ProbeDue != (sdk.Due{First: 1, Next: 1, Every: 10}) || !out.Reads(answer.InputNoise) || !out.Reads("global.norm2") {
 		t.Error("what the programs read, or when they are due, is not reported")
 	}
 	never := probes()
@@ -90,8 +91,8 @@ func TestProbeAnswers(t *testing.T) {
 		change func(*pb.OptimizerProgram)
 		says   string
 	}{
-		"no schedule":         {func(m *pb.OptimizerProgram) { m.ProbeDue = nil }, "the probe program must be there exactly when one is due"},
-		"no program":          {func(m *pb.OptimizerProgram) { m.Probe = nil }, "the update program must take"},
+		"no schedule":         {func(m *pb.OptimizerProgram) { m.ProbeDue = nil }, "the update program must take"},
+		"no program":          {func(m *pb.OptimizerProgram) { m.Probe = nil }, "the probe program must be there exactly when one is due and labels are not drawn"},
 		"a schedule too long": {func(m *pb.OptimizerProgram) { m.ProbeDue.Every = 1 << 31 }, "probe"},
 		"another output":      {func(m *pb.OptimizerProgram) { m.Probe.Outputs[0].Name = "point" }, "the probe program must return offset"},
 	} {
@@ -100,5 +101,50 @@ func TestProbeAnswers(t *testing.T) {
 		if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
+	}
+}
+
+// sampler is an optimizer that takes a gradient with drawn labels, and may probe, too.
+type sampler struct {
+	prober
+	sampled sdk.Due
+}
+
+func (s sampler) SampleAt(sdk.Tensor) sdk.Due { return s.sampled }
+
+func TestSampler(t *testing.T) {
+	s := sampler{prober: probes(), sampled: sdk.Due{First: 1, Next: 1, Every: 10}}
+	s.due = sdk.Due{}
+	s.probe = func(*program.Builder, sdk.UpdateInput) program.Value { panic("asked for") }
+	out := overWire(t, s)
+	if out.Probe != nil || !out.Sampled || out.ProbeDue != s.sampled {
+		t.Errorf("a sampler has a probe: %v, sampled: %v, due at %+v", out.Probe, out.Sampled, out.ProbeDue)
+	}
+	if got := inputNames(out.Update); got != "x gradient step state.m state.v probed probing" {
+		t.Errorf("the update takes %s", got)
+	}
+	s = sampler{prober: probes()}
+	if out := overWire(t, s); out.Probe == nil || out.Sampled {
+		t.Error("a sampler that never samples is no prober")
+	}
+}
+
+func TestSamplerRefuses(t *testing.T) {
+	both := sampler{prober: probes(), sampled: sdk.Due{First: 1}}
+	bad := sampler{prober: probes(), sampled: sdk.Due{Every: 1}}
+	for says, o := range map[string]sdk.Optimizer{"let one of them return Due{}": both, "labels are drawn at": bad} {
+		if _, err := sdk.BuildOptimizer(o, matrix); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+	m := optimizerAnswer(t, build(t, probes()))
+	m.GetProgram().Sampled = true
+	if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), "labels are not drawn") {
+		t.Errorf("a probe of drawn labels: %v", err)
+	}
+	m = optimizerAnswer(t, build(t, sums))
+	m.GetProgram().Sampled = true
+	if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), "but never") {
+		t.Errorf("labels that are never drawn: %v", err)
 	}
 }

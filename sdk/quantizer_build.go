@@ -10,15 +10,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 // BuildQuantizer calls q for one site and returns its checked programs. Errors of
 // the author's code, panics included, come back as errors that name the site.
-func BuildQuantizer(q Quantizer, site Site) (QuantizerProgram, error) {
+func BuildQuantizer(q Quantizer, site Site) (answer.Quantizer, error) {
 	site.Product = cmp.Or(site.Product, ProductForward)
-	return build(KindQuantizer, site.Name, q.Describe, func(a *authoring) (QuantizerProgram, error) {
-		return buildQuantizer(q, a, site)
+	return build(KindQuantizer, site.Name, q.Describe, func(a *authoring) (answer.Quantizer, error) {
+		out, err := buildQuantizer(q, a, site)
+		return out.Quantizer, err
 	})
 }
 
@@ -88,11 +90,15 @@ func returnedBy(method reflect.Method, err error) error {
 	return fmt.Errorf("%w, as %s (%s:%d) returned it", err, method.Name, filepath.Base(file), line)
 }
 
-func buildQuantizer(q Quantizer, a *authoring, site Site) (out QuantizerProgram, err error) {
+// quantizerAnswer is an answer that is being built.
+type quantizerAnswer struct{ answer.Quantizer }
+
+func buildQuantizer(q Quantizer, a *authoring, site Site) (out quantizerAnswer, err error) {
 	site.Trained, site.State, site.Training = nil, nil, false
 	site.Noise, site.SharedNoise, site.Step = program.Value{}, program.Value{}, program.Value{}
+	site.Activations, site.Weights = Columns{}, Columns{}
 	if t, ok := q.(Trainable); ok {
-		if out.Init, out.Trained, err = (initial{"init", "InitTrained", TrainedPrefix, t.InitTrained}).build(q, a, site); err != nil {
+		if out.Init, out.Trained, err = (initial{"init", "InitTrained", answer.TrainedPrefix, t.InitTrained}).build(q, a, site); err != nil {
 			return out, err
 		}
 		if err := share(q, out.Trained, a, site); err != nil {
@@ -100,8 +106,13 @@ func buildQuantizer(q Quantizer, a *authoring, site Site) (out QuantizerProgram,
 		}
 	}
 	if s, ok := q.(Stateful); ok {
-		if out.InitState, out.State, err = (initial{"init_state", "InitState", KeptPrefix, s.InitState}).build(q, a, site); err != nil {
+		if out.InitState, out.State, err = (initial{"init_state", "InitState", answer.KeptPrefix, s.InitState}).build(q, a, site); err != nil {
 			return out, err
+		}
+		if m, ok := q.(Maximal); ok {
+			for i := range out.State {
+				out.State[i].Maximum = m.Maximum(out.State[i].Name, site)
+			}
 		}
 	}
 	if err := out.buildPrograms(q, a, site); err != nil {
@@ -121,21 +132,27 @@ type initial struct {
 	of                      func(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
-// build returns the program and the tensors that it computes; nil if there are none.
-func (i initial) build(q Quantizer, a *authoring, site Site) (*program.Program, []StateTensor, error) {
+// build returns the program and the tensors that it computes; nil if there are none. Statistics that the author does not use are
+// left out.
+func (i initial) build(q Quantizer, a *authoring, site Site) (*program.Program, []answer.Tensor, error) {
 	b := a.builder(i.program + "/" + site.Name)
-	state, err := i.of(b, b.Input(InputX, program.FloatType(site.Shape...)), site)
+	x := b.Input(answer.InputX, program.FloatType(site.Shape...))
+	statistics := answer.ColumnInputs(site.Shape)
+	for k, v := range []*program.Value{&site.Activations.Max, &site.Activations.Mean, &site.Weights.Max, &site.Weights.Mean} {
+		*v = b.Input(statistics[k].Name, statistics[k].Type)
+	}
+	state, err := i.of(b, x, site)
 	if err = cmp.Or(err, b.Err()); err != nil || len(state) == 0 {
 		return nil, nil, err
 	}
 	list := outputState(b, i.prefix, state)
 	method, _ := reflect.TypeOf(q).MethodByName(i.method)
-	p, err := finish(b, i.program, method)
+	p, err := finishUsed(b, i.program, method, statistics)
 	return p, list, err
 }
 
 // share adds to trained parameters which of them sites share, and their constraints.
-func share(q Quantizer, trained []StateTensor, a *authoring, site Site) (err error) {
+func share(q Quantizer, trained []answer.Tensor, a *authoring, site Site) (err error) {
 	for i := range trained {
 		if s, ok := q.(Sharer); ok {
 			trained[i].Shared = s.Shared(trained[i].Name, site)
@@ -150,20 +167,20 @@ func share(q Quantizer, trained []StateTensor, a *authoring, site Site) (err err
 }
 
 // buildConstrain builds the program that keeps a trained parameter in its set; nil if there is no constraint.
-func buildConstrain(q Constrained, t StateTensor, a *authoring, site Site) (*program.Program, error) {
+func buildConstrain(q Constrained, t answer.Tensor, a *authoring, site Site) (*program.Program, error) {
 	b := a.builder("constrain/" + cmp.Or(t.Shared, site.Name) + "/" + t.Name)
-	in := b.Input(TrainedPrefix+t.Name, program.FloatType(t.Shape...))
+	in := b.Input(answer.TrainedPrefix+t.Name, program.FloatType(t.Shape...))
 	out, err := q.Constrain(b, t.Name, in, site)
 	if err = cmp.Or(err, b.Err()); err != nil || out == in {
 		return nil, err
 	}
-	b.Output(TrainedPrefix+t.Name, out)
+	b.Output(answer.TrainedPrefix+t.Name, out)
 	method, _ := reflect.TypeOf(q).MethodByName("Constrain")
 	return finish(b, "constrain", method)
 }
 
 // buildPrograms builds the programs of training and of evaluation.
-func (q *QuantizerProgram) buildPrograms(author Quantizer, a *authoring, site Site) error {
+func (q *quantizerAnswer) buildPrograms(author Quantizer, a *authoring, site Site) error {
 	homogeneous := false
 	var err error
 	if q.Program, q.Homogeneous, err = q.buildProgram(author, a, site, true); err != nil {
@@ -171,7 +188,7 @@ func (q *QuantizerProgram) buildPrograms(author Quantizer, a *authoring, site Si
 	}
 	q.Evaluate, homogeneous, err = q.buildProgram(author, a, site, false)
 	switch {
-	case err != nil && slices.ContainsFunc(stepInputs, func(in program.Input) bool { return q.Takes(in.Name) }):
+	case err != nil && slices.ContainsFunc(answer.StepInputs, func(in program.Input) bool { return q.Takes(in.Name) }):
 		return fmt.Errorf("for evaluation, where Noise, SharedNoise and Step are absent, as Site.Training says: %w", err)
 	case err != nil:
 		return fmt.Errorf("for evaluation: %w", err)
@@ -184,13 +201,13 @@ func (q *QuantizerProgram) buildPrograms(author Quantizer, a *authoring, site Si
 
 // buildProgram builds one of the two programs. Those of the inputs that change from step to step that the author does not use
 // are left out.
-func (q *QuantizerProgram) buildProgram(author Quantizer, a *authoring, site Site, training bool) (p *program.Program, homogeneous bool, err error) {
+func (q *quantizerAnswer) buildProgram(author Quantizer, a *authoring, site Site, training bool) (p *program.Program, homogeneous bool, err error) {
 	b := a.builder(site.Name)
-	x := b.Input(InputX, program.FloatType(site.Shape...))
-	site.Training, site.Trained, site.State = training, inputState(b, TrainedPrefix, q.Trained), inputState(b, KeptPrefix, q.State)
+	x := b.Input(answer.InputX, program.FloatType(site.Shape...))
+	site.Training, site.Trained, site.State = training, inputState(b, answer.TrainedPrefix, q.Trained), inputState(b, answer.KeptPrefix, q.State)
 	if training {
 		for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step} {
-			*v = b.Input(stepInputs[i].Name, stepInputs[i].Type)
+			*v = b.Input(answer.StepInputs[i].Name, answer.StepInputs[i].Type)
 		}
 	}
 	res, err := author.Quantize(b, x, site)
@@ -200,12 +217,12 @@ func (q *QuantizerProgram) buildProgram(author Quantizer, a *authoring, site Sit
 	if !res.Surrogate.Valid() {
 		res.Surrogate = x
 	}
-	b.Output(OutputValue, res.Value)
-	b.Output(OutputSurrogate, res.Surrogate)
+	b.Output(answer.OutputValue, res.Value)
+	b.Output(answer.OutputSurrogate, res.Surrogate)
 	optional := []struct {
 		name string
 		v    program.Value
-	}{{OutputCodes, res.Codes}, {OutputScale, res.Scale}, {OutputMask, res.Mask}}
+	}{{answer.OutputCodes, res.Codes}, {answer.OutputScale, res.Scale}, {answer.OutputMask, res.Mask}}
 	for _, o := range optional {
 		if o.v.Valid() {
 			b.Output(o.name, o.v)
@@ -225,20 +242,20 @@ func (q *QuantizerProgram) buildProgram(author Quantizer, a *authoring, site Sit
 	if training {
 		own, next = own[:len(own)-len(q.State)], own[len(own)-len(q.State):]
 	}
-	if p, err = onlyOutputs(whole, whole.Name, own, stepInputs); err != nil {
+	if p, err = onlyOutputs(whole, whole.Name, own, answer.StepInputs); err != nil {
 		return nil, false, err
 	}
-	if err := checkQuantizerOutputs(p, site.Shape); err != nil {
+	if err := answer.CheckOutputs(p, site.Shape); err != nil {
 		return nil, false, returnedBy(method, err)
 	}
 	if len(next) > 0 {
-		q.Next, err = onlyOutputs(whole, a.plugin+"/next/"+site.Name, next, stepInputs)
+		q.Next, err = onlyOutputs(whole, a.plugin+"/next/"+site.Name, next, answer.StepInputs)
 	}
 	return p, res.Homogeneous, err
 }
 
 // outputNext makes the next state outputs. It must have the names of the state.
-func (q *QuantizerProgram) outputNext(b *program.Builder, next State) error {
+func (q *quantizerAnswer) outputNext(b *program.Builder, next State) error {
 	for _, s := range q.State {
 		v, ok := next[s.Name]
 		if !ok {
@@ -249,16 +266,16 @@ func (q *QuantizerProgram) outputNext(b *program.Builder, next State) error {
 		}
 	}
 	for name := range next {
-		if !slices.ContainsFunc(q.State, func(s StateTensor) bool { return s.Name == name }) {
+		if !slices.ContainsFunc(q.State, func(s answer.Tensor) bool { return s.Name == name }) {
 			return fmt.Errorf("the state Next has %s, which InitState does not return", name)
 		}
 	}
-	outputState(b, KeptPrefix, next)
+	outputState(b, answer.KeptPrefix, next)
 	return nil
 }
 
 func buildUnpack(q Packer, quantize *program.Program, a *authoring, site Site) (*program.Program, error) {
-	packed, err := packedPorts(quantize)
+	packed, err := answer.PackedPorts(quantize)
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +285,7 @@ func buildUnpack(q Packer, quantize *program.Program, a *authoring, site Site) (
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return nil, err
 	}
-	b.Output(OutputValue, value)
+	b.Output(answer.OutputValue, value)
 	method, _ := reflect.TypeOf(q).MethodByName("Unpack")
 	return finish(b, "unpack", method)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
@@ -22,6 +23,9 @@ type stateful struct {
 func (s stateful) InitState(b *program.Builder, x program.Value, _ sdk.Site) (sdk.State, error) {
 	return s.init(b, x), nil
 }
+
+// Maximum is for states with this name.
+func (stateful) Maximum(s string, _ sdk.Site) bool { return s == "scale" }
 
 // averages rounds with a scale that follows from a moving average, with noise in the average.
 var averages = stateful{
@@ -44,7 +48,7 @@ func TestStateful(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]sdk.StateTensor{{Name: "mean"}, {Name: "scale"}}, out.State, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff([]answer.Tensor{{Name: "mean"}, {Name: "scale", Maximum: true}}, out.State, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
 	for _, c := range []struct {
@@ -59,7 +63,7 @@ func TestStateful(t *testing.T) {
 			t.Errorf("%s takes %s and returns %s, want %s and %s", c.p.Name, in, o, c.takes, c.returns)
 		}
 	}
-	if !out.Takes(sdk.InputNoise) || out.Takes(sdk.InputStep) {
+	if !out.Takes(answer.InputNoise) || out.Takes(answer.InputStep) {
 		t.Error("the noise of the next state is not seen, or a step that nothing takes is")
 	}
 	if out.Evaluate != nil {
@@ -74,6 +78,9 @@ func TestStateful(t *testing.T) {
 	}
 	if diff := cmp.Diff(summary(out.Programs(), len(out.State)), summary(got.Programs(), len(got.State))); diff != "" {
 		t.Errorf("the answer changed (-sent +received):\n%s", diff)
+	}
+	if diff := cmp.Diff(out.State, got.State, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the state changed (-sent +received):\n%s", diff)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -79,7 +80,7 @@ func TestTrainedParameters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []sdk.StateTensor{{Name: "offset"}, {Name: "step", Shape: []int{2, 1}}}
+	want := []answer.Tensor{{Name: "offset"}, {Name: "step", Shape: []int{2, 1}}}
 	if diff := cmp.Diff(want, out.Trained); diff != "" {
 		t.Error(diff)
 	}
@@ -238,17 +239,17 @@ func TestTrainableCheck(t *testing.T) {
 	}
 	cases := []struct {
 		name   string
-		change func(*sdk.QuantizerProgram)
+		change func(*answer.Quantizer)
 		says   string
 	}{
-		{"no init", func(q *sdk.QuantizerProgram) { q.Init = nil }, "the init program must be there exactly when there are trained parameters"},
-		{"no list", func(q *sdk.QuantizerProgram) { q.Trained = nil }, "the quantizer's program must take x: float[2,8]"},
-		{"out of order", func(q *sdk.QuantizerProgram) { q.Trained = []sdk.StateTensor{q.Trained[1], q.Trained[0]} }, "trained parameters are not in the order of their names"},
-		{"another shape", func(q *sdk.QuantizerProgram) {
-			q.Trained = []sdk.StateTensor{q.Trained[0], {Name: "step", Shape: []int{2}}}
+		{"no init", func(q *answer.Quantizer) { q.Init = nil }, "the init program must be there exactly when there are trained parameters"},
+		{"no list", func(q *answer.Quantizer) { q.Trained = nil }, "the quantizer's program must take x: float[2,8]"},
+		{"out of order", func(q *answer.Quantizer) { q.Trained = []answer.Tensor{q.Trained[1], q.Trained[0]} }, "trained parameters are not in the order of their names"},
+		{"another shape", func(q *answer.Quantizer) {
+			q.Trained = []answer.Tensor{q.Trained[0], {Name: "step", Shape: []int{2}}}
 		}, "must take x: float[2,8], trained.offset: float, trained.step: float[2]"},
-		{"unpack for init", func(q *sdk.QuantizerProgram) { q.Init = q.Unpack }, "the init program must take x: float[2,8]"},
-		{"init for unpack", func(q *sdk.QuantizerProgram) { q.Unpack = q.Init }, "the unpack program must take codes: float[2,8], scale: float[3,1]"},
+		{"unpack for init", func(q *answer.Quantizer) { q.Init = q.Unpack }, "the init program must take x: float[2,8]"},
+		{"init for unpack", func(q *answer.Quantizer) { q.Unpack = q.Init }, "the unpack program must take codes: float[2,8], scale: float[3,1]"},
 	}
 	for _, c := range cases {
 		q := good

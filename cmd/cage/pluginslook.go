@@ -23,6 +23,7 @@ import (
 	"github.com/cage-qat/cage/internal/npy"
 	"github.com/cage-qat/cage/internal/regular"
 	"github.com/cage-qat/cage/sdk"
+	sdkanswer "github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
@@ -128,7 +129,7 @@ func (p *pluginLook) ask(ctx context.Context, cmd *cobra.Command, name string, q
 }
 
 // quantizer asks for the programs of a site.
-func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q question, shape []int) (out sdk.QuantizerProgram, err error) {
+func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q question, shape []int) (out sdkanswer.Quantizer, err error) {
 	if client.Kind() != sdk.KindQuantizer {
 		return out, fmt.Errorf("%s is an optimizer: only `cage plugins program` is for it", client.Description().Name)
 	}

@@ -121,12 +121,17 @@ func nanUnlessValid(x, ids *graph.Node, vocabulary int) *graph.Node {
 // memory: for all of 32,768 tokens and 32,000 words they would take 6.3 GB. On the CPU in float32 the backward pass
 // follows the forward pass, as usual.
 func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
-	if engine.OnCPU(batch.Graph()) && !engine.InBFloat16(batch.Graph()) {
-		return graph.ReduceAllMean(m.Losses(params, batch, q))
-	}
 	in, h := m.readHidden(params, batch, q)
-	head, targets := m.head(params), graph.InsertAxes(m.targets(in), -1)
+	return m.meanLoss(in, h, m.head(params), m.targets(in))
+}
+
+// meanLoss is the mean of the losses of targets, [batch·context].
+func (m *transformer) meanLoss(in sequences, h, head, targets *graph.Node) *graph.Node {
 	tokens := targets.Shape().Dim(0)
+	if engine.OnCPU(h.Graph()) && !engine.InBFloat16(h.Graph()) {
+		return graph.ReduceAllMean(m.weightLosses(crossEntropy(m.chunks(tokens), h, head, targets), in))
+	}
+	targets = graph.InsertAxes(targets, -1)
 	factors := graph.BroadcastToDims(graph.Const(h.Graph(), float32(1/float64(tokens))), tokens, 1)
 	if in.weights != nil {
 		factors = graph.Mul(factors, graph.Reshape(in.weights, tokens, 1))

@@ -56,6 +56,13 @@ type Language interface {
 	// BatchLogits, are given. The losses have no gradient with respect to the teacher.
 	Distilled(params []*graph.Node, batch, teacher *graph.Node, q ActivationQuantizer, d Distillation) Distilled
 
+	// SampledLoss is Loss with targets that are drawn from the predictions, in the place of those of the batch. key, uint32
+	// [2], determines them. They have the weights of those in whose places they are.
+	SampledLoss(params []*graph.Node, batch, key *graph.Node, q ActivationQuantizer) *graph.Node
+
+	// Labels returns how many targets the losses of batches are the mean of: (Σw)²/Σw² for targets with weights w.
+	Labels(batches [][]int32, context int) float64
+
 	// Scores returns how likely the targets are: their log-probabilities, float32 [n], and whether each is the
 	// likeliest token at its place, bool [n]. It has no gradient.
 	Scores(params []*graph.Node, s Scored, q ActivationQuantizer) (logProbs, likeliest *graph.Node)

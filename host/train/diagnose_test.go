@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
@@ -78,12 +78,12 @@ func replay(t *testing.T, cfg *config.Config) (codes, residuals [][]float64) {
 				continue
 			}
 			x := reference.Floats(float64s(values["param/"+rule.Name]), rule.Shape...)
-			out, err := reference.Run(rule.Quantizer.Program, map[string]reference.Tensor{sdk.InputX: x})
+			out, err := reference.Run(rule.Quantizer.Program, map[string]reference.Tensor{answer.InputX: x})
 			if err != nil {
 				t.Fatal(err)
 			}
-			c = append(c, out[sdk.OutputCodes].Float64s()...)
-			for i, q := range out[sdk.OutputValue].Floats {
+			c = append(c, out[answer.OutputCodes].Float64s()...)
+			for i, q := range out[answer.OutputValue].Floats {
 				e = append(e, x.Floats[i]-q)
 			}
 		}

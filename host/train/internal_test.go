@@ -20,7 +20,7 @@ import (
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 func runOf(t *testing.T, overrides ...string) *run {
@@ -39,7 +39,7 @@ quantizer = { plugin = "quest" }
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &run{cfg: cfg, rates: rates, Programs: &assembly.Programs{Weights: map[string]sdk.QuantizerProgram{"w": {}}}}
+	return &run{cfg: cfg, rates: rates, Programs: &assembly.Programs{Weights: map[string]answer.Quantizer{"w": {}}}}
 }
 
 // TestSettings: schedules count all steps, the optimizer its own updates.
@@ -126,7 +126,7 @@ func TestUncorrectedWeightsAreCounted(t *testing.T) {
 // TestTooStrong: a rate of about 1, as for an optimizer with a step size of its own, makes
 // the correction and the decay too strong, each by itself; what is usual is not.
 func TestTooStrong(t *testing.T) {
-	rules := []cage.Rule{{Name: "a", Quantizer: &sdk.QuantizerProgram{}, Decay: 0.2, RateFactor: 1}, {Name: "b"}}
+	rules := []cage.Rule{{Name: "a", Quantizer: &answer.Quantizer{}, Decay: 0.2, RateFactor: 1}, {Name: "b"}}
 	for _, c := range []struct {
 		rate, lambda, decay, factor float64
 		form                        string

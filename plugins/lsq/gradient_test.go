@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
@@ -171,8 +172,8 @@ func TestPoisonedGroup(t *testing.T) {
 // one bool and one float for each element.
 func TestResiduals(t *testing.T) {
 	s := newSubject(t, plugintest.Oracle(), sdk.RoleActivation, map[string]any{"variant": variantPlus}, 64, 32)
-	wrt := []string{sdk.InputX, sdk.TrainedPrefix + trainedOffset, sdk.TrainedPrefix + trainedStep}
-	parts, err := autodiff.Split(s.built.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, wrt...)
+	wrt := []string{answer.InputX, answer.TrainedPrefix + trainedOffset, answer.TrainedPrefix + trainedStep}
+	parts, err := autodiff.Split(s.built.Program, []string{answer.OutputValue}, answer.OutputSurrogate, wrt...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/tools/plugintest"
@@ -14,7 +15,7 @@ import (
 type subject struct {
 	m     plugintest.Bench
 	site  sdk.Site
-	built sdk.QuantizerProgram
+	built answer.Quantizer
 }
 
 func newSubject(t testing.TB, m plugintest.Bench, role sdk.Role, given map[string]any, shape ...int) subject {
@@ -37,22 +38,22 @@ type trained struct {
 // initial runs the init program.
 func (s subject) initial(t testing.TB, x []float64) trained {
 	t.Helper()
-	out := s.m.Run(t, s.built.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(x, s.site.Shape...)})
-	v := trained{step: out[sdk.TrainedPrefix+trainedStep].Float64s()}
+	out := s.m.Run(t, s.built.Init, map[string]reference.Tensor{answer.InputX: reference.Floats(x, s.site.Shape...)})
+	v := trained{step: out[answer.TrainedPrefix+trainedStep].Float64s()}
 	if hasOffset(s.site) {
-		v.offset = out[sdk.TrainedPrefix+trainedOffset].Scalar()
+		v.offset = out[answer.TrainedPrefix+trainedOffset].Scalar()
 	}
 	return v
 }
 
 func (s subject) inputs(x []float64, at trained) map[string]reference.Tensor {
-	in := map[string]reference.Tensor{sdk.InputX: reference.Floats(x, s.site.Shape...)}
+	in := map[string]reference.Tensor{answer.InputX: reference.Floats(x, s.site.Shape...)}
 	for _, p := range s.built.Trained {
 		values := at.step
 		if p.Name == trainedOffset {
 			values = []float64{at.offset}
 		}
-		in[sdk.TrainedPrefix+p.Name] = reference.Floats(values, p.Shape...)
+		in[answer.TrainedPrefix+p.Name] = reference.Floats(values, p.Shape...)
 	}
 	return in
 }
@@ -62,32 +63,32 @@ func (s subject) inputs(x []float64, at trained) map[string]reference.Tensor {
 func (s subject) quantize(t testing.TB, x []float64, at trained) (value, codes, mask []float64) {
 	t.Helper()
 	out := s.m.Run(t, s.built.Program, s.inputs(x, at))
-	value = out[sdk.OutputValue].Float64s()
-	packed := map[string]reference.Tensor{sdk.OutputCodes: out[sdk.OutputCodes], sdk.OutputScale: out[sdk.OutputScale]}
-	unpacked := s.m.Run(t, s.built.Unpack, packed)[sdk.OutputValue].Float64s()
+	value = out[answer.OutputValue].Float64s()
+	packed := map[string]reference.Tensor{answer.OutputCodes: out[answer.OutputCodes], answer.OutputScale: out[answer.OutputScale]}
+	unpacked := s.m.Run(t, s.built.Unpack, packed)[answer.OutputValue].Float64s()
 	plugintest.Near(t, "unpacked", unpacked, value, 0)
-	return value, out[sdk.OutputCodes].Float64s(), out[sdk.OutputMask].Float64s()
+	return value, out[answer.OutputCodes].Float64s(), out[answer.OutputMask].Float64s()
 }
 
 // gradient runs the reverse pass of the surrogate.
 func (s subject) gradient(t testing.TB, x []float64, at trained, dy []float64) (dx []float64, d trained) {
 	t.Helper()
-	wrt := []string{sdk.InputX}
+	wrt := []string{answer.InputX}
 	for _, p := range s.built.Trained {
-		wrt = append(wrt, sdk.TrainedPrefix+p.Name)
+		wrt = append(wrt, answer.TrainedPrefix+p.Name)
 	}
-	vjp, err := autodiff.VJP(s.built.Program, sdk.OutputSurrogate, wrt...)
+	vjp, err := autodiff.VJP(s.built.Program, answer.OutputSurrogate, wrt...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	in := s.inputs(x, at)
-	in[autodiff.Prefix+sdk.OutputSurrogate] = reference.Floats(dy, s.site.Shape...)
+	in[autodiff.Prefix+answer.OutputSurrogate] = reference.Floats(dy, s.site.Shape...)
 	out := s.m.Run(t, vjp, in)
-	d.step = out[autodiff.Prefix+sdk.TrainedPrefix+trainedStep].Float64s()
+	d.step = out[autodiff.Prefix+answer.TrainedPrefix+trainedStep].Float64s()
 	if hasOffset(s.site) {
-		d.offset = out[autodiff.Prefix+sdk.TrainedPrefix+trainedOffset].Scalar()
+		d.offset = out[autodiff.Prefix+answer.TrainedPrefix+trainedOffset].Scalar()
 	}
-	return out[autodiff.Prefix+sdk.InputX].Float64s(), d
+	return out[autodiff.Prefix+answer.InputX].Float64s(), d
 }
 
 // rounding is what a sum of some hundred terms may lose, relative to the largest.

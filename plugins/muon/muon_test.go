@@ -8,6 +8,7 @@ import (
 	method "github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
@@ -134,9 +135,9 @@ func TestCorrectedGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			in := map[string]reference.Tensor{
-				method.InputX:                 reference.Floats(x0.Data, x0.Shape...),
-				method.InputClip:              reference.Float(1),
-				sdk.StatePrefix + stateBuffer: reference.Floats(make([]float64, len(x0.Data)), x0.Shape...),
+				method.InputX:                    reference.Floats(x0.Data, x0.Shape...),
+				method.InputClip:                 reference.Float(1),
+				answer.StatePrefix + stateBuffer: reference.Floats(make([]float64, len(x0.Data)), x0.Shape...),
 			}
 			schedule := method.Method{Form: rule.Form, Lambda: c.Params.Float("lam"), Silence: c.Params.Float("silence"), Ramp: method.Linear}
 			for i, step := range c.Expected.List("steps") {

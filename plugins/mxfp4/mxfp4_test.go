@@ -8,7 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/internal/golden"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -55,16 +55,16 @@ func TestStochasticGolden(t *testing.T) {
 			given["signs"] = signsRandom
 		}
 		built := plugintest.BuildQuantizer(t, mxfp4{}, given, x.Shape...)
-		inputs := map[string]reference.Tensor{sdk.InputX: reference.Floats(x.Data, x.Shape...)}
-		for input, key := range map[string]golden.Array{sdk.InputNoise: c.Inputs.Array("noise"), sdk.InputSharedNoise: c.Inputs.Array("shared")} {
+		inputs := map[string]reference.Tensor{answer.InputX: reference.Floats(x.Data, x.Shape...)}
+		for input, key := range map[string]golden.Array{answer.InputNoise: c.Inputs.Array("noise"), answer.InputSharedNoise: c.Inputs.Array("shared")} {
 			if built.Takes(input) {
 				inputs[input] = reference.Uints([]uint32{uint32(key.Data[0]), uint32(key.Data[1])}, 2)
 			}
 		}
 		out := m.Run(t, built.Program, inputs)
-		c.Expected.Exact("codes", out[sdk.OutputCodes].Float64s())
-		m.Close(c.Expected, "scale", out[sdk.OutputScale].Floats, single)
-		m.Close(c.Expected, "value", out[sdk.OutputValue].Floats, single)
+		c.Expected.Exact("codes", out[answer.OutputCodes].Float64s())
+		m.Close(c.Expected, "scale", out[answer.OutputScale].Floats, single)
+		m.Close(c.Expected, "value", out[answer.OutputValue].Floats, single)
 		given["rounding"], given["signs"] = roundNearest, signsFixed
 		if nearest := plugintest.BuildQuantizer(t, mxfp4{}, given, x.Shape...); built.Evaluate.Hash() != nearest.Program.Hash() {
 			t.Error("evaluation does not round to nearest without random signs")

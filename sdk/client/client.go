@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
@@ -35,10 +36,10 @@ func (q *Quantizer) Describe(ctx context.Context) (Info, error) {
 // shape. The limits hold for each program; the trained parameters together may be as
 // large as one value of a program. An error may also be an [*sdk.Refusal]; otherwise
 // errors are those of Describe.
-func (q *Quantizer) Quantize(ctx context.Context, site sdk.Site, limits program.Limits) (sdk.QuantizerProgram, error) {
+func (q *Quantizer) Quantize(ctx context.Context, site sdk.Site, limits program.Limits) (answer.Quantizer, error) {
 	request, err := toSite(site)
 	if err != nil {
-		return sdk.QuantizerProgram{}, err
+		return answer.Quantizer{}, err
 	}
 	return ask(ctx, q.rpc.Quantize, &pb.QuantizeRequest{Site: request}, fromQuantizeResponse, site.Shape, limits)
 }
@@ -56,10 +57,10 @@ func (o *Optimizer) Describe(ctx context.Context) (Info, error) {
 // [Quantizer.Quantize] does; the state is checked like the trained parameters there.
 // Refresh programs may factorize, and only these, whatever the limits say about it. It is
 // not an error if the optimizer declines the tensor.
-func (o *Optimizer) Program(ctx context.Context, tensor sdk.Tensor, limits program.Limits) (sdk.OptimizerProgram, error) {
+func (o *Optimizer) Program(ctx context.Context, tensor sdk.Tensor, limits program.Limits) (answer.Optimizer, error) {
 	request, err := toTensor(tensor)
 	if err != nil {
-		return sdk.OptimizerProgram{}, err
+		return answer.Optimizer{}, err
 	}
 	return ask(ctx, o.rpc.Program, &pb.ProgramRequest{Tensor: request}, fromProgramResponse, tensor.Shape, limits)
 }

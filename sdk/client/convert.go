@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
@@ -60,7 +61,7 @@ func toShapeAndValues(shape []int, values sdk.Values) ([]uint32, map[string]*pb.
 	return dims, m, err
 }
 
-func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out sdk.QuantizerProgram, err error) {
+func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out answer.Quantizer, err error) {
 	m := r.GetProgram()
 	if m == nil {
 		return out, errNoAnswer
@@ -82,7 +83,7 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out sd
 	}, limits)
 }
 
-func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out sdk.OptimizerProgram, err error) {
+func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out answer.Optimizer, err error) {
 	if r.GetDeclined() != nil {
 		return out, nil
 	}
@@ -107,6 +108,7 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out sdk.
 	if out.ProbeDue, err = fromDue(m.GetProbeDue()); err != nil {
 		return out, fmt.Errorf("probe_due: one number %w", err)
 	}
+	out.Sampled = m.GetSampled()
 	return out, fromPrograms([]sent{
 		{"init", m.GetInit(), &out.Init, false},
 		{"update", m.GetUpdate(), &out.Update, false},
@@ -159,7 +161,7 @@ func fromPrograms(list []sent, limits program.Limits) error {
 
 // fromStateTensors reads a list of tensors that are kept from step to step.
 // Together they may be as large as one value of a program.
-func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []sdk.StateTensor, err error) {
+func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []answer.Tensor, err error) {
 	most, total := limits.WithDefaults().Elements, int64(0)
 	for i, s := range list {
 		shape, err := wire.FromShape(s.GetShape())
@@ -173,7 +175,7 @@ func fromStateTensors(list []*pb.StateTensor, limits program.Limits) (out []sdk.
 		if !ok {
 			return nil, fmt.Errorf("%d (%.60q): storage %d is unknown to this host: update cage", i, s.GetName(), s.GetStorage())
 		}
-		t := sdk.StateTensor{Name: s.GetName(), Shape: shape, Storage: sdk.Storage(storage), Shared: s.GetShared()}
+		t := answer.Tensor{Name: s.GetName(), Shape: shape, Storage: sdk.Storage(storage), Maximum: s.GetMaximum(), Shared: s.GetShared()}
 		if err := fromPrograms([]sent{{"constrain", s.GetConstrain(), &t.Constrain, false}}, limits); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.GetName(), err)
 		}

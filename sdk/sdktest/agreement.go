@@ -3,7 +3,7 @@ package sdktest
 import (
 	"math/rand/v2"
 
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -67,7 +67,7 @@ func (e expectation) widen(out map[string]reference.Tensor) {
 func noisy(inputs map[string]reference.Tensor, seed uint64) map[string]reference.Tensor {
 	out := make(map[string]reference.Tensor, len(inputs))
 	for name, in := range inputs {
-		if in.Type.DType == program.Float && name != sdk.InputStep {
+		if in.Type.DType == program.Float && name != answer.InputStep {
 			in = reference.Floats(withNoise(in.Floats, seed), in.Type.Shape...)
 		}
 		out[name] = in

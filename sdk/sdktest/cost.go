@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/simplify"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -93,7 +94,7 @@ func (q *quantizerRun) measure() {
 	}
 	s := list[0]
 	n := float64(costRows * costWidth)
-	forward, err := transform.Trim(s.Program, sdk.OutputValue)
+	forward, err := transform.Trim(s.Program, answer.OutputValue)
 	if err != nil {
 		return
 	}
@@ -105,7 +106,7 @@ func (q *quantizerRun) measure() {
 	q.report.add("backward", n, parts.Backward)
 	kept := int64(0)
 	for _, residual := range parts.Residuals {
-		if !residual.Input && residual.Name != sdk.OutputValue {
+		if !residual.Input && residual.Name != answer.OutputValue {
 			kept += bytes(residual.Type)
 		}
 	}

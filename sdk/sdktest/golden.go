@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -159,10 +160,10 @@ func (q *quantizerRun) goldenCase(c goldenCase) {
 
 // trains reports whether the values are those of a step of training: they have noise, or the step, or the next state.
 func (v QuantizerValues) trains() bool {
-	if slices.ContainsFunc(v.Compare, func(c Comparand) bool { return kindOfOutput(c.Output) == sdk.KeptPrefix }) {
+	if slices.ContainsFunc(v.Compare, func(c Comparand) bool { return kindOfOutput(c.Output) == answer.KeptPrefix }) {
 		return true
 	}
-	for _, name := range []string{sdk.InputNoise, sdk.InputSharedNoise, sdk.InputStep} {
+	for _, name := range []string{answer.InputNoise, answer.InputSharedNoise, answer.InputStep} {
 		if _, ok := v.Inputs[name]; ok {
 			return true
 		}
@@ -177,11 +178,11 @@ func (v QuantizerValues) inputs(p *program.Program) (map[string]reference.Tensor
 		given = map[string]Array{}
 	}
 	for name, value := range v.Trained {
-		given[sdk.TrainedPrefix+name] = Array{Data: []float64{value}}
+		given[answer.TrainedPrefix+name] = Array{Data: []float64{value}}
 	}
 	out := map[string]reference.Tensor{}
 	for _, in := range p.Inputs {
-		if in.Name == sdk.InputX {
+		if in.Name == answer.InputX {
 			continue
 		}
 		a, ok := given[in.Name]
@@ -239,7 +240,7 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 	}
 	run(in.Program, in.inputs(ask.X.Data), "")
 	if in.Next != nil {
-		run(in.Next, in.inputsOf(in.Next, ask.X.Data), sdk.KeptPrefix)
+		run(in.Next, in.inputsOf(in.Next, ask.X.Data), answer.KeptPrefix)
 	}
 	if ask.GradOut == nil {
 		return
@@ -251,7 +252,7 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 
 // kindOfOutput is the prefix of the name of an output: that of gradients, that of the next state, or none.
 func kindOfOutput(name string) string {
-	for _, prefix := range []string{autodiff.Prefix, sdk.KeptPrefix} {
+	for _, prefix := range []string{autodiff.Prefix, answer.KeptPrefix} {
 		if strings.HasPrefix(name, prefix) {
 			return prefix
 		}
@@ -359,7 +360,7 @@ func (g goldenTraining) expected() map[string]Array {
 		all = map[string]Array{}
 	}
 	if g.Want.Data != nil {
-		all[sdk.InputX] = g.Want
+		all[answer.InputX] = g.Want
 	}
 	for _, a := range all {
 		g.must(a.check())
@@ -392,8 +393,8 @@ func (g goldenTraining) run(m Machine, single bool, x, gradients []float64) (all
 		if g.DecayLast && i > 0 { // the published code returns from its first call before the decay
 			x = scaled(keep, x)
 		}
-		all[sdk.InputX] = append(all[sdk.InputX], x...)
-		all[sdk.OutputDirection] = append(all[sdk.OutputDirection], u...)
+		all[answer.InputX] = append(all[answer.InputX], x...)
+		all[answer.OutputDirection] = append(all[answer.OutputDirection], u...)
 		for name, v := range r.state {
 			all[name] = append(all[name], v.Float64s()...)
 		}

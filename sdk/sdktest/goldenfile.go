@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
 
@@ -114,23 +115,23 @@ func (c goldenItem) quantizer(d sdk.Description) (v QuantizerValues, err error) 
 	var given bool
 	for name, a := range c.Inputs {
 		switch name {
-		case sdk.InputX:
+		case answer.InputX:
 			v.X, given = Array(a), true
-		case gradientOf(sdk.OutputValue):
+		case gradientOf(answer.OutputValue):
 			v.GradOut = (*Array)(&a)
 		default:
 			v.Inputs[name] = Array(a)
 		}
 	}
 	if !given {
-		return v, fmt.Errorf("inputs: it has no %q", sdk.InputX)
+		return v, fmt.Errorf("inputs: it has no %q", answer.InputX)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Expected)) {
 		if strings.HasPrefix(name, autodiff.Prefix) && v.GradOut == nil {
-			return v, fmt.Errorf("expected: %q needs the input %q, the gradient by the value", name, gradientOf(sdk.OutputValue))
+			return v, fmt.Errorf("expected: %q needs the input %q, the gradient by the value", name, gradientOf(answer.OutputValue))
 		}
 		want := Array(c.Expected[name])
-		exact := name == sdk.OutputCodes || name == sdk.OutputMask
+		exact := name == answer.OutputCodes || name == answer.OutputMask
 		v.Compare = append(v.Compare, Comparand{Output: name, Name: name, Want: &want, Factor: 1, Exact: exact, Required: true})
 	}
 	return v, nil
@@ -138,7 +139,7 @@ func (c goldenItem) quantizer(d sdk.Description) (v QuantizerValues, err error) 
 
 // The inputs of an optimizer's case that are the host's part.
 const (
-	goldenRate  = sdk.InputRate
+	goldenRate  = answer.InputRate
 	goldenDecay = "weight_decay"
 )
 
@@ -153,13 +154,13 @@ func (c goldenItem) optimizer(d sdk.Description) (v OptimizerValues, err error) 
 	}
 	for name, a := range c.Inputs {
 		switch name {
-		case sdk.InputX:
+		case answer.InputX:
 			v.X = Array(a)
-		case sdk.InputGradient:
+		case answer.InputGradient:
 			v.Gradients = Array(a)
 		case goldenRate:
 			v.Rates = Array(a)
-		case sdk.InputLoss:
+		case answer.InputLoss:
 			v.Losses = Array(a)
 		case goldenDecay:
 			if len(a.Data) != 1 {
@@ -167,11 +168,11 @@ func (c goldenItem) optimizer(d sdk.Description) (v OptimizerValues, err error) 
 			}
 			v.Decay = a.Data[0]
 		default:
-			return v, fmt.Errorf("inputs: unknown %q; known are %s, %s, %s, %s and %s", name, sdk.InputX, sdk.InputGradient, goldenRate, goldenDecay, sdk.InputLoss)
+			return v, fmt.Errorf("inputs: unknown %q; known are %s, %s, %s, %s and %s", name, answer.InputX, answer.InputGradient, goldenRate, goldenDecay, answer.InputLoss)
 		}
 	}
 	if len(v.Gradients.Shape) == 0 || len(v.X.Data) == 0 {
-		return v, fmt.Errorf("inputs: it needs %s, and %s with a tensor for each update", sdk.InputX, sdk.InputGradient)
+		return v, fmt.Errorf("inputs: it needs %s, and %s with a tensor for each update", answer.InputX, answer.InputGradient)
 	}
 	steps := v.Gradients.Shape[0]
 	if n := len(v.Losses.Data); n != 0 && n != steps {

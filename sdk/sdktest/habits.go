@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
@@ -42,7 +42,7 @@ func (s *tensorAnswer) readsStep() bool {
 	if s.Opaque {
 		return true // for all that is known
 	}
-	i := s.Update.Input(sdk.InputStep)
+	i := s.Update.Input(answer.InputStep)
 	return i >= 0 && transform.Needs(s.Update, s.Update.Outputs)[i]
 }
 

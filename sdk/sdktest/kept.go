@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
@@ -38,12 +39,15 @@ func (q *quantizerRun) checkKept(t *trial) {
 			return
 		}
 		for _, s := range in.State {
-			t.run(func() { in.changes(sdk.KeptPrefix+s.Name, x) })
-			t.run(func() { in.isRead(sdk.KeptPrefix+s.Name, x) })
+			t.run(func() { in.changes(answer.KeptPrefix+s.Name, x) })
+			t.run(func() { in.isRead(answer.KeptPrefix+s.Name, x) })
 		}
 		t.run(func() { in.evaluatesWithState(x) })
 	})
-	q.shapesFor(t, "state", func(s *siteAnswer) []sdk.StateTensor { return s.State })
+	q.shapesFor(t, "state", func(s *siteAnswer) []answer.Tensor { return s.State })
+	for _, v := range q.space.core() {
+		q.combine(t, v)
+	}
 	t.skipUntried("none")
 }
 
@@ -55,6 +59,36 @@ func (in *instance) advance(x []float64) *instance {
 		in.t.finite(in.at(), "next "+name, v.Type.Shape, v.Floats)
 	}
 	return other
+}
+
+// combine takes a step with a batch, and one with each half: of a maximum, the larger one must be that of the batch.
+func (q *quantizerRun) combine(t *trial, v variant) {
+	const rows, d = 8, 64
+	whole, err := q.ask(v, sdk.RoleActivation, rows, d)
+	half, errHalf := q.ask(v, sdk.RoleActivation, rows/2, d)
+	if err != nil || errHalf != nil || whole.Next == nil || whole.Takes(answer.InputNoise) || whole.Takes(answer.InputSharedNoise) {
+		return
+	}
+	t.run(func() {
+		x := normal(23, rows, d)
+		in := whole.instance(t, Oracle{}, x)
+		part := half.instance(t, Oracle{}, x[:rows/2*d])
+		part.trained, part.kept = in.trained, in.kept
+		x = scaled(3, x) // or else it would be what the state started from
+		next := in.run(in.Next, in.inputsOf(in.Next, x))
+		first, second := part.run(part.Next, part.inputsOf(part.Next, x[:rows/2*d])), part.run(part.Next, part.inputsOf(part.Next, x[rows/2*d:]))
+		for _, s := range whole.State {
+			if !s.Maximum {
+				continue
+			}
+			name := answer.KeptPrefix + s.Name
+			larger := slices.Clone(first[name].Floats)
+			for i, v := range second[name].Floats {
+				larger[i] = max(larger[i], v)
+			}
+			t.within(in.at(), "next "+name+", against the maximum over both halves of the batch,", s.Shape, next[name].Floats, larger, upTo(exactness*largest(larger)))
+		}
+	})
 }
 
 // drift repeats one tensor: what was good levels for it at the start must not become worse and worse.
@@ -109,7 +143,7 @@ func (in *instance) evaluatesWithState(x []float64) {
 	base := e.quantize(x).value
 	for _, s := range in.State {
 		for _, c := range []float64{4, 0.125, -1} {
-			if !slices.Equal(e.withKept(sdk.KeptPrefix+s.Name, c).quantize(x).value, base) {
+			if !slices.Equal(e.withKept(answer.KeptPrefix+s.Name, c).quantize(x).value, base) {
 				return
 			}
 		}
@@ -131,9 +165,9 @@ func (in *instance) withKept(name string, c float64) *instance {
 }
 
 // shapesFor compares activations of different numbers of rows in the shapes of what is kept.
-func (q *quantizerRun) shapesFor(t *trial, what string, list func(*siteAnswer) []sdk.StateTensor) {
+func (q *quantizerRun) shapesFor(t *trial, what string, list func(*siteAnswer) []answer.Tensor) {
 	for _, v := range q.space.core() {
-		var first []sdk.StateTensor
+		var first []answer.Tensor
 		for i, rows := range []int{1, 7, 16} {
 			s, err := q.ask(v, sdk.RoleActivation, rows, 64)
 			if err != nil {

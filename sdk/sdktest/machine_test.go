@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
@@ -43,10 +44,10 @@ func off(name string, by float64) func(*program.Program, map[string]reference.Te
 // found, whatever the output.
 func TestDevices(t *testing.T) {
 	flip := func(_ *program.Program, out map[string]reference.Tensor) {
-		if v, ok := out[sdk.OutputCodes]; ok && v.Ints != nil {
+		if v, ok := out[answer.OutputCodes]; ok && v.Ints != nil {
 			v.Ints = slices.Clone(v.Ints)
 			v.Ints[0]++
-			out[sdk.OutputCodes] = v
+			out[answer.OutputCodes] = v
 		}
 	}
 	for _, c := range []struct {
@@ -55,7 +56,7 @@ func TestDevices(t *testing.T) {
 		fails []string
 	}{
 		{"right", device{}, nil},
-		{"the value is off", device{change: off(sdk.OutputValue, 1e-4)}, []string{"devices"}},
+		{"the value is off", device{change: off(answer.OutputValue, 1e-4)}, []string{"devices"}},
 		{"a gradient is off", device{change: off("d.x", 1e-4)}, []string{"devices"}},
 		{"a code is off", device{change: flip}, []string{"devices", "zeros"}},
 		{"it fails", device{err: errors.New("no memory")}, []string{"devices", "deterministic"}},
@@ -71,8 +72,8 @@ func TestDevices(t *testing.T) {
 		fails []string
 	}{
 		{"right optimizer", whitened{}, device{}, nil},
-		{"the direction is off", momentum{}, device{change: off(sdk.OutputDirection, 1e-4)}, []string{"devices"}},
-		{"the state is off", whitened{}, device{change: off(sdk.StatePrefix+"l", 1e-4)}, []string{"devices"}},
+		{"the direction is off", momentum{}, device{change: off(answer.OutputDirection, 1e-4)}, []string{"devices"}},
+		{"the state is off", whitened{}, device{change: off(answer.StatePrefix+"l", 1e-4)}, []string{"devices"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fails(t, sdktest.SomeOfOptimizer(c.o, c.fails, sdktest.On(c.d)), c.fails)
@@ -83,7 +84,7 @@ func TestDevices(t *testing.T) {
 // TestLearnedOnDevice covers the initial values of trained parameters.
 func TestLearnedOnDevice(t *testing.T) {
 	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(learned{}), sdktest.On(device{})), nil)
-	wrong := device{change: off(sdk.TrainedPrefix+"step", 1e-3)}
+	wrong := device{change: off(answer.TrainedPrefix+"step", 1e-3)}
 	fails(t, sdktest.SomeOfQuantizer(learned{}, []string{"devices"}, sdktest.On(wrong)), []string{"devices"})
 }
 

@@ -17,9 +17,11 @@ func TestGood(t *testing.T) {
 	t.Run("clipping", func(t *testing.T) { sdktest.Quantizer(t, clipping{}) })
 	t.Run("packed", func(t *testing.T) { sdktest.Quantizer(t, goodPacked()) })
 	t.Run("learned", func(t *testing.T) { sdktest.Quantizer(t, learned{}) })
+	t.Run("maximal", func(t *testing.T) { sdktest.Quantizer(t, maximal{}) })
 	t.Run("kept", func(t *testing.T) { sdktest.Quantizer(t, kept{constraint: positive}) })
 	t.Run("corrected", func(t *testing.T) { sdktest.Optimizer(t, corrected{}) })
 	t.Run("momentum", func(t *testing.T) { sdktest.Optimizer(t, momentum{}) })
+	t.Run("sampling", func(t *testing.T) { sdktest.Optimizer(t, sampling{}) })
 	t.Run("whitened", func(t *testing.T) { sdktest.Optimizer(t, whitened{}) })
 }
 
@@ -160,6 +162,7 @@ func TestQuantizerMutants(t *testing.T) {
 		{"an average that fades away", observing{next: func(old, now program.Value) program.Value { return old.Scale(0.9) }}, []string{"kept state"}, nil},
 		{"a state that is not finite", observing{next: func(old, now program.Value) program.Value { return old.Mul(now.Div(now)) }}, []string{"kept state"}, nil},
 		{"a state of NaN", observing{init: func(now program.Value) program.Value { return now.Mul(now.Log()).Scale(0.1) }}, []string{"kept state", "zeros"}, nil},
+		{"a mean that is said to be a maximum", maximal{observing{seen: func(x program.Value) program.Value { return x.Abs().MeanAll().Scale(4) }}}, []string{"kept state"}, nil},
 		{"a state for each row", observing{byRow: true}, []string{"kept state"}, nil},
 		{"a step of zero", learned{init: func(s program.Value) program.Value { return s.Scale(0).Log() }}, []string{"parameters", "shapes", "trained parameters"}, nil},
 		{"a step for each row", learned{shape: func(site sdk.Site) []int { return []int{site.Shape[0], 1} }}, []string{"trained parameters"}, nil},
@@ -238,6 +241,10 @@ func TestOptimizerMutants(t *testing.T) {
 		{"probes at infinity", probing{offset: func(in sdk.UpdateInput) program.Value { return in.Gradient.Exp() }}, []string{"probe"}},
 		{"forgets what it probed", probing{u: func(in sdk.UpdateInput) program.Value { return in.Gradient }}, []string{"probe"}},
 		{"climbs from the offset", probing{u: func(in sdk.UpdateInput) program.Value { return in.Gradient.Scale(2).Sub(in.Probed.Scale(3)) }}, []string{"parabola"}},
+		{"draws labels for nothing", sampling{u: func(in sdk.UpdateInput, _ program.Value) program.Value { return in.Gradient }}, []string{"probe", "state"}},
+		{"divides by no drawn label", sampling{u: func(in sdk.UpdateInput, _ program.Value) program.Value {
+			return in.Gradient.Div(in.Probed.Sub(in.Gradient))
+		}}, []string{"finite", "parabola"}},
 		{"keeps fractions as integers", tallied{by: 0.5}, []string{"storage"}},
 		{"keeps integers that are too large", tallied{by: 100}, []string{"storage"}},
 		{"the refresh is not used", whitened{use: func(q program.Value) program.Value {

@@ -191,6 +191,11 @@ func (q kept) Constrain(_ *program.Builder, _ string, v program.Value, _ sdk.Sit
 // positive keeps a step away from zero.
 func positive(v program.Value) program.Value { return v.Max(v.Builder().Const(1e-9)) }
 
+// maximal is observing whose state is said to be a maximum.
+type maximal struct{ observing }
+
+func (maximal) Maximum(string, sdk.Site) bool { return true }
+
 // observing has a scale for the whole tensor that follows from a moving average of the largest magnitudes.
 type observing struct {
 	// init is the average at the start, and next that after a step, from the old one and the largest magnitude now.
@@ -198,6 +203,8 @@ type observing struct {
 	next func(old, now program.Value) program.Value
 	// read and evaluate are what the scale of training and evaluation follows from.
 	read, evaluate func(average, now program.Value) program.Value
+	// seen is what takes the place of the largest magnitude.
+	seen func(x program.Value) program.Value
 	// counts keeps a number of steps, which nothing reads; byRow keeps an average for each row.
 	counts, byRow bool
 }
@@ -207,7 +214,10 @@ func (observing) Describe() sdk.Description {
 }
 
 func (q observing) now(x program.Value) program.Value {
-	if q.byRow {
+	switch {
+	case q.seen != nil:
+		return q.seen(x)
+	case q.byRow:
 		return x.Abs().MaxRow()
 	}
 	return x.Abs().MaxAll()
@@ -436,6 +446,27 @@ func (p probing) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (p
 		return p.u(in), nil, nil
 	}
 	return in.Probed, nil, nil
+}
+
+// sampling divides the gradient by the root of a mean of squares of gradients with drawn labels, of every other update.
+type sampling struct {
+	u func(in sdk.UpdateInput, h program.Value) program.Value
+}
+
+func (sampling) Describe() sdk.Description { return sdk.Description{Name: "sampling"} }
+
+func (sampling) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
+	return sdk.State{"h": b.Zeros(t.Shape...)}, nil
+}
+
+func (sampling) SampleAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 1, Next: 1, Every: 2} }
+
+func (s sampling) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+	h := in.Probing.Gt(b.Const(0)).Select(in.State["h"].Add(in.Probed.Square()).Scale(0.5), in.State["h"])
+	if s.u != nil {
+		return s.u(in, h), sdk.State{"h": h}, nil
+	}
+	return in.Gradient.Div(h.Shift(0.1).Sqrt()), sdk.State{"h": h}, nil
 }
 
 // tallied is momentum with a factor that counts to 3; the count is kept as int8.

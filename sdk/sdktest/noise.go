@@ -7,7 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -25,7 +25,7 @@ const (
 // checkNoise looks at what a program does with the keys of random bits that it takes.
 func (q *quantizerRun) checkNoise(t *trial) {
 	q.onOracle(t, func(in *instance, x []float64) {
-		for _, input := range []string{sdk.InputNoise, sdk.InputSharedNoise} {
+		for _, input := range []string{answer.InputNoise, answer.InputSharedNoise} {
 			if in.Takes(input) && len(x) >= enoughEntries {
 				in.usesKey(input, x)
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
@@ -19,10 +20,10 @@ func (opaqueAverage) Describe() sdk.Description {
 	return sdk.Description{Name: "average", Doc: "An average.", Parameters: []sdk.Parameter{sdk.Float("beta", 0.9, 0, 0.999, "decay")}}
 }
 
-func (o opaqueAverage) State(t sdk.Tensor) ([]sdk.StateTensor, error) {
-	list := []sdk.StateTensor{{Name: "m", Shape: t.Shape}}
+func (o opaqueAverage) State(t sdk.Tensor) ([]answer.Tensor, error) {
+	list := []answer.Tensor{{Name: "m", Shape: t.Shape}}
 	if o.mistake == "useless state" {
-		list = append(list, sdk.StateTensor{Name: "useless"})
+		list = append(list, answer.Tensor{Name: "useless"})
 	}
 	return list, nil
 }

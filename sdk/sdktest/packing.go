@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -15,7 +15,7 @@ func (q *quantizerRun) checkSplit(t *trial) {
 		parts, err := in.split()
 		t.must(in.at(), err)
 		whole, forward := in.quantize(x), in.run(parts.Forward, in.inputs(x))
-		in.equal(x, "value of the forward pass", forward[sdk.OutputValue].Float64s(), whole.value)
+		in.equal(x, "value of the forward pass", forward[answer.OutputValue].Float64s(), whole.value)
 		if in.m == (Oracle{}) {
 			in.checkBackward(parts, x, forward)
 		}
@@ -90,8 +90,8 @@ func (in *instance) checkUnpack(x []float64) {
 	for _, x := range append(oddities(x, in.shape[1]), x) {
 		out := in.quantize(x)
 		unpacked := in.run(in.Unpack, map[string]reference.Tensor{
-			sdk.OutputCodes: out.outputs[sdk.OutputCodes], sdk.OutputScale: out.outputs[sdk.OutputScale]})
-		in.equal(x, "unpacked value", unpacked[sdk.OutputValue].Float64s(), out.value)
+			answer.OutputCodes: out.outputs[answer.OutputCodes], answer.OutputScale: out.outputs[answer.OutputScale]})
+		in.equal(x, "unpacked value", unpacked[answer.OutputValue].Float64s(), out.value)
 	}
 }
 

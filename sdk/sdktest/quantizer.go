@@ -127,7 +127,7 @@ func (q *quantizerRun) checkLayers(t *trial) {
 		for _, at := range []depth{{0, 1}, {0, 2}, {1, 2}, {47, 48}, {-1, 2}, {-1, 0}} {
 			t.announce()
 			s := &siteAnswer{variant: q.space.singles[0], asked: role, example: example{role: fmt.Sprintf("%s of block %d of %d", role, at.layer, at.layers), shape: []int{4, 128}}}
-			s.QuantizerProgram, s.err = q.programs(s.variant, role, s.shape, at)
+			s.Quantizer, s.err = q.programs(s.variant, role, s.shape, at)
 			if t.ok(s.example, s.err) {
 				s.runOnce(t)
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -21,7 +22,7 @@ type quantizerRun struct {
 
 // siteAnswer is a quantizer's answer for one site.
 type siteAnswer struct {
-	sdk.QuantizerProgram
+	answer.Quantizer
 	example
 	err     error
 	variant variant
@@ -39,9 +40,9 @@ func (q *quantizerRun) ask(v variant, role sdk.Role, shape ...int) (*siteAnswer,
 	s, ok := q.asked[key]
 	if !ok {
 		s = &siteAnswer{variant: v, asked: role, example: example{role: string(role), shape: shape, settings: v.changed}}
-		if s.QuantizerProgram, s.err = q.programs(v, role, shape, usual); s.err == nil && s.Evaluate != nil {
+		if s.Quantizer, s.err = q.programs(v, role, shape, usual); s.err == nil && s.Evaluate != nil {
 			e := *s
-			e.QuantizerProgram, e.evaluates, e.role = s.ForEvaluation(), true, "evaluation of "+e.role
+			e.Quantizer, e.evaluates, e.role = s.ForEvaluation(), true, "evaluation of "+e.role
 			s.evaluation = &e
 		}
 		q.asked[key] = s
@@ -55,7 +56,7 @@ type depth struct{ layer, layers int }
 // usual is where sites are unless a check says otherwise.
 var usual = depth{0, 2}
 
-func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int, at depth) (sdk.QuantizerProgram, error) {
+func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int, at depth) (answer.Quantizer, error) {
 	name := "embedding"
 	if at.layer >= 0 {
 		name = fmt.Sprintf("layers.%d.wq", at.layer)
@@ -98,7 +99,7 @@ func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
 // that take noise, or where that is claimed. A quantizer that claims so and has another
 // program for evaluation rounds to nearest there.
 func (q *quantizerRun) anyRounding(s *siteAnswer) bool {
-	return !s.evaluates && (q.traits.AnyRounding || s.Takes(sdk.InputNoise) || s.Takes(sdk.InputSharedNoise))
+	return !s.evaluates && (q.traits.AnyRounding || s.Takes(answer.InputNoise) || s.Takes(answer.InputSharedNoise))
 }
 
 // each calls f for every variant and matrix shape that the plugin answers, on each machine,
@@ -127,9 +128,9 @@ func (q *quantizerRun) onOracle(t *trial, f func(in *instance, x []float64)) {
 
 // wrt names the inputs with respect to which gradients are taken.
 func (s *siteAnswer) wrt() []string {
-	names := []string{sdk.InputX}
+	names := []string{answer.InputX}
 	for _, p := range s.Trained {
-		names = append(names, sdk.TrainedPrefix+p.Name)
+		names = append(names, answer.TrainedPrefix+p.Name)
 	}
 	return names
 }
@@ -137,14 +138,14 @@ func (s *siteAnswer) wrt() []string {
 // reverse is the reverse pass of the surrogate.
 func (s *siteAnswer) reverse() (_ *program.Program, err error) {
 	if s.vjp == nil {
-		s.vjp, err = autodiff.VJP(s.Program, sdk.OutputSurrogate, s.wrt()...)
+		s.vjp, err = autodiff.VJP(s.Program, answer.OutputSurrogate, s.wrt()...)
 	}
 	return s.vjp, err
 }
 
 // split divides the quantizer as hosts do, into what runs forward and backward.
 func (s *siteAnswer) split() (*autodiff.Partition, error) {
-	return autodiff.Split(s.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, s.wrt()...)
+	return autodiff.Split(s.Program, []string{answer.OutputValue}, answer.OutputSurrogate, s.wrt()...)
 }
 
 // instance is a site on a machine, with trained parameters and state, at a training step. An error of
@@ -171,7 +172,7 @@ func (in *instance) initial(p *program.Program, sample []float64) map[string]ref
 	if p == nil {
 		return nil
 	}
-	return inSingle(in.run(p, map[string]reference.Tensor{sdk.InputX: reference.Floats(sample, in.shape...)}))
+	return inSingle(in.run(p, map[string]reference.Tensor{answer.InputX: reference.Floats(sample, in.shape...)}))
 }
 
 // inSingle rounds values to binary32, in which they are kept in training.
@@ -206,14 +207,14 @@ func (in *instance) inputs(x []float64) map[string]reference.Tensor {
 
 // inputsOf are those of one of the site's programs.
 func (in *instance) inputsOf(p *program.Program, x []float64) map[string]reference.Tensor {
-	inputs := map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)}
-	for i, name := range []string{sdk.InputNoise, sdk.InputSharedNoise} {
+	inputs := map[string]reference.Tensor{answer.InputX: reference.Floats(x, in.shape...)}
+	for i, name := range []string{answer.InputNoise, answer.InputSharedNoise} {
 		if p.Input(name) >= 0 {
 			inputs[name] = keyAt(in.step, i)
 		}
 	}
-	if p.Input(sdk.InputStep) >= 0 {
-		inputs[sdk.InputStep] = reference.Float(float64(1 + in.step))
+	if p.Input(answer.InputStep) >= 0 {
+		inputs[answer.InputStep] = reference.Float(float64(1 + in.step))
 	}
 	maps.Copy(inputs, in.trained)
 	maps.Copy(inputs, in.kept)
@@ -237,7 +238,7 @@ func (in *instance) atStep(step int) *instance {
 // respect to the surrogate.
 func (in *instance) reverseInputs(x, dy []float64) map[string]reference.Tensor {
 	inputs := in.inputs(x)
-	inputs[autodiff.Prefix+sdk.OutputSurrogate] = reference.Floats(dy, in.shape...)
+	inputs[autodiff.Prefix+answer.OutputSurrogate] = reference.Floats(dy, in.shape...)
 	return inputs
 }
 
@@ -258,7 +259,7 @@ func (in *instance) quantize(x []float64) quantization {
 }
 
 func newQuantization(out map[string]reference.Tensor) quantization {
-	return quantization{out[sdk.OutputValue].Float64s(), out[sdk.OutputCodes].Float64s(), out[sdk.OutputMask].Float64s(), out}
+	return quantization{out[answer.OutputValue].Float64s(), out[answer.OutputCodes].Float64s(), out[answer.OutputMask].Float64s(), out}
 }
 
 // part is the quantization of some of the elements.
@@ -277,7 +278,7 @@ func (in *instance) gradient(x, dy []float64) map[string]reference.Tensor {
 
 // byX is the gradient with respect to x alone.
 func (in *instance) byX(x, dy []float64) []float64 {
-	return in.gradient(x, dy)[autodiff.Prefix+sdk.InputX].Float64s()
+	return in.gradient(x, dy)[autodiff.Prefix+answer.InputX].Float64s()
 }
 
 // within, equal and finite are the methods of the trial for results that have an element

@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // Subject is a plugin under test, in this process or in another: what it is asked about
-// is an [sdk.Site] or an [sdk.Tensor], and it answers with an [sdk.QuantizerProgram] or
-// an [sdk.OptimizerProgram].
+// is an [sdk.Site] or an [sdk.Tensor], and it answers with an [answer.Quantizer] or
+// an [answer.Optimizer].
 type Subject[Question, Answer any] struct {
 	// Describe returns the description.
 	Describe func() (sdk.Description, error)
@@ -25,19 +26,19 @@ type Subject[Question, Answer any] struct {
 }
 
 // QuantizerSubject is a quantizer under test.
-type QuantizerSubject = Subject[sdk.Site, sdk.QuantizerProgram]
+type QuantizerSubject = Subject[sdk.Site, answer.Quantizer]
 
 // OptimizerSubject is an optimizer under test.
-type OptimizerSubject = Subject[sdk.Tensor, sdk.OptimizerProgram]
+type OptimizerSubject = Subject[sdk.Tensor, answer.Optimizer]
 
 // NewQuantizer is the subject for a quantizer in this process. Its programs are checked under the limits of a host.
 func NewQuantizer(q sdk.Quantizer) QuantizerSubject {
 	return QuantizerSubject{
 		Describe: func() (sdk.Description, error) { return describe(q.Describe) },
-		Programs: func(site sdk.Site) (sdk.QuantizerProgram, error) {
+		Programs: func(site sdk.Site) (answer.Quantizer, error) {
 			out, err := sdk.BuildQuantizer(q, site)
 			if err == nil {
-				err = within(sdk.SiteLimits(site.Shape), out.Programs())
+				err = within(answer.SiteLimits(site.Shape), out.Programs())
 			}
 			return out, err
 		},
@@ -51,10 +52,10 @@ func NewOptimizer(o sdk.Optimizer) OptimizerSubject {
 			return o.(sdk.OpaqueOptimizer).Step(in, tensor) // as sdk.Opaque returns it
 		},
 		Describe: func() (sdk.Description, error) { return describe(o.Describe) },
-		Programs: func(tensor sdk.Tensor) (sdk.OptimizerProgram, error) {
+		Programs: func(tensor sdk.Tensor) (answer.Optimizer, error) {
 			out, err := sdk.BuildOptimizer(o, tensor)
 			if err == nil {
-				err = within(sdk.TensorLimits(tensor.Shape), out.Programs())
+				err = within(answer.TensorLimits(tensor.Shape), out.Programs())
 			}
 			return out, err
 		},

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -22,7 +24,7 @@ type optimizerRun struct {
 
 // tensorAnswer is an optimizer's answer for one tensor.
 type tensorAnswer struct {
-	sdk.OptimizerProgram
+	answer.Optimizer
 	example
 	err     error
 	variant variant
@@ -44,13 +46,13 @@ func (o *optimizerRun) ask(v variant, role sdk.TensorRole, shape ...int) (*tenso
 
 // answer fills in the optimizer's answer for a tensor.
 func (o *optimizerRun) answer(s *tensorAnswer, v variant, role sdk.TensorRole, name string, shape []int, parts ...sdk.Part) (err error) {
-	s.OptimizerProgram, err = o.programs(v, role, name, shape, parts...)
+	s.Optimizer, err = o.programs(v, role, name, shape, parts...)
 	tensor := sdk.Tensor{Name: name, Role: role, Shape: slices.Clone(shape), Parts: parts, Values: v.values}
 	s.opaque = func(in sdk.OpaqueStep) error { return o.subject.Step(tensor, in) }
 	return err
 }
 
-func (o *optimizerRun) programs(v variant, role sdk.TensorRole, name string, shape []int, parts ...sdk.Part) (sdk.OptimizerProgram, error) {
+func (o *optimizerRun) programs(v variant, role sdk.TensorRole, name string, shape []int, parts ...sdk.Part) (answer.Optimizer, error) {
 	out, err := o.subject.Programs(sdk.Tensor{Name: name, Role: role, Shape: slices.Clone(shape), Parts: parts, Values: v.values})
 	if err != nil {
 		return out, err
@@ -178,7 +180,7 @@ func (r *training) init() error {
 		r.initOpaque()
 		return nil
 	}
-	return r.run("init", r.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(r.x, r.shape...)}, nil)
+	return r.run("init", r.Init, map[string]reference.Tensor{answer.InputX: reference.Floats(r.x, r.shape...)}, nil)
 }
 
 // at is where the training runs.
@@ -219,10 +221,10 @@ func (r *training) update(x, gradient []float64) []float64 {
 // inputs are those of the programs of the next update, beside the state.
 func (r *training) inputs(x, gradient []float64) map[string]reference.Tensor {
 	inputs := map[string]reference.Tensor{
-		sdk.InputX: reference.Floats(x, r.shape...), sdk.InputGradient: reference.Floats(gradient, r.shape...),
-		sdk.InputStep:  reference.Float(float64(r.updates + 1 + r.stepShift)),
-		sdk.InputNoise: reference.Uints([]uint32{uint32(r.updates), 77}, 2),
-		sdk.InputRate:  reference.Float(r.schedule), sdk.InputSteps: reference.Float(r.steps), sdk.InputLoss: reference.Float(r.loss),
+		answer.InputX: reference.Floats(x, r.shape...), answer.InputGradient: reference.Floats(gradient, r.shape...),
+		answer.InputStep:  reference.Float(float64(r.updates + 1 + r.stepShift)),
+		answer.InputNoise: reference.Uints([]uint32{uint32(r.updates), 77}, 2),
+		answer.InputRate:  reference.Float(r.schedule), answer.InputSteps: reference.Float(r.steps), answer.InputLoss: reference.Float(r.loss),
 	}
 	maps.Copy(inputs, r.sums)
 	return inputs
@@ -244,7 +246,7 @@ func (r *training) pace(x, gradient []float64) (err error) {
 	}
 	out, err := r.execute("rate", r.Rate, r.inputs(x, gradient))
 	if err == nil {
-		r.rate = out[sdk.OutputRate].Floats[0]
+		r.rate = out[answer.OutputRate].Floats[0]
 	}
 	return err
 }
@@ -253,12 +255,19 @@ func (r *training) pace(x, gradient []float64) (err error) {
 func (r *training) probe(x, gradient []float64, inputs map[string]reference.Tensor) error {
 	probed, probing := gradient, 0.0
 	r.offset = nil
-	if due, _ := r.ProbeDue.At(r.updates + 1); due {
+	due, _ := r.ProbeDue.At(r.updates + 1)
+	switch {
+	case due && r.Sampled: // its square has the curvature below as its mean
+		probed, probing = normal(uint64(500+r.updates), r.shape...), 1
+		for i := range probed {
+			probed[i] *= math.Sqrt(0.5 + 0.25*float64(i%5))
+		}
+	case due:
 		out, err := r.execute("probe", r.Probe, inputs)
 		if err != nil {
 			return err
 		}
-		r.offset = out[sdk.OutputOffset].Floats
+		r.offset = out[answer.OutputOffset].Floats
 		probing = 1
 		if at := axpy(x, 1, r.offset); r.slope != nil {
 			probed = r.slope(at)
@@ -268,11 +277,11 @@ func (r *training) probe(x, gradient []float64, inputs map[string]reference.Tens
 				probed[i] += (0.5 + 0.25*float64(i%5)) * p
 			}
 		}
-		if r.disturb != nil {
-			r.disturb(probed)
-		}
 	}
-	inputs[sdk.InputProbed], inputs[sdk.InputProbing] = reference.Floats(probed, r.shape...), reference.Float(probing)
+	if due && r.disturb != nil {
+		r.disturb(probed)
+	}
+	inputs[answer.InputProbed], inputs[answer.InputProbing] = reference.Floats(probed, r.shape...), reference.Float(probing)
 	return nil
 }
 
@@ -281,11 +290,11 @@ func (r *training) evaluated(x []float64) ([]float64, error) {
 	if r.Evaluate == nil {
 		return x, nil
 	}
-	out, err := r.execute("evaluate", r.Evaluate, map[string]reference.Tensor{sdk.InputX: reference.Floats(x, r.shape...)})
+	out, err := r.execute("evaluate", r.Evaluate, map[string]reference.Tensor{answer.InputX: reference.Floats(x, r.shape...)})
 	if err != nil {
 		return nil, err
 	}
-	return out[sdk.OutputWeights].Floats, nil
+	return out[answer.OutputWeights].Floats, nil
 }
 
 // step is the next update as hosts run it: observe, refresh if one is due, update. x is
@@ -298,7 +307,7 @@ func (r *training) step(x, gradient []float64) (u []float64, err error) {
 		return nil, err
 	}
 	inputs := r.inputs(x, gradient)
-	step := map[string]reference.Tensor{sdk.InputStep: inputs[sdk.InputStep]}
+	step := map[string]reference.Tensor{answer.InputStep: inputs[answer.InputStep]}
 	if err := r.probe(x, gradient, inputs); err != nil {
 		return nil, err
 	}
@@ -332,7 +341,7 @@ func (r *training) run(what string, p *program.Program, given map[string]referen
 		return err
 	}
 	for name, v := range out {
-		if name == sdk.OutputDirection {
+		if name == answer.OutputDirection {
 			*u = v.Floats
 		} else {
 			if r.returned != nil {
@@ -356,7 +365,7 @@ func (r *training) kept(name string, v reference.Tensor) reference.Tensor {
 // storage says how a state tensor is kept, given the name of the input.
 func (s *tensorAnswer) storage(name string) sdk.Storage {
 	for _, t := range s.State {
-		if sdk.StatePrefix+t.Name == name {
+		if answer.StatePrefix+t.Name == name {
 			return t.Storage
 		}
 	}

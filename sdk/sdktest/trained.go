@@ -6,7 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -29,7 +29,7 @@ func (q *quantizerRun) checkTrained(t *trial) {
 			})
 		}
 	})
-	q.shapesFor(t, "trained parameters", func(s *siteAnswer) []sdk.StateTensor { return s.Trained })
+	q.shapesFor(t, "trained parameters", func(s *siteAnswer) []answer.Tensor { return s.Trained })
 	t.skipUntried("none")
 }
 
@@ -44,7 +44,7 @@ func (q *quantizerRun) checkConstraints(t *trial) {
 			if p.Constrain == nil {
 				continue
 			}
-			name := sdk.TrainedPrefix + p.Name
+			name := answer.TrainedPrefix + p.Name
 			constrain := func(v []float64) []float64 {
 				out := in.run(p.Constrain, map[string]reference.Tensor{name: reference.Floats(v, p.Shape...)})[name]
 				t.finite(in.at(), "constrained "+p.Name, p.Shape, out.Floats)
@@ -85,15 +85,15 @@ func (q *quantizerRun) checkDevices(t *trial) {
 		t.compare(e, others, "", in.Program, in.inputs(x))
 		t.compare(e, others, "gradient ", vjp, in.reverseInputs(x, normal(7, in.shape...)))
 		if in.Init != nil {
-			t.compare(e, others, "initial ", in.Init, map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)})
+			t.compare(e, others, "initial ", in.Init, map[string]reference.Tensor{answer.InputX: reference.Floats(x, in.shape...)})
 			for _, p := range in.Trained {
-				if name := sdk.TrainedPrefix + p.Name; p.Constrain != nil {
+				if name := answer.TrainedPrefix + p.Name; p.Constrain != nil {
 					t.compare(e, others, "constrained ", p.Constrain, map[string]reference.Tensor{name: in.trained[name]})
 				}
 			}
 		}
 		if in.InitState != nil {
-			t.compare(e, others, "initial ", in.InitState, map[string]reference.Tensor{sdk.InputX: reference.Floats(x, in.shape...)})
+			t.compare(e, others, "initial ", in.InitState, map[string]reference.Tensor{answer.InputX: reference.Floats(x, in.shape...)})
 		}
 		if in.Next != nil {
 			t.compare(e, others, "next ", in.Next, in.inputsOf(in.Next, x))
@@ -136,7 +136,7 @@ func (q *quantizerRun) checkLearning(t *trial) {
 			return // too few numbers to tell an error from chance
 		}
 		for _, p := range in.Trained {
-			t.run(lesson{in, x, sdk.TrainedPrefix + p.Name}.run)
+			t.run(lesson{in, x, answer.TrainedPrefix + p.Name}.run)
 		}
 	})
 	t.skipUntried("none")

@@ -17,6 +17,7 @@ import (
 //	grads     the gradient of each update
 //	slopes    if there are any, the gradient is linear in the matrix: that of grads plus slopes times the
 //	          matrix, element by element
+//	sampled   the gradient with drawn labels at each update, times √n, if the optimizer takes one
 //	rates     the schedule's rate of each update
 //	steps     the length of the run; the number of rates if absent
 //	losses    the loss of each update, if the optimizer reads it
@@ -54,6 +55,9 @@ func (m Bench) Follow(t testing.TB, o sdk.Optimizer, c golden.Case, single float
 			}
 		}
 		for i, r := range runs {
+			if c.Inputs.Has("sampled") {
+				r.Sampled = part(c.Inputs.Array("sampled").Row(step).Data, i)
+			}
 			if c.Inputs.Has("losses") {
 				r.Loss = c.Inputs.Array("losses").Data[step]
 			}

@@ -8,13 +8,14 @@ import (
 
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // BuildQuantizer returns the programs for a weight of the given shape.
-func BuildQuantizer(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int) sdk.QuantizerProgram {
+func BuildQuantizer(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int) answer.Quantizer {
 	t.Helper()
 	built, err := sdk.BuildQuantizer(q, weight(t, q, given, shape))
 	if err != nil {
@@ -49,7 +50,7 @@ func Refused(t testing.TB, what string, err error, says string) {
 func Residuals(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int) (kept []program.Type) {
 	t.Helper()
 	built := BuildQuantizer(t, q, given, shape...)
-	parts, err := autodiff.Split(built.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, sdk.InputX)
+	parts, err := autodiff.Split(built.Program, []string{answer.OutputValue}, answer.OutputSurrogate, answer.InputX)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,10 +78,10 @@ type Quantization struct {
 func (m Bench) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any, x golden.Array) Quantization {
 	t.Helper()
 	built := BuildQuantizer(t, q, given, x.Shape...)
-	out := m.Run(t, built.Program, map[string]reference.Tensor{sdk.InputX: reference.Floats(x.Data, x.Shape...)})
+	out := m.Run(t, built.Program, map[string]reference.Tensor{answer.InputX: reference.Floats(x.Data, x.Shape...)})
 	values := func(name string) []float64 { return out[name].Float64s() }
 	return Quantization{
-		Value: values(sdk.OutputValue), Codes: values(sdk.OutputCodes), Scale: values(sdk.OutputScale), Mask: values(sdk.OutputMask),
+		Value: values(answer.OutputValue), Codes: values(answer.OutputCodes), Scale: values(answer.OutputScale), Mask: values(answer.OutputMask),
 		bench: m, program: built.Program, x: x,
 	}
 }
@@ -89,12 +90,12 @@ func (m Bench) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any, x g
 // the quantized value: the reverse pass of the surrogate.
 func (q Quantization) Gradient(t testing.TB, dy []float64) []float64 {
 	t.Helper()
-	vjp, err := autodiff.VJP(q.program, sdk.OutputSurrogate, sdk.InputX)
+	vjp, err := autodiff.VJP(q.program, answer.OutputSurrogate, answer.InputX)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return q.bench.Run(t, vjp, map[string]reference.Tensor{
-		sdk.InputX:                            reference.Floats(q.x.Data, q.x.Shape...),
-		autodiff.Prefix + sdk.OutputSurrogate: reference.Floats(dy, q.x.Shape...),
-	})[autodiff.Prefix+sdk.InputX].Float64s()
+		answer.InputX:                            reference.Floats(q.x.Data, q.x.Shape...),
+		autodiff.Prefix + answer.OutputSurrogate: reference.Floats(dy, q.x.Shape...),
+	})[autodiff.Prefix+answer.InputX].Float64s()
 }

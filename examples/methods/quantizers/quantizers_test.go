@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
@@ -66,7 +67,7 @@ func quantized(t *testing.T, method string, r references) (value, gradient []flo
 		t.Fatal(err)
 	}
 	q = q.ForEvaluation()
-	in := map[string]reference.Tensor{sdk.InputX: reference.Floats(r.X, r.Shape...)}
+	in := map[string]reference.Tensor{answer.InputX: reference.Floats(r.X, r.Shape...)}
 	if q.Init != nil {
 		start, err := reference.Run(q.Init, in)
 		if err != nil {
@@ -80,21 +81,21 @@ func quantized(t *testing.T, method string, r references) (value, gradient []flo
 	for i := range ones {
 		ones[i] = 1
 	}
-	p, err := autodiff.VJP(q.Program, sdk.OutputSurrogate, sdk.InputX)
+	p, err := autodiff.VJP(q.Program, answer.OutputSurrogate, answer.InputX)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in[autodiff.Prefix+sdk.OutputSurrogate] = reference.Floats(ones, r.Shape...)
+	in[autodiff.Prefix+answer.OutputSurrogate] = reference.Floats(ones, r.Shape...)
 	dx, err := reference.Run(p, in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	delete(in, autodiff.Prefix+sdk.OutputSurrogate)
+	delete(in, autodiff.Prefix+answer.OutputSurrogate)
 	out, err := reference.Run(q.Program, in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out[sdk.OutputValue].Floats, dx[autodiff.Prefix+sdk.InputX].Floats
+	return out[answer.OutputValue].Floats, dx[autodiff.Prefix+answer.InputX].Floats
 }
 
 func within(t *testing.T, what string, got, want []float64) {

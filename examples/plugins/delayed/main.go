@@ -6,8 +6,8 @@
 //	s   = 448 / a / 2^margin
 //	Q(x) = E4M3(s·x) / s, where larger numbers than 448 become 448
 //
-// Of the micro-batches and replicas of a step the mean of max|x| counts. In the first step the
-// tensor itself stands for those before; Transformer Engine begins with s = 1.
+// In the first step the tensor itself stands for those before; Transformer Engine begins with
+// s = 1.
 // (Micikevicius et al., "FP8 Formats for Deep Learning", 2022, arXiv 2209.05433; recipe
 // DelayedScaling of Transformer Engine.)
 package main
@@ -25,6 +25,7 @@ type delayed struct{}
 var (
 	_ sdk.Quantizer = delayed{}
 	_ sdk.Stateful  = delayed{}
+	_ sdk.Maximal   = delayed{}
 )
 
 func (delayed) Describe() sdk.Description {
@@ -46,6 +47,9 @@ const history = "history"
 func (delayed) InitState(b *program.Builder, x program.Value, site sdk.Site) (sdk.State, error) {
 	return sdk.State{history: push(largest(x), b.Zeros(site.Int("history")))}, nil
 }
+
+// Maximum: of the micro-batches of a step the largest magnitude counts.
+func (delayed) Maximum(string, sdk.Site) bool { return true }
 
 // Quantize writes Q(x) for a weight or activation.
 func (delayed) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes the golden files of the optimizers beside this directory.
 
-The values come from optax (0.2.8, on jax 0.10.0) in float64, which shares no code with this
-project. Where optax computes a schedule in float32, or leaves it to the caller, the schedule is
-written here from its paper. Run it from anywhere; it needs optax and numpy.
+The values come from optax in float64, which shares no code with this project. Where optax computes
+a schedule in float32, or leaves it to the caller, the schedule is written here from its paper. Run it
+from anywhere; it needs numpy and the versions in VERSIONS: with another jax, last bits differ.
 """
 
 import json
@@ -20,6 +20,7 @@ from optax._src import factorized, transform  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent.parent
 STEPS = 12
+VERSIONS = {"jax": "0.10.2", "optax": "0.2.8"}
 
 
 def inputs(seed, shape, rate, steps=STEPS):
@@ -202,12 +203,41 @@ def sam(p, t, x, gradient, curvature, state):
     return state["m"]
 
 
+def sampled(id_, shape, params, seed, labels):
+    """A case of Sophia-G, whose gradients with drawn labels are those of a mean over so many of them."""
+    drawn = np.random.default_rng(seed + 200).standard_normal((STEPS, *shape)).round(6)
+    case = probed(id_, shape, params, seed, lambda *args: sophia_g(*args, drawn=drawn / np.sqrt(labels), labels=labels))
+    case["inputs"]["sampled"] = drawn.tolist()  # times the root of their number, as the host tells
+    return case
+
+
+def sophia_g(p, t, x, gradient, curvature, state, drawn, labels):
+    b1, b2 = p.get("beta1", 0.96), p.get("beta2", 0.99)
+    state["m"] = b1 * state.get("m", 0) + (1 - b1) * gradient(x)
+    if (t - 1) % p.get("every", 10) == 0:  # the estimator of Gauss, Newton and Bartlett
+        g = drawn[t - 1]
+        state["h"] = b2 * state.get("h", 0) + (1 - b2) * labels * g * g
+    return np.clip(state["m"] / np.maximum(p.get("gamma", 0.01) * state["h"], p.get("eps", 1e-12)), -1, 1)
+
+
 def sophia(p, t, x, gradient, curvature, state):
     b1, b2 = p.get("beta1", 0.96), p.get("beta2", 0.99)
     state["m"] = b1 * state.get("m", 0) + (1 - b1) * gradient(x)
     if (t - 1) % p.get("every", 10) == 0:  # the diagonal of the Hessian is known here: any v gives it
         state["h"] = b2 * state.get("h", 0) + (1 - b2) * curvature
     return np.clip(state["m"] / np.maximum(p.get("gamma", 0.01) * state["h"], p.get("eps", 1e-12)), -1, 1)
+
+
+def adahessian(p, t, x, gradient, curvature, state):
+    b1, b2 = p.get("beta1", 0.9), p.get("beta2", 0.999)
+    if (t - 1) % p.get("every", 1) == 0:
+        size = math.gcd(p.get("block", 32), x.shape[1])
+        blocks = [np.full(size, curvature.ravel()[i : i + size].mean()) for i in range(0, x.size, size)]
+        state["d"] = np.concatenate(blocks).reshape(x.shape)
+    state["m"] = b1 * state.get("m", 0) + (1 - b1) * gradient(x)
+    state["v"] = b2 * state.get("v", 0) + (1 - b2) * state["d"] ** 2
+    root = np.sqrt(state["v"] / (1 - b2**t))
+    return state["m"] / (1 - b1**t) / (root ** p.get("power", 1.0) + p.get("eps", 1e-4))
 
 
 def mars(p, t, x, gradient, curvature, state):
@@ -221,15 +251,24 @@ def mars(p, t, x, gradient, curvature, state):
 
 
 def main():
+    have = {"jax": jax.__version__, "optax": optax.__version__}
+    if have != VERSIONS:
+        raise SystemExit(f"here are {have}; the golden files were written with {VERSIONS}")
     write("mars", "MARS-AdamW with the gradient at the point before, in NumPy.",
           [probed("defaults", (2, 3), {}, 1, mars), probed("much", (3, 2), {"beta1": 0.8, "beta2": 0.9, "gamma": 0.5, "eps": 1e-3}, 2, mars, slopes=(0.5, 8.0))])
     write("sam", "Sharpness-aware minimization in NumPy; the rows of the last case are those of two matrices.",
           [probed("defaults", (2, 3), {}, 1, sam), probed("wide", (3, 2), {"rho": 2.0, "momentum": 0.5}, 2, sam),
            probed("two", (4, 3), {"rho": 0.5}, 3, sam, matrices=2)])
-    write("sophia", "Sophia-H in NumPy, where the Hessian is diagonal.",
+    write("sophia", "Sophia-H in NumPy, where the Hessian is diagonal, and Sophia-G (the last two cases) with random gradients for drawn labels.",
           [probed("defaults", (2, 3), {}, 1, sophia),
            probed("often", (3, 2), {"every": 3, "beta1": 0.8, "beta2": 0.5, "gamma": 2.0, "eps": 1e-3}, 2, sophia, slopes=(-0.5, 3.0)),
-           probed("each", (2, 2), {"every": 1, "beta2": 0.0, "gamma": 1.0, "probe": 0.125}, 3, sophia)])
+           probed("each", (2, 2), {"every": 1, "beta2": 0.0, "gamma": 1.0, "probe": 0.125}, 3, sophia),
+           sampled("gnb", (2, 3), {"estimator": "gnb", "gamma": 0.05}, 4, 480),
+           sampled("gnb_often", (3, 2), {"estimator": "gnb", "every": 3, "beta1": 0.8, "beta2": 0.5, "gamma": 2.0, "eps": 1e-3}, 5, 7)])
+    write("adahessian", "AdaHessian in NumPy, where the Hessian is diagonal.",
+          [probed("defaults", (2, 3), {"probe": 0.0625}, 1, adahessian),
+           probed("blocks", (3, 12), {"block": 4, "every": 3, "beta1": 0.8, "beta2": 0.5, "eps": 1e-3, "probe": 0.125}, 2, adahessian, slopes=(-0.5, 3.0)),
+           probed("power", (2, 4), {"block": 1, "power": 0.5, "probe": 0.125}, 3, adahessian)])
     write("adam8bit", "Adam with moments of 8 bits in blocks of 256, as in bitsandbytes, in NumPy; the last case, of 32 bits, by optax.adam.",
           [adam8bit("one_block", (2, 3), {"min_size": 0}, 1), adam8bit("two_blocks", (2, 140), {"min_size": 0}, 2),
            adam8bit("other", (16, 16), {"min_size": 256, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3}, 3)]

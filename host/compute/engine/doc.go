@@ -20,9 +20,9 @@
 //
 // A device opened with a Count above one consists of that many replicas, each on a GPU of its own, and every step runs
 // on all of them: one program, compiled once, each replica using its own copy of every buffer. [Upload] makes equal
-// copies; [UploadSharded] gives each replica its part. A graph sees what one replica has; [SumAcross] is its only
-// access to the others. What a step returns must be equal on all replicas: whatever depends on a sharded input must
-// pass through SumAcross. A device with one replica runs the same graphs, without any sums.
+// copies; [UploadSharded] gives each replica its part. A graph sees what one replica has; [SumAcross] and
+// [MaxAcross] are its only access to the others. What a step returns must be equal on all replicas: whatever depends on a
+// sharded input must pass through one of them. A device with one replica runs the same graphs, without any sums.
 //
 // # Precision
 //

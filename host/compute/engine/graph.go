@@ -106,16 +106,21 @@ func Replicas(g *graph.Graph) int { return g.NumDevices() }
 // SumAcross returns for each node the sum of its values on all replicas, which is equal on all of them; with one
 // replica, it returns the nodes themselves. Gradients do not pass through it: use it on what has already been
 // differentiated.
-func SumAcross(nodes ...*graph.Node) []*graph.Node {
-	sums := make([]*graph.Node, len(nodes))
+func SumAcross(nodes ...*graph.Node) []*graph.Node { return across(compute.ReduceOpSum, nodes) }
+
+// MaxAcross is [SumAcross] for the largest values in place of sums.
+func MaxAcross(nodes ...*graph.Node) []*graph.Node { return across(compute.ReduceOpMax, nodes) }
+
+func across(op compute.ReduceOpType, nodes []*graph.Node) []*graph.Node {
+	all := make([]*graph.Node, len(nodes))
 	for i, node := range nodes {
-		sums[i] = node
+		all[i] = node
 		if g := node.Graph(); Replicas(g) > 1 {
 			// One by one: XLA joins them as it likes, and can start the first before the last is computed.
-			sums[i] = g.Distributed().AllReduceOne(node, compute.ReduceOpSum)
+			all[i] = g.Distributed().AllReduceOne(node, op)
 		}
 	}
-	return sums
+	return all
 }
 
 // LongestIntegers is the largest number of products of two numbers from −127 to 127 whose sum always fits int32.

@@ -13,11 +13,12 @@ import (
 	"github.com/cage-qat/cage/host/internal/testdevice"
 )
 
-// sumsOfRows returns, for a sharded input, the sums of each replica's columns, summed across, and their number.
+// sumsOfRows returns, for a sharded input, the sums of each replica's columns, summed across, and their number; and the largest
+// numbers of the columns.
 func sumsOfRows(g *graph.Graph, in []*graph.Node) []*graph.Node {
 	ones := graph.OnesLike(graph.ReduceSum(in[0], 0))
 	sums := engine.SumAcross(graph.ReduceSum(in[0], 0), ones)
-	return []*graph.Node{sums[0], graph.Add(graph.MulScalar(in[1], float64(engine.Replicas(g))), sums[1])}
+	return []*graph.Node{sums[0], graph.Add(graph.MulScalar(in[1], float64(engine.Replicas(g))), sums[1]), engine.MaxAcross(graph.ReduceMax(in[0], 0))[0]}
 }
 
 // TestSumAcross runs on one replica everywhere and on several where there are several places: what comes out is the same,
@@ -44,7 +45,7 @@ func TestSumAcross(t *testing.T) {
 		y := testdevice.Upload(t, d, []float32{1, 2, 3}, 3)
 		out := run(t, e, x, y)
 		n := float32(count)
-		for i, want := range [][]float32{{84, 92, 100}, {2 * n, 3 * n, 4 * n}} {
+		for i, want := range [][]float32{{84, 92, 100}, {2 * n, 3 * n, 4 * n}, {21, 22, 23}} {
 			if got := testdevice.Download[float32](t, out[i]); !slices.Equal(got, want) {
 				t.Errorf("%d replicas: output %d is %v, want %v", count, i, got, want)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -63,7 +63,7 @@ func (q programQuantizer) CodeShapes(d *engine.Device) (parts []shapes.Shape) {
 // finds the codes of the value, they are further outputs of the program, and c is their form. Otherwise c is nil.
 func (q programQuantizer) factoredForward(d *engine.Device) (p *program.Program, c *coding) {
 	if c = codingOf(d); c != nil {
-		if p, ok := c.factor(q.parts.Forward, sdk.OutputValue); ok {
+		if p, ok := c.factor(q.parts.Forward, answer.OutputValue); ok {
 			return p, c
 		}
 	}

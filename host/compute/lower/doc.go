@@ -7,7 +7,7 @@
 // slow because it has no vector kernel, gobackend.go uses several nodes
 // in its place. XLA gets the plain nodes.
 //
-// A quantizer's program comes as sdk.QuantizerProgram: what its author's builder made, or
+// A quantizer's program comes as answer.Quantizer: what its author's builder made, or
 // what has crossed the wire and was checked. [NewQuantizer] divides it into a forward and a
 // backward pass, and [Quantizer.KeepRotated] into such without the last rotation. While
 // a graph is built, a pass may become another program: with codes of its value as further

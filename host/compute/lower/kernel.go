@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/pass/factor"
 	"github.com/cage-qat/cage/host/compute/rows"
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/simplify"
 )
@@ -294,12 +294,12 @@ func (kernelTrial) program() (*program.Program, error) {
 	const group = 32
 	groups := trialWidth / group
 	b := program.NewBuilder("trial/forward")
-	z := b.Input(sdk.InputX, program.FloatType(trialRows, trialWidth)).Hadamard(trialBlock)
+	z := b.Input(answer.InputX, program.FloatType(trialRows, trialWidth)).Hadamard(trialBlock)
 	r := z.Div(z.Mul(z).MeanRow().Sqrt()).Reshape(trialRows, groups, group)
 	highest := r.Abs().MaxRow()
 	code := r.Mul(b.Const(4)).Clamp(b.Const(-8), b.Const(7)).Round()
 	value := r.Abs().Le(b.Const(2)).Select(code.Mul(highest), b.Const(0))
-	b.Output(sdk.OutputValue, value.Reshape(trialRows, trialWidth))
+	b.Output(answer.OutputValue, value.Reshape(trialRows, trialWidth))
 	return b.Build()
 }
 
@@ -315,19 +315,19 @@ func (k kernelTrial) run(d *engine.Device) error {
 	for i := range x {
 		x[i] = float32(rng.NormFloat64())
 	}
-	at := InMemory{sdk.OutputValue: triton.BFloat16} // x is float32, so that a rotation splits its numbers in two
+	at := InMemory{answer.OutputValue: triton.BFloat16} // x is float32, so that a rotation splits its numbers in two
 	fused, err := k.values(d, x, func(g *graph.Graph, x *graph.Node) *graph.Node {
 		out, ok := kernelOf(g, p, trialRows, triton.LargestRow, []*graph.Node{x}, at)
 		if !ok {
 			panic(errors.New("the trial fits no kernel"))
 		}
-		return out[sdk.OutputValue]
+		return out[answer.OutputValue]
 	})
 	if err != nil {
 		return fmt.Errorf("the device has no kernels: %w", err)
 	}
 	plain, err := k.values(d, x, func(g *graph.Graph, x *graph.Node) *graph.Node {
-		return Lower(g, p, []*graph.Node{x})[sdk.OutputValue]
+		return Lower(g, p, []*graph.Node{x})[answer.OutputValue]
 	})
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/pjrtrecord"
 	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -121,17 +121,17 @@ func TestBlockKernelCalls(t *testing.T) {
 
 // quantizerOf makes a quantizer of matrices from the value and the surrogate of its program.
 func quantizerOf(t *testing.T, name string, rows, columns int, make func(b *program.Builder, x program.Value) (value, surrogate program.Value),
-	trained ...sdk.StateTensor) lower.Quantizer {
+	trained ...answer.Tensor) lower.Quantizer {
 	t.Helper()
 	b := program.NewBuilder(name)
-	value, surrogate := make(b, b.Input(sdk.InputX, program.FloatType(rows, columns)))
-	b.Output(sdk.OutputValue, value)
-	b.Output(sdk.OutputSurrogate, surrogate)
+	value, surrogate := make(b, b.Input(answer.InputX, program.FloatType(rows, columns)))
+	b.Output(answer.OutputValue, value)
+	b.Output(answer.OutputSurrogate, surrogate)
 	p, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := lower.NewQuantizer(sdk.QuantizerProgram{Program: p, Trained: trained})
+	q, err := lower.NewQuantizer(answer.Quantizer{Program: p, Trained: trained})
 	if err != nil {
 		t.Fatal(err)
 	}

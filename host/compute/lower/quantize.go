@@ -12,7 +12,7 @@ import (
 	graphdiff "github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -22,16 +22,18 @@ import (
 // may be in different graphs. Its methods build graphs and panic as [Lower] does.
 type Quantizer interface {
 	// Trained lists the quantizer's trained parameters; most quantizers have none.
-	Trained() []sdk.StateTensor
+	Trained() []answer.Tensor
 	// State lists the state tensors that the quantizer keeps from step to step; most have none.
-	State() []sdk.StateTensor
+	State() []answer.Tensor
 	// Takes reports whether the quantizer reads what changes from step to step:
-	// [sdk.InputNoise], [sdk.InputSharedNoise] or [sdk.InputStep].
+	// [answer.InputNoise], [answer.InputSharedNoise] or [answer.InputStep].
 	Takes(input string) bool
+	// Calibrated reports whether Init or InitState reads statistics of columns.
+	Calibrated() bool
 	// Init returns the initial values of the trained parameters for x.
-	Init(x *graph.Node) []*graph.Node
+	Init(x *graph.Node, columns Columns) []*graph.Node
 	// InitState returns the state that training begins with, for x.
-	InitState(x *graph.Node) []*graph.Node
+	InitState(x *graph.Node, columns Columns) []*graph.Node
 	// Next returns the state after a step that quantizes x; nil for a quantizer of evaluation.
 	Next(x *graph.Node, given Given) []*graph.Node
 	// Forward returns Q(x) and the residuals that Backward needs in addition to the point.
@@ -71,6 +73,21 @@ type Given struct {
 	Noise, SharedNoise, Step *graph.Node
 }
 
+// Columns holds the statistics of [sdk.Columns] by the names of inputs ([answer.ColumnInputs]), each of shape [1, columns]. It may be
+// nil for a quantizer that is not calibrated.
+type Columns map[string]*graph.Node
+
+// ColumnsOf computes the statistics of the two operands of a product from their rows, [rows, columns] each: with the names for
+// activations if they are such, else with those for weights.
+func ColumnsOf(x *graph.Node, activations bool) Columns {
+	largest, mean := answer.InputWeightsMax, answer.InputWeightsMean
+	if activations {
+		largest, mean = answer.InputActivationsMax, answer.InputActivationsMean
+	}
+	a := graph.Abs(x)
+	return Columns{largest: graph.ReduceAndKeep(a, graph.ReduceMax, 0), mean: graph.ReduceAndKeep(a, graph.ReduceMean, 0)}
+}
+
 // Point is the point at which a backward pass is computed: the inputs of the forward pass
 // and its value.
 type Point struct {
@@ -82,7 +99,7 @@ type Point struct {
 // NewQuantizer prepares a quantizer's program of training, which must have passed its
 // check. The forward part returns the value; the backward part differentiates the surrogate
 // with respect to x and the trained parameters.
-func NewQuantizer(q sdk.QuantizerProgram) (Quantizer, error) {
+func NewQuantizer(q answer.Quantizer) (Quantizer, error) {
 	p, err := split(q)
 	if err != nil {
 		return nil, fmt.Errorf("gradient of the surrogate: %w", err)
@@ -91,19 +108,19 @@ func NewQuantizer(q sdk.QuantizerProgram) (Quantizer, error) {
 }
 
 // split divides the program into a forward and a backward part. All floats but codes are stored in float32.
-func split(q sdk.QuantizerProgram) (programQuantizer, error) {
-	wrt := []string{sdk.InputX}
+func split(q answer.Quantizer) (programQuantizer, error) {
+	wrt := []string{answer.InputX}
 	for _, t := range q.Trained {
-		wrt = append(wrt, sdk.TrainedPrefix+t.Name)
+		wrt = append(wrt, answer.TrainedPrefix+t.Name)
 	}
-	parts, err := autodiff.Split(q.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, wrt...)
-	return programQuantizer{QuantizerProgram: q, parts: parts, memory: codesInMemory}, err
+	parts, err := autodiff.Split(q.Program, []string{answer.OutputValue}, answer.OutputSurrogate, wrt...)
+	return programQuantizer{Quantizer: q, parts: parts, memory: codesInMemory}, err
 }
 
 // inBFloat16 is the quantizer with x, Q(x) and their gradients stored in bfloat16.
 func (q programQuantizer) inBFloat16() programQuantizer {
 	q.memory = maps.Clone(q.memory)
-	for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, autodiff.Prefix + sdk.InputX} {
+	for _, name := range []string{answer.InputX, answer.OutputValue, autodiff.Prefix + answer.OutputSurrogate, autodiff.Prefix + answer.InputX} {
 		q.memory[name] = triton.BFloat16
 	}
 	return q
@@ -111,7 +128,7 @@ func (q programQuantizer) inBFloat16() programQuantizer {
 
 // programQuantizer inlines a program divided into its forward and backward parts.
 type programQuantizer struct {
-	sdk.QuantizerProgram
+	answer.Quantizer
 	parts *autodiff.Partition
 	// memory says how kernels store floats.
 	memory InMemory
@@ -123,28 +140,39 @@ func (q programQuantizer) rows() int {
 	return int(q.Program.Inputs[0].Type.Size()) / shape[len(shape)-1]
 }
 
-func (q programQuantizer) Trained() []sdk.StateTensor { return q.QuantizerProgram.Trained }
+func (q programQuantizer) Trained() []answer.Tensor { return q.Quantizer.Trained }
 
-func (q programQuantizer) State() []sdk.StateTensor { return q.QuantizerProgram.State }
+func (q programQuantizer) State() []answer.Tensor { return q.Quantizer.State }
 
-func (q programQuantizer) Init(x *graph.Node) []*graph.Node {
-	return listed(x.Graph(), q.QuantizerProgram.Init, []*graph.Node{x}, sdk.TrainedPrefix, q.Trained())
+func (q programQuantizer) Init(x *graph.Node, columns Columns) []*graph.Node {
+	p := q.Quantizer.Init
+	return listed(x.Graph(), p, columns.after(x, p), answer.TrainedPrefix, q.Trained())
 }
 
-func (q programQuantizer) InitState(x *graph.Node) []*graph.Node {
-	return listed(x.Graph(), q.QuantizerProgram.InitState, []*graph.Node{x}, sdk.KeptPrefix, q.State())
+func (q programQuantizer) InitState(x *graph.Node, columns Columns) []*graph.Node {
+	p := q.Quantizer.InitState
+	return listed(x.Graph(), p, columns.after(x, p), answer.KeptPrefix, q.State())
+}
+
+// after are the inputs of a program of initial values: x, and the statistics that it takes.
+func (c Columns) after(x *graph.Node, p *program.Program) []*graph.Node {
+	in := []*graph.Node{x}
+	for p != nil && len(in) < len(p.Inputs) {
+		in = append(in, c[p.Inputs[len(in)].Name])
+	}
+	return in
 }
 
 func (q programQuantizer) Next(x *graph.Node, given Given) []*graph.Node {
-	p := q.QuantizerProgram.Next
+	p := q.Quantizer.Next
 	if p == nil {
 		return nil
 	}
-	return listed(x.Graph(), p, append([]*graph.Node{x}, q.others(p, given)...), sdk.KeptPrefix, q.State())
+	return listed(x.Graph(), p, append([]*graph.Node{x}, q.others(p, given)...), answer.KeptPrefix, q.State())
 }
 
 // listed lowers a program and returns its outputs for the tensors of a list, in their order; nil without a program.
-func listed(g *graph.Graph, p *program.Program, in []*graph.Node, prefix string, list []sdk.StateTensor) []*graph.Node {
+func listed(g *graph.Graph, p *program.Program, in []*graph.Node, prefix string, list []answer.Tensor) []*graph.Node {
 	if p == nil {
 		return nil
 	}
@@ -157,7 +185,7 @@ func listed(g *graph.Graph, p *program.Program, in []*graph.Node, prefix string,
 }
 
 func (q programQuantizer) Evaluation() (Quantizer, error) {
-	if q.Evaluate == nil && q.QuantizerProgram.Next == nil {
+	if q.Evaluate == nil && q.Quantizer.Next == nil {
 		return nil, nil
 	}
 	return NewQuantizer(q.ForEvaluation())
@@ -165,12 +193,12 @@ func (q programQuantizer) Evaluation() (Quantizer, error) {
 
 // nodes are what the program reads of what it is given beside x, by the names of its inputs.
 func (q programQuantizer) nodes(given Given) map[string]*graph.Node {
-	nodes := map[string]*graph.Node{sdk.InputNoise: given.Noise, sdk.InputSharedNoise: given.SharedNoise, sdk.InputStep: given.Step}
+	nodes := map[string]*graph.Node{answer.InputNoise: given.Noise, answer.InputSharedNoise: given.SharedNoise, answer.InputStep: given.Step}
 	for i, t := range q.Trained() {
-		nodes[sdk.TrainedPrefix+t.Name] = given.Trained[i]
+		nodes[answer.TrainedPrefix+t.Name] = given.Trained[i]
 	}
 	for i, t := range q.State() {
-		nodes[sdk.KeptPrefix+t.Name] = given.State[i]
+		nodes[answer.KeptPrefix+t.Name] = given.State[i]
 	}
 	return nodes
 }
@@ -188,7 +216,7 @@ func (q programQuantizer) others(p *program.Program, given Given) []*graph.Node 
 func (q programQuantizer) Forward(x *graph.Node, given Given) (*graph.Node, []*graph.Node) {
 	p, coding := q.factoredForward(engine.DeviceOf(x.Graph()))
 	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, q.others(q.Program, given)...), q.memory)
-	value := out[sdk.OutputValue]
+	value := out[answer.OutputValue]
 	if coding != nil {
 		coding.codes(out).AttachTo(value)
 	}
@@ -199,7 +227,7 @@ func (q programQuantizer) Forward(x *graph.Node, given Given) (*graph.Node, []*g
 func (q programQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
 	var residuals []*graph.Node
 	for _, r := range q.parts.Residuals {
-		if !r.Input && r.Name != sdk.OutputValue {
+		if !r.Input && r.Name != answer.OutputValue {
 			residuals = append(residuals, out[r.Name])
 		}
 	}
@@ -208,19 +236,19 @@ func (q programQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
 
 func (q programQuantizer) Backward(at Point, residuals []*graph.Node, dy *graph.Node) (*graph.Node, []*graph.Node) {
 	out := lowerRows(dy.Graph(), q.parts.Backward, q.rows(), q.backwardInputs(at, residuals, dy), q.memory)
-	return out[autodiff.Prefix+sdk.InputX], q.trainedGradients(out)
+	return out[autodiff.Prefix+answer.InputX], q.trainedGradients(out)
 }
 
 // backwardInputs are the inputs of the backward pass.
 func (q programQuantizer) backwardInputs(at Point, residuals []*graph.Node, dy *graph.Node) []*graph.Node {
 	known := q.nodes(at.Given)
-	known[sdk.InputX] = at.X
+	known[answer.InputX] = at.X
 	inputs := make([]*graph.Node, 0, len(q.parts.Residuals)+1)
 	for _, r := range q.parts.Residuals {
 		switch {
 		case r.Input:
 			inputs = append(inputs, known[r.Name])
-		case r.Name == sdk.OutputValue:
+		case r.Name == answer.OutputValue:
 			inputs = append(inputs, at.Value)
 		default:
 			inputs, residuals = append(inputs, residuals[0]), residuals[1:]
@@ -233,7 +261,7 @@ func (q programQuantizer) backwardInputs(at Point, residuals []*graph.Node, dy *
 func (q programQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.Node {
 	var dTrained []*graph.Node
 	for _, t := range q.Trained() {
-		dTrained = append(dTrained, out[autodiff.Prefix+sdk.TrainedPrefix+t.Name])
+		dTrained = append(dTrained, out[autodiff.Prefix+answer.TrainedPrefix+t.Name])
 	}
 	return dTrained
 }
@@ -265,13 +293,13 @@ func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
 
 // KeepRotated leaves the last rotation out of the value and out of the surrogate, and so out of the surrogate's gradient.
 func (q programQuantizer) KeepRotated() (*Rotated, error) {
-	block := rotation.Ending(q.Program, sdk.OutputValue)
+	block := rotation.Ending(q.Program, answer.OutputValue)
 	if block == 0 {
 		return nil, nil
 	}
-	full, half := q.QuantizerProgram, q.QuantizerProgram
+	full, half := q.Quantizer, q.Quantizer
 	var err error
-	if half.Program, err = rotation.Undo(full.Program, block, sdk.OutputValue, sdk.OutputSurrogate); err != nil {
+	if half.Program, err = rotation.Undo(full.Program, block, answer.OutputValue, answer.OutputSurrogate); err != nil {
 		return nil, err
 	}
 	half.Unpack = nil // Unpack returns Q(x) and not H·Q(x)
@@ -347,20 +375,20 @@ func (q programQuantizer) fusedBackward(s Source) (*program.Program, error) {
 	inputs := sourceInputs(b, s)
 	args := make([]program.Value, len(back.Inputs))
 	for i, in := range back.Inputs {
-		if in.Name != sdk.InputX {
+		if in.Name != answer.InputX {
 			args[i] = b.Input(in.Name, in.Type)
 		}
 	}
-	if x := back.Input(sdk.InputX); x >= 0 {
+	if x := back.Input(answer.InputX); x >= 0 {
 		args[x] = transform.Inline(b, s.Forward, inputs...)[SourceValue]
 	}
 	out := transform.Inline(b, back, args...)
-	adjoints := transform.Inline(b, s.Backward, append(slices.Clone(inputs), out[autodiff.Prefix+sdk.InputX])...)
+	adjoints := transform.Inline(b, s.Backward, append(slices.Clone(inputs), out[autodiff.Prefix+answer.InputX])...)
 	for i, o := range s.Backward.Outputs {
 		b.Output(autodiff.Prefix+sourcePrefix+s.Forward.Inputs[i].Name, adjoints[o.Name])
 	}
 	for _, o := range back.Outputs {
-		if o.Name != autodiff.Prefix+sdk.InputX {
+		if o.Name != autodiff.Prefix+answer.InputX {
 			b.Output(o.Name, out[o.Name])
 		}
 	}
@@ -378,8 +406,8 @@ func sourceInputs(b *program.Builder, s Source) []program.Value {
 // fusedMemory says how the fused passes store floats.
 func (q programQuantizer) fusedMemory(s Source) InMemory {
 	memory := maps.Clone(q.memory)
-	delete(memory, sdk.InputX) // the activation is never stored
-	delete(memory, autodiff.Prefix+sdk.InputX)
+	delete(memory, answer.InputX) // the activation is never stored
+	delete(memory, autodiff.Prefix+answer.InputX)
 	for _, in := range s.Forward.Inputs {
 		if s.InBFloat16 && in.Type.Shape[0] > 1 {
 			memory[sourcePrefix+in.Name], memory[autodiff.Prefix+sourcePrefix+in.Name] = triton.BFloat16, triton.BFloat16
@@ -407,7 +435,7 @@ func (q programQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y
 			sourceResiduals[o.Name] = out[sourcePrefix+o.Name]
 		}
 	}
-	value, residuals := out[sdk.OutputValue], q.residuals(out)
+	value, residuals := out[answer.OutputValue], q.residuals(out)
 	inputs := append(slices.Clone(s.Inputs), given.Trained...)
 	y = graphdiff.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
 		at := Point{X: x, Given: given, Value: value}
@@ -435,7 +463,7 @@ func (q programQuantizer) backwardFused(s Source, at Point, residuals []*graph.N
 	}
 	inputs := slices.Clone(s.Inputs)
 	for i, in := range q.backwardInputs(at, residuals, dy) {
-		if q.parts.Backward.Inputs[i].Name != sdk.InputX {
+		if q.parts.Backward.Inputs[i].Name != answer.InputX {
 			inputs = append(inputs, in)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/testdevice"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -105,7 +105,7 @@ func bfloat(x float32, rounded bool) float32 {
 // BenchmarkRows compares a quantizer by rows with the same as a graph, forward alone and with its gradient, on one thread.
 func BenchmarkRows(b *testing.B) {
 	for _, s := range []struct{ rows, cols, block int }{{2048, 256, 128}, {2048, 704, 64}, {4096, 512, 128}} {
-		part, err := lower.NewQuantizer(sdk.QuantizerProgram{Program: build(b, quest(s.block, s.rows, s.cols))})
+		part, err := lower.NewQuantizer(answer.Quantizer{Program: build(b, quest(s.block, s.rows, s.cols))})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,12 +1,12 @@
 package refresh
 
 import (
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Split returns the two parts of a refresh program.
-func Split(o sdk.OptimizerProgram) (background, apply *program.Program, err error) {
+func Split(o answer.Optimizer) (background, apply *program.Program, err error) {
 	s, err := splitRefresh(o)
 	if err != nil {
 		return nil, nil, err

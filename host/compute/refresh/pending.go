@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/internal/guard"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -127,7 +127,7 @@ func (p *pendingRefresh) snapshot(tensors update.Tensors) error {
 		return nil
 	}
 	for _, input := range p.program.Inputs {
-		if input.Name == sdk.InputStep {
+		if input.Name == answer.InputStep {
 			continue
 		}
 		if p.in[input.Name] == nil {
@@ -208,7 +208,7 @@ func (r *Refresher) install(tensors update.Tensors, p *pendingRefresh) error {
 func applyJob(p *program.Program) update.Job {
 	j := update.Job{Tensor: "a refresh", Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
 	for _, in := range p.Inputs {
-		if in.Name == sdk.InputStep {
+		if in.Name == answer.InputStep {
 			continue
 		}
 		j.Inputs[in.Name] = in.Name
@@ -227,7 +227,7 @@ func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 	second := p.subject.split.apply
 	own := update.Tensors{}
 	for _, in := range second.Inputs {
-		if in.Name == sdk.InputStep {
+		if in.Name == answer.InputStep {
 			continue
 		}
 		if !strings.HasPrefix(in.Name, handedPrefix) { // the present state, even if p.out has its replacement
@@ -241,7 +241,7 @@ func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 		defer b.Finalize()
 		own[in.Name] = b
 	}
-	if _, err := r.appliers[second.Hash()].Run(own, update.Scalars{sdk.InputStep: float32(p.step)}); err != nil {
+	if _, err := r.appliers[second.Hash()].Run(own, update.Scalars{answer.InputStep: float32(p.step)}); err != nil {
 		return err
 	}
 	for _, o := range second.Outputs {

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/internal/guard"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -20,7 +20,7 @@ import (
 // A Subject is a trained tensor whose optimizer may renew preconditioners.
 type Subject struct {
 	Tensor    string
-	Optimizer sdk.OptimizerProgram
+	Optimizer answer.Optimizer
 	// Delay is the number of updates by which refreshes take effect late; see [CheckDelay].
 	// They are computed while these updates run. The first refresh is never late,
 	// because there is no older preconditioner to use meanwhile.
@@ -132,7 +132,7 @@ func (s *subject) work() (sum int64) {
 // state returns the name of the tensor that an input or output of the subject's programs is
 // bound to.
 func (s *subject) state(input string) string {
-	return update.State(s.Tensor, strings.TrimPrefix(input, sdk.StatePrefix))
+	return update.State(s.Tensor, strings.TrimPrefix(input, answer.StatePrefix))
 }
 
 // Run executes the refreshes that are due at update t, in parallel, on the states among
@@ -245,7 +245,7 @@ func (e Executor) compute(p *program.Program, t int, read func(input string, sin
 	memory.reserve(p)
 	in := map[string]reference.Tensor{}
 	for _, input := range p.Inputs {
-		if input.Name == sdk.InputStep {
+		if input.Name == answer.InputStep {
 			in[input.Name] = reference.Float(float64(t))
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -27,7 +28,7 @@ func randomState(seed uint64, p *program.Program) map[string]reference.Tensor {
 		for i := range v {
 			v[i] = random.NormFloat64()
 		}
-		if strings.HasPrefix(input.Name, sdk.StatePrefix+"factor") { // a positive one
+		if strings.HasPrefix(input.Name, answer.StatePrefix+"factor") { // a positive one
 			n := input.Type.Shape[len(input.Type.Shape)-1]
 			for at := 0; at < len(v); at += n * n {
 				square(v[at:at+n*n], n)
@@ -35,7 +36,7 @@ func randomState(seed uint64, p *program.Program) map[string]reference.Tensor {
 		}
 		in[input.Name] = reference.Floats(v, input.Type.Shape...)
 	}
-	in[sdk.InputStep] = reference.Float(12)
+	in[answer.InputStep] = reference.Float(12)
 	return in
 }
 
@@ -90,7 +91,7 @@ func TestSplitRefresh(t *testing.T) {
 	checkSplit(t, 1, built, []string{"state.m"})
 }
 
-func checkSplit(t *testing.T, seed uint64, o sdk.OptimizerProgram, applies []string) {
+func checkSplit(t *testing.T, seed uint64, o answer.Optimizer, applies []string) {
 	t.Helper()
 	background, apply, err := refresh.Split(o)
 	if err != nil {
@@ -113,7 +114,7 @@ func checkSplit(t *testing.T, seed uint64, o sdk.OptimizerProgram, applies []str
 	want := execute(t, o.Refresh, mixed)
 	got := execute(t, background, then)
 	for name, v := range now { // whatever else updates have written
-		if _, carried := o.Refresh.Output(name); !carried && name != sdk.InputStep {
+		if _, carried := o.Refresh.Output(name); !carried && name != answer.InputStep {
 			mixed[name] = v
 		}
 	}
@@ -230,7 +231,7 @@ func TestCheckDelay(t *testing.T) {
 }
 
 // onDevice checks that the second part of a refresh, which the device computes, has no factorization.
-func onDevice(t *testing.T, name string, o sdk.OptimizerProgram) {
+func onDevice(t *testing.T, name string, o answer.Optimizer) {
 	t.Helper()
 	_, apply, err := refresh.Split(o)
 	if err != nil || apply == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -262,7 +263,7 @@ func SharedNoise(site string) string { return "shared noise/" + site }
 
 // Trained returns the name of the trained tensor t of the quantizer for a weight or an
 // activation site. Sites that share one have the same name for it.
-func Trained(site string, t sdk.StateTensor) string {
+func Trained(site string, t answer.Tensor) string {
 	if t.Shared != "" {
 		return "quantizer.shared." + t.Shared
 	}
@@ -342,17 +343,17 @@ func bind(r cage.Rule, p *program.Program) Job {
 // bound to; ok is false for scalars and measures.
 func tensorOf(r cage.Rule, input string) (name string, ok bool) {
 	tensor := r.Name
-	if state, cut := strings.CutPrefix(input, sdk.StatePrefix); cut {
+	if state, cut := strings.CutPrefix(input, answer.StatePrefix); cut {
 		return State(tensor, state), true
 	}
 	if r.Quantizer != nil {
 		for _, t := range r.Quantizer.Trained {
-			if input == sdk.TrainedPrefix+t.Name {
+			if input == answer.TrainedPrefix+t.Name {
 				return Param(Trained(tensor, t)), true
 			}
 		}
 	}
-	if s, cut := strings.CutPrefix(input, sdk.KeptPrefix); cut {
+	if s, cut := strings.CutPrefix(input, answer.KeptPrefix); cut {
 		return Kept(tensor, s), true
 	}
 	switch {
@@ -362,9 +363,9 @@ func tensorOf(r cage.Rule, input string) (name string, ok bool) {
 		return Gradient(tensor), true
 	case input == cage.InputQuantized:
 		return Value(tensor), true
-	case input == sdk.InputNoise:
+	case input == answer.InputNoise:
 		return Noise(tensor), true
-	case input == sdk.InputSharedNoise:
+	case input == answer.InputSharedNoise:
 		return SharedNoise(tensor), true
 	case input == cage.InputOptimizerNoise:
 		return OptimizerNoise(tensor), true
@@ -372,7 +373,7 @@ func tensorOf(r cage.Rule, input string) (name string, ok bool) {
 		return Probed(tensor), true
 	case input == cage.OutputPoint:
 		return Point(tensor), true
-	case input == sdk.OutputWeights:
+	case input == answer.OutputWeights:
 		return Evaluated(tensor), true
 	case input == cage.OutputGivenX:
 		return GivenX(tensor), true

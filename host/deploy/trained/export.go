@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // Export returns the model in the form that package export needs. Its weights are read
@@ -50,7 +50,7 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 	if !slices.ContainsFunc(t.built.Compiled.Plan().Rules, quantizes) {
 		return nil, nil
 	}
-	one := assembly.Programs{Weights: map[string]sdk.QuantizerProgram{param: t.built.Programs.Weights[param]}}
+	one := assembly.Programs{Weights: map[string]answer.Quantizer{param: t.built.Programs.Weights[param]}}
 	if changed := assembly.Changed(t.made.Programs, one.Hashes()); len(changed) > 0 {
 		return nil, fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was trained: export with the plugin that the run had, or with --weights latent")
 	}

@@ -142,7 +142,7 @@ func (t *Model) GenerateUntil(ctx context.Context, tok tokenizer.Tokenizer, prom
 		all[i] = prompts[min(i, len(prompts)-1)] // places that nobody wants get a copy
 		all[i] = all[i][max(0, len(all[i])-room):]
 	}
-	said := make([]answer, len(all))
+	said := make([]tail, len(all))
 	next, err := generate.Continue(ctx, t, all, t.untilEnd(tok, generate.Options{Tokens: tokens}), func(i int, token int32) error {
 		return said[i].add(tok, token, until)
 	})
@@ -159,11 +159,11 @@ func (t *Model) GenerateUntil(ctx context.Context, tok tokenizer.Tokenizer, prom
 	return texts, nil
 }
 
-// answer is the end of a text that is being generated.
-type answer struct{ ids []int32 }
+// tail is the end of a text that is being generated.
+type tail struct{ ids []int32 }
 
 // add ends the text when its end contains one of until.
-func (a *answer) add(tok tokenizer.Tokenizer, token int32, until []string) error {
+func (a *tail) add(tok tokenizer.Tokenizer, token int32, until []string) error {
 	longest := 0
 	for _, u := range until {
 		longest = max(longest, len(u))

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -31,9 +32,9 @@ func runProgram(t *testing.T, p *program.Program, rule Rule, x, g []float64, sca
 	t.Helper()
 	tensors := map[string]reference.Tensor{InputX: reference.Floats(x, rule.Shape...)}
 	for _, s := range rule.Optimizer.State {
-		tensors[sdk.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
+		tensors[answer.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
 	}
-	q := sdk.QuantizerProgram{}
+	q := answer.Quantizer{}
 	if rule.Quantizer != nil {
 		q = *rule.Quantizer
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/tools/plugintest"
@@ -185,7 +186,7 @@ func measuresOf(r Rule) []string {
 // formulas; the real plugins are tested where they live.
 
 // testQuantizer builds the quantizer that a golden case names.
-func testQuantizer(t *testing.T, name string, shape []int) sdk.QuantizerProgram {
+func testQuantizer(t *testing.T, name string, shape []int) answer.Quantizer {
 	t.Helper()
 	var q sdk.Quantizer
 	var grid float64

@@ -3,13 +3,13 @@ package cage
 import (
 	"slices"
 
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Names of the inputs and outputs of an update program, in addition to those of the
-// optimizer's state (sdk.StatePrefix) and of what the quantizer takes (sdk.TrainedPrefix,
-// sdk.KeptPrefix, sdk.InputNoise, sdk.InputSharedNoise). All except x, gradient, quantized and direction are scalars.
+// optimizer's state (answer.StatePrefix) and of what the quantizer takes (answer.TrainedPrefix,
+// answer.KeptPrefix, answer.InputNoise, answer.InputSharedNoise). All except x, gradient, quantized and direction are scalars.
 const (
 	InputX         = "x"         // the parameter x_t, float of the tensor's shape
 	InputGradient  = "gradient"  // g_t at x_t, before clipping
@@ -27,6 +27,8 @@ const (
 	// optimizer's other point, before clipping, where the optimizer reads them.
 	InputOptimizerNoise = "optimizer_noise"
 	InputProbed         = "probed"
+	// InputSampledFactor is what a gradient with labels that are drawn from the model is multiplied with.
+	InputSampledFactor = "sampled_factor"
 
 	OutputX          = "x"           // x_{t+1}
 	OutputErrorNorm2 = "error_norm2" // Σ e², scalar, with Statistics
@@ -53,13 +55,13 @@ type Rule struct {
 	Name  string
 	Shape []int
 	// Optimizer gives the direction u.
-	Optimizer sdk.OptimizerProgram
+	Optimizer answer.Optimizer
 	// Group names the tensors over which the optimizer sums what it collects.
 	Group string
 	// Quantizer is the weight quantizer of the tensor's own forward pass; nil for a
 	// tensor that is not quantized, which is never corrected. Where the update quantizes
 	// again, it does so as that forward pass, with the same noise and state.
-	Quantizer *sdk.QuantizerProgram
+	Quantizer *answer.Quantizer
 	// Rotation is the block size of the rotation H in which the input quantized has been
 	// left: the input is H·Q(x_t), and the program rotates it back where it needs Q(x_t).
 	// 0 or 1 means no rotation. The quantizer's program is not affected.
@@ -102,15 +104,15 @@ func (r Rule) corrects() bool {
 
 // State lists the state tensors of the rule: those of the optimizer, then those of the
 // method, which start at zero.
-func (r Rule) State() []sdk.StateTensor {
+func (r Rule) State() []answer.Tensor {
 	if !r.regularized() {
 		return r.Optimizer.State
 	}
-	return append(slices.Clone(r.Optimizer.State), sdk.StateTensor{Name: fisherState, Shape: r.Shape})
+	return append(slices.Clone(r.Optimizer.State), answer.Tensor{Name: fisherState, Shape: r.Shape})
 }
 
 // computed lists the state tensors that programs read and write: an opaque optimizer writes its own itself.
-func (r Rule) computed() []sdk.StateTensor {
+func (r Rule) computed() []answer.Tensor {
 	if r.Optimizer.Opaque {
 		return r.State()[len(r.Optimizer.State):]
 	}
@@ -128,15 +130,18 @@ func (r Rule) NeedsQuantized() bool {
 // Inputs lists the inputs of the program in order.
 func (r Rule) Inputs() []program.Input {
 	list := r.inputs()
-	if r.Probing && r.Optimizer.Update.Input(sdk.InputProbed) >= 0 {
+	if r.Probing && r.Optimizer.Update.Input(answer.InputProbed) >= 0 {
 		list = append(list, program.Input{Name: InputProbed, Type: program.FloatType(r.Shape...)})
+		if r.Optimizer.Sampled {
+			list = append(list, program.Input{Name: InputSampledFactor, Type: program.FloatType()})
+		}
 	}
 	if r.Optimizer.Opaque {
 		list = append(list, program.Input{Name: InputDirection, Type: program.FloatType(r.Shape...)})
 	}
 	names, _ := r.Optimizer.Collected()
 	for _, name := range names {
-		if r.Optimizer.Reads(sdk.GlobalPrefix + name) {
+		if r.Optimizer.Reads(answer.GlobalPrefix + name) {
 			list = append(list, program.Input{Name: r.global(name), Type: program.FloatType()})
 		}
 	}
@@ -144,7 +149,7 @@ func (r Rule) Inputs() []program.Input {
 }
 
 // global is the name of the sum of what the tensors of the rule's group collect under a name.
-func (r Rule) global(name string) string { return sdk.GlobalPrefix + r.Group + "." + name }
+func (r Rule) global(name string) string { return answer.GlobalPrefix + r.Group + "." + name }
 
 // inputs are those that are known before anything is collected, and before an opaque optimizer has run.
 func (r Rule) inputs() []program.Input {
@@ -155,13 +160,13 @@ func (r Rule) inputs() []program.Input {
 	}
 	if r.quantizesAgain() {
 		for _, in := range r.Quantizer.Program.Inputs {
-			if in.Name != sdk.InputX && in.Name != sdk.InputStep { // which every program has
+			if in.Name != answer.InputX && in.Name != answer.InputStep { // which every program has
 				list = append(list, in)
 			}
 		}
 	}
 	for _, s := range r.computed() {
-		list = append(list, program.Input{Name: sdk.StatePrefix + s.Name, Type: program.FloatType(s.Shape...)})
+		list = append(list, program.Input{Name: answer.StatePrefix + s.Name, Type: program.FloatType(s.Shape...)})
 	}
 	for _, name := range Scalars {
 		list = append(list, program.Input{Name: name, Type: scalar})
@@ -171,7 +176,7 @@ func (r Rule) inputs() []program.Input {
 			list = append(list, program.Input{Name: name, Type: scalar})
 		}
 	}
-	if r.Optimizer.Reads(sdk.InputNoise) {
+	if r.Optimizer.Reads(answer.InputNoise) {
 		list = append(list, program.Input{Name: InputOptimizerNoise, Type: program.Type{DType: program.Uint, Shape: []int{2}}})
 	}
 	return list

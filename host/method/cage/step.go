@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
@@ -31,7 +31,7 @@ func (r Rule) begin(prefix string, inputs []program.Input) *step {
 		s.in[i.Name] = s.b.Input(i.Name, i.Type)
 	}
 	for _, t := range r.computed() {
-		s.state[t.Name] = s.in[sdk.StatePrefix+t.Name]
+		s.state[t.Name] = s.in[answer.StatePrefix+t.Name]
 	}
 	s.x, s.rate, s.λ = s.in[InputX], s.scaledRate(s.in[InputRate]), s.in[InputLambda]
 	return s
@@ -42,7 +42,7 @@ func (r Rule) begin(prefix string, inputs []program.Input) *step {
 func (s *step) setRate(g program.Value) {
 	s.α = s.rate
 	if p := s.rule.Optimizer.Rate; p != nil {
-		s.α = s.optimize(p, s.x, g)[sdk.OutputRate]
+		s.α = s.optimize(p, s.x, g)[answer.OutputRate]
 	}
 }
 
@@ -55,7 +55,7 @@ func (s *step) direction(x, g program.Value) program.Value {
 	if o := s.rule.Optimizer.Observe; o != nil && !s.rule.Observed {
 		s.optimize(o, x, g)
 	}
-	return s.optimize(s.rule.Optimizer.Update, x, g)[sdk.OutputDirection]
+	return s.optimize(s.rule.Optimizer.Update, x, g)[answer.OutputDirection]
 }
 
 // optimize inlines one of the optimizer's programs and takes over the state that it
@@ -63,7 +63,7 @@ func (s *step) direction(x, g program.Value) program.Value {
 func (s *step) optimize(p *program.Program, x, g program.Value) map[string]program.Value {
 	out := transform.Inline(s.b, p, s.arguments(p, x, g)...)
 	for name, v := range out {
-		if t, ok := strings.CutPrefix(name, sdk.StatePrefix); ok {
+		if t, ok := strings.CutPrefix(name, answer.StatePrefix); ok {
 			s.state[t] = v
 		}
 	}
@@ -74,24 +74,24 @@ func (s *step) optimize(p *program.Program, x, g program.Value) map[string]progr
 func (s *step) arguments(p *program.Program, x, g program.Value) []program.Value {
 	list := make([]program.Value, len(p.Inputs))
 	for i, in := range p.Inputs {
-		state, isState := strings.CutPrefix(in.Name, sdk.StatePrefix)
-		sum, isSum := strings.CutPrefix(in.Name, sdk.GlobalPrefix)
+		state, isState := strings.CutPrefix(in.Name, answer.StatePrefix)
+		sum, isSum := strings.CutPrefix(in.Name, answer.GlobalPrefix)
 		switch {
 		case isState:
 			list[i] = s.state[state]
 		case isSum:
 			list[i] = s.in[s.rule.global(sum)]
-		case in.Name == sdk.InputX:
+		case in.Name == answer.InputX:
 			list[i] = x
-		case in.Name == sdk.InputGradient:
+		case in.Name == answer.InputGradient:
 			list[i] = g
-		case in.Name == sdk.InputRate:
+		case in.Name == answer.InputRate:
 			list[i] = s.rate
-		case in.Name == sdk.InputNoise:
+		case in.Name == answer.InputNoise:
 			list[i] = s.in[InputOptimizerNoise]
-		case in.Name == sdk.InputProbed:
+		case in.Name == answer.InputProbed:
 			list[i] = s.probed(g)
-		case in.Name == sdk.InputProbing:
+		case in.Name == answer.InputProbing:
 			list[i] = s.probing()
 		default:
 			list[i] = s.in[in.Name]
@@ -106,12 +106,12 @@ func (s *step) quantize(x program.Value) program.Value {
 	var args []program.Value
 	for _, in := range s.rule.Quantizer.Program.Inputs {
 		arg := s.in[in.Name]
-		if in.Name == sdk.InputX {
+		if in.Name == answer.InputX {
 			arg = x
 		}
 		args = append(args, arg)
 	}
-	return transform.Inline(s.b, s.rule.Quantizer.Program, args...)[sdk.OutputValue]
+	return transform.Inline(s.b, s.rule.Quantizer.Program, args...)[answer.OutputValue]
 }
 
 // constrain puts a trained parameter back into its set.
@@ -127,7 +127,7 @@ func (s *step) constrain(x program.Value) program.Value {
 func (s *step) output(x program.Value) {
 	s.b.Output(OutputX, x)
 	for _, t := range s.rule.computed() {
-		s.b.Output(sdk.StatePrefix+t.Name, s.state[t.Name])
+		s.b.Output(answer.StatePrefix+t.Name, s.state[t.Name])
 	}
 	s.measure()
 }
@@ -160,13 +160,16 @@ func (s *step) gradient() program.Value {
 	return g
 }
 
-// probed is the gradient at the optimizer's other point as the optimizer sees it: clipped by the same factor as
-// the gradient g at x, and with what the method adds to that.
+// probed is the optimizer's second gradient as the optimizer sees it. At another point it is clipped by the same factor
+// as the gradient g at x, and has what the method adds to that.
 func (s *step) probed(g program.Value) program.Value {
 	if !s.rule.Probing {
 		return g
 	}
 	p := s.in[InputProbed]
+	if s.rule.Optimizer.Sampled {
+		return p.Mul(s.in[InputSampledFactor])
+	}
 	if s.rule.Clip {
 		p = p.Mul(s.in[InputClip])
 	}
@@ -277,7 +280,7 @@ func (r Rule) ObserveProgram() (*program.Program, error) {
 	s.setRate(g)
 	s.optimize(r.Optimizer.Observe, s.decayFirst(s.x), g)
 	for _, o := range r.Optimizer.Observe.Outputs {
-		s.b.Output(o.Name, s.state[strings.TrimPrefix(o.Name, sdk.StatePrefix)])
+		s.b.Output(o.Name, s.state[strings.TrimPrefix(o.Name, answer.StatePrefix)])
 	}
 	return s.build()
 }
@@ -294,7 +297,7 @@ func (r Rule) CollectProgram() (*program.Program, error) {
 	g := s.gradient()
 	out := s.optimize(r.Optimizer.Collect, s.x, g)
 	for _, o := range r.Optimizer.Collect.Outputs {
-		s.b.Output(r.global(strings.TrimPrefix(o.Name, sdk.GlobalPrefix)), out[o.Name])
+		s.b.Output(r.global(strings.TrimPrefix(o.Name, answer.GlobalPrefix)), out[o.Name])
 	}
 	return s.build()
 }
@@ -303,15 +306,15 @@ func (r Rule) CollectProgram() (*program.Program, error) {
 const OutputPoint = "point"
 
 // ProbeProgram returns a program for the point at which the optimizer takes its second gradient. Its inputs are
-// those of the rule, its output is that point. It is nil if no probe is due.
+// those of the rule, its output is that point. It is nil if no probe is due, or if it is at x.
 func (r Rule) ProbeProgram() (*program.Program, error) {
-	if !r.Probing {
+	if !r.Probing || r.Optimizer.Probe == nil {
 		return nil, nil
 	}
 	r.Probing = false // there is no second gradient yet
 	s := r.begin("probe/", r.Inputs())
 	g := s.gradient()
-	s.b.Output(OutputPoint, s.x.Add(s.optimize(r.Optimizer.Probe, s.x, g)[sdk.OutputOffset]))
+	s.b.Output(OutputPoint, s.x.Add(s.optimize(r.Optimizer.Probe, s.x, g)[answer.OutputOffset]))
 	return s.build()
 }
 

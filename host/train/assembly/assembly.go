@@ -21,7 +21,7 @@ import (
 	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // Model makes the model that the configuration describes; the vocabulary of a
@@ -147,7 +147,7 @@ func (b *Built) Enter(step int, s *step.State, batches *step.Batches) (bool, err
 
 // sameQuantizer reports whether a weight or site has the same programs in two phases.
 func sameQuantizer(a, b *Programs, site string) bool {
-	same := func(before, after map[string]sdk.QuantizerProgram) bool {
+	same := func(before, after map[string]answer.Quantizer) bool {
 		p, had := before[site]
 		q, has := after[site]
 		return had && has && maps.Equal(programHashes(p), programHashes(q))
@@ -155,7 +155,7 @@ func sameQuantizer(a, b *Programs, site string) bool {
 	return same(a.Weights, b.Weights) || same(a.Activations, b.Activations)
 }
 
-func programHashes(q sdk.QuantizerProgram) map[string]string {
+func programHashes(q answer.Quantizer) map[string]string {
 	hashes := map[string]string{}
 	for name, p := range q.Programs() {
 		hashes[name] = p.Hash()

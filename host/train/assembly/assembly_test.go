@@ -23,6 +23,7 @@ import (
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 func modelOf(t *testing.T, cfg *config.Config) model.Model {
@@ -210,7 +211,7 @@ func TestKilledAfterHandover(t *testing.T) {
 // handOver asks two plugins for all programs of a model.
 func handOver(t *testing.T, cfg *config.Config, m model.Model, quantizer, optimizer *plugin.Client) *assembly.Programs {
 	t.Helper()
-	p := &assembly.Programs{Weights: map[string]sdk.QuantizerProgram{}, Activations: map[string]sdk.QuantizerProgram{}}
+	p := &assembly.Programs{Weights: map[string]answer.Quantizer{}, Activations: map[string]answer.Quantizer{}}
 	values, err := quantizer.Resolve(map[string]any{"bits": int64(4)})
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +220,7 @@ func handOver(t *testing.T, cfg *config.Config, m model.Model, quantizer, optimi
 	if err != nil {
 		t.Fatal(err)
 	}
-	quantize := func(role sdk.Role, name string, shape ...int) sdk.QuantizerProgram {
+	quantize := func(role sdk.Role, name string, shape ...int) answer.Quantizer {
 		q, err := quantizer.Quantize(t.Context(), sdk.Site{Role: role, Name: name, Shape: shape, Values: values})
 		if err != nil {
 			t.Fatal(err)

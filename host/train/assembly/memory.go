@@ -118,8 +118,11 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 		if t.Optimizer.Evaluate != nil { // during an evaluation, or while a checkpoint is written
 			out.States += elements(t.Shape)
 		}
-		if t.Optimizer.Probe != nil { // the other point, and the gradient there
-			out.States += 2 * elements(t.Shape)
+		if t.Optimizer.ProbeDue.First > 0 { // the second gradient
+			out.States += elements(t.Shape)
+		}
+		if t.Optimizer.Probe != nil { // the point where it is taken
+			out.States += elements(t.Shape)
 		}
 		if t.RefreshDelay > 0 { // what a refresh reads is copied while it is under way
 			out.States += memory.Inputs(t.Optimizer.Refresh)

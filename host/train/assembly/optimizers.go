@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -90,7 +91,7 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 		}
 		list = append(list, t)
 	}
-	trained := func(site string, q sdk.QuantizerProgram) {
+	trained := func(site string, q answer.Quantizer) {
 		for _, t := range q.Trained {
 			name := update.Trained(site, t)
 			if !slices.ContainsFunc(list, func(other TrainedTensor) bool { return other.Name == name }) {
@@ -111,10 +112,10 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 func (c *collector) checkShared() error {
 	type owner struct {
 		site string
-		sdk.StateTensor
+		answer.Tensor
 	}
 	first := map[string]owner{}
-	for _, list := range []map[string]sdk.QuantizerProgram{c.now.Weights, c.now.Activations} {
+	for _, list := range []map[string]answer.Quantizer{c.now.Weights, c.now.Activations} {
 		for _, site := range slices.Sorted(maps.Keys(list)) {
 			for _, t := range list[site].Trained {
 				o, ok := first[t.Shared]

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // Plan makes the plan of a training step. If the programs do not include an optimizer, it
@@ -114,7 +114,7 @@ func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, regulariz
 // noTrained refuses quantizers with trained parameters or state: without quantization in the forward pass they have no gradients, and
 // see nothing.
 func noTrained(cfg *config.Config, key string, programs *Programs) error {
-	for _, list := range []map[string]sdk.QuantizerProgram{programs.Weights, programs.Activations} {
+	for _, list := range []map[string]answer.Quantizer{programs.Weights, programs.Activations} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			if len(list[name].Trained) > 0 {
 				return cfg.ErrorAt(key, "gradients are taken in full precision, but the quantizer of %s has trained parameters", name)
@@ -127,7 +127,7 @@ func noTrained(cfg *config.Config, key string, programs *Programs) error {
 	return nil
 }
 
-func quantizers(programs map[string]sdk.QuantizerProgram) (map[string]lower.Quantizer, error) {
+func quantizers(programs map[string]answer.Quantizer) (map[string]lower.Quantizer, error) {
 	out := make(map[string]lower.Quantizer, len(programs))
 	for name, p := range programs {
 		q, err := lower.NewQuantizer(p)

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -26,12 +27,12 @@ type Programs struct {
 	Later []*Programs
 	// Weights and Activations hold the quantizers' programs by parameter and
 	// by site; both are empty for a role that is not quantized.
-	Weights, Activations map[string]sdk.QuantizerProgram
+	Weights, Activations map[string]answer.Quantizer
 	// Backward holds those for operands of products in the backward pass; it is empty
 	// for an evaluation.
-	Backward map[step.OperandSite]sdk.QuantizerProgram
+	Backward map[step.OperandSite]answer.Quantizer
 	// Pieces holds the programs for activations by the number of tokens: see [Request].
-	Pieces map[int]map[string]sdk.QuantizerProgram
+	Pieces map[int]map[string]answer.Quantizer
 	// Tensors lists everything that is trained, with its optimizer: the model's
 	// parameters, then those of the quantizers, in the order of step.Plan.Trained.
 	Tensors []TrainedTensor
@@ -53,10 +54,10 @@ type TrainedTensor struct {
 	Name      string
 	Shape     []int
 	Role      sdk.TensorRole
-	Parts     []sdk.Part           // parts of a fused weight
-	Optimizer sdk.OptimizerProgram // zero for an evaluation
-	Table     string               // table that configures the optimizer
-	Constrain *program.Program     // of a quantizer's parameter; see cage.Rule
+	Parts     []sdk.Part       // parts of a fused weight
+	Optimizer answer.Optimizer // zero for an evaluation
+	Table     string           // table that configures the optimizer
+	Constrain *program.Program // of a quantizer's parameter; see cage.Rule
 	// RateFactor multiplies the learning rate; Decay is the weight decay.
 	RateFactor, Decay float64
 	// Executable is the SHA-256 of an optimizer that is no program.
@@ -178,7 +179,7 @@ func (c *collector) phase(ctx context.Context, p config.Phase, later bool) error
 func (p *Programs) Phases() []*Programs { return append([]*Programs{p}, p.Later...) }
 
 func (c *collector) weights(ctx context.Context) error {
-	c.now.Weights = map[string]sdk.QuantizerProgram{}
+	c.now.Weights = map[string]answer.Quantizer{}
 	for _, param := range c.Model.Params() {
 		if param.Quantized {
 			if err := c.quantize(ctx, c.now.Weights, config.RoleWeights, sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}); err != nil {
@@ -193,7 +194,7 @@ func (c *collector) activations(ctx context.Context) (err error) {
 	if c.now.Activations, err = c.quantizeActivations(ctx, c.Batch, c.Config.Model.Context); err != nil {
 		return err
 	}
-	c.now.Pieces = map[int]map[string]sdk.QuantizerProgram{}
+	c.now.Pieces = map[int]map[string]answer.Quantizer{}
 	for _, tokens := range c.Pieces {
 		if c.now.Pieces[tokens], err = c.quantizeActivations(ctx, 1, tokens); err != nil {
 			return err
@@ -203,8 +204,8 @@ func (c *collector) activations(ctx context.Context) (err error) {
 }
 
 // quantizeActivations collects the programs of the activations of batch sequences.
-func (c *collector) quantizeActivations(ctx context.Context, batch, context int) (map[string]sdk.QuantizerProgram, error) {
-	list := map[string]sdk.QuantizerProgram{}
+func (c *collector) quantizeActivations(ctx context.Context, batch, context int) (map[string]answer.Quantizer, error) {
+	list := map[string]answer.Quantizer{}
 	for _, s := range c.Model.ActivationSites(batch, context) {
 		site := sdk.Site{Role: sdk.RoleActivation, Name: s.Name, Shape: []int{s.Tokens, s.Width}}
 		if err := c.quantize(ctx, list, config.RoleActivations, site); err != nil {
@@ -216,7 +217,7 @@ func (c *collector) quantizeActivations(ctx context.Context, batch, context int)
 
 // backward collects the programs for operands of products in the backward pass.
 func (c *collector) backward(ctx context.Context) error {
-	c.now.Backward = map[step.OperandSite]sdk.QuantizerProgram{}
+	c.now.Backward = map[step.OperandSite]answer.Quantizer{}
 	if c.Forward {
 		return nil
 	}
@@ -246,7 +247,7 @@ func (c *collector) backward(ctx context.Context) error {
 }
 
 // quantize collects the program of one site, if it is quantized.
-func (c *collector) quantize(ctx context.Context, into map[string]sdk.QuantizerProgram, role string, site sdk.Site) error {
+func (c *collector) quantize(ctx context.Context, into map[string]answer.Quantizer, role string, site sdk.Site) error {
 	q, _, err := c.program(ctx, role, site)
 	if q != nil {
 		into[site.Name] = *q
@@ -255,7 +256,7 @@ func (c *collector) quantize(ctx context.Context, into map[string]sdk.QuantizerP
 }
 
 // program returns the program for one site, and the plugin that it is from; nil if the site is not quantized.
-func (c *collector) program(ctx context.Context, role string, site sdk.Site) (*sdk.QuantizerProgram, *config.Plugin, error) {
+func (c *collector) program(ctx context.Context, role string, site sdk.Site) (*answer.Quantizer, *config.Plugin, error) {
 	if o := c.quantizer.Override(role, site.Name); o != nil {
 		c.matched[o.Table] = true
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
@@ -19,7 +20,7 @@ func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
 	r := &restartable{client: c}
 	return sdktest.QuantizerSubject{
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
-		Programs: func(site sdk.Site) (out sdk.QuantizerProgram, err error) {
+		Programs: func(site sdk.Site) (out answer.Quantizer, err error) {
 			client, err := r.get(ctx)
 			if err != nil {
 				return out, err
@@ -37,7 +38,7 @@ func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
 	return sdktest.OptimizerSubject{
 		Step:     func(tensor sdk.Tensor, in sdk.OpaqueStep) error { return o.step(ctx, tensor, in) },
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
-		Programs: func(tensor sdk.Tensor) (out sdk.OptimizerProgram, err error) {
+		Programs: func(tensor sdk.Tensor) (out answer.Optimizer, err error) {
 			client, err := r.get(ctx)
 			if err != nil {
 				return out, err

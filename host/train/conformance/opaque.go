@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // opaque runs steps of an opaque optimizer in a process that has the memory of one tensor; for another tensor it starts
@@ -32,9 +33,9 @@ func (o *opaque) step(ctx context.Context, tensor sdk.Tensor, in sdk.OpaqueStep)
 		o.end()
 		list := []plugin.OpaqueTensor{{Tensor: tensor, RateFactor: 1}}
 		for name, v := range in.State { // their shapes are the plugin's affair
-			list[0].State = append(list[0].State, sdk.StateTensor{Name: name, Shape: []int{len(v)}})
+			list[0].State = append(list[0].State, answer.Tensor{Name: name, Shape: []int{len(v)}})
 		}
-		slices.SortFunc(list[0].State, func(a, b sdk.StateTensor) int { return cmp.Compare(a.Name, b.Name) })
+		slices.SortFunc(list[0].State, func(a, b answer.Tensor) int { return cmp.Compare(a.Name, b.Name) })
 		s, err := plugin.NewStepper(ctx, o.client, list)
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -38,8 +38,8 @@ type Part struct {
 
 // Passes are the forward and the backward pass of a quantizer at a site of the given shape, without the rest of the program. The
 // backward pass is absent where gradients pass unchanged.
-func Passes(q sdk.QuantizerProgram, shape []int) ([]Part, error) {
-	split, err := autodiff.Split(q.Program, []string{sdk.OutputValue}, sdk.OutputSurrogate, trainedInputs(q)...)
+func Passes(q answer.Quantizer, shape []int) ([]Part, error) {
+	split, err := autodiff.Split(q.Program, []string{answer.OutputValue}, answer.OutputSurrogate, trainedInputs(q)...)
 	if err != nil {
 		return nil, err
 	}
@@ -106,10 +106,10 @@ func why(err error) string {
 }
 
 // trainedInputs names x and the trained parameters.
-func trainedInputs(q sdk.QuantizerProgram) []string {
-	names := []string{sdk.InputX}
+func trainedInputs(q answer.Quantizer) []string {
+	names := []string{answer.InputX}
 	for _, p := range q.Trained {
-		names = append(names, sdk.TrainedPrefix+p.Name)
+		names = append(names, answer.TrainedPrefix+p.Name)
 	}
 	return names
 }
@@ -142,7 +142,7 @@ type Result struct {
 
 // Run quantizes x, with noise from the seed, at the first step; with backward also the gradients for random dy. Trained parameters and
 // state start from x.
-func Run(q sdk.QuantizerProgram, x reference.Tensor, seed uint64, backward bool) (Result, error) {
+func Run(q answer.Quantizer, x reference.Tensor, seed uint64, backward bool) (Result, error) {
 	inputs, err := inputs(q, x, seed)
 	if err != nil {
 		return Result{}, err
@@ -151,8 +151,8 @@ func Run(q sdk.QuantizerProgram, x reference.Tensor, seed uint64, backward bool)
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{X: x, Value: out[sdk.OutputValue], Codes: out[sdk.OutputCodes], Scale: out[sdk.OutputScale], Mask: out[sdk.OutputMask]}
-	r.Trained, r.State = named(inputs, sdk.TrainedPrefix), named(inputs, sdk.KeptPrefix)
+	r := Result{X: x, Value: out[answer.OutputValue], Codes: out[answer.OutputCodes], Scale: out[answer.OutputScale], Mask: out[answer.OutputMask]}
+	r.Trained, r.State = named(inputs, answer.TrainedPrefix), named(inputs, answer.KeptPrefix)
 	if q.Next != nil {
 		if r.Next, err = run(q.Next, inputs); err != nil {
 			return Result{}, err
@@ -164,12 +164,12 @@ func Run(q sdk.QuantizerProgram, x reference.Tensor, seed uint64, backward bool)
 	if !backward {
 		return r, nil
 	}
-	p, err := autodiff.VJP(q.Program, sdk.OutputSurrogate, trainedInputs(q)...)
+	p, err := autodiff.VJP(q.Program, answer.OutputSurrogate, trainedInputs(q)...)
 	if err != nil {
 		return Result{}, err
 	}
 	r.DY = reference.Floats(Random(x.Type.Shape, seed+1), x.Type.Shape...)
-	inputs[autodiff.Prefix+sdk.OutputSurrogate] = r.DY
+	inputs[autodiff.Prefix+answer.OutputSurrogate] = r.DY
 	r.Gradients, err = run(p, inputs)
 	return r, err
 }
@@ -189,10 +189,10 @@ func run(p *program.Program, values map[string]reference.Tensor) (map[string]ref
 }
 
 // inputs are those of a quantizer's programs, at the first step.
-func inputs(q sdk.QuantizerProgram, x reference.Tensor, seed uint64) (map[string]reference.Tensor, error) {
+func inputs(q answer.Quantizer, x reference.Tensor, seed uint64) (map[string]reference.Tensor, error) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	key := func() reference.Tensor { return reference.Uints([]uint32{r.Uint32(), r.Uint32()}, 2) }
-	in := map[string]reference.Tensor{sdk.InputX: x, sdk.InputNoise: key(), sdk.InputSharedNoise: key(), sdk.InputStep: reference.Float(1)}
+	in := map[string]reference.Tensor{answer.InputX: x, answer.InputNoise: key(), answer.InputSharedNoise: key(), answer.InputStep: reference.Float(1)}
 	for _, start := range []*program.Program{q.Init, q.InitState} {
 		if start == nil {
 			continue
@@ -223,7 +223,7 @@ func CurveShape(row int) []int { return []int{curvePoints, row} }
 // then it is random, and where it has room for that, three entries beside the one that moves keep the sum of the row and of its squares,
 // and two more are its largest. So the entry has the scale of a block of 16 or more, and that stays. With a row, the range ends at
 // its largest magnitude, and nothing else moves.
-func Curve(q sdk.QuantizerProgram, row []float64, length int, seed uint64) (Transfer, error) {
+func Curve(q answer.Quantizer, row []float64, length int, seed uint64) (Transfer, error) {
 	const largest = 3.0
 	span, at, balanced := largest, min(8, length-1), row == nil && length >= 14
 	switch {
@@ -261,7 +261,7 @@ func Curve(q sdk.QuantizerProgram, row []float64, length int, seed uint64) (Tran
 	if err != nil {
 		return Transfer{}, err
 	}
-	p, err := autodiff.VJP(q.Program, sdk.OutputSurrogate, sdk.InputX)
+	p, err := autodiff.VJP(q.Program, answer.OutputSurrogate, answer.InputX)
 	if err != nil {
 		return Transfer{}, err
 	}
@@ -269,14 +269,14 @@ func Curve(q sdk.QuantizerProgram, row []float64, length int, seed uint64) (Tran
 	for i := range curvePoints {
 		dy[i*length+at] = 1
 	}
-	in[autodiff.Prefix+sdk.OutputSurrogate] = reference.Floats(dy, curvePoints, length)
+	in[autodiff.Prefix+answer.OutputSurrogate] = reference.Floats(dy, curvePoints, length)
 	back, err := run(p, in)
 	if err != nil {
 		return Transfer{}, err
 	}
 	for i := range curvePoints {
-		t.Value = append(t.Value, out[sdk.OutputValue].Floats[i*length+at]+0) // without a sign of zero
-		t.Gradient = append(t.Gradient, back[autodiff.Prefix+sdk.InputX].Floats[i*length+at])
+		t.Value = append(t.Value, out[answer.OutputValue].Floats[i*length+at]+0) // without a sign of zero
+		t.Gradient = append(t.Gradient, back[autodiff.Prefix+answer.InputX].Floats[i*length+at])
 	}
 	t.Levels = slices.CompactFunc(slices.Sorted(slices.Values(t.Value)), func(a, b float64) bool { return math.Abs(b-a) <= 1e-9*span })
 	return t, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -146,7 +147,7 @@ func TestRefresherAndSelective(t *testing.T) {
 	embedding := refresherTensor("accepts", "")
 	embedding.Role = sdk.TensorEmbedding
 	got, err = c.Program(t.Context(), embedding)
-	if diff := cmp.Diff(sdk.OptimizerProgram{}, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+	if diff := cmp.Diff(answer.Optimizer{}, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
 		t.Errorf("a tensor that is not accepted: %v\n%s", err, diff)
 	}
 }

@@ -35,8 +35,8 @@ import (
 
 const describesItself = `api_version: 1 description { name: "hostile" }`
 
-// answer writes a quantizer's answer for a site of shape [4] with these nodes.
-func answer(nodes, value string) string {
+// written is a quantizer's answer for a site of shape [4] with these nodes.
+func written(nodes, value string) string {
 	return `program { program { name: "p" inputs { name: "x" type { dtype: DTYPE_FLOAT shape: 4 } } ` + nodes +
 		` outputs { name: "value" value: ` + value + ` } outputs { name: "surrogate" value: 0 } } }`
 }
@@ -47,19 +47,19 @@ var hostileAnswers = []struct {
 	kind           error
 	says           string
 }{
-	{"ill-typed", answer(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_INT shape: 4 } }`, "1"), ErrProtocol, "states the type int[4], but its operands give float[4]"},
-	{"forward-reference", answer(`nodes { op: OP_NEG args: 1 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "not defined before it is used"},
-	{"unknown-op", answer(`nodes { op: 999 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operation 999 does not exist"},
-	{"op-too-large", answer(`nodes { op: 65546 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operation 65546 does not exist"},
-	{"no-type", answer(`nodes { op: OP_NEG args: 0 }`, "1"), ErrProtocol, "the type is absent"},
-	{"negative", answer(`nodes { op: OP_NEG args: 4294967295 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operand is 4294967295"},
-	{"too-large", answer(`nodes { op: OP_CONSTANT type { dtype: DTYPE_FLOAT shape: 1073741824 } attr { floats: 0 } }
+	{"ill-typed", written(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_INT shape: 4 } }`, "1"), ErrProtocol, "states the type int[4], but its operands give float[4]"},
+	{"forward-reference", written(`nodes { op: OP_NEG args: 1 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "not defined before it is used"},
+	{"unknown-op", written(`nodes { op: 999 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operation 999 does not exist"},
+	{"op-too-large", written(`nodes { op: 65546 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operation 65546 does not exist"},
+	{"no-type", written(`nodes { op: OP_NEG args: 0 }`, "1"), ErrProtocol, "the type is absent"},
+	{"negative", written(`nodes { op: OP_NEG args: 4294967295 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operand is 4294967295"},
+	{"too-large", written(`nodes { op: OP_CONSTANT type { dtype: DTYPE_FLOAT shape: 1073741824 } attr { floats: 0 } }
 		nodes { op: OP_REDUCE_SUM args: 1 type { dtype: DTYPE_FLOAT } attr { axes: 0 } } nodes { op: OP_ADD args: 0 args: 2 type { dtype: DTYPE_FLOAT shape: 4 } }`, "3"),
 		ErrProtocol, "1073741824 elements"},
-	{"linalg", answer(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } } nodes { op: OP_QR args: 1 type { dtype: DTYPE_FLOAT shape: [2, 2] } }
+	{"linalg", written(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } } nodes { op: OP_QR args: 1 type { dtype: DTYPE_FLOAT shape: [2, 2] } }
 		nodes { op: OP_RESHAPE args: 2 type { dtype: DTYPE_FLOAT shape: 4 } }`, "3"), ErrProtocol, "refresh programs only"},
-	{"many-nodes", answer(strings.Repeat(`nodes { op: OP_NEG args: 0 type { dtype: DTYPE_FLOAT shape: 4 } } `, 5000), "1"), ErrProtocol, "at most 4096 are allowed"},
-	{"wrong-shape", answer(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } }`, "1"), ErrProtocol, "it must have the type of x"},
+	{"many-nodes", written(strings.Repeat(`nodes { op: OP_NEG args: 0 type { dtype: DTYPE_FLOAT shape: 4 } } `, 5000), "1"), ErrProtocol, "at most 4096 are allowed"},
+	{"wrong-shape", written(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } }`, "1"), ErrProtocol, "it must have the type of x"},
 	{"no-answer", ``, ErrProtocol, "there is no answer"},
 	{"no-program", `program { homogeneous: true }`, ErrProtocol, "the program is absent"},
 	{"unknown-field", "!unknown", ErrProtocol, "does not know"},
@@ -71,7 +71,7 @@ var hostileAnswers = []struct {
 }
 
 // goodAnswer rounds.
-var goodAnswer = answer(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1")
+var goodAnswer = written(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1")
 
 // hostileDescriptions are answers to Describe with what the host must say.
 var hostileDescriptions = map[string]struct {

@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/client"
 )
 
 // OpaqueTensor is a tensor that an opaque optimizer updates.
 type OpaqueTensor struct {
 	sdk.Tensor
-	State []sdk.StateTensor
+	State []answer.Tensor
 	// RateFactor is what the schedule's rate is multiplied by.
 	RateFactor float64
 }

@@ -156,6 +156,11 @@ func (c *Compiled) runGradients(t update.Tensors, b *Batches, step int, kind gra
 				return nil, err
 			}
 		}
+		if kind.sampled {
+			if err := c.addBatchKeys(t, labelKeysName, labelKeys, step, i, i+1); err != nil {
+				return nil, err
+			}
+		}
 		if err := e.run(t); err != nil {
 			return nil, err
 		}

@@ -94,7 +94,7 @@ func (c *Compiled) Prepare(pareto bool) error {
 			}
 		}
 	}
-	if !c.isSingle() || c.refresher.Any() || pareto || c.plan.probesEver() {
+	if !c.isSingle() || c.refresher.Any() || pareto || c.plan.probesEver(false) || c.plan.probesEver(true) {
 		if err := c.prepareChain(forms, pareto); err != nil {
 			return err
 		}
@@ -115,6 +115,9 @@ func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
 	measured := pareto && len(c.plan.quantizedParams()) > 0
 	if measured && !c.plan.FullPrecision {
 		kinds = append(kinds, gradientKind{full: true})
+	}
+	if c.plan.probesEver(true) {
+		kinds = append(kinds, gradientKind{full: c.plan.FullPrecision, sampled: true})
 	}
 	for _, kind := range kinds {
 		for n := range min(2, c.plan.Accumulate) {

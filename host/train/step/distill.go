@@ -78,8 +78,12 @@ func (c *Compiled) addTeacher(t update.Tensors) (done func(), err error) {
 
 // microBatchLoss builds the mean loss of a micro-batch, which is differentiated, and the vector of what the host reads of it:
 // that loss, or divergence and cross-entropy, of which it is made.
-func (p *Plan) microBatchLoss(in update.Nodes, full bool, q model.ActivationQuantizer) (loss, read *graph.Node) {
-	params, batch := p.weightNodes(in, full), in[tokensName]
+func (p *Plan) microBatchLoss(in update.Nodes, kind gradientKind, q model.ActivationQuantizer) (loss, read *graph.Node) {
+	params, batch := p.weightNodes(in, kind.full), in[tokensName]
+	if kind.sampled {
+		loss = p.Model.(model.Language).SampledLoss(params, batch, graph.Reshape(in[labelKeysName], 2), q)
+		return loss, graph.Reshape(loss, 1)
+	}
 	d := p.Distillation
 	if d == nil {
 		loss = p.Model.Loss(params, batch, q)

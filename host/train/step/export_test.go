@@ -97,6 +97,11 @@ func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 	}, update.Tensors{tokensName: t})
 }
 
+// LabelKey is the key of the labels that are drawn in a micro-batch of a replica.
+func LabelKey(c *Compiled, step, batch, replica int) []uint32 {
+	return c.plan.keyValues(labelKeys, step, batch, replica)
+}
+
 // QuantizedValues runs the quantization of a step and returns its values by weight.
 func QuantizedValues(c *Compiled, s *State) (map[string][]float32, error) {
 	t := maps.Clone(s.Tensors)

@@ -1,7 +1,6 @@
 package step
 
 import (
-	"maps"
 	"math"
 	"slices"
 
@@ -20,6 +19,8 @@ type gradientKind struct {
 	full  bool // without quantization
 	sum   bool // running sums of the gradients come in and go out
 	local bool // of one replica, without the sum over all of them
+	// sampled says that labels are drawn from the predictions, in the place of those of the batch.
+	sampled bool
 }
 
 // gradientTensors are the tensors with respect to which the gradient is taken: all
@@ -31,7 +32,7 @@ func (p *Plan) gradientTensors(full bool) []Tensor {
 	return append(p.params(), p.trainedActivations()...)
 }
 
-// summed are the tensors whose sums over micro-batches a step computes, with the names of the sums: the gradients, and the
+// summed are the tensors whose sums, or maxima, over micro-batches a step computes, with the names of the sums: the gradients, and the
 // next states of the quantizers of activations.
 func (p *Plan) summed(full bool) []Tensor {
 	list := p.gradientTensors(full)
@@ -94,7 +95,13 @@ func (p *Plan) gradientStage(kind gradientKind) stage {
 	if kind.full {
 		name = "full-precision gradient"
 	}
+	if kind.sampled {
+		name += " with sampled labels"
+	}
 	specs := append(p.gradientSpecs(kind.full), p.batchSpecs(kind.full)...)
+	if kind.sampled {
+		specs = append(specs, keySpecs(labelKeysName, labelKeys)...)
+	}
 	if kind.sum {
 		specs = append(specs, inputSpecs(p.summed(kind.full), asNamed, true)...)
 	}
@@ -110,7 +117,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 		hook = withNext(activationQuantizer(p.Activations, in), p.Activations, in, next)
 		p.quantizeBackward(in)
 	}
-	loss, read := p.microBatchLoss(in, kind.full, hook)
+	loss, read := p.microBatchLoss(in, kind, hook)
 	list := p.gradientTensors(kind.full)
 	at := make([]*graph.Node, len(list))
 	for i, t := range list {
@@ -121,23 +128,25 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	for _, t := range summed[len(list):] {
 		terms = append(terms, next[t.Name])
 	}
-	if !kind.local {
-		read, terms = reduceReplicas(read, terms)
-	}
 	out := update.Nodes{lossName: read}
 	for i, t := range summed {
 		out[t.Name] = terms[i]
+	}
+	if !kind.local {
+		p.reduceReplicas(kind.full, out)
+	}
+	for _, t := range summed {
 		if kind.sum {
-			out[t.Name] = graph.Add(in[t.Name], terms[i])
+			out[t.Name] = t.together(in[t.Name], out[t.Name])
 		}
 	}
 	return out
 }
 
 // accumulateGradients builds the graph of all micro-batches on one replica. It returns their losses, in the order in which
-// the host reads them, and the sums of their gradients. in has what the forward pass reads, and the tokens and keys of
+// the host reads them, and what [Plan.summed] lists. in has what the forward pass reads, and the tokens and keys of
 // all micro-batches.
-func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) (losses *graph.Node, sums update.Nodes) {
+func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) update.Nodes {
 	kind := gradientKind{full: p.FullPrecision, local: true}
 	reads, own := p.gradientSpecs(kind.full), p.batchSpecs(kind.full)
 	if p.Accumulate == 1 {
@@ -148,18 +157,13 @@ func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) (losses *gra
 		for _, spec := range reads {
 			one[spec.Name] = in[spec.Name]
 		}
-		sums = p.gradients(kind, one)
-		losses = sums[lossName]
-		delete(sums, lossName)
-		return losses, sums
+		return p.gradients(kind, one)
 	}
 	kind.sum = true
 	list := p.summed(kind.full)
-	// −0 is what can be added to any number without changing it.
-	nothing := graph.Const(g, float32(math.Copysign(0, -1)))
-	state := []*graph.Node{graph.BroadcastToDims(nothing, p.Accumulate, p.lossCount())}
+	state := []*graph.Node{graph.BroadcastToDims(Tensor{}.nothing(g), p.Accumulate, p.lossCount())}
 	for _, t := range list {
-		state = append(state, graph.BroadcastToDims(nothing, t.Dims...))
+		state = append(state, graph.BroadcastToDims(t.nothing(g), t.Dims...))
 	}
 	var fixed []*graph.Node
 	for _, spec := range slices.Concat(own, reads) {
@@ -183,11 +187,11 @@ func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) (losses *gra
 		}
 		return next
 	})
-	sums = update.Nodes{}
+	sums := update.Nodes{lossName: graph.Reshape(state[0], -1)}
 	for j, t := range list {
 		sums[t.Name] = state[1+j]
 	}
-	return graph.Reshape(state[0], -1), sums
+	return sums
 }
 
 // finishStage maps the summed gradients to the mean gradients of everything that is
@@ -234,8 +238,11 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 	out[normsName] = graph.Concatenate(norms, 0)
 	if !p.FullPrecision {
 		for _, t := range p.keptOfActivations() {
-			sum := in[sumName(t.Name)]
-			out[nextName(t.Name)] = graph.DivScalar(sum, float64(p.Accumulate*engine.Replicas(sum.Graph())))
+			next := in[sumName(t.Name)]
+			if !t.Maximum {
+				next = graph.DivScalar(next, float64(p.Accumulate*engine.Replicas(next.Graph())))
+			}
+			out[nextName(t.Name)] = next
 		}
 	}
 	return out
@@ -254,28 +261,45 @@ func sumOfSquares(x *graph.Node) *graph.Node {
 // the replicas is the mean over the batch. Parameters and states are the same on all of them. They stay so, because the
 // gradients are summed over the replicas before the update.
 
-// reduceReplicas returns the mean of losses and the sums of gradients over the replicas.
-func reduceReplicas(losses *graph.Node, grads []*graph.Node) (*graph.Node, []*graph.Node) {
-	n := engine.Replicas(losses.Graph())
+// reduceReplicas puts the mean of the losses over the replicas in the place of the losses of one, and likewise the sums and maxima of
+// what a step sums.
+func (p *Plan) reduceReplicas(full bool, out update.Nodes) {
+	n := engine.Replicas(out[lossName].Graph())
 	if n == 1 {
-		return losses, grads
+		return
 	}
-	across := engine.SumAcross(append([]*graph.Node{losses}, grads...)...)
-	return graph.MulScalar(across[0], 1/float64(n)), across[1:]
+	out[lossName] = graph.MulScalar(engine.SumAcross(out[lossName])[0], 1/float64(n))
+	for _, t := range p.summed(full) {
+		if t.Maximum {
+			out[t.Name] = engine.MaxAcross(out[t.Name])[0]
+		} else {
+			out[t.Name] = engine.SumAcross(out[t.Name])[0]
+		}
+	}
 }
 
-// reduceReplicasByName is [reduceReplicas] with the gradients by name.
-func reduceReplicasByName(losses *graph.Node, grads update.Nodes) (*graph.Node, update.Nodes) {
-	names := slices.Sorted(maps.Keys(grads))
-	list := make([]*graph.Node, len(names))
-	for i, name := range names {
-		list[i] = grads[name]
+// together is what two micro-batches make of a tensor: the sum, or the maximum.
+func (t Tensor) together(a, b *graph.Node) *graph.Node {
+	if t.Maximum {
+		return graph.Max(a, b)
 	}
-	losses, list = reduceReplicas(losses, list)
-	for i, name := range names {
-		grads[name] = list[i]
+	return graph.Add(a, b)
+}
+
+// nothing is the number with which [Tensor.together] changes nothing.
+func (t Tensor) nothing(g *graph.Graph) *graph.Node {
+	if t.Maximum {
+		return graph.Const(g, float32(math.Inf(-1)))
 	}
-	return losses, grads
+	return graph.Const(g, float32(math.Copysign(0, -1)))
+}
+
+// overReplicas is the mean over the replicas, or the maximum.
+func (t Tensor) overReplicas(x *graph.Node) *graph.Node {
+	if t.Maximum {
+		return engine.MaxAcross(x)[0]
+	}
+	return replicaMeans([]*graph.Node{x})[0]
 }
 
 // replicaMeans returns the means of nodes over the replicas.

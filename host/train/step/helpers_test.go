@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -32,8 +33,8 @@ func planOf(t testing.TB, cfg *config.Config, q sdk.Quantizer, o sdk.Optimizer) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := &assembly.Programs{Weights: map[string]sdk.QuantizerProgram{}, Activations: map[string]sdk.QuantizerProgram{}}
-	quantize := func(role sdk.Role, name string, shape ...int) sdk.QuantizerProgram {
+	programs := &assembly.Programs{Weights: map[string]answer.Quantizer{}, Activations: map[string]answer.Quantizer{}}
+	quantize := func(role sdk.Role, name string, shape ...int) answer.Quantizer {
 		p, err := sdk.BuildQuantizer(q, sdk.Site{Role: role, Name: name, Shape: shape})
 		if err != nil {
 			t.Fatal(err)

@@ -1,10 +1,13 @@
 package step_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/internal/testdevice"
@@ -14,18 +17,20 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// observing rounds to eighths of a moving average of the largest magnitudes, and counts the steps, which nothing but the average reads.
+// observing rounds to eighths of a moving average of the largest magnitudes, counts the steps, and has the largest number of the last one.
 type observing struct{}
 
 func (observing) Describe() sdk.Description { return sdk.Description{Name: "observing"} }
 
 func (observing) InitState(b *program.Builder, x program.Value, _ sdk.Site) (sdk.State, error) {
-	return sdk.State{"average": x.Abs().MaxAll().Shift(0.5), "steps": b.Zeros(2)}, nil
+	return sdk.State{"average": x.Abs().MaxAll().Shift(0.5), "steps": b.Zeros(2), "peak": x.MaxAll()}, nil
 }
+
+func (observing) Maximum(s string, _ sdk.Site) bool { return s == "peak" }
 
 func (observing) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	s := site.State["average"].Scale(1.0 / 8)
-	next := sdk.State{"average": site.State["average"].Scale(0.75).Add(x.Abs().MaxAll().Scale(0.25)), "steps": site.State["steps"].Shift(1)}
+	next := sdk.State{"average": site.State["average"].Scale(0.75).Add(x.Abs().MaxAll().Scale(0.25)), "steps": site.State["steps"].Shift(1), "peak": x.MaxAll()}
 	return sdk.Quantized{Value: x.Div(s).Round().Mul(s), Next: next}, nil
 }
 
@@ -84,7 +89,7 @@ func TestKeptState(t *testing.T) {
 }
 
 // TestKeptStateOfStep: that of a weight follows from the weight before the step; that of an activation is the mean over
-// micro-batches, each of which reads what the step has found.
+// micro-batches, each of which reads what the step has found, or the maximum.
 func TestKeptStateOfStep(t *testing.T) {
 	tokens := batches(sgdConfig(t), 7, 2)
 	after := func(parts ...[]int32) (before, after map[string][]float32) {
@@ -97,9 +102,16 @@ func TestKeptStateOfStep(t *testing.T) {
 	_, first := after(tokens[0])
 	_, second := after(tokens[1])
 	for name, values := range before {
+		if name[:5] != "kept/" {
+			continue
+		}
 		for i := range values {
-			if mean := (first[name][i] + second[name][i]) / 2; name[:5] == "kept/" && math.Abs(float64(both[name][i]-mean)) > 1e-6 {
-				t.Errorf("%s is %v after both micro-batches, want the mean %v", name, both[name][i], mean)
+			want := (first[name][i] + second[name][i]) / 2
+			if strings.HasSuffix(name, "/peak") {
+				want = max(first[name][i], second[name][i])
+			}
+			if math.Abs(float64(both[name][i]-want)) > 1e-6 {
+				t.Errorf("%s is %v after both micro-batches, want %v", name, both[name][i], want)
 			}
 		}
 	}
@@ -111,6 +123,43 @@ func TestKeptStateOfStep(t *testing.T) {
 	average := update.Kept(weight, "average")
 	near(t, "the average at the start", float64(before[average][0]), largest+0.5, 1e-6)
 	near(t, "the average of a weight", float64(both[average][0]), 0.75*(largest+0.5)+0.25*largest, 1e-6)
+}
+
+// TestReplicasKeepState: two replicas have the state that one has of as many micro-batches, from the start on.
+func TestReplicasKeepState(t *testing.T) {
+	if testdevice.Kind() == device.CPU {
+		t.Skip("the CPU is one replica")
+	}
+	observed := func(count int, d step.Dispatch) compiledStep {
+		cfg := sgdConfig(t, fmt.Sprint("train.batch=", perReplica*count), fmt.Sprint("train.accumulate=", replicas/count))
+		plan := planOf(t, cfg, observing{}, descent{})
+		plan.Dispatch = d
+		c := compileOn(t, testdevice.Open(t, engine.Options{Count: count}), plan)
+		return compiledStep{c, newState(t, c, testrun.Tokens(1, perReplica*count, cfg.Model.Context+1, vocab)...)}
+	}
+	for _, d := range []step.Dispatch{step.Single, step.Chain} {
+		one, two := observed(1, d), observed(replicas, d)
+		length := one.Plan().Context + 1
+		start := testrun.Download(t, two.Compiled, two.State)
+		for _, part := range parts([][]int32{testrun.Tokens(1, replicas*perReplica, length, vocab)}, perReplica*length) {
+			for name, values := range testrun.Download(t, one.Compiled, newState(t, one.Compiled, part...)) {
+				if strings.HasSuffix(name, "/peak") && start[name][0] < values[0] {
+					t.Errorf("%s starts at %v, of a part at %v", name, start[name], values)
+				}
+			}
+		}
+		var err error
+		if one.State, err = one.Upload(loaded(testrun.Tensors(t, two.Compiled, two.State))); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(one.State.Close)
+		for i := range 2 {
+			b, set := testrun.Tokens(uint64(10*i), replicas*perReplica, length, vocab), step.Settings{Step: i + 1, Rate: 0.1}
+			run(t, one.Compiled, one.State, parts([][]int32{b}, perReplica*length), set)
+			run(t, two.Compiled, two.State, [][]int32{b}, set)
+		}
+		sameNearly(t, "one and two replicas", testrun.Download(t, one.Compiled, one.State), testrun.Download(t, two.Compiled, two.State))
+	}
 }
 
 // TestEvaluationKeepsState: evaluation reads the state, and leaves it as it is.

@@ -22,6 +22,7 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -70,7 +71,7 @@ func TestKernels(t *testing.T) {
 			forward, backward := partsOf(t, r.Quantizer)
 			ahead, codes := kernelOf(t, settings, forward), "no"
 			for kind, find := range map[device.Products]func(*program.Program, string) (*program.Program, bool){device.IntegerProducts: factor.Rows, device.BlockProducts: factor.Blocks} {
-				factored, ok := find(forward, sdk.OutputValue)
+				factored, ok := find(forward, answer.OutputValue)
 				if !ok {
 					continue
 				}
@@ -108,7 +109,7 @@ func TestRows(t *testing.T) {
 			forward, backward := partsOf(t, r.Quantizer)
 			whole, wholeBack := split(t, r.Quantizer, r.Quantizer.Program)
 			programs := []*program.Program{forward, backward, whole, wholeBack}
-			if factored, ok := factor.Rows(forward, sdk.OutputValue); ok {
+			if factored, ok := factor.Rows(forward, answer.OutputValue); ok {
 				programs = append(programs, factored)
 			}
 			for _, p := range programs {
@@ -130,7 +131,7 @@ func TestRows(t *testing.T) {
 // storedAs stores the activations of a quantizer in a type, and codes in 8 bits.
 func storedAs(storage triton.Storage) map[string]triton.Storage {
 	stored := map[string]triton.Storage{factor.OutputIntegers: triton.Int8, factor.OutputPacked: triton.Int8, factor.OutputScales: triton.Int8}
-	for _, name := range []string{sdk.InputX, sdk.OutputValue, autodiff.Prefix + sdk.OutputSurrogate, autodiff.Prefix + sdk.InputX} {
+	for _, name := range []string{answer.InputX, answer.OutputValue, autodiff.Prefix + answer.OutputSurrogate, autodiff.Prefix + answer.InputX} {
 		stored[name] = storage
 	}
 	return stored
@@ -138,12 +139,12 @@ func storedAs(storage triton.Storage) map[string]triton.Storage {
 
 // partsOf are the programs of the two passes as a step has them: without the rotation that
 // ends the value.
-func partsOf(t *testing.T, q *sdk.QuantizerProgram) (forward, backward *program.Program) {
+func partsOf(t *testing.T, q *answer.Quantizer) (forward, backward *program.Program) {
 	t.Helper()
 	p := q.Program
-	if block := rotation.Ending(p, sdk.OutputValue); block > 0 {
+	if block := rotation.Ending(p, answer.OutputValue); block > 0 {
 		var err error
-		if p, err = rotation.Undo(p, block, sdk.OutputValue, sdk.OutputSurrogate); err != nil {
+		if p, err = rotation.Undo(p, block, answer.OutputValue, answer.OutputSurrogate); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,13 +152,13 @@ func partsOf(t *testing.T, q *sdk.QuantizerProgram) (forward, backward *program.
 }
 
 // split divides a program of a quantizer into its passes.
-func split(t *testing.T, q *sdk.QuantizerProgram, p *program.Program) (forward, backward *program.Program) {
+func split(t *testing.T, q *answer.Quantizer, p *program.Program) (forward, backward *program.Program) {
 	t.Helper()
-	wrt := []string{sdk.InputX}
+	wrt := []string{answer.InputX}
 	for _, s := range q.Trained {
-		wrt = append(wrt, sdk.TrainedPrefix+s.Name)
+		wrt = append(wrt, answer.TrainedPrefix+s.Name)
 	}
-	parts, err := autodiff.Split(p, []string{sdk.OutputValue}, sdk.OutputSurrogate, wrt...)
+	parts, err := autodiff.Split(p, []string{answer.OutputValue}, answer.OutputSurrogate, wrt...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +213,7 @@ func compareKernel(t *testing.T, name string, p *program.Program, stored map[str
 		x := reference.Tensor{Type: in.Type}
 		for range in.Type.Size() {
 			v := float64(float32(rng.NormFloat64()))
-			if stored[sdk.InputX] == triton.BFloat16 { // exact in it
+			if stored[answer.InputX] == triton.BFloat16 { // exact in it
 				v = float64(math.Float32frombits(math.Float32bits(float32(v)) &^ 0xffff))
 			}
 			if in.Type.DType == program.Float {

@@ -14,8 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/threefry"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // Quantizers may take what changes from step to step: the number of the step, and keys of random bits. The keys are computed
@@ -27,6 +26,7 @@ import (
 const (
 	weightKeysName     = "keys of weights"
 	activationKeysName = "keys of activations" // and of all else that each micro-batch quantizes anew
+	labelKeysName      = "keys of labels"      // that are drawn from predictions
 	optimizerKeysName  = "keys of optimizers"
 	stepNumberName     = "number of the step"
 )
@@ -57,7 +57,7 @@ func (p *Plan) weightKeys() []key {
 func (p *Plan) optimizerKeys() []key {
 	var list []key
 	for _, r := range p.Rules {
-		if r.Optimizer.Reads(sdk.InputNoise) {
+		if r.Optimizer.Reads(answer.InputNoise) {
 			list = append(list, newKey(update.OptimizerNoise(r.Name), "optimizer of "+r.Name, false))
 		}
 	}
@@ -75,16 +75,19 @@ func (p *Plan) activationKeys() []key {
 	return list
 }
 
+// labelKeys has the key of the labels that are drawn in a micro-batch.
+var labelKeys = []key{newKey("labels", "labels", false)}
+
 // takes is what reads keys and the number of the step.
 type takes interface{ Takes(input string) bool }
 
 // keysOf lists the keys that a quantizer takes. name is that of its site in graphs; its noise belongs to owner, and the shared
 // noise to product.
 func keysOf(q takes, name, owner, product string) (list []key) {
-	if q.Takes(sdk.InputNoise) {
+	if q.Takes(answer.InputNoise) {
 		list = append(list, newKey(update.Noise(name), owner, false))
 	}
-	if q.Takes(sdk.InputSharedNoise) {
+	if q.Takes(answer.InputSharedNoise) {
 		list = append(list, newKey(update.SharedNoise(name), product, true))
 	}
 	return list
@@ -93,7 +96,7 @@ func keysOf(q takes, name, owner, product string) (list []key) {
 // partners names the weights of the products that a weight or activation is an operand of.
 func (p *Plan) partners(operand string) string {
 	for _, g := range operandGroups(p.Model.ActivationSites(p.Batch, p.Context)) {
-		if slices.Contains(g.weights, operand) || slices.ContainsFunc(g.sites, func(s model.ActivationSite) bool { return s.Name == operand }) {
+		if g.has(operand) {
 			return strings.Join(g.weights, ",")
 		}
 	}
@@ -105,13 +108,13 @@ func keySpecs(name string, keys []key) []engine.Spec {
 	if len(keys) == 0 {
 		return nil
 	}
-	return []engine.Spec{{Name: name, Shape: shapes.Make(dtypes.Uint32, len(keys), 2), Sharded: name == activationKeysName}}
+	return []engine.Spec{{Name: name, Shape: shapes.Make(dtypes.Uint32, len(keys), 2), Sharded: name == activationKeysName || name == labelKeysName}}
 }
 
 // numberSpecs are the inputs of a stage for the number of the step; none if no quantizer takes it.
 func numberSpecs[K comparable, Q takes](quantizers map[K]Q) []engine.Spec {
 	for _, q := range quantizers {
-		if q.Takes(sdk.InputStep) {
+		if q.Takes(answer.InputStep) {
 			return []engine.Spec{{Name: stepNumberName, Shape: floatShape()}}
 		}
 	}
@@ -204,8 +207,12 @@ func (c *Compiled) addOptimizerKeys(t update.Tensors, step int) error {
 
 // addActivationKeys uploads the keys that the quantizers of activations take in the micro-batches first, …, end − 1, in place of
 // those of others. dims are the dimensions on a replica before those of one micro-batch.
-func (c *Compiled) addActivationKeys(t update.Tensors, step, first, end int, dims ...int) (err error) {
-	keys := c.plan.activationKeys()
+func (c *Compiled) addActivationKeys(t update.Tensors, step, first, end int, dims ...int) error {
+	return c.addBatchKeys(t, activationKeysName, c.plan.activationKeys(), step, first, end, dims...)
+}
+
+// addBatchKeys is addActivationKeys for other keys.
+func (c *Compiled) addBatchKeys(t update.Tensors, name string, keys []key, step, first, end int, dims ...int) (err error) {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -217,7 +224,7 @@ func (c *Compiled) addActivationKeys(t update.Tensors, step, first, end int, dim
 	}
 	dims = append(dims, len(keys), 2)
 	dims[0] *= c.dev.Count()
-	t[activationKeysName].Finalize()
-	t[activationKeysName], err = engine.UploadSharded(c.dev, values, dims...)
+	t[name].Finalize()
+	t[name], err = engine.UploadSharded(c.dev, values, dims...)
 	return err
 }

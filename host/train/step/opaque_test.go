@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -31,8 +32,8 @@ type opaqueBall struct{}
 
 func (opaqueBall) Describe() sdk.Description { return sdk.Description{Name: "ball"} }
 
-func (opaqueBall) State(t sdk.Tensor) ([]sdk.StateTensor, error) {
-	return []sdk.StateTensor{{Name: "m", Shape: t.Shape}}, nil
+func (opaqueBall) State(t sdk.Tensor) ([]answer.Tensor, error) {
+	return []answer.Tensor{{Name: "m", Shape: t.Shape}}, nil
 }
 
 func (opaqueBall) Step(in sdk.OpaqueStep, _ sdk.Tensor) error {

@@ -49,6 +49,11 @@ type operandGroup struct {
 	weights []string
 }
 
+// has reports whether a weight or an activation site is in the group.
+func (g operandGroup) has(operand string) bool {
+	return slices.Contains(g.weights, operand) || slices.ContainsFunc(g.sites, func(s model.ActivationSite) bool { return s.Name == operand })
+}
+
 // operandGroups divides the operands of all products into groups.
 func operandGroups(sites []model.ActivationSite) []operandGroup {
 	var groups []operandGroup

@@ -52,11 +52,18 @@ func (s *State) replaceAll(next update.Tensors) {
 
 // begin adds to the tensors of a state what quantizers and their optimizers begin with, and the state has not yet.
 func (c *Compiled) begin(t update.Tensors, kept map[string]bool, tokens []int32) error {
-	if err := c.initTrainedWeights(t); err != nil {
-		return err
+	if len(missing(t, c.plan.Trained(), update.Param))+len(missing(t, c.plan.kept(), asNamed)) == 0 {
+		return nil
 	}
-	if err := c.initTrainedActivations(t, tokens); err != nil {
-		return err
+	for _, init := range []func() error{
+		func() error { return c.initColumns(t, tokens) },
+		func() error { return c.initTrainedWeights(t) },
+		func() error { return c.initTrainedActivations(t, tokens) },
+		func() error { return c.dropColumns(t) },
+	} {
+		if err := init(); err != nil {
+			return err
+		}
 	}
 	return c.initOptimizers(t, slices.DeleteFunc(slices.Clone(c.plan.Rules), func(r cage.Rule) bool { return kept[update.Param(r.Name)] }))
 }

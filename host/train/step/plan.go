@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -88,8 +89,11 @@ func (p *Plan) check() error {
 			return fmt.Errorf("step: %s: the rule and the list of quantized weights disagree", r.Name)
 		}
 	}
-	if err := p.checkOpaque(); err != nil {
+	if err := cmp.Or(p.checkOpaque(), p.checkColumns()); err != nil {
 		return err
+	}
+	if _, ok := p.Model.(model.Language); p.probesEver(true) && !ok {
+		return fmt.Errorf("step: an optimizer draws labels from what a model predicts, and this model reads no sequences")
 	}
 	if p.FullPrecision && len(p.Backward) > 0 {
 		return fmt.Errorf("step: quantized gradients in a training without quantization")
@@ -227,7 +231,7 @@ func (p *Plan) keptOfActivations() []Tensor { return p.ofActivations(keptOf) }
 func keptOf(q lower.Quantizer, site string) []Tensor {
 	var list []Tensor
 	for _, s := range q.State() {
-		list = append(list, Tensor{Name: update.Kept(site, s.Name), Dims: s.Shape})
+		list = append(list, Tensor{Name: update.Kept(site, s.Name), Dims: s.Shape, Maximum: s.Maximum})
 	}
 	return list
 }

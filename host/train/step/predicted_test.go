@@ -277,7 +277,7 @@ func passes(t *testing.T, plan step.Plan, weights ...string) string {
 	}
 	e, err := d.Compile("passes", specs, func(g *graph.Graph, in []*graph.Node) (out []*graph.Node) {
 		for i, q := range list {
-			trained := q.Init(in[i])
+			trained := q.Init(in[i], nil)
 			value, residuals := q.Forward(in[i], lower.Given{Trained: trained})
 			dx, _ := q.Backward(lower.Point{X: in[i], Given: lower.Given{Trained: trained}, Value: value}, residuals, graph.Cos(value))
 			y := lower.Quantize(in[i], lower.Given{Trained: trained}, q)

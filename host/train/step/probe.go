@@ -2,17 +2,21 @@ package step
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
-// Optimizers may take a second gradient at another point. Steps in which one is due run as the chain: the gradient at x, the
-// other points, the gradient there with the same batch and noise, and the update. Only that gradient is kept of the second pass.
+// Optimizers may take a second gradient, at another point or with labels that are drawn from the model. Steps in which one is
+// due run as the chain: the gradient at x, the other points, the gradient there with the same batch and noise, the gradient
+// with drawn labels, and the update. Only gradients are kept of the further passes.
 
 // dues is a set of the schedules by which probes are due, as a text by which it can be compared; empty means that none is.
 type dues string
@@ -31,35 +35,63 @@ func (p *Plan) probesDue(t int) (set dues) {
 	return set
 }
 
-// probesEver reports whether a probe is due at any update.
-func (p *Plan) probesEver() bool {
-	return slices.ContainsFunc(p.Rules, func(r cage.Rule) bool { return r.Optimizer.ProbeDue.First > 0 })
+// probesEver reports whether a probe of a kind is due at any update.
+func (p *Plan) probesEver(sampled bool) bool {
+	return slices.ContainsFunc(p.Rules, func(r cage.Rule) bool {
+		return r.Optimizer.ProbeDue.First > 0 && r.Optimizer.Sampled == sampled
+	})
 }
 
 // probePatterns lists the sets that are due at updates soon enough to be prepared for. Others are compiled when needed.
 func (p *Plan) probePatterns() []dues {
+	if !p.probesEver(false) && !p.probesEver(true) {
+		return []dues{""}
+	}
 	var list []dues
 	for t := range 1000 {
 		if set := p.probesDue(t + 1); !slices.Contains(list, set) {
 			list = append(list, set)
 		}
-		if !p.probesEver() {
-			break
+	}
+	return list
+}
+
+// probes lists the rules whose probes of a kind are due.
+func (p *Plan) probes(due dues, sampled bool) (list []cage.Rule) {
+	for _, r := range p.Rules {
+		if due.has(r.Optimizer.ProbeDue) && r.Optimizer.Sampled == sampled {
+			list = append(list, r)
 		}
 	}
 	return list
 }
 
-// probe adds the gradients at the other points that are due to t. If one is not finite, the step is skipped.
+// probe adds the second gradients that are due to t: those at other points, and those with labels that are drawn from the
+// model. If one is not finite, the step is skipped.
 func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Settings, scalars update.Scalars, res *Result) error {
 	due := c.plan.probesDue(set.Step)
-	u, err := c.update(updateKind{form: c.form(set), part: update.Probing, probes: due})
-	if u == nil || err != nil {
-		return err
+	if len(c.plan.probes(due, false)) > 0 {
+		u, err := c.update(updateKind{form: c.form(set), part: update.Probing, probes: due})
+		if err != nil {
+			return err
+		}
+		if _, err := u.Run(t, scalars); err != nil {
+			return err
+		}
+		if err := c.secondGradients(s, t, batches, set, c.plan.probes(due, false), false, res); err != nil || res.Skipped {
+			return err
+		}
 	}
-	if _, err := u.Run(t, scalars); err != nil {
-		return err
+	rules := c.plan.probes(due, true)
+	if len(rules) == 0 {
+		return nil
 	}
+	scalars[cage.InputSampledFactor] = float32(math.Sqrt(c.plan.Model.(model.Language).Labels(batches.host, c.plan.Context)))
+	return c.secondGradients(s, t, batches, set, rules, true, res)
+}
+
+// secondGradients adds the second gradients of rules to t. Where there are other points in t, it takes the gradients there.
+func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches, set Settings, rules []cage.Rule, sampled bool, res *Result) error {
 	at := update.Tensors{} // the state at the other points, and what is computed of it
 	for name := range s.Tensors {
 		at[name] = t[name]
@@ -67,23 +99,23 @@ func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Setti
 	for _, spec := range c.plan.stepSpecs() {
 		at[spec.Name] = t[spec.Name]
 	}
-	for _, r := range c.plan.Rules {
+	for _, r := range rules {
 		if b := t[update.Point(r.Name)]; b != nil {
 			at[update.Param(r.Name)] = b
 		}
 	}
 	defer func() {
-		for _, r := range c.plan.Rules {
+		for _, r := range rules {
 			delete(t, update.Point(r.Name)) // at has it
 		}
-		c.keepProbed(t, at, due)
+		keepProbed(t, at, rules)
 	}()
 	if !c.plan.FullPrecision {
 		if err := c.runQuantize(at); err != nil {
 			return err
 		}
 	}
-	sums, err := c.runGradients(at, batches, set.Step, gradientKind{full: c.plan.FullPrecision})
+	sums, err := c.runGradients(at, batches, set.Step, gradientKind{full: c.plan.FullPrecision, sampled: sampled})
 	if err != nil {
 		return err
 	}
@@ -95,10 +127,10 @@ func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Setti
 }
 
 // keepProbed moves the gradients that updates read from at to t, and frees what else t does not have.
-func (c *Compiled) keepProbed(t, at update.Tensors, due dues) {
-	for _, r := range c.plan.Rules {
+func keepProbed(t, at update.Tensors, rules []cage.Rule) {
+	for _, r := range rules {
 		name := update.Gradient(r.Name)
-		if b := at[name]; b != nil && due.has(r.Optimizer.ProbeDue) && r.Optimizer.Update.Input(sdk.InputProbed) >= 0 {
+		if b := at[name]; b != nil && r.Optimizer.Update.Input(answer.InputProbed) >= 0 {
 			t[update.Probed(r.Name)] = b
 			delete(at, name)
 		}

@@ -72,15 +72,16 @@ func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
 	out[name] = gradient
 }
 
-// initStage maps the quantized parameters to the initial values of the trained
-// parameters and states of their quantizers.
+// initStage maps the quantized parameters, and statistics of columns, to the initial values of
+// the trained parameters and states of their quantizers.
 func (p *Plan) initStage() stage {
-	return stage{"initial quantizer parameters", inputSpecs(p.quantizedParams(), update.Param, false), func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	specs := append(inputSpecs(p.quantizedParams(), update.Param, false), p.columnSpecs()...)
+	return stage{"initial quantizer parameters", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		for _, t := range p.quantizedParams() {
-			q, x := p.Weights[t.Name], in[update.Param(t.Name)]
-			setTrained(nil, out, q, t.Name, q.Init(x))
-			setNext(out, q, t.Name, q.InitState(x), asNamed)
+			q, x, columns := p.Weights[t.Name], in[update.Param(t.Name)], p.columnsFor(t.Name, in)
+			setTrained(nil, out, q, t.Name, q.Init(x, columns))
+			setNext(out, q, t.Name, q.InitState(x, columns), asNamed)
 		}
 		return out
 	}}
@@ -100,24 +101,27 @@ func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*
 	return values
 }
 
-// calibrateStage maps weights and tokens to the initial values of the trained parameters and states of the quantizers of activations.
+// calibrateStage maps weights, tokens and statistics of columns to the initial values of the trained parameters and states of the quantizers of activations.
 // Each quantizer gets them from the activations of this batch at its site, for which all quantizers before it are active.
-// With several replicas they are means over the replicas. known are the inputs for those that have values already.
+// With several replicas they are means, or maxima, over the replicas. known are the inputs for those that have values already.
 func (p *Plan) calibrateStage(known []engine.Spec) stage {
 	specs := append(inputSpecs(p.params(), p.forwardName(false), false), known...)
-	return stage{"calibration", append(specs, p.tokenSpec()), func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	specs = slices.Concat(specs, []engine.Spec{p.tokenSpec()}, p.columnSpecs())
+	return stage{"calibration", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		p.Model.Losses(p.weightNodes(in, false), in[tokensName], func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			q, ok := p.Activations[site.Name]
 			if !ok {
 				return x
 			}
-			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x)))
-			state := replicaMeans(q.InitState(x))
+			columns := p.columnsFor(site.Name, in)
+			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x, columns)))
+			state := q.InitState(x, columns)
 			for i, s := range keptOf(q, site.Name) {
 				if have := in[s.Name]; have != nil {
 					state[i] = have
 				} else {
+					state[i] = s.overReplicas(state[i])
 					out[s.Name] = state[i]
 				}
 			}

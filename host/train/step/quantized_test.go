@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/effort"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
@@ -127,15 +127,15 @@ func checkCodes(t *testing.T, plan step.Plan, tensors map[string][]float32, chos
 	distinct := map[int32]bool{}
 	for _, c := range chosen {
 		rule := plan.Rules[slices.IndexFunc(plan.Rules, func(r cage.Rule) bool { return r.Name == c.Weight })]
-		in := map[string]reference.Tensor{sdk.InputX: reference.Floats(wide(tensors["param/"+c.Weight]), rule.Shape...)}
+		in := map[string]reference.Tensor{answer.InputX: reference.Floats(wide(tensors["param/"+c.Weight]), rule.Shape...)}
 		for _, tr := range rule.Quantizer.Trained {
-			in[sdk.TrainedPrefix+tr.Name] = reference.Floats(wide(tensors["param/"+update.Trained(c.Weight, tr)]), tr.Shape...)
+			in[answer.TrainedPrefix+tr.Name] = reference.Floats(wide(tensors["param/"+update.Trained(c.Weight, tr)]), tr.Shape...)
 		}
 		out, err := reference.Run(rule.Quantizer.Program, in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, value, want := in[sdk.InputX].Floats, out[sdk.OutputValue].Floats, out[sdk.OutputCodes].Float64s()
+		x, value, want := in[answer.InputX].Floats, out[answer.OutputValue].Floats, out[answer.OutputCodes].Float64s()
 		for j, i := range c.Positions {
 			if float64(codes[j]) != want[i] {
 				t.Fatalf("%s: code %d is %d, want %v", c.Weight, i, codes[j], want[i])

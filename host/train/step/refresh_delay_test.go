@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -31,7 +32,7 @@ func delayed(t testing.TB, o sdk.Optimizer, delay int) step.Plan {
 }
 
 // counted is the update whose state a refresh of a [clock] reads.
-func counted(in map[string]reference.Tensor) float64 { return in[sdk.StatePrefix+"count"].Scalar() }
+func counted(in map[string]reference.Tensor) float64 { return in[answer.StatePrefix+"count"].Scalar() }
 
 // carried is the state of a [testrun.Carrier] and its sum of directions.
 type carried struct{ a, m, n, moved float32 }
@@ -125,13 +126,13 @@ func TestSOAPDelay(t *testing.T) {
 		if r.Optimizer.Refresh == nil {
 			continue
 		}
-		in := map[string]reference.Tensor{sdk.InputStep: reference.Float(12)}
+		in := map[string]reference.Tensor{answer.InputStep: reference.Float(12)}
 		for _, st := range r.Optimizer.State {
 			from := then
 			if st.Name == "m" || st.Name == "v" {
 				from = now
 			}
-			in[sdk.StatePrefix+st.Name] = reference.Floats(wide(from["state/"+r.Name+"/"+st.Name]), st.Shape...)
+			in[answer.StatePrefix+st.Name] = reference.Floats(wide(from["state/"+r.Name+"/"+st.Name]), st.Shape...)
 		}
 		want, err := refresh.Execute(r.Optimizer.Refresh, in)
 		if err != nil {
@@ -139,7 +140,7 @@ func TestSOAPDelay(t *testing.T) {
 		}
 		for name, v := range want {
 			largest, most := 0.0, 0.0
-			for i, x := range wide(got["state/"+r.Name+"/"+strings.TrimPrefix(name, sdk.StatePrefix)]) {
+			for i, x := range wide(got["state/"+r.Name+"/"+strings.TrimPrefix(name, answer.StatePrefix)]) {
 				largest, most = max(largest, math.Abs(v.Floats[i])), max(most, math.Abs(x-v.Floats[i]))
 			}
 			// Products of at most 96 terms in binary32.

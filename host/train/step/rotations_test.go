@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -252,7 +252,7 @@ func TestPluginPrograms(t *testing.T) {
 				if r.Quantizer == nil {
 					continue
 				}
-				got := rotation.Ending(r.Quantizer.Program, sdk.OutputValue)
+				got := rotation.Ending(r.Quantizer.Program, answer.OutputValue)
 				want := c.block
 				if want == row {
 					want = r.Shape[1]
@@ -270,7 +270,7 @@ func TestPluginPrograms(t *testing.T) {
 
 func checkUndone(t *testing.T, p *program.Program, block int) {
 	t.Helper()
-	half, err := rotation.Undo(p, block, sdk.OutputValue, sdk.OutputSurrogate)
+	half, err := rotation.Undo(p, block, answer.OutputValue, answer.OutputSurrogate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,14 +284,14 @@ func checkUndone(t *testing.T, p *program.Program, block int) {
 	}
 	x, dz := random(), random()
 	value := func(p *program.Program) reference.Tensor {
-		return runReference(t, p, map[string]reference.Tensor{sdk.InputX: x})[sdk.OutputValue]
+		return runReference(t, p, map[string]reference.Tensor{answer.InputX: x})[answer.OutputValue]
 	}
 	gradient := func(p *program.Program, dy reference.Tensor) reference.Tensor {
-		d, err := autodiff.VJP(p, sdk.OutputSurrogate, sdk.InputX)
+		d, err := autodiff.VJP(p, answer.OutputSurrogate, answer.InputX)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return runReference(t, d, map[string]reference.Tensor{sdk.InputX: x, autodiff.Prefix + sdk.OutputSurrogate: dy})[autodiff.Prefix+sdk.InputX]
+		return runReference(t, d, map[string]reference.Tensor{answer.InputX: x, autodiff.Prefix + answer.OutputSurrogate: dy})[autodiff.Prefix+answer.InputX]
 	}
 	same64(t, "value", rotated(t, value(half), block), value(p))
 	same64(t, "gradient", gradient(half, dz), gradient(p, rotated(t, dz, block)))

@@ -91,8 +91,9 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 		if len(p.quantizedParams()) > 0 {
 			maps.Copy(have, p.quantizeStage().build(g, have))
 		}
-		losses, sums := p.accumulateGradients(g, have)
-		losses, sums = reduceReplicasByName(losses, sums)
+		sums := p.accumulateGradients(g, have)
+		p.reduceReplicas(p.FullPrecision, sums)
+		losses := sums[lossName]
 		maps.Copy(have, sums)
 		maps.Copy(have, p.meanGradients(have))
 		norms := have[normsName]

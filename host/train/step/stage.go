@@ -125,6 +125,7 @@ type Tensor struct {
 	Dims    []int
 	Data    []float32
 	Storage sdk.Storage // on the device
+	Maximum bool        // of the state of a quantizer: over micro-batches and replicas the next one is a maximum, and not a mean
 }
 
 // inputSpecs describes tensors as inputs of a stage, where name gives the name of each in the stage. If they are donated,

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // State is what training carries from step to step, on the device: everything that is
@@ -136,11 +137,11 @@ func EvaluatedName(name string) string {
 
 // LoadTrained returns a function that loads what the quantizer of a weight or site takes under the name of an input of its program
 // of evaluation: a trained parameter or a state tensor.
-func LoadTrained(load LoadFunc) func(site string, q sdk.QuantizerProgram, input string) ([]float32, error) {
-	return func(site string, q sdk.QuantizerProgram, input string) ([]float32, error) {
-		name := update.Kept(site, strings.TrimPrefix(input, sdk.KeptPrefix))
+func LoadTrained(load LoadFunc) func(site string, q answer.Quantizer, input string) ([]float32, error) {
+	return func(site string, q answer.Quantizer, input string) ([]float32, error) {
+		name := update.Kept(site, strings.TrimPrefix(input, answer.KeptPrefix))
 		for _, t := range q.Trained {
-			if sdk.TrainedPrefix+t.Name == input {
+			if answer.TrainedPrefix+t.Name == input {
 				name = update.Param(update.Trained(site, t))
 			}
 		}
@@ -231,7 +232,7 @@ func (s *State) Close() {
 // NewState draws the parameters from the seed, initializes the trained parameters of
 // quantizers, and their states, from them and from a batch of tokens, [batch, context+1], and
 // runs the optimizers' init programs. The tokens are needed only if quantizers of activations
-// have trained parameters or state.
+// have trained parameters or state, or if a quantizer takes statistics of columns.
 func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 	workers := 1
 	if c.dev.SharesMemory() { // elsewhere each would have a copy in host memory
@@ -262,6 +263,9 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	if list := c.plan.keptOfActivations(); len(list) > 0 {
 		return nil, fmt.Errorf("%s is state that training gathers: this quantizer of activations does nothing useful before", list[0].Name)
 	}
+	if groups := c.plan.calibratedGroups(); len(groups) > 0 {
+		return nil, fmt.Errorf("the quantizer of %s takes statistics of activations, which need a text: quantize the model with one, by cage quantize", groups[0].weights[0])
+	}
 	s := &State{Tensors: update.Tensors{}}
 	err := c.initParams(s.Tensors, 1, func(p architecture.Param) (*engine.Buffer, error) {
 		return c.load(load, Tensor{Name: update.Param(p.Name), Dims: p.Dims})
@@ -281,8 +285,10 @@ func (c *Compiled) newState(tokens []int32, workers int, param func(architecture
 	s := &State{Tensors: update.Tensors{}}
 	for _, init := range []func() error{
 		func() error { return c.initParams(s.Tensors, workers, param) },
+		func() error { return c.initColumns(s.Tensors, tokens) },
 		func() error { return c.initTrainedWeights(s.Tensors) },
 		func() error { return c.initTrainedActivations(s.Tensors, tokens) },
+		func() error { return c.dropColumns(s.Tensors) },
 		func() error { return c.initOptimizers(s.Tensors, c.plan.Rules) },
 	} {
 		if err := init(); err != nil {
@@ -321,11 +327,11 @@ func (c *Compiled) initTrainedWeights(t update.Tensors) error {
 	if len(missing(t, trained, update.Param))+len(missing(t, kept, asNamed)) == 0 {
 		return nil
 	}
-	made := update.Tensors{}
-	for _, p := range c.plan.quantizedParams() {
-		made[update.Param(p.Name)] = t[update.Param(p.Name)]
+	stage, made := c.plan.initStage(), update.Tensors{}
+	for _, spec := range stage.inputs {
+		made[spec.Name] = t[spec.Name]
 	}
-	err := c.runOnce(c.plan.initStage(), made)
+	err := c.runOnce(stage, made)
 	moveNew(t, made, trained, update.Param)
 	moveNew(t, made, kept, asNamed)
 	for name, b := range made { // what t had already

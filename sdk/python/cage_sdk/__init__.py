@@ -15,6 +15,7 @@ from .optimizer import (
     Part,
     Prober,
     Refresher,
+    Sampler,
     Selective,
     Tensor,
     UpdateInput,
@@ -39,6 +40,6 @@ __all__ = [
     "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "Compact", "Constrained", "DType", "Description",
     "Due", "Float", "Int", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
     "Prober", "Program", "ProgramError", "Quantized", "Quantizer", "QuantizerProgram", "Refresher", "Refusal",
-    "Selective", "Sharer", "Site", "State", "StateTensor", "String", "Tensor", "Trainable", "Type", "UpdateInput",
+    "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "String", "Tensor", "Trainable", "Type", "UpdateInput",
     "Value", "build_optimizer", "build_quantizer", "serve",
 ]  # fmt: skip

@@ -55,9 +55,9 @@ class UpdateInput:
     sums: State = field(default_factory=dict)
     """The sums of what a Collector collects, by name; empty in collect."""
     probed: Value | None = None
-    """In the update of a Prober: the gradient at the offset point where a probe is due, else gradient."""
+    """In the update of a Prober or Sampler: the second gradient where one is due, else gradient."""
     probing: Value | None = None
-    """In the update of a Prober: 1 where a probe is due, else 0, a scalar float."""
+    """In the update of a Prober or Sampler: 1 where a second gradient is due, else 0, a scalar float."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,18 @@ class Prober(Protocol):
 
 
 @runtime_checkable
+class Sampler(Protocol):
+    """An optimizer that takes a second gradient at x, with labels that the host draws from the model, as Sophia-G does.
+
+    given.probed is that gradient times √n, where n is the number of labels, and not clipped: the mean of its square is
+    the diagonal of the Gauss-Newton matrix. For such a tensor, an offset of a Prober must never be due.
+    """
+
+    def sample_at(self, t: Tensor) -> Due:
+        """At which updates such a gradient is due."""
+
+
+@runtime_checkable
 class Compact(Protocol):
     """An optimizer that keeps parts of its state in fewer bits than float32."""
 
@@ -164,6 +176,7 @@ class OptimizerProgram:
     rate: Program | None = None
     probe: Program | None = None
     probe_due: Due = Due()
+    sampled: bool = False
 
 
 def build_optimizer(o: Optimizer, t: Tensor) -> OptimizerProgram | None:
@@ -201,8 +214,12 @@ def build_optimizer(o: Optimizer, t: Tensor) -> OptimizerProgram | None:
         b, given, fixed = start("probe")
         b.output("offset", o.probe(b, given, t))
         probe = b.build(fixed)
+    sample_due = o.sample_at(t) if isinstance(o, Sampler) else Due()
+    if sample_due.first and probe_due.first:
+        raise ProgramError("there is one second gradient, but probe_at and sample_at are both ever due: let one return Due()")
+    sampled = sample_due.first > 0
     b, given, fixed = start("update")
-    if probe:
+    if probe or sampled:
         given = replace(given, probed=b.input("probed", x_type), probing=b.input("probing", scalar))
     u, following = o.update(b, given, t)
     b.output("direction", u)
@@ -210,7 +227,8 @@ def build_optimizer(o: Optimizer, t: Tensor) -> OptimizerProgram | None:
         raise ProgramError(f"the direction is {u.type}: it must have the type of x, {x_type}")
     if output_state(b, "state.", following) != [StateTensor(s.name, s.shape) for s in state]:
         raise ProgramError(f"update returns the state {_named(following)}: it must return what init does, {_listed(state)}")
-    out = OptimizerProgram(b.build(fixed), init, state, collect=collect, probe=probe, probe_due=probe_due)
+    out = OptimizerProgram(b.build(fixed), init, state, collect=collect, probe=probe)
+    out.probe_due, out.sampled = sample_due if sampled else probe_due, sampled
     if isinstance(o, Refresher):
         _refresher(o, out, name, t, *start("observe"))
     if isinstance(o, Pacer):

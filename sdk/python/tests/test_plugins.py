@@ -168,6 +168,31 @@ def test_probe_and_storage():
     assert m.probe_due.every == 1 and [s.storage for s in m.state] == [0, 3] and not m.HasField("due")
 
 
+def test_sampled():
+    class Sampled(Everything):
+        def sample_at(self, t):
+            return Due(1, 1, 10)
+
+        def update(self, b, given, t):
+            _, state = super().update(b, given, t)
+            return given.probed.square(), state
+
+    o = build_optimizer(Sampled(), TENSOR)
+    assert [n for n, _ in o.update.inputs][-1] == "probed" and o.probe is None
+    m = wire.to_optimizer_program(o)
+    assert m.sampled and m.probe_due.every == 10
+
+    class Both(Sampled):
+        def probe(self, b, given, t):
+            return given.gradient
+
+        def probe_at(self, t):
+            return Due(1, 1, 1)
+
+    with pytest.raises(ProgramError, match="one second gradient"):
+        build_optimizer(Both(), TENSOR)
+
+
 def test_shared_and_constrained():
     class Rotated(Learned):
         def shared(self, p, site):

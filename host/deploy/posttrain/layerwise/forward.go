@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // forward computes a model block by block on the texts of a calibration. The residual streams in front of the present
@@ -40,7 +40,7 @@ type text struct {
 }
 
 // newForward prepares a forward pass. Programs of activations are those of batch sequences.
-func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activations map[string]sdk.QuantizerProgram) (*forward, error) {
+func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activations map[string]answer.Quantizer) (*forward, error) {
 	f := &forward{dev: dev, model: m, batch: batch, context: context, activations: map[string]lower.Quantizer{}, compiled: map[string]*engine.Executable{}}
 	for site, p := range activations {
 		if len(p.Trained) > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -91,9 +92,9 @@ func small(t testing.TB, kind string, layers, width int) (model.Blockwise, func(
 }
 
 // programs are those of a quantizer for all weights.
-func programs(t testing.TB, m model.Model, q sdk.Quantizer) map[string]sdk.QuantizerProgram {
+func programs(t testing.TB, m model.Model, q sdk.Quantizer) map[string]answer.Quantizer {
 	t.Helper()
-	list := map[string]sdk.QuantizerProgram{}
+	list := map[string]answer.Quantizer{}
 	for _, p := range m.Params() {
 		if !p.Quantized {
 			continue

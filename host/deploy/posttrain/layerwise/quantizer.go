@@ -15,14 +15,14 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 // quantizer runs the programs of a quantizer on one weight.
 type quantizer struct {
 	dev     *engine.Device
-	program sdk.QuantizerProgram
+	program answer.Quantizer
 	dims    []int
 	// block is that of the rotation that values end in; 1: there is none. The quantizer rounds before it.
 	block   int
@@ -41,9 +41,9 @@ const (
 
 // newQuantizer prepares the quantizer of a weight. own reads its trained parameters and state, by the names of the program's inputs; nil: they
 // have their initial values.
-func newQuantizer(dev *engine.Device, p sdk.QuantizerProgram, w []float32, own func(input string) ([]float32, error)) (*quantizer, error) {
+func newQuantizer(dev *engine.Device, p answer.Quantizer, w []float32, own func(input string) ([]float32, error)) (*quantizer, error) {
 	p = p.ForEvaluation()
-	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, rotation.Ending(p.Program, sdk.OutputValue))}
+	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, rotation.Ending(p.Program, answer.OutputValue))}
 	var err error
 	if own != nil {
 		err = q.load(own)
@@ -127,11 +127,11 @@ func (q *quantizer) compile() error {
 		return err
 	}
 	q.quant, err = q.dev.Compile("quantize "+q.program.Program.Name, q.specs(), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		named := lower.Lower(g, lower.Only(q.program.Program, sdk.OutputValue, sdk.OutputCodes, sdk.OutputScale), in)
-		before := lower.Lower(g, lower.Only(rounded, sdk.OutputValue), in)
-		out := []*graph.Node{named[sdk.OutputValue], before[sdk.OutputValue]}
+		named := lower.Lower(g, lower.Only(q.program.Program, answer.OutputValue, answer.OutputCodes, answer.OutputScale), in)
+		before := lower.Lower(g, lower.Only(rounded, answer.OutputValue), in)
+		out := []*graph.Node{named[answer.OutputValue], before[answer.OutputValue]}
 		if q.hasCodes() {
-			out = append(out, graph.ConvertDType(named[sdk.OutputCodes], dtypes.Int32), named[sdk.OutputScale])
+			out = append(out, graph.ConvertDType(named[answer.OutputCodes], dtypes.Int32), named[answer.OutputScale])
 		}
 		return out
 	})
@@ -143,19 +143,19 @@ func (q *quantizer) withoutRotation(p *program.Program) (*program.Program, error
 	if q.block == 1 {
 		return p, nil
 	}
-	return rotation.Undo(p, q.block, sdk.OutputValue)
+	return rotation.Undo(p, q.block, answer.OutputValue)
 }
 
 // hasCodes tells whether the program gives codes and scales.
 func (q *quantizer) hasCodes() bool {
-	_, codes := q.program.Program.Output(sdk.OutputCodes)
-	_, scale := q.program.Program.Output(sdk.OutputScale)
+	_, codes := q.program.Program.Output(answer.OutputCodes)
+	_, scale := q.program.Program.Output(answer.OutputScale)
 	return codes && scale
 }
 
 // scaleShape is the shape of the scales.
 func (q *quantizer) scaleShape() []int {
-	id, _ := q.program.Program.Output(sdk.OutputScale)
+	id, _ := q.program.Program.Output(answer.OutputScale)
 	return q.program.Program.TypeOf(id).Shape
 }
 
@@ -173,7 +173,7 @@ func (q *quantizer) run(e *engine.Executable, w []float32) ([]*engine.Buffer, er
 func (q *quantizer) scales(w []float32) (scale []float32, err error) {
 	if q.scaling == nil {
 		q.scaling, err = q.dev.Compile("scales of "+q.program.Program.Name, q.specs(), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{lower.Lower(g, lower.Only(q.program.Program, sdk.OutputScale), in)[sdk.OutputScale]}
+			return []*graph.Node{lower.Lower(g, lower.Only(q.program.Program, answer.OutputScale), in)[answer.OutputScale]}
 		})
 		if err != nil {
 			return nil, err
@@ -289,14 +289,14 @@ func (q *quantizer) numbers(codes []int32) (map[int32]float32, error) {
 // unpack is the weight that codes and scales stand for, by a program.
 func (q *quantizer) unpack(p *program.Program, codes []int32, scale []float32) ([]float32, error) {
 	shape := q.scaleShape()
-	specs := []engine.Spec{{Name: sdk.OutputCodes, Shape: shapes.Make(dtypes.Int32, q.dims...)}, {Name: sdk.OutputScale, Shape: shapes.Make(dtypes.Float32, shape...)}}
+	specs := []engine.Spec{{Name: answer.OutputCodes, Shape: shapes.Make(dtypes.Int32, q.dims...)}, {Name: answer.OutputScale, Shape: shapes.Make(dtypes.Float32, shape...)}}
 	e, err := q.dev.Compile("unpack "+p.Name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		for i, input := range p.Inputs {
-			if input.Name == sdk.OutputCodes {
+			if input.Name == answer.OutputCodes {
 				in[i] = graph.ConvertDType(in[i], dtypeOf(input.Type.DType))
 			}
 		}
-		return []*graph.Node{lower.Lower(g, p, in)[sdk.OutputValue]}
+		return []*graph.Node{lower.Lower(g, p, in)[answer.OutputValue]}
 	})
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/method/cage"
-	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -41,10 +41,10 @@ func (q Quest) KeepRotated() (*lower.Rotated, error) {
 func (Quest) CodeShapes(*engine.Device) []shapes.Shape { return nil }
 
 // Trained returns nil: there are no trained parameters.
-func (Quest) Trained() []sdk.StateTensor { return nil }
+func (Quest) Trained() []answer.Tensor { return nil }
 
 // State returns nil: there is no state.
-func (Quest) State() []sdk.StateTensor { return nil }
+func (Quest) State() []answer.Tensor { return nil }
 
 // Takes returns false: every step is the same.
 func (Quest) Takes(string) bool { return false }
@@ -52,11 +52,14 @@ func (Quest) Takes(string) bool { return false }
 // Evaluation returns nil: evaluation quantizes as training does.
 func (Quest) Evaluation() (lower.Quantizer, error) { return nil, nil }
 
+// Calibrated returns false: there is nothing to initialise.
+func (Quest) Calibrated() bool { return false }
+
 // Init returns nil: there is nothing to initialise.
-func (Quest) Init(*graph.Node) []*graph.Node { return nil }
+func (Quest) Init(*graph.Node, lower.Columns) []*graph.Node { return nil }
 
 // InitState returns nil: there is no state.
-func (Quest) InitState(*graph.Node) []*graph.Node { return nil }
+func (Quest) InitState(*graph.Node, lower.Columns) []*graph.Node { return nil }
 
 // Next returns nil: there is no state.
 func (Quest) Next(*graph.Node, lower.Given) []*graph.Node { return nil }
@@ -119,8 +122,8 @@ func AdamW(beta1, beta2, eps float64) func(cage.Rule, update.Nodes) update.Nodes
 		if rule.Clip {
 			g = graph.Mul(g, in[cage.InputClip])
 		}
-		m := graph.Add(graph.MulScalar(in[sdk.StatePrefix+"m"], beta1), graph.MulScalar(g, 1-beta1))
-		v := graph.Add(graph.MulScalar(in[sdk.StatePrefix+"v"], beta2), graph.MulScalar(graph.Mul(g, g), 1-beta2))
+		m := graph.Add(graph.MulScalar(in[answer.StatePrefix+"m"], beta1), graph.MulScalar(g, 1-beta1))
+		v := graph.Add(graph.MulScalar(in[answer.StatePrefix+"v"], beta2), graph.MulScalar(graph.Mul(g, g), 1-beta2))
 		correct := func(beta float64) *graph.Node {
 			return graph.Neg(graph.Expm1(graph.MulScalar(t, math.Log(beta))))
 		}
@@ -132,7 +135,7 @@ func AdamW(beta1, beta2, eps float64) func(cage.Rule, update.Nodes) update.Nodes
 			decayed = graph.Mul(x, keep)
 		}
 		y := graph.Sub(decayed, graph.Mul(u, rate))
-		out := update.Nodes{sdk.StatePrefix + "m": m, sdk.StatePrefix + "v": v}
+		out := update.Nodes{answer.StatePrefix + "m": m, answer.StatePrefix + "v": v}
 		if rule.Form == cage.Decoupled && rule.Quantizer != nil {
 			e := graph.Sub(x, rotate(in[cage.InputQuantized], rule.Rotation))
 			ok := graph.IsFinite(graph.ReduceAllSum(graph.Mul(e, e)))

@@ -1049,7 +1049,18 @@ type QuantizerProgram struct {
 	Homogeneous bool `protobuf:"varint,2,opt,name=homogeneous,proto3" json:"homogeneous,omitempty"`
 	// Maps x, the weight or the first batch of activations, to the initial trained
 	// parameters: returns trained.NAME for each, in the order of the list trained.
-	// Absent exactly when there are none.
+	// Absent exactly when there are none. After x it may take, each only if it uses it
+	// and in this order,
+	//
+	//   activations.max   the largest magnitude in each column of the activation of the
+	//                     product: a float with the shape of x, but all axes except the
+	//                     last are 1
+	//   activations.mean  the mean of the magnitudes in each column, likewise
+	//   weights.max       the same of the weight; if the activation has several weights,
+	//   weights.mean      of the rows of all of them
+	//
+	// These are statistics of the first batch, by the model in full precision. Both sites
+	// of a product get the same.
 	Init *Program `protobuf:"bytes,3,opt,name=init,proto3" json:"init,omitempty"`
 	// The trained parameters of the site, such as a learned step size, sorted by
 	// the bytes of their names. The host trains them with the optimizer of the run,
@@ -1068,15 +1079,14 @@ type QuantizerProgram struct {
 	// moving average: sorted by the bytes of their names. The host keeps it in
 	// checkpoints. Their shapes must not depend on the number of rows of an activation.
 	State []*StateTensor `protobuf:"bytes,7,rep,name=state,proto3" json:"state,omitempty"`
-	// Maps x, the weight or the first batch of activations, to the state that training
-	// begins with: returns kept.NAME for each tensor, in the order of the list state.
-	// Absent exactly when there is no state.
+	// Maps what init takes to the state that training begins with: returns kept.NAME for
+	// each tensor, in the order of the list state. Absent exactly when there is no state.
 	InitState *Program `protobuf:"bytes,8,opt,name=init_state,json=initState,proto3" json:"init_state,omitempty"`
 	// Takes what program takes, without those of noise, shared_noise and step that it
 	// does not use itself, and returns the state after a step: kept.NAME for each tensor,
 	// in the order of the list state. Everything in a step reads the state as the step
 	// found it; for an activation the next one is the mean over all that next returns in
-	// the micro-batches and replicas of the step. Absent exactly when there is no state.
+	// the micro-batches and replicas of the step, or the maximum (StateTensor.maximum). Absent exactly when there is no state.
 	Next          *Program `protobuf:"bytes,9,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1944,10 +1954,10 @@ type OptimizerProgram struct {
 	//   noise       a key for random_bits of this tensor, new in each step: uint[2]
 	//   global.NAME each sum of what collect returns, in its order: a scalar float
 	//
-	// and, only where probe is present,
+	// and, only where probe_due.first is not 0,
 	//
-	//   probed      the gradient at x + offset, scaled by the same factor of clipping, if
-	//               a probe is due at this update; otherwise gradient
+	//   probed      if a probe is due at this update, the gradient at x + offset, scaled by
+	//               the same factor of clipping, or what sampled says; otherwise gradient
 	//   probing     1 if a probe is due at this update, otherwise 0: a scalar float
 	//
 	// where it has those from rate on only if it uses them, and returns, in this order,
@@ -1993,10 +2003,17 @@ type OptimizerProgram struct {
 	// Takes what update takes, without probed and probing, where x is the parameter
 	// before weight decay, and returns offset, of the type of x. When a probe is due, the
 	// host takes a second gradient with the same batch, with x + offset in the place of x
-	// for all tensors, before observe. Present exactly when probe_due.first is not 0.
+	// for all tensors, before observe. Present exactly when probe_due.first is not 0 and
+	// sampled is false.
 	Probe *Program `protobuf:"bytes,11,opt,name=probe,proto3" json:"probe,omitempty"`
 	// When to probe; absent means never.
-	ProbeDue      *Due `protobuf:"bytes,12,opt,name=probe_due,json=probeDue,proto3" json:"probe_due,omitempty"`
+	ProbeDue *Due `protobuf:"bytes,12,opt,name=probe_due,json=probeDue,proto3" json:"probe_due,omitempty"`
+	// The second gradient is taken at x, with labels that the host draws from the model's
+	// predictions in the place of the batch's. It is not clipped, and multiplied by √n, where
+	// n is the number of labels ((Σw)²/Σw² of those with weights), so that the mean of its
+	// square is the diagonal of the Gauss-Newton matrix of the loss. Must be false where
+	// probe_due.first is 0.
+	Sampled       bool `protobuf:"varint,13,opt,name=sampled,proto3" json:"sampled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2115,6 +2132,13 @@ func (x *OptimizerProgram) GetProbeDue() *Due {
 	return nil
 }
 
+func (x *OptimizerProgram) GetSampled() bool {
+	if x != nil {
+		return x.Sampled
+	}
+	return false
+}
+
 // Due says at which updates t = 1, 2, … a refresh precedes the update: at first, and
 // at those of next, next + every, next + 2·every, … that come after first. Each
 // number is at most 2³¹−1.
@@ -2198,7 +2222,11 @@ type StateTensor struct {
 	// How it is kept between programs, which take and return floats in any case. A
 	// trained parameter is kept as float32, and so is all state where there are
 	// refreshes.
-	Storage       Storage `protobuf:"varint,5,opt,name=storage,proto3,enum=cage.plugin.v1.Storage" json:"storage,omitempty"`
+	Storage Storage `protobuf:"varint,5,opt,name=storage,proto3,enum=cage.plugin.v1.Storage" json:"storage,omitempty"`
+	// For state of a quantizer: over the micro-batches and replicas of a step, the next
+	// state of an activation is the maximum of what next returns, element by element, in
+	// the place of the mean.
+	Maximum       bool `protobuf:"varint,6,opt,name=maximum,proto3" json:"maximum,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2266,6 +2294,13 @@ func (x *StateTensor) GetStorage() Storage {
 		return x.Storage
 	}
 	return Storage_STORAGE_FLOAT32
+}
+
+func (x *StateTensor) GetMaximum() bool {
+	if x != nil {
+		return x.Maximum
+	}
+	return false
 }
 
 var File_cage_plugin_v1_plugin_proto protoreflect.FileDescriptor
@@ -2378,7 +2413,7 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x03odd\x18\x05 \x01(\bR\x03odd\"\x0e\n" +
 	"\fStepResponse\"\n" +
 	"\n" +
-	"\bDeclined\"\xe4\x04\n" +
+	"\bDeclined\"\xfe\x04\n" +
 	"\x10OptimizerProgram\x12+\n" +
 	"\x04init\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\x04init\x12/\n" +
 	"\x06update\x18\x02 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06update\x121\n" +
@@ -2392,17 +2427,19 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x04rate\x18\n" +
 	" \x01(\v2\x17.cage.plugin.v1.ProgramR\x04rate\x12-\n" +
 	"\x05probe\x18\v \x01(\v2\x17.cage.plugin.v1.ProgramR\x05probe\x120\n" +
-	"\tprobe_due\x18\f \x01(\v2\x13.cage.plugin.v1.DueR\bprobeDue\"E\n" +
+	"\tprobe_due\x18\f \x01(\v2\x13.cage.plugin.v1.DueR\bprobeDue\x12\x18\n" +
+	"\asampled\x18\r \x01(\bR\asampled\"E\n" +
 	"\x03Due\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\rR\x04next\x12\x14\n" +
-	"\x05every\x18\x03 \x01(\rR\x05every\"\xb9\x01\n" +
+	"\x05every\x18\x03 \x01(\rR\x05every\"\xd3\x01\n" +
 	"\vStateTensor\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05shape\x18\x02 \x03(\rR\x05shape\x12\x16\n" +
 	"\x06shared\x18\x03 \x01(\tR\x06shared\x125\n" +
 	"\tconstrain\x18\x04 \x01(\v2\x17.cage.plugin.v1.ProgramR\tconstrain\x121\n" +
-	"\astorage\x18\x05 \x01(\x0e2\x17.cage.plugin.v1.StorageR\astorage*\x9c\x01\n" +
+	"\astorage\x18\x05 \x01(\x0e2\x17.cage.plugin.v1.StorageR\astorage\x12\x18\n" +
+	"\amaximum\x18\x06 \x01(\bR\amaximum*\x9c\x01\n" +
 	"\rParameterType\x12\x1e\n" +
 	"\x1aPARAMETER_TYPE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16PARAMETER_TYPE_INTEGER\x10\x01\x12\x18\n" +

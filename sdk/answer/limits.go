@@ -1,4 +1,4 @@
-package sdk
+package answer
 
 import "github.com/cage-qat/cage/sdk/program"
 

@@ -1,77 +1,35 @@
-package sdk
+package answer
 
 import (
 	"fmt"
 	"iter"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
-	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// StateTensor is the name and shape of one float tensor that is kept from step to
+// Tensor is the name and shape of one float tensor that is kept from step to
 // step: a part of an optimizer's state, or a trained parameter of a quantizer.
-type StateTensor struct {
+type Tensor struct {
 	Name  string
 	Shape []int
 	// Shared and Constrain are for trained parameters only. Shared is the name under which
-	// sites share it ([Sharer]); empty means that it is the site's own. Constrain maps its
-	// value after an update to the value that it gets ([Constrained]); nil means that it
+	// sites share it (Sharer); empty means that it is the site's own. Constrain maps its
+	// value after an update to the value that it gets (Constrained); nil means that it
 	// stays as it is.
 	Shared    string
 	Constrain *program.Program
 	// Storage is how it is kept between programs; empty means float32.
 	Storage Storage
-}
-
-// inputState declares an input for each tensor of the list.
-func inputState(b *program.Builder, prefix string, list []StateTensor) State {
-	state := State{}
-	for _, s := range list {
-		state[s.Name] = b.Input(prefix+s.Name, program.FloatType(s.Shape...))
-	}
-	return state
-}
-
-// outputState makes each value an output and lists them in the order of their names.
-func outputState(b *program.Builder, prefix string, state State) (list []StateTensor) {
-	for name := range state {
-		list = append(list, StateTensor{Name: name, Shape: state[name].Shape()})
-	}
-	slices.SortFunc(list, func(x, y StateTensor) int { return strings.Compare(x.Name, y.Name) })
-	for _, s := range list {
-		b.Output(prefix+s.Name, state[s.Name])
-	}
-	return list
-}
-
-// finishUsed is finish without those of the optional inputs that the program does not use: it is
-// then the same program, with the same hash, as if they did not exist.
-func finishUsed(b *program.Builder, which string, method reflect.Method, optional []program.Input) (*program.Program, error) {
-	p, err := finish(b, which, method)
-	if err != nil {
-		return nil, err
-	}
-	return onlyOutputs(p, p.Name, p.Outputs, optional)
-}
-
-// onlyOutputs is the part of p with these of its outputs, and without those of the optional inputs that none of them needs.
-func onlyOutputs(p *program.Program, name string, outputs []program.Output, optional []program.Input) (*program.Program, error) {
-	needed := transform.Needs(p, outputs)
-	var keep []program.Output
-	for i, in := range transform.Arguments(p) {
-		if needed[i] || !slices.ContainsFunc(optional, func(o program.Input) bool { return o.Name == in.Name }) {
-			keep = append(keep, in)
-		}
-	}
-	return transform.Extract(p, name, keep, outputs)
+	// Maximum is for state of a quantizer only: over micro-batches and replicas the next state
+	// is a maximum, and not a mean (Maximal).
+	Maximum bool
 }
 
 // ports are the named types of a list of tensors, as inputs or outputs.
-func ports(prefix string, list []StateTensor) []program.Input {
+func ports(prefix string, list []Tensor) []program.Input {
 	var out []program.Input
 	for _, s := range list {
 		out = append(out, program.Input{Name: prefix + s.Name, Type: program.FloatType(s.Shape...)})
@@ -81,7 +39,7 @@ func ports(prefix string, list []StateTensor) []program.Input {
 
 // checkList verifies that every tensor has a name and that the names are in order, so that
 // two lists of the same tensors are equal.
-func checkList(what string, list []StateTensor) error {
+func checkList(what string, list []Tensor) error {
 	for i, s := range list {
 		if s.Name == "" {
 			return fmt.Errorf("%s %d has no name", what, i)

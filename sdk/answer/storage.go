@@ -1,4 +1,4 @@
-package sdk
+package answer
 
 import (
 	"fmt"
@@ -62,7 +62,7 @@ func (s Storage) valid() bool {
 }
 
 // checkFloat32 refuses tensors that are kept in another type.
-func checkFloat32(list []StateTensor, what string) error {
+func checkFloat32(list []Tensor, what string) error {
 	for _, s := range list {
 		if s.Storage != StoreFloat32 {
 			return fmt.Errorf("%s is kept as %s: %s must be kept as float32", s.Name, s.Storage, what)

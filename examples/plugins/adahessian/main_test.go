@@ -1,0 +1,18 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/tools/plugintest"
+)
+
+func TestConformance(t *testing.T) {
+	sdktest.Optimizer(t, adahessian{}, plugintest.With(t, nil)...)
+}
+
+// TestPublished compares with another implementation: testdata/adahessian.json says which.
+func TestPublished(t *testing.T) {
+	plugintest.EachCase(t, "adahessian", func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, adahessian{}, c, 1e-5) })
+}

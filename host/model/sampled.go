@@ -1,0 +1,71 @@
+package model
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// SampledLoss implements [Language].
+func (m *transformer) SampledLoss(params []*graph.Node, batch, key *graph.Node, q ActivationQuantizer) *graph.Node {
+	in, h := m.readHidden(params, batch, q)
+	head := m.head(params)
+	targets := drawTargets(m.chunks(h.Shape().Dim(0)), graph.StopGradient(h), graph.StopGradient(head), key)
+	return m.meanLoss(in, h, head, targets)
+}
+
+// drawTargets draws a target for each row of h [tokens, width] from softmax(h·headᵀ), in n chunks one after the other:
+// [tokens]. Each chunk has a key of its own.
+func drawTargets(n int, h, head, key *graph.Node) *graph.Node {
+	tokens := h.Shape().Dim(0)
+	number := graph.Iota(h.Graph(), shapes.Make(dtypes.Uint32, tokens, 1), 0)
+	keys := graph.Add(graph.BroadcastToDims(graph.Reshape(key, 1, 2), tokens, 2), graph.Concatenate([]*graph.Node{graph.ZerosLike(number), number}, 1))
+	state := []*graph.Node{graph.Zeros(h.Graph(), shapes.Make(dtypes.Int32, n, tokens/n, 1))}
+	state = overChunks(n, h, head, []*graph.Node{keys}, state, func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node {
+		first := graph.Reshape(graph.Slice(perToken[0], graph.AxisRange(0, 1), graph.AxisRange()), 2)
+		return []*graph.Node{put(state[0], drawColumns(matMulTransposed(h, head), first))}
+	})
+	return clampIDs(graph.Reshape(state[0], tokens), head.Shape().Dim(0))
+}
+
+// drawColumns draws a column from each row of softmax(logits), [rows, 1]: the one with the largest sum of logit and noise of
+// the Gumbel distribution (Gumbel 1954). The noise has 23 bits: columns that are less likely than about 2⁻²³ are drawn too
+// rarely.
+func drawColumns(logits, key *graph.Node) *graph.Node {
+	b := program.NewBuilder("loss/draw")
+	rows, columns := logits.Shape().Dim(0), logits.Shape().Dim(1)
+	x := b.Input("logits", program.FloatType(rows, columns))
+	bits := b.RandomBits(b.Input("key", program.Type{DType: program.Uint, Shape: []int{2}}), rows, columns)
+	u := bits.Shr(b.ConstUint(9)).Convert(program.Float).Shift(0.5).Scale(1.0 / (1 << 23))
+	b.Output("column", x.Sub(u.Log().Neg().Log()).ArgMaxRow())
+	p, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	return lower.Outputs(logits.Graph(), p, []*graph.Node{logits, key})[0]
+}
+
+// Labels implements [Language].
+func (m *transformer) Labels(batches [][]int32, context int) float64 {
+	sum, squares := 0.0, 0.0
+	for _, b := range batches {
+		if !m.Documents {
+			n := float64(len(b) / (context + 1) * context)
+			sum, squares = sum+n, squares+n
+			continue
+		}
+		for _, r := range DocumentRows(b, context) {
+			for place := 1; place <= context; place++ {
+				w := float64(r.Weight(place))
+				sum, squares = sum+w, squares+w*w
+			}
+		}
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / squares
+}

@@ -1,0 +1,116 @@
+package step
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk/answer"
+)
+
+// Quantizers may compute their initial values from statistics of the columns of both operands of a product. They are those of the
+// model in full precision on the first batch, and both operands have the same ones.
+
+// calibratedGroups are the operands of the products for which a quantizer takes statistics.
+func (p *Plan) calibratedGroups() []operandGroup {
+	return slices.DeleteFunc(operandGroups(p.Model.ActivationSites(p.Batch, p.Context)), func(g operandGroup) bool {
+		return !slices.ContainsFunc(p.operandsOf(g), func(o operand) bool { q := o.quantizers[o.name]; return q != nil && q.Calibrated() })
+	})
+}
+
+// checkColumns refuses quantizers that take statistics of an activation where the model has none.
+func (p *Plan) checkColumns() error {
+	groups := p.calibratedGroups()
+	for _, t := range p.quantizedParams() {
+		known := slices.ContainsFunc(groups, func(g operandGroup) bool { return slices.Contains(g.weights, t.Name) })
+		if p.Weights[t.Name].Calibrated() && !known {
+			return fmt.Errorf("step: the quantizer of %s takes statistics of the activations that it is multiplied with, and the model knows none", t.Name)
+		}
+	}
+	return nil
+}
+
+// columnsName is the name of a statistic of a group.
+func (g operandGroup) columnsName(input string) string { return input + " for " + g.weights[0] }
+
+// columnSpecs are the statistics as inputs of stages; none if no quantizer takes any.
+func (p *Plan) columnSpecs() (specs []engine.Spec) {
+	for _, g := range p.calibratedGroups() {
+		for _, in := range answer.ColumnInputs([]int{g.sites[0].Tokens, g.sites[0].Width}) {
+			specs = append(specs, engine.Spec{Name: g.columnsName(in.Name), Shape: floatShape(in.Type.Shape...)})
+		}
+	}
+	return specs
+}
+
+// columnsFor are the statistics for a weight or an activation site, among the nodes of a stage; nil if its quantizer takes none.
+func (p *Plan) columnsFor(operand string, in update.Nodes) lower.Columns {
+	for _, g := range p.calibratedGroups() {
+		if g.has(operand) {
+			columns := lower.Columns{}
+			for _, input := range answer.ColumnInputs(nil) {
+				columns[input.Name] = in[g.columnsName(input.Name)]
+			}
+			return columns
+		}
+	}
+	return nil
+}
+
+// columnsStage maps parameters and tokens to the statistics, without any quantization.
+func (p *Plan) columnsStage() stage {
+	specs := append(inputSpecs(p.params(), p.forwardName(true), false), p.tokenSpec())
+	return stage{"statistics of columns", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+		seen := map[string]*graph.Node{}
+		p.Model.Losses(p.weightNodes(in, true), in[tokensName], func(site model.ActivationSite, x *graph.Node) *graph.Node {
+			seen[site.Name] = x
+			return x
+		})
+		out := update.Nodes{}
+		for _, g := range p.calibratedGroups() {
+			var activations, weights []*graph.Node
+			for _, s := range g.sites {
+				activations = append(activations, seen[s.Name])
+			}
+			for _, w := range g.weights {
+				weights = append(weights, in[update.Param(w)])
+			}
+			a := lower.ColumnsOf(graph.Concatenate(activations, 0), true)
+			out[g.columnsName(answer.InputActivationsMax)] = engine.MaxAcross(a[answer.InputActivationsMax])[0]
+			out[g.columnsName(answer.InputActivationsMean)] = replicaMeans([]*graph.Node{a[answer.InputActivationsMean]})[0]
+			for name, node := range lower.ColumnsOf(graph.Concatenate(weights, 0), false) {
+				out[g.columnsName(name)] = node
+			}
+		}
+		return out
+	}}
+}
+
+// initColumns adds the statistics to t, if a quantizer takes them.
+func (c *Compiled) initColumns(t update.Tensors, tokens []int32) error {
+	if len(c.plan.calibratedGroups()) == 0 {
+		return nil
+	}
+	batch, err := c.uploadBatch(tokens)
+	if err != nil {
+		return fmt.Errorf("calibration: %w", err)
+	}
+	defer batch.Finalize()
+	t[tokensName] = batch
+	defer delete(t, tokensName)
+	return c.runOnce(c.plan.columnsStage(), t)
+}
+
+// dropColumns frees the statistics.
+func (c *Compiled) dropColumns(t update.Tensors) error {
+	for _, spec := range c.plan.columnSpecs() {
+		t[spec.Name].Finalize()
+		delete(t, spec.Name)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package step_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// informed keeps the statistics of columns, as state and as a trained parameter.
+type informed struct{}
+
+func (informed) Describe() sdk.Description { return sdk.Description{Name: "informed"} }
+
+func (informed) InitState(_ *program.Builder, _ program.Value, site sdk.Site) (sdk.State, error) {
+	return sdk.State{"a.max": site.Activations.Max, "a.mean": site.Activations.Mean, "w.max": site.Weights.Max}, nil
+}
+
+func (informed) InitTrained(_ *program.Builder, _ program.Value, site sdk.Site) (sdk.State, error) {
+	return sdk.State{"w.mean": site.Weights.Mean}, nil
+}
+
+func (informed) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	s := site.State["a.max"].Mul(site.State["a.mean"]).Mul(site.State["w.max"]).Scale(1.0 / 8).Shift(0.01)
+	return sdk.Quantized{Value: x.Div(s).Round().Mul(s), Surrogate: x.Add(site.Trained["w.mean"]), Next: site.State}, nil
+}
+
+// rowsOf are the activations of a batch at all sites, by the model in full precision, and the weights, each as its rows.
+func rowsOf(t *testing.T, plan *step.Plan, params map[string][]float32, tokens []int32) map[string][][]float32 {
+	t.Helper()
+	dev := testdevice.OpenCPU(t, engine.Options{})
+	rows := map[string][][]float32{}
+	var specs []engine.Spec
+	var in []*engine.Buffer
+	for _, p := range plan.Model.Params() {
+		data := params["param/"+p.Name]
+		specs = append(specs, engine.Spec{Name: p.Name, Shape: shapes.Make(dtypes.Float32, p.Dims...)})
+		in = append(in, testdevice.Upload(t, dev, data, p.Dims...))
+		rows[p.Name] = slices.Collect(slices.Chunk(data, p.Dims[len(p.Dims)-1]))
+	}
+	dims := plan.Model.BatchDims(plan.Batch, plan.Context)
+	specs = append(specs, engine.Spec{Name: "tokens", Shape: shapes.Make(dtypes.Int32, dims...)})
+	in = append(in, testdevice.Upload(t, dev, tokens, dims...))
+	var names []string
+	out := testdevice.Run(t, dev, in, func(_ *graph.Graph, in []*graph.Node) (seen []*graph.Node) {
+		plan.Model.Losses(in[:len(in)-1], in[len(in)-1], func(site model.ActivationSite, x *graph.Node) *graph.Node {
+			names, seen = append(names, site.Name), append(seen, x)
+			return x
+		})
+		return seen
+	})
+	for i, name := range names {
+		rows[name] = slices.Collect(slices.Chunk(testdevice.Download[float32](t, out[i]), out[i].Shape().Dim(-1)))
+	}
+	return rows
+}
+
+// statistics are the largest and the mean magnitudes in the columns of rows.
+func statistics(rows [][]float32) (largest, mean []float64) {
+	largest, mean = make([]float64, len(rows[0])), make([]float64, len(rows[0]))
+	for _, r := range rows {
+		for i, v := range r {
+			a := math.Abs(float64(v))
+			largest[i], mean[i] = max(largest[i], a), mean[i]+a/float64(len(rows))
+		}
+	}
+	return largest, mean
+}
+
+// TestColumns: both operands of a product begin with the statistics of both, by the model in full precision on the first batch; of
+// the weights that share an activation together. Steps leave them as they are.
+func TestColumns(t *testing.T) {
+	cfg := sgdConfig(t, "train.accumulate=2", "train.weight_decay=0.0")
+	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), planOf(t, cfg, informed{}, descent{}))
+	plan := c.Plan()
+	tokens := batches(cfg, 1, 2)
+	s := newState(t, c, tokens[0]...)
+	state := testrun.Download(t, c, s)
+	rows := rowsOf(t, plan, state, tokens[0])
+	shared := false
+	for _, site := range plan.Model.ActivationSites(plan.Batch, plan.Context) {
+		var weights [][]float32
+		for _, w := range site.Feeds {
+			weights = append(weights, rows[w]...)
+		}
+		shared = shared || len(site.Feeds) > 1
+		aMax, aMean := statistics(rows[site.Name])
+		wMax, wMean := statistics(weights)
+		for _, operand := range append([]string{site.Name}, site.Feeds...) {
+			for name, want := range map[string][]float64{
+				update.Kept(operand, "a.max"): aMax, update.Kept(operand, "a.mean"): aMean, update.Kept(operand, "w.max"): wMax,
+				"param/" + update.Trained(operand, answer.Tensor{Name: "w.mean"}): wMean,
+			} {
+				for i, v := range state[name] {
+					if !(math.Abs(float64(v)-want[i]) <= 1e-5*want[i]) {
+						t.Fatalf("%s is %v in column %d, want %v", name, v, i, want[i])
+					}
+				}
+			}
+		}
+	}
+	if !shared {
+		t.Error("no activation has several weights")
+	}
+	for name := range s.Tensors {
+		if strings.Contains(name, answer.InputActivationsMax) {
+			t.Errorf("%s stays among the tensors of the state", name)
+		}
+	}
+	run(t, c, s, tokens, step.Settings{Step: 1, Rate: 0.1})
+	s = throughCheckpoint(t, c, s)
+	after := testrun.Download(t, c, s)
+	for name, values := range state {
+		if kept := strings.HasPrefix(name, "kept/"); kept && !slices.Equal(values, after[name]) {
+			t.Errorf("%s has changed", name)
+		}
+	}
+	evaluated(t, c, s, tokens[0])
+}
+
+// unknown is a model that does not say where its activations are.
+type unknown struct{ model.Language }
+
+func (unknown) ActivationSites(int, int) []model.ActivationSite { return nil }
+
+// TestColumnsUnknown: without a batch, or without activations, there are no statistics.
+func TestColumnsUnknown(t *testing.T) {
+	plan := planOf(t, sgdConfig(t), informed{}, descent{})
+	plan.Activations = nil
+	plan.Rules = slices.DeleteFunc(slices.Clone(plan.Rules), func(r cage.Rule) bool { return strings.Contains(r.Name, ".input.") })
+	c := testrun.Compile(t, plan)
+	if _, err := c.NewState(1, nil); err == nil || !strings.Contains(err.Error(), "calibration") {
+		t.Errorf("without tokens: %v", err)
+	}
+	if _, err := c.StartParams(nil); err == nil || !strings.Contains(err.Error(), "need a text") {
+		t.Errorf("for evaluation: %v", err)
+	}
+	plan.Model = unknown{plan.Model.(model.Language)}
+	if _, err := step.Compile(testdevice.OpenCPU(t, engine.Options{}), plan); err == nil || !strings.Contains(err.Error(), "and the model knows none") {
+		t.Errorf("without activations: %v", err)
+	}
+}
+
+// TestColumnsReplicas: statistics of a batch do not depend on how it is divided among replicas.
+func TestColumnsReplicas(t *testing.T) {
+	if testdevice.Kind() == device.CPU {
+		t.Skip("the CPU is one replica")
+	}
+	starts := func(count int) map[string][]float32 {
+		cfg := sgdConfig(t, fmt.Sprint("train.batch=", perReplica*replicas/count))
+		c := compileOn(t, testdevice.Open(t, engine.Options{Count: count}), planOf(t, cfg, informed{}, descent{}))
+		return testrun.Download(t, c, newState(t, c, testrun.Tokens(1, perReplica*replicas, cfg.Model.Context+1, vocab)...))
+	}
+	sameNearly(t, "one and two replicas", starts(1), starts(replicas))
+}
