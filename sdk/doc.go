@@ -11,12 +11,18 @@
 // each site, and an optimizer once for each trained tensor. The plugin answers with a
 // program of tensor operations (package program), which becomes part of the training step.
 //
-// Some algorithms need more. For them there are further interfaces, which an author
-// implements on the same type: [Trainable] and [Packer] for quantizers, [Refresher]
-// and [Selective] for optimizers.
+// Some algorithms need more. For each need there is a further interface, which an author
+// implements on the same type. For quantizers: [Trainable] parameters, which [Sharer] lets
+// sites share and [Constrained] keeps in a set; state from step to step ([Stateful]); codes
+// for export ([Packer]). For optimizers: some tensors only ([Selective]); factorizations
+// every few updates ([Refresher]); a rate of its own ([Pacer]); sums over all tensors
+// ([Collector]); a second gradient ([Prober]); another point as the result ([Averaged]);
+// state in fewer bits ([Compact]).
 //
 // An algorithm that is no program can still be an optimizer: [OpaqueOptimizer] computes in its own
 // process.
+//
+// What hosts read of a plugin's answers is in package answer.
 //
 // Quantizers and optimizers know nothing of each other, of the model, or of the
 // method that corrects the training; weight decay, gradient clipping, schedules

@@ -68,6 +68,30 @@ type Stateful interface {
 	InitState(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
+// Differentiator is a quantizer with a backward pass of its own, in place of that of a
+// surrogate: for gradients that no surrogate has, because they are not linear in dy, as
+// where they are scaled by its sign (EWGS).
+type Differentiator interface {
+	// Backward builds the gradients of the loss with respect to x and to the trained
+	// parameters from dy, that with respect to Q(x), in the shape of x. Quantize then gives
+	// no surrogate. site is as in Quantize in training, with the same noise; Backward may
+	// call Quantize to have its values. What both compute is computed once.
+	//
+	// For a weight, dy is that of the mean loss of the step; for an activation, that of the
+	// mean loss of its micro-batch, which is larger in smaller micro-batches. So a gradient
+	// should be in proportion to the magnitude of dy, or not depend on dy at all. Evaluation
+	// and the products of the backward pass have no use for what Backward builds.
+	Backward(b *program.Builder, x, dy program.Value, site Site) (Gradients, error)
+}
+
+// Gradients is what the backward pass of a [Differentiator] gives.
+type Gradients struct {
+	// X is the gradient with respect to x, in the shape of x. Required.
+	X program.Value
+	// Trained has the gradient of each parameter in Site.Trained, with its name and shape.
+	Trained State
+}
+
 // Maximal is a [Stateful] quantizer of whose state some tensors are maxima, such as the
 // largest magnitudes of the last steps.
 type Maximal interface {
@@ -207,7 +231,7 @@ type Quantized struct {
 	Value program.Value
 	// Surrogate is what the backward pass differentiates in place of Value. The
 	// forward value stays Value bit for bit. If it is absent, x itself takes its place:
-	// the plain straight-through estimator.
+	// the plain straight-through estimator. A [Differentiator] leaves it absent.
 	Surrogate program.Value
 	// Codes, Scale and Mask describe the quantization for export and diagnostics. Each
 	// may be absent. Codes are integers, as int or float, in the shape of x; for a

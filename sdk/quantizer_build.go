@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
 
 // BuildQuantizer calls q for one site and returns its checked programs. Errors of
@@ -118,6 +119,11 @@ func buildQuantizer(q Quantizer, a *authoring, site Site) (out quantizerAnswer, 
 	if err := out.buildPrograms(q, a, site); err != nil {
 		return out, err
 	}
+	if d, ok := q.(Differentiator); ok {
+		if out.Backward, err = out.buildBackward(d, a, site); err != nil {
+			return out, err
+		}
+	}
 	if p, ok := q.(Packer); ok {
 		if out.Unpack, err = buildUnpack(p, out.Program, a, site); err != nil {
 			return out, err
@@ -204,11 +210,9 @@ func (q *quantizerAnswer) buildPrograms(author Quantizer, a *authoring, site Sit
 func (q *quantizerAnswer) buildProgram(author Quantizer, a *authoring, site Site, training bool) (p *program.Program, homogeneous bool, err error) {
 	b := a.builder(site.Name)
 	x := b.Input(answer.InputX, program.FloatType(site.Shape...))
-	site.Training, site.Trained, site.State = training, inputState(b, answer.TrainedPrefix, q.Trained), inputState(b, answer.KeptPrefix, q.State)
-	if training {
-		for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step} {
-			*v = b.Input(answer.StepInputs[i].Name, answer.StepInputs[i].Type)
-		}
+	q.inputKept(b, &site)
+	if site.Training = training; training {
+		inputStep(b, &site)
 	}
 	res, err := author.Quantize(b, x, site)
 	if err = cmp.Or(err, b.Err()); err != nil {
@@ -254,23 +258,65 @@ func (q *quantizerAnswer) buildProgram(author Quantizer, a *authoring, site Site
 	return p, res.Homogeneous, err
 }
 
+// inputKept declares the trained parameters and the state as inputs.
+func (q *quantizerAnswer) inputKept(b *program.Builder, site *Site) {
+	site.Trained, site.State = inputState(b, answer.TrainedPrefix, q.Trained), inputState(b, answer.KeptPrefix, q.State)
+}
+
+// inputStep declares what changes from step to step.
+func inputStep(b *program.Builder, site *Site) {
+	for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step} {
+		*v = b.Input(answer.StepInputs[i].Name, answer.StepInputs[i].Type)
+	}
+}
+
+// buildBackward builds the backward pass.
+func (q *quantizerAnswer) buildBackward(author Differentiator, a *authoring, site Site) (*program.Program, error) {
+	b := a.builder("backward/" + site.Name)
+	t := program.FloatType(site.Shape...)
+	x := b.Input(answer.InputX, t)
+	q.inputKept(b, &site)
+	dy := b.Input(answer.InputDY, t)
+	inputStep(b, &site)
+	site.Training = true
+	g, err := author.Backward(b, x, dy, site)
+	if err = cmp.Or(err, b.Err()); err != nil {
+		return nil, err
+	}
+	method, _ := reflect.TypeOf(author).MethodByName("Backward")
+	b.Output(autodiff.Prefix+answer.InputX, g.X)
+	if err := sameState("Gradients.Trained", g.Trained, "InitTrained", q.Trained); err != nil {
+		return nil, returnedBy(method, err)
+	}
+	outputState(b, autodiff.Prefix+answer.TrainedPrefix, g.Trained)
+	return finishUsed(b, "backward", method, answer.StepInputs)
+}
+
 // outputNext makes the next state outputs. It must have the names of the state.
 func (q *quantizerAnswer) outputNext(b *program.Builder, next State) error {
-	for _, s := range q.State {
-		v, ok := next[s.Name]
-		if !ok {
-			return fmt.Errorf("the state Next has no %s, which InitState returns", s.Name)
-		}
-		if v.Valid() && !slices.Equal(v.Shape(), s.Shape) {
-			return fmt.Errorf("the state Next has %s in the shape %v, InitState in %v", s.Name, v.Shape(), s.Shape)
-		}
-	}
-	for name := range next {
-		if !slices.ContainsFunc(q.State, func(s answer.Tensor) bool { return s.Name == name }) {
-			return fmt.Errorf("the state Next has %s, which InitState does not return", name)
-		}
+	if err := sameState("the state Next", next, "InitState", q.State); err != nil {
+		return err
 	}
 	outputState(b, answer.KeptPrefix, next)
+	return nil
+}
+
+// sameState fails unless got has the names and shapes of the list, which a method returned.
+func sameState(what string, got State, method string, list []answer.Tensor) error {
+	for _, s := range list {
+		v, ok := got[s.Name]
+		if !ok {
+			return fmt.Errorf("%s has no %s, which %s returns", what, s.Name, method)
+		}
+		if v.Valid() && !slices.Equal(v.Shape(), s.Shape) {
+			return fmt.Errorf("%s has %s in the shape %v, %s in %v", what, s.Name, v.Shape(), method, s.Shape)
+		}
+	}
+	for name := range got {
+		if !slices.ContainsFunc(list, func(s answer.Tensor) bool { return s.Name == name }) {
+			return fmt.Errorf("%s has %s, which %s does not return", what, name, method)
+		}
+	}
 	return nil
 }
 

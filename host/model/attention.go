@@ -14,10 +14,14 @@ import (
 // product, in which its queries follow each other.
 
 // attend returns the values that each position mixes from those before it and itself, [tokens, width], for x [tokens,
-// width] and the fused weight w of queries, keys and values. norms, if any, normalizes queries and keys.
-func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
+// width] and the fused weight w of queries, keys and values. norms, if any, normalizes queries and keys, and q quantizes what has a
+// site.
+func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
 	if r.cached != nil {
-		return attentionCached(x, w, norms, r)
+		return attentionCached(x, w, norms, r, sites, q)
+	}
+	if q != nil && sites.quantizesAttention() {
+		return attentionQuantized(x, w, norms, r, sites, q)
 	}
 	if r.core != nil {
 		return attentionByPosition(x, w, norms, r, r.core)

@@ -118,7 +118,7 @@ func (r *rope) joinHeads(x *graph.Node) *graph.Node {
 func (r *rope) rotatePoints(x *graph.Node, turn rotation, direction float32) *graph.Node {
 	dims := x.Shape().Dimensions
 	halves := graph.Reshape(x, dims[0], dims[1], dims[2], 2, r.size/2)
-	table := func(t *graph.Node) *graph.Node { return graph.Reshape(t, 1, dims[1], 1, 1, r.size/2) }
+	table := func(t *graph.Node) *graph.Node { return graph.Reshape(t, -1, dims[1], 1, 1, r.size/2) }
 	signs := engine.Constant(x.Graph(), []float32{-direction, direction}, 1, 1, 1, 2, 1)
 	y := graph.Add(graph.Mul(halves, table(turn.cos)), graph.Mul(graph.Reverse(halves, 3), graph.Mul(table(turn.sin), signs)))
 	return graph.Reshape(y, dims...)
@@ -186,6 +186,11 @@ type attentionCore func(query, key, value *graph.Node) (mixed *graph.Node, back 
 // plainCore keeps the weights of every pair of positions for the backward pass. segments are those of the documents in
 // each row, [batch, context], nil for one.
 func plainCore(segments *graph.Node) attentionCore {
+	return maskedCore(func(scores *graph.Node) *graph.Node { return maskScores(scores, segments) })
+}
+
+// maskedCore is plainCore with a function that hides keys from queries in scores [batch, key heads, queries, group, keys].
+func maskedCore(hide func(scores *graph.Node) *graph.Node) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
 		dims := query.Shape().Dimensions
 		batch, context, keyHeads, size := dims[0], dims[1], key.Shape().Dim(2), dims[3]
@@ -195,7 +200,7 @@ func plainCore(segments *graph.Node) attentionCore {
 
 		q := grouped(query)
 		products := engine.DotGeneral(q, []int{4}, []int{0, 2}, key, []int{3}, []int{0, 2}) // [batch, key heads, queries, group, keys]
-		weights := softmax(maskScores(graph.MulScalar(products, scale), segments))
+		weights := softmax(hide(graph.MulScalar(products, scale)))
 		outputs := engine.DotGeneral(weights, []int{4}, []int{0, 1}, value, []int{1}, []int{0, 2}) // [batch, key heads, queries, group, size]
 		mixed := graph.TransposeAllAxes(outputs, 0, 2, 1, 3, 4)
 		return graph.Reshape(mixed, dims...), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {

@@ -92,29 +92,18 @@ func (m *transformer) turnAt(start *graph.Node, n, length int) rotation {
 }
 
 // attentionCached is [attend] of a piece to the tokens before it and to itself, without a gradient.
-func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
+func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
 	c := r.cached
-	queries, keys := r.heads*r.size, r.keyHeads*r.size
-	projected := linear(x, w) // [tokens, queries, keys and values]
-	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
-	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
-	value := r.splitHeads(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
-	if norms != nil {
-		query, key = normalizeHeads(query, norms.query, norms.epsilon), normalizeHeads(key, norms.key, norms.epsilon)
-	}
-	c.keys, c.values = c.appendTo(c.keys, r.rotateCoordinates(r.splitHeads(key))), c.appendTo(c.values, value)
+	query, key, value := r.operands(x, w, norms, c.turn)
+	query = r.quantize(query, sites[siteQuery], q)
+	key, value = r.quantize(key, sites[siteKey], q), r.quantize(value, sites[siteValue], q)
+	c.keys, c.values = c.appendTo(c.keys, key), c.appendTo(c.values, value)
 
 	perHead := func(x *graph.Node) *graph.Node { return graph.TransposeAllAxes(x, 0, 2, 1, 3) } // [batch, heads, n, size] and back
-	grouped := r.group(perHead(r.rotateCoordinates(r.splitHeads(query))))
+	grouped := r.group(perHead(query))
 	products := r.ungroup(graph.MulScalar(matMulTransposed(grouped, c.keys), 1/math.Sqrt(float64(r.size))))
 	weights := softmax(graph.Add(products, c.mask))
 	return r.joinHeads(perHead(r.ungroup(matMul(r.group(weights), c.values))))
-}
-
-// normalizeHeads is the value of [queryKeyNorm] for features [tokens, heads·size].
-func normalizeHeads(x, gain *graph.Node, epsilon float64) *graph.Node {
-	y, _ := normalizeRows(graph.Reshape(x, -1, gain.Shape().Dim(0)), gain, epsilon)
-	return graph.Reshape(y, x.Shape().Dimensions...)
 }
 
 // appendTo puts keys or values [batch, n, key heads, size] into a cache, rounded as the operands of products that they are: package
@@ -122,16 +111,6 @@ func normalizeHeads(x, gain *graph.Node, epsilon float64) *graph.Node {
 func (c *cached) appendTo(cache, x *graph.Node) *graph.Node {
 	zero := graph.ScalarZero(cache.Graph(), dtypes.Int32)
 	return graph.DynamicUpdateSlice(cache, engine.Rounded(graph.TransposeAllAxes(x, 0, 2, 1, 3)), []*graph.Node{zero, zero, c.start, zero})
-}
-
-// rotateCoordinates turns the points of x [batch, n, heads, size], and puts all first coordinates before all second ones.
-func (r *rope) rotateCoordinates(x *graph.Node) *graph.Node {
-	if r.pairing == architecture.Interleaved {
-		dims := x.Shape().Dimensions
-		pairs := graph.Reshape(x, dims[0], dims[1], dims[2], r.size/2, 2)
-		x = graph.Reshape(graph.TransposeAllAxes(pairs, 0, 1, 2, 4, 3), dims...)
-	}
-	return r.rotatePoints(x, r.cached.turn, 1)
 }
 
 // Scored are sequences some of whose tokens are to be scored. Rows are padded at the end with any valid ids.

@@ -86,11 +86,11 @@ func TestDocumentsByPosition(t *testing.T) {
 	s.FillIn()
 	segments := func(g *graph.Graph) *graph.Node { return engine.Constant(g, ids, batch, context) }
 	want := attentionOutputs(t, d, s, batch, context, [2]int{}, func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
-		return attend(x, w, norms, newRope(x.Graph(), s, batch, context, segments(x.Graph())))
+		return attend(x, w, norms, newRope(x.Graph(), s, batch, context, segments(x.Graph())), blockSites{}, nil)
 	})
 	got := attentionOutputs(t, d, s, batch, context, [2]int{}, func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
 		r := newRopeByPosition(x.Graph(), s, batch, context, plainCore(segments(x.Graph())))
-		return attend(x, w, norms, r)
+		return attend(x, w, norms, r, blockSites{}, nil)
 	})
 	for i := range want {
 		if apart := relativeDistance(got[i], want[i]); !(apart < 1e-6) {

@@ -84,6 +84,15 @@ type Options struct {
 	// LossTokens is the largest number of tokens whose logits a loss holds in memory at a time; 0 means as many as take
 	// 1 GiB. It has no effect on the CPU in float32.
 	LossTokens int
+
+	Sites Sites // what is quantized beside the inputs of the layers in blocks
+}
+
+// Sites says where a language model has activation sites beside the inputs of the layers in its blocks, and whether the weight
+// of its head is quantized. Without any it computes as if these did not exist.
+type Sites struct {
+	Keys, Values, Queries bool // operands of attention
+	Head                  bool // the input of the head, and its weight; a tied one is quantized where it is looked up, too
 }
 
 // New makes the model that the settings describe; the vocabulary of a language model must be known.
@@ -101,23 +110,38 @@ func New(s architecture.Settings, o Options) (Model, error) {
 	return nil, fmt.Errorf("there is no model of kind %q", s.Kind)
 }
 
-// An ActivationSite is a place in a model where one tensor enters one or more linear layers with quantized weights, and
-// nothing else. The activation and the weights may therefore be multiplied by the same orthogonal matrix along their
-// last axes.
+// An ActivationSite is a place in a model where one tensor is quantized. If it feeds weights, it enters these linear layers, whose
+// weights may be quantized, and nothing else. The activation and the weights may therefore be multiplied by the same
+// orthogonal matrix along their last axes.
 type ActivationSite struct {
 	Name   string   // unique in the model, as in "layers.3.mlp.input"
-	Feeds  []string // names of the weights that multiply the activation
+	Kind   SiteKind // what the tensor is
+	Feeds  []string // names of the weights that multiply the activation; none for operands of attention and of a tied head
 	Tokens int      // rows: the positions of all sequences
 	Width  int      // columns: the features, the axis that the products contract
+	Heads  int      // heads of attention that the columns divide into; 0: the columns are not made of heads
 }
+
+// A SiteKind says what the tensor at an activation site is.
+type SiteKind string
+
+// The kinds of sites. Keys and values are as a cache holds them, and queries as keys: rotated to their positions, with all first
+// coordinates of a head before all second ones.
+const (
+	KindInput SiteKind = "input" // of a layer in a block
+	KindHead  SiteKind = "head"  // the input of the output head
+	KindQuery SiteKind = "query"
+	KindKey   SiteKind = "key"
+	KindValue SiteKind = "value"
+)
 
 // An ActivationQuantizer returns the quantized form of the activation x, [site.Tokens, site.Width], with whatever
 // gradient it defines. It is called once per site, and a second time if the backward pass recomputes blocks.
 type ActivationQuantizer func(site ActivationSite, x *graph.Node) *graph.Node
 
-// apply calls the quantizer, if there is one.
+// apply calls the quantizer, if there is one and the model has the site.
 func (q ActivationQuantizer) apply(site ActivationSite, x *graph.Node) *graph.Node {
-	if q == nil {
+	if q == nil || site.Name == "" {
 		return x
 	}
 	return q(site, x)

@@ -28,9 +28,9 @@ const (
 )
 
 // block adds attention and the feed-forward layer to the residual stream x, each normalized.
-func (olmo2) block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node {
+func (olmo2) block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites blockSites, r *rope, q ActivationQuantizer) *graph.Node {
 	norms := &queryKeyNorm{query: w[olmo2QueryNorm], key: w[olmo2KeyNorm], epsilon: s.NormEps}
-	mixed := q.apply(sites[siteOut], attend(q.apply(sites[siteQKV], x), w[olmo2QKV], norms, r))
+	mixed := q.apply(sites[siteOut], attend(q.apply(sites[siteQKV], x), w[olmo2QKV], norms, r, sites, q))
 	x = graph.Add(x, rmsNorm(linear(mixed, w[olmo2Out]), w[olmo2AttentionNorm], s.NormEps))
 	down := linear(gatedActivation(x, w[olmo2MLP], w[olmo2MLP+1], sites, q), w[olmo2MLP+2])
 	return graph.Add(x, rmsNorm(down, w[olmo2MLPNorm], s.NormEps))

@@ -24,7 +24,7 @@ var _ Language = (*transformer)(nil)
 // A family computes blocks: it is [llama], [olmo2] or [qwen3].
 type family interface {
 	// block computes a block from the residual stream x and the values of its parameters.
-	block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites [4]ActivationSite, r *rope, q ActivationQuantizer) *graph.Node
+	block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites blockSites, r *rope, q ActivationQuantizer) *graph.Node
 }
 
 // families are the language models by their kind.
@@ -35,7 +35,11 @@ var families = map[string]family{
 }
 
 func newTransformer(s architecture.Settings, o Options) *transformer {
-	return &transformer{Settings: s, family: families[s.Kind], Options: o, params: s.Params()}
+	m := &transformer{Settings: s, family: families[s.Kind], Options: o, params: s.Params()}
+	if o.Sites.Head {
+		m.params[m.headAt()].Quantized = true
+	}
+	return m
 }
 
 // Params implements [Model].
@@ -51,39 +55,76 @@ func (m *transformer) BatchDims(batch, context int) []int {
 
 // ActivationSites implements [Model]. There are four per block: the inputs of the attention's fused projection, of its
 // output projection, of the two projections into the feed-forward layer, which share one, and of the projection out of
-// it.
+// it. [Sites] adds others.
 func (m *transformer) ActivationSites(batch, context int) []ActivationSite {
 	var sites []ActivationSite
 	for layer := range m.Layers {
-		block := m.blockSites(layer, batch*context)
-		sites = append(sites, block[:]...)
+		sites = append(sites, m.blockSites(layer, batch*context).list()...)
+	}
+	if m.Sites.Head {
+		sites = append(sites, m.headSite(batch*context))
 	}
 	return sites
 }
 
-// Sites of a block, in the order of computation.
+// blockSites are the sites of a block, in the order of computation. Those that the model does not have are zero.
+type blockSites [siteDown + 1]ActivationSite
+
+// Places in blockSites.
 const (
 	siteQKV = iota
+	siteQuery
+	siteKey
+	siteValue
 	siteOut
 	siteMLP
 	siteDown
 )
 
-// blockSites lists the sites of one block.
-func (m *transformer) blockSites(layer, tokens int) [4]ActivationSite {
+// list are those that the model has.
+func (s blockSites) list() []ActivationSite {
+	return slices.DeleteFunc(s[:], func(a ActivationSite) bool { return a.Name == "" })
+}
+
+// quantizesAttention tells whether the model has sites for operands of attention.
+func (s blockSites) quantizesAttention() bool {
+	return s[siteQuery].Name+s[siteKey].Name+s[siteValue].Name != ""
+}
+
+// blockSites returns the sites of one block.
+func (m *transformer) blockSites(layer, tokens int) blockSites {
 	prefix := architecture.LayerPrefix(layer)
-	site := func(name string, width int, feeds ...string) ActivationSite {
+	site := func(name string, width, heads int, feeds ...string) ActivationSite {
 		for i := range feeds {
 			feeds[i] = prefix + feeds[i]
 		}
-		return ActivationSite{Name: prefix + name, Feeds: feeds, Tokens: tokens, Width: width}
+		return ActivationSite{Name: prefix + name, Kind: KindInput, Feeds: feeds, Tokens: tokens, Width: width, Heads: heads}
 	}
-	return [4]ActivationSite{
-		siteQKV:  site("attn.qkv.input", m.Width, "attn.qkv"),
-		siteOut:  site("attn.out.input", m.QueryWidth(), "attn.out"),
-		siteMLP:  site("mlp.input", m.Width, "mlp.w1", "mlp.w2"),
-		siteDown: site("mlp.down.input", m.Hidden, "mlp.down"),
+	operand := func(exists bool, kind SiteKind, name string, heads int) (s ActivationSite) {
+		if exists {
+			s = site(name, heads*m.HeadSize, heads)
+			s.Kind = kind
+		}
+		return s
 	}
+	return blockSites{
+		siteQKV:   site("attn.qkv.input", m.Width, 0, "attn.qkv"),
+		siteQuery: operand(m.Sites.Queries, KindQuery, "attn.queries", m.Heads),
+		siteKey:   operand(m.Sites.Keys, KindKey, "attn.keys", m.KVHeads),
+		siteValue: operand(m.Sites.Values, KindValue, "attn.values", m.KVHeads),
+		siteOut:   site("attn.out.input", m.QueryWidth(), m.Heads, "attn.out"),
+		siteMLP:   site("mlp.input", m.Width, 0, "mlp.w1", "mlp.w2"),
+		siteDown:  site("mlp.down.input", m.Hidden, 0, "mlp.down"),
+	}
+}
+
+// headSite is that of the head's input. A tied head's weight is looked up, too, so that it may not be rotated with its input.
+func (m *transformer) headSite(tokens int) ActivationSite {
+	s := ActivationSite{Name: "head.input", Kind: KindHead, Tokens: tokens, Width: m.Width}
+	if !m.Tied() {
+		s.Feeds = []string{m.params[m.headAt()].Name}
+	}
+	return s
 }
 
 // Losses implements [Model].
@@ -145,14 +186,17 @@ func (m *transformer) Logits(params []*graph.Node, tokens *graph.Node, q Activat
 }
 
 // head returns the output projection, [vocabulary, width]. The gradient of a tied one is the sum over both its uses.
-func (m *transformer) head(params []*graph.Node) *graph.Node {
+func (m *transformer) head(params []*graph.Node) *graph.Node { return params[m.headAt()] }
+
+// headAt is the place of the output projection among the parameters.
+func (m *transformer) headAt() int {
 	if m.Tied() {
-		return params[0]
+		return 0
 	}
-	return params[len(params)-1]
+	return len(m.params) - 1
 }
 
-// hidden computes the normalized residual stream after the last block, [tokens, width]. segments are those of the tokens,
+// hidden computes the input of the head, which is the normalized residual stream after the last block, [tokens, width]. segments are those of the tokens,
 // nil where each row is one document.
 func (m *transformer) hidden(params []*graph.Node, tokens, segments *graph.Node, q ActivationQuantizer) *graph.Node {
 	m.checkParams(params)
@@ -182,7 +226,11 @@ func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *rope, 
 			return block(in)
 		})
 	}
-	return rmsNorm(x, params[norm], m.NormEps)
+	x = rmsNorm(x, params[norm], m.NormEps)
+	if m.Sites.Head {
+		x = q.apply(m.headSite(r.batch*r.context), x)
+	}
+	return x
 }
 
 func (m *transformer) checkParams(params []*graph.Node) {
@@ -198,7 +246,7 @@ func (m *transformer) checkParams(params []*graph.Node) {
 
 // gatedActivation returns silu(W1·x) ⊙ W2·x, the input of the feed-forward layer's last product, for x [tokens, width]. Both x
 // and the result are quantized.
-func gatedActivation(x, w1, w2 *graph.Node, sites [4]ActivationSite, q ActivationQuantizer) *graph.Node {
+func gatedActivation(x, w1, w2 *graph.Node, sites blockSites, q ActivationQuantizer) *graph.Node {
 	x = q.apply(sites[siteMLP], x)
 	return q.apply(sites[siteDown], swiGLU(linearRounded(x, w1), linearRounded(x, w2)))
 }
@@ -246,8 +294,7 @@ func (m *transformer) BlockParams(block int) []architecture.Param {
 // BlockSites implements [Blockwise].
 func (m *transformer) BlockSites(block, batch, context int) []ActivationSite {
 	m.checkBlock(block)
-	sites := m.blockSites(block, batch*context)
-	return sites[:]
+	return m.blockSites(block, batch*context).list()
 }
 
 func (m *transformer) checkBlock(block int) {

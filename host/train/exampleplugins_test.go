@@ -26,6 +26,8 @@ func TestExamplePlugins(t *testing.T) {
 		"stochastic": "",           // noise of every step and micro-batch
 		"delayed":    "",           // state
 		"vq":         ", bits = 4", // state that is a codebook
+		// state that follows from statistics of both operands
+		"smoothquant": "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			exe, err := finder.Find(t.Context(), filepath.Join("../../examples/plugins", name))

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -172,8 +170,7 @@ func TestPoisonedGroup(t *testing.T) {
 // one bool and one float for each element.
 func TestResiduals(t *testing.T) {
 	s := newSubject(t, plugintest.Oracle(), sdk.RoleActivation, map[string]any{"variant": variantPlus}, 64, 32)
-	wrt := []string{answer.InputX, answer.TrainedPrefix + trainedOffset, answer.TrainedPrefix + trainedStep}
-	parts, err := autodiff.Split(s.built.Program, []string{answer.OutputValue}, answer.OutputSurrogate, wrt...)
+	parts, err := s.built.Split()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Names of the inputs and outputs of a quantizer's programs; a trained parameter
@@ -16,6 +18,7 @@ const (
 	InputX           = "x"
 	InputNoise       = "noise"
 	InputSharedNoise = "shared_noise"
+	InputDY          = autodiff.Prefix + OutputValue
 	OutputValue      = "value"
 	OutputSurrogate  = "surrogate"
 	OutputCodes      = "codes"
@@ -52,25 +55,66 @@ type Quantizer struct {
 	// nil exactly when there is no state.
 	State           []Tensor
 	InitState, Next *program.Program
+	// Backward maps what Program takes, and after the state d.value, the gradient with respect
+	// to value, to d.x and d.trained.NAME, the gradients with respect to x and the trained
+	// parameters. It is nil when they are those of the surrogate.
+	Backward *program.Program
 	// Unpack maps codes and scale, as both programs return them, to value; nil when
 	// the quantizer is not a Packer.
 	Unpack *program.Program
 }
 
 // ForEvaluation is the answer with the program of evaluation in place of that of
-// training, and without Next: what quantizes a model that is not being trained.
+// training, and without Next and Backward: what quantizes a model that is not being trained.
 func (q Quantizer) ForEvaluation() Quantizer {
-	q.Next = nil
+	q.Next, q.Backward = nil, nil
 	if q.Evaluate != nil {
 		q.Program, q.Evaluate = q.Evaluate, nil
 	}
 	return q
 }
 
-// Takes reports whether the program of training, or that of the next state, takes an input
-// that changes from step to step: [InputNoise], [InputSharedNoise] or [InputStep].
+// Takes reports whether one of the programs of training takes an input that changes from
+// step to step: [InputNoise], [InputSharedNoise] or [InputStep].
 func (q Quantizer) Takes(input string) bool {
-	return q.Program.Input(input) >= 0 || q.Next != nil && q.Next.Input(input) >= 0
+	return slices.ContainsFunc([]*program.Program{q.Program, q.Next, q.Backward}, func(p *program.Program) bool {
+		return p != nil && p.Input(input) >= 0
+	})
+}
+
+// Split divides the program of training into what runs forward and returns value, and what
+// runs backward from the gradient with respect to value, the last of its inputs, and
+// returns d.x and d.trained.NAME; see [autodiff.Split].
+func (q Quantizer) Split() (*autodiff.Partition, error) {
+	if q.Backward != nil {
+		return autodiff.SplitBy(q.Program, []string{OutputValue}, q.Backward, InputDY)
+	}
+	return autodiff.Split(q.Program, []string{OutputValue}, OutputSurrogate, q.Differentiable()...)
+}
+
+// Reverse is the backward pass from the beginning, as one program: it takes what Program
+// takes, or a part of it, and [InputDY], and returns d.x and d.trained.NAME.
+func (q Quantizer) Reverse() (*program.Program, error) {
+	if q.Backward != nil {
+		return q.Backward, nil
+	}
+	p, err := autodiff.VJP(q.Program, OutputSurrogate, q.Differentiable()...)
+	if err != nil {
+		return nil, err
+	}
+	inputs := transform.Arguments(p)
+	inputs[len(inputs)-1].Name = InputDY
+	return transform.Extract(p, p.Name, inputs, p.Outputs)
+}
+
+// Differentiable names the inputs with respect to which there are gradients: x and the
+// trained parameters.
+func (q Quantizer) Differentiable() []string {
+	names := []string{InputX}
+	for _, t := range q.Trained {
+		names = append(names, TrainedPrefix+t.Name)
+	}
+	return names
 }
 
 // Calibrated reports whether initial values are computed from statistics of columns.
@@ -84,10 +128,10 @@ func (q Quantizer) Calibrated() bool {
 }
 
 // Programs yields the programs that are present, with their names: quantize, evaluate,
-// init, unpack, init_state, next, and constrain with the name of a trained parameter.
+// init, unpack, init_state, next, backward, and constrain with the name of a trained parameter.
 func (q Quantizer) Programs() iter.Seq2[string, *program.Program] {
 	list := []named{{"quantize", q.Program}, {"evaluate", q.Evaluate}, {"init", q.Init}, {"unpack", q.Unpack},
-		{"init_state", q.InitState}, {"next", q.Next}}
+		{"init_state", q.InitState}, {"next", q.Next}, {"backward", q.Backward}}
 	for _, t := range q.Trained {
 		list = append(list, named{"constrain " + t.Name, t.Constrain})
 	}
@@ -100,11 +144,13 @@ func (q Quantizer) Programs() iter.Seq2[string, *program.Program] {
 //     codes are numbers and mask a bool, of that shape; scale is a float; there
 //     is no other output.
 //   - The trained parameters are in order; they are inputs of the programs and
-//     outputs of Init. If there are any, the surrogate depends on each of them,
-//     and Homogeneous is not promised.
+//     outputs of Init. If there are any, the surrogate depends on each of them, unless
+//     there is Backward, and Homogeneous is not promised.
 //   - The state tensors are in order; they are inputs of Program, Evaluate and Next,
 //     and outputs of InitState and Next. If there are any, Homogeneous is not
 //     promised.
+//   - With Backward, which takes what Program may take and d.value, and returns d.x and
+//     d.trained.NAME, the surrogate is x.
 //   - If the program takes noise, shared_noise or step, there is a program of
 //     evaluation, which takes none of them.
 //   - Init and InitState take x, and may take statistics of columns ([ColumnInputs]).
@@ -123,7 +169,7 @@ func (q Quantizer) Check(shape []int) error {
 		checkList("trained parameter", q.Trained), checkFloat32(q.Trained, "a trained parameter"),
 		checkList("state tensor", q.State), checkFloat32(q.State, "state of a quantizer"),
 		s.checkInputs(q.Program), CheckOutputs(q.Program, shape), s.checkOps(q.Program),
-		q.checkEvaluate(fixed, shape), q.checkTrained(x, trained), q.checkState(x, kept, fixed), q.checkUnpack(x))
+		q.checkEvaluate(fixed, shape), q.checkTrained(x, trained), q.checkState(x, kept, fixed), q.checkBackward(fixed), q.checkUnpack(x))
 }
 
 // StepInputs are the inputs that change from step to step.
@@ -192,7 +238,7 @@ func (q Quantizer) checkTrained(x program.Input, trained []program.Input) error 
 	if q.Homogeneous && len(trained) > 0 {
 		return fmt.Errorf("Q(c·x) = c·Q(x) is promised, which cannot hold with the trained parameter %s: leave homogeneous false", q.Trained[0].Name)
 	}
-	if name, ok := withoutGradient(q.Program, OutputSurrogate, trained); ok {
+	if name, ok := withoutGradient(q.Program, OutputSurrogate, trained); ok && q.Backward == nil {
 		return fmt.Errorf("%s gets no gradient from the surrogate, which does not depend on it, or only where gradients are zero", name)
 	}
 	for i, t := range q.Trained {
@@ -203,6 +249,22 @@ func (q Quantizer) checkTrained(x program.Input, trained []program.Input) error 
 	}
 	s := signature{name: "init", inputs: []program.Input{x}, optional: ColumnInputs(x.Type.Shape), outputs: trained, when: "there are trained parameters"}
 	return s.check(q.Init, len(trained) > 0)
+}
+
+// checkBackward verifies the backward pass. fixed are x, the trained parameters and the state.
+func (q Quantizer) checkBackward(fixed []program.Input) error {
+	if q.Backward == nil {
+		return nil
+	}
+	if id, _ := q.Program.Output(OutputSurrogate); int(id) != q.Program.Input(InputX) {
+		return errors.New("there are a surrogate and a backward program: leave one of them out")
+	}
+	gradients := slices.Clone(fixed[:1+len(q.Trained)])
+	for i := range gradients {
+		gradients[i].Name = autodiff.Prefix + gradients[i].Name
+	}
+	dy := program.Input{Name: InputDY, Type: fixed[0].Type}
+	return signature{name: "backward", inputs: append(slices.Clone(fixed), dy), optional: StepInputs, outputs: gradients}.check(q.Backward, true)
 }
 
 // checkState verifies the programs of the state.

@@ -80,6 +80,7 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out an
 		{"evaluate", m.GetEvaluate(), &out.Evaluate, false},
 		{"init_state", m.GetInitState(), &out.InitState, false},
 		{"next", m.GetNext(), &out.Next, false},
+		{"backward", m.GetBackward(), &out.Backward, false},
 	}, limits)
 }
 

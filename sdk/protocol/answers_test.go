@@ -22,7 +22,7 @@ import (
 
 // recordedAnswer is a line of answers.jsonl.
 type recordedAnswer struct {
-	Plugin  string            `json:"plugin"` // a directory of plugins/
+	Plugin  string            `json:"plugin"` // a directory of plugins/ or examples/plugins/
 	Method  string            `json:"method"`
 	Request json.RawMessage   `json:"request"`          // in the JSON form of protobuf
 	Answer  json.RawMessage   `json:"answer,omitempty"` // likewise
@@ -86,6 +86,7 @@ func calls() []struct {
 		{"absmax", keys},
 		{"lsq", site(weight, lsqValues("signed"), 4, 6)},
 		{"lsq", site(weight, lsqValues("unsigned"), 4, 6)},
+		{"delayed", site(activation, map[string]*pb.Value{"history": integer(4), "margin": integer(1)}, 2, 8)},
 		{"adamw", versions},
 		{"adamw", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector, Shape: []uint32{8}, Values: adamw}}},
 		{"muon", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "blocks.0.attn.qkv", Role: pb.TensorRole_TENSOR_ROLE_MATRIX, Shape: []uint32{8, 4},
@@ -140,7 +141,7 @@ func answer(t *testing.T, conn *grpc.ClientConn, plugin string, request proto.Me
 	switch r := response.(type) {
 	case *pb.QuantizeResponse:
 		q := r.GetProgram()
-		fields = map[string]*pb.Program{"program": q.Program, "evaluate": q.Evaluate, "init": q.Init, "unpack": q.Unpack}
+		fields = map[string]*pb.Program{"program": q.Program, "evaluate": q.Evaluate, "init": q.Init, "unpack": q.Unpack, "init_state": q.InitState, "next": q.Next}
 	case *pb.ProgramResponse:
 		if o := r.GetProgram(); o != nil {
 			fields = map[string]*pb.Program{"init": o.Init, "update": o.Update}
@@ -158,13 +159,18 @@ func answer(t *testing.T, conn *grpc.ClientConn, plugin string, request proto.Me
 	return out
 }
 
-// connect starts a plugin of plugins/.
+// connect starts a plugin of plugins/ or examples/plugins/.
 func connect(t *testing.T, name string) *grpc.ClientConn {
 	t.Helper()
-	path := filepath.Join(os.Getenv("CAGE_TEST_PLUGINS"), name)
-	if os.Getenv("CAGE_TEST_PLUGINS") == "" {
+	path, source := filepath.Join(os.Getenv("CAGE_TEST_PLUGINS"), name), "../../plugins/"+name
+	example := "../../examples/plugins/" + name
+	_, err := os.Stat(example)
+	if err == nil {
+		source = example
+	}
+	if os.Getenv("CAGE_TEST_PLUGINS") == "" || source == example {
 		path = filepath.Join(t.TempDir(), name)
-		if out, err := exec.Command("go", "build", "-o", path, "../../plugins/"+name).CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "build", "-o", path, source).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}

@@ -99,7 +99,7 @@ func (q *quantizerRun) measure() {
 		return
 	}
 	q.report.add("forward", n, forward)
-	parts, err := s.split()
+	parts, err := s.Split()
 	if err != nil {
 		return
 	}

@@ -65,7 +65,9 @@ type QuantizerValues struct {
 	Settings map[string]any // in place of those of [With]
 	Role     sdk.Role
 	Trained  map[string]float64 // values of trained parameters, in all their elements
-	// Inputs are the program's inputs besides x, by their names, such as "trained.step"; a single number is repeated.
+	// Inputs are the program's inputs besides x, by their names, such as "trained.step"; a single number is repeated. With
+	// statistics of columns, such as "activations.max", trained parameters and state start from them and x, and are compared
+	// as they start.
 	Inputs  map[string]Array
 	X       Array
 	GradOut *Array // gradient by the value; nil: there are no gradients to compare
@@ -150,8 +152,18 @@ func (q *quantizerRun) goldenCase(c goldenCase) {
 			if s.evaluation != nil && !ask.trains() {
 				s = s.evaluation
 			}
-			in := &instance{siteAnswer: s}
-			in.trained, err = ask.inputs(s.Program)
+			in := &instance{siteAnswer: s, t: c.t, m: Oracle{}}
+			for _, p := range []*program.Program{s.Init, s.InitState} {
+				if p == nil || !ask.calibrates() {
+					continue
+				}
+				inputs, err := ask.calibration(p, s.shape)
+				c.must(err)
+				for name, v := range in.run(p, inputs) { // in binary64, as the values are
+					ask.Inputs[name] = Array{v.Type.Shape, v.Float64s()}
+				}
+			}
+			in.trained, err = ask.beside().inputs(s.Program)
 			c.must(err)
 			q.goldenRuns(c, in, ask)
 		})
@@ -169,6 +181,33 @@ func (v QuantizerValues) trains() bool {
 		}
 	}
 	return false
+}
+
+// calibrates reports whether the values begin with statistics of columns.
+func (v QuantizerValues) calibrates() bool {
+	return slices.ContainsFunc(answer.ColumnInputs(nil), func(in program.Input) bool { _, ok := v.Inputs[in.Name]; return ok })
+}
+
+// beside is without statistics, and with a map of its own.
+func (v QuantizerValues) beside() QuantizerValues {
+	v.Inputs = maps.Clone(v.Inputs)
+	for _, in := range answer.ColumnInputs(nil) {
+		delete(v.Inputs, in.Name)
+	}
+	return v
+}
+
+// calibration are the inputs of a program of initial values.
+func (v QuantizerValues) calibration(p *program.Program, shape []int) (map[string]reference.Tensor, error) {
+	out := map[string]reference.Tensor{answer.InputX: reference.Floats(v.X.Data, shape...)}
+	for _, in := range p.Inputs[1:] {
+		a, ok := v.Inputs[in.Name]
+		if !ok || len(a.Data) != int(in.Type.Size()) {
+			return nil, fmt.Errorf("the plugin's initial values follow from %s, of which the case must have %d numbers", in.Name, in.Type.Size())
+		}
+		out[in.Name] = reference.Floats(a.Data, in.Type.Shape...)
+	}
+	return out, nil
 }
 
 // inputs are those of a quantizer's program besides x.
@@ -239,7 +278,15 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 		}
 	}
 	run(in.Program, in.inputs(ask.X.Data), "")
-	if in.Next != nil {
+	if ask.calibrates() {
+		for prefix, p := range map[string]*program.Program{answer.TrainedPrefix: in.Init, answer.KeptPrefix: in.InitState} {
+			if p != nil {
+				inputs, err := ask.calibration(p, in.shape)
+				c.must(err)
+				run(p, inputs, prefix)
+			}
+		}
+	} else if in.Next != nil {
 		run(in.Next, in.inputsOf(in.Next, ask.X.Data), answer.KeptPrefix)
 	}
 	if ask.GradOut == nil {
@@ -247,12 +294,13 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 	}
 	vjp, err := in.reverse()
 	c.must(err)
-	run(vjp, in.reverseInputs(ask.X.Data, ask.GradOut.Data), autodiff.Prefix)
+	run(vjp, in.reverseInputs(vjp, ask.X.Data, ask.GradOut.Data), autodiff.Prefix)
 }
 
-// kindOfOutput is the prefix of the name of an output: that of gradients, that of the next state, or none.
+// kindOfOutput is the prefix of the name of an output: that of gradients, of the next or first state, of trained parameters as they
+// start, or none.
 func kindOfOutput(name string) string {
-	for _, prefix := range []string{autodiff.Prefix, answer.KeptPrefix} {
+	for _, prefix := range []string{autodiff.Prefix, answer.KeptPrefix, answer.TrainedPrefix} {
 		if strings.HasPrefix(name, prefix) {
 			return prefix
 		}

@@ -35,7 +35,7 @@ func (q *quantizerRun) checkGradient(t *trial) {
 		f, err := newFrozen(in.Program, answer.OutputSurrogate, in.inputs(x))
 		t.must(in.at(), err)
 		r := rand.New(rand.NewPCG(4, 4))
-		for _, name := range in.wrt() {
+		for _, name := range in.Differentiable() {
 			got := gradient[autodiff.Prefix+name]
 			for range min(probes, got.Len()) {
 				i := r.IntN(got.Len())

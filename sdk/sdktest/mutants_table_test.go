@@ -19,6 +19,7 @@ func TestGood(t *testing.T) {
 	t.Run("learned", func(t *testing.T) { sdktest.Quantizer(t, learned{}) })
 	t.Run("maximal", func(t *testing.T) { sdktest.Quantizer(t, maximal{}) })
 	t.Run("kept", func(t *testing.T) { sdktest.Quantizer(t, kept{constraint: positive}) })
+	t.Run("smoothing", func(t *testing.T) { sdktest.Quantizer(t, smoothing{}) })
 	t.Run("corrected", func(t *testing.T) { sdktest.Optimizer(t, corrected{}) })
 	t.Run("momentum", func(t *testing.T) { sdktest.Optimizer(t, momentum{}) })
 	t.Run("sampling", func(t *testing.T) { sdktest.Optimizer(t, sampling{}) })
@@ -164,6 +165,16 @@ func TestQuantizerMutants(t *testing.T) {
 		{"a state of NaN", observing{init: func(now program.Value) program.Value { return now.Mul(now.Log()).Scale(0.1) }}, []string{"kept state", "zeros"}, nil},
 		{"a mean that is said to be a maximum", maximal{observing{seen: func(x program.Value) program.Value { return x.Abs().MeanAll().Scale(4) }}}, []string{"kept state"}, nil},
 		{"a state for each row", observing{byRow: true}, []string{"kept state"}, nil},
+		{"factors of columns of zeros", smoothing{factors: func(site sdk.Site) program.Value {
+			return site.Activations.Max.Div(site.Weights.Max).Sqrt()
+		}}, []string{"statistics of columns"}, nil},
+		{"factors that make outliers larger", smoothing{factors: func(site sdk.Site) program.Value {
+			return site.Weights.Max.Shift(1e-5).Div(site.Activations.Max.Shift(1e-5))
+		}}, []string{"statistics of columns"}, nil},
+		{"factors that do not follow from what they take", smoothing{factors: func(site sdk.Site) program.Value {
+			return site.Activations.Max.Sub(site.Activations.Max).Add(site.Weights.Max.Shift(1))
+		}}, []string{"statistics of columns"}, nil},
+		{"factors that are not undone", smoothing{forgets: true}, []string{"error"}, nil},
 		{"a step of zero", learned{init: func(s program.Value) program.Value { return s.Scale(0).Log() }}, []string{"parameters", "shapes", "trained parameters"}, nil},
 		{"a step for each row", learned{shape: func(site sdk.Site) []int { return []int{site.Shape[0], 1} }}, []string{"trained parameters"}, nil},
 		{"a step without a gradient", learned{step: program.Value.StopGradient}, []string{"learning"}, nil},

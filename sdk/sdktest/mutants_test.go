@@ -255,6 +255,43 @@ func (q observing) Quantize(b *program.Builder, x program.Value, site sdk.Site) 
 	}, nil
 }
 
+// smoothing multiplies the columns of a weight with factors that follow from statistics of both operands, divides those of its
+// activation by them, and rounds rows to eight bits.
+type smoothing struct {
+	// factors changes them; nil takes the roots of the quotients of the largest magnitudes.
+	factors func(site sdk.Site) program.Value
+	// forgets leaves the result in the units of what was rounded.
+	forgets bool
+}
+
+func (smoothing) Describe() sdk.Description {
+	return sdk.Description{Name: "smoothing", Doc: "Integers after outliers of activations have moved into weights."}
+}
+
+func (q smoothing) InitState(b *program.Builder, _ program.Value, site sdk.Site) (sdk.State, error) {
+	least := b.Const(1e-5)
+	f := site.Activations.Max.Max(least).Div(site.Weights.Max.Max(least)).Sqrt()
+	if q.factors != nil {
+		f = q.factors(site)
+	}
+	return sdk.State{"factors": f}, nil
+}
+
+func (q smoothing) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	f := site.State["factors"]
+	if site.Role == sdk.RoleActivation {
+		f = b.Const(1).Div(f)
+	}
+	y := x.Mul(f)
+	largest := y.Abs().MaxRow()
+	scale := largest.IsFinite().Select(largest.Scale(1.0/127).Max(b.Const(0x1p-126)), b.Const(math.NaN()))
+	value := y.Div(scale).Round().Mul(scale)
+	if !q.forgets {
+		value = value.Div(f)
+	}
+	return sdk.Quantized{Value: value, Next: site.State}, nil
+}
+
 // panics breaks at one value of a parameter.
 func panics(site sdk.Site) error {
 	if site.Int("bits") == 8 {

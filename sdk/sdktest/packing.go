@@ -12,7 +12,7 @@ import (
 // checkSplit runs the parts into which hosts divide a quantizer.
 func (q *quantizerRun) checkSplit(t *trial) {
 	q.each(t, q.machines, func(in *instance, x []float64) {
-		parts, err := in.split()
+		parts, err := in.Split()
 		t.must(in.at(), err)
 		whole, forward := in.quantize(x), in.run(parts.Forward, in.inputs(x))
 		in.equal(x, "value of the forward pass", forward[answer.OutputValue].Float64s(), whole.value)
@@ -25,11 +25,12 @@ func (q *quantizerRun) checkSplit(t *trial) {
 // checkBackward compares the backward part with the reverse pass in one piece.
 func (in *instance) checkBackward(parts *autodiff.Partition, x []float64, forward map[string]reference.Tensor) {
 	dy := normal(8, in.shape...)
-	want, given := in.gradient(x, dy), in.reverseInputs(x, dy)
+	want, given := in.gradient(x, dy), in.inputs(x)
 	inputs := map[string]reference.Tensor{}
 	for _, p := range parts.Backward.Inputs {
 		inputs[p.Name] = given[p.Name]
 	}
+	inputs[parts.Backward.Inputs[len(parts.Residuals)].Name] = reference.Floats(dy, in.shape...)
 	for _, r := range parts.Residuals {
 		if !r.Input {
 			inputs[r.Name] = forward[r.Name]

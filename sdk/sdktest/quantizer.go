@@ -35,6 +35,7 @@ func (q *quantizerRun) checks() []step {
 		{"trained parameters", "they start finite from any finite tensor, and do not depend on the number of rows of an activation", q.checkTrained},
 		{"constraints", "they hold for initial values, and what is in the set already stays as it is", q.checkConstraints},
 		{"kept state", "it starts finite and stays so, steps change it, something depends on it, evaluation too, and it stays good for a tensor that repeats", q.checkKept},
+		{"statistics of columns", "initial values that follow from them are finite, depend on them, and do not make the product of an activation with outliers worse", q.checkColumns},
 		{"learning", "away from their start, the gradient leads trained parameters to a smaller error, and not to a larger one", q.checkLearning},
 		{"devices", "compiled programs agree with the oracle: outputs, gradients, initial values, next states", q.checkDevices},
 	}

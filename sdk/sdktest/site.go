@@ -27,7 +27,7 @@ type siteAnswer struct {
 	err     error
 	variant variant
 	asked   sdk.Role         // the role of the site
-	vjp     *program.Program // of the surrogate, made when needed
+	vjp     *program.Program // the backward pass, made when needed
 	// evaluation is the answer with the program of evaluation in place of that of training;
 	// nil if they are the same, and in itself. evaluates says that this is such an answer.
 	evaluation *siteAnswer
@@ -126,26 +126,12 @@ func (q *quantizerRun) onOracle(t *trial, f func(in *instance, x []float64)) {
 	q.each(t, []Machine{Oracle{}}, f)
 }
 
-// wrt names the inputs with respect to which gradients are taken.
-func (s *siteAnswer) wrt() []string {
-	names := []string{answer.InputX}
-	for _, p := range s.Trained {
-		names = append(names, answer.TrainedPrefix+p.Name)
-	}
-	return names
-}
-
-// reverse is the reverse pass of the surrogate.
+// reverse is the backward pass.
 func (s *siteAnswer) reverse() (_ *program.Program, err error) {
 	if s.vjp == nil {
-		s.vjp, err = autodiff.VJP(s.Program, answer.OutputSurrogate, s.wrt()...)
+		s.vjp, err = s.Reverse()
 	}
 	return s.vjp, err
-}
-
-// split divides the quantizer as hosts do, into what runs forward and backward.
-func (s *siteAnswer) split() (*autodiff.Partition, error) {
-	return autodiff.Split(s.Program, []string{answer.OutputValue}, answer.OutputSurrogate, s.wrt()...)
 }
 
 // instance is a site on a machine, with trained parameters and state, at a training step. An error of
@@ -161,18 +147,23 @@ type instance struct {
 
 // instance initialises the trained parameters and the state from a sample of the tensor.
 func (s *siteAnswer) instance(t *trial, m Machine, sample []float64) *instance {
+	return s.beside(t, m, sample, operand(otherRole(s.asked), s.shape[len(s.shape)-1]))
+}
+
+// beside is instance where the product has another operand.
+func (s *siteAnswer) beside(t *trial, m Machine, sample, other []float64) *instance {
 	in := &instance{siteAnswer: s, t: t, m: m}
-	in.trained = in.initial(s.Init, sample)
-	in.kept = in.initial(s.InitState, sample)
+	in.trained = in.initial(s.Init, sample, other)
+	in.kept = in.initial(s.InitState, sample, other)
 	return in
 }
 
 // initial runs one of the programs of initial values; nil if there is none.
-func (in *instance) initial(p *program.Program, sample []float64) map[string]reference.Tensor {
+func (in *instance) initial(p *program.Program, sample, other []float64) map[string]reference.Tensor {
 	if p == nil {
 		return nil
 	}
-	return inSingle(in.run(p, map[string]reference.Tensor{answer.InputX: reference.Floats(sample, in.shape...)}))
+	return inSingle(in.run(p, in.initialInputs(p, sample, other)))
 }
 
 // inSingle rounds values to binary32, in which they are kept in training.
@@ -234,11 +225,11 @@ func (in *instance) atStep(step int) *instance {
 	return &other
 }
 
-// reverseInputs are those of the reverse pass: they also have dy, the gradient with
-// respect to the surrogate.
-func (in *instance) reverseInputs(x, dy []float64) map[string]reference.Tensor {
-	inputs := in.inputs(x)
-	inputs[autodiff.Prefix+answer.OutputSurrogate] = reference.Floats(dy, in.shape...)
+// reverseInputs are those of the backward pass: they also have dy, the gradient with
+// respect to the value.
+func (in *instance) reverseInputs(p *program.Program, x, dy []float64) map[string]reference.Tensor {
+	inputs := in.inputsOf(p, x)
+	inputs[answer.InputDY] = reference.Floats(dy, in.shape...)
 	return inputs
 }
 
@@ -268,12 +259,11 @@ func (q quantization) part(from, to int) quantization {
 	return quantization{value: cut(q.value), codes: cut(q.codes), mask: cut(q.mask)}
 }
 
-// gradient returns the gradients of Σ dy·surrogate with respect to x and the trained
-// parameters.
+// gradient returns the gradients with respect to x and the trained parameters.
 func (in *instance) gradient(x, dy []float64) map[string]reference.Tensor {
 	vjp, err := in.reverse()
 	in.t.must(in.at(), err)
-	return in.run(vjp, in.reverseInputs(x, dy))
+	return in.run(vjp, in.reverseInputs(vjp, x, dy))
 }
 
 // byX is the gradient with respect to x alone.

@@ -83,9 +83,10 @@ func (q *quantizerRun) checkDevices(t *trial) {
 		t.must(in.at(), err)
 		e, others := in.given(x), q.machines[1:]
 		t.compare(e, others, "", in.Program, in.inputs(x))
-		t.compare(e, others, "gradient ", vjp, in.reverseInputs(x, normal(7, in.shape...)))
+		t.compare(e, others, "gradient ", vjp, in.reverseInputs(vjp, x, normal(7, in.shape...)))
+		beside := operand(otherRole(in.asked), in.shape[1])
 		if in.Init != nil {
-			t.compare(e, others, "initial ", in.Init, map[string]reference.Tensor{answer.InputX: reference.Floats(x, in.shape...)})
+			t.compare(e, others, "initial ", in.Init, in.initialInputs(in.Init, x, beside))
 			for _, p := range in.Trained {
 				if name := answer.TrainedPrefix + p.Name; p.Constrain != nil {
 					t.compare(e, others, "constrained ", p.Constrain, map[string]reference.Tensor{name: in.trained[name]})
@@ -93,7 +94,7 @@ func (q *quantizerRun) checkDevices(t *trial) {
 			}
 		}
 		if in.InitState != nil {
-			t.compare(e, others, "initial ", in.InitState, map[string]reference.Tensor{answer.InputX: reference.Floats(x, in.shape...)})
+			t.compare(e, others, "initial ", in.InitState, in.initialInputs(in.InitState, x, beside))
 		}
 		if in.Next != nil {
 			t.compare(e, others, "next ", in.Next, in.inputsOf(in.Next, x))

@@ -50,7 +50,7 @@ func Refused(t testing.TB, what string, err error, says string) {
 func Residuals(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int) (kept []program.Type) {
 	t.Helper()
 	built := BuildQuantizer(t, q, given, shape...)
-	parts, err := autodiff.Split(built.Program, []string{answer.OutputValue}, answer.OutputSurrogate, answer.InputX)
+	parts, err := built.Split()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +68,9 @@ func Residuals(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int
 type Quantization struct {
 	Value, Codes, Scale, Mask []float64
 
-	bench   Bench
-	program *program.Program
-	x       golden.Array
+	bench Bench
+	built answer.Quantizer
+	x     golden.Array
 }
 
 // Quantize builds the quantizer's program for a tensor with the shape of x and the given
@@ -82,20 +82,20 @@ func (m Bench) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any, x g
 	values := func(name string) []float64 { return out[name].Float64s() }
 	return Quantization{
 		Value: values(answer.OutputValue), Codes: values(answer.OutputCodes), Scale: values(answer.OutputScale), Mask: values(answer.OutputMask),
-		bench: m, program: built.Program, x: x,
+		bench: m, built: built, x: x,
 	}
 }
 
 // Gradient returns the gradient with respect to x, given dy, the gradient with respect to
-// the quantized value: the reverse pass of the surrogate.
+// the quantized value.
 func (q Quantization) Gradient(t testing.TB, dy []float64) []float64 {
 	t.Helper()
-	vjp, err := autodiff.VJP(q.program, answer.OutputSurrogate, answer.InputX)
+	reverse, err := q.built.Reverse()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return q.bench.Run(t, vjp, map[string]reference.Tensor{
-		answer.InputX:                            reference.Floats(q.x.Data, q.x.Shape...),
-		autodiff.Prefix + answer.OutputSurrogate: reference.Floats(dy, q.x.Shape...),
+	return q.bench.Run(t, reverse, map[string]reference.Tensor{
+		answer.InputX:  reference.Floats(q.x.Data, q.x.Shape...),
+		answer.InputDY: reference.Floats(dy, q.x.Shape...),
 	})[autodiff.Prefix+answer.InputX].Float64s()
 }

@@ -97,30 +97,26 @@ type Point struct {
 }
 
 // NewQuantizer prepares a quantizer's program of training, which must have passed its
-// check. The forward part returns the value; the backward part differentiates the surrogate
-// with respect to x and the trained parameters.
+// check. The forward part returns the value; the backward part is that of the surrogate, or
+// the quantizer's own.
 func NewQuantizer(q answer.Quantizer) (Quantizer, error) {
 	p, err := split(q)
 	if err != nil {
-		return nil, fmt.Errorf("gradient of the surrogate: %w", err)
+		return nil, fmt.Errorf("backward pass of the quantizer: %w", err)
 	}
 	return p, nil
 }
 
 // split divides the program into a forward and a backward part. All floats but codes are stored in float32.
 func split(q answer.Quantizer) (programQuantizer, error) {
-	wrt := []string{answer.InputX}
-	for _, t := range q.Trained {
-		wrt = append(wrt, answer.TrainedPrefix+t.Name)
-	}
-	parts, err := autodiff.Split(q.Program, []string{answer.OutputValue}, answer.OutputSurrogate, wrt...)
+	parts, err := q.Split()
 	return programQuantizer{Quantizer: q, parts: parts, memory: codesInMemory}, err
 }
 
 // inBFloat16 is the quantizer with x, Q(x) and their gradients stored in bfloat16.
 func (q programQuantizer) inBFloat16() programQuantizer {
 	q.memory = maps.Clone(q.memory)
-	for _, name := range []string{answer.InputX, answer.OutputValue, autodiff.Prefix + answer.OutputSurrogate, autodiff.Prefix + answer.InputX} {
+	for _, name := range []string{answer.InputX, answer.OutputValue, autodiff.Prefix + answer.OutputSurrogate, answer.InputDY, autodiff.Prefix + answer.InputX} {
 		q.memory[name] = triton.BFloat16
 	}
 	return q
@@ -291,7 +287,8 @@ func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
 	return y
 }
 
-// KeepRotated leaves the last rotation out of the value and out of the surrogate, and so out of the surrogate's gradient.
+// KeepRotated leaves the last rotation out of the value and out of the surrogate, and so out of the surrogate's gradient. A
+// backward pass of the quantizer's own takes the rotated gradient.
 func (q programQuantizer) KeepRotated() (*Rotated, error) {
 	block := rotation.Ending(q.Program, answer.OutputValue)
 	if block == 0 {
@@ -301,6 +298,11 @@ func (q programQuantizer) KeepRotated() (*Rotated, error) {
 	var err error
 	if half.Program, err = rotation.Undo(full.Program, block, answer.OutputValue, answer.OutputSurrogate); err != nil {
 		return nil, err
+	}
+	if full.Backward != nil {
+		if half.Backward, err = rotation.Receive(full.Backward, block, answer.InputDY); err != nil {
+			return nil, err
+		}
 	}
 	half.Unpack = nil // Unpack returns Q(x) and not H·Q(x)
 	u, err := split(half)

@@ -62,6 +62,7 @@ func keepRotated(t *testing.T, q lower.Quantizer) *lower.Rotated {
 // TestKeepRotated: which rotation is left out, and how many that saves.
 func TestKeepRotated(t *testing.T) {
 	step := answer.Tensor{Name: "step", Shape: []int{}}
+	_, pushing := own(t, 64, 12, 192)
 	for name, c := range map[string]struct {
 		q     lower.Quantizer
 		block int // 0: there is none
@@ -70,6 +71,7 @@ func TestKeepRotated(t *testing.T) {
 		"quest":            {rotating(t, quest(64, 12, 192)), 64, 2},
 		"learned":          {rotating(t, learned(16, 12, 192), step), 16, 2},
 		"straight through": {rotating(t, straight(64, 12, 192)), 64, 0},
+		"its own backward": {pushing, 64, 2},
 		"no rotation":      {rotating(t, squareSurrogate(12, 192)), 0, 0},
 	} {
 		u := keepRotated(t, c.q)
@@ -130,9 +132,11 @@ func TestRestored(t *testing.T) {
 func TestProducts(t *testing.T) {
 	const tokens, out, in = 12, 40, 192
 	step := answer.Tensor{Name: "step", Shape: []int{}}
+	_, pushing := own(t, 64, tokens, in)
 	for name, c := range map[string]struct{ x, w lower.Quantizer }{
 		"quest":            {rotating(t, quest(64, tokens, in)), rotating(t, quest(64, out, in))},
 		"learned":          {rotating(t, learned(64, tokens, in), step), rotating(t, quest(64, out, in))},
+		"its own backward": {pushing, rotating(t, quest(64, out, in))},
 		"straight through": {rotating(t, straight(64, tokens, in)), rotating(t, straight(64, out, in))},
 	} {
 		t.Run(name, func(t *testing.T) {

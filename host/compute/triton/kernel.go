@@ -100,7 +100,12 @@ func (w *writer) setTile(largest int) error {
 
 func (w *writer) refuse(reason string) error { return &Refusal{Program: w.p.Name, Reason: reason} }
 
-// Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a time.
+// Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a time, where small tables of constants
+// have become selections.
 func Divide(p *program.Program, rows int) (byrow.Division, error) {
+	p, err := withoutTables(p)
+	if err != nil {
+		return byrow.Division{}, err
+	}
 	return byrow.Divide(p, rows, isPadded)
 }

@@ -21,9 +21,11 @@ var unsupported = byrow.Unsupported(notYet, factorization)
 const (
 	notYet        = "kernels do not have this operation"
 	factorization = "factorizations run on the host"
+	otherTable    = "the only tables are those of 2 to 64 finite constants"
 )
 
 func init() { // a literal would be an initialization cycle: some rules call what reads the table
+	unsupported[program.OpNearest], unsupported[program.OpLookup] = otherTable, otherTable
 	rules = map[program.Op]rule{
 		program.OpConstant: (*writer).constantNode, program.OpIota: (*writer).iota,
 		program.OpNeg: (*writer).neg, program.OpAbs: byType("math.absf", "math.absi", ""), program.OpSign: (*writer).sign,
@@ -100,7 +102,7 @@ func (w *writer) constantNode(n *program.Node, _ []value) value {
 	case len(n.Attr.Ints) == 1:
 		return w.constant(elem(n.Type.DType), float64(n.Attr.Ints[0]))
 	}
-	panic(w.refuse("a constant has more than one number"))
+	panic(w.refuse("a constant has more than one number; " + otherTable))
 }
 
 func (w *writer) neg(n *program.Node, args []value) value {

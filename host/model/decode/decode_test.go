@@ -43,8 +43,13 @@ func newExample(t testing.TB, s architecture.Settings) *example {
 
 func newExampleOn(t testing.TB, s architecture.Settings, o engine.Options) *example {
 	t.Helper()
+	return newExampleOf(t, s, model.Options{}, o)
+}
+
+func newExampleOf(t testing.TB, s architecture.Settings, options model.Options, o engine.Options) *example {
+	t.Helper()
 	s.Layers, s.Width, s.Hidden, s.Vocab, s.Context = 2, 24, 40, 37, 16
-	m, err := model.New(s, model.Options{})
+	m, err := model.New(s, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +253,7 @@ func TestBFloat16(t *testing.T) {
 // TestQuantizer: the sites are those of the model, in its order, with a row for each sequence; what the quantizer writes
 // counts, and its error ends the step.
 func TestQuantizer(t *testing.T) {
-	e := newExample(t, settings["olmo2"])
+	e := newExampleOf(t, settings["olmo2"], model.Options{Sites: model.Sites{Keys: true, Values: true, Queries: true, Head: true}}, engine.Options{})
 	tokens := sequences(e.m.Network().Vocab)
 	caches := e.begin(t, tokens)
 	var sites []string
@@ -279,6 +284,51 @@ func TestQuantizer(t *testing.T) {
 	fails := func(model.ActivationSite, []float32) error { return refused }
 	if _, err := n.Next([]int32{1, 2}, place, caches, fails); !errors.Is(err, refused) {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestOperands: keys, values, queries and the input of the head are quantized as in a graph: each token of a sequence, read one after
+// the other, ends in the logits of the whole.
+func TestOperands(t *testing.T) {
+	// A smooth function for each kind, so that rounding errors stay small.
+	factors := map[model.SiteKind]float32{model.KindQuery: 0.9, model.KindKey: 0.7, model.KindValue: 1.3, model.KindHead: 1.1}
+	for name, s := range settings {
+		t.Run(name, func(t *testing.T) {
+			e := newExampleOf(t, s, model.Options{Sites: model.Sites{Keys: true, Values: true, Queries: true, Head: true}}, engine.Options{})
+			tokens := sequences(e.m.Network().Vocab)[0]
+			ids := testdevice.Upload(t, e.device, tokens, 1, len(tokens))
+			all := testdevice.Evaluate(t, e.device, append(slices.Clone(e.params), ids), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{e.m.Logits(in[:len(in)-1], in[len(in)-1], func(site model.ActivationSite, x *graph.Node) *graph.Node {
+					if f := factors[site.Kind]; f != 0 {
+						return graph.Sub(graph.MulScalar(x, f), graph.MulScalar(graph.Mul(x, graph.Abs(x)), 0.125))
+					}
+					return x
+				})}
+			})[0]
+			n, err := decode.New(e.m, e.weights, decode.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var caches [][]float32
+			for _, dims := range e.m.CacheDims(1, length) {
+				caches = append(caches, make([]float32, dims[1]*dims[2]*dims[3]))
+			}
+			vocabulary := e.m.Network().Vocab
+			for at, token := range tokens {
+				logits, err := n.Next([]int32{token}, decode.Place{Length: length, Start: at, First: []int32{0}}, caches, func(site model.ActivationSite, x []float32) error {
+					if f := factors[site.Kind]; f != 0 {
+						for i, v := range x {
+							x[i] = v*f - 0.125*v*float32(math.Abs(float64(v)))
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				nearby(t, logits, all[at*vocabulary:(at+1)*vocabulary])
+			}
+		})
 	}
 }
 

@@ -28,13 +28,14 @@ type Network struct {
 	rows     []float32 // the embedding, [vocabulary, width]
 	blocks   []block
 	norm     []float32
+	headSite model.ActivationSite // zero if the model has none
 	head     matrix
 	cos, sin []float32 // [positions, size/2], of as many positions as were needed so far
 }
 
 // block holds the parameters of a block. What its architecture does not have is nil.
 type block struct {
-	sites              []model.ActivationSite // inputs of qkv, out, w1 with w2, and down
+	sites              [siteDown + 1]model.ActivationSite // zero where the model has none
 	attentionNorm      []float32
 	qkv, out           matrix
 	queryNorm, keyNorm []float32
@@ -78,12 +79,14 @@ func New(m model.Network, weights map[string][]float32, o Options) (*Network, er
 	named := func(name string, out, in int) matrix {
 		return matrix{single: linalg.RowMajor(weights[name], out, in), rounds: o.BFloat16 && (o.Exact == nil || !o.Exact(name))}
 	}
-	sites := m.ActivationSites(1, 1)
-	each := len(sites) / s.Layers
+	sites := map[string]model.ActivationSite{}
+	for _, site := range m.ActivationSites(1, 1) {
+		sites[site.Name] = site
+	}
+	n.headSite = sites["head.input"]
 	for layer := range s.Layers {
-		prefix := fmt.Sprintf("layers.%d.", layer)
-		n.blocks = append(n.blocks, block{
-			sites:           sites[layer*each : (layer+1)*each],
+		prefix := architecture.LayerPrefix(layer)
+		b := block{
 			attentionNorm:   weights[prefix+"attn_norm"],
 			qkv:             named(prefix+"attn.qkv", (s.Heads+2*s.KVHeads)*s.HeadSize, s.Width),
 			queryNorm:       weights[prefix+"attn.q_norm"],
@@ -93,7 +96,11 @@ func New(m model.Network, weights map[string][]float32, o Options) (*Network, er
 			w1:              named(prefix+"mlp.w1", s.Hidden, s.Width),
 			w2:              named(prefix+"mlp.w2", s.Hidden, s.Width),
 			down:            named(prefix+"mlp.down", s.Width, s.Hidden),
-		})
+		}
+		for i, name := range siteNames {
+			b.sites[i] = sites[prefix+name]
+		}
+		n.blocks = append(n.blocks, b)
 	}
 	n.rows, n.norm = weights["embedding"], weights["norm"]
 	head := "head"

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/internal/vecmath"
@@ -56,6 +57,9 @@ func (n *Network) Next(tokens []int32, at Place, caches [][]float32, quantize Qu
 		}
 	}
 	r.normalize(r.in, r.x, n.norm)
+	if err := r.quantizeSite(n.headSite, r.in); err != nil {
+		return nil, err
+	}
 	logits := matrix(s.Vocab)
 	r.linear(logits, r.in, n.head)
 	return logits.Data, nil
@@ -82,13 +86,20 @@ func (n *Network) check(tokens []int32, at Place, caches [][]float32) error {
 	return nil
 }
 
-// Inputs of a block, in the order of its sites.
+// Sites of a block.
 const (
 	siteQKV = iota
+	siteQuery
+	siteKey
+	siteValue
 	siteOut
 	siteFeedForward
 	siteDown
 )
+
+// siteNames are their names behind that of the block.
+var siteNames = [siteDown + 1]string{siteQKV: "attn.qkv.input", siteQuery: "attn.queries", siteKey: "attn.keys", siteValue: "attn.values",
+	siteOut: "attn.out.input", siteFeedForward: "mlp.input", siteDown: "mlp.down.input"}
 
 // block computes a block. Norms are in front of its layers, or behind them, on what they return.
 func (r *step) block(b *block, keys, values []float32) error {
@@ -97,8 +108,10 @@ func (r *step) block(b *block, keys, values []float32) error {
 		return err
 	}
 	r.linear(r.qkv, r.in, b.qkv)
-	r.attention(b, keys, values)
-	if err := r.quantizeSite(b, siteOut, r.mixed); err != nil {
+	if err := r.attention(b, keys, values); err != nil {
+		return err
+	}
+	if err := r.quantizeSite(b.sites[siteOut], r.mixed); err != nil {
 		return err
 	}
 	r.linear(r.out, r.mixed, b.out)
@@ -120,7 +133,7 @@ func (r *step) block(b *block, keys, values []float32) error {
 			vecmath.SwiGLU(gate, up)
 		}
 	})
-	if err := r.quantizeSite(b, siteDown, r.gate); err != nil {
+	if err := r.quantizeSite(b.sites[siteDown], r.gate); err != nil {
 		return err
 	}
 	r.linear(r.out, r.gate, b.down)
@@ -148,7 +161,7 @@ func (r *step) layerInput(b *block, site int, norm []float32, behind bool) error
 	} else {
 		r.normalize(r.in, r.x, norm)
 	}
-	return r.quantizeSite(b, site, r.in)
+	return r.quantizeSite(b.sites[site], r.in)
 }
 
 // addResidual adds the output of a layer to the residual stream.
@@ -161,23 +174,60 @@ func (r *step) addResidual(norm []float32, behind bool) {
 	}
 }
 
-// quantizeSite quantizes an activation in place.
-func (r *step) quantizeSite(b *block, site int, x linalg.MatrixOf[float32]) error {
-	if r.quantize == nil {
+// quantizeSite quantizes an activation in place, if the model has the site.
+func (r *step) quantizeSite(site model.ActivationSite, x linalg.MatrixOf[float32]) error {
+	if r.quantize == nil || site.Name == "" {
 		return nil
 	}
-	return r.quantize(b.sites[site], x.Data)
+	return r.quantize(site, x.Data)
 }
 
-// attention puts keys and values of the token into the caches and mixes, for each head of queries, the values of the
+// attention quantizes what has a site, puts keys and values of the token into the caches and mixes, for each head of queries, the values of the
 // sequence so far. Heads of keys are computed side by side, each with its group of heads of queries.
-func (r *step) attention(b *block, keys, values []float32) {
+func (r *step) attention(b *block, keys, values []float32) error {
 	r.normalizeHeads(b)
+	r.turnAll()
+	for _, o := range []struct{ site, firstHead int }{{siteQuery, 0}, {siteKey, r.s.Heads}, {siteValue, r.s.Heads + r.s.KVHeads}} {
+		if err := r.quantizeOperand(b.sites[o.site], o.firstHead*r.s.HeadSize); err != nil {
+			return err
+		}
+	}
 	r.team.each(r.rows*r.s.KVHeads, 1, func(from, to int) {
 		for i := from; i < to; i++ {
 			r.head(i/r.s.KVHeads, i%r.s.KVHeads, keys, values)
 		}
 	})
+	return nil
+}
+
+// turnAll turns all heads of queries and keys.
+func (r *step) turnAll() {
+	size := r.s.HeadSize
+	spare := make([]float32, size)
+	for i := range r.rows {
+		row := r.qkv.Data[i*r.qkv.Cols:]
+		for head := range r.s.Heads + r.s.KVHeads {
+			r.turn(row[head*size:][:size], spare, r.at.Start)
+		}
+	}
+}
+
+// quantizeOperand quantizes the columns of the projection from the given one on, as many as the site has.
+func (r *step) quantizeOperand(site model.ActivationSite, from int) error {
+	if r.quantize == nil || site.Name == "" {
+		return nil
+	}
+	x := make([]float32, 0, r.rows*site.Width)
+	for i := range r.rows {
+		x = append(x, r.qkv.Data[i*r.qkv.Cols+from:][:site.Width]...)
+	}
+	if err := r.quantize(site, x); err != nil {
+		return err
+	}
+	for i := range r.rows {
+		copy(r.qkv.Data[i*r.qkv.Cols+from:], x[i*site.Width:][:site.Width])
+	}
+	return nil
 }
 
 // normalizeHeads normalizes queries and keys where the block has gains for them: over all heads, or each head alone.
@@ -205,11 +255,6 @@ func (r *step) head(sequence, head int, keys, values []float32) {
 	cache := (sequence*r.s.KVHeads + head) * r.at.Length * size
 	keys, values = keys[cache:][:r.at.Length*size], values[cache:][:r.at.Length*size]
 
-	spare := make([]float32, size)
-	r.turn(key, spare, r.at.Start)
-	for g := range group {
-		r.turn(queries[g*size:][:size], spare, r.at.Start)
-	}
 	if r.rounds {
 		for _, operand := range [][]float32{queries, key, value} {
 			loops.RoundToBFloat16(operand, operand)

@@ -19,7 +19,7 @@ type collector struct {
 	pool      *pool
 	clients   map[string]*plugin.Client // by the plugin's table
 	values    map[string]sdk.Values     // of its parameters, by the plugin's table
-	matched   map[string]bool           // tables of overrides and groups that had an effect
+	effective map[string]bool           // tables of overrides and groups that had an effect
 	requested map[string]bool           // tables of optimizers from which a program was requested
 	out       *Programs
 
@@ -31,7 +31,7 @@ type collector struct {
 func newCollector(req Request, running *pool) *collector {
 	return &collector{
 		Request: req, pool: running, clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
-		matched: map[string]bool{}, requested: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece},
+		effective: map[string]bool{}, requested: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece},
 	}
 }
 

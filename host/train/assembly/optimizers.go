@@ -159,7 +159,7 @@ func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 	own := false // whether the group names the optimizer
 	g := o.Group(string(t.Role), t.Name)
 	if g != nil {
-		c.matched[g.Table] = true
+		c.effective[g.Table] = true
 		t.RateFactor = g.Rate
 		if g.WeightDecay != nil {
 			t.Decay = *g.WeightDecay
@@ -241,14 +241,14 @@ func (c *collector) checkUnused() error {
 		overrides = c.quantizer.Forward().Overrides
 	}
 	for _, o := range overrides {
-		matches := c.matches(&o)
-		if !c.matched[o.Table] && !(c.Forward && matches) { // of a run, an evaluation may have the overrides of some steps
+		matches := len(c.matched(&o)) > 0
+		if !c.effective[o.Table] && !(c.Forward && matches) { // of a run, an evaluation may have the overrides of some steps
 			report(o.Table, o.Match, matches, "quantized weights and activations", "a later override", c.operandNames(&o))
 		}
 	}
 	if !c.Forward {
 		for _, g := range c.Config.Optimizer.Groups {
-			if !c.matched[g.Table] {
+			if !c.effective[g.Table] {
 				matches := slices.ContainsFunc(c.now.Tensors, func(t TrainedTensor) bool { return g.Matches(string(t.Role), t.Name) })
 				report(g.Table, g.Match, matches, "parameters", "an earlier group", c.parameterNames())
 			}
@@ -260,34 +260,37 @@ func (c *collector) checkUnused() error {
 	return nil
 }
 
-// matches reports whether an override matches something in the model.
-func (c *collector) matches(o *config.Override) bool {
-	any := func(name string, roles ...string) bool {
-		return slices.ContainsFunc(roles, func(role string) bool { return o.Matches(role, name) })
+// matched are the names of what an override matches in the model.
+func (c *collector) matched(o *config.Override) (names []string) {
+	add := func(name string, roles ...string) {
+		if slices.ContainsFunc(roles, func(role string) bool { return o.Matches(role, name) }) {
+			names = append(names, name)
+		}
 	}
-	return slices.ContainsFunc(c.Model.Params(), func(p architecture.Param) bool {
-		return p.Quantized && any(p.Name, config.RoleWeights, config.RoleGradients, config.RoleBackward)
-	}) || slices.ContainsFunc(c.Model.ActivationSites(c.Batch, c.Config.Model.Context), func(s model.ActivationSite) bool {
-		return any(s.Name, config.RoleActivations, config.RoleBackward)
-	})
-}
-
-// operandNames are the names that an override may match, without those that differ in the number of the block alone.
-func (c *collector) operandNames(o *config.Override) []string {
-	any := *o
-	any.Match, any.Layers = nil, nil
-	var names []string
 	for _, p := range c.Model.Params() {
-		if p.Quantized && (any.Matches(config.RoleWeights, p.Name) || any.Matches(config.RoleGradients, p.Name) || any.Matches(config.RoleBackward, p.Name)) {
-			names = append(names, p.Name)
+		switch {
+		case p.Quantized && p.Role == architecture.RoleMatrix:
+			add(p.Name, roleOfWeight(p), config.RoleGradients, config.RoleBackward)
+		case p.Quantized:
+			add(p.Name, roleOfWeight(p))
 		}
 	}
 	for _, s := range c.Model.ActivationSites(c.Batch, c.Config.Model.Context) {
-		if any.Matches(config.RoleActivations, s.Name) || any.Matches(config.RoleBackward, s.Name) {
-			names = append(names, s.Name)
+		_, role := roleOfSite(s.Kind)
+		if s.Kind == model.KindInput {
+			add(s.Name, role, config.RoleBackward)
+		} else {
+			add(s.Name, role)
 		}
 	}
-	return distinctNames(names)
+	return names
+}
+
+// operandNames are the names that an override may match, of those that are in several blocks only the first.
+func (c *collector) operandNames(o *config.Override) []string {
+	any := *o
+	any.Match, any.Layers = nil, nil
+	return distinctNames(c.matched(&any))
 }
 
 // parameterNames are those of everything that is trained in some phase.

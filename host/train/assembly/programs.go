@@ -182,7 +182,9 @@ func (c *collector) weights(ctx context.Context) error {
 	c.now.Weights = map[string]answer.Quantizer{}
 	for _, param := range c.Model.Params() {
 		if param.Quantized {
-			if err := c.quantize(ctx, c.now.Weights, config.RoleWeights, sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}); err != nil {
+			site := sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}
+			site.Heads, site.RowHeads = c.headsOfWeight(param.Name)
+			if err := c.quantize(ctx, c.now.Weights, roleOfWeight(param), site); err != nil {
 				return err
 			}
 		}
@@ -191,24 +193,27 @@ func (c *collector) weights(ctx context.Context) error {
 }
 
 func (c *collector) activations(ctx context.Context) (err error) {
-	if c.now.Activations, err = c.quantizeActivations(ctx, c.Batch, c.Config.Model.Context); err != nil {
+	context := c.Config.Model.Context
+	if c.now.Activations, err = c.quantizeActivations(ctx, c.Batch, context, context); err != nil {
 		return err
 	}
 	c.now.Pieces = map[int]map[string]answer.Quantizer{}
 	for _, tokens := range c.Pieces {
-		if c.now.Pieces[tokens], err = c.quantizeActivations(ctx, 1, tokens); err != nil {
+		if c.now.Pieces[tokens], err = c.quantizeActivations(ctx, 1, tokens, 1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// quantizeActivations collects the programs of the activations of batch sequences.
-func (c *collector) quantizeActivations(ctx context.Context, batch, context int) (map[string]answer.Quantizer, error) {
+// quantizeActivations collects the programs of the activations of batch sequences. Of these so many tokens belong together: all, or
+// one where it is not known which.
+func (c *collector) quantizeActivations(ctx context.Context, batch, context, of int) (map[string]answer.Quantizer, error) {
 	list := map[string]answer.Quantizer{}
 	for _, s := range c.Model.ActivationSites(batch, context) {
-		site := sdk.Site{Role: sdk.RoleActivation, Name: s.Name, Shape: []int{s.Tokens, s.Width}}
-		if err := c.quantize(ctx, list, config.RoleActivations, site); err != nil {
+		role, configured := roleOfSite(s.Kind)
+		site := sdk.Site{Role: role, Name: s.Name, Shape: []int{s.Tokens, s.Width}, Heads: s.Heads, Context: of}
+		if err := c.quantize(ctx, list, configured, site); err != nil {
 			return nil, err
 		}
 	}
@@ -227,7 +232,9 @@ func (c *collector) backward(ctx context.Context) error {
 		if s.Role == sdk.RoleGradient {
 			role = config.RoleGradients
 		}
-		q, p, err := c.program(ctx, role, sdk.Site{Role: s.Role, Product: s.Product, Name: s.Name, Shape: shapes[i]})
+		site := sdk.Site{Role: s.Role, Product: s.Product, Name: s.Name, Shape: shapes[i]}
+		c.setHeads(&site)
+		q, p, err := c.program(ctx, role, site)
 		if err != nil {
 			var e *plaintoml.Error
 			if s.Product == sdk.ProductWeightGradient && errors.As(err, &e) && e.Hint == "" {
@@ -258,7 +265,7 @@ func (c *collector) quantize(ctx context.Context, into map[string]answer.Quantiz
 // program returns the program for one site, and the plugin that it is from; nil if the site is not quantized.
 func (c *collector) program(ctx context.Context, role string, site sdk.Site) (*answer.Quantizer, *config.Plugin, error) {
 	if o := c.quantizer.Override(role, site.Name); o != nil {
-		c.matched[o.Table] = true
+		c.effective[o.Table] = true
 	}
 	p := c.quantizer.For(role, site.Name)
 	if p == nil {

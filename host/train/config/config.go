@@ -72,7 +72,9 @@ func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 	out := *c
 	q, o := &out.Quantizer, &out.Optimizer
 	q.Weights, q.Activations, q.Overrides = q.Weights.copy(), q.Activations.copy(), slices.Clone(q.Overrides)
-	q.Gradients, q.Backward = q.Gradients.copy(), q.Backward.copy()
+	for _, role := range ownRoles {
+		*q.role(role) = (*q.role(role)).copy()
+	}
 	for i := range q.Overrides {
 		q.Overrides[i].Plugin = q.Overrides[i].Plugin.copy()
 	}

@@ -21,8 +21,9 @@ func (d *decoder) plugins() {
 		return both.copy()
 	}
 	q.Weights, q.Activations = role(RoleWeights), role(RoleActivations)
-	q.Gradients, _ = d.plugin(roleTable(RoleGradients, &Plugin{}))
-	q.Backward, _ = d.plugin(roleTable(RoleBackward, &Plugin{}))
+	for _, role := range ownRoles {
+		*q.role(role), _ = d.plugin(roleTable(role, &Plugin{}))
+	}
 	q.Overrides = readList(d, func(o *Override) table { return overrideTable(o, &Plugin{}) },
 		func(o *Override, table string, p *Plugin) { o.Table, o.Plugin = table, p })
 	o.Rest = &Plugin{}

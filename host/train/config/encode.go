@@ -157,10 +157,11 @@ func (c *Config) pluginTablesOf(name string, shared bool) (list []table) {
 		list = []table{roleTable(RoleWeights, orNone(q.Weights))}
 	case name == "quantizer.activations" && !shared:
 		list = []table{roleTable(RoleActivations, orNone(q.Activations))}
-	case name == "quantizer.gradients" && q.Gradients != nil:
-		list = []table{roleTable(RoleGradients, q.Gradients)}
-	case name == "quantizer.backward" && q.Backward != nil:
-		list = []table{roleTable(RoleBackward, q.Backward)}
+	case slices.Contains(ownRoles, strings.TrimPrefix(name, "quantizer.")):
+		role := strings.TrimPrefix(name, "quantizer.")
+		if p := *q.role(role); p != nil {
+			list = []table{roleTable(role, p)}
+		}
 	case name == "quantizer.overrides":
 		for i := range q.Overrides {
 			t := overrideTable(&q.Overrides[i], orNone(q.Overrides[i].Plugin))

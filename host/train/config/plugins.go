@@ -53,13 +53,27 @@ const (
 	// multiplied, both in the products of the backward pass.
 	RoleGradients = "gradients"
 	RoleBackward  = "backward"
+	// RoleKeys, RoleValues and RoleQueries are those of the operands of attention, and
+	// RoleHead that of the weight and the input of the output head.
+	RoleKeys    = "keys"
+	RoleValues  = "values"
+	RoleQueries = "queries"
+	RoleHead    = "head"
 )
+
+// ownRoles are the roles that a table of their own alone gives a quantizer, in the order of
+// the schema.
+var ownRoles = []string{RoleKeys, RoleValues, RoleQueries, RoleHead, RoleGradients, RoleBackward}
 
 // Quantizer holds the plugin for each role; nil leaves the role unquantized. If an
 // override matches, its plugin is used instead: see For.
 type Quantizer struct {
 	Weights     *Plugin
 	Activations *Plugin
+	Keys        *Plugin    // and others of a language model, nil without a table of its own
+	Values      *Plugin    //
+	Queries     *Plugin    //
+	Head        *Plugin    // of the weight and the input of the output head
 	Gradients   *Plugin    // of a training only: see RoleGradients
 	Backward    *Plugin    // of a training only: see RoleBackward
 	Overrides   []Override // the last override that matches applies
@@ -71,18 +85,23 @@ type Quantizer struct {
 // Override gives some parameters and sites another quantizer, or none, in a range of steps.
 type Override struct {
 	Table  string   // where it was configured, such as "quantizer.overrides[0]", for [Config.ErrorAt]
-	Match  []string // patterns of the names of parameters (weights, gradients) and sites (activations); nil: all
+	Match  []string // patterns of the names of parameters (weights, gradients) and sites (all else); nil: all
 	Layers []int    // numbers of transformer blocks, from 0; nil: those of Match wherever they are
-	Role   string   // RoleWeights, RoleActivations, "both" of these, RoleGradients, RoleBackward, or "all"
+	Role   string   // one of the roles, or "both" for RoleWeights and RoleActivations, or "all"
 	From   int      // the first step with it, from 1
 	To     int      // the last step with it; 0: that of the run
 	Plugin *Plugin  // nil: unquantized
 }
 
+// About reports whether the override is about a role.
+func (o *Override) About(role string) bool {
+	both := o.Role == roleBoth && (role == RoleWeights || role == RoleActivations)
+	return both || o.Role == roleAll || o.Role == role
+}
+
 // Matches reports whether the override applies to that name in that role, in its steps.
 func (o *Override) Matches(role, name string) bool {
-	both := o.Role == roleBoth && (role == RoleWeights || role == RoleActivations)
-	return (both || o.Role == roleAll || o.Role == role) && (o.Match == nil || matchesAny(o.Match, name)) &&
+	return o.About(role) && (o.Match == nil || matchesAny(o.Match, name)) &&
 		(o.Layers == nil || slices.Contains(o.Layers, architecture.LayerOf(name)))
 }
 
@@ -142,20 +161,38 @@ func (q *Quantizer) at(step int) *Quantizer {
 
 // For returns the quantizer for the parameter or site with that name in that role; nil
 // leaves it unquantized. A gradient has the name of the weight of its layer, and both
-// parameters and sites have the role RoleBackward.
+// parameters and sites have the roles RoleBackward and RoleHead.
 func (q *Quantizer) For(role, name string) *Plugin {
-	switch o := q.Override(role, name); {
-	case o != nil:
+	if o := q.Override(role, name); o != nil {
 		return o.Plugin
-	case role == RoleWeights:
-		return q.Weights
-	case role == RoleGradients:
-		return q.Gradients
-	case role == RoleBackward:
-		return q.Backward
-	default:
-		return q.Activations
 	}
+	return *q.role(role)
+}
+
+// role is the quantizer of a role, where no override matches.
+func (q *Quantizer) role(role string) **Plugin {
+	switch role {
+	case RoleWeights:
+		return &q.Weights
+	case RoleKeys:
+		return &q.Keys
+	case RoleValues:
+		return &q.Values
+	case RoleQueries:
+		return &q.Queries
+	case RoleHead:
+		return &q.Head
+	case RoleGradients:
+		return &q.Gradients
+	case RoleBackward:
+		return &q.Backward
+	}
+	return &q.Activations
+}
+
+// Quantizes reports whether some table names a quantizer for a role.
+func (q *Quantizer) Quantizes(role string) bool {
+	return *q.role(role) != nil || slices.ContainsFunc(q.Overrides, func(o Override) bool { return o.About(role) && o.Plugin != nil })
 }
 
 // Override returns the override that applies to that name in that role; nil if none
@@ -172,7 +209,10 @@ func (q *Quantizer) Override(role, name string) *Override {
 
 // Plugins lists the plugins of all tables in the order of the schema.
 func (q *Quantizer) Plugins() []*Plugin {
-	all := present(q.Weights, q.Activations, q.Gradients, q.Backward)
+	all := present(q.Weights, q.Activations)
+	for _, role := range ownRoles {
+		all = append(all, present(*q.role(role))...)
+	}
 	for _, o := range q.Overrides {
 		all = append(all, present(o.Plugin)...)
 	}
@@ -190,20 +230,11 @@ func (q *Quantizer) Forward() *Quantizer {
 // QuantizesBackward reports whether some table names a quantizer for the products of the
 // backward pass.
 func (q *Quantizer) QuantizesBackward() bool {
-	return q.Gradients != nil || q.Backward != nil || slices.ContainsFunc(q.Overrides, func(o Override) bool {
-		return o.Plugin != nil && (o.Role == RoleGradients || o.Role == RoleBackward || o.Role == roleAll)
-	})
+	return q.Quantizes(RoleGradients) || q.Quantizes(RoleBackward)
 }
 
 // quantizesWeights reports whether some table names a quantizer of weights.
-func (q *Quantizer) quantizesWeights() bool {
-	for _, o := range q.Overrides {
-		if o.Plugin != nil && (o.Role == RoleWeights || o.Role == roleBoth || o.Role == roleAll) {
-			return true
-		}
-	}
-	return q.Weights != nil
-}
+func (q *Quantizer) quantizesWeights() bool { return q.Quantizes(RoleWeights) || q.Quantizes(RoleHead) }
 
 func present(plugins ...*Plugin) []*Plugin {
 	var all []*Plugin

@@ -467,3 +467,51 @@ plugin = "lsq"
 		t.Errorf("from = 1 gives the phases %+v", got)
 	}
 }
+
+// TestRolesOfTheirOwn: keys, values, queries and the head have quantizers only from their tables, and overrides of their roles.
+func TestRolesOfTheirOwn(t *testing.T) {
+	plain := parse(t, small+"[quantizer]\nplugin = \"quest\"\n")
+	c := parse(t, small+`[quantizer]
+plugin = "quest"
+[quantizer.keys]
+plugin = "absmax"
+bits = 3
+[quantizer.head]
+plugin = "absmax"
+[[quantizer.overrides]]
+match = "layers.1.*"
+role = "values"
+plugin = "absmax"
+[[quantizer.overrides]]
+match = "head.input"
+role = "head"
+plugin = "none"
+`)
+	for _, role := range []string{RoleKeys, RoleValues, RoleQueries, RoleHead} {
+		if plain.Quantizer.Quantizes(role) || plain.Quantizer.For(role, "layers.1.attn.keys") != nil {
+			t.Errorf("without their tables %s are quantized", role)
+		}
+		if want := role != RoleQueries; c.Quantizer.Quantizes(role) != want {
+			t.Errorf("%s are quantized: %t", role, !want)
+		}
+	}
+	q := c.Quantizer
+	if q.For(RoleKeys, "layers.1.attn.keys") != q.Keys || q.Keys.Params["bits"] != int64(3) || q.For(RoleValues, "layers.0.attn.values") != nil ||
+		q.For(RoleValues, "layers.1.attn.values") != q.Overrides[0].Plugin || q.For(RoleHead, "head.input") != nil || q.For(RoleHead, "head") != q.Head {
+		t.Errorf("%+v", q)
+	}
+	if f := q.Forward(); f.Keys != q.Keys || f.Head != q.Head || len(f.Overrides) != 2 {
+		t.Errorf("forward alone: %+v", f)
+	}
+	again := parse(t, string(must(c.Encode())))
+	if a, b := must(c.Fingerprint()), must(again.Fingerprint()); a != b || a == must(plain.Fingerprint()) {
+		t.Error("the fingerprint of the written configuration is another one, or that without them")
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

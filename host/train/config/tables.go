@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -234,11 +235,12 @@ var tensorRoles = []string{string(sdk.TensorMatrix), string(sdk.TensorVector), s
 // or group: a configuration may have none or several of them. See the functions
 // that make one.
 func (c *Config) pluginTables() []table {
-	return []table{
-		quantizerTable(&Plugin{}), roleTable(RoleWeights, &Plugin{}), roleTable(RoleActivations, &Plugin{}),
-		roleTable(RoleGradients, &Plugin{}), roleTable(RoleBackward, &Plugin{}), overrideTable(&Override{}, &Plugin{}),
-		c.Optimizer.table(&Plugin{}), c.Optimizer.restTable(&Plugin{}), groupTable(&Group{}, &Plugin{}),
+	list := []table{quantizerTable(&Plugin{}), roleTable(RoleWeights, &Plugin{}), roleTable(RoleActivations, &Plugin{})}
+	for _, role := range ownRoles {
+		list = append(list, roleTable(role, &Plugin{}))
 	}
+	return append(list, overrideTable(&Override{}, &Plugin{}),
+		c.Optimizer.table(&Plugin{}), c.Optimizer.restTable(&Plugin{}), groupTable(&Group{}, &Plugin{}))
 }
 
 func quantizerTable(p *Plugin) table {
@@ -251,6 +253,29 @@ func quantizerTable(p *Plugin) table {
 func roleTable(role string, p *Plugin) table {
 	t := table{name: "quantizer." + role, plugin: p, example: `"mxfp4"`, keys: quantizerKeys(p), models: architecture.Languages}
 	switch role {
+	case RoleKeys:
+		t.example = `"kivi"`
+		t.doc = "The quantizer of the keys of attention, as a cache holds them: after their normalization and rotation, before the product\n" +
+			"with the queries. Rows have the heads of one token, one after the other. It is used in training, evaluation and generation.\n" +
+			"Generation reads tokens one by one: a quantizer for which several tokens count together must refuse that."
+		t.absent = "keys are not quantized"
+		return t
+	case RoleValues:
+		t.example = `"kivi"`
+		t.doc = "The quantizer of the values of attention, in the same way."
+		t.absent = "values are not quantized"
+		return t
+	case RoleQueries:
+		t.doc = "The quantizer of the queries of attention, rotated as keys are, before their factor 1/√size. The probabilities, which are\n" +
+			"inside of fused attention and nowhere in memory, cannot be quantized."
+		t.absent = "queries are not quantized"
+		return t
+	case RoleHead:
+		t.doc = "The quantizer of the output head: of its weight, named head, or embedding where they are tied, and of its input, head.input.\n" +
+			"A tied weight is one tensor: tokens are looked up in its quantized values, too. An override with role = \"head\" and\n" +
+			"plugin = \"none\" leaves one of the two as it is. The products of the head's backward pass are not quantized."
+		t.absent = "the head is not quantized"
+		return t
 	case RoleGradients:
 		t.doc = "The quantizer of dy, the gradient of a linear layer's output, in the two products of its backward pass: dx = dy·W and\n" +
 			"dW = dyᵀ·x. In each, it quantizes along the axis that the product sums over: rows of dy have the outputs of one token, and\n" +
@@ -283,8 +308,8 @@ func overrideTable(o *Override, p *Plugin) table {
 				Doc: "names of parameters (weights) and of sites (activations); `*` stands for any run of characters"},
 			{Name: "layers", To: &o.Layers, Is: schema.From(-4096, 4095), Optional: "all, and what is in none",
 				Doc: "numbers of transformer blocks, of which what match names must be in one: 0 is the first block, -1 the last one, -2 the one before"},
-			{Name: "role", To: &o.Role, Is: schema.OneOf(RoleWeights, RoleActivations, roleBoth, RoleGradients, RoleBackward, roleAll), Default: roleBoth,
-				Doc: "what the override is about; both: weights and activations; gradients: those of the outputs of layers, by the names of the weights; backward: weights and activations in the products of the backward pass; all: all of these"},
+			{Name: "role", To: &o.Role, Is: schema.OneOf(slices.Concat([]string{RoleWeights, RoleActivations, roleBoth}, ownRoles, []string{roleAll})...), Default: roleBoth,
+				Doc: "what the override is about; both: weights and activations; keys, values, queries, head: as in the tables of these names; gradients: those of the outputs of layers, by the names of the weights; backward: weights and activations in the products of the backward pass; all: all of these"},
 			{Name: "from", To: &o.From, Is: schema.From(1, schema.Most), Default: 1, Common: true,
 				Doc: "the first step with the override, counted from 1; at most train.steps"},
 			{Name: "to", To: &o.To, Is: schema.From(0, schema.Most), Default: 0, Common: true,

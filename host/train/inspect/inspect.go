@@ -39,7 +39,7 @@ type Part struct {
 // Passes are the forward and the backward pass of a quantizer at a site of the given shape, without the rest of the program. The
 // backward pass is absent where gradients pass unchanged.
 func Passes(q answer.Quantizer, shape []int) ([]Part, error) {
-	split, err := autodiff.Split(q.Program, []string{answer.OutputValue}, answer.OutputSurrogate, trainedInputs(q)...)
+	split, err := q.Split()
 	if err != nil {
 		return nil, err
 	}
@@ -105,15 +105,6 @@ func why(err error) string {
 	return fmt.Sprintf("operations, because of %s: %s", r.Node, r.Reason)
 }
 
-// trainedInputs names x and the trained parameters.
-func trainedInputs(q answer.Quantizer) []string {
-	names := []string{answer.InputX}
-	for _, p := range q.Trained {
-		names = append(names, answer.TrainedPrefix+p.Name)
-	}
-	return names
-}
-
 // Random is a tensor of normal numbers, of which every hundredth is ten times as large, rounded to float32.
 func Random(shape []int, seed uint64) []float64 {
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -133,7 +124,7 @@ type Result struct {
 	X, Value, Codes, Scale, Mask reference.Tensor
 	// Error is the norm of Q(x) − x over that of x, and Largest its largest magnitude.
 	Error, Largest float64
-	// Gradients are those of the surrogate, for dy, by x and the trained parameters, by name.
+	// Gradients are those of the backward pass, for dy, by x and the trained parameters, by name.
 	DY        reference.Tensor
 	Gradients map[string]reference.Tensor
 	// Trained and State are the trained parameters and the state at their start, Next is the state after the step, by name.
@@ -164,12 +155,12 @@ func Run(q answer.Quantizer, x reference.Tensor, seed uint64, backward bool) (Re
 	if !backward {
 		return r, nil
 	}
-	p, err := autodiff.VJP(q.Program, answer.OutputSurrogate, trainedInputs(q)...)
+	p, err := q.Reverse()
 	if err != nil {
 		return Result{}, err
 	}
 	r.DY = reference.Floats(Random(x.Type.Shape, seed+1), x.Type.Shape...)
-	inputs[autodiff.Prefix+answer.OutputSurrogate] = r.DY
+	inputs[answer.InputDY] = r.DY
 	r.Gradients, err = run(p, inputs)
 	return r, err
 }
@@ -261,7 +252,7 @@ func Curve(q answer.Quantizer, row []float64, length int, seed uint64) (Transfer
 	if err != nil {
 		return Transfer{}, err
 	}
-	p, err := autodiff.VJP(q.Program, answer.OutputSurrogate, answer.InputX)
+	p, err := q.Reverse()
 	if err != nil {
 		return Transfer{}, err
 	}
@@ -269,7 +260,7 @@ func Curve(q answer.Quantizer, row []float64, length int, seed uint64) (Transfer
 	for i := range curvePoints {
 		dy[i*length+at] = 1
 	}
-	in[autodiff.Prefix+answer.OutputSurrogate] = reference.Floats(dy, curvePoints, length)
+	in[answer.InputDY] = reference.Floats(dy, curvePoints, length)
 	back, err := run(p, in)
 	if err != nil {
 		return Transfer{}, err

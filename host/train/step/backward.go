@@ -24,8 +24,8 @@ func (s OperandSite) String() string {
 	return string(s.Product) + " " + string(s.Role) + " " + s.Name
 }
 
-// BackwardSites lists the operands of the products in the backward pass of all layers whose activations or weights may be
-// quantized, with their shapes, in a micro-batch of batch sequences.
+// BackwardSites lists the operands of the products in the backward pass of all layers in blocks whose activations or weights
+// may be quantized, with their shapes, in a micro-batch of batch sequences.
 func BackwardSites(m model.Model, batch, context int) (sites []OperandSite, shapes [][]int) {
 	outputs := map[string]int{}
 	for _, p := range m.Params() {
@@ -36,7 +36,7 @@ func BackwardSites(m model.Model, batch, context int) (sites []OperandSite, shap
 	add := func(product sdk.Product, role sdk.Role, name string, shape ...int) {
 		sites, shapes = append(sites, OperandSite{product, role, name}), append(shapes, shape)
 	}
-	for _, s := range m.ActivationSites(batch, context) {
+	for _, s := range inputSites(m, batch, context) {
 		for _, w := range s.Feeds {
 			add(sdk.ProductInputGradient, sdk.RoleGradient, w, s.Tokens, outputs[w])
 			add(sdk.ProductInputGradient, sdk.RoleWeight, w, s.Width, outputs[w])
@@ -45,6 +45,11 @@ func BackwardSites(m model.Model, batch, context int) (sites []OperandSite, shap
 		add(sdk.ProductWeightGradient, sdk.RoleActivation, s.Name, s.Width, s.Tokens)
 	}
 	return sites, shapes
+}
+
+// inputSites are the activation sites at which layers in blocks have their inputs.
+func inputSites(m model.Model, batch, context int) []model.ActivationSite {
+	return slices.DeleteFunc(m.ActivationSites(batch, context), func(s model.ActivationSite) bool { return s.Kind != model.KindInput })
 }
 
 // backwardSites lists the operands that are quantized.
@@ -86,7 +91,7 @@ func (p *Plan) quantizeBackward(in update.Nodes) {
 			return done[x]
 		}
 	}
-	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
+	for _, s := range inputSites(p.Model, p.Batch, p.Context) {
 		activation := operand(sdk.ProductWeightGradient, sdk.RoleActivation, s.Name)
 		for _, w := range s.Feeds {
 			model.Backward{

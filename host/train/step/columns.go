@@ -23,13 +23,18 @@ func (p *Plan) calibratedGroups() []operandGroup {
 	})
 }
 
-// checkColumns refuses quantizers that take statistics of an activation where the model has none.
+// checkColumns refuses quantizers that take statistics of the other operand where the model has none.
 func (p *Plan) checkColumns() error {
 	groups := p.calibratedGroups()
 	for _, t := range p.quantizedParams() {
 		known := slices.ContainsFunc(groups, func(g operandGroup) bool { return slices.Contains(g.weights, t.Name) })
 		if p.Weights[t.Name].Calibrated() && !known {
 			return fmt.Errorf("step: the quantizer of %s takes statistics of the activations that it is multiplied with, and the model knows none", t.Name)
+		}
+	}
+	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
+		if q := p.Activations[s.Name]; len(s.Feeds) == 0 && q != nil && q.Calibrated() {
+			return fmt.Errorf("step: the quantizer of %s takes statistics of a weight that it is multiplied with, and there is none", s.Name)
 		}
 	}
 	return nil

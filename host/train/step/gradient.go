@@ -220,20 +220,19 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 		addKeys(in, weightKeysName, p.weightKeys())
 	}
 	for _, t := range p.gradientTensors(p.FullPrecision) {
+		mean := in[sumName(t.Name)]
+		if n := p.Accumulate * engine.Replicas(mean.Graph()); n > 1 {
+			mean = graph.MulScalar(mean, 1/float64(n))
+		}
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
-			p.quantizerBackward(t.Name, in, in[sumName(t.Name)], out)
+			p.quantizerBackward(t.Name, in, mean, out) // which need not be linear
 		} else {
-			addGradient(out, t.Name, in[sumName(t.Name)])
+			addGradient(out, t.Name, mean)
 		}
 	}
 	var norms []*graph.Node
 	for _, t := range p.tensors() {
-		gradient := out[update.Gradient(t.Name)]
-		if n := p.Accumulate * engine.Replicas(gradient.Graph()); n > 1 {
-			gradient = graph.MulScalar(gradient, 1/float64(n))
-			out[update.Gradient(t.Name)] = gradient
-		}
-		norms = append(norms, graph.Reshape(sumOfSquares(gradient), 1))
+		norms = append(norms, graph.Reshape(sumOfSquares(out[update.Gradient(t.Name)]), 1))
 	}
 	out[normsName] = graph.Concatenate(norms, 0)
 	if !p.FullPrecision {

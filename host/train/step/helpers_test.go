@@ -47,7 +47,7 @@ func planOf(t testing.TB, cfg *config.Config, q sdk.Quantizer, o sdk.Optimizer) 
 		}
 	}
 	if q != nil {
-		for _, s := range m.ActivationSites(cfg.Train.Batch, cfg.Model.Context) {
+		for _, s := range m.ActivationSites(assembly.ReplicaBatch(cfg), cfg.Model.Context) {
 			programs.Activations[s.Name] = quantize(sdk.RoleActivation, s.Name, s.Tokens, s.Width)
 		}
 	}
@@ -170,9 +170,9 @@ func evaluated(t testing.TB, c *step.Compiled, s *step.State, batches ...[]int32
 // gradients are those of a plan at the initial parameters, per parameter, in float64:
 // what a step with rate 1 takes away. Parameters are some 0.05 and gradients of that
 // order, too, so that the subtraction costs 2⁻²⁴·0.05 in each element.
-func gradients(t testing.TB, c *step.Compiled, b [][]int32) [][]float64 {
+func gradients(t testing.TB, c *step.Compiled, b [][]int32, initial ...int32) [][]float64 {
 	t.Helper()
-	s := newState(t, c)
+	s := newState(t, c, initial...)
 	before := testrun.Download(t, c, s)
 	run(t, c, s, b, step.Settings{Step: 1, Rate: 1, NextRate: 1})
 	after := testrun.Download(t, c, s)

@@ -8,6 +8,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/device"
@@ -19,6 +21,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testkernel"
 	"github.com/cage-qat/cage/host/internal/testrows"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk"
@@ -62,8 +65,18 @@ func TestKernels(t *testing.T) {
 	effort.Long(t, "runs kernels in an interpreter")
 	var page bytes.Buffer
 	page.WriteString(kernelsHead)
-	for _, settings := range quantizers {
-		plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "model.width=32", "model.hidden=384", "quantizer="+settings))
+	finder, err := plugin.NewFinder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const withTable = "examples/plugins/nf4"
+	example, err := finder.Find(t.Context(), "../../../"+withTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, settings := range append(slices.Clone(quantizers), `{plugin="`+withTable+`"}`) {
+		found := strings.Replace(settings, withTable, example.Path, 1)
+		plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "model.width=32", "model.hidden=384", "quantizer="+found))
 		for _, r := range plan.Rules {
 			if r.Name != "layers.0.mlp.down" {
 				continue

@@ -14,6 +14,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/threefry"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk/answer"
 )
 
@@ -95,12 +97,25 @@ func keysOf(q takes, name, owner, product string) (list []key) {
 
 // partners names the weights of the products that a weight or activation is an operand of.
 func (p *Plan) partners(operand string) string {
-	for _, g := range operandGroups(p.Model.ActivationSites(p.Batch, p.Context)) {
+	sites := p.Model.ActivationSites(p.Batch, p.Context)
+	if s, ok := siteNamed(sites, operand); ok && (s.Kind == model.KindKey || s.Kind == model.KindQuery) {
+		return architecture.LayerPrefix(architecture.LayerOf(operand)) + "attn.scores" // the product of these two
+	}
+	for _, g := range operandGroups(sites) {
 		if g.has(operand) {
 			return strings.Join(g.weights, ",")
 		}
 	}
 	return operand
+}
+
+// siteNamed finds the site with that name.
+func siteNamed(sites []model.ActivationSite, name string) (model.ActivationSite, bool) {
+	i := slices.IndexFunc(sites, func(s model.ActivationSite) bool { return s.Name == name })
+	if i < 0 {
+		return model.ActivationSite{}, false
+	}
+	return sites[i], true
 }
 
 // keySpecs are the inputs of a stage for the keys of one micro-batch; none if there are no keys.

@@ -58,6 +58,9 @@ func (g operandGroup) has(operand string) bool {
 func operandGroups(sites []model.ActivationSite) []operandGroup {
 	var groups []operandGroup
 	for _, s := range sites {
+		if len(s.Feeds) == 0 {
+			continue
+		}
 		joined := operandGroup{[]model.ActivationSite{s}, slices.Clone(s.Feeds)}
 		groups = slices.DeleteFunc(groups, func(g operandGroup) bool {
 			shares := slices.ContainsFunc(g.weights, func(w string) bool { return slices.Contains(s.Feeds, w) })
@@ -155,11 +158,11 @@ func (o operand) keepRotated() (*lower.Rotated, error) {
 	return u, nil
 }
 
-// findCodes finds the weights whose products are computed from codes. The device must multiply codes, and both the weight
+// findCodes finds the weights in blocks whose products are computed from codes. The device must multiply codes, and both the weight
 // and the activation that it is multiplied with must have them.
 func (p *Plan) findCodes(d *engine.Device) {
 	p.codes = map[string][]engine.Spec{}
-	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
+	for _, s := range inputSites(p.Model, p.Batch, p.Context) {
 		if codeSpecs(d, s.Name, p.Activations[s.Name]) == nil {
 			continue
 		}

@@ -63,10 +63,13 @@ func (s *splitter) cut() []program.ID {
 	return flow.cutPipes(source, sink, n)
 }
 
-// dependent marks the values that depend on the cotangent.
+// dependent marks the values that depend on the cotangent, or on an input that only the
+// backward pass has.
 func (s *splitter) dependent() []bool {
 	marks := make([]bool, len(s.p.Inputs))
-	marks[s.inputs] = true
+	for i := range marks[s.inputs:] {
+		marks[s.inputs+i] = true
+	}
 	return transform.Interpret(s.p, marks, func(_ program.ID, _ *program.Node, args []bool) bool {
 		return slices.Contains(args, true)
 	})

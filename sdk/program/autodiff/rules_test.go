@@ -198,6 +198,18 @@ func TestErrors(t *testing.T) {
 	if _, err := autodiff.Split(p, []string{"nothing"}, "fine", "x"); err == nil || !strings.Contains(err.Error(), `no output "nothing"`) {
 		t.Errorf("Split with an unknown output: %v", err)
 	}
+	other := program.NewBuilder("other")
+	other.Output("d.x", other.Input("x", program.FloatType(7)).Add(other.Input("dy", program.FloatType(7))))
+	otherShape, err := other.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := autodiff.SplitBy(p, []string{"fine"}, otherShape, "x"); err == nil || !strings.Contains(err.Error(), `the cotangent "x" must be an input of "other", and none of "p"`) {
+		t.Errorf("SplitBy without a cotangent: %v", err)
+	}
+	if _, err := autodiff.SplitBy(p, []string{"fine"}, otherShape, "dy"); err == nil || !strings.Contains(err.Error(), `input "x" is float[7], and`) {
+		t.Errorf("SplitBy with another shape: %v", err)
+	}
 }
 
 func TestLongNames(t *testing.T) {

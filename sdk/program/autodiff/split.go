@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/simplify"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
@@ -16,8 +17,9 @@ type Partition struct {
 	// in that order, followed by those residuals that are neither inputs nor among these
 	// outputs, named r.0, r.1, …
 	Forward *program.Program
-	// Backward takes the residuals, in the order of Residuals, and then d.<output>; it
-	// returns d.<input> for each input in wrt.
+	// Backward takes the residuals, in the order of Residuals, and then the cotangent
+	// d.<output>; it returns d.<input> for each input in wrt. For [SplitBy] both have the
+	// names that the backward pass gives them.
 	Backward *program.Program
 	// Residuals lists what Backward needs from the forward pass.
 	Residuals []Residual
@@ -27,8 +29,8 @@ type Partition struct {
 type Residual struct {
 	// Name is the name of the Backward input, and of the value that it comes from.
 	Name string
-	// Input says that the value is the input with this name of the original program;
-	// otherwise it is the output with this name of Forward.
+	// Input says that the value is the input with this name of the original program, or one
+	// that only the backward pass has; otherwise it is the output with this name of Forward.
 	Input bool
 	Type  program.Type
 }
@@ -51,26 +53,74 @@ func Split(p *program.Program, outputs []string, output string, wrt ...string) (
 		return nil, err
 	}
 	t.replay(true)
-	for _, name := range outputs {
-		id, ok := p.Output(name)
-		if !ok {
-			return nil, fmt.Errorf("program %q has no output %q", p.Name, name)
-		}
-		t.w.Output(name, t.values[id])
+	if err := writeOutputs(t.w, p, t.values, outputs); err != nil {
+		return nil, err
 	}
 	if err := t.reverse(); err != nil {
 		return nil, err
 	}
-	joint, err := t.w.Build()
+	return splitJoint(t.w, p, outputs)
+}
+
+// SplitBy is [Split] for a program whose backward pass is given, in place of that of one of
+// its outputs. backward must be valid. It takes a cotangent, inputs of p, by their names, and
+// perhaps others, which count as inputs, too; what it returns, the backward part returns.
+func SplitBy(p *program.Program, outputs []string, backward *program.Program, cotangent string) (*Partition, error) {
+	if len(outputs) == 0 {
+		return nil, fmt.Errorf("program %q: no output of the forward pass is named", p.Name)
+	}
+	if backward.Input(cotangent) < 0 || p.Input(cotangent) >= 0 {
+		return nil, fmt.Errorf("the cotangent %q must be an input of %q, and none of %q", cotangent, backward.Name, p.Name)
+	}
+	w := simplify.NewWriter(p.Name)
+	inputs := w.Inputs(p)
+	given := make([]program.Value, len(backward.Inputs))
+	for i, in := range backward.Inputs {
+		switch j := p.Input(in.Name); {
+		case j < 0 && in.Name != cotangent:
+			given[i] = w.Input(in.Name, in.Type)
+		case j >= 0 && !p.Inputs[j].Type.Equal(in.Type):
+			return nil, fmt.Errorf("program %q: input %q is %s, and %s in %q", backward.Name, in.Name, in.Type, p.Inputs[j].Type, p.Name)
+		case j >= 0:
+			given[i] = inputs[j]
+		}
+	}
+	dy := backward.Input(cotangent)
+	given[dy] = w.Input(cotangent, backward.Inputs[dy].Type)
+	if err := writeOutputs(w, p, replay(w, p, inputs, true), outputs); err != nil {
+		return nil, err
+	}
+	values := replay(w, backward, given, true)
+	for _, o := range backward.Outputs {
+		w.Output(o.Name, values[o.Value])
+	}
+	return splitJoint(w, p, outputs)
+}
+
+// writeOutputs names outputs of p, whose values are given, as outputs.
+func writeOutputs(w *simplify.Writer, p *program.Program, values []program.Value, outputs []string) error {
+	for _, name := range outputs {
+		id, ok := p.Output(name)
+		if !ok {
+			return fmt.Errorf("program %q has no output %q", p.Name, name)
+		}
+		w.Output(name, values[id])
+	}
+	return nil
+}
+
+// splitJoint cuts the program that w has written: the outputs of p, and the gradients.
+func splitJoint(w *simplify.Writer, p *program.Program, outputs []string) (*Partition, error) {
+	joint, err := w.Build()
 	if err != nil {
 		return nil, err
 	}
-	j := &splitter{p: joint, inputs: len(p.Inputs), outputs: len(outputs), name: p.Name}
-	return j.split()
+	return (&splitter{p: joint, inputs: len(p.Inputs), outputs: len(outputs), name: p.Name}).split()
 }
 
-// splitter cuts a joint program: its inputs are those of the original program
-// and, last, the cotangent; its outputs the forward outputs followed by gradients.
+// splitter cuts a joint program: its inputs are those of the original program, those
+// that only the backward pass has, and, last, the cotangent; its outputs the forward
+// outputs followed by gradients.
 type splitter struct {
 	p               *program.Program
 	inputs, outputs int // the number of those of the forward pass
@@ -93,9 +143,13 @@ func (s *splitter) split() (*Partition, error) {
 		handed = append(handed, program.Output{Name: r.Name, Value: id})
 		part.Residuals = append(part.Residuals, r)
 	}
+	rest := arguments[s.inputs:]
+	for _, in := range rest[:len(rest)-1] {
+		part.Residuals = append(part.Residuals, Residual{Name: in.Name, Input: true, Type: s.p.TypeOf(in.Value)})
+	}
 	var forwardErr, backwardErr error
 	part.Forward, forwardErr = transform.Extract(s.p, extend(s.name, ".forward"), arguments[:s.inputs], wanted)
-	part.Backward, backwardErr = transform.Extract(s.p, extend(s.name, ".backward"), append(handed, arguments[s.inputs]), s.p.Outputs[s.outputs:])
+	part.Backward, backwardErr = transform.Extract(s.p, extend(s.name, ".backward"), append(handed, rest...), s.p.Outputs[s.outputs:])
 	return part, errors.Join(forwardErr, backwardErr)
 }
 

@@ -212,3 +212,49 @@ func TestResidualNamesAreFree(t *testing.T) {
 		seen[r.Name] = true
 	}
 }
+
+// TestSplitBy: the halves of a program and of the backward pass that it is given compute what the two do, and what both compute is
+// passed on or is one of the outputs.
+func TestSplitBy(t *testing.T) {
+	b := program.NewBuilder("rounded")
+	x, s := b.Input("x", program.FloatType(4)), b.Input("s", program.FloatType())
+	b.Output("value", x.Div(s).Round().Mul(s))
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = program.NewBuilder("own")
+	dy := b.Input("d.value", program.FloatType(4))
+	s, x = b.Input("s", program.FloatType()), b.Input("x", program.FloatType(4))
+	noise := b.Input("noise", program.FloatType())
+	off := x.Div(s).Sub(x.Div(s).Round()).StopGradient()
+	b.Output("d.x", dy.Abs().Mul(off).Add(noise))
+	b.Output("d.s", dy.Mul(off).SumAll())
+	backward, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := autodiff.SplitBy(p, []string{"value"}, backward, "d.value")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := tensors{"x": reference.Floats([]float64{0.3, -1.2, 2.6, 0}, 4), "s": reference.Float(0.5)}
+	grad := reference.Floats([]float64{1, -2, 3, 0}, 4)
+	all := with(in, "noise", reference.Float(7))
+	forward := run(t, parts.Forward, in)
+	args := tensors{"d.value": grad}
+	for _, r := range parts.Residuals {
+		if args[r.Name] = all[r.Name]; !r.Input {
+			args[r.Name] = forward[r.Name]
+		}
+	}
+	if diff := cmp.Diff(run(t, p, in), forward, cmpopts.IgnoreMapEntries(func(name string, _ reference.Tensor) bool { return name != "value" })); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(run(t, backward, with(all, "d.value", grad)), run(t, parts.Backward, args)); diff != "" {
+		t.Error(diff)
+	}
+	if len(parts.Residuals) != 2 || !parts.Residuals[1].Input || len(parts.Backward.Inputs) != 3 {
+		t.Errorf("kept are %v, want one, and the noise", parts.Residuals)
+	}
+}

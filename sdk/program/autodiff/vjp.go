@@ -102,11 +102,15 @@ func extend(name, suffix string) string {
 // stop_gradient: the result can then not be differentiated again, and the values
 // before and after it are one.
 func (t *tape) replay(withoutStops bool) {
-	t.values = transform.Interpret(t.p, t.values, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
+	t.values = replay(t.w, t.p, t.values, withoutStops)
+}
+
+func replay(w *simplify.Writer, p *program.Program, inputs []program.Value, withoutStops bool) []program.Value {
+	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
 		if withoutStops && n.Op == program.OpStopGradient {
 			return args[0]
 		}
-		return t.w.Apply(n.Op, n.Attr, n.Type, args...)
+		return w.Apply(n.Op, n.Attr, n.Type, args...)
 	})
 }
 

@@ -25,12 +25,14 @@ from .plugin import Bool, Choice, Description, Float, Int, Parameter, Refusal, S
 from .program import Builder, Node, Program, ProgramError, Value
 from .quantizer import (
     Constrained,
+    Maximal,
     Packer,
     Quantized,
     Quantizer,
     QuantizerProgram,
     Sharer,
     Site,
+    Stateful,
     Trainable,
     build_quantizer,
 )
@@ -38,8 +40,8 @@ from .serve import serve
 
 __all__ = [
     "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "Compact", "Constrained", "DType", "Description",
-    "Due", "Float", "Int", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
+    "Due", "Float", "Int", "Maximal", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
     "Prober", "Program", "ProgramError", "Quantized", "Quantizer", "QuantizerProgram", "Refresher", "Refusal",
-    "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "String", "Tensor", "Trainable", "Type", "UpdateInput",
-    "Value", "build_optimizer", "build_quantizer", "serve",
+    "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "Stateful", "String", "Tensor", "Trainable", "Type",
+    "UpdateInput", "Value", "build_optimizer", "build_quantizer", "serve",
 ]  # fmt: skip

@@ -333,51 +333,55 @@ def from_jax(
     description: Description,
     unpack: Callable[[Any, Any, Site], Any] | None = None,
     init_trained: Callable[[Any, Site], Mapping[str, Any]] | None = None,
+    init_state: Callable[[Any, Site], Mapping[str, Any]] | None = None,
+    maxima: Sequence[str] = (),
 ) -> Quantizer:
-    """A quantizer of f(x, site), which returns Q(x), or a mapping with `value` and some of surrogate, codes, scale and mask.
+    """A quantizer of f(x, site), which returns Q(x), or a mapping with `value` and some of surrogate, codes, scale, mask and next.
 
-    site.trained, site.noise, site.shared_noise and site.step are arrays here. A mapping may have `homogeneous`, too. Where
+    site.trained, site.state, site.noise, site.shared_noise and site.step are arrays here. A mapping may have `homogeneous`, too. Where
     there is no surrogate, the gradient is JAX's if the function says something of it, by stop_gradient, custom_vjp or
-    custom_jvp; otherwise it passes straight through. x + stop_gradient(q − x) has the value q, bit for bit.
+    custom_jvp; otherwise it passes straight through. x + stop_gradient(q − x) has the value q, bit for bit. maxima names the
+    state tensors that are maxima over micro-batches, and not means.
     """
 
     class FromJax(Quantizer):
         def quantize(self, b: Builder, x: Value, site: Site) -> Quantized:
             promises: dict[str, Any] = {}
 
-            def outputs(x: Any, trained: Any, fresh: Any) -> Any:
-                r = f(x, replace(site, trained=trained, fresh=fresh))
-                given = dict(r) if isinstance(r, Mapping) else {"value": r}
-                promises["homogeneous"] = bool(given.pop("homogeneous", False))
-                return given
+            def outputs(x: Any, trained: Any, given: Any) -> Any:
+                r = f(x, replace(site, trained=trained, **given))
+                out = dict(r) if isinstance(r, Mapping) else {"value": r}
+                promises["homogeneous"] = bool(out.pop("homogeneous", False))
+                return out
 
-            def value(x: Any, trained: Any, fresh: Any) -> Any:
-                return outputs(x, trained, fresh)["value"]
+            def value(x: Any, trained: Any, given: Any) -> Any:
+                return outputs(x, trained, given)["value"]
 
-            def surrogate(x: Any, trained: Any, fresh: Any) -> Any:
+            def surrogate(x: Any, trained: Any, given: Any) -> Any:
                 """The function whose gradient is that of value: its derivative at a fixed point, times the argument."""
                 x0, trained0 = jax.lax.stop_gradient((x, trained))
-                y, vjp = jax.vjp(lambda x, trained: value(x, trained, fresh), x0, trained0)
+                y, vjp = jax.vjp(lambda x, trained: value(x, trained, given), x0, trained0)
                 try:
                     return jax.linear_transpose(vjp, y)((x, trained))[0]
                 except (NotImplementedError, AssertionError, TypeError) as e:
                     raise ProgramError(f"the backward pass must be linear in the gradient that comes in: {e}") from e
 
             w = _Writer(b)
-            args = (x, site.trained, site.fresh)
+            args = (x, site.trained, {"state": site.state, "fresh": site.fresh})
             given = w.call(lambda *a: {**outputs(*a), "value": _straight(value, a)}, *args)
             if "surrogate" not in given and _says_gradient(value, args):
                 given["surrogate"] = w.call(surrogate, *args)
-            unknown = set(given) - {"value", "surrogate", "codes", "scale", "mask"}
+            unknown = set(given) - {"value", "surrogate", "codes", "scale", "mask", "next"}
             if unknown:
-                raise ProgramError(f"the function returns {sorted(unknown)}: there are value, surrogate, codes, scale and mask")
+                raise ProgramError(f"the function returns {sorted(unknown)}: there are value, surrogate, codes, scale, mask and next")
             return Quantized(**given, **promises)
 
-    members: dict[str, Any] = {"description": description}
+    members: dict[str, Any] = {"description": description, "maximum": lambda self, s, site: s in maxima}
     if unpack is not None:
         members["unpack"] = lambda self, b, codes, scale, site: _Writer(b).call(lambda c, s: unpack(c, s, site), codes, scale)
-    if init_trained is not None:
-        members["init_trained"] = lambda self, b, x, site: _Writer(b).call(lambda x: dict(init_trained(x, site)), x)
+    for name, start in (("init_trained", init_trained), ("init_state", init_state)):
+        if start is not None:
+            members[name] = lambda self, b, x, site, start=start: _Writer(b).call(lambda x: dict(start(x, site)), x)
     made: Quantizer = type("FromJax", (FromJax,), members)()
     return made
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, runtime_checkable
 
 from .infer import KEY, Type
-from .plugin import Description, State, StateTensor, Storage, Values, input_state, output_state
+from .plugin import Description, State, StateTensor, Storage, Values, input_state, listed, output_state
 from .program import Builder, Program, ProgramError, Value
 
 TensorRole = Literal["matrix", "vector", "embedding", "head"]
@@ -226,7 +226,7 @@ def build_optimizer(o: Optimizer, t: Tensor) -> OptimizerProgram | None:
     if u.type != x_type:
         raise ProgramError(f"the direction is {u.type}: it must have the type of x, {x_type}")
     if output_state(b, "state.", following) != [StateTensor(s.name, s.shape) for s in state]:
-        raise ProgramError(f"update returns the state {_named(following)}: it must return what init does, {_listed(state)}")
+        raise ProgramError(f"update returns the state {listed(following)}: it must return what init does, {listed(given.state)}")
     out = OptimizerProgram(b.build(fixed), init, state, collect=collect, probe=probe)
     out.probe_due, out.sampled = sample_due if sampled else probe_due, sampled
     if isinstance(o, Refresher):
@@ -254,11 +254,3 @@ def _refresher(o: Refresher, out: OptimizerProgram, name: str, t: Tensor, b: Bui
             renewed = o.refresh(b, step, input_state(b, "state.", out.state), which == "first_refresh", t)
             output_state(b, "state.", renewed)
             setattr(out, which, b.build())
-
-
-def _named(state: State) -> str:
-    return _listed([StateTensor(name, v.shape) for name, v in sorted(state.items())])
-
-
-def _listed(state: Sequence[StateTensor]) -> str:
-    return ", ".join(f"{s.name} {list(s.shape)}" for s in state) or "none"

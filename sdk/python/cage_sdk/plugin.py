@@ -15,7 +15,7 @@ Storage = Literal["float32", "int8", "uint8", "bfloat16"]
 """How a state tensor is kept between programs, which take and return floats in any case."""
 
 State = dict[str, Value]
-"""An optimizer's memory for one tensor, or a quantizer's trained parameters: float values by name."""
+"""An optimizer's memory for one tensor, or a quantizer's trained parameters or state: float values by name."""
 
 
 class Refusal(Exception):
@@ -158,6 +158,8 @@ class StateTensor:
     constrain: Program | None = None
     """Of a trained parameter: a program from its value to that in its set, after each update."""
     storage: Storage = "float32"
+    maximum: bool = False
+    """Of a quantizer's state: over the micro-batches of a step the next one is a maximum, and not a mean."""
 
 
 def input_state(b: Builder, prefix: str, tensors: Sequence[StateTensor]) -> State:
@@ -171,3 +173,8 @@ def output_state(b: Builder, prefix: str, state: State) -> list[StateTensor]:
     for name in names:
         b.output(prefix + name, state[name])
     return [StateTensor(name, state[name].shape) for name in names]
+
+
+def listed(state: State) -> str:
+    """The names and shapes, for messages."""
+    return ", ".join(f"{name} {list(v.shape)}" for name, v in sorted(state.items())) or "none"

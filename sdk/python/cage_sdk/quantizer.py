@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, runtime_checkable
 
 from .infer import KEY, Type
-from .plugin import Description, State, StateTensor, Values, input_state, output_state
+from .plugin import Description, State, StateTensor, Values, input_state, listed, output_state
 from .program import Builder, Program, ProgramError, Value, call_site
 
 Role = Literal["weight", "activation", "gradient", "key", "value", "query"]
@@ -39,6 +39,8 @@ class Site(Values):
     """Which program quantize is to write: that which trains, or that with which the model is evaluated and exported."""
     trained: State = field(default_factory=dict)
     """The parameters of a Trainable in quantize; elsewhere it is empty."""
+    state: State = field(default_factory=dict)
+    """The state of a Stateful in quantize, as the last step left it; elsewhere it is empty."""
     fresh: State = field(default_factory=dict)
 
     @property
@@ -81,7 +83,9 @@ class Quantized:
     mask: Value | None = None
     """A bool in the shape of x, true where the gradient passes."""
     homogeneous: bool = False
-    """Promises Q(c·x) = c·Q(x) for every c > 0, up to rounding. It cannot hold with trained parameters."""
+    """Promises Q(c·x) = c·Q(x) for every c > 0, up to rounding. It cannot hold with trained parameters or state."""
+    next: State = field(default_factory=dict)
+    """The state after this step, with the names and shapes of site.state, for a Stateful. In evaluation it is not read."""
 
 
 class Quantizer(ABC):
@@ -119,6 +123,25 @@ class Constrained(Protocol):
 
 
 @runtime_checkable
+class Stateful(Protocol):
+    """A quantizer that keeps state from step to step, without gradients, such as a moving average of what it has seen.
+
+    For an activation the state after a step is the mean of Quantized.next over micro-batches and replicas.
+    """
+
+    def init_state(self, b: Builder, x: Value, site: Site) -> State:
+        """Writes the state at the start from the weight, or the first batch of activations."""
+
+
+@runtime_checkable
+class Maximal(Protocol):
+    """A Stateful of whose state some tensors are maxima, such as the largest magnitudes of the last steps."""
+
+    def maximum(self, s: str, site: Site) -> bool:
+        """Whether the maximum of next takes the place of the mean for the state tensor s."""
+
+
+@runtime_checkable
 class Packer(Protocol):
     """A quantizer whose results can be stored as codes and scales."""
 
@@ -136,50 +159,72 @@ class QuantizerProgram:
     init: Program | None = None
     trained: Sequence[StateTensor] = ()
     unpack: Program | None = None
+    state: Sequence[StateTensor] = ()
+    init_state: Program | None = None
+    next: Program | None = None
 
 
 def build_quantizer(q: Quantizer, site: Site) -> QuantizerProgram:
     """Calls q for one site and returns its programs. Mistakes are ProgramErrors; what q raises passes through."""
-    name, x_type = q.description.name, Type("float", site.shape)
-    init, trained = None, list[StateTensor]()
-    if isinstance(q, Trainable):
-        b = Builder(f"{name}/init/{site.name}")
-        state = q.init_trained(b, b.input("x", x_type), site)
-        if state:
-            trained = [_completed(q, name, s, site) for s in output_state(b, "trained.", state)]
-            init = b.build()
-    program, homogeneous = _build(q, site, trained, True)
+    name = q.description.name
+
+    def initial(which: str, prefix: str, write: Callable[[Builder, Value, Site], State]) -> tuple[Program | None, list[StateTensor]]:
+        b = Builder(f"{name}/{which}/{site.name}")
+        values = write(b, b.input("x", Type("float", site.shape)), site)
+        tensors = output_state(b, prefix, values)
+        return b.build() if tensors else None, tensors
+
+    init, trained = initial("init", "trained.", q.init_trained) if isinstance(q, Trainable) else (None, [])
+    trained = [_completed(q, name, s, site) for s in trained]
+    init_state, state = initial("init_state", "kept.", q.init_state) if isinstance(q, Stateful) else (None, [])
+    if isinstance(q, Maximal):
+        state = [replace(s, maximum=q.maximum(s.name, site)) for s in state]
+    program, homogeneous, following = _build(q, site, trained, state, True)
     try:
-        evaluate, also = _build(q, site, trained, False)
+        evaluate, also, _ = _build(q, site, trained, state, False)
     except ProgramError as e:
         raise ProgramError(f"for evaluation: {e}") from e
-    answer = QuantizerProgram(program, homogeneous and also, evaluate, init, trained)
+    answer = QuantizerProgram(program, homogeneous and also, evaluate, init, trained, None, state, init_state, following)
     if str(evaluate) == str(program):
         answer.evaluate = None
     if isinstance(q, Packer):
         answer.unpack = _build_unpack(q, name, site, program)
-    if trained and answer.homogeneous:
-        raise ProgramError(f"Q(c·x) = c·Q(x) cannot hold with the trained parameter {trained[0].name}: leave homogeneous false")
+    if answer.homogeneous and (trained or state):
+        what = f"the trained parameter {trained[0].name}" if trained else f"the state {state[0].name}"
+        raise ProgramError(f"Q(c·x) = c·Q(x) cannot hold with {what}: leave homogeneous false")
     return answer
 
 
-def _build(q: Quantizer, site: Site, trained: Sequence[StateTensor], training: bool) -> tuple[Program, bool]:
-    """The program of training or of evaluation, without what it does not use of the inputs that change in each step."""
-    b = Builder(f"{q.description.name}/{site.name}")
+def _build(
+    q: Quantizer, site: Site, trained: Sequence[StateTensor], state: Sequence[StateTensor], training: bool
+) -> tuple[Program, bool, Program | None]:
+    """The program of training or of evaluation, and that of the next state, without what they do not use of the inputs that
+    change in each step."""
+    name = q.description.name
+    b = Builder(f"{name}/{site.name}")
     x = b.input("x", Type("float", site.shape))
-    parameters = input_state(b, "trained.", trained)
+    parameters, kept = input_state(b, "trained.", trained), input_state(b, "kept.", state)
     fresh = {name: b.input(name, t) for name, t in STEP_INPUTS} if training else {}
-    result = q.quantize(b, x, replace(site, training=training, trained=parameters, fresh=fresh))
+    result = q.quantize(b, x, replace(site, training=training, trained=parameters, state=kept, fresh=fresh))
     b.output("value", _checked("value", result.value, x.type))
     b.output("surrogate", _checked("surrogate", x if result.surrogate is None else result.surrogate, x.type))
-    for name in ("codes", "scale", "mask"):
-        v = getattr(result, name)
+    for output in ("codes", "scale", "mask"):
+        v = getattr(result, output)
         if v is not None:
             want = {"codes": replace(x.type, dtype=v.dtype), "scale": replace(v.type, dtype="float"), "mask": Type("bool", x.shape)}
-            b.output(name, _checked(name, v, want[name]))
+            b.output(output, _checked(output, v, want[output]))
     if result.codes is not None and result.codes.dtype == "bool":
         raise ProgramError("codes are bool: they must be numbers")
-    return b.build(1 + len(trained)), result.homogeneous
+    fixed = 1 + len(trained) + len(state)
+    program, following = b.build(fixed), None
+    if training:
+        own = len(program.outputs)
+        if output_state(b, "kept.", result.next) != [StateTensor(s.name, s.shape) for s in state]:
+            raise ProgramError(f"next is {listed(result.next)}: it must be what init_state returns, {listed(kept)}")
+        if state:
+            whole = b.build()
+            following = replace(whole, name=f"{name}/next/{site.name}", outputs=whole.outputs[own:]).pruned(fixed)
+    return program, result.homogeneous, following
 
 
 def _completed(q: Quantizer, name: str, s: StateTensor, site: Site) -> StateTensor:

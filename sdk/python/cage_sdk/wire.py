@@ -129,7 +129,7 @@ def from_program(m: Any) -> Program:
 
 def _to_list(state: Any) -> Any:
     return [
-        {"name": s.name, "shape": s.shape, "shared": s.shared, "constrain": to_program(s.constrain), "storage": _STORAGE[s.storage]}
+        {"name": s.name, "shape": s.shape, "shared": s.shared, "constrain": to_program(s.constrain), "storage": _STORAGE[s.storage], "maximum": s.maximum}
         for s in state
     ]
 
@@ -140,8 +140,8 @@ def _to_due(d: Due) -> Any:
 
 def to_quantizer_program(q: QuantizerProgram) -> Any:
     """Writes a quantizer's answer."""
-    programs = {name: to_program(getattr(q, name)) for name in ("program", "evaluate", "init", "unpack")}
-    return message("QuantizerProgram")(**programs, homogeneous=q.homogeneous, trained=_to_list(q.trained))
+    programs = {name: to_program(getattr(q, name)) for name in ("program", "evaluate", "init", "unpack", "init_state", "next")}
+    return message("QuantizerProgram")(**programs, homogeneous=q.homogeneous, trained=_to_list(q.trained), state=_to_list(q.state))
 
 
 def to_optimizer_program(o: OptimizerProgram) -> Any:

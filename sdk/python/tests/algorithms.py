@@ -1,8 +1,10 @@
-"""Plugins of plugins/ written again in Python, with their default settings: their programs must be those of Go."""
+"""Plugins of plugins/ and examples/plugins/ written again in Python, with their default settings: their programs must be those of Go."""
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
 
 from cage_sdk import Description, Float, Optimizer, Quantized, Quantizer, Refusal
 
@@ -72,6 +74,36 @@ class LSQ(Quantizer):
         return codes.convert("float") * scale
 
 
+class Delayed(Quantizer):
+    """Of examples/plugins."""
+
+    description = Description("delayed")
+
+    def init_state(self, b, x, site):
+        return {"history": self.push(x.abs().max_all(), b.zeros(site.int("history")))}
+
+    def maximum(self, s, site):
+        return True
+
+    def quantize(self, b, x, site):
+        past = site.state["history"]
+        a = past.max_all()
+        known = (a > 0) & a.is_finite()
+        up = known.select((448 / a * 2.0 ** -site.int("margin")).min(float(np.finfo(np.float32).max)), 1)
+        value = self.e4m3(x * up) / up
+        return Quantized(
+            x.is_finite().select(value, math.nan), scale=1 / up, next={"history": self.push(x.abs().max_all(), past)}
+        )
+
+    def push(self, v, past):
+        v, n = v.reshape(1), past.shape[0]
+        return v if n == 1 else v.concatenate(0, past.at(0, 0, n - 1))
+
+    def e4m3(self, v):
+        unit = v.logb().shift(-3).clip(-9, 5)
+        return v.ldexp(-unit).round().ldexp(unit).clip(-448, 448)
+
+
 class AdamW(Optimizer):
     description = Description(
         "adamw",
@@ -95,4 +127,4 @@ class AdamW(Optimizer):
         return m / (v.sqrt() * (c1 / c2.sqrt()) + c1 * t.float("eps")), {"m": m, "v": v}
 
 
-ALL = {p.description.name: p for p in (Absmax(), LSQ(), AdamW())}
+ALL = {p.description.name: p for p in (Absmax(), LSQ(), Delayed(), AdamW())}

@@ -122,6 +122,24 @@ def test_custom_vjp(monkeypatch):
     np.testing.assert_allclose(gradient(q.program, X, dy, monkeypatch, "trained.s", **inputs), want[1], rtol=1e-5)
 
 
+def test_state():
+    def f(x, site):
+        scale = site.state["largest"] / 7
+        q = jnp.round(x / scale) * scale
+        following = {"largest": jnp.max(jnp.abs(x)), "mean": site.state["mean"] * 0.5 + jnp.mean(x) * 0.5}
+        return {"value": x + jax.lax.stop_gradient(q - x), "next": following}
+
+    def start(x, site):
+        return {"largest": 2 * jnp.max(jnp.abs(x)), "mean": jnp.float32(0)}
+
+    q = build_quantizer(from_jax(f, HERE, init_state=start, maxima=["largest"]), SITE)
+    state = run(q.init_state, {"x": X}, np.float32)
+    assert state == {"kept.largest": 14, "kept.mean": 0} and [s.maximum for s in q.state] == [True, False]
+    np.testing.assert_array_equal(run(q.program, {"x": X, **state})["value"], np.round(X / 2) * 2)
+    assert run(q.next, {"x": X, **state}) == {"kept.largest": 7, "kept.mean": X.mean() / 2}
+    assert q.evaluate is None or not q.evaluate.takes("step")
+
+
 def test_gradient_that_is_not_linear():
     @jax.custom_vjp
     def f(x):

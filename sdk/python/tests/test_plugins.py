@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -203,6 +204,61 @@ def test_shared_and_constrained():
 
     (s,) = wire.to_quantizer_program(build_quantizer(Rotated(), SITE)).trained
     assert s.shared == "all" and s.constrain.name == "plain/constrain/all/step"
+
+
+class Averaging(Plain):
+    """Rounds to multiples of a moving average."""
+
+    def init_state(self, b, x, site):
+        return {"average": x.abs().mean_all(), "peak": x.abs().max_all()}
+
+    def maximum(self, s, site):
+        return s == "peak"
+
+    def quantize(self, b, x, site):
+        average = site.state["average"]
+        following = {"average": average * 0.75 + x.abs().mean_all() * 0.25, "peak": x.abs().max_all()}
+        return Quantized((x / average).round() * average, next=following)
+
+
+def test_state():
+    q = build_quantizer(Averaging(), SITE)
+    assert [n for n, _ in q.program.inputs] == [n for n, _ in q.next.inputs] == ["x", "kept.average", "kept.peak"]
+    assert [n for n, _ in q.program.outputs] == ["value", "surrogate"] and q.evaluate is None
+    assert q.init_state.name == "plain/init_state/w" and q.next.name == "plain/next/w"
+    x = np.arange(8.0).reshape(2, 4)
+    state = run(q.init_state, {"x": x})
+    assert state == {"kept.average": 3.5, "kept.peak": 7}
+    np.testing.assert_array_equal(run(q.program, {"x": x, **state})["value"], np.round(x / 3.5) * 3.5)
+    assert run(q.next, {"x": 3 * x, **state}) == {"kept.average": 5.25, "kept.peak": 21}
+    m = wire.to_quantizer_program(q)
+    assert [(s.name, s.maximum) for s in m.state] == [("average", False), ("peak", True)] and m.HasField("next")
+
+
+@pytest.mark.parametrize(
+    "answer, text",
+    [
+        (lambda x: Quantized(x), r"next is none: it must be what init_state returns, average \[\], peak \[\]"),
+        (lambda x: Quantized(x, next={"average": x, "peak": x}), r"next is average \[2, 4\], peak \[2, 4\]"),
+        (lambda x: Quantized(x, next={"average": x.max_all(), "peak": None}), r'output "kept.peak": is None'),
+    ],
+)
+def test_wrong_state(answer, text):
+    class Wrong(Averaging):
+        def quantize(self, b, x, site):
+            return answer(x)
+
+    with pytest.raises(ProgramError, match=text):
+        build_quantizer(Wrong(), SITE)
+
+
+def test_promise_with_state():
+    class Promises(Averaging):
+        def quantize(self, b, x, site):
+            return replace(super().quantize(b, x, site), homogeneous=True)
+
+    with pytest.raises(ProgramError, match="cannot hold with the state average"):
+        build_quantizer(Promises(), SITE)
 
 
 def test_forgotten_state():

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
@@ -223,5 +224,51 @@ func TestRandomTails(t *testing.T) {
 			}
 			near(t, "undone twice", run(t, again, in)["value"], run(t, p, in)["value"])
 		})
+	}
+}
+
+// TestReceive: given the rotated input, what Receive makes of a program gives what the program gives, and does not rotate again
+// what the program rotates.
+func TestReceive(t *testing.T) {
+	const block = 8
+	rng := rand.New(rand.NewPCG(5, 6))
+	b := program.NewBuilder("backward")
+	x, dy := b.Input("x", program.FloatType(3, 16)), b.Input("d.value", program.FloatType(3, 16))
+	dz := dy.Hadamard(block)
+	b.Output("d.x", dz.Sign().Mul(x).Shift(1).Mul(dz).Hadamard(block))
+	b.Output("d.trained.s", x.Abs().Mul(dz).SumAll())
+	rotates, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = program.NewBuilder("backward")
+	x, dy = b.Input("x", program.FloatType(3, 16)), b.Input("d.value", program.FloatType(3, 16))
+	b.Output("d.x", dy.Abs().Mul(x))
+	plain, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, elements := range map[*program.Program]int64{rotates: 48, plain: 48} {
+		half, err := rotation.Receive(p, block, "d.value")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rotation.Elements(half); got != elements {
+			t.Errorf("%d elements are rotated, want %d:\n%s", got, elements, half)
+		}
+		in := tensors{"x": reference.Floats(normal(rng, 48), 3, 16), "d.value": reference.Floats(normal(rng, 48), 3, 16)}
+		want := run(t, p, in)
+		in["d.value"] = rotate(t, in["d.value"], block)
+		for name, got := range run(t, half, in) {
+			near(t, name, got, want[name])
+		}
+	}
+	for says, receive := range map[string]func() (*program.Program, error){
+		`no input "dy"`:              func() (*program.Program, error) { return rotation.Receive(plain, block, "dy") },
+		"no rows of blocks of 32 fl": func() (*program.Program, error) { return rotation.Receive(plain, 32, "d.value") },
+	} {
+		if _, err := receive(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want %q", err, says)
+		}
 	}
 }

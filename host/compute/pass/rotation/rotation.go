@@ -86,6 +86,47 @@ func Undo(p *program.Program, block int, outputs ...string) (*program.Program, e
 	return u.w.Build()
 }
 
+// Receive returns p, which must be valid, for a named input that comes rotated by the given
+// block size. Where p rotates the input like that, it takes what comes; elsewhere what comes
+// is rotated back.
+//
+// It does for a backward pass that is a program of its own what [Undo] does for one that
+// follows from a surrogate. It is an error if there is no such input, if it is not a float, or
+// if it has rows that are not a multiple of the block.
+func Receive(p *program.Program, block int, input string) (*program.Program, error) {
+	in := p.Input(input)
+	if in < 0 {
+		return nil, fmt.Errorf("program %q has no input %q", p.Name, input)
+	}
+	if t := p.Inputs[in].Type; !divides(block, t) {
+		return nil, fmt.Errorf("program %q: input %q is %s, which has no rows of blocks of %d floats to rotate", p.Name, input, t, block)
+	}
+	w := simplify.NewWriter(p.Name)
+	values := w.Inputs(p)
+	rotated := values[in]
+	values[in] = w.Apply(program.OpHadamard, program.Attr{Block: block}, program.Type{}, rotated)
+	for _, n := range p.Nodes {
+		if n.Op == program.OpHadamard && n.Attr.Block == block && int(n.Args[0]) == in {
+			values = append(values, rotated)
+			continue
+		}
+		args := make([]program.Value, len(n.Args))
+		for i, a := range n.Args {
+			args[i] = values[a]
+		}
+		values = append(values, w.Apply(n.Op, n.Attr, n.Type, args...))
+	}
+	for _, o := range p.Outputs {
+		w.Output(o.Name, values[o.Value])
+	}
+	return w.Build()
+}
+
+// divides reports whether values of a type have rows of whole blocks of floats.
+func divides(block int, t program.Type) bool {
+	return t.DType == program.Float && t.Rank() > 0 && block > 0 && t.Shape[t.Rank()-1]%block == 0
+}
+
 // Elements counts the elements of all rotations in a program: the cost of rotating.
 func Elements(p *program.Program) int64 {
 	var sum int64
@@ -121,7 +162,7 @@ func (u *undoer) cost(id program.ID) int64 {
 	}
 	t := u.p.TypeOf(id)
 	cost := int64(impossible)
-	if t.DType == program.Float && t.Rank() > 0 && u.block > 0 && t.Shape[t.Rank()-1]%u.block == 0 {
+	if divides(u.block, t) {
 		cost = min(t.Size(), u.operandCost(id))
 	}
 	u.costs[id] = cost

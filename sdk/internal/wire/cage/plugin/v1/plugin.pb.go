@@ -1034,7 +1034,7 @@ type QuantizerProgram struct {
 	//   surrogate  what the backward pass differentiates in place of value: the type
 	//              of x; required (x itself for the plain straight-through
 	//              estimator). It depends on every trained parameter: its gradient
-	//              trains them.
+	//              trains them, unless there is a backward program.
 	//   codes      the integers in the quantization domain: int, uint, or float
 	//              holding integers; the shape of x
 	//   scale      the scale of each group: float of any shape
@@ -1087,7 +1087,13 @@ type QuantizerProgram struct {
 	// in the order of the list state. Everything in a step reads the state as the step
 	// found it; for an activation the next one is the mean over all that next returns in
 	// the micro-batches and replicas of the step, or the maximum (StateTensor.maximum). Absent exactly when there is no state.
-	Next          *Program `protobuf:"bytes,9,opt,name=next,proto3" json:"next,omitempty"`
+	Next *Program `protobuf:"bytes,9,opt,name=next,proto3" json:"next,omitempty"`
+	// The backward pass, for a quantizer whose gradients are not those of a surrogate:
+	// then surrogate is x. Takes, in this order, x, trained.NAME, kept.NAME, d.value, which
+	// is the gradient of the loss with respect to value and has its type, and those of
+	// noise, shared_noise and step that it uses itself. Returns d.x and d.trained.NAME, the
+	// gradients with respect to x and to each trained parameter.
+	Backward      *Program `protobuf:"bytes,10,opt,name=backward,proto3" json:"backward,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1181,6 +1187,13 @@ func (x *QuantizerProgram) GetInitState() *Program {
 func (x *QuantizerProgram) GetNext() *Program {
 	if x != nil {
 		return x.Next
+	}
+	return nil
+}
+
+func (x *QuantizerProgram) GetBackward() *Program {
+	if x != nil {
+		return x.Backward
 	}
 	return nil
 }
@@ -2356,7 +2369,7 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06_layer\"Z\n" +
 	"\x10QuantizeResponse\x12<\n" +
 	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.QuantizerProgramH\x00R\aprogramB\b\n" +
-	"\x06answer\"\xc9\x03\n" +
+	"\x06answer\"\xfe\x03\n" +
 	"\x10QuantizerProgram\x121\n" +
 	"\aprogram\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\aprogram\x12 \n" +
 	"\vhomogeneous\x18\x02 \x01(\bR\vhomogeneous\x12+\n" +
@@ -2367,7 +2380,9 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x05state\x18\a \x03(\v2\x1b.cage.plugin.v1.StateTensorR\x05state\x126\n" +
 	"\n" +
 	"init_state\x18\b \x01(\v2\x17.cage.plugin.v1.ProgramR\tinitState\x12+\n" +
-	"\x04next\x18\t \x01(\v2\x17.cage.plugin.v1.ProgramR\x04next\"@\n" +
+	"\x04next\x18\t \x01(\v2\x17.cage.plugin.v1.ProgramR\x04next\x123\n" +
+	"\bbackward\x18\n" +
+	" \x01(\v2\x17.cage.plugin.v1.ProgramR\bbackward\"@\n" +
 	"\x0eProgramRequest\x12.\n" +
 	"\x06tensor\x18\x01 \x01(\v2\x16.cage.plugin.v1.TensorR\x06tensor\"\x9c\x02\n" +
 	"\x06Tensor\x12\x12\n" +
@@ -2545,50 +2560,51 @@ var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	28, // 14: cage.plugin.v1.QuantizerProgram.state:type_name -> cage.plugin.v1.StateTensor
 	31, // 15: cage.plugin.v1.QuantizerProgram.init_state:type_name -> cage.plugin.v1.Program
 	31, // 16: cage.plugin.v1.QuantizerProgram.next:type_name -> cage.plugin.v1.Program
-	15, // 17: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
-	3,  // 18: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
-	30, // 19: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
-	16, // 20: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
-	26, // 21: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
-	25, // 22: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
-	18, // 23: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
-	28, // 24: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
-	20, // 25: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
-	15, // 26: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
-	21, // 27: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
-	31, // 28: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
-	31, // 29: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
-	28, // 30: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	31, // 31: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
-	31, // 32: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
-	31, // 33: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
-	27, // 34: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
-	31, // 35: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	31, // 36: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
-	31, // 37: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
-	31, // 38: cage.plugin.v1.OptimizerProgram.probe:type_name -> cage.plugin.v1.Program
-	27, // 39: cage.plugin.v1.OptimizerProgram.probe_due:type_name -> cage.plugin.v1.Due
-	31, // 40: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
-	4,  // 41: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
-	9,  // 42: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	9,  // 43: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	5,  // 44: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	10, // 45: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	5,  // 46: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	14, // 47: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	19, // 48: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
-	23, // 49: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
-	6,  // 50: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	12, // 51: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	6,  // 52: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	17, // 53: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	22, // 54: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
-	24, // 55: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
-	50, // [50:56] is the sub-list for method output_type
-	44, // [44:50] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	31, // 17: cage.plugin.v1.QuantizerProgram.backward:type_name -> cage.plugin.v1.Program
+	15, // 18: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
+	3,  // 19: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
+	30, // 20: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
+	16, // 21: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
+	26, // 22: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
+	25, // 23: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
+	18, // 24: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
+	28, // 25: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
+	20, // 26: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
+	15, // 27: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
+	21, // 28: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
+	31, // 29: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
+	31, // 30: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
+	28, // 31: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	31, // 32: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
+	31, // 33: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
+	31, // 34: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
+	27, // 35: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
+	31, // 36: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	31, // 37: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
+	31, // 38: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
+	31, // 39: cage.plugin.v1.OptimizerProgram.probe:type_name -> cage.plugin.v1.Program
+	27, // 40: cage.plugin.v1.OptimizerProgram.probe_due:type_name -> cage.plugin.v1.Due
+	31, // 41: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
+	4,  // 42: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
+	9,  // 43: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	9,  // 44: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	5,  // 45: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	10, // 46: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	5,  // 47: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	14, // 48: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	19, // 49: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
+	23, // 50: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
+	6,  // 51: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	12, // 52: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	6,  // 53: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	17, // 54: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	22, // 55: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
+	24, // 56: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
+	51, // [51:57] is the sub-list for method output_type
+	45, // [45:51] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }

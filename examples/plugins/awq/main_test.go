@@ -1,0 +1,13 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/tools/plugintest"
+)
+
+// TestConformance compares also with values of testdata/awq.py, an independent implementation.
+func TestConformance(t *testing.T) {
+	sdktest.Quantizer(t, awq{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/awq.json"))...)
+}

@@ -1,0 +1,13 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/tools/plugintest"
+)
+
+// TestConformance compares also with values of testdata/smoothquant.py, an independent implementation.
+func TestConformance(t *testing.T) {
+	sdktest.Quantizer(t, smoothquant{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/smoothquant.json"))...)
+}

@@ -1,0 +1,84 @@
+package model
+
+import (
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/model/architecture"
+)
+
+// attentionQuantized is [attend] with operands that are quantized as they are when sequences are continued piece by piece
+// ([attentionCached]). It is made of steps that each have their own gradient, so that quantizers may have any.
+func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
+	query, key, value := r.operands(x, w, norms, r.turnByPosition())
+	query, key, value = r.quantize(query, sites[siteQuery], q), r.quantize(key, sites[siteKey], q), r.quantize(value, sites[siteValue], q)
+	core := r.core
+	if core == nil {
+		core = maskedCore(func(scores *graph.Node) *graph.Node {
+			return graph.Add(scores, graph.Reshape(r.mask, -1, 1, r.context, 1, r.context))
+		})
+	}
+	mixed, back := core(query, key, value)
+	mixed = autodiff.Custom(mixed, []*graph.Node{query, key, value}, func(dy *graph.Node) []*graph.Node {
+		dQuery, dKey, dValue := back(dy)
+		return []*graph.Node{dQuery, dKey, dValue}
+	})
+	return r.joinHeads(mixed)
+}
+
+// operands returns queries [batch, context, heads, size], and keys and values [batch, context, key heads, size]. Queries and keys
+// are normalized and turned, with all first coordinates of a head before all second ones. Queries have no factor 1/√size.
+func (r *rope) operands(x, w *graph.Node, norms *queryKeyNorm, turn rotation) (query, key, value *graph.Node) {
+	queries, keys := r.heads*r.size, r.keyHeads*r.size
+	projected := linear(x, w) // [tokens, queries, keys and values]
+	query = graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
+	key = graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
+	value = r.splitHeads(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
+	if norms != nil {
+		query, key = normalizeHeads(query, norms.query, norms.epsilon), normalizeHeads(key, norms.key, norms.epsilon)
+	}
+	return r.rotateCoordinates(r.splitHeads(query), turn), r.rotateCoordinates(r.splitHeads(key), turn), value
+}
+
+// quantize quantizes x [batch, context, heads, size] at a site, if the model has it.
+func (r *rope) quantize(x *graph.Node, site ActivationSite, q ActivationQuantizer) *graph.Node {
+	if q == nil || site.Name == "" {
+		return x
+	}
+	return r.splitHeads(q(site, r.joinHeads(x)))
+}
+
+// turnByPosition is the rotation of each token, [1 or batch, context, 1, size/2].
+func (r *rope) turnByPosition() rotation {
+	if r.core != nil {
+		return r.turn
+	}
+	table := func(t *graph.Node) *graph.Node {
+		byToken := graph.TransposeAllAxes(graph.Reshape(t, r.size/2, r.batch*r.context), 1, 0)
+		return graph.Reshape(byToken, r.batch, r.context, 1, r.size/2)
+	}
+	return rotation{table(r.turn.cos), table(r.turn.sin)}
+}
+
+// rotateCoordinates turns the points of x [batch, n, heads, size], and puts all first coordinates before all second ones.
+func (r *rope) rotateCoordinates(x *graph.Node, turn rotation) *graph.Node {
+	if r.pairing == architecture.Interleaved {
+		dims := x.Shape().Dimensions
+		pairs := graph.Reshape(x, dims[0], dims[1], dims[2], r.size/2, 2)
+		x = graph.Reshape(graph.TransposeAllAxes(pairs, 0, 1, 2, 4, 3), dims...)
+	}
+	return autodiff.Custom(r.rotatePoints(x, turn, 1), []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
+		return []*graph.Node{r.rotatePoints(dy, turn, -1)}
+	})
+}
+
+// normalizeHeads is [queryKeyNorm] for features [tokens, heads·size].
+func normalizeHeads(x, gain *graph.Node, epsilon float64) *graph.Node {
+	rows := graph.Reshape(x, -1, gain.Shape().Dim(0))
+	y, back := normalizeRows(rows, gain, epsilon)
+	y = autodiff.Custom(y, []*graph.Node{rows, gain}, func(dy *graph.Node) []*graph.Node {
+		dx, dGain := back(dy)
+		return []*graph.Node{dx, dGain}
+	})
+	return graph.Reshape(y, x.Shape().Dimensions...)
+}

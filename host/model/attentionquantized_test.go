@@ -1,0 +1,163 @@
+package model
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/model/architecture"
+)
+
+var allSites = Sites{Keys: true, Values: true, Queries: true, Head: true}
+
+// withSites is the same model with other sites.
+func withSites(m Language, s Sites) *transformer {
+	return newTransformer(m.(*transformer).Settings, Options{Sites: s})
+}
+
+// bend stands for a quantizer of the sites that are not inputs of layers: it is another smooth function for each kind, so that
+// rounding errors stay small, and works token by token.
+func bend(site ActivationSite, x *graph.Node) *graph.Node {
+	factor := map[SiteKind]float64{KindQuery: 0.9, KindKey: 0.7, KindValue: 1.3, KindHead: 1.1}[site.Kind]
+	if factor == 0 {
+		return x
+	}
+	largest := graph.ReduceAndKeep(graph.Abs(x), graph.ReduceMax, -1)
+	return graph.Sub(graph.MulScalar(x, factor), graph.MulScalar(graph.Mul(x, largest), 0.05))
+}
+
+// TestAttentionQuantized: with a quantizer that changes nothing, losses and gradients are those without sites, for sequences and
+// for documents that are kept apart.
+func TestAttentionQuantized(t *testing.T) {
+	same := func(_ ActivationSite, x *graph.Node) *graph.Node { return x }
+	eachLanguage(t, func(t *testing.T, m Language) {
+		const batch, context = 3, 8
+		weights := hashedWeights(m.Params())
+		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
+		outputs := func(m *transformer, q ActivationQuantizer) [][]float32 {
+			return evaluate(t, m, weights, tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				losses := m.Losses(params, ids, q)
+				return append(graph.Gradient(graph.ReduceAllMean(losses), params...), losses)
+			})
+		}
+		want := outputs(withSites(m, Sites{}), same)
+		got := outputs(withSites(m, allSites), same)
+		for i := range want {
+			if apart := relativeDistance(got[i], want[i]); !(apart < 2e-5) {
+				t.Errorf("output %d: the relative difference is %.2g", i, apart)
+			}
+		}
+		if none := outputs(withSites(m, allSites), nil); !slices.Equal(none[len(none)-1], outputs(withSites(m, Sites{}), nil)[len(none)-1]) {
+			t.Error("sites change what is computed without a quantizer")
+		}
+	})
+}
+
+// TestGradientsOfOperands: what depends on a trained factor at each site gets the gradient that differences of losses show.
+func TestGradientsOfOperands(t *testing.T) {
+	const batch, context, h = 2, 6, 1e-2
+	m := withSites(newLlama(tiny), allSites)
+	weights := append(hashedWeights(m.params), []float32{1})
+	out := evaluate(t, m, weights[:len(weights)-1], hashedTokens(0, batch*(context+1), tiny.Vocab), batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+		var list []*graph.Node
+		for _, kind := range []SiteKind{KindQuery, KindKey, KindValue, KindHead} {
+			loss := func(factor *graph.Node) *graph.Node {
+				return graph.ReduceAllMean(m.Losses(params, ids, func(site ActivationSite, x *graph.Node) *graph.Node {
+					if site.Kind != kind {
+						return x
+					}
+					f := graph.BroadcastToDims(factor, x.Shape().Dimensions...)
+					return autodiff.Custom(graph.Mul(x, f), []*graph.Node{x, factor}, func(dy *graph.Node) []*graph.Node {
+						return []*graph.Node{graph.Mul(dy, f), graph.ReduceAllSum(graph.Mul(dy, x))}
+					})
+				}))
+			}
+			one := graph.Const(ids.Graph(), float32(1))
+			list = append(list, graph.Gradient(loss(one), one)[0], loss(graph.AddScalar(one, h)), loss(graph.AddScalar(one, -h)))
+		}
+		return list
+	})
+	for i := 0; i < len(out); i += 3 {
+		got, want := float64(out[i][0]), float64(out[i+1][0]-out[i+2][0])/(2*h)
+		if math.Abs(got-want) > 2e-2*math.Abs(want)+2e-5 {
+			t.Errorf("site %d: the gradient is %.4g, differences give %.4g", i/3, got, want)
+		}
+	}
+}
+
+// TestDecodeQuantizesOperands: in pieces of any size, sequences have the logits of the whole, with quantizers that work token by
+// token.
+func TestDecodeQuantizesOperands(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, language Language) {
+		m := withSites(language, allSites)
+		const length, ends = 16, 11
+		weights, tokens := hashedWeights(m.params), hashedTokens(0, ends, m.Vocab)
+		logits := func(q ActivationQuantizer) []float32 {
+			all := evaluate(t, m, weights, tokens, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				return []*graph.Node{m.Logits(params, ids, q)}
+			})[0]
+			return all[len(all)-m.Vocab:]
+		}
+		want := logits(bend)
+		if apart := relativeDistance(want, logits(nil)); apart < 1e-3 {
+			t.Fatalf("quantizers change the logits by %.2g only", apart)
+		}
+		for _, pieces := range [][]int{{ends}, {8, 1, 1, 1}, {3, 5, 3}} {
+			got := evaluate(t, m, weights, tokens, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				g := ids.Graph()
+				var caches []*graph.Node
+				for _, dims := range m.CacheDims(1, length) {
+					caches = append(caches, graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...))
+				}
+				var logits *graph.Node
+				start := 0
+				for _, n := range pieces {
+					piece := Piece{Tokens: graph.Slice(ids, graph.AxisRange(), graph.AxisRange(start, start+n)), Start: graph.Const(g, int32(start)), First: engine.Constant(g, []int32{0}, 1)}
+					logits, caches = m.Decode(params, piece, caches, bend)
+					start += n
+				}
+				return []*graph.Node{logits}
+			})[0]
+			if apart := relativeDistance(got, want); !(apart < 5e-6) {
+				t.Errorf("pieces %v: the relative difference is %.2g", pieces, apart)
+			}
+		}
+	})
+}
+
+// TestSitesOfOperands: sites exist only where they are asked for, and say their heads.
+func TestSitesOfOperands(t *testing.T) {
+	s := tiny
+	s.Heads, s.KVHeads = 4, 2
+	m := newLlama(s)
+	if n := len(m.ActivationSites(2, 3)); n != 4*tiny.Layers {
+		t.Errorf("%d sites without options", n)
+	}
+	m = withSites(m, allSites)
+	list := m.ActivationSites(2, 3)
+	if len(list) != 7*tiny.Layers+1 {
+		t.Fatalf("%d sites", len(list))
+	}
+	for _, want := range []ActivationSite{
+		{Name: "layers.1.attn.queries", Kind: KindQuery, Tokens: 6, Width: 16, Heads: 4},
+		{Name: "layers.1.attn.keys", Kind: KindKey, Tokens: 6, Width: 8, Heads: 2},
+		{Name: "layers.1.attn.values", Kind: KindValue, Tokens: 6, Width: 8, Heads: 2},
+	} {
+		if !slices.ContainsFunc(list, func(a ActivationSite) bool {
+			return a.Name == want.Name && a.Kind == want.Kind && a.Tokens == want.Tokens && a.Width == want.Width && a.Heads == want.Heads && a.Feeds == nil
+		}) {
+			t.Errorf("%+v is not among %+v", want, list)
+		}
+	}
+	if head := list[len(list)-1]; head.Name != "head.input" || !slices.Equal(head.Feeds, []string{"head"}) {
+		t.Errorf("the last site is %+v", head)
+	}
+	tied := withSites(newLlama(tiedHead(tiny)), Sites{Head: true})
+	if sites := tied.ActivationSites(1, 1); sites[len(sites)-1].Feeds != nil || !tied.Params()[0].Quantized || tied.Params()[0].Role != architecture.RoleEmbedding {
+		t.Errorf("the tied head: %+v", sites)
+	}
+}
