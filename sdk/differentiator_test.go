@@ -131,6 +131,16 @@ func TestDifferentiatorMistakes(t *testing.T) {
 	if _, err := sdk.BuildQuantizer(both, weight); err == nil || !strings.Contains(err.Error(), "there are a surrogate and a backward program") {
 		t.Errorf("with a surrogate: %v", err)
 	}
+	none := signed
+	none.backward = func(*program.Builder, program.Value, program.Value, sdk.Site) (sdk.Gradients, error) {
+		return sdk.Gradients{}, nil
+	}
+	none.quantizer = func(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+		return sdk.Quantized{Value: x.Round(), Surrogate: x.Mul(site.Trained["step"])}, nil
+	}
+	if out, err := sdk.BuildQuantizer(none, weight); err != nil || out.Backward != nil {
+		t.Errorf("no gradients: %v, %v", out.Backward, err)
+	}
 	refuses := signed
 	refuses.backward = func(*program.Builder, program.Value, program.Value, sdk.Site) (sdk.Gradients, error) {
 		return sdk.Gradients{}, sdk.Refuse("not today")

@@ -74,8 +74,9 @@ type Stateful interface {
 type Differentiator interface {
 	// Backward builds the gradients of the loss with respect to x and to the trained
 	// parameters from dy, that with respect to Q(x), in the shape of x. Quantize then gives
-	// no surrogate. site is as in Quantize in training, with the same noise; Backward may
-	// call Quantize to have its values. What both compute is computed once.
+	// no surrogate; for a site whose gradients are those of its surrogate, return none. site
+	// is as in Quantize in training, with the same noise; Backward may call Quantize to have
+	// its values. What both compute is computed once.
 	//
 	// For a weight, dy is that of the mean loss of the step; for an activation, that of the
 	// mean loss of its micro-batch, which is larger in smaller micro-batches. So a gradient

@@ -270,7 +270,7 @@ func inputStep(b *program.Builder, site *Site) {
 	}
 }
 
-// buildBackward builds the backward pass.
+// buildBackward builds the backward pass; nil if it is that of the surrogate.
 func (q *quantizerAnswer) buildBackward(author Differentiator, a *authoring, site Site) (*program.Program, error) {
 	b := a.builder("backward/" + site.Name)
 	t := program.FloatType(site.Shape...)
@@ -282,6 +282,9 @@ func (q *quantizerAnswer) buildBackward(author Differentiator, a *authoring, sit
 	g, err := author.Backward(b, x, dy, site)
 	if err = cmp.Or(err, b.Err()); err != nil {
 		return nil, err
+	}
+	if !g.X.Valid() && len(g.Trained) == 0 {
+		return nil, nil
 	}
 	method, _ := reflect.TypeOf(author).MethodByName("Backward")
 	b.Output(autodiff.Prefix+answer.InputX, g.X)

@@ -1,6 +1,7 @@
 package sdktest_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -18,6 +19,7 @@ func TestGood(t *testing.T) {
 	t.Run("packed", func(t *testing.T) { sdktest.Quantizer(t, goodPacked()) })
 	t.Run("learned", func(t *testing.T) { sdktest.Quantizer(t, learned{}) })
 	t.Run("maximal", func(t *testing.T) { sdktest.Quantizer(t, maximal{}) })
+	t.Run("pushed", func(t *testing.T) { sdktest.Quantizer(t, pushed{}) })
 	t.Run("kept", func(t *testing.T) { sdktest.Quantizer(t, kept{constraint: positive}) })
 	t.Run("smoothing", func(t *testing.T) { sdktest.Quantizer(t, smoothing{}) })
 	t.Run("corrected", func(t *testing.T) { sdktest.Optimizer(t, corrected{}) })
@@ -122,6 +124,14 @@ func TestQuantizerMutants(t *testing.T) {
 		{"a panic at the end of a range", broken(func(q *rows) { q.refuse = panics }), []string{"parameters"}, nil},
 		{"a width that it refuses", broken(func(q *rows) { q.refuse = wide }), []string{"shapes"}, nil},
 		{"fails in the last block", broken(func(q *rows) { q.refuse = last }), []string{"layers"}, nil},
+		{"fails at gradients", broken(func(q *rows) {
+			q.refuse = func(site sdk.Site) error {
+				if site.Role == sdk.RoleGradient {
+					return errors.New("what is this?")
+				}
+				return nil
+			}
+		}), []string{"shapes"}, nil},
 		{"fails at odd rows", broken(func(q *rows) { q.refuse = odd(fmt.Errorf) }), []string{"shapes"}, nil},
 		{"codes count the rows", broken(func(q *rows) {
 			q.codes = func(v program.Value) program.Value { return v.Add(v.Builder().Iota(v.Type(), 0)) }
@@ -184,6 +194,18 @@ func TestQuantizerMutants(t *testing.T) {
 		{"a step with the wrong sign", learned{step: func(s program.Value) program.Value {
 			return s.StopGradient().Scale(2).Sub(s)
 		}}, []string{"learning"}, nil},
+		{"a gradient where there is none", pushed{dx: func(dx, x, _ program.Value) program.Value { return dx.Add(x.Scale(0.01)) }},
+			[]string{"own backward pass"}, nil},
+		{"a gradient divided by itself", pushed{dx: func(dx, _, dy program.Value) program.Value { return dx.Mul(dy).Div(dy) }},
+			[]string{"own backward pass"}, nil},
+		{"a gradient that overflows", pushed{dx: func(dx, _, dy program.Value) program.Value { return dx.Exp().Shift(-1) }},
+			[]string{"own backward pass"}, nil},
+		{"gradients of other rows", pushed{dx: func(dx, _, dy program.Value) program.Value { return dx.Mul(dy.Abs().MaxAll()) }},
+			[]string{"own backward pass"}, nil},
+		{"a gradient with the wrong sign", pushed{dx: func(dx, _, _ program.Value) program.Value { return dx.Neg() }}, []string{"gradient size"}, nil},
+		{"a gradient of zero", pushed{dx: func(dx, _, _ program.Value) program.Value { return dx.Scale(0) }}, []string{"gradient size"}, nil},
+		{"a gradient where the mask stops it", pushed{passes: true}, []string{"gradient size", "non-finite"}, nil},
+		{"a step with the wrong sign, by its own gradient", pushed{ds: program.Value.Neg}, []string{"learning"}, nil},
 		{"a constraint that the start does not meet", kept{constraint: func(v program.Value) program.Value {
 			return v.Max(v.Builder().Const(5))
 		}}, []string{"constraints"}, nil},
@@ -279,6 +301,8 @@ func TestClaims(t *testing.T) {
 	fails(t, sdktest.SomeOfOptimizer(creeps, []string{"decay"}, sdktest.Claim(sdktest.Traits{OwnDecay: true})), nil)
 	fails(t, sdktest.SomeOfOptimizer(named{}, []string{"names"}, sdktest.Claim(sdktest.Traits{ByName: true})), nil)
 	fails(t, sdktest.SomeOfQuantizer(broken(byColumn), []string{"scale scope"}, sdktest.Claim(sdktest.Traits{ScaleScope: sdktest.ScopeColumn})), nil)
+	dampened := pushed{dx: func(dx, x, _ program.Value) program.Value { return dx.Add(x.IsFinite().Select(x.Scale(1e-3), dx)) }}
+	fails(t, sdktest.SomeOfQuantizer(dampened, []string{"own backward pass"}, sdktest.Claim(sdktest.Traits{OwnLoss: true})), nil)
 	fails(t, sdktest.SomeOfQuantizer(broken(byTensor), []string{"scale scope"}, sdktest.Claim(sdktest.Traits{ScaleScope: sdktest.ScopeTensor})), nil)
 	fails(t, sdktest.SomeOfOptimizer(momentum{}, descent, sdktest.Claim(sdktest.Traits{Descent: 1e-200})), descent)
 	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(broken(func(q *rows) { q.refuse = odd(sdk.Refuse) }))), nil)

@@ -178,6 +178,38 @@ func (q learned) Quantize(b *program.Builder, x program.Value, site sdk.Site) (s
 	return sdk.Quantized{Value: finite.Select(q7.Mul(s), b.Const(math.NaN())), Surrogate: surrogate, Mask: inside, Codes: finite.Select(q7, b.Const(0))}, nil
 }
 
+// pushed is learned with a backward pass of its own, which scales gradients by their signs and the error of rounding.
+type pushed struct {
+	learned
+	// dx and ds change the gradients.
+	dx func(dx, x, dy program.Value) program.Value
+	ds func(ds program.Value) program.Value
+	// passes lets gradients of numbers that are not finite, and of those that are clipped, pass.
+	passes bool
+}
+
+func (q pushed) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	out, err := q.learned.Quantize(b, x, site)
+	out.Surrogate = program.Value{}
+	return out, err
+}
+
+func (q pushed) Backward(b *program.Builder, x, dy program.Value, site sdk.Site) (sdk.Gradients, error) {
+	r := x.Div(site.Trained["step"])
+	finite, level := x.IsFinite(), r.Round().Clip(-7, 7)
+	inside := finite.And(r.Abs().Le(b.Const(7.5)))
+	off := inside.Select(r.Sub(level), b.Const(0))
+	dx := dy.Mul(dy.Sign().Mul(off).Scale(0.2).Shift(1))
+	if q.dx != nil {
+		dx = q.dx(dx, x, dy)
+	}
+	if !q.passes {
+		dx = inside.Select(dx, b.Const(0))
+	}
+	ds := finite.Select(dy, b.Const(0)).Mul(inside.Select(level.Sub(r), r.Sign().Scale(7)))
+	return sdk.Gradients{X: dx, Trained: sdk.State{"step": apply(q.ds, finite.Select(ds, b.Const(0)).SumAll())}}, nil
+}
+
 // kept is learned with a constraint on its step.
 type kept struct {
 	learned

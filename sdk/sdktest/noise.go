@@ -59,6 +59,7 @@ func (in *instance) usesKey(input string, x []float64) {
 			}
 			maps.Copy(out, in.run(p, given))
 		}
+		maps.Copy(out, in.noisyGradients(x, input, keyAt(step, 7)))
 		return out
 	}
 	base := results(0)

@@ -11,7 +11,7 @@ import (
 func (q *quantizerRun) checks() []step {
 	return []step{
 		{"parameters", "each value in a declared range, alone and with others, gives a valid program or an error that says what to do", q.checkParameters},
-		{"shapes", "valid programs for weights and activations of every shape; rows of a length that 32 divides cannot be refused", q.checkShapes},
+		{"shapes", "valid programs for weights and activations of every shape, and for gradients or a refusal; rows of a length that 32 divides cannot be refused", q.checkShapes},
 		{"layers", "valid programs for every block of a model, however many there are, and for what is in none", q.checkLayers},
 		{"deterministic", "the same request gives the same programs, and the same program the same bits", q.checkDeterministic},
 		{"zeros", "zeros stay zeros, with codes 0 (or one code, where that is claimed) and mask 1; or a level near zero where zero is none", q.checkZeros},
@@ -26,6 +26,7 @@ func (q *quantizerRun) checks() []step {
 		{"fixed points", "what is on the grid stays there, where that is claimed", q.checkFixed},
 		{"homogeneous", "Q(c·x) = c·Q(x) where it is promised", q.checkHomogeneous},
 		{"gradient", "the gradient by x and by trained parameters is that of the surrogate, by central differences", q.checkGradient},
+		{"own backward pass", "where the quantizer has one, it is finite, also for dy of zeros, zero where dy is zero, and in each row that of the row", q.checkOwnBackward},
 		{"gradient size", "the gradient passes where the mask says so, with factor 1", q.checkGradientSize},
 		{"mask", "where a mask stops something, what it passes is not clipped", q.checkMask},
 		{"forward split", "the forward pass of training gives the bits of the value", q.checkSplit},
@@ -117,6 +118,31 @@ func (q *quantizerRun) checkShapes(t *trial) {
 		}
 	}
 	refused.note(t, t.check.Tried, "shapes")
+	q.checkOperands(t)
+}
+
+// operands are those of the products of the backward pass.
+var operands = []sdk.Site{
+	{Role: sdk.RoleGradient, Product: sdk.ProductInputGradient},
+	{Role: sdk.RoleWeight, Product: sdk.ProductInputGradient},
+	{Role: sdk.RoleGradient, Product: sdk.ProductWeightGradient},
+	{Role: sdk.RoleActivation, Product: sdk.ProductWeightGradient},
+}
+
+// checkOperands asks for the operands of the products of the backward pass. A quantizer may refuse any of them.
+func (q *quantizerRun) checkOperands(t *trial) {
+	for _, site := range operands {
+		v, shape := q.space.singles[0], []int{7, 128}
+		on := example{role: fmt.Sprintf("%s in the product %s", site.Role, site.Product), shape: shape, settings: v.changed}
+		site.Name, site.Layers, site.Shape, site.Values = "layers.0.wq", 1, shape, v.values
+		t.announce()
+		s := &siteAnswer{variant: v, asked: site.Role, example: on}
+		if s.Quantizer, s.err = q.answer(site); s.err == nil {
+			s.runOnce(t)
+		} else if !isRefusal(s.err) {
+			t.ok(on, s.err)
+		}
+	}
 }
 
 // checkLayers asks for programs at several depths, for the roles that the default settings have.

@@ -184,6 +184,9 @@ type Traits struct {
 	// AnyGradient lets the surrogate be something other than the identity on the entries
 	// that the mask passes.
 	AnyGradient bool
+	// OwnLoss lets a backward pass of the quantizer's own give gradients where dy is zero, as those of a
+	// loss that it adds.
+	OwnLoss bool
 	// Ties is for grids that put some entries of any tensor, such as the largest, exactly
 	// half way between two levels. Homogeneity is then tried with powers of two only.
 	Ties bool

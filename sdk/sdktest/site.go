@@ -61,11 +61,16 @@ func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int, at depth)
 	if at.layer >= 0 {
 		name = fmt.Sprintf("layers.%d.wq", at.layer)
 	}
-	out, err := q.subject.Programs(sdk.Site{Role: role, Name: name, Layer: at.layer, Layers: at.layers, Shape: slices.Clone(shape), Values: v.values})
+	return q.answer(sdk.Site{Role: role, Name: name, Layer: at.layer, Layers: at.layers, Shape: slices.Clone(shape), Values: v.values})
+}
+
+// answer is the checked answer for a site.
+func (q *quantizerRun) answer(site sdk.Site) (answer.Quantizer, error) {
+	out, err := q.subject.Programs(site)
 	if err != nil {
 		return out, err
 	}
-	return out, out.Check(shape)
+	return out, out.Check(site.Shape)
 }
 
 // matrixShapes are the shapes for checks that need a matrix: rows of odd length, which

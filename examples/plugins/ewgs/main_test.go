@@ -1,0 +1,14 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/tools/plugintest"
+)
+
+// TestConformance compares also with values of testdata/ewgs.py, an independent implementation.
+func TestConformance(t *testing.T) {
+	claims := sdktest.Traits{AnyZeroCode: true, ScaleScope: sdktest.ScopeTensor}
+	sdktest.Quantizer(t, ewgs{}, plugintest.With(t, nil, sdktest.Claim(claims), sdktest.GoldenFile(t, "testdata/ewgs.json"))...)
+}
