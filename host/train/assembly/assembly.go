@@ -5,7 +5,7 @@
 // Some mistakes, such as an unknown parameter of a plugin or a token file with another
 // vocabulary, show only when these parts are made. They are reported here, with the line
 // of the configuration. Nothing is computed here, and once the programs have been
-// collected, the plugins are stopped. Only opaque optimizers are started again, for a training.
+// collected, the plugins are stopped. Only opaque optimizers and quantizers that search are started again, for a training.
 package assembly
 
 import (
@@ -19,7 +19,6 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
-	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk/answer"
 )
@@ -67,7 +66,8 @@ type Built struct {
 	Compiled *step.Compiled
 	phases   []*step.Compiled // in the order of Programs.Phases
 	phase    int              // that was chosen
-	steppers []*plugin.Stepper
+	// processes are those of plugins that compute themselves.
+	processes []interface{ Close() }
 }
 
 // Build fills b, which is to be closed also after an error. file names the configuration in
@@ -97,8 +97,12 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 	if err != nil {
 		return err
 	}
+	searches, err := b.startSearches(ctx, req.Config)
+	if err != nil {
+		return err
+	}
 	for _, plan := range plans {
-		plan.Opaque = opaque
+		plan.Opaque, plan.Search = opaque, searches
 		compiled, err := step.Compile(b.Device, plan)
 		if err != nil {
 			return err
@@ -196,7 +200,7 @@ func (b *Built) Close() {
 	if b.Device != nil {
 		b.Device.Close()
 	}
-	for _, s := range b.steppers {
-		s.Close()
+	for _, p := range b.processes {
+		p.Close()
 	}
 }

@@ -26,6 +26,9 @@ type State struct {
 	// Pending holds the refreshes whose results are not in place yet. They are among the
 	// tensors that [Compiled.Stored] lists.
 	Pending refresh.Pending
+	// Unsearched says that what searches of quantizers are due after the last step have not been made:
+	// see [Compiled.Search].
+	Unsearched bool
 	// inconsistent is set while a step replaces buffers, and stays set if the step fails meanwhile.
 	inconsistent bool
 	held         <-chan struct{} // see Hold; nil where nothing is read
@@ -38,11 +41,16 @@ func (s *State) Hold(done <-chan struct{}) { s.held = done }
 
 // replace waits for those who read the state, and marks it as inconsistent, because its tensors are replaced from now on.
 func (s *State) replace() {
+	s.wait()
+	s.inconsistent = true
+}
+
+// wait waits for those who read the state.
+func (s *State) wait() {
 	if s.held != nil {
 		<-s.held
 		s.held = nil
 	}
-	s.inconsistent = true
 }
 
 // Consistent reports whether the state is that after a whole number of steps. A step that failed while replacing
@@ -127,6 +135,9 @@ type LoadFunc func(name string) (Tensor, error)
 
 // ParamName returns the name of a model parameter in checkpoints.
 func ParamName(param string) string { return update.Param(param) }
+
+// KeptName returns the name, in checkpoints, of a state tensor of the quantizer of a weight or activation site.
+func KeptName(site, state string) string { return update.Kept(site, state) }
 
 // EvaluatedName returns the name, in checkpoints, of the tensor that the model is evaluated with in
 // the place of a parameter or trained parameter with the given name there. A checkpoint has it only
@@ -273,6 +284,9 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	if err == nil {
 		err = c.initTrainedWeights(s.Tensors)
 	}
+	if err == nil {
+		err = c.initSearched(s)
+	}
 	if err != nil {
 		s.Close()
 		return nil, err
@@ -287,6 +301,7 @@ func (c *Compiled) newState(tokens []int32, workers int, param func(architecture
 		func() error { return c.initParams(s.Tensors, workers, param) },
 		func() error { return c.initColumns(s.Tensors, tokens) },
 		func() error { return c.initTrainedWeights(s.Tensors) },
+		func() error { return c.initSearched(s) },
 		func() error { return c.initTrainedActivations(s.Tensors, tokens) },
 		func() error { return c.dropColumns(s.Tensors) },
 		func() error { return c.initOptimizers(s.Tensors, c.plan.Rules) },
@@ -324,7 +339,8 @@ func (c *Compiled) initParams(t update.Tensors, workers int, param func(architec
 // initTrainedWeights adds the trained parameters and states of the quantizers of weights that t has not yet.
 func (c *Compiled) initTrainedWeights(t update.Tensors) error {
 	trained, kept := c.plan.trainedWeights(), c.plan.keptOfWeights()
-	if len(missing(t, trained, update.Param))+len(missing(t, kept, asNamed)) == 0 {
+	stepped := slices.ContainsFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Quantizer != nil && r.Quantizer.InitState != nil })
+	if len(missing(t, trained, update.Param)) == 0 && (!stepped || len(missing(t, kept, asNamed)) == 0) {
 		return nil
 	}
 	stage, made := c.plan.initStage(), update.Tensors{}
