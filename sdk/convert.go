@@ -125,6 +125,7 @@ func toQuantizerProgram(q answer.Quantizer) (*pb.QuantizerProgram, error) {
 		State:       state,
 		InitState:   wire.ToProgram(q.InitState),
 		Next:        wire.ToProgram(q.Next),
+		SearchEvery: uint32(q.SearchEvery),
 		Backward:    wire.ToProgram(q.Backward),
 	}, nil
 }

@@ -61,10 +61,7 @@ func (s *opaqueServer) Attach(_ context.Context, r *pb.AttachRequest) (*pb.Attac
 		a, err := s.attach(memory, m)
 		if err != nil {
 			_ = memory.Close()
-			if m, ok := errors.AsType[*SiteError](err); ok {
-				return nil, failure(fmt.Errorf("%s: %w", m.Site, m.Err))
-			}
-			return nil, wire.ToStatus(wire.Unreadable, fmt.Sprintf("%s: %v", m.GetTensor().GetName(), err))
+			return nil, notAttached(m.GetTensor().GetName(), err)
 		}
 		list = append(list, a)
 	}
@@ -74,6 +71,14 @@ func (s *opaqueServer) Attach(_ context.Context, r *pb.AttachRequest) (*pb.Attac
 	}
 	s.memory, s.attached = memory, list
 	return &pb.AttachResponse{}, nil
+}
+
+// notAttached is the answer for a tensor that cannot be attached.
+func notAttached(tensor string, err error) error {
+	if m, ok := errors.AsType[*SiteError](err); ok {
+		return failure(fmt.Errorf("%s: %w", m.Site, m.Err))
+	}
+	return wire.ToStatus(wire.Unreadable, fmt.Sprintf("%s: %v", tensor, err))
 }
 
 // attach finds one tensor in the memory.
@@ -91,11 +96,7 @@ func (s *opaqueServer) attach(memory *shared.Memory, m *pb.AttachedTensor) (*att
 	}
 	a := &attached{tensor: t, rateFactor: m.GetRateFactor()}
 	var errs []error
-	find := func(view func(uint64, int) ([]float32, error), at uint64, shape []int) []float32 {
-		list, err := view(at, int(program.FloatType(shape...).Size()))
-		errs = append(errs, err)
-		return list
-	}
+	find := finding(&errs)
 	a.x, a.gradient = find(memory.Read, m.GetX(), t.Shape), find(memory.Read, m.GetGradient(), t.Shape)
 	a.direction = find(memory.Write, m.GetDirection(), t.Shape)
 	for i, st := range built.State {
@@ -108,6 +109,15 @@ func (s *opaqueServer) attach(memory *shared.Memory, m *pb.AttachedTensor) (*att
 	return a, errors.Join(errs...)
 }
 
+// finding returns a function that finds a tensor in shared memory, by a view of it, and adds its errors to a list.
+func finding(errs *[]error) func(view func(uint64, int) ([]float32, error), at uint64, shape []int) []float32 {
+	return func(view func(uint64, int) ([]float32, error), at uint64, shape []int) []float32 {
+		list, err := view(at, int(program.FloatType(shape...).Size()))
+		*errs = append(*errs, err)
+		return list
+	}
+}
+
 // Step computes an update of all tensors, side by side.
 func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepResponse, error) {
 	s.mu.Lock()
@@ -115,17 +125,25 @@ func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepRespo
 	if s.memory == nil {
 		return nil, wire.ToStatus(wire.Unreadable, "a step before Attach")
 	}
-	next := make(chan *attached, len(s.attached))
-	for _, a := range s.attached {
+	if err := sideBySide(s.attached, func(a *attached) error { return s.step(r, a) }); err != nil {
+		return nil, failure(err)
+	}
+	return &pb.StepResponse{}, nil
+}
+
+// sideBySide calls f for all of a list, in this order, as many at a time as there are processors. After an error it begins no more.
+func sideBySide[T any](list []T, f func(T) error) error {
+	next := make(chan T, len(list))
+	for _, a := range list {
 		next <- a
 	}
 	close(next)
-	errs := make([]error, len(s.attached))
+	errs := make([]error, len(list))
 	var workers sync.WaitGroup
-	for i := range min(runtime.GOMAXPROCS(0), len(s.attached)) {
+	for i := range min(runtime.GOMAXPROCS(0), len(list)) {
 		workers.Go(func() {
 			for a := range next {
-				if errs[i] = s.step(r, a); errs[i] != nil {
+				if errs[i] = f(a); errs[i] != nil {
 					return
 				}
 			}
@@ -134,25 +152,34 @@ func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepRespo
 	workers.Wait()
 	for _, err := range errs {
 		if err != nil {
-			return nil, failure(err)
+			return err
 		}
 	}
-	return &pb.StepResponse{}, nil
+	return nil
 }
 
-// step computes an update of one tensor. A panic becomes an error, also that of writing to what can only be read.
-func (s *opaqueServer) step(r *pb.StepRequest, a *attached) (err error) {
+// guarded calls the author's code for one tensor and names the tensor in its errors. A panic becomes an error, also that of writing to
+// the memory that can only be read, which are the fields in readOnly.
+func guarded(tensor string, memory *shared.Memory, readOnly string, f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		p := recover()
 		if p == nil {
 			return
 		}
-		if fault, ok := p.(interface{ Addr() uintptr }); ok && s.memory.Protects(fault.Addr()) {
-			p = "it writes to X, Gradient or State, which can only be read"
+		if fault, ok := p.(interface{ Addr() uintptr }); ok && memory.Protects(fault.Addr()) {
+			p = "it writes to " + readOnly + ", which can only be read"
 		}
-		err = fmt.Errorf("%s: panic: %v%s", a.tensor.Name, p, panicSite())
+		err = fmt.Errorf("%s: panic: %v%s", tensor, p, panicSite())
 	}()
+	if err := f(); err != nil {
+		return fmt.Errorf("%s: %w", tensor, err)
+	}
+	return nil
+}
+
+// step computes an update of one tensor.
+func (s *opaqueServer) step(r *pb.StepRequest, a *attached) error {
 	from, to := 0, 1
 	if r.GetOdd() {
 		from, to = to, from
@@ -165,8 +192,5 @@ func (s *opaqueServer) step(r *pb.StepRequest, a *attached) (err error) {
 	for _, st := range a.states {
 		in.State[st.name], in.Next[st.name] = st.read[from], st.write[to]
 	}
-	if err := s.author.Step(in, a.tensor); err != nil {
-		return fmt.Errorf("%s: %w", a.tensor.Name, err)
-	}
-	return nil
+	return guarded(a.tensor.Name, s.memory, "X, Gradient or State", func() error { return s.author.Step(in, a.tensor) })
 }

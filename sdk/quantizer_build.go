@@ -116,6 +116,11 @@ func buildQuantizer(q Quantizer, a *authoring, site Site) (out quantizerAnswer, 
 			}
 		}
 	}
+	if s, ok := q.(Searcher); ok {
+		if err := out.searches(s, site); err != nil {
+			return out, err
+		}
+	}
 	if err := out.buildPrograms(q, a, site); err != nil {
 		return out, err
 	}
@@ -233,17 +238,20 @@ func (q *quantizerAnswer) buildProgram(author Quantizer, a *authoring, site Site
 		}
 	}
 	method, _ := reflect.TypeOf(author).MethodByName("Quantize")
-	if training {
+	stepped := training && q.SearchEvery == 0
+	if stepped {
 		if err := q.outputNext(b, res.Next); err != nil {
 			return nil, false, returnedBy(method, err)
 		}
+	} else if training && len(res.Next) > 0 {
+		return nil, false, returnedBy(method, errors.New("there is a Next, but searches find the state"))
 	}
 	whole, err := b.Build()
 	if err != nil {
 		return nil, false, returnedBy(method, err)
 	}
 	own, next := whole.Outputs, []program.Output(nil)
-	if training {
+	if stepped {
 		own, next = own[:len(own)-len(q.State)], own[len(own)-len(q.State):]
 	}
 	if p, err = onlyOutputs(whole, whole.Name, own, answer.StepInputs); err != nil {

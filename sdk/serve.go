@@ -86,7 +86,7 @@ func describe(q Quantizer, o Optimizer) (out map[Kind]Description, err error) {
 func servers(q Quantizer, o Optimizer) goplugin.PluginSet {
 	set := goplugin.PluginSet{}
 	if q != nil {
-		set[string(KindQuantizer)] = &registration{register: func(s *grpc.Server) { pb.RegisterQuantizerServer(s, &quantizerServer{q: q}) }}
+		set[string(KindQuantizer)] = &registration{register: func(s *grpc.Server) { pb.RegisterQuantizerServer(s, newQuantizerServer(q)) }}
 	}
 	if o != nil {
 		set[string(KindOptimizer)] = &registration{register: func(s *grpc.Server) { pb.RegisterOptimizerServer(s, newOptimizerServer(o)) }}
@@ -113,6 +113,14 @@ func (r *registration) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.C
 type quantizerServer struct {
 	pb.UnimplementedQuantizerServer
 	q Quantizer
+}
+
+// newQuantizerServer is the service of a quantizer, whether or not it searches.
+func newQuantizerServer(q Quantizer) pb.QuantizerServer {
+	if s, ok := q.(Searcher); ok {
+		return &searchServer{quantizerServer: quantizerServer{q: q}, author: s}
+	}
+	return &quantizerServer{q: q}
 }
 
 func (s *quantizerServer) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {

@@ -65,6 +65,9 @@ func (r *run) steps(ctx context.Context) error {
 	}
 	ahead := newFeed(r.batches, r.Compiled, stop)
 	defer ahead.close()
+	if err := r.search(ctx); err != nil { // which the run may have been interrupted before
+		return stepError(r.done.Step, err)
+	}
 	if r.evaluates(r.done.Step) && r.evaluated < r.done.Step {
 		// The run was interrupted before this evaluation was done.
 		if err := r.validate(ctx, r.settings(r.done.Step)); err != nil {
@@ -129,12 +132,30 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	if err := r.recordPoint(); err != nil {
 		return err
 	}
+	if err := r.search(ctx); err != nil {
+		return err
+	}
 	if r.evaluates(r.done.Step) {
 		if err := r.validate(ctx, set); err != nil {
 			return err
 		}
 	}
 	return r.saveIfDue()
+}
+
+// search lets quantizers search that are due after the last step, if they have not. What fails or is interrupted is searched
+// when the run is resumed.
+func (r *run) search(ctx context.Context) error {
+	began := time.Now()
+	err := r.Compiled.Search(ctx, r.state, r.done.Step)
+	r.done.Seconds += time.Since(began).Seconds()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ErrInterrupted
+	case err != nil:
+		return fmt.Errorf("the search after it: %w", err)
+	}
+	return nil
 }
 
 // evaluates tells whether an evaluation in the middle of training follows step t.

@@ -227,6 +227,7 @@ func (r *run) snapshot() (checkpoint.State, error) {
 		r.saveMissing(&state),
 		r.saveLatest(&state),
 		r.saveRefreshes(&state),
+		r.saveSearch(&state),
 		r.movement.save(&state),
 	)
 }
@@ -257,8 +258,23 @@ func (r *run) restore(f *checkpoint.File) error {
 		r.log.Warn("the checkpoint was written by another build: the bits of this run may differ from an uninterrupted one",
 			"checkpoint", build.String(), "now", now.String())
 	}
+	if err := f.Meta.GetIf(unsearchedKey, &state.Unsearched); err != nil {
+		state.Close()
+		return fmt.Errorf("checkpoint of step %d: %w", f.Step, err)
+	}
 	r.state, r.done, r.saving.step = state, done, f.Step
 	return nil
+}
+
+// unsearchedKey is the entry of a checkpoint's metadata that says that searches of quantizers which follow its step are not
+// made yet. There is none otherwise.
+const unsearchedKey = "unsearched"
+
+func (r *run) saveSearch(state *checkpoint.State) error {
+	if !r.state.Unsearched {
+		return nil
+	}
+	return state.Meta.Set(unsearchedKey, true)
 }
 
 // refreshesKey is the entry of a checkpoint's metadata about refreshes whose results

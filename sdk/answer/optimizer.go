@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -242,15 +243,18 @@ func (o Optimizer) checkOpaque() error {
 	if o.Due != (Due{}) || o.ProbeDue != (Due{}) || o.Sampled {
 		return errors.New("the optimizer is opaque, but there are refreshes or probes")
 	}
-	for _, s := range o.State {
+	return cmp.Or( // the first error
+		checkShapes(o.State), checkList("state tensor", o.State), checkFloat32(o.State, "the state of an opaque optimizer"))
+}
+
+// checkShapes verifies the shapes of state that no program has.
+func checkShapes(list []Tensor) error {
+	for _, s := range list {
 		for i, d := range s.Shape {
 			if d < 1 || d > math.MaxInt32 {
 				return fmt.Errorf("state tensor %s: axis %d has %d elements: must be 1 to %d", s.Name, i, d, math.MaxInt32)
 			}
 		}
 	}
-	if err := checkList("state tensor", o.State); err != nil {
-		return err
-	}
-	return checkFloat32(o.State, "the state of an opaque optimizer")
+	return nil
 }

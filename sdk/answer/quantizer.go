@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
@@ -52,9 +53,12 @@ type Quantizer struct {
 	Init *program.Program
 	// State lists the state tensors in the order of their names. InitState maps what Init
 	// takes to the initial state, and Next maps what Program takes to the state after a step; both are
-	// nil exactly when there is no state.
+	// nil exactly when there is no state, or when searches find it.
 	State           []Tensor
 	InitState, Next *program.Program
+	// SearchEvery is not 0 if searches of a Searcher find the state: before the first step
+	// and after each step whose number it divides.
+	SearchEvery int
 	// Backward maps what Program takes, and after the state d.value, the gradient with respect
 	// to value, to d.x and d.trained.NAME, the gradients with respect to x and the trained
 	// parameters. It is nil when they are those of the surrogate.
@@ -149,6 +153,7 @@ func (q Quantizer) Programs() iter.Seq2[string, *program.Program] {
 //   - The state tensors are in order; they are inputs of Program, Evaluate and Next,
 //     and outputs of InitState and Next. If there are any, Homogeneous is not
 //     promised.
+//   - If searches find the state, there is some, and neither InitState nor Next.
 //   - With Backward, which takes what Program may take and d.value, and returns d.x and
 //     d.trained.NAME, the surrogate is x.
 //   - If the program takes noise, shared_noise or step, there is a program of
@@ -169,7 +174,7 @@ func (q Quantizer) Check(shape []int) error {
 		checkList("trained parameter", q.Trained), checkFloat32(q.Trained, "a trained parameter"),
 		checkList("state tensor", q.State), checkFloat32(q.State, "state of a quantizer"),
 		s.checkInputs(q.Program), CheckOutputs(q.Program, shape), s.checkOps(q.Program),
-		q.checkEvaluate(fixed, shape), q.checkTrained(x, trained), q.checkState(x, kept, fixed), q.checkBackward(fixed), q.checkUnpack(x))
+		q.checkEvaluate(fixed, shape), q.checkTrained(x, trained), q.checkSearch(), q.checkState(x, kept, fixed), q.checkBackward(fixed), q.checkUnpack(x))
 }
 
 // StepInputs are the inputs that change from step to step.
@@ -272,12 +277,30 @@ func (q Quantizer) checkState(x program.Input, kept, fixed []program.Input) erro
 	if q.Homogeneous && len(kept) > 0 {
 		return fmt.Errorf("Q(c·x) = c·Q(x) is promised, which cannot hold with the state %s: leave homogeneous false", q.State[0].Name)
 	}
+	if q.SearchEvery > 0 {
+		return nil
+	}
 	const when = "there is state"
 	s := signature{name: "init_state", inputs: []program.Input{x}, optional: ColumnInputs(x.Type.Shape), outputs: kept, when: when}
 	if err := s.check(q.InitState, len(kept) > 0); err != nil {
 		return err
 	}
 	return signature{name: "next", inputs: fixed, optional: StepInputs, outputs: kept, when: when}.check(q.Next, len(kept) > 0)
+}
+
+// checkSearch verifies what is said of searches.
+func (q Quantizer) checkSearch() error {
+	switch {
+	case q.SearchEvery == 0:
+		return nil
+	case q.SearchEvery < 0 || q.SearchEvery > math.MaxInt32:
+		return fmt.Errorf("a search follows after %d steps: want 1 to %d", q.SearchEvery, math.MaxInt32)
+	case len(q.State) == 0:
+		return errors.New("searches find the state, but there is none")
+	case q.InitState != nil || q.Next != nil:
+		return errors.New("searches find the state, but there is a program for it, too")
+	}
+	return checkShapes(q.State)
 }
 
 // CheckOutputs verifies names and types of the outputs.

@@ -7,6 +7,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,11 @@ func (q *Quantizer) Quantize(ctx context.Context, site sdk.Site, limits program.
 	if err != nil {
 		return answer.Quantizer{}, err
 	}
-	return ask(ctx, q.rpc.Quantize, &pb.QuantizeRequest{Site: request}, fromQuantizeResponse, site.Shape, limits)
+	out, err := ask(ctx, q.rpc.Quantize, &pb.QuantizeRequest{Site: request}, fromQuantizeResponse, site.Shape, limits)
+	if err == nil && out.SearchEvery > 0 && (site.Role != sdk.RoleWeight || cmp.Or(site.Product, sdk.ProductForward) != sdk.ProductForward) {
+		return answer.Quantizer{}, fmt.Errorf("%w: it searches at a site of the role %s in the product %s: only weights in the forward product can be searched", ErrAnswer, site.Role, site.Product)
+	}
+	return out, err
 }
 
 // Optimizer is an optimizer in another process. Its methods may be called

@@ -67,6 +67,7 @@ func fromQuantizeResponse(r *pb.QuantizeResponse, limits program.Limits) (out an
 		return out, errNoAnswer
 	}
 	out.Homogeneous = m.GetHomogeneous()
+	out.SearchEvery = int(m.GetSearchEvery())
 	if out.Trained, err = fromStateTensors(m.GetTrained(), limits); err != nil {
 		return out, fmt.Errorf("trained parameters: %w", err)
 	}
@@ -212,7 +213,7 @@ func fromDescribe(m *pb.DescribeResponse) (Info, error) {
 		return Info{}, fmt.Errorf("%w: the plugin speaks API version %d, this host %d: rebuild the plugin with a current SDK", ErrVersion, v, APIVersion)
 	}
 	for _, c := range m.GetDescription().GetCapabilities() {
-		if c != wire.OpaqueCapability {
+		if c != wire.OpaqueCapability && c != wire.SearchCapability {
 			return Info{}, fmt.Errorf("%w: the plugin needs %.100q, which this host does not have: update cage", ErrVersion, c)
 		}
 	}

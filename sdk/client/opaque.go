@@ -34,11 +34,7 @@ type Placed struct {
 // Arrange gives every tensor its places; those in list are set by it.
 func Arrange(list []Placed) Layout {
 	l := Layout{Tensors: make([]Placed, len(list))}
-	place := func(shape []int) int64 {
-		at := l.Bytes
-		l.Bytes += (4*program.FloatType(shape...).Size() + 63) &^ 63
-		return at
-	}
+	place := placing(&l.Bytes)
 	for i, t := range list {
 		t.X, t.Gradient, t.Direction = place(t.Shape), place(t.Shape), place(t.Shape)
 		t.States = nil
@@ -48,6 +44,15 @@ func Arrange(list []Placed) Layout {
 		l.Tensors[i] = t
 	}
 	return l
+}
+
+// placing returns a function that finds the next place for a tensor, and adds its size to bytes.
+func placing(bytes *int64) func(shape []int) int64 {
+	return func(shape []int) int64 {
+		at := *bytes
+		*bytes += (4*program.FloatType(shape...).Size() + 63) &^ 63
+		return at
+	}
 }
 
 // Attach hands the memory over: the file at the path, which must have the layout's size.

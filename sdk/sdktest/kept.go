@@ -19,7 +19,7 @@ const (
 // checkKept follows the state of a quantizer through steps.
 func (q *quantizerRun) checkKept(t *trial) {
 	q.each(t, q.machines, func(in *instance, x []float64) {
-		if in.InitState == nil || in.evaluates {
+		if len(in.State) == 0 || in.evaluates {
 			return
 		}
 		t.announce()
@@ -35,7 +35,7 @@ func (q *quantizerRun) checkKept(t *trial) {
 		t.run(func() { in.drift(x) })
 	})
 	q.onOracle(t, func(in *instance, x []float64) {
-		if len(x) < enoughEntries || in.InitState == nil || in.evaluates {
+		if len(x) < enoughEntries || len(in.State) == 0 || in.evaluates {
 			return
 		}
 		for _, s := range in.State {
@@ -56,15 +56,26 @@ func (q *quantizerRun) checkKept(t *trial) {
 // advance is the instance after a step that quantizes x.
 func (in *instance) advance(x []float64) *instance {
 	other := in.atStep(in.step + 1)
-	other.kept = inSingle(in.run(in.Next, in.inputsOf(in.Next, x)))
+	other.kept = other.next(x)
 	for name, v := range other.kept {
 		in.t.finite(in.at(), "next "+name, v.Type.Shape, v.Floats)
 	}
 	return other
 }
 
+// next is the state after a step that quantizes x, or after a search.
+func (in *instance) next(x []float64) map[string]reference.Tensor {
+	if in.SearchEvery > 0 {
+		return in.searched(x)
+	}
+	return inSingle(in.run(in.Next, in.inputsOf(in.Next, x)))
+}
+
 // constant says that a state tensor is found once, from statistics of columns, and that Next returns it as it is.
 func (in *instance) constant(name string) bool {
+	if in.Next == nil {
+		return false
+	}
 	id, _ := in.Next.Output(name)
 	return len(in.InitState.Inputs) > 1 && int(id) == in.Next.Input(name)
 }
@@ -120,21 +131,32 @@ func (in *instance) changes(name string, x []float64) {
 			return
 		}
 	}
-	in.t.failf(in.at(), "%s is the same after %d steps with other tensors: Next does not change it", name, keptSteps)
+	in.t.failf(in.at(), "%s is the same after %d steps with other tensors: nothing changes it", name, keptSteps)
+}
+
+// fromThenOn are the instance, and that after some steps with other tensors: what a state tensor is for may only show then.
+func (in *instance) fromThenOn() []*instance {
+	after := in
+	for i := range 8 {
+		after = after.advance(scaled(1+float64(i%5)/2, normal(uint64(100+i), in.shape...)))
+	}
+	return []*instance{in, after}
 }
 
 // isRead fails unless something in training depends on a state tensor: a result, or the next one of another.
 func (in *instance) isRead(name string, x []float64) {
-	for _, c := range []float64{2, 0.5, -1} {
-		other := in.withKept(name, c)
-		for i, p := range []func(*instance) map[string]reference.Tensor{
-			func(in *instance) map[string]reference.Tensor { return in.run(in.Program, in.inputs(x)) },
-			func(in *instance) map[string]reference.Tensor { return in.run(in.Next, in.inputsOf(in.Next, x)) },
-		} {
-			got, want := p(other), p(in)
-			for output := range want {
-				if !(i == 1 && output == name) && !slices.Equal(got[output].Float64s(), want[output].Float64s()) {
-					return
+	for _, from := range in.fromThenOn() {
+		for _, c := range []float64{2, 0.5, -1} {
+			other := from.withKept(name, c)
+			for i, p := range []func(*instance) map[string]reference.Tensor{
+				func(in *instance) map[string]reference.Tensor { return in.run(in.Program, in.inputs(x)) },
+				func(in *instance) map[string]reference.Tensor { return in.next(x) },
+			} {
+				got, want := p(other), p(from)
+				for output := range want {
+					if !(i == 1 && output == name) && !slices.Equal(got[output].Float64s(), want[output].Float64s()) {
+						return
+					}
 				}
 			}
 		}
@@ -144,15 +166,17 @@ func (in *instance) isRead(name string, x []float64) {
 
 // evaluatesWithState fails unless evaluation depends on the state: it is there that the state takes the place of what a batch says.
 func (in *instance) evaluatesWithState(x []float64) {
-	e := *in
-	if in.evaluation != nil {
-		e.siteAnswer = in.evaluation
-	}
-	base := e.quantize(x).value
-	for _, s := range in.State {
-		for _, c := range []float64{4, 0.125, -1} {
-			if !slices.Equal(e.withKept(answer.KeptPrefix+s.Name, c).quantize(x).value, base) {
-				return
+	for _, from := range in.fromThenOn() {
+		e := *from
+		if in.evaluation != nil {
+			e.siteAnswer = in.evaluation
+		}
+		base := e.quantize(x).value
+		for _, s := range in.State {
+			for _, c := range []float64{4, 0.125, -1} {
+				if !slices.Equal(e.withKept(answer.KeptPrefix+s.Name, c).quantize(x).value, base) {
+					return
+				}
 			}
 		}
 	}

@@ -36,6 +36,7 @@ func (q *quantizerRun) checks() []step {
 		{"trained parameters", "they start finite from any finite tensor, and do not depend on the number of rows of an activation", q.checkTrained},
 		{"constraints", "they hold for initial values, and what is in the set already stays as it is", q.checkConstraints},
 		{"kept state", "it starts finite and stays so, steps change it, something depends on it, evaluation too, and it stays good for a tensor that repeats", q.checkKept},
+		{"search", "a search goes by its inputs alone, changes nothing that it reads, and writes all of the state, the same when it is asked again or beside others", q.checkSearch},
 		{"statistics of columns", "initial values that follow from them are finite, depend on them, and do not make the product of an activation with outliers worse", q.checkColumns},
 		{"learning", "away from their start, the gradient leads trained parameters to a smaller error, and not to a larger one", q.checkLearning},
 		{"devices", "compiled programs agree with the oracle: outputs, gradients, initial values, next states", q.checkDevices},
@@ -155,6 +156,7 @@ func (q *quantizerRun) checkLayers(t *trial) {
 			t.announce()
 			s := &siteAnswer{variant: q.space.singles[0], asked: role, example: example{role: fmt.Sprintf("%s of block %d of %d", role, at.layer, at.layers), shape: []int{4, 128}}}
 			s.Quantizer, s.err = q.programs(s.variant, role, s.shape, at)
+			s.search = q.search(s.variant, role, s.shape, at)
 			if t.ok(s.example, s.err) {
 				s.runOnce(t)
 			}

@@ -32,6 +32,8 @@ type siteAnswer struct {
 	// nil if they are the same, and in itself. evaluates says that this is such an answer.
 	evaluation *siteAnswer
 	evaluates  bool
+	// search finds the state of a quantizer that searches.
+	search func(sdk.SearchInput) error
 }
 
 // ask returns the answer for a site. The plugin is asked once.
@@ -39,7 +41,7 @@ func (q *quantizerRun) ask(v variant, role sdk.Role, shape ...int) (*siteAnswer,
 	key := fmt.Sprint(role, shape, settingsText(v.changed))
 	s, ok := q.asked[key]
 	if !ok {
-		s = &siteAnswer{variant: v, asked: role, example: example{role: string(role), shape: shape, settings: v.changed}}
+		s = &siteAnswer{variant: v, asked: role, example: example{role: string(role), shape: shape, settings: v.changed}, search: q.search(v, role, shape, usual)}
 		if s.Quantizer, s.err = q.programs(v, role, shape, usual); s.err == nil && s.Evaluate != nil {
 			e := *s
 			e.Quantizer, e.evaluates, e.role = s.ForEvaluation(), true, "evaluation of "+e.role
@@ -57,11 +59,7 @@ type depth struct{ layer, layers int }
 var usual = depth{0, 2}
 
 func (q *quantizerRun) programs(v variant, role sdk.Role, shape []int, at depth) (answer.Quantizer, error) {
-	name := "embedding"
-	if at.layer >= 0 {
-		name = fmt.Sprintf("layers.%d.wq", at.layer)
-	}
-	return q.answer(sdk.Site{Role: role, Name: name, Layer: at.layer, Layers: at.layers, Shape: slices.Clone(shape), Values: v.values})
+	return q.answer(site(v, role, shape, at))
 }
 
 // answer is the checked answer for a site.
@@ -71,6 +69,19 @@ func (q *quantizerRun) answer(site sdk.Site) (answer.Quantizer, error) {
 		return out, err
 	}
 	return out, out.Check(site.Shape)
+}
+
+// search returns the searches of a site, for a quantizer that searches.
+func (q *quantizerRun) search(v variant, role sdk.Role, shape []int, at depth) func(sdk.SearchInput) error {
+	return func(in sdk.SearchInput) error { return q.subject.Search(site(v, role, shape, at), in) }
+}
+
+func site(v variant, role sdk.Role, shape []int, at depth) sdk.Site {
+	name := "embedding"
+	if at.layer >= 0 {
+		name = fmt.Sprintf("layers.%d.wq", at.layer)
+	}
+	return sdk.Site{Role: role, Name: name, Layer: at.layer, Layers: at.layers, Shape: slices.Clone(shape), Values: v.values}
 }
 
 // matrixShapes are the shapes for checks that need a matrix: rows of odd length, which
@@ -159,7 +170,13 @@ func (s *siteAnswer) instance(t *trial, m Machine, sample []float64) *instance {
 func (s *siteAnswer) beside(t *trial, m Machine, sample, other []float64) *instance {
 	in := &instance{siteAnswer: s, t: t, m: m}
 	in.trained = in.initial(s.Init, sample, other)
-	in.kept = in.initial(s.InitState, sample, other)
+	if in.kept = in.initial(s.InitState, sample, other); s.SearchEvery > 0 {
+		in.kept = map[string]reference.Tensor{}
+		for _, st := range s.State {
+			in.kept[answer.KeptPrefix+st.Name] = reference.Floats(make([]float64, program.FloatType(st.Shape...).Size()), st.Shape...)
+		}
+		in.kept = in.next(sample)
+	}
 	return in
 }
 
@@ -180,7 +197,7 @@ func inSingle(values map[string]reference.Tensor) map[string]reference.Tensor {
 }
 
 // hasMemory says that what x is initialised from matters: there are trained parameters or state, which rows share.
-func (s *siteAnswer) hasMemory() bool { return s.Init != nil || s.InitState != nil }
+func (s *siteAnswer) hasMemory() bool { return s.Init != nil || len(s.State) > 0 }
 
 // from is an instance on the same machine, initialised from another sample.
 func (in *instance) from(sample []float64) *instance {

@@ -23,6 +23,8 @@ type Subject[Question, Answer any] struct {
 	Programs func(Question) (Answer, error)
 	// Step computes an update with an opaque optimizer; nil for plugins that are programs.
 	Step func(Question, sdk.OpaqueStep) error
+	// Search finds the state of a site, of a quantizer that searches; nil for others.
+	Search func(Question, sdk.SearchInput) error
 }
 
 // QuantizerSubject is a quantizer under test.
@@ -34,6 +36,9 @@ type OptimizerSubject = Subject[sdk.Tensor, answer.Optimizer]
 // NewQuantizer is the subject for a quantizer in this process. Its programs are checked under the limits of a host.
 func NewQuantizer(q sdk.Quantizer) QuantizerSubject {
 	return QuantizerSubject{
+		Search: func(site sdk.Site, in sdk.SearchInput) error {
+			return q.(sdk.Searcher).Search(in, site) // its programs say that it searches
+		},
 		Describe: func() (sdk.Description, error) { return describe(q.Describe) },
 		Programs: func(site sdk.Site) (answer.Quantizer, error) {
 			out, err := sdk.BuildQuantizer(q, site)

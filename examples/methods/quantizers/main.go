@@ -3,7 +3,7 @@
 //	quantizer = {plugin = "./examples/methods/quantizers", method = "twn"}
 //
 // A method here is what the paper rounds to and how its gradient passes; what else a paper does to a network is not. Values are
-// held to those of formulas in NumPy. Quantizers that need more, such as a state, are in the plugins under examples/plugins.
+// held to those of formulas in NumPy. Quantizers that need more are in the plugins under examples/plugins.
 package main
 
 import (
@@ -19,6 +19,7 @@ type method struct {
 	name     string
 	quantize func(in input) sdk.Quantized
 	trained  func(in input) sdk.State // initial values of trained parameters; nil: there are none
+	state    func(in input) sdk.State // the state at the start, likewise
 	// backward is the method's own backward pass; nil: that of the surrogate.
 	backward func(in input, dy program.Value) sdk.Gradients
 }
@@ -46,6 +47,9 @@ var methods = []method{
 	{name: "qdrop", quantize: qDrop},
 	{name: "diffq", quantize: diffQ},
 	{name: "luq", quantize: luq},
+	{name: "observer", quantize: observer, state: observerStart},
+	{name: "qema", quantize: qEMA, state: qEMAStart},
+	{name: "freezing", quantize: freezing, state: freezingStart},
 }
 
 // input is what a quantizer reads.
@@ -403,6 +407,96 @@ func luq(in input) sdk.Quantized {
 	return sdk.Quantized{Value: lower.Add(up).Mul(in.x.Sign()).Mul(least)}
 }
 
+// observer (Jacob et al. 2018, arXiv 1712.05877; Krishnamoorthi 2018, arXiv 1806.08342): affine, where the least and the largest number are
+// moving averages of those of the tensor.
+func observer(in input) sdk.Quantized {
+	const decay = 0.99
+	least, most := in.State["least"], in.State["most"]
+	levels := 2*in.top() + 1
+	finite := in.x.IsFinite()
+	scale := most.Sub(least).Scale(1 / levels).Max(in.b.Const(tiny))
+	zero := least.Neg().Div(scale).Round()
+	codes := in.x.Div(scale).Round().Add(zero).Clip(0, levels).Sub(zero)
+	inside := finite.And(in.x.Ge(least)).And(in.x.Le(most))
+	next := observerStart(in)
+	for name, now := range next {
+		next[name] = in.State[name].Scale(decay).Add(now.Scale(1 - decay))
+	}
+	return sdk.Quantized{
+		Value:     in.poison(codes.Mul(scale), finite),
+		Surrogate: inside.Select(in.x, in.b.Const(0)),
+		Codes:     finite.Select(codes, in.b.Const(0)),
+		Scale:     scale,
+		Mask:      inside,
+		Next:      next,
+	}
+}
+
+func observerStart(in input) sdk.State {
+	return sdk.State{"least": in.x.MinAll().Min(in.b.Const(0)), "most": in.x.MaxAll().Max(in.b.Const(0))}
+}
+
+// qEMA (the EMA quantizer of TetraJet, Chen et al. 2025, arXiv 2502.20853), on integers: a weight goes to that of its two neighbours
+// to which its moving average is nearer, so that one in the middle between them does not go back and forth.
+func qEMA(in input) sdk.Quantized {
+	const decay = 0.998
+	q := in.symmetric(in.x.Abs().MaxRow().Scale(1/in.top()), in.top())
+	average, weight := in.State["average"]
+	if !weight {
+		return q
+	}
+	lower := in.x.Abs().Div(q.Scale).Shift(1e-6).Floor() // the largest weight is on a level, and not just below
+	up := average.Mul(in.x.Sign()).Div(q.Scale).Sub(lower).Ge(in.b.Const(0.5)).Convert(program.Float)
+	codes := lower.Add(up).Clip(-in.top(), in.top()).Mul(in.x.Sign())
+	q.Value, q.Codes = codes.Mul(q.Scale), q.Scale.IsFinite().Select(codes, in.b.Const(0))
+	q.Next = sdk.State{"average": average.Scale(decay).Add(in.x.Scale(1 - decay))}
+	return q
+}
+
+func qEMAStart(in input) sdk.State {
+	if in.Role != sdk.RoleWeight {
+		return nil
+	}
+	return sdk.State{"average": in.x}
+}
+
+// freezing (iterative weight freezing, Nagel et al. 2022, arXiv 2203.11086): a weight whose code changes direction too often, in a moving average
+// of such steps, keeps for ever the code that is nearest to the moving average of its codes.
+func freezing(in input) sdk.Quantized {
+	const momentum, most = 0.01, 0.03
+	q := in.symmetric(in.x.Abs().MaxRow().Scale(1/in.top()), in.top())
+	if in.Role != sdk.RoleWeight {
+		return q
+	}
+	s, zero := in.State, in.b.Const(0)
+	frozen := s["frozen"].Gt(zero)
+	codes := frozen.Select(s["average"], q.Codes)
+	direction := codes.Sub(s["code"]).Sign()
+	turned := direction.Mul(s["direction"]).Lt(zero).Convert(program.Float)
+	turns := s["turns"].Scale(1 - momentum).Add(turned.Scale(momentum))
+	now := turns.Gt(in.b.Const(most))
+	average := s["average"].Scale(1 - momentum).Add(codes.Scale(momentum))
+	q.Next = sdk.State{
+		"code":      codes,
+		"direction": direction.Eq(zero).Select(s["direction"], direction),
+		"turns":     turns,
+		"frozen":    frozen.Or(now).Convert(program.Float),
+		"average":   frozen.Select(s["average"], now.Select(s["average"].Round(), average)),
+	}
+	finite := q.Scale.IsFinite()
+	q.Mask = q.Mask.And(frozen.Not())
+	q.Value, q.Codes, q.Surrogate = codes.Mul(q.Scale), finite.Select(codes, zero), q.Mask.Select(in.x, zero)
+	return q
+}
+
+func freezingStart(in input) sdk.State {
+	if in.Role != sdk.RoleWeight {
+		return nil
+	}
+	codes, zero := in.symmetric(in.x.Abs().MaxRow().Scale(1/in.top()), in.top()).Codes, in.b.Zeros(in.Shape...)
+	return sdk.State{"code": codes, "direction": zero, "turns": zero, "frozen": zero, "average": codes}
+}
+
 // uniform is noise in (0, 1).
 func (in input) uniform() program.Value {
 	const bits = 24
@@ -462,7 +556,7 @@ func (in input) symmetric(scale program.Value, top float64) sdk.Quantized {
 	}
 }
 
-// quantizer implements [sdk.Quantizer], [sdk.Trainable] and [sdk.Differentiator].
+// quantizer implements [sdk.Quantizer], [sdk.Trainable], [sdk.Stateful] and [sdk.Differentiator].
 type quantizer struct{}
 
 // Describe names the plugin and declares what a run may set.
@@ -515,6 +609,14 @@ func (quantizer) Backward(b *program.Builder, x, dy program.Value, site sdk.Site
 func (quantizer) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.State, error) {
 	if m := chosen(site); m.trained != nil {
 		return m.trained(input{site, b, x}), nil
+	}
+	return nil, nil
+}
+
+// InitState starts the method's state.
+func (quantizer) InitState(b *program.Builder, x program.Value, site sdk.Site) (sdk.State, error) {
+	if m := chosen(site); m.state != nil {
+		return m.state(input{site, b, x}), nil
 	}
 	return nil, nil
 }

@@ -2,12 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"math"
 	"os"
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
@@ -21,6 +24,15 @@ type references struct {
 	Cases       []struct {
 		Method          string
 		Value, Gradient []float64
+	}
+	// Steps are those of methods with state.
+	Steps struct {
+		Shape []int
+		X     [][]float64
+		Runs  []struct {
+			Method string
+			Values [][]float64
+		}
 	}
 }
 
@@ -48,6 +60,10 @@ func TestReference(t *testing.T) {
 			}
 		})
 	}
+	for _, c := range r.Steps.Runs {
+		compared[c.Method] = true
+		t.Run(c.Method, func(t *testing.T) { steps(t, c.Method, r, c.Values) })
+	}
 	for _, m := range methods {
 		if reason := notCompared[m.name]; compared[m.name] == (reason != "") {
 			t.Errorf("%s: compared %t, %q", m.name, compared[m.name], reason)
@@ -58,14 +74,7 @@ func TestReference(t *testing.T) {
 // quantized is Q(x) with the first trained parameters, and the gradient of ΣQ(x).
 func quantized(t *testing.T, method string, r references) (value, gradient []float64) {
 	t.Helper()
-	values, err := quantizer{}.Describe().Resolve(map[string]any{"method": method, "bits": r.Bits, "group": r.Group})
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := sdk.BuildQuantizer(quantizer{}, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: r.Shape, Values: values})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := programs(t, method, r, r.Shape)
 	own := q.Backward
 	q = q.ForEvaluation()
 	q.Backward = own
@@ -100,6 +109,42 @@ func quantized(t *testing.T, method string, r references) (value, gradient []flo
 	return out[answer.OutputValue].Floats, dx[autodiff.Prefix+answer.InputX].Floats
 }
 
+// programs are those of a method for a weight.
+func programs(t *testing.T, method string, r references, shape []int) answer.Quantizer {
+	t.Helper()
+	values, err := quantizer{}.Describe().Resolve(map[string]any{"method": method, "bits": r.Bits, "group": r.Group})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := sdk.BuildQuantizer(quantizer{}, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape, Values: values})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// steps compares the values of a method with state, step by step.
+func steps(t *testing.T, method string, r references, want [][]float64) {
+	t.Helper()
+	q, state := programs(t, method, r, r.Steps.Shape), map[string]reference.Tensor{}
+	for i, data := range r.Steps.X {
+		run := func(p *program.Program) map[string]reference.Tensor {
+			in := maps.Clone(state)
+			in[answer.InputX] = reference.Floats(data, r.Steps.Shape...)
+			out, err := reference.Run(p, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		if i == 0 {
+			state = run(q.InitState)
+		}
+		within(t, fmt.Sprintf("step %d: value", i), run(q.Program)[answer.OutputValue].Floats, want[i])
+		state = run(q.Next)
+	}
+}
+
 func within(t *testing.T, what string, got, want []float64) {
 	t.Helper()
 	largest := 0.0
@@ -115,14 +160,16 @@ func within(t *testing.T, what string, got, want []float64) {
 
 // traits are what methods promise or need beyond the interface.
 var traits = map[string]sdktest.Traits{
-	"dampen": {OwnLoss: true},
-	"diffq":  {Unbiased: true, AnyRounding: true}, // in training
-	"dsq":    {AnyGradient: true},
-	"log2":   {AnyRounding: true}, // to the nearest exponent
-	"luq":    {Unbiased: true, AnyRounding: true},
-	"octav":  {AnyGradient: true},
-	"qdrop":  {AnyRounding: true},                    // in training
-	"ttq":    {AnyGradient: true, AnyRounding: true}, // by a threshold that is not half way
+	"dampen":   {OwnLoss: true},
+	"diffq":    {Unbiased: true, AnyRounding: true}, // in training
+	"dsq":      {AnyGradient: true},
+	"log2":     {AnyRounding: true}, // to the nearest exponent
+	"freezing": {AnyRounding: true}, // of what is frozen
+	"luq":      {Unbiased: true, AnyRounding: true},
+	"qema":     {AnyRounding: true}, // as the average says
+	"octav":    {AnyGradient: true},
+	"qdrop":    {AnyRounding: true},                    // in training
+	"ttq":      {AnyGradient: true, AnyRounding: true}, // by a threshold that is not half way
 }
 
 // TestConformance holds every method to what the host expects of a quantizer.

@@ -5,7 +5,7 @@
 // Some mistakes, such as an unknown parameter of a plugin or a token file with another
 // vocabulary, show only when these parts are made. They are reported here, with the line
 // of the configuration. Nothing is computed here, and once the programs have been
-// collected, the plugins are stopped. Only opaque optimizers are started again, for a training.
+// collected, the plugins are stopped. Only opaque optimizers and quantizers that search are started again, for a training.
 package assembly
 
 import (
@@ -17,7 +17,6 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
-	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
 )
 
@@ -60,7 +59,8 @@ type Built struct {
 	Programs *Programs
 	Device   *engine.Device
 	Compiled *step.Compiled
-	steppers []*plugin.Stepper
+	// processes are those of plugins that compute themselves.
+	processes []interface{ Close() }
 }
 
 // Build fills b, which is to be closed also after an error. file names the configuration in
@@ -85,6 +85,9 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 	if plan.Opaque, err = b.startOpaque(ctx, req.Config); err != nil {
 		return err
 	}
+	if plan.Search, err = b.startSearches(ctx, req.Config); err != nil {
+		return err
+	}
 	b.Compiled, err = step.Compile(b.Device, plan)
 	return err
 }
@@ -105,7 +108,7 @@ func (b *Built) Close() {
 	if b.Device != nil {
 		b.Device.Close()
 	}
-	for _, s := range b.steppers {
-		s.Close()
+	for _, p := range b.processes {
+		p.Close()
 	}
 }

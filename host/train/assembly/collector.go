@@ -27,7 +27,7 @@ type collector struct {
 func newCollector(req Request, running *pool) *collector {
 	return &collector{
 		Request: req, pool: running, clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
-		matched: map[string]bool{}, requested: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece},
+		matched: map[string]bool{}, requested: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece, executables: map[string]string{}},
 	}
 }
 

@@ -80,8 +80,17 @@ func Memory(cfg *config.Config, m model.Model, programs *Programs) (*memory.Repo
 func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.Model, error) {
 	out := modelSizes(cfg, programs.Forward, programs.Piece)
 	for _, p := range m.Params() {
-		if _, ok := programs.Weights[p.Name]; ok {
+		if q, ok := programs.Weights[p.Name]; ok {
 			out.Quantized += elements(p.Dims)
+			if q.SearchEvery > 0 && !programs.Forward { // the state, and what a search reads and writes
+				out.States += elements(p.Dims)
+				for _, s := range q.Trained {
+					out.States += elements(s.Shape)
+				}
+				for _, s := range q.State {
+					out.States += 3 * elements(s.Shape)
+				}
+			}
 		}
 	}
 	for _, t := range programs.Tensors {

@@ -30,6 +30,41 @@ func (p *Programs) addOpaque(table *config.Plugin, c *plugin.Client, t *TrainedT
 	p.opaque = append(p.opaque, part)
 }
 
+// searchPart is what a quantizer searches: its plugin, too, is started again for the training.
+type searchPart struct {
+	key    string // in the configuration
+	client *plugin.Client
+	sites  []plugin.SearchedSite
+}
+
+// addSearch notes that the quantizer of a weight searches.
+func (p *Programs) addSearch(table *config.Plugin, c *plugin.Client, site plugin.SearchedSite) {
+	p.executables[site.Name] = c.SHA256()
+	for i, known := range p.searches {
+		if known.client == c {
+			p.searches[i].sites = append(known.sites, site)
+			return
+		}
+	}
+	p.searches = append(p.searches, searchPart{table.Path("plugin"), c, []plugin.SearchedSite{site}})
+}
+
+// startSearches starts the quantizers of a training that search and returns them by the names of their weights.
+func (b *Built) startSearches(ctx context.Context, cfg *config.Config) (map[string]step.Search, error) {
+	byWeight := map[string]step.Search{}
+	for _, part := range b.Programs.searches {
+		s, err := plugin.NewSearcher(ctx, part.client, part.sites, cfg.Train.Steps)
+		if err != nil {
+			return nil, cfg.ErrorAt(part.key, "%w", err)
+		}
+		b.processes = append(b.processes, s)
+		for _, site := range part.sites {
+			byWeight[site.Name] = s
+		}
+	}
+	return byWeight, nil
+}
+
 // startOpaque starts the opaque optimizers of a training and returns them by the names of their tensors.
 func (b *Built) startOpaque(ctx context.Context, cfg *config.Config) (map[string]step.Opaque, error) {
 	byTensor := map[string]step.Opaque{}
@@ -38,7 +73,7 @@ func (b *Built) startOpaque(ctx context.Context, cfg *config.Config) (map[string
 		if err != nil {
 			return nil, cfg.ErrorAt(part.key, "%w", err)
 		}
-		b.steppers = append(b.steppers, s)
+		b.processes = append(b.processes, s)
 		for _, t := range part.tensors {
 			byTensor[t.Name] = s
 		}

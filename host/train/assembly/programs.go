@@ -39,6 +39,9 @@ type Programs struct {
 	Used []Used
 	// opaque lists the optimizers that are no programs.
 	opaque []opaquePart
+	// searches lists the quantizers that search, and executables has their SHA-256 by the names of weights.
+	searches    []searchPart
+	executables map[string]string
 	// Start is how long the plugins took to start, in parallel; Handover is how long it
 	// took until all programs had arrived.
 	Start, Handover time.Duration
@@ -235,6 +238,9 @@ func (c *collector) program(ctx context.Context, role string, site sdk.Site) (*a
 	q, err := c.clients[p.Table].Quantize(ctx, site)
 	if err != nil {
 		return nil, p, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
+	}
+	if q.SearchEvery > 0 && !c.Forward {
+		c.out.addSearch(p, c.clients[p.Table], plugin.SearchedSite{Site: site, Answer: q})
 	}
 	return &q, p, nil
 }

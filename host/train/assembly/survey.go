@@ -99,6 +99,9 @@ func (p *Programs) Hashes() map[string]string {
 	for name, q := range p.Weights {
 		add("weight "+name, q.Programs())
 	}
+	for name, hash := range p.executables {
+		hashes["weight "+name+": executable"] = hash
+	}
 	for name, q := range p.Activations {
 		add("activation "+name, q.Programs())
 	}

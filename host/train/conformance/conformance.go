@@ -18,7 +18,10 @@ import (
 // cancelled. After ctx is cancelled, requests fail.
 func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
 	r := &restartable{client: c}
+	s := &search{client: c}
+	context.AfterFunc(ctx, s.close)
 	return sdktest.QuantizerSubject{
+		Search:   func(site sdk.Site, in sdk.SearchInput) error { return s.run(ctx, site, in) },
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
 		Programs: func(site sdk.Site) (out answer.Quantizer, err error) {
 			client, err := r.get(ctx)

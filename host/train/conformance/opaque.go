@@ -1,15 +1,12 @@
 package conformance
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // opaque runs steps of an opaque optimizer in a process that has the memory of one tensor; for another tensor it starts
@@ -31,11 +28,7 @@ func (o *opaque) step(ctx context.Context, tensor sdk.Tensor, in sdk.OpaqueStep)
 	key := fmt.Sprintf("%q %q %v %v %v", tensor.Name, tensor.Role, tensor.Shape, tensor.Parts, tensor.Map())
 	if key != o.key {
 		o.end()
-		list := []plugin.OpaqueTensor{{Tensor: tensor, RateFactor: 1}}
-		for name, v := range in.State { // their shapes are the plugin's affair
-			list[0].State = append(list[0].State, answer.Tensor{Name: name, Shape: []int{len(v)}})
-		}
-		slices.SortFunc(list[0].State, func(a, b answer.Tensor) int { return cmp.Compare(a.Name, b.Name) })
+		list := []plugin.OpaqueTensor{{Tensor: tensor, State: sizesOf(in.State), RateFactor: 1}}
 		s, err := plugin.NewStepper(ctx, o.client, list)
 		if err != nil {
 			return err

@@ -132,7 +132,7 @@ type Result struct {
 }
 
 // Run quantizes x, with noise from the seed, at the first step; with backward also the gradients for random dy. Trained parameters and
-// state start from x.
+// state start from x, and from its columns as those of both operands of the product.
 func Run(q answer.Quantizer, x reference.Tensor, seed uint64, backward bool) (Result, error) {
 	inputs, err := inputs(q, x, seed)
 	if err != nil {
@@ -184,6 +184,7 @@ func inputs(q answer.Quantizer, x reference.Tensor, seed uint64) (map[string]ref
 	r := rand.New(rand.NewPCG(seed, 2))
 	key := func() reference.Tensor { return reference.Uints([]uint32{r.Uint32(), r.Uint32()}, 2) }
 	in := map[string]reference.Tensor{answer.InputX: x, answer.InputNoise: key(), answer.InputSharedNoise: key(), answer.InputStep: reference.Float(1)}
+	maps.Copy(in, columns(x))
 	for _, start := range []*program.Program{q.Init, q.InitState} {
 		if start == nil {
 			continue
@@ -195,6 +196,23 @@ func inputs(q answer.Quantizer, x reference.Tensor, seed uint64) (map[string]ref
 		maps.Copy(in, values)
 	}
 	return in, nil
+}
+
+// columns are the statistics of columns where both operands of the product are x.
+func columns(x reference.Tensor) map[string]reference.Tensor {
+	list := answer.ColumnInputs(x.Type.Shape)
+	d := int(list[0].Type.Size())
+	most, mean := make([]float64, d), make([]float64, d)
+	for i, v := range x.Floats {
+		most[i%d] = max(most[i%d], math.Abs(v))
+		mean[i%d] += math.Abs(v) / float64(x.Len()/d)
+	}
+	of := map[string][]float64{answer.InputActivationsMax: most, answer.InputWeightsMax: most, answer.InputActivationsMean: mean, answer.InputWeightsMean: mean}
+	out := map[string]reference.Tensor{}
+	for _, c := range list {
+		out[c.Name] = reference.Floats(of[c.Name], c.Type.Shape...)
+	}
+	return out
 }
 
 // Transfer is what becomes of one entry while the others of its row stay: Q(x) and the gradient for each place x.

@@ -109,6 +109,28 @@ func TestState(t *testing.T) {
 	}
 }
 
+// level rounds to multiples of the largest mean of a column, of either operand.
+type level struct{}
+
+func (level) Describe() sdk.Description { return sdk.Description{Name: "level"} }
+
+func (level) InitState(_ *program.Builder, _ program.Value, site sdk.Site) (sdk.State, error) {
+	return sdk.State{"step": site.Activations.Mean.MaxAll().Max(site.Weights.Mean.MaxAll())}, nil
+}
+
+func (level) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	step := site.State["step"]
+	return sdk.Quantized{Value: x.Div(step).Round().Mul(step), Next: sdk.State{"step": step.Scale(0.5)}}, nil
+}
+
+// TestColumns: statistics of columns are those of x.
+func TestColumns(t *testing.T) {
+	r, err := inspect.Run(build(t, level{}, 2, 2), reference.Floats([]float64{1, -4, 0, 2}, 2, 2), 1, false)
+	if err != nil || r.State["kept.step"].Scalar() != 3 || r.Next["kept.step"].Scalar() != 1.5 {
+		t.Errorf("the state is %v, then %v, %v", r.State, r.Next, err)
+	}
+}
+
 // TestNoise: equal seeds give equal noise, and others another.
 func TestNoise(t *testing.T) {
 	shape := []int{8, 32}

@@ -9,7 +9,7 @@ import "errors"
 type sharedMemory struct{ data []byte }
 
 func newSharedMemory(int64) (*sharedMemory, error) {
-	return nil, errors.New("opaque optimizers need Linux: elsewhere there is no memory that a plugin can share and cannot make shorter")
+	return nil, errors.New("opaque optimizers and searches of quantizers need Linux: elsewhere there is no memory that a plugin can share and cannot make shorter")
 }
 
 func (*sharedMemory) path() string { return "" }

@@ -30,10 +30,15 @@ func (c *Compiled) Step(s *State, batches [][]int32, set Settings) (Result, erro
 // freed when it returns.
 func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 	defer b.Close()
+	run := c.runChain
 	if c.isSingle() && !set.ParetoSTE && !set.Pareto && !c.refresher.Due(set.Step) && !s.Pending.Arrives(set.Step) && c.plan.probesDue(set.Step) == "" {
-		return c.runSingle(s, b, set)
+		run = c.runSingle
 	}
-	return c.runChain(s, b, set)
+	res, err := run(s, b, set)
+	if err == nil {
+		s.Unsearched = true
+	}
+	return res, err
 }
 
 // runChain runs a step as a chain of executables. They read and write the tensors t: those of the state, and what is
@@ -91,9 +96,11 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 // advance puts the next states of the quantizers in the places of the ones that the step has read.
 func (p *Plan) advance(t update.Tensors) {
 	for _, s := range p.kept() {
-		t[s.Name].Finalize()
-		t[s.Name] = t[nextName(s.Name)]
-		delete(t, nextName(s.Name))
+		if next := t[nextName(s.Name)]; next != nil { // searches find others
+			t[s.Name].Finalize()
+			t[s.Name] = next
+			delete(t, nextName(s.Name))
+		}
 	}
 }
 

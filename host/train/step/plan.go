@@ -58,6 +58,9 @@ type Plan struct {
 	RefreshDelay map[string]int
 	// Opaque holds the optimizers that are no programs, by the names of their rules.
 	Opaque map[string]Opaque
+	// Search finds the states of quantizers that search, by the names of their weights. Only trainings
+	// have it.
+	Search map[string]Search
 	// Stacking says how a graph computes updates whose programs are the same.
 	Stacking update.Stacking
 	// Executors run the updates of a step that is a chain; nil leaves the choice to the

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -104,7 +105,7 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 		p.setSums(g, w.collect, have, scalars)
 		out, measures := o.Build(g, w.jobs, have, scalars)
 		for _, s := range p.kept() {
-			out[s.Name] = have[nextName(s.Name)]
+			out[s.Name] = cmp.Or(have[nextName(s.Name)], have[s.Name]) // searches find the next one of some
 		}
 		ok := graph.LogicalAnd(allFinite(losses), allFinite(norms))
 		for _, spec := range specs {

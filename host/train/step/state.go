@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
@@ -25,6 +26,9 @@ type State struct {
 	// Pending holds the refreshes whose results are not in place yet. They are among the
 	// tensors that [Compiled.Stored] lists.
 	Pending refresh.Pending
+	// Unsearched says that what searches of quantizers are due after the last step have not been made:
+	// see [Compiled.Search].
+	Unsearched bool
 	// inconsistent is set while a step replaces buffers, and stays set if the step fails meanwhile.
 	inconsistent bool
 	held         <-chan struct{} // see Hold; nil where nothing is read
@@ -37,11 +41,16 @@ func (s *State) Hold(done <-chan struct{}) { s.held = done }
 
 // replace waits for those who read the state, and marks it as inconsistent, because its tensors are replaced from now on.
 func (s *State) replace() {
+	s.wait()
+	s.inconsistent = true
+}
+
+// wait waits for those who read the state.
+func (s *State) wait() {
 	if s.held != nil {
 		<-s.held
 		s.held = nil
 	}
-	s.inconsistent = true
 }
 
 // Consistent reports whether the state is that after a whole number of steps. A step that failed while replacing
@@ -272,6 +281,9 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	if err == nil {
 		err = c.initTrainedWeights(s.Tensors)
 	}
+	if err == nil {
+		err = c.initSearched(s)
+	}
 	if err != nil {
 		s.Close()
 		return nil, err
@@ -286,6 +298,7 @@ func (c *Compiled) newState(tokens []int32, workers int, param func(architecture
 		func() error { return c.initParams(s.Tensors, workers, param) },
 		func() error { return c.initColumns(s.Tensors, tokens) },
 		func() error { return c.initTrainedWeights(s.Tensors) },
+		func() error { return c.initSearched(s) },
 		func() error { return c.initTrainedActivations(s.Tensors, tokens) },
 		func() error { return c.dropColumns(s.Tensors) },
 		func() error { return c.initOptimizers(s.Tensors) },
@@ -321,7 +334,8 @@ func (c *Compiled) initParams(t update.Tensors, workers int, param func(architec
 }
 
 func (c *Compiled) initTrainedWeights(t update.Tensors) error {
-	if len(c.plan.trainedWeights())+len(c.plan.keptOfWeights()) == 0 {
+	stepped := slices.ContainsFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Quantizer != nil && r.Quantizer.InitState != nil })
+	if len(c.plan.trainedWeights()) == 0 && !stepped {
 		return nil
 	}
 	return c.runOnce(c.plan.initStage(), t)

@@ -26,6 +26,8 @@ const (
 
 	// OpaqueCapability is what an opaque optimizer needs of its host.
 	OpaqueCapability = "opaque"
+	// SearchCapability is what a quantizer that searches needs of its host.
+	SearchCapability = "search"
 
 	// MaxMessage is the largest message that either side accepts, in bytes. It
 	// leaves room for the largest constants that a program may hold.

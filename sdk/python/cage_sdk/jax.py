@@ -256,9 +256,7 @@ class _Writer:
         if x.type.size == t.size:
             return x.reshape(*t.shape)
         out = x.broadcast(t.shape, axes)
-        if not x.shape:
-            self.narrow[out.id] = x
-        elif x.type.rank == t.rank:
+        if not x.shape or x.type.rank == t.rank:
             self.narrow[out.id] = x
         return out
 

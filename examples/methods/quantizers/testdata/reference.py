@@ -162,4 +162,54 @@ for f in (bwn, twn, ttq, bitnet, statsq, octav, dampen, affine, hqq, spqr, pact,
     if gradient is not None:
         case["gradient"] = np.broadcast_to(gradient, X.shape).ravel().tolist()
     cases.append(case)
-json.dump(dict(made_by=f"numpy {np.__version__}", bits=BITS, group=GROUP, shape=X.shape, x=X.ravel().tolist(), cases=cases), sys.stdout)
+
+
+# Methods with state: a weight of 2 rows in 12 steps, that goes to and fro; each value is that before the state moves on.
+SHAPE = (2, 32)
+
+
+def observer_run(xs):
+    least, most = min(xs[0].min(), 0), max(xs[0].max(), 0)
+    for x in xs:
+        s = (most - least) / 15
+        zero = np.round(-least / s)
+        yield (np.clip(np.round(x / s) + zero, 0, 15) - zero) * s
+        least, most = 0.99 * least + 0.01 * min(x.min(), 0), 0.99 * most + 0.01 * max(x.max(), 0)
+
+
+def qema_run(xs):
+    ema = xs[0]
+    for x in xs:
+        s = np.abs(x).max(1, keepdims=True) / TOP
+        lower = np.floor(np.abs(x) / s + 1e-6)
+        q = lower + (np.sign(x) * ema / s - lower >= 0.5)
+        yield np.sign(x) * np.clip(q, -TOP, TOP) * s
+        ema = 0.998 * ema + 0.002 * x
+
+
+def freezing_run(xs):
+    """As TrackOscillation of the authors' code, with momentum 0.01, and a threshold of 0.03."""
+    prev = ema = None
+    for x in xs:
+        s = np.abs(x).max(1, keepdims=True) / TOP
+        i = np.clip(np.round(x / s), -TOP, TOP)
+        if prev is None:
+            prev, ema, direction, often = i, i.copy(), np.zeros(SHAPE), np.zeros(SHAPE)
+            frozen, kept = np.zeros(SHAPE, bool), np.zeros(SHAPE)
+        i = np.where(frozen, kept, i)
+        yield i * s
+        d = np.sign(i - prev)
+        often = 0.01 * (direction * d == -1) + 0.99 * often
+        direction = np.where(d != 0, d, direction)
+        prev = i
+        new = (often > 0.03) & ~frozen
+        kept = np.where(new, np.round(ema), kept)
+        frozen = frozen | new
+        ema = 0.01 * i + 0.99 * ema
+    assert 0 < frozen.sum() < frozen.size, frozen.sum()
+
+
+start = rng.standard_normal(SHAPE)
+xs = [start + 0.15 * (-1) ** t * (rng.random(SHAPE) < 0.8) + 0.01 * rng.standard_normal(SHAPE) for t in range(12)]
+runs = [dict(method=f.__name__[:-4], values=[v.ravel().tolist() for v in f(xs)]) for f in (observer_run, qema_run, freezing_run)]
+json.dump(dict(steps=dict(shape=SHAPE, x=[x.ravel().tolist() for x in xs], runs=runs), made_by=f"numpy {np.__version__}", bits=BITS, group=GROUP, shape=X.shape, x=X.ravel().tolist(), cases=cases), sys.stdout)

@@ -466,8 +466,9 @@ type Description struct {
 	// The settings that a run may give, at most 256; there are no others.
 	Parameters []*Parameter `protobuf:"bytes,4,rep,name=parameters,proto3" json:"parameters,omitempty"`
 	// Names of capabilities beyond this API version that the host must have for
-	// this plugin to work. There is one: "opaque", which an opaque optimizer needs. A
-	// host refuses a plugin that needs one it does not know.
+	// this plugin to work. There are two: "opaque", which an opaque optimizer needs, and
+	// "search", which a quantizer that searches needs. A host refuses a plugin that needs
+	// one it does not know.
 	Capabilities  []string `protobuf:"bytes,5,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1093,7 +1094,11 @@ type QuantizerProgram struct {
 	// is the gradient of the loss with respect to value and has its type, and those of
 	// noise, shared_noise and step that it uses itself. Returns d.x and d.trained.NAME, the
 	// gradients with respect to x and to each trained parameter.
-	Backward      *Program `protobuf:"bytes,10,opt,name=backward,proto3" json:"backward,omitempty"`
+	Backward *Program `protobuf:"bytes,10,opt,name=backward,proto3" json:"backward,omitempty"`
+	// Not 0: the state is found by Search, in the place of init_state and next, which are
+	// then absent: before the first step, and after each step whose number this divides. At
+	// most 2³¹−1. Only for weights in the forward product, and only where there is state.
+	SearchEvery   uint32 `protobuf:"varint,11,opt,name=search_every,json=searchEvery,proto3" json:"search_every,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1198,6 +1203,262 @@ func (x *QuantizerProgram) GetBackward() *Program {
 	return nil
 }
 
+func (x *QuantizerProgram) GetSearchEvery() uint32 {
+	if x != nil {
+		return x.SearchEvery
+	}
+	return 0
+}
+
+// AttachSitesRequest describes the shared memory, as AttachRequest does.
+type AttachSitesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The file to map. It has no name in a file system and cannot be made shorter.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Its length in bytes.
+	Bytes uint64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The sites.
+	Sites         []*AttachedSite `protobuf:"bytes,3,rep,name=sites,proto3" json:"sites,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachSitesRequest) Reset() {
+	*x = AttachSitesRequest{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachSitesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachSitesRequest) ProtoMessage() {}
+
+func (x *AttachSitesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachSitesRequest.ProtoReflect.Descriptor instead.
+func (*AttachSitesRequest) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AttachSitesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *AttachSitesRequest) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *AttachSitesRequest) GetSites() []*AttachedSite {
+	if x != nil {
+		return x.Sites
+	}
+	return nil
+}
+
+// AttachedSite says where a weight and what belongs to it are in the shared memory.
+// Places are in bytes from the beginning of the file, and multiples of 64.
+type AttachedSite struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As Quantize had it.
+	Site *Site `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// The weight: to be read.
+	X uint64 `protobuf:"varint,2,opt,name=x,proto3" json:"x,omitempty"`
+	// The trained parameters, in the order of the answer to Quantize: to be read.
+	Trained []uint64 `protobuf:"varint,3,rep,packed,name=trained,proto3" json:"trained,omitempty"`
+	// The state tensors, in the order of the answer to Quantize, as the search before left
+	// them, and zeros before the first: to be read.
+	State []uint64 `protobuf:"varint,4,rep,packed,name=state,proto3" json:"state,omitempty"`
+	// Where the state that is found goes, in the same order: to be written, all of it.
+	Next          []uint64 `protobuf:"varint,5,rep,packed,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachedSite) Reset() {
+	*x = AttachedSite{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachedSite) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachedSite) ProtoMessage() {}
+
+func (x *AttachedSite) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachedSite.ProtoReflect.Descriptor instead.
+func (*AttachedSite) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *AttachedSite) GetSite() *Site {
+	if x != nil {
+		return x.Site
+	}
+	return nil
+}
+
+func (x *AttachedSite) GetX() uint64 {
+	if x != nil {
+		return x.X
+	}
+	return 0
+}
+
+func (x *AttachedSite) GetTrained() []uint64 {
+	if x != nil {
+		return x.Trained
+	}
+	return nil
+}
+
+func (x *AttachedSite) GetState() []uint64 {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *AttachedSite) GetNext() []uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+// SearchRequest asks for the state of some sites.
+type SearchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of steps that are done: 0 before the first.
+	Step uint64 `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	// The number of steps of the run.
+	Steps uint64 `protobuf:"varint,2,opt,name=steps,proto3" json:"steps,omitempty"`
+	// The sites, by their places in AttachSitesRequest.sites.
+	Sites         []uint32 `protobuf:"varint,3,rep,packed,name=sites,proto3" json:"sites,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchRequest) Reset() {
+	*x = SearchRequest{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchRequest) ProtoMessage() {}
+
+func (x *SearchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
+func (*SearchRequest) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SearchRequest) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *SearchRequest) GetSteps() uint64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *SearchRequest) GetSites() []uint32 {
+	if x != nil {
+		return x.Sites
+	}
+	return nil
+}
+
+// SearchResponse says that the next states of all these sites are written.
+type SearchResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchResponse) Reset() {
+	*x = SearchResponse{}
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchResponse) ProtoMessage() {}
+
+func (x *SearchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
+func (*SearchResponse) Descriptor() ([]byte, []int) {
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{12}
+}
+
 // ProgramRequest asks for the programs of one parameter tensor.
 type ProgramRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1209,7 +1470,7 @@ type ProgramRequest struct {
 
 func (x *ProgramRequest) Reset() {
 	*x = ProgramRequest{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[9]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1482,7 @@ func (x *ProgramRequest) String() string {
 func (*ProgramRequest) ProtoMessage() {}
 
 func (x *ProgramRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[9]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1495,7 @@ func (x *ProgramRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRequest.ProtoReflect.Descriptor instead.
 func (*ProgramRequest) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{9}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProgramRequest) GetTensor() *Tensor {
@@ -1266,7 +1527,7 @@ type Tensor struct {
 
 func (x *Tensor) Reset() {
 	*x = Tensor{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[10]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1539,7 @@ func (x *Tensor) String() string {
 func (*Tensor) ProtoMessage() {}
 
 func (x *Tensor) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[10]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1552,7 @@ func (x *Tensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tensor.ProtoReflect.Descriptor instead.
 func (*Tensor) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{10}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Tensor) GetName() string {
@@ -1342,7 +1603,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[11]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1615,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[11]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1628,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{11}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Part) GetName() string {
@@ -1401,7 +1662,7 @@ type ProgramResponse struct {
 
 func (x *ProgramResponse) Reset() {
 	*x = ProgramResponse{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1674,7 @@ func (x *ProgramResponse) String() string {
 func (*ProgramResponse) ProtoMessage() {}
 
 func (x *ProgramResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[12]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1687,7 @@ func (x *ProgramResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramResponse.ProtoReflect.Descriptor instead.
 func (*ProgramResponse) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{12}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ProgramResponse) GetAnswer() isProgramResponse_Answer {
@@ -1502,7 +1763,7 @@ type OpaqueOptimizer struct {
 
 func (x *OpaqueOptimizer) Reset() {
 	*x = OpaqueOptimizer{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1775,7 @@ func (x *OpaqueOptimizer) String() string {
 func (*OpaqueOptimizer) ProtoMessage() {}
 
 func (x *OpaqueOptimizer) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1788,7 @@ func (x *OpaqueOptimizer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpaqueOptimizer.ProtoReflect.Descriptor instead.
 func (*OpaqueOptimizer) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *OpaqueOptimizer) GetState() []*StateTensor {
@@ -1553,7 +1814,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1565,7 +1826,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[14]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1578,7 +1839,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AttachRequest) GetPath() string {
@@ -1625,7 +1886,7 @@ type AttachedTensor struct {
 
 func (x *AttachedTensor) Reset() {
 	*x = AttachedTensor{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +1898,7 @@ func (x *AttachedTensor) String() string {
 func (*AttachedTensor) ProtoMessage() {}
 
 func (x *AttachedTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +1911,7 @@ func (x *AttachedTensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachedTensor.ProtoReflect.Descriptor instead.
 func (*AttachedTensor) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AttachedTensor) GetTensor() *Tensor {
@@ -1709,7 +1970,7 @@ type AttachedState struct {
 
 func (x *AttachedState) Reset() {
 	*x = AttachedState{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1982,7 @@ func (x *AttachedState) String() string {
 func (*AttachedState) ProtoMessage() {}
 
 func (x *AttachedState) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[16]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1995,7 @@ func (x *AttachedState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachedState.ProtoReflect.Descriptor instead.
 func (*AttachedState) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AttachedState) GetEven() uint64 {
@@ -1760,7 +2021,7 @@ type AttachResponse struct {
 
 func (x *AttachResponse) Reset() {
 	*x = AttachResponse{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[17]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +2033,7 @@ func (x *AttachResponse) String() string {
 func (*AttachResponse) ProtoMessage() {}
 
 func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[17]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +2046,7 @@ func (x *AttachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
 func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{17}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{21}
 }
 
 // StepRequest asks for one update of all attached tensors.
@@ -1808,7 +2069,7 @@ type StepRequest struct {
 
 func (x *StepRequest) Reset() {
 	*x = StepRequest{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[18]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1820,7 +2081,7 @@ func (x *StepRequest) String() string {
 func (*StepRequest) ProtoMessage() {}
 
 func (x *StepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[18]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1833,7 +2094,7 @@ func (x *StepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepRequest.ProtoReflect.Descriptor instead.
 func (*StepRequest) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{18}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StepRequest) GetStep() uint64 {
@@ -1880,7 +2141,7 @@ type StepResponse struct {
 
 func (x *StepResponse) Reset() {
 	*x = StepResponse{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[19]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +2153,7 @@ func (x *StepResponse) String() string {
 func (*StepResponse) ProtoMessage() {}
 
 func (x *StepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[19]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +2166,7 @@ func (x *StepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepResponse.ProtoReflect.Descriptor instead.
 func (*StepResponse) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{19}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{23}
 }
 
 // Declined has nothing to add.
@@ -1917,7 +2178,7 @@ type Declined struct {
 
 func (x *Declined) Reset() {
 	*x = Declined{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[20]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2190,7 @@ func (x *Declined) String() string {
 func (*Declined) ProtoMessage() {}
 
 func (x *Declined) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[20]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2203,7 @@ func (x *Declined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Declined.ProtoReflect.Descriptor instead.
 func (*Declined) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{20}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{24}
 }
 
 // OptimizerProgram is an optimizer for one tensor as pure functions. Update t of a
@@ -2033,7 +2294,7 @@ type OptimizerProgram struct {
 
 func (x *OptimizerProgram) Reset() {
 	*x = OptimizerProgram{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[21]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2306,7 @@ func (x *OptimizerProgram) String() string {
 func (*OptimizerProgram) ProtoMessage() {}
 
 func (x *OptimizerProgram) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[21]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2319,7 @@ func (x *OptimizerProgram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OptimizerProgram.ProtoReflect.Descriptor instead.
 func (*OptimizerProgram) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{21}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *OptimizerProgram) GetInit() *Program {
@@ -2169,7 +2430,7 @@ type Due struct {
 
 func (x *Due) Reset() {
 	*x = Due{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2442,7 @@ func (x *Due) String() string {
 func (*Due) ProtoMessage() {}
 
 func (x *Due) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2455,7 @@ func (x *Due) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Due.ProtoReflect.Descriptor instead.
 func (*Due) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{22}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Due) GetFirst() uint32 {
@@ -2246,7 +2507,7 @@ type StateTensor struct {
 
 func (x *StateTensor) Reset() {
 	*x = StateTensor{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2519,7 @@ func (x *StateTensor) String() string {
 func (*StateTensor) ProtoMessage() {}
 
 func (x *StateTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2532,7 @@ func (x *StateTensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateTensor.ProtoReflect.Descriptor instead.
 func (*StateTensor) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{23}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StateTensor) GetName() string {
@@ -2369,7 +2630,7 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06_layer\"Z\n" +
 	"\x10QuantizeResponse\x12<\n" +
 	"\aprogram\x18\x01 \x01(\v2 .cage.plugin.v1.QuantizerProgramH\x00R\aprogramB\b\n" +
-	"\x06answer\"\xfe\x03\n" +
+	"\x06answer\"\xa1\x04\n" +
 	"\x10QuantizerProgram\x121\n" +
 	"\aprogram\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\aprogram\x12 \n" +
 	"\vhomogeneous\x18\x02 \x01(\bR\vhomogeneous\x12+\n" +
@@ -2382,7 +2643,23 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"init_state\x18\b \x01(\v2\x17.cage.plugin.v1.ProgramR\tinitState\x12+\n" +
 	"\x04next\x18\t \x01(\v2\x17.cage.plugin.v1.ProgramR\x04next\x123\n" +
 	"\bbackward\x18\n" +
-	" \x01(\v2\x17.cage.plugin.v1.ProgramR\bbackward\"@\n" +
+	" \x01(\v2\x17.cage.plugin.v1.ProgramR\bbackward\x12!\n" +
+	"\fsearch_every\x18\v \x01(\rR\vsearchEvery\"r\n" +
+	"\x12AttachSitesRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x122\n" +
+	"\x05sites\x18\x03 \x03(\v2\x1c.cage.plugin.v1.AttachedSiteR\x05sites\"\x8a\x01\n" +
+	"\fAttachedSite\x12(\n" +
+	"\x04site\x18\x01 \x01(\v2\x14.cage.plugin.v1.SiteR\x04site\x12\f\n" +
+	"\x01x\x18\x02 \x01(\x04R\x01x\x12\x18\n" +
+	"\atrained\x18\x03 \x03(\x04R\atrained\x12\x14\n" +
+	"\x05state\x18\x04 \x03(\x04R\x05state\x12\x12\n" +
+	"\x04next\x18\x05 \x03(\x04R\x04next\"O\n" +
+	"\rSearchRequest\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x04R\x04step\x12\x14\n" +
+	"\x05steps\x18\x02 \x01(\x04R\x05steps\x12\x14\n" +
+	"\x05sites\x18\x03 \x03(\rR\x05sites\"\x10\n" +
+	"\x0eSearchResponse\"@\n" +
 	"\x0eProgramRequest\x12.\n" +
 	"\x06tensor\x18\x01 \x01(\v2\x16.cage.plugin.v1.TensorR\x06tensor\"\x9c\x02\n" +
 	"\x06Tensor\x12\x12\n" +
@@ -2484,10 +2761,12 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x0fSTORAGE_FLOAT32\x10\x00\x12\x10\n" +
 	"\fSTORAGE_INT8\x10\x01\x12\x11\n" +
 	"\rSTORAGE_UINT8\x10\x02\x12\x14\n" +
-	"\x10STORAGE_BFLOAT16\x10\x032\xa9\x01\n" +
+	"\x10STORAGE_BFLOAT16\x10\x032\xc5\x02\n" +
 	"\tQuantizer\x12M\n" +
 	"\bDescribe\x12\x1f.cage.plugin.v1.DescribeRequest\x1a .cage.plugin.v1.DescribeResponse\x12M\n" +
-	"\bQuantize\x12\x1f.cage.plugin.v1.QuantizeRequest\x1a .cage.plugin.v1.QuantizeResponse2\xb2\x02\n" +
+	"\bQuantize\x12\x1f.cage.plugin.v1.QuantizeRequest\x1a .cage.plugin.v1.QuantizeResponse\x12Q\n" +
+	"\vAttachSites\x12\".cage.plugin.v1.AttachSitesRequest\x1a\x1e.cage.plugin.v1.AttachResponse\x12G\n" +
+	"\x06Search\x12\x1d.cage.plugin.v1.SearchRequest\x1a\x1e.cage.plugin.v1.SearchResponse2\xb2\x02\n" +
 	"\tOptimizer\x12M\n" +
 	"\bDescribe\x12\x1f.cage.plugin.v1.DescribeRequest\x1a .cage.plugin.v1.DescribeResponse\x12J\n" +
 	"\aProgram\x12\x1e.cage.plugin.v1.ProgramRequest\x1a\x1f.cage.plugin.v1.ProgramResponse\x12G\n" +
@@ -2507,40 +2786,44 @@ func file_cage_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_cage_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_cage_plugin_v1_plugin_proto_goTypes = []any{
-	(ParameterType)(0),       // 0: cage.plugin.v1.ParameterType
-	(SiteRole)(0),            // 1: cage.plugin.v1.SiteRole
-	(SiteProduct)(0),         // 2: cage.plugin.v1.SiteProduct
-	(TensorRole)(0),          // 3: cage.plugin.v1.TensorRole
-	(Storage)(0),             // 4: cage.plugin.v1.Storage
-	(*DescribeRequest)(nil),  // 5: cage.plugin.v1.DescribeRequest
-	(*DescribeResponse)(nil), // 6: cage.plugin.v1.DescribeResponse
-	(*Description)(nil),      // 7: cage.plugin.v1.Description
-	(*Parameter)(nil),        // 8: cage.plugin.v1.Parameter
-	(*Value)(nil),            // 9: cage.plugin.v1.Value
-	(*QuantizeRequest)(nil),  // 10: cage.plugin.v1.QuantizeRequest
-	(*Site)(nil),             // 11: cage.plugin.v1.Site
-	(*QuantizeResponse)(nil), // 12: cage.plugin.v1.QuantizeResponse
-	(*QuantizerProgram)(nil), // 13: cage.plugin.v1.QuantizerProgram
-	(*ProgramRequest)(nil),   // 14: cage.plugin.v1.ProgramRequest
-	(*Tensor)(nil),           // 15: cage.plugin.v1.Tensor
-	(*Part)(nil),             // 16: cage.plugin.v1.Part
-	(*ProgramResponse)(nil),  // 17: cage.plugin.v1.ProgramResponse
-	(*OpaqueOptimizer)(nil),  // 18: cage.plugin.v1.OpaqueOptimizer
-	(*AttachRequest)(nil),    // 19: cage.plugin.v1.AttachRequest
-	(*AttachedTensor)(nil),   // 20: cage.plugin.v1.AttachedTensor
-	(*AttachedState)(nil),    // 21: cage.plugin.v1.AttachedState
-	(*AttachResponse)(nil),   // 22: cage.plugin.v1.AttachResponse
-	(*StepRequest)(nil),      // 23: cage.plugin.v1.StepRequest
-	(*StepResponse)(nil),     // 24: cage.plugin.v1.StepResponse
-	(*Declined)(nil),         // 25: cage.plugin.v1.Declined
-	(*OptimizerProgram)(nil), // 26: cage.plugin.v1.OptimizerProgram
-	(*Due)(nil),              // 27: cage.plugin.v1.Due
-	(*StateTensor)(nil),      // 28: cage.plugin.v1.StateTensor
-	nil,                      // 29: cage.plugin.v1.Site.ValuesEntry
-	nil,                      // 30: cage.plugin.v1.Tensor.ValuesEntry
-	(*Program)(nil),          // 31: cage.plugin.v1.Program
+	(ParameterType)(0),         // 0: cage.plugin.v1.ParameterType
+	(SiteRole)(0),              // 1: cage.plugin.v1.SiteRole
+	(SiteProduct)(0),           // 2: cage.plugin.v1.SiteProduct
+	(TensorRole)(0),            // 3: cage.plugin.v1.TensorRole
+	(Storage)(0),               // 4: cage.plugin.v1.Storage
+	(*DescribeRequest)(nil),    // 5: cage.plugin.v1.DescribeRequest
+	(*DescribeResponse)(nil),   // 6: cage.plugin.v1.DescribeResponse
+	(*Description)(nil),        // 7: cage.plugin.v1.Description
+	(*Parameter)(nil),          // 8: cage.plugin.v1.Parameter
+	(*Value)(nil),              // 9: cage.plugin.v1.Value
+	(*QuantizeRequest)(nil),    // 10: cage.plugin.v1.QuantizeRequest
+	(*Site)(nil),               // 11: cage.plugin.v1.Site
+	(*QuantizeResponse)(nil),   // 12: cage.plugin.v1.QuantizeResponse
+	(*QuantizerProgram)(nil),   // 13: cage.plugin.v1.QuantizerProgram
+	(*AttachSitesRequest)(nil), // 14: cage.plugin.v1.AttachSitesRequest
+	(*AttachedSite)(nil),       // 15: cage.plugin.v1.AttachedSite
+	(*SearchRequest)(nil),      // 16: cage.plugin.v1.SearchRequest
+	(*SearchResponse)(nil),     // 17: cage.plugin.v1.SearchResponse
+	(*ProgramRequest)(nil),     // 18: cage.plugin.v1.ProgramRequest
+	(*Tensor)(nil),             // 19: cage.plugin.v1.Tensor
+	(*Part)(nil),               // 20: cage.plugin.v1.Part
+	(*ProgramResponse)(nil),    // 21: cage.plugin.v1.ProgramResponse
+	(*OpaqueOptimizer)(nil),    // 22: cage.plugin.v1.OpaqueOptimizer
+	(*AttachRequest)(nil),      // 23: cage.plugin.v1.AttachRequest
+	(*AttachedTensor)(nil),     // 24: cage.plugin.v1.AttachedTensor
+	(*AttachedState)(nil),      // 25: cage.plugin.v1.AttachedState
+	(*AttachResponse)(nil),     // 26: cage.plugin.v1.AttachResponse
+	(*StepRequest)(nil),        // 27: cage.plugin.v1.StepRequest
+	(*StepResponse)(nil),       // 28: cage.plugin.v1.StepResponse
+	(*Declined)(nil),           // 29: cage.plugin.v1.Declined
+	(*OptimizerProgram)(nil),   // 30: cage.plugin.v1.OptimizerProgram
+	(*Due)(nil),                // 31: cage.plugin.v1.Due
+	(*StateTensor)(nil),        // 32: cage.plugin.v1.StateTensor
+	nil,                        // 33: cage.plugin.v1.Site.ValuesEntry
+	nil,                        // 34: cage.plugin.v1.Tensor.ValuesEntry
+	(*Program)(nil),            // 35: cage.plugin.v1.Program
 }
 var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	7,  // 0: cage.plugin.v1.DescribeResponse.description:type_name -> cage.plugin.v1.Description
@@ -2549,62 +2832,68 @@ var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	9,  // 3: cage.plugin.v1.Parameter.default:type_name -> cage.plugin.v1.Value
 	11, // 4: cage.plugin.v1.QuantizeRequest.site:type_name -> cage.plugin.v1.Site
 	1,  // 5: cage.plugin.v1.Site.role:type_name -> cage.plugin.v1.SiteRole
-	29, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
+	33, // 6: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
 	2,  // 7: cage.plugin.v1.Site.product:type_name -> cage.plugin.v1.SiteProduct
 	13, // 8: cage.plugin.v1.QuantizeResponse.program:type_name -> cage.plugin.v1.QuantizerProgram
-	31, // 9: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
-	31, // 10: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
-	28, // 11: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
-	31, // 12: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
-	31, // 13: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	28, // 14: cage.plugin.v1.QuantizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	31, // 15: cage.plugin.v1.QuantizerProgram.init_state:type_name -> cage.plugin.v1.Program
-	31, // 16: cage.plugin.v1.QuantizerProgram.next:type_name -> cage.plugin.v1.Program
-	31, // 17: cage.plugin.v1.QuantizerProgram.backward:type_name -> cage.plugin.v1.Program
-	15, // 18: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
-	3,  // 19: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
-	30, // 20: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
-	16, // 21: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
-	26, // 22: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
-	25, // 23: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
-	18, // 24: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
-	28, // 25: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
-	20, // 26: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
-	15, // 27: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
-	21, // 28: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
-	31, // 29: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
-	31, // 30: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
-	28, // 31: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	31, // 32: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
-	31, // 33: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
-	31, // 34: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
-	27, // 35: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
-	31, // 36: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	31, // 37: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
-	31, // 38: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
-	31, // 39: cage.plugin.v1.OptimizerProgram.probe:type_name -> cage.plugin.v1.Program
-	27, // 40: cage.plugin.v1.OptimizerProgram.probe_due:type_name -> cage.plugin.v1.Due
-	31, // 41: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
-	4,  // 42: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
-	9,  // 43: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	9,  // 44: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	5,  // 45: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	10, // 46: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	5,  // 47: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	14, // 48: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	19, // 49: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
-	23, // 50: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
-	6,  // 51: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	12, // 52: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	6,  // 53: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	17, // 54: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	22, // 55: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
-	24, // 56: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
-	51, // [51:57] is the sub-list for method output_type
-	45, // [45:51] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	35, // 9: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
+	35, // 10: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
+	32, // 11: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
+	35, // 12: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
+	35, // 13: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	32, // 14: cage.plugin.v1.QuantizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	35, // 15: cage.plugin.v1.QuantizerProgram.init_state:type_name -> cage.plugin.v1.Program
+	35, // 16: cage.plugin.v1.QuantizerProgram.next:type_name -> cage.plugin.v1.Program
+	35, // 17: cage.plugin.v1.QuantizerProgram.backward:type_name -> cage.plugin.v1.Program
+	15, // 18: cage.plugin.v1.AttachSitesRequest.sites:type_name -> cage.plugin.v1.AttachedSite
+	11, // 19: cage.plugin.v1.AttachedSite.site:type_name -> cage.plugin.v1.Site
+	19, // 20: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
+	3,  // 21: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
+	34, // 22: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
+	20, // 23: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
+	30, // 24: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
+	29, // 25: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
+	22, // 26: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
+	32, // 27: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
+	24, // 28: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
+	19, // 29: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
+	25, // 30: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
+	35, // 31: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
+	35, // 32: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
+	32, // 33: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	35, // 34: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
+	35, // 35: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
+	35, // 36: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
+	31, // 37: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
+	35, // 38: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	35, // 39: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
+	35, // 40: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
+	35, // 41: cage.plugin.v1.OptimizerProgram.probe:type_name -> cage.plugin.v1.Program
+	31, // 42: cage.plugin.v1.OptimizerProgram.probe_due:type_name -> cage.plugin.v1.Due
+	35, // 43: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
+	4,  // 44: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
+	9,  // 45: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	9,  // 46: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	5,  // 47: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	10, // 48: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	14, // 49: cage.plugin.v1.Quantizer.AttachSites:input_type -> cage.plugin.v1.AttachSitesRequest
+	16, // 50: cage.plugin.v1.Quantizer.Search:input_type -> cage.plugin.v1.SearchRequest
+	5,  // 51: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	18, // 52: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	23, // 53: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
+	27, // 54: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
+	6,  // 55: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	12, // 56: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	26, // 57: cage.plugin.v1.Quantizer.AttachSites:output_type -> cage.plugin.v1.AttachResponse
+	17, // 58: cage.plugin.v1.Quantizer.Search:output_type -> cage.plugin.v1.SearchResponse
+	6,  // 59: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	21, // 60: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	26, // 61: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
+	28, // 62: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
+	55, // [55:63] is the sub-list for method output_type
+	47, // [47:55] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
@@ -2623,7 +2912,7 @@ func file_cage_plugin_v1_plugin_proto_init() {
 	file_cage_plugin_v1_plugin_proto_msgTypes[7].OneofWrappers = []any{
 		(*QuantizeResponse_Program)(nil),
 	}
-	file_cage_plugin_v1_plugin_proto_msgTypes[12].OneofWrappers = []any{
+	file_cage_plugin_v1_plugin_proto_msgTypes[16].OneofWrappers = []any{
 		(*ProgramResponse_Program)(nil),
 		(*ProgramResponse_Declined)(nil),
 		(*ProgramResponse_Opaque)(nil),
@@ -2634,7 +2923,7 @@ func file_cage_plugin_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cage_plugin_v1_plugin_proto_rawDesc), len(file_cage_plugin_v1_plugin_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   26,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -40,8 +40,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Quantizer_Describe_FullMethodName = "/cage.plugin.v1.Quantizer/Describe"
-	Quantizer_Quantize_FullMethodName = "/cage.plugin.v1.Quantizer/Quantize"
+	Quantizer_Describe_FullMethodName    = "/cage.plugin.v1.Quantizer/Describe"
+	Quantizer_Quantize_FullMethodName    = "/cage.plugin.v1.Quantizer/Quantize"
+	Quantizer_AttachSites_FullMethodName = "/cage.plugin.v1.Quantizer/AttachSites"
+	Quantizer_Search_FullMethodName      = "/cage.plugin.v1.Quantizer/Search"
 )
 
 // QuantizerClient is the client API for Quantizer service.
@@ -57,6 +59,15 @@ type QuantizerClient interface {
 	// model. It is called once for each site when a run starts, possibly several
 	// at a time, and must depend on the request only.
 	Quantize(ctx context.Context, in *QuantizeRequest, opts ...grpc.CallOption) (*QuantizeResponse, error)
+	// AttachSites and Search are for quantizers that search, which answer Quantize with
+	// search_every; others leave them unimplemented. AttachSites is called once, before the
+	// first search, and hands over memory that both sides share. A plugin that was started
+	// again after a crash is attached again.
+	AttachSites(ctx context.Context, in *AttachSitesRequest, opts ...grpc.CallOption) (*AttachResponse, error)
+	// Search finds the state of some of the attached sites, in the shared memory: one call
+	// at a time, before the first step and between steps. After a crash or a time limit the
+	// same search comes again, with the same inputs.
+	Search(ctx context.Context, in *SearchRequest, opts ...grpc.CallOption) (*SearchResponse, error)
 }
 
 type quantizerClient struct {
@@ -87,6 +98,26 @@ func (c *quantizerClient) Quantize(ctx context.Context, in *QuantizeRequest, opt
 	return out, nil
 }
 
+func (c *quantizerClient) AttachSites(ctx context.Context, in *AttachSitesRequest, opts ...grpc.CallOption) (*AttachResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AttachResponse)
+	err := c.cc.Invoke(ctx, Quantizer_AttachSites_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *quantizerClient) Search(ctx context.Context, in *SearchRequest, opts ...grpc.CallOption) (*SearchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SearchResponse)
+	err := c.cc.Invoke(ctx, Quantizer_Search_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // QuantizerServer is the server API for Quantizer service.
 // All implementations must embed UnimplementedQuantizerServer
 // for forward compatibility.
@@ -100,6 +131,15 @@ type QuantizerServer interface {
 	// model. It is called once for each site when a run starts, possibly several
 	// at a time, and must depend on the request only.
 	Quantize(context.Context, *QuantizeRequest) (*QuantizeResponse, error)
+	// AttachSites and Search are for quantizers that search, which answer Quantize with
+	// search_every; others leave them unimplemented. AttachSites is called once, before the
+	// first search, and hands over memory that both sides share. A plugin that was started
+	// again after a crash is attached again.
+	AttachSites(context.Context, *AttachSitesRequest) (*AttachResponse, error)
+	// Search finds the state of some of the attached sites, in the shared memory: one call
+	// at a time, before the first step and between steps. After a crash or a time limit the
+	// same search comes again, with the same inputs.
+	Search(context.Context, *SearchRequest) (*SearchResponse, error)
 	mustEmbedUnimplementedQuantizerServer()
 }
 
@@ -115,6 +155,12 @@ func (UnimplementedQuantizerServer) Describe(context.Context, *DescribeRequest) 
 }
 func (UnimplementedQuantizerServer) Quantize(context.Context, *QuantizeRequest) (*QuantizeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Quantize not implemented")
+}
+func (UnimplementedQuantizerServer) AttachSites(context.Context, *AttachSitesRequest) (*AttachResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AttachSites not implemented")
+}
+func (UnimplementedQuantizerServer) Search(context.Context, *SearchRequest) (*SearchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Search not implemented")
 }
 func (UnimplementedQuantizerServer) mustEmbedUnimplementedQuantizerServer() {}
 func (UnimplementedQuantizerServer) testEmbeddedByValue()                   {}
@@ -173,6 +219,42 @@ func _Quantizer_Quantize_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Quantizer_AttachSites_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AttachSitesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuantizerServer).AttachSites(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quantizer_AttachSites_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuantizerServer).AttachSites(ctx, req.(*AttachSitesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Quantizer_Search_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SearchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuantizerServer).Search(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Quantizer_Search_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuantizerServer).Search(ctx, req.(*SearchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Quantizer_ServiceDesc is the grpc.ServiceDesc for Quantizer service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -187,6 +269,14 @@ var Quantizer_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Quantize",
 			Handler:    _Quantizer_Quantize_Handler,
+		},
+		{
+			MethodName: "AttachSites",
+			Handler:    _Quantizer_AttachSites_Handler,
+		},
+		{
+			MethodName: "Search",
+			Handler:    _Quantizer_Search_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

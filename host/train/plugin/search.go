@@ -1,0 +1,112 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/client"
+)
+
+// SearchedSite is a weight of which a quantizer searches the state.
+type SearchedSite struct {
+	sdk.Site
+	// Answer is the quantizer's.
+	Answer answer.Quantizer
+}
+
+// Searcher runs the searches of a quantizer: it holds the process, starts it again when it has crashed or does not answer,
+// and has the memory that both share. A crash costs time and changes no result, because a search reads one copy of the states
+// and writes another. It is used by one goroutine at a time.
+type Searcher struct {
+	keeper
+	layout client.SearchLayout
+	places map[string]int // in the layout, by the names of the weights
+	steps  int            // of the run
+}
+
+// The time limit of a search.
+const (
+	// DefaultSearchTimeout is the default.
+	DefaultSearchTimeout = 10 * time.Minute
+	// SearchTimeoutVariable is the environment variable that sets another.
+	SearchTimeoutVariable = "CAGE_PLUGIN_SEARCH_TIMEOUT"
+)
+
+// NewSearcher starts the plugin of c once more and hands it the memory of the weights, for a run of so many steps. The process lives until Close,
+// whatever becomes of c and ctx. Errors are [*Error].
+func NewSearcher(ctx context.Context, c *Client, list []SearchedSite, steps int) (*Searcher, error) {
+	s := &Searcher{places: map[string]int{}, steps: steps}
+	var placed []client.PlacedSite
+	for i, site := range list {
+		placed = append(placed, client.PlacedSite{Site: site.Site, Answer: site.Answer})
+		s.places[site.Name] = i
+	}
+	s.layout = client.ArrangeSites(placed)
+	s.keeper = keeper{origin: c, call: "search", attach: func(ctx context.Context, c *Client) error {
+		return c.quantizer.AttachSites(ctx, s.memory.path(), s.layout)
+	}}
+	if err := s.open(ctx, s.layout.Bytes, SearchTimeoutVariable, DefaultSearchTimeout); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Searcher) place(weight string) *client.PlacedSite { return &s.layout.Sites[s.places[weight]] }
+
+// Weight returns where the weight is to be put before a search.
+func (s *Searcher) Weight(weight string) []float32 {
+	p := s.place(weight)
+	return s.floats(p.X, elements(p.Shape))
+}
+
+// Trained returns where a trained parameter of the quantizer is to be put before a search.
+func (s *Searcher) Trained(weight, parameter string) []float32 {
+	p := s.place(weight)
+	return s.find(p, p.Answer.Trained, p.OfTrained, parameter)
+}
+
+// State returns where a state tensor is to be put before a search. A search leaves it as it is.
+func (s *Searcher) State(weight, state string) []float32 {
+	p := s.place(weight)
+	return s.find(p, p.Answer.State, p.Kept, state)
+}
+
+// Next returns where a state tensor is after a search.
+func (s *Searcher) Next(weight, state string) []float32 {
+	p := s.place(weight)
+	return s.find(p, p.Answer.State, p.Next, state)
+}
+
+func (s *Searcher) find(p *client.PlacedSite, list []answer.Tensor, places []int64, name string) []float32 {
+	for i, t := range list {
+		if t.Name == name {
+			return s.floats(places[i], elements(t.Shape))
+		}
+	}
+	panic(fmt.Sprintf("%s has no %s", p.Name, name))
+}
+
+// Search finds the states of some weights after a step, from what was put into the memory. After a crash, and when there is
+// no answer within the time limit, the plugin is started again, and the search begins again, twice at most. Errors are
+// [*Error].
+func (s *Searcher) Search(ctx context.Context, step int, weights []string) error {
+	var sites []int
+	for _, w := range weights {
+		sites = append(sites, s.places[w])
+	}
+	return s.ask(ctx, step, func(ctx context.Context, c *Client) error { return c.quantizer.Search(ctx, step, s.steps, sites) }, func() error { return s.check(weights) })
+}
+
+// check verifies that what a search has written is finite.
+func (s *Searcher) check(weights []string) error {
+	w := newInspection()
+	for _, name := range weights {
+		for _, st := range s.place(name).Answer.State {
+			w.check(name, "the state "+st.Name, s.Next(name, st.Name))
+		}
+	}
+	return w.wait(s.origin)
+}

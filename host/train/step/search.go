@@ -1,0 +1,116 @@
+package step
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/method/cage"
+)
+
+// Search finds the states of the quantizers of some weights outside of all programs, in host memory of its own.
+type Search interface {
+	// Weight, Trained and State return where a weight, and a trained parameter and a state tensor of
+	// its quantizer, are to be put before Search.
+	Weight(weight string) []float32
+	Trained(weight, parameter string) []float32
+	State(weight, state string) []float32
+	// Next returns where a state tensor is after Search.
+	Next(weight, state string) []float32
+	// Search finds the states of weights after a step; 0 is before the first. After an error it can
+	// be called again.
+	Search(ctx context.Context, step int, weights []string) error
+}
+
+// searched lists the rules of the weights whose quantizers search after a step.
+func (p *Plan) searched(step int) (list []cage.Rule) {
+	for _, r := range p.Rules {
+		if q := r.Quantizer; q != nil && q.SearchEvery > 0 && step%q.SearchEvery == 0 {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// Search finds the states of quantizers that search after this step, once: if it has done so, or no step came since the state
+// was made, it does nothing. The state is as it was after an error, and then Unsearched.
+func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
+	if !s.Unsearched {
+		return nil
+	}
+	rules := c.plan.searched(step)
+	var searches []Search
+	weights := map[Search][]string{}
+	for _, r := range rules {
+		search := c.plan.Search[r.Name]
+		if search == nil {
+			return fmt.Errorf("step: the quantizer of %s searches: that works in trainings only, where its process is running", r.Name)
+		}
+		if weights[search] == nil {
+			searches = append(searches, search)
+		}
+		weights[search] = append(weights[search], r.Name)
+		if err := give(search, r, s.Tensors); err != nil {
+			return err
+		}
+	}
+	for _, search := range searches {
+		if err := search.Search(ctx, step, weights[search]); err != nil {
+			return err
+		}
+	}
+	found := update.Tensors{}
+	for _, r := range rules {
+		for _, st := range r.Quantizer.State {
+			b, err := engine.Upload(c.dev, c.plan.Search[r.Name].Next(r.Name, st.Name), st.Shape...)
+			if err != nil {
+				engine.FinalizeAll(slices.Collect(maps.Values(found))...)
+				return err
+			}
+			found[update.Kept(r.Name, st.Name)] = b
+		}
+	}
+	s.wait()
+	for name, b := range found {
+		s.Tensors[name].Finalize()
+		s.Tensors[name] = b
+	}
+	s.Unsearched = false
+	return nil
+}
+
+// give puts what a search reads of a weight where it reads it.
+func give(to Search, r cage.Rule, t update.Tensors) error {
+	if err := copyTo(to.Weight(r.Name), t[update.Param(r.Name)]); err != nil {
+		return err
+	}
+	for _, tr := range r.Quantizer.Trained {
+		if err := copyTo(to.Trained(r.Name, tr.Name), t[update.Param(update.Trained(r.Name, tr))]); err != nil {
+			return err
+		}
+	}
+	for _, st := range r.Quantizer.State {
+		if err := copyTo(to.State(r.Name, st.Name), t[update.Kept(r.Name, st.Name)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// initSearched makes the states that searches find: zeros, and then what a first search gives.
+func (c *Compiled) initSearched(s *State) error {
+	for _, r := range c.plan.searched(0) {
+		for _, st := range r.Quantizer.State {
+			zeros, err := engine.Zeros(c.dev, st.Shape...)
+			if err != nil {
+				return err
+			}
+			s.Tensors[update.Kept(r.Name, st.Name)] = zeros
+		}
+	}
+	s.Unsearched = true
+	return c.Search(context.Background(), s, 0)
+}

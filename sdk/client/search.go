@@ -1,0 +1,82 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
+	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
+)
+
+// SearchLayout says where the tensors of a quantizer that searches are in the memory that it
+// shares with its host. Places are in bytes, and multiples of 64.
+type SearchLayout struct {
+	Bytes int64
+	Sites []PlacedSite
+}
+
+// PlacedSite is a site with its places.
+type PlacedSite struct {
+	sdk.Site
+	// Answer is the quantizer's for the site.
+	Answer answer.Quantizer
+	// X is where the plugin reads the weight; it reads the trained parameters and the state at
+	// Kept and writes the state that it finds at Next, each in the order of the answer.
+	X                     int64
+	OfTrained, Kept, Next []int64
+}
+
+// ArrangeSites gives every site its places; those in list are set by it.
+func ArrangeSites(list []PlacedSite) SearchLayout {
+	l := SearchLayout{Sites: make([]PlacedSite, len(list))}
+	place := placing(&l.Bytes)
+	for i, s := range list {
+		s.X = place(s.Shape)
+		s.OfTrained, s.Kept, s.Next = nil, nil, nil
+		for _, t := range s.Answer.Trained {
+			s.OfTrained = append(s.OfTrained, place(t.Shape))
+		}
+		for _, t := range s.Answer.State {
+			s.Kept, s.Next = append(s.Kept, place(t.Shape)), append(s.Next, place(t.Shape))
+		}
+		l.Sites[i] = s
+	}
+	return l
+}
+
+// AttachSites hands the memory over: the file at the path, which must have the layout's size.
+func (q *Quantizer) AttachSites(ctx context.Context, path string, l SearchLayout) error {
+	m := &pb.AttachSitesRequest{Path: path, Bytes: uint64(l.Bytes)}
+	for _, s := range l.Sites {
+		site, err := toSite(s.Site)
+		if err != nil {
+			return err
+		}
+		m.Sites = append(m.Sites, &pb.AttachedSite{Site: site, X: uint64(s.X), Trained: places(s.OfTrained), State: places(s.Kept), Next: places(s.Next)})
+	}
+	_, err := call(ctx, q.rpc.AttachSites, m)
+	return err
+}
+
+func places(list []int64) (out []uint64) {
+	for _, at := range list {
+		out = append(out, uint64(at))
+	}
+	return out
+}
+
+// Search asks for the state of sites, given by their places in the layout, after step of
+// steps. When it returns without an error, all their next states are written. An error may be
+// a [*Mistake], or that of the call itself, as a gRPC status.
+func (q *Quantizer) Search(ctx context.Context, step, steps int, sites []int) error {
+	if step < 0 || steps < step {
+		return fmt.Errorf("a search after step %d of %d", step, steps)
+	}
+	m := &pb.SearchRequest{Step: uint64(step), Steps: uint64(steps)}
+	for _, i := range sites {
+		m.Sites = append(m.Sites, uint32(i))
+	}
+	_, err := call(ctx, q.rpc.Search, m)
+	return err
+}
