@@ -136,6 +136,9 @@ type LoadFunc func(name string) (Tensor, error)
 // ParamName returns the name of a model parameter in checkpoints.
 func ParamName(param string) string { return update.Param(param) }
 
+// KeptName returns the name, in checkpoints, of a state tensor of the quantizer of a weight or activation site.
+func KeptName(site, state string) string { return update.Kept(site, state) }
+
 // EvaluatedName returns the name, in checkpoints, of the tensor that the model is evaluated with in
 // the place of a parameter or trained parameter with the given name there. A checkpoint has it only
 // if an optimizer gives it.

@@ -116,17 +116,12 @@ def _random_bits(args: Sequence[Type], _: Attr, want: Type) -> Type:
     return want
 
 
-def _unary(*types: DType) -> Rule:
+def _unary(*types: DType, result: DType | None = None) -> Rule:
     def rule(args: Sequence[Type], attr: Attr, want: Type) -> Type:
         _need(args[0], *types)
-        return args[0]
+        return Type(result or args[0].dtype, args[0].shape)
 
     return rule
-
-
-def _is_finite(args: Sequence[Type], attr: Attr, want: Type) -> Type:
-    _need(args[0], "float")
-    return Type("bool", args[0].shape)
 
 
 def _binary(*types: DType, result: DType | None = None) -> Rule:
@@ -156,16 +151,15 @@ def _select(args: Sequence[Type], attr: Attr, want: Type) -> Type:
     return Type(x.dtype, elementwise_shape(elementwise_shape(x.shape, y.shape), cond.shape))
 
 
-def _convert(args: Sequence[Type], attr: Attr, want: Type) -> Type:
-    if want.dtype not in DTYPES:
-        raise ValueError(f"cannot convert to {want.dtype}")
-    return Type(want.dtype, args[0].shape)
+def _retyped(*types: DType) -> Rule:
+    """Of the same shape, with the element type that is wanted."""
 
+    def rule(args: Sequence[Type], attr: Attr, want: Type) -> Type:
+        _need(args[0], *types)
+        _need(want, *types, what="result ")
+        return Type(want.dtype, args[0].shape)
 
-def _bitcast(args: Sequence[Type], attr: Attr, want: Type) -> Type:
-    _need(args[0], "float", "int", "uint")
-    _need(want, "float", "int", "uint")
-    return Type(want.dtype, args[0].shape)
+    return rule
 
 
 def _reshape(args: Sequence[Type], attr: Attr, want: Type) -> Type:
@@ -355,7 +349,7 @@ OPS: dict[str, tuple[int, Rule, tuple[str, ...]]] = {
         op: (1, _unary("float"), ())
         for op in ("sqrt", "exp", "expm1", "log", "log1p", "tanh", "floor", "round", "logb")
     },
-    "is_finite": (1, _is_finite, ()),
+    "is_finite": (1, _unary("float", result="bool"), ()),
     "not": (1, _unary("bool", "int", "uint"), ()),
     **{op: (2, _binary("float", "int", "uint"), ()) for op in ("add", "sub", "mul", "max", "min")},
     **{op: (2, _binary("float"), ()) for op in ("div", "pow", "ldexp")},
@@ -365,8 +359,8 @@ OPS: dict[str, tuple[int, Rule, tuple[str, ...]]] = {
     **{op: (2, _binary(*DTYPES, result="bool"), ()) for op in ("eq", "ne")},
     **{op: (2, _binary("float", "int", "uint", result="bool"), ()) for op in ("lt", "le", "gt", "ge")},
     "select": (3, _select, ()),
-    "convert": (1, _convert, ()),
-    "bitcast": (1, _bitcast, ()),
+    "convert": (1, _retyped(*DTYPES), ()),
+    "bitcast": (1, _retyped("float", "int", "uint"), ()),
     "reshape": (1, _reshape, ()),
     "transpose": (1, _transpose, ("axes",)),
     "broadcast": (1, _broadcast, ("axes",)),

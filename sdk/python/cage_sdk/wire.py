@@ -84,9 +84,8 @@ def to_description(d: Description) -> Any:
     """Writes a description."""
     m = message("Description")(name=d.name, version=d.version, doc=d.doc)
     for p in d.parameters:
-        kind = {"boolean": "boolean", "string": "string", "integer": "integer", "float": "float"}[p.type]
         m.parameters.add(
-            name=p.name, type=_PARAMETERS[p.type], default={kind: p.default}, min=p.min, max=p.max, choices=p.choices, doc=p.doc
+            name=p.name, type=_PARAMETERS[p.type], default={p.type: p.default}, min=p.min, max=p.max, choices=p.choices, doc=p.doc
         )
     return m
 
@@ -140,7 +139,7 @@ def _to_due(d: Due) -> Any:
 
 def to_quantizer_program(q: QuantizerProgram) -> Any:
     """Writes a quantizer's answer."""
-    programs = {name: to_program(getattr(q, name)) for name in ("program", "evaluate", "init", "unpack", "init_state", "next")}
+    programs = {name: to_program(getattr(q, name)) for name in ("program", "evaluate", "init", "unpack", "init_state", "next", "backward")}
     return message("QuantizerProgram")(**programs, homogeneous=q.homogeneous, trained=_to_list(q.trained), state=_to_list(q.state))
 
 
