@@ -25,6 +25,8 @@ from .plugin import Bool, Choice, Description, Float, Int, Parameter, Refusal, S
 from .program import Builder, Node, Program, ProgramError, Value
 from .quantizer import (
     Constrained,
+    Differentiator,
+    Gradients,
     Maximal,
     Packer,
     Quantized,
@@ -40,7 +42,7 @@ from .serve import serve
 
 __all__ = [
     "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "Compact", "Constrained", "DType", "Description",
-    "Due", "Float", "Int", "Maximal", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
+    "Differentiator", "Due", "Float", "Gradients", "Int", "Maximal", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
     "Prober", "Program", "ProgramError", "Quantized", "Quantizer", "QuantizerProgram", "Refresher", "Refusal",
     "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "Stateful", "String", "Tensor", "Trainable", "Type",
     "UpdateInput", "Value", "build_optimizer", "build_quantizer", "serve",
