@@ -89,6 +89,7 @@ func calls() []struct {
 		{"lsq", site(weight, lsqValues("unsigned"), 4, 6)},
 		{"smoothquant", site(weight, smooth, 4, 6)},
 		{"smoothquant", site(activation, smooth, 2, 6)},
+		{"ewgs", site(weight, map[string]*pb.Value{"bits": integer(4), "delta": float(0.01), "deviations": float(3)}, 4, 6)},
 		{"delayed", site(activation, map[string]*pb.Value{"history": integer(4), "margin": integer(1)}, 2, 8)},
 		{"adamw", versions},
 		{"adamw", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector, Shape: []uint32{8}, Values: adamw}}},
@@ -144,7 +145,7 @@ func answer(t *testing.T, conn *grpc.ClientConn, plugin string, request proto.Me
 	switch r := response.(type) {
 	case *pb.QuantizeResponse:
 		q := r.GetProgram()
-		fields = map[string]*pb.Program{"program": q.Program, "evaluate": q.Evaluate, "init": q.Init, "unpack": q.Unpack, "init_state": q.InitState, "next": q.Next}
+		fields = map[string]*pb.Program{"program": q.Program, "evaluate": q.Evaluate, "init": q.Init, "unpack": q.Unpack, "init_state": q.InitState, "next": q.Next, "backward": q.Backward}
 	case *pb.ProgramResponse:
 		if o := r.GetProgram(); o != nil {
 			fields = map[string]*pb.Program{"init": o.Init, "update": o.Update}

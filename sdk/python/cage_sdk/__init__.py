@@ -26,6 +26,8 @@ from .program import Builder, Node, Program, ProgramError, Value
 from .quantizer import (
     Columns,
     Constrained,
+    Differentiator,
+    Gradients,
     Maximal,
     Packer,
     Quantized,
@@ -41,7 +43,7 @@ from .serve import serve
 
 __all__ = [
     "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "Columns", "Compact", "Constrained", "DType", "Description",
-    "Due", "Float", "Int", "Maximal", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
+    "Differentiator", "Due", "Float", "Gradients", "Int", "Maximal", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
     "Prober", "Program", "ProgramError", "Quantized", "Quantizer", "QuantizerProgram", "Refresher", "Refusal",
     "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "Stateful", "String", "Tensor", "Trainable", "Type",
     "UpdateInput", "Value", "build_optimizer", "build_quantizer", "serve",
