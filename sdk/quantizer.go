@@ -208,12 +208,13 @@ type Site struct {
 }
 
 // Columns are statistics of an operand of a product: of each of the columns that the product
-// sums over, in the first batch, by the model in full precision. If an activation has several
-// weights, as those of a gate and what it multiplies, the rows of all of them count.
+// sums over, in the first batch, by the model in full precision; where a model is quantized after
+// its training, in the texts that calibrate it. If an activation has several weights, as those of
+// a gate and what it multiplies, the rows of all of them count.
 type Columns struct {
 	// Max is the largest magnitude in each column, and Mean the mean of the magnitudes:
-	// floats of one row, in the rank of x. The rows are the tokens of the activation, those
-	// of padding too, or the output channels of the weights.
+	// floats of one row, in the rank of x. The rows are the tokens of the activation, with
+	// zeros for padding, or the output channels of the weights.
 	Max, Mean program.Value
 }
 

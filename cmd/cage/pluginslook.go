@@ -36,6 +36,7 @@ type pluginLook struct {
 	backward, kernel, evaluation, watch bool
 	seed                                uint64
 	out                                 string
+	heads                               int
 }
 
 // newPluginsLook returns a command that starts a plugin and answers with what look makes of it.
@@ -43,7 +44,8 @@ func newPluginsLook(p *pluginLook, cmd *cobra.Command, look func(context.Context
 	cmd.Args = exactly(1, "the name or path of one plugin")
 	flags := cmd.Flags()
 	flags.StringVar(&p.shape, "shape", "32x384", "`SHAPE` of the tensor, rows first")
-	flags.StringVar(&p.role, "role", string(sdk.RoleWeight), "`ROLE` of the site of a quantizer: weight, activation or gradient")
+	flags.StringVar(&p.role, "role", string(sdk.RoleWeight), "`ROLE` of the site of a quantizer: weight, activation, gradient, key, value or query")
+	flags.IntVar(&p.heads, "heads", 1, "`NUMBER` of heads that the columns of a key, value or query belong to")
 	flags.StringArrayVar(&p.sets, "set", nil, "give a parameter of the plugin: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&p.evaluation, "evaluation", false, "the program of evaluation, where it is another one than that of training")
 	flags.BoolVar(&p.watch, "watch", false, "again, whenever a file of the plugin's directory changes, until Ctrl-C")
@@ -78,8 +80,8 @@ func (p *pluginLook) question() (q question, err error) {
 	}
 	q.settings = set.settings
 	q.role = sdk.Role(p.role)
-	if !slices.Contains([]sdk.Role{sdk.RoleWeight, sdk.RoleActivation, sdk.RoleGradient}, q.role) {
-		return q, usageError{fmt.Errorf("--role %q: use weight, activation or gradient", p.role)}
+	if !slices.Contains([]sdk.Role{sdk.RoleWeight, sdk.RoleActivation, sdk.RoleGradient, sdk.RoleKey, sdk.RoleValue, sdk.RoleQuery}, q.role) {
+		return q, usageError{fmt.Errorf("--role %q: use weight, activation, gradient, key, value or query", p.role)}
 	}
 	if p.npy != "" {
 		file, err := regular.ReadFile(p.npy)
@@ -137,7 +139,16 @@ func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q que
 	if err != nil {
 		return out, err
 	}
-	out, err = client.Quantize(ctx, sdk.Site{Role: q.role, Name: "layers.0.attention.query", Layers: 1, Shape: shape, Values: values})
+	site := sdk.Site{Role: q.role, Name: "layers.0.attention.query", Layers: 1, Shape: shape, Values: values}
+	if q.role != sdk.RoleWeight {
+		site.Context = shape[0]
+	}
+	if slices.Contains([]sdk.Role{sdk.RoleKey, sdk.RoleValue, sdk.RoleQuery}, q.role) {
+		if site.Heads = p.heads; site.Heads < 1 || site.RowLen()%site.Heads != 0 {
+			return out, usageError{fmt.Errorf("--heads %d: want a number that divides the %d columns", p.heads, site.RowLen())}
+		}
+	}
+	out, err = client.Quantize(ctx, site)
 	if err == nil && p.evaluation {
 		out = out.ForEvaluation()
 	}

@@ -52,6 +52,7 @@ describes the format. Of a directory all files *.json are tried.`,
 	flags.BoolVar(&p.traits.AnyGradient, "any-gradient", false, "a quantizer's gradient is not that of the identity under a mask")
 	flags.BoolVar(&p.traits.OwnLoss, "own-loss", false, "a quantizer's backward pass gives gradients where the one that comes in is zero")
 	flags.StringVar((*string)(&p.traits.ScaleScope), "scale-scope", "", "a quantizer claims that a `SCOPE` shares a scale: block, row, column or tensor")
+	flags.StringVar((*string)(&p.traits.KeyScope), "key-scope", "", "a quantizer claims that keys have another `SCOPE` than all else")
 	flags.BoolVar(&p.traits.AnyZeroCode, "any-zero-code", false, "a quantizer has another code than 0 for zero")
 	flags.BoolVar(&p.traits.Prunes, "prunes", false, "a quantizer makes entries zero because others are larger")
 	flags.BoolVar(&p.traits.OwnDecay, "own-decay", false, "an optimizer shrinks weights by itself")
@@ -138,8 +139,10 @@ func (p *pluginTest) options() ([]sdktest.Option, []sdk.Kind, error) {
 	if known := append(engine.Kinds(), noDevice); !slices.Contains(known, p.device) {
 		return nil, nil, usageError{fmt.Errorf("--device %q: use %s", p.device, strings.Join(known, ", "))}
 	}
-	if scope := p.traits.ScaleScope; scope != "" && !slices.Contains(sdktest.Scopes, scope) {
-		return nil, nil, usageError{fmt.Errorf("--scale-scope %q: use block, row, column or tensor", scope)}
+	for flag, scope := range map[string]sdktest.Scope{"scale-scope": p.traits.ScaleScope, "key-scope": p.traits.KeyScope} {
+		if scope != "" && !slices.Contains(sdktest.Scopes, scope) {
+			return nil, nil, usageError{fmt.Errorf("--%s %q: use block, row, column or tensor", flag, scope)}
+		}
 	}
 	for _, set := range p.sets {
 		if key, _, ok := strings.Cut(set, "="); !ok || key == "" {

@@ -72,6 +72,7 @@ func calls() []struct {
 	second.Site.Name, second.Site.Layer, second.Site.Layers = "blocks.1.attn.qkv", proto.Uint32(1), 2
 	keys := site(pb.SiteRole_SITE_ROLE_KEY, absmaxValues(4), 6, 8)
 	keys.Site.Name, keys.Site.Heads, keys.Site.Context = "layers.0.attn.keys", 2, 3
+	smooth := map[string]*pb.Value{"bits": integer(8), "alpha": float(0.5), "granularity": text("row")}
 	adamw := map[string]*pb.Value{"beta1": float(0.9), "beta2": float(0.95), "eps": float(1e-8)}
 	versions := &pb.DescribeRequest{ApiVersions: []uint32{1}}
 	return []struct {
@@ -86,6 +87,9 @@ func calls() []struct {
 		{"absmax", keys},
 		{"lsq", site(weight, lsqValues("signed"), 4, 6)},
 		{"lsq", site(weight, lsqValues("unsigned"), 4, 6)},
+		{"smoothquant", site(weight, smooth, 4, 6)},
+		{"smoothquant", site(activation, smooth, 2, 6)},
+		{"ewgs", site(weight, map[string]*pb.Value{"bits": integer(4), "delta": float(0.01), "deviations": float(3)}, 4, 6)},
 		{"delayed", site(activation, map[string]*pb.Value{"history": integer(4), "margin": integer(1)}, 2, 8)},
 		{"adamw", versions},
 		{"adamw", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector, Shape: []uint32{8}, Values: adamw}}},
@@ -141,7 +145,7 @@ func answer(t *testing.T, conn *grpc.ClientConn, plugin string, request proto.Me
 	switch r := response.(type) {
 	case *pb.QuantizeResponse:
 		q := r.GetProgram()
-		fields = map[string]*pb.Program{"program": q.Program, "evaluate": q.Evaluate, "init": q.Init, "unpack": q.Unpack, "init_state": q.InitState, "next": q.Next}
+		fields = map[string]*pb.Program{"program": q.Program, "evaluate": q.Evaluate, "init": q.Init, "unpack": q.Unpack, "init_state": q.InitState, "next": q.Next, "backward": q.Backward}
 	case *pb.ProgramResponse:
 		if o := r.GetProgram(); o != nil {
 			fields = map[string]*pb.Program{"init": o.Init, "update": o.Update}

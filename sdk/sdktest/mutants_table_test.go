@@ -19,6 +19,9 @@ func TestGood(t *testing.T) {
 	t.Run("packed", func(t *testing.T) { sdktest.Quantizer(t, goodPacked()) })
 	t.Run("learned", func(t *testing.T) { sdktest.Quantizer(t, learned{}) })
 	t.Run("maximal", func(t *testing.T) { sdktest.Quantizer(t, maximal{}) })
+	t.Run("keys by columns", func(t *testing.T) {
+		sdktest.Quantizer(t, keysByColumn{}, sdktest.Claim(sdktest.Traits{KeyScope: sdktest.ScopeColumn}))
+	})
 	t.Run("pushed", func(t *testing.T) { sdktest.Quantizer(t, pushed{}) })
 	t.Run("kept", func(t *testing.T) { sdktest.Quantizer(t, kept{constraint: positive}) })
 	t.Run("smoothing", func(t *testing.T) { sdktest.Quantizer(t, smoothing{}) })
@@ -49,6 +52,34 @@ func byColumn(q *rows) {
 
 func byTensor(q *rows) {
 	q.most = func(x program.Value) program.Value { return x.Abs().MaxAll().Reshape(1, 1) }
+}
+
+// keysByColumn is rows, but for keys, which have a scale for each column; with allHeads, for the same column of all heads.
+type keysByColumn struct{ allHeads bool }
+
+func (keysByColumn) Describe() sdk.Description { return good().Describe() }
+
+func (k keysByColumn) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	q := good()
+	if site.Role == sdk.RoleKey {
+		byColumn(&q)
+		if heads := site.Heads; k.allHeads && heads > 1 {
+			q.most = func(x program.Value) program.Value {
+				size := site.RowLen() / heads
+				of := x.Abs().ReduceMax(0).Reshape(heads, size).ReduceMax(0)
+				return of.Broadcast([]int{1, heads, size}, []int{2}).Reshape(1, heads*size)
+			}
+		}
+	}
+	return q.Quantize(b, x, site)
+}
+
+// failsForKeys is a mistake that only keys show.
+func failsForKeys(site sdk.Site) error {
+	if site.Role == sdk.RoleKey && site.Heads > 0 && site.Context > 0 {
+		return fmt.Errorf("no row %d", site.Shape[0])
+	}
+	return nil
 }
 
 // double is twice v.
@@ -124,6 +155,9 @@ func TestQuantizerMutants(t *testing.T) {
 		{"a panic at the end of a range", broken(func(q *rows) { q.refuse = panics }), []string{"parameters"}, nil},
 		{"a width that it refuses", broken(func(q *rows) { q.refuse = wide }), []string{"shapes"}, nil},
 		{"fails in the last block", broken(func(q *rows) { q.refuse = last }), []string{"layers"}, nil},
+		{"fails for keys", broken(func(q *rows) { q.refuse = failsForKeys }), []string{"parameters"}, nil},
+		{"keys by columns, without a claim", keysByColumn{}, []string{"scale scope"}, nil},
+		{"keys by columns of all heads", keysByColumn{allHeads: true}, []string{"scale scope"}, sdktest.Claim(sdktest.Traits{KeyScope: sdktest.ScopeColumn})},
 		{"fails at gradients", broken(func(q *rows) {
 			q.refuse = func(site sdk.Site) error {
 				if site.Role == sdk.RoleGradient {

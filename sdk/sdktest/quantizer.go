@@ -61,7 +61,7 @@ func (q *quantizerRun) checkParameters(t *trial) {
 	for i, v := range variants {
 		t.announce()
 		var errs []error
-		for _, role := range roles {
+		for _, role := range q.roles() {
 			s, err := q.ask(v, role, 4, 128)
 			switch {
 			case err == nil:
@@ -72,7 +72,7 @@ func (q *quantizerRun) checkParameters(t *trial) {
 				t.ok(s.example, err)
 			}
 		}
-		if len(errs) < len(roles) {
+		if len(errs) < len(q.roles()) {
 			continue
 		}
 		refused.add(errs[0])
@@ -98,7 +98,7 @@ var rowLengths = []int{1, 3, 31, 32, 33, 128, 640, 1024}
 
 func (q *quantizerRun) checkShapes(t *trial) {
 	var refused refusals
-	for _, role := range roles {
+	for _, role := range q.roles() {
 		if _, err := q.ask(q.space.singles[0], role, 4, 128); isRefusal(err) {
 			t.notef("not for sites of the role %s", role)
 			continue
@@ -111,7 +111,8 @@ func (q *quantizerRun) checkShapes(t *trial) {
 					continue
 				}
 				t.announce()
-				if !isRefusal(err) || d%32 == 0 && len(s.settings) == 0 {
+				alone := ofAttention(role) && rows == 1 // groups of tokens need several
+				if !isRefusal(err) || d%32 == 0 && len(s.settings) == 0 && !alone {
 					t.ok(s.example, err)
 				}
 				refused.add(err)
@@ -148,7 +149,7 @@ func (q *quantizerRun) checkOperands(t *trial) {
 
 // checkLayers asks for programs at several depths, for the roles that the default settings have.
 func (q *quantizerRun) checkLayers(t *trial) {
-	for _, role := range roles {
+	for _, role := range q.roles() {
 		if _, err := q.ask(q.space.singles[0], role, 4, 128); err != nil {
 			continue // the shapes check reports it
 		}

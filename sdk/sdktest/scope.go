@@ -1,6 +1,7 @@
 package sdktest
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
@@ -51,8 +52,12 @@ var scopeShapes = [][]int{{3, 128}, {4, 33}, {3, 640}}
 // token of an activation that depends on the other tokens, and columns, are mistakes. With settings that a person chose they are
 // noted, too.
 func (q *quantizerRun) checkScope(t *trial) {
-	v, claim := q.space.singles[0], q.traits.ScaleScope
-	for _, role := range roles {
+	v := q.space.singles[0]
+	for _, role := range q.roles() {
+		claim := q.traits.ScaleScope
+		if role == sdk.RoleKey {
+			claim = cmp.Or(q.traits.KeyScope, claim)
+		}
 		for _, shape := range scopeShapes {
 			s, err := q.ask(v, role, shape...)
 			if err != nil {

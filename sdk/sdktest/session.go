@@ -193,6 +193,8 @@ type Traits struct {
 	// ScaleScope says what shares a scale with the settings given. Without it, rows or their parts
 	// may, and the whole of a weight.
 	ScaleScope Scope
+	// KeyScope is the same for keys, where these have another scope than values and all else.
+	KeyScope Scope
 	// AnyZeroCode lets another code than 0 stand for zero, as where codes count levels from the lowest.
 	AnyZeroCode bool
 	// Prunes lets entries become zero, with mask 0, because others of their row are larger.

@@ -1,6 +1,7 @@
 package sdktest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/client"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -18,6 +20,7 @@ type quantizerRun struct {
 	*session
 	subject QuantizerSubject
 	asked   map[string]*siteAnswer
+	asksFor []sdk.Role // see roles
 }
 
 // siteAnswer is a quantizer's answer for one site.
@@ -81,7 +84,14 @@ func site(v variant, role sdk.Role, shape []int, at depth) sdk.Site {
 	if at.layer >= 0 {
 		name = fmt.Sprintf("layers.%d.wq", at.layer)
 	}
-	return sdk.Site{Role: role, Name: name, Layer: at.layer, Layers: at.layers, Shape: slices.Clone(shape), Values: v.values}
+	s := sdk.Site{Role: role, Name: name, Layer: at.layer, Layers: at.layers, Shape: slices.Clone(shape), Values: v.values}
+	if role != sdk.RoleWeight && len(shape) > 0 {
+		s.Context = shape[0] // one sequence
+	}
+	if ofAttention(role) {
+		s.Name, s.Heads = fmt.Sprintf("layers.%d.attn.%ss", at.layer, role), headsOf(s.RowLen())
+	}
+	return s
 }
 
 // matrixShapes are the shapes for checks that need a matrix: rows of odd length, which
@@ -92,14 +102,43 @@ var matrixShapes = [][]int{{4, 33}, {3, 128}}
 // single rows, and rows a little shorter or longer than a block.
 var edgeShapes = [][]int{{1, 1}, {4, 1}, {4, 3}, {4, 31}, {1, 32}, {4, 32}, {1, 33}}
 
-// roles are the roles that sites have.
-var roles = []sdk.Role{sdk.RoleWeight, sdk.RoleActivation}
+// roles are the roles that sites have: weight and activation, and key and value where a plugin has other programs for
+// these than for activations. Those of queries are like those of keys. A plugin may be too old to know them.
+func (q *quantizerRun) roles() []sdk.Role {
+	if q.asksFor == nil {
+		q.asksFor = []sdk.Role{sdk.RoleWeight, sdk.RoleActivation}
+		v := q.space.singles[0]
+		activation, unanswered := q.ask(v, sdk.RoleActivation, 4, 128)
+		for _, role := range []sdk.Role{sdk.RoleKey, sdk.RoleValue} {
+			s, err := q.ask(v, role, 4, 128)
+			same := err == nil && unanswered == nil && maps.Equal(hashes(s.Programs()), hashes(activation.Programs()))
+			if !same && !isRefusal(err) && !errors.Is(err, client.ErrVersion) {
+				q.asksFor = append(q.asksFor, role)
+			}
+		}
+	}
+	return q.asksFor
+}
 
-// sites are the answers for a variant at a shape: for a weight, and for an activation if
-// its programs are different; in training, and in evaluation if that has another program.
+// ofAttention says that a role is that of an operand of attention.
+func ofAttention(role sdk.Role) bool {
+	return role == sdk.RoleKey || role == sdk.RoleValue || role == sdk.RoleQuery
+}
+
+// headsOf is into how many heads rows of a length are divided.
+func headsOf(length int) int {
+	const size = 32
+	if length%size == 0 {
+		return length / size
+	}
+	return 1
+}
+
+// sites are the answers for a variant at a shape: for a weight, and for other roles if
+// their programs are different; in training, and in evaluation if that has another program.
 func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
 	var list []*siteAnswer
-	for _, role := range roles {
+	for _, role := range q.roles() {
 		s, err := q.ask(v, role, shape...)
 		if err != nil || len(list) > 0 && maps.Equal(hashes(s.Programs()), hashes(list[0].Programs())) {
 			continue

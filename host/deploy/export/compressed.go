@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/deploy/export/pack"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
 )
 
@@ -70,13 +71,12 @@ func (p *compressedPlan) choose(part part, o Options) (Stored, error) {
 		return Stored{}, err
 	}
 	t := p.storedPlain(part, w.quantized)
-	var rotated *RotatedError
-	if !w.quantized || errors.As(w.noGrid, &rotated) {
+	if reason := staysFloat(part.param, w); !w.quantized || reason != nil {
 		var notes []string
 		if w.quantized {
-			notes = append(notes, rotated.Error())
+			notes = append(notes, reason.Error())
 			if !o.Inexact && !holds(p.float, w.values) {
-				return t, fmt.Errorf("it stays a float, as %w; and its numbers are not all %s: --dtype f32 is exact", rotated, p.float)
+				return t, fmt.Errorf("it stays a float, as %w; and its numbers are not all %s: --dtype f32 is exact", reason, p.float)
 			}
 		}
 		if _, has := p.inputs[part.param.Name]; has {
@@ -105,6 +105,17 @@ func (p *compressedPlan) choose(part part, o Options) (Stored, error) {
 	}
 	t.Bytes -= p.storedPlain(part, true).Bytes
 	return t, nil
+}
+
+// staysFloat says why a quantized weight is stored as floats; nil if it is packed.
+func staysFloat(p architecture.Param, w weight) error {
+	if p.Role != architecture.RoleMatrix {
+		return errors.New("only layers in blocks are packed, and not the head")
+	}
+	if rotated, ok := errors.AsType[*RotatedError](w.noGrid); ok {
+		return rotated
+	}
+	return nil
 }
 
 func elements(shape []int) int {
@@ -194,7 +205,7 @@ func (p *compressedPlan) quantizationConfig() map[string]any {
 		if s, ok := p.schemes[t.Name]; ok {
 			layer := layerScheme{s, p.inputs[t.Param]}
 			modules[layer] = append(modules[layer], module)
-		} else if t.part.param.Quantized { // a linear layer, packed or not
+		} else if t.part.param.Quantized && t.part.param.Role == architecture.RoleMatrix { // a linear layer, packed or not
 			ignore = append(ignore, module)
 		}
 	}

@@ -19,8 +19,10 @@ type Model struct {
 	Quantized func(param string) (*Quantized, error)
 	// Activations lists the inputs of layers that are quantized; nil means none.
 	Activations func() ([]Activation, error)
-	Tokenizer   Tokenizer
-	Card        Card
+	// Warnings say what else the model does that no format stores.
+	Warnings  []string
+	Tokenizer Tokenizer
+	Card      Card
 }
 
 // Quantized is a weight x as returned by its quantizer's program.

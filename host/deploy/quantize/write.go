@@ -37,6 +37,7 @@ type quantizedRun struct {
 	dir   rundir.Dir
 	parts []*safetensors.File             // weights of blocks
 	ready map[string][]safetensors.Tensor // by parameter: Ŵ, and its scales if they are kept
+	kept  []safetensors.Tensor            // states of the quantizers of activations
 }
 
 // write quantizes block after block, and writes the run.
@@ -58,6 +59,11 @@ func (w *quantizedRun) fill(ctx context.Context, run *layerwise.Run) (err error)
 		w.log.Info("quantized", "block", block+1, "of", run.Model.Blocks())
 		return w.keep(ctx, parts.Join(fmt.Sprintf("%d.safetensors", block)), weights)
 	}
+	run.State = func(site, name string, shape []int, values []float32) error {
+		kept, err := safetensors.New(step.KeptName(site, name), shape, values)
+		w.kept = append(w.kept, kept)
+		return err
+	}
 	if err = run.Do(ctx); err == nil {
 		err = w.hold(ctx)
 	}
@@ -78,7 +84,7 @@ func (w *quantizedRun) hold(ctx context.Context) error {
 	}
 	made := &trained.Record{Posttrained: w.result, Record: provenance.Record{Build: w.build, Initial: w.origin,
 		Tokenizer: w.made.Tokenizer, Plugins: w.used, Programs: w.programs, Directory: w.made.Directory}}
-	held := &trained.Held{Config: cfg, Method: w.cfg.Method, Record: made, Params: w.model.Params(), Values: w.values, Ready: w.ready, From: w.source.dir}
+	held := &trained.Held{Config: cfg, Method: w.cfg.Method, Record: made, Params: w.model.Params(), Values: w.values, Ready: w.ready, More: w.kept, From: w.source.dir}
 	return held.Write(ctx, w.dir)
 }
 
@@ -134,7 +140,9 @@ func (w *quantizedRun) configuration() (*config.Config, error) {
 		c.Quantizer.Weights = nil
 		c.Quantizer.Overrides = slices.DeleteFunc(c.Quantizer.Overrides, func(o config.Override) bool { return o.Role == config.RoleWeights })
 		for i := range c.Quantizer.Overrides {
-			c.Quantizer.Overrides[i].Role = config.RoleActivations
+			if o := &c.Quantizer.Overrides[i]; o.About(config.RoleWeights) {
+				o.Role = config.RoleActivations
+			}
 		}
 		return nil
 	})

@@ -30,6 +30,7 @@ func (t *Model) Export() (*export.Model, error) {
 	settings := t.cfg.Model
 	settings.FillIn()
 	m := &export.Model{Settings: settings, Params: t.built.Compiled.Plan().Model.Params(), Latent: t.latent, Quantized: t.quantized, Activations: t.activations}
+	m.Warnings = t.unstored()
 	var err error
 	if m.Tokenizer, err = t.exportTokenizer(); err != nil {
 		return nil, err
@@ -211,14 +212,27 @@ func appendNew(list []string, more string) []string {
 	return append(list, more)
 }
 
-// activations lists the quantized inputs of layers, with their quantizers for a step.Piece of
+// unstored says what the model quantizes that no format knows of.
+func (t *Model) unstored() (warnings []string) {
+	for _, o := range []struct{ role, what string }{
+		{config.RoleKeys, "the keys of attention"}, {config.RoleValues, "the values of attention"}, {config.RoleQueries, "the queries of attention"},
+		{config.RoleHead, "the input of the head"},
+	} {
+		if t.cfg.Quantizer.Quantizes(o.role) {
+			warnings = append(warnings, fmt.Sprintf("the run quantizes %s ([quantizer.%s]), and programs that load the export do not", o.what, o.role))
+		}
+	}
+	return warnings
+}
+
+// activations lists the quantized inputs of layers in blocks, with their quantizers for a step.Piece of
 // tokens: one site for each program, as the layers of a model have the same ones.
 func (t *Model) activations() ([]export.Activation, error) {
 	var list []export.Activation
 	at := map[string]int{} // places in the list by the program's hash
 	for _, site := range t.built.Compiled.Plan().Model.ActivationSites(1, step.Piece) {
 		p, ok := t.built.Programs.Pieces[step.Piece][site.Name]
-		if !ok {
+		if !ok || !site.OfBlock() {
 			continue
 		}
 		if len(p.Trained) > 0 {

@@ -146,7 +146,9 @@ type Held struct {
 	Values func(param string) ([]float32, error)
 	// Ready are the tensors of parameters that are not read with Values.
 	Ready map[string][]safetensors.Tensor
-	From  string // directory of the model, which may have files of a tokenizer
+	// More are further tensors of the checkpoint, such as states of quantizers.
+	More []safetensors.Tensor
+	From string // directory of the model, which may have files of a tokenizer
 }
 
 // Write writes the run into a directory, which is named train.out once it is complete. run.toml, which makes it a run
@@ -195,6 +197,7 @@ func (h *Held) save(ctx context.Context, to rundir.Dir) error {
 		read := func() ([]float32, error) { return h.Values(p.Name) }
 		state.Tensors = append(state.Tensors, safetensors.Lazy(step.ParamName(p.Name), p.Dims, read))
 	}
+	state.Tensors = append(state.Tensors, h.More...)
 	_, err = checkpoint.Save(ctx, to.Checkpoints(), state)
 	return err
 }

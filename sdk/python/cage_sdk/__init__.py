@@ -25,7 +25,10 @@ from .optimizer import (
 from .plugin import Bool, Choice, Description, Float, Int, Parameter, Refusal, State, StateTensor, String
 from .program import Builder, Node, Program, ProgramError, Value
 from .quantizer import (
+    Columns,
     Constrained,
+    Differentiator,
+    Gradients,
     Maximal,
     Packer,
     Quantized,
@@ -40,8 +43,8 @@ from .quantizer import (
 from .serve import serve
 
 __all__ = [
-    "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "Compact", "Constrained", "DType", "Description",
-    "Due", "Float", "Int", "Maximal", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
+    "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "Columns", "Compact", "Constrained", "DType", "Description",
+    "Differentiator", "Due", "Float", "Gradients", "Int", "Maximal", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
     "Prober", "Program", "ProgramError", "Quantized", "Quantizer", "QuantizerProgram", "Refresher", "Refusal",
     "Rounded", "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "Stateful", "String", "Tensor", "Trainable",
     "Type", "UpdateInput", "Value", "build_optimizer", "build_quantizer", "serve",

@@ -27,7 +27,7 @@ from .infer import DTYPES, Type, infer
 from .optimizer import Optimizer, Tensor, UpdateInput
 from .plugin import Description, State
 from .program import Builder, Node, ProgramError, Value
-from .quantizer import Quantized, Quantizer, Site
+from .quantizer import Gradients, Quantized, Quantizer, Site
 
 LONGEST_LOOP = 64
 """The largest number of rounds of a loop that is unrolled."""
@@ -338,7 +338,7 @@ def from_jax(
 
     site.trained, site.state, site.noise, site.shared_noise and site.step are arrays here. A mapping may have `homogeneous`, too. Where
     there is no surrogate, the gradient is JAX's if the function says something of it, by stop_gradient, custom_vjp or
-    custom_jvp; otherwise it passes straight through. x + stop_gradient(q − x) has the value q, bit for bit. maxima names the
+    custom_jvp, which need not be linear in the one that comes in; otherwise it passes straight through. x + stop_gradient(q − x) has the value q, bit for bit. maxima names the
     state tensors that are maxima over micro-batches, and not means.
     """
 
@@ -359,20 +359,33 @@ def from_jax(
                 """The function whose gradient is that of value: its derivative at a fixed point, times the argument."""
                 x0, trained0 = jax.lax.stop_gradient((x, trained))
                 y, vjp = jax.vjp(lambda x, trained: value(x, trained, given), x0, trained0)
-                try:
-                    return jax.linear_transpose(vjp, y)((x, trained))[0]
-                except (NotImplementedError, AssertionError, TypeError) as e:
-                    raise ProgramError(f"the backward pass must be linear in the gradient that comes in: {e}") from e
+                return jax.linear_transpose(vjp, y)((x, trained))[0]
 
             w = _Writer(b)
             args = (x, site.trained, {"state": site.state, "fresh": site.fresh})
             given = w.call(lambda *a: {**outputs(*a), "value": _straight(value, a)}, *args)
-            if "surrogate" not in given and _says_gradient(value, args):
+            if "surrogate" not in given and _says_gradient(value, args) and _is_linear(value, args):
                 given["surrogate"] = w.call(surrogate, *args)
             unknown = set(given) - {"value", "surrogate", "codes", "scale", "mask", "next"}
             if unknown:
                 raise ProgramError(f"the function returns {sorted(unknown)}: there are value, surrogate, codes, scale, mask and next")
             return Quantized(**given, **promises)
+
+        def backward(self, b: Builder, x: Value, dy: Value, site: Site) -> Gradients:
+            def outputs(x: Any, trained: Any, given: Any) -> dict[str, Any]:
+                r = f(x, replace(site, trained=trained, **given))
+                return dict(r) if isinstance(r, Mapping) else {"value": r}
+
+            def value(x: Any, trained: Any, given: Any) -> Any:
+                return outputs(x, trained, given)["value"]
+
+            def gradients(x: Any, trained: Any, given: Any, dy: Any) -> Any:
+                return jax.vjp(lambda x, trained: value(x, trained, given), x, trained)[1](dy)
+
+            args = (x, site.trained, {"state": site.state, "fresh": site.fresh})
+            if "surrogate" in jax.eval_shape(outputs, *_shapes(args)) or not _says_gradient(value, args) or _is_linear(value, args):
+                return Gradients()
+            return Gradients(*_Writer(b).call(gradients, *args, dy))
 
     members: dict[str, Any] = {"description": description, "maximum": lambda self, s, site: s in maxima}
     if unpack is not None:
@@ -401,6 +414,21 @@ def _says_gradient(f: Callable[..., Any], args: Any) -> bool:
         return False
 
     return says(jax.make_jaxpr(f)(*_shapes(args)).jaxpr)
+
+
+def _is_linear(f: Callable[..., Any], args: Any) -> bool:
+    """Whether the gradients of f by x and the trained parameters are linear in the one that comes in."""
+    x, trained, given = _shapes(args)
+
+    def pulled(x: Any, trained: Any, given: Any) -> Any:
+        y, vjp = jax.vjp(lambda x, trained: f(x, trained, given), x, trained)
+        return jax.linear_transpose(vjp, y)((x, trained))
+
+    try:
+        jax.eval_shape(pulled, x, trained, given)
+    except (NotImplementedError, AssertionError, TypeError):
+        return False
+    return True
 
 
 def _straight(f: Callable[..., Any], args: Any) -> Any:

@@ -16,6 +16,18 @@ Product = Literal["forward", "input_gradient", "weight_gradient"]
 
 STEP_INPUTS = (("noise", KEY), ("shared_noise", KEY), ("step", Type("float")))
 
+OPERANDS = ("activations", "weights")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Statistics of an operand of a product, of each column that it sums over: floats of one row, in the rank of x."""
+
+    max: Value
+    """The largest magnitude in each column."""
+    mean: Value
+    """The mean of the magnitudes in each column."""
+
 
 @dataclass(frozen=True)
 class Site(Values):
@@ -62,6 +74,21 @@ class Site(Values):
     def step(self) -> Value:
         """The number of the training step, from 1, as a scalar float."""
         return self._fresh("step")
+
+    @property
+    def activations(self) -> Columns:
+        """Statistics of the activation of the product in the first batch, by the model in full precision."""
+        return self._columns("activations")
+
+    @property
+    def weights(self) -> Columns:
+        """Statistics of its weight; of the rows of all weights, if the activation has several."""
+        return self._columns("weights")
+
+    def _columns(self, operand: str) -> Columns:
+        if operand + ".max" not in self.fresh:
+            raise ProgramError(f"site.{operand} is there in init_trained and init_state only{call_site()}")
+        return Columns(self.fresh[operand + ".max"], self.fresh[operand + ".mean"])
 
     def _fresh(self, name: str) -> Value:
         if name not in self.fresh:
@@ -141,6 +168,24 @@ class Maximal(Protocol):
         """Whether the maximum of next takes the place of the mean for the state tensor s."""
 
 
+@dataclass(frozen=True)
+class Gradients:
+    """What the backward pass of a Differentiator gives."""
+
+    x: Value | None = None
+    """The gradient by x, in its shape."""
+    trained: State = field(default_factory=dict)
+    """The gradient of each trained parameter, by its name."""
+
+
+@runtime_checkable
+class Differentiator(Protocol):
+    """A quantizer with a backward pass of its own, for gradients that are not linear in the one that comes in."""
+
+    def backward(self, b: Builder, x: Value, dy: Value, site: Site) -> Gradients:
+        """Writes the gradients from dy, that by Q(x). quantize then gives no surrogate. No gradients are those of the surrogate."""
+
+
 @runtime_checkable
 class Packer(Protocol):
     """A quantizer whose results can be stored as codes and scales."""
@@ -162,6 +207,7 @@ class QuantizerProgram:
     state: Sequence[StateTensor] = ()
     init_state: Program | None = None
     next: Program | None = None
+    backward: Program | None = None
 
 
 def build_quantizer(q: Quantizer, site: Site) -> QuantizerProgram:
@@ -170,9 +216,10 @@ def build_quantizer(q: Quantizer, site: Site) -> QuantizerProgram:
 
     def initial(which: str, prefix: str, write: Callable[[Builder, Value, Site], State]) -> tuple[Program | None, list[StateTensor]]:
         b = Builder(f"{name}/{which}/{site.name}")
-        values = write(b, b.input("x", Type("float", site.shape)), site)
-        tensors = output_state(b, prefix, values)
-        return b.build() if tensors else None, tensors
+        x, row = b.input("x", Type("float", site.shape)), Type("float", (1,) * (len(site.shape) - 1) + site.shape[-1:])
+        columns = {n: b.input(n, row) for n in (f"{operand}.{what}" for operand in OPERANDS for what in ("max", "mean"))}
+        tensors = output_state(b, prefix, write(b, x, replace(site, fresh=columns)))
+        return b.build(1) if tensors else None, tensors
 
     init, trained = initial("init", "trained.", q.init_trained) if isinstance(q, Trainable) else (None, [])
     trained = [_completed(q, name, s, site) for s in trained]
@@ -187,6 +234,8 @@ def build_quantizer(q: Quantizer, site: Site) -> QuantizerProgram:
     answer = QuantizerProgram(program, homogeneous and also, evaluate, init, trained, None, state, init_state, following)
     if str(evaluate) == str(program):
         answer.evaluate = None
+    if isinstance(q, Differentiator):
+        answer.backward = _build_backward(q, name, site, answer)
     if isinstance(q, Packer):
         answer.unpack = _build_unpack(q, name, site, program)
     if answer.homogeneous and (trained or state):
@@ -225,6 +274,26 @@ def _build(
             whole = b.build()
             following = replace(whole, name=f"{name}/next/{site.name}", outputs=whole.outputs[own:]).pruned(fixed)
     return program, result.homogeneous, following
+
+
+def _build_backward(q: Differentiator, name: str, site: Site, answer: QuantizerProgram) -> Program | None:
+    """The backward pass, without what it does not use of the inputs that change in each step; None if it is that of the surrogate."""
+    b, t = Builder(f"{name}/backward/{site.name}"), Type("float", site.shape)
+    x = b.input("x", t)
+    parameters, kept = input_state(b, "trained.", answer.trained), input_state(b, "kept.", answer.state)
+    dy = b.input("d.value", t)
+    fresh = {name: b.input(name, t) for name, t in STEP_INPUTS}
+    g = q.backward(b, x, dy, replace(site, training=True, trained=parameters, state=kept, fresh=fresh))
+    if g.x is None and not g.trained:
+        return None
+    if answer.program.outputs[1][1] != 0:
+        raise ProgramError("there are a surrogate and a backward pass: leave one of them out")
+    want = {s.name: s.shape for s in answer.trained}
+    if {n: v.shape for n, v in g.trained.items()} != want:
+        raise ProgramError(f"backward returns gradients of {listed(g.trained)}: the trained parameters are {listed(parameters)}")
+    b.output("d.x", _checked("d.x", g.x, t))  # type: ignore[arg-type]
+    output_state(b, "d.trained.", g.trained)
+    return b.build(2 + len(parameters) + len(kept))
 
 
 def _completed(q: Quantizer, name: str, s: StateTensor, site: Site) -> StateTensor:

@@ -139,7 +139,7 @@ def _to_due(d: Due) -> Any:
 
 def to_quantizer_program(q: QuantizerProgram) -> Any:
     """Writes a quantizer's answer."""
-    programs = {name: to_program(getattr(q, name)) for name in ("program", "evaluate", "init", "unpack", "init_state", "next")}
+    programs = {name: to_program(getattr(q, name)) for name in ("program", "evaluate", "init", "unpack", "init_state", "next", "backward")}
     return message("QuantizerProgram")(**programs, homogeneous=q.homogeneous, trained=_to_list(q.trained), state=_to_list(q.state))
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from cage_sdk import Description, Float, Optimizer, Quantized, Quantizer, Refusal
+from cage_sdk import Description, Float, Gradients, Optimizer, Quantized, Quantizer, Refusal
 
 
 class Absmax(Quantizer):
@@ -104,6 +104,59 @@ class Delayed(Quantizer):
         return v.ldexp(-unit).round().ldexp(unit).clip(-448, 448)
 
 
+class SmoothQuant(Quantizer):
+    description = Description("smoothquant")
+
+    def init_state(self, b, x, site):
+        alpha, zero = site.float("alpha"), b.const(1e-5)
+        largest = site.weights.max.max(zero)
+        return {"smooth": (site.activations.max.pow(b.const(alpha)) / largest.pow(b.const(1 - alpha))).max(zero)}
+
+    def quantize(self, b, x, site):
+        s = site.state["smooth"]
+        value = self.round(b, x * s, site) / s
+        if site.role == "activation":
+            value = self.round(b, x / s, site) * s
+        return Quantized(value, next=site.state)
+
+    def round(self, b, x, site):
+        largest = x.abs().max_row()
+        top = 2.0 ** (site.int("bits") - 1) - 1
+        scale = (largest / b.const(top)).max(b.const(2.0**-126))
+        scale = largest.is_finite().select(scale, b.const(math.nan))
+        return (x / scale).round() * scale
+
+
+class EWGS(Quantizer):
+    """Of examples/plugins."""
+
+    description = Description("ewgs")
+
+    def init_trained(self, b, x, site):
+        end = (x - x.mean_all()).square().mean_all().sqrt() * site.float("deviations")
+        return {"low": -end, "width": (end * 2).max(1e-8)}
+
+    def grid(self, x, site):
+        low, width, finite = site.trained["low"], site.trained["width"].max(1e-8), x.is_finite()
+        top = 2.0 ** site.int("bits") - 1
+        place = finite.select(x - low, 0) / width
+        clipped = place.clip(0, 1)
+        inside = finite & place.eq(clipped)
+        codes = (clipped * top).round()
+        return low, width, finite, place, clipped, inside, codes, codes / top
+
+    def quantize(self, b, x, site):
+        low, width, finite, _, _, inside, codes, rounded = self.grid(x, site)
+        return Quantized(finite.select(rounded * width + low, math.nan), codes=codes, mask=inside)
+
+    def backward(self, b, x, dy, site):
+        _, _, finite, place, clipped, inside, _, rounded = self.grid(x, site)
+        dy = finite.select(dy, 0)
+        error = (clipped - rounded) * site.float("delta")
+        dx = inside.select(dy * (dy.sign() * error).shift(1), 0)
+        return Gradients(dx, {"low": (dy - dx).sum_all(), "width": (dy * rounded - dx * place).sum_all()})
+
+
 class AdamW(Optimizer):
     description = Description(
         "adamw",
@@ -127,4 +180,4 @@ class AdamW(Optimizer):
         return m / (v.sqrt() * (c1 / c2.sqrt()) + c1 * t.float("eps")), {"m": m, "v": v}
 
 
-ALL = {p.description.name: p for p in (Absmax(), LSQ(), Delayed(), AdamW())}
+ALL = {p.description.name: p for p in (Absmax(), LSQ(), SmoothQuant(), Delayed(), EWGS(), AdamW())}

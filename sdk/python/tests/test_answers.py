@@ -24,7 +24,7 @@ def test_answers(case):
     try:
         if method == "Quantize":
             built = build_quantizer(plugin, wire.from_site(request.site))
-            answer, names = wire.to_quantizer_program(built), ("program", "evaluate", "init", "unpack", "init_state", "next")
+            answer, names = wire.to_quantizer_program(built), ("program", "evaluate", "init", "unpack", "init_state", "next", "backward")
         else:
             built = build_optimizer(plugin, wire.from_tensor(request.tensor))
             answer, names = wire.to_optimizer_program(built), ("init", "update")

@@ -142,12 +142,23 @@ def test_state():
 
 def test_gradient_that_is_not_linear():
     @jax.custom_vjp
-    def f(x):
-        return jnp.round(x)
+    def f(x, s):
+        return jnp.round(x / s) * s
 
-    f.defvjp(lambda x: (f(x), None), lambda kept, dy: (dy * jnp.abs(dy),))
-    with pytest.raises(Exception, match="must be linear in the gradient"):
-        values(lambda x, site: f(x))
+    f.defvjp(lambda x, s: (f(x, s), (x, s)), lambda kept, dy: (dy * jnp.abs(dy) + kept[0], (dy * kept[1]).sum()))
+    quantizer = from_jax(lambda x, site: 3 * f(x, site.trained["s"]), HERE, init_trained=lambda x, site: {"s": jnp.abs(x).max()})
+    q = build_quantizer(quantizer, SITE)
+    assert dict(q.program.outputs)["surrogate"] == 0
+    assert [n for n, _ in q.backward.inputs] == ["x", "trained.s", "d.value"]
+    dy = np.linspace(-1, 1, X.size, dtype=np.float32).reshape(X.shape)
+    out = run(q.backward, {"x": X, "trained.s": 7, "d.value": dy}, np.float32)
+    np.testing.assert_allclose(out["d.x"], 9 * dy * np.abs(dy) + X, rtol=1e-6)
+    np.testing.assert_allclose(out["d.trained.s"], 21 * dy.sum(), atol=1e-5)
+
+
+def test_gradient_that_is_linear():
+    assert values(lambda x, site: clipped(x, 0.5))[1].backward is None
+    assert values(lambda x, site: {"value": clipped(x, 0.5), "surrogate": x * 2})[1].backward is None
 
 
 def test_noise():

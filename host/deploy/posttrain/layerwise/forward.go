@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -24,7 +23,8 @@ type forward struct {
 	dev            *engine.Device
 	model          model.Blockwise
 	batch, context int
-	activations    map[string]lower.Quantizer // by site
+	activations    map[string]lower.Quantizer  // by site
+	kept           map[string][]*engine.Buffer // states of these quantizers, from when they are known
 	texts          []text
 
 	block    int
@@ -39,14 +39,14 @@ type text struct {
 	tokens   int64     // places that are not padding
 }
 
-// newForward prepares a forward pass. Programs of activations are those of batch sequences.
-func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activations map[string]answer.Quantizer) (*forward, error) {
-	f := &forward{dev: dev, model: m, batch: batch, context: context, activations: map[string]lower.Quantizer{}, compiled: map[string]*engine.Executable{}}
+// newForward prepares a forward pass. Programs of activations are those of batch sequences. Their states are found for the texts, or known.
+func newForward(dev *engine.Device, m model.Blockwise, batch, context int, activations map[string]answer.Quantizer, known bool) (*forward, error) {
+	f := &forward{dev: dev, model: m, batch: batch, context: context, activations: map[string]lower.Quantizer{}, kept: map[string][]*engine.Buffer{}, compiled: map[string]*engine.Executable{}}
 	for site, p := range activations {
 		if len(p.Trained) > 0 {
 			return nil, fmt.Errorf("%s: the quantizer has trained parameters, which only a training finds: leave activations as they are", site)
 		}
-		if len(p.State) > 0 {
+		if len(p.State) > 0 && !p.Calibrated() && !known {
 			return nil, fmt.Errorf("%s: the quantizer keeps state, which only a training gathers: leave activations as they are", site)
 		}
 		var err error
@@ -109,12 +109,12 @@ func (f *forward) replace(name string, values []float32) error {
 
 // leave takes the residual streams through the block, and frees its weights.
 func (f *forward) leave(ctx context.Context) error {
-	e, err := f.compile("outputs", nil)
+	e, err := f.compile("outputs", nil, nil, func(_ []seen, y *graph.Node, _ []*graph.Node) []*graph.Node { return []*graph.Node{y} })
 	if err != nil {
 		return err
 	}
 	for _, t := range f.texts {
-		out, err := f.run(ctx, e, t)
+		out, err := f.run(ctx, e, t, nil)
 		if err == nil {
 			err = engine.DownloadInto(out[0], t.stream)
 		}
@@ -134,13 +134,16 @@ func (f *forward) free() error {
 // close frees everything.
 func (f *forward) close() {
 	_ = f.free()
+	for _, list := range f.kept {
+		_ = engine.FinalizeAll(list...)
+	}
 	for _, e := range f.compiled {
 		e.Close()
 	}
 }
 
-// run runs an executable on the weights, a text and more.
-func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more ...*engine.Buffer) ([]*engine.Buffer, error) {
+// run runs an executable on the weights, a text, the states of the quantizers of activations and more. What is donated is gone.
+func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more []*engine.Buffer, donated ...*engine.Buffer) ([]*engine.Buffer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -159,20 +162,34 @@ func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more ..
 		defer segments.Finalize()
 		in = append(in, segments)
 	}
-	donate := make([]bool, len(in), len(in)+len(more))
-	for _, b := range more {
-		donate = append(donate, b.Shape().Rank() > 0)
+	for _, s := range f.keeping() {
+		in = append(in, f.kept[s.Name]...)
 	}
-	return e.Run(append(in, more...), donate)
+	in = append(in, more...)
+	donate := make([]bool, len(in), len(in)+len(donated))
+	for range donated {
+		donate = append(donate, true)
+	}
+	return e.Run(append(in, donated...), donate)
+}
+
+// keeping are the sites of the block whose quantizers have states that are known.
+func (f *forward) keeping() []model.ActivationSite {
+	return slices.DeleteFunc(f.model.BlockSites(f.block, f.batch, f.context), func(s model.ActivationSite) bool { return f.kept[s.Name] == nil })
 }
 
 // hessians are those of the inputs at some sites of the block, from all texts.
 func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([]*inputs, error) {
-	var names []string
+	specs := []engine.Spec{spec("keep", false), spec("add", false)}
 	for _, s := range sites {
-		names = append(names, s.Name)
+		specs = append(specs, spec("sum of "+s.Name, true, s.Width, s.Width))
 	}
-	e, err := f.compile("inputs of "+strings.Join(names, ", "), sites)
+	e, err := f.compile("inputs", sites, specs, func(at []seen, _ *graph.Node, more []*graph.Node) (sums []*graph.Node) {
+		for i, s := range at {
+			sums = append(sums, graph.Add(graph.Mul(more[2+i], more[0]), graph.Mul(gram(s.quantized), more[1])))
+		}
+		return sums
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +209,7 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 		if err != nil {
 			return nil, err
 		}
-		next, err := f.run(ctx, e, t, append(slices.Clone(sums), keep, add)...)
+		next, err := f.run(ctx, e, t, []*engine.Buffer{keep, add}, sums...)
 		if err := errors.Join(err, engine.FinalizeAll(keep, add)); err != nil {
 			return nil, err
 		}
@@ -216,43 +233,50 @@ func (f *forward) scalars(a, b float32) (x, y *engine.Buffer, err error) {
 	return x, y, nil
 }
 
-// compile compiles the block: with sites the sums of their inputs, without any its output. Blocks are alike, so that one
+// seen is an activation, before and after its quantizer.
+type seen struct{ plain, quantized *graph.Node }
+
+// compile compiles the block, and what build makes of the activations at some sites, of the output and of more inputs. Quantizers
+// whose states are not known yet leave activations as they are. Blocks are alike, so that one
 // executable serves all, unless activations are quantized, which may be different in each.
-func (f *forward) compile(what string, sites []model.ActivationSite) (*engine.Executable, error) {
-	key := fmt.Sprint(what, " of block ", f.block)
-	if len(f.activations) == 0 {
-		all, places := f.model.BlockSites(f.block, f.batch, f.context), []int(nil)
-		for _, s := range sites {
-			places = append(places, slices.IndexFunc(all, func(a model.ActivationSite) bool { return a.Name == s.Name }))
-		}
-		key = fmt.Sprint(places)
+func (f *forward) compile(what string, sites []model.ActivationSite, more []engine.Spec, build func(at []seen, y *graph.Node, more []*graph.Node) []*graph.Node) (*engine.Executable, error) {
+	all := f.model.BlockSites(f.block, f.batch, f.context)
+	places, key := []int(nil), what
+	for _, s := range sites {
+		places = append(places, slices.IndexFunc(all, func(a model.ActivationSite) bool { return a.Name == s.Name }))
 	}
+	if len(f.activations) > 0 {
+		key = fmt.Sprint(what, " of block ", f.block)
+	}
+	key = fmt.Sprint(key, " at ", places)
 	if e, ok := f.compiled[key]; ok {
 		return e, nil
 	}
-	specs := f.specs(sites)
-	e, err := f.dev.Compile(what, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+	keeping := f.keeping()
+	e, err := f.dev.Compile(key, append(f.specs(keeping), more...), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		count := len(f.weights)
 		x, more := in[count], in[count+1:]
 		var segments *graph.Node
 		if f.texts[0].segments != nil {
 			segments, more = more[0], more[1:]
 		}
-		sums := make([]*graph.Node, len(sites))
+		kept := map[string][]*graph.Node{}
+		for _, s := range keeping {
+			n := len(f.kept[s.Name])
+			kept[s.Name], more = more[:n], more[n:]
+		}
+		at := make([]seen, len(sites))
 		y := f.model.Block(f.block, in[:count], x, segments, f.batch, f.context, func(site model.ActivationSite, x *graph.Node) *graph.Node {
-			if q, ok := f.activations[site.Name]; ok {
-				x, _ = q.Forward(x, lower.Given{})
+			s := seen{x, x}
+			if q, ok := f.activations[site.Name]; ok && len(q.State()) == len(kept[site.Name]) {
+				s.quantized, _ = q.Forward(x, lower.Given{State: kept[site.Name]})
 			}
 			if i := slices.IndexFunc(sites, func(s model.ActivationSite) bool { return s.Name == site.Name }); i >= 0 {
-				keep, add := more[len(more)-2], more[len(more)-1]
-				sums[i] = graph.Add(graph.Mul(more[i], keep), graph.Mul(gram(x), add))
+				at[i] = s
 			}
-			return x
+			return s.quantized
 		})
-		if len(sites) == 0 {
-			return []*graph.Node{y}
-		}
-		return sums
+		return build(at, y, more)
 	})
 	if err == nil {
 		f.compiled[key] = e
@@ -269,12 +293,9 @@ func gram(x *graph.Node) *graph.Node {
 	return graph.DotGeneral(x, []int{0}, nil, x, []int{0}, nil)
 }
 
-// specs are the inputs of an executable: the weights, a residual stream, the segments of its sequences if they have any,
-// and with sites the sums so far and two factors.
-func (f *forward) specs(sites []model.ActivationSite) []engine.Spec {
-	spec := func(name string, donated bool, dims ...int) engine.Spec {
-		return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...), Donated: donated}
-	}
+// specs are the first inputs of an executable: the weights, a residual stream, the segments of its sequences if they have any, and
+// the states of quantizers.
+func (f *forward) specs(keeping []model.ActivationSite) []engine.Spec {
 	var specs []engine.Spec
 	for _, p := range f.model.BlockParams(f.block) {
 		specs = append(specs, spec(p.Name, false, p.Dims...))
@@ -284,13 +305,17 @@ func (f *forward) specs(sites []model.ActivationSite) []engine.Spec {
 	if f.texts[0].segments != nil {
 		specs = append(specs, engine.Spec{Name: "segments", Shape: shapes.Make(dtypes.Int32, f.batch, f.context)})
 	}
-	if len(sites) == 0 {
-		return specs
+	for _, s := range keeping {
+		for _, t := range f.activations[s.Name].State() {
+			specs = append(specs, spec(s.Name+"."+t.Name, false, t.Shape...))
+		}
 	}
-	for _, s := range sites {
-		specs = append(specs, spec("sum of "+s.Name, true, s.Width, s.Width))
-	}
-	return append(specs, spec("keep", false), spec("add", false))
+	return specs
+}
+
+// spec is a float32 input.
+func spec(name string, donated bool, dims ...int) engine.Spec {
+	return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...), Donated: donated}
 }
 
 // inputs are what the inputs X of a layer say of its weights.

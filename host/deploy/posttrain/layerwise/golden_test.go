@@ -83,7 +83,7 @@ func quantizeGolden(t *testing.T, dev *engine.Device, s settings.Settings, p pub
 	}
 	defer in.close()
 	defer in.forward.close()
-	q, err := newQuantizer(dev, program, w.Float32(), nil)
+	q, err := newQuantizer(dev, program, w.Float32(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

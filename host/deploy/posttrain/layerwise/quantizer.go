@@ -1,6 +1,7 @@
 package layerwise
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -40,15 +41,17 @@ const (
 )
 
 // newQuantizer prepares the quantizer of a weight. own reads its trained parameters and state, by the names of the program's inputs; nil: they
-// have their initial values.
-func newQuantizer(dev *engine.Device, p answer.Quantizer, w []float32, own func(input string) ([]float32, error)) (*quantizer, error) {
+// have their initial values, which may follow from statistics.
+func newQuantizer(dev *engine.Device, p answer.Quantizer, w []float32, own func(input string) ([]float32, error), st statistics) (*quantizer, error) {
 	p = p.ForEvaluation()
 	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape, block: max(1, rotation.Ending(p.Program, answer.OutputValue))}
 	var err error
 	if own != nil {
 		err = q.load(own)
+	} else if p.SearchEvery > 0 {
+		err = errors.New("the quantizer searches in its own process, which only trainings do: train with it")
 	} else {
-		err = q.init(w)
+		err = q.init(w, st)
 	}
 	if err == nil {
 		err = q.compile()
@@ -86,17 +89,38 @@ func (q *quantizer) load(read func(input string) ([]float32, error)) error {
 }
 
 // init computes the trained parameters and the state as a training would begin with them.
-func (q *quantizer) init(w []float32) error {
+func (q *quantizer) init(w []float32, st statistics) error {
 	inputs := q.program.Program.Inputs[1:]
 	if len(inputs) == 0 {
 		return nil
 	}
-	e, err := q.dev.Compile("initial quantizer parameters", q.specs()[:1], func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+	specs, asked := q.specs()[:1], []program.Input(nil)
+	for _, p := range []*program.Program{q.program.Init, q.program.InitState} {
+		if p == nil {
+			continue
+		}
+		for _, in := range p.Inputs[1:] {
+			if !slices.ContainsFunc(asked, func(a program.Input) bool { return a.Name == in.Name }) {
+				specs, asked = append(specs, spec(in.Name, false, in.Type.Shape...)), append(asked, in)
+			}
+		}
+	}
+	columns, err := st.upload(q.dev, asked)
+	defer func() { _ = engine.FinalizeAll(columns...) }()
+	if err != nil {
+		return err
+	}
+	e, err := q.dev.Compile("initial quantizer parameters", specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		named := map[string]*graph.Node{}
 		for _, p := range []*program.Program{q.program.Init, q.program.InitState} {
-			if p != nil {
-				maps.Copy(named, lower.Lower(g, p, in))
+			if p == nil {
+				continue
 			}
+			args := in[:1:1]
+			for _, input := range p.Inputs[1:] {
+				args = append(args, in[1+slices.IndexFunc(asked, func(a program.Input) bool { return a.Name == input.Name })])
+			}
+			maps.Copy(named, lower.Lower(g, p, args))
 		}
 		var out []*graph.Node
 		for _, input := range inputs {
@@ -108,7 +132,7 @@ func (q *quantizer) init(w []float32) error {
 		return err
 	}
 	defer e.Close()
-	q.own, err = q.run(e, w)
+	q.own, err = q.run(e, w, columns)
 	return err
 }
 
@@ -159,14 +183,14 @@ func (q *quantizer) scaleShape() []int {
 	return q.program.Program.TypeOf(id).Shape
 }
 
-// run runs an executable on a weight.
-func (q *quantizer) run(e *engine.Executable, w []float32) ([]*engine.Buffer, error) {
+// run runs an executable on a weight and more.
+func (q *quantizer) run(e *engine.Executable, w []float32, more []*engine.Buffer) ([]*engine.Buffer, error) {
 	x, err := engine.Upload(q.dev, w, q.dims...)
 	if err != nil {
 		return nil, err
 	}
 	defer x.Finalize()
-	return e.Run(append([]*engine.Buffer{x}, q.own...), nil)
+	return e.Run(append([]*engine.Buffer{x}, more...), nil)
 }
 
 // scales are those that the quantizer gives a weight.
@@ -179,7 +203,7 @@ func (q *quantizer) scales(w []float32) (scale []float32, err error) {
 			return nil, err
 		}
 	}
-	out, err := q.run(q.scaling, w)
+	out, err := q.run(q.scaling, w, q.own)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +213,7 @@ func (q *quantizer) scales(w []float32) (scale []float32, err error) {
 
 // quantize returns Q(w), and what the program says of it where it rounds.
 func (q *quantizer) quantize(w []float32) (value []float32, a posttrain.Answer, err error) {
-	out, err := q.run(q.quant, w)
+	out, err := q.run(q.quant, w, q.own)
 	if err != nil {
 		return nil, a, err
 	}

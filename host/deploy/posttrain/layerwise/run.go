@@ -33,9 +33,11 @@ type Run struct {
 	Weights, Activations map[string]answer.Quantizer
 	// Values reads the elements of a parameter, which are used before the next call.
 	Values func(param string) ([]float32, error)
-	// Trained reads trained parameters and states of the weights' quantizers. Nil means that each has its value at the start
-	// of training.
+	// Trained reads trained parameters and states of the quantizers. Nil means that each has its value at the start
+	// of training: for activations, from the first Batch sequences.
 	Trained Trained
+	// State is called with each state tensor of the quantizers of activations; nil: nobody wants to know.
+	State func(site, name string, shape []int, values []float32) error
 	// Sequences are the calibration texts, of Context tokens each. Batch of them are computed at once; it must divide
 	// their number. Without any, weights are rounded to nearest and nothing is known about outputs.
 	Sequences [][]int32
@@ -55,11 +57,16 @@ const garbage = 10
 // often.
 func (r *Run) Do(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
-	forward, err := newForward(r.Device, r.Model, r.Batch, r.Context, r.Activations)
+	forward, err := newForward(r.Device, r.Model, r.Batch, r.Context, r.Activations, r.Trained != nil)
 	if err != nil {
 		return err
 	}
 	defer forward.close()
+	for site, q := range r.Activations {
+		if len(q.State) > 0 && len(r.Sequences) == 0 {
+			return fmt.Errorf("%s: its quantizer takes statistics of activations: calibrate with texts, at least one window", site)
+		}
+	}
 	if len(r.Sequences) > 0 {
 		first := r.Model.Params()[0]
 		embedding, err := r.Values(first.Name)
@@ -96,7 +103,7 @@ func (r *Run) block(ctx context.Context, f *forward, block int) (list []*Quantiz
 		values[p.Name] = slices.Clone(read)
 	}
 	if len(f.texts) == 0 {
-		return r.weights(ctx, nil, r.Model.BlockParams(block), values, nil)
+		return r.weights(ctx, nil, r.Model.BlockParams(block), values, nil, nil)
 	}
 	if err := f.enter(block, values); err != nil {
 		return nil, err
@@ -118,6 +125,10 @@ func (r *Run) block(ctx context.Context, f *forward, block int) (list []*Quantiz
 
 // pass finds the inputs at some sites, and quantizes the weights that these feed.
 func (r *Run) pass(ctx context.Context, f *forward, block int, sites []model.ActivationSite, values map[string][]float32) (list []*Quantized, err error) {
+	columns, err := r.calibrate(ctx, f, sites, values)
+	if err != nil {
+		return nil, err
+	}
 	in, err := f.hessians(ctx, sites)
 	if err != nil {
 		return nil, err
@@ -129,7 +140,7 @@ func (r *Run) pass(ctx context.Context, f *forward, block int, sites []model.Act
 	}()
 	for i, s := range sites {
 		fed := slices.DeleteFunc(slices.Clone(r.Model.BlockParams(block)), func(p architecture.Param) bool { return !slices.Contains(s.Feeds, p.Name) })
-		more, err := r.weights(ctx, f, fed, values, in[i])
+		more, err := r.weights(ctx, f, fed, values, in[i], columns[s.Name])
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +150,7 @@ func (r *Run) pass(ctx context.Context, f *forward, block int, sites []model.Act
 }
 
 // weights quantizes those of some parameters that have a quantizer.
-func (r *Run) weights(ctx context.Context, f *forward, params []architecture.Param, values map[string][]float32, in *inputs) (list []*Quantized, err error) {
+func (r *Run) weights(ctx context.Context, f *forward, params []architecture.Param, values map[string][]float32, in *inputs, st statistics) (list []*Quantized, err error) {
 	for _, p := range params {
 		program, ok := r.Weights[p.Name]
 		if !ok {
@@ -148,7 +159,7 @@ func (r *Run) weights(ctx context.Context, f *forward, params []architecture.Par
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		out, err := r.weight(ctx, p, program, values[p.Name], in)
+		out, err := r.weight(ctx, p, program, values[p.Name], in, st)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Name, err)
 		}
@@ -163,12 +174,12 @@ func (r *Run) weights(ctx context.Context, f *forward, params []architecture.Par
 	return list, nil
 }
 
-func (r *Run) weight(ctx context.Context, p architecture.Param, program answer.Quantizer, w []float32, in *inputs) (*Quantized, error) {
+func (r *Run) weight(ctx context.Context, p architecture.Param, program answer.Quantizer, w []float32, in *inputs, st statistics) (*Quantized, error) {
 	var own func(input string) ([]float32, error)
 	if r.Trained != nil {
 		own = func(input string) ([]float32, error) { return r.Trained(p.Name, program, input) }
 	}
-	q, err := newQuantizer(r.Device, program, w, own)
+	q, err := newQuantizer(r.Device, program, w, own, st)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/tools/plugintest"
+)
+
+// TestConformance compares also with values of testdata/kivi.py, an independent implementation.
+func TestConformance(t *testing.T) {
+	claims := sdktest.Traits{ScaleScope: sdktest.ScopeBlock, KeyScope: sdktest.ScopeColumn, AnyZeroCode: true}
+	sdktest.Quantizer(t, kivi{}, plugintest.With(t, nil, sdktest.Claim(claims), sdktest.GoldenFile(t, "testdata/kivi.json"))...)
+}
+
+func site(t *testing.T, role sdk.Role, tokens, context int, settings map[string]any) sdk.Site {
+	t.Helper()
+	values, err := kivi{}.Describe().Resolve(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sdk.Site{Role: role, Name: "layers.0.attn.keys", Shape: []int{tokens, 6}, Heads: 2, Context: context, Values: values}
+}
+
+// TestSequences: groups of keys stay within a sequence, and tokens of values do not matter to each other.
+func TestSequences(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	x := make([]float64, 14*6)
+	for i := range x {
+		x[i] = rng.NormFloat64()
+	}
+	for role, context := range map[sdk.Role]int{sdk.RoleKey: 7, sdk.RoleValue: 1} {
+		settings := map[string]any{"group": 4}
+		whole := values(t, site(t, role, 14, 7, settings), x)
+		for from := 0; from < 14; from += context {
+			part := x[from*6 : (from+context)*6]
+			if got := values(t, site(t, role, context, context, settings), part); !slices.Equal(got, whole[from*6:(from+context)*6]) {
+				t.Errorf("%ss of tokens from %d on differ from those in two sequences", role, from)
+			}
+		}
+	}
+}
+
+func values(t *testing.T, s sdk.Site, x []float64) []float64 {
+	t.Helper()
+	q, err := sdk.BuildQuantizer(kivi{}, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := reference.Run(q.Program, map[string]reference.Tensor{answer.InputX: reference.Floats(x, s.Shape...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out[answer.OutputValue].Float64s()
+}
+
+// TestRefuses: groups of tokens need a sequence, and other roles have other quantizers.
+func TestRefuses(t *testing.T) {
+	for _, s := range []sdk.Site{site(t, sdk.RoleKey, 14, 1, nil), site(t, sdk.RoleActivation, 14, 7, nil)} {
+		_, err := sdk.BuildQuantizer(kivi{}, s)
+		if _, ok := errors.AsType[*sdk.Refusal](err); !ok {
+			t.Errorf("role %s: %v", s.Role, err)
+		}
+	}
+	if _, err := sdk.BuildQuantizer(kivi{}, site(t, sdk.RoleKey, 14, 1, map[string]any{"keys": "token"})); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,197 @@
+package layerwise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Quantizers may compute their initial values from statistics of the columns of both operands of a product. They are those of
+// the inputs that the layer will have, in the texts, and of its weights before they are quantized.
+
+// statistics are those of both operands by the names of inputs ([answer.ColumnInputs]), each of the length of a row.
+type statistics map[string][]float32
+
+// calibrate returns the statistics at the sites where quantizers ask for them, and finds the states of quantizers of activations.
+func (r *Run) calibrate(ctx context.Context, f *forward, sites []model.ActivationSite, values map[string][]float32) (map[string]statistics, error) {
+	asking := slices.DeleteFunc(slices.Clone(sites), func(s model.ActivationSite) bool {
+		return !r.Activations[s.Name].Calibrated() && !slices.ContainsFunc(s.Feeds, func(w string) bool { return r.Weights[w].Calibrated() })
+	})
+	all, err := f.columns(ctx, asking)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range asking {
+		all[s.Name].addWeights(s, values)
+	}
+	for _, s := range sites {
+		q := r.Activations[s.Name]
+		if len(q.State) == 0 {
+			continue
+		}
+		if r.Trained != nil {
+			err = r.loadState(f, s, q)
+		} else {
+			err = f.initState(ctx, s, q, all[s.Name])
+		}
+		if err == nil {
+			err = r.report(f, s, q)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+	}
+	return all, nil
+}
+
+// columns are the statistics of the activations at some sites.
+func (f *forward) columns(ctx context.Context, sites []model.ActivationSite) (map[string]statistics, error) {
+	all := map[string]statistics{}
+	if len(sites) == 0 {
+		return all, nil
+	}
+	e, err := f.compile("columns", sites, nil, func(at []seen, _ *graph.Node, _ []*graph.Node) (out []*graph.Node) {
+		for _, s := range at {
+			a := graph.Abs(s.plain)
+			out = append(out, graph.ReduceMax(a, 0), graph.ReduceSum(a, 0))
+		}
+		return out
+	})
+	if err != nil {
+		return nil, err
+	}
+	largest, sums, tokens := make([][]float32, len(sites)), make([][]float64, len(sites)), 0.0
+	for i, s := range sites {
+		largest[i], sums[i] = make([]float32, s.Width), make([]float64, s.Width)
+	}
+	for _, t := range f.texts {
+		tokens += float64(t.tokens)
+		out, err := f.run(ctx, e, t, nil)
+		if err != nil {
+			return nil, err
+		}
+		for i := range sites {
+			most, err := engine.Download[float32](out[2*i])
+			sum, errSum := engine.Download[float32](out[2*i+1])
+			if err := errors.Join(err, errSum); err != nil {
+				return nil, errors.Join(err, engine.FinalizeAll(out...))
+			}
+			for j := range most {
+				largest[i][j], sums[i][j] = max(largest[i][j], most[j]), sums[i][j]+float64(sum[j])
+			}
+		}
+		if err := engine.FinalizeAll(out...); err != nil {
+			return nil, err
+		}
+	}
+	for i, s := range sites {
+		mean := make([]float32, s.Width)
+		for j, sum := range sums[i] {
+			mean[j] = float32(sum / tokens)
+		}
+		all[s.Name] = statistics{answer.InputActivationsMax: largest[i], answer.InputActivationsMean: mean}
+	}
+	return all, nil
+}
+
+// addWeights adds the statistics of the weights at a site, of all their rows together.
+func (st statistics) addWeights(s model.ActivationSite, values map[string][]float32) {
+	largest, mean, sums, rows := make([]float32, s.Width), make([]float32, s.Width), make([]float64, s.Width), 0.0
+	for _, w := range s.Feeds {
+		for row := range slices.Chunk(values[w], s.Width) {
+			rows++
+			for j, v := range row {
+				a := math.Abs(float64(v))
+				largest[j], sums[j] = max(largest[j], float32(a)), sums[j]+a
+			}
+		}
+	}
+	for j, sum := range sums {
+		mean[j] = float32(sum / rows)
+	}
+	st[answer.InputWeightsMax], st[answer.InputWeightsMean] = largest, mean
+}
+
+// upload uploads the statistics that a program of initial values takes after x.
+func (st statistics) upload(dev *engine.Device, inputs []program.Input) (list []*engine.Buffer, err error) {
+	for _, in := range inputs {
+		values, ok := st[in.Name]
+		if !ok {
+			return list, errors.New("its quantizer takes statistics of activations: calibrate with texts, at least one window")
+		}
+		b, err := engine.Upload(dev, values, in.Type.Shape...)
+		if err != nil {
+			return list, err
+		}
+		list = append(list, b)
+	}
+	return list, nil
+}
+
+// initState computes the state of a site's quantizer from the first text.
+func (f *forward) initState(ctx context.Context, s model.ActivationSite, q answer.Quantizer, st statistics) error {
+	inputs := q.InitState.Inputs[1:]
+	columns, err := st.upload(f.dev, inputs)
+	defer func() { _ = engine.FinalizeAll(columns...) }()
+	if err != nil {
+		return err
+	}
+	var specs []engine.Spec
+	for _, in := range inputs {
+		specs = append(specs, spec(in.Name, false, in.Type.Shape...))
+	}
+	e, err := f.compile("state", []model.ActivationSite{s}, specs, func(at []seen, _ *graph.Node, more []*graph.Node) []*graph.Node {
+		named := lower.Columns{}
+		for i, in := range inputs {
+			named[in.Name] = more[i]
+		}
+		return f.activations[s.Name].InitState(at[0].plain, named)
+	})
+	if err == nil {
+		f.kept[s.Name], err = f.run(ctx, e, f.texts[0], columns)
+	}
+	return err
+}
+
+// loadState uploads the state with which a site's quantizer was trained.
+func (r *Run) loadState(f *forward, s model.ActivationSite, q answer.Quantizer) error {
+	for _, t := range q.State {
+		values, err := r.Trained(s.Name, q, answer.KeptPrefix+t.Name)
+		if err != nil {
+			return err
+		}
+		b, err := engine.Upload(f.dev, values, t.Shape...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Name, err)
+		}
+		f.kept[s.Name] = append(f.kept[s.Name], b)
+	}
+	return nil
+}
+
+// report hands the state of a site's quantizer to the caller.
+func (r *Run) report(f *forward, s model.ActivationSite, q answer.Quantizer) error {
+	if r.State == nil {
+		return nil
+	}
+	for i, t := range q.State {
+		values, err := engine.Download[float32](f.kept[s.Name][i])
+		if err == nil {
+			err = r.State(s.Name, t.Name, t.Shape, values)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

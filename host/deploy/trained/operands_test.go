@@ -1,0 +1,47 @@
+package trained_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/model/generate"
+	"github.com/cage-qat/cage/host/train"
+)
+
+// TestQuantizedOperands: a run with quantized keys, values and head is evaluated as it was trained, goes on with texts token by token
+// as the whole text says, and its export tells what programs that load it do not do.
+func TestQuantizedOperands(t *testing.T) {
+	cfg := testrun.Config(t, "train.steps=20", "train.final_eval_batches=0", "train.eval_batches=0", `quantizer.keys={plugin="absmax", bits=3}`, `quantizer.values={plugin="absmax", bits=3}`, `quantizer.head={plugin="absmax", bits=8}`)
+	summary := testrun.Train(t, cfg, train.Options{})
+	finder := testrun.Finder(t)
+	opened := open(t, cfg.Train.Out, trained.Options{Finder: finder})
+	if loss, _, err := opened.Evaluate(t.Context(), 0); err != nil || math.Abs(loss-float64(*summary.ValLoss)) > 1e-6 {
+		t.Errorf("it evaluates to %v, the run to %v: %v", loss, *summary.ValLoss, err)
+	}
+	going := open(t, cfg.Train.Out, trained.Options{Generate: 1, NoData: true, Finder: finder})
+	first, err := going.Generate(t.Context(), "the quick ", generate.Options{Tokens: 8}, nil)
+	if err != nil || first == "" {
+		t.Fatalf("generated %q: %v", first, err)
+	}
+	// The likeliest next token does not depend on how many tokens were read before it one by one.
+	for at := range len(first) - 1 {
+		again, err := going.Generate(t.Context(), "the quick "+first[:at+1], generate.Options{Tokens: 8 - at - 1}, nil)
+		if err != nil || first[at+1:] != again {
+			t.Errorf("behind %q comes %q, and behind all of it %q: %v", first[:at+1], first[at+1:], again, err)
+		}
+	}
+	m, err := going.Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Warnings) != 3 || !strings.Contains(m.Warnings[0], "keys of attention ([quantizer.keys])") {
+		t.Errorf("the warnings are %q", m.Warnings)
+	}
+	if head, err := m.Quantized("head"); err != nil || head == nil || slices.Max(head.Codes) != 127 {
+		t.Errorf("the head is %v: %v", head, err)
+	}
+}
