@@ -113,23 +113,30 @@ func TestOpaqueOptimizer(t *testing.T) {
 // opaqueAdamW builds the plugin; opaque is the configuration's line for it.
 func opaqueAdamW(t *testing.T) (exe plugin.Executable, opaque string) {
 	t.Helper()
+	exe = ownExecutable(t, "opaque-adamw")
+	return exe, fmt.Sprintf("optimizer={plugin=%q}", exe.Path)
+}
+
+// ownExecutable builds one of the plugins in examples/plugins that compute themselves.
+func ownExecutable(t *testing.T, name string) plugin.Executable {
+	t.Helper()
 	effort.Long(t, "builds a plugin")
 	if runtime.GOOS != "linux" {
-		t.Skip("opaque optimizers need Linux")
+		t.Skip("plugins that compute themselves need Linux")
 	}
 	finder, err := plugin.NewFinder()
 	if err != nil {
 		t.Fatal(err)
 	}
-	built, err := finder.Find(t.Context(), "../../examples/plugins/opaque-adamw")
+	built, err := finder.Find(t.Context(), "../../examples/plugins/"+name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	exe = plugin.Executable{Name: built.Name, Path: filepath.Join(t.TempDir(), "opaque-adamw")} // processes of its own
+	exe := plugin.Executable{Name: built.Name, Path: filepath.Join(t.TempDir(), name)} // processes of its own
 	if err := os.WriteFile(exe.Path, read(t, built.Path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return exe, fmt.Sprintf("optimizer={plugin=%q}", exe.Path)
+	return exe
 }
 
 // TestOpaqueOptimizerOnXLA: where the memory is not the host's, tensors are copied, and the losses are those of the

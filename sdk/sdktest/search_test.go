@@ -29,8 +29,8 @@ func (q seeking) SearchState(sdk.Site) ([]sdk.StateTensor, int, error) {
 }
 
 func (q seeking) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-	if site.Role != sdk.RoleWeight {
-		return sdk.Quantized{}, sdk.Refuse("for weights only")
+	if site.Role != sdk.RoleWeight || site.Product != sdk.ProductForward {
+		return sdk.Quantized{}, sdk.Refuse("for weights in the forward product only")
 	}
 	out, err := (observing{}).Quantize(b, x, site)
 	out.Next = nil

@@ -1,6 +1,7 @@
 package layerwise
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -47,6 +48,8 @@ func newQuantizer(dev *engine.Device, p answer.Quantizer, w []float32, own func(
 	var err error
 	if own != nil {
 		err = q.load(own)
+	} else if p.SearchEvery > 0 {
+		err = errors.New("the quantizer searches in its own process, which only trainings do: train with it")
 	} else {
 		err = q.init(w, st)
 	}

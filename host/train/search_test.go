@@ -1,0 +1,104 @@
+package train_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/rundir"
+)
+
+// TestSearch: a quantizer that searches trains, also when the run is stopped and resumed, and when its process is killed: with the same
+// bits. When the process cannot go on, the run ends with the state after the step, and goes on from there with the search.
+func TestSearch(t *testing.T) {
+	exe := ownExecutable(t, "kmeans")
+	quantizer := fmt.Sprintf(`quantizer={weights={plugin=%q, bits=3, every=2}, activations={plugin="none"}}`, exe.Path)
+	whole := testrun.Config(t, quantizer, "method.silence=0.5", "train.steps=60", "train.checkpoint_every=1000")
+	testrun.Train(t, whole, train.Options{})
+	list := losses(t, whole.Train.Out)
+	if first, last := list[0], list[len(list)-1]; !(last < first) {
+		t.Errorf("the loss goes from %v to %v", first, last)
+	}
+	levels := testrun.Values(t, testrun.Newest(t, whole.Train.Out))[update.Kept("layers.0.mlp.down", "codebook")]
+	if len(levels) == 0 || !slices.IsSorted(levels[:8]) || levels[0] == levels[7] {
+		t.Errorf("a codebook is %v", levels[:min(8, len(levels))])
+	}
+	if left := processesOf(exe.Path); len(left) > 0 {
+		t.Errorf("the processes %v are still running", left)
+	}
+
+	parts := testrun.Elsewhere(t, whole)
+	runParts(t, parts, 3, 12)
+	testrun.Train(t, testrun.Again(t, parts), train.Options{Resume: true})
+	testrun.SameRun(t, "whole, and in parts", whole.Train.Out, parts.Train.Out)
+
+	// begun reports whether the training of a run has begun.
+	begun := func(dir string) bool {
+		info, err := os.Stat(rundir.At(dir).Metrics().Name)
+		return err == nil && info.Size() > 0
+	}
+	killed, log := testrun.Elsewhere(t, whole), &lines{}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var killer sync.WaitGroup
+	killer.Go(func() {
+		for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			if !begun(killed.Train.Out) {
+				continue
+			}
+			for _, pid := range processesOf(exe.Path) {
+				if syscall.Kill(pid, syscall.SIGKILL) == nil {
+					return
+				}
+			}
+		}
+	})
+	testrun.Train(t, killed, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
+	stop()
+	killer.Wait()
+	if log.count("tried again") == 0 {
+		t.Error("no search was tried again: the process was not killed while it trained")
+	}
+	testrun.SameRun(t, "with a process that was killed, and without", whole.Train.Out, killed.Train.Out)
+
+	failed := testrun.Elsewhere(t, whole)
+	gone := exe.Path + ".gone"
+	done := make(chan struct{})
+	go func() { // its executable vanishes, and then its process
+		defer close(done)
+		for ; t.Context().Err() == nil; time.Sleep(time.Millisecond) {
+			if !begun(failed.Train.Out) {
+				continue
+			}
+			pids := processesOf(exe.Path)
+			if err := os.Rename(exe.Path, gone); err != nil {
+				t.Error(err)
+			}
+			for _, pid := range pids {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			return
+		}
+	}()
+	_, err := train.Run(t.Context(), failed, train.Options{Finder: testrun.Finder(t)})
+	<-done
+	if err := os.Rename(gone, exe.Path); err != nil {
+		t.Fatal(err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "kmeans") || !strings.Contains(err.Error(), "the search after it") {
+		t.Fatalf("got %v, want an error that names the search and the plugin", err)
+	}
+	testrun.Train(t, testrun.Again(t, failed), train.Options{Resume: true})
+	testrun.SameRun(t, "with a plugin that was gone for a while, and without", whole.Train.Out, failed.Train.Out)
+}
