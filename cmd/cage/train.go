@@ -114,6 +114,9 @@ func printMemory(w io.Writer, cfg *config.Config, r *memory.Report) {
 	for _, p := range r.Parts {
 		fmt.Fprintf(w, "  %s\n", p)
 	}
+	for _, p := range r.Phases {
+		fmt.Fprintln(w, p)
+	}
 	switch {
 	case r.Available == nil && !r.Fits:
 		fmt.Fprintln(w, "no machine has that")

@@ -26,8 +26,10 @@ type sample struct {
 	residuals []float32
 }
 
-// prepareMovement chooses the coordinates to follow and compiles their reading.
+// prepareMovement chooses the coordinates to follow, of the weights that the phase quantizes, and compiles their reading.
 func (r *run) prepareMovement() error {
+	r.movement.close()
+	r.movement = nil
 	m := &movement{settings: r.cfg.Diagnostics}
 	m.settings.Tensors = false // has nothing to do with samples
 	if m.settings.Every == 0 {
@@ -36,7 +38,7 @@ func (r *run) prepareMovement() error {
 	var names []string
 	var sizes, groups []int
 	for _, p := range r.model.Params() {
-		if _, ok := r.Programs.Weights[p.Name]; ok {
+		if _, ok := r.Phase().Weights[p.Name]; ok {
 			names, sizes = append(names, p.Name), append(sizes, p.Size())
 		}
 	}

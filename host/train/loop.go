@@ -25,7 +25,7 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	}
 	r.display = display{console: live, latest: r.last}
 	start := time.Since(r.began).Seconds()
-	for _, message := range slices.Concat(r.tooStrong(r.Compiled.Plan().Rules), withoutEffect(r.cfg, r.Programs)) {
+	for _, message := range slices.Concat(r.tooStrong(r.Rules()), withoutEffect(r.cfg, r.Programs)) {
 		r.log.Warn(message)
 	}
 	defer r.display.console.Close()
@@ -98,16 +98,23 @@ func (r *run) steps(ctx context.Context) error {
 // step runs the next step, and what is due after it: a record, an evaluation, a checkpoint.
 func (r *run) step(ctx context.Context, ahead *feed) error {
 	before := r.done
-	set := r.settings(before.Step + 1)
-	sampled, err := r.movement.read(before.Step+1, r.state)
-	if err != nil {
-		return err
-	}
 	began := time.Now()
 	next, err := ahead.take(before.Step + 1)
 	if err != nil {
 		return err
 	}
+	waited := time.Since(began)
+	if err := r.enterPhase(next.batches); err != nil {
+		next.batches.Close()
+		return err
+	}
+	set := r.settings(before.Step + 1)
+	sampled, err := r.movement.read(before.Step+1, r.state)
+	if err != nil {
+		next.batches.Close()
+		return err
+	}
+	began = time.Now().Add(-waited)
 	res, err := r.Compiled.Run(r.state, next.batches, set)
 	if err != nil {
 		return err
@@ -143,6 +150,19 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	return r.saveIfDue()
 }
 
+// enterPhase goes to the quantizers of the next step, of which batches are, if they are others than before. Until then all that
+// follows a step has the quantizers of that step.
+func (r *run) enterPhase(batches *step.Batches) error {
+	t := r.done.Step + 1
+	changed, err := r.Enter(t, r.state, batches)
+	if err != nil || !changed {
+		return err
+	}
+	p := r.Phase()
+	r.log.Info("other quantizers from here on", "step", t, "weights", len(p.Weights), "activations", len(p.Activations), "operands of the backward pass", len(p.Backward))
+	return r.prepareMovement()
+}
+
 // search lets quantizers search that are due after the last step, if they have not. What fails or is interrupted is searched
 // when the run is resumed.
 func (r *run) search(ctx context.Context) error {
@@ -173,7 +193,7 @@ func (r *run) settings(t int) step.Settings {
 		Lambda:     m.LambdaAt(t, r.cfg.Train.Steps),
 		Statistics: r.logs(t), ParetoLambda: m.Lambda,
 	}
-	if len(r.Programs.Weights) == 0 { // there is nothing to correct
+	if len(r.Phase().Weights) == 0 { // there is nothing to correct
 		set.Lambda = 0
 	}
 	if r.measuresPareto(t) {
@@ -193,7 +213,7 @@ func (r *run) logs(t int) bool {
 // weights there is nothing to measure.
 func (r *run) measuresPareto(t int) bool {
 	every := r.cfg.Method.ParetoEvery
-	return every > 0 && t%every == 0 && len(r.Programs.Weights) > 0
+	return every > 0 && t%every == 0 && len(r.Phase().Weights) > 0
 }
 
 // countUncorrected counts the weights that the step could not correct, and names them

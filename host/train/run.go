@@ -210,7 +210,7 @@ func (r *run) prepare(ctx context.Context) error {
 		return err
 	}
 	r.cfg = r.Programs.Pinned(r.cfg)
-	if err := r.Compiled.Prepare(r.cfg.Method.ParetoEvery > 0); err != nil {
+	if err := r.Prepare(r.cfg.Method.ParetoEvery > 0); err != nil {
 		return err
 	}
 	return r.prepareMovement()

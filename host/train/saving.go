@@ -243,6 +243,11 @@ func (r *run) restore(f *checkpoint.File) error {
 	if err := errors.Join(f.Meta.Get(provenance.ProgressKey, &done), f.Meta.Get(provenance.BuildKey, &build)); err != nil {
 		return err
 	}
+	if r.Choose(max(1, f.Step)) {
+		if err := r.prepareMovement(); err != nil {
+			return err
+		}
+	}
 	state, err := r.Compiled.Upload(provenance.Tensors(f))
 	if err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", f.Step, err)

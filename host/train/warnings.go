@@ -31,7 +31,11 @@ func withoutEffect(cfg *config.Config, programs *assembly.Programs) (messages []
 	if m.Form == cage.Coupled && m.Variant != cage.Default.Variant {
 		idle(fmt.Sprintf("method.variant = %q", m.Variant), fmt.Sprintf("method.form is %q", m.Form))
 	}
-	if len(programs.Weights) == 0 {
+	weights, activations := 0, 0 // quantized in some phase
+	for _, p := range programs.Phases() {
+		weights, activations = max(weights, len(p.Weights)), max(activations, len(p.Activations))
+	}
+	if weights == 0 {
 		const reason = "no weight is quantized"
 		if m.Name == cage.MethodCAGE && m.Form != cage.Off {
 			idle(fmt.Sprintf("method.form = %q", m.Form), reason)
@@ -43,7 +47,7 @@ func withoutEffect(cfg *config.Config, programs *assembly.Programs) (messages []
 			idle("diagnostics.every", reason)
 		}
 	}
-	if a := cfg.Quantizer.Activations; a != nil && a.Table != "quantizer" && len(programs.Activations) == 0 {
+	if a := cfg.Quantizer.Activations; a != nil && a.Table != "quantizer" && activations == 0 {
 		idle("["+a.Table+"]", "no activation of the model is quantized with it")
 	}
 	rest := cfg.Optimizer.Rest.Table

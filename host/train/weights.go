@@ -124,6 +124,7 @@ func (r *run) loadTeacher() error {
 	if d == nil {
 		return nil
 	}
+	defer r.LendTeacher()
 	if r.state != nil && r.cfg.Train.Distillation.Teacher == config.TeacherInitial {
 		r.teacher = r.initial
 		return r.Compiled.LoadTeacher(r.loadStored())

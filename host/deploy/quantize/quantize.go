@@ -159,7 +159,7 @@ func (s *source) withQuantizer(o Options) (*config.Config, error) {
 		}
 		if !o.Activations {
 			q.Activations = nil
-			q.Overrides = slices.DeleteFunc(q.Overrides, func(v config.Override) bool { return v.Role == config.RoleActivations })
+			q.Overrides = slices.DeleteFunc(q.Overrides, func(v config.Override) bool { return !v.About(config.RoleWeights) })
 			for i := range q.Overrides {
 				q.Overrides[i].Role = config.RoleWeights
 			}

@@ -49,6 +49,15 @@ func withSource(dir string, o Options, use func(*source) error) error {
 	if err := trained.CheckSaved(dir, o.Step); err != nil {
 		return err
 	}
+	if o.Step, err = checkpoint.Chosen(rundir.At(dir).Checkpoints(), o.Step); err != nil {
+		return err
+	}
+	if cfg, err = cfg.Changed(func(c *config.Config) error { // of the quantizers, those that this checkpoint has
+		c.Quantizer = *c.Quantizer.At(o.Step, c.Train.Steps)
+		return nil
+	}); err != nil {
+		return err
+	}
 	made, err := trained.ReadRecord(rundir.At(dir))
 	if err != nil {
 		return err

@@ -140,7 +140,9 @@ func (w *quantizedRun) configuration() (*config.Config, error) {
 		c.Quantizer.Weights = nil
 		c.Quantizer.Overrides = slices.DeleteFunc(c.Quantizer.Overrides, func(o config.Override) bool { return o.Role == config.RoleWeights })
 		for i := range c.Quantizer.Overrides {
-			c.Quantizer.Overrides[i].Role = config.RoleActivations
+			if o := &c.Quantizer.Overrides[i]; o.About(config.RoleWeights) {
+				o.Role = config.RoleActivations
+			}
 		}
 		return nil
 	})

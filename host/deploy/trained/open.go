@@ -142,6 +142,11 @@ func (t *Model) open(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if t.step = o.Step; t.hub == nil { // which quantizers a checkpoint has may depend on its step
+		if t.step, err = checkpoint.Chosen(rundir.At(t.dir).Checkpoints(), o.Step); err != nil {
+			return err
+		}
+	}
 	t.cfg, err = t.cfg.Changed(func(c *config.Config) error {
 		// One replica computes what each did in training.
 		c.Train.Batch, c.Device.Count = assembly.ReplicaBatch(c), min(1, c.Device.Count)
@@ -161,7 +166,7 @@ func (t *Model) open(ctx context.Context, o Options) error {
 		return err
 	}
 	if t.hub == nil {
-		return checkpoint.Use(rundir.At(t.dir).Checkpoints(), o.Step, t.load)
+		return checkpoint.Use(rundir.At(t.dir).Checkpoints(), t.step, t.load)
 	}
 	if t.state, err = t.upload(step.LoadParams(t.built.Compiled.Plan().Model, t.hub.Values)); err != nil {
 		return err
@@ -188,7 +193,7 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 		file = "the run.toml that 'cage import' makes"
 	}
 	err = t.built.Build(ctx, assembly.Request{
-		Piece: atOnce, Config: t.cfg, Model: m, Batch: t.cfg.Train.Batch, Pieces: pieces, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
+		Piece: atOnce, Config: t.cfg, Model: m, Step: t.step, Batch: t.cfg.Train.Batch, Pieces: pieces, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
 	}, o.Logger.Warn, file)
 	if err != nil || t.other {
 		return err

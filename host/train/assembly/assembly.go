@@ -12,12 +12,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/sdk/answer"
 )
 
 // Model makes the model that the configuration describes; the vocabulary of a
@@ -58,7 +61,11 @@ func Device(cfg *config.Config, warn func(message string, details ...any)) (*eng
 type Built struct {
 	Programs *Programs
 	Device   *engine.Device
+	// Compiled is the step of one of the phases: of the first one, until another is chosen
+	// ([Built.Choose]).
 	Compiled *step.Compiled
+	phases   []*step.Compiled // in the order of Programs.Phases
+	phase    int              // that was chosen
 	// processes are those of plugins that compute themselves.
 	processes []interface{ Close() }
 }
@@ -78,18 +85,103 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 	if b.Device, err = Device(req.Config, warn); err != nil {
 		return err
 	}
-	plan, err := Plan(req.Config, req.Model, b.Programs)
+	var plans []step.Plan
+	for _, p := range b.Programs.Phases() {
+		plan, err := Plan(req.Config, req.Model, p)
+		if err != nil {
+			return err
+		}
+		plans = append(plans, plan)
+	}
+	opaque, err := b.startOpaque(ctx, req.Config)
 	if err != nil {
 		return err
 	}
-	if plan.Opaque, err = b.startOpaque(ctx, req.Config); err != nil {
+	searches, err := b.startSearches(ctx, req.Config)
+	if err != nil {
 		return err
 	}
-	if plan.Search, err = b.startSearches(ctx, req.Config); err != nil {
-		return err
+	for _, plan := range plans {
+		plan.Opaque, plan.Search = opaque, searches
+		compiled, err := step.Compile(b.Device, plan)
+		if err != nil {
+			return err
+		}
+		b.phases = append(b.phases, compiled)
 	}
-	b.Compiled, err = step.Compile(b.Device, plan)
-	return err
+	b.Compiled = b.phases[0]
+	return nil
+}
+
+// Prepare compiles everything that training runs in all phases.
+func (b *Built) Prepare(pareto bool) error {
+	for _, c := range b.phases {
+		if err := c.Prepare(pareto); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Phase returns the programs of the phase that is chosen.
+func (b *Built) Phase() *Programs { return b.Programs.Phases()[b.phase] }
+
+// Choose takes the phase of a step, and reports whether it is another one than before.
+func (b *Built) Choose(step int) bool {
+	before := b.phase
+	b.phase = 0
+	for i, p := range b.Programs.Phases() {
+		if p.From <= step {
+			b.phase = i
+		}
+	}
+	b.Compiled = b.phases[b.phase]
+	return b.phase != before
+}
+
+// Enter chooses the phase of a step, and takes the state, which the step before has left, to it. It reports whether the phase
+// is another one than before. batches are those of the step.
+func (b *Built) Enter(step int, s *step.State, batches *step.Batches) (bool, error) {
+	programs, before := b.Phase(), b.Compiled
+	if !b.Choose(step) {
+		return false, nil
+	}
+	return true, b.Compiled.Enter(s, before, func(site string) bool { return sameQuantizer(programs, b.Phase(), site) }, batches)
+}
+
+// sameQuantizer reports whether a weight or site has the same programs in two phases.
+func sameQuantizer(a, b *Programs, site string) bool {
+	same := func(before, after map[string]answer.Quantizer) bool {
+		p, had := before[site]
+		q, has := after[site]
+		return had && has && maps.Equal(programHashes(p), programHashes(q))
+	}
+	return same(a.Weights, b.Weights) || same(a.Activations, b.Activations)
+}
+
+func programHashes(q answer.Quantizer) map[string]string {
+	hashes := map[string]string{}
+	for name, p := range q.Programs() {
+		hashes[name] = p.Hash()
+	}
+	return hashes
+}
+
+// Rules lists the update rules of all phases.
+func (b *Built) Rules() (list []cage.Rule) {
+	for _, c := range b.phases {
+		list = append(list, c.Plan().Rules...)
+	}
+	return list
+}
+
+// LendTeacher gives the teacher that the chosen phase has loaded to the others.
+func (b *Built) LendTeacher() {
+	for _, c := range b.phases {
+		if c != b.Compiled {
+			b.Compiled.LendTeacher(c)
+		}
+	}
 }
 
 // refusal says how to do what needs too much memory all the same.
@@ -102,8 +194,8 @@ func refusal(err error, file string) error {
 
 // Close frees everything. States are closed before, because opaque optimizers have parts of them in their memory.
 func (b *Built) Close() {
-	if b.Compiled != nil {
-		b.Compiled.Close()
+	for _, c := range b.phases {
+		c.Close()
 	}
 	if b.Device != nil {
 		b.Device.Close()

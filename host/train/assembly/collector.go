@@ -19,15 +19,19 @@ type collector struct {
 	pool      *pool
 	clients   map[string]*plugin.Client // by the plugin's table
 	values    map[string]sdk.Values     // of its parameters, by the plugin's table
-	matched   map[string]bool           // tables of overrides and groups that had an effect
+	effective map[string]bool           // tables of overrides and groups that had an effect
 	requested map[string]bool           // tables of optimizers from which a program was requested
 	out       *Programs
+
+	// Of the phase that is being collected:
+	quantizer *config.Quantizer
+	now       *Programs // out, or one of its later phases
 }
 
 func newCollector(req Request, running *pool) *collector {
 	return &collector{
 		Request: req, pool: running, clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
-		matched: map[string]bool{}, requested: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece, executables: map[string]string{}},
+		effective: map[string]bool{}, requested: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece, executables: map[string]string{}},
 	}
 }
 
@@ -38,7 +42,7 @@ func newCollector(req Request, running *pool) *collector {
 func (c *collector) tables() []*config.Plugin {
 	q, o := &c.Config.Quantizer, &c.Config.Optimizer
 	if c.Forward {
-		return q.Forward().Plugins()
+		return c.phases()[0].Quantizer.Forward().Plugins()
 	}
 	list := q.Plugins()
 	if q.Unused != nil {

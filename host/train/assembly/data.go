@@ -164,7 +164,7 @@ func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 			return err
 		}
 		c.Train.Steps = int(d.counted.Steps())
-		return c.CheckSchedule()
+		return c.CheckSteps()
 	})
 }
 

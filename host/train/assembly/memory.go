@@ -19,12 +19,14 @@ import (
 // sizes that no machine has are refused.
 func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 	available := checkedMemory(cfg)
-	sizes, err := memoryModel(cfg, m, programs)
-	if err != nil {
-		return err
-	}
-	if err := memory.Check(sizes, available); err != nil {
-		return err
+	for _, p := range programs.Phases() {
+		sizes, err := memoryModel(cfg, m, p)
+		if err == nil {
+			err = memory.Check(sizes, available)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if available != nil {
 		memory.Limit(*available)
@@ -68,12 +70,30 @@ func availableMemory(cfg *config.Config) *memory.Available {
 }
 
 // Memory returns the estimate that CheckMemory uses, whether or not the machine has that much memory.
+// Of a run whose quantizers change, it is that of the phase that needs most.
 func Memory(cfg *config.Config, m model.Model, programs *Programs) (*memory.Report, error) {
-	sizes, err := memoryModel(cfg, m, programs)
-	if err != nil {
-		return nil, err
+	var most *memory.Report
+	var phases []memory.Phase
+	list := programs.Phases()
+	for i, p := range list {
+		sizes, err := memoryModel(cfg, m, p)
+		if err != nil {
+			return nil, err
+		}
+		report := memory.NewReport(sizes, availableMemory(cfg))
+		if most == nil || report.Bytes > most.Bytes {
+			most = report
+		}
+		phase := memory.Phase{From: p.From, To: cfg.Train.Steps, Bytes: report.Bytes, Weights: len(p.Weights), Activations: len(p.Activations), Backward: len(p.Backward)}
+		if i+1 < len(list) {
+			phase.To = list[i+1].From - 1
+		}
+		phases = append(phases, phase)
 	}
-	return memory.NewReport(sizes, availableMemory(cfg)), nil
+	if len(phases) > 1 {
+		most.Phases = phases
+	}
+	return most, nil
 }
 
 // memoryModel gathers the sizes that memory depends on.

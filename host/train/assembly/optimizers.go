@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
@@ -22,13 +23,58 @@ func (c *collector) optimizers(ctx context.Context) error {
 	if err := c.checkShared(); err != nil {
 		return err
 	}
-	c.out.Tensors = Tensors(c.Config, c.Model, c.out)
+	c.now.Tensors = Tensors(c.Config, c.Model, c.now)
 	if c.Forward {
 		return nil
 	}
-	for i := range c.out.Tensors {
-		if err := c.optimizer(ctx, &c.out.Tensors[i]); err != nil {
+	for i := range c.now.Tensors {
+		t := &c.now.Tensors[i]
+		if before := c.known(t); before != nil {
+			constrain := t.Constrain
+			*t, t.Constrain = *before, constrain
+			continue
+		}
+		if err := c.optimizer(ctx, t); err != nil {
 			return err
+		}
+	}
+	return c.checkLater()
+}
+
+// known is a tensor as an earlier phase has it, with its optimizer; nil if none has.
+func (c *collector) known(t *TrainedTensor) *TrainedTensor {
+	for _, p := range c.out.Phases() {
+		if p == c.now {
+			break
+		}
+		for i := range p.Tensors {
+			if k := &p.Tensors[i]; k.Name == t.Name && slices.Equal(k.Shape, t.Shape) {
+				return k
+			}
+		}
+	}
+	return nil
+}
+
+// checkLater refuses optimizers that cannot begin in the middle of a run, for trained parameters of quantizers that may do so.
+func (c *collector) checkLater() error {
+	if c.now == c.out {
+		return nil
+	}
+	for _, p := range c.out.Phases() {
+		for _, t := range p.Tensors[len(c.Model.Params()):] {
+			what := ""
+			switch {
+			case t.Optimizer.Opaque:
+				what = "an optimizer that is no program"
+			case t.Optimizer.FirstRefresh != nil || t.Optimizer.Refresh != nil:
+				what = "an optimizer with preconditioners, the first of which belong to the first step"
+			default:
+				continue
+			}
+			e := c.Config.ErrorAt(plaintoml.JoinKey(t.Table, "plugin"), "%s is a trained parameter of a quantizer in a run whose quantizers change (from, to), and has %s", t.Name, what)
+			e.Hint = `give it another optimizer with [[optimizer.groups]], match = "` + t.Name + `"`
+			return e
 		}
 	}
 	return nil
@@ -69,7 +115,7 @@ func (c *collector) checkShared() error {
 		answer.Tensor
 	}
 	first := map[string]owner{}
-	for _, list := range []map[string]answer.Quantizer{c.out.Weights, c.out.Activations} {
+	for _, list := range []map[string]answer.Quantizer{c.now.Weights, c.now.Activations} {
 		for _, site := range slices.Sorted(maps.Keys(list)) {
 			for _, t := range list[site].Trained {
 				o, ok := first[t.Shared]
@@ -113,7 +159,7 @@ func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 	own := false // whether the group names the optimizer
 	g := o.Group(string(t.Role), t.Name)
 	if g != nil {
-		c.matched[g.Table] = true
+		c.effective[g.Table] = true
 		t.RateFactor = g.Rate
 		if g.WeightDecay != nil {
 			t.Decay = *g.WeightDecay
@@ -182,28 +228,29 @@ func (c *collector) requestOptimizer(ctx context.Context, p *config.Plugin, t *T
 // that they match.
 func (c *collector) checkUnused() error {
 	var problems plaintoml.Errors
-	report := func(table string, match []string, matches bool, among, others string) {
+	report := func(table string, match []string, matches bool, among, others string, names []string) {
 		e := c.Config.ErrorAt(table, "has no effect: of all %s that it matches, %s decides", among, others)
 		if !matches {
 			e = c.Config.ErrorAt(table, "matches none of the model's %s", among)
-			e.Hint = fmt.Sprintf("match = %q; names are as in layers.0.attn.qkv and layers.0.mlp.input", match)
+			e.Hint = fmt.Sprintf("match = %q; there are %s", match, strings.Join(names, ", "))
 		}
 		problems = append(problems, e)
 	}
 	overrides := c.Config.Quantizer.Overrides
 	if c.Forward {
-		overrides = c.Config.Quantizer.Forward().Overrides
+		overrides = c.quantizer.Forward().Overrides
 	}
 	for _, o := range overrides {
-		if !c.matched[o.Table] {
-			report(o.Table, o.Match, c.matches(&o), "quantized weights and activations", "a later override")
+		matches := len(c.matched(&o)) > 0
+		if !c.effective[o.Table] && !(c.Forward && matches) { // of a run, an evaluation may have the overrides of some steps
+			report(o.Table, o.Match, matches, "quantized weights and activations", "a later override", c.operandNames(&o))
 		}
 	}
 	if !c.Forward {
 		for _, g := range c.Config.Optimizer.Groups {
-			if !c.matched[g.Table] {
-				matches := slices.ContainsFunc(c.out.Tensors, func(t TrainedTensor) bool { return g.Matches(string(t.Role), t.Name) })
-				report(g.Table, g.Match, matches, "parameters", "an earlier group")
+			if !c.effective[g.Table] {
+				matches := slices.ContainsFunc(c.now.Tensors, func(t TrainedTensor) bool { return g.Matches(string(t.Role), t.Name) })
+				report(g.Table, g.Match, matches, "parameters", "an earlier group", c.parameterNames())
 			}
 		}
 	}
@@ -213,17 +260,63 @@ func (c *collector) checkUnused() error {
 	return nil
 }
 
-// matches reports whether an override matches something in the model.
-func (c *collector) matches(o *config.Override) bool {
-	any := func(name string, roles ...string) bool {
-		return slices.ContainsFunc(roles, func(role string) bool { return o.Matches(role, name) })
+// matched are the names of what an override matches in the model.
+func (c *collector) matched(o *config.Override) (names []string) {
+	add := func(name string, roles ...string) {
+		if slices.ContainsFunc(roles, func(role string) bool { return o.Matches(role, name) }) {
+			names = append(names, name)
+		}
 	}
-	return slices.ContainsFunc(c.Model.Params(), func(p architecture.Param) bool {
-		return p.Quantized && (any(p.Name, roleOfWeight(p)) || p.Role == architecture.RoleMatrix && any(p.Name, config.RoleGradients, config.RoleBackward))
-	}) || slices.ContainsFunc(c.Model.ActivationSites(c.Batch, c.Config.Model.Context), func(s model.ActivationSite) bool {
+	for _, p := range c.Model.Params() {
+		switch {
+		case p.Quantized && p.Role == architecture.RoleMatrix:
+			add(p.Name, roleOfWeight(p), config.RoleGradients, config.RoleBackward)
+		case p.Quantized:
+			add(p.Name, roleOfWeight(p))
+		}
+	}
+	for _, s := range c.Model.ActivationSites(c.Batch, c.Config.Model.Context) {
 		_, role := roleOfSite(s.Kind)
-		return any(s.Name, role) || s.Kind == model.KindInput && any(s.Name, config.RoleBackward)
-	})
+		if s.Kind == model.KindInput {
+			add(s.Name, role, config.RoleBackward)
+		} else {
+			add(s.Name, role)
+		}
+	}
+	return names
+}
+
+// operandNames are the names that an override may match, of those that are in several blocks only the first.
+func (c *collector) operandNames(o *config.Override) []string {
+	any := *o
+	any.Match, any.Layers = nil, nil
+	return distinctNames(c.matched(&any))
+}
+
+// parameterNames are those of everything that is trained in some phase.
+func (c *collector) parameterNames() (names []string) {
+	for _, p := range c.out.Phases() {
+		for _, t := range p.Tensors {
+			names = append(names, t.Name)
+		}
+	}
+	return distinctNames(names)
+}
+
+// distinctNames lists names, of those that are the same in several blocks only that in the first.
+func distinctNames(names []string) (list []string) {
+	seen := map[string]bool{}
+	for _, name := range names {
+		pattern := name
+		if layer := architecture.LayerOf(name); layer >= 0 {
+			pattern = strings.TrimPrefix(name, architecture.LayerPrefix(layer))
+		}
+		if !seen[pattern] {
+			seen[pattern] = true
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 func tensorRole(r architecture.Role) sdk.TensorRole {

@@ -18,8 +18,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Programs holds the programs that the plugins of a run have returned.
+// Programs holds the programs that the plugins of a run have returned, for all of its steps or for the first phase: a range of
+// steps with the same quantizers ([config.Quantizer.Phases]).
 type Programs struct {
+	// From is the first step with these programs. Later holds those of the later phases of a
+	// training, in their order.
+	From  int
+	Later []*Programs
 	// Weights and Activations hold the quantizers' programs by parameter and
 	// by site; both are empty for a role that is not quantized.
 	Weights, Activations map[string]answer.Quantizer
@@ -82,6 +87,9 @@ type Request struct {
 	Batch int
 	// Forward leaves the optimizer out, as for evaluation.
 	Forward bool
+	// Step is that of the checkpoint that is evaluated: quantizers may be others in other
+	// steps. 0 is the last one of the run. A training has all steps.
+	Step int
 	// Piece is the number of tokens of each sequence that are read at once, if sequences are only to be continued; 0
 	// means whole sequences.
 	Piece int
@@ -127,26 +135,64 @@ func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	}
 	c.out.Start = time.Since(began)
 	began = time.Now()
-	for _, collect := range []func(context.Context) error{c.weights, c.activations, c.backward, c.optimizers} {
-		if err := collect(ctx); err != nil {
+	phases := c.phases()
+	for i, p := range phases {
+		if err := c.phase(ctx, p, i > 0); err != nil {
 			return nil, err
 		}
 	}
 	if err := c.checkUnused(); err != nil {
 		return nil, err
 	}
+	if len(phases) > 1 && len(c.out.searches) > 0 {
+		e := c.Config.ErrorAt(c.out.searches[0].key, "the plugin searches beside the training, in a run whose quantizers change (from, to)")
+		e.Hint = "leave from and to out of [[quantizer.overrides]]"
+		return nil, e
+	}
 	c.dropIdle()
 	c.out.Handover = time.Since(began)
 	return c.out, nil
 }
 
+// phases are the ranges of steps of a training, each with a quantizer. An evaluation has one of them.
+func (c *collector) phases() []config.Phase {
+	list := c.Config.Quantizer.Phases(c.Config.Train.Steps)
+	if !c.Forward {
+		return list
+	}
+	at := len(list) - 1
+	for c.Step > 0 && at > 0 && list[at].From > c.Step {
+		at--
+	}
+	return list[at : at+1]
+}
+
+// phase collects the programs of a range of steps.
+func (c *collector) phase(ctx context.Context, p config.Phase, later bool) error {
+	c.quantizer, c.now = p.Quantizer, c.out
+	if later {
+		c.now = &Programs{}
+		c.out.Later = append(c.out.Later, c.now)
+	}
+	c.now.From = p.From
+	for _, collect := range []func(context.Context) error{c.weights, c.activations, c.backward, c.optimizers} {
+		if err := collect(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Phases lists the programs of all phases in their order.
+func (p *Programs) Phases() []*Programs { return append([]*Programs{p}, p.Later...) }
+
 func (c *collector) weights(ctx context.Context) error {
-	c.out.Weights = map[string]answer.Quantizer{}
+	c.now.Weights = map[string]answer.Quantizer{}
 	for _, param := range c.Model.Params() {
 		if param.Quantized {
 			site := sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}
 			site.Heads, site.RowHeads = c.headsOfWeight(param.Name)
-			if err := c.quantize(ctx, c.out.Weights, roleOfWeight(param), site); err != nil {
+			if err := c.quantize(ctx, c.now.Weights, roleOfWeight(param), site); err != nil {
 				return err
 			}
 		}
@@ -156,12 +202,12 @@ func (c *collector) weights(ctx context.Context) error {
 
 func (c *collector) activations(ctx context.Context) (err error) {
 	context := c.Config.Model.Context
-	if c.out.Activations, err = c.quantizeActivations(ctx, c.Batch, context, context); err != nil {
+	if c.now.Activations, err = c.quantizeActivations(ctx, c.Batch, context, context); err != nil {
 		return err
 	}
-	c.out.Pieces = map[int]map[string]answer.Quantizer{}
+	c.now.Pieces = map[int]map[string]answer.Quantizer{}
 	for _, tokens := range c.Pieces {
-		if c.out.Pieces[tokens], err = c.quantizeActivations(ctx, 1, tokens, 1); err != nil {
+		if c.now.Pieces[tokens], err = c.quantizeActivations(ctx, 1, tokens, 1); err != nil {
 			return err
 		}
 	}
@@ -184,7 +230,7 @@ func (c *collector) quantizeActivations(ctx context.Context, batch, context, of 
 
 // backward collects the programs for operands of products in the backward pass.
 func (c *collector) backward(ctx context.Context) error {
-	c.out.Backward = map[step.OperandSite]answer.Quantizer{}
+	c.now.Backward = map[step.OperandSite]answer.Quantizer{}
 	if c.Forward {
 		return nil
 	}
@@ -210,7 +256,7 @@ func (c *collector) backward(ctx context.Context) error {
 		if _, err := lower.NewOperand(*q); err != nil {
 			return c.Config.ErrorAt(p.Path("plugin"), "%s of %s: %w", role, s.Name, err)
 		}
-		c.out.Backward[s] = *q
+		c.now.Backward[s] = *q
 	}
 	return nil
 }
@@ -226,10 +272,10 @@ func (c *collector) quantize(ctx context.Context, into map[string]answer.Quantiz
 
 // program returns the program for one site, and the plugin that it is from; nil if the site is not quantized.
 func (c *collector) program(ctx context.Context, role string, site sdk.Site) (*answer.Quantizer, *config.Plugin, error) {
-	if o := c.Config.Quantizer.Override(role, site.Name); o != nil {
-		c.matched[o.Table] = true
+	if o := c.quantizer.Override(role, site.Name); o != nil {
+		c.effective[o.Table] = true
 	}
-	p := c.Config.Quantizer.For(role, site.Name)
+	p := c.quantizer.For(role, site.Name)
 	if p == nil {
 		return nil, nil, nil
 	}

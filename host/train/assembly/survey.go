@@ -54,6 +54,9 @@ func surveyKey(cfg *config.Config) (string, error) {
 	c.Seed = 0
 	t := c.Train
 	c.Train = config.Train{Batch: t.Batch, Clip: t.Clip, Distillation: t.Distillation}
+	if len(c.Quantizer.Phases(t.Steps)) > 1 {
+		c.Train.Steps = t.Steps
+	}
 	if c.Data.Kind == config.KindChat { // how many steps there are follows from how conversations are laid out
 		c.Train.Accumulate, c.Train.Steps = t.Accumulate, t.Steps
 	} else {
@@ -82,19 +85,31 @@ func check(ctx context.Context, cfg *config.Config, running *pool) (trainingInpu
 	if err != nil {
 		return trainingInputs{}, err
 	}
-	_, err = Plan(cfg, m, programs)
-	return trainingInputs{programs: programs.Hashes(), data: cfg.Data}, err
+	for _, p := range programs.Phases() {
+		if _, err := Plan(cfg, m, p); err != nil {
+			return trainingInputs{}, err
+		}
+	}
+	return trainingInputs{programs: programs.Hashes(), data: cfg.Data}, nil
 }
 
 // Hashes returns the SHA-256 of every program, by role and name. A run depends on these,
 // and not on the executables that returned the programs: it can be continued with a
-// plugin that was built anew, as long as that returns the same programs.
+// plugin that was built anew, as long as that returns the same programs. Programs of later phases have the first step in their
+// names.
 func (p *Programs) Hashes() map[string]string {
 	hashes := map[string]string{}
+	since := ""
+	if p.From > 1 {
+		since = fmt.Sprintf(" from step %d", p.From)
+	}
 	add := func(owner string, programs iter.Seq2[string, *program.Program]) {
 		for which, q := range programs {
-			hashes[owner+": "+which] = q.Hash()
+			hashes[owner+since+": "+which] = q.Hash()
 		}
+	}
+	for _, later := range p.Later {
+		maps.Copy(hashes, later.Hashes())
 	}
 	for name, q := range p.Weights {
 		add("weight "+name, q.Programs())
@@ -111,7 +126,7 @@ func (p *Programs) Hashes() map[string]string {
 	for _, t := range p.Tensors {
 		add("optimizer of "+t.Name, t.Optimizer.Programs())
 		if t.Executable != "" {
-			hashes["optimizer of "+t.Name+": executable"] = t.Executable
+			hashes["optimizer of "+t.Name+since+": executable"] = t.Executable
 		}
 	}
 	return hashes

@@ -96,6 +96,15 @@ func (f *File) Digest() string { return f.file.Digest() }
 // Size returns the size of the file in bytes.
 func (f *File) Size() int64 { return f.file.Size() }
 
+// Chosen returns the step of the checkpoint that [Use] opens: step itself, or that of the newest one if it is 0.
+func Chosen(dir vfs.Path, step int) (int, error) {
+	entries, err := List(dir)
+	if step == 0 && len(entries) > 0 {
+		step = entries[len(entries)-1].Step
+	}
+	return step, err
+}
+
 // Use opens the checkpoint of a step in dir, or the newest one if step is 0, and passes it to use. It does not take an
 // older one in place of a damaged one, which would be another model than the one that was asked for: the error names the
 // newest that is intact. It is ErrNone if there are no checkpoints.

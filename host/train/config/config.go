@@ -90,12 +90,13 @@ func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 func (c *Config) Untrained() bool { return c.untrained }
 
 // WithoutTraining returns the configuration of a run in the directory out that holds this model as it is and trains
-// nothing, and so has no method. It keeps the validation set, if there is one.
+// nothing, and so has no method. Its quantizer is that of the last step. It keeps the validation set, if there is one.
 func (c *Config) WithoutTraining(out string) *Config {
+	last := *c.Quantizer.At(c.Train.Steps, c.Train.Steps).Forward()
 	held, _ := c.Changed(func(c *Config) error {
 		c.untrained, c.Train.Steps, c.Train.Out = true, 0, out
 		c.Data.Train, c.Data.Mixture, c.Data.TrainSHA256 = nil, nil, ""
-		c.Train.Distillation, c.Quantizer = Distillation{}, *c.Quantizer.Forward()
+		c.Train.Distillation, c.Quantizer = Distillation{}, last
 		c.Method.Name, c.Method.Form = cage.MethodOff, cage.Off
 		return nil
 	})

@@ -101,16 +101,18 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 // missingKeys reports the keys that select what a table is about when they are missing.
 func (d *decoder) missingKeys(t table, params []string) {
 	given := func(name string) bool { return d.Given(t.path(name)) }
-	match := t.key("match")
-	if match != nil && match.Default == nil && !given("match") && !d.misspelt(t, "match", params) {
-		d.reportMissing(t, *match)
+	var selecting []string
+	hint := `want match, roles or both, such as roles = "head"; match = "*" is all parameters`
+	switch {
+	case t.key("roles") != nil:
+		selecting = []string{"match", "roles"}
+	case t.key("layers") != nil:
+		selecting, hint = []string{"match", "layers", "from", "to"}, `want match, layers, from or to, such as layers = [0, -1]; match = "*" is everything`
 	}
-	if t.key("roles") == nil || given("match") || given("roles") {
+	if selecting == nil || slices.ContainsFunc(selecting, given) || slices.ContainsFunc(selecting, func(key string) bool { return d.misspelt(t, key, params) }) {
 		return
 	}
-	if !d.misspelt(t, "match", params) && !d.misspelt(t, "roles", params) {
-		d.Report(t.name, "selects nothing", `want match, roles or both, such as roles = "head"; match = "*" is all parameters`)
-	}
+	d.Report(t.name, "selects nothing", hint)
 }
 
 // misspelt reports the parameter that was probably meant to be the key, if any.

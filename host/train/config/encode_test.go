@@ -143,6 +143,10 @@ func randomValue(r *rand.Rand, t table, k schema.Key) string {
 		return ""
 	case key == "model.heads":
 		return strconv.Itoa([]int{1, 2, 3, 6, 12, 384}[r.IntN(6)])
+	case key == "quantizer.overrides.layers", key == "quantizer.overrides.from":
+		return "" // tied to other keys; TestPhases has them
+	case key == "quantizer.overrides.to":
+		return strconv.Itoa(1000 + r.IntN(1000)) // of any run
 	case key == "train.steps":
 		return strconv.Itoa(100 + r.IntN(1000))
 	case k.Default != nil || k.Derive != nil || k.Optional != "":

@@ -96,12 +96,16 @@ func defaultOut(path string) string {
 	return filepath.Join("runs", name)
 }
 
-// CheckSchedule reports, as an [*plaintoml.Error], a schedule that does not fit the number of steps. That number may have become
-// known, from the data, only after the configuration was read.
-func (c *Config) CheckSchedule() error {
+// CheckSteps reports, as an [*plaintoml.Error], a schedule or an override of the quantizer that does not fit the number of
+// steps. That number may have become known, from the data, only after the configuration was read.
+func (c *Config) CheckSteps() error {
+	list := c.Quantizer.steps(c.Train.Steps)
 	if p, found := c.Schedule.Problem(c.Train.Steps); found {
-		e := c.ErrorAt(p.Key, "found %s", p.Found)
-		e.Hint = p.Hint
+		list = append(list, p)
+	}
+	if len(list) > 0 {
+		e := c.ErrorAt(list[0].Key, "found %s", list[0].Found)
+		e.Hint = list[0].Hint
 		return e
 	}
 	return nil

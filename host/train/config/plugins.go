@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
@@ -46,6 +47,7 @@ const (
 	RoleWeights     = "weights"
 	RoleActivations = "activations"
 	roleBoth        = "both" // of these two
+	roleAll         = "all"  // of every operand
 	// RoleGradients is that of the gradients of the outputs of linear layers, and
 	// RoleBackward that of the activations and weights that the forward product has
 	// multiplied, both in the products of the backward pass.
@@ -80,18 +82,81 @@ type Quantizer struct {
 	Unused *Plugin
 }
 
-// Override gives some parameters and sites another quantizer, or none.
+// Override gives some parameters and sites another quantizer, or none, in a range of steps.
 type Override struct {
 	Table  string   // where it was configured, such as "quantizer.overrides[0]", for [Config.ErrorAt]
-	Match  []string // patterns of the names of parameters (weights, gradients) and sites (all else)
-	Role   string   // one of the roles, or "both" for RoleWeights and RoleActivations
+	Match  []string // patterns of the names of parameters (weights, gradients) and sites (all else); nil: all
+	Layers []int    // numbers of transformer blocks, from 0; nil: those of Match wherever they are
+	Role   string   // one of the roles, or "both" for RoleWeights and RoleActivations, or "all"
+	From   int      // the first step with it, from 1
+	To     int      // the last step with it; 0: that of the run
 	Plugin *Plugin  // nil: unquantized
 }
 
-// Matches reports whether the override applies to that name in that role.
-func (o *Override) Matches(role, name string) bool {
+// About reports whether the override is about a role.
+func (o *Override) About(role string) bool {
 	both := o.Role == roleBoth && (role == RoleWeights || role == RoleActivations)
-	return (both || o.Role == role) && matchesAny(o.Match, name)
+	return both || o.Role == roleAll || o.Role == role
+}
+
+// Matches reports whether the override applies to that name in that role, in its steps.
+func (o *Override) Matches(role, name string) bool {
+	return o.About(role) && (o.Match == nil || matchesAny(o.Match, name)) &&
+		(o.Layers == nil || slices.Contains(o.Layers, architecture.LayerOf(name)))
+}
+
+// forward reports whether the override is about something that an evaluation has.
+func (o *Override) forward() bool { return o.Role != RoleGradients && o.Role != RoleBackward }
+
+// at reports whether the override holds at a step.
+func (o *Override) at(step int) bool { return o.From <= step && (o.To == 0 || step <= o.To) }
+
+// Phase is a range of steps with one quantizer.
+type Phase struct {
+	From, To  int // the first and the last step
+	Quantizer *Quantizer
+}
+
+// Phases divides the steps of a run into ranges in each of which the same overrides hold; most runs have one.
+func (q *Quantizer) Phases(steps int) []Phase {
+	starts := []int{1}
+	for _, o := range q.Overrides {
+		starts = append(starts, o.From)
+		if o.To > 0 {
+			starts = append(starts, o.To+1)
+		}
+	}
+	slices.Sort(starts)
+	starts = slices.DeleteFunc(slices.Compact(starts), func(first int) bool { return first > max(1, steps) })
+	var list []Phase
+	for i, first := range starts {
+		last := steps
+		if i+1 < len(starts) {
+			last = starts[i+1] - 1
+		}
+		list = append(list, Phase{From: first, To: last, Quantizer: q.at(first)})
+	}
+	return list
+}
+
+// At is the quantizer that holds at a step of a run, for which no more is said of steps.
+func (q *Quantizer) At(step, steps int) *Quantizer {
+	phases := q.Phases(steps)
+	for _, p := range slices.Backward(phases) {
+		if p.From <= step {
+			return p.Quantizer
+		}
+	}
+	return phases[0].Quantizer
+}
+
+func (q *Quantizer) at(step int) *Quantizer {
+	held := *q
+	held.Overrides = slices.DeleteFunc(slices.Clone(q.Overrides), func(o Override) bool { return !o.at(step) })
+	for i := range held.Overrides {
+		held.Overrides[i].From, held.Overrides[i].To = 1, 0
+	}
+	return &held
 }
 
 // For returns the quantizer for the parameter or site with that name in that role; nil
@@ -127,7 +192,7 @@ func (q *Quantizer) role(role string) **Plugin {
 
 // Quantizes reports whether some table names a quantizer for a role.
 func (q *Quantizer) Quantizes(role string) bool {
-	return *q.role(role) != nil || slices.ContainsFunc(q.Overrides, func(o Override) bool { return o.Role == role && o.Plugin != nil })
+	return *q.role(role) != nil || slices.ContainsFunc(q.Overrides, func(o Override) bool { return o.About(role) && o.Plugin != nil })
 }
 
 // Override returns the override that applies to that name in that role; nil if none
@@ -158,23 +223,18 @@ func (q *Quantizer) Plugins() []*Plugin {
 func (q *Quantizer) Forward() *Quantizer {
 	f := *q
 	f.Gradients, f.Backward = nil, nil
-	f.Overrides = slices.DeleteFunc(slices.Clone(q.Overrides), func(o Override) bool { return o.Role == RoleGradients || o.Role == RoleBackward })
+	f.Overrides = slices.DeleteFunc(slices.Clone(q.Overrides), func(o Override) bool { return !o.forward() })
 	return &f
 }
 
 // QuantizesBackward reports whether some table names a quantizer for the products of the
 // backward pass.
-func (q *Quantizer) QuantizesBackward() bool { return len(q.Plugins()) > len(q.Forward().Plugins()) }
+func (q *Quantizer) QuantizesBackward() bool {
+	return q.Quantizes(RoleGradients) || q.Quantizes(RoleBackward)
+}
 
 // quantizesWeights reports whether some table names a quantizer of weights.
-func (q *Quantizer) quantizesWeights() bool {
-	for _, o := range q.Overrides {
-		if o.Plugin != nil && (o.Role == RoleWeights || o.Role == roleBoth) {
-			return true
-		}
-	}
-	return q.Weights != nil || q.Quantizes(RoleHead)
-}
+func (q *Quantizer) quantizesWeights() bool { return q.Quantizes(RoleWeights) || q.Quantizes(RoleHead) }
 
 func present(plugins ...*Plugin) []*Plugin {
 	var all []*Plugin

@@ -27,6 +27,7 @@ func (d *decoder) relations() {
 	d.problems(d.cfg.Device.check(d.cfg.Train.Batch))
 	d.trainingFiles()
 	d.conversations()
+	d.overrides()
 	d.distillation()
 	d.samples()
 	d.cfg.Model.FillIn()
@@ -78,6 +79,53 @@ func (d *decoder) conversations() {
 	if chat && len(d.cfg.Data.Train) > 1 && d.Good("data.train") {
 		d.Report("data.train", fmt.Sprintf("found %d files with data.kind = %q", len(d.cfg.Data.Train), KindChat), "want one file")
 	}
+}
+
+// overrides checks which blocks and steps they are about, and counts all blocks from the first.
+func (d *decoder) overrides() {
+	q := &d.cfg.Quantizer
+	for i := range q.Overrides {
+		o := &q.Overrides[i]
+		if key := plaintoml.JoinKey(o.Table, "layers"); d.Good(key, "model", "model.kind", "model.layers", "model.preset", initKey) {
+			d.layers(key, o.Layers, d.cfg.Model.Layers)
+		}
+	}
+	if d.Good("train", "train.steps") {
+		d.problems(q.steps(d.cfg.Train.Steps))
+	}
+	if len(q.Phases(d.cfg.Train.Steps)) > 1 && d.cfg.Method.Name == cage.MethodLOTION && d.Good("method", "method.name") {
+		d.Report("method.name", `found the string "lotion" beside overrides with from or to`, "LOTION keeps what it knows of a weight's gradients as long as the weight is quantized: leave from and to out")
+	}
+}
+
+// layers counts blocks from the first, where they were counted from the last, and reports those that the model has not.
+func (d *decoder) layers(key string, list []int, have int) {
+	for i, layer := range list {
+		if layer < 0 {
+			layer += have
+		}
+		if layer < 0 || layer >= have {
+			hint := fmt.Sprintf("want 0 to %d, or -1 for the last one to -%d", have-1, have)
+			if have == 0 {
+				hint = "leave it out"
+			}
+			d.Report(key, fmt.Sprintf("found %d, but the model has %d transformer blocks", list[i], have), hint)
+			return
+		}
+		list[i] = layer
+	}
+}
+
+// steps reports overrides that hold at none of the steps of a run. The number is 0 as long as it is not known.
+func (q *Quantizer) steps(steps int) (out schema.Problems) {
+	for _, o := range q.Overrides {
+		from, to := plaintoml.JoinKey(o.Table, "from"), plaintoml.JoinKey(o.Table, "to")
+		out.Unless(o.To == 0 || o.From <= o.To, schema.Problem{Key: to, With: []string{from},
+			Found: fmt.Sprintf("the integer %d with from = %d", o.To, o.From), Hint: "want at least from, or 0 for the last step of the run"})
+		out.Unless(steps == 0 || o.From <= steps, schema.Problem{Key: from,
+			Found: fmt.Sprintf("the integer %d with train.steps = %d", o.From, steps), Hint: "want a step of the run"})
+	}
+	return out
 }
 
 // distillation demands a teacher where anything is said of one.

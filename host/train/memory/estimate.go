@@ -193,6 +193,27 @@ type Report struct {
 	Available *Available `json:"available,omitempty"`
 	// Fits says that [Check] does not refuse the run.
 	Fits bool `json:"fits"`
+	// Phases are the ranges of steps of a run whose quantizers change; empty for others.
+	Phases []Phase `json:"phases,omitempty"`
+}
+
+// Phase is a range of steps with the same quantizers.
+type Phase struct {
+	From  int     `json:"from"`
+	To    int     `json:"to"`
+	Bytes float64 `json:"bytes"`
+	// How many weights, activations and operands of the backward pass are quantized.
+	Weights     int `json:"weights"`
+	Activations int `json:"activations"`
+	Backward    int `json:"backward"`
+}
+
+func (p Phase) String() string {
+	text := fmt.Sprintf("steps %d to %d: %s, with %d quantized weights and %d activations", p.From, p.To, Bytes(p.Bytes), p.Weights, p.Activations)
+	if p.Backward > 0 {
+		text += fmt.Sprintf(", %d operands of the backward pass", p.Backward)
+	}
+	return text
 }
 
 // NewReport estimates what a model needs, and compares it with what is available.

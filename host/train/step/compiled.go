@@ -25,6 +25,7 @@ type Compiled struct {
 	singles        map[cage.Form]*single
 	refresher      *refresh.Refresher
 	teacher        update.Tensors // parameters of the teacher; nil: not loaded
+	lent           bool           // whether they belong to the phase before
 	// evaluation computes the tensors that the model is evaluated with; nil until it is needed.
 	evaluation *update.Update
 }

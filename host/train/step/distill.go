@@ -51,9 +51,14 @@ func (c *Compiled) LoadTeacher(load LoadFunc) error {
 	return nil
 }
 
+// LendTeacher gives the teacher's parameters to another phase, which must be closed first.
+func (c *Compiled) LendTeacher(to *Compiled) { to.teacher, to.lent = c.teacher, true }
+
 func (c *Compiled) closeTeacher() {
-	for _, b := range c.teacher {
-		b.Finalize()
+	if !c.lent {
+		for _, b := range c.teacher {
+			b.Finalize()
+		}
 	}
 	c.teacher = nil
 }

@@ -215,17 +215,6 @@ func (p *Plan) ofActivations(list func(q lower.Quantizer, site string) []Tensor)
 	return all
 }
 
-// trainedShared lists the trained parameters that activations share with weights.
-func (p *Plan) trainedShared() (list []Tensor) {
-	weights := p.trainedWeights()
-	for _, t := range p.trainedActivations() {
-		if slices.ContainsFunc(weights, func(w Tensor) bool { return w.Name == t.Name }) {
-			list = append(list, t)
-		}
-	}
-	return list
-}
-
 func trainedOf(q lower.Quantizer, site string) []Tensor {
 	var list []Tensor
 	for _, t := range q.Trained() {

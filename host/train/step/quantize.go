@@ -103,9 +103,9 @@ func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*
 
 // calibrateStage maps weights, tokens and statistics of columns to the initial values of the trained parameters and states of the quantizers of activations.
 // Each quantizer gets them from the activations of this batch at its site, for which all quantizers before it are active.
-// With several replicas they are means, or maxima, over the replicas.
-func (p *Plan) calibrateStage() stage {
-	specs := append(inputSpecs(p.params(), p.forwardName(false), false), inputSpecs(p.trainedShared(), update.Param, false)...)
+// With several replicas they are means, or maxima, over the replicas. known are the inputs for those that have values already.
+func (p *Plan) calibrateStage(known []engine.Spec) stage {
+	specs := append(inputSpecs(p.params(), p.forwardName(false), false), known...)
 	specs = slices.Concat(specs, []engine.Spec{p.tokenSpec()}, p.columnSpecs())
 	return stage{"calibration", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		out := update.Nodes{}
@@ -117,10 +117,14 @@ func (p *Plan) calibrateStage() stage {
 			columns := p.columnsFor(site.Name, in)
 			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x, columns)))
 			state := q.InitState(x, columns)
-			for i, t := range keptOf(q, site.Name) {
-				state[i] = t.overReplicas(state[i])
+			for i, s := range keptOf(q, site.Name) {
+				if have := in[s.Name]; have != nil {
+					state[i] = have
+				} else {
+					state[i] = s.overReplicas(state[i])
+					out[s.Name] = state[i]
+				}
 			}
-			setNext(out, q, site.Name, state, asNamed)
 			value, _ := q.Forward(x, lower.Given{Trained: trained, State: state})
 			return value
 		})

@@ -304,7 +304,7 @@ func (c *Compiled) newState(tokens []int32, workers int, param func(architecture
 		func() error { return c.initSearched(s) },
 		func() error { return c.initTrainedActivations(s.Tensors, tokens) },
 		func() error { return c.dropColumns(s.Tensors) },
-		func() error { return c.initOptimizers(s.Tensors) },
+		func() error { return c.initOptimizers(s.Tensors, c.plan.Rules) },
 	} {
 		if err := init(); err != nil {
 			s.Close()
@@ -336,12 +336,26 @@ func (c *Compiled) initParams(t update.Tensors, workers int, param func(architec
 	return err
 }
 
+// initTrainedWeights adds the trained parameters and states of the quantizers of weights that t has not yet.
 func (c *Compiled) initTrainedWeights(t update.Tensors) error {
+	trained, kept := c.plan.trainedWeights(), c.plan.keptOfWeights()
 	stepped := slices.ContainsFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Quantizer != nil && r.Quantizer.InitState != nil })
-	if len(c.plan.trainedWeights()) == 0 && !stepped {
+	if len(missing(t, trained, update.Param)) == 0 && (!stepped || len(missing(t, kept, asNamed)) == 0) {
 		return nil
 	}
-	return c.runOnce(c.plan.initStage(), t)
+	stage, made := c.plan.initStage(), update.Tensors{}
+	for _, spec := range stage.inputs {
+		made[spec.Name] = t[spec.Name]
+	}
+	err := c.runOnce(stage, made)
+	moveNew(t, made, trained, update.Param)
+	moveNew(t, made, kept, asNamed)
+	for name, b := range made { // what t had already
+		if t[name] != b {
+			b.Finalize()
+		}
+	}
+	return err
 }
 
 // runOnce compiles a stage, runs it on t and frees it.
@@ -354,9 +368,11 @@ func (c *Compiled) runOnce(s stage, t update.Tensors) error {
 	return e.run(t)
 }
 
+// initTrainedActivations adds the trained parameters and states of the quantizers of activations that t has not yet.
 func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) error {
-	kept := c.plan.keptOfActivations()
-	if len(c.plan.trainedActivations()) == len(c.plan.trainedShared()) && len(kept) == 0 { // they have values already
+	trained, kept := c.plan.trainedActivations(), c.plan.keptOfActivations()
+	newTrained, newKept := missing(t, trained, update.Param), missing(t, kept, asNamed)
+	if len(newTrained)+len(newKept) == 0 {
 		return nil
 	}
 	batch, err := c.uploadBatch(tokens)
@@ -369,25 +385,19 @@ func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) erro
 	if err := c.runQuantizeForEvaluation(have); err != nil {
 		return err
 	}
-	err = c.runOnce(c.evaluationPlan.calibrateStage(), have)
-	for _, tr := range c.plan.trainedActivations() {
-		if b := have[update.Param(tr.Name)]; b != nil {
-			t[update.Param(tr.Name)] = b
-		}
-	}
-	for _, s := range kept {
-		if b := have[s.Name]; b != nil {
-			t[s.Name] = b
-		}
-	}
+	known := inputSpecs(without(trained, newTrained), update.Param, false)
+	known = append(known, inputSpecs(without(kept, newKept), asNamed, false)...)
+	err = c.runOnce(c.evaluationPlan.calibrateStage(known), have)
+	moveNew(t, have, newTrained, update.Param)
+	moveNew(t, have, newKept, asNamed)
 	keepState(t, have)
 	return err
 }
 
-// initOptimizers runs the optimizers' init programs, all at once. States of the method
+// initOptimizers runs the init programs of the rules' optimizers, all at once. States of the method
 // itself start at zero.
-func (c *Compiled) initOptimizers(t update.Tensors) error {
-	jobs := update.Inits(c.plan.Rules)
+func (c *Compiled) initOptimizers(t update.Tensors, rules []cage.Rule) error {
+	jobs := update.Inits(rules)
 	if len(jobs) > 0 {
 		u, err := update.Compile(c.dev, "init", jobs, update.Options{})
 		if err != nil {
@@ -398,7 +408,7 @@ func (c *Compiled) initOptimizers(t update.Tensors) error {
 			return err
 		}
 	}
-	for _, rule := range c.plan.Rules {
+	for _, rule := range rules {
 		own := len(rule.Optimizer.State)
 		if rule.Optimizer.Opaque { // also these start at zero
 			own = 0

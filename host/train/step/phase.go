@@ -1,0 +1,125 @@
+package step
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/method/cage"
+)
+
+// Quantizers may be others in other ranges of steps, which are phases. Each phase has a plan of its own, compiled by itself; the
+// state goes from one to the next. Parameters and their optimizers' states stay as they are. Trained parameters and states of
+// quantizers go on where the quantizer of some site that has them stays the same, and begin anew elsewhere: of a step size that was
+// learned for 8 bits, 4 bits could make nothing.
+
+// Enter changes the state that the steps of another phase have left to one for the steps of this phase, on the same device.
+// stays reports whether the quantizer of a weight or site is the same in both. What begins anew is computed from the weights
+// and from the first micro-batch, as [Compiled.NewState] does; optimizers' states of trained parameters that begin start
+// with them. After an error the state is as it was.
+func (c *Compiled) Enter(s *State, before *Compiled, stays func(site string) bool, batches *Batches) error {
+	kept := c.plan.keptFrom(&before.plan, stays)
+	next := update.Tensors{}
+	for name, b := range s.Tensors {
+		if kept[name] {
+			next[name] = b
+		}
+	}
+	err := c.begin(next, kept, batches.host[0])
+	for name, b := range next {
+		if err != nil && !kept[name] {
+			b.Finalize()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("step: the state of other quantizers: %w", err)
+	}
+	s.replaceAll(next)
+	return nil
+}
+
+// replaceAll puts tensors in the place of those of a state, and frees those that it has no more.
+func (s *State) replaceAll(next update.Tensors) {
+	s.replace()
+	for name, b := range s.Tensors {
+		if next[name] != b {
+			b.Finalize()
+		}
+	}
+	s.Tensors, s.inconsistent = next, false
+}
+
+// begin adds to the tensors of a state what quantizers and their optimizers begin with, and the state has not yet.
+func (c *Compiled) begin(t update.Tensors, kept map[string]bool, tokens []int32) error {
+	if len(missing(t, c.plan.Trained(), update.Param))+len(missing(t, c.plan.kept(), asNamed)) == 0 {
+		return nil
+	}
+	for _, init := range []func() error{
+		func() error { return c.initColumns(t, tokens) },
+		func() error { return c.initTrainedWeights(t) },
+		func() error { return c.initTrainedActivations(t, tokens) },
+		func() error { return c.dropColumns(t) },
+	} {
+		if err := init(); err != nil {
+			return err
+		}
+	}
+	return c.initOptimizers(t, slices.DeleteFunc(slices.Clone(c.plan.Rules), func(r cage.Rule) bool { return kept[update.Param(r.Name)] }))
+}
+
+// keptFrom names the tensors of a state that stay as they are when a plan follows another one: the model's parameters, what the
+// quantizers that stay the same have, and the optimizers' states of all these.
+func (p *Plan) keptFrom(before *Plan, stays func(site string) bool) map[string]bool {
+	kept := map[string]bool{}
+	for _, t := range p.params() {
+		kept[update.Param(t.Name)] = true
+	}
+	had := map[string]bool{}
+	for _, t := range before.stateTensors() {
+		had[t.Name] = true
+	}
+	own := func(list func(lower.Quantizer, string) []Tensor, name func(string) string) func(lower.Quantizer, string) []Tensor {
+		return func(q lower.Quantizer, site string) []Tensor {
+			for _, t := range list(q, site) {
+				if name := name(t.Name); stays(site) && had[name] {
+					kept[name] = true
+				}
+			}
+			return nil
+		}
+	}
+	for _, all := range []func(func(lower.Quantizer, string) []Tensor) []Tensor{p.ofWeights, p.ofActivations} {
+		all(own(trainedOf, update.Param))
+		all(own(keptOf, asNamed))
+	}
+	for _, r := range p.Rules {
+		for _, st := range r.State() {
+			if kept[update.Param(r.Name)] {
+				kept[update.State(r.Name, st.Name)] = true
+			}
+		}
+	}
+	return kept
+}
+
+// moveNew moves the buffers of the tensors in list that t has not yet from one map of tensors to t.
+func moveNew(t, from update.Tensors, list []Tensor, name func(string) string) {
+	for _, l := range list {
+		if name := name(l.Name); t[name] == nil && from[name] != nil {
+			t[name] = from[name]
+		}
+	}
+}
+
+// missing lists those of the tensors in list that t has not.
+func missing(t update.Tensors, list []Tensor, name func(string) string) []Tensor {
+	return slices.DeleteFunc(slices.Clone(list), func(l Tensor) bool { return t[name(l.Name)] != nil })
+}
+
+// without are the tensors of a list that are not in another one.
+func without(list, others []Tensor) []Tensor {
+	return slices.DeleteFunc(slices.Clone(list), func(l Tensor) bool {
+		return slices.ContainsFunc(others, func(o Tensor) bool { return o.Name == l.Name })
+	})
+}
