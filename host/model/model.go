@@ -122,6 +122,9 @@ type ActivationSite struct {
 	Heads  int      // heads of attention that the columns divide into; 0: the columns are not made of heads
 }
 
+// OfBlock reports whether the tensor is the input of a layer in a block.
+func (s ActivationSite) OfBlock() bool { return s.Kind == KindInput }
+
 // A SiteKind says what the tensor at an activation site is.
 type SiteKind string
 

@@ -72,6 +72,7 @@ func calls() []struct {
 	second.Site.Name, second.Site.Layer, second.Site.Layers = "blocks.1.attn.qkv", proto.Uint32(1), 2
 	keys := site(pb.SiteRole_SITE_ROLE_KEY, absmaxValues(4), 6, 8)
 	keys.Site.Name, keys.Site.Heads, keys.Site.Context = "layers.0.attn.keys", 2, 3
+	smooth := map[string]*pb.Value{"bits": integer(8), "alpha": float(0.5), "granularity": text("row")}
 	adamw := map[string]*pb.Value{"beta1": float(0.9), "beta2": float(0.95), "eps": float(1e-8)}
 	versions := &pb.DescribeRequest{ApiVersions: []uint32{1}}
 	return []struct {
@@ -86,6 +87,8 @@ func calls() []struct {
 		{"absmax", keys},
 		{"lsq", site(weight, lsqValues("signed"), 4, 6)},
 		{"lsq", site(weight, lsqValues("unsigned"), 4, 6)},
+		{"smoothquant", site(weight, smooth, 4, 6)},
+		{"smoothquant", site(activation, smooth, 2, 6)},
 		{"ewgs", site(weight, map[string]*pb.Value{"bits": integer(4), "delta": float(0.01), "deviations": float(3)}, 4, 6)},
 		{"delayed", site(activation, map[string]*pb.Value{"history": integer(4), "margin": integer(1)}, 2, 8)},
 		{"adamw", versions},

@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/method/cage"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -233,7 +232,7 @@ func (t *Model) activations() ([]export.Activation, error) {
 	at := map[string]int{} // places in the list by the program's hash
 	for _, site := range t.built.Compiled.Plan().Model.ActivationSites(1, step.Piece) {
 		p, ok := t.built.Programs.Pieces[step.Piece][site.Name]
-		if !ok || site.Kind != model.KindInput {
+		if !ok || !site.OfBlock() {
 			continue
 		}
 		if len(p.Trained) > 0 {

@@ -49,7 +49,7 @@ func BackwardSites(m model.Model, batch, context int) (sites []OperandSite, shap
 
 // inputSites are the activation sites at which layers in blocks have their inputs.
 func inputSites(m model.Model, batch, context int) []model.ActivationSite {
-	return slices.DeleteFunc(m.ActivationSites(batch, context), func(s model.ActivationSite) bool { return s.Kind != model.KindInput })
+	return slices.DeleteFunc(m.ActivationSites(batch, context), func(s model.ActivationSite) bool { return !s.OfBlock() })
 }
 
 // backwardSites lists the operands that are quantized.

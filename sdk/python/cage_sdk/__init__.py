@@ -24,6 +24,7 @@ from .optimizer import (
 from .plugin import Bool, Choice, Description, Float, Int, Parameter, Refusal, State, StateTensor, String
 from .program import Builder, Node, Program, ProgramError, Value
 from .quantizer import (
+    Columns,
     Constrained,
     Differentiator,
     Gradients,
@@ -41,7 +42,7 @@ from .quantizer import (
 from .serve import serve
 
 __all__ = [
-    "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "Compact", "Constrained", "DType", "Description",
+    "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "Columns", "Compact", "Constrained", "DType", "Description",
     "Differentiator", "Due", "Float", "Gradients", "Int", "Maximal", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
     "Prober", "Program", "ProgramError", "Quantized", "Quantizer", "QuantizerProgram", "Refresher", "Refusal",
     "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "Stateful", "String", "Tensor", "Trainable", "Type",

@@ -16,6 +16,18 @@ Product = Literal["forward", "input_gradient", "weight_gradient"]
 
 STEP_INPUTS = (("noise", KEY), ("shared_noise", KEY), ("step", Type("float")))
 
+OPERANDS = ("activations", "weights")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Statistics of an operand of a product, of each column that it sums over: floats of one row, in the rank of x."""
+
+    max: Value
+    """The largest magnitude in each column."""
+    mean: Value
+    """The mean of the magnitudes in each column."""
+
 
 @dataclass(frozen=True)
 class Site(Values):
@@ -62,6 +74,21 @@ class Site(Values):
     def step(self) -> Value:
         """The number of the training step, from 1, as a scalar float."""
         return self._fresh("step")
+
+    @property
+    def activations(self) -> Columns:
+        """Statistics of the activation of the product in the first batch, by the model in full precision."""
+        return self._columns("activations")
+
+    @property
+    def weights(self) -> Columns:
+        """Statistics of its weight; of the rows of all weights, if the activation has several."""
+        return self._columns("weights")
+
+    def _columns(self, operand: str) -> Columns:
+        if operand + ".max" not in self.fresh:
+            raise ProgramError(f"site.{operand} is there in init_trained and init_state only{call_site()}")
+        return Columns(self.fresh[operand + ".max"], self.fresh[operand + ".mean"])
 
     def _fresh(self, name: str) -> Value:
         if name not in self.fresh:
@@ -189,9 +216,10 @@ def build_quantizer(q: Quantizer, site: Site) -> QuantizerProgram:
 
     def initial(which: str, prefix: str, write: Callable[[Builder, Value, Site], State]) -> tuple[Program | None, list[StateTensor]]:
         b = Builder(f"{name}/{which}/{site.name}")
-        values = write(b, b.input("x", Type("float", site.shape)), site)
-        tensors = output_state(b, prefix, values)
-        return b.build() if tensors else None, tensors
+        x, row = b.input("x", Type("float", site.shape)), Type("float", (1,) * (len(site.shape) - 1) + site.shape[-1:])
+        columns = {n: b.input(n, row) for n in (f"{operand}.{what}" for operand in OPERANDS for what in ("max", "mean"))}
+        tensors = output_state(b, prefix, write(b, x, replace(site, fresh=columns)))
+        return b.build(1) if tensors else None, tensors
 
     init, trained = initial("init", "trained.", q.init_trained) if isinstance(q, Trainable) else (None, [])
     trained = [_completed(q, name, s, site) for s in trained]

@@ -104,6 +104,29 @@ class Delayed(Quantizer):
         return v.ldexp(-unit).round().ldexp(unit).clip(-448, 448)
 
 
+class SmoothQuant(Quantizer):
+    description = Description("smoothquant")
+
+    def init_state(self, b, x, site):
+        alpha, zero = site.float("alpha"), b.const(1e-5)
+        largest = site.weights.max.max(zero)
+        return {"smooth": (site.activations.max.pow(b.const(alpha)) / largest.pow(b.const(1 - alpha))).max(zero)}
+
+    def quantize(self, b, x, site):
+        s = site.state["smooth"]
+        value = self.round(b, x * s, site) / s
+        if site.role == "activation":
+            value = self.round(b, x / s, site) * s
+        return Quantized(value, next=site.state)
+
+    def round(self, b, x, site):
+        largest = x.abs().max_row()
+        top = 2.0 ** (site.int("bits") - 1) - 1
+        scale = (largest / b.const(top)).max(b.const(2.0**-126))
+        scale = largest.is_finite().select(scale, b.const(math.nan))
+        return (x / scale).round() * scale
+
+
 class EWGS(Quantizer):
     """Of examples/plugins."""
 
@@ -157,4 +180,4 @@ class AdamW(Optimizer):
         return m / (v.sqrt() * (c1 / c2.sqrt()) + c1 * t.float("eps")), {"m": m, "v": v}
 
 
-ALL = {p.description.name: p for p in (Absmax(), LSQ(), Delayed(), EWGS(), AdamW())}
+ALL = {p.description.name: p for p in (Absmax(), LSQ(), SmoothQuant(), Delayed(), EWGS(), AdamW())}

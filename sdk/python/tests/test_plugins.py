@@ -10,7 +10,7 @@ import pytest
 
 from cage_sdk import (
     Bool, Choice, Description, Due, Float, Int, Optimizer, ProgramError, Quantized, Quantizer, Site, String, Tensor,
-    build_optimizer, build_quantizer, wire,
+    Type, build_optimizer, build_quantizer, wire,
 )  # fmt: skip
 from cage_sdk.executor import run
 
@@ -250,6 +250,33 @@ def test_wrong_state(answer, text):
 
     with pytest.raises(ProgramError, match=text):
         build_quantizer(Wrong(), SITE)
+
+
+class Smoothed(Plain):
+    """Factors for columns, from statistics of both operands of a product."""
+
+    def init_state(self, b, x, site):
+        return {"factors": site.activations.max / site.weights.mean}
+
+    def quantize(self, b, x, site):
+        return Quantized((x * site.state["factors"]).round() / site.state["factors"], next=site.state)
+
+
+def test_columns():
+    q = build_quantizer(Smoothed(), SITE)
+    row = Type("float", (1, 4))
+    assert list(q.init_state.inputs) == [("x", Type("float", SITE.shape)), ("activations.max", row), ("weights.mean", row)]
+    x = np.ones((2, 4))
+    state = run(q.init_state, {"x": x, "activations.max": [[1.0, 2, 3, 4]], "weights.mean": [[2.0, 2, 2, 2]]})
+    np.testing.assert_array_equal(state["kept.factors"], [[0.5, 1, 1.5, 2]])
+    np.testing.assert_array_equal(run(q.next, {"x": x, **state})["kept.factors"], state["kept.factors"])
+
+    class Late(Smoothed):
+        def quantize(self, b, x, site):
+            return Quantized(x * site.activations.max, next=site.state)
+
+    with pytest.raises(ProgramError, match="site.activations is there in init_trained and init_state only"):
+        build_quantizer(Late(), SITE)
 
 
 def test_promise_with_state():
