@@ -74,6 +74,9 @@ func calls() []struct {
 	keys.Site.Name, keys.Site.Heads, keys.Site.Context = "layers.0.attn.keys", 2, 3
 	smooth := map[string]*pb.Value{"bits": integer(8), "alpha": float(0.5), "granularity": text("row")}
 	adamw := map[string]*pb.Value{"beta1": float(0.9), "beta2": float(0.95), "eps": float(1e-8)}
+	tensor := func(values map[string]*pb.Value) *pb.ProgramRequest {
+		return &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector, Shape: []uint32{8}, Values: values}}
+	}
 	versions := &pb.DescribeRequest{ApiVersions: []uint32{1}}
 	return []struct {
 		plugin  string
@@ -93,6 +96,8 @@ func calls() []struct {
 		{"delayed", site(activation, map[string]*pb.Value{"history": integer(4), "margin": integer(1)}, 2, 8)},
 		{"adamw", versions},
 		{"adamw", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector, Shape: []uint32{8}, Values: adamw}}},
+		{"sam", tensor(map[string]*pb.Value{"rho": float(0.05), "momentum": float(0.9)})},
+		{"adamw-bf16", tensor(map[string]*pb.Value{"beta1": float(0.9), "beta2": float(0.95), "eps": float(1e-8), "round_weights": toggle(true)})},
 		{"muon", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "blocks.0.attn.qkv", Role: pb.TensorRole_TENSOR_ROLE_MATRIX, Shape: []uint32{8, 4},
 			Values: muonValues(), Parts: []*pb.Part{{Name: "q", Rows: 4}, {Name: "k", Rows: 2}, {Name: "v", Rows: 2}}}}},
 		{"muon", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector, Shape: []uint32{8}, Values: muonValues()}}},

@@ -495,8 +495,8 @@ class Value:
 
         bits are random bits of v's shape.
         """
-        low = bits.shr(self.builder.const_uint(16))
-        rounded = self.bitcast("uint").add(low).and_(self.builder.const_uint(0xFFFF0000)).bitcast("float")
+        word = self.bitcast("uint").add(bits.shr(self.builder.const_uint(16)))
+        rounded = word.and_(self.builder.const_uint(0xFFFF0000)).bitcast("float")
         return self.is_finite().select(rounded, self)
 
     def quantile_row(self, p: float) -> Value:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from cage_sdk import Description, Float, Gradients, Optimizer, Quantized, Quantizer, Refusal
+from cage_sdk import Description, Due, Float, Gradients, Optimizer, Quantized, Quantizer, Refusal
 
 
 class Absmax(Quantizer):
@@ -180,4 +180,52 @@ class AdamW(Optimizer):
         return m / (v.sqrt() * (c1 / c2.sqrt()) + c1 * t.float("eps")), {"m": m, "v": v}
 
 
-ALL = {p.description.name: p for p in (Absmax(), LSQ(), SmoothQuant(), Delayed(), EWGS(), AdamW())}
+class SAM(Optimizer):
+    """Of examples/plugins."""
+
+    description = Description("sam")
+
+    def init(self, b, x, t):
+        return {"m": b.zeros(*t.shape)}
+
+    def collect(self, b, given, t):
+        return {"norm2": given.gradient.square().sum_all()}
+
+    def probe_at(self, t):
+        return Due(1, 2, 1)
+
+    def probe(self, b, given, t):
+        norm = given.sums["norm2"].sqrt().max(b.const(1e-12))
+        return given.gradient * (b.const(t.float("rho")) / norm)
+
+    def update(self, b, given, t):
+        m = given.state["m"].scale(t.float("momentum")) + given.probed
+        return m, {"m": m}
+
+
+class AdamWBF16(Optimizer):
+    """Of examples/plugins."""
+
+    description = Description("adamw-bf16")
+
+    def init(self, b, x, t):
+        return {"m": b.zeros(*t.shape), "v": b.zeros(*t.shape)}
+
+    def storage(self, t):
+        return {"m": "bfloat16", "v": "bfloat16"}
+
+    def round_to(self, t):
+        return "bfloat16" if t.bool("round_weights") else "float32"
+
+    def update(self, b, given, t):
+        b1, b2, g = t.float("beta1"), t.float("beta2"), given.gradient
+        m = given.state["m"].scale(b1) + g.scale(1 - b1)
+        v = given.state["v"].scale(b2) + g.square().scale(1 - b2)
+        first = m / -given.step.scale(math.log(b1)).expm1()
+        second = v / -given.step.scale(math.log(b2)).expm1()
+        u = first / second.sqrt().shift(t.float("eps"))
+        bits = b.random_bits(given.noise, *t.shape)
+        return u, {"m": m.stochastic_bfloat16(bits), "v": v.stochastic_bfloat16(bits.shl(b.const_uint(16)))}
+
+
+ALL = {p.description.name: p for p in (Absmax(), LSQ(), SmoothQuant(), Delayed(), EWGS(), AdamW(), SAM(), AdamWBF16())}
