@@ -38,5 +38,5 @@ check ./host/compute/engine .
 # XLA makes numbers below 2^-126 zero on processors: the tests that have such are left out.
 check ./host/compute/lower 'Rounding|Select|PlainRules|Quantize|RandomPrograms|RandomBits|Products|SplitRotation|Shape|Dot$|Hadamard|ProductOf|BlockTrial'
 check ./host/model 'GradientsMatchPyTorch|TestLoss$|LossInChunks|BFloat16|SharedKeys|DivergenceAgrees|Decode/qwen3|DocumentsAreKeptApart/qwen3'
-check ./host/train/step 'Replicas|Columns|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts|BlockProducts'
+check ./host/train/step 'Replicas|Sampled|Columns|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts|BlockProducts'
 check ./host/train XLA

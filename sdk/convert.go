@@ -135,6 +135,10 @@ func toOptimizerProgram(o answer.Optimizer) (*pb.OptimizerProgram, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state %w", err)
 	}
+	rounded, ok := wire.Storages.Number(string(o.Rounded))
+	if !ok {
+		return nil, fmt.Errorf("rounding to %q cannot be sent", o.Rounded)
+	}
 	return &pb.OptimizerProgram{
 		Init:         wire.ToProgram(o.Init),
 		Update:       wire.ToProgram(o.Update),
@@ -149,6 +153,7 @@ func toOptimizerProgram(o answer.Optimizer) (*pb.OptimizerProgram, error) {
 		Due:          toDue(o.Due),
 		ProbeDue:     toDue(o.ProbeDue),
 		Sampled:      o.Sampled,
+		Rounded:      rounded,
 	}, nil
 }
 

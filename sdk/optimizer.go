@@ -174,6 +174,16 @@ const (
 	StoreBFloat16 = answer.StoreBFloat16
 )
 
+// Rounded is an optimizer after whose updates the tensor itself has numbers of fewer bits, as in training in pure
+// bfloat16.
+type Rounded interface {
+	// RoundTo says what x consists of after an update of t: with [StoreBFloat16] the host rounds it to one of the two nearest
+	// numbers of bfloat16, at random and so that the mean is what it rounds: x − α·u after weight decay and correction
+	// by CAGE. What is less than half of the distance of two numbers is then not lost in every update. [StoreFloat32] leaves x as
+	// it is; there are no others. Trained parameters of quantizers that have a constraint are not rounded.
+	RoundTo(t Tensor) Storage
+}
+
 // Refresher is an optimizer with preconditioners: parts of its state that need
 // factorizations, which are too costly for every update. The host runs a refresh program
 // every few updates, and only there are factorizations and sorting possible

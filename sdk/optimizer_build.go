@@ -66,6 +66,9 @@ func buildOptimizer(o Optimizer, a *authoring, t Tensor) (answer.Optimizer, erro
 			return b.out, err
 		}
 	}
+	if r, ok := o.(Rounded); ok {
+		b.out.Rounded = r.RoundTo(t)
+	}
 	return b.out, b.out.Check(t.Shape)
 }
 

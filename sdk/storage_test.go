@@ -83,3 +83,29 @@ func TestKept(t *testing.T) {
 		}
 	}
 }
+
+// rounded is an optimizer whose tensors are rounded.
+type rounded struct {
+	optimizer
+	to sdk.Storage
+}
+
+func (r rounded) RoundTo(sdk.Tensor) sdk.Storage { return r.to }
+
+func TestRounded(t *testing.T) {
+	for _, to := range []sdk.Storage{sdk.StoreFloat32, sdk.StoreBFloat16} {
+		if out := overWire(t, rounded{momentum, to}); out.Rounded != to {
+			t.Errorf("the tensor is rounded to %q, want %q", out.Rounded, to)
+		}
+	}
+	for _, to := range []sdk.Storage{sdk.StoreInt8, "float64"} {
+		if _, err := sdk.BuildOptimizer(rounded{momentum, to}, matrix); err == nil || !strings.Contains(err.Error(), "it can be to bfloat16") {
+			t.Errorf("to %s: %v", to, err)
+		}
+	}
+	m := optimizerAnswer(t, build(t, momentum))
+	m.GetProgram().Rounded = 9
+	if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), "rounded: storage 9 is unknown to this host") {
+		t.Errorf("an unknown type: %v", err)
+	}
+}

@@ -98,6 +98,9 @@ type Optimizer struct {
 	// Sampled says that the second gradient is taken at x, with labels that the host draws from the predictions of the
 	// model, and multiplied by the root of their number.
 	Sampled bool
+	// Rounded is the type of numbers to which the tensor itself is rounded after each update, at random: StoreFloat32,
+	// which leaves it as it is, or StoreBFloat16.
+	Rounded Storage
 	// Collect takes what Update takes, without sums, and returns scalars that are summed over tensors; nil
 	// means that there are none.
 	Collect *program.Program
@@ -127,6 +130,9 @@ func (o Optimizer) Check(shape []int) error {
 	}
 	if o.Opaque {
 		return o.checkOpaque()
+	}
+	if o.Rounded != StoreFloat32 && o.Rounded != StoreBFloat16 {
+		return fmt.Errorf("the tensor is to be rounded to %s: it can be to bfloat16, or stay as it is", o.Rounded)
 	}
 	if err := checkList("state tensor", o.State); err != nil {
 		return err
@@ -240,8 +246,8 @@ func (o Optimizer) checkOpaque() error {
 	for name := range o.Programs() {
 		return fmt.Errorf("the optimizer is opaque, but there is a program %s", name)
 	}
-	if o.Due != (Due{}) || o.ProbeDue != (Due{}) || o.Sampled {
-		return errors.New("the optimizer is opaque, but there are refreshes or probes")
+	if o.Due != (Due{}) || o.ProbeDue != (Due{}) || o.Sampled || o.Rounded != StoreFloat32 {
+		return errors.New("the optimizer is opaque, but there are refreshes, probes or a rounding")
 	}
 	return cmp.Or( // the first error
 		checkShapes(o.State), checkList("state tensor", o.State), checkFloat32(o.State, "the state of an opaque optimizer"))

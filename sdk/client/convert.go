@@ -111,6 +111,11 @@ func fromProgramResponse(r *pb.ProgramResponse, limits program.Limits) (out answ
 		return out, fmt.Errorf("probe_due: one number %w", err)
 	}
 	out.Sampled = m.GetSampled()
+	rounded, ok := wire.Storages.Word(m.GetRounded())
+	if !ok {
+		return out, fmt.Errorf("rounded: storage %d is unknown to this host: update cage", m.GetRounded())
+	}
+	out.Rounded = answer.Storage(rounded)
 	return out, fromPrograms([]sent{
 		{"init", m.GetInit(), &out.Init, false},
 		{"update", m.GetUpdate(), &out.Update, false},

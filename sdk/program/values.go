@@ -160,6 +160,15 @@ func (v Value) ArgMinRow() Value { return v.firstRow(v.MinRow()) }
 // equals, and of a row with NaN the index of the first NaN.
 func (v Value) ArgMaxRow() Value { return v.firstRow(v.MaxRow()) }
 
+// StochasticBFloat16 is v, rounded to one of the two numbers of bfloat16 between which it lies, at random and so that the mean
+// is v. bits are random bits, a uint of v's shape (Builder.RandomBits). Numbers of bfloat16 stay as they are, and so do
+// NaN and infinities.
+func (v Value) StochasticBFloat16(bits Value) Value {
+	b := v.Builder()
+	rounded := v.Bitcast(Uint).Add(bits.Shr(b.ConstUint(16))).And(b.ConstUint(0xffff0000)).Bitcast(Float)
+	return v.IsFinite().Select(rounded, v)
+}
+
 // firstRow is the place of the first element along the last axis that equals the extreme, or is NaN like it.
 func (v Value) firstRow(extreme Value) Value {
 	t := v.Type()

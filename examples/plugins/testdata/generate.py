@@ -13,6 +13,7 @@ import pathlib
 import jax
 
 jax.config.update("jax_enable_x64", True)
+import jax.extend.random  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
@@ -175,6 +176,30 @@ def adam8bit(id_, shape, params, seed, steps=5):
     return {"id": id_, "params": params, "inputs": given, "expected": {"x": out}}
 
 
+# AdamW with moments in bfloat16, in NumPy, with the random bits of JAX.
+
+
+def stochastic(x, bits):
+    """x in bfloat16: away from zero if the upper 16 of the random bits, added to the lower 16 of x in float32, carry."""
+    words = x.astype(np.float32).view(np.uint32) + (bits >> 16)
+    return (words & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
+
+
+def adamw_bf16(id_, shape, params, seed):
+    b1, b2, eps = params.get("beta1", 0.9), params.get("beta2", 0.95), params.get("eps", 1e-8)
+    given = inputs(seed, shape, 0.05)
+    x, m, v, out = np.array(given["x0"]), 0.0, 0.0, []
+    for t, (g, rate) in enumerate(zip(np.array(given["grads"]), given["rates"]), 1):
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g**2
+        x = x - rate * m / (1 - b1**t) / (np.sqrt(v / (1 - b2**t)) + eps)
+        counters = jnp.arange(x.size, dtype=jnp.uint32)
+        key = [jnp.full_like(counters, k) for k in (t - 1, 7)]  # what the tests give
+        bits = np.asarray(jax.extend.random.threefry2x32_p.bind(*key, counters, jnp.zeros_like(counters))[0]).reshape(shape)
+        m, v = stochastic(m, bits), stochastic(v, bits << 16)
+        out.append(x.tolist())
+    return {"id": id_, "params": params, "inputs": given, "expected": {"x": out}}
+
+
 # Methods with a second gradient, in NumPy. The gradient of step t at x is grads[t] + slopes·x.
 
 
@@ -273,6 +298,8 @@ def main():
           [adam8bit("one_block", (2, 3), {"min_size": 0}, 1), adam8bit("two_blocks", (2, 140), {"min_size": 0}, 2),
            adam8bit("other", (16, 16), {"min_size": 256, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3}, 3)]
           + cases([("small", (2, 3), {})], lambda p: lambda rate: optax.adam(rate), seed=4))
+    write("adamw-bf16", "AdamW with moments in bfloat16, rounded at random, in NumPy with the random bits of JAX.",
+          [adamw_bf16("defaults", (2, 3), {}, 1), adamw_bf16("slow", (16, 9), {"beta1": 0.95, "beta2": 0.999, "eps": 1e-3, "round_weights": False}, 2)])
     write("lion", "Lion by optax.scale_by_lion.", cases([("defaults", (2, 3), {}), ("other_betas", (3, 2), {"beta1": 0.95, "beta2": 0.98})], lion))
     write("adopt", "ADOPT with clipping by optax.contrib.adopt.",
           cases([("defaults", (2, 3), {}), ("fast", (3, 4), {"beta1": 0.8, "beta2": 0.95, "eps": 1e-3})], adopt))

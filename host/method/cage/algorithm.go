@@ -38,7 +38,8 @@ func (r Rule) write(correct correction) (*program.Program, error) {
 	y := x.Sub(u.Mul(s.α))    // x̃_{t+1} ← x_t − α·m̂_t/(√v̂_t + ε); in general α·u
 	y = s.decayLast(y)        // not in the paper; see Rule.DecayLast
 	y = correct(s, x, y, s.α) // e_t and x_{t+1}: correctLiterally, or what replaces it
-	s.output(s.constrain(y))  // not in the paper: trained parameters of quantizers may have a constraint
+	y = s.constrain(y)        // not in the paper: trained parameters of quantizers may have a constraint
+	s.output(s.round(y))      // not in the paper: see sdk.Rounded
 	return s.build()
 }
 

@@ -151,6 +151,14 @@ func (r Rule) Inputs() []program.Input {
 // global is the name of the sum of what the tensors of the rule's group collect under a name.
 func (r Rule) global(name string) string { return answer.GlobalPrefix + r.Group + "." + name }
 
+// TakesKey reports whether the program has the input optimizer_noise: for the optimizer, or to round the tensor.
+func (r Rule) TakesKey() bool { return r.Optimizer.Reads(answer.InputNoise) || r.rounds() }
+
+// rounds reports whether the tensor is rounded after the update. A constraint would be lost.
+func (r Rule) rounds() bool {
+	return r.Optimizer.Rounded == answer.StoreBFloat16 && r.RateFactor != 0 && r.Constrain == nil
+}
+
 // inputs are those that are known before anything is collected, and before an opaque optimizer has run.
 func (r Rule) inputs() []program.Input {
 	tensor, scalar := program.FloatType(r.Shape...), program.FloatType()
@@ -176,7 +184,7 @@ func (r Rule) inputs() []program.Input {
 			list = append(list, program.Input{Name: name, Type: scalar})
 		}
 	}
-	if r.Optimizer.Reads(answer.InputNoise) {
+	if r.TakesKey() {
 		list = append(list, program.Input{Name: InputOptimizerNoise, Type: program.Type{DType: program.Uint, Shape: []int{2}}})
 	}
 	return list

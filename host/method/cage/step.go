@@ -123,6 +123,18 @@ func (s *step) constrain(x program.Value) program.Value {
 	return transform.Inline(s.b, p, x)[p.Outputs[0].Name]
 }
 
+// roundingKey sets the bits of the rounding apart from those that the optimizer draws with its key.
+const roundingKey = 0x9e3779b9
+
+// round rounds the tensor as the optimizer wants it.
+func (s *step) round(x program.Value) program.Value {
+	if !s.rule.rounds() {
+		return x
+	}
+	key := s.in[InputOptimizerNoise].Xor(s.b.ConstUint(roundingKey))
+	return x.StochasticBFloat16(s.b.RandomBits(key, s.rule.Shape...))
+}
+
 // output declares the outputs: x_{t+1}, the next state and the measures.
 func (s *step) output(x program.Value) {
 	s.b.Output(OutputX, x)

@@ -59,7 +59,7 @@ func (p *Plan) weightKeys() []key {
 func (p *Plan) optimizerKeys() []key {
 	var list []key
 	for _, r := range p.Rules {
-		if r.Optimizer.Reads(answer.InputNoise) {
+		if r.TakesKey() {
 			list = append(list, newKey(update.OptimizerNoise(r.Name), "optimizer of "+r.Name, false))
 		}
 	}

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
@@ -181,4 +184,32 @@ func TestProbeNotFinite(t *testing.T) {
 		t.Errorf("skipped: %v, consistent: %v", res.Skipped, k.State.Consistent())
 	}
 	sameBits(t, "after a probe to nowhere", before, testrun.Download(t, k.Compiled, k.State))
+}
+
+// TestProbeReplicas: two replicas take second gradients as one does, at points that the norm of the whole gradient determines.
+// Nothing is quantized: a weight that lies within rounding of the middle between two codes may get the other one, which the
+// loss shows in the third digit, with or without a second gradient.
+func TestProbeReplicas(t *testing.T) {
+	if testdevice.Kind() == device.CPU {
+		t.Skip("the CPU is one replica")
+	}
+	on := func(count, accumulate int, d step.Dispatch) compiledStep {
+		cfg := sgdConfig(t, "train.clip=0.3", fmt.Sprint("train.batch=", perReplica), fmt.Sprint("train.accumulate=", accumulate))
+		plan := planOf(t, cfg, nil, keptProbes{size: 0.05})
+		plan.Dispatch = d
+		c := compileOn(t, testdevice.Open(t, engine.Options{Count: count}), plan)
+		return compiledStep{c, newState(t, c)}
+	}
+	for _, d := range []step.Dispatch{step.Single, step.Chain} {
+		one, two := on(1, replicas, d), on(replicas, 1, d)
+		for i := range 6 {
+			tokens := [][]int32{testrun.Tokens(uint64(i), replicas*perReplica, two.Plan().Context+1, vocab)}
+			set := step.Settings{Step: i + 1, Rate: 0.1, NextRate: 0.1}
+			x := run(t, one.Compiled, one.State, parts(tokens, perReplica*(two.Plan().Context+1)), set)
+			y := run(t, two.Compiled, two.State, tokens, set)
+			near(t, fmt.Sprintf("%s: loss of step %d", d, i+1), y.Loss, x.Loss, 1e-6)
+			near(t, fmt.Sprintf("%s: norm of step %d", d, i+1), y.GradNorm, x.GradNorm, 1e-5)
+		}
+		sameNearly(t, "one and two replicas", testrun.Download(t, one.Compiled, one.State), testrun.Download(t, two.Compiled, two.State))
+	}
 }

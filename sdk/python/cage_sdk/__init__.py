@@ -15,6 +15,7 @@ from .optimizer import (
     Part,
     Prober,
     Refresher,
+    Rounded,
     Sampler,
     Selective,
     Tensor,
@@ -45,6 +46,6 @@ __all__ = [
     "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "Columns", "Compact", "Constrained", "DType", "Description",
     "Differentiator", "Due", "Float", "Gradients", "Int", "Maximal", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
     "Prober", "Program", "ProgramError", "Quantized", "Quantizer", "QuantizerProgram", "Refresher", "Refusal",
-    "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "Stateful", "String", "Tensor", "Trainable", "Type",
-    "UpdateInput", "Value", "build_optimizer", "build_quantizer", "serve",
+    "Rounded", "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "Stateful", "String", "Tensor", "Trainable",
+    "Type", "UpdateInput", "Value", "build_optimizer", "build_quantizer", "serve",
 ]  # fmt: skip

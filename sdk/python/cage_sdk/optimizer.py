@@ -160,6 +160,14 @@ class Compact(Protocol):
         """How state tensors are kept, by name; others are kept as float32."""
 
 
+@runtime_checkable
+class Rounded(Protocol):
+    """An optimizer after whose updates the tensor itself has numbers of fewer bits, as in training in pure bfloat16."""
+
+    def round_to(self, t: Tensor) -> Storage:
+        """What the host rounds x to after each update, at random: bfloat16, or float32, which leaves it as it is."""
+
+
 @dataclass
 class OptimizerProgram:
     """The programs of one tensor, as docs/plugin-protocol.md describes them."""
@@ -177,6 +185,7 @@ class OptimizerProgram:
     probe: Program | None = None
     probe_due: Due = Due()
     sampled: bool = False
+    rounded: Storage = "float32"
 
 
 def build_optimizer(o: Optimizer, t: Tensor) -> OptimizerProgram | None:
@@ -229,6 +238,10 @@ def build_optimizer(o: Optimizer, t: Tensor) -> OptimizerProgram | None:
         raise ProgramError(f"update returns the state {listed(following)}: it must return what init does, {listed(given.state)}")
     out = OptimizerProgram(b.build(fixed), init, state, collect=collect, probe=probe)
     out.probe_due, out.sampled = sample_due if sampled else probe_due, sampled
+    if isinstance(o, Rounded):
+        out.rounded = o.round_to(t)
+        if out.rounded not in ("float32", "bfloat16"):
+            raise ProgramError(f"round_to returns {out.rounded!r}: it can be float32 or bfloat16")
     if isinstance(o, Refresher):
         _refresher(o, out, name, t, *start("observe"))
     if isinstance(o, Pacer):

@@ -490,6 +490,15 @@ class Value:
         places = self.builder.iota(Type("int", self.shape), self.type.rank - 1)
         return found.select(places, self.builder.const_int(self._last())).min_row()
 
+    def stochastic_bfloat16(self, bits: Value) -> Value:
+        """v, rounded to one of the two numbers of bfloat16 between which it lies, at random and so that the mean is v.
+
+        bits are random bits of v's shape.
+        """
+        low = bits.shr(self.builder.const_uint(16))
+        rounded = self.bitcast("uint").add(low).and_(self.builder.const_uint(0xFFFF0000)).bitcast("float")
+        return self.is_finite().select(rounded, self)
+
     def quantile_row(self, p: float) -> Value:
         """The p-quantile of each row, interpolated linearly as NumPy's; the last axis is kept with one element."""
         if not 0 <= p <= 1:

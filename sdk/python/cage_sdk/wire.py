@@ -148,4 +148,4 @@ def to_optimizer_program(o: OptimizerProgram) -> Any:
     names = ("init", "update", "observe", "first_refresh", "refresh", "evaluate", "collect", "rate", "probe")
     programs = {name: to_program(getattr(o, name)) for name in names}
     due, probe_due = _to_due(o.due), _to_due(o.probe_due)
-    return message("OptimizerProgram")(**programs, state=_to_list(o.state), due=due, probe_due=probe_due, sampled=o.sampled)
+    return message("OptimizerProgram")(**programs, state=_to_list(o.state), due=due, probe_due=probe_due, sampled=o.sampled, rounded=_STORAGE[o.rounded])

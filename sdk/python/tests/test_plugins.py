@@ -169,6 +169,26 @@ def test_probe_and_storage():
     assert m.probe_due.every == 1 and [s.storage for s in m.state] == [0, 3] and not m.HasField("due")
 
 
+def test_rounded():
+    class Round(Everything):
+        to = "bfloat16"
+
+        def round_to(self, t):
+            return self.to
+
+        def update(self, b, given, t):
+            u, state = super().update(b, given, t)
+            state["m"] = state["m"].stochastic_bfloat16(b.random_bits(given.noise, *t.shape))
+            return u, state
+
+    o = build_optimizer(Round(), TENSOR)
+    assert o.rounded == "bfloat16" and wire.to_optimizer_program(o).rounded == 3
+    assert build_optimizer(Everything(), TENSOR).rounded == "float32"
+    Round.to = "int8"
+    with pytest.raises(ProgramError, match="round_to"):
+        build_optimizer(Round(), TENSOR)
+
+
 def test_sampled():
     class Sampled(Everything):
         def sample_at(self, t):

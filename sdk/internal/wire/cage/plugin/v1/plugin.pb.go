@@ -2287,7 +2287,11 @@ type OptimizerProgram struct {
 	// n is the number of labels ((Σw)²/Σw² of those with weights), so that the mean of its
 	// square is the diagonal of the Gauss-Newton matrix of the loss. Must be false where
 	// probe_due.first is 0.
-	Sampled       bool `protobuf:"varint,13,opt,name=sampled,proto3" json:"sampled,omitempty"`
+	Sampled bool `protobuf:"varint,13,opt,name=sampled,proto3" json:"sampled,omitempty"`
+	// What the host rounds the parameter to after each update, after decay and correction:
+	// STORAGE_BFLOAT16 to one of the two nearest numbers, at random and so that the mean is
+	// what is rounded; STORAGE_FLOAT32 means that it stays as it is. There are no others.
+	Rounded       Storage `protobuf:"varint,14,opt,name=rounded,proto3,enum=cage.plugin.v1.Storage" json:"rounded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2411,6 +2415,13 @@ func (x *OptimizerProgram) GetSampled() bool {
 		return x.Sampled
 	}
 	return false
+}
+
+func (x *OptimizerProgram) GetRounded() Storage {
+	if x != nil {
+		return x.Rounded
+	}
+	return Storage_STORAGE_FLOAT32
 }
 
 // Due says at which updates t = 1, 2, … a refresh precedes the update: at first, and
@@ -2705,7 +2716,7 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x03odd\x18\x05 \x01(\bR\x03odd\"\x0e\n" +
 	"\fStepResponse\"\n" +
 	"\n" +
-	"\bDeclined\"\xfe\x04\n" +
+	"\bDeclined\"\xb1\x05\n" +
 	"\x10OptimizerProgram\x12+\n" +
 	"\x04init\x18\x01 \x01(\v2\x17.cage.plugin.v1.ProgramR\x04init\x12/\n" +
 	"\x06update\x18\x02 \x01(\v2\x17.cage.plugin.v1.ProgramR\x06update\x121\n" +
@@ -2720,7 +2731,8 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	" \x01(\v2\x17.cage.plugin.v1.ProgramR\x04rate\x12-\n" +
 	"\x05probe\x18\v \x01(\v2\x17.cage.plugin.v1.ProgramR\x05probe\x120\n" +
 	"\tprobe_due\x18\f \x01(\v2\x13.cage.plugin.v1.DueR\bprobeDue\x12\x18\n" +
-	"\asampled\x18\r \x01(\bR\asampled\"E\n" +
+	"\asampled\x18\r \x01(\bR\asampled\x121\n" +
+	"\arounded\x18\x0e \x01(\x0e2\x17.cage.plugin.v1.StorageR\arounded\"E\n" +
 	"\x03Due\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\rR\x04next\x12\x14\n" +
@@ -2869,31 +2881,32 @@ var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	35, // 40: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
 	35, // 41: cage.plugin.v1.OptimizerProgram.probe:type_name -> cage.plugin.v1.Program
 	31, // 42: cage.plugin.v1.OptimizerProgram.probe_due:type_name -> cage.plugin.v1.Due
-	35, // 43: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
-	4,  // 44: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
-	9,  // 45: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	9,  // 46: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	5,  // 47: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	10, // 48: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	14, // 49: cage.plugin.v1.Quantizer.AttachSites:input_type -> cage.plugin.v1.AttachSitesRequest
-	16, // 50: cage.plugin.v1.Quantizer.Search:input_type -> cage.plugin.v1.SearchRequest
-	5,  // 51: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	18, // 52: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	23, // 53: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
-	27, // 54: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
-	6,  // 55: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	12, // 56: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	26, // 57: cage.plugin.v1.Quantizer.AttachSites:output_type -> cage.plugin.v1.AttachResponse
-	17, // 58: cage.plugin.v1.Quantizer.Search:output_type -> cage.plugin.v1.SearchResponse
-	6,  // 59: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	21, // 60: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	26, // 61: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
-	28, // 62: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
-	55, // [55:63] is the sub-list for method output_type
-	47, // [47:55] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	4,  // 43: cage.plugin.v1.OptimizerProgram.rounded:type_name -> cage.plugin.v1.Storage
+	35, // 44: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
+	4,  // 45: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
+	9,  // 46: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	9,  // 47: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	5,  // 48: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	10, // 49: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	14, // 50: cage.plugin.v1.Quantizer.AttachSites:input_type -> cage.plugin.v1.AttachSitesRequest
+	16, // 51: cage.plugin.v1.Quantizer.Search:input_type -> cage.plugin.v1.SearchRequest
+	5,  // 52: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	18, // 53: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	23, // 54: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
+	27, // 55: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
+	6,  // 56: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	12, // 57: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	26, // 58: cage.plugin.v1.Quantizer.AttachSites:output_type -> cage.plugin.v1.AttachResponse
+	17, // 59: cage.plugin.v1.Quantizer.Search:output_type -> cage.plugin.v1.SearchResponse
+	6,  // 60: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	21, // 61: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	26, // 62: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
+	28, // 63: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
+	56, // [56:64] is the sub-list for method output_type
+	48, // [48:56] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
