@@ -14,7 +14,7 @@ import (
 // machine.
 
 // manySteps is the length of a run, as searches are told.
-const manySteps = 1 << 20
+const manySteps = 1 << 40
 
 // searchInput is the input of a search in x. What the author is to write holds NaN before.
 func (in *instance) searchInput(x []float64) sdk.SearchInput {

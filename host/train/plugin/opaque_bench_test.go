@@ -76,3 +76,60 @@ func BenchmarkOpaqueAdamW(b *testing.B) {
 		run(b, 3*size, func() error { return s.check(s.odd) })
 	})
 }
+
+// BenchmarkSearch is a search that adds 2²⁴ weights to as many numbers of state, beside a copy of as many bytes. Bytes are those that are read and written.
+func BenchmarkSearch(b *testing.B) {
+	const sites, rows, columns = 8, 1024, 2048
+	c := start(b, "search", sdk.KindQuantizer, Options{})
+	values, err := c.Resolve(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var list []SearchedSite
+	var weights []string
+	for i := range sites {
+		site := sdk.Site{Role: sdk.RoleWeight, Product: sdk.ProductForward, Name: string(rune('a' + i)), Shape: []int{rows, columns}, Values: values}
+		answer, err := sdk.BuildQuantizer(testSearch{}, site)
+		if err != nil {
+			b.Fatal(err)
+		}
+		list, weights = append(list, SearchedSite{site, answer}), append(weights, site.Name)
+	}
+	s, err := NewSearcher(b.Context(), c, list, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	const size = 4 * sites * rows * columns
+	run := func(b *testing.B, bytes int64, f func() error) {
+		b.SetBytes(bytes)
+		best := time.Hour
+		for b.Loop() {
+			began := time.Now()
+			if err := f(); err != nil {
+				b.Fatal(err)
+			}
+			best = min(best, time.Since(began))
+		}
+		b.ReportMetric(float64(bytes)/float64(best), "best-GB/s")
+	}
+	search := func() error { return s.Search(b.Context(), 0, weights) }
+	for range 2 { // touch all pages
+		if err := search(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("search", func(b *testing.B) { run(b, 4*size, search) }) // x and s read, s written, and read once more
+	b.Run("exchange", func(b *testing.B) {                         // the copies of the host: x and s to the plugin, s back
+		x := make([]float32, size/4)
+		run(b, 6*size, func() error {
+			for i, w := range weights {
+				part := x[i*rows*columns:][:rows*columns]
+				copy(s.Weight(w), part)
+				copy(s.State(w, "s"), part)
+				copy(part, s.Next(w, "s"))
+			}
+			return nil
+		})
+	})
+}

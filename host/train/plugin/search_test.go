@@ -61,8 +61,9 @@ func (testSearch) Search(in sdk.SearchInput, site sdk.Site) error {
 	case "fault":
 		in.X[0]++
 	}
+	s, next := in.State["s"], in.Next["s"]
 	for i, x := range in.X {
-		in.Next["s"][i] = in.State["s"][i] + x
+		next[i] = s[i] + x
 	}
 	in.Next["t"][0] = float32(in.Step*100 + in.Steps)
 	switch do {
