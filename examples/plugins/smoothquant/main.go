@@ -50,6 +50,9 @@ const (
 
 // InitState writes the factors.
 func (smoothquant) InitState(b *program.Builder, _ program.Value, site sdk.Site) (sdk.State, error) {
+	if site.Role != sdk.RoleActivation && site.Role != sdk.RoleWeight {
+		return nil, sdk.Refuse("a %s is not multiplied with a weight: SmoothQuant is for activations of layers and their weights", site.Role)
+	}
 	alpha, zero := site.Float("alpha"), b.Const(least)
 	x, w := site.Activations.Max, site.Weights.Max.Max(zero)
 	return sdk.State{smooth: x.Pow(b.Const(alpha)).Div(w.Pow(b.Const(1 - alpha))).Max(zero)}, nil

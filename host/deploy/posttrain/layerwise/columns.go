@@ -32,6 +32,9 @@ func (r *Run) calibrate(ctx context.Context, f *forward, sites []model.Activatio
 		return nil, err
 	}
 	for _, s := range asking {
+		if len(s.Feeds) == 0 {
+			return nil, fmt.Errorf("%s: its quantizer takes statistics of a weight that it is multiplied with, and there is none", s.Name)
+		}
 		all[s.Name].addWeights(s, values)
 	}
 	for _, s := range sites {
