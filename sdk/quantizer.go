@@ -164,7 +164,7 @@ type Site struct {
 	// is in none. Layers is how many blocks the model has, so that the last one has the
 	// number Layers - 1; 0 if that is not known.
 	Layer, Layers int
-	// Shape is the shape of the tensor. The last axis is the one that the matrix product
+	// Shape is the shape of the tensor, with at least one axis. The last axis is the one that the matrix product
 	// contracts. In the forward product a row is one output channel of a weight, one
 	// token of an activation; in the others the tensor may be transposed: see [Product].
 	Shape []int
