@@ -121,6 +121,8 @@ func TestOptimizerAnswersRefused(t *testing.T) {
 		{"a state of no elements", func(m *pb.OptimizerProgram) { m.State[1].Shape = []uint32{2, 0} }, `state tensors: 1 ("left"): the shape has no elements`},
 		{"a state that fills the memory", func(m *pb.OptimizerProgram) { m.State[1].Shape = []uint32{1 << 15, 1 << 15} }, "state tensors: they have more than 1000000 elements together"},
 		{"a state of another shape", func(m *pb.OptimizerProgram) { m.State[1].Shape = []uint32{2, 3} }, "init: output state.left is float[2,2], must be float[2,3]"},
+		{"a state that is shared", func(m *pb.OptimizerProgram) { m.State[1].Shared = "all" }, "state tensor left is shared or constrained"},
+		{"a state that is a maximum", func(m *pb.OptimizerProgram) { m.State[1].Maximum = true }, "state tensor left is a maximum"},
 		{"a list out of order", func(m *pb.OptimizerProgram) { m.State[0], m.State[1] = m.State[1], m.State[0] }, "state tensors are not in the order of their names"},
 	}
 	for _, c := range cases {

@@ -130,6 +130,19 @@ func TestBuildQuantizerRefuses(t *testing.T) {
 	}
 }
 
+// TestScalarSite: authors can count on rows.
+func TestScalarSite(t *testing.T) {
+	row := quantizer(func(_ *program.Builder, x program.Value, s sdk.Site) (sdk.Quantized, error) {
+		return sdk.Quantized{Value: x.Scale(float64(s.Shape[len(s.Shape)-1]))}, nil
+	})
+	site := weight
+	site.Shape = nil
+	_, err := sdk.BuildQuantizer(row, site)
+	if _, refused := errors.AsType[*sdk.Refusal](err); !refused || !strings.Contains(err.Error(), "at least one axis") {
+		t.Errorf("got %v, want a refusal", err)
+	}
+}
+
 func checkSiteError(t *testing.T, err error, kind sdk.Kind, says string) {
 	t.Helper()
 	site, ok := errors.AsType[*sdk.SiteError](err)

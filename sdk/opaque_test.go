@@ -27,6 +27,12 @@ func (o heavyBall) State(t sdk.Tensor) ([]answer.Tensor, error) {
 	switch {
 	case o.wrong == "shape":
 		return []answer.Tensor{{Name: "m", Shape: []int{0}}}, nil
+	case o.wrong == "name":
+		return []answer.Tensor{{Name: "m\n"}}, nil
+	case o.wrong == "axes":
+		return []answer.Tensor{{Name: "m", Shape: slices.Repeat([]int{1}, 100)}}, nil
+	case o.wrong == "size":
+		return []answer.Tensor{{Name: "m", Shape: []int{1 << 30, 1 << 30}}}, nil
 	case o.wrong == "twice":
 		return []answer.Tensor{{Name: "m"}, {Name: "m"}}, nil
 	case len(t.Shape) > 2:
@@ -154,7 +160,9 @@ func TestOpaqueMistakes(t *testing.T) {
 // TestOpaqueAnswers: states that are none, and tensors that are not accepted.
 func TestOpaqueAnswers(t *testing.T) {
 	matrix := sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: []int{2, 3}}
-	for wrong, want := range map[string]string{"shape": "axis 0 has 0 elements", "twice": "not in the order"} {
+	for wrong, want := range map[string]string{
+		"shape": "axis 0 has 0 elements", "twice": "not in the order", "name": "the name contains", "axes": "100 axes", "size": "elements",
+	} {
 		if _, err := opaqueOptimizer(t, heavyBall{wrong}).Program(t.Context(), matrix, answer.TensorLimits(matrix.Shape)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", wrong, err, want)
 		}

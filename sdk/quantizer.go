@@ -164,7 +164,7 @@ type Site struct {
 	// is in none. Layers is how many blocks the model has, so that the last one has the
 	// number Layers - 1; 0 if that is not known.
 	Layer, Layers int
-	// Shape is the shape of the tensor. The last axis is the one that the matrix product
+	// Shape is the shape of the tensor, with at least one axis. The last axis is the one that the matrix product
 	// contracts. In the forward product a row is one output channel of a weight, one
 	// token of an activation; in the others the tensor may be transposed: see [Product].
 	Shape []int
@@ -180,17 +180,18 @@ type Site struct {
 	// is 1 where sequences are continued or scored, because then each row may be a token of
 	// another sequence, and earlier tokens are not there. It is 0 where rows are no tokens.
 	Context int
-	// Trained holds the trained parameters of a [Trainable] quantizer in Quantize;
-	// elsewhere it is empty.
+	// Trained holds the trained parameters of a [Trainable] quantizer in Quantize and
+	// Backward; elsewhere it is empty.
 	Trained State
-	// State is the state of a [Stateful] quantizer in Quantize, as the last step left it;
-	// elsewhere it is empty.
+	// State is the state of a [Stateful] quantizer, or of a [Searcher], in Quantize and Backward,
+	// as the last step left it; elsewhere it is empty.
 	State State
 	// Training says which program Quantize is to build: the one that trains, or the one
 	// with which the model is evaluated, exported and used. Most quantizers build the same.
+	// It is true in Backward.
 	Training bool
 	// Noise, SharedNoise and Step change from step to step. They are there while Quantize
-	// builds the program of training, and absent elsewhere. A program that does not use one
+	// builds the program of training, and in Backward, and absent elsewhere. A program that does not use one
 	// does not have it among its inputs, and costs nothing for it.
 	//
 	// Noise is a key for [program.Builder.RandomBits], uint[2], of this site alone: a new
@@ -201,7 +202,8 @@ type Site struct {
 	// Activations and Weights are statistics of both operands of the product in InitTrained
 	// and InitState, and absent elsewhere. Both sites of a product have the same ones. A
 	// program that does not use one does not have it among its inputs, and costs nothing
-	// for it.
+	// for it. An operand of attention is multiplied with no weight: for a key, a value or a
+	// query the host refuses a program that uses them.
 	Activations, Weights Columns
 	// Values holds the declared parameters, checked and complete.
 	Values

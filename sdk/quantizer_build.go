@@ -20,6 +20,9 @@ import (
 func BuildQuantizer(q Quantizer, site Site) (answer.Quantizer, error) {
 	site.Product = cmp.Or(site.Product, ProductForward)
 	return build(KindQuantizer, site.Name, q.Describe, func(a *authoring) (answer.Quantizer, error) {
+		if len(site.Shape) == 0 { // so that authors can count on rows
+			return answer.Quantizer{}, Refuse("a single number without axes has no rows: give the tensor at least one axis")
+		}
 		out, err := buildQuantizer(q, a, site)
 		return out.Quantizer, err
 	})

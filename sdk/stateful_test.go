@@ -145,6 +145,8 @@ func TestStatefulAnswersRefused(t *testing.T) {
 		"another order": {func(m *pb.QuantizerProgram) { m.State[0], m.State[1] = m.State[1], m.State[0] }, "state tensors are not in the order of their names"},
 		"init for next": {func(m *pb.QuantizerProgram) { m.Next = m.InitState }, "the next program must take x: float[2,8], kept.mean: float, kept.scale: float"},
 		"a large state": {func(m *pb.QuantizerProgram) { m.State[1].Shape = []uint32{1 << 30} }, "state tensors: they have more than 1000000 elements together"},
+		"shared":        {func(m *pb.QuantizerProgram) { m.State[0].Shared = "all" }, "state tensor mean is shared or constrained"},
+		"constrained":   {func(m *pb.QuantizerProgram) { m.State[0].Constrain = m.InitState }, "state tensor mean is shared or constrained"},
 		"a promise":     {func(m *pb.QuantizerProgram) { m.Homogeneous = true }, "cannot hold with the state mean"},
 	} {
 		answer := quantizerAnswer(t, good)

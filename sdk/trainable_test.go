@@ -232,6 +232,13 @@ func TestQuantizerFactorizes(t *testing.T) {
 	checkSiteError(t, err, sdk.KindQuantizer, "qr: factorizations are for refresh programs only")
 }
 
+// change is a copy of a list with another first tensor.
+func change(list []answer.Tensor, f func(*answer.Tensor)) []answer.Tensor {
+	list = slices.Clone(list)
+	f(&list[0])
+	return list
+}
+
 func TestTrainableCheck(t *testing.T) {
 	good, err := sdk.BuildQuantizer(steps, weight)
 	if err != nil {
@@ -248,6 +255,10 @@ func TestTrainableCheck(t *testing.T) {
 		{"another shape", func(q *answer.Quantizer) {
 			q.Trained = []answer.Tensor{q.Trained[0], {Name: "step", Shape: []int{2}}}
 		}, "must take x: float[2,8], trained.offset: float, trained.step: float[2]"},
+		{"a maximum", func(q *answer.Quantizer) { q.Trained = change(q.Trained, func(s *answer.Tensor) { s.Maximum = true }) }, "trained parameter offset is a maximum"},
+		{"shared under a name of two lines", func(q *answer.Quantizer) {
+			q.Trained = change(q.Trained, func(s *answer.Tensor) { s.Shared = "a\nb" })
+		}, `trained parameter offset is shared as "a\nb": the name contains '\n'`},
 		{"unpack for init", func(q *answer.Quantizer) { q.Init = q.Unpack }, "the init program must take x: float[2,8]"},
 		{"init for unpack", func(q *answer.Quantizer) { q.Unpack = q.Init }, "the unpack program must take codes: float[2,8], scale: float[3,1]"},
 	}

@@ -134,7 +134,7 @@ func (o Optimizer) Check(shape []int) error {
 	if o.Rounded != StoreFloat32 && o.Rounded != StoreBFloat16 {
 		return fmt.Errorf("the tensor is to be rounded to %s: it can be to bfloat16, or stay as it is", o.Rounded)
 	}
-	if err := checkList("state tensor", o.State); err != nil {
+	if err := o.checkList(); err != nil {
 		return err
 	}
 	if err := o.ProbeDue.Check(); err != nil {
@@ -249,18 +249,11 @@ func (o Optimizer) checkOpaque() error {
 	if o.Due != (Due{}) || o.ProbeDue != (Due{}) || o.Sampled || o.Rounded != StoreFloat32 {
 		return errors.New("the optimizer is opaque, but there are refreshes, probes or a rounding")
 	}
-	return cmp.Or( // the first error
-		checkShapes(o.State), checkList("state tensor", o.State), checkFloat32(o.State, "the state of an opaque optimizer"))
+	return cmp.Or(o.checkList(), checkFloat32(o.State, "the state of an opaque optimizer")) // the first error
 }
 
-// checkShapes verifies the shapes of state that no program has.
-func checkShapes(list []Tensor) error {
-	for _, s := range list {
-		for i, d := range s.Shape {
-			if d < 1 || d > math.MaxInt32 {
-				return fmt.Errorf("state tensor %s: axis %d has %d elements: must be 1 to %d", s.Name, i, d, math.MaxInt32)
-			}
-		}
-	}
-	return nil
+// checkList verifies the list of the state.
+func (o Optimizer) checkList() error {
+	const what = "state tensor"
+	return cmp.Or(checkList(what, o.State), checkUntrained(what, o.State), checkMeans(what, o.State))
 }

@@ -171,8 +171,8 @@ func (q Quantizer) Check(shape []int) error {
 	fixed := slices.Concat([]program.Input{x}, trained, kept)
 	s := signature{name: "quantizer's", inputs: fixed, optional: StepInputs}
 	return cmp.Or( // the first error
-		checkList("trained parameter", q.Trained), checkFloat32(q.Trained, "a trained parameter"),
-		checkList("state tensor", q.State), checkFloat32(q.State, "state of a quantizer"),
+		checkList("trained parameter", q.Trained), checkShared(q.Trained), checkMeans("trained parameter", q.Trained), checkFloat32(q.Trained, "a trained parameter"),
+		checkList("state tensor", q.State), checkUntrained("state tensor", q.State), checkFloat32(q.State, "state of a quantizer"),
 		s.checkInputs(q.Program), CheckOutputs(q.Program, shape), s.checkOps(q.Program),
 		q.checkEvaluate(fixed, shape), q.checkTrained(x, trained), q.checkSearch(), q.checkState(x, kept, fixed), q.checkBackward(fixed), q.checkUnpack(x))
 }
@@ -300,7 +300,7 @@ func (q Quantizer) checkSearch() error {
 	case q.InitState != nil || q.Next != nil:
 		return errors.New("searches find the state, but there is a program for it, too")
 	}
-	return checkShapes(q.State)
+	return nil
 }
 
 // CheckOutputs verifies names and types of the outputs.

@@ -11,7 +11,7 @@ import (
 )
 
 // Tensor is the name and shape of one float tensor that is kept from step to
-// step: a part of an optimizer's state, or a trained parameter of a quantizer.
+// step: a part of the state of an optimizer or a quantizer, or a trained parameter of a quantizer.
 type Tensor struct {
 	Name  string
 	Shape []int
@@ -44,11 +44,47 @@ func checkList(what string, list []Tensor) error {
 		if s.Name == "" {
 			return fmt.Errorf("%s %d has no name", what, i)
 		}
+		if err := (program.Input{Name: s.Name, Type: program.FloatType(s.Shape...)}).Check(); err != nil {
+			return fmt.Errorf("%s %d (%.60q): %w", what, i, s.Name, err)
+		}
 		if !s.Storage.valid() {
 			return fmt.Errorf("%s %s is kept as %q: use %s, %s or %s, or nothing for float32", what, s.Name, s.Storage, StoreInt8, StoreUint8, StoreBFloat16)
 		}
 		if i > 0 && list[i-1].Name >= s.Name {
 			return fmt.Errorf("%ss are not in the order of their names", what)
+		}
+	}
+	return nil
+}
+
+// checkUntrained refuses what can only be said of trained parameters.
+func checkUntrained(what string, list []Tensor) error {
+	for _, s := range list {
+		if s.Shared != "" || s.Constrain != nil {
+			return fmt.Errorf("%s %s is shared or constrained: only trained parameters of quantizers can be", what, s.Name)
+		}
+	}
+	return nil
+}
+
+// checkMeans refuses maxima, which only state of quantizers can be.
+func checkMeans(what string, list []Tensor) error {
+	for _, s := range list {
+		if s.Maximum {
+			return fmt.Errorf("%s %s is a maximum: only state of quantizers can be", what, s.Name)
+		}
+	}
+	return nil
+}
+
+// checkShared verifies the names under which trained parameters are shared: they become a part of the names of tensors in checkpoints.
+func checkShared(list []Tensor) error {
+	for _, s := range list {
+		if s.Shared == "" {
+			continue
+		}
+		if err := (program.Input{Name: s.Shared, Type: program.FloatType()}).Check(); err != nil {
+			return fmt.Errorf("trained parameter %s is shared as %.60q: %w", s.Name, s.Shared, err)
 		}
 	}
 	return nil

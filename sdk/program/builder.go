@@ -56,7 +56,7 @@ func (b *Builder) Input(name string, t Type) Value {
 	if b.err != nil {
 		return Value{b: b}
 	}
-	if err := errors.Join(checkName(name), t.check()); err != nil {
+	if err := (Input{name, t}).Check(); err != nil {
 		return b.fail(fmt.Errorf("input %q: %w", clip(name), err))
 	}
 	if len(b.p.Nodes) > 0 {

@@ -12,6 +12,7 @@
 package program
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -198,6 +199,9 @@ const (
 	MaxSize = 1<<31 - 1
 	MaxRank = 8
 )
+
+// Check says what is wrong with the name or the type.
+func (in Input) Check() error { return cmp.Or(checkName(in.Name), in.Type.check()) }
 
 // check tells what is wrong with a type on its own.
 func (t Type) check() error {

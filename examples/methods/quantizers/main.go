@@ -418,17 +418,15 @@ func observer(in input) sdk.Quantized {
 	zero := least.Neg().Div(scale).Round()
 	codes := in.x.Div(scale).Round().Add(zero).Clip(0, levels).Sub(zero)
 	inside := finite.And(in.x.Ge(least)).And(in.x.Le(most))
-	next := observerStart(in)
-	for name, now := range next {
-		next[name] = in.State[name].Scale(decay).Add(now.Scale(1 - decay))
-	}
+	now := observerStart(in)
+	mean := func(before, now program.Value) program.Value { return before.Scale(decay).Add(now.Scale(1 - decay)) }
 	return sdk.Quantized{
 		Value:     in.poison(codes.Mul(scale), finite),
 		Surrogate: inside.Select(in.x, in.b.Const(0)),
 		Codes:     finite.Select(codes, in.b.Const(0)),
 		Scale:     scale,
 		Mask:      inside,
-		Next:      next,
+		Next:      sdk.State{"least": mean(least, now["least"]), "most": mean(most, now["most"])},
 	}
 }
 

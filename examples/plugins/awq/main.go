@@ -100,7 +100,7 @@ func groupOf(site sdk.Site) (int, error) {
 // round writes R.
 func round(b *program.Builder, x program.Value, site sdk.Site, group int) program.Value {
 	zero, top := b.Const(0), math.Exp2(float64(site.Int("bits")))-1
-	z := x.Reshape(site.Shape[0], site.RowLen()/group, group)
+	z := x.Reshape(int(x.Type().Size())/site.RowLen(), site.RowLen()/group, group)
 	low, high := z.MinRow().Min(zero), z.MaxRow().Max(zero)
 	width := high.Sub(low)
 	scale := width.Div(b.Const(top)).Max(b.Const(0x1p-126))

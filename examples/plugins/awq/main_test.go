@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
@@ -10,4 +11,17 @@ import (
 // TestConformance compares also with values of testdata/awq.py, an independent implementation.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, awq{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/awq.json"))...)
+}
+
+// TestAxes: rows may have no axis before them, or several.
+func TestAxes(t *testing.T) {
+	values, err := awq{}.Describe().Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shape := range [][]int{{64}, {2, 3, 64}} {
+		if _, err := sdk.BuildQuantizer(awq{}, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape, Values: values}); err != nil {
+			t.Error(err)
+		}
+	}
 }

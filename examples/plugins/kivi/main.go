@@ -47,6 +47,9 @@ func (kivi) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qu
 	if site.Role != sdk.RoleKey && site.Role != sdk.RoleValue {
 		return sdk.Quantized{}, sdk.Refuse("it is for keys and values, and this is %s: name it in [quantizer.keys] or [quantizer.values]", site.Role)
 	}
+	if len(site.Shape) != 2 || site.Heads < 1 || site.RowLen()%site.Heads != 0 {
+		return sdk.Quantized{}, sdk.Refuse("keys and values are matrices [tokens, heads·size], and this is %v with %d heads", site.Shape, site.Heads)
+	}
 	tokens, channels := site.Shape[0], site.RowLen()
 	parts := []int{tokens * site.Heads, channels / site.Heads, 1} // groups are cut out of the second axis
 	if site.Role == sdk.RoleKey && site.Text("keys") == keysPerChannel {

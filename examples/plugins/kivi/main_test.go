@@ -62,7 +62,9 @@ func values(t *testing.T, s sdk.Site, x []float64) []float64 {
 
 // TestRefuses: groups of tokens need a sequence, and other roles have other quantizers.
 func TestRefuses(t *testing.T) {
-	for _, s := range []sdk.Site{site(t, sdk.RoleKey, 14, 1, nil), site(t, sdk.RoleActivation, 14, 7, nil)} {
+	headless, row := site(t, sdk.RoleValue, 14, 7, nil), site(t, sdk.RoleValue, 14, 7, nil)
+	headless.Heads, row.Shape = 0, []int{6}
+	for _, s := range []sdk.Site{site(t, sdk.RoleKey, 14, 1, nil), site(t, sdk.RoleActivation, 14, 7, nil), headless, row} {
 		_, err := sdk.BuildQuantizer(kivi{}, s)
 		if _, ok := errors.AsType[*sdk.Refusal](err); !ok {
 			t.Errorf("role %s: %v", s.Role, err)

@@ -50,9 +50,9 @@ class Site(Values):
     training: bool = False
     """Which program quantize is to write: that which trains, or that with which the model is evaluated and exported."""
     trained: State = field(default_factory=dict)
-    """The parameters of a Trainable in quantize; elsewhere it is empty."""
+    """The parameters of a Trainable in quantize and backward; elsewhere it is empty."""
     state: State = field(default_factory=dict)
-    """The state of a Stateful in quantize, as the last step left it; elsewhere it is empty."""
+    """The state of a Stateful in quantize and backward, as the last step left it; elsewhere it is empty."""
     fresh: State = field(default_factory=dict)
 
     @property

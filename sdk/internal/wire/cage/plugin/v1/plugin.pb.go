@@ -1081,13 +1081,15 @@ type QuantizerProgram struct {
 	// checkpoints. Their shapes must not depend on the number of rows of an activation.
 	State []*StateTensor `protobuf:"bytes,7,rep,name=state,proto3" json:"state,omitempty"`
 	// Maps what init takes to the state that training begins with: returns kept.NAME for
-	// each tensor, in the order of the list state. Absent exactly when there is no state.
+	// each tensor, in the order of the list state. Absent exactly when there is no state, or
+	// when search_every is not 0.
 	InitState *Program `protobuf:"bytes,8,opt,name=init_state,json=initState,proto3" json:"init_state,omitempty"`
 	// Takes what program takes, without those of noise, shared_noise and step that it
 	// does not use itself, and returns the state after a step: kept.NAME for each tensor,
 	// in the order of the list state. Everything in a step reads the state as the step
 	// found it; for an activation the next one is the mean over all that next returns in
-	// the micro-batches and replicas of the step, or the maximum (StateTensor.maximum). Absent exactly when there is no state.
+	// the micro-batches and replicas of the step, or the maximum (StateTensor.maximum). Absent
+	// when init_state is.
 	Next *Program `protobuf:"bytes,9,opt,name=next,proto3" json:"next,omitempty"`
 	// The backward pass, for a quantizer whose gradients are not those of a surrogate:
 	// then surrogate is x. Takes, in this order, x, trained.NAME, kept.NAME, d.value, which

@@ -1,0 +1,126 @@
+package sdk_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// capabilities are the interfaces that an author may implement beside the first one, with their methods.
+func capabilities(t *testing.T) map[string][]string {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	for _, file := range files {
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range tree.Decls {
+			general, ok := d.(*ast.GenDecl)
+			if !ok || strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, s := range general.Specs {
+				named, ok := s.(*ast.TypeSpec)
+				if !ok || !named.Name.IsExported() {
+					continue
+				}
+				list, ok := named.Type.(*ast.InterfaceType)
+				if !ok || slices.Contains([]string{"Quantizer", "Optimizer", "OpaqueOptimizer"}, named.Name.Name) {
+					continue
+				}
+				for _, m := range list.Methods.List {
+					out[named.Name.Name] = append(out[named.Name.Name], m.Names[0].Name)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// TestCapabilitiesAreWritten: each once in the table of the guide, with its methods, and in the package comment.
+func TestCapabilitiesAreWritten(t *testing.T) {
+	guide, comment := read(t, "../docs/writing-a-plugin.md"), read(t, "doc.go")
+	all := capabilities(t)
+	if len(all) < 17 {
+		t.Errorf("only %d capabilities are found", len(all))
+	}
+	for name, methods := range all {
+		for _, m := range methods {
+			row := regexp.MustCompile("(?m)^\\| `sdk\\." + name + "` \\|[^|]*`" + m + "`[^|]*\\|")
+			if n := len(row.FindAllString(guide, -1)); n != 1 {
+				t.Errorf("%s with %s has %d rows in the table of the guide, want 1", name, m, n)
+			}
+		}
+		if n := strings.Count(comment, "["+name+"]"); n != 1 {
+			t.Errorf("%s is %d times in doc.go, want 1", name, n)
+		}
+	}
+}
+
+// TestGuideListsItsSections: in their order.
+func TestGuideListsItsSections(t *testing.T) {
+	guide := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(read(t, "../docs/writing-a-plugin.md"), "")
+	find := func(pattern string) (out []string) {
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(guide, -1) {
+			out = append(out, m[1])
+		}
+		return out
+	}
+	if list, sections := find(`(?m)^- \[(.*)\]\(#.*\)$`), find(`(?m)^## (.*)$`); !slices.Equal(list, sections) {
+		t.Errorf("the list is %q, the sections are %q", list, sections)
+	}
+}
+
+// TestProgramsAreWritten: each program of an answer has one row in the page of the protocol, and every input and output is there.
+func TestProgramsAreWritten(t *testing.T) {
+	page := read(t, "../docs/plugin-protocol.md")
+	cut := strings.Index(page, "An optimizer answers for each tensor with")
+	p := &program.Program{}
+	q := answer.Quantizer{Program: p, Evaluate: p, Init: p, InitState: p, Next: p, Backward: p, Unpack: p, Trained: []answer.Tensor{{Constrain: p}}}
+	o := answer.Optimizer{Init: p, Update: p, Observe: p, FirstRefresh: p, Refresh: p, Rate: p, Evaluate: p, Probe: p, Collect: p}
+	one := func(kind, name, part string) {
+		name, _, _ = strings.Cut(name, " ")
+		if n := len(regexp.MustCompile("(?m)^\\| `"+name+"`.*\\|.*\\|.*\\|.*\\|$").FindAllString(part, -1)); n != 1 {
+			t.Errorf("the program %s of %s has %d rows, want 1", name, kind, n)
+		}
+	}
+	for name := range q.Programs() {
+		if name == "quantize" {
+			name = "program" // as its field is called
+		}
+		one("a quantizer", name, page[:cut])
+	}
+	for name := range o.Programs() {
+		one("an optimizer", name, page[cut:])
+	}
+	for _, list := range [][]program.Input{answer.StepInputs, answer.ColumnInputs(nil), answer.UpdateInputs(), answer.ProbeInputs(nil)} {
+		for _, in := range list {
+			if !strings.Contains(page, "`"+in.Name+"`") {
+				t.Errorf("the input %s is not explained", in.Name)
+			}
+		}
+	}
+}
