@@ -53,7 +53,7 @@ the weights, the tokenizer, a model card (README.md) and a report (export.json).
 			return nil, err
 		}
 		o.Latent = weights == weightsLatent
-		model, err := openRun(cmd, args[0], trained.Options{NoData: true, Step: step, Generate: 1})
+		model, err := openRun(cmd, args[0], trained.Options{Step: step, Export: true})
 		if err != nil {
 			return nil, err
 		}

@@ -253,3 +253,34 @@ func TestPhasesOnXLA(t *testing.T) {
 		inParts(t, xla, 5, 14)
 	}
 }
+
+// TestPhaseThatFails: where the first step of a phase fails, no checkpoint has the state of that phase under the number of a step
+// before it, and the run can be resumed.
+func TestPhaseThatFails(t *testing.T) {
+	set := []string{`quantizer={plugin="lsq"}`, `train.nan_policy="stop"`}
+	plain := poisoned(t, 1, set...)[0]
+	failing(t, testrun.Again(t, plain))
+	from := newest(t, plain) + 1
+	if from < 4 {
+		t.Fatalf("step %d fails, which has a checkpoint before it anyway", from)
+	}
+	runs := poisoned(t, 2, append(set, overrides(fmt.Sprintf(`from=%d, plugin="absmax"`, from)))...)
+	err := failing(t, testrun.Again(t, runs[0]))
+	if !errors.Is(err, train.ErrNotFinite) || !strings.Contains(err.Error(), "the newest checkpoint is of step 2") || newest(t, runs[0]) != 2 {
+		t.Errorf("the newest checkpoint is of step %d: %v", newest(t, runs[0]), err)
+	}
+	for _, run := range runs {
+		testrun.Train(t, testrun.Again(t, run, `train.nan_policy="skip"`, "train.max_skipped=20"), train.Options{Resume: true})
+	}
+	testrun.SameRun(t, "stopped in the first step of a phase and not", runs[0].Train.Out, runs[1].Train.Out)
+}
+
+// TestPhasesOfConversations: how many steps there are is known only from the data, and what cannot be made right with several
+// phases is refused then.
+func TestPhasesOfConversations(t *testing.T) {
+	cfg := testrun.ChatConfig(t, `quantizer={plugin="none"}`, `quantizer.weights={plugin="quest"}`, `method={name="lotion"}`, overrides(`from=2, role="weights", plugin="absmax"`))
+	_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+	if err == nil || !strings.Contains(err.Error(), `method.name: found the string "lotion" beside overrides with from or to`) {
+		t.Errorf("%v", err)
+	}
+}

@@ -128,7 +128,7 @@ func (r *run) saveLast(err error) error {
 	if mustNotSave(err) {
 		return err
 	}
-	if !r.state.Consistent() {
+	if !r.state.Consistent() || !r.Has(r.done.Step) { // a first step with other quantizers has their state already
 		return fmt.Errorf("%w\nThis step failed half-way, so that its state cannot be saved; the newest checkpoint is %s", err, r.newest())
 	}
 	saveErr := r.save()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -137,13 +136,7 @@ func (w *quantizedRun) configuration() (*config.Config, error) {
 			c.Quantizer = config.Quantizer{}
 			return nil
 		}
-		c.Quantizer.Weights = nil
-		c.Quantizer.Overrides = slices.DeleteFunc(c.Quantizer.Overrides, func(o config.Override) bool { return o.Role == config.RoleWeights })
-		for i := range c.Quantizer.Overrides {
-			if o := &c.Quantizer.Overrides[i]; o.About(config.RoleWeights) {
-				o.Role = config.RoleActivations
-			}
-		}
+		c.Quantizer = *c.Quantizer.WithoutWeights()
 		return nil
 	})
 }

@@ -51,7 +51,7 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 	if !slices.ContainsFunc(t.built.Compiled.Plan().Rules, quantizes) {
 		return nil, nil
 	}
-	one := assembly.Programs{Weights: map[string]answer.Quantizer{param: t.built.Programs.Weights[param]}}
+	one := assembly.Programs{From: t.built.Programs.From, Weights: map[string]answer.Quantizer{param: t.built.Programs.Weights[param]}}
 	if changed := assembly.Changed(t.made.Programs, one.Hashes()); len(changed) > 0 {
 		return nil, fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was trained: export with the plugin that the run had, or with --weights latent")
 	}

@@ -41,6 +41,8 @@ type Options struct {
 	// Generate is the number of sequences that [Model.Begin] continues at once. If it is 0 there are none, and an
 	// evaluation computes as many at once as a replica of the run did.
 	Generate int
+	// Export prepares for [Model.Export], and for nothing else.
+	Export bool
 	// Score prepares for [Model.Score].
 	Score bool
 	// Quantizer replaces the run's own quantizers; nil keeps them.
@@ -138,6 +140,9 @@ func (t *Model) upload(load step.LoadFunc) (*step.State, error) {
 }
 
 func (t *Model) open(ctx context.Context, o Options) error {
+	if o.Export { // which looks at the quantizers of a piece of a sequence
+		o.Generate, o.NoData = 1, true
+	}
 	err := t.openData(o)
 	if err != nil {
 		return err
@@ -193,7 +198,7 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 		file = "the run.toml that 'cage import' makes"
 	}
 	err = t.built.Build(ctx, assembly.Request{
-		Piece: atOnce, Config: t.cfg, Model: m, Step: t.step, Batch: t.cfg.Train.Batch, Pieces: pieces, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
+		Piece: atOnce, NoAttention: o.Export, Config: t.cfg, Model: m, Step: t.step, Batch: t.cfg.Train.Batch, Pieces: pieces, Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger},
 	}, o.Logger.Warn, file)
 	if err != nil || t.other {
 		return err

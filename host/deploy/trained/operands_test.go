@@ -1,6 +1,7 @@
 package trained_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // TestQuantizedOperands: a run with quantized keys, values and head is evaluated as it was trained, goes on with texts token by token
@@ -43,5 +46,48 @@ func TestQuantizedOperands(t *testing.T) {
 	}
 	if head, err := m.Quantized("head"); err != nil || head == nil || slices.Max(head.Codes) != 127 {
 		t.Errorf("the head is %v: %v", head, err)
+	}
+}
+
+// TestExportOfPhases: the export of a run whose quantizers change has Q(x) of the checkpoint's step, though the run has
+// recorded other programs for other steps.
+func TestExportOfPhases(t *testing.T) {
+	cfg := testrun.Config(t, "train.steps=6", "train.checkpoint_every=3", "train.keep=9", `quantizer={plugin="absmax", bits=8}`, `quantizer.overrides=[{from=4, plugin="absmax", bits=3}]`)
+	testrun.Train(t, cfg, train.Options{})
+	for step, largest := range map[int]int32{3: 127, 6: 3} {
+		m, err := open(t, cfg.Train.Out, trained.Options{Step: step, Export: true, Finder: testrun.Finder(t)}).Export()
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := m.Quantized("layers.0.mlp.down")
+		if err != nil || q == nil || slices.Max(q.Codes) != largest {
+			t.Errorf("step %d: %v, %v", step, q, err)
+		}
+	}
+}
+
+// TestExportOfKeysInGroups: an export needs no quantizer of keys that come one by one, so that a run is exported whose quantizer
+// refuses them.
+func TestExportOfKeysInGroups(t *testing.T) {
+	effort.Long(t, "builds a plugin")
+	finder, err := plugin.NewFinder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := finder.Find(t.Context(), "../../../examples/plugins/kivi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := testrun.Config(t, "train.steps=2", fmt.Sprintf("quantizer.keys={plugin=%q}", exe.Path))
+	testrun.Train(t, cfg, train.Options{})
+	m, err := open(t, cfg.Train.Out, trained.Options{Export: true, Finder: testrun.Finder(t)}).Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := m.Activations(); err != nil || len(list) == 0 {
+		t.Errorf("the inputs of layers are %v: %v", list, err)
+	}
+	if _, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Generate: 1, NoData: true, Finder: testrun.Finder(t)}); err == nil {
+		t.Error("keys that come one by one are quantized in groups")
 	}
 }

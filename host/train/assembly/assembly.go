@@ -146,7 +146,17 @@ func (b *Built) Enter(step int, s *step.State, batches *step.Batches) (bool, err
 	if !b.Choose(step) {
 		return false, nil
 	}
-	return true, b.Compiled.Enter(s, before, func(site string) bool { return sameQuantizer(programs, b.Phase(), site) }, batches)
+	err := b.Compiled.Enter(s, before, func(site string) bool { return sameQuantizer(programs, b.Phase(), site) }, batches)
+	if err != nil { // the state is that of the phase before
+		b.Choose(step - 1)
+	}
+	return true, err
+}
+
+// Has reports whether the phase that is chosen is that of a step.
+func (b *Built) Has(step int) bool {
+	p := b.Programs.Phases()
+	return b.Phase().From <= max(1, step) && (b.phase+1 == len(p) || step < p[b.phase+1].From)
 }
 
 // sameQuantizer reports whether a weight or site has the same programs in two phases.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/lower"
@@ -95,9 +96,11 @@ type Request struct {
 	Piece int
 	// Pieces lists the numbers of tokens for which activations are quantized at once when
 	// sequences are continued; see step.Plan.
-	Pieces  []int
-	Finder  *plugin.Finder
-	Options plugin.Options
+	Pieces []int
+	// NoAttention leaves the operands of attention out of the pieces.
+	NoAttention bool
+	Finder      *plugin.Finder
+	Options     plugin.Options
 }
 
 // Collect starts the plugins that the configuration names, checks their parameters,
@@ -202,23 +205,27 @@ func (c *collector) weights(ctx context.Context) error {
 
 func (c *collector) activations(ctx context.Context) (err error) {
 	context := c.Config.Model.Context
-	if c.now.Activations, err = c.quantizeActivations(ctx, c.Batch, context, context); err != nil {
+	if c.now.Activations, err = c.quantizeActivations(ctx, c.Model.ActivationSites(c.Batch, context), context); err != nil {
 		return err
 	}
 	c.now.Pieces = map[int]map[string]answer.Quantizer{}
 	for _, tokens := range c.Pieces {
-		if c.now.Pieces[tokens], err = c.quantizeActivations(ctx, 1, tokens, 1); err != nil {
+		sites := c.Model.ActivationSites(1, tokens)
+		if c.NoAttention {
+			sites = slices.DeleteFunc(sites, func(s model.ActivationSite) bool { return len(s.Feeds) == 0 })
+		}
+		if c.now.Pieces[tokens], err = c.quantizeActivations(ctx, sites, 1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// quantizeActivations collects the programs of the activations of batch sequences. Of these so many tokens belong together: all, or
-// one where it is not known which.
-func (c *collector) quantizeActivations(ctx context.Context, batch, context, of int) (map[string]answer.Quantizer, error) {
+// quantizeActivations collects the programs of the activations at some sites. So many of their tokens belong together: those of a
+// sequence, or one where it is not known which.
+func (c *collector) quantizeActivations(ctx context.Context, sites []model.ActivationSite, of int) (map[string]answer.Quantizer, error) {
 	list := map[string]answer.Quantizer{}
-	for _, s := range c.Model.ActivationSites(batch, context) {
+	for _, s := range sites {
 		role, configured := roleOfSite(s.Kind)
 		site := sdk.Site{Role: role, Name: s.Name, Shape: []int{s.Tokens, s.Width}, Heads: s.Heads, Context: of}
 		if err := c.quantize(ctx, list, configured, site); err != nil {

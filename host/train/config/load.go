@@ -99,7 +99,7 @@ func defaultOut(path string) string {
 // CheckSteps reports, as an [*plaintoml.Error], a schedule or an override of the quantizer that does not fit the number of
 // steps. That number may have become known, from the data, only after the configuration was read.
 func (c *Config) CheckSteps() error {
-	list := c.Quantizer.steps(c.Train.Steps)
+	list := append(c.Quantizer.steps(c.Train.Steps), c.changing()...)
 	if p, found := c.Schedule.Problem(c.Train.Steps); found {
 		list = append(list, p)
 	}

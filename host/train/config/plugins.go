@@ -227,6 +227,22 @@ func (q *Quantizer) Forward() *Quantizer {
 	return &f
 }
 
+// WithoutWeights is the quantizer of all but weights in blocks, in evaluations.
+func (q *Quantizer) WithoutWeights() *Quantizer {
+	f := *q.Forward()
+	f.Weights = nil
+	f.Overrides = nil
+	for _, o := range q.Overrides {
+		for _, role := range slices.Concat([]string{RoleActivations}, ownRoles) {
+			one := o
+			if one.Role = role; o.About(role) && one.forward() && q.Quantizes(role) {
+				f.Overrides = append(f.Overrides, one)
+			}
+		}
+	}
+	return &f
+}
+
 // QuantizesBackward reports whether some table names a quantizer for the products of the
 // backward pass.
 func (q *Quantizer) QuantizesBackward() bool {

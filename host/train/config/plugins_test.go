@@ -515,3 +515,38 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
+
+// TestWithoutWeights: without quantizers of weights all other roles have what they had.
+func TestWithoutWeights(t *testing.T) {
+	q := parse(t, small+`[quantizer]
+plugin = "quest"
+[quantizer.keys]
+plugin = "absmax"
+[[quantizer.overrides]]
+match = "layers.0.*"
+role = "all"
+plugin = "none"
+[[quantizer.overrides]]
+match = "layers.1.*"
+role = "both"
+plugin = "lsq"
+[[quantizer.overrides]]
+match = "layers.1.attn.out"
+role = "weights"
+plugin = "none"
+`).Quantizer
+	without := q.WithoutWeights()
+	for _, layer := range []string{"layers.0.", "layers.1."} {
+		for role, name := range map[string]string{RoleActivations: "attn.out.input", RoleKeys: "attn.keys", RoleValues: "attn.values"} {
+			if got, want := without.For(role, layer+name), q.For(role, layer+name); got != want {
+				t.Errorf("%s of %s: %v, want %v", role, layer, got, want)
+			}
+		}
+		if got := without.For(RoleWeights, layer+"mlp.down"); got != nil {
+			t.Errorf("the weights of %s have %v", layer, got)
+		}
+	}
+	if len(without.Overrides) != 3 {
+		t.Errorf("%d overrides, want activations and keys of the one, activations of the other", len(without.Overrides))
+	}
+}

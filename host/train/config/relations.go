@@ -93,9 +93,16 @@ func (d *decoder) overrides() {
 	if d.Good("train", "train.steps") {
 		d.problems(q.steps(d.cfg.Train.Steps))
 	}
-	if len(q.Phases(d.cfg.Train.Steps)) > 1 && d.cfg.Method.Name == cage.MethodLOTION && d.Good("method", "method.name") {
-		d.Report("method.name", `found the string "lotion" beside overrides with from or to`, "LOTION keeps what it knows of a weight's gradients as long as the weight is quantized: leave from and to out")
+	if d.Good("method", "method.name") {
+		d.problems(d.cfg.changing())
 	}
+}
+
+// changing reports a method that cannot have other quantizers in other steps.
+func (c *Config) changing() (out schema.Problems) {
+	out.Unless(c.Method.Name != cage.MethodLOTION || len(c.Quantizer.Phases(c.Train.Steps)) == 1, schema.Problem{Key: "method.name",
+		Found: `the string "lotion" beside overrides with from or to`, Hint: "LOTION keeps what it knows of a weight's gradients as long as the weight is quantized: leave from and to out"})
+	return out
 }
 
 // layers counts blocks from the first, where they were counted from the last, and reports those that the model has not.
