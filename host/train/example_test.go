@@ -77,7 +77,7 @@ func writeDigits(path string) error {
 }
 
 // TestExamples: every TOML file in examples/ trains, with the real plugins, on the
-// tests' data and for two steps.
+// tests' data and for two steps, or until the last of its overrides has begun.
 func TestExamples(t *testing.T) {
 	effort.Long(t, "reads every example")
 	files, err := filepath.Glob("../../examples/*.toml")
@@ -91,8 +91,12 @@ func TestExamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			steps := 2
+			for _, o := range cfg.Quantizer.Overrides {
+				steps = max(steps, o.To+1)
+			}
 			overrides := []string{
-				fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run")), "train.steps=2", "train.eval_every=0", "schedule.warmup=0.0",
+				fmt.Sprintf("train.steps=%d", steps), fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run")), "train.eval_every=0", "schedule.warmup=0.0",
 			}
 			if cfg.Model.Language() {
 				overrides = append(overrides, fmt.Sprintf("data.train=%q", trainFile), fmt.Sprintf("data.validation=%q", validation),
@@ -102,7 +106,7 @@ func TestExamples(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := testrun.Train(t, cfg, train.Options{})
-			if s.Steps != 2 || s.ValLoss == nil || s.Skipped != 0 {
+			if s.Steps != steps || s.ValLoss == nil || s.Skipped != 0 {
 				t.Errorf("the summary is %+v", s)
 			}
 		})

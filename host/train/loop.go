@@ -166,6 +166,9 @@ func (r *run) enterPhase(batches *step.Batches) error {
 // search lets quantizers search that are due after the last step, if they have not. What fails or is interrupted is searched
 // when the run is resumed.
 func (r *run) search(ctx context.Context) error {
+	if !r.state.Unsearched {
+		return nil
+	}
 	began := time.Now()
 	err := r.Compiled.Search(ctx, r.state, r.done.Step)
 	r.done.Seconds += time.Since(began).Seconds()

@@ -130,7 +130,7 @@ func TestHostileAnswers(t *testing.T) {
 }
 
 // behaved are the behaviours that are not hostile: the tests need them.
-var behaved = []string{"quantizer", "optimizer", "both", "host", "limited-host", "plain-grpc", "trainable", "refresher", "tells-socket", "answers", "opaque"}
+var behaved = []string{"quantizer", "optimizer", "both", "host", "limited-host", "plain-grpc", "trainable", "refresher", "tells-socket", "answers", "opaque", "search"}
 
 // hostileCases are the names of all that plugins do in these tests, as they stand in the
 // first column of docs/security.md: behaviours, and what is done in a call.
@@ -149,6 +149,9 @@ func hostileCases() []string {
 	}
 	for _, c := range opaqueFailures {
 		names = append(names, "step-"+c.do)
+	}
+	for _, c := range searchFailures {
+		names = append(names, "search-"+c.do)
 	}
 	for _, do := range []string{"escape", "escape-panic", "eat", "stop-parent", "kill-parent"} {
 		names = append(names, "call-"+do)

@@ -171,23 +171,25 @@ func TestSearchIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestSearchFailures: what goes on failing, and what would fail again, is an error that names plugin and weight.
+// searchFailures are searches that go on failing, or would fail again. Each error names plugin and weight.
+var searchFailures = []struct {
+	do    string
+	kind  error
+	words []string
+}{
+	{"exit", ErrShutdown, []string{"exited with status 7, 3 times in a row in this search"}},
+	{"hang", ErrTimeout, []string{"did not answer within 500ms (CAGE_PLUGIN_SEARCH_TIMEOUT=5m", "3 times"}},
+	{"panic", ErrFailed, []string{"a: panic: no luck (search_test.go"}},
+	{"error", ErrFailed, []string{"a: no luck"}},
+	{"size", ErrFailed, []string{"a: panic: runtime error: index out of range [6] with length 6 (search_test.go"}},
+	{"fault", ErrFailed, []string{"a: panic: it writes to X, Trained or State"}},
+	{"nan", ErrFailed, []string{": a: it wrote NaN to element 5 of the state s; all that it was given is finite"}},
+	{"infinite", ErrFailed, []string{": a: it wrote -Inf to element 0 of the state t"}},
+}
+
 func TestSearchFailures(t *testing.T) {
 	t.Setenv(SearchTimeoutVariable, "500ms")
-	for _, c := range []struct {
-		do    string
-		kind  error
-		words []string
-	}{
-		{"exit", ErrShutdown, []string{"exited with status 7, 3 times in a row in this search"}},
-		{"hang", ErrTimeout, []string{"did not answer within 500ms (CAGE_PLUGIN_SEARCH_TIMEOUT=5m", "3 times"}},
-		{"panic", ErrFailed, []string{"a: panic: no luck (search_test.go"}},
-		{"error", ErrFailed, []string{"a: no luck"}},
-		{"size", ErrFailed, []string{"a: panic: runtime error: index out of range [6] with length 6 (search_test.go"}},
-		{"fault", ErrFailed, []string{"a: panic: it writes to X, Trained or State"}},
-		{"nan", ErrFailed, []string{": a: it wrote NaN to element 5 of the state s; all that it was given is finite"}},
-		{"infinite", ErrFailed, []string{": a: it wrote -Inf to element 0 of the state t"}},
-	} {
+	for _, c := range searchFailures {
 		t.Run(c.do, func(t *testing.T) {
 			t.Parallel()
 			_, err := threeSearches(t, searcher(t, map[string]any{"do": c.do}))
