@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/device"
@@ -47,16 +45,13 @@ func rowsOf(t *testing.T, plan *step.Plan, params map[string][]float32, tokens [
 	t.Helper()
 	dev := testdevice.OpenCPU(t, engine.Options{})
 	rows := map[string][][]float32{}
-	var specs []engine.Spec
 	var in []*engine.Buffer
 	for _, p := range plan.Model.Params() {
 		data := params["param/"+p.Name]
-		specs = append(specs, engine.Spec{Name: p.Name, Shape: shapes.Make(dtypes.Float32, p.Dims...)})
 		in = append(in, testdevice.Upload(t, dev, data, p.Dims...))
 		rows[p.Name] = slices.Collect(slices.Chunk(data, p.Dims[len(p.Dims)-1]))
 	}
 	dims := plan.Model.BatchDims(plan.Batch, plan.Context)
-	specs = append(specs, engine.Spec{Name: "tokens", Shape: shapes.Make(dtypes.Int32, dims...)})
 	in = append(in, testdevice.Upload(t, dev, tokens, dims...))
 	var names []string
 	out := testdevice.Run(t, dev, in, func(_ *graph.Graph, in []*graph.Node) (seen []*graph.Node) {

@@ -122,7 +122,7 @@ class SmoothQuant(Quantizer):
     def round(self, b, x, site):
         largest = x.abs().max_row()
         top = 2.0 ** (site.int("bits") - 1) - 1
-        scale = (largest / b.const(top)).max(b.const(2.0**-126))
+        scale = (largest / b.const(top)).max(b.const(2.0**-100))
         scale = largest.is_finite().select(scale, b.const(math.nan))
         return (x / scale).round() * scale
 
