@@ -32,12 +32,12 @@ func (q *quantizerRun) checkOwnBackward(t *trial) {
 			{"", x, dy}, {" where half of dy is zero", x, sparse}, {" where dy is zero", x, zeros}, {" where x is zero", zeros, dy},
 			{" where all is zero", zeros, zeros}, {" of a large dy", x, scaled(0x1p40, dy)}, {" of a small dy", x, scaled(0x1p-100, dy)},
 		} {
-			for name, v := range in.from(at.x).gradient(at.x, at.dy) {
+			for name, v := range inOrder(in.from(at.x).gradient(at.x, at.dy)) {
 				t.finite(in.at(), name+at.what, v.Type.Shape, v.Floats)
 			}
 		}
 		if !q.traits.OwnLoss {
-			for name, v := range in.gradient(x, zeros) {
+			for name, v := range inOrder(in.gradient(x, zeros)) {
 				t.equal(in.at(), name+" where dy is zero", v.Type.Shape, v.Floats, make([]float64, v.Len()))
 			}
 		}

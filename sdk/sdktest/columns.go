@@ -86,7 +86,7 @@ func (q *quantizerRun) checkColumns(t *trial) {
 			for _, sample := range [][]float64{x, otherColumn(x, d, 0)} {
 				t.run(func() {
 					from := in.beside(sample, other)
-					for name, v := range from.initialValues() {
+					for name, v := range inOrder(from.initialValues()) {
 						t.finite(in.at(), "initial "+name, v.Type.Shape, v.Floats)
 					}
 					in.finite(sample, "value with the initial values", from.quantize(sample).value)

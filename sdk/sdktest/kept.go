@@ -23,10 +23,9 @@ func (q *quantizerRun) checkKept(t *trial) {
 			return
 		}
 		t.announce()
-		n := in.size()
-		for _, sample := range [][]float64{x, scaled(0x1p20, x), scaled(0x1p-30, x), make([]float64, n), full(-2.5, n)} {
+		for _, sample := range startingSamples(x) {
 			from := in.from(sample)
-			for name, v := range from.kept {
+			for name, v := range inOrder(from.kept) {
 				t.finite(in.at(), "initial "+name, v.Type.Shape, v.Floats)
 			}
 			t.run(func() { in.finite(sample, "value with the initial state", from.quantize(sample).value) })
@@ -57,7 +56,7 @@ func (q *quantizerRun) checkKept(t *trial) {
 func (in *instance) advance(x []float64) *instance {
 	other := in.atStep(in.step + 1)
 	other.kept = other.next(x)
-	for name, v := range other.kept {
+	for name, v := range inOrder(other.kept) {
 		in.t.finite(in.at(), "next "+name, v.Type.Shape, v.Floats)
 	}
 	return other
@@ -126,7 +125,7 @@ func (in *instance) drift(x []float64) {
 func (in *instance) changes(name string, x []float64) {
 	after := in
 	for i := range keptSteps {
-		after = after.advance(scaled(1+float64(i%5)/2, normal(uint64(100+i), in.shape...)))
+		after = after.advance(in.other(i))
 		if !slices.Equal(after.kept[name].Floats, in.kept[name].Floats) {
 			return
 		}
@@ -134,11 +133,16 @@ func (in *instance) changes(name string, x []float64) {
 	in.t.failf(in.at(), "%s is the same after %d steps with other tensors: nothing changes it", name, keptSteps)
 }
 
+// other is the tensor of a step that sees other tensors.
+func (in *instance) other(i int) []float64 {
+	return scaled(1+float64(i%5)/2, normal(uint64(100+i), in.shape...))
+}
+
 // fromThenOn are the instance, and that after some steps with other tensors: what a state tensor is for may only show then.
 func (in *instance) fromThenOn() []*instance {
 	after := in
 	for i := range 8 {
-		after = after.advance(scaled(1+float64(i%5)/2, normal(uint64(100+i), in.shape...)))
+		after = after.advance(in.other(i))
 	}
 	return []*instance{in, after}
 }

@@ -1,6 +1,8 @@
 package sdktest
 
 import (
+	"iter"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -64,6 +66,17 @@ func mapped(v []float64, f func(float64) float64) []float64 {
 
 // full is a slice of n numbers, all v.
 func full(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
+
+// inOrder yields a map in the order of its keys, so that reports do not change from run to run.
+func inOrder[V any](m map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			if !yield(name, m[name]) {
+				return
+			}
+		}
+	}
+}
 
 // scaled is c·v.
 func scaled(c float64, v []float64) []float64 {

@@ -110,7 +110,7 @@ func (s *tensorAnswer) walk(t *trial, m Machine, steps int, size float64) (u []f
 
 // checkFinite looks at a direction and at the state after it.
 func (r *training) checkFinite(u []float64) bool {
-	for name, v := range r.state {
+	for name, v := range inOrder(r.state) {
 		if !r.t.finite(r.at(), fmt.Sprintf("%s after update %d", name, r.updates), v.Type.Shape, v.Floats) {
 			return false
 		}

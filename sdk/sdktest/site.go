@@ -235,6 +235,11 @@ func inSingle(values map[string]reference.Tensor) map[string]reference.Tensor {
 	return values
 }
 
+// startingSamples are tensors from which trained parameters and state start: x, large and small ones, and constant ones.
+func startingSamples(x []float64) [][]float64 {
+	return [][]float64{x, scaled(0x1p20, x), scaled(0x1p-30, x), make([]float64, len(x)), full(-2.5, len(x))}
+}
+
 // hasMemory says that what x is initialised from matters: there are trained parameters or state, which rows share.
 func (s *siteAnswer) hasMemory() bool { return s.Init != nil || len(s.State) > 0 }
 

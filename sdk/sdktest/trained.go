@@ -18,10 +18,9 @@ func (q *quantizerRun) checkTrained(t *trial) {
 		if in.Init == nil {
 			return
 		}
-		n := in.size()
-		for _, sample := range [][]float64{x, scaled(0x1p20, x), scaled(0x1p-30, x), make([]float64, n), full(-2.5, n)} {
+		for _, sample := range startingSamples(x) {
 			from := in.from(sample)
-			for name, v := range from.trained {
+			for name, v := range inOrder(from.trained) {
 				t.finite(in.at(), "initial "+name, v.Type.Shape, v.Floats)
 			}
 			t.run(func() {
