@@ -19,6 +19,7 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/effort"
@@ -90,7 +91,7 @@ func TestOpaqueOptimizer(t *testing.T) {
 		var killer sync.WaitGroup
 		killer.Go(func() {
 			for kills := 0; kills < 2 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-				if info, err := os.Stat(rundir.At(killed.Train.Out).Metrics().Name); err != nil || info.Size() == 0 || log.count("tried again") < kills {
+				if !begun(killed) || log.count("tried again") < kills {
 					continue // the training has not begun, or the last one has not been missed yet
 				}
 				for _, pid := range processesOf(exe.Path) {
@@ -139,6 +140,42 @@ func ownExecutable(t *testing.T, name string) plugin.Executable {
 	return exe
 }
 
+// begun reports whether the training of a run has begun.
+func begun(cfg *config.Config) bool {
+	info, err := os.Stat(rundir.At(cfg.Train.Out).Metrics().Name)
+	return err == nil && info.Size() > 0
+}
+
+// trainUntilGone trains with a plugin whose executable vanishes when the training has begun, and then its process. It returns the error
+// of the run; the executable is there again.
+func trainUntilGone(t *testing.T, cfg *config.Config, exe plugin.Executable) error {
+	t.Helper()
+	gone := exe.Path + ".gone"
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ; t.Context().Err() == nil; time.Sleep(time.Millisecond) {
+			if !begun(cfg) {
+				continue
+			}
+			pids := processesOf(exe.Path)
+			if err := os.Rename(exe.Path, gone); err != nil {
+				t.Error(err)
+			}
+			for _, pid := range pids {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			return
+		}
+	}()
+	_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+	<-done
+	if err := os.Rename(gone, exe.Path); err != nil {
+		t.Fatal(err)
+	}
+	return err
+}
+
 // TestOpaqueOptimizerOnXLA: where the memory is not the host's, tensors are copied, and the losses are those of the
 // program, whose roots XLA rounds in its own way.
 func TestOpaqueOptimizerOnXLA(t *testing.T) {
@@ -165,29 +202,7 @@ func TestOpaqueOptimizerOnXLA(t *testing.T) {
 func TestOpaqueOptimizerFails(t *testing.T) {
 	exe, opaque := opaqueAdamW(t)
 	cfg := testrun.Config(t, opaque, "train.steps=200", "train.checkpoint_every=1000")
-	gone := exe.Path + ".gone"
-	done := make(chan struct{})
-	go func() { // its executable vanishes, and then its process
-		defer close(done)
-		for ; t.Context().Err() == nil; time.Sleep(time.Millisecond) {
-			if info, err := os.Stat(rundir.At(cfg.Train.Out).Metrics().Name); err != nil || info.Size() == 0 {
-				continue
-			}
-			pids := processesOf(exe.Path)
-			if err := os.Rename(exe.Path, gone); err != nil {
-				t.Error(err)
-			}
-			for _, pid := range pids {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-			return
-		}
-	}()
-	_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
-	<-done
-	if err := os.Rename(gone, exe.Path); err != nil {
-		t.Fatal(err)
-	}
+	err := trainUntilGone(t, cfg, exe)
 	if err == nil || !strings.Contains(err.Error(), "opaque-adamw") || !strings.Contains(err.Error(), "step ") {
 		t.Fatalf("got %v, want an error that names step and plugin", err)
 	}

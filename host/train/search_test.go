@@ -3,7 +3,6 @@ package train_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // TestSearch: a quantizer that searches trains, also when the run is stopped and resumed, and when its process is killed: with the same
@@ -43,18 +41,13 @@ func TestSearch(t *testing.T) {
 	testrun.Train(t, testrun.Again(t, parts), train.Options{Resume: true})
 	testrun.SameRun(t, "whole, and in parts", whole.Train.Out, parts.Train.Out)
 
-	// begun reports whether the training of a run has begun.
-	begun := func(dir string) bool {
-		info, err := os.Stat(rundir.At(dir).Metrics().Name)
-		return err == nil && info.Size() > 0
-	}
 	killed, log := testrun.Elsewhere(t, whole), &lines{}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var killer sync.WaitGroup
 	killer.Go(func() {
 		for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
-			if !begun(killed.Train.Out) {
+			if !begun(killed) {
 				continue
 			}
 			for _, pid := range processesOf(exe.Path) {
@@ -73,29 +66,7 @@ func TestSearch(t *testing.T) {
 	testrun.SameRun(t, "with a process that was killed, and without", whole.Train.Out, killed.Train.Out)
 
 	failed := testrun.Elsewhere(t, whole)
-	gone := exe.Path + ".gone"
-	done := make(chan struct{})
-	go func() { // its executable vanishes, and then its process
-		defer close(done)
-		for ; t.Context().Err() == nil; time.Sleep(time.Millisecond) {
-			if !begun(failed.Train.Out) {
-				continue
-			}
-			pids := processesOf(exe.Path)
-			if err := os.Rename(exe.Path, gone); err != nil {
-				t.Error(err)
-			}
-			for _, pid := range pids {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-			return
-		}
-	}()
-	_, err := train.Run(t.Context(), failed, train.Options{Finder: testrun.Finder(t)})
-	<-done
-	if err := os.Rename(gone, exe.Path); err != nil {
-		t.Fatal(err)
-	}
+	err := trainUntilGone(t, failed, exe)
 	if err == nil || !strings.Contains(err.Error(), "kmeans") || !strings.Contains(err.Error(), "the search after it") {
 		t.Fatalf("got %v, want an error that names the search and the plugin", err)
 	}

@@ -210,3 +210,12 @@ func present(list []named) iter.Seq2[string, *program.Program] {
 		}
 	}
 }
+
+// Hashes returns the hashes of the programs of an answer, by their names.
+func Hashes(programs iter.Seq2[string, *program.Program]) map[string]string {
+	hashes := map[string]string{}
+	for name, p := range programs {
+		hashes[name] = p.Hash()
+	}
+	return hashes
+}

@@ -111,7 +111,7 @@ func (q *quantizerRun) roles() []sdk.Role {
 		activation, unanswered := q.ask(v, sdk.RoleActivation, 4, 128)
 		for _, role := range []sdk.Role{sdk.RoleKey, sdk.RoleValue} {
 			s, err := q.ask(v, role, 4, 128)
-			same := err == nil && unanswered == nil && maps.Equal(hashes(s.Programs()), hashes(activation.Programs()))
+			same := err == nil && unanswered == nil && maps.Equal(answer.Hashes(s.Programs()), answer.Hashes(activation.Programs()))
 			if !same && !isRefusal(err) && !errors.Is(err, client.ErrVersion) {
 				q.asksFor = append(q.asksFor, role)
 			}
@@ -140,7 +140,7 @@ func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
 	var list []*siteAnswer
 	for _, role := range q.roles() {
 		s, err := q.ask(v, role, shape...)
-		if err != nil || len(list) > 0 && maps.Equal(hashes(s.Programs()), hashes(list[0].Programs())) {
+		if err != nil || len(list) > 0 && maps.Equal(answer.Hashes(s.Programs()), answer.Hashes(list[0].Programs())) {
 			continue
 		}
 		if list = append(list, s); s.evaluation != nil {

@@ -129,14 +129,19 @@ func (b *Built) Phase() *Programs { return b.Programs.Phases()[b.phase] }
 // Choose takes the phase of a step, and reports whether it is another one than before.
 func (b *Built) Choose(step int) bool {
 	before := b.phase
-	b.phase = 0
-	for i, p := range b.Programs.Phases() {
-		if p.From <= step {
-			b.phase = i
-		}
-	}
+	b.phase = b.phaseOf(step)
 	b.Compiled = b.phases[b.phase]
 	return b.phase != before
+}
+
+// phaseOf is the number of the phase that a step is in. What comes before the first step is in the first phase.
+func (b *Built) phaseOf(step int) (phase int) {
+	for i, p := range b.Programs.Phases() {
+		if p.From <= step {
+			phase = i
+		}
+	}
+	return phase
 }
 
 // Enter chooses the phase of a step, and takes the state, which the step before has left, to it. It reports whether the phase
@@ -154,27 +159,16 @@ func (b *Built) Enter(step int, s *step.State, batches *step.Batches) (bool, err
 }
 
 // Has reports whether the phase that is chosen is that of a step.
-func (b *Built) Has(step int) bool {
-	p := b.Programs.Phases()
-	return b.Phase().From <= max(1, step) && (b.phase+1 == len(p) || step < p[b.phase+1].From)
-}
+func (b *Built) Has(step int) bool { return b.phaseOf(step) == b.phase }
 
 // sameQuantizer reports whether a weight or site has the same programs in two phases.
 func sameQuantizer(a, b *Programs, site string) bool {
 	same := func(before, after map[string]answer.Quantizer) bool {
 		p, had := before[site]
 		q, has := after[site]
-		return had && has && maps.Equal(programHashes(p), programHashes(q))
+		return had && has && maps.Equal(answer.Hashes(p.Programs()), answer.Hashes(q.Programs()))
 	}
 	return same(a.Weights, b.Weights) || same(a.Activations, b.Activations)
-}
-
-func programHashes(q answer.Quantizer) map[string]string {
-	hashes := map[string]string{}
-	for name, p := range q.Programs() {
-		hashes[name] = p.Hash()
-	}
-	return hashes
 }
 
 // Rules lists the update rules of all phases.

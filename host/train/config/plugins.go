@@ -141,13 +141,7 @@ func (q *Quantizer) Phases(steps int) []Phase {
 
 // At is the quantizer that holds at a step of a run, for which no more is said of steps.
 func (q *Quantizer) At(step, steps int) *Quantizer {
-	phases := q.Phases(steps)
-	for _, p := range slices.Backward(phases) {
-		if p.From <= step {
-			return p.Quantizer
-		}
-	}
-	return phases[0].Quantizer
+	return q.at(max(1, min(step, steps)))
 }
 
 func (q *Quantizer) at(step int) *Quantizer {

@@ -11,8 +11,8 @@ import (
 
 // Quantizers may be others in other ranges of steps, which are phases. Each phase has a plan of its own, compiled by itself; the
 // state goes from one to the next. Parameters and their optimizers' states stay as they are. Trained parameters and states of
-// quantizers go on where the quantizer of some site that has them stays the same, and begin anew elsewhere: of a step size that was
-// learned for 8 bits, 4 bits could make nothing.
+// quantizers go on where the quantizer of some site that has them stays the same, and begin anew elsewhere: a step size that was
+// learned for 8 bits is of no use to 4 bits.
 
 // Enter changes the state that the steps of another phase have left to one for the steps of this phase, on the same device.
 // stays reports whether the quantizer of a weight or site is the same in both. What begins anew is computed from the weights
