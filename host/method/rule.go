@@ -123,6 +123,9 @@ func (r Rule) NeedsQuantized() bool {
 	return r.Quantizer != nil && (r.Statistics || r.active().Reads(r).Quantized)
 }
 
+// Quantizes reports whether the program reads anything of the quantization of x_t: its value, or the noise with which it was made.
+func (r Rule) Quantizes() bool { return r.NeedsQuantized() || r.quantizesAgain() }
+
 // quantizesAgain reports whether the program quantizes another point than x_t.
 func (r Rule) quantizesAgain() bool { return r.active().Reads(r).Again }
 

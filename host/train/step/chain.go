@@ -108,7 +108,7 @@ func (p *Plan) advance(t update.Tensors) {
 // or a measure.
 func (c *Compiled) needsQuantized(set Settings) bool {
 	return !c.plan.FullPrecision || set.Statistics || set.ParetoSTE || set.Pareto ||
-		slices.ContainsFunc(c.plan.rules(updateKind{mode: c.mode(set)}), method.Rule.NeedsQuantized)
+		slices.ContainsFunc(c.plan.rules(updateKind{mode: c.mode(set)}), method.Rule.Quantizes)
 }
 
 // mode is the method's in a step.
