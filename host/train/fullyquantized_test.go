@@ -1,10 +1,13 @@
 package train_test
 
 import (
+	"fmt"
+	"path/filepath"
 	"testing"
 
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/effort"
 )
 
@@ -36,6 +39,32 @@ func TestFullyQuantized(t *testing.T) {
 	}
 	if a[len(a)-1] == b[len(b)-1] {
 		t.Error("quantized gradients change nothing")
+	}
+}
+
+// TestPublishedRecipes: the files of examples that follow the authors' code train a small model, another one than without
+// their backward pass.
+func TestPublishedRecipes(t *testing.T) {
+	effort.Long(t, "trains models")
+	trainFile, validation := testrun.Dataset(t)
+	for _, name := range []string{"quartet"} {
+		t.Run(name, func(t *testing.T) {
+			cfg, err := config.Load(filepath.Join("../../examples", name+".toml"), []string{
+				fmt.Sprintf("data.train=%q", trainFile), fmt.Sprintf("data.validation=%q", validation), fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run")),
+				"model.layers=1", "model.hidden=128", "model.context=32", "train.batch=4", "train.steps=40", "train.eval_every=0",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			testrun.Train(t, cfg, train.Options{})
+			fell(t, cfg.Train.Out)
+			forward := testrun.Elsewhere(t, cfg, "train.steps=2", `quantizer.gradients={plugin="none"}`, `quantizer.backward={plugin="none"}`)
+			testrun.Train(t, forward, train.Options{})
+			a, b := losses(t, cfg.Train.Out), losses(t, forward.Train.Out)
+			if a[0] != b[0] || a[1] == b[1] {
+				t.Errorf("the first losses are %v, without quantized gradients %v", a[:2], b)
+			}
+		})
 	}
 }
 

@@ -16,6 +16,14 @@
 // may be preceded by random signs, the same for both operands of a product: the way of
 // Tseng et al., "Training LLMs with MXFP4" (2025), and of Quartet, to quantize the
 // products of the backward pass. Evaluation rounds to nearest, without random signs.
+//
+// Quartet (Castro et al. 2025, arXiv 2505.14669; IST-DASLab/Quartet 00ccd38e,
+// src/models/quantization) has, in the forward product, scale_rule = "quest", rotation =
+// "32" and ties = "down", and its mask is clip, in the rotated domain; in the other two
+// products it has scale_rule = "absmax34", rounding = "stochastic" and rotation = "32".
+// Its code has the random signs behind H, where they turn signs of z. The rounding of −z
+// is that of z turned, so that they cancel in a product: what it computes is signs =
+// "fixed". The paper's random rotation is signs = "random".
 package main
 
 import (

@@ -6,6 +6,8 @@ import (
 	"math"
 	"testing"
 
+	"gonum.org/v1/gonum/mat"
+
 	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk/answer"
@@ -70,6 +72,69 @@ func TestStochasticGolden(t *testing.T) {
 			t.Error("evaluation does not round to nearest without random signs")
 		}
 	})
+}
+
+// TestQuartet compares with testdata/quartet.py, which runs the authors' code: the projection of the forward pass with its mask
+// and gradient, in the rotated domain, and a layer with its three products.
+func TestQuartet(t *testing.T) {
+	forward := map[string]any{"scale_rule": ruleQuest, "ties": string(microscaling.TiesDown), "rotation": "32"}
+	backward := map[string]any{"scale_rule": ruleAbsMax34, "rounding": roundStochastic, "rotation": "32"}
+	plugintest.EachCase(t, "quartet", func(t *testing.T, m plugintest.Bench, c golden.Case) {
+		x := c.Inputs.Array("x")
+		given := maps.Clone(forward)
+		if c.Params.Has("layer") {
+			testLayer(t, m, c, forward, backward)
+			return
+		}
+		given["rotation"] = c.Params.String("rotation")
+		q := m.Quantize(t, mxfp4{}, given, x)
+		m.Close(c.Expected, "zhat", decode(q, x).Data, single)
+		c.Expected.Exact("mask", q.Mask)
+		dz := c.Inputs.Array("dz")
+		if given["rotation"] != microscaling.NoRotation {
+			dz = plugintest.Hadamard(dz, 32)
+		}
+		m.Close(c.Expected, "dx", q.Gradient(t, dz.Data), single)
+	})
+}
+
+// testLayer multiplies what the plugin makes of the operands of a layer's products. They stay rotated, as in the host.
+func testLayer(t *testing.T, m plugintest.Bench, c golden.Case, forward, backward map[string]any) {
+	x, w, dy, keys := c.Inputs.Array("x"), c.Inputs.Array("w"), c.Inputs.Array("dy"), c.Inputs.Lists("noise")
+	qx, qw := m.Quantize(t, mxfp4{}, forward, x), m.Quantize(t, mxfp4{}, forward, w)
+	zx, zw := decode(qx, x), decode(qw, w)
+	again := func(i int, x golden.Array) golden.Array {
+		built := plugintest.BuildQuantizer(t, mxfp4{}, backward, x.Shape...)
+		out := m.Run(t, built.Program, map[string]reference.Tensor{
+			answer.InputX:     reference.Floats(x.Data, x.Shape...),
+			answer.InputNoise: reference.Uints([]uint32{uint32(keys[i][0]), uint32(keys[i][1])}, 2),
+		})
+		return golden.Array{Shape: x.Shape, Data: out[answer.OutputValue].Float64s()}
+	}
+	gradient := func(q plugintest.Quantization, dz golden.Array) []float64 {
+		return q.Gradient(t, plugintest.Hadamard(dz, 32).Data)
+	}
+	m.Close(c.Expected, "y", product(zx, zw).Data, single)
+	m.Close(c.Expected, "dx", gradient(qx, product(again(0, dy), again(1, transposed(zw)))), single)
+	m.Close(c.Expected, "dw", gradient(qw, product(again(2, transposed(dy)), again(3, transposed(zx)))), single)
+}
+
+// decode is ẑ, from codes and scales.
+func decode(q plugintest.Quantization, x golden.Array) golden.Array {
+	return golden.Array{Shape: x.Shape, Data: fpmodel.Decode(q.Codes, q.Scale, x.Shape[1], block)}
+}
+
+func dense(x golden.Array) *mat.Dense { return mat.NewDense(x.Shape[0], x.Shape[1], x.Data) }
+
+// product is a·bᵀ.
+func product(a, b golden.Array) golden.Array {
+	var y mat.Dense
+	y.Mul(dense(a), dense(b).T())
+	return golden.Array{Shape: []int{a.Shape[0], b.Shape[0]}, Data: y.RawMatrix().Data}
+}
+
+func transposed(x golden.Array) golden.Array {
+	return golden.Array{Shape: []int{x.Shape[1], x.Shape[0]}, Data: mat.DenseCopyOf(dense(x).T()).RawMatrix().Data}
 }
 
 // TestSignsNeedRotation: signs alone change no rounding.

@@ -26,27 +26,57 @@ var eights = func() (all []float64) {
 
 // model works out NVFP4 of a finite matrix without rotation, rows of d entries, in
 // binary64.
-func model(x []float64, d int, ties microscaling.Ties, form string) (value, codes, scale []float64) {
-	g := float64(float32(floats.Norm(x, math.Inf(1)) / 2688))
-	if form == formEncode {
-		g = 1 / float64(float32(2688/floats.Norm(x, math.Inf(1))))
+func model(x []float64, d int, given map[string]any) (value, codes, scale []float64) {
+	text := func(name, otherwise string) string {
+		if v, ok := given[name].(string); ok {
+			return v
+		}
+		return otherwise
+	}
+	ties, rule := microscaling.Ties(text("ties", "even")), text("scale_rule", ruleSix)
+	level, reach := 6.0, 448.0
+	if rule == ruleFour {
+		level = 4
+	}
+	chooses := rule == ruleMSE || rule == ruleMAE || rule == ruleAbsMax
+	if most := text("scale_max", maxAuto); most == maxLess || most == maxAuto && chooses {
+		reach = 256
+	}
+	g := float64(float32(floats.Norm(x, math.Inf(1)) / (level * reach)))
+	if text("scale_form", formDecode) == formEncode {
+		g = 1 / float64(float32(level*reach/floats.Norm(x, math.Inf(1))))
 	}
 	if g == 0 {
 		g = 1
 	}
 	for row := range slices.Chunk(x, d) {
 		for v := range slices.Chunk(row, block) {
-			s := eights[fpmodel.Nearest(floats.Norm(v, math.Inf(1))/6/g, eights, microscaling.TiesEven)]
-			scale = append(scale, s*g)
-			for _, e := range v {
-				ratio := math.Copysign(0, e)
-				if s > 0 {
-					ratio = e / (s * g)
+			var best struct{ value, codes, off []float64 }
+			var chosen float64
+			for _, factor := range []float64{1, 1.5} {
+				if factor > 1 && !chooses {
+					break
 				}
-				code, level := fpmodel.E2M1(ratio, ties)
-				value = append(value, level*s*g)
-				codes = append(codes, float64(code))
+				s := eights[fpmodel.Nearest(factor*floats.Norm(v, math.Inf(1))/level/g, eights, microscaling.TiesEven)]
+				var now struct{ value, codes, off []float64 }
+				for _, e := range v {
+					ratio := math.Copysign(0, e)
+					if s > 0 {
+						ratio = e / (s * g)
+					}
+					code, near := fpmodel.E2M1(ratio, ties)
+					now.value = append(now.value, near*s*g)
+					now.codes = append(now.codes, float64(code))
+					now.off = append(now.off, near*s-e/g)
+				}
+				norm := map[string]float64{ruleMSE: 2, ruleMAE: 1, ruleAbsMax: math.Inf(1)}[rule]
+				if factor == 1 || floats.Norm(now.off, norm) < floats.Norm(best.off, norm) {
+					best, chosen = now, s
+				}
 			}
+			scale = append(scale, chosen*g)
+			value = append(value, best.value...)
+			codes = append(codes, best.codes...)
 		}
 	}
 	return value, codes, scale

@@ -17,6 +17,13 @@
 // second is that of compressed-tensors. They differ in the last bit of some numbers. The
 // entries may be rotated by a block Hadamard matrix before quantization, and rotated back
 // afterwards. Gradients pass unchanged.
+//
+// The rules mse, mae and abs_max are Four Over Six (Cook et al. 2025, arXiv 2512.02010;
+// mit-han-lab/fouroversix dadfad69, src/fouroversix/quantize/pytorch/reference.py): of two
+// scales for each block, which put its maximum on the level 6 or on the level 4, the one
+// with the smaller error, and 6 where both are equal. There are no levels between 4 and 6,
+// so that entries a little below the maximum come out better with 4. The second scale is
+// E4M3(1.5·max|V|/(6·g)), and g has 256 in the place of 448, so that it is at most 384.
 package main
 
 import (
@@ -44,18 +51,39 @@ const (
 	formEncode = "encode"
 )
 
+// The values of the parameter scale_rule, as the authors of Four Over Six name them.
+const (
+	ruleSix    = "static_6"
+	ruleFour   = "static_4"
+	ruleMSE    = "mse"
+	ruleMAE    = "mae"
+	ruleAbsMax = "abs_max"
+)
+
+// The values of the parameter scale_max: the largest number of E4M3 that the scale of the
+// tensor provides for.
+const (
+	maxAuto = "auto"
+	maxFull = "448"
+	maxLess = "256"
+)
+
 // Describe declares the parameters.
 func (nvfp4) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "nvfp4",
-		Version: "1.1.0",
+		Version: "1.2.0",
 		Doc: "NVFP4: floats of four bits (E2M1), an E4M3 scale for each 16 entries of a row and a binary32 scale for the tensor; " +
 			"plain straight-through gradient.",
 		Parameters: []sdk.Parameter{
 			sdk.Choice("ties", string(microscaling.TiesEven), microscaling.TiesNames(),
 				"where a value half way between two levels goes: to the even code, or to the larger (away) or smaller (down) magnitude"),
+			sdk.Choice("scale_rule", ruleSix, []string{ruleSix, ruleFour, ruleMSE, ruleMAE, ruleAbsMax},
+				"the level of a block's maximum; static_6: 6, static_4: 4; mse, mae, abs_max: 6 or 4, whichever makes the squared, the absolute or the largest error of the block smaller (Four Over Six)"),
+			sdk.Choice("scale_max", maxAuto, []string{maxAuto, maxFull, maxLess},
+				"the largest scale of a block that the scale of the tensor provides for; auto: 256 for mse, mae and abs_max, which may multiply it by 1.5, and 448 for the others"),
 			sdk.Choice("scale_form", formDecode, []string{formDecode, formEncode},
-				"decode: a block's scale times the tensor's scale g; encode: over its reciprocal 2688/max, as compressed-tensors and vLLM compute it, which an exact export needs"),
+				"decode: a block's scale times the tensor's scale g; encode: over its reciprocal, such as 2688/max, as compressed-tensors and vLLM compute it, which an exact export needs"),
 			sdk.Choice("rotation", microscaling.NoRotation, []string{microscaling.NoRotation, "16", "32", "64", "128"}, "block of the Hadamard rotation, which has to divide the row"),
 		},
 	}
@@ -71,7 +99,7 @@ func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	z := rotation.Apply(x)
 	blocks := microscaling.NewBlocks(site.Shape, block)
 	v := blocks.Split(z)
-	s := newScales(v, site.Text("scale_form"))
+	s := newScales(v, site)
 	rounded := microscaling.RoundE2M1(v.Div(s.divisor), microscaling.Ties(site.Text("ties")))
 	codes := s.finite.Select(microscaling.EncodeE2M1(rounded, v), b.ConstInt(0))
 	return sdk.Quantized{
@@ -99,35 +127,83 @@ type scales struct {
 	finite  program.Value // bool, a scalar: true if the tensor holds neither NaN nor ±Inf
 }
 
-// newScales writes the scales of blocks v, float[…,blocks,16], in the form that
-// scale_form names.
+// newScales writes the scales of blocks v, float[…,blocks,16], by the settings of a site.
 //
 // g or G is rounded to binary32, as formats store it, whatever the precision of the
 // computation: bitcasting it to an integer and back does just that. For a tensor of zeros
 // it is 1. A block whose maximum is at most 6·g·2⁻¹⁰ has sB = 0 and becomes zero.
-func newScales(v program.Value, form string) scales {
+func newScales(v program.Value, site sdk.Site) scales {
 	b := v.Builder()
 	var s scales
+	rule := site.Text("scale_rule")
 	largest := v.Abs().MaxRow()
 	overall := largest.MaxAll()
 	s.finite = overall.IsFinite()
-	reach := b.Const(microscaling.LargestE2M1 * microscaling.LargestE4M3)
-	sixth := func() program.Value { return largest.Div(b.Const(microscaling.LargestE2M1)) }
-	var scale program.Value
-	if form == formEncode {
+	reach := b.Const(levelOf(rule) * largestScale(rule, site.Text("scale_max")))
+	// units are numbers over g, or times G; back is the inverse.
+	var units, back func(program.Value) program.Value
+	if site.Text("scale_form") == formEncode {
 		g := reach.Div(overall).Bitcast(program.Uint).Bitcast(program.Float)
 		s.tensor = g.IsFinite().Select(g, b.Const(1)) // where T is zero, or near to it
-		s.block = microscaling.RoundE4M3(sixth().Mul(s.tensor))
-		scale = s.block.Div(s.tensor)
+		units = func(v program.Value) program.Value { return v.Mul(s.tensor) }
+		back = func(v program.Value) program.Value { return v.Div(s.tensor) }
 	} else {
 		g := overall.Div(reach).Bitcast(program.Uint).Bitcast(program.Float)
 		s.tensor = g.Eq(b.Const(0)).Select(b.Const(1), g)
-		s.block = microscaling.RoundE4M3(sixth().Div(s.tensor))
-		scale = s.block.Mul(s.tensor)
+		units = func(v program.Value) program.Value { return v.Div(s.tensor) }
+		back = func(v program.Value) program.Value { return v.Mul(s.tensor) }
 	}
-	s.scale = s.finite.Select(scale, b.Const(math.NaN()))
-	s.divisor = s.scale.Eq(b.Const(0)).Select(b.Const(math.Inf(1)), s.scale)
+	wanted := units(largest.Div(b.Const(levelOf(rule))))
+	if adaptive(rule) {
+		four := wanted.Scale(microscaling.LargestE2M1 / 4.0)
+		ties, in := microscaling.Ties(site.Text("ties")), units(v)
+		better := blockError(in, microscaling.RoundE4M3(four), rule, ties).Lt(blockError(in, microscaling.RoundE4M3(wanted), rule, ties))
+		wanted = better.Select(four, wanted)
+	}
+	s.block = microscaling.RoundE4M3(wanted)
+	s.scale = s.finite.Select(back(s.block), b.Const(math.NaN()))
+	s.divisor = endless(s.scale)
 	return s
+}
+
+// levelOf is the level of E2M1 on which a rule puts the maximum of a block, the first of
+// two for rules that choose.
+func levelOf(rule string) float64 {
+	if rule == ruleFour {
+		return 4
+	}
+	return microscaling.LargestE2M1
+}
+
+// adaptive reports whether a rule chooses a level for each block.
+func adaptive(rule string) bool { return rule != ruleSix && rule != ruleFour }
+
+// largestScale resolves scale_max.
+func largestScale(rule, setting string) float64 {
+	if setting == maxLess || setting == maxAuto && adaptive(rule) {
+		return 256
+	}
+	return microscaling.LargestE4M3
+}
+
+// blockError is the error of each block of v, rounded to nearest with these scales, by the
+// measure that the rule names; all in the unit of the scale of the tensor, so that no
+// square underflows.
+func blockError(v, scale program.Value, rule string, ties microscaling.Ties) program.Value {
+	off := microscaling.RoundE2M1(v.Div(endless(scale)), ties).Mul(scale).Sub(v)
+	switch rule {
+	case ruleMSE:
+		return off.Square().SumRow()
+	case ruleMAE:
+		return off.Abs().SumRow()
+	}
+	return off.Abs().MaxRow()
+}
+
+// endless is a scale by which to divide: where it is zero all ratios become zero.
+func endless(scale program.Value) program.Value {
+	b := scale.Builder()
+	return scale.Eq(b.Const(0)).Select(b.Const(math.Inf(1)), scale)
 }
 
 func main() { sdk.ServeQuantizer(nvfp4{}) }

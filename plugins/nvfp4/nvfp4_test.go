@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -27,8 +28,32 @@ func TestConformance(t *testing.T) {
 		list = append(list, map[string]any{"ties": ties, "rotation": microscaling.NoRotation})
 	}
 	for _, given := range append(list, map[string]any{"rotation": "16"}, map[string]any{"rotation": "128"}) {
+		given["scale_rule"], given["scale_max"] = ruleSix, maxAuto
 		t.Run(fmt.Sprint(given), func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, given, claim)...) })
 	}
+}
+
+// TestFourOverSix compares with the authors' own code.
+func TestFourOverSix(t *testing.T) {
+	given := map[string]any{"scale_rule": ruleMSE, "rotation": microscaling.NoRotation, "ties": "even", "scale_max": maxAuto, "scale_form": formEncode}
+	claim := sdktest.Claim(sdktest.Traits{Ties: true, ScaleScope: sdktest.ScopeTensor})
+	sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, given, claim, sdktest.GoldenFile(t, "testdata/fouroversix.json"))...)
+}
+
+// TestFourOrSix is worked out on paper, with g = 1: with the maximum on the level 6, 5 is half
+// way between two levels and becomes 4; with 6 on the level 4, 5 is 10/3 of 1½, and becomes 4½.
+func TestFourOrSix(t *testing.T) {
+	x := golden.Array{Shape: []int{1, 32}, Data: make([]float64, 32)}
+	x.Data[0], x.Data[16], x.Data[17] = 1536, 6, 5
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
+		for rule, want := range map[string][]float64{ruleMSE: {256, 1.5}, ruleMAE: {256, 1.5}, ruleAbsMax: {256, 1.5}} {
+			q := m.Quantize(t, nvfp4{}, map[string]any{"scale_rule": rule}, x)
+			plugintest.Near(t, rule+", scale", q.Scale, want, 0)
+			plugintest.Near(t, rule+", value", q.Value[16:18], []float64{6, 4.5}, 0)
+		}
+		q := m.Quantize(t, nvfp4{}, map[string]any{"scale_max": maxLess}, x)
+		plugintest.Near(t, "six", q.Value[16:18], []float64{6, 4}, 0)
+	})
 }
 
 // TestModel compares rows of many lengths, with blocks of very different sizes, with
@@ -40,20 +65,28 @@ func TestModel(t *testing.T) {
 			for i := range x.Data {
 				x.Data[i] *= math.Ldexp(1, -i/block%14) // down to blocks that vanish
 			}
-			for i, ties := range append(microscaling.TiesNames(), string(microscaling.TiesEven)) {
-				form := formDecode
-				if i > 2 {
-					form = formEncode
-				}
-				got := m.Quantize(t, nvfp4{}, map[string]any{"ties": ties, "scale_form": form}, x)
-				value, codes, scale := model(x.Data, d, microscaling.Ties(ties), form)
-				what := fmt.Sprintf("ties %s, %s, rows of %d: ", ties, form, d)
+			for _, given := range settings() {
+				got := m.Quantize(t, nvfp4{}, given, x)
+				value, codes, scale := model(x.Data, d, given)
+				what := fmt.Sprintf("%v, rows of %d: ", given, d)
 				plugintest.Near(t, what+"codes", got.Codes, codes, 0)
 				plugintest.Near(t, what+"value", got.Value, value, 1e-7)
 				plugintest.Near(t, what+"scale", got.Scale, scale, 1e-7)
 			}
 		}
 	})
+}
+
+// settings are those that TestModel tries.
+func settings() (list []map[string]any) {
+	for _, ties := range microscaling.TiesNames() {
+		list = append(list, map[string]any{"ties": ties})
+	}
+	list = append(list, map[string]any{"scale_form": formEncode}, map[string]any{"scale_rule": ruleMSE, "scale_max": maxFull, "ties": "down"})
+	for _, rule := range []string{ruleFour, ruleMSE, ruleMAE, ruleAbsMax} {
+		list = append(list, map[string]any{"scale_rule": rule}, map[string]any{"scale_rule": rule, "scale_form": formEncode})
+	}
+	return append(list, map[string]any{"scale_max": maxLess})
 }
 
 // TestVanishingBlock: the scale of a block whose maximum is 6·g·2⁻¹⁰ is a tie that
@@ -126,8 +159,12 @@ func TestBadRotation(t *testing.T) {
 func TestEncodeIsExact(t *testing.T) {
 	for seed := range uint64(20) {
 		x := plugintest.Normal(seed, 8, 64)
-		q := plugintest.CPU(t).Quantize(t, nvfp4{}, map[string]any{"scale_form": formEncode}, x)
-		g := 2688 / float32(floats.Norm(x.Data, math.Inf(1)))
+		given, reach := map[string]any{"scale_form": formEncode}, float32(2688)
+		if seed >= 15 {
+			given["scale_rule"], reach = ruleMSE, 1536
+		}
+		q := plugintest.CPU(t).Quantize(t, nvfp4{}, given, x)
+		g := reach / float32(floats.Norm(x.Data, math.Inf(1)))
 		for i, s := range q.Scale {
 			at := fpmodel.Nearest(s*float64(g), eights, microscaling.TiesEven)
 			if float32(eights[at])/g != float32(s) {
@@ -179,7 +216,8 @@ func TestScales(t *testing.T) {
 func twoScales(t *testing.T, m plugintest.Bench, shape []int, rotation microscaling.Rotation, x golden.Array) (tensor, blocks []float64) {
 	t.Helper()
 	out := m.Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
-		s := newScales(microscaling.NewBlocks(shape, block).Split(rotation.Apply(in[0])), formDecode)
+		site := sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape, Values: plugintest.Settings(t, nvfp4{}.Describe(), nil)}
+		s := newScales(microscaling.NewBlocks(shape, block).Split(rotation.Apply(in[0])), site)
 		return []program.Value{s.tensor, s.block}
 	}, reference.Floats(x.Data, shape...))
 	return out[0], out[1]
