@@ -18,8 +18,8 @@ type CAGE struct {
 	Ramp    Ramp
 }
 
-// DefaultCAGE is the paper's setting for pre-training: decoupled, λ = 2, s = 0.9.
-var DefaultCAGE = CAGE{Form: Decoupled, Variant: Paper, Lambda: 2, Silence: 0.9, Ramp: Linear}
+// Default is the method of a training that names none, with the paper's setting for pre-training: decoupled, λ = 2, s = 0.9.
+var Default = CAGE{Form: Decoupled, Variant: Paper, Lambda: 2, Silence: 0.9, Ramp: Linear}
 
 // Form says where the correction enters the step.
 type Form string
@@ -66,13 +66,13 @@ func (m *CAGE) keys(form func() any) []schema.Key {
 		{Name: "form", To: &m.Form, Is: schema.OneOf(Decoupled, Coupled, Off), For: of,
 			Derive: form, Derived: `"decoupled"; "off" when no weight is quantized`,
 			Doc: "where the correction enters: the step, the gradient, or nowhere"},
-		{Name: "variant", To: &m.Variant, Is: schema.OneOf(Paper, Official), For: of, Default: DefaultCAGE.Variant,
+		{Name: "variant", To: &m.Variant, Is: schema.OneOf(Paper, Official), For: of, Default: Default.Variant,
 			Doc: "decoupled form: the residual at the decayed point with the rate of the step (paper), or after the step with the next rate (official)"},
-		{Name: "lambda", To: &m.Lambda, Is: schema.Between(0, 1e6), For: measured, Default: DefaultCAGE.Lambda,
+		{Name: "lambda", To: &m.Lambda, Is: schema.Between(0, 1e6), For: measured, Default: Default.Lambda,
 			Doc: "strength λ at the end of the ramp, and of ‖P_λ‖; 0: no correction"},
-		{Name: "silence", To: &m.Silence, Is: schema.Below(0, 1), For: of, Default: DefaultCAGE.Silence,
+		{Name: "silence", To: &m.Silence, Is: schema.Below(0, 1), For: of, Default: Default.Silence,
 			Doc: "silence ratio s: fraction of the run before the correction starts"},
-		{Name: "ramp", To: &m.Ramp, Is: schema.OneOf(Linear, Constant), For: of, Default: DefaultCAGE.Ramp,
+		{Name: "ramp", To: &m.Ramp, Is: schema.OneOf(Linear, Constant), For: of, Default: Default.Ramp,
 			Doc: "how λ goes on after the silence"},
 	}
 }

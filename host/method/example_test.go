@@ -8,7 +8,7 @@ import (
 
 // The correction is silent for the first 90 % of a run and then grows to λ.
 func ExampleCAGE() {
-	m := method.DefaultCAGE
+	m := method.Default
 	for _, t := range []int{1, 900, 925, 950, 1000} {
 		fmt.Printf("t = %4d: λ_t = %.2f\n", t, m.Strength(t, 1000))
 	}

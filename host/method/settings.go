@@ -60,7 +60,7 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 		if s.Name != NameCAGE || !quantized() {
 			return Off
 		}
-		return DefaultCAGE.Form
+		return Default.Form
 	}
 	name := schema.Key{Name: "name", To: &s.Name, Is: schema.OneOf(NameCAGE, NameLOTION, NameOff), Common: true, Default: NameCAGE,
 		Doc: `method; off: none, as with form = "off"`}

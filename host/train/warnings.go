@@ -28,7 +28,7 @@ func withoutEffect(cfg *config.Config, programs *assembly.Programs) (messages []
 		}
 	}
 	m := cfg.Method.CAGE
-	if m.Form == method.Coupled && m.Variant != method.DefaultCAGE.Variant {
+	if m.Form == method.Coupled && m.Variant != method.Default.Variant {
 		idle(fmt.Sprintf("method.variant = %q", m.Variant), fmt.Sprintf("method.form is %q", m.Form))
 	}
 	weights, activations := 0, 0 // quantized in some phase

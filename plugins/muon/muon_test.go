@@ -139,7 +139,8 @@ func TestCorrectedGolden(t *testing.T) {
 				method.InputClip:                 reference.Float(1),
 				answer.StatePrefix + stateBuffer: reference.Floats(make([]float64, len(x0.Data)), x0.Shape...),
 			}
-			schedule := method.CAGE{Form: method.Form(rule.Mode), Lambda: c.Params.Float("lam"), Silence: c.Params.Float("silence"), Ramp: method.Linear}
+			schedule := method.Default
+			schedule.Lambda, schedule.Silence = c.Params.Float("lam"), c.Params.Float("silence")
 			for i, step := range c.Expected.List("steps") {
 				in[method.InputGradient] = reference.Floats(grads.Row(i).Data, x0.Shape...)
 				in[method.InputStep] = reference.Float(float64(i + 1))
@@ -162,6 +163,6 @@ func correctedRule(t *testing.T, shape []int) method.Rule {
 	q := plugintest.BuildQuantizer(t, grid{}, nil, shape...)
 	return method.Rule{
 		Name: "w", Shape: shape, Optimizer: plugintest.BuildOptimizer(t, muon{}, nil, plugintest.Matrix(shape...)), Quantizer: &q, Decay: 0.1, RateFactor: 1,
-		Method: method.CAGE{Form: method.Decoupled, Variant: method.Paper}, Mode: method.Mode(method.Decoupled),
+		Method: method.Default, Mode: method.Mode(method.Decoupled),
 	}
 }

@@ -123,7 +123,7 @@ func corrected(rules []method.Rule) []method.Rule {
 	rules = slices.Clone(rules)
 	for i, r := range rules {
 		if r.Quantizer != nil && (r.Method == nil || len(r.Method.Modes()) == 0) {
-			rules[i].Method = method.DefaultCAGE
+			rules[i].Method = method.Default
 		}
 	}
 	return rules
