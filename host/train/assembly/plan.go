@@ -21,6 +21,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		Model: m, Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,
 		Form: cfg.Method.Form, Variant: cfg.Method.Variant, Clip: cfg.Train.Clip, Seed: uint64(cfg.Seed),
 		RefreshDelay: map[string]int{},
+		Unquantized:  cfg.Train.Requantize == "off",
 		Rotations:    step.Rotations(cfg.Train.Rotations),
 	}
 	var err error

@@ -204,6 +204,7 @@ type Train struct {
 	WeightDecay       float64
 	Decay             string // "first" or [DecayLast]
 	Rotations         string // "half" or "full"; "" for problems
+	Requantize        string // "on" or "off"; "" for problems
 	EvalEvery         int    // steps; 0: only at the end
 	EvalBatches       int    // 0: the whole validation set
 	FinalEvalBatches  int    // 0: the whole validation set

@@ -66,6 +66,8 @@ type Plan struct {
 	// Executors run the updates of a step that is a chain; nil leaves the choice to the
 	// device.
 	Executors []update.Executor
+	// Unquantized quantizes x and W for the products of the backward pass, in the place of Q(x) and Q(W).
+	Unquantized bool
 	// Rotations says what products do with operands that are rotated alike.
 	Rotations Rotations
 	// Dispatch says into how many executables the step is compiled.
