@@ -4,8 +4,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/cage-qat/cage/host/study/stat"
 )
 
 // Spare says which cells need no training because of tables whose best has Spare: the runs that would be reported with
@@ -126,7 +124,10 @@ func (b *Best) choose(labels []string, results []Result, place []int) (first, ch
 		if len(x) < planned {
 			return first, ""
 		}
-		mean := stat.Describe(x).Mean
+		mean := 0.0
+		for _, v := range x {
+			mean += v / float64(len(x))
+		}
 		if math.IsNaN(mean) || math.IsInf(mean, 0) {
 			continue
 		}
