@@ -61,7 +61,7 @@ func TestExamplesAreRead(t *testing.T) {
 	const model = "../../host/model/huggingface/testdata/llama32"
 	fromModel := []string{`model.init="` + model + `"`, "model.context=64"}
 	for path, overrides := range map[string][]string{
-		"recipes/tulu3.toml": fromModel, "recipes/paper.toml": fromModel, "recipes/fp_quant.toml": fromModel, "life/finetune.toml": fromModel, "life/pretrain.toml": nil,
+		"recipes/tulu3.toml": fromModel, "recipes/paper.toml": fromModel, "recipes/fp_quant.toml": fromModel, "recipes/qad.toml": fromModel, "life/finetune.toml": fromModel, "life/pretrain.toml": nil,
 	} {
 		if _, err := config.Load("../../examples/"+path, overrides); err != nil {
 			t.Error(err)

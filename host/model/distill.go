@@ -19,8 +19,11 @@ import (
 // where this formula gives zero, the usual definitions hold: β = 0 is KL(P‖Q), and β = 1 is KL(Q‖P).
 type Distillation struct {
 	Beta        float64 // in [0, 1]
-	Temperature float64 // above 0; the divergence is not multiplied by its square
+	Temperature float64 // above 0
 	Weight      float64 // share of the divergence in the loss, in (0, 1]; the rest is cross-entropy
+	// Squared multiplies the divergence by the square of the temperature, so that its gradients have about the size that they
+	// have at 1 (Hinton et al., 2015, "Distilling the knowledge in a neural network", section 2).
+	Squared bool
 }
 
 // Distilled holds the losses of a batch, each of shape [batch, context] and in nats. Like those of [Model.Losses], they
@@ -52,7 +55,7 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 		scaled = newPredictions(logits, d.Temperature)
 	}
 	out := Distilled{
-		Divergences:    m.weightLosses(d.divergence(scaled, target), in),
+		Divergences:    m.weightLosses(d.scaled(d.divergence(scaled, target)), in),
 		CrossEntropies: m.weightLosses(plain.crossEntropy(m.targets(in)), in),
 	}
 	out.Losses = out.Divergences
@@ -60,6 +63,14 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 		out.Losses = graph.Add(graph.MulScalar(out.Divergences, d.Weight), graph.MulScalar(out.CrossEntropies, 1-d.Weight))
 	}
 	return out
+}
+
+// scaled returns divergences as they count in the loss.
+func (d Distillation) scaled(divergences *graph.Node) *graph.Node {
+	if !d.Squared || d.Temperature == 1 {
+		return divergences
+	}
+	return graph.MulScalar(divergences, d.Temperature*d.Temperature)
 }
 
 // divergence returns that of each row, [tokens], with its gradient with respect to the model's logits alone.

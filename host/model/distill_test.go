@@ -1,9 +1,11 @@
 package model
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -77,7 +79,7 @@ func divergences(t *testing.T, d Distillation, logits, teacher []float32, rows i
 	device := testdevice.Open(t, engine.Options{})
 	in := []*engine.Buffer{testdevice.Upload(t, device, logits, rows, len(logits)/rows), testdevice.Upload(t, device, teacher, rows, len(logits)/rows)}
 	out := testdevice.Evaluate(t, device, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		value := d.divergence(newPredictions(in[0], d.Temperature), newPredictions(in[1], d.Temperature))
+		value := d.scaled(d.divergence(newPredictions(in[0], d.Temperature), newPredictions(in[1], d.Temperature)))
 		return append([]*graph.Node{value}, graph.Gradient(graph.ReduceAllSum(value), in[0])...)
 	})
 	return out[0], out[1]
@@ -152,6 +154,48 @@ func TestDivergenceAgrees(t *testing.T) {
 	}
 }
 
+// TestDivergenceOfQAD: loss and gradient are those that NVIDIA's code of quantization-aware distillation gives, the mean over the
+// tokens that count. testdata/qad.py made them by running it.
+func TestDivergenceOfQAD(t *testing.T) {
+	data, err := os.ReadFile("testdata/qad.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden struct {
+		Vocabulary       int
+		Student, Teacher []float32
+		Counts           []int // 1 where a token counts
+		Cases            []struct {
+			Temperature, Loss float64
+			Gradient          []float64
+		}
+	}
+	if err := json.Unmarshal(data, &golden); err != nil {
+		t.Fatal(err)
+	}
+	rows, counted := len(golden.Counts), 0.0
+	for _, c := range golden.Counts {
+		counted += float64(c)
+	}
+	for _, c := range golden.Cases {
+		d := Distillation{Beta: 0, Temperature: c.Temperature, Squared: true}
+		values, gradient := divergences(t, d, golden.Student, golden.Teacher, rows)
+		loss := 0.0
+		for row, value := range values {
+			loss += float64(golden.Counts[row]) * float64(value) / counted
+		}
+		if math.Abs(loss-c.Loss) > 1e-6*c.Loss {
+			t.Errorf("temperature %v: the loss is %v, want %v", c.Temperature, loss, c.Loss)
+		}
+		for i, want := range c.Gradient {
+			got := float64(golden.Counts[i/golden.Vocabulary]) * float64(gradient[i]) / counted
+			if math.Abs(got-want) > 2e-7 {
+				t.Errorf("temperature %v: derivative %d is %v, want %v", c.Temperature, i, got, want)
+			}
+		}
+	}
+}
+
 func largestOf(values []float64) float64 {
 	largest := 0.0
 	for _, v := range values {
@@ -217,7 +261,7 @@ func testDistilled(t *testing.T, language Language) {
 	c.teacher = wide(c.run(t, rows, func(_, taught []*graph.Node, batch *graph.Node) []*graph.Node {
 		return []*graph.Node{m.BatchLogits(taught, batch, nil)}
 	})[0])
-	for _, d := range []Distillation{{0.5, 1, 1}, {0.5, 2, 0.75}, {0.2, 1, 0.5}} {
+	for _, d := range []Distillation{{0.5, 1, 1, false}, {0.5, 2, 0.75, false}, {0.2, 1, 0.5, false}} {
 		t.Run(fmt.Sprint(d), func(t *testing.T) { c.check(t, d, context, half) })
 	}
 }

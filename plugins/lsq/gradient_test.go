@@ -3,9 +3,12 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
@@ -27,25 +30,32 @@ func (s setting) String() string {
 func settings() (list []setting) {
 	const rows, cols = 6, 33
 	for _, bits := range []int{1, 2, 4, 8} {
-		for _, form := range []string{formPaper, formOfficial} {
+		for _, form := range forms {
 			for _, variant := range []string{variantLSQ, variantPlus} {
+				if form == formStableQAT && variant == variantPlus {
+					continue
+				}
 				half := math.Ldexp(1, bits-1)
 				add := func(role sdk.Role, levels, granularity string, f formula, sharing, row int) {
-					f.official = form == formOfficial
+					f.official, f.inclusive = form == formOfficial, form == formStableQAT
 					list = append(list, setting{role, map[string]any{
 						"bits": bits, "variant": variant, "form": form, "levels": levels, "granularity": granularity,
 					}, f, sharing, row})
 				}
 				features := cols
-				if form == formOfficial {
+				perRowSharing := cols
+				if form != formPaper {
 					features = rows * cols
+				}
+				if form == formStableQAT {
+					perRowSharing = rows * cols
 				}
 				add(sdk.RoleActivation, levelsUnsigned, perTensor, formula{qn: 0, qp: 2*half - 1}, features, rows*cols)
 				if bits > 1 {
 					signed := formula{qn: half, qp: half - 1}
 					add(sdk.RoleActivation, levelsSigned, perTensor, signed, features, rows*cols)
 					add(sdk.RoleWeight, levelsSigned, perTensor, signed, rows*cols, rows*cols)
-					add(sdk.RoleWeight, levelsSigned, perRow, signed, cols, cols)
+					add(sdk.RoleWeight, levelsSigned, perRow, signed, perRowSharing, cols)
 				}
 			}
 		}
@@ -120,7 +130,7 @@ func (s subject) compare(t *testing.T, set setting, x []float64, step float64, d
 }
 
 // TestGradientBelowTheBound: a step below the smallest is used as the smallest, and
-// receives its gradient all the same.
+// receives its gradient all the same. (Of the stableqat form testdata/stableqat.json has such steps.)
 func TestGradientBelowTheBound(t *testing.T) {
 	x, dy := []float64{0.5, -0.25, 3}, []float64{1, 2, 4}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
@@ -183,4 +193,34 @@ func TestResiduals(t *testing.T) {
 	if len(large) != 2 || large["bool[64,32]"] != 1 || large["float[64,32]"] != 1 {
 		t.Errorf("kept are %v, want one bool and one float", parts.Residuals)
 	}
+}
+
+// TestSineDerivative: 1 half way between levels, whatever the settings, and everywhere with the amplitude 0; at a level the
+// formula with cosines of 1; and never 0 or less.
+func TestSineDerivative(t *testing.T) {
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
+		for order := range 4 {
+			for _, amplitude := range []float64{0, 0.05, 0.21, largestAmplitude} {
+				x := make([]float64, 129)
+				for i := range x {
+					x[i] = float64(i)/128 - 0.5
+				}
+				got := m.Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
+					return []program.Value{sineDerivative(in[0], amplitude, order)}
+				}, reference.Floats(x, len(x)))[0]
+				sum := 0.0
+				for term := range order + 1 {
+					sum += math.Sqrt2 * math.Pi * amplitude * math.Pow(-1, float64(term)) / float64(2*term+1)
+				}
+				what := fmt.Sprintf("order %d, amplitude %v: ", order, amplitude)
+				plugintest.Near(t, what+"on ties and on a level", []float64{got[0], got[64], got[128]}, []float64{1, (1 - sum) / (1 + sum), 1}, 3e-6)
+				if amplitude == 0 {
+					plugintest.Near(t, what+"everywhere", got, slices.Repeat([]float64{1}, len(x)), 0)
+				}
+				if least := slices.Min(got); least <= 0 {
+					t.Errorf("%sthe least is %v", what, least)
+				}
+			}
+		}
+	})
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
+var forms = []string{formPaper, formOfficial, formStableQAT}
+
 // subject is one site with its settings on one machine.
 type subject struct {
 	m     plugintest.Bench
@@ -101,9 +103,9 @@ func (s subject) rounding() float64 {
 
 // formula is the algorithm written as the papers do, element by element in binary64.
 type formula struct {
-	qn, qp        float64
-	official      bool
-	gradientScale float64
+	qn, qp              float64
+	official, inclusive bool
+	gradientScale       float64
 }
 
 // element returns x̂, its code, whether x lies inside of the bounds, and what ds
@@ -120,6 +122,8 @@ func (f formula) element(x, s, offset float64) (value, code float64, inside bool
 		return level*s + offset, 2 * level, inside, deviation
 	}
 	switch {
+	case f.inclusive && (r == -f.qn || r == f.qp):
+		return r*s + offset, r, true, 0
 	case r <= -f.qn:
 		return -f.qn*s + offset, -f.qn, false, -f.qn
 	case r >= f.qp:

@@ -28,23 +28,24 @@ const officialEps = 1e-8
 // and the initial offset, a scalar:
 //
 //	LSQ                       s = 2·mean|x|/√Q_P
+//	LSQ, stableqat            s = max|x|/Q_P
 //	LSQ+ weight               s = max(|μ − 3σ|, |μ + 3σ|)/2^(b−1)
 //	LSQ+ activation           s = (max x − min x)/(Q_P + Q_N), β = min x + Q_N·s
 //	LSQ+ weight, official     s = 2·(k_b·RMS(x) + 1e-8)/(2^b − 1)
 //	LSQ+ activation, official the same s, β = min x + Q_N·s
 //
-// σ is the population standard deviation. Steps are at least 1e-8, which is what a tensor
-// of zeros gets. For activations, the LSQ+ paper searches for the values with the least
+// σ is the population standard deviation. Steps are at least 1e-8, or 1e-5 in the stableqat
+// form, which is what a tensor of zeros gets. For activations, the LSQ+ paper searches for the values with the least
 // squared error on the first batches; here the range of the first batch is used instead.
 func (lsq) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.State, error) {
 	g, err := newGrid(site)
 	if err != nil {
 		return nil, err
 	}
-	unit := g.largest(x).Max(b.Const(smallestStep))
+	unit := g.largest(x).Max(b.Const(g.smallestStep()))
 	x = x.Div(unit) // so that no square and no sum leaves the range of binary32
 	step, extra := g.initialStep(x)
-	state := sdk.State{trainedStep: step.Mul(unit).Shift(extra).Max(b.Const(smallestStep))}
+	state := sdk.State{trainedStep: step.Mul(unit).Shift(extra).Max(b.Const(g.smallestStep()))}
 	if hasOffset(site) {
 		least := x.MinAll()
 		state[trainedOffset] = least.Add(step.Scale(g.qn)).Mul(unit).Shift(g.qn * extra)
@@ -56,6 +57,8 @@ func (lsq) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 func (g grid) initialStep(x program.Value) (step program.Value, extra float64) {
 	half := math.Ldexp(1, g.site.Int("bits")-1)
 	switch {
+	case g.stable():
+		return g.largest(x).Scale(1 / g.qp), 0
 	case g.site.Text("variant") == variantLSQ:
 		return g.mean(x.Abs()).Scale(2 / math.Sqrt(g.qp)), 0
 	case g.official():

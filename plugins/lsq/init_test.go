@@ -24,6 +24,7 @@ func TestInit(t *testing.T) {
 		{"lsq activation", sdk.RoleActivation, nil, trained{step: []float64{5 / math.Sqrt(3)}}},
 		{"lsq unsigned activation", sdk.RoleActivation, map[string]any{"levels": levelsUnsigned}, trained{step: []float64{5 / math.Sqrt(7)}}},
 		{"lsq official", sdk.RoleWeight, map[string]any{"form": formOfficial}, trained{step: []float64{5 / math.Sqrt(3)}}},
+		{"lsq stableqat", sdk.RoleWeight, map[string]any{"form": formStableQAT}, trained{step: []float64{4. / 3}}},
 		{"lsq+ weight", sdk.RoleWeight, map[string]any{"variant": variantPlus}, trained{step: []float64{(0.5 + 3*deviation) / 4}}},
 		{"lsq+ activation", sdk.RoleActivation, map[string]any{"variant": variantPlus}, trained{[]float64{1}, 0}}, // −4 + 4·1
 		{"lsq+ unsigned activation", sdk.RoleActivation, map[string]any{"variant": variantPlus, "levels": levelsUnsigned}, trained{[]float64{1}, -4}},
@@ -52,7 +53,10 @@ func TestInitByRows(t *testing.T) {
 	x := plugintest.Normal(3, 5, 33)
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, variant := range []string{variantLSQ, variantPlus} {
-			for _, form := range []string{formPaper, formOfficial} {
+			for _, form := range forms {
+				if form == formStableQAT && variant == variantPlus {
+					continue
+				}
 				given := map[string]any{"variant": variant, "form": form}
 				var alone []float64
 				one := newSubject(t, m, sdk.RoleWeight, given, 1, 33)
@@ -84,10 +88,13 @@ func TestConstantTensors(t *testing.T) {
 				for i := range x {
 					x[i] = constant
 				}
-				at := s.initial(t, x)
+				at, least := s.initial(t, x), smallestStep
+				if set.given["form"] == formStableQAT {
+					least = smallestStableQAT
+				}
 				for _, v := range at.step {
-					if math.Abs(v-1e-8) > 1e-15 {
-						t.Errorf("%s: the step of a constant is %v, want 1e-8", set, v)
+					if math.Abs(v/least-1) > 1e-7 {
+						t.Errorf("%s: the step of a constant is %v, want %v", set, v, least)
 					}
 				}
 				value, codes, _ := s.quantize(t, x, at)

@@ -16,7 +16,8 @@
 //	dβ = gs·Σ dx̂·[r ≤ −Q_N or r ≥ Q_P]
 //
 // For a weight N is the number of elements that share a step; for an activation it is the
-// number of features. init.go has the initial values.
+// number of features. init.go has the initial values, and sine.go another dx: that of
+// StableQAT, with a derivative of rounding that is not 1 everywhere.
 //
 // The step that is used is max(s, 1e-8), rounded to the type that scale_dtype names; the
 // gradient passes through the rounding unchanged. An s below the bound still gets its
@@ -40,14 +41,18 @@ var (
 	_ sdk.Packer    = lsq{}
 )
 
-// The values of the parameters variant, form, levels and granularity, and the
-// names of the trained parameters.
+// The values of the parameters variant, form, surrogate, levels and granularity, and
+// the names of the trained parameters.
 const (
 	variantLSQ  = "lsq"
 	variantPlus = "lsq+"
 
-	formPaper    = "paper"
-	formOfficial = "official"
+	formPaper     = "paper"
+	formOfficial  = "official"
+	formStableQAT = "stableqat"
+
+	surrogateStraight = "straight"
+	surrogateSine     = "sine"
 
 	levelsSigned   = "signed"
 	levelsUnsigned = "unsigned"
@@ -59,22 +64,31 @@ const (
 	trainedOffset = "offset"
 )
 
-// smallestStep bounds the step from below.
-const smallestStep = 1e-8
+// smallestStep bounds the step from below, and smallestStableQAT does so in that form.
+const (
+	smallestStep      = 1e-8
+	smallestStableQAT = 1e-5
+)
 
 // Describe declares the parameters.
 func (lsq) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "lsq",
-		Version: "1.1.0",
+		Version: "1.2.0",
 		Doc: "Learned step sizes: LSQ (Esser et al. 2020), or LSQ+ (Bhalgat et al. 2020), where activations have a " +
-			"learned offset, too. Steps and offsets are trained together with the weights.",
+			"learned offset, too. Steps and offsets are trained together with the weights. Gradients pass straight " +
+			"through rounding, or as in StableQAT (Chen et al. 2026).",
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs unsigned levels"),
 			sdk.Choice("variant", variantLSQ, []string{variantLSQ, variantPlus},
 				"lsq+: activations have an offset; the step of a weight starts from mean and deviation, that of an activation from its range"),
-			sdk.Choice("form", formPaper, []string{formPaper, formOfficial},
-				"integer levels and the gradients of the papers; or half-integer levels, inclusive bounds and initial values of QuEST's published code"),
+			sdk.Choice("form", formPaper, []string{formPaper, formOfficial, formStableQAT},
+				"integer levels and the gradients of the papers; half-integer levels, inclusive bounds and initial values of QuEST's published code; "+
+					"or integer levels, inclusive bounds and initial values of StableQAT's"),
+			sdk.Choice("surrogate", surrogateStraight, []string{surrogateStraight, surrogateSine},
+				"straight: rounding has the derivative 1; sine: that of StableQAT, small near the levels and 1 half way between them"),
+			sdk.Float("amplitude", 0.21, 0, largestAmplitude, "amplitude of the sine; 0 for the derivative 1"),
+			sdk.Int("order", 0, 0, 3, "terms of the sine's Fourier series beyond the first"),
 			sdk.Choice("levels", levelsSigned, []string{levelsSigned, levelsUnsigned},
 				"unsigned: activations that are never negative, or that have an offset; never weights"),
 			sdk.Choice("granularity", perTensor, []string{perTensor, perRow}, "what shares a step; activations have one for the tensor"),
@@ -92,7 +106,7 @@ func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 	step, offset := site.Trained[trainedStep], site.Trained[trainedOffset]
 	finite := g.finite(x)
 	// One factor turns everything that shares the step with NaN or ±Inf into NaN.
-	s := finite.Select(g.roundStep(step.Max(b.Const(smallestStep))), b.Const(math.NaN()))
+	s := finite.Select(g.roundStep(step.Max(b.Const(g.smallestStep()))), b.Const(math.NaN()))
 	r := x // the place of x on the grid, in units of the step
 	if offset.Valid() {
 		r = r.Sub(offset)
@@ -119,7 +133,7 @@ func value(level, scale, offset program.Value) program.Value {
 // surrogate is a function of x, the step and the offset whose reverse pass gives
 // dx, ds and dβ; its value is never computed. It is linear in each:
 //
-//	inside ? x : gs·β  +  gs·s·deviation
+//	inside ? x·(derivative of rounding) : gs·β  +  gs·s·deviation
 //
 // The parameters of a group that is not finite get no gradient.
 func (g grid) surrogate(x, step, offset, finite, deviation, inside program.Value) program.Value {
@@ -128,6 +142,10 @@ func (g grid) surrogate(x, step, offset, finite, deviation, inside program.Value
 	outside := zero
 	if offset.Valid() {
 		outside = trained(offset)
+	}
+	if g.site.Text("surrogate") == surrogateSine {
+		derivative := sineDerivative(deviation, g.site.Float("amplitude"), g.site.Int("order"))
+		x = x.Mul(inside.Select(derivative, zero).StopGradient())
 	}
 	return inside.Select(x, outside).Add(trained(step).Mul(deviation.StopGradient()))
 }
@@ -166,6 +184,8 @@ func check(site sdk.Site) error {
 		return sdk.Refuse("bits = 1: signed levels need at least 2 bits; levels = %q has a grid of 1 bit", levelsUnsigned)
 	case !signed && site.Role == sdk.RoleWeight:
 		return sdk.Refuse("levels = %q: every negative weight would become zero; use levels = %q for weights", levelsUnsigned, levelsSigned)
+	case site.Text("form") == formStableQAT && site.Text("variant") == variantPlus:
+		return sdk.Refuse("form = %q: it has no offsets; use variant = %q", formStableQAT, variantLSQ)
 	case site.Text("granularity") == perRow && site.Role != sdk.RoleWeight:
 		return sdk.Refuse("granularity = %q: the rows of an activation are tokens, which cannot have learned steps; use granularity = %q", perRow, perTensor)
 	}
@@ -174,13 +194,20 @@ func check(site sdk.Site) error {
 
 // grid is the algorithm under the settings of a site. In units of the step:
 //
-//	paper     levels −Q_N … Q_P, integers; dx passes where −Q_N < r < Q_P
-//	official  levels −Q_N + ½ … Q_P + ½; dx passes where −Q_N ≤ r − ½ ≤ Q_P
+//	paper      levels −Q_N … Q_P, integers; dx passes where −Q_N < r < Q_P
+//	official   levels −Q_N + ½ … Q_P + ½; dx passes where −Q_N ≤ r − ½ ≤ Q_P
+//	stableqat  levels −Q_N … Q_P, integers; dx passes where −Q_N ≤ r ≤ Q_P
 //
 // The official form is LSQQuantizer of QuEST's published code (IST-DASLab/QuEST)
 // with its default levels, "raise_zero", and the gradient of torch.clamp. There, the N of
 // an activation also counts the tokens. That code adds 1e-9·s to its output; here this is
 // left out, because x̂ would not be on the grid.
+//
+// The stableqat form is LsqBinaryTernaryExtension of StableQAT's published code
+// (microsoft/StableQAT, models/utils_quant.py, commit 47605356), which has it from ParetoQ's.
+// N is the number of elements of the whole tensor there, also where each row has a step, and
+// steps are at least 1e-5. Its recipes have granularity = "row" for weights and quantize no
+// activations.
 type grid struct {
 	site sdk.Site
 	// qn and qp are Q_N and Q_P.
@@ -209,8 +236,17 @@ func newGrid(site sdk.Site) (grid, error) {
 }
 
 func (g grid) official() bool { return g.site.Text("form") == formOfficial }
+func (g grid) stable() bool   { return g.site.Text("form") == formStableQAT }
 func (g grid) rows() bool     { return g.site.Text("granularity") == perRow }
 func (g grid) weight() bool   { return g.site.Role == sdk.RoleWeight }
+
+// smallestStep bounds the step from below.
+func (g grid) smallestStep() float64 {
+	if g.stable() {
+		return smallestStableQAT
+	}
+	return smallestStep
+}
 
 // roundStep rounds the step to the type of scales.
 func (g grid) roundStep(step program.Value) program.Value {
@@ -223,10 +259,14 @@ func (g grid) roundStep(step program.Value) program.Value {
 // elementsPerStep is N, how many numbers share a step. For an activation in the paper form, only the
 // numbers of one token count.
 func (g grid) elementsPerStep() int {
-	if g.rows() || !g.weight() && !g.official() {
+	switch {
+	case g.stable():
+		return g.size()
+	case g.rows() || !g.weight() && !g.official():
 		return g.site.RowLen()
+	default:
+		return g.size()
 	}
-	return g.size()
 }
 
 // size is the number of elements of the tensor.
@@ -238,7 +278,7 @@ func (g grid) size() int { return int(program.FloatType(g.site.Shape...).Size())
 // NaN, inside is false, and level and deviation are not defined.
 func (g grid) round(r program.Value) (level, deviation, inside program.Value) {
 	b := r.Builder()
-	if g.official() {
+	if g.official() || g.stable() {
 		shifted := r.Shift(-g.shift)
 		clipped := shifted.Clip(-g.qn, g.qp)
 		level, inside = clipped.Round().Shift(g.shift), shifted.Eq(clipped)

@@ -15,15 +15,22 @@ import (
 )
 
 // TestConformance covers each form with each granularity, beside what the kit combines by
-// itself.
+// itself. The values of testdata/stableqat.json are those of StableQAT's published code, with
+// both surrogates; only the sine needs a claim.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, lsq{}, plugintest.Kit(t, "baselines")...)
+	straight := sdktest.With(map[string]any{"surrogate": surrogateStraight})
+	sdktest.Quantizer(t, lsq{}, plugintest.Kit(t, "baselines", straight)...)
+	sine := map[string]any{"surrogate": surrogateSine, "form": formStableQAT, "variant": variantLSQ, "levels": levelsSigned, "granularity": perRow}
+	claim := sdktest.Claim(sdktest.Traits{AnyGradient: true})
+	t.Run(surrogateSine, func(t *testing.T) {
+		sdktest.Quantizer(t, lsq{}, plugintest.With(t, sine, claim, sdktest.GoldenFile(t, "testdata/stableqat.json"))...)
+	})
 	if testing.Short() {
 		return // the tests below compare what other settings compute
 	}
-	for _, form := range []string{formPaper, formOfficial} {
+	for _, form := range forms {
 		for _, granularity := range []string{perTensor, perRow} {
-			given := map[string]any{"form": form, "granularity": granularity, "bits": 4, "variant": variantLSQ, "levels": levelsSigned}
+			given := map[string]any{"form": form, "granularity": granularity, "bits": 4, "variant": variantLSQ, "levels": levelsSigned, "surrogate": surrogateStraight}
 			options := plugintest.With(t, given, sdktest.Claim(sdktest.Traits{Idempotent: true}))
 			t.Run(form+"/"+granularity, func(t *testing.T) { sdktest.Quantizer(t, lsq{}, options...) })
 		}
@@ -41,7 +48,7 @@ func TestGroups(t *testing.T) {
 		huge[j] = math.MaxFloat32 * float64(1-2*(j%2))
 	}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
-		for _, form := range []string{formPaper, formOfficial} {
+		for _, form := range forms {
 			for _, granularity := range []string{perTensor, perRow} {
 				s := newSubject(t, m, sdk.RoleWeight, map[string]any{"form": form, "granularity": granularity}, rows, d)
 				at := trained{step: slices.Repeat([]float64{0.25}, len(s.initial(t, x).step))}
@@ -84,6 +91,7 @@ func TestRefused(t *testing.T) {
 		{"one signed bit", sdk.RoleWeight, map[string]any{"bits": 1}, "signed levels need at least 2 bits"},
 		{"one signed bit, official", sdk.RoleActivation, map[string]any{"bits": 1, "form": formOfficial}, "signed levels need at least 2 bits"},
 		{"unsigned weights", sdk.RoleWeight, map[string]any{"levels": levelsUnsigned}, "every negative weight would become zero"},
+		{"offsets in the form of StableQAT", sdk.RoleActivation, map[string]any{"form": formStableQAT, "variant": variantPlus}, "it has no offsets"},
 		{"rows of activations", sdk.RoleActivation, map[string]any{"granularity": perRow}, "tokens, which cannot have learned steps"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -100,7 +108,7 @@ func TestRefused(t *testing.T) {
 func TestLearning(t *testing.T) {
 	const large, best = 0.4, 0.04
 	x := plugintest.Normal(4, 16, 64)
-	for _, form := range []string{formPaper, formOfficial} {
+	for _, form := range forms {
 		s := newSubject(t, plugintest.Oracle(), sdk.RoleWeight, map[string]any{"form": form, "bits": 3}, x.Shape...)
 		for _, factor := range []float64{0.125, 8} {
 			at := s.initial(t, x.Data)

@@ -52,7 +52,8 @@ func absmaxValues(bits int64) map[string]*pb.Value {
 }
 
 func lsqValues(levels string) map[string]*pb.Value {
-	return map[string]*pb.Value{"bits": integer(4), "variant": text("lsq"), "form": text("paper"), "levels": text(levels), "granularity": text("tensor"), "scale_dtype": text("f32")}
+	return map[string]*pb.Value{"bits": integer(4), "variant": text("lsq"), "form": text("paper"), "levels": text(levels), "granularity": text("tensor"), "scale_dtype": text("f32"),
+		"surrogate": text("straight"), "amplitude": float(0.21), "order": integer(0)}
 }
 
 func muonValues() map[string]*pb.Value {

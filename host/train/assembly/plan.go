@@ -178,5 +178,5 @@ func distillation(cfg *config.Config) (*step.Distillation, error) {
 	if err != nil {
 		return nil, teacherError(cfg, "%w", err)
 	}
-	return &step.Distillation{Distillation: model.Distillation{Beta: d.Beta, Temperature: d.Temperature, Weight: d.Weight}, Teacher: m.(model.Language)}, nil
+	return &step.Distillation{Distillation: model.Distillation{Beta: d.Beta, Temperature: d.Temperature, Weight: d.Weight, Squared: d.Squared}, Teacher: m.(model.Language)}, nil
 }

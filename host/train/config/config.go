@@ -232,6 +232,7 @@ type Distillation struct {
 
 	// The divergence, as package host/model defines it.
 	Beta, Temperature, Weight float64
+	Squared                   bool
 }
 
 // TeacherDir returns the directory of the teacher's weights; "" if there is no teacher.

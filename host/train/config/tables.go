@@ -210,9 +210,11 @@ func (d *Distillation) keys() []schema.Key {
 		{Name: "beta", To: &d.Beta, Is: schema.Between(0, 1), Default: 0.5,
 			Doc: "β; 0.5: the Jensen-Shannon divergence; 0: KL(P‖Q), 1: KL(Q‖P)"},
 		{Name: "temperature", To: &d.Temperature, Is: schema.Above(0, 1000), Default: 1.0,
-			Doc: "what the logits of both are divided by; the divergence is not multiplied with its square"},
+			Doc: "what the logits of both are divided by"},
 		{Name: "weight", To: &d.Weight, Is: schema.Above(0, 1), Default: 1.0, Common: true,
 			Doc: "share of the divergence in the loss; the rest is cross-entropy"},
+		{Name: "squared", To: &d.Squared, Default: false,
+			Doc: "true: the divergence is multiplied with the square of the temperature, in the loss and in what is recorded, as in NVIDIA's code of QAD for Hugging Face models; that for Megatron does not"},
 	}
 }
 
