@@ -28,7 +28,6 @@ package main
 
 import (
 	"math"
-	"slices"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"
@@ -62,11 +61,11 @@ const (
 
 // The values of the parameters rounding and signs.
 const (
-	roundNearest    = "nearest"
-	roundStochastic = "stochastic"
+	roundNearest    = microscaling.RoundNearest
+	roundStochastic = microscaling.RoundStochastic
 
-	signsFixed  = "fixed"
-	signsRandom = "random"
+	signsFixed  = microscaling.SignsFixed
+	signsRandom = microscaling.SignsRandom
 )
 
 // Describe declares the parameters.
@@ -102,15 +101,15 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	if err != nil {
 		return sdk.Quantized{}, err
 	}
-	z := rotation.Apply(signs.apply(x))
+	z := rotation.Apply(signs.Apply(x))
 	blocks := microscaling.NewBlocks(site.Shape, block)
 	v := blocks.Split(z)
 	s := newScale(v, site.Text("scale_rule"))
 	ratio := v.Mul(s.inverse)
-	rounded := round(ratio, site)
-	codes := s.finite.Select(microscaling.EncodeE2M1(rounded, signs.positiveZeros(v)), b.ConstInt(0))
+	rounded := microscaling.RoundAt(ratio, site)
+	codes := s.finite.Select(microscaling.EncodeE2M1(rounded, signs.PositiveZeros(v)), b.ConstInt(0))
 	out := sdk.Quantized{
-		Value: signs.apply(rotation.Apply(blocks.Join(rounded.Mul(s.scale)))),
+		Value: signs.Apply(rotation.Apply(blocks.Join(rounded.Mul(s.scale)))),
 		Codes: blocks.Join(codes),
 		Scale: s.scale,
 	}
@@ -121,56 +120,22 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	} else {
 		inside := within(ratio, kind)
 		out.Mask = blocks.Join(inside)
-		out.Surrogate = signs.apply(rotation.Apply(blocks.Join(inside.Select(v, b.Const(0)))))
+		out.Surrogate = signs.Apply(rotation.Apply(blocks.Join(inside.Select(v, b.Const(0)))))
 	}
 	return out, nil
 }
 
-// noiseBits is how many random bits decide about an entry.
-const noiseBits = 16
-
-// round rounds ratios V/X, in the shape of blocks, to E2M1.
-func round(ratio program.Value, site sdk.Site) program.Value {
-	if site.Text("rounding") == roundNearest || !site.Training {
-		return microscaling.RoundE2M1(ratio, microscaling.Ties(site.Text("ties")))
-	}
-	b := ratio.Builder()
-	bits := b.RandomBits(site.Noise, ratio.Shape()...).Shr(b.ConstUint(32 - noiseBits))
-	return microscaling.StochasticE2M1(ratio, bits.Convert(program.Float).Shift(0.5).Scale(1.0/(1<<noiseBits)))
-}
-
-// signs are those of the entries of a row, float[1,…,row], before and after the rotations.
-// An absent value leaves entries as they are.
-type signs struct{ of program.Value }
-
-func newSigns(b *program.Builder, site sdk.Site, rotation microscaling.Rotation) (signs, error) {
+// newSigns are those before the rotation.
+func newSigns(b *program.Builder, site sdk.Site, rotation microscaling.Rotation) (microscaling.Signs, error) {
 	switch {
 	case site.Text("signs") == signsFixed:
-		return signs{}, nil
+		return microscaling.Signs{}, nil
 	case rotation == 1:
-		return signs{}, sdk.Refuse("signs = %q changes nothing without a rotation: give rotation, such as \"32\"", signsRandom)
+		return microscaling.Signs{}, sdk.Refuse("signs = %q changes nothing without a rotation: give rotation, such as \"32\"", signsRandom)
 	case !site.Training:
-		return signs{}, nil
+		return microscaling.Signs{}, nil
 	}
-	shape := slices.Repeat([]int{1}, len(site.Shape))
-	shape[len(shape)-1] = site.RowLen()
-	bits := b.RandomBits(site.SharedNoise, shape...).Shr(b.ConstUint(31))
-	return signs{bits.Convert(program.Float).Scale(2).Shift(-1)}, nil
-}
-
-// positiveZeros are rotated entries, where zeros have the code 0 whatever the signs before them.
-func (s signs) positiveZeros(v program.Value) program.Value {
-	if !s.of.Valid() {
-		return v
-	}
-	return v.Add(v.Builder().Const(0)) // −0 + 0 is 0
-}
-
-func (s signs) apply(x program.Value) program.Value {
-	if !s.of.Valid() {
-		return x
-	}
-	return x.Mul(s.of)
+	return microscaling.RandomSigns(b, site), nil
 }
 
 // Unpack writes X·P, rotated back, for evaluation: random signs are not in the codes.

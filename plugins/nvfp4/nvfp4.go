@@ -24,6 +24,14 @@
 // with the smaller error, and 6 where both are equal. There are no levels between 4 and 6,
 // so that entries a little below the maximum come out better with 4. The second scale is
 // E4M3(1.5·max|V|/(6·g)), and g has 256 in the place of 448, so that it is at most 384.
+//
+// Training in NVFP4 (NVIDIA 2025, arXiv 2509.25149; NVIDIA/TransformerEngine d0067d0d,
+// NVFP4BlockScaling in transformer_engine/common/recipe/__init__.py and
+// transformer_engine/pytorch/custom_recipes/reference_nvfp4.py) needs the other settings. With
+// weight_blocks = "16x16" a square of a weight shares sB, so that Q(Wᵀ) = Q(W)ᵀ. Stochastic
+// rounding, in training, goes to one of the two levels next to V/(sB·g) at random: without bias
+// but where sB was rounded down and the largest entries saturate. Only the operands of
+// the gradient of a weight may be rotated, and with signs before the rotation.
 package main
 
 import (
@@ -68,11 +76,28 @@ const (
 	maxLess = "256"
 )
 
+// The values of the parameter weight_blocks.
+const (
+	blocksOfRows = "1x16"
+	squareBlocks = "16x16"
+)
+
+// The values of the parameter rotated_products, and one more of the parameter signs.
+const (
+	rotateAll            = "all"
+	rotateWeightGradient = "weight_gradient"
+
+	signsPublished = "transformer_engine"
+)
+
+// publishedSigns are those of get_wgrad_sign_vector in the file of NVIDIA that is named above.
+var publishedSigns = []float64{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1}
+
 // Describe declares the parameters.
 func (nvfp4) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "nvfp4",
-		Version: "1.2.0",
+		Version: "1.3.0",
 		Doc: "NVFP4: floats of four bits (E2M1), an E4M3 scale for each 16 entries of a row and a binary32 scale for the tensor; " +
 			"plain straight-through gradient.",
 		Parameters: []sdk.Parameter{
@@ -85,6 +110,14 @@ func (nvfp4) Describe() sdk.Description {
 			sdk.Choice("scale_form", formDecode, []string{formDecode, formEncode},
 				"decode: a block's scale times the tensor's scale g; encode: over its reciprocal, such as 2688/max, as compressed-tensors and vLLM compute it, which an exact export needs"),
 			sdk.Choice("rotation", microscaling.NoRotation, []string{microscaling.NoRotation, "16", "32", "64", "128"}, "block of the Hadamard rotation, which has to divide the row"),
+			sdk.Choice("rotated_products", rotateAll, []string{rotateAll, rotateWeightGradient},
+				"the products whose operands are rotated: all, or the one that gives the gradient of a weight"),
+			sdk.Choice("signs", microscaling.SignsFixed, []string{microscaling.SignsFixed, microscaling.SignsRandom, signsPublished},
+				"of entries before the rotation, which there must be; fixed: as they are; random: in training, new in each step and the same for both operands of a product; transformer_engine: sixteen constant signs, for a rotation of 16"),
+			sdk.Choice("weight_blocks", blocksOfRows, []string{blocksOfRows, squareBlocks},
+				"the entries of a weight that share a scale; 16x16: squares, whose transpose has the same scales"),
+			sdk.Choice("rounding", microscaling.RoundNearest, []string{microscaling.RoundNearest, microscaling.RoundStochastic},
+				"nearest; stochastic: up or down at random in training; ties then matters only where scale_rule compares errors, which are those of rounding to nearest"),
 		},
 	}
 }
@@ -92,18 +125,18 @@ func (nvfp4) Describe() sdk.Description {
 // Quantize writes the program of one site. The scale that it returns for each block
 // is sB·g, or sB/G.
 func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-	rotation, err := microscaling.NewRotation(site.Text("rotation"), site.RowLen())
+	rotation, signs, err := turn(b, site)
 	if err != nil {
 		return sdk.Quantized{}, err
 	}
-	z := rotation.Apply(x)
+	z := rotation.Apply(signs.Apply(x))
 	blocks := microscaling.NewBlocks(site.Shape, block)
 	v := blocks.Split(z)
 	s := newScales(v, site)
-	rounded := microscaling.RoundE2M1(v.Div(s.divisor), microscaling.Ties(site.Text("ties")))
-	codes := s.finite.Select(microscaling.EncodeE2M1(rounded, v), b.ConstInt(0))
+	rounded := microscaling.RoundAt(v.Div(s.divisor), site)
+	codes := s.finite.Select(microscaling.EncodeE2M1(rounded, signs.PositiveZeros(v)), b.ConstInt(0))
 	return sdk.Quantized{
-		Value:     rotation.Apply(blocks.Join(rounded.Mul(s.scale))),
+		Value:     signs.Apply(rotation.Apply(blocks.Join(rounded.Mul(s.scale)))),
 		Surrogate: s.finite.Select(x, b.Const(0)),
 		Codes:     blocks.Join(codes),
 		Scale:     s.scale,
@@ -113,9 +146,36 @@ func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	}, nil
 }
 
-// Unpack writes P·(sB·g) or P·(sB/G), rotated back.
-func (nvfp4) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
-	return microscaling.Unpack(codes, scale, site, block)
+// Unpack writes P·(sB·g) or P·(sB/G), rotated back; random signs, which evaluation does not
+// have, are not in the codes.
+func (nvfp4) Unpack(b *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+	rotation, signs, err := turn(b, site)
+	if err != nil {
+		return program.Value{}, err
+	}
+	return signs.Apply(rotation.Apply(microscaling.Decode(codes, scale, site, block))), nil
+}
+
+// turn is the rotation of a site, with the signs before it.
+func turn(b *program.Builder, site sdk.Site) (rotation microscaling.Rotation, signs microscaling.Signs, err error) {
+	setting, kind := site.Text("rotation"), site.Text("signs")
+	switch {
+	case kind != microscaling.SignsFixed && setting == microscaling.NoRotation:
+		return 1, signs, sdk.Refuse("signs = %q changes nothing without a rotation: give rotation, such as \"16\"", kind)
+	case kind == signsPublished && setting != "16":
+		return 1, signs, sdk.Refuse("signs = %q are %d, for rotation = \"16\", but rotation is %q", kind, len(publishedSigns), setting)
+	case site.Text("rotated_products") == rotateWeightGradient && site.Product != sdk.ProductWeightGradient:
+		return 1, signs, nil
+	}
+	rotation, err = microscaling.NewRotation(setting, site.RowLen())
+	switch {
+	case err != nil:
+	case kind == signsPublished:
+		signs = microscaling.PeriodicSigns(b, site, publishedSigns)
+	case kind == microscaling.SignsRandom && site.Training:
+		signs = microscaling.RandomSigns(b, site)
+	}
+	return rotation, signs, err
 }
 
 // scales are the two levels of scales of a tensor.
@@ -139,6 +199,10 @@ func newScales(v program.Value, site sdk.Site) scales {
 	largest := v.Abs().MaxRow()
 	overall := largest.MaxAll()
 	s.finite = overall.IsFinite()
+	square := site.Role == sdk.RoleWeight && site.Text("weight_blocks") == squareBlocks
+	if square {
+		largest = overSquares(largest, program.Value.ReduceMax)
+	}
 	reach := b.Const(levelOf(rule) * largestScale(rule, site.Text("scale_max")))
 	// units are numbers over g, or times G; back is the inverse.
 	var units, back func(program.Value) program.Value
@@ -156,8 +220,8 @@ func newScales(v program.Value, site sdk.Site) scales {
 	wanted := units(largest.Div(b.Const(levelOf(rule))))
 	if adaptive(rule) {
 		four := wanted.Scale(microscaling.LargestE2M1 / 4.0)
-		ties, in := microscaling.Ties(site.Text("ties")), units(v)
-		better := blockError(in, microscaling.RoundE4M3(four), rule, ties).Lt(blockError(in, microscaling.RoundE4M3(wanted), rule, ties))
+		in := units(v)
+		better := blockError(in, microscaling.RoundE4M3(four), site, square).Lt(blockError(in, microscaling.RoundE4M3(wanted), site, square))
 		wanted = better.Select(four, wanted)
 	}
 	s.block = microscaling.RoundE4M3(wanted)
@@ -187,17 +251,38 @@ func largestScale(rule, setting string) float64 {
 }
 
 // blockError is the error of each block of v, rounded to nearest with these scales, by the
-// measure that the rule names; all in the unit of the scale of the tensor, so that no
+// measure that the scale rule names; all in the unit of the scale of the tensor, so that no
 // square underflows.
-func blockError(v, scale program.Value, rule string, ties microscaling.Ties) program.Value {
-	off := microscaling.RoundE2M1(v.Div(endless(scale)), ties).Mul(scale).Sub(v)
-	switch rule {
+func blockError(v, scale program.Value, site sdk.Site, square bool) program.Value {
+	off := microscaling.RoundE2M1(v.Div(endless(scale)), microscaling.Ties(site.Text("ties"))).Mul(scale).Sub(v)
+	fold := program.Value.ReduceSum
+	switch site.Text("scale_rule") {
 	case ruleMSE:
-		return off.Square().SumRow()
+		off = off.Square().SumRow()
 	case ruleMAE:
-		return off.Abs().SumRow()
+		off = off.Abs().SumRow()
+	default:
+		off, fold = off.Abs().MaxRow(), program.Value.ReduceMax
 	}
-	return off.Abs().MaxRow()
+	if square {
+		off = overSquares(off, fold)
+	}
+	return off
+}
+
+// overSquares folds what each block of a row has, float[…,blocks,1] and not negative, over the 16
+// rows of a square, and gives it to all of them. The last square may have fewer rows.
+func overSquares(v program.Value, fold func(program.Value, ...int) program.Value) program.Value {
+	shape := v.Shape()
+	n := shape[len(shape)-2]
+	rows := int(v.Type().Size()) / n
+	squares := (rows + block - 1) / block
+	flat := v.Reshape(rows, n)
+	if missing := squares*block - rows; missing > 0 {
+		flat = flat.Concatenate(0, v.Builder().Zeros(missing, n))
+	}
+	one := fold(flat.Reshape(squares, block, n), 1).Reshape(squares, 1, n)
+	return one.Broadcast([]int{squares, block, n}, nil).Reshape(squares*block, n).At(0, 0, rows).Reshape(shape...)
 }
 
 // endless is a scale by which to divide: where it is zero all ratios become zero.

@@ -72,13 +72,18 @@ func (b Blocks) Spread(v program.Value) program.Value {
 
 // Unpack decodes the codes and scales of a quantizer that rotates by the setting
 // "rotation" of its site and then rounds blocks of size entries to E2M1. The result is
-// the numbers with the given codes, times the scales of their blocks, rotated back.
+// [Decode], rotated back.
 func Unpack(codes, scale program.Value, site sdk.Site, size int) (program.Value, error) {
 	rotation, err := NewRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {
 		return program.Value{}, err
 	}
+	return rotation.Apply(Decode(codes, scale, site, size)), nil
+}
+
+// Decode gives the numbers of E2M1 with the given codes, times the scales of their blocks of size
+// entries, in the shape of the site.
+func Decode(codes, scale program.Value, site sdk.Site, size int) program.Value {
 	blocks := NewBlocks(site.Shape, size)
-	v := DecodeE2M1(blocks.Split(codes.Convert(program.Float))).Mul(scale)
-	return rotation.Apply(blocks.Join(v)), nil
+	return blocks.Join(DecodeE2M1(blocks.Split(codes.Convert(program.Float))).Mul(scale))
 }

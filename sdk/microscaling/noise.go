@@ -1,0 +1,74 @@
+package microscaling
+
+import (
+	"slices"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// The values of the parameters "rounding" and "signs" of quantizers that may draw random
+// numbers in training.
+const (
+	RoundNearest    = "nearest"
+	RoundStochastic = "stochastic"
+
+	SignsFixed  = "fixed"
+	SignsRandom = "random"
+)
+
+// noiseBits is how many random bits decide about an entry.
+const noiseBits = 16
+
+// RoundAt rounds ratios to E2M1 as the settings "rounding" and "ties" of a site say: to
+// nearest, or in training at random, with the noise of the site.
+func RoundAt(ratio program.Value, site sdk.Site) program.Value {
+	if site.Text("rounding") == RoundNearest || !site.Training {
+		return RoundE2M1(ratio, Ties(site.Text("ties")))
+	}
+	b := ratio.Builder()
+	bits := b.RandomBits(site.Noise, ratio.Shape()...).Shr(b.ConstUint(32 - noiseBits))
+	return StochasticE2M1(ratio, bits.Convert(program.Float).Shift(0.5).Scale(1.0/(1<<noiseBits)))
+}
+
+// Signs are those by which the entries of a row are multiplied before a rotation, and after the
+// rotation back. The zero value leaves entries as they are.
+type Signs struct {
+	of     program.Value // float[1,…,row], or float[1,…,1,period] where they are periodic
+	blocks *Blocks       // a row in periods; nil if they are not periodic
+}
+
+// RandomSigns are new in each step of training, and the same for both operands of a product.
+func RandomSigns(b *program.Builder, site sdk.Site) Signs {
+	shape := slices.Repeat([]int{1}, len(site.Shape))
+	shape[len(shape)-1] = site.RowLen()
+	bits := b.RandomBits(site.SharedNoise, shape...).Shr(b.ConstUint(31))
+	return Signs{of: bits.Convert(program.Float).Scale(2).Shift(-1)}
+}
+
+// PeriodicSigns repeats signs, 1 and −1, along the rows, whose length their number divides.
+func PeriodicSigns(b *program.Builder, site sdk.Site, signs []float64) Signs {
+	shape := slices.Repeat([]int{1}, len(site.Shape)+1)
+	shape[len(shape)-1] = len(signs)
+	blocks := NewBlocks(site.Shape, len(signs))
+	return Signs{b.Table(signs, shape...), &blocks}
+}
+
+// Apply multiplies x, in the shape of the site, by the signs.
+func (s Signs) Apply(x program.Value) program.Value {
+	switch {
+	case !s.of.Valid():
+		return x
+	case s.blocks != nil:
+		return s.blocks.Join(s.blocks.Split(x).Mul(s.of))
+	}
+	return x.Mul(s.of)
+}
+
+// PositiveZeros are rotated entries, where zeros have the code 0 whatever the signs before them.
+func (s Signs) PositiveZeros(v program.Value) program.Value {
+	if !s.of.Valid() {
+		return v
+	}
+	return v.Add(v.Builder().Const(0)) // −0 + 0 is 0
+}
