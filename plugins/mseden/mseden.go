@@ -75,14 +75,14 @@ func (mseden) Describe() sdk.Description {
 		Doc: "MS-EDEN (Quartet II): NVFP4 without bias. Entries are rounded to nearest after a random rotation, and scales, with a factor " +
 			"that keeps magnitudes, at random; for the operands of the backward pass.",
 		Parameters: []sdk.Parameter{
-			sdk.Choice("rotation", "32", []string{"16", "32", "64", "128"}, "block of the random Hadamard rotation, which has to divide the row; the published models have 128"),
+			sdk.Choice("rotation", "32", []string{"32", "64", "128"}, "block of the random Hadamard rotation, which has to divide the row; the published models have 128"),
 			sdk.Choice("correction", correctScaled, []string{correctScaled, correctPlain, correctBlock},
 				"what the factor of the scales keeps; scaled: of the entries of a rotation, in units of the scales of their blocks, as in the published models; plain: of these entries themselves; block: of each block"),
 			sdk.Choice("form", formScheme, []string{formScheme, formKernels},
 				"scheme: the scale of the tensor follows from its largest entry; kernels: from the largest scale of a block, as in the released kernels"),
 			sdk.Choice("ties", string(microscaling.TiesAway), microscaling.TiesNames(),
 				"where a value half way between two levels goes: to the even code, or to the larger (away) or smaller (down) magnitude; the released kernels have even"),
-			sdk.Float("scale_override", override, 0.25, 1.25, "the largest entry of a block becomes 6 over this before rounding: below 1 there is room above it, above 1 it saturates"),
+			sdk.Float("scale_override", override, 0.9, 1.5, "the largest entry of a block becomes 6 over this before rounding: below 1 it saturates, above 1 there is room above it"),
 		},
 	}
 }
@@ -178,7 +178,7 @@ func (s scales) corrected(factor program.Value, site sdk.Site) program.Value {
 		scale = scale.Div(s.tensor)
 	}
 	if site.Training {
-		scale = microscaling.StochasticE4M3(scale, microscaling.Noise(b, site, scale.Shape()...))
+		scale = microscaling.StochasticE4M3(scale, microscaling.Uniform(b, site, scale.Shape()...))
 	} else {
 		scale = microscaling.RoundE4M3(scale)
 	}
@@ -187,7 +187,7 @@ func (s scales) corrected(factor program.Value, site sdk.Site) program.Value {
 
 // digits rounds numbers that are not negative to some binary digits behind the first one.
 func digits(v program.Value, n int, round func(program.Value) program.Value) program.Value {
-	unit := v.Logb().Shift(float64(-n))
+	unit := v.Logb().Shift(float64(-n)).Clip(-149, 127)
 	return round(v.Ldexp(unit.Neg())).Ldexp(unit)
 }
 

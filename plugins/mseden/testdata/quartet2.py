@@ -1,4 +1,4 @@
-# Writes quartet2.json here and in plugins/nvfp4/testdata: what the code of Quartet II (Panferov et al. 2026, arXiv 2601.22813) computes.
+# Writes quartet2.json and layer.json, and quartet2.json of plugins/nvfp4: what the code of Quartet II (Panferov et al. 2026, arXiv 2601.22813) computes.
 # It RUNS the authors' modules src/models/quantization/schemes/quartet_2.py and quantizers/nvfp4_triton.py (IST-DASLab/Quartet-II,
 # commit 8776a90b) on the CPU: Triton kernels in Triton's own interpreter, torch.compile left out, "cuda" replaced by "cpu", and
 # tl.rand and the random signs replaced by what a plugin draws. The interpreter of Triton 3.9 loses carries where it converts to
@@ -116,8 +116,12 @@ def plain(x):
     return json.loads(json.dumps(np.vectorize(lambda v: float(str(np.float32(v))))(x.detach().numpy()).tolist()))
 
 
-def rotated(order, given, *shape):
-    """MS-EDEN of a matrix, in the rotated domain. The authors repeat the signs of a rotation along a row, a plugin draws those of a
+def case(name, settings, inputs, value):
+    return {"id": name, "settings": settings, "inputs": inputs, "expected": {"value": plain(value)}}
+
+
+def rotated(order, *shape):
+    """MS-EDEN of a matrix, rotated back. The authors repeat the signs of a rotation along a row, a plugin draws those of a
     whole row, so each rotation has a call of its own here; all of them are told the largest entry."""
     global drawn
     x, (key, shared) = normal(*shape), keys(2)
@@ -128,11 +132,8 @@ def rotated(order, given, *shape):
     out = []
     for i, (part, turn) in enumerate(turns):
         drawn = u[:, i * order // 16 : (i + 1) * order // 16].ravel()
-        out.append(eden(part, turn, OVERRIDE, 16, most)[0])
-    return {
-        "id": f"rotation {order}", "params": {"rotation": str(order), **given}, "inputs": {"x": plain(x), "noise": key, "shared": shared},
-        "expected": {"zhat": plain(torch.cat(out, dim=1))},
-    }
+        out.append(eden(part, turn, OVERRIDE, 16, most)[0].double() @ turn.double())
+    return case(f"rotation {order}", {"rotation": str(order)}, {"x": plain(x), "noise": key, "shared_noise": shared}, torch.cat(out, dim=1))
 
 
 def kernels(order, *shape):
@@ -153,11 +154,9 @@ def kernels(order, *shape):
     want = (scale / g).double().numpy().ravel()
     unit = 2.0 ** np.maximum(np.floor(np.log2(want)) - 3, -9)
     fp8 = np.floor(want / unit + uniform(key, want.size)) * unit
-    zhat = p.double() * make(fp8)[:, None] * g
-    return {
-        "id": "kernels", "params": {"rotation": str(order), "form": "kernels", "correction": "block", "ties": "even"},
-        "inputs": {"x": plain(x), "noise": key, "shared": shared}, "expected": {"zhat": plain(zhat.view(*shape))},
-    }
+    zhat = (p.double() * make(fp8)[:, None] * g).view(-1, order)
+    settings = {"rotation": str(order), "form": "kernels", "correction": "block", "ties": "even"}
+    return case("kernels", settings, {"x": plain(x), "noise": key, "shared_noise": shared}, (zhat @ h.double()).view(*shape) * signs(shared, shape[1]))
 
 
 def layer():
@@ -170,31 +169,21 @@ def layer():
     y = scheme.Quartet_II_fn.apply(x.view(1, 32, 32), w, scheme.AmaxStorage(), False, False, False, True)
     y.backward(dy.view(1, 32, 32))
     quantize = lambda x: forward.rtn_1x16s_fp4_kernel_wrapper(x.detach(), 1.0, 16, True)
-    return {
-        "id": "layer", "params": {"layer": True},
-        "inputs": {"xq": plain(quantize(x)), "wq": plain(quantize(w)), "dy": plain(dy), "noise": given, "shared": shared},
-        "expected": {"dx": plain(x.grad), "dw": plain(w.grad)},
-    }, {
-        "id": "four over six", "params": {"scale_rule": "mse", "ties": "away"}, "inputs": {"x": plain(x)}, "expected": {"value": plain(quantize(x))},
-    }
+    inputs = {"xq": plain(quantize(x)), "wq": plain(quantize(w)), "dy": plain(dy), "noise": given, "shared": shared}
+    expected = {"dx": plain(x.grad), "dw": plain(w.grad)}
+    products = {"id": "layer", "params": {}, "inputs": inputs, "expected": expected}
+    operand = {"id": "four over six", "params": {}, "inputs": {"x": plain(x)}, "expected": {"value": plain(quantize(x))}}
+    return products, operand
 
 
-def write(path, cases):
+def write(path, cases, **head):
+    description = "IST-DASLab/Quartet-II at 8776a90b, run by quartet2.py with PyTorch " + torch.__version__ + " in float32."
     with open(path, "w") as f:
-        json.dump(
-            {
-                "format": 1,
-                "name": "quartet2",
-                "description": "IST-DASLab/Quartet-II at 8776a90b, run by quartet2.py with PyTorch " + torch.__version__ + " in float32.",
-                "tolerance": {"abs": 1e-5, "rel": 1e-6},
-                "cases": cases,
-            },
-            f,
-            separators=(",", ":"),
-        )
-        f.write("\n")
+        f.write(json.dumps({"format": 1, **head, "description": description, "tolerance": {"abs": 1e-5, "rel": 1e-6}})[:-1] + ',\n"cases": [\n')
+        f.write(",\n".join(json.dumps(c) for c in cases) + "\n]}\n")
 
 
-backward, fourosix = layer()
-write("quartet2.json", [rotated(128, {}, 4, 256), rotated(32, {}, 6, 64), kernels(128, 4, 256), backward])
-write("../../nvfp4/testdata/quartet2.json", [fourosix])
+products, operand = layer()
+write("quartet2.json", [rotated(128, 4, 256), rotated(32, 6, 64), kernels(128, 4, 256)], kind="quantizer", name="mseden")
+write("layer.json", [products], name="layer")
+write("../../nvfp4/testdata/quartet2.json", [operand], name="operand")
