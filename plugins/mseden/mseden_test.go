@@ -17,7 +17,7 @@ import (
 // with each correction in both forms and all rotations.
 func TestConformance(t *testing.T) {
 	claim := sdktest.Claim(sdktest.Traits{AnyRounding: true, Unbiased: true, Ties: true, ScaleScope: sdktest.ScopeTensor})
-	sdktest.Quantizer(t, mseden{}, plugintest.Kit(t, "quartet2", claim)...)
+	sdktest.Quantizer(t, mseden{}, plugintest.Kit(t, "mseden", claim)...)
 	if testing.Short() {
 		return
 	}

@@ -1,4 +1,4 @@
-# Writes quartet2.json and layer.json, and quartet2.json of plugins/nvfp4: what the code of Quartet II (Panferov et al. 2026, arXiv 2601.22813) computes.
+# Writes mseden.json and layer.json, and quartet2.json of plugins/nvfp4: what the code of Quartet II (Panferov et al. 2026, arXiv 2601.22813) computes.
 # It RUNS the authors' modules src/models/quantization/schemes/quartet_2.py and quantizers/nvfp4_triton.py (IST-DASLab/Quartet-II,
 # commit 8776a90b) on the CPU: Triton kernels in Triton's own interpreter, torch.compile left out, "cuda" replaced by "cpu", and
 # tl.rand and the random signs replaced by what a plugin draws. The interpreter of Triton 3.9 loses carries where it converts to
@@ -184,6 +184,6 @@ def write(path, cases, **head):
 
 
 products, operand = layer()
-write("quartet2.json", [rotated(128, 4, 256), rotated(32, 6, 64), kernels(128, 4, 256)], kind="quantizer", name="mseden")
+write("mseden.json", [rotated(128, 4, 256), rotated(32, 6, 64), kernels(128, 4, 256)], kind="quantizer", name="mseden")
 write("layer.json", [products], name="layer")
 write("../../nvfp4/testdata/quartet2.json", [operand], name="operand")
