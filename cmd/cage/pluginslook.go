@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ type pluginLook struct {
 	backward, kernel, evaluation, watch bool
 	seed                                uint64
 	out                                 string
-	heads                               int
+	heads, context                      int
 }
 
 // newPluginsLook returns a command that starts a plugin and answers with what look makes of it.
@@ -46,6 +47,7 @@ func newPluginsLook(p *pluginLook, cmd *cobra.Command, look func(context.Context
 	flags.StringVar(&p.shape, "shape", "32x384", "`SHAPE` of the tensor, rows first")
 	flags.StringVar(&p.role, "role", string(sdk.RoleWeight), "`ROLE` of the site of a quantizer: weight, activation, gradient, key, value or query")
 	flags.IntVar(&p.heads, "heads", 1, "`NUMBER` of heads that the columns of a key, value or query belong to")
+	flags.IntVar(&p.context, "context", 0, "`NUMBER` of tokens of a sequence that follow each other in the rows of anything but a weight; 0: all rows, or one where a curve is drawn")
 	flags.StringArrayVar(&p.sets, "set", nil, "give a parameter of the plugin: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&p.evaluation, "evaluation", false, "the program of evaluation, where it is another one than that of training")
 	flags.BoolVar(&p.watch, "watch", false, "again, whenever a file of the plugin's directory changes, until Ctrl-C")
@@ -139,9 +141,11 @@ func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q que
 	if err != nil {
 		return out, err
 	}
-	site := sdk.Site{Role: q.role, Name: "layers.0.attention.query", Layers: 1, Shape: shape, Values: values}
+	site := sdk.Site{Role: q.role, Name: siteName(q.role), Layers: 1, Shape: shape, Values: values}
 	if q.role != sdk.RoleWeight {
-		site.Context = shape[0]
+		if site.Context = cmp.Or(p.context, shape[0]); site.Context < 1 || shape[0]%site.Context != 0 {
+			return out, usageError{fmt.Errorf("--context %d: want a number that divides the %d rows", p.context, shape[0])}
+		}
 	}
 	if slices.Contains([]sdk.Role{sdk.RoleKey, sdk.RoleValue, sdk.RoleQuery}, q.role) {
 		if site.Heads = p.heads; site.Heads < 1 || site.RowLen()%site.Heads != 0 {
@@ -153,6 +157,14 @@ func (p *pluginLook) quantizer(ctx context.Context, client *plugin.Client, q que
 		out = out.ForEvaluation()
 	}
 	return out, err
+}
+
+// siteName is the name of a site of a role, as in a model.
+func siteName(role sdk.Role) string {
+	return "layers.0." + map[sdk.Role]string{
+		sdk.RoleWeight: "attn.qkv", sdk.RoleActivation: "attn.qkv.input", sdk.RoleGradient: "attn.qkv",
+		sdk.RoleKey: "attn.keys", sdk.RoleValue: "attn.values", sdk.RoleQuery: "attn.queries",
+	}[role]
 }
 
 func newPluginsProgram() *cobra.Command {
@@ -208,7 +220,7 @@ func (p *pluginLook) program(ctx context.Context, client *plugin.Client, q quest
 		if err != nil {
 			return nil, err
 		}
-		answered, err := client.Program(ctx, sdk.Tensor{Name: "layers.0.attention.query", Role: sdk.TensorMatrix, Shape: q.shape, Values: values})
+		answered, err := client.Program(ctx, sdk.Tensor{Name: siteName(sdk.RoleWeight), Role: sdk.TensorMatrix, Shape: q.shape, Values: values})
 		if err != nil {
 			return nil, err
 		}
@@ -384,6 +396,7 @@ func newPluginsCurve() *cobra.Command {
 		Long: `Move one entry of a row through its range, while the others stay, and draw Q(x) over x
 in the terminal, with the levels and where the gradient passes. A rotation mixes the entry
 with others, and then there are no levels: --set rotation=none, where the plugin has that.
+With --context the entry belongs to the first token of a sequence, whose other tokens stay.
 
   cage plugins curve ./my-quantizer --set bits=3 --out curve.svg`,
 	}, func(ctx context.Context, client *plugin.Client, q question) (*answer, error) {
@@ -406,7 +419,16 @@ type transfer struct {
 
 func (p *pluginLook) curve(ctx context.Context, client *plugin.Client, q question) (*answer, error) {
 	length := q.shape[len(q.shape)-1]
-	quantizer, err := p.quantizer(ctx, client, q, inspect.CurveShape(length))
+	context := max(p.context, 1)
+	if q.role == sdk.RoleWeight {
+		context = 1
+	}
+	with := *p
+	with.context = context
+	quantizer, err := with.quantizer(ctx, client, q, inspect.CurveShape(length, context))
+	if _, refused := errors.AsType[*sdk.Refusal](err); refused && context == 1 && q.role != sdk.RoleWeight {
+		return nil, fmt.Errorf("%w (for a curve, tokens come one by one; --context gives a sequence several)", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -414,7 +436,7 @@ func (p *pluginLook) curve(ctx context.Context, client *plugin.Client, q questio
 	if q.x != nil {
 		row = slices.Clone(q.x[:length])
 	}
-	t, err := inspect.Curve(quantizer, row, length, p.seed)
+	t, err := inspect.Curve(quantizer, row, length, context, p.seed)
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,7 @@ describes the format. Of a directory all files *.json are tried.`,
 	flags.StringArrayVar(&p.sets, "set", nil, "fix a parameter of the plugin: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&p.traits.Idempotent, "idempotent", false, "a quantizer claims that values on its grid stay there")
 	flags.BoolVar(&p.traits.AnyRounding, "any-rounding", false, "a quantizer may take other levels than the nearest")
+	flags.BoolVar(&p.traits.Unbiased, "unbiased", false, "a quantizer claims that the mean of Q(x) over its noise is x")
 	flags.BoolVar(&p.traits.AnyGradient, "any-gradient", false, "a quantizer's gradient is not that of the identity under a mask")
 	flags.BoolVar(&p.traits.OwnLoss, "own-loss", false, "a quantizer's backward pass gives gradients where the one that comes in is zero")
 	flags.StringVar((*string)(&p.traits.ScaleScope), "scale-scope", "", "a quantizer claims that a `SCOPE` shares a scale: block, row, column or tensor")

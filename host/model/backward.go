@@ -12,12 +12,14 @@ import (
 type Backward struct {
 	InputGradient  Operands // of dx = dy·W: dy [tokens, out] and Wᵀ [in, out]
 	WeightGradient Operands // of dW = dyᵀ·x: dyᵀ [out, tokens] and xᵀ [in, tokens]
+	// Unquantized quantizes what [NoteUnquantized] noted of W and x, where it did, in the place of W and x.
+	Unquantized bool
 }
 
 // Operands quantizes those of a product. A nil function leaves its operand as it is.
 type Operands struct {
 	Gradient func(dy *graph.Node) *graph.Node
-	Other    func(operand *graph.Node) *graph.Node // what the forward product has multiplied: W or x
+	Other    func(operand *graph.Node) *graph.Node // W or x, as the forward product has multiplied it or before its quantization
 }
 
 // none tells whether both operands stay as they are.
@@ -47,12 +49,30 @@ func linearGradients(dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	if b.InputGradient.none() {
 		dx = matMul(dy, w)
 	} else {
-		dx = b.InputGradient.product(dy, transpose(w))
+		dx = b.InputGradient.product(dy, transpose(b.other(b.InputGradient, w)))
 	}
 	if b.WeightGradient.none() {
 		return dx, weightGradient(dy, x)
 	}
-	return dx, b.WeightGradient.product(transpose(dy), transpose(x))
+	return dx, b.WeightGradient.product(transpose(dy), transpose(b.other(b.WeightGradient, x)))
+}
+
+// other is the operand beside the gradient.
+func (b Backward) other(o Operands, operand *graph.Node) *graph.Node {
+	if u, ok := engine.NoteOf[unquantized](operand); ok && b.Unquantized && o.Other != nil {
+		return u.x
+	}
+	return operand
+}
+
+// unquantized is a note of a quantized tensor: what was quantized.
+type unquantized struct{ x *graph.Node }
+
+// NoteUnquantized notes that a tensor is Q(x).
+func NoteUnquantized(quantized, x *graph.Node) {
+	if quantized != x {
+		engine.Note(quantized, unquantized{x})
+	}
 }
 
 // quantizesBackward tells whether a layer with the weight w quantizes operands of its backward pass.

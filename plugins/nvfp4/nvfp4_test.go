@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
@@ -17,27 +19,108 @@ import (
 	"github.com/cage-qat/cage/tools/plugintest"
 )
 
-// TestConformance covers each rule for ties and, beside what the kit combines by itself, a
+// claim: the second scale is the tensor's.
+var claim = sdktest.Claim(sdktest.Traits{Ties: true, ScaleScope: sdktest.ScopeTensor})
+
+// forward are settings of the forward product, where nothing is drawn.
+var forward = map[string]any{"weight_blocks": blocksOfRows, "rounding": microscaling.RoundNearest, "signs": microscaling.SignsFixed, "rotated_products": rotateAll}
+
+// with adds those settings of forward that are not given.
+func with(given map[string]any) map[string]any {
+	all := maps.Clone(forward)
+	maps.Copy(all, given)
+	return all
+}
+
+// TestConformance compares with values of a script for the format, and of the authors' own code for Four Over Six and for
+// training. It covers each rule for ties and, beside what the kit combines by itself, a
 // long rotation. The scale of the tensor is rounded to binary32 on the oracle too, so
 // that there only powers of two scale exactly, which is what Ties stands for.
 func TestConformance(t *testing.T) {
-	claim := sdktest.Claim(sdktest.Traits{Ties: true, ScaleScope: sdktest.ScopeTensor}) // the second scale is the tensor's
-	sdktest.Quantizer(t, nvfp4{}, plugintest.Kit(t, "nvfp4", claim)...)
+	sdktest.Quantizer(t, nvfp4{}, plugintest.Kit(t, "nvfp4", claim, sdktest.With(forward),
+		sdktest.GoldenFile(t, "testdata/fouroversix.json"), sdktest.GoldenFile(t, "testdata/training.json"))...)
 	var list []map[string]any
 	for _, ties := range microscaling.TiesNames() {
 		list = append(list, map[string]any{"ties": ties, "rotation": microscaling.NoRotation})
 	}
 	for _, given := range append(list, map[string]any{"rotation": "16"}, map[string]any{"rotation": "128"}) {
 		given["scale_rule"], given["scale_max"] = ruleSix, maxAuto
-		t.Run(fmt.Sprint(given), func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, given, claim)...) })
+		t.Run(fmt.Sprint(given), func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, with(given), claim)...) })
 	}
 }
 
-// TestFourOverSix compares with the authors' own code.
-func TestFourOverSix(t *testing.T) {
-	given := map[string]any{"scale_rule": ruleMSE, "rotation": microscaling.NoRotation, "ties": "even", "scale_max": maxAuto, "scale_form": formEncode}
-	claim := sdktest.Claim(sdktest.Traits{Ties: true, ScaleScope: sdktest.ScopeTensor})
-	sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, given, claim, sdktest.GoldenFile(t, "testdata/fouroversix.json"))...)
+// TestTraining runs the kit with settings of training.
+func TestTraining(t *testing.T) {
+	drawn := sdktest.Claim(sdktest.Traits{Ties: true, ScaleScope: sdktest.ScopeTensor, AnyRounding: true})
+	plain := map[string]any{"scale_rule": ruleSix, "scale_max": maxAuto, "ties": "even", "scale_form": formDecode, "rotation": microscaling.NoRotation}
+	for _, changed := range []map[string]any{
+		{"weight_blocks": squareBlocks, "scale_rule": ruleMAE},
+		{"rounding": microscaling.RoundStochastic, "rotation": "16", "signs": microscaling.SignsRandom},
+		{"rotation": "16", "signs": signsPublished},
+	} {
+		given := with(plain)
+		maps.Copy(given, changed)
+		t.Run(fmt.Sprint(changed), func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, given, drawn)...) })
+	}
+}
+
+// TestSquares: a square of 16 rows and columns, smaller at the edges, has the scale of its largest entry, and the
+// transpose of a weight has the transposed values; but rows alone have scales of their own where the tensor is no weight.
+func TestSquares(t *testing.T) {
+	const rows, columns = 20, 40
+	x := plugintest.Normal(7, rows, columns)
+	turned := golden.Array{Shape: []int{columns, rows}, Data: transposed(x.Data, rows, columns)}
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
+		for _, rule := range []string{ruleSix, ruleMSE, ruleMAE, ruleAbsMax} {
+			given := map[string]any{"weight_blocks": squareBlocks, "scale_rule": rule}
+			q, qt := m.Quantize(t, nvfp4{}, given, x), m.Quantize(t, nvfp4{}, given, turned)
+			plugintest.Near(t, rule+": the transpose", qt.Value, transposed(q.Value, rows, columns), 1e-7)
+			for r := range rows {
+				for c := range (columns + block - 1) / block {
+					if got, want := q.Scale[r*3+c], q.Scale[r/block*block*3+c]; got != want {
+						t.Errorf("%s: row %d, block %d: the scale %v, want %v", rule, r, c, got, want)
+					}
+				}
+			}
+		}
+	})
+}
+
+func transposed(x []float64, rows, columns int) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i%columns*rows+i/columns] = v
+	}
+	return out
+}
+
+// TestOperands: which operands are rotated, and which have square blocks.
+func TestOperands(t *testing.T) {
+	values := plugintest.Settings(t, nvfp4{}.Describe(), map[string]any{"rotation": "16", "signs": signsPublished,
+		"rotated_products": rotateWeightGradient, "weight_blocks": squareBlocks})
+	for _, c := range []struct {
+		product          sdk.Product
+		role             sdk.Role
+		rotates, squares bool
+	}{
+		{sdk.ProductForward, sdk.RoleActivation, false, false},
+		{sdk.ProductForward, sdk.RoleWeight, false, true},
+		{sdk.ProductInputGradient, sdk.RoleGradient, false, false},
+		{sdk.ProductInputGradient, sdk.RoleWeight, false, true},
+		{sdk.ProductWeightGradient, sdk.RoleGradient, true, false},
+		{sdk.ProductWeightGradient, sdk.RoleActivation, true, false},
+	} {
+		q, err := sdk.BuildQuantizer(nvfp4{}, sdk.Site{Product: c.product, Role: c.role, Name: "w", Shape: []int{32, 32}, Values: values})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := q.Program.String()
+		if rotates, squares := strings.Contains(text, "hadamard"), strings.Contains(text, "axes=[1] "); rotates != c.rotates || squares != c.squares {
+			t.Errorf("%s of %s: rotates %t, has squares %t, want %t and %t:\n%s", c.role, c.product, rotates, squares, c.rotates, c.squares, text)
+		}
+	}
+	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"signs": "random"}, "changes nothing without a rotation", 2, 96)
+	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"signs": signsPublished, "rotation": "32"}, `for rotation = "16", but rotation is "32"`, 2, 96)
 }
 
 // TestQuartetII compares the forward product's operands of Quartet II with the authors' code (plugins/mseden/testdata/quartet2.py).

@@ -37,7 +37,7 @@ func ScaleTypeOf(site sdk.Site) ScaleType { return ScaleType(site.Text(scalePara
 func (t ScaleType) Round(v program.Value) program.Value {
 	switch t {
 	case ScaleBF16:
-		return roundSignificand(v, 8, 0x1p-126, 0x1p127).Clip(0x1p-126, 0x1.fep127)
+		return roundBits(v, 16).Clip(0x1p-126, 0x1.fep127)
 	case ScaleF16:
 		return roundSignificand(v, 11, 0x1p-14, 0x1p15).Clip(0x1p-24, 65504)
 	}
@@ -53,6 +53,16 @@ func (t ScaleType) RoundStep(v program.Value) program.Value {
 		return roundSignificand(v, 7, 0x1p-17, 0x1p13).Clip(0x1p-23, largest)
 	}
 	return t.Round(v)
+}
+
+// roundBits rounds the significand of v to fewer bits, by so many: half of the last bit that stays is added to the bits, less one if
+// that bit is even, and the rest is cut off. Unlike [roundSignificand] it needs no distance between numbers, which would be below the
+// smallest normal number here, and zero to some devices.
+func roundBits(v program.Value, fewer int) program.Value {
+	b := v.Builder()
+	bits, last := v.Bitcast(program.Uint), uint32(1)<<fewer
+	odd := bits.Shr(b.ConstUint(uint32(fewer))).And(b.ConstUint(1))
+	return bits.Add(odd).Add(b.ConstUint(last/2 - 1)).And(b.ConstUint(-last)).Bitcast(program.Float)
 }
 
 // roundSignificand rounds v to the given number of significant bits. least and largest are

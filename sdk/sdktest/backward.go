@@ -33,12 +33,14 @@ func (q *quantizerRun) checkOwnBackward(t *trial) {
 			{" where all is zero", zeros, zeros}, {" of a large dy", x, scaled(0x1p40, dy)}, {" of a small dy", x, scaled(0x1p-100, dy)},
 		} {
 			for name, v := range inOrder(in.from(at.x).gradient(at.x, at.dy)) {
-				t.finite(in.at(), name+at.what, v.Type.Shape, v.Floats)
+				if !t.finite(in.at(), name+at.what, v.Type.Shape, v.Floats) {
+					t.hintAtNaN(v.Floats)
+				}
 			}
 		}
 		if !q.traits.OwnLoss {
 			for name, v := range inOrder(in.gradient(x, zeros)) {
-				t.equal(in.at(), name+" where dy is zero", v.Type.Shape, v.Floats, make([]float64, v.Len()))
+				t.equal(in.at(), name+" where dy is zero (with a loss of the quantizer's own, "+claim("OwnLoss")+")", v.Type.Shape, v.Floats, make([]float64, v.Len()))
 			}
 		}
 		if in.m == (Oracle{}) {
@@ -99,7 +101,7 @@ func (in *instance) checkPasses(x, mask, diagonal []float64, mixes, byDefault bo
 		n = floats.Sum(mask)
 	}
 	if byDefault && !(passed > least*n && passed < greatest*n) {
-		in.t.failf(in.at(), "the gradient passes with a factor of %.4g in the mean, want about 1", passed/n)
+		in.t.failf(in.at(), "the gradient passes with a factor of %.4g in the mean, want about 1; if that is meant, %s", passed/n, claim("AnyGradient"))
 	}
 	if len(mask) == 0 || mixes {
 		return

@@ -86,12 +86,12 @@ func (s *tensorAnswer) descent(t *trial, l landscape, steps int, rate float64) f
 // with some rate. It tries every kind of tensor that is accepted, with the default settings.
 func (o *optimizerRun) checkDescent(t *trial, l landscape, steps int, goal float64) {
 	if o.traits.NoDescent {
-		t.skipf("no descent is claimed")
+		t.skipf("NoDescent is claimed")
 		return
 	}
-	claimed := o.traits.Descent > 0
+	claimed, wanted := o.traits.Descent > 0, "; if it need not come down, "+claim("NoDescent")
 	if claimed {
-		goal = o.traits.Descent
+		goal, wanted = o.traits.Descent, ", as Descent claims"
 	}
 	worst, at := 0.0, 0.0
 	o.eachDefault(t, func(s *tensorAnswer) {
@@ -106,9 +106,11 @@ func (o *optimizerRun) checkDescent(t *trial, l landscape, steps int, goal float
 			}
 		}
 		if !(best <= goal) && (claimed || len(s.settings) == 0) { // settings that a person chose may need other rates
-			t.failf(s.example, "after %d steps the value is %.3g times the first at best, with rate %v; want %v", steps, best, bestRate, goal)
+			t.failf(s.example, "after %d steps the value is %.3g times the first at best, with rate %v; want %v%s", steps, best, bestRate, goal, wanted)
 		}
 		worst, at = max(worst, best), bestRate
 	})
-	t.notef("%.2g of the first value after %d steps, with rate %v", worst, steps, at)
+	if t.skipUntried("no tensor is accepted with the settings given"); !t.skipped {
+		t.notef("%.2g of the first value after %d steps, with rate %v", worst, steps, at)
+	}
 }

@@ -16,7 +16,7 @@ func CheckGoldenOptimizer(o sdk.Optimizer, v Values, list ...Option) Check {
 	return last(newOptimizerRun(NewOptimizer(o), append(list, Golden(v))))
 }
 
-func last(s *session) Check { return s.steps[len(s.steps)-1].do() }
+func last(s *session) Check { return s.do(s.steps[len(s.steps)-1]) }
 
 // SomeOfQuantizer runs the named checks alone; without names, all of them.
 func SomeOfQuantizer(q sdk.Quantizer, names []string, list ...Option) Report {

@@ -70,6 +70,7 @@ func (in *instance) probe(f *frozen, name string, i int, dy []float64, got refer
 	fail := e.element("gradient by "+name+", against central differences of the surrogate", i, got.Type.Shape, gradient)
 	fail.Want = number(want)
 	in.t.add(fail)
+	in.t.hintAtNaN(gradient)
 }
 
 // frozen is a program of which one output is evaluated around a point. What passes
@@ -132,7 +133,7 @@ func (f *frozen) difference(name string, i int, h float64, dy []float64) (float6
 // mask passes, whatever the rotation H; without a rotation the diagonal is the mask itself.
 func (q *quantizerRun) checkGradientSize(t *trial) {
 	if q.traits.AnyGradient {
-		t.skipf("another gradient is claimed")
+		t.skipf("AnyGradient is claimed")
 		return
 	}
 	for _, v := range q.space.core() {
@@ -172,17 +173,17 @@ func (in *instance) checkJacobian(x []float64, byDefault, prunes bool) {
 	}
 	if len(mask) == 0 {
 		if byDefault && !(trace > least*n && trace < greatest*n) {
-			in.t.failf(in.at(), "the gradient passes with a factor of %.4g in the mean, want about 1", trace/n)
+			in.t.failf(in.at(), "the gradient passes with a factor of %.4g in the mean, want about 1; if that is meant, %s", trace/n, claim("AnyGradient"))
 		}
 		return
 	}
 	passed := floats.Sum(mask)
 	if distance(trace, passed) > 1e-6*n {
-		in.t.failf(in.at(), "the gradient passes with factors that add up to %.6g, but the mask passes %v of %v entries", trace, passed, n)
+		in.t.failf(in.at(), "the gradient passes with factors that add up to %.6g, but the mask passes %v of %v entries; if that is meant, %s", trace, passed, n, claim("AnyGradient"))
 	} else if !mixes {
 		in.within(x, "factor with which the gradient passes, against the mask,", diagonal, mask, upTo(1e-6))
 	}
 	if byDefault && passed < n/2 && !prunes {
-		in.t.failf(in.at(), "the mask stops %v of %v entries of a normal row: is it inverted?", n-passed, n)
+		in.t.failf(in.at(), "the mask stops %v of %v entries of a normal row: is it inverted? (if it is pruned, %s)", n-passed, n, claim("Prunes"))
 	}
 }

@@ -72,7 +72,7 @@ func (s *tensorAnswer) steady(t *trial, shift int) bool {
 // checkDecay makes updates without a gradient: a direction in proportion to x is weight decay.
 func (o *optimizerRun) checkDecay(t *trial) {
 	if o.traits.OwnDecay {
-		t.skipf("decay of its own is claimed")
+		t.skipf("OwnDecay is claimed")
 		return
 	}
 	o.eachDefault(t, func(s *tensorAnswer) {
@@ -84,7 +84,7 @@ func (o *optimizerRun) checkDecay(t *trial) {
 			if !ok {
 				continue
 			}
-			message := fmt.Sprintf("without a gradient, the direction of update %d is %.3g·x: weight decay is the host's; if it is meant, claim decay of its own", r.updates, factor)
+			message := fmt.Sprintf("without a gradient, the direction of update %d is %.3g·x: weight decay is the host's; if it is meant, %s", r.updates, factor, claim("OwnDecay"))
 			if len(s.settings) == 0 {
 				t.failf(s.example, "%s", message)
 			} else {
@@ -95,9 +95,13 @@ func (o *optimizerRun) checkDecay(t *trial) {
 	})
 }
 
-// proportion reports whether u = c·x with c ≠ 0.
+// leastDecay is the least part of x that is decay: 10⁵ updates with a rate of 1 take a tenth of x away with it. Less is what an
+// optimizer adds to a denominator, or where an estimate of a rate begins.
+const leastDecay = 1e-6
+
+// proportion reports whether u = c·x with c that is not about 0.
 func proportion(u, x []float64) (c float64, ok bool) {
-	if c = u[0] / x[0]; c == 0 || math.IsNaN(c) || math.IsInf(c, 0) {
+	if c = u[0] / x[0]; math.Abs(c) < leastDecay || math.IsNaN(c) || math.IsInf(c, 0) {
 		return 0, false
 	}
 	for i := range u {
@@ -111,7 +115,7 @@ func proportion(u, x []float64) (c float64, ok bool) {
 // checkNames asks for tensors that differ in their names alone: the programs must be equal but for their own names.
 func (o *optimizerRun) checkNames(t *trial) {
 	if o.traits.ByName {
-		t.skipf("it is claimed to depend on names")
+		t.skipf("ByName is claimed")
 		return
 	}
 	for _, k := range tensorKinds {
@@ -133,7 +137,7 @@ func (o *optimizerRun) checkNames(t *trial) {
 			t.announce()
 			for which, hash := range unnamed {
 				if hash != first[which] {
-					t.failf(example{role: string(k.role), shape: k.shape}, "the %s program of %s is another than that of layers.0.wq; if it is meant to depend on names, claim it", which, name)
+					t.failf(example{role: string(k.role), shape: k.shape}, "the %s program of %s is another than that of layers.0.wq; if it is meant to depend on names, %s", which, name, claim("ByName"))
 					break
 				}
 			}

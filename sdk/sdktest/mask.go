@@ -25,7 +25,7 @@ func spreadRow() []float64 {
 // all is a choice; one that stops some entries and passes others that are clipped has a threshold that does not fit its grid.
 func (q *quantizerRun) checkMask(t *trial) {
 	if q.traits.AnyGradient || q.traits.AnyRounding {
-		t.skipf("another gradient or rounding is claimed")
+		t.skipf("AnyGradient or AnyRounding is claimed")
 		return
 	}
 	for _, s := range q.sites(q.space.singles[0], 1, maskWidth) {

@@ -107,11 +107,11 @@ func (in *instance) unbiased(x []float64) {
 	for i := range allowed { // an element that has not left its level might have
 		allowed[i] += step * rareDraws / noiseDraws
 	}
-	in.within(x, "the mean over the noise of Q(x), against x,", mean, x, func(i int) float64 { return allowed[i] })
+	in.within(x, "the mean over the noise of Q(x), against x, as Unbiased claims,", mean, x, func(i int) float64 { return allowed[i] })
 	m, deviation := moments(along)
 	in.t.announce()
 	if most := mostDeviations*deviation/math.Sqrt(noiseDraws) + 1e-9*largest(x)*float64(len(x)); math.Abs(m) > most {
-		in.t.failf(in.at(), "in the mean over the noise, values grow by %.3g each, want at most %.3g", m/float64(len(x)), most/float64(len(x)))
+		in.t.failf(in.at(), "in the mean over the noise, values grow by %.3g each, want at most %.3g, as Unbiased claims", m/float64(len(x)), most/float64(len(x)))
 	}
 }
 

@@ -116,14 +116,33 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 		if p.traits.AnyZeroCode {
 			zero = out.codes[p.at]
 		}
-		ok = same("code", out.codes, p.base.codes, zero) && ok && p.finite(nil, what+"code", out.codes)
+		code := "code"
+		if p.base.codes[p.at] != 0 && out.codes[p.at] != 0 && !p.traits.AnyZeroCode {
+			code = "code (if another code stands for zero, " + claim("AnyZeroCode") + ")"
+		}
+		ok = same(code, out.codes, p.base.codes, zero) && ok && p.finite(nil, what+"code", out.codes)
 	}
 	gradient := p.byX(poisoned, p.dy)
 	if len(out.mask) == 0 {
-		return marks, p.finite(nil, what+"gradient", gradient) && ok
+		finite := p.finite(nil, what+"gradient", gradient)
+		if !finite {
+			p.t.hintAtNaN(gradient)
+		}
+		return marks, finite && ok
 	}
 	ok = same("mask", out.mask, p.base.mask, 0) && ok
-	return marks, same("gradient", gradient, p.gradient, 0) && ok
+	passes := same("gradient", gradient, p.gradient, 0)
+	if !passes {
+		p.t.hintAtNaN(gradient)
+	}
+	return marks, passes && ok
+}
+
+// hintAtNaN notes why a gradient is NaN, most often, where one is.
+func (t *trial) hintAtNaN(gradient []float64) {
+	if slices.ContainsFunc(gradient, math.IsNaN) {
+		t.notef("a gradient of NaN often is 0·Inf, of the branch of a selection that is not taken: select a safe argument, too, as in where(ok, f(where(ok, x, 1)), 0)")
+	}
 }
 
 // reach marks what the poisoned element may make NaN. What was pruned does not show that it shares the scale.
@@ -160,7 +179,7 @@ func (p poisoning) extent(what string, marks []bool) bool {
 	for i := range marks {
 		switch {
 		case p.shared[i] && !marks[i] && !p.traits.Prunes: // what is pruned depends on others in another way
-			return fail(i, "a value that depends on it through its scale is not NaN")
+			return fail(i, "a value that depends on it through its scale is not NaN (if entries are pruned, "+claim("Prunes")+")")
 		case marks[i] && !reach[i]:
 			return fail(i, "a value that does not depend on it is NaN")
 		}
@@ -206,10 +225,10 @@ func (q *quantizerRun) checkZeros(t *trial) {
 		case q.traits.AnyZeroCode:
 			in.equal(nil, "codes of zeros, against the first of them,", out.codes, full(out.codes[0], len(zeros)))
 		default:
-			in.equal(nil, "codes of zeros (claim any zero code if another code stands for zero)", out.codes, zeros)
+			in.equal(nil, "codes of zeros (if another code stands for zero, "+claim("AnyZeroCode")+")", out.codes, zeros)
 		}
 		if len(out.mask) > 0 && !q.traits.Prunes {
-			in.equal(nil, "mask of zeros", out.mask, full(1, len(zeros)))
+			in.equal(nil, "mask of zeros (if entries are pruned, "+claim("Prunes")+")", out.mask, full(1, len(zeros)))
 		}
 	})
 }

@@ -230,7 +230,7 @@ func (o *optimizerRun) checkZeroGradient(t *trial) {
 			}
 			moves = moves || largest(u) > 0
 			if o.traits.Still {
-				t.equal(r.at(), fmt.Sprintf("direction of update %d without a gradient", r.updates), s.shape, u, zeros)
+				t.equal(r.at(), fmt.Sprintf("direction of update %d without a gradient, which Still claims to be zero,", r.updates), s.shape, u, zeros)
 			}
 		}
 	})

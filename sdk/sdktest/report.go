@@ -182,6 +182,11 @@ func (c Check) write(s *strings.Builder, width int) {
 	if more := c.Failed - len(c.Failures); more > 0 {
 		fmt.Fprintf(s, "      and %d more\n", more)
 	}
+	if c.Status == Fail {
+		for _, n := range c.Notes {
+			fmt.Fprintf(s, "      note: %s\n", n)
+		}
+	}
 }
 
 // remark is what follows the name of a check that did not fail.

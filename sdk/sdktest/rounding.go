@@ -55,7 +55,7 @@ func swept(in *instance, x []float64, v float64) (row []float64, at int) {
 // checkNearest tests each variant whose levels can be seen from outside.
 func (q *quantizerRun) checkNearest(t *trial) {
 	if q.traits.AnyRounding {
-		t.notef("any rounding is claimed")
+		t.notef("AnyRounding is claimed")
 	}
 	q.onOracle(t, func(in *instance, x []float64) {
 		if q.anyRounding(in.siteAnswer) {
@@ -69,7 +69,7 @@ func (q *quantizerRun) checkNearest(t *trial) {
 		if !ok || len(levels) < 2 || len(levels) > sweepPoints/2 {
 			return
 		}
-		if t.within(in.given(places), "value of an entry for which there is a nearer level", nil, values, nearest(levels, places, values), upTo(1e-6)) {
+		if t.within(in.given(places), "value of an entry for which there is a nearer level (if that is meant, "+claim("AnyRounding")+")", nil, values, nearest(levels, places, values), upTo(1e-6)) {
 			in.checkReach(x, levels)
 		}
 	})
@@ -102,8 +102,8 @@ func (in *instance) checkReach(x, levels []float64) {
 		follows := math.Abs(doubled[at]-2*value[at]) <= 1e-6*step
 		if k := math.Round(missing); follows && k >= 1 && k <= 2 && math.Abs(missing-k) < 1e-6 {
 			in.t.announce()
-			f := in.given(row).element(fmt.Sprintf("the largest entry of its row, %v steps of the scale, is clipped to %v: is the bound off by one? (if it is meant, claim any rounding)",
-				math.Round(math.Abs(row[at])/step), math.Round(math.Abs(value[at])/step)), at, in.shape, value)
+			f := in.given(row).element(fmt.Sprintf("the largest entry of its row, %v steps of the scale, is clipped to %v: is the bound off by one? (if it is meant, %s)",
+				math.Round(math.Abs(row[at])/step), math.Round(math.Abs(value[at])/step), claim("AnyRounding")), at, in.shape, value)
 			in.t.add(f)
 			return
 		}

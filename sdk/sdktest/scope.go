@@ -1,7 +1,6 @@
 package sdktest
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
@@ -54,9 +53,9 @@ var scopeShapes = [][]int{{3, 128}, {4, 33}, {3, 640}}
 func (q *quantizerRun) checkScope(t *trial) {
 	v := q.space.singles[0]
 	for _, role := range q.roles() {
-		claim := q.traits.ScaleScope
-		if role == sdk.RoleKey {
-			claim = cmp.Or(q.traits.KeyScope, claim)
+		claimed, field := q.traits.ScaleScope, "ScaleScope"
+		if role == sdk.RoleKey && q.traits.KeyScope != "" {
+			claimed, field = q.traits.KeyScope, "KeyScope"
 		}
 		for _, shape := range scopeShapes {
 			s, err := q.ask(v, role, shape...)
@@ -71,33 +70,41 @@ func (q *quantizerRun) checkScope(t *trial) {
 				x := normal(17, shape...)
 				in := s.instance(t, Oracle{}, x)
 				t.announce()
-				in.compareScope(in.seenScope(x), claim)
+				in.compareScope(in.seenScope(x), claimed, field)
 			})
 		}
 	}
 	t.skipUntried("no scale that depends on the data")
 }
 
-func (in *instance) compareScope(seen, claim Scope) {
+// compareScope compares what is seen with what a field of the traits claims.
+func (in *instance) compareScope(seen, claimed Scope, field string) {
 	fits := map[Scope][]Scope{
 		"":          {ScopeBlock, ScopeRow},
 		ScopeBlock:  {ScopeBlock},
 		ScopeRow:    {ScopeRow},
 		ScopeColumn: {ScopeColumn},
 		ScopeTensor: {ScopeTensor},
-	}[claim]
+	}[claimed]
 	if in.shape[1] <= 128 { // a block may be as long as the row
-		fits = append(fits, map[Scope][]Scope{ScopeBlock: {ScopeRow}}[claim]...)
+		fits = append(fits, map[Scope][]Scope{ScopeBlock: {ScopeRow}}[claimed]...)
+	}
+	as := func(seen Scope) string {
+		text := claim("ScaleScope") + " as " + string(seen)
+		if in.asked == sdk.RoleKey {
+			text += ", or KeyScope if only keys are so"
+		}
+		return text
 	}
 	switch {
 	case slices.Contains(fits, seen):
-	case claim != "":
-		in.t.failf(in.at(), "the levels of an entry depend on its %s; the claim is %s", seen, claim)
+	case claimed != "":
+		in.t.failf(in.at(), "the levels of an entry depend on its %s; %s claims %s", seen, field, claimed)
 	case len(in.settings) > 0 || seen == ScopeTensor && sdk.Role(in.role) == sdk.RoleWeight:
 		in.t.notef("the levels of an entry of a %s depend on its %s with %s", in.role, seen, settingsOrDefaults(in.settings))
 	case seen == ScopeTensor:
-		in.t.failf(in.at(), "the levels of a token depend on the other tokens; if that is meant, claim the scale scope tensor")
+		in.t.failf(in.at(), "the levels of a token depend on the other tokens; if that is meant, %s", as(seen))
 	default:
-		in.t.failf(in.at(), "the levels of an entry depend on its column, and not on its row, the last axis; if that is meant, claim the scale scope column")
+		in.t.failf(in.at(), "the levels of an entry depend on its column, and not on its row, the last axis; if that is meant, %s", as(seen))
 	}
 }

@@ -63,6 +63,8 @@ type session struct {
 	space  space
 	report Report
 	steps  []step
+	// answered counts the answers of the plugin that checks have looked at, each as often as it was.
+	answered int
 	// measure fills in the measures at the end; nil if the description is wrong.
 	measure func()
 }
@@ -118,15 +120,16 @@ func (s *session) addSteps(checks []step, golden func(goldenCase)) {
 }
 
 // do runs a step. A panic, for example of the plugin's code, fails it.
-func (s step) do() Check {
-	t := &trial{check: Check{Name: s.name, Asks: s.asks}}
+func (s *session) do(c step) Check {
+	before := s.answered
+	t := &trial{check: Check{Name: c.name, Asks: c.asks}, built: func() int { return s.answered - before }}
 	func() {
 		defer func() {
 			if r := recover(); r != nil {
 				t.failf(example{}, "panic: %v", r)
 			}
 		}()
-		t.run(func() { s.run(t) })
+		t.run(func() { c.run(t) })
 	}()
 	return t.result()
 }
@@ -134,7 +137,7 @@ func (s step) do() Check {
 // all runs the steps one after the other.
 func (s *session) all() Report {
 	for _, step := range s.steps {
-		s.report.Checks = append(s.report.Checks, step.do())
+		s.report.Checks = append(s.report.Checks, s.do(step))
 	}
 	if s.measure != nil {
 		s.measure()
@@ -146,7 +149,7 @@ func (s *session) all() Report {
 func (s *session) test(t *testing.T) {
 	for _, step := range s.steps {
 		t.Run(strings.ReplaceAll(step.name, " ", "-"), func(t *testing.T) {
-			c := step.do()
+			c := s.do(step)
 			if c.Status == Fail {
 				t.Errorf("%d of %d; asked: %s", c.Failed, c.Tried, c.Asks)
 			}

@@ -52,6 +52,9 @@ func (q *quantizerRun) ask(v variant, role sdk.Role, shape ...int) (*siteAnswer,
 		}
 		q.asked[key] = s
 	}
+	if s.err == nil {
+		q.answered++
+	}
 	return s, s.err
 }
 

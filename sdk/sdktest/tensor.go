@@ -41,6 +41,9 @@ func (o *optimizerRun) ask(v variant, role sdk.TensorRole, shape ...int) (*tenso
 		s.err = o.answer(s, v, role, "layers.0.wq", shape)
 		o.asked[key] = s
 	}
+	if s.err == nil && s.Accepts {
+		o.answered++
+	}
 	return s, s.err
 }
 

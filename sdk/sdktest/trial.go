@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"unicode"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -20,7 +21,8 @@ const maxFailures, maxNotes = 5, 3
 type trial struct {
 	check   Check
 	skipped bool
-	open    bool // whether an example was announced that has not failed yet
+	open    bool       // whether an example was announced that has not failed yet
+	built   func() int // how many answers have been looked at; nil for all that is known
 }
 
 // example says what is tried: where, and on which input.
@@ -140,11 +142,27 @@ func (t *trial) skipf(format string, args ...any) {
 	t.notef(format, args...)
 }
 
-// skipUntried skips a check that has tried nothing.
+// skipUntried skips a check that has tried nothing. Why that is says nothing where there was nothing to look at.
 func (t *trial) skipUntried(why string) {
-	if t.check.Tried == 0 {
-		t.skipf("%s", why)
+	if t.check.Tried > 0 {
+		return
 	}
+	if t.built != nil && t.built() == 0 {
+		why = "there is no program to look at"
+	}
+	t.skipf("%s", why)
+}
+
+// claim names a claim as authors make it: by the field of [Traits], and by the flag of cage plugins test.
+func claim(field string) string {
+	flag := "-"
+	for _, r := range field {
+		if unicode.IsUpper(r) {
+			flag += "-"
+		}
+		flag += string(unicode.ToLower(r))
+	}
+	return fmt.Sprintf("claim %s (%s)", field, flag)
 }
 
 // within fails the example unless each |got − want| is at most allowed, a function

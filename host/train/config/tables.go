@@ -143,6 +143,9 @@ func (c *Config) trainKeys() []schema.Key {
 		{Name: "rotations", To: &t.Rotations, Is: schema.OneOf("half", "full"), For: architecture.Languages, Default: "half",
 			Doc: "how to multiply activations and weights that their quantizers rotate alike. half: multiply them rotated, where that takes fewer rotations; " +
 				"full: rotate both back first. The results are equal but for rounding"},
+		{Name: "requantize", To: &t.Requantize, Is: schema.OneOf("on", "off"), For: architecture.Languages, Default: "on",
+			Doc: "what [quantizer.backward] quantizes. on: what the forward product multiplied, Q(x) and Q(W), once more, so that a training keeps one copy of each; " +
+				"off: x and W themselves, along the axes of the backward pass, as in NVIDIA's recipe for NVFP4"},
 		{Name: "eval_every", To: &t.EvalEvery, Is: schema.From(0, schema.Most), Default: 200,
 			Doc: "steps between evaluations; 0: only at the end"},
 		{Name: "eval_batches", To: &t.EvalBatches, Is: schema.From(0, schema.Most), For: architecture.Languages, Default: 32,
@@ -287,7 +290,7 @@ func roleTable(role string, p *Plugin) table {
 	case RoleBackward:
 		t.doc = "The quantizer of the other operands of these two products, Wᵀ and xᵀ, along the axes that they sum over. What it\n" +
 			"quantizes is what the forward product multiplied: values that are quantized already, if weights and activations are,\n" +
-			"and still rotated where train.rotations leaves them so. Where both tables name a plugin that rotates at random, both\n" +
+			"and still rotated where train.rotations leaves them so; or x and W themselves, with train.requantize = \"off\". Where both tables name a plugin that rotates at random, both\n" +
 			"operands of a product are rotated alike."
 		t.absent = "the products of the backward pass have the operands of the forward product, as they are"
 		return t

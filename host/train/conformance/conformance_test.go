@@ -172,7 +172,7 @@ func TestDevice(t *testing.T) {
 	if _, err := dev.Run(p, inputs); err == nil || !strings.Contains(err.Error(), `input "n" is int[2]`) {
 		t.Errorf("without an input: %v", err)
 	}
-	for i := range 150 {
+	for i := range 1100 {
 		b := program.NewBuilder("add")
 		b.Output("y", b.Input("x", program.FloatType()).Shift(float64(i)))
 		p, err := b.Build()

@@ -13,23 +13,24 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// keptExecutables is the number of compiled programs that a Device keeps.
-const keptExecutables = 64
+// keptExecutables is the number of compiled programs that a Device keeps. Every check of the kit runs the programs of all settings
+// and shapes, some hundred for a plugin with several parameters: with fewer, each check would compile them anew.
+const keptExecutables = 1024
 
 // Device executes programs on a device, in binary32, one at a time. It is safe for
 // concurrent use.
 type Device struct {
 	mu       sync.Mutex
 	device   *engine.Device
-	compiled map[*program.Program]*engine.Executable
-	order    []*program.Program // of compilation
+	compiled map[string]*engine.Executable // by the hash of the program
+	order    []string                      // of compilation
 }
 
 var _ sdktest.Machine = (*Device)(nil)
 
 // NewDevice returns a Device that uses an open device. Close it before that device.
 func NewDevice(d *engine.Device) *Device {
-	return &Device{device: d, compiled: map[*program.Program]*engine.Executable{}}
+	return &Device{device: d, compiled: map[string]*engine.Executable{}}
 }
 
 // Name returns the kind of the device.
@@ -80,7 +81,8 @@ func (d *Device) Run(p *program.Program, inputs map[string]reference.Tensor) (ma
 }
 
 func (d *Device) compile(p *program.Program, args []*engine.Buffer) (*engine.Executable, error) {
-	if e, ok := d.compiled[p]; ok {
+	hash := p.Hash()
+	if e, ok := d.compiled[hash]; ok {
 		return e, nil
 	}
 	specs := make([]engine.Spec, len(args))
@@ -98,7 +100,7 @@ func (d *Device) compile(p *program.Program, args []*engine.Buffer) (*engine.Exe
 		delete(d.compiled, d.order[0])
 		d.order = d.order[1:]
 	}
-	d.compiled[p], d.order = e, append(d.order, p)
+	d.compiled[hash], d.order = e, append(d.order, hash)
 	return e, nil
 }
 

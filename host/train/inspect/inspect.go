@@ -182,7 +182,7 @@ func run(p *program.Program, values map[string]reference.Tensor) (map[string]ref
 // inputs are those of a quantizer's programs, at the first step.
 func inputs(q answer.Quantizer, x reference.Tensor, seed uint64) (map[string]reference.Tensor, error) {
 	if q.SearchEvery > 0 {
-		return nil, errors.New("the quantizer searches in its own process: a training does that, and the kit (cage plugins test)")
+		return nil, errors.New("the quantizer finds its state by a search in its own process, which is not run here: try it in a test, with sdktest.Quantizer or by calling Search, or run the kit (cage plugins test); `cage plugins program` shows its programs")
 	}
 	r := rand.New(rand.NewPCG(seed, 2))
 	key := func() reference.Tensor { return reference.Uints([]uint32{r.Uint32(), r.Uint32()}, 2) }
@@ -228,14 +228,15 @@ type Transfer struct {
 // curvePoints is the number of places that are tried.
 const curvePoints = 513
 
-// CurveShape is the shape of the tensor that a transfer curve needs, for rows of the given length.
-func CurveShape(row int) []int { return []int{curvePoints, row} }
+// CurveShape is the shape of the tensor that a transfer curve needs, for rows of the given length, and sequences of so many tokens.
+func CurveShape(row, context int) []int { return []int{curvePoints * context, row} }
 
 // Curve moves an entry of a row through its range, in a tensor of [CurveShape] that has the row once for each place. row may be nil:
 // then it is random, and where it has room for that, three entries beside the one that moves keep the sum of the row and of its squares,
 // and two more are its largest. So the entry has the scale of a block of 16 or more, and that stays. With a row, the range ends at
-// its largest magnitude, and nothing else moves.
-func Curve(q answer.Quantizer, row []float64, length int, seed uint64) (Transfer, error) {
+// its largest magnitude, and nothing else moves. The row is the first of a sequence, whose others have the ends of the range in the place
+// of the entry, so that what tokens share stays, too.
+func Curve(q answer.Quantizer, row []float64, length, context int, seed uint64) (Transfer, error) {
 	const largest = 3.0
 	span, at, balanced := largest, min(8, length-1), row == nil && length >= 14
 	switch {
@@ -254,17 +255,22 @@ func Curve(q answer.Quantizer, row []float64, length int, seed uint64) (Transfer
 		}
 	}
 	t := Transfer{}
-	x := make([]float64, 0, curvePoints*length)
+	shape := CurveShape(length, context)
+	x := make([]float64, 0, curvePoints*context*length)
 	for i := range curvePoints {
 		v := span * (2*float64(i)/(curvePoints-1) - 1)
-		t.X, x = append(t.X, v), append(x, row...)
-		entries := x[i*length+at:]
+		t.X = append(t.X, v)
+		for token := range context {
+			x = append(x, row...)
+			x[len(x)-length+at] = span * float64(1-2*(token%2))
+		}
+		entries := x[i*context*length+at:]
 		if entries[0] = v; balanced {
 			rest := math.Sqrt(span*span - v*v)
 			copy(entries, []float64{v, -v, rest, -rest})
 		}
 	}
-	tensor := reference.Floats(x, curvePoints, length)
+	tensor := reference.Floats(x, shape...)
 	in, err := inputs(q, tensor, seed)
 	if err != nil {
 		return Transfer{}, err
@@ -279,16 +285,16 @@ func Curve(q answer.Quantizer, row []float64, length int, seed uint64) (Transfer
 	}
 	dy := make([]float64, len(x))
 	for i := range curvePoints {
-		dy[i*length+at] = 1
+		dy[i*context*length+at] = 1
 	}
-	in[answer.InputDY] = reference.Floats(dy, curvePoints, length)
+	in[answer.InputDY] = reference.Floats(dy, shape...)
 	back, err := run(p, in)
 	if err != nil {
 		return Transfer{}, err
 	}
 	for i := range curvePoints {
-		t.Value = append(t.Value, out[answer.OutputValue].Floats[i*length+at]+0) // without a sign of zero
-		t.Gradient = append(t.Gradient, back[autodiff.Prefix+answer.InputX].Floats[i*length+at])
+		t.Value = append(t.Value, out[answer.OutputValue].Floats[i*context*length+at]+0) // without a sign of zero
+		t.Gradient = append(t.Gradient, back[autodiff.Prefix+answer.InputX].Floats[i*context*length+at])
 	}
 	t.Levels = slices.CompactFunc(slices.Sorted(slices.Values(t.Value)), func(a, b float64) bool { return math.Abs(b-a) <= 1e-9*span })
 	return t, nil

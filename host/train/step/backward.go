@@ -91,13 +91,40 @@ func (p *Plan) quantizeBackward(in update.Nodes) {
 			return done[x]
 		}
 	}
+	for _, w := range p.unquantizedWeights() {
+		model.NoteUnquantized(in[update.Value(w.Name)], in[update.Param(w.Name)])
+	}
 	for _, s := range inputSites(p.Model, p.Batch, p.Context) {
 		activation := operand(sdk.ProductWeightGradient, sdk.RoleActivation, s.Name)
 		for _, w := range s.Feeds {
 			model.Backward{
 				InputGradient:  model.Operands{Gradient: operand(sdk.ProductInputGradient, sdk.RoleGradient, w), Other: operand(sdk.ProductInputGradient, sdk.RoleWeight, w)},
 				WeightGradient: model.Operands{Gradient: operand(sdk.ProductWeightGradient, sdk.RoleGradient, w), Other: activation},
+				Unquantized:    p.Unquantized,
 			}.AttachTo(in[p.forwardName(false)(w)])
 		}
+	}
+}
+
+// unquantizedWeights are the quantized weights of which the backward pass quantizes W itself.
+func (p *Plan) unquantizedWeights() []Tensor {
+	if !p.Unquantized {
+		return nil
+	}
+	return slices.DeleteFunc(p.quantizedParams(), func(t Tensor) bool {
+		_, ok := p.Backward[OperandSite{sdk.ProductInputGradient, sdk.RoleWeight, t.Name}]
+		return !ok
+	})
+}
+
+// noteUnquantized returns the hook with which a training quantizes activations whose x the backward pass quantizes once more.
+func (p *Plan) noteUnquantized(quantize model.ActivationQuantizer) model.ActivationQuantizer {
+	if quantize == nil || !p.Unquantized {
+		return quantize
+	}
+	return func(site model.ActivationSite, x *graph.Node) *graph.Node {
+		value := quantize(site, x)
+		model.NoteUnquantized(value, x)
+		return value
 	}
 }

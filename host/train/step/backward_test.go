@@ -39,6 +39,7 @@ func backwardStep(t *testing.T, d step.Dispatch, forward, backward sdk.Quantizer
 	cfg := sgdConfig(t, overrides...)
 	plan := planOf(t, cfg, forward, descent{})
 	plan.Dispatch, plan.Update = d, lowered
+	plan.Unquantized = cfg.Train.Requantize == "off"
 	if backward != nil {
 		plan.Backward = operandsOf(t, cfg, &plan, backward)
 	}
@@ -65,6 +66,39 @@ func TestBackwardIdentity(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestBackwardUnquantized: with train.requantize = "off" the backward pass quantizes x and W themselves. With the quantizer of the forward
+// pass, which takes numbers one by one, that gives Q(x) and Q(W) again, to the bit; and where they stay as they are, other gradients.
+func TestBackwardUnquantized(t *testing.T) {
+	for name, overrides := range map[string][]string{"one": nil, "three": {"train.accumulate=3"}, "recomputed": {`train.recompute="blocks"`}} {
+		for _, d := range []step.Dispatch{step.Chain, step.Single} {
+			c := backwardStep(t, d, grid{}, identity{}, overrides...)
+			tokens := batches(sgdConfig(t), 5, c.Plan().Accumulate)
+			want := gradients(t, c.Compiled, tokens)
+			off := append(slices.Clone(overrides), `train.requantize="off"`)
+			got := gradients(t, backwardStep(t, d, grid{}, operandGrid{}, off...).Compiled, tokens)
+			other := gradients(t, backwardStep(t, d, grid{}, identity{}, off...).Compiled, tokens)
+			for i, p := range c.Plan().Model.Params() {
+				if !slices.Equal(got[i], want[i]) {
+					t.Errorf("%s, %s: the gradient of %s is not that of Q(x) and Q(W)", name, d, p.Name)
+				}
+				if p.Quantized && slices.Equal(other[i], want[i]) {
+					t.Errorf("%s, %s: the gradient of %s is that of Q(x) and Q(W), not of x and W", name, d, p.Name)
+				}
+			}
+		}
+	}
+}
+
+// operandGrid is grid for weights and activations, and leaves gradients as they are.
+type operandGrid struct{ grid }
+
+func (q operandGrid) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+	if site.Role == sdk.RoleGradient {
+		return sdk.Quantized{Value: x}, nil
+	}
+	return q.grid.Quantize(b, x, site)
 }
 
 // TestBackwardUnbiased: the mean gradient over many draws of stochastic rounding with random signs is that without, and a single

@@ -76,6 +76,7 @@ func (p *Plan) gradientSpecs(full bool) []engine.Spec {
 	if full {
 		return specs
 	}
+	specs = append(specs, inputSpecs(p.unquantizedWeights(), update.Param, false)...)
 	return append(specs, p.batchNumberSpecs()...)
 }
 
@@ -114,7 +115,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	next := update.Nodes{}
 	if !kind.full {
 		addKeys(in, activationKeysName, p.activationKeys())
-		hook = withNext(activationQuantizer(p.Activations, in), p.Activations, in, next)
+		hook = p.noteUnquantized(withNext(activationQuantizer(p.Activations, in), p.Activations, in, next))
 		p.quantizeBackward(in)
 	}
 	loss, read := p.microBatchLoss(in, kind, hook)

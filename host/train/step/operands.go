@@ -24,9 +24,10 @@ const (
 )
 
 // keepOperandsRotated replaces the quantizers of operands that may stay rotated by such as do not rotate back. The update
-// of a weight needs Q(x) itself, so its rule gets the rotation. The maps and lists of the caller's plan are not changed.
+// of a weight needs Q(x) itself, so its rule gets the rotation. Where the backward pass quantizes x and W themselves, which are
+// not rotated, nothing stays rotated. The maps and lists of the caller's plan are not changed.
 func (p *Plan) keepOperandsRotated() error {
-	if p.Rotations == FullRotations || len(p.Activations) == 0 || len(p.Weights) == 0 {
+	if p.Rotations == FullRotations || p.Unquantized && len(p.Backward) > 0 || len(p.Activations) == 0 || len(p.Weights) == 0 {
 		return nil
 	}
 	p.Weights, p.Activations, p.Rules = maps.Clone(p.Weights), maps.Clone(p.Activations), slices.Clone(p.Rules)

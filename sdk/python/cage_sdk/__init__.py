@@ -22,7 +22,7 @@ from .optimizer import (
     UpdateInput,
     build_optimizer,
 )
-from .plugin import Bool, Choice, Description, Float, Int, Parameter, Refusal, State, StateTensor, String
+from .plugin import Bool, Choice, Description, Float, Int, Parameter, Refusal, State, StateTensor, Storage, String
 from .program import Builder, Node, Program, ProgramError, Value
 from .quantizer import (
     Columns,
@@ -46,6 +46,6 @@ __all__ = [
     "KEY", "Averaged", "Bool", "Builder", "Choice", "Collector", "Columns", "Compact", "Constrained", "DType", "Description",
     "Differentiator", "Due", "Float", "Gradients", "Int", "Maximal", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
     "Prober", "Program", "ProgramError", "Quantized", "Quantizer", "QuantizerProgram", "Refresher", "Refusal",
-    "Rounded", "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "Stateful", "String", "Tensor", "Trainable",
-    "Type", "UpdateInput", "Value", "build_optimizer", "build_quantizer", "serve",
+    "Rounded", "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "Stateful", "Storage", "String", "Tensor",
+    "Trainable", "Type", "UpdateInput", "Value", "build_optimizer", "build_quantizer", "serve",
 ]  # fmt: skip

@@ -224,6 +224,15 @@ class _Writer:
                 return self.broadcast(a[0], t, q["broadcast_dimensions"])
             case "concatenate":
                 return a[0].concatenate(q["dimension"], *a[1:])
+            case "stack":
+                at = q["axis"]
+                rows = [v.reshape(*t.shape[:at], 1, *t.shape[at + 1 :]) for v in a]
+                return rows[0].concatenate(at, *rows[1:])
+            case "tile":
+                x = a[0]
+                for axis, times in enumerate(q["reps"]):
+                    x = x.concatenate(axis, *[x] * (times - 1)) if times > 1 else x
+                return x
             case "slice":
                 return a[0].slice(q["start_indices"], q["limit_indices"], q["strides"])
             case "pad":

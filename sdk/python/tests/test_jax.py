@@ -54,6 +54,8 @@ FUNCTIONS = {
     "argmax": lambda x: x * jnp.argmax(jnp.abs(x), axis=1)[:, None],
     "logic": lambda x: x * jnp.any(x > 3, axis=1)[:, None] + jnp.all(x > -2, axis=0),
     "pad": lambda x: jnp.pad(x, ((0, 0), (1, 2)), constant_values=2.5)[:, 2:6],
+    "stack": lambda x: jnp.stack([x, x + 1, 2 * x], axis=1)[:, 1] + jnp.stack([x, -x], axis=-1).sum(-1) * jnp.stack([x]).sum(0),
+    "tile": lambda x: jnp.tile(x, (2, 3))[1:3, 5:9] + jnp.tile(x[0], 2)[3:7],
     "split": lambda x: jnp.concatenate(jnp.split(x, 2, axis=1)[::-1], axis=1),
     "blocks": lambda x: (x.reshape(2, 2, 2) / jnp.abs(x.reshape(2, 2, 2)).max(-1, keepdims=True)).reshape(2, 4),
     "table": lambda x: jnp.array([0.0, 1.5, 4.0])[(x > 0).astype(jnp.int32) + (x > 2)],

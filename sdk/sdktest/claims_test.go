@@ -1,0 +1,94 @@
+package sdktest_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/sdktest"
+)
+
+// TestClaimsAreNamed: a failure says which claim is not kept, or which one would allow what has failed, by its field and its flag.
+func TestClaimsAreNamed(t *testing.T) {
+	unbalanced := broken(func(q *rows) {
+		q.drawn = func(r, u program.Value) program.Value { return r.Add(u.Scale(0.5)).Floor() }
+	})
+	half := broken(func(q *rows) { q.surrogate = func(v program.Value) program.Value { return v.Scale(0.25) } })
+	decaying := momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Add(in.X.Scale(0.01)) }}
+	climbing := momentum{u: func(_ sdk.UpdateInput, m program.Value) program.Value { return m.Neg() }}
+	for _, c := range []struct {
+		check, want string
+		q           sdk.Quantizer
+		o           sdk.Optimizer
+		claims      sdktest.Traits
+	}{
+		{check: "fixed points", q: clipping{}, claims: sdktest.Traits{Idempotent: true}, want: "as Idempotent claims"},
+		{check: "noise", q: unbalanced, claims: sdktest.Traits{AnyRounding: true, Unbiased: true}, want: "as Unbiased claims"},
+		{check: "scale scope", q: good(), claims: sdktest.Traits{ScaleScope: sdktest.ScopeTensor}, want: "ScaleScope claims tensor"},
+		{check: "scale scope", q: keysByColumn{}, claims: sdktest.Traits{KeyScope: sdktest.ScopeRow}, want: "KeyScope claims row"},
+		{check: "scale scope", q: keysByColumn{}, want: "claim ScaleScope (--scale-scope) as column, or KeyScope if only keys are so"},
+		{check: "gradient size", q: half, want: "claim AnyGradient (--any-gradient)"},
+		{check: "own backward pass", want: "claim OwnLoss (--own-loss)", q: pushed{dx: func(dx, x, dy program.Value) program.Value { return dx.Add(x.Scale(0.01)) }}},
+		{check: "decay", o: decaying, want: "claim OwnDecay (--own-decay)"},
+		{check: "zero gradient", o: decaying, claims: sdktest.Traits{Still: true}, want: "which Still claims to be zero"},
+		{check: "names", o: named{}, want: "claim ByName (--by-name)"},
+		{check: "parabola", o: climbing, want: "claim NoDescent (--no-descent)"},
+		{check: "parabola", o: momentum{}, claims: sdktest.Traits{Descent: 1e-300}, want: "as Descent claims"},
+	} {
+		report := some(c.q, c.o, c.claims, c.check)
+		if text := report.String(); !report.Failed() || !strings.Contains(text, c.want) {
+			t.Errorf("%q is not in\n%s", c.want, text)
+		}
+	}
+}
+
+// some runs one check.
+func some(q sdk.Quantizer, o sdk.Optimizer, claims sdktest.Traits, check string) sdktest.Report {
+	if q != nil {
+		return sdktest.SomeOfQuantizer(q, []string{check}, sdktest.Claim(claims))
+	}
+	return sdktest.SomeOfOptimizer(o, []string{check}, sdktest.Claim(claims))
+}
+
+// TestNothingToLookAt: checks of a plugin that answers nothing say so, and nothing of what its programs are like.
+func TestNothingToLookAt(t *testing.T) {
+	q := broken(func(q *rows) { q.refuse = func(sdk.Site) error { return errors.New("no") } })
+	for _, r := range []sdktest.Report{
+		sdktest.CheckQuantizer(sdktest.NewQuantizer(q)),
+		sdktest.CheckOptimizer(sdktest.NewOptimizer(momentum{accepts: func(sdk.Tensor) bool { return false }})),
+	} {
+		for _, c := range r.Checks {
+			if c.Status != sdktest.Skip {
+				continue
+			}
+			switch note := strings.Join(c.Notes, "; "); note {
+			case "", "no device", "not claimed", "no parameter bits", "there is no program to look at":
+			default:
+				if !strings.Contains(note, "declined") {
+					t.Errorf("%s: %s", c.Name, note)
+				}
+			}
+		}
+	}
+}
+
+// TestSmallestDecay: a direction that is a hundred-millionth of x, as where an estimate of a rate begins, is no decay.
+func TestSmallestDecay(t *testing.T) {
+	for part, decays := range map[float64]bool{2e-8: false, 1e-4: true} {
+		o := momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Add(in.X.Scale(part)) }}
+		if report := some(nil, o, sdktest.Traits{}, "decay"); report.Failed() != decays {
+			t.Errorf("a part of %v of x:\n%s", part, report)
+		}
+	}
+}
+
+// TestGradientOfNaN: the report says what such a gradient most often comes from.
+func TestGradientOfNaN(t *testing.T) {
+	q := pushed{dx: func(dx, x, _ program.Value) program.Value { return dx.Mul(x.Div(x)) }}
+	report := some(q, nil, sdktest.Traits{}, "own backward pass")
+	if text := report.String(); !report.Failed() || !strings.Contains(text, "note: a gradient of NaN often is 0·Inf") {
+		t.Error(text)
+	}
+}
