@@ -32,6 +32,7 @@ install() {
 # record compiles the PJRT plugin, and has cage take it.
 record() {
 	export PJRT_PLUGIN_LIBRARY_PATH=$work/pjrt_c_api_cuda_plugin.so
+	go mod download github.com/gomlx/go-xla # has the header of PJRT
 	# shellcheck disable=SC2086 # the compiler may be a command with flags
 	$compiler -shared -fPIC -pthread -I "$(go list -m -f '{{.Dir}}' github.com/gomlx/go-xla)/pjrt" \
 		-o "$PJRT_PLUGIN_LIBRARY_PATH" host/internal/pjrtrecord/testdata/*.c

@@ -85,10 +85,10 @@ func TestGrid(t *testing.T) {
 		t.Errorf("name %q, out %q, base %q", s.Name, s.Out, s.Base)
 	}
 	c := s.Cells[7].Config
-	if c.Method.Lambda != 2 || c.Schedule.Rate != 0.1 || c.Schedule.Floor != 0 || c.Seed != 1 || c.Model.ProblemSeed != 1 {
+	if c.Method.CAGE.Lambda != 2 || c.Schedule.Rate != 0.1 || c.Schedule.Floor != 0 || c.Seed != 1 || c.Model.ProblemSeed != 1 {
 		t.Errorf("the last cell has %+v", c)
 	}
-	if c := s.Cells[0].Config; c.Method.Form != "off" || c.Schedule.Rate != 0.003 || c.Seed != 0 {
+	if c := s.Cells[0].Config; c.Method.CAGE.Form != "off" || c.Schedule.Rate != 0.003 || c.Seed != 0 {
 		t.Errorf("the first cell has %+v", c)
 	}
 	wantSet := []Setting{

@@ -191,7 +191,8 @@ func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans 
 	b := &Best{}
 	var on any
 	t.read(schema.Key{Name: "axis", To: &b.Axis, Is: schema.NonEmpty("that names an axis")}, optional("metric", &b.Metric),
-		choice("better", &b.Better, "lower", "higher"), schema.Key{Name: "on", To: &on, Is: schema.Anything(onIs)})
+		choice("better", &b.Better, "lower", "higher"), schema.Key{Name: "on", To: &on, Is: schema.Anything(onIs)},
+		schema.Key{Name: "spare", To: &b.Spare, Default: false})
 	if b.Axis != "" {
 		t.checkAxes(axes, "axis", b.Axis)
 	}
@@ -209,6 +210,9 @@ func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans 
 		if on != onReported {
 			t.wrong("on", on, onIs)
 		}
+	}
+	if b.Spare && len(b.On) == 0 && t.has("on") {
+		t.report(t.key("spare"), "want labels in on: runs can be spared where other replicates choose", "all replicates choose")
 	}
 	return b
 }

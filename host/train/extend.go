@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/train/config"
 )
 
@@ -34,17 +34,18 @@ func (r *run) checkExtension(previous *config.Config) error {
 		return err
 	}
 	total, longer := previous.Train.Steps, r.cfg.Train.Steps
-	was, is := previous.Method, r.cfg.Method
+	was, is := previous.Method.Method(), r.cfg.Method.Method()
+	official := is.Reads(method.Rule{}).NextRate
 	for t := 1; t <= r.done.Step; t++ {
 		// The official variant of the correction uses the rate of the next step, too.
 		for _, k := range []int{t - 1, t} {
-			if a, b := before.Rate(k), r.rates.Rate(k); a != b && (k < t || is.Variant == cage.Official) {
+			if a, b := before.Rate(k), r.rates.Rate(k); a != b && (k < t || official) {
 				return r.notExtended(total, "schedule", "the learning rate", k+1, a, b,
 					"kind \"constant\" can be extended at any time; \"wsd\", with the warm-up in steps, before its decay")
 			}
 		}
-		if a, b := was.LambdaAt(t, total), is.LambdaAt(t, longer); a != b {
-			return r.notExtended(total, "method.silence", "λ", t, a, b,
+		if a, b := was.Strength(t, total), is.Strength(t, longer); a != b {
+			return r.notExtended(total, "method", "the strength of the method", t, a, b,
 				"give method.silence so that the correction begins at the same step; a run on its ramp cannot be extended")
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -190,18 +190,18 @@ func (r *run) evaluates(t int) bool {
 // settings are those of step t. Schedules count all steps; the optimizer counts its
 // updates, which a skipped step is not.
 func (r *run) settings(t int) step.Settings {
-	m := r.cfg.Method
+	m := r.cfg.Method.Method()
 	set := step.Settings{
 		Step: t - r.done.Skipped, Steps: r.cfg.Train.Steps, Rate: r.rates.Rate(t - 1), NextRate: r.rates.Rate(t),
-		Lambda:     m.LambdaAt(t, r.cfg.Train.Steps),
-		Statistics: r.logs(t), ParetoLambda: m.Lambda,
+		Lambda:     m.Strength(t, r.cfg.Train.Steps),
+		Statistics: r.logs(t), ParetoLambda: r.cfg.Method.CAGE.Lambda,
 	}
 	if len(r.Phase().Weights) == 0 { // there is nothing to correct
 		set.Lambda = 0
 	}
 	if r.measuresPareto(t) {
 		// A training in full precision has no gradient at Q(x).
-		set.ParetoSTE, set.Pareto = r.cfg.Method.Gradient != cage.FullGradient, true
+		set.ParetoSTE, set.Pareto = r.cfg.Method.Gradient != method.FullGradient, true
 	}
 	return set
 }

@@ -147,7 +147,7 @@ func (r *run) perplexity(loss float64) *metrics.Number {
 func (r *run) summary() *metrics.Summary {
 	c := r.cfg
 	return &metrics.Summary{
-		Name: filepath.Base(c.Train.Out), Dir: c.Train.Out, Method: c.Method.Name, Form: string(c.Method.Form), Lambda: c.Method.Lambda, Silence: c.Method.Silence,
+		Name: filepath.Base(c.Train.Out), Dir: c.Train.Out, Method: c.Method.Name, Form: string(c.Method.CAGE.Form), Lambda: c.Method.CAGE.Lambda, Silence: c.Method.CAGE.Silence,
 		Parameters: int64(architecture.CountParams(r.model.Params(), nil)), NonEmbedding: int64(architecture.NonEmbedding(r.model.Params())),
 		Steps: r.done.Step, TotalSteps: c.Train.Steps, Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
 	}

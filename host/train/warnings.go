@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
@@ -27,8 +27,8 @@ func withoutEffect(cfg *config.Config, programs *assembly.Programs) (messages []
 			idle(setting, "a step has one micro-batch (train.accumulate)")
 		}
 	}
-	m := cfg.Method
-	if m.Form == cage.Coupled && m.Variant != cage.Default.Variant {
+	m := cfg.Method.CAGE
+	if m.Form == method.Coupled && m.Variant != method.Default.Variant {
 		idle(fmt.Sprintf("method.variant = %q", m.Variant), fmt.Sprintf("method.form is %q", m.Form))
 	}
 	weights, activations := 0, 0 // quantized in some phase
@@ -37,10 +37,10 @@ func withoutEffect(cfg *config.Config, programs *assembly.Programs) (messages []
 	}
 	if weights == 0 {
 		const reason = "no weight is quantized"
-		if m.Name == cage.MethodCAGE && m.Form != cage.Off {
+		if cfg.Method.Name == method.NameCAGE && m.Form != method.Off {
 			idle(fmt.Sprintf("method.form = %q", m.Form), reason)
 		}
-		if m.ParetoEvery > 0 {
+		if cfg.Method.ParetoEvery > 0 {
 			idle("method.pareto_every", reason)
 		}
 		if cfg.Diagnostics.Every > 0 {
@@ -81,13 +81,13 @@ const (
 // tooStrong returns warnings of a correction or a weight decay that is too strong in a
 // single step; none when both are moderate. What optimizers with rates of their own do is
 // known only during the run: see checkRates.
-func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
-	method := r.cfg.Method
+func (r *run) tooStrong(rules []method.Rule) (messages []string) {
+	cage := r.cfg.Method.CAGE
 	rate, pull := 0.0, 0.0 // largest α_t and α_t·λ_t
 	const looked = 10_000  // steps at most: both change slowly
 	for t, steps := 1, r.cfg.Train.Steps; t <= steps; t += max(1, steps/looked) {
 		rate = max(rate, r.rates.Rate(t-1))
-		pull = max(pull, r.rates.Rate(t-1)*method.LambdaAt(t, steps))
+		pull = max(pull, r.rates.Rate(t-1)*cage.Strength(t, steps))
 	}
 	correction, decay := 0.0, 0.0
 	for _, rule := range rules {
@@ -95,7 +95,7 @@ func (r *run) tooStrong(rules []cage.Rule) (messages []string) {
 			continue
 		}
 		factor := rule.RateFactor
-		if rule.Quantizer != nil && method.Form == cage.Decoupled {
+		if rule.Quantizer != nil && cage.Form == method.Decoupled {
 			correction = max(correction, factor*pull)
 		}
 		decay = max(decay, factor*rate*rule.Decay)
@@ -119,7 +119,7 @@ func (r *run) checkRates(set step.Settings, res step.Result) {
 	for _, rule := range r.Compiled.Plan().Rules {
 		rate, own := res.Rates[rule.Name]
 		pull := 0.0
-		if rule.Quantizer != nil && r.cfg.Method.Form == cage.Decoupled {
+		if rule.Quantizer != nil && r.cfg.Method.CAGE.Form == method.Decoupled {
 			pull = rate * set.Lambda
 		}
 		if !own || pull <= mostCorrection && rate*rule.Decay <= mostDecay {

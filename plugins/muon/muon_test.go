@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	method "github.com/cage-qat/cage/host/method/cage"
+	method "github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/answer"
@@ -139,12 +139,13 @@ func TestCorrectedGolden(t *testing.T) {
 				method.InputClip:                 reference.Float(1),
 				answer.StatePrefix + stateBuffer: reference.Floats(make([]float64, len(x0.Data)), x0.Shape...),
 			}
-			schedule := method.Method{Form: rule.Form, Lambda: c.Params.Float("lam"), Silence: c.Params.Float("silence"), Ramp: method.Linear}
+			schedule := method.Default
+			schedule.Lambda, schedule.Silence = c.Params.Float("lam"), c.Params.Float("silence")
 			for i, step := range c.Expected.List("steps") {
 				in[method.InputGradient] = reference.Floats(grads.Row(i).Data, x0.Shape...)
 				in[method.InputStep] = reference.Float(float64(i + 1))
 				in[method.InputRate], in[method.InputNextRate] = reference.Float(rates[i]), reference.Float(rates[i+1])
-				in[method.InputLambda] = reference.Float(schedule.LambdaAt(i+1, c.Params.Int("total")))
+				in[method.InputLambda] = reference.Float(schedule.Strength(i+1, c.Params.Int("total")))
 				out := m.Run(t, p, in)
 				if out[method.OutputUncorrected].Scalar() != 0 {
 					t.Errorf("step %d is not corrected", i+1)
@@ -162,6 +163,6 @@ func correctedRule(t *testing.T, shape []int) method.Rule {
 	q := plugintest.BuildQuantizer(t, grid{}, nil, shape...)
 	return method.Rule{
 		Name: "w", Shape: shape, Optimizer: plugintest.BuildOptimizer(t, muon{}, nil, plugintest.Matrix(shape...)), Quantizer: &q, Decay: 0.1, RateFactor: 1,
-		Form: method.Decoupled, Variant: method.Paper,
+		Method: method.Default, Mode: method.Mode(method.Decoupled),
 	}
 }

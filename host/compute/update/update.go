@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
@@ -286,13 +286,13 @@ const (
 	Giving     Part = "given"   // writes what opaque optimizers are given, [GivenX] and [GivenGradient]
 )
 
-var programs = map[Part]func(cage.Rule) (*program.Program, error){
-	Updating: cage.Rule.Program, Observing: cage.Rule.ObserveProgram, Collecting: cage.Rule.CollectProgram,
-	Probing: cage.Rule.ProbeProgram, Giving: cage.Rule.GivenProgram,
+var programs = map[Part]func(method.Rule) (*program.Program, error){
+	Updating: method.Rule.Program, Observing: method.Rule.ObserveProgram, Collecting: method.Rule.CollectProgram,
+	Probing: method.Rule.ProbeProgram, Giving: method.Rule.GivenProgram,
 }
 
 // Jobs makes the jobs of a part of rules. Rules without it have none.
-func Jobs(rules []cage.Rule, of Part) ([]Job, error) {
+func Jobs(rules []method.Rule, of Part) ([]Job, error) {
 	var jobs []Job
 	for _, r := range rules {
 		p, err := programs[of](r)
@@ -304,7 +304,7 @@ func Jobs(rules []cage.Rule, of Part) ([]Job, error) {
 		}
 		j := bind(r, p)
 		if of == Updating {
-			for _, gradient := range []string{cage.InputGradient, cage.InputProbed} {
+			for _, gradient := range []string{method.InputGradient, method.InputProbed} {
 				if j.Inputs[gradient] != "" {
 					j.Donated[gradient] = true
 				}
@@ -316,7 +316,7 @@ func Jobs(rules []cage.Rule, of Part) ([]Job, error) {
 }
 
 // bind binds a program of a rule to tensors, by the names of its inputs and outputs.
-func bind(r cage.Rule, p *program.Program) Job {
+func bind(r method.Rule, p *program.Program) Job {
 	j := Job{Tensor: r.Name, Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Storage: map[string]sdk.Storage{}, Donated: map[string]bool{}}
 	for _, s := range r.State() {
 		if s.Storage != sdk.StoreFloat32 {
@@ -341,7 +341,7 @@ func bind(r cage.Rule, p *program.Program) Job {
 
 // tensorOf returns the name of the tensor that an input or output of a rule's program is
 // bound to; ok is false for scalars and measures.
-func tensorOf(r cage.Rule, input string) (name string, ok bool) {
+func tensorOf(r method.Rule, input string) (name string, ok bool) {
 	tensor := r.Name
 	if state, cut := strings.CutPrefix(input, answer.StatePrefix); cut {
 		return State(tensor, state), true
@@ -357,29 +357,29 @@ func tensorOf(r cage.Rule, input string) (name string, ok bool) {
 		return Kept(tensor, s), true
 	}
 	switch {
-	case input == cage.InputX:
+	case input == method.InputX:
 		return Param(tensor), true
-	case input == cage.InputGradient:
+	case input == method.InputGradient:
 		return Gradient(tensor), true
-	case input == cage.InputQuantized:
+	case input == method.InputQuantized:
 		return Value(tensor), true
 	case input == answer.InputNoise:
 		return Noise(tensor), true
 	case input == answer.InputSharedNoise:
 		return SharedNoise(tensor), true
-	case input == cage.InputOptimizerNoise:
+	case input == method.InputOptimizerNoise:
 		return OptimizerNoise(tensor), true
-	case input == cage.InputProbed:
+	case input == method.InputProbed:
 		return Probed(tensor), true
-	case input == cage.OutputPoint:
+	case input == method.OutputPoint:
 		return Point(tensor), true
 	case input == answer.OutputWeights:
 		return Evaluated(tensor), true
-	case input == cage.OutputGivenX:
+	case input == method.OutputGivenX:
 		return GivenX(tensor), true
-	case input == cage.OutputGivenGradient:
+	case input == method.OutputGivenGradient:
 		return GivenGradient(tensor), true
-	case input == cage.InputDirection:
+	case input == method.InputDirection:
 		return Direction(tensor), true
 	}
 	return "", false
@@ -387,7 +387,7 @@ func tensorOf(r cage.Rule, input string) (name string, ok bool) {
 
 // Evaluations makes the jobs of the optimizers whose results are other tensors than those that they
 // train. They change nothing, and write the tensors of [Evaluated].
-func Evaluations(rules []cage.Rule) []Job {
+func Evaluations(rules []method.Rule) []Job {
 	var jobs []Job
 	for _, r := range rules {
 		if r.Optimizer.Evaluate != nil {
@@ -398,7 +398,7 @@ func Evaluations(rules []cage.Rule) []Job {
 }
 
 // Inits makes the jobs with which optimizers initialize states from parameters.
-func Inits(rules []cage.Rule) []Job {
+func Inits(rules []method.Rule) []Job {
 	var jobs []Job
 	for _, r := range rules {
 		if r.Optimizer.Init != nil {

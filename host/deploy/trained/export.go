@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/export"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -47,7 +47,7 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 	if w := t.made.Posttrained.matrix(param); w != nil {
 		return t.posttrained(w)
 	}
-	quantizes := func(r cage.Rule) bool { return r.Name == param && r.Quantizer != nil }
+	quantizes := func(r method.Rule) bool { return r.Name == param && r.Quantizer != nil }
 	if !slices.ContainsFunc(t.built.Compiled.Plan().Rules, quantizes) {
 		return nil, nil
 	}
@@ -176,10 +176,12 @@ func (t *Model) method() string {
 		return fmt.Sprintf("%s after the training, on %d sequences of %d tokens", strings.ToUpper(p.Method), p.Calibration.Windows, p.Calibration.Context)
 	case p != nil:
 		return strings.ToUpper(p.Method) + " after the training"
-	case m.Form == cage.Off || m.Lambda == 0 || t.cfg.Untrained():
+	case !m.Acts() || t.cfg.Untrained():
 		return ""
+	case m.Name == method.NameCAGE:
+		return fmt.Sprintf("%s, λ = %g", m.Name, m.CAGE.Lambda)
 	}
-	return fmt.Sprintf("%s, λ = %g", m.Name, m.Lambda)
+	return m.Name
 }
 
 // trainedOn says what the model was trained on.

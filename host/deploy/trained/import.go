@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
@@ -139,7 +139,7 @@ func hubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
 // Held is a run that trains no step: its state is a model as it is.
 type Held struct {
 	Config *config.Config
-	Method cage.Settings // with which the model was trained
+	Method method.Settings // with which the model was trained
 	Record *Record
 	Params []architecture.Param
 	// Values reads a parameter, when it is written.
@@ -174,7 +174,7 @@ func (h *Held) Write(ctx context.Context, to rundir.Dir) error {
 		return err
 	}
 	out := rundir.At(h.Config.Train.Out)
-	summary := metrics.Summary{Name: out.Base(), Completed: true, Dir: out.Name, Method: h.Method.Name, Form: string(h.Method.Form),
+	summary := metrics.Summary{Name: out.Base(), Completed: true, Dir: out.Name, Method: h.Method.Name, Form: string(h.Method.CAGE.Form),
 		Parameters: int64(architecture.CountParams(h.Params, nil)), NonEmbedding: int64(architecture.NonEmbedding(h.Params))}
 	if err := metrics.WriteSummary(to.Summary(), summary); err != nil {
 		return err

@@ -93,7 +93,7 @@ func profilePlan(ctx context.Context, dev *engine.Device, plan step.Plan, cfg *c
 	}
 	subject := Subject{Name: "profile", Compiled: c}
 	if len(plan.Weights) > 0 {
-		subject.Lambda = cfg.Method.Lambda
+		subject.Lambda = cfg.Method.CAGE.Lambda
 	}
 	state, err := c.NewState(0, tokens(c, cfg.Model.Vocab))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/study/bench/direct"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -57,7 +57,7 @@ const (
 // Configured names the subject that is the training step of this configuration: the one
 // with the correction, if it has one.
 func Configured(cfg *config.Config) string {
-	if cfg.Quantizer.Weights != nil && cfg.Method.Name == cage.MethodCAGE && cfg.Method.Form != "off" {
+	if cfg.Quantizer.Weights != nil && cfg.Method.Name == method.NameCAGE && cfg.Method.CAGE.Form != method.Off {
 		return WithCAGE
 	}
 	return Plain
@@ -118,16 +118,28 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	}, nil
 }
 
+// corrected gives rules without a method the correction, which acts where λ_t > 0.
+func corrected(rules []method.Rule) []method.Rule {
+	rules = slices.Clone(rules)
+	for i, r := range rules {
+		if r.Quantizer != nil && (r.Method == nil || len(r.Method.Modes()) == 0) {
+			rules[i].Method = method.Default
+		}
+	}
+	return rules
+}
+
 // variants lists the steps that the options ask for.
 func variants(ready *preparedStep, o Options) ([]variant, error) {
 	plan := ready.plan
 	plan.Dispatch = o.Dispatch
-	if plan.Form == cage.Off {
-		plan.Form = cage.Decoupled
+	correctable := ready.config.Method.Name != method.NameLOTION
+	if correctable {
+		plan.Rules = corrected(plan.Rules)
 	}
 	list := []variant{{Plain, plan, 0}}
-	if len(plan.Weights) > 0 {
-		list = append(list, variant{WithCAGE, plan, ready.config.Method.Lambda})
+	if len(plan.Weights) > 0 && correctable {
+		list = append(list, variant{WithCAGE, plan, ready.config.Method.CAGE.Lambda})
 	}
 	if plan.Distillation != nil {
 		untaught := plan

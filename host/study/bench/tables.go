@@ -164,7 +164,7 @@ func (r *OverheadReport) measure(ctx context.Context, configure func(Variant) (*
 	for _, v := range pair {
 		lambda := 0.0
 		if v.CAGE {
-			lambda = cfg.Method.Lambda
+			lambda = cfg.Method.CAGE.Lambda
 		}
 		list = append(list, variant{v.String(), p.plan, lambda})
 	}

@@ -196,7 +196,7 @@ func TestFindStale(t *testing.T) {
 		return func(_ context.Context, list []*config.Config) []config.Finding {
 			out := make([]config.Finding, len(list))
 			for i, cfg := range list {
-				if cfg.Method.Lambda == 1 {
+				if cfg.Method.CAGE.Lambda == 1 {
 					out[i] = f
 					continue
 				}

@@ -15,7 +15,7 @@ import (
 	"maps"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
@@ -172,7 +172,7 @@ func sameQuantizer(a, b *Programs, site string) bool {
 }
 
 // Rules lists the update rules of all phases.
-func (b *Built) Rules() (list []cage.Rule) {
+func (b *Built) Rules() (list []method.Rule) {
 	for _, c := range b.phases {
 		list = append(list, c.Plan().Rules...)
 	}

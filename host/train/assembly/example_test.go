@@ -29,8 +29,8 @@ plugin = "quest"
 	}
 	quantized := architecture.CountParams(m.Params(), func(p architecture.Param) bool { return p.Quantized })
 	fmt.Printf("%d of %d parameters are quantized\n", quantized, architecture.CountParams(m.Params(), nil))
-	method := cfg.Method
-	fmt.Printf("%s, λ at the end: %v\n", method.Form, method.LambdaAt(cfg.Train.Steps, cfg.Train.Steps))
+	cage := cfg.Method.CAGE
+	fmt.Printf("%s, λ at the end: %v\n", cage.Form, cage.Strength(cfg.Train.Steps, cfg.Train.Steps))
 	// Output:
 	// 20480 of 37088 parameters are quantized
 	// decoupled, λ at the end: 5

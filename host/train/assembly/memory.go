@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/method/cage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
@@ -136,8 +135,10 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 		if t.RefreshDelay > 0 { // what a refresh reads is copied while it is under way
 			out.States += memory.Inputs(t.Optimizer.Refresh)
 		}
-		if _, quantized := programs.Weights[t.Name]; quantized && cfg.Method.Name == cage.MethodLOTION {
-			out.States += elements(t.Shape)
+		if _, quantized := programs.Weights[t.Name]; quantized {
+			for _, s := range cfg.Method.Method().State(t.Shape) {
+				out.States += elements(s.Shape)
+			}
 		}
 	}
 	if d := cfg.Diagnostics; d.Every > 0 && !programs.Forward {

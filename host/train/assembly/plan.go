@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
@@ -19,18 +19,17 @@ import (
 func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, error) {
 	plan := step.Plan{
 		Model: m, Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,
-		Form: cfg.Method.Form, Variant: cfg.Method.Variant, Clip: cfg.Train.Clip, Seed: uint64(cfg.Seed),
+		Clip: cfg.Train.Clip, Seed: uint64(cfg.Seed),
 		RefreshDelay: map[string]int{},
 		Unquantized:  cfg.Train.Requantize == "off",
 		Rotations:    step.Rotations(cfg.Train.Rotations),
 	}
 	var err error
-	var regularizer *cage.Lotion
 	if !programs.Forward {
 		if plan.Distillation, err = distillation(cfg); err != nil {
 			return plan, err
 		}
-		if plan.FullPrecision, regularizer, err = fullPrecision(cfg, programs); err != nil {
+		if plan.FullPrecision, err = fullPrecision(cfg, programs); err != nil {
 			return plan, err
 		}
 	}
@@ -56,54 +55,50 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 			return plan, err
 		}
 	}
-	addRules(&plan, cfg, programs, regularizer)
+	addRules(&plan, cfg, programs)
 	return plan, nil
 }
 
-// fullPrecision reports whether gradients are computed with unquantized weights. Training with LOTION does that: its
-// settings are returned, too, and are nil without it. An evaluation has no gradients, so that it may use other quantizers
-// than the training.
-func fullPrecision(cfg *config.Config, programs *Programs) (bool, *cage.Lotion, error) {
-	if full := cfg.Method.Name == cage.MethodLOTION || cfg.Method.Gradient == cage.FullGradient; full && len(programs.Backward) > 0 {
-		key, role := "method.gradient", "gradients"
-		if cfg.Method.Name == cage.MethodLOTION {
-			key = "method.name"
-		}
+// fullPrecision reports whether gradients are computed with unquantized weights. Some methods do that. An evaluation has no
+// gradients, so that it may use other quantizers than the training.
+func fullPrecision(cfg *config.Config, programs *Programs) (bool, error) {
+	key, byMethod := "method.gradient", cfg.Method.Method().FullPrecision()
+	if byMethod {
+		key = "method.name"
+	}
+	if !byMethod && cfg.Method.Gradient != method.FullGradient {
+		return false, nil
+	}
+	if len(programs.Backward) > 0 {
+		role := "gradients"
 		if cfg.Quantizer.Gradients == nil {
 			role = "backward"
 		}
 		e := cfg.ErrorAt(key, "gradients are taken in full precision, but the products of the backward pass are quantized")
 		e.Hint = "leave [quantizer." + role + "] out"
-		return true, nil, e
+		return true, e
 	}
-	switch {
-	case cfg.Method.Name == cage.MethodLOTION:
-		if len(programs.Activations) > 0 {
-			e := cfg.ErrorAt("method.name", "LOTION is for weights only, but activations are quantized")
-			e.Hint = `configure [quantizer.weights] alone`
-			return true, nil, e
-		}
-		regularizer := cfg.Method.Lotion()
-		return true, &regularizer, noTrained(cfg, "method.name", programs)
-	case cfg.Method.Gradient == cage.FullGradient:
-		return true, nil, noTrained(cfg, "method.gradient", programs)
+	if byMethod && len(programs.Activations) > 0 {
+		e := cfg.ErrorAt(key, "%s is for weights only, but activations are quantized", cfg.Method.Title())
+		e.Hint = `configure [quantizer.weights] alone`
+		return true, e
 	}
-	return false, nil, nil
+	return true, noTrained(cfg, key, programs)
 }
 
 // addRules adds the update rules of all tensors that are trained.
-func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, regularizer *cage.Lotion) {
+func addRules(plan *step.Plan, cfg *config.Config, programs *Programs) {
 	groups := map[string]string{} // of tables
 	for _, t := range programs.Tensors {
 		if groups[t.Table] == "" {
 			groups[t.Table] = fmt.Sprint(len(groups) + 1)
 		}
-		rule := cage.Rule{ // its form is Off until a step with λ > 0 takes the plan's: step.Plan.rules
+		rule := method.Rule{
 			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Group: groups[t.Table], Clip: cfg.Train.Clip > 0,
-			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Form: cage.Off, Variant: plan.Variant, Lotion: regularizer, Constrain: t.Constrain,
+			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Constrain: t.Constrain,
 		}
 		if q, ok := programs.Weights[t.Name]; ok {
-			rule.Quantizer = &q
+			rule.Quantizer, rule.Method = &q, cfg.Method.Method()
 		}
 		plan.Rules = append(plan.Rules, rule)
 		if t.RefreshDelay > 0 {

@@ -63,7 +63,7 @@ func surveyKey(cfg *config.Config) (string, error) {
 		c.Data.Seed, c.Schedule = 0, schedule.Settings{}
 	}
 	c.Diagnostics, c.Device = diagnostics.Settings{}, config.Device{Count: c.Device.Count}
-	c.Method.Lambda, c.Method.Silence = 0, 0
+	c.Method.CAGE.Lambda, c.Method.CAGE.Silence = 0, 0
 	text, err := json.Marshal(&c)
 	return string(text), err
 }

@@ -28,7 +28,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/method/diagnostics"
 	"github.com/cage-qat/cage/host/method/schedule"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -47,7 +47,7 @@ type Config struct {
 	Data        Data
 	Train       Train
 	Schedule    schedule.Settings
-	Method      cage.Settings
+	Method      method.Settings
 	Quantizer   Quantizer
 	Optimizer   Optimizer
 	Diagnostics diagnostics.Settings
@@ -97,7 +97,7 @@ func (c *Config) WithoutTraining(out string) *Config {
 		c.untrained, c.Train.Steps, c.Train.Out = true, 0, out
 		c.Data.Train, c.Data.Mixture, c.Data.TrainSHA256 = nil, nil, ""
 		c.Train.Distillation, c.Quantizer = Distillation{}, last
-		c.Method.Name, c.Method.Form = cage.MethodOff, cage.Off
+		c.Method.Name, c.Method.CAGE.Form = method.NameOff, method.Off
 		return nil
 	})
 	return held

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/method/diagnostics"
 	"github.com/cage-qat/cage/host/method/schedule"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -75,9 +75,9 @@ func TestDefaults(t *testing.T) {
 			EvalEvery: 200, EvalBatches: 32, LogEvery: 10, CheckpointMinutes: 10, Keep: 2,
 			Out: filepath.Join("runs", "demo"), NaNPolicy: "skip", MaxSkipped: 10, SampleTokens: 64, SampleTemperature: 0.7},
 		Schedule: schedule.Settings{Kind: "onecycle_cos", Rate: 1e-3, Warmup: 0.1, From: 0.01, Floor: 0.1, Decay: 0.1},
-		Method: cage.Settings{Name: "cage", Gradient: "quantized",
-			Method: cage.Method{Form: cage.Off, Variant: cage.Paper, Lambda: 2, Silence: 0.9, Ramp: cage.Linear},
-			Coeff:  4000, FisherDecay: 0.999, Bits: 4, Denom: "power"},
+		Method: method.Settings{Name: "cage", Gradient: "quantized",
+			CAGE:   method.CAGE{Form: method.Off, Variant: method.Paper, Lambda: 2, Silence: 0.9, Ramp: method.Linear},
+			LOTION: method.DefaultLOTION},
 		Optimizer:   Optimizer{Plugin: Plugin{Name: "adamw"}, Rest: &Plugin{Name: "adamw"}},
 		Diagnostics: diagnostics.Settings{Coordinates: 4096, Window: 32},
 		Device:      Device{Kind: "cpu", Count: 1, Precision: "float32", TF32: "off", Attention: "auto", Kernels: "auto", Products: "float", Allocator: "default", Preallocate: "off"},
@@ -85,7 +85,7 @@ func TestDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, parse(t, small), values); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if form := parse(t, small+"[quantizer]\nplugin = \"quest\"\n").Method.Form; form != "decoupled" {
+	if form := parse(t, small+"[quantizer]\nplugin = \"quest\"\n").Method.CAGE.Form; form != "decoupled" {
 		t.Errorf("method.form of a quantized run is %q, want decoupled", form)
 	}
 }
@@ -277,14 +277,14 @@ func TestOLMo2Defaults(t *testing.T) {
 // Weights that only an override quantizes are corrected as all quantized weights are.
 func TestFormFollowsOverrides(t *testing.T) {
 	const only = "[[quantizer.overrides]]\nmatch = \"*\"\nplugin = \"absmax\"\n"
-	for text, want := range map[string]cage.Form{
+	for text, want := range map[string]method.Form{
 		only: "decoupled", only + "role = \"activations\"\n": "off", only + "role = \"weights\"\n": "decoupled",
 		"[[quantizer.overrides]]\nmatch = \"*\"\nplugin = \"none\"\n":     "off",
 		only + "[method]\nname = \"lotion\"\n":                            "off",
 		only + "[method]\nname = \"off\"\nlambda = 1\npareto_every = 5\n": "off",
 		only + "[method]\nform = \"off\"\n":                               "off",
 	} {
-		if got := parse(t, small+text).Method.Form; got != want {
+		if got := parse(t, small+text).Method.CAGE.Form; got != want {
 			t.Errorf("method.form is %q, want %q, with\n%s", got, want, text)
 		}
 	}
@@ -293,20 +293,11 @@ func TestFormFollowsOverrides(t *testing.T) {
 func TestMethods(t *testing.T) {
 	const weights = "[quantizer.weights]\nplugin = \"absmax\"\n"
 	c := parse(t, small+weights, `method={name="lotion", coeff=10, fisher_decay=0.9, bits=3}`)
-	want := cage.Settings{Name: "lotion", Gradient: "quantized",
-		Method: cage.Method{Form: cage.Off, Variant: cage.Paper, Lambda: 2, Silence: 0.9, Ramp: cage.Linear},
-		Coeff:  10, FisherDecay: 0.9, Bits: 3, Denom: "power"}
+	want := method.Settings{Name: "lotion", Gradient: "quantized",
+		CAGE:   method.CAGE{Form: method.Off, Variant: method.Paper, Lambda: 2, Silence: 0.9, Ramp: method.Linear},
+		LOTION: method.LOTION{Coeff: 10, FisherDecay: 0.9, Bits: 3, Denom: "power"}}
 	if diff := cmp.Diff(want, c.Method); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-	for _, d := range []struct {
-		denom string
-		bits  int
-		want  float64
-	}{{"power", 4, 8}, {"symmetric", 4, 7}, {"power", 2, 2}, {"symmetric", 2, 1}, {"power", 16, 32768}} {
-		if got := (cage.Settings{Bits: d.bits, Denom: d.denom}).Lotion().Denominator; got != d.want {
-			t.Errorf("%s at %d bits: %g, want %g", d.denom, d.bits, got, d.want)
-		}
 	}
 	// What is written are the keys of the method, and of no other.
 	text := encode(t, c)

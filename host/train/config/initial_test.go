@@ -218,7 +218,7 @@ func TestWithoutTraining(t *testing.T) {
 		if d := again.Data; !again.Untrained() || again.Train.Out != "runs/held" || d.Validation != "b" || len(d.Files()) > 0 {
 			t.Errorf("%s: read back as\n%s", name, encoded)
 		}
-		if again.Method.Name != "off" || again.Method.Form != "off" {
+		if again.Method.Name != "off" || again.Method.CAGE.Form != "off" {
 			t.Errorf("%s: the method is %+v", name, again.Method)
 		}
 		if cfg.Untrained() || cfg.Train.Steps != 9 || len(cfg.Data.Files()) != 1 {

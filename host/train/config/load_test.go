@@ -128,7 +128,7 @@ func TestResolveSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i == 0 && (c.Train.Steps != 7 || c.Method.Form != "off" || c.Quantizer.Weights.Name != "absmax") || i == 1 && len(c.Quantizer.Overrides) != 1 {
+		if i == 0 && (c.Train.Steps != 7 || c.Method.CAGE.Form != "off" || c.Quantizer.Weights.Name != "absmax") || i == 1 && len(c.Quantizer.Overrides) != 1 {
 			t.Errorf("%d: %+v", i, c)
 		}
 	}

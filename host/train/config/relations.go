@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
@@ -15,7 +15,7 @@ import (
 // rule is skipped when one of its keys has a problem already.
 func (d *decoder) relations() {
 	d.foreignKeys()
-	d.lotion()
+	d.quantizedWeights()
 	if d.Good("model.kind") {
 		d.problems(d.cfg.Model.Check())
 	}
@@ -100,8 +100,10 @@ func (d *decoder) overrides() {
 
 // changing reports a method that cannot have other quantizers in other steps.
 func (c *Config) changing() (out schema.Problems) {
-	out.Unless(c.Method.Name != cage.MethodLOTION || len(c.Quantizer.Phases(c.Train.Steps)) == 1, schema.Problem{Key: "method.name",
-		Found: `the string "lotion" beside overrides with from or to`, Hint: "LOTION keeps what it knows of a weight's gradients as long as the weight is quantized: leave from and to out"})
+	keeps := len(c.Method.Method().State(nil)) > 0
+	out.Unless(!keeps || len(c.Quantizer.Phases(c.Train.Steps)) == 1, schema.Problem{Key: "method.name",
+		Found: fmt.Sprintf("the string %q beside overrides with from or to", c.Method.Name),
+		Hint:  c.Method.Title() + " keeps what it knows of a weight as long as the weight is quantized: leave from and to out"})
 	return out
 }
 
@@ -210,12 +212,13 @@ func (d *decoder) refuseTraining() {
 	}
 }
 
-// lotion refuses LOTION where no weight is quantized. A run that trains nothing may name it: cage quantize once wrote such.
-func (d *decoder) lotion() {
-	if d.cfg.untrained || d.cfg.Method.Name != cage.MethodLOTION || d.cfg.Quantizer.quantizesWeights() || !d.Good("method", "method.name") || d.Bad("quantizer") {
+// quantizedWeights refuses a method without weights that it could act on. A run that trains nothing may name it: cage quantize
+// once wrote such.
+func (d *decoder) quantizedWeights() {
+	if d.cfg.untrained || d.cfg.Method.Name == method.NameCAGE || d.cfg.Method.Name == method.NameOff || d.cfg.Quantizer.quantizesWeights() || !d.Good("method", "method.name") || d.Bad("quantizer") {
 		return
 	}
-	d.Report("method.name", `found the string "lotion", but no weight is quantized`,
+	d.Report("method.name", fmt.Sprintf("found the string %q, but no weight is quantized", d.cfg.Method.Name),
 		"want a [quantizer.weights], with which the run is evaluated")
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 )
 
 // Step runs one optimizer step on the plan's Accumulate micro-batches, each given as flat
@@ -83,7 +83,7 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	if err = c.takeOpaque(t); err == nil {
 		var observed bool
 		if observed, err = c.refresh(s, t, set, scalars, &res); err == nil {
-			err = c.runUpdate(t, updateKind{form: c.form(set), part: update.Updating, statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed, probes: c.plan.probesDue(set.Step)}, scalars, &res)
+			err = c.runUpdate(t, updateKind{mode: c.mode(set), part: update.Updating, statistics: set.Statistics && len(c.plan.quantizedParams()) > 0, observed: observed, probes: c.plan.probesDue(set.Step)}, scalars, &res)
 		}
 	}
 	if err == nil {
@@ -104,19 +104,16 @@ func (p *Plan) advance(t update.Tensors) {
 	}
 }
 
-// needsQuantized tells whether a step reads Q(x): for the gradient, the correction
+// needsQuantized tells whether a step reads Q(x): for the gradient, the method
 // or a measure.
 func (c *Compiled) needsQuantized(set Settings) bool {
-	return !c.plan.FullPrecision || set.Statistics || set.ParetoSTE || set.Pareto || c.form(set) != cage.Off
+	return !c.plan.FullPrecision || set.Statistics || set.ParetoSTE || set.Pareto ||
+		slices.ContainsFunc(c.plan.rules(updateKind{mode: c.mode(set)}), method.Rule.Quantizes)
 }
 
-// form returns the form of the correction in a step. It is off while λ_t = 0, so that the step is computed as in a run
-// without CAGE.
-func (c *Compiled) form(set Settings) cage.Form {
-	if set.Lambda > 0 && len(c.plan.quantizedParams()) > 0 {
-		return c.plan.Form
-	}
-	return cage.Off
+// mode is the method's in a step.
+func (c *Compiled) mode(set Settings) method.Mode {
+	return method.Of(c.plan.Rules).Mode(method.At{Step: set.Step, Strength: set.Lambda})
 }
 
 // runQuantize adds the values and residuals of the quantized weights to t.
@@ -201,7 +198,7 @@ func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 // collect returns the scalars of the update, among them the sums of what optimizers collect of their tensors.
 func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.Scalars, error) {
 	scalars := c.scalars(set, res.GradNorm, res.Loss)
-	u, err := c.update(updateKind{form: c.form(set), part: update.Collecting})
+	u, err := c.update(updateKind{mode: c.mode(set), part: update.Collecting})
 	if u == nil || err != nil {
 		return scalars, err
 	}
@@ -228,7 +225,7 @@ func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, scalars upd
 	if err != nil || !c.refresher.Due(set.Step) {
 		return false, err
 	}
-	if err := c.runUpdate(t, updateKind{form: c.form(set), part: update.Observing}, scalars, res); err != nil {
+	if err := c.runUpdate(t, updateKind{mode: c.mode(set), part: update.Observing}, scalars, res); err != nil {
 		return false, err
 	}
 	failed, err := c.refresher.Run(&s.Pending, t, set.Step)
@@ -260,13 +257,13 @@ func (c *Compiled) scalars(set Settings, norm, loss float64) update.Scalars {
 		clip = math.Min(1, c.plan.Clip/(norm+clipEpsilon))
 	}
 	return update.Scalars{
-		cage.InputStep:     float32(set.Step),
-		cage.InputRate:     float32(set.Rate),
-		cage.InputNextRate: float32(set.NextRate),
-		cage.InputClip:     float32(clip),
-		cage.InputLambda:   float32(set.Lambda),
-		cage.InputSteps:    float32(set.Steps),
-		cage.InputLoss:     float32(loss),
+		method.InputStep:     float32(set.Step),
+		method.InputRate:     float32(set.Rate),
+		method.InputNextRate: float32(set.NextRate),
+		method.InputClip:     float32(clip),
+		method.InputLambda:   float32(set.Lambda),
+		method.InputSteps:    float32(set.Steps),
+		method.InputLoss:     float32(loss),
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 )
 
@@ -22,7 +22,7 @@ type Compiled struct {
 	evaluationPlan *Plan
 	stages         map[string]*executable
 	updates        map[updateKind]*update.Update
-	singles        map[cage.Form]*single
+	singles        map[method.Mode]*single
 	refresher      *refresh.Refresher
 	teacher        update.Tensors // parameters of the teacher; nil: not loaded
 	lent           bool           // whether they belong to the phase before
@@ -32,7 +32,7 @@ type Compiled struct {
 
 // updateKind says which part of the rules is to run, and how.
 type updateKind struct {
-	form       cage.Form
+	mode       method.Mode
 	statistics bool
 	observed   bool // after an observation, which the update must not repeat
 	part       update.Part
@@ -61,7 +61,7 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.prepare(dev); err != nil {
 		return nil, err
 	}
-	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[cage.Form]*single{}}
+	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{}, updates: map[updateKind]*update.Update{}, singles: map[method.Mode]*single{}}
 	if evaluation == nil {
 		c.evaluationPlan = &c.plan
 	}
@@ -83,19 +83,16 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 // evaluation, and the stationarity measures if pareto is true. What cannot be compiled
 // then fails before the first step, and no step waits for a compiler.
 func (c *Compiled) Prepare(pareto bool) error {
-	forms := []cage.Form{cage.Off}
-	if len(c.plan.quantizedParams()) > 0 && c.plan.Form != "" && c.plan.Form != cage.Off {
-		forms = append(forms, c.plan.Form)
-	}
+	modes := append(method.Of(c.plan.Rules).Modes(), method.Idle)
 	if c.isSingle() {
-		for _, form := range forms {
-			if _, err := c.single(form); err != nil {
+		for _, mode := range modes {
+			if _, err := c.single(mode); err != nil {
 				return err
 			}
 		}
 	}
 	if !c.isSingle() || c.refresher.Any() || pareto || c.plan.probesEver(false) || c.plan.probesEver(true) {
-		if err := c.prepareChain(forms, pareto); err != nil {
+		if err := c.prepareChain(modes, pareto); err != nil {
 			return err
 		}
 	}
@@ -109,8 +106,8 @@ func (c *Compiled) Prepare(pareto bool) error {
 	return err
 }
 
-// prepareChain compiles what the chain needs in the given forms.
-func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
+// prepareChain compiles what the chain needs in the given modes.
+func (c *Compiled) prepareChain(modes []method.Mode, pareto bool) error {
 	kinds := []gradientKind{{full: c.plan.FullPrecision}}
 	measured := pareto && len(c.plan.quantizedParams()) > 0
 	if measured && !c.plan.FullPrecision {
@@ -130,8 +127,8 @@ func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
 	if _, err := c.finish(); err != nil {
 		return err
 	}
-	for _, form := range forms {
-		for _, kind := range c.updateKinds(form, pareto) {
+	for _, mode := range modes {
+		for _, kind := range c.updateKinds(mode, pareto) {
 			if _, err := c.update(kind); err != nil {
 				return err
 			}
@@ -147,26 +144,26 @@ func (c *Compiled) prepareChain(forms []cage.Form, pareto bool) error {
 	return err
 }
 
-// updateKinds are the variants of the update in one form, with the parts before them.
-func (c *Compiled) updateKinds(form cage.Form, pareto bool) []updateKind {
-	list := []updateKind{{form: form, part: update.Collecting}, {form: form, part: update.Giving}}
+// updateKinds are the variants of the update in one mode, with the parts before them.
+func (c *Compiled) updateKinds(mode method.Mode, pareto bool) []updateKind {
+	list := []updateKind{{mode: mode, part: update.Collecting}, {mode: mode, part: update.Giving}}
 	for _, due := range c.plan.probePatterns() {
-		list = append(list, updateKind{form: form, part: update.Probing, probes: due})
+		list = append(list, updateKind{mode: mode, part: update.Probing, probes: due})
 	}
 	for _, statistics := range []bool{false, true}[:1+min(1, len(c.plan.quantizedParams()))] {
 		// Beside a step that is one executable, the chain runs the steps with refreshes, and
 		// those between a refresh and its late effect.
 		for _, due := range c.plan.probePatterns() {
 			if !c.isSingle() || c.refresher.Late() || pareto || due != "" {
-				list = append(list, updateKind{form: form, part: update.Updating, statistics: statistics, probes: due})
+				list = append(list, updateKind{mode: mode, part: update.Updating, statistics: statistics, probes: due})
 			}
 			if c.refresher.Any() {
-				list = append(list, updateKind{form: form, part: update.Updating, statistics: statistics, observed: true, probes: due})
+				list = append(list, updateKind{mode: mode, part: update.Updating, statistics: statistics, observed: true, probes: due})
 			}
 		}
 	}
 	if c.refresher.Any() {
-		list = append(list, updateKind{form: form, part: update.Observing})
+		list = append(list, updateKind{mode: mode, part: update.Observing})
 	}
 	return list
 }
@@ -250,7 +247,7 @@ func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 	}
 	var u *update.Update
 	if len(jobs) > 0 {
-		if u, err = update.Compile(c.dev, fmt.Sprintf("%s (%s)", kind.part, kind.form), jobs, c.plan.updateOptions(kind.part, rules)); err != nil {
+		if u, err = update.Compile(c.dev, fmt.Sprintf("%s (%s)", kind.part, kind.mode), jobs, c.plan.updateOptions(kind.part, rules)); err != nil {
 			return nil, err
 		}
 	}
@@ -259,7 +256,7 @@ func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 }
 
 // rules returns the plan's rules as a variant of the update has them.
-func (p *Plan) rules(kind updateKind) []cage.Rule {
+func (p *Plan) rules(kind updateKind) []method.Rule {
 	rules := slices.Clone(p.Rules)
 	for i := range rules {
 		rules[i].Observed = kind.observed
@@ -267,20 +264,20 @@ func (p *Plan) rules(kind updateKind) []cage.Rule {
 		if rules[i].Quantizer == nil {
 			continue
 		}
-		rules[i].Form, rules[i].Variant, rules[i].Statistics = kind.form, p.Variant, kind.statistics
+		rules[i].Mode, rules[i].Statistics = kind.mode, kind.statistics
 	}
 	return rules
 }
 
 // updateOptions are the options for compiling a part of the update.
-func (p *Plan) updateOptions(of update.Part, rules []cage.Rule) update.Options {
+func (p *Plan) updateOptions(of update.Part, rules []method.Rule) update.Options {
 	o := update.Options{Stacking: p.Stacking, Executors: p.Executors}
 	switch {
 	case of == update.Giving:
 		o.Memory = p.givenMemory(rules)
 	case p.Update != nil && (of == update.Updating || of == update.Observing):
 		o.Lower = func(j update.Job, in update.Nodes) update.Nodes {
-			i := slices.IndexFunc(rules, func(r cage.Rule) bool { return r.Name == j.Tensor })
+			i := slices.IndexFunc(rules, func(r method.Rule) bool { return r.Name == j.Tensor })
 			return p.Update(rules[i], in)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 )
 
@@ -53,7 +53,7 @@ func (c *Compiled) Products() (int, error) {
 
 // Tiled counts the rules of the update that run in tiles, and all, in a form and with or without statistics.
 func (c *Compiled) Tiled(form string, statistics bool) (tiled, all int, err error) {
-	u, err := c.update(updateKind{form: cage.Form(form), part: update.Updating, statistics: statistics})
+	u, err := c.update(updateKind{mode: method.Mode(form), part: update.Updating, statistics: statistics})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -76,7 +76,7 @@ func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func(
 	}
 	return func() error {
 		defer keepState(s.Tensors, t)
-		return c.runUpdate(t, updateKind{form: c.form(set), part: update.Updating, statistics: set.Statistics}, c.scalars(set, 1, 0), &Result{GradNorm: 1})
+		return c.runUpdate(t, updateKind{mode: c.mode(set), part: update.Updating, statistics: set.Statistics}, c.scalars(set, 1, 0), &Result{GradNorm: 1})
 	}, nil
 }
 

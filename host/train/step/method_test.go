@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -37,7 +37,7 @@ func TestLotion(t *testing.T) {
 		return func(p *step.Plan) {
 			p.FullPrecision = true
 			for i := range p.Rules {
-				p.Rules[i].Lotion = &cage.Lotion{Coeff: coeff, FisherDecay: 0.5, Denominator: 8}
+				p.Rules[i].Method = method.LOTION{Coeff: coeff, FisherDecay: 0.5, Bits: 4, Denom: "power"}
 			}
 		}
 	}

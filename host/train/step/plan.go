@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 )
 
@@ -36,13 +36,10 @@ type Plan struct {
 	Pieces map[int]map[string]lower.Quantizer
 	// Rules holds the update rules: one for every parameter, in the model's order, then
 	// one for every trained parameter of a quantizer, in the order of [Plan.Trained].
-	// Their form is Off, and they are without statistics; the step sets both as it needs.
-	Rules []cage.Rule
-	// Form and Variant are those of the correction when λ_t > 0.
-	Form    cage.Form
-	Variant cage.Variant
-	// FullPrecision takes the gradient at x, without quantization; the correction and the
-	// evaluation still quantize. Quantizers may then have no trained parameters and no state.
+	// They are without mode and statistics; the step sets both as it needs.
+	Rules []method.Rule
+	// FullPrecision takes the gradient at x, without quantization; the method and the
+	// evaluation may still quantize. Quantizers may then have no trained parameters and no state.
 	FullPrecision bool
 	// Distillation makes the model learn what a teacher predicts; nil means that it
 	// learns the tokens.
@@ -78,7 +75,7 @@ type Plan struct {
 
 // UpdateFunc builds the update of one tensor: it maps the rule's inputs, by name, to its
 // outputs, by name. Like other functions that build graphs, it panics on a mistake.
-type UpdateFunc func(rule cage.Rule, in update.Nodes) update.Nodes
+type UpdateFunc func(rule method.Rule, in update.Nodes) update.Nodes
 
 // check fails when the parts of the plan do not fit together.
 func (p *Plan) check() error {
@@ -246,7 +243,7 @@ type Settings struct {
 	Step           int     // t, from 1
 	Steps          int     // T, of the whole run
 	Rate, NextRate float64 // α_t and α_{t+1}
-	Lambda         float64 // λ_t
+	Lambda         float64 // λ_t, the strength of the method
 	// Statistics asks for the error statistics, which cost two passes over the quantized
 	// parameters.
 	Statistics bool
@@ -274,7 +271,7 @@ type Result struct {
 	// FailedRefreshes names the tensors whose preconditioner could not be renewed and
 	// stays as it was.
 	FailedRefreshes []string
-	// Uncorrected names the quantized tensors that got no correction because their
+	// Uncorrected names the quantized tensors that the method left alone because their
 	// residual is not finite.
 	Uncorrected []string
 	// Rates are those of the tensors whose optimizers have rates of their own, by name.

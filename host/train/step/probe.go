@@ -8,7 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/answer"
@@ -37,7 +37,7 @@ func (p *Plan) probesDue(t int) (set dues) {
 
 // probesEver reports whether a probe of a kind is due at any update.
 func (p *Plan) probesEver(sampled bool) bool {
-	return slices.ContainsFunc(p.Rules, func(r cage.Rule) bool {
+	return slices.ContainsFunc(p.Rules, func(r method.Rule) bool {
 		return r.Optimizer.ProbeDue.First > 0 && r.Optimizer.Sampled == sampled
 	})
 }
@@ -57,7 +57,7 @@ func (p *Plan) probePatterns() []dues {
 }
 
 // probes lists the rules whose probes of a kind are due.
-func (p *Plan) probes(due dues, sampled bool) (list []cage.Rule) {
+func (p *Plan) probes(due dues, sampled bool) (list []method.Rule) {
 	for _, r := range p.Rules {
 		if due.has(r.Optimizer.ProbeDue) && r.Optimizer.Sampled == sampled {
 			list = append(list, r)
@@ -71,7 +71,7 @@ func (p *Plan) probes(due dues, sampled bool) (list []cage.Rule) {
 func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Settings, scalars update.Scalars, res *Result) error {
 	due := c.plan.probesDue(set.Step)
 	if len(c.plan.probes(due, false)) > 0 {
-		u, err := c.update(updateKind{form: c.form(set), part: update.Probing, probes: due})
+		u, err := c.update(updateKind{mode: c.mode(set), part: update.Probing, probes: due})
 		if err != nil {
 			return err
 		}
@@ -86,12 +86,12 @@ func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Setti
 	if len(rules) == 0 {
 		return nil
 	}
-	scalars[cage.InputSampledFactor] = float32(math.Sqrt(c.plan.Model.(model.Language).Labels(batches.host, c.plan.Context)))
+	scalars[method.InputSampledFactor] = float32(math.Sqrt(c.plan.Model.(model.Language).Labels(batches.host, c.plan.Context)))
 	return c.secondGradients(s, t, batches, set, rules, true, res)
 }
 
 // secondGradients adds the second gradients of rules to t. Where there are other points in t, it takes the gradients there.
-func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches, set Settings, rules []cage.Rule, sampled bool, res *Result) error {
+func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches, set Settings, rules []method.Rule, sampled bool, res *Result) error {
 	at := update.Tensors{} // the state at the other points, and what is computed of it
 	for name := range s.Tensors {
 		at[name] = t[name]
@@ -127,7 +127,7 @@ func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches,
 }
 
 // keepProbed moves the gradients that updates read from at to t, and frees what else t does not have.
-func keepProbed(t, at update.Tensors, rules []cage.Rule) {
+func keepProbed(t, at update.Tensors, rules []method.Rule) {
 	for _, r := range rules {
 		name := update.Gradient(r.Name)
 		if b := at[name]; b != nil && r.Optimizer.Update.Input(answer.InputProbed) >= 0 {

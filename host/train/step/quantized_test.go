@@ -8,7 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/method/diagnostics"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/step"
@@ -126,7 +126,7 @@ func checkCodes(t *testing.T, plan step.Plan, tensors map[string][]float32, chos
 	t.Helper()
 	distinct := map[int32]bool{}
 	for _, c := range chosen {
-		rule := plan.Rules[slices.IndexFunc(plan.Rules, func(r cage.Rule) bool { return r.Name == c.Weight })]
+		rule := plan.Rules[slices.IndexFunc(plan.Rules, func(r method.Rule) bool { return r.Name == c.Weight })]
 		in := map[string]reference.Tensor{answer.InputX: reference.Floats(wide(tensors["param/"+c.Weight]), rule.Shape...)}
 		for _, tr := range rule.Quantizer.Trained {
 			in[answer.TrainedPrefix+tr.Name] = reference.Floats(wide(tensors["param/"+update.Trained(c.Weight, tr)]), tr.Shape...)

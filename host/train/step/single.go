@@ -12,7 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 )
 
 // Dispatch says into how many executables a step is compiled.
@@ -48,16 +48,16 @@ type single struct {
 // squared norms of the gradients, and the measures of the update.
 const readName = "read"
 
-// single compiles the step with one form of the correction. It always has the
+// single compiles the step in one mode of the method. It always has the
 // statistics, where anything is quantized: they are sums over what the step has anyway,
 // after a rotation of weights that stay rotated, and a variant without them would be one
 // more program to compile, which takes an accelerator's compiler as long as thousands of
 // such sums.
-func (c *Compiled) single(form cage.Form) (*single, error) {
-	if w, ok := c.singles[form]; ok {
+func (c *Compiled) single(mode method.Mode) (*single, error) {
+	if w, ok := c.singles[mode]; ok {
 		return w, nil
 	}
-	rules := c.plan.rules(updateKind{form: form, statistics: len(c.plan.quantizedParams()) > 0})
+	rules := c.plan.rules(updateKind{mode: mode, statistics: len(c.plan.quantizedParams()) > 0})
 	jobs, err := update.Jobs(rules, update.Updating)
 	if err != nil {
 		return nil, err
@@ -67,10 +67,10 @@ func (c *Compiled) single(form cage.Form) (*single, error) {
 		return nil, err
 	}
 	w := &single{jobs: jobs, collect: collect, scalars: update.ScalarNames(append(slices.Clone(jobs), collect...))}
-	if w.exec, err = c.plan.singleStage(w, "step ("+string(form)+")", c.plan.updateOptions(update.Updating, rules)).compile(c.dev); err != nil {
+	if w.exec, err = c.plan.singleStage(w, "step ("+string(mode)+")", c.plan.updateOptions(update.Updating, rules)).compile(c.dev); err != nil {
 		return nil, err
 	}
-	c.singles[form] = w
+	c.singles[mode] = w
 	return w, nil
 }
 
@@ -119,18 +119,18 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 // setClip puts the clip factor that follows from the squared norms of the gradients
 // among the scalars. It is computed in float64, as the host does.
 func (p *Plan) setClip(scalars update.Nodes, norms *graph.Node) {
-	if _, read := scalars[cage.InputClip]; !read || p.Clip <= 0 {
+	if _, read := scalars[method.InputClip]; !read || p.Clip <= 0 {
 		return
 	}
 	norm := graph.Sqrt(sum64(norms))
 	factor := graph.Div(graph.Const(norm.Graph(), p.Clip), graph.AddScalar(norm, clipEpsilon))
-	scalars[cage.InputClip] = graph.ConvertDType(graph.Min(factor, graph.OnesLike(factor)), dtypes.Float32)
+	scalars[method.InputClip] = graph.ConvertDType(graph.Min(factor, graph.OnesLike(factor)), dtypes.Float32)
 }
 
 // setLossScalar puts the loss of the step among the scalars, where an optimizer reads it. As on
 // the host ([Plan.setLoss]), it is computed in float64 from what is read of each micro-batch.
 func (p *Plan) setLossScalar(scalars update.Nodes, losses *graph.Node) {
-	if _, read := scalars[cage.InputLoss]; !read {
+	if _, read := scalars[method.InputLoss]; !read {
 		return
 	}
 	weights := make([]float64, p.lossCount())
@@ -142,7 +142,7 @@ func (p *Plan) setLossScalar(scalars update.Nodes, losses *graph.Node) {
 	of := graph.Reshape(graph.ConvertDType(losses, dtypes.Float64), n, len(weights))
 	means := graph.DivScalar(graph.ReduceSum(of, 0), float64(n))
 	loss := graph.ReduceAllSum(graph.Mul(means, graph.Const(losses.Graph(), weights)))
-	scalars[cage.InputLoss] = graph.ConvertDType(loss, dtypes.Float32)
+	scalars[method.InputLoss] = graph.ConvertDType(loss, dtypes.Float32)
 }
 
 // setSums puts the sums of what optimizers collect among the scalars. They are added up in float64 and in
@@ -177,7 +177,7 @@ func allFinite(v *graph.Node) *graph.Node { return graph.IsFinite(sum64(v)) }
 // runSingle replaces parameters and states, by their own values when the step is
 // skipped.
 func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, err error) {
-	w, err := c.single(c.form(set))
+	w, err := c.single(c.mode(set))
 	if err != nil {
 		return res, err
 	}
@@ -254,7 +254,7 @@ func (c *Compiled) readSingle(w *single, read []float32, set Settings, res *Resu
 	measures := update.Measures{}
 	update.ReadMeasures(w.jobs, read, measures)
 	if !set.Statistics {
-		delete(measures, cage.OutputErrorNorm2)
+		delete(measures, method.OutputErrorNorm2)
 	}
 	c.setMeasures(measures, res)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk"
@@ -339,7 +339,7 @@ func (c *Compiled) initParams(t update.Tensors, workers int, param func(architec
 // initTrainedWeights adds the trained parameters and states of the quantizers of weights that t has not yet.
 func (c *Compiled) initTrainedWeights(t update.Tensors) error {
 	trained, kept := c.plan.trainedWeights(), c.plan.keptOfWeights()
-	stepped := slices.ContainsFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Quantizer != nil && r.Quantizer.InitState != nil })
+	stepped := slices.ContainsFunc(c.plan.Rules, func(r method.Rule) bool { return r.Quantizer != nil && r.Quantizer.InitState != nil })
 	if len(missing(t, trained, update.Param)) == 0 && (!stepped || len(missing(t, kept, asNamed)) == 0) {
 		return nil
 	}
@@ -396,7 +396,7 @@ func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) erro
 
 // initOptimizers runs the init programs of the rules' optimizers, all at once. States of the method
 // itself start at zero.
-func (c *Compiled) initOptimizers(t update.Tensors, rules []cage.Rule) error {
+func (c *Compiled) initOptimizers(t update.Tensors, rules []method.Rule) error {
 	jobs := update.Inits(rules)
 	if len(jobs) > 0 {
 		u, err := update.Compile(c.dev, "init", jobs, update.Options{})

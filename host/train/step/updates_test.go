@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/internal/testrun"
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/effort"
@@ -100,7 +100,7 @@ func TestProducts(t *testing.T) {
 }
 
 // lowered is the update of a rule in a graph, whatever its program.
-func lowered(rule cage.Rule, in update.Nodes) update.Nodes {
+func lowered(rule method.Rule, in update.Nodes) update.Nodes {
 	p, err := rule.Program()
 	if err != nil {
 		panic(err)
@@ -109,7 +109,7 @@ func lowered(rule cage.Rule, in update.Nodes) update.Nodes {
 	for _, input := range p.Inputs {
 		args = append(args, in[input.Name])
 	}
-	return lower.Lower(in[cage.InputX].Graph(), p, args)
+	return lower.Lower(in[method.InputX].Graph(), p, args)
 }
 
 // pair compiles a configuration as it is and with all updates in a graph.
@@ -181,7 +181,7 @@ func TestRotationsInTiles(t *testing.T) {
 				}
 				k := started(t, cfg, plan)
 				run(t, k.Compiled, k.State, batches(cfg, 1, 1), step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: true})
-				if tiled, all, err := k.Tiled(string(cfg.Method.Form), true); err != nil || i == 0 && tiled != all {
+				if tiled, all, err := k.Tiled(string(cfg.Method.CAGE.Form), true); err != nil || i == 0 && tiled != all {
 					t.Errorf("%d of %d rules are tiled (%v)", tiled, all, err)
 				}
 				ends[i] = testrun.Download(t, k.Compiled, k.State)

@@ -1,4 +1,4 @@
-package cage
+package method
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ type step struct {
 	rate  program.Value            // the schedule's α_t of this tensor
 	e     program.Value            // see forwardError
 	task  program.Value            // the task's part of the gradient that the optimizer sees
-	// finite is whether the residual of the correction is.
+	// finite is whether the residual is that the method uses.
 	finite program.Value
 }
 
@@ -153,23 +153,15 @@ func (s *step) build() (*program.Program, error) {
 	return p, nil
 }
 
-// gradient is the gradient that the optimizer sees: that of the task, clipped; in the
-// coupled form plus λ_t·e_t (paper §3.1, "Error coupling"); with LOTION plus the slope of
-// its regularizer. Only the task's is clipped.
+// gradient is the gradient that the optimizer sees: that of the task, clipped, and what the method
+// adds to it, which is not.
 func (s *step) gradient() program.Value {
 	g := s.in[InputGradient]
 	if s.rule.Clip {
 		g = g.Mul(s.in[InputClip])
 	}
 	s.task = g
-	if s.rule.Form == Coupled && s.rule.Quantizer != nil {
-		g = g.Add(s.finiteForwardError().Mul(s.λ))
-	}
-	if s.rule.regularized() {
-		terms := s.rule.Lotion.regularize(s.b, s.x, g, s.state[fisherState])
-		g, s.state[fisherState] = terms.gradient, terms.fisher
-	}
-	return g
+	return s.rule.active().gradient(s, g)
 }
 
 // probed is the optimizer's second gradient as the optimizer sees it. At another point it is clipped by the same factor
@@ -197,6 +189,43 @@ func (s *step) probing() program.Value {
 		return s.b.Const(1)
 	}
 	return s.b.Const(0)
+}
+
+// rotateBack is Q(x_t) from the input quantized, which is H·Q(x_t) in a rule with a rotation.
+func (r Rule) rotateBack(quantized program.Value) program.Value {
+	if r.Rotation > 1 {
+		return quantized.Hadamard(r.Rotation)
+	}
+	return quantized
+}
+
+// forwardError is e = x_t − Q(x_t) of the forward pass.
+func (s *step) forwardError() program.Value {
+	if !s.e.Valid() {
+		s.e = s.x.Sub(s.rule.rotateBack(s.in[InputQuantized]))
+	}
+	return s.e
+}
+
+// finiteForwardError is e, or zeros if any element of it is not finite. The check looks at
+// the quantized value before it is rotated back, which saves a rotation of the whole
+// tensor ahead of the one that e needs: the sums of a rotation are finite where their
+// terms are.
+func (s *step) finiteForwardError() program.Value {
+	if s.rule.Rotation <= 1 {
+		return s.ifFinite(s.forwardError())
+	}
+	return s.zeroUnlessFinite(s.x.Sub(s.in[InputQuantized]), s.forwardError())
+}
+
+// ifFinite is e, or zeros if any element of it is not finite.
+func (s *step) ifFinite(e program.Value) program.Value { return s.zeroUnlessFinite(e, e) }
+
+// zeroUnlessFinite is e, or zeros if any element of x is not finite. Such a tensor is
+// trained without a correction in this step, and counted.
+func (s *step) zeroUnlessFinite(x, e program.Value) program.Value {
+	s.finite = x.Square().SumAll().IsFinite()
+	return s.finite.Select(e, s.b.Const(0))
 }
 
 // decaysFirst reports whether the optimizer gets a decayed x.
@@ -235,7 +264,7 @@ func (s *step) measure() {
 		s.b.Output(OutputErrorNorm2, sumOfSquares(s.forwardError()))
 		s.b.Output(OutputValueNorm2, sumOfSquares(s.x))
 	}
-	if s.rule.corrects() {
+	if s.finite.Valid() {
 		s.b.Output(OutputUncorrected, s.finite.Not().Convert(program.Float))
 	}
 	if s.rule.Optimizer.Rate != nil {

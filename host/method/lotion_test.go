@@ -1,4 +1,4 @@
-package cage
+package method
 
 import (
 	"fmt"
@@ -18,8 +18,21 @@ type lotionResult struct {
 	regularizer, variance float64
 }
 
+// onGrid is LOTION whose grid has so many steps up to the largest magnitude, one less than a power of two or one.
+func onGrid(coeff, decay, steps float64) LOTION {
+	bits := 1 + math.Ceil(math.Log2(steps))
+	m := LOTION{Coeff: coeff, FisherDecay: decay, Bits: int(bits), Denom: "power"}
+	if m.steps() != steps {
+		m.Bits, m.Denom = int(1+math.Log2(steps+1)), "symmetric"
+	}
+	if m.steps() != steps {
+		panic(fmt.Sprint("no grid has so many steps: ", steps))
+	}
+	return m
+}
+
 // lotionProgram is one step of a tensor with all that it gives.
-func lotionProgram(m Lotion, shape ...int) (*program.Program, error) {
+func lotionProgram(m LOTION, shape ...int) (*program.Program, error) {
 	b := program.NewBuilder("lotion")
 	tensor := program.FloatType(shape...)
 	x, g, fisher := b.Input("x", tensor), b.Input("gradient", tensor), b.Input("fisher", tensor)
@@ -32,7 +45,7 @@ func lotionProgram(m Lotion, shape ...int) (*program.Program, error) {
 }
 
 // runLotion executes one step of a tensor of the given shape; without one, of a vector.
-func runLotion(t *testing.T, machine plugintest.Bench, m Lotion, x, g, fisher []float64, shape ...int) lotionResult {
+func runLotion(t *testing.T, machine plugintest.Bench, m LOTION, x, g, fisher []float64, shape ...int) lotionResult {
 	t.Helper()
 	if len(shape) == 0 {
 		shape = []int{len(x)}
@@ -61,7 +74,7 @@ func TestLotionGolden(t *testing.T) {
 				t.Skip("another method's")
 			}
 			ran++
-			m := Lotion{Coeff: c.Params.Float("coeff"), FisherDecay: 0.999, Denominator: c.Params.Float("denom")}
+			m := onGrid(c.Params.Float("coeff"), 0.999, c.Params.Float("denom"))
 			x, fisher := c.Inputs.Array("x").Data, c.Inputs.Array("fisher").Data
 			zeros := make([]float64, len(x))
 			got := runLotion(t, machine, m, x, zeros, fisher)
@@ -71,7 +84,7 @@ func TestLotionGolden(t *testing.T) {
 			for i := range x {
 				one := make([]float64, len(x))
 				one[i] = 1
-				variances = append(variances, runLotion(t, machine, Lotion{2, 0, m.Denominator}, x, zeros, one).regularizer)
+				variances = append(variances, runLotion(t, machine, onGrid(2, 0, m.steps()), x, zeros, one).regularizer)
 			}
 			machine.Close(c.Expected, "variance", variances, single)
 			total := 0.0
@@ -86,10 +99,23 @@ func TestLotionGolden(t *testing.T) {
 	}
 }
 
+// TestLotionSteps: the largest magnitude of a tensor in steps of its grid.
+func TestLotionSteps(t *testing.T) {
+	for _, d := range []struct {
+		denom string
+		bits  int
+		want  float64
+	}{{"power", 4, 8}, {"symmetric", 4, 7}, {"power", 2, 2}, {"symmetric", 2, 1}, {"power", 16, 32768}} {
+		if got := (LOTION{Bits: d.bits, Denom: d.denom}).steps(); got != d.want {
+			t.Errorf("%s at %d bits: %g, want %g", d.denom, d.bits, got, d.want)
+		}
+	}
+}
+
 // TestLotionOrder: the regularizer uses F as it comes in; the next F is made of the
 // gradient as it comes in.
 func TestLotionOrder(t *testing.T) {
-	m := Lotion{Coeff: 100, FisherDecay: 0.75, Denominator: 4}
+	m := onGrid(100, 0.75, 4)
 	x, g, fisher := []float64{4, 1.25}, []float64{2, -4}, []float64{0, 8}
 	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
 		got := runLotion(t, machine, m, x, g, fisher)
@@ -100,7 +126,7 @@ func TestLotionOrder(t *testing.T) {
 
 // TestLotionFisherHasNoBiasCorrection: under a constant gradient F is (1 − βᵗ)·g².
 func TestLotionFisherHasNoBiasCorrection(t *testing.T) {
-	m := DefaultLotion
+	m := DefaultLOTION
 	fisher := []float64{0}
 	for step := 1; step <= 50; step++ {
 		fisher = runLotion(t, plugintest.Oracle(), m, []float64{1}, []float64{3}, fisher).fisher
@@ -115,7 +141,7 @@ func TestLotionGrid(t *testing.T) {
 	values := plugintest.Normal(1, 40)
 	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
 		for _, denominator := range []float64{1, 3, 7, 8, 127} {
-			m := Lotion{Coeff: 2, Denominator: denominator}
+			m := onGrid(2, 0, denominator)
 			for _, v := range values.Data {
 				top := math.Abs(v)
 				got := runLotion(t, machine, m, []float64{top, -top, 0}, make([]float64, 3), []float64{1, 1, 1})
@@ -132,7 +158,7 @@ func TestLotionGrid(t *testing.T) {
 // TestLotionSymmetry: reflecting a weight in the middle of its cell, or all weights in
 // zero, keeps the regularizer and turns the gradient's sign.
 func TestLotionSymmetry(t *testing.T) {
-	m := Lotion{Coeff: 3, Denominator: 8}
+	m := onGrid(3, 0, 8)
 	x, fisher := []float64{8, 0.25, -2.375, 5.0625, -7.5}, []float64{0, 1, 2, 3, 4}
 	zeros := make([]float64, len(x))
 	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
@@ -158,7 +184,7 @@ func TestLotionSymmetry(t *testing.T) {
 // weights that are off the grid and not the largest.
 func TestLotionDifferences(t *testing.T) {
 	const h = 1e-6
-	m := Lotion{Coeff: 5, Denominator: 7}
+	m := onGrid(5, 0, 7)
 	x, g := plugintest.Normal(2, 4, 8), plugintest.Normal(3, 4, 8)
 	x.Data[0] = 4 // the largest by far: 4 is beyond the others
 	fisher := plugintest.Normal(4, 4, 8)
@@ -185,9 +211,9 @@ func TestLotionNothingToDo(t *testing.T) {
 	x, g, fisher := []float64{0.3, -1, 0.7}, []float64{1, -2, 3}, []float64{5, 6, 7}
 	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
 		for name, got := range map[string]lotionResult{
-			"zeros":       runLotion(t, machine, DefaultLotion, make([]float64, 3), g, fisher),
-			"no strength": runLotion(t, machine, Lotion{0, 0.9, 8}, x, g, fisher),
-			"first step":  runLotion(t, machine, DefaultLotion, x, g, make([]float64, 3)),
+			"zeros":       runLotion(t, machine, DefaultLOTION, make([]float64, 3), g, fisher),
+			"no strength": runLotion(t, machine, onGrid(0, 0.9, 8), x, g, fisher),
+			"first step":  runLotion(t, machine, DefaultLOTION, x, g, make([]float64, 3)),
 		} {
 			plugintest.Near(t, name+": gradient", got.gradient, g, 0)
 			if got.regularizer != 0 {
@@ -200,8 +226,8 @@ func TestLotionNothingToDo(t *testing.T) {
 // A grid of step 1 for weights up to 8. Half way between two of its points the
 // variance of randomized rounding is largest and the regularizer is flat; next to it
 // it pulls the weight to the nearer point.
-func ExampleLotion() {
-	p, err := lotionProgram(DefaultLotion, 4)
+func ExampleLOTION() {
+	p, err := lotionProgram(DefaultLOTION, 4)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package cage
+package method
 
 import (
 	"slices"
@@ -17,7 +17,7 @@ const (
 	InputClip      = "clip"      // factor on the gradient: min(1, c/‖g‖)
 	InputRate      = "rate"      // α_t of the schedule
 	InputNextRate  = "next_rate" // α_{t+1}, for the official variant
-	InputLambda    = "lambda"    // λ_t
+	InputLambda    = "lambda"    // λ_t, the strength of the method
 	InputStep      = "step"      // t, from 1
 	InputSteps     = "steps"     // T, where the optimizer reads it
 	InputLoss      = "loss"      // that of the step, where the optimizer reads it
@@ -34,8 +34,8 @@ const (
 	OutputErrorNorm2 = "error_norm2" // Σ e², scalar, with Statistics
 	OutputValueNorm2 = "value_norm2" // Σ x², scalar, with Statistics
 
-	// OutputUncorrected is a scalar output of every rule with a correction: 1 if the
-	// residual is not finite, so that the tensor gets no correction, otherwise 0.
+	// OutputUncorrected is a scalar output of every rule in which a method uses the
+	// residual: 1 if it is not finite, so that the method leaves the tensor alone, otherwise 0.
 	OutputUncorrected = "uncorrected"
 
 	// OutputRate is α_t, a scalar output of every rule whose optimizer has a rate of its own.
@@ -78,16 +78,12 @@ type Rule struct {
 	// RateFactor multiplies the schedule's rate for this tensor: 1 normally, 0 for a
 	// tensor that is to stay as it is.
 	RateFactor float64
-	// Form and Variant are those of the correction. Form is Off while λ_t = 0, so that a
-	// run with λ = 0 has the same program, and ends with the same bits, as one without
-	// CAGE.
-	Form    Form
-	Variant Variant
+	// Method is what the training adds for a quantized tensor, and Mode its mode in this step; nil and Idle mean nothing. A
+	// rule in the mode Idle has the same program, and ends with the same bits, as one without the method.
+	Method Method
+	Mode   Mode
 	// Statistics adds the outputs error_norm2 and value_norm2, taken at x_t.
 	Statistics bool
-	// Lotion regularizes a quantized tensor by LOTION, the method with which CAGE is
-	// compared; nil means none.
-	Lotion *Lotion
 	// Constrain keeps a trained parameter of a quantizer in its set after the update; nil means that it may have any value.
 	Constrain *program.Program
 	// Probing says that this is a step in which the optimizer's probe is due.
@@ -97,18 +93,21 @@ type Rule struct {
 	Observed bool
 }
 
-// corrects reports whether the program has a correction.
-func (r Rule) corrects() bool {
-	return r.Quantizer != nil && (r.Form == Coupled || r.Form == Decoupled)
+// active is the method where it adds to the update, else None.
+func (r Rule) active() Method {
+	if r.Quantizer == nil || r.Method == nil || r.Mode == Idle || r.Mode == "" {
+		return None{}
+	}
+	return r.Method
 }
 
 // State lists the state tensors of the rule: those of the optimizer, then those of the
 // method, which start at zero.
 func (r Rule) State() []answer.Tensor {
-	if !r.regularized() {
+	if r.Quantizer == nil || r.Method == nil {
 		return r.Optimizer.State
 	}
-	return append(slices.Clone(r.Optimizer.State), answer.Tensor{Name: fisherState, Shape: r.Shape})
+	return slices.Concat(r.Optimizer.State, r.Method.State(r.Shape))
 }
 
 // computed lists the state tensors that programs read and write: an opaque optimizer writes its own itself.
@@ -121,11 +120,14 @@ func (r Rule) computed() []answer.Tensor {
 
 // NeedsQuantized reports whether the program has the input quantized.
 func (r Rule) NeedsQuantized() bool {
-	if r.Quantizer == nil {
-		return false
-	}
-	return r.Statistics || r.Form == Coupled || r.Form == Decoupled && !r.quantizesAgain()
+	return r.Quantizer != nil && (r.Statistics || r.active().Reads(r).Quantized)
 }
+
+// Quantizes reports whether the program reads anything of the quantization of x_t: its value, or the noise with which it was made.
+func (r Rule) Quantizes() bool { return r.NeedsQuantized() || r.quantizesAgain() }
+
+// quantizesAgain reports whether the program quantizes another point than x_t.
+func (r Rule) quantizesAgain() bool { return r.active().Reads(r).Again }
 
 // Inputs lists the inputs of the program in order.
 func (r Rule) Inputs() []program.Input {

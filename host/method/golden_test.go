@@ -1,4 +1,4 @@
-package cage
+package method
 
 import (
 	"math"
@@ -28,11 +28,11 @@ func oracle(t *testing.T, p *program.Program, in map[string]reference.Tensor) ma
 func TestScheduleGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/cage.json")
 	for _, table := range f.Top(t).List("schedule_tables") {
-		m := Method{Form: Decoupled, Variant: Paper, Lambda: table.Float("lam"), Silence: table.Float("silence"), Ramp: rampOf(table.String("schedule"))}
+		m := CAGE{Form: Decoupled, Variant: Paper, Lambda: table.Float("lam"), Silence: table.Float("silence"), Ramp: rampOf(table.String("schedule"))}
 		total := table.Int("total")
 		got := make([]float64, total)
 		for i := range got {
-			got[i] = m.LambdaAt(i+1, total)
+			got[i] = m.Strength(i+1, total)
 		}
 		table.Close("values", got)
 	}
@@ -72,7 +72,7 @@ func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o gold
 		t.Fatal(err)
 	}
 	total := c.Params.Int("total")
-	m := Method{Form: Decoupled, Variant: Paper, Lambda: c.Params.Float("lam"), Silence: c.Params.Float("silence"), Ramp: rampOf(c.Params.String("schedule"))}
+	m := CAGE{Form: Decoupled, Variant: Paper, Lambda: c.Params.Float("lam"), Silence: c.Params.Float("silence"), Ramp: rampOf(c.Params.String("schedule"))}
 	switch c.Params.String("variant") {
 	case "official":
 		m.Variant = Official
@@ -88,9 +88,9 @@ func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o gold
 		tensors[answer.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
 	}
 	for i, step := range c.Expected.List("steps") {
-		lambda := m.LambdaAt(i+1, total)
+		lambda := m.Strength(i+1, total)
 		check(step, "lam", []float64{lambda})
-		rule := Rule{Name: "x", Shape: x0.Shape, Optimizer: optProgram, Quantizer: &q, Clip: true, Decay: decay, RateFactor: 1, Form: m.Form, Variant: m.Variant}
+		rule := Rule{Name: "x", Shape: x0.Shape, Optimizer: optProgram, Quantizer: &q, Clip: true, Decay: decay, RateFactor: 1, Method: m, Mode: Mode(m.Form)}
 		p, err := rule.Program()
 		if err != nil {
 			t.Fatal(err)
@@ -169,7 +169,8 @@ func iterateToy(t *testing.T, form Form, lambda, x float64) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule := Rule{Name: "x", Shape: []int{1}, Optimizer: opt, Quantizer: &q, RateFactor: 1, Form: form, Variant: Paper}
+	rule := Rule{Name: "x", Shape: []int{1}, Optimizer: opt, Quantizer: &q, RateFactor: 1}
+	rule.Method, rule.Mode = correcting(form, Paper)
 	p, err := rule.Program()
 	if err != nil {
 		t.Fatal(err)

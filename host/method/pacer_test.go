@@ -1,4 +1,4 @@
-package cage
+package method
 
 import (
 	"math"
@@ -42,7 +42,8 @@ func TestPacer(t *testing.T) {
 		"off":        {Off, Paper, false, func(x, g float64) float64 { return x*(1-α*decay) - α*g }},
 	} {
 		rule := testRule(t, pacer{}, "fixed grid 0.25", 2, 3)
-		rule.Form, rule.Variant, rule.Decay, rule.DecayLast, rule.RateFactor = c.form, c.variant, decay, c.last, factor
+		rule.Method, rule.Mode = correcting(c.form, c.variant)
+		rule.Decay, rule.DecayLast, rule.RateFactor = decay, c.last, factor
 		out := runRule(t, rule, sampleX, sampleG, scalars)
 		for i, got := range out[OutputX].Floats {
 			if want := c.want(sampleX[i], sampleG[i]); math.Abs(got-want) > 1e-14 {
@@ -85,7 +86,8 @@ func (collector) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (p
 // sum of its group.
 func TestCollect(t *testing.T) {
 	rule := testRule(t, collector{}, "fixed grid 0.25", 2, 3)
-	rule.Form, rule.Clip, rule.Group = Coupled, true, "2"
+	rule.Method, rule.Mode = correcting(Coupled, Paper)
+	rule.Clip, rule.Group = true, "2"
 	p, err := rule.CollectProgram()
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +109,7 @@ func TestCollect(t *testing.T) {
 	for s, v := range testScalars {
 		scalars[s] = v
 	}
-	rule.Form, rule.Clip = Off, false
+	rule.Mode, rule.Clip = Idle, false
 	out := runRule(t, rule, sampleX, sampleG, scalars)
 	for i, got := range out[OutputX].Floats {
 		if want := sampleX[i] - 0.1*sampleG[i]/2; math.Abs(got-want) > 1e-15 {
@@ -133,7 +135,8 @@ func (prober) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (prog
 // clipped by the same factor, and what the method adds to the first is added to it.
 func TestProbe(t *testing.T) {
 	rule := testRule(t, prober{}, "fixed grid 0.25", 2, 3)
-	rule.Form, rule.Clip, rule.Decay = Coupled, true, 0.5
+	rule.Method, rule.Mode = correcting(Coupled, Paper)
+	rule.Clip, rule.Decay = true, 0.5
 	if p, err := rule.ProbeProgram(); p != nil || err != nil {
 		t.Errorf("there is a probe where none is due: %v", err)
 	}

@@ -1,4 +1,4 @@
-package cage
+package method
 
 import (
 	"fmt"
@@ -32,7 +32,8 @@ func TestDecayLast(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s/%s/%s", quantizer, c.form, c.variant), func(t *testing.T) {
 				rule := testRule(t, sgd{}, quantizer, 2, 3)
-				rule.Form, rule.Variant, rule.Decay, rule.DecayLast = c.form, c.variant, decay, true
+				rule.Method, rule.Mode = correcting(c.form, c.variant)
+				rule.Decay, rule.DecayLast = decay, true
 				got := runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats
 				want := c.want(sampleX, sampleG, byHand(quantizer))
 				for i := range want {
@@ -89,7 +90,7 @@ func byHand(name string) func([]float64) []float64 {
 // TestDecayOrderWithoutDecay: without decay there is no order.
 func TestDecayOrderWithoutDecay(t *testing.T) {
 	rule := testRule(t, sgd{}, "fixed grid 0.25", 2, 3)
-	rule.Form = Decoupled
+	rule.Method, rule.Mode = correcting(Decoupled, Paper)
 	first, err := rule.Program()
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +134,8 @@ func testRateFactor(t *testing.T, factor float64) {
 	} {
 		t.Run(fmt.Sprintf("%v/%s/%s/%v", factor, c.form, c.variant, c.decay), func(t *testing.T) {
 			rule := testRule(t, sgd{}, fmt.Sprint("fixed grid ", grid), 2, 3)
-			rule.Form, rule.Variant, rule.Decay, rule.RateFactor = c.form, c.variant, c.decay, factor
+			rule.Method, rule.Mode = correcting(c.form, c.variant)
+			rule.Decay, rule.RateFactor = c.decay, factor
 			out := runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats
 			rule.RateFactor = 1
 			whole := runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats
@@ -156,7 +158,8 @@ func testRateFactor(t *testing.T, factor float64) {
 // pass, the factor acts on the rate and on the decay.
 func TestRateFactorOfSharedResidual(t *testing.T) {
 	rule := testRule(t, sgd{}, "paper QuEST 4-bit per row, no rotation", 2, 3)
-	rule.Form, rule.Decay, rule.RateFactor = Decoupled, 0.2, 0.3
+	rule.Method, rule.Mode = correcting(Decoupled, Paper)
+	rule.Decay, rule.RateFactor = 0.2, 0.3
 	short := runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats
 	scaled := map[string]float64{}
 	for name, v := range testScalars {

@@ -1,4 +1,4 @@
-package cage
+package method
 
 import (
 	"math"
@@ -12,6 +12,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
+
+// correcting are the method and the mode of a rule with the correction.
+func correcting(form Form, variant Variant) (Method, Mode) {
+	return CAGE{Form: form, Variant: variant}, Mode(form)
+}
+
+// literally is the correction as the algorithm has it.
+func literally(s *step, x, y program.Value) program.Value { return CAGE{}.literally(s, x, y, s.α) }
 
 var testScalars = map[string]float64{
 	InputStep: 1, InputRate: 0.1, InputNextRate: 0.05, InputClip: 0.5, InputLambda: 1.5,
@@ -47,7 +55,7 @@ func testRule(t *testing.T, opt sdk.Optimizer, quantizer string, shape ...int) R
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule := Rule{Name: "x", Shape: shape, Optimizer: o, RateFactor: 1, Form: Off, Variant: Paper}
+	rule := Rule{Name: "x", Shape: shape, Optimizer: o, RateFactor: 1}
 	if quantizer != "" {
 		q := testQuantizer(t, quantizer, shape)
 		rule.Quantizer = &q
@@ -65,7 +73,8 @@ var (
 // residual is that of the decayed point, the correction is outside of Adam.
 func TestAlgorithmOrder(t *testing.T) {
 	rule := testRule(t, adam{}, "fixed grid 0.25", 1)
-	rule.Form, rule.Decay = Decoupled, 0.1
+	rule.Method, rule.Mode = correcting(Decoupled, Paper)
+	rule.Decay = 0.1
 	out := runRule(t, rule, []float64{0.3}, []float64{0.2}, map[string]float64{
 		InputStep: 1, InputRate: 0.1, InputNextRate: 0, InputClip: 1, InputLambda: 1,
 	})
@@ -91,13 +100,14 @@ func TestLiterally(t *testing.T) {
 		"decay last":                   {"fixed grid 0.25", func(r *Rule) { r.Decay, r.DecayLast = 0.1, true }},
 	} {
 		rule := testRule(t, adam{}, c.quantizer, 2, 4)
-		rule.Form, rule.Clip = Decoupled, true
+		rule.Method, rule.Mode = correcting(Decoupled, Paper)
+		rule.Clip = true
 		c.change(&rule)
 		if !rule.NeedsQuantized() {
 			t.Errorf("%s: the error is not that of the forward pass", name)
 		}
 		short := runRule(t, rule, x, g, testScalars)[OutputX].Floats
-		p, err := rule.write((*step).correctLiterally)
+		p, err := rule.write(literally)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,8 +124,9 @@ func TestLiterally(t *testing.T) {
 // decayed point, as in the algorithm, and Q(x_t) is not needed.
 func TestAnyQuantizer(t *testing.T) {
 	rule := testRule(t, adam{}, "fixed grid 0.25", 2, 3)
-	rule.Form, rule.Decay = Decoupled, 0.1
-	literal, err := rule.write((*step).correctLiterally)
+	rule.Method, rule.Mode = correcting(Decoupled, Paper)
+	rule.Decay = 0.1
+	literal, err := rule.write(literally)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,9 +140,10 @@ func TestAnyQuantizer(t *testing.T) {
 
 func TestCoupledEqualsDecoupledForSGD(t *testing.T) {
 	rule := testRule(t, sgd{}, "fixed grid 0.25", 2, 3)
-	rule.Form, rule.Clip = Coupled, true
+	rule.Method, rule.Mode = correcting(Coupled, Paper)
+	rule.Clip = true
 	coupled := runRule(t, rule, sampleX, sampleG, testScalars)
-	rule.Form = Decoupled
+	rule.Method, rule.Mode = correcting(Decoupled, Paper)
 	decoupled := runRule(t, rule, sampleX, sampleG, testScalars)
 	for i, v := range coupled[OutputX].Floats {
 		if math.Abs(v-decoupled[OutputX].Floats[i]) > 1e-15 {
@@ -146,7 +158,7 @@ func TestCorrectionStaysOutOfTheState(t *testing.T) {
 	rule := testRule(t, adam{}, "fixed grid 0.25", 2, 3)
 	rule.Clip = true
 	off := runRule(t, rule, sampleX, sampleG, testScalars)
-	rule.Form = Decoupled
+	rule.Method, rule.Mode = correcting(Decoupled, Paper)
 	on := runRule(t, rule, sampleX, sampleG, testScalars)
 	for _, s := range []string{"state.m", "state.v"} {
 		if diff := cmp.Diff(off[s].Floats, on[s].Floats); diff != "" {
@@ -168,7 +180,7 @@ func TestNonFiniteResidual(t *testing.T) {
 	for _, variant := range []Variant{Paper, Official} {
 		for _, form := range []Form{Decoupled, Coupled} {
 			rule := testRule(t, sgd{}, "fixed grid 0.25", 2, 3)
-			rule.Form, rule.Variant = form, variant
+			rule.Method, rule.Mode = correcting(form, variant)
 			x := append([]float64(nil), sampleX...)
 			x[2] = math.Inf(1) // e = Inf − Inf
 			result := runRule(t, rule, x, sampleG, testScalars)
@@ -208,17 +220,17 @@ func TestStatistics(t *testing.T) {
 func TestUnquantizedTensorIsNeverCorrected(t *testing.T) {
 	rule := testRule(t, sgd{}, "", 2, 3)
 	plain := runRule(t, rule, sampleX, sampleG, testScalars)
-	rule.Form = Decoupled
+	rule.Method, rule.Mode = correcting(Decoupled, Paper)
 	if diff := cmp.Diff(plain[OutputX].Floats, runRule(t, rule, sampleX, sampleG, testScalars)[OutputX].Floats); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestLambdaEdges(t *testing.T) {
-	m := Method{Form: Decoupled, Variant: Paper, Lambda: 2, Silence: 0.9, Ramp: Linear}
+	m := CAGE{Form: Decoupled, Variant: Paper, Lambda: 2, Silence: 0.9, Ramp: Linear}
 	tests := []struct {
 		name     string
-		m        Method
+		m        CAGE
 		t, total int
 		want     float64
 	}{
@@ -226,13 +238,13 @@ func TestLambdaEdges(t *testing.T) {
 		{"first step after the silence", m, 91, 100, 2 * (0.91 - 0.9) / (1 - 0.9)},
 		{"λ exactly at the last step", m, 100, 100, 2},
 		{"clamped past the end", m, 150, 100, 2},
-		{"no silence still ramps", Method{Form: Coupled, Lambda: 4, Ramp: Linear}, 1, 4, 1},
-		{"constant", Method{Form: Decoupled, Lambda: 3, Silence: 0.5, Ramp: Constant}, 51, 100, 3},
-		{"off", Method{Form: Off, Lambda: 3, Ramp: Linear}, 100, 100, 0},
+		{"no silence still ramps", CAGE{Form: Coupled, Lambda: 4, Ramp: Linear}, 1, 4, 1},
+		{"constant", CAGE{Form: Decoupled, Lambda: 3, Silence: 0.5, Ramp: Constant}, 51, 100, 3},
+		{"off", CAGE{Form: Off, Lambda: 3, Ramp: Linear}, 100, 100, 0},
 		{"no steps", m, 1, 0, 0},
 	}
 	for _, tt := range tests {
-		if got := tt.m.LambdaAt(tt.t, tt.total); math.Abs(got-tt.want) > 1e-15 {
+		if got := tt.m.Strength(tt.t, tt.total); math.Abs(got-tt.want) > 1e-15 {
 			t.Errorf("%s: λ_%d of %d = %v, want %v", tt.name, tt.t, tt.total, got, tt.want)
 		}
 	}
@@ -240,10 +252,10 @@ func TestLambdaEdges(t *testing.T) {
 
 func TestLambdaIsMonotoneAndBounded(t *testing.T) {
 	for _, silence := range []float64{0, 0.1, 0.5, 0.9, 0.999} {
-		m := Method{Form: Decoupled, Lambda: 5, Silence: silence, Ramp: Linear}
+		m := CAGE{Form: Decoupled, Lambda: 5, Silence: silence, Ramp: Linear}
 		last := 0.0
 		for step := 1; step <= 1000; step++ {
-			l := m.LambdaAt(step, 1000)
+			l := m.Strength(step, 1000)
 			if l < last || l > 5 {
 				t.Fatalf("s=%v: λ_%d = %v after %v", silence, step, l, last)
 			}

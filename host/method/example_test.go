@@ -1,16 +1,16 @@
-package cage_test
+package method_test
 
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/method/cage"
+	"github.com/cage-qat/cage/host/method"
 )
 
 // The correction is silent for the first 90 % of a run and then grows to λ.
-func ExampleMethod_LambdaAt() {
-	m := cage.Default
+func ExampleCAGE() {
+	m := method.Default
 	for _, t := range []int{1, 900, 925, 950, 1000} {
-		fmt.Printf("t = %4d: λ_t = %.2f\n", t, m.LambdaAt(t, 1000))
+		fmt.Printf("t = %4d: λ_t = %.2f\n", t, m.Strength(t, 1000))
 	}
 	// Output:
 	// t =    1: λ_t = 0.00

@@ -1,0 +1,176 @@
+package method
+
+import (
+	"github.com/cage-qat/cage/internal/schema"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// CAGE is curvature-aware gradient estimation (MLSys 2026): a step along the quantization error e = x − Q(x), with a weight λ_t
+// that ramps up late in a training.
+type CAGE struct {
+	None
+	Form    Form
+	Variant Variant
+	// Lambda is the final weight λ ≥ 0.
+	Lambda float64
+	// Silence is the fraction s of the run without correction, 0 ≤ s < 1.
+	Silence float64
+	Ramp    Ramp
+}
+
+// Default is the method of a training that names none, with the paper's setting for pre-training: decoupled, λ = 2, s = 0.9.
+var Default = CAGE{Form: Decoupled, Variant: Paper, Lambda: 2, Silence: 0.9, Ramp: Linear}
+
+// Form says where the correction enters the step.
+type Form string
+
+// The forms of the correction.
+const (
+	// Off trains with the straight-through estimator alone.
+	Off Form = "off"
+	// Decoupled adds the correction after the optimizer, outside its preconditioning
+	// (paper Eq. 5, Algorithm 1).
+	Decoupled Form = "decoupled"
+	// Coupled adds λ_t·e to the gradient that the optimizer sees (paper §3.1,
+	// "Error coupling").
+	Coupled Form = "coupled"
+)
+
+// Variant says at which point the decoupled correction takes its residual, and with which
+// rate.
+type Variant string
+
+// The variants of the decoupled form. The coupled form has only one.
+const (
+	// Paper takes e at the decayed point, before the optimizer's update, and multiplies
+	// it by the rate α_t of the step (Algorithm 1).
+	Paper Variant = "paper"
+	// Official takes e at the point after the whole optimizer step and multiplies it by
+	// the rate after the scheduler has advanced, α_{t+1}, as the authors' published code
+	// does.
+	Official Variant = "official"
+)
+
+// Ramp is the shape of λ_t after the silent part of the run.
+type Ramp string
+
+// The shapes of the ramp.
+const (
+	Linear   Ramp = "linear"   // grows from 0 to λ at the last step (paper Eq. 6)
+	Constant Ramp = "constant" // λ from the start; an option of the published code
+)
+
+func (m *CAGE) keys(form func() any) []schema.Key {
+	of := []string{NameCAGE}
+	return []schema.Key{
+		{Name: "form", To: &m.Form, Is: schema.OneOf(Decoupled, Coupled, Off), For: of,
+			Derive: form, Derived: `"decoupled"; "off" when no weight is quantized`,
+			Doc: "where the correction enters: the step, the gradient, or nowhere"},
+		{Name: "variant", To: &m.Variant, Is: schema.OneOf(Paper, Official), For: of, Default: Default.Variant,
+			Doc: "decoupled form: the residual at the decayed point with the rate of the step (paper), or after the step with the next rate (official)"},
+		{Name: "lambda", To: &m.Lambda, Is: schema.Between(0, 1e6), For: measured, Default: Default.Lambda,
+			Doc: "strength λ at the end of the ramp, and of ‖P_λ‖; 0: no correction"},
+		{Name: "silence", To: &m.Silence, Is: schema.Below(0, 1), For: of, Default: Default.Silence,
+			Doc: "silence ratio s: fraction of the run before the correction starts"},
+		{Name: "ramp", To: &m.Ramp, Is: schema.OneOf(Linear, Constant), For: of, Default: Default.Ramp,
+			Doc: "how λ goes on after the silence"},
+	}
+}
+
+// Strength returns λ_t for the optimizer step t = 1…T of total T (paper Eq. 6, Algorithm
+// 1). Steps count from 1 as in the paper; those of the learning rate count from 0.
+//
+// The progress is computed as one division, so that the step with t = s·T is still
+// silent. Past the end λ_t stays at λ. It is 0 if the form is off, or if total is not
+// positive.
+func (m CAGE) Strength(t, total int) float64 {
+	if m.Form == Off || total <= 0 {
+		return 0
+	}
+	r := float64(t) / float64(total) // r_t ← t/T
+	if r <= m.Silence {
+		return 0 // λ_t ← 0
+	}
+	if m.Ramp == Constant || r >= 1 {
+		return m.Lambda
+	}
+	return m.Lambda * ((r - m.Silence) / (1 - m.Silence)) // λ_t ← λ·(r_t − s)/(1 − s)
+}
+
+// Modes are the form.
+func (m CAGE) Modes() []Mode {
+	if m.Form == Off || m.Form == "" {
+		return nil
+	}
+	return []Mode{Mode(m.Form)}
+}
+
+// Mode is the form while λ_t > 0.
+func (m CAGE) Mode(at At) Mode {
+	if at.Strength > 0 && len(m.Modes()) > 0 {
+		return Mode(m.Form)
+	}
+	return Idle
+}
+
+// Reads: the coupled form takes e of the forward pass, the decoupled one where that serves.
+func (m CAGE) Reads(r Rule) Reads {
+	again := m.Form == Decoupled && (m.Variant == Official || !r.forwardErrorServes())
+	return Reads{Quantized: !again, Again: again, NextRate: m.Form == Decoupled && m.Variant == Official}
+}
+
+// gradient of the coupled form is g + λ_t·e_t (paper §3.1, "Error coupling").
+func (m CAGE) gradient(s *step, g program.Value) program.Value {
+	if m.Form != Coupled {
+		return g
+	}
+	return g.Add(s.finiteForwardError().Mul(s.λ))
+}
+
+// after is the correction of the decoupled form.
+func (m CAGE) after(s *step, x, y program.Value) program.Value {
+	switch {
+	case m.Form != Decoupled:
+		return y
+	case m.Variant == Official:
+		return m.afterwards(s, y)
+	case s.rule.forwardErrorServes():
+		return m.byForwardError(s, y)
+	default:
+		return m.literally(s, x, y, s.α)
+	}
+}
+
+// literally is the decoupled correction as the algorithm has it; y is x̃_{t+1}. A
+// tensor whose residual is not finite gets none.
+func (CAGE) literally(s *step, x, y, α program.Value) program.Value {
+	αλ := α.Mul(s.λ)
+	e := x.Sub(s.quantize(x))           // e_t ← x_t − Q(x_t)
+	return y.Sub(s.ifFinite(e).Mul(αλ)) // x_{t+1} ← x̃_{t+1} − α·λ_t·e_t
+}
+
+// afterwards is the official variant: the residual is that of the point after the
+// whole optimizer step, and the rate is the next one. The next rate of an optimizer with a
+// rate of its own is not known yet, and its present one takes that place.
+func (m CAGE) afterwards(s *step, y program.Value) program.Value {
+	α := s.α
+	if s.rule.Optimizer.Rate == nil {
+		α = s.scaledRate(s.in[InputNextRate])
+	}
+	return m.literally(s, y, y, α)
+}
+
+// forwardErrorServes reports whether e at the decayed point follows from that at x_t,
+// which the forward pass of the step has: either the two points are the same, or
+// Q(c·x) = c·Q(x), and then e(c·x) = c·e(x) with c = 1 − α·ω.
+func (r Rule) forwardErrorServes() bool { return !r.decaysFirst() || r.Quantizer.Homogeneous }
+
+// byForwardError is literally without a second quantization.
+func (CAGE) byForwardError(s *step, y program.Value) program.Value {
+	αλ := s.α.Mul(s.λ)
+	e := s.finiteForwardError()
+	if s.rule.decaysFirst() {
+		αλ = αλ.Mul(s.decayFactor())
+	}
+	return y.Sub(e.Mul(αλ))
+}

@@ -1,0 +1,143 @@
+package method
+
+import (
+	"github.com/cage-qat/cage/internal/schema"
+	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// LOTION trains in full precision on a loss that is smoothed by randomized rounding of the weights ("Smoothing the Optimization Landscape
+// for Quantized Training", Kwun et al. 2025, arXiv 2510.08757). The CAGE paper compares its own method with it
+// ("Relationship to LOTION", "Comparison to LOTION").
+//
+// To second order the smoothed loss is the loss plus a regularizer R, the variance of the
+// rounding weighted by the curvature. R is implemented as by the CAGE authors. Here s is
+// the step of a weight tensor's grid, which counts as a constant in the gradient, and F
+// the moving average of squared gradients, which stands for the curvature (it is an
+// estimate of the diagonal of the Fisher matrix):
+//
+//	s   = max|x| / steps
+//	Δ_i = x_i/s − ⌊x_i/s⌋
+//	σ²_i = s²·Δ_i·(1 − Δ_i)             variance of unbiased randomized rounding
+//	R   = ½·coeff·Σ F_i·σ²_i            added to the loss
+//	∂R/∂x_i = ½·coeff·F_i·s·(1 − 2Δ_i)
+//	F   ← fisher_decay·F + (1 − fisher_decay)·g²
+//
+// F starts at zero and has no bias correction. On the grid, Δ = 0, where R has a kink,
+// the formula gives the derivative to the right.
+type LOTION struct {
+	None
+	Coeff       float64 // strength of the regularizer, at least 0; 0: none
+	FisherDecay float64 // of F, at least 0 and below 1
+	Bits        int     // of the grid
+	// Denom says how many steps of the grid the largest magnitude of a tensor is: 2^(bits−1) with "power", as in the CAGE
+	// authors' code; one less with "symmetric", the integer grid of the LOTION paper.
+	Denom string
+}
+
+// DefaultLOTION is the setting used in the CAGE paper's comparison with 4-bit weights:
+// the best strength of its sweep, and the constants of the authors' code.
+var DefaultLOTION = LOTION{Coeff: 4000, FisherDecay: 0.999, Bits: 4, Denom: "power"}
+
+func (m *LOTION) keys() []schema.Key {
+	of := []string{NameLOTION}
+	return []schema.Key{
+		{Name: "coeff", To: &m.Coeff, Is: schema.Between(0, 1e12), For: of, Default: DefaultLOTION.Coeff,
+			Doc: "strength of the regularizer ½·coeff·Σ F·σ²; 0: none. The default is the best value in the CAGE paper's comparison"},
+		{Name: "fisher_decay", To: &m.FisherDecay, Is: schema.Below(0, 1), For: of, Default: DefaultLOTION.FisherDecay,
+			Doc: "decay of F, the moving average of squared gradients, which is not bias-corrected"},
+		{Name: "bits", To: &m.Bits, Is: schema.From(2, 16), For: of, Common: true, Default: DefaultLOTION.Bits,
+			Doc: "bits of the grid of the regularizer; those of the quantizer of weights, as a rule"},
+		{Name: "denom", To: &m.Denom, Is: schema.OneOf("power", "symmetric"), For: of, Default: DefaultLOTION.Denom,
+			Doc: "the grid's step is the largest magnitude of the tensor over 2^(bits−1) (power, as in the CAGE paper's comparison), or over 2^(bits−1) − 1 (symmetric, the integer grid of the LOTION paper)"},
+	}
+}
+
+// smoothing is the mode with the regularizer.
+const smoothing Mode = "lotion"
+
+// Modes are the one with the regularizer.
+func (LOTION) Modes() []Mode { return []Mode{smoothing} }
+
+// Mode is always the one with the regularizer.
+func (LOTION) Mode(At) Mode { return smoothing }
+
+// FullPrecision is true: the loss is that of x.
+func (LOTION) FullPrecision() bool { return true }
+
+// fisherState is the name of F among the state tensors of a rule.
+const fisherState = "lotion.fisher"
+
+// State is F.
+func (LOTION) State(shape []int) []answer.Tensor {
+	return []answer.Tensor{{Name: fisherState, Shape: shape}}
+}
+
+// gradient adds the slope of the regularizer.
+func (m LOTION) gradient(s *step, g program.Value) program.Value {
+	terms := m.regularize(s.b, s.x, g, s.state[fisherState])
+	s.state[fisherState] = terms.fisher
+	return terms.gradient
+}
+
+// steps is the largest magnitude of a tensor in steps of its grid.
+func (m LOTION) steps() float64 {
+	steps := float64(int64(1) << (m.Bits - 1))
+	if m.Denom == "symmetric" {
+		steps--
+	}
+	return steps
+}
+
+// lotionTerms is what one step of one tensor gives. What the caller does not use is not
+// computed.
+type lotionTerms struct {
+	// gradient is g + ∂R/∂x, which the optimizer gets in the place of g.
+	gradient program.Value
+	// fisher is F for the next step.
+	fisher program.Value
+	// regularizer is R, which belongs to the loss of this step, and variance is
+	// Σ σ², the expected squared error of randomized rounding; both are scalars.
+	regularizer, variance program.Value
+}
+
+// regularize writes one step of a weight tensor with a quantizer of its own. x is the
+// point at which the gradient was taken, before weight decay; fisher is F as the
+// step before left it, zeros at first. x, gradient and fisher have one shape of
+// at least one axis.
+//
+// The regularizer uses F as it comes in, and F is then updated with the gradient as it
+// comes in: that of the task alone, after clipping. How the authors' training loop
+// ordered this is not known (their code is public only as a class without the loop
+// that calls it), and F might as well see unclipped gradients, or gradients that
+// contain the regularizer. As it is here, nothing that LOTION adds enters its own
+// measure of curvature, and the regularizer itself is never clipped.
+//
+// A tensor of zeros has no regularizer. A tensor with a NaN or ±Inf gives a gradient
+// with NaN; its loss is not finite either, and no step is taken. With a strength
+// of 0 the gradient is handed through, the same bits as without LOTION.
+func (m LOTION) regularize(b *program.Builder, x, gradient, fisher program.Value) lotionTerms {
+	amax := x.Abs().MaxAll()
+	step := amax.Scale(1 / m.steps())
+	// x/max|x| first: so the largest weight, which is a point of the grid at every
+	// step, stays one in any precision. In x/s it could fall just below, where the
+	// derivative has the other sign.
+	r := x.Div(amax.Max(b.Const(smallest))).Scale(m.steps())
+	delta := r.Sub(r.Floor())
+	spread := delta.Mul(b.Const(1).Sub(delta))
+	t := lotionTerms{
+		gradient:    gradient,
+		fisher:      fisher.Scale(m.FisherDecay).Add(gradient.Square().Scale(1 - m.FisherDecay)),
+		regularizer: sum(fisher.Mul(spread)).Mul(step).Mul(step).Scale(m.Coeff / 2),
+		variance:    sum(spread).Mul(step).Mul(step),
+	}
+	if m.Coeff > 0 {
+		slope := b.Const(0.5).Sub(delta).Mul(step.Scale(m.Coeff)) // ½·Coeff·s·(1 − 2Δ)
+		t.gradient = gradient.Add(fisher.Mul(slope))
+	}
+	return t
+}
+
+// smallest is the least normal binary32 number. It stands in for the maximum of a
+// tensor of zeros.
+const smallest = 0x1p-126

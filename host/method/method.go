@@ -1,0 +1,90 @@
+package method
+
+import (
+	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Method is what a training does about the quantization of its weights, beside quantizing them. Its parts are written into
+// programs, so that they run on every device, and what it keeps for a weight is in checkpoints. All of it is for quantized
+// weights only. The methods of this package embed [None], and have only the parts that they need.
+type Method interface {
+	// Strength is a number that the programs of step t = 1…total read and that records of a run have: λ_t of the correction.
+	Strength(t, total int) float64
+	// Modes lists the modes that the method needs beside Idle, and Mode is the one of a step. Each is compiled as another
+	// update of the weights.
+	Modes() []Mode
+	Mode(At) Mode
+	// FullPrecision reports whether the gradient is taken at x, without any quantization.
+	FullPrecision() bool
+	// State lists what the method keeps for a weight of the given shape. It begins with zeros.
+	State(shape []int) []answer.Tensor
+	// Forward returns the quantizer with which the training computes; that of evaluations stays. steps is T.
+	Forward(q answer.Quantizer, steps int) (answer.Quantizer, error)
+
+	// The other parts are for rules in one of the Modes.
+
+	// Reads says what the program of a rule reads.
+	Reads(Rule) Reads
+	// gradient is the gradient that the optimizer sees in the place of g, that of the task after clipping.
+	gradient(s *step, g program.Value) program.Value
+	// after takes y, the weight after decay and optimizer, to x_{t+1}. x is the point that the optimizer started from.
+	after(s *step, x, y program.Value) program.Value
+}
+
+// Mode names a form of the update of weights.
+type Mode string
+
+// Idle is the mode in which a method adds nothing to the update.
+const Idle Mode = "off"
+
+// At is a moment of a training.
+type At struct {
+	Step     int     // t, from 1
+	Strength float64 // that of the method
+}
+
+// Reads says what the update of a weight reads of its quantization.
+type Reads struct {
+	Quantized bool // Q(x_t), as the forward pass has it
+	Again     bool // Q at another point than x_t
+	NextRate  bool // α_{t+1}
+}
+
+// None is the method that adds nothing.
+type None struct{}
+
+// Strength is 0.
+func (None) Strength(t, total int) float64 { return 0 }
+
+// Modes are none.
+func (None) Modes() []Mode { return nil }
+
+// Mode is Idle.
+func (None) Mode(At) Mode { return Idle }
+
+// FullPrecision is false.
+func (None) FullPrecision() bool { return false }
+
+// State is nothing.
+func (None) State([]int) []answer.Tensor { return nil }
+
+// Forward is the quantizer as it is.
+func (None) Forward(q answer.Quantizer, _ int) (answer.Quantizer, error) { return q, nil }
+
+// Reads is nothing.
+func (None) Reads(Rule) Reads { return Reads{} }
+
+func (None) gradient(_ *step, g program.Value) program.Value { return g }
+
+func (None) after(_ *step, _, y program.Value) program.Value { return y }
+
+// Of is the method of a training with these rules.
+func Of(rules []Rule) Method {
+	for _, r := range rules {
+		if r.Quantizer != nil && r.Method != nil {
+			return r.Method
+		}
+	}
+	return None{}
+}

@@ -1,0 +1,73 @@
+package method
+
+import (
+	"slices"
+
+	"github.com/cage-qat/cage/internal/schema"
+)
+
+// Names of methods, as used in configurations.
+const (
+	NameCAGE   = "cage"
+	NameLOTION = "lotion"
+	NameOff    = "off"
+)
+
+// FullGradient is the value of method.gradient with which gradients are computed in full
+// precision.
+const FullGradient = "full"
+
+// measured are the methods beside which ‖P_λ‖ can be measured. It is of use without a correction, too.
+var measured = []string{NameCAGE, NameOff}
+
+// Settings is the table [method] of a configuration: how training takes the quantization
+// of weights into account, beyond the straight-through estimator. The keys of the methods that are not named have their
+// default values, except for that of CAGE's form, which is then Off.
+type Settings struct {
+	Name   string // NameCAGE, NameLOTION … or NameOff
+	CAGE   CAGE
+	LOTION LOTION
+
+	Gradient    string // where the gradient is taken: "quantized" or FullGradient
+	ParetoEvery int    // steps between measurements of ‖P_λ‖; 0: never
+}
+
+// Method is the method that is named.
+func (s Settings) Method() Method {
+	switch s.Name {
+	case NameCAGE:
+		return s.CAGE
+	case NameLOTION:
+		return s.LOTION
+	default:
+		return None{}
+	}
+}
+
+// Title is the name of the method in the words of its authors.
+func (s Settings) Title() string {
+	return map[string]string{NameCAGE: "CAGE", NameLOTION: "LOTION", NameOff: "no method"}[s.Name]
+}
+
+// Acts reports whether the method does anything in a training of quantized weights.
+func (s Settings) Acts() bool {
+	return s.Name != NameOff && (s.Name != NameCAGE || s.CAGE.Form != Off && s.CAGE.Lambda > 0)
+}
+
+// Keys returns the keys of the table. quantized reports whether any weight is quantized.
+func (s *Settings) Keys(quantized func() bool) []schema.Key {
+	form := func() any {
+		if s.Name != NameCAGE || !quantized() {
+			return Off
+		}
+		return Default.Form
+	}
+	name := schema.Key{Name: "name", To: &s.Name, Is: schema.OneOf(NameCAGE, NameLOTION, NameOff), Common: true, Default: NameCAGE,
+		Doc: `method; off: none, as with form = "off"`}
+	gradient := schema.Key{Name: "gradient", To: &s.Gradient, Is: schema.OneOf("quantized", FullGradient), For: measured, Common: true, Default: "quantized",
+		Doc: "where the gradient is taken: at the quantized model, passed straight through (quantized); or at x, weights and activations in full precision (full), as in the analysis of the correction"}
+	pareto := schema.Key{Name: "pareto_every", To: &s.ParetoEvery, Is: schema.From(0, schema.Most), For: measured, Default: 0,
+		Doc: "steps between measurements of ‖P_λ‖, the norm of ∇f(x) + λ·(x − Q(x)) and the paper's measure of stationarity, each of which costs a full-precision forward and backward pass; 0: never"}
+	// A configuration's fingerprint depends on the order of the keys: new ones come last.
+	return slices.Concat([]schema.Key{name}, slices.Insert(s.CAGE.keys(form), 1, gradient), []schema.Key{pareto}, s.LOTION.keys())
+}
