@@ -47,7 +47,7 @@ func TestFullyQuantized(t *testing.T) {
 func TestPublishedRecipes(t *testing.T) {
 	effort.Long(t, "trains models")
 	trainFile, validation := testrun.Dataset(t)
-	for _, name := range []string{"quartet"} {
+	for _, name := range []string{"quartet", "quartet2"} {
 		t.Run(name, func(t *testing.T) {
 			cfg, err := config.Load(filepath.Join("../../examples", name+".toml"), []string{
 				fmt.Sprintf("data.train=%q", trainFile), fmt.Sprintf("data.validation=%q", validation), fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run")),

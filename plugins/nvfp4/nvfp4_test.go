@@ -123,6 +123,14 @@ func TestOperands(t *testing.T) {
 	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"signs": signsPublished, "rotation": "32"}, `for rotation = "16", but rotation is "32"`, 2, 96)
 }
 
+// TestQuartetII compares the forward product's operands of Quartet II with the authors' code (plugins/mseden/testdata/quartet2.py).
+func TestQuartetII(t *testing.T) {
+	plugintest.EachCase(t, "quartet2", func(t *testing.T, m plugintest.Bench, c golden.Case) {
+		given := map[string]any{"scale_rule": ruleMSE, "ties": string(microscaling.TiesAway)}
+		m.Close(c.Expected, "value", m.Quantize(t, nvfp4{}, given, c.Inputs.Array("x")).Value, single)
+	})
+}
+
 // TestFourOrSix is worked out on paper, with g = 1: with the maximum on the level 6, 5 is half
 // way between two levels and becomes 4; with 6 on the level 4, 5 is 10/3 of 1½, and becomes 4½.
 func TestFourOrSix(t *testing.T) {
