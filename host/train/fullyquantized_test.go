@@ -72,17 +72,25 @@ func TestPublishedRecipes(t *testing.T) {
 // errors of the border between two levels may get the other one, so losses drift apart with the steps.
 func TestFullyQuantizedOnXLA(t *testing.T) {
 	onXLA(t, 1)
-	cpu := testrun.Config(t, append(fullyQuantized, "train.steps=4", `method.form="off"`)...)
-	testrun.Train(t, cpu, train.Options{})
-	xla := onCUDA(t, cpu, 1)
-	testrun.Train(t, xla, train.Options{})
-	want, got := losses(t, cpu.Train.Out), losses(t, xla.Train.Out)
-	for i := range want {
-		if d := relative(got[i], want[i]); d > 1e-3 {
-			t.Errorf("step %d: the loss is %v, want %v", i+1, got[i], want[i])
-		}
-	}
-	if relative(got[0], want[0]) > 1e-5 || relative(got[1], want[1]) > 1e-4 {
-		t.Errorf("the first losses are %v, want %v", got[:2], want[:2])
+	for name, quantizers := range map[string][]string{
+		"mxfp4": fullyQuantized,
+		"mseden": append(fullyQuantized[:4:4], `quantizer={plugin="nvfp4", scale_rule="mse"}`,
+			`quantizer.gradients={plugin="mseden"}`, `quantizer.backward={plugin="mseden"}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			cpu := testrun.Config(t, append(quantizers, "train.steps=4", `method.form="off"`)...)
+			testrun.Train(t, cpu, train.Options{})
+			xla := onCUDA(t, cpu, 1)
+			testrun.Train(t, xla, train.Options{})
+			want, got := losses(t, cpu.Train.Out), losses(t, xla.Train.Out)
+			for i := range want {
+				if d := relative(got[i], want[i]); d > 1e-3 {
+					t.Errorf("step %d: the loss is %v, want %v", i+1, got[i], want[i])
+				}
+			}
+			if relative(got[0], want[0]) > 1e-5 || relative(got[1], want[1]) > 1e-4 {
+				t.Errorf("the first losses are %v, want %v", got[:2], want[:2])
+			}
+		})
 	}
 }
