@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -79,12 +80,12 @@ func (t *Table) spare(s *Study, results []Result) map[int]use {
 	axis, _ := s.Axis(t.Best.Axis)
 	out := map[int]use{}
 	for _, place := range places {
-		first, chosen := t.Best.choose(axis.Labels, results, place)
+		soFar, chosen := t.Best.choose(axis.Labels, results, place)
 		for _, i := range place {
 			label := results[i].Cell.Labels[t.Best.Axis]
 			switch {
 			case results[i].Cell.Matches(t.Best.On):
-			case chosen == "" && label == first:
+			case chosen == "" && label == soFar:
 				out[i] = waits
 			case label == chosen:
 				out[i] = needed
@@ -96,10 +97,10 @@ func (t *Table) spare(s *Study, results []Result) map[int]use {
 	return out
 }
 
-// choose returns the first of the labels that are tried in a place, and the chosen one: as a report chooses it, once all of
-// them are tried, and "" before.
-func (b *Best) choose(labels []string, results []Result, place []int) (first, chosen string) {
-	best := math.NaN()
+// choose returns the chosen label of a place: as a report chooses it, once all labels are tried, and "" before. So far is the one that
+// is the best of those that are tried, and the first one where none is.
+func (b *Best) choose(labels []string, results []Result, place []int) (soFar, chosen string) {
+	best, untried, first := math.NaN(), false, ""
 	for _, label := range labels {
 		var x []float64
 		planned := 0
@@ -122,7 +123,8 @@ func (b *Best) choose(labels []string, results []Result, place []int) (first, ch
 			first = label
 		}
 		if len(x) < planned {
-			return first, ""
+			untried = true
+			continue
 		}
 		mean := 0.0
 		for _, v := range x {
@@ -135,5 +137,9 @@ func (b *Best) choose(labels []string, results []Result, place []int) (first, ch
 			best, chosen = mean, label
 		}
 	}
-	return first, chosen
+	soFar = cmp.Or(chosen, first)
+	if untried {
+		chosen = ""
+	}
+	return soFar, chosen
 }
