@@ -85,6 +85,8 @@ func TestFullyQuantizedOnXLA(t *testing.T) {
 	for name, cpu := range map[string]*config.Config{
 		"mxfp4":          testrun.Config(t, append(fullyQuantized, "train.steps=4", `method.form="off"`)...),
 		"nvfp4-training": publishedRecipe(t, "nvfp4-training", "train.steps=4"),
+		"mseden": testrun.Config(t, append(fullyQuantized, `quantizer={plugin="nvfp4", scale_rule="mse"}`, `quantizer.gradients={plugin="mseden"}`,
+			`quantizer.backward={plugin="mseden"}`, "train.steps=4", `method.form="off"`)...),
 	} {
 		testrun.Train(t, cpu, train.Options{})
 		xla := onCUDA(t, cpu, 1)

@@ -5,6 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/microscaling"
@@ -55,8 +57,7 @@ func draw(t *testing.T, m plugintest.Bench, given map[string]any, x golden.Array
 
 // TestBias takes the mean of Q(x) over many keys, on the CPU. What it keeps of x, ⟨x, Q(x)⟩/‖x‖², is 1 within five standard errors
 // with the corrections plain and block; with that of the published models it is short of 1, but by no more than a thousandth, where
-// rounding to nearest alone is short of it by eight. All of it is within five standard errors of x, or near to them: a Hadamard
-// matrix is no random rotation.
+// rounding to nearest alone is short of it by eight. The mean as a whole is no farther from x than twice what is left of the noise.
 func TestBias(t *testing.T) {
 	const rows, draws = 64, 500
 	m, x := plugintest.CPU(t), plugintest.Normal(1, rows, 128)
@@ -95,6 +96,31 @@ func TestBias(t *testing.T) {
 				t.Errorf("the mean is %.2f standard errors from x", r)
 			}
 		})
+	}
+}
+
+// TestProducts: operands that share a rotation, and are not nearly parallel, have errors that do not depend on each other, so that the
+// mean of their product is the product, here of rows with a correlation of 1/2.
+func TestProducts(t *testing.T) {
+	const rows, draws = 64, 300
+	m, x, y := plugintest.CPU(t), plugintest.Normal(1, rows, 128), plugintest.Normal(2, rows, 128)
+	dot := func(a, b []float64) float64 { return floats.Dot(a, b) / float64(rows*128) }
+	for i := range y.Data {
+		y.Data[i] = float64(float32(x.Data[i]/2 + math.Sqrt(0.75)*y.Data[i]))
+	}
+	want, sum, squares := dot(x.Data, y.Data), 0.0, 0.0
+	given := map[string]any{"correction": correctPlain, "rotation": "128"}
+	for i := range draws {
+		k, shared := float64(i), []float64{float64(i), 3}
+		off := dot(draw(t, m, given, x, []float64{k, 1}, shared), draw(t, m, given, y, []float64{k, 2}, shared)) - want
+		sum += off
+		squares += off * off
+	}
+	mean := sum / draws
+	single := math.Sqrt((squares/draws - mean*mean) / draws)
+	t.Logf("%.4f %+.6f ± %.6f", want, mean, single)
+	if math.Abs(mean) > 5*single || single > want/1000 {
+		t.Errorf("the product %.4f is off by %.6f, with a standard error of %.6f", want, mean, single)
 	}
 }
 

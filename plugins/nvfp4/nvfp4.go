@@ -24,6 +24,9 @@
 // with the smaller error, and 6 where both are equal. There are no levels between 4 and 6,
 // so that entries a little below the maximum come out better with 4. The second scale is
 // E4M3(1.5·max|V|/(6·g)), and g has 256 in the place of 448, so that it is at most 384.
+// The authors' default is mse. NVIDIA's code has mse and mae, and 448 or 256 (scale_max).
+// With stochastic rounding the authors compare two errors that are drawn, and here they
+// are those of rounding to nearest, so that the choice of a scale adds no bias.
 //
 // Training in NVFP4 (NVIDIA 2025, arXiv 2509.25149; NVIDIA/TransformerEngine d0067d0d,
 // NVFP4BlockScaling in transformer_engine/common/recipe/__init__.py and

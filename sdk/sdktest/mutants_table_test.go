@@ -380,6 +380,6 @@ func fails(t *testing.T, r sdktest.Report, want []string) {
 		}
 	}
 	if r.Failed() != (len(want) > 0) {
-		t.Error("the report says that nothing failed")
+		t.Errorf("failed: %v, want %q\n%s", r.Failed(), want, r)
 	}
 }
