@@ -31,6 +31,7 @@ type expectation struct {
 	outputs map[string]reference.Tensor
 	single  map[string]reference.Tensor // in binary32
 	spread  map[string][]float64
+	jumped  map[string][]bool // elements that jumps has moved
 }
 
 // expect runs p on the oracle with the inputs as they are, with each result rounded to
@@ -40,9 +41,9 @@ func expect(p *program.Program, inputs map[string]reference.Tensor) (expectation
 	if err != nil {
 		return expectation{}, err
 	}
-	e := expectation{outputs: base, spread: map[string][]float64{}}
+	e := expectation{outputs: base, spread: map[string][]float64{}, jumped: map[string][]bool{}}
 	for name, v := range base {
-		e.spread[name] = make([]float64, v.Len())
+		e.spread[name], e.jumped[name] = make([]float64, v.Len()), make([]bool, v.Len())
 	}
 	if e.single, err = reference.Run32(p, inputs); err != nil {
 		return expectation{}, err
@@ -88,7 +89,7 @@ func (e expectation) jumps(p *program.Program, inputs map[string]reference.Tenso
 			}
 			for i, v := range base.Float64s() {
 				if d := distance(other[i], v); d > least {
-					spread[i] = max(spread[i], d)
+					spread[i], e.jumped[name][i] = max(spread[i], d), true
 				}
 			}
 		}
@@ -184,6 +185,16 @@ func (e expectation) agrees(got map[string]reference.Tensor) bool {
 			if d := distance(data[i], v); d != 0 && d > allowed(i) {
 				return false
 			}
+		}
+	}
+	return true
+}
+
+// roundsAsMeant reports whether results are those of correct rounding in binary32.
+func (e expectation) roundsAsMeant(got map[string]reference.Tensor) bool {
+	for name, want := range e.single {
+		if !slices.EqualFunc(got[name].Float64s(), want.Float64s(), func(a, b float64) bool { return distance(a, b) == 0 }) {
+			return false
 		}
 	}
 	return true

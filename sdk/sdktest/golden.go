@@ -270,6 +270,9 @@ func (q *quantizerRun) goldenRuns(c goldenCase, in *instance, ask QuantizerValue
 		for _, m := range q.machines {
 			out, err := m.Run(p, inputs)
 			c.must(err)
+			if m != (Oracle{}) && !e.roundsAsMeant(out) {
+				c.must(e.jumps(p, inputs))
+			}
 			for _, want := range ask.Compare {
 				if kindOfOutput(want.Output) == of {
 					c.compare(in.example.on(m), want, out, e, orderless)
@@ -328,7 +331,7 @@ func (c goldenCase) compare(on example, want Comparand, out map[string]reference
 		switch {
 		case i >= len(spread):
 			return 0
-		case want.Exact && orderless && e.single[want.Output].Float64s()[i] == expected.Data[i]:
+		case want.Exact && orderless && !e.jumped[want.Output][i] && e.single[want.Output].Float64s()[i] == expected.Data[i]:
 			return 0 // every operation is exact or correctly rounded, so nothing is left to the device
 		case want.Exact:
 			return amplification * spread[i]

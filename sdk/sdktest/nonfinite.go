@@ -141,7 +141,7 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 // hintAtNaN notes why a gradient is NaN, most often, where one is.
 func (t *trial) hintAtNaN(gradient []float64) {
 	if slices.ContainsFunc(gradient, math.IsNaN) {
-		t.notef("a gradient of NaN often is 0·Inf, of the branch of a selection that is not taken: select a safe argument, too, as in where(ok, f(where(ok, x, 1)), 0)")
+		t.notef("a gradient of NaN often is 0·Inf, of the branch of a selection that is not taken: select a safe argument, too (in JAX jnp.where(ok, f(jnp.where(ok, x, 1)), 0))")
 	}
 }
 
