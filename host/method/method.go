@@ -41,6 +41,7 @@ const Idle Mode = "off"
 // At is a moment of a training.
 type At struct {
 	Step     int     // t, from 1
+	Steps    int     // T
 	Strength float64 // that of the method
 }
 
