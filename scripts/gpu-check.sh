@@ -112,6 +112,8 @@ tests() {
 		case $name in
 		grid) claims=(--any-rounding) ;; # it has floor among its roundings
 		lsq) claims=(--any-gradient) ;;  # it has a sine among its surrogates
+		nvfp4) claims=(--ties --scale-scope tensor) ;; # the second scale is the tensor's
+		mseden) claims=(--any-rounding --unbiased --ties --scale-scope tensor) ;;
 		esac
 		stage "conformance-$name" 140 "$work/cage" plugins test "$name" --device "$device" "${claims[@]}" &
 	done

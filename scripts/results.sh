@@ -6,6 +6,7 @@
 #
 #   scripts/results.sh                    all
 #   scripts/results.sh effect toy         only these
+#   scripts/results.sh rivals             the study of docs/rivals.md, which is not among all: see there what it takes
 #   ONLY="--only bits=4" scripts/results.sh effect     only some cells
 #   AGAIN=1 scripts/results.sh toy        trains what is kept as well, keeps nothing, and tells
 #                                         whether the results come out as they are kept; cells
@@ -23,18 +24,20 @@ failed=
 for name in "$@"; do
 	printf '\n== Study %s\n' "$name"
 	results=$kept/$name.json
+	file=examples/paper/$name.toml
+	if [ ! -f "$file" ]; then file=examples/studies/$name.toml; fi
 	known=
 	if [ -f "$results" ] && [ -z "${AGAIN:-}" ]; then known="--kept $results"; fi
 	if [ -n "${AGAIN:-}" ] && [ -d "studies/$name" ]; then echo "cells that are done in studies/$name are not trained again"; fi
 	# shellcheck disable=SC2086 # lists of flags
-	if "$cage" study run "examples/paper/$name.toml" $known ${ONLY:-}; then rc=0; else rc=$?; fi
+	if "$cage" study run "$file" $known ${ONLY:-}; then rc=0; else rc=$?; fi
 	if [ "$rc" -eq 130 ]; then exit "$rc"; fi # interrupted
 	if [ -n "${AGAIN:-}" ]; then
-		"$cage" study check "examples/paper/$name.toml" --kept "$results" || rc=$?
+		"$cage" study check "$file" --kept "$results" || rc=$?
 		if [ "$rc" -ne 0 ]; then failed="$failed $name"; fi
 		continue
 	fi
-	"$cage" study keep "examples/paper/$name.toml" --out "$results"
+	"$cage" study keep "$file" --out "$results"
 	if [ "$rc" -ne 0 ]; then exit "$rc"; fi
 done
 if [ -n "$failed" ]; then

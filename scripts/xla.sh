@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs what is meant for a GPU on XLA's client for processors, in this machine's memory.
 #
-#   scripts/xla.sh             the tests that look at steps, evaluations, replicas and faults
+#   scripts/xla.sh             the tests that look at steps, evaluations, replicas and faults,
+#                              and the conformance kit on some plugins
 #   scripts/xla.sh COMMAND...  any command: the device "cuda" of a cage built with the tag
 #                              cuda, and of tests, has 4 GPUs that are processors
 #
@@ -40,3 +41,19 @@ check ./host/compute/lower 'Rounding|Select|PlainRules|Quantize|RandomPrograms|R
 check ./host/model 'GradientsMatchPyTorch|TestLoss$|LossInChunks|BFloat16|SharedKeys|DivergenceAgrees|Decode/qwen3|DocumentsAreKeptApart/qwen3'
 check ./host/train/step 'Replicas|Sampled|Columns|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts|BlockProducts|OwnBackward'
 check ./host/train XLA
+
+# kit PLUGIN [CLAIM...] runs the conformance kit on a plugin in examples, and shows its last line, or all of it after a failure.
+kit() {
+	"$work/cage" plugins test "examples/plugins/$1" --device cuda "${@:2}" >"$work/kit" || {
+		cat "$work/kit"
+		exit 1
+	}
+	echo "$1: $(tail -n 1 "$work/kit")"
+}
+
+go build -tags cuda -o "$work/cage" ./cmd/cage
+kit nf4 --any-zero-code --scale-scope block # with numbers of all sizes; it looks up
+kit kivi --any-zero-code --scale-scope block --key-scope column
+kit stochastic --any-rounding --unbiased --idempotent
+kit adam8bit
+kit sam

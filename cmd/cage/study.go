@@ -70,7 +70,7 @@ has failed.`,
 		if opts.Survey, err = newSurvey(cmd); err != nil {
 			return nil, err
 		}
-		kept, err := readKept(cmd, s, *keptFile)
+		kept, err := readKept(cmd, s, *keptFile, &opts)
 		if err != nil {
 			return nil, err
 		}
@@ -240,6 +240,9 @@ func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer,
 		if len(plan.Run) > 0 {
 			table(w, rows)
 		}
+		if n := len(plan.Waiting); n > 0 {
+			fmt.Fprintf(w, "%d more wait for what a table chooses\n", n)
+		}
 	}}, nil
 }
 
@@ -280,6 +283,7 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 		if err != nil {
 			return nil, err
 		}
+		results = s.Wanted(results)
 		list, rows := []cellListing{}, [][]string{append(s.AxisNames(), "state", "val loss", "error or directory")}
 		for _, r := range results {
 			cell := cellListing{ID: r.Cell.ID, Labels: r.Cell.Labels, Dir: r.Cell.Dir, State: r.State, Error: r.Err, Set: r.Cell.Set, Summary: map[string]metrics.Number{}}

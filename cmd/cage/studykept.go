@@ -66,8 +66,8 @@ func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Resul
 }
 
 // readKept says for each cell, by its ID, whether its results are kept and not stale, so that it needs no training. It is nil
-// without a file.
-func readKept(cmd *cobra.Command, s *study.Study, path string) (map[string]bool, error) {
+// without a file. The results go into the options, for tables to choose from.
+func readKept(cmd *cobra.Command, s *study.Study, path string, opts *study.RunOptions) (map[string]bool, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -75,6 +75,7 @@ func readKept(cmd *cobra.Command, s *study.Study, path string) (map[string]bool,
 	if err != nil {
 		return nil, err
 	}
+	opts.Elsewhere = results
 	kept := map[string]bool{}
 	for _, r := range results {
 		kept[r.Cell.ID] = r.Known()

@@ -105,7 +105,7 @@ func writeReport(cmd *cobra.Command, file, out string) (writtenReport, error) {
 	if err != nil {
 		return writtenReport{}, err
 	}
-	r, err := report.New(s, results)
+	r, err := report.New(s, s.Wanted(results))
 	if err != nil {
 		return writtenReport{}, err
 	}

@@ -191,7 +191,8 @@ func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans 
 	b := &Best{}
 	var on any
 	t.read(schema.Key{Name: "axis", To: &b.Axis, Is: schema.NonEmpty("that names an axis")}, optional("metric", &b.Metric),
-		choice("better", &b.Better, "lower", "higher"), schema.Key{Name: "on", To: &on, Is: schema.Anything(onIs)})
+		choice("better", &b.Better, "lower", "higher"), schema.Key{Name: "on", To: &on, Is: schema.Anything(onIs)},
+		schema.Key{Name: "spare", To: &b.Spare, Default: false})
 	if b.Axis != "" {
 		t.checkAxes(axes, "axis", b.Axis)
 	}
@@ -209,6 +210,9 @@ func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans 
 		if on != onReported {
 			t.wrong("on", on, onIs)
 		}
+	}
+	if b.Spare && len(b.On) == 0 && t.has("on") {
+		t.report(t.key("spare"), "want labels in on: runs can be spared where other replicates choose", "all replicates choose")
 	}
 	return b
 }
@@ -254,18 +258,25 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 	known := s.metrics()
 	for _, t := range tables {
 		var f Figure
-		var where map[string]any
+		var where, best map[string]any
 		keys := []schema.Key{
 			{Name: "kind", To: &f.Kind, Is: schema.OneOf(kinds...)}, optional("title", &f.Title), optional("series", &f.Series), optional("over", &f.Over),
 			{Name: "logx", To: &f.LogX, Default: false}, {Name: "logy", To: &f.LogY, Default: false}, optional("where", &where),
 		}
 		problems := len(t.Errs)
 		kind, _ := t.values["kind"].(string)
+		if kind == Bar || kind == Differences {
+			keys = append(keys, optional("best", &best))
+		}
 		t.read(append(keys, t.content(&f, kind, axes, known)...)...)
 		t.checkAxes(axes, "series", f.Series...)
 		t.checkAxes(axes, "over", f.Over...)
 		f.Where = t.where(where, axes)
 		t.checkContent(&f, axes, known)
+		f.Best = s.readBest(t.below("best", best), Table{Metric: f.Metric, Rows: f.Series, Columns: []string{f.X}, Over: f.Over, Where: f.Where}, known, axes, plans)
+		if f.Best != nil && f.Best.Spare {
+			t.report(t.key("best"), "leave it out: it is for tables", "spare is given")
+		}
 		if used, places := f.axes(); places != "" && len(t.Errs) == problems {
 			t.checkAllUsed(axes, f.Where, places, used)
 		}
@@ -308,6 +319,9 @@ func (f Figure) axes() (used []string, places string) {
 	used = slices.Concat(f.Series, f.Over)
 	switch f.Kind {
 	case Bar, Differences:
+		if f.Best != nil {
+			return append(used, f.X, f.Best.Axis), "x, series, over or best.axis"
+		}
 		return append(used, f.X), "x, series or over"
 	case Heatmap:
 		return append(used, f.X, f.Y), "x, y, series or over"

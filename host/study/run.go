@@ -29,6 +29,9 @@ type RunOptions struct {
 	// model of such a cell is trained all the same if another cell is quantized from it.
 	// Nil means none.
 	Kept func(Cell) bool
+	// Elsewhere holds the results of all cells that are kept elsewhere, in the order of the study: tables choose from them
+	// as from those here ([Study.Spare]). Nil means none.
+	Elsewhere []Result
 	// Command is the program, with its first arguments, that trains. It is given the path
 	// of a configuration, --resume, --quiet and --lifeline. Nil means this executable
 	// with "train".
@@ -68,6 +71,7 @@ type Outcome struct {
 type Plan struct {
 	Results []Result // one for each run that was asked for
 	Run     []Cell   // what would be trained, quantized or evaluated, in order
+	Waiting []Cell   // what waits until a table can choose, and is not in Run
 	AtOnce  int      // cells running at once
 	Threads int      // threads of each cell
 }
@@ -103,10 +107,15 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	if err := s.FindStale(ctx, p.Results, o.Survey); err != nil && !errors.As(err, &unknown) {
 		return Plan{}, err
 	}
+	waiting := s.spare(&p, results, o.Elsewhere)
 	states := statesOf(p.Results)
 	// A model whose source is missing, and will be trained from the beginning, is stale.
 	s.markRemade(p.Results, func(_, source Cell) bool { return states[source.ID] == Missing })
 	for _, r := range p.Results {
+		if waiting[r.Cell.ID] && !r.Known() {
+			p.Waiting = append(p.Waiting, r.Cell)
+			continue
+		}
 		if r.State == Missing || r.State == Interrupted || r.State == Unevaluated || r.State == Failed && o.Retry || r.State == Stale && !o.KeepStale {
 			p.Run = append(p.Run, r.Cell)
 		}
@@ -151,27 +160,55 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	if err := s.setRunning(); err != nil {
 		return Outcome{}, err
 	}
-	plan, err := s.Plan(ctx, o)
-	if err != nil {
-		return Outcome{}, err
+	for trained := 0; ; {
+		plan, err := s.Plan(ctx, o)
+		if err != nil {
+			return Outcome{}, err
+		}
+		if err := s.check(ctx, plan.Run, o.Survey); err != nil {
+			return Outcome{}, err
+		}
+		if o.Planned != nil {
+			o.Planned(plan)
+		}
+		if err := atomicfile.WriteBytes(s.at(rundir.StudyFile), s.text); err != nil {
+			return Outcome{}, err
+		}
+		r := newRunner(s, o, plan)
+		err = r.run(ctx)
+		out := r.outcome()
+		again := err == nil && ctx.Err() == nil && len(r.stopped) == 0 && len(plan.Waiting) > 0 && out.Trained > 0
+		trained += out.Trained
+		if again { // a table may choose now
+			continue
+		}
+		out.Trained = trained
+		unfinished := ctx.Err() != nil && out.Interrupted+out.Missing+out.Stale+out.Unevaluated > 0
+		if err == nil && (unfinished || len(r.stopped) > 0) {
+			err = fmt.Errorf("%w: %d of %d cells are done", ErrInterrupted, out.Done, out.Cells)
+		}
+		return out, err
 	}
-	if err := s.check(ctx, plan.Run, o.Survey); err != nil {
-		return Outcome{}, err
+}
+
+// spare takes the runs that nothing needs out of a plan, unless they are there already, and says which ones wait.
+func (s *Study) spare(p *Plan, results, elsewhere []Result) (waiting map[string]bool) {
+	latest := map[string]Result{} // by ID: with what has been found stale
+	for _, r := range p.Results {
+		latest[r.Cell.ID] = r
 	}
-	if o.Planned != nil {
-		o.Planned(plan)
+	all := slices.Clone(results)
+	for i, r := range all {
+		if known, ok := latest[r.Cell.ID]; ok {
+			known.Cell = r.Cell
+			all[i] = known
+		} else if elsewhere != nil && elsewhere[i].Known() {
+			all[i] = elsewhere[i]
+		}
 	}
-	if err := atomicfile.WriteBytes(s.at(rundir.StudyFile), s.text); err != nil {
-		return Outcome{}, err
-	}
-	r := newRunner(s, o, plan)
-	err = r.run(ctx)
-	out := r.outcome()
-	left := ctx.Err() != nil && out.Interrupted+out.Missing+out.Stale+out.Unevaluated > 0
-	if err == nil && (left || len(r.stopped) > 0) {
-		err = fmt.Errorf("%w: %d of %d cells are done", ErrInterrupted, out.Done, out.Cells)
-	}
-	return out, err
+	spared, waiting := s.Spare(all)
+	p.Results = slices.DeleteFunc(p.Results, func(r Result) bool { return spared[r.Cell.ID] && !r.Known() })
+	return waiting
 }
 
 // checkOurs refuses a directory that belongs to something else: no study has run there, but it has a file with the name of

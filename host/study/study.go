@@ -91,6 +91,8 @@ type Best struct {
 	// On are the replicates to choose on, by axes of Over. They are not reported. If it is nil, those that are reported
 	// also choose.
 	On map[string][]string `json:"on,omitempty"`
+	// Spare says that of the replicates that are reported only those with the chosen label are trained, see [Study.Spare].
+	Spare bool `json:"-"`
 }
 
 // Kinds of figures.
@@ -116,6 +118,7 @@ type Figure struct {
 	LogX     bool
 	LogY     bool
 	Where    map[string][]string // as in Table
+	Best     *Best               // bar, differences: as in Table
 }
 
 // Axis returns the axis with that name.

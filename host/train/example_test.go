@@ -100,7 +100,7 @@ func TestExamples(t *testing.T) {
 			}
 			if cfg.Model.Language() {
 				overrides = append(overrides, fmt.Sprintf("data.train=%q", trainFile), fmt.Sprintf("data.validation=%q", validation),
-					"train.batch=1", "model.context=32", "train.final_eval_batches=1") // 32 tokens: a block of mxfp4
+					"train.batch=4", "model.context=32", "train.final_eval_batches=1") // 128 tokens: a rotation of mseden
 			}
 			if cfg, err = config.Load(file, overrides); err != nil {
 				t.Fatal(err)

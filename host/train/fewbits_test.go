@@ -14,6 +14,9 @@ import (
 func TestFewBits(t *testing.T) {
 	effort.Long(t, "trains models")
 	settings := map[string]string{}
+	for bits := range 5 {
+		settings[fmt.Sprintf("paretoq, %d", bits)] = fmt.Sprintf(`quantizer={weights={plugin="paretoq", bits=%d}}`, bits)
+	}
 	for bits := 2; bits <= 4; bits++ {
 		settings[fmt.Sprintf("lsq and stableqat, %d", bits)] = fmt.Sprintf(`quantizer={plugin="lsq", bits=%d, surrogate="sine"}`, bits)
 		settings[fmt.Sprintf("stableqat, %d", bits)] = fmt.Sprintf(`quantizer={weights={plugin="lsq", bits=%d, surrogate="sine", form="stableqat", granularity="row"}}`, bits)

@@ -42,20 +42,30 @@ func TestFullyQuantized(t *testing.T) {
 	}
 }
 
-// TestPublishedRecipes: the files of examples that follow the authors' code train a small model, another one than without
-// their backward pass.
+// publishedRecipe is the file of examples with that name, which follows the authors' code, for a small model.
+func publishedRecipe(t *testing.T, name string, overrides ...string) *config.Config {
+	t.Helper()
+	trainFile, validation := testrun.Dataset(t)
+	layers := 1
+	if name == "nvfp4-training" { // it leaves out the last one
+		layers = 2
+	}
+	cfg, err := config.Load(filepath.Join("../../examples", name+".toml"), append([]string{
+		fmt.Sprintf("data.train=%q", trainFile), fmt.Sprintf("data.validation=%q", validation), fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run")),
+		fmt.Sprintf("model.layers=%d", layers), "model.hidden=128", "model.context=32", "train.batch=4", "train.steps=40", "train.eval_every=0",
+	}, overrides...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// TestPublishedRecipes: they train, another model than without their backward pass.
 func TestPublishedRecipes(t *testing.T) {
 	effort.Long(t, "trains models")
-	trainFile, validation := testrun.Dataset(t)
-	for _, name := range []string{"quartet"} {
+	for _, name := range []string{"quartet", "quartet2", "nvfp4-training"} {
 		t.Run(name, func(t *testing.T) {
-			cfg, err := config.Load(filepath.Join("../../examples", name+".toml"), []string{
-				fmt.Sprintf("data.train=%q", trainFile), fmt.Sprintf("data.validation=%q", validation), fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run")),
-				"model.layers=1", "model.hidden=128", "model.context=32", "train.batch=4", "train.steps=40", "train.eval_every=0",
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			cfg := publishedRecipe(t, name)
 			testrun.Train(t, cfg, train.Options{})
 			fell(t, cfg.Train.Out)
 			forward := testrun.Elsewhere(t, cfg, "train.steps=2", `quantizer.gradients={plugin="none"}`, `quantizer.backward={plugin="none"}`)
@@ -72,17 +82,22 @@ func TestPublishedRecipes(t *testing.T) {
 // errors of the border between two levels may get the other one, so losses drift apart with the steps.
 func TestFullyQuantizedOnXLA(t *testing.T) {
 	onXLA(t, 1)
-	cpu := testrun.Config(t, append(fullyQuantized, "train.steps=4", `method.form="off"`)...)
-	testrun.Train(t, cpu, train.Options{})
-	xla := onCUDA(t, cpu, 1)
-	testrun.Train(t, xla, train.Options{})
-	want, got := losses(t, cpu.Train.Out), losses(t, xla.Train.Out)
-	for i := range want {
-		if d := relative(got[i], want[i]); d > 1e-3 {
-			t.Errorf("step %d: the loss is %v, want %v", i+1, got[i], want[i])
+	for name, cpu := range map[string]*config.Config{
+		"mxfp4":          testrun.Config(t, append(fullyQuantized, "train.steps=4", `method.form="off"`)...),
+		"nvfp4-training": publishedRecipe(t, "nvfp4-training", "train.steps=4"),
+	} {
+		testrun.Train(t, cpu, train.Options{})
+		xla := onCUDA(t, cpu, 1)
+		testrun.Train(t, xla, train.Options{})
+		want, got := losses(t, cpu.Train.Out), losses(t, xla.Train.Out)
+		t.Logf("%s: %v on the CPU, %v on XLA", name, want, got)
+		for i := range want {
+			if d := relative(got[i], want[i]); d > 1e-3 {
+				t.Errorf("%s, step %d: the loss is %v, want %v", name, i+1, got[i], want[i])
+			}
 		}
-	}
-	if relative(got[0], want[0]) > 1e-5 || relative(got[1], want[1]) > 1e-4 {
-		t.Errorf("the first losses are %v, want %v", got[:2], want[:2])
+		if relative(got[0], want[0]) > 1e-5 || relative(got[1], want[1]) > 1e-4 {
+			t.Errorf("%s: the first losses are %v, want %v", name, got[:2], want[:2])
+		}
 	}
 }

@@ -207,7 +207,8 @@ func check(site sdk.Site) error {
 // (microsoft/StableQAT, models/utils_quant.py, commit 47605356), which has it from ParetoQ's.
 // N is the number of elements of the whole tensor there, also where each row has a step, and
 // steps are at least 1e-5. Its recipes have granularity = "row" for weights and quantize no
-// activations.
+// activations. At first the largest number of a row lies on the bound, if it is positive, so that
+// the rounding of r decides whether it is outside: two devices soon train differently.
 type grid struct {
 	site sdk.Site
 	// qn and qp are Q_N and Q_P.

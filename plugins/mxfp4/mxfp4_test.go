@@ -6,8 +6,6 @@ import (
 	"math"
 	"testing"
 
-	"gonum.org/v1/gonum/mat"
-
 	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk/answer"
@@ -114,27 +112,14 @@ func testLayer(t *testing.T, m plugintest.Bench, c golden.Case, forward, backwar
 	gradient := func(q plugintest.Quantization, dz golden.Array) []float64 {
 		return q.Gradient(t, plugintest.Hadamard(dz, 32).Data)
 	}
-	m.Close(c.Expected, "y", product(zx, zw).Data, single)
-	m.Close(c.Expected, "dx", gradient(qx, product(again(0, dy), again(1, transposed(zw)))), single)
-	m.Close(c.Expected, "dw", gradient(qw, product(again(2, transposed(dy)), again(3, transposed(zx)))), single)
+	m.Close(c.Expected, "y", plugintest.Product(zx, zw).Data, single)
+	m.Close(c.Expected, "dx", gradient(qx, plugintest.Product(again(0, dy), again(1, plugintest.Transposed(zw)))), single)
+	m.Close(c.Expected, "dw", gradient(qw, plugintest.Product(again(2, plugintest.Transposed(dy)), again(3, plugintest.Transposed(zx)))), single)
 }
 
 // decode is ẑ, from codes and scales.
 func decode(q plugintest.Quantization, x golden.Array) golden.Array {
 	return golden.Array{Shape: x.Shape, Data: fpmodel.Decode(q.Codes, q.Scale, x.Shape[1], block)}
-}
-
-func dense(x golden.Array) *mat.Dense { return mat.NewDense(x.Shape[0], x.Shape[1], x.Data) }
-
-// product is a·bᵀ.
-func product(a, b golden.Array) golden.Array {
-	var y mat.Dense
-	y.Mul(dense(a), dense(b).T())
-	return golden.Array{Shape: []int{a.Shape[0], b.Shape[0]}, Data: y.RawMatrix().Data}
-}
-
-func transposed(x golden.Array) golden.Array {
-	return golden.Array{Shape: []int{x.Shape[1], x.Shape[0]}, Data: mat.DenseCopyOf(dense(x).T()).RawMatrix().Data}
 }
 
 // TestSignsNeedRotation: signs alone change no rounding.

@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
 
 	"github.com/cage-qat/cage/internal/fpmodel"
 	"github.com/cage-qat/cage/internal/golden"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -64,17 +66,52 @@ func TestTraining(t *testing.T) {
 	}
 }
 
+// TestLayer compares the three products of a layer with those of the authors' own code, for the settings of
+// examples/nvfp4-training.toml without stochastic rounding, which their reference does not have.
+func TestLayer(t *testing.T) {
+	values := plugintest.Settings(t, nvfp4{}.Describe(), map[string]any{
+		"weight_blocks": squareBlocks, "rotation": "16", "signs": signsPublished, "rotated_products": rotateWeightGradient})
+	plugintest.EachCase(t, "layer", func(t *testing.T, m plugintest.Bench, c golden.Case) {
+		quantize := func(product sdk.Product, role sdk.Role, x golden.Array) mat.Matrix {
+			q, err := sdk.BuildQuantizer(nvfp4{}, sdk.Site{Product: product, Role: role, Name: "w", Shape: x.Shape, Values: values})
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := m.Run(t, q.Program, map[string]reference.Tensor{answer.InputX: reference.Floats(x.Data, x.Shape...)})
+			return mat.NewDense(x.Shape[0], x.Shape[1], out[answer.OutputValue].Float64s())
+		}
+		product := func(key string, a, b mat.Matrix) {
+			var y mat.Dense
+			y.Mul(a, b.T())
+			m.Close(c.Expected, key, y.RawMatrix().Data, single)
+		}
+		x, w, dy := c.Inputs.Array("x"), c.Inputs.Array("w"), c.Inputs.Array("dy")
+		product("y", quantize(sdk.ProductForward, sdk.RoleActivation, x), quantize(sdk.ProductForward, sdk.RoleWeight, w))
+		product("dx", quantize(sdk.ProductInputGradient, sdk.RoleGradient, dy), quantize(sdk.ProductInputGradient, sdk.RoleWeight, turned(w)))
+		product("dw", quantize(sdk.ProductWeightGradient, sdk.RoleGradient, turned(dy)), quantize(sdk.ProductWeightGradient, sdk.RoleActivation, turned(x)))
+	})
+}
+
+// turned is the transpose of a matrix.
+func turned(x golden.Array) golden.Array {
+	rows, columns := x.Shape[0], x.Shape[1]
+	out := golden.Array{Shape: []int{columns, rows}, Data: make([]float64, len(x.Data))}
+	for i, v := range x.Data {
+		out.Data[i%columns*rows+i/columns] = v
+	}
+	return out
+}
+
 // TestSquares: a square of 16 rows and columns, smaller at the edges, has the scale of its largest entry, and the
 // transpose of a weight has the transposed values; but rows alone have scales of their own where the tensor is no weight.
 func TestSquares(t *testing.T) {
 	const rows, columns = 20, 40
 	x := plugintest.Normal(7, rows, columns)
-	turned := golden.Array{Shape: []int{columns, rows}, Data: transposed(x.Data, rows, columns)}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, rule := range []string{ruleSix, ruleMSE, ruleMAE, ruleAbsMax} {
 			given := map[string]any{"weight_blocks": squareBlocks, "scale_rule": rule}
-			q, qt := m.Quantize(t, nvfp4{}, given, x), m.Quantize(t, nvfp4{}, given, turned)
-			plugintest.Near(t, rule+": the transpose", qt.Value, transposed(q.Value, rows, columns), 1e-7)
+			q, qt := m.Quantize(t, nvfp4{}, given, x), m.Quantize(t, nvfp4{}, given, turned(x))
+			plugintest.Near(t, rule+": the transpose", qt.Value, turned(golden.Array{Shape: x.Shape, Data: q.Value}).Data, 1e-7)
 			for r := range rows {
 				for c := range (columns + block - 1) / block {
 					if got, want := q.Scale[r*3+c], q.Scale[r/block*block*3+c]; got != want {
@@ -84,14 +121,6 @@ func TestSquares(t *testing.T) {
 			}
 		}
 	})
-}
-
-func transposed(x []float64, rows, columns int) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i%columns*rows+i/columns] = v
-	}
-	return out
 }
 
 // TestOperands: which operands are rotated, and which have square blocks.
@@ -121,6 +150,14 @@ func TestOperands(t *testing.T) {
 	}
 	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"signs": "random"}, "changes nothing without a rotation", 2, 96)
 	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"signs": signsPublished, "rotation": "32"}, `for rotation = "16", but rotation is "32"`, 2, 96)
+}
+
+// TestQuartetII compares the forward product's operands of Quartet II with the authors' code (plugins/mseden/testdata/quartet2.py).
+func TestQuartetII(t *testing.T) {
+	plugintest.EachCase(t, "quartet2", func(t *testing.T, m plugintest.Bench, c golden.Case) {
+		given := map[string]any{"scale_rule": ruleMSE, "ties": string(microscaling.TiesAway)}
+		m.Close(c.Expected, "value", m.Quantize(t, nvfp4{}, given, c.Inputs.Array("x")).Value, single)
+	})
 }
 
 // TestFourOrSix is worked out on paper, with g = 1: with the maximum on the level 6, 5 is half

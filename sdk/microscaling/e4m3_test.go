@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk/microscaling"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
@@ -46,6 +47,44 @@ func TestE4M3(t *testing.T) {
 		for i, v := range got.Floats {
 			if v != want[i] {
 				t.Errorf("%s: %v becomes %v, want %v", precisions[p], x[i], v, want[i])
+			}
+		}
+	}
+}
+
+// TestStochasticE4M3: between two numbers of the format u decides by the distance to the upper one; the numbers themselves stay.
+func TestStochasticE4M3(t *testing.T) {
+	var x []float64
+	parts := []float64{0, 0.25, 0.5, 0.75}
+	for code := range 126 {
+		for _, part := range parts {
+			v := number(code) + part*(number(code+1)-number(code))
+			x = append(x, v, -v)
+		}
+	}
+	for _, u := range []float64{0, 0.2, 0.3, 0.45, 0.55, 0.7, 0.8, 1 - 0x1p-17} {
+		rounded := apply(t, reference.Floats(x, len(x)), func(v program.Value) program.Value { return microscaling.StochasticE4M3(v, v.Builder().Const(u)) })
+		for p, got := range rounded {
+			for i, v := range got.Floats {
+				code, part := i/(2*len(parts)), parts[i/2%len(parts)]
+				up := part > 0 && u >= 1-part
+				if i%2 == 1 { // below zero the upper one has the smaller magnitude
+					up = part > 0 && u < part
+				}
+				want := number(code)
+				if up {
+					want = number(code + 1)
+				}
+				if math.Abs(v) != want {
+					t.Errorf("%s, u = %v: %v becomes %v, want ±%v", precisions[p], u, x[i], v, want)
+				}
+			}
+		}
+	}
+	for _, got := range apply(t, reference.Floats([]float64{448, 449, 1e30}, 3), func(v program.Value) program.Value { return microscaling.StochasticE4M3(v, v.Builder().Const(0.9)) }) {
+		for _, v := range got.Floats {
+			if v != microscaling.LargestE4M3 {
+				t.Errorf("%v is above the format", v)
 			}
 		}
 	}

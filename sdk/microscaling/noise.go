@@ -26,9 +26,14 @@ func RoundAt(ratio program.Value, site sdk.Site) program.Value {
 	if site.Text("rounding") == RoundNearest || !site.Training {
 		return RoundE2M1(ratio, Ties(site.Text("ties")))
 	}
-	b := ratio.Builder()
-	bits := b.RandomBits(site.Noise, ratio.Shape()...).Shr(b.ConstUint(32 - noiseBits))
-	return StochasticE2M1(ratio, bits.Convert(program.Float).Shift(0.5).Scale(1.0/(1<<noiseBits)))
+	return StochasticE2M1(ratio, Uniform(ratio.Builder(), site, ratio.Shape()...))
+}
+
+// Uniform are the numbers in (0, 1) that decide about what is rounded at random in training, drawn
+// with the noise of a site.
+func Uniform(b *program.Builder, site sdk.Site, shape ...int) program.Value {
+	bits := b.RandomBits(site.Noise, shape...).Shr(b.ConstUint(32 - noiseBits))
+	return bits.Convert(program.Float).Shift(0.5).Scale(1.0 / (1 << noiseBits))
 }
 
 // Signs are those by which the entries of a row are multiplied before a rotation, and after the

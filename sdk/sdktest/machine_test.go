@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
@@ -79,6 +80,52 @@ func TestDevices(t *testing.T) {
 			fails(t, sdktest.SomeOfOptimizer(c.o, c.fails, sdktest.On(c.d)), c.fails)
 		})
 	}
+}
+
+// reciprocal is the oracle in binary32, but multiplies by the reciprocal of a constant where a program divides by it, as XLA does.
+type reciprocal struct{ device }
+
+func (reciprocal) Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	var args []reference.Tensor
+	for _, in := range p.Inputs {
+		args = append(args, inputs[in.Name].Single())
+	}
+	values := transform.Interpret(p, args, func(_ program.ID, n *program.Node, args []reference.Tensor) reference.Tensor {
+		if by := n.Args; n.Op == program.OpDiv && int(by[1]) >= len(p.Inputs) && p.Nodes[int(by[1])-len(p.Inputs)].Op == program.OpConstant {
+			inverse := reference.Float(1 / args[1].Floats[0]).Single()
+			n = &program.Node{Op: program.OpMul, Args: by, Type: n.Type}
+			args = []reference.Tensor{args[0], inverse}
+		}
+		out, err := reference.Apply(n, args...)
+		if err != nil {
+			panic(err)
+		}
+		return out.Single()
+	})
+	out := map[string]reference.Tensor{}
+	for _, o := range p.Outputs {
+		out[o.Name] = values[o.Value]
+	}
+	return out, nil
+}
+
+// TestTiesOnDevice: what lies half way between two levels may go either way, and nothing else.
+func TestTiesOnDevice(t *testing.T) {
+	tied := broken(func(q *rows) {
+		q.short = -1
+		q.scale = func(_, x program.Value) program.Value { return x.Abs().MaxRow().Div(x.Builder().Const(7.5)) }
+	})
+	names := []string{"devices"}
+	fails(t, sdktest.SomeOfQuantizer(tied, names, sdktest.On(reciprocal{})), nil)
+	one := device{change: func(_ *program.Program, out map[string]reference.Tensor) {
+		if v, ok := out[answer.OutputCodes]; ok {
+			v.Ints = slices.Clone(v.Ints)
+			i := slices.IndexFunc(v.Ints, func(c int64) bool { return c == 3 })
+			v.Ints[max(i, 0)]++
+			out[answer.OutputCodes] = v
+		}
+	}}
+	fails(t, sdktest.SomeOfQuantizer(tied, names, sdktest.On(one)), names)
 }
 
 // TestLearnedOnDevice covers the initial values of trained parameters.

@@ -123,6 +123,10 @@ func TestQuantizerMutants(t *testing.T) {
 		{"noise that shrinks values", stochastic(func(q *rows) {
 			q.drawn = func(r, u program.Value) program.Value { return r.Abs().Add(u.Scale(0.97)).Floor().Mul(r.Sign()) }
 		}), []string{"noise"}, unbiased},
+		{"noise that shrinks values, in rows of even length alone", stochastic(func(q *rows) {
+			q.refuse = odd(sdk.Refuse)
+			q.drawn = func(r, u program.Value) program.Value { return r.Abs().Add(u.Scale(0.97)).Floor().Mul(r.Sign()) }
+		}), []string{"noise"}, unbiased},
 		{"noise that is the same for all keys", stochastic(func(q *rows) {
 			q.drawn = func(r, u program.Value) program.Value { return r.Add(u.Floor()).Add(r.Builder().Const(0.5)).Floor() }
 		}), []string{"noise"}, unbiased},
@@ -376,6 +380,6 @@ func fails(t *testing.T, r sdktest.Report, want []string) {
 		}
 	}
 	if r.Failed() != (len(want) > 0) {
-		t.Error("the report says that nothing failed")
+		t.Errorf("failed: %v, want %q\n%s", r.Failed(), want, r)
 	}
 }

@@ -202,8 +202,8 @@ func (p poisoning) checkPartition(marks []bool) {
 }
 
 // nearZero bounds what zeros may become if zero is not a level: published half-integer
-// quantizers add 1e-8 to their scale.
-const nearZero = 1e-6
+// quantizers add 1e-8 to their scale, or let it be no less than 1e-5.
+const nearZero = 1e-5
 
 func (q *quantizerRun) checkZeros(t *trial) {
 	q.each(t, q.machines, func(in *instance, _ []float64) {

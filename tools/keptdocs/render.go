@@ -93,6 +93,7 @@ func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 			r.Warn(fmt.Errorf("%s: %w", path, err))
 		}
 	}
+	s.cells = s.study.Wanted(s.cells)
 	if r.studies == nil {
 		r.studies = map[string]*results{}
 	}

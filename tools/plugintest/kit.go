@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
 
 	"github.com/cage-qat/cage/host/train/conformance/values"
 	"github.com/cage-qat/cage/internal/golden"
@@ -139,3 +140,17 @@ func Settings(t testing.TB, d sdk.Description, given map[string]any) sdk.Values 
 	}
 	return values
 }
+
+// Product is a·bᵀ.
+func Product(a, b golden.Array) golden.Array {
+	var y mat.Dense
+	y.Mul(dense(a), dense(b).T())
+	return golden.Array{Shape: []int{a.Shape[0], b.Shape[0]}, Data: y.RawMatrix().Data}
+}
+
+// Transposed is xᵀ.
+func Transposed(x golden.Array) golden.Array {
+	return golden.Array{Shape: []int{x.Shape[1], x.Shape[0]}, Data: mat.DenseCopyOf(dense(x).T()).RawMatrix().Data}
+}
+
+func dense(x golden.Array) *mat.Dense { return mat.NewDense(x.Shape[0], x.Shape[1], x.Data) }

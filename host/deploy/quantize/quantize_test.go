@@ -83,6 +83,7 @@ func TestGPTQ(t *testing.T) {
 		"nvfp4":            {"nvfp4", nil},
 		"nvfp4 encode":     {"nvfp4", map[string]any{"scale_form": "encode"}},
 		"lsq":              {"lsq", nil},
+		"paretoq":          {"paretoq", nil},
 	}
 	if testing.Short() {
 		maps.DeleteFunc(cases, func(name string, _ quantizerCase) bool { return name != "absmax" && name != "mxfp4" })

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/study/report"
 )
 
@@ -103,6 +104,30 @@ func TestBestOverAnAxis(t *testing.T) {
 	again := bestOf(t, rates, with(map[string][]float64{"AdamW 1e-3": {2.5, 2.6, 0, 0}, "SOAP 1e-1": {1.1, 1.2, 2.0, 2.2}})).Tables[1].Entries[0]
 	if again[0].Choice.Label != "1e-2" || again[0].Mean != own[0].Mean || again[1].Mean != own[1].Mean || *again[1].Difference != *own[1].Difference {
 		t.Errorf("with other losses elsewhere: %+v", again)
+	}
+}
+
+// TestBestInFigures: a figure shows each at its own rate, and the differences that the table has.
+func TestBestInFigures(t *testing.T) {
+	r := bestOf(t, rates+`
+[[study.figures]]
+kind = "differences"
+metric = "val_loss"
+x = "optimizer"
+baseline = "AdamW"
+over = ["seed"]
+best = {axis = "rate", on = {seed = [0, 1]}}
+`, tuned)
+	drawn, ok := r.Figures[0].Picture.(*figure.Differences)
+	if !ok || len(drawn.Series) != 1 {
+		t.Fatalf("drawn is %+v", r.Figures[0].Picture)
+	}
+	got, want := drawn.Series[0].Rows[0], r.Tables[1].Entries[0][1].Difference
+	if math.Abs(got.Mean-want.Mean) > 1e-12 || got.Low != want.Low || len(got.Each) != 2 {
+		t.Errorf("the figure shows %+v, the table %+v", got, want)
+	}
+	if note := r.Figures[0].Notes[1]; note != "Each with the rate that has the best mean of validation loss, seed 0, 1, which are not shown." {
+		t.Errorf("the note is %q", note)
 	}
 }
 

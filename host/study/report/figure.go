@@ -55,7 +55,14 @@ func newFigure(s *study.Study, f study.Figure, results []study.Result) (*Figure,
 	if err := deterministic(f.Metric, f.X, f.Y); err != nil {
 		return nil, err
 	}
+	results, note, err := chosenOnly(s, f, results)
+	if err != nil {
+		return nil, err
+	}
 	p, err := draw(s, f, results)
+	if note != "" {
+		p.notes = append(p.notes, note)
+	}
 	switch {
 	case errors.Is(err, figure.ErrNoData), err == nil && figure.Empty(p.picture):
 		p = picture{}
@@ -63,6 +70,32 @@ func newFigure(s *study.Study, f study.Figure, results []study.Result) (*Figure,
 		return nil, err
 	}
 	return &Figure{Kind: f.Kind, Title: cmp.Or(f.Title, defaultTitle(f)), Notes: p.notes, Picture: p.picture}, nil
+}
+
+// chosenOnly leaves the results that a figure with a best axis shows, and says what chose them.
+func chosenOnly(s *study.Study, f study.Figure, results []study.Result) (chosen []study.Result, note string, err error) {
+	if f.Best == nil {
+		return results, "", nil
+	}
+	fixed := slices.DeleteFunc(s.AxisNames(), func(axis string) bool { return axis == f.Best.Axis || slices.Contains(f.Over, axis) })
+	g, err := group(s, results, f.Over, f.Where, fixed, nil, []string{f.Best.Axis})
+	if err != nil {
+		return nil, "", err
+	}
+	for _, place := range g.labels[0] {
+		_, reported := g.choose(f.Best, place, nil)
+		for _, r := range reported {
+			chosen = append(chosen, r.result)
+		}
+	}
+	note = fmt.Sprintf("Each with the %s that has the best mean of %s", f.Best.Axis, metricPhrase(f.Best.Metric))
+	for _, axis := range slices.Sorted(maps.Keys(f.Best.On)) {
+		note += fmt.Sprintf(", %s %s", axis, strings.Join(f.Best.On[axis], ", "))
+	}
+	if f.Best.On != nil {
+		note += ", which are not shown"
+	}
+	return chosen, note + ".", nil
 }
 
 func defaultTitle(f study.Figure) string {

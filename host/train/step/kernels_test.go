@@ -37,7 +37,8 @@ var rewrite = flag.Bool("update", false, "write docs/kernels.md anew")
 var quantizers = []string{
 	`{plugin="quest"}`, `{plugin="quest", form="official", mask="clip"}`, `{plugin="quest", form="ternary"}`, `{plugin="quest", rotation="none"}`,
 	`{plugin="mxfp4"}`, `{plugin="mxfp4", rotation="32", scale_rule="quest"}`, `{plugin="mxfp4", scale_rule="absmax34", mask="trust"}`,
-	`{plugin="nvfp4"}`, `{plugin="nvfp4", rotation="16"}`, `{plugin="absmax"}`, `{plugin="lsq"}`, `{plugin="lsq", form="stableqat", surrogate="sine"}`, `{plugin="grid"}`,
+	`{plugin="nvfp4"}`, `{plugin="nvfp4", rotation="16"}`, `{plugin="nvfp4", scale_rule="mse"}`, `{plugin="nvfp4", weight_blocks="16x16"}`,
+	`{plugin="absmax"}`, `{plugin="lsq"}`, `{plugin="lsq", form="stableqat", surrogate="sine"}`, `{plugin="paretoq"}`, `{plugin="paretoq", bits=1}`, `{plugin="grid"}`,
 }
 
 const kernelsPage = "../../../docs/kernels.md"

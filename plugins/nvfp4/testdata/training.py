@@ -1,4 +1,4 @@
-# Writes training.json: NVFP4 as NVIDIA's recipe trains with it, by the authors' own code (PyTorch, on the CPU, in binary32). Nothing of it
+# Writes training.json and layer.json: NVFP4 as NVIDIA's recipe trains with it, by the authors' own code (PyTorch, on the CPU, in binary32). Nothing of it
 # is here; the arguments are two checkouts:
 #
 #     python3 plugins/nvfp4/testdata/training.py TRANSFORMERENGINE FOUROVERSIX
@@ -36,9 +36,9 @@ class Quantizer:
 
 base.Quantizer, base.QuantizedTensorStorage = Quantizer, type("QuantizedTensorStorage", (), {})
 sys.modules[base.__name__] = base
-gemm = "transformer_engine.pytorch.custom_recipes.gemm"  # of products, which are not used here
-sys.modules[gemm] = types.ModuleType(gemm)
-sys.modules[gemm].MMParams, sys.modules[gemm].GEMMType = object, types.SimpleNamespace(FPROP=None)
+gemm = types.ModuleType("transformer_engine.pytorch.custom_recipes.gemm")  # of whose names the reference uses these
+gemm.MMParams, gemm.GEMMType = object, types.SimpleNamespace(FPROP="forward", WGRAD="weight gradient")
+sys.modules[gemm.__name__] = gemm
 nvidia = importlib.import_module("transformer_engine.pytorch.custom_recipes.reference_nvfp4")
 packages(Path(sys.argv[2]) / "src", "fouroversix", "fouroversix.quantize", "fouroversix.quantize.pytorch", "fouroversix.kernels")
 mit = importlib.import_module("fouroversix.quantize.pytorch.reference")
@@ -87,6 +87,29 @@ def reference(x, settings, role, name, columns=False, **options):
     if columns:
         return case(name, settings, x.T, q.data_t, q.scale_t, q.global_amax_col, most, role, turn)
     return case(name, settings, x, q.data, q.scale, q.global_amax_row, most, role)
+
+
+def layer():
+    """The three products of a layer, by their quantizers and their product of operands with scales; dy is rounded to nearest."""
+    fp4 = nvidia.reference_utils.Fp4Formats.E2M1
+    rows = nvidia.NVFP4QuantizerRef(fp4, with_rht=True)
+    squares = nvidia.NVFP4QuantizerRef(fp4, quant_tile_shape=(16, 16))
+    x, w, dy = (decimal(torch.randn(32, 32)) for _ in range(3))
+    qx, qw, qdy = rows.quantize(x), squares.quantize(w), rows.quantize(dy)
+
+    def product(a, b, sa, sb, of_a, of_b, kind=gemm.GEMMType.FPROP):
+        return rows.qgemm(a, b, None, torch.float32, sa, sb, gemm_type=kind, qresult_x=of_a, qresult_w=of_b)
+
+    return {
+        "id": "layer",
+        "params": {},
+        "inputs": {"x": short(x), "w": short(w), "dy": short(dy)},
+        "expected": {
+            "y": short(product(qx.data, qw.data, qx.scale, qw.scale, qx, qw)),
+            "dx": short(product(qdy.data, qw.data_t, qdy.scale, qw.scale_t, qdy, qw)),
+            "dw": short(product(qdy.data_t, qx.data_t, qdy.scale_t, qx.scale_t, qdy, qx, gemm.GEMMType.WGRAD)),
+        },
+    }
 
 
 def threefry(key, n):
@@ -147,18 +170,23 @@ for square in (False, True):
             chosen = {**settings, "scale_rule": measure.lower(), "scale_max": str(most)}
             options = {"nvfp4_use_4over6": True, "nvfp4_e4m3_max": most, "nvfp4_4over6_err_mode": measure, **tiles}
             cases.append(reference(w[:, :32].contiguous(), chosen, "weight", f"W, {what}, {measure}, {most}", **options))
-with open(Path(__file__).with_suffix(".json"), "w") as f:
-    f.write("{\n")
+
+
+def write(name, kind, cases, tolerance):
     head = {
         "format": 1,
-        "kind": "quantizer",
-        "name": "nvfp4",
+        **kind,
+        "name": name,
         "description": "NVFP4 training by the authors' references (NVIDIA/TransformerEngine d0067d0d, mit-han-lab/fouroversix dadfad69), PyTorch "
         + torch.__version__
         + " in binary32; see training.py.",
-        "tolerance": {"abs": 1e-7, "rel": 5e-7},
+        "tolerance": tolerance,
     }
-    for key, value in head.items():
-        f.write(f" {json.dumps(key)}: {json.dumps(value)},\n")
-    f.write(' "cases": [\n' + ",\n".join("  " + json.dumps(c, ensure_ascii=False) for c in cases) + "\n ]\n}\n")
+    with open(Path(__file__).with_name(name + ".json" if not kind else "training.json"), "w") as f:
+        f.write("{\n" + "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items()))
+        f.write(' "cases": [\n' + ",\n".join("  " + json.dumps(c, ensure_ascii=False) for c in cases) + "\n ]\n}\n")
+
+
+write("nvfp4", {"kind": "quantizer"}, cases, {"abs": 1e-7, "rel": 5e-7})
+write("layer", {}, [layer()], {"abs": 1e-5, "rel": 1e-6})
 print(len(cases), "cases,", sum(len(sum(c["expected"]["codes"], [])) for c in cases), "codes")

@@ -16,7 +16,8 @@ import sys
 DEVICES = 8
 # Programs run once or a few times: what LLVM spends on making them fast, four fifths of the time to compile, would be lost.
 COMPILE_FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
-EXACT = "--xla_cpu_enable_fast_min_max=false"  # NaN of minima and maxima, as on a GPU; numbers below 2⁻¹²⁶ XLA makes 0 here
+# NaN of minima and maxima, as on a GPU: that library loses it in rows of more than 512. Numbers below 2⁻¹²⁶ XLA makes 0 here.
+EXACT = "--xla_cpu_enable_fast_min_max=false --xla_cpu_experimental_ynn_fusion_type="
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = f"{COMPILE_FAST} {EXACT} --xla_force_host_platform_device_count={DEVICES}"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
