@@ -19,8 +19,8 @@ type Method interface {
 	FullPrecision() bool
 	// State lists what the method keeps for a weight of the given shape. It begins with zeros.
 	State(shape []int) []answer.Tensor
-	// Forward returns the quantizer with which the training computes; that of evaluations stays. steps is T.
-	Forward(q answer.Quantizer, steps int) (answer.Quantizer, error)
+	// Forward returns the quantizer with which the training computes a weight; that of evaluations stays.
+	Forward(w Weight, total int) (answer.Quantizer, error)
 
 	// The other parts are for rules in one of the Modes.
 
@@ -32,6 +32,15 @@ type Method interface {
 	after(s *step, x, y program.Value) program.Value
 }
 
+// Weight is the quantizer of a weight, and what its programs say of it.
+type Weight struct {
+	Quantizer answer.Quantizer
+	// Rotation is the block size of the rotation that values end in; 0 or 1 if there is none. The quantizer rounds before it.
+	Rotation int
+	// Unpack maps codes and scales to values before that rotation; nil for a quantizer that does not pack.
+	Unpack *program.Program
+}
+
 // Mode names a form of the update of weights.
 type Mode string
 
@@ -41,6 +50,7 @@ const Idle Mode = "off"
 // At is a moment of a training.
 type At struct {
 	Step     int     // t, from 1
+	Steps    int     // T
 	Strength float64 // that of the method
 }
 
@@ -70,7 +80,7 @@ func (None) FullPrecision() bool { return false }
 func (None) State([]int) []answer.Tensor { return nil }
 
 // Forward is the quantizer as it is.
-func (None) Forward(q answer.Quantizer, _ int) (answer.Quantizer, error) { return q, nil }
+func (None) Forward(w Weight, _ int) (answer.Quantizer, error) { return w.Quantizer, nil }
 
 // Reads is nothing.
 func (None) Reads(Rule) Reads { return Reads{} }

@@ -110,12 +110,14 @@ func (r Rule) State() []answer.Tensor {
 	return slices.Concat(r.Optimizer.State, r.Method.State(r.Shape))
 }
 
-// computed lists the state tensors that programs read and write: an opaque optimizer writes its own itself.
+// computed lists the state tensors that programs read and write: an opaque optimizer writes its own itself, and a method
+// that is idle leaves its own alone.
 func (r Rule) computed() []answer.Tensor {
+	list := r.active().State(r.Shape)
 	if r.Optimizer.Opaque {
-		return r.State()[len(r.Optimizer.State):]
+		return list
 	}
-	return r.State()
+	return slices.Concat(r.Optimizer.State, list)
 }
 
 // NeedsQuantized reports whether the program has the input quantized.

@@ -1,6 +1,7 @@
 package method
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/cage-qat/cage/internal/schema"
@@ -8,9 +9,11 @@ import (
 
 // Names of methods, as used in configurations.
 const (
-	NameCAGE   = "cage"
-	NameLOTION = "lotion"
-	NameOff    = "off"
+	NameCAGE      = "cage"
+	NameLOTION    = "lotion"
+	NameOsciReset = "oscireset"
+	NamePARQ      = "parq"
+	NameOff       = "off"
 )
 
 // FullGradient is the value of method.gradient with which gradients are computed in full
@@ -24,9 +27,11 @@ var measured = []string{NameCAGE, NameOff}
 // of weights into account, beyond the straight-through estimator. The keys of the methods that are not named have their
 // default values, except for that of CAGE's form, which is then Off.
 type Settings struct {
-	Name   string // NameCAGE, NameLOTION … or NameOff
-	CAGE   CAGE
-	LOTION LOTION
+	Name      string // NameCAGE, NameLOTION … or NameOff
+	CAGE      CAGE
+	LOTION    LOTION
+	OsciReset OsciReset
+	PARQ      PARQ
 
 	Gradient    string // where the gradient is taken: "quantized" or FullGradient
 	ParetoEvery int    // steps between measurements of ‖P_λ‖; 0: never
@@ -39,6 +44,10 @@ func (s Settings) Method() Method {
 		return s.CAGE
 	case NameLOTION:
 		return s.LOTION
+	case NameOsciReset:
+		return s.OsciReset
+	case NamePARQ:
+		return s.PARQ
 	default:
 		return None{}
 	}
@@ -46,7 +55,7 @@ func (s Settings) Method() Method {
 
 // Title is the name of the method in the words of its authors.
 func (s Settings) Title() string {
-	return map[string]string{NameCAGE: "CAGE", NameLOTION: "LOTION", NameOff: "no method"}[s.Name]
+	return map[string]string{NameCAGE: "CAGE", NameLOTION: "LOTION", NameOsciReset: "OsciReset", NamePARQ: "PARQ", NameOff: "no method"}[s.Name]
 }
 
 // Acts reports whether the method does anything in a training of quantized weights.
@@ -62,12 +71,23 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 		}
 		return Default.Form
 	}
-	name := schema.Key{Name: "name", To: &s.Name, Is: schema.OneOf(NameCAGE, NameLOTION, NameOff), Common: true, Default: NameCAGE,
+	name := schema.Key{Name: "name", To: &s.Name, Is: schema.OneOf(NameCAGE, NameLOTION, NameOsciReset, NamePARQ, NameOff), Common: true, Default: NameCAGE,
 		Doc: `method; off: none, as with form = "off"`}
 	gradient := schema.Key{Name: "gradient", To: &s.Gradient, Is: schema.OneOf("quantized", FullGradient), For: measured, Common: true, Default: "quantized",
 		Doc: "where the gradient is taken: at the quantized model, passed straight through (quantized); or at x, weights and activations in full precision (full), as in the analysis of the correction"}
 	pareto := schema.Key{Name: "pareto_every", To: &s.ParetoEvery, Is: schema.From(0, schema.Most), For: measured, Default: 0,
 		Doc: "steps between measurements of ‖P_λ‖, the norm of ∇f(x) + λ·(x − Q(x)) and the paper's measure of stationarity, each of which costs a full-precision forward and backward pass; 0: never"}
 	// A configuration's fingerprint depends on the order of the keys: new ones come last.
-	return slices.Concat([]schema.Key{name}, slices.Insert(s.CAGE.keys(form), 1, gradient), []schema.Key{pareto}, s.LOTION.keys())
+	return slices.Concat([]schema.Key{name}, slices.Insert(s.CAGE.keys(form), 1, gradient), []schema.Key{pareto}, s.LOTION.keys(), s.OsciReset.keys(), s.PARQ.keys())
+}
+
+// Check returns what is wrong with keys together.
+func (s Settings) Check() (out schema.Problems) {
+	m := s.OsciReset
+	out.Unless(m.Window <= m.Every-2, schema.Problem{Key: "method.reset_window", With: []string{"method.reset_every"},
+		Found: fmt.Sprintf("%d steps of every %d", m.Window, m.Every), Hint: fmt.Sprintf("want at most %d: a period has its first step before the window, and the reset behind it", m.Every-2)})
+	p := s.PARQ
+	out.Unless(p.AnnealStart < p.AnnealEnd, schema.Problem{Key: "method.anneal_end", With: []string{"method.anneal_start"},
+		Found: fmt.Sprintf("%g, and the annealing begins at %g", p.AnnealEnd, p.AnnealStart), Hint: "give a larger one"})
+	return out
 }

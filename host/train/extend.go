@@ -44,16 +44,24 @@ func (r *run) checkExtension(previous *config.Config) error {
 					"kind \"constant\" can be extended at any time; \"wsd\", with the warm-up in steps, before its decay")
 			}
 		}
-		if a, b := was.Strength(t, total), is.Strength(t, longer); a != b {
-			return r.notExtended(total, "method", "the strength of the method", t, a, b,
+		before, now := was.Strength(t, total), is.Strength(t, longer)
+		switch a, b := was.Mode(method.At{Step: t, Steps: total, Strength: before}), is.Mode(method.At{Step: t, Steps: longer, Strength: now}); {
+		case before != now && r.cfg.Method.Name == method.NameCAGE:
+			return r.notExtended(total, "method.silence", "λ", t, before, now,
 				"give method.silence so that the correction begins at the same step; a run on its ramp cannot be extended")
+		case before != now:
+			return r.notExtended(total, "method.name", "the strength of the method", t, before, now,
+				"give the keys of [method] that are fractions of the run so that the steps that are done stay as they were")
+		case a != b:
+			return r.notExtended(total, "method.name", "the mode of the method", t, a, b,
+				"give the keys of [method] that are fractions of the run so that the steps that are done stay as they were")
 		}
 	}
 	return nil
 }
 
-func (r *run) notExtended(total int, key, what string, step int, was, is float64, hint string) error {
-	e := r.cfg.ErrorAt(key, "%s cannot be extended from %d to %d steps, of which %d are done: %s of step %d was %g, and would have been %g",
+func (r *run) notExtended(total int, key, what string, step int, was, is any, hint string) error {
+	e := r.cfg.ErrorAt(key, "%s cannot be extended from %d to %d steps, of which %d are done: %s of step %d was %v, and would have been %v",
 		r.cfg.Train.Out, total, r.cfg.Train.Steps, r.done.Step, what, step, was, is)
 	e.Hint = hint
 	return e

@@ -6,15 +6,16 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/host/method/levels"
 )
 
 // integers are the levels of b bits, −2^(b−1) … 2^(b−1)−1.
-func integers(bits int) posttrain.Levels {
+func integers(bits int) levels.Levels {
 	numbers := map[int32]float32{}
 	for c := -(1 << (bits - 1)); c < 1<<(bits-1); c++ {
 		numbers[int32(c)] = float32(c)
 	}
-	return posttrain.NewLevels(numbers)
+	return levels.New(numbers)
 }
 
 // full is a grid of integers whose scales follow the largest element of each group.

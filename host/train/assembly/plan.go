@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -33,7 +34,13 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 			return plan, err
 		}
 	}
-	if plan.Weights, err = quantizers(programs.Weights); err != nil {
+	weights := programs.Weights
+	if !programs.Forward {
+		if weights, err = forward(cfg, weights); err != nil {
+			return plan, err
+		}
+	}
+	if plan.Weights, err = quantizers(weights); err != nil {
 		return plan, err
 	}
 	if plan.Activations, err = quantizers(programs.Activations); err != nil {
@@ -84,6 +91,34 @@ func fullPrecision(cfg *config.Config, programs *Programs) (bool, error) {
 		return true, e
 	}
 	return true, noTrained(cfg, key, programs)
+}
+
+// forward are the quantizers with which a training computes weights: those of its method.
+func forward(cfg *config.Config, weights map[string]answer.Quantizer) (map[string]answer.Quantizer, error) {
+	done, out := map[string]answer.Quantizer{}, map[string]answer.Quantizer{}
+	for _, name := range slices.Sorted(maps.Keys(weights)) {
+		q := weights[name]
+		key := q.Program.Hash() + q.ForEvaluation().Program.Hash()
+		if q.Init != nil {
+			key += q.Init.Hash()
+		}
+		changed, ok := done[key] // alike weights need no second look
+		if !ok {
+			w := method.Weight{Quantizer: q, Rotation: rotation.Ending(q.ForEvaluation().Program, answer.OutputValue), Unpack: q.Unpack}
+			var err error
+			if w.Rotation > 1 && w.Unpack != nil {
+				if w.Unpack, err = rotation.Undo(w.Unpack, w.Rotation, answer.OutputValue); err != nil {
+					return nil, fmt.Errorf("%s: %w", name, err)
+				}
+			}
+			if changed, err = cfg.Method.Method().Forward(w, cfg.Train.Steps); err != nil {
+				return nil, cfg.ErrorAt("method.name", "%s cannot train %s: %w", cfg.Method.Title(), name, err)
+			}
+			done[key] = changed
+		}
+		out[name] = changed
+	}
+	return out, nil
 }
 
 // addRules adds the update rules of all tensors that are trained.

@@ -77,7 +77,7 @@ func TestDefaults(t *testing.T) {
 		Schedule: schedule.Settings{Kind: "onecycle_cos", Rate: 1e-3, Warmup: 0.1, From: 0.01, Floor: 0.1, Decay: 0.1},
 		Method: method.Settings{Name: "cage", Gradient: "quantized",
 			CAGE:   method.CAGE{Form: method.Off, Variant: method.Paper, Lambda: 2, Silence: 0.9, Ramp: method.Linear},
-			LOTION: method.DefaultLOTION},
+			LOTION: method.DefaultLOTION, OsciReset: method.DefaultOsciReset, PARQ: method.DefaultPARQ},
 		Optimizer:   Optimizer{Plugin: Plugin{Name: "adamw"}, Rest: &Plugin{Name: "adamw"}},
 		Diagnostics: diagnostics.Settings{Coordinates: 4096, Window: 32},
 		Device:      Device{Kind: "cpu", Count: 1, Precision: "float32", TF32: "off", Attention: "auto", Kernels: "auto", Products: "float", Allocator: "default", Preallocate: "off"},
@@ -295,7 +295,7 @@ func TestMethods(t *testing.T) {
 	c := parse(t, small+weights, `method={name="lotion", coeff=10, fisher_decay=0.9, bits=3}`)
 	want := method.Settings{Name: "lotion", Gradient: "quantized",
 		CAGE:   method.CAGE{Form: method.Off, Variant: method.Paper, Lambda: 2, Silence: 0.9, Ramp: method.Linear},
-		LOTION: method.LOTION{Coeff: 10, FisherDecay: 0.9, Bits: 3, Denom: "power"}}
+		LOTION: method.LOTION{Coeff: 10, FisherDecay: 0.9, Bits: 3, Denom: "power"}, OsciReset: method.DefaultOsciReset, PARQ: method.DefaultPARQ}
 	if diff := cmp.Diff(want, c.Method); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -33,8 +33,9 @@ func (c *Config) tables() []table {
 		{name: "schedule", keys: c.Schedule.Keys(), doc: "The learning rate over the run."},
 		{name: "method", keys: c.Method.Keys(c.Quantizer.quantizesWeights),
 			doc: "What the training does about the quantization of weights, beyond the straight-through estimator: the CAGE\n" +
-				"correction; or LOTION, the baseline that trains in full precision on a loss smoothed by randomized rounding, and\n" +
-				"quantizes for evaluation only. A key of another method than the named one is an error."},
+				"correction; LOTION, which trains in full precision on a loss smoothed by randomized rounding, and quantizes for evaluation\n" +
+				"only; OsciReset, which sets weights that oscillate back to their grid; or PARQ, with which they harden gradually. A\n" +
+				"key of another method than the named one is an error."},
 	}, c.pluginTables()...),
 		table{name: "diagnostics", keys: c.Diagnostics.Keys(),
 			doc: "Samples of the codes and residuals of quantized weights, from which each line of metrics at a sample says how\n" +

@@ -113,7 +113,7 @@ func (c *Compiled) needsQuantized(set Settings) bool {
 
 // mode is the method's in a step.
 func (c *Compiled) mode(set Settings) method.Mode {
-	return method.Of(c.plan.Rules).Mode(method.At{Step: set.Step, Strength: set.Lambda})
+	return method.Of(c.plan.Rules).Mode(method.At{Step: set.Step, Steps: set.Steps, Strength: set.Lambda})
 }
 
 // runQuantize adds the values and residuals of the quantized weights to t.

@@ -109,7 +109,8 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 		}
 		ok := graph.LogicalAnd(allFinite(losses), allFinite(norms))
 		for _, spec := range specs {
-			out[spec.Name] = graph.Where(ok, out[spec.Name], in[spec.Name])
+			next := cmp.Or(out[spec.Name], in[spec.Name]) // a method that is idle leaves its state alone
+			out[spec.Name] = graph.Where(ok, next, in[spec.Name])
 		}
 		out[readName] = graph.Concatenate(append([]*graph.Node{losses, norms}, measures...), 0)
 		return out

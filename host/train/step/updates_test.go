@@ -31,6 +31,7 @@ func TestStackedIsUnstacked(t *testing.T) {
 		"soap": {`optimizer={plugin="soap"}`}, "adamw": {`optimizer={plugin="adamw"}`},
 		"quantized again": {`optimizer={plugin="muon"}`, `quantizer={plugin="lsq"}`, `method.variant="official"`},
 		"coupled":         {`optimizer={plugin="soap"}`, `quantizer={plugin="mxfp4"}`, `method.form="coupled"`},
+		"oscireset":       {`optimizer={plugin="muon"}`, `method={name="oscireset", reset_start=0.0, reset_every=4, reset_window=2, reset_threshold=1.5}`, `quantizer={weights={plugin="quest"}}`},
 		"lotion":          {`optimizer={plugin="muon"}`, `method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`},
 		"grouped":         {`optimizer={plugin="muon"}`, "model.kv_heads=1"},
 	} {
@@ -138,16 +139,17 @@ func TestTilesAreGraphs(t *testing.T) {
 		overrides []string
 		tiled     func(tiled, all int) bool
 	}{
-		"adamw":    {[]string{`optimizer={plugin="adamw"}`}, every},
-		"sgd":      {[]string{`optimizer={plugin="sgd", momentum=0.9, nesterov=true, dampening=0.0}`}, every},
-		"sgd, l2":  {[]string{`optimizer={plugin="sgd", momentum=0.9, dampening=0.5, l2=0.1}`, "train.weight_decay=0.0"}, every},
-		"plain":    {[]string{`optimizer={plugin="sgd"}`, "train.weight_decay=0.0", "train.clip=0.0"}, every},
-		"coupled":  {[]string{`optimizer={plugin="adamw"}`, `method.form="coupled"`}, every},
-		"official": {[]string{`optimizer={plugin="adamw"}`, `method.variant="official"`}, every},
-		"trained":  {[]string{`optimizer={plugin="adamw"}`, `quantizer={plugin="lsq"}`}, every},
-		"fixed":    {[]string{`optimizer={plugin="adamw"}`, `quantizer={plugin="grid", step=0.01}`}, every},
-		"muon":     {[]string{`optimizer={plugin="muon"}`}, some},
-		"lotion":   {[]string{`optimizer={plugin="adamw"}`, `method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`}, some},
+		"adamw":     {[]string{`optimizer={plugin="adamw"}`}, every},
+		"sgd":       {[]string{`optimizer={plugin="sgd", momentum=0.9, nesterov=true, dampening=0.0}`}, every},
+		"sgd, l2":   {[]string{`optimizer={plugin="sgd", momentum=0.9, dampening=0.5, l2=0.1}`, "train.weight_decay=0.0"}, every},
+		"plain":     {[]string{`optimizer={plugin="sgd"}`, "train.weight_decay=0.0", "train.clip=0.0"}, every},
+		"coupled":   {[]string{`optimizer={plugin="adamw"}`, `method.form="coupled"`}, every},
+		"official":  {[]string{`optimizer={plugin="adamw"}`, `method.variant="official"`}, every},
+		"trained":   {[]string{`optimizer={plugin="adamw"}`, `quantizer={plugin="lsq"}`}, every},
+		"fixed":     {[]string{`optimizer={plugin="adamw"}`, `quantizer={plugin="grid", step=0.01}`}, every},
+		"muon":      {[]string{`optimizer={plugin="muon"}`}, some},
+		"oscireset": {[]string{`optimizer={plugin="adamw"}`, `method={name="oscireset", reset_start=0.0, reset_every=4, reset_window=2, reset_threshold=1.5}`, `quantizer={weights={plugin="quest"}}`}, some},
+		"lotion":    {[]string{`optimizer={plugin="adamw"}`, `method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`}, some},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Config(t, append(c.overrides, testrun.TwoLayers, "model.vocab=32")...)

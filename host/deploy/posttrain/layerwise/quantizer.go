@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -16,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/host/method/levels"
 	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -244,7 +243,7 @@ func (q *quantizer) grid(a posttrain.Answer, largest float64) (*posttrain.Grid, 
 	if err != nil {
 		return nil, err
 	}
-	codes, err := posttrain.Alphabet(a.Codes, other.Codes)
+	codes, err := levels.Alphabet(a.Codes, other.Codes)
 	if err != nil {
 		return nil, err
 	}
@@ -255,38 +254,11 @@ func (q *quantizer) grid(a posttrain.Answer, largest float64) (*posttrain.Grid, 
 	return posttrain.NewGrid(a, numbers, q.dims[0], q.dims[1])
 }
 
-// probeRows are rows of a probe that differ.
-const probeRows = 64
-
-// probe is a matrix for which a quantizer of whatever kind gives all its codes, or the first and the last: its rows are,
-// where the quantizer rounds, ramps in order and in disorder, normal numbers, and a few large ones among small ones.
+// probe is [levels.Probe] where the quantizer rounds.
 func (q *quantizer) probe(largest float64) []float32 {
-	rows, columns := q.dims[0], q.dims[1]
-	rng := rand.New(rand.NewPCG(0, 0))
-	ramp := func(i int) float64 { return 2*float64(i)/float64(max(1, columns-1)) - 1 }
-	x := make([]float64, 0, min(rows, probeRows)*columns)
-	for row := range min(rows, probeRows) {
-		order := rng.Perm(columns)
-		for i := range columns {
-			var v float64
-			switch row % 4 {
-			case 0:
-				v = ramp(i)
-			case 1:
-				v = ramp(order[i])
-			case 2:
-				v = rng.NormFloat64() / 3
-			case 3:
-				if v = rng.NormFloat64() / 1000; i%16 == 0 {
-					v = math.Copysign(1, float64(i/16%2)-0.5)
-				}
-			}
-			x = append(x, v*largest)
-		}
-	}
-	_ = posttrain.Rotate(x, columns, q.block) // the program has rotated blocks of this size, so that they fit
-	once := toFloat32(x)
-	return slices.Repeat(once, (rows*columns+len(once)-1)/len(once))[:rows*columns]
+	x := levels.Probe(q.dims[0], q.dims[1], largest)
+	_ = posttrain.Rotate(x, q.dims[1], q.block) // the program has rotated blocks of this size, so that they fit
+	return toFloat32(x)
 }
 
 // numbers are those that codes stand for, in units of the scale.

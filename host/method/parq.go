@@ -1,0 +1,278 @@
+package method
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/host/method/levels"
+	"github.com/cage-qat/cage/internal/schema"
+	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
+)
+
+// PARQ quantizes gradually: the model computes with a proximal map of the latent weights x, which lies between x and Q(x) and
+// hardens until it is Q(x) ("PARQ: Piecewise-Affine Regularized Quantization", Jin et al. 2025, arXiv 2503.15748; BinaryRelax:
+// Yin et al. 2018, arXiv 1801.06313). Between two neighbouring levels l < u of the grid, whose middle is m, the maps are
+//
+//	parq:          min(max(m + (x − m)/ρ, l), u)      ρ falls from 1 to 0
+//	binary_relax:  (1 − θ)·x + θ·Q(x)                 θ grows from 0 to 1
+//
+// and with f = (k − a)/(b − a), the progress from a = AnnealStart·T to b = AnnealEnd·T,
+//
+//	ρ = (S(f) − S₁)/(S₀ − S₁)    S(f) = 1/(1 + exp(s·(f − c))), S₀ = 1/(1 + exp(−s/2)), S₁ = 1/(1 + exp(s/2))
+//	θ = f
+//
+// with the steepness s and the center c. Before a the weights are as they are, and from b on they are Q(x). All this is as in
+// pytorch/ao at 36027d82, torchao/prototype/parq/optim (parq.py, binarelax.py, quantopt.py): there the map follows the update
+// number k = 0, 1 …, so that the weights of step t have that of k = t − 2. Gradients pass straight through to x, where the
+// optimizer acts, by the surrogate of the quantizer. Evaluations use Q(x).
+//
+// The authors keep the levels for 10 steps (quant_period); here they are always those of x.
+type PARQ struct {
+	None
+	Map                    string  // "parq" or "binary_relax"
+	AnnealStart, AnnealEnd float64 // fractions of the run, 0 ≤ AnnealStart < AnnealEnd ≤ 1
+	Steepness              float64 // s > 0
+	Center                 float64 // c
+}
+
+// DefaultPARQ has the authors' steepness and center. How long to anneal they leave to the user; here it is the whole run.
+var DefaultPARQ = PARQ{Map: "parq", AnnealEnd: 1, Steepness: 10, Center: 0.5}
+
+func (m *PARQ) keys() []schema.Key {
+	of := []string{NamePARQ}
+	return []schema.Key{
+		{Name: "map", To: &m.Map, Is: schema.OneOf("parq", "binary_relax"), For: of, Common: true, Default: DefaultPARQ.Map,
+			Doc: "what lies between x and Q(x): steeper and steeper lines between the levels of the grid (parq), or a mean of the two (binary_relax)"},
+		{Name: "anneal_start", To: &m.AnnealStart, Is: schema.Below(0, 1), For: of, Default: DefaultPARQ.AnnealStart,
+			Doc: "fraction of the run before weights begin to be quantized"},
+		{Name: "anneal_end", To: &m.AnnealEnd, Is: schema.Between(0, 1), For: of, Default: DefaultPARQ.AnnealEnd,
+			Doc: "fraction of the run from which they are quantized"},
+		{Name: "steepness", To: &m.Steepness, Is: schema.Between(1e-3, 100), For: of, Default: DefaultPARQ.Steepness,
+			Doc: "of the sigmoid along which the inverse slope falls; almost a line below 1"},
+		{Name: "center", To: &m.Center, Is: schema.Between(-1, 2), For: of, Default: DefaultPARQ.Center,
+			Doc: "progress of the annealing at which that sigmoid is in its middle"},
+	}
+}
+
+// Strength is how far weights are quantized: 1 − ρ, or θ.
+func (m PARQ) Strength(t, total int) float64 {
+	a, b := m.AnnealStart*float64(total), m.AnnealEnd*float64(total)
+	k := float64(t - 2)
+	switch {
+	case k < a:
+		return 0
+	case k >= b:
+		return 1
+	case m.Map == "binary_relax":
+		return (k - a) / (b - a)
+	}
+	s := func(f float64) float64 { return 1 / (1 + math.Exp(m.Steepness*f)) }
+	return 1 - max(smallest, (s((k-a)/(b-a)-m.Center)-s(0.5))/(s(-0.5)-s(0.5)))
+}
+
+// Forward returns the quantizer with the map as its value in training.
+func (m PARQ) Forward(w Weight, total int) (answer.Quantizer, error) {
+	q := w.Quantizer
+	if q.Takes(answer.InputNoise) || q.Takes(answer.InputSharedNoise) {
+		return q, errors.New("its quantizer draws noise, and the map needs one Q(x)")
+	}
+	if q.Next != nil || q.Backward != nil || q.SearchEvery > 0 {
+		return q, errors.New("its quantizer keeps state or has a backward pass of its own, which would not be that of the map")
+	}
+	b := program.NewBuilder("parq/" + q.Program.Name)
+	var args []program.Value
+	inputs := q.Program.Inputs
+	if !q.Takes(answer.InputStep) {
+		inputs = append(slices.Clone(inputs), program.Input{Name: answer.InputStep, Type: program.FloatType()})
+	}
+	for _, in := range inputs {
+		args = append(args, b.Input(in.Name, in.Type))
+	}
+	out := transform.Inline(b, q.Program, args[:len(q.Program.Inputs)]...)
+	x, hard := args[0], out[answer.OutputValue]
+	k := args[len(args)-1].Shift(-2)
+	start, end := b.Const(m.AnnealStart*float64(total)), b.Const(m.AnnealEnd*float64(total))
+	f := k.Sub(start).Div(end.Sub(start))
+	soft := x.Add(f.Mul(hard.Sub(x)))
+	if m.Map == "parq" {
+		var err error
+		if soft, err = m.lines(b, w, x, out, m.inverseSlope(b, f)); err != nil {
+			return q, err
+		}
+	}
+	value := k.Lt(start).Select(x, k.Ge(end).Select(hard, soft))
+	b.Output(answer.OutputValue, value)
+	b.Output(answer.OutputSurrogate, out[answer.OutputSurrogate])
+	if mask, ok := out[answer.OutputMask]; ok {
+		b.Output(answer.OutputMask, mask)
+	}
+	if q.Evaluate == nil {
+		q.Evaluate = q.Program
+	}
+	q.Unpack = nil // the map gives no codes
+	var err error
+	q.Program, err = b.Build()
+	return q, err
+}
+
+// inverseSlope is ρ, at least the least normal number.
+func (m PARQ) inverseSlope(b *program.Builder, f program.Value) program.Value {
+	one := b.Const(1)
+	s := func(f program.Value) program.Value { return one.Div(one.Add(f.Scale(m.Steepness).Exp())) }
+	s0, s1 := 1/(1+math.Exp(-m.Steepness/2)), 1/(1+math.Exp(m.Steepness/2))
+	return s(f.Shift(-m.Center)).Shift(-s1).Scale(1 / (s0 - s1)).Max(b.Const(smallest))
+}
+
+// lines is the map of PARQ. In a quantizer that ends in a rotation it acts before that, where the grid is.
+func (m PARQ) lines(b *program.Builder, w Weight, x program.Value, out map[string]program.Value, ρ program.Value) (program.Value, error) {
+	l, err := w.levels()
+	if err != nil {
+		return x, fmt.Errorf(`the map parq needs the levels of the grid, and %w: use map = "binary_relax", or another quantizer`, err)
+	}
+	if w.Rotation > 1 {
+		x = x.Hadamard(w.Rotation)
+	}
+	// The scale of each element is found by unpacking the level farthest from 0 everywhere.
+	top := l.Farthest()
+	codes := out[answer.OutputCodes]
+	farthest := b.Zeros(x.Type().Shape...).Shift(float64(l.Codes[top])).Convert(codes.Type().DType)
+	scale := transform.Inline(b, w.Unpack, arguments(w.Unpack, farthest, out[answer.OutputScale])...)[answer.OutputValue].Scale(1 / l.Numbers[top])
+	r := x.Div(scale)
+	lower, upper := neighbours(b, l, r)
+	middle := lower.Add(upper).Scale(0.5)
+	y := middle.Add(r.Sub(middle).Div(ρ)).Max(lower).Min(upper).Mul(scale)
+	y = scale.Ne(b.Const(0)).Select(y, b.Const(0))
+	if w.Rotation > 1 {
+		y = y.Hadamard(w.Rotation)
+	}
+	return y, nil
+}
+
+// arguments are codes and scale in the order in which a program that unpacks takes them.
+func arguments(unpack *program.Program, codes, scale program.Value) (list []program.Value) {
+	for _, in := range unpack.Inputs {
+		if in.Name == answer.OutputCodes {
+			list = append(list, codes)
+		} else {
+			list = append(list, scale)
+		}
+	}
+	return list
+}
+
+// neighbours are the levels below and above r; outside the grid both are its end.
+func neighbours(b *program.Builder, l levels.Levels, r program.Value) (lower, upper program.Value) {
+	n := len(l.Numbers)
+	if l.Uniform() && n > 1 {
+		step := (l.Numbers[n-1] - l.Numbers[0]) / float64(n-1)
+		at := r.Shift(-l.Numbers[0]).Scale(1 / step).Neg().Floor().Neg() // the next whole number above
+		level := func(i program.Value) program.Value {
+			return i.Clip(0, float64(n-1)).Scale(step).Shift(l.Numbers[0])
+		}
+		return level(at.Shift(-1)), level(at)
+	}
+	lower = b.Const(l.Numbers[0])
+	upper = lower
+	for i := 1; i < n; i++ {
+		d := b.Const(l.Numbers[i] - l.Numbers[i-1])
+		lower = lower.Add(r.Gt(b.Const(l.Numbers[i])).Select(d, b.Const(0)))
+		upper = upper.Add(r.Gt(b.Const(l.Numbers[i-1])).Select(d, b.Const(0)))
+	}
+	return lower, upper
+}
+
+// mostLevels bounds the levels of a grid that is not uniform: the map compares each weight with all of them.
+const mostLevels = 64
+
+// levels finds the levels of the quantizer in what its programs return for numbers of all sizes.
+func (w Weight) levels() (l levels.Levels, err error) {
+	q := w.Quantizer.ForEvaluation()
+	if w.Unpack == nil {
+		return l, errors.New("its quantizer cannot say what numbers its codes stand for (it does not implement Packer)")
+	}
+	if q.Init != nil && len(q.Init.Inputs) > 1 {
+		return l, errors.New("its quantizer begins with statistics of a calibration")
+	}
+	shape := q.Program.Inputs[0].Type.Shape
+	columns := shape[len(shape)-1]
+	in := map[string]reference.Tensor{answer.InputX: reference.Floats(levels.Probe(int(program.FloatType(shape...).Size())/columns, columns, 1), shape...)}
+	if q.Init != nil {
+		trained, err := reference.Run(q.Init, in)
+		if err != nil {
+			return l, err
+		}
+		maps.Copy(in, trained)
+	}
+	out, err := reference.Run(q.Program, in)
+	if err != nil {
+		return l, err
+	}
+	codes, scale := out[answer.OutputCodes], out[answer.OutputScale]
+	seen := whole(codes)
+	alphabet, err := levels.Alphabet(seen)
+	if err != nil {
+		return l, err
+	}
+	unpack := func(at func(i int) int32, scale reference.Tensor) ([]float64, error) {
+		out, err := reference.Run(w.Unpack, map[string]reference.Tensor{answer.OutputCodes: filled(codes.Type, at), answer.OutputScale: scale})
+		return out[answer.OutputValue].Floats, err
+	}
+	numbers := map[int32]float32{}
+	for part := range slices.Chunk(alphabet, len(seen)) {
+		values, err := unpack(func(i int) int32 { return part[i%len(part)] }, filled(scale.Type, func(int) int32 { return 1 }))
+		if err != nil {
+			return l, err
+		}
+		for i, c := range part {
+			numbers[c] = float32(values[i])
+		}
+	}
+	l = levels.New(numbers)
+	if len(l.Numbers) < 2 || !l.Uniform() && len(l.Numbers) > mostLevels {
+		return l, fmt.Errorf("its grid has %d levels: want 2 to %d, or a uniform grid", len(l.Numbers), mostLevels)
+	}
+	// Nothing is taken on trust: what codes stand for must be their numbers times the scale.
+	top := l.Codes[l.Farthest()]
+	whole, err := unpack(func(int) int32 { return top }, scale)
+	if err != nil {
+		return l, err
+	}
+	values, err := unpack(func(i int) int32 { return seen[i] }, scale)
+	if err != nil {
+		return l, err
+	}
+	for i, v := range values {
+		if want := whole[i] * float64(numbers[seen[i]]) / float64(numbers[top]); math.Abs(v-want) > 1e-6*math.Abs(want) {
+			return l, errors.New("its values are not numbers of its codes times its scales")
+		}
+	}
+	return l, nil
+}
+
+// whole are the elements of a tensor of whole numbers.
+func whole(t reference.Tensor) []int32 {
+	list := make([]int32, t.Type.Size())
+	for i, v := range t.Float64s() {
+		list[i] = int32(v)
+	}
+	return list
+}
+
+// filled is a tensor of whole numbers.
+func filled(t program.Type, at func(i int) int32) reference.Tensor {
+	out := reference.Tensor{Type: t}
+	for i := range int(t.Size()) {
+		if t.DType == program.Float {
+			out.Floats = append(out.Floats, float64(at(i)))
+		} else {
+			out.Ints = append(out.Ints, int64(at(i)))
+		}
+	}
+	return out
+}

@@ -1,0 +1,110 @@
+package method
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/golden"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/tools/plugintest"
+)
+
+// packed rounds to numbers times a scale of each row, and can say what its codes stand for.
+type packed struct{ halves bool }
+
+func (packed) Describe() sdk.Description { return sdk.Description{Name: "packed"} }
+
+func (q packed) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	top := 3.0
+	if q.halves {
+		top = 12
+	}
+	scale := x.Abs().MaxRow().Scale(1 / top)
+	r := x.Div(scale)
+	codes := r.Round()
+	if q.halves { // E2M1 in halves: every number to 4, every second to 8, every fourth to 12
+		a := r.Abs()
+		step := a.Gt(b.Const(8)).Select(b.Const(4), a.Gt(b.Const(4)).Select(b.Const(2), b.Const(1)))
+		codes = r.Div(step).Round().Mul(step)
+	}
+	value := codes.Mul(scale)
+	if q.halves { // places, with the sign: 4, 6, 8 and 12 are 4, 5, 6 and 7
+		a := codes.Abs()
+		places := a.Sub(above(a, 4).Scale(0.5)).Sub(above(a, 8).Scale(0.25))
+		codes = codes.Lt(b.Const(0)).Select(places.Neg(), places)
+	}
+	return sdk.Quantized{Value: value, Codes: codes, Scale: scale}, nil
+}
+
+func above(a program.Value, bound float64) program.Value { return a.Shift(-bound).Clip(0, math.Inf(1)) }
+
+func (q packed) Unpack(b *program.Builder, codes, scale program.Value, _ sdk.Site) (program.Value, error) {
+	if q.halves {
+		a := codes.Abs()
+		numbers := a.Add(above(a, 4)).Add(above(a, 6).Scale(2))
+		codes = codes.Lt(b.Const(0)).Select(numbers.Neg(), numbers)
+	}
+	return codes.Mul(scale), nil
+}
+
+// trainingWith is the program with which a training by PARQ computes a weight.
+func trainingWith(t *testing.T, m PARQ, q sdk.Quantizer, total int, shape ...int) answer.Quantizer {
+	t.Helper()
+	built, err := sdk.BuildQuantizer(q, sdk.Site{Role: sdk.RoleWeight, Name: "x", Shape: shape})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed, err := m.Forward(Weight{Quantizer: built, Unpack: built.Unpack}, total)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changed.ForEvaluation().Program.Hash() != built.Program.Hash() {
+		t.Error("evaluations have another quantizer")
+	}
+	return changed
+}
+
+// TestPARQGolden compares the weights with which a training computes with those of the authors' maps.
+func TestPARQGolden(t *testing.T) {
+	f := golden.Load(t, "testdata/parq.json")
+	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
+		f.Run(t, func(t *testing.T, c golden.Case) {
+			total := c.Params.Int("total")
+			m := PARQ{Map: c.Params.String("map"), AnnealStart: c.Params.Float("start") / float64(total), AnnealEnd: c.Params.Float("end") / float64(total),
+				Steepness: c.Params.Float("steepness"), Center: c.Params.Float("center")}
+			x := c.Inputs.Array("x")
+			q := trainingWith(t, m, packed{halves: c.Params.String("grid") == "e2m1"}, total, x.Shape...)
+			want := c.Expected.Array("w")
+			for k := range total {
+				out := machine.Run(t, q.Program, map[string]reference.Tensor{
+					answer.InputX: reference.Floats(x.Data, x.Shape...), answer.InputStep: reference.Float(float64(k + 2)),
+				})
+				plugintest.Near(t, "w", out[answer.OutputValue].Float64s(), want.Row(k).Data, 3e-6)
+				if !c.Expected.Has("inverse_slope") {
+					continue
+				}
+				if got, want := 1-m.Strength(k+2, total), c.Expected.Array("inverse_slope").Data[k]; math.Abs(got-want) > 1e-12 {
+					t.Errorf("k = %d: the inverse slope is %v, want %v", k, got, want)
+				}
+			}
+		})
+	})
+}
+
+// TestPARQRefuses: a quantizer whose levels cannot be found has the other map.
+func TestPARQRefuses(t *testing.T) {
+	q := testQuantizer(t, "fixed grid 0.25", []int{2, 8})
+	_, err := DefaultPARQ.Forward(Weight{Quantizer: q, Unpack: q.Unpack}, 10)
+	if err == nil || !strings.Contains(err.Error(), "does not implement Packer") || !strings.Contains(err.Error(), `map = "binary_relax"`) {
+		t.Errorf("error %v", err)
+	}
+	m := DefaultPARQ
+	m.Map = "binary_relax"
+	if _, err := m.Forward(Weight{Quantizer: q, Unpack: q.Unpack}, 10); err != nil {
+		t.Error(err)
+	}
+}
