@@ -297,7 +297,7 @@ func TestClaims(t *testing.T) {
 	}
 	flags := newPluginsTest().Flags()
 	for claim := range reflect.TypeFor[sdktest.Traits]().Fields() {
-		flag := regexp.MustCompile("\\B[A-Z]").ReplaceAllString(claim.Name, "-$0")
+		flag := regexp.MustCompile(`\B[A-Z]`).ReplaceAllString(claim.Name, "-$0")
 		if flags.Lookup(strings.ToLower(flag)) == nil {
 			t.Errorf("cage plugins test has no flag --%s for the claim %s", strings.ToLower(flag), claim.Name)
 		}
