@@ -217,6 +217,35 @@ func TestPluginsDoNotKnowTheMethod(t *testing.T) {
 	}
 }
 
+// named are the identifiers of package method that are of one method.
+var named = regexp.MustCompile(`\bmethod\.(CAGE|LOTION|OsciReset|PARQ|Name[A-Z]\w*|Default\w*|Decoupled|Coupled|Official|Paper)\b`)
+
+// TestStepsKnowNoMethodByName: what runs rules asks a method what it needs.
+func TestStepsKnowNoMethodByName(t *testing.T) {
+	read := 0
+	for _, dir := range []string{"../../host/train/step", "../../host/compute"} {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			read++
+			for i, line := range strings.Split(string(text), "\n") {
+				if found := named.FindString(line); found != "" {
+					t.Errorf("%s:%d knows %s", path, i+1, found)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read < 100 {
+		t.Errorf("only %d files were read", read)
+	}
+}
+
 // outside are the modules that a plugin outside of this repository is built from, and those that its tests need as well.
 var outside = map[string][]string{
 	"sdk": {

@@ -7,7 +7,7 @@
 //	quantize  param/W                     → value/W, residual/W/…    once per step
 //	gradient  value/W, tokens             → loss, sum/W              once per micro-batch
 //	finish    sum/W, residual/W/…         → gradient/W, norms        through the weight quantizers
-//	update    param/W, gradient/W, state  → param/W, state           clip, decay, optimizer, CAGE
+//	update    param/W, gradient/W, state  → param/W, state           clip, decay, optimizer, method
 //
 // The host looks at loss and norm before the update, so that a step that is not finite
 // changes nothing. Weights are quantized once per step, however many micro-batches and
