@@ -31,7 +31,7 @@ type method struct {
 
 // TestPage: docs/methods.md is what methods.toml and the code say.
 func TestPage(t *testing.T) {
-	var list struct{ Quantizer, Training, Optimizer []method }
+	var list struct{ Quantizer, Training, Optimizer, Method []method }
 	meta, err := toml.DecodeFile("methods.toml", &list)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestPage(t *testing.T) {
 	for _, part := range []struct {
 		title string
 		list  []method
-	}{{"Quantizers", list.Quantizer}, {"Fully quantized training", list.Training}, {"Optimizers", list.Optimizer}} {
+	}{{"Quantizers", list.Quantizer}, {"Fully quantized training", list.Training}, {"Optimizers", list.Optimizer}, {"Methods of the host", list.Method}} {
 		fmt.Fprintf(&b, "\n## %s\n\n| method | source | lines | code |\n|---|---|---|---|\n", part.title)
 		for _, m := range part.list {
 			row, err := m.row()

@@ -6,7 +6,7 @@
 //	algorithm.go   the step of a rule, beside the paper's Algorithm 1
 //	rule.go        the description of the update of one tensor: its inputs, outputs and state
 //	step.go        the parts of its programs: weight decay, the optimizer, the measures
-//	method.go      what a method may read and change
+//	method.go      what a method may read and change; weight.go: what it can find out about a quantizer
 //	settings.go    the table [method] of a configuration
 //
 // Each method is a file with its settings, formulas and sources:

@@ -32,15 +32,6 @@ type Method interface {
 	after(s *step, x, y program.Value) program.Value
 }
 
-// Weight is the quantizer of a weight, and what its programs say of it.
-type Weight struct {
-	Quantizer answer.Quantizer
-	// Rotation is the block size of the rotation that values end in; 0 or 1 if there is none. The quantizer rounds before it.
-	Rotation int
-	// Unpack maps codes and scales to values before that rotation; nil for a quantizer that does not pack.
-	Unpack *program.Program
-}
-
 // Mode names a form of the update of weights.
 type Mode string
 

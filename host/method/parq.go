@@ -3,7 +3,6 @@ package method
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
@@ -138,11 +136,7 @@ func (m PARQ) lines(b *program.Builder, w Weight, x program.Value, out map[strin
 	if w.Rotation > 1 {
 		x = x.Hadamard(w.Rotation)
 	}
-	// The scale of each element is found by unpacking the level farthest from 0 everywhere.
-	top := l.Farthest()
-	codes := out[answer.OutputCodes]
-	farthest := b.Zeros(x.Type().Shape...).Shift(float64(l.Codes[top])).Convert(codes.Type().DType)
-	scale := transform.Inline(b, w.Unpack, arguments(w.Unpack, farthest, out[answer.OutputScale])...)[answer.OutputValue].Scale(1 / l.Numbers[top])
+	scale := w.scale(b, l, out)
 	r := x.Div(scale)
 	lower, upper := neighbours(b, l, r)
 	middle := lower.Add(upper).Scale(0.5)
@@ -152,18 +146,6 @@ func (m PARQ) lines(b *program.Builder, w Weight, x program.Value, out map[strin
 		y = y.Hadamard(w.Rotation)
 	}
 	return y, nil
-}
-
-// arguments are codes and scale in the order in which a program that unpacks takes them.
-func arguments(unpack *program.Program, codes, scale program.Value) (list []program.Value) {
-	for _, in := range unpack.Inputs {
-		if in.Name == answer.OutputCodes {
-			list = append(list, codes)
-		} else {
-			list = append(list, scale)
-		}
-	}
-	return list
 }
 
 // neighbours are the levels below and above r; outside the grid both are its end.
@@ -185,94 +167,4 @@ func neighbours(b *program.Builder, l levels.Levels, r program.Value) (lower, up
 		upper = upper.Add(r.Gt(b.Const(l.Numbers[i-1])).Select(d, b.Const(0)))
 	}
 	return lower, upper
-}
-
-// mostLevels bounds the levels of a grid that is not uniform: the map compares each weight with all of them.
-const mostLevels = 64
-
-// levels finds the levels of the quantizer in what its programs return for numbers of all sizes.
-func (w Weight) levels() (l levels.Levels, err error) {
-	q := w.Quantizer.ForEvaluation()
-	if w.Unpack == nil {
-		return l, errors.New("its quantizer cannot say what numbers its codes stand for (it does not implement Packer)")
-	}
-	if q.Init != nil && len(q.Init.Inputs) > 1 {
-		return l, errors.New("its quantizer begins with statistics of a calibration")
-	}
-	shape := q.Program.Inputs[0].Type.Shape
-	columns := shape[len(shape)-1]
-	in := map[string]reference.Tensor{answer.InputX: reference.Floats(levels.Probe(int(program.FloatType(shape...).Size())/columns, columns, 1), shape...)}
-	if q.Init != nil {
-		trained, err := reference.Run(q.Init, in)
-		if err != nil {
-			return l, err
-		}
-		maps.Copy(in, trained)
-	}
-	out, err := reference.Run(q.Program, in)
-	if err != nil {
-		return l, err
-	}
-	codes, scale := out[answer.OutputCodes], out[answer.OutputScale]
-	seen := whole(codes)
-	alphabet, err := levels.Alphabet(seen)
-	if err != nil {
-		return l, err
-	}
-	unpack := func(at func(i int) int32, scale reference.Tensor) ([]float64, error) {
-		out, err := reference.Run(w.Unpack, map[string]reference.Tensor{answer.OutputCodes: filled(codes.Type, at), answer.OutputScale: scale})
-		return out[answer.OutputValue].Floats, err
-	}
-	numbers := map[int32]float32{}
-	for part := range slices.Chunk(alphabet, len(seen)) {
-		values, err := unpack(func(i int) int32 { return part[i%len(part)] }, filled(scale.Type, func(int) int32 { return 1 }))
-		if err != nil {
-			return l, err
-		}
-		for i, c := range part {
-			numbers[c] = float32(values[i])
-		}
-	}
-	l = levels.New(numbers)
-	if len(l.Numbers) < 2 || !l.Uniform() && len(l.Numbers) > mostLevels {
-		return l, fmt.Errorf("its grid has %d levels: want 2 to %d, or a uniform grid", len(l.Numbers), mostLevels)
-	}
-	// Nothing is taken on trust: what codes stand for must be their numbers times the scale.
-	top := l.Codes[l.Farthest()]
-	whole, err := unpack(func(int) int32 { return top }, scale)
-	if err != nil {
-		return l, err
-	}
-	values, err := unpack(func(i int) int32 { return seen[i] }, scale)
-	if err != nil {
-		return l, err
-	}
-	for i, v := range values {
-		if want := whole[i] * float64(numbers[seen[i]]) / float64(numbers[top]); math.Abs(v-want) > 1e-6*math.Abs(want) {
-			return l, errors.New("its values are not numbers of its codes times its scales")
-		}
-	}
-	return l, nil
-}
-
-// whole are the elements of a tensor of whole numbers.
-func whole(t reference.Tensor) []int32 {
-	list := make([]int32, t.Type.Size())
-	for i, v := range t.Float64s() {
-		list[i] = int32(v)
-	}
-	return list
-}
-
-// filled is a tensor of whole numbers.
-func filled(t program.Type, at func(i int) int32) reference.Tensor {
-	out := reference.Tensor{Type: t}
-	for i := range int(t.Size()) {
-		if t.DType == program.Float {
-			out.Floats = append(out.Floats, float64(at(i)))
-		} else {
-			out.Ints = append(out.Ints, int64(at(i)))
-		}
-	}
-	return out
 }

@@ -1,0 +1,133 @@
+package method
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/host/method/levels"
+	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
+)
+
+// Weight is the quantizer of a weight, and what its programs say of it.
+type Weight struct {
+	Quantizer answer.Quantizer
+	// Rotation is the block size of the rotation that values end in; 0 or 1 if there is none. The quantizer rounds before it.
+	Rotation int
+	// Unpack maps codes and scales to values before that rotation; nil for a quantizer that does not pack.
+	Unpack *program.Program
+}
+
+// scale is that of each element, given what the quantizer returns: found by unpacking the level farthest from 0 everywhere.
+func (w Weight) scale(b *program.Builder, l levels.Levels, out map[string]program.Value) program.Value {
+	codes, top := out[answer.OutputCodes], l.Farthest()
+	farthest := b.Zeros(codes.Type().Shape...).Shift(float64(l.Codes[top])).Convert(codes.Type().DType)
+	return transform.Inline(b, w.Unpack, arguments(w.Unpack, farthest, out[answer.OutputScale])...)[answer.OutputValue].Scale(1 / l.Numbers[top])
+}
+
+// arguments are codes and scale in the order in which a program that unpacks takes them.
+func arguments(unpack *program.Program, codes, scale program.Value) (list []program.Value) {
+	for _, in := range unpack.Inputs {
+		if in.Name == answer.OutputCodes {
+			list = append(list, codes)
+		} else {
+			list = append(list, scale)
+		}
+	}
+	return list
+}
+
+// mostLevels bounds the levels of a grid that is not uniform: the map compares each weight with all of them.
+const mostLevels = 64
+
+// levels finds the levels of the quantizer in what its programs return for numbers of all sizes.
+func (w Weight) levels() (l levels.Levels, err error) {
+	q := w.Quantizer.ForEvaluation()
+	if w.Unpack == nil {
+		return l, errors.New("its quantizer cannot say what numbers its codes stand for (it does not implement Packer)")
+	}
+	if q.Init != nil && len(q.Init.Inputs) > 1 {
+		return l, errors.New("its quantizer begins with statistics of a calibration")
+	}
+	shape := q.Program.Inputs[0].Type.Shape
+	columns := shape[len(shape)-1]
+	in := map[string]reference.Tensor{answer.InputX: reference.Floats(levels.Probe(int(program.FloatType(shape...).Size())/columns, columns, 1), shape...)}
+	if q.Init != nil {
+		trained, err := reference.Run(q.Init, in)
+		if err != nil {
+			return l, err
+		}
+		maps.Copy(in, trained)
+	}
+	out, err := reference.Run(q.Program, in)
+	if err != nil {
+		return l, err
+	}
+	codes, scale := out[answer.OutputCodes], out[answer.OutputScale]
+	seen := whole(codes)
+	alphabet, err := levels.Alphabet(seen)
+	if err != nil {
+		return l, err
+	}
+	unpack := func(at func(i int) int32, scale reference.Tensor) ([]float64, error) {
+		out, err := reference.Run(w.Unpack, map[string]reference.Tensor{answer.OutputCodes: filled(codes.Type, at), answer.OutputScale: scale})
+		return out[answer.OutputValue].Floats, err
+	}
+	numbers := map[int32]float32{}
+	for part := range slices.Chunk(alphabet, len(seen)) {
+		values, err := unpack(func(i int) int32 { return part[i%len(part)] }, filled(scale.Type, func(int) int32 { return 1 }))
+		if err != nil {
+			return l, err
+		}
+		for i, c := range part {
+			numbers[c] = float32(values[i])
+		}
+	}
+	l = levels.New(numbers)
+	if len(l.Numbers) < 2 || !l.Uniform() && len(l.Numbers) > mostLevels {
+		return l, fmt.Errorf("its grid has %d levels: want 2 to %d, or a uniform grid", len(l.Numbers), mostLevels)
+	}
+	// Nothing is taken on trust: what codes stand for must be their numbers times the scale.
+	top := l.Codes[l.Farthest()]
+	whole, err := unpack(func(int) int32 { return top }, scale)
+	if err != nil {
+		return l, err
+	}
+	values, err := unpack(func(i int) int32 { return seen[i] }, scale)
+	if err != nil {
+		return l, err
+	}
+	for i, v := range values {
+		if want := whole[i] * float64(numbers[seen[i]]) / float64(numbers[top]); math.Abs(v-want) > 1e-6*math.Abs(want) {
+			return l, errors.New("its values are not numbers of its codes times its scales")
+		}
+	}
+	return l, nil
+}
+
+// whole are the elements of a tensor of whole numbers.
+func whole(t reference.Tensor) []int32 {
+	list := make([]int32, t.Type.Size())
+	for i, v := range t.Float64s() {
+		list[i] = int32(v)
+	}
+	return list
+}
+
+// filled is a tensor of whole numbers.
+func filled(t program.Type, at func(i int) int32) reference.Tensor {
+	out := reference.Tensor{Type: t}
+	for i := range int(t.Size()) {
+		if t.DType == program.Float {
+			out.Floats = append(out.Floats, float64(at(i)))
+		} else {
+			out.Ints = append(out.Ints, int64(at(i)))
+		}
+	}
+	return out
+}
