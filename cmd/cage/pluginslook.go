@@ -396,7 +396,7 @@ func newPluginsCurve() *cobra.Command {
 		Long: `Move one entry of a row through its range, while the others stay, and draw Q(x) over x
 in the terminal, with the levels and where the gradient passes. A rotation mixes the entry
 with others, and then there are no levels: --set rotation=none, where the plugin has that.
-With --context the entry belongs to the first token of a sequence, whose other tokens stay.
+With --context the entry is of the first token of a sequence, whose other tokens stay.
 
   cage plugins curve ./my-quantizer --set bits=3 --out curve.svg`,
 	}, func(ctx context.Context, client *plugin.Client, q question) (*answer, error) {

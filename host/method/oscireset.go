@@ -1,6 +1,8 @@
 package method
 
 import (
+	"errors"
+
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
@@ -18,7 +20,7 @@ import (
 //	d   ← d + |x_{t+1} − x_t|
 //
 // and in the step that follows, a weight with d_Q/d ≥ Threshold is set to Q(x_{t+1}). The other steps are those of a training
-// without the method.
+// without the method. With an optimizer whose weights are rounded to bfloat16, that follows the reset.
 //
 // The authors count steps from 0, so that the step t = 1 begins a period there and here. A period begins at the first multiple
 // of Every that is at or after Start. A tensor with an element that is not finite is not reset.
@@ -30,7 +32,7 @@ type OsciReset struct {
 	Threshold float64 // least ratio of the ways of a weight that is set back, at least 1
 }
 
-// DefaultOsciReset is the setting of the authors' training of 150M and 370M parameters (configs/150m_100bt,
+// DefaultOsciReset is the setting of the authors' training of 150M parameters (configs/150m_100bt,
 // TJv2-mix_fp8-osci_reset.yaml): from step 15,000 of 25,500, 50 steps of every 200, ratio 8.
 var DefaultOsciReset = OsciReset{Start: 0.6, Every: 200, Window: 50, Threshold: 8}
 
@@ -80,6 +82,14 @@ const (
 // State is the two ways.
 func (OsciReset) State(shape []int) []answer.Tensor {
 	return []answer.Tensor{{Name: wayOfQuantized, Shape: shape}, {Name: wayOfWeight, Shape: shape}}
+}
+
+// Forward is the quantizer as it is, if it has one Q(x): ways between points that are drawn say nothing.
+func (OsciReset) Forward(w Weight, _ int) (answer.Quantizer, error) {
+	if w.Quantizer.Takes(answer.InputNoise) || w.Quantizer.Takes(answer.InputSharedNoise) {
+		return w.Quantizer, errors.New("its quantizer draws noise, with which Q(x) moves where x does not")
+	}
+	return w.Quantizer, nil
 }
 
 // Reads: the window needs Q(x_t) and Q(x_{t+1}), a reset the latter.

@@ -80,8 +80,8 @@ func (m PARQ) Forward(w Weight, total int) (answer.Quantizer, error) {
 	if q.Takes(answer.InputNoise) || q.Takes(answer.InputSharedNoise) {
 		return q, errors.New("its quantizer draws noise, and the map needs one Q(x)")
 	}
-	if q.Next != nil || q.Backward != nil || q.SearchEvery > 0 {
-		return q, errors.New("its quantizer keeps state or has a backward pass of its own, which would not be that of the map")
+	if len(q.Trained)+len(q.State) > 0 || q.Backward != nil {
+		return q, errors.New("its quantizer has trained parameters, state or a backward pass of its own, which would not be those of the map")
 	}
 	b := program.NewBuilder("parq/" + q.Program.Name)
 	var args []program.Value

@@ -3,7 +3,6 @@ package method
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -51,26 +50,24 @@ func (w Weight) levels() (l levels.Levels, err error) {
 	if w.Unpack == nil {
 		return l, errors.New("its quantizer cannot say what numbers its codes stand for (it does not implement Packer)")
 	}
-	if q.Init != nil && len(q.Init.Inputs) > 1 {
-		return l, errors.New("its quantizer begins with statistics of a calibration")
-	}
 	shape := q.Program.Inputs[0].Type.Shape
-	columns := shape[len(shape)-1]
-	in := map[string]reference.Tensor{answer.InputX: reference.Floats(levels.Probe(int(program.FloatType(shape...).Size())/columns, columns, 1), shape...)}
-	if q.Init != nil {
-		trained, err := reference.Run(q.Init, in)
-		if err != nil {
-			return l, err
-		}
-		maps.Copy(in, trained)
-	}
-	out, err := reference.Run(q.Program, in)
+	columns, size := shape[len(shape)-1], int(program.FloatType(shape...).Size())
+	probe, err := w.probe(columns, size)
 	if err != nil {
 		return l, err
 	}
-	codes, scale := out[answer.OutputCodes], out[answer.OutputScale]
-	seen := whole(codes)
-	alphabet, err := levels.Alphabet(seen)
+	var codes, scale reference.Tensor
+	var seen, all []int32
+	for part := range slices.Chunk(probe, size) {
+		out, err := reference.Run(q.Program, map[string]reference.Tensor{answer.InputX: reference.Floats(part, shape...)})
+		if err != nil {
+			return l, err
+		}
+		codes, scale = out[answer.OutputCodes], out[answer.OutputScale]
+		seen = whole(codes)
+		all = append(all, seen...)
+	}
+	alphabet, err := levels.Alphabet(all)
 	if err != nil {
 		return l, err
 	}
@@ -108,6 +105,24 @@ func (w Weight) levels() (l levels.Levels, err error) {
 		}
 	}
 	return l, nil
+}
+
+// probe are matrices of the weight's size, one behind the other, with rows of all kinds where the quantizer rounds.
+func (w Weight) probe(columns, size int) ([]float64, error) {
+	rows := size / columns
+	rows *= (levels.ProbeRows + rows - 1) / rows
+	x := levels.Probe(rows, columns, 1)
+	if w.Rotation <= 1 {
+		return x, nil
+	}
+	b := program.NewBuilder("rotation")
+	b.Output("x", b.Input("x", program.FloatType(rows, columns)).Hadamard(w.Rotation))
+	p, err := b.Build()
+	if err != nil {
+		return nil, err
+	}
+	out, err := reference.Run(p, map[string]reference.Tensor{"x": reference.Floats(x, rows, columns)})
+	return out["x"].Floats, err
 }
 
 // whole are the elements of a tensor of whole numbers.

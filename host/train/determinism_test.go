@@ -86,7 +86,7 @@ func TestResumeContinues(t *testing.T) {
 		"official variant": {`method.variant="official"`, "method.silence=0.2"},
 		"unquantized":      {`quantizer.plugin="none"`},
 		"oscireset":        {`method={name="oscireset", reset_start=0.0, reset_every=8, reset_window=4, reset_threshold=1.5}`},
-		"parq":             {`method={name="parq"}`, `quantizer.plugin="lsq"`},
+		"parq":             {`method={name="parq"}`, `quantizer={plugin="absmax", bits=4}`},
 		"tied head, muon":  {`model.head="tied"`, `optimizer.plugin="muon"`},
 	}
 	for name, overrides := range cases {

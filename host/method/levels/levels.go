@@ -108,16 +108,16 @@ func Alphabet(seen ...[]int32) ([]int32, error) {
 	return list, nil
 }
 
-// probeRows are rows of a probe that differ.
-const probeRows = 64
+// ProbeRows are the rows of a probe that differ.
+const ProbeRows = 64
 
 // Probe is a matrix for which a quantizer of whatever kind gives all its codes, or the first and the last: its rows are
 // ramps in order and in disorder, normal numbers, and a few large ones among small ones.
 func Probe(rows, columns int, largest float64) []float64 {
 	rng := rand.New(rand.NewPCG(0, 0))
 	ramp := func(i int) float64 { return 2*float64(i)/float64(max(1, columns-1)) - 1 }
-	x := make([]float64, 0, min(rows, probeRows)*columns)
-	for row := range min(rows, probeRows) {
+	x := make([]float64, 0, min(rows, ProbeRows)*columns)
+	for row := range min(rows, ProbeRows) {
 		order := rng.Perm(columns)
 		for i := range columns {
 			var v float64

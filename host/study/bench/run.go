@@ -133,7 +133,7 @@ func corrected(rules []method.Rule) []method.Rule {
 func variants(ready *preparedStep, o Options) ([]variant, error) {
 	plan := ready.plan
 	plan.Dispatch = o.Dispatch
-	correctable := ready.config.Method.Name != method.NameLOTION
+	correctable := ready.config.Method.Name == method.NameCAGE || ready.config.Method.Name == method.NameOff
 	if correctable {
 		plan.Rules = corrected(plan.Rules)
 	}

@@ -135,7 +135,7 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 		if t.RefreshDelay > 0 { // what a refresh reads is copied while it is under way
 			out.States += memory.Inputs(t.Optimizer.Refresh)
 		}
-		if _, quantized := programs.Weights[t.Name]; quantized {
+		if _, quantized := programs.Weights[t.Name]; quantized && !programs.Forward {
 			for _, s := range cfg.Method.Method().State(t.Shape) {
 				out.States += elements(s.Shape)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Plan makes the plan of a training step. If the programs do not include an optimizer, it
@@ -93,16 +94,20 @@ func fullPrecision(cfg *config.Config, programs *Programs) (bool, error) {
 	return true, noTrained(cfg, key, programs)
 }
 
+// nameless is the hash of a program without its name, which is that of its weight.
+func nameless(p *program.Program) string {
+	q := *p
+	q.Name = ""
+	return q.Hash()
+}
+
 // forward are the quantizers with which a training computes weights: those of its method.
 func forward(cfg *config.Config, weights map[string]answer.Quantizer) (map[string]answer.Quantizer, error) {
 	done, out := map[string]answer.Quantizer{}, map[string]answer.Quantizer{}
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
 		q := weights[name]
-		key := q.Program.Hash() + q.ForEvaluation().Program.Hash()
-		if q.Init != nil {
-			key += q.Init.Hash()
-		}
-		changed, ok := done[key] // alike weights need no second look
+		key := nameless(q.Program) + nameless(q.ForEvaluation().Program) // alike weights need no second look
+		changed, ok := done[key]
 		if !ok {
 			w := method.Weight{Quantizer: q, Rotation: rotation.Ending(q.ForEvaluation().Program, answer.OutputValue), Unpack: q.Unpack}
 			var err error
@@ -114,7 +119,9 @@ func forward(cfg *config.Config, weights map[string]answer.Quantizer) (map[strin
 			if changed, err = cfg.Method.Method().Forward(w, cfg.Train.Steps); err != nil {
 				return nil, cfg.ErrorAt("method.name", "%s cannot train %s: %w", cfg.Method.Title(), name, err)
 			}
-			done[key] = changed
+			if changed.Program != q.Program {
+				done[key] = changed
+			}
 		}
 		out[name] = changed
 	}

@@ -38,6 +38,7 @@ func TestPlugins(t *testing.T) {
 	}{
 		{name: "absmax", golden: "absmax"}, {name: "quest", golden: "quest"}, {name: "mxfp4", golden: "mxfp4"},
 		{name: "nvfp4", golden: "nvfp4", traits: sdktest.Traits{ScaleScope: sdktest.ScopeTensor}}, {name: "lsq", golden: "baselines"}, {name: "grid", traits: sdktest.Traits{AnyRounding: true}}, // floor goes to the level below
+		{name: "paretoq", golden: "paretoq"},
 		{name: "mseden", golden: "mseden", traits: sdktest.Traits{ScaleScope: sdktest.ScopeTensor, AnyRounding: true, Unbiased: true, Ties: true}},
 		{name: "adamw", golden: "adamw"}, {name: "sgd", golden: "sgd"}, {name: "muon", golden: "muon"},
 		{name: "shampoo", golden: "shampoo"}, {name: "soap", golden: "soap"},
