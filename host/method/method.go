@@ -19,8 +19,6 @@ type Method interface {
 	FullPrecision() bool
 	// State lists what the method keeps for a weight of the given shape. It begins with zeros.
 	State(shape []int) []answer.Tensor
-	// Forward returns the quantizer with which the training computes a weight; that of evaluations stays.
-	Forward(w Weight, total int) (answer.Quantizer, error)
 
 	// The other parts are for rules in one of the Modes.
 
@@ -30,6 +28,13 @@ type Method interface {
 	gradient(s *step, g program.Value) program.Value
 	// after takes y, the weight after decay and optimizer, to x_{t+1}. x is the point that the optimizer started from.
 	after(s *step, x, y program.Value) program.Value
+}
+
+// Forwarder is a method that looks at the quantizers of weights.
+type Forwarder interface {
+	// Forward returns the quantizer with which a training of that many steps computes a weight; that of evaluations stays. It is
+	// an error if the method cannot train with the quantizer.
+	Forward(w Weight, total int) (answer.Quantizer, error)
 }
 
 // Mode names a form of the update of weights.
@@ -69,9 +74,6 @@ func (None) FullPrecision() bool { return false }
 
 // State is nothing.
 func (None) State([]int) []answer.Tensor { return nil }
-
-// Forward is the quantizer as it is.
-func (None) Forward(w Weight, _ int) (answer.Quantizer, error) { return w.Quantizer, nil }
 
 // Reads is nothing.
 func (None) Reads(Rule) Reads { return Reads{} }

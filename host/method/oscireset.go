@@ -73,6 +73,9 @@ func (m OsciReset) Mode(at At) Mode {
 	return tracking
 }
 
+// Resets reports whether a step sets weights back.
+func (m OsciReset) Resets(at At) bool { return m.Mode(at) == resetting }
+
 // The names of d_Q and d among the state tensors of a rule.
 const (
 	wayOfQuantized = "oscireset.quantized"
@@ -86,7 +89,7 @@ func (OsciReset) State(shape []int) []answer.Tensor {
 
 // Forward is the quantizer as it is, if it has one Q(x): ways between points that are drawn say nothing.
 func (OsciReset) Forward(w Weight, _ int) (answer.Quantizer, error) {
-	if w.Quantizer.Takes(answer.InputNoise) || w.Quantizer.Takes(answer.InputSharedNoise) {
+	if w.Quantizer.Draws() {
 		return w.Quantizer, errors.New("its quantizer draws noise, with which Q(x) moves where x does not")
 	}
 	return w.Quantizer, nil

@@ -77,7 +77,7 @@ func (m PARQ) Strength(t, total int) float64 {
 // Forward returns the quantizer with the map as its value in training.
 func (m PARQ) Forward(w Weight, total int) (answer.Quantizer, error) {
 	q := w.Quantizer
-	if q.Takes(answer.InputNoise) || q.Takes(answer.InputSharedNoise) {
+	if q.Draws() {
 		return q, errors.New("its quantizer draws noise, and the map needs one Q(x)")
 	}
 	if len(q.Trained)+len(q.State) > 0 || q.Backward != nil {
@@ -151,7 +151,7 @@ func (m PARQ) lines(b *program.Builder, w Weight, x program.Value, out map[strin
 // neighbours are the levels below and above r; outside the grid both are its end.
 func neighbours(b *program.Builder, l levels.Levels, r program.Value) (lower, upper program.Value) {
 	n := len(l.Numbers)
-	if l.Uniform() && n > 1 {
+	if l.Uniform() {
 		step := (l.Numbers[n-1] - l.Numbers[0]) / float64(n-1)
 		at := r.Shift(-l.Numbers[0]).Scale(1 / step).Neg().Floor().Neg() // the next whole number above
 		level := func(i program.Value) program.Value {

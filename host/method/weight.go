@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/method/levels"
+	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -91,7 +92,7 @@ func (w Weight) levels() (l levels.Levels, err error) {
 	}
 	// Nothing is taken on trust: what codes stand for must be their numbers times the scale.
 	top := l.Codes[l.Farthest()]
-	whole, err := unpack(func(int) int32 { return top }, scale)
+	farthest, err := unpack(func(int) int32 { return top }, scale)
 	if err != nil {
 		return l, err
 	}
@@ -100,7 +101,7 @@ func (w Weight) levels() (l levels.Levels, err error) {
 		return l, err
 	}
 	for i, v := range values {
-		if want := whole[i] * float64(numbers[seen[i]]) / float64(numbers[top]); math.Abs(v-want) > 1e-6*math.Abs(want) {
+		if want := farthest[i] * float64(numbers[seen[i]]) / float64(numbers[top]); math.Abs(v-want) > 1e-6*math.Abs(want) {
 			return l, errors.New("its values are not numbers of its codes times its scales")
 		}
 	}
@@ -112,17 +113,7 @@ func (w Weight) probe(columns, size int) ([]float64, error) {
 	rows := size / columns
 	rows *= (levels.ProbeRows + rows - 1) / rows
 	x := levels.Probe(rows, columns, 1)
-	if w.Rotation <= 1 {
-		return x, nil
-	}
-	b := program.NewBuilder("rotation")
-	b.Output("x", b.Input("x", program.FloatType(rows, columns)).Hadamard(w.Rotation))
-	p, err := b.Build()
-	if err != nil {
-		return nil, err
-	}
-	out, err := reference.Run(p, map[string]reference.Tensor{"x": reference.Floats(x, rows, columns)})
-	return out["x"].Floats, err
+	return x, linalg.Rotate(x, columns, max(1, w.Rotation))
 }
 
 // whole are the elements of a tensor of whole numbers.

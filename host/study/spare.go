@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/cage-qat/cage/host/study/stat"
 )
 
 // Spare says which cells need no training because of tables whose best has Spare: the runs that would be reported with
@@ -100,7 +102,9 @@ func (t *Table) spare(s *Study, results []Result) map[int]use {
 // choose returns the chosen label of a place: as a report chooses it, once all labels are tried, and "" before. So far is the one that
 // is the best of those that are tried, and the first one where none is.
 func (b *Best) choose(labels []string, results []Result, place []int) (soFar, chosen string) {
-	best, untried, first := math.NaN(), false, ""
+	var tried []string
+	var means []float64
+	untried, first := false, ""
 	for _, label := range labels {
 		var x []float64
 		planned := 0
@@ -110,36 +114,54 @@ func (b *Best) choose(labels []string, results []Result, place []int) (soFar, ch
 				continue
 			}
 			planned++
-			if v, ok := r.Summary[b.Metric]; r.Diverged {
-				x = append(x, math.NaN())
-			} else if ok {
+			if v, ok := r.Value(b.Metric); ok {
 				x = append(x, v)
 			}
 		}
-		if planned == 0 {
+		switch {
+		case planned == 0:
 			continue
-		}
-		if first == "" {
-			first = label
-		}
-		if len(x) < planned {
+		case len(x) < planned:
 			untried = true
-			continue
+		default:
+			tried, means = append(tried, label), append(means, stat.Describe(x).Mean)
 		}
-		mean := 0.0
-		for _, v := range x {
-			mean += v / float64(len(x))
-		}
-		if math.IsNaN(mean) || math.IsInf(mean, 0) {
-			continue
-		}
-		if math.IsNaN(best) || b.Better == "higher" && mean > best || b.Better != "higher" && mean < best {
-			best, chosen = mean, label
-		}
+		first = cmp.Or(first, label)
+	}
+	if best := Pick(b.Better, means); best >= 0 {
+		chosen = tried[best]
 	}
 	soFar = cmp.Or(chosen, first)
 	if untried {
 		chosen = ""
 	}
 	return soFar, chosen
+}
+
+// Pick returns the place of the best of the means, the first of equal ones; −1 if none is finite. Better is a direction: see [Better].
+func Pick(better string, means []float64) int {
+	best := -1
+	for i, mean := range means {
+		if !math.IsNaN(mean) && !math.IsInf(mean, 0) && (best < 0 || Better(better, mean, means[best])) {
+			best = i
+		}
+	}
+	return best
+}
+
+// Better reports whether a is better than b in a direction: "higher", or "lower", which anything else is, too.
+func Better(direction string, a, b float64) bool {
+	if direction == "higher" {
+		return a > b
+	}
+	return a < b
+}
+
+// Value is the value of a metric, and whether there is one. That of a run that diverged is NaN.
+func (r Result) Value(metric string) (v float64, ok bool) {
+	if r.Diverged {
+		return math.NaN(), true
+	}
+	v, ok = r.Summary[metric]
+	return v, ok
 }

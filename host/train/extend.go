@@ -37,6 +37,7 @@ func (r *run) checkExtension(previous *config.Config) error {
 	total, longer := previous.Train.Steps, r.cfg.Train.Steps
 	was, is := previous.Method.Method(), r.cfg.Method.Method()
 	official := is.Reads(method.Rule{}).NextRate
+	const fractions = "give the keys of [method] that are fractions of the run so that the steps that are done stay as they were"
 	for t := 1; t <= r.done.Step; t++ {
 		// The official variant of the correction uses the rate of the next step, too.
 		for _, k := range []int{t - 1, t} {
@@ -51,11 +52,9 @@ func (r *run) checkExtension(previous *config.Config) error {
 			return r.notExtended(total, "method.silence", "λ", t, before, now,
 				"give method.silence so that the correction begins at the same step; a run on its ramp cannot be extended")
 		case before != now:
-			return r.notExtended(total, "method.name", "the strength of the method", t, before, now,
-				"give the keys of [method] that are fractions of the run so that the steps that are done stay as they were")
+			return r.notExtended(total, "method.name", "the strength of the method", t, before, now, fractions)
 		case a != b:
-			return r.notExtended(total, "method.name", "the mode of the method", t, a, b,
-				"give the keys of [method] that are fractions of the run so that the steps that are done stay as they were")
+			return r.notExtended(total, "method.name", "the mode of the method", t, a, b, fractions)
 		}
 	}
 	return nil

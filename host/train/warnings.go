@@ -31,11 +31,10 @@ func withoutEffect(cfg *config.Config, programs *assembly.Programs) (messages []
 	if m.Form == method.Coupled && m.Variant != method.Default.Variant {
 		idle(fmt.Sprintf("method.variant = %q", m.Variant), fmt.Sprintf("method.form is %q", m.Form))
 	}
-	if m := cfg.Method.Method(); cfg.Method.Name != method.NameCAGE && len(m.Modes()) > 0 {
-		last := m.Modes()[len(m.Modes())-1]
+	if cfg.Method.Name == method.NameOsciReset {
 		acts := false
 		for t := 1; t <= cfg.Train.Steps && !acts; t++ {
-			acts = m.Mode(method.At{Step: t, Steps: cfg.Train.Steps}) == last
+			acts = cfg.Method.OsciReset.Resets(method.At{Step: t, Steps: cfg.Train.Steps})
 		}
 		if !acts {
 			idle(fmt.Sprintf("method.name = %q", cfg.Method.Name), fmt.Sprintf("the run of %d steps ends before %s first acts", cfg.Train.Steps, cfg.Method.Title()))

@@ -127,7 +127,6 @@ type scales struct {
 // that the block becomes zero.
 func newScales(v program.Value, site sdk.Site) (s scales) {
 	b := v.Builder()
-	one := func(scale program.Value) program.Value { return scale.Eq(b.Const(0)).Select(b.Const(1), scale) }
 	largest := v.Abs().MaxRow()
 	overall := largest.MaxAll()
 	s.finite = overall.IsFinite()
@@ -138,11 +137,17 @@ func newScales(v program.Value, site sdk.Site) (s scales) {
 		s.weight = s.block.Div(one(s.block.MaxAll()))
 		return s
 	}
-	s.tensor = one(single(overall.Div(b.Const(roomBefore)).Div(reach)))
+	s.tensor = one(microscaling.Single(overall.Div(b.Const(roomBefore)).Div(reach)))
 	s.block = one(microscaling.RoundE4M3(largest.Div(reach).Div(s.tensor)))
 	s.divisor = s.block.Mul(s.tensor)
 	s.weight = s.block
 	return s
+}
+
+// one is a scale, or 1 in the place of 0.
+func one(scale program.Value) program.Value {
+	b := scale.Builder()
+	return scale.Eq(b.Const(0)).Select(b.Const(1), scale)
 }
 
 // correction is S for each block, float[…,blocks,1], or float[…,1,1] for all blocks of a rotation; 1 where
@@ -173,8 +178,7 @@ func (s scales) corrected(factor program.Value, site sdk.Site) program.Value {
 	scale := s.block.Mul(factor)
 	if site.Text("form") == formKernels {
 		scale = digits(scale, 7, program.Value.Round)
-		g := single(scale.MaxAll().Div(b.Const(roomAfter)))
-		s.tensor = g.Eq(b.Const(0)).Select(b.Const(1), g)
+		s.tensor = one(microscaling.Single(scale.MaxAll().Div(b.Const(roomAfter))))
 		scale = scale.Div(s.tensor)
 	}
 	if site.Training {
@@ -190,9 +194,5 @@ func digits(v program.Value, n int, round func(program.Value) program.Value) pro
 	unit := v.Logb().Shift(float64(-n)).Clip(-149, 127)
 	return round(v.Ldexp(unit.Neg())).Ldexp(unit)
 }
-
-// single rounds to binary32, as formats store a scale, whatever the precision of the
-// computation.
-func single(v program.Value) program.Value { return v.Bitcast(program.Uint).Bitcast(program.Float) }
 
 func main() { sdk.ServeQuantizer(mseden{}) }

@@ -59,15 +59,6 @@ const (
 	maskTrust = "trust"
 )
 
-// The values of the parameters rounding and signs.
-const (
-	roundNearest    = microscaling.RoundNearest
-	roundStochastic = microscaling.RoundStochastic
-
-	signsFixed  = microscaling.SignsFixed
-	signsRandom = microscaling.SignsRandom
-)
-
 // Describe declares the parameters.
 func (mxfp4) Describe() sdk.Description {
 	return sdk.Description{
@@ -83,9 +74,9 @@ func (mxfp4) Describe() sdk.Description {
 			sdk.Choice("mask", maskAuto, []string{maskAuto, maskNone, maskClip, maskTrust},
 				"entries that pass gradients: all, those below the largest level, those within 1 of their level in units of the scale; auto is clip for the quest rule and none for the others"),
 			sdk.Choice("rotation", microscaling.NoRotation, []string{microscaling.NoRotation, "32", "64", "128"}, "block of the Hadamard rotation, which has to divide the row"),
-			sdk.Choice("rounding", roundNearest, []string{roundNearest, roundStochastic},
+			sdk.Choice("rounding", microscaling.RoundNearest, []string{microscaling.RoundNearest, microscaling.RoundStochastic},
 				"nearest; stochastic: up or down at random in training, so that the mean over the noise is what is rounded if nothing saturates (scale_rule absmax34); ties then has no effect"),
-			sdk.Choice("signs", signsFixed, []string{signsFixed, signsRandom},
+			sdk.Choice("signs", microscaling.SignsFixed, []string{microscaling.SignsFixed, microscaling.SignsRandom},
 				"random: before the rotation, which there must be, entries get random signs in training, new in each step and the same for both operands of a product"),
 		},
 	}
@@ -128,10 +119,10 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 // newSigns are those before the rotation.
 func newSigns(b *program.Builder, site sdk.Site, rotation microscaling.Rotation) (microscaling.Signs, error) {
 	switch {
-	case site.Text("signs") == signsFixed:
+	case site.Text("signs") == microscaling.SignsFixed:
 		return microscaling.Signs{}, nil
 	case rotation == 1:
-		return microscaling.Signs{}, sdk.Refuse("signs = %q changes nothing without a rotation: give rotation, such as \"32\"", signsRandom)
+		return microscaling.Signs{}, sdk.Refuse("signs = %q changes nothing without a rotation: give rotation, such as \"32\"", microscaling.SignsRandom)
 	case !site.Training:
 		return microscaling.Signs{}, nil
 	}

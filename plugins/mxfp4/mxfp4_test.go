@@ -39,10 +39,10 @@ func TestConformance(t *testing.T) {
 
 // TestStochastic runs the kit on stochastic rounding with and without random signs. It is unbiased where nothing saturates.
 func TestStochastic(t *testing.T) {
-	unbiased := map[string]any{"scale_rule": ruleAbsMax34, "rounding": roundStochastic, "mask": maskNone, "ties": "even", "rotation": microscaling.NoRotation, "signs": signsFixed}
+	unbiased := map[string]any{"scale_rule": ruleAbsMax34, "rounding": microscaling.RoundStochastic, "mask": maskNone, "ties": "even", "rotation": microscaling.NoRotation, "signs": microscaling.SignsFixed}
 	sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, unbiased, sdktest.Claim(sdktest.Traits{AnyRounding: true, Unbiased: true}))...)
 	turned := maps.Clone(unbiased)
-	turned["rotation"], turned["signs"] = "32", signsRandom
+	turned["rotation"], turned["signs"] = "32", microscaling.SignsRandom
 	sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, turned, sdktest.Claim(sdktest.Traits{AnyRounding: true, Unbiased: true}))...)
 }
 
@@ -50,9 +50,9 @@ func TestStochastic(t *testing.T) {
 func TestStochasticGolden(t *testing.T) {
 	plugintest.EachCase(t, "stochastic", func(t *testing.T, m plugintest.Bench, c golden.Case) {
 		x := c.Inputs.Array("x")
-		given := map[string]any{"scale_rule": c.Params.String("rule"), "rotation": c.Params.String("rotation"), "rounding": roundStochastic}
+		given := map[string]any{"scale_rule": c.Params.String("rule"), "rotation": c.Params.String("rotation"), "rounding": microscaling.RoundStochastic}
 		if given["rotation"] != microscaling.NoRotation {
-			given["signs"] = signsRandom
+			given["signs"] = microscaling.SignsRandom
 		}
 		built := plugintest.BuildQuantizer(t, mxfp4{}, given, x.Shape...)
 		inputs := map[string]reference.Tensor{answer.InputX: reference.Floats(x.Data, x.Shape...)}
@@ -65,7 +65,7 @@ func TestStochasticGolden(t *testing.T) {
 		c.Expected.Exact("codes", out[answer.OutputCodes].Float64s())
 		m.Close(c.Expected, "scale", out[answer.OutputScale].Floats, single)
 		m.Close(c.Expected, "value", out[answer.OutputValue].Floats, single)
-		given["rounding"], given["signs"] = roundNearest, signsFixed
+		given["rounding"], given["signs"] = microscaling.RoundNearest, microscaling.SignsFixed
 		if nearest := plugintest.BuildQuantizer(t, mxfp4{}, given, x.Shape...); built.Evaluate.Hash() != nearest.Program.Hash() {
 			t.Error("evaluation does not round to nearest without random signs")
 		}
@@ -76,7 +76,7 @@ func TestStochasticGolden(t *testing.T) {
 // and gradient, in the rotated domain, and a layer with its three products.
 func TestQuartet(t *testing.T) {
 	forward := map[string]any{"scale_rule": ruleQuest, "ties": string(microscaling.TiesDown), "rotation": "32"}
-	backward := map[string]any{"scale_rule": ruleAbsMax34, "rounding": roundStochastic, "rotation": "32"}
+	backward := map[string]any{"scale_rule": ruleAbsMax34, "rounding": microscaling.RoundStochastic, "rotation": "32"}
 	plugintest.EachCase(t, "quartet", func(t *testing.T, m plugintest.Bench, c golden.Case) {
 		x := c.Inputs.Array("x")
 		given := maps.Clone(forward)
@@ -124,7 +124,7 @@ func decode(q plugintest.Quantization, x golden.Array) golden.Array {
 
 // TestSignsNeedRotation: signs alone change no rounding.
 func TestSignsNeedRotation(t *testing.T) {
-	plugintest.RefusesWeight(t, mxfp4{}, map[string]any{"signs": signsRandom}, `signs = "random" changes nothing without a rotation`, 2, 96)
+	plugintest.RefusesWeight(t, mxfp4{}, map[string]any{"signs": microscaling.SignsRandom}, `signs = "random" changes nothing without a rotation`, 2, 96)
 }
 
 // TestModel compares rows of many lengths with the plain way to work them out. The

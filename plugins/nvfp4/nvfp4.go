@@ -192,8 +192,7 @@ type scales struct {
 
 // newScales writes the scales of blocks v, float[…,blocks,16], by the settings of a site.
 //
-// g or G is rounded to binary32, as formats store it, whatever the precision of the
-// computation: bitcasting it to an integer and back does just that. For a tensor of zeros
+// g or G is rounded to binary32, as formats store it. For a tensor of zeros
 // it is 1. A block whose maximum is at most 6·g·2⁻¹⁰ has sB = 0 and becomes zero.
 func newScales(v program.Value, site sdk.Site) scales {
 	b := v.Builder()
@@ -210,12 +209,12 @@ func newScales(v program.Value, site sdk.Site) scales {
 	// units are numbers over g, or times G; back is the inverse.
 	var units, back func(program.Value) program.Value
 	if site.Text("scale_form") == formEncode {
-		g := reach.Div(overall).Bitcast(program.Uint).Bitcast(program.Float)
+		g := microscaling.Single(reach.Div(overall))
 		s.tensor = g.IsFinite().Select(g, b.Const(1)) // where T is zero, or near to it
 		units = func(v program.Value) program.Value { return v.Mul(s.tensor) }
 		back = func(v program.Value) program.Value { return v.Div(s.tensor) }
 	} else {
-		g := overall.Div(reach).Bitcast(program.Uint).Bitcast(program.Float)
+		g := microscaling.Single(overall.Div(reach))
 		s.tensor = g.Eq(b.Const(0)).Select(b.Const(1), g)
 		units = func(v program.Value) program.Value { return v.Div(s.tensor) }
 		back = func(v program.Value) program.Value { return v.Mul(s.tensor) }

@@ -86,6 +86,9 @@ func (q Quantizer) Takes(input string) bool {
 	})
 }
 
+// Draws reports whether one of the programs of training takes noise.
+func (q Quantizer) Draws() bool { return q.Takes(InputNoise) || q.Takes(InputSharedNoise) }
+
 // Split divides the program of training into what runs forward and returns value, and what
 // runs backward from the gradient with respect to value, the last of its inputs, and
 // returns d.x and d.trained.NAME; see [autodiff.Split].

@@ -84,7 +84,7 @@ func (q *quantizerRun) combine(t *trial, v variant) {
 	const rows, d = 8, 64
 	whole, err := q.ask(v, sdk.RoleActivation, rows, d)
 	half, errHalf := q.ask(v, sdk.RoleActivation, rows/2, d)
-	if err != nil || errHalf != nil || whole.Next == nil || whole.Takes(answer.InputNoise) || whole.Takes(answer.InputSharedNoise) {
+	if err != nil || errHalf != nil || whole.Next == nil || whole.Draws() {
 		return
 	}
 	t.run(func() {

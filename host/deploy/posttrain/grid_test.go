@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/method/levels"
+	"github.com/cage-qat/cage/internal/linalg"
 )
 
 // e2m1 are the numbers of the codes of the four-bit float.
@@ -112,7 +113,7 @@ func TestAlphabet(t *testing.T) {
 // TestRotate: a rotation is its own inverse, and keeps outputs as they are.
 func TestRotate(t *testing.T) {
 	x := []float64{1, 2, 3, 4}
-	if err := posttrain.Rotate(x, 4, 4); err != nil || !slices.Equal(x, []float64{5, -1, -2, 0}) {
+	if err := linalg.Rotate(x, 4, 4); err != nil || !slices.Equal(x, []float64{5, -1, -2, 0}) {
 		t.Errorf("the hand check of the Hadamard transform gives %v, %v", x, err)
 	}
 	const columns = 24
@@ -123,7 +124,7 @@ func TestRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	rotated := slices.Clone(w)
-	if err := posttrain.Rotate(rotated, columns, 8); err != nil {
+	if err := linalg.Rotate(rotated, columns, 8); err != nil {
 		t.Fatal(err)
 	}
 	if got := outputError(h, 50, rotated); math.Abs(got-want) > 1e-9*want {

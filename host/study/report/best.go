@@ -50,15 +50,15 @@ func (g *grouped) choose(b *study.Best, row, column []string) (choice *Choice, r
 		}
 		list = append(list, c)
 	}
-	best, tried := -1, 0
+	tried := 0
+	means := make([]float64, len(list))
 	for i, c := range list {
 		if c.known {
 			tried++
 		}
-		if !math.IsNaN(c.mean) && !math.IsInf(c.mean, 0) && (best < 0 || better(b.Better, c.mean, list[best].mean)) {
-			best = i
-		}
+		means[i] = c.mean
 	}
+	best := study.Pick(b.Better, means)
 	if best < 0 {
 		for _, c := range list {
 			for _, r := range c.reported {
@@ -144,13 +144,6 @@ func (t *Table) choiceNotes() []string {
 		notes = append(notes, "“of 2/3”: two of the three values are done, and the choice may change.")
 	}
 	return notes
-}
-
-func better(direction string, a, b float64) bool {
-	if direction == "higher" {
-		return a > b
-	}
-	return a < b
 }
 
 // joinNotes joins the parts of a note that are not empty.

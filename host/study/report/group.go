@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -102,11 +101,7 @@ func ambiguous(s *study.Study, a, b study.Cell) error {
 // without it, the mean of the others would look better than the method is.
 func values(list []replicate, metric string) (keys []string, x []float64) {
 	for _, r := range list {
-		v, ok := r.result.Summary[metric]
-		if r.result.Diverged {
-			v, ok = math.NaN(), true
-		}
-		if ok {
+		if v, ok := r.result.Value(metric); ok {
 			keys, x = append(keys, r.key), append(x, v)
 		}
 	}

@@ -138,7 +138,7 @@ func baseline(t study.Table, columns [][]string) (int, error) {
 // entries computes one row.
 func (t *Table) entries(places [][]replicate) []Entry {
 	row := make([]Entry, len(places))
-	best := -1
+	means := make([]float64, len(places))
 	for c, list := range places {
 		_, x := values(list, t.Metric)
 		row[c] = Entry{Sample: stat.Describe(x), Expected: len(list)}
@@ -148,9 +148,11 @@ func (t *Table) entries(places [][]replicate) []Entry {
 				row[c].Difference = &d
 			}
 		}
-		if mean := row[c].Mean; t.Better != "none" && !math.IsNaN(mean) && !math.IsInf(mean, 0) && (best < 0 || better(t.Better, mean, row[best].Mean)) {
-			best = c
-		}
+		means[c] = row[c].Mean
+	}
+	best := -1
+	if t.Better != "none" {
+		best = study.Pick(t.Better, means)
 	}
 	known := 0
 	for c := range row {
@@ -173,7 +175,7 @@ func (t *Table) mark(c, best int, places [][]replicate) Mark {
 	switch d := stat.Pair(a, b, stat.Level); {
 	case math.IsInf(d.Mean, 0): // it diverged where the best did not
 		return Plain
-	case !d.Known(), d.Clear() && better(t.Better, d.Mean, 0): // where the best lacks replicates, those of both may say the opposite
+	case !d.Known(), d.Clear() && study.Better(t.Better, d.Mean, 0): // where the best lacks replicates, those of both may say the opposite
 		return Untested
 	case d.Clear():
 		return Plain

@@ -27,6 +27,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		Rotations:    step.Rotations(cfg.Train.Rotations),
 	}
 	var err error
+	weights := programs.Weights
 	if !programs.Forward {
 		if plan.Distillation, err = distillation(cfg); err != nil {
 			return plan, err
@@ -34,9 +35,6 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		if plan.FullPrecision, err = fullPrecision(cfg, programs); err != nil {
 			return plan, err
 		}
-	}
-	weights := programs.Weights
-	if !programs.Forward {
 		if weights, err = forward(cfg, weights); err != nil {
 			return plan, err
 		}
@@ -103,6 +101,10 @@ func nameless(p *program.Program) string {
 
 // forward are the quantizers with which a training computes weights: those of its method.
 func forward(cfg *config.Config, weights map[string]answer.Quantizer) (map[string]answer.Quantizer, error) {
+	m, ok := cfg.Method.Method().(method.Forwarder)
+	if !ok {
+		return weights, nil
+	}
 	done, out := map[string]answer.Quantizer{}, map[string]answer.Quantizer{}
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
 		q := weights[name]
@@ -116,7 +118,7 @@ func forward(cfg *config.Config, weights map[string]answer.Quantizer) (map[strin
 					return nil, fmt.Errorf("%s: %w", name, err)
 				}
 			}
-			if changed, err = cfg.Method.Method().Forward(w, cfg.Train.Steps); err != nil {
+			if changed, err = m.Forward(w, cfg.Train.Steps); err != nil {
 				return nil, cfg.ErrorAt("method.name", "%s cannot train %s: %w", cfg.Method.Title(), name, err)
 			}
 			if changed.Program != q.Program {

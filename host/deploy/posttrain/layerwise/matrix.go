@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/posttrain/settings"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/linalg"
 )
 
 // Matrix reports on one matrix.
@@ -88,7 +89,7 @@ func gptq(ctx context.Context, s settings.Settings, q *quantizer, w []float32, a
 	}
 	h := &posttrain.Hessian{Size: in.size, Data: toFloat64(mean)}
 	z := toFloat64(w)
-	if err := posttrain.Rotate(z, grid.Columns, q.block); err != nil {
+	if err := linalg.Rotate(z, grid.Columns, q.block); err != nil {
 		return err
 	}
 	if err := h.Rotate(q.block); err != nil {
@@ -131,7 +132,7 @@ func (q *quantizer) rescale(g *posttrain.Grid) func(group int, w []float64) ([]f
 	return func(group int, w []float64) ([]float64, error) {
 		if q.block > 1 {
 			w = slices.Clone(w)
-			if err := posttrain.Rotate(w, g.Columns, q.block); err != nil {
+			if err := linalg.Rotate(w, g.Columns, q.block); err != nil {
 				return nil, err
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/method/levels"
+	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/sdk/answer"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -257,7 +258,7 @@ func (q *quantizer) grid(a posttrain.Answer, largest float64) (*posttrain.Grid, 
 // probe is [levels.Probe] where the quantizer rounds.
 func (q *quantizer) probe(largest float64) []float32 {
 	x := levels.Probe(q.dims[0], q.dims[1], largest)
-	_ = posttrain.Rotate(x, q.dims[1], q.block) // the program has rotated blocks of this size, so that they fit
+	_ = linalg.Rotate(x, q.dims[1], q.block) // the program has rotated blocks of this size, so that they fit
 	return toFloat32(x)
 }
 
