@@ -43,7 +43,7 @@ func openCUDA(opts Options) (compute.Backend, error) {
 	case err != nil && strings.Contains(err.Error(), "No visible GPU"):
 		return nil, fmt.Errorf("PJRT plugin %s sees no GPU: it needs an NVIDIA GPU, its driver (`nvidia-smi` lists both), and a CUDA_VISIBLE_DEVICES that does not hide it: %w", plugin, err)
 	case err != nil:
-		return nil, fmt.Errorf("PJRT plugin %s: %w", plugin, err)
+		return nil, advisedError{fmt.Errorf("PJRT plugin %s: %w", plugin, err)}
 	}
 	return backend, nil
 }

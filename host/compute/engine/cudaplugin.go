@@ -158,7 +158,7 @@ func cacheFlags(directory string) (string, error) {
 		return "", fmt.Errorf("XLA's cache %q: its flags take no path with spaces or quotes", path)
 	}
 	if err := vfs.At(path).Join("tuned").MkdirAll(); err != nil {
-		return "", fmt.Errorf("XLA's cache: %w", err)
+		return "", fmt.Errorf("XLA's cache: %w: device.cache must name a directory in which this user can write", err)
 	}
 	flags := " --xla_gpu_per_fusion_autotune_cache_dir=" + filepath.Join(path, "tuned")
 	locked, err := lockCache(vfs.At(path))
@@ -187,7 +187,7 @@ func lockCache(directory vfs.Path) (locked bool, err error) {
 	case errors.Is(err, vfs.ErrLocked):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("XLA's cache: %w", err)
+		return false, fmt.Errorf("XLA's cache: %w: device.cache must name a directory in which this user can write", err)
 	}
 	caches.held[directory.Name] = lock
 	return true, nil
