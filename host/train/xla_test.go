@@ -155,7 +155,8 @@ func TestXLAHangs(t *testing.T) {
 			t.Errorf("the error does not say %q: %v", text, err)
 		}
 	}
-	onXLA(t, 2) // another process of XLA: the first one hangs
+	recorder.Fail(t)
+	onXLA(t, 2) // with another process of XLA
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
 	testrun.SameRun(t, "without and with a hang", whole.Train.Out, cfg.Train.Out)
 }

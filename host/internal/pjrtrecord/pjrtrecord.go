@@ -193,7 +193,7 @@ const (
 	Fails       End = ""        // with an error
 	LosesDevice End = "replica" // with an error of the last device only
 	Dies        End = "kill"    // the process of XLA is killed
-	Hangs       End = "hang"    // with no answer for a minute; the device is of no use afterwards
+	Hangs       End = "hang"    // with no answer before the next call of Fail, when the process of XLA ends
 )
 
 // Codes of PJRT errors.
