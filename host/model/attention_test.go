@@ -1,7 +1,6 @@
 package model
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -204,19 +203,24 @@ func TestAttentionByPosition(t *testing.T) {
 	}
 }
 
+// withFusedAttention opens a device and skips the test where it has no fused attention of these sizes.
+func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
+	t.Helper()
+	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
+	if !d.ChooseFused(c.kind(), "", func() (engine.Trial, error) { return c.trial(d), nil }) {
+		choice := d.Choices()[0]
+		if choice.Reason == "" || strings.Contains(choice.Reason, engine.ErrRefused.Error()) {
+			t.Skip("fused attention is not used: ", choice)
+		}
+		t.Fatal(choice)
+	}
+	return d
+}
+
 // TestFusedAttention compares the device's fused attention with products and a softmax, where the device has one.
 func TestFusedAttention(t *testing.T) {
-	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
-	for _, c := range []trial{{1, 64, 128}, {1, 128, 512}, {3, 64, 192}, {2, 32, 129}} {
-		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			err := c.run(d)
-			if errors.Is(err, errNoFusedAttention) {
-				t.Skip("fused attention was not tested:", err)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
+	for _, c := range []coreSizes{{1, 64, 128, false}, {1, 128, 512, false}, {3, 64, 192, false}, {2, 32, 129, false}} {
+		t.Run(c.kind(), func(t *testing.T) { withFusedAttention(t, c) })
 	}
 }
 
@@ -228,14 +232,7 @@ func TestFusedModel(t *testing.T) {
 		"shared": {Layers: 2, Heads: 4, KVHeads: 2, Width: 128, Hidden: 128, Vocab: 13},
 	} {
 		t.Run(name, func(t *testing.T) {
-			used := trial{group: c.Heads / c.KVHeads, size: c.Width / c.Heads, context: context}
-			err := used.run(testdevice.Open(t, engine.Options{Precision: device.BFloat16}))
-			if errors.Is(err, errNoFusedAttention) {
-				t.Skip("fused attention was not tested:", err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			withFusedAttention(t, coreSizes{group: c.Heads / c.KVHeads, size: c.Width / c.Heads, context: context})
 			m := newLlama(c)
 			m.Recompute = name == "shared"
 			tokens := hashedTokens(0, batch*(context+1), c.Vocab)
@@ -265,13 +262,13 @@ func TestAttentionChoice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	c := trial{group: 1, size: 0, context: 32} // heads without elements
+	c := coreSizes{group: 1, size: 0, context: 32} // heads without elements
 	for range 2 {
-		if core, err := c.choose(d, nil); core == nil || !errors.Is(err, errNoFusedAttention) {
-			t.Errorf("the CPU has fused attention for heads without elements? %v", err)
+		if c.choose(d, nil) == nil {
+			t.Error("there is no attention")
 		}
 	}
-	if len(warnings) != 1 || !strings.Contains(warnings[0], "no fused attention") {
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "without the device's fused operation") || !strings.Contains(warnings[0], engine.ErrRefused.Error()) {
 		t.Errorf("warnings are %q, want one", warnings)
 	}
 }
