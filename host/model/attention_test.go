@@ -219,8 +219,46 @@ func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
 
 // TestFusedAttention compares the device's fused attention with products and a softmax, where the device has one.
 func TestFusedAttention(t *testing.T) {
-	for _, c := range []coreSizes{{1, 64, 128, false}, {1, 128, 512, false}, {3, 64, 192, false}, {2, 32, 129, false}} {
+	for _, c := range []coreSizes{{1, 64, 128, false}, {1, 128, 512, false}, {3, 64, 192, false}, {2, 32, 129, false}, {1, 64, 512, true}, {2, 128, 256, true}} {
 		t.Run(c.kind(), func(t *testing.T) { withFusedAttention(t, c) })
+	}
+}
+
+// TestMarkedCore: marks keep documents apart exactly as a mask does, by a core that hides later keys only, in the values and in
+// their gradients, with scores that are far apart.
+func TestMarkedCore(t *testing.T) {
+	for _, c := range []coreSizes{{1, 8, 12, true}, {2, 16, 300, true}} {
+		t.Run(c.kind(), func(t *testing.T) {
+			const batch, keyHeads = 2, 2
+			rng := rand.New(rand.NewPCG(3, uint64(c.context)))
+			d := testdevice.Open(t, engine.Options{})
+			var in []*engine.Buffer
+			for _, heads := range []int{keyHeads * c.group, keyHeads, keyHeads, keyHeads * c.group} {
+				values := make([]float32, batch*c.context*heads*c.size)
+				for i := range values {
+					values[i] = float32(4 * rng.NormFloat64())
+				}
+				in = append(in, testdevice.Upload(t, d, values, batch, c.context, heads, c.size))
+			}
+			documents := randomDocuments(rng, batch, c.context)
+			if n := slices.Max(documents); n < 2 || !slices.Contains(documents, Padding) {
+				t.Fatalf("only %d documents, or no padding", n)
+			}
+			marked := func(segments *graph.Node) attentionCore {
+				return markedCore(segments, scaledCore(1/math.Sqrt(float64(c.size)), func(scores *graph.Node) *graph.Node { return maskScores(scores, nil) }))
+			}
+			want := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, plainCore))
+			got := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, marked))
+			for i := range want {
+				// Sums of more terms are added up in another order: scores of up to 300 are rounded by 1e-5.
+				if apart := relativeDistance(got[i], want[i]); !(apart < 1e-5) {
+					t.Errorf("output %d: the relative difference is %.2g", i, apart)
+				}
+			}
+			if apart := relativeDistance(testdevice.Evaluate(t, d, in, coreAndAdjoints(nil, plainCore))[0], want[0]); apart < 0.1 {
+				t.Errorf("without documents the values are only %.2g away", apart)
+			}
+		})
 	}
 }
 

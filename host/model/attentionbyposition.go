@@ -188,11 +188,17 @@ func plainCore(segments *graph.Node) attentionCore {
 // maskedCore is plainCore with a function that hides keys from queries in scores [batch, key heads, queries, group, keys].
 func maskedCore(hide func(scores *graph.Node) *graph.Node) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+		return scaledCore(1/math.Sqrt(float64(query.Shape().Dim(3))), hide)(query, key, value)
+	}
+}
+
+// scaledCore is maskedCore with a factor of the scores.
+func scaledCore(scale float64, hide func(scores *graph.Node) *graph.Node) attentionCore {
+	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
 		dims := query.Shape().Dimensions
 		batch, context, keyHeads, size := dims[0], dims[1], key.Shape().Dim(2), dims[3]
 		group := dims[2] / keyHeads
 		grouped := func(x *graph.Node) *graph.Node { return graph.Reshape(x, batch, context, keyHeads, group, size) }
-		scale := 1 / math.Sqrt(float64(size))
 
 		q := grouped(query)
 		products := engine.DotGeneral(q, []int{4}, []int{0, 2}, key, []int{3}, []int{0, 2}) // [batch, key heads, queries, group, keys]
@@ -229,14 +235,16 @@ func maskScores(scores, segments *graph.Node) *graph.Node {
 
 // fusedCore is one operation of the device forward and one backward, in bfloat16 with sums in float32, which keeps one
 // number for each query and head (Dao et al., 2022). It panics with [compute.ErrNotImplemented] where the device has
-// none for such operands.
-func fusedCore(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
-	config := &compute.ScaledDotProductAttentionConfig{Scale: 1 / math.Sqrt(float64(query.Shape().Dim(3))), Causal: true}
-	q, k, v := toBFloat16(query), toBFloat16(key), toBFloat16(value)
-	mixed, _ := graph.BackendFusedScaledDotProductAttention(q, k, v, compute.AttentionAxesLayoutBSHD, config)
-	return toFloat32(mixed), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
-		d := autodiff.VJP(mixed, toBFloat16(dMixed), q, k, v)
-		return toFloat32(d[0]), toFloat32(d[1]), toFloat32(d[2])
+// none for such operands. The scores are multiplied by scale.
+func fusedCore(scale float64) attentionCore {
+	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+		config := &compute.ScaledDotProductAttentionConfig{Scale: scale, Causal: true}
+		q, k, v := toBFloat16(query), toBFloat16(key), toBFloat16(value)
+		mixed, _ := graph.BackendFusedScaledDotProductAttention(q, k, v, compute.AttentionAxesLayoutBSHD, config)
+		return toFloat32(mixed), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
+			d := autodiff.VJP(mixed, toBFloat16(dMixed), q, k, v)
+			return toFloat32(d[0]), toFloat32(d[1]), toFloat32(d[2])
+		}
 	}
 }
 
@@ -286,16 +294,3 @@ func nativeCore(segments *graph.Node) attentionCore {
 func toBFloat16(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.BFloat16) }
 
 func toFloat32(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.Float32) }
-
-// chooseCore returns the core of attention by position for the graph's device, and nil where attention by feature is
-// better: in float32, and where products need their operands transposed. Documents in one row, whose segments are given, have the plain core: the fused one
-// hides later keys only.
-func chooseCore(g *graph.Graph, s architecture.Settings, context int, segments *graph.Node) attentionCore {
-	if !engine.InBFloat16(g) || engine.TransposesOperands(g) {
-		return nil
-	}
-	if segments != nil && !engine.OnCPU(g) {
-		return plainCore(segments)
-	}
-	return coreSizes{group: s.Heads / s.KVHeads, size: s.HeadSize, context: context}.choose(engine.DeviceOf(g), segments)
-}

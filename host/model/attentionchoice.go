@@ -11,7 +11,17 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
+
+// chooseCore returns the core of attention by position for the graph's device, and nil where attention by feature is
+// better: in float32, and where products need their operands transposed.
+func chooseCore(g *graph.Graph, s architecture.Settings, context int, segments *graph.Node) attentionCore {
+	if !engine.InBFloat16(g) || engine.TransposesOperands(g) {
+		return nil
+	}
+	return coreSizes{group: s.Heads / s.KVHeads, size: s.HeadSize, context: context, documents: segments != nil && !engine.OnCPU(g)}.choose(engine.DeviceOf(g), segments)
+}
 
 // coreSizes are those on which it may depend whether the fused core is right, and fast.
 type coreSizes struct {
@@ -43,15 +53,19 @@ func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore 
 		"attention is computed without the device's fused operation, which takes more time and memory", func() (engine.Trial, error) { return c.trial(d), nil }) {
 		return plainCore(segments)
 	}
-	return fusedFor(d, segments)
+	return c.fused(d, segments)
 }
 
-// fusedFor is the fused core of a device.
-func fusedFor(d *engine.Device, segments *graph.Node) attentionCore {
-	if d.Kind() == device.CPU {
+// fused is the fused core of a device.
+func (c coreSizes) fused(d *engine.Device, segments *graph.Node) attentionCore {
+	scale := 1 / math.Sqrt(float64(c.size))
+	switch {
+	case d.Kind() == device.CPU:
 		return nativeCore(segments)
+	case segments != nil:
+		return markedCore(segments, fusedCore(scale))
 	}
-	return fusedCore
+	return fusedCore(scale)
 }
 
 // trial computes the cores and their gradients on random numbers: on the CPU, where it takes no times, of a short
@@ -80,14 +94,43 @@ func (c coreSizes) trial(d *engine.Device) engine.Trial {
 	add("key", keyHeads)
 	add("value", keyHeads)
 	add("adjoint", heads)
-	t.Fused, t.Plain = coreAndAdjoints(fusedFor(d, nil)), coreAndAdjoints(plainCore(nil))
+	var documents []int32
+	if c.documents {
+		documents = randomDocuments(rng, batch, c.context)
+	}
+	t.Fused = coreAndAdjoints(documents, func(segments *graph.Node) attentionCore { return c.fused(d, segments) })
+	t.Plain = coreAndAdjoints(documents, plainCore)
 	return t
 }
 
-// coreAndAdjoints returns the outputs of a core and the adjoints of its inputs.
-func coreAndAdjoints(core attentionCore) engine.BuildFunc {
-	return func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		mixed, back := core(in[0], in[1], in[2])
+// randomDocuments are the segments of rows that documents fill, and some padding.
+func randomDocuments(rng *rand.Rand, batch, context int) []int32 {
+	const most = 8 // documents in a row, about
+	segments := make([]int32, 0, batch*context)
+	for range batch {
+		end, document := context-rng.IntN(context/most+1), int32(0)
+		for place := range context {
+			if rng.IntN(context/most+1) == 0 {
+				document++
+			}
+			if place >= end {
+				document = Padding
+			}
+			segments = append(segments, document)
+		}
+	}
+	return segments
+}
+
+// coreAndAdjoints returns the outputs of a core and the adjoints of its inputs. documents are the segments of those in each
+// row, nil for one.
+func coreAndAdjoints(documents []int32, coreOf func(segments *graph.Node) attentionCore) engine.BuildFunc {
+	return func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		var segments *graph.Node
+		if documents != nil {
+			segments = engine.Constant(g, documents, in[0].Shape().Dim(0), in[0].Shape().Dim(1))
+		}
+		mixed, back := coreOf(segments)(in[0], in[1], in[2])
 		dQuery, dKey, dValue := back(in[3])
 		return []*graph.Node{mixed, dQuery, dKey, dValue}
 	}
