@@ -27,7 +27,7 @@ import (
 func newBench() *cobra.Command {
 	return group(&cobra.Command{Use: "bench", Short: "Measure speed on this machine"},
 		surviveSIGPIPE(newBenchStep()), surviveSIGPIPE(newBenchMatrix()), surviveSIGPIPE(newBenchOverhead()), surviveSIGPIPE(newBenchScale()),
-		surviveSIGPIPE(newBenchPeak()))
+		surviveSIGPIPE(newBenchPeak()), surviveSIGPIPE(newBenchKernels()))
 }
 
 // benchModel are the sizes and plugins of the model whose step is measured, as the flags give them.
