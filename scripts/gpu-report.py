@@ -155,7 +155,7 @@ def next_steps(report):
     if "device" in failed:
         return ["The device does not open. What to do: " + failed["device"]]
     for name, why in failed.items():
-        if name == "bench-30M-fused" and bench.get("30M-graph", {}).get("bench"):
+        if name.endswith("-fused") and bench.get(name.removeprefix("bench-").removesuffix("-fused") + "-graph", {}).get("bench"):
             steps.append(f"Kernels fail and graphs do not: train with `device.kernels = \"graph\"`, and look at log.txt for {name}.")
         steps.append(f"{name}: {why}")
     for choice in report["choices"]:
@@ -167,9 +167,11 @@ def next_steps(report):
             steps.append(f"{name} takes {entry['times_predicted']:.2f} times the upper prediction: "
                          + (f"the kernels furthest from their bounds are {', '.join(slow)}; " if slow else "no kernel of cage's own is far from its bound, so look at products and attention: ")
                          + f"`nsys profile bin/cage bench step --device cuda --precision bfloat16 --preset {name.partition('-')[0]} …` names all")
-    fused, graph = (bench.get(f"30M-{way}", {}).get("bench") for way in ("fused", "graph"))
-    if fused and graph and fused["seconds"] > graph["seconds"]:
-        steps.append(f"Kernels are slower than graphs at 30M ({1e3 * fused['seconds']:.1f} and {1e3 * graph['seconds']:.1f} ms): `device.kernels = \"auto\"` should have chosen graphs.")
+    for name, entry in bench.items():
+        fused, graph = entry["bench"], bench.get(name.removesuffix("-fused") + "-graph", {}).get("bench")
+        if name.endswith("-fused") and fused and graph and fused["seconds"] > 1.02 * graph["seconds"]:
+            steps.append(f"{name}: kernels are slower than graphs ({1e3 * fused['seconds']:.1f} and {1e3 * graph['seconds']:.1f} ms): "
+                         "`device.kernels = \"auto\"` should choose graphs, see the trials.")
     wrong = [name for name, e in report["demo"].items() if e.get("ok") is False]
     if wrong:
         steps.append("Losses on the GPU are not those of the CPU: " + ", ".join(wrong) + ". Compare with `device.kernels = \"graph\"` and `device.attention = \"plain\"`.")
