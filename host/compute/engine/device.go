@@ -82,7 +82,11 @@ type Device struct {
 	found    sync.Map // by key, func() any: see Once
 	choices  sync.Map // by kind, Choice: see ChooseFused
 	watch    atomic.Pointer[func(*Executable)]
-	hangs    atomic.Bool // it did not answer in time: nothing waits for it any more
+	uses     struct { // of kernels
+		sync.Mutex
+		list []KernelUse
+	}
+	hangs atomic.Bool // it did not answer in time: nothing waits for it any more
 }
 
 // openers maps each kind of device to the function that makes its backend.

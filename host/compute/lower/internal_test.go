@@ -21,8 +21,8 @@ import (
 // fewElements are enough for a trial whose times nobody takes.
 const fewElements = 1 << 14
 
-// pass has a device compute both ways of a trial, and compares them.
-func pass(t *testing.T, d *engine.Device, trial engine.Trial, err error) {
+// passes has a device compute both ways of a trial, and compares them.
+func passes(t *testing.T, d *engine.Device, trial engine.Trial, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestSubjects(t *testing.T) {
 		t.Run(fmt.Sprint(tt), func(t *testing.T) {
 			d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
 			trial, err := quantizerSubject(tt.kind, tt.width, tt.block).trial(fewElements)
-			pass(t, d, trial, err)
+			passes(t, d, trial, err)
 			p, err := standIn(tt.kind == Joined, 64, tt.width, tt.block)
 			if err != nil {
 				t.Fatal(err)
@@ -89,8 +89,8 @@ func TestCompareCodes(t *testing.T) {
 func TestProductTrials(t *testing.T) {
 	const rows, columns, inner = 128, 256, 768
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
-	t.Run("blocks", func(t *testing.T) { pass(t, d, blockTrial(rows, columns, inner), nil) })
-	t.Run("integers", func(t *testing.T) { pass(t, d, integerTrial(rows, columns, inner), nil) })
+	t.Run("blocks", func(t *testing.T) { passes(t, d, blockTrial(rows, columns, inner), nil) })
+	t.Run("integers", func(t *testing.T) { passes(t, d, integerTrial(rows, columns, inner), nil) })
 }
 
 // TestCompareSums: a kernel that computes something else does not pass.
