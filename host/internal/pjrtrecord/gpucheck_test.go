@@ -39,7 +39,7 @@ func TestGPUCheck(t *testing.T) {
 		want           []string // in the report, in this order
 	}{
 		{"nothing", small + "PHASES=bench,kernels", func(*machine) {}, 0,
-			[]string{"## What to do next", "1. ", "| toy-fused | 1 |", "| toy-graph | 1 |", "## Kernels of a step, alone", "| quantization |"}},
+			[]string{"## What to do next", "1. ", "| toy-fused | 1 |", "| toy-graph | 1 |", "## Kinds of kernels in a step", "| quantization |"}},
 		{"an older driver", small + "PHASES=trials", func(m *machine) { m.set("FAKE_DRIVER", "12040 0 1") }, 3,
 			[]string{"The device does not open", "1. The device does not open. What to do: ", "update the driver to 580"}},
 		{"no libraries", small + "PHASES=trials", func(m *machine) { m.remove(t, "nvidia/cudnn") }, 3,
@@ -52,6 +52,8 @@ func TestGPUCheck(t *testing.T) {
 			m.set(pjrtrecord.FaultVariable, "execute|0|8|module @step|RESOURCE_EXHAUSTED: Out of memory")
 		}, 1,
 			[]string{"1. bench-toy-fused: ", "the GPU has too little memory", "2. bench-toy-graph: "}},
+		{"a trial that ends the process", small + "PHASES=trials", func(m *machine) { m.set(pjrtrecord.FaultVariable, "compile|0|0|__cudnn$fmha|abort") }, 1,
+			[]string{`1. The device works with ` + "`device.attention = \"plain\"`", "trials: "}},
 		{"no time", small + "PHASES=trials,bench LIMIT=1", func(*machine) {}, 3, []string{"No time was left for device", `PHASES="`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
