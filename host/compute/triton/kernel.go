@@ -2,7 +2,6 @@ package triton
 
 import (
 	"fmt"
-	"math/bits"
 
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
@@ -53,16 +52,6 @@ const (
 	LargestLoneRow = 1 << 15
 )
 
-// Sizes of a tile.
-const (
-	tileElements   = 4096 // of a tensor in one instance, if its rows allow it
-	leastDotRows   = 16   // rows of a matrix product in an instance
-	warpElements   = 512  // of a tensor, for each warp: with twice as many, a rotation of 128 needs more registers than there are
-	smallestWarps  = 4
-	largestWarps   = 16 // 32 threads of each have 128 registers
-	smallestDotRow = 16
-)
-
 // New translates p, which must be valid, into a kernel over the given number of rows. All
 // inputs and outputs must have a part in every row, except scalars and inputs of shape
 // [1, n], which all rows share. stored says, by name, how float inputs and outputs are
@@ -77,25 +66,7 @@ func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Ker
 	if err != nil {
 		return nil, err
 	}
-	warps := min(max(smallestWarps, w.tile*w.widest/warpElements), largestWarps)
-	return &Kernel{Name: w.name(), Text: text, Grid: rows / w.tile, Warps: warps, Stages: 1}, nil
-}
-
-// setTile sets the number of rows in a tile: the power of two that divides the number of rows and makes tiles of about
-// tileElements. It refuses rows of more than the largest number of elements.
-func (w *writer) setTile(largest int) error {
-	w.widest = 1
-	for id := range w.p.NumValues() {
-		t := w.p.TypeOf(program.ID(id))
-		if l, ok := w.layout(t); ok {
-			w.widest = max(w.widest, l.padded())
-		}
-	}
-	if w.widest > largest {
-		return w.refuse(fmt.Sprintf("a row has more than %d elements", largest))
-	}
-	w.tile = min(1<<bits.TrailingZeros(uint(w.rows)), max(1, tileElements/w.widest))
-	return nil
+	return &Kernel{Name: w.name(), Text: text, Grid: w.instances(), Warps: w.warps, Stages: 1}, nil
 }
 
 func (w *writer) refuse(reason string) error { return &Refusal{Program: w.p.Name, Reason: reason} }

@@ -45,10 +45,8 @@ func init() { // a literal would be an initialization cycle: some rules call wha
 		program.OpGt: comparison("ogt", "sgt", "ugt"), program.OpGe: comparison("oge", "sge", "uge"),
 		program.OpConvert: (*writer).convert, program.OpBitcast: (*writer).bitcast,
 		program.OpReshape: (*writer).reshape, program.OpBroadcast: (*writer).broadcast, program.OpStopGradient: unchanged,
-		program.OpReduceSum: reduction("arith.addf", "arith.addi", "arith.addi"),
-		program.OpReduceMax: reduction("arith.maximumf", "arith.maxsi", "arith.maxui"),
-		program.OpReduceMin: reduction("arith.minimumf", "arith.minsi", "arith.minui"),
-		program.OpHadamard:  (*writer).hadamard,
+		program.OpReduceSum: (*writer).reduction, program.OpReduceMax: (*writer).reduction, program.OpReduceMin: (*writer).reduction,
+		program.OpHadamard: (*writer).hadamard,
 	}
 }
 

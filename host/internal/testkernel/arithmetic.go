@@ -101,6 +101,13 @@ func arithmetic(op *operation, args []*value, result kind) (*value, error) {
 		}
 		return elementwise2(result, x, args[len(args)-1], f, nil)
 	}
+	if op.name == "math.fma" && len(args) == 3 && x.isFloat() {
+		out := &value{kind: result}
+		for i := range x.floats {
+			out.floats = append(out.floats, float32(math.FMA(float64(x.floats[i]), float64(args[1].floats[i]), float64(args[2].floats[i]))))
+		}
+		return out, nil
+	}
 	f, g := floats2[op.name], integers2[op.name]
 	if len(args) == 2 && (f != nil || g != nil) {
 		return elementwise2(result, x, args[1], f, g)

@@ -144,6 +144,17 @@ func (m *machine) execute(op *operation, args []*value) (*value, error) {
 		return out, nil
 	case "tt.splat", "tt.broadcast":
 		return broadcast(args[0], result())
+	case "tt.expand_dims":
+		axis, err := op.attribute("axis")
+		if err != nil {
+			return nil, err
+		}
+		if want := slices.Insert(slices.Clone(args[0].dims), axis, 1); !slices.Equal(want, result().dims) {
+			return nil, fmt.Errorf("%v does not become %v", args[0].dims, result().dims)
+		}
+		out := *args[0]
+		out.kind = result()
+		return &out, nil
 	case "tt.reshape":
 		if args[0].size() != result().size() {
 			return nil, fmt.Errorf("%d elements do not become %d", args[0].size(), result().size())

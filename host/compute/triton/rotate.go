@@ -1,0 +1,108 @@
+package triton
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// largestMatrix is the largest rotation that is one product. It needs size/16 multiplications of 16 × 16 for each 16 × 16
+// elements and half of them again to read the matrix; two products need two, and the elements change places between them.
+const largestMatrix = 64
+
+// A rotation of runs of elements is one product with a matrix of signs, or two: the runs are rotated as matrices, first their
+// rows and then their columns, because H(ab) = H(a) ⊗ H(b) in natural order.
+type rotation struct {
+	block   int
+	rows    int // elements in a row
+	columns int // of the matrices; 1 for one product
+}
+
+func rotationOf(block int) rotation {
+	if block <= largestMatrix {
+		return rotation{block, block, 1}
+	}
+	rows := 1 << (bits.Len(uint(block)) / 2)
+	return rotation{block, rows, max(block/rows, leastDot)}
+}
+
+// fits reports whether a tile of so many elements is large enough for the products.
+func (r rotation) fits(size int) bool {
+	return r.rows >= leastDot && size/r.rows >= leastDot && (r.columns == 1 || size%(r.rows*r.columns) == 0 && size/r.columns >= leastDot)
+}
+
+// hadamard rotates runs of elements by products with matrices of ±1.
+func (w *writer) hadamard(n *program.Node, args []value) value {
+	l, _ := w.layout(n.Type)
+	x, r := w.broadcastTo(args[0], w.dims(l)), rotationOf(n.Attr.Block)
+	size := product(x.dims)
+	if !r.fits(size) {
+		panic(w.current(fmt.Sprintf("a tile of %d elements is too small for products that rotate %d", size, r.block)))
+	}
+	y := w.product(w.reshapeTo(x, []int{size / r.rows, r.rows}), r.rows)
+	if r.columns > 1 {
+		// Where a run has fewer columns than a product, several runs are one matrix.
+		matrices := size / (r.rows * r.columns)
+		y = w.transposeLast(w.reshapeTo(y, []int{matrices, r.columns, r.rows}))
+		y = w.product(w.reshapeTo(y, []int{size / r.columns, r.columns}), r.block/r.rows)
+		y = w.transposeLast(w.reshapeTo(y, []int{matrices, r.rows, r.columns}))
+	}
+	y = w.apply("arith.mulf", y, w.number(y, 1/math.Sqrt(float64(r.block))))
+	return w.reshapeTo(y, x.dims)
+}
+
+func product(dims []int) int {
+	n := 1
+	for _, d := range dims {
+		n *= d
+	}
+	return n
+}
+
+func (w *writer) transposeLast(x value) value {
+	dims := []int{x.dims[0], x.dims[2], x.dims[1]}
+	return w.set(x.elem, dims, "tt.trans %s {order = array<i32: 0, 2, 1>} : %s -> %s", x.name, x.typ(), typeText(x.elem, dims))
+}
+
+// product rotates runs of the given length in the rows of a matrix: it multiplies from the right by the signs. Products are of
+// bfloat16 numbers, with sums in float32: an element that has more digits is the sum of two, and loses at most 2⁻¹⁷ of itself.
+func (w *writer) product(x value, block int) value {
+	signs, zero := w.signs(x.dims[1], block), w.number(x, 0)
+	high := w.cast("arith.truncf", x, "bf16")
+	if x.inBFloat16 {
+		return w.dot(high, signs, zero)
+	}
+	low := w.apply("arith.subf", x, w.cast("arith.extf", high, "f32"))
+	return w.dot(high, signs, w.dot(w.cast("arith.truncf", low, "bf16"), signs, zero))
+}
+
+func (w *writer) dot(x, y, sum value) value {
+	return w.set("f32", sum.dims, "tt.dot %s, %s, %s, inputPrecision = tf32 : %s * %s -> %s", x.name, y.name, sum.name, x.typ(), y.typ(), sum.typ())
+}
+
+// signs is the matrix of natural order for runs of block elements: −1 where i and j have an odd number of ones in common. The
+// parity of a number is that of its halves combined. It is 0 where i and j are in different runs.
+func (w *writer) signs(size, block int) value {
+	return w.once(fmt.Sprint("signs ", size, block), func() value {
+		dims := []int{size, size}
+		count := w.countTo(size)
+		i, j := w.broadcastTo(w.reshapeTo(count, []int{size, 1}), dims), w.broadcastTo(w.reshapeTo(count, []int{1, size}), dims)
+		v := w.apply("arith.andi", i, j)
+		if block < size {
+			v = w.apply("arith.andi", v, w.number(v, float64(block-1)))
+		}
+		for shift := 8; shift > 0; shift /= 2 {
+			v = w.apply("arith.xori", v, w.apply("arith.shrui", v, w.number(v, float64(shift))))
+		}
+		v = w.apply("arith.andi", v, w.number(v, 1))
+		v = w.apply("arith.subi", w.number(v, 1), w.apply("arith.addi", v, v))
+		if block < size {
+			apart := w.apply("arith.xori", i, j)
+			together := w.compare("arith.cmpi", "ult", apart, w.number(apart, float64(block)))
+			v = w.selectValue(together, v, w.number(v, 0))
+		}
+		return w.cast("arith.truncf", w.cast("arith.sitofp", v, "f32"), "bf16")
+	})
+}
