@@ -110,12 +110,12 @@ func (w *writer) blockProduct(p BlockProduct, columns, inner int, stored Storage
 // parameters are those of [BlockProduct.Kernel].
 func (p BlockProduct) parameters(stored Storage) (list []string) {
 	for _, name := range []string{"x", "y"} {
-		list = append(list, parameter("%"+name, "i8"), parameter("%scale_"+name, "i8"), parameter("%overall_"+name, "f32"))
+		list = append(list, parameter("%"+name, "i8", wholeVector), parameter("%scale_"+name, "i8", wholeVector), parameter("%overall_"+name, "f32", wholeVector))
 	}
 	if p.Sum {
-		list = append(list, parameter("%before", "f32"))
+		list = append(list, parameter("%before", "f32", wholeVector))
 	}
-	return append(list, parameter("%out", string(stored)))
+	return append(list, parameter("%out", string(stored), wholeVector))
 }
 
 // overall reads one float32 for each row of a tile, from the given on, into a value of these axes.

@@ -41,15 +41,26 @@ func (w *writer) hadamard(n *program.Node, args []value) value {
 	if !r.fits(size) {
 		panic(w.current(fmt.Sprintf("a tile of %d elements is too small for products that rotate %d", size, r.block)))
 	}
-	y := w.product(w.reshapeTo(x, []int{size / r.rows, r.rows}), r.rows)
+	scale := 1 / math.Sqrt(float64(r.block))
+	within := 1.0 // of the factor, in the matrix
+	if bits.TrailingZeros(uint(r.block))%2 == 0 {
+		within, scale = scale, 1 // a power of two, exact in bfloat16
+	}
+	first := within
+	if r.columns > 1 {
+		first = 1
+	}
+	y := w.product(w.reshapeTo(x, []int{size / r.rows, r.rows}), r.rows, first)
 	if r.columns > 1 {
 		// Where a run has fewer columns than a product, several runs are one matrix.
 		matrices := size / (r.rows * r.columns)
 		y = w.transposeLast(w.reshapeTo(y, []int{matrices, r.columns, r.rows}))
-		y = w.product(w.reshapeTo(y, []int{size / r.columns, r.columns}), r.block/r.rows)
+		y = w.product(w.reshapeTo(y, []int{size / r.columns, r.columns}), r.block/r.rows, within)
 		y = w.transposeLast(w.reshapeTo(y, []int{matrices, r.rows, r.columns}))
 	}
-	y = w.apply("arith.mulf", y, w.number(y, 1/math.Sqrt(float64(r.block))))
+	if scale != 1 {
+		y = w.apply("arith.mulf", y, w.number(y, scale))
+	}
 	return w.reshapeTo(y, x.dims)
 }
 
@@ -66,16 +77,19 @@ func (w *writer) transposeLast(x value) value {
 	return w.set(x.elem, dims, "tt.trans %s {order = array<i32: 0, 2, 1>} : %s -> %s", x.name, x.typ(), typeText(x.elem, dims))
 }
 
-// product rotates runs of the given length in the rows of a matrix: it multiplies from the right by the signs. Products are of
-// bfloat16 numbers, with sums in float32: an element that has more digits is the sum of two, and loses at most 2⁻¹⁷ of itself.
-func (w *writer) product(x value, block int) value {
-	signs, zero := w.signs(x.dims[1], block), w.number(x, 0)
-	high := w.cast("arith.truncf", x, "bf16")
+// product rotates runs of the given length in the rows of a matrix: it multiplies from the right by signs times a factor. Products
+// are of bfloat16 numbers, with sums in float32: an element that has more digits is the sum of two, and loses at most 2⁻¹⁷ of
+// itself. The first is rounded by whole operations on its bits, half way up, because the instruction for it is slow.
+func (w *writer) product(x value, block int, factor float64) value {
+	signs, zero := w.signs(x.dims[1], block, factor), w.number(x, 0)
 	if x.inBFloat16 {
-		return w.dot(high, signs, zero)
+		return w.dot(w.cast("arith.truncf", x, "bf16"), signs, zero)
 	}
-	low := w.apply("arith.subf", x, w.cast("arith.extf", high, "f32"))
-	return w.dot(high, signs, w.dot(w.cast("arith.truncf", low, "bf16"), signs, zero))
+	high := w.bits(x, "i32")
+	high = w.apply("arith.addi", high, w.number(high, 0x8000))
+	high = w.bits(w.apply("arith.andi", high, w.number(high, -0x10000)), "f32")
+	low := w.cast("arith.truncf", w.apply("arith.subf", x, high), "bf16")
+	return w.dot(w.cast("arith.truncf", high, "bf16"), signs, w.dot(low, signs, zero))
 }
 
 func (w *writer) dot(x, y, sum value) value {
@@ -84,8 +98,8 @@ func (w *writer) dot(x, y, sum value) value {
 
 // signs is the matrix of natural order for runs of block elements: −1 where i and j have an odd number of ones in common. The
 // parity of a number is that of its halves combined. It is 0 where i and j are in different runs.
-func (w *writer) signs(size, block int) value {
-	return w.once(fmt.Sprint("signs ", size, block), func() value {
+func (w *writer) signs(size, block int, factor float64) value {
+	return w.once(fmt.Sprint("signs ", size, block, factor), func() value {
 		dims := []int{size, size}
 		count := w.countTo(size)
 		i, j := w.broadcastTo(w.reshapeTo(count, []int{size, 1}), dims), w.broadcastTo(w.reshapeTo(count, []int{1, size}), dims)
@@ -103,6 +117,10 @@ func (w *writer) signs(size, block int) value {
 			together := w.compare("arith.cmpi", "ult", apart, w.number(apart, float64(block)))
 			v = w.selectValue(together, v, w.number(v, 0))
 		}
-		return w.cast("arith.truncf", w.cast("arith.sitofp", v, "f32"), "bf16")
+		v = w.cast("arith.sitofp", v, "f32")
+		if factor != 1 {
+			v = w.apply("arith.mulf", v, w.number(v, factor))
+		}
+		return w.cast("arith.truncf", v, "bf16")
 	})
 }

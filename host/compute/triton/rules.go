@@ -2,6 +2,7 @@ package triton
 
 import (
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
@@ -34,7 +35,7 @@ func init() { // a literal would be an initialization cycle: some rules call wha
 		program.OpFloor: call("__nv_floorf"), program.OpRound: call("__nv_rintf"), program.OpLogb: call("__nv_logbf"),
 		program.OpIsFinite: (*writer).isFinite, program.OpNot: (*writer).not,
 		program.OpAdd: byType("arith.addf", "arith.addi", "arith.addi"), program.OpSub: byType("arith.subf", "arith.subi", "arith.subi"),
-		program.OpMul: byType("arith.mulf", "arith.muli", "arith.muli"), program.OpDiv: operation("tt.precise_divf"),
+		program.OpMul: byType("arith.mulf", "arith.muli", "arith.muli"), program.OpDiv: (*writer).div,
 		program.OpPow: call("__nv_powf"), program.OpLdexp: (*writer).ldexp,
 		program.OpMax: byType("arith.maximumf", "arith.maxsi", "arith.maxui"), program.OpMin: byType("arith.minimumf", "arith.minsi", "arith.minui"),
 		program.OpAnd: operation("arith.andi"), program.OpOr: operation("arith.ori"), program.OpXor: operation("arith.xori"),
@@ -102,6 +103,55 @@ func (w *writer) constantNode(n *program.Node, _ []value) value {
 	}
 	panic(w.refuse("a constant has more than one number; " + otherTable))
 }
+
+// div is a quotient by way of the reciprocal. XLA has Triton's own quotients from the device's approximation, which is off by up to
+// two units in the last place and takes more instructions. What the product with the reciprocal leaves over, exact by a fused
+// multiplication and addition, corrects it: then it is the nearest number, but for few that are half way between two to 20 more
+// bits. A divisor that is one number for a row or a group has its reciprocal once; its operand is in w.divisor.
+func (w *writer) div(n *program.Node, args []value) value {
+	x, y := args[0], args[1]
+	if w.divisor.name == "" {
+		r := w.approximate(y)
+		q := w.apply("arith.mulf", x, r)
+		rest := w.fma(w.apply("arith.negf", q), y, x)
+		// It is NaN where something is infinite, or zero: there is nothing to correct.
+		return w.selectValue(w.compare("arith.cmpf", "uno", rest, rest), q, w.fma(rest, r, q))
+	}
+	r := w.reciprocal(w.divisor)
+	finite := w.selectValue(w.compare("arith.cmpf", "olt", w.apply("math.absf", r), w.number(r, math.Inf(1))), r, w.number(r, 0))
+	r, finite = w.broadcastTo(w.sameAxes(r, x), x.dims), w.broadcastTo(w.sameAxes(finite, x), x.dims)
+	q := w.apply("arith.mulf", x, r)
+	rest := w.fma(w.apply("arith.negf", q), y, x)
+	rest = w.apply("arith.maxnumf", rest, w.number(rest, -math.MaxFloat32)) // where it is NaN, q is infinite or zero and stays so
+	return w.fma(rest, finite, q)
+}
+
+// sameAxes is a value with as many axes as another one.
+func (w *writer) sameAxes(v, like value) value {
+	if v.dims != nil && len(v.dims) < len(like.dims) {
+		return w.reshapeTo(v, slices.Repeat([]int{1}, len(like.dims)))
+	}
+	return v
+}
+
+// reciprocal is 1/y, rounded to the nearest.
+func (w *writer) reciprocal(y value) value {
+	r := w.approximate(y)
+	rest := w.fma(w.apply("arith.negf", r), y, w.number(y, 1))
+	return w.selectValue(w.compare("arith.cmpf", "uno", rest, rest), r, w.fma(rest, r, r))
+}
+
+// approximate is 1/y by the instruction for it, to two units in the last place. Numbers below 2⁻¹²⁶ count as zero.
+func (w *writer) approximate(y value) value {
+	if y.dims == nil { // there is no such instruction for a scalar in Triton
+		return w.apply("tt.precise_divf", w.constant("f32", 1), y)
+	}
+	return w.set("f32", y.dims, `tt.elementwise_inline_asm "rcp.approx.ftz.f32 $0, $1;" {constraints = "=f,f", packed_element = 1 : i32, pure = true} %s : %s -> %s`,
+		y.name, y.typ(), y.typ())
+}
+
+// fma is x·y + z, rounded once.
+func (w *writer) fma(x, y, z value) value { return w.apply("math.fma", x, y, z) }
 
 func (w *writer) neg(n *program.Node, args []value) value {
 	if n.Type.DType == program.Float {
@@ -179,8 +229,13 @@ func (w *writer) convert(n *program.Node, args []value) value {
 }
 
 func (w *writer) bitcast(n *program.Node, args []value) value {
-	if to := elem(n.Type.DType); to != args[0].elem {
-		return w.set(to, args[0].dims, "tt.bitcast %s : %s -> %s", args[0].name, args[0].typ(), typeText(to, args[0].dims))
+	return w.bits(args[0], elem(n.Type.DType))
+}
+
+// bits are the bits of a value as those of another type.
+func (w *writer) bits(x value, to string) value {
+	if to == x.elem {
+		return x
 	}
-	return args[0]
+	return w.set(to, x.dims, "tt.bitcast %s : %s -> %s", x.name, x.typ(), typeText(to, x.dims))
 }

@@ -53,8 +53,13 @@ func (w *writer) tileNode(id program.ID, n *program.Node, args []value) value {
 	info, _ := n.Op.Info()
 	switch info.Class {
 	case program.ClassUnary, program.ClassBinary, program.ClassCompare, program.ClassElementwise:
+		given := args
 		args = w.broadcastOperands(id, n, args)
 		shared = false // it is repeated
+		w.divisor = value{}
+		if n.Op == program.OpDiv && !equal(given[1].dims, args[1].dims) {
+			w.divisor = given[1]
+		}
 	case program.ClassShape, program.ClassReduce, program.ClassLinear:
 		w.requireRows(id, n, n.Type)
 	}

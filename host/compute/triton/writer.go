@@ -26,6 +26,7 @@ type writer struct {
 	first   value                     // the first row of the tile
 	starts  map[int]value             // of the tile's first row in memory, by its number of elements
 	hoisted map[string]value          // what is the same for all tiles, by what it is
+	divisor value                     // of the quotient that is being written, before it is repeated; none if it is not
 	current func(reason string) error // refuses the node that is being written
 }
 
@@ -106,21 +107,38 @@ func (w *writer) module(parameters []string) string {
 		w.name(), strings.Join(parameters, ", "), w.before.String()+w.text.String())
 }
 
-// parameter is a pointer to memory that begins at a multiple of 16 bytes.
-func parameter(name, stored string) string {
-	return fmt.Sprintf("%s: !tt.ptr<%s> {tt.divisibility = 16 : i32}", name, stored)
+// parameter is a pointer to memory that begins at a multiple of so many bytes.
+func parameter(name, stored string, multiple int) string {
+	return fmt.Sprintf("%s: !tt.ptr<%s> {tt.divisibility = %d : i32}", name, stored, multiple)
 }
 
-// parameters are the inputs and outputs of the program.
+// wholeVector is the number of bytes that a thread reads or writes at once, at most. Memory of a tensor begins at a multiple of it.
+const wholeVector = 16
+
+// parameters are the inputs and outputs of the program. A thread of Triton's writes as many neighbours in each output as have
+// wholeVector bytes: what is computed for outputs of several types would be computed for each of them, in another order of threads. So
+// all tensors are said to begin at multiples of no more bytes than what as many elements have as are written of the widest type.
 func (w *writer) parameters() (list []string) {
+	most := 1 // bytes of an element that is written
+	for _, o := range w.p.Outputs {
+		if t := w.p.TypeOf(o.Value); t.Size() > int64(w.rows) {
+			most = max(most, bytesOf[w.memory(o.Name, t)])
+		}
+	}
+	add := func(name, stored string) {
+		list = append(list, parameter(name, stored, wholeVector/most*min(bytesOf[stored], most)))
+	}
 	for i, in := range w.p.Inputs {
-		list = append(list, parameter(fmt.Sprintf("%%in%d", i), w.memory(in.Name, in.Type)))
+		add(fmt.Sprintf("%%in%d", i), w.memory(in.Name, in.Type))
 	}
 	for i, o := range w.p.Outputs {
-		list = append(list, parameter(fmt.Sprintf("%%out%d", i), w.memory(o.Name, w.p.TypeOf(o.Value))))
+		add(fmt.Sprintf("%%out%d", i), w.memory(o.Name, w.p.TypeOf(o.Value)))
 	}
 	return list
 }
+
+// bytesOf are the sizes of elements in memory.
+var bytesOf = map[string]int{"f32": 4, "i32": 4, "bf16": 2, "i8": 1}
 
 // memory is the type of the elements of an input or output in memory.
 func (w *writer) memory(name string, t program.Type) string {

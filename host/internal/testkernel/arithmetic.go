@@ -135,6 +135,14 @@ var (
 	}
 )
 
+// flushed is zero in the place of numbers below 2⁻¹²⁶.
+func flushed(x float64) float64 {
+	if math.Abs(x) < 0x1p-126 {
+		return math.Copysign(0, x)
+	}
+	return x
+}
+
 // compare has 1 for true.
 func compare(op *operation, x, y *value) (*value, error) {
 	var predicate string

@@ -144,6 +144,11 @@ func (m *machine) execute(op *operation, args []*value) (*value, error) {
 		return out, nil
 	case "tt.splat", "tt.broadcast":
 		return broadcast(args[0], result())
+	case "tt.elementwise_inline_asm":
+		if !strings.Contains(op.words, `"rcp.approx.ftz.f32 $0, $1;"`) {
+			return nil, fmt.Errorf("%s is not known", op.words)
+		}
+		return elementwise2(result(), args[0], args[0], func(x, _ float64) float64 { return 1 / flushed(x) }, nil)
 	case "tt.expand_dims":
 		axis, err := op.attribute("axis")
 		if err != nil {
