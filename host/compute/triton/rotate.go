@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"strconv"
+	"strings"
 
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -46,17 +48,17 @@ func (w *writer) hadamard(n *program.Node, args []value) value {
 	if bits.TrailingZeros(uint(r.block))%2 == 0 {
 		within, scale = scale, 1 // a power of two, exact in bfloat16
 	}
-	first := within
-	if r.columns > 1 {
-		first = 1
-	}
-	y := w.product(w.reshapeTo(x, []int{size / r.rows, r.rows}), r.rows, first)
-	if r.columns > 1 {
-		// Where a run has fewer columns than a product, several runs are one matrix.
+	var y value
+	if r.columns == 1 {
+		y = w.rotateRows(w.reshapeTo(x, []int{size / r.rows, r.rows}), r.block, within)
+	} else {
+		// Where a run has fewer columns than a product, several runs are one matrix. The first product has the matrices transposed:
+		// its results are then where the second one has its operands, so that nothing has to go from thread to thread between them.
 		matrices := size / (r.rows * r.columns)
-		y = w.transposeLast(w.reshapeTo(y, []int{matrices, r.columns, r.rows}))
-		y = w.product(w.reshapeTo(y, []int{size / r.columns, r.columns}), r.block/r.rows, within)
-		y = w.transposeLast(w.reshapeTo(y, []int{matrices, r.rows, r.columns}))
+		y = w.rotateColumns(w.transpose(w.reshapeTo(x, []int{size / r.rows, r.rows}), 1, 0), r.rows, 1)
+		y = w.transpose(w.reshapeTo(y, []int{r.rows, matrices, r.columns}), 1, 0, 2)
+		y = w.rotateRows(w.reshapeTo(y, []int{size / r.columns, r.columns}), r.block/r.rows, within)
+		y = w.transpose(w.reshapeTo(y, []int{matrices, r.rows, r.columns}), 0, 2, 1)
 	}
 	if scale != 1 {
 		y = w.apply("arith.mulf", y, w.number(y, scale))
@@ -72,24 +74,42 @@ func product(dims []int) int {
 	return n
 }
 
-func (w *writer) transposeLast(x value) value {
-	dims := []int{x.dims[0], x.dims[2], x.dims[1]}
-	return w.set(x.elem, dims, "tt.trans %s {order = array<i32: 0, 2, 1>} : %s -> %s", x.name, x.typ(), typeText(x.elem, dims))
+// transpose puts the axes into another order.
+func (w *writer) transpose(x value, order ...int) value {
+	dims, list := make([]int, len(order)), make([]string, len(order))
+	for i, axis := range order {
+		dims[i], list[i] = x.dims[axis], strconv.Itoa(axis)
+	}
+	v := w.set(x.elem, dims, "tt.trans %s {order = array<i32: %s>} : %s -> %s", x.name, strings.Join(list, ", "), x.typ(), typeText(x.elem, dims))
+	v.inBFloat16 = x.inBFloat16
+	return v
 }
 
-// product rotates runs of the given length in the rows of a matrix: it multiplies from the right by signs times a factor. Products
-// are of bfloat16 numbers, with sums in float32: an element that has more digits is the sum of two, and loses at most 2⁻¹⁷ of
-// itself. The first is rounded by whole operations on its bits, half way up, because the instruction for it is slow.
-func (w *writer) product(x value, block int, factor float64) value {
-	signs, zero := w.signs(x.dims[1], block, factor), w.number(x, 0)
+// rotateRows rotates runs of the given length in the rows of a matrix: it multiplies from the right by signs times a factor.
+// rotateColumns does the same in its columns, from the left. Products are of bfloat16 numbers, with sums in float32: an element
+// that has more digits is the sum of two, and loses at most 2⁻¹⁷ of itself.
+func (w *writer) rotateRows(x value, block int, factor float64) value {
+	signs := w.signs(x.dims[1], block, factor)
+	return w.halves(x, func(half, sum value) value { return w.dot(half, signs, sum) })
+}
+
+func (w *writer) rotateColumns(x value, block int, factor float64) value {
+	signs := w.signs(x.dims[0], block, factor)
+	return w.halves(x, func(half, sum value) value { return w.dot(signs, half, sum) })
+}
+
+// halves adds up a product of both bfloat16 numbers whose sum x is. The first is rounded by operations on its bits, half way up,
+// because the instruction for it is slow.
+func (w *writer) halves(x value, product func(half, sum value) value) value {
+	zero := w.number(x, 0)
 	if x.inBFloat16 {
-		return w.dot(w.cast("arith.truncf", x, "bf16"), signs, zero)
+		return product(w.cast("arith.truncf", x, "bf16"), zero)
 	}
 	high := w.bits(x, "i32")
 	high = w.apply("arith.addi", high, w.number(high, 0x8000))
 	high = w.bits(w.apply("arith.andi", high, w.number(high, -0x10000)), "f32")
 	low := w.cast("arith.truncf", w.apply("arith.subf", x, high), "bf16")
-	return w.dot(w.cast("arith.truncf", high, "bf16"), signs, w.dot(low, signs, zero))
+	return product(w.cast("arith.truncf", high, "bf16"), product(low, zero))
 }
 
 func (w *writer) dot(x, y, sum value) value {

@@ -3,6 +3,7 @@ package triton
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
@@ -104,54 +105,47 @@ func (w *writer) constantNode(n *program.Node, _ []value) value {
 	panic(w.refuse("a constant has more than one number; " + otherTable))
 }
 
-// div is a quotient by way of the reciprocal. XLA has Triton's own quotients from the device's approximation, which is off by up to
-// two units in the last place and takes more instructions. What the product with the reciprocal leaves over, exact by a fused
-// multiplication and addition, corrects it: then it is the nearest number, but for few that are half way between two to 20 more
-// bits. A divisor that is one number for a row or a group has its reciprocal once; its operand is in w.divisor.
-func (w *writer) div(n *program.Node, args []value) value {
+// Quotients are products with the reciprocal, corrected by what these leave over, which a fused multiplication and addition has
+// exactly. So they are the nearest numbers, but for few that are half way between two to some 20 more bits. XLA takes the device's
+// approximation for Triton's own quotients, which is off by up to two units in the last place and takes more instructions. Where
+// something is infinite or zero, what is left over is NaN, and there is nothing to correct. Divisors below 2⁻¹²⁶ count as zero.
+const (
+	// quotient is x/y.
+	quotient = "{ .reg .f32 r, q, e; .reg .pred p; rcp.approx.ftz.f32 r, $2; mul.rn.f32 q, $1, r; neg.f32 e, q; fma.rn.f32 e, e, $2, $1; " +
+		"setp.num.f32 p, e, e; fma.rn.f32 e, e, r, q; selp.f32 $0, e, q, p; }"
+	// rowQuotient is x/y by the reciprocal of y, and that or zero if it is not finite.
+	rowQuotient = "{ .reg .f32 q, e; mul.rn.f32 q, $1, $3; neg.f32 e, q; fma.rn.f32 e, e, $2, $1; max.f32 e, e, 0fFF7FFFFF; fma.rn.f32 $0, e, $4, q; }"
+)
+
+// div is a quotient. A divisor that is one number for a row or a group is in w.divisor, too: it has its reciprocal once.
+func (w *writer) div(_ *program.Node, args []value) value {
 	x, y := args[0], args[1]
-	if w.divisor.name == "" {
-		r := w.approximate(y)
-		q := w.apply("arith.mulf", x, r)
-		rest := w.fma(w.apply("arith.negf", q), y, x)
-		// It is NaN where something is infinite, or zero: there is nothing to correct.
-		return w.selectValue(w.compare("arith.cmpf", "uno", rest, rest), q, w.fma(rest, r, q))
+	switch {
+	case x.dims == nil:
+		return w.apply("tt.precise_divf", x, y) // Triton has assembly for tiles only
+	case w.divisor.name == "":
+		return w.assembly(quotient, x, y)
 	}
-	r := w.reciprocal(w.divisor)
+	r := w.apply("tt.precise_divf", w.number(w.divisor, 1), w.divisor)
 	finite := w.selectValue(w.compare("arith.cmpf", "olt", w.apply("math.absf", r), w.number(r, math.Inf(1))), r, w.number(r, 0))
-	r, finite = w.broadcastTo(w.sameAxes(r, x), x.dims), w.broadcastTo(w.sameAxes(finite, x), x.dims)
-	q := w.apply("arith.mulf", x, r)
-	rest := w.fma(w.apply("arith.negf", q), y, x)
-	rest = w.apply("arith.maxnumf", rest, w.number(rest, -math.MaxFloat32)) // where it is NaN, q is infinite or zero and stays so
-	return w.fma(rest, finite, q)
-}
-
-// sameAxes is a value with as many axes as another one.
-func (w *writer) sameAxes(v, like value) value {
-	if v.dims != nil && len(v.dims) < len(like.dims) {
-		return w.reshapeTo(v, slices.Repeat([]int{1}, len(like.dims)))
+	for _, v := range []*value{&r, &finite} {
+		if v.dims != nil && len(v.dims) < len(x.dims) {
+			*v = w.reshapeTo(*v, slices.Repeat([]int{1}, len(x.dims)))
+		}
+		*v = w.broadcastTo(*v, x.dims)
 	}
-	return v
+	return w.assembly(rowQuotient, x, y, r, finite)
 }
 
-// reciprocal is 1/y, rounded to the nearest.
-func (w *writer) reciprocal(y value) value {
-	r := w.approximate(y)
-	rest := w.fma(w.apply("arith.negf", r), y, w.number(y, 1))
-	return w.selectValue(w.compare("arith.cmpf", "uno", rest, rest), r, w.fma(rest, r, r))
-}
-
-// approximate is 1/y by the instruction for it, to two units in the last place. Numbers below 2⁻¹²⁶ count as zero.
-func (w *writer) approximate(y value) value {
-	if y.dims == nil { // there is no such instruction for a scalar in Triton
-		return w.apply("tt.precise_divf", w.constant("f32", 1), y)
+// assembly computes each element by instructions in PTX, which have $0 for the result and $1, $2, … for the operands.
+func (w *writer) assembly(text string, args ...value) value {
+	types := make([]string, len(args))
+	for i, a := range args {
+		types[i] = a.typ()
 	}
-	return w.set("f32", y.dims, `tt.elementwise_inline_asm "rcp.approx.ftz.f32 $0, $1;" {constraints = "=f,f", packed_element = 1 : i32, pure = true} %s : %s -> %s`,
-		y.name, y.typ(), y.typ())
+	return w.set("f32", args[0].dims, `tt.elementwise_inline_asm "%s" {constraints = "=f%s", packed_element = 1 : i32, pure = true} %s : %s -> %s`,
+		text, strings.Repeat(",f", len(args)), names(args), strings.Join(types, ", "), args[0].typ())
 }
-
-// fma is x·y + z, rounded once.
-func (w *writer) fma(x, y, z value) value { return w.apply("math.fma", x, y, z) }
 
 func (w *writer) neg(n *program.Node, args []value) value {
 	if n.Type.DType == program.Float {

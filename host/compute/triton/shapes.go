@@ -86,19 +86,25 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 	var outer []int // the axes that count rows
 	for i, a := range n.Args {
 		t := w.p.TypeOf(a)
-		shared := w.isShared(a)
-		if !shared {
-			w.requireRows(id, n, t)
-		}
-		l, _ := w.layout(t)
-		switch {
-		case shared:
+		if w.isShared(a) {
 			continue
-		case args[i].dims == nil || len(t.Shape) == 0:
+		}
+		w.requireRows(id, n, t)
+		l, ok := w.layout(t)
+		switch {
+		case !ok || len(t.Shape) == 0:
+			continue
+		case outer == nil:
+			outer = t.Shape[:l.Outer]
+		case !slices.Equal(outer, t.Shape[:l.Outer]):
+			panic(w.refuseNode(id, n, "rows of its operands are repeated"))
+		}
+		switch {
+		case args[i].dims == nil:
 			continue
 		case dims == nil:
-			dims, outer = slices.Clone(args[i].dims), t.Shape[:l.Outer]
-		case len(args[i].dims) != len(dims) || !slices.Equal(outer, t.Shape[:l.Outer]):
+			dims = slices.Clone(args[i].dims)
+		case len(args[i].dims) != len(dims):
 			panic(w.refuseNode(id, n, "rows of its operands are repeated"))
 		}
 		for j, d := range args[i].dims {
@@ -108,7 +114,7 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 	out := make([]value, len(args))
 	for i, a := range args {
 		switch {
-		case w.isShared(n.Args[i]) && (len(dims) != 2 || dims[1] != a.dims[1]):
+		case w.isShared(n.Args[i]) && !w.isRow(a, dims):
 			panic(w.refuseNode(id, n, "a vector is no row"))
 		case a.dims != nil && dims == nil:
 			dims = a.dims // all are scalars, of one row
@@ -141,7 +147,7 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 	}
 	if w.isShared(n.Args[0]) {
 		dims := w.dims(to)
-		if axes := n.Attr.Axes; axes[len(axes)-1] != len(n.Type.Shape)-1 || len(dims) != 2 || dims[1] != args[0].dims[1] {
+		if axes := n.Attr.Axes; axes[len(axes)-1] != len(n.Type.Shape)-1 || !w.isRow(args[0], dims) {
 			panic(w.current("a vector is no row"))
 		}
 		return w.broadcastTo(args[0], dims)
@@ -160,18 +166,22 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 // isShared reports whether a value is an input [1, n], which all rows share.
 func (w *writer) isShared(id program.ID) bool { return byrow.IsShared(w.p, id, w.rows) }
 
+// isRow reports whether what all rows share is a row of a tile.
+func (w *writer) isRow(shared value, dims []int) bool {
+	return len(dims) == len(shared.dims) && dims[len(dims)-1] == shared.dims[len(dims)-1]
+}
+
 // iota counts along an axis within rows.
 func (w *writer) iota(n *program.Node, _ []value) value {
 	l, ok := w.layout(n.Type)
-	axis := l.Axis(n.Attr.Axes[0])
-	if !ok || axis == 0 {
+	if !ok || n.Attr.Axes[0] < l.Outer {
 		panic(w.current("it counts rows"))
 	}
-	dims := w.dims(l)
+	dims, axis := w.dims(l), w.axis(l, n.Attr.Axes[0])
 	ones := slices.Repeat([]int{1}, len(dims))
 	ones[axis] = dims[axis]
 	count := w.countTo(dims[axis])
-	if start := w.piece(l).start; start > 0 && axis == l.first()+1 {
+	if start := w.piece(l).start; start > 0 && l.Axis(n.Attr.Axes[0]) == l.first()+1 {
 		count = w.apply("arith.addi", count, w.number(count, float64(start)))
 	}
 	v := w.broadcastTo(w.reshapeTo(count, ones), dims)
@@ -201,8 +211,8 @@ func (w *writer) reduction(n *program.Node, args []value) value {
 		panic(w.current("it folds rows"))
 	}
 	for _, i := range slices.Backward(n.Attr.Axes) {
-		axis := l.Axis(i)
-		if axis == l.first()+1 && piece.size < piece.padded {
+		axis := w.axis(l, i)
+		if l.Axis(i) == l.first()+1 && piece.size < piece.padded {
 			x = w.pad(x, axis, piece.size, identity(n.Op, t.DType))
 		}
 		x = w.fold(op, x, axis)
@@ -240,6 +250,9 @@ func identity(op program.Op, d program.DType) float64 {
 // fold combines the elements along one axis of a tile.
 func (w *writer) fold(op string, x value, axis int) value {
 	dims := slices.Delete(slices.Clone(x.dims), axis, axis+1)
+	if len(dims) == 0 {
+		dims = nil
+	}
 	v := w.set(x.elem, dims, `"tt.reduce"(%s) <{axis = %d : i32}> ({`, x.name, axis)
 	w.line("^bb0(%%a: %s, %%b: %s):", x.elem, x.elem)
 	w.line("  %%c = %s %%a, %%b : %s", op, x.elem)

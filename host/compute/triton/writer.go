@@ -225,8 +225,21 @@ func (w *writer) store(pointer string, x parts, t program.Type, stored string) {
 	}
 }
 
-// dims are the axes of a tile.
-func (w *writer) dims(l layout) []int { return append([]int{w.tile}, w.rowDims(l)...) }
+// dims are the axes of a tile: rows first, where it has several.
+func (w *writer) dims(l layout) []int { return w.tileDims(w.tile, w.rowDims(l)...) }
+
+func (w *writer) tileDims(rows int, row ...int) []int {
+	switch {
+	case w.tile > 1:
+		return append([]int{rows}, row...)
+	case len(row) == 0:
+		return nil
+	}
+	return row
+}
+
+// axis is the axis of a tile for an axis of a tensor.
+func (w *writer) axis(l layout, i int) int { return l.Axis(i) - 1 + len(w.tileDims(1, 1)) - 1 }
 
 // rowDims are the axes in a part of a row as a tile has them: powers of two. The padding is at the end of the row and has any
 // value.
@@ -250,7 +263,10 @@ func (w *writer) zero(stored string) value {
 // that are in the tensor; the mask is the zero value if all are. What is shared is at the tensor's begin.
 func (w *writer) address(pointer, stored string, l layout, rows int, shared bool) (address, there value) {
 	piece, inner := w.piece(l), l.inner()
-	dims := []int{rows, piece.padded * inner}
+	var dims []int
+	if n := piece.padded * inner; n > 1 || w.tile > 1 {
+		dims = w.tileDims(rows, n)
+	}
 	kind := "!tt.ptr<" + stored + ">"
 	first := value{name: pointer, elem: kind}
 	if !shared {
@@ -259,8 +275,10 @@ func (w *writer) address(pointer, stored string, l layout, rows int, shared bool
 	if piece.start > 0 {
 		first = w.addTo(first, w.constant("i32", float64(piece.start*inner)))
 	}
-	base := w.broadcastTo(first, dims)
-	address = w.addTo(base, w.offset(l.Size(), dims))
+	if dims == nil {
+		return first, value{}
+	}
+	address = w.addTo(w.broadcastTo(first, dims), w.offset(l.Size(), dims))
 	if piece.size < piece.padded {
 		there = w.insideMask(piece.size*inner, dims)
 	}
@@ -286,7 +304,7 @@ func (w *writer) start(l layout) value {
 // offset is where the elements of a tile, rows × elements, are in rows of the given length, counted from the first.
 func (w *writer) offset(length int, dims []int) value {
 	return w.once(fmt.Sprint("offset ", length, dims), func() value {
-		if dims[0] == 1 {
+		if len(dims) == 1 || dims[0] == 1 {
 			return w.column(dims)
 		}
 		row := w.apply("arith.muli", w.countTo(dims[0]), w.broadcastTo(w.constant("i32", float64(length)), dims[:1]))
@@ -301,6 +319,9 @@ func (w *writer) countTo(n int) value {
 
 // column is the number of each element in its row, for rows × elements.
 func (w *writer) column(dims []int) value {
+	if len(dims) == 1 {
+		return w.countTo(dims[0])
+	}
 	return w.broadcastTo(w.reshapeTo(w.countTo(dims[1]), []int{1, dims[1]}), dims)
 }
 

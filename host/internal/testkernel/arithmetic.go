@@ -101,13 +101,6 @@ func arithmetic(op *operation, args []*value, result kind) (*value, error) {
 		}
 		return elementwise2(result, x, args[len(args)-1], f, nil)
 	}
-	if op.name == "math.fma" && len(args) == 3 && x.isFloat() {
-		out := &value{kind: result}
-		for i := range x.floats {
-			out.floats = append(out.floats, float32(math.FMA(float64(x.floats[i]), float64(args[1].floats[i]), float64(args[2].floats[i]))))
-		}
-		return out, nil
-	}
 	f, g := floats2[op.name], integers2[op.name]
 	if len(args) == 2 && (f != nil || g != nil) {
 		return elementwise2(result, x, args[1], f, g)
@@ -134,14 +127,6 @@ var (
 		"ugt": func(x, y int32) bool { return uint32(x) > uint32(y) }, "uge": func(x, y int32) bool { return uint32(x) >= uint32(y) },
 	}
 )
-
-// flushed is zero in the place of numbers below 2⁻¹²⁶.
-func flushed(x float64) float64 {
-	if math.Abs(x) < 0x1p-126 {
-		return math.Copysign(0, x)
-	}
-	return x
-}
 
 // compare has 1 for true.
 func compare(op *operation, x, y *value) (*value, error) {
