@@ -2,6 +2,7 @@ package triton
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
@@ -58,6 +59,27 @@ const (
 // stored; those without an entry are float32. A row has at most largest elements:
 // [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
 func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
+	if finer := finerRows(p, rows); finer > rows {
+		if k, err := newKernel(p, finer, largest, stored); err == nil {
+			return k, nil
+		}
+	}
+	return newKernel(p, rows, largest, stored)
+}
+
+// finerRows is the number of rows when the longest are divided into powers of two of equal size. A program that has no numbers for
+// whole rows computes these just as well, and nothing is padded.
+func finerRows(p *program.Program, rows int) int {
+	longest := 1
+	for id := range p.NumValues() {
+		if l, ok := byrow.Of(p.TypeOf(program.ID(id)), rows); ok {
+			longest = max(longest, l.Size())
+		}
+	}
+	return rows * (longest >> bits.TrailingZeros(uint(longest)))
+}
+
+func newKernel(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
 	w := &writer{p: p, rows: rows, stored: stored}
 	if err := w.setTile(largest); err != nil {
 		return nil, err

@@ -35,6 +35,14 @@ func (r rotation) fits(size int) bool {
 	return r.rows >= leastDot && size/r.rows >= leastDot && (r.columns == 1 || size%(r.rows*r.columns) == 0 && size/r.columns >= leastDot)
 }
 
+// inner is the axis of a product that is summed, of the last one.
+func (r rotation) inner() int {
+	if r.columns > 1 {
+		return r.columns
+	}
+	return r.rows
+}
+
 // hadamard rotates runs of elements by products with matrices of ±1.
 func (w *writer) hadamard(n *program.Node, args []value) value {
 	l, _ := w.layout(n.Type)
@@ -47,6 +55,9 @@ func (w *writer) hadamard(n *program.Node, args []value) value {
 	within := 1.0 // of the factor, in the matrix
 	if bits.TrailingZeros(uint(r.block))%2 == 0 {
 		within, scale = scale, 1 // a power of two, exact in bfloat16
+	}
+	if !x.inBFloat16 {
+		x = w.settle(x)
 	}
 	var y value
 	if r.columns == 1 {
@@ -72,6 +83,13 @@ func product(dims []int) int {
 		n *= d
 	}
 	return n
+}
+
+// settle is x. Triton computes what only goes into a product where the product has it, and where a product has the same element in
+// several threads, in each of them; but not what something with effects comes after.
+func (w *writer) settle(x value) value {
+	return w.set("f32", x.dims, `tt.elementwise_inline_asm "{ mov.b32 $0, $1; }" {constraints = "=f,f", packed_element = 1 : i32, pure = false} %s : %s -> %s`,
+		x.name, x.typ(), x.typ())
 }
 
 // transpose puts the axes into another order.

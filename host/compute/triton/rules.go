@@ -113,17 +113,23 @@ const (
 	// quotient is x/y.
 	quotient = "{ .reg .f32 r, q, e; .reg .pred p; rcp.approx.ftz.f32 r, $2; mul.rn.f32 q, $1, r; neg.f32 e, q; fma.rn.f32 e, e, $2, $1; " +
 		"setp.num.f32 p, e, e; fma.rn.f32 e, e, r, q; selp.f32 $0, e, q, p; }"
+	// reciprocal is 1/x.
+	reciprocal = "{ .reg .f32 r, e; .reg .pred p; rcp.approx.ftz.f32 r, $1; neg.f32 e, r; fma.rn.f32 e, e, $1, 0f3F800000; " +
+		"setp.num.f32 p, e, e; fma.rn.f32 e, e, r, r; selp.f32 $0, e, r, p; }"
 	// rowQuotient is x/y by the reciprocal of y, and that or zero if it is not finite.
 	rowQuotient = "{ .reg .f32 q, e; mul.rn.f32 q, $1, $3; neg.f32 e, q; fma.rn.f32 e, e, $2, $1; max.f32 e, e, 0fFF7FFFFF; fma.rn.f32 $0, e, $4, q; }"
 )
 
 // div is a quotient. A divisor that is one number for a row or a group is in w.divisor, too: it has its reciprocal once.
-func (w *writer) div(_ *program.Node, args []value) value {
+func (w *writer) div(n *program.Node, args []value) value {
 	x, y := args[0], args[1]
 	switch {
 	case x.dims == nil:
 		return w.apply("tt.precise_divf", x, y) // Triton has assembly for tiles only
 	case w.divisor.name == "":
+		if c := w.p.Node(n.Args[0]); c != nil && c.Op == program.OpConstant && slices.Equal(c.Attr.Floats, []float64{1}) {
+			return w.assembly(reciprocal, y)
+		}
 		return w.assembly(quotient, x, y)
 	}
 	r := w.apply("tt.precise_divf", w.number(w.divisor, 1), w.divisor)
@@ -148,7 +154,10 @@ func (w *writer) assembly(text string, args ...value) value {
 }
 
 func (w *writer) neg(n *program.Node, args []value) value {
-	if n.Type.DType == program.Float {
+	switch {
+	case n.Type.DType == program.Float && args[0].dims != nil:
+		return w.assembly("{ neg.f32 $0, $1; }", args[0]) // Triton's subtracts; this is part of the operation that reads it
+	case n.Type.DType == program.Float:
 		return w.apply("arith.negf", args[0])
 	}
 	return w.apply("arith.subi", w.number(args[0], 0), args[0])

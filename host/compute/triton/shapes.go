@@ -142,8 +142,8 @@ func (w *writer) reshape(n *program.Node, args []value) value {
 func (w *writer) broadcast(n *program.Node, args []value) value {
 	to, ok := w.layout(n.Type)
 	from := w.p.TypeOf(n.Args[0])
-	if !ok || args[0].dims == nil {
-		return args[0]
+	if _, rows := w.layout(from); !ok || args[0].dims == nil && !rows {
+		return args[0] // a scalar
 	}
 	if w.isShared(n.Args[0]) {
 		dims := w.dims(to)
@@ -160,6 +160,9 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 	if !ok || l.Outer != to.Outer || !slices.Equal(ones.Shape[:l.Outer], n.Type.Shape[:to.Outer]) {
 		panic(w.current("rows are repeated"))
 	}
+	if args[0].dims == nil {
+		return args[0] // a number of the only row
+	}
 	return w.broadcastTo(w.reshapeTo(args[0], w.dims(l)), w.dims(to))
 }
 
@@ -168,7 +171,7 @@ func (w *writer) isShared(id program.ID) bool { return byrow.IsShared(w.p, id, w
 
 // isRow reports whether what all rows share is a row of a tile.
 func (w *writer) isRow(shared value, dims []int) bool {
-	return len(dims) == len(shared.dims) && dims[len(dims)-1] == shared.dims[len(dims)-1]
+	return len(dims) == len(shared.dims) && len(dims) > 0 && dims[len(dims)-1] == shared.dims[len(dims)-1]
 }
 
 // iota counts along an axis within rows.
@@ -178,6 +181,9 @@ func (w *writer) iota(n *program.Node, _ []value) value {
 		panic(w.current("it counts rows"))
 	}
 	dims, axis := w.dims(l), w.axis(l, n.Attr.Axes[0])
+	if dims == nil {
+		return w.constant(elem(n.Type.DType), float64(w.piece(l).start))
+	}
 	ones := slices.Repeat([]int{1}, len(dims))
 	ones[axis] = dims[axis]
 	count := w.countTo(dims[axis])
@@ -210,12 +216,18 @@ func (w *writer) reduction(n *program.Node, args []value) value {
 	if n.Attr.Axes[0] < l.Outer {
 		panic(w.current("it folds rows"))
 	}
+	if x.dims == nil {
+		return x // one element
+	}
 	for _, i := range slices.Backward(n.Attr.Axes) {
 		axis := w.axis(l, i)
 		if l.Axis(i) == l.first()+1 && piece.size < piece.padded {
 			x = w.pad(x, axis, piece.size, identity(n.Op, t.DType))
 		}
 		x = w.fold(op, x, axis)
+	}
+	for w.tile == 1 && x.dims != nil && product(x.dims) == 1 {
+		x = w.fold(op, x, 0) // to a scalar
 	}
 	return x
 }

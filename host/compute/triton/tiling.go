@@ -2,6 +2,7 @@ package triton
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 
 	"github.com/cage-qat/cage/sdk/program"
@@ -18,66 +19,97 @@ type tiling struct {
 const (
 	leastDot      = 16   // elements of each axis of a matrix product
 	mostParts     = 3    // of a row
-	mostPadding   = 1.03 // what is padded has at most so many times the elements, with fewer parts
 	lanes         = 32   // threads of a warp
-	laneElements  = 40   // of a row that a thread has at most
 	largestWarps  = 16   // 32 threads of each have 128 registers
 	residentWarps = 4096 // of all instances: about what a GPU of 132 multiprocessors has at once
 )
 
-// setTile chooses the tiling. It refuses rows of more than the largest number of elements.
+// laneElements is how many elements of a row a thread has at most, by the number of tensors that are read and written; the last
+// stands for more, too. With so many, no kernel of a shipped quantizer has more than the 128 registers with which 16 warps fit a
+// multiprocessor (docs/kernels.md).
+var laneElements = []int{0, 56, 56, 56, 32, 24, 16}
+
+// What a tile costs besides its elements, in elements of each thread: for addresses, sums along a row, and what goes from warp to
+// warp.
+const (
+	tileCost = 4
+	partCost = 1
+	warpCost = 4 // with several warps
+)
+
+// setTile chooses the tiling for which a thread has the least to do for each element, of those for which it has the registers. It
+// refuses rows of more than the largest number of elements.
 func (w *writer) setTile(largest int) error {
 	row := layout{}
-	var rotations []rotation
 	for id := range w.p.NumValues() {
 		if l, ok := w.layout(w.p.TypeOf(program.ID(id))); ok && l.padded() > row.padded() {
 			row = l
-		}
-		if n := w.p.Node(program.ID(id)); n != nil && n.Op == program.OpHadamard {
-			rotations = append(rotations, rotationOf(n.Attr.Block))
 		}
 	}
 	if row.padded() > largest {
 		return w.refuse(fmt.Sprintf("a row has more than %d elements", largest))
 	}
-	most := 1 << bits.TrailingZeros(uint(w.rows)) // tiles have the same number of rows
-	w.parts = 1
-	for w.parts < mostParts && float64(w.padded(row)) > mostPadding*float64(row.Size()) {
-		w.parts++
-	}
-	for w.tile = 1; !w.fit(rotations, row) && (w.tile < most || w.parts > 1); {
-		if w.tile *= 2; w.tile > most {
-			w.tile, w.parts = 1, w.parts-1
-		}
-	}
-	size := w.padded(row)
-	for w.tile < most && 2*w.tile*size <= lanes*laneElements {
-		w.tile *= 2
-	}
-	for w.warps = 1; w.warps < largestWarps && w.tile*size > w.warps*lanes*laneElements; {
-		w.warps *= 2
-	}
-	return nil
-}
-
-// padded is the number of elements of a row in a tile.
-func (w *writer) padded(l layout) (n int) {
-	for _, p := range w.pieces(l) {
-		n += p.padded * l.inner()
-	}
-	return n
-}
-
-// fit reports whether all parts of a row are large enough for the rotations.
-func (w *writer) fit(rotations []rotation, row layout) bool {
-	for _, p := range w.pieces(row) {
-		for _, r := range rotations {
-			if !r.fits(w.tile * p.padded * row.inner()) {
-				return false
+	limit := float64(laneElements[min(w.tensors(row), len(laneElements)-1)])
+	var best tiling
+	least := math.Inf(1)
+	for w.parts = 1; w.parts <= mostParts; w.parts++ {
+		for w.warps = 1; w.warps <= largestWarps; w.warps *= 2 {
+			for w.tile = 1; w.rows%w.tile == 0 && w.tile*row.Size() <= largest; w.tile *= 2 {
+				elements, fits := w.computed(row)
+				cost := elements + tileCost + float64(partCost*len(w.pieces(row)))
+				if w.warps > 1 {
+					cost += warpCost
+				}
+				cost *= float64(w.warps) / float64(w.tile) // for each row
+				if elements > limit {
+					cost *= 1e6 * elements // only if there is no other
+				}
+				if fits && cost < least {
+					best, least = w.tiling, cost
+				}
 			}
 		}
 	}
-	return true
+	if best.tile == 0 { // a rotation refuses it
+		best = tiling{tile: 1, parts: 1, warps: 1}
+	}
+	w.tiling = best
+	return nil
+}
+
+// tensors is the number of those that are read and written and have as many elements as rows of this layout.
+func (w *writer) tensors(row layout) (n int) {
+	has := func(t program.Type) {
+		if l, ok := w.layout(t); ok && l.Size() == row.Size() {
+			n++
+		}
+	}
+	for _, in := range w.p.Inputs {
+		has(in.Type)
+	}
+	for _, o := range w.p.Outputs {
+		has(w.p.TypeOf(o.Value))
+	}
+	return max(n, 1)
+}
+
+// computed is the number of elements that a thread computes, of all parts: a product has at least so many in each warp. fits is false
+// if a part is too small for a rotation.
+func (w *writer) computed(row layout) (elements float64, fits bool) {
+	for _, p := range w.pieces(row) {
+		size, least := w.tile*p.padded*row.inner(), 0
+		for _, n := range w.p.Nodes {
+			if n.Op == program.OpHadamard {
+				r := rotationOf(n.Attr.Block)
+				if !r.fits(size) {
+					return 0, false
+				}
+				least = max(least, leastDot*r.inner())
+			}
+		}
+		elements += max(float64(size)/float64(w.warps*lanes), float64(least)/lanes)
+	}
+	return elements, true
 }
 
 // tiles is how many there are.

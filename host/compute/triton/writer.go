@@ -232,14 +232,14 @@ func (w *writer) tileDims(rows int, row ...int) []int {
 	switch {
 	case w.tile > 1:
 		return append([]int{rows}, row...)
-	case len(row) == 0:
-		return nil
+	case product(row) == 1:
+		return nil // a scalar
 	}
 	return row
 }
 
 // axis is the axis of a tile for an axis of a tensor.
-func (w *writer) axis(l layout, i int) int { return l.Axis(i) - 1 + len(w.tileDims(1, 1)) - 1 }
+func (w *writer) axis(l layout, i int) int { return l.Axis(i) - 1 + len(w.tileDims(1, 2)) - 1 }
 
 // rowDims are the axes in a part of a row as a tile has them: powers of two. The padding is at the end of the row and has any
 // value.
@@ -263,10 +263,7 @@ func (w *writer) zero(stored string) value {
 // that are in the tensor; the mask is the zero value if all are. What is shared is at the tensor's begin.
 func (w *writer) address(pointer, stored string, l layout, rows int, shared bool) (address, there value) {
 	piece, inner := w.piece(l), l.inner()
-	var dims []int
-	if n := piece.padded * inner; n > 1 || w.tile > 1 {
-		dims = w.tileDims(rows, n)
-	}
+	dims := w.tileDims(rows, piece.padded*inner)
 	kind := "!tt.ptr<" + stored + ">"
 	first := value{name: pointer, elem: kind}
 	if !shared {

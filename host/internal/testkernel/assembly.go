@@ -12,6 +12,7 @@ import (
 var instructions = map[string]func(x []float32) float32{
 	"rcp.approx.ftz.f32": func(x []float32) float32 { return float32(1 / float64(flushed(x[0]))) },
 	"mul.rn.f32":         func(x []float32) float32 { return x[0] * x[1] },
+	"mov.b32":            func(x []float32) float32 { return x[0] },
 	"neg.f32":            func(x []float32) float32 { return -x[0] },
 	"fma.rn.f32":         func(x []float32) float32 { return float32(math.FMA(float64(x[0]), float64(x[1]), float64(x[2]))) },
 	"max.f32":            func(x []float32) float32 { return float32(number(math.Max)(float64(x[0]), float64(x[1]))) },
@@ -37,7 +38,7 @@ func flushed(x float32) float32 {
 	return x
 }
 
-var assemblyText = regexp.MustCompile(`^ "\{ (.*); \}" \{constraints = "=f((?:,f)*)", packed_element = 1 : i32, pure = true\} `)
+var assemblyText = regexp.MustCompile(`^ "\{ (.*); \}" \{constraints = "=f((?:,f)*)", packed_element = 1 : i32, pure = (?:true|false)\} `)
 
 // assembly computes each element of a tensor by instructions.
 func assembly(op *operation, args []*value, result kind) (*value, error) {
