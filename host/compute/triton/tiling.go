@@ -24,10 +24,10 @@ const (
 	residentWarps = 4096 // of all instances: about what a GPU of 132 multiprocessors has at once
 )
 
-// laneElements is how many elements of a row a thread has at most, by the number of tensors that are read and written; the last
-// stands for more, too. With so many, no kernel of a shipped quantizer has more than the 128 registers with which 16 warps fit a
-// multiprocessor (docs/kernels.md).
-var laneElements = []int{0, 56, 56, 56, 32, 24, 16}
+// laneElements is how many elements of a row a thread has at most, by the number of tensors that are read and written, in halves; the
+// last stands for more, too. They are measured: with them the kernels of QuEST at the widths of the presets have at most 128
+// registers, with which 16 warps fit a multiprocessor (docs/benchmarks.md).
+var laneElements = []int{56, 56, 56, 56, 56, 56, 56, 40, 36, 24, 16}
 
 // What a tile costs besides its elements, in elements of each thread: for addresses, sums along a row, and what goes from warp to
 // warp.
@@ -77,20 +77,31 @@ func (w *writer) setTile(largest int) error {
 	return nil
 }
 
-// tensors is the number of those that are read and written and have as many elements as rows of this layout.
-func (w *writer) tensors(row layout) (n int) {
-	has := func(t program.Type) {
-		if l, ok := w.layout(t); ok && l.Size() == row.Size() {
-			n++
+// tensors is the number of those that are read and written and have as many elements as rows of this layout, in halves. If any is read
+// in float32, or a row that all share is read, that needs registers for half a tensor more.
+func (w *writer) tensors(row layout) int {
+	n, more := 0, 0
+	has := func(t program.Type) bool {
+		l, ok := w.layout(t)
+		return ok && l.Size() == row.Size()
+	}
+	for i, in := range w.p.Inputs {
+		switch {
+		case w.isShared(program.ID(i)):
+			more = 1
+		case has(in.Type):
+			n += 2
+			if w.memory(in.Name, in.Type) == string(Float32) {
+				more = 1
+			}
 		}
 	}
-	for _, in := range w.p.Inputs {
-		has(in.Type)
-	}
 	for _, o := range w.p.Outputs {
-		has(w.p.TypeOf(o.Value))
+		if has(w.p.TypeOf(o.Value)) {
+			n += 2
+		}
 	}
-	return max(n, 1)
+	return n + more
 }
 
 // computed is the number of elements that a thread computes, of all parts: a product has at least so many in each warp. fits is false
