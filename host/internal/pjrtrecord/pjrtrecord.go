@@ -37,6 +37,10 @@ const (
 	compileVariable   = "CAGE_RECORD_COMPILE_ONLY"
 )
 
+// FaultVariable is the environment variable that makes something fail on a device that computes nothing; testdata/fault.c
+// says how.
+const FaultVariable = "CAGE_RECORD_FAULT"
+
 // A Recorder gives access to what the device was asked to do.
 type Recorder struct{ dir string }
 
@@ -68,6 +72,7 @@ func Plugin(t *testing.T, gpus int) (string, *Recorder) {
 	t.Setenv(directoryVariable, r.dir)
 	t.Setenv(devicesVariable, strconv.Itoa(gpus))
 	t.Setenv(pythonVariable, "")
+	t.Setenv(FaultVariable, "")
 	return build(t), r
 }
 
@@ -188,6 +193,7 @@ const (
 	Fails       End = ""        // with an error
 	LosesDevice End = "replica" // with an error of the last device only
 	Dies        End = "kill"    // the process of XLA is killed
+	Hangs       End = "hang"    // with no answer before the next call of Fail, when the process of XLA ends
 )
 
 // Codes of PJRT errors.
