@@ -110,12 +110,20 @@ func estimateMemory(cmd *cobra.Command, cfg *config.Config, opts train.Options) 
 }
 
 func printMemory(w io.Writer, cfg *config.Config, r *memory.Report) {
-	fmt.Fprintf(w, "%s of memory, by an estimate that may be off by %.0f %%:\n", memory.Bytes(r.Bytes), 100*r.Accuracy)
+	switch {
+	case r.By == memory.XLA:
+		fmt.Fprintf(w, "%s of each GPU's memory, by XLA, which has compiled the step in %.0f s:\n", memory.Bytes(r.Bytes), r.Seconds)
+	default:
+		fmt.Fprintf(w, "%s of memory, by an estimate that may be off by %.0f %%:\n", memory.Bytes(r.Bytes), 100*r.Accuracy)
+	}
 	for _, p := range r.Parts {
 		fmt.Fprintf(w, "  %s\n", p)
 	}
 	for _, p := range r.Phases {
 		fmt.Fprintln(w, p)
+	}
+	if r.Reason != "" {
+		fmt.Fprintf(w, "XLA was not asked: %s\n", r.Reason)
 	}
 	switch {
 	case r.Available == nil && !r.Fits:

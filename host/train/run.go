@@ -261,8 +261,8 @@ func (r *run) warnOfDamage(damage error) {
 func stepError(step int, err error) error { return fmt.Errorf("step %d: %w", step, err) }
 
 // EstimateMemory returns the memory that a run needs, by the same estimate with which
-// [Run] refuses runs that are too large. It starts the plugins, but neither the device
-// nor the run. Data is opened only if the size of the vocabulary comes from its
+// [Run] refuses runs that are too large, or on a GPU by XLA, which compiles the step. It starts the
+// plugins, but not the run. Data is opened only if the size of the vocabulary comes from its
 // tokenizer. Of opts, only Finder and Logger are used.
 func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*memory.Report, error) {
 	opts, err := opts.withDefaults()
@@ -284,5 +284,5 @@ func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*mem
 	if err != nil {
 		return nil, err
 	}
-	return assembly.Memory(cfg, m, programs)
+	return assembly.Memory(cfg, m, programs, opts.Logger.Named("memory").Warn)
 }

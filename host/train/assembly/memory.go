@@ -1,15 +1,20 @@
 package assembly
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
+	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -68,31 +73,88 @@ func availableMemory(cfg *config.Config) *memory.Available {
 	return nil
 }
 
-// Memory returns the estimate that CheckMemory uses, whether or not the machine has that much memory.
-// Of a run whose quantizers change, it is that of the phase that needs most.
-func Memory(cfg *config.Config, m model.Model, programs *Programs) (*memory.Report, error) {
-	var most *memory.Report
-	var phases []memory.Phase
+// Memory returns what a run needs, whether or not there is that much memory. On a GPU that can be opened, XLA compiles the step
+// and says it; warn is as for [Device]. Otherwise it is the estimate that CheckMemory uses. Of a run whose quantizers
+// change, it is that of the phase that needs most.
+func Memory(cfg *config.Config, m model.Model, programs *Programs, warn func(message string, details ...any)) (*memory.Report, error) {
+	reports, reason := []*memory.Report(nil), error(nil)
+	if cfg.Device.Kind == device.CUDA {
+		reports, reason = compiledMemory(cfg, m, programs, warn)
+	}
+	if reports == nil {
+		for _, p := range programs.Phases() {
+			sizes, err := memoryModel(cfg, m, p)
+			if err != nil {
+				return nil, err
+			}
+			reports = append(reports, memory.NewReport(sizes, availableMemory(cfg)))
+		}
+	}
+	most := slices.MaxFunc(reports, func(a, b *memory.Report) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	if reason != nil {
+		most.Reason = reason.Error()
+	}
+	if len(reports) > 1 {
+		most.Phases = phasesOf(cfg, programs, reports)
+	}
+	return most, nil
+}
+
+// phasesOf lists the phases with what each needs.
+func phasesOf(cfg *config.Config, programs *Programs, reports []*memory.Report) (phases []memory.Phase) {
 	list := programs.Phases()
 	for i, p := range list {
-		sizes, err := memoryModel(cfg, m, p)
-		if err != nil {
-			return nil, err
-		}
-		report := memory.NewReport(sizes, availableMemory(cfg))
-		if most == nil || report.Bytes > most.Bytes {
-			most = report
-		}
-		phase := memory.Phase{From: p.From, To: cfg.Train.Steps, Bytes: report.Bytes, Weights: len(p.Weights), Activations: len(p.Activations), Backward: len(p.Backward)}
+		phase := memory.Phase{From: p.From, To: cfg.Train.Steps, Bytes: reports[i].Bytes, Weights: len(p.Weights), Activations: len(p.Activations), Backward: len(p.Backward)}
 		if i+1 < len(list) {
 			phase.To = list[i+1].From - 1
 		}
 		phases = append(phases, phase)
 	}
-	if len(phases) > 1 {
-		most.Phases = phases
+	return phases
+}
+
+// errNotTold is the reason why there is no report of XLA on a device that does not tell.
+var errNotTold = errors.New("the PJRT plugin does not say what a program needs")
+
+// compiledMemory has XLA compile the step of each phase, on the device of the configuration, and returns what it says.
+func compiledMemory(cfg *config.Config, m model.Model, programs *Programs, warn func(message string, details ...any)) (reports []*memory.Report, err error) {
+	if len(programs.opaque) > 0 {
+		return nil, errors.New("it is not asked about optimizers that are no programs")
 	}
-	return most, nil
+	other := *cfg
+	other.Device.Preallocate = "off" // programs are compiled, and only trials run
+	dev, err := Device(&other, warn)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	for _, p := range programs.Phases() {
+		plan, err := Plan(cfg, m, p)
+		if err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		need, ok, err := step.CompiledMemory(dev, plan)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, errNotTold
+		}
+		compiled := memory.Compiled{State: float64(need.State), Temporary: float64(need.Temporary), Other: float64(need.Other), Seconds: time.Since(began).Seconds()}
+		reports = append(reports, memory.ByXLA(compiled, deviceMemory(cfg, dev)))
+	}
+	return reports, nil
+}
+
+// deviceMemory is what a device lets programs take; nil: it does not tell.
+func deviceMemory(cfg *config.Config, dev *engine.Device) *memory.Available {
+	bytes, ok := dev.MemoryLimit()
+	if !ok {
+		return nil
+	}
+	fraction := cmp.Or(cfg.Device.MemoryFraction, device.MemoryFraction)
+	return &memory.Available{Bytes: bytes, Limit: fmt.Sprintf("device.memory_fraction = %g of each GPU", fraction)}
 }
 
 // memoryModel gathers the sizes that memory depends on.

@@ -174,7 +174,11 @@ func (n Need) Parts() []Part {
 		{"parameters of the teacher", n.Teacher},
 		{"samples of codes", n.Samples},
 	}
-	var list []Part
+	return largestFirst(all)
+}
+
+// largestFirst sorts parts and leaves out those that are zero.
+func largestFirst(all []Part) (list []Part) {
 	for _, p := range all {
 		if p.Bytes > 0 {
 			list = append(list, p)
@@ -189,12 +193,46 @@ type Report struct {
 	Bytes    float64 `json:"bytes"` // total
 	Parts    []Part  `json:"parts"`
 	Accuracy float64 `json:"accuracy"` // the share by which it may be off
+	By       By      `json:"by"`
+	// Seconds is how long XLA took to compile what it was asked about.
+	Seconds float64 `json:"seconds,omitempty"`
+	// Reason says why XLA was not asked, on a device on which it would know.
+	Reason string `json:"reason,omitempty"`
 	// Available is nil if it is not known how much the machine, or the GPU, has.
 	Available *Available `json:"available,omitempty"`
 	// Fits says that [Check] does not refuse the run.
 	Fits bool `json:"fits"`
 	// Phases are the ranges of steps of a run whose quantizers change; empty for others.
 	Phases []Phase `json:"phases,omitempty"`
+}
+
+// By says who says what a run needs.
+type By string
+
+// Who says it.
+const (
+	Sizes By = "sizes" // [Estimate], from sizes alone
+	XLA   By = "XLA"   // the compiler of the device, from the program of a step
+)
+
+// Compiled is what the compiler of a device says that a step needs, in bytes.
+type Compiled struct {
+	State, Temporary, Other float64
+	Seconds                 float64 // that it took to compile
+}
+
+// Total returns the sum.
+func (c Compiled) Total() float64 { return c.State + c.Temporary + c.Other }
+
+// ByXLA is the report of what XLA says, compared with what is available.
+func ByXLA(c Compiled, available *Available) *Report {
+	parts := []Part{
+		{"parameters, and states of optimizers and quantizers", c.State},
+		{"values inside a step: activations, gradients, quantized weights", c.Temporary},
+		{"its code, and what else it reads and returns", c.Other},
+	}
+	total := c.Total()
+	return &Report{Bytes: total, Parts: largestFirst(parts), By: XLA, Seconds: c.Seconds, Available: available, Fits: available == nil || total <= float64(available.Bytes)}
 }
 
 // Phase is a range of steps with the same quantizers.
@@ -219,7 +257,7 @@ func (p Phase) String() string {
 // NewReport estimates what a model needs, and compares it with what is available.
 func NewReport(m Model, available *Available) *Report {
 	need := Estimate(m)
-	return &Report{Bytes: need.Total(), Parts: need.Parts(), Accuracy: Accuracy, Available: available, Fits: need.fits(available)}
+	return &Report{Bytes: need.Total(), Parts: need.Parts(), Accuracy: Accuracy, By: Sizes, Available: available, Fits: need.fits(available)}
 }
 
 // Workspace estimates the number of elements that an executor works with in addition to
