@@ -112,9 +112,9 @@ func estimateMemory(cmd *cobra.Command, cfg *config.Config, opts train.Options) 
 func printMemory(w io.Writer, cfg *config.Config, r *memory.Report) {
 	switch {
 	case r.By == memory.XLA:
-		fmt.Fprintf(w, "%s of each GPU's memory, by XLA, which has compiled the step in %.0f s:\n", memory.Bytes(r.Bytes), r.Seconds)
+		fmt.Fprintf(w, "%s, which has compiled the step in %.0f s:\n", r.Says(), r.Seconds)
 	default:
-		fmt.Fprintf(w, "%s of memory, by an estimate that may be off by %.0f %%:\n", memory.Bytes(r.Bytes), 100*r.Accuracy)
+		fmt.Fprintf(w, "%s, by an estimate that may be off by %.0f %%:\n", strings.TrimPrefix(r.Says(), "about "), 100*r.Accuracy)
 	}
 	for _, p := range r.Parts {
 		fmt.Fprintf(w, "  %s\n", p)
@@ -131,7 +131,7 @@ func printMemory(w io.Writer, cfg *config.Config, r *memory.Report) {
 	case r.Available == nil:
 		fmt.Fprintf(w, "what %s has is not known before the run begins\n", cfg.Device.Kind)
 	case !r.Fits:
-		fmt.Fprintf(w, "%s, which is too little\n", r.Available)
+		fmt.Fprintf(w, "%s, which is too little\n%s\n", r.Available, memory.WouldFit(r.Changes))
 	default:
 		fmt.Fprintln(w, r.Available)
 	}

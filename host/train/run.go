@@ -112,14 +112,15 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) (*metrics.Summar
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%w before it began: %w", ErrInterrupted, err)
 		}
-		return nil, err
+		return nil, r.Explain(err)
 	}
 	if err := r.open(); err != nil {
-		return nil, err
+		return nil, r.Explain(err)
 	}
 	ctx, stop := r.obey(ctx)
 	defer stop()
 	summary, err := r.train(ctx)
+	err = r.Explain(err)
 	if errors.Is(err, ErrInterrupted) && errors.Is(context.Cause(ctx), ErrAsked) {
 		err = fmt.Errorf("%w: %w", ErrAsked, err)
 	}

@@ -19,10 +19,21 @@ import (
 )
 
 // CheckMemory refuses a run that is estimated to need more memory than the machine has,
-// before anything large is allocated. On a GPU, and with train.memory_check = "off", only
-// sizes that no machine has are refused.
+// before anything large is allocated. On a GPU, which [Built.Build] compares when it has one, and with train.memory_check = "off",
+// only sizes that no machine has are refused.
 func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 	available := checkedMemory(cfg)
+	if err := checkMemory(cfg, m, programs, available); err != nil {
+		return err
+	}
+	if available != nil {
+		memory.Limit(*available)
+	}
+	return nil
+}
+
+// checkMemory refuses what is estimated to need more than is available in one of the phases.
+func checkMemory(cfg *config.Config, m model.Model, programs *Programs, available *memory.Available) error {
 	for _, p := range programs.Phases() {
 		sizes, err := memoryModel(cfg, m, p)
 		if err == nil {
@@ -32,10 +43,75 @@ func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 			return err
 		}
 	}
-	if available != nil {
-		memory.Limit(*available)
-	}
 	return nil
+}
+
+// checkDevice refuses a run that needs more than its GPU lets it take: by the estimate, as long as nothing is compiled, or by what
+// XLA says of the steps that are.
+func (b *Built) checkDevice() error {
+	if b.req.Config.Train.MemoryCheck == "off" || b.Device.SharesMemory() {
+		return nil
+	}
+	available := deviceMemory(b.req.Config, b.Device)
+	if available == nil {
+		return nil
+	}
+	if len(b.phases) == 0 {
+		return checkMemory(b.req.Config, b.req.Model, b.Programs, available)
+	}
+	reports, err := b.compiledReports()
+	for _, r := range reports {
+		err = cmp.Or(err, r.Err())
+	}
+	return err
+}
+
+// compiledReports says what the steps of the phases need by XLA, of what is compiled.
+func (b *Built) compiledReports() (list []*memory.Report, err error) {
+	for i, p := range b.Programs.Phases() {
+		need, ok := b.phases[i].Memory()
+		if !ok {
+			continue
+		}
+		sizes, err := memoryModel(b.req.Config, b.req.Model, p)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, memory.ByXLA(sizes, asCompiled(need), deviceMemory(b.req.Config, b.Device)))
+	}
+	return list, nil
+}
+
+func asCompiled(m step.Memory) memory.Compiled {
+	return memory.Compiled{State: float64(m.State), Temporary: float64(m.Temporary), Other: float64(m.Other)}
+}
+
+// Explain adds to an error of a GPU that has no memory left what the run needs, what there is, and what would need less.
+func (b *Built) Explain(err error) error {
+	if _, full := errors.AsType[*engine.MemoryError](err); !full || b.Device == nil || b.Device.SharesMemory() {
+		return err
+	}
+	available := deviceMemory(b.req.Config, b.Device)
+	reports, failed := b.compiledReports()
+	if failed != nil || len(reports) == 0 {
+		sizes, failed := memoryModel(b.req.Config, b.req.Model, b.Programs)
+		if failed != nil {
+			return err
+		}
+		reports = []*memory.Report{memory.NewReport(sizes, available)}
+	}
+	most := most(reports)
+	there := "how much there is, it does not tell"
+	if available != nil {
+		there = available.String()
+	}
+	return fmt.Errorf("%w\nThe GPU had no memory left. The run needs %s; %s. nvidia-smi lists what else uses the GPU.\n%s",
+		err, most.Says(), there, memory.WouldFit(most.Remedies()))
+}
+
+// most is the report of what needs most.
+func most(reports []*memory.Report) *memory.Report {
+	return slices.MaxFunc(reports, func(a, b *memory.Report) int { return cmp.Compare(a.Bytes, b.Bytes) })
 }
 
 // manyTensors is more than published models have. To ask plugins about them takes seconds, and memory.
@@ -90,7 +166,7 @@ func Memory(cfg *config.Config, m model.Model, programs *Programs, warn func(mes
 			reports = append(reports, memory.NewReport(sizes, availableMemory(cfg)))
 		}
 	}
-	most := slices.MaxFunc(reports, func(a, b *memory.Report) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	most := most(reports)
 	if reason != nil {
 		most.Reason = reason.Error()
 	}
@@ -141,8 +217,13 @@ func compiledMemory(cfg *config.Config, m model.Model, programs *Programs, warn 
 		if !ok {
 			return nil, errNotTold
 		}
-		compiled := memory.Compiled{State: float64(need.State), Temporary: float64(need.Temporary), Other: float64(need.Other), Seconds: time.Since(began).Seconds()}
-		reports = append(reports, memory.ByXLA(compiled, deviceMemory(cfg, dev)))
+		compiled := asCompiled(need)
+		compiled.Seconds = time.Since(began).Seconds()
+		sizes, err := memoryModel(cfg, m, p)
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, memory.ByXLA(sizes, compiled, deviceMemory(cfg, dev)))
 	}
 	return reports, nil
 }
@@ -154,7 +235,7 @@ func deviceMemory(cfg *config.Config, dev *engine.Device) *memory.Available {
 		return nil
 	}
 	fraction := cmp.Or(cfg.Device.MemoryFraction, device.MemoryFraction)
-	return &memory.Available{Bytes: bytes, Limit: fmt.Sprintf("device.memory_fraction = %g of each GPU", fraction)}
+	return &memory.Available{Bytes: bytes, Limit: fmt.Sprintf("device.memory_fraction = %g of each GPU", fraction), Fraction: fraction}
 }
 
 // memoryModel gathers the sizes that memory depends on.
@@ -224,7 +305,12 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 
 // modelSizes are the sizes that follow from the configuration alone.
 func modelSizes(cfg *config.Config, forward bool, piece int) memory.Model {
-	out := memory.Model{Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Forward: forward, Piece: piece}
+	out := memory.Model{Batch: ReplicaBatch(cfg), Replicas: cfg.Device.Count, Accumulate: cfg.Train.Accumulate, Context: cfg.Model.Context, Forward: forward, Piece: piece}
+	if cfg.Device.Kind == device.CUDA {
+		half := cfg.Device.Precision == device.BFloat16
+		out.GPU = &memory.GPU{BFloat16: half, Kernels: half && cfg.Device.Kernels != device.GraphKernels,
+			FusedAttention: half && cfg.Device.Attention != device.PlainAttention && !cfg.Data.Separate()}
+	}
 	if cfg.Model.Language() {
 		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads
 		out.HeadWidth, out.KeyWidth = cfg.Model.Heads*cfg.Model.HeadSize, cfg.Model.KVHeads*cfg.Model.HeadSize

@@ -23,8 +23,11 @@ type Model struct {
 	KeyWidth                                 int // features of a token's keys, and also of its values
 	// Normed says that queries and keys are normalized.
 	Normed bool
-	// Context is the number of tokens in a sequence, Batch the number of sequences computed at once.
-	Context, Batch int
+	// Context is the number of tokens in a sequence, Batch the number of sequences computed at once, by each of the Replicas; 0
+	// of these is 1. A step has Accumulate times as many; 0: once.
+	Context, Batch, Replicas, Accumulate int
+	// GPU says how a GPU computes; nil: the CPU does.
+	GPU *GPU
 	// Recompute says that blocks are recomputed in the backward pass.
 	Recompute bool
 	// Forward says that this is an evaluation: no gradients, no optimizer.
@@ -93,6 +96,9 @@ const (
 // Estimate computes what a run needs. It never overflows: sizes are floating-point
 // numbers here.
 func Estimate(m Model) Need {
+	if m.GPU != nil {
+		return onGPU(m)
+	}
 	tokens, predicted := float64(m.Batch)*float64(m.Context), float64(m.Batch)*float64(m.Context)
 	if m.Piece > 0 {
 		tokens, predicted = float64(m.Batch)*float64(m.Piece), float64(m.Batch)
@@ -186,78 +192,6 @@ func largestFirst(all []Part) (list []Part) {
 	}
 	sort.SliceStable(list, func(i, j int) bool { return list[i].Bytes > list[j].Bytes })
 	return list
-}
-
-// Report is an estimate for people and programs.
-type Report struct {
-	Bytes    float64 `json:"bytes"` // total
-	Parts    []Part  `json:"parts"`
-	Accuracy float64 `json:"accuracy"` // the share by which it may be off
-	By       By      `json:"by"`
-	// Seconds is how long XLA took to compile what it was asked about.
-	Seconds float64 `json:"seconds,omitempty"`
-	// Reason says why XLA was not asked, on a device on which it would know.
-	Reason string `json:"reason,omitempty"`
-	// Available is nil if it is not known how much the machine, or the GPU, has.
-	Available *Available `json:"available,omitempty"`
-	// Fits says that [Check] does not refuse the run.
-	Fits bool `json:"fits"`
-	// Phases are the ranges of steps of a run whose quantizers change; empty for others.
-	Phases []Phase `json:"phases,omitempty"`
-}
-
-// By says who says what a run needs.
-type By string
-
-// Who says it.
-const (
-	Sizes By = "sizes" // [Estimate], from sizes alone
-	XLA   By = "XLA"   // the compiler of the device, from the program of a step
-)
-
-// Compiled is what the compiler of a device says that a step needs, in bytes.
-type Compiled struct {
-	State, Temporary, Other float64
-	Seconds                 float64 // that it took to compile
-}
-
-// Total returns the sum.
-func (c Compiled) Total() float64 { return c.State + c.Temporary + c.Other }
-
-// ByXLA is the report of what XLA says, compared with what is available.
-func ByXLA(c Compiled, available *Available) *Report {
-	parts := []Part{
-		{"parameters, and states of optimizers and quantizers", c.State},
-		{"values inside a step: activations, gradients, quantized weights", c.Temporary},
-		{"its code, and what else it reads and returns", c.Other},
-	}
-	total := c.Total()
-	return &Report{Bytes: total, Parts: largestFirst(parts), By: XLA, Seconds: c.Seconds, Available: available, Fits: available == nil || total <= float64(available.Bytes)}
-}
-
-// Phase is a range of steps with the same quantizers.
-type Phase struct {
-	From  int     `json:"from"`
-	To    int     `json:"to"`
-	Bytes float64 `json:"bytes"`
-	// How many weights, activations and operands of the backward pass are quantized.
-	Weights     int `json:"weights"`
-	Activations int `json:"activations"`
-	Backward    int `json:"backward"`
-}
-
-func (p Phase) String() string {
-	text := fmt.Sprintf("steps %d to %d: %s, with %d quantized weights and %d activations", p.From, p.To, Bytes(p.Bytes), p.Weights, p.Activations)
-	if p.Backward > 0 {
-		text += fmt.Sprintf(", %d operands of the backward pass", p.Backward)
-	}
-	return text
-}
-
-// NewReport estimates what a model needs, and compares it with what is available.
-func NewReport(m Model, available *Available) *Report {
-	need := Estimate(m)
-	return &Report{Bytes: need.Total(), Parts: need.Parts(), Accuracy: Accuracy, By: Sizes, Available: available, Fits: need.fits(available)}
 }
 
 // Workspace estimates the number of elements that an executor works with in addition to
