@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/device"
@@ -105,8 +106,8 @@ func (b *Built) Explain(err error) error {
 	if available != nil {
 		there = available.String()
 	}
-	return fmt.Errorf("%w\nThe GPU had no memory left. The run needs %s; %s. nvidia-smi lists what else uses the GPU.\n%s",
-		err, most.Says(), there, memory.WouldFit(most.Remedies()))
+	return fmt.Errorf("%w\nThe GPU had no memory left. The run needs %s; %s; nvidia-smi lists what else uses the GPU.\nWhat needs less: %s",
+		err, most.Says(), there, strings.Join(append(most.Remedies(), "a smaller model"), "; or "))
 }
 
 // most is the report of what needs most.
@@ -150,30 +151,42 @@ func availableMemory(cfg *config.Config) *memory.Available {
 }
 
 // Memory returns what a run needs, whether or not there is that much memory. On a GPU that can be opened, XLA compiles the step
-// and says it; warn is as for [Device]. Otherwise it is the estimate that CheckMemory uses. Of a run whose quantizers
-// change, it is that of the phase that needs most.
+// and says it; warn is as for [Device]. Otherwise it is that of [EstimateMemory], with the reason.
 func Memory(cfg *config.Config, m model.Model, programs *Programs, warn func(message string, details ...any)) (*memory.Report, error) {
-	reports, reason := []*memory.Report(nil), error(nil)
-	if cfg.Device.Kind == device.CUDA {
-		reports, reason = compiledMemory(cfg, m, programs, warn)
+	if cfg.Device.Kind != device.CUDA {
+		return EstimateMemory(cfg, m, programs)
 	}
-	if reports == nil {
-		for _, p := range programs.Phases() {
-			sizes, err := memoryModel(cfg, m, p)
-			if err != nil {
-				return nil, err
-			}
-			reports = append(reports, memory.NewReport(sizes, availableMemory(cfg)))
+	reports, reason := compiledMemory(cfg, m, programs, warn)
+	if reason == nil {
+		return mostOf(cfg, programs, reports), nil
+	}
+	r, err := EstimateMemory(cfg, m, programs)
+	if err == nil {
+		r.Reason = reason.Error()
+	}
+	return r, err
+}
+
+// EstimateMemory returns the estimate, from sizes alone, with which runs are refused.
+func EstimateMemory(cfg *config.Config, m model.Model, programs *Programs) (*memory.Report, error) {
+	var reports []*memory.Report
+	for _, p := range programs.Phases() {
+		sizes, err := memoryModel(cfg, m, p)
+		if err != nil {
+			return nil, err
 		}
+		reports = append(reports, memory.NewReport(sizes, availableMemory(cfg)))
 	}
-	most := most(reports)
-	if reason != nil {
-		most.Reason = reason.Error()
-	}
+	return mostOf(cfg, programs, reports), nil
+}
+
+// mostOf is the report of the phase that needs most, and lists all if there are several.
+func mostOf(cfg *config.Config, programs *Programs, reports []*memory.Report) *memory.Report {
+	r := most(reports)
 	if len(reports) > 1 {
-		most.Phases = phasesOf(cfg, programs, reports)
+		r.Phases = phasesOf(cfg, programs, reports)
 	}
-	return most, nil
+	return r
 }
 
 // phasesOf lists the phases with what each needs.
