@@ -36,7 +36,13 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Print the version and how it was built", Args: exactly(0, "no arguments")}
 	kind := cmd.Flags().String("device", device.CPU, "device to open and describe: cpu or cuda")
 	return withAnswer(cmd, func(*cobra.Command, []string) (*answer, error) {
-		dev, err := engine.Open(*kind, engine.Options{})
+		var lacksOfDevice []string
+		dev, err := engine.Open(*kind, engine.Options{Warn: func(message string, details ...any) {
+			for i := 1; i < len(details); i += 2 { // details are keys and values
+				message += fmt.Sprintf(": %v", details[i])
+			}
+			lacksOfDevice = append(lacksOfDevice, message)
+		}})
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +53,7 @@ func newVersion() *cobra.Command {
 			Devices []string         `json:"devices"`
 			Device  string           `json:"device"`
 			Lacks   []string         `json:"lacks,omitempty"`
-		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description(), findLacks()}
+		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description(), append(findLacks(), lacksOfDevice...)}
 		lacks := ""
 		for _, what := range v.Lacks {
 			lacks += "lacks: " + what + "\n"

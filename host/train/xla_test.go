@@ -142,6 +142,28 @@ func TestXLAFaults(t *testing.T) {
 	}
 }
 
+// TestXLAHangs: a step that the device never finishes ends the run, which goes on from its newest checkpoint as if nothing had failed.
+func TestXLAHangs(t *testing.T) {
+	recorder := onXLA(t, 2)
+	whole := onCUDA(t, testrun.Config(t, "train.steps=10", "train.checkpoint_every=4"), 2)
+	testrun.Train(t, whole, train.Options{})
+	cfg := testrun.Elsewhere(t, whole, "device.timeout_minutes=0.1")
+	recorder.Fail(t, pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: "module @step", After: 5, End: pjrtrecord.Hangs})
+	_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+	if err == nil {
+		t.Fatal("the run did not end")
+	}
+	for _, text := range []string{"step 6", "has not answered for 6s", "newest checkpoint is of step 4"} {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("the error does not say %q: %v", text, err)
+		}
+	}
+	recorder.Fail(t)
+	onXLA(t, 2) // with another process of XLA
+	testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
+	testrun.SameRun(t, "without and with a hang", whole.Train.Out, cfg.Train.Out)
+}
+
 // TestXLAWithoutExtensions: XLA has neither fused attention nor kernels on processors; a GPU without the former says the
 // same. A run in bfloat16 does without, and one that asks for them ends.
 func TestXLAWithoutExtensions(t *testing.T) {

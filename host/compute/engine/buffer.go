@@ -45,7 +45,7 @@ func (b *Buffer) Finalize() error {
 		return nil
 	}
 	data := b.data.Swap(nil)
-	if data == nil || b.device.backend.IsFinalized() {
+	if data == nil || b.device.gone() {
 		return nil
 	}
 	if err := finalize(*data); err != nil {
@@ -105,16 +105,18 @@ func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, 
 		if sharded {
 			local = data[i*part.Size() : (i+1)*part.Size()]
 		}
+		var buffer compute.Buffer
 		err := catch(func() error {
-			buffer, err := d.backend.BufferFromFlatData(compute.DeviceNum(i), local, part)
-			if err == nil {
-				parts = append(parts, buffer)
-			}
-			return err
+			return d.within(func() (err error) {
+				buffer, err = d.backend.BufferFromFlatData(compute.DeviceNum(i), local, part)
+				return err
+			})
 		})
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("upload of shape %s: %w", shape, err), finalize(parts))
+			b := newBuffer(d, parts, shape, sharded)
+			return nil, errors.Join(advisedError{fmt.Errorf("upload of shape %s: %w", shape, err)}, b.Finalize())
 		}
+		parts = append(parts, buffer)
 	}
 	return newBuffer(d, parts, shape, sharded), nil
 }
@@ -212,7 +214,8 @@ func DownloadInto[T Element](b *Buffer, dst []T) error {
 	}
 	n := len(dst) / len(parts)
 	for i, part := range parts {
-		if err := catch(func() error { return part.ToFlatData(dst[i*n : (i+1)*n]) }); err != nil {
+		load := func() error { return part.ToFlatData(dst[i*n : (i+1)*n]) }
+		if err := catch(func() error { return b.device.within(load) }); err != nil {
 			return fmt.Errorf("download of shape %s: %w", b.shape, err)
 		}
 	}

@@ -5,6 +5,7 @@ package engine
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -28,7 +29,13 @@ func openCUDA(opts Options) (compute.Backend, error) {
 	if err := checkPluginPath(plugin); err != nil {
 		return nil, err
 	}
+	if err := checkPluginFile(plugin); err != nil {
+		return nil, err
+	}
 	if err := setXLAEnvironment(plugin, opts.Cache); err != nil {
+		return nil, err
+	}
+	if err := loadWhatPluginNeeds(plugin, opts); err != nil {
 		return nil, err
 	}
 	backend, err := xla.New(plugin + "," + clientOptions(opts))
@@ -36,9 +43,35 @@ func openCUDA(opts Options) (compute.Backend, error) {
 	case err != nil && strings.Contains(err.Error(), "No visible GPU"):
 		return nil, fmt.Errorf("PJRT plugin %s sees no GPU: it needs an NVIDIA GPU, its driver (`nvidia-smi` lists both), and a CUDA_VISIBLE_DEVICES that does not hide it: %w", plugin, err)
 	case err != nil:
-		return nil, fmt.Errorf("PJRT plugin %s: %w", plugin, err)
+		return nil, advisedError{fmt.Errorf("PJRT plugin %s: %w", plugin, err)}
 	}
 	return backend, nil
+}
+
+// loadWhatPluginNeeds asks NVIDIA's driver whether it can serve a plugin for a known release of CUDA, loads NVIDIA's
+// libraries, and last the plugin: go-xla then finds it loaded.
+func loadWhatPluginNeeds(plugin string, opts Options) error {
+	if releaseOf(plugin) > 0 {
+		visible, limited := os.LookupEnv("CUDA_VISIBLE_DEVICES")
+		if err := askDriver().check(plugin, visible, limited); err != nil {
+			return err
+		}
+		warn := opts.Warn
+		if warn == nil {
+			warn = func(string, ...any) {}
+		}
+		if err := loadLibraries(plugin, opts.Count, loadLibrary, warn); err != nil {
+			return err
+		}
+		path := filepath.SplitList(os.Getenv("PATH"))
+		for _, what := range lacksOfToolkit(plugin, os.Getenv("XLA_FLAGS"), path) {
+			warn(what)
+		}
+	}
+	if err := loadLibrary(plugin); err != nil {
+		return fmt.Errorf("PJRT plugin %s does not load (%w): `ldd` lists the libraries that it lacks; %s", plugin, err, getCUDA)
+	}
+	return nil
 }
 
 // setXLAEnvironment tells XLA where the toolkit is, as JAX does when it loads the plugin, and where its caches are. go-xla has a check of its own

@@ -158,7 +158,7 @@ func cacheFlags(directory string) (string, error) {
 		return "", fmt.Errorf("XLA's cache %q: its flags take no path with spaces or quotes", path)
 	}
 	if err := vfs.At(path).Join("tuned").MkdirAll(); err != nil {
-		return "", fmt.Errorf("XLA's cache: %w", err)
+		return "", fmt.Errorf("XLA's cache: %w: device.cache must name a directory in which this user can write", err)
 	}
 	flags := " --xla_gpu_per_fusion_autotune_cache_dir=" + filepath.Join(path, "tuned")
 	locked, err := lockCache(vfs.At(path))
@@ -187,11 +187,14 @@ func lockCache(directory vfs.Path) (locked bool, err error) {
 	case errors.Is(err, vfs.ErrLocked):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("XLA's cache: %w", err)
+		return false, fmt.Errorf("XLA's cache: %w: device.cache must name a directory in which this user can write", err)
 	}
 	caches.held[directory.Name] = lock
 	return true, nil
 }
+
+// toolkitFlag is the flag of XLA that names the directory of the CUDA toolkit.
+const toolkitFlag = "--xla_gpu_cuda_data_dir="
 
 // toolkitIn returns the directory of the CUDA toolkit that Python packages have installed beside JAX's plugin, or "".
 // XLA takes the assembler and the library of mathematical functions from there.
@@ -213,11 +216,10 @@ func toolkitIn(plugin string) string {
 
 // xlaFlags adds the directory of the toolkit to the flags of XLA, unless they name one already.
 func xlaFlags(flags, toolkit string) string {
-	const flag = "--xla_gpu_cuda_data_dir="
-	if toolkit == "" || strings.Contains(flags, flag) || strings.ContainsAny(toolkit, " \t\"'") {
+	if toolkit == "" || strings.Contains(flags, toolkitFlag) || strings.ContainsAny(toolkit, " \t\"'") {
 		return flags
 	}
-	return strings.TrimSpace(flags + " " + flag + toolkit)
+	return strings.TrimSpace(flags + " " + toolkitFlag + toolkit)
 }
 
 // clientOptions are what go-xla passes on to the plugin. Memory is taken as it is needed unless the caller wants it

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/gobackend"
@@ -60,6 +61,10 @@ type Options struct {
 	// later processes; none if empty. The first CUDA device of a process decides. Other kinds ignore it.
 	Cache string
 
+	// Timeout bounds how long the CUDA device may take for one execution, upload or download, before that fails with a
+	// [HangError]; 0 sets no limit. Other kinds ignore it.
+	Timeout time.Duration
+
 	// Warn receives warnings, with details as key-value pairs. Nil discards them.
 	Warn func(message string, details ...any)
 }
@@ -73,6 +78,7 @@ type Device struct {
 	compiled atomic.Int64
 	found    sync.Map // by key, func() any: see Once
 	watch    atomic.Pointer[func(*Executable)]
+	hangs    atomic.Bool // it did not answer in time: nothing waits for it any more
 }
 
 // openers maps each kind of device to the function that makes its backend.
@@ -131,6 +137,8 @@ func (o *Options) complete() error {
 	switch {
 	case o.Threads < 0:
 		return fmt.Errorf("%d threads: want a positive number, or 0 for no limit", o.Threads)
+	case o.Timeout < 0:
+		return fmt.Errorf("timeout %v: want a positive time, or 0 for no limit", o.Timeout)
 	case o.Count < 0:
 		return fmt.Errorf("%d replicas: want a positive number, or 0 for one", o.Count)
 	case !(o.MemoryFraction >= 0 && o.MemoryFraction <= 1):
@@ -220,7 +228,7 @@ func (d *Device) Try(key any, inPlace string, trial func(*Device) error) error {
 
 // Close frees the device. Its executables and buffers are unusable afterwards. Closing twice does nothing.
 func (d *Device) Close() error {
-	if d.backend.IsFinalized() {
+	if d.gone() {
 		return nil
 	}
 	return catch(func() error {
@@ -229,11 +237,40 @@ func (d *Device) Close() error {
 	})
 }
 
+// gone tells whether there is nothing to free any more: the device is closed, or would not answer.
+func (d *Device) gone() bool { return d.hangs.Load() || d.backend.IsFinalized() }
+
+// within calls f, which waits for the device, and gives up when that takes longer than the device may. What f waits for cannot be
+// interrupted: its goroutine stays behind, and so do all buffers and executables of the device, until the process ends.
+func (d *Device) within(f func() error) error {
+	limit := d.options.Timeout
+	if limit <= 0 || d.kind == device.CPU {
+		return f()
+	}
+	done := make(chan error, 1)
+	go func() { done <- catch(f) }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		d.hangs.Store(true)
+		return &HangError{limit, d.Count()}
+	}
+}
+
 // errClosed is what every operation of a closed device returns.
 var errClosed = errors.New("the device is closed")
 
+// errHangs is what they return after the device has not answered.
+var errHangs = errors.New("the device has not answered before, and is not used any more")
+
 // checkOpen returns an error if the device was closed.
 func (d *Device) checkOpen() error {
+	if d.hangs.Load() {
+		return errHangs
+	}
 	if d.backend.IsFinalized() {
 		return errClosed
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cage-qat/cage/host/compute/device"
 )
@@ -25,7 +26,22 @@ func (e *CountError) Error() string {
 	if e.Kind == device.CPU {
 		return fmt.Sprintf("device %q: %d replicas: it computes on one; several need device %q", e.Kind, e.Want, device.CUDA)
 	}
-	return fmt.Sprintf("device %q: %d replicas: it has %d GPU(s), as far as CUDA_VISIBLE_DEVICES lets it see them", e.Kind, e.Want, e.Have)
+	return fmt.Sprintf("device %q: %d replicas: it has %d GPU(s), as far as CUDA_VISIBLE_DEVICES lets it see them; `nvidia-smi -L` lists those that answer", e.Kind, e.Want, e.Have)
+}
+
+// A HangError reports that a device did not answer.
+type HangError struct {
+	Limit time.Duration // how long it was waited for
+	Count int           // GPUs
+}
+
+// Error implements the error interface.
+func (e *HangError) Error() string {
+	text := fmt.Sprintf("the device has not answered for %v: `nvidia-smi` and `dmesg` say whether the GPU has failed, and device.timeout_minutes sets how long to wait", e.Limit)
+	if e.Count > 1 {
+		text += "; GPUs that wait for each other may need NCCL_P2P_DISABLE=1, and NCCL_DEBUG=INFO says what they do"
+	}
+	return text
 }
 
 // Phase says at which stage of its life a step failed.
@@ -50,7 +66,9 @@ type StepError struct {
 }
 
 // Error implements the error interface.
-func (e *StepError) Error() string { return fmt.Sprintf("step %q: %s: %v", e.Step, e.Phase, e.Err) }
+func (e *StepError) Error() string {
+	return advised(fmt.Sprintf("step %q: %s: %v", e.Step, e.Phase, e.Err))
+}
 
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }

@@ -186,12 +186,13 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 		}
 	}
 	var results []compute.Buffer
+	execute := func() (err error) {
+		results, err = e.graph.Executable().Execute(buffers, slices.Repeat(donate, e.device.Count()), 0)
+		return err
+	}
 	// The device's goroutines inherit the label, so that a profile tells steps apart.
 	pprof.Do(context.Background(), pprof.Labels(ProfileLabel, e.name), func(context.Context) {
-		err = catch(func() (err error) {
-			results, err = e.graph.Executable().Execute(buffers, slices.Repeat(donate, e.device.Count()), 0)
-			return err
-		})
+		err = catch(func() error { return e.device.within(execute) })
 	})
 	if err != nil {
 		return nil, stepError(e.name, Running, err)
@@ -273,6 +274,9 @@ func checkDonation(specs []Spec, inputs []*Buffer, donate []bool) error {
 
 // Close frees the compiled step. Closing twice does nothing. It must not be called while Run is in progress.
 func (e *Executable) Close() error {
+	if e.device.hangs.Load() {
+		return nil
+	}
 	return catch(func() error {
 		e.graph.Finalize()
 		return nil

@@ -38,6 +38,10 @@ const (
 	memoryVariable    = "CAGE_RECORD_MEMORY"
 )
 
+// FaultVariable is the environment variable that makes something fail on a device that computes nothing; testdata/fault.c
+// says how.
+const FaultVariable = "CAGE_RECORD_FAULT"
+
 // A Recorder gives access to what the device was asked to do.
 type Recorder struct{ dir string }
 
@@ -70,6 +74,7 @@ func Plugin(t *testing.T, gpus int) (string, *Recorder) {
 	t.Setenv(devicesVariable, strconv.Itoa(gpus))
 	t.Setenv(pythonVariable, "")
 	t.Setenv(memoryVariable, "")
+	t.Setenv(FaultVariable, "")
 	return build(t), r
 }
 
@@ -197,6 +202,7 @@ const (
 	Fails       End = ""        // with an error
 	LosesDevice End = "replica" // with an error of the last device only
 	Dies        End = "kill"    // the process of XLA is killed
+	Hangs       End = "hang"    // with no answer before the next call of Fail, when the process of XLA ends
 )
 
 // Codes of PJRT errors.

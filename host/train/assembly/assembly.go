@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/method"
@@ -45,6 +46,7 @@ func Device(cfg *config.Config, warn func(message string, details ...any)) (*eng
 		Threads: d.Threads, Count: d.Count, Precision: d.Precision, TF32: d.TF32 == "on",
 		Attention: d.Attention, Kernels: d.Kernels, Products: d.Products, Warn: warn,
 		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction, Cache: d.Cache,
+		Timeout: time.Duration(d.TimeoutMinutes * float64(time.Minute)),
 	})
 	if few, ok := errors.AsType[*engine.CountError](err); ok {
 		return nil, cfg.ErrorAt("device.count", "%w", few)

@@ -262,7 +262,9 @@ type Device struct {
 	Preallocate    string
 	MemoryFraction float64
 	Cache          string // a directory; empty: none
-	Threads        int    // 0: all cores
+	// TimeoutMinutes bounds the time that one execution may take on a GPU; 0: no limit.
+	TimeoutMinutes float64
+	Threads        int // 0: all cores
 	// PeakTFLOPS is the peak performance of the device, in 10¹² floating-point operations
 	// per second; 0: not known.
 	PeakTFLOPS float64

@@ -95,7 +95,7 @@ func Diff(a, b *Config) ([]Difference, error) {
 // Incidental lists the keys that do not affect what a run computes and records.
 func Incidental() []string {
 	return []string{"train.out", "train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.recompute", "train.tensorboard", "device.threads", "device.peak_tflops",
-		"device.allocator", "device.preallocate", "device.memory_fraction", "device.cache"}
+		"device.allocator", "device.preallocate", "device.memory_fraction", "device.cache", "device.timeout_minutes"}
 }
 
 // Fingerprint returns a hash of everything that decides what a run computes and records.

@@ -111,6 +111,8 @@ func (d *Device) keys() []schema.Key {
 			Doc: "cuda only: the share of a GPU's memory that XLA may take; 0: its own, three quarters"},
 		{Name: "cache", To: &d.Cache, Is: schema.Anything("that names a directory, or empty"), Default: "",
 			Doc: "cuda only: a directory in which XLA keeps compiled kernels, and its choices of the fastest ones, for later runs; empty: none"},
+		{Name: "timeout_minutes", To: &d.TimeoutMinutes, Is: schema.Between(0, 1e6), Default: 30.0,
+			Doc: "cuda only: a GPU that has not answered for so long hangs: the run ends with an error that names the newest checkpoint, and goes on from there with --resume; 0: it is waited for without end. A step is one execution, whatever its size; compiling does not count"},
 		{Name: "threads", To: &d.Threads, Is: schema.From(0, 4096), Default: 0,
 			Doc: "CPU threads; 0: all cores"},
 		{Name: "peak_tflops", To: &d.PeakTFLOPS, Is: schema.Between(0, 1e9), Default: 0.0,

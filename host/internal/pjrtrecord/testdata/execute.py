@@ -3,7 +3,7 @@
 Standard input is a socket. Every request is answered in turn; an answer to COMPILE has what XLA says of memory, one to EXECUTE has data only
 where one device failed. With CAGE_RECORD_FAULTS, the path of a JSON file, uploads, compilations and executions fail as that file says: a list of
 rules, each with "at" ("upload", "compile" or "execute"), "contains" (text of the program, which uploads have none of), "after" (how many such events go well before),
-"code" and "message", and "end": "kill" ends this process, "replica" fails the last device only, and "" fails the request.
+"code" and "message", and "end": "kill" ends this process, "hang" does so when the file changes, "replica" fails the last device only, and "" fails the request.
 """
 import json
 import os
@@ -12,6 +12,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 
 DEVICES = 8
 # Programs run once or a few times: what LLVM spends on making them fast, four fifths of the time to compile, would be lost.
@@ -64,6 +65,10 @@ class Faults:
                 continue
             if rule["end"] == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            if rule["end"] == "hang":
+                while open(self.path).read() == self.text:
+                    time.sleep(0.1)
+                sys.exit(1)
             raise Failure(rule["code"], rule["message"], devices - 1 if rule["end"] == "replica" else None)
 
 

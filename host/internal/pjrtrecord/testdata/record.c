@@ -5,6 +5,7 @@
 // CAGE_RECORD_PYTHON and CAGE_RECORD_SCRIPT, a Python and execute.py, another process
 // compiles and executes all programs, and with CAGE_RECORD_COMPILE_ONLY it compiles them only.
 // CAGE_RECORD_MEMORY is the number of bytes that the devices pretend to have.
+// CAGE_RECORD_FAULT makes something fail: fault.c says what.
 
 #include <pthread.h>
 #include <stdio.h>
@@ -49,7 +50,8 @@ static PJRT_Error* create_client(PJRT_Client_Create_Args* args) {
 	pthread_mutex_lock(&busy);
 	forwarding = forward_wanted();
 	computing = forwarding && forward_computes();
-	PJRT_Error* error = forwarding ? forward_start() : NULL;
+	PJRT_Error* error = injected("client", "");
+	if (!error && forwarding) error = forward_start();
 	num_clients += !error;
 	pthread_mutex_unlock(&busy);
 	return error;
@@ -83,6 +85,11 @@ static PJRT_Error* assign_devices(PJRT_Client_DefaultDeviceAssignment_Args* args
 	return NULL;
 }
 
+static void free_program(Program* program) {
+	free(program->text);
+	free(program);
+}
+
 static PJRT_Error* compile(PJRT_Client_Compile_Args* args) {
 	Program* program = calloc(1, sizeof *program);
 	pthread_mutex_lock(&busy);
@@ -94,13 +101,13 @@ static PJRT_Error* compile(PJRT_Client_Compile_Args* args) {
 		fwrite(args->program->code, 1, args->program->code_size, file);
 		fclose(file);
 	}
-	char* text = strndup(args->program->code, args->program->code_size);
-	read_outputs(program, text);
-	free(text);
-	PJRT_Error* error = forwarding ? forward_compile(program, args) : NULL;
+	program->text = strndup(args->program->code, args->program->code_size);
+	read_outputs(program, program->text);
+	PJRT_Error* error = injected("compile", program->text);
+	if (!error && forwarding) error = forward_compile(program, args);
 	pthread_mutex_unlock(&busy);
 	args->executable = (PJRT_LoadedExecutable*)program;
-	if (error) free(program);
+	if (error) free_program(program);
 	return error;
 }
 
@@ -137,7 +144,7 @@ static PJRT_Error* destroy_program(PJRT_LoadedExecutable_Destroy_Args* args) {
 	pthread_mutex_lock(&busy);
 	if (forwarding) forward_forget((Program*)args->executable);
 	pthread_mutex_unlock(&busy);
-	free(args->executable);
+	free_program((Program*)args->executable);
 	return NULL;
 }
 
@@ -201,7 +208,8 @@ static PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
 	}
 	log_run(program, args, results);
 	int lost = -1;
-	PJRT_Error* error = computing ? forward_execute(program, args, results, &lost) : NULL;
+	PJRT_Error* error = injected("execute", program->text);
+	if (!error && computing) error = forward_execute(program, args, results, &lost);
 	pthread_mutex_unlock(&busy);
 	for (size_t i = 0; i < count; i++) args->output_lists[i / program->outputs][i % program->outputs] = (PJRT_Buffer*)results[i];
 	for (size_t i = 0; error && i < count; i++) free(results[i]);

@@ -27,6 +27,7 @@ typedef struct {
 
 typedef struct {
 	int serial;
+	char* text;
 	size_t outputs;
 	Shape shapes[MAX_OUTPUTS];
 	int64_t memory[MAX_MEMORY]; // bytes of code, arguments, outputs, those that take the place of arguments, and values in between
@@ -45,6 +46,10 @@ struct PJRT_Error {
 
 // fail makes an error with a message, as printf does.
 PJRT_Error* fail(PJRT_Error_Code code, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// injected returns the error that the environment asks for at an event, or NULL. Its
+// caller sees to it that there is one call at a time.
+PJRT_Error* injected(const char* event, const char* program);
 
 void error_message(PJRT_Error_Message_Args* args);
 PJRT_Error* error_code(PJRT_Error_GetCode_Args* args);

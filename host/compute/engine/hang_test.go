@@ -1,0 +1,52 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/pjrtrecord"
+)
+
+// TestHang: a device that does not answer fails the step after the time that the options give, and nothing waits for it any
+// more: not what is still to be computed, nor what is to be freed.
+func TestHang(t *testing.T) {
+	const limit = time.Second
+	d, _ := record(t, engine.Options{Timeout: limit, Count: 2})
+	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2)}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.AddScalar(in[0], 1)}
+	})
+	x, err := engine.Upload(d, []float32{1, 2}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := e.Run([]*engine.Buffer{x}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(pjrtrecord.FaultVariable, "execute|0|0||hang")
+	_, err = e.Run([]*engine.Buffer{x}, nil)
+	hang, ok := errors.AsType[*engine.HangError](err)
+	if !ok || hang.Limit != limit || hang.Count != 2 {
+		t.Fatalf("the step returned %v, want a HangError after %v", err, limit)
+	}
+	began := time.Now()
+	if _, err := engine.Download[float32](before[0]); err == nil {
+		t.Error("a download from a device that hangs succeeds")
+	}
+	if _, err := engine.Upload(d, []float32{1}); err == nil {
+		t.Error("an upload to a device that hangs succeeds")
+	}
+	if _, err := e.Run([]*engine.Buffer{x}, nil); err == nil {
+		t.Error("a step on a device that hangs succeeds")
+	}
+	if err := errors.Join(engine.FinalizeAll(x, before[0]), e.Close(), d.Close()); err != nil {
+		t.Error(err)
+	}
+	if waited := time.Since(began); waited > limit {
+		t.Errorf("what follows took %v", waited)
+	}
+}
