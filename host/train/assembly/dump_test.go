@@ -15,7 +15,7 @@ func TestDump(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, _ := os.Open("testdata/memory/compiled.jsonl")
+	f, _ := os.Open("/work/wt/memory-cache/all.jsonl")
 	out, _ := os.Create("/work/wt/memory-cache/models.jsonl")
 	defer out.Close()
 	lines := bufio.NewScanner(f)

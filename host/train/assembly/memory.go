@@ -17,6 +17,8 @@ import (
 	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // CheckMemory refuses a run that is estimated to need more memory than the machine has,
@@ -304,6 +306,11 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 	if programs.Forward {
 		return out, nil
 	}
+	if out.GPU != nil {
+		if err := addResiduals(&out, programs); err != nil {
+			return out, err
+		}
+	}
 	d, err := distillation(cfg)
 	if d != nil {
 		n := d.Teacher.(model.Network).Network()
@@ -314,6 +321,31 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 		out.Measured = out.Parameters
 	}
 	return out, err
+}
+
+// addResiduals counts what quantizers of activations keep for the backward pass, beside the values that products read.
+func addResiduals(out *memory.Model, programs *Programs) error {
+	counted := map[string][2]float64{} // by program
+	for _, q := range programs.Activations {
+		key := fmt.Sprint(answer.Hashes(q.Programs()))
+		n, ok := counted[key]
+		if !ok {
+			parts, err := q.Split()
+			if err != nil {
+				return err
+			}
+			for _, r := range parts.Residuals {
+				if r.Type.DType == program.Bool {
+					n[0] += float64(r.Type.Size())
+				} else {
+					n[1] += float64(r.Type.Size())
+				}
+			}
+			counted[key] = n
+		}
+		out.Masks, out.Residuals = out.Masks+n[0], out.Residuals+n[1]
+	}
+	return nil
 }
 
 // modelSizes are the sizes that follow from the configuration alone.
