@@ -1,23 +1,25 @@
 #!/usr/bin/env bash
 # Checks and measures the CUDA device in one call of at most ten minutes:
 #
-#   scripts/gpu-check.sh build   makes bin/gpu-check.tar.xz; needs Go, a C compiler and xz
+#   scripts/gpu-check.sh build   makes bin/gpu-check.tar.xz; needs Go, python3 and xz, and PyPI
+#                                for Zig's C compiler, or a C compiler whose programs run there
 #   scripts/gpu-check.sh         unpacks and uses it, on a machine with a GPU; needs python3
 #                                and JAX's CUDA plugin, neither Go nor a network
 #
-# It runs the tests that hold on every device, trains a short demo on GPU and CPU and
-# compares the losses, also with kernels and products of integers, and times training
-# steps. What it finds is in report.md and
-# report.json, all output in log.txt. Settings, by environment variables:
+# What fails first comes first: the device and its libraries, the trials of kernels, steps of
+# the presets, kernels alone, a short training on GPU and CPU, and last the tests that hold
+# on every device. The report is written anew after each stage: report.md and report.json,
+# all output in log.txt. Settings, by environment variables:
 #
 #   OUT      where the report goes (gpu-report)
 #   DEVICE   device to check (cuda); with cpu the script itself can be tried anywhere
-#   PHASES   what to do (tests demo bench)
+#   PHASES   what to do after the device was opened (trials bench kernels demo tests)
 #   LIMIT    seconds for all of it (570)
-#   SIZES    presets to time, each with its batch (30M:64 100M:64 430M:32)
+#   SIZES    presets to time, each with its batch (30M:64 100M:64 430M:64, which has 32 on GPUs of less than 100 GB)
 #   CONTEXT  tokens per sequence (512)
 #   STEPS    steps to count (20)
 #   STEP     more flags of cage bench step (none)
+#   PACK     the archive, or a directory that has what it holds (bin/gpu-check.tar.xz)
 #   PEER     command of another program to time beside it (none). It is given --layers,
 #            --width, --heads, --context, --batch, --vocab and --steps, and prints last a
 #            JSON object with the "seconds" of a step
@@ -25,9 +27,20 @@
 # Exit codes: 0 all well, 1 something failed, 3 there is no CUDA plugin or no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-pack=bin/gpu-check.tar.xz
+pack=${PACK:-bin/gpu-check.tar.xz}
+
+# Seconds for each stage, at most. They sum to less than ten minutes.
+declare -A limits=([device]=30 [trials]=45 [30M-fused]=60 [30M-graph]=45 [100M]=70 [430M]=100 [kernels]=40 [demo]=60 [tests]=100)
 
 build() {
+	# What is built runs on systems with an older C library, too, where Zig can be had.
+	if [ -z "${CC-}" ]; then
+		if scripts/old-libc.sh true; then
+			exec scripts/old-libc.sh scripts/gpu-check.sh build
+		fi
+		echo "gpu-check.sh: what is built here runs only where the C library is as new as this machine's" >&2
+		export CC=cc
+	fi
 	export GOTOOLCHAIN=go1.27.2 GOEXPERIMENT=simd
 	local dir=bin/gpu-check flags=(-trimpath -ldflags '-s -w')
 	rm -rf "$dir" "$pack"
@@ -41,7 +54,7 @@ build() {
 			cp -r "$package/testdata" "$dir/tests/${package##*/}/"
 		fi
 	done
-	cp examples/demo.toml scripts/gpu-report.py "$dir/"
+	cp examples/demo.toml scripts/gpu-report.py scripts/predicted.json "$dir/"
 	"$dir/cage" data prepare "$(go env GOROOT)/src/net" --include '*.go' --validation 0.02 --out "$dir/data"
 	# The executables have much in common: a dictionary that spans them halves the archive.
 	tar -C "$dir" -cf - . | xz -T1 --lzma2=preset=2,dict=256MiB >"$pack.new"
@@ -50,8 +63,12 @@ build() {
 	ls -l "$pack"
 }
 
-# unpack extracts the archive, where tar cannot by Python.
+# unpack extracts the archive, where tar cannot by Python, or takes what a directory holds.
 unpack() {
+	if [ -d "$pack" ]; then
+		cp -r "$pack/." "$work/"
+		return
+	fi
 	if command -v xz >/dev/null; then
 		tar -C "$work" -xJf "$pack"
 	else
@@ -61,10 +78,16 @@ unpack() {
 
 remaining() { echo $((${LIMIT:-570} - SECONDS)); }
 
-# stage NAME SECONDS COMMAND... runs a command with a limit on its time, and notes how it
-# went. A stage for which no time is left is skipped.
+# report writes what is known so far.
+report() {
+	(cd "$work" && for f in *.out *.err; do [ -s "$f" ] && printf '\n== %s\n' "$f" && tail -n 2000 "$f"; done) >"$out/log.txt" || true
+	python3 "$work/gpu-report.py" report "$work" "$out" "$@"
+}
+
+# stage NAME LIMIT COMMAND... runs a command with a limit on its time, that of the name LIMIT or 70 seconds, and notes
+# how it went. A stage for which no time is left is skipped.
 stage() {
-	local name=$1 limit=$2 began=$SECONDS code=0
+	local name=$1 limit=${limits[$2]-70} began=$SECONDS code=0
 	shift 2
 	limit=$(($(remaining) < limit ? $(remaining) : limit))
 	if [ "$limit" -lt 10 ]; then
@@ -74,6 +97,8 @@ stage() {
 	timeout -k 5 "$limit" "$@" >"$work/$name.out" 2>"$work/$name.err" </dev/null || code=$?
 	printf '%s\t%s\t%s\n' "$name" "$code" $((SECONDS - began)) >>"$work/stages"
 	echo "$name: exit code $code after $((SECONDS - began)) s"
+	report --quiet || true
+	return 0
 }
 
 # Tests of exact bits and roundings, of the CPU device, and of memory and time.
@@ -83,7 +108,7 @@ never='Example|SameBits|DecayAndStep|ManySteps|TestMemory|OpenRefuses|ManyBranch
 package() {
 	export CAGE_TEST_DEVICE=$device CAGE_TEST_PLUGINS="$work/plugins"
 	cd "$work/tests/$1"
-	stage "test-$1$2" 140 ./test -test.v -test.timeout 130s -test.run "$3" -test.skip "$never$4"
+	stage "test-$1$2" tests ./test -test.v -test.timeout 90s -test.run "$3" -test.skip "$never$4"
 }
 
 # tests runs the tests that hold on every device, and the conformance kit on each plugin.
@@ -115,7 +140,7 @@ tests() {
 		nvfp4) claims=(--ties --scale-scope tensor) ;; # the second scale is the tensor's
 		mseden) claims=(--any-rounding --unbiased --ties --scale-scope tensor) ;;
 		esac
-		stage "conformance-$name" 140 "$work/cage" plugins test "$name" --device "$device" "${claims[@]}" &
+		stage "conformance-$name" tests "$work/cage" plugins test "$name" --device "$device" "${claims[@]}" &
 	done
 	wait
 }
@@ -128,7 +153,7 @@ train() {
 		"data.train=\"$work/data/train.tokens\"" "data.validation=\"$work/data/val.tokens\"" "train.out=\"$work/runs/$name\"" "$@"; do
 		sets+=(--set "$set")
 	done
-	stage "demo-$name" 110 "$work/cage" train "$work/demo.toml" "${sets[@]}"
+	stage "demo-$name" demo "$work/cage" train "$work/demo.toml" "${sets[@]}"
 }
 
 demo() {
@@ -142,58 +167,99 @@ demo() {
 	wait
 }
 
-# bench times steps, on a GPU in bfloat16, one process after the other.
-bench() {
-	local size preset batch watch sizes precision=float32
+# step NAME PRESET BATCH FLAG... times steps of a preset, on a GPU in bfloat16. A GPU that hangs is noticed before the limit.
+step() {
+	local name=$1 preset=$2 batch=$3 watch precision=float32
+	shift 3
 	if [ "$device" = cuda ]; then
 		precision=bfloat16
+		set -- "$@" --set device.timeout_minutes=0.4
 	fi
-	for size in ${SIZES:-30M:64 100M:64 430M:32}; do
+	nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -lms 500 >"$work/memory-$name" 2>/dev/null & # until killed
+	watch=$!
+	# shellcheck disable=SC2086 # STEP holds words
+	stage "bench-$name" "$name" "$work/cage" bench step --alone --device "$device" --precision "$precision" --preset "$preset" \
+		--batch "$batch" --context "${CONTEXT:-512}" --steps "${STEPS:-20}" "$@" ${STEP:-}
+	kill "$watch" 2>/dev/null || true
+	wait "$watch" 2>/dev/null || true
+}
+
+# trials has a model of one layer compiled, for which the device tries out kernels, attention and products.
+trials() {
+	local precision=float32
+	if [ "$device" = cuda ]; then
+		precision=bfloat16
+		stage trials-products trials "$work/cage" bench step --alone --steps 1 --device cuda --precision bfloat16 --layers 1 --width 128 --heads 2 --context 128 --batch 2 \
+			--set 'device.products="integer"' --set device.timeout_minutes=0.4
+	fi
+	stage trials trials "$work/cage" bench step --alone --steps 1 --device "$device" --precision "$precision" --layers 1 --width 128 --heads 2 --context 128 --batch 2
+}
+
+# bench times steps, one process after the other, the smallest preset with kernels and without.
+bench() {
+	local size preset batch sizes memory=0
+	if [ -s "$work/gpu" ]; then
+		memory=$(sed -n '1s/.*, *\([0-9]*\) MiB.*/\1/p' "$work/gpu")
+	fi
+	for size in ${SIZES:-30M:64 100M:64 430M:$((${memory:-0} > 100000 ? 64 : 32))}; do
 		preset=${size%:*} batch=${size#*:}
-		nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -lms 500 >"$work/memory-$preset" 2>/dev/null & # until killed
-		watch=$!
-		# shellcheck disable=SC2086 # STEP holds words
-		stage "bench-$preset" 220 "$work/cage" bench step --alone --device "$device" --precision "$precision" --preset "$preset" \
-			--batch "$batch" --context "${CONTEXT:-512}" --steps "${STEPS:-20}" ${STEP:-}
-		kill "$watch" 2>/dev/null || true
-		wait "$watch" 2>/dev/null || true
+		if [ "$preset" = 30M ] && [ "$device" = cuda ]; then
+			step 30M-fused 30M "$batch" --set 'device.kernels="fused"'
+			step 30M-graph 30M "$batch" --set 'device.kernels="graph"'
+		else
+			step "$preset" "$preset" "$batch"
+			if grep -q RESOURCE_EXHAUSTED "$work/bench-$preset.err" 2>/dev/null; then
+				step "$preset-half" "$preset" $((batch / 2))
+			fi
+		fi
 		if [ -n "${PEER:-}" ]; then
 			sizes=$(python3 "$work/gpu-report.py" sizes "$preset")
-			stage "peer-$preset" 150 sh -c "$PEER $sizes --context ${CONTEXT:-512} --batch $batch --steps ${STEPS:-20}"
+			stage "peer-$preset" peer sh -c "$PEER $sizes --context ${CONTEXT:-512} --batch $batch --steps ${STEPS:-20}"
 		fi
 	done
+}
+
+# kernels times each kernel of the smallest preset alone.
+kernels() {
+	local size=${SIZES:-30M:64}
+	size=${size%% *}
+	stage kernels kernels "$work/cage" bench kernels --json --device "$device" --preset "${size%:*}" --batch "${size#*:}" --context "${CONTEXT:-512}"
 }
 
 run() {
 	out=${OUT:-gpu-report} device=${DEVICE:-cuda}
 	work=$(mktemp -d)
 	trap 'rm -rf "$work"' EXIT
-	if [ ! -f "$pack" ]; then
+	if [ ! -e "$pack" ]; then
 		echo "$pack is missing: make it with \`scripts/gpu-check.sh build\` on a machine with Go" >&2
 		return 1
 	fi
-	unpack
-	export CAGE_PLUGIN_PATH="$work/plugins"
-	nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader >"$work/gpu" 2>/dev/null || true
-	stage device 60 "$work/cage" version --device "$device" --json
-	if ! grep -q '^device	0	' "$work/stages"; then
-		cat "$work/device.err" >&2
-		echo "there is no device \"$device\" to check" >&2
-		return 3
-	fi
-	mkdir -p "$out" "$work/runs"
 	local phase
-	for phase in ${PHASES:-tests demo bench}; do
+	for phase in ${PHASES:-trials bench kernels demo tests}; do
 		case $phase in
-		tests | demo | bench) $phase ;;
+		trials | bench | kernels | demo | tests) ;;
 		*)
-			echo "PHASES: unknown phase $phase: known are tests, demo, bench" >&2
+			echo "PHASES: unknown phase $phase: known are trials, bench, kernels, demo, tests" >&2
 			return 1
 			;;
 		esac
 	done
-	(cd "$work" && for f in *.out *.err; do [ -s "$f" ] && printf '\n== %s\n' "$f" && tail -n 2000 "$f"; done) >"$out/log.txt" || true
-	python3 "$work/gpu-report.py" report "$work" "$out"
+	mkdir -p "$out" "$work/runs"
+	unpack
+	export CAGE_PLUGIN_PATH="$work/plugins"
+	timeout 20 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader >"$work/gpu" 2>/dev/null || true
+	trap 'report || true; exit 1' INT TERM
+	stage device device "$work/cage" version --device "$device" --json
+	if ! grep -q '^device	0	' "$work/stages"; then
+		cat "$work/device.err" >&2 2>/dev/null || true
+		echo "there is no device \"$device\" to check" >&2
+		report || true
+		return 3
+	fi
+	for phase in ${PHASES:-trials bench kernels demo tests}; do
+		$phase
+	done
+	report
 }
 
 case ${1-} in

@@ -1,9 +1,10 @@
 """Part of gpu-check.sh: the shapes of presets, and the report on what the stages left behind.
 
-usage: gpu-report.py sizes PRESET        flags of that size, for another program
-       gpu-report.py report WORK OUT     writes OUT/report.json and OUT/report.md
+usage: gpu-report.py sizes PRESET              flags of that size, for another program
+       gpu-report.py report WORK OUT [--quiet]  writes OUT/report.json and OUT/report.md, and prints the latter
 """
 import json
+import os
 import pathlib
 import re
 import sys
@@ -85,71 +86,180 @@ def compare(work):
     return result
 
 
-def memory(work, preset):
-    path = work / f"memory-{preset}"
+def memory(work, name):
+    path = work / f"memory-{name}"
     values = [int(v) for v in path.read_text().split() if v.isdigit()] if path.exists() else []
     return max(values, default=None)
 
 
-def benchmarks(work, done):
+def benchmarks(work, done, predicted):
+    """What was measured of each step, by the name of its stage, beside what was predicted for its preset and batch."""
     result = {}
     for name in done:
-        kind, _, preset = name.partition("-")
-        if kind in ("bench", "peer"):
-            value = last_json(work / f"{name}.out") if done[name]["exit_code"] == 0 else None
-            result.setdefault(preset, {})[kind] = value
-    for preset, entry in result.items():
-        entry["memory_mib"] = memory(work, preset)
-        if entry.get("bench") and entry.get("peer"):
-            entry["ratio"] = entry["peer"]["seconds"] / entry["bench"]["seconds"]
+        kind, _, step = name.partition("-")
+        if kind != "bench":
+            continue
+        value = last_json(work / f"{name}.out") if done[name]["exit_code"] == 0 else None
+        entry = result[step] = {"bench": value, "memory_mib": memory(work, step)}
+        if value:
+            entry["first_step_seconds"] = value.get("first_step_seconds")
+            found = predicted.get("steps", {}).get(f"{step.partition('-')[0]}:{value.get('batch')}")
+            if found and not step.endswith("-graph"):
+                entry["predicted_seconds"] = found["seconds"]
+                entry["times_predicted"] = value["seconds"] / found["seconds"][-1]
+        peer = last_json(work / f"peer-{step.partition('-')[0]}.out")
+        if value and peer:
+            entry["peer"], entry["ratio"] = peer, peer["seconds"] / value["seconds"]
     return result
+
+
+def warnings(work, done):
+    """What cage does without, and why: each warning once, with the stages that have it."""
+    found = {}
+    for name in done:
+        path = work / f"{name}.err"
+        text = path.read_text(errors="replace") if path.exists() else ""
+        for message in re.findall(r"\[WARN\] +(?:cage: )?(.*)", text):
+            found.setdefault(message, []).append(name)
+    return found
+
+
+def choices(work, done):
+    """What the device was found to do faster, or only: by kind of kernel, from the trials of all stages."""
+    found = {}
+    for name in done:
+        for choice in (last_json(work / f"{name}.out") or {}).get("choices") or []:
+            found[choice["kind"]] = choice
+    return list(found.values())
+
+
+def failures(work, done):
+    """The last line of each stage that failed, which says why."""
+    found = {}
+    for name, stage in done.items():
+        if stage["exit_code"] in (0, None) or name.startswith("test-"):
+            continue
+        path = work / f"{name}.err"
+        lines = [line for line in (path.read_text(errors="replace") if path.exists() else "").splitlines() if line.strip()]
+        said = [line for line in lines if line.startswith("cage: ")] or lines[-1:]
+        if stage["exit_code"] in (124, 137):
+            said = [f"its time was over after {stage['seconds']} s" + (f"; last it said: {said[-1]}" if said else "")]
+        found[name] = said[-1].removeprefix("cage: ") if said else f"exit code {stage['exit_code']}, and not a word"
+    return found
+
+
+def next_steps(report):
+    """What to try next, the most important first."""
+    steps = []
+    failed, done, bench = report["failures"], report["stages"], report["benchmarks"]
+    if "device" in failed:
+        return ["The device does not open. What to do: " + failed["device"]]
+    for name, why in failed.items():
+        if name == "bench-30M-fused" and bench.get("30M-graph", {}).get("bench"):
+            steps.append(f"Kernels fail and graphs do not: train with `device.kernels = \"graph\"`, and look at log.txt for {name}.")
+        steps.append(f"{name}: {why}")
+    for choice in report["choices"]:
+        if choice.get("reason"):
+            steps.append(f"{choice['kind']}: computed without kernels, because {choice['reason']}")
+    for name, entry in bench.items():
+        if entry.get("times_predicted", 0) > 1.15:
+            slow = [k["name"] for k in report["kernels"] if k.get("times_bound") and k["times_bound"] > 2][:3]
+            steps.append(f"{name} takes {entry['times_predicted']:.2f} times the upper prediction: "
+                         + (f"the kernels furthest from their bounds are {', '.join(slow)}; " if slow else "no kernel of cage's own is far from its bound, so look at products and attention: ")
+                         + f"`nsys profile bin/cage bench step --device cuda --precision bfloat16 --preset {name.partition('-')[0]} …` names all")
+    fused, graph = (bench.get(f"30M-{way}", {}).get("bench") for way in ("fused", "graph"))
+    if fused and graph and fused["seconds"] > graph["seconds"]:
+        steps.append(f"Kernels are slower than graphs at 30M ({1e3 * fused['seconds']:.1f} and {1e3 * graph['seconds']:.1f} ms): `device.kernels = \"auto\"` should have chosen graphs.")
+    wrong = [name for name, e in report["demo"].items() if e.get("ok") is False]
+    if wrong:
+        steps.append("Losses on the GPU are not those of the CPU: " + ", ".join(wrong) + ". Compare with `device.kernels = \"graph\"` and `device.attention = \"plain\"`.")
+    tests = [f"{n}: {t['failed'][0]}" for n, t in report["tests"].items() if t["failed"]]
+    if tests:
+        steps.append("Tests fail: " + "; ".join(tests) + ". log.txt has what they say.")
+    skipped = [name for name, s in done.items() if s["exit_code"] is None]
+    if skipped:
+        phases = dict.fromkeys({"bench": "bench", "peer": "bench", "demo": "demo", "kernels": "kernels"}.get(n.partition("-")[0], "tests") for n in skipped)
+        steps.append(f"No time was left for {', '.join(skipped)}: `PHASES=\"{' '.join(phases)}\" scripts/gpu-check.sh`")
+    return steps or ["Nothing: all is as it should be."]
 
 
 def number(value, form):
     return "-" if value is None else format(value, form)
 
 
+def table(heads, rows):
+    return ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)] + ["| " + " | ".join(row) + " |" for row in rows] + [""]
+
+
 def markdown(report):
-    lines = ["# Device check", "", report["gpu"] or "nvidia-smi says nothing", "", str(report["device"]), ""]
-    failed = [name for name, s in report["stages"].items() if s["exit_code"] not in (0, None)]
-    skipped = [name for name, s in report["stages"].items() if s["exit_code"] is None]
-    lines += ["Failed: " + (", ".join(failed) or "nothing"), "Not reached in time: " + (", ".join(skipped) or "nothing"), ""]
-    if report["tests"]:
-        lines += ["| tests of | passed | skipped | failed |", "|---|---|---|---|"]
-        lines += [f"| {n} | {t['passed']} | {t['skipped']} | {', '.join(t['failed']) or '-'} |" for n, t in report["tests"].items()]
-        lines.append("")
-    if report["demo"]:
-        lines += ["| demo, 100 steps | first loss | last | validation | first, difference | largest | validation, difference |", "|---|---|---|---|---|---|---|"]
-        for name, e in report["demo"].items():
-            lines.append("| " + " | ".join([name] + [number(e.get(k), ".5f") for k in ("first", "last", "validation")]
-                         + [number(e.get(k), ".1e") for k in ("first_difference", "largest_difference", "validation_difference")]) + " |")
-        lines.append("")
+    device = report["device"] or {}
+    lines = ["# Device check", "", report["gpu"] or "nvidia-smi says nothing", "", device.get("device") or "The device does not open.", ""]
+    if device:
+        lines += [f"cage {device['version']}: " + ", ".join(f"{k} {v}" for k, v in device["build"].items()), ""] + [f"lacks: {x}" for x in device.get("lacks") or []] + [""]
+    lines += ["## What to do next", ""]
+    lines += [f"{i}. {step}" for i, step in enumerate(report["next"], 1)] + [""]
+    lines += [", ".join(f"{name} {s['seconds']} s" + ("" if s["exit_code"] == 0 else " (not reached)" if s["exit_code"] is None else " (failed)")
+                        for name, s in report["stages"].items()), ""]
+    if report["choices"]:
+        lines += ["## Trials", ""] + table(["kind", "computed", "kernel ms", "operations ms", "why"], [
+            [c["kind"], "as one kernel" if c["fused"] else "as operations", number(c.get("fused_ms"), ".3f"), number(c.get("plain_ms"), ".3f"), c.get("reason") or "the times"]
+            for c in report["choices"]])
+    if report["warnings"]:
+        lines += ["## What cage does without", ""] + [f"- {message} ({', '.join(names[:3])}{' …' if names[3:] else ''})" for message, names in report["warnings"].items()] + [""]
     if report["benchmarks"]:
-        lines += ["| preset | step ms | model TFLOP/s | GPU memory MiB | peer ms | times as fast |", "|---|---|---|---|---|---|"]
-        for preset, e in report["benchmarks"].items():
+        rows = []
+        for name, e in report["benchmarks"].items():
             own, peer = e.get("bench") or {}, e.get("peer") or {}
             ms = [None if v.get("seconds") is None else 1e3 * v["seconds"] for v in (own, peer)]
-            tflops = None if own.get("gflops") is None else own["gflops"] / 1e3
-            lines.append(f"| {preset} | {number(ms[0], '.1f')} | {number(tflops, '.1f')} | {number(e['memory_mib'], 'd')} "
-                         f"| {number(ms[1], '.1f')} | {number(e.get('ratio'), '.2f')} |")
-        lines.append("")
+            predicted = e.get("predicted_seconds")
+            rows.append([name, number(own.get("batch"), "d"), number(ms[0], ".1f"),
+                         "-" if not predicted else " to ".join(f"{1e3 * x:.1f}" for x in predicted), number(e.get("times_predicted"), ".2f"),
+                         number(e.get("first_step_seconds"), ".1f"), number(None if own.get("gflops") is None else own["gflops"] / 1e3, ".1f"),
+                         number(e["memory_mib"], "d"), number(ms[1], ".1f"), number(e.get("ratio"), ".2f")])
+        lines += ["## Steps", "", f"Predictions are for an NVIDIA {report['predicted'].get('gpu', '?')}, of {report['predicted'].get('made', '?')}.", ""]
+        lines += table(["step", "batch", "ms", "predicted ms", "of the upper", "first step s", "model TFLOP/s", "GPU memory MiB", "peer ms", "times as fast"], rows)
+    if report["kernels"]:
+        kinds = {}
+        for k in report["kernels"]:
+            kind = kinds.setdefault(k["kind"], [0, 0.0, 0.0, 0.0, 0.0])
+            kind[0] += 1
+            for i, key in enumerate(("bound_seconds", "predicted_seconds", "seconds"), 1):
+                kind[i] += k["calls"] * (k.get(key) or 0)
+        lines += ["## Kernels of a step, alone", ""] + table(["kind", "kernels", "at the rate of memory, ms", "predicted ms", "measured ms"], [
+            [name, str(n), *(number(1e3 * x or None, ".2f") for x in times[:3])] for name, (n, *times) in kinds.items()])
+    if report["demo"]:
+        rows = [[name] + [number(e.get(k), ".5f") for k in ("first", "last", "validation")]
+                + [number(e.get(k), ".1e") for k in ("first_difference", "largest_difference", "validation_difference")] for name, e in report["demo"].items()]
+        lines += ["## Demo, 100 steps", ""] + table(["device", "first loss", "last", "validation", "first, difference", "largest", "validation, difference"], rows)
+    if report["tests"]:
+        lines += ["## Tests", ""] + table(["tests of", "passed", "skipped", "failed"],
+                                          [[n, str(t["passed"]), str(t["skipped"]), ", ".join(t["failed"]) or "-"] for n, t in report["tests"].items()])
     return "\n".join(lines)
 
 
-def write(work, out):
-    done = stages(work)
+def write(work, out, quiet):
+    done, predicted = stages(work), last_json_text(work / "predicted.json") or {}
     report = {
-        "gpu": (work / "gpu").read_text().strip(),
+        "gpu": (work / "gpu").read_text().strip() if (work / "gpu").exists() else "",
         "device": last_json_text(work / "device.out"),
         "stages": done,
-        "tests": {n.removeprefix("test-"): tests(work, n) for n, s in sorted(done.items()) if n.startswith("test-") and s["exit_code"] is not None},
+        "failures": failures(work, done),
+        "warnings": warnings(work, done),
+        "choices": choices(work, done),
+        "benchmarks": benchmarks(work, done, predicted),
+        "kernels": (last_json_text(work / "kernels.out") or {}).get("kernels", []),
         "demo": compare(work) if "demo-cpu" in done else {},
-        "benchmarks": benchmarks(work, done),
+        "tests": {n.removeprefix("test-"): tests(work, n) for n, s in sorted(done.items()) if n.startswith("test-") and s["exit_code"] is not None},
+        "predicted": predicted,
     }
-    (out / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+    report["next"] = next_steps(report)
     text = markdown(report)
-    (out / "report.md").write_text(text)
-    print(text)
+    for name, content in (("report.json", json.dumps(report, indent=1) + "\n"), ("report.md", text)):
+        new = out / f"{name}.{os.getpid()}"  # tests end at once
+        new.write_text(content)
+        new.replace(out / name)
+    if not quiet:
+        print(text)
     wrong = [n for n, s in done.items() if s["exit_code"] not in (0, None)] + [n for n, e in report["demo"].items() if e.get("ok") is False]
     return 1 if wrong else 0
 
@@ -167,7 +277,7 @@ if __name__ == "__main__":
         if sys.argv[2] not in SIZES:
             sys.exit(f"no preset {sys.argv[2]}: known are {', '.join(SIZES)}")
         print(sizes(sys.argv[2]))
-    elif sys.argv[1:2] == ["report"] and len(sys.argv) == 4:
-        sys.exit(write(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])))
+    elif sys.argv[1:2] == ["report"] and len(sys.argv) in (4, 5):
+        sys.exit(write(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4:] == ["--quiet"]))
     else:
         sys.exit(__doc__)

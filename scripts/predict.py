@@ -1,7 +1,8 @@
 """Compiles a step's StableHLO program for a GPU that is not there, and says what XLA makes of it. See scripts/predict.sh.
 
 usage: predict.py compile PROGRAM.mlir DUMP_DIR [GPU]    prints a JSON object; XLA's dump goes to DUMP_DIR
-       predict.py kernels PROGRAM.mlir DUMP_DIR [GPU]    fails where a kernel needs more registers than a GPU has
+       predict.py kernels PROGRAM.mlir DUMP_DIR [GPU]    prints each distinct kernel that is no product: instructions of its machine code, registers,
+                                                         warps on a multiprocessor, times; fails where one needs more registers than a GPU has
        predict.py table NAME=FILE:BENCH...               prints such objects, one for each size, as a table, with the operations that a model
                                                          takes from the answer of `cage bench step --alone`
 
@@ -10,21 +11,25 @@ See gpucompiler.py for what it needs.
 import collections
 import glob
 import json
+import math
 import os
 import re
 import sys
 import time
+from typing import NamedTuple
 
+import machinecode
 from gpucompiler import GPU, Compiler
 
-# What of a GPU's rates is reached by good kernels: bytes a second, and operations by the type of their operands; and what it does on bfloat16 at
-# most, by which utilisation is counted. Those of a B200 are the same shares of what NVIDIA states, but for products of four-bit floats: a third,
+# What of a GPU's rates is reached by good kernels: bytes a second, and operations by the type of their operands; what it does on bfloat16 at most,
+# by which utilisation is counted; and the rate of its clock while it works. Those of a B200 are the same shares of what NVIDIA states, but for products of four-bit floats: a third,
 # because tiles of 128 × 256 have to be read faster than its cache is likely to give them.
 RATES = {
-    "NVIDIA H200 141GB HBM3e": dict(bytes=4.0e12, bf16=600e12, f16=600e12, s8=1200e12, f32=40e12, peak=989e12),
-    "NVIDIA B200": dict(bytes=6.7e12, bf16=1365e12, f16=1365e12, s8=2730e12, f4=3000e12, f32=48e12, peak=2250e12),
+    "NVIDIA H200 141GB HBM3e": dict(bytes=4.0e12, bf16=600e12, f16=600e12, s8=1200e12, f32=40e12, peak=989e12, clock=1.755e9),
+    "NVIDIA B200": dict(bytes=6.7e12, bf16=1365e12, f16=1365e12, s8=2730e12, f4=3000e12, f32=48e12, peak=2250e12, clock=1.74e9),
 }
 LAUNCH = 2e-6
+SCHEDULERS = 4  # of a multiprocessor, each of which starts an instruction of a warp in each clock
 SIZE = dict(f64=8, u64=8, s64=8, f32=4, u32=4, s32=4, bf16=2, f16=2, s16=2, u16=2, pred=1, u8=1, s8=1, s4=0.5, u4=0.5)
 TENSOR = re.compile("(" + "|".join(sorted(SIZE, key=len, reverse=True)) + r")\[([\d,]*)\](?:\{([\d,]*))?")
 KINDS = ["linear products", "rotation products", "head products", "attention", "quantization", "elementwise on tokens", "softmax and loss",
@@ -188,8 +193,49 @@ def rotations(text):
     return lines
 
 
-def kernels(module, tokens, vocab, rotated, rates):
-    """Each kernel: itself, how often it runs, and of one run kind, bytes, operations, seconds."""
+class Kernel(NamedTuple):
+    op: tuple
+    times: int
+    kind: str
+    bytes: float  # of one run, as what follows
+    flop: int
+    floor: float  # seconds that bytes or operations take
+    issue: float  # seconds that instructions take, at four a clock on each multiprocessor; 0 for products
+    launch: machinecode.Launch
+    code: machinecode.Code
+
+    def seconds(self, issued):
+        """The time, where a multiprocessor starts so many instructions a clock."""
+        return max(self.floor, self.issue * SCHEDULERS / issued) + LAUNCH
+
+
+class Machine:
+    """A GPU as XLA describes it, and machine code for it."""
+
+    def __init__(self, description, dump, module, clock):
+        def limit(name):
+            return int(re.search(rf"\b{name}: (\d+)", description)[1])
+        self.cores, self.registers, self.threads, self.shared = (limit(x) for x in ("core_count", "registers_per_core_limit", "threads_per_core_limit", "shared_memory_per_core"))
+        self.clock, self.launches = clock, machinecode.launches(dump)
+        loops = {}
+        for op in (op for lines in module.computations.values() for op in lines if "__gpu$xla.gpu.triton" in op[3]):
+            for launch in self.launches.get(op[0], []):
+                loops[launch.kernel] = machinecode.tile_loops(op[3], launch.blocks)
+        self.codes = machinecode.assemble(sorted(glob.glob(dump + "/*.ptx")), loops)
+
+    def occupancy(self, code, launch):
+        """The warps that a multiprocessor has room for."""
+        warps = math.ceil(launch.threads / 32)
+        by_registers = self.registers // (math.ceil(max(code.registers, 1) * 32 / 256) * 256) // 4 * 4 // warps
+        return warps * min(by_registers, self.threads // launch.threads, self.shared // (code.shared + launch.shared + 1024), 32)
+
+    def issue(self, code, launch):
+        """Seconds in which the busiest multiprocessor starts all instructions of its blocks, one for each scheduler and clock."""
+        return math.ceil(launch.blocks / self.cores) * math.ceil(launch.threads / 32) * code.instructions / (SCHEDULERS * self.clock)
+
+
+def kernels(module, tokens, vocab, rotated, rates, machine):
+    """Each kernel that a program runs."""
     for op, types, times in module.executed(module.entry):
         replaced = module.replaced(op)
         touched = (replaced[0] if replaced else tensors(op[1])) + read(module, op, types)
@@ -215,7 +261,10 @@ def kernels(module, tokens, vocab, rotated, rates):
             kind = "elementwise on tokens"
         else:
             kind = "weights, optimizer, statistics" if op[2] in ("fusion", "copy") else "other"
-        yield op, times, kind, moved, flop, max(moved / rates["bytes"], flop / rate) + LAUNCH
+        is_product = flop > 0 and rate != rates["f32"] or kind == "attention"
+        launch = next(iter(machine.launches.get(op[0], [])), None)
+        code = machine.codes.get(launch.kernel) if launch and not is_product else None
+        yield Kernel(op, times, kind, moved, flop, max(moved / rates["bytes"], flop / rate), machine.issue(code, launch) if code else 0, launch, code)
 
 
 def beside_rotations(module, kinds):
@@ -239,36 +288,54 @@ def beside_rotations(module, kinds):
     return sorted(n for n in near if n in kinds and transposes(module, entry[n]))
 
 
-def compile_program(path, dump, gpu, flags=""):
-    """The program, and XLA's seconds and statistics of memory."""
+def compile_program(path, dump, gpu):
+    """The program, the optimized one, the GPU with machine code, and XLA's seconds and statistics of memory."""
+    os.makedirs(dump, exist_ok=True)
     with open(path) as file:
         text = file.read()
-    compiler = Compiler(gpu, f"{flags} --xla_dump_hlo_as_text --xla_dump_to={dump}")
+    compiler = Compiler(gpu, f" --xla_dump_hlo_as_text --xla_dump_emitter_re=ptx --xla_dump_to={dump}")
     start = time.time()
     memory = compiler.compile(text).get_compiled_memory_stats()
-    return text, dict(compile_seconds=round(time.time() - start, 1), arguments=memory.argument_size_in_bytes, outputs=memory.output_size_in_bytes,
+    files = [f for f in glob.glob(dump + "/*after_optimizations.txt") if not re.search("buffer|memory|live", os.path.basename(f))]
+    module = Module(max(files, key=os.path.getmtime))
+    return text, module, Machine(compiler.target, dump, module, RATES[gpu]["clock"]), dict(compile_seconds=round(time.time() - start, 1), arguments=memory.argument_size_in_bytes, outputs=memory.output_size_in_bytes,
                       aliases=memory.alias_size_in_bytes, temporaries=memory.temp_size_in_bytes)
 
 
 def describe(path, dump, gpu):
-    os.makedirs(dump, exist_ok=True)
-    text, result = compile_program(path, dump, gpu)
+    text, module, machine, result = compile_program(path, dump, gpu)
     head = text[text.index("@main(") : text.index(") ->", text.index("@main("))]
     rows = [int(x) for x in re.search(r"tensor<(\d+x[\dx]+)xi32>", head)[1].split("x")]  # the tokens, each sequence with one more
     embedding = re.search(r"%param_embedding: tensor<(\d+)x", head)
     vocab = int(embedding[1]) if embedding else max(int(n) for n in re.findall(r"tensor<(\d+)x\d+xf32>", head))
     result["states"] = sum(4 * product(int(x) for x in re.findall(r"(\d+)x", m)) for m in re.findall(r"tensor<([^>]*f32)> \{ ?tf.aliasing_output", head))
-    files = [f for f in glob.glob(dump + "/*step*after_optimizations.txt") if not re.search("buffer|memory|live", os.path.basename(f))]
-    module = Module(max(files, key=os.path.getmtime))
-    groups = {kind: dict(kernels=0, bytes=0, flop=0, seconds=0) for kind in KINDS}
+    groups = {kind: dict(kernels=0, bytes=0, flop=0, seconds=0, half=0) for kind in KINDS}
     kinds = {}
-    for op, times, kind, moved, flop, seconds in kernels(module, rows[-2] * (rows[-1] - 1), vocab, rotations(text), RATES[gpu]):
-        kinds[op[0]] = kind
-        for key, x in dict(kernels=1, bytes=moved, flop=flop, seconds=seconds).items():
-            groups[kind][key] += times * x
-    result.update(kernels=sum(g["kernels"] for g in groups.values()), seconds=sum(g["seconds"] for g in groups.values()), groups=groups, gpu=gpu,
+    for k in kernels(module, rows[-2] * (rows[-1] - 1), vocab, rotations(text), RATES[gpu], machine):
+        kinds[k.op[0]] = k.kind
+        for key, x in dict(kernels=1, bytes=k.bytes, flop=k.flop, seconds=k.seconds(SCHEDULERS), half=k.seconds(SCHEDULERS / 2)).items():
+            groups[k.kind][key] += k.times * x
+    result.update({key: sum(g[key] for g in groups.values()) for key in ("kernels", "seconds", "half")}, groups=groups, gpu=gpu,
                   transposes_beside_rotations=beside_rotations(module, kinds))
     return result
+
+
+def print_kernels(path, dump, gpu):
+    """A table of the distinct kernels that are no products, the longest first; whether one spills registers."""
+    text, module, machine, _ = compile_program(path, dump, gpu)
+    found = collections.defaultdict(list)
+    for k in kernels(module, sys.maxsize, sys.maxsize, rotations(text), RATES[gpu], machine):
+        if k.code:
+            found[k.launch.kernel].append(k)
+    print(f"{'kernel':40} runs blocks threads instructions registers warps shared  bytes, µs  issue, µs: at 4, at 2 a clock")
+    for name, runs in sorted(found.items(), key=lambda x: -sum(k.times * k.seconds(SCHEDULERS / 2) for k in x[1])):
+        k = runs[0]
+        note = " spills" * (k.code.spilled > 0) + " has a loop of unknown length" * (None in k.code.loops)
+        print(f"{name:40} {sum(k.times for k in runs):4} {k.launch.blocks:6} {k.launch.threads:7} {k.code.instructions:12} {k.code.registers:9}"
+              f" {machine.occupancy(k.code, k.launch):5} {k.code.shared + k.launch.shared:6} {1e6 * k.floor:10.2f} {1e6 * k.issue:10.2f} {2e6 * k.issue:6.2f}{note}")
+    spilling = sorted(name for name, code in machine.codes.items() if code.spilled)
+    if spilling:
+        sys.exit(f"these kernels need more registers than a GPU has: {', '.join(spilling)}")
 
 
 def table(named):
@@ -300,7 +367,7 @@ def main(command, *arguments):
     if command == "compile" and len(arguments) in (2, 3):
         print(json.dumps(describe(*arguments[:2], arguments[2] if arguments[2:] else GPU)))
     elif command == "kernels" and len(arguments) in (2, 3):
-        print(json.dumps(compile_program(*arguments[:2], arguments[2] if arguments[2:] else GPU, "--xla_gpu_fail_ptx_compilation_on_register_spilling=true")[1]))
+        print_kernels(*arguments[:2], arguments[2] if arguments[2:] else GPU)
     elif command == "table" and arguments:
         table(arguments)
     else:

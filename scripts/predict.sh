@@ -46,6 +46,8 @@ fi
 for version in "${versions[@]}"; do
 	install "$python" "$work/$version" "jaxlib==$version" "jax-cuda13-pjrt==$version" nvidia-cuda-nvcc==13.5.37 nvidia-nvvm==13.5.37 numpy==2.5.5
 done
+install "$python" "$work/disassembler" nvidia-cuda-nvdisasm==13.5.37
+PATH=$(echo "$work"/disassembler/venv/lib/python3*/site-packages/nvidia/cu13/bin):$PATH
 CAGE_PREDICT_TARGETS=$(echo "$work/$newest"/venv/lib/python3*/site-packages/jax_plugins/xla_cuda13/xla_cuda_plugin.so)
 export CAGE_PREDICT_TARGETS
 if [ $# -gt 0 ]; then

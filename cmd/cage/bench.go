@@ -27,7 +27,7 @@ import (
 func newBench() *cobra.Command {
 	return group(&cobra.Command{Use: "bench", Short: "Measure speed on this machine"},
 		surviveSIGPIPE(newBenchStep()), surviveSIGPIPE(newBenchMatrix()), surviveSIGPIPE(newBenchOverhead()), surviveSIGPIPE(newBenchScale()),
-		surviveSIGPIPE(newBenchPeak()))
+		surviveSIGPIPE(newBenchPeak()), surviveSIGPIPE(newBenchKernels()))
 }
 
 // benchModel are the sizes and plugins of the model whose step is measured, as the flags give them.
@@ -276,6 +276,7 @@ func stepAlone(ctx context.Context, cfg *config.Config, o bench.Options) (*answe
 	}
 	value := map[string]any{
 		"seconds": r.Seconds, "first_step_unix": r.FirstStepUnix,
+		"first_step_seconds": r.Steps[0].Compile, "batch": cfg.Train.Batch,
 		"gflops": r.FLOPs / r.Seconds / 1e9, "flops": r.FLOPs, "peak_memory_bytes": r.PeakMemory,
 	}
 	line, err := json.Marshal(value)

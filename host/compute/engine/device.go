@@ -78,7 +78,11 @@ type Device struct {
 	compiled atomic.Int64
 	found    sync.Map // by key, func() any: see Once
 	watch    atomic.Pointer[func(*Executable)]
-	hangs    atomic.Bool // it did not answer in time: nothing waits for it any more
+	uses     struct { // of kernels
+		sync.Mutex
+		list []KernelUse
+	}
+	hangs atomic.Bool // it did not answer in time: nothing waits for it any more
 }
 
 // openers maps each kind of device to the function that makes its backend.

@@ -83,6 +83,7 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		g.Finalize()
 		return nil, stepError(name, Compiling, err)
 	}
+	d.noteKernels(name, backend)
 	return e, nil
 }
 

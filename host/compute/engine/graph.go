@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/gobackend"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
@@ -202,6 +203,7 @@ type recordingBackend struct {
 	// functions stand for the graph's kernels until it is compiled, and kernels has these by their names.
 	functions map[kernelKey]*graph.Function
 	kernels   map[string]Kernel
+	uses      []*KernelUse          // of the functions, in their order
 	notes     map[*graph.Node][]any // see Note
 	closures  int                   // those of loops so far
 }
@@ -283,8 +285,57 @@ func (k Kernel) Call(inputs []*graph.Node, body func(in []*graph.Node) []*graph.
 			r.functions, r.kernels = map[kernelKey]*graph.Function{}, map[string]Kernel{}
 		}
 		r.functions[key], r.kernels[name] = f, k
+		r.uses = append(r.uses, &KernelUse{Kernel: k, Inputs: shapesOf(inputs), key: key})
 	}
-	return f.Call(inputs...)
+	outputs := f.Call(inputs...)
+	for _, use := range r.uses {
+		if use.key == key {
+			use.Calls++
+			use.Outputs = shapesOf(outputs)
+		}
+	}
+	return outputs
+}
+
+func shapesOf(nodes []*graph.Node) (list []shapes.Shape) {
+	for _, n := range nodes {
+		list = append(list, n.Shape())
+	}
+	return list
+}
+
+// A KernelUse says how a program calls a kernel.
+type KernelUse struct {
+	Kernel
+	Program         string // name given to Compile
+	Inputs, Outputs []shapes.Shape
+	Calls           int // places in the program; those in a loop are executed more often
+	key             kernelKey
+}
+
+// Bytes is what a call reads and writes, each input and output once.
+func (u KernelUse) Bytes() (n int64) {
+	for _, s := range slices.Concat(u.Inputs, u.Outputs) {
+		n += int64(s.Size()) * int64(s.DType.Size())
+	}
+	return n
+}
+
+// KernelUses lists the kernels of each program that was compiled for the device so far, in the order of their first use.
+func (d *Device) KernelUses() []KernelUse {
+	d.uses.Lock()
+	defer d.uses.Unlock()
+	return slices.Clone(d.uses.list)
+}
+
+// noteKernels adds those of one program.
+func (d *Device) noteKernels(program string, r *recordingBackend) {
+	d.uses.Lock()
+	defer d.uses.Unlock()
+	for _, use := range r.uses {
+		use.Program = program
+		d.uses.list = append(d.uses.list, *use)
+	}
 }
 
 // kernelKey is what the function that stands for a kernel depends on.

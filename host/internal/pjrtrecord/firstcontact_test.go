@@ -82,15 +82,15 @@ func copied(t *testing.T, from, to string) {
 
 const packagedPlugin = "jax_plugins/xla_cuda13/xla_cuda_plugin.so"
 
-// newMachine makes one in which all is well. parts holds what is compiled once: the plugin, the driver and an empty library.
-func newMachine(t *testing.T, parts string) *machine {
+// newMachine makes one in which all is well, of the directory of [parts].
+func newMachine(t *testing.T, parts parts) *machine {
 	t.Helper()
 	root := t.TempDir()
 	m := &machine{site: filepath.Join(root, "venv/lib/python3.12/site-packages"), driver: filepath.Join(root, "driver")}
-	copied(t, filepath.Join(parts, "plugin.so"), filepath.Join(m.site, packagedPlugin))
-	copied(t, filepath.Join(parts, "driver.so"), filepath.Join(m.driver, "libcuda.so.1"))
+	copied(t, filepath.Join(parts.dir, "plugin.so"), filepath.Join(m.site, packagedPlugin))
+	copied(t, filepath.Join(parts.dir, "driver.so"), filepath.Join(m.driver, "libcuda.so.1"))
 	for _, name := range []string{"cu13/lib/libcudart.so.13", "cu13/lib/libnvrtc.so.13", "cu13/lib/libcublas.so.13", "cu13/lib/libcublasLt.so.13", "nccl/lib/libnccl.so.2", "cudnn/lib/libcudnn.so.9"} {
-		copied(t, filepath.Join(parts, "empty.so"), filepath.Join(m.site, "nvidia", name))
+		copied(t, filepath.Join(parts.dir, "empty.so"), filepath.Join(m.site, "nvidia", name))
 	}
 	for _, name := range []string{"bin/ptxas", "nvvm/libdevice/libdevice.10.bc"} {
 		write(t, filepath.Join(m.site, "nvidia/cu13", name), "")
@@ -110,22 +110,35 @@ func (m *machine) set(variable, value string) {
 	m.environment = append(m.environment, variable+"="+value)
 }
 
+// parts are what is compiled once for all machines.
+type parts struct {
+	dir  string // the plugin, the driver and an empty library
+	pack string // cage and plugins, as in the archive of scripts/gpu-check.sh
+}
+
+func newParts(t *testing.T) parts {
+	t.Helper()
+	plugin, _ := pjrtrecord.Plugin(t, 1)
+	p := parts{t.TempDir(), t.TempDir()}
+	copied(t, plugin, filepath.Join(p.dir, "plugin.so"))
+	library(t, filepath.Join(p.dir, "driver.so"), driverCode)
+	library(t, filepath.Join(p.dir, "empty.so"), "int empty;")
+	build(t, "-tags", "cuda", "-o", filepath.Join(p.pack, "cage"), "github.com/cage-qat/cage/cmd/cage")
+	for _, name := range []string{"quest", "adamw"} {
+		to := filepath.Join(p.pack, "plugins", name)
+		if built := os.Getenv("CAGE_TEST_PLUGINS"); built != "" {
+			copied(t, filepath.Join(built, name), to)
+		} else {
+			build(t, "-o", to, "github.com/cage-qat/cage/plugins/"+name)
+		}
+	}
+	return p
+}
+
 // TestFirstContact: what goes wrong on a machine with a GPU that was never used before ends in one line that says what and what
 // to do, either an error or, where there is another way, a warning.
 func TestFirstContact(t *testing.T) {
-	plugin, _ := pjrtrecord.Plugin(t, 1)
-	parts := t.TempDir()
-	build(t, "-tags", "cuda", "-o", filepath.Join(parts, "cage"), "github.com/cage-qat/cage/cmd/cage")
-	plugins := os.Getenv("CAGE_TEST_PLUGINS")
-	if plugins == "" {
-		plugins = filepath.Join(parts, "plugins")
-		for _, name := range []string{"quest", "adamw"} {
-			build(t, "-o", filepath.Join(plugins, name), "github.com/cage-qat/cage/plugins/"+name)
-		}
-	}
-	copied(t, plugin, filepath.Join(parts, "plugin.so"))
-	library(t, filepath.Join(parts, "driver.so"), driverCode)
-	library(t, filepath.Join(parts, "empty.so"), "int empty;")
+	parts := newParts(t)
 	const step, kernel, attention = "module @step", "xla.gpu.triton", "__cudnn$fmha"
 	fault := func(event, program string, code int, message string) func(*testing.T, *machine) {
 		return func(_ *testing.T, m *machine) {
@@ -185,7 +198,7 @@ func TestFirstContact(t *testing.T) {
 		}, nil, false,
 			[]string{packagedPlugin, "no shared library", "install it again"}},
 		{"another library as plugin", func(t *testing.T, m *machine) {
-			copied(t, filepath.Join(parts, "empty.so"), filepath.Join(m.site, packagedPlugin))
+			copied(t, filepath.Join(parts.dir, "empty.so"), filepath.Join(m.site, packagedPlugin))
 		}, nil, false, []string{packagedPlugin, "no PJRT plugin", "GetPjrtApi"}},
 		{"cache not writable", func(t *testing.T, m *machine) { write(t, filepath.Join(m.site, "file"), "") }, []string{"--set", `device.cache="SITE/file/cache"`}, false,
 			[]string{"XLA's cache", "file", "device.cache"}},
@@ -218,8 +231,8 @@ func TestFirstContact(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, filepath.Join(parts, "cage"), arguments...)
-			cmd.Env = append(append(os.Environ(), "CAGE_PLUGIN_PATH="+plugins), m.environment...)
+			cmd := exec.CommandContext(ctx, filepath.Join(parts.pack, "cage"), arguments...)
+			cmd.Env = append(append(os.Environ(), "CAGE_PLUGIN_PATH="+filepath.Join(parts.pack, "plugins")), m.environment...)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			err := cmd.Run()

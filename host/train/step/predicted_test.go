@@ -94,8 +94,9 @@ func compileFor(t *testing.T, python, command, program string, gpu ...string) []
 	c.Stderr = &said
 	text, err := c.Output()
 	if err != nil {
-		t.Fatalf("%s: %v\n%s", c, err, &said)
+		t.Fatalf("%s: %v\n%s%s", c, err, text, &said)
 	}
+	t.Logf("%s", text)
 	return text
 }
 
