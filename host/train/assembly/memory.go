@@ -325,7 +325,7 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 
 // addResiduals counts what quantizers of activations keep for the backward pass, beside the values that products read.
 func addResiduals(out *memory.Model, programs *Programs) error {
-	counted := map[string][2]float64{} // by program
+	counted := map[string][3]float64{} // by program
 	for _, q := range programs.Activations {
 		key := fmt.Sprint(answer.Hashes(q.Programs()))
 		n, ok := counted[key]
@@ -334,6 +334,7 @@ func addResiduals(out *memory.Model, programs *Programs) error {
 			if err != nil {
 				return err
 			}
+			n[2] = float64(q.Program.Inputs[0].Type.Size())
 			for _, r := range parts.Residuals {
 				if r.Type.DType == program.Bool {
 					n[0] += float64(r.Type.Size())
@@ -343,7 +344,7 @@ func addResiduals(out *memory.Model, programs *Programs) error {
 			}
 			counted[key] = n
 		}
-		out.Masks, out.Residuals = out.Masks+n[0], out.Residuals+n[1]
+		out.Masks, out.Residuals, out.Activations = out.Masks+n[0], out.Residuals+n[1], out.Activations+n[2]
 	}
 	return nil
 }

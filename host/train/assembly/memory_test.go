@@ -19,22 +19,20 @@ type compiled struct {
 	State, Temporary, Other float64
 }
 
-// TestEstimateOfGPU: the estimate for GPUs is as accurate as it says, and what is there between the steps, which is most of a large
-// model, is exact.
+// TestEstimateOfGPU: the estimate for GPUs is within 6 % of each of these steps, and what is there between the steps, which is most
+// of a large model, is exact.
 func TestEstimateOfGPU(t *testing.T) {
 	file, err := os.Open("testdata/memory/compiled.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
+	const within = 0.06
 	finder, worst := testrun.Finder(t), 0.0
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var c compiled
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
 			t.Fatal(err)
-		}
-		if c.Temporary == 0 {
-			continue // not compiled yet
 		}
 		cfg, err := config.Load("testdata/memory/base.toml", c.Set)
 		if err != nil {
@@ -61,7 +59,7 @@ func TestEstimateOfGPU(t *testing.T) {
 		off := report.Bytes/want - 1
 		worst = max(worst, math.Abs(off))
 		t.Logf("%+5.1f %% of %-8s %q", 100*off, memory.Bytes(want), c.Set)
-		if math.Abs(off) > report.Accuracy {
+		if math.Abs(off) > within || report.Accuracy != memory.AccuracyOnGPU {
 			t.Errorf("%q: %s, by XLA %s, which is off by %.0f %%", c.Set, memory.Bytes(report.Bytes), memory.Bytes(want), 100*off)
 		}
 	}

@@ -39,9 +39,9 @@ type Model struct {
 	// Numbers of elements: of everything that is trained, of the part that has a
 	// quantized copy, and of the optimizers' states.
 	Parameters, Quantized, States float64
-	// Masks is the number of elements of truth values, and Residuals that of other values, which the quantizers of activations keep
-	// from the forward pass for the backward pass; they are counted for a GPU only.
-	Masks, Residuals float64
+	// Activations is the number of activations that are quantized; Masks is the number of truth values, and Residuals that of other
+	// numbers, which their quantizers keep from the forward pass for the backward pass. They are counted for a GPU only.
+	Activations, Masks, Residuals float64
 	// Teacher is the model whose predictions are learned; zero if there is none.
 	Teacher Teacher
 	// Measured is the number of elements of gradients that are also computed without quantization, for a measure.
