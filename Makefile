@@ -28,6 +28,11 @@ build: ## Build bin/cage and bin/plugins/*
 plugins: # A run records the hash of its plugins: it must not change with every commit.
 	$(GO) build -buildvcs=false -o bin/plugins/ $(addprefix ./plugins/,$(PLUGINS))
 
+.PHONY: cuda
+cuda: ## Build bin/cage-cuda, for NVIDIA's GPUs and Linux with glibc 2.28 or newer (Zig's C compiler from PyPI, 101 MB)
+	scripts/old-libc.sh $(GO) build -tags cuda -o bin/cage-cuda ./cmd/cage
+	scripts/old-libc.sh --check bin/cage-cuda
+
 PACKAGES ?= ./...
 
 # Tests find the plugins built, so that not each of them asks the go command for each plugin.
@@ -179,7 +184,8 @@ snapshot: ## Make the archives of a release in dist/, and publish nothing
 	scripts/try-archive.sh dist
 
 .PHONY: release
-release: ## Make the archives at a tag and draft a release of them (needs GITHUB_TOKEN)
+release: cuda ## Make the archives at a tag and draft a release of them (needs GITHUB_TOKEN)
+	gzip -9 -n -c bin/cage-cuda >bin/cage-cuda_linux_$$($(GO) env GOARCH).gz
 	$(GO) run $(GORELEASER) release --clean
 
 .PHONY: interop

@@ -15,7 +15,7 @@
 #   DEVICE   device to check (cuda); with cpu the script itself can be tried anywhere
 #   PHASES   what to do after the device was opened (trials bench kernels demo tests)
 #   LIMIT    seconds for all of it (570)
-#   SIZES    presets to time, each with its batch (30M:64 100M:64 430M:64, which has 32 on GPUs of less than 100 GB)
+#   SIZES    presets to time, or toy, each with its batch (30M:64 100M:64 430M:64, which has 32 on GPUs of less than 100 GB)
 #   CONTEXT  tokens per sequence (512)
 #   STEPS    steps to count (20)
 #   STEP     more flags of cage bench step (none)
@@ -30,7 +30,7 @@ cd "$(dirname "$0")/.."
 pack=${PACK:-bin/gpu-check.tar.xz}
 
 # Seconds for each stage, at most. They sum to less than ten minutes.
-declare -A limits=([device]=30 [trials]=45 [30M-fused]=60 [30M-graph]=45 [100M]=70 [430M]=100 [kernels]=40 [demo]=60 [tests]=100)
+declare -A limits=([device]=30 [trials]=45 [fused]=60 [graph]=45 [100M]=70 [430M]=100 [kernels]=40 [demo]=60 [tests]=100)
 
 build() {
 	# What is built runs on systems with an older C library, too, where Zig can be had.
@@ -167,6 +167,15 @@ demo() {
 	wait
 }
 
+# model SIZE prints the flags of a preset, or of a model that takes no time.
+model() {
+	if [ "$1" = toy ]; then
+		echo --layers 1 --width 128 --heads 2
+	else
+		echo --preset "$1"
+	fi
+}
+
 # step NAME PRESET BATCH FLAG... times steps of a preset, on a GPU in bfloat16. A GPU that hangs is noticed before the limit.
 step() {
 	local name=$1 preset=$2 batch=$3 watch precision=float32
@@ -177,8 +186,8 @@ step() {
 	fi
 	nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -lms 500 >"$work/memory-$name" 2>/dev/null & # until killed
 	watch=$!
-	# shellcheck disable=SC2086 # STEP holds words
-	stage "bench-$name" "$name" "$work/cage" bench step --alone --device "$device" --precision "$precision" --preset "$preset" \
+	# shellcheck disable=SC2046,SC2086 # they hold words
+	stage "bench-$name" "${name#"$preset-"}" "$work/cage" bench step --alone --device "$device" --precision "$precision" $(model "$preset") \
 		--batch "$batch" --context "${CONTEXT:-512}" --steps "${STEPS:-20}" "$@" ${STEP:-}
 	kill "$watch" 2>/dev/null || true
 	wait "$watch" 2>/dev/null || true
@@ -195,23 +204,24 @@ trials() {
 	stage trials trials "$work/cage" bench step --alone --steps 1 --device "$device" --precision "$precision" --layers 1 --width 128 --heads 2 --context 128 --batch 2
 }
 
-# bench times steps, one process after the other, the smallest preset with kernels and without.
+# bench times steps, one process after the other, the first size with kernels and without.
 bench() {
-	local size preset batch sizes memory=0
+	local size preset batch sizes memory=0 first=1
 	if [ -s "$work/gpu" ]; then
 		memory=$(sed -n '1s/.*, *\([0-9]*\) MiB.*/\1/p' "$work/gpu")
 	fi
 	for size in ${SIZES:-30M:64 100M:64 430M:$((${memory:-0} > 100000 ? 64 : 32))}; do
 		preset=${size%:*} batch=${size#*:}
-		if [ "$preset" = 30M ] && [ "$device" = cuda ]; then
-			step 30M-fused 30M "$batch" --set 'device.kernels="fused"'
-			step 30M-graph 30M "$batch" --set 'device.kernels="graph"'
+		if [ "$first" = 1 ] && [ "$device" = cuda ]; then
+			step "$preset-fused" "$preset" "$batch" --set 'device.kernels="fused"'
+			step "$preset-graph" "$preset" "$batch" --set 'device.kernels="graph"'
 		else
 			step "$preset" "$preset" "$batch"
 			if grep -q RESOURCE_EXHAUSTED "$work/bench-$preset.err" 2>/dev/null; then
 				step "$preset-half" "$preset" $((batch / 2))
 			fi
 		fi
+		first=0
 		if [ -n "${PEER:-}" ]; then
 			sizes=$(python3 "$work/gpu-report.py" sizes "$preset")
 			stage "peer-$preset" peer sh -c "$PEER $sizes --context ${CONTEXT:-512} --batch $batch --steps ${STEPS:-20}"
@@ -219,11 +229,12 @@ bench() {
 	done
 }
 
-# kernels times each kernel of the smallest preset alone.
+# kernels times each kernel of the first size alone.
 kernels() {
 	local size=${SIZES:-30M:64}
 	size=${size%% *}
-	stage kernels kernels "$work/cage" bench kernels --json --device "$device" --preset "${size%:*}" --batch "${size#*:}" --context "${CONTEXT:-512}"
+	# shellcheck disable=SC2046 # words
+	stage kernels kernels "$work/cage" bench kernels --json --device "$device" $(model "${size%:*}") --batch "${size#*:}" --context "${CONTEXT:-512}"
 }
 
 run() {

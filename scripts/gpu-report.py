@@ -1,8 +1,10 @@
 """Part of gpu-check.sh: the shapes of presets, and the report on what the stages left behind.
 
-usage: gpu-report.py sizes PRESET              flags of that size, for another program
-       gpu-report.py report WORK OUT [--quiet]  writes OUT/report.json and OUT/report.md, and prints the latter
+usage: gpu-report.py sizes PRESET                    flags of that size, for another program
+       gpu-report.py predictions NAME=FILE:BENCH...  predicted.json, from what scripts/predict.py table is given
+       gpu-report.py report WORK OUT [--quiet]       writes OUT/report.json and OUT/report.md, and prints the latter
 """
+import datetime
 import json
 import os
 import pathlib
@@ -148,6 +150,35 @@ def failures(work, done):
     return found
 
 
+def by_kind(report):
+    """The kernels of the first size, timed alone, summed by kind beside what was predicted, and what is left of its step."""
+    size, step = next(((n.removesuffix("-fused"), e["bench"]) for n, e in report["benchmarks"].items() if n.endswith("-fused")), (None, None))
+    groups = report["predicted"].get("steps", {}).get(f"{size}:{(step or {}).get('batch')}", {}).get("groups", {})
+    rows = {}
+    for k in report["kernels"]:
+        row = rows.setdefault(k["kind"], dict(kind=k["kind"], kernels=0, bound=0.0, predicted=groups.get(k["kind"], {}).get("seconds"), seconds=0.0))
+        row["kernels"] += k["calls"]
+        row["bound"] += k["calls"] * k["bound_seconds"]
+        row["seconds"] += k["calls"] * k.get("seconds", 0)
+    if rows and step:
+        rest = [g["seconds"] for kind, g in groups.items() if kind not in rows]
+        rows["all else"] = dict(kind="all else", kernels=None, bound=None, predicted=[sum(x) for x in zip(*rest)], seconds=step["seconds"] - sum(x["seconds"] for x in rows.values()))
+    return list(rows.values())
+
+
+def predictions(named):
+    """What scripts/predict.sh found, NAME=COMPILED:BENCH for each size, as the file that the report reads."""
+    steps, gpu = {}, None
+    for name, paths in (x.split("=", 1) for x in named):
+        compiled, bench = (last_json_text(pathlib.Path(path)) for path in paths.split(":"))
+        batch = re.search(r", (\d+) ×", name)[1]
+        gpu = compiled["gpu"]
+        steps[f"{name.split(',')[0]}:{batch}"] = {
+            "seconds": [round(compiled[x] + bench["seconds"], 6) for x in ("seconds", "half")],
+            "groups": {kind: {"kernels": g["kernels"], "seconds": [round(g[x], 6) for x in ("seconds", "half")]} for kind, g in compiled["groups"].items() if g["kernels"]}}
+    print(json.dumps({"gpu": gpu, "made": datetime.date.today().isoformat(), "steps": steps}, indent=1))
+
+
 def next_steps(report):
     """What to try next, the most important first."""
     steps = []
@@ -155,7 +186,7 @@ def next_steps(report):
     if "device" in failed:
         return ["The device does not open. What to do: " + failed["device"]]
     for name, why in failed.items():
-        if name == "bench-30M-fused" and bench.get("30M-graph", {}).get("bench"):
+        if name.endswith("-fused") and bench.get(name.removeprefix("bench-").removesuffix("-fused") + "-graph", {}).get("bench"):
             steps.append(f"Kernels fail and graphs do not: train with `device.kernels = \"graph\"`, and look at log.txt for {name}.")
         steps.append(f"{name}: {why}")
     for choice in report["choices"]:
@@ -167,9 +198,11 @@ def next_steps(report):
             steps.append(f"{name} takes {entry['times_predicted']:.2f} times the upper prediction: "
                          + (f"the kernels furthest from their bounds are {', '.join(slow)}; " if slow else "no kernel of cage's own is far from its bound, so look at products and attention: ")
                          + f"`nsys profile bin/cage bench step --device cuda --precision bfloat16 --preset {name.partition('-')[0]} …` names all")
-    fused, graph = (bench.get(f"30M-{way}", {}).get("bench") for way in ("fused", "graph"))
-    if fused and graph and fused["seconds"] > graph["seconds"]:
-        steps.append(f"Kernels are slower than graphs at 30M ({1e3 * fused['seconds']:.1f} and {1e3 * graph['seconds']:.1f} ms): `device.kernels = \"auto\"` should have chosen graphs.")
+    for name, entry in bench.items():
+        fused, graph = entry["bench"], bench.get(name.removesuffix("-fused") + "-graph", {}).get("bench")
+        if name.endswith("-fused") and fused and graph and fused["seconds"] > 1.02 * graph["seconds"]:
+            steps.append(f"{name}: kernels are slower than graphs ({1e3 * fused['seconds']:.1f} and {1e3 * graph['seconds']:.1f} ms): "
+                         "`device.kernels = \"auto\"` should choose graphs, see the trials.")
     wrong = [name for name, e in report["demo"].items() if e.get("ok") is False]
     if wrong:
         steps.append("Losses on the GPU are not those of the CPU: " + ", ".join(wrong) + ". Compare with `device.kernels = \"graph\"` and `device.attention = \"plain\"`.")
@@ -216,17 +249,14 @@ def markdown(report):
                          "-" if not predicted else " to ".join(f"{1e3 * x:.1f}" for x in predicted), number(e.get("times_predicted"), ".2f"),
                          number(e.get("first_step_seconds"), ".1f"), number(None if own.get("gflops") is None else own["gflops"] / 1e3, ".1f"),
                          number(e["memory_mib"], "d"), number(ms[1], ".1f"), number(e.get("ratio"), ".2f")])
-        lines += ["## Steps", "", f"Predictions are for an NVIDIA {report['predicted'].get('gpu', '?')}, of {report['predicted'].get('made', '?')}.", ""]
+        lines += ["## Steps", "", f"Predictions are for an {report['predicted'].get('gpu', '?')}, of {report['predicted'].get('made', '?')}.", ""]
         lines += table(["step", "batch", "ms", "predicted ms", "of the upper", "first step s", "model TFLOP/s", "GPU memory MiB", "peer ms", "times as fast"], rows)
-    if report["kernels"]:
-        kinds = {}
-        for k in report["kernels"]:
-            kind = kinds.setdefault(k["kind"], [0, 0.0, 0.0, 0.0, 0.0])
-            kind[0] += 1
-            for i, key in enumerate(("bound_seconds", "predicted_seconds", "seconds"), 1):
-                kind[i] += k["calls"] * (k.get(key) or 0)
-        lines += ["## Kernels of a step, alone", ""] + table(["kind", "kernels", "at the rate of memory, ms", "predicted ms", "measured ms"], [
-            [name, str(n), *(number(1e3 * x or None, ".2f") for x in times[:3])] for name, (n, *times) in kinds.items()])
+    if report["by_kind"]:
+        lines += ["## Kinds of kernels in a step", "", "Kernels of cage's own are timed alone; all else is what is left of the step.", ""]
+        lines += table(["kind", "kernels", "at the rate of memory, ms", "predicted ms", "measured ms"], [
+            [k["kind"], number(k["kernels"], "d"), *(number(None if k[x] is None else 1e3 * k[x], ".2f") for x in ("bound",)),
+             "-" if not k["predicted"] else " to ".join(f"{1e3 * x:.2f}" for x in k["predicted"]), number(None if k["seconds"] is None else 1e3 * k["seconds"], ".2f")]
+            for k in report["by_kind"]])
     if report["demo"]:
         rows = [[name] + [number(e.get(k), ".5f") for k in ("first", "last", "validation")]
                 + [number(e.get(k), ".1e") for k in ("first_difference", "largest_difference", "validation_difference")] for name, e in report["demo"].items()]
@@ -252,6 +282,7 @@ def write(work, out, quiet):
         "tests": {n.removeprefix("test-"): tests(work, n) for n, s in sorted(done.items()) if n.startswith("test-") and s["exit_code"] is not None},
         "predicted": predicted,
     }
+    report["by_kind"] = by_kind(report)
     report["next"] = next_steps(report)
     text = markdown(report)
     for name, content in (("report.json", json.dumps(report, indent=1) + "\n"), ("report.md", text)):
@@ -279,5 +310,7 @@ if __name__ == "__main__":
         print(sizes(sys.argv[2]))
     elif sys.argv[1:2] == ["report"] and len(sys.argv) in (4, 5):
         sys.exit(write(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4:] == ["--quiet"]))
+    elif sys.argv[1:2] == ["predictions"] and sys.argv[2:]:
+        predictions(sys.argv[2:])
     else:
         sys.exit(__doc__)

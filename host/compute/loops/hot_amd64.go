@@ -2,7 +2,10 @@
 
 package loops
 
-import "simd/archsimd"
+import (
+	"math"
+	"simd/archsimd"
+)
 
 // The loops that programs of quantizers spend most of their time in, with AVX2, by 32 elements at a time. They return how many
 // elements they have computed.
@@ -48,6 +51,8 @@ func binaryS256(op Op, dst, a []float32, s float32) (n int) {
 		n = andS256(dst, a, s)
 	case EqBits:
 		n = equalBitsS256(dst, a, s)
+	case Shl, ShrUint:
+		n = shiftS256(op, dst, a, s)
 	}
 	return n
 }
@@ -108,6 +113,25 @@ func equalBitsS256(dst, a []float32, s float32) int {
 		one.Masked(get(x[16:24]).ToBits().Equal(y)).Store(to[16:24])
 		one.Masked(get(x[24:32]).ToBits().Equal(y)).Store(to[24:32])
 		dst, a = dst[32:], a[32:]
+	}
+	archsimd.ClearAVXUpperBits()
+	return n
+}
+
+// shiftS256 has a count for each element: the one instruction with a common count that is not constant would have to move it between
+// kinds of registers.
+func shiftS256(op Op, dst, a []float32, s float32) int {
+	n := len(dst) &^ 7
+	by := archsimd.BroadcastUint32x8(math.Float32bits(s) & 31)
+	for len(dst) >= 8 && len(a) >= 8 {
+		x := get(a).ToBits()
+		if op == Shl {
+			x = x.ShiftLeft(by)
+		} else {
+			x = x.ShiftRight(by)
+		}
+		x.BitsToFloat32().Store(dst)
+		dst, a = dst[8:], a[8:]
 	}
 	archsimd.ClearAVXUpperBits()
 	return n

@@ -79,7 +79,10 @@ func vectorAndPlain(a, b, c []float32, s, t float32) map[string][2]func(dst []fl
 		"fill":       {func(d []float32) { fill(d, s) }, func(d []float32) { plainFill(d, s) }},
 		"select":     {func(d []float32) { choose(d, a, b, c) }, func(d []float32) { plainSelect(d, a, b, c) }},
 	}
-	for op := Neg; op < And; op++ {
+	for op := Neg; op < Count; op++ {
+		if op >= And && op < NegBits {
+			continue
+		}
 		loops[fmt.Sprint("one ", op)] = pair{func(d []float32) { Unary(op, d, a) }, func(d []float32) { plainUnary(op, d, a) }}
 	}
 	for op := Add; op < NegBits; op++ {

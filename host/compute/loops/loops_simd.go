@@ -233,9 +233,23 @@ func unaryAll(op Op, dst, a []float32) {
 		expLin(dst, a, 1, 0)
 	case Tanh:
 		tanhs(dst, a)
+	case UintToFloat:
+		uintToFloat(dst, a)
 	default:
 		plainUnary(op, dst, a)
 	}
+}
+
+// uintToFloat adds the two halves of each integer, both exact, so that only their sum is rounded.
+func uintToFloat(dst, a []float32) {
+	width, i := simd.Float32s{}.Len(), 0
+	low, shift := simd.BroadcastUint32s(0xffff), simd.BroadcastFloat32s(1<<16)
+	for ; i+width <= len(dst); i += width {
+		x := simd.LoadFloat32s(a[i:]).ToBits()
+		upper := x.ShiftAllRight(16).ConvertToInt32().ConvertToFloat32().Mul(shift)
+		upper.Add(x.And(low).ConvertToInt32().ConvertToFloat32()).Store(dst[i:])
+	}
+	plainUnary(UintToFloat, dst[i:], a[i:])
 }
 
 func sqrt(dst, a []float32) {

@@ -12,7 +12,7 @@
 // backward pass, and [Quantizer.KeepRotated] into such without the last rotation. While
 // a graph is built, a pass may become another program: with codes of its value as further
 // outputs (codes.go), or fused with the program that computes its operand ([Source]). It
-// ends as nodes, or as the call of a kernel.
+// ends as nodes, as the call of a kernel, or, on the CPU in float32, as nodes and passes over rows with the same bits (pieces.go).
 //
 // Functions here build graphs and, by GoMLX's convention, panic on a mistake; host/compute/engine
 // turns the panic into an error. Programs must have passed their validation. Nothing here

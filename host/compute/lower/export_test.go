@@ -14,3 +14,6 @@ func Fused(q Quantizer, s Source) (forward, backward *program.Program, memory In
 	backward, err = p.fusedBackward(s)
 	return forward, backward, p.fusedMemory(s), err
 }
+
+// InPieces is how programs over rows are computed on the CPU in float32.
+var InPieces = inPieces

@@ -54,12 +54,17 @@ func LoneKernel(g *graph.Graph, p *program.Program, rows int, inputs []*graph.No
 	return kernelOf(g, p, rows, triton.LargestLoneRow, inputs, at)
 }
 
-// lowerRows computes a program by [Kernel], or by [Lower] if there is no kernel for it.
+// lowerRows computes a program by [Kernel], or by [Lower] if there is no kernel for it, on the CPU in float32 in pieces.
 func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) map[string]*graph.Node {
 	if out, ok := Kernel(g, p, rows, inputs, at); ok {
 		return out
 	}
-	out := Lower(g, p, inputs)
+	var out map[string]*graph.Node
+	if hasPieces(engine.DeviceOf(g)) && isSingle(inputs) {
+		out = inPieces(g, p, rows, inputs)
+	} else {
+		out = Lower(g, p, inputs)
+	}
 	for name, node := range out {
 		if at[name] == triton.Int8 {
 			out[name] = at.store(name, node)
@@ -163,7 +168,7 @@ func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.N
 			}
 		}
 	}
-	k, err := rows.Compile(d.Rows, count, asTheyAre)
+	run, err := rowsCall(d.Rows, count, asTheyAre)
 	if refusal := (*rows.Refusal)(nil); errors.As(err, &refusal) {
 		warnOnce(g, refusal.Reason, refusal, "a program is computed operation by operation, which takes more time and memory")
 		return d, nil, false
@@ -171,21 +176,30 @@ func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.N
 	if err != nil {
 		panic(err)
 	}
-	native := engine.Native{Name: d.Rows.Name, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-		return k.Run(flats(in), flats(out), parallel)
-	}}
-	for _, o := range d.Rows.Outputs {
-		t := d.Rows.TypeOf(o.Value)
-		native.Outputs = append(native.Outputs, shapes.Make(at.stored(o.Name, t.DType), t.Shape...))
-	}
 	return d, func(inputs []*graph.Node) []*graph.Node {
 		for i, in := range d.Rows.Inputs {
 			if x := direct[in.Name]; x != nil {
 				inputs[i] = x
 			}
 		}
-		return native.Call(inputs...)
+		return run(inputs)
 	}, true
+}
+
+// rowsCall is the call of package rows for a program.
+func rowsCall(p *program.Program, count int, at InMemory) (kernelCall, error) {
+	k, err := rows.Compile(p, count, at)
+	if err != nil {
+		return nil, err
+	}
+	native := engine.Native{Name: p.Name, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		return k.Run(flats(in), flats(out), parallel)
+	}}
+	for _, o := range p.Outputs {
+		t := p.TypeOf(o.Value)
+		native.Outputs = append(native.Outputs, shapes.Make(at.stored(o.Name, t.DType), t.Shape...))
+	}
+	return func(inputs []*graph.Node) []*graph.Node { return native.Call(inputs...) }, nil
 }
 
 // flats are the elements of tensors.

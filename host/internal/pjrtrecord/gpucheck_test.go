@@ -31,15 +31,15 @@ func TestGPUCheck(t *testing.T) {
 	for _, name := range []string{"gpu-report.py", "predicted.json"} {
 		copied(t, filepath.Join(scripts, name), filepath.Join(parts.pack, name))
 	}
-	const small = "CONTEXT=16 STEPS=1 SIZES=30M:1 "
+	const small = "CONTEXT=16 STEPS=1 SIZES=toy:1 "
 	for _, c := range []struct {
 		name, settings string
 		inject         func(*machine)
 		exit           int
 		want           []string // in the report, in this order
 	}{
-		{"nothing", small + "PHASES=bench", func(*machine) {}, 0,
-			[]string{"## What to do next", "1. Nothing", "| 30M-fused | 1 |", "| 30M-graph | 1 |"}},
+		{"nothing", small + "PHASES=bench,kernels", func(*machine) {}, 0,
+			[]string{"## What to do next", "1. ", "| toy-fused | 1 |", "| toy-graph | 1 |", "## Kinds of kernels in a step", "| quantization |"}},
 		{"an older driver", small + "PHASES=trials", func(m *machine) { m.set("FAKE_DRIVER", "12040 0 1") }, 3,
 			[]string{"The device does not open", "1. The device does not open. What to do: ", "update the driver to 580"}},
 		{"no libraries", small + "PHASES=trials", func(m *machine) { m.remove(t, "nvidia/cudnn") }, 3,
@@ -47,11 +47,11 @@ func TestGPUCheck(t *testing.T) {
 		{"kernels refused", small + "PHASES=trials,bench", func(m *machine) {
 			m.set(pjrtrecord.FaultVariable, "compile|0|12|xla.gpu.triton|UNIMPLEMENTED: none of these")
 		}, 1,
-			[]string{"1. Kernels fail and graphs do not", "2. bench-30M-fused: ", "none of these", "## What cage does without", "none of these", "| 30M-fused | - |", "| 30M-graph | 1 |"}},
+			[]string{"1. Kernels fail and graphs do not", "2. bench-toy-fused: ", "none of these", "## What cage does without", "none of these", "| toy-fused | - |", "| toy-graph | 1 |"}},
 		{"out of memory", small + "PHASES=bench", func(m *machine) {
 			m.set(pjrtrecord.FaultVariable, "execute|0|8|module @step|RESOURCE_EXHAUSTED: Out of memory")
 		}, 1,
-			[]string{"1. bench-30M-fused: ", "the GPU has too little memory", "2. bench-30M-graph: "}},
+			[]string{"1. bench-toy-fused: ", "the GPU has too little memory", "2. bench-toy-graph: "}},
 		{"no time", small + "PHASES=trials,bench LIMIT=1", func(*machine) {}, 3, []string{"No time was left for device", `PHASES="`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
