@@ -75,7 +75,7 @@ predict() {
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	# shellcheck disable=SC2086 # STEP holds words
-	CAGE_RECORD_DIR=$dir "$work/cage" bench step --alone --steps 100 --device cuda --precision bfloat16 --set 'device.attention="fused"' --set "device.kernels=\"${KERNELS:-fused}\"" --set "device.count=${DEVICES:-1}" \
+	CAGE_RECORD_DIR=$dir "$work/cage" bench step --alone --steps 1 --device cuda --precision bfloat16 --set 'device.attention="fused"' --set "device.kernels=\"${KERNELS:-fused}\"" --set "device.count=${DEVICES:-1}" \
 		--preset "$1" --batch "$2" --context "${CONTEXT:-512}" ${STEP:-} >"$dir/bench.json"
 	"$python" scripts/predict.py compile "$(grep -l '^module @step' "$dir"/*.mlir)" "$dir/dump" ${GPU:+"$GPU"} >"$dir/compiled.json"
 	rm -rf "$dir/dump"
@@ -90,3 +90,4 @@ echo
 echo "Predicted, not measured: $(git rev-parse --short HEAD), $(date -u +%F), JAX's plugin $newest."
 echo
 "$python" scripts/predict.py table "${results[@]}"
+"$python" scripts/gpu-report.py predictions "${results[@]}" >"$work/predicted.json" # scripts/predicted.json is a copy of one
