@@ -193,15 +193,35 @@ step() {
 	wait "$watch" 2>/dev/null || true
 }
 
-# trials has a model of one layer compiled, for which the device tries out kernels, attention and products.
-trials() {
-	local precision=float32
+# works NAME FLAG... takes one step with a model of one layer, for which the device tries out kernels, attention and products, and
+# says whether that ends well.
+works() {
+	local name=$1 precision=float32
+	shift
 	if [ "$device" = cuda ]; then
 		precision=bfloat16
-		stage trials-products trials "$work/cage" bench step --alone --steps 1 --device cuda --precision bfloat16 --layers 1 --width 128 --heads 2 --context 128 --batch 2 \
-			--set 'device.products="integer"' --set device.timeout_minutes=0.4
+		set -- "$@" --set device.timeout_minutes=0.4
 	fi
-	stage trials trials "$work/cage" bench step --alone --steps 1 --device "$device" --precision "$precision" --layers 1 --width 128 --heads 2 --context 128 --batch 2
+	stage "$name" trials "$work/cage" bench step --alone --steps 1 --device "$device" --precision "$precision" --layers 1 --width 128 --heads 2 --context 128 --batch 2 "$@"
+	grep -q "^$name	0	" "$work/stages"
+}
+
+# trials finds out what the device can do. Where a trial ends the process, the rest goes on without what ended it.
+trials() {
+	local plain='--set device.attention="plain"' graph='--set device.kernels="graph"' without
+	if ! works trials && [ "$device" = cuda ]; then
+		for without in "$plain" "$graph" "$plain $graph"; do
+			# shellcheck disable=SC2086 # words
+			if works "trials-without-$(sed 's/--set device.//g; s/="[a-z]*"//g; s/ /-/g' <<<"$without")" $without; then
+				STEP="$without ${STEP:-}"
+				break
+			fi
+		done
+	fi
+	if [ "$device" = cuda ]; then
+		# shellcheck disable=SC2086 # words
+		works trials-products --set 'device.products="integer"' ${STEP:-} || true
+	fi
 }
 
 # bench times steps, one process after the other, the first size with kernels and without.

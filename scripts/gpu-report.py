@@ -186,6 +186,11 @@ def next_steps(report):
     failed, done, bench = report["failures"], report["stages"], report["benchmarks"]
     if "device" in failed:
         return ["The device does not open. What to do: " + failed["device"]]
+    for name, stage in done.items():
+        if name.startswith("trials-without-") and stage["exit_code"] == 0:
+            parts = name.removeprefix("trials-without-").split("-")
+            keys = " and ".join({"attention": "`device.attention = \"plain\"`", "kernels": "`device.kernels = \"graph\"`"}[p] for p in parts)
+            steps.append(f"The device works with {keys}, with which all that follows was run: train so, and look at log.txt for why the trial ended.")
     for name, why in failed.items():
         if name.endswith("-fused") and bench.get(name.removeprefix("bench-").removesuffix("-fused") + "-graph", {}).get("bench"):
             steps.append(f"Kernels fail and graphs do not: train with `device.kernels = \"graph\"`, and look at log.txt for {name}.")

@@ -149,10 +149,14 @@ func (l cudaLibrary) load(plugin string, release int, load loader) error {
 }
 
 // lacksOfToolkit says which parts of the CUDA toolkit XLA will not find where its flags, set by [xlaFlags] or by the user, say, nor
-// where it looks itself.
+// where it looks itself: in CUDA's usual places, beside the plugin, and for the assembler in the directories of PATH and of the
+// environment that has the plugin. These are those that JAX's plugin 0.12.0.1 names when it finds none.
 func lacksOfToolkit(plugin, flags string, path []string) (list []string) {
 	release := releaseOf(plugin)
-	directories := []string{"/usr/local/cuda"}
+	directories := []string{"/usr/local/cuda", "/opt/cuda"}
+	if toolkit := toolkitIn(plugin); toolkit != "" {
+		directories = append(directories, toolkit)
+	}
 	if _, named, ok := strings.Cut(flags, toolkitFlag); ok {
 		named, _, _ = strings.Cut(named, " ")
 		directories = append(directories, named)
@@ -170,9 +174,15 @@ func lacksOfToolkit(plugin, flags string, path []string) (list []string) {
 			for _, directory := range path {
 				places = append(places, filepath.Dir(directory)) // of …/bin
 			}
+			const levels = 6 // from the plugin to the environment
+			environment := plugin
+			for range levels {
+				environment = filepath.Dir(environment)
+			}
+			places = append(places, environment)
 		}
 		if !slices.ContainsFunc(places, func(d string) bool { _, err := os.Stat(filepath.Join(d, part.file)); return err == nil }) {
-			list = append(list, fmt.Sprintf("the %s of CUDA's toolkit is missing, without which XLA may not compile: `pip install %s` brings it; looked in %s",
+			list = append(list, fmt.Sprintf("the %s of CUDA's toolkit is missing, without which XLA may not compile anything: `pip install %s` brings it; looked in %s",
 				part.what, part.pip, strings.Join(directories, " and ")))
 		}
 	}

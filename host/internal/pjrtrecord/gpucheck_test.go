@@ -52,6 +52,8 @@ func TestGPUCheck(t *testing.T) {
 			m.set(pjrtrecord.FaultVariable, "execute|0|8|module @step|RESOURCE_EXHAUSTED: Out of memory")
 		}, 1,
 			[]string{"1. bench-toy-fused: ", "the GPU has too little memory", "2. bench-toy-graph: "}},
+		{"a trial that ends the process", small + "PHASES=trials", func(m *machine) { m.set(pjrtrecord.FaultVariable, "compile|0|0|__cudnn$fmha|abort") }, 1,
+			[]string{`1. The device works with ` + "`device.attention = \"plain\"`", "trials: "}},
 		{"no time", small + "PHASES=trials,bench LIMIT=1", func(*machine) {}, 3, []string{"No time was left for device", `PHASES="`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

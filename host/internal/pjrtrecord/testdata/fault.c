@@ -1,7 +1,7 @@
 // Faults that the environment asks for. CAGE_RECORD_FAULT is EVENT|AFTER|CODE|TEXT|MESSAGE:
 // of the events (client, compile or execute) whose program contains TEXT, all but the first
 // AFTER fail with the code of a PJRT error and the message. The message "hang" means that
-// the call returns when the variable changes, and "wait N" that it goes well after N milliseconds.
+// the call returns when the variable changes, "abort" that the process ends, and "wait N" that it goes well after N milliseconds.
 
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -28,6 +28,7 @@ PJRT_Error* injected(const char* event, const char* program) {
 		int wait = 0;
 		if (!strcmp(parts[4], "hang"))
 			while (getenv("CAGE_RECORD_FAULT") && !strcmp(getenv("CAGE_RECORD_FAULT"), whole)) usleep(10000);
+		if (!strcmp(parts[4], "abort")) abort();
 		if (sscanf(parts[4], "wait %d", &wait) == 1)
 			usleep(1000 * wait);
 		else
