@@ -27,6 +27,8 @@ from gpucompiler import GPU, Compiler
 # because tiles of 128 × 256 have to be read faster than its cache is likely to give them.
 RATES = {
     "NVIDIA H200 141GB HBM3e": dict(bytes=4.0e12, bf16=600e12, f16=600e12, s8=1200e12, tf32=300e12, f32=40e12, peak=989e12, clock=1.755e9, link=360e9),
+    "NVIDIA H100 80GB HBM3": dict(bytes=2.8e12, bf16=600e12, f16=600e12, s8=1200e12, tf32=300e12, f32=40e12, peak=989e12, clock=1.755e9, link=360e9),
+    "NVIDIA A100-SXM4-80GB": dict(bytes=1.7e12, bf16=190e12, f16=190e12, s8=380e12, tf32=95e12, f32=12e12, peak=312e12, clock=1.41e9, link=240e9),
     "NVIDIA B200": dict(bytes=6.7e12, bf16=1365e12, f16=1365e12, s8=2730e12, f4=3000e12, tf32=680e12, f32=48e12, peak=2250e12, clock=1.74e9, link=720e9),
 }
 LAUNCH = 2e-6
@@ -392,6 +394,8 @@ def table(named):
 
 
 def main(command, *arguments):
+    if command in ("compile", "kernels") and arguments[2:] and arguments[2] not in RATES:
+        sys.exit(f"the rates of {arguments[2]!r} are not known, only those of {', '.join(RATES)}")
     if command == "compile" and len(arguments) in (2, 3):
         print(json.dumps(describe(*arguments[:2], arguments[2] if arguments[2:] else GPU)))
     elif command == "kernels" and len(arguments) in (2, 3):

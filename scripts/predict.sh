@@ -24,7 +24,8 @@
 #   KERNELS  fused or graph: how the programs of quantizers are computed (fused)
 #   STEP     more flags of cage bench step (none)
 #   DEVICES  how many GPUs (1)
-#   GPU      which is not there, by the name that XLA has for it: an H200, or "NVIDIA B200"
+#   GPU      which is not there, by the name that XLA has for it: an H200 ("NVIDIA B200", "NVIDIA H100 80GB HBM3",
+#            "NVIDIA A100-SXM4-80GB")
 #   PYTHON   a Python of 3.12 or later (python3)
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -68,7 +68,7 @@ func TestMachineCode(t *testing.T) {
 		@!P0 BRA ` + "`(.L_x_0)" + `
 			EXIT`, "[]", 2 + 3, []any{nil}},
 		{"the longer of two ways, a subroutine left out", `
-			BSSY B0, ` + "`(.L_x_1)" + `
+			BSSY.RECONVERGENT B0, ` + "`(.L_x_1)" + `
 		@!P3 BRA ` + "`(.L_x_0)" + `
 			MOV R0, R2
 			CALL.REL.NOINC ` + "`($slow)" + `
@@ -79,9 +79,9 @@ func TestMachineCode(t *testing.T) {
 			FMUL R1, R1, R4
 			FMUL R1, R1, R5
 		.L_x_2:
-			BSYNC B0
-			FADD R7, R7, R1
+			BSYNC.RECONVERGENT B0
 		.L_x_1:
+			FADD R7, R7, R1
 			EXIT
 		$slow:
 			FMUL R9, R9, R9
