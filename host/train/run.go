@@ -112,14 +112,15 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) (*metrics.Summar
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%w before it began: %w", ErrInterrupted, err)
 		}
-		return nil, err
+		return nil, r.Explain(err)
 	}
 	if err := r.open(); err != nil {
-		return nil, err
+		return nil, r.Explain(err)
 	}
 	ctx, stop := r.obey(ctx)
 	defer stop()
 	summary, err := r.train(ctx)
+	err = r.Explain(err)
 	if errors.Is(err, ErrInterrupted) && errors.Is(context.Cause(ctx), ErrAsked) {
 		err = fmt.Errorf("%w: %w", ErrAsked, err)
 	}
@@ -205,6 +206,7 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	err = r.Build(ctx, assembly.Request{
 		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(r.cfg), Pieces: step.Pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
+		Choices: r.choices(),
 	}, r.log.Warn, "")
 	if err != nil {
 		return err
@@ -212,6 +214,11 @@ func (r *run) prepare(ctx context.Context) error {
 	r.cfg = r.Programs.Pinned(r.cfg)
 	if err := r.Prepare(r.cfg.Method.ParetoEvery > 0); err != nil {
 		return err
+	}
+	for _, c := range r.Device.Choices() {
+		if c.Reason == "" { // else a warning has told it
+			r.log.Info("the device computes " + c.String())
+		}
 	}
 	return r.prepareMovement()
 }
@@ -261,8 +268,8 @@ func (r *run) warnOfDamage(damage error) {
 func stepError(step int, err error) error { return fmt.Errorf("step %d: %w", step, err) }
 
 // EstimateMemory returns the memory that a run needs, by the same estimate with which
-// [Run] refuses runs that are too large. It starts the plugins, but neither the device
-// nor the run. Data is opened only if the size of the vocabulary comes from its
+// [Run] refuses runs that are too large, or on a GPU by XLA, which compiles the step. It starts the
+// plugins, but not the run. Data is opened only if the size of the vocabulary comes from its
 // tokenizer. Of opts, only Finder and Logger are used.
 func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*memory.Report, error) {
 	opts, err := opts.withDefaults()
@@ -284,5 +291,5 @@ func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*mem
 	if err != nil {
 		return nil, err
 	}
-	return assembly.Memory(cfg, m, programs)
+	return assembly.Memory(cfg, m, programs, opts.Logger.Named("memory").Warn)
 }

@@ -39,12 +39,12 @@ func Model(cfg *config.Config) (model.Model, error) {
 func ReplicaBatch(cfg *config.Config) int { return cfg.Train.Batch / max(1, cfg.Device.Count) }
 
 // Device opens the device that the configuration names. warn, unless nil, receives
-// warnings about what the device lacks, with details as key-value pairs.
-func Device(cfg *config.Config, warn func(message string, details ...any)) (*engine.Device, error) {
+// warnings about what the device lacks, with details as key-value pairs. choices are those of the run that goes on.
+func Device(cfg *config.Config, warn func(message string, details ...any), choices ...engine.Choice) (*engine.Device, error) {
 	d := cfg.Device
 	dev, err := engine.Open(d.Kind, engine.Options{
 		Threads: d.Threads, Count: d.Count, Precision: d.Precision, TF32: d.TF32 == "on",
-		Attention: d.Attention, Kernels: d.Kernels, Products: d.Products, Warn: warn,
+		Attention: d.Attention, Kernels: d.Kernels, Products: d.Products, Choices: choices, Warn: warn,
 		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction, Cache: d.Cache,
 		Timeout: time.Duration(d.TimeoutMinutes * float64(time.Minute)),
 	})
@@ -68,6 +68,7 @@ type Built struct {
 	Compiled *step.Compiled
 	phases   []*step.Compiled // in the order of Programs.Phases
 	phase    int              // that was chosen
+	req      Request
 	// processes are those of plugins that compute themselves.
 	processes []interface{ Close() }
 }
@@ -75,6 +76,7 @@ type Built struct {
 // Build fills b, which is to be closed also after an error. file names the configuration in
 // which the memory check can be turned off; empty: the one that the user has given.
 func (b *Built) Build(ctx context.Context, req Request, warn func(message string, details ...any), file string) (err error) {
+	b.req = req
 	if err := CheckSizes(req); err != nil {
 		return refusal(err, file)
 	}
@@ -84,8 +86,11 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 	if err := CheckMemory(req.Config, req.Model, b.Programs); err != nil {
 		return refusal(err, file)
 	}
-	if b.Device, err = Device(req.Config, warn); err != nil {
+	if b.Device, err = Device(req.Config, warn, req.Choices...); err != nil {
 		return err
+	}
+	if err := b.checkDevice(); err != nil {
+		return refusal(err, file)
 	}
 	var plans []step.Plan
 	for _, p := range b.Programs.Phases() {
@@ -121,6 +126,9 @@ func (b *Built) Prepare(pareto bool) error {
 		if err := c.Prepare(pareto); err != nil {
 			return err
 		}
+	}
+	if err := b.checkDevice(); err != nil {
+		return refusal(err, "")
 	}
 	return nil
 }
@@ -195,7 +203,11 @@ func refusal(err error, file string) error {
 	if file != "" {
 		file = " in " + file
 	}
-	return fmt.Errorf("%w\nthe estimate may be off by %.0f %%; train.memory_check = \"off\"%s tries it all the same", err, 100*memory.Accuracy, file)
+	off := ""
+	if e, ok := errors.AsType[*memory.Error](err); ok && e.Accuracy > 0 {
+		off = fmt.Sprintf("the estimate may be off by %.0f %%; ", 100*e.Accuracy)
+	}
+	return fmt.Errorf("%w\n%strain.memory_check = \"off\"%s tries it all the same", err, off, file)
 }
 
 // Close frees everything. States are closed before, because opaque optimizers have parts of them in their memory.
