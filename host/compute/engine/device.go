@@ -61,8 +61,8 @@ type Options struct {
 	// later processes; none if empty. The first CUDA device of a process decides. Other kinds ignore it.
 	Cache string
 
-	// Timeout bounds how long the CUDA device may take for one execution, upload or download, before that fails with a
-	// [HangError]; 0 sets no limit. Other kinds ignore it.
+	// Timeout bounds how long the CUDA device may take for one execution before that fails with a [HangError]; 0
+	// sets no limit. Uploads and downloads, of which a step has hundreds, are not bounded. Other kinds ignore it.
 	Timeout time.Duration
 
 	// Warn receives warnings, with details as key-value pairs. Nil discards them.
@@ -244,7 +244,7 @@ func (d *Device) Close() error {
 // gone tells whether there is nothing to free any more: the device is closed, or would not answer.
 func (d *Device) gone() bool { return d.hangs.Load() || d.backend.IsFinalized() }
 
-// within calls f, which waits for the device, and gives up when that takes longer than the device may. What f waits for cannot be
+// within calls f, an execution, and gives up when that takes longer than the device may. What f waits for cannot be
 // interrupted: its goroutine stays behind, and so do all buffers and executables of the device, until the process ends.
 func (d *Device) within(f func() error) error {
 	limit := d.options.Timeout
