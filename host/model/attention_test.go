@@ -1,7 +1,6 @@
 package model
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -204,17 +203,60 @@ func TestAttentionByPosition(t *testing.T) {
 	}
 }
 
+// withFusedAttention opens a device and skips the test where it has no fused attention of these sizes.
+func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
+	t.Helper()
+	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
+	if !d.ChooseFused(c.kind(), "", func() (engine.Trial, error) { return c.trial(d), nil }) {
+		choice := d.Choices()[0]
+		if choice.Reason == "" || strings.Contains(choice.Reason, engine.ErrRefused.Error()) {
+			t.Skip("fused attention is not used: ", choice)
+		}
+		t.Fatal(choice)
+	}
+	return d
+}
+
 // TestFusedAttention compares the device's fused attention with products and a softmax, where the device has one.
 func TestFusedAttention(t *testing.T) {
-	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
-	for _, c := range []trial{{1, 64, 128}, {1, 128, 512}, {3, 64, 192}, {2, 32, 129}} {
-		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			err := c.run(d)
-			if errors.Is(err, errNoFusedAttention) {
-				t.Skip("fused attention was not tested:", err)
+	for _, c := range []coreSizes{{1, 64, 128, false}, {1, 128, 512, false}, {3, 64, 192, false}, {2, 32, 129, false}, {1, 64, 512, true}, {2, 128, 256, true}} {
+		t.Run(c.kind(), func(t *testing.T) { withFusedAttention(t, c) })
+	}
+}
+
+// TestMarkedCore: marks keep documents apart exactly as a mask does, by a core that hides later keys only, in the values and in
+// their gradients, with scores that are far apart.
+func TestMarkedCore(t *testing.T) {
+	for _, c := range []coreSizes{{1, 8, 12, true}, {2, 16, 300, true}} {
+		t.Run(c.kind(), func(t *testing.T) {
+			const batch, keyHeads = 2, 2
+			rng := rand.New(rand.NewPCG(3, uint64(c.context)))
+			d := testdevice.Open(t, engine.Options{})
+			var in []*engine.Buffer
+			for _, heads := range []int{keyHeads * c.group, keyHeads, keyHeads, keyHeads * c.group} {
+				values := make([]float32, batch*c.context*heads*c.size)
+				for i := range values {
+					values[i] = float32(4 * rng.NormFloat64())
+				}
+				in = append(in, testdevice.Upload(t, d, values, batch, c.context, heads, c.size))
 			}
-			if err != nil {
-				t.Error(err)
+			documents := randomDocuments(rng, batch, c.context)
+			if n := slices.Max(documents); n < 2 || !slices.Contains(documents, Padding) {
+				t.Fatalf("only %d documents, or no padding", n)
+			}
+			marked := func(segments *graph.Node) attentionCore {
+				return markedCore(segments, scaledCore(1/math.Sqrt(float64(c.size)), func(scores *graph.Node) *graph.Node { return maskScores(scores, nil) }))
+			}
+			want := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, plainCore))
+			got := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, marked))
+			for i := range want {
+				// Sums of more terms are added up in another order: scores of up to 300 are rounded by 1e-5.
+				if apart := relativeDistance(got[i], want[i]); !(apart < 1e-5) {
+					t.Errorf("output %d: the relative difference is %.2g", i, apart)
+				}
+			}
+			if apart := relativeDistance(testdevice.Evaluate(t, d, in, coreAndAdjoints(nil, plainCore))[0], want[0]); apart < 0.1 {
+				t.Errorf("without documents the values are only %.2g away", apart)
 			}
 		})
 	}
@@ -228,14 +270,7 @@ func TestFusedModel(t *testing.T) {
 		"shared": {Layers: 2, Heads: 4, KVHeads: 2, Width: 128, Hidden: 128, Vocab: 13},
 	} {
 		t.Run(name, func(t *testing.T) {
-			used := trial{group: c.Heads / c.KVHeads, size: c.Width / c.Heads, context: context}
-			err := used.run(testdevice.Open(t, engine.Options{Precision: device.BFloat16}))
-			if errors.Is(err, errNoFusedAttention) {
-				t.Skip("fused attention was not tested:", err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			withFusedAttention(t, coreSizes{group: c.Heads / c.KVHeads, size: c.Width / c.Heads, context: context})
 			m := newLlama(c)
 			m.Recompute = name == "shared"
 			tokens := hashedTokens(0, batch*(context+1), c.Vocab)
@@ -265,13 +300,13 @@ func TestAttentionChoice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	c := trial{group: 1, size: 0, context: 32} // heads without elements
+	c := coreSizes{group: 1, size: 0, context: 32} // heads without elements
 	for range 2 {
-		if core, err := c.choose(d, nil); core == nil || !errors.Is(err, errNoFusedAttention) {
-			t.Errorf("the CPU has fused attention for heads without elements? %v", err)
+		if c.choose(d, nil) == nil {
+			t.Error("there is no attention")
 		}
 	}
-	if len(warnings) != 1 || !strings.Contains(warnings[0], "no fused attention") {
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "without the device's fused operation") || !strings.Contains(warnings[0], engine.ErrRefused.Error()) {
 		t.Errorf("warnings are %q, want one", warnings)
 	}
 }

@@ -1,10 +1,7 @@
 package model
 
 import (
-	"errors"
-	"fmt"
 	"math"
-	"math/rand/v2"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -12,7 +9,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/attention"
-	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/lower"
@@ -192,11 +188,17 @@ func plainCore(segments *graph.Node) attentionCore {
 // maskedCore is plainCore with a function that hides keys from queries in scores [batch, key heads, queries, group, keys].
 func maskedCore(hide func(scores *graph.Node) *graph.Node) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+		return scaledCore(1/math.Sqrt(float64(query.Shape().Dim(3))), hide)(query, key, value)
+	}
+}
+
+// scaledCore is maskedCore with a factor of the scores.
+func scaledCore(scale float64, hide func(scores *graph.Node) *graph.Node) attentionCore {
+	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
 		dims := query.Shape().Dimensions
 		batch, context, keyHeads, size := dims[0], dims[1], key.Shape().Dim(2), dims[3]
 		group := dims[2] / keyHeads
 		grouped := func(x *graph.Node) *graph.Node { return graph.Reshape(x, batch, context, keyHeads, group, size) }
-		scale := 1 / math.Sqrt(float64(size))
 
 		q := grouped(query)
 		products := engine.DotGeneral(q, []int{4}, []int{0, 2}, key, []int{3}, []int{0, 2}) // [batch, key heads, queries, group, keys]
@@ -233,14 +235,16 @@ func maskScores(scores, segments *graph.Node) *graph.Node {
 
 // fusedCore is one operation of the device forward and one backward, in bfloat16 with sums in float32, which keeps one
 // number for each query and head (Dao et al., 2022). It panics with [compute.ErrNotImplemented] where the device has
-// none for such operands.
-func fusedCore(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
-	config := &compute.ScaledDotProductAttentionConfig{Scale: 1 / math.Sqrt(float64(query.Shape().Dim(3))), Causal: true}
-	q, k, v := toBFloat16(query), toBFloat16(key), toBFloat16(value)
-	mixed, _ := graph.BackendFusedScaledDotProductAttention(q, k, v, compute.AttentionAxesLayoutBSHD, config)
-	return toFloat32(mixed), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
-		d := autodiff.VJP(mixed, toBFloat16(dMixed), q, k, v)
-		return toFloat32(d[0]), toFloat32(d[1]), toFloat32(d[2])
+// none for such operands. The scores are multiplied by scale.
+func fusedCore(scale float64) attentionCore {
+	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+		config := &compute.ScaledDotProductAttentionConfig{Scale: scale, Causal: true}
+		q, k, v := toBFloat16(query), toBFloat16(key), toBFloat16(value)
+		mixed, _ := graph.BackendFusedScaledDotProductAttention(q, k, v, compute.AttentionAxesLayoutBSHD, config)
+		return toFloat32(mixed), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
+			d := autodiff.VJP(mixed, toBFloat16(dMixed), q, k, v)
+			return toFloat32(d[0]), toFloat32(d[1]), toFloat32(d[2])
+		}
 	}
 }
 
@@ -290,112 +294,3 @@ func nativeCore(segments *graph.Node) attentionCore {
 func toBFloat16(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.BFloat16) }
 
 func toFloat32(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.Float32) }
-
-// chooseCore returns the core of attention by position for the graph's device, and nil where attention by feature is
-// better: in float32, and where products need their operands transposed. Documents in one row, whose segments are given, have the plain core: the fused one
-// hides later keys only.
-func chooseCore(g *graph.Graph, s architecture.Settings, context int, segments *graph.Node) attentionCore {
-	if !engine.InBFloat16(g) || engine.TransposesOperands(g) {
-		return nil
-	}
-	if segments != nil && !engine.OnCPU(g) {
-		return plainCore(segments)
-	}
-	core, _ := trial{group: s.Heads / s.KVHeads, size: s.HeadSize, context: trialContext(context)}.choose(engine.DeviceOf(g), segments)
-	return core
-}
-
-// A trial finds out whether the fused core works. Its fields are what the outcome may depend on.
-type trial struct{ group, size, context int }
-
-// trialContext is a short context that leaves the same remainder as the given one when it is divided by the sizes of
-// tiles.
-func trialContext(context int) int {
-	const long, tile = 256, 128
-	if context <= long {
-		return context
-	}
-	return long + context%tile
-}
-
-// errNoFusedAttention is that the device has no fused attention for such a trial.
-var errNoFusedAttention = errors.New("the device has no fused attention of this kind")
-
-// choose returns the core that the device is to use, and an error when that is the plain one because the trial of the
-// fused one failed. The trial runs once on each device. segments are nil except on the CPU, whose fused core takes them.
-func (c trial) choose(d *engine.Device, segments *graph.Node) (attentionCore, error) {
-	switch d.Attention() {
-	case device.PlainAttention:
-		return plainCore(segments), nil
-	case device.FusedAttention:
-		return fusedFor(d, segments), nil
-	}
-	err := d.Try(c, "attention is computed without the device's fused operation, which takes more time and memory", c.run)
-	if err != nil {
-		return plainCore(segments), err
-	}
-	return fusedFor(d, segments), nil
-}
-
-// fusedFor is the fused core of a device.
-func fusedFor(d *engine.Device, segments *graph.Node) attentionCore {
-	if d.Kind() == device.CPU {
-		return nativeCore(segments)
-	}
-	return fusedCore
-}
-
-// run compares the fused core and its gradient with the plain one on random numbers. The error says that the device does
-// not have it, with [errNoFusedAttention], or how far the two are apart.
-func (c trial) run(d *engine.Device) error {
-	const batch, keyHeads = 2, 2
-	heads := keyHeads * c.group
-	rng := rand.New(rand.NewPCG(1, 2))
-	var in []engine.Input
-	for _, input := range []struct {
-		name  string
-		heads int
-	}{{"query", heads}, {"key", keyHeads}, {"value", keyHeads}, {"adjoint", heads}} {
-		dims := []int{batch, c.context, input.heads, c.size}
-		values := make([]float32, batch*c.context*input.heads*c.size)
-		for i := range values {
-			values[i] = float32(rng.NormFloat64())
-		}
-		in = append(in, engine.Input{Spec: engine.Spec{Name: input.name, Shape: shapes.Make(dtypes.Float32, dims...)}, Data: values})
-	}
-	fused, err := runCore(d, "fused attention", fusedFor(d, nil), in)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errNoFusedAttention, err)
-	}
-	plain, err := runCore(d, "plain attention", plainCore(nil), in)
-	if err != nil {
-		return err
-	}
-	for i, what := range []string{"values", "gradient of queries", "gradient of keys", "gradient of values"} {
-		// The operands of both are rounded to 8 bits, at different places.
-		const most = 0.02
-		if apart := relativeDistance(fused[i], plain[i]); !(apart < most) {
-			return fmt.Errorf("the %s of fused attention are %.2g from those of plain attention, relative to their norm: want less than %g", what, apart, most)
-		}
-	}
-	return nil
-}
-
-// runCore returns the outputs of a core and the adjoints of its inputs.
-func runCore(d *engine.Device, name string, core attentionCore, in []engine.Input) ([][]float32, error) {
-	return d.Evaluate(name, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		mixed, back := core(in[0], in[1], in[2])
-		dQuery, dKey, dValue := back(in[3])
-		return []*graph.Node{mixed, dQuery, dKey, dValue}
-	})
-}
-
-// relativeDistance is ‖a − b‖/‖b‖.
-func relativeDistance(a, b []float32) float64 {
-	difference, norm := 0.0, 0.0
-	for i := range b {
-		d := float64(a[i]) - float64(b[i])
-		difference, norm = difference+d*d, norm+float64(b[i])*float64(b[i])
-	}
-	return math.Sqrt(difference / norm)
-}

@@ -23,7 +23,7 @@ const Padding = -1
 // A DocumentRow is one row of a batch of documents. Its slices share the batch's memory.
 type DocumentRow struct {
 	Tokens   []int32 // context+1 ids; any valid ids in padding
-	Segments []int32 // number of the document at each place, from 0, or Padding
+	Segments []int32 // number of the document at each place, from 0 in the order of places, or Padding, behind all documents
 	weights  []int32 // bits of float32 numbers
 }
 

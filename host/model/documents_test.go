@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/pjrtrecord"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
@@ -183,4 +186,31 @@ func ExampleDocumentRows() {
 	row.SetWeight(3, 0.5)
 	fmt.Println(TotalWeight(batch, context), NormalizeWeights([][]int32{batch}, context), row.Weight(1), row.Weight(3))
 	// Output: 1.5 true 2 1
+}
+
+// TestFusedDocuments: on a GPU, documents in one row have fused attention, forward and backward, in each layer: it hides later
+// keys, and heads have some more features.
+func TestFusedDocuments(t *testing.T) {
+	d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Attention: device.FusedAttention})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const context, rows = 128, 2
+	m := newLlama(architecture.Settings{Layers: 2, Heads: 4, KVHeads: 2, Width: 128, Hidden: 128, Vocab: 13})
+	m.Documents = true
+	batch, _ := packed(context, m.Vocab, rand.New(rand.NewPCG(1, 2)))
+	evaluateOn(t, d, m, hashedWeights(m.params), batch, rows, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+		losses := m.Losses(params, graph.Reshape(ids, m.BatchDims(rows, context)...), nil)
+		return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+	})
+	programs := r.Programs(t)
+	text := programs[len(programs)-1]
+	for what, want := range map[string]int{`@"__cudnn$fmhaSoftmax"`: 2, `@"__cudnn$fmhaSoftmaxBackward"`: 2, "PADDING_CAUSAL": 0} {
+		if got := strings.Count(strings.ReplaceAll(text, "call_target_name = ", "@"), what); got != want {
+			t.Errorf("%s: %d times, want %d", what, got, want)
+		}
+	}
+	if head := fmt.Sprintf("tensor<%dx%dx4x%dxbf16>", rows, context, 32+markedFeatures(context)); !strings.Contains(text, head) {
+		t.Errorf("there are no %s", head)
+	}
 }

@@ -232,7 +232,7 @@ func zeros(like *graph.Node, dims ...int) *graph.Node {
 // lossAtOnce is lossInChunks in one.
 func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
 	logits := matMulTransposed(h, head)
-	losses, dLogits, ok := rowLosses(lower.LoneKernel, logits, targets, factors)
+	losses, dLogits, ok := rowLosses(lower.Kernel, logits, targets, factors)
 	if !ok {
 		var logTotal *graph.Node
 		losses, logTotal = maskedLosses(logits, targets)
@@ -253,7 +253,9 @@ func rowLosses(call rowsCall, logits, targets, factors *graph.Node) (losses, dLo
 	if err != nil {
 		panic(err)
 	}
-	out, ok := call(logits.Graph(), p, tokens, []*graph.Node{logits, targets, factors}, lower.InMemory{"gradient": lower.BFloat16})
+	at := lower.InMemory{"gradient": lower.BFloat16}
+	subject := lower.Subject{Kind: lower.Losses, Of: func(rows int) (*program.Program, error) { return lossRows(rows, vocabulary) }, Stored: at, Largest: lower.LargestLoneRow}
+	out, ok := call(logits.Graph(), subject, p, tokens, []*graph.Node{logits, targets, factors}, at)
 	if !ok {
 		return nil, nil, false
 	}
@@ -298,7 +300,7 @@ func rowSums(logits, targets *graph.Node) (logTotal, chosen *graph.Node, ok bool
 }
 
 // A rowsCall computes a program over rows, as [lower.Kernel] does.
-type rowsCall func(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at lower.InMemory) (map[string]*graph.Node, bool)
+type rowsCall func(g *graph.Graph, s lower.Subject, p *program.Program, rows int, inputs []*graph.Node, at lower.InMemory) (map[string]*graph.Node, bool)
 
 // rowSumsBy has the call compute parts of the given size, and combines them.
 func rowSumsBy(call rowsCall, size int, logits, targets *graph.Node) (logTotal, chosen *graph.Node, ok bool) {
@@ -311,7 +313,8 @@ func rowSumsBy(call rowsCall, size int, logits, targets *graph.Node) (logTotal, 
 	if err != nil {
 		panic(err)
 	}
-	out, ok := call(logits.Graph(), p, tokens*parts, []*graph.Node{graph.Reshape(logits, tokens*parts, size), relative}, nil)
+	subject := lower.Subject{Kind: lower.LossSums, Of: func(rows int) (*program.Program, error) { return partSums(rows, size) }, Largest: lower.LargestRow}
+	out, ok := call(logits.Graph(), subject, p, tokens*parts, []*graph.Node{graph.Reshape(logits, tokens*parts, size), relative}, nil)
 	if !ok {
 		return nil, nil, false
 	}

@@ -194,7 +194,7 @@ func TestLossRows(t *testing.T) {
 
 // TestRowLosses: what the kernel computes makes the losses and gradients of the graph; rows that are too long stay a graph.
 func TestRowLosses(t *testing.T) {
-	asGraph := func(g *graph.Graph, p *program.Program, _ int, inputs []*graph.Node, _ lower.InMemory) (map[string]*graph.Node, bool) {
+	asGraph := func(g *graph.Graph, _ lower.Subject, p *program.Program, _ int, inputs []*graph.Node, _ lower.InMemory) (map[string]*graph.Node, bool) {
 		return lower.Lower(g, p, inputs), true
 	}
 	const rows = 2
@@ -247,7 +247,7 @@ func TestTooManyLogits(t *testing.T) {
 	specs := []engine.Spec{{Name: "logits", Shape: shapes.Make(dtypes.Float32, rows, columns)}, {Name: "targets", Shape: shapes.Make(dtypes.Int32, rows, 1)},
 		{Name: "factors", Shape: shapes.Make(dtypes.Float32, rows, 1)}}
 	e, err := d.Compile("too many", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		_, _, one := rowLosses(lower.LoneKernel, in[0], in[1], in[2])
+		_, _, one := rowLosses(lower.Kernel, in[0], in[1], in[2])
 		if _, _, parts := rowSums(in[0], in[1]); one || parts {
 			t.Errorf("there are kernels of %d logits: %v, of parts %v", rows*columns, one, parts)
 		}
@@ -274,7 +274,7 @@ func TestRowSums(t *testing.T) {
 	d := testdevice.Open(t, engine.Options{})
 	buffers := []*engine.Buffer{testdevice.Upload(t, d, logits, tokens, vocabulary), testdevice.Upload(t, d, targets, tokens, 1)}
 	got := testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		asGraph := func(g *graph.Graph, p *program.Program, _ int, inputs []*graph.Node, _ lower.InMemory) (map[string]*graph.Node, bool) {
+		asGraph := func(g *graph.Graph, _ lower.Subject, p *program.Program, _ int, inputs []*graph.Node, _ lower.InMemory) (map[string]*graph.Node, bool) {
 			return lower.Lower(g, p, inputs), true
 		}
 		logTotal, chosen, _ := rowSumsBy(asGraph, size, in[0], in[1])

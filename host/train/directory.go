@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -92,6 +93,19 @@ func (r *run) previous() (*config.Config, error) {
 		return nil, &provenance.DescriptionError{Err: fmt.Errorf("the run directory's own configuration cannot be read: %w", err)}
 	}
 	return cfg, nil
+}
+
+// choices are those that the device made when the run began, if there is one that may be resumed. What is wrong with its
+// description is told later.
+func (r *run) choices() []engine.Choice {
+	if !r.opts.Resume {
+		return nil
+	}
+	made, err := provenance.Read(r.dir)
+	if err != nil {
+		return nil
+	}
+	return made.ChoicesOn(r.cfg.Device.Kind)
 }
 
 // sameRun fails when the configuration differs from that of the run in a way that
@@ -314,7 +328,7 @@ func (r *run) describe() error {
 }
 
 func (r *run) writeProvenance() error {
-	p := &provenance.Record{Run: r.identity, Build: r.Device.BuildInfo(), Initial: r.initial, Teacher: r.teacher, Data: r.verified, Plugins: r.Programs.Used, Programs: r.Programs.Hashes()}
+	p := &provenance.Record{Run: r.identity, Build: r.Device.BuildInfo(), Choices: r.Device.Choices(), Initial: r.initial, Teacher: r.teacher, Data: r.verified, Plugins: r.Programs.Used, Programs: r.Programs.Hashes()}
 	if r.data != nil {
 		info := r.data.Train.Tokenizer()
 		p.Tokenizer = &info

@@ -205,6 +205,7 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	err = r.Build(ctx, assembly.Request{
 		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(r.cfg), Pieces: step.Pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
+		Choices: r.choices(),
 	}, r.log.Warn, "")
 	if err != nil {
 		return err
@@ -212,6 +213,11 @@ func (r *run) prepare(ctx context.Context) error {
 	r.cfg = r.Programs.Pinned(r.cfg)
 	if err := r.Prepare(r.cfg.Method.ParetoEvery > 0); err != nil {
 		return err
+	}
+	for _, c := range r.Device.Choices() {
+		if c.Reason == "" { // else a warning has told it
+			r.log.Info("the device computes " + c.String())
+		}
 	}
 	return r.prepareMovement()
 }

@@ -4,17 +4,21 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/pjrtrecord"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/provenance"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // onXLA makes XLA, on as many processors, the device of kind "cuda".
@@ -162,21 +166,38 @@ func TestXLAHangs(t *testing.T) {
 }
 
 // TestXLAWithoutExtensions: XLA has neither fused attention nor kernels on processors; a GPU without the former says the
-// same. A run in bfloat16 does without, and one that asks for them ends.
+// same. A run in bfloat16 does without, each kind by itself, and goes on without; one that asks for them ends.
 func TestXLAWithoutExtensions(t *testing.T) {
 	onXLA(t, 1)
 	for _, c := range []struct {
-		overrides        []string
-		says, asks, lack string
+		overrides  []string
+		kinds      []string
+		asks, lack string
 	}{
-		{nil, "attention is computed without the device's fused operation", `device.attention="fused"`, "fmha"},
-		{[]string{`device.attention="plain"`}, "programs of quantizers are computed without kernels", `device.kernels="fused"`, "xla.gpu.triton"},
+		{nil, []string{"attention with heads of 16, 128·n + 16 tokens"}, `device.attention="fused"`, "fmha"},
+		{[]string{`device.attention="plain"`}, []string{string(lower.Rotations), string(lower.Joined), string(lower.Losses)}, `device.kernels="fused"`, "xla.gpu.triton"},
 	} {
 		cfg := onCUDA(t, testrun.Config(t, "train.steps=2", "train.eval_every=0"), 1, append(c.overrides, `device.precision="bfloat16"`)...)
 		var log bytes.Buffer
 		testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
-		if text := log.String(); strings.Count(text, c.says) != 1 {
-			t.Errorf("the messages do not say once that %s: %s", c.says, text)
+		for _, kind := range c.kinds {
+			if text := log.String(); strings.Count(text, "which takes more time and memory: kind=\""+kind) != 1 && strings.Count(text, "which takes more time and memory: kind="+kind) != 1 {
+				t.Errorf("the messages do not say once that there are no kernels of the kind %s: %s", kind, text)
+			}
+		}
+		made, err := provenance.Read(rundir.At(cfg.Train.Out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range c.kinds {
+			if i := slices.IndexFunc(made.Choices, func(c engine.Choice) bool { return c.Kind == kind }); i < 0 || made.Choices[i].Fused || made.Choices[i].Reason == "" {
+				t.Errorf("the choice of %s is not kept: %v", kind, made.Choices)
+			}
+		}
+		log.Reset()
+		testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+		if text := log.String(); strings.Contains(text, "which takes more time") {
+			t.Errorf("a run that goes on tries again: %s", text)
 		}
 		refused(t, c.asks, testrun.Elsewhere(t, cfg, c.asks), train.Options{}, c.lack)
 	}

@@ -61,6 +61,9 @@ type Options struct {
 	// later processes; none if empty. The first CUDA device of a process decides. Other kinds ignore it.
 	Cache string
 
+	// Choices are those with which a run began that the device goes on with: see [Device.ChooseFused].
+	Choices []Choice
+
 	// Timeout bounds how long the CUDA device may take for one execution before that fails with a [HangError]; 0
 	// sets no limit. Uploads and downloads, of which a step has hundreds, are not bounded. Other kinds ignore it.
 	Timeout time.Duration
@@ -77,6 +80,7 @@ type Device struct {
 	backend  compute.Backend
 	compiled atomic.Int64
 	found    sync.Map // by key, func() any: see Once
+	choices  sync.Map // by kind, Choice: see ChooseFused
 	watch    atomic.Pointer[func(*Executable)]
 	uses     struct { // of kernels
 		sync.Mutex
@@ -214,20 +218,6 @@ func (d *Device) Warn(message string, details ...any) {
 func (d *Device) Once(key any, find func() any) any {
 	f, _ := d.found.LoadOrStore(key, sync.OnceValue(find))
 	return f.(func() any)()
-}
-
-// Try finds out, once for each device, whether the device does something right. If it does not, Try warns about what is
-// done instead (inPlace), with the error of the trial as the reason, and returns that error from then on. The key is as
-// for [Device.Once].
-func (d *Device) Try(key any, inPlace string, trial func(*Device) error) error {
-	err, _ := d.Once(key, func() any {
-		err := trial(d)
-		if err != nil {
-			d.Warn(inPlace, "reason", err)
-		}
-		return err
-	}).(error)
-	return err
 }
 
 // Close frees the device. Its executables and buffers are unusable afterwards. Closing twice does nothing.

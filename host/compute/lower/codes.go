@@ -1,10 +1,6 @@
 package lower
 
 import (
-	"errors"
-	"slices"
-
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -62,7 +58,7 @@ func (q programQuantizer) CodeShapes(d *engine.Device) (parts []shapes.Shape) {
 // factoredForward returns the program of the forward pass for a device. If the device multiplies codes and package factor
 // finds the codes of the value, they are further outputs of the program, and c is their form. Otherwise c is nil.
 func (q programQuantizer) factoredForward(d *engine.Device) (p *program.Program, c *coding) {
-	if c = codingOf(d); c != nil {
+	if c = codingOf(d, int(q.parts.Forward.Inputs[0].Type.Size())/q.rows()); c != nil {
 		if p, ok := c.factor(q.parts.Forward, answer.OutputValue); ok {
 			return p, c
 		}
@@ -97,7 +93,7 @@ func operandCodes(x, w *graph.Node) (a, b Codes, c *coding) {
 	if !xCoded || !wCoded {
 		return a, b, nil
 	}
-	return a, b, codingOf(engine.DeviceOf(x.Graph()))
+	return a, b, codingOf(engine.DeviceOf(x.Graph()), x.Shape().Dim(-1))
 }
 
 // A coding is a form of [Codes]: how they are found in programs, and multiplied.
@@ -111,22 +107,18 @@ type coding struct {
 	add func(sum *graph.Node, x, w Codes) (total *graph.Node, ok bool)
 }
 
-var (
-	// integers are codes in int8[n, m], with one scale for each row in float32[n, 1].
-	integers = &coding{factor.Rows, []string{factor.OutputIntegers, factor.OutputScale}, integerProduct, nil}
-	// blocks are codes in E2M1, two in each byte of int8[n, m/2]. Each block of them has a scale of one byte, and each row
-	// has one in float32[n, 1].
-	blocks = &coding{factor.Blocks, []string{factor.OutputPacked, factor.OutputScales, factor.OutputOverall}, blockProduct, addBlockProduct}
-)
+// integers are codes in int8[n, m], with one scale for each row in float32[n, 1].
+var integers = &coding{factor.Rows, []string{factor.OutputIntegers, factor.OutputScale}, integerProduct, nil}
 
 // codesInMemory says that kernels store codes in 8 bits.
 var codesInMemory = InMemory{factor.OutputIntegers: triton.Int8, factor.OutputPacked: triton.Int8, factor.OutputScales: triton.Int8}
 
-// codingOf returns the form of codes that a device multiplies; nil if it multiplies values.
-func codingOf(d *engine.Device) *coding {
+// codingOf returns the form of codes that a device multiplies, of matrices with rows of about that length; nil if it multiplies
+// values.
+func codingOf(d *engine.Device, length int) *coding {
 	switch {
 	case d == nil:
-	case d.Products() == device.IntegerProducts:
+	case d.Products() == device.IntegerProducts && multipliesIntegers(d, length):
 		return integers
 	case d.Products() == device.BlockProducts && multipliesBlocks(d):
 		return blocks
@@ -158,65 +150,4 @@ func integerProduct(x, w Codes, rounded bool) (product *graph.Node, ok bool) {
 		return graph.Mul(product, graph.BroadcastToDims(graph.Reshape(w.Parts[1], 1, -1), product.Shape().Dimensions...)), true
 	}
 	return engine.DotIntegers(x.Parts[0], w.Parts[0], x.Parts[1], w.Parts[1], rounded), true
-}
-
-// blockProduct is one kernel. It multiplies numbers times the scales of their blocks, which are exact in bfloat16, and applies
-// the scales of rows to the sums.
-func blockProduct(x, w Codes, rounded bool) (product *graph.Node, ok bool) {
-	out := triton.Float32
-	if rounded {
-		out = triton.BFloat16
-	}
-	return blockKernel(nil, x, w, out)
-}
-
-func addBlockProduct(sum *graph.Node, x, w Codes) (total *graph.Node, ok bool) {
-	return blockKernel(sum, x, w, triton.Float32)
-}
-
-// blockKernel is the kernel of x·wᵀ, or of sum + x·wᵀ if sum is not nil.
-func blockKernel(sum *graph.Node, x, w Codes, out triton.Storage) (result *graph.Node, ok bool) {
-	rows, inner, size := x.blockSizes()
-	columns, _, other := w.blockSizes()
-	if size != other { // MXFP4 and NVFP4 cannot be multiplied
-		return nil, false
-	}
-	k, err := triton.BlockProduct{Rows: rows, Columns: columns, Inner: inner, Block: size, Sum: sum != nil}.Kernel(out)
-	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
-		warnOnce(x.Parts[0].Graph(), refusal.Reason, refusal, "a product of four-bit floats is computed from their values, which takes more time")
-		return nil, false
-	}
-	inputs, parts := append(slices.Clone(x.Parts), w.Parts...), len(x.Parts)
-	if sum != nil {
-		inputs = append(inputs, sum)
-	}
-	results := engine.Kernel(*k).Call(inputs, func(in []*graph.Node) []*graph.Node {
-		product := Codes{Parts: in[:parts]}.dequantizedProduct(Codes{Parts: in[parts : 2*parts]})
-		if sum != nil {
-			product = graph.Add(in[2*parts], product)
-		}
-		return []*graph.Node{graph.ConvertDType(product, dtypeOf(out))}
-	})
-	return graph.ConvertDType(results[0], dtypes.Float32), true
-}
-
-// blockSizes returns the rows and columns of the matrix that has these codes, and the number of elements in a block.
-func (c Codes) blockSizes() (rows, columns, size int) {
-	numbers, scales := c.Parts[0].Shape(), c.Parts[1].Shape()
-	return numbers.Dim(0), 2 * numbers.Dim(1), 2 * numbers.Dim(1) / scales.Dim(1)
-}
-
-// dequantizedProduct is the result of a blockKernel, computed by operations of the graph. It has no explicit broadcasts, because
-// the Go backend loses those in functions: see [engine.Loop].
-func (c Codes) dequantizedProduct(w Codes) *graph.Node {
-	product := engine.DotGeneral(c.dequantized(), []int{1}, nil, w.dequantized(), []int{1}, nil)
-	return graph.Mul(graph.Mul(product, c.Parts[2]), graph.Reshape(w.Parts[2], 1, -1))
-}
-
-// dequantized is the matrix that has these codes, without the scales of its rows.
-func (c Codes) dequantized() *graph.Node {
-	rows, columns, size := c.blockSizes()
-	p := factor.Dequantize(rows, columns, size, "x")
-	float := func(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.Float32) }
-	return Lower(c.Parts[0].Graph(), p, []*graph.Node{float(c.Parts[0]), float(c.Parts[1])})["x"]
 }

@@ -2,6 +2,7 @@ package lower
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -17,21 +18,54 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// TestKernelTrial: likewise the trial of kernels, in which one of a hundred values may differ.
-func TestKernelTrial(t *testing.T) {
-	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
-	if err := (kernelTrial{}).run(d); err != nil {
-		t.Error(err)
+// fewElements are enough for a trial whose times nobody takes.
+const fewElements = 1 << 14
+
+// passes has a device compute both ways of a trial, and compares them.
+func passes(t *testing.T, d *engine.Device, trial engine.Trial, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
-	values := func(differ int, by float32) []float32 {
+	if !d.ChooseFused(t.Name(), "", func() (engine.Trial, error) { return trial, nil }) {
+		t.Errorf("the trial fails: %v", d.Choices())
+	}
+}
+
+// TestSubjects: what stands for kernels passes its trial where the kernels compute what they mean, with rows of any width.
+func TestSubjects(t *testing.T) {
+	for _, tt := range []struct {
+		kind         Kind
+		width, block int
+	}{
+		{Quantizers, 640, 0}, {Quantizers, 77, 0}, {Rotations, 384, 128}, {LargeRotations, 512, 512}, {Joined, 640, 128}, {Joined, 48, 0},
+	} {
+		t.Run(fmt.Sprint(tt), func(t *testing.T) {
+			d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
+			trial, err := quantizerSubject(tt.kind, tt.width, tt.block).trial(fewElements)
+			passes(t, d, trial, err)
+			p, err := standIn(tt.kind == Joined, 64, tt.width, tt.block)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := subjectOf(p, 64, tt.kind == Joined).Kind; got != tt.kind {
+				t.Errorf("it is one of %s", got)
+			}
+		})
+	}
+}
+
+// TestCompareCodes: one of a hundred values may differ.
+func TestCompareCodes(t *testing.T) {
+	values := func(differ int, by float32) [][]float32 {
 		x := slices.Repeat([]float32{1, -2}, 100)
 		for i := range differ {
 			x[i] *= by
 		}
-		return x
+		return [][]float32{x}
 	}
 	for _, tt := range []struct {
-		kernel []float32
+		kernel [][]float32
 		want   string
 	}{
 		{values(0, 1), ""},
@@ -40,22 +74,27 @@ func TestKernelTrial(t *testing.T) {
 		{values(3, 1.02), "0.015 of the values"},
 		{values(3, float32(math.NaN())), "0.015 of the values"},
 	} {
-		err := kernelTrial{}.compare(tt.kernel, values(0, 1))
+		err := compareCodes(tt.kernel, values(0, 1))
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want %q", err, tt.want)
 		}
 	}
-	if err := (kernelTrial{}).compare(make([]float32, 4), make([]float32, 4)); err == nil || !strings.Contains(err.Error(), "nothing but zeros") {
+	zeros := [][]float32{make([]float32, 4)}
+	if err := compareCodes(zeros, zeros); err == nil || !strings.Contains(err.Error(), "nothing but zeros") {
 		t.Errorf("zeros: %v", err)
 	}
 }
 
-// TestBlockTrial: what the kernel means passes its trial in both formats; a kernel that computes something else would not.
-func TestBlockTrial(t *testing.T) {
+// TestProductTrials: products of codes pass their trials, those of blocks in both formats.
+func TestProductTrials(t *testing.T) {
+	const rows, columns, inner = 128, 256, 768
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
-	if err := (blockTrial{}).run(d); err != nil {
-		t.Error(err)
-	}
+	t.Run("blocks", func(t *testing.T) { passes(t, d, blockTrial(rows, columns, inner), nil) })
+	t.Run("integers", func(t *testing.T) { passes(t, d, integerTrial(rows, columns, inner), nil) })
+}
+
+// TestCompareSums: a kernel that computes something else does not pass.
+func TestCompareSums(t *testing.T) {
 	for _, tt := range []struct {
 		kernel, values []float32
 		want           string
@@ -65,7 +104,7 @@ func TestBlockTrial(t *testing.T) {
 		{[]float32{1, float32(math.NaN())}, []float32{1, 2}, "relative error of NaN"},
 		{[]float32{0, 0}, []float32{0, 0}, "nothing but zeros"},
 	} {
-		err := blockTrial{}.compare(tt.kernel, tt.values)
+		err := compareSums("numbers", 1e-4)([][]float32{tt.kernel}, [][]float32{tt.values})
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v beside %v: %v, want %q", tt.kernel, tt.values, err, tt.want)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +87,38 @@ func TestKernelCalls(t *testing.T) {
 	}
 }
 
+// TestKindsAreLeftAlone: what a run began without stays operations, and only that.
+func TestKindsAreLeftAlone(t *testing.T) {
+	rotated := quantizerOf(t, "rotated", 64, 64, func(_ *program.Builder, x program.Value) (value, surrogate program.Value) {
+		y := x.Hadamard(64)
+		return y.Scale(2).Round().Scale(0.5).Hadamard(64), x
+	})
+	for kind, want := range map[lower.Kind]string{lower.Quantizers: "cage_rotated_forward", lower.Rotations: "cage_halves_forward", lower.Losses: "cage_halves_forward cage_rotated_forward"} {
+		t.Run(string(kind), func(t *testing.T) {
+			d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Kernels: device.FusedKernels, Choices: []engine.Choice{{Kind: string(kind)}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := d.Compile("step", []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 64, 64)}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{lower.Quantize(lower.Quantize(in[0], lower.Given{}, halves(t, false)), lower.Given{}, rotated)}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.Close()
+			programs := r.Programs(t)
+			var called []string
+			for _, m := range regexp.MustCompile(`name = "(\w+?)_?"`).FindAllStringSubmatch(programs[len(programs)-1], -1) {
+				called = append(called, m[1])
+			}
+			slices.Sort(called)
+			if got := strings.Join(called, " "); got != want {
+				t.Errorf("the kernels are %s, want %s", got, want)
+			}
+		})
+	}
+}
+
 // TestBlockKernelCalls: products of four-bit floats are calls of a kernel, unless the trial of kernels fails.
 func TestBlockKernelCalls(t *testing.T) {
 	for kernels, want := range map[device.Kernels]int{device.FusedKernels: 1, device.AutoKernels: 0} {
@@ -112,7 +146,7 @@ func TestBlockKernelCalls(t *testing.T) {
 			if got := strings.Count(programs[len(programs)-1], `name = "cage_blocks_product"`); got != want {
 				t.Errorf("%d products, want %d", got, want)
 			}
-			if said := strings.Join(warnings, "\n"); strings.Contains(said, "multiplied by their values and not by their codes, which takes more time[reason the device has no kernels]") != (want == 0) {
+			if said := strings.Join(warnings, "\n"); strings.Contains(said, "multiplied by their values and not by their codes, which takes more time[kind products of four-bit floats reason the device computes nothing but zeros]") != (want == 0) {
 				t.Errorf("the device warns %q", warnings)
 			}
 		})

@@ -427,7 +427,7 @@ func (q programQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y
 		panic(err)
 	}
 	memory := q.fusedMemory(s)
-	out, ok := Kernel(g, p, q.rows(), append(slices.Clone(s.Inputs), q.others(q.Program, given)...), memory)
+	out, ok := Kernel(g, subjectOf(p, q.rows(), true), p, q.rows(), append(slices.Clone(s.Inputs), q.others(q.Program, given)...), memory)
 	if !ok {
 		return nil, false
 	}
@@ -469,7 +469,7 @@ func (q programQuantizer) backwardFused(s Source, at Point, residuals []*graph.N
 			inputs = append(inputs, in)
 		}
 	}
-	out, ok := Kernel(dy.Graph(), p, q.rows(), inputs, memory)
+	out, ok := Kernel(dy.Graph(), subjectOf(p, q.rows(), true), p, q.rows(), inputs, memory)
 	if !ok {
 		return nil, false
 	}

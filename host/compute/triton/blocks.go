@@ -37,8 +37,9 @@ const (
 // are float32. If the sizes do not divide into tiles, the error is a [*Refusal].
 func (p BlockProduct) Kernel(stored Storage) (*Kernel, error) {
 	w := &writer{p: &program.Program{Name: "blocks/product"}}
+	w.out = &w.text
 	columns, inner := tileOf(p.Columns, largestColumns), tileOf(p.Inner, largestInner)
-	warps := max(smallestWarps, columns/warpColumns)
+	warps := max(leastProductWarps, columns/warpColumns)
 	if p.Sum { // another tile needs registers; with more than 8 warps, Triton takes no operation for four-bit floats
 		columns = min(columns, largestColumns/2)
 		warps = 8
@@ -55,7 +56,10 @@ func (p BlockProduct) Kernel(stored Storage) (*Kernel, error) {
 }
 
 // warpColumns of a result of 128 rows are what each warp writes.
-const warpColumns = 32
+const (
+	warpColumns       = 32
+	leastProductWarps = 4
+)
 
 // tileOf is the largest power of two that divides n, at most largest.
 func tileOf(n, largest int) int { return min(1<<bits.TrailingZeros(uint(n)), largest) }
@@ -106,12 +110,12 @@ func (w *writer) blockProduct(p BlockProduct, columns, inner int, stored Storage
 // parameters are those of [BlockProduct.Kernel].
 func (p BlockProduct) parameters(stored Storage) (list []string) {
 	for _, name := range []string{"x", "y"} {
-		list = append(list, parameter("%"+name, "i8"), parameter("%scale_"+name, "i8"), parameter("%overall_"+name, "f32"))
+		list = append(list, parameter("%"+name, "i8", wholeVector), parameter("%scale_"+name, "i8", wholeVector), parameter("%overall_"+name, "f32", wholeVector))
 	}
 	if p.Sum {
-		list = append(list, parameter("%before", "f32"))
+		list = append(list, parameter("%before", "f32", wholeVector))
 	}
-	return append(list, parameter("%out", string(stored)))
+	return append(list, parameter("%out", string(stored), wholeVector))
 }
 
 // overall reads one float32 for each row of a tile, from the given on, into a value of these axes.

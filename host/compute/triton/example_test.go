@@ -9,7 +9,7 @@ import (
 )
 
 // A quantizer to whole numbers between plus and minus seven: each instance of its kernel
-// computes four rows.
+// computes one row, whose scale is a scalar.
 func ExampleNew() {
 	b := program.NewBuilder("seven/weight.forward")
 	x := b.Input("x", program.FloatType(256, 1024))
@@ -32,7 +32,7 @@ func ExampleNew() {
 		}
 	}
 	// Output:
-	// cage_seven_forward 64 8
-	// %v27 = tt.precise_divf %v24, %v26 : tensor<4x1xf32>
-	// %v29 = tt.precise_divf %v21, %v28 : tensor<4x1024xf32>
+	// cage_seven_forward 256 1
+	// %v16 = tt.precise_divf %v14, %v15 : f32
+	// %v19 = tt.precise_divf %v18, %v16 : f32
 }

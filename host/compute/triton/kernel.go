@@ -53,22 +53,33 @@ const (
 	LargestLoneRow = 1 << 15
 )
 
-// Sizes of a tile.
-const (
-	tileElements   = 4096 // of a tensor in one instance, if its rows allow it
-	leastDotRows   = 16   // rows of a matrix product in an instance
-	warpElements   = 512  // of a tensor, for each warp: with twice as many, a rotation of 128 needs more registers than there are
-	smallestWarps  = 4
-	largestWarps   = 16 // 32 threads of each have 128 registers
-	smallestDotRow = 16
-)
-
 // New translates p, which must be valid, into a kernel over the given number of rows. All
 // inputs and outputs must have a part in every row, except scalars and inputs of shape
 // [1, n], which all rows share. stored says, by name, how float inputs and outputs are
 // stored; those without an entry are float32. A row has at most largest elements:
 // [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
 func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
+	if finer := finerRows(p, rows); finer > rows {
+		if k, err := newKernel(p, finer, largest, stored); err == nil {
+			return k, nil
+		}
+	}
+	return newKernel(p, rows, largest, stored)
+}
+
+// finerRows is the number of rows when the longest are divided into powers of two of equal size. A program that has no numbers for
+// whole rows computes these just as well, and nothing is padded.
+func finerRows(p *program.Program, rows int) int {
+	longest := 1
+	for id := range p.NumValues() {
+		if l, ok := byrow.Of(p.TypeOf(program.ID(id)), rows); ok {
+			longest = max(longest, l.Size())
+		}
+	}
+	return rows * (longest >> bits.TrailingZeros(uint(longest)))
+}
+
+func newKernel(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
 	w := &writer{p: p, rows: rows, stored: stored}
 	if err := w.setTile(largest); err != nil {
 		return nil, err
@@ -77,25 +88,7 @@ func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Ker
 	if err != nil {
 		return nil, err
 	}
-	warps := min(max(smallestWarps, w.tile*w.widest/warpElements), largestWarps)
-	return &Kernel{Name: w.name(), Text: text, Grid: rows / w.tile, Warps: warps, Stages: 1}, nil
-}
-
-// setTile sets the number of rows in a tile: the power of two that divides the number of rows and makes tiles of about
-// tileElements. It refuses rows of more than the largest number of elements.
-func (w *writer) setTile(largest int) error {
-	w.widest = 1
-	for id := range w.p.NumValues() {
-		t := w.p.TypeOf(program.ID(id))
-		if l, ok := w.layout(t); ok {
-			w.widest = max(w.widest, l.padded())
-		}
-	}
-	if w.widest > largest {
-		return w.refuse(fmt.Sprintf("a row has more than %d elements", largest))
-	}
-	w.tile = min(1<<bits.TrailingZeros(uint(w.rows)), max(1, tileElements/w.widest))
-	return nil
+	return &Kernel{Name: w.name(), Text: text, Grid: w.instances(), Warps: w.warps, Stages: 1}, nil
 }
 
 func (w *writer) refuse(reason string) error { return &Refusal{Program: w.p.Name, Reason: reason} }

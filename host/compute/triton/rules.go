@@ -2,6 +2,8 @@ package triton
 
 import (
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
@@ -34,7 +36,7 @@ func init() { // a literal would be an initialization cycle: some rules call wha
 		program.OpFloor: call("__nv_floorf"), program.OpRound: call("__nv_rintf"), program.OpLogb: call("__nv_logbf"),
 		program.OpIsFinite: (*writer).isFinite, program.OpNot: (*writer).not,
 		program.OpAdd: byType("arith.addf", "arith.addi", "arith.addi"), program.OpSub: byType("arith.subf", "arith.subi", "arith.subi"),
-		program.OpMul: byType("arith.mulf", "arith.muli", "arith.muli"), program.OpDiv: operation("tt.precise_divf"),
+		program.OpMul: byType("arith.mulf", "arith.muli", "arith.muli"), program.OpDiv: (*writer).div,
 		program.OpPow: call("__nv_powf"), program.OpLdexp: (*writer).ldexp,
 		program.OpMax: byType("arith.maximumf", "arith.maxsi", "arith.maxui"), program.OpMin: byType("arith.minimumf", "arith.minsi", "arith.minui"),
 		program.OpAnd: operation("arith.andi"), program.OpOr: operation("arith.ori"), program.OpXor: operation("arith.xori"),
@@ -45,10 +47,8 @@ func init() { // a literal would be an initialization cycle: some rules call wha
 		program.OpGt: comparison("ogt", "sgt", "ugt"), program.OpGe: comparison("oge", "sge", "uge"),
 		program.OpConvert: (*writer).convert, program.OpBitcast: (*writer).bitcast,
 		program.OpReshape: (*writer).reshape, program.OpBroadcast: (*writer).broadcast, program.OpStopGradient: unchanged,
-		program.OpReduceSum: reduction("arith.addf", "arith.addi", "arith.addi"),
-		program.OpReduceMax: reduction("arith.maximumf", "arith.maxsi", "arith.maxui"),
-		program.OpReduceMin: reduction("arith.minimumf", "arith.minsi", "arith.minui"),
-		program.OpHadamard:  (*writer).hadamard,
+		program.OpReduceSum: (*writer).reduction, program.OpReduceMax: (*writer).reduction, program.OpReduceMin: (*writer).reduction,
+		program.OpHadamard: (*writer).hadamard,
 	}
 }
 
@@ -105,8 +105,59 @@ func (w *writer) constantNode(n *program.Node, _ []value) value {
 	panic(w.refuse("a constant has more than one number; " + otherTable))
 }
 
+// Quotients are products with the reciprocal, corrected by what these leave over, which a fused multiplication and addition has
+// exactly. So they are the nearest numbers, but for few that are half way between two to some 20 more bits. XLA takes the device's
+// approximation for Triton's own quotients, which is off by up to two units in the last place and takes more instructions. Where
+// something is infinite or zero, what is left over is NaN, and there is nothing to correct. Divisors below 2⁻¹²⁶ count as zero.
+const (
+	// quotient is x/y.
+	quotient = "{ .reg .f32 r, q, e; .reg .pred p; rcp.approx.ftz.f32 r, $2; mul.rn.f32 q, $1, r; neg.f32 e, q; fma.rn.f32 e, e, $2, $1; " +
+		"setp.num.f32 p, e, e; fma.rn.f32 e, e, r, q; selp.f32 $0, e, q, p; }"
+	// reciprocal is 1/x.
+	reciprocal = "{ .reg .f32 r, e; .reg .pred p; rcp.approx.ftz.f32 r, $1; neg.f32 e, r; fma.rn.f32 e, e, $1, 0f3F800000; " +
+		"setp.num.f32 p, e, e; fma.rn.f32 e, e, r, r; selp.f32 $0, e, r, p; }"
+	// rowQuotient is x/y by the reciprocal of y, and that or zero if it is not finite.
+	rowQuotient = "{ .reg .f32 q, e; mul.rn.f32 q, $1, $3; neg.f32 e, q; fma.rn.f32 e, e, $2, $1; max.f32 e, e, 0fFF7FFFFF; fma.rn.f32 $0, e, $4, q; }"
+)
+
+// div is a quotient. A divisor that is one number for a row or a group is in w.divisor, too: it has its reciprocal once.
+func (w *writer) div(n *program.Node, args []value) value {
+	x, y := args[0], args[1]
+	switch {
+	case x.dims == nil:
+		return w.apply("tt.precise_divf", x, y) // Triton has assembly for tiles only
+	case w.divisor.name == "":
+		if c := w.p.Node(n.Args[0]); c != nil && c.Op == program.OpConstant && slices.Equal(c.Attr.Floats, []float64{1}) {
+			return w.assembly(reciprocal, y)
+		}
+		return w.assembly(quotient, x, y)
+	}
+	r := w.apply("tt.precise_divf", w.number(w.divisor, 1), w.divisor)
+	finite := w.selectValue(w.compare("arith.cmpf", "olt", w.apply("math.absf", r), w.number(r, math.Inf(1))), r, w.number(r, 0))
+	for _, v := range []*value{&r, &finite} {
+		if v.dims != nil && len(v.dims) < len(x.dims) {
+			*v = w.reshapeTo(*v, slices.Repeat([]int{1}, len(x.dims)))
+		}
+		*v = w.broadcastTo(*v, x.dims)
+	}
+	return w.assembly(rowQuotient, x, y, r, finite)
+}
+
+// assembly computes each element by instructions in PTX, which have $0 for the result and $1, $2, … for the operands.
+func (w *writer) assembly(text string, args ...value) value {
+	types := make([]string, len(args))
+	for i, a := range args {
+		types[i] = a.typ()
+	}
+	return w.set("f32", args[0].dims, `tt.elementwise_inline_asm "%s" {constraints = "=f%s", packed_element = 1 : i32, pure = true} %s : %s -> %s`,
+		text, strings.Repeat(",f", len(args)), names(args), strings.Join(types, ", "), args[0].typ())
+}
+
 func (w *writer) neg(n *program.Node, args []value) value {
-	if n.Type.DType == program.Float {
+	switch {
+	case n.Type.DType == program.Float && args[0].dims != nil:
+		return w.assembly("{ neg.f32 $0, $1; }", args[0]) // Triton's subtracts; this is part of the operation that reads it
+	case n.Type.DType == program.Float:
 		return w.apply("arith.negf", args[0])
 	}
 	return w.apply("arith.subi", w.number(args[0], 0), args[0])
@@ -181,8 +232,13 @@ func (w *writer) convert(n *program.Node, args []value) value {
 }
 
 func (w *writer) bitcast(n *program.Node, args []value) value {
-	if to := elem(n.Type.DType); to != args[0].elem {
-		return w.set(to, args[0].dims, "tt.bitcast %s : %s -> %s", args[0].name, args[0].typ(), typeText(to, args[0].dims))
+	return w.bits(args[0], elem(n.Type.DType))
+}
+
+// bits are the bits of a value as those of another type.
+func (w *writer) bits(x value, to string) value {
+	if to == x.elem {
+		return x
 	}
-	return args[0]
+	return w.set(to, x.dims, "tt.bitcast %s : %s -> %s", x.name, x.typ(), typeText(to, x.dims))
 }

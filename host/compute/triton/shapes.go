@@ -3,31 +3,69 @@ package triton
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// node writes one operation of the program.
-func (w *writer) node(id program.ID, n *program.Node, args []value) value {
+// node writes one operation of the program, for each part of a row.
+func (w *writer) node(id program.ID, n *program.Node, args []parts) parts {
 	if reason, ok := unsupported[n.Op]; ok {
 		panic(w.refuseNode(id, n, reason))
 	}
+	w.current = func(reason string) error { return w.refuseNode(id, n, reason) }
+	l, _ := w.layout(n.Type)
+	info, _ := n.Op.Info()
+	if info.Class == program.ClassReduce {
+		return w.reduceParts(id, n, l, args[0])
+	}
+	for _, a := range args {
+		if len(a) > 1 && len(a) != len(w.pieces(l)) {
+			panic(w.current("rows of its operands are divided in different ways"))
+		}
+	}
+	return w.eachPart(l, func() value {
+		tiles := make([]value, len(args))
+		for i, a := range args {
+			tiles[i] = a.of(w.part)
+		}
+		return w.tileNode(id, n, tiles)
+	})
+}
+
+// reduceParts writes a reduction: of each part, and where that leaves one for all, of these.
+func (w *writer) reduceParts(id program.ID, n *program.Node, l layout, x parts) parts {
+	from, _ := w.layout(w.p.TypeOf(n.Args[0]))
+	folded := w.eachPart(from, func() value { return w.tileNode(id, n, []value{x.of(w.part)}) })
+	if len(folded) == len(w.pieces(l)) {
+		return folded
+	}
+	for i, v := range folded[1:] {
+		folded[i+1] = w.apply(choose(n.Type.DType, reductions[n.Op]), folded[i], v)
+	}
+	return folded[len(folded)-1:]
+}
+
+// tileNode writes one operation for one part of a row.
+func (w *writer) tileNode(id program.ID, n *program.Node, args []value) value {
 	shared := slices.ContainsFunc(n.Args, w.isShared)
 	info, _ := n.Op.Info()
 	switch info.Class {
 	case program.ClassUnary, program.ClassBinary, program.ClassCompare, program.ClassElementwise:
+		given := args
 		args = w.broadcastOperands(id, n, args)
 		shared = false // it is repeated
+		w.divisor = value{}
+		if n.Op == program.OpDiv && !equal(given[1].dims, args[1].dims) {
+			w.divisor = given[1]
+		}
 	case program.ClassShape, program.ClassReduce, program.ClassLinear:
 		w.requireRows(id, n, n.Type)
 	}
 	if shared && n.Op != program.OpBroadcast {
 		panic(w.refuseNode(id, n, "it reads what all rows share"))
 	}
-	w.current = func(reason string) error { return w.refuseNode(id, n, reason) }
 	return rules[n.Op](w, n, args)
 }
 
@@ -48,19 +86,25 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 	var outer []int // the axes that count rows
 	for i, a := range n.Args {
 		t := w.p.TypeOf(a)
-		shared := w.isShared(a)
-		if !shared {
-			w.requireRows(id, n, t)
-		}
-		l, _ := w.layout(t)
-		switch {
-		case shared:
+		if w.isShared(a) {
 			continue
-		case args[i].dims == nil || len(t.Shape) == 0:
+		}
+		w.requireRows(id, n, t)
+		l, ok := w.layout(t)
+		switch {
+		case !ok || len(t.Shape) == 0:
+			continue
+		case outer == nil:
+			outer = t.Shape[:l.Outer]
+		case !slices.Equal(outer, t.Shape[:l.Outer]):
+			panic(w.refuseNode(id, n, "rows of its operands are repeated"))
+		}
+		switch {
+		case args[i].dims == nil:
 			continue
 		case dims == nil:
-			dims, outer = slices.Clone(args[i].dims), t.Shape[:l.Outer]
-		case len(args[i].dims) != len(dims) || !slices.Equal(outer, t.Shape[:l.Outer]):
+			dims = slices.Clone(args[i].dims)
+		case len(args[i].dims) != len(dims):
 			panic(w.refuseNode(id, n, "rows of its operands are repeated"))
 		}
 		for j, d := range args[i].dims {
@@ -70,7 +114,7 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 	out := make([]value, len(args))
 	for i, a := range args {
 		switch {
-		case w.isShared(n.Args[i]) && (len(dims) != 2 || dims[1] != a.dims[1]):
+		case w.isShared(n.Args[i]) && !w.isRow(a, dims):
 			panic(w.refuseNode(id, n, "a vector is no row"))
 		case a.dims != nil && dims == nil:
 			dims = a.dims // all are scalars, of one row
@@ -98,12 +142,12 @@ func (w *writer) reshape(n *program.Node, args []value) value {
 func (w *writer) broadcast(n *program.Node, args []value) value {
 	to, ok := w.layout(n.Type)
 	from := w.p.TypeOf(n.Args[0])
-	if !ok || args[0].dims == nil {
-		return args[0]
+	if _, rows := w.layout(from); !ok || args[0].dims == nil && !rows {
+		return args[0] // a scalar
 	}
 	if w.isShared(n.Args[0]) {
 		dims := w.dims(to)
-		if axes := n.Attr.Axes; axes[len(axes)-1] != len(n.Type.Shape)-1 || len(dims) != 2 || dims[1] != args[0].dims[1] {
+		if axes := n.Attr.Axes; axes[len(axes)-1] != len(n.Type.Shape)-1 || !w.isRow(args[0], dims) {
 			panic(w.current("a vector is no row"))
 		}
 		return w.broadcastTo(args[0], dims)
@@ -116,51 +160,76 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 	if !ok || l.Outer != to.Outer || !slices.Equal(ones.Shape[:l.Outer], n.Type.Shape[:to.Outer]) {
 		panic(w.current("rows are repeated"))
 	}
+	if args[0].dims == nil {
+		return args[0] // a number of the only row
+	}
 	return w.broadcastTo(w.reshapeTo(args[0], w.dims(l)), w.dims(to))
 }
 
 // isShared reports whether a value is an input [1, n], which all rows share.
 func (w *writer) isShared(id program.ID) bool { return byrow.IsShared(w.p, id, w.rows) }
 
+// isRow reports whether what all rows share is a row of a tile.
+func (w *writer) isRow(shared value, dims []int) bool {
+	return len(dims) == len(shared.dims) && len(dims) > 0 && dims[len(dims)-1] == shared.dims[len(dims)-1]
+}
+
 // iota counts along an axis within rows.
 func (w *writer) iota(n *program.Node, _ []value) value {
 	l, ok := w.layout(n.Type)
-	axis := l.Axis(n.Attr.Axes[0])
-	if !ok || axis == 0 {
+	if !ok || n.Attr.Axes[0] < l.Outer {
 		panic(w.current("it counts rows"))
 	}
-	dims := w.dims(l)
+	dims, axis := w.dims(l), w.axis(l, n.Attr.Axes[0])
+	if dims == nil {
+		return w.constant(elem(n.Type.DType), float64(w.piece(l).start))
+	}
 	ones := slices.Repeat([]int{1}, len(dims))
 	ones[axis] = dims[axis]
-	v := w.broadcastTo(w.reshapeTo(w.countTo(dims[axis]), ones), dims)
+	count := w.countTo(dims[axis])
+	if start := w.piece(l).start; start > 0 && l.Axis(n.Attr.Axes[0]) == l.first()+1 {
+		count = w.apply("arith.addi", count, w.number(count, float64(start)))
+	}
+	v := w.broadcastTo(w.reshapeTo(count, ones), dims)
 	if n.Type.DType == program.Float {
 		return w.cast("arith.sitofp", v, "f32")
 	}
 	return v
 }
 
+// reductions are the operations on two elements: of floats, ints and uints.
+var reductions = map[program.Op][]string{
+	program.OpReduceSum: {"arith.addf", "arith.addi", "arith.addi"},
+	program.OpReduceMax: {"arith.maximumf", "arith.maxsi", "arith.maxui"},
+	program.OpReduceMin: {"arith.minimumf", "arith.minsi", "arith.minui"},
+}
+
 // reduction folds axes within rows, the last first.
-func reduction(ops ...string) rule {
-	return func(w *writer, n *program.Node, args []value) value {
-		t := w.p.TypeOf(n.Args[0])
-		l, ok := w.layout(t)
-		if !ok {
-			panic(w.current("it folds what has no part in every row"))
-		}
-		x, op := args[0], choose(t.DType, ops)
-		x = w.broadcastTo(x, w.dims(l))
-		if n.Attr.Axes[0] < l.Outer {
-			panic(w.current("it folds rows"))
-		}
-		for _, i := range slices.Backward(n.Attr.Axes) {
-			axis := l.Axis(i)
-			if axis == l.first()+1 && l.Size() != l.padded() {
-				x = w.pad(x, axis, l.Row[axis-1], identity(n.Op, t.DType))
-			}
-			x = w.fold(op, x, axis)
-		}
-		return x
+func (w *writer) reduction(n *program.Node, args []value) value {
+	t := w.p.TypeOf(n.Args[0])
+	l, ok := w.layout(t)
+	if !ok {
+		panic(w.current("it folds what has no part in every row"))
 	}
+	x, op, piece := args[0], choose(t.DType, reductions[n.Op]), w.piece(l)
+	x = w.broadcastTo(x, w.dims(l))
+	if n.Attr.Axes[0] < l.Outer {
+		panic(w.current("it folds rows"))
+	}
+	if x.dims == nil {
+		return x // one element
+	}
+	for _, i := range slices.Backward(n.Attr.Axes) {
+		axis := w.axis(l, i)
+		if l.Axis(i) == l.first()+1 && piece.size < piece.padded {
+			x = w.pad(x, axis, piece.size, identity(n.Op, t.DType))
+		}
+		x = w.fold(op, x, axis)
+	}
+	for w.tile == 1 && x.dims != nil && product(x.dims) == 1 {
+		x = w.fold(op, x, 0) // to a scalar
+	}
+	return x
 }
 
 // pad replaces the padding of an axis by a number.
@@ -193,81 +262,13 @@ func identity(op program.Op, d program.DType) float64 {
 // fold combines the elements along one axis of a tile.
 func (w *writer) fold(op string, x value, axis int) value {
 	dims := slices.Delete(slices.Clone(x.dims), axis, axis+1)
+	if len(dims) == 0 {
+		dims = nil
+	}
 	v := w.set(x.elem, dims, `"tt.reduce"(%s) <{axis = %d : i32}> ({`, x.name, axis)
 	w.line("^bb0(%%a: %s, %%b: %s):", x.elem, x.elem)
 	w.line("  %%c = %s %%a, %%b : %s", op, x.elem)
 	w.line("  tt.reduce.return %%c : %s", x.elem)
 	w.line("}) : (%s) -> %s", x.typ(), v.typ())
-	return v
-}
-
-// largestMatrix is the largest rotation that is one product: its matrix must fit beside
-// the tile into the memory that the threads of an instance share.
-const largestMatrix = 128
-
-// hadamard rotates runs of elements by products with matrices of ±1. A large matrix of
-// natural order is the Kronecker product of two smaller ones, H(ab) = H(a) ⊗ H(b): the
-// runs are rotated as matrices of a × b elements, first their rows and then their columns.
-func (w *writer) hadamard(n *program.Node, args []value) value {
-	l, _ := w.layout(n.Type)
-	x, block := w.broadcastTo(args[0], w.dims(l)), n.Attr.Block
-	size := w.tile * l.padded()
-	rows := block
-	if block > largestMatrix {
-		rows = 1 << ((bits.Len(uint(block))) / 2)
-	}
-	columns := block / rows
-	if rows < smallestDotRow || columns > 1 && columns < smallestDotRow || size/rows < leastDotRows || columns > 1 && size/columns < leastDotRows {
-		panic(w.current(fmt.Sprintf("a tile of %d elements is too small for products that rotate %d", size, block)))
-	}
-	y := w.product(w.reshapeTo(x, []int{size / rows, rows}))
-	if columns > 1 {
-		y = w.transposeLast(w.reshapeTo(y, []int{size / block, columns, rows}))
-		y = w.product(w.reshapeTo(y, []int{size / columns, columns}))
-		y = w.transposeLast(w.reshapeTo(y, []int{size / block, rows, columns}))
-	}
-	y = w.apply("arith.mulf", y, w.number(y, 1/math.Sqrt(float64(block))))
-	return w.reshapeTo(y, x.dims)
-}
-
-func (w *writer) transposeLast(x value) value {
-	dims := []int{x.dims[0], x.dims[2], x.dims[1]}
-	return w.set(x.elem, dims, "tt.trans %s {order = array<i32: 0, 2, 1>} : %s -> %s", x.name, x.typ(), typeText(x.elem, dims))
-}
-
-// product multiplies a matrix from the right by the signs. Products are of bfloat16
-// numbers, with sums in float32: an element that has more digits is the sum of two, and
-// loses at most 2⁻¹⁷ of itself.
-func (w *writer) product(x value) value {
-	signs, zero := w.signs(x.dims[1]), w.number(x, 0)
-	high := w.cast("arith.truncf", x, "bf16")
-	if x.inBFloat16 {
-		return w.dot(high, signs, zero)
-	}
-	low := w.apply("arith.subf", x, w.cast("arith.extf", high, "f32"))
-	return w.dot(high, signs, w.dot(w.cast("arith.truncf", low, "bf16"), signs, zero))
-}
-
-func (w *writer) dot(x, y, sum value) value {
-	return w.set("f32", sum.dims, "tt.dot %s, %s, %s, inputPrecision = tf32 : %s * %s -> %s", x.name, y.name, sum.name, x.typ(), y.typ(), sum.typ())
-}
-
-// signs is the matrix of natural order: −1 where i and j have an odd number of ones in
-// common. The parity of a number is that of its halves combined.
-func (w *writer) signs(size int) value {
-	if v, ok := w.matrices[size]; ok {
-		return v
-	}
-	dims := []int{size, size}
-	count := w.countTo(size)
-	i, j := w.broadcastTo(w.reshapeTo(count, []int{size, 1}), dims), w.broadcastTo(w.reshapeTo(count, []int{1, size}), dims)
-	v := w.apply("arith.andi", i, j)
-	for shift := 8; shift > 0; shift /= 2 {
-		v = w.apply("arith.xori", v, w.apply("arith.shrui", v, w.number(v, float64(shift))))
-	}
-	v = w.apply("arith.andi", v, w.number(v, 1))
-	v = w.apply("arith.subi", w.number(v, 1), w.apply("arith.addi", v, v))
-	v = w.cast("arith.truncf", w.cast("arith.sitofp", v, "f32"), "bf16")
-	w.matrices[size] = v
 	return v
 }

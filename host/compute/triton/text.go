@@ -3,6 +3,7 @@ package triton
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -47,7 +48,7 @@ func elem(d program.DType) string {
 
 // line adds an operation without a result.
 func (w *writer) line(format string, args ...any) {
-	fmt.Fprintf(&w.text, "    "+format+"\n", args...)
+	fmt.Fprintf(w.out, "    "+format+"\n", args...)
 }
 
 // set adds an operation whose result is of the given type; the format has no name.
@@ -134,9 +135,34 @@ func (w *writer) reshapeTo(x value, dims []int) value {
 	if equal(x.dims, dims) {
 		return x
 	}
+	if axes, ok := newAxes(x.dims, dims); ok {
+		for _, axis := range axes {
+			longer := slices.Insert(slices.Clone(x.dims), axis, 1)
+			exact := x.inBFloat16
+			x = w.set(x.elem, longer, "tt.expand_dims %s {axis = %d : i32} : %s -> %s", x.name, axis, x.typ(), typeText(x.elem, longer))
+			x.inBFloat16 = exact
+		}
+		return x
+	}
 	v := w.set(x.elem, dims, "tt.reshape %s : %s -> %s", x.name, x.typ(), typeText(x.elem, dims))
 	v.inBFloat16 = x.inBFloat16
 	return v
+}
+
+// newAxes are the axes of one element that make dims of from; ok is false if the two differ in something else. Triton knows
+// such axes, and leaves the elements in their threads.
+func newAxes(from, dims []int) (axes []int, ok bool) {
+	for axis, n := range dims {
+		switch {
+		case len(from) > 0 && from[0] == n:
+			from = from[1:]
+		case n == 1:
+			axes = append(axes, axis)
+		default:
+			return nil, false
+		}
+	}
+	return axes, len(from) == 0
 }
 
 func equal(a, b []int) bool { return typeText("", a) == typeText("", b) }

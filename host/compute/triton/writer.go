@@ -15,18 +15,26 @@ import (
 type writer struct {
 	p      *program.Program
 	rows   int // of the whole tensors
-	tile   int // rows of an instance
-	widest int // elements of the longest row in a tile
 	stored map[string]Storage
+	tiling
 
-	text     strings.Builder
-	named    int
-	first    value                     // the first row of the instance
-	starts   map[int]value             // of the instance's first row in memory, by its number of elements
-	offsets  map[int]value             // of the elements of a tile from there
-	matrices map[int]value             // the signs of rotations, by their size
-	current  func(reason string) error // refuses the node that is being written
+	before  strings.Builder // what is the same for all tiles of an instance
+	text    strings.Builder // what is done for each tile
+	out     *strings.Builder
+	named   int
+	part    int                       // the part of a row that is being written
+	first   value                     // the first row of the tile
+	starts  map[int]value             // of the tile's first row in memory, by its number of elements
+	hoisted map[string]value          // what is the same for all tiles, by what it is
+	divisor value                     // of the quotient that is being written, before it is repeated; none if it is not
+	current func(reason string) error // refuses the node that is being written
 }
+
+// parts are what a value of the program has become: a tile for each part of a row, or a single tile for all of them.
+type parts []value
+
+// of is the tile for a part.
+func (p parts) of(part int) value { return p[min(part, len(p)-1)] }
 
 // write returns the text of the kernel.
 func (w *writer) write() (text string, err error) {
@@ -39,10 +47,10 @@ func (w *writer) write() (text string, err error) {
 			err = refusal
 		}
 	}()
-	w.starts, w.offsets, w.matrices = map[int]value{}, map[int]value{}, map[int]value{}
-	id := w.set("i32", nil, "tt.get_program_id x : i32")
-	w.first = w.apply("arith.muli", id, w.constant("i32", float64(w.tile)))
-	inputs := make([]value, len(w.p.Inputs))
+	w.starts, w.hoisted, w.out = map[int]value{}, map[string]value{}, &w.text
+	inputs := make([]parts, len(w.p.Inputs))
+	tile, end := w.eachTile()
+	w.first = w.apply("arith.muli", tile, w.constant("i32", float64(w.tile)))
 	for i, in := range w.p.Inputs {
 		inputs[i] = w.load(fmt.Sprintf("%%in%d", i), in.Type, w.memory(in.Name, in.Type), w.isShared(program.ID(i)))
 	}
@@ -53,30 +61,84 @@ func (w *writer) write() (text string, err error) {
 		}
 		w.store(fmt.Sprintf("%%out%d", i), values[o.Value], w.p.TypeOf(o.Value), w.memory(o.Name, w.p.TypeOf(o.Value)))
 	}
+	end()
 	return w.module(w.parameters()), nil
+}
+
+// eachTile begins what is done for each tile of an instance, and returns the number of the tile, and what ends it. An
+// instance begins with the tile of its own number; where there are more tiles than instances, it goes on with each that is
+// so many further.
+func (w *writer) eachTile() (tile value, end func()) {
+	instances := w.instances()
+	hoist := w.hoist()
+	id := w.set("i32", nil, "tt.get_program_id x : i32")
+	if instances == w.tiles() {
+		hoist()
+		return id, func() {}
+	}
+	tiles, step := w.constant("i32", float64(w.tiles())), w.constant("i32", float64(instances))
+	hoist()
+	w.line("scf.for %%tile = %s to %s step %s : i32 {", id.name, tiles.name, step.name)
+	return value{name: "%tile", elem: "i32"}, func() { w.line("}") }
+}
+
+// hoist writes what follows before the first tile, until the returned function is called.
+func (w *writer) hoist() (done func()) {
+	out := w.out
+	w.out = &w.before
+	return func() { w.out = out }
+}
+
+// once is a value that is the same for all tiles, and is written once.
+func (w *writer) once(what string, write func() value) value {
+	v, ok := w.hoisted[what]
+	if !ok {
+		done := w.hoist()
+		v = write()
+		done()
+		w.hoisted[what] = v
+	}
+	return v
 }
 
 // module is the text of the kernel, a function with these parameters.
 func (w *writer) module(parameters []string) string {
 	return fmt.Sprintf("module {\n  tt.func public @%s(%s) attributes {noinline = false} {\n%s    tt.return\n  }\n}\n",
-		w.name(), strings.Join(parameters, ", "), w.text.String())
+		w.name(), strings.Join(parameters, ", "), w.before.String()+w.text.String())
 }
 
-// parameter is a pointer to memory that begins at a multiple of 16 bytes.
-func parameter(name, stored string) string {
-	return fmt.Sprintf("%s: !tt.ptr<%s> {tt.divisibility = 16 : i32}", name, stored)
+// parameter is a pointer to memory that begins at a multiple of so many bytes.
+func parameter(name, stored string, multiple int) string {
+	return fmt.Sprintf("%s: !tt.ptr<%s> {tt.divisibility = %d : i32}", name, stored, multiple)
 }
 
-// parameters are the inputs and outputs of the program.
+// wholeVector is the number of bytes that a thread reads or writes at once, at most. Memory of a tensor begins at a multiple of it.
+const wholeVector = 16
+
+// parameters are the inputs and outputs of the program. A thread of Triton's writes as many neighbours in each output as have
+// wholeVector bytes: what is computed for outputs of several types would be computed for each of them, in another order of threads. So
+// all tensors are said to begin at multiples of no more bytes than what as many elements have as are written of the widest type.
 func (w *writer) parameters() (list []string) {
+	most := 1 // bytes of an element that is written
+	for _, o := range w.p.Outputs {
+		if t := w.p.TypeOf(o.Value); t.Size() > int64(w.rows) {
+			most = max(most, bytesOf[w.memory(o.Name, t)])
+		}
+	}
+	add := func(name, stored string) {
+		list = append(list, parameter(name, stored, wholeVector/most*min(bytesOf[stored], most)))
+	}
 	for i, in := range w.p.Inputs {
-		list = append(list, parameter(fmt.Sprintf("%%in%d", i), w.memory(in.Name, in.Type)))
+		add(fmt.Sprintf("%%in%d", i), w.memory(in.Name, in.Type))
 	}
 	for i, o := range w.p.Outputs {
-		list = append(list, parameter(fmt.Sprintf("%%out%d", i), w.memory(o.Name, w.p.TypeOf(o.Value))))
+		add(fmt.Sprintf("%%out%d", i), w.memory(o.Name, w.p.TypeOf(o.Value)))
 	}
 	return list
 }
+
+// bytesOf are the sizes of elements in memory.
+var bytesOf = map[string]int{"f32": 4, "i32": 4, "bf16": 2, "i8": 1}
 
 // memory is the type of the elements of an input or output in memory.
 func (w *writer) memory(name string, t program.Type) string {
@@ -90,80 +152,104 @@ func (w *writer) memory(name string, t program.Type) string {
 }
 
 // load reads a tile, a scalar, or an input that all rows share.
-func (w *writer) load(pointer string, t program.Type, stored string, shared bool) value {
+func (w *writer) load(pointer string, t program.Type, stored string, shared bool) parts {
 	l, ok := w.layout(t)
-	ok = ok && !shared
-	var v value
-	switch {
-	case shared:
-		v = w.loadShared(pointer, t, stored)
-	case ok:
-		address, there := w.address(pointer, stored, l)
-		args := []value{address}
-		if there.name != "" {
-			args = append(args, there, w.broadcastTo(w.zero(stored), address.dims))
-		}
-		v = w.set(stored, address.dims, "tt.load %s : %s", names(args), address.typ())
-	case t.Size() == 1:
-		v = w.set(stored, nil, "tt.load %s : !tt.ptr<%s>", pointer, stored)
-	default:
+	if shared {
+		l.Layout, ok = byrow.Layout{Row: t.Shape[1:]}, true
+	}
+	if !ok && t.Size() != 1 {
 		panic(w.refuse("an input of type " + t.String() + " has no part in every row"))
 	}
-	switch stored {
-	case "bf16":
-		v = w.cast("arith.extf", v, "f32")
-		v.inBFloat16 = true
-	case "i8":
-		v = w.compare("arith.cmpi", "ne", v, w.broadcastTo(w.constant("i8", 0), v.dims))
-	}
-	if !ok {
-		return v
-	}
-	return w.reshapeTo(v, w.dims(l))
+	return w.eachPart(l, func() value {
+		var v value
+		if ok {
+			rows := w.tile
+			if shared {
+				rows = 1
+			}
+			address, there := w.address(pointer, stored, l, rows, shared)
+			args := []value{address}
+			if there.name != "" {
+				args = append(args, there, w.broadcastTo(w.zero(stored), address.dims))
+			}
+			v = w.set(stored, address.dims, "tt.load %s : %s", names(args), address.typ())
+		} else {
+			v = w.set(stored, nil, "tt.load %s : !tt.ptr<%s>", pointer, stored)
+		}
+		switch stored {
+		case "bf16":
+			v = w.cast("arith.extf", v, "f32")
+			v.inBFloat16 = true
+		case "i8":
+			v = w.compare("arith.cmpi", "ne", v, w.broadcastTo(w.constant("i8", 0), v.dims))
+		}
+		if !ok || shared {
+			return v
+		}
+		return w.reshapeTo(v, w.dims(l))
+	})
 }
 
-// loadShared reads a vector that is the same for all rows, as a tile of one row.
-func (w *writer) loadShared(pointer string, t program.Type, stored string) value {
-	l := layout{byrow.Layout{Row: t.Shape[1:]}}
-	dims := []int{1, l.padded()}
-	kind := "!tt.ptr<" + stored + ">"
-	base := w.set(kind, dims, "tt.splat %s : %s -> %s", pointer, kind, typeText(kind, dims))
-	column := w.column(dims)
-	address := w.set(kind, dims, "tt.addptr %s, %s : %s, %s", base.name, column.name, base.typ(), column.typ())
-	args := []value{address}
-	if l.Size() < l.padded() {
-		args = append(args, w.insideMask(l, dims), w.broadcastTo(w.zero(stored), dims))
+// eachPart writes something for each part of a row.
+func (w *writer) eachPart(l layout, write func() value) (list parts) {
+	for w.part = range w.pieces(l) {
+		list = append(list, write())
 	}
-	return w.set(stored, dims, "tt.load %s : %s", names(args), address.typ())
+	return list
 }
 
 // store writes a tile.
-func (w *writer) store(pointer string, v value, t program.Type, stored string) {
+func (w *writer) store(pointer string, x parts, t program.Type, stored string) {
 	l, ok := w.layout(t)
 	if !ok {
 		panic(w.refuse("an output of type " + t.String() + " has no part in every row"))
 	}
-	address, there := w.address(pointer, stored, l)
-	v = w.reshapeTo(w.broadcastTo(v, w.dims(l)), address.dims)
-	switch stored {
-	case "bf16":
-		v = w.cast("arith.truncf", v, "bf16")
-	case "i8":
-		op := "arith.extui"
-		if v.elem == "f32" {
-			op = "arith.fptosi"
+	for w.part = range w.pieces(l) {
+		address, there := w.address(pointer, stored, l, w.tile, false)
+		v := w.reshapeTo(w.broadcastTo(x.of(w.part), w.dims(l)), address.dims)
+		switch stored {
+		case "bf16":
+			v = w.cast("arith.truncf", v, "bf16")
+		case "i8":
+			op := "arith.extui"
+			if v.elem == "f32" {
+				op = "arith.fptosi"
+			}
+			v = w.cast(op, v, "i8")
 		}
-		v = w.cast(op, v, "i8")
+		args := []value{address, v}
+		if there.name != "" {
+			args = append(args, there)
+		}
+		w.line("tt.store %s : %s", names(args), address.typ())
 	}
-	args := []value{address, v}
-	if there.name != "" {
-		args = append(args, there)
-	}
-	w.line("tt.store %s : %s", names(args), address.typ())
 }
 
-// dims are the axes of a tile.
-func (w *writer) dims(l layout) []int { return append([]int{w.tile}, l.dims()...) }
+// dims are the axes of a tile: rows first, where it has several.
+func (w *writer) dims(l layout) []int { return w.tileDims(w.tile, w.rowDims(l)...) }
+
+func (w *writer) tileDims(rows int, row ...int) []int {
+	switch {
+	case w.tile > 1:
+		return append([]int{rows}, row...)
+	case product(row) == 1:
+		return nil // a scalar
+	}
+	return row
+}
+
+// axis is the axis of a tile for an axis of a tensor.
+func (w *writer) axis(l layout, i int) int { return l.Axis(i) - 1 + len(w.tileDims(1, 2)) - 1 }
+
+// rowDims are the axes in a part of a row as a tile has them: powers of two. The padding is at the end of the row and has any
+// value.
+func (w *writer) rowDims(l layout) []int {
+	dims := slices.Clone(l.Row)
+	if len(dims) > 0 {
+		dims[l.first()] = w.piece(l).padded
+	}
+	return dims
+}
 
 // zero is a scalar of a type in memory.
 func (w *writer) zero(stored string) value {
@@ -174,22 +260,34 @@ func (w *writer) zero(stored string) value {
 }
 
 // address returns the addresses of the elements of a tile, rows × elements, and a mask of those
-// that are in the tensor; the mask is the zero value if all are.
-func (w *writer) address(pointer, stored string, l layout) (address, there value) {
-	dims := []int{w.tile, l.padded()}
-	offset := w.offset(l)
+// that are in the tensor; the mask is the zero value if all are. What is shared is at the tensor's begin.
+func (w *writer) address(pointer, stored string, l layout, rows int, shared bool) (address, there value) {
+	piece, inner := w.piece(l), l.inner()
+	dims := w.tileDims(rows, piece.padded*inner)
 	kind := "!tt.ptr<" + stored + ">"
-	start := w.start(l)
-	first := w.set(kind, nil, "tt.addptr %s, %s : %s, %s", pointer, start.name, kind, start.typ())
-	base := w.set(kind, dims, "tt.splat %s : %s -> %s", first.name, kind, typeText(kind, dims))
-	address = w.set(kind, dims, "tt.addptr %s, %s : %s, %s", base.name, offset.name, base.typ(), offset.typ())
-	if l.Size() < l.padded() {
-		there = w.insideMask(l, dims)
+	first := value{name: pointer, elem: kind}
+	if !shared {
+		first = w.addTo(first, w.start(l))
+	}
+	if piece.start > 0 {
+		first = w.addTo(first, w.constant("i32", float64(piece.start*inner)))
+	}
+	if dims == nil {
+		return first, value{}
+	}
+	address = w.addTo(w.broadcastTo(first, dims), w.offset(l.Size(), dims))
+	if piece.size < piece.padded {
+		there = w.insideMask(piece.size*inner, dims)
 	}
 	return address, there
 }
 
-// start is where the first row of the instance is, counted from the tensor's first element: in 64 bits, because tensors
+// addTo moves a pointer by a number of elements.
+func (w *writer) addTo(pointer, offset value) value {
+	return w.set(pointer.elem, pointer.dims, "tt.addptr %s, %s : %s, %s", pointer.name, offset.name, pointer.typ(), offset.typ())
+}
+
+// start is where the first row of the tile is, counted from the tensor's first element: in 64 bits, because tensors
 // may have more elements than 32 bits count.
 func (w *writer) start(l layout) value {
 	if v, ok := w.starts[l.Size()]; ok {
@@ -200,16 +298,15 @@ func (w *writer) start(l layout) value {
 	return v
 }
 
-// offset is where the elements of a tile are, counted from the first.
-func (w *writer) offset(l layout) value {
-	if v, ok := w.offsets[l.Size()]; ok {
-		return v
-	}
-	dims := []int{w.tile, l.padded()}
-	row := w.apply("arith.muli", w.countTo(w.tile), w.broadcastTo(w.constant("i32", float64(l.Size())), []int{w.tile}))
-	v := w.apply("arith.addi", w.broadcastTo(w.reshapeTo(row, []int{w.tile, 1}), dims), w.column(dims))
-	w.offsets[l.Size()] = v
-	return v
+// offset is where the elements of a tile, rows × elements, are in rows of the given length, counted from the first.
+func (w *writer) offset(length int, dims []int) value {
+	return w.once(fmt.Sprint("offset ", length, dims), func() value {
+		if len(dims) == 1 || dims[0] == 1 {
+			return w.column(dims)
+		}
+		row := w.apply("arith.muli", w.countTo(dims[0]), w.broadcastTo(w.constant("i32", float64(length)), dims[:1]))
+		return w.apply("arith.addi", w.broadcastTo(w.reshapeTo(row, []int{dims[0], 1}), dims), w.column(dims))
+	})
 }
 
 // countTo is 0, 1, 2, …
@@ -219,12 +316,17 @@ func (w *writer) countTo(n int) value {
 
 // column is the number of each element in its row, for rows × elements.
 func (w *writer) column(dims []int) value {
+	if len(dims) == 1 {
+		return w.countTo(dims[0])
+	}
 	return w.broadcastTo(w.reshapeTo(w.countTo(dims[1]), []int{1, dims[1]}), dims)
 }
 
 // insideMask is the mask of the elements of padded rows that are in the tensor, for rows × elements.
-func (w *writer) insideMask(l layout, dims []int) value {
-	return w.compare("arith.cmpi", "slt", w.column(dims), w.broadcastTo(w.constant("i32", float64(l.Size())), dims))
+func (w *writer) insideMask(size int, dims []int) value {
+	return w.once(fmt.Sprint("inside ", size, dims), func() value {
+		return w.compare("arith.cmpi", "slt", w.column(dims), w.broadcastTo(w.constant("i32", float64(size)), dims))
+	})
 }
 
 // compare adds a comparison.
@@ -255,23 +357,20 @@ func isPadded(l byrow.Layout) bool {
 	return true
 }
 
-// first is the axis in the row that is padded to a power of two: the first that is longer than 1.
+// first is the axis in the row that is divided into parts, and padded to powers of two: the first that is longer than 1.
 func (l layout) first() int {
 	return max(0, slices.IndexFunc(l.Row, func(n int) bool { return n > 1 }))
 }
 
-// dims are the axes in a row as a tile has them: powers of two. The padding is at the end of the row and has any
-// value.
-func (l layout) dims() []int {
-	dims := slices.Clone(l.Row)
-	if len(dims) > 0 {
-		i := l.first()
-		dims[i] = power(dims[i])
+// inner is the number of elements of a row for each index of the axis that is padded.
+func (l layout) inner() int {
+	if len(l.Row) == 0 {
+		return 1
 	}
-	return dims
+	return l.Size() / l.Row[l.first()]
 }
 
-// padded is the number of elements in a row of a tile.
+// padded is the number of elements in a row, padded to a power of two.
 func (l layout) padded() int { return power(l.Size()) }
 
 // power is the least power of two that is not below n.

@@ -203,7 +203,7 @@ func TestFirstContact(t *testing.T) {
 		{"cache not writable", func(t *testing.T, m *machine) { write(t, filepath.Join(m.site, "file"), "") }, []string{"--set", `device.cache="SITE/file/cache"`}, false,
 			[]string{"XLA's cache", "file", "device.cache"}},
 		{"kernel refused", fault("compile", kernel, 12, "UNIMPLEMENTED: no kernel of this kind"), nil, true,
-			[]string{"WARN", "without kernels", "no kernel of this kind"}},
+			[]string{"WARN", "without kernels", "kind=losses", "no kernel of this kind"}},
 		{"attention refused", fault("compile", attention, 12, "UNIMPLEMENTED: no such graph in cuDNN"), nil, true,
 			[]string{"WARN", "attention is computed without", "no such graph in cuDNN"}},
 		{"compiling fails", fault("compile", step, 13, "INTERNAL: No PTX compilation provider is available."), nil, false,

@@ -9,43 +9,61 @@ import (
 	"github.com/cage-qat/cage/internal/fpmodel"
 )
 
-// loop executes a loop that carries one value from pass to pass.
+// loop executes a loop that carries one value from pass to pass, or none.
 func (m *machine) loop(op *operation) error {
-	const names = 6                                  // the counter, its bounds and step, the carried value, and its first
-	results, last := types(op.words), len(op.body)-1 // the type of the counter stands behind those of the results
-	if len(op.args) != names || len(results) != 1 || last < 0 || op.body[last].name != "scf.yield" || len(op.body[last].args) != 1 {
-		return fmt.Errorf("%s: want one carried value, which the body yields", op.words)
+	const names, carrying = 4, 6                           // the counter, its bounds and step; the carried value, and its first
+	results, last, body := types(op.words), -1, op.body[:] // the type of the counter stands behind those of the results
+	switch {
+	case len(op.args) == names && len(results) == 0:
+	case len(op.args) == carrying && len(results) == 1 && len(body) > 0:
+		last = len(body) - 1
+		if body[last].name != "scf.yield" || len(body[last].args) != 1 {
+			return fmt.Errorf("%s: the body yields no value", op.words)
+		}
+		body = body[:last]
+	default:
+		return fmt.Errorf("%s: want at most one carried value", op.words)
 	}
 	var bounds [3]int32
-	for i, name := range op.args[1:4] {
+	for i, name := range op.args[1:names] {
 		v := m.values[name]
 		if v == nil || v.elem != "i32" || v.dims != nil {
 			return fmt.Errorf("%s is no known integer", name)
 		}
 		bounds[i] = v.integers[0]
 	}
-	carried := m.values[op.args[5]]
-	if carried == nil {
-		return fmt.Errorf("%s is not known", op.args[5])
-	}
-	for n := bounds[0]; n < bounds[1]; n += bounds[2] {
-		if !carried.equal(results[0]) {
-			return fmt.Errorf("a pass begins with %v, the text says %v", carried.kind, results[0])
+	var carried *value
+	carry := func(name, when string) error {
+		switch carried = m.values[name]; {
+		case carried == nil:
+			return fmt.Errorf("%s is not known", name)
+		case !carried.equal(results[0]):
+			return fmt.Errorf("%s is %v, the text says %v", when, carried.kind, results[0])
 		}
-		m.values[op.args[0]] = &value{kind: kind{"i32", nil}, integers: []int32{n}}
-		m.values[op.args[4]] = carried
-		if err := m.run(op.body[:last]); err != nil {
+		return nil
+	}
+	if last >= 0 {
+		if err := carry(op.args[5], "the first value"); err != nil {
 			return err
 		}
-		name := op.body[last].args[0]
-		if carried = m.values[name]; carried == nil {
-			return fmt.Errorf("%s is not known", name)
+	}
+	for n := bounds[0]; n < bounds[1]; n += bounds[2] {
+		m.values[op.args[0]] = &value{kind: kind{"i32", nil}, integers: []int32{n}}
+		if last >= 0 {
+			m.values[op.args[4]] = carried
+		}
+		if err := m.run(body); err != nil {
+			return err
+		}
+		if last >= 0 {
+			if err := carry(op.body[last].args[0], "what a pass yields"); err != nil {
+				return err
+			}
 		}
 	}
-	if !carried.equal(results[0]) {
-		return fmt.Errorf("the last pass ends with %v, the text says %v", carried.kind, results[0])
+	if last >= 0 {
+		m.values[op.result] = carried
 	}
-	m.values[op.result] = carried
 	return nil
 }
 

@@ -134,6 +134,22 @@ func (op *operation) attribute(key string) (int, error) {
 	return strconv.Atoi(m[1])
 }
 
+// order are the axes of a transposition: order = array<i32: 1, 0>.
+func (op *operation) order() (list []int, err error) {
+	m := regexp.MustCompile(`order = array<i32: ([\d, ]+)>`).FindStringSubmatch(op.words)
+	if m == nil {
+		return nil, fmt.Errorf("line %d: %s has no order", op.line, op.name)
+	}
+	for _, text := range strings.Split(m[1], ", ") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
 // symbol is the function of the library that the operation calls.
 func (op *operation) symbol() string {
 	m := regexp.MustCompile(`symbol = "(\w+)"`).FindStringSubmatch(op.words)

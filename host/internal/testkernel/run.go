@@ -114,6 +114,11 @@ func checkTypes(op *operation, args []*value) error {
 	case len(args) == 0:
 	case op.name == "tt.load" || op.name == "tt.store" || op.name == "tt.dot" || op.name == "tt.dot_scaled":
 		return nil // where they are executed
+	case op.name == "tt.elementwise_inline_asm":
+		want = op.types[:min(len(args), len(op.types))]
+		if len(want) < len(args) {
+			return fmt.Errorf("%d operands of %d types", len(args), len(want))
+		}
 	case op.name == "arith.select":
 		want = []kind{op.types[0], op.types[1], op.types[1]}
 	case op.name == "tt.addptr" || op.name == "tt.extern_elementwise":
@@ -144,6 +149,19 @@ func (m *machine) execute(op *operation, args []*value) (*value, error) {
 		return out, nil
 	case "tt.splat", "tt.broadcast":
 		return broadcast(args[0], result())
+	case "tt.elementwise_inline_asm":
+		return assembly(op, args, result())
+	case "tt.expand_dims":
+		axis, err := op.attribute("axis")
+		if err != nil {
+			return nil, err
+		}
+		if want := slices.Insert(slices.Clone(args[0].dims), axis, 1); !slices.Equal(want, result().dims) {
+			return nil, fmt.Errorf("%v does not become %v", args[0].dims, result().dims)
+		}
+		out := *args[0]
+		out.kind = result()
+		return &out, nil
 	case "tt.reshape":
 		if args[0].size() != result().size() {
 			return nil, fmt.Errorf("%d elements do not become %d", args[0].size(), result().size())
@@ -152,7 +170,7 @@ func (m *machine) execute(op *operation, args []*value) (*value, error) {
 		out.kind = result()
 		return &out, nil
 	case "tt.trans":
-		return transpose(args[0], result())
+		return transpose(op, args[0], result())
 	case "tt.addptr":
 		return elementwise2(args[0].kind, args[0], args[1], nil, func(x, y int32) int32 { return x + y })
 	case "tt.load":

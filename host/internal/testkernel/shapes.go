@@ -60,20 +60,26 @@ func broadcast(x *value, k kind) (*value, error) {
 	return gather(x, k, numbers), nil
 }
 
-// transpose exchanges the last two axes.
-func transpose(x *value, k kind) (*value, error) {
-	last := len(x.dims) - 1
-	want := slices.Clone(x.dims)
-	if last >= 1 {
-		want[last], want[last-1] = want[last-1], want[last]
+// transpose puts the axes into another order.
+func transpose(op *operation, x *value, k kind) (*value, error) {
+	order, err := op.order()
+	if err != nil {
+		return nil, err
 	}
-	if last < 1 || !slices.Equal(k.dims, want) {
+	if len(order) != len(x.dims) || len(order) != len(k.dims) {
 		return nil, fmt.Errorf("%v does not become %v", x.dims, k.dims)
 	}
+	for i, axis := range order {
+		if axis >= len(x.dims) || slices.Index(order, axis) != i || k.dims[i] != x.dims[axis] {
+			return nil, fmt.Errorf("%v in the order %v does not become %v", x.dims, order, k.dims)
+		}
+	}
 	var numbers []int
-	at(k.dims, func(_ int, i []int) {
-		from := slices.Clone(i)
-		from[last], from[last-1] = from[last-1], from[last]
+	from := make([]int, len(order))
+	at(k.dims, func(_ int, index []int) {
+		for i, axis := range order {
+			from[axis] = index[i]
+		}
 		numbers = append(numbers, offset(x.dims, from))
 	})
 	return gather(x, k, numbers), nil
@@ -89,6 +95,9 @@ func reduce(op *operation, x *value) (*value, error) {
 		return nil, fmt.Errorf("%v has no axis %d", x.dims, axis)
 	}
 	out := &value{kind: kind{x.elem, slices.Delete(slices.Clone(x.dims), axis, axis+1)}}
+	if len(out.dims) == 0 {
+		out.dims = nil
+	}
 	one := kind{x.elem, nil}
 	parts := make([]*value, out.size())
 	at(x.dims, func(i int, index []int) {

@@ -248,11 +248,13 @@ type Workload struct {
 	Build      engine.BuildInfo `json:"build"`
 	Parameters int              `json:"parameters"`
 	Tokens     int              `json:"tokens_per_step"`
+	// Choices are those that the device made until then: see [engine.Device.ChooseFused].
+	Choices []engine.Choice `json:"choices,omitempty"`
 }
 
 func (p *preparedStep) workload(dev *engine.Device) Workload {
 	c := p.config
-	return Workload{dev.BuildInfo(), architecture.CountParams(p.model.Params(), nil), c.Train.Batch * c.Model.Context * c.Train.Accumulate}
+	return Workload{dev.BuildInfo(), architecture.CountParams(p.model.Params(), nil), c.Train.Batch * c.Model.Context * c.Train.Accumulate, dev.Choices()}
 }
 
 // variant is a step to be measured beside others.

@@ -39,12 +39,12 @@ func Model(cfg *config.Config) (model.Model, error) {
 func ReplicaBatch(cfg *config.Config) int { return cfg.Train.Batch / max(1, cfg.Device.Count) }
 
 // Device opens the device that the configuration names. warn, unless nil, receives
-// warnings about what the device lacks, with details as key-value pairs.
-func Device(cfg *config.Config, warn func(message string, details ...any)) (*engine.Device, error) {
+// warnings about what the device lacks, with details as key-value pairs. choices are those of the run that goes on.
+func Device(cfg *config.Config, warn func(message string, details ...any), choices ...engine.Choice) (*engine.Device, error) {
 	d := cfg.Device
 	dev, err := engine.Open(d.Kind, engine.Options{
 		Threads: d.Threads, Count: d.Count, Precision: d.Precision, TF32: d.TF32 == "on",
-		Attention: d.Attention, Kernels: d.Kernels, Products: d.Products, Warn: warn,
+		Attention: d.Attention, Kernels: d.Kernels, Products: d.Products, Choices: choices, Warn: warn,
 		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction, Cache: d.Cache,
 		Timeout: time.Duration(d.TimeoutMinutes * float64(time.Minute)),
 	})
@@ -84,7 +84,7 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 	if err := CheckMemory(req.Config, req.Model, b.Programs); err != nil {
 		return refusal(err, file)
 	}
-	if b.Device, err = Device(req.Config, warn); err != nil {
+	if b.Device, err = Device(req.Config, warn, req.Choices...); err != nil {
 		return err
 	}
 	var plans []step.Plan

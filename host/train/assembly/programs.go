@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -99,8 +100,10 @@ type Request struct {
 	Pieces []int
 	// NoAttention leaves the operands of attention out of the pieces.
 	NoAttention bool
-	Finder      *plugin.Finder
-	Options     plugin.Options
+	// Choices are those that the device made when the run began: see engine.Options.
+	Choices []engine.Choice
+	Finder  *plugin.Finder
+	Options plugin.Options
 }
 
 // Collect starts the plugins that the configuration names, checks their parameters,

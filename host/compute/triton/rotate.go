@@ -1,0 +1,164 @@
+package triton
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// largestMatrix is the largest rotation that is one product. It needs size/16 multiplications of 16 × 16 for each 16 × 16
+// elements and half of them again to read the matrix; two products need two, and the elements change places between them.
+const largestMatrix = 64
+
+// A rotation of runs of elements is one product with a matrix of signs, or two: the runs are rotated as matrices, first their
+// rows and then their columns, because H(ab) = H(a) ⊗ H(b) in natural order.
+type rotation struct {
+	block   int
+	rows    int // elements in a row
+	columns int // of the matrices; 1 for one product
+}
+
+func rotationOf(block int) rotation {
+	if block <= largestMatrix {
+		return rotation{block, block, 1}
+	}
+	rows := 1 << (bits.Len(uint(block)) / 2)
+	return rotation{block, rows, max(block/rows, leastDot)}
+}
+
+// fits reports whether a tile of so many elements is large enough for the products.
+func (r rotation) fits(size int) bool {
+	return r.rows >= leastDot && size/r.rows >= leastDot && (r.columns == 1 || size%(r.rows*r.columns) == 0 && size/r.columns >= leastDot)
+}
+
+// inner is the axis of a product that is summed, of the last one.
+func (r rotation) inner() int {
+	if r.columns > 1 {
+		return r.columns
+	}
+	return r.rows
+}
+
+// hadamard rotates runs of elements by products with matrices of ±1.
+func (w *writer) hadamard(n *program.Node, args []value) value {
+	l, _ := w.layout(n.Type)
+	x, r := w.broadcastTo(args[0], w.dims(l)), rotationOf(n.Attr.Block)
+	size := product(x.dims)
+	if !r.fits(size) {
+		panic(w.current(fmt.Sprintf("a tile of %d elements is too small for products that rotate %d", size, r.block)))
+	}
+	scale := 1 / math.Sqrt(float64(r.block))
+	within := 1.0 // of the factor, in the matrix
+	if bits.TrailingZeros(uint(r.block))%2 == 0 {
+		within, scale = scale, 1 // a power of two, exact in bfloat16
+	}
+	if !x.inBFloat16 {
+		x = w.settle(x)
+	}
+	var y value
+	if r.columns == 1 {
+		y = w.rotateRows(w.reshapeTo(x, []int{size / r.rows, r.rows}), r.block, within)
+	} else {
+		// Where a run has fewer columns than a product, several runs are one matrix. The first product has the matrices transposed:
+		// its results are then where the second one has its operands, so that nothing has to go from thread to thread between them.
+		matrices := size / (r.rows * r.columns)
+		y = w.rotateColumns(w.transpose(w.reshapeTo(x, []int{size / r.rows, r.rows}), 1, 0), r.rows, 1)
+		y = w.transpose(w.reshapeTo(y, []int{r.rows, matrices, r.columns}), 1, 0, 2)
+		y = w.rotateRows(w.reshapeTo(y, []int{size / r.columns, r.columns}), r.block/r.rows, within)
+		y = w.transpose(w.reshapeTo(y, []int{matrices, r.rows, r.columns}), 0, 2, 1)
+	}
+	if scale != 1 {
+		y = w.apply("arith.mulf", y, w.number(y, scale))
+	}
+	return w.reshapeTo(y, x.dims)
+}
+
+func product(dims []int) int {
+	n := 1
+	for _, d := range dims {
+		n *= d
+	}
+	return n
+}
+
+// settle is x. Triton computes what only goes into a product where the product has it, and where a product has the same element in
+// several threads, in each of them; but not what something with effects comes after.
+func (w *writer) settle(x value) value {
+	return w.set("f32", x.dims, `tt.elementwise_inline_asm "{ mov.b32 $0, $1; }" {constraints = "=f,f", packed_element = 1 : i32, pure = false} %s : %s -> %s`,
+		x.name, x.typ(), x.typ())
+}
+
+// transpose puts the axes into another order.
+func (w *writer) transpose(x value, order ...int) value {
+	dims, list := make([]int, len(order)), make([]string, len(order))
+	for i, axis := range order {
+		dims[i], list[i] = x.dims[axis], strconv.Itoa(axis)
+	}
+	v := w.set(x.elem, dims, "tt.trans %s {order = array<i32: %s>} : %s -> %s", x.name, strings.Join(list, ", "), x.typ(), typeText(x.elem, dims))
+	v.inBFloat16 = x.inBFloat16
+	return v
+}
+
+// rotateRows rotates runs of the given length in the rows of a matrix: it multiplies from the right by signs times a factor.
+// rotateColumns does the same in its columns, from the left. Products are of bfloat16 numbers, with sums in float32: an element
+// that has more digits is the sum of two, and loses at most 2⁻¹⁷ of itself.
+func (w *writer) rotateRows(x value, block int, factor float64) value {
+	signs := w.signs(x.dims[1], block, factor)
+	return w.halves(x, func(half, sum value) value { return w.dot(half, signs, sum) })
+}
+
+func (w *writer) rotateColumns(x value, block int, factor float64) value {
+	signs := w.signs(x.dims[0], block, factor)
+	return w.halves(x, func(half, sum value) value { return w.dot(signs, half, sum) })
+}
+
+// halves adds up a product of both bfloat16 numbers whose sum x is. The first is rounded by operations on its bits, half way up,
+// because the instruction for it is slow.
+func (w *writer) halves(x value, product func(half, sum value) value) value {
+	zero := w.number(x, 0)
+	if x.inBFloat16 {
+		return product(w.cast("arith.truncf", x, "bf16"), zero)
+	}
+	high := w.bits(x, "i32")
+	high = w.apply("arith.addi", high, w.number(high, 0x8000))
+	high = w.bits(w.apply("arith.andi", high, w.number(high, -0x10000)), "f32")
+	low := w.cast("arith.truncf", w.apply("arith.subf", x, high), "bf16")
+	return product(w.cast("arith.truncf", high, "bf16"), product(low, zero))
+}
+
+func (w *writer) dot(x, y, sum value) value {
+	return w.set("f32", sum.dims, "tt.dot %s, %s, %s, inputPrecision = tf32 : %s * %s -> %s", x.name, y.name, sum.name, x.typ(), y.typ(), sum.typ())
+}
+
+// signs is the matrix of natural order for runs of block elements: −1 where i and j have an odd number of ones in common. The
+// parity of a number is that of its halves combined. It is 0 where i and j are in different runs.
+func (w *writer) signs(size, block int, factor float64) value {
+	return w.once(fmt.Sprint("signs ", size, block, factor), func() value {
+		dims := []int{size, size}
+		count := w.countTo(size)
+		i, j := w.broadcastTo(w.reshapeTo(count, []int{size, 1}), dims), w.broadcastTo(w.reshapeTo(count, []int{1, size}), dims)
+		v := w.apply("arith.andi", i, j)
+		if block < size {
+			v = w.apply("arith.andi", v, w.number(v, float64(block-1)))
+		}
+		for shift := 8; shift > 0; shift /= 2 {
+			v = w.apply("arith.xori", v, w.apply("arith.shrui", v, w.number(v, float64(shift))))
+		}
+		v = w.apply("arith.andi", v, w.number(v, 1))
+		v = w.apply("arith.subi", w.number(v, 1), w.apply("arith.addi", v, v))
+		if block < size {
+			apart := w.apply("arith.xori", i, j)
+			together := w.compare("arith.cmpi", "ult", apart, w.number(apart, float64(block)))
+			v = w.selectValue(together, v, w.number(v, 0))
+		}
+		v = w.cast("arith.sitofp", v, "f32")
+		if factor != 1 {
+			v = w.apply("arith.mulf", v, w.number(v, factor))
+		}
+		return w.cast("arith.truncf", v, "bf16")
+	})
+}

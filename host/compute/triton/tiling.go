@@ -1,0 +1,164 @@
+package triton
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// A tiling says how rows are divided among the instances of a kernel and the threads of an instance.
+type tiling struct {
+	tile  int // rows that an instance has at once
+	parts int // in which a row is divided at most
+	warps int // of an instance
+}
+
+// Sizes of tiles.
+const (
+	leastDot      = 16   // elements of each axis of a matrix product
+	mostParts     = 3    // of a row
+	lanes         = 32   // threads of a warp
+	largestWarps  = 16   // 32 threads of each have 128 registers
+	residentWarps = 4096 // of all instances: about what a GPU of 132 multiprocessors has at once
+)
+
+// laneElements is how many elements of a row a thread has at most, by the number of tensors that are read and written, in halves; the
+// last stands for more, too. They are measured: with them the kernels of QuEST at the widths of the presets have at most 128
+// registers, with which 16 warps fit a multiprocessor (docs/benchmarks.md).
+var laneElements = []int{56, 56, 56, 56, 56, 56, 56, 40, 36, 24, 16}
+
+// What a tile costs besides its elements, in elements of each thread: for addresses, sums along a row, and what goes from warp to
+// warp.
+const (
+	tileCost = 4
+	partCost = 1
+	warpCost = 4 // with several warps
+)
+
+// setTile chooses the tiling for which a thread has the least to do for each element, of those for which it has the registers. It
+// refuses rows of more than the largest number of elements.
+func (w *writer) setTile(largest int) error {
+	row := layout{}
+	for id := range w.p.NumValues() {
+		if l, ok := w.layout(w.p.TypeOf(program.ID(id))); ok && l.padded() > row.padded() {
+			row = l
+		}
+	}
+	if row.padded() > largest {
+		return w.refuse(fmt.Sprintf("a row has more than %d elements", largest))
+	}
+	limit := float64(laneElements[min(w.tensors(row), len(laneElements)-1)])
+	var best tiling
+	least := math.Inf(1)
+	for w.parts = 1; w.parts <= mostParts; w.parts++ {
+		for w.warps = 1; w.warps <= largestWarps; w.warps *= 2 {
+			for w.tile = 1; w.rows%w.tile == 0 && w.tile*row.Size() <= largest; w.tile *= 2 {
+				elements, fits := w.computed(row)
+				cost := elements + tileCost + float64(partCost*len(w.pieces(row)))
+				if w.warps > 1 {
+					cost += warpCost
+				}
+				cost *= float64(w.warps) / float64(w.tile) // for each row
+				if elements > limit {
+					cost *= 1e6 * elements // only if there is no other
+				}
+				if fits && cost < least {
+					best, least = w.tiling, cost
+				}
+			}
+		}
+	}
+	if best.tile == 0 { // a rotation refuses it
+		best = tiling{tile: 1, parts: 1, warps: 1}
+	}
+	w.tiling = best
+	return nil
+}
+
+// tensors is the number of those that are read and written and have as many elements as rows of this layout, in halves. If any is read
+// in float32, or a row that all share is read, that needs registers for half a tensor more.
+func (w *writer) tensors(row layout) int {
+	n, more := 0, 0
+	has := func(t program.Type) bool {
+		l, ok := w.layout(t)
+		return ok && l.Size() == row.Size()
+	}
+	for i, in := range w.p.Inputs {
+		switch {
+		case w.isShared(program.ID(i)):
+			more = 1
+		case has(in.Type):
+			n += 2
+			if w.memory(in.Name, in.Type) == string(Float32) {
+				more = 1
+			}
+		}
+	}
+	for _, o := range w.p.Outputs {
+		if has(w.p.TypeOf(o.Value)) {
+			n += 2
+		}
+	}
+	return n + more
+}
+
+// computed is the number of elements that a thread computes, of all parts: a product has at least so many in each warp. fits is false
+// if a part is too small for a rotation.
+func (w *writer) computed(row layout) (elements float64, fits bool) {
+	for _, p := range w.pieces(row) {
+		size, least := w.tile*p.padded*row.inner(), 0
+		for _, n := range w.p.Nodes {
+			if n.Op == program.OpHadamard {
+				r := rotationOf(n.Attr.Block)
+				if !r.fits(size) {
+					return 0, false
+				}
+				least = max(least, leastDot*r.inner())
+			}
+		}
+		elements += max(float64(size)/float64(w.warps*lanes), float64(least)/lanes)
+	}
+	return elements, true
+}
+
+// tiles is how many there are.
+func (w *writer) tiles() int { return w.rows / w.tile }
+
+// instances is the number of instances of the kernel: as many as the GPU has at once, if each then has the same number of tiles.
+func (w *writer) instances() int {
+	n := w.tiles()
+	for n > residentWarps/w.warps && n%2 == 0 {
+		n /= 2
+	}
+	return n
+}
+
+// A piece is a part of the axis in which a row is divided.
+type piece struct{ start, size, padded int }
+
+// pieces divides a row: its axis that is no power of two into powers of two, the largest first, of which the last may be padded.
+// All layouts of the rows of a program that have as many elements, or as many groups of them, are divided in the same way.
+func (w *writer) pieces(l layout) []piece {
+	if len(l.Row) == 0 {
+		return []piece{{0, 1, 1}}
+	}
+	n, start := l.Row[l.first()], 0
+	var list []piece
+	for n > 0 {
+		size := min(n, 1<<(bits.Len(uint(n))-1))
+		if len(list) == w.parts-1 {
+			size = n
+		}
+		list = append(list, piece{start, size, power(size)})
+		start, n = start+size, n-size
+	}
+	return list
+}
+
+// piece is the one that is being written.
+func (w *writer) piece(l layout) piece {
+	list := w.pieces(l)
+	return list[min(w.part, len(list)-1)]
+}
