@@ -87,7 +87,8 @@ class Compiler:
 
 
 def serve(channel, compiler):
-    """Answers requests until the recorder ends: each is a kind, a number of bytes, and these; an answer the code of an error, or 0, and its message."""
+    """Answers requests until the recorder ends: each is a kind, a number of bytes, and these; an answer the code of an error, or 0, and its message or
+    what XLA says of memory."""
     with channel.makefile("rb") as requests:
         while head := requests.read(16):
             kind, size = struct.unpack("=QQ", head)
@@ -97,7 +98,9 @@ def serve(channel, compiler):
             _, options = struct.unpack_from("=QQ", data)  # the replicas, which are all that they say, stand in the program, too
             code, message = 0, b""
             try:
-                compiler.compile(data[16 + options :].decode())
+                memory = compiler.compile(data[16 + options :].decode()).get_compiled_memory_stats()
+                message = struct.pack("=5q", memory.generated_code_size_in_bytes, memory.argument_size_in_bytes, memory.output_size_in_bytes,
+                                      memory.alias_size_in_bytes, memory.temp_size_in_bytes)
             except Exception as e:
                 code, message = INTERNAL, str(e).encode()
             channel.sendall(struct.pack("=QQ", code, len(message)) + message)

@@ -110,12 +110,20 @@ func estimateMemory(cmd *cobra.Command, cfg *config.Config, opts train.Options) 
 }
 
 func printMemory(w io.Writer, cfg *config.Config, r *memory.Report) {
-	fmt.Fprintf(w, "%s of memory, by an estimate that may be off by %.0f %%:\n", memory.Bytes(r.Bytes), 100*r.Accuracy)
+	switch {
+	case r.By == memory.XLA:
+		fmt.Fprintf(w, "%s, which has compiled the step in %.0f s:\n", r.Says(), r.Seconds)
+	default:
+		fmt.Fprintf(w, "%s, by an estimate that may be off by %.0f %%:\n", strings.TrimPrefix(r.Says(), "about "), 100*r.Accuracy)
+	}
 	for _, p := range r.Parts {
 		fmt.Fprintf(w, "  %s\n", p)
 	}
 	for _, p := range r.Phases {
 		fmt.Fprintln(w, p)
+	}
+	if r.Reason != "" {
+		fmt.Fprintf(w, "XLA was not asked: %s\n", r.Reason)
 	}
 	switch {
 	case r.Available == nil && !r.Fits:
@@ -123,7 +131,7 @@ func printMemory(w io.Writer, cfg *config.Config, r *memory.Report) {
 	case r.Available == nil:
 		fmt.Fprintf(w, "what %s has is not known before the run begins\n", cfg.Device.Kind)
 	case !r.Fits:
-		fmt.Fprintf(w, "%s, which is too little\n", r.Available)
+		fmt.Fprintf(w, "%s, which is too little\n%s\n", r.Available, memory.WouldFit(r.Changes))
 	default:
 		fmt.Fprintln(w, r.Available)
 	}

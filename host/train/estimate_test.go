@@ -32,10 +32,10 @@ func TestPublishedEstimates(t *testing.T) {
 		stated map[string]string // a file, and a pattern of the number in it
 	}{
 		{"paper.toml", map[string]string{
-			"examples/recipes/paper.toml": `it needs (\d+) GB`,
-			"docs/paper.md":               `\x60finetune\x60 .*; (\d+) GB of GPU memory by the estimate`,
+			"examples/recipes/paper.toml": `it needs (\S+) GB`,
+			"docs/paper.md":               `\x60finetune\x60 .*; (\S+) GB of GPU memory by the estimate`,
 		}},
-		{"fp_quant.toml", map[string]string{"examples/recipes/fp_quant.toml": `it needs (\d+) GB`}},
+		{"fp_quant.toml", map[string]string{"examples/recipes/fp_quant.toml": `it needs (\S+) GB`}},
 	} {
 		cfg, err := config.Load(filepath.Join("../../examples/recipes", c.recipe), []string{fmt.Sprintf("model.init=%q", hub)})
 		if err != nil {

@@ -112,14 +112,15 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) (*metrics.Summar
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%w before it began: %w", ErrInterrupted, err)
 		}
-		return nil, err
+		return nil, r.Explain(err)
 	}
 	if err := r.open(); err != nil {
-		return nil, err
+		return nil, r.Explain(err)
 	}
 	ctx, stop := r.obey(ctx)
 	defer stop()
 	summary, err := r.train(ctx)
+	err = r.Explain(err)
 	if errors.Is(err, ErrInterrupted) && errors.Is(context.Cause(ctx), ErrAsked) {
 		err = fmt.Errorf("%w: %w", ErrAsked, err)
 	}
@@ -267,8 +268,8 @@ func (r *run) warnOfDamage(damage error) {
 func stepError(step int, err error) error { return fmt.Errorf("step %d: %w", step, err) }
 
 // EstimateMemory returns the memory that a run needs, by the same estimate with which
-// [Run] refuses runs that are too large. It starts the plugins, but neither the device
-// nor the run. Data is opened only if the size of the vocabulary comes from its
+// [Run] refuses runs that are too large, or on a GPU by XLA, which compiles the step. It starts the
+// plugins, but not the run. Data is opened only if the size of the vocabulary comes from its
 // tokenizer. Of opts, only Finder and Logger are used.
 func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*memory.Report, error) {
 	opts, err := opts.withDefaults()
@@ -290,5 +291,5 @@ func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*mem
 	if err != nil {
 		return nil, err
 	}
-	return assembly.Memory(cfg, m, programs)
+	return assembly.Memory(cfg, m, programs, opts.Logger.Named("memory").Warn)
 }

@@ -14,8 +14,11 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/internal/pjrtrecord"
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -234,6 +237,63 @@ func TestXLAOptimizers(t *testing.T) {
 					inParts(t, cfg, 4)
 				}
 			}
+		})
+	}
+}
+
+// TestXLAMemory: what XLA says that a step needs is the estimate, and what a run is compared with; and a device that has no memory
+// left ends a run with what to change.
+func TestXLAMemory(t *testing.T) {
+	recorder := onXLA(t, 2)
+	cpu := testrun.Config(t, "train.steps=2", "train.batch=64", "train.accumulate=2", "train.eval_every=0")
+	cfg := onCUDA(t, cpu, 1)
+	estimate := func(cfg *config.Config) *memory.Report {
+		t.Helper()
+		report, err := train.EstimateMemory(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report
+	}
+	report := estimate(cfg)
+	pinned, err := assembly.PinnedToData(cfg) // with the vocabulary
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := 4 * 3 * float64(architecture.CountParams(pinned.Model.Params(), nil)) // in float32, with the two moments of AdamW
+	if report.By != memory.XLA || report.Seconds <= 0 || report.Accuracy != 0 || report.Available != nil || !report.Fits || report.Bytes < 2*state {
+		t.Errorf("of a device that does not tell what it has: %+v", report)
+	}
+	for _, p := range report.Parts {
+		if strings.HasPrefix(p.What, "parameters, and states") && !(p.Bytes >= state && p.Bytes < 1.1*state) {
+			t.Errorf("%s, want %s", p, memory.Bytes(state))
+		}
+	}
+	if two := estimate(onCUDA(t, cpu, 2)); two.By != memory.XLA || !(two.Bytes < report.Bytes) {
+		t.Errorf("two GPUs need %g bytes each, one %g", two.Bytes, report.Bytes)
+	}
+	recorder.Memory(t, int64(report.Bytes))
+	if enough := estimate(cfg); !enough.Fits || enough.Available == nil || len(enough.Changes) > 0 {
+		t.Errorf("as much as it needs: %+v", enough)
+	}
+	const tooLittle = 0.6
+	recorder.Memory(t, int64(tooLittle*report.Bytes))
+	if little := estimate(cfg); little.Fits || len(little.Changes) == 0 {
+		t.Errorf("less than it needs: %+v", little)
+	}
+	refused(t, "too little", cfg, train.Options{}, "of each GPU's memory", "device.memory_fraction = 0.75 of each GPU", "what would fit: ", `train.memory_check = "off"`)
+	recorder.Memory(t, int64(2*report.Bytes))
+	for at, event := range map[string]pjrtrecord.Fault{
+		"a step":    {At: pjrtrecord.Execute, Contains: "module @step", After: 1},
+		"an upload": {At: pjrtrecord.Upload, After: 1},
+		"compiling": {At: pjrtrecord.Compile, Contains: "module @step"},
+	} {
+		t.Run(at, func(t *testing.T) {
+			event.Code, event.Message = pjrtrecord.ResourceExhausted, "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234567 bytes."
+			recorder.Fail(t, event)
+			defer recorder.Fail(t)
+			refused(t, at, testrun.Elsewhere(t, cfg), train.Options{}, "allocate 1234567 bytes", "The GPU had no memory left. The run needs", "are there (device.memory_fraction",
+				`train.recompute = "blocks"`, "train.batch = ", "with train.accumulate = ", "device.memory_fraction = 0.95")
 		})
 	}
 }

@@ -19,6 +19,9 @@ const DefaultAllocator Allocator = "default"
 // Allocators lists the allocators that XLA has.
 func Allocators() []Allocator { return []Allocator{DefaultAllocator, "bfc", "cuda_async", "platform"} }
 
+// MemoryFraction is the share of a GPU's memory that XLA takes at most, unless it is told another one.
+const MemoryFraction = 0.75
+
 // Attention is a way to compute attention.
 type Attention string
 

@@ -3,7 +3,10 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/device"
@@ -79,6 +82,36 @@ func stepError(step string, phase Phase, err error) error {
 	return &StepError{Step: step, Phase: phase, Err: err}
 }
 
+// A MemoryError reports that a device had no memory left.
+type MemoryError struct {
+	Bytes int64 // that it was asked for; 0 if it does not say
+	Err   error
+}
+
+// Error implements the error interface.
+func (e *MemoryError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the device's own error.
+func (e *MemoryError) Unwrap() error { return e.Err }
+
+var (
+	exhausted = regexp.MustCompile(`PJRT error \(code=8\)|(?i:out.of.memory)`) // 8 is RESOURCE_EXHAUSTED
+	asked     = regexp.MustCompile(`allocate (\d+) bytes`)
+)
+
+// asMemoryError makes a MemoryError of an error that says that memory of the device is exhausted. go-xla has no errors of
+// types: what PJRT says is in the text. A kernel that is too large for the memory of a multiprocessor has the same code, and is another matter.
+func asMemoryError(err error) error {
+	if err == nil || !exhausted.MatchString(err.Error()) || strings.Contains(strings.ToLower(err.Error()), "shared memory") {
+		return err
+	}
+	e := &MemoryError{Err: err}
+	if found := asked.FindStringSubmatch(err.Error()); found != nil {
+		e.Bytes, _ = strconv.ParseInt(found[1], 10, 64) // 0 for a number that is too large
+	}
+	return e
+}
+
 // panicError is a panic that was caught.
 type panicError struct {
 	cause error
@@ -88,13 +121,15 @@ type panicError struct {
 func (e *panicError) Error() string { return e.cause.Error() }
 func (e *panicError) Unwrap() error { return e.cause }
 
-// catch calls f and turns a panic into an error that carries the stack; its message does not have it.
+// catch calls f and turns a panic into an error that carries the stack; its message does not have it. Errors of a device without
+// memory become a [MemoryError].
 func catch(f func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
+			err = asMemoryError(err)
 		case error:
-			err = &panicError{cause: r, stack: debug.Stack()}
+			err = &panicError{cause: asMemoryError(r), stack: debug.Stack()}
 		default:
 			err = &panicError{cause: fmt.Errorf("%v", r), stack: debug.Stack()}
 		}

@@ -143,3 +143,46 @@ func TestFewerReplicasThanGPUs(t *testing.T) {
 		t.Errorf("uploads are %q", got)
 	}
 }
+
+// TestMemoryLimit: what the device lets programs take, where it tells.
+func TestMemoryLimit(t *testing.T) {
+	d, r := record(t, engine.Options{})
+	if bytes, ok := d.MemoryLimit(); ok {
+		t.Errorf("a device that does not tell has %d bytes", bytes)
+	}
+	const most = 105e9
+	r.Memory(t, most)
+	if bytes, ok := d.MemoryLimit(); !ok || bytes != most {
+		t.Errorf("the device has %d bytes (%t), want %d", bytes, ok, int64(most))
+	}
+	e := compile(t, d, descentInputs(), descent)
+	if m, ok := e.Memory(); ok {
+		t.Errorf("nothing has compiled the program, and it needs %s", m)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if bytes, ok := d.MemoryLimit(); ok {
+		t.Errorf("a closed device has %d bytes", bytes)
+	}
+}
+
+// TestMemory: what XLA says of a program.
+func TestMemory(t *testing.T) {
+	plugin, _ := pjrtrecord.XLA(t, 1)
+	d, err := engine.Open(device.CUDA, engine.Options{Plugin: plugin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	const rate, w, x, loss = 4, 60, 24, 4
+	m, ok := compile(t, d, descentInputs(), descent).Memory()
+	// The rest of the outputs are pointers, of a tuple.
+	if !ok || m.Inputs != rate+w+x || m.Outputs < loss+w+loss || m.Aliased != w || m.Total() < rate+w+x+2*loss {
+		t.Errorf("the program needs %s (%t)", m, ok)
+	}
+}

@@ -35,6 +35,7 @@ const (
 	faultsVariable    = "CAGE_RECORD_FAULTS"
 	lingerVariable    = "CAGE_RECORD_LINGER"
 	compileVariable   = "CAGE_RECORD_COMPILE_ONLY"
+	memoryVariable    = "CAGE_RECORD_MEMORY"
 )
 
 // FaultVariable is the environment variable that makes something fail on a device that computes nothing; testdata/fault.c
@@ -72,6 +73,7 @@ func Plugin(t *testing.T, gpus int) (string, *Recorder) {
 	t.Setenv(directoryVariable, r.dir)
 	t.Setenv(devicesVariable, strconv.Itoa(gpus))
 	t.Setenv(pythonVariable, "")
+	t.Setenv(memoryVariable, "")
 	t.Setenv(FaultVariable, "")
 	return build(t), r
 }
@@ -145,6 +147,12 @@ func (r *Recorder) Log(t *testing.T) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
+// Memory has the device pretend from now on to let programs take that many bytes of each GPU; 0, and it does not tell.
+func (r *Recorder) Memory(t *testing.T, bytes int64) {
+	t.Helper()
+	t.Setenv(memoryVariable, strconv.FormatInt(bytes, 10))
+}
+
 // TestVariable is the environment variable with the path of a Python that has JAX. Without it, tests of [XLA] are
 // skipped.
 const TestVariable = "CAGE_TEST_XLA"
@@ -166,7 +174,7 @@ func XLA(t *testing.T, gpus int) (string, *Recorder) {
 	return plugin, r
 }
 
-// A Fault is a rule by which compilations or executions fail.
+// A Fault is a rule by which uploads, compilations or executions fail.
 type Fault struct {
 	At       Event  `json:"at"`
 	Contains string `json:"contains"` // a text that the program must contain; empty: any program
@@ -181,6 +189,7 @@ type Event string
 
 // The events that can fail.
 const (
+	Upload  Event = "upload" // which has no program
 	Compile Event = "compile"
 	Execute Event = "execute"
 )

@@ -68,6 +68,7 @@ type Built struct {
 	Compiled *step.Compiled
 	phases   []*step.Compiled // in the order of Programs.Phases
 	phase    int              // that was chosen
+	req      Request
 	// processes are those of plugins that compute themselves.
 	processes []interface{ Close() }
 }
@@ -75,6 +76,7 @@ type Built struct {
 // Build fills b, which is to be closed also after an error. file names the configuration in
 // which the memory check can be turned off; empty: the one that the user has given.
 func (b *Built) Build(ctx context.Context, req Request, warn func(message string, details ...any), file string) (err error) {
+	b.req = req
 	if err := CheckSizes(req); err != nil {
 		return refusal(err, file)
 	}
@@ -86,6 +88,9 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 	}
 	if b.Device, err = Device(req.Config, warn, req.Choices...); err != nil {
 		return err
+	}
+	if err := b.checkDevice(); err != nil {
+		return refusal(err, file)
 	}
 	var plans []step.Plan
 	for _, p := range b.Programs.Phases() {
@@ -121,6 +126,9 @@ func (b *Built) Prepare(pareto bool) error {
 		if err := c.Prepare(pareto); err != nil {
 			return err
 		}
+	}
+	if err := b.checkDevice(); err != nil {
+		return refusal(err, "")
 	}
 	return nil
 }
@@ -195,7 +203,11 @@ func refusal(err error, file string) error {
 	if file != "" {
 		file = " in " + file
 	}
-	return fmt.Errorf("%w\nthe estimate may be off by %.0f %%; train.memory_check = \"off\"%s tries it all the same", err, 100*memory.Accuracy, file)
+	off := ""
+	if e, ok := errors.AsType[*memory.Error](err); ok && e.Accuracy > 0 {
+		off = fmt.Sprintf("the estimate may be off by %.0f %%; ", 100*e.Accuracy)
+	}
+	return fmt.Errorf("%w\n%strain.memory_check = \"off\"%s tries it all the same", err, off, file)
 }
 
 // Close frees everything. States are closed before, because opaque optimizers have parts of them in their memory.

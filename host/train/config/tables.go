@@ -134,7 +134,7 @@ func (c *Config) trainKeys() []schema.Key {
 		{Name: "recompute", To: &t.Recompute, Is: schema.OneOf("none", RecomputeBlocks), For: architecture.Languages, Default: "none",
 			Doc: "what the backward pass computes again instead of keeping it from the forward pass; blocks: what is inside each transformer block (gradient checkpointing). Less memory and more time, for the same bits on the CPU"},
 		{Name: "memory_check", To: &t.MemoryCheck, Is: schema.OneOf("on", "off"), Default: "on",
-			Doc: "on: before it begins, the run is refused when it needs more memory than there is, by an estimate, which `cage train --estimate` prints; off: it is tried all the same"},
+			Doc: "on: before it begins, the run is refused when it needs more memory than there is, by an estimate, which `cage train --estimate` prints, or on a GPU by what XLA says of the compiled step; off: it is tried all the same"},
 		{Name: "clip", To: &t.Clip, Is: schema.Between(0, 1e9),
 			Derive: func() any { return either(c.Model.Language(), 1.0, 0.0) }, Derived: "`1`; quadratic, toy: `0`",
 			Doc: "largest global norm of the gradient; 0: no clipping"},

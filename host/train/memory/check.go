@@ -8,40 +8,34 @@ import (
 	"strings"
 )
 
-// Accuracy is the share by which the estimate may be off. A run that would fit if the
+// Accuracy is the share by which the estimate may be off on the CPU. A run that would fit if the
 // estimate is too high by that share is not refused.
 const Accuracy = 0.25
+
+// accuracy is the same for the device of a model.
+func (m Model) accuracy() float64 {
+	if m.GPU != nil {
+		return AccuracyOnGPU
+	}
+	return Accuracy
+}
 
 // addressable is more than a process can have on the machines of today (48 bits of address, half of them its own).
 const addressable = 1 << 47
 
 // Check returns an [*Error] if a run needs more memory than is available or, if available
 // is nil, more than any machine has.
-func Check(m Model, available *Available) error { return check(m, available, false) }
+func Check(m Model, available *Available) error { return NewReport(m, available).Err() }
 
 // CheckPart is [Check] with only a part of what a run needs, such as the model without its optimizer. The error says so; it
 // cannot tell what would fit.
-func CheckPart(m Model, available *Available) error { return check(m, available, true) }
-
-func check(m Model, available *Available, part bool) error {
-	need := Estimate(m)
-	if need.fits(available) {
+func CheckPart(m Model, available *Available) error {
+	r := NewReport(m, available)
+	if r.Fits {
 		return nil
 	}
-	e := &Error{Need: need, Limit: "more than any machine has", part: part}
-	if available != nil {
-		e.Limit = available.String()
-		if !part {
-			e.Fits = fitting(m, float64(available.Bytes))
-		}
-	}
-	return e
-}
-
-// fits tells whether Check accepts a run.
-func (n Need) fits(available *Available) bool {
-	total := n.Total()
-	return total < addressable && (available == nil || total*(1-Accuracy) <= float64(available.Bytes))
+	r.Changes = nil
+	return &Error{r, true}
 }
 
 // String says how much memory is available, and what limits it.
@@ -49,61 +43,112 @@ func (a Available) String() string {
 	return fmt.Sprintf("%s are there (%s)", Bytes(float64(a.Bytes)), a.Limit)
 }
 
-// Error says why there is not enough memory.
+// Error says why there is not enough memory, and with which changed settings there would be.
 type Error struct {
-	Need  Need
-	Limit string
-	Fits  []string // changed settings with which the run would fit
-
-	part bool // the need is only a part
+	*Report
+	part bool // what is needed is only a part
 }
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	about, without := "about", ""
-	if e.part {
-		about, without = "at least", "\n  and what quantizers and optimizers need"
+	limit, needs, without := "more than any machine has", e.Says(), ""
+	if e.Available != nil {
+		limit = e.Available.String()
 	}
-	fmt.Fprintf(&b, "this needs %s %s of memory, %s", about, Bytes(e.Need.Total()), e.Limit)
-	for _, p := range e.Need.Parts() {
-		if p.Bytes >= 0.01*e.Need.Total() {
+	if e.part {
+		needs, without = "at least "+strings.TrimPrefix(needs, "about "), "\n  and what quantizers and optimizers need"
+	}
+	fmt.Fprintf(&b, "this needs %s, %s", needs, limit)
+	for _, p := range e.Parts {
+		if p.Bytes >= 0.01*e.Bytes {
 			fmt.Fprintf(&b, "\n  %s", p)
 		}
 	}
-	b.WriteString(without)
-	if len(e.Fits) > 0 {
-		fmt.Fprintf(&b, "\nwhat would fit: %s", strings.Join(e.Fits, "; or "))
-	} else {
-		b.WriteString("\nwhat would fit is a smaller model")
-	}
+	fmt.Fprintf(&b, "%s\n%s", without, WouldFit(e.Changes))
 	return b.String()
 }
 
-// fitting lists single changes with which a model would fit into memory.
-func fitting(m Model, bytes float64) []string {
-	fits := func(m Model) bool { return Estimate(m).Total() <= bytes }
+// WouldFit is a sentence that lists changed settings.
+func WouldFit(changes []string) string {
+	if len(changes) == 0 {
+		return "what would fit is a smaller model"
+	}
+	return "what would fit: " + strings.Join(changes, "; or ")
+}
+
+// changes lists changed settings with each of which a run would fit into memory, if it needs as many times of the estimate as
+// scale says. They are single ones if there are such.
+func changes(m Model, available Available, scale float64) []string {
+	need := func(m Model) float64 { return scale * Estimate(m).Total() }
+	fits := func(m Model) bool { return need(m) <= float64(available.Bytes) }
 	var list []string
-	fewer, shorter := "train.batch = %d, with a larger train.accumulate", "model.context = %d"
-	if m.Forward {
-		fewer, shorter = "%d sequences at once", "sequences of %d tokens (--context of a Hugging Face checkpoint)"
+	recompute := m
+	recompute.Recompute = true
+	able := !m.Recompute && !m.Forward && m.Layers > 0
+	if able && fits(recompute) {
+		list = append(list, fmt.Sprintf(`train.recompute = "blocks" (%s)`, Bytes(need(recompute))))
 	}
-	if batch := largest(m.Batch, func(n int) bool { m := m; m.Batch = n; return fits(m) }); batch > 0 {
-		list = append(list, fmt.Sprintf(fewer, batch))
-	}
+	list = append(list, fewer(m, fits)...)
 	if context := largest(m.Context, func(n int) bool { m := m; m.Context = n; return fits(m) }); context > 0 {
-		list = append(list, fmt.Sprintf(shorter, context))
+		text := "model.context = %d"
+		if m.Forward {
+			text = "sequences of %d tokens (--context of a Hugging Face checkpoint)"
+		}
+		list = append(list, fmt.Sprintf(text, context))
 	}
 	if still := m; m.Samples > 0 {
 		if still.Samples = 0; fits(still) {
 			list = append(list, "smaller diagnostics.coordinates or diagnostics.window")
 		}
 	}
-	if recompute := m; !m.Recompute && !m.Forward {
-		if recompute.Recompute = true; fits(recompute) {
-			list = append(list, `train.recompute = "blocks"`)
-		}
+	if share := available.share(need(m)); share > 0 {
+		list = append(list, fmt.Sprintf("device.memory_fraction = %.2f, if nothing else uses the GPU", share))
+	}
+	if len(list) > 0 || !able {
+		return list
+	}
+	for _, with := range fewer(recompute, fits) {
+		list = append(list, `train.recompute = "blocks" and `+with)
 	}
 	return list
+}
+
+// fewer is the change to the largest number of sequences at once that fits. In training, it is one with which a step can
+// have as many sequences as before.
+func fewer(m Model, fits func(Model) bool) []string {
+	most := largest(m.Batch, func(n int) bool { m := m; m.Batch = n; return fits(m) })
+	if most == 0 {
+		return nil
+	}
+	if m.Forward {
+		return []string{fmt.Sprintf("%d sequences at once", most)}
+	}
+	replicas, step := max(1, m.Replicas), m.Batch*max(1, m.Accumulate)
+	batch := most
+	for step%batch != 0 {
+		batch--
+	}
+	text := fmt.Sprintf("train.batch = %d with train.accumulate = %d", replicas*batch, step/batch)
+	if batch != most {
+		text += fmt.Sprintf(" (%d is the largest that fits)", replicas*most)
+	}
+	return []string{text}
+}
+
+// ownShare is the largest share of a GPU's memory to let XLA take: the driver, its libraries and kernels take some that XLA does not count.
+const ownShare = 0.95
+
+// share is the device.memory_fraction with which a need is met, 0 if there is none.
+func (a Available) share(need float64) float64 {
+	if a.Fraction == 0 {
+		return 0
+	}
+	const percent = 100
+	share := math.Ceil(percent*need/float64(a.Bytes)*a.Fraction) / percent
+	if share > ownShare {
+		return 0
+	}
+	return share
 }
 
 // largest is the largest number below n that fits, 0 for none.

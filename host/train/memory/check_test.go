@@ -2,7 +2,8 @@ package memory_test
 
 import (
 	"errors"
-	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -35,40 +36,70 @@ func TestCheckPart(t *testing.T) {
 	}
 }
 
+// numbers are those of a changed setting, in the order of its text.
+func numbers(t *testing.T, change string) (list []int) {
+	t.Helper()
+	for _, digits := range regexp.MustCompile(`[0-9]+`).FindAllString(change, -1) {
+		n, err := strconv.Atoi(digits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
+// changed applies a changed setting, and returns also the model with the next larger one, if there is such.
+func changed(t *testing.T, m memory.Model, change string) (with memory.Model, more *memory.Model) {
+	t.Helper()
+	with, n := m, numbers(t, change)
+	if strings.HasPrefix(change, `train.recompute = "blocks"`) {
+		with.Recompute = true
+		change = strings.TrimPrefix(change, `train.recompute = "blocks" and `)
+	}
+	next := with
+	switch {
+	case strings.HasPrefix(change, "train.batch = "):
+		with.Batch, with.Accumulate, next.Batch = n[0]/m.Replicas, n[1], n[0]/m.Replicas+1
+		if len(n) > 2 { // the largest that fits is no divisor
+			next.Batch = n[2]/m.Replicas + 1
+		}
+		if with.Batch*with.Accumulate != m.Batch*m.Accumulate {
+			t.Errorf("%s is not as many sequences as %d times %d", change, m.Batch, m.Accumulate)
+		}
+	case strings.HasPrefix(change, "model.context = "):
+		with.Context, next.Context = n[0], n[0]+1
+	default:
+		return with, nil
+	}
+	return with, &next
+}
+
 // TestCheck: what is said to fit does fit, and one more does not.
 func TestCheck(t *testing.T) {
-	need := memory.Estimate(small).Total()
-	if err := memory.Check(small, &memory.Available{Bytes: int64(need)}); err != nil {
-		t.Errorf("refused what fits: %v", err)
-	}
-	available := &memory.Available{Bytes: int64(need / 2), Limit: "of a test"}
-	err := memory.Check(small, available)
-	tooLarge, ok := errors.AsType[*memory.Error](err)
-	if !ok || len(tooLarge.Fits) < 2 {
-		t.Fatalf("twice of what there is: %v", err)
-	}
-	for _, fits := range tooLarge.Fits {
-		with := small
-		var n *int
-		switch {
-		case strings.HasPrefix(fits, "train.batch = "):
-			n = &with.Batch
-		case strings.HasPrefix(fits, "model.context = "):
-			n = &with.Context
-		default:
-			with.Recompute = true
+	onCPU := small
+	onCPU.Replicas, onCPU.Accumulate = 1, 3
+	onGPU := onCPU
+	onGPU.Replicas, onGPU.GPU = 2, &memory.GPU{BFloat16: true, Kernels: true, FusedAttention: true}
+	for _, m := range []memory.Model{onCPU, onGPU} {
+		need := memory.Estimate(m).Total()
+		if err := memory.Check(m, &memory.Available{Bytes: int64(need)}); err != nil {
+			t.Errorf("refused what fits: %v", err)
 		}
-		if n != nil {
-			if _, err := fmt.Sscanf(fits[strings.Index(fits, "= "):], "= %d", n); err != nil {
-				t.Fatal(err)
+		for _, share := range []float64{0.6, 0.3} {
+			available := &memory.Available{Bytes: int64(share * need), Limit: "of a test"}
+			tooLarge, ok := errors.AsType[*memory.Error](memory.Check(m, available))
+			if !ok || len(tooLarge.Changes) < 1 {
+				t.Fatalf("%g of what is needed: %v", share, tooLarge)
 			}
-		}
-		if got := memory.Estimate(with).Total(); got > float64(available.Bytes) {
-			t.Errorf("%s needs %g bytes of %d", fits, got, available.Bytes)
-		}
-		if n != nil {
-			if *n++; memory.Estimate(with).Total() <= float64(available.Bytes) {
-				t.Errorf("one more than %s would fit, too", fits)
+			for _, change := range tooLarge.Changes {
+				with, more := changed(t, m, change)
+				if got := memory.Estimate(with).Total(); got > float64(available.Bytes) {
+					t.Errorf("%s needs %g bytes of %d", change, got, available.Bytes)
+				}
+				if more != nil && memory.Estimate(*more).Total() <= float64(available.Bytes) {
+					t.Errorf("one more than %s would fit, too", change)
+				}
 			}
 		}
 	}
@@ -79,7 +110,7 @@ func TestCheckSamples(t *testing.T) {
 	sampled := small
 	sampled.Samples = 1e9
 	err := memory.Check(sampled, &memory.Available{Bytes: int64(memory.Estimate(small).Total()) + 1})
-	if e, ok := errors.AsType[*memory.Error](err); !ok || len(e.Fits) != 1 || !strings.Contains(e.Fits[0], "diagnostics.window") {
+	if e, ok := errors.AsType[*memory.Error](err); !ok || len(e.Changes) != 1 || !strings.Contains(e.Changes[0], "diagnostics.window") {
 		t.Errorf("a thousand million samples: %v", err)
 	}
 }

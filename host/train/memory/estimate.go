@@ -23,8 +23,11 @@ type Model struct {
 	KeyWidth                                 int // features of a token's keys, and also of its values
 	// Normed says that queries and keys are normalized.
 	Normed bool
-	// Context is the number of tokens in a sequence, Batch the number of sequences computed at once.
-	Context, Batch int
+	// Context is the number of tokens in a sequence, Batch the number of sequences computed at once, by each of the Replicas; 0
+	// of these is 1. A step has Accumulate times as many; 0: once.
+	Context, Batch, Replicas, Accumulate int
+	// GPU says how a GPU computes; nil: the CPU does.
+	GPU *GPU
 	// Recompute says that blocks are recomputed in the backward pass.
 	Recompute bool
 	// Forward says that this is an evaluation: no gradients, no optimizer.
@@ -36,6 +39,9 @@ type Model struct {
 	// Numbers of elements: of everything that is trained, of the part that has a
 	// quantized copy, and of the optimizers' states.
 	Parameters, Quantized, States float64
+	// Activations is the number of activations that are quantized; Masks is the number of truth values, and Residuals that of other
+	// numbers, which their quantizers keep from the forward pass for the backward pass. They are counted for a GPU only.
+	Activations, Masks, Residuals float64
 	// Teacher is the model whose predictions are learned; zero if there is none.
 	Teacher Teacher
 	// Measured is the number of elements of gradients that are also computed without quantization, for a measure.
@@ -93,6 +99,9 @@ const (
 // Estimate computes what a run needs. It never overflows: sizes are floating-point
 // numbers here.
 func Estimate(m Model) Need {
+	if m.GPU != nil {
+		return onGPU(m)
+	}
 	tokens, predicted := float64(m.Batch)*float64(m.Context), float64(m.Batch)*float64(m.Context)
 	if m.Piece > 0 {
 		tokens, predicted = float64(m.Batch)*float64(m.Piece), float64(m.Batch)
@@ -174,7 +183,11 @@ func (n Need) Parts() []Part {
 		{"parameters of the teacher", n.Teacher},
 		{"samples of codes", n.Samples},
 	}
-	var list []Part
+	return largestFirst(all)
+}
+
+// largestFirst sorts parts and leaves out those that are zero.
+func largestFirst(all []Part) (list []Part) {
 	for _, p := range all {
 		if p.Bytes > 0 {
 			list = append(list, p)
@@ -182,44 +195,6 @@ func (n Need) Parts() []Part {
 	}
 	sort.SliceStable(list, func(i, j int) bool { return list[i].Bytes > list[j].Bytes })
 	return list
-}
-
-// Report is an estimate for people and programs.
-type Report struct {
-	Bytes    float64 `json:"bytes"` // total
-	Parts    []Part  `json:"parts"`
-	Accuracy float64 `json:"accuracy"` // the share by which it may be off
-	// Available is nil if it is not known how much the machine, or the GPU, has.
-	Available *Available `json:"available,omitempty"`
-	// Fits says that [Check] does not refuse the run.
-	Fits bool `json:"fits"`
-	// Phases are the ranges of steps of a run whose quantizers change; empty for others.
-	Phases []Phase `json:"phases,omitempty"`
-}
-
-// Phase is a range of steps with the same quantizers.
-type Phase struct {
-	From  int     `json:"from"`
-	To    int     `json:"to"`
-	Bytes float64 `json:"bytes"`
-	// How many weights, activations and operands of the backward pass are quantized.
-	Weights     int `json:"weights"`
-	Activations int `json:"activations"`
-	Backward    int `json:"backward"`
-}
-
-func (p Phase) String() string {
-	text := fmt.Sprintf("steps %d to %d: %s, with %d quantized weights and %d activations", p.From, p.To, Bytes(p.Bytes), p.Weights, p.Activations)
-	if p.Backward > 0 {
-		text += fmt.Sprintf(", %d operands of the backward pass", p.Backward)
-	}
-	return text
-}
-
-// NewReport estimates what a model needs, and compares it with what is available.
-func NewReport(m Model, available *Available) *Report {
-	need := Estimate(m)
-	return &Report{Bytes: need.Total(), Parts: need.Parts(), Accuracy: Accuracy, Available: available, Fits: need.fits(available)}
 }
 
 // Workspace estimates the number of elements that an executor works with in addition to

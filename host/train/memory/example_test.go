@@ -19,5 +19,5 @@ func Example() {
 	//   4.61 GB    logits of the vocabulary
 	//   1.07 GB    gradients, and parameters after the step
 	//   1.07 GB    states of the optimizer
-	// what would fit: train.batch = 7, with a larger train.accumulate; or model.context = 329
+	// what would fit: train.batch = 4 with train.accumulate = 8 (7 is the largest that fits); or model.context = 329
 }

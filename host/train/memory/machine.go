@@ -14,6 +14,8 @@ import (
 type Available struct {
 	Bytes int64  `json:"bytes"`
 	Limit string `json:"limit"` // what limits it, for a message
+	// Fraction is the share of a GPU's memory that Bytes are; 0: it is not a share.
+	Fraction float64 `json:"fraction,omitempty"`
 }
 
 // Of returns how much memory the machine has left, and how much of it the control groups
@@ -23,7 +25,7 @@ func Of(root fs.FS) (Available, bool) {
 	least := Available{Bytes: math.MaxInt64}
 	consider := func(bytes int64, limit string, ok bool) {
 		if ok && bytes < least.Bytes {
-			least = Available{max(0, bytes), limit}
+			least = Available{Bytes: max(0, bytes), Limit: limit}
 		}
 	}
 	free, ok := field(root, "proc/meminfo", "MemAvailable:")

@@ -9,5 +9,5 @@ func Machine() (Available, bool) {
 	if err != nil {
 		return Available{}, false
 	}
-	return Available{int64(size), "memory of the machine"}, true
+	return Available{Bytes: int64(size), Limit: "memory of the machine"}, true
 }

@@ -42,6 +42,19 @@ type updateKind struct {
 // Compile checks the plan and compiles the quantization of the weights, with which every
 // step begins.
 func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
+	c, err := uncompiled(dev, plan)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = c.quantize(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// uncompiled checks the plan and compiles nothing yet.
+func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
 	}
@@ -72,12 +85,14 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if c.refresher, err = refresh.New(dev, subjects); err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
-	if _, err = c.quantize(); err != nil {
-		c.Close()
-		return nil, err
-	}
 	return c, nil
 }
+
+// Keys of stages that more than one function looks for. That of a gradient goes on with its kind.
+const (
+	quantizeKey = "quantize"
+	gradientKey = "gradient "
+)
 
 // Prepare compiles everything that training runs, with correction, statistics and
 // evaluation, and the stationarity measures if pareto is true. What cannot be compiled
@@ -212,7 +227,7 @@ func (c *Compiled) quantize() (*executable, error) {
 	if len(c.plan.quantizedParams()) == 0 {
 		return nil, nil
 	}
-	return c.compileOnce("quantize", c.plan.quantizeStage)
+	return c.compileOnce(quantizeKey, c.plan.quantizeStage)
 }
 
 // quantizeForEvaluation is quantize with the quantizers of evaluation.
@@ -224,7 +239,7 @@ func (c *Compiled) quantizeForEvaluation() (*executable, error) {
 }
 
 func (c *Compiled) gradient(kind gradientKind) (*executable, error) {
-	return c.compileOnce(fmt.Sprintf("gradient %+v", kind), func() stage { return c.plan.gradientStage(kind) })
+	return c.compileOnce(gradientKey+fmt.Sprintf("%+v", kind), func() stage { return c.plan.gradientStage(kind) })
 }
 
 func (c *Compiled) finish() (*executable, error) {

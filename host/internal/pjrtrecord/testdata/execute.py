@@ -1,8 +1,8 @@
 """Compiles and executes StableHLO programs on XLA's CPU client, for the recorder: forward.c has the requests.
 
-Standard input is a socket. Every request is answered in turn; an answer to EXECUTE has data only where one device failed. With
-CAGE_RECORD_FAULTS, the path of a JSON file, compilations and executions fail as that file says: a list of rules, each with "at" ("compile" or
-"execute"), "contains" (text of the program), "after" (how many such events go well before),
+Standard input is a socket. Every request is answered in turn; an answer to COMPILE has what XLA says of memory, one to EXECUTE has data only
+where one device failed. With CAGE_RECORD_FAULTS, the path of a JSON file, uploads, compilations and executions fail as that file says: a list of
+rules, each with "at" ("upload", "compile" or "execute"), "contains" (text of the program, which uploads have none of), "after" (how many such events go well before),
 "code" and "message", and "end": "kill" ends this process, "hang" does so when the file changes, "replica" fails the last device only, and "" fails the request.
 """
 import json
@@ -110,13 +110,17 @@ class Server:
         serial, length = self.numbers(data, 2)
         text = data[16 + length :].decode()
         self.faults.check("compile", text, 0)
-        self.programs[serial] = Program(text, data[16 : 16 + length])
+        program = self.programs[serial] = Program(text, data[16 : 16 + length])
+        memory = program.executable.get_compiled_memory_stats()
+        return struct.pack("=5q", memory.generated_code_size_in_bytes, memory.argument_size_in_bytes, memory.output_size_in_bytes,
+                           memory.alias_size_in_bytes, memory.temp_size_in_bytes)
 
     def upload(self, data):
         serial, device, kind, rank = self.numbers(data, 4)
         shape = self.numbers(data, rank, 4)
         if kind not in TYPES:
             raise Failure(CODES["UNIMPLEMENTED"], f"buffers of PJRT's type {kind}")
+        self.faults.check("upload", "", 0)
         array = np.frombuffer(data, TYPES[kind], offset=8 * (4 + rank)).reshape(shape)
         self.buffers[serial] = jax.device_put(array, jax.devices()[device])
 

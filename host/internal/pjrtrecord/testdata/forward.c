@@ -128,11 +128,18 @@ static PJRT_Error* confirmed(void) {
 	return error;
 }
 
-PJRT_Error* forward_compile(const Program* program, const PJRT_Client_Compile_Args* args) {
+PJRT_Error* forward_compile(Program* program, const PJRT_Client_Compile_Args* args) {
 	uint64_t head[] = {program->serial, args->compile_options_size};
 	bool sent = child >= 0 && put_head(COMPILE, sizeof head + args->compile_options_size + args->program->code_size) && put(head, sizeof head) &&
 				put(args->compile_options, args->compile_options_size) && put(args->program->code, args->program->code_size);
-	return sent ? confirmed() : ended();
+	if (!sent) return ended();
+	char* data;
+	uint64_t size;
+	PJRT_Error* error = answer(&data, &size);
+	if (error) return error;
+	if (size == sizeof program->memory) memcpy(program->memory, data, size);
+	free(data);
+	return NULL;
 }
 
 PJRT_Error* forward_upload(const Buffer* buffer, const void* data, size_t size) {

@@ -4,6 +4,7 @@
 // devices. Executions return buffers of the right shape, filled with zeros; with
 // CAGE_RECORD_PYTHON and CAGE_RECORD_SCRIPT, a Python and execute.py, another process
 // compiles and executes all programs, and with CAGE_RECORD_COMPILE_ONLY it compiles them only.
+// CAGE_RECORD_MEMORY is the number of bytes that the devices pretend to have.
 // CAGE_RECORD_FAULT makes something fail: fault.c says what.
 
 #include <pthread.h>
@@ -117,6 +118,25 @@ static PJRT_Error* get_executable(PJRT_LoadedExecutable_GetExecutable_Args* args
 
 static PJRT_Error* num_outputs(PJRT_Executable_NumOutputs_Args* args) {
 	args->num_outputs = ((Program*)args->executable)->outputs;
+	return NULL;
+}
+
+static PJRT_Error* memory_of_program(PJRT_Executable_GetCompiledMemoryStats_Args* args) {
+	const int64_t* memory = ((Program*)args->executable)->memory;
+	args->generated_code_size_in_bytes = memory[0];
+	args->argument_size_in_bytes = memory[1];
+	args->output_size_in_bytes = memory[2];
+	args->alias_size_in_bytes = memory[3];
+	args->temp_size_in_bytes = memory[4];
+	return NULL;
+}
+
+// memory_of_device says what CAGE_RECORD_MEMORY says, the bytes that programs may take.
+static PJRT_Error* memory_of_device(PJRT_Device_MemoryStats_Args* args) {
+	const char* bytes = getenv("CAGE_RECORD_MEMORY");
+	if (!bytes || atoll(bytes) <= 0) return fail(PJRT_Error_Code_UNIMPLEMENTED, "CAGE_RECORD_MEMORY does not say");
+	args->bytes_limit = atoll(bytes);
+	args->bytes_limit_is_set = true;
 	return NULL;
 }
 
@@ -262,10 +282,12 @@ const PJRT_Api* GetPjrtApi(void) {
 	api.PJRT_Client_BufferFromHostBuffer = upload;
 	api.PJRT_Device_IsAddressable = is_addressable;
 	api.PJRT_Device_LocalHardwareId = hardware_id;
+	api.PJRT_Device_MemoryStats = memory_of_device;
 	api.PJRT_LoadedExecutable_GetExecutable = get_executable;
 	api.PJRT_LoadedExecutable_Destroy = destroy_program;
 	api.PJRT_LoadedExecutable_Execute = execute;
 	api.PJRT_Executable_NumOutputs = num_outputs;
+	api.PJRT_Executable_GetCompiledMemoryStats = memory_of_program;
 	api.PJRT_Buffer_Dimensions = dimensions;
 	api.PJRT_Buffer_ElementType = element_type;
 	api.PJRT_Buffer_Device = buffer_device;

@@ -12,6 +12,7 @@
 #define MAX_DEVICES 64
 #define MAX_RANK 16
 #define MAX_OUTPUTS 4096
+#define MAX_MEMORY 5
 
 typedef struct {
 	PJRT_Buffer_Type type;
@@ -29,6 +30,7 @@ typedef struct {
 	char* text;
 	size_t outputs;
 	Shape shapes[MAX_OUTPUTS];
+	int64_t memory[MAX_MEMORY]; // bytes of code, arguments, outputs, those that take the place of arguments, and values in between
 } Program;
 
 // read_outputs reads the results of a program's main function, which stand on one line.
@@ -71,7 +73,7 @@ PJRT_Error* forward_start(void);
 // again: it takes a second to start.
 void forward_stop(void);
 
-PJRT_Error* forward_compile(const Program* program, const PJRT_Client_Compile_Args* args);
+PJRT_Error* forward_compile(Program* program, const PJRT_Client_Compile_Args* args);
 PJRT_Error* forward_upload(const Buffer* buffer, const void* data, size_t size);
 PJRT_Error* forward_download(const Buffer* buffer, void* data, size_t size);
 

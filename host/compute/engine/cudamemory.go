@@ -1,0 +1,92 @@
+//go:build cuda
+
+package engine
+
+// #include <stdbool.h>
+// #include <stddef.h>
+// #include <stdint.h>
+//
+// // The arguments of PJRT_Device_MemoryStats, up to the limit; PJRT's C interface adds fields at the end only.
+// typedef struct {
+// 	size_t size;
+// 	void* extensions;
+// 	void* device;
+// 	int64_t in_use, peak;
+// 	bool has_peak;
+// 	int64_t allocations;
+// 	bool has_allocations;
+// 	int64_t largest;
+// 	bool has_largest;
+// 	int64_t limit;
+// 	bool has_limit;
+// 	char later[256]; // what newer versions write
+// } stats;
+//
+// // ask_limit returns the limit, or 0 if the plugin does not tell. The structs of errors have the size and extensions first, too.
+// static int64_t ask_limit(void* function, void* destroy, void* device) {
+// 	stats args = {.size = sizeof args, .device = device};
+// 	void* error = ((void* (*)(stats*))function)(&args);
+// 	if (error) {
+// 		struct { size_t size; void *extensions, *error; } gone = {sizeof gone, NULL, error};
+// 		((void (*)(void*))destroy)(&gone);
+// 		return 0;
+// 	}
+// 	return args.has_limit ? args.limit : 0;
+// }
+import "C"
+
+import (
+	"reflect"
+	"unsafe"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/go-xla/pjrt"
+)
+
+// compiledMemory reads what go-xla has asked XLA about an executable and keeps in a hidden field; zero if there is no such field.
+func compiledMemory(e compute.Executable) Memory {
+	exec, err := hiddenField(e, "exec", reflect.Pointer)
+	if err != nil {
+		return Memory{}
+	}
+	loaded, ok := exec.Interface().(*pjrt.LoadedExecutable)
+	if !ok || loaded == nil {
+		return Memory{}
+	}
+	m := loaded.OnDeviceMemoryUsageStats
+	return Memory{Code: m.GeneratedCode, Inputs: m.Inputs, Outputs: m.Outputs, Aliased: m.Aliases, Temporary: m.Temporary}
+}
+
+// memoryLimit asks the PJRT plugin about the first device. go-xla v0.4.13 has no call for it, so this calls the plugin's function
+// through hidden fields of go-xla; where it lacks one of them, the limit is not known.
+func memoryLimit(backend compute.Backend) (int64, bool) {
+	held, err := hiddenField(backend, "client", reflect.Pointer)
+	if err != nil {
+		return 0, false
+	}
+	client, ok := held.Interface().(*pjrt.Client)
+	if !ok || client == nil || len(client.AddressableDevices()) == 0 {
+		return 0, false
+	}
+	device, errDevice := hiddenField(client.AddressableDevices()[0], "cDevice", reflect.Pointer)
+	api, errAPI := hiddenField(client.Plugin(), "api", reflect.Pointer)
+	if errDevice != nil || errAPI != nil {
+		return 0, false
+	}
+	function, destroy := pluginFunction(api, "PJRT_Device_MemoryStats"), pluginFunction(api, "PJRT_Error_Destroy")
+	if function == nil || destroy == nil {
+		return 0, false
+	}
+	limit := int64(C.ask_limit(function, destroy, device.UnsafePointer()))
+	return limit, limit > 0
+}
+
+// pluginFunction is a function of a PJRT plugin, by its name in PJRT's C interface; nil if the plugin is too old to have it.
+func pluginFunction(api reflect.Value, name string) unsafe.Pointer {
+	field, ok := api.Type().Elem().FieldByName(name)
+	size := api.Elem().FieldByName("struct_size")
+	if !ok || !size.IsValid() || uint64(field.Offset) >= size.Uint() {
+		return nil
+	}
+	return *(*unsafe.Pointer)(unsafe.Add(api.UnsafePointer(), field.Offset))
+}

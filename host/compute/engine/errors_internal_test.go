@@ -1,0 +1,33 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// TestMemoryError: what PJRT and XLA say of a device without memory, and what they say of other things.
+func TestMemoryError(t *testing.T) {
+	for text, want := range map[string]int64{
+		"PJRT error (code=8): RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.":      17179869184,
+		"PJRT error (code=8): RESOURCE_EXHAUSTED: Out of memory while trying to allocate 99999999999999999999 by": 0,
+		"PJRT error (code=8): no room for the losses":                                                             0,
+		"PJRT error (code=13): INTERNAL: CUDA error: CUDA_ERROR_OUT_OF_MEMORY: out of memory":                     0,
+		"PJRT error (code=8): RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 299008":            -1,
+		"PJRT error (code=13): an illegal address":                                                                -1,
+	} {
+		for panics, f := range map[bool]func() error{
+			false: func() error { return fmt.Errorf("execute: %w", errors.New(text)) },
+			true:  func() error { panic(errors.New(text)) },
+		} {
+			err := catch(f)
+			e, ok := errors.AsType[*MemoryError](err)
+			if ok != (want >= 0) || ok && e.Bytes != max(0, want) {
+				t.Errorf("%s (panics: %t): %+v", text, panics, e)
+			}
+		}
+	}
+	if err := catch(func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
