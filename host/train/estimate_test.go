@@ -45,6 +45,9 @@ func TestPublishedEstimates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if report.By == memory.XLA {
+			t.Skip("there is a GPU, and what is stated is the estimate without one")
+		}
 		if report.Available != nil || !report.Fits {
 			t.Errorf("%s: on a GPU whose memory is not known: %+v", c.recipe, report)
 		}

@@ -355,7 +355,7 @@ func modelSizes(cfg *config.Config, forward bool, piece int) memory.Model {
 	if cfg.Device.Kind == device.CUDA {
 		half := cfg.Device.Precision == device.BFloat16
 		out.GPU = &memory.GPU{BFloat16: half, Kernels: half && cfg.Device.Kernels != device.GraphKernels,
-			FusedAttention: half && cfg.Device.Attention != device.PlainAttention && !cfg.Data.Separate()}
+			FusedAttention: half && cfg.Device.Attention != device.PlainAttention}
 	}
 	if cfg.Model.Language() {
 		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads

@@ -10,7 +10,7 @@ type GPU struct {
 }
 
 // AccuracyOnGPU is the share by which the estimate may be off on a GPU. Of the steps that it was fitted to, and most others that
-// were compiled, it is off by 6 %; by 16 % of one with attention to documents of 4,096 tokens.
+// were compiled, it is off by 6 %; by 16 % of one whose attention has scores of 4,096 tokens.
 const AccuracyOnGPU = 0.2
 
 // costs are bytes for each of the numbers that a step works with.
