@@ -254,7 +254,7 @@ kernels() {
 	local size=${SIZES:-30M:64}
 	size=${size%% *}
 	# shellcheck disable=SC2046 # words
-	stage kernels kernels "$work/cage" bench kernels --json --device "$device" $(model "${size%:*}") --batch "${size#*:}" --context "${CONTEXT:-512}"
+	stage kernels kernels "$work/cage" bench kernels --json --predicted "$work/predicted.json" --device "$device" $(model "${size%:*}") --batch "${size#*:}" --context "${CONTEXT:-512}"
 }
 
 run() {

@@ -168,15 +168,16 @@ def by_kind(report):
 
 def predictions(named):
     """What scripts/predict.sh found, NAME=COMPILED:BENCH for each size, as the file that the report reads."""
-    steps, gpu = {}, None
+    steps, kernels, gpu = {}, {}, None
     for name, paths in (x.split("=", 1) for x in named):
-        compiled, bench = (last_json_text(pathlib.Path(path)) for path in paths.split(":"))
+        compiled = last_json_text(pathlib.Path(paths.split(":")[0]))
+        kernels.update(compiled["own"])
         batch = re.search(r", (\d+) ×", name)[1]
         gpu = compiled["gpu"]
         steps[f"{name.split(',')[0]}:{batch}"] = {
-            "seconds": [round(compiled[x] + bench["seconds"], 6) for x in ("seconds", "half")],
+            "seconds": [round(x, 6) for x in compiled["step"]],
             "groups": {kind: {"kernels": g["kernels"], "seconds": [round(g[x], 6) for x in ("seconds", "half")]} for kind, g in compiled["groups"].items() if g["kernels"]}}
-    print(json.dumps({"gpu": gpu, "made": datetime.date.today().isoformat(), "steps": steps}, indent=1))
+    print(json.dumps({"gpu": gpu, "made": datetime.date.today().isoformat(), "steps": steps, "kernels": kernels}, indent=1))
 
 
 def next_steps(report):

@@ -41,7 +41,8 @@ def target(plugin, gpu):
         if f'device_description_str: "{gpu}"' in text:
             with open(plugin, "rb") as file:
                 return known(text, file.read())
-    sys.exit(f"{source} has no description of a GPU {gpu!r}")
+    known_gpus = sorted({m[1].decode() for m in re.finditer(rb'device_description_str: "(NVIDIA [^"]*)"', data)})
+    sys.exit(f"{source} has no description of a GPU {gpu!r}, only of {', '.join(known_gpus)}")
 
 
 class Compiler:

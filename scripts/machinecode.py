@@ -93,13 +93,13 @@ def follow(blocks, labels):
     """The blocks that can come after each, without those that call a subroutine if there is a way around it."""
     joins, after = {}, []
     for n, block in enumerate(blocks):
-        joins.update({x.operands[0]: x.target() for x in block if x.name == "BSSY"})
+        joins.update({x.operands[0]: x.target() for x in block if x.name.startswith("BSSY")})
         last = block[-1] if block else Instruction(None, "", [])
         nexts, always = [n + 1], last.guard is None and not any(x.startswith(("P", "!P", "UP", "!UP")) for x in last.operands)
         if last.name.startswith("BRA") and "DIV" not in last.name and "CONV" not in last.name:
-            nexts = [labels[last.target()]] + ([] if always else nexts)
+            nexts = [labels.get(last.target(), n + 1)] + ([] if always else nexts)
         elif last.name.startswith("BSYNC"):
-            nexts = [labels[joins[last.operands[0]]]] + ([] if always else nexts)
+            nexts = [labels.get(joins.get(last.operands[0]), n + 1)] + ([] if always else nexts)
         elif last.name.startswith(("EXIT", "RET")):
             nexts = [] if always else nexts
         after.append([m for m in nexts if m < len(blocks)])

@@ -10,6 +10,7 @@ See gpucompiler.py for what it needs.
 """
 import collections
 import glob
+import hashlib
 import json
 import math
 import os
@@ -22,18 +23,21 @@ import machinecode
 from gpucompiler import GPU, Compiler
 
 # What of a GPU's rates is reached by good kernels: bytes a second, and operations by the type of their operands; what it does on bfloat16 at most,
-# by which utilisation is counted; and the rate of its clock while it works. Those of a B200 are the same shares of what NVIDIA states, but for products of four-bit floats: a third,
+# by which utilisation is counted; the rate of its clock while it works; and bytes that it sends to other GPUs a second. Those of a B200 are the same shares of what NVIDIA states, but for products of four-bit floats: a third,
 # because tiles of 128 × 256 have to be read faster than its cache is likely to give them.
 RATES = {
-    "NVIDIA H200 141GB HBM3e": dict(bytes=4.0e12, bf16=600e12, f16=600e12, s8=1200e12, f32=40e12, peak=989e12, clock=1.755e9),
-    "NVIDIA B200": dict(bytes=6.7e12, bf16=1365e12, f16=1365e12, s8=2730e12, f4=3000e12, f32=48e12, peak=2250e12, clock=1.74e9),
+    "NVIDIA H200 141GB HBM3e": dict(bytes=4.0e12, bf16=600e12, f16=600e12, s8=1200e12, tf32=300e12, f32=40e12, peak=989e12, clock=1.755e9, link=360e9),
+    "NVIDIA H100 80GB HBM3": dict(bytes=2.8e12, bf16=600e12, f16=600e12, s8=1200e12, tf32=300e12, f32=40e12, peak=989e12, clock=1.755e9, link=360e9),
+    "NVIDIA A100-SXM4-80GB": dict(bytes=1.7e12, bf16=190e12, f16=190e12, s8=380e12, tf32=95e12, f32=12e12, peak=312e12, clock=1.41e9, link=240e9),
+    "NVIDIA B200": dict(bytes=6.7e12, bf16=1365e12, f16=1365e12, s8=2730e12, f4=3000e12, tf32=680e12, f32=48e12, peak=2250e12, clock=1.74e9, link=720e9),
 }
 LAUNCH = 2e-6
+HOST = (0.39e-3, 0.60e-3)  # what the host does between two steps, while the GPU waits: measured with `cage bench step` and the recorder, 30M and 430M
 SCHEDULERS = 4  # of a multiprocessor, each of which starts an instruction of a warp in each clock
 SIZE = dict(f64=8, u64=8, s64=8, f32=4, u32=4, s32=4, bf16=2, f16=2, s16=2, u16=2, pred=1, u8=1, s8=1, s4=0.5, u4=0.5)
 TENSOR = re.compile("(" + "|".join(sorted(SIZE, key=len, reverse=True)) + r")\[([\d,]*)\](?:\{([\d,]*))?")
 KINDS = ["linear products", "rotation products", "head products", "attention", "quantization", "elementwise on tokens", "softmax and loss",
-         "weights, optimizer, statistics", "other"]
+         "weights, optimizer, statistics", "sums over GPUs", "other"]
 
 
 def product(numbers):
@@ -134,7 +138,8 @@ class Module:
         return total
 
     def dots(self, op):
-        """The products in a line: operations, dimensions of operands and result, type of the operands, line of the program."""
+        """The products in a line: operations, dimensions of operands and result, type of the operands, line of the program. XLA rounds floats of 32
+        bits to TF32 unless the program asks for more."""
         for callee in re.findall(r"(?:calls|to_apply)=%?([\w.\-]+)", op[3]):
             types = {name: kind for name, kind, *_ in self.computations.get(callee, [])}
             for inner in self.computations.get(callee, []):
@@ -144,7 +149,8 @@ class Module:
                     k = product(dims[i] for i in numbers(re.search(r"lhs_contracting_dims=\{([\d,]*)\}", inner[3])[1]))
                     out = tensors(inner[1])[0][0]
                     line = re.search(r"source_line=(\d+)", inner[3])
-                    yield 2 * k * product(out), {*dims, *out, *tensors(types[operands(inner)[1]])[0][0]}, left.split("[")[0], line and int(line[1])
+                    kind = "tf32" if left.startswith("f32") and "operand_precision={high" not in inner[3] else left.split("[")[0]
+                    yield 2 * k * product(out), {*dims, *out, *tensors(types[operands(inner)[1]])[0][0]}, kind, line and int(line[1])
                 yield from self.dots(inner)
 
 
@@ -172,6 +178,14 @@ def read(module, op, types):
     return found
 
 
+def summed_over(op):
+    """How many GPUs a line sums over, if that is what it does."""
+    if not op[2].startswith("all-reduce") or op[2].endswith("done"):
+        return 0
+    listed, counted = re.search(r"replica_groups=\{\{([\d,]+)\}", op[3]), re.search(r"replica_groups=\[\d+,(\d+)\]", op[3])
+    return len(numbers(listed[1])) if listed else int(counted[1])
+
+
 def transposes(module, op):
     """Whether a kernel, if it is no product, writes rows as columns. Rows that change their places are whole before and after."""
     if op[2] == "copy":
@@ -191,6 +205,13 @@ def rotations(text):
         if deep == 2 * wide and wide & (wide - 1) == 0:
             lines.add(text.count("\n", 0, m.start()) + 1)
     return lines
+
+
+def kernel_key(op):
+    """The name by which `cage bench kernels` knows a kernel of cage's own: a hash of its text and of what is launched."""
+    m = re.search(r'grid_x = (\d+) .*?, ir = "(.*?)", name = ".*?num_stages = (\d+) .*?num_warps = (\d+) ', op[3])
+    text = re.sub(r"\\([0-9A-F]{2})", lambda c: chr(int(c[1], 16)), m[2])
+    return hashlib.sha256(f"{text}\n{m[1]} {m[4]} {m[3]}".encode()).hexdigest()[:12]
 
 
 class Kernel(NamedTuple):
@@ -261,10 +282,12 @@ def kernels(module, tokens, vocab, rotated, rates, machine):
             kind = "elementwise on tokens"
         else:
             kind = "weights, optimizer, statistics" if op[2] in ("fusion", "copy") else "other"
-        is_product = flop > 0 and rate != rates["f32"] or kind == "attention"
+        floor = max(moved / rates["bytes"], flop / rate)
+        if gpus := summed_over(op):
+            kind, floor = "sums over GPUs", 2 * (gpus - 1) / gpus * sum(size for _, size in tensors(op[1])) / rates["link"]
         launch = next(iter(machine.launches.get(op[0], [])), None)
-        code = machine.codes.get(launch.kernel) if launch and not is_product else None
-        yield Kernel(op, times, kind, moved, flop, max(moved / rates["bytes"], flop / rate), machine.issue(code, launch) if code else 0, launch, code)
+        code = machine.codes.get(launch.kernel) if launch and not flop else None
+        yield Kernel(op, times, kind, moved, flop, floor, machine.issue(code, launch) if code else 0, launch, code)
 
 
 def beside_rotations(module, kinds):
@@ -310,12 +333,17 @@ def describe(path, dump, gpu):
     vocab = int(embedding[1]) if embedding else max(int(n) for n in re.findall(r"tensor<(\d+)x\d+xf32>", head))
     result["states"] = sum(4 * product(int(x) for x in re.findall(r"(\d+)x", m)) for m in re.findall(r"tensor<([^>]*f32)> \{ ?tf.aliasing_output", head))
     groups = {kind: dict(kernels=0, bytes=0, flop=0, seconds=0, half=0) for kind in KINDS}
-    kinds = {}
+    kinds, own, masked = {}, {}, 0
     for k in kernels(module, rows[-2] * (rows[-1] - 1), vocab, rotations(text), RATES[gpu], machine):
         kinds[k.op[0]] = k.kind
+        if k.code and "__gpu$xla.gpu.triton" in k.op[3]:
+            own[kernel_key(k.op)] = dict(seconds=[round(k.seconds(n), 9) for n in (SCHEDULERS, SCHEDULERS / 2)], instructions=round(k.code.instructions), registers=k.code.registers)
         for key, x in dict(kernels=1, bytes=k.bytes, flop=k.flop, seconds=k.seconds(SCHEDULERS), half=k.seconds(SCHEDULERS / 2)).items():
             groups[k.kind][key] += k.times * x
-    result.update({key: sum(g[key] for g in groups.values()) for key in ("kernels", "seconds", "half")}, groups=groups, gpu=gpu,
+        if "fmhaBackward" in k.op[3] or "fmhaSoftmaxBackward" in k.op[3]:
+            masked += k.times * k.flop * 6 / 5  # of all pairs a step takes 4 operations forward and 8 backward, and half of this is masked
+    result.update({key: sum(g[key] for g in groups.values()) for key in ("kernels", "seconds", "half")})
+    result.update(step=[result["seconds"] + HOST[0], result["half"] + HOST[1]], groups=groups, gpu=gpu, masked=masked, own=own,
                   transposes_beside_rotations=beside_rotations(module, kinds))
     return result
 
@@ -339,24 +367,26 @@ def print_kernels(path, dump, gpu):
 
 
 def table(named):
-    """A table in Markdown."""
+    """A table in Markdown. A time is a range where a multiprocessor starts four instructions a clock, as it can, or half as many."""
     results = {}
     for name, paths in (x.split("=", 1) for x in named):
         compiled, bench = paths.split(":")
         with open(compiled) as file:
             results[name] = json.load(file)
         with open(bench) as file:
-            results[name]["model_flops"] = json.load(file)["flops"]
+            results[name]["model_flops"] = json.load(file)["flops"] - results[name]["masked"]
     line = lambda first, cells: print("| " + " | ".join([first, *cells]) + " |")
     line("predicted", results)
     line("---", ["---"] * len(results))
     each = lambda f: [f(r) for r in results.values()]
+    between = lambda form, low, high: form.format(low) if form.format(low) == form.format(high) else f"{form.format(low)} to {form.format(high)}"
     for kind in KINDS:
         if any(each(lambda r: r["groups"][kind]["kernels"])):
-            line(f"{kind}, ms (kernels; GB; TFLOP)", each(lambda r: "{:.1f} ({}; {:.1f}; {:.2f})".format(
-                1e3 * r["groups"][kind]["seconds"], r["groups"][kind]["kernels"], r["groups"][kind]["bytes"] / 1e9, r["groups"][kind]["flop"] / 1e12)))
-    line("sum, ms (kernels)", each(lambda r: f"{1e3 * r['seconds']:.1f} ({r['kernels']})"))
-    line("model FLOP utilisation at that sum", each(lambda r: f"{r['model_flops'] / r['seconds'] / RATES[r['gpu']]['peak']:.0%}"))
+            line(f"{kind}, ms (kernels; GB; TFLOP)", each(lambda r: "{} ({}; {:.1f}; {:.2f})".format(
+                between("{:.1f}", *(1e3 * r["groups"][kind][x] for x in ("seconds", "half"))), r["groups"][kind]["kernels"], r["groups"][kind]["bytes"] / 1e9, r["groups"][kind]["flop"] / 1e12)))
+    line("sum, ms (kernels)", each(lambda r: f"{between('{:.1f}', 1e3 * r['seconds'], 1e3 * r['half'])} ({r['kernels']})"))
+    line("step with the host's part, ms", each(lambda r: between("{:.1f}", *(1e3 * x for x in r["step"]))))
+    line("model FLOP utilisation", each(lambda r: between("{:.0%}", *(r["model_flops"] / x / RATES[r["gpu"]]["peak"] for x in reversed(r["step"])))))
     line("parameters and states, GB", each(lambda r: f"{r['states'] / 1e9:.2f}"))
     line("of them updated in place, GB", each(lambda r: f"{r['aliases'] / 1e9:.2f}"))
     line("temporaries, GB", each(lambda r: f"{r['temporaries'] / 1e9:.1f}"))
@@ -364,6 +394,8 @@ def table(named):
 
 
 def main(command, *arguments):
+    if command in ("compile", "kernels") and arguments[2:] and arguments[2] not in RATES:
+        sys.exit(f"the rates of {arguments[2]!r} are not known, only those of {', '.join(RATES)}")
     if command == "compile" and len(arguments) in (2, 3):
         print(json.dumps(describe(*arguments[:2], arguments[2] if arguments[2:] else GPU)))
     elif command == "kernels" and len(arguments) in (2, 3):

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Compiles the training step of each preset for an NVIDIA GPU that is not there, and prints
 # what XLA makes of it: memory, what is updated in place, kernels, and for each kind of kernel
-# a time from its bytes and floating-point operations. A prediction, not a measurement: the
-# instructions of cage's own kernels are not counted, so their times are too short.
+# a time from its bytes, its floating-point operations and the instructions of its machine
+# code. A prediction, not a measurement.
 #
 #   scripts/predict.sh             the table, and the tests of these properties
 #   scripts/predict.sh COMMAND...  any command: the device "cuda" of a cage built with the tag
@@ -23,7 +23,9 @@
 #   CONTEXT  tokens per sequence (512)
 #   KERNELS  fused or graph: how the programs of quantizers are computed (fused)
 #   STEP     more flags of cage bench step (none)
-#   GPU      which is not there, by the name that XLA has for it: an H200, or "NVIDIA B200"
+#   DEVICES  how many GPUs (1)
+#   GPU      which is not there, by the name that XLA has for it: an H200 ("NVIDIA B200", "NVIDIA H100 80GB HBM3",
+#            "NVIDIA A100-SXM4-80GB")
 #   PYTHON   a Python of 3.12 or later (python3)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -66,7 +68,7 @@ python=$work/$newest/venv/bin/python
 record
 go build -tags cuda -o "$work/cage" ./cmd/cage
 go build -buildvcs=false -o "$work/plugins/" ./plugins/*
-export CAGE_PLUGIN_PATH=$work/plugins CAGE_RECORD_DEVICES=1
+export CAGE_PLUGIN_PATH=$work/plugins CAGE_RECORD_DEVICES=${DEVICES:-1}
 
 # predict PRESET BATCH compiles the step of a preset.
 predict() {
@@ -74,7 +76,7 @@ predict() {
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	# shellcheck disable=SC2086 # STEP holds words
-	CAGE_RECORD_DIR=$dir "$work/cage" bench step --alone --steps 1 --device cuda --precision bfloat16 --set 'device.attention="fused"' --set "device.kernels=\"${KERNELS:-fused}\"" \
+	CAGE_RECORD_DIR=$dir "$work/cage" bench step --alone --steps 1 --device cuda --precision bfloat16 --set 'device.attention="fused"' --set "device.kernels=\"${KERNELS:-fused}\"" --set "device.count=${DEVICES:-1}" \
 		--preset "$1" --batch "$2" --context "${CONTEXT:-512}" ${STEP:-} >"$dir/bench.json"
 	"$python" scripts/predict.py compile "$(grep -l '^module @step' "$dir"/*.mlir)" "$dir/dump" ${GPU:+"$GPU"} >"$dir/compiled.json"
 	rm -rf "$dir/dump"
@@ -89,3 +91,4 @@ echo
 echo "Predicted, not measured: $(git rev-parse --short HEAD), $(date -u +%F), JAX's plugin $newest."
 echo
 "$python" scripts/predict.py table "${results[@]}"
+"$python" scripts/gpu-report.py predictions "${results[@]}" >"$work/predicted.json" # scripts/predicted.json is a copy of one

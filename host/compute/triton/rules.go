@@ -14,7 +14,7 @@ import (
 type rule func(w *writer, n *program.Node, args []value) value
 
 // rules has the operations that kernels have. Functions are those of NVIDIA's library, in
-// their exact forms: quotients and roots are rounded correctly, as programs ask for.
+// their exact forms: roots are rounded correctly, as programs ask for, and quotients as [quotient] says.
 var rules map[program.Op]rule
 
 // unsupported has the operations that kernels do not have, with the reasons.

@@ -17,12 +17,14 @@ type tiling struct {
 
 // Sizes of tiles.
 const (
-	leastDot      = 16   // elements of each axis of a matrix product
-	mostParts     = 3    // of a row
-	lanes         = 32   // threads of a warp
-	largestWarps  = 16   // 32 threads of each have 128 registers
-	residentWarps = 4096 // of all instances: about what a GPU of 132 multiprocessors has at once
+	leastDot     = 16 // elements of each axis of a matrix product
+	mostParts    = 3  // of a row
+	lanes        = 32 // threads of a warp
+	largestWarps = 16 // 32 threads of each have 128 registers
 )
+
+// residentWarps are those of all instances: about what a GPU of 132 multiprocessors has at once. Tests have fewer.
+var residentWarps = 4096
 
 // laneElements is how many elements of a row a thread has at most, by the number of tensors that are read and written, in halves; the
 // last stands for more, too. They are measured: with them the kernels of QuEST at the widths of the presets have at most 128

@@ -1,0 +1,99 @@
+package triton_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/host/internal/testkernel"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// TestQuotients: quotients are rounded to the nearest, of tiles and by one number for a row, and infinities, zeros and NaN stay
+// what they are.
+func TestQuotients(t *testing.T) {
+	const rows, length = 4, 256
+	r := rand.New(rand.NewPCG(1, 37))
+	x, y, s := make([]float64, rows*length), make([]float64, rows*length), make([]float64, rows)
+	for i := range x {
+		x[i], y[i] = float64(float32(r.NormFloat64())), float64(float32(r.NormFloat64()*math.Exp2(float64(r.IntN(60)-30))))
+	}
+	for i, v := range []float64{0, math.Inf(1), math.NaN(), -1} {
+		x[i], y[4+i], x[length+i], y[2*length+i] = v, v, v, v
+	}
+	copy(s, []float64{0.3, 1.7e9, 0, math.Inf(1)})
+	b := program.NewBuilder("quotients")
+	p := b.Input("x", program.FloatType(rows, length))
+	q := b.Input("y", program.FloatType(rows, length))
+	row := b.Input("s", program.FloatType(rows, 1))
+	b.Output("tile", p.Div(q))
+	b.Output("row", p.Div(row))
+	b.Output("reciprocal", b.Const(1).Div(q))
+	built, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inputs := map[string]reference.Tensor{"x": reference.Floats(x, rows, length), "y": reference.Floats(y, rows, length), "s": reference.Floats(s, rows, 1)}
+	k, err := testkernel.Compile(built, rows, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := k.Run(inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := reference.Run32(built, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range want {
+		compare(t, name, got[name], want[name], 0)
+	}
+}
+
+// TestTilings: with several tiles for each instance, rows of several parts, and rotations of all sizes, values are those of the
+// oracle. What does not depend on the tile is written before the loop.
+func TestTilings(t *testing.T) {
+	defer triton.SetResidentWarps(2)()
+	for _, tc := range []struct{ rows, length, block int }{{2048, 8, 0}, {16, 640, 128}, {16, 384, 32}, {4, 1792, 256}, {8, 1664, 128}, {8, 4608, 512}, {4, 1024, 1024}} {
+		t.Run(fmt.Sprint(tc), func(t *testing.T) {
+			b := program.NewBuilder("tiling")
+			x := b.Input("x", program.FloatType(tc.rows, tc.length))
+			z := x
+			if tc.block > 0 {
+				z = x.Hadamard(tc.block)
+			}
+			b.Output("y", z.Div(z.Mul(z).MeanRow().Sqrt()))
+			p, err := b.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := rand.New(rand.NewPCG(uint64(tc.length), 1))
+			data := make([]float64, tc.rows*tc.length)
+			for i := range data {
+				data[i] = float64(float32(r.NormFloat64()))
+			}
+			inputs := map[string]reference.Tensor{"x": reference.Floats(data, tc.rows, tc.length)}
+			k, err := testkernel.Compile(p, tc.rows, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := k.Run(inputs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := reference.Run32(p, inputs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compare(t, "y", got["y"], want["y"], 1e-4)
+			if _, each, loop := strings.Cut(k.Kernel.Text, "scf.for"); !loop || tc.block > 0 && strings.Contains(each, "arith.shrui") {
+				t.Errorf("there is no loop over tiles, or signs are made again for each:\n%s", k.Kernel.Text)
+			}
+		})
+	}
+}
