@@ -277,7 +277,7 @@ func stepAlone(ctx context.Context, cfg *config.Config, o bench.Options) (*answe
 	value := map[string]any{
 		"seconds": r.Seconds, "first_step_unix": r.FirstStepUnix,
 		"first_step_seconds": r.Steps[0].Compile, "batch": cfg.Train.Batch,
-		"gflops": r.FLOPs / r.Seconds / 1e9, "flops": r.FLOPs, "peak_memory_bytes": r.PeakMemory,
+		"gflops": r.FLOPs / r.Seconds / 1e9, "flops": r.FLOPs, "peak_memory_bytes": r.PeakMemory, "choices": r.Choices,
 	}
 	line, err := json.Marshal(value)
 	return textAnswer(value, "%s\n", line), err

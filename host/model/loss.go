@@ -270,7 +270,8 @@ func chosenLogits(logits, targets *graph.Node) *graph.Node {
 }
 
 // lossRows is the program of the kernel of [rowLosses]: log Σⱼ exp(logits[i, j]) of each row, and the gradient of its
-// loss, multiplied with its factor and rounded as a whole, as in logitsGradient. The target's logit is left to the caller:
+// loss, multiplied with its factor. Each exponential is computed once, and is kept in the place of its logit. Where the
+// prediction is certain, exponential and sum are 1 and the gradient is 0. The target's logit is left to the caller:
 // to pick it, too, the kernel would compare each column with the target twice, and keep all columns in between. There are
 // not enough registers for that.
 func lossRows(rows, columns int) (*program.Program, error) {
@@ -279,10 +280,11 @@ func lossRows(rows, columns int) (*program.Program, error) {
 	target := b.Input("target", program.Type{DType: program.Int, Shape: []int{rows, 1}})
 	factor := b.Input("factor", program.FloatType(rows, 1))
 	highest := logits.MaxRow()
-	total := logits.Sub(highest).Exp().ReduceSum(1).Reshape(rows, 1).Log().Add(highest)
+	exponentials := logits.Sub(highest).Exp()
+	sum := exponentials.ReduceSum(1).Reshape(rows, 1)
 	isTarget := b.Iota(program.Type{DType: program.Int, Shape: []int{rows, columns}}, 1).Eq(target)
-	b.Output("total", total)
-	b.Output("gradient", logits.Sub(total).Exp().Sub(isTarget.Select(b.Const(1), b.Const(0))).Mul(factor))
+	b.Output("total", sum.Log().Add(highest))
+	b.Output("gradient", exponentials.Mul(factor.Div(sum)).Sub(isTarget.Select(factor, b.Const(0))))
 	return b.Build()
 }
 

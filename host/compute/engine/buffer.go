@@ -107,10 +107,9 @@ func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, 
 		}
 		var buffer compute.Buffer
 		err := catch(func() error {
-			return d.within(func() (err error) {
-				buffer, err = d.backend.BufferFromFlatData(compute.DeviceNum(i), local, part)
-				return err
-			})
+			var err error
+			buffer, err = d.backend.BufferFromFlatData(compute.DeviceNum(i), local, part)
+			return err
 		})
 		if err != nil {
 			b := newBuffer(d, parts, shape, sharded)
@@ -214,8 +213,7 @@ func DownloadInto[T Element](b *Buffer, dst []T) error {
 	}
 	n := len(dst) / len(parts)
 	for i, part := range parts {
-		load := func() error { return part.ToFlatData(dst[i*n : (i+1)*n]) }
-		if err := catch(func() error { return b.device.within(load) }); err != nil {
+		if err := catch(func() error { return part.ToFlatData(dst[i*n : (i+1)*n]) }); err != nil {
 			return fmt.Errorf("download of shape %s: %w", b.shape, err)
 		}
 	}

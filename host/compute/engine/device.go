@@ -64,8 +64,8 @@ type Options struct {
 	// Choices are those with which a run began that the device goes on with: see [Device.ChooseFused].
 	Choices []Choice
 
-	// Timeout bounds how long the CUDA device may take for one execution, upload or download, before that fails with a
-	// [HangError]; 0 sets no limit. Other kinds ignore it.
+	// Timeout bounds how long the CUDA device may take for one execution before that fails with a [HangError]; 0
+	// sets no limit. Uploads and downloads, of which a step has hundreds, are not bounded. Other kinds ignore it.
 	Timeout time.Duration
 
 	// Warn receives warnings, with details as key-value pairs. Nil discards them.
@@ -234,7 +234,7 @@ func (d *Device) Close() error {
 // gone tells whether there is nothing to free any more: the device is closed, or would not answer.
 func (d *Device) gone() bool { return d.hangs.Load() || d.backend.IsFinalized() }
 
-// within calls f, which waits for the device, and gives up when that takes longer than the device may. What f waits for cannot be
+// within calls f, an execution, and gives up when that takes longer than the device may. What f waits for cannot be
 // interrupted: its goroutine stays behind, and so do all buffers and executables of the device, until the process ends.
 func (d *Device) within(f func() error) error {
 	limit := d.options.Timeout

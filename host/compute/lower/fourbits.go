@@ -14,7 +14,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/triton"
 )
 
-// This file multiplies four-bit floats, which is experimental.
+// This file multiplies four-bit floats, which is experimental. It is all that knows them in graphs: package factor finds them in
+// programs (blocks.go), and package triton writes their product as a kernel (blocks.go).
 
 // blocks are codes in E2M1, two in each byte of int8[n, m/2]. Each block of them has a scale of one byte, and each row has
 // one in float32[n, 1].

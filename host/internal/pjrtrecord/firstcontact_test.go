@@ -226,6 +226,9 @@ func TestFirstContact(t *testing.T) {
 			c.inject(t, m)
 			arguments := append([]string{"bench", "step", "--alone", "--steps", "1", "--device", "cuda", "--precision", "bfloat16",
 				"--layers", "1", "--width", "128", "--heads", "2", "--context", "32", "--batch", "2"}, c.flags...)
+			if !strings.HasSuffix(c.name, "refused") { // trials take seconds
+				arguments = append(arguments, "--set", `device.kernels="graph"`, "--set", `device.attention="plain"`)
+			}
 			for i := range arguments {
 				arguments[i] = strings.ReplaceAll(arguments[i], "SITE", m.site)
 			}
@@ -249,7 +252,7 @@ func TestFirstContact(t *testing.T) {
 					found++
 				}
 			}
-			if c.want != nil && found != 1 {
+			if c.want != nil && (found == 0 || found > 1 && !c.goesOn) { // each kind of kernel has a warning
 				t.Errorf("%d lines say all of %q, want one:\n%s", found, c.want, &stderr)
 			}
 		})

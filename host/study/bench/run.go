@@ -38,6 +38,8 @@ type Report struct {
 	Seconds       float64 `json:"seconds"`
 	FirstStepUnix float64 `json:"first_step_unix"`
 	PeakMemory    int64   `json:"peak_memory_bytes"`
+	// Choices are what the device computes fused, and what not, by its trials.
+	Choices []engine.Choice `json:"choices,omitempty"`
 	// PeakFLOPS is the speed of a large matrix product on this device, one on each of its
 	// replicas, in floating-point operations per second: no step can be faster.
 	PeakFLOPS float64 `json:"peak_flops"`
@@ -114,7 +116,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 		Seconds: timings[configured].Seconds, FirstStepUnix: float64(timings[0].firstDone.UnixNano()) / 1e9, FirstStep: timings[0].firstDone, PeakFLOPS: peak * float64(dev.Count()),
 		Workload: p.workload(dev), Steps: timings,
 		FLOPs:       p.model.StepFLOPs(cfg.Train.Batch, cfg.Model.Context) * float64(cfg.Train.Accumulate),
-		PluginStart: p.programs.Start.Seconds(), PluginHandover: p.programs.Handover.Seconds(), PeakMemory: resources.PeakMemory(),
+		PluginStart: p.programs.Start.Seconds(), PluginHandover: p.programs.Handover.Seconds(), PeakMemory: resources.PeakMemory(), Choices: dev.Choices(),
 	}, nil
 }
 

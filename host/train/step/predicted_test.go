@@ -117,6 +117,11 @@ func TestPredicted(t *testing.T) {
 	}
 }
 
+// TestPredictedDocuments: so it is where documents in one row are kept apart.
+func TestPredictedDocuments(t *testing.T) {
+	predict(t, device.FusedKernels, `quantizer={plugin="quest"}`, `data.documents="separate"`).check(t)
+}
+
 // check holds what is true of every step.
 func (p predicted) check(t *testing.T) {
 	t.Helper()
