@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -173,6 +174,9 @@ func printSummary(w io.Writer, s *metrics.Summary) {
 	}
 	if s.Skipped > 0 {
 		fmt.Fprintf(w, "%d steps were not finite and skipped\n", s.Skipped)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Counts)) {
+		fmt.Fprintf(w, "%s: %s %d\n", s.Method, strings.ReplaceAll(name, "_", " "), s.Counts[name])
 	}
 	if s.Uncorrected > 0 {
 		fmt.Fprintf(w, "%d corrections of single weights were left out, as x − Q(x) was not finite\n", s.Uncorrected)

@@ -35,6 +35,8 @@ type Forwarder interface {
 	// Forward returns the quantizer with which a training of that many steps computes a weight; that of evaluations stays. It is
 	// an error if the method cannot train with the quantizer.
 	Forward(w Weight, total int) (answer.Quantizer, error)
+	// Softens reports whether training computes with another value than Q(x). Statistics are of x − Q(x) all the same.
+	Softens() bool
 }
 
 // Mode names a form of the update of weights.

@@ -82,6 +82,9 @@ const (
 	wayOfWeight    = "oscireset.weight"
 )
 
+// countReset is what OsciReset counts.
+const countReset = "weights_set_back"
+
 // State is the two ways.
 func (OsciReset) State(shape []int) []answer.Tensor {
 	return []answer.Tensor{{Name: wayOfQuantized, Shape: shape}, {Name: wayOfWeight, Shape: shape}}
@@ -94,6 +97,9 @@ func (OsciReset) Forward(w Weight, _ int) (answer.Quantizer, error) {
 	}
 	return w.Quantizer, nil
 }
+
+// Softens is false: the model computes with Q(x).
+func (OsciReset) Softens() bool { return false }
 
 // Reads: the window needs Q(x_t) and Q(x_{t+1}), a reset the latter.
 func (OsciReset) Reads(r Rule) Reads { return Reads{Quantized: r.Mode == tracking, Again: true} }
@@ -110,5 +116,7 @@ func (m OsciReset) after(s *step, _, y program.Value) program.Value {
 	s.state[wayOfQuantized], s.state[wayOfWeight] = s.b.Zeros(s.rule.Shape...), s.b.Zeros(s.rule.Shape...)
 	s.ifFinite(y.Sub(q))
 	ratio := weight.Gt(zero).Select(quantized.Div(weight), zero)
-	return ratio.Ge(s.b.Const(m.Threshold)).And(s.finite).Select(q, y)
+	oscillates := ratio.Ge(s.b.Const(m.Threshold)).And(s.finite)
+	s.counts[countReset] = sum(oscillates.Convert(program.Float))
+	return oscillates.Select(q, y)
 }

@@ -46,6 +46,9 @@ func TestOsciResetGolden(t *testing.T) {
 					changed++
 				}
 			}
+			if counted, is := out[CountPrefix+countReset]; is != (rule.Mode == resetting) || is && counted.Floats[0] != resets[i] {
+				t.Errorf("step %d (%s): the count is %v, want %v", i+1, rule.Mode, counted.Floats, resets[i])
+			}
 			if changed != resets[i] {
 				t.Errorf("step %d (%s): %v weights are set back, want %v", i+1, rule.Mode, changed, resets[i])
 			}

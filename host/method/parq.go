@@ -74,6 +74,9 @@ func (m PARQ) Strength(t, total int) float64 {
 	return 1 - max(smallest, (s((k-a)/(b-a)-m.Center)-s(0.5))/(s(-0.5)-s(0.5)))
 }
 
+// Softens is true: the model computes with the map.
+func (PARQ) Softens() bool { return true }
+
 // Forward returns the quantizer with the map as its value in training.
 func (m PARQ) Forward(w Weight, total int) (answer.Quantizer, error) {
 	q := w.Quantizer

@@ -108,3 +108,32 @@ func TestPARQRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPARQStatistics: the recorded error is that of Q(x), wherever the map is on its way to it, and the step is that without
+// statistics.
+func TestPARQStatistics(t *testing.T) {
+	rule := testRule(t, sgd{}, "fixed grid 0.25", 2, 4)
+	rule.Method, rule.Mode = DefaultPARQ, Idle
+	x := []float64{0.1, -0.2, 0.3, 0.4, 0, 0.26, 1, -0.76}
+	run := func(rule Rule) map[string]reference.Tensor {
+		p, err := rule.Program()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := map[string]reference.Tensor{InputX: reference.Floats(x, 2, 4)}
+		return oracle(t, p, stepInputs(t, rule, in, *rule.Quantizer, oracle, make([]float64, 8), map[string]float64{InputStep: 1, InputRate: 1, InputNextRate: 1, InputClip: 1, InputLambda: 0.5}))
+	}
+	plain := run(rule)
+	rule.Statistics = true
+	if rule.NeedsQuantized() {
+		t.Error("it reads the value of the forward pass, which is not Q(x)")
+	}
+	out := run(rule)
+	want := 0.0
+	for _, v := range x {
+		e := v - 0.25*math.RoundToEven(v/0.25)
+		want += e * e
+	}
+	plugintest.Near(t, "Σe²", out[OutputErrorNorm2].Floats, []float64{want}, 1e-12)
+	plugintest.Near(t, "x", out[OutputX].Floats, plain[OutputX].Floats, 0)
+}

@@ -38,6 +38,10 @@ const (
 	// residual: 1 if it is not finite, so that the method leaves the tensor alone, otherwise 0.
 	OutputUncorrected = "uncorrected"
 
+	// CountPrefix begins the names of scalar outputs in which a method counts something of a tensor in a step. The rest of the
+	// name says what, for records of a run.
+	CountPrefix = "count."
+
 	// OutputRate is α_t, a scalar output of every rule whose optimizer has a rate of its own.
 	OutputRate = "own_rate"
 
@@ -82,7 +86,7 @@ type Rule struct {
 	// rule in the mode Idle has the same program, and ends with the same bits, as one without the method.
 	Method Method
 	Mode   Mode
-	// Statistics adds the outputs error_norm2 and value_norm2, taken at x_t.
+	// Statistics adds the outputs error_norm2 and value_norm2 of x_t − Q(x_t) and x_t.
 	Statistics bool
 	// Constrain keeps a trained parameter of a quantizer in its set after the update; nil means that it may have any value.
 	Constrain *program.Program
@@ -122,14 +126,22 @@ func (r Rule) computed() []answer.Tensor {
 
 // NeedsQuantized reports whether the program has the input quantized.
 func (r Rule) NeedsQuantized() bool {
-	return r.Quantizer != nil && (r.Statistics || r.active().Reads(r).Quantized)
+	return r.Quantizer != nil && (r.Statistics && !r.softened() || r.active().Reads(r).Quantized)
+}
+
+// softened reports whether the forward pass of training has another value than Q(x).
+func (r Rule) softened() bool {
+	f, ok := r.Method.(Forwarder)
+	return ok && r.Quantizer != nil && f.Softens()
 }
 
 // Quantizes reports whether the program reads anything of the quantization of x_t: its value, or the noise with which it was made.
 func (r Rule) Quantizes() bool { return r.NeedsQuantized() || r.quantizesAgain() }
 
-// quantizesAgain reports whether the program quantizes another point than x_t.
-func (r Rule) quantizesAgain() bool { return r.active().Reads(r).Again }
+// quantizesAgain reports whether the program itself quantizes: another point than x_t, or x_t where Q(x_t) is not what the forward pass has.
+func (r Rule) quantizesAgain() bool {
+	return r.active().Reads(r).Again || r.Statistics && r.softened()
+}
 
 // Inputs lists the inputs of the program in order.
 func (r Rule) Inputs() []program.Input {

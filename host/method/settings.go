@@ -58,6 +58,25 @@ func (s Settings) Title() string {
 	return map[string]string{NameCAGE: "CAGE", NameLOTION: "LOTION", NameOsciReset: "OsciReset", NamePARQ: "PARQ", NameOff: "no method"}[s.Name]
 }
 
+// HasStrength reports whether the method that is named has a strength that changes from step to step.
+func (s Settings) HasStrength() bool {
+	return s.Name == NameCAGE || s.Name == NameLOTION || s.Name == NamePARQ
+}
+
+// Own are the settings of the method that is named, by their keys; none without a method.
+func (s Settings) Own() map[string]any {
+	if s.Name == NameOff {
+		return nil
+	}
+	own := map[string]any{}
+	for _, k := range s.Keys(func() bool { return true }) {
+		if k.For != nil && k.Belongs(s.Name) {
+			own[k.Name] = k.Value()
+		}
+	}
+	return own
+}
+
 // Acts reports whether the method does anything in a training of quantized weights.
 func (s Settings) Acts() bool {
 	return s.Name != NameOff && (s.Name != NameCAGE || s.CAGE.Form != Off && s.CAGE.Lambda > 0)

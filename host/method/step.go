@@ -2,6 +2,8 @@ package method
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/sdk/answer"
@@ -22,11 +24,13 @@ type step struct {
 	task  program.Value            // the task's part of the gradient that the optimizer sees
 	// finite is whether the residual is that the method uses.
 	finite program.Value
+	// counts are what the method counts, by name.
+	counts map[string]program.Value
 }
 
 // begin declares the inputs.
 func (r Rule) begin(prefix string, inputs []program.Input) *step {
-	s := &step{rule: r, b: program.NewBuilder(prefix + r.Name), in: map[string]program.Value{}, state: map[string]program.Value{}}
+	s := &step{rule: r, b: program.NewBuilder(prefix + r.Name), in: map[string]program.Value{}, state: map[string]program.Value{}, counts: map[string]program.Value{}}
 	for _, i := range inputs {
 		s.in[i.Name] = s.b.Input(i.Name, i.Type)
 	}
@@ -207,6 +211,14 @@ func (s *step) forwardError() program.Value {
 	return s.e
 }
 
+// quantizationError is x_t − Q(x_t).
+func (s *step) quantizationError() program.Value {
+	if s.rule.softened() {
+		return s.x.Sub(s.quantize(s.x))
+	}
+	return s.forwardError()
+}
+
 // finiteForwardError is e, or zeros if any element of it is not finite. The check looks at
 // the quantized value before it is rotated back, which saves a rotation of the whole
 // tensor ahead of the one that e needs: the sums of a rotation are finite where their
@@ -261,7 +273,7 @@ func (s *step) scaledRate(rate program.Value) program.Value {
 // measure declares the scalar outputs beside x and the state.
 func (s *step) measure() {
 	if s.rule.Statistics {
-		s.b.Output(OutputErrorNorm2, sumOfSquares(s.forwardError()))
+		s.b.Output(OutputErrorNorm2, sumOfSquares(s.quantizationError()))
 		s.b.Output(OutputValueNorm2, sumOfSquares(s.x))
 	}
 	if s.finite.Valid() {
@@ -269,6 +281,9 @@ func (s *step) measure() {
 	}
 	if s.rule.Optimizer.Rate != nil {
 		s.b.Output(OutputRate, s.α)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.counts)) {
+		s.b.Output(CountPrefix+name, s.counts[name])
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/effort"
 )
 
@@ -249,4 +251,38 @@ func failing(t *testing.T, cfg *config.Config) error {
 		t.Fatalf("got the summary %+v and the error %v", summary, err)
 	}
 	return err
+}
+
+// TestCounts: what a method has counted is in a record of each step that counts, logged or not, and in the summary, in one part and in
+// two; settings of other methods are in neither.
+func TestCounts(t *testing.T) {
+	cfg := testrun.Config(t, `method={name="oscireset", reset_start=0.0, reset_every=8, reset_window=4, reset_threshold=1.01}`, "train.log_every=100")
+	s := testrun.Train(t, cfg, train.Options{})
+	n := s.Counts["weights_set_back"]
+	if n == 0 || s.Method != "oscireset" || fmt.Sprint(s.Settings) != "map[reset_every:8 reset_start:0 reset_threshold:1.01 reset_window:4]" {
+		t.Errorf("%s with %v counts %v", s.Method, s.Settings, s.Counts)
+	}
+	var steps []int
+	last := int64(0)
+	for r, err := range metrics.Each[metrics.Record](rundir.At(cfg.Train.Out).Metrics()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := r.Counts["weights_set_back"]; now != last {
+			steps, last = append(steps, r.Step), now
+		}
+		if r.Lambda != nil || r.Strength != nil || r.AppliedParams != nil {
+			t.Errorf("step %d has numbers of CAGE", r.Step)
+		}
+	}
+	if fmt.Sprint(steps) != "[6 14]" || last != n {
+		t.Errorf("records count at steps %v up to %d, the summary %d", steps, last, n)
+	}
+	parts := testrun.Elsewhere(t, cfg)
+	if _, err := train.Run(t.Context(), parts, train.Options{StopAfter: 9, Finder: testrun.Finder(t)}); !errors.Is(err, train.ErrInterrupted) {
+		t.Fatal(err)
+	}
+	if again := testrun.Train(t, testrun.Again(t, parts), train.Options{Resume: true}); again.Counts["weights_set_back"] != n {
+		t.Errorf("in two parts it counts %v, want %d", again.Counts, n)
+	}
 }

@@ -115,7 +115,7 @@ func TestUncorrectedWeightsAreCounted(t *testing.T) {
 	if got := strings.Count(said.String(), "\n"); got != 2 || !strings.Contains(said.String(), "layers.1.mlp.w1") {
 		t.Errorf("%d warnings, want 2 that name the weights:\n%s", got, said.String())
 	}
-	var rec metrics.Record
+	rec := metrics.Record{Lambda: metrics.Some(1)}
 	res := step.Result{ErrorNorm2: []float64{1, math.NaN(), 3, 4}, ValueNorm2: []float64{1, 1, 1, 1}, Uncorrected: two}
 	addStatistics(&rec, step.Settings{Lambda: 1}, res)
 	if *rec.AppliedParams != 2 || float64(*rec.ErrorNorm2) != 8 {

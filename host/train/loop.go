@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -126,6 +127,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 		r.log.Warn("preconditioners could not be renewed and stay as they were", "step", r.done.Step, "tensors", res.FailedRefreshes)
 	}
 	r.countUncorrected(res)
+	r.count(res)
 	r.checkRates(set, res)
 	if res.Skipped {
 		if err := r.skipped(res); err != nil {
@@ -227,6 +229,19 @@ func (r *run) countUncorrected(res step.Result) {
 		r.log.Warn("weights get no correction, as x − Q(x) is not finite: look at their quantizer", "step", r.done.Step, "weights", res.Uncorrected)
 	}
 	r.uncorrected = res.Uncorrected
+}
+
+// count adds what the method has counted in the step. Records hold earlier counts.
+func (r *run) count(res step.Result) {
+	if res.Counts == nil {
+		return
+	}
+	counts := map[string]int64{}
+	maps.Copy(counts, r.done.Counts)
+	for name, n := range res.Counts {
+		counts[name] += int64(n)
+	}
+	r.done.Counts = counts
 }
 
 // skipped counts a step that was not finite, and ends the run when the policy says so.

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"github.com/hashicorp/go-hclog"
@@ -294,7 +295,7 @@ func compareStates(want, got checkpoint.State) ([]Difference, error) {
 		return nil, err
 	}
 	a.Seconds, b.Seconds = 0, 0
-	if a != b {
+	if !reflect.DeepEqual(a, b) {
 		list = append(list, Difference{Name: "progress"})
 	}
 	for _, key := range comparedMeta {

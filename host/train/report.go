@@ -9,6 +9,7 @@ import (
 	"math"
 	"path/filepath"
 
+	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
@@ -20,10 +21,10 @@ import (
 
 // report shows the step just done, and records it if a record is due.
 func (r *run) report(set step.Settings, res step.Result, sampled *sample) error {
-	rec := r.newRecord(r.losses(res), metrics.Number(set.Rate), metrics.Number(set.Lambda))
+	rec := r.newRecord(r.losses(res), metrics.Number(set.Rate), set.Lambda)
 	rec.GradNorm = metrics.Some(res.GradNorm)
 	addStatistics(&rec, set, res)
-	if !r.logs(r.done.Step) {
+	if !r.logs(r.done.Step) && res.Counts == nil {
 		r.display.step(rec)
 		return nil
 	}
@@ -52,11 +53,18 @@ func (r *run) losses(res step.Result) metrics.Record {
 }
 
 // newRecord is a record of the step just done with what all records have, and with the losses of another one.
-func (r *run) newRecord(losses metrics.Record, rate, lambda metrics.Number) metrics.Record {
-	return metrics.Record{
-		Step: r.done.Step, Loss: losses.Loss, Divergence: losses.Divergence, CrossEntropy: losses.CrossEntropy, LR: rate, Lambda: lambda, Tokens: r.done.Tokens,
+func (r *run) newRecord(losses metrics.Record, rate metrics.Number, strength float64) metrics.Record {
+	rec := metrics.Record{
+		Step: r.done.Step, Loss: losses.Loss, Divergence: losses.Divergence, CrossEntropy: losses.CrossEntropy, LR: rate, Tokens: r.done.Tokens, Counts: r.done.Counts,
 		Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
 	}
+	switch {
+	case r.cfg.Method.Name == method.NameCAGE:
+		rec.Lambda = metrics.Some(strength)
+	case r.cfg.Method.HasStrength():
+		rec.Strength = metrics.Some(strength)
+	}
+	return rec
 }
 
 // addStatistics fills in the error statistics and stationarity measures that the
@@ -82,7 +90,11 @@ func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {
 	}
 	mean := norms / float64(max(1, finite))
 	rec.ErrorNorm2, rec.ErrorRel = metrics.Some(e2), relative(e2, x2)
-	rec.AvgErrNorm, rec.AvgCorrNorm = metrics.Some(mean), metrics.Some(set.Lambda*mean)
+	rec.AvgErrNorm = metrics.Some(mean)
+	if rec.Lambda == nil {
+		return
+	}
+	rec.AvgCorrNorm = metrics.Some(set.Lambda * mean)
 	applied := 0
 	if set.Lambda != 0 {
 		applied = len(res.ErrorNorm2) - len(res.Uncorrected) // at the point where the correction takes its residual
@@ -107,7 +119,7 @@ func (r *run) validate(ctx context.Context, set step.Settings) error {
 	if err != nil {
 		return err
 	}
-	rec := r.newRecord(r.display.latest, metrics.Number(set.Rate), metrics.Number(set.Lambda))
+	rec := r.newRecord(r.display.latest, metrics.Number(set.Rate), set.Lambda)
 	rec.ValLoss, rec.ValPPL = metrics.Some(losses[0]), r.perplexity(losses[0])
 	if rec.Distance, err = r.distance(); err != nil {
 		return err
@@ -147,7 +159,7 @@ func (r *run) perplexity(loss float64) *metrics.Number {
 func (r *run) summary() *metrics.Summary {
 	c := r.cfg
 	return &metrics.Summary{
-		Name: filepath.Base(c.Train.Out), Dir: c.Train.Out, Method: c.Method.Name, Form: string(c.Method.CAGE.Form), Lambda: c.Method.CAGE.Lambda, Silence: c.Method.CAGE.Silence,
+		Name: filepath.Base(c.Train.Out), Dir: c.Train.Out, Method: c.Method.Name, Settings: c.Method.Own(), Counts: r.done.Counts,
 		Parameters: int64(architecture.CountParams(r.model.Params(), nil)), NonEmbedding: int64(architecture.NonEmbedding(r.model.Params())),
 		Steps: r.done.Step, TotalSteps: c.Train.Steps, Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
 	}
@@ -199,7 +211,8 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 		return nil, err
 	}
 	s.ValLoss, s.ValPPL = metrics.Some(losses[0]), r.perplexity(losses[0])
-	rec := r.newRecord(last, last.LR, last.Lambda)
+	rec := r.newRecord(last, last.LR, 0)
+	rec.Lambda, rec.Strength = last.Lambda, last.Strength
 	rec.ValLoss, rec.ValPPL, rec.Distance = metrics.Some(losses[1]), r.perplexity(losses[1]), s.Distance
 	r.display.console.Update(rec)
 	if r.evaluated == r.done.Step {

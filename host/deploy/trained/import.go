@@ -174,7 +174,7 @@ func (h *Held) Write(ctx context.Context, to rundir.Dir) error {
 		return err
 	}
 	out := rundir.At(h.Config.Train.Out)
-	summary := metrics.Summary{Name: out.Base(), Completed: true, Dir: out.Name, Method: h.Method.Name, Form: string(h.Method.CAGE.Form),
+	summary := metrics.Summary{Name: out.Base(), Completed: true, Dir: out.Name, Method: h.Method.Name, Settings: h.Method.Own(),
 		Parameters: int64(architecture.CountParams(h.Params, nil)), NonEmbedding: int64(architecture.NonEmbedding(h.Params))}
 	if err := metrics.WriteSummary(to.Summary(), summary); err != nil {
 		return err

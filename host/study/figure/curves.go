@@ -44,7 +44,7 @@ func (c *Curves) compose(width vg.Length) (composition, error) {
 		quantization = curvePanel(c.Runs, absoluteError, "‖x − Q(x)‖", errorHeight)
 	}
 	var strength *panel
-	on := func(r metrics.Record) bool { return r.Lambda != 0 }
+	on := func(r metrics.Record) bool { return r.Lambda != nil && *r.Lambda != 0 }
 	if slices.ContainsFunc(c.Runs, func(run Run) bool { return slices.ContainsFunc(run.Records, on) }) { // else CAGE was off
 		strength = curvePanel(c.Runs, lambda, "CAGE λ", lambdaHeight)
 	}

@@ -31,7 +31,7 @@ func simulate(steps int, floor, lambda float64) []metrics.Record {
 		loss := floor + 3.9*math.Exp(-t*40) + 0.6*math.Exp(-t*4)
 		ramp := max(0, (t-0.8)/0.2)
 		errorRel *= 1 - 4*ramp*lambda/float64(steps)
-		r := metrics.Record{Step: i + 1, Tokens: int64(i + 1), Loss: metrics.Number(loss + 0.05*random.NormFloat64()), Lambda: metrics.Number(lambda * ramp)}
+		r := metrics.Record{Step: i + 1, Tokens: int64(i + 1), Loss: metrics.Number(loss + 0.05*random.NormFloat64()), Lambda: metrics.Some(lambda * ramp)}
 		if lambda >= 0 {
 			r.ErrorRel = metrics.Some(errorRel * (1 + 0.1*math.Exp(-t*10)))
 		}
@@ -129,7 +129,7 @@ func TestPanelsFollowTheData(t *testing.T) {
 		"an empty run":   {[]figure.Run{{"run", bare}, {"nothing yet", nil}}, []string{lossLabel, "run"}, []string{"nothing yet"}},
 		"a problem":      {[]figure.Run{{"run", []metrics.Record{{Step: 1, Loss: 3}, {Step: 2, Loss: 2}}}}, []string{"loss", "step"}, []string{lossLabel}},
 		"one record":     {[]figure.Run{{"run", bare[:1]}}, []string{lossLabel}, nil},
-		"constant":       {[]figure.Run{{"run", []metrics.Record{{Step: 1, Tokens: 8, Loss: 2, Lambda: 1}, {Step: 2, Loss: 2, Lambda: 1}}}}, []string{lambdaLabel}, nil},
+		"constant":       {[]figure.Run{{"run", []metrics.Record{{Step: 1, Tokens: 8, Loss: 2, Lambda: metrics.Some(1)}, {Step: 2, Loss: 2, Lambda: metrics.Some(1)}}}}, []string{lambdaLabel}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestNoData(t *testing.T) {
 func TestOddNumbers(t *testing.T) {
 	var records []metrics.Record
 	for i, v := range []float64{math.NaN(), 1, math.Inf(1), 2, math.MaxFloat64, -math.MaxFloat64, 1e29, -1e29, 5e-324, 0, math.Inf(-1), 3} {
-		records = append(records, metrics.Record{Step: i, Loss: metrics.Number(v), Lambda: metrics.Number(v), ErrorRel: metrics.Some(v), ValLoss: metrics.Some(v)})
+		records = append(records, metrics.Record{Step: i, Loss: metrics.Number(v), Lambda: metrics.Some(v), ErrorRel: metrics.Some(v), ValLoss: metrics.Some(v)})
 	}
 	for _, format := range []figure.Format{figure.PNG, figure.SVG} {
 		content := render(t, format, []figure.Run{{"run", records}}, figure.Options{})

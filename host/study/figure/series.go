@@ -11,7 +11,7 @@ import (
 type field func(r *metrics.Record) *metrics.Number
 
 func valLoss(r *metrics.Record) *metrics.Number { return r.ValLoss }
-func lambda(r *metrics.Record) *metrics.Number  { return &r.Lambda }
+func lambda(r *metrics.Record) *metrics.Number  { return r.Lambda }
 
 // trainLoss is what validation measures, too, whatever training minimizes.
 func trainLoss(r *metrics.Record) *metrics.Number {

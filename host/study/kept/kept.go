@@ -112,7 +112,14 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 // same reports whether two cells have the same programs and results.
 func (c Cell) same(d Cell) bool {
 	equal := func(a, b metrics.Number) bool { return math.Float64bits(float64(a)) == math.Float64bits(float64(b)) }
-	return c.Programs == d.Programs && c.Diverged == d.Diverged && maps.EqualFunc(c.Metrics, d.Metrics, equal)
+	return c.Programs == d.Programs && c.Diverged == d.Diverged && maps.EqualFunc(c.results(), d.results(), equal)
+}
+
+// results are the numbers without those that repeat the configuration, of which kept results of earlier versions have more.
+func (c Cell) results() map[string]metrics.Number {
+	list := maps.Clone(c.Metrics)
+	maps.DeleteFunc(list, func(name string, _ metrics.Number) bool { return metrics.Configured(name) })
+	return list
 }
 
 // takeOver adds cells of another file with their sources.

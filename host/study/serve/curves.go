@@ -30,6 +30,7 @@ var panels = []panel{
 	{"divergence", "Divergence from the teacher, nats per token", []string{"divergence"}, false, true},
 	{"error_rel", "Quantization error, Σ‖x − Q(x)‖² / Σ‖x‖²", []string{"error_rel"}, true, false},
 	{"lambda", "Strength of the correction, λ", []string{"lambda"}, false, false},
+	{"strength", "Strength of the method", []string{"strength"}, false, false},
 	{"lr", "Learning rate", []string{"lr"}, false, false},
 	{"grad_norm", "Norm of the gradient", []string{"grad_norm"}, true, true},
 	{"pareto", "Stationarity, ‖∇f + λ(x − Q(x))‖", []string{"pareto", "pareto_ste"}, true, false},

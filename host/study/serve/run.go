@@ -149,9 +149,6 @@ type resultView struct{ Name, Label, Value string }
 // firstResults come first in a list of results, in this order. The others follow in the order in which they are found.
 var firstResults = []string{"val_loss", "val_ppl", "train_loss", "error_rel", "error_norm2", "distance"}
 
-// notResults are numbers of summaries that repeat the configuration.
-var notResults = []string{"lambda", "silence", "total_steps"}
-
 // mostRows limits the keys and results on a page. Only files that cage did not write have more.
 const mostRows = 1000
 
@@ -160,7 +157,7 @@ func resultNames(list []*rundir.Run) (names []string, more int) {
 	known := map[string]bool{}
 	for _, run := range list {
 		for _, x := range run.Results() {
-			if !known[x.Name] && !slices.Contains(notResults, x.Name) {
+			if !known[x.Name] && !metrics.Configured(x.Name) {
 				known[x.Name] = true
 				names = append(names, x.Name)
 			}

@@ -17,7 +17,8 @@ import (
 type state struct {
 	total, step  int
 	problem      bool
-	loss, lambda float64
+	loss         float64
+	lambda       *metrics.Number // of CAGE
 	crossEntropy *metrics.Number // with a teacher
 	lr           float64
 	valLoss      *metrics.Number
@@ -29,7 +30,7 @@ type state struct {
 }
 
 func (s *state) add(r metrics.Record, p pace) {
-	s.step, s.loss, s.lambda, s.lr, s.skipped = r.Step, float64(r.Loss), float64(r.Lambda), float64(r.LR), r.Skipped
+	s.step, s.loss, s.lambda, s.lr, s.skipped = r.Step, float64(r.Loss), r.Lambda, float64(r.LR), r.Skipped
 	s.crossEntropy = r.CrossEntropy
 	if r.ValLoss != nil {
 		s.valLoss = r.ValLoss
@@ -65,7 +66,9 @@ func (s *state) segments() []segment {
 	if s.valLoss != nil {
 		out = append(out, s.validation())
 	}
-	out = append(out, segment{"λ " + significant(s.lambda), 5})
+	if s.lambda != nil {
+		out = append(out, segment{"λ " + significant(float64(*s.lambda)), 5})
+	}
 	if s.errorRel != nil {
 		// ‖e‖/‖x‖ over all quantized weights.
 		out = append(out, segment{fmt.Sprintf("‖e‖ %.2f%%", 100*math.Sqrt(float64(*s.errorRel))), 7})

@@ -186,7 +186,7 @@ func TestUnusualNumbers(t *testing.T) {
 	c, s := newClock(), &screen{}
 	d := console.NewRun(s, console.RunOptions{Total: 0, Width: columns(120), Now: c.read})
 	for _, loss := range []float64{math.NaN(), math.Inf(1), 12, 700, 1000, -1} {
-		d.Update(metrics.Record{Step: 3, Loss: metrics.Number(loss), Lambda: metrics.Number(math.Inf(1))})
+		d.Update(metrics.Record{Step: 3, Loss: metrics.Number(loss), Lambda: metrics.Some(math.Inf(1))})
 		c.advance(time.Hour)
 	}
 	if got := s.lines[0]; !strings.Contains(got, "100%") || !strings.Contains(got, "loss -1.000  ppl 0.368  λ +Inf") {
@@ -239,7 +239,7 @@ func TestAFileIsNoTerminal(t *testing.T) {
 
 func ExampleRun() {
 	d := console.NewRun(os.Stdout, console.RunOptions{Total: 1000, Every: 500})
-	d.Update(metrics.Record{Step: 500, Loss: 3.21, LR: 1e-3, Lambda: 0.5, TokensPerSecond: metrics.Some(12345)})
+	d.Update(metrics.Record{Step: 500, Loss: 3.21, LR: 1e-3, Lambda: metrics.Some(0.5), TokensPerSecond: metrics.Some(12345)})
 	fmt.Fprintln(d, "a log line")
 	if err := d.Close(); err != nil {
 		fmt.Println(err)
@@ -281,12 +281,12 @@ func (c *clock) read() time.Time { return c.now }
 func columns(width int) func() int { return func() int { return width } }
 
 func record(step int) metrics.Record {
-	return metrics.Record{Step: step, Loss: 3, LR: 1e-3, Tokens: int64(step) * 1000}
+	return metrics.Record{Step: step, Loss: 3, LR: 1e-3, Lambda: metrics.Some(0), Tokens: int64(step) * 1000}
 }
 
 func measured(step int) metrics.Record {
 	r := record(step)
-	r.Lambda = 0.5
+	r.Lambda = metrics.Some(0.5)
 	r.ErrorRel = metrics.Some(0.0064)
 	r.ValLoss = metrics.Some(2.5)
 	return r

@@ -63,11 +63,14 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 // Record is one line of metrics.jsonl: what is known after an optimizer step. A
 // nil field was not measured at that step and is left out.
 type Record struct {
-	Step   int    `json:"step"`   // optimizer steps done, from 1
-	Loss   Number `json:"loss"`   // what training minimizes, without LOTION's regularizer, in nats per token, mean over the step's micro-batches
-	LR     Number `json:"lr"`     // α_t, the learning rate of the step
-	Lambda Number `json:"lambda"` // λ_t, the strength of the CAGE correction in the step; 0 while silent or off, and if no weight is quantized
-	Tokens int64  `json:"tokens"` // targets of predictions since the start of training, resumes included
+	Step     int     `json:"step"`               // optimizer steps done, from 1
+	Loss     Number  `json:"loss"`               // what training minimizes, without LOTION's regularizer, in nats per token, mean over the step's micro-batches
+	LR       Number  `json:"lr"`                 // α_t, the learning rate of the step
+	Lambda   *Number `json:"lambda,omitempty"`   // CAGE: λ_t, the strength of the correction in the step; 0 while silent or off, and if no weight is quantized
+	Strength *Number `json:"strength,omitempty"` // that of another method; of one without a strength there is none
+	Tokens   int64   `json:"tokens"`             // targets of predictions since the start of training, resumes included
+
+	Counts map[string]int64 `json:"counts,omitempty"` // what the method has counted so far, by name
 
 	// The parts of Loss if there is a teacher, in nats per token.
 	Divergence   *Number `json:"divergence,omitempty"`    // from the teacher's predictions
@@ -84,8 +87,8 @@ type Record struct {
 	ErrorNorm2    *Number `json:"error_norm2,omitempty"`    // Σ‖e‖²
 	ErrorRel      *Number `json:"error_rel,omitempty"`      // Σ‖e‖² / Σ‖x‖²
 	AvgErrNorm    *Number `json:"avg_err_norm,omitempty"`   // mean over the weights of ‖e‖₂
-	AvgCorrNorm   *Number `json:"avg_corr_norm,omitempty"`  // mean over the weights of λ_t·‖e‖₂
-	AppliedParams *int    `json:"applied_params,omitempty"` // number of weights that the correction was applied to
+	AvgCorrNorm   *Number `json:"avg_corr_norm,omitempty"`  // CAGE: mean over the weights of λ_t·‖e‖₂
+	AppliedParams *int    `json:"applied_params,omitempty"` // CAGE: number of weights that the correction was applied to
 
 	// Stationarity, ‖∇f + λ(x − Q(x))‖₂ (CAGE paper Eq. 2).
 	Pareto    *Number `json:"pareto,omitempty"`     // with ∇f at x: a forward pass without quantization

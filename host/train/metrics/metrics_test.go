@@ -22,7 +22,7 @@ import (
 func full(step int) metrics.Record {
 	applied := 12
 	return metrics.Record{
-		Step: step, Loss: 2.5, LR: 1e-3, Lambda: 0.25, Tokens: 1 << 40, Seconds: 12.5,
+		Step: step, Loss: 2.5, LR: 1e-3, Lambda: metrics.Some(0.25), Counts: map[string]int64{"weights_set_back": 1 << 40}, Tokens: 1 << 40, Seconds: 12.5,
 		TokensPerSecond: metrics.Some(1234.5), GradNorm: metrics.Some(math.Inf(1)),
 		ErrorNorm2: metrics.Some(3), ErrorRel: metrics.Some(0.01), AvgErrNorm: metrics.Some(0), AvgCorrNorm: metrics.Some(0.1),
 		AppliedParams: &applied, Pareto: metrics.Some(math.NaN()), ParetoSTE: metrics.Some(math.Inf(-1)),
@@ -130,7 +130,7 @@ func TestWriteAndRead(t *testing.T) {
 		t.Errorf("records differ (-want +got):\n%s", diff)
 	}
 	data := get(t, path)
-	if line := bytes.Split(data, []byte("\n"))[1]; string(line) != `{"step":2,"loss":"NaN","lr":0,"lambda":0,"tokens":0,"seconds":0}` {
+	if line := bytes.Split(data, []byte("\n"))[1]; string(line) != `{"step":2,"loss":"NaN","lr":0,"tokens":0,"seconds":0}` {
 		t.Errorf("what was not measured is written: %s", line)
 	}
 	if _, err := metrics.Create(vfs.At(path)); !errors.Is(err, os.ErrExist) {
@@ -232,9 +232,9 @@ func Example() {
 	text, _ := os.ReadFile(path)
 	fmt.Print(string(text))
 	// Output:
-	// {"step":1,"loss":3,"lr":0.001,"lambda":0,"tokens":0,"seconds":0}
-	// {"step":2,"loss":2,"lr":0.001,"lambda":0,"tokens":0,"seconds":0}
-	// {"step":3,"loss":1,"lr":0.001,"lambda":0,"tokens":0,"seconds":0,"val_loss":1.25}
+	// {"step":1,"loss":3,"lr":0.001,"tokens":0,"seconds":0}
+	// {"step":2,"loss":2,"lr":0.001,"tokens":0,"seconds":0}
+	// {"step":3,"loss":1,"lr":0.001,"tokens":0,"seconds":0,"val_loss":1.25}
 }
 
 func TestTrajectory(t *testing.T) {

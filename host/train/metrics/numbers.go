@@ -30,7 +30,7 @@ func NumberNames(t reflect.Type) []string {
 
 // Value is one number of a record, with its name.
 type Value struct {
-	Name   string // as in metrics.jsonl; for a single weight weights.WEIGHT.NAME
+	Name   string // as in metrics.jsonl; for a single weight weights.WEIGHT.NAME, and counts.NAME for what the method has counted
 	Number float64
 }
 
@@ -38,6 +38,9 @@ type Value struct {
 // metrics.jsonl.
 func (r Record) Values() []Value {
 	list := valuesOf("", r)
+	for _, name := range slices.Sorted(maps.Keys(r.Counts)) {
+		list = append(list, Value{countsPrefix + name, float64(r.Counts[name])})
+	}
 	for _, weight := range slices.Sorted(maps.Keys(r.Weights)) {
 		list = append(list, valuesOf("weights."+weight+".", r.Weights[weight])...)
 	}
@@ -77,7 +80,7 @@ var labels = map[string]string{
 	"loss": "training loss", "train_loss": "training loss", "val_loss": "validation loss",
 	"val_ppl": "validation perplexity", "divergence": "divergence from the teacher", "cross_entropy": "cross-entropy",
 	"error_rel": "quantization error, ‖x − Q(x)‖² / ‖x‖²", "error_norm2": "quantization error, ‖x − Q(x)‖²",
-	"distance": "distance to the optimum", "lambda": "λ", "lr": "learning rate", "grad_norm": "norm of the gradient",
+	"distance": "distance to the optimum", "lambda": "λ", "strength": "strength of the method, if it is not CAGE", "lr": "learning rate", "grad_norm": "norm of the gradient",
 	"pareto": "stationarity, ‖∇f + λ(x − Q(x))‖", "pareto_ste": "stationarity with the straight-through gradient",
 	"flip_rate": "share of codes that changed", "dwell_mean": "mean dwell time, steps", "dwell_median": "median dwell time, steps",
 	"dwell_p90": "dwell time, 90th percentile, steps", "dwell_max": "longest dwell time, steps", "dwell_vector_mean": "mean dwell time of weights, steps",
@@ -129,7 +132,7 @@ func Reference() string {
 	var names []string
 	for i, place := range places {
 		for _, name := range NumberNames(place) {
-			if place == reflect.TypeFor[Summary]() && slices.Contains(configuredNumbers, name) {
+			if place == reflect.TypeFor[Summary]() && Configured(name) {
 				continue
 			}
 			if in[name] == nil {
@@ -147,9 +150,12 @@ func Reference() string {
 		b.WriteString("\n")
 	}
 	b.WriteString("\nNumbers of single tensors stand in the table `weights` of a record, below the name of the tensor: [diagnostics](configuration.md#diagnostics)\n" +
-		"say when. `cage runs export --csv` calls them `weights.TENSOR.NAME`.\n")
+		"say when. `cage runs export --csv` calls them `weights.TENSOR.NAME`. What a method has counted so far stands in the table `counts` of records and\n" +
+		"of the summary: for OsciReset `weights_set_back`. `cage runs export --csv` calls it `counts.NAME`.\n")
 	return b.String()
 }
 
-// configuredNumbers are numbers of summaries that the configuration has.
-var configuredNumbers = []string{"total_steps", "lambda", "silence"}
+// Configured reports whether a number of a summary repeats the configuration, in summaries of earlier versions too.
+func Configured(name string) bool {
+	return slices.Contains([]string{"total_steps", "lambda", "silence"}, name)
+}

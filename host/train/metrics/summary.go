@@ -40,11 +40,11 @@ type Summary struct {
 	Sources []Epochs `json:"sources,omitempty"` // sources of a mixture, in its order
 
 	Dir string `json:"dir"` // the run directory
-	// Method, Form, Lambda and Silence repeat the settings of the method, for tables.
-	Method  string  `json:"method"`
-	Form    string  `json:"form"`
-	Lambda  float64 `json:"lambda"`
-	Silence float64 `json:"silence"`
+	// Method names the method, and Settings repeats its own settings.
+	Method   string         `json:"method"`
+	Settings map[string]any `json:"method_settings,omitempty"`
+	// Counts are what the method has counted, by name.
+	Counts map[string]int64 `json:"counts,omitempty"`
 	// StartSeconds is the time from the call to the first step. PluginSeconds is the part
 	// of it until the plugins had started and returned their programs.
 	StartSeconds  float64 `json:"start_seconds"`
@@ -91,6 +91,9 @@ func readSummary(path vfs.Path, to any) error {
 	return nil
 }
 
+// countsPrefix begins the names of what a method has counted.
+const countsPrefix = "counts."
+
 // ReadNumbers returns every number in the summary at path by its name, and whether the
 // run is complete. If the file does not exist, the run is still in progress: there are no
 // numbers, and it is not complete.
@@ -106,6 +109,12 @@ func ReadNumbers(path vfs.Path) (numbers map[string]float64, completed bool, err
 		var n Number
 		if n.UnmarshalJSON(raw) == nil {
 			numbers[name] = float64(n)
+		}
+	}
+	var counts map[string]int64
+	if raw := fields["counts"]; raw != nil && json.Unmarshal(raw, &counts) == nil {
+		for name, n := range counts {
+			numbers[countsPrefix+name] = float64(n)
 		}
 	}
 	return numbers, string(fields["completed"]) == "true", nil

@@ -150,6 +150,8 @@ type Progress struct {
 	// Uncorrected counts the corrections that were left out, each of a single weight
 	// tensor in one step.
 	Uncorrected int `json:"uncorrected,omitempty"`
+	// Counts are what the method has counted so far, by name.
+	Counts map[string]int64 `json:"counts,omitempty"`
 }
 
 // Entries of a checkpoint's metadata that those of all runs have.

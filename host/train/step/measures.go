@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -25,6 +26,16 @@ func (c *Compiled) setMeasures(m update.Measures, res *Result) {
 	}
 	if m[method.OutputRate] != nil {
 		res.Rates = m[method.OutputRate]
+	}
+	for name, of := range m {
+		if count, ok := strings.CutPrefix(name, method.CountPrefix); ok {
+			if res.Counts == nil {
+				res.Counts = map[string]float64{}
+			}
+			for _, n := range of { // whole numbers: in any order
+				res.Counts[count] += n
+			}
+		}
 	}
 	if m[method.OutputErrorNorm2] != nil {
 		res.ErrorNorm2, res.ValueNorm2 = list(method.OutputErrorNorm2), list(method.OutputValueNorm2)

@@ -274,6 +274,8 @@ type Result struct {
 	// Uncorrected names the quantized tensors that the method left alone because their
 	// residual is not finite.
 	Uncorrected []string
+	// Counts are what the method has counted in the step, by name, over all tensors; nil if it counted nothing.
+	Counts map[string]float64
 	// Rates are those of the tensors whose optimizers have rates of their own, by name.
 	Rates map[string]float64
 	// ErrorNorm2 and ValueNorm2 are Σe² and Σx² of each quantized parameter at x_t, if

@@ -8,7 +8,7 @@ import (
 )
 
 func ExampleOf() {
-	record := metrics.Record{Step: 10, Loss: 2.5, LR: 0.001, ValLoss: metrics.Some(2.75)}
+	record := metrics.Record{Step: 10, Loss: 2.5, LR: 0.001, Lambda: metrics.Some(0), ValLoss: metrics.Some(2.75)}
 	for _, s := range tensorboard.Of(record) {
 		fmt.Printf("%s %g\n", s.Tag, s.Value)
 	}

@@ -218,6 +218,7 @@ var tags = map[string]string{
 	"memory_bytes":      "speed/memory, bytes",
 	"seconds":           "speed/seconds",
 	"lambda":            "correction/λ",
+	"strength":          "correction/strength of the method",
 	"avg_err_norm":      "correction/mean norm of x − Q(x)",
 	"avg_corr_norm":     "correction/mean norm of λ(x − Q(x))",
 	"applied_params":    "correction/weights corrected",
