@@ -158,8 +158,12 @@ func (r *run) perplexity(loss float64) *metrics.Number {
 // summary is the summary of the run so far, without its results.
 func (r *run) summary() *metrics.Summary {
 	c := r.cfg
+	name := c.Method.Name
+	if name == method.NameCAGE && c.Method.CAGE.Form == method.Off {
+		name = method.NameOff
+	}
 	return &metrics.Summary{
-		Name: filepath.Base(c.Train.Out), Dir: c.Train.Out, Method: c.Method.Name, Settings: c.Method.Own(), Counts: r.done.Counts,
+		Name: filepath.Base(c.Train.Out), Dir: c.Train.Out, Method: name, Settings: c.Method.Own(), Counts: r.done.Counts,
 		Parameters: int64(architecture.CountParams(r.model.Params(), nil)), NonEmbedding: int64(architecture.NonEmbedding(r.model.Params())),
 		Steps: r.done.Step, TotalSteps: c.Train.Steps, Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
 	}
