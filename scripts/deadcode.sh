@@ -11,7 +11,7 @@ uncalled='
 host/compute/engine/cudaplugin\.go:.*	called in builds with the tag cuda
 '
 tested='
-host/compute/engine/cudaplugin\.go:.*	called in builds with the tag cuda
+host/compute/engine/cuda(plugin|libraries)\.go:.*	called in builds with the tag cuda
 host/internal/.*	for tests only
 host/compute/update/executortest/.*	for tests only
 (internal/(fpmodel|randprog)|tools/plugintest)/.*	for tests only

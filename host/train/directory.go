@@ -97,15 +97,18 @@ func (r *run) previous() (*config.Config, error) {
 
 // choices are those that the device made when the run began, if there is one that may be resumed. What is wrong with its
 // description is told later.
-func (r *run) choices() []engine.Choice {
+func (r *run) choices() ([]engine.Choice, error) {
 	if !r.opts.Resume {
-		return nil
+		return nil, nil
 	}
 	made, err := provenance.Read(r.dir)
-	if err != nil {
-		return nil
+	if wrong := (*provenance.DescriptionError)(nil); errors.As(err, &wrong) {
+		return nil, nil
 	}
-	return made.ChoicesOn(r.cfg.Device.Kind)
+	if err != nil {
+		return nil, err
+	}
+	return made.ChoicesOn(r.cfg.Device.Kind), nil
 }
 
 // sameRun fails when the configuration differs from that of the run in a way that

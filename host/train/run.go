@@ -204,9 +204,13 @@ func (r *run) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	choices, err := r.choices()
+	if err != nil {
+		return err
+	}
 	err = r.Build(ctx, assembly.Request{
 		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(r.cfg), Pieces: step.Pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
-		Choices: r.choices(),
+		Choices: choices,
 	}, r.log.Warn, "")
 	if err != nil {
 		return err
