@@ -231,7 +231,7 @@ func multipliesIntegers(d *engine.Device, length int) bool {
 		return true
 	}
 	return chosen(d, IntegerProducts, valuesMultiplied, func(elements int) (engine.Trial, error) {
-		return integerTrial(max(elements/length, 1), length, length), nil
+		return integerTrial(max(elements/length, 1), min(length, max(1<<22/length, 1)), length), nil // of long rows few columns: memory
 	})
 }
 
