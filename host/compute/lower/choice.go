@@ -25,17 +25,21 @@ type Kind string
 
 // The kinds.
 const (
-	Quantizers       Kind = "quantizers" // that do not rotate
-	Rotations        Kind = "quantizers with rotations of up to 128"
-	LargeRotations   Kind = "quantizers with larger rotations"
-	Joined           Kind = "quantizers with the norm or gate before them"
-	Losses           Kind = "losses"
-	LossSums         Kind = "sums of losses" // of a long vocabulary, and in evaluations
-	IntegerProducts  Kind = "products of integers"
-	FourBitProducts  Kind = "products of four-bit floats"
-	mostRotated           = 128 // by [Rotations]
-	valuesMultiplied      = "quantized matrices are multiplied by their values and not by their codes, which takes more time"
+	Quantizers      Kind = "quantizers" // that do not rotate
+	Rotations       Kind = "quantizers with rotations of up to 128"
+	LargeRotations  Kind = "quantizers with larger rotations"
+	Joined          Kind = "quantizers with the norm or gate before them"
+	Losses          Kind = "losses"
+	LossSums        Kind = "sums of losses" // of a long vocabulary, and in evaluations
+	IntegerProducts Kind = "products of integers"
+	FourBitProducts Kind = "products of four-bit floats"
 )
+
+// mostRotated is the largest rotation of [Rotations].
+const mostRotated = 128
+
+// valuesMultiplied warns of what is done in place of products of codes.
+const valuesMultiplied = "quantized matrices are multiplied by their values and not by their codes, which takes more time"
 
 // A Subject is what a kernel is of, and what stands for such kernels in the trial of their kind.
 type Subject struct {
@@ -231,7 +235,8 @@ func multipliesIntegers(d *engine.Device, length int) bool {
 		return true
 	}
 	return chosen(d, IntegerProducts, valuesMultiplied, func(elements int) (engine.Trial, error) {
-		return integerTrial(max(elements/length, 1), min(length, max(1<<22/length, 1)), length), nil // of long rows few columns: memory
+		rows := max(elements/length, 1)
+		return integerTrial(rows, min(length, rows), length), nil // neither matrix has more elements than a trial
 	})
 }
 

@@ -21,14 +21,18 @@ import (
 // fewElements are enough for a trial whose times nobody takes.
 const fewElements = 1 << 14
 
-// passes has a device compute both ways of a trial, and compares them.
+// passes has a device compute both ways of a trial, and compares them. Which is faster does not matter here: XLA takes times on a
+// processor, too.
 func passes(t *testing.T, d *engine.Device, trial engine.Trial, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !d.ChooseFused(t.Name(), "", func() (engine.Trial, error) { return trial, nil }) {
-		t.Errorf("the trial fails: %v", d.Choices())
+	fused := d.ChooseFused(t.Name(), "", func() (engine.Trial, error) { return trial, nil })
+	for _, c := range d.Choices() {
+		if c.Kind == t.Name() && (c.Reason != "" || !fused && c.PlainMilliseconds == 0) {
+			t.Errorf("the trial fails: %s", c)
+		}
 	}
 }
 
