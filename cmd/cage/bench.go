@@ -57,11 +57,20 @@ func (m *benchModel) kindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.precision, "precision", "float32", "type of the model's matrix products: float32 or bfloat16")
 }
 
+// runFlags adds the flags of a command that takes them or a run's TOML file. It returns the overrides of that file's keys.
+func (m *benchModel) runFlags(flags *pflag.FlagSet) (sets *[]string) {
+	m.sizeFlags(flags)
+	m.kindFlags(flags)
+	flags.StringVar(&m.preset, "preset", "", "a named size, as 30M: its layers, width, heads, context and vocabulary in place of those of the flags not given")
+	m.given = flags.Changed
+	return flags.StringArray("set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
+}
+
 // stepFlags are the flags of cage bench step.
 type stepFlags struct {
 	benchModel
 	bench.Options
-	sets          []string
+	sets          *[]string
 	profile, peer string
 	byKind, alone bool
 	rounds        int
@@ -92,11 +101,7 @@ with --json.`,
 		Args: atMostOne("TOML file"),
 	}
 	flags := cmd.Flags()
-	f.sizeFlags(flags)
-	f.kindFlags(flags)
-	flags.StringVar(&f.preset, "preset", "", "a named size, as 30M: its layers, width, heads, context and vocabulary in place of those of the flags not given")
-	f.given = flags.Changed
-	flags.StringArrayVar(&f.sets, "set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
+	f.sets = f.runFlags(flags)
 	flags.StringVar((*string)(&f.Dispatch), "dispatch", "", "the step in several executables or in one: chain or single; empty: as the device needs it")
 	flags.IntVar(&f.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
 	flags.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile for `go tool pprof` to this file")
@@ -110,7 +115,7 @@ with --json.`,
 }
 
 func (f *stepFlags) run(cmd *cobra.Command, args []string) (*answer, error) {
-	cfg, err := f.config(args, f.sets)
+	cfg, err := f.config(args, *f.sets)
 	if err != nil {
 		return nil, err
 	}

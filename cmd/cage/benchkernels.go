@@ -15,7 +15,6 @@ import (
 
 func newBenchKernels() *cobra.Command {
 	m, o := benchModel{}, bench.KernelOptions{}
-	var sets []string
 	rate, predictions := 0.0, ""
 	cmd := &cobra.Command{
 		Use:   "kernels [RUN.toml]",
@@ -34,11 +33,7 @@ times    what was measured, as a multiple of the bound`,
 		Args: atMostOne("TOML file"),
 	}
 	flags := cmd.Flags()
-	m.sizeFlags(flags)
-	m.kindFlags(flags)
-	flags.StringVar(&m.preset, "preset", "", "a named size, as 30M: its layers, width, heads, context and vocabulary in place of those of the flags not given")
-	m.given = flags.Changed
-	flags.StringArrayVar(&sets, "set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
+	sets := m.runFlags(flags)
 	flags.IntVar(&o.Rounds, "steps", 10, "runs to count")
 	flags.Float64Var(&rate, "rate", 4000, "GB a second that the GPU reads and writes; 4000 is what good kernels reach on an H200")
 	flags.StringVar(&predictions, "predicted", "", `JSON file with predictions: {"kernels": {KEY: {"seconds": [LOW, HIGH], "instructions": N, "registers": N}}}`)
@@ -46,7 +41,7 @@ times    what was measured, as a multiple of the bound`,
 		if o.Rounds < 1 || !(rate > 0) {
 			return nil, usageError{fmt.Errorf("--steps %d, --rate %g: want positive numbers", o.Rounds, rate)}
 		}
-		cfg, err := m.config(args, sets)
+		cfg, err := m.config(args, *sets)
 		if err != nil {
 			return nil, err
 		}

@@ -127,7 +127,7 @@ func TestOperandsMayBeRotated(t *testing.T) {
 			if i > 0 {
 				what = "gradient of " + m.Params()[i-1].Name
 			}
-			if d := relativeDistance(rotated[i], plain[i]); !(d < 1e-5) {
+			if d := engine.Distance(rotated[i], plain[i]); !(d < 1e-5) {
 				t.Errorf("%s: the relative difference is %.2g", what, d)
 			}
 		}
@@ -195,7 +195,7 @@ func TestAttentionByPosition(t *testing.T) {
 			want := attentionOutputs(t, d, s, batch, context, gains, byFeature)
 			got := attentionOutputs(t, d, s, batch, context, gains, byPosition)
 			for i := range want {
-				if apart := relativeDistance(got[i], want[i]); !(apart < 1e-6) {
+				if apart := engine.Distance(got[i], want[i]); !(apart < 1e-6) {
 					t.Errorf("output %d: the relative difference is %.2g", i, apart)
 				}
 			}
@@ -251,11 +251,11 @@ func TestMarkedCore(t *testing.T) {
 			got := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, marked))
 			for i := range want {
 				// Sums of more terms are added up in another order: scores of up to 300 are rounded by 1e-5.
-				if apart := relativeDistance(got[i], want[i]); !(apart < 1e-5) {
+				if apart := engine.Distance(got[i], want[i]); !(apart < 1e-5) {
 					t.Errorf("output %d: the relative difference is %.2g", i, apart)
 				}
 			}
-			if apart := relativeDistance(testdevice.Evaluate(t, d, in, coreAndAdjoints(nil, plainCore))[0], want[0]); apart < 0.1 {
+			if apart := engine.Distance(testdevice.Evaluate(t, d, in, coreAndAdjoints(nil, plainCore))[0], want[0]); apart < 0.1 {
 				t.Errorf("without documents the values are only %.2g away", apart)
 			}
 		})
@@ -281,7 +281,7 @@ func TestFusedModel(t *testing.T) {
 			plain := evaluateOn(t, testdevice.Open(t, engine.Options{Precision: device.BFloat16, Attention: device.PlainAttention}), m, hashedWeights(m.Params()), tokens, batch, build)
 			fused := evaluateOn(t, testdevice.Open(t, engine.Options{Precision: device.BFloat16, Attention: device.FusedAttention}), m, hashedWeights(m.Params()), tokens, batch, build)
 			for i := range plain {
-				if apart := relativeDistance(fused[i], plain[i]); !(apart < 0.03) {
+				if apart := engine.Distance(fused[i], plain[i]); !(apart < 0.03) {
 					t.Errorf("output %d: the relative difference is %.2g", i, apart)
 				}
 			}

@@ -140,19 +140,9 @@ func coreAndAdjoints(documents []int32, coreOf func(segments *graph.Node) attent
 func compareCores(fused, plain [][]float32) error {
 	const most = 0.02
 	for i, what := range []string{"values", "gradient of queries", "gradient of keys", "gradient of values"} {
-		if apart := relativeDistance(fused[i], plain[i]); !(apart < most) {
+		if apart := engine.Distance(fused[i], plain[i]); !(apart < most) {
 			return fmt.Errorf("the %s of fused attention are %.2g from those of plain attention, relative to their norm: want less than %g", what, apart, most)
 		}
 	}
 	return nil
-}
-
-// relativeDistance is ‖a − b‖/‖b‖.
-func relativeDistance(a, b []float32) float64 {
-	difference, norm := 0.0, 0.0
-	for i := range b {
-		d := float64(a[i]) - float64(b[i])
-		difference, norm = difference+d*d, norm+float64(b[i])*float64(b[i])
-	}
-	return math.Sqrt(difference / norm)
 }

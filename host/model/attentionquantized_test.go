@@ -47,7 +47,7 @@ func TestAttentionQuantized(t *testing.T) {
 		want := outputs(withSites(m, Sites{}), same)
 		got := outputs(withSites(m, allSites), same)
 		for i := range want {
-			if apart := relativeDistance(got[i], want[i]); !(apart < 2e-5) {
+			if apart := engine.Distance(got[i], want[i]); !(apart < 2e-5) {
 				t.Errorf("output %d: the relative difference is %.2g", i, apart)
 			}
 		}
@@ -103,7 +103,7 @@ func TestDecodeQuantizesOperands(t *testing.T) {
 			return all[len(all)-m.Vocab:]
 		}
 		want := logits(bend)
-		if apart := relativeDistance(want, logits(nil)); apart < 1e-3 {
+		if apart := engine.Distance(want, logits(nil)); apart < 1e-3 {
 			t.Fatalf("quantizers change the logits by %.2g only", apart)
 		}
 		for _, pieces := range [][]int{{ends}, {8, 1, 1, 1}, {3, 5, 3}} {
@@ -122,7 +122,7 @@ func TestDecodeQuantizesOperands(t *testing.T) {
 				}
 				return []*graph.Node{logits}
 			})[0]
-			if apart := relativeDistance(got, want); !(apart < 5e-6) {
+			if apart := engine.Distance(got, want); !(apart < 5e-6) {
 				t.Errorf("pieces %v: the relative difference is %.2g", pieces, apart)
 			}
 		}

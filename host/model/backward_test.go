@@ -62,7 +62,7 @@ func testBackwardOperands(t *testing.T, m Language, precision device.Precision) 
 				want[i][j] *= rows[j/p.Dims[1]] * columns[j%p.Dims[1]]
 			}
 		}
-		if d := relativeDistance(got[i], want[i]); !(d < limit) {
+		if d := engine.Distance(got[i], want[i]); !(d < limit) {
 			t.Errorf("gradient of %s: the relative difference is %.2g, want less than %g", p.Name, d, limit)
 		}
 	}

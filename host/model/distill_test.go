@@ -317,7 +317,7 @@ func (c *teaching) check(t *testing.T, d Distillation, context int, q Activation
 	}
 	for i, p := range c.m.params {
 		got, want := out[3+i], out[3+len(c.m.params)+i]
-		if apart := relativeDistance(got, want); !(apart < 5e-5) {
+		if apart := engine.Distance(got, want); !(apart < 5e-5) {
 			t.Errorf("the gradient of %s is %.2g from that of the logits, relative to its norm", p.Name, apart)
 		}
 	}

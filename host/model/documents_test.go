@@ -96,7 +96,7 @@ func TestDocumentsByPosition(t *testing.T) {
 		return attend(x, w, norms, r, blockSites{}, nil)
 	})
 	for i := range want {
-		if apart := relativeDistance(got[i], want[i]); !(apart < 1e-6) {
+		if apart := engine.Distance(got[i], want[i]); !(apart < 1e-6) {
 			t.Errorf("output %d: the relative difference is %.2g", i, apart)
 		}
 	}

@@ -91,7 +91,7 @@ func TestBFloat16(t *testing.T) {
 					limit = 0.06
 				}
 			}
-			got := relativeDistance(rounded[i], exact[i])
+			got := engine.Distance(rounded[i], exact[i])
 			if !(got < limit) {
 				t.Errorf("%s: the relative difference is %.2g, want less than %g", what, got, limit)
 			}
@@ -130,7 +130,7 @@ func TestCrossEntropies(t *testing.T) {
 	}
 	rows, mask := evaluate(crossEntropyByRows, device.Float32, h), evaluate(crossEntropyAtOnce, device.Float32, h)
 	for i, what := range []string{"losses", "gradient of h", "gradient of the head"} {
-		if d := relativeDistance(mask[i], rows[i]); !(d < 1e-6) {
+		if d := engine.Distance(mask[i], rows[i]); !(d < 1e-6) {
 			t.Errorf("%s: the relative difference is %.2g", what, d)
 		}
 	}
@@ -190,7 +190,7 @@ func TestSources(t *testing.T) {
 		return append(got, want...)
 	})
 	for i, what := range pairs {
-		if d := relativeDistance(found[i], found[len(pairs)+i]); !(d < 1e-6) {
+		if d := engine.Distance(found[i], found[len(pairs)+i]); !(d < 1e-6) {
 			t.Errorf("%s: the relative difference is %.2g", what, d)
 		}
 	}

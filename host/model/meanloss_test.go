@@ -61,7 +61,7 @@ func TestLoss(t *testing.T) {
 					t.Fatalf("the loss is %g", want[0][0])
 				}
 				for i := range want {
-					if d := relativeDistance(got[i], want[i]); !(d < 1e-6) {
+					if d := engine.Distance(got[i], want[i]); !(d < 1e-6) {
 						t.Errorf("output %d: the relative difference is %.2g", i, d)
 					}
 				}
@@ -127,7 +127,7 @@ func TestLossInChunks(t *testing.T) {
 			})...)
 			for i := range got {
 				what := []string{"losses", "gradient of h", "gradient of the head"}[i%3]
-				if d := relativeDistance(got[i], want[i%3]); !(d < 1e-6) {
+				if d := engine.Distance(got[i], want[i%3]); !(d < 1e-6) {
 					t.Errorf("%s, %d chunks, output %d, %s: the relative difference is %.2g", precision, n, i, what, d)
 				}
 			}
@@ -221,7 +221,7 @@ func TestRowLosses(t *testing.T) {
 			t.Errorf("vocabulary %d: a kernel: %v", vocabulary, ok)
 		}
 		for i, got := range out[2:] {
-			if d := relativeDistance(got, out[i]); !(d < 1e-5) {
+			if d := engine.Distance(got, out[i]); !(d < 1e-5) {
 				t.Errorf("vocabulary %d, output %d: the relative difference is %.2g", vocabulary, i, d)
 			}
 		}

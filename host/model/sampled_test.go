@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -42,7 +43,7 @@ func TestSampledLoss(t *testing.T) {
 					}
 					return append(append(nodes, graph.Gradient(sampled, params...)...), graph.Gradient(want, params...)...)
 				})
-				if relativeDistance(out[0], out[1]) == 0 {
+				if engine.Distance(out[0], out[1]) == 0 {
 					t.Error("two keys draw the same tokens")
 				}
 				for i := range len(out[0]) / 2 {
@@ -57,7 +58,7 @@ func TestSampledLoss(t *testing.T) {
 				}
 				n := len(m.Params())
 				for i := range n {
-					if d := relativeDistance(out[4+i], out[4+n+i]); !(d < 1e-6) {
+					if d := engine.Distance(out[4+i], out[4+n+i]); !(d < 1e-6) {
 						t.Errorf("gradient of %s: the relative difference is %.2g", m.Params()[i].Name, d)
 					}
 				}

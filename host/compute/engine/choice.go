@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -197,17 +198,8 @@ func (d *Device) attempt(name string, inputs []*Buffer, build BuildFunc, timed b
 	if !timed {
 		return outputs, 0, nil
 	}
-	times := make([]time.Duration, calls)
-	for i := range times {
-		began := time.Now()
-		again, err := e.Run(inputs, nil)
-		times[i] = time.Since(began)
-		if err = errors.Join(err, FinalizeAll(again...)); err != nil {
-			return nil, 0, err
-		}
-	}
-	slices.Sort(times)
-	return outputs, times[calls/2], nil
+	median, err = e.Median(inputs, calls)
+	return outputs, median, err
 }
 
 // idleTime is the time of a call that computes next to nothing, nil if that fails.
@@ -224,6 +216,16 @@ func (d *Device) idleTime() any {
 		return nil
 	}
 	return median
+}
+
+// Distance is ‖a − b‖/‖b‖, for what compares the outputs of a [Trial].
+func Distance(a, b []float32) float64 {
+	difference, norm := 0.0, 0.0
+	for i := range b {
+		d := float64(a[i]) - float64(b[i])
+		difference, norm = difference+d*d, norm+float64(b[i])*float64(b[i])
+	}
+	return math.Sqrt(difference / norm)
 }
 
 // downloadFloats downloads float32 or bfloat16.

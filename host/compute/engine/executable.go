@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/pprof"
 	"slices"
+	"time"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/distributed"
@@ -271,6 +272,22 @@ func checkDonation(specs []Spec, inputs []*Buffer, donate []bool) error {
 		first[input] = i
 	}
 	return nil
+}
+
+// Median is the median time of some calls of Run, whose outputs nobody reads. The first call of an executable takes
+// longer than others: run it before.
+func (e *Executable) Median(inputs []*Buffer, calls int) (time.Duration, error) {
+	times := make([]time.Duration, calls)
+	for i := range times {
+		began := time.Now()
+		out, err := e.Run(inputs, nil)
+		times[i] = time.Since(began)
+		if err = errors.Join(err, FinalizeAll(out...)); err != nil {
+			return 0, err
+		}
+	}
+	slices.Sort(times)
+	return times[calls/2], nil
 }
 
 // Close frees the compiled step. Closing twice does nothing. It must not be called while Run is in progress.

@@ -201,7 +201,7 @@ type recordingBackend struct {
 	compute.Backend
 	builder compute.Builder // nil until the graph has a node
 	// functions stand for the graph's kernels until it is compiled, and kernels has these by their names.
-	functions map[kernelKey]*graph.Function
+	functions map[kernelKey]kernelFunction
 	kernels   map[string]Kernel
 	uses      []*KernelUse          // of the functions, in their order
 	notes     map[*graph.Node][]any // see Note
@@ -273,7 +273,7 @@ func (k Kernel) Call(inputs []*graph.Node, body func(in []*graph.Node) []*graph.
 	f, ok := r.functions[key]
 	if !ok {
 		name := fmt.Sprintf("kernel_%d", len(r.functions))
-		f = graph.NewFunction(g, name, func(*graph.Graph) []*graph.Node {
+		f.Function = graph.NewFunction(g, name, func(*graph.Graph) []*graph.Node {
 			parameters := make([]*graph.Node, len(inputs))
 			for i, in := range inputs {
 				parameters[i] = graph.Parameter(g, "", in.Shape())
@@ -282,18 +282,13 @@ func (k Kernel) Call(inputs []*graph.Node, body func(in []*graph.Node) []*graph.
 			return body(parameters)
 		})
 		if r.functions == nil {
-			r.functions, r.kernels = map[kernelKey]*graph.Function{}, map[string]Kernel{}
+			r.functions, r.kernels = map[kernelKey]kernelFunction{}, map[string]Kernel{}
 		}
-		r.functions[key], r.kernels[name] = f, k
-		r.uses = append(r.uses, &KernelUse{Kernel: k, Inputs: shapesOf(inputs), key: key})
+		f.use = &KernelUse{Kernel: k, Inputs: shapesOf(inputs)}
+		r.functions[key], r.kernels[name], r.uses = f, k, append(r.uses, f.use)
 	}
 	outputs := f.Call(inputs...)
-	for _, use := range r.uses {
-		if use.key == key {
-			use.Calls++
-			use.Outputs = shapesOf(outputs)
-		}
-	}
+	f.use.Calls, f.use.Outputs = f.use.Calls+1, shapesOf(outputs)
 	return outputs
 }
 
@@ -310,7 +305,12 @@ type KernelUse struct {
 	Program         string // name given to Compile
 	Inputs, Outputs []shapes.Shape
 	Calls           int // places in the program; those in a loop are executed more often
-	key             kernelKey
+}
+
+// A kernelFunction stands for a kernel in a graph.
+type kernelFunction struct {
+	*graph.Function
+	use *KernelUse
 }
 
 // Bytes is what a call reads and writes, each input and output once.

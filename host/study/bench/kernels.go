@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -207,21 +206,11 @@ func timeCalls(dev *engine.Device, use engine.KernelUse, calls, rounds int) (med
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, engine.FinalizeAll(inputs...)) }()
-	var times []float64
-	for range rounds + 1 {
-		began := time.Now()
-		out, err := run.Run(inputs, nil)
-		if err != nil {
-			return 0, err
-		}
-		times = append(times, time.Since(began).Seconds())
-		if err := engine.FinalizeAll(out...); err != nil {
-			return 0, err
-		}
+	if _, err := run.Median(inputs, 1); err != nil { // to warm up
+		return 0, err
 	}
-	times = times[1:] // the first warms up
-	slices.Sort(times)
-	return times[len(times)/2], nil
+	m, err := run.Median(inputs, rounds)
+	return m.Seconds(), err
 }
 
 // numbers are some from −1 to 1, or from −7 to 7 for integers, different for each index. A GPU is faster on numbers whose bits do not

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/device"
@@ -13,32 +14,7 @@ import (
 // kernelConfig is a step with kernels.
 func kernelConfig(t *testing.T, kind string) *config.Config {
 	t.Helper()
-	text := `[model]
-layers = 1
-width = 128
-heads = 2
-context = 32
-vocab = 256
-[data]
-train = "random"
-validation = "random"
-[train]
-steps = 1
-batch = 2
-[schedule]
-rate = 1e-3
-[optimizer]
-plugin = "adamw"
-[quantizer]
-plugin = "quest"
-[device]
-kind = "` + kind + `"
-`
-	cfg, err := config.Parse("kernels", []byte(text), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg
+	return parse(t, "model.width=128", "model.context=32", "model.vocab=256", fmt.Sprintf("device.kind=%q", kind))
 }
 
 // TestKernels: the CPU lists the kernels that a GPU has, which times each of them; what is predicted of one is found by its key.
