@@ -120,7 +120,7 @@ func (d *Device) Choices() []Choice {
 	return list
 }
 
-// A time of fused that is longer by this factor is not worth the memory.
+// slower is how many times as long as the plain way the fused one may take, because it needs less memory.
 const slower = 1.05
 
 // try compares the two ways of a trial, and if timed is set, their times, and completes the choice.
