@@ -71,6 +71,7 @@ func acrossAll(w *writer) {
 	float32s, bfloat16s, bytes, signed := loads("VMOVDQU"), loads("VPMOVZXWD"), loads("VPMOVZXBD"), loads("VPMOVSXBD")
 	for _, a := range []across{
 		{name: "acrossRounded", size: 4, per: 1, rounds: true, load: float32s, combine: func(w *writer) { round(w, "Y0", "Y4", "Y5") }},
+		{name: "acrossSingles", size: 4, per: 1, load: float32s, combine: func(*writer) {}},
 		{name: "acrossWidened", size: 2, per: 1, load: bfloat16s, combine: func(w *writer) { w.line("VPSLLD $16, Y0, Y0") }},
 		{name: "acrossRoundedHalves", size: 4, per: 2, rounds: true, load: float32s, combine: func(w *writer) {
 			round(w, "Y0", "Y4", "Y5")

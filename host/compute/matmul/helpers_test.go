@@ -2,6 +2,7 @@ package matmul
 
 import (
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -36,6 +37,44 @@ func TestRoundBits(t *testing.T) {
 	}
 }
 
+// TestFusedMultiplyAdd: one rounding of the exact result, by big numbers, for sums around halves of the last bit and below the
+// smallest normal number.
+func TestFusedMultiplyAdd(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	number := func(spread int) float32 {
+		x := float32(math.Ldexp(float64(r.IntN(1<<24)|1<<23), r.IntN(spread)-23-spread/2))
+		if r.IntN(2) == 0 {
+			x = -x
+		}
+		return x
+	}
+	wide := func(x float32) *big.Float { return new(big.Float).SetPrec(600).SetFloat64(float64(x)) }
+	for range 200000 {
+		x, y, z := number(8), number(8), number(60)
+		switch r.IntN(4) {
+		case 0: // few bits: ties
+			x, y = float32(r.IntN(9)), float32(r.IntN(1<<12))*0x1p-24
+		case 1: // subnormal
+			x, y, z = x*0x1p-75, y*0x1p-72, z*0x1p-126
+		}
+		exact := new(big.Float).SetPrec(600).Mul(wide(x), wide(y))
+		exact.Add(exact, wide(z))
+		want, _ := exact.Float32()
+		if got := fusedMultiplyAdd(x, y, z); got != want {
+			t.Fatalf("%v·%v + %v is %v, want %v", x, y, z, got, want)
+		}
+	}
+	inf := float32(math.Inf(1))
+	for _, c := range [][4]float32{{inf, 1, 1, inf}, {1, 1, -inf, -inf}, {0x1p100, 0x1p100, 1, inf}, {inf, 0, 1, inf - inf}, {inf, 1, -inf, inf - inf}} {
+		if got := fusedMultiplyAdd(c[0], c[1], c[2]); !sameNumber(got, c[3]) {
+			t.Errorf("%v·%v + %v is %v, want %v", c[0], c[1], c[2], got, c[3])
+		}
+	}
+	if got := fusedMultiplyAdd(0, -1, float32(math.Copysign(0, -1))); math.Float32bits(got) != 1<<31 {
+		t.Errorf("0·−1 − 0 is %v, want −0", got)
+	}
+}
+
 // TestVectorRounding: packers round as roundBits does: all upper halves, with lower ones that round up, down, and to even.
 func TestVectorRounding(t *testing.T) {
 	var x []float32
@@ -48,7 +87,7 @@ func TestVectorRounding(t *testing.T) {
 	}
 	const height = 16
 	eachTier(t, func(t *testing.T, tier *Tier) {
-		f := tier.floats
+		f := tier.bfloat16
 		for name, l := range map[string]Layout{
 			"along":  {Cross: []Axis{{height, len(x) / height}}, Contracted: []Axis{{len(x) / height, 1}}},
 			"across": {Cross: []Axis{{height, 1}}, Contracted: []Axis{{len(x) / height, height}}},
@@ -101,7 +140,7 @@ func TestFinish(t *testing.T) {
 			f.out = want
 			f.portable()
 			f.out = got
-			tier.floats.finish(&f)
+			tier.bfloat16.finish(&f)
 			for i := range want {
 				if math.Float32bits(got[i]) != math.Float32bits(want[i]) && !(got[i] != got[i] && want[i] != want[i]) {
 					t.Fatalf("%+v: element %d is %v, want %v", f, i, got[i], want[i])
@@ -145,7 +184,7 @@ func TestBytes(t *testing.T) {
 // TestKernelsCheck: a kernel panics before it leaves a slice.
 func TestKernelsCheck(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
-		for _, f := range append([]*format{tier.floats}, tier.codes...) {
+		for _, f := range append([]*format{tier.bfloat16, tier.float32}, tier.codes...) {
 			for i := range 3 {
 				a, b, c := make([]uint32, 5*f.rows), make([]uint32, 5*f.columns), make([]uint32, f.rows*f.columns)
 				*[]*[]uint32{&a, &b, &c}[i] = make([]uint32, 1)

@@ -1399,6 +1399,49 @@ vector:
 	VZEROUPPER
 	RET
 
+// func acrossSingles(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+TEXT ·acrossSingles(SB), NOSPLIT, $0-56
+	MOVQ dst+0(FP), DI
+	MOVQ panel+8(FP), R8
+	MOVQ height+16(FP), R9
+	MOVQ src+32(FP), SI
+	MOVQ ld+40(FP), R10
+	MOVQ words+48(FP), CX
+	SHLQ $2, R8
+	LEAQ (R10)(R10*2), R11
+	MOVQ R10, R13
+	SHLQ $2, R13
+
+word:
+	MOVQ panels+24(FP), R12
+	MOVQ SI, BX
+	MOVQ DI, DX
+
+panelloop:
+	MOVQ R9, AX
+	MOVQ DX, R15
+	LEAQ (BX)(R13*1), R14
+	PREFETCHT0 (R14)
+	MOVQ BX, R14
+
+vector:
+	VMOVDQU (R14), Y0
+	VMOVDQU Y0, (R15)
+	ADDQ $32, R14
+	ADDQ $32, R15
+	SUBQ $8, AX
+	JGT vector
+	LEAQ (BX)(R9*4), BX
+	ADDQ R8, DX
+	DECQ R12
+	JNZ panelloop
+	LEAQ (SI)(R10*1), SI
+	LEAQ (DI)(R9*4), DI
+	DECQ CX
+	JNZ word
+	VZEROUPPER
+	RET
+
 // func acrossWidened(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
 TEXT ·acrossWidened(SB), NOSPLIT, $0-56
 	MOVQ dst+0(FP), DI

@@ -34,19 +34,19 @@ func run1(t testing.TB, p *Product, out []float32, left, right Elements, s Scale
 }
 
 // checkFloats holds a product to the reference.
-func checkFloats(t *testing.T, tier *Tier, s shape, kinds [2]string, front bool, value func() float64) {
+func checkFloats(t *testing.T, tier *Tier, a Arithmetic, s shape, kinds [2]string, front bool, value func() float64) {
 	t.Helper()
 	l, r := s.layouts()
 	left, right := elements(t, kinds[0], reaches(t, l), front, value), elements(t, kinds[1], reaches(t, r), front, value)
-	p := plan(t, tier, BFloat16, s, Options{})
+	p := plan(t, tier, a, s, Options{})
 	out := guarded[float32](t, p.Size(), front)
 	for i := range out {
 		out[i] = float32(math.NaN()) // must not be read
 	}
 	run1(t, p, out, left, right, Scales{}, nil)
-	what := fmt.Sprintf("%s %v %v", tier.name, s, kinds)
-	for i, want := range reference(tier, l, r, left, right) {
-		if !near(t, what, i, out[i], want.sum, want.bound(tier, p.k)) {
+	what := fmt.Sprintf("%s %v %v %v", tier.name, a, s, kinds)
+	for i, want := range reference(tier, a, l, r, left, right) {
+		if !near(t, what, i, out[i], want.sum, want.bound(tier, a, p.k)) {
 			return
 		}
 	}
@@ -61,12 +61,14 @@ func checkCodes(t *testing.T, tier *Tier, s shape, front bool, left, right func(
 	out := guarded[float32](t, p.Size(), front)
 	run1(t, p, out, x, y, Scales{}, nil)
 	what := fmt.Sprintf("%s %v", tier.name, s)
-	for i, want := range reference(tier, l, r, x, y) {
+	for i, want := range reference(tier, Int8, l, r, x, y) {
 		if !near(t, what, i, out[i], float64(float32(want.sum)), 0) {
 			return
 		}
 	}
 }
+
+var floatArithmetics = []Arithmetic{BFloat16, Float32}
 
 // eachTier runs a test for every tier of this processor.
 func eachTier(t *testing.T, f func(t *testing.T, tier *Tier)) {
@@ -79,7 +81,11 @@ func eachTier(t *testing.T, f func(t *testing.T, tier *Tier)) {
 func TestSizes(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(1, 2))
-		for _, f := range []*format{tier.floats, tier.codes[0]} {
+		for _, a := range []Arithmetic{BFloat16, Float32, Int8} {
+			f := tier.codes[0]
+			if a != Int8 {
+				f = tier.floats(a)
+			}
 			for _, m := range around(f.rows) {
 				for _, n := range around(f.columns) {
 					for _, k := range effort.Sample([]int{1, 7, 16}, []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 64, 70}, upTo(70)) {
@@ -87,7 +93,7 @@ func TestSizes(t *testing.T) {
 							limit := []int{1, 7, 31, 127}[r.IntN(4)]
 							checkCodes(t, tier, square(m, n, k), r.IntN(2) == 0, codes(r, limit), codes(r, limit))
 						} else {
-							checkFloats(t, tier, square(m, n, k), [2]string{"float32", "bfloat16"}, r.IntN(2) == 0, normal(r))
+							checkFloats(t, tier, a, square(m, n, k), [2]string{"float32", "bfloat16"}, r.IntN(2) == 0, normal(r))
 						}
 						if t.Failed() {
 							return
@@ -152,7 +158,8 @@ func TestLayouts(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 4))
 		for i, s := range layoutsToTry() {
 			for _, kinds := range [][2]string{{"float32", "float32"}, {"bfloat16", "float32"}, {"bfloat16", "bfloat16"}} {
-				checkFloats(t, tier, s, kinds, i%2 == 0, normal(r))
+				checkFloats(t, tier, BFloat16, s, kinds, i%2 == 0, normal(r))
+				checkFloats(t, tier, Float32, s, kinds, i%2 == 1, normal(r))
 			}
 			for _, limits := range [][2]int{{7, 7}, {127, 127}, {20, 127}, {31, 3}} {
 				checkCodes(t, tier, s, i%2 == 0, codes(r, limits[0]), codes(r, limits[1]))
@@ -169,10 +176,12 @@ func TestWild(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(5, 6))
 		for range effort.Sample(20, 100, 2000) {
-			s := square(1+r.IntN(30), 1+r.IntN(40), 1+r.IntN(6))
-			checkFloats(t, tier, s, [2]string{"float32", "float32"}, false, wild(r))
-			s.left, s.right = []int{1, 0}, []int{1, 0}
-			checkFloats(t, tier, s, [2]string{"bfloat16", "float32"}, false, wild(r))
+			for _, a := range floatArithmetics {
+				s := square(1+r.IntN(30), 1+r.IntN(40), 1+r.IntN(6))
+				checkFloats(t, tier, a, s, [2]string{"float32", "float32"}, false, wild(r))
+				s.left, s.right = []int{1, 0}, []int{1, 0}
+				checkFloats(t, tier, a, s, [2]string{"bfloat16", "float32"}, false, wild(r))
+			}
 		}
 	})
 }
@@ -232,7 +241,8 @@ func TestOptions(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(9, 10))
 		for _, s := range []shape{square(20, 35, 30), square(13, 40, 1100), {batch: []int{40}, m: []int{7}, n: []int{17}, k: []int{9}}} {
-			for i := range 36 {
+			for i := range 72 {
+				a := floatArithmetics[i/36]
 				o := Options{Round: i&1 != 0, Add: i&2 != 0}
 				batch, m, n := product(s.batch), product(s.m), product(s.n)
 				sizes := [][2]int{{0, 0}, {1, 1}, {m, n}, {m * batch, n * batch}, {0, n}, {m, 0}}[i/4%6]
@@ -245,13 +255,13 @@ func TestOptions(t *testing.T) {
 				}
 				l, rl := s.layouts()
 				x, y := elements(t, "float32", reaches(t, l), false, normal(r)), elements(t, "float32", reaches(t, rl), false, normal(r))
-				p := plan(t, tier, BFloat16, s, o)
+				p := plan(t, tier, a, s, o)
 				out := floats(r, p.Size())
 				before := slices.Clone(out)
 				run1(t, p, out, x, y, scales, nil)
-				what := fmt.Sprintf("%v %+v %v", s, o, sizes)
-				for at, e := range reference(tier, l, rl, x, y) {
-					want, bound := e.sum, e.bound(tier, p.k)
+				what := fmt.Sprintf("%v %v %+v %v", a, s, o, sizes)
+				for at, e := range reference(tier, a, l, rl, x, y) {
+					want, bound := e.sum, e.bound(tier, a, p.k)
 					for _, scale := range []float64{pick(scales.Rows, at/n, m, batch), pick(scales.Columns, at/(n*m)*n+at%n, n, batch)} {
 						want, bound = want*scale, bound*math.Abs(scale)
 						bound += roundoff * (math.Abs(want) + bound)
@@ -307,7 +317,7 @@ func TestSameBits(t *testing.T) {
 		r := rand.New(rand.NewPCG(11, 12))
 		for _, s := range []shape{square(150, 130, 1500), square(7, 4200, 300), square(3000, 9, 40), {batch: []int{20}, m: []int{64}, n: []int{48}, k: []int{30}}, {batch: []int{3}, m: []int{200}, n: []int{100}, k: []int{300}}} {
 			l, rl := s.layouts()
-			for _, a := range []Arithmetic{BFloat16, Int8} {
+			for _, a := range []Arithmetic{BFloat16, Float32, Int8} {
 				kind, value := "float32", normal(r)
 				if a == Int8 {
 					kind, value = "int8", codes(r, 7)
@@ -330,27 +340,38 @@ func TestSameBits(t *testing.T) {
 	})
 }
 
-// TestFloatTiersAgree: tiers that multiply float32 words have equal bits.
+// TestFloatTiersAgree: tiers that multiply float32 words have equal bits: rounded to bfloat16 for numbers whose products are normal,
+// and in float32 for all.
 func TestFloatTiersAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	for _, s := range append(layoutsToTry(), square(100, 90, 1000)) {
 		l, rl := s.layouts()
-		x, y := elements(t, "float32", reaches(t, l), false, normal(r)), elements(t, "float32", reaches(t, rl), false, normal(r))
-		var want []float32
-		for i, tier := range slices.Backward(Tiers()) {
-			if tier.floats.per != 1 {
-				continue
-			}
-			p := plan(t, tier, BFloat16, s, Options{})
-			out := make([]float32, p.Size())
-			run1(t, p, out, x, y, Scales{}, nil)
-			if i == len(Tiers())-1 {
-				want = out
-			} else if !slices.Equal(out, want) {
-				t.Errorf("%s: %v has other bits than the portable tier", tier.name, s)
+		for _, c := range []struct {
+			a     Arithmetic
+			value func() float64
+		}{{BFloat16, normal(r)}, {Float32, normal(r)}, {Float32, wild(r)}, {Float32, tiny(r)}} {
+			x, y := elements(t, "float32", reaches(t, l), false, c.value), elements(t, "float32", reaches(t, rl), false, c.value)
+			var want []float32
+			for i, tier := range slices.Backward(Tiers()) {
+				if tier.floats(c.a).per != 1 {
+					continue
+				}
+				p := plan(t, tier, c.a, s, Options{})
+				out := make([]float32, p.Size())
+				run1(t, p, out, x, y, Scales{}, nil)
+				if i == len(Tiers())-1 {
+					want = out
+				} else if !slices.EqualFunc(out, want, sameNumber) {
+					t.Errorf("%s, %v: %v has other bits than the portable tier", tier.name, c.a, s)
+				}
 			}
 		}
 	}
+}
+
+// sameNumber tells whether two numbers have the same bits, or are both not a number.
+func sameNumber(x, y float32) bool {
+	return math.Float32bits(x) == math.Float32bits(y) || x != x && y != y
 }
 
 // TestNoAllocations: a run takes its memory from the one before.
@@ -359,7 +380,7 @@ func TestNoAllocations(t *testing.T) {
 		t.Skip("pools lose things at random under the race detector")
 	}
 	tier := Tiers()[0]
-	for _, a := range []Arithmetic{BFloat16, Int8} {
+	for _, a := range []Arithmetic{BFloat16, Float32, Int8} {
 		for _, s := range []shape{square(200, 300, 400), {batch: []int{50}, m: []int{30}, n: []int{30}, k: []int{30}}, {m: []int{99}, n: []int{101}, k: []int{103}, left: []int{1, 0}, right: []int{1, 0}}} {
 			p := plan(t, tier, a, s, Options{Add: true, Round: true})
 			l, r := s.layouts()
@@ -441,7 +462,7 @@ func TestInstruction(t *testing.T) {
 		p.Run(2)
 	}
 	for _, tier := range Tiers() {
-		for _, name := range []string{tier.Instruction(BFloat16, 0), tier.Instruction(Int8, 7), tier.Instruction(Int8, 127)} {
+		for _, name := range []string{tier.Instruction(BFloat16, 0), tier.Instruction(Float32, 0), tier.Instruction(Int8, 7), tier.Instruction(Int8, 127)} {
 			if tier != portable && !known[name] {
 				t.Errorf("%s multiplies with %q, whose peak is not measured", tier.Name(), name)
 			}

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-var portable = &Tier{"portable", portableFloats, []*format{portableCodes}}
+var portable = &Tier{"portable", portableFloats, portableSingles, []*format{portableCodes}}
 
 var portableHelpers = &helpers{
 	transpose: transposePortable, shift: shiftPortable, addColumns: addColumnsPortable, extremes: extremesPortable, finish: (*finish).portable,
@@ -16,6 +16,13 @@ var portableFloats = &format{
 	name: "float32 multiply, add", rows: 4, columns: 4, per: 1, kernel: floatsPortable,
 	float32s:  packer[float32]{along: roundFloat32s, across: func(dst []uint32, src *[4][]float32) { roundFloat32s(dst, src[0]) }},
 	bfloat16s: packer[uint16]{along: widenBFloat16s, across: func(dst []uint32, src *[4][]uint16) { widenBFloat16s(dst, src[0]) }},
+	helpers:   portableHelpers,
+}
+
+var portableSingles = &format{
+	name: "float32 fused multiply-add", rows: 4, columns: 4, per: 1, kernel: singlesPortable,
+	float32s:  packer[float32]{along: copyFloat32s, across: func(dst []uint32, src *[4][]float32) { copyFloat32s(dst, src[0]) }},
+	bfloat16s: portableFloats.bfloat16s,
 	helpers:   portableHelpers,
 }
 
@@ -40,6 +47,8 @@ func roundFloat32s(dst []uint32, src []float32) {
 		dst[i] = roundBits(math.Float32bits(x))
 	}
 }
+
+func copyFloat32s(dst []uint32, src []float32) { copy(dst, asWords(src[:len(dst)])) }
 
 func widenBFloat16s(dst []uint32, src []uint16) {
 	src = src[:len(dst)]
@@ -86,6 +95,51 @@ func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool)
 		}
 		to[0], to[1], to[2], to[3] = s0, s1, s2, s3
 	}
+}
+
+// singlesPortable rounds once for a product and its addition, as the instructions of other tiers do.
+func singlesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
+	a, b = a[:4*words], b[:4*words]
+	for r := range 4 {
+		var s [4]float32
+		for i := 0; i+4 <= len(a) && i+4 <= len(b); i += 4 {
+			x := math.Float32frombits(a[i+r])
+			for j, y := range (*[4]uint32)(b[i:]) {
+				s[j] = fusedMultiplyAdd(x, math.Float32frombits(y), s[j])
+			}
+		}
+		to := asFloats((*[4]uint32)(c[r*stride:])[:])
+		for j := range to {
+			if accumulate {
+				to[j] += s[j]
+			} else {
+				to[j] = s[j]
+			}
+		}
+	}
+}
+
+// fusedMultiplyAdd is x·y + z, rounded once. The product is exact in float64. Where the sum there is not, it is rounded to odd:
+// of its two neighbours the one whose last bit is 1, so that rounding it again gives what rounding the exact sum would (Boldo
+// and Melquiond, "Emulation of FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd", IEEE Transactions on
+// Computers 57(4), 2008).
+func fusedMultiplyAdd(x, y, z float32) float32 {
+	product, addend := float64(x)*float64(y), float64(z)
+	sum := product + addend
+	bits := math.Float64bits(sum)
+	if bits&1 == 0 && !math.IsInf(sum, 0) && !math.IsNaN(sum) {
+		// What the sum lacks (Knuth, The Art of Computer Programming, volume 2, section 4.2.2, theorem B).
+		part := sum - product
+		rest := (product - (sum - part)) + (addend - part)
+		switch {
+		case rest == 0:
+		case (rest > 0) == (sum > 0):
+			bits++
+		default:
+			bits--
+		}
+	}
+	return float32(math.Float64frombits(bits))
 }
 
 func codesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {

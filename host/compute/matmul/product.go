@@ -10,13 +10,15 @@ import (
 // Arithmetic is what a product computes with.
 type Arithmetic int
 
-// The two arithmetics. BFloat16 takes operands of float32 or bfloat16, Int8 those of 8-bit integers.
+// The arithmetics. BFloat16 and Float32 take operands of float32 or bfloat16: the first rounds them to bfloat16, the second takes
+// them as they are. Int8 takes those of 8-bit integers.
 const (
 	BFloat16 Arithmetic = iota
 	Int8
+	Float32
 )
 
-func (a Arithmetic) String() string { return [...]string{"bfloat16", "int8"}[a] }
+func (a Arithmetic) String() string { return [...]string{"bfloat16", "int8", "float32"}[a] }
 
 // Options say what becomes of the sums. They are first multiplied by the scales given to [Product.Run].
 type Options struct {
@@ -41,7 +43,7 @@ type Product struct {
 // New plans the product of a left operand by a right one. Its output has the axes [batch …, left cross …, right cross …]
 // in row-major order.
 func New(t *Tier, a Arithmetic, left, right Layout, o Options) (*Product, error) {
-	if t == nil || a != BFloat16 && a != Int8 {
+	if t == nil || a < BFloat16 || a > Float32 {
 		return nil, errors.New("a product needs a tier and an arithmetic")
 	}
 	if err := equalSizes("batch", left.Batch, right.Batch); err != nil {

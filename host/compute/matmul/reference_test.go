@@ -78,10 +78,13 @@ func offsets(axes []Axis) []int {
 }
 
 // values returns the elements as the numbers that are multiplied.
-func values(t *Tier, e Elements) []float64 {
+func values(t *Tier, a Arithmetic, e Elements) []float64 {
 	all := make([]float64, max(len(e.Float32), len(e.BFloat16), len(e.Int8)))
 	for i, x := range e.Float32 {
-		all[i] = float64(math.Float32frombits(roundBits(math.Float32bits(x))))
+		if a == BFloat16 {
+			x = math.Float32frombits(roundBits(math.Float32bits(x)))
+		}
+		all[i] = float64(x)
 	}
 	for i, x := range e.BFloat16 {
 		all[i] = float64(math.Float32frombits(uint32(x) << 16))
@@ -90,7 +93,7 @@ func values(t *Tier, e Elements) []float64 {
 		all[i] = float64(x)
 	}
 	for i, x := range all {
-		if flushes(t) && math.Abs(x) < 0x1p-126 {
+		if flushes(t, a) && math.Abs(x) < 0x1p-126 {
 			all[i] = 0
 		}
 	}
@@ -100,13 +103,13 @@ func values(t *Tier, e Elements) []float64 {
 // An exact is an element of a product: its value, and the sum of the magnitudes of all its summands.
 type exact struct{ sum, magnitude float64 }
 
-// flushes tells whether a tier takes subnormal operands for zero, so that infinity times one of them is NaN.
-func flushes(t *Tier) bool { return t.name == "avx512bf16" }
+// flushes tells whether products of a tier take subnormal operands for zero, so that infinity times one of them is NaN.
+func flushes(t *Tier, a Arithmetic) bool { return t.name == "avx512bf16" && a == BFloat16 }
 
-func reference(t *Tier, l, r Layout, left, right Elements) []exact {
+func reference(t *Tier, a Arithmetic, l, r Layout, left, right Elements) []exact {
 	var out []exact
 	lb, rb, lm, rn, lk, rk := offsets(l.Batch), offsets(r.Batch), offsets(l.Cross), offsets(r.Cross), offsets(l.Contracted), offsets(r.Contracted)
-	lv, rv := values(t, left), values(t, right)
+	lv, rv := values(t, a, left), values(t, a, right)
 	for b := range lb {
 		for _, i := range lm {
 			for _, j := range rn {
@@ -164,6 +167,11 @@ func wild(r *rand.Rand) func() float64 {
 	}
 }
 
+// tiny are numbers whose products are near the smallest of float32.
+func tiny(r *rand.Rand) func() float64 {
+	return func() float64 { return r.NormFloat64() * math.Ldexp(1, r.IntN(20)-75) }
+}
+
 // roundoff is the relative error of a float32 operation.
 const roundoff = 0x1p-24
 
@@ -171,10 +179,10 @@ const roundoff = 0x1p-24
 // blocks and one for each block, each of which is off by roundoff of what has been summed up, which is no more than the
 // magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, (3.5)), or by half of the smallest
 // number, or where subnormal sums become zero, by the smallest normal one.
-func (e exact) bound(tier *Tier, k int) float64 {
+func (e exact) bound(tier *Tier, a Arithmetic, k int) float64 {
 	n := float64(k + k/blockWords + 2)
 	b := n * roundoff / (1 - n*roundoff) * e.magnitude
-	if flushes(tier) {
+	if flushes(tier, a) {
 		return b + n*0x1p-126
 	}
 	return b + n*0x1p-150

@@ -125,8 +125,8 @@ func (r *run) end() {
 // ones: sums are exact in any case.
 func (r *run) chooseFormat() {
 	r.steps, r.offset = math.MaxInt32, 0
-	if r.arithmetic == BFloat16 {
-		r.format = r.tier.floats
+	if r.arithmetic != Int8 {
+		r.format = r.tier.floats(r.arithmetic)
 		return
 	}
 	for _, f := range r.tier.codes {

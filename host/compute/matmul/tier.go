@@ -11,8 +11,9 @@ import (
 
 // A Tier is a set of kernels for the instructions of a processor.
 type Tier struct {
-	name   string
-	floats *format
+	name     string
+	bfloat16 *format
+	float32  *format // takes operands as they are
 	// codes are the formats of 8-bit integers, the fastest first. All but the last may refuse operands by their magnitudes.
 	codes []*format
 }
@@ -102,16 +103,24 @@ type packer[T any] struct {
 
 // HasBFloat16 reports whether the tier has an instruction for products in bfloat16. Others round operands to it and multiply in
 // float32, and give the same bits as each other.
-func (t *Tier) HasBFloat16() bool { return t.floats.per == 2 }
+func (t *Tier) HasBFloat16() bool { return t.bfloat16.per == 2 }
 
 // Instruction names the instruction that multiplies, as [Peaks] does where it lists it. Of integers it depends on their
 // magnitudes: largest is that of both operands.
 func (t *Tier) Instruction(a Arithmetic, largest int) string {
-	if a == BFloat16 {
-		return t.floats.name
+	if a != Int8 {
+		return t.floats(a).name
 	}
 	i := slices.IndexFunc(t.codes, func(f *format) bool { return f.headroom == 0 || f.stepsWithin(-largest, largest, largest) >= minSteps })
 	return t.codes[i].name
+}
+
+// floats is the format of an arithmetic of floats.
+func (t *Tier) floats(a Arithmetic) *format {
+	if a == Float32 {
+		return t.float32
+	}
+	return t.bfloat16
 }
 
 // stepsWithin is how many words a kernel with headroom adds up before it widens, for left elements from low to high and right

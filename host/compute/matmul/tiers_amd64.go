@@ -19,14 +19,14 @@ func processorTiers() []*Tier {
 	}
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ {
 		if x.HasAVX512BF16 && x.HasAVX512VNNI {
-			all = append(all, &Tier{"avx512bf16", formatHalves512, []*format{formatQuads512}})
+			all = append(all, &Tier{"avx512bf16", formatHalves512, formatSingles512, []*format{formatQuads512}})
 		}
 		if x.HasAVX512VNNI {
-			all = append(all, &Tier{"avx512vnni", formatFloats512, []*format{formatQuads512}})
+			all = append(all, &Tier{"avx512vnni", formatFloats512, formatSingles512, []*format{formatQuads512}})
 		}
-		all = append(all, &Tier{"avx512", formatFloats512, []*format{formatQuads256, formatPairs256}})
+		all = append(all, &Tier{"avx512", formatFloats512, formatSingles512, []*format{formatQuads256, formatPairs256}})
 	}
-	return append(all, &Tier{"avx2", formatFloats256, []*format{formatQuads256, formatPairs256}})
+	return append(all, &Tier{"avx2", formatFloats256, formatSingles256, []*format{formatQuads256, formatPairs256}})
 }
 
 var helpers256 = &helpers{
@@ -41,6 +41,16 @@ var formatFloats256 = &format{
 var formatFloats512 = &format{
 	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, kernel: checked(12, 32, floats512),
 	float32s: wordsOfFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
+}
+
+var formatSingles256 = &format{
+	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, kernel: checked(6, 16, floats256),
+	float32s: float32sAsTheyAre, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
+}
+
+var formatSingles512 = &format{
+	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, kernel: checked(12, 32, floats512),
+	float32s: float32sAsTheyAre, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
 }
 
 var formatHalves512 = &format{
@@ -79,6 +89,10 @@ var (
 	wordsOfFloat32s = packer[float32]{
 		along: roundFloat32s256, across: func(dst []uint32, src *[4][]float32) { roundFloat32s256(dst, src[0]) },
 		straightAlong: alongBy[float32](transposeRounded8, 1), straightAcross: acrossBy[float32](acrossRounded, 1),
+	}
+	float32sAsTheyAre = packer[float32]{
+		along: copyFloat32s, across: func(dst []uint32, src *[4][]float32) { copyFloat32s(dst, src[0]) },
+		straightAlong: alongBy[float32](transpose8, 1), straightAcross: acrossBy[float32](acrossSingles, 1),
 	}
 	wordsOfBFloat16s = packer[uint16]{
 		along: widenBFloat16s256, across: func(dst []uint32, src *[4][]uint16) { widenBFloat16s256(dst, src[0]) },
@@ -186,6 +200,9 @@ func acrossBy[T any](f func(dst *uint32, panel, height, panels int, src unsafe.P
 
 //go:noescape
 func acrossRounded(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossSingles(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
 
 //go:noescape
 func acrossWidened(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
