@@ -15,9 +15,9 @@ import (
 )
 
 // chooseCore returns the core of attention by position for the graph's device, and nil where attention by feature is
-// better: in float32, and where products need their operands transposed.
+// better: where products need their operands transposed, and in float32 on GPUs.
 func chooseCore(g *graph.Graph, s architecture.Settings, context int, segments *graph.Node) attentionCore {
-	if !engine.InBFloat16(g) || engine.TransposesOperands(g) {
+	if engine.TransposesOperands(g) || !engine.OnCPU(g) && !engine.InBFloat16(g) {
 		return nil
 	}
 	return coreSizes{group: s.Heads / s.KVHeads, size: s.HeadSize, context: context, documents: segments != nil && !engine.OnCPU(g)}.choose(engine.DeviceOf(g), segments)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -98,6 +99,35 @@ func TestBFloat16(t *testing.T) {
 			if got < 1e-5 {
 				t.Errorf("%s: the relative difference is %.2g: the products were not rounded", what, got)
 			}
+		}
+	})
+}
+
+// TestFusedFloat32 compares losses and gradients of this project's own products, attention and passes with those of the library's
+// operations: only the order of sums differs. Unquantized, as in [TestBFloat16].
+func TestFusedFloat32(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, m Language) {
+		const batch, context = 4, 16
+		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
+		build := func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			loss := m.Loss(params, ids, nil)
+			return append([]*graph.Node{loss}, graph.Gradient(loss, params...)...)
+		}
+		evaluate := func(kernels device.Kernels) [][]float32 {
+			return evaluateOn(t, testdevice.OpenCPU(t, engine.Options{Kernels: kernels}), m, hashedWeights(m.Params()), tokens, batch, build)
+		}
+		library, fused := evaluate(device.GraphKernels), evaluate(device.FusedKernels)
+		equal := 0
+		for i := range library {
+			if apart := engine.Distance(fused[i], library[i]); !(apart < 1e-5) {
+				t.Errorf("output %d: the relative difference is %.2g", i, apart)
+			}
+			if slices.Equal(fused[i], library[i]) {
+				equal++
+			}
+		}
+		if equal == len(library) {
+			t.Error("all outputs have the bits of the library: it has computed both")
 		}
 	})
 }

@@ -20,9 +20,9 @@ func embed(table, ids *graph.Node) *graph.Node {
 }
 
 // crossEntropy returns −log softmax(h·headᵀ)[target] for each row of h [tokens, width], with head [vocabulary, width]
-// and targets [tokens], computed in n chunks one after the other on GPUs and in bfloat16.
+// and targets [tokens], computed in n chunks one after the other but for the library's float32 on the CPU.
 func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
-	if engine.OnCPU(h.Graph()) && !engine.InBFloat16(h.Graph()) {
+	if engine.TransposesOperands(h.Graph()) {
 		return crossEntropyByRows(h, head, targets)
 	}
 	if n == 1 {
@@ -118,7 +118,7 @@ func nanUnlessValid(x, ids *graph.Node, vocabulary int) *graph.Node {
 
 // Loss implements [Model]. In the gradient of a mean, the factor of each loss is known in advance. So the tokens go
 // through the head chunk by chunk, forward and backward, and only the logits of one chunk and their gradient are in
-// memory: for all of 32,768 tokens and 32,000 words they would take 6.3 GB. On the CPU in float32 the backward pass
+// memory: for all of 32,768 tokens and 32,000 words they would take 6.3 GB. In the library's float32 on the CPU the backward pass
 // follows the forward pass, as usual.
 func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
 	in, h := m.readHidden(params, batch, q)
@@ -128,7 +128,7 @@ func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q Activation
 // meanLoss is the mean of the losses of targets, [batch·context].
 func (m *transformer) meanLoss(in sequences, h, head, targets *graph.Node) *graph.Node {
 	tokens := targets.Shape().Dim(0)
-	if engine.OnCPU(h.Graph()) && !engine.InBFloat16(h.Graph()) {
+	if engine.TransposesOperands(h.Graph()) {
 		return graph.ReduceAllMean(m.weightLosses(crossEntropy(m.chunks(tokens), h, head, targets), in))
 	}
 	targets = graph.InsertAxes(targets, -1)

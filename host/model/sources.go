@@ -74,7 +74,7 @@ func swiGLU(a, b *graph.Node) *graph.Node {
 		if err != nil {
 			panic(err)
 		}
-		lower.Source{Inputs: []*graph.Node{a, b}, InBFloat16: true, Forward: forward, Backward: backward,
+		lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward, Backward: backward,
 			Adjoint: func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}.AttachTo(y)
 	}
 	return y

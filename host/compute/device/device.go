@@ -51,7 +51,7 @@ const (
 	BlockProducts   Products = "fp4"     // of four-bit floats, if both have scales for their blocks, as in MXFP4 or NVFP4
 )
 
-// Kernels is a way to compute programs of plugins on a GPU.
+// Kernels is a way to compute programs of plugins.
 type Kernels string
 
 // The ways to compute programs of plugins.

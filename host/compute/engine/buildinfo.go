@@ -21,7 +21,8 @@ type BuildInfo struct {
 
 	// Products says to which type matrix products round their operands, if not float32: "bfloat16" for products that
 	// ask for the device's precision, "tf32" for the others. On the CPU it also names what rounds sums in an order of its own:
-	// "bfloat16/avx512bf16" is the instruction for bfloat16, "bfloat16/library" a build that lacks natives.
+	// "bfloat16/avx512bf16" is the instruction for bfloat16, "bfloat16/library" a build that lacks natives, "float32/fused" what
+	// [device.FusedKernels] make of float32.
 	Products string `json:"products,omitempty"`
 
 	// Replicas is the number of replicas, if there are several: it affects the order of rounding in sums.
@@ -89,6 +90,9 @@ func (d *Device) products() string {
 			}
 		}
 		list = append(list, name)
+	}
+	if d.FusesFloat32() {
+		list = append(list, "float32/fused")
 	}
 	if d.kind == device.CUDA && d.options.TF32 {
 		list = append(list, "tf32")

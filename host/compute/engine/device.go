@@ -40,10 +40,11 @@ type Options struct {
 	// On the CPU device [device.BFloat16] is faster than float32 where the processor has products in bfloat16.
 	Precision device.Precision
 
-	// Attention says how models compute attention in bfloat16; [device.AutoAttention] if empty. Float32 ignores it.
+	// Attention says how models compute attention; [device.AutoAttention] if empty. Float32 ignores it without [device.FusedKernels].
 	Attention device.Attention
 
-	// Kernels says how programs of plugins are computed in bfloat16; [device.AutoKernels] if empty. Float32 ignores it.
+	// Kernels says how programs of plugins are computed; [device.AutoKernels] if empty. In float32, [device.FusedKernels] are for the
+	// CPU, where they also replace the library's products and attention; see [Device.FusesFloat32].
 	Kernels device.Kernels
 
 	// Products says how quantized matrices are multiplied; [device.FloatProducts] if empty. [device.BlockProducts] is for GPUs

@@ -66,6 +66,8 @@ func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, 
 func dot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rounded bool) *graph.Node {
 	g := a.Graph()
 	switch {
+	case DeviceOf(g).FusesFloat32():
+		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, matmul.Options{})
 	case !InBFloat16(g):
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
 	case hasProducts(g):

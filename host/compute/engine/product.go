@@ -13,7 +13,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// Products of the CPU device in bfloat16 and of integers are those of package matmul, as natives.
+// Products of the CPU device in bfloat16 and of integers are those of package matmul, as natives, and those in float32 where
+// [device.FusedKernels] are asked for.
 
 // ProductTier returns the kernels for products on this processor.
 var ProductTier = sync.OnceValues(matmul.Best)
@@ -26,10 +27,20 @@ func nativeTier() (*matmul.Tier, error) {
 	return ProductTier()
 }
 
-// hasProducts reports whether products of the graph are those of package matmul.
+// hasProducts reports whether the graph may use products of package matmul.
 func hasProducts(g *graph.Graph) bool {
 	_, err := nativeTier()
 	return err == nil && OnCPU(g)
+}
+
+// FusesFloat32 reports whether a device, which may be nil, computes float32 on the CPU by this project's own products, attention and
+// passes over rows, in place of the library's operations: faster, with other bits.
+func (d *Device) FusesFloat32() bool {
+	if d == nil || d.kind != device.CPU || d.options.Precision != device.Float32 || d.options.Kernels != device.FusedKernels {
+		return false
+	}
+	_, err := nativeTier()
+	return err == nil
 }
 
 // WarnOfProducts warns if products take longer than the device's options let expect.
@@ -48,15 +59,15 @@ func (d *Device) WarnOfProducts() {
 }
 
 // TransposesOperands reports whether products of the graph's device read operands in one order of axes only, so that others
-// are transposed in memory first. Graphs are then better built so that few are. It is so for float32 on the CPU.
+// are transposed in memory first. Graphs are then better built so that few are. It is so for the library's float32 on the CPU.
 func TransposesOperands(g *graph.Graph) bool {
-	return OnCPU(g) && !(InBFloat16(g) && hasProducts(g))
+	return OnCPU(g) && !DeviceOf(g).FusesFloat32() && !(InBFloat16(g) && hasProducts(g))
 }
 
-// nativeDot is [DotGeneral] by package matmul, in bfloat16 for operands of floats and exact for those of int8. rows and columns
+// nativeDot is [DotGeneral] by package matmul, in the device's precision for operands of floats and exact for those of int8. rows and columns
 // scale the results of each row of a and each row of b, see [matmul.Scales]; nil for none.
 func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rows, columns *graph.Node, o matmul.Options) *graph.Node {
-	arithmetic := matmul.BFloat16
+	arithmetic := Arithmetic(a.Graph())
 	if a.DType() == dtypes.Int8 {
 		arithmetic = matmul.Int8
 	}
@@ -97,6 +108,14 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 		return p.Run(out[0].Flat.([]float32), left, right, s, parallel)
 	}
 	return product.Call(inputs...)[0]
+}
+
+// Arithmetic is what package matmul computes products of floats with, in the precision of the graph's device.
+func Arithmetic(g *graph.Graph) matmul.Arithmetic {
+	if InBFloat16(g) {
+		return matmul.BFloat16
+	}
+	return matmul.Float32
 }
 
 // ShortOperand looks through a conversion from bfloat16: a native reads such an operand as it is stored.

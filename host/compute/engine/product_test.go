@@ -16,10 +16,15 @@ import (
 	"github.com/cage-qat/cage/host/internal/testdevice"
 )
 
-// TestProductsInBFloat16: in any order of axes, products are those of operands rounded to bfloat16, with sums in float32, as
+// TestProducts: in any order of axes, products are those of operands rounded to the precision, with sums in float32, as
 // the library computes them from rounded operands. Operands may be stored in bfloat16.
-func TestProductsInBFloat16(t *testing.T) {
-	d := testdevice.OpenCPU(t, engine.Options{Precision: device.BFloat16})
+func TestProducts(t *testing.T) {
+	t.Run("bfloat16", func(t *testing.T) { testProducts(t, engine.Options{Precision: device.BFloat16}) })
+	t.Run("float32", func(t *testing.T) { testProducts(t, engine.Options{Kernels: device.FusedKernels}) })
+}
+
+func testProducts(t *testing.T, o engine.Options) {
+	d := testdevice.OpenCPU(t, o)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {
 		a, b                                       []int
@@ -40,8 +45,14 @@ func TestProductsInBFloat16(t *testing.T) {
 				}
 				return in
 			}
-			rounded := func(x *graph.Node) *graph.Node {
+			short := func(x *graph.Node) *graph.Node {
 				return graph.ConvertDType(graph.ConvertDType(x, dtypes.BFloat16), dtypes.Float32)
+			}
+			rounded := func(x *graph.Node) *graph.Node {
+				if o.Precision != device.BFloat16 {
+					return x
+				}
+				return short(x)
 			}
 			dot := func(a, b *graph.Node, f func(*graph.Node, []int, []int, *graph.Node, []int, []int) *graph.Node) *graph.Node {
 				return f(a, c.aContracted, c.aBatch, b, c.bContracted, c.bBatches)
@@ -51,16 +62,17 @@ func TestProductsInBFloat16(t *testing.T) {
 				return []*graph.Node{
 					dot(rounded(a), rounded(b), graph.DotGeneral),
 					dot(a, b, engine.DotGeneral),
-					dot(rounded(a), b, engine.DotGeneral),
+					dot(short(a), b, engine.DotGeneral),
 					dot(a, b, engine.DotGeneralRounded),
 					dot(rounded(graph.Abs(a)), rounded(graph.Abs(b)), graph.DotGeneral),
+					dot(graph.Mul(short(a), graph.OnesLike(a)), b, engine.DotGeneral),
 				}
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			want, got, magnitudes := out[0], out[1], out[4]
-			if !slices.Equal(out[2], got) {
+			if !slices.Equal(out[2], out[5]) {
 				t.Error("an operand that is stored in bfloat16 makes a difference")
 			}
 			summands := 1
@@ -74,8 +86,10 @@ func TestProductsInBFloat16(t *testing.T) {
 					t.Fatalf("element %d is %v, want %v within %.2g", i, got[i], want[i], most)
 				}
 				bits := math.Float32bits(got[i])
-				bits += 0x7fff + bits>>16&1
-				if math.Float32bits(out[3][i]) != bits&^0xffff {
+				if o.Precision == device.BFloat16 {
+					bits = (bits + 0x7fff + bits>>16&1) &^ 0xffff
+				}
+				if math.Float32bits(out[3][i]) != bits {
 					t.Fatalf("element %d, %v, is rounded to %v", i, got[i], out[3][i])
 				}
 			}

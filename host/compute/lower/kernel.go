@@ -262,7 +262,10 @@ func HasKernels(g *graph.Graph) bool {
 
 // hasRows reports whether a device computes programs over rows by package rows.
 func hasRows(d *engine.Device) bool {
-	return d != nil && d.Precision() == device.BFloat16 && (d.Kernels() == device.AutoKernels || d.Kernels() == device.FusedKernels) && d.HasNatives()
+	if d == nil || !d.HasNatives() {
+		return false
+	}
+	return d.Kernels() == device.FusedKernels || d.Kernels() == device.AutoKernels && d.Precision() == device.BFloat16
 }
 
 // hasTriton reports whether a device may compute programs over rows by kernels for GPUs.

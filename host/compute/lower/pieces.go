@@ -22,7 +22,7 @@ import (
 
 // hasPieces reports whether a device, which may be nil, computes programs over rows in pieces.
 func hasPieces(d *engine.Device) bool {
-	return d != nil && d.Precision() == device.Float32 && d.Kernels() != device.GraphKernels && d.HasNatives()
+	return d != nil && d.Precision() == device.Float32 && d.Kernels() == device.AutoKernels && d.HasNatives()
 }
 
 // inexact has the operations whose floats have other bits in package rows.

@@ -264,10 +264,12 @@ func (q programQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.
 
 // Quantize returns Q(x), bit for bit the forward value, whose gradients with respect to x and the trained parameters
 // are those of the surrogate. It is for activations: if the device computes programs with kernels, x, Q(x) and their
-// gradients are rounded to bfloat16, and if the [Source] of x is known, the kernel also computes x.
+// gradients are rounded to its precision, and if the [Source] of x is known, the kernel also computes x.
 func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
 	if p, ok := q.(programQuantizer); ok {
-		p = p.inBFloat16()
+		if !engine.DeviceOf(x.Graph()).FusesFloat32() {
+			p = p.inBFloat16()
+		}
 		if source, ok := engine.NoteOf[Source](x); ok {
 			if y, ok := p.quantizeFused(x, source, given); ok {
 				return y
@@ -326,8 +328,8 @@ func (q programQuantizer) KeepRotated() (*Rotated, error) {
 type Source struct {
 	// Inputs are each of shape [tokens, n], or [1, n] if they are the same for all tokens.
 	Inputs []*graph.Node
-	// InBFloat16 says that inputs of shape [tokens, n] are exact in bfloat16. Their adjoints are rounded to it.
-	InBFloat16 bool
+	// Rounded says that inputs of shape [tokens, n] are rounded to the device's precision. Their adjoints are, too.
+	Rounded bool
 	// Forward takes the inputs and returns [SourceValue], the activation. Its other outputs are residuals for Adjoint.
 	Forward *program.Program
 	// Backward takes the inputs and, last, the adjoint of the value, and returns the adjoints of the inputs in their
@@ -406,12 +408,12 @@ func sourceInputs(b *program.Builder, s Source) []program.Value {
 }
 
 // fusedMemory says how the fused passes store floats.
-func (q programQuantizer) fusedMemory(s Source) InMemory {
+func (q programQuantizer) fusedMemory(s Source, d *engine.Device) InMemory {
 	memory := maps.Clone(q.memory)
 	delete(memory, answer.InputX) // the activation is never stored
 	delete(memory, autodiff.Prefix+answer.InputX)
 	for _, in := range s.Forward.Inputs {
-		if s.InBFloat16 && in.Type.Shape[0] > 1 {
+		if s.Rounded && !d.FusesFloat32() && in.Type.Shape[0] > 1 {
 			memory[sourcePrefix+in.Name], memory[autodiff.Prefix+sourcePrefix+in.Name] = triton.BFloat16, triton.BFloat16
 		}
 	}
@@ -426,7 +428,7 @@ func (q programQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y
 	if err != nil {
 		panic(err)
 	}
-	memory := q.fusedMemory(s)
+	memory := q.fusedMemory(s, engine.DeviceOf(g))
 	out, ok := Kernel(g, subjectOf(p, q.rows(), true), p, q.rows(), append(slices.Clone(s.Inputs), q.others(q.Program, given)...), memory)
 	if !ok {
 		return nil, false

@@ -143,7 +143,7 @@ func weighted(t *testing.T, rows, columns int) lower.Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lower.Source{Forward: forward, Backward: backward, InBFloat16: true}
+	return lower.Source{Forward: forward, Backward: backward, Rounded: true}
 }
 
 // squashing is tanh, whose backward pass reads x, of rotated rows.

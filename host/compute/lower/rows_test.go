@@ -20,14 +20,15 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// TestRowsOnCPU: the CPU in bfloat16 computes quantizers row by row, unless graphs are asked for: values are then rounded to
-// bfloat16, and those of the graph but for that. What is not of rows is told once and computed as operations.
+// TestRowsOnCPU: the CPU in bfloat16 computes quantizers row by row, unless graphs are asked for, and in float32 if it is asked to:
+// values are then rounded to the precision, and those of the graph but for that. What is not of rows is told once and computed as
+// operations.
 func TestRowsOnCPU(t *testing.T) {
 	for _, tt := range []struct {
 		precision  device.Precision
 		kernels    device.Kernels
 		transposed bool
-		byRows     bool
+		rounded    bool
 		warns      string
 	}{
 		{device.BFloat16, device.AutoKernels, false, true, ""},
@@ -36,6 +37,7 @@ func TestRowsOnCPU(t *testing.T) {
 		{device.BFloat16, device.GraphKernels, false, false, ""},
 		{device.Float32, device.AutoKernels, false, false, ""},
 		{device.Float32, device.FusedKernels, false, false, ""},
+		{device.Float32, device.FusedKernels, true, false, "transpose: rows do not have this operation"},
 	} {
 		t.Run(fmt.Sprint(tt.precision, tt.kernels, tt.transposed), func(t *testing.T) {
 			var warnings []string
@@ -45,7 +47,7 @@ func TestRowsOnCPU(t *testing.T) {
 			q := thirds(t, tt.transposed)
 			x := randomFloats(64 * 64)
 			out := testdevice.Evaluate(t, d, []*engine.Buffer{testdevice.Upload(t, d, x, 64, 64)}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				if has := lower.HasKernels(g); has != (tt.precision == device.BFloat16 && tt.kernels != device.GraphKernels) {
+				if has := lower.HasKernels(g); has != (tt.kernels == device.FusedKernels || tt.precision == device.BFloat16 && tt.kernels != device.GraphKernels) {
 					t.Errorf("the device has kernels: %t", has)
 				}
 				value := lower.Quantize(in[0], lower.Given{}, q)
@@ -54,12 +56,12 @@ func TestRowsOnCPU(t *testing.T) {
 			exact := true
 			for i, v := range out[0] {
 				exact = exact && math.Float32bits(v)&0xffff == 0
-				if want := math.RoundToEven(float64(bfloat(x[i], tt.byRows))*3) / 3; math.Abs(float64(v)-want) > 1.0/128*math.Abs(want)+1e-6 {
+				if want := math.RoundToEven(float64(bfloat(x[i], tt.rounded))*3) / 3; math.Abs(float64(v)-want) > 1.0/128*math.Abs(want)+1e-6 {
 					t.Fatalf("element %d is %g, want %g", i, v, want)
 				}
 			}
-			if exact != tt.byRows {
-				t.Errorf("all values are rounded to bfloat16: %t, want %t", exact, tt.byRows)
+			if exact != tt.rounded {
+				t.Errorf("all values are rounded to bfloat16: %t, want %t", exact, tt.rounded)
 			}
 			if said := strings.Join(warnings, "\n"); len(warnings) > 1 || (said == "") != (tt.warns == "") || !strings.Contains(said, tt.warns) {
 				t.Errorf("the device warns %q, want %q once", warnings, tt.warns)

@@ -238,14 +238,15 @@ func (d Device) check(batch int) (out schema.Problems) {
 	onCPU("device.cache", d.Cache, "")
 	out.Unless(d.MemoryFraction == 0 || d.Kind == device.CUDA, schema.Problem{Key: "device.memory_fraction", With: []string{"device.kind"},
 		Found: fmt.Sprintf("the number %g with device.kind = %q", d.MemoryFraction, d.Kind), Hint: `want 0, or device.kind = "cuda"`})
-	inBFloat16 := func(key, value string) {
-		out.Unless(value != "fused" || d.Precision == device.BFloat16, schema.Problem{
-			Key: key, With: []string{"device.precision"},
-			Found: fmt.Sprintf("the string %q with device.precision = %q", value, d.Precision),
-			Hint:  `want "auto", or device.precision = "bfloat16"`})
-	}
-	inBFloat16("device.attention", string(d.Attention))
-	inBFloat16("device.kernels", string(d.Kernels))
+	fusesFloat32 := d.Kind == device.CPU && d.Kernels == device.FusedKernels
+	out.Unless(d.Attention != device.FusedAttention || d.Precision == device.BFloat16 || fusesFloat32, schema.Problem{
+		Key: "device.attention", With: []string{"device.kind", "device.precision", "device.kernels"},
+		Found: fmt.Sprintf("the string %q with device.precision = %q and device.kernels = %q", d.Attention, d.Precision, d.Kernels),
+		Hint:  `want "auto", or device.precision = "bfloat16", or on the CPU device.kernels = "fused"`})
+	out.Unless(d.Kernels != device.FusedKernels || d.Precision == device.BFloat16 || fusesFloat32, schema.Problem{
+		Key: "device.kernels", With: []string{"device.kind", "device.precision"},
+		Found: fmt.Sprintf("the string %q with device.kind = %q and device.precision = %q", d.Kernels, d.Kind, d.Precision),
+		Hint:  `want "auto", or device.precision = "bfloat16", or device.kind = "cpu"`})
 	out.Unless(d.Products != device.BlockProducts || d.Kind != device.CUDA || d.Precision == device.BFloat16 && d.Kernels != device.GraphKernels, schema.Problem{
 		Key: "device.products", With: []string{"device.precision", "device.kernels"},
 		Found: fmt.Sprintf("the string %q with device.precision = %q and device.kernels = %q", d.Products, d.Precision, d.Kernels),

@@ -60,12 +60,48 @@ func TestIntegerProducts(t *testing.T) {
 	}
 }
 
+// TestFusedFloat32 trains with the library's operations and with products, attention and passes of this project: the losses are the
+// same but for the order of sums.
+func TestFusedFloat32(t *testing.T) {
+	effort.Long(t, "compiles many steps")
+	for _, tt := range []struct {
+		settings []string
+		dispatch step.Dispatch
+	}{
+		{[]string{`quantizer={plugin="none"}`, "train.accumulate=2"}, step.Chain},
+		{[]string{`quantizer={plugin="quest"}`, `train.recompute="blocks"`}, step.Single},
+		{[]string{`quantizer={plugin="mxfp4"}`, `model.kind="qwen3"`}, step.Chain},
+		{[]string{`quantizer={plugin="lsq"}`, `model.kind="olmo2"`}, step.Chain},
+		{[]string{`quantizer={plugin="quest"}`, `quantizer.keys={plugin="absmax", bits=8}`, `quantizer.values={plugin="absmax", bits=8}`}, step.Single},
+	} {
+		t.Run(fmt.Sprint(tt.settings, tt.dispatch), func(t *testing.T) {
+			cfg := testrun.Config(t, append([]string{testrun.TwoLayers, "model.vocab=32"}, tt.settings...)...)
+			want := lossesOn(t, cfg, testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels}), tt.dispatch)
+			for _, attention := range []device.Attention{device.FusedAttention, device.PlainAttention} {
+				got := lossesOn(t, cfg, testdevice.OpenCPU(t, engine.Options{Kernels: device.FusedKernels, Attention: attention}), tt.dispatch)
+				if slices.Equal(got, want) {
+					t.Error("all losses are the same, to the last bit: the library has computed both")
+				}
+				for i := range want {
+					near(t, fmt.Sprintf("with %s attention, loss %d", attention, i), got[i], want[i], 1e-4)
+				}
+			}
+		})
+	}
+}
+
 // lossesBy are the losses of three steps, and then of each token in an evaluation.
 func lossesBy(t *testing.T, cfg *config.Config, o engine.Options, dispatch step.Dispatch) (losses []float64) {
 	t.Helper()
+	return lossesOn(t, cfg, testdevice.Open(t, o), dispatch)
+}
+
+// lossesOn is lossesBy on a device.
+func lossesOn(t *testing.T, cfg *config.Config, d *engine.Device, dispatch step.Dispatch) (losses []float64) {
+	t.Helper()
 	plan := testrun.Plan(t, cfg)
 	plan.Dispatch = dispatch
-	c := compileOn(t, testdevice.Open(t, o), plan)
+	c := compileOn(t, d, plan)
 	b := batches(cfg, 5, cfg.Train.Accumulate)
 	s := newState(t, c, b[0]...)
 	for i := range 3 {
