@@ -257,7 +257,7 @@ func nativeCore(segments *graph.Node) attentionCore {
 		}
 		dims := query.Shape().Dimensions
 		sizes := attention.Sizes{Batch: dims[0], Context: dims[1], Heads: dims[2], KeyHeads: key.Shape().Dim(2), Size: dims[3]}
-		p, err := attention.New(tier, sizes)
+		p, err := attention.New(tier, engine.Arithmetic(query.Graph()), sizes)
 		if err != nil {
 			panic(err)
 		}

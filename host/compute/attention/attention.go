@@ -3,8 +3,8 @@
 // pass, which makes the weights again (Dao et al., "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness", 2022).
 // Keys after the last query of a block are never multiplied, which is nearly half of all.
 //
-// Products are those of package matmul, with operands rounded to bfloat16 and sums in float32. This package knows slices of
-// numbers; graphs and devices are known to its callers.
+// Products are those of package matmul, with operands rounded to bfloat16 or as they are, and sums in float32. This package knows
+// slices of numbers; graphs and devices are known to its callers.
 package attention
 
 import (
@@ -40,8 +40,11 @@ type block struct {
 	dKeys    *matmul.Product // of columns of adjoints of scores, or of weights, and rows of queries, or of adjoints of the output, added
 }
 
-// New plans attention. Size 0 of anything is an error.
-func New(t *matmul.Tier, s Sizes) (*Plan, error) {
+// New plans attention whose products have the given arithmetic: [matmul.BFloat16] or [matmul.Float32]. Size 0 of anything is an error.
+func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
+	if a != matmul.BFloat16 && a != matmul.Float32 {
+		return nil, fmt.Errorf("attention in %v: it takes bfloat16 or float32", a)
+	}
 	if s.Batch < 1 || s.Context < 1 || s.KeyHeads < 1 || s.Heads < 1 || s.Size < 1 || s.Heads%s.KeyHeads != 0 {
 		return nil, fmt.Errorf("attention of sizes %+v: all must be positive, and heads a multiple of key heads", s)
 	}
@@ -69,7 +72,7 @@ func New(t *matmul.Tier, s Sizes) (*Plan, error) {
 			{&b.dKeys, square(matrixColumn, matrixRow), square(inner, queries), matmul.Options{Add: true}},
 		} {
 			var err error
-			if *product.to, err = matmul.New(t, matmul.BFloat16, product.left, product.right, product.options); err != nil {
+			if *product.to, err = matmul.New(t, a, product.left, product.right, product.options); err != nil {
 				return nil, fmt.Errorf("attention of sizes %+v: %w", s, err)
 			}
 		}

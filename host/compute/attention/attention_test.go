@@ -120,8 +120,12 @@ func atOnce(n int, f func(int)) {
 	group.Wait()
 }
 
-// TestReference compares with the definition. Operands are rounded to 8 bits, weights and adjoints of scores among them: a
-// relative error of 2⁻⁹ in each factor of two or three products in a row, so that errors stay below 2⁻⁷ of the sums of magnitudes, in the norm.
+// tolerances are relative to the sums of magnitudes, in the norm. In bfloat16 operands are rounded to 8 bits, weights and adjoints of
+// scores among them: a relative error of 2⁻⁹ in each factor of two or three products in a row. In float32 the rounded sums of a few
+// hundred terms, and the exponential of scores up to 8, have errors of a few units of 2⁻²⁴.
+var tolerances = map[matmul.Arithmetic]float64{matmul.BFloat16: 1. / (1 << 7), matmul.Float32: 1. / (1 << 20)}
+
+// TestReference compares with the definition.
 func TestReference(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, tier := range matmul.Tiers() {
@@ -133,41 +137,51 @@ func TestReference(t *testing.T) {
 			{Batch: 1, Context: 400, Heads: 2, KeyHeads: 2, Size: 64},
 		} {
 			for _, documents := range []int{0, 1, 3} {
-				t.Run(fmt.Sprint(tier.Name(), s, documents), func(t *testing.T) {
-					in, dMixed := inputs(rng, s)
-					if documents > 0 {
-						for i := range s.Batch * s.Context {
-							in.Segments = append(in.Segments, int32(i%s.Context*documents/s.Context))
+				in, dMixed := inputs(rng, s)
+				if documents > 0 {
+					for i := range s.Batch * s.Context {
+						in.Segments = append(in.Segments, int32(i%s.Context*documents/s.Context))
+					}
+				}
+				if documents > 1 && s.Context > 2 { // a document need not be in one piece
+					in.Segments[0], in.Segments[s.Context-1] = 7, 7
+				}
+				values, sizes := reference(s, in, dMixed)
+				for arithmetic, tolerance := range tolerances {
+					t.Run(fmt.Sprint(tier.Name(), s, documents, arithmetic), func(t *testing.T) {
+						p, err := attention.New(tier, arithmetic, s)
+						if err != nil {
+							t.Fatal(err)
 						}
-					}
-					if documents > 1 && s.Context > 2 { // a document need not be in one piece
-						in.Segments[0], in.Segments[s.Context-1] = 7, 7
-					}
-					p, err := attention.New(tier, s)
-					if err != nil {
-						t.Fatal(err)
-					}
-					got := outputs(t, p, in, dMixed, inTurn)
-					values, sizes := reference(s, in, dMixed)
-					for i, want := range values {
-						difference, norm := 0.0, 0.0
-						for j, w := range want {
-							difference += (float64(got[i][j]) - w) * (float64(got[i][j]) - w)
-							norm += sizes[i][j] * sizes[i][j]
+						got := outputs(t, p, in, dMixed, inTurn)
+						for i, want := range values {
+							if apart := distance(got[i], want, sizes[i]); !(apart <= tolerance) {
+								t.Errorf("output %d: relative error %.2g", i, apart)
+							}
 						}
-						if !(math.Sqrt(difference) <= math.Sqrt(norm)/128) {
-							t.Errorf("output %d: relative error %.2g", i, math.Sqrt(difference/norm))
+						for i, again := range outputs(t, p, in, dMixed, atOnce) {
+							if !slices.Equal(again, got[i]) {
+								t.Errorf("output %d has other bits if tasks run at once", i)
+							}
 						}
-					}
-					for i, again := range outputs(t, p, in, dMixed, atOnce) {
-						if !slices.Equal(again, got[i]) {
-							t.Errorf("output %d has other bits if tasks run at once", i)
-						}
-					}
-				})
+					})
+				}
 			}
 		}
 	}
+}
+
+// distance is the norm of the difference to the norm of sizes.
+func distance(got []float32, want, sizes []float64) float64 {
+	difference, norm := 0.0, 0.0
+	for i, w := range want {
+		difference += (float64(got[i]) - w) * (float64(got[i]) - w)
+		norm += sizes[i] * sizes[i]
+	}
+	if difference == 0 {
+		return 0
+	}
+	return math.Sqrt(difference / norm)
 }
 
 // A NaN in a query or a key stays with what depends on it.
@@ -177,7 +191,7 @@ func TestNaN(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := attention.New(tier, s)
+	p, err := attention.New(tier, matmul.BFloat16, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,11 +211,14 @@ func TestErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := attention.New(tier, attention.Sizes{Batch: 1, Context: 4, Heads: 3, KeyHeads: 2, Size: 8}); err == nil {
+	if _, err := attention.New(tier, matmul.BFloat16, attention.Sizes{Batch: 1, Context: 4, Heads: 3, KeyHeads: 2, Size: 8}); err == nil {
 		t.Error("3 heads on 2 passed")
 	}
 	s := attention.Sizes{Batch: 1, Context: 4, Heads: 2, KeyHeads: 2, Size: 8}
-	p, err := attention.New(tier, s)
+	if _, err := attention.New(tier, matmul.Int8, s); err == nil {
+		t.Error("products of integers passed")
+	}
+	p, err := attention.New(tier, matmul.BFloat16, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +239,7 @@ func BenchmarkAttention(b *testing.B) {
 	}
 	for _, s := range []attention.Sizes{{8, 256, 4, 4, 64}, {8, 512, 8, 8, 64}, {1, 2048, 9, 3, 64}} {
 		in, dMixed := inputs(rand.New(rand.NewPCG(7, 8)), s)
-		p, err := attention.New(tier, s)
+		p, err := attention.New(tier, matmul.BFloat16, s)
 		if err != nil {
 			b.Fatal(err)
 		}
