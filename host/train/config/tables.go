@@ -94,7 +94,7 @@ func (d *Device) keys() []schema.Key {
 		{Name: "count", To: &d.Count, Is: schema.From(1, 1024), For: architecture.Languages, Default: 1,
 			Doc: "GPUs that share each micro-batch in equal parts and keep equal parameters; cuda only"},
 		{Name: "precision", To: &d.Precision, Is: schema.OneOf(device.Float32, device.BFloat16), Default: device.Float32,
-			Doc: "type of the model's matrix products, which add up in float32. Parameters, optimizer states, quantizers and losses stay float32. On the CPU, bfloat16 is faster where the processor multiplies it (AVX512_BF16), and as fast as float32 elsewhere; only float32 repeats to the bit on all processors with the same vector instructions"},
+			Doc: "type of the model's matrix products, which add up in float32. Parameters, optimizer states, quantizers and losses stay float32. On the CPU, bfloat16 is faster where the processor multiplies it at a higher rate (AMD since Zen 4), and as fast as float32 with fused kernels elsewhere; only float32 repeats to the bit on all processors with the same vector instructions"},
 		{Name: "tf32", To: &d.TF32, Is: schema.OneOf("off", "on"), Default: "off",
 			Doc: "cuda only: products that are float32, those of quantizers and optimizers among them, round their operands to 10 bits of mantissa. Faster; off is exact"},
 		{Name: "attention", To: &d.Attention, Is: schema.OneOf(device.AutoAttention, device.FusedAttention, device.PlainAttention), Default: device.AutoAttention,
