@@ -135,6 +135,7 @@ func TestReference(t *testing.T) {
 			{Batch: 1, Context: 47, Heads: 2, KeyHeads: 1, Size: 8},
 			{Batch: 2, Context: 193, Heads: 4, KeyHeads: 2, Size: 20},
 			{Batch: 1, Context: 400, Heads: 2, KeyHeads: 2, Size: 64},
+			{Batch: 1, Context: 610, Heads: 2, KeyHeads: 1, Size: 12},
 		} {
 			for _, documents := range []int{0, 1, 3} {
 				in, dMixed := inputs(rng, s)
