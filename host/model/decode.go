@@ -159,7 +159,7 @@ func (m *transformer) scoreTargets(h, head, targets *graph.Node) (logProbs, like
 // shareContext replaces the tables and the mask by those of rows that share a context; see [Scored].
 func (r *rope) shareContext(s architecture.Settings, positions, parts *graph.Node) {
 	if r.core != nil {
-		exceptions.Panicf("sequences that share a context are scored in float32 only")
+		exceptions.Panicf("sequences that share a context are scored with plain attention in float32 only")
 	}
 	g := parts.Graph()
 	places := graph.Reshape(positions, -1, 1)

@@ -90,6 +90,8 @@ func TestResumeContinues(t *testing.T) {
 		"oscireset":        {`method={name="oscireset", reset_start=0.0, reset_every=8, reset_window=4, reset_threshold=1.5}`},
 		"parq":             {`method={name="parq"}`, `quantizer={plugin="absmax", bits=4}`},
 		"tied head, muon":  {`model.head="tied"`, `optimizer.plugin="muon"`},
+		"fused":            {`device.kernels="fused"`, `device.products="integer"`},
+		"bfloat16":         {`device.precision="bfloat16"`, `device.products="integer"`},
 	}
 	for name, overrides := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ import (
 func TestResumeWithAnotherConfiguration(t *testing.T) {
 	cfg := testrun.Config(t)
 	runParts(t, cfg, 3)
-	changed := testrun.Again(t, cfg, "seed=5", "method.lambda=1.0", "quantizer.bits=3", "optimizer.beta2=0.99", "train.log_every=2")
+	changed := testrun.Again(t, cfg, "seed=5", "method.lambda=1.0", "quantizer.bits=3", "optimizer.beta2=0.99", `device.kernels="graph"`, "train.log_every=2")
 	_, err := train.Run(t.Context(), changed, train.Options{Resume: true, Finder: testrun.Finder(t)})
 	if err == nil {
 		t.Fatal("another configuration was accepted")
@@ -38,6 +38,7 @@ func TestResumeWithAnotherConfiguration(t *testing.T) {
 	for _, want := range []string{
 		"run.toml", "seed was 0, is 5", "method.lambda was 2.0, is 1.0", "quantizer.weights.bits was 4, is 3",
 		"quantizer.activations.bits was 4, is 3", "optimizer.beta2 was not set, is 0.99",
+		`device.kernels was "auto", is "graph"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)

@@ -53,7 +53,8 @@ func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 	}
 	outputs := n.call(g, inputs)
 	for i := range outputs {
-		outputs[i] = graph.StopGradient(outputs[i])
+		// Gradients with respect to an output are those of the identity behind it: at a node that stops them they are zero.
+		outputs[i] = graph.Identity(graph.StopGradient(outputs[i]))
 	}
 	return outputs
 }

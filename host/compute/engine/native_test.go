@@ -58,6 +58,22 @@ func TestNative(t *testing.T) {
 	}
 }
 
+// There are gradients with respect to what a native returns, and none through it.
+func TestGradientAtNative(t *testing.T) {
+	d := testdevice.OpenCPU(t, engine.Options{})
+	x := engine.Input{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)}, Data: []float32{1, -2, 3}}
+	out, err := d.Evaluate(t.Name(), []engine.Input{x}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		y := double(3).Call(in[0])[0]
+		return graph.Gradient(graph.ReduceAllSum(graph.Square(y)), y, in[0])
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(out[0], []float32{4, -8, 12}) || !slices.Equal(out[1], make([]float32, 3)) {
+		t.Errorf("the gradients are %v", out)
+	}
+}
+
 // An error and a panic of a native are errors of the step that name it, on whatever goroutine they happen.
 func TestNativeFails(t *testing.T) {
 	d := testdevice.OpenCPU(t, engine.Options{})

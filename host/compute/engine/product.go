@@ -54,7 +54,7 @@ func (d *Device) WarnOfProducts() {
 	case err != nil:
 		d.Warn("products in bfloat16 and of integers are computed by operations of the library, which takes more time than float32", "reason", err)
 	case inBFloat16 && !tier.HasBFloat16():
-		d.Warn("this processor has no products in bfloat16: their operands are rounded to it, and take as long as in float32", "kernels", tier.Name())
+		d.Warn("on this processor products in bfloat16 are multiplied in float32, after their operands are rounded: that takes as long as float32 with device.kernels = \"fused\" would", "kernels", tier.Name())
 	}
 }
 

@@ -12,7 +12,7 @@ func Fused(q Quantizer, s Source) (forward, backward *program.Program, memory In
 		return nil, nil, nil, err
 	}
 	backward, err = p.fusedBackward(s)
-	return forward, backward, p.fusedMemory(s, nil), err
+	return forward, backward, p.fusedMemory(s), err
 }
 
 // InPieces is how programs over rows are computed on the CPU in float32.

@@ -27,7 +27,8 @@ const (
 	BFloat16       = triton.BFloat16 // a storage for [InMemory]
 )
 
-// InMemory says in which type a kernel's float inputs and outputs are stored, by name. The default is float32.
+// InMemory says in which type a kernel's float inputs and outputs are stored, by name. The default is float32, which on a device
+// that computes float32 also stands for bfloat16.
 type InMemory map[string]triton.Storage
 
 // Kernel is [Lower] by a kernel: the part of the program that computes rows from rows becomes the kernel, the rest becomes
@@ -67,6 +68,10 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 	p, err := simplify.Program(p)
 	if err != nil {
 		panic(err)
+	}
+	if engine.DeviceOf(g).FusesFloat32() {
+		at = maps.Clone(at)
+		maps.DeleteFunc(at, func(_ string, s triton.Storage) bool { return s == triton.BFloat16 })
 	}
 	var d byrow.Division
 	var call kernelCall

@@ -113,7 +113,7 @@ func split(q answer.Quantizer) (programQuantizer, error) {
 	return programQuantizer{Quantizer: q, parts: parts, memory: codesInMemory}, err
 }
 
-// inBFloat16 is the quantizer with x, Q(x) and their gradients stored in bfloat16.
+// inBFloat16 is the quantizer with x, Q(x) and their gradients stored in bfloat16, where the device has that precision.
 func (q programQuantizer) inBFloat16() programQuantizer {
 	q.memory = maps.Clone(q.memory)
 	for _, name := range []string{answer.InputX, answer.OutputValue, autodiff.Prefix + answer.OutputSurrogate, answer.InputDY, autodiff.Prefix + answer.InputX} {
@@ -267,9 +267,7 @@ func (q programQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.
 // gradients are rounded to its precision, and if the [Source] of x is known, the kernel also computes x.
 func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
 	if p, ok := q.(programQuantizer); ok {
-		if !engine.DeviceOf(x.Graph()).FusesFloat32() {
-			p = p.inBFloat16()
-		}
+		p = p.inBFloat16()
 		if source, ok := engine.NoteOf[Source](x); ok {
 			if y, ok := p.quantizeFused(x, source, given); ok {
 				return y
@@ -408,12 +406,12 @@ func sourceInputs(b *program.Builder, s Source) []program.Value {
 }
 
 // fusedMemory says how the fused passes store floats.
-func (q programQuantizer) fusedMemory(s Source, d *engine.Device) InMemory {
+func (q programQuantizer) fusedMemory(s Source) InMemory {
 	memory := maps.Clone(q.memory)
 	delete(memory, answer.InputX) // the activation is never stored
 	delete(memory, autodiff.Prefix+answer.InputX)
 	for _, in := range s.Forward.Inputs {
-		if s.Rounded && !d.FusesFloat32() && in.Type.Shape[0] > 1 {
+		if s.Rounded && in.Type.Shape[0] > 1 {
 			memory[sourcePrefix+in.Name], memory[autodiff.Prefix+sourcePrefix+in.Name] = triton.BFloat16, triton.BFloat16
 		}
 	}
@@ -428,7 +426,7 @@ func (q programQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y
 	if err != nil {
 		panic(err)
 	}
-	memory := q.fusedMemory(s, engine.DeviceOf(g))
+	memory := q.fusedMemory(s)
 	out, ok := Kernel(g, subjectOf(p, q.rows(), true), p, q.rows(), append(slices.Clone(s.Inputs), q.others(q.Program, given)...), memory)
 	if !ok {
 		return nil, false

@@ -101,7 +101,7 @@ type packer[T any] struct {
 	straightAcross func(dst []uint32, panel, height, panels int, src []T, ld, words int)
 }
 
-// HasBFloat16 reports whether the tier has an instruction for products in bfloat16. Others round operands to it and multiply in
+// HasBFloat16 reports whether the tier uses an instruction for products in bfloat16. Others round operands to it and multiply in
 // float32, and give the same bits as each other.
 func (t *Tier) HasBFloat16() bool { return t.bfloat16.per == 2 }
 

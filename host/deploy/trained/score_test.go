@@ -102,6 +102,37 @@ func TestLogProbs(t *testing.T) {
 	}
 }
 
+// TestScoreWithFusedKernels: where attention is in blocks, continuations of one context have the scores of whole sequences, too.
+func TestScoreWithFusedKernels(t *testing.T) {
+	cfg := testrun.Config(t, `device.kernels="fused"`)
+	testrun.Train(t, cfg, train.Options{})
+	m := open(t, cfg.Train.Out, trained.Options{Finder: testrun.Finder(t), NoData: true, Score: true})
+	context := []int32{3, 1, 4, 1, 5}
+	var requests []score.Request
+	for _, continuation := range [][]int32{{9, 2}, {6}, {5, 3, 5}} {
+		requests = append(requests, score.Request{Context: context, Continuation: continuation})
+	}
+	err := m.Score(t.Context(), requests, nil, func(which []int, scores []score.Score) error {
+		for k, i := range which {
+			of, err := m.LogProbs(t.Context(), [][]int32{slices.Concat(context, requests[i].Continuation)})
+			if err != nil {
+				return err
+			}
+			want := 0.0
+			for _, p := range of[0][len(context)-1:] {
+				want += float64(p)
+			}
+			if !(math.Abs(scores[k].LogProb-want) < 1e-4) {
+				t.Errorf("request %d has %v, want %v", i, scores[k].LogProb, want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // openLlama opens the checkpoint that lm-eval's results are of, with a context of so many tokens.
 func openLlama(t *testing.T, context int) *trained.Model {
 	t.Helper()

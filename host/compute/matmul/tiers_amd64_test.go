@@ -1,0 +1,40 @@
+//go:build amd64 && goexperiment.simd
+
+package matmul
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestOrderOfTiers: VDPBF16PS comes first where it is fast, and integers have VPDPBUSD in either case.
+func TestOrderOfTiers(t *testing.T) {
+	for _, c := range []struct {
+		vendor     string
+		vnni, bf16 bool
+		want       []string
+	}{
+		{"AuthenticAMD", true, true, []string{"avx512bf16", "avx512vnni", "avx512"}},
+		{"GenuineIntel", true, true, []string{"avx512vnni", "avx512bf16", "avx512"}},
+		{"AuthenticAMD", true, false, []string{"avx512vnni", "avx512"}},
+		{"GenuineIntel", false, false, []string{"avx512"}},
+	} {
+		var names []string
+		for _, tier := range tiers512(c.vnni, c.bf16, fastBFloat16(c.vendor)) {
+			names = append(names, tier.Name())
+		}
+		if !slices.Equal(names, c.want) {
+			t.Errorf("%+v: %v", c, names)
+		}
+	}
+}
+
+// TestVendor: the processor tells its maker, in letters.
+func TestVendor(t *testing.T) {
+	for _, c := range vendor() {
+		if c < ' ' || c > '~' {
+			t.Fatalf("%q", vendor())
+		}
+	}
+	t.Log(vendor())
+}
