@@ -20,7 +20,7 @@ func unary256(op Op, dst, a []float32) (n int) {
 	case Abs:
 		n = abs256(dst, a)
 	case Exp:
-		n = expLin256(dst, a, 1, 0)
+		n = expLinVectors(dst, a, 1, 0)
 	case Tanh:
 		n = tanh256(dst, a)
 	}
@@ -230,36 +230,6 @@ func spread256(dst, a []float32, times int) int {
 	return n
 }
 
-func expLin256(dst, a []float32, scale, down float32) int {
-	n := len(dst) &^ 7
-	all := archsimd.BroadcastFloat32x8
-	times, less := all(scale), all(down)
-	low, high, shift, factor, upper, lower := all(expLeast), all(expMost), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
-	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
-	bias, start := archsimd.BroadcastInt32x8(127), archsimd.BroadcastInt32x8(shifterBits)
-	for len(dst) >= 8 && len(a) >= 8 {
-		nan := get(a).Mul(times).Sub(less)
-		x := clamped(nan, low, high)
-		shifted := x.Mul(factor).Add(shift)
-		m := shifted.Sub(shift)
-		r := x.Sub(m.Mul(upper)).Sub(m.Mul(lower))
-		p := r.Mul(p0).Add(p1)
-		p = p.Mul(r).Add(p2)
-		p = p.Mul(r).Add(p3)
-		p = p.Mul(r).Add(p4)
-		p = p.Mul(r).Add(p5)
-		y := p.Mul(r.Mul(r)).Add(r).Add(one)
-		k := shifted.AsInt32x8().Sub(start)
-		half := k.ShiftAllRight(1)
-		y = y.Mul(half.Add(bias).ShiftAllLeft(23).AsFloat32x8())
-		y = y.Mul(k.Sub(half).Add(bias).ShiftAllLeft(23).AsFloat32x8())
-		nan.IfElse(nan.NotEqual(nan), y).Store(dst)
-		dst, a = dst[8:], a[8:]
-	}
-	archsimd.ClearAVXUpperBits()
-	return n
-}
-
 func tanh256(dst, a []float32) int {
 	n := len(dst) &^ 7
 	all := archsimd.BroadcastFloat32x8
@@ -270,7 +240,7 @@ func tanh256(dst, a []float32) int {
 			m := get(a[i : i+8]).Abs()
 			m.Add(m).Store(far[i : i+8])
 		}
-		expLin256(far[:part], far[:part], 1, 0)
+		expLinVectors(far[:part], far[:part], 1, 0)
 		limit, zero, one, two := all(tanhNear), all(0), all(1), all(2)
 		p0, p1, p2, p3, p4 := all(tanhP0), all(tanhP1), all(tanhP2), all(tanhP3), all(tanhP4)
 		for i := 0; i < part; i += 8 {

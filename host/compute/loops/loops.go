@@ -121,7 +121,7 @@ func SqrtLin(dst, a []float32, s, t float32) {
 // ExpLin is exp(a·scale − down), both operations before the exponential rounded.
 func ExpLin(dst, a []float32, scale, down float32) {
 	if hasAVX2 {
-		n := expLin256(dst, a, scale, down)
+		n := expLinVectors(dst, a, scale, down)
 		dst, a = dst[n:], a[n:]
 	}
 	expLin(dst, a, scale, down)

@@ -1,0 +1,185 @@
+package attention
+
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+)
+
+// blockSize is how many queries, and how many keys, the backward pass has in its caches at a time: whole panels of every tier.
+const blockSize = 288
+
+// block is the size of blocks in this plan.
+func (p *Plan) block() int { return min(blockSize, roundUp(p.Context, p.width)) }
+
+// backward is the memory of a task.
+type backward struct {
+	// Of all keys and values.
+	keyColumns, valueColumns, keysAcross []float32
+	dKey, dValue                         []float32 // [keys/width, elements, width]
+	// Of a block of queries; d are the adjoints of the output.
+	queryRows, dRows, queriesAcross, dAcross []float32
+	means                                    []float32 // of the adjoints of the weights
+	dQuery                                   []float32 // [queries/width, elements, width]
+	// Of a block of queries and keys.
+	weights, dScores []float32 // [queries, width]: a row for each query
+	turned           []float32 // adjoints of scores, [queries/width, keys, width]
+	result           []float32 // [width, elements]
+}
+
+func (p *Plan) newBackward() *backward {
+	block := p.block()
+	s := &backward{
+		keyColumns:    make([]float32, p.keys.columns.Size(p.Context, p.Size)),
+		valueColumns:  make([]float32, p.keys.columns.Size(p.Context, p.Size)),
+		keysAcross:    make([]float32, p.keys.across.Size(p.Size, p.Context)),
+		dKey:          make([]float32, roundUp(p.Context, p.width)*p.padded),
+		dValue:        make([]float32, roundUp(p.Context, p.width)*p.padded),
+		queryRows:     make([]float32, p.queries.rows.Size(block, p.Size)),
+		dRows:         make([]float32, p.queries.rows.Size(block, p.Size)),
+		queriesAcross: make([]float32, p.queries.across.Size(p.Size, block)),
+		dAcross:       make([]float32, p.queries.across.Size(p.Size, block)),
+		means:         make([]float32, block),
+		dQuery:        make([]float32, block*p.padded),
+		weights:       make([]float32, roundUp(block, p.height)*p.width),
+		dScores:       make([]float32, roundUp(block, p.height)*p.width),
+		turned:        make([]float32, block*block+7),
+		result:        make([]float32, p.width*p.Size+7),
+	}
+	return s
+}
+
+// gradient is what a call of Backward reads and writes.
+type gradient struct {
+	Inputs
+	mixed, logs, dMixed  []float32
+	dQuery, dKey, dValue []float32
+}
+
+// Backward computes the adjoints of queries, keys and values from dMixed, that of the forward pass's result mixed. logs are
+// those of the forward pass.
+func (p *Plan) Backward(dQuery, dKey, dValue []float32, in Inputs, mixed, logs, dMixed []float32, parallel func(n int, f func(i int))) error {
+	if err := p.check(in, mixed, logs); err != nil {
+		return err
+	}
+	if len(dMixed) != len(mixed) || len(dQuery) != len(in.Query) || len(dKey) != len(in.Key) || len(dValue) != len(in.Value) {
+		return fmt.Errorf("attention of sizes %+v: an adjoint does not have the size of its tensor", p.Sizes)
+	}
+	g := &gradient{in, mixed, logs, dMixed, dQuery, dKey, dValue}
+	// One task adds up the adjoints of a head of keys, block by block, so that the order of the sums is always the same.
+	parallel(p.Batch*p.KeyHeads, func(task int) {
+		s := p.backwardScratch.Get().(*backward)
+		defer p.backwardScratch.Put(s)
+		p.backward(s, g, task/p.KeyHeads, task%p.KeyHeads)
+	})
+	return nil
+}
+
+// backward computes the heads that share a head of keys.
+func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
+	group := p.Heads / p.KeyHeads
+	at := p.key(batch, 0, keyHead*group)
+	p.keys.columns.Pack(s.keyColumns, g.Key[at:], 0, p.Context, 0, p.Size)
+	p.keys.columns.Pack(s.valueColumns, g.Value[at:], 0, p.Context, 0, p.Size)
+	p.keys.across.Pack(s.keysAcross, g.Key[at:], 0, p.Size, 0, p.Context)
+	clear(s.dKey)
+	clear(s.dValue)
+	for head := keyHead * group; head < (keyHead+1)*group; head++ {
+		for from := 0; from < p.Context; from += blockSize {
+			p.backwardQueries(s, g, batch, head, from, min(from+blockSize, p.Context))
+		}
+	}
+	stride := p.KeyHeads * p.Size
+	p.store(s, g.dKey[at:], stride, s.dKey, p.Context)
+	p.store(s, g.dValue[at:], stride, s.dValue, p.Context)
+}
+
+// backwardQueries computes the adjoints of a block of queries, and what they add to those of the keys and values they see.
+func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to int) {
+	n := to - from
+	at := p.query(batch, 0, head)
+	p.queries.rows.Pack(s.queryRows, g.Query[at:], from, n, 0, p.Size)
+	p.queries.rows.Pack(s.dRows, g.dMixed[at:], from, n, 0, p.Size)
+	p.queries.across.Pack(s.queriesAcross, g.Query[at:], 0, p.Size, from, n)
+	p.queries.across.Pack(s.dAcross, g.dMixed[at:], 0, p.Size, from, n)
+	for i := range n {
+		// The sum over keys of weights and their adjoints equals one over the output.
+		at := p.query(batch, from+i, head)
+		loops.GroupSumMul(s.means[i:i+1], g.dMixed[at:at+p.Size], g.mixed[at:at+p.Size], p.Size)
+	}
+	logs := g.logs[(batch*p.Heads+head)*p.Context+from:][:n]
+	for first := 0; first < to; first += blockSize {
+		last := min(first+blockSize, to)
+		for key := first; key < last; key += p.width {
+			p.backwardKeys(s, g, batch, from, to, key, logs)
+			// Turned, the adjoints of scores are operands of the adjoints of queries.
+			for i := max(0, key-from); i < n; i += p.width {
+				p.panels.Transpose(s.turned[i*p.block()+(key-first)*p.width:], s.dScores[i*p.width:], p.width, p.width, p.width)
+			}
+		}
+		p.addToQueries(s, from, to, first, last)
+	}
+	p.store(s, g.dQuery[p.query(batch, from, head):], p.Heads*p.Size, s.dQuery, n)
+}
+
+// backwardKeys computes the adjoints of the scores of a block of queries and as many keys as a panel has, and adds to the adjoints
+// of these keys and their values.
+func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, logs []float32) {
+	width, height, n := p.width, p.height, to-from
+	first := max(0, key-from) // queries before see none of the keys
+	for i := first / height * height; i < n; i += height {
+		p.panels.Multiply(p.Size, s.queryRows[i*p.Size:], s.keyColumns[key*p.Size:], s.weights[i*width:], width, false)
+		p.panels.Multiply(p.Size, s.dRows[i*p.Size:], s.valueColumns[key*p.Size:], s.dScores[i*width:], width, false)
+	}
+	weights, dScores := s.weights[first*width:n*width], s.dScores[first*width:n*width]
+	loops.ExpRows(weights, dScores, p.scale, logs[first:], s.means[first:n], p.rounds)
+	p.hideKeys(weights, dScores, g.Segments, batch, from+first, to, key)
+	for i := 0; i < p.Size; i += height {
+		at := key*p.padded + i*width
+		p.panels.Multiply(n-first, s.dAcross[i*n+first*height:], weights, s.dValue[at:], width, true)
+		p.panels.Multiply(n-first, s.queriesAcross[i*n+first*height:], dScores, s.dKey[at:], width, true)
+	}
+}
+
+// addToQueries computes what a block of keys adds to the adjoints of a block of queries.
+func (p *Plan) addToQueries(s *backward, from, to, first, last int) {
+	width, height := p.width, p.height
+	for i := 0; i < to-from; i += width {
+		seen := min(last, from+i+width) - first
+		for j := 0; j < p.Size; j += height {
+			p.panels.Multiply(seen, s.keysAcross[j*p.Context+first*height:], s.turned[i*p.block():], s.dQuery[i*p.padded+j*width:], width, first > 0)
+		}
+	}
+}
+
+// hideKeys makes the weights, and the adjoints of the scores, zero of the keys that queries do not see. The first query is the
+// first one that sees one of the keys.
+func (p *Plan) hideKeys(weights, dScores []float32, segments []int32, batch, from, to, key int) {
+	for query := from; query < min(to, key+p.width-1); query++ {
+		row := (query - from) * p.width
+		clear(weights[row+query+1-key : row+p.width])
+		clear(dScores[row+query+1-key : row+p.width])
+	}
+	if segments == nil {
+		return
+	}
+	own := segments[batch*p.Context:][:p.Context]
+	for query := from; query < to; query++ {
+		row := (query - from) * p.width
+		for i := key; i < min(key+p.width, query); i++ {
+			if own[i] != own[query] {
+				weights[row+i-key], dScores[row+i-key] = 0, 0
+			}
+		}
+	}
+}
+
+// store writes positions, which lie in blocks [positions/width, elements, width], to rows that are stride apart.
+func (p *Plan) store(s *backward, to []float32, stride int, blocks []float32, positions int) {
+	for i := 0; i < positions; i += p.width {
+		p.panels.Transpose(s.result, blocks[i*p.padded:], p.Size, p.width, p.width)
+		for j := range min(p.width, positions-i) {
+			copy(to[(i+j)*stride:][:p.Size], s.result[j*p.Size:])
+		}
+	}
+}

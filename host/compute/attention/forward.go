@@ -1,0 +1,122 @@
+package attention
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+)
+
+// forwardQueries is how many queries a task has, of each head that shares its keys.
+const forwardQueries = 256
+
+// forward is the memory of a task.
+type forward struct {
+	keys          []float32 // rows
+	values        []float32 // across
+	query         []float32 // columns
+	weights       []float32 // [keys, width]: a row for each key
+	result        []float32 // [elements, width]
+	turned        []float32 // [width, elements]
+	largest, sums []float32
+}
+
+func (p *Plan) newForward() *forward {
+	return &forward{
+		keys:    make([]float32, p.keys.rows.Size(p.Context, p.Size)),
+		values:  make([]float32, p.keys.across.Size(p.Size, p.Context)),
+		query:   make([]float32, p.queries.columns.Size(p.width, p.Size)),
+		weights: make([]float32, roundUp(p.Context, p.height)*p.width),
+		result:  make([]float32, p.padded*p.width),
+		turned:  make([]float32, p.width*p.Size+7),
+		largest: make([]float32, p.width),
+		sums:    make([]float32, p.width),
+	}
+}
+
+// Forward computes what each position mixes from the values of those before it and its own, [batch, context, heads, size].
+func (p *Plan) Forward(mixed, logs []float32, in Inputs, parallel func(n int, f func(i int))) error {
+	if err := p.check(in, mixed, logs); err != nil {
+		return err
+	}
+	all, parts := p.Batch*p.KeyHeads, divideUp(p.Context, forwardQueries)
+	parallel(all*parts, func(task int) {
+		s := p.forwardScratch.Get().(*forward)
+		defer p.forwardScratch.Put(s)
+		// The last queries see most keys: they come first.
+		from := (parts - 1 - task/all) * forwardQueries
+		p.forward(s, task%all/p.KeyHeads, task%p.KeyHeads, from, min(from+forwardQueries, p.Context), mixed, logs, in)
+	})
+	return nil
+}
+
+// forward computes the heads of some queries that share a head of keys.
+func (p *Plan) forward(s *forward, batch, keyHead, from, to int, mixed, logs []float32, in Inputs) {
+	group := p.Heads / p.KeyHeads
+	at := p.key(batch, 0, keyHead*group)
+	p.keys.rows.Pack(s.keys, in.Key[at:], 0, to, 0, p.Size)
+	p.keys.across.Pack(s.values, in.Value[at:], 0, p.Size, 0, to)
+	for head := keyHead * group; head < (keyHead+1)*group; head++ {
+		for query := from; query < to; query += p.width {
+			p.forwardBlock(s, batch, head, query, to, mixed, logs, in)
+		}
+	}
+}
+
+// forwardBlock computes a block of queries, which lie along the rows of a block of weights.
+func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed, logs []float32, in Inputs) {
+	width, height := p.width, p.height
+	queries, keys := min(width, to-query), min(query+width, p.Context)
+	p.queries.columns.Pack(s.query, in.Query[p.query(batch, 0, head):], query, queries, 0, p.Size)
+	for i := 0; i < keys; i += height {
+		p.panels.Multiply(p.Size, s.keys[i*p.Size:], s.query, s.weights[i*width:], width, false)
+	}
+	weights := s.weights[:keys*width]
+	p.hideFromQueries(weights, in.Segments, batch, query, keys)
+
+	fill(s.largest, float32(math.Inf(-1)))
+	clear(s.sums)
+	loops.MaxColumns(s.largest, weights)
+	for i := range s.largest {
+		s.largest[i] *= p.scale
+	}
+	loops.ExpColumns(weights, p.scale, s.largest, s.sums, p.rounds)
+
+	for i := 0; i < p.Size; i += height {
+		p.panels.Multiply(keys, s.values[i*to:], weights, s.result[i*width:], width, false)
+	}
+	p.panels.Transpose(s.turned, s.result, p.Size, width, width)
+	for i := range queries {
+		loops.BinaryS(loops.Mul, mixed[p.query(batch, query+i, head):][:p.Size], s.turned[i*p.Size:][:p.Size], 1/s.sums[i])
+		logs[(batch*p.Heads+head)*p.Context+query+i] = s.largest[i] + float32(math.Log(float64(s.sums[i])))
+	}
+}
+
+// hideFromQueries makes the scores −∞ of the keys that queries from a position on do not see.
+func (p *Plan) hideFromQueries(scores []float32, segments []int32, batch, query, keys int) {
+	infinite := float32(math.Inf(-1))
+	for key := query; key < keys; key++ {
+		fill(scores[key*p.width:][:key-query], infinite)
+	}
+	if segments == nil {
+		return
+	}
+	own := segments[batch*p.Context:][:p.Context]
+	for key := range keys {
+		row := scores[key*p.width:][:p.width]
+		for i := max(query, key); i < keys; i++ {
+			if own[i] != own[key] {
+				row[i-query] = infinite
+			}
+		}
+	}
+}
+
+func fill(x []float32, value float32) {
+	for i := range x {
+		x[i] = value
+	}
+}
+
+func roundUp(n, unit int) int { return divideUp(n, unit) * unit }
+
+func divideUp(n, by int) int { return (n + by - 1) / by }

@@ -1,0 +1,83 @@
+package loops
+
+import "math"
+
+// Loops of a softmax and of its gradient, in blocks of scores. They make exponentials of numbers that are not positive but for
+// rounding, so that none overflows.
+
+// MaxColumns makes each element of most the largest of itself and of its column of a, which has rows of len(most) elements. It may
+// pass over NaN.
+func MaxColumns(most, a []float32) {
+	from := 0
+	if hasAVX2 {
+		from = maxColumnsVectors(most, a)
+	}
+	plainMaxColumns(most, a, from)
+}
+
+// ExpColumns replaces each element x of a, which has rows of len(sums) elements, by exp(x·scale − down), where down is that of its
+// column, and adds it to the sum of its column. Each 64 rows are added up before they are added to what came before. The
+// exponentials are then rounded to bfloat16 if rounds is true.
+func ExpColumns(a []float32, scale float32, down, sums []float32, rounds bool) {
+	from := 0
+	if hasAVX2 {
+		from = expColumnsVectors(a, scale, down, sums, rounds)
+	}
+	plainExpColumns(a, scale, down, sums, rounds, from)
+}
+
+// ExpRows replaces the scores in a by weights, exp(x·scale − down), and their adjoints d by those of the scores before they were
+// scaled: weight·(d − mean)·scale. down and means have an element for each row. Both results are then rounded to bfloat16 if
+// rounds is true.
+func ExpRows(a, d []float32, scale float32, down, means []float32, rounds bool) {
+	if width := len(a) / len(down); hasAVX2 && width%8 == 0 {
+		expRowsVectors(a, d, scale, down, means, rounds)
+		return
+	}
+	plainExpRows(a, d, scale, down, means, rounds)
+}
+
+// sumRows is the number of rows whose exponentials are added up before they are added to those of others.
+const sumRows = 64
+
+func plainMaxColumns(most, a []float32, from int) {
+	for width := len(most); len(a) > 0; a = a[width:] {
+		for j := from; j < width; j++ {
+			if a[j] > most[j] {
+				most[j] = a[j]
+			}
+		}
+	}
+}
+
+func plainExpColumns(a []float32, scale float32, down, sums []float32, rounds bool, from int) {
+	width := len(sums)
+	for j := from; j < width; j++ {
+		for start := 0; start < len(a); start += sumRows * width {
+			sum := float32(0)
+			for i := start + j; i < min(len(a), start+sumRows*width); i += width {
+				x := exp(float32(a[i]*scale) - down[j])
+				sum += x
+				a[i] = roundedIf(rounds, x)
+			}
+			sums[j] += sum
+		}
+	}
+}
+
+func plainExpRows(a, d []float32, scale float32, down, means []float32, rounds bool) {
+	width := len(a) / len(down)
+	for i := range a {
+		row := i / width
+		weight := exp(float32(a[i]*scale) - down[row])
+		a[i] = roundedIf(rounds, weight)
+		d[i] = roundedIf(rounds, float32(weight*(d[i]-means[row]))*scale)
+	}
+}
+
+func roundedIf(rounds bool, x float32) float32 {
+	if !rounds {
+		return x
+	}
+	return math.Float32frombits(uint32(short(x)) << 16)
+}

@@ -1,0 +1,147 @@
+//go:build amd64 && goexperiment.simd
+
+package loops
+
+import "simd/archsimd"
+
+// maxColumnsVectors returns how many columns it has computed, as expColumnsVectors does.
+func maxColumnsVectors(most, a []float32) (from int) {
+	width := len(most)
+	if hasAVX512 {
+		for ; from+16 <= width; from += 16 {
+			x := archsimd.LoadFloat32x16(most[from:])
+			for i := from; i < len(a); i += width {
+				x = archsimd.LoadFloat32x16(a[i:]).Max(x)
+			}
+			x.Store(most[from:])
+		}
+	}
+	for ; from+8 <= width; from += 8 {
+		x := get(most[from:])
+		for i := from; i < len(a); i += width {
+			x = get(a[i:]).Max(x)
+		}
+		x.Store(most[from:])
+	}
+	archsimd.ClearAVXUpperBits()
+	return from
+}
+
+func expColumnsVectors(a []float32, scale float32, down, sums []float32, rounds bool) (from int) {
+	width := len(sums)
+	if hasAVX512 {
+		for ; from+16 <= width; from += 16 {
+			expColumns512(a, scale, down, sums, rounds, from)
+		}
+	}
+	for ; from+8 <= width; from += 8 {
+		expColumns256(a, scale, down, sums, rounds, from)
+	}
+	archsimd.ClearAVXUpperBits()
+	return from
+}
+
+func expColumns512(a []float32, scale float32, down, sums []float32, rounds bool, from int) {
+	all, bits := archsimd.BroadcastFloat32x16, archsimd.BroadcastUint32x16
+	low, shift, factor, upper, lower := all(expLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
+	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
+	half, last, quiet, top := bits(0x7fff), bits(1), bits(1<<22), bits(0xffff0000)
+	width, times, less, total := len(sums), all(scale), archsimd.LoadFloat32x16(down[from:]), archsimd.LoadFloat32x16(sums[from:])
+	for start := from; start < len(a); start += sumRows * width {
+		var sum floats16
+		for i := start; i < min(len(a), start+sumRows*width); i += width {
+			x := archsimd.LoadFloat32x16(a[i:]).Mul(times).Sub(less)
+			x = exp512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
+			sum = sum.Add(x)
+			if rounds {
+				x = rounded512(x, half, last, quiet, top)
+			}
+			x.Store(a[i:])
+		}
+		total = total.Add(sum)
+	}
+	total.Store(sums[from:])
+}
+
+func expColumns256(a []float32, scale float32, down, sums []float32, rounds bool, from int) {
+	all, bits := archsimd.BroadcastFloat32x8, archsimd.BroadcastUint32x8
+	low, shift, factor, upper, lower := all(expLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
+	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
+	bias, start32 := archsimd.BroadcastInt32x8(127), archsimd.BroadcastInt32x8(shifterBits)
+	half, last, quiet := bits(0x7fff), bits(1), bits(1<<22)
+	width, times, less, total := len(sums), all(scale), get(down[from:]), get(sums[from:])
+	for start := from; start < len(a); start += sumRows * width {
+		var sum floats8
+		for i := start; i < min(len(a), start+sumRows*width); i += width {
+			x := get(a[i:]).Mul(times).Sub(less)
+			x = exp256(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one, bias, start32)
+			sum = sum.Add(x)
+			if rounds {
+				x = shortBits(x, half, last, quiet).ShiftAllLeft(16).BitsToFloat32()
+			}
+			x.Store(a[i:])
+		}
+		total = total.Add(sum)
+	}
+	total.Store(sums[from:])
+}
+
+func expRowsVectors(a, d []float32, scale float32, down, means []float32, rounds bool) {
+	if hasAVX512 && len(a)/len(down)%16 == 0 {
+		expRows512(a, d, scale, down, means, rounds)
+	} else {
+		expRows256(a, d, scale, down, means, rounds)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func expRows512(a, d []float32, scale float32, down, means []float32, rounds bool) {
+	all, bits := archsimd.BroadcastFloat32x16, archsimd.BroadcastUint32x16
+	low, shift, factor, upper, lower := all(expLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
+	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
+	half, last, quiet, top := bits(0x7fff), bits(1), bits(1<<22), bits(0xffff0000)
+	width, times := len(a)/len(down), all(scale)
+	for row, l := range down {
+		less, mean := all(l), all(means[row])
+		for i := row * width; i < (row+1)*width; i += 16 {
+			x := archsimd.LoadFloat32x16(a[i:]).Mul(times).Sub(less)
+			x = exp512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
+			y := archsimd.LoadFloat32x16(d[i:]).Sub(mean).Mul(x).Mul(times)
+			if rounds {
+				x, y = rounded512(x, half, last, quiet, top), rounded512(y, half, last, quiet, top)
+			}
+			x.Store(a[i:])
+			y.Store(d[i:])
+		}
+	}
+}
+
+func expRows256(a, d []float32, scale float32, down, means []float32, rounds bool) {
+	all, bits := archsimd.BroadcastFloat32x8, archsimd.BroadcastUint32x8
+	low, shift, factor, upper, lower := all(expLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
+	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
+	bias, start := archsimd.BroadcastInt32x8(127), archsimd.BroadcastInt32x8(shifterBits)
+	half, last, quiet := bits(0x7fff), bits(1), bits(1<<22)
+	width, times := len(a)/len(down), all(scale)
+	for row, l := range down {
+		less, mean := all(l), all(means[row])
+		for i := row * width; i < (row+1)*width; i += 8 {
+			x := get(a[i:]).Mul(times).Sub(less)
+			x = exp256(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one, bias, start)
+			y := get(d[i:]).Sub(mean).Mul(x).Mul(times)
+			if rounds {
+				x = shortBits(x, half, last, quiet).ShiftAllLeft(16).BitsToFloat32()
+				y = shortBits(y, half, last, quiet).ShiftAllLeft(16).BitsToFloat32()
+			}
+			x.Store(a[i:])
+			y.Store(d[i:])
+		}
+	}
+}
+
+// rounded512 rounds to bfloat16.
+func rounded512(x floats16, half, last, quiet, top archsimd.Uint32x16) floats16 {
+	bits := x.ToBits()
+	rounded := bits.Add(half).Add(bits.ShiftAllRight(16).And(last))
+	return bits.Or(quiet).IfElse(x.NotEqual(x), rounded).And(top).BitsToFloat32()
+}

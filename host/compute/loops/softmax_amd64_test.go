@@ -1,0 +1,122 @@
+//go:build amd64 && goexperiment.simd
+
+package loops
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// eachWidth runs a test with the vectors of each width that the processor has.
+func eachWidth(t *testing.T, test func(t *testing.T)) {
+	if !hasAVX2 {
+		t.Skip("no vectors")
+	}
+	had := hasAVX512
+	defer func() { hasAVX512 = had }()
+	for _, wide := range []bool{false, true} {
+		if hasAVX512 = wide; wide && !had {
+			return
+		}
+		t.Run(fmt.Sprintf("512 bits %v", wide), test)
+	}
+}
+
+// scores are numbers that make every kind of exponential: normal, subnormal, 0, 1 and NaN.
+func scores(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		switch r.IntN(8) {
+		case 0:
+			x[i] = -float32(r.Float64()) * 120
+		case 1:
+			x[i] = -80 - float32(r.Float64())*25
+		default:
+			x[i] = -float32(r.ExpFloat64())
+		}
+	}
+	for i, special := range []float32{0, float32(math.Copysign(0, -1)), float32(math.Inf(-1)), -104, -103.9, -87.4, -88.8, -1e-40, -math.MaxFloat32} {
+		x[(i*i*7)%n] = special
+	}
+	return x
+}
+
+// TestWidthsOfExp: exponentials have the bits of the plain ones in vectors of every width, for all lengths.
+func TestWidthsOfExp(t *testing.T) {
+	eachWidth(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 2))
+		inf, nan := float32(math.Inf(1)), float32(math.NaN())
+		for n := range 70 {
+			x := append(scores(r, max(n, 1))[:n], inf, -inf, nan, 88.7, 88.73, 89, 89.5, 1e30, 3, 1e-45)
+			got, want := make([]float32, len(x)), make([]float32, len(x))
+			ExpLin(got, x, 0.75, 0.125)
+			plainExpLin(want, x, 0.75, 0.125)
+			if i := differs(got, want); i >= 0 {
+				t.Fatalf("%d elements: exponential of %v is %v, want %v", len(x), x[i], got[i], want[i])
+			}
+		}
+		for from := float32(-105); from < 90; from += 0.05 {
+			x, got, want := make([]float32, 1000), make([]float32, 1000), make([]float32, 1000)
+			for i := range x {
+				x[i] = from + 0.00005*float32(i)
+			}
+			ExpLin(got, x, 1, 0)
+			plainExpLin(want, x, 1, 0)
+			if i := differs(got, want); i >= 0 {
+				t.Fatalf("exponential of %v is %v, want %v", x[i], got[i], want[i])
+			}
+		}
+	})
+}
+
+// TestSoftmax: the loops of blocks have the bits of the plain ones in vectors of every width, for any number of rows and columns.
+func TestSoftmax(t *testing.T) {
+	eachWidth(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(3, 4))
+		for _, width := range []int{1, 4, 8, 16, 20, 32, 40, 64} {
+			for _, rows := range []int{1, 2, 63, 64, 65, 200} {
+				for _, rounds := range []bool{false, true} {
+					name := fmt.Sprintf("%d·%d, rounded %v", rows, width, rounds)
+					a, d := scores(r, rows*width), scores(r, rows*width)
+					if rows > 2 && width > 4 { // NaN stays in its column or row
+						a[2*width+3], d[width+1] = float32(math.NaN()), float32(math.Inf(1))
+					}
+					most := slices.Repeat([]float32{float32(math.Inf(-1))}, width)
+					wantMost := slices.Clone(most)
+					MaxColumns(most, a)
+					plainMaxColumns(wantMost, a, 0)
+					if i := differs(most, wantMost); i >= 0 {
+						t.Fatalf("%s: maximum %d is %v, want %v", name, i, most[i], wantMost[i])
+					}
+
+					got, want := slices.Clone(a), slices.Clone(a)
+					sums, wantSums := scores(r, width), make([]float32, width)
+					copy(wantSums, sums)
+					ExpColumns(got, 0.5, most, sums, rounds)
+					plainExpColumns(want, 0.5, most, wantSums, rounds, 0)
+					if i := differs(got, want); i >= 0 {
+						t.Fatalf("%s: exponential %d is %v, want %v", name, i, got[i], want[i])
+					}
+					if i := differs(sums, wantSums); i >= 0 {
+						t.Fatalf("%s: sum %d is %v, want %v", name, i, sums[i], wantSums[i])
+					}
+
+					down, means := make([]float32, rows), scores(r, rows)
+					got, want = slices.Clone(a), slices.Clone(a)
+					gotD, wantD := slices.Clone(d), slices.Clone(d)
+					ExpRows(got, gotD, 0.5, down, means, rounds)
+					plainExpRows(want, wantD, 0.5, down, means, rounds)
+					if i := differs(got, want); i >= 0 {
+						t.Fatalf("%s: weight %d is %v, want %v", name, i, got[i], want[i])
+					}
+					if i := differs(gotD, wantD); i >= 0 {
+						t.Fatalf("%s: adjoint %d is %v, want %v", name, i, gotD[i], wantD[i])
+					}
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,35 @@
+package loops
+
+import (
+	"math"
+	"testing"
+)
+
+// TestSoftmaxOfKnown: the plain loops do what they say.
+func TestSoftmaxOfKnown(t *testing.T) {
+	a := []float32{1, -2, 3, 0.5, -1, 3} // two rows
+	most := []float32{-1, -1.5, float32(math.NaN())}
+	plainMaxColumns(most, a, 0)
+	if most[0] != 1 || most[1] != -1 || most[2] == most[2] {
+		t.Errorf("maxima are %v", most)
+	}
+	down, sums := []float32{2, 0, 6}, []float32{10, 0, 0}
+	plainExpColumns(a, 2, down, sums, false, 0)
+	for j, want := range []float64{10 + 1 + math.Exp(-1), math.Exp(-4) + math.Exp(-2), 2} {
+		if math.Abs(float64(sums[j])-want) > 1e-6 {
+			t.Errorf("sum %d is %v, want %v", j, sums[j], want)
+		}
+	}
+	b, d := []float32{0, -1, -2, -0.5}, []float32{3, 4, 5, 6}
+	plainExpRows(b, d, 0.5, []float32{0, 1}, []float32{2, 7}, true)
+	for i, x := range []float64{0, -0.5, -2, -1.25} {
+		weight := math.Exp(x)
+		adjoint := weight * (float64(3+i) - []float64{2, 7}[i/2]) * 0.5
+		if math.Abs(float64(b[i])-weight) > weight/256 || math.Abs(float64(d[i])-adjoint) > math.Abs(adjoint)/256 {
+			t.Errorf("weight %d is %v, its adjoint %v; want %v and %v", i, b[i], d[i], weight, adjoint)
+		}
+		if short := math.Float32bits(b[i]) | math.Float32bits(d[i]); short&0xffff != 0 {
+			t.Errorf("weight %d or its adjoint is not rounded", i)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package matmul
+
+import (
+	"errors"
+	"math"
+)
+
+// Panels multiply matrices of which the caller packs each once for several products, or has panels written that are operands of
+// other products: [Product] packs both operands again in each run.
+//
+// A panel of a left operand has [Panels.Rows] of its rows, one of a right operand [Panels.Columns] of its columns. For each
+// contracted index it holds the elements of all of them, one after the other. So a right panel is a matrix in row-major order,
+// and a tile of results can be the right panel of the next product.
+type Panels struct{ format *format }
+
+// NewPanels returns the panels for [BFloat16] or [Float32]. For BFloat16, elements are rounded where they are packed, and
+// multiplied in float32, also where the processor has an instruction for bfloat16.
+func NewPanels(t *Tier, a Arithmetic) (*Panels, error) {
+	if t == nil || a != BFloat16 && a != Float32 {
+		return nil, errors.New("panels need a tier, and an arithmetic of floats")
+	}
+	f := t.floats(a)
+	for _, other := range Tiers() {
+		if f.per == 1 {
+			break
+		}
+		f = other.floats(a)
+	}
+	return &Panels{f}, nil
+}
+
+// Rows is the number of rows of a left panel.
+func (p *Panels) Rows() int { return p.format.rows }
+
+// Columns is the number of columns of a right panel.
+func (p *Panels) Columns() int { return p.format.columns }
+
+// Multiply multiplies the first words contracted elements of a left and a right panel. It writes the tile of results to out, in
+// rows that are stride apart, or adds it to what is there.
+func (p *Panels) Multiply(words int, left, right, out []float32, stride int, add bool) {
+	p.format.kernel(words, math.MaxInt32, asWords(left), asWords(right), asWords(out), stride, add)
+}
+
+// Transpose writes a matrix in columns: element j of row i, which begins at i·stride, to dst[j·rows+i]. It may overwrite seven
+// elements behind the last.
+func (p *Panels) Transpose(dst, src []float32, rows, stride, columns int) {
+	p.format.transpose(asWords(dst), rows, asWords(src), stride, columns)
+}
+
+// A Packing brings parts of an operand into panels.
+type Packing struct {
+	format *format
+	view   view
+	height int
+}
+
+// Left describes a left operand: its rows and its contracted elements.
+func (p *Panels) Left(rows, contracted Axis) (*Packing, error) {
+	return p.packing("left", p.format.rows, rows, contracted)
+}
+
+// Right describes a right operand: its columns and its contracted elements.
+func (p *Panels) Right(columns, contracted Axis) (*Packing, error) {
+	return p.packing("right", p.format.columns, columns, contracted)
+}
+
+func (p *Panels) packing(which string, height int, cross, contracted Axis) (*Packing, error) {
+	v, err := newView(which, Layout{Cross: []Axis{cross}, Contracted: []Axis{contracted}})
+	return &Packing{p.format, v, height}, err
+}
+
+// Size is the number of elements that [Packing.Pack] may write.
+func (k *Packing) Size(rows, contracted int) int { return roundUp(rows, k.height)*contracted + 7 }
+
+// Pack packs some rows of an operand, of a right one some columns, and some of its contracted elements. Rows that the last panel
+// lacks are zero.
+func (k *Packing) Pack(dst, src []float32, row, rows, first, count int) {
+	w := workspaces.Get().(*workspace)
+	w.source = source{view: &k.view, row: row, rows: rows, first: first, count: count, height: k.height}
+	k.format.pack(asWords(dst), Elements{Float32: src}, &w.source, &w.stage)
+	workspaces.Put(w)
+}

@@ -1,0 +1,91 @@
+package matmul_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/matmul"
+)
+
+// TestPanels multiplies parts of strided operands panel by panel, with sums in float64 as the reference. Elements are whole numbers
+// and a half, which are exact but for the rounding to bfloat16 of some.
+func TestPanels(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, tier := range matmul.Tiers() {
+		for _, a := range []matmul.Arithmetic{matmul.BFloat16, matmul.Float32} {
+			for _, across := range []bool{false, true} {
+				for _, size := range [][3]int{{1, 1, 1}, {5, 40, 3}, {13, 33, 64}, {70, 9, 300}} {
+					t.Run(fmt.Sprint(tier.Name(), a, across, size), func(t *testing.T) {
+						testPanels(t, r, tier, a, across, size[0], size[1], size[2])
+					})
+				}
+			}
+		}
+	}
+	if _, err := matmul.NewPanels(matmul.Tiers()[0], matmul.Int8); err == nil {
+		t.Error("panels of integers passed")
+	}
+}
+
+func testPanels(t *testing.T, r *rand.Rand, tier *matmul.Tier, a matmul.Arithmetic, across bool, m, n, k int) {
+	p, err := matmul.NewPanels(tier, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The operands are parts of larger ones: two more rows and elements before, one more behind.
+	axes := func(rows int) (cross, contracted matmul.Axis) {
+		if across {
+			return matmul.Axis{Size: rows + 3, Stride: 1}, matmul.Axis{Size: k + 3, Stride: rows + 5}
+		}
+		return matmul.Axis{Size: rows + 3, Stride: k + 4}, matmul.Axis{Size: k + 3, Stride: 1}
+	}
+	operand := func(rows int) []float32 {
+		x := make([]float32, (rows+5)*(k+5))
+		for i := range x {
+			x[i] = float32(r.IntN(1001)-500) / 2
+		}
+		return x
+	}
+	at := func(x []float32, rows, row, i int) float64 {
+		cross, contracted := axes(rows)
+		v := x[(row+2)*cross.Stride+(i+2)*contracted.Stride]
+		if a == matmul.BFloat16 {
+			v = math.Float32frombits((math.Float32bits(v) + 0x7fff + math.Float32bits(v)>>16&1) &^ 0xffff)
+		}
+		return float64(v)
+	}
+	left, right := operand(m), operand(n)
+	packLeft, err := p.Left(axes(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	packRight, err := p.Right(axes(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	packedLeft, packedRight := make([]float32, packLeft.Size(m, k)), make([]float32, packRight.Size(n, k))
+	packLeft.Pack(packedLeft, left, 2, m, 2, k)
+	packRight.Pack(packedRight, right, 2, n, 2, k)
+	rows, columns := p.Rows(), p.Columns()
+	tile, turned := make([]float32, (rows+7)*columns), make([]float32, rows*columns+7)
+	for i := 0; i < m; i += rows {
+		for j := 0; j < n; j += columns {
+			p.Multiply(k, packedLeft[i*k:], packedRight[j*k:], tile, columns, false)
+			p.Multiply(k, packedLeft[i*k:], packedRight[j*k:], tile, columns, true)
+			p.Transpose(turned, tile, rows, columns, columns)
+			for x := range rows {
+				for y := range columns {
+					want := 0.0
+					for c := 0; c < k && i+x < m && j+y < n; c++ {
+						want += 2 * at(left, m, i+x, c) * at(right, n, j+y, c)
+					}
+					if got := tile[x*columns+y]; float64(got) != want || turned[y*rows+x] != got {
+						t.Fatalf("element %d, %d is %v, turned %v; want %v", i+x, j+y, got, turned[y*rows+x], want)
+					}
+				}
+			}
+		}
+	}
+}
