@@ -4,11 +4,6 @@ package loops
 
 import "simd/archsimd"
 
-// hasAVX512 says that the loops with vectors of 512 bits run here.
-var hasAVX512 = archsimd.X86.AVX512()
-
-type floats16 = archsimd.Float32x16
-
 // exp512 is the exponential of numbers that are at most expMost, or NaN.
 func exp512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one floats16) floats16 {
 	x = low.Max(x) // of two that cannot be compared, the second: NaN stays

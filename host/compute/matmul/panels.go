@@ -3,6 +3,7 @@ package matmul
 import (
 	"errors"
 	"math"
+	"unsafe"
 )
 
 // Panels multiply matrices of which the caller packs each once for several products, or has panels written that are operands of
@@ -38,8 +39,13 @@ func (p *Panels) Columns() int { return p.format.columns }
 // Multiply multiplies the first words contracted elements of a left and a right panel. It writes the tile of results to out, in
 // rows that are stride apart, or adds it to what is there.
 func (p *Panels) Multiply(words int, left, right, out []float32, stride int, add bool) {
-	p.format.kernel(words, math.MaxInt32, asWords(left), asWords(right), asWords(out), stride, add)
+	p.format.kernel(words, math.MaxInt32, asWords(left), asWords(right), asWords(out), stride, add, &nothingAhead)
 }
+
+// nothingAhead has kernels ask for memory that is always there, where nobody knows what is needed next.
+var nothingAhead = ahead{rows: unsafe.Pointer(&line), right: unsafe.Pointer(&line)}
+
+var line [64]byte
 
 // Transpose writes a matrix in columns: element j of row i, which begins at i·stride, to dst[j·rows+i]. It may overwrite seven
 // elements behind the last.
