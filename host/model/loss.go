@@ -232,6 +232,10 @@ func zeros(like *graph.Node, dims ...int) *graph.Node {
 // lossAtOnce is lossInChunks in one.
 func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
 	logits := matMulTransposed(h, head)
+	if lower.ByRows(h.Graph()) {
+		losses, dLogits := nativeLosses(logits, targets, factors)
+		return losses, matMul(dLogits, head), weightGradient(dLogits, h)
+	}
 	losses, dLogits, ok := rowLosses(lower.Kernel, logits, targets, factors)
 	if !ok {
 		var logTotal *graph.Node
@@ -294,6 +298,10 @@ func lossRows(rows, columns int) (*program.Program, error) {
 // where the vocabulary does not divide into parts of a kernel's size, and where there are more logits than a program may
 // have elements.
 func rowSums(logits, targets *graph.Node) (logTotal, chosen *graph.Node, ok bool) {
+	if lower.ByRows(logits.Graph()) {
+		logTotal, chosen = nativeSums(logits, targets)
+		return logTotal, chosen, true
+	}
 	size := partSize(logits.Shape().Dim(1))
 	if size == 0 || logits.Shape().Size() > math.MaxInt32 {
 		return nil, nil, false

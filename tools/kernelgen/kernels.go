@@ -18,12 +18,19 @@ type kernel struct {
 	// multiply adds the product of a left and a right register to a sum.
 	multiply func(w *writer, left, right, sum int)
 	unrolled int
+	ahead    bool // asks for memory before it is needed
 }
+
+// kernelArguments are those of all kernels, and their size in bytes.
+const (
+	kernelArguments = "(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)"
+	kernelSize      = 64
+)
 
 // Registers: SI and BX walk along the panels of the left and the right operand, CX counts words, DI is the tile, DX the
 // distance of its rows in bytes.
 func (k kernel) write(w *writer) {
-	w.function(k.name+"(words, steps int, a, b, c *uint32, stride int, accumulate bool)", k.name, 49)
+	w.function(k.name+kernelArguments, k.name, kernelSize)
 	k.arguments(w)
 	k.clear(w)
 	k.loop(w, "CX", "")
@@ -63,14 +70,47 @@ func (k kernel) loop(w *writer, count, label string) {
 	w.label("many" + label)
 	w.line("SHRQ $%d, %s", log2(k.unrolled), count)
 	w.line("JZ end%s", label)
+	if k.ahead {
+		k.rowsAhead(w, count, label)
+	}
 	w.label("loop" + label)
 	for i := range k.unrolled {
 		k.step(w, i)
+		if k.ahead && i%2 == 0 {
+			w.line("PREFETCHT1 (R11)")
+			w.line("ADDQ $64, R11")
+		}
 	}
 	k.advance(w, k.unrolled)
 	w.line("DECQ %s", count)
 	w.line("JNZ loop%s", label)
 	w.label("end" + label)
+}
+
+// rowsAhead is the beginning of the loop. It asks for the rows of the output, one at a time, so that the multipliers do not wait
+// for a free buffer of the cache; what follows asks for the next panel.
+func (k kernel) rowsAhead(w *writer, count, label string) {
+	w.line("MOVQ next+56(FP), AX")
+	w.line("MOVQ (AX), R9")
+	w.line("MOVQ 8(AX), R10")
+	w.line("MOVQ 16(AX), R11")
+	w.line("MOVQ $%d, AX", k.rows)
+	w.line("CMPQ %s, AX", count)
+	w.line("CMOVQLT %s, AX", count)
+	w.line("SUBQ AX, %s", count)
+	w.label("row" + label)
+	for i := range k.unrolled {
+		k.step(w, i)
+		if i < 2 {
+			w.line("PREFETCHT0 %d(R9)", 64*i)
+		}
+	}
+	k.advance(w, k.unrolled)
+	w.line("ADDQ R10, R9")
+	w.line("DECQ AX")
+	w.line("JNZ row%s", label)
+	w.line("TESTQ %s, %[1]s", count)
+	w.line("JZ end%s", label)
 }
 
 func log2(n int) (log int) {
@@ -130,7 +170,7 @@ func kernel256(name string) kernel {
 // kernel512 has twelve rows, and so 24 of 32 registers for sums. The multipliers have a latency of four or five cycles and
 // there are two of them: ten independent sums would do, but fewer rows would need more words of the right operand a product.
 func kernel512(name string) kernel {
-	return kernel{name: name, rows: 12, register: "Z", bytes: 64, sum: 0, right: 24, left: []int{26, 27, 28, 29}, load: "VMOVDQU32", zero: "VPXORD", add: "VPADDD", unrolled: 4}
+	return kernel{name: name, rows: 12, register: "Z", bytes: 64, sum: 0, right: 24, left: []int{26, 27, 28, 29}, load: "VMOVDQU32", zero: "VPXORD", add: "VPADDD", unrolled: 4, ahead: true}
 }
 
 func (k kernel) fma(w *writer, left, right, sum int) {
@@ -163,7 +203,7 @@ func quads256(w *writer) {
 		w.line("VPMADDUBSW Y%d, Y%d, Y3", right, left)
 		w.line("VPADDW Y3, Y%d, Y%[1]d", sum)
 	}
-	w.function("quads256(words, steps int, a, b, c *uint32, stride int, accumulate bool)", "quads256", 49)
+	w.function("quads256"+kernelArguments, "quads256", kernelSize)
 	k.arguments(w)
 	w.line("CMPB accumulate+48(FP), $0")
 	w.line("JNE chunk")

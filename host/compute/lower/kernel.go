@@ -265,6 +265,9 @@ func HasKernels(g *graph.Graph) bool {
 	return hasRows(d) || hasTriton(d)
 }
 
+// ByRows reports whether the graph's device computes programs over rows by package rows.
+func ByRows(g *graph.Graph) bool { return hasRows(engine.DeviceOf(g)) }
+
 // hasRows reports whether a device computes programs over rows by package rows.
 func hasRows(d *engine.Device) bool {
 	if d == nil || !d.HasNatives() {

@@ -82,15 +82,33 @@ func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 		for j := panel; j < panel+panels && j*f.columns < o.part.columns; j++ {
 			b := packed[j*f.columns*depth:][:f.columns*depth]
 			for i := 0; i < rows; i += f.rows {
-				if next := i + f.rows; next < rows {
-					// The next tile's place in the output, which is far from this one's.
-					at := &o.out[o.at(row+next, j*f.columns)]
-					f.prefetch(unsafe.Pointer(at), 4*o.n, min(f.rows, rows-next), 4*min(f.columns, o.part.columns-j*f.columns))
-				}
+				o.askFor(packed, row, rows, i, j, depth, w)
 				o.tile(depth, left[i*depth:][:f.rows*depth], b, row+i, rows-i, j*f.columns, first, last, w)
 			}
 		}
 	}
+	w.ahead = ahead{}
+}
+
+// askFor has memory fetched that the tile of row i of a block and of panel j needs in the end, or tiles after it.
+func (o *rightPart) askFor(packed []uint32, row, rows, i, j, depth int, w *workspace) {
+	f := o.format
+	if !f.ahead {
+		if next := i + f.rows; next < rows {
+			// The next tile's place in the output, which is far from this one's.
+			at := &o.out[o.at(row+next, j*f.columns)]
+			f.prefetch(unsafe.Pointer(at), 4*o.n, min(f.rows, rows-next), 4*min(f.columns, o.part.columns-j*f.columns))
+		}
+		return
+	}
+	w.ahead.rows, w.ahead.stride = unsafe.Pointer(&o.out[o.at(row+i, j*f.columns)]), 4*o.n
+	// Each tile asks for a piece of the next panel, and when that is all there, for what is there already.
+	panel := f.columns * depth
+	right := packed[j*panel:]
+	if at := i / f.rows * aheadWords; at < panel && (j+2)*panel <= len(packed) {
+		right = packed[(j+1)*panel+at:]
+	}
+	w.ahead.right = unsafe.Pointer(unsafe.SliceData(right))
 }
 
 // at is where an element of the output stands; its column is one of the part.
@@ -108,11 +126,11 @@ func (o *rightPart) tile(depth int, a, b []uint32, row, rows, column int, first,
 	switch {
 	case first && last && !o.direct:
 		sums, stride = w.tile[:], f.columns
-		f.kernel(depth, o.steps, a, b, sums, stride, false)
+		f.kernel(depth, o.steps, a, b, sums, stride, false, &w.ahead)
 	case full:
-		f.kernel(depth, o.steps, a, b, sums, stride, accumulate)
+		f.kernel(depth, o.steps, a, b, sums, stride, accumulate, &w.ahead)
 	default:
-		f.kernel(depth, o.steps, a, b, w.tile[:], f.columns, false)
+		f.kernel(depth, o.steps, a, b, w.tile[:], f.columns, false, &w.ahead)
 		for r := range rows {
 			merge(sums[r*stride:][:columns], w.tile[r*f.columns:], accumulate, f.integers)
 		}

@@ -85,26 +85,27 @@ func TestVectorRounding(t *testing.T) {
 			want = append(want, roundBits(upper<<16|lower))
 		}
 	}
-	const height = 16
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		f := tier.bfloat16
-		for name, l := range map[string]Layout{
-			"along":  {Cross: []Axis{{height, len(x) / height}}, Contracted: []Axis{{len(x) / height, 1}}},
-			"across": {Cross: []Axis{{height, 1}}, Contracted: []Axis{{len(x) / height, height}}},
-			"table":  {Cross: []Axis{{2, 8}, {4, 1}, {2, 4}}, Contracted: []Axis{{len(x) / height, height}}},
-		} {
-			v, err := newView("", l)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := &source{view: &v, rows: height, count: v.contracted.size, height: height}
-			packed := make([]uint32, height*f.words(s.count))
-			f.pack(packed, Elements{Float32: x}, s, new(stage))
-			for i := range s.count {
-				for r := range height {
-					got := packed[i/f.per*height+r] << (32 / f.per * (f.per - 1 - i%f.per)) &^ 0xffff
-					if at := v.cross.at(r) + v.contracted.at(i); got != want[at] {
-						t.Fatalf("%s: %v becomes %#x, want %#x", name, x[at], got, want[at])
+		for _, height := range []int{f.rows, f.columns} {
+			for name, l := range map[string]Layout{
+				"along":  {Cross: []Axis{{height, len(x) / height}}, Contracted: []Axis{{len(x) / height, 1}}},
+				"across": {Cross: []Axis{{height, 1}}, Contracted: []Axis{{len(x) / height, height}}},
+				"table":  {Cross: []Axis{{2, 1}, {height / 2, 2}}, Contracted: []Axis{{len(x) / height, height}}},
+			} {
+				v, err := newView("", l)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := &source{view: &v, rows: height, count: v.contracted.size, height: height}
+				packed := make([]uint32, height*f.words(s.count)+7)
+				f.pack(packed, Elements{Float32: x}, s, new(stage))
+				for i := range s.count {
+					for r := range height {
+						got := packed[i/f.per*height+r] << (32 / f.per * (f.per - 1 - i%f.per)) &^ 0xffff
+						if at := v.cross.at(r) + v.contracted.at(i); got != want[at] {
+							t.Fatalf("%s: %v becomes %#x, want %#x", name, x[at], got, want[at])
+						}
 					}
 				}
 			}
@@ -194,7 +195,7 @@ func TestKernelsCheck(t *testing.T) {
 							t.Errorf("%s: no panic", f.name)
 						}
 					}()
-					f.kernel(5, 1, a, b, c, f.columns, false)
+					f.kernel(5, 1, a, b, c, f.columns, false, new(ahead))
 				}()
 			}
 		}

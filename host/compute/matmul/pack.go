@@ -68,7 +68,7 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 	for row := 0; row < s.rows; row += s.height {
 		panel := dst[row*total:]
 		done := 0
-		if whole := s.count / f.per &^ 7; p.straightAlong != nil && whole > 0 && s.straight(row) {
+		if whole := s.count / f.per &^ 7; p.straightAlong != nil && whole > 0 && s.straight(row, p.exact) {
 			ld := s.view.cross.stride
 			from := (s.row+row)*ld + s.first
 			if row+s.height < s.rows {
@@ -96,9 +96,13 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 	}
 }
 
-// straight tells whether a panel's rows, up to the next multiple of eight, are all there, and each lies in one piece.
-func (s *source) straight(row int) bool {
-	rows := roundUp(s.height, 8)
+// straight tells whether a panel's rows are all there, if not exactly these are read then up to the next multiple of eight, and each
+// lies in one piece.
+func (s *source) straight(row int, exact bool) bool {
+	rows := s.height
+	if !exact {
+		rows = roundUp(rows, 8)
+	}
 	return s.view.contracted.table == nil && s.view.cross.table == nil && s.view.contracted.stride == 1 &&
 		row+s.height <= s.rows && s.row+row+rows <= s.view.cross.size
 }
@@ -106,30 +110,30 @@ func (s *source) straight(row int) bool {
 // packAcross packs what lies together in memory across the rows: straight where whole vectors can be read, else staged.
 func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *stage, elements []T, slices *[4][]T) {
 	total, whole := f.words(s.count), s.count/f.per
-	panels := 0
+	straight := 0 // rows
 	if p.straightAcross != nil && whole > 0 && s.view.cross.table == nil && s.view.contracted.table == nil {
-		// The last vector of the last panel must not reach beyond the last row.
-		if spare := s.view.cross.size - s.row - roundUp(s.height, 8); spare >= 0 {
-			panels = min(s.rows/s.height, spare/s.height+1)
+		if p.exact {
+			straight = s.rows
+		} else if spare := s.view.cross.size - s.row - roundUp(s.height, 8); spare >= 0 {
+			// The last vector of the last panel must not reach beyond the last row.
+			straight = min(s.rows/s.height, spare/s.height+1) * s.height
 		}
 	}
 	// Vectors that hang over the end of a panel are overwritten by what is packed later, so then there is one at a time.
-	group := 4
-	if s.height%8 != 0 {
-		group = 1
+	group := 4 * s.height
+	if s.height%8 != 0 && !p.exact {
+		group = s.height
 	}
 	ld := s.view.contracted.stride
-	for i := 0; i < panels; i += group {
-		from := s.first*ld + s.row + i*s.height
-		p.straightAcross(dst[i*s.height*total:], s.height*total, s.height, min(group, panels-i), src[from:], ld, whole)
+	for i := 0; i < straight; i += group {
+		n := min(group, straight-i)
+		p.straightAcross(dst[i*total:], s.height*total, s.height, n, src[s.first*ld+s.row+i:], ld, whole)
 		if whole < total {
-			for j := i; j < min(i+group, panels); j++ {
-				packStaged(f, p, dst, src, s, j*s.height, (j+1)*s.height, whole, st, elements, slices)
-			}
+			packStaged(f, p, dst, src, s, i, i+n, whole, st, elements, slices)
 		}
 	}
-	if rows := panels * s.height; rows < s.rows {
-		packStaged(f, p, dst, src, s, rows, s.rows, 0, st, elements, slices)
+	if straight < s.rows {
+		packStaged(f, p, dst, src, s, straight, s.rows, 0, st, elements, slices)
 	}
 }
 

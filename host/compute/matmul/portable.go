@@ -78,7 +78,7 @@ func quadsAcross(dst []uint32, src *[4][]int8) {
 // floatsPortable rounds every product and every sum. Products of bfloat16 are exact, so that this is what instructions
 // do that round once, unless the product is too large or too small for float32. The conversion keeps compilers from using
 // such an instruction on some processors.
-func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
+func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool, _ *ahead) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
 		var s0, s1, s2, s3 float32
@@ -98,7 +98,7 @@ func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool)
 }
 
 // singlesPortable rounds once for a product and its addition, as the instructions of other tiers do.
-func singlesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
+func singlesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool, _ *ahead) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
 		var s [4]float32
@@ -142,7 +142,7 @@ func fusedMultiplyAdd(x, y, z float32) float32 {
 	return float32(math.Float64frombits(bits))
 }
 
-func codesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
+func codesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool, _ *ahead) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
 		var s [4]int32

@@ -91,6 +91,7 @@ type workspace struct {
 	corrections []int32
 	source      source
 	finish      finish
+	ahead       ahead
 }
 
 var (

@@ -65,7 +65,8 @@ type format struct {
 	headroom int
 	// kernel multiplies panels of so many words a row, and stores the tile of sums, or adds it to what is there. A kernel with
 	// headroom adds up as many words as steps says before it widens.
-	kernel func(words, steps int, a, b, c []uint32, stride int, accumulate bool)
+	kernel func(words, steps int, a, b, c []uint32, stride int, accumulate bool, next *ahead)
+	ahead  bool // the kernel asks for memory ahead
 
 	float32s  packer[float32]
 	bfloat16s packer[uint16]
@@ -89,16 +90,26 @@ type helpers struct {
 	prefetch func(at unsafe.Pointer, stride, rows, bytes int)
 }
 
+// ahead is memory that a kernel may ask for before it is needed, while it multiplies. Kernels for AVX-512 read it, by offsets.
+type ahead struct {
+	rows   unsafe.Pointer // of the output; they need not all be there, as asking for memory never fails
+	stride int            // of rows, in bytes
+	right  unsafe.Pointer // of the next panel of the right operand
+}
+
 // A packer makes words of elements.
 type packer[T any] struct {
 	// along makes words of neighbours; what the last lacks is zero.
 	along func(dst []uint32, src []T)
 	// across makes words of elements that have the same index in several slices, as many as are in a word.
 	across func(dst []uint32, src *[4][]T)
-	// The straight ones take operands as they lie in memory, in rows that are ld apart, and write panels. They read and write
-	// whole vectors of eight. They may be nil.
+	// The straight ones take operands as they lie in memory, in rows that are ld apart, and write panels: along, whole blocks of eight words
+	// of one panel, and across, some columns, the panels for which are so many words apart. They may be nil.
 	straightAlong  func(dst []uint32, height int, src []T, ld, words int)
-	straightAcross func(dst []uint32, panel, height, panels int, src []T, ld, words int)
+	straightAcross func(dst []uint32, panel, height, columns int, src []T, ld, words int)
+	// exact: the straight ones read no more than a panel needs, and across the last panel may be incomplete. Others read whole vectors of
+	// eight, and across they write them.
+	exact bool
 }
 
 // HasBFloat16 reports whether the tier uses an instruction for products in bfloat16. Others round operands to it and multiply in
@@ -131,3 +142,6 @@ func (f *format) stepsWithin(low, high, right int) int {
 	}
 	return math.MaxInt32
 }
+
+// aheadWords is how much of the next panel a kernel asks for in a block of words.
+const aheadWords = 2 * 16 * (blockWords/4 - 12)

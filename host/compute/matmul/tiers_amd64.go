@@ -63,14 +63,22 @@ var helpers256 = &helpers{
 	transpose: transpose256, shift: shift256, addColumns: addColumns256, extremes: extremes256, finish: finish256, prefetch: prefetchRows,
 }
 
+var helpers512 = &helpers{
+	transpose: transpose512, shift: shift512, addColumns: addColumns512, extremes: extremes256, finish: finish256, prefetch: prefetchRows,
+}
+
 var formatFloats256 = &format{
 	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, kernel: checked(6, 16, floats256),
 	float32s: wordsOfFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
 }
 
 var formatFloats512 = &format{
-	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, kernel: checked(12, 32, floats512),
-	float32s: wordsOfFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
+	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, kernel: checked(12, 32, floats512), ahead: true,
+	float32s: packer[float32]{
+		along: wordsOfFloat32s.along, across: wordsOfFloat32s.across, exact: true,
+		straightAlong: along512[float32](alongRounded12, alongRounded32, 1, 1), straightAcross: across512[float32](acrossRounded12, acrossRounded32, 1),
+	},
+	bfloat16s: wordsOfBFloat16s512, helpers: helpers512,
 }
 
 var formatSingles256 = &format{
@@ -79,12 +87,16 @@ var formatSingles256 = &format{
 }
 
 var formatSingles512 = &format{
-	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, kernel: checked(12, 32, floats512),
-	float32s: float32sAsTheyAre, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
+	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, kernel: checked(12, 32, floats512), ahead: true,
+	float32s: packer[float32]{
+		along: float32sAsTheyAre.along, across: float32sAsTheyAre.across, exact: true,
+		straightAlong: along512[float32](alongWords12, alongWords32, 1, 1), straightAcross: across512[float32](acrossWords12, acrossWords32, 1),
+	},
+	bfloat16s: wordsOfBFloat16s512, helpers: helpers512,
 }
 
 var formatHalves512 = &format{
-	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, kernel: checked(12, 32, halves512),
+	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, kernel: checked(12, 32, halves512), ahead: true,
 	float32s: packer[float32]{
 		along: halvesOfFloat32s512, across: halvesOfFloat32sAcross256,
 		straightAlong: alongBy[float32](transposeRoundedHalves8, 2), straightAcross: acrossBy[float32](acrossRoundedHalves, 2),
@@ -110,8 +122,12 @@ var formatPairs256 = &format{
 }
 
 var formatQuads512 = &format{
-	name: "VPDPBUSD 512", integers: true, rows: 12, columns: 32, per: 4, unsigned: true, kernel: checked(12, 32, quads512),
-	int8s: quadsOfInt8s, helpers: helpers256,
+	name: "VPDPBUSD 512", integers: true, rows: 12, columns: 32, per: 4, unsigned: true, kernel: checked(12, 32, quads512), ahead: true,
+	int8s: packer[int8]{
+		along: quadsOfInt8s.along, across: quadsOfInt8s.across, exact: true,
+		straightAlong: along512[int8](alongWords12, alongWords32, 4, 1), straightAcross: across512[int8](acrossQuads12, acrossQuads32, 4),
+	},
+	helpers: helpers512,
 }
 
 // Packers that several formats use.
@@ -133,10 +149,15 @@ var (
 	}
 )
 
+var wordsOfBFloat16s512 = packer[uint16]{
+	along: wordsOfBFloat16s.along, across: wordsOfBFloat16s.across, exact: true,
+	straightAlong: along512[uint16](alongWidened12, alongWidened32, 1, 2), straightAcross: across512[uint16](acrossWidened12, acrossWidened32, 1),
+}
+
 // checked makes a kernel of an assembler function for a tile of so many rows and columns. It panics where that would leave
 // a slice.
-func checked(rows, columns int, f func(words, steps int, a, b, c *uint32, stride int, accumulate bool)) func(words, steps int, a, b, c []uint32, stride int, accumulate bool) {
-	return func(words, steps int, a, b, c []uint32, stride int, accumulate bool) {
+func checked(rows, columns int, f func(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)) func(words, steps int, a, b, c []uint32, stride int, accumulate bool, next *ahead) {
+	return func(words, steps int, a, b, c []uint32, stride int, accumulate bool, next *ahead) {
 		if words < 0 || steps < 1 || stride < columns || len(a) < words*rows || len(b) < words*columns || len(c) < (rows-1)*stride+columns {
 			panic("matmul: a kernel would leave its slices")
 		}
@@ -144,27 +165,27 @@ func checked(rows, columns int, f func(words, steps int, a, b, c *uint32, stride
 		if words > 0 {
 			a0, b0 = &a[0], &b[0]
 		}
-		f(words, steps, a0, b0, &c[0], stride, accumulate)
+		f(words, steps, a0, b0, &c[0], stride, accumulate, next)
 	}
 }
 
 //go:noescape
-func floats256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+func floats256(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
 
 //go:noescape
-func pairs256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+func pairs256(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
 
 //go:noescape
-func quads256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+func quads256(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
 
 //go:noescape
-func floats512(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+func floats512(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
 
 //go:noescape
-func halves512(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+func halves512(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
 
 //go:noescape
-func quads512(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+func quads512(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
 
 //go:noescape
 func transpose8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
@@ -218,8 +239,9 @@ func transposeBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, 
 }
 
 // acrossBy makes a packer of an assembler function that takes so many rows a word.
-func acrossBy[T any](f func(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int), per int) func(dst []uint32, panel, height, panels int, src []T, ld, words int) {
-	return func(dst []uint32, panel, height, panels int, src []T, ld, words int) {
+func acrossBy[T any](f func(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int), per int) func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
+	return func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
+		panels := columns / height
 		reach := (panels-1)*height + roundUp(height, 8)
 		if panels < 1 || words < 1 || len(src) < (words*per-1)*ld+reach || len(dst) < (panels-1)*panel+(words-1)*height+roundUp(height, 8) {
 			panic("matmul: a packer would leave its slices")
@@ -248,3 +270,104 @@ func acrossPairs(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld,
 
 //go:noescape
 func acrossQuads(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+
+func transpose512(dst []uint32, stride int, src []uint32, ld, words int) {
+	whole := words &^ 7
+	if whole > 0 {
+		along512[uint32](alongWords12, alongWords32, 1, 1)(dst, stride, src, ld, whole)
+	}
+	if whole < words {
+		transposePortable(dst[whole*stride:], stride, src[whole:], ld, words-whole)
+	}
+}
+
+// along512 makes a packer of assembler functions for panels of 12 and of 32 rows. A word has so many elements, and each word in memory
+// becomes so many.
+func along512[T any](f12, f32 func(dst *uint32, src unsafe.Pointer, ld, blocks int), per, becomes int) func(dst []uint32, height int, src []T, ld, words int) {
+	return func(dst []uint32, height int, src []T, ld, words int) {
+		if words < 1 || words%(4*becomes) != 0 || len(src) < (height-1)*ld+words*per || len(dst) < (words-1)*height+max(height, 16) {
+			panic("matmul: a packer would leave its slices")
+		}
+		apart, blocks := ld*int(unsafe.Sizeof(src[0])), words/(4*becomes)
+		switch height {
+		case 12:
+			f12(&dst[0], unsafe.Pointer(&src[0]), apart, blocks)
+		case 32:
+			f32(&dst[0], unsafe.Pointer(&src[0]), apart, blocks)
+			f32(&dst[16], unsafe.Pointer(&src[16*ld]), apart, blocks)
+		default:
+			panic("matmul: there is no packer for such a panel")
+		}
+	}
+}
+
+// across512 makes a packer of assembler functions for panels of 12 and of 32 columns that take so many rows a word.
+func across512[T any](f12, f32 func(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int), per int) func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
+	return func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
+		panels, rest := columns/height, columns%height
+		if columns < 1 || words < 1 || len(src) < (words*per-1)*ld+columns || len(dst) < (divideUp(columns, height)-1)*panel+words*height {
+			panic("matmul: a packer would leave its slices")
+		}
+		f := f12
+		if height == 32 {
+			f = f32
+		} else if height != 12 {
+			panic("matmul: there is no packer for such a panel")
+		}
+		apart := ld * int(unsafe.Sizeof(src[0]))
+		if panels > 0 {
+			f(&dst[0], panel, panels, 1<<height-1, unsafe.Pointer(&src[0]), apart, words)
+		}
+		if rest > 0 {
+			f(&dst[panels*panel], panel, 1, 1<<rest-1, unsafe.Pointer(&src[panels*height]), apart, words)
+		}
+	}
+}
+
+//go:noescape
+func alongWords12(dst *uint32, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func alongWords32(dst *uint32, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func alongRounded12(dst *uint32, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func alongRounded32(dst *uint32, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func alongWidened12(dst *uint32, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func alongWidened32(dst *uint32, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func acrossWords12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossWords32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossRounded12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossRounded32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossWidened12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossWidened32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossQuads12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossQuads32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func shifted512(words *uint32, by uint8, blocks int)
+
+//go:noescape
+func columnSums512(sums *int32, panel *uint32, words int)

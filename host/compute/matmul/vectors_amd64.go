@@ -177,6 +177,21 @@ func shift256(words []uint32, by uint8) {
 	shiftPortable(words[i:], by)
 }
 
+func shift512(words []uint32, by uint8) {
+	whole := len(words) &^ 15
+	if whole > 0 {
+		shifted512(&words[0], by, whole/16)
+	}
+	shiftPortable(words[whole:], by)
+}
+
+// addColumns512 is for panels of 32 columns.
+func addColumns512(sums []int32, panel []uint32) {
+	if words := len(panel) / 32; words > 0 {
+		columnSums512(&sums[:32][0], &panel[0], words)
+	}
+}
+
 // addColumns256 multiplies by ones. Pairs of bytes do not saturate.
 func addColumns256(sums []int32, panel []uint32) {
 	bytes, pairs := archsimd.BroadcastUint8x32(1), archsimd.BroadcastInt16x16(1)

@@ -22,7 +22,8 @@ import (
 // Kinds of operations, as they are named in reports.
 const (
 	Products    = "matrix products"
-	Attention   = "attention" // on the CPU in bfloat16, with its products
+	Attention   = "attention" // in blocks on the CPU, with its products
+	Losses      = "losses"    // of logits in one pass on the CPU
 	RowPrograms = "programs over rows"
 	Transposes  = "transposes"
 	Elementwise = "elementwise"
@@ -40,7 +41,7 @@ var rules = []struct{ part, kind string }{
 	{"sdk/program/reference", Host},
 	{"gobackend/dot", Products},
 	// The products of attention are its own: it stands nearer to the root than the loops and products that it calls.
-	{"host/compute/matmul", Products}, {"host/compute/rows", RowPrograms},
+	{"host/compute/matmul", Products}, {"host/compute/rows", RowPrograms}, {"host/model.(*rowsOfLogits)", Losses},
 	{"ops.transpose", Transposes}, {"ops.execTranspose", Transposes}, {"ops.ExecuteTranspose", Transposes},
 	{"ops.execReduce", Reductions}, {"ops.dispatchReduce", Reductions},
 	{"gobackend/activations", Activations}, {"gobackend/fusedops", Activations},

@@ -1,0 +1,106 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
+)
+
+// TestNativeLosses compares losses and gradients of rows with those in float64, for any number of threads: of hidden logits, of a
+// prediction that is certain, and of ordinary ones. A target that is no column is an error.
+func TestNativeLosses(t *testing.T) {
+	for _, vocabulary := range []int{1, 5, 64, 1000} {
+		for _, o := range []engine.Options{{Kernels: device.FusedKernels}, {Precision: device.BFloat16}} {
+			t.Run(fmt.Sprint(vocabulary, o.Precision), func(t *testing.T) { testNativeLosses(t, vocabulary, o) })
+		}
+	}
+}
+
+func testNativeLosses(t *testing.T, vocabulary int, o engine.Options) {
+	const tokens = 70
+	rng := rand.New(rand.NewPCG(5, uint64(vocabulary)))
+	logits, targets, factors := make([]float32, tokens*vocabulary), make([]int32, tokens), make([]float32, tokens)
+	for i := range logits {
+		logits[i] = float32(10 * rng.NormFloat64())
+	}
+	for i := range targets {
+		targets[i], factors[i] = int32(rng.IntN(vocabulary)), float32(rng.NormFloat64())
+	}
+	for i := range vocabulary { // the first row is certain, of the second one half is hidden
+		if logits[i] = -200; i == int(targets[0]) {
+			logits[i] = 200
+		}
+		if i%2 == 1 && i != int(targets[1]) {
+			logits[vocabulary+i] = float32(math.Inf(-1))
+		}
+	}
+	run := func(threads int, targets []int32) ([][]float32, error) {
+		o.Threads = threads
+		spec := func(name string, d dtypes.DType, columns int) engine.Spec {
+			return engine.Spec{Name: name, Shape: shapes.Make(d, tokens, columns)}
+		}
+		return testdevice.OpenCPU(t, o).Evaluate("losses", []engine.Input{{Spec: spec("logits", dtypes.Float32, vocabulary), Data: logits}, {Spec: spec("factors", dtypes.Float32, 1), Data: factors}},
+			func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+				ids := engine.Constant(g, targets, tokens, 1)
+				losses, gradient := nativeLosses(in[0], ids, in[1])
+				total, chosen := nativeSums(in[0], ids)
+				return []*graph.Node{losses, gradient, graph.Sub(total, chosen)}
+			})
+	}
+	out, err := run(2, targets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(out[2], out[0]) {
+		t.Error("losses without a gradient differ from those with one")
+	}
+	rounding := 1e-6
+	if o.Precision == device.BFloat16 {
+		rounding = 0x1p-8
+	}
+	for i := range tokens {
+		row, sum := logits[i*vocabulary:][:vocabulary], 0.0
+		for _, x := range row {
+			sum += math.Exp(float64(x) - float64(slices.Max(row)))
+		}
+		want := math.Log(sum) + float64(slices.Max(row)) - float64(row[targets[i]])
+		if got := float64(out[0][i]); !(math.Abs(got-want) <= 1e-5+1e-6*want) {
+			t.Fatalf("the loss of row %d is %v, want %v", i, got, want)
+		}
+		for j, x := range row {
+			p := math.Exp(float64(x)-float64(slices.Max(row))) / sum
+			if j == int(targets[i]) {
+				p--
+			}
+			want, got := p*float64(factors[i]), float64(out[1][i*vocabulary+j])
+			if !(math.Abs(got-want) <= rounding*math.Abs(want)+1e-6*math.Abs(float64(factors[i]))) {
+				t.Fatalf("the gradient at column %d of row %d is %v, want %v", j, i, got, want)
+			}
+		}
+	}
+	if out[0][0] != 0 || out[1][targets[0]] != 0 {
+		t.Errorf("a certain prediction has the loss %v and the gradient %v, want 0", out[0][0], out[1][targets[0]])
+	}
+	alone, err := run(1, targets)
+	if err != nil || !slices.Equal(alone[0], out[0]) || !slices.Equal(alone[1], out[1]) {
+		t.Errorf("one thread has other results, or %v", err)
+	}
+	for _, bad := range []int32{-1, int32(vocabulary)} {
+		wrong := slices.Clone(targets)
+		wrong[3] = bad
+		if _, err := run(1, wrong); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("target 3 of %d columns is %d", vocabulary, bad)) {
+			t.Errorf("a target of %d: %v", bad, err)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package main
+
+import "fmt"
+
+// Packers with AVX-512 write panels of 12 or of 32 rows. They read no more than these rows.
+
+// A shape512 is that of a panel: what its words are made of.
+type shape512 struct {
+	rows  int // that a packer takes at a time: 12, or 16 for one half of 32
+	width int // words of a panel for each word along the sums
+}
+
+var shapes512 = []shape512{{12, 12}, {16, 32}}
+
+// Constants of round512.
+const (
+	half512, odd512, one512, quiet512, upper512 = "Z27", "Z28", "Z29", "Z30", "Z31"
+)
+
+func roundingConstants512(w *writer) {
+	for _, c := range []struct {
+		bits uint32
+		to   string
+	}{{0x7fff, half512}, {0x10000, odd512}, {1, one512}, {0x400000, quiet512}, {0xffff0000, upper512}} {
+		w.line("MOVL $0x%x, AX", c.bits)
+		w.line("VPBROADCASTD AX, %s", c.to)
+	}
+}
+
+// round512 rounds the words of a register to bfloat16, as round does. It uses the mask registers K6 and K7.
+func round512(w *writer, x, t string) {
+	w.line("VPTESTMD %s, %s, K6", odd512, x)
+	w.line("VCMPPS $3, %s, %[1]s, K7", x) // unordered
+	w.line("VPADDD %s, %s, %s", half512, x, t)
+	w.line("VPADDD %s, %s, K6, %[2]s", one512, t)
+	w.line("VPORD %s, %s, K7, %s", quiet512, x, t)
+	w.line("VPANDD %s, %s, %s", upper512, t, x)
+}
+
+// A transposition512 transposes blocks of four words of 12 or 16 rows that lie ld bytes apart.
+type transposition512 struct {
+	name string
+	per  int // words that a word in memory becomes: 2 of bfloat16
+	// prepare fills registers from Z16 on; finish changes a vector of words of all rows, and stores what becomes of it.
+	prepare func(w *writer)
+	finish  func(w *writer, x string, store func(x string))
+}
+
+func transpositions512(w *writer) {
+	for _, shape := range shapes512 {
+		for _, t := range []transposition512{
+			{name: "alongWords", per: 1, prepare: func(*writer) {}, finish: func(_ *writer, x string, store func(string)) { store(x) }},
+			{name: "alongRounded", per: 1, prepare: roundingConstants512, finish: func(w *writer, x string, store func(string)) {
+				round512(w, x, "Z16")
+				store(x)
+			}},
+			{name: "alongWidened", per: 2, prepare: roundingConstants512, finish: func(w *writer, x string, store func(string)) {
+				w.line("VPSLLD $16, %s, Z16", x)
+				store("Z16")
+				w.line("VPANDD %s, %s, %[2]s", upper512, x)
+				store(x)
+			}},
+		} {
+			t.write(w, shape)
+		}
+	}
+}
+
+// write: a register holds four words of four rows, one in each of its lanes of 128 bits: so a transposition within lanes makes vectors of
+// all rows.
+func (t transposition512) write(w *writer, shape shape512) {
+	name := fmt.Sprintf("%s%d", t.name, shape.width)
+	w.function(name+"(dst *uint32, src unsafe.Pointer, ld, blocks int)", name, 32)
+	w.line("MOVQ dst+0(FP), DI")
+	w.line("MOVQ src+8(FP), SI")
+	w.line("MOVQ ld+16(FP), R8")
+	w.line("MOVQ blocks+24(FP), CX")
+	w.line("LEAQ (R8)(R8*2), R9")
+	lanes := []string{"SI", "BX", "R10", "R11"}[:shape.rows/4]
+	for i := 1; i < len(lanes); i++ {
+		w.line("LEAQ (%s)(R8*4), %s", lanes[i-1], lanes[i])
+		w.line("MOVL $0x%x, AX", 0xf<<(4*i))
+		w.line("KMOVW AX, K%d", i)
+	}
+	t.prepare(w)
+	w.label("loop")
+	for i, base := range lanes {
+		for r, index := range []string{"", "(R8*1)", "(R8*2)", "(R9*1)"} {
+			if i == 0 {
+				w.line("VMOVUPS (%s)%s, X%d", base, index, r)
+			} else {
+				w.line("VBROADCASTF32X4 (%s)%s, K%d, Z%d", base, index, i, r)
+			}
+		}
+	}
+	w.line("VUNPCKLPS Z1, Z0, Z4")
+	w.line("VUNPCKHPS Z1, Z0, Z5")
+	w.line("VUNPCKLPS Z3, Z2, Z6")
+	w.line("VUNPCKHPS Z3, Z2, Z7")
+	w.line("VUNPCKLPD Z6, Z4, Z0")
+	w.line("VUNPCKHPD Z6, Z4, Z1")
+	w.line("VUNPCKLPD Z7, Z5, Z2")
+	w.line("VUNPCKHPD Z7, Z5, Z3")
+	at := 0
+	for i := range 4 {
+		t.finish(w, fmt.Sprintf("Z%d", i), func(x string) {
+			w.line("VMOVUPS %s, %d(DI)", x, at)
+			at += 4 * shape.width
+		})
+	}
+	for _, base := range lanes {
+		w.line("ADDQ $16, %s", base)
+	}
+	w.line("ADDQ $%d, DI", at)
+	w.line("DECQ CX")
+	w.line("JNZ loop")
+	w.line("VZEROUPPER")
+	w.line("RET")
+}
+
+// An across512 makes words of elements of the same column in several rows, as an [across] does, for panels of 12 or 32 columns.
+type across512 struct {
+	name    string
+	size    int // of an element, in bytes
+	per     int // rows in a word
+	load    string
+	prepare func(w *writer)
+	combine func(w *writer) // makes a word in Z0 of Z0 … Z3
+}
+
+// Registers are those of an [across]. The masks K1 and K2 say which columns of a vector are there, the others become zero; K3 says which
+// belong to the panel.
+func (a across512) write(w *writer, shape shape512) {
+	name := fmt.Sprintf("%s%d", a.name, shape.width)
+	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)", name, 56)
+	w.line("MOVQ dst+0(FP), DI")
+	w.line("MOVQ panel+8(FP), R8")
+	w.line("MOVL columns+24(FP), AX")
+	w.line("KMOVW AX, K1")
+	w.line("SHRL $16, AX")
+	w.line("KMOVW AX, K2")
+	w.line("MOVL $0x%x, AX", 1<<min(shape.width, 16)-1)
+	w.line("KMOVW AX, K3")
+	w.line("MOVQ src+32(FP), SI")
+	w.line("MOVQ ld+40(FP), R10")
+	w.line("MOVQ words+48(FP), CX")
+	w.line("SHLQ $2, R8")
+	w.line("LEAQ (R10)(R10*2), R11")
+	w.line("MOVQ R10, R13")
+	w.line("SHLQ $%d, R13", log2(4*a.per))
+	a.prepare(w)
+	w.label("word")
+	w.line("MOVQ panels+16(FP), R12")
+	w.line("MOVQ SI, BX") // the row, at the panel's first column
+	w.line("MOVQ DI, DX")
+	w.label("panelloop")
+	rows := []string{"", "(R10*1)", "(R10*2)", "(R11*1)"}[:a.per]
+	w.line("LEAQ (BX)(R13*1), R14")
+	for _, row := range rows {
+		for at := 0; at < a.size*shape.width; at += 64 {
+			w.line("PREFETCHT0 %d(R14)%s", at, row)
+		}
+	}
+	for v := 0; v < shape.width; v += 16 {
+		for i, row := range rows {
+			w.line("%s.Z %d(BX)%s, K%d, Z%d", a.load, v*a.size, row, 1+v/16, i)
+		}
+		a.combine(w)
+		if shape.width < 16 {
+			w.line("VMOVDQU32 Z0, K3, (DX)")
+		} else {
+			w.line("VMOVDQU32 Z0, %d(DX)", 4*v)
+		}
+	}
+	w.line("ADDQ $%d, BX", a.size*shape.width)
+	w.line("ADDQ R8, DX")
+	w.line("DECQ R12")
+	w.line("JNZ panelloop")
+	w.line("LEAQ (SI)(R10*%d), SI", a.per)
+	w.line("ADDQ $%d, DI", 4*shape.width)
+	w.line("DECQ CX")
+	w.line("JNZ word")
+	w.line("VZEROUPPER")
+	w.line("RET")
+}
+
+func acrossAll512(w *writer) {
+	nothing := func(*writer) {}
+	for _, shape := range shapes512 {
+		for _, a := range []across512{
+			{name: "acrossWords", size: 4, per: 1, load: "VMOVDQU32", prepare: nothing, combine: nothing},
+			{name: "acrossRounded", size: 4, per: 1, load: "VMOVDQU32", prepare: roundingConstants512, combine: func(w *writer) { round512(w, "Z0", "Z16") }},
+			{name: "acrossWidened", size: 2, per: 1, load: "VPMOVZXWD", prepare: nothing, combine: func(w *writer) { w.line("VPSLLD $16, Z0, Z0") }},
+			{name: "acrossQuads", size: 1, per: 4, load: "VPMOVZXBD", prepare: nothing, combine: func(w *writer) {
+				for i := 1; i < 4; i++ {
+					w.line("VPSLLD $%d, Z%d, Z%[2]d", 8*i, i)
+				}
+				w.line("VPORD Z1, Z0, Z0")
+				w.line("VPTERNLOGD $0xfe, Z2, Z3, Z0") // or
+			}},
+		} {
+			a.write(w, shape)
+		}
+	}
+}
+
+// shifted512 writes a function that adds to every byte of blocks of 64.
+func shifted512(w *writer) {
+	w.function("shifted512(words *uint32, by uint8, blocks int)", "shifted512", 24)
+	w.line("MOVQ words+0(FP), DI")
+	w.line("MOVBLZX by+8(FP), AX")
+	w.line("MOVQ blocks+16(FP), CX")
+	w.line("VPBROADCASTB AX, Z1")
+	w.label("loop")
+	w.line("VPADDB (DI), Z1, Z0")
+	w.line("VMOVDQU32 Z0, (DI)")
+	w.line("ADDQ $64, DI")
+	w.line("DECQ CX")
+	w.line("JNZ loop")
+	w.line("VZEROUPPER")
+	w.line("RET")
+}
+
+// columnSums512 writes a function that adds up the signed bytes of each column of a panel of 32, as products by ones.
+func columnSums512(w *writer) {
+	w.function("columnSums512(sums *int32, panel *uint32, words int)", "columnSums512", 24)
+	w.line("MOVQ sums+0(FP), DI")
+	w.line("MOVQ panel+8(FP), SI")
+	w.line("MOVQ words+16(FP), CX")
+	w.line("MOVL $0x01010101, AX")
+	w.line("VPBROADCASTD AX, Z2")
+	w.line("VMOVDQU32 (DI), Z0")
+	w.line("VMOVDQU32 64(DI), Z1")
+	w.label("loop")
+	w.line("VPDPBUSD (SI), Z2, Z0")
+	w.line("VPDPBUSD 64(SI), Z2, Z1")
+	w.line("ADDQ $128, SI")
+	w.line("DECQ CX")
+	w.line("JNZ loop")
+	w.line("VMOVDQU32 Z0, (DI)")
+	w.line("VMOVDQU32 Z1, 64(DI)")
+	w.line("VZEROUPPER")
+	w.line("RET")
+}
