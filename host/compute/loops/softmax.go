@@ -2,11 +2,22 @@ package loops
 
 import "math"
 
-// Loops of a softmax and of its gradient, in blocks of scores. They make exponentials of numbers that are not positive but for
-// rounding, so that none overflows.
+// Loops of a softmax and of its gradient, in blocks of scores.
 
-// MaxColumns makes each element of most the largest of itself and of its column of a, which has rows of len(most) elements. It may
-// pass over NaN.
+// weightLeast is where weights become 0: just above, they are normal numbers. Processors take a hundred times as long for a
+// number that is subnormal, or too small to be one.
+const weightLeast = -87
+
+// weight is the exponential of a number that is not positive but for rounding.
+func weight(x float32) float32 {
+	if x <= weightLeast {
+		return 0
+	}
+	return exp(x)
+}
+
+// MaxColumns makes each element of most the largest of itself and of its column of a, which has rows of len(most) elements. Of a
+// column with NaN it is not said what it is.
 func MaxColumns(most, a []float32) {
 	from := 0
 	if hasAVX2 {
@@ -15,9 +26,9 @@ func MaxColumns(most, a []float32) {
 	plainMaxColumns(most, a, from)
 }
 
-// ExpColumns replaces each element x of a, which has rows of len(sums) elements, by exp(x·scale − down), where down is that of its
-// column, and adds it to the sum of its column. Each 64 rows are added up before they are added to what came before. The
-// exponentials are then rounded to bfloat16 if rounds is true.
+// ExpColumns makes weights of scores, which are zero if they are below exp(−87): it replaces each element x of a, which has rows of len(sums) elements, by the weight exp(x·scale − down), where down is that
+// of its column, and adds it to the sum of its column. Each 64 rows are added up before they are added to what came before. The
+// weights are then rounded to bfloat16 if rounds is true.
 func ExpColumns(a []float32, scale float32, down, sums []float32, rounds bool) {
 	from := 0
 	if hasAVX2 {
@@ -56,7 +67,7 @@ func plainExpColumns(a []float32, scale float32, down, sums []float32, rounds bo
 		for start := 0; start < len(a); start += sumRows * width {
 			sum := float32(0)
 			for i := start + j; i < min(len(a), start+sumRows*width); i += width {
-				x := exp(float32(a[i]*scale) - down[j])
+				x := weight(float32(a[i]*scale) - down[j])
 				sum += x
 				a[i] = roundedIf(rounds, x)
 			}
@@ -69,9 +80,9 @@ func plainExpRows(a, d []float32, scale float32, down, means []float32, rounds b
 	width := len(a) / len(down)
 	for i := range a {
 		row := i / width
-		weight := exp(float32(a[i]*scale) - down[row])
-		a[i] = roundedIf(rounds, weight)
-		d[i] = roundedIf(rounds, float32(weight*(d[i]-means[row]))*scale)
+		x := weight(float32(a[i]*scale) - down[row])
+		a[i] = roundedIf(rounds, x)
+		d[i] = roundedIf(rounds, float32(x*(d[i]-means[row]))*scale)
 	}
 }
 

@@ -43,7 +43,7 @@ func expColumnsVectors(a []float32, scale float32, down, sums []float32, rounds 
 
 func expColumns512(a []float32, scale float32, down, sums []float32, rounds bool, from int) {
 	all, bits := archsimd.BroadcastFloat32x16, archsimd.BroadcastUint32x16
-	low, shift, factor, upper, lower := all(expLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
+	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
 	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
 	half, last, quiet, top := bits(0x7fff), bits(1), bits(1<<22), bits(0xffff0000)
 	width, times, less, total := len(sums), all(scale), archsimd.LoadFloat32x16(down[from:]), archsimd.LoadFloat32x16(sums[from:])
@@ -51,7 +51,7 @@ func expColumns512(a []float32, scale float32, down, sums []float32, rounds bool
 		var sum floats16
 		for i := start; i < min(len(a), start+sumRows*width); i += width {
 			x := archsimd.LoadFloat32x16(a[i:]).Mul(times).Sub(less)
-			x = exp512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
+			x = weight512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
 			sum = sum.Add(x)
 			if rounds {
 				x = rounded512(x, half, last, quiet, top)
@@ -65,16 +65,16 @@ func expColumns512(a []float32, scale float32, down, sums []float32, rounds bool
 
 func expColumns256(a []float32, scale float32, down, sums []float32, rounds bool, from int) {
 	all, bits := archsimd.BroadcastFloat32x8, archsimd.BroadcastUint32x8
-	low, shift, factor, upper, lower := all(expLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
+	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
 	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
-	bias, start32 := archsimd.BroadcastInt32x8(127), archsimd.BroadcastInt32x8(shifterBits)
+	bias := archsimd.BroadcastInt32x8(127)
 	half, last, quiet := bits(0x7fff), bits(1), bits(1<<22)
 	width, times, less, total := len(sums), all(scale), get(down[from:]), get(sums[from:])
 	for start := from; start < len(a); start += sumRows * width {
 		var sum floats8
 		for i := start; i < min(len(a), start+sumRows*width); i += width {
 			x := get(a[i:]).Mul(times).Sub(less)
-			x = exp256(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one, bias, start32)
+			x = weight256(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one, bias)
 			sum = sum.Add(x)
 			if rounds {
 				x = shortBits(x, half, last, quiet).ShiftAllLeft(16).BitsToFloat32()
@@ -97,7 +97,7 @@ func expRowsVectors(a, d []float32, scale float32, down, means []float32, rounds
 
 func expRows512(a, d []float32, scale float32, down, means []float32, rounds bool) {
 	all, bits := archsimd.BroadcastFloat32x16, archsimd.BroadcastUint32x16
-	low, shift, factor, upper, lower := all(expLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
+	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
 	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
 	half, last, quiet, top := bits(0x7fff), bits(1), bits(1<<22), bits(0xffff0000)
 	width, times := len(a)/len(down), all(scale)
@@ -105,7 +105,7 @@ func expRows512(a, d []float32, scale float32, down, means []float32, rounds boo
 		less, mean := all(l), all(means[row])
 		for i := row * width; i < (row+1)*width; i += 16 {
 			x := archsimd.LoadFloat32x16(a[i:]).Mul(times).Sub(less)
-			x = exp512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
+			x = weight512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
 			y := archsimd.LoadFloat32x16(d[i:]).Sub(mean).Mul(x).Mul(times)
 			if rounds {
 				x, y = rounded512(x, half, last, quiet, top), rounded512(y, half, last, quiet, top)
@@ -118,16 +118,16 @@ func expRows512(a, d []float32, scale float32, down, means []float32, rounds boo
 
 func expRows256(a, d []float32, scale float32, down, means []float32, rounds bool) {
 	all, bits := archsimd.BroadcastFloat32x8, archsimd.BroadcastUint32x8
-	low, shift, factor, upper, lower := all(expLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
+	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
 	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
-	bias, start := archsimd.BroadcastInt32x8(127), archsimd.BroadcastInt32x8(shifterBits)
+	bias := archsimd.BroadcastInt32x8(127)
 	half, last, quiet := bits(0x7fff), bits(1), bits(1<<22)
 	width, times := len(a)/len(down), all(scale)
 	for row, l := range down {
 		less, mean := all(l), all(means[row])
 		for i := row * width; i < (row+1)*width; i += 8 {
 			x := get(a[i:]).Mul(times).Sub(less)
-			x = exp256(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one, bias, start)
+			x = weight256(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one, bias)
 			y := get(d[i:]).Sub(mean).Mul(x).Mul(times)
 			if rounds {
 				x = shortBits(x, half, last, quiet).ShiftAllLeft(16).BitsToFloat32()
@@ -137,6 +137,22 @@ func expRows256(a, d []float32, scale float32, down, means []float32, rounds boo
 			y.Store(d[i:])
 		}
 	}
+}
+
+// weight512 is weight. Where the result is 0, nothing is multiplied.
+func weight512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one floats16) floats16 {
+	x = low.IfElse(x.Less(low), x)
+	y, n := reduced512(x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
+	return y.Scale(n).Masked(x.NotEqual(low))
+}
+
+// weight256 is weight.
+func weight256(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one floats8, bias archsimd.Int32x8) floats8 {
+	x = low.IfElse(x.Less(low), x)
+	y, shifted := reduced256(x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
+	// The last bits of the sum with the shifter are those of n, and the others disappear on the left.
+	power := shifted.AsInt32x8().Add(bias).ShiftAllLeft(23).AsFloat32x8()
+	return y.Mul(power).Masked(x.NotEqual(low))
 }
 
 // rounded512 rounds to bfloat16.
