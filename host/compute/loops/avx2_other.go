@@ -6,15 +6,16 @@ const hasAVX2 = false
 
 var hasAVX512 = false
 
-func rotate64s(dst, a []float32, scale float32)           { panic("loops: no AVX2") }
-func rotate16s(dst, a []float32, scale float32)           { panic("loops: no AVX2") }
-func longSums(dst, a, b []float32, size int)              { panic("loops: no AVX2") }
-func unary256(op Op, dst, a []float32) int                { panic("loops: no AVX2") }
-func binaryS256(op Op, dst, a []float32, s float32) int   { panic("loops: no AVX2") }
-func expLin256(dst, a []float32, scale, down float32) int { panic("loops: no AVX2") }
-func clamp256(dst, a []float32, lo, hi float32) int       { panic("loops: no AVX2") }
-func roundMulS256(dst, a []float32, s float32) int        { panic("loops: no AVX2") }
-func near256(dst, a, b []float32, s float32) int          { panic("loops: no AVX2") }
-func selectS256(dst, c, a []float32, s float32) int       { panic("loops: no AVX2") }
-func spread256(dst, a []float32, times int) int           { panic("loops: no AVX2") }
-func largest256(dst, a []float32, size int)               { panic("loops: no AVX2") }
+func rotate64s(dst, a []float32, scale float32)               { panic("loops: no AVX2") }
+func rotate16s(dst, a []float32, scale float32)               { panic("loops: no AVX2") }
+func longSums(dst, a, b []float32, size int)                  { panic("loops: no AVX2") }
+func unary256(op Op, dst, a []float32) int                    { panic("loops: no AVX2") }
+func binaryS256(op Op, dst, a []float32, s float32) int       { panic("loops: no AVX2") }
+func expLin256(dst, a []float32, scale, down float32) int     { panic("loops: no AVX2") }
+func clamp256(dst, a []float32, lo, hi float32) int           { panic("loops: no AVX2") }
+func roundMulS256(dst, a []float32, s float32) int            { panic("loops: no AVX2") }
+func near256(dst, a, b []float32, s float32) int              { panic("loops: no AVX2") }
+func selectS256(dst, c, a []float32, s float32) int           { panic("loops: no AVX2") }
+func spread256(dst, a []float32, times int) int               { panic("loops: no AVX2") }
+func largest256(dst, a []float32, size int)                   { panic("loops: no AVX2") }
+func quantize512(q *Quantizer, r *Quantized, a []float32) int { panic("loops: no AVX-512") }

@@ -123,7 +123,7 @@ func (w *writer) write() {
 	for at, id := range w.order {
 		w.define(at, id)
 		for o, out := range w.outputs {
-			if p := w.k.values[id]; out == id && !(p.kind == inOutput && p.index == o) {
+			if p := w.k.values[id]; out == id && !(p.kind == inOutput && p.index == o) && !w.nodes[id].writes(o) {
 				w.k.code = append(w.k.code, instruction{node: node{in: []operand{{id: id, repeat: 1}}, size: p.size}, dst: o, store: true})
 			}
 		}
@@ -177,20 +177,32 @@ func (w *writer) define(at, id int) {
 		p.kind, p.index = inInput, n.input
 		return
 	}
-	elementwise := n.op < opInput || n.op == opClamp || n.op == opSelect || n.op == opRotate || n.op == opRoundSmall || n.op == opRoundMul || n.op == opNear
+	elementwise := n.op < opInput || n.op == opClamp || n.op == opSelect || n.op == opRotate || n.op == opRoundSmall || n.op == opRoundMul || n.op == opNear || n.op == opQuantize
 	if elementwise { // the result may take the place of an operand
 		w.releaseOperands(at, n)
 	}
 	o := slices.IndexFunc(w.outputs, func(out int) bool { return out == id })
-	if o >= 0 && w.k.outputs[o].dtype == program.Float && w.k.outputs[o].at == byrow.Float32 {
+	switch {
+	case n.op == opQuantize && !w.isRead(at, id):
+	case o >= 0 && w.k.outputs[o].dtype == program.Float && w.k.outputs[o].at == byrow.Float32 && !n.writes(o):
 		p.kind, p.index = inOutput, o
-	} else {
+	default:
 		p.kind, p.offset = inScratch, w.scratch(n.size)
 	}
 	w.k.code = append(w.k.code, instruction{node: n, dst: id})
 	if !elementwise {
 		w.releaseOperands(at, n)
 	}
+}
+
+// isRead reports whether a later instruction reads a node, or stores it.
+func (w *writer) isRead(at, id int) bool {
+	for o, out := range w.outputs {
+		if out == id && !w.nodes[id].writes(o) {
+			return true
+		}
+	}
+	return w.lastRead[id] > at
 }
 
 // Scratch memory is given out in whole cache lines.
