@@ -19,3 +19,4 @@ func selectS256(dst, c, a []float32, s float32) int           { panic("loops: no
 func spread256(dst, a []float32, times int) int               { panic("loops: no AVX2") }
 func largest256(dst, a []float32, size int)                   { panic("loops: no AVX2") }
 func quantize512(q *Quantizer, r *Quantized, a []float32) int { panic("loops: no AVX-512") }
+func extreme256(op Op, dst, a []float32, size int)            { panic("loops: no AVX2") }

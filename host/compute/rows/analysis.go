@@ -26,6 +26,11 @@ const (
 	opRoundSmall          // see loops.RoundSmall
 	opRoundMul            // the same, times b, which is a number for each run
 	opNear                // |a − b| ≤ c, which is a number for each run
+	opExpNeg              // exp(−a)
+	opExpSub              // exp(a − b), b a number for each run
+	opIntoAdd             // b/(a + c), which are scalars
+	opMulMul              // (a·b)·c
+	opSiLUSlope           // see loops.SiLUSlope
 	opQuantize            // see fuseQuantizers
 )
 

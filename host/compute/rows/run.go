@@ -296,6 +296,16 @@ func elements(op loops.Op, dst []float32, in *[3]part) {
 		loops.RoundMulS(dst, x.elements, y.number)
 	case op == opNear:
 		loops.Near(dst, x.elements, y.elements, z.number)
+	case op == opExpNeg:
+		loops.ExpLin(dst, x.elements, -1, 0)
+	case op == opExpSub:
+		loops.ExpLin(dst, x.elements, 1, y.number)
+	case op == opIntoAdd:
+		loops.IntoAddS(dst, x.elements, y.number, z.number)
+	case op == opMulMul:
+		loops.MulMul(dst, x.elements, y.elements, z.elements)
+	case op == opSiLUSlope:
+		loops.SiLUSlope(dst, x.elements, y.elements)
 	case !isBinary(op):
 		loops.Unary(op, dst, x.elements)
 	case x.elements == nil:

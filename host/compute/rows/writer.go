@@ -57,8 +57,41 @@ func (a *analysis) fuse() {
 			if abs := a.nodes[n.in[0].id]; once(abs.in[0], loops.Sub) && a.dense(a.nodes[abs.in[0].id].in) {
 				n.op, n.in = opNear, append(slices.Clone(a.nodes[abs.in[0].id].in), n.in[1])
 			}
+		case n.op == loops.Exp && once(n.in[0], loops.Neg) && a.dense(a.nodes[n.in[0].id].in):
+			n.op, n.in = opExpNeg, a.nodes[n.in[0].id].in
+		case n.op == loops.Exp && once(n.in[0], loops.Sub) && a.dense(a.nodes[n.in[0].id].in[:1]) && number(a.nodes[n.in[0].id].in[1]):
+			n.op, n.in = opExpSub, a.nodes[n.in[0].id].in
+		case n.op == loops.Div && n.in[0].scalar && once(n.in[1], loops.Add) && a.dense(a.nodes[n.in[1].id].in[:1]) && a.nodes[n.in[1].id].in[1].scalar:
+			n.op, n.in = opIntoAdd, []operand{a.nodes[n.in[1].id].in[0], n.in[0], a.nodes[n.in[1].id].in[1]}
+		case n.op == loops.Mul && a.siluSlope(n, once) != nil:
+			n.op, n.in = opSiLUSlope, a.siluSlope(n, once)
+		case n.op == loops.Mul && a.dense(n.in) && once(n.in[0], loops.Mul) && a.dense(a.nodes[n.in[0].id].in):
+			n.op, n.in = opMulMul, append(slices.Clone(a.nodes[n.in[0].id].in), n.in[1])
+		case n.op == loops.Mul && a.dense(n.in) && once(n.in[1], loops.Mul) && a.dense(a.nodes[n.in[1].id].in):
+			n.op, n.in = opMulMul, append(slices.Clone(a.nodes[n.in[1].id].in), n.in[0])
 		}
 	}
+}
+
+// siluSlope returns x and s if a product is s·(x·(1 − s) + 1), or nil.
+func (a *analysis) siluSlope(n *node, once func(x operand, op loops.Op) bool) []operand {
+	for i, sum := range n.in {
+		s := n.in[1-i]
+		if !once(sum, loops.Add) || !a.isOne(a.nodes[sum.id].in[1]) || !once(a.nodes[sum.id].in[0], loops.Mul) {
+			continue
+		}
+		product := a.nodes[a.nodes[sum.id].in[0].id].in
+		for j, rest := range product {
+			if x := product[1-j]; once(rest, loops.Sub) && a.isOne(a.nodes[rest.id].in[0]) && a.nodes[rest.id].in[1] == s && a.dense([]operand{x, s}) {
+				return []operand{x, s}
+			}
+		}
+	}
+	return nil
+}
+
+func (a *analysis) isOne(x operand) bool {
+	return x.scalar && a.scalars.list[x.id].kind == scalarConstant && a.scalars.list[x.id].value == 1
 }
 
 // number reports whether an operand is one number for many elements.
@@ -177,7 +210,7 @@ func (w *writer) define(at, id int) {
 		p.kind, p.index = inInput, n.input
 		return
 	}
-	elementwise := n.op < opInput || n.op == opClamp || n.op == opSelect || n.op == opRotate || n.op == opRoundSmall || n.op == opRoundMul || n.op == opNear || n.op == opQuantize
+	elementwise := n.op < opInput || n.op == opClamp || n.op == opSelect || n.op >= opRotate
 	if elementwise { // the result may take the place of an operand
 		w.releaseOperands(at, n)
 	}
