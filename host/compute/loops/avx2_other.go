@@ -25,3 +25,6 @@ func near256(dst, a, b []float32, s float32) int    { panic("loops: no AVX2") }
 func selectS256(dst, c, a []float32, s float32) int { panic("loops: no AVX2") }
 func spread256(dst, a []float32, times int) int     { panic("loops: no AVX2") }
 func largest256(dst, a []float32, size int)         { panic("loops: no AVX2") }
+func transpose256(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32) {
+	panic("loops: no AVX2")
+}

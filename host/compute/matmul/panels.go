@@ -3,6 +3,7 @@ package matmul
 import (
 	"errors"
 	"math"
+	"unsafe"
 )
 
 // Panels multiply matrices of which the caller packs each once for several products, or has panels written that are operands of
@@ -35,16 +36,25 @@ func (p *Panels) Rows() int { return p.format.rows }
 // Columns is the number of columns of a right panel.
 func (p *Panels) Columns() int { return p.format.columns }
 
-// Multiply multiplies the first words contracted elements of a left and a right panel. It writes the tile of results to out, in
-// rows that are stride apart, or adds it to what is there.
-func (p *Panels) Multiply(words int, left, right, out []float32, stride int, add bool) {
-	p.format.kernel(words, math.MaxInt32, asWords(left), asWords(right), asWords(out), stride, add)
+// A Multiplier multiplies panels, for one goroutine.
+type Multiplier struct {
+	format *format
+	next   ahead
 }
 
-// Transpose writes a matrix in columns: element j of row i, which begins at i·stride, to dst[j·rows+i]. It may overwrite seven
-// elements behind the last.
-func (p *Panels) Transpose(dst, src []float32, rows, stride, columns int) {
-	p.format.transpose(asWords(dst), rows, asWords(src), stride, columns)
+// Multiplier makes one.
+func (p *Panels) Multiplier() *Multiplier { return &Multiplier{format: p.format} }
+
+// Multiply multiplies the first words contracted elements of a left and a right panel. It writes the tile of results to out, in
+// rows that are stride apart, or adds it to what is there.
+func (m *Multiplier) Multiply(words int, left, right, out []float32, stride int, add bool) {
+	if m.format.ahead {
+		// The next tile has the next left panel, or else is far away.
+		next := left[:min(len(left), words*m.format.rows+1)]
+		m.next.rows, m.next.stride = unsafe.Pointer(unsafe.SliceData(out)), 4*stride
+		m.next.right = unsafe.Pointer(&next[len(next)-1])
+	}
+	m.format.kernel(words, math.MaxInt32, asWords(left), asWords(right), asWords(out), stride, add, &m.next)
 }
 
 // A Packing brings parts of an operand into panels.
