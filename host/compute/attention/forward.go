@@ -61,6 +61,7 @@ func (p *Plan) forward(s *forward, batch, keyHead, from, to int, mixed, logs []f
 			p.forwardBlock(s, batch, head, query, to, mixed, logs, in)
 		}
 	}
+	s.Report()
 }
 
 // forwardBlock computes a block of queries, which lie along the rows of a block of weights.

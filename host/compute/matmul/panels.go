@@ -40,6 +40,7 @@ func (p *Panels) Columns() int { return p.format.columns }
 type Multiplier struct {
 	format *format
 	next   ahead
+	words  int // multiplied since the last report
 }
 
 // Multiplier makes one.
@@ -54,7 +55,16 @@ func (m *Multiplier) Multiply(words int, left, right, out []float32, stride int,
 		m.next.rows, m.next.stride = unsafe.Pointer(unsafe.SliceData(out)), 4*stride
 		m.next.right = unsafe.Pointer(&next[len(next)-1])
 	}
+	m.words += words
 	m.format.kernel(words, math.MaxInt32, asWords(left), asWords(right), asWords(out), stride, add, &m.next)
+}
+
+// Report tells the function that watches, see [Watch], what has been multiplied since the last report, in whole panels.
+func (m *Multiplier) Report() {
+	if f := watch.Load(); f != nil {
+		(*f)(m.format.name, 2*float64(m.words)*float64(m.format.rows*m.format.columns))
+	}
+	m.words = 0
 }
 
 // A Packing brings parts of an operand into panels.

@@ -71,6 +71,8 @@ func testPanels(t *testing.T, r *rand.Rand, tier *matmul.Tier, a matmul.Arithmet
 	rows, columns := p.Rows(), p.Columns()
 	multiplier := p.Multiplier()
 	tile := make([]float32, rows*columns)
+	operations := 0.0
+	defer matmul.Watch(func(_ string, n float64) { operations += n })()
 	for i := 0; i < m; i += rows {
 		for j := 0; j < n; j += columns {
 			multiplier.Multiply(k, packedLeft[i*k:], packedRight[j*k:], tile, columns, false)
@@ -87,5 +89,10 @@ func testPanels(t *testing.T, r *rand.Rand, tier *matmul.Tier, a matmul.Arithmet
 				}
 			}
 		}
+	}
+	multiplier.Report()
+	multiplier.Report() // nothing new
+	if want := 4 * float64((m+rows-1)/rows*rows) * float64((n+columns-1)/columns*columns) * float64(k); operations != want {
+		t.Errorf("%v operations are reported, want %v", operations, want)
 	}
 }
