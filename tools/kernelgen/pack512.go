@@ -21,19 +21,19 @@ func roundingConstants512(w *writer) {
 	for _, c := range []struct {
 		bits uint32
 		to   string
-	}{{0x7fff, half512}, {0x10000, odd512}, {1, one512}, {0x400000, quiet512}, {0xffff0000, upper512}} {
+	}{{0x7fff, half512}, {0x10000, odd512}, {1, one512}, {0x22, quiet512}, {0xffff0000, upper512}} {
 		w.line("MOVL $0x%x, AX", c.bits)
 		w.line("VPBROADCASTD AX, %s", c.to)
 	}
 }
 
-// round512 rounds the words of a register to bfloat16, as round does. It uses the mask registers K6 and K7.
+// round512 rounds the words of a register to bfloat16, as round does. VFIXUPIMMPS puts x, quiet, where x is a quiet or signaling NaN, as
+// two digits of its table say. It uses the mask register K6.
 func round512(w *writer, x, t string) {
 	w.line("VPTESTMD %s, %s, K6", odd512, x)
-	w.line("VCMPPS $3, %s, %[1]s, K7", x) // unordered
 	w.line("VPADDD %s, %s, %s", half512, x, t)
 	w.line("VPADDD %s, %s, K6, %[2]s", one512, t)
-	w.line("VPORD %s, %s, K7, %s", quiet512, x, t)
+	w.line("VFIXUPIMMPS $0, %s, %s, %s", quiet512, x, t)
 	w.line("VPANDD %s, %s, %s", upper512, t, x)
 }
 

@@ -4,11 +4,6 @@ package loops
 
 import "simd/archsimd"
 
-// hasAVX512 says that the loops with vectors of 512 bits run here.
-var hasAVX512 = archsimd.X86.AVX512()
-
-type floats16 = archsimd.Float32x16
-
 // Numbers are compared and chosen, as the compiler may exchange the operands of a maximum or minimum, of which the second is the
 // result where one is NaN.
 

@@ -28,6 +28,9 @@ func unary256(op Op, dst, a []float32) (n int) {
 }
 
 func abs256(dst, a []float32) int {
+	if hasAVX512 {
+		return abs512(dst, a)
+	}
 	n := len(dst) &^ 31
 	for len(dst) >= 32 && len(a) >= 32 {
 		to, x := (*[32]float32)(dst), (*[32]float32)(a)
@@ -144,6 +147,9 @@ func clamped(x, lo, hi floats8) floats8 {
 }
 
 func clamp256(dst, a []float32, lo, hi float32) int {
+	if hasAVX512 {
+		return clamp512(dst, a, lo, hi)
+	}
 	n := len(dst) &^ 31
 	l, h := archsimd.BroadcastFloat32x8(lo), archsimd.BroadcastFloat32x8(hi)
 	for len(dst) >= 32 && len(a) >= 32 {
@@ -159,6 +165,9 @@ func clamp256(dst, a []float32, lo, hi float32) int {
 }
 
 func roundMulS256(dst, a []float32, s float32) int {
+	if hasAVX512 {
+		return roundMulS512(dst, a, s)
+	}
 	n := len(dst) &^ 31
 	shift, y := archsimd.BroadcastFloat32x8(shifter), archsimd.BroadcastFloat32x8(s)
 	for len(dst) >= 32 && len(a) >= 32 {
@@ -174,6 +183,9 @@ func roundMulS256(dst, a []float32, s float32) int {
 }
 
 func near256(dst, a, b []float32, s float32) int {
+	if hasAVX512 {
+		return near512(dst, a, b, s)
+	}
 	n := len(dst) &^ 31
 	z, one := archsimd.BroadcastFloat32x8(s), archsimd.BroadcastFloat32x8(1)
 	for len(dst) >= 32 && len(a) >= 32 && len(b) >= 32 {
@@ -189,6 +201,9 @@ func near256(dst, a, b []float32, s float32) int {
 }
 
 func selectS256(dst, c, a []float32, s float32) int {
+	if hasAVX512 {
+		return selectS512(dst, c, a, s)
+	}
 	n := len(dst) &^ 31
 	zero, other := archsimd.BroadcastFloat32x8(0), archsimd.BroadcastFloat32x8(s)
 	for len(dst) >= 32 && len(c) >= 32 && len(a) >= 32 {

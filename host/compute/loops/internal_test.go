@@ -10,7 +10,19 @@ import (
 
 // TestLoops: vectorized loops give the bits of the plain ones for every length, also in
 // the place of an operand, and write nothing behind the end.
-func TestLoops(t *testing.T) {
+func TestLoops(t *testing.T) { withAndWithoutAVX512(t, testLoops) }
+
+// withAndWithoutAVX512 runs a test with the widest vectors of the processor, and with those of AVX2.
+func withAndWithoutAVX512(t *testing.T, test func(t *testing.T)) {
+	t.Run("widest", test)
+	if hasAVX512 {
+		hasAVX512 = false
+		defer func() { hasAVX512 = true }()
+		t.Run("AVX2", test)
+	}
+}
+
+func testLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	special := []float32{0, float32(math.Copysign(0, -1)), 1, -1, 0.5, 2.5, -3.5, 1e-45, -1e-39, 8388607.5, -8388607.5, 8388609, 4194304.5, math.MaxFloat32, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())}
 	draw := func(n int) []float32 {
@@ -179,7 +191,9 @@ func TestExponents(t *testing.T) {
 
 // TestMemory: loops between memory and floats have the results of the plain ones, for every length, and write nothing behind
 // the end.
-func TestMemory(t *testing.T) {
+func TestMemory(t *testing.T) { withAndWithoutAVX512(t, testMemory) }
+
+func testMemory(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for n := range 100 {
 		a, whole, short, bools := make([]float32, n), make([]float32, n), make([]uint16, n), make([]bool, n)

@@ -2,12 +2,13 @@
 
 package loops
 
-import (
-	"simd/archsimd"
-	"unsafe"
-)
+import "simd/archsimd"
 
 func fromBFloat16(dst []float32, a []uint16) {
+	if hasAVX512 {
+		n := fromBFloat16x512(dst, a)
+		dst, a = dst[n:], a[n:]
+	}
 	if hasAVX2 {
 		for len(dst) >= 8 && len(a) >= 8 {
 			archsimd.LoadUint16x8(a).ExtendToUint32().ShiftAllLeft(16).BitsToFloat32().Store(dst)
@@ -26,6 +27,10 @@ func shortBits(x archsimd.Float32x8, half, one, quiet archsimd.Uint32x8) archsim
 }
 
 func roundToBFloat16(dst, a []float32) {
+	if hasAVX512 {
+		n := roundToBFloat16x512(dst, a)
+		dst, a = dst[n:], a[n:]
+	}
 	if hasAVX2 {
 		half, one, quiet := archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(1<<22)
 		for len(dst) >= 8 && len(a) >= 8 {
@@ -38,6 +43,10 @@ func roundToBFloat16(dst, a []float32) {
 }
 
 func toBFloat16(dst []uint16, a []float32) {
+	if hasAVX512 {
+		n := toBFloat16x512(dst, a)
+		dst, a = dst[n:], a[n:]
+	}
 	if hasAVX2 {
 		half, one, quiet := archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(1<<22)
 		for len(dst) >= 8 && len(a) >= 8 {
@@ -52,8 +61,12 @@ func toBFloat16(dst []uint16, a []float32) {
 
 // fromBools loads 16 bools at a time and takes 8 of them.
 func fromBools(dst []float32, a []bool) {
+	if hasAVX512 {
+		n := fromBools512(dst, a)
+		dst, a = dst[n:], a[n:]
+	}
 	if hasAVX2 {
-		bytes := unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(a))), len(a))
+		bytes := bytesOf(a)
 		at := 0
 		for ; at+16 <= len(bytes); at += 8 {
 			archsimd.LoadUint8x16(bytes[at:]).ExtendLo8ToUint32().BitsToInt32().ConvertToFloat32().Store(dst[at:])
@@ -75,6 +88,10 @@ var eightBools = func() (table [256][8]bool) {
 }()
 
 func toBools(dst []bool, a []float32) {
+	if hasAVX512 {
+		n := toBools512(dst, a)
+		dst, a = dst[n:], a[n:]
+	}
 	if hasAVX2 {
 		var zero archsimd.Float32x8
 		for len(dst) >= 8 && len(a) >= 8 {
@@ -87,6 +104,10 @@ func toBools(dst []bool, a []float32) {
 }
 
 func toInt8(dst []int8, a []float32) {
+	if hasAVX512 {
+		n := toInt8x512(dst, a)
+		dst, a = dst[n:], a[n:]
+	}
 	if hasAVX2 {
 		first := archsimd.LoadInt8x16([]int8{0, 2, 4, 6, 8, 10, 12, 14, -1, -1, -1, -1, -1, -1, -1, -1}) // bytes of 16-bit numbers
 		for len(dst) >= 16 && len(a) >= 8 {

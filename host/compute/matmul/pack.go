@@ -73,8 +73,12 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 			from := (s.row+row)*ld + s.first
 			if row+s.height < s.rows {
 				size := int(unsafe.Sizeof(src[0]))
+				reach := s.count * size
+				if p.exact {
+					reach = min(reach, 128) // the processor finds the rest itself
+				}
 				at := &src[from+s.height*ld]
-				f.prefetch(unsafe.Pointer(at), ld*size, min(s.height, s.rows-row-s.height), s.count*size)
+				f.prefetch(unsafe.Pointer(at), ld*size, min(s.height, s.rows-row-s.height), reach)
 			}
 			p.straightAlong(panel, s.height, src[from:], ld, whole)
 			done = whole

@@ -77,7 +77,8 @@ type part struct {
 // tasks is how the work on a part is divided, for each product of a batch.
 type tasks struct {
 	products            int // of a task that multiplies whole ones
-	rows, rowTasks      int // rows of the left operand for a task
+	rows, rowTasks      int // rows of the left operand for a task; the most, if tasks shrink
+	share, least        int // tasks that shrink take one part in so many of the rows that are left, but so many at least; or 0
 	panels, columnTasks int // panels of the right operand for a task
 	packed, packTasks   int // panels that a task packs, of one block of words; the tasks for a block
 }
@@ -226,19 +227,27 @@ func roundUp(n, unit int) int { return divideUp(n, unit) * unit }
 
 func divideUp(n, by int) int { return (n + by - 1) / by }
 
-// divide decides how large tasks are: about four for each processor, so that none waits long for the last, unless they
-// become small. Tasks for different columns of the same rows pack these rows each, which costs little while the columns
-// are many.
+// divide decides how large tasks are. Where there are many rows, tasks become smaller and smaller, so that no thread waits long for
+// the last. Otherwise there are about four for each processor, unless they become small; tasks for different columns of the same rows pack
+// these rows each, which costs little while the columns are many.
 func (r *run) divide(procs int) {
 	f, p, t := r.format, &r.part, &r.tasks
 	want := divideUp(4*procs, p.batches)
 	panels := divideUp(p.columns, f.columns)
 
 	t.rows = min(max(roundUp(divideUp(r.m, want), f.rows), 4*f.rows), blockRows/f.rows*f.rows)
-	t.rowTasks = divideUp(r.m, t.rows)
+	t.share, t.least = 0, 0
+	if p.batches == 1 && r.m >= want*f.rows {
+		t.share, t.rows = 2*procs, blockRows/f.rows*f.rows
+		t.least = roundUp(divideUp(taskAbove, p.columns*max(p.words*f.per, 1)), f.rows)
+	}
+	t.rowTasks = t.countRows(r.m, f.rows)
 
 	work := t.rows * p.columns * max(p.words*f.per, 1)
-	t.columnTasks = max(1, min(divideUp(want, t.rowTasks), divideUp(panels, 4), work/taskAbove))
+	t.columnTasks = 1
+	if t.share == 0 {
+		t.columnTasks = max(1, min(divideUp(want, t.rowTasks), divideUp(panels, 4), work/taskAbove))
+	}
 	t.panels = divideUp(panels, t.columnTasks)
 	t.columnTasks = divideUp(panels, t.panels)
 
@@ -252,6 +261,31 @@ func (r *run) divide(procs int) {
 		resize(&r.corrections, p.batches*width)
 		clear(r.corrections)
 	}
+}
+
+// rowsOf returns the rows of a task, of all rows and those of a panel; none behind the last task.
+func (t *tasks) rowsOf(i, all, panel int) (row, rows int) {
+	if t.share == 0 {
+		return i * t.rows, min(t.rows, all-i*t.rows)
+	}
+	for ; ; i-- {
+		rows = min(max(roundUp(divideUp(all-row, t.share), panel), t.least), t.rows, all-row)
+		if i == 0 || rows == 0 {
+			return row, rows
+		}
+		row += rows
+	}
+}
+
+// countRows is the number of tasks that have rows.
+func (t *tasks) countRows(all, panel int) (n int) {
+	if t.share == 0 {
+		return divideUp(all, t.rows)
+	}
+	for row, rows := t.rowsOf(0, all, panel); row+rows < all; row, rows = t.rowsOf(n, all, panel) {
+		n++
+	}
+	return n + 1
 }
 
 func blocks(words int) int { return divideUp(words, blockWords) }
@@ -283,9 +317,10 @@ func (r *run) multiplyPart(i int) {
 	w := workspaces.Get().(*workspace)
 	each := r.tasks.rowTasks * r.tasks.columnTasks
 	b, i := i/each, i%each
-	row, panel := i/r.tasks.columnTasks*r.tasks.rows, i%r.tasks.columnTasks*r.tasks.panels
+	row, rows := r.tasks.rowsOf(i/r.tasks.columnTasks, r.m, r.format.rows)
+	panel := i % r.tasks.columnTasks * r.tasks.panels
 	o := r.shared(b)
-	o.multiply(row, min(r.tasks.rows, r.m-row), panel, r.tasks.panels, w)
+	o.multiply(row, rows, panel, r.tasks.panels, w)
 	workspaces.Put(w)
 }
 

@@ -272,6 +272,10 @@ func acrossPairs(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld,
 func acrossQuads(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
 
 func transpose512(dst []uint32, stride int, src []uint32, ld, words int) {
+	if stride != 12 && stride != 32 {
+		transpose256(dst, stride, src, ld, words)
+		return
+	}
 	whole := words &^ 7
 	if whole > 0 {
 		along512[uint32](alongWords12, alongWords32, 1, 1)(dst, stride, src, ld, whole)

@@ -119,6 +119,65 @@ func losses(t testing.TB, n, columns int) *program.Program {
 	return built(t, b)
 }
 
+// trained is the quantizer of a training step: beside the value, it has the mask of its gradient and the value's factors.
+func trained(b *program.Builder, x program.Value, n, columns int) {
+	z := x.Hadamard(columns & -columns)
+	sigma := z.Square().MeanRow().Sqrt()
+	scale := sigma.IsFinite().Select(sigma.Scale(0.3386079357151849), b.Const(nan))
+	r := z.Div(sigma.Eq(b.Const(0)).Select(b.Const(1), scale))
+	clamped := r.Clip(-8, 7)
+	integers := clamped.Round()
+	b.Output("value", integers.Mul(scale))
+	b.Output("mask", r.Sub(clamped).Abs().Le(b.Const(0.5)))
+	b.Output("integers", integers)
+	b.Output("scale", scale)
+}
+
+// trainedGate is SwiGLU before the quantizer of a training step.
+func trainedGate(t testing.TB, n, columns int) *program.Program {
+	t.Helper()
+	b := program.NewBuilder("trained.gate")
+	x, y := b.Input("x", program.FloatType(n, columns)), b.Input("y", program.FloatType(n, columns))
+	trained(b, x.Mul(b.Const(1).Div(x.Neg().Exp().Shift(1))).Mul(y), n, columns)
+	return built(t, b)
+}
+
+// trainedNorm is a norm with a gain before the quantizer of a training step.
+func trainedNorm(t testing.TB, n, columns int) *program.Program {
+	t.Helper()
+	b := program.NewBuilder("trained.norm")
+	x, gain := b.Input("residual", program.FloatType(n, columns)), b.Input("gain", program.FloatType(1, columns))
+	trained(b, x.Mul(b.Const(1).Div(x.Square().MeanRow().Shift(1e-6).Sqrt())).Mul(gain), n, columns)
+	return built(t, b)
+}
+
+// gateBack is the backward pass of SwiGLU before QuEST.
+func gateBack(t testing.TB, n, columns int) *program.Program {
+	t.Helper()
+	b := program.NewBuilder("gate.backward")
+	x, y := b.Input("x", program.FloatType(n, columns)), b.Input("y", program.FloatType(n, columns))
+	mask, dy := b.Input("mask", program.Type{DType: program.Bool, Shape: []int{n, columns}}), b.Input("dy", program.FloatType(n, columns))
+	d := mask.Select(dy, b.Const(0)).Hadamard(columns & -columns)
+	s := b.Const(1).Div(x.Neg().Exp().Shift(1))
+	b.Output("dx", d.Mul(y).Mul(s.Mul(x.Mul(b.Const(1).Sub(s)).Shift(1))))
+	b.Output("dgate", d.Mul(x.Mul(s)))
+	return built(t, b)
+}
+
+// BenchmarkStep has the programs of a training step in bfloat16, whose inputs are float32 in memory.
+func BenchmarkStep(b *testing.B) {
+	const n = 2048
+	stored := map[string]byrow.Storage{"x": byrow.Rounded, "y": byrow.Rounded, "dy": byrow.Rounded, "value": byrow.BFloat16, "integers": byrow.Int8, "dx": byrow.BFloat16, "dgate": byrow.BFloat16}
+	for _, c := range []struct {
+		name    string
+		columns int
+		write   func(t testing.TB, n, columns int) *program.Program
+	}{{"gate", 768, trainedGate}, {"gate.backward", 768, gateBack}, {"norm", 256, trainedNorm},
+		{"quest.backward", 256, func(t testing.TB, n, columns int) *program.Program { return questBack(t, n, columns, 256, true) }}} {
+		b.Run(c.name, func(b *testing.B) { benchmark(b, c.write(b, n, c.columns), n, n*c.columns, stored) })
+	}
+}
+
 func BenchmarkPrograms(b *testing.B) {
 	const n = 2048
 	for name, write := range map[string]func(t testing.TB, n, columns int) *program.Program{"mxfp4": mxfp4, "gated": gated, "normed": normed, "losses": losses} {
