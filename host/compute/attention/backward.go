@@ -166,6 +166,9 @@ func (p *Plan) hideKeys(weights, dScores []float32, segments []int32, batch, fro
 		return
 	}
 	own := segments[batch*p.Context:][:p.Context]
+	if alike(own[key:to]) {
+		return
+	}
 	for query := from; query < to; query++ {
 		row := (query - from) * p.width
 		for i := key; i < min(key+p.width, query); i++ {

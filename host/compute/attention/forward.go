@@ -102,15 +102,28 @@ func (p *Plan) hideFromQueries(scores []float32, segments []int32, batch, query,
 	if segments == nil {
 		return
 	}
-	own := segments[batch*p.Context:][:p.Context]
-	for key := range keys {
-		row := scores[key*p.width:][:p.width]
-		for i := max(query, key); i < keys; i++ {
-			if own[i] != own[key] {
-				row[i-query] = infinite
+	own := segments[batch*p.Context:][:keys]
+	if alike(own) {
+		return
+	}
+	for key, document := range own {
+		row, from := scores[key*p.width:][:p.width], max(key-query, 0)
+		for i, of := range own[query+from:] {
+			if of != document {
+				row[from+i] = infinite
 			}
 		}
 	}
+}
+
+// alike tells whether all positions are those of one document.
+func alike(segments []int32) bool {
+	for _, s := range segments {
+		if s != segments[0] {
+			return false
+		}
+	}
+	return true
 }
 
 func fill(x []float32, value float32) {
