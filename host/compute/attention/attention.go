@@ -31,7 +31,7 @@ type Plan struct {
 	panels *matmul.Panels
 	// Blocks of weights and results are as wide as right panels; left panels have so many rows.
 	width, height   int
-	padded          int // elements of a head, in whole panels and whole vectors of eight
+	padded          int // elements of a head, in whole panels
 	queries, keys   operands
 	forwardScratch  sync.Pool
 	backwardScratch sync.Pool
@@ -57,7 +57,7 @@ func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 		Sizes: s, scale: float32(1 / math.Sqrt(float64(s.Size))), rounds: a == matmul.BFloat16,
 		panels: panels, width: panels.Columns(), height: panels.Rows(),
 	}
-	p.padded = roundUp(roundUp(s.Size, p.height), 8)
+	p.padded = roundUp(s.Size, p.height)
 	for _, o := range []struct {
 		*operands
 		heads int

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
 // blockSize is how many queries, and how many keys, the backward pass has in its caches at a time: whole panels of every tier.
@@ -14,6 +15,7 @@ func (p *Plan) block() int { return min(blockSize, roundUp(p.Context, p.width)) 
 
 // backward is the memory of a task.
 type backward struct {
+	*matmul.Multiplier
 	// Of all keys and values.
 	keyColumns, valueColumns, keysAcross []float32
 	dKey, dValue                         []float32 // [keys/width, elements, width]
@@ -24,12 +26,12 @@ type backward struct {
 	// Of a block of queries and keys.
 	weights, dScores []float32 // [queries, width]: a row for each query
 	turned           []float32 // adjoints of scores, [queries/width, keys, width]
-	result           []float32 // [width, elements]
 }
 
 func (p *Plan) newBackward() *backward {
 	block := p.block()
 	s := &backward{
+		Multiplier:    p.panels.Multiplier(),
 		keyColumns:    make([]float32, p.keys.columns.Size(p.Context, p.Size)),
 		valueColumns:  make([]float32, p.keys.columns.Size(p.Context, p.Size)),
 		keysAcross:    make([]float32, p.keys.across.Size(p.Size, p.Context)),
@@ -43,8 +45,7 @@ func (p *Plan) newBackward() *backward {
 		dQuery:        make([]float32, block*p.padded),
 		weights:       make([]float32, roundUp(block, p.height)*p.width),
 		dScores:       make([]float32, roundUp(block, p.height)*p.width),
-		turned:        make([]float32, block*block+7),
-		result:        make([]float32, p.width*p.Size+7),
+		turned:        make([]float32, block*block),
 	}
 	return s
 }
@@ -90,8 +91,9 @@ func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
 		}
 	}
 	stride := p.KeyHeads * p.Size
-	p.store(s, g.dKey[at:], stride, s.dKey, p.Context)
-	p.store(s, g.dValue[at:], stride, s.dValue, p.Context)
+	p.store(g.dKey[at:], stride, s.dKey, p.Context)
+	p.store(g.dValue[at:], stride, s.dValue, p.Context)
+	s.Report()
 }
 
 // backwardQueries computes the adjoints of a block of queries, and what they add to those of the keys and values they see.
@@ -114,12 +116,12 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 			p.backwardKeys(s, g, batch, from, to, key, logs)
 			// Turned, the adjoints of scores are operands of the adjoints of queries.
 			for i := max(0, key-from); i < n; i += p.width {
-				p.panels.Transpose(s.turned[i*p.block()+(key-first)*p.width:], s.dScores[i*p.width:], p.width, p.width, p.width)
+				loops.Transpose(s.turned[i*p.block()+(key-first)*p.width:], p.width, s.dScores[i*p.width:], p.width, min(p.width, n-i), p.width, nil)
 			}
 		}
 		p.addToQueries(s, from, to, first, last)
 	}
-	p.store(s, g.dQuery[p.query(batch, from, head):], p.Heads*p.Size, s.dQuery, n)
+	p.store(g.dQuery[p.query(batch, from, head):], p.Heads*p.Size, s.dQuery, n)
 }
 
 // backwardKeys computes the adjoints of the scores of a block of queries and as many keys as a panel has, and adds to the adjoints
@@ -128,16 +130,16 @@ func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, 
 	width, height, n := p.width, p.height, to-from
 	first := max(0, key-from) // queries before see none of the keys
 	for i := first / height * height; i < n; i += height {
-		p.panels.Multiply(p.Size, s.queryRows[i*p.Size:], s.keyColumns[key*p.Size:], s.weights[i*width:], width, false)
-		p.panels.Multiply(p.Size, s.dRows[i*p.Size:], s.valueColumns[key*p.Size:], s.dScores[i*width:], width, false)
+		s.Multiply(p.Size, s.queryRows[i*p.Size:], s.keyColumns[key*p.Size:], s.weights[i*width:], width, false)
+		s.Multiply(p.Size, s.dRows[i*p.Size:], s.valueColumns[key*p.Size:], s.dScores[i*width:], width, false)
 	}
 	weights, dScores := s.weights[first*width:n*width], s.dScores[first*width:n*width]
 	loops.ExpRows(weights, dScores, p.scale, logs[first:], s.means[first:n], p.rounds)
 	p.hideKeys(weights, dScores, g.Segments, batch, from+first, to, key)
 	for i := 0; i < p.Size; i += height {
 		at := key*p.padded + i*width
-		p.panels.Multiply(n-first, s.dAcross[i*n+first*height:], weights, s.dValue[at:], width, true)
-		p.panels.Multiply(n-first, s.queriesAcross[i*n+first*height:], dScores, s.dKey[at:], width, true)
+		s.Multiply(n-first, s.dAcross[i*n+first*height:], weights, s.dValue[at:], width, true)
+		s.Multiply(n-first, s.queriesAcross[i*n+first*height:], dScores, s.dKey[at:], width, true)
 	}
 }
 
@@ -147,7 +149,7 @@ func (p *Plan) addToQueries(s *backward, from, to, first, last int) {
 	for i := 0; i < to-from; i += width {
 		seen := min(last, from+i+width) - first
 		for j := 0; j < p.Size; j += height {
-			p.panels.Multiply(seen, s.keysAcross[j*p.Context+first*height:], s.turned[i*p.block():], s.dQuery[i*p.padded+j*width:], width, first > 0)
+			s.Multiply(seen, s.keysAcross[j*p.Context+first*height:], s.turned[i*p.block():], s.dQuery[i*p.padded+j*width:], width, first > 0)
 		}
 	}
 }
@@ -164,6 +166,9 @@ func (p *Plan) hideKeys(weights, dScores []float32, segments []int32, batch, fro
 		return
 	}
 	own := segments[batch*p.Context:][:p.Context]
+	if alike(own[key:to]) {
+		return
+	}
 	for query := from; query < to; query++ {
 		row := (query - from) * p.width
 		for i := key; i < min(key+p.width, query); i++ {
@@ -175,11 +180,8 @@ func (p *Plan) hideKeys(weights, dScores []float32, segments []int32, batch, fro
 }
 
 // store writes positions, which lie in blocks [positions/width, elements, width], to rows that are stride apart.
-func (p *Plan) store(s *backward, to []float32, stride int, blocks []float32, positions int) {
+func (p *Plan) store(to []float32, stride int, blocks []float32, positions int) {
 	for i := 0; i < positions; i += p.width {
-		p.panels.Transpose(s.result, blocks[i*p.padded:], p.Size, p.width, p.width)
-		for j := range min(p.width, positions-i) {
-			copy(to[(i+j)*stride:][:p.Size], s.result[j*p.Size:])
-		}
+		loops.Transpose(to[i*stride:], stride, blocks[i*p.padded:], p.width, p.Size, min(p.width, positions-i), nil)
 	}
 }

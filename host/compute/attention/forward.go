@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
 // forwardQueries is how many queries a task has, of each head that shares its keys.
@@ -11,25 +12,25 @@ const forwardQueries = 256
 
 // forward is the memory of a task.
 type forward struct {
+	*matmul.Multiplier
 	keys          []float32 // rows
 	values        []float32 // across
 	query         []float32 // columns
 	weights       []float32 // [keys, width]: a row for each key
 	result        []float32 // [elements, width]
-	turned        []float32 // [width, elements]
 	largest, sums []float32
 }
 
 func (p *Plan) newForward() *forward {
 	return &forward{
-		keys:    make([]float32, p.keys.rows.Size(p.Context, p.Size)),
-		values:  make([]float32, p.keys.across.Size(p.Size, p.Context)),
-		query:   make([]float32, p.queries.columns.Size(p.width, p.Size)),
-		weights: make([]float32, roundUp(p.Context, p.height)*p.width),
-		result:  make([]float32, p.padded*p.width),
-		turned:  make([]float32, p.width*p.Size+7),
-		largest: make([]float32, p.width),
-		sums:    make([]float32, p.width),
+		Multiplier: p.panels.Multiplier(),
+		keys:       make([]float32, p.keys.rows.Size(p.Context, p.Size)),
+		values:     make([]float32, p.keys.across.Size(p.Size, p.Context)),
+		query:      make([]float32, p.queries.columns.Size(p.width, p.Size)),
+		weights:    make([]float32, roundUp(p.Context, p.height)*p.width),
+		result:     make([]float32, p.padded*p.width),
+		largest:    make([]float32, p.width),
+		sums:       make([]float32, p.width),
 	}
 }
 
@@ -60,6 +61,7 @@ func (p *Plan) forward(s *forward, batch, keyHead, from, to int, mixed, logs []f
 			p.forwardBlock(s, batch, head, query, to, mixed, logs, in)
 		}
 	}
+	s.Report()
 }
 
 // forwardBlock computes a block of queries, which lie along the rows of a block of weights.
@@ -68,7 +70,7 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed, logs 
 	queries, keys := min(width, to-query), min(query+width, p.Context)
 	p.queries.columns.Pack(s.query, in.Query[p.query(batch, 0, head):], query, queries, 0, p.Size)
 	for i := 0; i < keys; i += height {
-		p.panels.Multiply(p.Size, s.keys[i*p.Size:], s.query, s.weights[i*width:], width, false)
+		s.Multiply(p.Size, s.keys[i*p.Size:], s.query, s.weights[i*width:], width, false)
 	}
 	weights := s.weights[:keys*width]
 	p.hideFromQueries(weights, in.Segments, batch, query, keys)
@@ -82,13 +84,13 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed, logs 
 	loops.ExpColumns(weights, p.scale, s.largest, s.sums, p.rounds)
 
 	for i := 0; i < p.Size; i += height {
-		p.panels.Multiply(keys, s.values[i*to:], weights, s.result[i*width:], width, false)
+		s.Multiply(keys, s.values[i*to:], weights, s.result[i*width:], width, false)
 	}
-	p.panels.Transpose(s.turned, s.result, p.Size, width, width)
 	for i := range queries {
-		loops.BinaryS(loops.Mul, mixed[p.query(batch, query+i, head):][:p.Size], s.turned[i*p.Size:][:p.Size], 1/s.sums[i])
 		logs[(batch*p.Heads+head)*p.Context+query+i] = s.largest[i] + float32(math.Log(float64(s.sums[i])))
+		s.sums[i] = 1 / s.sums[i]
 	}
+	loops.Transpose(mixed[p.query(batch, query, head):], p.Heads*p.Size, s.result, width, p.Size, queries, s.sums)
 }
 
 // hideFromQueries makes the scores −∞ of the keys that queries from a position on do not see.
@@ -100,15 +102,28 @@ func (p *Plan) hideFromQueries(scores []float32, segments []int32, batch, query,
 	if segments == nil {
 		return
 	}
-	own := segments[batch*p.Context:][:p.Context]
-	for key := range keys {
-		row := scores[key*p.width:][:p.width]
-		for i := max(query, key); i < keys; i++ {
-			if own[i] != own[key] {
-				row[i-query] = infinite
+	own := segments[batch*p.Context:][:keys]
+	if alike(own) {
+		return
+	}
+	for key, document := range own {
+		row, from := scores[key*p.width:][:p.width], max(key-query, 0)
+		for i, of := range own[query+from:] {
+			if of != document {
+				row[from+i] = infinite
 			}
 		}
 	}
+}
+
+// alike tells whether all positions are those of one document.
+func alike(segments []int32) bool {
+	for _, s := range segments {
+		if s != segments[0] {
+			return false
+		}
+	}
+	return true
 }
 
 func fill(x []float32, value float32) {

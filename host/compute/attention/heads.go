@@ -1,6 +1,10 @@
 package attention
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+)
 
 // Heads are what one projection of the tokens holds: a matrix [batch·context, columns] of which some columns are heads of
 // queries, the next those of keys, and so on.
@@ -24,7 +28,7 @@ func (h *Heads) Split(parts [][]float32, joined, cos, sin []float32, parallel fu
 			copy(part, joined)
 			return
 		}
-		turn(part, joined, cos, sin)
+		loops.Turn(part, joined, cos, sin, false)
 	})
 }
 
@@ -35,11 +39,11 @@ func (h *Heads) Join(joined []float32, parts [][]float32, cos, sin []float32, pa
 			copy(joined, part)
 			return
 		}
-		turnBack(joined, part, cos, sin)
+		loops.Turn(joined, part, cos, sin, true)
 	})
 }
 
-// each calls f with each head of each token, in its part and in the matrix, or with all heads of a part that is not turned.
+// each calls f with the heads of each token, in their part and in the matrix, and with their angles if they are turned.
 func (h *Heads) each(parts [][]float32, joined, cos, sin []float32, parallel func(n int, f func(i int)), f func(part, joined, cos, sin []float32)) error {
 	tokens, columns := h.Batch*h.Context, 0
 	if len(parts) != len(h.Parts) {
@@ -70,31 +74,9 @@ func (h *Heads) each(parts [][]float32, joined, cos, sin []float32, parallel fun
 					continue
 				}
 				angle := token % h.Context * h.Size / 2
-				for j := 0; j < width; j += h.Size {
-					f(part[j:j+h.Size], at[j:j+h.Size], cos[angle:angle+h.Size/2], sin[angle:angle+h.Size/2])
-				}
+				f(part, at, cos[angle:angle+h.Size/2], sin[angle:angle+h.Size/2])
 			}
 		}
 	})
 	return nil
-}
-
-func turn(dst, x, cos, sin []float32) {
-	n := len(cos)
-	sin, first, second, dstFirst, dstSecond := sin[:n], x[:n], x[n:][:n], dst[:n], dst[n:][:n]
-	for i, c := range cos {
-		a, b, s := first[i], second[i], sin[i]
-		dstFirst[i] = float32(a*c) - float32(b*s)
-		dstSecond[i] = float32(b*c) + float32(a*s)
-	}
-}
-
-func turnBack(dst, x, cos, sin []float32) {
-	n := len(cos)
-	sin, first, second, dstFirst, dstSecond := sin[:n], x[:n], x[n:][:n], dst[:n], dst[n:][:n]
-	for i, c := range cos {
-		a, b, s := first[i], second[i], sin[i]
-		dstFirst[i] = float32(a*c) + float32(b*s)
-		dstSecond[i] = float32(b*c) - float32(a*s)
-	}
 }

@@ -29,3 +29,6 @@ func spread256(dst, a []float32, times int) int               { panic("loops: no
 func largest256(dst, a []float32, size int)                   { panic("loops: no AVX2") }
 func quantize512(q *Quantizer, r *Quantized, a []float32) int { panic("loops: no AVX-512") }
 func extreme256(op Op, dst, a []float32, size int)            { panic("loops: no AVX2") }
+func transpose256(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32) {
+	panic("loops: no AVX2")
+}

@@ -36,21 +36,35 @@ func (p *Panels) Rows() int { return p.format.rows }
 // Columns is the number of columns of a right panel.
 func (p *Panels) Columns() int { return p.format.columns }
 
-// Multiply multiplies the first words contracted elements of a left and a right panel. It writes the tile of results to out, in
-// rows that are stride apart, or adds it to what is there.
-func (p *Panels) Multiply(words int, left, right, out []float32, stride int, add bool) {
-	p.format.kernel(words, math.MaxInt32, asWords(left), asWords(right), asWords(out), stride, add, &nothingAhead)
+// A Multiplier multiplies panels, for one goroutine.
+type Multiplier struct {
+	format *format
+	next   ahead
+	words  int // multiplied since the last report
 }
 
-// nothingAhead has kernels ask for memory that is always there, where nobody knows what is needed next.
-var nothingAhead = ahead{rows: unsafe.Pointer(&line), right: unsafe.Pointer(&line)}
+// Multiplier makes one.
+func (p *Panels) Multiplier() *Multiplier { return &Multiplier{format: p.format} }
 
-var line [64]byte
+// Multiply multiplies the first words contracted elements of a left and a right panel. It writes the tile of results to out, in
+// rows that are stride apart, or adds it to what is there.
+func (m *Multiplier) Multiply(words int, left, right, out []float32, stride int, add bool) {
+	if m.format.ahead {
+		// The next tile has the next left panel, or else is far away.
+		next := left[:min(len(left), words*m.format.rows+1)]
+		m.next.rows, m.next.stride = unsafe.Pointer(unsafe.SliceData(out)), 4*stride
+		m.next.right = unsafe.Pointer(&next[len(next)-1])
+	}
+	m.words += words
+	m.format.kernel(words, math.MaxInt32, asWords(left), asWords(right), asWords(out), stride, add, &m.next)
+}
 
-// Transpose writes a matrix in columns: element j of row i, which begins at i·stride, to dst[j·rows+i]. It may overwrite seven
-// elements behind the last.
-func (p *Panels) Transpose(dst, src []float32, rows, stride, columns int) {
-	p.format.transpose(asWords(dst), rows, asWords(src), stride, columns)
+// Report tells the function that watches, see [Watch], what has been multiplied since the last report, in whole panels.
+func (m *Multiplier) Report() {
+	if f := watch.Load(); f != nil {
+		(*f)(m.format.name, 2*float64(m.words)*float64(m.format.rows*m.format.columns))
+	}
+	m.words = 0
 }
 
 // A Packing brings parts of an operand into panels.

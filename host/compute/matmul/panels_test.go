@@ -69,23 +69,30 @@ func testPanels(t *testing.T, r *rand.Rand, tier *matmul.Tier, a matmul.Arithmet
 	packLeft.Pack(packedLeft, left, 2, m, 2, k)
 	packRight.Pack(packedRight, right, 2, n, 2, k)
 	rows, columns := p.Rows(), p.Columns()
-	tile, turned := make([]float32, (rows+7)*columns), make([]float32, rows*columns+7)
+	multiplier := p.Multiplier()
+	tile := make([]float32, rows*columns)
+	operations := 0.0
+	defer matmul.Watch(func(_ string, n float64) { operations += n })()
 	for i := 0; i < m; i += rows {
 		for j := 0; j < n; j += columns {
-			p.Multiply(k, packedLeft[i*k:], packedRight[j*k:], tile, columns, false)
-			p.Multiply(k, packedLeft[i*k:], packedRight[j*k:], tile, columns, true)
-			p.Transpose(turned, tile, rows, columns, columns)
+			multiplier.Multiply(k, packedLeft[i*k:], packedRight[j*k:], tile, columns, false)
+			multiplier.Multiply(k, packedLeft[i*k:], packedRight[j*k:], tile, columns, true)
 			for x := range rows {
 				for y := range columns {
 					want := 0.0
 					for c := 0; c < k && i+x < m && j+y < n; c++ {
 						want += 2 * at(left, m, i+x, c) * at(right, n, j+y, c)
 					}
-					if got := tile[x*columns+y]; float64(got) != want || turned[y*rows+x] != got {
-						t.Fatalf("element %d, %d is %v, turned %v; want %v", i+x, j+y, got, turned[y*rows+x], want)
+					if got := tile[x*columns+y]; float64(got) != want {
+						t.Fatalf("element %d, %d is %v, want %v", i+x, j+y, got, want)
 					}
 				}
 			}
 		}
+	}
+	multiplier.Report()
+	multiplier.Report() // nothing new
+	if want := 4 * float64((m+rows-1)/rows*rows) * float64((n+columns-1)/columns*columns) * float64(k); operations != want {
+		t.Errorf("%v operations are reported, want %v", operations, want)
 	}
 }

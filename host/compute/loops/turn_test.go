@@ -1,0 +1,45 @@
+package loops
+
+import (
+	"fmt"
+	"math"
+	"testing"
+)
+
+// TestTurn compares with the plain loop, for any number of points and pieces, and that with the definition.
+func TestTurn(t *testing.T) {
+	for _, points := range []int{1, 3, 8, 16, 20, 32, 45, 64} {
+		for _, back := range []bool{false, true} {
+			t.Run(fmt.Sprint(points, back), func(t *testing.T) {
+				cos, sin := make([]float32, points), make([]float32, points)
+				for i := range cos {
+					cos[i], sin[i] = float32(math.Cos(float64(i))), float32(math.Sin(float64(i)))
+				}
+				x := make([]float32, 3*2*points)
+				for i := range x {
+					x[i] = float32(i%11) - 4.3
+				}
+				x[0], x[len(x)-1] = float32(math.NaN()), float32(math.Inf(1))
+				x[points] = 0
+				got, want := make([]float32, len(x)), make([]float32, len(x))
+				Turn(got, x, cos, sin, back)
+				plainTurn(want, x, cos, sin, back)
+				if i := differs(got, want); i >= 0 {
+					t.Fatalf("element %d is %v, want %v", i, got[i], want[i])
+				}
+				direction := 1.0
+				if back {
+					direction = -1
+				}
+				for i := range points {
+					a, b := float64(x[2*points+i]), float64(x[3*points+i])
+					angle := direction * float64(i)
+					first, second := a*math.Cos(angle)-b*math.Sin(angle), a*math.Sin(angle)+b*math.Cos(angle)
+					if math.Abs(float64(got[2*points+i])-first) > 1e-5 && points > 1 || math.Abs(float64(got[3*points+i])-second) > 1e-5 && points > 1 {
+						t.Errorf("point %d is %v, %v; want %v, %v", i, got[2*points+i], got[3*points+i], first, second)
+					}
+				}
+			})
+		}
+	}
+}
