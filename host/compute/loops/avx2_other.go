@@ -21,12 +21,14 @@ func expColumnsVectors(a []float32, scale float32, down, sums []float32, rounds 
 func expRowsVectors(a, d []float32, scale float32, down, means []float32, rounds bool) {
 	panic("loops: no AVX2")
 }
-func clamp256(dst, a []float32, lo, hi float32) int { panic("loops: no AVX2") }
-func roundMulS256(dst, a []float32, s float32) int  { panic("loops: no AVX2") }
-func near256(dst, a, b []float32, s float32) int    { panic("loops: no AVX2") }
-func selectS256(dst, c, a []float32, s float32) int { panic("loops: no AVX2") }
-func spread256(dst, a []float32, times int) int     { panic("loops: no AVX2") }
-func largest256(dst, a []float32, size int)         { panic("loops: no AVX2") }
+func clamp256(dst, a []float32, lo, hi float32) int           { panic("loops: no AVX2") }
+func roundMulS256(dst, a []float32, s float32) int            { panic("loops: no AVX2") }
+func near256(dst, a, b []float32, s float32) int              { panic("loops: no AVX2") }
+func selectS256(dst, c, a []float32, s float32) int           { panic("loops: no AVX2") }
+func spread256(dst, a []float32, times int) int               { panic("loops: no AVX2") }
+func largest256(dst, a []float32, size int)                   { panic("loops: no AVX2") }
+func quantize512(q *Quantizer, r *Quantized, a []float32) int { panic("loops: no AVX-512") }
+func extreme256(op Op, dst, a []float32, size int)            { panic("loops: no AVX2") }
 func transpose256(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32) {
 	panic("loops: no AVX2")
 }

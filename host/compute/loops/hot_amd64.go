@@ -291,3 +291,38 @@ func largest256(dst, a []float32, size int) {
 	}
 	archsimd.ClearAVXUpperBits()
 }
+
+// extreme256 takes groups of a multiple of 8 elements. What the processor's maximum makes of NaN is no matter: whether there is
+// one is found out beside it.
+func extreme256(op Op, dst, a []float32, size int) {
+	nan := float32(math.NaN())
+	for g := range dst {
+		group := a[g*size : (g+1)*size]
+		x := get(group)
+		unordered := x.NotEqual(x)
+		for i := 8; i < size; i += 8 {
+			y := get(group[i : i+8])
+			unordered = unordered.Or(y.NotEqual(y))
+			if op == Max {
+				x = x.Max(y)
+			} else {
+				x = x.Min(y)
+			}
+		}
+		m := most(op, x.GetLo(), x.GetHi())
+		m = most(op, m, m.AsInt32x4().PermuteScalars(2, 3, 0, 1).AsFloat32x4())
+		m = most(op, m, m.AsInt32x4().PermuteScalars(1, 0, 3, 2).AsFloat32x4())
+		dst[g] = fromInt(m.Add(archsimd.Float32x4{}).AsInt32x4().GetElem(0)) // a zero gets the positive sign
+		if unordered.ToBits() != 0 {
+			dst[g] = nan
+		}
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+func most(op Op, x, y archsimd.Float32x4) archsimd.Float32x4 {
+	if op == Max {
+		return x.Max(y)
+	}
+	return x.Min(y)
+}

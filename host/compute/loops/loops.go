@@ -94,6 +94,24 @@ func MulMulS(dst, a, b []float32, s float32) {
 	done()
 }
 
+// MulMul computes (a·b)·c.
+func MulMul(dst, a, b, c []float32) {
+	mulMul(dst, a, b, c)
+	done()
+}
+
+// IntoAddS computes s/(a + t).
+func IntoAddS(dst, a []float32, s, t float32) {
+	intoAddS(dst, a, s, t)
+	done()
+}
+
+// SiLUSlope is the slope of a·σ(a), of which b is σ(a): b·(a·(1 − b) + 1).
+func SiLUSlope(dst, a, b []float32) {
+	siluSlope(dst, a, b)
+	done()
+}
+
 // LinAdd computes a·s + b·t.
 func LinAdd(dst, a []float32, s float32, b []float32, t float32) {
 	linAdd(dst, a, s, b, t)
@@ -281,6 +299,24 @@ func plainIntoS(dst, a []float32, s float32) {
 func plainMulMulS(dst, a, b []float32, s float32) {
 	for i := range dst {
 		dst[i] = float32(a[i]*b[i]) * s
+	}
+}
+
+func plainMulMul(dst, a, b, c []float32) {
+	for i := range dst {
+		dst[i] = float32(a[i]*b[i]) * c[i]
+	}
+}
+
+func plainIntoAddS(dst, a []float32, s, t float32) {
+	for i := range dst {
+		dst[i] = s / (a[i] + t)
+	}
+}
+
+func plainSiLUSlope(dst, a, b []float32) {
+	for i := range dst {
+		dst[i] = b[i] * (float32(a[i]*(1-b[i])) + 1)
 	}
 }
 

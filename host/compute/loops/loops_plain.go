@@ -7,6 +7,7 @@ var (
 	add, sub, mul, div                 = plainAdd, plainSub, plainMul, plainDiv
 	addS, fromS, mulS, divS, intoS     = plainAddS, plainFromS, plainMulS, plainDivS, plainIntoS
 	mulMulS, linAdd, linSub, linMul    = plainMulMulS, plainLinAdd, plainLinSub, plainLinMul
+	mulMul, intoAddS, siluSlope        = plainMulMul, plainIntoAddS, plainSiLUSlope
 	sqrtLin, clampAll, choose          = plainSqrtLin, plainClamp, plainSelect
 	expLin                             = plainExpLin
 	chooseS, chooseSS, fill            = plainSelectS, plainSelectSS, plainFill

@@ -133,6 +133,45 @@ func mulMulS(dst, a, b []float32, s float32) {
 	plainMulMulS(dst, a, b, s)
 }
 
+func mulMul(dst, a, b, c []float32) {
+	width := simd.Float32s{}.Len()
+	for len(dst) >= block && len(a) >= block && len(b) >= block && len(c) >= block {
+		dst0, a0, b0, c0 := (*[block]float32)(dst), (*[block]float32)(a), (*[block]float32)(b), (*[block]float32)(c)
+		for i := 0; i <= block-width; i += width {
+			simd.LoadFloat32s(a0[i:]).Mul(simd.LoadFloat32s(b0[i:])).Mul(simd.LoadFloat32s(c0[i:])).Store(dst0[i:])
+		}
+		dst, a, b, c = dst[block:], a[block:], b[block:], c[block:]
+	}
+	plainMulMul(dst, a, b, c)
+}
+
+func intoAddS(dst, a []float32, s, t float32) {
+	width := simd.Float32s{}.Len()
+	x, y := simd.BroadcastFloat32s(s), simd.BroadcastFloat32s(t)
+	for len(dst) >= block && len(a) >= block {
+		dst0, a0 := (*[block]float32)(dst), (*[block]float32)(a)
+		for i := 0; i <= block-width; i += width {
+			x.Div(simd.LoadFloat32s(a0[i:]).Add(y)).Store(dst0[i:])
+		}
+		dst, a = dst[block:], a[block:]
+	}
+	plainIntoAddS(dst, a, s, t)
+}
+
+func siluSlope(dst, a, b []float32) {
+	width := simd.Float32s{}.Len()
+	one := simd.BroadcastFloat32s(1)
+	for len(dst) >= block && len(a) >= block && len(b) >= block {
+		dst0, a0, b0 := (*[block]float32)(dst), (*[block]float32)(a), (*[block]float32)(b)
+		for i := 0; i <= block-width; i += width {
+			y := simd.LoadFloat32s(b0[i:])
+			y.Mul(simd.LoadFloat32s(a0[i:]).Mul(one.Sub(y)).Add(one)).Store(dst0[i:])
+		}
+		dst, a, b = dst[block:], a[block:], b[block:]
+	}
+	plainSiLUSlope(dst, a, b)
+}
+
 func linAdd(dst, a []float32, s float32, b []float32, t float32) {
 	width := simd.Float32s{}.Len()
 	x, y := simd.BroadcastFloat32s(s), simd.BroadcastFloat32s(t)

@@ -25,6 +25,10 @@ func GroupFold(op Op, dst, a []float32, size int) {
 		}
 		groupSum(dst, a, size)
 	case Max, Min:
+		if hasAVX2 && size%8 == 0 {
+			extreme256(op, dst, a, size)
+			return
+		}
 		groupExtreme(op, dst, a, size)
 	default:
 		plainGroupFold(op, dst, a, size)

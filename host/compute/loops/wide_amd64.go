@@ -170,3 +170,36 @@ func abs512(dst, a []float32) int {
 	archsimd.ClearAVXUpperBits()
 	return n
 }
+
+func quantize512(q *Quantizer, r *Quantized, a []float32) int {
+	n, all := len(a)&^15, archsimd.BroadcastFloat32x16
+	divisor, low, high, scale, distance := all(q.Divisor), all(q.Low), all(q.High), all(q.Scale), all(q.Distance)
+	shift, one, round := all(shifter), archsimd.BroadcastUint32x16(1), newRounding()
+	whole, codes, values, short, near := r.Whole, r.Codes, r.Values, r.Short, bytesOf(r.Near)
+	for at := 0; at < n; at += 16 {
+		x := get16(a[at:])
+		if q.Divides {
+			x = x.Div(divisor)
+		}
+		c := clamped16(x, low, high)
+		if near != nil {
+			one.Masked(x.Sub(c).Abs().LessEqual(distance)).TruncToUint8().Store(near[at:])
+		}
+		c = c.Add(shift).Sub(shift)
+		if whole != nil {
+			c.Store(whole[at:])
+		}
+		if codes != nil {
+			c.ConvertToInt32().SaturateToInt8().Store(codes[at:])
+		}
+		c = c.Mul(scale)
+		if values != nil {
+			c.Store(values[at:])
+		}
+		if short != nil {
+			round.short(c).ShiftAllRight(16).TruncToUint16().Store(short[at:])
+		}
+	}
+	archsimd.ClearAVXUpperBits()
+	return n
+}

@@ -26,6 +26,12 @@ const (
 	opRoundSmall          // see loops.RoundSmall
 	opRoundMul            // the same, times b, which is a number for each run
 	opNear                // |a − b| ≤ c, which is a number for each run
+	opExpNeg              // exp(−a)
+	opExpSub              // exp(a − b), b a number for each run
+	opIntoAdd             // b/(a + c), which are scalars
+	opMulMul              // (a·b)·c
+	opSiLUSlope           // see loops.SiLUSlope
+	opQuantize            // see fuseQuantizers
 )
 
 // A ref is what a value of the program has become: a scalar, or a node whose elements are those of the value, each standing
@@ -47,6 +53,9 @@ type node struct {
 	index  []int32  // of an opGather
 	fold   loops.Op // of an opFold
 	group  int      // elements of a group or block
+
+	divides bool // of an opQuantize: by its divisor, first
+	sinks   sinks
 }
 
 // An operand is a scalar, or a node of which each element stands for so many of the result's.

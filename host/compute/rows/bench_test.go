@@ -133,6 +133,13 @@ func trained(b *program.Builder, x program.Value, n, columns int) {
 	b.Output("scale", scale)
 }
 
+func trainedQuest(t testing.TB, n, columns int) *program.Program {
+	t.Helper()
+	b := program.NewBuilder("trained.quest")
+	trained(b, b.Input("x", program.FloatType(n, columns)), n, columns)
+	return built(t, b)
+}
+
 // trainedGate is SwiGLU before the quantizer of a training step.
 func trainedGate(t testing.TB, n, columns int) *program.Program {
 	t.Helper()
@@ -166,7 +173,7 @@ func gateBack(t testing.TB, n, columns int) *program.Program {
 
 // BenchmarkStep has the programs of a training step in bfloat16, whose inputs are float32 in memory.
 func BenchmarkStep(b *testing.B) {
-	const n = 2048
+	const n = 512
 	stored := map[string]byrow.Storage{"x": byrow.Rounded, "y": byrow.Rounded, "dy": byrow.Rounded, "value": byrow.BFloat16, "integers": byrow.Int8, "dx": byrow.BFloat16, "dgate": byrow.BFloat16}
 	for _, c := range []struct {
 		name    string

@@ -91,6 +91,7 @@ func Compile(p *program.Program, rows int, stored map[string]byrow.Storage) (k *
 		}
 	}
 	a.fuse()
+	a.fuseQuantizers(k.outputs)
 	w := &writer{analysis: a, k: k}
 	w.write()
 	widest := 1

@@ -52,6 +52,7 @@ func TestShapes(t *testing.T) {
 				}
 				for name, p := range map[string]*program.Program{
 					"blocks": blocks(t, n, shape[0], shape[1]), "quest": quest(t, n, shape[0], shape[1], true),
+					"trained quest": trainedQuest(t, n, shape[0]), "gate back": gateBack(t, n, shape[0]), "losses": losses(t, n, shape[0]),
 					"whole quest": quest(t, n, shape[0], shape[1], false), "back": questBack(t, n, shape[0], shape[1], true),
 				} {
 					rng := rand.New(rand.NewPCG(uint64(n), uint64(shape[0])))
@@ -59,7 +60,7 @@ func TestShapes(t *testing.T) {
 					for _, i := range p.Inputs {
 						in[i.Name] = halves(random(rng, i.Type))
 					}
-					at := map[string]byrow.Storage{"x": stored, "value": stored, "code": byrow.Int8, "dx": stored}
+					at := map[string]byrow.Storage{"x": stored, "value": stored, "code": byrow.Int8, "integers": byrow.Int8, "dx": stored, "dgate": stored}
 					compareWithOracle(t, fmt.Sprint(name, n, shape, stored), p, n, at, in)
 				}
 			}

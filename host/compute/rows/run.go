@@ -180,6 +180,8 @@ func (w *worker) compute(r *run, first, end int) {
 			store(r.outputs[ins.dst], first*ins.size, w.values[ins.in[0].id])
 		case ins.op == opInput:
 			k.load(w.values[ins.dst], r.inputs, ins.input, first*ins.size)
+		case ins.op == opQuantize:
+			w.quantize(r, ins, first)
 		default:
 			w.execute(ins)
 		}
@@ -210,19 +212,23 @@ func (w *worker) execute(ins *instruction) {
 		return
 	}
 	length := len(dst) // of parts in which every operand is a number, or a number for each element
-	for _, x := range ins.in {
+	var parts [3]part
+	for i, x := range ins.in {
 		switch {
 		case x.scalar:
+			parts[i].number = w.env[x.id]
 		case x.repeat > 1:
 			length = min(length, x.repeat)
 		case len(w.values[x.id]) != len(dst):
 			length = min(length, ins.size)
 		}
 	}
-	var parts [3]part
+	var next [3]int // element of each operand
 	for at := 0; at < len(dst); at += length {
-		for i, x := range ins.in {
-			parts[i] = w.part(x, at, length, len(dst))
+		for i := range ins.in {
+			if x := &ins.in[i]; !x.scalar {
+				next[i] = parts[i].take(w.values[x.id], next[i], length, x.repeat > 1)
+			}
 		}
 		elements(ins.op, dst[at:at+length], &parts)
 	}
@@ -258,19 +264,18 @@ type part struct {
 	number   float32
 }
 
-// part returns elements of an operand, those of the result's from at on.
-func (w *worker) part(x operand, at, length, all int) part {
-	if x.scalar {
-		return part{number: w.env[x.id]}
+// take makes p the elements of a value from the given one on, or the number that stands for as many, and returns the element
+// that follows. What all rows share begins anew for each.
+func (p *part) take(v []float32, at, length int, number bool) int {
+	if at == len(v) {
+		at = 0
 	}
-	v := w.values[x.id]
-	switch {
-	case x.repeat > 1:
-		return part{number: v[at/x.repeat%len(v)]}
-	case len(v) != all:
-		at %= len(v)
+	if number {
+		p.number = v[at]
+		return at + 1
 	}
-	return part{elements: v[at : at+length]}
+	p.elements = v[at : at+length]
+	return at + length
 }
 
 // elements computes an elementwise operation.
@@ -291,6 +296,16 @@ func elements(op loops.Op, dst []float32, in *[3]part) {
 		loops.RoundMulS(dst, x.elements, y.number)
 	case op == opNear:
 		loops.Near(dst, x.elements, y.elements, z.number)
+	case op == opExpNeg:
+		loops.ExpLin(dst, x.elements, -1, 0)
+	case op == opExpSub:
+		loops.ExpLin(dst, x.elements, 1, y.number)
+	case op == opIntoAdd:
+		loops.IntoAddS(dst, x.elements, y.number, z.number)
+	case op == opMulMul:
+		loops.MulMul(dst, x.elements, y.elements, z.elements)
+	case op == opSiLUSlope:
+		loops.SiLUSlope(dst, x.elements, y.elements)
 	case !isBinary(op):
 		loops.Unary(op, dst, x.elements)
 	case x.elements == nil:

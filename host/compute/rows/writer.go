@@ -57,8 +57,41 @@ func (a *analysis) fuse() {
 			if abs := a.nodes[n.in[0].id]; once(abs.in[0], loops.Sub) && a.dense(a.nodes[abs.in[0].id].in) {
 				n.op, n.in = opNear, append(slices.Clone(a.nodes[abs.in[0].id].in), n.in[1])
 			}
+		case n.op == loops.Exp && once(n.in[0], loops.Neg) && a.dense(a.nodes[n.in[0].id].in):
+			n.op, n.in = opExpNeg, a.nodes[n.in[0].id].in
+		case n.op == loops.Exp && once(n.in[0], loops.Sub) && a.dense(a.nodes[n.in[0].id].in[:1]) && number(a.nodes[n.in[0].id].in[1]):
+			n.op, n.in = opExpSub, a.nodes[n.in[0].id].in
+		case n.op == loops.Div && n.in[0].scalar && once(n.in[1], loops.Add) && a.dense(a.nodes[n.in[1].id].in[:1]) && a.nodes[n.in[1].id].in[1].scalar:
+			n.op, n.in = opIntoAdd, []operand{a.nodes[n.in[1].id].in[0], n.in[0], a.nodes[n.in[1].id].in[1]}
+		case n.op == loops.Mul && a.siluSlope(n, once) != nil:
+			n.op, n.in = opSiLUSlope, a.siluSlope(n, once)
+		case n.op == loops.Mul && a.dense(n.in) && once(n.in[0], loops.Mul) && a.dense(a.nodes[n.in[0].id].in):
+			n.op, n.in = opMulMul, append(slices.Clone(a.nodes[n.in[0].id].in), n.in[1])
+		case n.op == loops.Mul && a.dense(n.in) && once(n.in[1], loops.Mul) && a.dense(a.nodes[n.in[1].id].in):
+			n.op, n.in = opMulMul, append(slices.Clone(a.nodes[n.in[1].id].in), n.in[0])
 		}
 	}
+}
+
+// siluSlope returns x and s if a product is s·(x·(1 − s) + 1), or nil.
+func (a *analysis) siluSlope(n *node, once func(x operand, op loops.Op) bool) []operand {
+	for i, sum := range n.in {
+		s := n.in[1-i]
+		if !once(sum, loops.Add) || !a.isOne(a.nodes[sum.id].in[1]) || !once(a.nodes[sum.id].in[0], loops.Mul) {
+			continue
+		}
+		product := a.nodes[a.nodes[sum.id].in[0].id].in
+		for j, rest := range product {
+			if x := product[1-j]; once(rest, loops.Sub) && a.isOne(a.nodes[rest.id].in[0]) && a.nodes[rest.id].in[1] == s && a.dense([]operand{x, s}) {
+				return []operand{x, s}
+			}
+		}
+	}
+	return nil
+}
+
+func (a *analysis) isOne(x operand) bool {
+	return x.scalar && a.scalars.list[x.id].kind == scalarConstant && a.scalars.list[x.id].value == 1
 }
 
 // number reports whether an operand is one number for many elements.
@@ -123,7 +156,7 @@ func (w *writer) write() {
 	for at, id := range w.order {
 		w.define(at, id)
 		for o, out := range w.outputs {
-			if p := w.k.values[id]; out == id && !(p.kind == inOutput && p.index == o) {
+			if p := w.k.values[id]; out == id && !(p.kind == inOutput && p.index == o) && !w.nodes[id].writes(o) {
 				w.k.code = append(w.k.code, instruction{node: node{in: []operand{{id: id, repeat: 1}}, size: p.size}, dst: o, store: true})
 			}
 		}
@@ -177,20 +210,32 @@ func (w *writer) define(at, id int) {
 		p.kind, p.index = inInput, n.input
 		return
 	}
-	elementwise := n.op < opInput || n.op == opClamp || n.op == opSelect || n.op == opRotate || n.op == opRoundSmall || n.op == opRoundMul || n.op == opNear
+	elementwise := n.op < opInput || n.op == opClamp || n.op == opSelect || n.op >= opRotate
 	if elementwise { // the result may take the place of an operand
 		w.releaseOperands(at, n)
 	}
 	o := slices.IndexFunc(w.outputs, func(out int) bool { return out == id })
-	if o >= 0 && w.k.outputs[o].dtype == program.Float && w.k.outputs[o].at == byrow.Float32 {
+	switch {
+	case n.op == opQuantize && !w.isRead(at, id):
+	case o >= 0 && w.k.outputs[o].dtype == program.Float && w.k.outputs[o].at == byrow.Float32 && !n.writes(o):
 		p.kind, p.index = inOutput, o
-	} else {
+	default:
 		p.kind, p.offset = inScratch, w.scratch(n.size)
 	}
 	w.k.code = append(w.k.code, instruction{node: n, dst: id})
 	if !elementwise {
 		w.releaseOperands(at, n)
 	}
+}
+
+// isRead reports whether a later instruction reads a node, or stores it.
+func (w *writer) isRead(at, id int) bool {
+	for o, out := range w.outputs {
+		if out == id && !w.nodes[id].writes(o) {
+			return true
+		}
+	}
+	return w.lastRead[id] > at
 }
 
 // Scratch memory is given out in whole cache lines.

@@ -25,7 +25,7 @@ func TestRun(t *testing.T) {
 	if runtime.GOMAXPROCS(0) != procs {
 		t.Errorf("GOMAXPROCS is %d, was %d", runtime.GOMAXPROCS(0), procs)
 	}
-	if len(r.Instructions) != len(matmul.Peaks()) || len(r.Memory) != 6 || len(r.Products) != 4*(1+2*5) {
+	if len(r.Instructions) != len(matmul.Peaks()) || len(r.Memory) != 6 || len(r.Products) != 5*(1+2*5) {
 		t.Errorf("%d instructions, %d ways to use memory, %d products", len(r.Instructions), len(r.Memory), len(r.Products))
 	}
 	check := func(name string, rates []Rate, share bool) {
@@ -62,7 +62,7 @@ func TestForms(t *testing.T) {
 	all := forms(Options{Squares: []int{5}, Widths: []int{96}, Tokens: 40})
 	shared := newOperands(all)
 	for _, f := range all {
-		start, err := byMatmul(tier, f, shared, 7)
+		start, err := byMatmul(tier, matmul.Int8, f, shared, 7)
 		if err != nil {
 			t.Fatal(err)
 		}

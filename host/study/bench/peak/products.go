@@ -24,12 +24,15 @@ type Product struct {
 	M     int `json:"m"`
 	N     int `json:"n"`
 	K     int `json:"k"`
-	// Numbers are what is multiplied: float32, by the CPU device's own product; bfloat16, or integers of 4 or 8 bits, by
-	// package matmul.
+	// Numbers are what is multiplied: float32, by the CPU device's own product; and by package matmul float32 ("packed"), bfloat16,
+	// or integers of 4 or 8 bits.
 	Numbers     string `json:"numbers"`
 	Instruction string `json:"instruction"`
 	Rates       []Rate `json:"rates"`
 }
+
+// deviceFloat32 are the numbers of the CPU device's own product.
+const deviceFloat32 = "float32"
 
 // operations is the number of multiplications and additions.
 func (p *Product) operations() float64 {
@@ -85,27 +88,29 @@ func (r *Report) products(dev *engine.Device, tier *matmul.Tier, o Options) (lis
 	all := forms(o)
 	shared := newOperands(all)
 	numbers := []struct {
-		name        string
-		instruction string
-		largest     int // of integers; 0 for floats
+		name       string
+		arithmetic matmul.Arithmetic
+		largest    int // of integers; 0 for floats
 	}{
-		{"float32", Float32Instruction(r.Build), 0},
-		{"bfloat16", tier.Instruction(matmul.BFloat16, 0), 0},
-		{"4-bit", tier.Instruction(matmul.Int8, 7), 7},
-		{"8-bit", tier.Instruction(matmul.Int8, 127), 127},
+		{deviceFloat32, matmul.Float32, 0},
+		{"float32 packed", matmul.Float32, 0},
+		{"bfloat16", matmul.BFloat16, 0},
+		{"4-bit", matmul.Int8, 7},
+		{"8-bit", matmul.Int8, 127},
 	}
 	r.Products = make([]Product, 0, len(all)*len(numbers))
 	for _, f := range all {
 		for _, kind := range numbers {
-			r.Products = append(r.Products, Product{Name: f.name, Batch: f.batch, M: f.m, N: f.n, K: f.k, Numbers: kind.name, Instruction: kind.instruction})
+			r.Products = append(r.Products, Product{Name: f.name, Batch: f.batch, M: f.m, N: f.n, K: f.k, Numbers: kind.name, Instruction: tier.Instruction(kind.arithmetic, kind.largest)})
 			p := &r.Products[len(r.Products)-1]
 			s := subject{work: p.operations(), rates: &p.Rates}
-			if kind.name == "float32" {
+			if kind.name == deviceFloat32 {
+				p.Instruction = Float32Instruction(r.Build)
 				var c []func() error
 				s.start, c, err = onDevice(dev, f)
 				closers = append(closers, c...)
 			} else {
-				s.start, err = byMatmul(tier, f, shared, kind.largest)
+				s.start, err = byMatmul(tier, kind.arithmetic, f, shared, kind.largest)
 			}
 			if err != nil {
 				return nil, closeAll, fmt.Errorf("%s %d×%d×%d of %s: %w", f.name, f.m, f.n, f.k, kind.name, err)
@@ -158,13 +163,9 @@ func onDevice(dev *engine.Device, f form) (start func(int) func(int) error, clos
 	}, closers, nil
 }
 
-// byMatmul is a product of package matmul: of integers up to largest, or in bfloat16 if that is 0.
-func byMatmul(tier *matmul.Tier, f form, o *operands, largest int) (start func(int) func(int) error, err error) {
-	arithmetic := matmul.BFloat16
-	if largest > 0 {
-		arithmetic = matmul.Int8
-	}
-	p, err := matmul.New(tier, arithmetic, layout(f.leftDims(), f.left), layout(f.rightDims(), f.right), matmul.Options{})
+// byMatmul is a product of package matmul, of integers up to largest, or of floats if that is 0.
+func byMatmul(tier *matmul.Tier, a matmul.Arithmetic, f form, o *operands, largest int) (start func(int) func(int) error, err error) {
+	p, err := matmul.New(tier, a, layout(f.leftDims(), f.left), layout(f.rightDims(), f.right), matmul.Options{})
 	if err != nil {
 		return nil, err
 	}
