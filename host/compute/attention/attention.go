@@ -4,8 +4,8 @@
 // Keys after the last query of a block are never multiplied, which is nearly half of all.
 //
 // Products are those of package matmul, with operands rounded to bfloat16 or as they are, and sums in float32. A block of weights
-// is as wide as a panel, so that the product that makes it leaves it as an operand of the next one. This package knows slices of
-// numbers; graphs and devices are known to its callers.
+// is as wide as a panel, so that the product that makes it leaves it as an operand of the next one. Results have the same bits on
+// all processors, in any order of tasks. This package knows slices of numbers; graphs and devices are known to its callers.
 package attention
 
 import (

@@ -52,10 +52,10 @@ func ExpRows(a, d []float32, scale float32, down, means []float32, rounds bool) 
 const sumRows = 64
 
 func plainMaxColumns(most, a []float32, from int) {
-	for width := len(most); len(a) > 0; a = a[width:] {
-		for j := from; j < width; j++ {
-			if a[j] > most[j] {
-				most[j] = a[j]
+	for j := from; j < len(most); j++ {
+		for i := j; i < len(a); i += len(most) {
+			if a[i] > most[j] {
+				most[j] = a[i]
 			}
 		}
 	}

@@ -8,6 +8,14 @@ import "simd/archsimd"
 func maxColumnsVectors(most, a []float32) (from int) {
 	width := len(most)
 	if hasAVX512 {
+		for ; from+32 <= width; from += 32 { // two at a time, as each maximum waits for the one before
+			x, y := archsimd.LoadFloat32x16(most[from:]), archsimd.LoadFloat32x16(most[from+16:])
+			for i := from; i+32 <= len(a); i += width {
+				x, y = archsimd.LoadFloat32x16(a[i:]).Max(x), archsimd.LoadFloat32x16(a[i+16:]).Max(y)
+			}
+			x.Store(most[from:])
+			y.Store(most[from+16:])
+		}
 		for ; from+16 <= width; from += 16 {
 			x := archsimd.LoadFloat32x16(most[from:])
 			for i := from; i < len(a); i += width {
