@@ -242,3 +242,61 @@ func columnSums512(w *writer) {
 	w.line("VZEROUPPER")
 	w.line("RET")
 }
+
+// finish512 writes functions that make float32 of a tile of sums of up to 32 columns, as finish does. What has no corrections or scales is
+// given zeros or ones. They differ in what the sums are, and in whether results are rounded to bfloat16.
+func finish512(w *writer) {
+	for _, c := range []struct {
+		name             string
+		integers, rounds bool
+	}{{"finishCodes512", true, false}, {"finishRoundedCodes512", true, true}, {"finishRounded512", false, true}} {
+		w.function(c.name+"(rows int, columns uint32, sums *uint32, sumStride int, out *float32, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32)", c.name, 80)
+		w.line("MOVL columns+8(FP), AX")
+		w.line("KMOVW AX, K1")
+		w.line("SHRL $16, AX")
+		w.line("KMOVW AX, K2")
+		w.line("MOVQ sums+16(FP), SI")
+		w.line("MOVQ sumStride+24(FP), R8")
+		w.line("MOVQ out+32(FP), DI")
+		w.line("MOVQ outStride+40(FP), R9")
+		w.line("MOVQ rowScales+56(FP), R13")
+		w.line("MOVQ rowStep+64(FP), R11")
+		for _, r := range []string{"R8", "R9", "R11"} {
+			w.line("SHLQ $2, %s", r)
+		}
+		if c.rounds {
+			roundingConstants512(w)
+		}
+		w.line("MOVQ corrections+48(FP), R10")
+		w.line("MOVQ columnScales+72(FP), R12")
+		for v := range 2 {
+			if c.integers {
+				w.line("VMOVDQU32.Z %d(R10), K%d, Z%d", 64*v, 1+v, 2+v)
+			}
+			w.line("VMOVUPS.Z %d(R12), K%d, Z%d", 64*v, 1+v, 4+v)
+		}
+		w.line("MOVQ rows+0(FP), CX")
+		w.label("row")
+		w.line("VBROADCASTSS (R13), Z6")
+		for v := range 2 {
+			w.line("VMOVDQU32.Z %d(SI), K%d, Z%d", 64*v, 1+v, v)
+			if c.integers {
+				w.line("VPSUBD Z%d, Z%d, Z%[2]d", 2+v, v)
+				w.line("VCVTDQ2PS Z%d, Z%[1]d", v)
+			}
+			w.line("VMULPS Z6, Z%d, Z%[1]d", v)
+			w.line("VMULPS Z%d, Z%d, Z%[2]d", 4+v, v)
+			if c.rounds {
+				round512(w, fmt.Sprintf("Z%d", v), "Z16")
+			}
+			w.line("VMOVUPS Z%d, K%d, %d(DI)", v, 1+v, 64*v)
+		}
+		w.line("ADDQ R8, SI")
+		w.line("ADDQ R9, DI")
+		w.line("ADDQ R11, R13")
+		w.line("DECQ CX")
+		w.line("JNZ row")
+		w.line("VZEROUPPER")
+		w.line("RET")
+	}
+}

@@ -2409,3 +2409,172 @@ loop:
 	VMOVDQU32 Z1, 64(DI)
 	VZEROUPPER
 	RET
+
+// func finishCodes512(rows int, columns uint32, sums *uint32, sumStride int, out *float32, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32)
+TEXT ·finishCodes512(SB), NOSPLIT, $0-80
+	MOVL columns+8(FP), AX
+	KMOVW AX, K1
+	SHRL $16, AX
+	KMOVW AX, K2
+	MOVQ sums+16(FP), SI
+	MOVQ sumStride+24(FP), R8
+	MOVQ out+32(FP), DI
+	MOVQ outStride+40(FP), R9
+	MOVQ rowScales+56(FP), R13
+	MOVQ rowStep+64(FP), R11
+	SHLQ $2, R8
+	SHLQ $2, R9
+	SHLQ $2, R11
+	MOVQ corrections+48(FP), R10
+	MOVQ columnScales+72(FP), R12
+	VMOVDQU32.Z 0(R10), K1, Z2
+	VMOVUPS.Z 0(R12), K1, Z4
+	VMOVDQU32.Z 64(R10), K2, Z3
+	VMOVUPS.Z 64(R12), K2, Z5
+	MOVQ rows+0(FP), CX
+
+row:
+	VBROADCASTSS (R13), Z6
+	VMOVDQU32.Z 0(SI), K1, Z0
+	VPSUBD Z2, Z0, Z0
+	VCVTDQ2PS Z0, Z0
+	VMULPS Z6, Z0, Z0
+	VMULPS Z4, Z0, Z0
+	VMOVUPS Z0, K1, 0(DI)
+	VMOVDQU32.Z 64(SI), K2, Z1
+	VPSUBD Z3, Z1, Z1
+	VCVTDQ2PS Z1, Z1
+	VMULPS Z6, Z1, Z1
+	VMULPS Z5, Z1, Z1
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ R8, SI
+	ADDQ R9, DI
+	ADDQ R11, R13
+	DECQ CX
+	JNZ row
+	VZEROUPPER
+	RET
+
+// func finishRoundedCodes512(rows int, columns uint32, sums *uint32, sumStride int, out *float32, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32)
+TEXT ·finishRoundedCodes512(SB), NOSPLIT, $0-80
+	MOVL columns+8(FP), AX
+	KMOVW AX, K1
+	SHRL $16, AX
+	KMOVW AX, K2
+	MOVQ sums+16(FP), SI
+	MOVQ sumStride+24(FP), R8
+	MOVQ out+32(FP), DI
+	MOVQ outStride+40(FP), R9
+	MOVQ rowScales+56(FP), R13
+	MOVQ rowStep+64(FP), R11
+	SHLQ $2, R8
+	SHLQ $2, R9
+	SHLQ $2, R11
+	MOVL $0x7fff, AX
+	VPBROADCASTD AX, Z27
+	MOVL $0x10000, AX
+	VPBROADCASTD AX, Z28
+	MOVL $0x1, AX
+	VPBROADCASTD AX, Z29
+	MOVL $0x22, AX
+	VPBROADCASTD AX, Z30
+	MOVL $0xffff0000, AX
+	VPBROADCASTD AX, Z31
+	MOVQ corrections+48(FP), R10
+	MOVQ columnScales+72(FP), R12
+	VMOVDQU32.Z 0(R10), K1, Z2
+	VMOVUPS.Z 0(R12), K1, Z4
+	VMOVDQU32.Z 64(R10), K2, Z3
+	VMOVUPS.Z 64(R12), K2, Z5
+	MOVQ rows+0(FP), CX
+
+row:
+	VBROADCASTSS (R13), Z6
+	VMOVDQU32.Z 0(SI), K1, Z0
+	VPSUBD Z2, Z0, Z0
+	VCVTDQ2PS Z0, Z0
+	VMULPS Z6, Z0, Z0
+	VMULPS Z4, Z0, Z0
+	VPTESTMD Z28, Z0, K6
+	VPADDD Z27, Z0, Z16
+	VPADDD Z29, Z16, K6, Z16
+	VFIXUPIMMPS $0, Z30, Z0, Z16
+	VPANDD Z31, Z16, Z0
+	VMOVUPS Z0, K1, 0(DI)
+	VMOVDQU32.Z 64(SI), K2, Z1
+	VPSUBD Z3, Z1, Z1
+	VCVTDQ2PS Z1, Z1
+	VMULPS Z6, Z1, Z1
+	VMULPS Z5, Z1, Z1
+	VPTESTMD Z28, Z1, K6
+	VPADDD Z27, Z1, Z16
+	VPADDD Z29, Z16, K6, Z16
+	VFIXUPIMMPS $0, Z30, Z1, Z16
+	VPANDD Z31, Z16, Z1
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ R8, SI
+	ADDQ R9, DI
+	ADDQ R11, R13
+	DECQ CX
+	JNZ row
+	VZEROUPPER
+	RET
+
+// func finishRounded512(rows int, columns uint32, sums *uint32, sumStride int, out *float32, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32)
+TEXT ·finishRounded512(SB), NOSPLIT, $0-80
+	MOVL columns+8(FP), AX
+	KMOVW AX, K1
+	SHRL $16, AX
+	KMOVW AX, K2
+	MOVQ sums+16(FP), SI
+	MOVQ sumStride+24(FP), R8
+	MOVQ out+32(FP), DI
+	MOVQ outStride+40(FP), R9
+	MOVQ rowScales+56(FP), R13
+	MOVQ rowStep+64(FP), R11
+	SHLQ $2, R8
+	SHLQ $2, R9
+	SHLQ $2, R11
+	MOVL $0x7fff, AX
+	VPBROADCASTD AX, Z27
+	MOVL $0x10000, AX
+	VPBROADCASTD AX, Z28
+	MOVL $0x1, AX
+	VPBROADCASTD AX, Z29
+	MOVL $0x22, AX
+	VPBROADCASTD AX, Z30
+	MOVL $0xffff0000, AX
+	VPBROADCASTD AX, Z31
+	MOVQ corrections+48(FP), R10
+	MOVQ columnScales+72(FP), R12
+	VMOVUPS.Z 0(R12), K1, Z4
+	VMOVUPS.Z 64(R12), K2, Z5
+	MOVQ rows+0(FP), CX
+
+row:
+	VBROADCASTSS (R13), Z6
+	VMOVDQU32.Z 0(SI), K1, Z0
+	VMULPS Z6, Z0, Z0
+	VMULPS Z4, Z0, Z0
+	VPTESTMD Z28, Z0, K6
+	VPADDD Z27, Z0, Z16
+	VPADDD Z29, Z16, K6, Z16
+	VFIXUPIMMPS $0, Z30, Z0, Z16
+	VPANDD Z31, Z16, Z0
+	VMOVUPS Z0, K1, 0(DI)
+	VMOVDQU32.Z 64(SI), K2, Z1
+	VMULPS Z6, Z1, Z1
+	VMULPS Z5, Z1, Z1
+	VPTESTMD Z28, Z1, K6
+	VPADDD Z27, Z1, Z16
+	VPADDD Z29, Z16, K6, Z16
+	VFIXUPIMMPS $0, Z30, Z1, Z16
+	VPANDD Z31, Z16, Z1
+	VMOVUPS Z1, K2, 64(DI)
+	ADDQ R8, SI
+	ADDQ R9, DI
+	ADDQ R11, R13
+	DECQ CX
+	JNZ row
+	VZEROUPPER
+	RET

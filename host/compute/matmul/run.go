@@ -31,6 +31,7 @@ type run struct {
 	leftElements, rightElements Elements
 	scales                      Scales
 	parallel                    func(n int, f func(i int))
+	alone                       bool // there is one goroutine
 
 	format *format
 	steps  int      // words that a kernel with headroom adds up before it widens
@@ -190,7 +191,10 @@ func (r *run) scan(i int) {
 
 // multiply runs the tasks.
 func (r *run) multiply() {
-	procs := runtime.GOMAXPROCS(0)
+	procs := 1
+	if !r.alone {
+		procs = runtime.GOMAXPROCS(0)
+	}
 	f := r.format
 	columns := roundUp(r.n, f.columns)
 	work := r.m * r.n * max(r.k, 1)
@@ -232,12 +236,15 @@ func divideUp(n, by int) int { return (n + by - 1) / by }
 // these rows each, which costs little while the columns are many.
 func (r *run) divide(procs int) {
 	f, p, t := r.format, &r.part, &r.tasks
-	want := divideUp(4*procs, p.batches)
+	want := 1
+	if procs > 1 {
+		want = divideUp(4*procs, p.batches)
+	}
 	panels := divideUp(p.columns, f.columns)
 
 	t.rows = min(max(roundUp(divideUp(r.m, want), f.rows), 4*f.rows), blockRows/f.rows*f.rows)
 	t.share, t.least = 0, 0
-	if p.batches == 1 && r.m >= want*f.rows {
+	if procs > 1 && p.batches == 1 && r.m >= want*f.rows {
 		t.share, t.rows = 2*procs, blockRows/f.rows*f.rows
 		t.least = roundUp(divideUp(taskAbove, p.columns*max(p.words*f.per, 1)), f.rows)
 	}
