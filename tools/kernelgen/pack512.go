@@ -276,27 +276,40 @@ func finish512(w *writer) {
 			w.line("VMOVUPS.Z %d(R12), K%d, Z%d", 64*v, 1+v, 4+v)
 		}
 		w.line("MOVQ rows+0(FP), CX")
-		w.label("row")
-		w.line("VBROADCASTSS (R13), Z6")
-		for v := range 2 {
-			w.line("VMOVDQU32.Z %d(SI), K%d, Z%d", 64*v, 1+v, v)
-			if c.integers {
-				w.line("VPSUBD Z%d, Z%d, Z%[2]d", 2+v, v)
-				w.line("VCVTDQ2PS Z%d, Z%[1]d", v)
-			}
-			w.line("VMULPS Z6, Z%d, Z%[1]d", v)
-			w.line("VMULPS Z%d, Z%d, Z%[2]d", 4+v, v)
-			if c.rounds {
-				round512(w, fmt.Sprintf("Z%d", v), "Z16")
-			}
-			w.line("VMOVUPS Z%d, K%d, %d(DI)", v, 1+v, 64*v)
-		}
-		w.line("ADDQ R8, SI")
-		w.line("ADDQ R9, DI")
-		w.line("ADDQ R11, R13")
-		w.line("DECQ CX")
-		w.line("JNZ row")
-		w.line("VZEROUPPER")
-		w.line("RET")
+		w.line("CMPL columns+8(FP), $-1")
+		w.line("JNE edge")
+		finishRows512(w, "row", c.integers, c.rounds, false)
+		w.label("edge")
+		finishRows512(w, "edgerow", c.integers, c.rounds, true)
 	}
+}
+
+// finishRows512 finishes the rows of a tile. Only at an edge are columns masked: a masked load waits until what was stored is in the cache.
+func finishRows512(w *writer, label string, integers, rounds, edge bool) {
+	w.label(label)
+	w.line("VBROADCASTSS (R13), Z6")
+	for v := range 2 {
+		load, mask := "VMOVDQU32", ""
+		if edge {
+			load, mask = "VMOVDQU32.Z", fmt.Sprintf("K%d, ", 1+v)
+		}
+		w.line("%s %d(SI), %sZ%d", load, 64*v, mask, v)
+		if integers {
+			w.line("VPSUBD Z%d, Z%d, Z%[2]d", 2+v, v)
+			w.line("VCVTDQ2PS Z%d, Z%[1]d", v)
+		}
+		w.line("VMULPS Z6, Z%d, Z%[1]d", v)
+		w.line("VMULPS Z%d, Z%d, Z%[2]d", 4+v, v)
+		if rounds {
+			round512(w, fmt.Sprintf("Z%d", v), "Z16")
+		}
+		w.line("VMOVUPS Z%d, %s%d(DI)", v, mask, 64*v)
+	}
+	w.line("ADDQ R8, SI")
+	w.line("ADDQ R9, DI")
+	w.line("ADDQ R11, R13")
+	w.line("DECQ CX")
+	w.line("JNZ %s", label)
+	w.line("VZEROUPPER")
+	w.line("RET")
 }
