@@ -128,8 +128,8 @@ type across512 struct {
 	combine func(w *writer) // makes a word in Z0 of Z0 … Z3
 }
 
-// Registers are those of an [across]. The masks K1 and K2 say which columns of a vector are there, the others become zero; K3 says which
-// belong to the panel.
+// Registers are those of an [across]. The masks K1 and K2 say which columns of a vector are there; the others become zero. For panels of
+// 12, K3 is those of a panel in the end.
 func (a across512) write(w *writer, shape shape512) {
 	name := fmt.Sprintf("%s%d", a.name, shape.width)
 	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)", name, 56)
@@ -139,16 +139,17 @@ func (a across512) write(w *writer, shape shape512) {
 	w.line("KMOVW AX, K1")
 	w.line("SHRL $16, AX")
 	w.line("KMOVW AX, K2")
-	w.line("MOVL $0x%x, AX", 1<<min(shape.width, 16)-1)
-	w.line("KMOVW AX, K3")
 	w.line("MOVQ src+32(FP), SI")
 	w.line("MOVQ ld+40(FP), R10")
 	w.line("MOVQ words+48(FP), CX")
 	w.line("SHLQ $2, R8")
 	w.line("LEAQ (R10)(R10*2), R11")
 	w.line("MOVQ R10, R13")
-	w.line("SHLQ $%d, R13", log2(4*a.per))
+	w.line("SHLQ $%d, R13", log2(16*a.per))
 	a.prepare(w)
+	if shape.width == 12 {
+		a.fours(w)
+	}
 	w.label("word")
 	w.line("MOVQ panels+16(FP), R12")
 	w.line("MOVQ SI, BX") // the row, at the panel's first column
@@ -167,7 +168,7 @@ func (a across512) write(w *writer, shape shape512) {
 		}
 		a.combine(w)
 		if shape.width < 16 {
-			w.line("VMOVDQU32 Z0, K3, (DX)")
+			w.line("VMOVDQU32 Z0, K3, (DX)") // fours has set K3
 		} else {
 			w.line("VMOVDQU32 Z0, %d(DX)", 4*v)
 		}
@@ -180,8 +181,73 @@ func (a across512) write(w *writer, shape shape512) {
 	w.line("ADDQ $%d, DI", 4*shape.width)
 	w.line("DECQ CX")
 	w.line("JNZ word")
+	if shape.width == 12 {
+		w.label("done")
+	}
 	w.line("VZEROUPPER")
 	w.line("RET")
+}
+
+// fours writes the loop for four words at a time, which are three vectors of a panel of 12: each is loaded in two pieces, under masks
+// made of the mask of the columns.
+func (a across512) fours(w *writer) {
+	pieces := []struct{ mask, shift, word, lane int }{{1, 0, 0, 0}, {2, 12, 1, 12}, {3, -4, 1, -4}, {4, 8, 2, 8}, {5, -8, 2, -8}, {7, 4, 3, 4}}
+	for _, p := range pieces[1:] {
+		w.line("MOVL columns+24(FP), AX")
+		if p.shift > 0 {
+			w.line("SHLL $%d, AX", p.shift)
+		} else {
+			w.line("SHRL $%d, AX", -p.shift)
+		}
+		w.line("KMOVW AX, K%d", p.mask)
+	}
+	w.line("SHRQ $2, CX")
+	w.line("JZ rest")
+	w.label("four")
+	w.line("MOVQ panels+16(FP), R12")
+	w.line("MOVQ SI, BX") // the row, at the panel's first column
+	w.line("MOVQ DI, DX")
+	w.label("fourpanels")
+	rows := []string{"", "(R10*1)", "(R10*2)", "(R11*1)"}[:a.per]
+	w.line("MOVQ BX, R14")
+	word := 0
+	for n, p := range pieces {
+		if p.word > word {
+			w.line("LEAQ (R14)(R10*%d), R14", a.per)
+			w.line("LEAQ (R14)(R13*1), R9")
+			for _, row := range rows {
+				w.line("PREFETCHT0 (R9)%s", row)
+			}
+			word++
+		}
+		load := a.load
+		if n%2 == 0 {
+			load += ".Z"
+		}
+		for i, row := range rows {
+			w.line("%s %d(R14)%s, K%d, Z%d", load, -p.lane*a.size, row, p.mask, i)
+		}
+		if n%2 == 1 {
+			a.combine(w)
+			w.line("VMOVDQU32 Z0, %d(DX)", 64*(n/2))
+		}
+	}
+	w.line("ADDQ $%d, BX", 12*a.size)
+	w.line("ADDQ R8, DX")
+	w.line("DECQ R12")
+	w.line("JNZ fourpanels")
+	for range 4 {
+		w.line("LEAQ (SI)(R10*%d), SI", a.per)
+	}
+	w.line("ADDQ $192, DI")
+	w.line("DECQ CX")
+	w.line("JNZ four")
+	w.label("rest")
+	w.line("MOVL $0xfff, AX")
+	w.line("KMOVW AX, K3")
+	w.line("MOVQ words+48(FP), CX")
+	w.line("ANDQ $3, CX")
+	w.line("JZ done")
 }
 
 func acrossAll512(w *writer) {
