@@ -309,13 +309,13 @@ func columnSums512(w *writer) {
 	w.line("RET")
 }
 
-// finish512 writes functions that make float32 of a tile of sums of up to 32 columns, as finish does. What has no corrections or scales is
-// given zeros or ones. They differ in what the sums are, and in whether results are rounded to bfloat16.
+// finish512 writes functions that make float32, rounded to bfloat16, of a tile of sums of up to 32 columns, as finish does. What has no
+// corrections or scales is given zeros or ones. They differ in what the sums are.
 func finish512(w *writer) {
 	for _, c := range []struct {
-		name             string
-		integers, rounds bool
-	}{{"finishCodes512", true, false}, {"finishRoundedCodes512", true, true}, {"finishRounded512", false, true}} {
+		name     string
+		integers bool
+	}{{"finishRoundedCodes512", true}, {"finishRounded512", false}} {
 		w.function(c.name+"(rows int, columns uint32, sums *uint32, sumStride int, out *float32, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32)", c.name, 80)
 		w.line("MOVL columns+8(FP), AX")
 		w.line("KMOVW AX, K1")
@@ -330,9 +330,7 @@ func finish512(w *writer) {
 		for _, r := range []string{"R8", "R9", "R11"} {
 			w.line("SHLQ $2, %s", r)
 		}
-		if c.rounds {
-			roundingConstants512(w)
-		}
+		roundingConstants512(w)
 		w.line("MOVQ corrections+48(FP), R10")
 		w.line("MOVQ columnScales+72(FP), R12")
 		for v := range 2 {
@@ -344,14 +342,14 @@ func finish512(w *writer) {
 		w.line("MOVQ rows+0(FP), CX")
 		w.line("CMPL columns+8(FP), $-1")
 		w.line("JNE edge")
-		finishRows512(w, "row", c.integers, c.rounds, false)
+		finishRows512(w, "row", c.integers, false)
 		w.label("edge")
-		finishRows512(w, "edgerow", c.integers, c.rounds, true)
+		finishRows512(w, "edgerow", c.integers, true)
 	}
 }
 
 // finishRows512 finishes the rows of a tile. Only at an edge are columns masked: a masked load waits until what was stored is in the cache.
-func finishRows512(w *writer, label string, integers, rounds, edge bool) {
+func finishRows512(w *writer, label string, integers, edge bool) {
 	w.label(label)
 	w.line("VBROADCASTSS (R13), Z6")
 	for v := range 2 {
@@ -366,9 +364,7 @@ func finishRows512(w *writer, label string, integers, rounds, edge bool) {
 		}
 		w.line("VMULPS Z6, Z%d, Z%[1]d", v)
 		w.line("VMULPS Z%d, Z%d, Z%[2]d", 4+v, v)
-		if rounds {
-			round512(w, fmt.Sprintf("Z%d", v), "Z16")
-		}
+		round512(w, fmt.Sprintf("Z%d", v), "Z16")
 		w.line("VMOVUPS Z%d, %s%d(DI)", v, mask, 64*v)
 	}
 	w.line("ADDQ R8, SI")

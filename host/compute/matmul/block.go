@@ -126,12 +126,12 @@ func (o *rightPart) tile(depth int, a, b []uint32, row, rows, column int, first,
 	sums, stride := o.sums[at:], o.n
 	switch {
 	case first && last && !o.direct:
-		sums, stride = w.tile[:], f.columns
+		sums, stride = w.tile, f.columns
 		f.kernel(depth, o.steps, a, b, sums, stride, false, &w.ahead)
 	case full:
 		f.kernel(depth, o.steps, a, b, sums, stride, accumulate, &w.ahead)
 	default:
-		f.kernel(depth, o.steps, a, b, w.tile[:], f.columns, false, &w.ahead)
+		f.kernel(depth, o.steps, a, b, w.tile, f.columns, false, &w.ahead)
 		for r := range rows {
 			merge(sums[r*stride:][:columns], w.tile[r*f.columns:], accumulate, f.integers)
 		}

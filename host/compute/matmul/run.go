@@ -88,7 +88,8 @@ type tasks struct {
 type workspace struct {
 	stage       stage
 	left, right memory
-	tile        [12 * 32]uint32
+	tiles       memory
+	tile        []uint32 // in whole lines of the cache
 	sums        [32]int32
 	corrections []int32
 	source      source
@@ -98,8 +99,14 @@ type workspace struct {
 
 var (
 	runs       = sync.Pool{New: func() any { return newRun() }}
-	workspaces = sync.Pool{New: func() any { return new(workspace) }}
+	workspaces = sync.Pool{New: func() any { return newWorkspace() }}
 )
+
+func newWorkspace() *workspace {
+	w := new(workspace)
+	w.tile = w.tiles.get(12 * 32)
+	return w
+}
 
 func newRun() *run {
 	r := new(run)

@@ -373,9 +373,6 @@ func shifted512(words *uint32, by uint8, blocks int)
 func columnSums512(sums *int32, panel *uint32, words int)
 
 //go:noescape
-func finishCodes512(rows int, columns uint32, sums *uint32, sumStride int, out *float32, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32)
-
-//go:noescape
 func finishRoundedCodes512(rows int, columns uint32, sums *uint32, sumStride int, out *float32, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32)
 
 //go:noescape
