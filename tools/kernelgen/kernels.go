@@ -102,7 +102,7 @@ func (k kernel) rowsAhead(w *writer, count, label string) {
 	for i := range k.unrolled {
 		k.step(w, i)
 		if i < 2 {
-			w.line("PREFETCHT0 %d(R9)", 64*i)
+			w.line("PREFETCHT1 %d(R9)", 64*i)
 		}
 	}
 	k.advance(w, k.unrolled)

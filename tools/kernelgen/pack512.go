@@ -128,8 +128,8 @@ type across512 struct {
 	combine func(w *writer) // makes a word in Z0 of Z0 … Z3
 }
 
-// Registers are those of an [across]. The masks K1 and K2 say which columns of a vector are there, the others become zero; K3 says which
-// belong to the panel.
+// Registers are those of an [across]. The masks K1 and K2 say which columns of a vector are there; the others become zero. For panels of
+// 12, K3 is those of a panel in the end.
 func (a across512) write(w *writer, shape shape512) {
 	name := fmt.Sprintf("%s%d", a.name, shape.width)
 	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)", name, 56)
@@ -139,16 +139,17 @@ func (a across512) write(w *writer, shape shape512) {
 	w.line("KMOVW AX, K1")
 	w.line("SHRL $16, AX")
 	w.line("KMOVW AX, K2")
-	w.line("MOVL $0x%x, AX", 1<<min(shape.width, 16)-1)
-	w.line("KMOVW AX, K3")
 	w.line("MOVQ src+32(FP), SI")
 	w.line("MOVQ ld+40(FP), R10")
 	w.line("MOVQ words+48(FP), CX")
 	w.line("SHLQ $2, R8")
 	w.line("LEAQ (R10)(R10*2), R11")
 	w.line("MOVQ R10, R13")
-	w.line("SHLQ $%d, R13", log2(4*a.per))
+	w.line("SHLQ $%d, R13", log2(16*a.per))
 	a.prepare(w)
+	if shape.width == 12 {
+		a.fours(w)
+	}
 	w.label("word")
 	w.line("MOVQ panels+16(FP), R12")
 	w.line("MOVQ SI, BX") // the row, at the panel's first column
@@ -167,7 +168,7 @@ func (a across512) write(w *writer, shape shape512) {
 		}
 		a.combine(w)
 		if shape.width < 16 {
-			w.line("VMOVDQU32 Z0, K3, (DX)")
+			w.line("VMOVDQU32 Z0, K3, (DX)") // fours has set K3
 		} else {
 			w.line("VMOVDQU32 Z0, %d(DX)", 4*v)
 		}
@@ -180,8 +181,73 @@ func (a across512) write(w *writer, shape shape512) {
 	w.line("ADDQ $%d, DI", 4*shape.width)
 	w.line("DECQ CX")
 	w.line("JNZ word")
+	if shape.width == 12 {
+		w.label("done")
+	}
 	w.line("VZEROUPPER")
 	w.line("RET")
+}
+
+// fours writes the loop for four words at a time, which are three vectors of a panel of 12: each is loaded in two pieces, under masks
+// made of the mask of the columns.
+func (a across512) fours(w *writer) {
+	pieces := []struct{ mask, shift, word, lane int }{{1, 0, 0, 0}, {2, 12, 1, 12}, {3, -4, 1, -4}, {4, 8, 2, 8}, {5, -8, 2, -8}, {7, 4, 3, 4}}
+	for _, p := range pieces[1:] {
+		w.line("MOVL columns+24(FP), AX")
+		if p.shift > 0 {
+			w.line("SHLL $%d, AX", p.shift)
+		} else {
+			w.line("SHRL $%d, AX", -p.shift)
+		}
+		w.line("KMOVW AX, K%d", p.mask)
+	}
+	w.line("SHRQ $2, CX")
+	w.line("JZ rest")
+	w.label("four")
+	w.line("MOVQ panels+16(FP), R12")
+	w.line("MOVQ SI, BX") // the row, at the panel's first column
+	w.line("MOVQ DI, DX")
+	w.label("fourpanels")
+	rows := []string{"", "(R10*1)", "(R10*2)", "(R11*1)"}[:a.per]
+	w.line("MOVQ BX, R14")
+	word := 0
+	for n, p := range pieces {
+		if p.word > word {
+			w.line("LEAQ (R14)(R10*%d), R14", a.per)
+			w.line("LEAQ (R14)(R13*1), R9")
+			for _, row := range rows {
+				w.line("PREFETCHT0 (R9)%s", row)
+			}
+			word++
+		}
+		load := a.load
+		if n%2 == 0 {
+			load += ".Z"
+		}
+		for i, row := range rows {
+			w.line("%s %d(R14)%s, K%d, Z%d", load, -p.lane*a.size, row, p.mask, i)
+		}
+		if n%2 == 1 {
+			a.combine(w)
+			w.line("VMOVDQU32 Z0, %d(DX)", 64*(n/2))
+		}
+	}
+	w.line("ADDQ $%d, BX", 12*a.size)
+	w.line("ADDQ R8, DX")
+	w.line("DECQ R12")
+	w.line("JNZ fourpanels")
+	for range 4 {
+		w.line("LEAQ (SI)(R10*%d), SI", a.per)
+	}
+	w.line("ADDQ $192, DI")
+	w.line("DECQ CX")
+	w.line("JNZ four")
+	w.label("rest")
+	w.line("MOVL $0xfff, AX")
+	w.line("KMOVW AX, K3")
+	w.line("MOVQ words+48(FP), CX")
+	w.line("ANDQ $3, CX")
+	w.line("JZ done")
 }
 
 func acrossAll512(w *writer) {
@@ -239,6 +305,73 @@ func columnSums512(w *writer) {
 	w.line("JNZ loop")
 	w.line("VMOVDQU32 Z0, (DI)")
 	w.line("VMOVDQU32 Z1, 64(DI)")
+	w.line("VZEROUPPER")
+	w.line("RET")
+}
+
+// finish512 writes functions that make float32, rounded to bfloat16, of a tile of sums of up to 32 columns, as finish does. What has no
+// corrections or scales is given zeros or ones. They differ in what the sums are.
+func finish512(w *writer) {
+	for _, c := range []struct {
+		name     string
+		integers bool
+	}{{"finishRoundedCodes512", true}, {"finishRounded512", false}} {
+		w.function(c.name+"(rows int, columns uint32, sums *uint32, sumStride int, out *float32, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32)", c.name, 80)
+		w.line("MOVL columns+8(FP), AX")
+		w.line("KMOVW AX, K1")
+		w.line("SHRL $16, AX")
+		w.line("KMOVW AX, K2")
+		w.line("MOVQ sums+16(FP), SI")
+		w.line("MOVQ sumStride+24(FP), R8")
+		w.line("MOVQ out+32(FP), DI")
+		w.line("MOVQ outStride+40(FP), R9")
+		w.line("MOVQ rowScales+56(FP), R13")
+		w.line("MOVQ rowStep+64(FP), R11")
+		for _, r := range []string{"R8", "R9", "R11"} {
+			w.line("SHLQ $2, %s", r)
+		}
+		roundingConstants512(w)
+		w.line("MOVQ corrections+48(FP), R10")
+		w.line("MOVQ columnScales+72(FP), R12")
+		for v := range 2 {
+			if c.integers {
+				w.line("VMOVDQU32.Z %d(R10), K%d, Z%d", 64*v, 1+v, 2+v)
+			}
+			w.line("VMOVUPS.Z %d(R12), K%d, Z%d", 64*v, 1+v, 4+v)
+		}
+		w.line("MOVQ rows+0(FP), CX")
+		w.line("CMPL columns+8(FP), $-1")
+		w.line("JNE edge")
+		finishRows512(w, "row", c.integers, false)
+		w.label("edge")
+		finishRows512(w, "edgerow", c.integers, true)
+	}
+}
+
+// finishRows512 finishes the rows of a tile. Only at an edge are columns masked: a masked load waits until what was stored is in the cache.
+func finishRows512(w *writer, label string, integers, edge bool) {
+	w.label(label)
+	w.line("VBROADCASTSS (R13), Z6")
+	for v := range 2 {
+		load, mask := "VMOVDQU32", ""
+		if edge {
+			load, mask = "VMOVDQU32.Z", fmt.Sprintf("K%d, ", 1+v)
+		}
+		w.line("%s %d(SI), %sZ%d", load, 64*v, mask, v)
+		if integers {
+			w.line("VPSUBD Z%d, Z%d, Z%[2]d", 2+v, v)
+			w.line("VCVTDQ2PS Z%d, Z%[1]d", v)
+		}
+		w.line("VMULPS Z6, Z%d, Z%[1]d", v)
+		w.line("VMULPS Z%d, Z%d, Z%[2]d", 4+v, v)
+		round512(w, fmt.Sprintf("Z%d", v), "Z16")
+		w.line("VMOVUPS Z%d, %s%d(DI)", v, mask, 64*v)
+	}
+	w.line("ADDQ R8, SI")
+	w.line("ADDQ R9, DI")
+	w.line("ADDQ R11, R13")
+	w.line("DECQ CX")
+	w.line("JNZ %s", label)
 	w.line("VZEROUPPER")
 	w.line("RET")
 }

@@ -87,7 +87,6 @@ func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 			}
 		}
 	}
-	w.ahead = ahead{}
 }
 
 // askFor has memory fetched that the tile of row i of a block and of panel j needs in the end, or tiles after it.
@@ -101,15 +100,17 @@ func (o *rightPart) askFor(packed []uint32, row, rows, i, j, depth int, w *works
 		}
 		return
 	}
-	w.ahead.rows, w.ahead.stride = unsafe.Pointer(&o.out[o.at(row+i, j*f.columns)]), 4*o.n
+	w.ahead.rows, w.ahead.stride = address(o.out[o.at(row+i, j*f.columns):]), 4*o.n
 	// Each tile asks for a piece of the next panel, and when that is all there, for what is there already.
 	panel := f.columns * depth
 	right := packed[j*panel:]
 	if at := i / f.rows * aheadWords; at < panel && (j+2)*panel <= len(packed) {
 		right = packed[(j+1)*panel+at:]
 	}
-	w.ahead.right = unsafe.Pointer(unsafe.SliceData(right))
+	w.ahead.right = address(right)
 }
+
+func address[T any](x []T) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(x))) }
 
 // at is where an element of the output stands; its column is one of the part.
 func (o *rightPart) at(row, column int) int { return (o.product*o.m+row)*o.n + o.part.column + column }
@@ -125,12 +126,12 @@ func (o *rightPart) tile(depth int, a, b []uint32, row, rows, column int, first,
 	sums, stride := o.sums[at:], o.n
 	switch {
 	case first && last && !o.direct:
-		sums, stride = w.tile[:], f.columns
+		sums, stride = w.tile, f.columns
 		f.kernel(depth, o.steps, a, b, sums, stride, false, &w.ahead)
 	case full:
 		f.kernel(depth, o.steps, a, b, sums, stride, accumulate, &w.ahead)
 	default:
-		f.kernel(depth, o.steps, a, b, w.tile[:], f.columns, false, &w.ahead)
+		f.kernel(depth, o.steps, a, b, w.tile, f.columns, false, &w.ahead)
 		for r := range rows {
 			merge(sums[r*stride:][:columns], w.tile[r*f.columns:], accumulate, f.integers)
 		}

@@ -492,3 +492,24 @@ func TestWatch(t *testing.T) {
 		t.Errorf("operations: %v, want %v", got, want)
 	}
 }
+
+// TestTasksCoverRows: tasks have all rows, each once, in whole panels but for the last, and the later ones have no more than those before.
+func TestTasksCoverRows(t *testing.T) {
+	for _, c := range []struct{ all, panel, rows, share, least int }{
+		{512, 12, 192, 4, 12}, {2048, 12, 192, 4, 12}, {2048, 12, 192, 4, 48}, {97, 12, 192, 4, 12}, {96, 12, 192, 64, 12},
+		{100, 6, 192, 4, 300}, {50, 6, 24, 0, 0}, {12, 12, 48, 0, 0}, {1, 4, 16, 0, 0},
+	} {
+		tasks := tasks{rows: c.rows, share: c.share, least: c.least}
+		next, before := 0, c.rows
+		for i := range tasks.countRows(c.all, c.panel) {
+			row, rows := tasks.rowsOf(i, c.all, c.panel)
+			if row != next || rows < 1 || rows > before || row%c.panel != 0 {
+				t.Errorf("%+v: task %d has %d rows from %d on, want them from %d on, at most %d", c, i, rows, row, next, before)
+			}
+			next, before = row+rows, rows
+		}
+		if next != c.all {
+			t.Errorf("%+v: the tasks have %d rows", c, next)
+		}
+	}
+}

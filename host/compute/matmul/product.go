@@ -97,10 +97,12 @@ func (p *Product) Run(out []float32, left, right Elements, s Scales, parallel fu
 	if p.Size() == 0 {
 		return nil
 	}
-	if parallel == nil || p.Size()*max(p.k, 1) < aloneBelow {
+	alone := parallel == nil || p.Size()*max(p.k, 1) < aloneBelow
+	if alone {
 		parallel = inOrder
 	}
 	r := runs.Get().(*run)
+	r.alone = alone
 	r.begin(p, out, left, right, s, parallel)
 	if f := watch.Load(); f != nil {
 		(*f)(r.format.name, 2*float64(p.Size())*float64(p.k))

@@ -31,6 +31,7 @@ type run struct {
 	leftElements, rightElements Elements
 	scales                      Scales
 	parallel                    func(n int, f func(i int))
+	alone                       bool // there is one goroutine
 
 	format *format
 	steps  int      // words that a kernel with headroom adds up before it widens
@@ -87,7 +88,8 @@ type tasks struct {
 type workspace struct {
 	stage       stage
 	left, right memory
-	tile        [12 * 32]uint32
+	tiles       memory
+	tile        []uint32 // in whole lines of the cache
 	sums        [32]int32
 	corrections []int32
 	source      source
@@ -97,8 +99,14 @@ type workspace struct {
 
 var (
 	runs       = sync.Pool{New: func() any { return newRun() }}
-	workspaces = sync.Pool{New: func() any { return new(workspace) }}
+	workspaces = sync.Pool{New: func() any { return newWorkspace() }}
 )
+
+func newWorkspace() *workspace {
+	w := new(workspace)
+	w.tile = w.tiles.get(12 * 32)
+	return w
+}
 
 func newRun() *run {
 	r := new(run)
@@ -190,7 +198,10 @@ func (r *run) scan(i int) {
 
 // multiply runs the tasks.
 func (r *run) multiply() {
-	procs := runtime.GOMAXPROCS(0)
+	procs := 1
+	if !r.alone {
+		procs = runtime.GOMAXPROCS(0)
+	}
 	f := r.format
 	columns := roundUp(r.n, f.columns)
 	work := r.m * r.n * max(r.k, 1)
@@ -232,12 +243,15 @@ func divideUp(n, by int) int { return (n + by - 1) / by }
 // these rows each, which costs little while the columns are many.
 func (r *run) divide(procs int) {
 	f, p, t := r.format, &r.part, &r.tasks
-	want := divideUp(4*procs, p.batches)
+	want := 1
+	if procs > 1 {
+		want = divideUp(4*procs, p.batches)
+	}
 	panels := divideUp(p.columns, f.columns)
 
 	t.rows = min(max(roundUp(divideUp(r.m, want), f.rows), 4*f.rows), blockRows/f.rows*f.rows)
 	t.share, t.least = 0, 0
-	if p.batches == 1 && r.m >= want*f.rows {
+	if procs > 1 && p.batches == 1 && r.m >= want*f.rows {
 		t.share, t.rows = 2*procs, blockRows/f.rows*f.rows
 		t.least = roundUp(divideUp(taskAbove, p.columns*max(p.words*f.per, 1)), f.rows)
 	}

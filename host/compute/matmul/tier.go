@@ -90,11 +90,12 @@ type helpers struct {
 	prefetch func(at unsafe.Pointer, stride, rows, bytes int)
 }
 
-// ahead is memory that a kernel may ask for before it is needed, while it multiplies. Kernels for AVX-512 read it, by offsets.
+// ahead is memory that a kernel may ask for before it is needed, while it multiplies. Kernels for AVX-512 read it, by offsets. These are
+// addresses and not pointers, as they need not stay valid: asking for memory never fails.
 type ahead struct {
-	rows   unsafe.Pointer // of the output; they need not all be there, as asking for memory never fails
-	stride int            // of rows, in bytes
-	right  unsafe.Pointer // of the next panel of the right operand
+	rows   uintptr // of the output
+	stride int     // of rows, in bytes
+	right  uintptr // of the next panel of the right operand
 }
 
 // A packer makes words of elements.

@@ -64,7 +64,7 @@ var helpers256 = &helpers{
 }
 
 var helpers512 = &helpers{
-	transpose: transpose512, shift: shift512, addColumns: addColumns512, extremes: extremes256, finish: finish256, prefetch: prefetchRows,
+	transpose: transpose512, shift: shift512, addColumns: addColumns512, extremes: extremes256, finish: finish512, prefetch: prefetchRows,
 }
 
 var formatFloats256 = &format{
@@ -375,3 +375,9 @@ func shifted512(words *uint32, by uint8, blocks int)
 
 //go:noescape
 func columnSums512(sums *int32, panel *uint32, words int)
+
+//go:noescape
+func finishRoundedCodes512(rows int, columns uint32, sums *uint32, sumStride int, out *float32, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32)
+
+//go:noescape
+func finishRounded512(rows int, columns uint32, sums *uint32, sumStride int, out *float32, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32)

@@ -4,6 +4,7 @@ package matmul
 
 import (
 	"simd/archsimd"
+	"slices"
 	"unsafe"
 )
 
@@ -225,10 +226,10 @@ func extremes256(x []int8) (low, high int8) {
 	return low, high
 }
 
-// Corrections and scales of finishCodes where there are none.
+// Corrections and scales of a tile where there are none.
 var (
-	zeros [8]int32
-	ones  = [8]float32{1, 1, 1, 1, 1, 1, 1, 1}
+	zeros [32]int32
+	ones  = slices.Repeat([]float32{1}, 32)
 )
 
 // finish256 does what [finish.portable] does, in the same order.
@@ -248,26 +249,59 @@ func finish256(f *finish) {
 	}
 }
 
+// finish512 does what [finish.portable] does, in the same order, for tiles of up to 32 columns. Where nothing is rounded, shorter vectors
+// are measured to be as fast.
+func finish512(f *finish) {
+	if f.add || !f.round {
+		finish256(f)
+		return
+	}
+	by := finishRounded512
+	if f.integers {
+		by = finishRoundedCodes512
+	}
+	corrections := &zeros[0]
+	if f.corrections != nil {
+		corrections = &f.corrections[:f.columns][0]
+	}
+	rows, rowStep := f.scalesOfRows()
+	var same [32]float32
+	columns, _ := f.scalesOfColumns(f.columns, same[:])
+	sums, out := f.sums[:(f.rows-1)*f.sumStride+f.columns], f.out[:(f.rows-1)*f.outStride+f.columns]
+	by(f.rows, 1<<f.columns-1, &sums[0], f.sumStride, &out[0], f.outStride, corrections, rows, rowStep, columns)
+}
+
+// scalesOfRows returns the scales of rows and their distance.
+func (f *finish) scalesOfRows() (scales *float32, step int) {
+	if f.rowScales == nil {
+		return &ones[0], 0
+	}
+	return &f.rowScales[:(f.rows-1)*f.rowStride+1][0], f.rowStride
+}
+
+// scalesOfColumns returns scales of so many columns, and how far vectors of eight are apart. One scale for all is put into same.
+func (f *finish) scalesOfColumns(columns int, same []float32) (scales *float32, step int) {
+	switch {
+	case f.columnScales == nil:
+		return &ones[0], 0
+	case f.columnStride > 0:
+		return &f.columnScales[:columns][0], 8
+	}
+	for i := range same {
+		same[i] = f.columnScales[0]
+	}
+	return &same[0], 0
+}
+
 // codes finishes whole vectors of integers.
 func (f *finish) codes(whole int) {
 	correction, correctionStep := &zeros[0], 0
 	if f.corrections != nil {
 		correction, correctionStep = &f.corrections[:whole][0], 8
 	}
-	rows, rowStep := &ones[0], 0
-	if f.rowScales != nil {
-		rows, rowStep = &f.rowScales[:(f.rows-1)*f.rowStride+1][0], f.rowStride
-	}
-	columns, columnStep := &ones[0], 0
-	if f.columnScales != nil && f.columnStride > 0 {
-		columns, columnStep = &f.columnScales[:whole][0], 8
-	} else if f.columnScales != nil {
-		var same [8]float32
-		for i := range same {
-			same[i] = f.columnScales[0]
-		}
-		columns = &same[0]
-	}
+	rows, rowStep := f.scalesOfRows()
+	var same [8]float32
+	columns, columnStep := f.scalesOfColumns(whole, same[:])
 	sums, out := f.sums[:(f.rows-1)*f.sumStride+whole], f.out[:(f.rows-1)*f.outStride+whole]
 	finishCodes(f.rows, whole/8, &sums[0], f.sumStride, &out[0], f.outStride, correction, correctionStep, rows, rowStep, columns, columnStep)
 }
