@@ -118,10 +118,15 @@ func Arithmetic(g *graph.Graph) matmul.Arithmetic {
 	return matmul.Float32
 }
 
-// ShortOperand looks through a conversion from bfloat16: a native reads such an operand as it is stored.
+// ShortOperand looks through a conversion from bfloat16, also behind identities, which stand for gradients: a native reads such an
+// operand as it is stored.
 func ShortOperand(x *graph.Node) *graph.Node {
-	if x.Type() == graph.NodeTypeConvertDType && x.DType() == dtypes.Float32 && x.Inputs()[0].DType() == dtypes.BFloat16 {
-		return x.Inputs()[0]
+	from := x
+	for from.Type() == graph.NodeTypeIdentity {
+		from = from.Inputs()[0]
+	}
+	if from.Type() == graph.NodeTypeConvertDType && from.DType() == dtypes.Float32 && from.Inputs()[0].DType() == dtypes.BFloat16 {
+		return from.Inputs()[0]
 	}
 	return x
 }

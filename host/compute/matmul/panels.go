@@ -3,7 +3,6 @@ package matmul
 import (
 	"errors"
 	"math"
-	"unsafe"
 )
 
 // Panels multiply matrices of which the caller packs each once for several products, or has panels written that are operands of
@@ -52,8 +51,8 @@ func (m *Multiplier) Multiply(words int, left, right, out []float32, stride int,
 	if m.format.ahead {
 		// The next tile has the next left panel, or else is far away.
 		next := left[:min(len(left), words*m.format.rows+1)]
-		m.next.rows, m.next.stride = unsafe.Pointer(unsafe.SliceData(out)), 4*stride
-		m.next.right = unsafe.Pointer(&next[len(next)-1])
+		m.next.rows, m.next.stride = address(out), 4*stride
+		m.next.right = address(next[len(next)-1:])
 	}
 	m.words += words
 	m.format.kernel(words, math.MaxInt32, asWords(left), asWords(right), asWords(out), stride, add, &m.next)
