@@ -1,4 +1,4 @@
-package model
+package norm
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestNormAdjoints: any number of rows of any length, against sums in float64; the same bits in any order of the tasks.
-func TestNormAdjoints(t *testing.T) {
+// TestAdjoints: any number of rows of any length, against sums in float64; the same bits in any order of the tasks.
+func TestAdjoints(t *testing.T) {
 	for _, rows := range []int{1, 3, 64, 65, 300} {
 		for _, width := range []int{1, 7, 16, 100, 256} {
 			t.Run(fmt.Sprint(rows, width), func(t *testing.T) {
@@ -21,24 +21,24 @@ func TestNormAdjoints(t *testing.T) {
 					}
 					return list
 				}
-				n := normRows{width: width, x: draw(rows * width), gain: draw(width), scale: draw(rows), dy: draw(rows * width)}
+				n := Rows{width, draw(rows * width), draw(width), draw(rows), draw(rows * width)}
 				dx, dGain := draw(rows*width), draw(width) // memory that holds anything
-				n.adjoints(dx, dGain, func(n int, f func(i int)) {
+				n.Adjoints(dx, dGain, func(n int, f func(i int)) {
 					for i := range n {
 						f(i)
 					}
 				})
 				wantGain := make([]float64, width)
-				for r, s := range n.scale {
+				for r, s := range n.Scale {
 					scale, projection := float64(s), 0.0
 					for j := range width {
-						product := float64(n.dy[r*width+j]) * float64(n.x[r*width+j]) * scale
+						product := float64(n.Adjoint[r*width+j]) * float64(n.X[r*width+j]) * scale
 						wantGain[j] += product
-						projection += product * float64(n.gain[j]) / float64(width)
+						projection += product * float64(n.Gain[j]) / float64(width)
 					}
 					for j := range width {
 						i := r*width + j
-						want := (float64(n.dy[i])*float64(n.gain[j]) - float64(n.x[i])*scale*projection) * scale
+						want := (float64(n.Adjoint[i])*float64(n.Gain[j]) - float64(n.X[i])*scale*projection) * scale
 						if math.Abs(float64(dx[i])-want) > 2e-5*(1+math.Abs(want)) {
 							t.Fatalf("the adjoint of element %d of row %d is %v, want %v", j, r, dx[i], want)
 						}
@@ -50,7 +50,7 @@ func TestNormAdjoints(t *testing.T) {
 					}
 				}
 				x, gain := draw(rows*width), draw(width)
-				n.adjoints(x, gain, func(n int, f func(i int)) {
+				n.Adjoints(x, gain, func(n int, f func(i int)) {
 					for i := range n {
 						f(n - 1 - i)
 					}
