@@ -35,6 +35,9 @@ func normalizeRows(x, gain *graph.Node, epsilon float64) (value *graph.Node, bac
 
 // normAdjoints are those of x and of the gain, from that of the value and the scale of each row.
 func normAdjoints(x, gainRow, scale, dy *graph.Node) (dx, dGain *graph.Node) {
+	if hasRowAdjoints(x) {
+		return rowAdjoints(x, gainRow, scale, dy)
+	}
 	// With n = x·scale: ∂n/∂x = scale·(1 − n·nᵀ/width), and y = n·gain.
 	normalized := graph.Mul(x, scale)
 	product := graph.Mul(dy, normalized)

@@ -1,0 +1,45 @@
+// Package norm computes the adjoints of root mean square norms in one pass over their rows. It knows slices of numbers, and no
+// graphs or devices.
+package norm
+
+import "github.com/cage-qat/cage/host/compute/loops"
+
+// Rows are the rows of a norm whose value is x·scale·gain.
+type Rows struct {
+	Width   int
+	X       []float32
+	Gain    []float32 // of each element of a row
+	Scale   []float32 // of each row
+	Adjoint []float32 // of the value
+}
+
+// taskRows is the number of rows in a task. The gain's adjoint is added up within tasks and then over them, so that it does not
+// depend on how many run at once.
+const taskRows = 64
+
+// Adjoints writes the adjoints of x and of the gain. parallel calls a function with 0 to n−1, several at once if it likes.
+func (n Rows) Adjoints(dx, dGain []float32, parallel func(n int, f func(i int))) {
+	tasks := (len(n.Scale) + taskRows - 1) / taskRows
+	sums := make([]float32, tasks*n.Width)
+	parallel(tasks, func(task int) {
+		normalized, product := make([]float32, n.Width), make([]float32, n.Width)
+		sum := sums[task*n.Width : (task+1)*n.Width]
+		for row := task * taskRows; row < min(len(n.Scale), (task+1)*taskRows); row++ {
+			at, end := row*n.Width, (row+1)*n.Width
+			dy, to, scale := n.Adjoint[at:end], dx[at:end], n.Scale[row]
+			loops.BinaryS(loops.Mul, normalized, n.X[at:end], scale)
+			loops.Binary(loops.Mul, product, dy, normalized)
+			loops.Binary(loops.Add, sum, sum, product)
+			var projection [1]float32
+			loops.GroupSumMul(projection[:], product, n.Gain, n.Width)
+			loops.BinaryS(loops.Mul, normalized, normalized, projection[0]/float32(n.Width))
+			loops.Binary(loops.Mul, to, dy, n.Gain)
+			loops.Binary(loops.Sub, to, to, normalized)
+			loops.BinaryS(loops.Mul, to, to, scale)
+		}
+	})
+	clear(dGain)
+	for task := range tasks {
+		loops.Binary(loops.Add, dGain, dGain, sums[task*n.Width:(task+1)*n.Width])
+	}
+}
