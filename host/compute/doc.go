@@ -8,7 +8,7 @@
 //	triton     programs over rows as kernels for GPUs, as text
 //	rows       programs over rows on the CPU, in one pass through the caches
 //	attention  causal attention on the CPU, in blocks
-//	norm       the adjoints of norms on the CPU, in one pass
+//	onepass    adjoints of norms, and losses, on the CPU in one pass
 //	loops      loops over elements in vectors, from which the executors of the CPU are made
 //	threefry   random words from keys
 //	engine     devices, compiled graphs and buffers: the only room that knows GoMLX's insides

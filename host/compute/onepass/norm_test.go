@@ -1,4 +1,4 @@
-package norm
+package onepass
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAdjoints: any number of rows of any length, against sums in float64; the same bits in any order of the tasks.
-func TestAdjoints(t *testing.T) {
+// TestNorm: any number of rows of any length, against sums in float64; the same bits in any order of the tasks.
+func TestNorm(t *testing.T) {
 	for _, rows := range []int{1, 3, 64, 65, 300} {
 		for _, width := range []int{1, 7, 16, 100, 256} {
 			t.Run(fmt.Sprint(rows, width), func(t *testing.T) {
@@ -21,7 +21,7 @@ func TestAdjoints(t *testing.T) {
 					}
 					return list
 				}
-				n := Rows{width, draw(rows * width), draw(width), draw(rows), draw(rows * width)}
+				n := Norm{width, draw(rows * width), draw(width), draw(rows), draw(rows * width)}
 				dx, dGain := draw(rows*width), draw(width) // memory that holds anything
 				n.Adjoints(dx, dGain, func(n int, f func(i int)) {
 					for i := range n {

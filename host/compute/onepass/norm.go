@@ -1,11 +1,9 @@
-// Package norm computes the adjoints of root mean square norms in one pass over their rows. It knows slices of numbers, and no
-// graphs or devices.
-package norm
+package onepass
 
 import "github.com/cage-qat/cage/host/compute/loops"
 
-// Rows are the rows of a norm whose value is x·scale·gain.
-type Rows struct {
+// A Norm is a root mean square norm of rows, whose value is x·scale·gain.
+type Norm struct {
 	Width   int
 	X       []float32
 	Gain    []float32 // of each element of a row
@@ -18,7 +16,7 @@ type Rows struct {
 const taskRows = 64
 
 // Adjoints writes the adjoints of x and of the gain. parallel calls a function with 0 to n−1, several at once if it likes.
-func (n Rows) Adjoints(dx, dGain []float32, parallel func(n int, f func(i int))) {
+func (n Norm) Adjoints(dx, dGain []float32, parallel func(n int, f func(i int))) {
 	tasks := (len(n.Scale) + taskRows - 1) / taskRows
 	sums := make([]float32, tasks*n.Width)
 	parallel(tasks, func(task int) {

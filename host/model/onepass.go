@@ -1,0 +1,61 @@
+package model
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/onepass"
+)
+
+// What package onepass computes, where the CPU computes programs over rows: as such programs, losses, which know no lookup, would
+// compare each column with the target, and the adjoint of a gain would be one of all rows.
+
+// hasRowAdjoints reports whether the adjoints of a norm are computed in one pass.
+func hasRowAdjoints(x *graph.Node) bool {
+	return lower.ByRows(x.Graph()) && x.Rank() == 2 && x.DType() == dtypes.Float32
+}
+
+// rowAdjoints is [normAdjoints] in one pass over the rows.
+func rowAdjoints(x, gainRow, scale, dy *graph.Node) (dx, dGain *graph.Node) {
+	width := x.Shape().Dim(1)
+	outputs := engine.Native{Name: "adjoints of a norm", Outputs: []shapes.Shape{x.Shape(), shapes.Make(dtypes.Float32, width)},
+		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+			f, to := elementsOf(in), elementsOf(out)
+			onepass.Norm{Width: width, X: f[0], Gain: f[1], Scale: f[2], Adjoint: f[3]}.Adjoints(to[0], to[1], parallel)
+			return nil
+		}}.Call(x, gainRow, scale, dy)
+	return outputs[0], outputs[1]
+}
+
+// nativeLosses returns log Σ exp(logits) − logits[target] of each row, [tokens, 1], and the gradient with respect to the logits of
+// the losses times their factors, in the precision of the device. targets and factors are [tokens, 1].
+func nativeLosses(logits, targets, factors *graph.Node) (losses, dLogits *graph.Node) {
+	each, gradient := shapes.Make(dtypes.Float32, targets.Shape().Dimensions...), shapes.Make(dtypes.Float32, logits.Shape().Dimensions...)
+	if engine.InBFloat16(logits.Graph()) {
+		gradient.DType = dtypes.BFloat16
+	}
+	results := engine.Native{Name: "losses", Outputs: []shapes.Shape{each, gradient}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		whole, _ := out[1].Flat.([]float32)
+		short, _ := out[1].Flat.([]uint16)
+		return rowsOf(in).Losses(out[0].Flat.([]float32), whole, short, in[2].Flat.([]float32), parallel)
+	}}.Call(logits, targets, factors)
+	return results[0], graph.ConvertDType(results[1], dtypes.Float32)
+}
+
+// nativeSums returns log Σ exp(logits) and logits[target] of each row, [tokens, 1] each.
+func nativeSums(logits, targets *graph.Node) (logTotal, chosen *graph.Node) {
+	each := shapes.Make(dtypes.Float32, targets.Shape().Dimensions...)
+	sums := engine.Native{Name: "sums of losses", Outputs: []shapes.Shape{each, each}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		to := elementsOf(out)
+		return rowsOf(in).Sums(to[0], to[1], parallel)
+	}}.Call(logits, targets)
+	return sums[0], sums[1]
+}
+
+// rowsOf are the logits and targets of a native.
+func rowsOf(in []engine.Tensor) onepass.Logits {
+	return onepass.Logits{Columns: in[0].Shape.Dim(1), Logits: in[0].Flat.([]float32), Targets: in[1].Flat.([]int32)}
+}
