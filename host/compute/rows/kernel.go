@@ -73,7 +73,7 @@ func Compile(p *program.Program, rows int, stored map[string]byrow.Storage) (k *
 	if err := a.run(); err != nil {
 		return nil, err
 	}
-	k = &Kernel{p: p, rows: rows, scalars: a.scalars}
+	k = &Kernel{p: p, rows: rows}
 	for _, in := range p.Inputs {
 		k.inputs = append(k.inputs, portOf(in.Name, in.Type, stored))
 	}
@@ -92,6 +92,7 @@ func Compile(p *program.Program, rows int, stored map[string]byrow.Storage) (k *
 	}
 	a.fuse()
 	a.fuseQuantizers(k.outputs)
+	k.scalars = a.scalars
 	w := &writer{analysis: a, k: k}
 	w.write()
 	widest := 1

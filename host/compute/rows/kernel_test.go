@@ -68,6 +68,43 @@ func TestShapes(t *testing.T) {
 	}
 }
 
+// TestSteps: quantizers whose step is one for all rows, one for each, or one for each run of elements, with and without their codes,
+// many more rows than a tile has, and no other constant in the program.
+func TestSteps(t *testing.T) {
+	const n, columns = 300, 80
+	rng := rand.New(rand.NewPCG(4, 7))
+	for _, shape := range [][]int{{1, 1}, {n, 1}, {1, columns}, {n, 4, 1}} {
+		for _, divides := range []bool{false, true} {
+			b := program.NewBuilder("steps")
+			x, step := b.Input("x", program.FloatType(n, columns)), b.Input("step", program.FloatType(shape...))
+			spread, runs := step, []int{n, columns}
+			if len(shape) == 3 {
+				runs = []int{n, 4, columns / 4}
+			}
+			axes := []int{0, 1, 2}[:len(runs)]
+			spread = spread.Broadcast(runs, axes)
+			r := x.Reshape(runs...)
+			if divides {
+				r = r.Div(spread)
+			}
+			clamped := r.Clip(-7, 7)
+			whole := clamped.Round()
+			b.Output("value", whole.Mul(spread).Reshape(n, columns))
+			b.Output("mask", r.Sub(clamped).Abs().Le(b.Const(0.5)).Reshape(n, columns))
+			b.Output("codes", whole.Reshape(n, columns))
+			p := built(t, b)
+			steps := random(rng, program.FloatType(shape...))
+			for i, v := range steps.Floats {
+				steps.Floats[i] = float64(float32(0.2 + math.Abs(v)))
+			}
+			in := map[string]reference.Tensor{"x": halves(random(rng, program.FloatType(n, columns))), "step": steps}
+			for _, at := range []map[string]byrow.Storage{nil, {"codes": byrow.Int8, "value": byrow.BFloat16}} {
+				compareWithOracle(t, fmt.Sprint(shape, divides, at), p, n, at, in)
+			}
+		}
+	}
+}
+
 // halves rounds floats to odd multiples of 1/64, which are exact in bfloat16.
 func halves(x reference.Tensor) reference.Tensor {
 	for i, v := range x.Floats {

@@ -140,7 +140,8 @@ func (w *worker) quantize(r *run, ins *instruction, first int) {
 		if x.scalar {
 			return w.env[x.id]
 		}
-		return w.values[x.id][at/x.repeat]
+		v := w.values[x.id]
+		return v[at/x.repeat%len(v)] // over and over, if all rows share it
 	}
 	q := loops.Quantizer{Divides: ins.divides, Low: number(quantizedLow, 0), High: number(quantizedHigh, 0), Distance: number(quantizedDistance, 0)}
 	for at := 0; at < len(numbers); at += length {
