@@ -93,7 +93,7 @@ func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
 	stride := p.KeyHeads * p.Size
 	p.store(g.dKey[at:], stride, s.dKey, p.Context)
 	p.store(g.dValue[at:], stride, s.dValue, p.Context)
-	s.Report()
+	s.Report(5 * p.operations(0, p.Context))
 }
 
 // backwardQueries computes the adjoints of a block of queries, and what they add to those of the keys and values they see.

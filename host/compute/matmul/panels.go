@@ -39,7 +39,6 @@ func (p *Panels) Columns() int { return p.format.columns }
 type Multiplier struct {
 	format *format
 	next   ahead
-	words  int // multiplied since the last report
 }
 
 // Multiplier makes one.
@@ -54,16 +53,15 @@ func (m *Multiplier) Multiply(words int, left, right, out []float32, stride int,
 		m.next.rows, m.next.stride = address(out), 4*stride
 		m.next.right = address(next[len(next)-1:])
 	}
-	m.words += words
 	m.format.kernel(words, math.MaxInt32, asWords(left), asWords(right), asWords(out), stride, add, &m.next)
 }
 
-// Report tells the function that watches, see [Watch], what has been multiplied since the last report, in whole panels.
-func (m *Multiplier) Report() {
+// Report tells the function that watches, see [Watch], of so many multiplications and additions, of which the caller knows how many
+// of a panel's were of use.
+func (m *Multiplier) Report(operations float64) {
 	if f := watch.Load(); f != nil {
-		(*f)(m.format.name, 2*float64(m.words)*float64(m.format.rows*m.format.columns))
+		(*f)(m.format.name, operations)
 	}
-	m.words = 0
 }
 
 // A Packing brings parts of an operand into panels.
