@@ -24,7 +24,7 @@ type Product struct {
 	M     int `json:"m"`
 	N     int `json:"n"`
 	K     int `json:"k"`
-	// Numbers are what is multiplied: float32, by the CPU device's own product; and by package matmul float32 ("packed"), bfloat16,
+	// Numbers are what is multiplied: float32, by the CPU device's own product; and by package matmul float32 ("fused"), bfloat16,
 	// or integers of 4 or 8 bits.
 	Numbers     string `json:"numbers"`
 	Instruction string `json:"instruction"`
@@ -93,7 +93,7 @@ func (r *Report) products(dev *engine.Device, tier *matmul.Tier, o Options) (lis
 		largest    int // of integers; 0 for floats
 	}{
 		{deviceFloat32, matmul.Float32, 0},
-		{"float32 packed", matmul.Float32, 0},
+		{"float32 fused", matmul.Float32, 0},
 		{"bfloat16", matmul.BFloat16, 0},
 		{"4-bit", matmul.Int8, 7},
 		{"8-bit", matmul.Int8, 127},
