@@ -7,12 +7,6 @@ func Turn(dst, x, cos, sin []float32, back bool) {
 	done()
 }
 
-func plainTurn(dst, x, cos, sin []float32, back bool) {
-	for n := len(cos); len(x) > 0; dst, x = dst[2*n:], x[2*n:] {
-		turnFrom(0, dst, x, cos, sin, back)
-	}
-}
-
 // turnFrom turns the points of the first piece from one on.
 func turnFrom(i int, dst, x, cos, sin []float32, back bool) {
 	n := len(cos)

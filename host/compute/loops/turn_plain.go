@@ -2,4 +2,8 @@
 
 package loops
 
-var turn = plainTurn
+func turn(dst, x, cos, sin []float32, back bool) {
+	for n := len(cos); len(x) > 0; dst, x = dst[2*n:], x[2*n:] {
+		turnFrom(0, dst, x, cos, sin, back)
+	}
+}
