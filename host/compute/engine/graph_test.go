@@ -142,8 +142,17 @@ func TestPrecisionIsKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if info := d.BuildInfo(); info.Products != "bfloat16" || !strings.HasSuffix(info.String(), " products=bfloat16") {
-		t.Errorf("the build info is %s", info)
+	want := "bfloat16"
+	if tier, err := engine.ProductTier(); err != nil {
+		t.Fatal(err)
+	} else if tier.HasBFloat16() { // the instruction adds up in an order of its own
+		want += "/" + tier.Name()
+	}
+	if info := d.BuildInfo(); info.Products != want || !strings.HasSuffix(info.String(), " products="+want) {
+		t.Errorf("the build info is %s, want products=%s", info, want)
+	}
+	if info := testdevice.OpenCPU(t, engine.Options{Kernels: device.FusedKernels}).BuildInfo(); info.Products != "float32/fused" {
+		t.Errorf("the build info with fused float32 is %s", info)
 	}
 	if info := open(t).BuildInfo(); info.Products != "" || strings.Contains(info.String(), "products") {
 		t.Errorf("the build info of a device in float32 is %s", info)
