@@ -232,11 +232,13 @@ func zeros(like *graph.Node, dims ...int) *graph.Node {
 // lossAtOnce is lossInChunks in one.
 func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
 	logits := matMulTransposed(h, head)
-	if lower.ByRows(h.Graph()) {
-		losses, dLogits := nativeLosses(logits, targets, factors)
-		return losses, matMul(dLogits, head), weightGradient(dLogits, h)
+	var dLogits *graph.Node
+	ok := lower.ByRows(h.Graph())
+	if ok {
+		losses, dLogits = nativeLosses(logits, targets, factors)
+	} else {
+		losses, dLogits, ok = rowLosses(lower.Kernel, logits, targets, factors)
 	}
-	losses, dLogits, ok := rowLosses(lower.Kernel, logits, targets, factors)
 	if !ok {
 		var logTotal *graph.Node
 		losses, logTotal = maskedLosses(logits, targets)

@@ -30,7 +30,7 @@ type backward struct {
 
 func (p *Plan) newBackward() *backward {
 	block := p.block()
-	s := &backward{
+	return &backward{
 		Multiplier:    p.panels.Multiplier(),
 		keyColumns:    make([]float32, p.keys.columns.Size(p.Context, p.Size)),
 		valueColumns:  make([]float32, p.keys.columns.Size(p.Context, p.Size)),
@@ -47,7 +47,6 @@ func (p *Plan) newBackward() *backward {
 		dScores:       make([]float32, roundUp(block, p.height)*p.width),
 		turned:        make([]float32, block*block),
 	}
-	return s
 }
 
 // gradient is what a call of Backward reads and writes.

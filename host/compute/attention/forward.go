@@ -82,7 +82,7 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed, logs 
 	weights := s.weights[:keys*width]
 	p.hideFromQueries(weights, in.Segments, batch, query, keys)
 
-	fill(s.largest, float32(math.Inf(-1)))
+	loops.Fill(s.largest, float32(math.Inf(-1)))
 	clear(s.sums)
 	loops.MaxColumns(s.largest, weights)
 	for i := range s.largest {
@@ -104,7 +104,7 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed, logs 
 func (p *Plan) hideFromQueries(scores []float32, segments []int32, batch, query, keys int) {
 	infinite := float32(math.Inf(-1))
 	for key := query; key < keys; key++ {
-		fill(scores[key*p.width:][:key-query], infinite)
+		loops.Fill(scores[key*p.width:][:key-query], infinite)
 	}
 	if segments == nil {
 		return
@@ -131,12 +131,6 @@ func alike(segments []int32) bool {
 		}
 	}
 	return true
-}
-
-func fill(x []float32, value float32) {
-	for i := range x {
-		x[i] = value
-	}
 }
 
 func roundUp(n, unit int) int { return divideUp(n, unit) * unit }

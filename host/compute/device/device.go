@@ -61,3 +61,9 @@ const (
 	GraphKernels Kernels = "graph" // graph operations, which the compiler fuses as it likes
 	BodyKernels  Kernels = "body"  // like FusedKernels, but computes the body of each call: for tests, on any device
 )
+
+// FusesFloat32 reports whether settings ask for float32 by this project's own products, attention and passes over rows, which only
+// the CPU has, in the place of its library's operations.
+func FusesFloat32(kind string, p Precision, k Kernels) bool {
+	return kind == CPU && p == Float32 && k == FusedKernels
+}

@@ -14,7 +14,6 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
 // Constant returns a node with the given dimensions and elements, in row-major order. It is the way to put a large
@@ -66,12 +65,10 @@ func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, 
 func dot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rounded bool) *graph.Node {
 	g := a.Graph()
 	switch {
-	case DeviceOf(g).FusesFloat32():
-		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, matmul.Options{})
+	case ownFloats(g):
+		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, rounded)
 	case !InBFloat16(g):
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
-	case hasProducts(g):
-		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, matmul.Options{Round: rounded})
 	case OnCPU(g):
 		// The Go backend multiplies rounded operands in float32 faster than in bfloat16, whose product it gets wrong with AVX2.
 		product := graph.DotGeneral(Rounded(a), aContracted, aBatch, Rounded(b), bContracted, bBatch)
@@ -135,7 +132,7 @@ const LongestIntegers = math.MaxInt32 / (127 * 127)
 func DotIntegers(a, b, rows, columns *graph.Node, rounded bool) *graph.Node {
 	g := a.Graph()
 	if hasProducts(g) {
-		return nativeDot(a, []int{1}, nil, b, []int{1}, nil, rows, columns, matmul.Options{Round: rounded && InBFloat16(g)})
+		return nativeDot(a, []int{1}, nil, b, []int{1}, nil, rows, columns, rounded)
 	}
 	if OnCPU(g) { // it adds up in the type of the operands
 		a, b = graph.ConvertDType(a, dtypes.Int32), graph.ConvertDType(b, dtypes.Int32)

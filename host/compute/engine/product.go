@@ -33,24 +33,35 @@ func hasProducts(g *graph.Graph) bool {
 	return err == nil && OnCPU(g)
 }
 
-// FusesFloat32 reports whether a device, which may be nil, computes float32 on the CPU by this project's own products, attention and
-// passes over rows, in place of the library's operations: faster, with other bits.
+// ownFloats reports whether products of floats in the graph are those of package matmul.
+func ownFloats(g *graph.Graph) bool {
+	return hasProducts(g) && (InBFloat16(g) || DeviceOf(g).FusesFloat32())
+}
+
+// FusesFloat32 reports whether a device, which may be nil, computes as [device.FusesFloat32] says: its settings ask for it, and the
+// build has natives. That is faster, with other bits.
 func (d *Device) FusesFloat32() bool {
-	if d == nil || d.kind != device.CPU || d.options.Precision != device.Float32 || d.options.Kernels != device.FusedKernels {
+	if d == nil || !d.asksForFusedFloat32() {
 		return false
 	}
 	_, err := nativeTier()
 	return err == nil
 }
 
+func (d *Device) asksForFusedFloat32() bool {
+	return device.FusesFloat32(d.kind, d.options.Precision, d.options.Kernels)
+}
+
 // WarnOfProducts warns if products take longer than the device's options let expect.
 func (d *Device) WarnOfProducts() {
 	inBFloat16, integer := d.options.Precision == device.BFloat16, d.options.Products == device.IntegerProducts
-	if d.kind != device.CPU || !inBFloat16 && !integer {
+	if d.kind != device.CPU || !inBFloat16 && !integer && !d.asksForFusedFloat32() {
 		return
 	}
 	tier, err := nativeTier()
 	switch {
+	case err != nil && d.asksForFusedFloat32():
+		d.Warn("device.kernels = \"fused\" has no effect: float32 is computed by operations of the library, which takes more time", "reason", err)
 	case err != nil:
 		d.Warn("products in bfloat16 and of integers are computed by operations of the library, which takes more time than float32", "reason", err)
 	case inBFloat16 && !tier.HasBFloat16():
@@ -61,12 +72,13 @@ func (d *Device) WarnOfProducts() {
 // TransposesOperands reports whether products of the graph's device read operands in one order of axes only, so that others
 // are transposed in memory first. Graphs are then better built so that few are. It is so for the library's float32 on the CPU.
 func TransposesOperands(g *graph.Graph) bool {
-	return OnCPU(g) && !DeviceOf(g).FusesFloat32() && !(InBFloat16(g) && hasProducts(g))
+	return OnCPU(g) && !ownFloats(g)
 }
 
-// nativeDot is [DotGeneral] by package matmul, in the device's precision for operands of floats and exact for those of int8. rows and columns
-// scale the results of each row of a and each row of b, see [matmul.Scales]; nil for none.
-func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rows, columns *graph.Node, o matmul.Options) *graph.Node {
+// nativeDot is [DotGeneral] by package matmul, in the device's precision for operands of floats and exact for those of int8. rows
+// and columns scale the results of each row of a and each row of b, see [matmul.Scales]; nil for none. If rounded is set, the
+// result is rounded to the precision.
+func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rows, columns *graph.Node, rounded bool) *graph.Node {
 	arithmetic := Arithmetic(a.Graph())
 	if a.DType() == dtypes.Int8 {
 		arithmetic = matmul.Int8
@@ -76,7 +88,7 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 	if err != nil {
 		panic(err)
 	}
-	p, err := matmul.New(tier, arithmetic, left, right, o)
+	p, err := matmul.New(tier, arithmetic, left, right, matmul.Options{Round: rounded && InBFloat16(a.Graph())})
 	if err != nil {
 		panic(fmt.Errorf("product of %s and %s: %w", a.Shape(), b.Shape(), err))
 	}

@@ -7,7 +7,8 @@ import "simd/archsimd"
 // Numbers are compared and chosen, as the compiler may exchange the operands of a maximum or minimum, of which the second is the
 // result where one is NaN.
 
-// reduced512 returns y and n, where the exponential of x is y·2ⁿ.
+// reduced512 returns y and n, where the exponential of x is y·2ⁿ. Its constants are arguments one by one, as the compiler keeps
+// the fields of a structure with more than four in memory.
 func reduced512(x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one floats16) (y, n floats16) {
 	n = x.Mul(factor).Add(shift).Sub(shift)
 	r := x.Sub(n.Mul(upper)).Sub(n.Mul(lower))
@@ -40,7 +41,7 @@ func expLin512(dst, a []float32, scale, down float32) int {
 	low, high, shift, factor, upper, lower := all(expLeast), all(expMost), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
 	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
 	for len(dst) >= 16 && len(a) >= 16 {
-		x := archsimd.LoadFloat32x16(a).Mul(times).Sub(less)
+		x := get16(a).Mul(times).Sub(less)
 		x = low.IfElse(x.Less(low), x)
 		x = high.IfElse(x.Greater(high), x)
 		y, power := reduced512(x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)

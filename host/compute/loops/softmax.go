@@ -26,9 +26,10 @@ func MaxColumns(most, a []float32) {
 	plainMaxColumns(most, a, from)
 }
 
-// ExpColumns makes weights of scores, which are zero if they are below exp(−87): it replaces each element x of a, which has rows of len(sums) elements, by the weight exp(x·scale − down), where down is that
-// of its column, and adds it to the sum of its column. Each 64 rows are added up before they are added to what came before. The
-// weights are then rounded to bfloat16 if rounds is true.
+// ExpColumns makes weights of the scores in a, which has rows of len(sums) elements. It replaces a score x by the weight
+// exp(x·scale − down), where down is that of its column, or by 0 where that is below exp(−87), and adds the weight to the sum of its
+// column. Each 64 rows are added up before they are added to what came before. If rounds is true, the weights are rounded to
+// bfloat16 after that.
 func ExpColumns(a []float32, scale float32, down, sums []float32, rounds bool) {
 	from := 0
 	if hasAVX2 {
@@ -37,9 +38,9 @@ func ExpColumns(a []float32, scale float32, down, sums []float32, rounds bool) {
 	plainExpColumns(a, scale, down, sums, rounds, from)
 }
 
-// ExpRows replaces the scores in a by weights, exp(x·scale − down), and their adjoints d by those of the scores before they were
-// scaled: weight·(d − mean)·scale. down and means have an element for each row. Both results are then rounded to bfloat16 if
-// rounds is true.
+// ExpRows replaces the scores in a by weights, as ExpColumns does, and the adjoints of the weights in d by those of the scores
+// before they were scaled: weight·(d − mean)·scale. down and means have an element for each row. If rounds is true, both results
+// are rounded to bfloat16.
 func ExpRows(a, d []float32, scale float32, down, means []float32, rounds bool) {
 	if width := len(a) / len(down); hasAVX2 && width%8 == 0 {
 		expRowsVectors(a, d, scale, down, means, rounds)

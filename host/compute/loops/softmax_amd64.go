@@ -9,19 +9,12 @@ func maxColumnsVectors(most, a []float32) (from int) {
 	width := len(most)
 	if hasAVX512 {
 		for ; from+32 <= width; from += 32 { // two at a time, as each maximum waits for the one before
-			x, y := archsimd.LoadFloat32x16(most[from:]), archsimd.LoadFloat32x16(most[from+16:])
+			x, y := get16(most[from:]), get16(most[from+16:])
 			for i := from; i+32 <= len(a); i += width {
-				x, y = archsimd.LoadFloat32x16(a[i:]).Max(x), archsimd.LoadFloat32x16(a[i+16:]).Max(y)
+				x, y = get16(a[i:]).Max(x), get16(a[i+16:]).Max(y)
 			}
 			x.Store(most[from:])
 			y.Store(most[from+16:])
-		}
-		for ; from+16 <= width; from += 16 {
-			x := archsimd.LoadFloat32x16(most[from:])
-			for i := from; i < len(a); i += width {
-				x = archsimd.LoadFloat32x16(a[i:]).Max(x)
-			}
-			x.Store(most[from:])
 		}
 	}
 	for ; from+8 <= width; from += 8 {
@@ -50,19 +43,19 @@ func expColumnsVectors(a []float32, scale float32, down, sums []float32, rounds 
 }
 
 func expColumns512(a []float32, scale float32, down, sums []float32, rounds bool, from int) {
-	all, bits := archsimd.BroadcastFloat32x16, archsimd.BroadcastUint32x16
+	all := archsimd.BroadcastFloat32x16
 	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
 	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
-	half, last, quiet, top := bits(0x7fff), bits(1), bits(1<<22), bits(0xffff0000)
-	width, times, less, total := len(sums), all(scale), archsimd.LoadFloat32x16(down[from:]), archsimd.LoadFloat32x16(sums[from:])
+	round := newRounding()
+	width, times, less, total := len(sums), all(scale), get16(down[from:]), get16(sums[from:])
 	for start := from; start < len(a); start += sumRows * width {
 		var sum floats16
 		for i := start; i < min(len(a), start+sumRows*width); i += width {
-			x := archsimd.LoadFloat32x16(a[i:]).Mul(times).Sub(less)
+			x := get16(a[i:]).Mul(times).Sub(less)
 			x = weight512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
 			sum = sum.Add(x)
 			if rounds {
-				x = rounded512(x, half, last, quiet, top)
+				x = round.float(x)
 			}
 			x.Store(a[i:])
 		}
@@ -104,19 +97,19 @@ func expRowsVectors(a, d []float32, scale float32, down, means []float32, rounds
 }
 
 func expRows512(a, d []float32, scale float32, down, means []float32, rounds bool) {
-	all, bits := archsimd.BroadcastFloat32x16, archsimd.BroadcastUint32x16
+	all := archsimd.BroadcastFloat32x16
 	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
 	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
-	half, last, quiet, top := bits(0x7fff), bits(1), bits(1<<22), bits(0xffff0000)
+	round := newRounding()
 	width, times := len(a)/len(down), all(scale)
 	for row, l := range down {
 		less, mean := all(l), all(means[row])
 		for i := row * width; i < (row+1)*width; i += 16 {
-			x := archsimd.LoadFloat32x16(a[i:]).Mul(times).Sub(less)
+			x := get16(a[i:]).Mul(times).Sub(less)
 			x = weight512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
-			y := archsimd.LoadFloat32x16(d[i:]).Sub(mean).Mul(x).Mul(times)
+			y := get16(d[i:]).Sub(mean).Mul(x).Mul(times)
 			if rounds {
-				x, y = rounded512(x, half, last, quiet, top), rounded512(y, half, last, quiet, top)
+				x, y = round.float(x), round.float(y)
 			}
 			x.Store(a[i:])
 			y.Store(d[i:])
@@ -147,7 +140,7 @@ func expRows256(a, d []float32, scale float32, down, means []float32, rounds boo
 	}
 }
 
-// weight512 is weight. Where the result is 0, nothing is multiplied.
+// weight512 is weight. Below the least number it computes with that one, so that nothing becomes subnormal, and takes 0 in the end.
 func weight512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one floats16) floats16 {
 	x = low.IfElse(x.Less(low), x)
 	y, n := reduced512(x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
@@ -161,11 +154,4 @@ func weight256(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one 
 	// The last bits of the sum with the shifter are those of n, and the others disappear on the left.
 	power := shifted.AsInt32x8().Add(bias).ShiftAllLeft(23).AsFloat32x8()
 	return y.Mul(power).Masked(x.NotEqual(low))
-}
-
-// rounded512 rounds to bfloat16.
-func rounded512(x floats16, half, last, quiet, top archsimd.Uint32x16) floats16 {
-	bits := x.ToBits()
-	rounded := bits.Add(half).Add(bits.ShiftAllRight(16).And(last))
-	return bits.Or(quiet).IfElse(x.NotEqual(x), rounded).And(top).BitsToFloat32()
 }

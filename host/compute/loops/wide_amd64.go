@@ -29,11 +29,11 @@ func fromBFloat16x512(dst []float32, a []uint16) int {
 }
 
 // A rounding has what vectors are rounded to bfloat16 with.
-type rounding struct{ half, one, quiet archsimd.Uint32x16 }
+type rounding struct{ half, one, quiet, upper archsimd.Uint32x16 }
 
 func newRounding() rounding {
 	all := archsimd.BroadcastUint32x16
-	return rounding{all(0x7fff), all(1), all(1 << 22)}
+	return rounding{all(0x7fff), all(1), all(1 << 22), all(0xffff << 16)}
 }
 
 // short has the numbers in the upper halves, and what is left of their sums in the lower ones.
@@ -42,6 +42,9 @@ func (r rounding) short(x floats16) archsimd.Uint32x16 {
 	rounded := bits.Add(r.half).Add(bits.ShiftAllRight(16).And(r.one))
 	return bits.Or(r.quiet).IfElse(x.NotEqual(x), rounded)
 }
+
+// float has the rounded numbers as float32.
+func (r rounding) float(x floats16) floats16 { return r.short(x).And(r.upper).BitsToFloat32() }
 
 func toBFloat16x512(dst []uint16, a []float32) int {
 	n, r := len(dst)&^15, newRounding()
@@ -55,9 +58,8 @@ func toBFloat16x512(dst []uint16, a []float32) int {
 
 func roundToBFloat16x512(dst, a []float32) int {
 	n, r := len(dst)&^15, newRounding()
-	upper := archsimd.BroadcastUint32x16(0xffff << 16)
 	for len(dst) >= 16 && len(a) >= 16 {
-		r.short(get16(a)).And(upper).BitsToFloat32().Store(dst)
+		r.float(get16(a)).Store(dst)
 		dst, a = dst[16:], a[16:]
 	}
 	archsimd.ClearAVXUpperBits()

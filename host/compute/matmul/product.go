@@ -115,9 +115,9 @@ func (p *Product) Run(out []float32, left, right Elements, s Scales, parallel fu
 // watch is what [Watch] was given.
 var watch atomic.Pointer[func(instruction string, operations float64)]
 
-// Watch has f called in each [Product.Run] and [Multiplier.Report] until the returned function is called, on the goroutine of the call: with the
-// name of the instruction that multiplies, as [Tier.Instruction] returns it, and the number of multiplications and additions. One
-// function watches at a time.
+// Watch has f called in each [Product.Run] and [Multiplier.Report] until the returned function is called, on the goroutine of the
+// call: with the name of the instruction that multiplies, as [Tier.Instruction] returns it, and the number of multiplications and
+// additions. One function watches at a time.
 func Watch(f func(instruction string, operations float64)) (stop func()) {
 	watch.Store(&f)
 	return func() { watch.Store(nil) }

@@ -31,11 +31,10 @@ func tiers512(vnni, bf16, fast bool) (all []*Tier) {
 		all = append(all, &Tier{"avx512vnni", formatFloats512, formatSingles512, []*format{formatQuads512}})
 	}
 	if vnni && bf16 {
-		at := len(all)
+		all = append(all, &Tier{"avx512bf16", formatHalves512, formatSingles512, []*format{formatQuads512}})
 		if fast {
-			at = 0
+			slices.Reverse(all)
 		}
-		all = slices.Insert(all, at, &Tier{"avx512bf16", formatHalves512, formatSingles512, []*format{formatQuads512}})
 	}
 	return append(all, &Tier{"avx512", formatFloats512, formatSingles512, []*format{formatQuads256, formatPairs256}})
 }

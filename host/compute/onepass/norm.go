@@ -20,7 +20,10 @@ func (n Norm) Adjoints(dx, dGain []float32, parallel func(n int, f func(i int)))
 	tasks := (len(n.Scale) + taskRows - 1) / taskRows
 	sums := make([]float32, tasks*n.Width)
 	parallel(tasks, func(task int) {
-		normalized, product := make([]float32, n.Width), make([]float32, n.Width)
+		scratch := scratches.Get().(*[]float32)
+		defer scratches.Put(scratch)
+		two := scratchOf(scratch, 2*n.Width)
+		normalized, product := two[:n.Width], two[n.Width:]
 		sum := sums[task*n.Width : (task+1)*n.Width]
 		for row := task * taskRows; row < min(len(n.Scale), (task+1)*taskRows); row++ {
 			at, end := row*n.Width, (row+1)*n.Width

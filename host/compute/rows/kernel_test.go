@@ -105,6 +105,33 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestNumbersForRuns: operations may have operands that stand for runs of elements of different lengths.
+func TestNumbersForRuns(t *testing.T) {
+	const n, columns = 300, 80
+	rng := rand.New(rand.NewPCG(9, 7))
+	b := program.NewBuilder("runs")
+	x := b.Input("x", program.FloatType(n, columns))
+	var spread [3]program.Value
+	runs := []int{1, 4, 20} // in a row
+	for i, m := range runs {
+		spread[i] = b.Input(fmt.Sprint("of", m), program.FloatType(n, m))
+	}
+	for i, m := range runs {
+		spread[i] = spread[i].Reshape(n, m, 1).Broadcast([]int{n, m, columns / m}, []int{0, 1, 2}).Reshape(n, columns)
+	}
+	row, wide, narrow := spread[0], spread[1], spread[2]
+	b.Output("choice", x.Gt(b.Const(0)).Select(row, narrow))
+	b.Output("other", x.Gt(b.Const(0)).Select(narrow, wide))
+	b.Output("sum", wide.Add(narrow).Mul(row))
+	b.Output("all", x.Mul(row).Add(wide).Sub(narrow))
+	p := built(t, b)
+	in := map[string]reference.Tensor{}
+	for _, i := range p.Inputs {
+		in[i.Name] = halves(random(rng, i.Type))
+	}
+	compareWithOracle(t, "runs", p, n, nil, in)
+}
+
 // halves rounds floats to odd multiples of 1/64, which are exact in bfloat16.
 func halves(x reference.Tensor) reference.Tensor {
 	for i, v := range x.Floats {

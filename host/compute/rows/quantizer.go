@@ -27,9 +27,12 @@ type sinks struct{ codes, value, near int }
 // others. Each saves a pass, and three more where all of them are asked for.
 func (a *analysis) fuseQuantizers(outputs []port) {
 	for id := range a.nodes {
-		uses := a.uses()
 		whole := &a.nodes[id]
-		if whole.op != opRoundSmall || uses[id] == 0 || whole.in[0].scalar || a.nodes[whole.in[0].id].op != opClamp {
+		if whole.op != opRoundSmall || whole.in[0].scalar || a.nodes[whole.in[0].id].op != opClamp {
+			continue
+		}
+		uses := a.uses() // of the program as what came before has left it
+		if uses[id] == 0 {
 			continue
 		}
 		clampID := whole.in[0].id
@@ -68,7 +71,7 @@ func (a *analysis) fuseQuantizers(outputs []port) {
 			s.codes = o
 		}
 		if s == (sinks{-1, -1, -1}) {
-			continue
+			continue // it would save nothing
 		}
 		if d := a.nodes[x.id]; d.op == loops.Div && !d.in[0].scalar && d.in[0].repeat == 1 && !a.nodes[d.in[0].id].shared && number(d.in[1]) &&
 			uses[x.id] == 1+min(1, s.near+1) {

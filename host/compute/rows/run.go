@@ -211,7 +211,9 @@ func (w *worker) execute(ins *instruction) {
 		loops.Rotate(dst, w.values[ins.in[0].id], ins.group)
 		return
 	}
-	length := len(dst) // of parts in which every operand is a number, or a number for each element
+	// The length of parts in which every operand is a number, or a number for each element. Operands that stand for runs of elements
+	// have runs of one length.
+	length := len(dst)
 	var parts [3]part
 	for i, x := range ins.in {
 		switch {

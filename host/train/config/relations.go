@@ -223,10 +223,8 @@ func (d *decoder) quantizedWeights() {
 		"want a [quantizer.weights], with which the run is evaluated")
 }
 
-// FusesFloat32 reports whether the CPU computes float32 by cage's own products, attention and passes.
-func (d Device) FusesFloat32() bool {
-	return d.Kind == device.CPU && d.Precision == device.Float32 && d.Kernels == device.FusedKernels
-}
+// FusesFloat32 is [device.FusesFloat32] of the settings.
+func (d Device) FusesFloat32() bool { return device.FusesFloat32(d.Kind, d.Precision, d.Kernels) }
 
 // check refuses what the CPU has not, and micro-batches that the replicas cannot share.
 func (d Device) check(batch int) (out schema.Problems) {
