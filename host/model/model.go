@@ -5,6 +5,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -142,12 +143,17 @@ const (
 // gradient it defines. It is called once per site, and a second time if the backward pass recomputes blocks.
 type ActivationQuantizer func(site ActivationSite, x *graph.Node) *graph.Node
 
-// apply calls the quantizer, if there is one and the model has the site.
+// apply calls the quantizer, if there is one and the model has the site. What stays as it is becomes an operand of products.
 func (q ActivationQuantizer) apply(site ActivationSite, x *graph.Node) *graph.Node {
-	if q == nil || site.Name == "" {
+	if site.Name == "" {
 		return x
 	}
-	return q(site, x)
+	if q != nil {
+		if y := q(site, x); y != x {
+			return y
+		}
+	}
+	return lower.Unquantized(x)
 }
 
 // A Network is a [Language] model that is fully described by its settings, so that it can also be computed without

@@ -27,18 +27,37 @@ func checkHidden(backend compute.Backend) error {
 	r := &recordingBackend{Backend: backend}
 	g := graph.NewGraph(r, "check")
 	defer g.Finalize()
-	graph.Const(g, float32(0)) // the builder is made with the first node
-	if !isXLA(r.builder) {
-		return nil
+	node := graph.Const(g, float32(0)) // the builder is made with the first node
+	_, errInputs := hiddenField(node, inputsOfNode, reflect.Slice)
+	if errInputs != nil || !isXLA(r.builder) {
+		return hiddenLack(errInputs)
 	}
 	_, errGraph := hiddenMaps(g, graphCaches)
 	_, errBuilder := hiddenMaps(r.builder, builderCaches)
 	_, errMain := mainInputs(r.builder)
 	_, _, errParent := closureParent(r.builder, g.CurrentFunc())
-	if err := errors.Join(errGraph, errBuilder, errMain, errParent); err != nil {
-		return fmt.Errorf("this build relies on hidden fields of GoMLX and go-xla that its versions of them do not have: %w", err)
+	return hiddenLack(errors.Join(errGraph, errBuilder, errMain, errParent))
+}
+
+func hiddenLack(err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("this build relies on hidden fields of GoMLX and go-xla that its versions of them do not have: %w", err)
+}
+
+// inputsOfNode is the field of a graph's node with the nodes that it is computed from.
+const inputsOfNode = "inputNodes"
+
+// Descend has GoMLX, when it differentiates, take the node for one that is computed from others, too. The device reads nothing of
+// them. The node must be one whose gradient is that of an alternative, which descends from all of them.
+func Descend(node *graph.Node, from ...*graph.Node) {
+	inputs, err := hiddenField(node, inputsOfNode, reflect.Slice)
+	if err != nil {
+		panic(err)
+	}
+	own := inputs.Slice3(0, inputs.Len(), inputs.Len()) // what is appended is nobody else's
+	inputs.Set(reflect.AppendSlice(own, reflect.ValueOf(from)))
 }
 
 // isXLA recognizes builders of go-xla by name: a build without CUDA does not have the type.

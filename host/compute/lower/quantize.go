@@ -347,6 +347,59 @@ const sourcePrefix = "source."
 // AttachTo attaches s to the node of its activation, where [Quantize] finds it.
 func (s Source) AttachTo(x *graph.Node) { engine.Note(x, s) }
 
+// Unquantized returns an activation of which nothing but products is computed. Where the CPU computes programs over rows and the
+// [Source] of x is known, it is computed in one pass, forward and backward, and stored in the precision to which products
+// round their operands.
+func Unquantized(x *graph.Node) *graph.Node {
+	g := x.Graph()
+	s, ok := engine.NoteOf[Source](x)
+	if !ok || !ByRows(g) {
+		return x
+	}
+	rows := x.Shape().Dim(0)
+	out, ok := Kernel(g, subjectOf(s.Forward, rows, false), s.Forward, rows, s.Inputs, s.storage(s.Forward.Inputs, SourceValue))
+	if !ok {
+		return x
+	}
+	return graphdiff.Custom(out[SourceValue], s.Inputs, func(dy *graph.Node) []*graph.Node {
+		if s.Backward == nil {
+			return s.Adjoint(out, dy)
+		}
+		var names []string
+		for _, o := range s.Backward.Outputs {
+			names = append(names, o.Name)
+		}
+		if !s.Rounded {
+			names = nil
+		}
+		p := s.Backward
+		adjoints, ok := Kernel(g, subjectOf(p, rows, false), p, rows, append(slices.Clone(s.Inputs), dy), s.storage(p.Inputs[:len(s.Inputs)], names...))
+		if !ok {
+			return s.Adjoint(out, dy)
+		}
+		var list []*graph.Node
+		for _, o := range p.Outputs {
+			list = append(list, adjoints[o.Name])
+		}
+		return list
+	})
+}
+
+// storage says how passes over rows store floats: the named ones in the precision of the device, and the inputs of the source, if
+// they are rounded to it.
+func (s Source) storage(inputs []program.Input, named ...string) InMemory {
+	at := InMemory{}
+	for _, name := range named {
+		at[name] = triton.BFloat16
+	}
+	for _, in := range inputs {
+		if s.Rounded && in.Type.Shape[0] > 1 {
+			at[in.Name] = triton.BFloat16
+		}
+	}
+	return at
+}
+
 // fusedForward is the program of the source's forward pass followed by the quantizer's, given as forward.
 func (q programQuantizer) fusedForward(s Source, forward *program.Program) (*program.Program, error) {
 	b := program.NewBuilder(forward.Name)

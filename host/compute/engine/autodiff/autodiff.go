@@ -4,10 +4,10 @@
 package autodiff
 
 import (
-	"slices"
-
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
+
+	"github.com/cage-qat/cage/host/compute/engine"
 )
 
 // Custom returns a node whose value is that of value, bit for bit, and whose gradient is defined by vjp: when the loss
@@ -51,37 +51,13 @@ func Custom(value *graph.Node, inputs []*graph.Node, vjp func(dy *graph.Node) []
 // withAlternative returns a node with the value of value that is differentiated as if it were alternative, which must
 // descend from the inputs.
 func withAlternative(value, alternative *graph.Node, inputs []*graph.Node) *graph.Node {
-	// GoMLX passes an adjoint to the alternative only if the node's own operand can have a gradient too. The operand must
-	// therefore descend from all inputs and must not be a StopGradient node.
-	for _, input := range inputs {
-		if !descends(value, input) { // unlike everything else here, this costs the device a copy
-			unused := graph.BroadcastToShape(graph.ConvertDType(graph.ReduceAllSum(input), value.DType()), value.Shape())
-			value = graph.Where(graph.Const(value.Graph(), true), value, unused)
-		}
-	}
-	operand := graph.Identity(value)
 	outputs, _ := graph.InternalFusedOpCallerMulti(
-		func() []*graph.Node { return []*graph.Node{graph.Identity(operand)} },
+		func() []*graph.Node { return []*graph.Node{graph.Identity(value)} },
 		func() []*graph.Node { return []*graph.Node{alternative} },
 		true)
+	// GoMLX passes an adjoint to the alternative only if the node's own inputs can have a gradient, too.
+	engine.Descend(outputs[0], inputs...)
 	return outputs[0]
-}
-
-// descends reports whether node is, or was computed from, ancestor.
-func descends(node, ancestor *graph.Node) bool {
-	visited := make(map[*graph.Node]bool)
-	var visit func(*graph.Node) bool
-	visit = func(n *graph.Node) bool {
-		if n == ancestor {
-			return true
-		}
-		if n.Id() < ancestor.Id() || visited[n] { // A node's operands have smaller numbers than the node.
-			return false
-		}
-		visited[n] = true
-		return slices.ContainsFunc(n.Inputs(), visit)
-	}
-	return visit(node)
 }
 
 // checkAdjoint returns the adjoint of x, zero if the rule gave none.
