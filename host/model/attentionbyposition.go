@@ -22,6 +22,9 @@ import (
 // The rows of the weight are reordered first, so that in each head of queries and keys all first coordinates come before
 // all second ones.
 func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core attentionCore) *graph.Node {
+	if norms == nil && engine.HasNatives(x.Graph()) {
+		return attentionNatively(x, w, r, core)
+	}
 	rows := r.toCoordinateOrder(w)
 	if c, ok := lower.CodesOf(w); ok {
 		c.Map(r.toCoordinateOrder).AttachTo(rows)
@@ -29,17 +32,6 @@ func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core at
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
 	projected := matMulTransposedRounded(x, rows) // [tokens, queries, keys and values]
 	inputs := append([]*graph.Node{x, w}, norms.gains()...)
-	if norms == nil && engine.HasNatives(x.Graph()) {
-		turned := attention.Heads{Batch: r.batch, Context: r.context, Size: r.size, Parts: []attention.Part{{Heads: r.heads, Turned: true}, {Heads: r.keyHeads, Turned: true}, {Heads: r.keyHeads}}}
-		parts := splitNatively(turned, projected, r.turn)
-		mixed, coreBack := core(parts[0], parts[1], parts[2])
-		return autodiff.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
-			dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
-			dProjected := joinNatively(turned, []*graph.Node{dQuery, dKey, dValue}, r.turn)
-			dx, dw := r.projectionGradients(dProjected, x, w, rows)
-			return []*graph.Node{dx, dw}
-		})
-	}
 	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
 	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
 	value := r.splitHeads(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
@@ -53,6 +45,20 @@ func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core at
 		dProjected := concatenateColumns(dQuery, dKey, r.joinHeads(dValue))
 		dx, dw := r.projectionGradients(dProjected, x, w, rows)
 		return append([]*graph.Node{dx, dw}, dGains...)
+	})
+}
+
+// attentionNatively is the same on the CPU, for queries and keys that are not normalized. Points turn where they are: products of
+// queries and keys do not depend on the order of features.
+func attentionNatively(x, w *graph.Node, r *rope, core attentionCore) *graph.Node {
+	heads := attention.Heads{Batch: r.batch, Context: r.context, Size: r.size, Pairs: r.pairing == architecture.Interleaved,
+		Parts: []attention.Part{{Heads: r.heads, Turned: true}, {Heads: r.keyHeads, Turned: true}, {Heads: r.keyHeads}}}
+	parts := splitNatively(heads, matMulTransposedRounded(x, w), r.turn)
+	mixed, coreBack := core(parts[0], parts[1], parts[2])
+	return autodiff.Custom(r.joinHeads(mixed), []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
+		dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
+		dx, dw := linearGradients(joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.turn), x, w)
+		return []*graph.Node{dx, dw}
 	})
 }
 

@@ -11,10 +11,12 @@ import (
 type Heads struct {
 	Batch, Context, Size int
 	Parts                []Part // in the order of their columns, of which they use all
+	Pairs                bool   // the coordinates of points are neighbours, and no halves of a head
 }
 
-// A Part is a number of heads. If it is turned, the halves of each head are coordinates of points, which turn with their
-// position (Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021).
+// A Part is a number of heads. If it is turned, the elements of each head are coordinates of points, first ones in its first half and
+// second ones in its second, or in pairs. Points turn with their position (Su et al., "RoFormer: Enhanced Transformer with Rotary
+// Position Embedding", 2021).
 type Part struct {
 	Heads  int
 	Turned bool
@@ -28,7 +30,7 @@ func (h *Heads) Split(parts [][]float32, joined, cos, sin []float32, parallel fu
 			copy(part, joined)
 			return
 		}
-		loops.Turn(part, joined, cos, sin, false)
+		h.turn(part, joined, cos, sin, false)
 	})
 }
 
@@ -39,8 +41,16 @@ func (h *Heads) Join(joined []float32, parts [][]float32, cos, sin []float32, pa
 			copy(joined, part)
 			return
 		}
-		loops.Turn(joined, part, cos, sin, true)
+		h.turn(joined, part, cos, sin, true)
 	})
+}
+
+func (h *Heads) turn(to, from, cos, sin []float32, back bool) {
+	if h.Pairs {
+		loops.TurnPairs(to, from, cos, sin, back)
+		return
+	}
+	loops.Turn(to, from, cos, sin, back)
 }
 
 // each calls f with the heads of each token, in their part and in the matrix, and with their angles if they are turned.

@@ -12,7 +12,12 @@ import (
 // TestHeads: parts are where they belong, points are turned by their angles, and Join is the adjoint of Split, which for a
 // rotation is its inverse, but for rounding.
 func TestHeads(t *testing.T) {
-	h := attention.Heads{Batch: 2, Context: 70, Size: 6, Parts: []attention.Part{{4, true}, {2, true}, {2, false}}}
+	t.Run("halves", func(t *testing.T) { testHeads(t, false) })
+	t.Run("pairs", func(t *testing.T) { testHeads(t, true) })
+}
+
+func testHeads(t *testing.T, pairs bool) {
+	h := attention.Heads{Batch: 2, Context: 70, Size: 6, Parts: []attention.Part{{4, true}, {2, true}, {2, false}}, Pairs: pairs}
 	rng := rand.New(rand.NewPCG(1, 2))
 	tokens, columns := h.Batch*h.Context, 8*h.Size
 	x := random(rng, tokens*columns)
@@ -36,12 +41,15 @@ func TestHeads(t *testing.T) {
 			for j := range p.Heads * h.Size {
 				got, want := float64(parts[i][token*p.Heads*h.Size+j]), float64(x[token*columns+column])
 				if p.Turned {
-					angle, half := float64(token%h.Context)/float64(1+j%(h.Size/2)), h.Size/2
-					s, c := math.Sincos(angle)
-					if j%h.Size < half {
-						want = want*c - float64(x[token*columns+column+half])*s
+					point, second, away := j%(h.Size/2), j%h.Size >= h.Size/2, h.Size/2 // of the other coordinate
+					if pairs {
+						point, second, away = j%h.Size/2, j%2 == 1, 1
+					}
+					s, c := math.Sincos(float64(token%h.Context) / float64(1+point))
+					if second {
+						want = want*c + float64(x[token*columns+column-away])*s
 					} else {
-						want = want*c + float64(x[token*columns+column-half])*s
+						want = want*c - float64(x[token*columns+column+away])*s
 					}
 				}
 				if !(math.Abs(got-want) < 1e-5) {

@@ -32,3 +32,4 @@ func extreme256(op Op, dst, a []float32, size int)            { panic("loops: no
 func transpose256(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32) {
 	panic("loops: no AVX2")
 }
+func turnPairs256(dst, x, cos, sin []float32, back bool) { panic("loops: no AVX2") }

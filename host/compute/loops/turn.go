@@ -19,3 +19,29 @@ func turnFrom(i int, dst, x, cos, sin []float32, back bool) {
 		dst[n+i] = float32(b*c) + float32(a*s)
 	}
 }
+
+// TurnPairs is [Turn] for points whose two coordinates are neighbours.
+func TurnPairs(dst, x, cos, sin []float32, back bool) {
+	n := len(cos)
+	for ; len(x) > 0; dst, x = dst[2*n:], x[2*n:] {
+		i := 0
+		if hasAVX2 {
+			i = n &^ 7
+			turnPairs256(dst[:2*i], x, cos, sin, back)
+		}
+		turnPairsFrom(i, dst, x, cos, sin, back)
+	}
+	done()
+}
+
+// turnPairsFrom turns the points of the first piece from one on.
+func turnPairsFrom(i int, dst, x, cos, sin []float32, back bool) {
+	for ; i < len(cos); i++ {
+		a, b, c, s := x[2*i], x[2*i+1], cos[i], sin[i]
+		if back {
+			s = -s
+		}
+		dst[2*i] = float32(a*c) - float32(b*s)
+		dst[2*i+1] = float32(b*c) + float32(a*s)
+	}
+}

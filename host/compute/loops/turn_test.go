@@ -45,3 +45,34 @@ func TestTurn(t *testing.T) {
 		}
 	}
 }
+
+// TestTurnPairs: points whose coordinates are neighbours turn as those of halves do, to the bit.
+func TestTurnPairs(t *testing.T) {
+	for _, points := range []int{1, 3, 8, 11, 16, 32, 45, 64} {
+		for _, back := range []bool{false, true} {
+			cos, sin := make([]float32, points), make([]float32, points)
+			for i := range cos {
+				cos[i], sin[i] = float32(math.Cos(float64(i))), float32(math.Sin(float64(i)))
+			}
+			pairs, halves := make([]float32, 3*2*points), make([]float32, 3*2*points)
+			for i := range 3 * points {
+				a, b := float32(i%11)-4.3, float32(i%7)-3
+				if i == 1 {
+					a, b = float32(math.NaN()), float32(math.Inf(1))
+				}
+				pairs[2*i], pairs[2*i+1] = a, b
+				at := i/points*2*points + i%points
+				halves[at], halves[at+points] = a, b
+			}
+			got, want := make([]float32, len(pairs)), make([]float32, len(pairs))
+			TurnPairs(got, pairs, cos, sin, back)
+			Turn(want, halves, cos, sin, back)
+			for i := range 3 * points {
+				at := i/points*2*points + i%points
+				if j := differs(got[2*i:2*i+2], []float32{want[at], want[at+points]}); j >= 0 {
+					t.Fatalf("%d points, back %v: coordinate %d of point %d is %v, want %v", points, back, j, i, got[2*i:2*i+2], []float32{want[at], want[at+points]})
+				}
+			}
+		}
+	}
+}
