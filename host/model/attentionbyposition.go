@@ -78,9 +78,9 @@ func splitNatively(h attention.Heads, joined *graph.Node, turn rotation) []*grap
 		shapesOfParts = append(shapesOfParts, shapes.Make(dtypes.Float32, h.Batch, h.Context, p.Heads, h.Size))
 	}
 	return engine.Native{Name: "split of heads", Outputs: shapesOfParts, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-		f := elementsOf(in)
-		return h.Split(elementsOf(out), f[0], f[1], f[2], parallel)
-	}}.Call(joined, turn.cos, turn.sin)
+		angles := elementsOf(in[1:])
+		return h.Split(elementsOf(out), engine.Elements(in[0]), angles[0], angles[1], parallel)
+	}}.Call(engine.ShortOperand(joined), turn.cos, turn.sin)
 }
 
 // joinNatively is the adjoint of splitNatively.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
 // Heads are what one projection of the tokens holds: a matrix [batch·context, columns] of which some columns are heads of
@@ -23,8 +24,8 @@ type Part struct {
 }
 
 // Split copies each part to a tensor of its own, [batch, context, heads, size], turned by the angles whose cosines and sines
-// are given, [context, size/2].
-func (h *Heads) Split(parts [][]float32, joined, cos, sin []float32, parallel func(n int, f func(i int))) error {
+// are given, [context, size/2]. What is joined may be in bfloat16.
+func (h *Heads) Split(parts [][]float32, joined matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int))) error {
 	return h.each(parts, joined, cos, sin, parallel, func(part, joined, cos, sin []float32) {
 		if cos == nil {
 			copy(part, joined)
@@ -36,7 +37,7 @@ func (h *Heads) Split(parts [][]float32, joined, cos, sin []float32, parallel fu
 
 // Join is the adjoint of Split: it turns the parts back and joins them.
 func (h *Heads) Join(joined []float32, parts [][]float32, cos, sin []float32, parallel func(n int, f func(i int))) error {
-	return h.each(parts, joined, cos, sin, parallel, func(part, joined, cos, sin []float32) {
+	return h.each(parts, matmul.Elements{Float32: joined}, cos, sin, parallel, func(part, joined, cos, sin []float32) {
 		if cos == nil {
 			copy(joined, part)
 			return
@@ -54,7 +55,7 @@ func (h *Heads) turn(to, from, cos, sin []float32, back bool) {
 }
 
 // each calls f with the heads of each token, in their part and in the matrix, and with their angles if they are turned.
-func (h *Heads) each(parts [][]float32, joined, cos, sin []float32, parallel func(n int, f func(i int)), f func(part, joined, cos, sin []float32)) error {
+func (h *Heads) each(parts [][]float32, joined matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int)), f func(part, joined, cos, sin []float32)) error {
 	tokens, columns := h.Batch*h.Context, 0
 	if len(parts) != len(h.Parts) {
 		return fmt.Errorf("%d parts of heads, want %d", len(parts), len(h.Parts))
@@ -68,13 +69,23 @@ func (h *Heads) each(parts [][]float32, joined, cos, sin []float32, parallel fun
 			return fmt.Errorf("turning heads of size %d at %d positions with %d cosines and %d sines", h.Size, h.Context, len(cos), len(sin))
 		}
 	}
-	if len(joined) != tokens*columns {
-		return fmt.Errorf("a matrix of %d tokens and %d columns with %d elements", tokens, columns, len(joined))
+	if n := len(joined.Float32) + len(joined.BFloat16); n != tokens*columns {
+		return fmt.Errorf("a matrix of %d tokens and %d columns with %d elements", tokens, columns, n)
 	}
 	const run = 64 // tokens of a task
 	parallel((tokens+run-1)/run, func(task int) {
+		var row []float32
+		if joined.BFloat16 != nil {
+			row = make([]float32, columns)
+		}
 		for token := task * run; token < min(tokens, (task+1)*run); token++ {
-			row := joined[token*columns : (token+1)*columns]
+			from, to := token*columns, (token+1)*columns
+			row := row
+			if joined.BFloat16 != nil {
+				loops.FromBFloat16(row, joined.BFloat16[from:to])
+			} else {
+				row = joined.Float32[from:to]
+			}
 			for i, p := range h.Parts {
 				width := p.Heads * h.Size
 				part, at := parts[i][token*width:(token+1)*width], row[:width]

@@ -1,12 +1,15 @@
 package attention_test
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/attention"
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
 // TestHeads: parts are where they belong, points are turned by their angles, and Join is the adjoint of Split, which for a
@@ -32,7 +35,7 @@ func testHeads(t *testing.T, pairs bool) {
 	for _, p := range h.Parts {
 		parts = append(parts, make([]float32, tokens*p.Heads*h.Size))
 	}
-	if err := h.Split(parts, x, cos, sin, atOnce); err != nil {
+	if err := h.Split(parts, matmul.Elements{Float32: x}, cos, sin, atOnce); err != nil {
 		t.Fatal(err)
 	}
 	for token := range tokens {
@@ -59,6 +62,22 @@ func testHeads(t *testing.T, pairs bool) {
 			}
 		}
 	}
+	// In bfloat16 what is joined gives the parts that it would give as float32.
+	short, whole := make([]uint16, len(x)), make([]float32, len(x))
+	loops.ToBFloat16(short, x)
+	loops.FromBFloat16(whole, short)
+	var wide, narrow [][]float32
+	for _, p := range parts {
+		wide, narrow = append(wide, make([]float32, len(p))), append(narrow, make([]float32, len(p)))
+	}
+	if err := errors.Join(h.Split(wide, matmul.Elements{Float32: whole}, cos, sin, atOnce), h.Split(narrow, matmul.Elements{BFloat16: short}, cos, sin, atOnce)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range wide {
+		if !slices.Equal(wide[i], narrow[i]) {
+			t.Errorf("part %d has other numbers in bfloat16", i)
+		}
+	}
 	back := make([]float32, len(x))
 	if err := h.Join(back, parts, cos, sin, atOnce); err != nil {
 		t.Fatal(err)
@@ -73,10 +92,10 @@ func testHeads(t *testing.T, pairs bool) {
 		t.Errorf("in turn: %v, other bits", err)
 	}
 	for name, err := range map[string]error{
-		"parts":   h.Split(parts[1:], x, cos, sin, inTurn),
-		"matrix":  h.Split(parts, x[1:], cos, sin, inTurn),
-		"cosines": h.Split(parts, x, cos[1:], sin, inTurn),
-		"part":    h.Split([][]float32{parts[0], parts[0], parts[2]}, x, cos, sin, inTurn),
+		"parts":   h.Split(parts[1:], matmul.Elements{Float32: x}, cos, sin, inTurn),
+		"matrix":  h.Split(parts, matmul.Elements{Float32: x[1:]}, cos, sin, inTurn),
+		"cosines": h.Split(parts, matmul.Elements{Float32: x}, cos[1:], sin, inTurn),
+		"part":    h.Split([][]float32{parts[0], parts[0], parts[2]}, matmul.Elements{Float32: x}, cos, sin, inTurn),
 	} {
 		if err == nil {
 			t.Errorf("wrong %s passed", name)

@@ -77,7 +77,7 @@ func TransposesOperands(g *graph.Graph) bool {
 
 // nativeDot is [DotGeneral] by package matmul, in the device's precision for operands of floats and exact for those of int8. rows
 // and columns scale the results of each row of a and each row of b, see [matmul.Scales]; nil for none. If rounded is set, the
-// result is rounded to the precision.
+// result is rounded to the precision, and stored so: natives read it as it is ([ShortOperand]).
 func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rows, columns *graph.Node, rounded bool) *graph.Node {
 	arithmetic := Arithmetic(a.Graph())
 	if a.DType() == dtypes.Int8 {
@@ -88,7 +88,8 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 	if err != nil {
 		panic(err)
 	}
-	p, err := matmul.New(tier, arithmetic, left, right, matmul.Options{Round: rounded && InBFloat16(a.Graph())})
+	short := rounded && InBFloat16(a.Graph())
+	p, err := matmul.New(tier, arithmetic, left, right, matmul.Options{Round: short})
 	if err != nil {
 		panic(fmt.Errorf("product of %s and %s: %w", a.Shape(), b.Shape(), err))
 	}
@@ -107,8 +108,11 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 	}
 	scaleRows, scaleColumns := rows != nil, columns != nil
 	product := Native{Name: "product", Outputs: []shapes.Shape{shapes.Make(dtypes.Float32, dims...)}}
+	if short {
+		product.Outputs[0].DType = dtypes.BFloat16
+	}
 	product.Run = func(in, out []Tensor, parallel Parallel) error {
-		left, right := elements(in[0]), elements(in[1])
+		left, right := Elements(in[0]), Elements(in[1])
 		var s matmul.Scales
 		in = in[2:]
 		if scaleRows {
@@ -117,9 +121,16 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 		if scaleColumns {
 			s.Columns = in[0].Flat.([]float32)
 		}
+		if out, ok := out[0].Flat.([]uint16); ok {
+			return p.RunShort(out, left, right, s, parallel)
+		}
 		return p.Run(out[0].Flat.([]float32), left, right, s, parallel)
 	}
-	return product.Call(inputs...)[0]
+	result := product.Call(inputs...)[0]
+	if short {
+		result = graph.ConvertDType(result, dtypes.Float32)
+	}
+	return result
 }
 
 // Arithmetic is what package matmul computes products of floats with, in the precision of the graph's device.
@@ -161,8 +172,8 @@ func layoutOf(shape shapes.Shape, batch, contracted []int) (l matmul.Layout) {
 	return l
 }
 
-// elements are the numbers of an operand as package matmul takes them.
-func elements(t Tensor) matmul.Elements {
+// Elements are the numbers of an operand as package matmul takes them.
+func Elements(t Tensor) matmul.Elements {
 	switch flat := t.Flat.(type) {
 	case []float32:
 		return matmul.Elements{Float32: flat}

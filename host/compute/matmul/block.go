@@ -95,12 +95,13 @@ func (o *rightPart) askFor(packed []uint32, row, rows, i, j, depth int, w *works
 	if !f.ahead {
 		if next := i + f.rows; next < rows {
 			// The next tile's place in the output, which is far from this one's.
-			at := &o.out[o.at(row+next, j*f.columns)]
-			f.prefetch(unsafe.Pointer(at), 4*o.n, min(f.rows, rows-next), 4*min(f.columns, o.part.columns-j*f.columns))
+			at, size := o.out.address(o.at(row+next, j*f.columns))
+			f.prefetch(at, size*o.n, min(f.rows, rows-next), size*min(f.columns, o.part.columns-j*f.columns))
 		}
 		return
 	}
-	w.ahead.rows, w.ahead.stride = address(o.out[o.at(row+i, j*f.columns):]), 4*o.n
+	at, size := o.out.address(o.at(row+i, j*f.columns))
+	w.ahead.rows, w.ahead.stride = uintptr(at), size*o.n
 	// Each tile asks for a piece of the next panel, and when that is all there, for what is there already.
 	panel := f.columns * depth
 	right := packed[j*panel:]
@@ -108,6 +109,14 @@ func (o *rightPart) askFor(packed []uint32, row, rows, i, j, depth int, w *works
 		right = packed[(j+1)*panel+at:]
 	}
 	w.ahead.right = address(right)
+}
+
+// address is where a result stands, and how many bytes it has.
+func (r results) address(i int) (at unsafe.Pointer, size int) {
+	if r.short != nil {
+		return unsafe.Pointer(&r.short[i]), 2
+	}
+	return unsafe.Pointer(&r.float[i]), 4
 }
 
 func address[T any](x []T) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(x))) }
@@ -123,12 +132,12 @@ func (o *rightPart) tile(depth int, a, b []uint32, row, rows, column int, first,
 	full := rows == f.rows && columns == f.columns
 	at := o.at(row, column)
 	accumulate := !first || o.direct && o.options.Add
-	sums, stride := o.sums[at:], o.n
+	sums, stride := w.tile, f.columns
+	if !first || !last || o.direct {
+		sums, stride = o.sums[at:], o.n
+	}
 	switch {
-	case first && last && !o.direct:
-		sums, stride = w.tile, f.columns
-		f.kernel(depth, o.steps, a, b, sums, stride, false, &w.ahead)
-	case full:
+	case full || first && last && !o.direct:
 		f.kernel(depth, o.steps, a, b, sums, stride, accumulate, &w.ahead)
 	default:
 		f.kernel(depth, o.steps, a, b, w.tile, f.columns, false, &w.ahead)
@@ -139,11 +148,23 @@ func (o *rightPart) tile(depth int, a, b []uint32, row, rows, column int, first,
 	if o.direct || !last {
 		return
 	}
-	e := &w.finish
+	if o.out.short == nil {
+		o.finish(&w.finish, rows, columns, sums, stride, o.out.float[at:], o.n, row, column)
+		return
+	}
+	if f.integers || o.scales.Rows != nil || o.scales.Columns != nil {
+		o.finish(&w.finish, rows, columns, sums, stride, asFloats(w.tile), f.columns, row, column)
+		sums, stride = w.tile, f.columns
+	}
+	f.narrow(o.out.short[at:], o.n, sums, stride, rows, columns)
+}
+
+// finish turns sums into results. They may be in the same memory.
+func (o *rightPart) finish(e *finish, rows, columns int, sums []uint32, stride int, out []float32, outStride, row, column int) {
 	e.rows, e.columns = rows, columns
 	e.sums, e.sumStride = sums, stride
-	e.out = o.out[at:]
-	if f.unsigned {
+	e.out, e.outStride = out, outStride
+	if o.format.unsigned {
 		e.corrections = o.corrections[column:]
 	}
 	if s := o.scales.Rows; s != nil {
@@ -152,12 +173,12 @@ func (o *rightPart) tile(depth int, a, b []uint32, row, rows, column int, first,
 	if s := o.scales.Columns; s != nil {
 		e.columnScales = s[scaleAt(s, o.product, o.part.column+column, o.n):]
 	}
-	f.finish(e)
+	o.format.finish(e)
 }
 
 // prepare sets what is the same for all tiles.
 func (o *rightPart) prepare(e *finish) {
-	*e = finish{outStride: o.n, integers: o.format.integers, round: o.options.Round, add: o.options.Add}
+	*e = finish{integers: o.format.integers, round: o.options.Round && o.out.short == nil, add: o.options.Add}
 	if len(o.scales.Rows) > 1 {
 		e.rowStride = 1
 	}

@@ -282,6 +282,43 @@ func TestOptions(t *testing.T) {
 	})
 }
 
+// TestShortResults: results in bfloat16 are those of [Product.Run], rounded, on every tier, with scales and without, for one part of
+// the sums and several, and with NaN and infinities among them.
+func TestShortResults(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		r := rand.New(rand.NewPCG(13, 14))
+		for _, s := range []shape{square(1, 1, 1), square(20, 35, 30), square(13, 40, 1100), square(200, 97, 512), {batch: []int{40}, m: []int{7}, n: []int{17}, k: []int{9}}} {
+			batch, m, n := product(s.batch), product(s.m), product(s.n)
+			l, rl := s.layouts()
+			for _, a := range []Arithmetic{BFloat16, Float32, Int8} {
+				for _, scales := range []Scales{{}, {Rows: floats(r, 1), Columns: floats(r, n)}, {Rows: floats(r, m*batch)}} {
+					kind, value := "float32", normal(r)
+					if a == Int8 {
+						kind, value = "int8", codes(r, 127)
+					}
+					x, y := elements(t, kind, reaches(t, l), false, value), elements(t, kind, reaches(t, rl), false, value)
+					if a != Int8 && len(x.Float32) > 2 {
+						x.Float32[1], x.Float32[len(x.Float32)-1] = float32(math.NaN()), float32(math.Inf(1))
+					}
+					want, short := make([]float32, batch*m*n), make([]uint16, batch*m*n)
+					run1(t, plan(t, tier, a, s, Options{Round: true}), want, x, y, scales, nil)
+					if err := plan(t, tier, a, s, Options{}).RunShort(short, x, y, scales, goroutines(3)); err != nil {
+						t.Fatal(err)
+					}
+					for i, b := range short {
+						if got := math.Float32frombits(uint32(b) << 16); !sameNumber(got, want[i]) {
+							t.Fatalf("%v %v, element %d is %v, want %v", a, s, i, got, want[i])
+						}
+					}
+				}
+			}
+		}
+		if err := plan(t, tier, BFloat16, square(2, 2, 2), Options{Add: true}).RunShort(make([]uint16, 4), Elements{}, Elements{}, Scales{}, nil); err == nil {
+			t.Error("a product was added to results in bfloat16")
+		}
+	})
+}
+
 // pick is a scale by definition; i counts through all products of the batch.
 func pick(scales []float32, i, n, batch int) float64 {
 	switch len(scales) {

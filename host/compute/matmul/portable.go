@@ -9,6 +9,9 @@ var portable = &Tier{"portable", portableFloats, portableSingles, []*format{port
 
 var portableHelpers = &helpers{
 	transpose: transposePortable, shift: shiftPortable, addColumns: addColumnsPortable, extremes: extremesPortable, finish: (*finish).portable,
+	narrow: func(dst []uint16, stride int, src []uint32, srcStride, rows, columns int) {
+		narrowFrom(0, dst, stride, src, srcStride, rows, columns)
+	},
 	prefetch: func(unsafe.Pointer, int, int, int) {},
 }
 
@@ -39,6 +42,15 @@ func roundBits(x uint32) uint32 {
 		return (x | 0x400000) &^ 0xffff
 	}
 	return (x + 0x7fff + x>>16&1) &^ 0xffff
+}
+
+// narrowFrom rounds the columns of a tile from one on to bfloat16.
+func narrowFrom(column int, dst []uint16, stride int, src []uint32, srcStride, rows, columns int) {
+	for r := range rows {
+		for c := column; c < columns; c++ {
+			dst[r*stride+c] = uint16(roundBits(src[r*srcStride+c]) >> 16)
+		}
+	}
 }
 
 func roundFloat32s(dst []uint32, src []float32) {

@@ -91,7 +91,25 @@ func (p *Product) Size() int { return p.batch * p.m * p.n }
 // Run computes the product. It calls parallel, perhaps more than once, to have a function called with 0 … n−1, in any order
 // and on any goroutines; nil calls it on this goroutine. The slices must not overlap out.
 func (p *Product) Run(out []float32, left, right Elements, s Scales, parallel func(n int, f func(i int))) error {
-	if err := p.check(out, left, right, s); err != nil {
+	return p.run(results{float: out}, left, right, s, parallel)
+}
+
+// RunShort is [Product.Run] with results in bfloat16, as [Options].Round rounds them. Nothing can be added to such results.
+func (p *Product) RunShort(out []uint16, left, right Elements, s Scales, parallel func(n int, f func(i int))) error {
+	if p.options.Add {
+		return errors.New("products are not added to results in bfloat16")
+	}
+	return p.run(results{short: out}, left, right, s, parallel)
+}
+
+// results are the output of a product: one of both is nil.
+type results struct {
+	float []float32
+	short []uint16
+}
+
+func (p *Product) run(out results, left, right Elements, s Scales, parallel func(n int, f func(i int))) error {
+	if err := p.check(len(out.float)+len(out.short), left, right, s); err != nil {
 		return err
 	}
 	if p.Size() == 0 {
@@ -129,9 +147,9 @@ func inOrder(n int, f func(i int)) {
 	}
 }
 
-func (p *Product) check(out []float32, left, right Elements, s Scales) error {
-	if len(out) != p.Size() {
-		return fmt.Errorf("the output has %d elements, want %d", len(out), p.Size())
+func (p *Product) check(size int, left, right Elements, s Scales) error {
+	if size != p.Size() {
+		return fmt.Errorf("the output has %d elements, want %d", size, p.Size())
 	}
 	if err := p.checkElements("left", &p.left, left); err != nil {
 		return err

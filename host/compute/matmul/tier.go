@@ -86,6 +86,8 @@ type helpers struct {
 	// extremes returns the smallest and the largest element, and 0 if that is smaller or larger.
 	extremes func(x []int8) (low, high int8)
 	finish   func(f *finish)
+	// narrow rounds a tile to bfloat16.
+	narrow func(dst []uint16, stride int, src []uint32, srcStride, rows, columns int)
 	// prefetch asks for rows of bytes before they are needed.
 	prefetch func(at unsafe.Pointer, stride, rows, bytes int)
 }

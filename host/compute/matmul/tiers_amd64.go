@@ -59,11 +59,11 @@ func vendor() string {
 func cpuidVendor() (b, d, c uint32)
 
 var helpers256 = &helpers{
-	transpose: transpose256, shift: shift256, addColumns: addColumns256, extremes: extremes256, finish: finish256, prefetch: prefetchRows,
+	transpose: transpose256, shift: shift256, addColumns: addColumns256, extremes: extremes256, finish: finish256, narrow: narrow256, prefetch: prefetchRows,
 }
 
 var helpers512 = &helpers{
-	transpose: transpose512, shift: shift512, addColumns: addColumns512, extremes: extremes256, finish: finish512, prefetch: prefetchRows,
+	transpose: transpose512, shift: shift512, addColumns: addColumns512, extremes: extremes256, finish: finish512, narrow: narrow256, prefetch: prefetchRows,
 }
 
 var formatFloats256 = &format{

@@ -21,6 +21,22 @@ func (c *rounding) round(x archsimd.Uint32x8) archsimd.Uint32x8 {
 	return x.Or(c.quiet).IfElse(x.BitsToFloat32().IsNaN(), rounded).And(c.upper)
 }
 
+func narrow256(dst []uint16, stride int, src []uint32, srcStride, rows, columns int) {
+	whole, c := columns&^7, newRounding()
+	for r := range rows {
+		to, x := dst[r*stride:][:whole], src[r*srcStride:][:whole]
+		for len(to) >= 8 && len(x) >= 8 {
+			rounded := c.round(archsimd.LoadUint32x8(x)).ShiftAllRight(16)
+			rounded.GetLo().BitsToInt32().SaturateToUint16Concat(rounded.GetHi().BitsToInt32()).Store(to)
+			to, x = to[8:], x[8:]
+		}
+	}
+	archsimd.ClearAVXUpperBits()
+	if whole < columns {
+		narrowFrom(whole, dst, stride, src, srcStride, rows, columns)
+	}
+}
+
 func roundFloat32s256(dst []uint32, src []float32) {
 	x := asWords(src[:len(dst)])
 	whole := len(dst) &^ 7
