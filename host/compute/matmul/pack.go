@@ -9,7 +9,7 @@ const (
 	acrossWords  = 16   // words along the sums at a time
 	acrossLength = stageWords / acrossWords
 
-	acrossColumns = 144 // that are packed straight, a row at a time: long pieces of memory, but few panels to write
+	acrossColumns = 144 // that are packed straight at a time: pieces of memory that are long, but not too many panels to write
 )
 
 // A stage is memory between an operand and panels.
