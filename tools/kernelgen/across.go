@@ -73,16 +73,6 @@ func acrossAll(w *writer) {
 		{name: "acrossRounded", size: 4, per: 1, rounds: true, load: float32s, combine: func(w *writer) { round(w, "Y0", "Y4", "Y5") }},
 		{name: "acrossSingles", size: 4, per: 1, load: float32s, combine: func(*writer) {}},
 		{name: "acrossWidened", size: 2, per: 1, load: bfloat16s, combine: func(w *writer) { w.line("VPSLLD $16, Y0, Y0") }},
-		{name: "acrossRoundedHalves", size: 4, per: 2, rounds: true, load: float32s, combine: func(w *writer) {
-			round(w, "Y0", "Y4", "Y5")
-			round(w, "Y1", "Y4", "Y5")
-			w.line("VPSRLD $16, Y0, Y0")
-			w.line("VPOR Y1, Y0, Y0")
-		}},
-		{name: "acrossHalves", size: 2, per: 2, load: bfloat16s, combine: func(w *writer) {
-			w.line("VPSLLD $16, Y1, Y1")
-			w.line("VPOR Y1, Y0, Y0")
-		}},
 		{name: "acrossPairs", size: 1, per: 2, load: signed, combine: func(w *writer) {
 			w.line("VPSLLD $16, Y1, Y1")
 			w.line("VPBLENDW $0xaa, Y1, Y0, Y0")

@@ -30,36 +30,45 @@ func roundingConstants512(w *writer) {
 // round512 rounds the words of a register to bfloat16, as round does. VFIXUPIMMPS puts x, quiet, where x is a quiet or signaling NaN, as
 // two digits of its table say. It uses the mask register K6.
 func round512(w *writer, x, t string) {
+	roundUpper512(w, x, t)
+	w.line("VPANDD %s, %s, %s", upper512, t, x)
+}
+
+// roundUpper512 rounds to the upper halves of the words of t, and leaves something in the lower ones.
+func roundUpper512(w *writer, x, t string) {
 	w.line("VPTESTMD %s, %s, K6", odd512, x)
 	w.line("VPADDD %s, %s, %s", half512, x, t)
 	w.line("VPADDD %s, %s, K6, %[2]s", one512, t)
 	w.line("VFIXUPIMMPS $0, %s, %s, %s", quiet512, x, t)
-	w.line("VPANDD %s, %s, %s", upper512, t, x)
 }
 
 // A transposition512 transposes blocks of four words of 12 or 16 rows that lie ld bytes apart.
 type transposition512 struct {
 	name string
-	per  int // words that a word in memory becomes: 2 of bfloat16
+	size int // of what is loaded of a row, in bytes
+	// load makes four words of each of some rows, a lane of 128 bits for each, in a register.
+	load func(w *writer, rows []string, to int)
 	// prepare fills registers from Z16 on; finish changes a vector of words of all rows, and stores what becomes of it.
 	prepare func(w *writer)
 	finish  func(w *writer, x string, store func(x string))
 }
 
 func transpositions512(w *writer) {
+	asItIs := func(_ *writer, x string, store func(string)) { store(x) }
 	for _, shape := range shapes512 {
 		for _, t := range []transposition512{
-			{name: "alongWords", per: 1, prepare: func(*writer) {}, finish: func(_ *writer, x string, store func(string)) { store(x) }},
-			{name: "alongRounded", per: 1, prepare: roundingConstants512, finish: func(w *writer, x string, store func(string)) {
+			{name: "alongWords", size: 16, load: loadWords, prepare: func(*writer) {}, finish: asItIs},
+			{name: "alongRounded", size: 16, load: loadWords, prepare: roundingConstants512, finish: func(w *writer, x string, store func(string)) {
 				round512(w, x, "Z16")
 				store(x)
 			}},
-			{name: "alongWidened", per: 2, prepare: roundingConstants512, finish: func(w *writer, x string, store func(string)) {
+			{name: "alongWidened", size: 16, load: loadWords, prepare: roundingConstants512, finish: func(w *writer, x string, store func(string)) {
 				w.line("VPSLLD $16, %s, Z16", x)
 				store("Z16")
 				w.line("VPANDD %s, %s, %[2]s", upper512, x)
 				store(x)
 			}},
+			{name: "alongRoundedHalves", size: 32, load: loadHalves, prepare: halvesConstants512, finish: asItIs},
 		} {
 			t.write(w, shape)
 		}
@@ -84,14 +93,12 @@ func (t transposition512) write(w *writer, shape shape512) {
 	}
 	t.prepare(w)
 	w.label("loop")
-	for i, base := range lanes {
-		for r, index := range []string{"", "(R8*1)", "(R8*2)", "(R9*1)"} {
-			if i == 0 {
-				w.line("VMOVUPS (%s)%s, X%d", base, index, r)
-			} else {
-				w.line("VBROADCASTF32X4 (%s)%s, K%d, Z%d", base, index, i, r)
-			}
+	for r, index := range []string{"", "(R8*1)", "(R8*2)", "(R9*1)"} {
+		rows := make([]string, len(lanes))
+		for i, base := range lanes {
+			rows[i] = fmt.Sprintf("(%s)%s", base, index)
 		}
+		t.load(w, rows, r)
 	}
 	w.line("VUNPCKLPS Z1, Z0, Z4")
 	w.line("VUNPCKHPS Z1, Z0, Z5")
@@ -109,13 +116,57 @@ func (t transposition512) write(w *writer, shape shape512) {
 		})
 	}
 	for _, base := range lanes {
-		w.line("ADDQ $16, %s", base)
+		w.line("ADDQ $%d, %s", t.size, base)
 	}
 	w.line("ADDQ $%d, DI", at)
 	w.line("DECQ CX")
 	w.line("JNZ loop")
 	w.line("VZEROUPPER")
 	w.line("RET")
+}
+
+// loadWords loads words as they lie in memory. The masks K1 … K3 are those of the lanes but the first.
+func loadWords(w *writer, rows []string, to int) {
+	for i, row := range rows {
+		if i == 0 {
+			w.line("VMOVUPS %s, X%d", row, to)
+		} else {
+			w.line("VBROADCASTF32X4 %s, K%d, Z%d", row, i, to)
+		}
+	}
+}
+
+// loadHalves loads eight float32 of each row and makes words of two bfloat16. VCVTNE2PS2BF16 would do it at once, but takes subnormal
+// numbers for zero, also those that are rounded to a normal one.
+func loadHalves(w *writer, rows []string, to int) {
+	for i, row := range rows {
+		if i%2 == 0 {
+			w.line("VMOVUPS %s, Y%d", row, 16+i/2)
+		} else {
+			w.line("VINSERTF64X4 $1, %s, Z%d, Z%[2]d", row, 16+i/2)
+		}
+	}
+	words := fmt.Sprintf("Z%d", to)
+	roundUpper512(w, "Z16", words)
+	roundUpper512(w, "Z17", "Z18")
+	w.line("VPERMT2W Z18, %s, %s", upperHalves512, words)
+}
+
+// upperHalves512 selects the upper halves of the words of two registers.
+const upperHalves512 = "Z26"
+
+func halvesConstants512(w *writer) {
+	roundingConstants512(w)
+	w.line("VMOVDQU16 upperHalves<>+0(SB), %s", upperHalves512)
+}
+
+// upperHalves writes what halvesConstants512 loads.
+func upperHalves(w *writer) {
+	w.WriteString("\n")
+	for i := range 16 {
+		fmt.Fprintf(w, "DATA upperHalves<>+%d(SB)/4, $0x%04x%04x\n", 4*i, 4*i+3, 4*i+1)
+	}
+	w.WriteString("GLOBL upperHalves<>(SB), RODATA|NOPTR, $64\n")
 }
 
 // An across512 makes words of elements of the same column in several rows, as an [across] does, for panels of 12 or 32 columns.
@@ -145,7 +196,7 @@ func (a across512) write(w *writer, shape shape512) {
 	w.line("SHLQ $2, R8")
 	w.line("LEAQ (R10)(R10*2), R11")
 	w.line("MOVQ R10, R13")
-	w.line("SHLQ $%d, R13", log2(16*a.per))
+	w.line("SHLQ $4, R13") // 16 rows ahead: if they lie 1024 bytes apart, 32 would fill their part of the first cache
 	a.prepare(w)
 	if shape.width == 12 {
 		a.fours(w)
@@ -210,15 +261,17 @@ func (a across512) fours(w *writer) {
 	w.label("fourpanels")
 	rows := []string{"", "(R10*1)", "(R10*2)", "(R11*1)"}[:a.per]
 	w.line("MOVQ BX, R14")
-	word := 0
+	word := -1
 	for n, p := range pieces {
 		if p.word > word {
-			w.line("LEAQ (R14)(R10*%d), R14", a.per)
+			word++
+			if word > 0 {
+				w.line("LEAQ (R14)(R10*%d), R14", a.per)
+			}
 			w.line("LEAQ (R14)(R13*1), R9")
 			for _, row := range rows {
 				w.line("PREFETCHT0 (R9)%s", row)
 			}
-			word++
 		}
 		load := a.load
 		if n%2 == 0 {
@@ -257,6 +310,16 @@ func acrossAll512(w *writer) {
 			{name: "acrossWords", size: 4, per: 1, load: "VMOVDQU32", prepare: nothing, combine: nothing},
 			{name: "acrossRounded", size: 4, per: 1, load: "VMOVDQU32", prepare: roundingConstants512, combine: func(w *writer) { round512(w, "Z0", "Z16") }},
 			{name: "acrossWidened", size: 2, per: 1, load: "VPMOVZXWD", prepare: nothing, combine: func(w *writer) { w.line("VPSLLD $16, Z0, Z0") }},
+			{name: "acrossRoundedHalves", size: 4, per: 2, load: "VMOVDQU32", prepare: roundingConstants512, combine: func(w *writer) {
+				roundUpper512(w, "Z0", "Z16")
+				roundUpper512(w, "Z1", "Z17")
+				w.line("VPSRLD $16, Z16, Z0")
+				w.line("VPTERNLOGD $0xf8, %s, Z17, Z0", upper512) // Z0 or Z17 and upper
+			}},
+			{name: "acrossHalves", size: 2, per: 2, load: "VPMOVZXWD", prepare: nothing, combine: func(w *writer) {
+				w.line("VPSLLD $16, Z1, Z1")
+				w.line("VPORD Z1, Z0, Z0")
+			}},
 			{name: "acrossQuads", size: 1, per: 4, load: "VPMOVZXBD", prepare: nothing, combine: func(w *writer) {
 				for i := 1; i < 4; i++ {
 					w.line("VPSLLD $%d, Z%d, Z%[2]d", 8*i, i)

@@ -19,16 +19,6 @@ func transpositions(w *writer) {
 			w.line("VMOVUPS %s, %s", at, to)
 			round(w, to, "Y8", "Y9")
 		}},
-		{name: "transposeRoundedHalves8", bytes: 64, rounded: true, load: func(w *writer, at, to string) {
-			w.line("VMOVUPS %s, %s", at, to)
-			w.line("VMOVUPS 32%s, Y10", at)
-			for _, x := range []string{to, "Y10"} {
-				round(w, x, "Y8", "Y9")
-				w.line("VPSRLD $16, %s, %[1]s", x)
-			}
-			w.line("VPACKUSDW Y10, %s, %[1]s", to) // four of each, and four of each
-			w.line("VPERMQ $0xd8, %s, %[1]s", to)
-		}},
 		{name: "transposeWidened8", bytes: 16, load: func(w *writer, at, to string) {
 			w.line("VPMOVZXWD %s, %s", at, to)
 			w.line("VPSLLD $16, %s, %[1]s", to)

@@ -129,6 +129,7 @@ func layoutsToTry() []shape {
 		{batch: []int{3}, m: []int{50}, n: []int{90}, k: []int{700}},
 		{batch: []int{2, 3}, m: []int{7, 3}, n: []int{5, 8}, k: []int{3, 6}, gap: 3},
 		{m: []int{7}, n: []int{9}, k: []int{1}, left: []int{1, 0}, right: []int{1, 0}},
+		{m: []int{161}, n: []int{171}, k: []int{45}, left: []int{1, 0}, right: []int{1, 0}}, // more columns than are packed at a time
 		{batch: []int{2}, m: []int{3, 40}, n: []int{40}, k: []int{12, 10}, left: []int{3, 1, 0, 4, 2}, right: []int{2, 0, 3, 1}, gap: 1},
 	}
 	for _, left := range permutations(4) {

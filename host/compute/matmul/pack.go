@@ -8,6 +8,8 @@ const (
 	alongWords   = 128  // of each of up to 32 rows
 	acrossWords  = 16   // words along the sums at a time
 	acrossLength = stageWords / acrossWords
+
+	acrossColumns = 144 // that are packed straight at a time: pieces of memory that are long, but not too many panels to write
 )
 
 // A stage is memory between an operand and panels.
@@ -123,8 +125,8 @@ func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 			straight = min(s.rows/s.height, spare/s.height+1) * s.height
 		}
 	}
+	group := max(1, acrossColumns/s.height) * s.height
 	// Vectors that hang over the end of a panel are overwritten by what is packed later, so then there is one at a time.
-	group := 4 * s.height
 	if s.height%8 != 0 && !p.exact {
 		group = s.height
 	}

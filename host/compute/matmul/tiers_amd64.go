@@ -97,13 +97,14 @@ var formatSingles512 = &format{
 var formatHalves512 = &format{
 	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, kernel: checked(12, 32, halves512), ahead: true,
 	float32s: packer[float32]{
-		along: halvesOfFloat32s512, across: halvesOfFloat32sAcross256,
-		straightAlong: alongBy[float32](transposeRoundedHalves8, 2), straightAcross: acrossBy[float32](acrossRoundedHalves, 2),
+		along: halvesOfFloat32s512, across: halvesOfFloat32sAcross256, exact: true,
+		straightAlong: along512[float32](alongRoundedHalves12, alongRoundedHalves32, 2, 1), straightAcross: across512[float32](acrossRoundedHalves12, acrossRoundedHalves32, 2),
 	},
 	bfloat16s: packer[uint16]{
-		along: copyAlong[uint16], across: halvesAcross256, straightAlong: alongBy[uint16](transpose8, 2), straightAcross: acrossBy[uint16](acrossHalves, 2),
+		along: copyAlong[uint16], across: halvesAcross256, exact: true,
+		straightAlong: along512[uint16](alongWords12, alongWords32, 2, 1), straightAcross: across512[uint16](acrossHalves12, acrossHalves32, 2),
 	},
-	helpers: helpers256,
+	helpers: helpers512,
 }
 
 // The sums of pairs of formatQuads256 saturate in 16 bits.
@@ -190,9 +191,6 @@ func quads512(words, steps int, a, b, c *uint32, stride int, accumulate bool, ne
 func transpose8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
 
 //go:noescape
-func transposeRoundedHalves8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func transposeWidened8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
 
 //go:noescape
@@ -257,12 +255,6 @@ func acrossSingles(dst *uint32, panel, height, panels int, src unsafe.Pointer, l
 
 //go:noescape
 func acrossWidened(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
-
-//go:noescape
-func acrossRoundedHalves(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
-
-//go:noescape
-func acrossHalves(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
 
 //go:noescape
 func acrossPairs(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
@@ -340,6 +332,12 @@ func alongRounded12(dst *uint32, src unsafe.Pointer, ld, blocks int)
 func alongRounded32(dst *uint32, src unsafe.Pointer, ld, blocks int)
 
 //go:noescape
+func alongRoundedHalves12(dst *uint32, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func alongRoundedHalves32(dst *uint32, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
 func alongWidened12(dst *uint32, src unsafe.Pointer, ld, blocks int)
 
 //go:noescape
@@ -362,6 +360,18 @@ func acrossWidened12(dst *uint32, panel, panels int, columns uint32, src unsafe.
 
 //go:noescape
 func acrossWidened32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossRoundedHalves12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossRoundedHalves32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossHalves12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
+
+//go:noescape
+func acrossHalves32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
 
 //go:noescape
 func acrossQuads12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
