@@ -13,6 +13,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
@@ -26,8 +27,8 @@ type Sizes struct {
 // A Plan computes attention of given sizes. It may be used by several goroutines at once.
 type Plan struct {
 	Sizes
-	scale  float32 // of the products of queries and keys
-	rounds bool    // operands of products to bfloat16
+	scale  float32    // of the products of queries and keys
+	form   loops.Form // of blocks that are operands of products
 	panels *matmul.Panels
 	// Blocks of weights and results are as wide as right panels; left panels have so many rows.
 	width, height   int
@@ -54,8 +55,14 @@ func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 		return nil, fmt.Errorf("attention in %v: %w", a, err)
 	}
 	p := &Plan{
-		Sizes: s, scale: float32(1 / math.Sqrt(float64(s.Size))), rounds: a == matmul.BFloat16,
+		Sizes: s, scale: float32(1 / math.Sqrt(float64(s.Size))),
 		panels: panels, width: panels.Columns(), height: panels.Rows(),
+	}
+	switch {
+	case panels.Pairs():
+		p.form = loops.Paired
+	case a == matmul.BFloat16:
+		p.form = loops.Rounded
 	}
 	p.padded = roundUp(s.Size, p.height)
 	for _, o := range []struct {

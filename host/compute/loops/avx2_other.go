@@ -2,7 +2,7 @@
 
 package loops
 
-const hasAVX2 = false
+const hasAVX2, hasAVX512 = false, false
 
 var hasAVX512 = false
 
@@ -17,6 +17,12 @@ func expLinVectors(dst, a []float32, scale, down float32) int {
 func maxColumnsVectors(most, a []float32) int { panic("loops: no AVX2") }
 func expColumnsVectors(a []float32, scale float32, down, sums []float32, rounds bool) int {
 	panic("loops: no AVX2")
+}
+func pairedColumnsVectors(a []float32, scale float32, down, sums []float32) int {
+	panic("loops: no AVX-512")
+}
+func pairedRowsVectors(a, d, inRows []float32, scale float32, down, means []float32) {
+	panic("loops: no AVX-512")
 }
 func expRowsVectors(a, d []float32, scale float32, down, means []float32, rounds bool) {
 	panic("loops: no AVX2")

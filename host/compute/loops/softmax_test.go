@@ -14,14 +14,14 @@ func TestSoftmaxOfKnown(t *testing.T) {
 		t.Errorf("maxima are %v", most)
 	}
 	down, sums := []float32{2, 0, 6}, []float32{10, 0, 0}
-	plainExpColumns(a, 2, down, sums, false, 0)
+	plainExpColumns(a, 2, down, sums, Exact, 0)
 	for j, want := range []float64{10 + 1 + math.Exp(-1), math.Exp(-4) + math.Exp(-2), 2} {
 		if math.Abs(float64(sums[j])-want) > 1e-6 {
 			t.Errorf("sum %d is %v, want %v", j, sums[j], want)
 		}
 	}
 	b, d := []float32{0, -1, -2, -0.5}, []float32{3, 4, 5, 6}
-	plainExpRows(b, d, 0.5, []float32{0, 1}, []float32{2, 7}, true)
+	plainExpRows(b, d, nil, 0.5, []float32{0, 1}, []float32{2, 7}, Rounded)
 	for i, x := range []float64{0, -0.5, -2, -1.25} {
 		weight := math.Exp(x)
 		adjoint := weight * (float64(3+i) - []float64{2, 7}[i/2]) * 0.5
