@@ -4,8 +4,12 @@
 // Keys after the last query of a block are never multiplied, which is nearly half of all.
 //
 // Products are those of package matmul, with operands rounded to bfloat16 or as they are, and sums in float32. A block of weights
-// is as wide as a panel, so that the product that makes it leaves it as an operand of the next one. Results have the same bits on
-// all processors, in any order of tasks. This package knows slices of numbers; graphs and devices are known to its callers.
+// is as wide as a panel, so that the product that makes it leaves it as an operand of the next one. Where the processor multiplies
+// pairs of bfloat16, the exponential joins two rows of the block in the end; nothing else differs but how many words lie along a sum.
+// Weights are rounded after they are added up.
+//
+// Results have the same bits for any number of threads, and on all processors but those that multiply pairs, which add up in an
+// order of their own, as they do in other products. This package knows slices of numbers; graphs and devices are known to its callers.
 package attention
 
 import (
