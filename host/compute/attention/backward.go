@@ -26,13 +26,12 @@ type backward struct {
 	dQuery                                   []float32 // [queries/width, elements, width]
 	// Of a block of queries and keys.
 	weights, dScores []float32 // [queries, width]: a row for each query, or in the end for the queries of a word
-	dScoreRows       []float32 // the adjoints of scores with a row for each query, in words of keys
 	turned           []float32 // adjoints of scores, [queries/width, words of keys, width]
 }
 
 func (p *Plan) newBackward() *backward {
 	block := p.block()
-	s := &backward{
+	return &backward{
 		Multiplier:    p.panels.Multiplier(),
 		keyColumns:    make([]float32, p.keys.columns.Size(p.Context, p.Size)),
 		valueColumns:  make([]float32, p.keys.columns.Size(p.Context, p.Size)),
@@ -49,11 +48,6 @@ func (p *Plan) newBackward() *backward {
 		dScores:       make([]float32, roundUp(block, p.height)*p.width),
 		turned:        make([]float32, block*p.panels.Words(block)),
 	}
-	s.dScoreRows = s.dScores
-	if p.form == loops.Paired {
-		s.dScoreRows = make([]float32, block*p.panels.Words(p.width))
-	}
-	return s
 }
 
 // gradient is what a call of Backward reads and writes.
@@ -121,9 +115,10 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 		for key := first; key < last; key += p.width {
 			p.backwardKeys(s, g, batch, from, to, key, logs)
 			// Turned, the adjoints of scores are operands of the adjoints of queries.
-			for i := max(0, key-from); i < n; i += p.width {
+			unseen := max(0, key-from)
+			for i := unseen; i < n; i += p.width {
 				to := s.turned[i*words(p.block())+words(key-first)*p.width:]
-				loops.Transpose(to, p.width, s.dScoreRows[i*words(p.width):], words(p.width), min(p.width, n-i), words(p.width), nil)
+				p.form.Turn(to, p.width, s.dScores[(unseen+words(i-unseen))*p.width:], p.width, words(min(p.width, n-i)), p.width)
 			}
 		}
 		p.addToQueries(s, from, to, first, last)
@@ -143,7 +138,7 @@ func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, 
 	}
 	weights, dScores := s.weights[first*width:n*width], s.dScores[first*width:n*width]
 	p.hideKeys(weights, g.Segments, batch, from+first, to, key)
-	loops.ExpRows(weights, dScores, s.dScoreRows[first*words(width):], p.scale, logs[first:], s.means[first:n], p.form)
+	loops.ExpRows(weights, dScores, p.scale, logs[first:], s.means[first:n], p.form)
 	all, before := words(n), words(first)
 	for i := 0; i < p.Size; i += height {
 		at := key*p.padded + i*width

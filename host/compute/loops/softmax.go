@@ -54,18 +54,42 @@ func ExpColumns(a []float32, scale float32, down, sums []float32, form Form) {
 // ExpRows replaces the scores in a by weights, as ExpColumns does, and the adjoints of the weights in d by those of the scores
 // before they were scaled: weight·(d − mean)·scale. down and means have an element for each row. Both results get the form. Where a
 // score is −∞, both are 0, even if another number of the row is NaN.
-//
-// For Paired, inRows gets the adjoints of the scores a second time, rounded and row by row, two neighbours of a row in a word. Rows
-// have an even number of elements then.
-func ExpRows(a, d, inRows []float32, scale float32, down, means []float32, form Form) {
+func ExpRows(a, d []float32, scale float32, down, means []float32, form Form) {
 	width := len(a) / len(down)
 	switch {
 	case form == Paired && hasAVX512 && width%16 == 0:
-		pairedRowsVectors(a, d, inRows, scale, down, means)
+		pairedRowsVectors(a, d, scale, down, means)
 	case form != Paired && hasAVX2 && width%8 == 0:
 		expRowsVectors(a, d, scale, down, means, form == Rounded)
 	default:
-		plainExpRows(a, d, inRows, scale, down, means, form)
+		plainExpRows(a, d, scale, down, means, form)
+	}
+}
+
+// Turn makes an operand of the columns of another one: element i of row j of what it writes is element j of row i of what it reads.
+// It reads so many rows of words, which are stride apart, and writes words, too. For [Paired] the number of columns is even.
+func (f Form) Turn(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
+	if f != Paired {
+		Transpose(dst, dstStride, src, stride, rows, columns, nil)
+		return
+	}
+	wholeRows, wholeColumns := 0, 0
+	if hasAVX2 {
+		wholeRows, wholeColumns = rows&^7, columns&^7
+		turnPairs256(dst, dstStride, src, stride, wholeRows, wholeColumns)
+	}
+	plainTurnPairs(dst, dstStride, src, stride, wholeRows, rows, 0, columns)
+	plainTurnPairs(dst, dstStride, src, stride, 0, wholeRows, wholeColumns, columns)
+}
+
+// plainTurnPairs turns some rows of some columns.
+func plainTurnPairs(dst []float32, dstStride int, src []float32, stride, firstRow, rows, firstColumn, columns int) {
+	for i := firstRow; i < rows; i++ {
+		for j := firstColumn; j < columns; j += 2 {
+			x, y := math.Float32bits(src[i*stride+j]), math.Float32bits(src[i*stride+j+1])
+			to := dst[j/2*dstStride+2*i:]
+			to[0], to[1] = math.Float32frombits(x&0xffff|y<<16), math.Float32frombits(x>>16|y&0xffff0000)
+		}
 	}
 }
 
@@ -97,7 +121,7 @@ func plainExpColumns(a []float32, scale float32, down, sums []float32, form Form
 	}
 }
 
-func plainExpRows(a, d, inRows []float32, scale float32, down, means []float32, form Form) {
+func plainExpRows(a, d []float32, scale float32, down, means []float32, form Form) {
 	width := len(a) / len(down)
 	for i := range a {
 		row, column := i/width, i%width
@@ -108,9 +132,6 @@ func plainExpRows(a, d, inRows []float32, scale float32, down, means []float32, 
 		}
 		form.put(a, row, column, width, x)
 		form.put(d, row, column, width, y)
-		if form == Paired {
-			setHalf(&inRows[i/2], column, y)
-		}
 	}
 }
 
@@ -122,15 +143,11 @@ func (f Form) put(block []float32, row, column, width int, x float32) {
 	case Rounded:
 		block[row*width+column] = math.Float32frombits(uint32(short(x)) << 16)
 	case Paired:
-		setHalf(&block[row/2*width+column], row, x)
+		word := &block[row/2*width+column]
+		bits := uint32(short(x)) // the first row makes the second zero
+		if row%2 == 1 {
+			bits = math.Float32bits(*word) | bits<<16
+		}
+		*word = math.Float32frombits(bits)
 	}
-}
-
-// setHalf writes element i, rounded to bfloat16, to the word that it shares with a neighbour. The first of both makes the other zero.
-func setHalf(word *float32, i int, x float32) {
-	bits := uint32(short(x))
-	if i%2 == 1 {
-		bits = math.Float32bits(*word) | bits<<16
-	}
-	*word = math.Float32frombits(bits)
 }

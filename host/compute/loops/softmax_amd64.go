@@ -5,7 +5,6 @@ package loops
 import (
 	"math"
 	"simd/archsimd"
-	"unsafe"
 )
 
 var negInf = float32(math.Inf(-1))
@@ -160,15 +159,15 @@ func expRows512(a, d []float32, scale float32, down, means []float32, rounds boo
 }
 
 // pairedRowsVectors is expRowsVectors for [Paired].
-func pairedRowsVectors(a, d, inRows []float32, scale float32, down, means []float32) {
+func pairedRowsVectors(a, d []float32, scale float32, down, means []float32) {
 	all := archsimd.BroadcastFloat32x16
 	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
 	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
 	round := newRounding()
-	width, times, hidden, rows := len(a)/len(down), all(scale), all(negInf), shorts(inRows)
+	width, times, hidden := len(a)/len(down), all(scale), all(negInf)
 	for row := range down {
 		less, mean := all(down[row]), all(means[row])
-		first, to := row%2 == 0, row/2*width-row*width
+		to := row / 2 * width
 		for i := row * width; i < (row+1)*width; i += 16 {
 			score := get16(a[i:])
 			seen := score.NotEqual(hidden)
@@ -176,24 +175,18 @@ func pairedRowsVectors(a, d, inRows []float32, scale float32, down, means []floa
 			x = weight512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one).Masked(seen)
 			y := get16(d[i:]).Sub(mean).Mul(x).Mul(times).Masked(seen)
 			p, q := round.short(x), round.short(y)
-			lower := q.ShiftAllRight(16)
-			lower.TruncToUint16().Store(rows[i:])
-			if first {
-				p, q = p.ShiftAllRight(16), lower
+			if row%2 == 0 {
+				p, q = p.ShiftAllRight(16), q.ShiftAllRight(16)
 			} else {
-				p = p.And(round.upper).Or(get16(a[i+to:]).ToBits())
-				q = q.And(round.upper).Or(get16(d[i+to:]).ToBits())
+				p = p.And(round.upper).Or(get16(a[to:]).ToBits())
+				q = q.And(round.upper).Or(get16(d[to:]).ToBits())
 			}
-			p.BitsToFloat32().Store(a[i+to:])
-			q.BitsToFloat32().Store(d[i+to:])
+			p.BitsToFloat32().Store(a[to:])
+			q.BitsToFloat32().Store(d[to:])
+			to += 16
 		}
 	}
 	archsimd.ClearAVXUpperBits()
-}
-
-// shorts shows the halves of words.
-func shorts(a []float32) []uint16 {
-	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(a))), 2*len(a))
 }
 
 func expRows256(a, d []float32, scale float32, down, means []float32, rounds bool) {
