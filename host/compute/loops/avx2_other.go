@@ -2,7 +2,7 @@
 
 package loops
 
-const hasAVX2, hasAVX512 = false, false
+const hasAVX2 = false
 
 var hasAVX512 = false
 
