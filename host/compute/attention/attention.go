@@ -4,8 +4,12 @@
 // Keys after the last query of a block are never multiplied, which is nearly half of all.
 //
 // Products are those of package matmul, with operands rounded to bfloat16 or as they are, and sums in float32. A block of weights
-// is as wide as a panel, so that the product that makes it leaves it as an operand of the next one. Results have the same bits on
-// all processors, in any order of tasks. This package knows slices of numbers; graphs and devices are known to its callers.
+// is as wide as a panel, so that the product that makes it leaves it as an operand of the next one. Where the processor multiplies
+// pairs of bfloat16, the exponential joins two rows of the block in the end; nothing else differs but how many words lie along a sum.
+// Weights are rounded after they are added up.
+//
+// Results have the same bits for any number of threads, and on all processors but those that multiply pairs, which add up in an
+// order of their own, as they do in other products. This package knows slices of numbers; graphs and devices are known to its callers.
 package attention
 
 import (
@@ -13,6 +17,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
@@ -26,8 +31,8 @@ type Sizes struct {
 // A Plan computes attention of given sizes. It may be used by several goroutines at once.
 type Plan struct {
 	Sizes
-	scale  float32 // of the products of queries and keys
-	rounds bool    // operands of products to bfloat16
+	scale  float32    // of the products of queries and keys
+	form   loops.Form // of blocks that are operands of products
 	panels *matmul.Panels
 	// Blocks of weights and results are as wide as right panels; left panels have so many rows.
 	width, height   int
@@ -54,8 +59,14 @@ func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 		return nil, fmt.Errorf("attention in %v: %w", a, err)
 	}
 	p := &Plan{
-		Sizes: s, scale: float32(1 / math.Sqrt(float64(s.Size))), rounds: a == matmul.BFloat16,
+		Sizes: s, scale: float32(1 / math.Sqrt(float64(s.Size))),
 		panels: panels, width: panels.Columns(), height: panels.Rows(),
+	}
+	switch {
+	case panels.Pairs():
+		p.form = loops.Paired
+	case a == matmul.BFloat16:
+		p.form = loops.Rounded
 	}
 	p.padded = roundUp(s.Size, p.height)
 	for _, o := range []struct {

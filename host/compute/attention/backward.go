@@ -2,6 +2,7 @@ package attention
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
@@ -24,8 +25,8 @@ type backward struct {
 	means                                    []float32 // of the adjoints of the weights
 	dQuery                                   []float32 // [queries/width, elements, width]
 	// Of a block of queries and keys.
-	weights, dScores []float32 // [queries, width]: a row for each query
-	turned           []float32 // adjoints of scores, [queries/width, keys, width]
+	weights, dScores []float32 // [queries, width]: a row for each query, or in the end for the queries of a word
+	turned           []float32 // adjoints of scores, [queries/width, words of keys, width]
 }
 
 func (p *Plan) newBackward() *backward {
@@ -45,7 +46,7 @@ func (p *Plan) newBackward() *backward {
 		dQuery:        make([]float32, block*p.padded),
 		weights:       make([]float32, roundUp(block, p.height)*p.width),
 		dScores:       make([]float32, roundUp(block, p.height)*p.width),
-		turned:        make([]float32, block*block),
+		turned:        make([]float32, block*p.panels.Words(block)),
 	}
 }
 
@@ -97,7 +98,7 @@ func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
 
 // backwardQueries computes the adjoints of a block of queries, and what they add to those of the keys and values they see.
 func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to int) {
-	n := to - from
+	n, words := to-from, p.panels.Words
 	at := p.query(batch, 0, head)
 	p.queries.rows.Pack(s.queryRows, g.Query[at:], from, n, 0, p.Size)
 	p.queries.rows.Pack(s.dRows, g.dMixed[at:], from, n, 0, p.Size)
@@ -114,8 +115,10 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 		for key := first; key < last; key += p.width {
 			p.backwardKeys(s, g, batch, from, to, key, logs)
 			// Turned, the adjoints of scores are operands of the adjoints of queries.
-			for i := max(0, key-from); i < n; i += p.width {
-				loops.Transpose(s.turned[i*p.block()+(key-first)*p.width:], p.width, s.dScores[i*p.width:], p.width, min(p.width, n-i), p.width, nil)
+			unseen := max(0, key-from)
+			for i := unseen; i < n; i += p.width {
+				to := s.turned[i*words(p.block())+words(key-first)*p.width:]
+				p.form.Turn(to, p.width, s.dScores[(unseen+words(i-unseen))*p.width:], p.width, words(min(p.width, n-i)), p.width)
 			}
 		}
 		p.addToQueries(s, from, to, first, last)
@@ -126,40 +129,41 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 // backwardKeys computes the adjoints of the scores of a block of queries and as many keys as a panel has, and adds to the adjoints
 // of these keys and their values.
 func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, logs []float32) {
-	width, height, n := p.width, p.height, to-from
+	width, height, n, words := p.width, p.height, to-from, p.panels.Words
+	size := words(p.Size)
 	first := max(0, key-from) // queries before see none of the keys
 	for i := first / height * height; i < n; i += height {
-		s.Multiply(p.Size, s.queryRows[i*p.Size:], s.keyColumns[key*p.Size:], s.weights[i*width:], width, false)
-		s.Multiply(p.Size, s.dRows[i*p.Size:], s.valueColumns[key*p.Size:], s.dScores[i*width:], width, false)
+		s.Multiply(size, s.queryRows[i*size:], s.keyColumns[key*size:], s.weights[i*width:], width, false)
+		s.Multiply(size, s.dRows[i*size:], s.valueColumns[key*size:], s.dScores[i*width:], width, false)
 	}
 	weights, dScores := s.weights[first*width:n*width], s.dScores[first*width:n*width]
-	loops.ExpRows(weights, dScores, p.scale, logs[first:], s.means[first:n], p.rounds)
-	p.hideKeys(weights, dScores, g.Segments, batch, from+first, to, key)
+	p.hideKeys(weights, g.Segments, batch, from+first, to, key)
+	loops.ExpRows(weights, dScores, p.scale, logs[first:], s.means[first:n], p.form)
+	all, before := words(n), words(first)
 	for i := 0; i < p.Size; i += height {
 		at := key*p.padded + i*width
-		s.Multiply(n-first, s.dAcross[i*n+first*height:], weights, s.dValue[at:], width, true)
-		s.Multiply(n-first, s.queriesAcross[i*n+first*height:], dScores, s.dKey[at:], width, true)
+		s.Multiply(all-before, s.dAcross[i*all+before*height:], weights, s.dValue[at:], width, true)
+		s.Multiply(all-before, s.queriesAcross[i*all+before*height:], dScores, s.dKey[at:], width, true)
 	}
 }
 
 // addToQueries computes what a block of keys adds to the adjoints of a block of queries.
 func (p *Plan) addToQueries(s *backward, from, to, first, last int) {
-	width, height := p.width, p.height
+	width, height, words := p.width, p.height, p.panels.Words
 	for i := 0; i < to-from; i += width {
-		seen := min(last, from+i+width) - first
+		seen := words(min(last, from+i+width) - first)
 		for j := 0; j < p.Size; j += height {
-			s.Multiply(seen, s.keysAcross[j*p.Context+first*height:], s.turned[i*p.block():], s.dQuery[i*p.padded+j*width:], width, first > 0)
+			s.Multiply(seen, s.keysAcross[j*words(p.Context)+words(first)*height:], s.turned[i*words(p.block()):], s.dQuery[i*p.padded+j*width:], width, first > 0)
 		}
 	}
 }
 
-// hideKeys makes the weights, and the adjoints of the scores, zero of the keys that queries do not see. The first query is the
-// first one that sees one of the keys.
-func (p *Plan) hideKeys(weights, dScores []float32, segments []int32, batch, from, to, key int) {
+// hideKeys makes the scores −∞ of the keys that queries do not see. The first query is the first one that sees one of the keys.
+func (p *Plan) hideKeys(scores []float32, segments []int32, batch, from, to, key int) {
+	infinite := float32(math.Inf(-1))
 	for query := from; query < min(to, key+p.width-1); query++ {
-		row := (query - from) * p.width
-		clear(weights[row+query+1-key : row+p.width])
-		clear(dScores[row+query+1-key : row+p.width])
+		row := scores[(query-from)*p.width:][:p.width]
+		loops.Fill(row[query+1-key:], infinite)
 	}
 	if segments == nil {
 		return
@@ -169,10 +173,10 @@ func (p *Plan) hideKeys(weights, dScores []float32, segments []int32, batch, fro
 		return
 	}
 	for query := from; query < to; query++ {
-		row := (query - from) * p.width
+		row := scores[(query-from)*p.width:][:p.width]
 		for i := key; i < min(key+p.width, query); i++ {
 			if own[i] != own[query] {
-				weights[row+i-key], dScores[row+i-key] = 0, 0
+				row[i-key] = infinite
 			}
 		}
 	}

@@ -16,7 +16,7 @@ type forward struct {
 	keys          []float32 // rows
 	values        []float32 // across
 	query         []float32 // columns
-	weights       []float32 // [keys, width]: a row for each key
+	weights       []float32 // [keys, width]: a row for each key, or in the end for the keys of a word
 	result        []float32 // [elements, width]
 	largest, sums []float32
 }
@@ -73,11 +73,11 @@ func (p *Plan) operations(from, to int) float64 {
 
 // forwardBlock computes a block of queries, which lie along the rows of a block of weights.
 func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed, logs []float32, in Inputs) {
-	width, height := p.width, p.height
+	width, height, size := p.width, p.height, p.panels.Words(p.Size)
 	queries, keys := min(width, to-query), min(query+width, p.Context)
 	p.queries.columns.Pack(s.query, in.Query[p.query(batch, 0, head):], query, queries, 0, p.Size)
 	for i := 0; i < keys; i += height {
-		s.Multiply(p.Size, s.keys[i*p.Size:], s.query, s.weights[i*width:], width, false)
+		s.Multiply(size, s.keys[i*size:], s.query, s.weights[i*width:], width, false)
 	}
 	weights := s.weights[:keys*width]
 	p.hideFromQueries(weights, in.Segments, batch, query, keys)
@@ -88,10 +88,10 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed, logs 
 	for i := range s.largest {
 		s.largest[i] *= p.scale
 	}
-	loops.ExpColumns(weights, p.scale, s.largest, s.sums, p.rounds)
+	loops.ExpColumns(weights, p.scale, s.largest, s.sums, p.form)
 
 	for i := 0; i < p.Size; i += height {
-		s.Multiply(keys, s.values[i*to:], weights, s.result[i*width:], width, false)
+		s.Multiply(p.panels.Words(keys), s.values[i*p.panels.Words(to):], weights, s.result[i*width:], width, false)
 	}
 	for i := range queries {
 		logs[(batch*p.Heads+head)*p.Context+query+i] = s.largest[i] + float32(math.Log(float64(s.sums[i])))

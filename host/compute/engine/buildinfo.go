@@ -20,8 +20,8 @@ type BuildInfo struct {
 	Backend string `json:"backend"` // module and version of the backend
 
 	// Products says to which type matrix products round their operands, if not float32: "bfloat16" for products that
-	// ask for the device's precision, "tf32" for the others. On the CPU it also names what rounds sums in an order of its own:
-	// "bfloat16/avx512bf16" is the instruction for bfloat16, "bfloat16/library" a build that lacks natives, "float32/fused" what
+	// ask for the device's precision, "tf32" for the others. On the CPU it also names what rounds sums in an order of its own, those of
+	// attention in blocks among them: "bfloat16/avx512bf16" is the instruction for bfloat16, "bfloat16/library" a build that lacks natives, "float32/fused" what
 	// [device.FusedKernels] make of float32.
 	Products string `json:"products,omitempty"`
 

@@ -18,6 +18,12 @@ func maxColumnsVectors(most, a []float32) int { panic("loops: no AVX2") }
 func expColumnsVectors(a []float32, scale float32, down, sums []float32, rounds bool) int {
 	panic("loops: no AVX2")
 }
+func pairedColumnsVectors(a []float32, scale float32, down, sums []float32) int {
+	panic("loops: no AVX-512")
+}
+func pairedRowsVectors(a, d []float32, scale float32, down, means []float32) {
+	panic("loops: no AVX-512")
+}
 func expRowsVectors(a, d []float32, scale float32, down, means []float32, rounds bool) {
 	panic("loops: no AVX2")
 }
@@ -29,6 +35,9 @@ func spread256(dst, a []float32, times int) int               { panic("loops: no
 func largest256(dst, a []float32, size int)                   { panic("loops: no AVX2") }
 func quantize512(q *Quantizer, r *Quantized, a []float32) int { panic("loops: no AVX-512") }
 func extreme256(op Op, dst, a []float32, size int)            { panic("loops: no AVX2") }
+func turnPairs256(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
+	panic("loops: no AVX2")
+}
 func transpose256(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32) {
 	panic("loops: no AVX2")
 }

@@ -26,27 +26,71 @@ func MaxColumns(most, a []float32) {
 	plainMaxColumns(most, a, from)
 }
 
+// A Form is what a block of numbers becomes in the end, as an operand of products.
+type Form int
+
+// The forms. Paired joins rows 2i and 2i+1, of which it makes row i: each word of 32 bits holds two elements of a column in bfloat16, that
+// of the row with the even number in its lower half. The last of an odd number of rows is joined with zeros.
+const (
+	Exact   Form = iota
+	Rounded      // to bfloat16
+	Paired
+)
+
 // ExpColumns makes weights of the scores in a, which has rows of len(sums) elements. It replaces a score x by the weight
 // exp(x·scale − down), where down is that of its column, or by 0 where that is below exp(−87), and adds the weight to the sum of its
-// column. Each 64 rows are added up before they are added to what came before. If rounds is true, the weights are rounded to
-// bfloat16 after that.
-func ExpColumns(a []float32, scale float32, down, sums []float32, rounds bool) {
+// column. Each 64 rows are added up before they are added to what came before. After that, weights get their form.
+func ExpColumns(a []float32, scale float32, down, sums []float32, form Form) {
 	from := 0
-	if hasAVX2 {
-		from = expColumnsVectors(a, scale, down, sums, rounds)
+	switch {
+	case form == Paired && hasAVX512:
+		from = pairedColumnsVectors(a, scale, down, sums)
+	case form != Paired && hasAVX2:
+		from = expColumnsVectors(a, scale, down, sums, form == Rounded)
 	}
-	plainExpColumns(a, scale, down, sums, rounds, from)
+	plainExpColumns(a, scale, down, sums, form, from)
 }
 
 // ExpRows replaces the scores in a by weights, as ExpColumns does, and the adjoints of the weights in d by those of the scores
-// before they were scaled: weight·(d − mean)·scale. down and means have an element for each row. If rounds is true, both results
-// are rounded to bfloat16.
-func ExpRows(a, d []float32, scale float32, down, means []float32, rounds bool) {
-	if width := len(a) / len(down); hasAVX2 && width%8 == 0 {
-		expRowsVectors(a, d, scale, down, means, rounds)
+// before they were scaled: weight·(d − mean)·scale. down and means have an element for each row. Both results get the form. Where a
+// score is −∞, both are 0, even if another number of the row is NaN.
+func ExpRows(a, d []float32, scale float32, down, means []float32, form Form) {
+	width := len(a) / len(down)
+	switch {
+	case form == Paired && hasAVX512 && width%16 == 0:
+		pairedRowsVectors(a, d, scale, down, means)
+	case form != Paired && hasAVX2 && width%8 == 0:
+		expRowsVectors(a, d, scale, down, means, form == Rounded)
+	default:
+		plainExpRows(a, d, scale, down, means, form)
+	}
+}
+
+// Turn makes an operand of the columns of another one: element i of row j of what it writes is element j of row i of what it reads.
+// It reads so many rows of words, which are stride apart, and writes words, too. For [Paired] the number of columns is even.
+func (f Form) Turn(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
+	if f != Paired {
+		Transpose(dst, dstStride, src, stride, rows, columns, nil)
 		return
 	}
-	plainExpRows(a, d, scale, down, means, rounds)
+	wholeRows, wholeColumns := 0, 0
+	if hasAVX2 {
+		wholeRows, wholeColumns = rows&^7, columns&^7
+		turnPairs256(dst, dstStride, src, stride, wholeRows, wholeColumns)
+	}
+	plainTurnPairs(dst, dstStride, src, stride, wholeRows, rows, 0, columns)
+	plainTurnPairs(dst, dstStride, src, stride, 0, wholeRows, wholeColumns, columns)
+}
+
+// plainTurnPairs turns some rows of some columns.
+func plainTurnPairs(dst []float32, dstStride int, src []float32, stride, firstRow, rows, firstColumn, columns int) {
+	for i := firstRow; i < rows; i++ {
+		for j := firstColumn; j < columns; j += 2 {
+			x, y := math.Float32bits(src[i*stride+j]), math.Float32bits(src[i*stride+j+1])
+			to := dst[j/2*dstStride+2*i:]
+			to[0], to[1] = math.Float32frombits(x&0xffff|y<<16), math.Float32frombits(x>>16|y&0xffff0000)
+		}
+	}
 }
 
 // sumRows is the number of rows whose exponentials are added up before they are added to those of others.
@@ -62,7 +106,7 @@ func plainMaxColumns(most, a []float32, from int) {
 	}
 }
 
-func plainExpColumns(a []float32, scale float32, down, sums []float32, rounds bool, from int) {
+func plainExpColumns(a []float32, scale float32, down, sums []float32, form Form, from int) {
 	width := len(sums)
 	for j := from; j < width; j++ {
 		for start := 0; start < len(a); start += sumRows * width {
@@ -70,26 +114,40 @@ func plainExpColumns(a []float32, scale float32, down, sums []float32, rounds bo
 			for i := start + j; i < min(len(a), start+sumRows*width); i += width {
 				x := weight(float32(a[i]*scale) - down[j])
 				sum += x
-				a[i] = roundedIf(rounds, x)
+				form.put(a, i/width, j, width, x)
 			}
 			sums[j] += sum
 		}
 	}
 }
 
-func plainExpRows(a, d []float32, scale float32, down, means []float32, rounds bool) {
+func plainExpRows(a, d []float32, scale float32, down, means []float32, form Form) {
 	width := len(a) / len(down)
 	for i := range a {
-		row := i / width
-		x := weight(float32(a[i]*scale) - down[row])
-		a[i] = roundedIf(rounds, x)
-		d[i] = roundedIf(rounds, float32(x*(d[i]-means[row]))*scale)
+		row, column := i/width, i%width
+		x, y := float32(0), float32(0)
+		if !math.IsInf(float64(a[i]), -1) {
+			x = weight(float32(a[i]*scale) - down[row])
+			y = float32(x*(d[i]-means[row])) * scale
+		}
+		form.put(a, row, column, width, x)
+		form.put(d, row, column, width, y)
 	}
 }
 
-func roundedIf(rounds bool, x float32) float32 {
-	if !rounds {
-		return x
+// put writes the result of an element of a block. Rows come one after the other, as Paired overwrites those that have been read.
+func (f Form) put(block []float32, row, column, width int, x float32) {
+	switch f {
+	case Exact:
+		block[row*width+column] = x
+	case Rounded:
+		block[row*width+column] = math.Float32frombits(uint32(short(x)) << 16)
+	case Paired:
+		word := &block[row/2*width+column]
+		bits := uint32(short(x)) // the first row makes the second zero
+		if row%2 == 1 {
+			bits = math.Float32bits(*word) | bits<<16
+		}
+		*word = math.Float32frombits(bits)
 	}
-	return math.Float32frombits(uint32(short(x)) << 16)
 }

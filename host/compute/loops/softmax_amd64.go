@@ -2,7 +2,12 @@
 
 package loops
 
-import "simd/archsimd"
+import (
+	"math"
+	"simd/archsimd"
+)
+
+var negInf = float32(math.Inf(-1))
 
 // maxColumnsVectors returns how many columns it has computed, as expColumnsVectors does.
 func maxColumnsVectors(most, a []float32) (from int) {
@@ -64,6 +69,40 @@ func expColumns512(a []float32, scale float32, down, sums []float32, rounds bool
 	total.Store(sums[from:])
 }
 
+// pairedColumnsVectors is expColumnsVectors for [Paired].
+func pairedColumnsVectors(a []float32, scale float32, down, sums []float32) (from int) {
+	all := archsimd.BroadcastFloat32x16
+	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
+	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
+	round := newRounding()
+	width, times := len(sums), all(scale)
+	for ; from+16 <= width; from += 16 {
+		less, total := get16(down[from:]), get16(sums[from:])
+		for start := from; start < len(a); start += sumRows * width {
+			var sum floats16
+			end, to := min(len(a), start+sumRows*width), from+(start-from)/2
+			for i := start; i < end; i += 2 * width {
+				x := get16(a[i:]).Mul(times).Sub(less)
+				x = weight512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
+				sum = sum.Add(x)
+				word := round.short(x).ShiftAllRight(16)
+				if i+width < end {
+					x := get16(a[i+width:]).Mul(times).Sub(less)
+					x = weight512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
+					sum = sum.Add(x)
+					word = word.Or(round.short(x).And(round.upper))
+				}
+				word.BitsToFloat32().Store(a[to:])
+				to += width
+			}
+			total = total.Add(sum)
+		}
+		total.Store(sums[from:])
+	}
+	archsimd.ClearAVXUpperBits()
+	return from
+}
+
 func expColumns256(a []float32, scale float32, down, sums []float32, rounds bool, from int) {
 	all, bits := archsimd.BroadcastFloat32x8, archsimd.BroadcastUint32x8
 	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
@@ -101,13 +140,15 @@ func expRows512(a, d []float32, scale float32, down, means []float32, rounds boo
 	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
 	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
 	round := newRounding()
-	width, times := len(a)/len(down), all(scale)
+	width, times, hidden := len(a)/len(down), all(scale), all(negInf)
 	for row, l := range down {
 		less, mean := all(l), all(means[row])
 		for i := row * width; i < (row+1)*width; i += 16 {
-			x := get16(a[i:]).Mul(times).Sub(less)
-			x = weight512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
-			y := get16(d[i:]).Sub(mean).Mul(x).Mul(times)
+			score := get16(a[i:])
+			seen := score.NotEqual(hidden)
+			x := score.Mul(times).Sub(less)
+			x = weight512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one).Masked(seen)
+			y := get16(d[i:]).Sub(mean).Mul(x).Mul(times).Masked(seen)
 			if rounds {
 				x, y = round.float(x), round.float(y)
 			}
@@ -117,19 +158,52 @@ func expRows512(a, d []float32, scale float32, down, means []float32, rounds boo
 	}
 }
 
+// pairedRowsVectors is expRowsVectors for [Paired].
+func pairedRowsVectors(a, d []float32, scale float32, down, means []float32) {
+	all := archsimd.BroadcastFloat32x16
+	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
+	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
+	round := newRounding()
+	width, times, hidden := len(a)/len(down), all(scale), all(negInf)
+	for row := range down {
+		less, mean := all(down[row]), all(means[row])
+		to := row / 2 * width
+		for i := row * width; i < (row+1)*width; i += 16 {
+			score := get16(a[i:])
+			seen := score.NotEqual(hidden)
+			x := score.Mul(times).Sub(less)
+			x = weight512(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one).Masked(seen)
+			y := get16(d[i:]).Sub(mean).Mul(x).Mul(times).Masked(seen)
+			p, q := round.short(x), round.short(y)
+			if row%2 == 0 {
+				p, q = p.ShiftAllRight(16), q.ShiftAllRight(16)
+			} else {
+				p = p.And(round.upper).Or(get16(a[to:]).ToBits())
+				q = q.And(round.upper).Or(get16(d[to:]).ToBits())
+			}
+			p.BitsToFloat32().Store(a[to:])
+			q.BitsToFloat32().Store(d[to:])
+			to += 16
+		}
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
 func expRows256(a, d []float32, scale float32, down, means []float32, rounds bool) {
 	all, bits := archsimd.BroadcastFloat32x8, archsimd.BroadcastUint32x8
 	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
 	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
 	bias := archsimd.BroadcastInt32x8(127)
 	half, last, quiet := bits(0x7fff), bits(1), bits(1<<22)
-	width, times := len(a)/len(down), all(scale)
+	width, times, hidden := len(a)/len(down), all(scale), all(negInf)
 	for row, l := range down {
 		less, mean := all(l), all(means[row])
 		for i := row * width; i < (row+1)*width; i += 8 {
-			x := get(a[i:]).Mul(times).Sub(less)
-			x = weight256(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one, bias)
-			y := get(d[i:]).Sub(mean).Mul(x).Mul(times)
+			score := get(a[i:])
+			seen := score.NotEqual(hidden)
+			x := score.Mul(times).Sub(less)
+			x = weight256(x, low, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one, bias).Masked(seen)
+			y := get(d[i:]).Sub(mean).Mul(x).Mul(times).Masked(seen)
 			if rounds {
 				x = shortBits(x, half, last, quiet).ShiftAllLeft(16).BitsToFloat32()
 				y = shortBits(y, half, last, quiet).ShiftAllLeft(16).BitsToFloat32()

@@ -78,8 +78,8 @@ func TestSoftmax(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 4))
 		for _, width := range []int{1, 4, 8, 16, 20, 32, 40, 64} {
 			for _, rows := range []int{1, 2, 63, 64, 65, 200} {
-				for _, rounds := range []bool{false, true} {
-					name := fmt.Sprintf("%d·%d, rounded %v", rows, width, rounds)
+				for _, form := range []Form{Exact, Rounded, Paired} {
+					name := fmt.Sprintf("%d·%d, form %v", rows, width, form)
 					a, d := scores(r, rows*width), scores(r, rows*width)
 					if rows > 2 && width > 4 { // NaN stays in its column or row; maxima may pass over it
 						a[2*width+3], d[width+1] = float32(math.NaN()), float32(math.Inf(1))
@@ -96,10 +96,10 @@ func TestSoftmax(t *testing.T) {
 					got, want := slices.Clone(a), slices.Clone(a)
 					sums, wantSums := scores(r, width), make([]float32, width)
 					copy(wantSums, sums)
-					ExpColumns(got, 0.5, most, sums, rounds)
-					plainExpColumns(want, 0.5, most, wantSums, rounds, 0)
-					if i := differs(got, want); i >= 0 {
-						t.Fatalf("%s: exponential %d is %v, want %v", name, i, got[i], want[i])
+					ExpColumns(got, 0.5, most, sums, form)
+					plainExpColumns(want, 0.5, most, wantSums, form, 0)
+					if i := differs(form.numbers(got), form.numbers(want)); i >= 0 {
+						t.Fatalf("%s: exponential %d is %v, want %v", name, i, form.numbers(got)[i], form.numbers(want)[i])
 					}
 					if i := differs(sums, wantSums); i >= 0 {
 						t.Fatalf("%s: sum %d is %v, want %v", name, i, sums[i], wantSums[i])
@@ -108,16 +108,29 @@ func TestSoftmax(t *testing.T) {
 					down, means := make([]float32, rows), scores(r, rows)
 					got, want = slices.Clone(a), slices.Clone(a)
 					gotD, wantD := slices.Clone(d), slices.Clone(d)
-					ExpRows(got, gotD, 0.5, down, means, rounds)
-					plainExpRows(want, wantD, 0.5, down, means, rounds)
-					if i := differs(got, want); i >= 0 {
-						t.Fatalf("%s: weight %d is %v, want %v", name, i, got[i], want[i])
+					ExpRows(got, gotD, 0.5, down, means, form)
+					plainExpRows(want, wantD, 0.5, down, means, form)
+					if i := differs(form.numbers(got), form.numbers(want)); i >= 0 {
+						t.Fatalf("%s: weight %d is %v, want %v", name, i, form.numbers(got)[i], form.numbers(want)[i])
 					}
-					if i := differs(gotD, wantD); i >= 0 {
-						t.Fatalf("%s: adjoint %d is %v, want %v", name, i, gotD[i], wantD[i])
+					if i := differs(form.numbers(gotD), form.numbers(wantD)); i >= 0 {
+						t.Fatalf("%s: adjoint %d is %v, want %v", name, i, form.numbers(gotD)[i], form.numbers(wantD)[i])
 					}
 				}
 			}
 		}
 	})
+}
+
+// numbers are the elements of an operand, each one by itself.
+func (f Form) numbers(a []float32) []float32 {
+	if f != Paired {
+		return a
+	}
+	var x []float32
+	for _, word := range a {
+		bits := math.Float32bits(word)
+		x = append(x, math.Float32frombits(bits<<16), math.Float32frombits(bits&^0xffff))
+	}
+	return x
 }

@@ -8,26 +8,26 @@ import (
 // Panels multiply matrices of which the caller packs each once for several products, or has panels written that are operands of
 // other products: [Product] packs both operands again in each run.
 //
-// A panel of a left operand has [Panels.Rows] of its rows, one of a right operand [Panels.Columns] of its columns. For each
-// contracted index it holds the elements of all of them, one after the other. So a right panel is a matrix in row-major order,
-// and a tile of results can be the right panel of the next product.
+// Panels consist of words of 32 bits. A word holds one contracted element as float32, or where the processor multiplies pairs, two
+// neighbours in bfloat16, the first in the lower half: see [Panels.Pairs]. A panel of a left operand has [Panels.Rows] of its rows, one
+// of a right operand [Panels.Columns] of its columns. For each word along the sums it holds those of all of them, one after the other.
+// So a right panel is a matrix of words in row-major order. A tile of results can be the right panel of the next product as it is, or
+// if words are pairs, after its rows are joined in twos.
 type Panels struct{ format *format }
 
-// NewPanels returns the panels for [BFloat16] or [Float32]. For BFloat16, elements are rounded where they are packed, and
-// multiplied in float32, also where the processor has an instruction for bfloat16.
+// NewPanels returns the panels for [BFloat16] or [Float32]. For BFloat16, elements are rounded where they are packed.
 func NewPanels(t *Tier, a Arithmetic) (*Panels, error) {
 	if t == nil || a != BFloat16 && a != Float32 {
 		return nil, errors.New("panels need a tier, and an arithmetic of floats")
 	}
-	f := t.floats(a)
-	for _, other := range Tiers() {
-		if f.per == 1 {
-			break
-		}
-		f = other.floats(a)
-	}
-	return &Panels{f}, nil
+	return &Panels{t.floats(a)}, nil
 }
+
+// Pairs reports whether a word holds two contracted elements.
+func (p *Panels) Pairs() bool { return p.format.per == 2 }
+
+// Words is the number of words that so many contracted elements take. Of an odd number the last has zero as its neighbour.
+func (p *Panels) Words(elements int) int { return p.format.words(elements) }
 
 // Rows is the number of rows of a left panel.
 func (p *Panels) Rows() int { return p.format.rows }
@@ -44,7 +44,7 @@ type Multiplier struct {
 // Multiplier makes one.
 func (p *Panels) Multiplier() *Multiplier { return &Multiplier{format: p.format} }
 
-// Multiply multiplies the first words contracted elements of a left and a right panel. It writes the tile of results to out, in
+// Multiply multiplies the first words along the sums of a left and a right panel. It writes the tile of results to out, in
 // rows that are stride apart, or adds it to what is there.
 func (m *Multiplier) Multiply(words int, left, right, out []float32, stride int, add bool) {
 	if m.format.ahead {
@@ -86,8 +86,10 @@ func (p *Panels) packing(which string, height int, cross, contracted Axis) (*Pac
 	return &Packing{p.format, v, height}, err
 }
 
-// Size is the number of elements that [Packing.Pack] may write.
-func (k *Packing) Size(rows, contracted int) int { return roundUp(rows, k.height)*contracted + 7 }
+// Size is the number of words that [Packing.Pack] may write.
+func (k *Packing) Size(rows, contracted int) int {
+	return roundUp(rows, k.height)*k.format.words(contracted) + 7
+}
 
 // Pack packs some rows of an operand, of a right one some columns, and some of its contracted elements. Rows that the last panel
 // lacks are zero.

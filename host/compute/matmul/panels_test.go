@@ -68,15 +68,15 @@ func testPanels(t *testing.T, r *rand.Rand, tier *matmul.Tier, a matmul.Arithmet
 	packedLeft, packedRight := make([]float32, packLeft.Size(m, k)), make([]float32, packRight.Size(n, k))
 	packLeft.Pack(packedLeft, left, 2, m, 2, k)
 	packRight.Pack(packedRight, right, 2, n, 2, k)
-	rows, columns := p.Rows(), p.Columns()
+	rows, columns, words := p.Rows(), p.Columns(), p.Words(k)
 	multiplier := p.Multiplier()
 	tile := make([]float32, rows*columns)
 	operations := 0.0
 	defer matmul.Watch(func(_ string, n float64) { operations += n })()
 	for i := 0; i < m; i += rows {
 		for j := 0; j < n; j += columns {
-			multiplier.Multiply(k, packedLeft[i*k:], packedRight[j*k:], tile, columns, false)
-			multiplier.Multiply(k, packedLeft[i*k:], packedRight[j*k:], tile, columns, true)
+			multiplier.Multiply(words, packedLeft[i*words:], packedRight[j*words:], tile, columns, false)
+			multiplier.Multiply(words, packedLeft[i*words:], packedRight[j*words:], tile, columns, true)
 			for x := range rows {
 				for y := range columns {
 					want := 0.0
