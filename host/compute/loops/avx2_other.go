@@ -41,4 +41,4 @@ func turnPairs256(dst []float32, dstStride int, src []float32, stride, rows, col
 func transpose256(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32) {
 	panic("loops: no AVX2")
 }
-func turnPairs256(dst, x, cos, sin []float32, back bool) { panic("loops: no AVX2") }
+func turnNeighbours256(dst, x, cos, sin []float32, back bool) { panic("loops: no AVX2") }

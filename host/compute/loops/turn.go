@@ -27,7 +27,7 @@ func TurnPairs(dst, x, cos, sin []float32, back bool) {
 		i := 0
 		if hasAVX2 {
 			i = n &^ 7
-			turnPairs256(dst[:2*i], x, cos, sin, back)
+			turnNeighbours256(dst[:2*i], x, cos, sin, back)
 		}
 		turnPairsFrom(i, dst, x, cos, sin, back)
 	}

@@ -11,8 +11,8 @@ var (
 	twiceUpper = [8]uint32{4, 4, 5, 5, 6, 6, 7, 7}
 )
 
-// turnPairs256 turns eight points at a time, as many as dst has.
-func turnPairs256(dst, x, cos, sin []float32, back bool) {
+// turnNeighbours256 turns eight points at a time, as many as dst has.
+func turnNeighbours256(dst, x, cos, sin []float32, back bool) {
 	sign := [8]float32{-1, 1, -1, 1, -1, 1, -1, 1}
 	if back {
 		sign = [8]float32{1, -1, 1, -1, 1, -1, 1, -1}
