@@ -108,7 +108,8 @@ func parallelOn(workers pool) Parallel {
 		var running sync.WaitGroup
 		for range min(n, runtime.GOMAXPROCS(0)) - 1 {
 			running.Add(1)
-			if !workers.StartIfAvailable(func() { defer running.Done(); work() }) {
+			help := func() { defer running.Done(); work() }
+			if !callHelper(workers, help) && !workers.StartIfAvailable(func() { help(); linger(workers) }) {
 				running.Done()
 				break
 			}
