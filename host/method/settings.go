@@ -60,7 +60,7 @@ func (s Settings) Title() string {
 
 // HasStrength reports whether the method that is named has a strength that changes from step to step.
 func (s Settings) HasStrength() bool {
-	return s.Name == NameCAGE || s.Name == NameLOTION || s.Name == NamePARQ
+	return s.Name == NameCAGE || s.Name == NamePARQ
 }
 
 // Own are the settings of the method that is named, by their keys; none without a method.
