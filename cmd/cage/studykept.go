@@ -93,8 +93,10 @@ whether results that were kept come out again, on another machine, with another 
 after a change of a plugin. Cells that are done in both places take part, the others do
 not. It tells how many of them have the same numbers to the last bit, and lists the
 means, differences and choices of the study's tables that would be written in another
-way now, with the 95 % confidence interval of the kept one. Where plugins or data are not
-those of the kept results, it says so: then other numbers are no surprise.
+way now, with the 95 % confidence interval of the kept one. Numbers that another version
+of cage did not write yet, or does not write any more, are not compared, but named. Where
+plugins or data are not those of the kept results, it says so: then other numbers are no
+surprise.
 
 The exit code is 1 when one lies outside of that interval, or has none because there are
 fewer than two replicates.`,
@@ -145,6 +147,12 @@ func (c *agreementListing) print(w io.Writer, s *study.Study, keptFile string) {
 	fmt.Fprintf(w, "%d cells of %s are done both here and in %s; %d of them have the same numbers to the last bit.\n", a.Cells, s.Name, keptFile, a.Same)
 	fmt.Fprintf(w, "%d of %d values of their tables are written in the same way, %d more lie inside their kept intervals.\n",
 		a.Values-len(a.Others), a.Values, a.Count(report.Inside))
+	if len(a.OnlyBefore) > 0 {
+		fmt.Fprintf(w, "Kept, but no longer written, and so not compared: %s.\n", strings.Join(a.OnlyBefore, ", "))
+	}
+	if len(a.OnlyAgain) > 0 {
+		fmt.Fprintf(w, "Not kept, and so not compared: %s.\n", strings.Join(a.OnlyAgain, ", "))
+	}
 	if c.Changed > 0 {
 		fmt.Fprintf(w, "%d of these cells were kept with other plugins or data, and may give other numbers: %s\n", c.Changed, c.Why)
 	}

@@ -34,7 +34,7 @@ type Method interface {
 type Forwarder interface {
 	// Forward returns the quantizer with which a training of that many steps computes a weight; that of evaluations stays. It is
 	// an error if the method cannot train with the quantizer.
-	Forward(w Weight, total int) (answer.Quantizer, error)
+	Forward(w *Weight, total int) (answer.Quantizer, error)
 	// Softens reports whether training computes with another value than Q(x). Statistics are of x − Q(x) all the same.
 	Softens() bool
 }

@@ -78,7 +78,7 @@ func (m PARQ) Strength(t, total int) float64 {
 func (PARQ) Softens() bool { return true }
 
 // Forward returns the quantizer with the map as its value in training.
-func (m PARQ) Forward(w Weight, total int) (answer.Quantizer, error) {
+func (m PARQ) Forward(w *Weight, total int) (answer.Quantizer, error) {
 	q := w.Quantizer
 	if q.Draws() {
 		return q, errors.New("its quantizer draws noise, and the map needs one Q(x)")
@@ -131,24 +131,17 @@ func (m PARQ) inverseSlope(b *program.Builder, f program.Value) program.Value {
 }
 
 // lines is the map of PARQ. In a quantizer that ends in a rotation it acts before that, where the grid is.
-func (m PARQ) lines(b *program.Builder, w Weight, x program.Value, out map[string]program.Value, ρ program.Value) (program.Value, error) {
+func (m PARQ) lines(b *program.Builder, w *Weight, x program.Value, out map[string]program.Value, ρ program.Value) (program.Value, error) {
 	l, err := w.levels()
 	if err != nil {
 		return x, fmt.Errorf(`the map parq needs the levels of the grid, and %w: use map = "binary_relax", or another quantizer`, err)
 	}
-	if w.Rotation > 1 {
-		x = x.Hadamard(w.Rotation)
-	}
 	scale := w.scale(b, l, out)
-	r := x.Div(scale)
+	r := w.rotate(x).Div(scale)
 	lower, upper := neighbours(b, l, r)
 	middle := lower.Add(upper).Scale(0.5)
 	y := middle.Add(r.Sub(middle).Div(ρ)).Max(lower).Min(upper).Mul(scale)
-	y = scale.Ne(b.Const(0)).Select(y, b.Const(0))
-	if w.Rotation > 1 {
-		y = y.Hadamard(w.Rotation)
-	}
-	return y, nil
+	return w.rotate(scale.Ne(b.Const(0)).Select(y, b.Const(0))), nil
 }
 
 // neighbours are the levels below and above r; outside the grid both are its end.

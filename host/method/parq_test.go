@@ -58,7 +58,7 @@ func trainingWith(t *testing.T, m PARQ, q sdk.Quantizer, total int, shape ...int
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed, err := m.Forward(Weight{Quantizer: built, Unpack: built.Unpack}, total)
+	changed, err := m.Forward(&Weight{Quantizer: built, Unpack: built.Unpack}, total)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,13 +98,13 @@ func TestPARQGolden(t *testing.T) {
 // TestPARQRefuses: a quantizer whose levels cannot be found has the other map.
 func TestPARQRefuses(t *testing.T) {
 	q := testQuantizer(t, "fixed grid 0.25", []int{2, 8})
-	_, err := DefaultPARQ.Forward(Weight{Quantizer: q, Unpack: q.Unpack}, 10)
+	_, err := DefaultPARQ.Forward(&Weight{Quantizer: q, Unpack: q.Unpack}, 10)
 	if err == nil || !strings.Contains(err.Error(), "does not implement Packer") || !strings.Contains(err.Error(), `map = "binary_relax"`) {
 		t.Errorf("error %v", err)
 	}
 	m := DefaultPARQ
 	m.Map = "binary_relax"
-	if _, err := m.Forward(Weight{Quantizer: q, Unpack: q.Unpack}, 10); err != nil {
+	if _, err := m.Forward(&Weight{Quantizer: q, Unpack: q.Unpack}, 10); err != nil {
 		t.Error(err)
 	}
 }

@@ -66,6 +66,8 @@ type Rule struct {
 	// tensor that is not quantized, which is never corrected. Where the update quantizes
 	// again, it does so as that forward pass, with the same noise and state.
 	Quantizer *answer.Quantizer
+	// Weight is what the quantizer's programs say of its grid, for a method that is a [Forwarder]; else it may be nil.
+	Weight *Weight
 	// Rotation is the block size of the rotation H in which the input quantized has been
 	// left: the input is H·Q(x_t), and the program rotates it back where it needs Q(x_t).
 	// 0 or 1 means no rotation. The quantizer's program is not affected.

@@ -60,7 +60,7 @@ func (s Settings) Title() string {
 
 // HasStrength reports whether the method that is named has a strength that changes from step to step.
 func (s Settings) HasStrength() bool {
-	return s.Name == NameCAGE || s.Name == NameLOTION || s.Name == NamePARQ
+	return s.Name == NameCAGE || s.Name == NamePARQ
 }
 
 // Own are the settings of the method that is named, by their keys; none without a method.
@@ -103,7 +103,7 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 // Check returns what is wrong with keys together.
 func (s Settings) Check() (out schema.Problems) {
 	m := s.OsciReset
-	out.Unless(m.Window <= m.Every-2, schema.Problem{Key: "method.reset_window", With: []string{"method.reset_every"},
+	out.Unless(m.By == ByEdge || m.Window <= m.Every-2, schema.Problem{Key: "method.reset_window", With: []string{"method.reset_every"},
 		Found: fmt.Sprintf("%d steps of every %d", m.Window, m.Every), Hint: fmt.Sprintf("want at most %d: a period has its first step before the window, and the reset behind it", m.Every-2)})
 	p := s.PARQ
 	out.Unless(p.AnnealStart < p.AnnealEnd, schema.Problem{Key: "method.anneal_end", With: []string{"method.anneal_start"},

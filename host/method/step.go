@@ -106,7 +106,10 @@ func (s *step) arguments(p *program.Program, x, g program.Value) []program.Value
 
 // quantize is Q at any point, with the trained parameters as they are and the noise of the
 // forward pass.
-func (s *step) quantize(x program.Value) program.Value {
+func (s *step) quantize(x program.Value) program.Value { return s.quantized(x)[answer.OutputValue] }
+
+// quantized are all outputs of the quantizer there.
+func (s *step) quantized(x program.Value) map[string]program.Value {
 	var args []program.Value
 	for _, in := range s.rule.Quantizer.Program.Inputs {
 		arg := s.in[in.Name]
@@ -115,7 +118,7 @@ func (s *step) quantize(x program.Value) program.Value {
 		}
 		args = append(args, arg)
 	}
-	return transform.Inline(s.b, s.rule.Quantizer.Program, args...)[answer.OutputValue]
+	return transform.Inline(s.b, s.rule.Quantizer.Program, args...)
 }
 
 // constrain puts a trained parameter back into its set.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/cage-qat/cage/host/method/levels"
 	"github.com/cage-qat/cage/internal/linalg"
@@ -21,10 +22,22 @@ type Weight struct {
 	Rotation int
 	// Unpack maps codes and scales to values before that rotation; nil for a quantizer that does not pack.
 	Unpack *program.Program
+
+	once sync.Once
+	grid levels.Levels
+	err  error
+}
+
+// rotate is the rotation that values end in, which is its own inverse.
+func (w *Weight) rotate(x program.Value) program.Value {
+	if w.Rotation > 1 {
+		return x.Hadamard(w.Rotation)
+	}
+	return x
 }
 
 // scale is that of each element, given what the quantizer returns: found by unpacking the level farthest from 0 everywhere.
-func (w Weight) scale(b *program.Builder, l levels.Levels, out map[string]program.Value) program.Value {
+func (w *Weight) scale(b *program.Builder, l levels.Levels, out map[string]program.Value) program.Value {
 	codes, top := out[answer.OutputCodes], l.Farthest()
 	farthest := b.Zeros(codes.Type().Shape...).Shift(float64(l.Codes[top])).Convert(codes.Type().DType)
 	return transform.Inline(b, w.Unpack, arguments(w.Unpack, farthest, out[answer.OutputScale])...)[answer.OutputValue].Scale(1 / l.Numbers[top])
@@ -45,8 +58,14 @@ func arguments(unpack *program.Program, codes, scale program.Value) (list []prog
 // mostLevels bounds the levels of a grid that is not uniform: the map compares each weight with all of them.
 const mostLevels = 64
 
-// levels finds the levels of the quantizer in what its programs return for numbers of all sizes.
-func (w Weight) levels() (l levels.Levels, err error) {
+// levels are those of the quantizer, which are sought once.
+func (w *Weight) levels() (levels.Levels, error) {
+	w.once.Do(func() { w.grid, w.err = w.findLevels() })
+	return w.grid, w.err
+}
+
+// findLevels finds the levels of the quantizer in what its programs return for numbers of all sizes.
+func (w *Weight) findLevels() (l levels.Levels, err error) {
 	q := w.Quantizer.ForEvaluation()
 	if w.Unpack == nil {
 		return l, errors.New("its quantizer cannot say what numbers its codes stand for (it does not implement Packer)")
@@ -109,7 +128,7 @@ func (w Weight) levels() (l levels.Levels, err error) {
 }
 
 // probe are matrices of the weight's size, one behind the other, with rows of all kinds where the quantizer rounds.
-func (w Weight) probe(columns, size int) ([]float64, error) {
+func (w *Weight) probe(columns, size int) ([]float64, error) {
 	rows := size / columns
 	rows *= (levels.ProbeRows + rows - 1) / rows
 	x := levels.Probe(rows, columns, 1)

@@ -88,6 +88,7 @@ func TestResumeContinues(t *testing.T) {
 		"official variant": {`method.variant="official"`, "method.silence=0.2"},
 		"unquantized":      {`quantizer.plugin="none"`},
 		"oscireset":        {`method={name="oscireset", reset_start=0.0, reset_every=8, reset_window=4, reset_threshold=1.5}`},
+		"edges of bins":    {`method={name="oscireset", reset_by="bin_edge", reset_start=0.0, reset_every=4, reset_edge=0.4}`},
 		"parq":             {`method={name="parq"}`, `quantizer={plugin="absmax", bits=4}`},
 		"tied head, muon":  {`model.head="tied"`, `optimizer.plugin="muon"`},
 		"fused":            {`device.kernels="fused"`, `device.products="integer"`},
@@ -261,7 +262,7 @@ func TestCounts(t *testing.T) {
 	cfg := testrun.Config(t, `method={name="oscireset", reset_start=0.0, reset_every=8, reset_window=4, reset_threshold=1.01}`, "train.log_every=100")
 	s := testrun.Train(t, cfg, train.Options{})
 	n := s.Counts["weights_set_back"]
-	if n == 0 || s.Method != "oscireset" || fmt.Sprint(s.Settings) != "map[reset_every:8 reset_start:0 reset_threshold:1.01 reset_window:4]" {
+	if n == 0 || s.Method != "oscireset" || fmt.Sprint(s.Settings) != "map[reset_by:distance_ratio reset_edge:0.495 reset_every:8 reset_start:0 reset_threshold:1.01 reset_window:4]" {
 		t.Errorf("%s with %v counts %v", s.Method, s.Settings, s.Counts)
 	}
 	var steps []int

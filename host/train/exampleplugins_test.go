@@ -28,6 +28,7 @@ func TestExamplePlugins(t *testing.T) {
 		"vq":         ", bits = 4", // state that is a codebook
 		// state that follows from statistics of both operands
 		"smoothquant": "",
+		"outcontrol":  "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			exe, err := finder.Find(t.Context(), filepath.Join("../../examples/plugins", name))

@@ -9,9 +9,9 @@ import (
 )
 
 // A run goes on with more steps than it was begun with where that changes nothing about
-// the steps that are done: the learning rate and λ, which follow a schedule over all
-// steps, must have had the values that they would have now. A constant rate allows it at
-// any time, WSD before its decay.
+// the steps that are done: the learning rate, and the strength and the mode of the method, which
+// follow schedules over all steps, must have had the values that they would have now. A constant rate
+// allows it at any time, WSD before its decay.
 
 // extendableKeys are the keys that may change together with a larger train.steps, because
 // their values step by step are compared instead. Of conversations, an epoch is what it is
@@ -48,10 +48,10 @@ func (r *run) checkExtension(previous *config.Config) error {
 		}
 		before, now := was.Strength(t, total), is.Strength(t, longer)
 		switch a, b := was.Mode(method.At{Step: t, Steps: total, Strength: before}), is.Mode(method.At{Step: t, Steps: longer, Strength: now}); {
-		case before != now && r.cfg.Method.Name == method.NameCAGE:
+		case !sameStrength(before, now) && r.cfg.Method.Name == method.NameCAGE:
 			return r.notExtended(total, "method.silence", "λ", t, before, now,
 				"give method.silence so that the correction begins at the same step; a run on its ramp cannot be extended")
-		case before != now:
+		case !sameStrength(before, now):
 			return r.notExtended(total, "method.name", "the strength of the method", t, before, now, fractions)
 		case a != b:
 			return r.notExtended(total, "method.name", "the mode of the method", t, a, b, fractions)
@@ -59,6 +59,10 @@ func (r *run) checkExtension(previous *config.Config) error {
 	}
 	return nil
 }
+
+// sameStrength reports whether strengths are the same to a step, which reads them in 32 bits. In 64 they may differ: where a fraction of
+// the run has to be a third of what it was, to be the same number of steps, that is not the third exactly.
+func sameStrength(a, b float64) bool { return float32(a) == float32(b) }
 
 func (r *run) notExtended(total int, key, what string, step int, was, is any, hint string) error {
 	e := r.cfg.ErrorAt(key, "%s cannot be extended from %d to %d steps, of which %d are done: %s of step %d was %v, and would have been %v",

@@ -105,16 +105,14 @@ func lowerOrderStatistic(l *lowering, n *program.Node, args []*graph.Node) *grap
 	key := l.ordered(x)
 	k := graph.Min(graph.Max(args[1], constant(l.g, int32(0))), constant(l.g, int32(d-1)))
 	count := func(v *graph.Node) *graph.Node { return graph.ReduceSum(graph.ConvertDType(v, dtypes.Int32), 1) }
-	found := graph.BroadcastToDims(l.integer(-1<<(l.float.width-1)), int(n.Type.Size()))
-	for bit := l.float.width - 1; bit >= 0; bit-- {
-		step := int64(1) << bit
-		if bit == l.float.width-1 { // the least integer, whose sum with itself is 0
-			step = -step
-		}
-		try := graph.Add(found, l.integer(step))
-		below := count(graph.LessThan(key, graph.InsertAxes(try, 1)))
-		found = graph.Where(graph.LessOrEqual(below, k), try, found)
-	}
+	least := graph.BroadcastToDims(l.integer(-1<<(l.float.width-1)), int(n.Type.Size()))
+	found := engine.Loop(l.g, l.float.width, []*graph.Node{key, k}, []*graph.Node{least}, func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
+		bit := graph.Sub(l.integer(int64(l.float.width-1)), graph.ConvertDType(i, l.float.bits))
+		step := graph.BitwiseShiftLeft(l.integer(1), bit) // first the least integer, whose sum with itself is 0
+		try := graph.Add(state[0], step)
+		below := count(graph.LessThan(fixed[0], graph.InsertAxes(try, 1)))
+		return []*graph.Node{graph.Where(graph.LessOrEqual(below, fixed[1]), try, state[0])}
+	})[0]
 	most := l.integer(int64(1)<<(l.float.width-1) - 1)
 	sign := graph.BitwiseShiftRightArithmetic(found, l.integer(int64(l.float.width-1)))
 	out := graph.Bitcast(graph.BitwiseXor(found, graph.BitwiseAnd(sign, most)), l.float.dtype)

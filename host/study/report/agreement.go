@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/stat"
@@ -14,9 +15,12 @@ import (
 // again. It covers the cells whose results are known from both times.
 type Agreement struct {
 	Cells  int         `json:"cells"`
-	Same   int         `json:"same"`   // number of cells whose numbers are all equal to the last bit
+	Same   int         `json:"same"`   // number of cells of which all numbers that both times know are equal to the last bit
 	Values int         `json:"values"` // number of means, differences and choices in the tables of these cells
 	Others []Deviation `json:"others"` // those of the values that are now written differently in a table
+	// Numbers of cells that only one of the times knows, by name, such as those that a version does not write any more.
+	OnlyBefore []string `json:"only_before,omitempty"`
+	OnlyAgain  []string `json:"only_again,omitempty"`
 }
 
 // Deviation is a mean, a difference from the baseline, or a choice that was not reproduced.
@@ -81,20 +85,40 @@ func (a *Agreement) inBoth(before, again []study.Result) (x, y []study.Result) {
 		if b.Diverged == c.Diverged && sameNumbers(b.Summary, c.Summary) {
 			a.Same++
 		}
+		if !b.Diverged && !c.Diverged { // which have no numbers
+			a.OnlyBefore = without(a.OnlyBefore, b.Summary, c.Summary)
+			a.OnlyAgain = without(a.OnlyAgain, c.Summary, b.Summary)
+		}
 	}
 	return x, y
 }
 
-// sameNumbers reports whether all numbers of the first are those of the second, but for times. The second may
-// have more: those of a later version.
+// sameNumbers reports whether the numbers that both have are equal, but for times, and whether there are any: other versions may have
+// more of them, or fewer. Those that have none have diverged.
 func sameNumbers(x, y map[string]float64) bool {
+	compared := 0
 	for name, a := range x {
-		b, ok := y[name]
-		if same := a == b || math.IsNaN(a) && math.IsNaN(b); !metrics.Timed(name) && !(ok && same) {
+		b, both := y[name]
+		if !both || metrics.Timed(name) {
+			continue
+		}
+		if a != b && !(math.IsNaN(a) && math.IsNaN(b)) {
 			return false
 		}
+		compared++
 	}
-	return true
+	return compared > 0 || len(x) == 0 && len(y) == 0
+}
+
+// without adds to a sorted list the names of the numbers of x that y does not have, but for times.
+func without(list []string, x, y map[string]float64) []string {
+	for name := range x {
+		if _, both := y[name]; !both && !metrics.Timed(name) && !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // compare adds the values of one table. They are written as in the first.

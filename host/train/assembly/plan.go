@@ -28,6 +28,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	}
 	var err error
 	weights := programs.Weights
+	var asked map[string]*method.Weight
 	if !programs.Forward {
 		if plan.Distillation, err = distillation(cfg); err != nil {
 			return plan, err
@@ -35,7 +36,10 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		if plan.FullPrecision, err = fullPrecision(cfg, programs); err != nil {
 			return plan, err
 		}
-		if weights, err = forward(cfg, weights); err != nil {
+		if asked, err = weightsOf(cfg, weights); err != nil {
+			return plan, err
+		}
+		if weights, err = forward(cfg, weights, asked); err != nil {
 			return plan, err
 		}
 	}
@@ -61,7 +65,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 			return plan, err
 		}
 	}
-	addRules(&plan, cfg, programs)
+	addRules(&plan, cfg, programs, asked)
 	return plan, nil
 }
 
@@ -99,39 +103,56 @@ func nameless(p *program.Program) string {
 	return q.Hash()
 }
 
-// forward are the quantizers with which a training computes weights: those of its method.
-func forward(cfg *config.Config, weights map[string]answer.Quantizer) (map[string]answer.Quantizer, error) {
-	m, ok := cfg.Method.Method().(method.Forwarder)
-	if !ok {
-		return weights, nil
+// weightsOf says what the programs of the quantizers of weights say of their grids, where the method asks. Alike quantizers share it.
+func weightsOf(cfg *config.Config, quantizers map[string]answer.Quantizer) (map[string]*method.Weight, error) {
+	if _, ok := cfg.Method.Method().(method.Forwarder); !ok {
+		return nil, nil
 	}
-	done, out := map[string]answer.Quantizer{}, map[string]answer.Quantizer{}
-	for _, name := range slices.Sorted(maps.Keys(weights)) {
-		q := weights[name]
-		key := nameless(q.Program) + nameless(q.ForEvaluation().Program) // alike weights need no second look
-		changed, ok := done[key]
-		if !ok {
-			w := method.Weight{Quantizer: q, Rotation: rotation.Ending(q.ForEvaluation().Program, answer.OutputValue), Unpack: q.Unpack}
-			var err error
+	alike, out := map[string]*method.Weight{}, map[string]*method.Weight{}
+	for _, name := range slices.Sorted(maps.Keys(quantizers)) {
+		q := quantizers[name]
+		key := nameless(q.Program) + nameless(q.ForEvaluation().Program)
+		if alike[key] == nil {
+			w := &method.Weight{Quantizer: q, Rotation: rotation.Ending(q.ForEvaluation().Program, answer.OutputValue), Unpack: q.Unpack}
 			if w.Rotation > 1 && w.Unpack != nil {
+				var err error
 				if w.Unpack, err = rotation.Undo(w.Unpack, w.Rotation, answer.OutputValue); err != nil {
 					return nil, fmt.Errorf("%s: %w", name, err)
 				}
 			}
+			alike[key] = w
+		}
+		out[name] = alike[key]
+	}
+	return out, nil
+}
+
+// forward are the quantizers with which a training computes weights: those of its method, for those that it asks about.
+func forward(cfg *config.Config, quantizers map[string]answer.Quantizer, weights map[string]*method.Weight) (map[string]answer.Quantizer, error) {
+	if len(weights) == 0 {
+		return quantizers, nil
+	}
+	m := cfg.Method.Method().(method.Forwarder)
+	done, out := map[*method.Weight]answer.Quantizer{}, map[string]answer.Quantizer{}
+	for _, name := range slices.Sorted(maps.Keys(quantizers)) {
+		w := weights[name]
+		changed, ok := done[w]
+		if !ok {
+			var err error
 			if changed, err = m.Forward(w, cfg.Train.Steps); err != nil {
 				return nil, cfg.ErrorAt("method.name", "%s cannot train %s: %w", cfg.Method.Title(), name, err)
 			}
-			if changed.Program != q.Program {
-				done[key] = changed
-			}
+			done[w] = changed
 		}
-		out[name] = changed
+		if out[name] = changed; changed.Program == w.Quantizer.Program {
+			out[name] = quantizers[name]
+		}
 	}
 	return out, nil
 }
 
 // addRules adds the update rules of all tensors that are trained.
-func addRules(plan *step.Plan, cfg *config.Config, programs *Programs) {
+func addRules(plan *step.Plan, cfg *config.Config, programs *Programs, weights map[string]*method.Weight) {
 	groups := map[string]string{} // of tables
 	for _, t := range programs.Tensors {
 		if groups[t.Table] == "" {
@@ -142,7 +163,7 @@ func addRules(plan *step.Plan, cfg *config.Config, programs *Programs) {
 			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Constrain: t.Constrain,
 		}
 		if q, ok := programs.Weights[t.Name]; ok {
-			rule.Quantizer, rule.Method = &q, cfg.Method.Method()
+			rule.Quantizer, rule.Weight, rule.Method = &q, weights[t.Name], cfg.Method.Method()
 		}
 		plan.Rules = append(plan.Rules, rule)
 		if t.RefreshDelay > 0 {

@@ -1,0 +1,13 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/tools/plugintest"
+)
+
+// TestConformance compares also with values of the authors' code; see testdata/outcontrol.py.
+func TestConformance(t *testing.T) {
+	sdktest.Quantizer(t, outcontrol{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/outcontrol.json"))...)
+}
