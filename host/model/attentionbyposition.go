@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -57,7 +58,11 @@ func attentionNatively(x, w *graph.Node, r *rope, core attentionCore) *graph.Nod
 	mixed, coreBack := core(parts[0], parts[1], parts[2])
 	return autodiff.Custom(r.joinHeads(mixed), []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
 		dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
-		dx, dw := linearGradients(joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.turn), x, w)
+		stored := dtypes.Float32
+		if engine.InBFloat16(x.Graph()) && !quantizesBackward(w) { // of products alone, which would round it
+			stored = dtypes.BFloat16
+		}
+		dx, dw := linearGradients(joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.turn, stored), x, w)
 		return []*graph.Node{dx, dw}
 	})
 }
@@ -71,29 +76,47 @@ func (r *rope) projectionGradients(dProjected, x, w, rows *graph.Node) (dx, dw *
 	return matMul(dProjected, rows), r.toFeatureOrder(transposedMatMul(dProjected, x))
 }
 
-// splitNatively splits a projection into queries, keys and values, with queries and keys turned, in one pass.
+// splitNatively splits a projection into queries, keys and values, with queries and keys turned, in one pass. They are stored in the
+// precision to which products round them.
 func splitNatively(h attention.Heads, joined *graph.Node, turn rotation) []*graph.Node {
+	stored := dtypes.Float32
+	if engine.InBFloat16(joined.Graph()) {
+		stored = dtypes.BFloat16
+	}
 	var shapesOfParts []shapes.Shape
 	for _, p := range h.Parts {
-		shapesOfParts = append(shapesOfParts, shapes.Make(dtypes.Float32, h.Batch, h.Context, p.Heads, h.Size))
+		shapesOfParts = append(shapesOfParts, shapes.Make(stored, h.Batch, h.Context, p.Heads, h.Size))
 	}
-	return engine.Native{Name: "split of heads", Outputs: shapesOfParts, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+	parts := engine.Native{Name: "split of heads", Outputs: shapesOfParts, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		angles := elementsOf(in[1:])
-		return h.Split(elementsOf(out), engine.Elements(in[0]), angles[0], angles[1], parallel)
+		return h.Split(numbersOf(out), engine.Elements(in[0]), angles[0], angles[1], parallel)
 	}}.Call(engine.ShortOperand(joined), turn.cos, turn.sin)
+	for i := range parts {
+		parts[i] = graph.ConvertDType(parts[i], dtypes.Float32)
+	}
+	return parts
 }
 
-// joinNatively is the adjoint of splitNatively.
-func joinNatively(h attention.Heads, parts []*graph.Node, turn rotation) *graph.Node {
+// joinNatively is the adjoint of splitNatively, stored in the given type.
+func joinNatively(h attention.Heads, parts []*graph.Node, turn rotation, stored dtypes.DType) *graph.Node {
 	columns := 0
 	for _, p := range h.Parts {
 		columns += p.Heads * h.Size
 	}
-	joined := shapes.Make(dtypes.Float32, h.Batch*h.Context, columns)
-	return engine.Native{Name: "join of heads", Outputs: []shapes.Shape{joined}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-		f := elementsOf(in)
-		return h.Join(elementsOf(out)[0], f[2:], f[0], f[1], parallel)
+	shape := shapes.Make(stored, h.Batch*h.Context, columns)
+	joined := engine.Native{Name: "join of heads", Outputs: []shapes.Shape{shape}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		angles := elementsOf(in[:2])
+		return h.Join(engine.Elements(out[0]), numbersOf(in[2:]), angles[0], angles[1], parallel)
 	}}.Call(append([]*graph.Node{turn.cos, turn.sin}, parts...)...)[0]
+	return graph.ConvertDType(joined, dtypes.Float32)
+}
+
+// numbersOf are the elements of tensors of floats.
+func numbersOf(list []engine.Tensor) (all []matmul.Elements) {
+	for _, t := range list {
+		all = append(all, engine.Elements(t))
+	}
+	return all
 }
 
 // elementsOf are the elements of tensors of float32.
@@ -267,13 +290,12 @@ func nativeCore(segments *graph.Node) attentionCore {
 		if err != nil {
 			panic(err)
 		}
-		inputs := []*graph.Node{query, key, value}
+		inputs := []*graph.Node{engine.ShortOperand(query), engine.ShortOperand(key), engine.ShortOperand(value)}
 		if segments != nil {
 			inputs = append(inputs, segments)
 		}
 		read := func(in []engine.Tensor) (i attention.Inputs, more [][]float32) {
-			f := elementsOf(in[:3])
-			i = attention.Inputs{Query: f[0], Key: f[1], Value: f[2]}
+			i = attention.Inputs{Query: engine.Elements(in[0]), Key: engine.Elements(in[1]), Value: engine.Elements(in[2])}
 			if in = in[3:]; segments != nil {
 				i.Segments, in = in[0].Flat.([]int32), in[1:]
 			}

@@ -96,7 +96,7 @@ func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 // Inputs are what attention reads, in row-major order: queries [batch, context, heads, size], keys and values [batch, context,
 // key heads, size].
 type Inputs struct {
-	Query, Key, Value []float32
+	Query, Key, Value matmul.Elements // of float32, or all of bfloat16
 	// Segments [batch, context] numbers the documents in each row; a query sees keys of its own document only. Nil means one
 	// document in each row.
 	Segments []int32
@@ -121,9 +121,9 @@ func (p *Plan) check(in Inputs, mixed, logs []float32) error {
 		name       string
 		have, want int
 	}{
-		{"queries", len(in.Query), positions * p.Heads * p.Size},
-		{"keys", len(in.Key), positions * p.KeyHeads * p.Size},
-		{"values", len(in.Value), positions * p.KeyHeads * p.Size},
+		{"queries", in.Query.Len(), positions * p.Heads * p.Size},
+		{"keys", in.Key.Len(), positions * p.KeyHeads * p.Size},
+		{"values", in.Value.Len(), positions * p.KeyHeads * p.Size},
 		{"results", len(mixed), positions * p.Heads * p.Size},
 		{"logarithms", len(logs), p.Logs()},
 	} {

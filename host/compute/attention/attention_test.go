@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/attention"
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
 // reference is attention and its gradient in float64, from the definition. sizes are the same sums with magnitudes in place of
 // their terms: what errors are relative to.
 func reference(s attention.Sizes, in attention.Inputs, dMixed []float32) (values, sizes [4][]float64) {
-	for i, n := range []int{len(in.Query), len(in.Query), len(in.Key), len(in.Key)} {
+	for i, n := range []int{in.Query.Len(), in.Query.Len(), in.Key.Len(), in.Key.Len()} {
 		values[i], sizes[i] = make([]float64, n), make([]float64, n)
 	}
 	add := func(output, at int, x float64, size float64) {
@@ -36,7 +37,7 @@ func reference(s attention.Sizes, in attention.Inputs, dMixed []float32) (values
 					}
 					dot := 0.0
 					for d := range s.Size {
-						dot += float64(in.Query[query(i)+d]) * float64(in.Key[key(j)+d])
+						dot += float64(in.Query.Float32[query(i)+d]) * float64(in.Key.Float32[key(j)+d])
 					}
 					weights[j] = math.Exp(dot * scale)
 					sum += weights[j]
@@ -46,7 +47,7 @@ func reference(s attention.Sizes, in attention.Inputs, dMixed []float32) (values
 				for j := range weights {
 					weights[j] /= sum
 					for d := range s.Size {
-						v, dm := float64(in.Value[key(j)+d]), float64(dMixed[query(i)+d])
+						v, dm := float64(in.Value.Float32[key(j)+d]), float64(dMixed[query(i)+d])
 						add(0, query(i)+d, weights[j]*v, weights[j]*v)
 						add(3, key(j)+d, weights[j]*dm, weights[j]*dm)
 						dWeights[j] += dm * v
@@ -59,7 +60,7 @@ func reference(s attention.Sizes, in attention.Inputs, dMixed []float32) (values
 					dScore := weights[j] * (dWeights[j] - mean) * scale
 					size := weights[j] * (dSizes[j] + meanSize) * scale
 					for d := range s.Size {
-						q, k := float64(in.Query[query(i)+d]), float64(in.Key[key(j)+d])
+						q, k := float64(in.Query.Float32[query(i)+d]), float64(in.Key.Float32[key(j)+d])
 						add(1, query(i)+d, dScore*k, size*k)
 						add(2, key(j)+d, dScore*q, size*q)
 					}
@@ -81,16 +82,40 @@ func random(rng *rand.Rand, n int) []float32 {
 func inputs(rng *rand.Rand, s attention.Sizes) (attention.Inputs, []float32) {
 	positions := s.Batch * s.Context
 	return attention.Inputs{
-		Query: random(rng, positions*s.Heads*s.Size),
-		Key:   random(rng, positions*s.KeyHeads*s.Size),
-		Value: random(rng, positions*s.KeyHeads*s.Size),
+		Query: matmul.Elements{Float32: random(rng, positions*s.Heads*s.Size)},
+		Key:   matmul.Elements{Float32: random(rng, positions*s.KeyHeads*s.Size)},
+		Value: matmul.Elements{Float32: random(rng, positions*s.KeyHeads*s.Size)},
 	}, random(rng, positions*s.Heads*s.Size)
+}
+
+// TestShortInputs: queries, keys and values in bfloat16 give the bits of those of float32 that a product rounds to them.
+func TestShortInputs(t *testing.T) {
+	s := attention.Sizes{Batch: 2, Context: 83, Heads: 4, KeyHeads: 2, Size: 24}
+	for _, tier := range matmul.Tiers() {
+		p, err := attention.New(tier, matmul.BFloat16, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, dMixed := inputs(rand.New(rand.NewPCG(5, 6)), s)
+		short := in
+		for _, e := range []*matmul.Elements{&short.Query, &short.Key, &short.Value} {
+			to := make([]uint16, e.Len())
+			loops.ToBFloat16(to, e.Float32)
+			*e = matmul.Elements{BFloat16: to}
+		}
+		want, got := outputs(t, p, in, dMixed, inTurn), outputs(t, p, short, dMixed, inTurn)
+		for i := range want {
+			if !slices.Equal(got[i], want[i]) {
+				t.Errorf("%s: output %d has other bits", tier.Name(), i)
+			}
+		}
+	}
 }
 
 // outputs runs both passes with memory that held NaN before.
 func outputs(t testing.TB, p *attention.Plan, in attention.Inputs, dMixed []float32, parallel func(int, func(int))) [][]float32 {
 	t.Helper()
-	out := [][]float32{make([]float32, len(in.Query)), make([]float32, len(in.Query)), make([]float32, len(in.Key)), make([]float32, len(in.Key))}
+	out := [][]float32{make([]float32, in.Query.Len()), make([]float32, in.Query.Len()), make([]float32, in.Key.Len()), make([]float32, in.Key.Len())}
 	logs := make([]float32, p.Logs())
 	for _, x := range append(out, logs) {
 		for i := range x {
@@ -215,7 +240,7 @@ func TestNaN(t *testing.T) {
 		t.Fatal(err)
 	}
 	in, dMixed := inputs(rand.New(rand.NewPCG(3, 4)), s)
-	in.Key[(60*s.KeyHeads+1)*s.Size] = float32(math.NaN())
+	in.Key.Float32[(60*s.KeyHeads+1)*s.Size] = float32(math.NaN())
 	mixed := outputs(t, p, in, dMixed, inTurn)[0]
 	for i, x := range mixed {
 		position, head := i/s.Size/s.Heads, i/s.Size%s.Heads
@@ -244,7 +269,7 @@ func TestNotFinite(t *testing.T) {
 					in.Segments = append(in.Segments, int32(i*3/s.Context))
 				}
 			}
-			x := [][]float32{in.Query, in.Key, in.Value, dMixed}[trial/2%4]
+			x := [][]float32{in.Query.Float32, in.Key.Float32, in.Value.Float32, dMixed}[trial/2%4]
 			x[rng.IntN(len(x))] = float32([]float64{math.NaN(), math.Inf(1), math.Inf(-1)}[trial%3])
 			var got [2][][]float32
 			for i, tier := range []*matmul.Tier{pairs, singles} {
@@ -304,8 +329,8 @@ func BenchmarkAttention(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		mixed, logs := make([]float32, len(in.Query)), make([]float32, p.Logs())
-		dq, dk, dv := make([]float32, len(in.Query)), make([]float32, len(in.Key)), make([]float32, len(in.Key))
+		mixed, logs := make([]float32, in.Query.Len()), make([]float32, p.Logs())
+		dq, dk, dv := make([]float32, in.Query.Len()), make([]float32, in.Key.Len()), make([]float32, in.Key.Len())
 		work := 4 * float64(s.Batch*s.Heads*s.Context) * float64(s.Context) / 2 * float64(s.Size)
 		for _, pass := range []struct {
 			name string

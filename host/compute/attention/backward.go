@@ -63,7 +63,7 @@ func (p *Plan) Backward(dQuery, dKey, dValue []float32, in Inputs, mixed, logs, 
 	if err := p.check(in, mixed, logs); err != nil {
 		return err
 	}
-	if len(dMixed) != len(mixed) || len(dQuery) != len(in.Query) || len(dKey) != len(in.Key) || len(dValue) != len(in.Value) {
+	if len(dMixed) != len(mixed) || len(dQuery) != in.Query.Len() || len(dKey) != in.Key.Len() || len(dValue) != in.Value.Len() {
 		return fmt.Errorf("attention of sizes %+v: an adjoint does not have the size of its tensor", p.Sizes)
 	}
 	g := &gradient{in, mixed, logs, dMixed, dQuery, dKey, dValue}
@@ -80,9 +80,9 @@ func (p *Plan) Backward(dQuery, dKey, dValue []float32, in Inputs, mixed, logs, 
 func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
 	group := p.Heads / p.KeyHeads
 	at := p.key(batch, 0, keyHead*group)
-	p.keys.columns.Pack(s.keyColumns, g.Key[at:], 0, p.Context, 0, p.Size)
-	p.keys.columns.Pack(s.valueColumns, g.Value[at:], 0, p.Context, 0, p.Size)
-	p.keys.across.Pack(s.keysAcross, g.Key[at:], 0, p.Size, 0, p.Context)
+	p.keys.columns.Pack(s.keyColumns, g.Key.From(at), 0, p.Context, 0, p.Size)
+	p.keys.columns.Pack(s.valueColumns, g.Value.From(at), 0, p.Context, 0, p.Size)
+	p.keys.across.Pack(s.keysAcross, g.Key.From(at), 0, p.Size, 0, p.Context)
 	clear(s.dKey)
 	clear(s.dValue)
 	for head := keyHead * group; head < (keyHead+1)*group; head++ {
@@ -100,10 +100,11 @@ func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
 func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to int) {
 	n, words := to-from, p.panels.Words
 	at := p.query(batch, 0, head)
-	p.queries.rows.Pack(s.queryRows, g.Query[at:], from, n, 0, p.Size)
-	p.queries.rows.Pack(s.dRows, g.dMixed[at:], from, n, 0, p.Size)
-	p.queries.across.Pack(s.queriesAcross, g.Query[at:], 0, p.Size, from, n)
-	p.queries.across.Pack(s.dAcross, g.dMixed[at:], 0, p.Size, from, n)
+	dMixed := matmul.Elements{Float32: g.dMixed[at:]}
+	p.queries.rows.Pack(s.queryRows, g.Query.From(at), from, n, 0, p.Size)
+	p.queries.rows.Pack(s.dRows, dMixed, from, n, 0, p.Size)
+	p.queries.across.Pack(s.queriesAcross, g.Query.From(at), 0, p.Size, from, n)
+	p.queries.across.Pack(s.dAcross, dMixed, 0, p.Size, from, n)
 	for i := range n {
 		// The sum over keys of weights and their adjoints equals one over the output.
 		at := p.query(batch, from+i, head)

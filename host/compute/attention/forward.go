@@ -54,8 +54,8 @@ func (p *Plan) Forward(mixed, logs []float32, in Inputs, parallel func(n int, f 
 func (p *Plan) forward(s *forward, batch, keyHead, from, to int, mixed, logs []float32, in Inputs) {
 	group := p.Heads / p.KeyHeads
 	at := p.key(batch, 0, keyHead*group)
-	p.keys.rows.Pack(s.keys, in.Key[at:], 0, to, 0, p.Size)
-	p.keys.across.Pack(s.values, in.Value[at:], 0, p.Size, 0, to)
+	p.keys.rows.Pack(s.keys, in.Key.From(at), 0, to, 0, p.Size)
+	p.keys.across.Pack(s.values, in.Value.From(at), 0, p.Size, 0, to)
 	for head := keyHead * group; head < (keyHead+1)*group; head++ {
 		for query := from; query < to; query += p.width {
 			p.forwardBlock(s, batch, head, query, to, mixed, logs, in)
@@ -75,7 +75,7 @@ func (p *Plan) operations(from, to int) float64 {
 func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed, logs []float32, in Inputs) {
 	width, height, size := p.width, p.height, p.panels.Words(p.Size)
 	queries, keys := min(width, to-query), min(query+width, p.Context)
-	p.queries.columns.Pack(s.query, in.Query[p.query(batch, 0, head):], query, queries, 0, p.Size)
+	p.queries.columns.Pack(s.query, in.Query.From(p.query(batch, 0, head)), query, queries, 0, p.Size)
 	for i := 0; i < keys; i += height {
 		s.Multiply(size, s.keys[i*size:], s.query, s.weights[i*width:], width, false)
 	}

@@ -24,78 +24,105 @@ type Part struct {
 }
 
 // Split copies each part to a tensor of its own, [batch, context, heads, size], turned by the angles whose cosines and sines
-// are given, [context, size/2]. What is joined may be in bfloat16.
-func (h *Heads) Split(parts [][]float32, joined matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int))) error {
-	return h.each(parts, joined, cos, sin, parallel, func(part, joined, cos, sin []float32) {
-		if cos == nil {
-			copy(part, joined)
-			return
-		}
+// are given, [context, size/2]. Both sides may be in bfloat16, to which results are rounded.
+func (h *Heads) Split(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int))) error {
+	return h.each(parts, joined, cos, sin, parallel, func(part, joined *numbers, cos, sin []float32) {
 		h.turn(part, joined, cos, sin, false)
 	})
 }
 
 // Join is the adjoint of Split: it turns the parts back and joins them.
-func (h *Heads) Join(joined []float32, parts [][]float32, cos, sin []float32, parallel func(n int, f func(i int))) error {
-	return h.each(parts, matmul.Elements{Float32: joined}, cos, sin, parallel, func(part, joined, cos, sin []float32) {
-		if cos == nil {
-			copy(joined, part)
-			return
-		}
+func (h *Heads) Join(joined matmul.Elements, parts []matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int))) error {
+	return h.each(parts, joined, cos, sin, parallel, func(part, joined *numbers, cos, sin []float32) {
 		h.turn(joined, part, cos, sin, true)
 	})
 }
 
-func (h *Heads) turn(to, from, cos, sin []float32, back bool) {
-	if h.Pairs {
-		loops.TurnPairs(to, from, cos, sin, back)
-		return
+// turn copies heads, turned if there are angles.
+func (h *Heads) turn(to, from *numbers, cos, sin []float32, back bool) {
+	x, y := from.read(), to.room()
+	switch {
+	case cos == nil:
+		copy(y, x)
+	case h.Pairs:
+		loops.TurnPairs(y, x, cos, sin, back)
+	default:
+		loops.Turn(y, x, cos, sin, back)
 	}
-	loops.Turn(to, from, cos, sin, back)
+	to.written()
+}
+
+// numbers are heads of a token in memory. If they are in bfloat16, they have room as float32.
+type numbers struct {
+	float, wide []float32
+	short       []uint16
+}
+
+// at are elements of a tensor.
+func (n *numbers) at(e matmul.Elements, from, to int, wide []float32) *numbers {
+	if e.BFloat16 != nil {
+		*n = numbers{short: e.BFloat16[from:to], wide: wide[:to-from]}
+	} else {
+		*n = numbers{float: e.Float32[from:to]}
+	}
+	return n
+}
+
+func (n *numbers) read() []float32 {
+	if n.short == nil {
+		return n.float
+	}
+	loops.FromBFloat16(n.wide, n.short)
+	return n.wide
+}
+
+func (n *numbers) room() []float32 {
+	if n.short == nil {
+		return n.float
+	}
+	return n.wide
+}
+
+func (n *numbers) written() {
+	if n.short != nil {
+		loops.ToBFloat16(n.short, n.wide)
+	}
 }
 
 // each calls f with the heads of each token, in their part and in the matrix, and with their angles if they are turned.
-func (h *Heads) each(parts [][]float32, joined matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int)), f func(part, joined, cos, sin []float32)) error {
+func (h *Heads) each(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int)), f func(part, joined *numbers, cos, sin []float32)) error {
 	tokens, columns := h.Batch*h.Context, 0
 	if len(parts) != len(h.Parts) {
 		return fmt.Errorf("%d parts of heads, want %d", len(parts), len(h.Parts))
 	}
 	for i, p := range h.Parts {
 		columns += p.Heads * h.Size
-		if len(parts[i]) != tokens*p.Heads*h.Size {
-			return fmt.Errorf("%d heads of %d tokens and size %d: %d elements", p.Heads, tokens, h.Size, len(parts[i]))
+		if parts[i].Len() != tokens*p.Heads*h.Size {
+			return fmt.Errorf("%d heads of %d tokens and size %d: %d elements", p.Heads, tokens, h.Size, parts[i].Len())
 		}
 		if p.Turned && (h.Size%2 != 0 || len(cos) != h.Context*h.Size/2 || len(sin) != len(cos)) {
 			return fmt.Errorf("turning heads of size %d at %d positions with %d cosines and %d sines", h.Size, h.Context, len(cos), len(sin))
 		}
 	}
-	if n := len(joined.Float32) + len(joined.BFloat16); n != tokens*columns {
-		return fmt.Errorf("a matrix of %d tokens and %d columns with %d elements", tokens, columns, n)
+	if joined.Len() != tokens*columns {
+		return fmt.Errorf("a matrix of %d tokens and %d columns with %d elements", tokens, columns, joined.Len())
 	}
 	const run = 64 // tokens of a task
 	parallel((tokens+run-1)/run, func(task int) {
-		var row []float32
-		if joined.BFloat16 != nil {
-			row = make([]float32, columns)
-		}
+		room := make([]float32, 2*columns)
+		var part, row numbers
 		for token := task * run; token < min(tokens, (task+1)*run); token++ {
-			from, to := token*columns, (token+1)*columns
-			row := row
-			if joined.BFloat16 != nil {
-				loops.FromBFloat16(row, joined.BFloat16[from:to])
-			} else {
-				row = joined.Float32[from:to]
-			}
+			column := 0
 			for i, p := range h.Parts {
 				width := p.Heads * h.Size
-				part, at := parts[i][token*width:(token+1)*width], row[:width]
-				row = row[width:]
-				if !p.Turned {
-					f(part, at, nil, nil)
+				part.at(parts[i], token*width, (token+1)*width, room)
+				row.at(joined, token*columns+column, token*columns+column+width, room[columns:])
+				if column += width; !p.Turned {
+					f(&part, &row, nil, nil)
 					continue
 				}
 				angle := token % h.Context * h.Size / 2
-				f(part, at, cos[angle:angle+h.Size/2], sin[angle:angle+h.Size/2])
+				f(&part, &row, cos[angle:angle+h.Size/2], sin[angle:angle+h.Size/2])
 			}
 		}
 	})

@@ -31,11 +31,16 @@ func testHeads(t *testing.T, pairs bool) {
 			cos, sin = append(cos, float32(math.Cos(angle))), append(sin, float32(math.Sin(angle)))
 		}
 	}
-	var parts [][]float32
-	for _, p := range h.Parts {
-		parts = append(parts, make([]float32, tokens*p.Heads*h.Size))
+	floats := func() (list [][]float32, elements []matmul.Elements) {
+		for _, p := range h.Parts {
+			x := make([]float32, tokens*p.Heads*h.Size)
+			list, elements = append(list, x), append(elements, matmul.Elements{Float32: x})
+		}
+		return list, elements
 	}
-	if err := h.Split(parts, matmul.Elements{Float32: x}, cos, sin, atOnce); err != nil {
+	parts, of := floats()
+	whole := matmul.Elements{Float32: x}
+	if err := h.Split(of, whole, cos, sin, atOnce); err != nil {
 		t.Fatal(err)
 	}
 	for token := range tokens {
@@ -62,24 +67,8 @@ func testHeads(t *testing.T, pairs bool) {
 			}
 		}
 	}
-	// In bfloat16 what is joined gives the parts that it would give as float32.
-	short, whole := make([]uint16, len(x)), make([]float32, len(x))
-	loops.ToBFloat16(short, x)
-	loops.FromBFloat16(whole, short)
-	var wide, narrow [][]float32
-	for _, p := range parts {
-		wide, narrow = append(wide, make([]float32, len(p))), append(narrow, make([]float32, len(p)))
-	}
-	if err := errors.Join(h.Split(wide, matmul.Elements{Float32: whole}, cos, sin, atOnce), h.Split(narrow, matmul.Elements{BFloat16: short}, cos, sin, atOnce)); err != nil {
-		t.Fatal(err)
-	}
-	for i := range wide {
-		if !slices.Equal(wide[i], narrow[i]) {
-			t.Errorf("part %d has other numbers in bfloat16", i)
-		}
-	}
 	back := make([]float32, len(x))
-	if err := h.Join(back, parts, cos, sin, atOnce); err != nil {
+	if err := h.Join(matmul.Elements{Float32: back}, of, cos, sin, atOnce); err != nil {
 		t.Fatal(err)
 	}
 	for i := range x {
@@ -88,14 +77,40 @@ func testHeads(t *testing.T, pairs bool) {
 		}
 	}
 	again := slices.Clone(back)
-	if err := h.Join(again, parts, cos, sin, inTurn); err != nil || !slices.Equal(again, back) {
+	if err := h.Join(matmul.Elements{Float32: again}, of, cos, sin, inTurn); err != nil || !slices.Equal(again, back) {
 		t.Errorf("in turn: %v, other bits", err)
 	}
+
+	// What is read in bfloat16 gives what it gives as float32, and what is written in it is that, rounded.
+	short := make([]uint16, len(x))
+	loops.ToBFloat16(short, x)
+	wide := make([]float32, len(x))
+	loops.FromBFloat16(wide, short)
+	want, wantOf := floats()
+	got := make([]matmul.Elements, len(want))
+	for i := range got {
+		got[i] = matmul.Elements{BFloat16: make([]uint16, len(want[i]))}
+	}
+	joined, wantJoined := make([]uint16, len(x)), make([]float32, len(x))
+	if err := errors.Join(h.Split(wantOf, matmul.Elements{Float32: wide}, cos, sin, atOnce), h.Split(got, matmul.Elements{BFloat16: short}, cos, sin, atOnce),
+		h.Join(matmul.Elements{BFloat16: joined}, of, cos, sin, atOnce), h.Join(matmul.Elements{Float32: wantJoined}, of, cos, sin, atOnce)); err != nil {
+		t.Fatal(err)
+	}
+	rounded := make([]uint16, len(x))
+	for i := range want {
+		if loops.ToBFloat16(rounded[:len(want[i])], want[i]); !slices.Equal(got[i].BFloat16, rounded[:len(want[i])]) {
+			t.Errorf("part %d has other numbers in bfloat16", i)
+		}
+	}
+	if loops.ToBFloat16(rounded, wantJoined); !slices.Equal(joined, rounded) {
+		t.Error("what is joined has other numbers in bfloat16")
+	}
+
 	for name, err := range map[string]error{
-		"parts":   h.Split(parts[1:], matmul.Elements{Float32: x}, cos, sin, inTurn),
-		"matrix":  h.Split(parts, matmul.Elements{Float32: x[1:]}, cos, sin, inTurn),
-		"cosines": h.Split(parts, matmul.Elements{Float32: x}, cos[1:], sin, inTurn),
-		"part":    h.Split([][]float32{parts[0], parts[0], parts[2]}, matmul.Elements{Float32: x}, cos, sin, inTurn),
+		"parts":   h.Split(of[1:], whole, cos, sin, inTurn),
+		"matrix":  h.Split(of, whole.From(1), cos, sin, inTurn),
+		"cosines": h.Split(of, whole, cos[1:], sin, inTurn),
+		"part":    h.Split([]matmul.Elements{of[0], of[0], of[2]}, whole, cos, sin, inTurn),
 	} {
 		if err == nil {
 			t.Errorf("wrong %s passed", name)

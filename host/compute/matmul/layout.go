@@ -23,6 +23,20 @@ type Elements struct {
 	Int8     []int8
 }
 
+// Len is the number of elements.
+func (e Elements) Len() int { return len(e.Float32) + len(e.BFloat16) + len(e.Int8) }
+
+// From are the elements from one on.
+func (e Elements) From(i int) Elements {
+	switch {
+	case e.BFloat16 != nil:
+		return Elements{BFloat16: e.BFloat16[i:]}
+	case e.Int8 != nil:
+		return Elements{Int8: e.Int8[i:]}
+	}
+	return Elements{Float32: e.Float32[i:]}
+}
+
 // axes are axes of a layout as one index that counts through all of them.
 type axes struct {
 	size   int

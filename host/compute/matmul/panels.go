@@ -93,9 +93,9 @@ func (k *Packing) Size(rows, contracted int) int {
 
 // Pack packs some rows of an operand, of a right one some columns, and some of its contracted elements. Rows that the last panel
 // lacks are zero.
-func (k *Packing) Pack(dst, src []float32, row, rows, first, count int) {
+func (k *Packing) Pack(dst []float32, src Elements, row, rows, first, count int) {
 	w := workspaces.Get().(*workspace)
 	w.source = source{view: &k.view, row: row, rows: rows, first: first, count: count, height: k.height}
-	k.format.pack(asWords(dst), Elements{Float32: src}, &w.source, &w.stage)
+	k.format.pack(asWords(dst), src, &w.source, &w.stage)
 	workspaces.Put(w)
 }

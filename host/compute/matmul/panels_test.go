@@ -66,8 +66,8 @@ func testPanels(t *testing.T, r *rand.Rand, tier *matmul.Tier, a matmul.Arithmet
 		t.Fatal(err)
 	}
 	packedLeft, packedRight := make([]float32, packLeft.Size(m, k)), make([]float32, packRight.Size(n, k))
-	packLeft.Pack(packedLeft, left, 2, m, 2, k)
-	packRight.Pack(packedRight, right, 2, n, 2, k)
+	packLeft.Pack(packedLeft, matmul.Elements{Float32: left}, 2, m, 2, k)
+	packRight.Pack(packedRight, matmul.Elements{Float32: right}, 2, n, 2, k)
 	rows, columns, words := p.Rows(), p.Columns(), p.Words(k)
 	multiplier := p.Multiplier()
 	tile := make([]float32, rows*columns)
