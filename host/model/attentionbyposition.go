@@ -12,20 +12,17 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // attentionByPosition is [attend] on tensors in which positions come before features, [batch, context, heads, size],
 // the order in which the products of a linear layer leave them and in which GPUs compute attention as one operation:
 // nothing large is transposed. core mixes the values.
-//
-// The rows of the weight are reordered first, so that in each head of queries and keys all first coordinates come before
-// all second ones.
 func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core attentionCore) *graph.Node {
 	if norms == nil && engine.HasNatives(x.Graph()) {
 		return attentionNatively(x, w, r, core)
 	}
+	// In each head of queries and keys all first coordinates come before all second ones.
 	rows := r.toCoordinateOrder(w)
 	if c, ok := lower.CodesOf(w); ok {
 		c.Map(r.toCoordinateOrder).AttachTo(rows)
@@ -59,7 +56,7 @@ func attentionNatively(x, w *graph.Node, r *rope, core attentionCore) *graph.Nod
 	return autodiff.Custom(r.joinHeads(mixed), []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
 		dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
 		stored := dtypes.Float32
-		if engine.InBFloat16(x.Graph()) && !quantizesBackward(w) { // of products alone, which would round it
+		if engine.InBFloat16(x.Graph()) && !quantizesBackward(w) { // only products read it, and they round it
 			stored = dtypes.BFloat16
 		}
 		dx, dw := linearGradients(joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.turn, stored), x, w)
@@ -89,7 +86,7 @@ func splitNatively(h attention.Heads, joined *graph.Node, turn rotation) []*grap
 	}
 	parts := engine.Native{Name: "split of heads", Outputs: shapesOfParts, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		angles := elementsOf(in[1:])
-		return h.Split(numbersOf(out), engine.Elements(in[0]), angles[0], angles[1], parallel)
+		return h.Split(engine.AllElements(out), engine.Elements(in[0]), angles[0], angles[1], parallel)
 	}}.Call(engine.ShortOperand(joined), turn.cos, turn.sin)
 	for i := range parts {
 		parts[i] = graph.ConvertDType(parts[i], dtypes.Float32)
@@ -106,17 +103,9 @@ func joinNatively(h attention.Heads, parts []*graph.Node, turn rotation, stored 
 	shape := shapes.Make(stored, h.Batch*h.Context, columns)
 	joined := engine.Native{Name: "join of heads", Outputs: []shapes.Shape{shape}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		angles := elementsOf(in[:2])
-		return h.Join(engine.Elements(out[0]), numbersOf(in[2:]), angles[0], angles[1], parallel)
+		return h.Join(engine.Elements(out[0]), engine.AllElements(in[2:]), angles[0], angles[1], parallel)
 	}}.Call(append([]*graph.Node{turn.cos, turn.sin}, parts...)...)[0]
 	return graph.ConvertDType(joined, dtypes.Float32)
-}
-
-// numbersOf are the elements of tensors of floats.
-func numbersOf(list []engine.Tensor) (all []matmul.Elements) {
-	for _, t := range list {
-		all = append(all, engine.Elements(t))
-	}
-	return all
 }
 
 // elementsOf are the elements of tensors of float32.

@@ -8,7 +8,9 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -155,6 +157,37 @@ func TestRecomputeSameBits(t *testing.T) {
 				t.Errorf("sites (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestRecomputeUnquantized: the same without quantizers, where activations are computed in one pass.
+func TestRecomputeUnquantized(t *testing.T) {
+	const batch, context = 3, 8
+	for name, options := range map[string]engine.Options{
+		"fused": {Kernels: device.FusedKernels}, "bfloat16": {Precision: device.BFloat16},
+	} {
+		for _, build := range []func(architecture.Settings) *transformer{newLlama, newOLMo2} {
+			once, again := build(tiny), build(tiny)
+			again.Recompute = true
+			t.Run(name+"/"+once.Kind, func(t *testing.T) {
+				var outputs [2][][]float32
+				for i, m := range []*transformer{once, again} {
+					outputs[i] = evaluateOn(t, testdevice.Open(t, options), m, hashedWeights(m.Params()), hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
+						func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+							losses := m.Losses(params, ids, nil)
+							return append(graph.Gradient(graph.ReduceAllMean(losses), params...), losses)
+						})
+				}
+				for i, want := range outputs[0] {
+					if !slices.Equal(outputs[1][i], want) {
+						t.Errorf("output %d differs", i)
+					}
+					if !slices.ContainsFunc(want, func(x float32) bool { return x != 0 }) {
+						t.Errorf("output %d is zero", i)
+					}
+				}
+			})
+		}
 	}
 }
 

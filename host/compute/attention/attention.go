@@ -13,6 +13,7 @@
 package attention
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -96,7 +97,7 @@ func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 // Inputs are what attention reads, in row-major order: queries [batch, context, heads, size], keys and values [batch, context,
 // key heads, size].
 type Inputs struct {
-	Query, Key, Value matmul.Elements // of float32, or all of bfloat16
+	Query, Key, Value matmul.Elements // each in float32 or bfloat16
 	// Segments [batch, context] numbers the documents in each row; a query sees keys of its own document only. Nil means one
 	// document in each row.
 	Segments []int32
@@ -129,6 +130,11 @@ func (p *Plan) check(in Inputs, mixed, logs []float32) error {
 	} {
 		if s.have != s.want {
 			return fmt.Errorf("attention of sizes %+v: %d elements of %s, want %d", p.Sizes, s.have, s.name, s.want)
+		}
+	}
+	for _, e := range []matmul.Elements{in.Query, in.Key, in.Value} {
+		if e.Int8 != nil {
+			return errors.New("attention of integers: queries, keys and values are float32 or bfloat16")
 		}
 	}
 	if in.Segments != nil && len(in.Segments) != positions {

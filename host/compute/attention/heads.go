@@ -12,7 +12,7 @@ import (
 type Heads struct {
 	Batch, Context, Size int
 	Parts                []Part // in the order of their columns, of which they use all
-	Pairs                bool   // the coordinates of points are neighbours, and no halves of a head
+	Pairs                bool   // the coordinates of a point are neighbours; otherwise they lie in the two halves of a head
 }
 
 // A Part is a number of heads. If it is turned, the elements of each head are coordinates of points, first ones in its first half and

@@ -8,7 +8,7 @@ import (
 
 // Waking a goroutine's thread takes as long as a small product on it would (60 µs were measured), and natives follow each other
 // within microseconds. So a goroutine that has helped with one stays awake for a while, and helps with the next if that
-// comes.
+// comes. Where a device has a limited number of goroutines, none waits: it would keep the place of one that has something to do.
 
 // lingering is how long a goroutine waits for more work.
 const lingering = 100 * time.Microsecond
@@ -19,14 +19,14 @@ var helpers [32]helper
 // A helper is a place for a goroutine that waits.
 type helper struct {
 	state atomic.Int32
-	of    pool // whose limit the goroutine counts for
+	of    pool // to which the goroutine belongs
 	work  func()
 }
 
 // The states of a helper's place.
 const (
-	helperAway    = iota
-	helperSettles // somebody is about to wait, or has been told to work
+	helperAway = iota
+	helperHeld // one goroutine changes the place, and all others leave it alone
 	helperWaits
 	helperCalled
 )
@@ -35,7 +35,7 @@ const (
 func callHelper(of pool, work func()) (ok bool) {
 	for i := range helpers {
 		h := &helpers[i]
-		if h.state.Load() != helperWaits || !h.state.CompareAndSwap(helperWaits, helperSettles) {
+		if h.state.Load() != helperWaits || !h.state.CompareAndSwap(helperWaits, helperHeld) {
 			continue
 		}
 		if h.of != of {
@@ -51,9 +51,12 @@ func callHelper(of pool, work func()) (ok bool) {
 
 // linger waits for work for a while, and does what comes.
 func linger(of pool) {
+	if !of.IsUnlimited() {
+		return
+	}
 	for i := range helpers {
 		h := &helpers[i]
-		if h.state.Load() != helperAway || !h.state.CompareAndSwap(helperAway, helperSettles) {
+		if h.state.Load() != helperAway || !h.state.CompareAndSwap(helperAway, helperHeld) {
 			continue
 		}
 		h.of = of
@@ -66,7 +69,7 @@ func linger(of pool) {
 				h.state.Store(helperWaits)
 				until = time.Now().Add(lingering)
 			}
-			if time.Now().After(until) && h.state.CompareAndSwap(helperWaits, helperSettles) {
+			if time.Now().After(until) && h.state.CompareAndSwap(helperWaits, helperHeld) {
 				h.of = nil
 				h.state.Store(helperAway)
 				return

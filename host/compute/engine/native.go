@@ -82,6 +82,7 @@ func (n Native) call(g *graph.Graph, inputs []*graph.Node) []*graph.Node {
 // pool starts goroutines within a device's limit. It is implemented by the Go backend's pool of workers.
 type pool interface {
 	StartIfAvailable(task func()) bool
+	IsUnlimited() bool
 }
 
 // parallelOn is [Parallel] on a pool of workers. The caller's goroutine works, too, so that all is done even if the pool has no

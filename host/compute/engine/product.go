@@ -89,7 +89,7 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 		panic(err)
 	}
 	short := rounded && InBFloat16(a.Graph())
-	p, err := matmul.New(tier, arithmetic, left, right, matmul.Options{Round: short})
+	p, err := matmul.New(tier, arithmetic, left, right, matmul.Options{})
 	if err != nil {
 		panic(fmt.Errorf("product of %s and %s: %w", a.Shape(), b.Shape(), err))
 	}
@@ -183,4 +183,12 @@ func Elements(t Tensor) matmul.Elements {
 		return matmul.Elements{Int8: flat}
 	}
 	panic(fmt.Errorf("an operand of a product is of type %s", t.Shape.DType))
+}
+
+// AllElements are [Elements] of each tensor.
+func AllElements(list []Tensor) (all []matmul.Elements) {
+	for _, t := range list {
+		all = append(all, Elements(t))
+	}
+	return all
 }

@@ -26,7 +26,6 @@ func turnNeighbours256(dst, x, cos, sin []float32, back bool) {
 		turnedPairs(get(x[8:]), swap, c.Permute(upper), s.Permute(upper).Mul(signs)).Store(dst[8:])
 		dst, x, cos, sin = dst[16:], x[16:], cos[8:], sin[8:]
 	}
-	archsimd.ClearAVXUpperBits()
 }
 
 // turnedPairs turns four points. Of the sines, those for first coordinates have the other sign.

@@ -347,33 +347,38 @@ const sourcePrefix = "source."
 // AttachTo attaches s to the node of its activation, where [Quantize] finds it.
 func (s Source) AttachTo(x *graph.Node) { engine.Note(x, s) }
 
-// Unquantized returns an activation of which nothing but products is computed. Where the CPU computes programs over rows and the
-// [Source] of x is known, it is computed in one pass, forward and backward, and stored in the precision to which products
-// round their operands.
+// rounds reports whether an input, and its adjoint, is stored in the precision of the device.
+func (s Source) rounds(input int) bool { return s.Rounded && s.Forward.Inputs[input].Type.Shape[0] > 1 }
+
+// Unquantized returns an activation that products read, and perhaps quantizers of the products of the backward pass. Where the CPU
+// computes programs over rows and the [Source] of x is known, it is computed in one pass, forward and backward, and stored in the
+// precision to which all of these round it.
 func Unquantized(x *graph.Node) *graph.Node {
 	g := x.Graph()
 	s, ok := engine.NoteOf[Source](x)
 	if !ok || !ByRows(g) {
 		return x
 	}
+	forward, backward := InMemory{SourceValue: triton.BFloat16}, InMemory{}
+	for i, in := range s.Forward.Inputs {
+		if !s.rounds(i) {
+			continue
+		}
+		if forward[in.Name] = triton.BFloat16; s.Backward != nil {
+			backward[s.Backward.Inputs[i].Name], backward[s.Backward.Outputs[i].Name] = triton.BFloat16, triton.BFloat16
+		}
+	}
 	rows := x.Shape().Dim(0)
-	out, ok := Kernel(g, subjectOf(s.Forward, rows, false), s.Forward, rows, s.Inputs, s.storage(s.Forward.Inputs, SourceValue))
+	out, ok := Kernel(g, subjectOf(s.Forward, rows, false), s.Forward, rows, s.Inputs, forward)
 	if !ok {
 		return x
 	}
 	return graphdiff.Custom(out[SourceValue], s.Inputs, func(dy *graph.Node) []*graph.Node {
-		if s.Backward == nil {
+		p := s.Backward
+		if p == nil {
 			return s.Adjoint(out, dy)
 		}
-		var names []string
-		for _, o := range s.Backward.Outputs {
-			names = append(names, o.Name)
-		}
-		if !s.Rounded {
-			names = nil
-		}
-		p := s.Backward
-		adjoints, ok := Kernel(g, subjectOf(p, rows, false), p, rows, append(slices.Clone(s.Inputs), dy), s.storage(p.Inputs[:len(s.Inputs)], names...))
+		adjoints, ok := Kernel(g, subjectOf(p, rows, false), p, rows, append(slices.Clone(s.Inputs), dy), backward)
 		if !ok {
 			return s.Adjoint(out, dy)
 		}
@@ -383,21 +388,6 @@ func Unquantized(x *graph.Node) *graph.Node {
 		}
 		return list
 	})
-}
-
-// storage says how passes over rows store floats: the named ones in the precision of the device, and the inputs of the source, if
-// they are rounded to it.
-func (s Source) storage(inputs []program.Input, named ...string) InMemory {
-	at := InMemory{}
-	for _, name := range named {
-		at[name] = triton.BFloat16
-	}
-	for _, in := range inputs {
-		if s.Rounded && in.Type.Shape[0] > 1 {
-			at[in.Name] = triton.BFloat16
-		}
-	}
-	return at
 }
 
 // fusedForward is the program of the source's forward pass followed by the quantizer's, given as forward.
@@ -463,8 +453,8 @@ func (q programQuantizer) fusedMemory(s Source) InMemory {
 	memory := maps.Clone(q.memory)
 	delete(memory, answer.InputX) // the activation is never stored
 	delete(memory, autodiff.Prefix+answer.InputX)
-	for _, in := range s.Forward.Inputs {
-		if s.Rounded && in.Type.Shape[0] > 1 {
+	for i, in := range s.Forward.Inputs {
+		if s.rounds(i) {
 			memory[sourcePrefix+in.Name], memory[autodiff.Prefix+sourcePrefix+in.Name] = triton.BFloat16, triton.BFloat16
 		}
 	}

@@ -106,6 +106,15 @@ func TestStraightThroughNested(t *testing.T) {
 	expect(t, "value", out[1], []float32{1, -1})
 }
 
+// TestGradientOfOtherInput: the value is not computed from the only node whose gradient is asked for.
+func TestGradientOfOtherInput(t *testing.T) {
+	out := evaluate(t, [][]float32{{1, 2}, {3, 4}}, [][]int{{2}, {2}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		q := straightThrough(in[1], in[0], func(dy *graph.Node) *graph.Node { return graph.MulScalar(dy, 7) })
+		return graph.Gradient(graph.ReduceAllSum(q), in[0])
+	})
+	expect(t, "dx", out[0], []float32{7, 7})
+}
+
 // TestValueStopsGradient: the value depends on x and w, and nothing flows back through it.
 func TestValueStopsGradient(t *testing.T) {
 	out := evaluate(t, [][]float32{{1, 2}, {3, 4}}, [][]int{{2}, {2}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {

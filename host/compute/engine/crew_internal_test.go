@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// countedPool is a pool that counts the goroutines that it has started and that run.
+type countedPool struct {
+	limited          bool
+	started, running atomic.Int64
+}
+
+func (p *countedPool) StartIfAvailable(task func()) bool {
+	p.started.Add(1)
+	p.running.Add(1)
+	go func() {
+		defer p.running.Add(-1)
+		task()
+	}()
+	return true
+}
+
+func (p *countedPool) IsUnlimited() bool { return !p.limited }
+
+// rests waits until no goroutine of the pools runs, and checks that none has left anything.
+func rests(t *testing.T, pools ...*countedPool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for _, p := range pools {
+		for p.running.Load() > 0 {
+			if time.Now().After(deadline) {
+				t.Fatal("goroutines go on waiting")
+			}
+			runtime.Gosched()
+		}
+	}
+	for i := range helpers {
+		if h := &helpers[i]; h.state.Load() != helperAway || h.of != nil || h.work != nil {
+			t.Errorf("place %d is in state %d", i, h.state.Load())
+		}
+	}
+}
+
+// TestHelpersServeTheirPool: calls of many goroutines, some of which panic, compute everything, and in the end nobody waits.
+func TestHelpersServeTheirPool(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	pools := []*countedPool{{}, {}, {limited: true}}
+	const calls, tasks = 2000, 5
+	var all sync.WaitGroup
+	for caller := range 6 {
+		all.Go(func() {
+			parallel := parallelOn(pools[caller%len(pools)])
+			for i := range calls {
+				var done atomic.Int64
+				panics := i%97 == 0
+				func() {
+					defer func() {
+						if r := recover(); (r != nil) != panics {
+							t.Errorf("call %d panics with %v", i, r)
+						}
+					}()
+					parallel(tasks, func(task int) {
+						if done.Add(1); panics && task == 3 {
+							panic("as asked")
+						}
+					})
+				}()
+				if n := done.Load(); !panics && n != tasks {
+					t.Errorf("call %d has done %d tasks", i, n)
+				}
+			}
+		})
+	}
+	all.Wait()
+	rests(t, pools...)
+}
+
+// TestHelpersStayAwake: a goroutine that has helped waits, for calls of its own pool alone, and not in one that is limited.
+func TestHelpersStayAwake(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	own, other, limited := &countedPool{}, &countedPool{}, &countedPool{limited: true}
+	waits := func() bool { // tries for longer than a goroutine needs to begin to wait
+		parallelOn(own)(2, func(int) { time.Sleep(time.Millisecond) })
+		for until := time.Now().Add(lingering / 2); time.Now().Before(until); runtime.Gosched() {
+			if callHelper(other, func() { t.Error("a goroutine helps another pool") }) {
+				t.Error("a goroutine of another pool is called")
+			}
+			called := make(chan bool, 1)
+			if callHelper(own, func() { called <- true }) {
+				return <-called
+			}
+		}
+		return false
+	}
+	for try := 0; !waits(); try++ {
+		if try == 1000 {
+			t.Fatal("no goroutine stays awake")
+		}
+	}
+	rests(t, own, other)
+	for range 100 {
+		parallelOn(limited)(2, func(int) {})
+		if callHelper(limited, func() {}) {
+			t.Fatal("a goroutine of a limited pool stays awake")
+		}
+	}
+	rests(t, limited)
+}
