@@ -55,9 +55,9 @@ func attentionNatively(x, w *graph.Node, r *rope, core attentionCore) *graph.Nod
 	mixed, coreBack := core(parts[0], parts[1], parts[2])
 	return autodiff.Custom(r.joinHeads(mixed), []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
 		dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
-		stored := dtypes.Float32
-		if engine.InBFloat16(x.Graph()) && !quantizesBackward(w) { // only products read it, and they round it
-			stored = dtypes.BFloat16
+		stored := engine.OperandType(x.Graph()) // only products read it, and they round it
+		if quantizesBackward(w) {
+			stored = dtypes.Float32
 		}
 		dx, dw := linearGradients(joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.turn, stored), x, w)
 		return []*graph.Node{dx, dw}
@@ -76,10 +76,7 @@ func (r *rope) projectionGradients(dProjected, x, w, rows *graph.Node) (dx, dw *
 // splitNatively splits a projection into queries, keys and values, with queries and keys turned, in one pass. They are stored in the
 // precision to which products round them.
 func splitNatively(h attention.Heads, joined *graph.Node, turn rotation) []*graph.Node {
-	stored := dtypes.Float32
-	if engine.InBFloat16(joined.Graph()) {
-		stored = dtypes.BFloat16
-	}
+	stored := engine.OperandType(joined.Graph())
 	var shapesOfParts []shapes.Shape
 	for _, p := range h.Parts {
 		shapesOfParts = append(shapesOfParts, shapes.Make(stored, h.Batch, h.Context, p.Heads, h.Size))

@@ -33,10 +33,8 @@ func rowAdjoints(x, gainRow, scale, dy *graph.Node) (dx, dGain *graph.Node) {
 // nativeLosses returns log Σ exp(logits) − logits[target] of each row, [tokens, 1], and the gradient with respect to the logits of
 // the losses times their factors, in the precision of the device. targets and factors are [tokens, 1].
 func nativeLosses(logits, targets, factors *graph.Node) (losses, dLogits *graph.Node) {
-	each, gradient := shapes.Make(dtypes.Float32, targets.Shape().Dimensions...), shapes.Make(dtypes.Float32, logits.Shape().Dimensions...)
-	if engine.InBFloat16(logits.Graph()) {
-		gradient.DType = dtypes.BFloat16
-	}
+	each := shapes.Make(dtypes.Float32, targets.Shape().Dimensions...)
+	gradient := shapes.Make(engine.OperandType(logits.Graph()), logits.Shape().Dimensions...)
 	results := engine.Native{Name: "losses", Outputs: []shapes.Shape{each, gradient}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		whole, _ := out[1].Flat.([]float32)
 		short, _ := out[1].Flat.([]uint16)

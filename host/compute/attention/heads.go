@@ -45,7 +45,7 @@ func (h *Heads) turn(to, from *numbers, cos, sin []float32, back bool) {
 	case cos == nil:
 		copy(y, x)
 	case h.Pairs:
-		loops.TurnPairs(y, x, cos, sin, back)
+		loops.TurnNeighbours(y, x, cos, sin, back)
 	default:
 		loops.Turn(y, x, cos, sin, back)
 	}
@@ -58,16 +58,16 @@ type numbers struct {
 	short       []uint16
 }
 
-// at are elements of a tensor.
-func (n *numbers) at(e matmul.Elements, from, to int, wide []float32) *numbers {
+// at makes n some elements of a tensor.
+func (n *numbers) at(e matmul.Elements, from, to int, wide []float32) {
 	if e.BFloat16 != nil {
 		*n = numbers{short: e.BFloat16[from:to], wide: wide[:to-from]}
 	} else {
 		*n = numbers{float: e.Float32[from:to]}
 	}
-	return n
 }
 
+// read returns the numbers as float32.
 func (n *numbers) read() []float32 {
 	if n.short == nil {
 		return n.float
@@ -76,6 +76,7 @@ func (n *numbers) read() []float32 {
 	return n.wide
 }
 
+// room is where to write them as float32; written has to be called then.
 func (n *numbers) room() []float32 {
 	if n.short == nil {
 		return n.float

@@ -154,6 +154,14 @@ func ShortOperand(x *graph.Node) *graph.Node {
 	return x
 }
 
+// OperandType is the type to which products of floats in the graph round their operands.
+func OperandType(g *graph.Graph) dtypes.DType {
+	if InBFloat16(g) {
+		return dtypes.BFloat16
+	}
+	return dtypes.Float32
+}
+
 // layoutOf says where the elements of a tensor of the given shape lie for a product.
 func layoutOf(shape shapes.Shape, batch, contracted []int) (l matmul.Layout) {
 	strides := shape.Strides()

@@ -20,8 +20,8 @@ func turnFrom(i int, dst, x, cos, sin []float32, back bool) {
 	}
 }
 
-// TurnPairs is [Turn] for points whose two coordinates are neighbours.
-func TurnPairs(dst, x, cos, sin []float32, back bool) {
+// TurnNeighbours is [Turn] for points whose two coordinates are neighbours.
+func TurnNeighbours(dst, x, cos, sin []float32, back bool) {
 	n := len(cos)
 	for ; len(x) > 0; dst, x = dst[2*n:], x[2*n:] {
 		i := 0
@@ -29,13 +29,13 @@ func TurnPairs(dst, x, cos, sin []float32, back bool) {
 			i = n &^ 7
 			turnNeighbours256(dst[:2*i], x, cos, sin, back)
 		}
-		turnPairsFrom(i, dst, x, cos, sin, back)
+		turnNeighboursFrom(i, dst, x, cos, sin, back)
 	}
 	done()
 }
 
-// turnPairsFrom turns the points of the first piece from one on.
-func turnPairsFrom(i int, dst, x, cos, sin []float32, back bool) {
+// turnNeighboursFrom turns the points of the first piece from one on.
+func turnNeighboursFrom(i int, dst, x, cos, sin []float32, back bool) {
 	for ; i < len(cos); i++ {
 		a, b, c, s := x[2*i], x[2*i+1], cos[i], sin[i]
 		if back {

@@ -46,8 +46,8 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestTurnPairs: points whose coordinates are neighbours turn as those of halves do, to the bit.
-func TestTurnPairs(t *testing.T) {
+// TestTurnNeighbours: points whose coordinates are neighbours turn as those of halves do, to the bit.
+func TestTurnNeighbours(t *testing.T) {
 	for _, points := range []int{1, 3, 8, 11, 16, 32, 45, 64} {
 		for _, back := range []bool{false, true} {
 			cos, sin := make([]float32, points), make([]float32, points)
@@ -65,7 +65,7 @@ func TestTurnPairs(t *testing.T) {
 				halves[at], halves[at+points] = a, b
 			}
 			got, want := make([]float32, len(pairs)), make([]float32, len(pairs))
-			TurnPairs(got, pairs, cos, sin, back)
+			TurnNeighbours(got, pairs, cos, sin, back)
 			Turn(want, halves, cos, sin, back)
 			for i := range 3 * points {
 				at := i/points*2*points + i%points
