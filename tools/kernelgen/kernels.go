@@ -18,13 +18,17 @@ type kernel struct {
 	// multiply adds the product of a left and a right register to a sum.
 	multiply func(w *writer, left, right, sum int)
 	unrolled int
-	ahead    bool // asks for memory before it is needed
+	// narrow rounds the sums of a row to bfloat16, and leaves them in a register; it uses registers from Z24 on, which prepareNarrow fills
+	// before. A kernel for one tile and one of integers has none.
+	narrow        func(w *writer, low, high int) (register string)
+	prepareNarrow func(w *writer)
+	strips        bool // multiplies strips: tiles one below the other
 }
 
-// kernelArguments are those of all kernels, and their size in bytes.
+// kernelArguments are those of kernels for a tile, and their size in bytes.
 const (
-	kernelArguments = "(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)"
-	kernelSize      = 64
+	kernelArguments = "(words, steps int, a, b, c *uint32, stride int, accumulate bool)"
+	kernelSize      = 49
 )
 
 // Registers: SI and BX walk along the panels of the left and the right operand, CX counts words, DI is the tile, DX the
@@ -70,13 +74,13 @@ func (k kernel) loop(w *writer, count, label string) {
 	w.label("many" + label)
 	w.line("SHRQ $%d, %s", log2(k.unrolled), count)
 	w.line("JZ end%s", label)
-	if k.ahead {
+	if k.strips {
 		k.rowsAhead(w, count, label)
 	}
 	w.label("loop" + label)
 	for i := range k.unrolled {
 		k.step(w, i)
-		if k.ahead && i%2 == 0 {
+		if k.strips && i%2 == 0 {
 			w.line("PREFETCHT1 (R11)")
 			w.line("ADDQ $64, R11")
 		}
@@ -87,13 +91,11 @@ func (k kernel) loop(w *writer, count, label string) {
 	w.label("end" + label)
 }
 
-// rowsAhead is the beginning of the loop. It asks for the rows of the output, one at a time, so that the multipliers do not wait
-// for a free buffer of the cache; what follows asks for the next panel.
+// rowsAhead is the beginning of the loop. It asks for the rows of what is added and of the results, one at a time, so that the
+// multipliers do not wait for a free buffer of the cache; what follows asks for the next panel.
 func (k kernel) rowsAhead(w *writer, count, label string) {
-	w.line("MOVQ next+56(FP), AX")
-	w.line("MOVQ (AX), R9")
-	w.line("MOVQ 8(AX), R10")
-	w.line("MOVQ 16(AX), R11")
+	w.line("MOVQ DI, R9")
+	w.line("MOVQ R8, R10")
 	w.line("MOVQ $%d, AX", k.rows)
 	w.line("CMPQ %s, AX", count)
 	w.line("CMOVQLT %s, AX", count)
@@ -101,12 +103,11 @@ func (k kernel) rowsAhead(w *writer, count, label string) {
 	w.label("row" + label)
 	for i := range k.unrolled {
 		k.step(w, i)
-		if i < 2 {
-			w.line("PREFETCHT1 %d(R9)", 64*i)
-		}
+		w.line("PREFETCHT1 %d(%s)", 64*(i%2), []string{"R9", "R10"}[i/2])
 	}
 	k.advance(w, k.unrolled)
-	w.line("ADDQ R10, R9")
+	w.line("ADDQ DX, R9")
+	w.line("ADDQ R12, R10")
 	w.line("DECQ AX")
 	w.line("JNZ row%s", label)
 	w.line("TESTQ %s, %[1]s", count)
@@ -170,7 +171,92 @@ func kernel256(name string) kernel {
 // kernel512 has twelve rows, and so 24 of 32 registers for sums. The multipliers have a latency of four or five cycles and
 // there are two of them: ten independent sums would do, but fewer rows would need more words of the right operand a product.
 func kernel512(name string) kernel {
-	return kernel{name: name, rows: 12, register: "Z", bytes: 64, sum: 0, right: 24, left: []int{26, 27, 28, 29}, load: "VMOVDQU32", zero: "VPXORD", add: "VPADDD", unrolled: 4, ahead: true}
+	return kernel{name: name, rows: 12, register: "Z", bytes: 64, sum: 0, right: 24, left: []int{26, 27, 28, 29}, load: "VMOVDQU32", zero: "VPXORD", add: "VPADDD", unrolled: 4, strips: true}
+}
+
+// stripArguments are those of kernels for strips, and their size in bytes. What is added may be nil; ahead is a panel that is asked for.
+const (
+	stripArguments = "(words, tiles int, left *uint32, apart int, right *uint32, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)"
+	stripSize      = 96
+)
+
+// writeStrip: SI and BX walk along the panels of the left and the right operand, CX counts words, R14 is the left panel, R13 the right one.
+// DI is the tile of results, DX the distance of its rows in bytes, R8 and R12 are those of what is added, and R11 walks along the panel
+// that is asked for. Where nothing is added, R8 and R12 are those of the results.
+func (k kernel) writeStrip(w *writer) {
+	w.function(k.name+stripArguments, k.name, stripSize)
+	w.line("MOVQ left+16(FP), R14")
+	w.line("MOVQ right+32(FP), R13")
+	w.line("MOVQ from+40(FP), R8")
+	w.line("MOVQ fromStride+48(FP), R12")
+	w.line("MOVQ to+56(FP), DI")
+	w.line("MOVQ stride+64(FP), DX")
+	w.line("MOVQ ahead+80(FP), R11")
+	w.line("SHLQ $2, R12")
+	if k.narrow != nil {
+		w.line("SHLQ $1, DX")
+		w.line("CMPB short+72(FP), $0")
+		w.line("JNE strides")
+		w.line("SHLQ $1, DX")
+		w.label("strides")
+	} else {
+		w.line("SHLQ $2, DX")
+	}
+	w.line("TESTQ R8, R8")
+	w.line("CMOVQEQ DX, R12")
+	w.line("CMOVQEQ DI, R8")
+	w.label("tile")
+	w.line("MOVQ words+0(FP), CX")
+	w.line("MOVQ R14, SI")
+	w.line("MOVQ R13, BX")
+	k.clear(w)
+	k.loop(w, "CX", "")
+	w.line("CMPQ from+40(FP), $0")
+	w.line("JEQ added")
+	for r := range k.rows {
+		for j := range 2 {
+			w.line("%s %d(R8), %[3]s, %[3]s", k.add, j*k.bytes, k.reg(k.sum+2*r+j))
+		}
+		w.line("ADDQ R12, R8")
+	}
+	w.line("JMP store")
+	w.label("added")
+	w.line("LEAQ (R12)(R12*2), AX")
+	w.line("LEAQ (R8)(AX*4), R8")
+	w.label("store")
+	if k.narrow != nil {
+		w.line("CMPB short+72(FP), $0")
+		w.line("JNE short")
+	}
+	for r := range k.rows {
+		for j := range 2 {
+			w.line("%s %s, %d(DI)", k.load, k.reg(k.sum+2*r+j), j*k.bytes)
+		}
+		w.line("ADDQ DX, DI")
+	}
+	w.label("next")
+	w.line("MOVQ apart+24(FP), AX")
+	w.line("LEAQ (R14)(AX*4), R14")
+	// The panel that is asked for begins anew where all of it has been.
+	w.line("MOVQ ahead+80(FP), R9")
+	w.line("MOVQ aheadWords+88(FP), AX")
+	w.line("LEAQ (R9)(AX*4), AX")
+	w.line("CMPQ R11, AX")
+	w.line("CMOVQCC R9, R11")
+	w.line("DECQ tiles+8(FP)")
+	w.line("JNZ tile")
+	w.line("VZEROUPPER")
+	w.line("RET")
+	if k.narrow == nil {
+		return
+	}
+	w.label("short")
+	k.prepareNarrow(w)
+	for r := range k.rows {
+		w.line("VMOVDQU32 %s, (DI)", k.narrow(w, k.sum+2*r, k.sum+2*r+1))
+		w.line("ADDQ DX, DI")
+	}
+	w.line("JMP next")
 }
 
 func (k kernel) fma(w *writer, left, right, sum int) {
@@ -245,7 +331,14 @@ func quads256(w *writer) {
 func floats512(w *writer) {
 	k := kernel512("floats512")
 	k.load, k.add, k.multiply = "VMOVUPS", "VADDPS", k.fma
-	k.write(w)
+	k.prepareNarrow = halvesConstants512
+	k.narrow = func(w *writer, low, high int) string {
+		roundUpper512(w, k.reg(low), "Z24")
+		roundUpper512(w, k.reg(high), "Z25")
+		w.line("VPERMT2W Z25, %s, Z24", upperHalves512)
+		return "Z24"
+	}
+	k.writeStrip(w)
 }
 
 // halves512 multiplies words of two bfloat16 each.
@@ -253,7 +346,12 @@ func halves512(w *writer) {
 	k := kernel512("halves512")
 	k.load, k.add = "VMOVUPS", "VADDPS"
 	k.multiply = func(w *writer, left, right, sum int) { w.line("%s", vdpbf16ps(sum, left, right)) }
-	k.write(w)
+	k.prepareNarrow = func(*writer) {}
+	k.narrow = func(w *writer, low, high int) string {
+		w.line("%s", vcvtne2ps2bf16(low, high, low))
+		return k.reg(low)
+	}
+	k.writeStrip(w)
 }
 
 // quads512 multiplies words of four bytes, unsigned ones on the left.
@@ -262,22 +360,31 @@ func quads512(w *writer) {
 	k.multiply = func(w *writer, left, right, sum int) {
 		w.line("VPDPBUSD Z%d, Z%d, Z%d", right, left, sum)
 	}
-	k.write(w)
+	k.writeStrip(w)
 }
 
 // vdpbf16ps is VDPBF16PS sum, left, right on registers of 512 bits, EVEX.512.F3.0F38.W0 52 /r (Intel, Architecture
-// Instruction Set Extensions Programming Reference), as bytes: Go's assembler does not know it. The prefix keeps the
-// upper bits of the registers' numbers inverted.
-func vdpbf16ps(sum, left, right int) string {
+// Instruction Set Extensions Programming Reference): Go's assembler does not know it.
+func vdpbf16ps(sum, left, right int) string { return evex512("VDPBF16PS", 2, 0x52, sum, left, right) }
+
+// vcvtne2ps2bf16 is VCVTNE2PS2BF16 to, high, low on registers of 512 bits, EVEX.512.F2.0F38.W0 72 /r (in the same place). It takes
+// subnormal numbers for zero.
+func vcvtne2ps2bf16(to, high, low int) string {
+	return evex512("VCVTNE2PS2BF16", 3, 0x72, to, high, low)
+}
+
+// evex512 is an instruction of EVEX.512.pp.0F38.W0 on three registers as bytes. The prefix keeps the upper bits of the registers'
+// numbers inverted.
+func evex512(name string, pp, opcode, to, first, second int) string {
 	b := [6]int{
 		0x62,
-		0xf2 &^ (bit(sum, 3) << 7) &^ (bit(right, 4) << 6) &^ (bit(right, 3) << 5) &^ (bit(sum, 4) << 4),
-		0x06 | (^left&15)<<3,
-		0x40 | (1^bit(left, 4))<<3,
-		0x52,
-		0xc0 | sum&7<<3 | right&7,
+		0xf2 &^ (bit(to, 3) << 7) &^ (bit(second, 4) << 6) &^ (bit(second, 3) << 5) &^ (bit(to, 4) << 4),
+		0x04 | pp | (^first&15)<<3,
+		0x40 | (1^bit(first, 4))<<3,
+		opcode,
+		0xc0 | to&7<<3 | second&7,
 	}
-	return fmt.Sprintf("LONG $0x%02x%02x%02x%02x; WORD $0x%02x%02x // VDPBF16PS Z%d, Z%d, Z%d", b[3], b[2], b[1], b[0], b[5], b[4], right, left, sum)
+	return fmt.Sprintf("LONG $0x%02x%02x%02x%02x; WORD $0x%02x%02x // %s Z%d, Z%d, Z%d", b[3], b[2], b[1], b[0], b[5], b[4], name, second, first, to)
 }
 
 func bit(x, i int) int { return x >> i & 1 }

@@ -41,9 +41,13 @@ func TestEncoding(t *testing.T) {
 			t.Errorf("VDPBF16PS Z%d, Z%d, Z%d is %s, want %s", c.right, c.left, c.sum, got, c.want)
 		}
 	}
+	// The same for vcvtne2ps2bf16 %zmm2, %zmm3, %zmm4.
+	if got, want := vcvtne2ps2bf16(4, 3, 2), "LONG $0x4867f262; WORD $0xe272 "; !strings.HasPrefix(got, want) {
+		t.Errorf("VCVTNE2PS2BF16 Z2, Z3, Z4 is %s, want %s", got, want)
+	}
 }
 
-var encoded = regexp.MustCompile(`LONG \$0x([0-9a-f]{8}); WORD \$0x([0-9a-f]{4}) // VDPBF16PS Z(\d+), Z(\d+), Z(\d+)`)
+var encoded = regexp.MustCompile(`LONG \$0x([0-9a-f]{8}); WORD \$0x([0-9a-f]{4}) // (\w+) Z(\d+), Z(\d+), Z(\d+)`)
 
 // TestEncodingsByAssembler asks GNU as, where there is one, for all registers.
 func TestEncodingsByAssembler(t *testing.T) {
@@ -53,10 +57,14 @@ func TestEncodingsByAssembler(t *testing.T) {
 		}
 	}
 	var source, want bytes.Buffer
-	for sum := range 32 {
-		for i := range 32 {
-			left, right := i, (i*7+sum)%32
-			m := encoded.FindStringSubmatch(vdpbf16ps(sum, left, right))
+	for to := range 32 {
+		for i := range 64 {
+			first, second := i/2, (i/2*7+to)%32
+			instruction := vdpbf16ps(to, first, second)
+			if i%2 == 1 {
+				instruction = vcvtne2ps2bf16(to, first, second)
+			}
+			m := encoded.FindStringSubmatch(instruction)
 			for _, number := range m[1:3] {
 				for i := len(number) - 2; i >= 0; i -= 2 {
 					b, err := strconv.ParseUint(number[i:i+2], 16, 8)
@@ -66,7 +74,7 @@ func TestEncodingsByAssembler(t *testing.T) {
 					want.WriteByte(byte(b))
 				}
 			}
-			source.WriteString("vdpbf16ps %zmm" + m[3] + ", %zmm" + m[4] + ", %zmm" + m[5] + "\n")
+			source.WriteString(strings.ToLower(m[3]) + " %zmm" + m[4] + ", %zmm" + m[5] + ", %zmm" + m[6] + "\n")
 		}
 	}
 	dir := t.TempDir()

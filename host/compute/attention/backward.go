@@ -133,19 +133,17 @@ func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, 
 	width, height, n, words := p.width, p.height, to-from, p.panels.Words
 	size := words(p.Size)
 	first := max(0, key-from) // queries before see none of the keys
-	for i := first / height * height; i < n; i += height {
-		s.Multiply(size, s.queryRows[i*size:], s.keyColumns[key*size:], s.weights[i*width:], width, false)
-		s.Multiply(size, s.dRows[i*size:], s.valueColumns[key*size:], s.dScores[i*width:], width, false)
-	}
+	i := first / height * height
+	panels := divideUp(n-i, height)
+	s.Multiply(panels, size, s.queryRows[i*size:], height*size, s.keyColumns[key*size:], s.weights[i*width:], width, false)
+	s.Multiply(panels, size, s.dRows[i*size:], height*size, s.valueColumns[key*size:], s.dScores[i*width:], width, false)
 	weights, dScores := s.weights[first*width:n*width], s.dScores[first*width:n*width]
 	p.hideKeys(weights, g.Segments, batch, from+first, to, key)
 	loops.ExpRows(weights, dScores, p.scale, logs[first:], s.means[first:n], p.form)
 	all, before := words(n), words(first)
-	for i := 0; i < p.Size; i += height {
-		at := key*p.padded + i*width
-		s.Multiply(all-before, s.dAcross[i*all+before*height:], weights, s.dValue[at:], width, true)
-		s.Multiply(all-before, s.queriesAcross[i*all+before*height:], dScores, s.dKey[at:], width, true)
-	}
+	at, elements := key*p.padded, p.padded/height
+	s.Multiply(elements, all-before, s.dAcross[before*height:], height*all, weights, s.dValue[at:], width, true)
+	s.Multiply(elements, all-before, s.queriesAcross[before*height:], height*all, dScores, s.dKey[at:], width, true)
 }
 
 // addToQueries computes what a block of keys adds to the adjoints of a block of queries.
@@ -153,9 +151,7 @@ func (p *Plan) addToQueries(s *backward, from, to, first, last int) {
 	width, height, words := p.width, p.height, p.panels.Words
 	for i := 0; i < to-from; i += width {
 		seen := words(min(last, from+i+width) - first)
-		for j := 0; j < p.Size; j += height {
-			s.Multiply(seen, s.keysAcross[j*words(p.Context)+words(first)*height:], s.turned[i*words(p.block()):], s.dQuery[i*p.padded+j*width:], width, first > 0)
-		}
+		s.Multiply(p.padded/height, seen, s.keysAcross[words(first)*height:], height*words(p.Context), s.turned[i*words(p.block()):], s.dQuery[i*p.padded:], width, first > 0)
 	}
 }
 

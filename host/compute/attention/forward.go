@@ -76,9 +76,7 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed, logs 
 	width, height, size := p.width, p.height, p.panels.Words(p.Size)
 	queries, keys := min(width, to-query), min(query+width, p.Context)
 	p.queries.columns.Pack(s.query, in.Query.From(p.query(batch, 0, head)), query, queries, 0, p.Size)
-	for i := 0; i < keys; i += height {
-		s.Multiply(size, s.keys[i*size:], s.query, s.weights[i*width:], width, false)
-	}
+	s.Multiply(divideUp(keys, height), size, s.keys, height*size, s.query, s.weights, width, false)
 	weights := s.weights[:keys*width]
 	p.hideFromQueries(weights, in.Segments, batch, query, keys)
 
@@ -90,9 +88,7 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed, logs 
 	}
 	loops.ExpColumns(weights, p.scale, s.largest, s.sums, p.form)
 
-	for i := 0; i < p.Size; i += height {
-		s.Multiply(p.panels.Words(keys), s.values[i*p.panels.Words(to):], weights, s.result[i*width:], width, false)
-	}
+	s.Multiply(p.padded/height, p.panels.Words(keys), s.values, height*p.panels.Words(to), weights, s.result, width, false)
 	for i := range queries {
 		logs[(batch*p.Heads+head)*p.Context+query+i] = s.largest[i] + float32(math.Log(float64(s.sums[i])))
 		s.sums[i] = 1 / s.sums[i]

@@ -89,7 +89,7 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 		panic(err)
 	}
 	short := rounded && InBFloat16(a.Graph())
-	p, err := matmul.New(tier, arithmetic, left, right, matmul.Options{})
+	p, err := matmul.New(tier, arithmetic, left, right)
 	if err != nil {
 		panic(fmt.Errorf("product of %s and %s: %w", a.Shape(), b.Shape(), err))
 	}
@@ -121,10 +121,13 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 		if scaleColumns {
 			s.Columns = in[0].Flat.([]float32)
 		}
-		if out, ok := out[0].Flat.([]uint16); ok {
-			return p.RunShort(out, left, right, s, parallel)
+		var results matmul.Results
+		if short {
+			results.BFloat16 = out[0].Flat.([]uint16)
+		} else {
+			results.Float32 = out[0].Flat.([]float32)
 		}
-		return p.Run(out[0].Flat.([]float32), left, right, s, parallel)
+		return p.Run(results, left, right, s, parallel)
 	}
 	result := product.Call(inputs...)[0]
 	if short {

@@ -44,7 +44,7 @@ func BenchmarkProduct(b *testing.B) {
 							of = "int8"
 						}
 						x, y := elements(b, of, reaches(b, l), false, kind.value), elements(b, of, reaches(b, rl), false, kind.value)
-						p := plan(b, tier, kind.a, c.shape, Options{})
+						p := plan(b, tier, kind.a, c.shape)
 						out := make([]float32, p.Size())
 						parallel := inOrder
 						if workers > 1 {

@@ -26,12 +26,12 @@ func Example() {
 	rows := func(n, k int) matmul.Layout {
 		return matmul.Layout{Cross: []matmul.Axis{{Size: n, Stride: k}}, Contracted: []matmul.Axis{{Size: k, Stride: 1}}}
 	}
-	p, err := matmul.New(tier, matmul.BFloat16, rows(2, 3), rows(4, 3), matmul.Options{})
+	p, err := matmul.New(tier, matmul.BFloat16, rows(2, 3), rows(4, 3))
 	if err != nil {
 		log.Fatal(err)
 	}
 	out := make([]float32, p.Size())
-	if err := p.Run(out, matmul.Elements{Float32: x}, matmul.Elements{Float32: w}, matmul.Scales{}, nil); err != nil {
+	if err := p.Run(matmul.Results{Float32: out}, matmul.Elements{Float32: x}, matmul.Elements{Float32: w}, matmul.Scales{}, nil); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(out[:4])

@@ -2,7 +2,7 @@ package matmul
 
 import "math"
 
-// A finish turns a tile of sums into results.
+// A finish turns a tile of sums into results, which may be in the same memory.
 type finish struct {
 	rows, columns int
 	sums          []uint32
@@ -17,7 +17,6 @@ type finish struct {
 	rowStride    int       // 0: one for all rows
 	columnScales []float32 // nil is 1
 	columnStride int
-	round, add   bool
 }
 
 func (f *finish) portable() {
@@ -43,13 +42,6 @@ func (f *finish) rowFrom(r, from int) {
 		}
 		if f.columnScales != nil {
 			x *= f.columnScales[c*f.columnStride]
-		}
-		if f.round {
-			x = math.Float32frombits(roundBits(math.Float32bits(x)))
-		}
-		if f.add {
-			// Rounded before it is added, on every processor.
-			x = out[c] + float32(x)
 		}
 		out[c] = x
 	}

@@ -118,7 +118,7 @@ func TestFinish(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		for range 2000 {
-			f := finish{rows: 1 + r.IntN(12), columns: 1 + r.IntN(32), integers: r.IntN(2) == 0, round: r.IntN(2) == 0, add: r.IntN(2) == 0}
+			f := finish{rows: 1 + r.IntN(12), columns: 1 + r.IntN(32), integers: r.IntN(2) == 0}
 			f.sumStride, f.outStride = f.columns+r.IntN(9), f.columns+r.IntN(9)
 			f.sums = make([]uint32, f.rows*f.sumStride)
 			for i := range f.sums {
@@ -186,16 +186,30 @@ func TestBytes(t *testing.T) {
 func TestKernelsCheck(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		for _, f := range append([]*format{tier.bfloat16, tier.float32}, tier.codes...) {
-			for i := range 3 {
-				a, b, c := make([]uint32, 5*f.rows), make([]uint32, 5*f.columns), make([]uint32, f.rows*f.columns)
-				*[]*[]uint32{&a, &b, &c}[i] = make([]uint32, 1)
+			tile := f.rows * f.columns
+			for i := range 5 {
+				s := &strip{words: 5, tiles: 2, steps: 1, apart: 5 * f.rows, stride: f.columns, fromStride: f.columns, tile: make([]uint32, tile)}
+				s.left, s.right, s.from, s.sums = make([]uint32, 10*f.rows), make([]uint32, 5*f.columns), make([]uint32, 2*tile), make([]uint32, 2*tile)
+				if i == 4 {
+					if f.integers {
+						continue
+					}
+					s.sums, s.short = nil, make([]uint16, 2*tile)
+				}
+				f.multiply(f, s)
+				if i == 4 {
+					s.short = s.short[: 2*tile-1 : 2*tile-1]
+				} else {
+					slice := []*[]uint32{&s.left, &s.right, &s.from, &s.sums}[i]
+					*slice = (*slice)[: len(*slice)-1 : len(*slice)-1]
+				}
 				func() {
 					defer func() {
 						if recover() == nil {
 							t.Errorf("%s: no panic", f.name)
 						}
 					}()
-					f.kernel(5, 1, a, b, c, f.columns, false, new(ahead))
+					f.multiply(f, s)
 				}()
 			}
 		}

@@ -4,8 +4,8 @@
 
 #include "textflag.h"
 
-// func floats256(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
-TEXT ·floats256(SB), NOSPLIT, $0-64
+// func floats256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+TEXT ·floats256(SB), NOSPLIT, $0-49
 	MOVQ words+0(FP), CX
 	MOVQ a+16(FP), SI
 	MOVQ b+24(FP), BX
@@ -200,8 +200,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func pairs256(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
-TEXT ·pairs256(SB), NOSPLIT, $0-64
+// func pairs256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+TEXT ·pairs256(SB), NOSPLIT, $0-49
 	MOVQ words+0(FP), CX
 	MOVQ a+16(FP), SI
 	MOVQ b+24(FP), BX
@@ -456,8 +456,8 @@ store:
 	VZEROUPPER
 	RET
 
-// func quads256(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
-TEXT ·quads256(SB), NOSPLIT, $0-64
+// func quads256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+TEXT ·quads256(SB), NOSPLIT, $0-49
 	MOVQ words+0(FP), CX
 	MOVQ a+16(FP), SI
 	MOVQ b+24(FP), BX

@@ -16,10 +16,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func plan(t testing.TB, tier *Tier, a Arithmetic, s shape, o Options) *Product {
+func plan(t testing.TB, tier *Tier, a Arithmetic, s shape) *Product {
 	t.Helper()
 	l, r := s.layouts()
-	p, err := New(tier, a, l, r, o)
+	p, err := New(tier, a, l, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func plan(t testing.TB, tier *Tier, a Arithmetic, s shape, o Options) *Product {
 
 func run1(t testing.TB, p *Product, out []float32, left, right Elements, s Scales, parallel func(int, func(int))) {
 	t.Helper()
-	if err := p.Run(out, left, right, s, parallel); err != nil {
+	if err := p.Run(Results{Float32: out}, left, right, s, parallel); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -38,7 +38,7 @@ func checkFloats(t *testing.T, tier *Tier, a Arithmetic, s shape, kinds [2]strin
 	t.Helper()
 	l, r := s.layouts()
 	left, right := elements(t, kinds[0], reaches(t, l), front, value), elements(t, kinds[1], reaches(t, r), front, value)
-	p := plan(t, tier, a, s, Options{})
+	p := plan(t, tier, a, s)
 	out := guarded[float32](t, p.Size(), front)
 	for i := range out {
 		out[i] = float32(math.NaN()) // must not be read
@@ -57,7 +57,7 @@ func checkCodes(t *testing.T, tier *Tier, s shape, front bool, left, right func(
 	t.Helper()
 	l, r := s.layouts()
 	x, y := elements(t, "int8", reaches(t, l), front, left), elements(t, "int8", reaches(t, r), front, right)
-	p := plan(t, tier, Int8, s, Options{})
+	p := plan(t, tier, Int8, s)
 	out := guarded[float32](t, p.Size(), front)
 	run1(t, p, out, x, y, Scales{}, nil)
 	what := fmt.Sprintf("%s %v", tier.name, s)
@@ -208,20 +208,24 @@ func TestCodesAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, limit := range []int{1, 7, 15, 60, 127} {
 		for _, s := range []shape{square(50, 70, 1300), {batch: []int{9}, m: []int{14}, n: []int{33}, k: []int{50}, left: []int{1, 2, 0}}} {
-			for _, o := range []Options{{}, {Add: true}, {Round: true}, {Add: true, Round: true}} {
+			for _, add := range []bool{false, true} {
 				l, rl := s.layouts()
 				x, y := elements(t, "int8", reaches(t, l), false, codes(r, limit)), elements(t, "int8", reaches(t, rl), false, codes(r, limit))
 				scales := Scales{Rows: floats(r, product(s.m)), Columns: floats(r, product(s.n)*product(s.batch))}
 				start := floats(r, product(s.m)*product(s.n)*product(s.batch))
 				var first []float32
 				for _, tier := range Tiers() {
-					p := plan(t, tier, Int8, s, o)
-					out := slices.Clone(start)
-					run1(t, p, out, x, y, scales, inOrder)
+					out := Results{Float32: slices.Clone(start)}
+					if add {
+						out.Addend = out.Float32
+					}
+					if err := plan(t, tier, Int8, s).Run(out, x, y, scales, inOrder); err != nil {
+						t.Fatal(err)
+					}
 					if first == nil {
-						first = out
-					} else if !slices.Equal(first, out) {
-						t.Errorf("%s: %v %+v differs from %s", tier.name, s, o, Tiers()[0].name)
+						first = out.Float32
+					} else if !slices.Equal(first, out.Float32) {
+						t.Errorf("%s: %v, added to something: %v, differs from %s", tier.name, s, add, Tiers()[0].name)
 					}
 				}
 			}
@@ -237,16 +241,16 @@ func floats(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-// TestOptions: scales, rounding and addition, against the same in float64. The factors and the sum round once each.
-func TestOptions(t *testing.T) {
+// TestResults: scales, addition and rounding, against the same in float64. The factors and the sum round once each.
+func TestResults(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(9, 10))
-		for _, s := range []shape{square(20, 35, 30), square(13, 40, 1100), {batch: []int{40}, m: []int{7}, n: []int{17}, k: []int{9}}} {
-			for i := range 72 {
-				a := floatArithmetics[i/36]
-				o := Options{Round: i&1 != 0, Add: i&2 != 0}
+		for _, s := range []shape{square(20, 35, 30), square(13, 40, 1100), square(40, 64, 300), {batch: []int{40}, m: []int{7}, n: []int{17}, k: []int{9}}} {
+			for i := range 144 {
+				a := []Arithmetic{BFloat16, Float32, Int8}[i/6%3]
+				short, add, same := i/18&1 != 0, i/18&2 != 0, i/18&4 != 0
 				batch, m, n := product(s.batch), product(s.m), product(s.n)
-				sizes := [][2]int{{0, 0}, {1, 1}, {m, n}, {m * batch, n * batch}, {0, n}, {m, 0}}[i/4%6]
+				sizes := [][2]int{{0, 0}, {1, 1}, {m, n}, {m * batch, n * batch}, {0, n}, {m, 0}}[i%6]
 				scales := Scales{}
 				if sizes[0] > 0 {
 					scales.Rows = floats(r, sizes[0])
@@ -254,27 +258,50 @@ func TestOptions(t *testing.T) {
 				if sizes[1] > 0 {
 					scales.Columns = floats(r, sizes[1])
 				}
+				kind, value := "float32", normal(r)
+				if a == Int8 {
+					kind, value = "int8", codes(r, 127)
+				}
 				l, rl := s.layouts()
-				x, y := elements(t, "float32", reaches(t, l), false, normal(r)), elements(t, "float32", reaches(t, rl), false, normal(r))
-				p := plan(t, tier, a, s, o)
-				out := floats(r, p.Size())
-				before := slices.Clone(out)
-				run1(t, p, out, x, y, scales, nil)
-				what := fmt.Sprintf("%v %v %+v %v", a, s, o, sizes)
+				x, y := elements(t, kind, reaches(t, l), false, value), elements(t, kind, reaches(t, rl), false, value)
+				p := plan(t, tier, a, s)
+				addend := make([]float32, p.Size())
+				out := Results{Float32: floats(r, p.Size())}
+				if short {
+					out = Results{BFloat16: make([]uint16, p.Size())}
+				}
+				if add {
+					addend, out.Addend = floats(r, p.Size()), addend
+					if same && !short {
+						out.Addend = out.Float32
+					}
+					copy(out.Addend, addend)
+				}
+				if err := p.Run(out, x, y, scales, goroutines(1+i%3)); err != nil {
+					t.Fatal(err)
+				}
+				what := fmt.Sprintf("%v %v %v, bfloat16: %v, added: %v", a, s, sizes, short, add)
 				for at, e := range reference(tier, a, l, rl, x, y) {
-					want, bound := e.sum, e.bound(tier, a, p.k)
+					want, bound := e.sum, 0.0
+					if a == Int8 {
+						bound = roundoff * math.Abs(want)
+					} else {
+						bound = e.bound(tier, a, p.k)
+					}
 					for _, scale := range []float64{pick(scales.Rows, at/n, m, batch), pick(scales.Columns, at/(n*m)*n+at%n, n, batch)} {
 						want, bound = want*scale, bound*math.Abs(scale)
 						bound += roundoff * (math.Abs(want) + bound)
 					}
-					if o.Round {
-						bound += 0x1p-8 * (math.Abs(want) + bound)
+					want += float64(addend[at])
+					// Where sums have parts, something is added to the first of them.
+					bound += 3 * roundoff * (math.Abs(want) + math.Abs(float64(addend[at])) + bound)
+					var got float32
+					if short {
+						got, bound = math.Float32frombits(uint32(out.BFloat16[at])<<16), bound+0x1p-8*(math.Abs(want)+bound)
+					} else {
+						got = out.Float32[at]
 					}
-					if o.Add {
-						want += float64(before[at])
-						bound += roundoff * (math.Abs(want) + bound)
-					}
-					if !near(t, what, at, out[at], want, bound) {
+					if !near(t, what, at, got, want, bound) {
 						return
 					}
 				}
@@ -283,8 +310,8 @@ func TestOptions(t *testing.T) {
 	})
 }
 
-// TestShortResults: results in bfloat16 are those of [Product.Run], rounded, on every tier, with scales and without, for one part of
-// the sums and several, and with NaN and infinities among them.
+// TestShortResults: results in bfloat16 are those in float32, rounded, on every tier, with scales and without, with something added and
+// without, for one part of the sums and several, and with NaN and infinities among them.
 func TestShortResults(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(13, 14))
@@ -292,7 +319,7 @@ func TestShortResults(t *testing.T) {
 			batch, m, n := product(s.batch), product(s.m), product(s.n)
 			l, rl := s.layouts()
 			for _, a := range []Arithmetic{BFloat16, Float32, Int8} {
-				for _, scales := range []Scales{{}, {Rows: floats(r, 1), Columns: floats(r, n)}, {Rows: floats(r, m*batch)}} {
+				for i, scales := range []Scales{{}, {Rows: floats(r, 1), Columns: floats(r, n)}, {Rows: floats(r, m*batch)}} {
 					kind, value := "float32", normal(r)
 					if a == Int8 {
 						kind, value = "int8", codes(r, 127)
@@ -301,21 +328,24 @@ func TestShortResults(t *testing.T) {
 					if a != Int8 && len(x.Float32) > 2 {
 						x.Float32[1], x.Float32[len(x.Float32)-1] = float32(math.NaN()), float32(math.Inf(1))
 					}
-					want, short := make([]float32, batch*m*n), make([]uint16, batch*m*n)
-					run1(t, plan(t, tier, a, s, Options{Round: true}), want, x, y, scales, nil)
-					if err := plan(t, tier, a, s, Options{}).RunShort(short, x, y, scales, goroutines(3)); err != nil {
-						t.Fatal(err)
+					long, short := Results{Float32: make([]float32, batch*m*n)}, Results{BFloat16: make([]uint16, batch*m*n)}
+					if i%2 == 0 {
+						long.Addend = floats(r, batch*m*n)
+						short.Addend = long.Addend
 					}
-					for i, b := range short {
-						if got := math.Float32frombits(uint32(b) << 16); !sameNumber(got, want[i]) {
-							t.Fatalf("%v %v, element %d is %v, want %v", a, s, i, got, want[i])
+					for _, out := range []Results{long, short} {
+						if err := plan(t, tier, a, s).Run(out, x, y, scales, goroutines(3)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					for i, b := range short.BFloat16 {
+						want := math.Float32frombits(roundBits(math.Float32bits(long.Float32[i])))
+						if got := math.Float32frombits(uint32(b) << 16); !sameNumber(got, want) {
+							t.Fatalf("%v %v, element %d is %v, want %v", a, s, i, got, want)
 						}
 					}
 				}
 			}
-		}
-		if err := plan(t, tier, BFloat16, square(2, 2, 2), Options{Add: true}).RunShort(make([]uint16, 4), Elements{}, Elements{}, Scales{}, nil); err == nil {
-			t.Error("a product was added to results in bfloat16")
 		}
 	})
 }
@@ -361,7 +391,7 @@ func TestSameBits(t *testing.T) {
 					kind, value = "int8", codes(r, 7)
 				}
 				x, y := elements(t, kind, reaches(t, l), false, value), elements(t, kind, reaches(t, rl), false, value)
-				p := plan(t, tier, a, s, Options{})
+				p := plan(t, tier, a, s)
 				var first []float32
 				for i, workers := range []int{1, 2, 3, 8, 1, 3} {
 					runtime.GOMAXPROCS([]int{1, 2, 3, 8, 64, 16}[i])
@@ -394,7 +424,7 @@ func TestFloatTiersAgree(t *testing.T) {
 				if tier.floats(c.a).per != 1 {
 					continue
 				}
-				p := plan(t, tier, c.a, s, Options{})
+				p := plan(t, tier, c.a, s)
 				out := make([]float32, p.Size())
 				run1(t, p, out, x, y, Scales{}, nil)
 				if i == len(Tiers())-1 {
@@ -420,13 +450,18 @@ func TestNoAllocations(t *testing.T) {
 	tier := Tiers()[0]
 	for _, a := range []Arithmetic{BFloat16, Float32, Int8} {
 		for _, s := range []shape{square(200, 300, 400), {batch: []int{50}, m: []int{30}, n: []int{30}, k: []int{30}}, {m: []int{99}, n: []int{101}, k: []int{103}, left: []int{1, 0}, right: []int{1, 0}}} {
-			p := plan(t, tier, a, s, Options{Add: true, Round: true})
+			p := plan(t, tier, a, s)
 			l, r := s.layouts()
-			x, y, out := Elements{Float32: make([]float32, reaches(t, l))}, Elements{Float32: make([]float32, reaches(t, r))}, make([]float32, p.Size())
+			x, y := Elements{Float32: make([]float32, reaches(t, l))}, Elements{Float32: make([]float32, reaches(t, r))}
+			out := Results{BFloat16: make([]uint16, p.Size()), Addend: make([]float32, p.Size())}
 			if a == Int8 {
 				x, y = Elements{Int8: make([]int8, reaches(t, l))}, Elements{Int8: make([]int8, reaches(t, r))}
 			}
-			if n := testing.AllocsPerRun(20, func() { run1(t, p, out, x, y, Scales{}, inOrder) }); n > 0 {
+			if n := testing.AllocsPerRun(20, func() {
+				if err := p.Run(out, x, y, Scales{}, inOrder); err != nil {
+					t.Fatal(err)
+				}
+			}); n > 0 {
 				t.Errorf("%v %v: %v allocations", a, s, n)
 			}
 		}
@@ -444,28 +479,30 @@ func TestErrors(t *testing.T) {
 		"overflowing extent": {{Cross: []Axis{{1 << 40, 1 << 40}}, Contracted: row.Contracted}, column},
 		"overflowing size":   {{Cross: []Axis{{1 << 32, 0}, {1 << 32, 0}}, Contracted: row.Contracted}, column},
 	} {
-		if _, err := New(portable, BFloat16, l[0], l[1], Options{}); err == nil {
+		if _, err := New(portable, BFloat16, l[0], l[1]); err == nil {
 			t.Errorf("%s: no error", what)
 		}
 	}
 	long := []Axis{{maxCodes + 1, 0}}
-	if _, err := New(portable, Int8, Layout{Contracted: long}, Layout{Contracted: long}, Options{}); err == nil {
+	if _, err := New(portable, Int8, Layout{Contracted: long}, Layout{Contracted: long}); err == nil {
 		t.Error("sums beyond 32 bits: no error")
 	}
-	p, err := New(portable, BFloat16, row, column, Options{})
+	p, err := New(portable, BFloat16, row, column)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out, x, y := make([]float32, 8), make([]float32, 6), make([]float32, 12)
 	for what, err := range map[string]error{
-		"output":   p.Run(out[1:], Elements{Float32: x}, Elements{Float32: y}, Scales{}, nil),
-		"left":     p.Run(out, Elements{Float32: x[1:]}, Elements{Float32: y}, Scales{}, nil),
-		"right":    p.Run(out, Elements{Float32: x}, Elements{Float32: y[1:]}, Scales{}, nil),
-		"kind":     p.Run(out, Elements{Int8: make([]int8, 6)}, Elements{Float32: y}, Scales{}, nil),
-		"two":      p.Run(out, Elements{Float32: x, BFloat16: make([]uint16, 6)}, Elements{Float32: y}, Scales{}, nil),
-		"none":     p.Run(out, Elements{}, Elements{Float32: y}, Scales{}, nil),
-		"rows":     p.Run(out, Elements{Float32: x}, Elements{Float32: y}, Scales{Rows: x[:3]}, nil),
-		"columns":  p.Run(out, Elements{Float32: x}, Elements{Float32: y}, Scales{Columns: x[:3]}, nil),
+		"output":   p.Run(Results{Float32: out[1:]}, Elements{Float32: x}, Elements{Float32: y}, Scales{}, nil),
+		"both":     p.Run(Results{Float32: out[:4], BFloat16: make([]uint16, 4)}, Elements{Float32: x}, Elements{Float32: y}, Scales{}, nil),
+		"addend":   p.Run(Results{Float32: out, Addend: out[1:]}, Elements{Float32: x}, Elements{Float32: y}, Scales{}, nil),
+		"left":     p.Run(Results{Float32: out}, Elements{Float32: x[1:]}, Elements{Float32: y}, Scales{}, nil),
+		"right":    p.Run(Results{Float32: out}, Elements{Float32: x}, Elements{Float32: y[1:]}, Scales{}, nil),
+		"kind":     p.Run(Results{Float32: out}, Elements{Int8: make([]int8, 6)}, Elements{Float32: y}, Scales{}, nil),
+		"two":      p.Run(Results{Float32: out}, Elements{Float32: x, BFloat16: make([]uint16, 6)}, Elements{Float32: y}, Scales{}, nil),
+		"none":     p.Run(Results{Float32: out}, Elements{}, Elements{Float32: y}, Scales{}, nil),
+		"rows":     p.Run(Results{Float32: out}, Elements{Float32: x}, Elements{Float32: y}, Scales{Rows: x[:3]}, nil),
+		"columns":  p.Run(Results{Float32: out}, Elements{Float32: x}, Elements{Float32: y}, Scales{Columns: x[:3]}, nil),
 		"no error": nil,
 	} {
 		if (err == nil) != (what == "no error") {
@@ -519,7 +556,7 @@ func TestWatch(t *testing.T) {
 	run := func() {
 		l, rl := square(3, 5, 7).layouts()
 		x, y := elements(t, "int8", reaches(t, l), false, codes(r, 7)), elements(t, "int8", reaches(t, rl), false, codes(r, 7))
-		p := plan(t, portable, Int8, square(3, 5, 7), Options{})
+		p := plan(t, portable, Int8, square(3, 5, 7))
 		run1(t, p, make([]float32, p.Size()), x, y, Scales{}, inOrder)
 	}
 	run()

@@ -38,22 +38,28 @@ func (p *Panels) Columns() int { return p.format.columns }
 // A Multiplier multiplies panels, for one goroutine.
 type Multiplier struct {
 	format *format
-	next   ahead
+	strip  strip
+	tile   [12 * 32]uint32
 }
 
 // Multiplier makes one.
 func (p *Panels) Multiplier() *Multiplier { return &Multiplier{format: p.format} }
 
-// Multiply multiplies the first words along the sums of a left and a right panel. It writes the tile of results to out, in
-// rows that are stride apart, or adds it to what is there.
-func (m *Multiplier) Multiply(words int, left, right, out []float32, stride int, add bool) {
-	if m.format.ahead {
-		// The next tile has the next left panel, or else is far away.
-		next := left[:min(len(left), words*m.format.rows+1)]
-		m.next.rows, m.next.stride = address(out), 4*stride
-		m.next.right = address(next[len(next)-1:])
+// Multiply multiplies the first words along the sums of some left panels, which begin apart elements from each other, by those of a
+// right panel. It writes the tiles of results, one below the other, to out, in rows that are stride apart, or adds them to what is there.
+func (m *Multiplier) Multiply(panels, words int, left []float32, apart int, right, out []float32, stride int, add bool) {
+	if panels == 0 {
+		return
 	}
-	m.format.kernel(words, math.MaxInt32, asWords(left), asWords(right), asWords(out), stride, add, &m.next)
+	s := &m.strip
+	*s = strip{
+		words: words, tiles: panels, steps: math.MaxInt32, left: asWords(left), apart: apart, right: asWords(right),
+		sums: asWords(out), stride: stride, tile: m.tile[:],
+	}
+	if add {
+		s.from, s.fromStride = s.sums, stride
+	}
+	m.format.multiply(m.format, s)
 }
 
 // Report tells the function that watches, see [Watch], of so many multiplications and additions, of which the caller knows how many

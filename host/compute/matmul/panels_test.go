@@ -70,22 +70,21 @@ func testPanels(t *testing.T, r *rand.Rand, tier *matmul.Tier, a matmul.Arithmet
 	packRight.Pack(packedRight, matmul.Elements{Float32: right}, 2, n, 2, k)
 	rows, columns, words := p.Rows(), p.Columns(), p.Words(k)
 	multiplier := p.Multiplier()
-	tile := make([]float32, rows*columns)
+	panels := (m + rows - 1) / rows
+	tiles := make([]float32, panels*rows*columns)
 	operations := 0.0
 	defer matmul.Watch(func(_ string, n float64) { operations += n })()
-	for i := 0; i < m; i += rows {
-		for j := 0; j < n; j += columns {
-			multiplier.Multiply(words, packedLeft[i*words:], packedRight[j*words:], tile, columns, false)
-			multiplier.Multiply(words, packedLeft[i*words:], packedRight[j*words:], tile, columns, true)
-			for x := range rows {
-				for y := range columns {
-					want := 0.0
-					for c := 0; c < k && i+x < m && j+y < n; c++ {
-						want += 2 * at(left, m, i+x, c) * at(right, n, j+y, c)
-					}
-					if got := tile[x*columns+y]; float64(got) != want {
-						t.Fatalf("element %d, %d is %v, want %v", i+x, j+y, got, want)
-					}
+	for j := 0; j < n; j += columns {
+		multiplier.Multiply(panels, words, packedLeft, rows*words, packedRight[j*words:], tiles, columns, false)
+		multiplier.Multiply(panels, words, packedLeft, rows*words, packedRight[j*words:], tiles, columns, true)
+		for x := range panels * rows {
+			for y := range columns {
+				want := 0.0
+				for c := 0; c < k && x < m && j+y < n; c++ {
+					want += 2 * at(left, m, x, c) * at(right, n, j+y, c)
+				}
+				if got := tiles[x*columns+y]; float64(got) != want {
+					t.Fatalf("element %d, %d is %v, want %v", x, j+y, got, want)
 				}
 			}
 		}

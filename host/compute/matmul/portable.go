@@ -16,21 +16,21 @@ var portableHelpers = &helpers{
 }
 
 var portableFloats = &format{
-	name: "float32 multiply, add", rows: 4, columns: 4, per: 1, kernel: floatsPortable,
+	name: "float32 multiply, add", rows: 4, columns: 4, per: 1, multiply: tileKernel(floatsPortable).tileByTile,
 	float32s:  packer[float32]{along: roundFloat32s, across: func(dst []uint32, src *[4][]float32) { roundFloat32s(dst, src[0]) }},
 	bfloat16s: packer[uint16]{along: widenBFloat16s, across: func(dst []uint32, src *[4][]uint16) { widenBFloat16s(dst, src[0]) }},
 	helpers:   portableHelpers,
 }
 
 var portableSingles = &format{
-	name: "float32 fused multiply-add", rows: 4, columns: 4, per: 1, kernel: singlesPortable,
+	name: "float32 fused multiply-add", rows: 4, columns: 4, per: 1, multiply: tileKernel(singlesPortable).tileByTile,
 	float32s:  packer[float32]{along: copyFloat32s, across: func(dst []uint32, src *[4][]float32) { copyFloat32s(dst, src[0]) }},
 	bfloat16s: portableFloats.bfloat16s,
 	helpers:   portableHelpers,
 }
 
 var portableCodes = &format{
-	name: "int32 multiply, add", integers: true, rows: 4, columns: 4, per: 4, kernel: codesPortable,
+	name: "int32 multiply, add", integers: true, rows: 4, columns: 4, per: 4, multiply: tileKernel(codesPortable).tileByTile,
 	int8s:   packer[int8]{along: quadsAlong, across: quadsAcross},
 	helpers: portableHelpers,
 }
@@ -90,7 +90,7 @@ func quadsAcross(dst []uint32, src *[4][]int8) {
 // floatsPortable rounds every product and every sum. Products of bfloat16 are exact, so that this is what instructions
 // do that round once, unless the product is too large or too small for float32. The conversion keeps compilers from using
 // such an instruction on some processors.
-func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool, _ *ahead) {
+func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
 		var s0, s1, s2, s3 float32
@@ -110,7 +110,7 @@ func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool,
 }
 
 // singlesPortable rounds once for a product and its addition, as the instructions of other tiers do.
-func singlesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool, _ *ahead) {
+func singlesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
 		var s [4]float32
@@ -154,7 +154,7 @@ func fusedMultiplyAdd(x, y, z float32) float32 {
 	return float32(math.Float64frombits(bits))
 }
 
-func codesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool, _ *ahead) {
+func codesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
 		var s [4]int32

@@ -20,10 +20,13 @@ const (
 
 func (a Arithmetic) String() string { return [...]string{"bfloat16", "int8", "float32"}[a] }
 
-// Options say what becomes of the sums. They are first multiplied by the scales given to [Product.Run].
-type Options struct {
-	Round bool // round results to bfloat16; they stay float32
-	Add   bool // add them, after that, to what is in the output
+// Results are the output of a product: one of the first two is given. In bfloat16, results are rounded to nearest, ties to even; those
+// below the smallest normal number may become zero.
+type Results struct {
+	Float32  []float32
+	BFloat16 []uint16
+	// Addend is added to the results, before they are rounded; nil for nothing. It may be Float32 itself.
+	Addend []float32
 }
 
 // Scales are factors of results: a sum is multiplied by that of its row, then by that of its column. A slice is nil (no
@@ -37,12 +40,11 @@ type Product struct {
 	arithmetic     Arithmetic
 	left, right    view
 	batch, m, n, k int
-	options        Options
 }
 
 // New plans the product of a left operand by a right one. Its output has the axes [batch …, left cross …, right cross …]
 // in row-major order.
-func New(t *Tier, a Arithmetic, left, right Layout, o Options) (*Product, error) {
+func New(t *Tier, a Arithmetic, left, right Layout) (*Product, error) {
 	if t == nil || a < BFloat16 || a > Float32 {
 		return nil, errors.New("a product needs a tier and an arithmetic")
 	}
@@ -52,7 +54,7 @@ func New(t *Tier, a Arithmetic, left, right Layout, o Options) (*Product, error)
 	if err := equalSizes("contracted", left.Contracted, right.Contracted); err != nil {
 		return nil, err
 	}
-	p := &Product{tier: t, arithmetic: a, options: o}
+	p := &Product{tier: t, arithmetic: a}
 	var err error
 	if p.left, err = newView("left", left); err != nil {
 		return nil, err
@@ -89,27 +91,9 @@ func equalSizes(which string, left, right []Axis) error {
 func (p *Product) Size() int { return p.batch * p.m * p.n }
 
 // Run computes the product. It calls parallel, perhaps more than once, to have a function called with 0 … n−1, in any order
-// and on any goroutines; nil calls it on this goroutine. The slices must not overlap out.
-func (p *Product) Run(out []float32, left, right Elements, s Scales, parallel func(n int, f func(i int))) error {
-	return p.run(results{float: out}, left, right, s, parallel)
-}
-
-// RunShort is [Product.Run] with results in bfloat16, as [Options].Round rounds them. Nothing can be added to such results.
-func (p *Product) RunShort(out []uint16, left, right Elements, s Scales, parallel func(n int, f func(i int))) error {
-	if p.options.Add {
-		return errors.New("products are not added to results in bfloat16")
-	}
-	return p.run(results{short: out}, left, right, s, parallel)
-}
-
-// results are the output of a product: one of both is nil.
-type results struct {
-	float []float32
-	short []uint16
-}
-
-func (p *Product) run(out results, left, right Elements, s Scales, parallel func(n int, f func(i int))) error {
-	if err := p.check(len(out.float)+len(out.short), left, right, s); err != nil {
+// and on any goroutines; nil calls it on this goroutine. The operands must not overlap out.
+func (p *Product) Run(out Results, left, right Elements, s Scales, parallel func(n int, f func(i int))) error {
+	if err := p.check(out, left, right, s); err != nil {
 		return err
 	}
 	if p.Size() == 0 {
@@ -147,9 +131,15 @@ func inOrder(n int, f func(i int)) {
 	}
 }
 
-func (p *Product) check(size int, left, right Elements, s Scales) error {
-	if size != p.Size() {
+func (p *Product) check(out Results, left, right Elements, s Scales) error {
+	if size := len(out.Float32) + len(out.BFloat16); size != p.Size() {
 		return fmt.Errorf("the output has %d elements, want %d", size, p.Size())
+	}
+	if out.Float32 != nil && out.BFloat16 != nil {
+		return errors.New("the output is either in float32 or in bfloat16")
+	}
+	if out.Addend != nil && len(out.Addend) != p.Size() {
+		return fmt.Errorf("%d elements are added to %d results", len(out.Addend), p.Size())
 	}
 	if err := p.checkElements("left", &p.left, left); err != nil {
 		return err

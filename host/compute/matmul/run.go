@@ -27,7 +27,7 @@ const (
 // A run is the state of one call of [Product.Run], kept for the next call.
 type run struct {
 	*Product
-	out                         results
+	out                         Results
 	leftElements, rightElements Elements
 	scales                      Scales
 	parallel                    func(n int, f func(i int))
@@ -37,7 +37,6 @@ type run struct {
 	steps  int      // words that a kernel with headroom adds up before it widens
 	offset uint8    // of the left operand
 	words  int      // along all sums
-	direct bool     // sums are results, and are added up in the output
 	sums   []uint32 // between parts: the output, or if that is still needed or has no room for them, memory of our own
 
 	part        part
@@ -94,7 +93,7 @@ type workspace struct {
 	corrections []int32
 	source      source
 	finish      finish
-	ahead       ahead
+	strip       strip
 }
 
 var (
@@ -114,20 +113,19 @@ func newRun() *run {
 	return r
 }
 
-func (r *run) begin(p *Product, out results, left, right Elements, s Scales, parallel func(n int, f func(i int))) {
+func (r *run) begin(p *Product, out Results, left, right Elements, s Scales, parallel func(n int, f func(i int))) {
 	r.Product, r.out, r.leftElements, r.rightElements, r.scales, r.parallel = p, out, left, right, s, parallel
 	r.chooseFormat()
 	r.words = r.format.words(p.k)
-	r.direct = !r.format.integers && s.Rows == nil && s.Columns == nil && !p.options.Round && out.short == nil
-	r.sums = asWords(out.float)
-	if !r.direct && (p.options.Add || out.short != nil) && r.words > blockWords {
+	r.sums = asWords(out.Float32)
+	if r.words > blockWords && (out.BFloat16 != nil || out.Addend != nil && r.finishes()) {
 		r.sums = r.ownSums.get(p.Size())
 	}
 }
 
 // end forgets the slices of the caller.
 func (r *run) end() {
-	r.Product, r.out, r.leftElements, r.rightElements, r.scales, r.parallel, r.sums = nil, results{}, Elements{}, Elements{}, Scales{}, nil, nil
+	r.Product, r.out, r.leftElements, r.rightElements, r.scales, r.parallel, r.sums = nil, Results{}, Elements{}, Elements{}, Scales{}, nil, nil
 	runs.Put(r)
 }
 

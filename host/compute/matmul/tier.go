@@ -62,12 +62,8 @@ type format struct {
 	unsigned bool
 	// headroom is the number up to which sums of pairs may grow in the kernel before they are widened, or 0 where they
 	// have 32 bits from the start.
-	headroom int
-	// kernel multiplies panels of so many words a row, and stores the tile of sums, or adds it to what is there. A kernel with
-	// headroom adds up as many words as steps says before it widens.
-	kernel func(words, steps int, a, b, c []uint32, stride int, accumulate bool, next *ahead)
-	ahead  bool // the kernel asks for memory ahead
-
+	headroom  int
+	multiply  func(f *format, s *strip)
 	float32s  packer[float32]
 	bfloat16s packer[uint16]
 	int8s     packer[int8]
@@ -90,14 +86,6 @@ type helpers struct {
 	narrow func(dst []uint16, stride int, src []uint32, srcStride, rows, columns int)
 	// prefetch asks for rows of bytes before they are needed.
 	prefetch func(at unsafe.Pointer, stride, rows, bytes int)
-}
-
-// ahead is memory that a kernel may ask for before it is needed, while it multiplies. Kernels for AVX-512 read it, by offsets. These are
-// addresses and not pointers, as they need not stay valid: asking for memory never fails.
-type ahead struct {
-	rows   uintptr // of the output
-	stride int     // of rows, in bytes
-	right  uintptr // of the next panel of the right operand
 }
 
 // A packer makes words of elements.
@@ -145,6 +133,3 @@ func (f *format) stepsWithin(low, high, right int) int {
 	}
 	return math.MaxInt32
 }
-
-// aheadWords is how much of the next panel a kernel asks for in a block of words.
-const aheadWords = 2 * 16 * (blockWords/4 - 12)

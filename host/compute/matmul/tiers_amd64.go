@@ -63,16 +63,16 @@ var helpers256 = &helpers{
 }
 
 var helpers512 = &helpers{
-	transpose: transpose512, shift: shift512, addColumns: addColumns512, extremes: extremes256, finish: finish512, narrow: narrow256, prefetch: prefetchRows,
+	transpose: transpose512, shift: shift512, addColumns: addColumns512, extremes: extremes256, finish: finish256, narrow: narrow256, prefetch: prefetchRows,
 }
 
 var formatFloats256 = &format{
-	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, kernel: checked(6, 16, floats256),
+	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, multiply: checked(floats256).tileByTile,
 	float32s: wordsOfFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
 }
 
 var formatFloats512 = &format{
-	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, kernel: checked(12, 32, floats512), ahead: true,
+	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, multiply: strip512(floats512),
 	float32s: packer[float32]{
 		along: wordsOfFloat32s.along, across: wordsOfFloat32s.across, exact: true,
 		straightAlong: along512[float32](alongRounded12, alongRounded32, 1, 1), straightAcross: across512[float32](acrossRounded12, acrossRounded32, 1),
@@ -81,12 +81,12 @@ var formatFloats512 = &format{
 }
 
 var formatSingles256 = &format{
-	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, kernel: checked(6, 16, floats256),
+	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, multiply: checked(floats256).tileByTile,
 	float32s: float32sAsTheyAre, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
 }
 
 var formatSingles512 = &format{
-	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, kernel: checked(12, 32, floats512), ahead: true,
+	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, multiply: strip512(floats512),
 	float32s: packer[float32]{
 		along: float32sAsTheyAre.along, across: float32sAsTheyAre.across, exact: true,
 		straightAlong: along512[float32](alongWords12, alongWords32, 1, 1), straightAcross: across512[float32](acrossWords12, acrossWords32, 1),
@@ -95,7 +95,7 @@ var formatSingles512 = &format{
 }
 
 var formatHalves512 = &format{
-	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, kernel: checked(12, 32, halves512), ahead: true,
+	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, multiply: strip512(halves512),
 	float32s: packer[float32]{
 		along: halvesOfFloat32s512, across: halvesOfFloat32sAcross256, exact: true,
 		straightAlong: along512[float32](alongRoundedHalves12, alongRoundedHalves32, 2, 1), straightAcross: across512[float32](acrossRoundedHalves12, acrossRoundedHalves32, 2),
@@ -109,12 +109,12 @@ var formatHalves512 = &format{
 
 // The sums of pairs of formatQuads256 saturate in 16 bits.
 var formatQuads256 = &format{
-	name: "VPMADDUBSW, VPADDW 256", integers: true, rows: 6, columns: 16, per: 4, unsigned: true, headroom: 1<<15 - 1, kernel: checked(6, 16, quads256),
+	name: "VPMADDUBSW, VPADDW 256", integers: true, rows: 6, columns: 16, per: 4, unsigned: true, headroom: 1<<15 - 1, multiply: checked(quads256).tileByTile,
 	int8s: quadsOfInt8s, helpers: helpers256,
 }
 
 var formatPairs256 = &format{
-	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, kernel: checked(6, 16, pairs256),
+	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, multiply: checked(pairs256).tileByTile,
 	int8s: packer[int8]{
 		along: pairsAlong256, across: pairsAcross256, straightAlong: alongBy[int8](transposePairs8, 2), straightAcross: acrossBy[int8](acrossPairs, 2),
 	},
@@ -122,7 +122,7 @@ var formatPairs256 = &format{
 }
 
 var formatQuads512 = &format{
-	name: "VPDPBUSD 512", integers: true, rows: 12, columns: 32, per: 4, unsigned: true, kernel: checked(12, 32, quads512), ahead: true,
+	name: "VPDPBUSD 512", integers: true, rows: 12, columns: 32, per: 4, unsigned: true, multiply: strip512(quads512),
 	int8s: packer[int8]{
 		along: quadsOfInt8s.along, across: quadsOfInt8s.across, exact: true,
 		straightAlong: along512[int8](alongWords12, alongWords32, 4, 1), straightAcross: across512[int8](acrossQuads12, acrossQuads32, 4),
@@ -154,38 +154,57 @@ var wordsOfBFloat16s512 = packer[uint16]{
 	straightAlong: along512[uint16](alongWidened12, alongWidened32, 1, 2), straightAcross: across512[uint16](acrossWidened12, acrossWidened32, 1),
 }
 
-// checked makes a kernel of an assembler function for a tile of so many rows and columns. It panics where that would leave
-// a slice.
-func checked(rows, columns int, f func(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)) func(words, steps int, a, b, c []uint32, stride int, accumulate bool, next *ahead) {
-	return func(words, steps int, a, b, c []uint32, stride int, accumulate bool, next *ahead) {
-		if words < 0 || steps < 1 || stride < columns || len(a) < words*rows || len(b) < words*columns || len(c) < (rows-1)*stride+columns {
+// checked makes a kernel of an assembler function for tiles of 6 × 16. It panics where that would leave a slice.
+func checked(f func(words, steps int, a, b, c *uint32, stride int, accumulate bool)) tileKernel {
+	return func(words, steps int, a, b, c []uint32, stride int, accumulate bool) {
+		if words < 0 || steps < 1 || stride < 16 || len(a) < words*6 || len(b) < words*16 || len(c) < 5*stride+16 {
 			panic("matmul: a kernel would leave its slices")
 		}
-		var a0, b0 *uint32
-		if words > 0 {
-			a0, b0 = &a[0], &b[0]
+		f(words, steps, unsafe.SliceData(a), unsafe.SliceData(b), &c[0], stride, accumulate)
+	}
+}
+
+// strip512 makes the kernel of a format of an assembler function for strips of tiles of 12 × 32. It panics where that would leave a slice.
+func strip512(f func(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)) func(*format, *strip) {
+	return func(of *format, s *strip) {
+		reach := func(stride int) int { return (12*s.tiles-1)*stride + 32 }
+		leaves := s.words < 0 || s.tiles < 1 || s.apart < 0 || s.stride < 32 || len(s.left) < (s.tiles-1)*s.apart+12*s.words || len(s.right) < 32*s.words
+		var to unsafe.Pointer
+		if s.short != nil {
+			leaves = leaves || of.integers || len(s.short) < reach(s.stride)
+			to = unsafe.Pointer(unsafe.SliceData(s.short))
+		} else {
+			leaves = leaves || len(s.sums) < reach(s.stride)
+			to = unsafe.Pointer(unsafe.SliceData(s.sums))
 		}
-		f(words, steps, a0, b0, &c[0], stride, accumulate, next)
+		if leaves || s.from != nil && (s.fromStride < 32 || len(s.from) < reach(s.fromStride)) {
+			panic("matmul: a kernel would leave its slices")
+		}
+		ahead := s.ahead
+		if len(ahead) == 0 {
+			ahead = s.right
+		}
+		f(s.words, s.tiles, unsafe.SliceData(s.left), s.apart, unsafe.SliceData(s.right), unsafe.SliceData(s.from), s.fromStride, to, s.stride, s.short != nil, unsafe.SliceData(ahead), len(ahead))
 	}
 }
 
 //go:noescape
-func floats256(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
+func floats256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
 
 //go:noescape
-func pairs256(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
+func pairs256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
 
 //go:noescape
-func quads256(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
+func quads256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
 
 //go:noescape
-func floats512(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
+func floats512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
 
 //go:noescape
-func halves512(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
+func halves512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
 
 //go:noescape
-func quads512(words, steps int, a, b, c *uint32, stride int, accumulate bool, next *ahead)
+func quads512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
 
 //go:noescape
 func transpose8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
@@ -384,9 +403,3 @@ func shifted512(words *uint32, by uint8, blocks int)
 
 //go:noescape
 func columnSums512(sums *int32, panel *uint32, words int)
-
-//go:noescape
-func finishRoundedCodes512(rows int, columns uint32, sums *uint32, sumStride int, out *float32, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32)
-
-//go:noescape
-func finishRounded512(rows int, columns uint32, sums *uint32, sumStride int, out *float32, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32)

@@ -253,7 +253,7 @@ func finish256(f *finish) {
 	whole := f.columns &^ 7
 	switch {
 	case whole == 0:
-	case f.integers && !f.round && !f.add:
+	case f.integers:
 		f.codes(whole)
 	default:
 		f.vectors(whole)
@@ -263,28 +263,6 @@ func finish256(f *finish) {
 			f.rowFrom(r, whole)
 		}
 	}
-}
-
-// finish512 does what [finish.portable] does, in the same order, for tiles of up to 32 columns. Where nothing is rounded, shorter vectors
-// are measured to be as fast.
-func finish512(f *finish) {
-	if f.add || !f.round {
-		finish256(f)
-		return
-	}
-	by := finishRounded512
-	if f.integers {
-		by = finishRoundedCodes512
-	}
-	corrections := &zeros[0]
-	if f.corrections != nil {
-		corrections = &f.corrections[:f.columns][0]
-	}
-	rows, rowStep := f.scalesOfRows()
-	var same [32]float32
-	columns, _ := f.scalesOfColumns(f.columns, same[:])
-	sums, out := f.sums[:(f.rows-1)*f.sumStride+f.columns], f.out[:(f.rows-1)*f.outStride+f.columns]
-	by(f.rows, 1<<f.columns-1, &sums[0], f.sumStride, &out[0], f.outStride, corrections, rows, rowStep, columns)
 }
 
 // scalesOfRows returns the scales of rows and their distance.
@@ -322,9 +300,8 @@ func (f *finish) codes(whole int) {
 	finishCodes(f.rows, whole/8, &sums[0], f.sumStride, &out[0], f.outStride, correction, correctionStep, rows, rowStep, columns, columnStep)
 }
 
-// vectors finishes whole vectors.
+// vectors finishes whole vectors of floats.
 func (f *finish) vectors(whole int) {
-	c := newRounding()
 	for r := range f.rows {
 		sums, out := f.sums[r*f.sumStride:][:f.columns], f.out[r*f.outStride:][:f.columns]
 		var rowScale archsimd.Float32x8
@@ -332,15 +309,7 @@ func (f *finish) vectors(whole int) {
 			rowScale = archsimd.BroadcastFloat32x8(f.rowScales[r*f.rowStride])
 		}
 		for i := 0; i < whole; i += 8 {
-			words := archsimd.LoadUint32x8Array((*[8]uint32)(sums[i:]))
-			x := words.BitsToFloat32()
-			if f.integers {
-				s := words.BitsToInt32()
-				if f.corrections != nil {
-					s = s.Sub(archsimd.LoadInt32x8Array((*[8]int32)(f.corrections[i:])))
-				}
-				x = s.ConvertToFloat32()
-			}
+			x := archsimd.LoadUint32x8Array((*[8]uint32)(sums[i:])).BitsToFloat32()
 			if f.rowScales != nil {
 				x = x.Mul(rowScale)
 			}
@@ -351,14 +320,7 @@ func (f *finish) vectors(whole int) {
 					x = x.Mul(archsimd.LoadFloat32x8Array((*[8]float32)(f.columnScales[i:])))
 				}
 			}
-			if f.round {
-				x = c.round(x.ToBits()).BitsToFloat32()
-			}
-			to := (*[8]float32)(out[i:])
-			if f.add {
-				x = archsimd.LoadFloat32x8Array(to).Add(x)
-			}
-			x.StoreArray(to)
+			x.StoreArray((*[8]float32)(out[i:]))
 		}
 	}
 	archsimd.ClearAVXUpperBits()

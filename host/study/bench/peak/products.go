@@ -165,14 +165,14 @@ func onDevice(dev *engine.Device, f form) (start func(int) func(int) error, clos
 
 // byMatmul is a product of package matmul, of integers up to largest, or of floats if that is 0.
 func byMatmul(tier *matmul.Tier, a matmul.Arithmetic, f form, o *operands, largest int) (start func(int) func(int) error, err error) {
-	p, err := matmul.New(tier, a, layout(f.leftDims(), f.left), layout(f.rightDims(), f.right), matmul.Options{})
+	p, err := matmul.New(tier, a, layout(f.leftDims(), f.left), layout(f.rightDims(), f.right))
 	if err != nil {
 		return nil, err
 	}
 	left, right, out := o.of(size(f.leftDims()), largest), o.of(size(f.rightDims()), largest), o.out[:p.Size()]
 	return func(threads int) func(int) error {
 		tasks := parallel(threads)
-		return func(int) error { return p.Run(out, left, right, matmul.Scales{}, tasks) }
+		return func(int) error { return p.Run(matmul.Results{Float32: out}, left, right, matmul.Scales{}, tasks) }
 	}, nil
 }
 
