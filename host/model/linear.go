@@ -21,7 +21,11 @@ func linear(x, w *graph.Node) *graph.Node {
 func addLinear(sum, x, w *graph.Node) *graph.Node {
 	total, ok := lower.AddProductOfCodes(sum, x, w)
 	if !ok {
-		return graph.Add(sum, linear(x, w))
+		if y, ok := lower.ProductOfCodes(x, w, false); ok {
+			total = graph.Add(sum, y)
+		} else {
+			total = engine.AddDotGeneral(sum, x, []int{1}, nil, w, []int{1}, nil)
+		}
 	}
 	return autodiff.Custom(total, []*graph.Node{sum, x, w}, func(dy *graph.Node) []*graph.Node {
 		dx, dw := linearGradients(dy, x, w)

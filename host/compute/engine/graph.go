@@ -62,11 +62,19 @@ func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, 
 	return dot(a, aContracted, aBatch, b, bContracted, bBatch, true)
 }
 
+// AddDotGeneral returns sum + [DotGeneral], in one pass where products are those of package matmul.
+func AddDotGeneral(sum, a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
+	if ownFloats(a.Graph()) {
+		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, sum, false)
+	}
+	return graph.Add(sum, dot(a, aContracted, aBatch, b, bContracted, bBatch, false))
+}
+
 func dot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rounded bool) *graph.Node {
 	g := a.Graph()
 	switch {
 	case ownFloats(g):
-		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, rounded)
+		return nativeDot(a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, nil, rounded)
 	case !InBFloat16(g):
 		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
 	case OnCPU(g):
@@ -132,7 +140,7 @@ const LongestIntegers = math.MaxInt32 / (127 * 127)
 func DotIntegers(a, b, rows, columns *graph.Node, rounded bool) *graph.Node {
 	g := a.Graph()
 	if hasProducts(g) {
-		return nativeDot(a, []int{1}, nil, b, []int{1}, nil, rows, columns, rounded)
+		return nativeDot(a, []int{1}, nil, b, []int{1}, nil, rows, columns, nil, rounded)
 	}
 	if OnCPU(g) { // it adds up in the type of the operands
 		a, b = graph.ConvertDType(a, dtypes.Int32), graph.ConvertDType(b, dtypes.Int32)

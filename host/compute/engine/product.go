@@ -76,9 +76,9 @@ func TransposesOperands(g *graph.Graph) bool {
 }
 
 // nativeDot is [DotGeneral] by package matmul, in the device's precision for operands of floats and exact for those of int8. rows
-// and columns scale the results of each row of a and each row of b, see [matmul.Scales]; nil for none. If rounded is set, the
-// result is rounded to the precision, and stored so: natives read it as it is ([ShortOperand]).
-func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rows, columns *graph.Node, rounded bool) *graph.Node {
+// and columns scale the results of each row of a and each row of b, see [matmul.Scales], and sum is what they are added to; nil for none.
+// If rounded is set, the result is rounded to the precision, and stored so: natives read it as it is ([ShortOperand]).
+func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rows, columns, sum *graph.Node, rounded bool) *graph.Node {
 	arithmetic := Arithmetic(a.Graph())
 	if a.DType() == dtypes.Int8 {
 		arithmetic = matmul.Int8
@@ -106,7 +106,10 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 	if columns != nil {
 		inputs = append(inputs, columns)
 	}
-	scaleRows, scaleColumns := rows != nil, columns != nil
+	if sum != nil {
+		inputs = append(inputs, sum)
+	}
+	scaleRows, scaleColumns, adds := rows != nil, columns != nil, sum != nil
 	product := Native{Name: "product", Outputs: []shapes.Shape{shapes.Make(dtypes.Float32, dims...)}}
 	if short {
 		product.Outputs[0].DType = dtypes.BFloat16
@@ -119,9 +122,12 @@ func nativeDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContrac
 			s.Rows, in = in[0].Flat.([]float32), in[1:]
 		}
 		if scaleColumns {
-			s.Columns = in[0].Flat.([]float32)
+			s.Columns, in = in[0].Flat.([]float32), in[1:]
 		}
 		var results matmul.Results
+		if adds {
+			results.Addend = in[0].Flat.([]float32)
+		}
 		if short {
 			results.BFloat16 = out[0].Flat.([]uint16)
 		} else {
