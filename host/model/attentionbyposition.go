@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -53,15 +54,29 @@ func attentionNatively(x, w *graph.Node, r *rope, core attentionCore) *graph.Nod
 		Parts: []attention.Part{{Heads: r.heads, Turned: true}, {Heads: r.keyHeads, Turned: true}, {Heads: r.keyHeads}}}
 	parts := splitNatively(heads, matMulTransposedRounded(x, w), r.turn)
 	mixed, coreBack := core(parts[0], parts[1], parts[2])
-	return autodiff.Custom(r.joinHeads(mixed), []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
-		dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
+	y := autodiff.Custom(reshapeShort(mixed, r.joinHeads), []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
+		dMixed := reshapeShort(dy, r.splitHeads)
 		stored := engine.OperandType(x.Graph()) // only products read it, and they round it
 		if quantizesBackward(w) {
 			stored = dtypes.Float32
 		}
-		dx, dw := linearGradients(joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.turn, stored), x, w)
+		var dJoined *graph.Node
+		if n, ok := engine.NoteOf[*nativeAttention](mixed); ok {
+			dJoined = n.joinedAdjoints(dMixed, heads, r.turn, stored)
+		} else {
+			dQuery, dKey, dValue := coreBack(dMixed)
+			dJoined = joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.turn, stored)
+		}
+		dx, dw := linearGradients(dJoined, x, w)
 		return []*graph.Node{dx, dw}
 	})
+	lower.NoteRoundedAdjoint(y) // it is an operand of products
+	return y
+}
+
+// reshapeShort reshapes x as it is stored, so that natives can read it so.
+func reshapeShort(x *graph.Node, reshape func(x *graph.Node) *graph.Node) *graph.Node {
+	return toFloat32(reshape(engine.ShortOperand(x)))
 }
 
 // projectionGradients returns the adjoints of x and of the fused weight w, given that of the projection x·rowsᵀ. rows is w in
@@ -93,16 +108,19 @@ func splitNatively(h attention.Heads, joined *graph.Node, turn rotation) []*grap
 
 // joinNatively is the adjoint of splitNatively, stored in the given type.
 func joinNatively(h attention.Heads, parts []*graph.Node, turn rotation, stored dtypes.DType) *graph.Node {
-	columns := 0
-	for _, p := range h.Parts {
-		columns += p.Heads * h.Size
-	}
-	shape := shapes.Make(stored, h.Batch*h.Context, columns)
-	joined := engine.Native{Name: "join of heads", Outputs: []shapes.Shape{shape}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+	joined := engine.Native{Name: "join of heads", Outputs: []shapes.Shape{shapeOfJoined(h, stored)}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		angles := elementsOf(in[:2])
 		return h.Join(engine.Elements(out[0]), engine.AllElements(in[2:]), angles[0], angles[1], parallel)
 	}}.Call(append([]*graph.Node{turn.cos, turn.sin}, parts...)...)[0]
 	return graph.ConvertDType(joined, dtypes.Float32)
+}
+
+func shapeOfJoined(h attention.Heads, stored dtypes.DType) shapes.Shape {
+	columns := 0
+	for _, p := range h.Parts {
+		columns += p.Heads * h.Size
+	}
+	return shapes.Make(stored, h.Batch*h.Context, columns)
 }
 
 // elementsOf are the elements of tensors of float32.
@@ -263,46 +281,80 @@ func fusedCore(scale float64) attentionCore {
 	}
 }
 
-// nativeCore is package attention, for the CPU. segments are as for [plainCore].
+// nativeCore is package attention, for the CPU. segments are as for [plainCore]. The result has the note of a [nativeAttention].
 func nativeCore(segments *graph.Node) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
-		tier, err := engine.ProductTier()
-		if err != nil {
-			panic(err)
-		}
-		dims := query.Shape().Dimensions
-		sizes := attention.Sizes{Batch: dims[0], Context: dims[1], Heads: dims[2], KeyHeads: key.Shape().Dim(2), Size: dims[3]}
-		p, err := attention.New(tier, engine.Arithmetic(query.Graph()), sizes)
-		if err != nil {
-			panic(err)
-		}
-		inputs := []*graph.Node{engine.ShortOperand(query), engine.ShortOperand(key), engine.ShortOperand(value)}
-		if segments != nil {
-			inputs = append(inputs, segments)
-		}
-		read := func(in []engine.Tensor) (i attention.Inputs, more [][]float32) {
-			i = attention.Inputs{Query: engine.Elements(in[0]), Key: engine.Elements(in[1]), Value: engine.Elements(in[2])}
-			if in = in[3:]; segments != nil {
-				i.Segments, in = in[0].Flat.([]int32), in[1:]
-			}
-			return i, elementsOf(in)
-		}
-		forward := engine.Native{Name: "attention", Outputs: []shapes.Shape{query.Shape(), shapes.Make(dtypes.Float32, p.Logs())},
-			Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-				i, _ := read(in)
-				o := elementsOf(out)
-				return p.Forward(o[0], o[1], i, parallel)
-			}}.Call(inputs...)
-		return forward[0], func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
-			adjoints := engine.Native{Name: "adjoints of attention", Outputs: []shapes.Shape{query.Shape(), key.Shape(), value.Shape()},
-				Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-					i, more := read(in)
+		n := newNativeAttention(query, key, value, segments)
+		engine.Note(n.mixed, n)
+		return n.mixed, func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
+			adjoints := n.adjoints("adjoints of attention", []shapes.Shape{query.Shape(), key.Shape(), value.Shape()}, dMixed, nil,
+				func(out []engine.Tensor, _ [][]float32) attention.Adjoints {
 					o := elementsOf(out)
-					return p.Backward(o[0], o[1], o[2], i, more[0], more[1], more[2], parallel)
-				}}.Call(append(inputs, forward[0], forward[1], dMixed)...)
+					return attention.Adjoints{Query: o[0], Key: o[1], Value: o[2]}
+				})
 			return adjoints[0], adjoints[1], adjoints[2]
 		}
 	}
+}
+
+// nativeAttention is attention by package attention.
+type nativeAttention struct {
+	plan     *attention.Plan
+	inputs   []*graph.Node // and segments, if there are any
+	segments bool
+	mixed    *graph.Node // stored in the precision to which products round it
+	logs     *graph.Node
+}
+
+func newNativeAttention(query, key, value, segments *graph.Node) *nativeAttention {
+	tier, err := engine.ProductTier()
+	if err != nil {
+		panic(err)
+	}
+	dims := query.Shape().Dimensions
+	sizes := attention.Sizes{Batch: dims[0], Context: dims[1], Heads: dims[2], KeyHeads: key.Shape().Dim(2), Size: dims[3]}
+	p, err := attention.New(tier, engine.Arithmetic(query.Graph()), sizes)
+	if err != nil {
+		panic(err)
+	}
+	n := &nativeAttention{plan: p, inputs: []*graph.Node{engine.ShortOperand(query), engine.ShortOperand(key), engine.ShortOperand(value)}}
+	if segments != nil {
+		n.inputs, n.segments = append(n.inputs, segments), true
+	}
+	outputs := []shapes.Shape{shapes.Make(engine.OperandType(query.Graph()), dims...), shapes.Make(dtypes.Float32, p.Logs())}
+	forward := engine.Native{Name: "attention", Outputs: outputs, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		i, _ := n.read(in)
+		return p.Forward(engine.Elements(out[0]), out[1].Flat.([]float32), i, parallel)
+	}}.Call(n.inputs...)
+	n.mixed, n.logs = toFloat32(forward[0]), forward[1]
+	return n
+}
+
+// read splits what a native reads into inputs of attention and the rest.
+func (n *nativeAttention) read(in []engine.Tensor) (i attention.Inputs, rest []engine.Tensor) {
+	i = attention.Inputs{Query: engine.Elements(in[0]), Key: engine.Elements(in[1]), Value: engine.Elements(in[2])}
+	if in = in[3:]; n.segments {
+		i.Segments, in = in[0].Flat.([]int32), in[1:]
+	}
+	return i, in
+}
+
+// adjoints calls the backward pass. to says where it writes, from its outputs and more of its inputs.
+func (n *nativeAttention) adjoints(name string, outputs []shapes.Shape, dMixed *graph.Node, more []*graph.Node, to func(out []engine.Tensor, more [][]float32) attention.Adjoints) []*graph.Node {
+	inputs := append(slices.Clone(n.inputs), engine.ShortOperand(n.mixed), n.logs, engine.ShortOperand(dMixed))
+	return engine.Native{Name: name, Outputs: outputs, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		i, in := n.read(in)
+		return n.plan.Backward(to(out, elementsOf(in[3:])), i, engine.Elements(in[0]), in[1].Flat.([]float32), engine.Elements(in[2]), parallel)
+	}}.Call(append(inputs, more...)...)
+}
+
+// joinedAdjoints are the adjoints of queries, keys and values as [joinNatively] joins them.
+func (n *nativeAttention) joinedAdjoints(dMixed *graph.Node, h attention.Heads, turn rotation, stored dtypes.DType) *graph.Node {
+	joined := n.adjoints("joined adjoints of attention", []shapes.Shape{shapeOfJoined(h, stored)}, dMixed, []*graph.Node{turn.cos, turn.sin},
+		func(out []engine.Tensor, angles [][]float32) attention.Adjoints {
+			return attention.Adjoints{Joined: &attention.Joined{Heads: &h, Elements: engine.Elements(out[0]), Cos: angles[0], Sin: angles[1]}}
+		})
+	return toFloat32(joined[0])
 }
 
 func toBFloat16(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.BFloat16) }

@@ -4,6 +4,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
 )
 
 // Backward quantizes the operands of the two products in the backward pass of a linear layer y = x·Wᵀ, given dy, the
@@ -46,9 +47,12 @@ func (b Backward) AttachTo(w *graph.Node) {
 // linearGradients returns the adjoints of x [tokens, in] and w [out, in], given that of x·wᵀ [tokens, out].
 func linearGradients(dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	b, _ := engine.NoteOf[Backward](w)
-	if b.InputGradient.none() {
+	switch {
+	case b.InputGradient.none() && lower.HasRoundedAdjoint(x):
+		dx = engine.DotGeneralRounded(dy, []int{1}, nil, w, []int{0}, nil)
+	case b.InputGradient.none():
 		dx = matMul(dy, w)
-	} else {
+	default:
 		dx = b.InputGradient.product(dy, transpose(b.other(b.InputGradient, w)))
 	}
 	if b.WeightGradient.none() {

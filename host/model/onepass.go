@@ -6,6 +6,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/onepass"
 )
@@ -28,6 +30,33 @@ func rowAdjoints(x, gainRow, scale, dy *graph.Node) (dx, dGain *graph.Node) {
 			return nil
 		}}.Call(x, gainRow, scale, dy)
 	return outputs[0], outputs[1]
+}
+
+// hasNativeGate reports whether [swiGLU] is computed in one pass.
+func hasNativeGate(a, b *graph.Node) bool {
+	short := func(x *graph.Node) bool { return engine.ShortOperand(x).DType() == dtypes.BFloat16 }
+	return lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b)
+}
+
+// nativeGate is [swiGLU] in one pass, for operands that are stored in bfloat16. So are the result and the adjoints.
+func nativeGate(a, b *graph.Node) *graph.Node {
+	short := shapes.Make(dtypes.BFloat16, a.Shape().Dimensions...)
+	operands := []*graph.Node{engine.ShortOperand(a), engine.ShortOperand(b)}
+	gateOf := func(in []engine.Tensor) onepass.Gate {
+		return onepass.Gate{A: in[0].Flat.([]uint16), B: in[1].Flat.([]uint16)}
+	}
+	y := engine.Native{Name: "gate", Outputs: []shapes.Shape{short}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		gateOf(in).Values(out[0].Flat.([]uint16), parallel)
+		return nil
+	}}.Call(operands...)
+	return autodiff.Custom(toFloat32(y[0]), []*graph.Node{a, b}, func(dy *graph.Node) []*graph.Node {
+		d := toBFloat16(engine.ShortOperand(dy))
+		adjoints := engine.Native{Name: "adjoints of a gate", Outputs: []shapes.Shape{short, short}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+			gateOf(in).Adjoints(out[0].Flat.([]uint16), out[1].Flat.([]uint16), in[2].Flat.([]uint16), parallel)
+			return nil
+		}}.Call(append(operands, d)...)
+		return []*graph.Node{toFloat32(adjoints[0]), toFloat32(adjoints[1])}
+	})
 }
 
 // nativeLosses returns log Σ exp(logits) − logits[target] of each row, [tokens, 1], and the gradient with respect to the logits of

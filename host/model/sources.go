@@ -77,8 +77,12 @@ func swiGLU(a, b *graph.Node) *graph.Node {
 		if err != nil {
 			panic(err)
 		}
-		lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward, Backward: backward,
-			Adjoint: func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}.AttachTo(y)
+		source := lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward, Backward: backward,
+			Adjoint: func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}
+		if hasNativeGate(a, b) {
+			source.Alone = func() *graph.Node { return nativeGate(a, b) }
+		}
+		source.AttachTo(y)
 	}
 	return y
 }

@@ -112,6 +112,65 @@ func TestShortInputs(t *testing.T) {
 	}
 }
 
+// TestJoined: adjoints that are joined as they are written have the bits of those that are joined afterwards, and what is stored in
+// bfloat16 has those of what is rounded, for points in both arrangements.
+func TestJoined(t *testing.T) {
+	for _, s := range []attention.Sizes{{Batch: 2, Context: 83, Heads: 4, KeyHeads: 2, Size: 24}, {Batch: 1, Context: 33, Heads: 1, KeyHeads: 1, Size: 10}} {
+		for i, tier := range matmul.Tiers() {
+			p, err := attention.New(tier, matmul.BFloat16, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rng := rand.New(rand.NewPCG(7, 8))
+			in, d := inputs(rng, s)
+			dShort, short := make([]uint16, len(d)), make([]uint16, len(d))
+			loops.ToBFloat16(dShort, d)
+			loops.FromBFloat16(d, dShort)
+			h := &attention.Heads{Batch: s.Batch, Context: s.Context, Size: s.Size, Pairs: i%2 == 0,
+				Parts: []attention.Part{{Heads: s.Heads, Turned: true}, {Heads: s.KeyHeads, Turned: true}, {Heads: s.KeyHeads}}}
+			cos, sin := random(rng, s.Context*s.Size/2), random(rng, s.Context*s.Size/2)
+			all, logs := in.Query.Len()+2*in.Key.Len(), make([]float32, p.Logs())
+			mixed := make([]float32, len(d))
+			out := attention.Adjoints{Query: make([]float32, in.Query.Len()), Key: make([]float32, in.Key.Len()), Value: make([]float32, in.Key.Len())}
+			want, got, gotShort := make([]float32, all), make([]float32, all), make([]uint16, all)
+			parts := []matmul.Elements{{Float32: out.Query}, {Float32: out.Key}, {Float32: out.Value}}
+			joined := func(to matmul.Elements) attention.Adjoints {
+				return attention.Adjoints{Joined: &attention.Joined{Heads: h, Elements: to, Cos: cos, Sin: sin}}
+			}
+			rounded := make([]uint16, len(d))
+			for _, run := range []func() error{
+				func() error { return p.Forward(matmul.Elements{Float32: mixed}, logs, in, inTurn) },
+				func() error { return p.Forward(matmul.Elements{BFloat16: short}, logs, in, atOnce) },
+				func() error {
+					loops.ToBFloat16(rounded, mixed)
+					loops.FromBFloat16(mixed, short) // what both have
+					return p.Backward(out, in, matmul.Elements{Float32: mixed}, logs, matmul.Elements{Float32: d}, inTurn)
+				},
+				func() error { return h.Join(matmul.Elements{Float32: want}, parts, cos, sin, inTurn) },
+				func() error {
+					return p.Backward(joined(matmul.Elements{Float32: got}), in, matmul.Elements{BFloat16: short}, logs, matmul.Elements{BFloat16: dShort}, atOnce)
+				},
+				func() error {
+					return p.Backward(joined(matmul.Elements{BFloat16: gotShort}), in, matmul.Elements{BFloat16: short}, logs, matmul.Elements{BFloat16: dShort}, atOnce)
+				},
+			} {
+				if err := run(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wantShort := make([]uint16, all)
+			loops.ToBFloat16(wantShort, want)
+			if !slices.Equal(short, rounded) || !slices.Equal(got, want) || !slices.Equal(gotShort, wantShort) {
+				t.Errorf("%s %+v: other bits", tier.Name(), s)
+			}
+			h.Parts = h.Parts[:2]
+			if err := p.Backward(joined(matmul.Elements{Float32: got}), in, matmul.Elements{BFloat16: short}, logs, matmul.Elements{BFloat16: dShort}, atOnce); err == nil {
+				t.Error("a matrix without values passed")
+			}
+		}
+	}
+}
+
 // outputs runs both passes with memory that held NaN before.
 func outputs(t testing.TB, p *attention.Plan, in attention.Inputs, dMixed []float32, parallel func(int, func(int))) [][]float32 {
 	t.Helper()
@@ -122,10 +181,10 @@ func outputs(t testing.TB, p *attention.Plan, in attention.Inputs, dMixed []floa
 			x[i] = float32(math.NaN())
 		}
 	}
-	if err := p.Forward(out[0], logs, in, parallel); err != nil {
+	if err := p.Forward(matmul.Elements{Float32: out[0]}, logs, in, parallel); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Backward(out[1], out[2], out[3], in, out[0], logs, dMixed, parallel); err != nil {
+	if err := p.Backward(attention.Adjoints{Query: out[1], Key: out[2], Value: out[3]}, in, matmul.Elements{Float32: out[0]}, logs, matmul.Elements{Float32: dMixed}, parallel); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -307,11 +366,11 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	in, d := inputs(rand.New(rand.NewPCG(5, 6)), s)
-	if err := p.Forward(d[1:], make([]float32, p.Logs()), in, inTurn); err == nil {
+	if err := p.Forward(matmul.Elements{Float32: d[1:]}, make([]float32, p.Logs()), in, inTurn); err == nil {
 		t.Error("a short output passed")
 	}
 	in.Segments = make([]int32, 3)
-	if err := p.Forward(d, make([]float32, p.Logs()), in, inTurn); err == nil {
+	if err := p.Forward(matmul.Elements{Float32: d}, make([]float32, p.Logs()), in, inTurn); err == nil {
 		t.Error("short segments passed")
 	}
 }
@@ -329,8 +388,8 @@ func BenchmarkAttention(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		mixed, logs := make([]float32, in.Query.Len()), make([]float32, p.Logs())
-		dq, dk, dv := make([]float32, in.Query.Len()), make([]float32, in.Key.Len()), make([]float32, in.Key.Len())
+		mixed, logs := matmul.Elements{Float32: make([]float32, in.Query.Len())}, make([]float32, p.Logs())
+		out := attention.Adjoints{Query: make([]float32, in.Query.Len()), Key: make([]float32, in.Key.Len()), Value: make([]float32, in.Key.Len())}
 		work := 4 * float64(s.Batch*s.Heads*s.Context) * float64(s.Context) / 2 * float64(s.Size)
 		for _, pass := range []struct {
 			name string
@@ -338,7 +397,7 @@ func BenchmarkAttention(b *testing.B) {
 			run  func() error
 		}{
 			{"forward", work, func() error { return p.Forward(mixed, logs, in, inTurn) }},
-			{"backward", 2.5 * work, func() error { return p.Backward(dq, dk, dv, in, mixed, logs, dMixed, inTurn) }},
+			{"backward", 2.5 * work, func() error { return p.Backward(out, in, mixed, logs, matmul.Elements{Float32: dMixed}, inTurn) }},
 		} {
 			b.Run(fmt.Sprintf("%s/%d·%d·%d", pass.name, s.Batch, s.Context, s.Heads), func(b *testing.B) {
 				best := time.Duration(math.MaxInt64)

@@ -27,6 +27,8 @@ type backward struct {
 	// Of a block of queries and keys.
 	weights, dScores []float32 // [queries, width]: a row for each query, or in the end for the queries of a word
 	turned           []float32 // adjoints of scores, [queries/width, words of keys, width]
+	rows             rows
+	wide             []float32 // heads of one position in float32
 }
 
 func (p *Plan) newBackward() *backward {
@@ -47,26 +49,52 @@ func (p *Plan) newBackward() *backward {
 		weights:       make([]float32, roundUp(block, p.height)*p.width),
 		dScores:       make([]float32, roundUp(block, p.height)*p.width),
 		turned:        make([]float32, block*p.panels.Words(block)),
+		rows:          p.newRows(),
+		wide:          make([]float32, 2*p.Size),
 	}
+}
+
+// Adjoints are where the backward pass writes those of queries, keys and values: to tensors of their shapes, or if it is set, to Joined.
+type Adjoints struct {
+	Query, Key, Value []float32
+	Joined            *Joined
+}
+
+// Joined is what [Heads.Join] would make of the adjoints of queries, keys and values, which are the parts of Heads.
+type Joined struct {
+	Heads    *Heads
+	Elements matmul.Elements
+	Cos, Sin []float32
 }
 
 // gradient is what a call of Backward reads and writes.
 type gradient struct {
 	Inputs
-	mixed, logs, dMixed  []float32
-	dQuery, dKey, dValue []float32
+	out           Adjoints
+	logs          []float32
+	mixed, dMixed matmul.Elements
 }
 
 // Backward computes the adjoints of queries, keys and values from dMixed, that of the forward pass's result mixed. logs are
 // those of the forward pass.
-func (p *Plan) Backward(dQuery, dKey, dValue []float32, in Inputs, mixed, logs, dMixed []float32, parallel func(n int, f func(i int))) error {
-	if err := p.check(in, mixed, logs); err != nil {
+func (p *Plan) Backward(out Adjoints, in Inputs, mixed matmul.Elements, logs []float32, dMixed matmul.Elements, parallel func(n int, f func(i int))) error {
+	if err := p.check(in, mixed.Len(), logs); err != nil {
 		return err
 	}
-	if len(dMixed) != len(mixed) || len(dQuery) != in.Query.Len() || len(dKey) != in.Key.Len() || len(dValue) != in.Value.Len() {
+	if dMixed.Len() != mixed.Len() {
+		return fmt.Errorf("attention of sizes %+v: the adjoint of the result does not have its size", p.Sizes)
+	}
+	if j := out.Joined; j != nil {
+		if h := j.Heads; len(h.Parts) != 3 || h.Parts[0].Heads != p.Heads || h.Parts[1].Heads != p.KeyHeads || h.Parts[2].Heads != p.KeyHeads || h.Batch != p.Batch || h.Context != p.Context || h.Size != p.Size {
+			return fmt.Errorf("attention of sizes %+v: its queries, keys and values are not joined in %+v", p.Sizes, *h)
+		}
+		if err := j.Heads.check(j.Elements, j.Cos, j.Sin); err != nil {
+			return err
+		}
+	} else if len(out.Query) != in.Query.Len() || len(out.Key) != in.Key.Len() || len(out.Value) != in.Value.Len() {
 		return fmt.Errorf("attention of sizes %+v: an adjoint does not have the size of its tensor", p.Sizes)
 	}
-	g := &gradient{in, mixed, logs, dMixed, dQuery, dKey, dValue}
+	g := &gradient{in, out, logs, mixed, dMixed}
 	// One task adds up the adjoints of a head of keys, block by block, so that the order of the sums is always the same.
 	parallel(p.Batch*p.KeyHeads, func(task int) {
 		s := p.backwardScratch.Get().(*backward)
@@ -90,9 +118,8 @@ func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
 			p.backwardQueries(s, g, batch, head, from, min(from+blockSize, p.Context))
 		}
 	}
-	stride := p.KeyHeads * p.Size
-	p.store(g.dKey[at:], stride, s.dKey, p.Context)
-	p.store(g.dValue[at:], stride, s.dValue, p.Context)
+	p.store(s, g, partKeys, batch, keyHead, 0, p.Context, s.dKey)
+	p.store(s, g, partValues, batch, keyHead, 0, p.Context, s.dValue)
 	s.Report(5 * p.operations(0, p.Context))
 }
 
@@ -100,7 +127,7 @@ func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
 func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to int) {
 	n, words := to-from, p.panels.Words
 	at := p.query(batch, 0, head)
-	dMixed := matmul.Elements{Float32: g.dMixed[at:]}
+	dMixed := g.dMixed.From(at)
 	p.queries.rows.Pack(s.queryRows, g.Query.From(at), from, n, 0, p.Size)
 	p.queries.rows.Pack(s.dRows, dMixed, from, n, 0, p.Size)
 	p.queries.across.Pack(s.queriesAcross, g.Query.From(at), 0, p.Size, from, n)
@@ -108,7 +135,7 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 	for i := range n {
 		// The sum over keys of weights and their adjoints equals one over the output.
 		at := p.query(batch, from+i, head)
-		loops.GroupSumMul(s.means[i:i+1], g.dMixed[at:at+p.Size], g.mixed[at:at+p.Size], p.Size)
+		loops.GroupSumMul(s.means[i:i+1], wide(g.dMixed, at, s.wide[:p.Size]), wide(g.mixed, at, s.wide[p.Size:]), p.Size)
 	}
 	logs := g.logs[(batch*p.Heads+head)*p.Context+from:][:n]
 	for first := 0; first < to; first += blockSize {
@@ -124,7 +151,16 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 		}
 		p.addToQueries(s, from, to, first, last)
 	}
-	p.store(g.dQuery[p.query(batch, from, head):], p.Heads*p.Size, s.dQuery, n)
+	p.store(s, g, partQueries, batch, head, from, to, s.dQuery)
+}
+
+// wide returns elements from one on, as many as room is for, as float32.
+func wide(e matmul.Elements, at int, room []float32) []float32 {
+	if e.BFloat16 == nil {
+		return e.Float32[at:][:len(room)]
+	}
+	loops.FromBFloat16(room, e.BFloat16[at:][:len(room)])
+	return room
 }
 
 // backwardKeys computes the adjoints of the scores of a block of queries and as many keys as a panel has, and adds to the adjoints
@@ -179,9 +215,49 @@ func (p *Plan) hideKeys(scores []float32, segments []int32, batch, from, to, key
 	}
 }
 
-// store writes positions, which lie in blocks [positions/width, elements, width], to rows that are stride apart.
-func (p *Plan) store(to []float32, stride int, blocks []float32, positions int) {
-	for i := 0; i < positions; i += p.width {
-		loops.Transpose(to[i*stride:], stride, blocks[i*p.padded:], p.width, p.Size, min(p.width, positions-i), nil)
+// Parts of what is joined.
+const (
+	partQueries = iota
+	partKeys
+	partValues
+)
+
+// store writes the adjoints of a head at some positions, which lie in blocks [positions/width, elements, width].
+func (p *Plan) store(s *backward, g *gradient, part, batch, head, from, to int, blocks []float32) {
+	for ; from < to; from, blocks = from+p.width, blocks[p.width*p.padded:] {
+		n := min(p.width, to-from)
+		if g.out.Joined == nil {
+			out, heads := [][]float32{g.out.Query, g.out.Key, g.out.Value}[part], p.KeyHeads
+			if part == partQueries {
+				heads = p.Heads
+			}
+			at := ((batch*p.Context+from)*heads + head) * p.Size
+			loops.Transpose(out[at:], heads*p.Size, blocks, p.width, p.Size, n, nil)
+			continue
+		}
+		x := s.rows.float[:n*p.Size]
+		loops.Transpose(x, p.Size, blocks, p.width, p.Size, n, nil)
+		g.out.Joined.write(&s.rows, x, part, head, batch, from)
 	}
+}
+
+// write writes rows of a head at positions from one on, turned back.
+func (j *Joined) write(r *rows, x []float32, part, head, batch, position int) {
+	h, column := j.Heads, head*j.Heads.Size
+	for _, before := range h.Parts[:part] {
+		column += before.Heads * h.Size
+	}
+	if h.Parts[part].Turned {
+		y, half := r.turned[:len(x)], h.Size/2
+		piece := len(x) // what turns by one list of angles: coordinates that are neighbours are so in all rows
+		if !h.Pairs {
+			piece = h.Size
+		}
+		for i := 0; i < len(x); i += piece {
+			first, end := position*half+i/2, position*half+(i+piece)/2
+			h.turnPiece(y[i:i+piece], x[i:i+piece], j.Cos[first:end], j.Sin[first:end], true)
+		}
+		x = y
+	}
+	r.copyTo(j.Elements.From((batch*h.Context+position)*h.columns()+column), h.columns(), x, h.Size)
 }

@@ -19,6 +19,7 @@ type forward struct {
 	weights       []float32 // [keys, width]: a row for each key, or in the end for the keys of a word
 	result        []float32 // [elements, width]
 	largest, sums []float32
+	rows          rows
 }
 
 func (p *Plan) newForward() *forward {
@@ -31,12 +32,14 @@ func (p *Plan) newForward() *forward {
 		result:     make([]float32, p.padded*p.width),
 		largest:    make([]float32, p.width),
 		sums:       make([]float32, p.width),
+		rows:       p.newRows(),
 	}
 }
 
-// Forward computes what each position mixes from the values of those before it and its own, [batch, context, heads, size].
-func (p *Plan) Forward(mixed, logs []float32, in Inputs, parallel func(n int, f func(i int))) error {
-	if err := p.check(in, mixed, logs); err != nil {
+// Forward computes what each position mixes from the values of those before it and its own, [batch, context, heads, size], in float32 or
+// rounded to bfloat16.
+func (p *Plan) Forward(mixed matmul.Elements, logs []float32, in Inputs, parallel func(n int, f func(i int))) error {
+	if err := p.check(in, mixed.Len(), logs); err != nil {
 		return err
 	}
 	all, parts := p.Batch*p.KeyHeads, divideUp(p.Context, forwardQueries)
@@ -51,7 +54,7 @@ func (p *Plan) Forward(mixed, logs []float32, in Inputs, parallel func(n int, f 
 }
 
 // forward computes the heads of some queries that share a head of keys.
-func (p *Plan) forward(s *forward, batch, keyHead, from, to int, mixed, logs []float32, in Inputs) {
+func (p *Plan) forward(s *forward, batch, keyHead, from, to int, mixed matmul.Elements, logs []float32, in Inputs) {
 	group := p.Heads / p.KeyHeads
 	at := p.key(batch, 0, keyHead*group)
 	p.keys.rows.Pack(s.keys, in.Key.From(at), 0, to, 0, p.Size)
@@ -72,7 +75,7 @@ func (p *Plan) operations(from, to int) float64 {
 }
 
 // forwardBlock computes a block of queries, which lie along the rows of a block of weights.
-func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed, logs []float32, in Inputs) {
+func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed matmul.Elements, logs []float32, in Inputs) {
 	width, height, size := p.width, p.height, p.panels.Words(p.Size)
 	queries, keys := min(width, to-query), min(query+width, p.Context)
 	p.queries.columns.Pack(s.query, in.Query.From(p.query(batch, 0, head)), query, queries, 0, p.Size)
@@ -93,7 +96,40 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed, logs 
 		logs[(batch*p.Heads+head)*p.Context+query+i] = s.largest[i] + float32(math.Log(float64(s.sums[i])))
 		s.sums[i] = 1 / s.sums[i]
 	}
-	loops.Transpose(mixed[p.query(batch, query, head):], p.Heads*p.Size, s.result, width, p.Size, queries, s.sums)
+	at, stride := p.query(batch, query, head), p.Heads*p.Size
+	if mixed.Float32 != nil {
+		loops.Transpose(mixed.Float32[at:], stride, s.result, width, p.Size, queries, s.sums)
+		return
+	}
+	rows := s.rows.float[:queries*p.Size]
+	loops.Transpose(rows, p.Size, s.result, width, p.Size, queries, s.sums)
+	s.rows.copyTo(mixed.From(at), stride, rows, p.Size)
+}
+
+// rows is memory for positions of a head, as many as a panel is wide.
+type rows struct {
+	float, turned []float32
+	short         []uint16
+}
+
+func (p *Plan) newRows() rows {
+	n := p.width * p.Size
+	return rows{make([]float32, n), make([]float32, n), make([]uint16, n)}
+}
+
+// copyTo copies rows of the given width to those of a tensor, which are stride apart.
+func (r *rows) copyTo(to matmul.Elements, stride int, x []float32, width int) {
+	if to.BFloat16 == nil {
+		for i := 0; i*width < len(x); i++ {
+			copy(to.Float32[i*stride:][:width], x[i*width:])
+		}
+		return
+	}
+	short := r.short[:len(x)]
+	loops.ToBFloat16(short, x)
+	for i := 0; i*width < len(x); i++ {
+		copy(to.BFloat16[i*stride:][:width], short[i*width:])
+	}
 }
 
 // hideFromQueries makes the scores −∞ of the keys that queries from a position on do not see.

@@ -44,12 +44,19 @@ func (h *Heads) turn(to, from *numbers, cos, sin []float32, back bool) {
 	switch {
 	case cos == nil:
 		copy(y, x)
-	case h.Pairs:
-		loops.TurnNeighbours(y, x, cos, sin, back)
 	default:
-		loops.Turn(y, x, cos, sin, back)
+		h.turnPiece(y, x, cos, sin, back)
 	}
 	to.written()
+}
+
+// turnPiece turns heads that all have the same angles.
+func (h *Heads) turnPiece(y, x, cos, sin []float32, back bool) {
+	if h.Pairs {
+		loops.TurnNeighbours(y, x, cos, sin, back)
+	} else {
+		loops.Turn(y, x, cos, sin, back)
+	}
 }
 
 // numbers are heads of a token in memory. If they are in bfloat16, they have room as float32.
@@ -92,21 +99,17 @@ func (n *numbers) written() {
 
 // each calls f with the heads of each token, in their part and in the matrix, and with their angles if they are turned.
 func (h *Heads) each(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int)), f func(part, joined *numbers, cos, sin []float32)) error {
-	tokens, columns := h.Batch*h.Context, 0
+	tokens, columns := h.Batch*h.Context, h.columns()
 	if len(parts) != len(h.Parts) {
 		return fmt.Errorf("%d parts of heads, want %d", len(parts), len(h.Parts))
 	}
 	for i, p := range h.Parts {
-		columns += p.Heads * h.Size
 		if parts[i].Len() != tokens*p.Heads*h.Size {
 			return fmt.Errorf("%d heads of %d tokens and size %d: %d elements", p.Heads, tokens, h.Size, parts[i].Len())
 		}
-		if p.Turned && (h.Size%2 != 0 || len(cos) != h.Context*h.Size/2 || len(sin) != len(cos)) {
-			return fmt.Errorf("turning heads of size %d at %d positions with %d cosines and %d sines", h.Size, h.Context, len(cos), len(sin))
-		}
 	}
-	if joined.Len() != tokens*columns {
-		return fmt.Errorf("a matrix of %d tokens and %d columns with %d elements", tokens, columns, joined.Len())
+	if err := h.check(joined, cos, sin); err != nil {
+		return err
 	}
 	const run = 64 // tokens of a task
 	parallel((tokens+run-1)/run, func(task int) {
@@ -127,5 +130,26 @@ func (h *Heads) each(parts []matmul.Elements, joined matmul.Elements, cos, sin [
 			}
 		}
 	})
+	return nil
+}
+
+// columns is the number of columns of the matrix.
+func (h *Heads) columns() (n int) {
+	for _, p := range h.Parts {
+		n += p.Heads * h.Size
+	}
+	return n
+}
+
+// check checks the size of the matrix and the numbers of angles.
+func (h *Heads) check(joined matmul.Elements, cos, sin []float32) error {
+	for _, p := range h.Parts {
+		if p.Turned && (h.Size%2 != 0 || len(cos) != h.Context*h.Size/2 || len(sin) != len(cos)) {
+			return fmt.Errorf("turning heads of size %d at %d positions with %d cosines and %d sines", h.Size, h.Context, len(cos), len(sin))
+		}
+	}
+	if joined.Len() != h.Batch*h.Context*h.columns() {
+		return fmt.Errorf("a matrix of %d tokens and %d columns with %d elements", h.Batch*h.Context, h.columns(), joined.Len())
+	}
 	return nil
 }

@@ -336,6 +336,9 @@ type Source struct {
 	// Adjoint is the same as Backward, as a graph. residuals holds the other outputs of Forward by name; it is nil if the
 	// activation was stored in memory.
 	Adjoint func(residuals map[string]*graph.Node, dx *graph.Node) []*graph.Node
+	// Alone computes the activation and its gradient where nothing quantizes it, in a way that is faster than Forward and Backward; nil
+	// where there is none.
+	Alone func() *graph.Node
 }
 
 // SourceValue is the name of the output of [Source.Forward] that is the activation.
@@ -359,6 +362,11 @@ func Unquantized(x *graph.Node) *graph.Node {
 	if !ok || !ByRows(g) {
 		return x
 	}
+	if s.Alone != nil {
+		y := s.Alone()
+		NoteRoundedAdjoint(y)
+		return y
+	}
 	forward, backward := InMemory{SourceValue: triton.BFloat16}, InMemory{}
 	for i, in := range s.Forward.Inputs {
 		if !s.rounds(i) {
@@ -368,12 +376,15 @@ func Unquantized(x *graph.Node) *graph.Node {
 			backward[s.Backward.Inputs[i].Name], backward[s.Backward.Outputs[i].Name] = triton.BFloat16, triton.BFloat16
 		}
 	}
+	if s.Rounded && s.Backward != nil {
+		backward[s.Backward.Inputs[len(s.Inputs)].Name] = triton.BFloat16
+	}
 	rows := x.Shape().Dim(0)
 	out, ok := Kernel(g, subjectOf(s.Forward, rows, false), s.Forward, rows, s.Inputs, forward)
 	if !ok {
 		return x
 	}
-	return graphdiff.Custom(out[SourceValue], s.Inputs, func(dy *graph.Node) []*graph.Node {
+	y := graphdiff.Custom(out[SourceValue], s.Inputs, func(dy *graph.Node) []*graph.Node {
 		p := s.Backward
 		if p == nil {
 			return s.Adjoint(out, dy)
@@ -388,6 +399,23 @@ func Unquantized(x *graph.Node) *graph.Node {
 		}
 		return list
 	})
+	if s.Rounded {
+		NoteRoundedAdjoint(y)
+	}
+	return y
+}
+
+// roundedAdjoint is the note of [NoteRoundedAdjoint].
+type roundedAdjoint struct{}
+
+// NoteRoundedAdjoint notes that the adjoint of a product's operand may be rounded to the precision of the device, as all that is made of
+// it is rounded.
+func NoteRoundedAdjoint(x *graph.Node) { engine.Note(x, roundedAdjoint{}) }
+
+// HasRoundedAdjoint reports whether that was noted.
+func HasRoundedAdjoint(x *graph.Node) bool {
+	_, ok := engine.NoteOf[roundedAdjoint](x)
+	return ok
 }
 
 // fusedForward is the program of the source's forward pass followed by the quantizer's, given as forward.

@@ -1,0 +1,38 @@
+package loops
+
+import "math"
+
+// HasGates reports whether [Gate] and [GateAdjoints] are faster than the same element by element.
+func HasGates() bool { return hasAVX512 }
+
+// Gate sets dst to silu(a)·b, where silu(a) = a/(1 + e⁻ᵃ) (Shazeer, "GLU Variants Improve Transformer", 2020). Everything is stored in
+// bfloat16 and computed in float32. The slices have the same length.
+func Gate(dst, a, b []uint16) {
+	i := 0
+	if hasAVX512 {
+		i = gate512(dst, a, b)
+	}
+	for ; i < len(dst); i++ {
+		x := math.Float32frombits(uint32(a[i]) << 16)
+		dst[i] = short(float32(x*logistic(x)) * math.Float32frombits(uint32(b[i])<<16))
+	}
+	done()
+}
+
+// GateAdjoints sets da and db to the adjoints of a and b, given d, that of [Gate].
+func GateAdjoints(da, db, a, b, d []uint16) {
+	i := 0
+	if hasAVX512 {
+		i = gateAdjoints512(da, db, a, b, d)
+	}
+	for ; i < len(d); i++ {
+		x, y, dy := math.Float32frombits(uint32(a[i])<<16), math.Float32frombits(uint32(b[i])<<16), math.Float32frombits(uint32(d[i])<<16)
+		sigma := logistic(x)
+		slope := sigma * float32(float32(x*(1-sigma))+1)
+		da[i], db[i] = short(float32(dy*y)*slope), short(dy*float32(x*sigma))
+	}
+	done()
+}
+
+// logistic is 1/(1 + e⁻ˣ).
+func logistic(x float32) float32 { return 1 / (exp(-x) + 1) }

@@ -1,0 +1,65 @@
+package loops
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestGate: every number of bfloat16 as the gate, against float64, with a bound of what rounding to 8 bits and five roundings of float32
+// make of it; and vectors have the bits of the loop for one element.
+func TestGate(t *testing.T) {
+	const n = 1<<16 + 7
+	r := rand.New(rand.NewPCG(1, 2))
+	a, b, d := make([]uint16, n), make([]uint16, n), make([]uint16, n)
+	for i := range a {
+		a[i], b[i], d[i] = uint16(i), short(float32(r.NormFloat64())), short(float32(r.NormFloat64()))
+	}
+	wide := func(x uint16) float64 { return float64(math.Float32frombits(uint32(x) << 16)) }
+	h, da, db := make([]uint16, n), make([]uint16, n), make([]uint16, n)
+	Gate(h, a, b)
+	GateAdjoints(da, db, a, b, d)
+	for i := range a {
+		x, y, dy := wide(a[i]), wide(b[i]), wide(d[i])
+		if math.Abs(x) > 80 || math.Abs(x) < 1e-30 || math.IsNaN(x) {
+			continue // whose exponential, or product, is not a normal number
+		}
+		sigma := 1 / (1 + math.Exp(-x))
+		for _, c := range []struct {
+			what             string
+			got, want, apart float64 // apart: of the summands' size
+		}{
+			{"gate", wide(h[i]), x * sigma * y, 0},
+			{"da", wide(da[i]), dy * y * sigma * (1 + x*(1-sigma)), math.Abs(dy * y * sigma * x * (1 - sigma))},
+			{"db", wide(db[i]), dy * x * sigma, 0},
+		} {
+			// 1−σ has an absolute error of σ's: where it is small, x is large.
+			bound := math.Abs(c.want)*(1./256+1e-6) + c.apart*1e-6 + math.Abs(dy*y*sigma*x)*1e-7
+			if !(math.Abs(c.got-c.want) <= bound) && math.Abs(c.want) > 1e-37 {
+				t.Fatalf("%s of %v, %v, %v is %v, want %v", c.what, x, y, dy, c.got, c.want)
+			}
+		}
+	}
+	for _, from := range []int{0, 5} {
+		for _, n := range []int{0, 1, 15, 16, 17, 40, 1 << 15} {
+			one := func(i int) (h, da, db [1]uint16) {
+				Gate(h[:], a[i:i+1], b[i:i+1])
+				GateAdjoints(da[:], db[:], a[i:i+1], b[i:i+1], d[i:i+1])
+				return h, da, db
+			}
+			start := 0x3f00 + from // numbers about 1
+			h, da, db := make([]uint16, n), make([]uint16, n), make([]uint16, n)
+			Gate(h, a[start:start+n], b[start:start+n])
+			GateAdjoints(da, db, a[start:start+n], b[start:start+n], d[start:start+n])
+			for i := range n {
+				wantH, wantA, wantB := one(start + i)
+				got, want := []uint16{h[i], da[i], db[i]}, []uint16{wantH[0], wantA[0], wantB[0]}
+				nan := func(x uint16) bool { return math.IsNaN(wide(x)) }
+				if !slices.EqualFunc(got, want, func(x, y uint16) bool { return x == y || nan(x) && nan(y) }) {
+					t.Fatalf("%#x, element %d of %d: %#x, want %#x", a[start+i], i, n, got, want)
+				}
+			}
+		}
+	}
+}
