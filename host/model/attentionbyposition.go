@@ -180,7 +180,7 @@ func (r *rope) normalizeByPosition(x, gain *graph.Node, epsilon float64) (y *gra
 	rows := func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, gain.Shape().Dim(0)) } // what is normalized together
 	same := func(y *graph.Node) *graph.Node { return graph.Reshape(y, x.Shape().Dimensions...) }
 	column := func(gain *graph.Node) *graph.Node { return graph.Reshape(gain, -1, 1) }
-	y, rowsBack := normalizeRows(rows(x), graph.Reshape(r.toCoordinateOrder(column(gain)), -1), epsilon)
+	y, rowsBack := normalizeRows(rows(x), graph.Reshape(r.toCoordinateOrder(column(gain)), -1), epsilon, nil)
 	return same(y), func(dy *graph.Node) (*graph.Node, *graph.Node) {
 		dx, dGain := rowsBack(rows(dy))
 		return same(dx), graph.Reshape(r.toFeatureOrder(column(dGain)), -1)

@@ -75,7 +75,7 @@ func (r *rope) rotateCoordinates(x *graph.Node, turn rotation) *graph.Node {
 // normalizeHeads is [queryKeyNorm] for features [tokens, heads·size].
 func normalizeHeads(x, gain *graph.Node, epsilon float64) *graph.Node {
 	rows := graph.Reshape(x, -1, gain.Shape().Dim(0))
-	y, back := normalizeRows(rows, gain, epsilon)
+	y, back := normalizeRows(rows, gain, epsilon, nil)
 	y = autodiff.Custom(y, []*graph.Node{rows, gain}, func(dy *graph.Node) []*graph.Node {
 		dx, dGain := back(dy)
 		return []*graph.Node{dx, dGain}

@@ -46,14 +46,24 @@ func (b Backward) AttachTo(w *graph.Node) {
 
 // linearGradients returns the adjoints of x [tokens, in] and w [out, in], given that of x·wᵀ [tokens, out].
 func linearGradients(dy, x, w *graph.Node) (dx, dw *graph.Node) {
+	return addLinearGradients(nil, dy, x, w)
+}
+
+// addLinearGradients is linearGradients with sum added to dx, unless it is nil.
+func addLinearGradients(sum, dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	b, _ := engine.NoteOf[Backward](w)
 	switch {
+	case b.InputGradient.none() && sum != nil:
+		dx, sum = engine.AddDotGeneral(sum, dy, []int{1}, nil, w, []int{0}, nil), nil
 	case b.InputGradient.none() && lower.HasRoundedAdjoint(x):
 		dx = engine.DotGeneralRounded(dy, []int{1}, nil, w, []int{0}, nil)
 	case b.InputGradient.none():
 		dx = matMul(dy, w)
 	default:
 		dx = b.InputGradient.product(dy, transpose(b.other(b.InputGradient, w)))
+	}
+	if sum != nil {
+		dx = graph.Add(sum, dx)
 	}
 	if b.WeightGradient.none() {
 		return dx, weightGradient(dy, x)

@@ -17,20 +17,52 @@ func linear(x, w *graph.Node) *graph.Node {
 	return withLinearGradient(y, x, w)
 }
 
-// addLinear returns sum + x·wᵀ.
-func addLinear(sum, x, w *graph.Node) *graph.Node {
-	total, ok := lower.AddProductOfCodes(sum, x, w)
-	if !ok {
-		if y, ok := lower.ProductOfCodes(x, w, false); ok {
-			total = graph.Add(sum, y)
-		} else {
-			total = engine.AddDotGeneral(sum, x, []int{1}, nil, w, []int{1}, nil)
-		}
+// A branch leaves the residual stream by a norm, and returns as a product that is added to it. Where the adjoints of a norm are computed
+// in one pass over memory, that adds the adjoint of the stream beside the branch, too: it is known by then.
+type branch struct {
+	joins bool        // the norm adds the adjoint
+	dSum  *graph.Node // the adjoint of the stream where the branch returns, until the norm takes it
+}
+
+// norm returns [rmsNorm] of the stream x.
+func (b *branch) norm(x, gain *graph.Node, epsilon float64) *graph.Node {
+	b.joins = hasRowAdjoints(x)
+	return normOf(x, gain, epsilon, b)
+}
+
+// add returns the stream sum + x·wᵀ.
+func (b *branch) add(sum, x, w *graph.Node) *graph.Node {
+	total := addProduct(sum, x, w)
+	if b.joins {
+		return autodiff.Custom(total, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
+			b.dSum = dy
+			dx, dw := linearGradients(dy, x, w)
+			return []*graph.Node{dx, dw}
+		})
 	}
 	return autodiff.Custom(total, []*graph.Node{sum, x, w}, func(dy *graph.Node) []*graph.Node {
 		dx, dw := linearGradients(dy, x, w)
 		return []*graph.Node{dy, dx, dw}
 	})
+}
+
+// take returns what the norm is to add, once; nil for nothing.
+func (b *branch) take() (dSum *graph.Node) {
+	if b != nil {
+		dSum, b.dSum = b.dSum, nil
+	}
+	return dSum
+}
+
+// addProduct returns sum + x·wᵀ, without gradients.
+func addProduct(sum, x, w *graph.Node) *graph.Node {
+	if total, ok := lower.AddProductOfCodes(sum, x, w); ok {
+		return total
+	}
+	if y, ok := lower.ProductOfCodes(x, w, false); ok {
+		return graph.Add(sum, y)
+	}
+	return engine.AddDotGeneral(sum, x, []int{1}, nil, w, []int{1}, nil)
 }
 
 // linearRounded is linear with a result in the precision of the device, for what is not a sum of many such results.

@@ -210,7 +210,7 @@ func TestSources(t *testing.T) {
 		want = append(want, y)
 		want = append(want, graph.Gradient(graph.ReduceAllSum(graph.Mul(y, dy)), a, b)...)
 
-		source := normSource(a, gain, epsilon)
+		source := normSource(a, gain, epsilon, nil)
 		out := lower.Lower(g, source.Forward, source.Inputs)
 		got = append(got, out[lower.SourceValue])
 		got = append(got, source.Adjoint(out, dy)...)

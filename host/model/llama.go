@@ -28,9 +28,10 @@ const (
 
 // block adds attention and the feed-forward layer, each of the normalized residual stream, to the stream x.
 func (llama) block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites blockSites, r *rope, q ActivationQuantizer) *graph.Node {
-	in := q.apply(sites[siteQKV], rmsNorm(x, w[llamaAttentionNorm], s.NormEps))
+	var attention, mlp branch
+	in := q.apply(sites[siteQKV], attention.norm(x, w[llamaAttentionNorm], s.NormEps))
 	mixed := q.apply(sites[siteOut], attend(in, w[llamaQKV], nil, r, sites, q))
-	x = addLinear(x, mixed, w[llamaOut])
-	in = rmsNorm(x, w[llamaMLPNorm], s.NormEps)
-	return addLinear(x, gatedActivation(in, w[llamaMLP], w[llamaMLP+1], sites, q), w[llamaMLP+2])
+	x = attention.add(x, mixed, w[llamaOut])
+	in = mlp.norm(x, w[llamaMLPNorm], s.NormEps)
+	return mlp.add(x, gatedActivation(in, w[llamaMLP], w[llamaMLP+1], sites, q), w[llamaMLP+2])
 }

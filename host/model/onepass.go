@@ -20,15 +20,23 @@ func hasRowAdjoints(x *graph.Node) bool {
 	return lower.ByRows(x.Graph()) && x.Rank() == 2 && x.DType() == dtypes.Float32
 }
 
-// rowAdjoints is [normAdjoints] in one pass over the rows.
-func rowAdjoints(x, gainRow, scale, dy *graph.Node) (dx, dGain *graph.Node) {
+// rowAdjoints is [normAdjoints] in one pass over the rows, with sum added to dx, unless it is nil.
+func rowAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node) {
 	width := x.Shape().Dim(1)
+	inputs := []*graph.Node{x, gainRow, scale, dy}
+	if sum != nil {
+		inputs = append(inputs, sum)
+	}
 	outputs := engine.Native{Name: "adjoints of a norm", Outputs: []shapes.Shape{x.Shape(), shapes.Make(dtypes.Float32, width)},
 		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 			f, to := elementsOf(in), elementsOf(out)
-			onepass.Norm{Width: width, X: f[0], Gain: f[1], Scale: f[2], Adjoint: f[3]}.Adjoints(to[0], to[1], parallel)
+			n := onepass.Norm{Width: width, X: f[0], Gain: f[1], Scale: f[2], Adjoint: f[3]}
+			if len(f) > 4 {
+				n.Sum = f[4]
+			}
+			n.Adjoints(to[0], to[1], parallel)
 			return nil
-		}}.Call(x, gainRow, scale, dy)
+		}}.Call(inputs...)
 	return outputs[0], outputs[1]
 }
 
@@ -38,24 +46,35 @@ func hasNativeGate(a, b *graph.Node) bool {
 	return lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b)
 }
 
-// nativeGate is [swiGLU] in one pass, for operands that are stored in bfloat16. So are the result and the adjoints.
-func nativeGate(a, b *graph.Node) *graph.Node {
+// nativeGate is [gateOf] in one pass, for operands that are stored in bfloat16. So are the result and the adjoints. If the operands are
+// known as products, the gradients are those of their operands, and no sum of two adjoints has a pass of its own.
+func nativeGate(a, b *graph.Node, of *gateOperands) *graph.Node {
 	short := shapes.Make(dtypes.BFloat16, a.Shape().Dimensions...)
 	operands := []*graph.Node{engine.ShortOperand(a), engine.ShortOperand(b)}
-	gateOf := func(in []engine.Tensor) onepass.Gate {
+	gate := func(in []engine.Tensor) onepass.Gate {
 		return onepass.Gate{A: in[0].Flat.([]uint16), B: in[1].Flat.([]uint16)}
 	}
 	y := engine.Native{Name: "gate", Outputs: []shapes.Shape{short}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-		gateOf(in).Values(out[0].Flat.([]uint16), parallel)
+		gate(in).Values(out[0].Flat.([]uint16), parallel)
 		return nil
 	}}.Call(operands...)
-	return autodiff.Custom(toFloat32(y[0]), []*graph.Node{a, b}, func(dy *graph.Node) []*graph.Node {
+	inputs := []*graph.Node{a, b}
+	if of != nil {
+		inputs = []*graph.Node{of.x, of.w1, of.w2}
+	}
+	return autodiff.Custom(toFloat32(y[0]), inputs, func(dy *graph.Node) []*graph.Node {
 		d := toBFloat16(engine.ShortOperand(dy))
 		adjoints := engine.Native{Name: "adjoints of a gate", Outputs: []shapes.Shape{short, short}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-			gateOf(in).Adjoints(out[0].Flat.([]uint16), out[1].Flat.([]uint16), in[2].Flat.([]uint16), parallel)
+			gate(in).Adjoints(out[0].Flat.([]uint16), out[1].Flat.([]uint16), in[2].Flat.([]uint16), parallel)
 			return nil
 		}}.Call(append(operands, d)...)
-		return []*graph.Node{toFloat32(adjoints[0]), toFloat32(adjoints[1])}
+		da, db := toFloat32(adjoints[0]), toFloat32(adjoints[1])
+		if of == nil {
+			return []*graph.Node{da, db}
+		}
+		dx, dw1 := linearGradients(da, of.x, of.w1)
+		dx, dw2 := addLinearGradients(dx, db, of.x, of.w2)
+		return []*graph.Node{dx, dw1, dw2}
 	})
 }
 

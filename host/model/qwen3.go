@@ -27,9 +27,10 @@ const (
 // block adds attention and the feed-forward layer, each of the normalized residual stream, to the stream x.
 func (qwen3) block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites blockSites, r *rope, q ActivationQuantizer) *graph.Node {
 	norms := &queryKeyNorm{query: w[qwen3QueryNorm], key: w[qwen3KeyNorm], epsilon: s.NormEps}
-	in := q.apply(sites[siteQKV], rmsNorm(x, w[qwen3AttentionNorm], s.NormEps))
+	var attention, mlp branch
+	in := q.apply(sites[siteQKV], attention.norm(x, w[qwen3AttentionNorm], s.NormEps))
 	mixed := q.apply(sites[siteOut], attend(in, w[qwen3QKV], norms, r, sites, q))
-	x = addLinear(x, mixed, w[qwen3Out])
-	in = rmsNorm(x, w[qwen3MLPNorm], s.NormEps)
-	return addLinear(x, gatedActivation(in, w[qwen3MLP], w[qwen3MLP+1], sites, q), w[qwen3MLP+2])
+	x = attention.add(x, mixed, w[qwen3Out])
+	in = mlp.norm(x, w[qwen3MLPNorm], s.NormEps)
+	return mlp.add(x, gatedActivation(in, w[qwen3MLP], w[qwen3MLP+1], sites, q), w[qwen3MLP+2])
 }

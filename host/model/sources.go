@@ -11,32 +11,36 @@ import (
 
 // rmsNorm returns x·gain/√(mean(x²)+epsilon), the mean being over the last axis of x [tokens, width]; gain is [width]
 // (Zhang and Sennrich, 2019).
-func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node {
-	value, back := normalizeRows(x, gain, epsilon)
+func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node { return normOf(x, gain, epsilon, nil) }
+
+// normOf is rmsNorm at the beginning of a branch, if there is one.
+func normOf(x, gain *graph.Node, epsilon float64, of *branch) *graph.Node {
+	value, back := normalizeRows(x, gain, epsilon, of)
 	y := autodiff.Custom(value, []*graph.Node{x, gain}, func(dy *graph.Node) []*graph.Node {
 		dx, dGain := back(dy)
 		return []*graph.Node{dx, dGain}
 	})
 	if lower.HasKernels(x.Graph()) {
-		normSource(x, gain, epsilon).AttachTo(y)
+		normSource(x, gain, epsilon, of).AttachTo(y)
 	}
 	return y
 }
 
 // normalizeRows is the value of [rmsNorm], and its adjoint.
-func normalizeRows(x, gain *graph.Node, epsilon float64) (value *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
+func normalizeRows(x, gain *graph.Node, epsilon float64, of *branch) (value *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
 	gainRow := graph.InsertAxes(gain, 0)
 	meanSquare := graph.ReduceAndKeep(graph.Square(x), graph.ReduceMean, -1)
 	scale := graph.Reciprocal(graph.Sqrt(graph.AddScalar(meanSquare, epsilon)))
 	return graph.Mul(graph.Mul(x, scale), gainRow), func(dy *graph.Node) (*graph.Node, *graph.Node) {
-		return normAdjoints(x, gainRow, scale, dy)
+		return normAdjoints(x, gainRow, scale, dy, of)
 	}
 }
 
-// normAdjoints are those of x and of the gain, from that of the value and the scale of each row.
-func normAdjoints(x, gainRow, scale, dy *graph.Node) (dx, dGain *graph.Node) {
+// normAdjoints are those of x and of the gain, from that of the value and the scale of each row. Of the branch that begins with the norm,
+// if there is one, it may add the adjoint beside it.
+func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *graph.Node) {
 	if hasRowAdjoints(x) {
-		return rowAdjoints(x, gainRow, scale, dy)
+		return rowAdjoints(x, gainRow, scale, dy, of.take())
 	}
 	// With n = x·scale: ∂n/∂x = scale·(1 − n·nᵀ/width), and y = n·gain.
 	normalized := graph.Mul(x, scale)
@@ -48,7 +52,7 @@ func normAdjoints(x, gainRow, scale, dy *graph.Node) (dx, dGain *graph.Node) {
 
 // normSource says how a kernel computes [rmsNorm]. The gain's gradient is a sum over all rows, which no kernel has: the
 // adjoints are a graph, which takes the scales from the kernel.
-func normSource(x, gain *graph.Node, epsilon float64) lower.Source {
+func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 	b := program.NewBuilder("norm")
 	rows, gains := b.Input("x", program.FloatType(x.Shape().Dimensions...)), b.Input("gain", program.FloatType(1, x.Shape().Dim(1)))
 	scale := b.Const(1).Div(rows.Square().MeanRow().Shift(epsilon).Sqrt())
@@ -60,13 +64,19 @@ func normSource(x, gain *graph.Node, epsilon float64) lower.Source {
 	}
 	gainRow := graph.InsertAxes(gain, 0)
 	return lower.Source{Inputs: []*graph.Node{x, gainRow}, Forward: forward, Adjoint: func(kept map[string]*graph.Node, dy *graph.Node) []*graph.Node {
-		dx, dGain := normAdjoints(x, gainRow, kept["scale"], dy)
+		dx, dGain := normAdjoints(x, gainRow, kept["scale"], dy, of)
 		return []*graph.Node{dx, graph.InsertAxes(dGain, 0)}
 	}}
 }
 
 // swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020).
-func swiGLU(a, b *graph.Node) *graph.Node {
+func swiGLU(a, b *graph.Node) *graph.Node { return gateOf(a, b, nil) }
+
+// gateOperands are what the two operands of a gate, if that is known, are products of: x·w1ᵀ and x·w2ᵀ.
+type gateOperands struct{ x, w1, w2 *graph.Node }
+
+// gateOf is swiGLU of operands that are products, or nil.
+func gateOf(a, b *graph.Node, of *gateOperands) *graph.Node {
 	gate := silu(a)
 	adjoints := func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{siluGradient(gate, a, graph.Mul(dy, b)), graph.Mul(dy, gate)}
@@ -80,7 +90,7 @@ func swiGLU(a, b *graph.Node) *graph.Node {
 		source := lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward, Backward: backward,
 			Adjoint: func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}
 		if hasNativeGate(a, b) {
-			source.Alone = func() *graph.Node { return nativeGate(a, b) }
+			source.Alone = func() *graph.Node { return nativeGate(a, b, of) }
 		}
 		source.AttachTo(y)
 	}

@@ -9,6 +9,7 @@ type Norm struct {
 	Gain    []float32 // of each element of a row
 	Scale   []float32 // of each row
 	Adjoint []float32 // of the value
+	Sum     []float32 // is added to the adjoint of x; nil for nothing
 }
 
 // taskRows is the number of rows in a task. The gain's adjoint is added up within tasks and then over them, so that it does not
@@ -37,6 +38,9 @@ func (n Norm) Adjoints(dx, dGain []float32, parallel func(n int, f func(i int)))
 			loops.Binary(loops.Mul, to, dy, n.Gain)
 			loops.Binary(loops.Sub, to, to, normalized)
 			loops.BinaryS(loops.Mul, to, to, scale)
+			if n.Sum != nil {
+				loops.Binary(loops.Add, to, n.Sum[at:end], to)
+			}
 		}
 	})
 	clear(dGain)

@@ -21,7 +21,10 @@ func TestNorm(t *testing.T) {
 					}
 					return list
 				}
-				n := Norm{width, draw(rows * width), draw(width), draw(rows), draw(rows * width)}
+				n := Norm{width, draw(rows * width), draw(width), draw(rows), draw(rows * width), nil}
+				if width%2 == 1 {
+					n.Sum = draw(rows * width)
+				}
 				dx, dGain := draw(rows*width), draw(width) // memory that holds anything
 				n.Adjoints(dx, dGain, func(n int, f func(i int)) {
 					for i := range n {
@@ -39,6 +42,9 @@ func TestNorm(t *testing.T) {
 					for j := range width {
 						i := r*width + j
 						want := (float64(n.Adjoint[i])*float64(n.Gain[j]) - float64(n.X[i])*scale*projection) * scale
+						if n.Sum != nil {
+							want += float64(n.Sum[i])
+						}
 						if math.Abs(float64(dx[i])-want) > 2e-5*(1+math.Abs(want)) {
 							t.Fatalf("the adjoint of element %d of row %d is %v, want %v", j, r, dx[i], want)
 						}
