@@ -63,8 +63,9 @@ func TestTransposed(t *testing.T) {
 
 // TestBFloat16 compares losses and gradients with those of float32. A rounding to bfloat16 errs by up to 2⁻⁹, and what
 // is compared has passed some ten products, and twice as many with their errors in the gradient. The results of the first
-// two products of a feed-forward layer are rounded, too, which adds a tenth to the errors; the largest is 0.031. The gradient of a gain
-// is a sum over all tokens in which most cancels. Unquantized, because a difference as small as that moves values from
+// two products of a feed-forward layer are rounded, too, which adds a tenth to the errors. So are what attention mixes and two adjoints on
+// the CPU: that adds a hundredth to the errors of the 118 tensors on average, and takes the largest from 0.034 to 0.036. The gradient of a
+// gain is a sum over all tokens in which most cancels. Unquantized, because a difference as small as that moves values from
 // one point of a grid to the next.
 func TestBFloat16(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
@@ -87,7 +88,7 @@ func TestBFloat16(t *testing.T) {
 		for i := range exact {
 			what, limit := "losses", 0.01
 			if i > 0 {
-				what, limit = "gradient of "+m.Params()[i-1].Name, 0.035
+				what, limit = "gradient of "+m.Params()[i-1].Name, 0.04
 				if m.Params()[i-1].Role == architecture.RoleNorm {
 					limit = 0.06
 				}
