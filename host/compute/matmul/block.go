@@ -2,7 +2,7 @@ package matmul
 
 import "sync/atomic"
 
-// A rightPart is a part of the right operand, packed: all panels of the first blockWords words along the sums, then all of
+// A rightPart is a part of the right operand, packed: all panels of the first block of words along the sums, then all of
 // the next.
 type rightPart struct {
 	*run
@@ -23,9 +23,9 @@ func (r *run) shared(product int) rightPart {
 	return o
 }
 
-// block returns the words from one on, as many as kernels multiply at a time.
-func (o *rightPart) block(word int) (packed []uint32, depth int) {
-	return o.packed[word*roundUp(o.part.columns, o.format.columns):], min(blockWords, o.part.words-word)
+// packedBlock returns the words from one on, as many as kernels multiply at a time.
+func (o *rightPart) packedBlock(word int) (packed []uint32, depth int) {
+	return o.packed[word*roundUp(o.part.columns, o.format.columns):], min(o.run.block, o.part.words-word)
 }
 
 // elements returns the contracted elements in words of the part.
@@ -41,8 +41,8 @@ func (o *rightPart) pack(word, end, panel, panels int, w *workspace) {
 	column := panel * f.columns
 	columns := min(panels*f.columns, o.part.columns-column)
 	width := roundUp(columns, f.columns)
-	for ; word < end; word += blockWords {
-		packed, depth := o.block(word)
+	for ; word < end; word += o.run.block {
+		packed, depth := o.packedBlock(word)
 		packed = packed[column*depth:][:width*depth]
 		w.source = source{view: &o.right, base: o.right.batch.at(o.product), row: o.part.column + column, rows: columns, height: f.columns}
 		w.source.first, w.source.count = o.elements(word, depth)
@@ -66,8 +66,8 @@ func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 	f := o.format
 	padded := roundUp(rows, f.rows)
 	w.finish = o.scaling()
-	for word := 0; word == 0 || word < o.part.words; word += blockWords {
-		packed, depth := o.block(word)
+	for word := 0; word == 0 || word < o.part.words; word += o.run.block {
+		packed, depth := o.packedBlock(word)
 		left := w.left.get(padded*depth + 8)
 		w.source = source{view: &o.left, base: o.left.batch.at(o.product), row: row, rows: rows, height: f.rows}
 		w.source.first, w.source.count = o.elements(word, depth)

@@ -37,6 +37,7 @@ type run struct {
 	steps  int      // words that a kernel with headroom adds up before it widens
 	offset uint8    // of the left operand
 	words  int      // along all sums
+	block  int      // of them, that a kernel multiplies at a time
 	sums   []uint32 // between parts: the output, or if that is still needed or has no room for them, memory of our own
 
 	part        part
@@ -117,8 +118,10 @@ func (r *run) begin(p *Product, out Results, left, right Elements, s Scales, par
 	r.Product, r.out, r.leftElements, r.rightElements, r.scales, r.parallel = p, out, left, right, s, parallel
 	r.chooseFormat()
 	r.words = r.format.words(p.k)
+	words := max(1, r.words)
+	r.block = roundUp(divideUp(words, divideUp(words, blockWords)), 8) // blocks of about one size
 	r.sums = asWords(out.Float32)
-	if r.words > blockWords && (out.BFloat16 != nil || out.Addend != nil && r.finishes()) {
+	if r.words > r.block && (out.BFloat16 != nil || out.Addend != nil && r.finishes()) {
 		r.sums = r.ownSums.get(p.Size())
 	}
 }
@@ -210,7 +213,7 @@ func (r *run) multiply() {
 		return
 	}
 	width := min(columns, roundUp(rightColumns, f.columns))
-	depth := min(max(rightWords/width/blockWords, 1)*blockWords, max(r.words, 1))
+	depth := min(max(rightWords/width/r.block, 1)*r.block, max(r.words, 1))
 	batches := 1
 	if width == columns && depth >= r.words {
 		batches = min(max(rightWords/(width*depth), 1), r.batch)
@@ -225,7 +228,7 @@ func (r *run) multiply() {
 					first: w == 0, last: w+depth >= r.words,
 				}
 				r.divide(procs)
-				r.parallel(r.tasks.packTasks*blocks(r.part.words)*r.part.batches, r.packTask)
+				r.parallel(r.tasks.packTasks*r.blocks(r.part.words)*r.part.batches, r.packTask)
 				r.parallel(r.tasks.rowTasks*r.tasks.columnTasks*r.part.batches, r.multiplyTask)
 			}
 		}
@@ -265,7 +268,7 @@ func (r *run) divide(procs int) {
 
 	// Packing reads memory, most quickly where the pieces are long: so it is divided along the sums first.
 	width := panels * f.columns
-	t.packed = divideUp(panels, max(1, min(divideUp(want, max(1, blocks(p.words))), width*blockWords/packAbove)))
+	t.packed = divideUp(panels, max(1, min(divideUp(want, max(1, r.blocks(p.words))), width*r.block/packAbove)))
 	t.packTasks = divideUp(panels, t.packed)
 
 	r.packed = r.ownPacked.get(p.batches * width * p.words)
@@ -300,7 +303,7 @@ func (t *tasks) countRows(all, panel int) (n int) {
 	return n + 1
 }
 
-func blocks(words int) int { return divideUp(words, blockWords) }
+func (r *run) blocks(words int) int { return divideUp(words, r.block) }
 
 // resize makes a slice of n elements, which are arbitrary.
 func resize(s *[]int32, n int) {
@@ -316,11 +319,11 @@ const packAbove = 1 << 13
 // packPart packs some panels of the part.
 func (r *run) packPart(i int) {
 	w := workspaces.Get().(*workspace)
-	each := r.tasks.packTasks * blocks(r.part.words)
+	each := r.tasks.packTasks * r.blocks(r.part.words)
 	b, i := i/each, i%each
-	word, i := i/r.tasks.packTasks*blockWords, i%r.tasks.packTasks
+	word, i := i/r.tasks.packTasks*r.block, i%r.tasks.packTasks
 	o := r.shared(b)
-	o.pack(word, min(word+blockWords, r.part.words), i*r.tasks.packed, r.tasks.packed, w)
+	o.pack(word, min(word+r.block, r.part.words), i*r.tasks.packed, r.tasks.packed, w)
 	workspaces.Put(w)
 }
 
