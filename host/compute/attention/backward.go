@@ -28,7 +28,6 @@ type backward struct {
 	weights, dScores []float32 // [queries, width]: a row for each query, or in the end for the queries of a word
 	turned           []float32 // adjoints of scores, [queries/width, words of keys, width]
 	rows             rows
-	wide             []float32 // heads of one position in float32
 }
 
 func (p *Plan) newBackward() *backward {
@@ -50,7 +49,6 @@ func (p *Plan) newBackward() *backward {
 		dScores:       make([]float32, roundUp(block, p.height)*p.width),
 		turned:        make([]float32, block*p.panels.Words(block)),
 		rows:          p.newRows(),
-		wide:          make([]float32, 2*p.Size),
 	}
 }
 
@@ -132,10 +130,14 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 	p.queries.rows.Pack(s.dRows, dMixed, from, n, 0, p.Size)
 	p.queries.across.Pack(s.queriesAcross, g.Query.From(at), 0, p.Size, from, n)
 	p.queries.across.Pack(s.dAcross, dMixed, 0, p.Size, from, n)
-	for i := range n {
+	stride := p.Heads * p.Size
+	for i := 0; i < n; i += p.width {
 		// The sum over keys of weights and their adjoints equals one over the output.
-		at := p.query(batch, from+i, head)
-		loops.GroupSumMul(s.means[i:i+1], wide(g.dMixed, at, s.wide[:p.Size]), wide(g.mixed, at, s.wide[p.Size:]), p.Size)
+		rows := min(p.width, n-i)
+		d, mixed := s.rows.float[:rows*p.Size], s.rows.turned[:rows*p.Size]
+		s.rows.copyFrom(d, g.dMixed.From(at+(from+i)*stride), stride, p.Size)
+		s.rows.copyFrom(mixed, g.mixed.From(at+(from+i)*stride), stride, p.Size)
+		loops.GroupSumMul(s.means[i:i+rows], d, mixed, p.Size)
 	}
 	logs := g.logs[(batch*p.Heads+head)*p.Context+from:][:n]
 	for first := 0; first < to; first += blockSize {
@@ -152,15 +154,6 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 		p.addToQueries(s, from, to, first, last)
 	}
 	p.store(s, g, partQueries, batch, head, from, to, s.dQuery)
-}
-
-// wide returns elements from one on, as many as room is for, as float32.
-func wide(e matmul.Elements, at int, room []float32) []float32 {
-	if e.BFloat16 == nil {
-		return e.Float32[at:][:len(room)]
-	}
-	loops.FromBFloat16(room, e.BFloat16[at:][:len(room)])
-	return room
 }
 
 // backwardKeys computes the adjoints of the scores of a block of queries and as many keys as a panel has, and adds to the adjoints

@@ -132,6 +132,21 @@ func (r *rows) copyTo(to matmul.Elements, stride int, x []float32, width int) {
 	}
 }
 
+// copyFrom makes float32 of rows of a tensor that are stride apart, as many as there is room for.
+func (r *rows) copyFrom(to []float32, x matmul.Elements, stride, width int) {
+	if x.BFloat16 == nil {
+		for i := 0; i*width < len(to); i++ {
+			copy(to[i*width:][:width], x.Float32[i*stride:])
+		}
+		return
+	}
+	short := r.short[:len(to)]
+	for i := 0; i*width < len(to); i++ {
+		copy(short[i*width:][:width], x.BFloat16[i*stride:])
+	}
+	loops.FromBFloat16(to, short)
+}
+
 // hideFromQueries makes the scores −∞ of the keys that queries from a position on do not see.
 func (p *Plan) hideFromQueries(scores []float32, segments []int32, batch, query, keys int) {
 	infinite := float32(math.Inf(-1))
