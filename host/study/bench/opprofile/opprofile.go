@@ -41,7 +41,7 @@ var rules = []struct{ part, kind string }{
 	{"sdk/program/reference", Host},
 	{"gobackend/dot", Products},
 	// The products of attention are its own: it stands nearer to the root than the loops and products that it calls.
-	{"host/compute/matmul", Products}, {"host/compute/rows", RowPrograms}, {"onepass.Logits", Losses}, {"onepass.Norm", RowPrograms},
+	{"host/compute/matmul", Products}, {"host/compute/rows", RowPrograms}, {"onepass.Logits", Losses}, {"host/compute/onepass", RowPrograms},
 	{"ops.transpose", Transposes}, {"ops.execTranspose", Transposes}, {"ops.ExecuteTranspose", Transposes},
 	{"ops.execReduce", Reductions}, {"ops.dispatchReduce", Reductions},
 	{"gobackend/activations", Activations}, {"gobackend/fusedops", Activations},
