@@ -7,7 +7,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
-	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/onepass"
 )
@@ -43,7 +42,7 @@ func rowAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node)
 // hasNativeGate reports whether [swiGLU] is computed in one pass.
 func hasNativeGate(a, b *graph.Node) bool {
 	short := func(x *graph.Node) bool { return engine.ShortOperand(x).DType() == dtypes.BFloat16 }
-	return lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b)
+	return lower.ByRows(a.Graph()) && onepass.HasGates() && short(a) && short(b)
 }
 
 // nativeGate is [gateOf] in one pass, for operands that are stored in bfloat16. So are the result and the adjoints. If the operands are

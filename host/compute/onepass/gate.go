@@ -5,6 +5,9 @@ import "github.com/cage-qat/cage/host/compute/loops"
 // A Gate is the product of silu(a) and b, element by element, all stored in bfloat16 ([loops.Gate]).
 type Gate struct{ A, B []uint16 }
 
+// HasGates reports whether gates are faster here than as programs over rows.
+func HasGates() bool { return loops.HasGates() }
+
 // Values writes the products.
 func (g Gate) Values(to []uint16, parallel func(n int, f func(i int))) {
 	g.each(parallel, func(from, end int) { loops.Gate(to[from:end], g.A[from:end], g.B[from:end]) })
