@@ -108,7 +108,9 @@ func (w *writer) constantNode(n *program.Node, _ []value) value {
 // Quotients are products with the reciprocal, corrected by what these leave over, which a fused multiplication and addition has
 // exactly. So they are the nearest numbers, but for few that are half way between two to some 20 more bits. XLA takes the device's
 // approximation for Triton's own quotients, which is off by up to two units in the last place and takes more instructions. Where
-// something is infinite or zero, what is left over is NaN, and there is nothing to correct. Divisors below 2⁻¹²⁶ count as zero.
+// something is infinite or zero, what is left over is NaN, and there is nothing to correct; a reciprocal that is infinite or zero stays
+// so with any other number in its place. Divisors below 2⁻¹²⁶ count as zero. Quotients by one number for a row that are below 2⁻¹⁰⁰, or of
+// such numbers, have fewer bits.
 const (
 	// quotient is x/y.
 	quotient = "{ .reg .f32 r, q, e; .reg .pred p; rcp.approx.ftz.f32 r, $2; mul.rn.f32 q, $1, r; neg.f32 e, q; fma.rn.f32 e, e, $2, $1; " +
@@ -142,14 +144,14 @@ func (w *writer) div(n *program.Node, args []value) value {
 	return w.assembly(rowQuotient, x, high, low)
 }
 
-// reciprocalParts are two numbers whose sum is 1/y to 47 bits. Both have its sign, and neither is zero: so an infinite x has an infinite
-// quotient. For y = 0 and what is not finite both are the reciprocal itself.
+// reciprocalParts are two numbers whose sum is 1/y to 44 bits. Both have its sign, and neither is zero: so an infinite x has an infinite
+// quotient. For y = 0 and what is not finite both are the reciprocal itself, which is off by up to two units in the last place.
 func (w *writer) reciprocalParts(y value) (high, low value) {
 	r := w.apply("tt.precise_divf", w.number(y, 1), y)
 	size := w.apply("math.absf", r)
 	regular := w.apply("arith.andi", w.compare("arith.cmpf", "ogt", size, w.number(r, 0)), w.compare("arith.cmpf", "olt", size, w.number(r, math.Inf(1))))
 	bits := w.bits(r, "i32")
-	high = w.bits(w.apply("arith.subi", bits, w.number(bits, 1)), "f32") // the number before r, towards zero
+	high = w.bits(w.apply("arith.subi", bits, w.number(bits, 3)), "f32") // below 1/y for sure
 	over := w.apply("math.fma", high, y, w.number(y, -1))
 	low = w.apply("arith.mulf", w.apply("arith.subf", w.number(r, 0), over), r)
 	return w.selectValue(regular, high, r), w.selectValue(regular, low, r)
