@@ -97,7 +97,7 @@ func (w *writer) tensors(row layout) int {
 		l, ok := w.layout(t)
 		return ok && l.Size() == row.Size()
 	}
-	kept := w.readAfterRotation()
+	kept := w.readAfterRotation(has)
 	for i, in := range w.p.Inputs {
 		switch {
 		case w.isShared(program.ID(i)):
@@ -139,22 +139,39 @@ func (w *writer) rotatesReduced() bool {
 	return rotations > 1 && reductions > 0
 }
 
-// readAfterRotation says of each input whether something is computed from it and from what was rotated. Without a rotation all are.
-func (w *writer) readAfterRotation() []bool {
-	kept, rotated, any := make([]bool, len(w.p.Inputs)), make([]bool, w.p.NumValues()), false
-	for k, n := range w.p.Nodes {
-		rotation := n.Op == program.OpHadamard
-		any = any || rotation
-		after := slices.ContainsFunc(n.Args, func(id program.ID) bool { return rotated[id] })
-		rotated[len(w.p.Inputs)+k] = rotation || after
-		for _, id := range n.Args {
-			if int(id) < len(kept) && after {
-				kept[id] = true
-			}
+// readAfterRotation says of each input whether it, or a tensor computed from it, meets what was rotated. Without a rotation all do.
+func (w *writer) readAfterRotation(has func(program.Type) bool) []bool {
+	inputs, rotations := len(w.p.Inputs), 0
+	kept, rotated := make([]bool, inputs), make([]bool, w.p.NumValues())
+	from := make([][]bool, w.p.NumValues()) // the inputs from which something is computed
+	for i := range from {
+		from[i] = make([]bool, inputs)
+		if i < inputs {
+			from[i][i] = true
 		}
 	}
-	for i := range kept {
-		kept[i] = kept[i] || !any
+	for k, n := range w.p.Nodes {
+		id := inputs + k
+		rotated[id] = slices.ContainsFunc(n.Args, func(a program.ID) bool { return rotated[a] })
+		for _, a := range n.Args {
+			if rotated[a] || !has(w.p.TypeOf(a)) {
+				continue
+			}
+			readers := from[id]
+			if rotated[id] {
+				readers = kept
+			}
+			for i, yes := range from[a] {
+				readers[i] = readers[i] || yes
+			}
+		}
+		if n.Op == program.OpHadamard {
+			rotated[id] = true
+			rotations++
+		}
+	}
+	if rotations == 0 {
+		return slices.Repeat([]bool{true}, inputs)
 	}
 	return kept
 }
