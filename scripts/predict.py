@@ -37,7 +37,7 @@ RATES = {
 }
 LAUNCH = 2e-6
 HOST = (0.39e-3, 0.60e-3)  # what the host does between two steps, while the GPU waits: measured with `cage bench step` and the recorder, 30M and 430M
-SPILLED = 16  # bytes of a thread that are no mistake: writing and reading two registers takes fewer instructions than a smaller tile
+SPILLED = 128  # bytes of a thread that are no mistake: a smaller tile would take more than the instructions that write and read them, which are counted
 SCHEDULERS = 4  # of a multiprocessor, each of which starts an instruction of a warp in each clock
 SIZE = dict(f64=8, u64=8, s64=8, f32=4, u32=4, s32=4, bf16=2, f16=2, s16=2, u16=2, pred=1, u8=1, s8=1, s4=0.5, u4=0.5)
 TENSOR = re.compile("(" + "|".join(sorted(SIZE, key=len, reverse=True)) + r")\[([\d,]*)\](?:\{([\d,]*))?")

@@ -31,8 +31,8 @@ const (
 var residentWarps = 4096
 
 // laneElements is how many elements of a row a thread has at most, by the number of tensors that are read and written, in halves; the
-// last stands for more, too. They are measured: with them the kernels of shipped quantizers at the widths of the presets spill two registers
-// at most (docs/gpu.md).
+// last stands for more, too. They are measured: with them the kernels of shipped quantizers at the widths of the presets spill few registers
+// if any (docs/gpu-kernels.md).
 var laneElements = []int{56, 56, 56, 56, 56, 56, 56, 40, 36, 24, 16}
 
 // What a tile costs besides its elements, in elements of each thread: for addresses, sums along a row, and what goes from warp to
