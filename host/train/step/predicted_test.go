@@ -170,15 +170,16 @@ func TestPredictedPresets(t *testing.T) {
 			var list []passed
 			known := map[string]bool{}
 			add := func(name string, shape []int, q lower.Quantizer, activation bool) {
-				if key := fmt.Sprint(shape[len(shape)-1], activation); q != nil && !known[key] {
-					known[key] = true
-					if rotated, err := q.KeepRotated(); err != nil {
-						t.Fatal(err)
-					} else if rotated != nil && rotated.Saved > 0 { // so do steps, whose operands are rotated alike
-						q = rotated.Quantizer
-					}
-					list = append(list, passed{fmt.Sprint(name, len(list)), shape, q, activation})
+				if q == nil || known[fmt.Sprint(shape[len(shape)-1], activation)] {
+					return
 				}
+				known[fmt.Sprint(shape[len(shape)-1], activation)] = true
+				if rotated, err := q.KeepRotated(); err != nil {
+					t.Fatal(err)
+				} else if rotated != nil && rotated.Saved > 0 { // so do steps, whose operands are rotated alike
+					q = rotated.Quantizer
+				}
+				list = append(list, passed{fmt.Sprint(name, len(list)), shape, q, activation})
 			}
 			for _, p := range architecture.Presets() {
 				plan := testrun.Plan(t, testrun.Config(t, "model.layers=1", "model.vocab=32", "model.heads=1", fmt.Sprint("model.width=", p.Width),
