@@ -16,6 +16,11 @@ COMPILE = 1  # the request, as forward.c numbers them
 INTERNAL = 13  # the code of an error
 
 
+# GPUs that no plugin describes: like another one but for some fields, from what NVIDIA states and, of its computing capability, CUDA's guide.
+LIKE = {"NVIDIA L40S": ("NVIDIA RTX A6000", dict(core_count="142", minor="9", clock_rate_ghz="2.52", memory_bandwidth="864000000000",
+                                                 l2_cache_size="100663296", dnn_version='"9.10.0"', device_description_str='"NVIDIA L40S"'))}
+
+
 def known(text, plugin):
     """The lines of a message whose fields a plugin's file describes: in such a description a name follows a 10 and its length."""
     lines, depth, skip = [], 0, None
@@ -34,14 +39,17 @@ def known(text, plugin):
 def target(plugin, gpu):
     """The description of a GPU that plugins embed as text, without what an older plugin has no field for."""
     source = os.environ.get("CAGE_PREDICT_TARGETS") or plugin
+    described, fields = LIKE.get(gpu, (gpu, {}))
     with open(source, "rb") as file:
         data = file.read()
     for m in re.finditer(rb"gpu_device_info \{", data):
         text = data[m.start() : data.index(b"\0", m.start())].decode("utf-8", "replace")
-        if f'device_description_str: "{gpu}"' in text:
+        if f'device_description_str: "{described}"' in text:
+            for field, value in fields.items():
+                text = re.sub(rf"\b{field}: .*", f"{field}: {value}", text)
             with open(plugin, "rb") as file:
                 return known(text, file.read())
-    known_gpus = sorted({m[1].decode() for m in re.finditer(rb'device_description_str: "(NVIDIA [^"]*)"', data)})
+    known_gpus = sorted({m[1].decode() for m in re.finditer(rb'device_description_str: "(NVIDIA [^"]*)"', data)} | set(LIKE))
     sys.exit(f"{source} has no description of a GPU {gpu!r}, only of {', '.join(known_gpus)}")
 
 

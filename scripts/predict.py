@@ -2,7 +2,10 @@
 
 usage: predict.py compile PROGRAM.mlir DUMP_DIR [GPU]    prints a JSON object; XLA's dump goes to DUMP_DIR
        predict.py kernels PROGRAM.mlir DUMP_DIR [GPU]    prints each distinct kernel that is no product: instructions of its machine code, registers,
-                                                         warps on a multiprocessor, times; fails where one needs more registers than a GPU has
+                                                         warps on a multiprocessor, times; fails where one needs more registers than it has
+       predict.py own PROGRAM.mlir DUMP_DIR [GPU]        prints a JSON object for each of cage's own kernels: its name and the type of its first result,
+                                                         instructions of a warp for 32 elements, registers, warps, bytes that a thread spills, and
+                                                         the microseconds of its bytes and of its instructions, at two a clock
        predict.py table NAME=FILE:BENCH...               prints such objects, one for each size, as a table, with the operations that a model
                                                          takes from the answer of `cage bench step --alone`
 
@@ -29,10 +32,12 @@ RATES = {
     "NVIDIA H200 141GB HBM3e": dict(bytes=4.0e12, bf16=600e12, f16=600e12, s8=1200e12, tf32=300e12, f32=40e12, peak=989e12, clock=1.755e9, link=360e9),
     "NVIDIA H100 80GB HBM3": dict(bytes=2.8e12, bf16=600e12, f16=600e12, s8=1200e12, tf32=300e12, f32=40e12, peak=989e12, clock=1.755e9, link=360e9),
     "NVIDIA A100-SXM4-80GB": dict(bytes=1.7e12, bf16=190e12, f16=190e12, s8=380e12, tf32=95e12, f32=12e12, peak=312e12, clock=1.41e9, link=240e9),
+    "NVIDIA L40S": dict(bytes=0.72e12, bf16=220e12, f16=220e12, s8=440e12, tf32=110e12, f32=55e12, peak=362e12, clock=2.23e9, link=25e9),
     "NVIDIA B200": dict(bytes=6.7e12, bf16=1365e12, f16=1365e12, s8=2730e12, f4=3000e12, tf32=680e12, f32=48e12, peak=2250e12, clock=1.74e9, link=720e9),
 }
 LAUNCH = 2e-6
 HOST = (0.39e-3, 0.60e-3)  # what the host does between two steps, while the GPU waits: measured with `cage bench step` and the recorder, 30M and 430M
+SPILLED = 128  # bytes of a thread that are no mistake: a smaller tile would take more than the instructions that write and read them, which are counted
 SCHEDULERS = 4  # of a multiprocessor, each of which starts an instruction of a warp in each clock
 SIZE = dict(f64=8, u64=8, s64=8, f32=4, u32=4, s32=4, bf16=2, f16=2, s16=2, u16=2, pred=1, u8=1, s8=1, s4=0.5, u4=0.5)
 TENSOR = re.compile("(" + "|".join(sorted(SIZE, key=len, reverse=True)) + r")\[([\d,]*)\](?:\{([\d,]*))?")
@@ -361,9 +366,19 @@ def print_kernels(path, dump, gpu):
         note = " spills" * (k.code.spilled > 0) + " has a loop of unknown length" * (None in k.code.loops)
         print(f"{name:40} {sum(k.times for k in runs):4} {k.launch.blocks:6} {k.launch.threads:7} {k.code.instructions:12} {k.code.registers:9}"
               f" {machine.occupancy(k.code, k.launch):5} {k.code.shared + k.launch.shared:6} {1e6 * k.floor:10.2f} {1e6 * k.issue:10.2f} {2e6 * k.issue:6.2f}{note}")
-    spilling = sorted(name for name, code in machine.codes.items() if code.spilled)
+    spilling = sorted(name for name, code in machine.codes.items() if code.spilled > SPILLED)
     if spilling:
-        sys.exit(f"these kernels need more registers than a GPU has: {', '.join(spilling)}")
+        sys.exit(f"these kernels need more registers than they have: {', '.join(spilling)}")
+
+
+def print_own(path, dump, gpu):
+    text, module, machine, _ = compile_program(path, dump, gpu)
+    for k in kernels(module, sys.maxsize, sys.maxsize, rotations(text), RATES[gpu], machine):
+        if k.code and (name := re.search(r', name = "(\w+)"', k.op[3])):
+            elements = product(tensors(k.op[1])[0][0])
+            print(json.dumps(dict(name=name[1], result=re.search(r"\w+\[[\d,]*\]", k.op[1])[0], registers=k.code.registers, spilled=k.code.spilled,
+                                  instructions=round(k.code.instructions * k.launch.blocks * k.launch.threads / elements, 1),
+                                  warps=machine.occupancy(k.code, k.launch), bytes=round(1e6 * k.floor, 1), issue=round(2e6 * k.issue, 1))))
 
 
 def table(named):
@@ -394,12 +409,14 @@ def table(named):
 
 
 def main(command, *arguments):
-    if command in ("compile", "kernels") and arguments[2:] and arguments[2] not in RATES:
+    if command in ("compile", "kernels", "own") and arguments[2:] and arguments[2] not in RATES:
         sys.exit(f"the rates of {arguments[2]!r} are not known, only those of {', '.join(RATES)}")
     if command == "compile" and len(arguments) in (2, 3):
         print(json.dumps(describe(*arguments[:2], arguments[2] if arguments[2:] else GPU)))
     elif command == "kernels" and len(arguments) in (2, 3):
         print_kernels(*arguments[:2], arguments[2] if arguments[2:] else GPU)
+    elif command == "own" and len(arguments) in (2, 3):
+        print_own(*arguments[:2], arguments[2] if arguments[2:] else GPU)
     elif command == "table" and arguments:
         table(arguments)
     else:

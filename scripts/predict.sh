@@ -5,6 +5,7 @@
 # code. A prediction, not a measurement.
 #
 #   scripts/predict.sh             the table, and the tests of these properties
+#   scripts/predict.sh --kernels   writes docs/gpu-kernels.md: the kernels of all shipped quantizers
 #   scripts/predict.sh COMMAND...  any command: the device "cuda" of a cage built with the tag
 #                                  cuda is that GPU; programs are compiled for it, but none is
 #                                  executed, and all that is read from it is zero
@@ -25,7 +26,7 @@
 #   STEP     more flags of cage bench step (none)
 #   DEVICES  how many GPUs (1)
 #   GPU      which is not there, by the name that XLA has for it: an H200 ("NVIDIA B200", "NVIDIA H100 80GB HBM3",
-#            "NVIDIA A100-SXM4-80GB")
+#            "NVIDIA A100-SXM4-80GB", "NVIDIA L40S")
 #   PYTHON   a Python of 3.12 or later (python3)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -52,6 +53,9 @@ install "$python" "$work/disassembler" nvidia-cuda-nvdisasm==13.5.37
 PATH=$(echo "$work"/disassembler/venv/lib/python3*/site-packages/nvidia/cu13/bin):$PATH
 CAGE_PREDICT_TARGETS=$(echo "$work/$newest"/venv/lib/python3*/site-packages/jax_plugins/xla_cuda13/xla_cuda_plugin.so)
 export CAGE_PREDICT_TARGETS
+if [ "${1:-}" = --kernels ]; then
+	CAGE_TEST_PREDICT=$work/$newest/venv/bin/python exec go test -tags cuda -count=1 -timeout 60m ./host/train/step -run PredictedPresets -update
+fi
 if [ $# -gt 0 ]; then
 	record
 	export CAGE_RECORD_DEVICES=1 CAGE_RECORD_COMPILE_ONLY=1
@@ -61,7 +65,7 @@ fi
 
 for version in "${versions[@]}"; do
 	echo "JAX's plugin $version:"
-	CAGE_TEST_PREDICT=$work/$version/venv/bin/python go test -tags cuda -count=1 -timeout 30m ./host/train/step -run Predicted
+	CAGE_TEST_PREDICT=$work/$version/venv/bin/python CAGE_TEST_PREDICT_GPU=${GPU:-} go test -tags cuda -count=1 -timeout 60m ./host/train/step -run Predicted
 done
 python=$work/$newest/venv/bin/python
 

@@ -41,7 +41,7 @@ func attentionByPosition(x, w *graph.Node, norms *queryKeyNorm, r *rope, core at
 		dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
 		dQuery, dKey = r.joinHeads(r.rotatePoints(dQuery, r.turn, -1)), r.joinHeads(r.rotatePoints(dKey, r.turn, -1))
 		dQuery, dKey, dGains := normBack(dQuery, dKey)
-		dProjected := concatenateColumns(dQuery, dKey, r.joinHeads(dValue))
+		dProjected := graph.Concatenate([]*graph.Node{dQuery, dKey, r.joinHeads(dValue)}, 1)
 		dx, dw := r.projectionGradients(dProjected, x, w, rows)
 		return append([]*graph.Node{dx, dw}, dGains...)
 	})
@@ -84,6 +84,9 @@ func reshapeShort(x *graph.Node, reshape func(x *graph.Node) *graph.Node) *graph
 func (r *rope) projectionGradients(dProjected, x, w, rows *graph.Node) (dx, dw *graph.Node) {
 	if quantizesBackward(w) { // in the order of the weight, on which blocks and noise depend
 		return linearGradients(transpose(r.toFeatureOrder(transpose(dProjected))), x, w)
+	}
+	if !engine.OnCPU(x.Graph()) {
+		dProjected = engine.Rounded(dProjected) // written once, or XLA has one product read the parts, and writes these, too
 	}
 	return matMul(dProjected, rows), r.toFeatureOrder(transposedMatMul(dProjected, x))
 }
@@ -185,26 +188,6 @@ func (r *rope) normalizeByPosition(x, gain *graph.Node, epsilon float64) (y *gra
 		dx, dGain := rowsBack(rows(dy))
 		return same(dx), graph.Reshape(r.toFeatureOrder(column(dGain)), -1)
 	}
-}
-
-// concatenateColumns puts matrices with equally many rows beside each other. It is a sum, because compilers compute what is added
-// as part of the sum, but write what they concatenate to memory first.
-func concatenateColumns(parts ...*graph.Node) *graph.Node {
-	width, at := 0, 0
-	for _, x := range parts {
-		width += x.Shape().Dim(1)
-	}
-	var sum *graph.Node
-	for _, x := range parts {
-		n := x.Shape().Dim(1)
-		wide := graph.Pad(x, graph.ScalarZero(x.Graph(), x.DType()), compute.PadAxis{}, compute.PadAxis{Start: at, End: width - at - n})
-		if at += n; sum == nil {
-			sum = wide
-			continue
-		}
-		sum = graph.Add(sum, wide)
-	}
-	return sum
 }
 
 // An attentionCore returns what each position mixes from the values of those before it and its own, [batch, context,

@@ -35,7 +35,7 @@ func markedCore(segments *graph.Node, core attentionCore) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
 		size := query.Shape().Dim(3)
 		widened := func(x *graph.Node) *graph.Node { return padFeatures(x, 0, more) }
-		marked := func(x, marks *graph.Node) *graph.Node { // a sum: see concatenateColumns
+		marked := func(x, marks *graph.Node) *graph.Node { // a sum, which compilers compute where they compute x
 			y := widened(x)
 			return graph.Add(y, graph.BroadcastToDims(padFeatures(marks, size, 0), y.Shape().Dimensions...))
 		}

@@ -104,7 +104,7 @@ func (w *writer) blockProduct(p BlockProduct, columns, inner int, stored Storage
 		sum = w.cast("arith.truncf", sum, "bf16")
 	}
 	w.line("tt.store %s, %s : %s", out.at(w, column).name, sum.name, out.first.typ())
-	return w.module(p.parameters(stored))
+	return w.module("", p.parameters(stored))
 }
 
 // parameters are those of [BlockProduct.Kernel].

@@ -108,16 +108,18 @@ func (w *writer) constantNode(n *program.Node, _ []value) value {
 // Quotients are products with the reciprocal, corrected by what these leave over, which a fused multiplication and addition has
 // exactly. So they are the nearest numbers, but for few that are half way between two to some 20 more bits. XLA takes the device's
 // approximation for Triton's own quotients, which is off by up to two units in the last place and takes more instructions. Where
-// something is infinite or zero, what is left over is NaN, and there is nothing to correct. Divisors below 2⁻¹²⁶ count as zero.
+// something is infinite or zero, what is left over is NaN, and there is nothing to correct; a reciprocal that is infinite or zero stays
+// so with any other number in its place. Divisors below 2⁻¹²⁶ count as zero. Quotients by one number for a row that are below 2⁻¹⁰⁰, or of
+// such numbers, have fewer bits.
 const (
 	// quotient is x/y.
 	quotient = "{ .reg .f32 r, q, e; .reg .pred p; rcp.approx.ftz.f32 r, $2; mul.rn.f32 q, $1, r; neg.f32 e, q; fma.rn.f32 e, e, $2, $1; " +
 		"setp.num.f32 p, e, e; fma.rn.f32 e, e, r, q; selp.f32 $0, e, q, p; }"
 	// reciprocal is 1/x.
-	reciprocal = "{ .reg .f32 r, e; .reg .pred p; rcp.approx.ftz.f32 r, $1; neg.f32 e, r; fma.rn.f32 e, e, $1, 0f3F800000; " +
-		"setp.num.f32 p, e, e; fma.rn.f32 e, e, r, r; selp.f32 $0, e, r, p; }"
-	// rowQuotient is x/y by the reciprocal of y, and that or zero if it is not finite.
-	rowQuotient = "{ .reg .f32 q, e; mul.rn.f32 q, $1, $3; neg.f32 e, q; fma.rn.f32 e, e, $2, $1; max.f32 e, e, 0fFF7FFFFF; fma.rn.f32 $0, e, $4, q; }"
+	reciprocal = "{ .reg .f32 r, e; rcp.approx.ftz.f32 r, $1; neg.f32 e, r; fma.rn.f32 e, e, $1, 0f3F800000; " +
+		"min.f32 e, e, 0f7F7FFFFF; fma.rn.f32 $0, e, r, r; }"
+	// rowQuotient is x/y by both parts of the reciprocal of y.
+	rowQuotient = "{ .reg .f32 t; mul.rn.f32 t, $1, $3; fma.rn.f32 $0, $1, $2, t; }"
 )
 
 // div is a quotient. A divisor that is one number for a row or a group is in w.divisor, too: it has its reciprocal once.
@@ -132,15 +134,27 @@ func (w *writer) div(n *program.Node, args []value) value {
 		}
 		return w.assembly(quotient, x, y)
 	}
-	r := w.apply("tt.precise_divf", w.number(w.divisor, 1), w.divisor)
-	finite := w.selectValue(w.compare("arith.cmpf", "olt", w.apply("math.absf", r), w.number(r, math.Inf(1))), r, w.number(r, 0))
-	for _, v := range []*value{&r, &finite} {
+	high, low := w.reciprocalParts(w.divisor)
+	for _, v := range []*value{&high, &low} {
 		if v.dims != nil && len(v.dims) < len(x.dims) {
 			*v = w.reshapeTo(*v, slices.Repeat([]int{1}, len(x.dims)))
 		}
 		*v = w.broadcastTo(*v, x.dims)
 	}
-	return w.assembly(rowQuotient, x, y, r, finite)
+	return w.assembly(rowQuotient, x, high, low)
+}
+
+// reciprocalParts are two numbers whose sum is 1/y to 44 bits. Both have its sign, and neither is zero: so an infinite x has an infinite
+// quotient. For y = 0 and what is not finite both are the reciprocal itself, which is off by up to two units in the last place.
+func (w *writer) reciprocalParts(y value) (high, low value) {
+	r := w.apply("tt.precise_divf", w.number(y, 1), y)
+	size := w.apply("math.absf", r)
+	regular := w.apply("arith.andi", w.compare("arith.cmpf", "ogt", size, w.number(r, 0)), w.compare("arith.cmpf", "olt", size, w.number(r, math.Inf(1))))
+	bits := w.bits(r, "i32")
+	high = w.bits(w.apply("arith.subi", bits, w.number(bits, 3)), "f32") // below 1/y for sure
+	over := w.apply("math.fma", high, y, w.number(y, -1))
+	low = w.apply("arith.mulf", w.apply("arith.subf", w.number(r, 0), over), r)
+	return w.selectValue(regular, high, r), w.selectValue(regular, low, r)
 }
 
 // assembly computes each element by instructions in PTX, which have $0 for the result and $1, $2, … for the operands.
@@ -151,6 +165,18 @@ func (w *writer) assembly(text string, args ...value) value {
 	}
 	return w.set("f32", args[0].dims, `tt.elementwise_inline_asm "%s" {constraints = "=f%s", packed_element = 1 : i32, pure = true} %s : %s -> %s`,
 		text, strings.Repeat(",f", len(args)), names(args), strings.Join(types, ", "), args[0].typ())
+}
+
+// pairs computes two neighbours at once by instructions in PTX: of float32 numbers each has an operand of its own, and two of bfloat16
+// share one.
+func (w *writer) pairs(elem, text string, args ...value) value {
+	types, constraints := make([]string, len(args)), "=r"
+	for i, a := range args {
+		types[i] = a.typ()
+		constraints += map[string]string{"f32": ",f,f", "bf16": ",r"}[a.elem]
+	}
+	return w.set(elem, args[0].dims, `tt.elementwise_inline_asm "%s" {constraints = "%s", packed_element = 2 : i32, pure = true} %s : %s -> %s`,
+		text, constraints, names(args), strings.Join(types, ", "), typeText(elem, args[0].dims))
 }
 
 func (w *writer) neg(n *program.Node, args []value) value {

@@ -94,7 +94,7 @@ func (w *writer) constant(elem string, x float64) value {
 	switch {
 	case elem == "i1":
 		text = strconv.FormatBool(x != 0)
-	case elem == "f32":
+	case elem == "f32" || elem == "bf16":
 		text = float(float32(x))
 	}
 	v := w.set(elem, nil, "arith.constant %s%s", text, map[bool]string{true: "", false: " : " + elem}[elem == "i1"])

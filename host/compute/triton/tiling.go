@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -20,23 +21,27 @@ const (
 	leastDot     = 16 // elements of each axis of a matrix product
 	mostParts    = 3  // of a row
 	lanes        = 32 // threads of a warp
-	largestWarps = 16 // 32 threads of each have 128 registers
+	largestWarps = 16 // 32 threads of each have mostRegisters
+
+	// mostRegisters are those of a thread: the compiler is told so, and a multiprocessor has room for 16 warps.
+	mostRegisters = 128
 )
 
 // residentWarps are those of all instances: about what a GPU of 132 multiprocessors has at once. Tests have fewer.
 var residentWarps = 4096
 
 // laneElements is how many elements of a row a thread has at most, by the number of tensors that are read and written, in halves; the
-// last stands for more, too. They are measured: with them the kernels of QuEST at the widths of the presets have at most 128
-// registers, with which 16 warps fit a multiprocessor (docs/benchmarks.md).
+// last stands for more, too. They are measured: with them the kernels of shipped quantizers at the widths of the presets spill few registers
+// if any (docs/gpu-kernels.md).
 var laneElements = []int{56, 56, 56, 56, 56, 56, 56, 40, 36, 24, 16}
 
 // What a tile costs besides its elements, in elements of each thread: for addresses, sums along a row, and what goes from warp to
 // warp.
 const (
-	tileCost = 4
-	partCost = 1
-	warpCost = 4 // with several warps
+	tileCost    = 4
+	partCost    = 1
+	paddingCost = 2 // if there is any
+	warpCost    = 4 // with several warps
 )
 
 // setTile chooses the tiling for which a thread has the least to do for each element, of those for which it has the registers. It
@@ -58,7 +63,11 @@ func (w *writer) setTile(largest int) error {
 		for w.warps = 1; w.warps <= largestWarps; w.warps *= 2 {
 			for w.tile = 1; w.rows%w.tile == 0 && w.tile*row.Size() <= largest; w.tile *= 2 {
 				elements, fits := w.computed(row)
-				cost := elements + tileCost + float64(partCost*len(w.pieces(row)))
+				list := w.pieces(row)
+				cost := elements + tileCost + float64(partCost*len(list))
+				if last := list[len(list)-1]; last.size < last.padded {
+					cost += paddingCost
+				}
 				if w.warps > 1 {
 					cost += warpCost
 				}
@@ -80,19 +89,25 @@ func (w *writer) setTile(largest int) error {
 }
 
 // tensors is the number of those that are read and written and have as many elements as rows of this layout, in halves. If any is read
-// in float32, or a row that all share is read, that needs registers for half a tensor more.
+// in float32, or a row that all share is read, that needs registers for half a tensor more. Of inputs that only a rotation's operand is
+// computed from, there is but that operand when the rotation begins.
 func (w *writer) tensors(row layout) int {
-	n, more := 0, 0
+	n, more, before := 0, 0, 0
 	has := func(t program.Type) bool {
 		l, ok := w.layout(t)
 		return ok && l.Size() == row.Size()
 	}
+	kept := w.readAfterRotation(has)
 	for i, in := range w.p.Inputs {
 		switch {
 		case w.isShared(program.ID(i)):
 			more = 1
 		case has(in.Type):
-			n += 2
+			if !kept[i] {
+				before = 2
+			} else {
+				n += 2
+			}
 			if w.memory(in.Name, in.Type) == string(Float32) {
 				more = 1
 			}
@@ -103,7 +118,62 @@ func (w *writer) tensors(row layout) int {
 			n += 2
 		}
 	}
-	return n + more
+	if w.rotatesReduced() {
+		more += 3
+	}
+	return n + before + more
+}
+
+// rotatesReduced reports whether the program rotates something, computes a number for each row from that, and rotates again: what is
+// rotated stays in registers up to the second rotation.
+func (w *writer) rotatesReduced() bool {
+	rotations, reductions := 0, 0
+	for _, n := range w.p.Nodes {
+		info, _ := n.Op.Info()
+		if n.Op == program.OpHadamard {
+			rotations++
+		} else if info.Class == program.ClassReduce {
+			reductions++
+		}
+	}
+	return rotations > 1 && reductions > 0
+}
+
+// readAfterRotation says of each input whether it, or a tensor computed from it, meets what was rotated. Without a rotation all do.
+func (w *writer) readAfterRotation(has func(program.Type) bool) []bool {
+	inputs, rotations := len(w.p.Inputs), 0
+	kept, rotated := make([]bool, inputs), make([]bool, w.p.NumValues())
+	from := make([][]bool, w.p.NumValues()) // the inputs from which something is computed
+	for i := range from {
+		from[i] = make([]bool, inputs)
+		if i < inputs {
+			from[i][i] = true
+		}
+	}
+	for k, n := range w.p.Nodes {
+		id := inputs + k
+		rotated[id] = slices.ContainsFunc(n.Args, func(a program.ID) bool { return rotated[a] })
+		for _, a := range n.Args {
+			if rotated[a] || !has(w.p.TypeOf(a)) {
+				continue
+			}
+			readers := from[id]
+			if rotated[id] {
+				readers = kept
+			}
+			for i, yes := range from[a] {
+				readers[i] = readers[i] || yes
+			}
+		}
+		if n.Op == program.OpHadamard {
+			rotated[id] = true
+			rotations++
+		}
+	}
+	if rotations == 0 {
+		return slices.Repeat([]bool{true}, inputs)
+	}
+	return kept
 }
 
 // computed is the number of elements that a thread computes, of all parts: a product has at least so many in each warp. fits is false

@@ -16,16 +16,19 @@ import (
 // TestQuotients: quotients are rounded to the nearest, of tiles and by one number for a row, and infinities, zeros and NaN stay
 // what they are.
 func TestQuotients(t *testing.T) {
-	const rows, length = 4, 256
+	const rows, length = 8, 256
 	r := rand.New(rand.NewPCG(1, 37))
 	x, y, s := make([]float64, rows*length), make([]float64, rows*length), make([]float64, rows)
 	for i := range x {
 		x[i], y[i] = float64(float32(r.NormFloat64())), float64(float32(r.NormFloat64()*math.Exp2(float64(r.IntN(60)-30))))
 	}
 	for i, v := range []float64{0, math.Inf(1), math.NaN(), -1} {
-		x[i], y[4+i], x[length+i], y[2*length+i] = v, v, v, v
+		x[i], y[4+i], y[2*length+i] = v, v, v
+		for row := 1; row < rows; row++ {
+			x[row*length+i] = v
+		}
 	}
-	copy(s, []float64{0.3, 1.7e9, 0, math.Inf(1)})
+	copy(s, []float64{0.3, 1.7e9, 0, math.Inf(1), -0.0007, 0.25, 1e-25, float64(float32(1.0000001))})
 	b := program.NewBuilder("quotients")
 	p := b.Input("x", program.FloatType(rows, length))
 	q := b.Input("y", program.FloatType(rows, length))

@@ -62,7 +62,7 @@ func (w *writer) write() (text string, err error) {
 		w.store(fmt.Sprintf("%%out%d", i), values[o.Value], w.p.TypeOf(o.Value), w.memory(o.Name, w.p.TypeOf(o.Value)))
 	}
 	end()
-	return w.module(w.parameters()), nil
+	return w.module(fmt.Sprintf(`"ttg.maxnreg" = %d : i32`, mostRegisters), w.parameters()), nil
 }
 
 // eachTile begins what is done for each tile of an instance, and returns the number of the tile, and what ends it. An
@@ -101,10 +101,10 @@ func (w *writer) once(what string, write func() value) value {
 	return v
 }
 
-// module is the text of the kernel, a function with these parameters.
-func (w *writer) module(parameters []string) string {
-	return fmt.Sprintf("module {\n  tt.func public @%s(%s) attributes {noinline = false} {\n%s    tt.return\n  }\n}\n",
-		w.name(), strings.Join(parameters, ", "), w.before.String()+w.text.String())
+// module is the text of the kernel, a function with these parameters, and attributes of all of it.
+func (w *writer) module(attributes string, parameters []string) string {
+	return fmt.Sprintf("module attributes {%s} {\n  tt.func public @%s(%s) attributes {noinline = false} {\n%s    tt.return\n  }\n}\n",
+		attributes, w.name(), strings.Join(parameters, ", "), w.before.String()+w.text.String())
 }
 
 // parameter is a pointer to memory that begins at a multiple of so many bytes.
@@ -170,7 +170,7 @@ func (w *writer) load(pointer string, t program.Type, stored string, shared bool
 			address, there := w.address(pointer, stored, l, rows, shared)
 			args := []value{address}
 			if there.name != "" {
-				args = append(args, there, w.broadcastTo(w.zero(stored), address.dims))
+				args = append(args, there, w.broadcastTo(w.constant(stored, 0), address.dims))
 			}
 			v = w.set(stored, address.dims, "tt.load %s : %s", names(args), address.typ())
 		} else {
@@ -249,14 +249,6 @@ func (w *writer) rowDims(l layout) []int {
 		dims[l.first()] = w.piece(l).padded
 	}
 	return dims
-}
-
-// zero is a scalar of a type in memory.
-func (w *writer) zero(stored string) value {
-	if stored == string(BFloat16) {
-		return w.set(stored, nil, "arith.constant 0.0 : bf16")
-	}
-	return w.constant(stored, 0)
 }
 
 // address returns the addresses of the elements of a tile, rows × elements, and a mask of those

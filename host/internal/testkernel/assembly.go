@@ -8,26 +8,49 @@ import (
 	"strings"
 )
 
-// instructions are those of PTX, on float32, that kernels have as assembly. A predicate is 1 or 0.
-var instructions = map[string]func(x []float32) float32{
-	"rcp.approx.ftz.f32": func(x []float32) float32 { return float32(1 / float64(flushed(x[0]))) },
-	"mul.rn.f32":         func(x []float32) float32 { return x[0] * x[1] },
-	"mov.b32":            func(x []float32) float32 { return x[0] },
-	"neg.f32":            func(x []float32) float32 { return -x[0] },
-	"fma.rn.f32":         func(x []float32) float32 { return float32(math.FMA(float64(x[0]), float64(x[1]), float64(x[2]))) },
-	"max.f32":            func(x []float32) float32 { return float32(number(math.Max)(float64(x[0]), float64(x[1]))) },
-	"setp.num.f32": func(x []float32) float32 {
-		if x[0] == x[0] && x[1] == x[1] {
+// instructions are those of PTX that kernels have as assembly, on the bits of registers. A predicate is 1 or 0.
+var instructions = map[string]func(x []uint32) uint32{
+	"rcp.approx.ftz.f32": onFloats(func(x []float32) float32 { return float32(1 / float64(flushed(x[0]))) }),
+	"mul.rn.f32":         onFloats(func(x []float32) float32 { return x[0] * x[1] }),
+	"sub.rn.f32":         onFloats(func(x []float32) float32 { return x[0] - x[1] }),
+	"neg.f32":            onFloats(func(x []float32) float32 { return -x[0] }),
+	"fma.rn.f32":         onFloats(fused),
+	"max.f32":            onFloats(func(x []float32) float32 { return float32(number(math.Max)(float64(x[0]), float64(x[1]))) }),
+	"min.f32":            onFloats(func(x []float32) float32 { return float32(number(math.Min)(float64(x[0]), float64(x[1]))) }),
+	"mov.b32":            func(x []uint32) uint32 { return x[0] },
+	"shl.b32":            func(x []uint32) uint32 { return x[0] << x[1] },
+	"and.b32":            func(x []uint32) uint32 { return x[0] & x[1] },
+	"cvt.rn.bf16x2.f32": func(x []uint32) uint32 { // the first becomes the upper half
+		rounded := func(x uint32) uint32 { return math.Float32bits(roundBFloat16(math.Float32frombits(x))) }
+		return rounded(x[0])&upperHalf | rounded(x[1])>>16
+	},
+	"setp.num.f32": func(x []uint32) uint32 {
+		if a, b := math.Float32frombits(x[0]), math.Float32frombits(x[1]); a == a && b == b {
 			return 1
 		}
 		return 0
 	},
-	"selp.f32": func(x []float32) float32 {
+	"selp.f32": func(x []uint32) uint32 {
 		if x[2] != 0 {
 			return x[0]
 		}
 		return x[1]
 	},
+}
+
+func onFloats(f func(x []float32) float32) func(x []uint32) uint32 {
+	return func(bits []uint32) uint32 {
+		x := make([]float32, len(bits))
+		for i, b := range bits {
+			x[i] = math.Float32frombits(b)
+		}
+		return math.Float32bits(f(x))
+	}
+}
+
+// fused is x·y + z, rounded once.
+func fused(x []float32) float32 {
+	return float32(math.FMA(float64(x[0]), float64(x[1]), float64(x[2])))
 }
 
 // flushed is zero in the place of numbers below 2⁻¹²⁶.
@@ -38,48 +61,92 @@ func flushed(x float32) float32 {
 	return x
 }
 
-var assemblyText = regexp.MustCompile(`^ "\{ (.*); \}" \{constraints = "=f((?:,f)*)", packed_element = 1 : i32, pure = (?:true|false)\} `)
+var assemblyText = regexp.MustCompile(`^ "\{ (.*); \}" \{constraints = "([=rf,]*)", packed_element = (\d) : i32, pure = (?:true|false)\} `)
 
-// assembly computes each element of a tensor by instructions.
+// assembly computes elements of a tensor by instructions, so many at once as it packs: of float32 each has a register, of bfloat16 two
+// share one.
 func assembly(op *operation, args []*value, result kind) (*value, error) {
 	m := assemblyText.FindStringSubmatch(op.words)
-	if m == nil || len(m[2]) != len(",f")*len(args) {
-		return nil, fmt.Errorf("%s is no assembly for %d operands", op.words, len(args))
+	if m == nil {
+		return nil, fmt.Errorf("%s is no assembly", op.words)
+	}
+	packed, _ := strconv.Atoi(m[3])
+	want := "=" + constraint(result.elem)
+	for _, a := range args {
+		want += strings.Repeat(","+constraint(a.elem), packed/halvesOf(a.elem))
+	}
+	if m[2] != want || packed%halvesOf(result.elem) != 0 || packed > 1 && result.elem == "f32" {
+		return nil, fmt.Errorf("its constraints are %s, want %s", m[2], want)
 	}
 	out := &value{kind: result}
-	for i := range args[0].floats {
-		registers := map[string]float32{}
-		for j, a := range args {
-			registers[fmt.Sprint("$", j+1)] = a.floats[i]
-		}
-		for _, line := range strings.Split(m[1], "; ") {
-			name, rest, _ := strings.Cut(line, " ")
-			if name == ".reg" {
-				continue
-			}
-			f := instructions[name]
-			if f == nil {
-				return nil, fmt.Errorf("there is no instruction %s", name)
-			}
-			operands := strings.Split(rest, ", ")
-			var x []float32
-			for _, o := range operands[1:] {
-				v, ok := registers[o]
-				if bits, err := strconv.ParseUint(strings.TrimPrefix(o, "0f"), 16, 32); strings.HasPrefix(o, "0f") && err == nil {
-					v, ok = math.Float32frombits(uint32(bits)), true
+	for i := 0; i < len(args[0].floats); i += packed {
+		registers := map[string]uint32{}
+		for _, a := range args {
+			for j := i; j < i+packed; j += halvesOf(a.elem) {
+				register := math.Float32bits(a.floats[j])
+				if a.elem == "bf16" {
+					register = register>>16 | math.Float32bits(a.floats[j+1])&upperHalf
 				}
-				if !ok {
-					return nil, fmt.Errorf("%s: there is no %s", line, o)
-				}
-				x = append(x, v)
+				registers[fmt.Sprint("$", len(registers)+1)] = register
 			}
-			registers[operands[0]] = f(x)
 		}
-		y, ok := registers["$0"]
-		if !ok {
-			return nil, fmt.Errorf("%s has no result", m[1])
+		y, err := compute(m[1], registers)
+		if err != nil {
+			return nil, err
 		}
-		out.floats = append(out.floats, y)
+		if result.elem == "bf16" {
+			out.floats = append(out.floats, math.Float32frombits(y<<16), math.Float32frombits(y&upperHalf))
+		} else {
+			out.floats = append(out.floats, math.Float32frombits(y))
+		}
 	}
 	return out, nil
+}
+
+const upperHalf = 0xFFFF0000
+
+// halvesOf is how many elements of a type share a register.
+func halvesOf(elem string) int {
+	if elem == "bf16" {
+		return 2
+	}
+	return 1
+}
+
+// constraint is the kind of a register for such elements.
+func constraint(elem string) string { return map[string]string{"bf16": "r", "f32": "f"}[elem] }
+
+// compute executes instructions, and returns what they leave in the register $0.
+func compute(text string, registers map[string]uint32) (uint32, error) {
+	for _, line := range strings.Split(text, "; ") {
+		name, rest, _ := strings.Cut(line, " ")
+		if name == ".reg" {
+			continue
+		}
+		f := instructions[name]
+		if f == nil {
+			return 0, fmt.Errorf("there is no instruction %s", name)
+		}
+		operands := strings.Split(rest, ", ")
+		var x []uint32
+		for _, o := range operands[1:] {
+			v, ok := registers[o]
+			if digits, float := strings.CutPrefix(o, "0f"); float && !ok {
+				o = "0x" + digits
+			}
+			if n, err := strconv.ParseUint(o, 0, 32); err == nil {
+				v, ok = uint32(n), true
+			}
+			if !ok {
+				return 0, fmt.Errorf("%s: there is no %s", line, o)
+			}
+			x = append(x, v)
+		}
+		registers[operands[0]] = f(x)
+	}
+	y, ok := registers["$0"]
+	if !ok {
+		return 0, fmt.Errorf("%s has no result", text)
+	}
+	return y, nil
 }

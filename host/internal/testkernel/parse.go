@@ -61,7 +61,7 @@ func parse(text string) (*function, error) {
 		switch {
 		case line == "}" && len(bodies) > 1:
 			bodies = bodies[:len(bodies)-1]
-		case line == "" || line == "module {" || line == "}" || line == "tt.return":
+		case line == "" || strings.HasPrefix(line, "module ") || line == "}" || line == "tt.return":
 		case header.MatchString(line):
 			for _, p := range strings.Split(header.FindStringSubmatch(line)[1], "}, ") {
 				f.parameters = append(f.parameters, operation{result: name.FindString(p), types: types(strings.Split(p, " {")[0])})

@@ -151,6 +151,12 @@ func (m *machine) execute(op *operation, args []*value) (*value, error) {
 		return broadcast(args[0], result())
 	case "tt.elementwise_inline_asm":
 		return assembly(op, args, result())
+	case "math.fma":
+		out := &value{kind: result()}
+		for i := range args[0].floats {
+			out.floats = append(out.floats, fused([]float32{args[0].floats[i], args[1].floats[i], args[2].floats[i]}))
+		}
+		return out, nil
 	case "tt.expand_dims":
 		axis, err := op.attribute("axis")
 		if err != nil {
