@@ -145,6 +145,17 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestDifferences: a table may show its differences alone.
+func TestDifferences(t *testing.T) {
+	out, err := prepare(t).Render(t.Context(), []byte(strings.Replace(table, "where", `show = "differences", where`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(out); !strings.Contains(text, "-->\n| bits | CAGE, λ = 1 |\n| --- | ---: |\n| 4 | **−0.50 [−0.75, −0.25]** |\n\nDifferences to STE") || strings.Contains(text, "2.10 ± 0.10") {
+		t.Errorf("got\n%s", text)
+	}
+}
+
 const picture = "<!-- kept {study = \"small\", figure = 1} -->\nwhatever stood here\n<!-- /kept -->\n"
 
 // TestFigure: a figure is linked, explained, and drawn from the results: others make another file.
@@ -276,7 +287,10 @@ func TestErrors(t *testing.T) {
 		"2 entries of the table":                                      number(`bits = "4", `, ""),
 		"there is no result yet":                                      number(`"4"`, `"2"`),
 		"has no difference":                                           number("CAGE, λ = 1", "STE"),
-		"at and show are for numbers":                                 strings.Replace(table, "where", "at", 1),
+		"at is for numbers":                                           strings.Replace(table, "where", "at", 1),
+		`show: found "n", want "differences"`:                         strings.Replace(table, "where", `show = "n", where`, 1),
+		`show: found "differences", want "mean"`:                      number(`"difference"`, `"differences"`),
+		`the table "Loss" has no differences`:                         strings.Replace(table, `where = {bits = "4"}`, `show = "differences", where = {method = "STE"}`, 1),
 		"where.bits: found the integer 4; want a label":               strings.Replace(table, `"4"`, "4", 1),
 	} {
 		_, err := prepare(t).Render(t.Context(), []byte(text))
@@ -310,7 +324,7 @@ func FuzzMarks(f *testing.F) {
 			if m.start < last || m.end < m.start || m.end > len(text) {
 				t.Fatalf("a place from %d to %d after %d, in %d bytes", m.start, m.end, last, len(text))
 			}
-			if m.Study == "" || (m.Table < 1) == (m.Figure < 1) || m.alone == (m.Show != "") {
+			if m.Study == "" || (m.Table < 1) == (m.Figure < 1) || !m.alone && m.Show == "" {
 				t.Fatalf("incomplete: %+v", m)
 			}
 			last = m.end

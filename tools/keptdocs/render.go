@@ -180,7 +180,13 @@ func (s *results) render(m mark) (string, error) {
 		return "", err
 	}
 	if m.alone {
-		return "\n" + string(tables[0].Markdown()) + "\n" + s.source(t.Where) + "\n", nil
+		text := tables[0].Markdown()
+		if m.Show == differences {
+			if text = tables[0].MarkdownDifferences(); len(text) == 0 {
+				return "", fmt.Errorf("the table %q has no differences", tables[0].Title)
+			}
+		}
+		return "\n" + string(text) + "\n" + s.source(t.Where) + "\n", nil
 	}
 	p, err := tables[0].Place(m.At)
 	switch {
