@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/kept"
 	"github.com/cage-qat/cage/host/train/config"
@@ -134,7 +135,7 @@ func TestTable(t *testing.T) {
 	for _, want := range []string{
 		"Text.\n\n<!-- kept", "<!-- /kept -->\n\nMore.\n",
 		"| bits | STE | CAGE, λ = 1 |\n", "\n| 4 | 2.10 ± 0.10 | **1.60 ± 0.00** |\n", "\n| 4 | **−0.50 [−0.75, −0.25]** |\n",
-		"\n6 of 6 cells of `cage study run small.toml`: revision abc, 2026-11-21.\n",
+		"\n6 of 6 cells of `cage study run small.toml`: revision abc (2026-11-21).\n",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("without %q:\n%s", want, out)
@@ -187,6 +188,20 @@ func TestFigure(t *testing.T) {
 	other := &renderer{Dir: "."}
 	if _, err := other.Render(t.Context(), []byte(picture)); err != nil || string(other.Pictures["pictures/small-1.svg"]) == string(r.Pictures["pictures/small-1.svg"]) {
 		t.Errorf("changed results make the same picture: %v", err)
+	}
+}
+
+// TestOrigin: revisions of one build share it.
+func TestOrigin(t *testing.T) {
+	build := func(simd string) []engine.BuildInfo {
+		return []engine.BuildInfo{{Device: "cpu", Go: "go1", Target: "linux/amd64", SIMD: simd}}
+	}
+	got := origin([]kept.Source{
+		{Revision: "a", Date: "2026-11-21", Builds: build("avx2")}, {Revision: "b", Date: "2026-11-22", Builds: build("avx512")},
+		{Revision: "c", Date: "2026-11-23", Builds: build("avx2")}, {Revision: "c", Date: "2026-11-23", Builds: build("avx2")},
+	})
+	if want := "revisions a (2026-11-21), c (2026-11-23), cpu go1 linux/amd64 avx2; revision b (2026-11-22), cpu go1 linux/amd64 avx512"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
