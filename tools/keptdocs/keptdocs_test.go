@@ -157,6 +157,14 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
+// TestNothingYet: a table of which nothing is done says so, once for its means and once for its differences.
+func TestNothingYet(t *testing.T) {
+	out, err := prepare(t).Render(t.Context(), []byte(strings.Replace(table, `"4"`, `"2"`, 1)))
+	if text := string(out); err != nil || strings.Count(text, "\nNo cell of this table is done.\n") != 2 || !strings.Contains(text, "\n0 of 6 cells of `cage study run small.toml`.\n") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
 const picture = "<!-- kept {study = \"small\", figure = 1} -->\nwhatever stood here\n<!-- /kept -->\n"
 
 // TestFigure: a figure is linked, explained, and drawn from the results: others make another file.

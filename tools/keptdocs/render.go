@@ -255,7 +255,11 @@ func (s *results) source(where map[string][]string) string {
 			used[r.Cell.ID] = true
 		}
 	}
-	text := fmt.Sprintf("%d of %d cells of `cage study run %s`: %s.", len(used), len(all), s.file.From, origin(s.file.SourcesOf(used)))
+	text := fmt.Sprintf("%d of %d cells of `cage study run %s`", len(used), len(all), s.file.From)
+	if len(used) > 0 {
+		text += ": " + origin(s.file.SourcesOf(used))
+	}
+	text += "."
 	if s.stale > 0 {
 		text += fmt.Sprintf(" **Stale:** %d of the study's runs would be made of other programs or data now.", s.stale)
 	}

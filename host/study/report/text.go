@@ -252,6 +252,9 @@ func (t *Table) notes() []string {
 
 // differenceNotes explain the table of differences.
 func (t *Table) differenceNotes() []string {
+	if t.common() == 0 {
+		return t.notes()
+	}
 	var bold, corrected, alone bool
 	for _, row := range t.Entries {
 		for _, e := range row {
