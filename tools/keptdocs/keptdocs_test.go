@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/kept"
 	"github.com/cage-qat/cage/host/train/config"
@@ -134,7 +135,7 @@ func TestTable(t *testing.T) {
 	for _, want := range []string{
 		"Text.\n\n<!-- kept", "<!-- /kept -->\n\nMore.\n",
 		"| bits | STE | CAGE, λ = 1 |\n", "\n| 4 | 2.10 ± 0.10 | **1.60 ± 0.00** |\n", "\n| 4 | **−0.50 [−0.75, −0.25]** |\n",
-		"\n6 of 6 cells of `cage study run small.toml`: revision abc, 2026-11-21.\n",
+		"\n6 of 6 cells of `cage study run small.toml`: revision abc (2026-11-21).\n",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("without %q:\n%s", want, out)
@@ -142,6 +143,25 @@ func TestTable(t *testing.T) {
 	}
 	if strings.Contains(string(out), "whatever") || strings.Contains(string(out), "Stale") {
 		t.Errorf("got\n%s", out)
+	}
+}
+
+// TestDifferences: a table may show its differences alone.
+func TestDifferences(t *testing.T) {
+	out, err := prepare(t).Render(t.Context(), []byte(strings.Replace(table, "where", `show = "differences", where`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(out); !strings.Contains(text, "-->\n| bits | CAGE, λ = 1 |\n| --- | ---: |\n| 4 | **−0.50 [−0.75, −0.25]** |\n\nDifferences to STE") || strings.Contains(text, "2.10 ± 0.10") {
+		t.Errorf("got\n%s", text)
+	}
+}
+
+// TestNothingYet: a table of which nothing is done says so, once for its means and once for its differences.
+func TestNothingYet(t *testing.T) {
+	out, err := prepare(t).Render(t.Context(), []byte(strings.Replace(table, `"4"`, `"2"`, 1)))
+	if text := string(out); err != nil || strings.Count(text, "\nNo cell of this table is done.\n") != 2 || !strings.Contains(text, "\n0 of 6 cells of `cage study run small.toml`.\n") {
+		t.Errorf("%v\n%s", err, text)
 	}
 }
 
@@ -176,6 +196,20 @@ func TestFigure(t *testing.T) {
 	other := &renderer{Dir: "."}
 	if _, err := other.Render(t.Context(), []byte(picture)); err != nil || string(other.Pictures["pictures/small-1.svg"]) == string(r.Pictures["pictures/small-1.svg"]) {
 		t.Errorf("changed results make the same picture: %v", err)
+	}
+}
+
+// TestOrigin: revisions of one build share it.
+func TestOrigin(t *testing.T) {
+	build := func(simd string) []engine.BuildInfo {
+		return []engine.BuildInfo{{Device: "cpu", Go: "go1", Target: "linux/amd64", SIMD: simd}}
+	}
+	got := origin([]kept.Source{
+		{Revision: "a", Date: "2026-11-21", Builds: build("avx2")}, {Revision: "b", Date: "2026-11-22", Builds: build("avx512")},
+		{Revision: "c", Date: "2026-11-23", Builds: build("avx2")}, {Revision: "c", Date: "2026-11-23", Builds: build("avx2")},
+	})
+	if want := "revisions a (2026-11-21), c (2026-11-23), cpu go1 linux/amd64 avx2; revision b (2026-11-22), cpu go1 linux/amd64 avx512"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
@@ -276,7 +310,10 @@ func TestErrors(t *testing.T) {
 		"2 entries of the table":                                      number(`bits = "4", `, ""),
 		"there is no result yet":                                      number(`"4"`, `"2"`),
 		"has no difference":                                           number("CAGE, λ = 1", "STE"),
-		"at and show are for numbers":                                 strings.Replace(table, "where", "at", 1),
+		"at is for numbers":                                           strings.Replace(table, "where", "at", 1),
+		`show: found "n", want "differences"`:                         strings.Replace(table, "where", `show = "n", where`, 1),
+		`show: found "differences", want "mean"`:                      number(`"difference"`, `"differences"`),
+		`the table "Loss" has no differences`:                         strings.Replace(table, `where = {bits = "4"}`, `show = "differences", where = {method = "STE"}`, 1),
 		"where.bits: found the integer 4; want a label":               strings.Replace(table, `"4"`, "4", 1),
 	} {
 		_, err := prepare(t).Render(t.Context(), []byte(text))
@@ -310,7 +347,7 @@ func FuzzMarks(f *testing.F) {
 			if m.start < last || m.end < m.start || m.end > len(text) {
 				t.Fatalf("a place from %d to %d after %d, in %d bytes", m.start, m.end, last, len(text))
 			}
-			if m.Study == "" || (m.Table < 1) == (m.Figure < 1) || m.alone == (m.Show != "") {
+			if m.Study == "" || (m.Table < 1) == (m.Figure < 1) || !m.alone && m.Show == "" {
 				t.Fatalf("incomplete: %+v", m)
 			}
 			last = m.end

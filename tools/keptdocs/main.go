@@ -8,7 +8,8 @@
 //	CAGE is lower by <!-- kept {study = "effect", table = 1, at = {bits = "4",
 //	method = "CAGE"}, show = "difference"} -->−0.0085 [−0.0139, −0.0030]<!-- /kept -->.
 //
-// A comment on a line of its own stands for a table, one within a line for a number. With figure = 1 instead of table =
+// A comment on a line of its own stands for a table, or with show = "differences" for its differences alone; one within a line stands
+// for a number. With figure = 1 instead of table =
 // 1, a comment on a line of its own stands for a figure of the study, whose file goes into the folder pictures beside
 // the document.
 //

@@ -20,7 +20,7 @@ type mark struct {
 	// Where restricts a table: labels by axis.
 	Where map[string][]string
 	// At are the labels of the entry of a number, and Show says what of it: "mean",
-	// "difference", "choice" or "n".
+	// "difference", "choice" or "n". Of a table it is "differences", which leaves out the means.
 	At   map[string]string
 	Show string
 
@@ -28,6 +28,9 @@ type mark struct {
 	line       int
 	start, end int // of what stands between the comments
 }
+
+// differences is what a table shows without its means.
+const differences = "differences"
 
 var comments = regexp.MustCompile(`(?s)<!--\s*kept\s+(\{.*?\})\s*-->(.*?)<!--\s*/kept\s*-->`)
 
@@ -124,8 +127,10 @@ func (m *mark) check() error {
 		return nil
 	case m.Table < 1:
 		return fmt.Errorf("table: found %d, want the number of a table of the study, from 1", m.Table)
-	case m.alone && (m.Show != "" || len(m.At) > 0):
-		return fmt.Errorf("at and show are for numbers within a line, not for tables")
+	case m.alone && len(m.At) > 0:
+		return fmt.Errorf("at is for numbers within a line, not for tables")
+	case m.alone && m.Show != "" && m.Show != differences:
+		return fmt.Errorf("show: found %q, want %q, or none for a whole table", m.Show, differences)
 	case !m.alone && !slices.Contains([]string{"mean", "difference", "choice", "n"}, m.Show):
 		return fmt.Errorf(`show: found %q, want "mean", "difference", "choice" or "n"`, m.Show)
 	}

@@ -180,7 +180,13 @@ func (s *results) render(m mark) (string, error) {
 		return "", err
 	}
 	if m.alone {
-		return "\n" + string(tables[0].Markdown()) + "\n" + s.source(t.Where) + "\n", nil
+		text := tables[0].Markdown()
+		if m.Show == differences {
+			if text = tables[0].MarkdownDifferences(); len(text) == 0 {
+				return "", fmt.Errorf("the table %q has no differences", tables[0].Title)
+			}
+		}
+		return "\n" + string(text) + "\n" + s.source(t.Where) + "\n", nil
 	}
 	p, err := tables[0].Place(m.At)
 	switch {
@@ -249,17 +255,40 @@ func (s *results) source(where map[string][]string) string {
 			used[r.Cell.ID] = true
 		}
 	}
-	var from []string
-	for _, source := range s.file.SourcesOf(used) {
-		parts := []string{"revision " + source.Revision}
-		for _, b := range source.Builds {
-			parts = append(parts, strings.Join([]string{b.Device, b.Go, b.Target, b.SIMD}, " "))
-		}
-		from = append(from, strings.Join(append(parts, source.Date), ", "))
+	text := fmt.Sprintf("%d of %d cells of `cage study run %s`", len(used), len(all), s.file.From)
+	if len(used) > 0 {
+		text += ": " + origin(s.file.SourcesOf(used))
 	}
-	text := fmt.Sprintf("%d of %d cells of `cage study run %s`: %s.", len(used), len(all), s.file.From, strings.Join(from, "; "))
+	text += "."
 	if s.stale > 0 {
 		text += fmt.Sprintf(" **Stale:** %d of the study's runs would be made of other programs or data now.", s.stale)
 	}
 	return text + "\n"
+}
+
+// origin writes revisions with their dates, and the builds that several have once for all of them.
+func origin(sources []kept.Source) string {
+	var builds []string
+	dated := map[string][]string{}
+	for _, source := range sources {
+		var list []string
+		for _, b := range source.Builds {
+			list = append(list, ", "+strings.Join([]string{b.Device, b.Go, b.Target, b.SIMD}, " "))
+		}
+		build := strings.Join(list, "")
+		if dated[build] == nil {
+			builds = append(builds, build)
+		}
+		if text := fmt.Sprintf("%s (%s)", source.Revision, source.Date); !slices.Contains(dated[build], text) {
+			dated[build] = append(dated[build], text)
+		}
+	}
+	for i, build := range builds {
+		revisions := "revision "
+		if len(dated[build]) > 1 {
+			revisions = "revisions "
+		}
+		builds[i] = revisions + strings.Join(dated[build], ", ") + build
+	}
+	return strings.Join(builds, "; ")
 }

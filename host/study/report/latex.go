@@ -55,7 +55,7 @@ func (c cell) latex(difference bool) string {
 		s = "{\\boldmath" + s + "}"
 	}
 	if sign := strings.TrimSpace(c.sign); sign != "" {
-		s += "\\rlap{$^{" + strings.ReplaceAll(sign, "≈", "\\approx") + "}$}"
+		s += "\\rlap{$^{" + latexSigns.Replace(sign) + "}$}"
 	}
 	switch {
 	case c.note == "":
@@ -125,6 +125,9 @@ func latexAll(list []string) []string {
 // latexNumbers sets numbers in mathematics.
 var latexNumbers = strings.NewReplacer("−", "-", " ± ", " \\pm ", "∞", "\\infty", "NaN", "\\mathrm{NaN}", "%", "\\%")
 
+// latexSigns sets signs behind numbers in mathematics.
+var latexSigns = strings.NewReplacer("≈", "\\approx", "‡", "\\ddagger")
+
 // latexText escapes a text. Greek letters and signs of mathematics, which not every
 // engine has in its fonts, are written as commands.
 func latexText(s string) string { return latexEscapes.Replace(line(s)) }
@@ -133,7 +136,7 @@ var latexEscapes = func() *strings.Replacer {
 	pairs := []string{
 		`\`, `\textbackslash{}`, `{`, `\{`, `}`, `\}`, `$`, `\$`, `&`, `\&`, `#`, `\#`, `%`, `\%`, `_`, `\_`,
 		`~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`, `<`, `\textless{}`, `>`, `\textgreater{}`, `|`, `\textbar{}`,
-		"−", `$-$`, "±", `$\pm$`, "×", `$\times$`, "·", `$\cdot$`, "≤", `$\le$`, "≥", `$\ge$`, "≈", `$\approx$`, "†", `$\dagger$`, "→", `$\to$`, "∞", `$\infty$`,
+		"−", `$-$`, "±", `$\pm$`, "×", `$\times$`, "·", `$\cdot$`, "≤", `$\le$`, "≥", `$\ge$`, "≈", `$\approx$`, "†", `$\dagger$`, "‡", `$\ddagger$`, "→", `$\to$`, "∞", `$\infty$`,
 		"–", "--", "—", "---", "…", `\ldots{}`, "²", `$^2$`, "³", `$^3$`, "ᵀ", `$^{\top}$`, "‖", `$\Vert$`, "∇", `$\nabla$`,
 	}
 	for digit := range 10 {

@@ -77,6 +77,17 @@ func (t *Table) Markdown() []byte {
 	return []byte(b.String())
 }
 
+// MarkdownDifferences returns the differences from the baseline alone; nil where there are none.
+func (t *Table) MarkdownDifferences() []byte {
+	var b strings.Builder
+	for _, g := range t.grids() {
+		if g.differences {
+			t.markdownGrid(&b, g)
+		}
+	}
+	return []byte(b.String())
+}
+
 func (t *Table) markdownGrid(b *strings.Builder, g grid) {
 	var head, rule []string
 	for _, axis := range t.RowAxes {

@@ -93,3 +93,28 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
+
+// TestCorrected: of two differences whose intervals leave out zero, that which would not with Holm's correction has no ‡.
+func TestCorrected(t *testing.T) {
+	s := parse(t, strings.Replace(again, `{label = "CAGE", set = {}}`, `{label = "CAGE", set = {}}, {label = "other", set = {"method.lambda" = 3.0}}`, 1), "")
+	// Three differences −0.9, −1, −1.1 have t = 17.3 and P = 0.003; −0.7, −1, −1.3 have t = 5.8 and P = 0.029.
+	for _, test := range []struct {
+		cage, other float64 // by how much replicates differ
+		want        string
+	}{
+		{0.1, 0.3, "| **−1.000 [−1.248, −0.752] ‡** | **−1.000 [−1.745, −0.255] ‡** |\n\n"},
+		{0.1, 0.3, "of 2 intervals 0.1 would leave out zero by chance if nothing made a difference. Bold: the interval leaves out zero. ‡: also with Holm's correction for their number.\n"},
+		{0.1, 0.45, "| **−1.000 [−1.248, −0.752] ‡** | −1.000 [−2.118, +0.118] |\n\n"},
+		{0.3, 0.3, "| **−1.000 [−1.745, −0.255]** | **−1.000 [−1.745, −0.255]** |\n\n"},
+		{0.3, 0.3, "Bold: the interval leaves out zero. With Holm's correction for their number none would.\n"},
+	} {
+		losses := map[string][]float64{"QuEST": {2, 2, 2}, "CAGE": {1 + test.cage, 1, 1 - test.cage}, "other": {1 + test.other, 1, 1 - test.other}}
+		tables, err := report.Tables(s, trained(s, losses))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(tables[0].Markdown()); !strings.Contains(got, test.want) {
+			t.Errorf("without %q:\n%s", test.want, got)
+		}
+	}
+}

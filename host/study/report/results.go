@@ -57,6 +57,7 @@ type DifferenceResults struct {
 	SD   *metrics.Number `json:"sd,omitempty"`
 	Low  *metrics.Number `json:"low,omitempty"`
 	High *metrics.Number `json:"high,omitempty"`
+	Holm *metrics.Number `json:"holm,omitempty"` // as in [Entry]
 }
 
 // Results collects the numbers of all tables.
@@ -90,6 +91,7 @@ func (t *Table) results() TableResults {
 				entry.Difference = &DifferenceResults{N: d.N, Mean: metrics.Number(d.Mean)}
 				if d.N > 1 {
 					entry.Difference.SD, entry.Difference.Low, entry.Difference.High = metrics.Some(d.SD), metrics.Some(d.Low), metrics.Some(d.High)
+					entry.Difference.Holm = metrics.Some(e.Holm)
 				}
 			}
 			out.Entries = append(out.Entries, entry)
@@ -156,7 +158,7 @@ func (r *Report) CSV() ([]byte, error) {
 	for _, a := range r.Axes {
 		head = append(head, a.Name)
 	}
-	head = append(head, "n", "expected", "mean", "sd", "mark", "baseline", "difference_n", "difference", "difference_sd", "difference_low", "difference_high")
+	head = append(head, "n", "expected", "mean", "sd", "mark", "baseline", "difference_n", "difference", "difference_sd", "difference_low", "difference_high", "difference_holm")
 	if err := w.Write(head); err != nil {
 		return nil, err
 	}
@@ -183,9 +185,9 @@ func (e EntryResults) record(axes []study.Axis, t *Table) []string {
 	}
 	record = append(record, strconv.Itoa(e.N), strconv.Itoa(e.Expected), meanText(e.Mean), exactText(e.SD), string(e.Mark))
 	if d := e.Difference; d != nil {
-		return append(record, join(t.Columns[t.Baseline]), strconv.Itoa(d.N), meanText(&d.Mean), exactText(d.SD), exactText(d.Low), exactText(d.High))
+		return append(record, join(t.Columns[t.Baseline]), strconv.Itoa(d.N), meanText(&d.Mean), exactText(d.SD), exactText(d.Low), exactText(d.High), exactText(d.Holm))
 	}
-	return append(record, "", "", "", "", "", "")
+	return append(record, "", "", "", "", "", "", "")
 }
 
 // meanText writes the mean of some replicates: NaN where one of them is, which is not to have none.

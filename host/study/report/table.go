@@ -25,6 +25,7 @@ type Table struct {
 	Better   string     // "lower", "higher" or "none", which marks nothing
 	Entries  [][]Entry  // by row and column
 
+	intervals           int         // number of differences with an interval
 	best                *study.Best // nil: every axis is in the table
 	format, differences string      // verbs of a number, and of a difference
 }
@@ -37,6 +38,9 @@ type Entry struct {
 	// Difference is the difference from the baseline column in the same row, over the
 	// replicates that both have; nil in that column itself, or without a baseline.
 	Difference *stat.Difference
+	// Holm is the probability of such a difference by chance, with Holm's correction for the number of the table's differences; NaN
+	// where the difference has no interval.
+	Holm float64
 	// Choice is the value that was chosen here; nil in tables that choose none, and where nothing is known yet.
 	Choice *Choice
 }
@@ -89,10 +93,36 @@ func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, er
 		}
 		out.Entries = append(out.Entries, entries)
 	}
+	out.correct()
 	out.format = cmp.Or(t.Format, chooseFormat(out.Entries))
 	out.differences = differenceFormat(out.format, out.Entries)
 	return out, nil
 }
+
+// correct sets Holm in all entries, and counts the differences that have an interval.
+func (t *Table) correct() {
+	var p []float64
+	for _, row := range t.Entries {
+		for _, e := range row {
+			one := math.NaN()
+			if e.Difference != nil {
+				one = e.Difference.P()
+			}
+			if p = append(p, one); !math.IsNaN(one) {
+				t.intervals++
+			}
+		}
+	}
+	p = stat.Holm(p)
+	for _, row := range t.Entries {
+		for c := range row {
+			row[c].Holm, p = p[0], p[1:]
+		}
+	}
+}
+
+// stands reports whether a difference would be clear at stat.Level with Holm's correction, too. A single one needs none.
+func (t *Table) stands(e Entry) bool { return t.intervals > 1 && e.Holm < 1-stat.Level }
 
 // columns are the labels above the columns, one column left out. A table without axes in
 // its columns has a single column, named after the metric.
@@ -196,7 +226,7 @@ type grid struct {
 // cell is a place of a grid.
 type cell struct {
 	text string // as a reader sees it; empty: the study has no such place
-	sign string // how it compares with the best, to be set behind text
+	sign string // how it compares with the best, or that a difference stands with a correction; to be set behind text
 	note string // what was chosen, and its number of replicates, where that is not what the table has
 	bold bool
 	key  *float64 // what it is sorted by; nil where a value is missing
@@ -219,6 +249,9 @@ func (t *Table) grids() []grid {
 			return cell{text: absent}
 		}
 		c := cell{text: intervalText(t.signed, *d), bold: d.Clear(), key: &d.Mean}
+		if t.stands(e) {
+			c.sign = " ‡"
+		}
 		if d.N != t.common() {
 			c.note = fmt.Sprintf("n = %d", d.N)
 		}

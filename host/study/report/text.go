@@ -252,12 +252,36 @@ func (t *Table) notes() []string {
 
 // differenceNotes explain the table of differences.
 func (t *Table) differenceNotes() []string {
-	notes := []string{
-		fmt.Sprintf("Differences to %s, replicate by replicate, with the 95 %% interval of Student's t for each alone (no correction for their number).", join(t.Columns[t.Baseline])),
-		"Bold: the interval leaves out zero. Without an interval: one pair, or differences that are all the same or not finite.",
+	if t.common() == 0 {
+		return t.notes()
+	}
+	var bold, corrected, alone bool
+	for _, row := range t.Entries {
+		for _, e := range row {
+			if d := e.Difference; d != nil {
+				bold, corrected, alone = bold || d.Clear(), corrected || t.stands(e), alone || !d.Known()
+			}
+		}
+	}
+	first := fmt.Sprintf("Differences to %s, replicate by replicate, n = %d unless noted, with the 95 %% interval of Student's t for each alone", join(t.Columns[t.Baseline]), t.common())
+	if t.intervals > 1 {
+		first += fmt.Sprintf(": of %d intervals %.2g would leave out zero by chance if nothing made a difference", t.intervals, (1-stat.Level)*float64(t.intervals))
+	}
+	notes := []string{first + "."}
+	if bold {
+		notes = append(notes, "Bold: the interval leaves out zero.")
+	}
+	switch {
+	case corrected:
+		notes = append(notes, "‡: also with Holm's correction for their number.")
+	case bold && t.intervals > 1:
+		notes = append(notes, "With Holm's correction for their number none would.")
+	}
+	if alone {
+		notes = append(notes, "Without an interval: one pair, or differences that are all the same or not finite.")
 	}
 	if t.best != nil {
-		notes = append(notes, fmt.Sprintf("Each column with its own %s, as above.", t.best.Axis))
+		notes = append(notes, fmt.Sprintf("Each column with its own %s.", t.best.Axis))
 	}
 	return notes
 }

@@ -1,11 +1,12 @@
 // Package stat holds the statistics of a report: mean and standard deviation over
-// replicates, and paired differences with their confidence interval.
+// replicates, and paired differences with their confidence interval, alone and as one of several.
 //
 // It works on numbers only; which of them belong together is decided in
 // host/study/report. What is undefined is NaN, never zero.
 package stat
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -47,10 +48,12 @@ func (s Sample) Interval(level float64) (low, high float64) {
 	if s.N < 2 {
 		return math.NaN(), math.NaN()
 	}
-	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(s.N - 1)}.Quantile((1 + level) / 2)
-	half := t * stat.StdErr(s.SD, float64(s.N))
+	half := student(s.N).Quantile((1+level)/2) * stat.StdErr(s.SD, float64(s.N))
 	return s.Mean - half, s.Mean + half
 }
+
+// student is Student's distribution of the mean of n values, in standard errors.
+func student(n int) distuv.StudentsT { return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)} }
 
 // Difference describes paired differences of two quantities.
 type Difference struct {
@@ -89,3 +92,35 @@ func (d Difference) Known() bool { return !math.IsNaN(d.Low) && !math.IsNaN(d.Hi
 // Clear reports whether the interval excludes zero, so that the difference is larger than
 // chance makes plausible.
 func (d Difference) Clear() bool { return d.Known() && (d.Low > 0 || d.High < 0) }
+
+// P is the probability of a mean at least as far from zero if there is no difference: the interval at a level excludes zero where
+// P < 1 − level. It is NaN where there is no interval.
+func (d Difference) P() float64 {
+	switch {
+	case !d.Known():
+		return math.NaN()
+	case d.SD == 0: // and all differences are zero
+		return 1
+	}
+	return 2 * student(d.N).Survival(math.Abs(d.Mean)/stat.StdErr(d.SD, float64(d.N)))
+}
+
+// Holm corrects probabilities, such as those of [Difference.P], for their number: the probability that any of those without a
+// difference falls below a limit is at most that limit, however they depend on each other. NaN stays NaN, and does not count.
+// (Holm, "A simple sequentially rejective multiple test procedure", 1979.)
+func Holm(p []float64) []float64 {
+	out := slices.Clone(p)
+	var order []int // of increasing probabilities
+	for i, x := range p {
+		if !math.IsNaN(x) {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(p[i], p[j]) })
+	last := 0.0
+	for rank, i := range order {
+		last = max(last, min(1, float64(len(order)-rank)*p[i]))
+		out[i] = last
+	}
+	return out
+}

@@ -89,6 +89,51 @@ func TestClear(t *testing.T) {
 	}
 }
 
+// With 1 degree of freedom P is 1 − 2·atan(|t|)/π, with 2 it is 1 − |t|/√(t² + 2); 4.30265 is the quantile of 95 %.
+func TestP(t *testing.T) {
+	for _, test := range []struct {
+		a    []float64
+		want float64
+	}{
+		{nil, nan},
+		{[]float64{3}, nan},
+		{[]float64{1, 3}, 1 - 2*math.Atan(2)/math.Pi},
+		{[]float64{-1, -2, -3}, 1 - math.Sqrt(12.0/14)},
+		{[]float64{4.30265272974946/math.Sqrt(3) - 1, 4.30265272974946 / math.Sqrt(3), 4.30265272974946/math.Sqrt(3) + 1}, 0.05},
+		{[]float64{-1, 1}, 1},
+		{[]float64{0, 0}, 1},
+		{[]float64{1, 1}, nan}, // which says nothing about chance
+		{[]float64{inf, 1}, nan},
+	} {
+		if got := stat.Pair(test.a, make([]float64, len(test.a)), stat.Level).P(); !near(got, test.want) {
+			t.Errorf("%v: %v, want %v", test.a, got, test.want)
+		}
+	}
+}
+
+// The smallest of m is multiplied by m, the next one by m − 1, and so on; none gets less than one before it, and none more than 1.
+// R's p.adjust(p, "holm") gives the same.
+func TestHolm(t *testing.T) {
+	for _, test := range []struct{ p, want []float64 }{
+		{nil, nil},
+		{[]float64{0.04}, []float64{0.04}},
+		{[]float64{0.01, 0.04, 0.03, 0.005}, []float64{0.03, 0.06, 0.06, 0.02}},
+		{[]float64{0.5, 0.001, nan, 0.02, 0.9}, []float64{1, 0.004, nan, 0.06, 1}},
+		{[]float64{0.02, 0.02}, []float64{0.04, 0.04}},
+	} {
+		got := stat.Holm(test.p)
+		if len(got) != len(test.want) {
+			t.Fatalf("%v: %v", test.p, got)
+		}
+		for i := range got {
+			if !near(got[i], test.want[i]) {
+				t.Errorf("%v: %v, want %v", test.p, got, test.want)
+				break
+			}
+		}
+	}
+}
+
 // Of many experiments without any difference, an interval at 95 % leaves out zero in
 // 5 %, whatever the number of replicates.
 func TestIntervalsCover(t *testing.T) {
