@@ -54,11 +54,12 @@ func TestKilledBesideRefreshes(t *testing.T) {
 	}
 }
 
-// killAndCompare runs the one undisturbed and the other with kills.
+// killAndCompare runs the one undisturbed and the other with kills. On a busy machine a run may come to its end before the test knows
+// of its checkpoints: then it begins anew.
 func killAndCompare(t *testing.T, whole, killed *config.Config) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(3, 4))
-	kills := 0
+	kills, attempts := 0, 1
 	finder := testrun.Finder(t)
 	checkpoints := killed.Train.Steps / killed.Train.CheckpointEvery
 	for rounds := 0; ; rounds++ {
@@ -73,14 +74,21 @@ func killAndCompare(t *testing.T, whole, killed *config.Config) {
 			if code := h.cmd.ProcessState.ExitCode(); code != 0 {
 				t.Fatalf("the host ended with exit code %d", code)
 			}
-			break
+			if kills >= 2 {
+				break
+			}
+			if attempts == 10 {
+				t.Fatalf("the run was killed %d times only, at the last of %d attempts", kills, attempts)
+			}
+			if err := os.RemoveAll(killed.Train.Out); err != nil {
+				t.Fatal(err)
+			}
+			kills, rounds, attempts = 0, -1, attempts+1
+			continue
 		}
 		kills++
 	}
 	t.Logf("killed %d times", kills)
-	if kills < 2 {
-		t.Errorf("the run was killed %d times only", kills)
-	}
 	testrun.Train(t, whole, train.Options{Resume: true})
 	testrun.SameRun(t, "undisturbed and killed", whole.Train.Out, killed.Train.Out)
 }
