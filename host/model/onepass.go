@@ -45,7 +45,7 @@ func hasNativeGate(a, b *graph.Node) bool {
 	return lower.ByRows(a.Graph()) && onepass.HasGates() && short(a) && short(b)
 }
 
-// nativeGate is [gateOf] in one pass, for operands that are stored in bfloat16. So are the result and the adjoints. If the operands are
+// nativeGate is [swiGLU] in one pass, for operands that are stored in bfloat16. So are the result and the adjoints. If the operands are
 // known as products, the gradients are those of their operands, and no sum of two adjoints has a pass of its own.
 func nativeGate(a, b *graph.Node, of *gateOperands) *graph.Node {
 	short := shapes.Make(dtypes.BFloat16, a.Shape().Dimensions...)

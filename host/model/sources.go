@@ -69,14 +69,12 @@ func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 	}}
 }
 
-// swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020).
-func swiGLU(a, b *graph.Node) *graph.Node { return gateOf(a, b, nil) }
-
-// gateOperands are what the two operands of a gate, if that is known, are products of: x·w1ᵀ and x·w2ᵀ.
+// gateOperands are what the two operands of a gate are products of: x·w1ᵀ and x·w2ᵀ.
 type gateOperands struct{ x, w1, w2 *graph.Node }
 
-// gateOf is swiGLU of operands that are products, or nil.
-func gateOf(a, b *graph.Node, of *gateOperands) *graph.Node {
+// swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020). of says what a and b are products of;
+// nil if that is not known.
+func swiGLU(a, b *graph.Node, of *gateOperands) *graph.Node {
 	gate := silu(a)
 	adjoints := func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{siluGradient(gate, a, graph.Mul(dy, b)), graph.Mul(dy, gate)}

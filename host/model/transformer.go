@@ -248,7 +248,7 @@ func (m *transformer) checkParams(params []*graph.Node) {
 // and the result are quantized.
 func gatedActivation(x, w1, w2 *graph.Node, sites blockSites, q ActivationQuantizer) *graph.Node {
 	x = q.apply(sites[siteMLP], x)
-	return q.apply(sites[siteDown], gateOf(linearRounded(x, w1), linearRounded(x, w2), &gateOperands{x, w1, w2}))
+	return q.apply(sites[siteDown], swiGLU(linearRounded(x, w1), linearRounded(x, w2), &gateOperands{x, w1, w2}))
 }
 
 // StepFLOPs implements [Model].
