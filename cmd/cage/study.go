@@ -49,13 +49,18 @@ evaluations, each trained cell is asked their questions, by 'cage eval'.
 Without --parallel and study.parallel the cores decide: small models run side by
 side, one on each core, large ones one after the other on all cores. Ctrl-C ends the
 study with checkpoints, and the same command goes on. The exit code is 1 when a cell
-has failed.`,
+has failed.
+
+With --share several such commands train one study together, on one machine or on
+several that see its directory. Each cell is trained by one of them; what a process
+that was killed leaves is taken over by another one.`,
 		Args: notNegative(exactly(1, "one study file"), "parallel"),
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&opts.Parallel, "parallel", 0, "cells at once; 0: as the study file says, else as the cores allow")
 	flags.BoolVar(&opts.Retry, "retry", false, "train failed cells, too, from where they stopped")
 	flags.BoolVar(&opts.KeepStale, "keep-stale", false, "leave runs of changed plugins or data as they are; reports leave them out")
+	flags.BoolVar(&opts.Share, "share", false, "train the study together with other processes that have this flag")
 	keptFile := flags.String("kept", "", "leave out cells whose results are in this `FILE` of 'cage study keep'")
 	only := flags.StringArray("only", nil, "only the cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
 	dry := flags.Bool("dry-run", false, "print what would be trained, and train nothing")
