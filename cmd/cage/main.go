@@ -61,6 +61,8 @@ func explain(cmd *cobra.Command, err, stopped error) (code int, message string) 
 		return 0, "stopped as --stop-after says; go on with --resume"
 	case errors.Is(err, study.ErrInterrupted):
 		return exitInterrupted, fmt.Sprintf("%v; the same command goes on with it", err)
+	case errors.Is(err, errWaits):
+		return exitInterrupted, err.Error()
 	case errors.Is(err, train.ErrInterrupted):
 		return exitInterrupted, "interrupted; go on with --resume"
 	case stopped != nil && errors.Is(err, stopped):

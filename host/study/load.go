@@ -154,11 +154,11 @@ func (s *Study) name() error {
 	}
 	for i := range s.Cells {
 		c := &s.Cells[i]
-		hash, err := c.hash()
-		if err != nil {
+		var err error
+		if c.Hash, err = c.hash(); err != nil {
 			return err
 		}
-		hash = hash[:hashDigits]
+		hash := c.Hash[:hashDigits]
 		if taken[hash] == "" {
 			taken[hash] = slug(s.Label(*c)) + "-" + hash
 		}

@@ -26,6 +26,8 @@ type RunOptions struct {
 	Retry bool
 	// Only restricts the cells to those that match; nil means all cells.
 	Only map[string][]string
+	// IDs restricts the cells to these, too; nil means all cells.
+	IDs []string
 	// Share lets other processes with Share, on this machine or on others that see the study's directory, train the study at the
 	// same time. Each cell is trained by one of them. Run returns when all are done, whoever has done them.
 	Share bool
@@ -93,7 +95,8 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	var p Plan
 	selected, seen := map[string]bool{}, map[string]bool{}
 	for _, c := range s.Cells {
-		selected[c.ID] = selected[c.ID] || c.Matches(o.Only) && !(o.Kept != nil && o.Kept(c))
+		asked := c.Matches(o.Only) && (o.IDs == nil || slices.Contains(o.IDs, c.ID))
+		selected[c.ID] = selected[c.ID] || asked && !(o.Kept != nil && o.Kept(c))
 	}
 	for _, c := range s.Cells { // also those whose models are quantized in selected cells
 		if selected[c.ID] && c.Quantize != nil && c.Quantize.Of == OfFullPrecision {

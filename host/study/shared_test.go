@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // manyCells is a study of twelve cells that take no time.
@@ -191,4 +193,50 @@ func staleIfOld(_ context.Context, list []*config.Config) []config.Finding {
 		}
 	}
 	return out
+}
+
+// TestOneCell: a command that trains one cell stops with a checkpoint and the exit code that asks for another turn, goes on then, and
+// trains a model first that it needs.
+func TestOneCell(t *testing.T) {
+	path := command(t)
+	s := tiny(t, quiz(t), "train.steps=60", "train.checkpoint_every=0")
+	cell := func(id string, stop func(*os.Process)) int {
+		cmd := exec.Command(path, "study", "cell", "tiny.toml", "--id", id)
+		out := &bytes.Buffer{}
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if stop != nil {
+			stop(cmd.Process)
+		}
+		_ = cmd.Wait()
+		t.Log(out)
+		return cmd.ProcessState.ExitCode()
+	}
+	first := s.Cells[0]
+	if code := cell(first.ID, func(p *os.Process) {
+		awaitFile(t, filepath.Join(first.Dir, "metrics.jsonl"), `"step":2`)
+		_ = p.Signal(syscall.SIGTERM)
+	}); code != 130 {
+		t.Errorf("exit code %d after SIGTERM, want 130", code)
+	}
+	if list, err := filepath.Glob(filepath.Join(rundir.At(first.Dir).Checkpoints().Name, "*")); err != nil || len(list) == 0 {
+		t.Errorf("there is no checkpoint: %v", err)
+	}
+	made := s.Cells[slices.IndexFunc(s.Cells, func(c study.Cell) bool { return c.Quantize != nil })]
+	for _, id := range []string{first.ID, first.ID, made.ID} {
+		if code := cell(id, nil); code != 0 {
+			t.Errorf("%s: exit code %d", id, code)
+		}
+	}
+	done := 0
+	for _, r := range results(t, s) {
+		if r.State == study.Done {
+			done++
+		}
+	}
+	if done != 3 { // the first, the quantized one, and the one in full precision
+		t.Errorf("%d cells are done, want 3", done)
+	}
 }

@@ -43,7 +43,9 @@ type Axis struct {
 type Cell struct {
 	// ID names the cell's directory. It consists of the cell's labels, made fit for file
 	// names, and a hash of its configuration.
-	ID     string
+	ID string
+	// Hash is that of its configuration, and of how it is quantized, in hexadecimal.
+	Hash   string
 	Labels map[string]string // one label of each axis, by the axis's name
 	Set    []Setting         // what the cell changes in the base, in order of application
 	Dir    string
