@@ -49,7 +49,8 @@ cell is trained again, unless --keep-stale is given. Where the study file has
 evaluations, each trained cell is asked their questions, by 'cage eval'.
 
 Without --parallel and study.parallel the cores decide: small models run side by
-side, one on each core, large ones one after the other on all cores. Ctrl-C ends the
+side, one on each core, large ones one after the other on all cores. On GPUs each cell
+gets one of its own, or device.count of them, and all GPUs are used. Ctrl-C ends the
 study with checkpoints, and the same command goes on. The exit code is 1 when a cell
 has failed.
 
@@ -59,7 +60,7 @@ that was killed leaves is taken over by another one.`,
 		Args: notNegative(exactly(1, "one study file"), "parallel"),
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&opts.Parallel, "parallel", 0, "cells at once; 0: as the study file says, else as the cores allow")
+	flags.IntVar(&opts.Parallel, "parallel", 0, "cells at once; 0: as the study file says, else as the cores or GPUs allow")
 	flags.BoolVar(&opts.Retry, "retry", false, "train failed cells, too, from where they stopped")
 	flags.BoolVar(&opts.KeepStale, "keep-stale", false, "leave runs of changed plugins or data as they are; reports leave them out")
 	flags.BoolVar(&opts.Share, "share", false, "train the study together with other processes that have this flag")

@@ -20,7 +20,8 @@ import (
 type RunOptions struct {
 	// Parallel is the number of cells to train at once; 0 means that of the study file.
 	// If that is 0 too, it is as many as the cores allow: one cell on each core if the
-	// models are small, one cell on all cores if they are large.
+	// models are small, one cell on all cores if they are large; on GPUs as many as have
+	// their own.
 	Parallel int
 	// Retry also trains failed cells, from where they stopped.
 	Retry bool
@@ -130,7 +131,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	// Models are trained before they are quantized.
 	quantized := func(c Cell) bool { return c.Quantize != nil }
 	p.Run = slices.Concat(slices.DeleteFunc(slices.Clone(p.Run), quantized), slices.DeleteFunc(p.Run, func(c Cell) bool { return !quantized(c) }))
-	p.AtOnce, p.Threads = share(p.Run, runtime.GOMAXPROCS(0), cmp.Or(o.Parallel, s.Parallel))
+	p.AtOnce, p.Threads = share(p.Run, runtime.GOMAXPROCS(0), len(newGPUs().names), cmp.Or(o.Parallel, s.Parallel))
 	return p, nil
 }
 
