@@ -264,7 +264,7 @@ func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) 
 			return Interrupted, nil, err
 		}
 	}
-	p := process{dir: r.study.dir(c), log: logFile, environment: c.environment, threads: r.plan.Threads, command: r.tool(c.Quantize.arguments(c))}
+	p := process{dir: r.study.dir(c), grace: r.study.grace(), log: logFile, environment: c.environment, threads: r.plan.Threads, command: r.tool(c.Quantize.arguments(c))}
 	failure, err := p.run(ctx)
 	switch {
 	case err != nil:

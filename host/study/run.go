@@ -40,7 +40,7 @@ type RunOptions struct {
 	// as from those here ([Study.Spare]). Nil means none.
 	Elsewhere []Result
 	// Command is the program, with its first arguments, that trains. It is given the path
-	// of a configuration, --resume, --quiet and --lifeline. Nil means this executable
+	// of a configuration, --resume, --quiet and --lifeline=TIME. Nil means this executable
 	// with "train".
 	Command []string
 	// Tool is the program that evaluates; its arguments are those of the cage command.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -281,6 +282,25 @@ set = {method.form = "off"}
 	want = map[string]study.State{"STE · 1": study.Done, "STE · 2": study.Missing, "CAGE · 1": study.Done, "CAGE · 2": study.Missing}
 	if diff := cmp.Diff(want, states(t, load(t, "tiny.toml"))); diff != "" {
 		t.Errorf("states of another study (-want +got):\n%s", diff)
+	}
+}
+
+// TestStopMinutes: a training has as long to stop as the study file says, and is told so; then it is killed.
+func TestStopMinutes(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "slow.toml", strings.Replace(fmt.Sprintf(twoCells, "out"), "parallel = 1", "parallel = 1\nstop_minutes = 0.005", 1))
+	s := load(t, "slow.toml")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		awaitFile(t, filepath.Join(s.Cells[0].Dir, "arguments"), "--lifeline=300ms")
+		cancel()
+	}()
+	script := `echo "$*" > "$(dirname "$1")/arguments"; exec sleep 100`
+	began := time.Now()
+	out, err := study.Run(ctx, s, study.RunOptions{Command: []string{"sh", "-c", script, "sh"}})
+	if took := time.Since(began); !errors.Is(err, study.ErrInterrupted) || out.Interrupted != 1 || took > 30*time.Second {
+		t.Errorf("%+v, %v after %v", out, err, took)
 	}
 }
 
