@@ -28,11 +28,12 @@ configuration, axes of settings and what to report (docs/studies.md):
   cage study run FILE       train and evaluate the cells that are not done
   cage study plan FILE      the cells in their order
   cage study cell FILE      train and evaluate one of them
+  cage study submit FILE    submit them to a cluster
   cage study status FILE    how far each cell is
   cage study report FILE    tables, figures and a page of what is done
   cage study keep FILE      its numbers in one small file, to be committed
   cage study check FILE     whether kept results came out again`,
-	}, surviveSIGPIPE(newStudyRun()), newStudyPlan(), surviveSIGPIPE(newStudyCell()), newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()), surviveSIGPIPE(newStudyCheck()))
+	}, surviveSIGPIPE(newStudyRun()), newStudyPlan(), surviveSIGPIPE(newStudyCell()), newStudySubmit(), newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()), surviveSIGPIPE(newStudyCheck()))
 }
 
 func newStudyRun() *cobra.Command {
