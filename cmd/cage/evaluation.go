@@ -173,7 +173,7 @@ type taskFlags struct {
 	tasks.Settings
 	out           string
 	step, context int
-	lifeline      bool
+	lifeline      time.Duration
 	quantizer     *trained.Quantizer // instead of the run's own; nil: that
 }
 

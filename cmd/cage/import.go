@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +17,7 @@ import (
 func newImport() *cobra.Command {
 	var out string
 	var context int
-	var lifeline bool
+	var lifeline time.Duration
 	cmd := &cobra.Command{
 		Use:   "import CHECKPOINT [--out RUN]",
 		Short: "Make a run directory of a Hugging Face checkpoint",

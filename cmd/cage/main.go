@@ -61,6 +61,8 @@ func explain(cmd *cobra.Command, err, stopped error) (code int, message string) 
 		return 0, "stopped as --stop-after says; go on with --resume"
 	case errors.Is(err, study.ErrInterrupted):
 		return exitInterrupted, fmt.Sprintf("%v; the same command goes on with it", err)
+	case errors.Is(err, errWaits):
+		return exitInterrupted, err.Error()
 	case errors.Is(err, train.ErrInterrupted):
 		return exitInterrupted, "interrupted; go on with --resume"
 	case stopped != nil && errors.Is(err, stopped):
@@ -138,27 +140,26 @@ func interruptible() (context.Context, func()) {
 	return ctx, func() { hangUp(); stop() }
 }
 
-// lifelineFlag adds --lifeline to a command that other programs start.
-func lifelineFlag(cmd *cobra.Command, lifeline *bool) {
-	cmd.Flags().BoolVar(lifeline, "lifeline", false, "stop as on Ctrl-C when standard input ends: for a program that starts this one")
+// lifelineFlag adds --lifeline to a command that other programs start: how long the command may take to stop. 0: it has no lifeline.
+func lifelineFlag(cmd *cobra.Command, lifeline *time.Duration) {
+	cmd.Flags().DurationVar(lifeline, "lifeline", 0, "stop as on Ctrl-C when standard input ends, within this `TIME`: for a program that starts this one")
+	cmd.Flags().Lookup("lifeline").NoOptDefVal = time.Minute.String()
 }
 
 // watchLifeline interrupts this process when its standard input ends, if that is its lifeline.
-func watchLifeline(lifeline bool) {
-	if lifeline {
-		go interruptAtEnd(os.Stdin)
+func watchLifeline(lifeline time.Duration) {
+	if lifeline > 0 {
+		go interruptAtEnd(os.Stdin, lifeline)
 	}
 }
 
-// stopTimeout is how long the command may take to stop after standard input has ended.
-const stopTimeout = time.Minute
-
-// interruptAtEnd interrupts this process when in ends: the program at the other end wants it to stop, or has ended itself.
-func interruptAtEnd(in io.Reader) {
+// interruptAtEnd interrupts this process when in ends: the program at the other end wants it to stop, or has ended itself. What
+// has not stopped in time then ends at once.
+func interruptAtEnd(in io.Reader, inTime time.Duration) {
 	_, _ = io.Copy(io.Discard, in)
 	self, err := os.FindProcess(os.Getpid())
 	if err == nil && self.Signal(os.Interrupt) == nil {
-		time.Sleep(stopTimeout)
+		time.Sleep(inTime)
 	}
 	os.Exit(exitInterrupted)
 }

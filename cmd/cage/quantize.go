@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +33,7 @@ the calibration with those of the original weights.`
 func newQuantize() *cobra.Command {
 	var o quantize.Options
 	var quantizer quantizerFlags
-	var lifeline bool
+	var lifeline time.Duration
 	cmd := &cobra.Command{
 		Use:   "quantize RUN|CHECKPOINT --out RUN",
 		Short: "Quantize the weights of a trained model without training",

@@ -22,7 +22,7 @@ import (
 func newRuler() *cobra.Command {
 	f := rulerFlags{}
 	var m rulerModel
-	var lifeline bool
+	var lifeline time.Duration
 	cmd := &cobra.Command{
 		Use:   "ruler RUN|CHECKPOINT",
 		Short: "Measure how long a text may be for a model to work with it (RULER)",

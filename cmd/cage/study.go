@@ -26,11 +26,14 @@ func newStudy() *cobra.Command {
 configuration, axes of settings and what to report (docs/studies.md):
 
   cage study run FILE       train and evaluate the cells that are not done
+  cage study plan FILE      the cells in their order
+  cage study cell FILE      train and evaluate one of them
+  cage study submit FILE    submit them to a cluster
   cage study status FILE    how far each cell is
   cage study report FILE    tables, figures and a page of what is done
   cage study keep FILE      its numbers in one small file, to be committed
   cage study check FILE     whether kept results came out again`,
-	}, surviveSIGPIPE(newStudyRun()), newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()), surviveSIGPIPE(newStudyCheck()))
+	}, surviveSIGPIPE(newStudyRun()), newStudyPlan(), surviveSIGPIPE(newStudyCell()), newStudySubmit(), newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()), surviveSIGPIPE(newStudyCheck()))
 }
 
 func newStudyRun() *cobra.Command {
@@ -47,15 +50,21 @@ cell is trained again, unless --keep-stale is given. Where the study file has
 evaluations, each trained cell is asked their questions, by 'cage eval'.
 
 Without --parallel and study.parallel the cores decide: small models run side by
-side, one on each core, large ones one after the other on all cores. Ctrl-C ends the
+side, one on each core, large ones one after the other on all cores. On GPUs each cell
+gets one of its own, or device.count of them, and all GPUs are used. Ctrl-C ends the
 study with checkpoints, and the same command goes on. The exit code is 1 when a cell
-has failed.`,
+has failed.
+
+With --share several such commands train one study together, on one machine or on
+several that see its directory. Each cell is trained by one of them; what a process
+that was killed leaves is taken over by another one.`,
 		Args: notNegative(exactly(1, "one study file"), "parallel"),
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&opts.Parallel, "parallel", 0, "cells at once; 0: as the study file says, else as the cores allow")
+	flags.IntVar(&opts.Parallel, "parallel", 0, "cells at once; 0: as the study file says, else as the cores or GPUs allow")
 	flags.BoolVar(&opts.Retry, "retry", false, "train failed cells, too, from where they stopped")
 	flags.BoolVar(&opts.KeepStale, "keep-stale", false, "leave runs of changed plugins or data as they are; reports leave them out")
+	flags.BoolVar(&opts.Share, "share", false, "train the study together with other processes that have this flag")
 	keptFile := flags.String("kept", "", "leave out cells whose results are in this `FILE` of 'cage study keep'")
 	only := flags.StringArray("only", nil, "only the cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
 	dry := flags.Bool("dry-run", false, "print what would be trained, and train nothing")

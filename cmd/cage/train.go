@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,8 @@ import (
 func newTrain() *cobra.Command {
 	var opts train.Options
 	var sets []string
-	var quiet, lifeline, estimate bool
+	var quiet, estimate bool
+	var lifeline time.Duration
 	cmd := &cobra.Command{
 		Use:   "train RUN.toml",
 		Short: "Train a model as a TOML file says",

@@ -20,9 +20,6 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// grace is how long a cell may take to save its checkpoint when it is to stop.
-const grace = time.Minute
-
 // exitInterrupted is the exit code of a training that was interrupted.
 const exitInterrupted = 130
 
@@ -58,8 +55,8 @@ func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
 	dir := r.study.dir(c)
 	command := r.opts.Command
-	p := process{dir: dir, log: logFile, environment: c.environment, threads: r.plan.Threads,
-		command: append(command[:len(command):len(command)], dir.Join(cellFile).Name, "--resume", "--quiet", "--lifeline")}
+	p := process{dir: dir, grace: r.study.grace(), log: logFile, environment: c.environment, threads: r.plan.Threads,
+		command: append(command[:len(command):len(command)], dir.Join(cellFile).Name, "--resume", "--quiet", "--lifeline="+r.study.grace().String())}
 	failure, err := p.run(ctx)
 	if err != nil {
 		return Interrupted, nil, err
@@ -91,6 +88,7 @@ type process struct {
 	output  *vfs.Path  // receives the standard output; nil: that goes to the log, too
 	command []string
 	threads int
+	grace   time.Duration // how long it may take to stop
 	// environment is added to that of this process.
 	environment []string
 
@@ -125,7 +123,7 @@ func (p *process) run(ctx context.Context) (failure *Failure, err error) {
 		}
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at the terminal is the study's alone, which lets the process end in order
-	ended := supervise(ctx, cmd)
+	ended := supervise(ctx, cmd, p.grace)
 	if ended == nil {
 		return nil, nil
 	}
@@ -178,8 +176,8 @@ func removeAbandoned(dir vfs.Path, names ...string) error {
 var errOutlived = errors.New("was killed, because it did not stop")
 
 // supervise runs a process to its end. Its standard input stays open as long as it is to
-// run: it ends when ctx does, and with this process, however that ends.
-func supervise(ctx context.Context, cmd *exec.Cmd) error {
+// run: it ends when ctx does, and with this process, however that ends. What has not stopped after grace is killed.
+func supervise(ctx context.Context, cmd *exec.Cmd, grace time.Duration) error {
 	lifeline, err := cmd.StdinPipe()
 	if err != nil {
 		return err

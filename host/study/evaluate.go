@@ -124,7 +124,7 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 			continue
 		}
 		output := dir.Join(evaluation.OutputFile)
-		p := process{dir: r.study.dir(c), log: evaluationLog, environment: c.environment, output: &output, threads: r.plan.Threads, command: r.tool(e.Arguments(c.Run, dir.Name))}
+		p := process{dir: r.study.dir(c), grace: r.study.grace(), log: evaluationLog, environment: c.environment, output: &output, threads: r.plan.Threads, command: r.tool(e.Arguments(c.Run, dir.Name))}
 		failure, err := p.run(ctx)
 		switch {
 		case err != nil:

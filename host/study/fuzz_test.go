@@ -75,7 +75,7 @@ func FuzzState(f *testing.F) {
 		for path, content := range map[string][]byte{s.at(runningFile).Name: running, at.Join(failedFile).Name: failed, at.Summary().Name: summary, answers.Join(accountFile).Name: account} {
 			write(t, path, string(content))
 		}
-		held, err := s.lock(t.Context())
+		held, err := s.lock(t.Context(), false)
 		if err != nil {
 			t.Fatal(err)
 		}

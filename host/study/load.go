@@ -58,6 +58,7 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 	var lists struct{ axes, exclude, cells, evaluations, tables, figures []map[string]any }
 	study.read(optional("name", &s.Name), optional("out", &s.Out),
 		schema.Key{Name: "parallel", To: &s.Parallel, Is: schema.From(0, mostParallel), Default: 0},
+		schema.Key{Name: "stop_minutes", To: &s.StopMinutes, Is: schema.Above(0, 1e6), Default: 1.0},
 		schema.Key{Name: "axes", To: &lists.axes, Doc: "each with a name and values"},
 		optional("exclude", &lists.exclude), optional("cells", &lists.cells), optional("evaluations", &lists.evaluations),
 		optional("tables", &lists.tables), optional("figures", &lists.figures))
@@ -154,11 +155,11 @@ func (s *Study) name() error {
 	}
 	for i := range s.Cells {
 		c := &s.Cells[i]
-		hash, err := c.hash()
-		if err != nil {
+		var err error
+		if c.Hash, err = c.hash(); err != nil {
 			return err
 		}
-		hash = hash[:hashDigits]
+		hash := c.Hash[:hashDigits]
 		if taken[hash] == "" {
 			taken[hash] = slug(s.Label(*c)) + "-" + hash
 		}

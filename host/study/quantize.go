@@ -264,7 +264,7 @@ func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) 
 			return Interrupted, nil, err
 		}
 	}
-	p := process{dir: r.study.dir(c), log: logFile, environment: c.environment, threads: r.plan.Threads, command: r.tool(c.Quantize.arguments(c))}
+	p := process{dir: r.study.dir(c), grace: r.study.grace(), log: logFile, environment: c.environment, threads: r.plan.Threads, command: r.tool(c.Quantize.arguments(c))}
 	failure, err := p.run(ctx)
 	switch {
 	case err != nil:
@@ -285,24 +285,34 @@ func (r *runner) tool(args []string) []string {
 // awaitSource waits until the model that is to be quantized is trained, or until its training is stopped. It fails if the
 // model will not be trained.
 func (r *runner) awaitSource(ctx context.Context, c Cell) (ready bool, failure *Failure) {
-	if c.Quantize.Of == OfInit {
-		return true, nil
-	}
-	source := r.study.Cells[c.from]
 	for ctx.Err() == nil {
-		toBeTrained := slices.ContainsFunc(r.plan.Run, func(o Cell) bool { return o.ID == source.ID })
-		if _, trained, err := metrics.ReadNumbers(r.study.run(source).Summary()); trained && err == nil && !(toBeTrained && r.stateOf(source) == Stale) {
-			return true, nil
-		}
-		if r.wasStopped(source) {
-			return false, nil
-		}
-		if !toBeTrained || r.stateOf(source) == Failed {
-			return false, &Failure{Error: fmt.Sprintf("the model that it is to be made of is not trained: %s", r.study.Label(source)), File: logFile}
+		ready, decided, failure := r.source(c)
+		if decided {
+			return ready, failure
 		}
 		pause(ctx, interval)
 	}
 	return false, nil
+}
+
+// source says whether the model is there that is to be quantized, and whether that is decided: it is not while the model is to be
+// trained.
+func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
+	if c.Quantize.Of == OfInit {
+		return true, true, nil
+	}
+	source := r.study.Cells[c.from]
+	toBeTrained := slices.ContainsFunc(r.plan.Run, func(o Cell) bool { return o.ID == source.ID }) || r.stateOf(source) == Running
+	if _, trained, err := metrics.ReadNumbers(r.study.run(source).Summary()); trained && err == nil && !(toBeTrained && r.stateOf(source) == Stale) {
+		return true, true, nil
+	}
+	if r.wasStopped(source) {
+		return false, true, nil
+	}
+	if !toBeTrained || r.stateOf(source) == Failed {
+		return false, true, &Failure{Error: fmt.Sprintf("the model that it is to be made of is not trained: %s", r.study.Label(source)), File: logFile}
+	}
+	return false, false, nil
 }
 
 // pause waits for a while, or until ctx ends.

@@ -46,18 +46,22 @@ func work(c *config.Config, steps int) float64 { return stepFLOPs(c) * float64(m
 
 // share divides the cores among cells: it returns how many cells run at once, and how many
 // threads each has. parallel is the number of cells at once that was requested; 0 means the
-// number that suits the largest cell. Cells on GPUs run one at a time unless requested
-// otherwise.
-func share(cells []Cell, cores, parallel int) (atOnce, threads int) {
+// number that suits the largest cell: on GPUs as many as have GPUs of their own.
+func share(cells []Cell, cores, gpus, parallel int) (atOnce, threads int) {
 	threads = 1
+	count := 0 // of the GPUs of a cell
 	for _, c := range cells {
 		need := min(float64(cores), stepFLOPs(c.Config)/coreFLOPs)
 		threads = max(threads, int(need), c.Config.Device.Threads)
 		if c.Config.Device.Kind == "cuda" {
-			threads = cores
+			count = max(count, 1, c.Config.Device.Count)
 		}
 	}
-	if parallel == 0 {
+	switch {
+	case parallel > 0:
+	case count > 0:
+		parallel = max(1, gpus/count)
+	default:
 		parallel = max(1, cores/threads)
 	}
 	parallel = max(1, min(parallel, len(cells)))

@@ -18,6 +18,8 @@ func TestShare(t *testing.T) {
 		return Cell{Config: &config.Config{Model: m, Train: config.Train{Batch: 16, Accumulate: 1},
 			Device: config.Device{Kind: device, Threads: threads}}}
 	}
+	pair, eight := cell(toy, 0, "cuda"), cell(toy, 0, "cuda")
+	pair.Config.Device.Count, eight.Config.Device.Count = 2, 8
 	many := func(c Cell) []Cell { return []Cell{c, c, c, c, c, c, c, c, c} }
 	for _, c := range []struct {
 		name            string
@@ -36,10 +38,13 @@ func TestShare(t *testing.T) {
 		{"large models", many(cell(llama(12, 768), 0, "cpu")), 0, 1, 8},
 		{"large models, two at once", many(cell(llama(12, 768), 0, "cpu")), 2, 2, 4},
 		{"a large one among toys", append(many(cell(toy, 0, "cpu")), cell(llama(12, 768), 0, "cpu")), 0, 1, 8},
-		{"a GPU", many(cell(toy, 0, "cuda")), 0, 1, 8},
+		{"four GPUs", many(cell(toy, 0, "cuda")), 0, 4, 2},
+		{"two pairs of GPUs", append(many(cell(toy, 0, "cuda")), pair), 0, 2, 4},
+		{"too few GPUs", []Cell{eight}, 0, 1, 8},
+		{"a GPU for two", many(cell(toy, 0, "cuda")), 8, 8, 1},
 		{"nothing", nil, 0, 1, 8},
 	} {
-		atOnce, threads := share(c.cells, 8, c.parallel)
+		atOnce, threads := share(c.cells, 8, 4, c.parallel)
 		if atOnce != c.atOnce || threads != c.threads {
 			t.Errorf("%s: %d at once with %d threads, want %d with %d", c.name, atOnce, threads, c.atOnce, c.threads)
 		}

@@ -13,18 +13,25 @@ import (
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // RunOptions are what [Run] needs beside the study.
 type RunOptions struct {
 	// Parallel is the number of cells to train at once; 0 means that of the study file.
 	// If that is 0 too, it is as many as the cores allow: one cell on each core if the
-	// models are small, one cell on all cores if they are large.
+	// models are small, one cell on all cores if they are large; on GPUs as many as have
+	// their own.
 	Parallel int
 	// Retry also trains failed cells, from where they stopped.
 	Retry bool
 	// Only restricts the cells to those that match; nil means all cells.
 	Only map[string][]string
+	// IDs restricts the cells to these, too; nil means all cells.
+	IDs []string
+	// Share lets other processes with Share, on this machine or on others that see the study's directory, train the study at the
+	// same time. Each cell is trained by one of them. Run returns when all are done, whoever has done them.
+	Share bool
 	// Kept says which cells are left out because their results are kept elsewhere. The
 	// model of such a cell is trained all the same if another cell is quantized from it.
 	// Nil means none.
@@ -33,7 +40,7 @@ type RunOptions struct {
 	// as from those here ([Study.Spare]). Nil means none.
 	Elsewhere []Result
 	// Command is the program, with its first arguments, that trains. It is given the path
-	// of a configuration, --resume, --quiet and --lifeline. Nil means this executable
+	// of a configuration, --resume, --quiet and --lifeline=TIME. Nil means this executable
 	// with "train".
 	Command []string
 	// Tool is the program that evaluates; its arguments are those of the cage command.
@@ -89,7 +96,8 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	var p Plan
 	selected, seen := map[string]bool{}, map[string]bool{}
 	for _, c := range s.Cells {
-		selected[c.ID] = selected[c.ID] || c.Matches(o.Only) && !(o.Kept != nil && o.Kept(c))
+		asked := c.Matches(o.Only) && (o.IDs == nil || slices.Contains(o.IDs, c.ID))
+		selected[c.ID] = selected[c.ID] || asked && !(o.Kept != nil && o.Kept(c))
 	}
 	for _, c := range s.Cells { // also those whose models are quantized in selected cells
 		if selected[c.ID] && c.Quantize != nil && c.Quantize.Of == OfFullPrecision {
@@ -123,7 +131,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	// Models are trained before they are quantized.
 	quantized := func(c Cell) bool { return c.Quantize != nil }
 	p.Run = slices.Concat(slices.DeleteFunc(slices.Clone(p.Run), quantized), slices.DeleteFunc(p.Run, func(c Cell) bool { return !quantized(c) }))
-	p.AtOnce, p.Threads = share(p.Run, runtime.GOMAXPROCS(0), cmp.Or(o.Parallel, s.Parallel))
+	p.AtOnce, p.Threads = share(p.Run, runtime.GOMAXPROCS(0), len(newGPUs().names), cmp.Or(o.Parallel, s.Parallel))
 	return p, nil
 }
 
@@ -149,17 +157,45 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	if err := s.at(rundir.StudyCells).MkdirAll(); err != nil {
 		return Outcome{}, err
 	}
-	lock, err := s.lock(ctx)
+	end, err := s.begin(ctx, o.Share)
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer lock.Unlock()
-	if err := removeAbandoned(s.at(), rundir.StudyFile, runningFile); err != nil {
-		return Outcome{}, err
+	out, err := s.rounds(ctx, o)
+	return out, errors.Join(err, end())
+}
+
+// begin makes this process the one that runs the study, or one of those that do, until end is called.
+func (s *Study) begin(ctx context.Context, share bool) (end func() error, err error) {
+	if share { // what is left is removed by one that is alone, if there is one
+		lock, err := s.at(lockFile).Lock()
+		if err == nil {
+			err = errors.Join(s.tidy(), lock.Unlock())
+		}
+		if err != nil && !errors.Is(err, vfs.ErrLocked) {
+			return nil, err
+		}
 	}
-	if err := s.setRunning(); err != nil {
-		return Outcome{}, err
+	lock, err := s.lock(ctx, share)
+	if err != nil {
+		return nil, err
 	}
+	if !share {
+		if err := s.tidy(); err != nil {
+			return nil, errors.Join(err, lock.Unlock())
+		}
+		return lock.Unlock, nil
+	}
+	leave, err := s.join(ctx)
+	if err != nil {
+		return nil, errors.Join(err, lock.Unlock())
+	}
+	return func() error { return errors.Join(leave(), lock.Unlock()) }, nil
+}
+
+// rounds trains what there is to train, until nothing more comes up: when cells are done, a table may choose others, and processes
+// that share the study may leave cells to this one.
+func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 	for trained := 0; ; {
 		plan, err := s.Plan(ctx, o)
 		if err != nil {
@@ -177,13 +213,14 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 		r := newRunner(s, o, plan)
 		err = r.run(ctx)
 		out := r.outcome()
-		again := err == nil && ctx.Err() == nil && len(r.stopped) == 0 && len(plan.Waiting) > 0 && out.Trained > 0
+		again := err == nil && ctx.Err() == nil && len(r.stopped) == 0 && (len(plan.Waiting) > 0 && out.Trained+r.found > 0 || len(r.later) > 0)
 		trained += out.Trained
-		if again { // a table may choose now
+		if again {
+			o.Retry = o.Retry && !o.Share // which has been done
 			continue
 		}
 		out.Trained = trained
-		unfinished := ctx.Err() != nil && out.Interrupted+out.Missing+out.Stale+out.Unevaluated > 0
+		unfinished := ctx.Err() != nil && out.Interrupted+out.Missing+out.Stale+out.Unevaluated+out.Running > 0
 		if err == nil && (unfinished || len(r.stopped) > 0) {
 			err = fmt.Errorf("%w: %d of %d cells are done", ErrInterrupted, out.Done, out.Cells)
 		}

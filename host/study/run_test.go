@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -208,16 +209,17 @@ func TestOtherCommands(t *testing.T) {
 	}
 }
 
-// TestCellsOnGPUs: the processes of cells that run at once see different GPUs.
+// TestCellsOnGPUs: as many cells run at once as there are GPUs, and the processes of each see another one.
 func TestCellsOnGPUs(t *testing.T) {
 	s := tiny(t, "", `device.kind="cuda"`)
-	t.Setenv("CUDA_VISIBLE_DEVICES", "6,3")
-	// Each waits for the other one, and so runs beside it.
+	s.Parallel = 0
+	t.Setenv("CUDA_VISIBLE_DEVICES", "6,3,0,4")
+	// Each waits for the others, and so runs beside them.
 	script := `d="$(dirname "$0")"; echo "$CUDA_VISIBLE_DEVICES" > "$d/gpu"
-while [ "$(cat "$d"/../*/gpu | wc -l)" -lt 2 ]; do sleep 0.01; done
+while [ "$(cat "$d"/../*/gpu | wc -l)" -lt 4 ]; do sleep 0.01; done
 echo '{"completed": true, "val_loss": 1}' > "$d/summary.json"`
-	out, err := run(t, s, study.RunOptions{Command: []string{"sh", "-c", script}, Parallel: 2, Only: map[string][]string{"seed": {"0"}}})
-	if want := (study.Outcome{Cells: 2, Done: 2, Trained: 2}); err != nil || out != want {
+	out, err := run(t, s, study.RunOptions{Command: []string{"sh", "-c", script}})
+	if want := (study.Outcome{Cells: 4, Done: 4, Trained: 4}); err != nil || out != want {
 		t.Fatalf("%+v, %v, want %+v", out, err, want)
 	}
 	files, err := filepath.Glob(filepath.Join(s.Out, "cells", "*", "gpu"))
@@ -233,7 +235,7 @@ echo '{"completed": true, "val_loss": 1}' > "$d/summary.json"`
 		seen = append(seen, strings.TrimSpace(string(text)))
 	}
 	slices.Sort(seen)
-	if fmt.Sprint(seen) != "[3 6]" {
+	if fmt.Sprint(seen) != "[0 3 4 6]" {
 		t.Errorf("the cells saw the GPUs %v", seen)
 	}
 }
@@ -280,6 +282,25 @@ set = {method.form = "off"}
 	want = map[string]study.State{"STE · 1": study.Done, "STE · 2": study.Missing, "CAGE · 1": study.Done, "CAGE · 2": study.Missing}
 	if diff := cmp.Diff(want, states(t, load(t, "tiny.toml"))); diff != "" {
 		t.Errorf("states of another study (-want +got):\n%s", diff)
+	}
+}
+
+// TestStopMinutes: a training has as long to stop as the study file says, and is told so; then it is killed.
+func TestStopMinutes(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "slow.toml", strings.Replace(fmt.Sprintf(twoCells, "out"), "parallel = 1", "parallel = 1\nstop_minutes = 0.005", 1))
+	s := load(t, "slow.toml")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		awaitFile(t, filepath.Join(s.Cells[0].Dir, "arguments"), "--lifeline=300ms")
+		cancel()
+	}()
+	script := `echo "$*" > "$(dirname "$1")/arguments"; exec sleep 100`
+	began := time.Now()
+	out, err := study.Run(ctx, s, study.RunOptions{Command: []string{"sh", "-c", script, "sh"}})
+	if took := time.Since(began); !errors.Is(err, study.ErrInterrupted) || out.Interrupted != 1 || took > 30*time.Second {
+		t.Errorf("%+v, %v after %v", out, err, took)
 	}
 }
 

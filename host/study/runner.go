@@ -23,17 +23,35 @@ type runner struct {
 	gpus  *gpus
 	began time.Time
 
+	attempts  map[string]int // of cells that had failed when the plan was made, by ID; only if the study is shared
+	surveying sync.Mutex     // held while stale runs are looked at again
+
 	mu      sync.Mutex // guards what follows, and calls of Watch
 	states  map[string]State
 	active  []*active // running cells, oldest first
 	trained int
 	worked  float64         // estimated operations of the cells that have ended
+	found   int             // cells that others have done since the plan was made
+	later   []Cell          // to be looked at again: others work on them, or on what they are made of
 	counted map[string]int  // steps of cells whose data decides how many there are, once they are known, by ID
 	stopped map[string]bool // cells that were stopped by a request of their own, by ID
 }
 
 func newRunner(s *Study, o RunOptions, p Plan) *runner {
-	return &runner{study: s, opts: o, plan: p, gpus: newGPUs(), began: time.Now(), states: statesOf(p.Results), counted: map[string]int{}, stopped: map[string]bool{}}
+	r := &runner{study: s, opts: o, plan: p, gpus: newGPUs(), began: time.Now(), states: statesOf(p.Results), counted: map[string]int{}, stopped: map[string]bool{}}
+	if !o.Share {
+		return r
+	}
+	r.attempts = map[string]int{}
+	for _, result := range p.Results {
+		switch result.State {
+		case Running:
+			r.later = append(r.later, result.Cell)
+		case Failed:
+			r.attempts[result.Cell.ID] = s.attempts(result.Cell)
+		}
+	}
+	return r
 }
 
 // run trains and evaluates the cells of the plan. Its error is about the files of the study; the error of a training is in
@@ -63,6 +81,7 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	close(queue)
 	workers.Wait()
+	r.awaitOthers(ctx)
 	stop()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
 		return cause
@@ -74,6 +93,13 @@ func (r *runner) run(ctx context.Context) error {
 func (r *runner) cell(ctx context.Context, c Cell) error {
 	if ctx.Err() != nil {
 		return nil
+	}
+	if r.opts.Share {
+		claim, err := r.claim(ctx, c)
+		if claim == nil || err != nil {
+			return err
+		}
+		defer claim.Unlock()
 	}
 	if r.stateOf(c) == Stale {
 		if err := awaitFree(ctx, r.study.dir(c).Lock()); ctx.Err() != nil {
@@ -124,7 +150,7 @@ func (r *runner) start(c Cell) error {
 	a.look()
 	a.from = a.record.Step // of the last attempt
 	r.active = append(r.active, a)
-	if err := r.study.setRunning(r.activeIDs()...); err != nil {
+	if err := r.noteActive(); err != nil {
 		r.active = r.active[:len(r.active)-1]
 		return err
 	}
@@ -143,7 +169,7 @@ func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error 
 	a.look()
 	r.worked += work(c.Config, a.record.Step-a.from)
 	r.active = slices.Delete(r.active, i, i+1)
-	err := r.study.setRunning(r.activeIDs()...)
+	err := r.noteActive()
 	result := Result{Cell: c, State: state}
 	switch state {
 	case Done:
@@ -160,12 +186,16 @@ func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error 
 	return err
 }
 
-func (r *runner) activeIDs() []string {
+// noteActive writes down which cells run, unless their claims say it. r.mu is held.
+func (r *runner) noteActive() error {
+	if r.opts.Share {
+		return nil
+	}
 	ids := []string{}
 	for _, a := range r.active {
 		ids = append(ids, a.cell.ID)
 	}
-	return ids
+	return r.study.setRunning(ids...)
 }
 
 // outcome counts the states.

@@ -3,6 +3,7 @@ package study
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -19,6 +20,8 @@ type Study struct {
 	Base string // path of the base configuration; equal to File if that is the table [base]
 	// Parallel is study.parallel, the number of cells at once; 0 leaves it to [Run].
 	Parallel int
+	// StopMinutes is study.stop_minutes: how long a training may take to save its checkpoint when it is to stop, before it is killed.
+	StopMinutes float64
 
 	Axes    []Axis
 	Cells   []Cell // the grid in order, the last axis varying fastest, then single cells
@@ -43,7 +46,9 @@ type Axis struct {
 type Cell struct {
 	// ID names the cell's directory. It consists of the cell's labels, made fit for file
 	// names, and a hash of its configuration.
-	ID     string
+	ID string
+	// Hash is that of its configuration, and of how it is quantized, in hexadecimal.
+	Hash   string
 	Labels map[string]string // one label of each axis, by the axis's name
 	Set    []Setting         // what the cell changes in the base, in order of application
 	Dir    string
@@ -169,6 +174,9 @@ const (
 
 	evaluationLog = "eval.log" // what its evaluations wrote
 )
+
+// grace is how long a process of a cell may take to stop.
+func (s *Study) grace() time.Duration { return time.Duration(s.StopMinutes * float64(time.Minute)) }
 
 // at is a path in the study's directory.
 func (s *Study) at(elem ...string) vfs.Path { return vfs.On(s.Files, s.Out).Join(elem...) }

@@ -41,12 +41,17 @@ func (osFS) SyncDir(name string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-func (osFS) Lock(name string) (Lock, error) {
+func (osFS) Lock(name string) (Lock, error) { return take(name, (*flock.Flock).TryLock) }
+
+func (osFS) LockShared(name string) (Lock, error) { return take(name, (*flock.Flock).TryRLock) }
+
+// take creates a file if necessary and takes a lock on it.
+func take(name string, try func(*flock.Flock) (bool, error)) (Lock, error) {
 	if _, err := lockFileAt(name); err != nil {
 		return nil, err
 	}
 	l := flock.New(name, flock.SetFlag(os.O_CREATE|os.O_RDONLY|syscall.O_NONBLOCK))
-	held, err := l.TryLock()
+	held, err := try(l)
 	if err != nil {
 		return nil, err
 	}

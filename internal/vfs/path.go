@@ -169,19 +169,31 @@ const LockFile = ".lock"
 // Lock locks the file, or returns [ErrLocked] at once.
 func (p Path) Lock() (Lock, error) { return p.fs().Lock(p.Name) }
 
+// LockShared takes a lock that any number may hold at the same time, or returns [ErrLocked] at once.
+func (p Path) LockShared() (Lock, error) { return p.fs().LockShared(p.Name) }
+
 // Locked reports whether anybody holds the lock on the file.
 func (p Path) Locked() (bool, error) { return p.fs().Locked(p.Name) }
 
 // AwaitLock locks the file as soon as it is free, checking every retry. If ctx ends
 // first, the error is that of ctx.
 func (p Path) AwaitLock(ctx context.Context, retry time.Duration) (Lock, error) {
+	return await(ctx, retry, p.Lock)
+}
+
+// AwaitSharedLock is [Path.AwaitLock] for a lock that others may share.
+func (p Path) AwaitSharedLock(ctx context.Context, retry time.Duration) (Lock, error) {
+	return await(ctx, retry, p.LockShared)
+}
+
+func await(ctx context.Context, retry time.Duration, take func() (Lock, error)) (Lock, error) {
 	tick := time.NewTicker(retry)
 	defer tick.Stop()
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		l, err := p.Lock()
+		l, err := take()
 		if !errors.Is(err, ErrLocked) {
 			return l, err
 		}

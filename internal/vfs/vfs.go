@@ -31,8 +31,10 @@ type FS interface {
 	// Lock creates the file if necessary and takes the one lock on it, or returns
 	// [ErrLocked] at once. The lock ends with the process, however that ends.
 	Lock(name string) (Lock, error)
-	// Locked reports whether anybody holds the lock on a file; nobody does if there is no
-	// file. While it checks, Lock may fail.
+	// LockShared is Lock, except that any number may hold such a lock at the same time; Lock fails while somebody does.
+	LockShared(name string) (Lock, error)
+	// Locked reports whether anybody holds the lock on a file that Lock takes; nobody does if
+	// there is no file. While it checks, Lock may fail.
 	Locked(name string) (bool, error)
 }
 

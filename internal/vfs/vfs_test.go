@@ -95,6 +95,38 @@ func TestLock(t *testing.T) {
 	}
 }
 
+// TestLockShared: any number shares a lock, which nobody has alone meanwhile.
+func TestLockShared(t *testing.T) {
+	path := vfs.At(t.TempDir()).Join("lock")
+	first, err := path.LockShared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := path.AwaitSharedLock(t.Context(), time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if locked, err := path.Locked(); locked || err != nil {
+		t.Errorf("a shared lock counts as one that somebody has alone: %v", err)
+	}
+	if _, err := path.Lock(); !errors.Is(err, vfs.ErrLocked) {
+		t.Errorf("a shared lock was taken alone: %v", err)
+	}
+	if err := errors.Join(first.Unlock(), second.Unlock()); err != nil {
+		t.Fatal(err)
+	}
+	alone, err := path.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := path.LockShared(); !errors.Is(err, vfs.ErrLocked) {
+		t.Errorf("a lock that somebody has alone was shared: %v", err)
+	}
+	if err := alone.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestLockOfAPipe: a named pipe in the place of a lock does not keep anybody waiting.
 func TestLockOfAPipe(t *testing.T) {
 	path := vfs.At(t.TempDir()).Join("lock")

@@ -187,6 +187,11 @@ func (f *FS) Lock(name string) (vfs.Lock, error) {
 	return get(f, Lock, name, func() (vfs.Lock, error) { return f.inner.Lock(name) })
 }
 
+// LockShared implements vfs.FS.
+func (f *FS) LockShared(name string) (vfs.Lock, error) {
+	return get(f, Lock, name, func() (vfs.Lock, error) { return f.inner.LockShared(name) })
+}
+
 // Locked implements vfs.FS.
 func (f *FS) Locked(name string) (bool, error) {
 	return get(f, Lock, name, func() (bool, error) { return f.inner.Locked(name) })
