@@ -144,6 +144,16 @@ func printStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
 	}
 }
 
+// loadResults reads a study file and the results of its cells, as readResults does.
+func loadResults(cmd *cobra.Command, file string) (*study.Study, []study.Result, error) {
+	s, err := study.Load(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	results, err := readResults(cmd, s)
+	return s, results, err
+}
+
 // readResults reads the result of each cell, stale ones marked.
 func readResults(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 	results, err := s.Results()

@@ -53,11 +53,7 @@ needed at all.`,
 		Args: exactly(1, "one study file"),
 	}
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		s, err := study.Load(args[0])
-		if err != nil {
-			return nil, err
-		}
-		results, err := readResults(cmd, s)
+		s, results, err := loadResults(cmd, args[0])
 		if err != nil {
 			return nil, err
 		}

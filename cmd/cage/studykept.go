@@ -36,11 +36,7 @@ cells that the study file does not name any more, --forget drops them.`,
 	cmd.Flags().BoolVar(&forget, "forget", false, "drop results of cells that the study file does not name any more")
 	cmd.Flags().StringVar(&out, "out", "", "`FILE` to write, or to add to (default: the study's name and .json)")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		s, err := study.Load(args[0])
-		if err != nil {
-			return nil, err
-		}
-		results, err := readResults(cmd, s)
+		s, results, err := loadResults(cmd, args[0])
 		if err != nil {
 			return nil, err
 		}

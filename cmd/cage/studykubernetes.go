@@ -63,17 +63,11 @@ func kubernetesText(s *study.Study, image, volume string, retry bool) (string, e
 	}
 	name := notInJobNames.ReplaceAllString(strings.ToLower(s.Name), "-")
 	name = strings.Trim(name[:min(len(name), longestJobName)], "-")
-	gpus := 0
-	for _, c := range s.Cells {
-		if c.Config.Device.Kind == "cuda" {
-			gpus = max(gpus, 1, c.Config.Device.Count)
-		}
-	}
 	var text strings.Builder
 	err = jobManifest.Execute(&text, map[string]any{
 		"Name": cmp.Or(name, "study"), "Cells": len(s.Cells), "Parallel": cmp.Or(s.Parallel, len(s.Cells)),
 		"Again": exitInterrupted, "Failed": exitError, "Usage": exitUsage, "Grace": fmt.Sprintf("%.0f", math.Ceil(60*s.StopMinutes)+30),
-		"Image": image, "Directory": directory, "File": s.File, "GPUs": gpus, "Volume": volume, "Retry": retry,
+		"Image": image, "Directory": directory, "File": s.File, "GPUs": study.GPUs(s.Cells), "Volume": volume, "Retry": retry,
 	})
 	return text.String(), err
 }

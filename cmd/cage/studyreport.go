@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/report"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -97,11 +96,7 @@ type writtenReport struct {
 }
 
 func writeReport(cmd *cobra.Command, file, out string) (writtenReport, error) {
-	s, err := study.Load(file)
-	if err != nil {
-		return writtenReport{}, err
-	}
-	results, err := readResults(cmd, s)
+	s, results, err := loadResults(cmd, file)
 	if err != nil {
 		return writtenReport{}, err
 	}

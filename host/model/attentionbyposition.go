@@ -119,11 +119,7 @@ func joinNatively(h attention.Heads, parts []*graph.Node, turn rotation, stored 
 }
 
 func shapeOfJoined(h attention.Heads, stored dtypes.DType) shapes.Shape {
-	columns := 0
-	for _, p := range h.Parts {
-		columns += p.Heads * h.Size
-	}
-	return shapes.Make(stored, h.Batch*h.Context, columns)
+	return shapes.Make(stored, h.Batch*h.Context, h.Columns())
 }
 
 // elementsOf are the elements of tensors of float32.

@@ -45,8 +45,8 @@ func hasNativeGate(a, b *graph.Node) bool {
 	return lower.ByRows(a.Graph()) && onepass.HasGates() && short(a) && short(b)
 }
 
-// nativeGate is [swiGLU] in one pass, for operands that are stored in bfloat16. So are the result and the adjoints. If the operands are
-// known as products, the gradients are those of their operands, and no sum of two adjoints has a pass of its own.
+// nativeGate is [swiGLU] in one pass, for operands that are stored in bfloat16. So are the result and the adjoints. The gradients are
+// those of what the operands are products of, so that no sum of two adjoints has a pass of its own.
 func nativeGate(a, b *graph.Node, of *gateOperands) *graph.Node {
 	short := shapes.Make(dtypes.BFloat16, a.Shape().Dimensions...)
 	operands := []*graph.Node{engine.ShortOperand(a), engine.ShortOperand(b)}
@@ -57,22 +57,14 @@ func nativeGate(a, b *graph.Node, of *gateOperands) *graph.Node {
 		gate(in).Values(out[0].Flat.([]uint16), parallel)
 		return nil
 	}}.Call(operands...)
-	inputs := []*graph.Node{a, b}
-	if of != nil {
-		inputs = []*graph.Node{of.x, of.w1, of.w2}
-	}
-	return autodiff.Custom(toFloat32(y[0]), inputs, func(dy *graph.Node) []*graph.Node {
+	return autodiff.Custom(toFloat32(y[0]), []*graph.Node{of.x, of.w1, of.w2}, func(dy *graph.Node) []*graph.Node {
 		d := toBFloat16(engine.ShortOperand(dy))
 		adjoints := engine.Native{Name: "adjoints of a gate", Outputs: []shapes.Shape{short, short}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 			gate(in).Adjoints(out[0].Flat.([]uint16), out[1].Flat.([]uint16), in[2].Flat.([]uint16), parallel)
 			return nil
 		}}.Call(append(operands, d)...)
-		da, db := toFloat32(adjoints[0]), toFloat32(adjoints[1])
-		if of == nil {
-			return []*graph.Node{da, db}
-		}
-		dx, dw1 := linearGradients(da, of.x, of.w1)
-		dx, dw2 := addLinearGradients(dx, db, of.x, of.w2)
+		dx, dw1 := linearGradients(toFloat32(adjoints[0]), of.x, of.w1)
+		dx, dw2 := addLinearGradients(dx, toFloat32(adjoints[1]), of.x, of.w2)
 		return []*graph.Node{dx, dw1, dw2}
 	})
 }

@@ -87,7 +87,7 @@ func swiGLU(a, b *graph.Node, of *gateOperands) *graph.Node {
 		}
 		source := lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward, Backward: backward,
 			Adjoint: func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}
-		if hasNativeGate(a, b) {
+		if of != nil && hasNativeGate(a, b) {
 			source.Alone = func() *graph.Node { return nativeGate(a, b, of) }
 		}
 		source.AttachTo(y)

@@ -44,19 +44,26 @@ func (c Cell) steps() int {
 // work estimates the operations of some steps of a run.
 func work(c *config.Config, steps int) float64 { return stepFLOPs(c) * float64(max(0, steps)) }
 
+// GPUs is the number of GPUs that the cell which needs most of them needs; 0 if none needs any.
+func GPUs(cells []Cell) (count int) {
+	for _, c := range cells {
+		if c.Config.Device.Kind == "cuda" {
+			count = max(count, 1, c.Config.Device.Count)
+		}
+	}
+	return count
+}
+
 // share divides the cores among cells: it returns how many cells run at once, and how many
 // threads each has. parallel is the number of cells at once that was requested; 0 means the
 // number that suits the largest cell: on GPUs as many as have GPUs of their own.
 func share(cells []Cell, cores, gpus, parallel int) (atOnce, threads int) {
 	threads = 1
-	count := 0 // of the GPUs of a cell
 	for _, c := range cells {
 		need := min(float64(cores), stepFLOPs(c.Config)/coreFLOPs)
 		threads = max(threads, int(need), c.Config.Device.Threads)
-		if c.Config.Device.Kind == "cuda" {
-			count = max(count, 1, c.Config.Device.Count)
-		}
 	}
+	count := GPUs(cells)
 	switch {
 	case parallel > 0:
 	case count > 0:

@@ -236,10 +236,7 @@ func (p *Plan) store(s *backward, g *gradient, part, batch, head, from, to int, 
 
 // write writes rows of a head at positions from one on, turned back.
 func (j *Joined) write(r *rows, x []float32, part, head, batch, position int) {
-	h, column := j.Heads, head*j.Heads.Size
-	for _, before := range h.Parts[:part] {
-		column += before.Heads * h.Size
-	}
+	h := j.Heads
 	if h.Parts[part].Turned {
 		y, half := r.turned[:len(x)], h.Size/2
 		piece := len(x) // what turns by one list of angles: coordinates that are neighbours are so in all rows
@@ -252,5 +249,7 @@ func (j *Joined) write(r *rows, x []float32, part, head, batch, position int) {
 		}
 		x = y
 	}
-	r.copyTo(j.Elements.From((batch*h.Context+position)*h.columns()+column), h.columns(), x, h.Size)
+	columns := h.Columns()
+	at := (batch*h.Context+position)*columns + h.column(part) + head*h.Size
+	r.copyTo(j.Elements.From(at), columns, x, h.Size)
 }

@@ -99,7 +99,7 @@ func (n *numbers) written() {
 
 // each calls f with the heads of each token, in their part and in the matrix, and with their angles if they are turned.
 func (h *Heads) each(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int)), f func(part, joined *numbers, cos, sin []float32)) error {
-	tokens, columns := h.Batch*h.Context, h.columns()
+	tokens, columns := h.Batch*h.Context, h.Columns()
 	if len(parts) != len(h.Parts) {
 		return fmt.Errorf("%d parts of heads, want %d", len(parts), len(h.Parts))
 	}
@@ -133,10 +133,13 @@ func (h *Heads) each(parts []matmul.Elements, joined matmul.Elements, cos, sin [
 	return nil
 }
 
-// columns is the number of columns of the matrix.
-func (h *Heads) columns() (n int) {
-	for _, p := range h.Parts {
-		n += p.Heads * h.Size
+// Columns is the number of columns of the matrix.
+func (h *Heads) Columns() int { return h.column(len(h.Parts)) }
+
+// column is the first column of a part.
+func (h *Heads) column(part int) (n int) {
+	for _, before := range h.Parts[:part] {
+		n += before.Heads * h.Size
 	}
 	return n
 }
@@ -148,8 +151,8 @@ func (h *Heads) check(joined matmul.Elements, cos, sin []float32) error {
 			return fmt.Errorf("turning heads of size %d at %d positions with %d cosines and %d sines", h.Size, h.Context, len(cos), len(sin))
 		}
 	}
-	if joined.Len() != h.Batch*h.Context*h.columns() {
-		return fmt.Errorf("a matrix of %d tokens and %d columns with %d elements", h.Batch*h.Context, h.columns(), joined.Len())
+	if joined.Len() != h.Batch*h.Context*h.Columns() {
+		return fmt.Errorf("a matrix of %d tokens and %d columns with %d elements", h.Batch*h.Context, h.Columns(), joined.Len())
 	}
 	return nil
 }

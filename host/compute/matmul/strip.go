@@ -1,8 +1,6 @@
 package matmul
 
-import (
-	"unsafe"
-)
+import "unsafe"
 
 // A strip is a column of tiles, one below the other: panels of the left operand times one panel of the right one.
 type strip struct {
@@ -43,11 +41,7 @@ func (k tileKernel) tileByTile(f *format, s *strip) {
 		if from != nil {
 			addRows(s.tile, f.columns, from, s.fromStride, f.rows, f.columns, f.integers)
 		}
-		if s.short != nil {
-			f.narrow(s.short[at:], s.stride, s.tile, f.columns, f.rows, f.columns)
-		} else {
-			copyRows(s.sums[at:], s.stride, s.tile, f.columns, f.rows, f.columns)
-		}
+		f.store(s.tile, s.sums, s.short, at, s.stride, f.rows, f.columns)
 	}
 }
 
@@ -68,9 +62,14 @@ func addRows(sums []uint32, stride int, x []uint32, xStride, rows, columns int, 
 	}
 }
 
-func copyRows(to []uint32, stride int, from []uint32, fromStride, rows, columns int) {
+// store takes rows of a tile in memory to where the results are from one on: rounded to short, or if that is nil, to sums.
+func (f *format) store(tile, sums []uint32, short []uint16, at, stride, rows, columns int) {
+	if short != nil {
+		f.narrow(short[at:], stride, tile, f.columns, rows, columns)
+		return
+	}
 	for r := range rows {
-		copy(to[r*stride:][:columns], from[r*fromStride:])
+		copy(sums[at+r*stride:][:columns], tile[r*f.columns:])
 	}
 }
 
@@ -158,9 +157,5 @@ func (o *rightPart) tile(left []uint32, row, rows, column, columns int, d *desti
 			addRows(w.tile, f.columns, asWords(o.out.Addend[at:]), n, rows, columns, false)
 		}
 	}
-	if d.short != nil {
-		f.narrow(d.short[at:], n, w.tile, f.columns, rows, columns)
-	} else {
-		copyRows(d.sums[at:], n, w.tile, f.columns, rows, columns)
-	}
+	f.store(w.tile, d.sums, d.short, at, n, rows, columns)
 }
