@@ -19,7 +19,7 @@ type kernel struct {
 	multiply func(w *writer, left, right, sum int)
 	unrolled int
 	// narrow rounds the sums of a row to bfloat16, and leaves them in a register; it uses registers from Z24 on, which prepareNarrow fills
-	// before. A kernel for one tile and one of integers has none.
+	// before. Kernels for single tiles, and those of integers, have none.
 	narrow        func(w *writer, low, high int) (register string)
 	prepareNarrow func(w *writer)
 	strips        bool // multiplies strips: tiles one below the other

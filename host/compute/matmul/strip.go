@@ -22,7 +22,7 @@ type strip struct {
 // up as many words as steps says before it widens.
 type tileKernel func(words, steps int, a, b, c []uint32, stride int, accumulate bool)
 
-// tileByTile makes the kernel of a format of one for its tiles.
+// tileByTile computes a strip with a kernel that multiplies one tile at a time.
 func (k tileKernel) tileByTile(f *format, s *strip) {
 	for i := range s.tiles {
 		left, from, at := s.left[i*s.apart:], s.from, i*f.rows*s.stride
@@ -81,7 +81,7 @@ type destination struct {
 	finishes bool     // they are complete, and become results by [finish]
 }
 
-// destination is that of sums that begin with the first words of all, and end with the last.
+// destination says where sums over some words go: first, if these begin with the first word of all, and last, if they end with the last.
 func (r *run) destination(first, last bool) (d destination) {
 	finishes := r.finishes()
 	switch {
@@ -102,7 +102,7 @@ func (r *run) destination(first, last bool) (d destination) {
 	return d
 }
 
-// finishes tells whether sums are not yet results, but for what is added to them.
+// finishes tells whether more is done to complete sums than to add to them: integers become floats, and scales multiply.
 func (r *run) finishes() bool {
 	return r.format.integers || r.scales.Rows != nil || r.scales.Columns != nil
 }
