@@ -1,6 +1,6 @@
 // Command kernelgen writes the assembler of host/compute/matmul: kernels that multiply panels of words, a transposition, and
-// loops that measure instructions. The kernels are one loop with other instructions in it, and one instruction is unknown to
-// Go's assembler.
+// loops that measure instructions. The kernels are one loop with other instructions in it, and some instructions are unknown
+// to Go's assembler.
 //
 //	go run ./tools/kernelgen host/compute/matmul
 package main
@@ -29,7 +29,8 @@ func files() map[string][]byte {
 	return map[string][]byte{
 		"kernels_avx2_amd64.s":   assembler(floats256, pairs256, quads256, transpositions, acrossAll, rounded, prefetch, finish),
 		"kernels_avx512_amd64.s": assembler(floats512, halves512, quads512, upperHalves, transpositions512, acrossAll512, shifted512, columnSums512),
-		"peaks_amd64.s":          assembler(peaks),
+		"kernels_amx_amd64.s":    assembler(amxKernels, tileShapes, upperHalves, tiledPackers),
+		"peaks_amd64.s":          assembler(peaks, peaksAMX, tileShapes, peakNumbers),
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,7 +48,9 @@ func TestEncoding(t *testing.T) {
 	}
 }
 
-var encoded = regexp.MustCompile(`LONG \$0x([0-9a-f]{8}); WORD \$0x([0-9a-f]{4}) // (\w+) Z(\d+), Z(\d+), Z(\d+)`)
+var encoded = regexp.MustCompile(`// (\w+) Z(\d+), Z(\d+), Z(\d+)`)
+
+var directive = regexp.MustCompile(`(?:LONG|WORD|BYTE) \$0x([0-9a-f]+)`)
 
 // TestEncodingsByAssembler asks GNU as, where there is one, for all registers.
 func TestEncodingsByAssembler(t *testing.T) {
@@ -57,6 +60,17 @@ func TestEncodingsByAssembler(t *testing.T) {
 		}
 	}
 	var source, want bytes.Buffer
+	number := func(instruction string) {
+		for _, m := range directive.FindAllStringSubmatch(instruction, -1) {
+			for i := len(m[1]) - 2; i >= 0; i -= 2 {
+				b, err := strconv.ParseUint(m[1][i:i+2], 16, 8)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want.WriteByte(byte(b))
+			}
+		}
+	}
 	for to := range 32 {
 		for i := range 64 {
 			first, second := i/2, (i/2*7+to)%32
@@ -65,16 +79,32 @@ func TestEncodingsByAssembler(t *testing.T) {
 				instruction = vcvtne2ps2bf16(to, first, second)
 			}
 			m := encoded.FindStringSubmatch(instruction)
-			for _, number := range m[1:3] {
-				for i := len(number) - 2; i >= 0; i -= 2 {
-					b, err := strconv.ParseUint(number[i:i+2], 16, 8)
-					if err != nil {
-						t.Fatal(err)
+			number(instruction)
+			source.WriteString(strings.ToLower(m[1]) + " %zmm" + m[2] + ", %zmm" + m[3] + ", %zmm" + m[4] + "\n")
+		}
+	}
+	for tile := range 8 {
+		number(tileZero(tile))
+		fmt.Fprintf(&source, "tilezero %%tmm%d\n", tile)
+		for i := range 64 {
+			left, right := i/8, i%8
+			number(tdpbf16ps(tile, left, right))
+			number(tdpbssd(tile, left, right))
+			fmt.Fprintf(&source, "tdpbf16ps %%tmm%d, %%tmm%d, %%tmm%d\ntdpbssd %%tmm%[1]d, %%tmm%d, %%tmm%d\n", right, left, tile)
+		}
+		for base := range numbers {
+			for step := range numbers {
+				// The assembler would take fewer bytes for a small offset.
+				number(tileLoad(tile, base, step, -4096))
+				number(tileStore(tile, base, step, 1<<20))
+				name := func(r string) string {
+					if r[0] == 'R' {
+						return strings.ToLower(r)
 					}
-					want.WriteByte(byte(b))
+					return "r" + strings.ToLower(r)
 				}
+				fmt.Fprintf(&source, "tileloadd -4096(%%%s,%%%s,1), %%tmm%d\ntilestored %%tmm%[3]d, 0x100000(%%%[1]s,%%%[2]s,1)\n", name(base), name(step), tile)
 			}
-			source.WriteString(strings.ToLower(m[3]) + " %zmm" + m[4] + ", %zmm" + m[5] + ", %zmm" + m[6] + "\n")
 		}
 	}
 	dir := t.TempDir()

@@ -176,7 +176,7 @@ type across512 struct {
 	per     int // rows in a word
 	load    string
 	prepare func(w *writer)
-	combine func(w *writer) // makes a word in Z0 of Z0 … Z3
+	combine func(w *writer, in []string, to string) // makes words of registers; it uses Z16 and Z17
 }
 
 // Registers are those of an [across]. The masks K1 and K2 say which columns of a vector are there; the others become zero. For panels of
@@ -217,7 +217,7 @@ func (a across512) write(w *writer, shape shape512) {
 		for i, row := range rows {
 			w.line("%s.Z %d(BX)%s, K%d, Z%d", a.load, v*a.size, row, 1+v/16, i)
 		}
-		a.combine(w)
+		a.combine(w, []string{"Z0", "Z1", "Z2", "Z3"}, "Z0")
 		if shape.width < 16 {
 			w.line("VMOVDQU32 Z0, K3, (DX)") // fours has set K3
 		} else {
@@ -281,7 +281,7 @@ func (a across512) fours(w *writer) {
 			w.line("%s %d(R14)%s, K%d, Z%d", load, -p.lane*a.size, row, p.mask, i)
 		}
 		if n%2 == 1 {
-			a.combine(w)
+			a.combine(w, []string{"Z0", "Z1", "Z2", "Z3"}, "Z0")
 			w.line("VMOVDQU32 Z0, %d(DX)", 64*(n/2))
 		}
 	}
@@ -303,31 +303,34 @@ func (a across512) fours(w *writer) {
 	w.line("JZ done")
 }
 
+var acrosses512 = []across512{
+	{name: "acrossWords", size: 4, per: 1, load: "VMOVDQU32", prepare: func(*writer) {}, combine: func(*writer, []string, string) {}},
+	{name: "acrossRounded", size: 4, per: 1, load: "VMOVDQU32", prepare: roundingConstants512, combine: func(w *writer, in []string, _ string) { round512(w, in[0], "Z16") }},
+	{name: "acrossWidened", size: 2, per: 1, load: "VPMOVZXWD", prepare: func(*writer) {}, combine: func(w *writer, in []string, to string) {
+		w.line("VPSLLD $16, %s, %s", in[0], to)
+	}},
+	{name: "acrossRoundedHalves", size: 4, per: 2, load: "VMOVDQU32", prepare: roundingConstants512, combine: func(w *writer, in []string, to string) {
+		roundUpper512(w, in[0], "Z16")
+		roundUpper512(w, in[1], "Z17")
+		w.line("VPSRLD $16, Z16, %s", to)
+		w.line("VPTERNLOGD $0xf8, %s, Z17, %s", upper512, to) // to or Z17 and upper
+	}},
+	{name: "acrossHalves", size: 2, per: 2, load: "VPMOVZXWD", prepare: func(*writer) {}, combine: func(w *writer, in []string, to string) {
+		w.line("VPSLLD $16, %s, %[1]s", in[1])
+		w.line("VPORD %s, %s, %s", in[1], in[0], to)
+	}},
+	{name: "acrossQuads", size: 1, per: 4, load: "VPMOVZXBD", prepare: func(*writer) {}, combine: func(w *writer, in []string, to string) {
+		for i := 1; i < 4; i++ {
+			w.line("VPSLLD $%d, %s, %[2]s", 8*i, in[i])
+		}
+		w.line("VPORD %s, %s, %s", in[1], in[0], to)
+		w.line("VPTERNLOGD $0xfe, %s, %s, %s", in[2], in[3], to) // or
+	}},
+}
+
 func acrossAll512(w *writer) {
-	nothing := func(*writer) {}
 	for _, shape := range shapes512 {
-		for _, a := range []across512{
-			{name: "acrossWords", size: 4, per: 1, load: "VMOVDQU32", prepare: nothing, combine: nothing},
-			{name: "acrossRounded", size: 4, per: 1, load: "VMOVDQU32", prepare: roundingConstants512, combine: func(w *writer) { round512(w, "Z0", "Z16") }},
-			{name: "acrossWidened", size: 2, per: 1, load: "VPMOVZXWD", prepare: nothing, combine: func(w *writer) { w.line("VPSLLD $16, Z0, Z0") }},
-			{name: "acrossRoundedHalves", size: 4, per: 2, load: "VMOVDQU32", prepare: roundingConstants512, combine: func(w *writer) {
-				roundUpper512(w, "Z0", "Z16")
-				roundUpper512(w, "Z1", "Z17")
-				w.line("VPSRLD $16, Z16, Z0")
-				w.line("VPTERNLOGD $0xf8, %s, Z17, Z0", upper512) // Z0 or Z17 and upper
-			}},
-			{name: "acrossHalves", size: 2, per: 2, load: "VPMOVZXWD", prepare: nothing, combine: func(w *writer) {
-				w.line("VPSLLD $16, Z1, Z1")
-				w.line("VPORD Z1, Z0, Z0")
-			}},
-			{name: "acrossQuads", size: 1, per: 4, load: "VPMOVZXBD", prepare: nothing, combine: func(w *writer) {
-				for i := 1; i < 4; i++ {
-					w.line("VPSLLD $%d, Z%d, Z%[2]d", 8*i, i)
-				}
-				w.line("VPORD Z1, Z0, Z0")
-				w.line("VPTERNLOGD $0xfe, Z2, Z3, Z0") // or
-			}},
-		} {
+		for _, a := range acrosses512 {
 			a.write(w, shape)
 		}
 	}

@@ -1,5 +1,10 @@
 package main
 
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
 // peaks writes a loop for each instruction to be measured: twelve independent sums, which is enough for a latency of
 // five and two multipliers.
 func peaks(w *writer) {
@@ -35,4 +40,40 @@ func peaks(w *writer) {
 		w.line("VZEROUPPER")
 		w.line("RET")
 	}
+}
+
+// peaksAMX writes the same for tiles: four independent sums, as the kernels have, three times. Operands are no zeros, with which the
+// processor needs less power, and so is faster than with any other numbers.
+func peaksAMX(w *writer) {
+	for _, k := range []struct {
+		name    string
+		product func(sum, left, right int) string
+	}{{"peakHalvesAMX", tdpbf16ps}, {"peakQuadsAMX", tdpbssd}} {
+		w.function(k.name+"(n int)", k.name, 8)
+		w.line("MOVQ n+0(FP), CX")
+		configureTiles(w) // and makes them zero
+		w.line("LEAQ peakNumbers<>(SB), SI")
+		w.line("MOVQ $64, AX")
+		for tile := 4; tile < 8; tile++ {
+			w.line("%s", tileLoad(tile, "SI", "AX", 0))
+		}
+		w.label("loop")
+		for i := range 12 {
+			w.line("%s", k.product(i%4, 6+i%4/2, 4+i%2))
+		}
+		w.line("DECQ CX")
+		w.line("JNZ loop")
+		releaseTiles(w)
+		w.line("RET")
+	}
+}
+
+// peakNumbers writes a tile of numbers of both signs, around 1 in bfloat16.
+func peakNumbers(w *writer) {
+	w.WriteString("\n")
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range tileBytes / 4 {
+		fmt.Fprintf(w, "DATA peakNumbers<>+%d(SB)/4, $0x%08x\n", 4*i, 0x3f003f00|r.Uint32()&0x80ff80ff)
+	}
+	fmt.Fprintf(w, "GLOBL peakNumbers<>(SB), RODATA|NOPTR, $%d\n", tileBytes)
 }

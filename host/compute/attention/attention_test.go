@@ -254,8 +254,10 @@ func TestReference(t *testing.T) {
 								t.Errorf("output %d: relative error %.2g", i, apart)
 							}
 						}
-						// The instruction for bfloat16 adds up in an order of its own.
-						kind := fmt.Sprint(arithmetic, arithmetic == matmul.BFloat16 && tier.HasBFloat16())
+						kind := arithmetic.String()
+						if arithmetic == matmul.BFloat16 && tier.HasBFloat16() {
+							kind = tier.Name() // instructions for bfloat16 add up in orders of their own
+						}
 						if first[kind] == nil {
 							first[kind] = got
 						}

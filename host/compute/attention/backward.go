@@ -166,9 +166,11 @@ func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, 
 	panels := divideUp(n-i, height)
 	s.Multiply(panels, size, s.queryRows[i*size:], height*size, s.keyColumns[key*size:], s.weights[i*width:], width, false)
 	s.Multiply(panels, size, s.dRows[i*size:], height*size, s.valueColumns[key*size:], s.dScores[i*width:], width, false)
-	weights, dScores := s.weights[first*width:n*width], s.dScores[first*width:n*width]
-	p.hideKeys(weights, g.Segments, batch, from+first, to, key)
-	loops.ExpRows(weights, dScores, p.scale, logs[first:], s.means[first:n], p.form)
+	weights, dScores, seen := s.weights[first*width:], s.dScores[first*width:], (n-first)*width
+	p.hideKeys(weights[:seen], g.Segments, batch, from+first, to, key)
+	loops.ExpRows(weights[:seen], dScores[:seen], p.scale, logs[first:], s.means[first:n], p.form)
+	p.pad(weights, n-first)
+	p.pad(dScores, n-first)
 	all, before := words(n), words(first)
 	at, elements := key*p.padded, p.padded/height
 	s.Multiply(elements, all-before, s.dAcross[before*height:], height*all, weights, s.dValue[at:], width, true)

@@ -90,8 +90,9 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed matmul
 		s.largest[i] *= p.scale
 	}
 	loops.ExpColumns(weights, p.scale, s.largest, s.sums, p.form)
+	p.pad(s.weights, keys)
 
-	s.Multiply(p.padded/height, p.panels.Words(keys), s.values, height*p.panels.Words(to), weights, s.result, width, false)
+	s.Multiply(p.padded/height, p.panels.Words(keys), s.values, height*p.panels.Words(to), s.weights, s.result, width, false)
 	for i := range queries {
 		logs[(batch*p.Heads+head)*p.Context+query+i] = s.largest[i] + float32(math.Log(float64(s.sums[i])))
 		s.sums[i] = 1 / s.sums[i]
@@ -104,6 +105,17 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed matmul
 	rows := s.rows.float[:queries*p.Size]
 	loops.Transpose(rows, p.Size, s.result, width, p.Size, queries, s.sums)
 	s.rows.copyTo(mixed.From(at), stride, rows, p.Size)
+}
+
+// pad makes zero what a block for so many elements lacks of the words that products take.
+func (p *Plan) pad(block []float32, elements int) {
+	words := elements
+	if p.panels.Pairs() {
+		words = divideUp(elements, 2)
+	}
+	if all := p.panels.Words(elements); words < all {
+		clear(block[words*p.width : all*p.width])
+	}
 }
 
 // rows is memory for positions of a head, as many as a panel is wide.

@@ -61,26 +61,43 @@ func (o *rightPart) pack(word, end, panel, panels int, w *workspace) {
 	}
 }
 
-// multiply multiplies some rows of the left operand, which it packs, by some panels.
+// multiply multiplies some rows of the left operand, which it packs, by some panels. Of the left operand it packs as many words as
+// there is room for, and completes the sums over them for one panel after the other.
 func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
-	f := o.format
+	f, step := o.format, o.run.block
 	padded := roundUp(rows, f.rows)
+	group := max(1, f.cut.left/(padded*step)) * step
 	w.finish = o.scaling()
-	for word := 0; word == 0 || word < o.part.words; word += o.run.block {
-		packed, depth := o.packedBlock(word)
-		left := w.left.get(padded*depth + 8)
-		w.source = source{view: &o.left, base: o.left.batch.at(o.product), row: row, rows: rows, height: f.rows}
-		w.source.first, w.source.count = o.elements(word, depth)
-		f.pack(left, o.leftElements, &w.source, &w.stage)
-		if f.unsigned {
-			f.shift(left[:padded*depth], o.offset)
+	for first := 0; first == 0 || first < o.part.words; first += group {
+		end := min(first+group, o.part.words)
+		left := w.left.get(padded*(end-first) + 8)
+		for word := first; word < end; word += step {
+			w.source = source{view: &o.left, base: o.left.batch.at(o.product), row: row, rows: rows, height: f.rows, tiled: f.tiled}
+			depth := min(step, end-word)
+			w.source.first, w.source.count = o.elements(word, depth)
+			packed := left[padded*(word-first):]
+			f.pack(packed, o.leftElements, &w.source, &w.stage)
+			if f.unsigned {
+				f.shift(packed[:padded*depth], o.offset)
+			}
 		}
-		left = left[:padded*depth]
-		d := o.destination(o.part.first && word == 0, o.part.last && word+depth == o.part.words)
-		size := f.columns * depth
 		for j := panel; j < panel+panels && j*f.columns < o.part.columns; j++ {
-			right, ahead := packed[j*size:][:size], packed[(j+1)*size:]
-			o.multiplyBlock(left, right, ahead[:min(size, len(ahead))], depth, row, rows, j*f.columns, &d, w)
+			for word := first; word == first || word < end; word += step {
+				packed, depth := o.packedBlock(word)
+				size := f.columns * depth
+				b := block{row: row, rows: rows, column: j * f.columns, depth: depth, left: left[padded*(word-first):], right: packed[j*size:][:size]}
+				b.columns = min(o.part.columns-b.column, f.columns)
+				if word+depth < end {
+					next, depth := o.packedBlock(word + depth)
+					b.ahead = next[j*f.columns*depth:][:f.columns*depth]
+				} else {
+					next, depth := o.packedBlock(first)
+					b.ahead = next[min((j+1)*f.columns*depth, len(next)):]
+					b.ahead = b.ahead[:min(f.columns*depth, len(b.ahead))]
+				}
+				o.destination(&b, word == first, word+depth >= end, o.part.first && word == 0, o.part.last && word+depth == o.part.words, w)
+				o.multiplyBlock(&b, w)
+			}
 		}
 	}
 }

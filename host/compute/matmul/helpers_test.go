@@ -186,10 +186,10 @@ func TestBytes(t *testing.T) {
 func TestKernelsCheck(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		for _, f := range append([]*format{tier.bfloat16, tier.float32}, tier.codes...) {
-			tile := f.rows * f.columns
+			tile, words := f.rows*f.columns, f.words(5*f.per)
 			for i := range 5 {
-				s := &strip{words: 5, tiles: 2, steps: 1, apart: 5 * f.rows, stride: f.columns, fromStride: f.columns, tile: make([]uint32, tile)}
-				s.left, s.right, s.from, s.sums = make([]uint32, 10*f.rows), make([]uint32, 5*f.columns), make([]uint32, 2*tile), make([]uint32, 2*tile)
+				s := &strip{words: words, tiles: 2, steps: 1, apart: words * f.rows, stride: f.columns, fromStride: f.columns, tile: make([]uint32, tile)}
+				s.left, s.right, s.from, s.sums = make([]uint32, 2*words*f.rows), make([]uint32, words*f.columns), make([]uint32, 2*tile), make([]uint32, 2*tile)
 				if i == 4 {
 					if f.integers {
 						continue

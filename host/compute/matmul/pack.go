@@ -4,9 +4,9 @@ import "unsafe"
 
 // Sizes of the stages between operands and panels, so that they stay in the first cache.
 const (
-	stageWords   = 4096 // of all rows
-	alongWords   = 128  // of each of up to 32 rows
-	acrossWords  = 16   // words along the sums at a time
+	stageWords   = 4096      // of all rows
+	alongWords   = 128       // of each of up to 32 rows
+	acrossWords  = tileWords // words along the sums at a time
 	acrossLength = stageWords / acrossWords
 
 	acrossColumns = 144 // that are packed straight at a time: pieces of memory that are long, but not too many panels to write
@@ -32,10 +32,31 @@ type source struct {
 	row, rows    int
 	first, count int // of the contracted elements
 	height       int // rows of a panel
+	tiled        bool
 }
 
+// tileWords is how many words along the sums a tile has; tileSize is the size of the largest block of sums that a kernel computes.
+const (
+	tileWords = 16
+	tileSize  = 32 * 32
+)
+
 // words is how many words along the sums the panels have.
-func (f *format) words(elements int) int { return (elements + f.per - 1) / f.per }
+func (f *format) words(elements int) int {
+	words := divideUp(elements, f.per)
+	if f.tiled {
+		return roundUp(words, tileWords)
+	}
+	return words
+}
+
+// unit is the number of words that kernels multiply multiples of, where there are as many.
+func (f *format) unit() int {
+	if f.tiled {
+		return tileWords
+	}
+	return 8
+}
 
 // pack packs into consecutive panels; rows and elements that are missing in the last ones are zero. It may overwrite the
 // seven words behind the last panel if its height is no multiple of eight.
@@ -70,7 +91,11 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 	for row := 0; row < s.rows; row += s.height {
 		panel := dst[row*total:]
 		done := 0
-		if whole := s.count / f.per &^ 7; p.straightAlong != nil && whole > 0 && s.straight(row, p.exact) {
+		straight, unit := p.straightAlong, 8
+		if s.tiled {
+			straight, unit = p.tiledAlong, tileWords
+		}
+		if whole := s.count / f.per / unit * unit; straight != nil && whole > 0 && s.straight(row, p.exact) {
 			ld := s.view.cross.stride
 			from := (s.row+row)*ld + s.first
 			if row+s.height < s.rows {
@@ -82,7 +107,7 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 				at := &src[from+s.height*ld]
 				f.prefetch(unsafe.Pointer(at), ld*size, min(s.height, s.rows-row-s.height), reach)
 			}
-			p.straightAlong(panel, s.height, src[from:], ld, whole)
+			straight(panel, s.height, src[from:], ld, whole)
 			done = whole
 		}
 		for w := done; w < total; w += alongWords {
@@ -97,7 +122,20 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 					clear(to)
 				}
 			}
-			f.transpose(panel[w*s.height:], s.height, words[:], alongWords, n)
+			if s.tiled {
+				tile(panel[w*s.height:], s.height, words[:], n)
+			} else {
+				f.transpose(panel[w*s.height:], s.height, words[:], alongWords, n)
+			}
+		}
+	}
+}
+
+// tile copies words of rows, which lie alongWords apart, to a tiled panel.
+func tile(dst []uint32, height int, words []uint32, n int) {
+	for w := 0; w < n; w += tileWords {
+		for r := range height {
+			*(*[tileWords]uint32)(dst[w*height+r*tileWords:]) = *(*[tileWords]uint32)(words[r*alongWords+w:])
 		}
 	}
 }
@@ -115,9 +153,12 @@ func (s *source) straight(row int, exact bool) bool {
 
 // packAcross packs what lies together in memory across the rows: straight where whole vectors can be read, else staged.
 func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *stage, elements []T, slices *[4][]T) {
-	total, whole := f.words(s.count), s.count/f.per
+	total, whole, pack := f.words(s.count), s.count/f.per, p.straightAcross
+	if s.tiled {
+		whole, pack = whole/tileWords*tileWords, p.tiledAcross
+	}
 	straight := 0 // rows
-	if p.straightAcross != nil && whole > 0 && s.view.cross.table == nil && s.view.contracted.table == nil {
+	if pack != nil && whole > 0 && s.view.cross.table == nil && s.view.contracted.table == nil {
 		if p.exact {
 			straight = s.rows
 		} else if spare := s.view.cross.size - s.row - roundUp(s.height, 8); spare >= 0 {
@@ -133,7 +174,7 @@ func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 	ld := s.view.contracted.stride
 	for i := 0; i < straight; i += group {
 		n := min(group, straight-i)
-		p.straightAcross(dst[i*total:], s.height*total, s.height, n, src[s.first*ld+s.row+i:], ld, whole)
+		pack(dst[i*total:], s.height*total, s.height, n, src[s.first*ld+s.row+i:], ld, whole)
 		if whole < total {
 			packStaged(f, p, dst, src, s, i, i+n, whole, st, elements, slices)
 		}
@@ -168,11 +209,24 @@ func packStaged[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 				clear(words[n:padded])
 			}
 			for r := 0; r < padded; r += s.height {
-				distribute(dst[(row+r)*total+w*s.height:], s.height, st.words[r:], chunk)
+				if to, words := dst[(row+r)*total+w*s.height:], st.words[r:]; s.tiled {
+					turn(to, s.height, words)
+				} else {
+					distribute(to, s.height, words, chunk)
+				}
 			}
 		}
 	}
 	*slices = [4][]T{}
+}
+
+// turn copies the columns of a stage to the rows of a tile of a panel.
+func turn(dst []uint32, height int, words []uint32) {
+	for r := range height {
+		for w := range tileWords {
+			dst[r*tileWords+w] = words[w*acrossLength+r]
+		}
+	}
 }
 
 // distribute copies rows of a stage to a panel. Copies of a known length are a few instructions.

@@ -39,7 +39,7 @@ func (p *Panels) Columns() int { return p.format.columns }
 type Multiplier struct {
 	format *format
 	strip  strip
-	tile   [12 * 32]uint32
+	tile   [tileSize]uint32
 }
 
 // Multiplier makes one.
@@ -75,21 +75,22 @@ type Packing struct {
 	format *format
 	view   view
 	height int
+	tiled  bool
 }
 
 // Left describes a left operand: its rows and its contracted elements.
 func (p *Panels) Left(rows, contracted Axis) (*Packing, error) {
-	return p.packing("left", p.format.rows, rows, contracted)
+	return p.packing("left", p.format.rows, p.format.tiled, rows, contracted)
 }
 
 // Right describes a right operand: its columns and its contracted elements.
 func (p *Panels) Right(columns, contracted Axis) (*Packing, error) {
-	return p.packing("right", p.format.columns, columns, contracted)
+	return p.packing("right", p.format.columns, false, columns, contracted)
 }
 
-func (p *Panels) packing(which string, height int, cross, contracted Axis) (*Packing, error) {
+func (p *Panels) packing(which string, height int, tiled bool, cross, contracted Axis) (*Packing, error) {
 	v, err := newView(which, Layout{Cross: []Axis{cross}, Contracted: []Axis{contracted}})
-	return &Packing{p.format, v, height}, err
+	return &Packing{p.format, v, height, tiled}, err
 }
 
 // Size is the number of words that [Packing.Pack] may write.
@@ -101,7 +102,7 @@ func (k *Packing) Size(rows, contracted int) int {
 // lacks are zero.
 func (k *Packing) Pack(dst []float32, src Elements, row, rows, first, count int) {
 	w := workspaces.Get().(*workspace)
-	w.source = source{view: &k.view, row: row, rows: rows, first: first, count: count, height: k.height}
+	w.source = source{view: &k.view, row: row, rows: rows, first: first, count: count, height: k.height, tiled: k.tiled}
 	k.format.pack(asWords(dst), src, &w.source, &w.stage)
 	workspaces.Put(w)
 }

@@ -23,6 +23,8 @@ func processorPeaks() []Peak {
 	add(x.HasAVX512F && x.HasAVX512BF16, "VDPBF16PS 512", 32, peakHalves512)
 	add(x.HasAVX512F && x.HasAVX512VNNI, "VPDPWSSD 512", 32, peakPairs512)
 	add(x.HasAVX512F && x.HasAVX512VNNI, "VPDPBUSD 512", 64, peakQuads512)
+	add(amx() != nil, "TDPBF16PS", 16*16*32, peakHalvesAMX)
+	add(amx() != nil, "TDPBSSD", 16*16*64, peakQuadsAMX)
 	return all
 }
 
@@ -49,3 +51,9 @@ func peakPairs512(n int)
 
 //go:noescape
 func peakQuads512(n int)
+
+//go:noescape
+func peakHalvesAMX(n int)
+
+//go:noescape
+func peakQuadsAMX(n int)

@@ -293,3 +293,339 @@ loop:
 	JNZ loop
 	VZEROUPPER
 	RET
+
+// func peakHalvesAMX(n int)
+TEXT ·peakHalvesAMX(SB), NOSPLIT, $0-8
+	MOVQ n+0(FP), CX
+	LEAQ tileShapes<>(SB), AX
+	LONG $0x4978e2c4; BYTE $0x00 // LDTILECFG (AX)
+	LEAQ peakNumbers<>(SB), SI
+	MOVQ $64, AX
+	LONG $0x4b7be2c4; WORD $0x06a4; LONG $0x00000000 // TILELOADD T4, 0(SI)(AX*1)
+	LONG $0x4b7be2c4; WORD $0x06ac; LONG $0x00000000 // TILELOADD T5, 0(SI)(AX*1)
+	LONG $0x4b7be2c4; WORD $0x06b4; LONG $0x00000000 // TILELOADD T6, 0(SI)(AX*1)
+	LONG $0x4b7be2c4; WORD $0x06bc; LONG $0x00000000 // TILELOADD T7, 0(SI)(AX*1)
+
+loop:
+	LONG $0x5c5ae2c4; BYTE $0xc6 // TDPBF16PS T4, T6, T0
+	LONG $0x5c52e2c4; BYTE $0xce // TDPBF16PS T5, T6, T1
+	LONG $0x5c5ae2c4; BYTE $0xd7 // TDPBF16PS T4, T7, T2
+	LONG $0x5c52e2c4; BYTE $0xdf // TDPBF16PS T5, T7, T3
+	LONG $0x5c5ae2c4; BYTE $0xc6 // TDPBF16PS T4, T6, T0
+	LONG $0x5c52e2c4; BYTE $0xce // TDPBF16PS T5, T6, T1
+	LONG $0x5c5ae2c4; BYTE $0xd7 // TDPBF16PS T4, T7, T2
+	LONG $0x5c52e2c4; BYTE $0xdf // TDPBF16PS T5, T7, T3
+	LONG $0x5c5ae2c4; BYTE $0xc6 // TDPBF16PS T4, T6, T0
+	LONG $0x5c52e2c4; BYTE $0xce // TDPBF16PS T5, T6, T1
+	LONG $0x5c5ae2c4; BYTE $0xd7 // TDPBF16PS T4, T7, T2
+	LONG $0x5c52e2c4; BYTE $0xdf // TDPBF16PS T5, T7, T3
+	DECQ CX
+	JNZ loop
+	LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE
+	RET
+
+// func peakQuadsAMX(n int)
+TEXT ·peakQuadsAMX(SB), NOSPLIT, $0-8
+	MOVQ n+0(FP), CX
+	LEAQ tileShapes<>(SB), AX
+	LONG $0x4978e2c4; BYTE $0x00 // LDTILECFG (AX)
+	LEAQ peakNumbers<>(SB), SI
+	MOVQ $64, AX
+	LONG $0x4b7be2c4; WORD $0x06a4; LONG $0x00000000 // TILELOADD T4, 0(SI)(AX*1)
+	LONG $0x4b7be2c4; WORD $0x06ac; LONG $0x00000000 // TILELOADD T5, 0(SI)(AX*1)
+	LONG $0x4b7be2c4; WORD $0x06b4; LONG $0x00000000 // TILELOADD T6, 0(SI)(AX*1)
+	LONG $0x4b7be2c4; WORD $0x06bc; LONG $0x00000000 // TILELOADD T7, 0(SI)(AX*1)
+
+loop:
+	LONG $0x5e5be2c4; BYTE $0xc6 // TDPBSSD T4, T6, T0
+	LONG $0x5e53e2c4; BYTE $0xce // TDPBSSD T5, T6, T1
+	LONG $0x5e5be2c4; BYTE $0xd7 // TDPBSSD T4, T7, T2
+	LONG $0x5e53e2c4; BYTE $0xdf // TDPBSSD T5, T7, T3
+	LONG $0x5e5be2c4; BYTE $0xc6 // TDPBSSD T4, T6, T0
+	LONG $0x5e53e2c4; BYTE $0xce // TDPBSSD T5, T6, T1
+	LONG $0x5e5be2c4; BYTE $0xd7 // TDPBSSD T4, T7, T2
+	LONG $0x5e53e2c4; BYTE $0xdf // TDPBSSD T5, T7, T3
+	LONG $0x5e5be2c4; BYTE $0xc6 // TDPBSSD T4, T6, T0
+	LONG $0x5e53e2c4; BYTE $0xce // TDPBSSD T5, T6, T1
+	LONG $0x5e5be2c4; BYTE $0xd7 // TDPBSSD T4, T7, T2
+	LONG $0x5e53e2c4; BYTE $0xdf // TDPBSSD T5, T7, T3
+	DECQ CX
+	JNZ loop
+	LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE
+	RET
+
+DATA tileShapes<>+0(SB)/4, $0x00000001
+DATA tileShapes<>+4(SB)/4, $0x00000000
+DATA tileShapes<>+8(SB)/4, $0x00000000
+DATA tileShapes<>+12(SB)/4, $0x00000000
+DATA tileShapes<>+16(SB)/4, $0x00400040
+DATA tileShapes<>+20(SB)/4, $0x00400040
+DATA tileShapes<>+24(SB)/4, $0x00400040
+DATA tileShapes<>+28(SB)/4, $0x00400040
+DATA tileShapes<>+32(SB)/4, $0x00000000
+DATA tileShapes<>+36(SB)/4, $0x00000000
+DATA tileShapes<>+40(SB)/4, $0x00000000
+DATA tileShapes<>+44(SB)/4, $0x00000000
+DATA tileShapes<>+48(SB)/4, $0x10101010
+DATA tileShapes<>+52(SB)/4, $0x10101010
+DATA tileShapes<>+56(SB)/4, $0x00000000
+DATA tileShapes<>+60(SB)/4, $0x00000000
+GLOBL tileShapes<>(SB), RODATA|NOPTR, $64
+
+DATA peakNumbers<>+0(SB)/4, $0xbff5bf86
+DATA peakNumbers<>+4(SB)/4, $0xbfcebfad
+DATA peakNumbers<>+8(SB)/4, $0xbfd03f05
+DATA peakNumbers<>+12(SB)/4, $0xbfedbfdc
+DATA peakNumbers<>+16(SB)/4, $0x3ff9bf98
+DATA peakNumbers<>+20(SB)/4, $0x3f8c3f7f
+DATA peakNumbers<>+24(SB)/4, $0x3ffa3f80
+DATA peakNumbers<>+28(SB)/4, $0x3f0abf62
+DATA peakNumbers<>+32(SB)/4, $0x3fff3f30
+DATA peakNumbers<>+36(SB)/4, $0x3f093fa1
+DATA peakNumbers<>+40(SB)/4, $0xbf733f3c
+DATA peakNumbers<>+44(SB)/4, $0x3fddbfa0
+DATA peakNumbers<>+48(SB)/4, $0xbfe53f77
+DATA peakNumbers<>+52(SB)/4, $0x3f173f96
+DATA peakNumbers<>+56(SB)/4, $0x3f763fda
+DATA peakNumbers<>+60(SB)/4, $0xbf983f76
+DATA peakNumbers<>+64(SB)/4, $0xbf173f8f
+DATA peakNumbers<>+68(SB)/4, $0xbf32bf64
+DATA peakNumbers<>+72(SB)/4, $0x3fbebf07
+DATA peakNumbers<>+76(SB)/4, $0x3f90bf48
+DATA peakNumbers<>+80(SB)/4, $0x3f743fd1
+DATA peakNumbers<>+84(SB)/4, $0xbff6bfa3
+DATA peakNumbers<>+88(SB)/4, $0x3f11bff6
+DATA peakNumbers<>+92(SB)/4, $0x3f893faa
+DATA peakNumbers<>+96(SB)/4, $0x3f783fba
+DATA peakNumbers<>+100(SB)/4, $0xbfed3f40
+DATA peakNumbers<>+104(SB)/4, $0xbffbbf04
+DATA peakNumbers<>+108(SB)/4, $0xbfb03f4b
+DATA peakNumbers<>+112(SB)/4, $0xbf623f98
+DATA peakNumbers<>+116(SB)/4, $0x3ff53f75
+DATA peakNumbers<>+120(SB)/4, $0xbf813f3a
+DATA peakNumbers<>+124(SB)/4, $0xbf5abf43
+DATA peakNumbers<>+128(SB)/4, $0xbf883fc6
+DATA peakNumbers<>+132(SB)/4, $0x3fe73f4b
+DATA peakNumbers<>+136(SB)/4, $0xbf813fe5
+DATA peakNumbers<>+140(SB)/4, $0xbf7c3fba
+DATA peakNumbers<>+144(SB)/4, $0xbff83f0b
+DATA peakNumbers<>+148(SB)/4, $0x3fff3f03
+DATA peakNumbers<>+152(SB)/4, $0x3f223fca
+DATA peakNumbers<>+156(SB)/4, $0xbf46bf37
+DATA peakNumbers<>+160(SB)/4, $0xbfdabf1d
+DATA peakNumbers<>+164(SB)/4, $0x3ff13f08
+DATA peakNumbers<>+168(SB)/4, $0xbfeabf4a
+DATA peakNumbers<>+172(SB)/4, $0x3faabf2c
+DATA peakNumbers<>+176(SB)/4, $0xbfbc3fbd
+DATA peakNumbers<>+180(SB)/4, $0x3fb13fb1
+DATA peakNumbers<>+184(SB)/4, $0xbf88bf84
+DATA peakNumbers<>+188(SB)/4, $0xbf33bfda
+DATA peakNumbers<>+192(SB)/4, $0xbf4abf26
+DATA peakNumbers<>+196(SB)/4, $0xbff0bf24
+DATA peakNumbers<>+200(SB)/4, $0xbf16bfd7
+DATA peakNumbers<>+204(SB)/4, $0xbf803f39
+DATA peakNumbers<>+208(SB)/4, $0xbfae3faa
+DATA peakNumbers<>+212(SB)/4, $0x3f4bbfca
+DATA peakNumbers<>+216(SB)/4, $0x3f813fef
+DATA peakNumbers<>+220(SB)/4, $0xbfbbbf9c
+DATA peakNumbers<>+224(SB)/4, $0xbfdbbf58
+DATA peakNumbers<>+228(SB)/4, $0xbf7f3f89
+DATA peakNumbers<>+232(SB)/4, $0xbf1a3f1c
+DATA peakNumbers<>+236(SB)/4, $0x3f1bbf0c
+DATA peakNumbers<>+240(SB)/4, $0xbf5bbf3b
+DATA peakNumbers<>+244(SB)/4, $0x3f553fdd
+DATA peakNumbers<>+248(SB)/4, $0xbf5abfdd
+DATA peakNumbers<>+252(SB)/4, $0xbf773ff3
+DATA peakNumbers<>+256(SB)/4, $0x3fba3f4b
+DATA peakNumbers<>+260(SB)/4, $0x3fc43ff0
+DATA peakNumbers<>+264(SB)/4, $0xbf333fc8
+DATA peakNumbers<>+268(SB)/4, $0xbfb9bf1f
+DATA peakNumbers<>+272(SB)/4, $0xbfffbfdf
+DATA peakNumbers<>+276(SB)/4, $0xbf4a3f82
+DATA peakNumbers<>+280(SB)/4, $0xbfbcbfed
+DATA peakNumbers<>+284(SB)/4, $0xbf6abfab
+DATA peakNumbers<>+288(SB)/4, $0x3fd3bf63
+DATA peakNumbers<>+292(SB)/4, $0xbf7fbfbf
+DATA peakNumbers<>+296(SB)/4, $0x3f74bf68
+DATA peakNumbers<>+300(SB)/4, $0xbfdf3fa0
+DATA peakNumbers<>+304(SB)/4, $0x3ff93fbc
+DATA peakNumbers<>+308(SB)/4, $0x3ff9bfa4
+DATA peakNumbers<>+312(SB)/4, $0x3f2cbf81
+DATA peakNumbers<>+316(SB)/4, $0x3f433fc7
+DATA peakNumbers<>+320(SB)/4, $0x3fdcbfdb
+DATA peakNumbers<>+324(SB)/4, $0x3f3cbfdc
+DATA peakNumbers<>+328(SB)/4, $0xbfaabf05
+DATA peakNumbers<>+332(SB)/4, $0xbffebf78
+DATA peakNumbers<>+336(SB)/4, $0x3f52bfb2
+DATA peakNumbers<>+340(SB)/4, $0xbf3a3f27
+DATA peakNumbers<>+344(SB)/4, $0x3fa23fd6
+DATA peakNumbers<>+348(SB)/4, $0x3f1a3fed
+DATA peakNumbers<>+352(SB)/4, $0x3f013fd2
+DATA peakNumbers<>+356(SB)/4, $0x3fd8bf41
+DATA peakNumbers<>+360(SB)/4, $0xbf243fab
+DATA peakNumbers<>+364(SB)/4, $0xbfec3f22
+DATA peakNumbers<>+368(SB)/4, $0xbf54bfb8
+DATA peakNumbers<>+372(SB)/4, $0xbf61bf9d
+DATA peakNumbers<>+376(SB)/4, $0x3fff3fa7
+DATA peakNumbers<>+380(SB)/4, $0x3f423f9f
+DATA peakNumbers<>+384(SB)/4, $0xbf76bfdc
+DATA peakNumbers<>+388(SB)/4, $0xbf3d3f0f
+DATA peakNumbers<>+392(SB)/4, $0xbffdbf1c
+DATA peakNumbers<>+396(SB)/4, $0xbf9d3f37
+DATA peakNumbers<>+400(SB)/4, $0x3f89bff7
+DATA peakNumbers<>+404(SB)/4, $0x3fe6bf7c
+DATA peakNumbers<>+408(SB)/4, $0x3f4dbf4a
+DATA peakNumbers<>+412(SB)/4, $0x3f6dbf3e
+DATA peakNumbers<>+416(SB)/4, $0xbfc93f4d
+DATA peakNumbers<>+420(SB)/4, $0x3feabff6
+DATA peakNumbers<>+424(SB)/4, $0x3ff7bf22
+DATA peakNumbers<>+428(SB)/4, $0x3fa13fdf
+DATA peakNumbers<>+432(SB)/4, $0xbfa33fa7
+DATA peakNumbers<>+436(SB)/4, $0xbfc8bf10
+DATA peakNumbers<>+440(SB)/4, $0x3fc03f68
+DATA peakNumbers<>+444(SB)/4, $0x3f9b3f92
+DATA peakNumbers<>+448(SB)/4, $0xbf01bfae
+DATA peakNumbers<>+452(SB)/4, $0xbfb7bf7d
+DATA peakNumbers<>+456(SB)/4, $0xbf3cbf21
+DATA peakNumbers<>+460(SB)/4, $0xbfe63f91
+DATA peakNumbers<>+464(SB)/4, $0x3f15bffe
+DATA peakNumbers<>+468(SB)/4, $0x3fa43ff8
+DATA peakNumbers<>+472(SB)/4, $0x3f413f48
+DATA peakNumbers<>+476(SB)/4, $0xbf8d3f91
+DATA peakNumbers<>+480(SB)/4, $0xbf0dbfd4
+DATA peakNumbers<>+484(SB)/4, $0x3f07bf88
+DATA peakNumbers<>+488(SB)/4, $0xbf74bfa6
+DATA peakNumbers<>+492(SB)/4, $0x3f90bffc
+DATA peakNumbers<>+496(SB)/4, $0xbf76bfbb
+DATA peakNumbers<>+500(SB)/4, $0xbfccbf51
+DATA peakNumbers<>+504(SB)/4, $0xbfad3fcc
+DATA peakNumbers<>+508(SB)/4, $0x3f2e3f8f
+DATA peakNumbers<>+512(SB)/4, $0xbff5bf68
+DATA peakNumbers<>+516(SB)/4, $0xbfaf3f35
+DATA peakNumbers<>+520(SB)/4, $0xbf82bf7e
+DATA peakNumbers<>+524(SB)/4, $0x3fdbbf94
+DATA peakNumbers<>+528(SB)/4, $0xbf10bf4d
+DATA peakNumbers<>+532(SB)/4, $0x3f993f78
+DATA peakNumbers<>+536(SB)/4, $0xbf5ebf5c
+DATA peakNumbers<>+540(SB)/4, $0x3fdabf9d
+DATA peakNumbers<>+544(SB)/4, $0xbf0cbfdb
+DATA peakNumbers<>+548(SB)/4, $0xbf9bbf94
+DATA peakNumbers<>+552(SB)/4, $0xbf8dbf74
+DATA peakNumbers<>+556(SB)/4, $0xbf0bbf8e
+DATA peakNumbers<>+560(SB)/4, $0x3ffcbf65
+DATA peakNumbers<>+564(SB)/4, $0xbfc3bfd5
+DATA peakNumbers<>+568(SB)/4, $0xbf6b3f8a
+DATA peakNumbers<>+572(SB)/4, $0x3f483fc0
+DATA peakNumbers<>+576(SB)/4, $0x3f8bbf10
+DATA peakNumbers<>+580(SB)/4, $0xbfae3fd7
+DATA peakNumbers<>+584(SB)/4, $0xbfb43fef
+DATA peakNumbers<>+588(SB)/4, $0xbfddbf79
+DATA peakNumbers<>+592(SB)/4, $0xbf973fd6
+DATA peakNumbers<>+596(SB)/4, $0x3fbdbfac
+DATA peakNumbers<>+600(SB)/4, $0xbff8bf57
+DATA peakNumbers<>+604(SB)/4, $0x3f153fb4
+DATA peakNumbers<>+608(SB)/4, $0x3f99bf89
+DATA peakNumbers<>+612(SB)/4, $0xbf0abf9b
+DATA peakNumbers<>+616(SB)/4, $0xbf83bfc7
+DATA peakNumbers<>+620(SB)/4, $0xbf7fbffa
+DATA peakNumbers<>+624(SB)/4, $0x3f103f92
+DATA peakNumbers<>+628(SB)/4, $0x3f523f2f
+DATA peakNumbers<>+632(SB)/4, $0x3fcd3f87
+DATA peakNumbers<>+636(SB)/4, $0x3f843fc7
+DATA peakNumbers<>+640(SB)/4, $0x3fc43fd9
+DATA peakNumbers<>+644(SB)/4, $0xbfa6bf1f
+DATA peakNumbers<>+648(SB)/4, $0x3f0bbf8c
+DATA peakNumbers<>+652(SB)/4, $0x3f10bf01
+DATA peakNumbers<>+656(SB)/4, $0x3f1b3f2b
+DATA peakNumbers<>+660(SB)/4, $0xbf12bf9c
+DATA peakNumbers<>+664(SB)/4, $0xbf54bf23
+DATA peakNumbers<>+668(SB)/4, $0x3fe73fa1
+DATA peakNumbers<>+672(SB)/4, $0x3f7b3fbd
+DATA peakNumbers<>+676(SB)/4, $0xbfb43fce
+DATA peakNumbers<>+680(SB)/4, $0x3f4dbf07
+DATA peakNumbers<>+684(SB)/4, $0xbfb6bf4d
+DATA peakNumbers<>+688(SB)/4, $0x3f5fbf6f
+DATA peakNumbers<>+692(SB)/4, $0x3ffe3f46
+DATA peakNumbers<>+696(SB)/4, $0xbfffbf81
+DATA peakNumbers<>+700(SB)/4, $0xbf6bbfc9
+DATA peakNumbers<>+704(SB)/4, $0xbf803f8a
+DATA peakNumbers<>+708(SB)/4, $0xbf68bfb7
+DATA peakNumbers<>+712(SB)/4, $0x3ff7bfc3
+DATA peakNumbers<>+716(SB)/4, $0xbf333f1d
+DATA peakNumbers<>+720(SB)/4, $0x3f37bfc4
+DATA peakNumbers<>+724(SB)/4, $0xbfc9bf79
+DATA peakNumbers<>+728(SB)/4, $0xbfe2bf9a
+DATA peakNumbers<>+732(SB)/4, $0xbfcdbf20
+DATA peakNumbers<>+736(SB)/4, $0x3fc33f91
+DATA peakNumbers<>+740(SB)/4, $0xbf113fb3
+DATA peakNumbers<>+744(SB)/4, $0x3ffb3fa1
+DATA peakNumbers<>+748(SB)/4, $0xbf993f06
+DATA peakNumbers<>+752(SB)/4, $0x3f753ff2
+DATA peakNumbers<>+756(SB)/4, $0x3f383f4b
+DATA peakNumbers<>+760(SB)/4, $0xbffbbf41
+DATA peakNumbers<>+764(SB)/4, $0x3fb4bf9c
+DATA peakNumbers<>+768(SB)/4, $0x3f363f2d
+DATA peakNumbers<>+772(SB)/4, $0x3f013fb5
+DATA peakNumbers<>+776(SB)/4, $0x3f873f0b
+DATA peakNumbers<>+780(SB)/4, $0x3fe93f37
+DATA peakNumbers<>+784(SB)/4, $0xbf4b3fde
+DATA peakNumbers<>+788(SB)/4, $0xbfbbbfbe
+DATA peakNumbers<>+792(SB)/4, $0x3ffb3f54
+DATA peakNumbers<>+796(SB)/4, $0x3fd4bf59
+DATA peakNumbers<>+800(SB)/4, $0x3f7e3f6c
+DATA peakNumbers<>+804(SB)/4, $0x3f1cbfa5
+DATA peakNumbers<>+808(SB)/4, $0x3ff1bfe0
+DATA peakNumbers<>+812(SB)/4, $0x3fdabf8d
+DATA peakNumbers<>+816(SB)/4, $0xbfd0bfcb
+DATA peakNumbers<>+820(SB)/4, $0x3f8b3f11
+DATA peakNumbers<>+824(SB)/4, $0xbfd2bf36
+DATA peakNumbers<>+828(SB)/4, $0xbf053f60
+DATA peakNumbers<>+832(SB)/4, $0xbf903fa7
+DATA peakNumbers<>+836(SB)/4, $0xbfd4bf65
+DATA peakNumbers<>+840(SB)/4, $0xbf8bbf17
+DATA peakNumbers<>+844(SB)/4, $0x3f013f01
+DATA peakNumbers<>+848(SB)/4, $0x3f073f6a
+DATA peakNumbers<>+852(SB)/4, $0xbf4fbf0d
+DATA peakNumbers<>+856(SB)/4, $0x3fef3f06
+DATA peakNumbers<>+860(SB)/4, $0xbf8ebf95
+DATA peakNumbers<>+864(SB)/4, $0xbff43f37
+DATA peakNumbers<>+868(SB)/4, $0x3fc0bffa
+DATA peakNumbers<>+872(SB)/4, $0x3fdfbf26
+DATA peakNumbers<>+876(SB)/4, $0xbf23bf57
+DATA peakNumbers<>+880(SB)/4, $0xbfb9bfe4
+DATA peakNumbers<>+884(SB)/4, $0x3f0d3fdc
+DATA peakNumbers<>+888(SB)/4, $0xbf3ebf29
+DATA peakNumbers<>+892(SB)/4, $0x3f473f2b
+DATA peakNumbers<>+896(SB)/4, $0xbf2b3f3e
+DATA peakNumbers<>+900(SB)/4, $0xbfe33f45
+DATA peakNumbers<>+904(SB)/4, $0xbf3fbf46
+DATA peakNumbers<>+908(SB)/4, $0x3fc5bfa0
+DATA peakNumbers<>+912(SB)/4, $0x3f2b3fad
+DATA peakNumbers<>+916(SB)/4, $0x3f46bf64
+DATA peakNumbers<>+920(SB)/4, $0x3faa3fe3
+DATA peakNumbers<>+924(SB)/4, $0x3fa9bf5f
+DATA peakNumbers<>+928(SB)/4, $0x3fea3fce
+DATA peakNumbers<>+932(SB)/4, $0x3fa23fa1
+DATA peakNumbers<>+936(SB)/4, $0xbfeabf5d
+DATA peakNumbers<>+940(SB)/4, $0xbfb33fc3
+DATA peakNumbers<>+944(SB)/4, $0x3f12bfd7
+DATA peakNumbers<>+948(SB)/4, $0xbf2f3f89
+DATA peakNumbers<>+952(SB)/4, $0xbf763fb2
+DATA peakNumbers<>+956(SB)/4, $0xbf04bf7e
+DATA peakNumbers<>+960(SB)/4, $0x3fb63f75
+DATA peakNumbers<>+964(SB)/4, $0x3f22bf92
+DATA peakNumbers<>+968(SB)/4, $0x3f4e3f51
+DATA peakNumbers<>+972(SB)/4, $0x3f08bf60
+DATA peakNumbers<>+976(SB)/4, $0x3ffb3fe6
+DATA peakNumbers<>+980(SB)/4, $0x3fe53f2b
+DATA peakNumbers<>+984(SB)/4, $0xbf8abf74
+DATA peakNumbers<>+988(SB)/4, $0xbf05bf54
+DATA peakNumbers<>+992(SB)/4, $0xbfb73f59
+DATA peakNumbers<>+996(SB)/4, $0x3fa73f5f
+DATA peakNumbers<>+1000(SB)/4, $0xbf543fbc
+DATA peakNumbers<>+1004(SB)/4, $0x3fcfbfeb
+DATA peakNumbers<>+1008(SB)/4, $0xbf933f1e
+DATA peakNumbers<>+1012(SB)/4, $0x3f3e3feb
+DATA peakNumbers<>+1016(SB)/4, $0xbfdd3fc3
+DATA peakNumbers<>+1020(SB)/4, $0xbfcc3f78
+GLOBL peakNumbers<>(SB), RODATA|NOPTR, $1024

@@ -16,21 +16,21 @@ var portableHelpers = &helpers{
 }
 
 var portableFloats = &format{
-	name: "float32 multiply, add", rows: 4, columns: 4, per: 1, multiply: tileKernel(floatsPortable).tileByTile,
+	name: "float32 multiply, add", rows: 4, columns: 4, per: 1, cut: &cutForVectors, multiply: tileKernel(floatsPortable).tileByTile,
 	float32s:  packer[float32]{along: roundFloat32s, across: func(dst []uint32, src *[4][]float32) { roundFloat32s(dst, src[0]) }},
 	bfloat16s: packer[uint16]{along: widenBFloat16s, across: func(dst []uint32, src *[4][]uint16) { widenBFloat16s(dst, src[0]) }},
 	helpers:   portableHelpers,
 }
 
 var portableSingles = &format{
-	name: "float32 fused multiply-add", rows: 4, columns: 4, per: 1, multiply: tileKernel(singlesPortable).tileByTile,
+	name: "float32 fused multiply-add", rows: 4, columns: 4, per: 1, cut: &cutForVectors, multiply: tileKernel(singlesPortable).tileByTile,
 	float32s:  packer[float32]{along: copyFloat32s, across: func(dst []uint32, src *[4][]float32) { copyFloat32s(dst, src[0]) }},
 	bfloat16s: portableFloats.bfloat16s,
 	helpers:   portableHelpers,
 }
 
 var portableCodes = &format{
-	name: "int32 multiply, add", integers: true, rows: 4, columns: 4, per: 4, multiply: tileKernel(codesPortable).tileByTile,
+	name: "int32 multiply, add", integers: true, rows: 4, columns: 4, per: 4, cut: &cutForVectors, multiply: tileKernel(codesPortable).tileByTile,
 	int8s:   packer[int8]{along: quadsAlong, across: quadsAcross},
 	helpers: portableHelpers,
 }

@@ -87,6 +87,14 @@ func equalSizes(which string, left, right []Axis) error {
 	return nil
 }
 
+// format is the fastest one.
+func (p *Product) format() *format {
+	if p.arithmetic == Int8 {
+		return p.tier.codes[0]
+	}
+	return p.tier.floats(p.arithmetic)
+}
+
 // Size is the number of elements of the output.
 func (p *Product) Size() int { return p.batch * p.m * p.n }
 
@@ -99,7 +107,7 @@ func (p *Product) Run(out Results, left, right Elements, s Scales, parallel func
 	if p.Size() == 0 {
 		return nil
 	}
-	alone := parallel == nil || p.Size()*max(p.k, 1) < aloneBelow
+	alone := parallel == nil || p.Size()*max(p.k, 1) < p.format().cut.alone
 	if alone {
 		parallel = inOrder
 	}

@@ -104,7 +104,7 @@ func values(t *Tier, a Arithmetic, e Elements) []float64 {
 type exact struct{ sum, magnitude float64 }
 
 // flushes tells whether products of a tier take subnormal operands for zero, so that infinity times one of them is NaN.
-func flushes(t *Tier, a Arithmetic) bool { return t.name == "avx512bf16" && a == BFloat16 }
+func flushes(t *Tier, a Arithmetic) bool { return t.HasBFloat16() && a == BFloat16 }
 
 func reference(t *Tier, a Arithmetic, l, r Layout, left, right Elements) []exact {
 	var out []exact
@@ -180,7 +180,7 @@ const roundoff = 0x1p-24
 // magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, (3.5)), or by half of the smallest
 // number, or where subnormal sums become zero, by the smallest normal one.
 func (e exact) bound(tier *Tier, a Arithmetic, k int) float64 {
-	n := float64(k + k/blockWords + 2)
+	n := float64(k + k/cutForVectors.block + 2)
 	b := n * roundoff / (1 - n*roundoff) * e.magnitude
 	if flushes(tier, a) {
 		return b + n*0x1p-126

@@ -7,21 +7,28 @@ import (
 	"unsafe"
 )
 
-// Sizes of blocks, in words and rows. A panel of the right operand (blockWords of 16 or 32 words each) stays in the first
-// cache, a block of the left one (blockRows × blockWords) in the second, and what is packed of the right one at a time
-// in the last.
-const (
-	blockWords   = 256
-	blockRows    = 192
-	rightColumns = 4096
-	rightWords   = 1 << 20
-	wholeWords   = 1 << 18 // of a right operand that a single task packs
+// A blocking says how large the pieces are into which a product is cut. Sizes are words and rows.
+type blocking struct {
+	// block is how many words a kernel multiplies at a time: a panel of so many of the right operand stays in the first cache.
+	block int
+	// rows are those of the left operand of a task, at most, and left is how many words of them are packed at a time, but a block's in any
+	// case: they stay in the second cache.
+	rows, left int
+	// right is how many words of the right operand are packed at a time, for all tasks.
+	right int
+	// alone and task are numbers of products for which it is worth to use other goroutines, and to start a task.
+	alone, task int
+}
+
+// One is for kernels that multiply vectors, the other for those of AMX, which are ten times as fast.
+var (
+	cutForVectors = blocking{block: 256, rows: 192, right: 1 << 20, alone: 1 << 16, task: 1 << 18}
+	cutForTiles   = blocking{block: 128, rows: 512, left: 1 << 18, right: 1 << 21, alone: 1 << 24, task: 1 << 22}
 )
 
-// Numbers of products for which it is worth to use other goroutines, and to start a task.
 const (
-	aloneBelow = 1 << 16
-	taskAbove  = 1 << 18
+	rightColumns = 4096    // of a right operand that are packed at a time
+	wholeWords   = 1 << 18 // of a right operand that a single task packs
 )
 
 // A run is the state of one call of [Product.Run], kept for the next call.
@@ -88,6 +95,7 @@ type tasks struct {
 type workspace struct {
 	stage       stage
 	left, right memory
+	partial     memory // sums of a strip over some of the words
 	tiles       memory
 	tile        []uint32 // in whole lines of the cache
 	sums        [32]int32
@@ -104,7 +112,7 @@ var (
 
 func newWorkspace() *workspace {
 	w := new(workspace)
-	w.tile = w.tiles.get(12 * 32)
+	w.tile = w.tiles.get(tileSize)
 	return w
 }
 
@@ -119,7 +127,7 @@ func (r *run) begin(p *Product, out Results, left, right Elements, s Scales, par
 	r.chooseFormat()
 	r.words = r.format.words(p.k)
 	words := max(1, r.words)
-	r.block = roundUp(divideUp(words, divideUp(words, blockWords)), 8) // blocks of about one size
+	r.block = roundUp(divideUp(words, divideUp(words, r.format.cut.block)), r.format.unit()) // blocks of about one size
 	r.sums = asWords(out.Float32)
 	if r.words > r.block && (out.BFloat16 != nil || out.Addend != nil && r.finishes()) {
 		r.sums = r.ownSums.get(p.Size())
@@ -206,17 +214,17 @@ func (r *run) multiply() {
 	f := r.format
 	columns := roundUp(r.n, f.columns)
 	work := r.m * r.n * max(r.k, 1)
-	if r.batch > 1 && columns*r.words <= wholeWords && (r.batch >= 2*procs || work < taskAbove) {
+	if r.batch > 1 && columns*r.words <= wholeWords && (r.batch >= 2*procs || work < f.cut.task) {
 		// Each task multiplies whole products.
-		r.tasks.products = max(1, min(taskAbove/work, r.batch/(4*procs)))
+		r.tasks.products = max(1, min(f.cut.task/work, r.batch/(4*procs)))
 		r.parallel(divideUp(r.batch, r.tasks.products), r.wholeTask)
 		return
 	}
 	width := min(columns, roundUp(rightColumns, f.columns))
-	depth := min(max(rightWords/width/r.block, 1)*r.block, max(r.words, 1))
+	depth := min(max(f.cut.right/width/r.block, 1)*r.block, max(r.words, 1))
 	batches := 1
 	if width == columns && depth >= r.words {
-		batches = min(max(rightWords/(width*depth), 1), r.batch)
+		batches = min(max(f.cut.right/(width*depth), 1), r.batch)
 	}
 	for b := 0; b < r.batch; b += batches {
 		for c := 0; c < r.n; c += width {
@@ -250,18 +258,23 @@ func (r *run) divide(procs int) {
 	}
 	panels := divideUp(p.columns, f.columns)
 
-	t.rows = min(max(roundUp(divideUp(r.m, want), f.rows), 4*f.rows), blockRows/f.rows*f.rows)
+	most := f.cut.rows / f.rows * f.rows
+	if f.cut.left > 0 {
+		// There is room for all words of the part, so that sums stay in the caches until they are complete.
+		most = max(min(most, f.cut.left/max(r.block, p.words)/f.rows*f.rows), f.rows)
+	}
+	t.rows = min(max(roundUp(divideUp(r.m, want), f.rows), 4*f.rows), most)
 	t.share, t.least = 0, 0
 	if procs > 1 && p.batches == 1 && r.m >= want*f.rows {
-		t.share, t.rows = 2*procs, blockRows/f.rows*f.rows
-		t.least = roundUp(divideUp(taskAbove, p.columns*max(p.words*f.per, 1)), f.rows)
+		t.share, t.rows = 2*procs, most
+		t.least = roundUp(divideUp(f.cut.task, p.columns*max(p.words*f.per, 1)), f.rows)
 	}
 	t.rowTasks = t.countRows(r.m, f.rows)
 
 	work := t.rows * p.columns * max(p.words*f.per, 1)
 	t.columnTasks = 1
 	if t.share == 0 {
-		t.columnTasks = max(1, min(divideUp(want, t.rowTasks), divideUp(panels, 4), work/taskAbove))
+		t.columnTasks = max(1, min(divideUp(want, t.rowTasks), divideUp(panels, 4), work/f.cut.task))
 	}
 	t.panels = divideUp(panels, t.columnTasks)
 	t.columnTasks = divideUp(panels, t.panels)
@@ -350,7 +363,7 @@ func (r *run) multiplyWhole(i int) {
 		resize(&w.corrections, panels*f.columns)
 		o.corrections = w.corrections
 	}
-	rows := blockRows / f.rows * f.rows
+	rows := f.cut.rows / f.rows * f.rows
 	for b := i * r.tasks.products; b < min((i+1)*r.tasks.products, r.batch); b++ {
 		o.product = b
 		clear(o.corrections)

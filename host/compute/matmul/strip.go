@@ -73,33 +73,51 @@ func (f *format) store(tile, sums []uint32, short []uint16, at, stride, rows, co
 	}
 }
 
-// A destination says where sums of a part of the words go.
-type destination struct {
-	from     []uint32 // what they are added to, of the output's size; nil for nothing
-	sums     []uint32 // where they are stored, of the output's size, or
-	short    []uint16 // where they are in bfloat16
-	finishes bool     // they are complete, and become results by [finish]
+// A block is a packed block of the left operand and one of a panel of the right one, and where the sums of their product go.
+type block struct {
+	row, rows, column, columns int // of the part's output
+	depth                      int // words
+	left, right, ahead         []uint32
+
+	from       []uint32 // what the sums are added to, from the first one on; nil for nothing
+	fromStride int
+	sums       []uint32 // where they are stored, from the first one on, or
+	short      []uint16 // where they are in bfloat16
+	stride     int
+	// Both may be memory of the task, where tiles have all their rows and columns.
+	fromPartial, toPartial bool
+	finishes               bool // they are complete, and become results by [finish]
 }
 
-// destination says where sums over some words go: first, if these begin with the first word of all, and last, if they end with the last.
-func (r *run) destination(first, last bool) (d destination) {
-	finishes := r.finishes()
+// destination says where sums go. begins and ends tell whether they are the first and the last of a panel, in memory of the task in between,
+// and first and last whether their words are the first and the last of all.
+func (o *rightPart) destination(b *block, begins, ends, first, last bool, w *workspace) {
+	at, finishes := o.at(b.row, b.column), o.finishes()
+	b.fromStride, b.stride = o.n, o.n
 	switch {
+	case !begins:
+		b.from, b.fromStride, b.fromPartial = w.partialSums(b.rows, o.format), o.format.columns, true
 	case !first:
-		d.from = r.sums
-	case !finishes && r.out.Addend != nil:
-		d.from = asWords(r.out.Addend)
+		b.from = o.sums[at:]
+	case !finishes && o.out.Addend != nil:
+		b.from = asWords(o.out.Addend)[at:]
 	}
 	switch {
+	case !ends:
+		b.sums, b.stride, b.toPartial = w.partialSums(b.rows, o.format), o.format.columns, true
 	case !last:
-		d.sums = r.sums
-	case r.out.BFloat16 != nil:
-		d.short = r.out.BFloat16
+		b.sums = o.sums[at:]
+	case o.out.BFloat16 != nil:
+		b.short = o.out.BFloat16[at:]
 	default:
-		d.sums = asWords(r.out.Float32)
+		b.sums = asWords(o.out.Float32)[at:]
 	}
-	d.finishes = finishes && last
-	return d
+	b.finishes = finishes && last
+}
+
+// partialSums is memory for the sums of so many rows and a panel of columns.
+func (w *workspace) partialSums(rows int, f *format) []uint32 {
+	return w.partial.get(roundUp(rows, f.rows) * f.columns)
 }
 
 // finishes tells whether more is done to complete sums than to add to them: integers become floats, and scales multiply.
@@ -107,55 +125,56 @@ func (r *run) finishes() bool {
 	return r.format.integers || r.scales.Rows != nil || r.scales.Columns != nil
 }
 
-// multiplyBlock multiplies a packed block of the left operand by a panel of the right one.
-func (o *rightPart) multiplyBlock(left, right, ahead []uint32, depth, row, rows, column int, d *destination, w *workspace) {
-	f, n := o.format, o.n
-	columns := min(o.part.columns-column, f.columns)
-	at := o.at(row, column)
-	w.strip = strip{words: depth, steps: o.steps, apart: f.rows * depth, right: right, tile: w.tile, ahead: ahead}
+// multiplyBlock multiplies a block: strips of whole tiles where their sums are stored as they are, and the rest tile by tile.
+func (o *rightPart) multiplyBlock(b *block, w *workspace) {
+	f, s := o.format, &w.strip
+	*s = strip{words: b.depth, steps: o.steps, apart: f.rows * b.depth, right: b.right, tile: w.tile, ahead: b.ahead}
 	done := 0
-	if columns == f.columns && !d.finishes && rows >= f.rows {
-		s := &w.strip
-		s.tiles = rows / f.rows
-		done = s.tiles * f.rows
-		s.left, s.stride, s.fromStride = left, n, n
-		if d.from != nil {
-			s.from = d.from[at:]
+	if !b.finishes {
+		whole := b.toPartial && (b.fromPartial || b.from == nil) // rows and columns that are not there have room, too
+		switch {
+		case whole:
+			s.tiles = divideUp(b.rows, f.rows)
+		case b.columns == f.columns:
+			s.tiles = b.rows / f.rows
 		}
-		if d.short != nil {
-			s.short = d.short[at:]
-		} else {
-			s.sums = d.sums[at:]
+		if done = s.tiles * f.rows; done > 0 {
+			s.left, s.from, s.fromStride, s.sums, s.short, s.stride = b.left, b.from, b.fromStride, b.sums, b.short, b.stride
+			f.multiply(f, s)
 		}
-		f.multiply(f, s)
 	}
-	for ; done < rows; done += f.rows {
-		o.tile(left[done*depth:], row+done, min(rows-done, f.rows), column, columns, d, w)
+	for ; done < b.rows; done += f.rows {
+		o.tile(b, done, w)
 	}
 }
 
-// tile multiplies two panels, and takes the sums to where they belong, through memory of the task.
-func (o *rightPart) tile(left []uint32, row, rows, column, columns int, d *destination, w *workspace) {
-	f, s, n := o.format, &w.strip, o.n
-	at := o.at(row, column)
-	s.tiles, s.left, s.short, s.sums, s.stride, s.from = 1, left, nil, w.tile, f.columns, nil
-	full := rows == f.rows && columns == f.columns
-	if full && d.from != nil {
-		s.from, s.fromStride = d.from[at:], n
+// tile multiplies two panels, of the left one that of a row of the block, and takes the sums to where they belong, through memory of the task.
+func (o *rightPart) tile(b *block, row int, w *workspace) {
+	f, s := o.format, &w.strip
+	rows := min(b.rows-row, f.rows)
+	s.tiles, s.left, s.short, s.sums, s.stride, s.from = 1, b.left[row*b.depth:], nil, w.tile, f.columns, nil
+	var from []uint32
+	if b.from != nil {
+		from = b.from[row*b.fromStride:]
+	}
+	whole := b.fromPartial || rows == f.rows && b.columns == f.columns
+	if whole {
+		s.from, s.fromStride = from, b.fromStride
 	}
 	f.multiply(f, s)
-	if !full && d.from != nil {
-		addRows(w.tile, f.columns, d.from[at:], n, rows, columns, f.integers)
+	if from != nil && !whole {
+		addRows(w.tile, f.columns, from, b.fromStride, rows, b.columns, f.integers)
 	}
-	if d.finishes {
-		if d.sums != nil && o.out.Addend == nil {
-			o.finish(&w.finish, w.tile, o.out.Float32[at:], n, rows, columns, row, column)
+	at := row * b.stride
+	if b.finishes {
+		if b.sums != nil && o.out.Addend == nil {
+			o.finish(&w.finish, w.tile, asFloats(b.sums[at:]), b.stride, rows, b.columns, b.row+row, b.column)
 			return
 		}
-		o.finish(&w.finish, w.tile, asFloats(w.tile), f.columns, rows, columns, row, column)
+		o.finish(&w.finish, w.tile, asFloats(w.tile), f.columns, rows, b.columns, b.row+row, b.column)
 		if o.out.Addend != nil {
-			addRows(w.tile, f.columns, asWords(o.out.Addend[at:]), n, rows, columns, false)
+			addRows(w.tile, f.columns, asWords(o.out.Addend[o.at(b.row+row, b.column):]), o.n, rows, b.columns, false)
 		}
 	}
-	f.store(w.tile, d.sums, d.short, at, n, rows, columns)
+	f.store(w.tile, b.sums, b.short, at, b.stride, rows, b.columns)
 }

@@ -57,12 +57,16 @@ type format struct {
 	rows     int // of a panel of the left operand, and of a tile
 	columns  int // of a panel of the right operand, and of a tile
 	per      int // elements in a word
+	// tiled: in a left panel, [tileWords] words of a row lie together, and panels of both operands have whole tiles of words. Otherwise
+	// the words of all rows do that have the same index.
+	tiled bool
 	// unsigned: the left elements are stored with an offset that makes them unsigned bytes; the offset times the sums of the
 	// right columns is taken off the results.
 	unsigned bool
 	// headroom is the number up to which sums of pairs may grow in the kernel before they are widened, or 0 where they
 	// have 32 bits from the start.
 	headroom  int
+	cut       *blocking
 	multiply  func(f *format, s *strip)
 	float32s  packer[float32]
 	bfloat16s packer[uint16]
@@ -98,6 +102,9 @@ type packer[T any] struct {
 	// of one panel, and across, some columns, the panels for which are so many words apart. They may be nil.
 	straightAlong  func(dst []uint32, height int, src []T, ld, words int)
 	straightAcross func(dst []uint32, panel, height, columns int, src []T, ld, words int)
+	// The same for tiled panels, in blocks of [tileWords] words.
+	tiledAlong  func(dst []uint32, height int, src []T, ld, words int)
+	tiledAcross func(dst []uint32, panel, height, columns int, src []T, ld, words int)
 	// exact: the straight ones read no more than a panel needs, and across the last panel may be incomplete. Others read whole vectors of
 	// eight, and across they write them.
 	exact bool

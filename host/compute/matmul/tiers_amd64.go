@@ -20,7 +20,10 @@ func processorTiers() []*Tier {
 	}
 	var all []*Tier
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ {
-		all = tiers512(x.HasAVX512VNNI, x.HasAVX512BF16, fastBFloat16(vendor()))
+		if t := amx(); t != nil {
+			all = append(all, t)
+		}
+		all = append(all, tiers512(x.HasAVX512VNNI, x.HasAVX512BF16, fastBFloat16(vendor()))...)
 	}
 	return append(all, &Tier{"avx2", formatFloats256, formatSingles256, []*format{formatQuads256, formatPairs256}})
 }
@@ -67,12 +70,12 @@ var helpers512 = &helpers{
 }
 
 var formatFloats256 = &format{
-	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, multiply: checked(floats256).tileByTile,
+	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &cutForVectors, multiply: checked(floats256).tileByTile,
 	float32s: wordsOfFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
 }
 
 var formatFloats512 = &format{
-	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, multiply: strip512(floats512),
+	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &cutForVectors, multiply: strip512(floats512),
 	float32s: packer[float32]{
 		along: wordsOfFloat32s.along, across: wordsOfFloat32s.across, exact: true,
 		straightAlong: along512[float32](alongRounded12, alongRounded32, 1, 1), straightAcross: across512[float32](acrossRounded12, acrossRounded32, 1),
@@ -81,12 +84,12 @@ var formatFloats512 = &format{
 }
 
 var formatSingles256 = &format{
-	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, multiply: checked(floats256).tileByTile,
+	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &cutForVectors, multiply: checked(floats256).tileByTile,
 	float32s: float32sAsTheyAre, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
 }
 
 var formatSingles512 = &format{
-	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, multiply: strip512(floats512),
+	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &cutForVectors, multiply: strip512(floats512),
 	float32s: packer[float32]{
 		along: float32sAsTheyAre.along, across: float32sAsTheyAre.across, exact: true,
 		straightAlong: along512[float32](alongWords12, alongWords32, 1, 1), straightAcross: across512[float32](acrossWords12, acrossWords32, 1),
@@ -95,7 +98,7 @@ var formatSingles512 = &format{
 }
 
 var formatHalves512 = &format{
-	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, multiply: strip512(halves512),
+	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, cut: &cutForVectors, multiply: strip512(halves512),
 	float32s: packer[float32]{
 		along: halvesOfFloat32s512, across: halvesOfFloat32sAcross256, exact: true,
 		straightAlong: along512[float32](alongRoundedHalves12, alongRoundedHalves32, 2, 1), straightAcross: across512[float32](acrossRoundedHalves12, acrossRoundedHalves32, 2),
@@ -109,12 +112,12 @@ var formatHalves512 = &format{
 
 // The sums of pairs of formatQuads256 saturate in 16 bits.
 var formatQuads256 = &format{
-	name: "VPMADDUBSW, VPADDW 256", integers: true, rows: 6, columns: 16, per: 4, unsigned: true, headroom: 1<<15 - 1, multiply: checked(quads256).tileByTile,
+	name: "VPMADDUBSW, VPADDW 256", integers: true, rows: 6, columns: 16, per: 4, unsigned: true, headroom: 1<<15 - 1, cut: &cutForVectors, multiply: checked(quads256).tileByTile,
 	int8s: quadsOfInt8s, helpers: helpers256,
 }
 
 var formatPairs256 = &format{
-	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, multiply: checked(pairs256).tileByTile,
+	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, cut: &cutForVectors, multiply: checked(pairs256).tileByTile,
 	int8s: packer[int8]{
 		along: pairsAlong256, across: pairsAcross256, straightAlong: alongBy[int8](transposePairs8, 2), straightAcross: acrossBy[int8](acrossPairs, 2),
 	},
@@ -122,7 +125,7 @@ var formatPairs256 = &format{
 }
 
 var formatQuads512 = &format{
-	name: "VPDPBUSD 512", integers: true, rows: 12, columns: 32, per: 4, unsigned: true, multiply: strip512(quads512),
+	name: "VPDPBUSD 512", integers: true, rows: 12, columns: 32, per: 4, unsigned: true, cut: &cutForVectors, multiply: strip512(quads512),
 	int8s: packer[int8]{
 		along: quadsOfInt8s.along, across: quadsOfInt8s.across, exact: true,
 		straightAlong: along512[int8](alongWords12, alongWords32, 4, 1), straightAcross: across512[int8](acrossQuads12, acrossQuads32, 4),

@@ -1,0 +1,103 @@
+//go:build amd64 && goexperiment.simd
+
+package matmul
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+// amx is the tier with the tiles of AMX, or nil. Floats that are not rounded have AVX-512's products.
+func amx() *Tier {
+	x := &cpu.X86
+	if !x.HasAVX512VNNI || !x.HasAVX512BF16 || !x.HasAMXTile || !x.HasAMXBF16 || !x.HasAMXInt8 || !mayUseTiles() {
+		return nil
+	}
+	return &Tier{"amx", formatHalvesAMX, formatSingles512, []*format{formatQuadsAMX}}
+}
+
+var formatHalvesAMX = &format{
+	name: "TDPBF16PS", rows: 32, columns: 32, per: 2, tiled: true, cut: &cutForTiles, multiply: stripAMX(halvesAMX),
+	float32s:  tiledToo(formatHalves512.float32s, alongRoundedHalvesTiled, acrossRoundedHalvesTiled, 2),
+	bfloat16s: tiledToo(formatHalves512.bfloat16s, alongTiled, acrossHalvesTiled, 2),
+	helpers:   helpers512,
+}
+
+var formatQuadsAMX = &format{
+	name: "TDPBSSD", integers: true, rows: 32, columns: 32, per: 4, tiled: true, cut: &cutForTiles, multiply: stripAMX(quadsAMX),
+	int8s:   tiledToo(formatQuads512.int8s, alongTiled, acrossQuadsTiled, 4),
+	helpers: helpers512,
+}
+
+// stripAMX makes the kernel of a format of an assembler function for strips of 32 × 32 sums. It panics where that would leave a slice.
+func stripAMX(f func(steps, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)) func(*format, *strip) {
+	return func(of *format, s *strip) {
+		reach := func(stride int) int { return (32*s.tiles-1)*stride + 32 }
+		leaves := s.words < 0 || s.words%tileWords != 0 || s.tiles < 1 || s.apart < 0 || s.stride < 32 ||
+			len(s.left) < (s.tiles-1)*s.apart+32*s.words || len(s.right) < 32*s.words
+		var to unsafe.Pointer
+		var short *uint32
+		if s.short != nil {
+			leaves = leaves || of.integers || len(s.short) < reach(s.stride) || len(s.tile) < 32*32
+			to, short = unsafe.Pointer(unsafe.SliceData(s.short)), unsafe.SliceData(s.tile)
+		} else {
+			leaves = leaves || len(s.sums) < reach(s.stride)
+			to = unsafe.Pointer(unsafe.SliceData(s.sums))
+		}
+		if leaves || s.from != nil && (s.fromStride < 32 || len(s.from) < reach(s.fromStride)) {
+			panic("matmul: a kernel would leave its slices")
+		}
+		ahead := s.ahead
+		if len(ahead) == 0 {
+			ahead = s.right
+		}
+		f(s.words/tileWords, s.tiles, unsafe.SliceData(s.left), s.apart, unsafe.SliceData(s.right), unsafe.SliceData(s.from), s.fromStride, to, s.stride, short, unsafe.SliceData(ahead), len(ahead))
+	}
+}
+
+//go:noescape
+func halvesAMX(steps, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)
+
+//go:noescape
+func quadsAMX(steps, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)
+
+// tiledToo adds packers of tiled panels to those of other ones. A word has so many elements.
+func tiledToo[T any](p packer[T], along func(dst *uint32, src unsafe.Pointer, ld, blocks int), across func(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, blocks int), per int) packer[T] {
+	var element T
+	size := int(unsafe.Sizeof(element))
+	p.tiledAlong = func(dst []uint32, height int, src []T, ld, words int) {
+		if height != 32 || words < 1 || words%tileWords != 0 || len(src) < 31*ld+words*per || len(dst) < 32*words {
+			panic("matmul: a packer would leave its slices")
+		}
+		along(&dst[0], unsafe.Pointer(&src[0]), ld*size, words/tileWords)
+	}
+	p.tiledAcross = func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
+		panels, rest := columns/32, columns%32
+		if height != 32 || columns < 1 || words < 1 || words%tileWords != 0 || len(src) < (words*per-1)*ld+columns || len(dst) < (divideUp(columns, 32)-1)*panel+32*words {
+			panic("matmul: a packer would leave its slices")
+		}
+		if panels > 0 {
+			across(&dst[0], panel, panels, 1<<32-1, unsafe.Pointer(&src[0]), ld*size, words/tileWords)
+		}
+		if rest > 0 {
+			across(&dst[panels*panel], panel, 1, 1<<rest-1, unsafe.Pointer(&src[panels*32]), ld*size, words/tileWords)
+		}
+	}
+	return p
+}
+
+//go:noescape
+func alongTiled(dst *uint32, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func alongRoundedHalvesTiled(dst *uint32, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func acrossHalvesTiled(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func acrossRoundedHalvesTiled(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, blocks int)
+
+//go:noescape
+func acrossQuadsTiled(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, blocks int)
