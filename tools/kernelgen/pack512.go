@@ -374,3 +374,60 @@ func columnSums512(w *writer) {
 	w.line("VZEROUPPER")
 	w.line("RET")
 }
+
+// finish512 writes [finish] for 32 columns, each with a correction and a scale. Results are float32, or if short is set, rounded to bfloat16.
+func finish512(w *writer) {
+	w.function("finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short bool)", "finishCodes512", 73)
+	w.line("MOVQ rows+0(FP), CX")
+	w.line("MOVQ sums+8(FP), SI")
+	w.line("MOVQ sumStride+16(FP), R8")
+	w.line("MOVQ out+24(FP), DI")
+	w.line("MOVQ outStride+32(FP), R9")
+	w.line("MOVQ corrections+40(FP), R10")
+	w.line("MOVQ rowScales+48(FP), R13")
+	w.line("MOVQ rowStep+56(FP), R11")
+	w.line("MOVQ columnScales+64(FP), R12")
+	w.line("SHLQ $2, R8")
+	w.line("SHLQ $2, R11")
+	w.line("SHLQ $1, R9")
+	halvesConstants512(w)
+	for i := range 2 {
+		w.line("VMOVDQU32 %d(R10), Z%d", 64*i, 20+i)
+		w.line("VMOVUPS %d(R12), Z%d", 64*i, 22+i)
+	}
+	row := func() {
+		w.line("VBROADCASTSS (R13), Z24")
+		for i := range 2 {
+			w.line("VMOVDQU32 %d(SI), Z%d", 64*i, i)
+			w.line("VPSUBD Z%d, Z%d, Z%[2]d", 20+i, i)
+			w.line("VCVTDQ2PS Z%d, Z%[1]d", i)
+			w.line("VMULPS Z24, Z%d, Z%[1]d", i)
+			w.line("VMULPS Z%d, Z%d, Z%[2]d", 22+i, i)
+		}
+		w.line("ADDQ R8, SI")
+		w.line("ADDQ R11, R13")
+	}
+	w.line("CMPB short+72(FP), $0")
+	w.line("JNE short")
+	w.line("SHLQ $1, R9")
+	w.label("row")
+	row()
+	w.line("VMOVUPS Z0, (DI)")
+	w.line("VMOVUPS Z1, 64(DI)")
+	w.line("ADDQ R9, DI")
+	w.line("DECQ CX")
+	w.line("JNZ row")
+	w.line("VZEROUPPER")
+	w.line("RET")
+	w.label("short")
+	row()
+	roundUpper512(w, "Z0", "Z2")
+	roundUpper512(w, "Z1", "Z3")
+	w.line("VPERMT2W Z3, %s, Z2", upperHalves512)
+	w.line("VMOVDQU32 Z2, (DI)")
+	w.line("ADDQ R9, DI")
+	w.line("DECQ CX")
+	w.line("JNZ short")
+	w.line("VZEROUPPER")
+	w.line("RET")
+}

@@ -44,3 +44,5 @@ func transpose256(dst []float32, dstStride int, src []float32, stride, rows, col
 func turnNeighbours256(dst, x, cos, sin []float32, back bool) { panic("loops: no AVX2") }
 func gate512(dst, a, b []uint16) int                          { panic("loops: no AVX-512") }
 func gateAdjoints512(da, db, a, b, d []uint16) int            { panic("loops: no AVX-512") }
+
+func turnNeighbours512(dst, x, cos, sin []float32, back bool) int { panic("loops: no AVX-512") }

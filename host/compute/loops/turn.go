@@ -22,12 +22,15 @@ func turnFrom(i int, dst, x, cos, sin []float32, back bool) {
 
 // TurnNeighbours is [Turn] for points whose two coordinates are neighbours.
 func TurnNeighbours(dst, x, cos, sin []float32, back bool) {
-	n := len(cos)
-	for ; len(x) > 0; dst, x = dst[2*n:], x[2*n:] {
-		i := 0
+	n, first := len(cos), 0
+	if hasAVX512 {
+		first = turnNeighbours512(dst, x, cos, sin, back)
+	}
+	for ; len(x) > 0 && first < n; dst, x = dst[2*n:], x[2*n:] {
+		i := first
 		if hasAVX2 {
 			i = n &^ 7
-			turnNeighbours256(dst[:2*i], x, cos, sin, back)
+			turnNeighbours256(dst[2*first:2*i], x[2*first:], cos[first:], sin[first:], back)
 		}
 		turnNeighboursFrom(i, dst, x, cos, sin, back)
 	}

@@ -106,10 +106,10 @@ func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 func (o *rightPart) at(row, column int) int { return (o.product*o.m+row)*o.n + o.part.column + column }
 
 // finish turns the sums of a tile into results.
-func (o *rightPart) finish(e *finish, tile []uint32, out []float32, stride, rows, columns, row, column int) {
+func (o *rightPart) finish(e *finish, tile []uint32, out []float32, short []uint16, stride, rows, columns, row, column int) {
 	e.rows, e.columns = rows, columns
 	e.sums, e.sumStride = tile, o.format.columns
-	e.out, e.outStride = out, stride
+	e.out, e.short, e.outStride = out, short, stride
 	if o.format.unsigned {
 		e.corrections = o.corrections[column:]
 	}

@@ -8,6 +8,7 @@ type finish struct {
 	sums          []uint32
 	sumStride     int
 	out           []float32
+	short         []uint16 // results rounded to bfloat16, if it is not nil, in place of out
 	outStride     int
 
 	integers    bool
@@ -17,6 +18,20 @@ type finish struct {
 	rowStride    int       // 0: one for all rows
 	columnScales []float32 // nil is 1
 	columnStride int
+}
+
+// orShort makes a function that can round results of one that can't. The sums are overwritten then.
+func orShort(do func(f *finish), narrow func(dst []uint16, stride int, src []uint32, srcStride, rows, columns int)) func(f *finish) {
+	return func(f *finish) {
+		if f.short == nil {
+			do(f)
+			return
+		}
+		wide := *f
+		wide.short, wide.out, wide.outStride = nil, asFloats(f.sums), f.sumStride
+		do(&wide)
+		narrow(f.short, f.outStride, f.sums, f.sumStride, f.rows, f.columns)
+	}
 }
 
 func (f *finish) portable() {

@@ -8,10 +8,8 @@ import (
 var portable = &Tier{"portable", portableFloats, portableSingles, []*format{portableCodes}}
 
 var portableHelpers = &helpers{
-	transpose: transposePortable, shift: shiftPortable, addColumns: addColumnsPortable, extremes: extremesPortable, finish: (*finish).portable,
-	narrow: func(dst []uint16, stride int, src []uint32, srcStride, rows, columns int) {
-		narrowFrom(0, dst, stride, src, srcStride, rows, columns)
-	},
+	transpose: transposePortable, shift: shiftPortable, addColumns: addColumnsPortable, extremes: extremesPortable, finish: orShort((*finish).portable, narrowPortable),
+	narrow:   narrowPortable,
 	prefetch: func(unsafe.Pointer, int, int, int) {},
 }
 
@@ -42,6 +40,10 @@ func roundBits(x uint32) uint32 {
 		return (x | 0x400000) &^ 0xffff
 	}
 	return (x + 0x7fff + x>>16&1) &^ 0xffff
+}
+
+func narrowPortable(dst []uint16, stride int, src []uint32, srcStride, rows, columns int) {
+	narrowFrom(0, dst, stride, src, srcStride, rows, columns)
 }
 
 // narrowFrom rounds the columns of a tile from one on to bfloat16.

@@ -167,13 +167,16 @@ func (o *rightPart) tile(b *block, row int, w *workspace) {
 	}
 	at := row * b.stride
 	if b.finishes {
-		if b.sums != nil && o.out.Addend == nil {
-			o.finish(&w.finish, w.tile, asFloats(b.sums[at:]), b.stride, rows, b.columns, b.row+row, b.column)
-			return
-		}
-		o.finish(&w.finish, w.tile, asFloats(w.tile), f.columns, rows, b.columns, b.row+row, b.column)
-		if o.out.Addend != nil {
+		switch {
+		case o.out.Addend != nil:
+			o.finish(&w.finish, w.tile, asFloats(w.tile), nil, f.columns, rows, b.columns, b.row+row, b.column)
 			addRows(w.tile, f.columns, asWords(o.out.Addend[o.at(b.row+row, b.column):]), o.n, rows, b.columns, false)
+		case b.short != nil:
+			o.finish(&w.finish, w.tile, nil, b.short[at:], b.stride, rows, b.columns, b.row+row, b.column)
+			return
+		default:
+			o.finish(&w.finish, w.tile, asFloats(b.sums[at:]), nil, b.stride, rows, b.columns, b.row+row, b.column)
+			return
 		}
 	}
 	f.store(w.tile, b.sums, b.short, at, b.stride, rows, b.columns)

@@ -62,11 +62,11 @@ func vendor() string {
 func cpuidVendor() (b, d, c uint32)
 
 var helpers256 = &helpers{
-	transpose: transpose256, shift: shift256, addColumns: addColumns256, extremes: extremes256, finish: finish256, narrow: narrow256, prefetch: prefetchRows,
+	transpose: transpose256, shift: shift256, addColumns: addColumns256, extremes: extremes256, finish: orShort(finish256, narrow256), narrow: narrow256, prefetch: prefetchRows,
 }
 
 var helpers512 = &helpers{
-	transpose: transpose512, shift: shift512, addColumns: addColumns512, extremes: extremes256, finish: finish256, narrow: narrow256, prefetch: prefetchRows,
+	transpose: transpose512, shift: shift512, addColumns: addColumns512, extremes: extremes256, finish: finish512, narrow: narrow256, prefetch: prefetchRows,
 }
 
 var formatFloats256 = &format{
@@ -403,6 +403,9 @@ func acrossQuads32(dst *uint32, panel, panels int, columns uint32, src unsafe.Po
 
 //go:noescape
 func shifted512(words *uint32, by uint8, blocks int)
+
+//go:noescape
+func finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short bool)
 
 //go:noescape
 func columnSums512(sums *int32, panel *uint32, words int)

@@ -265,6 +265,31 @@ func finish256(f *finish) {
 	}
 }
 
+var finish256OrShort = orShort(finish256, narrow256)
+
+// finish512 does the same; it has a kernel for integers in all columns of a panel.
+func finish512(f *finish) {
+	if !f.integers || f.columns != 32 {
+		finish256OrShort(f)
+		return
+	}
+	corrections := &zeros[0]
+	if f.corrections != nil {
+		corrections = &f.corrections[:32][0]
+	}
+	rows, rowStep := f.scalesOfRows()
+	var same [32]float32
+	columns, _ := f.scalesOfColumns(32, same[:])
+	sums := f.sums[:(f.rows-1)*f.sumStride+32]
+	var out unsafe.Pointer
+	if reach := (f.rows-1)*f.outStride + 32; f.short != nil {
+		out = unsafe.Pointer(unsafe.SliceData(f.short[:reach]))
+	} else {
+		out = unsafe.Pointer(unsafe.SliceData(f.out[:reach]))
+	}
+	finishCodes512(f.rows, &sums[0], f.sumStride, out, f.outStride, corrections, rows, rowStep, columns, f.short != nil)
+}
+
 // scalesOfRows returns the scales of rows and their distance.
 func (f *finish) scalesOfRows() (scales *float32, step int) {
 	if f.rowScales == nil {
