@@ -15,7 +15,7 @@ var numbers = map[string]int{
 
 // Prefixes of instructions, as VEX encodes them.
 const (
-	noPrefix = 0
+	prefix66 = 1
 	prefixF3 = 2
 	prefixF2 = 3
 )
@@ -29,6 +29,11 @@ func tileMemory(name string, pp, tile int, base, step string, offset int) string
 
 func tileLoad(tile int, base, step string, offset int) string {
 	return tileMemory("TILELOADD", prefixF2, tile, base, step, offset)
+}
+
+// tileLoadOnce says that the tile is not needed again soon: what passes by leaves the first cache to the panel that stays.
+func tileLoadOnce(tile int, base, step string, offset int) string {
+	return tileMemory("TILELOADDT1", prefix66, tile, base, step, offset)
 }
 
 func tileStore(tile int, base, step string, offset int) string {
@@ -222,11 +227,11 @@ func (k amxKernel) steps(w *writer, label string, row func()) {
 // step multiplies 16 words.
 func (k amxKernel) step(w *writer) {
 	w.line("%s", tileLoad(4, "BX", "R15", 0))
-	w.line("%s", tileLoad(6, "SI", "AX", 0))
+	w.line("%s", tileLoadOnce(6, "SI", "AX", 0))
 	w.line("%s", k.product(0, 6, 4))
 	w.line("%s", tileLoad(5, "BX", "R15", 64))
 	w.line("%s", k.product(1, 6, 5))
-	w.line("%s", tileLoad(7, "SI", "AX", tileBytes))
+	w.line("%s", tileLoadOnce(7, "SI", "AX", tileBytes))
 	w.line("%s", k.product(2, 7, 4))
 	w.line("%s", k.product(3, 7, 5))
 	w.line("PREFETCHT1 (R11)")

@@ -97,13 +97,14 @@ func TestEncodingsByAssembler(t *testing.T) {
 				// The assembler would take fewer bytes for a small offset.
 				number(tileLoad(tile, base, step, -4096))
 				number(tileStore(tile, base, step, 1<<20))
+				number(tileLoadOnce(tile, base, step, 256))
 				name := func(r string) string {
 					if r[0] == 'R' {
 						return strings.ToLower(r)
 					}
 					return "r" + strings.ToLower(r)
 				}
-				fmt.Fprintf(&source, "tileloadd -4096(%%%s,%%%s,1), %%tmm%d\ntilestored %%tmm%[3]d, 0x100000(%%%[1]s,%%%[2]s,1)\n", name(base), name(step), tile)
+				fmt.Fprintf(&source, "tileloadd -4096(%%%s,%%%s,1), %%tmm%d\ntilestored %%tmm%[3]d, 0x100000(%%%[1]s,%%%[2]s,1)\ntileloaddt1 256(%%%[1]s,%%%[2]s,1), %%tmm%[3]d\n", name(base), name(step), tile)
 			}
 		}
 	}
