@@ -17,7 +17,7 @@
 // driver serves all kernels, and a tier of instructions is a few functions. The driver is that of Goto and van de Geijn,
 // "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008, section 4, in the arrangement of BLIS: a part
 // of the right operand is packed once for all, then tasks take blocks of rows of the left operand, pack them for
-// themselves, and multiply. Pieces have the sizes that suit the kernel: with AMX, which is fifteen times as fast as AVX-512, a task packs
+// themselves, and multiply. Pieces have the sizes that suit the kernel: with AMX, which is thirteen times as fast as AVX-512, a task packs
 // as many words of its rows as there is room for, and completes the sums of one panel after the other in its caches.
 //
 // # What results are
