@@ -146,9 +146,11 @@ func lifelineFlag(cmd *cobra.Command, lifeline *time.Duration) {
 	cmd.Flags().Lookup("lifeline").NoOptDefVal = time.Minute.String()
 }
 
-// watchLifeline interrupts this process when its standard input ends, if that is its lifeline.
+// watchLifeline interrupts this process when its standard input ends, if that is its lifeline. Then a second signal is nothing but a second
+// signal: Slurm sends one to all processes of a task, and the program that has started this one ends its lifeline besides.
 func watchLifeline(lifeline time.Duration) {
 	if lifeline > 0 {
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM) // which takes from them what they do by default
 		go interruptAtEnd(os.Stdin, lifeline)
 	}
 }

@@ -108,6 +108,55 @@ func TestSecondQuit(t *testing.T) {
 	}
 }
 
+// A process with a lifeline stops in order, however many signals it receives: Slurm sends SIGTERM to all processes of a task, of which one is
+// at the other end of the lifeline. The process is this test, started by itself.
+func TestLifelineAndSignals(t *testing.T) {
+	if os.Getenv("CAGE_TEST_LIFELINE") != "" {
+		ctx, stop := interruptible()
+		defer stop()
+		watchLifeline(time.Minute)
+		fmt.Println("begun")
+		<-ctx.Done()
+		fmt.Println("asked to stop")
+		time.Sleep(500 * time.Millisecond) // as if it saved a checkpoint
+		fmt.Println("stopped")
+		os.Exit(0)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestLifelineAndSignals$")
+	cmd.Env = append(os.Environ(), "CAGE_TEST_LIFELINE=1")
+	lifeline, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	lines := bufio.NewScanner(out)
+	expect := func(want string) {
+		t.Helper()
+		if !lines.Scan() || lines.Text() != want {
+			t.Fatalf("it printed %q, want %q", lines.Text(), want)
+		}
+	}
+	expect("begun")
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	expect("asked to stop")
+	_ = lifeline.Close()
+	for range 10 { // a signal takes its effect of a second one a moment after the first was told
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		time.Sleep(20 * time.Millisecond)
+	}
+	expect("stopped")
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Under nohup a training stays when the session closes.
 func TestNohup(t *testing.T) {
 	nohup, err := exec.LookPath("nohup")

@@ -5,16 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/held"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -274,6 +278,7 @@ type cellListing struct {
 	Error   string                    `json:"error,omitempty"`
 	Set     []study.Setting           `json:"set,omitempty"`
 	Summary map[string]metrics.Number `json:"summary,omitempty"`
+	Holder  *held.Holder              `json:"holder,omitempty"` // who works on it
 }
 
 func newStudyStatus() *cobra.Command {
@@ -283,7 +288,8 @@ func newStudyStatus() *cobra.Command {
 		Short: "Show how far each cell of a study is",
 		Long: `Show how far each cell of a study is: done, running, interrupted, failed (with its
 error), missing, or stale: made by a plugin or of data that has changed since. It may
-be asked at any time, also while the study runs. With --kept it is the results in a
+be asked at any time, also while the study runs: of a running cell it tells the machine,
+and since when it is worked on there. With --kept it is the results in a
 file of 'cage study keep' that are shown, and which of them are stale.`,
 		Args: exactly(1, "one study file"),
 	}
@@ -303,11 +309,14 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 			return nil, err
 		}
 		results = s.Wanted(results)
-		list, rows := []cellListing{}, [][]string{append(s.AxisNames(), "state", "val loss", "error or directory")}
+		list, rows := []cellListing{}, [][]string{append(s.AxisNames(), "state", "val loss", "error, machine or directory")}
 		for _, r := range results {
 			cell := cellListing{ID: r.Cell.ID, Labels: r.Cell.Labels, Dir: r.Cell.Dir, State: r.State, Error: r.Err, Set: r.Cell.Set, Summary: map[string]metrics.Number{}}
 			for name, x := range r.Summary {
 				cell.Summary[name] = metrics.Number(x)
+			}
+			if r.State == study.Running {
+				cell.Holder = &r.Holder
 			}
 			list = append(list, cell)
 			rows = append(rows, append(r.Cell.Of(s.AxisNames()), statusColumns(r, keptFile)...))
@@ -316,8 +325,31 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 		return &answer{map[string]any{"study": s.Name, "out": s.Out, "counts": total, "cells": list}, func(w io.Writer) {
 			table(w, rows)
 			fmt.Fprint(w, countsLine(s, total))
+			fmt.Fprint(w, machinesLine(results))
 		}}, nil
 	})
+}
+
+// machinesLine says how many cells run on which machine; nothing if there is one machine or none.
+func machinesLine(results []study.Result) string {
+	cells := map[string]string{} // machines, by ID: cells may share a run
+	for _, r := range results {
+		if r.State == study.Running && r.Holder.Machine != "" {
+			cells[r.Cell.ID] = r.Holder.Machine
+		}
+	}
+	counts := map[string]int{}
+	for _, machine := range cells {
+		counts[machine]++
+	}
+	if len(counts) < 2 {
+		return ""
+	}
+	var parts []string
+	for _, machine := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%d on %s", counts[machine], safetext.Line(machine)))
+	}
+	return "running: " + strings.Join(parts, ", ") + "\n"
 }
 
 // statusColumns are the state of a cell, its loss, and its error or directory.
@@ -327,6 +359,8 @@ func statusColumns(r study.Result, keptFile string) []string {
 		loss = number(metrics.Some(x), "%.4f")
 	}
 	switch {
+	case r.State == study.Running:
+		last = "on " + r.Holder.Text(time.Now())
 	case r.Err != "":
 		last = strings.ReplaceAll(r.Err, "\n", "; ")
 	case keptFile != "" && r.Known():

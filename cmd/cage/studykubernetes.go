@@ -11,6 +11,7 @@ import (
 	"text/template"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/held"
 )
 
 // jobManifest is an indexed Job, whose index is that of a cell. What stands in it as json is YAML, too.
@@ -43,6 +44,7 @@ spec:
         image: {{json .Image}}
         workingDir: {{json .Directory}}
         command: [cage, study, cell, {{json .File}}, --index, "$(JOB_COMPLETION_INDEX)"{{if .Retry}}, --retry{{end}}]
+        env: [{name: {{.Machine}}, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}] # which cage study status shows
 {{- if .GPUs}}
         resources: {limits: {nvidia.com/gpu: {{.GPUs}}}}
 {{- end}}
@@ -67,7 +69,7 @@ func kubernetesText(s *study.Study, image, volume string, retry bool) (string, e
 	err = jobManifest.Execute(&text, map[string]any{
 		"Name": cmp.Or(name, "study"), "Cells": len(s.Cells), "Parallel": cmp.Or(s.Parallel, len(s.Cells)),
 		"Again": exitInterrupted, "Failed": exitError, "Usage": exitUsage, "Grace": fmt.Sprintf("%.0f", math.Ceil(60*s.StopMinutes)+30),
-		"Image": image, "Directory": directory, "File": s.File, "GPUs": study.GPUs(s.Cells), "Volume": volume, "Retry": retry,
+		"Image": image, "Directory": directory, "File": s.File, "GPUs": study.GPUs(s.Cells), "Volume": volume, "Retry": retry, "Machine": held.MachineVariable,
 	})
 	return text.String(), err
 }

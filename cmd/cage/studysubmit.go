@@ -4,33 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/vfs"
 )
-
-// slurmScript is the name of the batch script, in the study's directory.
-const slurmScript = "slurm.sh"
 
 // submission is a job array as printed in JSON.
 type submission struct {
 	Cells   []int  `json:"cells"`   // indices
 	Waiting int    `json:"waiting"` // cells that wait for what a table chooses
 	Script  string `json:"script"`
-	Answer  string `json:"answer,omitempty"` // of sbatch
+	Array   string `json:"array,omitempty"` // its number, once it is submitted
 }
 
 func newStudySubmit() *cobra.Command {
-	var slurm, kubernetes, dry bool
+	var slurm, kubernetes, dry, detach bool
 	var image, volume string
 	var opts study.RunOptions
 	cmd := &cobra.Command{
@@ -42,9 +31,13 @@ with sbatch. Each task is a 'cage study cell'. Options of sbatch follow two dash
   cage study submit bits.toml --slurm -- --partition=gpu --gpus=1 --time=4:00:00
 
 Before its time is over, study.stop_minutes and two more, a task saves a checkpoint and
-is queued again; so is a cell that waits for what a table chooses. Once an array has
-ended, the same command submits what is left. The script and what tasks print are in the
-study's directory.
+is queued again; so is a cell that waits for what a table chooses. The script and what
+tasks print are in the study's directory.
+
+The command shows how far the cells are until all are done. When an array has ended it
+submits another one for what was killed or preempted, and for cells that had to wait until
+a table has chosen; not for tasks that were cancelled, or cells that failed. After Ctrl-C
+the tasks go on, and the same command follows them again. With --detach it only submits.
 
 With --kubernetes the manifest of an indexed Job is printed, for kubectl apply -f -. Its
 image has cage and the plugins, and its volume is mounted where the working directory is
@@ -64,6 +57,7 @@ here. Pods that are stopped with a checkpoint are started again.
 	flags.StringVar(&image, "image", "", "of the containers of Kubernetes")
 	flags.StringVar(&volume, "volume", "", "persistent volume `CLAIM` of Kubernetes with the working directory")
 	flags.BoolVar(&dry, "dry-run", false, "print the script, and submit nothing")
+	flags.BoolVar(&detach, "detach", false, "submit to Slurm and follow nothing")
 	flags.BoolVar(&opts.Retry, "retry", false, "submit failed cells, too")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		switch {
@@ -83,6 +77,15 @@ here. Pods that are stopped with a checkpoint are started again.
 		if opts.Survey, err = newSurvey(cmd); err != nil {
 			return nil, err
 		}
+		if last := lastArray(s); last.job != "" && !dry {
+			q, err := squeue(cmd.Context(), last)
+			if err != nil && !errors.Is(err, errGone) {
+				return nil, err
+			}
+			if len(q.open()) > 0 {
+				return again(cmd, s, opts, args[1:], last, q, detach)
+			}
+		}
 		plan, err := s.Plan(cmd.Context(), opts)
 		if err != nil {
 			return nil, err
@@ -97,16 +100,31 @@ here. Pods that are stopped with a checkpoint are started again.
 		if dry {
 			return textAnswer(job, "%s", job.Script), nil
 		}
-		if job.Answer, err = sbatch(cmd, s, job.Script); err != nil {
+		a, err := sbatch(cmd.Context(), s, job.Script)
+		if err != nil {
 			return nil, err
 		}
+		if !detach {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d tasks: array %s\n", s.Out, len(job.Cells), a)
+			return followArrays(cmd, s, opts, args[1:], a)
+		}
+		job.Array = a.job
 		return &answer{job, func(w io.Writer) {
-			fmt.Fprintf(w, "%s: %d tasks: %s\n", s.Out, len(job.Cells), job.Answer)
+			fmt.Fprintf(w, "%s: %d tasks: array %s\n", s.Out, len(job.Cells), a)
 			if job.Waiting > 0 {
 				fmt.Fprintf(w, "%d more cells wait for what a table chooses: submit them when these are done\n", job.Waiting)
 			}
 		}}, nil
 	})
+}
+
+// again takes up an array that Slurm still has: a second one would wait for the cells of the first.
+func again(cmd *cobra.Command, s *study.Study, opts study.RunOptions, options []string, a array, q queue, detach bool) (*answer, error) {
+	if detach {
+		return nil, fmt.Errorf("%s: Slurm has array %s of it already: %s", s.Out, a, q)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: Slurm has array %s of it already: %s\n", s.Out, a, q)
+	return followArrays(cmd, s, opts, options, a)
 }
 
 // indices are the places of cells in the study. Cells that share a run have the place of the first.
@@ -121,101 +139,4 @@ func indices(s *study.Study, cells []study.Cell) []int {
 		}
 	}
 	return list
-}
-
-// ranges writes ascending numbers as Slurm reads them: 0-3,7.
-func ranges(list []int) string {
-	var parts []string
-	for i := 0; i < len(list); {
-		j := i
-		for j+1 < len(list) && list[j+1] == list[j]+1 {
-			j++
-		}
-		text := strconv.Itoa(list[i])
-		if j > i {
-			text += "-" + strconv.Itoa(list[j])
-		}
-		parts = append(parts, text)
-		i = j + 1
-	}
-	return strings.Join(parts, ",")
-}
-
-// quoted is a word for the shell.
-func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
-
-// slurmText is the batch script. Before the time is over the script alone receives SIGUSR1, and passes it on as SIGTERM; SIGTERM goes to
-// all processes of a task by itself, when it is cancelled or preempted, and Slurm knows what it does then.
-func slurmText(s *study.Study, cells []int, retry bool, options []string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	here, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	out, err := filepath.Abs(s.Out)
-	if err != nil {
-		return "", err
-	}
-	var text strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
-	line("#!/bin/sh")
-	for _, option := range append([]string{
-		"--job-name=" + s.Name, "--array=" + ranges(cells), "--output=" + filepath.Join(out, "slurm-%A_%a.log"),
-		"--open-mode=append", "--requeue", fmt.Sprintf("--signal=B:USR1@%.0f", math.Ceil(60*s.StopMinutes)+120),
-	}, options...) { // later ones win
-		if strings.ContainsAny(option, "\n\r") {
-			return "", usageError{fmt.Errorf("%q: want an option of sbatch in one line", option)}
-		}
-		if strings.ContainsAny(option, " \t\"'#") {
-			option = `"` + strings.ReplaceAll(option, `"`, `\"`) + `"`
-		}
-		line("#SBATCH %s", option)
-	}
-	command := []string{quoted(self), "study", "cell", quoted(s.File), `--index "$SLURM_ARRAY_TASK_ID"`}
-	if retry {
-		command = append(command, "--retry")
-	}
-	line("cd %s || exit 1", quoted(here))
-	line("%s &", strings.Join(command, " "))
-	text.WriteString(`cell=$!
-code=127 cancelled=
-trap 'signalled=1; kill -TERM "$cell"' USR1
-trap 'signalled=1 cancelled=1' TERM
-while :; do # a signal interrupts wait
-	signalled=
-	wait "$cell"
-	now=$?
-	[ "$now" = 127 ] || code=$now
-	[ -n "$signalled" ] || break
-done
-if [ "$code" = 130 ] && [ -z "$cancelled" ]; then
-	scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
-fi
-exit "$code"
-`)
-	return text.String(), nil
-}
-
-// sbatch submits a script that it leaves in the study's directory, and returns what sbatch says.
-func sbatch(cmd *cobra.Command, s *study.Study, script string) (string, error) {
-	program, err := exec.LookPath("sbatch")
-	if err != nil {
-		return "", fmt.Errorf("%w; submit from a machine with Slurm, or print the script with --dry-run", err)
-	}
-	file := vfs.At(s.Out).Join(slurmScript)
-	if err := file.Dir().MkdirAll(); err != nil {
-		return "", err
-	}
-	if err := atomicfile.WriteBytes(file, []byte(script)); err != nil {
-		return "", err
-	}
-	out, err := exec.CommandContext(cmd.Context(), program, file.Name).CombinedOutput()
-	said := strings.TrimSpace(string(out))
-	if err != nil {
-		return "", fmt.Errorf("sbatch %s: %w: %s", file, err, said)
-	}
-	return said, nil
 }

@@ -21,6 +21,6 @@
 //
 // The rooms of the wing: evaluation says how a model is asked; report makes tables and figures
 // (figure, stat) of the results, kept holds those that documents show, serve shows them while
-// they come; scaling fits the scaling law; bench measures steps. Runs come in as directories of
+// they come; held says who works on which cell; scaling fits the scaling law; bench measures steps. Runs come in as directories of
 // host/train, evaluations as those of host/deploy, and both leave as numbers, tables and pages.
 package study

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/internal/badfiles"
 	"github.com/cage-qat/cage/host/study/evaluation"
+	"github.com/cage-qat/cage/host/study/held"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
@@ -53,7 +54,7 @@ func FuzzParse(f *testing.F) {
 // FuzzState: whatever the files are that a study keeps of its cells, each has a state,
 // and one whose file is damaged is a failed one that says which.
 func FuzzState(f *testing.F) {
-	f.Add([]byte(`["a","b"]`), []byte(`{"error":"no","exit":"exit status 1","attempts":2}`), []byte(`{"completed":true,"val_loss":1}`), []byte(`{"rows":"12"}`))
+	f.Add([]byte(`{"a":{"machine":"m","process":7,"since":"2026-11-26T12:00:00Z"}}`), []byte(`{"error":"no","exit":"exit status 1","attempts":2}`), []byte(`{"completed":true,"val_loss":1}`), []byte(`{"rows":"12"}`))
 	f.Add([]byte(`{}`), []byte(`[`), []byte(``), []byte(`{}`))
 	f.Add([]byte(`null`), []byte(`null`), []byte(`{"completed":1}`), []byte(`null`))
 	f.Add([]byte(`[]`), []byte(``), []byte(`{"completed":true}`), []byte(`{"rows":"12","metrics":{"piqa.acc":0.5}}`))
@@ -72,17 +73,17 @@ func FuzzState(f *testing.F) {
 		if err := answers.MkdirAll(); err != nil {
 			t.Fatal(err)
 		}
-		for path, content := range map[string][]byte{s.at(runningFile).Name: running, at.Join(failedFile).Name: failed, at.Summary().Name: summary, answers.Join(accountFile).Name: account} {
+		for path, content := range map[string][]byte{s.at(held.RunningFile).Name: running, at.Join(failedFile).Name: failed, at.Summary().Name: summary, answers.Join(accountFile).Name: account} {
 			write(t, path, string(content))
 		}
-		held, err := s.lock(t.Context(), false)
+		lock, err := s.lock(t.Context(), false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.running(); err != nil && !strings.Contains(err.Error(), runningFile) {
+		if _, err := held.Cells(s.at()); err != nil && !strings.Contains(err.Error(), held.RunningFile) {
 			t.Fatalf("no file in %v", err)
 		}
-		if err := held.Unlock(); err != nil {
+		if err := lock.Unlock(); err != nil {
 			t.Fatal(err)
 		}
 		r := s.readCellResult(c, false)

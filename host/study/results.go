@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/cage-qat/cage/host/study/held"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -44,6 +45,8 @@ type Result struct {
 	// Summary holds every number of summary.json by its name there, and the metrics of
 	// finished evaluations by their names. It is nil unless the training is done.
 	Summary map[string]float64
+	// Holder works on the cell, if that is running.
+	Holder held.Holder
 }
 
 // Trained reports whether the training of the cell is done and may be reported on,
@@ -56,7 +59,7 @@ func (r Result) Known() bool { return r.State == Done || r.Diverged }
 // Results reads from disk how far every cell has come. It may be called at any time, even
 // while the study runs in this or another process.
 func (s *Study) Results() ([]Result, error) {
-	running, err := s.running()
+	running, err := held.Cells(s.at())
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +68,11 @@ func (s *Study) Results() ([]Result, error) {
 	for i, c := range s.Cells {
 		r, known := read[c.ID]
 		if !known {
-			r = s.readCellResult(c, slices.Contains(running, c.ID))
+			holder, worked := running[c.ID]
+			r = s.readCellResult(c, worked)
+			if r.State == Running {
+				r.Holder = holder
+			}
 			read[c.ID] = r
 		}
 		r.Cell = c

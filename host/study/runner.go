@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cage-qat/cage/host/study/held"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -191,11 +192,11 @@ func (r *runner) noteActive() error {
 	if r.opts.Share {
 		return nil
 	}
-	ids := []string{}
+	cells := map[string]held.Holder{}
 	for _, a := range r.active {
-		ids = append(ids, a.cell.ID)
+		cells[a.cell.ID] = held.Self(a.began)
 	}
-	return r.study.setRunning(ids...)
+	return held.SetRunning(r.study.at(), cells)
 }
 
 // outcome counts the states.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/cage-qat/cage/host/study/held"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -15,7 +16,7 @@ func (r *runner) claim(ctx context.Context, c Cell) (vfs.Lock, error) {
 		r.putOff(c)
 		return nil, nil
 	}
-	lock, err := r.study.claim(c).Lock()
+	lock, err := held.Take(r.study.at(), c.ID)
 	if errors.Is(err, vfs.ErrLocked) {
 		r.putOff(c)
 		return nil, nil
@@ -89,7 +90,7 @@ func (r *runner) awaitOthers(ctx context.Context) {
 		return
 	}
 	free := func(c Cell) bool {
-		locked, err := r.study.claim(c).Locked()
+		locked, err := held.Claim(r.study.at(), c.ID).Locked()
 		return err != nil || !locked && r.decided(c) // claiming it reports the error
 	}
 	for {

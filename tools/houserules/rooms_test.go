@@ -16,12 +16,13 @@ type room struct {
 // rooms are all rooms, the highest first: a room imports only what stands below it. The tools of internal/ (files, processes,
 // numbers), which know nothing of training, are open to all rooms.
 var rooms = []room{
-	{"study/serve", "study/serve/curve study/report/page train/checkpoint train/rundir train/metrics", "shows what runs leave on disk; it trains nothing"},
+	{"study/serve", "study/serve/curve study/held study/report/page train/checkpoint train/rundir train/metrics", "shows what runs leave on disk; it trains nothing"},
 	{"study/serve/curve", "", "points: what they are of is the caller's business"},
 	{"study/report", "study study/report/page study/stat study/figure train/rundir train/metrics", "reports on what studies and runs left on disk; it trains nothing"},
 	{"study/report/page", "", "lays out texts, numbers and pictures, whatever they are of"},
 	{"study/kept", "study train/rundir train/config train/metrics compute/engine", "keeps the numbers of studies with what they were made of: it trains nothing and makes no tables"},
-	{"study", "study/evaluation study/stat deploy/tasks deploy/ruler deploy/posttrain/settings train/rundir train/config method train/console train/metrics", "trains and evaluates in processes of their own, and reads what these leave on disk; of tasks it knows what they are called and what they measure"},
+	{"study", "study/held study/evaluation study/stat deploy/tasks deploy/ruler deploy/posttrain/settings train/rundir train/config method train/console train/metrics", "trains and evaluates in processes of their own, and reads what these leave on disk; of tasks it knows what they are called and what they measure"},
+	{"study/held", "", "locks of cells and who has them: what is done with the cells is the caller's business"},
 	{"study/stat", "", "statistics of numbers"},
 	{"study/evaluation", "deploy/tasks deploy/ruler train/metrics", "says how a model is asked and what came out; which models are asked is the caller's business"},
 	{"study/bench", "train/assembly study/bench/direct study/bench/opprofile study/bench/peak compute/matmul train/step compute/update compute/lower train/plugin train/config method model compute/engine model/architecture compute/device", "measures steps from outside, with parts of its own choice"},

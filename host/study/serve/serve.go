@@ -54,9 +54,10 @@ type Server struct {
 	logs        *logs
 	lister      rundir.Lister
 
-	mu     sync.Mutex
-	listed []*rundir.Run
-	at     time.Time // when it was listed
+	mu      sync.Mutex
+	listed  []*rundir.Run
+	holders holders   // of the runs that are listed
+	at      time.Time // when it was listed
 }
 
 // New makes a server. Nothing is read before the first request.
@@ -130,8 +131,15 @@ func (s *Server) runs() ([]*rundir.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.listed, s.at = list, time.Now()
+	s.listed, s.holders, s.at = list, holdersOf(list), time.Now()
 	return list, nil
+}
+
+// held says who works on the cells of studies, as when the runs were listed last.
+func (s *Server) held() holders {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holders
 }
 
 // runsNamed returns the runs of these names, which the list must have.

@@ -33,6 +33,7 @@ type studyView struct {
 	Link         string // leads to its runs
 	Begun, Done  int    // cells
 	States       []stateView
+	Machines     string // that work on cells, "" for none
 	Report, Made string // where its report is and when it was made, "" for none
 }
 
@@ -70,6 +71,7 @@ func (s *Server) studies(w http.ResponseWriter, r *http.Request) error {
 		}
 		if n := len(p.Studies); n == 0 || p.Studies[n-1].Study != dir {
 			v := studyView{Study: dir, Name: s.name(dir), Link: "/?" + url.Values{"q": {"run~" + filepath.Join(dir, rundir.StudyCells)}}.Encode()}
+			v.Machines = s.held().machines(dir)
 			if info, err := os.Stat(filepath.Join(dir, reportFile)); err == nil {
 				v.Report, v.Made = "/report?"+url.Values{"study": {dir}}.Encode(), moment(info.ModTime(), time.Now())
 			}

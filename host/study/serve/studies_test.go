@@ -10,6 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/cage-qat/cage/host/study/held"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // TestQuantizedCells: models that are quantized after training are cells, too: their run is in the directory model of the cell.
@@ -97,5 +100,42 @@ func TestLongReport(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; used > 32<<20 {
 		t.Errorf("%d bytes are allocated", used)
+	}
+}
+
+// TestMachines: pages say which machine works on a cell, and since when, as its lock does.
+func TestMachines(t *testing.T) {
+	t.Setenv("CAGE_MACHINE", "node<3>")
+	root := filepath.Join(t.TempDir(), "studies")
+	one := filepath.Join(root, "one")
+	put(t, one, "study.toml", "")
+	for _, id := range []string{"x", "y"} {
+		put(t, one, "cells", id, "run.toml", "seed = 1\n")
+		put(t, one, "cells", id, "metrics.jsonl", `{"step": 1, "loss": 2}`+"\n")
+	}
+	if err := held.Prepare(vfs.At(one)); err != nil {
+		t.Fatal(err)
+	}
+	claim, err := held.Take(vfs.At(one), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	training, err := vfs.At(filepath.Join(one, "cells", "x")).Join(vfs.LockFile).Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := pages(root)
+	for path, want := range map[string]string{"/studies": `<td class="text">1 on node&lt;3&gt;</td>`, "/": "<small>on node&lt;3&gt; since ", "/run": "</span> on node&lt;3&gt; since "} {
+		if body := get(t, h, path, "run", filepath.Join(one, "cells", "x")).Body.String(); strings.Count(body, want) != 1 {
+			t.Errorf("%s has no %s: %s", path, want, body)
+		}
+	}
+	for _, lock := range []vfs.Lock{claim, training} {
+		if err := lock.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if body := get(t, pages(root), "/studies").Body.String(); strings.Contains(body, "node") {
+		t.Errorf("after its end: %s", body)
 	}
 }

@@ -48,6 +48,7 @@ type columnView struct {
 type rowView struct {
 	Run, Link, State, Err      string
 	Name                       string // of the run as it is read
+	On                         string // the machine that works on it, "" for not known
 	Steps, Total               string // Total is "" where it is not known
 	Done                       int    // percent
 	TrainLoss, ValLoss, Change string
@@ -218,6 +219,9 @@ const absent = "–"
 func (s *Server) rowOf(r *rundir.Run, keys []string) rowView {
 	v := rowView{Run: r.Dir, Name: s.name(r.Dir), Link: "/run?" + url.Values{"run": {r.Dir}}.Encode(), State: string(r.State), Err: r.Err,
 		Steps: number(r, "steps"), TrainLoss: number(r, "train_loss"), ValLoss: number(r, "val_loss"), Change: moment(r.Modified, time.Now())}
+	if r.State == rundir.Running {
+		v.On = s.held().of(r, time.Now())
+	}
 	if steps, _ := r.Result("steps"); steps >= 0 {
 		if text, ok := r.Lookup("train.steps"); ok {
 			v.Total = text

@@ -19,6 +19,8 @@ type Progress struct {
 	// Left is the estimated time for the rest, at the pace so far; 0 as long as it is not
 	// known.
 	Left time.Duration
+	// Note is what else is to be said of it on a terminal; "" for nothing.
+	Note string
 	// Ended is the cell whose end caused this report; nil if there is another reason.
 	Ended *Ended
 }
@@ -27,8 +29,8 @@ type Progress struct {
 type Active struct {
 	Label       string
 	Step, Steps int
-	Loss        float64 // of the newest record; meaningless if Step is 0
-	Began       time.Time
+	Loss        float64   // of the newest record; meaningless if Step is 0
+	Began       time.Time // zero: not known
 }
 
 // Ended describes how a cell's training ended.
@@ -38,7 +40,7 @@ type Ended struct {
 	Failed  bool     // whether it failed; Err says why
 	ValLoss *float64 // nil if there is none
 	Err     string
-	Took    time.Duration
+	Took    time.Duration // 0: not known
 }
 
 // Study displays the progress of one study. It is safe for concurrent use.
@@ -85,6 +87,18 @@ func (d *Study) Watch(p Progress) {
 	d.draw(text)
 }
 
+// Say shows a line that stays.
+func (d *Study) Say(text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	text = safetext.Line(text)
+	if d.width == nil {
+		fmt.Fprintln(d.out, text)
+		return
+	}
+	d.draw(text + eraseToEnd + "\n")
+}
+
 // draw puts the lines in the place of those drawn before, below text that stays, in a
 // single write.
 func (d *Study) draw(stays string) {
@@ -119,7 +133,10 @@ func (d *Study) activeLines(room int) []string {
 		if a.Step > 0 {
 			text += gap + "loss " + significant(a.Loss)
 		}
-		lines = append(lines, text+gap+duration(d.now().Sub(a.Began)))
+		if !a.Began.IsZero() {
+			text += gap + duration(d.now().Sub(a.Began))
+		}
+		lines = append(lines, text)
 	}
 	return lines
 }
@@ -150,6 +167,9 @@ func headline(p Progress) string {
 	if p.Left > 0 {
 		parts = append(parts, duration(p.Left)+" left")
 	}
+	if p.Note != "" {
+		parts = append(parts, safetext.Line(p.Note))
+	}
 	return strings.Join(parts, gap)
 }
 
@@ -172,7 +192,10 @@ func endLine(e Ended) string {
 	if e.Err != "" {
 		text += ": " + safetext.Line(strings.ReplaceAll(e.Err, "\n", "; "))
 	}
-	return text + " (" + duration(e.Took) + ")"
+	if e.Took > 0 {
+		text += " (" + duration(e.Took) + ")"
+	}
+	return text
 }
 
 // Close stops drawing and leaves the headline on the screen.

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Files in the study's directory.
+const (
+	slurmScript = "slurm.sh"  // the batch script
+	slurmArray  = "slurm.job" // the job array that was submitted last
+)
+
+// ranges writes ascending numbers as Slurm reads them: 0-3,7.
+func ranges(list []int) string {
+	var parts []string
+	for i := 0; i < len(list); {
+		j := i
+		for j+1 < len(list) && list[j+1] == list[j]+1 {
+			j++
+		}
+		text := strconv.Itoa(list[i])
+		if j > i {
+			text += "-" + strconv.Itoa(list[j])
+		}
+		parts = append(parts, text)
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
+}
+
+// quoted is a word for the shell.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// slurmText is the batch script. Before the time is over the script alone receives SIGUSR1, and passes it on as SIGTERM; SIGTERM goes to
+// all processes of a task by itself, when it is cancelled or preempted, and Slurm knows what it does then.
+func slurmText(s *study.Study, cells []int, retry bool, options []string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	out, err := filepath.Abs(s.Out)
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
+	line("#!/bin/sh")
+	for _, option := range append([]string{
+		"--job-name=" + s.Name, "--array=" + ranges(cells), "--output=" + filepath.Join(out, "slurm-%A_%a.log"),
+		"--open-mode=append", "--requeue", fmt.Sprintf("--signal=B:USR1@%.0f", math.Ceil(60*s.StopMinutes)+120),
+	}, options...) { // later ones win
+		if strings.ContainsAny(option, "\n\r") {
+			return "", usageError{fmt.Errorf("%q: want an option of sbatch in one line", option)}
+		}
+		if strings.ContainsAny(option, " \t\"'#") {
+			option = `"` + strings.ReplaceAll(option, `"`, `\"`) + `"`
+		}
+		line("#SBATCH %s", option)
+	}
+	command := []string{quoted(self), "study", "cell", quoted(s.File), `--index "$SLURM_ARRAY_TASK_ID"`}
+	if retry {
+		command = append(command, "--retry")
+	}
+	line("cd %s || exit 1", quoted(here))
+	line("%s &", strings.Join(command, " "))
+	text.WriteString(`cell=$!
+code=127 cancelled=
+trap 'signalled=1; kill -TERM "$cell"' USR1
+trap 'signalled=1 cancelled=1' TERM
+while :; do # a signal interrupts wait
+	signalled=
+	wait "$cell"
+	now=$?
+	[ "$now" = 127 ] || code=$now
+	[ -n "$signalled" ] || break
+done
+if [ "$code" = 130 ] && [ -z "$cancelled" ]; then
+	scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
+fi
+exit "$code"
+`)
+	return text.String(), nil
+}
+
+// array is a job array of Slurm.
+type array struct {
+	job, cluster string // cluster is "" where there is only one
+}
+
+func (a array) String() string { return a.job }
+
+// sbatch submits a script that it leaves in the study's directory.
+func sbatch(ctx context.Context, s *study.Study, script string) (array, error) {
+	program, err := exec.LookPath("sbatch")
+	if err != nil {
+		return array{}, fmt.Errorf("%w; submit from a machine with Slurm, or print the script with --dry-run", err)
+	}
+	file := vfs.At(s.Out).Join(slurmScript)
+	if err := file.Dir().MkdirAll(); err != nil {
+		return array{}, err
+	}
+	if err := atomicfile.WriteBytes(file, []byte(script)); err != nil {
+		return array{}, err
+	}
+	out, err := output(exec.CommandContext(ctx, program, "--parsable", file.Name))
+	if err != nil {
+		return array{}, fmt.Errorf("sbatch %s: %w", file, err)
+	}
+	a := arrayOf(out)
+	if a.job == "" {
+		return array{}, fmt.Errorf("sbatch %s: want the number of a job, not %q", file, out)
+	}
+	return a, atomicfile.WriteBytes(vfs.At(s.Out).Join(slurmArray), []byte(out+"\n"))
+}
+
+// output runs a command and returns what it says. What it says when it fails is in the error.
+func output(cmd *exec.Cmd) (string, error) {
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		said := strings.TrimSpace(complaint.String() + string(out))
+		return "", fmt.Errorf("%w: %s", err, said)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// arrayOf reads what sbatch --parsable says: JOB, or JOB;CLUSTER.
+func arrayOf(said string) array {
+	job, cluster, _ := strings.Cut(said, ";")
+	if _, err := strconv.ParseUint(job, 10, 64); err != nil {
+		return array{}
+	}
+	return array{job, cluster}
+}
+
+// lastArray is the array that was submitted last, if there was one.
+func lastArray(s *study.Study) array {
+	text, err := vfs.At(s.Out).Join(slurmArray).ReadSmallFile(1 << 10)
+	if err != nil { // none was, or nobody knows which
+		return array{}
+	}
+	return arrayOf(strings.TrimSpace(string(text)))
+}
+
+// task is a task of an array as squeue shows it.
+type task struct {
+	index         int
+	state, reason string // PENDING, JobHeldUser
+}
+
+// queue is what Slurm says of the tasks of an array: those that have not ended, and those that have, for some minutes.
+type queue []task
+
+// errGone is the error about an array that Slurm knows no more.
+var errGone = errors.New("Slurm knows the array no more")
+
+// squeue asks Slurm for the tasks of an array.
+func squeue(ctx context.Context, a array) (queue, error) {
+	arguments := []string{"--noheader", "--array", "--states=all", "--jobs=" + a.job, "--format=%K|%T|%r"}
+	if a.cluster != "" {
+		arguments = append(arguments, "--clusters="+a.cluster)
+	}
+	out, err := output(exec.CommandContext(ctx, "squeue", arguments...))
+	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
+		return nil, errGone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("squeue: %w", err)
+	}
+	return readQueue(out), nil
+}
+
+// readQueue reads what squeue says.
+func readQueue(said string) (q queue) {
+	for line := range strings.Lines(said) {
+		parts := strings.SplitN(strings.TrimSpace(line), "|", 3)
+		index, err := strconv.Atoi(parts[0])
+		if len(parts) < 3 || err != nil { // such as the name of the cluster
+			continue
+		}
+		q = append(q, task{index, parts[1], parts[2]})
+	}
+	return q
+}
+
+// ended says whether a task has come to its end.
+func (t task) ended() bool {
+	return slices.Contains([]string{"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"}, t.state)
+}
+
+// held says whether a task waits until somebody releases it.
+func (t task) held() bool {
+	return t.state == "PENDING" && strings.Contains(strings.ToLower(t.reason), "held")
+}
+
+// open are the tasks that have not ended.
+func (q queue) open() queue {
+	return slices.DeleteFunc(slices.Clone(q), task.ended)
+}
+
+// held are the tasks that wait until somebody releases them.
+func (q queue) held() queue {
+	return slices.DeleteFunc(slices.Clone(q), func(t task) bool { return !t.held() })
+}
+
+// String sums the open tasks up: "4 running, 12 pending (Resources), 1 held (JobHeldUser)".
+func (q queue) String() string {
+	counts, reasons := map[string]int{}, map[string][]string{}
+	for _, t := range q.open() {
+		kind := strings.ToLower(t.state)
+		if t.held() {
+			kind = "held"
+		}
+		counts[kind]++
+		if t.state == "PENDING" && !slices.Contains(reasons[kind], t.reason) && t.reason != "None" {
+			reasons[kind] = append(reasons[kind], t.reason)
+		}
+	}
+	var parts []string
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		text := fmt.Sprintf("%d %s", counts[kind], kind)
+		if list := reasons[kind]; len(list) > 0 {
+			slices.Sort(list)
+			text += " (" + strings.Join(list, ", ") + ")"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
