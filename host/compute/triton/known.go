@@ -105,7 +105,7 @@ func (w *writer) mul(n *program.Node, args []value) value {
 		if !ok || !x.bounded || v.elem != "f32" || !isPower(c) || max(-x.low, x.high)*c > math.MaxFloat32 {
 			continue
 		}
-		v.facts = between(x.low*c, x.high*c)
+		v.facts = between(float64(float32(x.low*c)), float64(float32(x.high*c)))
 		v.power = x.power && (x.low == 0 || isPower(v.low)) && isPower(v.high)
 		v.within, v.ratio = x.within, x.ratio/c
 		break
