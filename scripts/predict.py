@@ -234,6 +234,13 @@ class Kernel(NamedTuple):
         """The time, where a multiprocessor starts so many instructions a clock."""
         return max(self.floor, self.issue * SCHEDULERS / issued) + LAUNCH
 
+    def as_codes(self, rates):
+        """The seconds of a product, if it multiplied four-bit floats with a scale of a byte for each 16 in the place of bfloat16 numbers."""
+        written = sum(size for _, size in tensors(self.op[1]))
+        if 'name = "cage_blocks_product' in self.op[3]:
+            return self.floor
+        return max((written + (self.bytes - written) * 4.5 / 16) / rates["bytes"], self.flop / rates["f4"])
+
 
 class Machine:
     """A GPU as XLA describes it, and machine code for it."""
@@ -338,7 +345,7 @@ def describe(path, dump, gpu):
     vocab = int(embedding[1]) if embedding else max(int(n) for n in re.findall(r"tensor<(\d+)x\d+xf32>", head))
     result["states"] = sum(4 * product(int(x) for x in re.findall(r"(\d+)x", m)) for m in re.findall(r"tensor<([^>]*f32)> \{ ?tf.aliasing_output", head))
     groups = {kind: dict(kernels=0, bytes=0, flop=0, seconds=0, half=0) for kind in KINDS}
-    kinds, own, masked = {}, {}, 0
+    kinds, own, masked, codes = {}, {}, 0, 0
     for k in kernels(module, rows[-2] * (rows[-1] - 1), vocab, rotations(text), RATES[gpu], machine):
         kinds[k.op[0]] = k.kind
         if k.code and "__gpu$xla.gpu.triton" in k.op[3]:
@@ -347,8 +354,10 @@ def describe(path, dump, gpu):
             groups[k.kind][key] += k.times * x
         if "fmhaBackward" in k.op[3] or "fmhaSoftmaxBackward" in k.op[3]:
             masked += k.times * k.flop * 6 / 5  # of all pairs a step takes 4 operations forward and 8 backward, and half of this is masked
+        if k.kind == "linear products" and "f4" in RATES[gpu]:
+            codes += k.times * (k.as_codes(RATES[gpu]) + LAUNCH)
     result.update({key: sum(g[key] for g in groups.values()) for key in ("kernels", "seconds", "half")})
-    result.update(step=[result["seconds"] + HOST[0], result["half"] + HOST[1]], groups=groups, gpu=gpu, masked=masked, own=own,
+    result.update(step=[result["seconds"] + HOST[0], result["half"] + HOST[1]], groups=groups, gpu=gpu, masked=masked, codes=codes, own=own,
                   transposes_beside_rotations=beside_rotations(module, kinds))
     return result
 
@@ -402,6 +411,9 @@ def table(named):
     line("sum, ms (kernels)", each(lambda r: f"{between('{:.1f}', 1e3 * r['seconds'], 1e3 * r['half'])} ({r['kernels']})"))
     line("step with the host's part, ms", each(lambda r: between("{:.1f}", *(1e3 * x for x in r["step"]))))
     line("model FLOP utilisation", each(lambda r: between("{:.0%}", *(r["model_flops"] / x / RATES[r["gpu"]]["peak"] for x in reversed(r["step"])))))
+    if any(each(lambda r: r["codes"])):
+        line("linear products, if all multiplied four-bit floats, ms", each(lambda r: f"{1e3 * r['codes']:.1f}"))
+        line("step, if they did and to quantize took nothing more, ms", each(lambda r: between("{:.1f}", *(1e3 * (x - r["groups"]["linear products"][y] + r["codes"]) for x, y in zip(r["step"], ("seconds", "half"))))))
     line("parameters and states, GB", each(lambda r: f"{r['states'] / 1e9:.2f}"))
     line("of them updated in place, GB", each(lambda r: f"{r['aliases'] / 1e9:.2f}"))
     line("temporaries, GB", each(lambda r: f"{r['temporaries'] / 1e9:.1f}"))

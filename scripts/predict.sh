@@ -5,6 +5,7 @@
 # code. A prediction, not a measurement.
 #
 #   scripts/predict.sh             the table, and the tests of these properties
+#   scripts/predict.sh --table     the table alone
 #   scripts/predict.sh --kernels   writes docs/gpu-kernels.md: the kernels of all shipped quantizers
 #   scripts/predict.sh COMMAND...  any command: the device "cuda" of a cage built with the tag
 #                                  cuda is that GPU; programs are compiled for it, but none is
@@ -40,10 +41,15 @@ fi
 
 python=${PYTHON:-python3}
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null || missing "$python is no Python of 3.12 or later: name one in PYTHON"
+tests=yes
+if [ "${1:-}" = --table ]; then
+	tests=no
+	shift
+fi
 mkdir -p "$work/programs"
 read -ra versions <<<"${VERSIONS:-0.10.2 0.11.2 0.12.0.1}"
 newest=${versions[-1]}
-if [ $# -gt 0 ]; then
+if [ $# -gt 0 ] || [ $tests = no ]; then
 	versions=("$newest")
 fi
 for version in "${versions[@]}"; do
@@ -64,6 +70,7 @@ if [ $# -gt 0 ]; then
 fi
 
 for version in "${versions[@]}"; do
+	[ $tests = yes ] || break
 	echo "JAX's plugin $version:"
 	CAGE_TEST_PREDICT=$work/$version/venv/bin/python CAGE_TEST_PREDICT_GPU=${GPU:-} go test -tags cuda -count=1 -timeout 60m ./host/train/step -run Predicted
 done

@@ -99,7 +99,7 @@ func (w *writer) transpose(x value, order ...int) value {
 		dims[i], list[i] = x.dims[axis], strconv.Itoa(axis)
 	}
 	v := w.set(x.elem, dims, "tt.trans %s {order = array<i32: %s>} : %s -> %s", x.name, strings.Join(list, ", "), x.typ(), typeText(x.elem, dims))
-	v.inBFloat16 = x.inBFloat16
+	v.facts = x.facts.ofElements()
 	return v
 }
 

@@ -33,13 +33,13 @@ func init() { // a literal would be an initialization cycle: some rules call wha
 		program.OpNeg: (*writer).neg, program.OpAbs: byType("math.absf", "math.absi", ""), program.OpSign: (*writer).sign,
 		program.OpSqrt: operation("tt.precise_sqrt"), program.OpExp: call("__nv_expf"), program.OpExpm1: call("__nv_expm1f"),
 		program.OpLog: call("__nv_logf"), program.OpLog1p: call("__nv_log1pf"), program.OpTanh: call("__nv_tanhf"),
-		program.OpFloor: call("__nv_floorf"), program.OpRound: call("__nv_rintf"), program.OpLogb: call("__nv_logbf"),
+		program.OpFloor: call("__nv_floorf"), program.OpRound: call("__nv_rintf"), program.OpLogb: (*writer).logb,
 		program.OpIsFinite: (*writer).isFinite, program.OpNot: (*writer).not,
-		program.OpAdd: byType("arith.addf", "arith.addi", "arith.addi"), program.OpSub: byType("arith.subf", "arith.subi", "arith.subi"),
-		program.OpMul: byType("arith.mulf", "arith.muli", "arith.muli"), program.OpDiv: (*writer).div,
+		program.OpAdd: (*writer).add, program.OpSub: byType("arith.subf", "arith.subi", "arith.subi"),
+		program.OpMul: (*writer).mul, program.OpDiv: (*writer).div,
 		program.OpPow: call("__nv_powf"), program.OpLdexp: (*writer).ldexp,
 		program.OpMax: byType("arith.maximumf", "arith.maxsi", "arith.maxui"), program.OpMin: byType("arith.minimumf", "arith.minsi", "arith.minui"),
-		program.OpAnd: operation("arith.andi"), program.OpOr: operation("arith.ori"), program.OpXor: operation("arith.xori"),
+		program.OpAnd: (*writer).and, program.OpOr: operation("arith.ori"), program.OpXor: operation("arith.xori"),
 		program.OpShl: operation("arith.shli"), program.OpShr: byType("", "arith.shrsi", "arith.shrui"),
 		program.OpClamp: (*writer).clamp, program.OpSelect: (*writer).selectRule,
 		program.OpEq: comparison("oeq", "eq", "eq"), program.OpNe: comparison("une", "ne", "ne"),
@@ -126,6 +126,10 @@ const (
 func (w *writer) div(n *program.Node, args []value) value {
 	x, y := args[0], args[1]
 	switch {
+	case w.divisor.power && isPower(w.divisor.low):
+		return w.byPower(x, w.divisor)
+	case y.power && isPower(y.low):
+		return w.byPower(x, y)
 	case x.dims == nil:
 		return w.apply("tt.precise_divf", x, y) // Triton has assembly for tiles only
 	case w.divisor.name == "":
@@ -135,13 +139,15 @@ func (w *writer) div(n *program.Node, args []value) value {
 		return w.assembly(quotient, x, y)
 	}
 	high, low := w.reciprocalParts(w.divisor)
-	for _, v := range []*value{&high, &low} {
-		if v.dims != nil && len(v.dims) < len(x.dims) {
-			*v = w.reshapeTo(*v, slices.Repeat([]int{1}, len(x.dims)))
-		}
-		*v = w.broadcastTo(*v, x.dims)
+	return w.assembly(rowQuotient, x, w.spread(high, x.dims), w.spread(low, x.dims))
+}
+
+// spread repeats one number for a row or a group.
+func (w *writer) spread(v value, dims []int) value {
+	if v.dims != nil && len(v.dims) < len(dims) {
+		v = w.reshapeTo(v, slices.Repeat([]int{1}, len(dims)))
 	}
-	return w.assembly(rowQuotient, x, high, low)
+	return w.broadcastTo(v, dims)
 }
 
 // reciprocalParts are two numbers whose sum is 1/y to 44 bits. Both have its sign, and neither is zero: so an infinite x has an infinite
@@ -182,7 +188,9 @@ func (w *writer) pairs(elem, text string, args ...value) value {
 func (w *writer) neg(n *program.Node, args []value) value {
 	switch {
 	case n.Type.DType == program.Float && args[0].dims != nil:
-		return w.assembly("{ neg.f32 $0, $1; }", args[0]) // Triton's subtracts; this is part of the operation that reads it
+		v := w.assembly("{ neg.f32 $0, $1; }", args[0]) // Triton's subtracts; this is part of the operation that reads it
+		v.bounded, v.low, v.high = args[0].bounded, -args[0].high, -args[0].low
+		return v
 	case n.Type.DType == program.Float:
 		return w.apply("arith.negf", args[0])
 	}
@@ -225,16 +233,6 @@ func (w *writer) not(_ *program.Node, args []value) value {
 	return w.apply("arith.xori", args[0], w.number(args[0], ones))
 }
 
-func (w *writer) clamp(_ *program.Node, args []value) value {
-	return w.apply("arith.minnumf", w.apply("arith.maxnumf", args[0], args[1]), args[2])
-}
-
-// ldexp calls the library's function, whose exponent is an integer.
-func (w *writer) ldexp(_ *program.Node, args []value) value {
-	v := w.library("__nv_ldexpf", args[0], w.cast("arith.fptosi", args[1], "i32"))
-	return w.selectValue(w.compare("arith.cmpf", "uno", args[1], args[1]), args[1], v)
-}
-
 // convert has nothing to do between int and uint, which are one type of elements in the text.
 func (w *writer) convert(n *program.Node, args []value) value {
 	x, from, to := args[0], w.p.TypeOf(n.Args[0]).DType, n.Type.DType
@@ -259,12 +257,4 @@ func (w *writer) convert(n *program.Node, args []value) value {
 
 func (w *writer) bitcast(n *program.Node, args []value) value {
 	return w.bits(args[0], elem(n.Type.DType))
-}
-
-// bits are the bits of a value as those of another type.
-func (w *writer) bits(x value, to string) value {
-	if to == x.elem {
-		return x
-	}
-	return w.set(to, x.dims, "tt.bitcast %s : %s -> %s", x.name, x.typ(), typeText(to, x.dims))
 }

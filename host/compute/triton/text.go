@@ -16,8 +16,7 @@ type value struct {
 	name string
 	elem string // f32, bf16, i1, i8 or i32
 	dims []int  // of the tile, rows first; nil for a scalar
-	// inBFloat16 says that all elements are exact in bfloat16.
-	inBFloat16 bool
+	facts
 }
 
 // typeText is the type, in the kernel's text, of a value with these axes.
@@ -98,6 +97,10 @@ func (w *writer) constant(elem string, x float64) value {
 		text = float(float32(x))
 	}
 	v := w.set(elem, nil, "arith.constant %s%s", text, map[bool]string{true: "", false: " : " + elem}[elem == "i1"])
+	if c := float64(float32(x)); elem == "i32" || elem == "f32" && !math.IsInf(c, 0) && !math.IsNaN(c) {
+		v.facts = between(c, c)
+		v.power = isPower(c)
+	}
 	v.inBFloat16 = elem == "f32" && math.Float32bits(float32(x))&0xffff == 0
 	return v
 }
@@ -122,11 +125,11 @@ func (w *writer) broadcastTo(x value, dims []int) value {
 		return x
 	case x.dims == nil:
 		v := w.set(x.elem, dims, "tt.splat %s : %s -> %s", x.name, x.elem, typeText(x.elem, dims))
-		v.inBFloat16 = x.inBFloat16
+		v.facts = x.facts.ofElements()
 		return v
 	}
 	v := w.set(x.elem, dims, "tt.broadcast %s : %s -> %s", x.name, x.typ(), typeText(x.elem, dims))
-	v.inBFloat16 = x.inBFloat16
+	v.facts = x.facts.ofElements()
 	return v
 }
 
@@ -138,14 +141,14 @@ func (w *writer) reshapeTo(x value, dims []int) value {
 	if axes, ok := newAxes(x.dims, dims); ok {
 		for _, axis := range axes {
 			longer := slices.Insert(slices.Clone(x.dims), axis, 1)
-			exact := x.inBFloat16
+			known := x.facts.ofElements()
 			x = w.set(x.elem, longer, "tt.expand_dims %s {axis = %d : i32} : %s -> %s", x.name, axis, x.typ(), typeText(x.elem, longer))
-			x.inBFloat16 = exact
+			x.facts = known
 		}
 		return x
 	}
 	v := w.set(x.elem, dims, "tt.reshape %s : %s -> %s", x.name, x.typ(), typeText(x.elem, dims))
-	v.inBFloat16 = x.inBFloat16
+	v.facts = x.facts.ofElements()
 	return v
 }
 

@@ -100,3 +100,28 @@ func TestTilings(t *testing.T) {
 		})
 	}
 }
+
+// TestCodesNeedRegisters: what writes codes of four bits beside the values has fewer elements in a thread than what writes values alone.
+func TestCodesNeedRegisters(t *testing.T) {
+	const rows, length = 64, 1664
+	warps := func(codes bool) int {
+		b := program.NewBuilder("codes")
+		x := b.Input("x", program.FloatType(rows, length))
+		b.Output("y", x.Div(x.Abs().MaxRow()))
+		if codes {
+			b.Output("packed", x.Reshape(rows, length/2, 2).SumRow())
+		}
+		p, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := triton.New(p, rows, triton.LargestRow, map[string]triton.Storage{"packed": triton.Int8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.Warps
+	}
+	if without, with := warps(false), warps(true); with <= without {
+		t.Errorf("%d warps with codes and %d without: want more", with, without)
+	}
+}

@@ -160,34 +160,39 @@ func (w *writer) load(pointer string, t program.Type, stored string, shared bool
 	if !ok && t.Size() != 1 {
 		panic(w.refuse("an input of type " + t.String() + " has no part in every row"))
 	}
+	if !ok {
+		return parts{w.once("input "+pointer, func() value {
+			return w.loaded(w.set(stored, nil, "tt.load %s : !tt.ptr<%s>", pointer, stored))
+		})}
+	}
 	return w.eachPart(l, func() value {
-		var v value
-		if ok {
-			rows := w.tile
-			if shared {
-				rows = 1
-			}
-			address, there := w.address(pointer, stored, l, rows, shared)
-			args := []value{address}
-			if there.name != "" {
-				args = append(args, there, w.broadcastTo(w.constant(stored, 0), address.dims))
-			}
-			v = w.set(stored, address.dims, "tt.load %s : %s", names(args), address.typ())
-		} else {
-			v = w.set(stored, nil, "tt.load %s : !tt.ptr<%s>", pointer, stored)
+		rows := w.tile
+		if shared {
+			rows = 1
 		}
-		switch stored {
-		case "bf16":
-			v = w.cast("arith.extf", v, "f32")
-			v.inBFloat16 = true
-		case "i8":
-			v = w.compare("arith.cmpi", "ne", v, w.broadcastTo(w.constant("i8", 0), v.dims))
+		address, there := w.address(pointer, stored, l, rows, shared)
+		args := []value{address}
+		if there.name != "" {
+			args = append(args, there, w.broadcastTo(w.constant(stored, 0), address.dims))
 		}
-		if !ok || shared {
+		v := w.loaded(w.set(stored, address.dims, "tt.load %s : %s", names(args), address.typ()))
+		if shared {
 			return v
 		}
 		return w.reshapeTo(v, w.dims(l))
 	})
+}
+
+// loaded is what was read from memory as kernels compute with it.
+func (w *writer) loaded(v value) value {
+	switch v.elem {
+	case "bf16":
+		v = w.cast("arith.extf", v, "f32")
+		v.inBFloat16 = true
+	case "i8":
+		v = w.compare("arith.cmpi", "ne", v, w.broadcastTo(w.constant("i8", 0), v.dims))
+	}
+	return v
 }
 
 // eachPart writes something for each part of a row.

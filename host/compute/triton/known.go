@@ -1,0 +1,173 @@
+package triton
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// facts are what is known of all elements of a value. Quantizers to floats of few bits divide by powers of two, and multiply by powers of
+// two, between bounds that they have set: with these facts such operations take few instructions, and bounds that change nothing take none.
+type facts struct {
+	inBFloat16 bool // all are exact in bfloat16
+	bounded    bool // all are numbers from low to high, which are finite
+	low, high  float64
+	power      bool // with bounded: all are powers of two, and some may be zero if low is
+
+	bits      *value // the bits of these floats
+	exponents *value // the largest powers of two not above the magnitudes of these bounded floats, where those are not subnormal; or their bits
+	within    string // of this value each element has at most ratio times the magnitude of the element here
+	ratio     float64
+	logarithm *value // logb of these floats, plus a number
+	plus      float64
+}
+
+// exponentBits are those of the exponent of a float32.
+const exponentBits = 0x7F800000
+
+// ofElements are those that remain where elements are in other places: what relates them to another value does not.
+func (f facts) ofElements() facts {
+	return facts{inBFloat16: f.inBFloat16, bounded: f.bounded, low: f.low, high: f.high, power: f.power}
+}
+
+// is reports whether all elements are the same number, and that number.
+func (f facts) is() (x float64, ok bool) { return f.low, f.bounded && f.low == f.high }
+
+// isPower reports whether x is a power of two that is not subnormal, as is its reciprocal.
+func isPower(x float64) bool {
+	fraction, exponent := math.Frexp(x)
+	return fraction == 0.5 && exponent-1 >= leastExponent && exponent-1 <= -leastExponent
+}
+
+// leastExponent is that of numbers that are not subnormal.
+const leastExponent = -126
+
+// between says that all elements are from low to high.
+func between(low, high float64) facts { return facts{bounded: true, low: low, high: high} }
+
+// clamp leaves out a bound within which all elements are.
+func (w *writer) clamp(_ *program.Node, args []value) value {
+	x := args[0]
+	low, constant := args[1].is()
+	high, constantHigh := args[2].is()
+	if !constant || !constantHigh {
+		return w.apply("arith.minnumf", w.apply("arith.maxnumf", x, args[1]), args[2])
+	}
+	if x.logarithm != nil && x.plus+leastExponent-1 <= low && high <= x.plus-leastExponent+2 {
+		x = w.exponent(*x.logarithm, x.plus)
+	}
+	v, known := x, between(low, high)
+	if x.bounded {
+		known = between(min(max(x.low, low), high), max(min(x.high, high), low))
+	}
+	known.power = x.power && isPower(low) && isPower(high)
+	if !x.bounded || x.low < low {
+		v = w.apply("arith.maxnumf", v, args[1])
+	}
+	if !x.bounded || x.high > high {
+		v = w.apply("arith.minnumf", v, args[2])
+	} else if x.exponents != nil && isPower(low) {
+		known.within, known.ratio = x.exponents.name, 2
+	}
+	v.facts = known
+	return v
+}
+
+// exponent is what logb is of all numbers that are not subnormal, plus a number; of smaller ones it is -127 or more, and of what is
+// not finite 128.
+func (w *writer) exponent(x value, plus float64) value {
+	bits := w.bits(w.apply("math.absf", x), "i32")
+	biased := w.apply("arith.shrui", bits, w.number(bits, 23))
+	e := w.cast("arith.sitofp", w.apply("arith.subi", biased, w.number(biased, 127)), "f32")
+	return w.apply("arith.addf", e, w.number(e, plus))
+}
+
+func (w *writer) logb(_ *program.Node, args []value) value {
+	v := w.library("__nv_logbf", args...)
+	v.logarithm = &args[0]
+	return v
+}
+
+func (w *writer) add(n *program.Node, args []value) value {
+	v := byType("arith.addf", "arith.addi", "arith.addi")(w, n, args)
+	for i, x := range args {
+		if c, ok := args[1-i].is(); ok && x.logarithm != nil {
+			v.logarithm, v.plus = x.logarithm, x.plus+c
+		}
+	}
+	return v
+}
+
+func (w *writer) mul(n *program.Node, args []value) value {
+	v := byType("arith.mulf", "arith.muli", "arith.muli")(w, n, args)
+	for i, x := range args {
+		c, ok := args[1-i].is()
+		if !ok || !x.bounded || v.elem != "f32" || !isPower(c) || max(-x.low, x.high)*c > math.MaxFloat32 {
+			continue
+		}
+		v.facts = between(float64(float32(x.low*c)), float64(float32(x.high*c)))
+		v.power = x.power && (x.low == 0 || isPower(v.low)) && isPower(v.high)
+		v.within, v.ratio = x.within, x.ratio/c
+		break
+	}
+	return v
+}
+
+// and finds the bits of powers of two in those of floats.
+func (w *writer) and(_ *program.Node, args []value) value {
+	v := w.apply("arith.andi", args...)
+	for i, x := range args {
+		if mask, ok := args[1-i].is(); ok && mask == exponentBits && x.facts.bits != nil && x.facts.bits.bounded {
+			v.exponents = x.facts.bits
+		}
+	}
+	return v
+}
+
+// bits are the bits of a value as those of another type.
+func (w *writer) bits(x value, to string) value {
+	if to == x.elem {
+		return x
+	}
+	v := w.set(to, x.dims, "tt.bitcast %s : %s -> %s", x.name, x.typ(), typeText(to, x.dims))
+	switch {
+	case to == "i32":
+		v.facts.bits = &x
+	case x.exponents != nil:
+		_, exponent := math.Frexp(max(-x.exponents.low, x.exponents.high))
+		v.facts = between(0, math.Ldexp(1, exponent-1))
+		v.power, v.exponents = isPower(v.high), x.exponents
+	}
+	return v
+}
+
+// byPower is the quotient by powers of two, which is exact where it is not subnormal: the product with their reciprocals.
+func (w *writer) byPower(x, y value) value {
+	bits := w.bits(y, "i32")
+	const one = 127 << 23 // the bits of 1
+	inverse := w.bits(w.apply("arith.subi", w.number(bits, 2*one), bits), "f32")
+	v := w.apply("arith.mulf", x, w.spread(inverse, x.dims))
+	if x.name == y.within {
+		v.facts = between(-y.ratio, y.ratio)
+	}
+	return v
+}
+
+// ldexp multiplies by powers of two, where their exponents are known to be small enough. Otherwise it calls the library's function, whose exponent is
+// an integer.
+func (w *writer) ldexp(_ *program.Node, args []value) value {
+	x, exponent := args[0], args[1]
+	n := w.cast("arith.fptosi", exponent, "i32")
+	power := func(n value) value {
+		return w.bits(w.apply("arith.shli", w.apply("arith.addi", n, w.number(n, 127)), w.number(n, 23)), "f32")
+	}
+	switch {
+	case exponent.bounded && exponent.low >= leastExponent && exponent.high <= 1-leastExponent:
+		return w.apply("arith.mulf", x, power(n))
+	case exponent.bounded && exponent.low >= 2*leastExponent && exponent.high <= 2-2*leastExponent: // twice
+		half := w.apply("arith.shrsi", n, w.number(n, 1))
+		return w.apply("arith.mulf", w.apply("arith.mulf", x, power(half)), power(w.apply("arith.subi", n, half)))
+	}
+	v := w.library("__nv_ldexpf", x, n)
+	return w.selectValue(w.compare("arith.cmpf", "uno", exponent, exponent), exponent, v)
+}
