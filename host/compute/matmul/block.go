@@ -66,7 +66,7 @@ func (o *rightPart) pack(word, end, panel, panels int, w *workspace) {
 func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 	f, step := o.format, o.run.block
 	padded := roundUp(rows, f.rows)
-	group := max(1, f.cut.left/(padded*step)) * step
+	group := max(1, divideUp(f.cut.left/padded, step)) * step
 	w.finish = o.scaling()
 	for first := 0; first == 0 || first < o.part.words; first += group {
 		end := min(first+group, o.part.words)

@@ -20,7 +20,7 @@ type blocking struct {
 	alone, task int
 }
 
-// One is for kernels that multiply vectors, the other for those of AMX, which are ten times as fast.
+// One is for kernels that multiply vectors, the other for those of AMX, which are thirteen times as fast.
 var (
 	cutForVectors = blocking{block: 256, rows: 192, right: 1 << 20, alone: 1 << 16, task: 1 << 18}
 	cutForTiles   = blocking{block: 256, rows: 512, left: 1 << 18, right: 1 << 21, alone: 1 << 25, task: 1 << 22}

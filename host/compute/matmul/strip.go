@@ -153,18 +153,17 @@ func (o *rightPart) tile(b *block, row int, w *workspace) {
 	f, s := o.format, &w.strip
 	rows := min(b.rows-row, f.rows)
 	s.tiles, s.left, s.short, s.sums, s.stride, s.from = 1, b.left[row*b.depth:], nil, w.tile, f.columns, nil
-	var from []uint32
 	if b.from != nil {
-		from = b.from[row*b.fromStride:]
-	}
-	whole := b.fromPartial || rows == f.rows && b.columns == f.columns
-	if whole {
-		s.from, s.fromStride = from, b.fromStride
+		s.from, s.fromStride = b.from[row*b.fromStride:], b.fromStride
+		if !b.fromPartial && (rows < f.rows || b.columns < f.columns) {
+			// The kernel adds to all of a tile, so that the order of sums is the same in incomplete ones.
+			for r := range rows {
+				copy(w.tile[r*f.columns:][:b.columns], s.from[r*s.fromStride:])
+			}
+			s.from, s.fromStride = w.tile, f.columns
+		}
 	}
 	f.multiply(f, s)
-	if from != nil && !whole {
-		addRows(w.tile, f.columns, from, b.fromStride, rows, b.columns, f.integers)
-	}
 	at := row * b.stride
 	if b.finishes {
 		switch {
