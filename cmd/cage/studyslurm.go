@@ -172,7 +172,7 @@ type task struct {
 type queue []task
 
 // errGone is the error about an array that Slurm knows no more.
-var errGone = errors.New("Slurm knows the array no more")
+var errGone = errors.New("the array is no longer known to Slurm")
 
 // squeue asks Slurm for the tasks of an array.
 func squeue(ctx context.Context, a array) (queue, error) {
