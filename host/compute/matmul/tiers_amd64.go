@@ -170,25 +170,31 @@ func checked(f func(words, steps int, a, b, c *uint32, stride int, accumulate bo
 // strip512 makes the kernel of a format of an assembler function for strips of tiles of 12 × 32. It panics where that would leave a slice.
 func strip512(f func(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)) func(*format, *strip) {
 	return func(of *format, s *strip) {
-		reach := func(stride int) int { return (12*s.tiles-1)*stride + 32 }
-		leaves := s.words < 0 || s.tiles < 1 || s.apart < 0 || s.stride < 32 || len(s.left) < (s.tiles-1)*s.apart+12*s.words || len(s.right) < 32*s.words
-		var to unsafe.Pointer
-		if s.short != nil {
-			leaves = leaves || of.integers || len(s.short) < reach(s.stride)
-			to = unsafe.Pointer(unsafe.SliceData(s.short))
-		} else {
-			leaves = leaves || len(s.sums) < reach(s.stride)
-			to = unsafe.Pointer(unsafe.SliceData(s.sums))
-		}
-		if leaves || s.from != nil && (s.fromStride < 32 || len(s.from) < reach(s.fromStride)) {
-			panic("matmul: a kernel would leave its slices")
-		}
-		ahead := s.ahead
-		if len(ahead) == 0 {
-			ahead = s.right
-		}
+		to, ahead := s.checked(of, 1)
 		f(s.words, s.tiles, unsafe.SliceData(s.left), s.apart, unsafe.SliceData(s.right), unsafe.SliceData(s.from), s.fromStride, to, s.stride, s.short != nil, unsafe.SliceData(ahead), len(ahead))
 	}
+}
+
+// checked panics where a kernel that takes whole units of words would leave a slice of a strip of 32 columns. It returns where results go, and
+// the panel to ask for, which is the right one if there is no other.
+func (s *strip) checked(of *format, unit int) (to unsafe.Pointer, ahead []uint32) {
+	reach := func(stride int) int { return (of.rows*s.tiles-1)*stride + 32 }
+	leaves := s.words < 0 || s.words%unit != 0 || s.tiles < 1 || s.apart < 0 || s.stride < 32 ||
+		len(s.left) < (s.tiles-1)*s.apart+of.rows*s.words || len(s.right) < 32*s.words
+	if s.short != nil {
+		leaves = leaves || of.integers || len(s.short) < reach(s.stride)
+		to = unsafe.Pointer(unsafe.SliceData(s.short))
+	} else {
+		leaves = leaves || len(s.sums) < reach(s.stride)
+		to = unsafe.Pointer(unsafe.SliceData(s.sums))
+	}
+	if leaves || s.from != nil && (s.fromStride < 32 || len(s.from) < reach(s.fromStride)) {
+		panic("matmul: a kernel would leave its slices")
+	}
+	if len(s.ahead) == 0 {
+		return to, s.right
+	}
+	return to, s.ahead
 }
 
 //go:noescape

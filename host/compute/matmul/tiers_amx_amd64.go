@@ -33,24 +33,10 @@ var formatQuadsAMX = &format{
 // stripAMX makes the kernel of a format of an assembler function for strips of 32 × 32 sums. It panics where that would leave a slice.
 func stripAMX(f func(steps, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)) func(*format, *strip) {
 	return func(of *format, s *strip) {
-		reach := func(stride int) int { return (32*s.tiles-1)*stride + 32 }
-		leaves := s.words < 0 || s.words%tileWords != 0 || s.tiles < 1 || s.apart < 0 || s.stride < 32 ||
-			len(s.left) < (s.tiles-1)*s.apart+32*s.words || len(s.right) < 32*s.words
-		var to unsafe.Pointer
+		to, ahead := s.checked(of, tileWords)
 		var short *uint32
 		if s.short != nil {
-			leaves = leaves || of.integers || len(s.short) < reach(s.stride) || len(s.tile) < 32*32
-			to, short = unsafe.Pointer(unsafe.SliceData(s.short)), unsafe.SliceData(s.tile)
-		} else {
-			leaves = leaves || len(s.sums) < reach(s.stride)
-			to = unsafe.Pointer(unsafe.SliceData(s.sums))
-		}
-		if leaves || s.from != nil && (s.fromStride < 32 || len(s.from) < reach(s.fromStride)) {
-			panic("matmul: a kernel would leave its slices")
-		}
-		ahead := s.ahead
-		if len(ahead) == 0 {
-			ahead = s.right
+			short = &s.tile[:tileSize][0] // through which sums go that are rounded
 		}
 		f(s.words/tileWords, s.tiles, unsafe.SliceData(s.left), s.apart, unsafe.SliceData(s.right), unsafe.SliceData(s.from), s.fromStride, to, s.stride, short, unsafe.SliceData(ahead), len(ahead))
 	}
