@@ -36,6 +36,15 @@ func newBuffer(d *Device, data []compute.Buffer, shape shapes.Shape, sharded boo
 // even after the buffer is gone.
 func (b *Buffer) Shape() shapes.Shape { return b.shape }
 
+// PartBytes is the memory that the buffer takes on each replica.
+func (b *Buffer) PartBytes() int64 {
+	bytes := int64(b.shape.Size()) * int64(b.shape.DType.Size())
+	if b.sharded {
+		bytes /= int64(b.device.Count())
+	}
+	return bytes
+}
+
 // Gone reports whether the buffer was finalized or donated.
 func (b *Buffer) Gone() bool { return b.data.Load() == nil }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/compute/xla"
 	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/go-xla/types/shapes"
 )
 
 const builtCUDA = true
@@ -95,10 +96,10 @@ func setXLAEnvironment(plugin, cache string) error {
 	return nil
 }
 
-// replaceCalls turns the calls of functions that stand for kernels into calls of these. go-xla has operations of XLA
-// that take no text; this goes through the statements that it has recorded.
-func replaceCalls(builder compute.Builder, kernels map[string]Kernel) error {
-	if len(kernels) == 0 || !isXLA(builder) {
+// replaceCalls turns the calls of functions that stand for something else into what they stand for. go-xla has operations of XLA
+// that take no text, and no collectives but sums; this goes through the statements that it has recorded.
+func replaceCalls(builder compute.Builder, callees map[string]callee) error {
+	if len(callees) == 0 || !isXLA(builder) {
 		return nil
 	}
 	function, err := mainFunction(builder)
@@ -110,37 +111,80 @@ func replaceCalls(builder compute.Builder, kernels map[string]Kernel) error {
 		return fmt.Errorf("kernels: the main function is a %s", function.Type())
 	}
 	replaced := 0
-	if err := replaceIn(main, kernels, &replaced); err != nil {
+	if err := replaceIn(main, callees, &replaced); err != nil {
 		return err
 	}
 	if replaced == 0 {
-		return fmt.Errorf("kernels: none of %d is called", len(kernels))
+		return fmt.Errorf("kernels: none of %d is called", len(callees))
 	}
 	return nil
 }
 
-func replaceIn(f *stablehlo.Function, kernels map[string]Kernel, replaced *int) error {
+func replaceIn(f *stablehlo.Function, callees map[string]callee, replaced *int) error {
 	for _, s := range f.Statements {
 		for _, inner := range s.FunctionParameters {
-			if err := replaceIn(inner, kernels, replaced); err != nil {
+			if err := replaceIn(inner, callees, replaced); err != nil {
 				return err
 			}
 		}
-		callee, ok := s.Attributes["callee"].(interface{ ToStableHLO() string })
+		name, ok := s.Attributes["callee"].(interface{ ToStableHLO() string })
 		if !ok {
 			continue
 		}
-		k, ok := kernels[strings.TrimPrefix(callee.ToStableHLO(), "@")]
+		c, ok := callees[strings.TrimPrefix(name.ToStableHLO(), "@")]
 		if !ok {
 			continue
 		}
-		if err := setOperation(s, "CustomCall"); err != nil {
+		if err := c.replace(s); err != nil {
 			return err
 		}
-		s.Attributes = map[string]any{"call_target_name": "__gpu$xla.gpu.triton", "api_version": int32(4), "backend_config": k}
 		*replaced++
 	}
 	return nil
+}
+
+// replace makes a statement one that calls a kernel of Triton's, or a collective over all replicas.
+func (c callee) replace(s *stablehlo.Statement) error {
+	switch c.collective {
+	case "":
+		s.Attributes = map[string]any{"call_target_name": "__gpu$xla.gpu.triton", "api_version": int32(4), "backend_config": c.kernel}
+		return setOperation(s, "CustomCall")
+	case allGather:
+		s.Attributes = map[string]any{"all_gather_dim": int64(0), "replica_groups": allReplicas(c.replicas)}
+		return setOperation(s, "AllGather")
+	}
+	scalar := shapes.Make(s.Inputs[0].Shape().DType)
+	sum := s.Function.Closure()
+	x, err := sum.Input(scalar)
+	if err != nil {
+		return err
+	}
+	y, err := sum.Input(scalar)
+	if err != nil {
+		return err
+	}
+	total, err := stablehlo.Add(x, y)
+	if err != nil {
+		return err
+	}
+	if err := sum.Return(total); err != nil {
+		return err
+	}
+	s.Attributes = map[string]any{"scatter_dimension": int64(0), "replica_groups": allReplicas(c.replicas)}
+	s.AddFunctionParameter("computation", sum)
+	return setOperation(s, "ReduceScatter")
+}
+
+// allReplicas is the attribute of a collective over so many replicas.
+type allReplicas int
+
+// ToStableHLO writes the one group.
+func (n allReplicas) ToStableHLO() string {
+	var list []string
+	for i := range int(n) {
+		list = append(list, strconv.Itoa(i))
+	}
+	return fmt.Sprintf("dense<[[%s]]> : tensor<1x%dxi64>", strings.Join(list, ", "), int(n))
 }
 
 // setOperation changes what a statement is. The type of operations is internal to go-xla.

@@ -18,4 +18,4 @@ func openCUDA(Options) (compute.Backend, error) {
 }
 
 // replaceCalls has nothing to replace in a build without CUDA.
-func replaceCalls(compute.Builder, map[string]Kernel) error { return nil }
+func replaceCalls(compute.Builder, map[string]callee) error { return nil }

@@ -13,7 +13,6 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/compute/device"
 )
 
 // ProfileLabel is the label of samples in CPU profiles that holds the name of the running executable.
@@ -44,7 +43,8 @@ type Executable struct {
 	device  *Device
 	name    string
 	inputs  []Spec
-	outputs []shapes.Shape
+	outputs []shapes.Shape // of one replica
+	sharded []bool         // of which outputs each replica has its own part
 	graph   *graph.Graph
 }
 
@@ -69,15 +69,14 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	e := &Executable{device: d, name: name, inputs: inputs, graph: g}
 	for _, output := range outputs {
 		e.outputs = append(e.outputs, output.Shape())
+		e.sharded = append(e.sharded, isShardedOutput(output))
 	}
 	if err := catch(func() error {
 		if err := aliasDonated(backend.builder, pairDonated(inputs, e.outputs)); err != nil {
 			return err
 		}
-		if d.options.Kernels != device.BodyKernels {
-			if err := replaceCalls(backend.builder, backend.kernels); err != nil {
-				return err
-			}
+		if err := replaceCalls(backend.builder, d.callees(backend)); err != nil {
+			return err
 		}
 		return g.Compile(outputs...)
 	}); err != nil {
@@ -165,8 +164,23 @@ func checkOutputs(g *graph.Graph, outputs []*graph.Node) error {
 // Name returns the name given to Compile.
 func (e *Executable) Name() string { return e.name }
 
-// Outputs returns the shapes of Run's outputs, in order.
-func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
+// Outputs returns the shapes of the buffers that Run returns, in order.
+func (e *Executable) Outputs() []shapes.Shape {
+	list := slices.Clone(e.outputs)
+	for i := range list {
+		if e.sharded[i] {
+			list[i] = timesReplicas(list[i], e.device.Count())
+		}
+	}
+	return list
+}
+
+// timesReplicas is the shape of a whole of which each replica has a part of the given shape.
+func timesReplicas(part shapes.Shape, count int) shapes.Shape {
+	whole := part.Clone()
+	whole.Dimensions[0] *= count
+	return whole
+}
 
 // Run executes the step on all replicas and returns its outputs, which the caller finalizes. Input i is donated if
 // donate[i] is set; a nil donate donates nothing. The package documentation says what donation means. A step cannot be
@@ -175,6 +189,12 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	buffers, err := e.checkInputs(inputs, donate)
 	if err != nil {
 		return nil, stepError(e.name, Running, err)
+	}
+	donated := slices.Repeat(donate, e.device.Count())
+	if numbersReplicas(e.graph) {
+		if buffers, donated, err = e.addNumbers(buffers, donate); err != nil {
+			return nil, stepError(e.name, Running, err)
+		}
 	}
 	copies, err := copyLent(buffers, donate)
 	if err != nil {
@@ -189,7 +209,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	}
 	var results []compute.Buffer
 	execute := func() (err error) {
-		results, err = e.graph.Executable().Execute(buffers, slices.Repeat(donate, e.device.Count()), 0)
+		results, err = e.graph.Executable().Execute(buffers, donated, 0)
 		return err
 	}
 	// The device's goroutines inherit the label, so that a profile tells steps apart.
@@ -203,14 +223,30 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 		(*f)(e)
 	}
 	outputs := make([]*Buffer, len(e.outputs))
-	for i, shape := range e.outputs {
+	for i, shape := range e.Outputs() {
 		parts := make([]compute.Buffer, e.device.Count())
 		for j := range parts {
 			parts[j] = results[j*len(outputs)+i]
 		}
-		outputs[i] = newBuffer(e.device, parts, shape, false)
+		outputs[i] = newBuffer(e.device, parts, shape, e.sharded[i])
 	}
 	return outputs, nil
+}
+
+// addNumbers adds, to the buffers of each replica and to what is donated of them, the last input of a graph that numbers its replicas.
+func (e *Executable) addNumbers(buffers []compute.Buffer, donate []bool) (all []compute.Buffer, donated []bool, err error) {
+	numbers, err := e.device.replicaNumbers()
+	if err != nil {
+		return nil, nil, err
+	}
+	n := len(e.inputs)
+	for i, number := range *numbers.data.Load() {
+		all = append(append(all, buffers[i*n:(i+1)*n]...), number)
+		if donate != nil {
+			donated = append(append(donated, donate...), false)
+		}
+	}
+	return all, donated, nil
 }
 
 // checkInputs checks everything that can be checked before the step starts and returns the backend's buffers: all of the
@@ -238,8 +274,7 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 		data := input.data.Load()
 		want, sharded := spec.Shape, spec.Sharded && count > 1
 		if sharded { // the buffer is that of all replicas
-			want = want.Clone()
-			want.Dimensions[0] *= count
+			want = timesReplicas(want, count)
 		}
 		switch {
 		case data == nil:

@@ -213,6 +213,9 @@ type recordingBackend struct {
 	uses      []*KernelUse          // of the functions, in their order
 	notes     map[*graph.Node][]any // see Note
 	closures  int                   // those of loops so far
+	// stands holds the functions that stand for collectives, by what they depend on, and collectives has these by the names of the functions.
+	stands      map[string]*graph.Function
+	collectives map[string]collective
 }
 
 // Builder implements compute.Backend.
