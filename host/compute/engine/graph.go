@@ -119,6 +119,9 @@ func SumAcross(nodes ...*graph.Node) []*graph.Node { return across(compute.Reduc
 // MaxAcross is [SumAcross] for the largest values in place of sums.
 func MaxAcross(nodes ...*graph.Node) []*graph.Node { return across(compute.ReduceOpMax, nodes) }
 
+// MinAcross is [SumAcross] for the smallest values in place of sums.
+func MinAcross(nodes ...*graph.Node) []*graph.Node { return across(compute.ReduceOpMin, nodes) }
+
 func across(op compute.ReduceOpType, nodes []*graph.Node) []*graph.Node {
 	all := make([]*graph.Node, len(nodes))
 	for i, node := range nodes {

@@ -75,10 +75,14 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 	}
 	var d byrow.Division
 	var call kernelCall
+	replicas := 1 // that share the rows
+	if slices.ContainsFunc(inputs, engine.HasRows) {
+		replicas = engine.Replicas(g)
+	}
 	if hasRows(engine.DeviceOf(g)) {
 		d, call, ok = rowsKernel(g, p, rows, inputs, at)
 	} else {
-		d, call, ok = tritonKernel(g, p, rows, largest, at)
+		d, call, ok = tritonKernel(g, p, rows, largest, replicas, at)
 	}
 	if !ok {
 		return nil, false
@@ -100,19 +104,31 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 	in := make([]*graph.Node, len(d.Rows.Inputs))
 	for i, input := range d.Rows.Inputs {
 		in[i] = known[input.Name]
+		if replicas > 1 && hasPartOfRows(d.Rows, program.ID(i), rows) {
+			in[i] = engine.Rows(in[i])
+		}
 	}
 	results := call(in)
 	for i, o := range d.Rows.Outputs {
+		if replicas > 1 {
+			results[i] = engine.Gather(results[i])
+		}
 		out[o.Name] = at.read(o.Name, results[i])
 	}
 	return out, true
 }
 
+// hasPartOfRows reports whether a value of a program over rows has a part in each row of its own.
+func hasPartOfRows(p *program.Program, id program.ID, rows int) bool {
+	_, ok := byrow.Of(p.TypeOf(id), rows)
+	return ok && !byrow.IsShared(p, id, rows)
+}
+
 // A kernelCall calls the kernel of a program: it takes the inputs and returns the outputs as they are stored.
 type kernelCall func(inputs []*graph.Node) []*graph.Node
 
-// tritonKernel divides a program and makes a kernel for GPUs of its rows. ok is false if there is none.
-func tritonKernel(g *graph.Graph, p *program.Program, rows, largest int, at InMemory) (d byrow.Division, call kernelCall, ok bool) {
+// tritonKernel divides a program and makes a kernel for GPUs of its rows, of which each replica has a part. ok is false if there is none.
+func tritonKernel(g *graph.Graph, p *program.Program, rows, largest, replicas int, at InMemory) (d byrow.Division, call kernelCall, ok bool) {
 	d, err := triton.Divide(p, rows)
 	if err != nil {
 		panic(err)
@@ -120,7 +136,13 @@ func tritonKernel(g *graph.Graph, p *program.Program, rows, largest int, at InMe
 	if d.Rows == nil {
 		return d, nil, false
 	}
-	k, err := triton.New(d.Rows, rows, largest, at)
+	local := d.Rows
+	if replicas > 1 {
+		if local, ok = shardOfRows(d.Rows, rows, replicas); !ok {
+			return d, nil, false
+		}
+	}
+	k, err := triton.New(local, rows/replicas, largest, at)
 	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
 		warnOnce(g, refusal.Reason, refusal, "a program is computed without a kernel, which takes more time and memory")
 		return d, nil, false
@@ -133,7 +155,7 @@ func tritonKernel(g *graph.Graph, p *program.Program, rows, largest int, at InMe
 			for i := range in {
 				in[i] = at.read(d.Rows.Inputs[i].Name, in[i])
 			}
-			outputs := Outputs(in[0].Graph(), d.Rows, in)
+			outputs := Outputs(in[0].Graph(), local, in)
 			for i, o := range d.Rows.Outputs {
 				outputs[i] = at.store(o.Name, outputs[i])
 			}
@@ -222,7 +244,12 @@ func (m InMemory) store(name string, x *graph.Node) *graph.Node {
 	if m[name] == "" { // bools and integers as well
 		return x
 	}
-	return graph.ConvertDType(x, m.dtype(name))
+	return converted(x, m.dtype(name))
+}
+
+// converted is x in another type, by rows where these are known.
+func converted(x *graph.Node, to dtypes.DType) *graph.Node {
+	return engine.Elementwise(func(in []*graph.Node) *graph.Node { return graph.ConvertDType(in[0], to) }, x)
 }
 
 // dtype is the type in which the named input or output is stored.
@@ -242,7 +269,7 @@ func dtypeOf(s triton.Storage) dtypes.DType {
 // read converts a stored node to float32. Codes stay int8.
 func (m InMemory) read(name string, x *graph.Node) *graph.Node {
 	if m[name] == triton.BFloat16 {
-		return graph.ConvertDType(x, dtypes.Float32)
+		return converted(x, dtypes.Float32)
 	}
 	return x
 }

@@ -21,7 +21,8 @@ import (
 // range of ldexp are those of binary64.
 //
 // Equal operations are executed once, even if they come from several calls of Lower for
-// one graph. The sign of a zero that round, max and min return is not defined.
+// one graph. The sign of a zero that round, max and min return is not defined. Where replicas
+// have rows of the inputs ([engine.HasRows]), each computes its own.
 //
 // Lower builds graphs and panics on a mistake: with an [*UnsupportedError] for a
 // factorization, with a [*NodeError] if a node cannot be built, with an error that names
@@ -67,6 +68,9 @@ func lowerFor(g *graph.Graph, p *program.Program, inputs []*graph.Node, gobacken
 		if want, got := l.shape(in.Type), inputs[i].Shape(); !got.Equal(want) {
 			panic(fmt.Errorf("program %q: input %q is %s, got a node of shape %s, want %s", p.Name, in.Name, in.Type, got, want))
 		}
+	}
+	if slices.ContainsFunc(inputs, engine.HasRows) {
+		return l.onShards(inputs)
 	}
 	values := transform.Interpret(p, inputs, l.node)
 	outputs := make(map[string]*graph.Node, len(p.Outputs))

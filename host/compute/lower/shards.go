@@ -1,0 +1,211 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
+)
+
+// Where each replica has some rows of a program's inputs ([engine.HasRows]), it computes its rows of what follows from them. Rows are parts
+// of the first axis here. No program and no plugin has to know: most operations compute rows from rows, a reduction of the
+// first axis is continued over the replicas, and for what needs a whole tensor its rows are gathered.
+
+// onShards lowers the program by rows where that can be.
+func (l *lowering) onShards(inputs []*graph.Node) map[string]*graph.Node {
+	values := make([]*shard, len(inputs))
+	for i, in := range inputs {
+		values[i] = &shard{whole: in, divided: engine.HasRows(in)}
+		values[i].makeRows = values[i].cut
+	}
+	values = transform.Interpret(l.p, values, l.shard)
+	outputs := make(map[string]*graph.Node, len(l.p.Outputs))
+	for _, o := range l.p.Outputs {
+		outputs[o.Name] = values[o.Value].asWhole()
+	}
+	return outputs
+}
+
+// A shard is a value of a program on several replicas, whole or by rows. Each form is made when it is first needed.
+type shard struct {
+	whole, rows         *graph.Node
+	makeWhole, makeRows func() *graph.Node
+	// divided says that the value follows from rows: its whole has to be gathered.
+	divided bool
+}
+
+func (s *shard) asWhole() *graph.Node {
+	if s.whole == nil {
+		s.whole = s.makeWhole()
+	}
+	return s.whole
+}
+
+func (s *shard) asRows() *graph.Node {
+	if s.rows == nil {
+		s.rows = s.makeRows()
+	}
+	return s.rows
+}
+
+// cut and gather make one form of the other.
+func (s *shard) cut() *graph.Node    { return engine.Rows(s.asWhole()) }
+func (s *shard) gather() *graph.Node { return engine.Gather(s.asRows()) }
+
+// shard lowers the node that defines id.
+func (l *lowering) shard(id program.ID, n *program.Node, args []*shard) *shard {
+	out := &shard{}
+	anyDivided := slices.ContainsFunc(args, func(a *shard) bool { return a.divided })
+	out.makeRows = out.cut
+	out.makeWhole = func() *graph.Node { return l.node(id, n, wholes(args)) }
+	if byRows, ok := l.rowwise(n); ok {
+		out.makeRows = func() *graph.Node {
+			list := wholes(nil)
+			for i, a := range args {
+				if byRows[i] {
+					list = append(list, a.asRows())
+				} else {
+					list = append(list, a.asWhole())
+				}
+			}
+			return l.node(id, l.ofRows(n), list)
+		}
+		if out.divided = anyDivided; anyDivided {
+			out.makeWhole = out.gather
+		}
+	} else if across := acrossReplicas(n); across != nil && anyDivided {
+		out.makeWhole = func() *graph.Node { return across(l.node(id, n, []*graph.Node{args[0].asRows()})) }
+	}
+	return out
+}
+
+func wholes(values []*shard) []*graph.Node {
+	list := make([]*graph.Node, 0, 2)
+	for _, v := range values {
+		list = append(list, v.asWhole())
+	}
+	return list
+}
+
+// divides reports whether the first axis divides into the replicas.
+func (l *lowering) divides(t program.Type) bool {
+	return len(t.Shape) > 0 && t.Shape[0]%engine.Replicas(l.g) == 0
+}
+
+// rowwise reports whether an operation computes rows of its result from rows of some of its operands, which byRows marks, and from the
+// others as they are.
+func (l *lowering) rowwise(n *program.Node) (byRows []bool, ok bool) {
+	if !l.divides(n.Type) {
+		return nil, false
+	}
+	byRows = make([]bool, len(n.Args))
+	operand := func(i int) program.Type { return l.p.TypeOf(n.Args[i]) }
+	last := n.Type.Rank() - 1
+	switch n.Op {
+	case program.OpConstant:
+		return byRows, len(n.Attr.Floats)+len(n.Attr.Ints) == 1
+	case program.OpIota:
+		return byRows, n.Attr.Axes[0] != 0
+	case program.OpReshape: // rows are whole pieces of memory
+		byRows[0] = true
+		return byRows, l.divides(operand(0))
+	case program.OpBroadcast:
+		repeats := len(n.Attr.Axes) == 0 || n.Attr.Axes[0] != 0 || operand(0).Shape[0] != n.Type.Shape[0]
+		byRows[0] = !repeats
+		return byRows, true
+	case program.OpTranspose:
+		byRows[0] = true
+		return byRows, n.Attr.Axes[0] == 0
+	case program.OpSlice:
+		byRows[0] = true
+		return byRows, n.Type.Shape[0] == operand(0).Shape[0]
+	case program.OpConcatenate:
+		for i := range byRows {
+			byRows[i] = true
+		}
+		return byRows, n.Attr.Axes[0] != 0
+	case program.OpReduceSum, program.OpReduceMax, program.OpReduceMin:
+		byRows[0] = true
+		return byRows, !slices.Contains(n.Attr.Axes, 0)
+	case program.OpHadamard:
+		byRows[0] = true
+		return byRows, last > 0
+	case program.OpTopK, program.OpOrderStatistic: // of each row of the last axis
+		byRows[0] = true
+		return byRows, operand(0).Rank() > 1 && operand(0).Shape[0] == n.Type.Shape[0]
+	case program.OpNearest, program.OpLookup:
+		byRows[0] = true
+		return byRows, operand(0).Rank() > 0 && operand(0).Shape[0] == n.Type.Shape[0]
+	case program.OpDot:
+		batch := len(n.Attr.LhsBatch) > 0 && n.Attr.LhsBatch[0] == 0 && n.Attr.RhsBatch[0] == 0
+		byRows[0], byRows[1] = true, true
+		return byRows, batch
+	}
+	info, _ := n.Op.Info()
+	switch info.Class {
+	case program.ClassUnary, program.ClassBinary, program.ClassCompare, program.ClassElementwise, program.ClassGradient:
+		for i := range byRows {
+			t := operand(i)
+			byRows[i] = t.Rank() == n.Type.Rank() && t.Shape[0] == n.Type.Shape[0]
+		}
+		return byRows, true
+	}
+	return nil, false
+}
+
+// ofRows is a node whose result is the rows of one replica.
+func (l *lowering) ofRows(n *program.Node) *program.Node {
+	rows := *n
+	rows.Type.Shape = slices.Clone(n.Type.Shape)
+	rows.Type.Shape[0] /= engine.Replicas(l.g)
+	if n.Op == program.OpSlice {
+		rows.Attr.Limit = slices.Clone(n.Attr.Limit)
+		rows.Attr.Limit[0] = rows.Type.Shape[0]
+	}
+	return &rows
+}
+
+// acrossReplicas continues a reduction of rows over the replicas; nil for another operation.
+func acrossReplicas(n *program.Node) func(x *graph.Node) *graph.Node {
+	switch n.Op {
+	case program.OpReduceSum:
+		return func(x *graph.Node) *graph.Node { return engine.SumAcross(x)[0] }
+	case program.OpReduceMax:
+		return func(x *graph.Node) *graph.Node { return engine.MaxAcross(x)[0] }
+	case program.OpReduceMin:
+		return func(x *graph.Node) *graph.Node { return engine.MinAcross(x)[0] }
+	}
+	return nil
+}
+
+// shardOfRows is a program over rows ([byrow.Division]) for the rows of one of n replicas. ok is false if some rows would be on two of
+// them, or if it depends on the places of rows in the tensor.
+func shardOfRows(p *program.Program, rows, n int) (local *program.Program, ok bool) {
+	if rows%n != 0 {
+		return nil, false
+	}
+	ok = true
+	shorten := func(id program.ID, t *program.Type) {
+		if _, has := byrow.Of(*t, rows); !has || byrow.IsShared(p, id, rows) {
+			return
+		}
+		ok = ok && t.Shape[0]%n == 0
+		t.Shape = slices.Clone(t.Shape)
+		t.Shape[0] /= n
+	}
+	q := *p
+	q.Inputs, q.Nodes = slices.Clone(p.Inputs), slices.Clone(p.Nodes)
+	for i := range q.Inputs {
+		shorten(program.ID(i), &q.Inputs[i].Type)
+	}
+	for i := range q.Nodes {
+		node := &q.Nodes[i]
+		shorten(program.ID(len(q.Inputs)+i), &node.Type)
+		ok = ok && !(node.Op == program.OpConstant && len(node.Attr.Floats)+len(node.Attr.Ints) > 1) && !(node.Op == program.OpIota && node.Attr.Axes[0] == 0)
+	}
+	return &q, ok && q.Validate(program.Limits{Linalg: true}) == nil
+}
