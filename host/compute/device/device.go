@@ -51,6 +51,17 @@ const (
 	BlockProducts   Products = "fp4"     // of four-bit floats, if both have scales for their blocks, as in MXFP4 or NVFP4
 )
 
+// Shard says what several GPUs divide among them, each keeping its rows, in the place of having all of it on each.
+type Shard string
+
+// What several GPUs can divide. Each divides what the one before it does, and more.
+const (
+	ShardNone      Shard = "none"      // batches only
+	ShardStates    Shard = "states"    // also the states of optimizers, and mean gradients
+	ShardGradients Shard = "gradients" // also the sums of gradients over micro-batches
+	ShardFull      Shard = "full"      // also parameters and their quantized values, which are gathered where a product reads them
+)
+
 // Kernels is a way to compute programs of plugins.
 type Kernels string
 

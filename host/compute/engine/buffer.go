@@ -93,6 +93,11 @@ func UploadSharded[T Element](d *Device, data []T, dims ...int) (*Buffer, error)
 	return upload(d, data, dims, d.Count() > 1)
 }
 
+// UploadLike copies data to the device as a buffer of the shape of another one, sharded if that is.
+func UploadLike[T Element](b *Buffer, data []T) (*Buffer, error) {
+	return upload(b.device, data, b.shape.Dimensions, b.sharded)
+}
+
 func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, error) {
 	shape, err := makeShape(dtypes.FromGenericsType[T](), len(data), dims)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/gomlx/compute/distributed"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
-
 )
 
 // ProfileLabel is the label of samples in CPU profiles that holds the name of the running executable.

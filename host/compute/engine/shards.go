@@ -94,14 +94,14 @@ func Elementwise(f func(in []*graph.Node) *graph.Node, nodes ...*graph.Node) *gr
 	return Gather(f(rows))
 }
 
-// Sharded returns the rows of a node as an output of a graph: the buffer that [Executable.Run] returns has a part on each replica,
+// Sharded returns the rows of this replica as an output of a graph: the buffer that [Executable.Run] returns has a part on each,
 // as those of [UploadSharded].
-func Sharded(x *graph.Node) *graph.Node {
-	rows := Rows(x)
-	if Replicas(x.Graph()) > 1 {
-		rows = graph.Identity(rows) // which may be an input that is also returned as it is
-		Note(rows, shardedOutput{})
+func Sharded(rows *graph.Node) *graph.Node {
+	if Replicas(rows.Graph()) == 1 {
+		return rows
 	}
+	rows = graph.Identity(rows) // which may be an input that is also returned as it is
+	Note(rows, shardedOutput{})
 	return rows
 }
 

@@ -29,12 +29,12 @@ func TestShards(t *testing.T) {
 			sum := engine.Elementwise(func(in []*graph.Node) *graph.Node { return graph.Add(in[0], in[1]) }, whole, in[1])
 			halves := graph.ConvertDType(whole, dtypes.BFloat16)
 			return []*graph.Node{
-				engine.Sharded(sum),
+				engine.Sharded(engine.Rows(sum)),
 				graph.Neg(whole), // read as a whole
 				graph.ReduceAllSum(engine.ScatterSum(graph.Mul(in[1], graph.OnesLike(in[1])))),
-				engine.Sharded(engine.ScatterSum(in[1])),
+				engine.Sharded(engine.Rows(engine.ScatterSum(in[1]))),
 				graph.ConvertDType(engine.Gather(engine.Rows(halves)), dtypes.Float32),
-				engine.Sharded(in[1]),
+				engine.Sharded(engine.Rows(in[1])),
 			}
 		})
 		a, err := engine.UploadSharded(d, x, 8, 3)
@@ -89,7 +89,7 @@ func TestShardsInLoops(t *testing.T) {
 			whole := engine.Gather(fixed[0])
 			return []*graph.Node{graph.Add(state[0], engine.Rows(engine.ScatterSum(graph.Square(whole))))}
 		})
-		return []*graph.Node{engine.Sharded(engine.Gather(sum[0]))}
+		return []*graph.Node{engine.Sharded(sum[0])}
 	})
 	x, err := engine.UploadSharded(d, []float32{1, 2, 3, 4}, 2, 2)
 	if err != nil {

@@ -193,7 +193,7 @@ func (r *Refresher) install(tensors update.Tensors, p *pendingRefresh) error {
 			continue
 		}
 		state := p.subject.state(name)
-		b, err := engine.Upload(r.dev, values, tensors[state].Shape().Dimensions...)
+		b, err := engine.UploadLike(tensors[state], values)
 		if err != nil {
 			return err
 		}
@@ -220,6 +220,18 @@ func applyJob(p *program.Program) update.Job {
 		j.Outputs[out.Name] = out.Name
 	}
 	return j
+}
+
+// appliedTo says which inputs of second parts, by their names in programs, replicas keep by rows: states as everywhere, and what the first
+// part has handed over not.
+func appliedTo(divided update.Divided) update.Divided {
+	if divided == nil {
+		return nil
+	}
+	return func(name string, dims []int) bool {
+		state, ok := strings.CutPrefix(name, answer.StatePrefix)
+		return ok && divided(update.State("", state), dims)
+	}
 }
 
 // apply renews the states that updates write, too, on the device, by the second part.

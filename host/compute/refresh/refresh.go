@@ -32,6 +32,7 @@ type Subject struct {
 type Refresher struct {
 	Execute  Executor // runs the programs
 	dev      *engine.Device
+	divided  update.Divided
 	subjects []subject
 	appliers map[string]*update.Update // the second parts of split refreshes, by the hash of their programs
 }
@@ -43,9 +44,10 @@ type subject struct {
 }
 
 // New prepares the refreshes of tensors, and compiles the parts of them that run on the
-// device. Tensors whose optimizers have no refreshes are ignored.
-func New(dev *engine.Device, list []Subject) (*Refresher, error) {
-	r := &Refresher{dev: dev, Execute: Execute, appliers: map[string]*update.Update{}}
+// device. Tensors whose optimizers have no refreshes are ignored. divided says which states replicas
+// of the device keep by rows.
+func New(dev *engine.Device, list []Subject, divided update.Divided) (*Refresher, error) {
+	r := &Refresher{dev: dev, divided: divided, Execute: Execute, appliers: map[string]*update.Update{}}
 	for _, s := range list {
 		if s.Optimizer.FirstRefresh == nil && s.Optimizer.Refresh == nil {
 			continue
@@ -69,7 +71,7 @@ func (r *Refresher) addSplit(s *subject) error {
 	}
 	key := s.split.apply.Hash()
 	if r.appliers[key] == nil {
-		r.appliers[key], err = update.Compile(r.dev, "apply", []update.Job{applyJob(s.split.apply)}, update.Options{})
+		r.appliers[key], err = update.Compile(r.dev, "apply", []update.Job{applyJob(s.split.apply)}, update.Options{Divided: appliedTo(r.divided)})
 	}
 	return err
 }
@@ -182,8 +184,8 @@ func (r *Refresher) compute(i int, tensors update.Tensors, t int) (out update.Te
 	out = update.Tensors{}
 	failed, err = r.Execute.compute(p, t, func(input string, single []float32) ([]float32, error) {
 		return single, engine.DownloadInto(tensors[s.state(input)], single)
-	}, func(output string, dims []int, values []float32) (err error) {
-		out[s.state(output)], err = engine.Upload(r.dev, values, dims...)
+	}, func(output string, _ []int, values []float32) (err error) {
+		out[s.state(output)], err = engine.UploadLike(tensors[s.state(output)], values)
 		return err
 	})
 	if err != nil {

@@ -33,17 +33,17 @@ func (Graph) Name() string { return "graph" }
 func (x Graph) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
 	r := &graphRunner{dev: dev, jobs: jobs, scalars: ScalarNames(jobs)}
 	r.listTensors()
-	specs := append(slices.Clone(r.inputs), ScalarSpec(r.scalars))
+	specs := append(x.Divided.Specs(dev, r.inputs), ScalarSpec(r.scalars))
 	var err error
 	r.exec, err = dev.Compile(name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		named := Nodes{}
 		for i, spec := range r.inputs {
-			named[spec.Name] = in[i]
+			named[spec.Name] = x.Divided.Input(spec, in[i])
 		}
 		tensors, measures := x.Build(g, jobs, named, Unpack(in[len(r.inputs)], r.scalars))
 		out := make([]*graph.Node, 0, len(r.outputs)+1)
 		for _, name := range r.outputs {
-			out = append(out, tensors[name])
+			out = append(out, x.Divided.Output(name, tensors[name]))
 		}
 		if len(measures) == 0 {
 			return out
@@ -226,7 +226,7 @@ func (j *Job) nodes(tensors, scalars Nodes) Nodes {
 		if name, bound := j.Inputs[input.Name]; bound {
 			in[input.Name], ok = tensors[name]
 			if j.Storage[name] != sdk.StoreFloat32 {
-				in[input.Name] = graph.ConvertDType(in[input.Name], dtypes.Float32)
+				in[input.Name] = elementwise(in[input.Name], func(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.Float32) })
 			}
 		} else {
 			in[input.Name], ok = scalars[input.Name]
@@ -277,7 +277,11 @@ func (o Options) build(g *graph.Graph, jobs []Job, in []Nodes) []Nodes {
 	}
 	for _, at := range o.Stacking.stacks(programs, engine.OnCPU(g)) {
 		if len(at) > 1 {
-			lowerStacked(g, &jobs[at[0]], at, in, out)
+			share := 1
+			if o.Divided != nil {
+				share = engine.Replicas(g)
+			}
+			lowerStacked(g, &jobs[at[0]], at, share, in, out)
 			continue
 		}
 		i := at[0]
@@ -342,31 +346,43 @@ func stackSize(p *program.Program) int {
 }
 
 // lowerStacked lowers one program for the jobs at the given positions, which have the
-// program of j: it works on the stacks of their inputs.
-func lowerStacked(g *graph.Graph, j *Job, at []int, in, out []Nodes) {
+// program of j: it works on the stacks of their inputs. Several replicas can share the
+// tensors of a stack, where they have its rows anyway: what works on whole matrices is then
+// computed once, and not on each of them.
+func lowerStacked(g *graph.Graph, j *Job, at []int, replicas int, in, out []Nodes) {
 	p := j.Program
+	each := (len(at) + replicas - 1) / replicas
+	padded := append(slices.Clone(at), slices.Repeat(at[len(at)-1:], each*replicas-len(at))...)
 	var shared []string
 	for _, input := range p.Inputs {
 		if _, bound := j.Inputs[input.Name]; !bound {
 			shared = append(shared, input.Name)
 		}
 	}
-	stacked, err := vectorize.Program(p, len(at), shared...)
+	stacked, err := vectorize.Program(p, each, shared...)
 	if err != nil {
 		panic(err)
 	}
 	args := Nodes{}
 	for _, input := range p.Inputs {
-		each := make([]*graph.Node, len(at))
-		for n, i := range at {
-			each[n] = in[i][input.Name]
+		list := make([]*graph.Node, len(padded))
+		for n, i := range padded {
+			list[n] = in[i][input.Name]
 		}
-		args[input.Name] = each[0]
+		args[input.Name] = list[0]
 		if !slices.Contains(shared, input.Name) {
-			args[input.Name] = graph.Stack(each, 0)
+			args[input.Name] = graph.Stack(list, 0)
+			if replicas > 1 {
+				args[input.Name] = engine.Rows(args[input.Name])
+			}
 		}
 	}
 	results := lower.Lower(g, stacked, arguments(stacked, args))
+	if replicas > 1 {
+		for name, y := range results {
+			results[name] = engine.Gather(y)
+		}
+	}
 	for n, i := range at {
 		out[i] = Nodes{}
 		for name, y := range results {

@@ -28,26 +28,41 @@ func DType(s sdk.Storage) dtypes.DType {
 
 // narrow converts the floats that a program returns to what is kept of them; see [sdk.Storage.Kept].
 func narrow(x *graph.Node, s sdk.Storage) *graph.Node {
-	switch s {
-	case sdk.StoreFloat32:
+	if s == sdk.StoreFloat32 {
 		return x
-	case sdk.StoreInt8:
-		x = graph.Round(graph.ClipScalar(x, math.MinInt8, math.MaxInt8))
-	case sdk.StoreUint8:
-		x = graph.Round(graph.ClipScalar(x, 0, math.MaxUint8))
 	}
-	return graph.ConvertDType(x, DType(s))
+	return elementwise(x, func(x *graph.Node) *graph.Node {
+		switch s {
+		case sdk.StoreInt8:
+			x = graph.Round(graph.ClipScalar(x, math.MinInt8, math.MaxInt8))
+		case sdk.StoreUint8:
+			x = graph.Round(graph.ClipScalar(x, 0, math.MaxUint8))
+		}
+		return graph.ConvertDType(x, DType(s))
+	})
 }
 
-// Upload puts a tensor on the device as it is kept.
-func Upload(dev *engine.Device, data []float32, s sdk.Storage, dims ...int) (*engine.Buffer, error) {
+// elementwise is f of a node, by rows where these are known.
+func elementwise(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
+	return engine.Elementwise(func(in []*graph.Node) *graph.Node { return f(in[0]) }, x)
+}
+
+// Upload puts a tensor on the device as it is kept: each replica has its rows of one that is divided, or all of it.
+func Upload(dev *engine.Device, data []float32, s sdk.Storage, divided bool, dims ...int) (*engine.Buffer, error) {
 	switch s {
 	case sdk.StoreInt8:
-		return engine.Upload(dev, converted(data, func(v float32) int8 { return int8(s.Kept(float64(v))) }), dims...)
+		return upload(dev, converted(data, func(v float32) int8 { return int8(s.Kept(float64(v))) }), divided, dims)
 	case sdk.StoreUint8:
-		return engine.Upload(dev, converted(data, func(v float32) uint8 { return uint8(s.Kept(float64(v))) }), dims...)
+		return upload(dev, converted(data, func(v float32) uint8 { return uint8(s.Kept(float64(v))) }), divided, dims)
 	case sdk.StoreBFloat16:
-		return engine.Upload(dev, converted(data, bfloat16.FromFloat32), dims...)
+		return upload(dev, converted(data, bfloat16.FromFloat32), divided, dims)
+	}
+	return upload(dev, data, divided, dims)
+}
+
+func upload[T engine.Element](dev *engine.Device, data []T, divided bool, dims []int) (*engine.Buffer, error) {
+	if divided {
+		return engine.UploadSharded(dev, data, dims...)
 	}
 	return engine.Upload(dev, data, dims...)
 }

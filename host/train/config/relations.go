@@ -253,6 +253,10 @@ func (d Device) check(batch int) (out schema.Problems) {
 		Key: "device.products", With: []string{"device.precision", "device.kernels"},
 		Found: fmt.Sprintf("the string %q with device.precision = %q and device.kernels = %q", d.Products, d.Precision, d.Kernels),
 		Hint:  `want "float" or "integer", or device.precision = "bfloat16" and device.kernels = "auto" or "fused"`})
+	out.Unless(d.Shard != device.ShardFull || d.Products == device.FloatProducts, schema.Problem{
+		Key: "device.shard", With: []string{"device.products"},
+		Found: fmt.Sprintf("the string %q with device.products = %q", d.Shard, d.Products),
+		Hint:  `want device.products = "float": quantized values are gathered, and not codes`})
 	count := schema.Problem{Key: "device.count", With: []string{"device.kind"}}
 	if d.Kind != device.CUDA {
 		count.Found, count.Hint = fmt.Sprintf("the integer %d with device.kind = %q", d.Count, d.Kind), `want 1, or device.kind = "cuda"`

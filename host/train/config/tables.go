@@ -93,6 +93,8 @@ func (d *Device) keys() []schema.Key {
 			Doc: "device"},
 		{Name: "count", To: &d.Count, Is: schema.From(1, 1024), For: architecture.Languages, Default: 1,
 			Doc: "GPUs that share each micro-batch in equal parts and keep equal parameters; cuda only"},
+		{Name: "shard", To: &d.Shard, Is: schema.OneOf(device.ShardNone, device.ShardStates, device.ShardGradients, device.ShardFull), For: architecture.Languages, Default: device.ShardNone,
+			Doc: "what several GPUs divide by rows, in the place of having all of it on each; states: states of optimizers and mean gradients; gradients: also sums of gradients over micro-batches; full: also parameters and their quantized values, which each block gathers when it computes: with train.recompute, so that they are not kept; none: batches only"},
 		{Name: "precision", To: &d.Precision, Is: schema.OneOf(device.Float32, device.BFloat16), Default: device.Float32,
 			Doc: "type of the model's matrix products, which add up in float32. Parameters, optimizer states, quantizers and losses stay float32. On the CPU, bfloat16 is faster where the processor multiplies it well (AMD since Zen 4), and as fast as float32 with device.kernels = \"fused\" elsewhere"},
 		{Name: "tf32", To: &d.TF32, Is: schema.OneOf("off", "on"), Default: "off",

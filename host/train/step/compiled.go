@@ -61,6 +61,7 @@ func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if _, ok := plan.Model.(model.Language); dev.Count() > 1 && !ok {
 		return nil, fmt.Errorf("step: a model that reads no sequences has none to share among %d replicas", dev.Count())
 	}
+	plan.replicas = dev.Count()
 	evaluation, err := plan.forEvaluation()
 	if err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 	for _, r := range plan.Rules {
 		subjects = append(subjects, refresh.Subject{Tensor: r.Name, Optimizer: r.Optimizer, Delay: plan.RefreshDelay[r.Name]})
 	}
-	if c.refresher, err = refresh.New(dev, subjects); err != nil {
+	if c.refresher, err = refresh.New(dev, subjects, plan.divided); err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
 	return c, nil
@@ -215,7 +216,7 @@ func (c *Compiled) compileOnce(key string, s func() stage) (*executable, error) 
 	if e, ok := c.stages[key]; ok {
 		return e, nil
 	}
-	e, err := s().compile(c.dev)
+	e, err := s().compile(c)
 	if err == nil {
 		c.stages[key] = e
 	}
@@ -286,7 +287,7 @@ func (p *Plan) rules(kind updateKind) []method.Rule {
 
 // updateOptions are the options for compiling a part of the update.
 func (p *Plan) updateOptions(of update.Part, rules []method.Rule) update.Options {
-	o := update.Options{Stacking: p.Stacking, Executors: p.Executors}
+	o := update.Options{Stacking: p.Stacking, Executors: p.Executors, Divided: p.dividedOrNil()}
 	switch {
 	case of == update.Giving:
 		o.Memory = p.givenMemory(rules)

@@ -55,7 +55,7 @@ func (e *Evaluator) Close() {
 // prepareEvaluation compiles what [Compiled.evaluated] needs.
 func (c *Compiled) prepareEvaluation() (err error) {
 	if jobs := update.Evaluations(c.plan.Rules); len(jobs) > 0 && c.evaluation == nil {
-		c.evaluation, err = update.Compile(c.dev, "evaluated weights", jobs, update.Options{})
+		c.evaluation, err = update.Compile(c.dev, "evaluated weights", jobs, update.Options{Divided: c.plan.dividedOrNil()})
 	}
 	return err
 }
@@ -86,16 +86,7 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	defer t.Finalize()
-	numbers := make([]int32, e.c.dev.Count())
-	for i := range numbers {
-		numbers[i] = int32(i)
-	}
-	n, err := engine.UploadSharded(e.c.dev, numbers, len(numbers))
-	if err != nil {
-		return nil, err
-	}
-	defer n.Finalize()
-	return e.runStage("losses", e.c.evaluationPlan.lossStage, update.Tensors{tokensName: t, replicaName: n})
+	return e.runStage("losses", e.c.evaluationPlan.lossStage, update.Tensors{tokensName: t})
 }
 
 // runStage runs a stage on the parameters and a batch, and downloads the output that has the stage's name.
@@ -113,13 +104,12 @@ func (e *Evaluator) runStage(name string, s func() stage, batch update.Tensors) 
 	return engine.Download[float32](t[name])
 }
 
-// lossStage maps what the forward pass reads, tokens and the number of each replica to
-// the loss of every token of all replicas.
+// lossStage maps what the forward pass reads and tokens to the loss of every token of all replicas.
 func (p *Plan) lossStage() stage {
-	specs := append(p.forwardSpecs(false), p.tokenSpec(), replicaSpec)
+	specs := append(p.forwardSpecs(false), p.tokenSpec())
 	return stage{"losses", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		losses := p.Model.Losses(p.weightNodes(in, false), in[tokensName], activationQuantizer(p.Activations, in))
-		return update.Nodes{"losses": gatherReplicas(losses, in[replicaName])}
+		return update.Nodes{"losses": engine.Sharded(losses)}
 	}}
 }
 

@@ -44,7 +44,7 @@ func (c *Compiled) Products() (int, error) {
 			}
 		}
 		return out
-	}}.compile(c.dev)
+	}}.compile(c)
 	if err == nil {
 		e.exec.Close()
 	}

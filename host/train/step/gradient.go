@@ -4,8 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -118,13 +116,15 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 		hook = p.noteUnquantized(withNext(activationQuantizer(p.Activations, in), p.Activations, in, next))
 		p.quantizeBackward(in)
 	}
+	at := p.gatherWeights(in, kind.full)
 	loss, read := p.microBatchLoss(in, kind, hook)
 	list := p.gradientTensors(kind.full)
-	at := make([]*graph.Node, len(list))
-	for i, t := range list {
-		at[i] = in[p.forwardName(kind.full)(t.Name)]
-	}
 	terms := graph.Gradient(loss, at...)
+	for i, t := range list {
+		if in[p.forwardName(kind.full)(t.Name)] != at[i] { // the sum of the rows over the replicas
+			terms[i] = engine.Gather(terms[i])
+		}
+	}
 	summed := p.summed(kind.full)
 	for _, t := range summed[len(list):] {
 		terms = append(terms, next[t.Name])
@@ -137,8 +137,11 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 		p.reduceReplicas(kind.full, out)
 	}
 	for _, t := range summed {
+		if kind.local && p.divided(t.Name, t.Dims) {
+			out[t.Name] = t.acrossReplicas(p, out[t.Name]) // so that each keeps its rows of the sums over micro-batches
+		}
 		if kind.sum {
-			out[t.Name] = t.together(in[t.Name], out[t.Name])
+			out[t.Name] = engine.Elementwise(func(of []*graph.Node) *graph.Node { return t.together(of[0], of[1]) }, in[t.Name], out[t.Name])
 		}
 	}
 	return out
@@ -164,11 +167,11 @@ func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) update.Nodes
 	list := p.summed(kind.full)
 	state := []*graph.Node{graph.BroadcastToDims(Tensor{}.nothing(g), p.Accumulate, p.lossCount())}
 	for _, t := range list {
-		state = append(state, graph.BroadcastToDims(t.nothing(g), t.Dims...))
+		state = append(state, part(graph.BroadcastToDims(t.nothing(g), t.Dims...), p.divided(t.Name, t.Dims)))
 	}
 	var fixed []*graph.Node
 	for _, spec := range slices.Concat(own, reads) {
-		fixed = append(fixed, in[spec.Name])
+		fixed = append(fixed, part(in[spec.Name], engine.HasRows(in[spec.Name])))
 	}
 	state = engine.Loop(g, p.Accumulate, fixed, state, func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
 		one := update.Nodes{}
@@ -176,23 +179,38 @@ func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) update.Nodes
 			one[spec.Name] = graph.Reshape(graph.Gather(fixed[j], graph.Reshape(i, 1)), spec.Shape.Dimensions...)
 		}
 		for j, spec := range reads {
-			one[spec.Name] = fixed[len(own)+j]
+			one[spec.Name] = whole(fixed[len(own)+j], engine.HasRows(in[spec.Name]))
 		}
 		for j, t := range list {
-			one[t.Name] = state[1+j]
+			one[t.Name] = whole(state[1+j], p.divided(t.Name, t.Dims))
 		}
 		out := p.gradients(kind, one)
 		next := []*graph.Node{graph.DynamicUpdateSlice(state[0], graph.InsertAxes(out[lossName], 0), []*graph.Node{i, graph.ZerosLike(i)})}
 		for _, t := range list {
-			next = append(next, out[t.Name])
+			next = append(next, part(out[t.Name], p.divided(t.Name, t.Dims)))
 		}
 		return next
 	})
 	sums := update.Nodes{lossName: graph.Reshape(state[0], -1)}
 	for j, t := range list {
-		sums[t.Name] = state[1+j]
+		sums[t.Name] = whole(state[1+j], p.divided(t.Name, t.Dims))
 	}
 	return sums
+}
+
+// part and whole go from a tensor to what a loop carries of it, the rows of a replica if it is divided, and back.
+func part(x *graph.Node, divided bool) *graph.Node {
+	if divided {
+		return engine.Rows(x)
+	}
+	return x
+}
+
+func whole(x *graph.Node, divided bool) *graph.Node {
+	if divided {
+		return engine.Gather(x)
+	}
+	return x
 }
 
 // finishStage maps the summed gradients to the mean gradients of everything that is
@@ -223,7 +241,7 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 	for _, t := range p.gradientTensors(p.FullPrecision) {
 		mean := in[sumName(t.Name)]
 		if n := p.Accumulate * engine.Replicas(mean.Graph()); n > 1 {
-			mean = graph.MulScalar(mean, 1/float64(n))
+			mean = engine.Elementwise(func(of []*graph.Node) *graph.Node { return graph.MulScalar(of[0], 1/float64(n)) }, mean)
 		}
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
 			p.quantizerBackward(t.Name, in, mean, out) // which need not be linear
@@ -254,7 +272,11 @@ func sumOfSquares(x *graph.Node) *graph.Node {
 	if x.Shape().IsScalar() {
 		return graph.Mul(x, x)
 	}
-	return graph.ReduceAllSum(graph.ReduceSum(graph.Mul(x, x), -1))
+	rows := func(x *graph.Node) *graph.Node { return graph.ReduceSum(graph.Mul(x, x), -1) }
+	if engine.HasRows(x) { // the sums of rows are gathered, so that they are added in the same order
+		return graph.ReduceAllSum(engine.Gather(rows(engine.Rows(x))))
+	}
+	return graph.ReduceAllSum(rows(x))
 }
 
 // A device with several replicas gives each of them an equal part of the sequences of a micro-batch, so that the mean over
@@ -262,7 +284,7 @@ func sumOfSquares(x *graph.Node) *graph.Node {
 // gradients are summed over the replicas before the update.
 
 // reduceReplicas puts the mean of the losses over the replicas in the place of the losses of one, and likewise the sums and maxima of
-// what a step sums.
+// what a step sums, unless they are sums by rows already.
 func (p *Plan) reduceReplicas(full bool, out update.Nodes) {
 	n := engine.Replicas(out[lossName].Graph())
 	if n == 1 {
@@ -270,12 +292,21 @@ func (p *Plan) reduceReplicas(full bool, out update.Nodes) {
 	}
 	out[lossName] = graph.MulScalar(engine.SumAcross(out[lossName])[0], 1/float64(n))
 	for _, t := range p.summed(full) {
-		if t.Maximum {
-			out[t.Name] = engine.MaxAcross(out[t.Name])[0]
-		} else {
-			out[t.Name] = engine.SumAcross(out[t.Name])[0]
-		}
+		out[t.Name] = t.acrossReplicas(p, out[t.Name])
 	}
+}
+
+// acrossReplicas is the sum over the replicas, or the maximum. What has rows is one already.
+func (t Tensor) acrossReplicas(p *Plan, x *graph.Node) *graph.Node {
+	switch {
+	case engine.HasRows(x):
+		return x
+	case t.Maximum:
+		return engine.MaxAcross(x)[0]
+	case p.scatters(t):
+		return engine.ScatterSum(x)
+	}
+	return engine.SumAcross(x)[0]
 }
 
 // together is what two micro-batches make of a tensor: the sum, or the maximum.
@@ -311,19 +342,4 @@ func replicaMeans(nodes []*graph.Node) []*graph.Node {
 		}
 	}
 	return means
-}
-
-// replicaSpec is the input for the number of a replica.
-var replicaSpec = engine.Spec{Name: replicaName, Shape: shapes.Make(dtypes.Int32, 1), Sharded: true}
-
-// gatherReplicas returns the values that x has on all replicas, one after the other. replica is the number of this one.
-func gatherReplicas(x, replica *graph.Node) *graph.Node {
-	n := engine.Replicas(x.Graph())
-	if n == 1 {
-		return x
-	}
-	all := append([]int{n}, x.Shape().Dimensions...)
-	own := graph.Equal(graph.Iota(x.Graph(), shapes.Make(dtypes.Int32, all...), 0), graph.BroadcastToDims(graph.Reshape(replica), all...))
-	placed := graph.BroadcastToDims(graph.Reshape(x, append([]int{1}, x.Shape().Dimensions...)...), all...)
-	return engine.SumAcross(graph.Where(own, placed, graph.ZerosLike(placed)))[0]
 }

@@ -107,7 +107,7 @@ func copyTo(to []float32, from *engine.Buffer) error {
 // takeOpaque puts directions and next states into t.
 func (c *Compiled) takeOpaque(t update.Tensors) error {
 	take := func(name string, data []float32, dims []int) error {
-		b, err := c.lendOrUpload(data, dims)
+		b, err := c.lendOrUpload(name, data, dims)
 		if err == nil {
 			t[name].Finalize()
 			t[name] = b
@@ -128,9 +128,9 @@ func (c *Compiled) takeOpaque(t update.Tensors) error {
 	return nil
 }
 
-func (c *Compiled) lendOrUpload(data []float32, dims []int) (*engine.Buffer, error) {
+func (c *Compiled) lendOrUpload(name string, data []float32, dims []int) (*engine.Buffer, error) {
 	if c.dev.SharesMemory() {
 		return engine.Lend(c.dev, data, dims...)
 	}
-	return engine.Upload(c.dev, data, dims...)
+	return c.put(Tensor{Name: name, Dims: dims}, data)
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model"
@@ -160,9 +161,12 @@ func (o operand) keepRotated() (*lower.Rotated, error) {
 }
 
 // findCodes finds the weights in blocks whose products are computed from codes. The device must multiply codes, and both the weight
-// and the activation that it is multiplied with must have them.
+// and the activation that it is multiplied with must have them. Weights that are gathered have none: their values are.
 func (p *Plan) findCodes(d *engine.Device) {
 	p.codes = map[string][]engine.Spec{}
+	if p.Shard == device.ShardFull && p.replicas > 1 {
+		return
+	}
 	for _, s := range inputSites(p.Model, p.Batch, p.Context) {
 		if codeSpecs(d, s.Name, p.Activations[s.Name]) == nil {
 			continue

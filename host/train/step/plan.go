@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
@@ -70,7 +71,11 @@ type Plan struct {
 	// Dispatch says into how many executables the step is compiled.
 	Dispatch Dispatch
 
-	codes map[string][]engine.Spec // of weights that products multiply by their codes; see findCodes
+	// Shard says what several replicas of the device divide among them; nothing if it is empty.
+	Shard device.Shard
+
+	replicas int                      // of the device
+	codes    map[string][]engine.Spec // of weights that products multiply by their codes; see findCodes
 }
 
 // UpdateFunc builds the update of one tensor: it maps the rule's inputs, by name, to its
@@ -112,6 +117,11 @@ func (p *Plan) check() error {
 	case "", HalfRotations, FullRotations:
 	default:
 		return fmt.Errorf("step: rotations %q: use %s, %s or nothing", p.Rotations, HalfRotations, FullRotations)
+	}
+	switch p.Shard {
+	case "", device.ShardNone, device.ShardStates, device.ShardGradients, device.ShardFull:
+	default:
+		return fmt.Errorf("step: shard %q: use %s, %s, %s, %s or nothing", p.Shard, device.ShardNone, device.ShardStates, device.ShardGradients, device.ShardFull)
 	}
 	switch p.Dispatch {
 	case DispatchByDevice, Chain, Single:

@@ -67,7 +67,7 @@ func setNext(out update.Nodes, q lower.Quantizer, site string, next []*graph.Nod
 func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
 	name := update.Gradient(tensor)
 	if before := out[name]; before != nil {
-		gradient = graph.Add(before, gradient)
+		gradient = engine.Elementwise(func(of []*graph.Node) *graph.Node { return graph.Add(of[0], of[1]) }, before, gradient)
 	}
 	out[name] = gradient
 }

@@ -36,7 +36,7 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 		return nil, fmt.Errorf("step: %s is no quantized weight", weight)
 	}
 	rule := c.plan.Rules[at]
-	e, err := quantizedStage(rule).compile(c.dev)
+	e, err := quantizedStage(rule).compile(c)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) (
 	if !ok || len(q.Trained())+len(q.State()) > 0 {
 		return nil, fmt.Errorf("step: %s has no quantizer without trained parameters and state for %d tokens", site.Name, site.Tokens)
 	}
-	e, err := activationStage(q, site, site.Tokens).compile(c.dev)
+	e, err := activationStage(q, site, site.Tokens).compile(c)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (c *Compiled) CodeReader(chosen []WeightElements) (*CodeReader, error) {
 			return nil, fmt.Errorf("step: codes of %s: want at least one position, all from 0 to %d", e.Weight, n-1)
 		}
 	}
-	e, err := codesStage(rules, chosen).compile(c.dev)
+	e, err := codesStage(rules, chosen).compile(c)
 	return &CodeReader{e}, err
 }
 

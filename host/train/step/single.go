@@ -67,7 +67,7 @@ func (c *Compiled) single(mode method.Mode) (*single, error) {
 		return nil, err
 	}
 	w := &single{jobs: jobs, collect: collect, scalars: update.ScalarNames(append(slices.Clone(jobs), collect...))}
-	if w.exec, err = c.plan.singleStage(w, "step ("+string(mode)+")", c.plan.updateOptions(update.Updating, rules)).compile(c.dev); err != nil {
+	if w.exec, err = c.plan.singleStage(w, "step ("+string(mode)+")", c.plan.updateOptions(update.Updating, rules)).compile(c); err != nil {
 		return nil, err
 	}
 	c.singles[mode] = w
@@ -110,7 +110,7 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 		ok := graph.LogicalAnd(allFinite(losses), allFinite(norms))
 		for _, spec := range specs {
 			next := cmp.Or(out[spec.Name], in[spec.Name]) // a method that is idle leaves its state alone
-			out[spec.Name] = graph.Where(ok, next, in[spec.Name])
+			out[spec.Name] = engine.Elementwise(func(of []*graph.Node) *graph.Node { return graph.Where(ok, of[0], of[1]) }, next, in[spec.Name])
 		}
 		out[readName] = graph.Concatenate(append([]*graph.Node{losses, norms}, measures...), 0)
 		return out

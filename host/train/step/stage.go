@@ -29,19 +29,19 @@ type executable struct {
 }
 
 // compile compiles a stage.
-func (s stage) compile(dev *engine.Device) (*executable, error) {
-	e := &executable{inputs: s.inputs}
+func (s stage) compile(c *Compiled) (*executable, error) {
+	e, divided := &executable{inputs: s.inputs}, c.plan.dividedOrNil()
 	var err error
-	e.exec, err = dev.Compile(s.name, s.inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+	e.exec, err = c.dev.Compile(s.name, divided.Specs(c.dev, s.inputs), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		named := update.Nodes{}
 		for i, spec := range s.inputs {
-			named[spec.Name] = in[i]
+			named[spec.Name] = divided.Input(spec, in[i])
 		}
 		results := s.build(g, named)
 		e.outputs = update.Order(s.inputs, results)
 		out := make([]*graph.Node, len(e.outputs))
 		for i, name := range e.outputs {
-			out[i] = results[name]
+			out[i] = divided.Output(name, results[name])
 		}
 		return out
 	})
@@ -85,10 +85,9 @@ func (e *executable) outputSpecs() []engine.Spec {
 
 // Names of the tensors of a step beside those of package update.
 const (
-	tokensName  = "tokens"
-	lossName    = "loss"
-	normsName   = "norms" // the squared norms of the gradients, in the order of the rules
-	replicaName = "replica"
+	tokensName = "tokens"
+	lossName   = "loss"
+	normsName  = "norms" // the squared norms of the gradients, in the order of the rules
 )
 
 // sumName is the name of the gradient, summed over micro-batches, with respect to what the forward pass reads of a trained

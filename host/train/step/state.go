@@ -193,7 +193,7 @@ func (c *Compiled) load(load LoadFunc, t Tensor) (*engine.Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return update.Upload(c.dev, data, t.Storage, t.Dims...)
+	return c.put(t, data)
 }
 
 // RestoreRefreshes gives a state the refreshes that were pending when a checkpoint was
@@ -250,7 +250,7 @@ func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 		workers = c.dev.Workers()
 	}
 	return c.newState(tokens, workers, func(p architecture.Param) (*engine.Buffer, error) {
-		return engine.Fill(c.dev, p.Dims, func(values []float32) error {
+		return c.fill(update.Param(p.Name), p.Dims, func(values []float32) error {
 			p.Draw(seed, values)
 			return nil
 		})
@@ -360,7 +360,7 @@ func (c *Compiled) initTrainedWeights(t update.Tensors) error {
 
 // runOnce compiles a stage, runs it on t and frees it.
 func (c *Compiled) runOnce(s stage, t update.Tensors) error {
-	e, err := s.compile(c.dev)
+	e, err := s.compile(c)
 	if err != nil {
 		return err
 	}
@@ -399,7 +399,7 @@ func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) erro
 func (c *Compiled) initOptimizers(t update.Tensors, rules []method.Rule) error {
 	jobs := update.Inits(rules)
 	if len(jobs) > 0 {
-		u, err := update.Compile(c.dev, "init", jobs, update.Options{})
+		u, err := update.Compile(c.dev, "init", jobs, update.Options{Divided: c.plan.dividedOrNil()})
 		if err != nil {
 			return err
 		}
@@ -414,11 +414,12 @@ func (c *Compiled) initOptimizers(t update.Tensors, rules []method.Rule) error {
 			own = 0
 		}
 		for _, st := range rule.State()[own:] {
-			zeros, err := engine.Zeros(c.dev, st.Shape...)
+			name := update.State(rule.Name, st.Name)
+			zeros, err := c.zeros(name, st.Shape)
 			if err != nil {
 				return err
 			}
-			t[update.State(rule.Name, st.Name)] = zeros
+			t[name] = zeros
 		}
 	}
 	return nil

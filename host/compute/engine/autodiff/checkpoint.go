@@ -22,6 +22,9 @@ func Checkpoint(f func(inputs []*graph.Node) *graph.Node, inputs ...*graph.Node)
 		exceptions.Panicf("autodiff: a checkpoint needs at least one input")
 	}
 	before := inputs[0].Graph().LastNode().Id()
+	inputs, gather := ungather(inputs)
+	whole := f
+	f = func(in []*graph.Node) *graph.Node { return whole(gather(in)) }
 	value := f(inputs)
 	all := slices.Concat(inputs, capturedNodes(value, before, inputs))
 	return Custom(value, all, func(dy *graph.Node) []*graph.Node {

@@ -1,0 +1,90 @@
+package step
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/update"
+)
+
+// Several replicas of a device can share what each would otherwise have whole ([device.Shard]): of a divided tensor each keeps its
+// rows between the stages of a step. All that a stage reads is whole for it, and remembers its rows where it has been gathered from
+// them; what follows from rows is computed by rows where the programs allow it (packages engine and lower). So stages
+// know nothing of this, but for gradients, of which rows are summed, and the weights of a forward pass, which are gathered where they
+// are read.
+
+// stored are the kinds of tensors, by the first words of their names, that replicas keep by rows.
+var stored = map[device.Shard][]string{
+	device.ShardStates:    {"state", "gradient", "probed"},
+	device.ShardGradients: {"state", "gradient", "probed", "sum"},
+	device.ShardFull:      {"state", "gradient", "probed", "sum", "param", "value", "residual", "point", "evaluated"},
+}
+
+// divided reports whether replicas keep a tensor by rows; see [update.Divided]. Vectors are whole everywhere, such as the gains of
+// norms, and so are the trained parameters of quantizers.
+func (p *Plan) divided(name string, dims []int) bool {
+	kind, of, _ := strings.Cut(name, "/")
+	return p.replicas > 1 && slices.Contains(stored[p.Shard], kind) && len(dims) > 1 && dims[0]%p.replicas == 0 &&
+		!strings.HasPrefix(of, "quantizer.") && !strings.HasPrefix(of, "kept/")
+}
+
+// dividedOrNil is [Plan.divided], or nil where nothing can be divided.
+func (p *Plan) dividedOrNil() update.Divided {
+	if p.replicas < 2 || stored[p.Shard] == nil {
+		return nil
+	}
+	return p.divided
+}
+
+// scatters reports whether the sum of a gradient over the replicas is computed by rows.
+func (p *Plan) scatters(t Tensor) bool {
+	return !t.Maximum && p.divided(update.Gradient(strings.TrimPrefix(t.Name, sumName(""))), t.Dims)
+}
+
+// put uploads a tensor as the replicas keep it.
+func (c *Compiled) put(t Tensor, data []float32) (*engine.Buffer, error) {
+	return update.Upload(c.dev, data, t.Storage, c.plan.divided(t.Name, t.Dims), t.Dims...)
+}
+
+// fill makes a tensor whose elements are set by write, as the replicas keep it.
+func (c *Compiled) fill(name string, dims []int, write func([]float32) error) (*engine.Buffer, error) {
+	if !c.plan.divided(name, dims) {
+		return engine.Fill(c.dev, dims, write)
+	}
+	data := make([]float32, floatShape(dims...).Size())
+	if err := write(data); err != nil {
+		return nil, err
+	}
+	return engine.UploadSharded(c.dev, data, dims...)
+}
+
+// zeros makes a tensor of zeros, as the replicas keep it.
+func (c *Compiled) zeros(name string, dims []int) (*engine.Buffer, error) {
+	return c.fill(name, dims, func(data []float32) error {
+		clear(data)
+		return nil
+	})
+}
+
+// gatherWeights puts, in the places of tensors that the forward pass reads and that replicas have by rows, nodes through which the
+// gradient comes back by rows. It returns the nodes with respect to which gradients are to be taken.
+func (p *Plan) gatherWeights(in update.Nodes, full bool) []*graph.Node {
+	var at []*graph.Node
+	for _, t := range p.gradientTensors(full) {
+		name := p.forwardName(full)(t.Name)
+		if !engine.HasRows(in[name]) {
+			at = append(at, in[name])
+			continue
+		}
+		rows := engine.Rows(in[name])
+		_, quantized := p.Weights[t.Name]
+		in[name] = autodiff.Gather(rows, quantized && !full && engine.InBFloat16(rows.Graph()))
+		at = append(at, rows)
+	}
+	return at
+}
