@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/simplify"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
@@ -62,7 +63,7 @@ func (l *lowering) shard(id program.ID, n *program.Node, args []*shard) *shard {
 	anyDivided := slices.ContainsFunc(args, func(a *shard) bool { return a.divided })
 	out.makeRows = out.cut
 	out.makeWhole = func() *graph.Node { return l.node(id, n, wholes(args)) }
-	if byRows, ok := l.rowwise(n); ok {
+	if byRows, ok := rowwise(l.p, n, engine.Replicas(l.g)); ok {
 		out.makeRows = func() *graph.Node {
 			list := wholes(nil)
 			for i, a := range args {
@@ -91,19 +92,51 @@ func wholes(values []*shard) []*graph.Node {
 	return list
 }
 
-// divides reports whether the first axis divides into the replicas.
-func (l *lowering) divides(t program.Type) bool {
-	return len(t.Shape) > 0 && t.Shape[0]%engine.Replicas(l.g) == 0
+// Crossing says what a program needs of other replicas where each has its rows of some inputs, which divided names.
+type Crossing struct {
+	// Gathered has the operations, one for each time, that need rows of all replicas.
+	Gathered []program.Op
+	// Reduced is the number of reductions that go on over the replicas.
+	Reduced int
 }
 
-// rowwise reports whether an operation computes rows of its result from rows of some of its operands, which byRows marks, and from the
-// others as they are.
-func (l *lowering) rowwise(n *program.Node) (byRows []bool, ok bool) {
-	if !l.divides(n.Type) {
+// Crosses returns what p needs on so many replicas.
+func Crosses(p *program.Program, replicas int, divided func(input program.Input) bool) (Crossing, error) {
+	p, err := simplify.Program(p)
+	if err != nil {
+		return Crossing{}, err
+	}
+	inputs := make([]bool, len(p.Inputs))
+	for i, in := range p.Inputs {
+		inputs[i] = divided(in)
+	}
+	var c Crossing
+	transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []bool) bool {
+		_, byRows := rowwise(p, n, replicas)
+		switch {
+		case !slices.Contains(args, true):
+			return false
+		case byRows:
+			return true
+		case acrossReplicas(n) != nil:
+			c.Reduced++
+		default:
+			c.Gathered = append(c.Gathered, n.Op)
+		}
+		return false
+	})
+	return c, nil
+}
+
+// rowwise reports whether an operation of p computes rows of its result from rows of some of its operands, which byRows marks, and from
+// the others as they are. Each replica has equally many rows.
+func rowwise(p *program.Program, n *program.Node, replicas int) (byRows []bool, ok bool) {
+	divides := func(t program.Type) bool { return len(t.Shape) > 0 && t.Shape[0]%replicas == 0 }
+	if !divides(n.Type) {
 		return nil, false
 	}
 	byRows = make([]bool, len(n.Args))
-	operand := func(i int) program.Type { return l.p.TypeOf(n.Args[i]) }
+	operand := func(i int) program.Type { return p.TypeOf(n.Args[i]) }
 	last := n.Type.Rank() - 1
 	switch n.Op {
 	case program.OpConstant:
@@ -112,7 +145,7 @@ func (l *lowering) rowwise(n *program.Node) (byRows []bool, ok bool) {
 		return byRows, n.Attr.Axes[0] != 0
 	case program.OpReshape: // rows are whole pieces of memory
 		byRows[0] = true
-		return byRows, l.divides(operand(0))
+		return byRows, divides(operand(0))
 	case program.OpBroadcast:
 		repeats := len(n.Attr.Axes) == 0 || n.Attr.Axes[0] != 0 || operand(0).Shape[0] != n.Type.Shape[0]
 		byRows[0] = !repeats

@@ -4,18 +4,15 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/internal/testdevice"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/effort"
 )
-
-// shardSteps is the number of steps over which trainings with and without divided tensors are compared. Each step begins with the state of
-// the undivided training: sums in another order put a code on the other side of a boundary sooner or later, and what follows is another
-// training.
-const shardSteps = 20
 
 // shardedOn is a step on several replicas that divide tensors. Its rows divide into four.
 func shardedOn(t *testing.T, count int, shard device.Shard, d step.Dispatch, accumulate int, overrides []string) compiledStep {
@@ -23,64 +20,72 @@ func shardedOn(t *testing.T, count int, shard device.Shard, d step.Dispatch, acc
 	return onReplicas(t, count, d, accumulate, append(slices.Clone(overrides), fmt.Sprintf("device.shard=%q", shard)))
 }
 
-// TestShards: what replicas divide among them changes nothing but the order of sums; each setting takes less memory than the one before
-// it; and any number of replicas goes on from the state of four.
+// TestShards: what replicas divide among them changes nothing but the order of sums, each replica has less memory in use, and any number of
+// replicas goes on from the state of four. A sample divides most for each pair of plugins; CAGE_TESTS=all tries everything with each.
 func TestShards(t *testing.T) {
 	if testdevice.Kind() == device.CPU {
 		t.Skip("the CPU is one replica")
 	}
-	for name, overrides := range map[string][]string{
-		"quest, adamw":          {`quantizer={plugin="quest"}`},
-		"quest, adamw, 2":       {`quantizer={plugin="quest"}`},
-		"quest, adamw, again":   {`quantizer={plugin="quest"}`, `train.recompute="blocks"`},
-		"quest, adamw, again 2": {`quantizer={plugin="quest"}`, `train.recompute="blocks"`},
-		"quest, muon":           {`quantizer={plugin="quest"}`, `optimizer={plugin="muon", others={plugin="adamw"}}`},
-		"quest, shampoo":        {`quantizer={plugin="quest"}`, `optimizer={plugin="shampoo"}`},
-		"quest, soap":           {`quantizer={plugin="quest"}`, `optimizer={plugin="soap"}`},
-		"mxfp4, adamw":          {`quantizer={plugin="mxfp4"}`},
-		"lsq, adamw":            {`quantizer={plugin="lsq"}`},
-		"nvfp4, sgd":            {`quantizer={plugin="nvfp4"}`, `optimizer={plugin="sgd"}`},
-		"full precision":        {`quantizer={weights={plugin="absmax"}}`, `method.gradient="full"`},
-		"coupled":               {`quantizer={plugin="absmax"}`, `method.mode="coupled"`},
+	const recompute = `train.recompute="blocks"`
+	for _, tt := range []struct {
+		name       string
+		all        bool // all settings and dispatches, on 2 and 4 replicas
+		accumulate int
+		overrides  []string
+	}{
+		{"quest, adamw", true, 1, nil},
+		{"quest, adamw, recomputed in two micro-batches", false, 2, []string{recompute}},
+		{"quest, muon", false, 1, []string{`optimizer={plugin="muon"}`}},
+		{"quest, shampoo", false, 1, []string{`optimizer={plugin="shampoo"}`}},
+		{"quest, soap", false, 1, []string{`optimizer={plugin="soap"}`}},
+		{"mxfp4, adamw", false, 1, []string{`quantizer={plugin="mxfp4"}`}},
+		{"mxfp4, muon", false, 2, []string{`quantizer={plugin="mxfp4"}`, `optimizer={plugin="muon"}`}},
+		{"lsq, adamw", false, 1, []string{`quantizer={plugin="lsq"}`}},
+		{"lsq, soap", false, 1, []string{`quantizer={plugin="lsq"}`, `optimizer={plugin="soap"}`}},
+		{"nvfp4, sgd", false, 1, []string{`quantizer={plugin="nvfp4"}`, `optimizer={plugin="sgd"}`}},
+		{"full precision", false, 1, []string{`quantizer={weights={plugin="absmax"}}`, `method.gradient="full"`}},
+		{"coupled", false, 1, []string{`quantizer={plugin="absmax"}`, `method.form="coupled"`}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			accumulate := 1
-			if name[len(name)-1] == '2' {
-				accumulate = 2
+		t.Run(tt.name, func(t *testing.T) {
+			overrides := append([]string{`quantizer={plugin="quest"}`}, tt.overrides...)
+			counts, settings, dispatches := []int{4}, []device.Shard{device.ShardFull}, []step.Dispatch{step.Single}
+			if tt.all || effort.All() {
+				counts, dispatches = []int{2, 4}, append(dispatches, step.Chain)
+				settings = []device.Shard{device.ShardStates, device.ShardGradients, device.ShardFull}
 			}
-			for _, count := range []int{2, 4} {
-				whole := shardedOn(t, count, device.ShardNone, step.Single, accumulate, overrides)
+			steps := effort.Sample(2, 5, 20)
+			for _, count := range counts {
+				whole := shardedOn(t, count, device.ShardNone, step.Single, tt.accumulate, overrides)
 				var states [][]step.Tensor
 				var results []step.Result
-				for i := range shardSteps {
+				for i := range steps {
 					states = append(states, testrun.Tensors(t, whole.Compiled, whole.State))
 					results = append(results, shardStep(t, whole, count, i))
 				}
 				states = append(states, testrun.Tensors(t, whole.Compiled, whole.State))
-				before := partBytes(whole.State)
-				for _, shard := range []device.Shard{device.ShardStates, device.ShardGradients, device.ShardFull} {
-					for d, steps := range map[step.Dispatch]int{step.Single: shardSteps, step.Chain: 3} {
+				for _, shard := range settings {
+					for _, d := range dispatches {
 						t.Run(fmt.Sprint(count, " ", shard, " ", d), func(t *testing.T) {
-							c := shardedOn(t, count, shard, d, accumulate, overrides)
+							c := shardedOn(t, count, shard, d, tt.accumulate, overrides)
 							for i := range steps {
-								again := compiledStep{c.Compiled, nil}
 								var err error
-								if again.State, err = c.Upload(loaded(states[i])); err != nil {
+								if c.State, err = c.Upload(loaded(states[i])); err != nil {
 									t.Fatal(err)
 								}
-								sameStep(t, shardStep(t, again, count, i), results[i])
-								sameState(t, fmt.Sprint("step ", i+1), testrun.Tensors(t, c.Compiled, again.State), states[i+1])
-								if i == steps-1 {
-									bytes := partBytes(again.State)
-									t.Logf("%d bytes of state on each, %d undivided", bytes, before)
-									if bytes >= before {
-										t.Errorf("%d bytes of state on each, %d undivided", bytes, before)
-									}
-									if count == 4 && d == step.Single {
-										goesOn(t, again, overrides)
-									}
+								t.Cleanup(c.State.Close)
+								sameStep(t, shardStep(t, c, count, i), results[i])
+								most := 1e-5
+								if strings.Contains(tt.name, "soap") {
+									most = 1e-3 // where a gradient has no rank, the basis turns rounding into a direction of full length
 								}
-								again.State.Close()
+								sameState(t, fmt.Sprint("step ", i+1), testrun.Tensors(t, c.Compiled, c.State), states[i+1], most)
+							}
+							t.Logf("%d bytes of state on each, %d undivided", partBytes(c.State), partBytes(whole.State))
+							if partBytes(c.State) >= partBytes(whole.State) {
+								t.Error("that is not less")
+							}
+							if d == step.Single && shard == device.ShardFull {
+								goesOn(t, c, overrides)
 							}
 						})
 					}
@@ -90,7 +95,8 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// shardStep runs step i, with measures in the third.
+// shardStep runs step i, with measures in the third. Each step begins with the state of the undivided training: sums in another order
+// put a code on the other side of a boundary sooner or later, and what follows is another training.
 func shardStep(t *testing.T, c compiledStep, count, i int) step.Result {
 	t.Helper()
 	plan := c.Plan()
@@ -98,7 +104,7 @@ func shardStep(t *testing.T, c compiledStep, count, i int) step.Result {
 	for j := range plan.Accumulate {
 		b = append(b, testrun.Tokens(uint64(10*i+j), count*perReplica, plan.Context+1, vocab))
 	}
-	set := step.Settings{Step: i + 1, Steps: shardSteps, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i / 5), Statistics: true}
+	set := step.Settings{Step: i + 1, Steps: 20, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i / 2), Statistics: true}
 	set.Pareto, set.ParetoLambda = i == 2, 2
 	return run(t, c.Compiled, c.State, b, set)
 }
@@ -114,7 +120,7 @@ func sameStep(t *testing.T, got, want step.Result) {
 }
 
 // sameState compares the tensors after one step from the same state: their mean differences are those of rounding.
-func sameState(t *testing.T, what string, got, want []step.Tensor) {
+func sameState(t *testing.T, what string, got, want []step.Tensor, most float64) {
 	t.Helper()
 	for i, x := range want {
 		difference, size := 0.0, 1e-12
@@ -122,7 +128,7 @@ func sameState(t *testing.T, what string, got, want []step.Tensor) {
 			difference += math.Abs(float64(x.Data[j]) - float64(got[i].Data[j]))
 			size += math.Abs(float64(x.Data[j]))
 		}
-		if !(difference/size < 1e-5) {
+		if !(difference/size < most) {
 			t.Errorf("%s: %s differs by %.2g of its mean absolute value", what, x.Name, difference/size)
 		}
 	}
