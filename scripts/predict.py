@@ -41,8 +41,9 @@ SPILLED = 128  # bytes of a thread that are no mistake: a smaller tile would tak
 SCHEDULERS = 4  # of a multiprocessor, each of which starts an instruction of a warp in each clock
 SIZE = dict(f64=8, u64=8, s64=8, f32=4, u32=4, s32=4, bf16=2, f16=2, s16=2, u16=2, pred=1, u8=1, s8=1, s4=0.5, u4=0.5)
 TENSOR = re.compile("(" + "|".join(sorted(SIZE, key=len, reverse=True)) + r")\[([\d,]*)\](?:\{([\d,]*))?")
+CROSSING = {"all-reduce": "sums over GPUs", "reduce-scatter": "sums over GPUs, scattered", "all-gather": "gathered from GPUs"}
 KINDS = ["linear products", "rotation products", "head products", "attention", "quantization", "elementwise on tokens", "softmax and loss",
-         "weights, optimizer, statistics", "sums over GPUs", "other"]
+         "weights, optimizer, statistics", *CROSSING.values(), "other"]
 
 
 def product(numbers):
@@ -183,12 +184,20 @@ def read(module, op, types):
     return found
 
 
-def summed_over(op):
-    """How many GPUs a line sums over, if that is what it does."""
-    if not op[2].startswith("all-reduce") or op[2].endswith("done"):
-        return 0
+def over_gpus(op):
+    """What a line does over how many GPUs, and the bytes that each of them sends: a sum of which each gets its part, or a gathering, moves all
+    parts but the own one once, and a sum for all does both."""
+    what = re.match("all-reduce|all-gather|reduce-scatter", op[2])
+    if not what or op[2].endswith("done"):
+        return None
     listed, counted = re.search(r"replica_groups=\{\{([\d,]+)\}", op[3]), re.search(r"replica_groups=\[\d+,(\d+)\]", op[3])
-    return len(numbers(listed[1])) if listed else int(counted[1])
+    n = len(numbers(listed[1])) if listed else int(counted[1])
+    size = sum(size for _, size in tensors(op[1]))
+    if what[0] != "all-reduce" and op[2].endswith("start"):  # the type has what is read and what is written, one of them in n parts
+        size *= n / (n + 1)
+    elif what[0] == "reduce-scatter":
+        size *= n
+    return what[0], n, (2 if what[0] == "all-reduce" else 1) * (n - 1) / n * size
 
 
 def transposes(module, op):
@@ -295,8 +304,9 @@ def kernels(module, tokens, vocab, rotated, rates, machine):
         else:
             kind = "weights, optimizer, statistics" if op[2] in ("fusion", "copy") else "other"
         floor = max(moved / rates["bytes"], flop / rate)
-        if gpus := summed_over(op):
-            kind, floor = "sums over GPUs", 2 * (gpus - 1) / gpus * sum(size for _, size in tensors(op[1])) / rates["link"]
+        if over := over_gpus(op):
+            kind, moved = CROSSING[over[0]], over[2]
+            floor = moved / rates["link"]
         launch = next(iter(machine.launches.get(op[0], [])), None)
         code = machine.codes.get(launch.kernel) if launch and not flop else None
         yield Kernel(op, times, kind, moved, flop, floor, machine.issue(code, launch) if code else 0, launch, code)
@@ -357,7 +367,8 @@ def describe(path, dump, gpu):
         if k.kind == "linear products" and "f4" in RATES[gpu]:
             codes += k.times * (k.as_codes(RATES[gpu]) + LAUNCH)
     result.update({key: sum(g[key] for g in groups.values()) for key in ("kernels", "seconds", "half")})
-    result.update(step=[result["seconds"] + HOST[0], result["half"] + HOST[1]], groups=groups, gpu=gpu, masked=masked, codes=codes, own=own,
+    replicas = re.search(r"num_replicas = (\d+)", text)
+    result.update(gpus=int(replicas[1]) if replicas else 1, step=[result["seconds"] + HOST[0], result["half"] + HOST[1]], groups=groups, gpu=gpu, masked=masked, codes=codes, own=own,
                   transposes_beside_rotations=beside_rotations(module, kinds))
     return result
 
@@ -398,7 +409,7 @@ def table(named):
         with open(compiled) as file:
             results[name] = json.load(file)
         with open(bench) as file:
-            results[name]["model_flops"] = json.load(file)["flops"] - results[name]["masked"]
+            results[name]["model_flops"] = json.load(file)["flops"] - results[name]["masked"] * results[name]["gpus"]
     line = lambda first, cells: print("| " + " | ".join([first, *cells]) + " |")
     line("predicted", results)
     line("---", ["---"] * len(results))
@@ -410,7 +421,7 @@ def table(named):
                 between("{:.1f}", *(1e3 * r["groups"][kind][x] for x in ("seconds", "half"))), r["groups"][kind]["kernels"], r["groups"][kind]["bytes"] / 1e9, r["groups"][kind]["flop"] / 1e12)))
     line("sum, ms (kernels)", each(lambda r: f"{between('{:.1f}', 1e3 * r['seconds'], 1e3 * r['half'])} ({r['kernels']})"))
     line("step with the host's part, ms", each(lambda r: between("{:.1f}", *(1e3 * x for x in r["step"]))))
-    line("model FLOP utilisation", each(lambda r: between("{:.0%}", *(r["model_flops"] / x / RATES[r["gpu"]]["peak"] for x in reversed(r["step"])))))
+    line("model FLOP utilisation", each(lambda r: between("{:.0%}", *(r["model_flops"] / r["gpus"] / x / RATES[r["gpu"]]["peak"] for x in reversed(r["step"])))))
     if any(each(lambda r: r["codes"])):
         line("linear products, if all multiplied four-bit floats, ms", each(lambda r: f"{1e3 * r['codes']:.1f}"))
         line("step, if they did and to quantize took nothing more, ms", each(lambda r: between("{:.1f}", *(1e3 * (x - r["groups"]["linear products"][y] + r["codes"]) for x, y in zip(r["step"], ("seconds", "half"))))))
