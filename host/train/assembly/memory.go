@@ -352,6 +352,12 @@ func addResiduals(out *memory.Model, programs *Programs) error {
 // modelSizes are the sizes that follow from the configuration alone.
 func modelSizes(cfg *config.Config, forward bool, piece int) memory.Model {
 	out := memory.Model{Batch: ReplicaBatch(cfg), Replicas: cfg.Device.Count, Accumulate: cfg.Train.Accumulate, Context: cfg.Model.Context, Forward: forward, Piece: piece}
+	switch cfg.Device.Shard {
+	case device.ShardStates, device.ShardGradients:
+		out.StateShards = cfg.Device.Count
+	case device.ShardFull:
+		out.StateShards, out.ParameterShards = cfg.Device.Count, cfg.Device.Count
+	}
 	if cfg.Device.Kind == device.CUDA {
 		half := cfg.Device.Precision == device.BFloat16
 		out.GPU = &memory.GPU{BFloat16: half, Kernels: half && cfg.Device.Kernels != device.GraphKernels,

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"sort"
 	"strings"
+
+	"github.com/cage-qat/cage/host/compute/device"
 )
 
 // Accuracy is the share by which the estimate may be off on the CPU. A run that would fit if the
@@ -82,6 +84,12 @@ func changes(m Model, available Available, scale float64) []string {
 	need := func(m Model) float64 { return scale * Estimate(m).Total() }
 	fits := func(m Model) bool { return need(m) <= float64(available.Bytes) }
 	var list []string
+	for _, divided := range divisions(m) {
+		if fits(divided.Model) {
+			list = append(list, fmt.Sprintf("device.shard = %q (%s)", divided.shard, Bytes(need(divided.Model))))
+			break // what divides less takes less time
+		}
+	}
 	recompute := m
 	recompute.Recompute = true
 	able := !m.Recompute && !m.Forward && m.Layers > 0
@@ -109,6 +117,28 @@ func changes(m Model, available Available, scale float64) []string {
 	}
 	for _, with := range fewer(recompute, fits) {
 		list = append(list, `train.recompute = "blocks" and `+with)
+	}
+	return list
+}
+
+// division is a model whose GPUs divide more than they do.
+type division struct {
+	Model
+	shard device.Shard
+}
+
+// divisions lists what several GPUs can divide more, from little to much.
+func divisions(m Model) (list []division) {
+	if m.Forward || m.Replicas < 2 {
+		return nil
+	}
+	if m.StateShards < 2 {
+		m.StateShards = m.Replicas
+		list = append(list, division{m, device.ShardStates})
+	}
+	if m.ParameterShards < 2 {
+		m.ParameterShards = m.Replicas
+		list = append(list, division{m, device.ShardFull})
 	}
 	return list
 }

@@ -69,6 +69,12 @@ func changed(t *testing.T, m memory.Model, change string) (with memory.Model, mo
 		}
 	case strings.HasPrefix(change, "model.context = "):
 		with.Context, next.Context = n[0], n[0]+1
+	case strings.HasPrefix(change, "device.shard = "):
+		with.StateShards = m.Replicas
+		if strings.Contains(change, "full") {
+			with.ParameterShards = m.Replicas
+		}
+		return with, nil
 	default:
 		return with, nil
 	}

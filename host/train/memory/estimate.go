@@ -26,6 +26,8 @@ type Model struct {
 	// Context is the number of tokens in a sequence, Batch the number of sequences computed at once, by each of the Replicas; 0
 	// of these is 1. A step has Accumulate times as many; 0: once.
 	Context, Batch, Replicas, Accumulate int
+	// StateShards and ParameterShards are the numbers of GPUs among which states and gradients, and parameters, are divided; 0: 1.
+	StateShards, ParameterShards int
 	// GPU says how a GPU computes; nil: the CPU does.
 	GPU *GPU
 	// Recompute says that blocks are recomputed in the backward pass.

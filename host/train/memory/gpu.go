@@ -58,6 +58,9 @@ func (g GPU) costs() costs {
 	}
 }
 
+// gatheredBytes are those of a quantized value that is gathered from other GPUs: bfloat16.
+const gatheredBytes = 2
+
 // chunk is the largest number of logits that are in memory at once, where the loss is computed in chunks.
 const chunk = 1 << 28
 
@@ -87,8 +90,9 @@ func onGPU(m Model) Need {
 	if m.Teacher.Parameters > 0 { // whole, and those of both
 		logits = distilledLogits * tokens * float64(m.Vocabulary)
 	}
+	states, parameters := float64(max(1, m.StateShards)), float64(max(1, m.ParameterShards))
 	n := Need{
-		Parameters: wordBytes * m.Parameters, States: wordBytes * m.States, Quantized: c.quantized * m.Quantized,
+		Parameters: wordBytes * m.Parameters / parameters, States: wordBytes * m.States / states, Quantized: c.quantized * m.Quantized / parameters,
 		Teacher: wordBytes * m.Teacher.Parameters, Logits: c.logit*logits + c.lossWidth*width,
 	}
 	if m.Forward {
@@ -100,12 +104,19 @@ func onGPU(m Model) Need {
 		return n
 	}
 	block += (c.site*m.Activations + c.mask*m.Masks + c.residual*m.Residuals) / max(1, layers)
+	if m.ParameterShards > 1 { // the whole of what is gathered is there too: of one layer, or of all that the backward pass will read
+		gathered := gatheredBytes * m.Quantized
+		if m.Recompute {
+			gathered /= max(1, layers)
+		}
+		n.Quantized += gathered + 2*wordBytes*embedding
+	}
 	sums := wordBytes * measured * m.Measured
 	if m.Accumulate > 1 {
-		sums += wordBytes * m.Parameters
+		sums += wordBytes * m.Parameters / states
 	}
 	head, end := n, n
-	head.Gradients, end.Gradients = sums+wordBytes*embedding, sums+wordBytes*m.Parameters+c.embedding*embedding
+	head.Gradients, end.Gradients = sums+wordBytes*embedding, sums+wordBytes*m.Parameters/states+c.embedding*embedding
 	end.Blocks, end.Scores, end.Quantized, end.Logits = block+once, (c.score+c.onceScore)*scores, 0, 0
 	if m.Recompute {
 		head.Blocks = layers * c.input * width

@@ -1,0 +1,85 @@
+package step_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/method"
+	"github.com/cage-qat/cage/sdk/answer"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// crossingReplicas is a number of replicas among which all matrices of the model divide.
+const crossingReplicas = 4
+
+// TestCrossings holds the table of docs/gpu.md: what programs of the shipped plugins need of other replicas where tensors are divided.
+func TestCrossings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts all plugins")
+	}
+	matrix := []string{testrun.TwoLayers, "model.vocab=32"}
+	table := "| quantizer | of Q(x) from rows of x | of its backward pass |\n|---|---|---|\n"
+	for _, q := range []string{`{plugin="quest"}`, `{plugin="absmax", granularity="row"}`, `{plugin="absmax", granularity="tensor"}`, `{plugin="grid"}`, `{plugin="mxfp4"}`,
+		`{plugin="nvfp4"}`, `{plugin="lsq"}`, `{weights={plugin="paretoq"}}`} {
+		plan := testrun.Plan(t, testrun.Config(t, append(matrix, "quantizer="+q)...))
+		rule := plan.Rules[slices.IndexFunc(plan.Rules, func(r method.Rule) bool { return r.Quantizer != nil })]
+		parts, err := rule.Quantizer.Split()
+		if err != nil {
+			t.Fatal(err)
+		}
+		table += fmt.Sprintf("| `%s` | %s | %s |\n", q, crossed(t, parts.Forward), crossed(t, parts.Backward))
+	}
+	table += "\n| optimizer | of an update with CAGE and QuEST, from rows |\n|---|---|\n"
+	for _, o := range []string{"sgd", "adamw", "muon", "shampoo", "soap"} {
+		plan := testrun.Plan(t, testrun.Config(t, append(matrix, `quantizer={plugin="quest"}`, fmt.Sprintf("optimizer={plugin=%q}", o))...))
+		at := slices.IndexFunc(plan.Rules, func(r method.Rule) bool { return r.Quantizer != nil })
+		rule := plan.Rules[at]
+		rule.Mode = rule.Method.Modes()[0]
+		p, err := rule.Program()
+		if err != nil {
+			t.Fatal(err)
+		}
+		table += fmt.Sprintf("| `%s` | %s |\n", o, crossed(t, p))
+	}
+	data, err := os.ReadFile("../../../docs/gpu.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(data), table) {
+		t.Errorf("docs/gpu.md lacks this table:\n%s", table)
+	}
+}
+
+// crossed says what a program needs of other replicas, where each has its rows of all inputs that are matrices.
+func crossed(t *testing.T, p *program.Program) string {
+	t.Helper()
+	c, err := lower.Crosses(p, crossingReplicas, func(in program.Input) bool {
+		return in.Type.Rank() > 1 && in.Type.Shape[0]%crossingReplicas == 0 && !strings.HasPrefix(in.Name, answer.TrainedPrefix)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, op := range c.Gathered {
+		info, _ := op.Info()
+		counts[info.Name]++
+	}
+	var list []string
+	switch {
+	case c.Reduced == 1:
+		list = append(list, "one reduction")
+	case c.Reduced > 1:
+		list = append(list, fmt.Sprintf("%d reductions", c.Reduced))
+	}
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, fmt.Sprintf("%d × `%s` of a whole matrix", counts[name], name))
+	}
+	return cmp.Or(strings.Join(list, ", "), "nothing")
+}
