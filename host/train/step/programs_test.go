@@ -126,3 +126,47 @@ func checkRuns(t *testing.T, c *step.Compiled, r *pjrtrecord.Recorder, context i
 		t.Errorf("the steps are %s, want %s", got, want)
 	}
 }
+
+// TestShardedPrograms looks at what crosses between four GPUs: no matrix is summed on all of them, each gradient is scattered, and an update
+// gathers nothing but new parameters.
+func TestShardedPrograms(t *testing.T) {
+	const matrices = 2 + 2*5 // embedding, head, and in each of two layers what is projected, and the feed-forward layer
+	for shard, want := range map[device.Shard]struct{ scattered, sums int }{
+		device.ShardNone:      {0, matrices},
+		device.ShardStates:    {matrices, 0},
+		device.ShardGradients: {matrices, 0},
+		device.ShardFull:      {matrices, 0},
+	} {
+		t.Run(string(shard), func(t *testing.T) {
+			dev, r, err := pjrtrecord.Open(t, 4, engine.Options{Count: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.batch=4", `quantizer={plugin="quest"}`, fmt.Sprintf(`device={kind="cuda", count=4, shard=%q}`, shard))
+			c := compileOn(t, dev, testrun.Plan(t, cfg))
+			if err := c.Prepare(false); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range r.Programs(t)[1:3] {
+				scattered := strings.Count(p, `"stablehlo.reduce_scatter"`)
+				sums := summedMatrices(p)
+				if scattered != want.scattered || sums != want.sums {
+					t.Errorf("%d gradients are scattered and %d matrices are summed on all, want %d and %d", scattered, sums, want.scattered, want.sums)
+				}
+			}
+		})
+	}
+}
+
+// summedMatrices counts the sums over all GPUs whose results are matrices.
+func summedMatrices(program string) (n int) {
+	for _, after := range strings.Split(program, `"stablehlo.all_reduce"`)[1:] {
+		_, after, _ = strings.Cut(after, "})") // behind the function that adds
+		_, types, _ := strings.Cut(after, " : (tensor<")
+		shape, _, _ := strings.Cut(types, ">")
+		if strings.Count(shape, "x") > 1 {
+			n++
+		}
+	}
+	return n
+}
