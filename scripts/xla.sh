@@ -37,9 +37,9 @@ check() {
 
 check ./host/compute/engine .
 # XLA makes numbers below 2^-126 zero on processors: the tests that have such are left out.
-check ./host/compute/lower 'Rounding|Select|PlainRules|Quantize|RandomPrograms|RandomBits|Products|SplitRotation|Shape|Dot$|Hadamard|ProductOf|ProductTrials|OwnBackward'
+check ./host/compute/lower 'ShardsOf|Rounding|Select|PlainRules|Quantize|RandomPrograms|RandomBits|Products|SplitRotation|Shape|Dot$|Hadamard|ProductOf|ProductTrials|OwnBackward'
 check ./host/model 'GradientsMatchPyTorch|TestLoss$|LossInChunks|BFloat16|SharedKeys|DivergenceAgrees|Decode/qwen3|DocumentsAreKeptApart/qwen3'
-check ./host/train/step 'Replicas|Sampled|Columns|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts|BlockProducts|OwnBackward'
+check ./host/train/step 'Shards|Replicas|Sampled|Columns|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts|BlockProducts|OwnBackward'
 check ./host/train XLA
 
 # kit PLUGIN [CLAIM...] runs the conformance kit on a plugin in examples, and shows its last line, or all of it after a failure.

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/method"
 	"github.com/cage-qat/cage/host/model"
@@ -83,11 +84,19 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 	if b.Programs, err = Collect(ctx, req); err != nil {
 		return err
 	}
+	if req.Config.Device.Kind == device.CPU {
+		if err := b.decide(&req, checkedMemory(req.Config)); err != nil {
+			return refusal(err, file)
+		}
+	}
 	if err := CheckMemory(req.Config, req.Model, b.Programs); err != nil {
 		return refusal(err, file)
 	}
 	if b.Device, err = Device(req.Config, warn, req.Choices...); err != nil {
 		return err
+	}
+	if err := b.decide(&req, deviceMemory(req.Config, b.Device)); err != nil {
+		return refusal(err, file)
 	}
 	if err := b.checkDevice(); err != nil {
 		return refusal(err, file)
@@ -118,6 +127,13 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 	}
 	b.Compiled = b.phases[0]
 	return nil
+}
+
+// decide decides what the request leaves to the memory that is available.
+func (b *Built) decide(req *Request, available *memory.Available) (err error) {
+	req.Config, req.Model, err = decide(req.Config, req.Model, b.Programs, available)
+	b.req = *req
+	return err
 }
 
 // Prepare compiles everything that training runs in all phases.

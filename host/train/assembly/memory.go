@@ -117,6 +117,28 @@ func most(reports []*memory.Report) *memory.Report {
 	return slices.MaxFunc(reports, func(a, b *memory.Report) int { return cmp.Compare(a.Bytes, b.Bytes) })
 }
 
+// decide returns the configuration and its model with train.recompute = "auto" decided: blocks are recomputed where it takes more memory than is
+// available to keep what is inside them. What is available may not be known.
+func decide(cfg *config.Config, m model.Model, programs *Programs, available *memory.Available) (*config.Config, model.Model, error) {
+	if cfg.Train.Recompute != config.RecomputeAuto {
+		return cfg, m, nil
+	}
+	decided := *cfg
+	decided.Train.Recompute = "none"
+	for _, p := range programs.Phases() {
+		sizes, err := memoryModel(&decided, m, p)
+		if err != nil {
+			return nil, nil, err
+		}
+		if available != nil && memory.Estimate(sizes).Total() > float64(available.Bytes) {
+			decided.Train.Recompute = config.RecomputeBlocks
+			m, err = Model(&decided)
+			return &decided, m, err
+		}
+	}
+	return &decided, m, nil
+}
+
 // manyTensors is more than published models have. To ask plugins about them takes seconds, and memory.
 const manyTensors = 2000
 
@@ -155,6 +177,10 @@ func availableMemory(cfg *config.Config) *memory.Available {
 // Memory returns what a run needs, whether or not there is that much memory. On a GPU that can be opened, XLA compiles the step
 // and says it; warn is as for [Device]. Otherwise it is that of [EstimateMemory], with the reason.
 func Memory(cfg *config.Config, m model.Model, programs *Programs, warn func(message string, details ...any)) (*memory.Report, error) {
+	cfg, m, err := decide(cfg, m, programs, checkedMemory(cfg))
+	if err != nil {
+		return nil, err
+	}
 	if cfg.Device.Kind != device.CUDA {
 		return EstimateMemory(cfg, m, programs)
 	}

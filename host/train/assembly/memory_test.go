@@ -65,3 +65,33 @@ func TestEstimateOfGPU(t *testing.T) {
 	}
 	t.Logf("the worst is off by %.0f %%", 100*worst)
 }
+
+// TestRecomputeAuto: blocks are recomputed where it takes more memory than there is not to.
+func TestRecomputeAuto(t *testing.T) {
+	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `train.recompute="auto"`)
+	m := modelOf(t, cfg)
+	programs, err := assembly.Collect(t.Context(), assembly.Request{Config: cfg, Model: m, Batch: cfg.Train.Batch, Finder: testrun.Finder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := assembly.EstimateMemory(testrun.Again(t, cfg, `train.recompute="none"`), m, programs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		available *memory.Available
+		want      string
+	}{
+		{nil, "none"},
+		{&memory.Available{Bytes: int64(report.Bytes) + 1}, "none"},
+		{&memory.Available{Bytes: int64(report.Bytes) - 1}, config.RecomputeBlocks},
+	} {
+		decided, model, err := assembly.Decide(cfg, m, programs, tt.available)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if decided.Train.Recompute != tt.want || (model != m) != (tt.want == config.RecomputeBlocks) || cfg.Train.Recompute != config.RecomputeAuto {
+			t.Errorf("with %v: %q, want %q", tt.available, decided.Train.Recompute, tt.want)
+		}
+	}
+}

@@ -192,13 +192,17 @@ const MeanOfMicroBatches = "micro_batch"
 // each block of a language model.
 const RecomputeBlocks = "blocks"
 
+// RecomputeAuto is the value of train.recompute that stands for RecomputeBlocks if there would be too little memory
+// otherwise, and for "none" else.
+const RecomputeAuto = "auto"
+
 // Train holds the settings of the training loop: its length, batches, evaluation and checkpoints.
 type Train struct {
 	Steps             int    // optimizer steps; 0: nothing is trained
 	Batch             int    // sequences per micro-batch; 1 for problems
 	Accumulate        int    // micro-batches per step
 	LossMean          string // "token" or [MeanOfMicroBatches]
-	Recompute         string // "none" or RecomputeBlocks
+	Recompute         string // "none", RecomputeBlocks or RecomputeAuto
 	MemoryCheck       string // "on" or "off"
 	Clip              float64
 	WeightDecay       float64

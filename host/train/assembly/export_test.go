@@ -1,0 +1,3 @@
+package assembly
+
+var Decide = decide
