@@ -58,6 +58,8 @@ func TestXLA(t *testing.T) {
 		"two":                {count: 2},
 		"four":               {count: 4},
 		"two, micro-batches": {2, []string{"train.batch=2", "train.accumulate=2"}},
+		"two, states":        {2, []string{`device.shard="states"`}},
+		"four, full":         {4, []string{`device.shard="full"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := onCUDA(t, cpu, c.count, c.overrides...)
