@@ -1,6 +1,12 @@
 package lower
 
-import "github.com/cage-qat/cage/sdk/program"
+import (
+	"slices"
+
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/simplify"
+	"github.com/cage-qat/cage/sdk/program/transform"
+)
 
 // LowerPlain is Lower as for a backend other than the Go backend.
 var LowerPlain = lowerFor
@@ -17,3 +23,39 @@ func Fused(q Quantizer, s Source) (forward, backward *program.Program, memory In
 
 // InPieces is how programs over rows are computed on the CPU in float32.
 var InPieces = inPieces
+
+// Crossing says what a program needs of other replicas where each has its rows of some inputs, which divided names.
+type Crossing struct {
+	// Gathered has the operations, one for each time, that need rows of all replicas.
+	Gathered []program.Op
+	// Reduced is the number of reductions that go on over the replicas.
+	Reduced int
+}
+
+// Crosses returns what p needs on so many replicas.
+func Crosses(p *program.Program, replicas int, divided func(input program.Input) bool) (Crossing, error) {
+	p, err := simplify.Program(p)
+	if err != nil {
+		return Crossing{}, err
+	}
+	inputs := make([]bool, len(p.Inputs))
+	for i, in := range p.Inputs {
+		inputs[i] = divided(in)
+	}
+	var c Crossing
+	transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []bool) bool {
+		_, byRows := rowwise(p, n, replicas)
+		switch {
+		case !slices.Contains(args, true):
+			return false
+		case byRows:
+			return true
+		case acrossReplicas(n) != nil:
+			c.Reduced++
+		default:
+			c.Gathered = append(c.Gathered, n.Op)
+		}
+		return false
+	})
+	return c, nil
+}

@@ -8,7 +8,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/simplify"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
@@ -90,42 +89,6 @@ func wholes(values []*shard) []*graph.Node {
 		list = append(list, v.asWhole())
 	}
 	return list
-}
-
-// Crossing says what a program needs of other replicas where each has its rows of some inputs, which divided names.
-type Crossing struct {
-	// Gathered has the operations, one for each time, that need rows of all replicas.
-	Gathered []program.Op
-	// Reduced is the number of reductions that go on over the replicas.
-	Reduced int
-}
-
-// Crosses returns what p needs on so many replicas.
-func Crosses(p *program.Program, replicas int, divided func(input program.Input) bool) (Crossing, error) {
-	p, err := simplify.Program(p)
-	if err != nil {
-		return Crossing{}, err
-	}
-	inputs := make([]bool, len(p.Inputs))
-	for i, in := range p.Inputs {
-		inputs[i] = divided(in)
-	}
-	var c Crossing
-	transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []bool) bool {
-		_, byRows := rowwise(p, n, replicas)
-		switch {
-		case !slices.Contains(args, true):
-			return false
-		case byRows:
-			return true
-		case acrossReplicas(n) != nil:
-			c.Reduced++
-		default:
-			c.Gathered = append(c.Gathered, n.Op)
-		}
-		return false
-	})
-	return c, nil
 }
 
 // rowwise reports whether an operation of p computes rows of its result from rows of some of its operands, which byRows marks, and from

@@ -1,4 +1,4 @@
-package step_test
+package lower_test
 
 import (
 	"cmp"
