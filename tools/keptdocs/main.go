@@ -50,7 +50,11 @@ func main() {
 func run(dir, plugins string, check bool, documents []string) error {
 	r := &renderer{Dir: dir, Warn: func(err error) { fmt.Fprintln(os.Stderr, "keptdocs:", err) }}
 	if plugins != "" {
-		finder := &plugin.Finder{Dirs: []string{plugins}}
+		finder, err := plugin.NewFinder() // which knows where to build plugins that are Go packages
+		if err != nil {
+			return err
+		}
+		finder.Dirs = []string{plugins}
 		r.Survey = func(ctx context.Context, list []*config.Config) []config.Finding {
 			return assembly.Survey(ctx, list, finder, plugin.Options{})
 		}
