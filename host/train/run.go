@@ -41,6 +41,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/method/schedule"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/assembly"
@@ -72,6 +73,10 @@ type Options struct {
 	Logger hclog.Logger
 	// Console receives the progress display; nil shows none.
 	Console io.Writer
+
+	// Processes are those that train together; nil: this process trains alone. All of them have the same configuration, whose
+	// device.count is the number of GPUs of all. The first writes the run directory, which the others must be able to read.
+	Processes engine.Processes
 
 	replay bool // nobody wants results
 }
@@ -114,17 +119,21 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) (*metrics.Summar
 		}
 		return nil, r.Explain(err)
 	}
-	if err := r.open(); err != nil {
+	open := r.open
+	if r.follows() {
+		open = r.follow
+	}
+	if err := open(); err != nil {
 		return nil, r.Explain(err)
 	}
 	ctx, stop := r.obey(ctx)
 	defer stop()
-	summary, err := r.train(ctx)
-	err = r.Explain(err)
+	summary, err := r.train(r.together(ctx))
+	err = r.Explain(r.part(err))
 	if errors.Is(err, ErrInterrupted) && errors.Is(context.Cause(ctx), ErrAsked) {
 		err = fmt.Errorf("%w: %w", ErrAsked, err)
 	}
-	if err != nil && summary == nil {
+	if err != nil && summary == nil && !r.follows() {
 		r.recordError(err)
 	}
 	return summary, err
@@ -166,6 +175,7 @@ type run struct {
 	teacher   *provenance.Origin // of the weights of its teacher; nil: there is none
 	saving    saving
 	saveAsked atomic.Bool // by a request in the run directory
+	wishes    wishes
 	// summarized tells that the run was finished before, with a complete summary.
 	summarized bool
 	evaluated  int // step of the newest recorded evaluation, 0 for none
@@ -204,15 +214,21 @@ func (r *run) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := r.sameConfiguration(); err != nil {
+		return err
+	}
 	choices, err := r.choices()
 	if err != nil {
 		return err
 	}
 	err = r.Build(ctx, assembly.Request{
 		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(r.cfg), Pieces: step.Pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
-		Choices: choices,
+		Choices: choices, Processes: r.opts.Processes,
 	}, r.log.Warn, "")
 	if err != nil {
+		return err
+	}
+	if err := r.sameBuilt(); err != nil {
 		return err
 	}
 	r.cfg = r.Programs.Pinned(r.cfg)

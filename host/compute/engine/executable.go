@@ -79,7 +79,11 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 				return err
 			}
 		}
-		return g.Compile(outputs...)
+		if err := g.Compile(outputs...); err != nil || d.options.Processes == nil {
+			return err
+		}
+		_, own := d.mine()
+		return runLocally(g.Executable(), own)
 	}); err != nil {
 		g.Finalize()
 		return nil, stepError(name, Compiling, err)
@@ -187,9 +191,10 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 			inputs[i].data.Store(nil)
 		}
 	}
+	_, own := e.device.mine()
 	var results []compute.Buffer
 	execute := func() (err error) {
-		results, err = e.graph.Executable().Execute(buffers, slices.Repeat(donate, e.device.Count()), 0)
+		results, err = e.graph.Executable().Execute(buffers, slices.Repeat(donate, own), 0)
 		return err
 	}
 	// The device's goroutines inherit the label, so that a profile tells steps apart.
@@ -204,7 +209,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	}
 	outputs := make([]*Buffer, len(e.outputs))
 	for i, shape := range e.outputs {
-		parts := make([]compute.Buffer, e.device.Count())
+		parts := make([]compute.Buffer, own)
 		for j := range parts {
 			parts[j] = results[j*len(outputs)+i]
 		}
@@ -214,7 +219,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 }
 
 // checkInputs checks everything that can be checked before the step starts and returns the backend's buffers: all of the
-// first replica, then all of the next.
+// first replica of this process, then all of the next.
 func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buffer, error) {
 	if !e.graph.IsCompiled() {
 		return nil, errors.New("the step was closed")
@@ -229,7 +234,8 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 		return nil, fmt.Errorf("got %d donate flags for %d inputs", len(donate), len(inputs))
 	}
 	count := e.device.Count()
-	buffers := make([]compute.Buffer, count*len(inputs))
+	_, own := e.device.mine()
+	buffers := make([]compute.Buffer, own*len(inputs))
 	for i, input := range inputs {
 		spec := e.inputs[i]
 		if input == nil {
