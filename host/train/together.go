@@ -215,19 +215,18 @@ func (r *run) ending(err error) error {
 	if lost := (*engine.LostError)(nil); !errors.As(err, &lost) {
 		return err
 	}
-	newest := "none"
 	if entries, _ := checkpoint.List(r.dir.Checkpoints()); len(entries) > 0 {
-		newest = fmt.Sprintf("of step %d", entries[len(entries)-1].Step)
+		r.saving.step = entries[len(entries)-1].Step
 	}
-	return r.lostHint(fmt.Errorf("%w\nThe newest checkpoint is %s", err, newest))
+	return r.lostHint(fmt.Errorf("%w\nThe newest checkpoint is %s", err, r.newest()))
 }
 
 // lostHint says how a run goes on that has lost a process.
 func (r *run) lostHint(err error) error {
-	if lost := (*engine.LostError)(nil); !errors.As(err, &lost) {
+	if lost := (*engine.LostError)(nil); !errors.As(err, &lost) || r.saving.step < 0 {
 		return err
 	}
-	return fmt.Errorf("%w. --resume goes on from it; with fewer GPUs, device.count is how many there are", err)
+	return fmt.Errorf("%w: --resume goes on from there; where GPUs are missing, set device.count to how many are left", err)
 }
 
 // hashesFor are the hashes of the programs that plugins give for as many GPUs as the run had before: some depend on how many sequences a GPU

@@ -279,6 +279,9 @@ var errHangs = errors.New("the device has not answered before, and is not used a
 // checkOpen returns an error if the device was closed.
 func (d *Device) checkOpen() error {
 	if d.hangs.Load() {
+		if p := d.options.Processes; p != nil && p.Err() != nil {
+			return &LostError{Err: p.Err()}
+		}
 		return errHangs
 	}
 	if d.backend.IsFinalized() {

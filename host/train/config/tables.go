@@ -92,7 +92,7 @@ func (d *Device) keys() []schema.Key {
 		{Name: "kind", To: &d.Kind, Is: schema.OneOf(device.CPU, device.CUDA), Default: device.CPU,
 			Doc: "device"},
 		{Name: "count", To: &d.Count, Is: schema.From(1, 1024), For: architecture.Languages, Default: 1,
-			Doc: "GPUs that share each micro-batch in equal parts and keep equal parameters; cuda only"},
+			Doc: "GPUs that share each micro-batch in equal parts and keep equal parameters; of several processes together, with `cage train --processes`; cuda only"},
 		{Name: "precision", To: &d.Precision, Is: schema.OneOf(device.Float32, device.BFloat16), Default: device.Float32,
 			Doc: "type of the model's matrix products, which add up in float32. Parameters, optimizer states, quantizers and losses stay float32. On the CPU, bfloat16 is faster where the processor multiplies it well (AMD since Zen 4), and as fast as float32 with device.kernels = \"fused\" elsewhere"},
 		{Name: "tf32", To: &d.TF32, Is: schema.OneOf("off", "on"), Default: "off",

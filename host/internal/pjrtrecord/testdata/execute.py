@@ -6,7 +6,7 @@ rules, each with "at" ("upload", "compile" or "execute"), "contains" (text of th
 "code" and "message", and "end": "kill" ends this process, "hang" does so when the file changes, "replica" fails the last device only, and "" fails the request.
 
 With the arguments ADDRESS RANK SIZE it computes with the other processes of this kind, of which the first listens there: each has CAGE_RECORD_DEVICES devices,
-and sums across them go over TCP.
+and sums across them go over TCP. With CAGE_RECORD_EXACTLY one process has no more devices than these, too.
 """
 import json
 import os
@@ -18,7 +18,9 @@ import sys
 import time
 
 ADDRESS, RANK, SIZE = (sys.argv[1], int(sys.argv[2]), int(sys.argv[3])) if len(sys.argv) > 1 else ("", 0, 1)
-DEVICES = int(os.environ["CAGE_RECORD_DEVICES"]) if ADDRESS else 8
+# XLA has as many threads as devices, unless the machine has more processors, and divides sums among them: bits depend on it.
+EXACTLY = ADDRESS or os.environ.get("CAGE_RECORD_EXACTLY")
+DEVICES = int(os.environ["CAGE_RECORD_DEVICES"]) if EXACTLY else 8
 # Programs run once or a few times: what LLVM spends on making them fast, four fifths of the time to compile, would be lost.
 COMPILE_FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
 # NaN of minima and maxima, as on a GPU: that library loses it in rows of more than 512. Numbers below 2⁻¹²⁶ XLA makes 0 here.
