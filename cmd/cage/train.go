@@ -67,6 +67,13 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	lifelineFlag(cmd, &lifeline)
 	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop after this many steps of the run, with a checkpoint; 0: do not")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		place := processes.Place{Size: 1}
+		if together != "" {
+			var err error
+			if place, err = processes.Find(together, os.Getenv); err != nil {
+				return nil, usageError{fmt.Errorf("--%w", err)} // it begins with the name of the flag
+			}
+		}
 		cfg, err := loadRun(args[0], sets)
 		if err != nil {
 			return nil, err
@@ -75,8 +82,8 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 			return estimateMemory(cmd, cfg, opts)
 		}
 		watchLifeline(lifeline)
-		if together != "" {
-			return trainTogether(cmd, cfg, opts, quiet, together)
+		if place.Size > 1 {
+			return trainTogether(cmd, cfg, opts, quiet, place)
 		}
 		return trainAlone(cmd, cfg, opts, quiet)
 	})
@@ -176,14 +183,7 @@ func trainAlone(cmd *cobra.Command, cfg *config.Config, opts train.Options, quie
 }
 
 // trainTogether trains with other processes. Only the first one shows progress and the summary.
-func trainTogether(cmd *cobra.Command, cfg *config.Config, opts train.Options, quiet bool, source string) (*answer, error) {
-	place, err := processes.Find(source, os.Getenv)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	if place.Size == 1 { // nobody to wait for
-		return trainAlone(cmd, cfg, opts, quiet)
-	}
+func trainTogether(cmd *cobra.Command, cfg *config.Config, opts train.Options, quiet bool, place processes.Place) (*answer, error) {
 	group, err := processes.Join(cmd.Context(), place)
 	if err != nil {
 		return nil, err

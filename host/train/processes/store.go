@@ -82,12 +82,16 @@ func (s *store) agree(ctx context.Context, name string, rank int, value int64) (
 		close(b.complete)
 	}
 	s.mu.Unlock()
+	var err error
 	select {
 	case <-b.complete:
-		return b.values, nil
 	case <-s.gone:
-		return nil, errGone
+		err = errGone
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		err = ctx.Err()
 	}
+	if isClosed(b.complete) { // a process may leave as soon as it knows the others' numbers
+		return b.values, nil
+	}
+	return nil, err
 }
