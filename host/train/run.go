@@ -22,6 +22,7 @@
 //	step         one step as a compiled graph, with its state; evaluation and decoding of a model
 //	memory       what a training needs of it, from sizes alone
 //	plugin       plugins as processes
+//	processes    several that train one model, and how they find each other
 //	checkpoint   named tensors in files
 //	rundir       the files of a run, lists of runs
 //	config       run.toml
