@@ -219,6 +219,9 @@ func (r *run) prepare(ctx context.Context) error {
 		return err
 	}
 	choices, err := r.choices()
+	if err == nil {
+		err = r.same("run directory (its choices of trials)", fmt.Sprintf("%+v", choices))
+	}
 	if err != nil {
 		return err
 	}

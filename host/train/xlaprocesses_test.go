@@ -26,8 +26,33 @@ type part struct {
 	output bytes.Buffer
 }
 
+// launcher is where processes get their numbers from, and what a launcher would set in the environment of each.
+type launcher struct {
+	source      func(rank, size int, address string) string
+	environment func(rank, size int, host, port string) []string
+}
+
+var (
+	byHand = launcher{
+		func(rank, size int, address string) string { return fmt.Sprintf("%d/%d@%s", rank, size, address) },
+		func(int, int, string, string) []string { return nil },
+	}
+	byTorchrun = launcher{
+		func(int, int, string) string { return "torchrun" },
+		func(rank, size int, host, port string) []string {
+			return []string{fmt.Sprint("RANK=", rank), fmt.Sprint("WORLD_SIZE=", size), "MASTER_ADDR=" + host, "MASTER_PORT=" + port, fmt.Sprint("LOCAL_RANK=", rank)}
+		},
+	}
+	bySlurm = launcher{
+		func(int, int, string) string { return "slurm" },
+		func(rank, size int, host, _ string) []string {
+			return []string{fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_NTASKS=", size), "SLURM_JOB_NODELIST=" + host + ",other", fmt.Sprint("SLURM_JOB_ID=", os.Getpid()), fmt.Sprint("SLURM_LOCALID=", rank)}
+		},
+	}
+)
+
 // startParts starts the processes of a training. more are arguments of one of them, others what is set in its environment.
-func startParts(t *testing.T, cage string, cfg *config.Config, size int, more, environment map[int]string) []*part {
+func startParts(t *testing.T, cage string, cfg *config.Config, size int, by launcher, more, environment map[int]string) []*part {
 	t.Helper()
 	text, err := cfg.Encode()
 	if err != nil {
@@ -41,13 +66,18 @@ func startParts(t *testing.T, cage string, cfg *config.Config, size int, more, e
 	}
 	address := l.Addr().String()
 	l.Close()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var parts []*part
 	for rank := range size {
-		p := &part{cmd: exec.Command(cage, "train", path, "--resume", "--processes", fmt.Sprintf("%d/%d@%s", rank, size, address)), ended: make(chan struct{})}
+		p := &part{cmd: exec.Command(cage, "train", path, "--resume", "--processes", by.source(rank, size, address)), ended: make(chan struct{})}
 		if more[rank] != "" {
 			p.cmd.Args = append(p.cmd.Args, more[rank])
 		}
 		p.cmd.Env = append(os.Environ(), plugin.PathVariable+"="+testrun.Finder(t).Dirs[0], pjrtrecord.DevicesVariable+"="+fmt.Sprint(cfg.Device.Count/size), pjrtrecord.DirectoryVariable+"=")
+		p.cmd.Env = append(p.cmd.Env, by.environment(rank, size, host, port)...)
 		if environment[rank] != "" {
 			p.cmd.Env = append(p.cmd.Env, environment[rank])
 		}
@@ -107,9 +137,9 @@ func awaitCheckpoint(t *testing.T, cfg *config.Config, step int, parts []*part) 
 }
 
 // completes runs processes to the end.
-func completes(t *testing.T, cage string, cfg *config.Config, size int) {
+func completes(t *testing.T, cage string, cfg *config.Config, size int, by launcher) {
 	t.Helper()
-	for rank, p := range startParts(t, cage, cfg, size, nil, nil) {
+	for rank, p := range startParts(t, cage, cfg, size, by, nil, nil) {
 		if code := p.end(t, 3*time.Minute); code != 0 {
 			t.Fatalf("process %d ends with exit code %d: %s", rank, code, &p.output)
 		}
@@ -130,7 +160,7 @@ func TestXLAProcesses(t *testing.T) {
 
 	t.Run("two", func(t *testing.T) {
 		cfg := testrun.Elsewhere(t, whole)
-		completes(t, cage, cfg, 2)
+		completes(t, cage, cfg, 2, byTorchrun)
 		testrun.SameRun(t, "one process and two", whole.Train.Out, cfg.Train.Out)
 	})
 	t.Run("two with two devices each, micro-batches", func(t *testing.T) {
@@ -138,7 +168,7 @@ func TestXLAProcesses(t *testing.T) {
 		one := onCUDA(t, whole, 4, "train.accumulate=2")
 		testrun.Train(t, one, train.Options{})
 		cfg := testrun.Elsewhere(t, one)
-		completes(t, cage, cfg, 2)
+		completes(t, cage, cfg, 2, bySlurm)
 		want, got := losses(t, one.Train.Out), losses(t, cfg.Train.Out)
 		for i := range want { // four numbers are added in another order
 			if !(relative(got[i], want[i]) < 1e-5) {
@@ -149,7 +179,7 @@ func TestXLAProcesses(t *testing.T) {
 	for killed := range 2 {
 		t.Run(fmt.Sprintf("process %d is killed", killed), func(t *testing.T) {
 			cfg := testrun.Elsewhere(t, whole)
-			parts := startParts(t, cage, cfg, 2, nil, nil)
+			parts := startParts(t, cage, cfg, 2, byHand, nil, nil)
 			awaitCheckpoint(t, cfg, 4, parts)
 			began := time.Now()
 			if err := parts[killed].cmd.Process.Kill(); err != nil {
@@ -175,14 +205,14 @@ func TestXLAProcesses(t *testing.T) {
 					t.Errorf("on what is left the loss of step %d is %v, want %v", i+1, got[i], want[i])
 				}
 			}
-			completes(t, cage, cfg, 2)
+			completes(t, cage, cfg, 2, byHand)
 			testrun.SameRun(t, "undisturbed and killed", whole.Train.Out, cfg.Train.Out)
 		})
 	}
 	for failing := range 2 {
 		t.Run(fmt.Sprintf("process %d fails", failing), func(t *testing.T) {
 			cfg := testrun.Elsewhere(t, whole)
-			parts := startParts(t, cage, cfg, 2, nil, map[int]string{failing: pjrtrecord.FaultVariable + "=execute|5|13|module @step|an illegal address"})
+			parts := startParts(t, cage, cfg, 2, byHand, nil, map[int]string{failing: pjrtrecord.FaultVariable + "=execute|5|13|module @step|an illegal address"})
 			for rank, p := range parts {
 				if code := p.end(t, time.Minute); code != 1 {
 					t.Errorf("process %d ends with exit code %d", rank, code)
@@ -190,13 +220,13 @@ func TestXLAProcesses(t *testing.T) {
 			}
 			parts[failing].says(t, "cage: step 6", "an illegal address")
 			parts[1-failing].says(t, fmt.Sprintf("process %d of 2", failing), "has failed: step 6", "an illegal address", "ewest checkpoint is of step 4")
-			completes(t, cage, cfg, 2)
+			completes(t, cage, cfg, 2, byHand)
 			testrun.SameRun(t, "undisturbed and failed", whole.Train.Out, cfg.Train.Out)
 		})
 	}
 	t.Run("one is interrupted", func(t *testing.T) {
 		cfg := testrun.Elsewhere(t, whole)
-		parts := startParts(t, cage, cfg, 2, nil, nil)
+		parts := startParts(t, cage, cfg, 2, byHand, nil, nil)
 		awaitCheckpoint(t, cfg, 4, parts)
 		if err := parts[1].cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
@@ -207,11 +237,11 @@ func TestXLAProcesses(t *testing.T) {
 			}
 		}
 		parts[0].says(t, "another process of this training was asked to; go on with --resume")
-		completes(t, cage, cfg, 2)
+		completes(t, cage, cfg, 2, byHand)
 		testrun.SameRun(t, "undisturbed and interrupted", whole.Train.Out, cfg.Train.Out)
 	})
 	t.Run("other settings", func(t *testing.T) {
-		parts := startParts(t, cage, testrun.Elsewhere(t, whole), 2, map[int]string{1: "--set=schedule.rate=1e-3"}, nil)
+		parts := startParts(t, cage, testrun.Elsewhere(t, whole), 2, byHand, map[int]string{1: "--set=schedule.rate=1e-3"}, nil)
 		for _, p := range parts {
 			if code := p.end(t, time.Minute); code != 1 {
 				t.Errorf("a process ends with exit code %d", code)

@@ -29,9 +29,10 @@ import (
 const (
 	// joinPatience is how long the first process waits for the last: a cluster does not start all of them at once.
 	joinPatience = 10 * time.Minute
-	// silence is how long a machine may be silent before it is asked whether it is there, and then how long it has to answer. A process
-	// that ends closes its connection, which is noticed at once.
+	// silence is how long a machine may be silent before it is asked whether it is there, and reply is how long it has to answer: a
+	// network may pause for some seconds. A process that ends closes its connection, which is noticed at once.
 	silence = 5 * time.Second
+	reply   = 15 * time.Second
 	// farewell is how long a process that failed waits until the others know why.
 	farewell = 2 * time.Second
 )
@@ -185,7 +186,7 @@ func (g *Group) serve(ctx context.Context) error {
 	g.store = newStore(g.place.Size, g.gone)
 	s := &server{g: g, there: map[int]string{}, changed: make(chan struct{}), complete: make(chan struct{}), over: make(chan struct{})}
 	rpc := grpc.NewServer(
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silence, Timeout: silence}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silence, Timeout: reply}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: silence, PermitWithoutStream: true}),
 	)
 	wire.RegisterProcessesServer(rpc, s)
@@ -358,7 +359,7 @@ func (s *server) Agree(ctx context.Context, v *wire.Vote) (*wire.Votes, error) {
 // attend goes to process 0, which may not listen yet, and waits until all are there.
 func (g *Group) attend(ctx context.Context) error {
 	conn, err := grpc.NewClient("passthrough:///"+g.place.Address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retries, MinConnectTimeout: silence}), grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 2 * silence, Timeout: silence, PermitWithoutStream: true}))
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retries, MinConnectTimeout: silence}), grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 2 * silence, Timeout: reply, PermitWithoutStream: true}))
 	if err != nil {
 		return fmt.Errorf("process 0 at %s: %w", g.place.Address, err)
 	}

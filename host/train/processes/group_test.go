@@ -10,8 +10,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cage-qat/cage/internal/effort"
 )
 
 // partVariable makes the test binary a process of a group that sleeps.
@@ -142,28 +145,41 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestKilled: the loss of a process is known to the others within seconds.
-func TestKilled(t *testing.T) {
+// TestKilled: the end of a process is known to the others at once.
+func TestKilled(t *testing.T) { lose(t, syscall.SIGKILL, 5*time.Second) }
+
+// TestSilent: so is, a little later, one that says nothing any more, as on a machine that has lost its power.
+func TestSilent(t *testing.T) {
+	effort.Long(t, "waits for an answer that never comes")
+	lose(t, syscall.SIGSTOP, 2*silence+reply+10*time.Second)
+}
+
+// lose sends one of two processes a signal, and expects that the other notices the loss.
+func lose(t *testing.T, signal syscall.Signal, within time.Duration) {
 	for killed := range 2 {
 		t.Run(fmt.Sprint(killed), func(t *testing.T) {
+			t.Parallel()
 			at := address(t)
 			other := exec.Command(os.Args[0])
 			other.Env = append(os.Environ(), fmt.Sprintf("%s=%d/2@%s", partVariable, killed, at))
 			if err := other.Start(); err != nil {
 				t.Fatal(err)
 			}
-			defer other.Wait()
+			defer func() {
+				other.Process.Kill()
+				other.Wait()
+			}()
 			g, err := Join(t.Context(), Place{1 - killed, 2, at, -1})
 			if err != nil {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			if err := other.Process.Kill(); err != nil {
+			if err := other.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
 			select {
 			case <-g.Gone():
-			case <-time.After(time.Minute):
+			case <-time.After(within):
 				t.Fatal("nothing was noticed")
 			}
 			t.Logf("noticed after %v: %v", time.Since(began), g.Err())
