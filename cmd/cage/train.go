@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -190,11 +189,7 @@ func trainTogether(cmd *cobra.Command, cfg *config.Config, opts train.Options, q
 	}
 	opts.Processes = group
 	summary, err := runTraining(cmd, cfg, opts, quiet || place.Rank > 0)
-	if summary != nil && errors.Is(err, train.ErrInterrupted) {
-		group.Leave(nil) // they have agreed to stop
-	} else {
-		group.Leave(err)
-	}
+	group.Leave(err) // if it has not begun; else it has left
 	if summary == nil || place.Rank > 0 {
 		return nil, err
 	}

@@ -42,7 +42,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/method/schedule"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/assembly"
@@ -77,7 +76,8 @@ type Options struct {
 
 	// Processes are those that train together; nil: this process trains alone. All of them have the same configuration, whose
 	// device.count is the number of GPUs of all. The first writes the run directory, which the others must be able to read.
-	Processes engine.Processes
+	// Run leaves them when its work is done, and tells them why if it has failed.
+	Processes Processes
 
 	replay bool // nobody wants results
 }
@@ -101,19 +101,19 @@ var ErrNotFinite = errors.New("not finite")
 
 // Run trains a model as configured. When ctx ends, the current step is finished, a
 // checkpoint is saved, and the error is [ErrInterrupted].
-func Run(ctx context.Context, cfg *config.Config, opts Options) (*metrics.Summary, error) {
+func Run(ctx context.Context, cfg *config.Config, opts Options) (summary *metrics.Summary, err error) {
 	began := time.Now()
 	if cfg.Untrained() {
 		e := cfg.ErrorAt("train.steps", "found 0: there is nothing to train")
 		e.Hint = "want at least 1; a run can start from this one with model.init"
 		return nil, e
 	}
-	opts, err := opts.withDefaults()
-	if err != nil {
+	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err
 	}
 	r := &run{cfg: cfg, opts: opts, log: opts.Logger.Named("train"), began: began, dir: rundir.On(opts.Files, cfg.Train.Out)}
 	defer r.close()
+	defer func() { err = r.leave(summary != nil, err) }()
 	if err := r.prepare(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%w before it began: %w", ErrInterrupted, err)
@@ -129,7 +129,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) (*metrics.Summar
 	}
 	ctx, stop := r.obey(ctx)
 	defer stop()
-	summary, err := r.train(r.together(ctx))
+	summary, err = r.train(r.together(ctx))
 	err = r.Explain(r.part(err))
 	if errors.Is(err, ErrInterrupted) && errors.Is(context.Cause(ctx), ErrAsked) {
 		err = fmt.Errorf("%w: %w", ErrAsked, err)

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/train/assembly"
@@ -22,6 +23,14 @@ import (
 // Several processes, each with some of the GPUs, can train one model. All of them do the same: they read the configuration and the data, ask
 // the plugins, compile, and run each step, of which each has its part of the batch. The first process also writes the run directory; the
 // others follow it: they read there what they need, and write nothing.
+
+// Processes are those that train one model.
+type Processes interface {
+	engine.Processes
+	// Leave ends the part of this process. Without an error it waits until the others have done their work, too; with one, they end
+	// because of it. To leave twice does nothing.
+	Leave(error)
+}
 
 // ErrStoppedElsewhere is the [ErrInterrupted] of a process that stops because another one of its training was asked to.
 var ErrStoppedElsewhere = fmt.Errorf("%w, because another process was asked to stop", ErrInterrupted)
@@ -189,7 +198,7 @@ func (r *run) stops(ctx context.Context) error {
 	r.wishes.answer = nil
 	switch {
 	case answer.err != nil:
-		return answer.err
+		return &engine.LostError{Err: answer.err}
 	case answer.stop && r.wishes.ctx.Err() == nil:
 		return ErrStoppedElsewhere
 	case answer.stop:
@@ -205,8 +214,33 @@ func (r *run) part(err error) error {
 		return err
 	}
 	if _, lost := r.opts.Processes.Agree("end", 0); lost != nil {
-		return errors.Join(err, lost)
+		return errors.Join(err, &engine.LostError{Err: lost})
 	}
+	return err
+}
+
+// blame is how long an error waits for word of a lost process, of which it may be a consequence.
+const blame = time.Second
+
+// leave tells the others how this process has ended, before it closes what they may need, and returns its error: the loss of another
+// process, if that is why. summary tells that it has come as far as to a summary.
+func (r *run) leave(summary bool, err error) error {
+	p := r.opts.Processes
+	switch {
+	case p == nil:
+		return err
+	case err == nil || summary && errors.Is(err, ErrInterrupted): // they have agreed to stop
+		p.Leave(nil)
+		return err
+	}
+	if lost := (*engine.LostError)(nil); !errors.As(err, &lost) {
+		select {
+		case <-p.Gone():
+			err = &engine.LostError{Err: p.Err(), Cause: err}
+		case <-time.After(blame):
+		}
+	}
+	p.Leave(err)
 	return err
 }
 

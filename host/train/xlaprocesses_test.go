@@ -162,6 +162,15 @@ func TestXLAProcesses(t *testing.T) {
 		cfg := testrun.Elsewhere(t, whole)
 		completes(t, cage, cfg, 2, byTorchrun)
 		testrun.SameRun(t, "one process and two", whole.Train.Out, cfg.Train.Out)
+
+		again := startParts(t, cage, cfg, 2, byHand, map[int]string{0: "--resume=false", 1: "--resume=false"}, nil)
+		for rank, p := range again {
+			if code := p.end(t, time.Minute); code != 1 || strings.Count(p.output.String(), "cage: ") != 1 {
+				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
+			}
+			p.says(t, "already holds a run")
+		}
+		again[1].says(t, "cage: process 0 of 2", "has failed")
 	})
 	t.Run("two with two devices each, micro-batches", func(t *testing.T) {
 		t.Setenv(pjrtrecord.DevicesVariable, "4")

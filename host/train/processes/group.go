@@ -142,7 +142,7 @@ func (g *Group) explain(err error) error {
 }
 
 // Leave ends the part of this process. Without an error it waits until the others have done their work, too. With one, the others
-// end because of it.
+// end because of it. To leave twice does nothing.
 func (g *Group) Leave(err error) {
 	if err == nil {
 		g.end("")
