@@ -41,7 +41,8 @@ check ./host/compute/lower 'Rounding|Select|PlainRules|Quantize|RandomPrograms|R
 check ./host/model 'GradientsMatchPyTorch|TestLoss$|LossInChunks|BFloat16|SharedKeys|DivergenceAgrees|Decode/qwen3|DocumentsAreKeptApart/qwen3'
 check ./host/train/step 'Replicas|Sampled|Columns|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts|BlockProducts|OwnBackward'
 check ./host/internal/pjrtrecord Processes
-check ./host/train XLA # processes that train together are among them
+check ./host/train 'XLA($|[^P])'
+check ./host/train XLAProcesses
 
 # kit PLUGIN [CLAIM...] runs the conformance kit on a plugin in examples, and shows its last line, or all of it after a failure.
 kit() {
