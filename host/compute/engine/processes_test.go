@@ -65,6 +65,10 @@ func TestProcesses(t *testing.T) {
 	if err := d.lost(cause); !errors.Is(err, cause) || err.Error() != "process 1 is gone" {
 		t.Errorf("an execution that fails because of it ends with %v", err)
 	}
+	kernel := errors.New("process 1 has failed: an illegal address")
+	if text := stepError("s", Running, &LostError{Err: kernel}).Error(); text != `step "s": running: process 1 has failed: an illegal address` {
+		t.Errorf("the error of a step that waits for it is %s", text)
+	}
 	if err := d.checkOpen(); err == nil || err.Error() != "process 1 is gone" {
 		t.Errorf("what follows ends with %v", err)
 	}
