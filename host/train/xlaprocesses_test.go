@@ -130,8 +130,8 @@ func awaitCheckpoint(t *testing.T, cfg *config.Config, step int, parts []*part) 
 			default:
 			}
 		}
-		if time.Since(began) > 2*time.Minute {
-			t.Fatal("there is no checkpoint")
+		if time.Since(began) > 5*time.Minute {
+			t.Fatalf("there is no checkpoint: %s", &parts[0].output)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func awaitCheckpoint(t *testing.T, cfg *config.Config, step int, parts []*part) 
 func completes(t *testing.T, cage string, cfg *config.Config, size int, by launcher) {
 	t.Helper()
 	for rank, p := range startParts(t, cage, cfg, size, by, nil, nil) {
-		if code := p.end(t, 3*time.Minute); code != 0 {
+		if code := p.end(t, 5*time.Minute); code != 0 {
 			t.Fatalf("process %d ends with exit code %d: %s", rank, code, &p.output)
 		}
 		if rank > 0 && p.output.Len() > 0 {
@@ -165,7 +165,7 @@ func TestXLAProcesses(t *testing.T) {
 
 		again := startParts(t, cage, cfg, 2, byHand, map[int]string{0: "--resume=false", 1: "--resume=false"}, nil)
 		for rank, p := range again {
-			if code := p.end(t, 3*time.Minute); code != 1 || strings.Count(p.output.String(), "cage: ") != 1 {
+			if code := p.end(t, 5*time.Minute); code != 1 || strings.Count(p.output.String(), "cage: ") != 1 {
 				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
 			}
 			p.says(t, "already holds a run")
@@ -223,7 +223,7 @@ func TestXLAProcesses(t *testing.T) {
 			cfg := testrun.Elsewhere(t, whole)
 			parts := startParts(t, cage, cfg, 2, byHand, nil, map[int]string{failing: pjrtrecord.FaultVariable + "=execute|5|13|module @step|an illegal address"})
 			for rank, p := range parts {
-				if code := p.end(t, 3*time.Minute); code != 1 {
+				if code := p.end(t, 5*time.Minute); code != 1 {
 					t.Errorf("process %d ends with exit code %d", rank, code)
 				}
 			}
@@ -241,7 +241,7 @@ func TestXLAProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		for rank, p := range parts {
-			if code := p.end(t, 3*time.Minute); code != 130 {
+			if code := p.end(t, 5*time.Minute); code != 130 {
 				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
 			}
 		}
@@ -252,7 +252,7 @@ func TestXLAProcesses(t *testing.T) {
 	t.Run("other settings", func(t *testing.T) {
 		parts := startParts(t, cage, testrun.Elsewhere(t, whole), 2, byHand, map[int]string{1: "--set=schedule.rate=1e-3"}, nil)
 		for _, p := range parts {
-			if code := p.end(t, 3*time.Minute); code != 1 {
+			if code := p.end(t, 5*time.Minute); code != 1 {
 				t.Errorf("a process ends with exit code %d", code)
 			}
 			p.says(t, "processes 0 and 1 do not have the same configuration")
