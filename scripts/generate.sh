@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-generated="sdk/internal/wire/cage sdk/python/cage_sdk/protocol.binpb docs/ops.md docs/configuration.md docs/records.md host/compute/matmul THIRD_PARTY_LICENSES"
+generated="sdk/internal/wire/cage host/train/processes/wire sdk/python/cage_sdk/protocol.binpb docs/ops.md docs/configuration.md docs/records.md host/compute/matmul THIRD_PARTY_LICENSES"
 
 state() {
 	# shellcheck disable=SC2086 # a list of paths
@@ -15,7 +15,7 @@ state() {
 }
 
 before=$(state)
-go generate ./sdk/... ./cmd/cage ./host/compute/matmul
+go generate ./sdk/... ./host/train/processes/wire ./cmd/cage ./host/compute/matmul
 go run ./tools/licenses
 if [ "${1:-}" = --check ] && [ "$before" != "$(state)" ]; then
 	echo "generated files were not up to date: commit what scripts/generate.sh has written" >&2

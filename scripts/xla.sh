@@ -40,7 +40,9 @@ check ./host/compute/engine .
 check ./host/compute/lower 'ShardsOf|Rounding|Select|PlainRules|Quantize|RandomPrograms|RandomBits|Products|SplitRotation|Shape|Dot$|Hadamard|ProductOf|ProductTrials|OwnBackward'
 check ./host/model 'GradientsMatchPyTorch|TestLoss$|LossInChunks|BFloat16|SharedKeys|DivergenceAgrees|Decode/qwen3|DocumentsAreKeptApart/qwen3'
 check ./host/train/step 'Shards|Replicas|Sampled|Columns|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts|BlockProducts|OwnBackward'
-check ./host/train XLA
+check ./host/internal/pjrtrecord Processes
+check ./host/train 'XLA($|[^P])'
+check ./host/train XLAProcesses
 
 # kit PLUGIN [CLAIM...] runs the conformance kit on a plugin in examples, and shows its last line, or all of it after a failure.
 kit() {

@@ -57,6 +57,8 @@ func explain(cmd *cobra.Command, err, stopped error) (code int, message string) 
 	switch {
 	case errors.Is(err, train.ErrAsked):
 		return exitInterrupted, "stopped by a request in the run directory; go on with --resume"
+	case errors.Is(err, train.ErrStoppedElsewhere):
+		return exitInterrupted, "stopped, because another process of this training was asked to; go on with --resume"
 	case errors.Is(err, train.ErrInterrupted) && stopped == nil:
 		return 0, "stopped as --stop-after says; go on with --resume"
 	case errors.Is(err, study.ErrInterrupted):

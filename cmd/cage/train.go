@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/processes"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
@@ -23,6 +25,7 @@ func newTrain() *cobra.Command {
 	var sets []string
 	var quiet, estimate bool
 	var lifeline time.Duration
+	var together string
 	cmd := &cobra.Command{
 		Use:   "train RUN.toml",
 		Short: "Train a model as a TOML file says",
@@ -39,6 +42,14 @@ they were: with the schedule "constant" at any time, with "wsd" before its decay
 With --estimate nothing is trained: the memory that the run would need is printed, part
 by part, and what there is.
 
+With --processes, several processes train one model, each on some of the GPUs: start the
+same command for each of them, on one machine or several. The numbers of the processes,
+and where the first listens, come from Slurm (slurm: srun), torchrun, an indexed Job of
+Kubernetes with WORLD_SIZE and MASTER_ADDR (kubernetes), or are given as
+RANK/SIZE@HOST:PORT. device.count is the number of GPUs of all processes. The first
+writes the run directory, which the others read. Without --processes, a process trains
+alone, whatever is in its environment.
+
 Every key can be overridden with --set, values as in TOML:
 
   cage train examples/demo.toml --set train.steps=50 --set 'quantizer.plugin="absmax"'
@@ -51,9 +62,17 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	flags.StringArrayVar(&sets, "set", nil, "override a key of the file: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&quiet, "quiet", false, "show messages, but no progress")
 	flags.BoolVar(&estimate, "estimate", false, "only print how much memory the run needs, by estimate")
+	flags.StringVar(&together, "processes", "", "train together with other processes, whose numbers come from `SOURCE`: "+processes.Sources)
 	lifelineFlag(cmd, &lifeline)
 	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop after this many steps of the run, with a checkpoint; 0: do not")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		place := processes.Place{Size: 1}
+		if together != "" {
+			var err error
+			if place, err = processes.Find(together, os.Getenv); err != nil {
+				return nil, usageError{fmt.Errorf("--%w", err)} // it begins with the name of the flag
+			}
+		}
 		cfg, err := loadRun(args[0], sets)
 		if err != nil {
 			return nil, err
@@ -62,11 +81,10 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 			return estimateMemory(cmd, cfg, opts)
 		}
 		watchLifeline(lifeline)
-		summary, err := runTraining(cmd, cfg, opts, quiet)
-		if summary == nil {
-			return nil, err
+		if place.Size > 1 {
+			return trainTogether(cmd, cfg, opts, quiet, place)
 		}
-		return &answer{summary, func(w io.Writer) { printSummary(w, summary) }}, err
+		return trainAlone(cmd, cfg, opts, quiet)
 	})
 }
 
@@ -152,6 +170,30 @@ func runTraining(cmd *cobra.Command, cfg *config.Config, opts train.Options, qui
 		return nil, err
 	}
 	return train.Run(cmd.Context(), cfg, opts)
+}
+
+// trainAlone trains in one process.
+func trainAlone(cmd *cobra.Command, cfg *config.Config, opts train.Options, quiet bool) (*answer, error) {
+	summary, err := runTraining(cmd, cfg, opts, quiet)
+	if summary == nil {
+		return nil, err
+	}
+	return &answer{summary, func(w io.Writer) { printSummary(w, summary) }}, err
+}
+
+// trainTogether trains with other processes. Only the first one shows progress and the summary.
+func trainTogether(cmd *cobra.Command, cfg *config.Config, opts train.Options, quiet bool, place processes.Place) (*answer, error) {
+	group, err := processes.Join(cmd.Context(), place)
+	if err != nil {
+		return nil, err
+	}
+	opts.Processes = group
+	summary, err := runTraining(cmd, cfg, opts, quiet || place.Rank > 0)
+	group.Leave(err) // if it has not begun; else it has left
+	if summary == nil || place.Rank > 0 {
+		return nil, err
+	}
+	return &answer{summary, func(w io.Writer) { printSummary(w, summary) }}, err
 }
 
 func printSummary(w io.Writer, s *metrics.Summary) {

@@ -24,12 +24,12 @@ import (
 )
 
 // changeable are the keys that may change when a run is resumed: they have no influence
-// on the parameters.
+// on the parameters, except that sums have another order with another number of GPUs, and where these divide tensors.
 var changeable = append([]string{
 	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
 	"train.nan_policy", "train.max_skipped", "train.memory_check", "train.samples", "train.sample_tokens", "train.sample_temperature",
 	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window", "diagnostics.seed", "diagnostics.tensors",
-	"train.distillation.teacher", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer",
+	"train.distillation.teacher", "device.count", "device.shard", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer",
 }, config.Incidental()...)
 
 // open enters the run directory: a new run, or the continuation of one.
@@ -133,7 +133,11 @@ func (r *run) sameRun(previous *config.Config) error {
 		return err
 	}
 	r.identity, r.initial, r.teacher = made.Run, made.Initial, made.Teacher
-	if changed := assembly.Changed(made.Programs, r.Programs.Hashes()); len(changed) > 0 {
+	hashes, err := r.hashesFor(previous)
+	if err != nil {
+		return err
+	}
+	if changed := assembly.Changed(made.Programs, hashes); len(changed) > 0 {
 		return fmt.Errorf("%s: cannot resume: a plugin has changed and now gives another program for %s (%d programs in all)",
 			r.cfg.Train.Out, changed[0], len(changed))
 	}
@@ -183,7 +187,10 @@ func (r *run) begin() error {
 		return err
 	}
 	r.identity = provenance.NewIdentity()
-	var err error
+	err := r.tell(newRun, 0)
+	if err != nil {
+		return err
+	}
 	if r.state, err = r.newState(); err != nil {
 		return err
 	}
@@ -259,7 +266,10 @@ func (r *run) resume(previous *config.Config) error {
 	})
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
-		if r.state, err = r.newState(); err != nil {
+		if err = r.tell(newRun, 0); err == nil {
+			r.state, err = r.newState()
+		}
+		if err != nil {
 			return err
 		}
 	case err != nil:
@@ -288,6 +298,11 @@ func (r *run) resume(previous *config.Config) error {
 	r.prune() // a run that was killed between a save and this has some too many
 	if err := r.remember(meta); err != nil {
 		return err
+	}
+	if meta != nil {
+		if err := r.tell(r.done.Step, r.evaluated); err != nil {
+			return err
+		}
 	}
 	return r.openSamples()
 }

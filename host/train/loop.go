@@ -37,7 +37,10 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 		return nil, err
 	}
 	summary, sumErr := r.summarize(ctx, err == nil)
-	if summary == nil {
+	switch {
+	case r.follows():
+		return summary, errors.Join(err, r.ending(sumErr))
+	case summary == nil:
 		return nil, r.resumable(sumErr)
 	}
 	summary.StartSeconds = start
@@ -76,8 +79,8 @@ func (r *run) steps(ctx context.Context) error {
 		}
 	}
 	for r.done.Step < stop {
-		if ctx.Err() != nil {
-			return ErrInterrupted
+		if err := r.stops(ctx); err != nil {
+			return err
 		}
 		if err := r.verification.Failed(); err != nil {
 			return damagedData(err)
@@ -115,6 +118,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 		next.batches.Close()
 		return err
 	}
+	r.ask(before.Step + 1)
 	began = time.Now().Add(-waited)
 	res, err := r.Compiled.Run(r.state, next.batches, set)
 	if err != nil {
@@ -338,7 +342,7 @@ const requestInterval = time.Second
 // obey looks for requests until the function that it returns is called. A request to stop
 // ends the context. Other processes are on the operating system's file system alone.
 func (r *run) obey(ctx context.Context) (context.Context, func()) {
-	if r.opts.Files != nil {
+	if r.opts.Files != nil || r.follows() {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

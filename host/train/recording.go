@@ -77,6 +77,9 @@ func (w *recording) missing() []metrics.Record {
 // record appends a record to metrics.jsonl. Where that is not possible the run goes on,
 // and tries again with the next one.
 func (r *run) record(rec metrics.Record) error {
+	if r.follows() {
+		return nil
+	}
 	if err := r.checkDirectory(); err != nil {
 		r.records.unwritten = append(r.records.unwritten, rec)
 		return err

@@ -215,6 +215,9 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 		return nil, err
 	}
 	s.ValLoss, s.ValPPL = metrics.Some(losses[0]), r.perplexity(losses[0])
+	if r.follows() {
+		return s, nil
+	}
 	rec := r.newRecord(last, last.LR, 0)
 	rec.Lambda, rec.Strength = last.Lambda, last.Strength
 	rec.ValLoss, rec.ValPPL, rec.Distance = metrics.Some(losses[1]), r.perplexity(losses[1]), s.Distance

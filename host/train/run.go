@@ -22,6 +22,7 @@
 //	step         one step as a compiled graph, with its state; evaluation and decoding of a model
 //	memory       what a training needs of it, from sizes alone
 //	plugin       plugins as processes
+//	processes    several that train one model, and how they find each other
 //	checkpoint   named tensors in files
 //	rundir       the files of a run, lists of runs
 //	config       run.toml
@@ -73,6 +74,11 @@ type Options struct {
 	// Console receives the progress display; nil shows none.
 	Console io.Writer
 
+	// Processes are those that train together; nil: this process trains alone. All of them have the same configuration, whose
+	// device.count is the number of GPUs of all. The first writes the run directory, which the others must be able to read.
+	// Run leaves them when its work is done, and tells them why if it has failed.
+	Processes Processes
+
 	replay bool // nobody wants results
 }
 
@@ -95,36 +101,40 @@ var ErrNotFinite = errors.New("not finite")
 
 // Run trains a model as configured. When ctx ends, the current step is finished, a
 // checkpoint is saved, and the error is [ErrInterrupted].
-func Run(ctx context.Context, cfg *config.Config, opts Options) (*metrics.Summary, error) {
+func Run(ctx context.Context, cfg *config.Config, opts Options) (summary *metrics.Summary, err error) {
 	began := time.Now()
 	if cfg.Untrained() {
 		e := cfg.ErrorAt("train.steps", "found 0: there is nothing to train")
 		e.Hint = "want at least 1; a run can start from this one with model.init"
 		return nil, e
 	}
-	opts, err := opts.withDefaults()
-	if err != nil {
+	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err
 	}
 	r := &run{cfg: cfg, opts: opts, log: opts.Logger.Named("train"), began: began, dir: rundir.On(opts.Files, cfg.Train.Out)}
 	defer r.close()
+	defer func() { err = r.leave(summary != nil, err) }()
 	if err := r.prepare(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%w before it began: %w", ErrInterrupted, err)
 		}
 		return nil, r.Explain(err)
 	}
-	if err := r.open(); err != nil {
+	open := r.open
+	if r.follows() {
+		open = r.follow
+	}
+	if err := open(); err != nil {
 		return nil, r.Explain(err)
 	}
 	ctx, stop := r.obey(ctx)
 	defer stop()
-	summary, err := r.train(ctx)
-	err = r.Explain(err)
+	summary, err = r.train(r.together(ctx))
+	err = r.Explain(r.part(err))
 	if errors.Is(err, ErrInterrupted) && errors.Is(context.Cause(ctx), ErrAsked) {
 		err = fmt.Errorf("%w: %w", ErrAsked, err)
 	}
-	if err != nil && summary == nil {
+	if err != nil && summary == nil && !r.follows() {
 		r.recordError(err)
 	}
 	return summary, err
@@ -166,6 +176,7 @@ type run struct {
 	teacher   *provenance.Origin // of the weights of its teacher; nil: there is none
 	saving    saving
 	saveAsked atomic.Bool // by a request in the run directory
+	wishes    wishes
 	// summarized tells that the run was finished before, with a complete summary.
 	summarized bool
 	evaluated  int // step of the newest recorded evaluation, 0 for none
@@ -204,15 +215,24 @@ func (r *run) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := r.sameConfiguration(); err != nil {
+		return err
+	}
 	choices, err := r.choices()
+	if err == nil {
+		err = r.same("run directory (its choices of trials)", fmt.Sprintf("%+v", choices))
+	}
 	if err != nil {
 		return err
 	}
 	err = r.Build(ctx, assembly.Request{
 		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(r.cfg), Pieces: step.Pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
-		Choices: choices,
+		Choices: choices, Processes: r.opts.Processes,
 	}, r.log.Warn, "")
 	if err != nil {
+		return err
+	}
+	if err := r.sameBuilt(); err != nil {
 		return err
 	}
 	r.cfg = r.Programs.Pinned(r.cfg)

@@ -61,7 +61,7 @@ func (r *run) saveDue() bool {
 // the run goes on.
 func (r *run) saveIfDue() error {
 	r.collect(false)
-	if !r.saveDue() {
+	if r.follows() || !r.saveDue() {
 		return nil
 	}
 	recorded, err := r.beginSave()
@@ -128,8 +128,11 @@ func (r *run) saveLast(err error) error {
 	if mustNotSave(err) {
 		return err
 	}
+	if r.follows() {
+		return r.ending(err)
+	}
 	if !r.state.Consistent() || !r.Has(r.done.Step) { // a first step with other quantizers has their state already
-		return fmt.Errorf("%w\nThis step failed half-way, so that its state cannot be saved; the newest checkpoint is %s", err, r.newest())
+		return r.lostHint(fmt.Errorf("%w\nThis step failed half-way, so that its state cannot be saved; the newest checkpoint is %s", err, r.newest()))
 	}
 	saveErr := r.save()
 	interrupted := errors.Is(err, ErrInterrupted)

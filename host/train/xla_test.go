@@ -2,6 +2,7 @@ package train_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -86,6 +87,31 @@ func TestXLAResumes(t *testing.T) {
 	whole := onCUDA(t, testrun.Config(t), 2)
 	testrun.Train(t, whole, train.Options{})
 	inParts(t, whole, 3, 11)
+}
+
+// TestXLAResumesDivided: a run whose four devices divide everything goes on on two that divide less, and on one.
+func TestXLAResumesDivided(t *testing.T) {
+	onXLA(t, 4)
+	cpu := testrun.Config(t, testrun.TwoLayers, "train.final_eval_batches=0")
+	testrun.Train(t, cpu, train.Options{})
+	parts := onCUDA(t, cpu, 4, `device.shard="full"`)
+	for _, next := range []struct {
+		stop  int
+		count int
+		shard string
+	}{{5, 4, "full"}, {11, 2, "states"}, {0, 1, "none"}} {
+		cfg := testrun.Again(t, parts, fmt.Sprint("device.count=", next.count), fmt.Sprintf("device.shard=%q", next.shard))
+		_, err := train.Run(t.Context(), cfg, train.Options{Resume: true, StopAfter: next.stop, Finder: testrun.Finder(t)})
+		if err != nil && !(next.stop > 0 && errors.Is(err, train.ErrInterrupted)) {
+			t.Fatal(err)
+		}
+	}
+	want, got := losses(t, cpu.Train.Out), losses(t, parts.Train.Out)
+	for i := range want {
+		if !(relative(got[i], want[i]) < 1e-5) {
+			t.Errorf("loss of step %d is %v, want %v", i+1, got[i], want[i])
+		}
+	}
 }
 
 // TestXLAFaults: whatever fails on the device, the run ends with an error that says what

@@ -58,6 +58,8 @@ var rooms = []room{
 	{"train/plugin/scaffold", "sdk", "writes source, and runs nothing of it"},
 	{"train/plugin", "train/plugin/supervisor sdk sdk/answer sdk/client", "processes that answer with programs: what becomes of these is nothing to it"},
 	{"train/plugin/supervisor", "", "keeps a process and its children together, whatever it runs"},
+	{"train/processes", "train/processes/wire", "small values and votes between processes: what they are about is the caller's business"},
+	{"train/processes/wire", "", "messages and what is generated from them"},
 	{"train/checkpoint", "model/safetensors", "keeps named tensors; what they mean is known to who saves them"},
 	{"train/rundir", "train/config data/tokenizer train/metrics", "names files, those of tokenizers too, and reads configurations and results to find runs"},
 	{"train/config", "model/huggingface method method/diagnostics method/schedule sdk compute/device model/architecture", "each table is described by the package it is about: reading it needs all of these, and none of them needs it"},

@@ -23,7 +23,7 @@ type Buffer struct {
 	device  *Device
 	shape   shapes.Shape                     // of the whole
 	sharded bool                             // each replica has a part, of equal size, along the first axis; false with one replica
-	data    atomic.Pointer[[]compute.Buffer] // one for each replica; nil once the buffer is gone
+	data    atomic.Pointer[[]compute.Buffer] // one for each replica of this process; nil once the buffer is gone
 }
 
 func newBuffer(d *Device, data []compute.Buffer, shape shapes.Shape, sharded bool) *Buffer {
@@ -113,11 +113,13 @@ func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, 
 		}
 		part.Dimensions[0] /= d.Count()
 	}
-	parts := make([]compute.Buffer, 0, d.Count())
-	for i := range d.Count() {
+	first, own := d.mine()
+	parts := make([]compute.Buffer, 0, own)
+	for i := range own {
 		local := data
 		if sharded {
-			local = data[i*part.Size() : (i+1)*part.Size()]
+			at := (first + i) * part.Size()
+			local = data[at : at+part.Size()]
 		}
 		var buffer compute.Buffer
 		err := catch(func() error {
@@ -224,6 +226,8 @@ func DownloadInto[T Element](b *Buffer, dst []T) error {
 	parts := *b.data.Load()
 	if !b.sharded {
 		parts = parts[:1]
+	} else if len(parts) < b.device.Count() {
+		return fmt.Errorf("download of shape %s: other processes have parts of it", b.shape)
 	}
 	n := len(dst) / len(parts)
 	for i, part := range parts {

@@ -80,12 +80,32 @@ func (d *Device) ChooseFused(kind, inPlace string, trial func() (Trial, error)) 
 			c.Fused, c.Reason = false, err.Error()
 			d.Warn(inPlace, "kind", kind, "reason", err)
 		}
+		d.agree(&c)
 		if known && c.Fused {
 			c = before // with its times
 		}
 		d.choices.Store(kind, c)
 		return c.Fused
 	}).(bool)
+}
+
+// agree gives up the fused way where another process has refused it or found it slower: all of them run one program.
+func (d *Device) agree(c *Choice) {
+	p := d.options.Processes
+	if p == nil {
+		return
+	}
+	fused := int64(0)
+	if c.Fused {
+		fused = 1
+	}
+	values, err := p.Agree("choice of "+c.Kind, fused)
+	switch refusing := slices.Index(values, 0); {
+	case err != nil:
+		c.Fused, c.Reason = false, err.Error() // the next step ends with the same error
+	case c.Fused && refusing >= 0:
+		c.Fused, c.Reason = false, fmt.Sprintf("process %d has refused it or found it slower", refusing)
+	}
 }
 
 // began returns the choice of a kind with which the run began that the device was opened for.

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/go-xla/compute/xla"
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/go-xla/types/shapes"
 )
@@ -39,7 +38,7 @@ func openCUDA(opts Options) (compute.Backend, error) {
 	if err := loadWhatPluginNeeds(plugin, opts); err != nil {
 		return nil, err
 	}
-	backend, err := xla.New(plugin + "," + clientOptions(opts))
+	backend, err := openXLA(plugin, opts)
 	switch {
 	case err != nil && strings.Contains(err.Error(), "No visible GPU"):
 		return nil, fmt.Errorf("PJRT plugin %s sees no GPU: it needs an NVIDIA GPU, its driver (`nvidia-smi` lists both), and a CUDA_VISIBLE_DEVICES that does not hide it: %w", plugin, err)

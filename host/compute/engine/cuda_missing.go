@@ -17,5 +17,8 @@ func openCUDA(Options) (compute.Backend, error) {
 		"and a PJRT plugin for CUDA: " + getCUDA)
 }
 
+// runLocally has nothing to do in a build without CUDA.
+func runLocally(compute.Executable, int) error { return nil }
+
 // replaceCalls has nothing to replace in a build without CUDA.
 func replaceCalls(compute.Builder, map[string]callee) error { return nil }

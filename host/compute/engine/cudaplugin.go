@@ -234,3 +234,20 @@ func clientOptions(o Options) string {
 	}
 	return text
 }
+
+// ownGPUs lists which of the GPUs that a process sees are its own, if it is to have n: those that belong to its number on the
+// machine. Nil: all that it sees. It sees as many as it is to have where a launcher gives each process its own.
+func ownGPUs(seen, local, n int) []int64 {
+	if seen <= n {
+		return nil
+	}
+	first := max(local, 0) * n
+	if first+n > seen {
+		return nil // the number of devices is checked later
+	}
+	list := make([]int64, n)
+	for i := range list {
+		list[i] = int64(first + i)
+	}
+	return list
+}

@@ -36,6 +36,10 @@ type Options struct {
 	// the package documentation.
 	Count int
 
+	// Processes, unless nil, are the processes that this one computes with: each has an equal part of the Count replicas. The CPU
+	// device has one replica, and so one process.
+	Processes Processes
+
 	// Precision is the type in which steps multiply matrices if they ask for it with [DotGeneral]; [device.Float32] if empty.
 	// On the CPU device [device.BFloat16] is faster than float32 where the processor has products in bfloat16.
 	Precision device.Precision
@@ -150,6 +154,8 @@ func (o *Options) complete() error {
 		return fmt.Errorf("timeout %v: want a positive time, or 0 for no limit", o.Timeout)
 	case o.Count < 0:
 		return fmt.Errorf("%d replicas: want a positive number, or 0 for one", o.Count)
+	case o.checkProcesses() != nil:
+		return o.checkProcesses()
 	case !(o.MemoryFraction >= 0 && o.MemoryFraction <= 1):
 		return fmt.Errorf("memory fraction %g: want a number from 0 to 1", o.MemoryFraction)
 	}
@@ -235,21 +241,30 @@ func (d *Device) Close() error {
 // gone tells whether there is nothing to free any more: the device is closed, or would not answer.
 func (d *Device) gone() bool { return d.hangs.Load() || d.backend.IsFinalized() }
 
-// within calls f, an execution, and gives up when that takes longer than the device may. What f waits for cannot be
+// within calls f, an execution, and gives up when that takes longer than the device may, or when another process is gone. What f waits for cannot be
 // interrupted: its goroutine stays behind, and so do all buffers and executables of the device, until the process ends.
 func (d *Device) within(f func() error) error {
-	limit := d.options.Timeout
-	if limit <= 0 || d.kind == device.CPU {
+	limit, gone := d.options.Timeout, d.options.gone()
+	if limit <= 0 && gone == nil || d.kind == device.CPU {
 		return f()
 	}
 	done := make(chan error, 1)
 	go func() { done <- catch(f) }()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+	var late <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		late = timer.C
+	}
 	select {
 	case err := <-done:
+		if err != nil {
+			err = d.lost(err)
+		}
 		return err
-	case <-timer.C:
+	case <-gone:
+		return d.lost(nil)
+	case <-late:
 		d.hangs.Store(true)
 		return &HangError{limit, d.Count()}
 	}
@@ -264,6 +279,9 @@ var errHangs = errors.New("the device has not answered before, and is not used a
 // checkOpen returns an error if the device was closed.
 func (d *Device) checkOpen() error {
 	if d.hangs.Load() {
+		if p := d.options.Processes; p != nil && p.Err() != nil {
+			return &LostError{Err: p.Err()}
+		}
 		return errHangs
 	}
 	if d.backend.IsFinalized() {

@@ -67,7 +67,11 @@ type StepError struct {
 
 // Error implements the error interface.
 func (e *StepError) Error() string {
-	return advised(fmt.Sprintf("step %q: %s: %v", e.Step, e.Phase, e.Err))
+	text := fmt.Sprintf("step %q: %s: %v", e.Step, e.Phase, e.Err)
+	if _, lost := errors.AsType[*LostError](e.Err); lost {
+		return text // the other process has its advice
+	}
+	return advised(text)
 }
 
 // Unwrap returns the cause.

@@ -77,7 +77,11 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		if err := replaceCalls(backend.builder, d.callees(backend)); err != nil {
 			return err
 		}
-		return g.Compile(outputs...)
+		if err := g.Compile(outputs...); err != nil || d.options.Processes == nil {
+			return err
+		}
+		_, own := d.mine()
+		return runLocally(g.Executable(), own)
 	}); err != nil {
 		g.Finalize()
 		return nil, stepError(name, Compiling, err)
@@ -189,7 +193,8 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	if err != nil {
 		return nil, stepError(e.name, Running, err)
 	}
-	donated := slices.Repeat(donate, e.device.Count())
+	_, own := e.device.mine()
+	donated := slices.Repeat(donate, own)
 	if numbersReplicas(e.graph) {
 		if buffers, donated, err = e.addNumbers(buffers, donate); err != nil {
 			return nil, stepError(e.name, Running, err)
@@ -223,7 +228,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	}
 	outputs := make([]*Buffer, len(e.outputs))
 	for i, shape := range e.Outputs() {
-		parts := make([]compute.Buffer, e.device.Count())
+		parts := make([]compute.Buffer, own)
 		for j := range parts {
 			parts[j] = results[j*len(outputs)+i]
 		}
@@ -249,7 +254,7 @@ func (e *Executable) addNumbers(buffers []compute.Buffer, donate []bool) (all []
 }
 
 // checkInputs checks everything that can be checked before the step starts and returns the backend's buffers: all of the
-// first replica, then all of the next.
+// first replica of this process, then all of the next.
 func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buffer, error) {
 	if !e.graph.IsCompiled() {
 		return nil, errors.New("the step was closed")
@@ -264,7 +269,8 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 		return nil, fmt.Errorf("got %d donate flags for %d inputs", len(donate), len(inputs))
 	}
 	count := e.device.Count()
-	buffers := make([]compute.Buffer, count*len(inputs))
+	_, own := e.device.mine()
+	buffers := make([]compute.Buffer, own*len(inputs))
 	for i, input := range inputs {
 		spec := e.inputs[i]
 		if input == nil {

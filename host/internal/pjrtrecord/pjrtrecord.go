@@ -26,15 +26,16 @@ import (
 //go:embed testdata
 var sources embed.FS
 
-// Environment variables of the plugin.
+// Environment variables of the plugin: the directory of its log, how many GPUs there are, and others.
 const (
-	directoryVariable = "CAGE_RECORD_DIR"
-	devicesVariable   = "CAGE_RECORD_DEVICES"
+	DirectoryVariable = "CAGE_RECORD_DIR"
+	DevicesVariable   = "CAGE_RECORD_DEVICES"
 	pythonVariable    = "CAGE_RECORD_PYTHON"
 	scriptVariable    = "CAGE_RECORD_SCRIPT"
 	faultsVariable    = "CAGE_RECORD_FAULTS"
 	lingerVariable    = "CAGE_RECORD_LINGER"
 	compileVariable   = "CAGE_RECORD_COMPILE_ONLY"
+	exactlyVariable   = "CAGE_RECORD_EXACTLY"
 	memoryVariable    = "CAGE_RECORD_MEMORY"
 )
 
@@ -70,8 +71,8 @@ func Plugin(t *testing.T, gpus int) (string, *Recorder) {
 		t.Skip("this build has no CUDA: it takes the tag cuda")
 	}
 	r := &Recorder{t.TempDir()}
-	t.Setenv(directoryVariable, r.dir)
-	t.Setenv(devicesVariable, strconv.Itoa(gpus))
+	t.Setenv(DirectoryVariable, r.dir)
+	t.Setenv(DevicesVariable, strconv.Itoa(gpus))
 	t.Setenv(pythonVariable, "")
 	t.Setenv(memoryVariable, "")
 	t.Setenv(FaultVariable, "")
@@ -171,8 +172,13 @@ func XLA(t *testing.T, gpus int) (string, *Recorder) {
 	t.Setenv(faultsVariable, r.faults())
 	t.Setenv(lingerVariable, "")
 	t.Setenv(compileVariable, "")
+	t.Setenv(exactlyVariable, "")
 	return plugin, r
 }
+
+// Exactly gives XLA no more devices than the GPUs that the machine pretends to have. Then one process computes the bits that
+// several processes with as many devices compute, each of which has one as if it called [XLA] with its own number of GPUs.
+func Exactly(t *testing.T) { t.Setenv(exactlyVariable, "1") }
 
 // A Fault is a rule by which uploads, compilations or executions fail.
 type Fault struct {

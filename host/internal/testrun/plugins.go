@@ -228,11 +228,11 @@ func AwaitDeath(t testing.TB, pids []int, within time.Duration) {
 	}
 }
 
-// Cage builds the cage command and returns its path.
-func Cage(t testing.TB) string {
+// Cage builds the cage command, with tags of the build, and returns its path.
+func Cage(t testing.TB, tags ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cage")
-	cmd := exec.Command("go", "build", "-o", path, "./cmd/cage")
+	cmd := exec.Command("go", "build", "-tags", strings.Join(tags, ","), "-o", path, "./cmd/cage")
 	var err error
 	if cmd.Dir, err = root(); err != nil {
 		t.Fatal(err)

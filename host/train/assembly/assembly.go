@@ -42,9 +42,19 @@ func ReplicaBatch(cfg *config.Config) int { return cfg.Train.Batch / max(1, cfg.
 // Device opens the device that the configuration names. warn, unless nil, receives
 // warnings about what the device lacks, with details as key-value pairs. choices are those of the run that goes on.
 func Device(cfg *config.Config, warn func(message string, details ...any), choices ...engine.Choice) (*engine.Device, error) {
+	return deviceOf(cfg, warn, choices, nil)
+}
+
+// deviceOf is [Device], of one process or several.
+func deviceOf(cfg *config.Config, warn func(message string, details ...any), choices []engine.Choice, processes engine.Processes) (*engine.Device, error) {
 	d := cfg.Device
+	if processes != nil && d.Count%processes.Size() != 0 {
+		e := cfg.ErrorAt("device.count", "found %d, for %d processes", d.Count, processes.Size())
+		e.Hint = "want the number of GPUs of all processes, of which each has as many as the others"
+		return nil, e
+	}
 	dev, err := engine.Open(d.Kind, engine.Options{
-		Threads: d.Threads, Count: d.Count, Precision: d.Precision, TF32: d.TF32 == "on",
+		Threads: d.Threads, Count: d.Count, Processes: processes, Precision: d.Precision, TF32: d.TF32 == "on",
 		Attention: d.Attention, Kernels: d.Kernels, Products: d.Products, Choices: choices, Warn: warn,
 		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction, Cache: d.Cache,
 		Timeout: time.Duration(d.TimeoutMinutes * float64(time.Minute)),
@@ -92,7 +102,7 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 	if err := CheckMemory(req.Config, req.Model, b.Programs); err != nil {
 		return refusal(err, file)
 	}
-	if b.Device, err = Device(req.Config, warn, req.Choices...); err != nil {
+	if b.Device, err = deviceOf(req.Config, warn, req.Choices, req.Processes); err != nil {
 		return err
 	}
 	if err := b.decide(&req, deviceMemory(req.Config, b.Device)); err != nil {
@@ -225,6 +235,9 @@ func refusal(err error, file string) error {
 	}
 	return fmt.Errorf("%w\n%strain.memory_check = \"off\"%s tries it all the same", err, off, file)
 }
+
+// Computing reports whether there are plugins whose processes compute themselves.
+func (b *Built) Computing() bool { return len(b.processes) > 0 }
 
 // Close frees everything. States are closed before, because opaque optimizers have parts of them in their memory.
 func (b *Built) Close() {

@@ -102,8 +102,10 @@ type Request struct {
 	NoAttention bool
 	// Choices are those that the device made when the run began: see engine.Options.
 	Choices []engine.Choice
-	Finder  *plugin.Finder
-	Options plugin.Options
+	// Processes are those that have the device together; nil: this process has it alone.
+	Processes engine.Processes
+	Finder    *plugin.Finder
+	Options   plugin.Options
 }
 
 // Collect starts the plugins that the configuration names, checks their parameters,

@@ -92,7 +92,7 @@ func (d *Device) keys() []schema.Key {
 		{Name: "kind", To: &d.Kind, Is: schema.OneOf(device.CPU, device.CUDA), Default: device.CPU,
 			Doc: "device"},
 		{Name: "count", To: &d.Count, Is: schema.From(1, 1024), For: architecture.Languages, Default: 1,
-			Doc: "GPUs that share each micro-batch in equal parts and keep equal parameters; cuda only"},
+			Doc: "GPUs that share each micro-batch in equal parts and keep equal parameters; of several processes together, with `cage train --processes`; cuda only"},
 		{Name: "shard", To: &d.Shard, Is: schema.OneOf(device.ShardNone, device.ShardStates, device.ShardGradients, device.ShardFull), For: architecture.Languages, Default: device.ShardNone,
 			Doc: "what several GPUs divide by rows, in the place of having all of it on each; states: states of optimizers and mean gradients; gradients: also sums of gradients over micro-batches; full: also parameters and their quantized values, which each block gathers when it computes: with train.recompute, so that they are not kept; none: batches only"},
 		{Name: "precision", To: &d.Precision, Is: schema.OneOf(device.Float32, device.BFloat16), Default: device.Float32,

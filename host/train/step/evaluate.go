@@ -109,7 +109,7 @@ func (p *Plan) lossStage() stage {
 	specs := append(p.forwardSpecs(false), p.tokenSpec())
 	return stage{"losses", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
 		losses := p.Model.Losses(p.weightNodes(in, false), in[tokensName], activationQuantizer(p.Activations, in))
-		return update.Nodes{"losses": engine.Sharded(losses)}
+		return update.Nodes{"losses": engine.Gather(losses)}
 	}}
 }
 

@@ -4,6 +4,9 @@ Standard input is a socket. Every request is answered in turn; an answer to COMP
 where one device failed. With CAGE_RECORD_FAULTS, the path of a JSON file, uploads, compilations and executions fail as that file says: a list of
 rules, each with "at" ("upload", "compile" or "execute"), "contains" (text of the program, which uploads have none of), "after" (how many such events go well before),
 "code" and "message", and "end": "kill" ends this process, "hang" does so when the file changes, "replica" fails the last device only, and "" fails the request.
+
+With the arguments ADDRESS RANK SIZE it computes with the other processes of this kind, of which the first listens there: each has CAGE_RECORD_DEVICES devices,
+and sums across them go over TCP. With CAGE_RECORD_EXACTLY one process has no more devices than these, too.
 """
 import json
 import os
@@ -14,7 +17,10 @@ import struct
 import sys
 import time
 
-DEVICES = 8
+ADDRESS, RANK, SIZE = (sys.argv[1], int(sys.argv[2]), int(sys.argv[3])) if len(sys.argv) > 1 else ("", 0, 1)
+# XLA has as many threads as devices, unless the machine has more processors, and divides sums among them: bits depend on it.
+EXACTLY = ADDRESS or os.environ.get("CAGE_RECORD_EXACTLY")
+DEVICES = int(os.environ["CAGE_RECORD_DEVICES"]) if EXACTLY else 8
 # Programs run once or a few times: what LLVM spends on making them fast, four fifths of the time to compile, would be lost.
 COMPILE_FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
 # NaN of minima and maxima, as on a GPU: that library loses it in rows of more than 512. Numbers below 2⁻¹²⁶ XLA makes 0 here.
@@ -30,6 +36,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib import xla_client as xc
 
 jax.config.update("jax_enable_x64", True)
+if ADDRESS:
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(ADDRESS, SIZE, RANK, cluster_detection_method="deactivate", coordinator_bind_address=ADDRESS)
 
 COMPILE, UPLOAD, EXECUTE, DOWNLOAD, FREE, FORGET = range(1, 7)
 TYPES = {1: np.bool_, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 6: np.uint8, 7: np.uint16, 8: np.uint32, 9: np.uint64,
@@ -78,12 +87,13 @@ class Program:
         build, self.text = options.executable_build_options, text
         self.replicas = n = build.num_replicas
         options.compile_portable_executable = False
-        options.device_assignment = xc.DeviceAssignment.create(np.arange(n, dtype=np.int32).reshape(n, 1))
-        self.devices = jax.devices()[:n]
-        self.executable = self.devices[0].client.compile_and_load(text, xc.DeviceList(tuple(self.devices)), options)
+        everywhere = jax.devices()[:n] if n > 1 else jax.local_devices()[:1]
+        options.device_assignment = xc.DeviceAssignment.create(np.array([d.id for d in everywhere], dtype=np.int32).reshape(n, 1))
+        self.devices = [d for d in everywhere if d.process_index == RANK]
+        self.executable = self.devices[0].client.compile_and_load(text, xc.DeviceList(tuple(everywhere)), options)
         head = text[text.index("@main(") : text.index(") ->", text.index("@main("))]
         self.aliased = ["tf.aliasing_output" in argument for argument in head.split("%")[1:]]
-        self.everywhere = NamedSharding(Mesh(np.array(self.devices), ("replica",)), PartitionSpec())
+        self.everywhere = NamedSharding(Mesh(np.array(everywhere), ("replica",)), PartitionSpec())
 
     def run(self, arguments, keep):
         """Runs on lists of arguments, one for each device, and returns such lists. XLA overwrites what an output may replace: what the
@@ -122,7 +132,7 @@ class Server:
             raise Failure(CODES["UNIMPLEMENTED"], f"buffers of PJRT's type {kind}")
         self.faults.check("upload", "", 0)
         array = np.frombuffer(data, TYPES[kind], offset=8 * (4 + rank)).reshape(shape)
-        self.buffers[serial] = jax.device_put(array, jax.devices()[device])
+        self.buffers[serial] = jax.device_put(array, jax.local_devices()[device])
 
     def execute(self, data):
         serial, devices, inputs, outputs, kept = self.numbers(data, 5)
@@ -163,7 +173,7 @@ def read(channel, size):
     while at:
         n = channel.recv_into(at)
         if n == 0:
-            sys.exit(0)
+            os._exit(0)  # without waiting for the processes of others
         at = at[n:]
     return bytes(data)
 

@@ -33,7 +33,7 @@ bool forward_wanted(void) { return setting("CAGE_RECORD_PYTHON") != NULL; }
 
 bool forward_computes(void) { return !setting("CAGE_RECORD_COMPILE_ONLY"); }
 
-PJRT_Error* forward_start(void) {
+PJRT_Error* forward_start(const char* address, int rank, int size) {
 	if (child >= 0) return NULL;
 	const char *python = setting("CAGE_RECORD_PYTHON"), *script = setting("CAGE_RECORD_SCRIPT");
 	if (!script) return fail(PJRT_Error_Code_FAILED_PRECONDITION, "CAGE_RECORD_SCRIPT is not set: it names execute.py");
@@ -46,7 +46,10 @@ PJRT_Error* forward_start(void) {
 	posix_spawn_file_actions_adddup2(&actions, ends[1], 0);
 	posix_spawn_file_actions_adddup2(&actions, errors, 1);
 	posix_spawn_file_actions_adddup2(&actions, errors, 2);
-	char* const arguments[] = {(char*)python, (char*)script, NULL};
+	char numbers[2][16];
+	snprintf(numbers[0], sizeof numbers[0], "%d", rank);
+	snprintf(numbers[1], sizeof numbers[1], "%d", size);
+	char* const arguments[] = {(char*)python, (char*)script, size > 1 ? (char*)address : NULL, numbers[0], numbers[1], NULL};
 	int failed = posix_spawn(&child, python, &actions, NULL, arguments, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	close(ends[1]);
@@ -142,8 +145,8 @@ PJRT_Error* forward_compile(Program* program, const PJRT_Client_Compile_Args* ar
 	return NULL;
 }
 
-PJRT_Error* forward_upload(const Buffer* buffer, const void* data, size_t size) {
-	uint64_t head[4 + MAX_RANK] = {buffer->serial, buffer->device, buffer->shape.type, buffer->shape.rank};
+PJRT_Error* forward_upload(const Buffer* buffer, int device, const void* data, size_t size) {
+	uint64_t head[4 + MAX_RANK] = {buffer->serial, device, buffer->shape.type, buffer->shape.rank};
 	for (size_t i = 0; i < buffer->shape.rank; i++) head[4 + i] = buffer->shape.dims[i];
 	size_t length = (4 + buffer->shape.rank) * sizeof *head;
 	bool sent = child >= 0 && put_head(UPLOAD, length + size) && put(head, length) && put(data, size);

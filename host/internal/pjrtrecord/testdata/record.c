@@ -5,6 +5,7 @@
 // CAGE_RECORD_PYTHON and CAGE_RECORD_SCRIPT, a Python and execute.py, another process
 // compiles and executes all programs, and with CAGE_RECORD_COMPILE_ONLY it compiles them only.
 // CAGE_RECORD_MEMORY is the number of bytes that the devices pretend to have.
+// With clients of several processes, each has CAGE_RECORD_DEVICES, and meet.c says how they meet.
 // CAGE_RECORD_FAULT makes something fail: fault.c says what.
 
 #include <pthread.h>
@@ -18,12 +19,16 @@
 static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
 
 static char places[MAX_DEVICES]; // their addresses are the devices
-static PJRT_Device* devices[MAX_DEVICES];
+static PJRT_Device* devices[MAX_DEVICES]; // of all processes
+static Meeting meeting;			 // of these
 static int num_devices, num_clients, num_programs, num_buffers;
 static bool forwarding; // whether another process compiles
 static bool computing;	// whether it executes, too
 
 static int device_number(PJRT_Device* device) { return (int)((char*)device - places); }
+
+// own_number is the number among the devices of this process.
+static int own_number(PJRT_Device* device) { return device_number(device) - meeting.first; }
 
 // open_file returns NULL where nothing is to be written.
 static FILE* open_file(const char* name, const char* mode) {
@@ -45,13 +50,16 @@ static PJRT_Error* succeed(void* args) { return NULL; }
 static PJRT_Error* create_client(PJRT_Client_Create_Args* args) {
 	const char* count = getenv("CAGE_RECORD_DEVICES");
 	num_devices = count ? atoi(count) : 1;
-	for (int i = 0; i < num_devices; i++) devices[i] = (PJRT_Device*)&places[i];
+	PJRT_Error* error = meet(args, num_devices, &meeting);
+	if (!error && meeting.all > MAX_DEVICES) error = fail(PJRT_Error_Code_INVALID_ARGUMENT, "%d devices", meeting.all);
+	if (error) return error;
+	for (int i = 0; i < meeting.all; i++) devices[i] = (PJRT_Device*)&places[i];
 	args->client = (PJRT_Client*)places;
 	pthread_mutex_lock(&busy);
 	forwarding = forward_wanted();
 	computing = forwarding && forward_computes();
-	PJRT_Error* error = injected("client", "");
-	if (!error && forwarding) error = forward_start();
+	error = injected("client", "");
+	if (!error && forwarding) error = forward_start(meeting.address, meeting.rank, meeting.size);
 	num_clients += !error;
 	pthread_mutex_unlock(&busy);
 	return error;
@@ -64,24 +72,30 @@ static PJRT_Error* destroy_client(PJRT_Client_Destroy_Args* args) {
 	return NULL;
 }
 
+static PJRT_Error* all_devices(PJRT_Client_Devices_Args* args) {
+	args->devices = devices;
+	args->num_devices = meeting.all;
+	return NULL;
+}
+
 static PJRT_Error* addressable_devices(PJRT_Client_AddressableDevices_Args* args) {
-	args->addressable_devices = devices;
+	args->addressable_devices = devices + meeting.first;
 	args->num_addressable_devices = num_devices;
 	return NULL;
 }
 
 static PJRT_Error* is_addressable(PJRT_Device_IsAddressable_Args* args) {
-	args->is_addressable = true;
+	args->is_addressable = own_number(args->device) >= 0 && own_number(args->device) < num_devices;
 	return NULL;
 }
 
 static PJRT_Error* hardware_id(PJRT_Device_LocalHardwareId_Args* args) {
-	args->local_hardware_id = device_number(args->device);
+	args->local_hardware_id = own_number(args->device);
 	return NULL;
 }
 
 static PJRT_Error* assign_devices(PJRT_Client_DefaultDeviceAssignment_Args* args) {
-	for (size_t i = 0; i < args->default_assignment_size; i++) args->default_assignment[i] = i;
+	for (size_t i = 0; i < args->default_assignment_size; i++) args->default_assignment[i] = i; // those of all processes
 	return NULL;
 }
 
@@ -166,7 +180,7 @@ static PJRT_Error* upload(PJRT_Client_BufferFromHostBuffer_Args* args) {
 		fprintf(log, "upload %d@%d\n", buffer->serial, buffer->device);
 		fclose(log);
 	}
-	PJRT_Error* error = computing ? forward_upload(buffer, args->data, size_of(&shape)) : NULL;
+	PJRT_Error* error = computing ? forward_upload(buffer, own_number(args->device), args->data, size_of(&shape)) : NULL;
 	pthread_mutex_unlock(&busy);
 	args->buffer = (PJRT_Buffer*)buffer;
 	if (error) free(buffer);
@@ -203,7 +217,7 @@ static PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
 	Buffer** results = malloc(count * sizeof *results);
 	pthread_mutex_lock(&busy);
 	for (size_t i = 0; i < count; i++) {
-		int device = args->execute_device ? device_number(args->execute_device) : (int)(i / program->outputs);
+		int device = args->execute_device ? device_number(args->execute_device) : meeting.first + (int)(i / program->outputs);
 		results[i] = new_buffer(device, program->shapes[i % program->outputs]);
 	}
 	log_run(program, args, results);
@@ -276,6 +290,7 @@ const PJRT_Api* GetPjrtApi(void) {
 	api.PJRT_Event_Destroy = destroy_event;
 	api.PJRT_Client_Create = create_client;
 	api.PJRT_Client_Destroy = destroy_client;
+	api.PJRT_Client_Devices = all_devices;
 	api.PJRT_Client_AddressableDevices = addressable_devices;
 	api.PJRT_Client_DefaultDeviceAssignment = assign_devices;
 	api.PJRT_Client_Compile = compile;

@@ -47,6 +47,15 @@ struct PJRT_Error {
 // fail makes an error with a message, as printf does.
 PJRT_Error* fail(PJRT_Error_Code code, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
+// meet asks the callbacks of the client's options about the other processes, of which there are size: it returns the number of the first
+// device of this one, and of all devices, and where the process of XLA that belongs to the first process listens.
+typedef struct {
+	int rank, size, first, all;
+	char address[64];
+} Meeting;
+
+PJRT_Error* meet(const PJRT_Client_Create_Args* args, int devices, Meeting* meeting);
+
 // injected returns the error that the environment asks for at an event, or NULL. Its
 // caller sees to it that there is one call at a time.
 PJRT_Error* injected(const char* event, const char* program);
@@ -66,15 +75,16 @@ bool forward_wanted(void);
 // forward_computes says whether that process executes programs, or only compiles them.
 bool forward_computes(void);
 
-// forward_start starts the process, unless it runs already.
-PJRT_Error* forward_start(void);
+// forward_start starts the process, unless it runs already. With an address, it computes with those of the other processes, of which
+// the first listens there.
+PJRT_Error* forward_start(const char* address, int rank, int size);
 
 // forward_stop ends the process, unless CAGE_RECORD_LINGER says that it may be wanted
 // again: it takes a second to start.
 void forward_stop(void);
 
 PJRT_Error* forward_compile(Program* program, const PJRT_Client_Compile_Args* args);
-PJRT_Error* forward_upload(const Buffer* buffer, const void* data, size_t size);
+PJRT_Error* forward_upload(const Buffer* buffer, int device, const void* data, size_t size); // to a device of this process
 PJRT_Error* forward_download(const Buffer* buffer, void* data, size_t size);
 
 // forward_execute runs a program, whose results become the buffers of results, those of

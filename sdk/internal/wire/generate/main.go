@@ -3,7 +3,8 @@
 // that go.mod pins, so that a machine with nothing but Go produces the same bytes as every
 // other.
 //
-// It runs in the directory of package wire, by go generate.
+// It runs in the directory of package wire, by go generate. With names of other .proto files, in the directory in which it
+// runs, it writes only the Go code of these.
 package main
 
 import (
@@ -38,15 +39,20 @@ var generators = []string{"protoc-gen-go", "protoc-gen-go-grpc"}
 
 func main() {
 	log.SetFlags(0)
-	if err := writeOperations(); err != nil {
+	others := len(os.Args) > 1
+	if others {
+		files = os.Args[1:]
+	} else if err := writeOperations(); err != nil {
 		log.Fatalf("generate: %v", err)
 	}
 	compiled, err := compile()
 	if err != nil {
 		log.Fatalf("generate: %v", err)
 	}
-	if err := writeDescriptors(compiled); err != nil {
-		log.Fatalf("generate: %v", err)
+	if !others {
+		if err := writeDescriptors(compiled); err != nil {
+			log.Fatalf("generate: %v", err)
+		}
 	}
 	request, err := toRequest(compiled)
 	if err != nil {

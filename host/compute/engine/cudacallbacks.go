@@ -1,0 +1,54 @@
+//go:build cuda
+
+package engine
+
+// #include <stdint.h>
+// #include <stddef.h>
+import "C"
+
+import (
+	"fmt"
+	"runtime/cgo"
+	"time"
+	"unsafe"
+)
+
+// Codes of PJRT's errors.
+const (
+	deadlineExceeded = 4
+	notFound         = 5
+	unavailable      = 14
+)
+
+// cageGet gives a client of PJRT the value of a key, which the client frees. It waits for it that long.
+//
+//export cageGet
+func cageGet(processes C.uintptr_t, key *C.char, keySize C.size_t, milliseconds C.int64_t, value **C.char, valueSize *C.size_t, message **C.char) C.int {
+	name := C.GoStringN(key, C.int(keySize))
+	got, found, err := cgo.Handle(processes).Value().(Processes).Get(name, time.Duration(milliseconds)*time.Millisecond)
+	switch {
+	case err != nil:
+		*message = C.CString(err.Error())
+		return unavailable
+	case !found && milliseconds == 0:
+		*message = C.CString(fmt.Sprintf("there is no key %q", name))
+		return notFound
+	case !found:
+		*message = C.CString(fmt.Sprintf("no process has set the key %q within %d ms", name, int64(milliseconds)))
+		return deadlineExceeded
+	}
+	*value, *valueSize = (*C.char)(C.CBytes(got)), C.size_t(len(got))
+	return 0
+}
+
+// cagePut sets the value of a key for a client of PJRT.
+//
+//export cagePut
+func cagePut(processes C.uintptr_t, key *C.char, keySize C.size_t, value *C.char, valueSize C.size_t, message **C.char) C.int {
+	err := cgo.Handle(processes).Value().(Processes).Put(C.GoStringN(key, C.int(keySize)), C.GoBytes(unsafe.Pointer(value), C.int(valueSize)))
+	if err != nil {
+		*message = C.CString(err.Error())
+		return unavailable
+	}
+	return 0
+}

@@ -1,0 +1,261 @@
+//go:build cuda
+
+package engine
+
+/*
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Functions of callbacks.go. They return a code of PJRT's errors, 0 for none, and a message that the caller frees.
+extern int cageGet(uintptr_t processes, char* key, size_t key_size, int64_t milliseconds, char** value, size_t* value_size, char** message);
+extern int cagePut(uintptr_t processes, char* key, size_t key_size, char* value, size_t value_size, char** message);
+
+// The arguments of PJRT_Client_Create and of the callbacks that it takes; PJRT's C interface adds fields at the end only.
+typedef void* (*make_error)(int code, const char* message, size_t size);
+
+typedef struct {
+	size_t size;
+	void* extensions;
+	char* key;
+	size_t key_size;
+	int milliseconds;
+	make_error* error;
+	void* processes;
+	char* value;
+	size_t value_size;
+	void (*delete_value)(char*);
+} get_arguments;
+
+typedef struct {
+	size_t size;
+	void* extensions;
+	char* key;
+	size_t key_size;
+	make_error* error;
+	void* processes;
+	char* value;
+	size_t value_size;
+	void (*delete_value)(char*);
+} try_arguments;
+
+typedef struct {
+	size_t size;
+	void* extensions;
+	char* key;
+	size_t key_size;
+	char* value;
+	size_t value_size;
+	make_error* error;
+	void* processes;
+} put_arguments;
+
+typedef struct {
+	size_t size;
+	void* extensions;
+	const void* options;
+	size_t num_options;
+	void *get, *get_processes, *put, *put_processes;
+	void* client;
+	void *try, *try_processes;
+} create_arguments;
+
+static void* as_error(make_error* error, int code, char* message) {
+	if (!code) return NULL;
+	void* made = (*error)(code, message, strlen(message));
+	free(message);
+	return made;
+}
+
+static void delete_value(char* value) { free(value); }
+
+static void* get(get_arguments* a) {
+	char* message = NULL;
+	a->delete_value = delete_value;
+	int code = cageGet((uintptr_t)a->processes, a->key, a->key_size, a->milliseconds > 0 ? a->milliseconds : 1, &a->value, &a->value_size, &message);
+	return as_error(a->error, code, message);
+}
+
+static void* try_get(try_arguments* a) {
+	char* message = NULL;
+	a->delete_value = delete_value;
+	int code = cageGet((uintptr_t)a->processes, a->key, a->key_size, 0, &a->value, &a->value_size, &message);
+	return as_error(a->error, code, message);
+}
+
+static void* put(put_arguments* a) {
+	char* message = NULL;
+	int code = cagePut((uintptr_t)a->processes, a->key, a->key_size, a->value, a->value_size, &message);
+	return as_error(a->error, code, message);
+}
+
+// What create, which takes the place of PJRT_Client_Create, adds to its arguments. One client is made at a time.
+static void* (*original)(create_arguments*);
+static uintptr_t processes;
+
+static void* create(create_arguments* a) {
+	a->get = get;
+	a->put = put;
+	if (a->size >= sizeof *a) a->try = try_get;
+	a->get_processes = a->put_processes = (void*)processes;
+	if (a->size >= sizeof *a) a->try_processes = (void*)processes;
+	return original(a);
+}
+
+// interpose puts create in the place of a function in a table.
+static void interpose(void* table, size_t offset, uintptr_t of) {
+	void** function = (void**)((char*)table + offset);
+	original = (void* (*)(create_arguments*))*function;
+	processes = of;
+	*function = create;
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime/cgo"
+	"sync"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/go-xla/compute/xla"
+	"github.com/gomlx/go-xla/pjrt"
+)
+
+// XLA's client for GPUs takes the number of its process, how many there are, and three functions by which clients exchange where they can be
+// reached. go-xla v0.4.13 passes on the numbers, and no functions. So this calls PJRT_Client_Create through a copy of the plugin's table of
+// functions, in which that call adds them. docs/upstream says what go-xla would need instead.
+
+// openXLA makes XLA's client on a plugin that is loaded, alone or beside those of other processes.
+func openXLA(plugin string, opts Options) (compute.Backend, error) {
+	config := plugin + "," + clientOptions(opts)
+	p := opts.Processes
+	if p == nil {
+		return xla.New(config)
+	}
+	loaded, err := pjrt.GetPlugin(plugin)
+	if err != nil {
+		return nil, err
+	}
+	n := opts.Count / p.Size()
+	options := pjrt.NamedValuesMap{"node_id": int64(p.Rank()), "num_nodes": int64(p.Size())}
+	if seen := seenGPUs(plugin); seen > 0 {
+		if own := ownGPUs(seen, p.Local(), n); own != nil {
+			options["visible_devices"] = own
+		}
+	}
+	var backend *xla.Backend
+	err = beside(loaded, p, func() (err error) {
+		backend, err = xla.NewWithOptions(config, options)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := spread(backend, opts.Count, n); err != nil {
+		backend.Finalize()
+		return nil, err
+	}
+	return backend, nil
+}
+
+// seenGPUs is the number of GPUs that the driver shows to this process, 0 if that is not known.
+func seenGPUs(plugin string) int {
+	if releaseOf(plugin) == 0 {
+		return 0
+	}
+	return askDriver().Devices
+}
+
+// interposing sees to it that one client is made at a time.
+var interposing sync.Mutex
+
+// beside calls a function that makes a client, which gets the callbacks of processes.
+func beside(plugin *pjrt.Plugin, p Processes, create func() error) error {
+	interposing.Lock()
+	defer interposing.Unlock()
+	api, err := hiddenField(plugin, "api", reflect.Pointer)
+	if err != nil {
+		return hiddenLack(err)
+	}
+	table := api.Type().Elem()
+	slot, ok := table.FieldByName("PJRT_Client_Create")
+	size := api.Elem().FieldByName("struct_size")
+	if !ok || !size.IsValid() || uint64(slot.Offset) >= size.Uint() {
+		return hiddenLack(errors.New("the table of PJRT's functions has no PJRT_Client_Create"))
+	}
+	before := api.UnsafePointer()
+	changed := C.malloc(C.size_t(max(size.Uint(), uint64(table.Size()))))
+	defer C.free(changed)
+	C.memcpy(changed, before, C.size_t(size.Uint()))
+	C.interpose(changed, C.size_t(slot.Offset), C.uintptr_t(cgo.NewHandle(p))) // the client may ask as long as it lives
+	api.Set(reflect.NewAt(table, changed))
+	defer api.Set(reflect.NewAt(table, before))
+	return create()
+}
+
+// spread has go-xla count the devices of all processes. It compiles for as many as it counts, and counts only those that belong to this
+// process. These are the first of its list, so that they keep their numbers, by which data is uploaded to them.
+func spread(backend *xla.Backend, count, own int) error {
+	held, errClient := hiddenField(backend, "client", reflect.Pointer)
+	number, errNumber := hiddenField(backend, "numDevices", reflect.Int)
+	if err := errors.Join(errClient, errNumber, localLack()); err != nil {
+		return hiddenLack(err)
+	}
+	client := held.Interface().(*pjrt.Client)
+	devices, err := hiddenField(client, "addressableDevices", reflect.Slice)
+	if err != nil {
+		return hiddenLack(err)
+	}
+	local := client.AddressableDevices()
+	if len(local) != own {
+		return fmt.Errorf("%d replicas are %d for each process, and this one has %d GPU(s), as far as CUDA_VISIBLE_DEVICES lets it see them", count, own, len(local))
+	}
+	all, err := client.AllDevices()
+	if err != nil {
+		return err
+	}
+	if len(all) != count {
+		return fmt.Errorf("the processes have %d GPUs together, want %d", len(all), count)
+	}
+	list := append([]*pjrt.Device{}, local...)
+	for _, d := range all {
+		mine, err := d.IsAddressable()
+		if err != nil {
+			return err
+		}
+		if !mine {
+			list = append(list, d)
+		}
+	}
+	devices.Set(reflect.ValueOf(list))
+	number.SetInt(int64(count))
+	return nil
+}
+
+// runLocally has go-xla run an executable on the devices of this process, and take and give the buffers of these. It would do so for
+// all devices that the executable was compiled for.
+func runLocally(e compute.Executable, own int) error {
+	devices, errDevices := hiddenField(e, "numDevices", reflect.Int)
+	exec, errExec := hiddenField(e, "exec", reflect.Pointer)
+	if err := errors.Join(errDevices, errExec); err != nil {
+		return hiddenLack(err)
+	}
+	replicas, err := hiddenField(exec.Interface(), "numReplicas", reflect.Int)
+	if err != nil {
+		return hiddenLack(err)
+	}
+	devices.SetInt(int64(own))
+	replicas.SetInt(int64(own))
+	return nil
+}
+
+// localLack looks for the fields that runLocally needs, before anything is compiled.
+func localLack() error {
+	_, errDevices := hiddenField(&xla.Executable{}, "numDevices", reflect.Int)
+	_, errExec := hiddenField(&xla.Executable{}, "exec", reflect.Pointer)
+	_, errReplicas := hiddenField(&pjrt.LoadedExecutable{}, "numReplicas", reflect.Int)
+	return errors.Join(errDevices, errExec, errReplicas)
+}

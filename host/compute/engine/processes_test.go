@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/host/compute/device"
+)
+
+func TestOwnGPUs(t *testing.T) {
+	for _, c := range []struct {
+		seen, local, n int
+		want           []int64
+	}{
+		{1, 0, 1, nil},
+		{1, 3, 1, nil}, // a launcher has given it its own
+		{8, 0, 8, nil},
+		{8, 0, 4, []int64{0, 1, 2, 3}},
+		{8, 1, 4, []int64{4, 5, 6, 7}},
+		{8, -1, 2, []int64{0, 1}},
+		{4, 2, 2, nil}, // too few: said when the device is opened
+	} {
+		if got := ownGPUs(c.seen, c.local, c.n); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: got %v", c, got)
+		}
+	}
+}
+
+// others are processes of which nothing but numbers is asked.
+type others struct {
+	Processes
+	rank, size int
+	gone       chan struct{}
+	votes      []int64
+}
+
+func (o others) Rank() int             { return o.rank }
+func (o others) Size() int             { return o.size }
+func (o others) Gone() <-chan struct{} { return o.gone }
+func (o others) Err() error            { return errors.New("process 1 is gone") }
+func (o others) Agree(string, int64) ([]int64, error) {
+	return o.votes, nil
+}
+
+func TestProcesses(t *testing.T) {
+	if _, err := Open(device.CUDA, Options{Count: 3, Processes: others{size: 2}}); err == nil || !strings.Contains(err.Error(), "3 replicas do not divide into 2 processes") {
+		t.Errorf("got error %v", err)
+	}
+	o := others{rank: 1, size: 2, gone: make(chan struct{})}
+	d := &Device{kind: device.CUDA, options: Options{Count: 4, Processes: o}}
+	if first, n := d.mine(); first != 2 || n != 2 {
+		t.Errorf("the second of two processes has %d replicas from %d on", n, first)
+	}
+	never := make(chan struct{})
+	defer close(never)
+	time.AfterFunc(10*time.Millisecond, func() { close(o.gone) })
+	err := d.within(func() error { <-never; return nil })
+	if lost, ok := errors.AsType[*LostError](err); !ok || lost.Error() != "process 1 is gone" || !d.gone() {
+		t.Errorf("an execution that waits for a lost process ends with %v", err)
+	}
+	cause := errors.New("connection reset")
+	if err := d.lost(cause); !errors.Is(err, cause) || err.Error() != "process 1 is gone" {
+		t.Errorf("an execution that fails because of it ends with %v", err)
+	}
+	kernel := errors.New("process 1 has failed: an illegal address")
+	if text := stepError("s", Running, &LostError{Err: kernel}).Error(); text != `step "s": running: process 1 has failed: an illegal address` {
+		t.Errorf("the error of a step that waits for it is %s", text)
+	}
+	if err := d.checkOpen(); err == nil || err.Error() != "process 1 is gone" {
+		t.Errorf("what follows ends with %v", err)
+	}
+}
+
+// TestAgree: what one process refuses no process does.
+func TestAgree(t *testing.T) {
+	for _, c := range []struct {
+		own   bool
+		votes []int64
+		want  Choice
+	}{
+		{true, []int64{1, 1}, Choice{Fused: true}},
+		{true, []int64{1, 0}, Choice{Reason: "process 1 has refused it or found it slower"}},
+		{false, []int64{0, 1}, Choice{}},
+	} {
+		d := &Device{options: Options{Processes: others{votes: c.votes}}}
+		got := Choice{Fused: c.own}
+		d.agree(&got)
+		if got != c.want {
+			t.Errorf("%+v: got %+v", c, got)
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package processes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/internal/effort"
+)
+
+// partVariable makes the test binary a process of a group that sleeps.
+const partVariable = "CAGE_TEST_PROCESSES"
+
+func TestMain(m *testing.M) {
+	if source := os.Getenv(partVariable); source != "" {
+		place, err := Find(source, os.Getenv)
+		if err == nil {
+			_, err = Join(context.Background(), place)
+		}
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		time.Sleep(time.Minute)
+	}
+	os.Exit(m.Run())
+}
+
+// address is one at which nothing listens.
+func address(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// join makes groups of all processes with these numbers, in this process.
+func join(t *testing.T, size int, ranks ...int) []*Group {
+	t.Helper()
+	at := address(t)
+	groups := make([]*Group, len(ranks))
+	var wait sync.WaitGroup
+	for i, rank := range ranks {
+		wait.Go(func() {
+			g, err := Join(t.Context(), Place{rank, size, at, -1})
+			if err != nil {
+				t.Error(err)
+			}
+			groups[i] = g
+		})
+	}
+	wait.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return groups
+}
+
+func TestValues(t *testing.T) {
+	groups := join(t, 3, 0, 1, 2)
+	for i, g := range groups {
+		key := fmt.Sprint("from ", i)
+		for j, other := range groups {
+			if _, found, err := other.Get(key, 0); found || err != nil {
+				t.Errorf("process %d finds %q before it is there: %v", j, key, err)
+			}
+			if _, found, err := other.Get(key, time.Millisecond); found || err != nil {
+				t.Errorf("process %d waited for %q: %t, %v", j, key, found, err)
+			}
+		}
+		var wait sync.WaitGroup
+		for j, other := range groups {
+			wait.Go(func() {
+				if value, found, err := other.Get(key, time.Minute); string(value) != "x\x00y" || !found || err != nil {
+					t.Errorf("process %d gets %q, %t, %v", j, value, found, err)
+				}
+			})
+		}
+		if err := g.Put(key, []byte("x\x00y")); err != nil {
+			t.Error(err)
+		}
+		wait.Wait()
+	}
+	for round := range 3 { // a name is free again
+		var wait sync.WaitGroup
+		for i, g := range groups {
+			wait.Go(func() {
+				if values, err := g.Agree("name", int64(10*i+round)); err != nil || !slices.Equal(values, []int64{int64(round), int64(10 + round), int64(20 + round)}) {
+					t.Errorf("process %d: %v, %v", i, values, err)
+				}
+			})
+		}
+		wait.Wait()
+	}
+	if n := len(groups[0].store.ballots); n != 0 {
+		t.Errorf("%d votes are kept", n)
+	}
+	var wait sync.WaitGroup
+	for _, g := range groups {
+		wait.Go(func() { g.Leave(nil) })
+	}
+	wait.Wait()
+	for i, g := range groups {
+		if err := g.Err(); err != nil {
+			t.Errorf("process %d: %v, after all have left", i, err)
+		}
+	}
+}
+
+// TestFailure: what one process fails of, the others say.
+func TestFailure(t *testing.T) {
+	for _, failing := range []int{0, 1} {
+		groups := join(t, 3, 0, 1, 2)
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := groups[2].Agree("never", 0)
+			waiting <- err
+		}()
+		groups[failing].Leave(errors.New("no room\nand more"))
+		for i, g := range groups {
+			if i == failing {
+				continue
+			}
+			<-g.Gone()
+			if err := g.Err(); !strings.Contains(err.Error(), fmt.Sprintf("process %d of 3 (on ", failing)) || !strings.HasSuffix(err.Error(), "has failed: no room") {
+				t.Errorf("process %d says %v", i, err)
+			}
+			g.Leave(g.Err())
+		}
+		if err := <-waiting; err == nil || !strings.HasSuffix(err.Error(), "has failed: no room") {
+			t.Errorf("a vote ends with %v", err)
+		}
+	}
+}
+
+// TestKilled: the end of a process is known to the others at once.
+func TestKilled(t *testing.T) { lose(t, syscall.SIGKILL, 5*time.Second) }
+
+// TestSilent: so is, a little later, one that says nothing any more, as on a machine that has lost its power.
+func TestSilent(t *testing.T) {
+	effort.Long(t, "waits for an answer that never comes")
+	lose(t, syscall.SIGSTOP, 2*silence+reply+10*time.Second)
+}
+
+// lose sends one of two processes a signal, and expects that the other notices the loss.
+func lose(t *testing.T, signal syscall.Signal, within time.Duration) {
+	for killed := range 2 {
+		t.Run(fmt.Sprint(killed), func(t *testing.T) {
+			t.Parallel()
+			at := address(t)
+			other := exec.Command(os.Args[0])
+			other.Env = append(os.Environ(), fmt.Sprintf("%s=%d/2@%s", partVariable, killed, at))
+			if err := other.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				other.Process.Kill()
+				other.Wait()
+			}()
+			g, err := Join(t.Context(), Place{1 - killed, 2, at, -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if err := other.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-g.Gone():
+			case <-time.After(within):
+				t.Fatal("nothing was noticed")
+			}
+			t.Logf("noticed after %v: %v", time.Since(began), g.Err())
+			if want := fmt.Sprintf("process %d of 2", killed); !strings.Contains(g.Err().Error(), want) || !strings.Contains(g.Err().Error(), "is gone") {
+				t.Errorf("the error is %v, want %q in it", g.Err(), want)
+			}
+			if _, err := g.Agree("x", 0); err == nil || !strings.Contains(err.Error(), "is gone") {
+				t.Errorf("a vote after it: %v", err)
+			}
+			g.Leave(g.Err())
+		})
+	}
+}
+
+func TestJoinRefuses(t *testing.T) {
+	at := address(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := Join(ctx, Place{0, 3, at, -1})
+		first <- err
+	}()
+	for want, place := range map[string]Place{"it counts 2 processes, and process 0 counts 3": {1, 2, at, -1}} {
+		if _, err := Join(t.Context(), place); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", place, err, want)
+		}
+	}
+	one := make(chan error, 1)
+	go func() {
+		_, err := Join(t.Context(), Place{1, 3, at, -1})
+		one <- err
+	}()
+	time.Sleep(500 * time.Millisecond)
+	if _, err := Join(t.Context(), Place{1, 3, at, -1}); err == nil || !strings.Contains(err.Error(), "process 1 is there already") {
+		t.Errorf("twice the same: %v", err)
+	}
+	cancel()
+	if err := <-first; err == nil || !strings.Contains(err.Error(), "with the numbers [2] have not come") {
+		t.Errorf("process 0 waited in vain: %v", err)
+	}
+	if err := <-one; err == nil || !strings.Contains(err.Error(), "waits no longer for the processes [2]") {
+		t.Errorf("process 1 waited in vain: %v", err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := Join(ctx, Place{1, 2, at, -1}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("nobody listens: %v", err)
+	}
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := Join(t.Context(), Place{0, 2, at, -1}); err == nil || !strings.Contains(err.Error(), "cannot listen at "+at) {
+		t.Errorf("a port that is taken: %v", err)
+	}
+}

@@ -1,0 +1,156 @@
+package processes
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A Place is what a process knows of its part before it has met the others.
+type Place struct {
+	Rank, Size int    // its number, from 0 on, and how many there are
+	Address    string // host and port at which process 0 listens
+	// Local is its number among the processes on its machine, -1 if that is not known.
+	Local int
+}
+
+// Sources names what [Find] reads, for help and errors.
+const Sources = `slurm, torchrun, kubernetes, or RANK/SIZE@HOST:PORT`
+
+// portOf is where process 0 listens if nothing says it: the port that torchrun has by default.
+const defaultPort = "29500"
+
+var explicit = regexp.MustCompile(`^(\d+)/(\d+)@(.+)$`)
+
+// Find returns the place of this process as a launcher has left it in the environment, or as the source itself says it.
+func Find(source string, getenv func(string) string) (Place, error) {
+	e := environment{source: source, get: getenv}
+	var p Place
+	switch at := explicit.FindStringSubmatch(source); {
+	case at != nil:
+		p = Place{Rank: e.number("RANK", at[1]), Size: e.number("SIZE", at[2]), Address: at[3], Local: -1}
+	case source == "slurm":
+		p = e.slurm()
+	case source == "torchrun":
+		port := e.number("MASTER_PORT", e.need("MASTER_PORT"))
+		if strings.EqualFold(getenv("TORCHELASTIC_USE_AGENT_STORE"), "true") {
+			port++ // torchrun listens at MASTER_PORT itself
+		}
+		p = Place{
+			Rank: e.number("RANK", e.need("RANK")), Size: e.number("WORLD_SIZE", e.need("WORLD_SIZE")),
+			Address: net.JoinHostPort(e.need("MASTER_ADDR"), strconv.Itoa(port)), Local: e.local("LOCAL_RANK"),
+		}
+	case source == "kubernetes":
+		port := getenv("MASTER_PORT")
+		if port == "" {
+			port = defaultPort
+		}
+		p = Place{
+			Rank: e.number("JOB_COMPLETION_INDEX", e.need("JOB_COMPLETION_INDEX")), Size: e.number("WORLD_SIZE", e.need("WORLD_SIZE")),
+			Address: net.JoinHostPort(e.need("MASTER_ADDR"), port), Local: 0, // a pod sees the GPUs that it was given
+		}
+	default:
+		return p, fmt.Errorf("processes %q: want %s", source, Sources)
+	}
+	if e.err != nil {
+		return p, e.err
+	}
+	return p, p.check(source)
+}
+
+// check refuses a place that there cannot be.
+func (p Place) check(source string) error {
+	host, port, err := net.SplitHostPort(p.Address)
+	n, wrong := strconv.Atoi(port)
+	switch {
+	case p.Size < 1:
+		return fmt.Errorf("processes %q: %d processes: want at least 1", source, p.Size)
+	case p.Rank < 0 || p.Rank >= p.Size:
+		return fmt.Errorf("processes %q: process %d of %d: they are counted from 0", source, p.Rank, p.Size)
+	case err != nil || host == "" || wrong != nil || n < 1 || n > 65535:
+		return fmt.Errorf("processes %q: process 0 is at %q: want HOST:PORT", source, p.Address)
+	}
+	return nil
+}
+
+// environment reads variables and keeps the first thing that is wrong.
+type environment struct {
+	source string
+	get    func(string) string
+	err    error
+}
+
+// need is the value of a variable that must be set.
+func (e *environment) need(name string) string {
+	value := e.get(name)
+	if value == "" && e.err == nil {
+		hint := map[string]string{
+			"slurm":      "it is set where srun starts the command",
+			"torchrun":   "torchrun sets it",
+			"kubernetes": "an indexed Job sets JOB_COMPLETION_INDEX, and its template has to set WORLD_SIZE, the number of pods, and MASTER_ADDR, the host name of the first",
+		}
+		e.err = fmt.Errorf("processes %q: %s is not set: %s", e.source, name, hint[e.source])
+	}
+	return value
+}
+
+func (e *environment) number(name, text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil && e.err == nil {
+		e.err = fmt.Errorf("processes %q: %s is %q: want a number", e.source, name, text)
+	}
+	return n
+}
+
+// local is the number among the processes of the machine.
+func (e *environment) local(name string) int {
+	if text := e.get(name); text != "" {
+		return e.number(name, text)
+	}
+	return -1
+}
+
+// slurm reads what srun sets. The first node of the step has process 0. Jobs that share a node get ports of their own, of those
+// that Linux gives to no connection by itself.
+func (e *environment) slurm() Place {
+	const first, ports = 61440, 4096
+	nodes := e.get("SLURM_STEP_NODELIST")
+	if nodes == "" {
+		nodes = e.need("SLURM_JOB_NODELIST")
+	}
+	job := e.number("SLURM_JOB_ID", e.need("SLURM_JOB_ID"))
+	if step := e.get("SLURM_STEP_ID"); step != "" {
+		job += e.number("SLURM_STEP_ID", step)
+	}
+	size := e.get("SLURM_STEP_NUM_TASKS")
+	if size == "" {
+		size = e.need("SLURM_NTASKS")
+	}
+	return Place{
+		Rank: e.number("SLURM_PROCID", e.need("SLURM_PROCID")), Size: e.number("SLURM_NTASKS", size),
+		Address: net.JoinHostPort(firstNode(nodes), strconv.Itoa(first+job%ports)), Local: e.local("SLURM_LOCALID"),
+	}
+}
+
+var ranges = regexp.MustCompile(`\[([^],-]*)[^]]*\]`)
+
+// firstNode is the first host of a list of Slurm's, such as "rack[1-2]node[007-012,020],login".
+func firstNode(list string) string {
+	depth := 0
+	for i, c := range list {
+		switch c {
+		case '[':
+			depth++
+		case ']':
+			depth--
+		case ',':
+			if depth == 0 {
+				list = list[:i]
+				return ranges.ReplaceAllString(list, "$1")
+			}
+		}
+	}
+	return ranges.ReplaceAllString(list, "$1")
+}

@@ -1,0 +1,287 @@
+package train
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/train/assembly"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/provenance"
+	"github.com/cage-qat/cage/host/train/step"
+)
+
+// Several processes, each with some of the GPUs, can train one model. All of them do the same: they read the configuration and the data, ask
+// the plugins, compile, and run each step, of which each has its part of the batch. The first process also writes the run directory; the
+// others follow it: they read there what they need, and write nothing.
+
+// Processes are those that train one model.
+type Processes interface {
+	engine.Processes
+	// Leave ends the part of this process. Without an error it waits until the others have done their work, too; with one, they end
+	// because of it. To leave twice does nothing.
+	Leave(error)
+}
+
+// ErrStoppedElsewhere is the [ErrInterrupted] of a process that stops because another one of its training was asked to.
+var ErrStoppedElsewhere = fmt.Errorf("%w, because another process was asked to stop", ErrInterrupted)
+
+// follows tells whether another process writes the run directory.
+func (r *run) follows() bool { return r.opts.Processes != nil && r.opts.Processes.Rank() > 0 }
+
+// same fails when the processes do not have the same of something that decides what they compute.
+func (r *run) same(what, text string) error {
+	p := r.opts.Processes
+	if p == nil {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(text))
+	values, err := p.Agree(what, int64(binary.LittleEndian.Uint64(sum[:])))
+	if err != nil {
+		return err
+	}
+	for rank, v := range values {
+		if v != values[0] {
+			return fmt.Errorf("processes 0 and %d do not have the same %s: all must have it to train one model", rank, what)
+		}
+	}
+	return nil
+}
+
+// sameConfiguration fails when processes have other settings or data, or when what they are asked to do differs.
+func (r *run) sameConfiguration() error {
+	if r.opts.Processes == nil {
+		return nil
+	}
+	if shard := r.cfg.Device.Shard; shard != device.ShardNone {
+		e := r.cfg.ErrorAt("device.shard", "%q with several processes: the first would have to save rows that other machines have", shard)
+		e.Hint = `train with one process on the GPUs of one machine, or with device.shard = "none"`
+		return e
+	}
+	fingerprint, err := r.cfg.Fingerprint()
+	if err != nil {
+		return err
+	}
+	return r.same("configuration (RUN.toml, overrides, data, --resume and --stop-after)", fmt.Sprintln(fingerprint, r.cfg.Train.Out, r.opts.Resume, r.opts.StopAfter))
+}
+
+// sameBuilt fails when processes have other plugins or builds, and where the processes of a plugin would compute: their results would have
+// to be sent to the others.
+func (r *run) sameBuilt() error {
+	if r.opts.Processes == nil {
+		return nil
+	}
+	if r.Computing() {
+		return errors.New("a plugin of this run computes in a process of its own (an opaque optimizer, or a quantizer that searches): such a run is trained by one process, on the GPUs of one machine")
+	}
+	var list []string
+	hashes := r.Programs.Hashes()
+	for _, name := range slices.Sorted(maps.Keys(hashes)) {
+		list = append(list, name+" "+hashes[name])
+	}
+	return errors.Join(r.same("programs of plugins", strings.Join(list, "\n")), r.same("build of cage and processor", r.Device.BuildInfo().String()))
+}
+
+// newRun stands for the step of a run that begins.
+const newRun = -1
+
+// tell tells those that follow from which checkpoint the run goes on, and which evaluation was the last.
+func (r *run) tell(step, evaluated int) error {
+	if r.wishes.told {
+		return nil
+	}
+	r.wishes.told = true
+	_, _, err := r.told(step, evaluated)
+	return err
+}
+
+// told returns what the first process tells.
+func (r *run) told(step, evaluated int) (int, int, error) {
+	p := r.opts.Processes
+	if p == nil {
+		return step, evaluated, nil
+	}
+	steps, err := p.Agree("step that the run goes on from", int64(step))
+	if err != nil {
+		return 0, 0, err
+	}
+	evaluations, err := p.Agree("step of the last evaluation", int64(evaluated))
+	if err != nil {
+		return 0, 0, err
+	}
+	return int(steps[0]), int(evaluations[0]), nil
+}
+
+// follow begins or goes on with the run as the first process says.
+func (r *run) follow() error {
+	at, evaluated, err := r.told(0, 0)
+	if err != nil {
+		return err
+	}
+	r.saving.step, r.evaluated = -1, evaluated
+	if at == newRun {
+		if r.state, err = r.newState(); err != nil {
+			return err
+		}
+		return r.loadTeacher()
+	}
+	if err := r.loadTeacher(); err != nil {
+		return err
+	}
+	made, err := provenance.Read(r.dir)
+	if err != nil {
+		return fmt.Errorf("%w: all processes need the run directory of the first", err)
+	}
+	r.identity = made.Run
+	f, err := checkpoint.Open(r.dir.Checkpoints().Join(checkpoint.FileName(at)))
+	if err != nil {
+		return fmt.Errorf("%w: all processes need the run directory of the first", err)
+	}
+	defer f.Close()
+	if err := f.Verify(); err != nil {
+		return err
+	}
+	return r.restore(f)
+}
+
+// wishes are what the processes want to do after the step that is computed: all of them stop after the same step.
+type wishes struct {
+	ctx    context.Context // ends when this process is asked to stop
+	answer chan answerOfAll
+	told   bool // the others know from which step the run goes on
+}
+
+type answerOfAll struct {
+	stop bool
+	err  error
+}
+
+// together returns the context for what the processes do together: it ends with none of them alone.
+func (r *run) together(ctx context.Context) context.Context {
+	if r.opts.Processes == nil {
+		return ctx
+	}
+	r.wishes.ctx = ctx
+	return context.WithoutCancel(ctx)
+}
+
+// ask tells the others, while step t is computed, whether this process is to stop after it.
+func (r *run) ask(t int) {
+	if r.opts.Processes == nil {
+		return
+	}
+	stop := int64(0)
+	if r.wishes.ctx.Err() != nil {
+		stop = 1
+	}
+	answer := make(chan answerOfAll, 1)
+	r.wishes.answer = answer
+	go func() {
+		values, err := r.opts.Processes.Agree(fmt.Sprint("what to do after step ", t), stop)
+		answer <- answerOfAll{slices.Contains(values, 1), err}
+	}()
+}
+
+// stops returns ErrInterrupted if all processes stop after the step that was computed.
+func (r *run) stops(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ErrInterrupted
+	}
+	if r.wishes.answer == nil {
+		return nil
+	}
+	answer := <-r.wishes.answer
+	r.wishes.answer = nil
+	switch {
+	case answer.err != nil:
+		return &engine.LostError{Err: answer.err}
+	case answer.stop && r.wishes.ctx.Err() == nil:
+		return ErrStoppedElsewhere
+	case answer.stop:
+		return ErrInterrupted
+	}
+	return nil
+}
+
+// part waits until the others have done their work, too: until then they may need the device of this process. err is how its own
+// has ended.
+func (r *run) part(err error) error {
+	if r.opts.Processes == nil || err != nil && !errors.Is(err, ErrInterrupted) {
+		return err
+	}
+	if _, lost := r.opts.Processes.Agree("end", 0); lost != nil {
+		return errors.Join(err, &engine.LostError{Err: lost})
+	}
+	return err
+}
+
+// blame is how long an error waits for word of a lost process, of which it may be a consequence.
+const blame = time.Second
+
+// leave tells the others how this process has ended, before it closes what they may need, and returns its error: the loss of another
+// process, if that is why. summary tells that it has come as far as to a summary.
+func (r *run) leave(summary bool, err error) error {
+	p := r.opts.Processes
+	switch {
+	case p == nil:
+		return err
+	case err == nil || summary && errors.Is(err, ErrInterrupted): // they have agreed to stop
+		p.Leave(nil)
+		return err
+	}
+	if lost := (*engine.LostError)(nil); !errors.As(err, &lost) {
+		select {
+		case <-p.Gone():
+			err = &engine.LostError{Err: p.Err(), Cause: err}
+		case <-time.After(blame):
+		}
+	}
+	p.Leave(err)
+	return err
+}
+
+// ending completes the error of a process that follows, which has saved nothing.
+func (r *run) ending(err error) error {
+	if lost := (*engine.LostError)(nil); !errors.As(err, &lost) {
+		return err
+	}
+	if entries, _ := checkpoint.List(r.dir.Checkpoints()); len(entries) > 0 {
+		r.saving.step = entries[len(entries)-1].Step
+	}
+	return r.lostHint(fmt.Errorf("%w\nThe newest checkpoint is %s", err, r.newest()))
+}
+
+// lostHint says how a run goes on that has lost a process.
+func (r *run) lostHint(err error) error {
+	if lost := (*engine.LostError)(nil); !errors.As(err, &lost) || r.saving.step < 0 {
+		return err
+	}
+	return fmt.Errorf("%w: --resume goes on from there; where GPUs are missing, set device.count to how many are left", err)
+}
+
+// hashesFor are the hashes of the programs that plugins give for as many GPUs as the run had before: some depend on how many sequences a GPU
+// has.
+func (r *run) hashesFor(previous *config.Config) (map[string]string, error) {
+	if assembly.ReplicaBatch(previous) == assembly.ReplicaBatch(r.cfg) {
+		return r.Programs.Hashes(), nil
+	}
+	r.log.Warn("the run goes on with another number of GPUs: sums have another order, and quantizers with statistics over all tokens of a GPU have other tokens",
+		"before", previous.Device.Count, "now", r.cfg.Device.Count)
+	programs, err := assembly.Collect(context.Background(), assembly.Request{
+		Config: r.cfg, Model: r.model, Batch: assembly.ReplicaBatch(previous), Pieces: step.Pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return programs.Hashes(), nil
+}

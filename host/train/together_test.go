@@ -1,0 +1,50 @@
+package train_test
+
+import (
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/processes"
+)
+
+// TestProcessesRefuse: processes that do not belong together end before anything is computed, and all of them say why.
+func TestProcessesRefuse(t *testing.T) {
+	one := testrun.Config(t)
+	elsewhere := testrun.Elsewhere(t, one)
+	divided := testrun.Elsewhere(t, one, `device.kind="cuda"`, "device.count=2", `device.shard="states"`)
+	for want, c := range map[string][2]*config.Config{
+		"processes 0 and 1 do not have the same configuration": {one, elsewhere}, // another run directory
+		"device.count: found 1, for 2 processes":               {one, one},
+		`device.shard: "states" with several processes`:        {divided, divided},
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := l.Addr().String()
+		l.Close()
+		var errs [2]error
+		var wait sync.WaitGroup
+		for rank := range errs {
+			wait.Go(func() {
+				group, err := processes.Join(t.Context(), processes.Place{Rank: rank, Size: 2, Address: address, Local: -1})
+				if err == nil {
+					_, err = train.Run(t.Context(), c[rank], train.Options{Finder: testrun.Finder(t), Processes: group})
+					group.Leave(err)
+				}
+				errs[rank] = err
+			})
+		}
+		wait.Wait()
+		for rank, err := range errs {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("process %d ends with %v, want %q", rank, err, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package train_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cage-qat/cage/host/internal/pjrtrecord"
+	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/plugin"
+)
+
+// part is one of the processes of a training: the cage command.
+type part struct {
+	cmd    *exec.Cmd
+	ended  chan struct{}
+	output bytes.Buffer
+}
+
+// launcher is where processes get their numbers from, and what a launcher would set in the environment of each.
+type launcher struct {
+	source      func(rank, size int, address string) string
+	environment func(rank, size int, host, port string) []string
+}
+
+var (
+	byHand = launcher{
+		func(rank, size int, address string) string { return fmt.Sprintf("%d/%d@%s", rank, size, address) },
+		func(int, int, string, string) []string { return nil },
+	}
+	byTorchrun = launcher{
+		func(int, int, string) string { return "torchrun" },
+		func(rank, size int, host, port string) []string {
+			return []string{fmt.Sprint("RANK=", rank), fmt.Sprint("WORLD_SIZE=", size), "MASTER_ADDR=" + host, "MASTER_PORT=" + port, fmt.Sprint("LOCAL_RANK=", rank)}
+		},
+	}
+	bySlurm = launcher{
+		func(int, int, string) string { return "slurm" },
+		func(rank, size int, host, _ string) []string {
+			return []string{fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_NTASKS=", size), "SLURM_JOB_NODELIST=" + host + ",other", fmt.Sprint("SLURM_JOB_ID=", os.Getpid()), fmt.Sprint("SLURM_LOCALID=", rank)}
+		},
+	}
+)
+
+// startParts starts the processes of a training. more are arguments of one of them, others what is set in its environment.
+func startParts(t *testing.T, cage string, cfg *config.Config, size int, by launcher, more, environment map[int]string) []*part {
+	t.Helper()
+	text, err := cfg.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "run.toml")
+	write(t, path, text)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parts []*part
+	for rank := range size {
+		p := &part{cmd: exec.Command(cage, "train", path, "--resume", "--processes", by.source(rank, size, address)), ended: make(chan struct{})}
+		if more[rank] != "" {
+			p.cmd.Args = append(p.cmd.Args, more[rank])
+		}
+		p.cmd.Env = append(os.Environ(), plugin.PathVariable+"="+testrun.Finder(t).Dirs[0], pjrtrecord.DevicesVariable+"="+fmt.Sprint(cfg.Device.Count/size), pjrtrecord.DirectoryVariable+"=")
+		p.cmd.Env = append(p.cmd.Env, by.environment(rank, size, host, port)...)
+		if environment[rank] != "" {
+			p.cmd.Env = append(p.cmd.Env, environment[rank])
+		}
+		p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+		if err := p.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			p.cmd.Wait()
+			close(p.ended)
+		}()
+		t.Cleanup(func() {
+			p.cmd.Process.Kill()
+			<-p.ended
+		})
+		parts = append(parts, p)
+	}
+	return parts
+}
+
+// end waits for the end of a process and returns its exit code.
+func (p *part) end(t *testing.T, within time.Duration) int {
+	t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(within):
+		t.Fatalf("a process does not end within %v: %s", within, &p.output)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// says fails unless the output has all texts.
+func (p *part) says(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(p.output.String(), text) {
+			t.Errorf("the output does not say %q: %s", text, &p.output)
+		}
+	}
+}
+
+// awaitCheckpoint waits until a run has a checkpoint of that step or a later one.
+func awaitCheckpoint(t *testing.T, cfg *config.Config, step int, parts []*part) {
+	t.Helper()
+	for began := time.Now(); newest(t, cfg) < step; time.Sleep(5 * time.Millisecond) {
+		for _, p := range parts {
+			select {
+			case <-p.ended:
+				t.Fatalf("a process has ended before: %s", &p.output)
+			default:
+			}
+		}
+		if time.Since(began) > 5*time.Minute {
+			t.Fatalf("there is no checkpoint: %s", &parts[0].output)
+		}
+	}
+}
+
+// completes runs processes to the end.
+func completes(t *testing.T, cage string, cfg *config.Config, size int, by launcher) {
+	t.Helper()
+	for rank, p := range startParts(t, cage, cfg, size, by, nil, nil) {
+		if code := p.end(t, 5*time.Minute); code != 0 {
+			t.Fatalf("process %d ends with exit code %d: %s", rank, code, &p.output)
+		}
+		if rank > 0 && p.output.Len() > 0 {
+			t.Errorf("process %d says %s", rank, &p.output)
+		}
+	}
+}
+
+// TestXLAProcesses: processes that train together compute, to the bit, what one does with as many devices. If one of them ends, so do
+// the others, and the run goes on from its newest checkpoint.
+func TestXLAProcesses(t *testing.T) {
+	onXLA(t, 2)
+	pjrtrecord.Exactly(t)
+	cage := testrun.Cage(t, "cuda")
+	whole := onCUDA(t, testrun.Config(t, testrun.TwoLayers, "train.checkpoint_every=4"), 2)
+	testrun.Train(t, whole, train.Options{})
+
+	t.Run("two", func(t *testing.T) {
+		cfg := testrun.Elsewhere(t, whole)
+		completes(t, cage, cfg, 2, byTorchrun)
+		testrun.SameRun(t, "one process and two", whole.Train.Out, cfg.Train.Out)
+
+		again := startParts(t, cage, cfg, 2, byHand, map[int]string{0: "--resume=false", 1: "--resume=false"}, nil)
+		for rank, p := range again {
+			if code := p.end(t, 5*time.Minute); code != 1 || strings.Count(p.output.String(), "cage: ") != 1 {
+				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
+			}
+			p.says(t, "already holds a run")
+		}
+		again[1].says(t, "cage: process 0 of 2", "has failed")
+	})
+	t.Run("two with two devices each, micro-batches", func(t *testing.T) {
+		t.Setenv(pjrtrecord.DevicesVariable, "4")
+		one := onCUDA(t, whole, 4, "train.accumulate=2")
+		testrun.Train(t, one, train.Options{})
+		cfg := testrun.Elsewhere(t, one)
+		completes(t, cage, cfg, 2, bySlurm)
+		want, got := losses(t, one.Train.Out), losses(t, cfg.Train.Out)
+		for i := range want { // four numbers are added in another order
+			if !(relative(got[i], want[i]) < 1e-5) {
+				t.Errorf("loss of step %d is %v, want %v", i+1, got[i], want[i])
+			}
+		}
+	})
+	for killed := range 2 {
+		t.Run(fmt.Sprintf("process %d is killed", killed), func(t *testing.T) {
+			cfg := testrun.Elsewhere(t, whole)
+			parts := startParts(t, cage, cfg, 2, byHand, nil, nil)
+			awaitCheckpoint(t, cfg, 4, parts)
+			began := time.Now()
+			if err := parts[killed].cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			other := parts[1-killed]
+			code := other.end(t, 15*time.Second)
+			t.Logf("the other ended after %v: %s", time.Since(began), &other.output)
+			if code != 1 || strings.Count(other.output.String(), "cage: ") != 1 {
+				t.Errorf("the other ends with exit code %d: %s", code, &other.output)
+			}
+			other.says(t, fmt.Sprintf("process %d of 2", killed), "is gone", "ewest checkpoint is of step", "--resume goes on from there")
+			<-parts[killed].ended
+
+			left := testrun.Elsewhere(t, cfg, "device.count=1")
+			if err := os.CopyFS(left.Train.Out, os.DirFS(cfg.Train.Out)); err != nil {
+				t.Fatal(err)
+			}
+			testrun.Train(t, left, train.Options{Resume: true})
+			want, got := losses(t, whole.Train.Out), losses(t, left.Train.Out)
+			for i := range want {
+				if !(relative(got[i], want[i]) < 1e-5) {
+					t.Errorf("on what is left the loss of step %d is %v, want %v", i+1, got[i], want[i])
+				}
+			}
+			completes(t, cage, cfg, 2, byHand)
+			testrun.SameRun(t, "undisturbed and killed", whole.Train.Out, cfg.Train.Out)
+		})
+	}
+	for failing := range 2 {
+		t.Run(fmt.Sprintf("process %d fails", failing), func(t *testing.T) {
+			cfg := testrun.Elsewhere(t, whole)
+			parts := startParts(t, cage, cfg, 2, byHand, nil, map[int]string{failing: pjrtrecord.FaultVariable + "=execute|5|13|module @step|an illegal address"})
+			for rank, p := range parts {
+				if code := p.end(t, 5*time.Minute); code != 1 {
+					t.Errorf("process %d ends with exit code %d", rank, code)
+				}
+			}
+			parts[failing].says(t, "cage: step 6", "an illegal address")
+			parts[1-failing].says(t, fmt.Sprintf("process %d of 2", failing), "has failed: step 6", "an illegal address", "ewest checkpoint is of step 4")
+			completes(t, cage, cfg, 2, byHand)
+			testrun.SameRun(t, "undisturbed and failed", whole.Train.Out, cfg.Train.Out)
+		})
+	}
+	t.Run("one is interrupted", func(t *testing.T) {
+		cfg := testrun.Elsewhere(t, whole)
+		parts := startParts(t, cage, cfg, 2, byHand, nil, nil)
+		awaitCheckpoint(t, cfg, 4, parts)
+		if err := parts[1].cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		for rank, p := range parts {
+			if code := p.end(t, 5*time.Minute); code != 130 {
+				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
+			}
+		}
+		parts[0].says(t, "another process of this training was asked to; go on with --resume")
+		completes(t, cage, cfg, 2, byHand)
+		testrun.SameRun(t, "undisturbed and interrupted", whole.Train.Out, cfg.Train.Out)
+	})
+	t.Run("other settings", func(t *testing.T) {
+		parts := startParts(t, cage, testrun.Elsewhere(t, whole), 2, byHand, map[int]string{1: "--set=schedule.rate=1e-3"}, nil)
+		for _, p := range parts {
+			if code := p.end(t, 5*time.Minute); code != 1 {
+				t.Errorf("a process ends with exit code %d", code)
+			}
+			p.says(t, "processes 0 and 1 do not have the same configuration")
+		}
+	})
+}
