@@ -2,8 +2,10 @@ package model
 
 import (
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/sdk/program"
@@ -39,15 +41,70 @@ func normalizeRows(x, gain *graph.Node, epsilon float64, of *branch) (value *gra
 // normAdjoints are those of x and of the gain, from that of the value and the scale of each row. Of the branch that begins with the norm,
 // if there is one, it may add the adjoint beside it.
 func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *graph.Node) {
+	sum := of.take()
 	if hasRowAdjoints(x) {
-		return rowAdjoints(x, gainRow, scale, dy, of.take())
+		return rowAdjoints(x, gainRow, scale, dy, sum)
 	}
 	// With n = x·scale: ∂n/∂x = scale·(1 − n·nᵀ/width), and y = n·gain.
 	normalized := graph.Mul(x, scale)
 	product := graph.Mul(dy, normalized)
+	dGain = graph.ReduceSum(product, 0)
+	if dx, ok := kernelAdjoint(lower.Kernel, x, gainRow, scale, dy, sum); ok {
+		return dx, dGain
+	}
 	projection := graph.ReduceAndKeep(graph.Mul(product, gainRow), graph.ReduceMean, -1)
 	dx = graph.Mul(graph.Sub(graph.Mul(dy, gainRow), graph.Mul(normalized, projection)), scale)
-	return dx, graph.ReduceSum(product, 0)
+	if sum != nil {
+		dx = graph.Add(sum, dx)
+	}
+	return dx, dGain
+}
+
+// kernelAdjoint is the adjoint of x of [normAdjoints], with sum added to it, unless it is nil, by one kernel that reads each tensor once. It
+// writes the adjoint as products read it, too. ok is false where the device has no such kernel.
+func kernelAdjoint(call rowsCall, x, gainRow, scale, dy, sum *graph.Node) (dx *graph.Node, ok bool) {
+	if x.Rank() != 2 {
+		return nil, false
+	}
+	rows, width := x.Shape().Dim(0), x.Shape().Dim(1)
+	p, err := normAdjoint(rows, width, sum != nil)
+	if err != nil {
+		panic(err)
+	}
+	inputs, at := []*graph.Node{x, gainRow, scale, dy}, lower.InMemory{"rounded": lower.BFloat16}
+	if engine.ShortOperand(dy).DType() == dtypes.BFloat16 {
+		at["dy"] = lower.BFloat16
+	}
+	if sum != nil {
+		inputs = append(inputs, sum)
+	}
+	subject := lower.Subject{Kind: lower.Norms, Of: func(rows int) (*program.Program, error) { return normAdjoint(rows, width, true) }, Stored: at, Largest: lower.LargestRow}
+	out, ok := call(x.Graph(), subject, p, rows, inputs, at)
+	if !ok {
+		return nil, false
+	}
+	engine.NoteOperand(out["dx"], engine.ShortOperand(out["rounded"]))
+	return out["dx"], true
+}
+
+// normAdjoint is the program of [kernelAdjoint].
+func normAdjoint(rows, width int, joins bool) (*program.Program, error) {
+	b := program.NewBuilder("norm/backward")
+	t := program.FloatType(rows, width)
+	x, gain, scale, dy := b.Input("x", t), b.Input("gain", program.FloatType(1, width)), b.Input("scale", program.FloatType(rows, 1)), b.Input("dy", t)
+	var sum program.Value
+	if joins {
+		sum = b.Input("sum", t)
+	}
+	normalized := x.Mul(scale)
+	projection := dy.Mul(normalized).Mul(gain).MeanRow()
+	dx := dy.Mul(gain).Sub(normalized.Mul(projection)).Mul(scale)
+	if joins {
+		dx = sum.Add(dx)
+	}
+	b.Output("dx", dx)
+	b.Output("rounded", dx)
+	return b.Build()
 }
 
 // normSource says how a kernel computes [rmsNorm]. The gain's gradient is a sum over all rows, which no kernel has: the

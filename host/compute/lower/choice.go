@@ -29,6 +29,7 @@ const (
 	Rotations       Kind = "quantizers with rotations of up to 128"
 	LargeRotations  Kind = "quantizers with larger rotations"
 	Joined          Kind = "quantizers with the norm or gate before them"
+	Norms           Kind = "adjoints of norms"
 	Losses          Kind = "losses"
 	LossSums        Kind = "sums of losses" // of a long vocabulary, and in evaluations
 	IntegerProducts Kind = "products of integers"

@@ -114,7 +114,8 @@ func (w *writer) tensors(row layout) int {
 		}
 	}
 	for _, o := range w.p.Outputs {
-		if l, ok := w.layout(w.p.TypeOf(o.Value)); ok && l.Size()*codesPerByte >= row.Size() {
+		t := w.p.TypeOf(o.Value)
+		if l, ok := w.layout(t); ok && l.Size()*codesPerByte >= row.Size() && !(l.Size() == row.Size() && t.DType == program.Float && w.memory(o.Name, t) == string(Int8)) {
 			n += 2
 		}
 	}

@@ -2,6 +2,7 @@ package triton
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -55,11 +56,13 @@ func (w *writer) write() (text string, err error) {
 		inputs[i] = w.load(fmt.Sprintf("%%in%d", i), in.Type, w.memory(in.Name, in.Type), w.isShared(program.ID(i)))
 	}
 	values := transform.Interpret(w.p, inputs, w.node)
-	for i, o := range w.p.Outputs {
-		if w.isShared(o.Value) {
-			panic(w.refuse("an output is what all rows share"))
+	for w.part = range w.parts { // all of a part at once, so that its registers are free for the next
+		for i, o := range w.p.Outputs {
+			if w.isShared(o.Value) {
+				panic(w.refuse("an output is what all rows share"))
+			}
+			w.store(fmt.Sprintf("%%out%d", i), values[o.Value], w.p.TypeOf(o.Value), w.memory(o.Name, w.p.TypeOf(o.Value)))
 		}
-		w.store(fmt.Sprintf("%%out%d", i), values[o.Value], w.p.TypeOf(o.Value), w.memory(o.Name, w.p.TypeOf(o.Value)))
 	}
 	end()
 	return w.module(fmt.Sprintf(`"ttg.maxnreg" = %d : i32`, mostRegisters), w.parameters()), nil
@@ -203,31 +206,41 @@ func (w *writer) eachPart(l layout, write func() value) (list parts) {
 	return list
 }
 
-// store writes a tile.
+// store writes the current part of a tile, if it has so many.
 func (w *writer) store(pointer string, x parts, t program.Type, stored string) {
 	l, ok := w.layout(t)
 	if !ok {
 		panic(w.refuse("an output of type " + t.String() + " has no part in every row"))
 	}
-	for w.part = range w.pieces(l) {
-		address, there := w.address(pointer, stored, l, w.tile, false)
-		v := w.reshapeTo(w.broadcastTo(x.of(w.part), w.dims(l)), address.dims)
-		switch stored {
-		case "bf16":
-			v = w.cast("arith.truncf", v, "bf16")
-		case "i8":
-			op := "arith.extui"
-			if v.elem == "f32" {
-				op = "arith.fptosi"
-			}
-			v = w.cast(op, v, "i8")
-		}
-		args := []value{address, v}
-		if there.name != "" {
-			args = append(args, there)
-		}
-		w.line("tt.store %s : %s", names(args), address.typ())
+	if w.part >= len(w.pieces(l)) {
+		return
 	}
+	address, there := w.address(pointer, stored, l, w.tile, false)
+	v := w.broadcastTo(x.of(w.part), w.dims(l))
+	if stored == "i8" {
+		v = w.toBytes(v)
+	}
+	v = w.reshapeTo(v, address.dims)
+	if stored == "bf16" {
+		v = w.cast("arith.truncf", v, "bf16")
+	}
+	args := []value{address, v}
+	if there.name != "" {
+		args = append(args, there)
+	}
+	w.line("tt.store %s : %s", names(args), address.typ())
+}
+
+// toBytes are integers from −128 to 127, or conditions, in 8 bits. The last bits of an integer that is added to 3·2²² are the integer: a
+// conversion takes one instruction more.
+func (w *writer) toBytes(x value) value {
+	switch {
+	case x.elem == "f32" && x.bounded && x.low >= math.MinInt8 && x.high <= math.MaxInt8:
+		return w.cast("arith.trunci", w.bits(w.apply("arith.addf", x, w.number(x, 3<<22)), "i32"), "i8")
+	case x.elem == "f32":
+		return w.cast("arith.fptosi", x, "i8")
+	}
+	return w.cast("arith.extui", x, "i8")
 }
 
 // dims are the axes of a tile: rows first, where it has several.
