@@ -46,49 +46,48 @@ func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *gra
 		return rowAdjoints(x, gainRow, scale, dy, sum)
 	}
 	// With n = x·scale: ∂n/∂x = scale·(1 − n·nᵀ/width), and y = n·gain.
-	normalized := graph.Mul(x, scale)
-	product := graph.Mul(dy, normalized)
-	dGain = graph.ReduceSum(product, 0)
-	if dx, ok := kernelAdjoint(lower.Kernel, x, gainRow, scale, dy, sum); ok {
+	if dx, dGain, ok := kernelAdjoints(lower.Kernel, x, gainRow, scale, dy, sum); ok {
 		return dx, dGain
 	}
+	normalized := graph.Mul(x, scale)
+	product := graph.Mul(dy, normalized)
 	projection := graph.ReduceAndKeep(graph.Mul(product, gainRow), graph.ReduceMean, -1)
 	dx = graph.Mul(graph.Sub(graph.Mul(dy, gainRow), graph.Mul(normalized, projection)), scale)
 	if sum != nil {
 		dx = graph.Add(sum, dx)
 	}
-	return dx, dGain
+	return dx, graph.ReduceSum(product, 0)
 }
 
-// kernelAdjoint is the adjoint of x of [normAdjoints], with sum added to it, unless it is nil, by one kernel that reads each tensor once. It
-// writes the adjoint as products read it, too. ok is false where the device has no such kernel.
-func kernelAdjoint(call rowsCall, x, gainRow, scale, dy, sum *graph.Node) (dx *graph.Node, ok bool) {
-	if x.Rank() != 2 {
-		return nil, false
+// kernelAdjoints are [normAdjoints], with sum added to dx, unless it is nil, by one kernel that reads each tensor once. It writes dx as
+// products read it, too. ok is false where the device has no such kernel.
+func kernelAdjoints(call rowsCall, x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node, ok bool) {
+	if x.Rank() != 2 || lower.ByRows(x.Graph()) {
+		return nil, nil, false
 	}
 	rows, width := x.Shape().Dim(0), x.Shape().Dim(1)
-	p, err := normAdjoint(rows, width, sum != nil)
+	p, err := normAdjointRows(rows, width, sum != nil)
 	if err != nil {
 		panic(err)
 	}
-	inputs, at := []*graph.Node{x, gainRow, scale, dy}, lower.InMemory{"rounded": lower.BFloat16}
+	inputs, at := []*graph.Node{x, gainRow, scale, dy}, lower.InMemory{"rounded": lower.BFloat16, "dgain": lower.Summed}
 	if engine.ShortOperand(dy).DType() == dtypes.BFloat16 {
 		at["dy"] = lower.BFloat16
 	}
 	if sum != nil {
 		inputs = append(inputs, sum)
 	}
-	subject := lower.Subject{Kind: lower.Norms, Of: func(rows int) (*program.Program, error) { return normAdjoint(rows, width, true) }, Stored: at, Largest: lower.LargestRow}
+	subject := lower.Subject{Kind: lower.Norms, Of: func(rows int) (*program.Program, error) { return normAdjointRows(rows, width, sum != nil) }, Stored: at, Largest: lower.LargestRow}
 	out, ok := call(x.Graph(), subject, p, rows, inputs, at)
 	if !ok {
-		return nil, false
+		return nil, nil, false
 	}
 	engine.NoteOperand(out["dx"], engine.ShortOperand(out["rounded"]))
-	return out["dx"], true
+	return out["dx"], out["dgain"], true
 }
 
-// normAdjoint is the program of [kernelAdjoint].
-func normAdjoint(rows, width int, joins bool) (*program.Program, error) {
+// normAdjointRows is the program of [kernelAdjoints]. The adjoint of the gain is the sum over all rows of its last output.
+func normAdjointRows(rows, width int, joins bool) (*program.Program, error) {
 	b := program.NewBuilder("norm/backward")
 	t := program.FloatType(rows, width)
 	x, gain, scale, dy := b.Input("x", t), b.Input("gain", program.FloatType(1, width)), b.Input("scale", program.FloatType(rows, 1)), b.Input("dy", t)
@@ -97,13 +96,15 @@ func normAdjoint(rows, width int, joins bool) (*program.Program, error) {
 		sum = b.Input("sum", t)
 	}
 	normalized := x.Mul(scale)
-	projection := dy.Mul(normalized).Mul(gain).MeanRow()
+	product := dy.Mul(normalized)
+	projection := product.Mul(gain).MeanRow()
 	dx := dy.Mul(gain).Sub(normalized.Mul(projection)).Mul(scale)
 	if joins {
 		dx = sum.Add(dx)
 	}
 	b.Output("dx", dx)
 	b.Output("rounded", dx)
+	b.Output("dgain", product)
 	return b.Build()
 }
 

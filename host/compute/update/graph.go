@@ -281,7 +281,7 @@ func (o Options) build(g *graph.Graph, jobs []Job, in []Nodes) []Nodes {
 			continue
 		}
 		i := at[0]
-		out[i] = lower.Lower(g, programs[i], arguments(programs[i], in[i]))
+		out[i] = lower.WithKernels(g, programs[i], arguments(programs[i], in[i]))
 	}
 	return out
 }
