@@ -59,10 +59,10 @@ const (
 // New translates p, which must be valid, into a kernel over the given number of rows. All
 // inputs and outputs must have a part in every row, except scalars and inputs of shape
 // [1, n], which all rows share. stored says, by name, how float inputs and outputs are
-// stored; those without an entry are float32. Of a [Summed] output each instance writes one row, the sums over all rows that it has. A row has at most largest elements:
-// [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
+// stored; those without an entry are float32. Of a [Summed] output each instance writes one row, the sums over all rows that
+// it has. A row has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
 func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
-	summed := slices.Contains(slices.Collect(maps.Values(stored)), Summed) // then columns count
+	summed := slices.Contains(slices.Collect(maps.Values(stored)), Summed) // whose columns are those of whole rows
 	if finer := finerRows(p, rows); finer > rows && !summed {
 		if k, err := newKernel(p, finer, largest, stored); err == nil {
 			return k, nil

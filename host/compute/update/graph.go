@@ -366,7 +366,7 @@ func lowerStacked(g *graph.Graph, j *Job, at []int, in, out []Nodes) {
 			args[input.Name] = graph.Stack(each, 0)
 		}
 	}
-	results := lower.Lower(g, stacked, arguments(stacked, args))
+	results := lower.WithKernels(g, stacked, arguments(stacked, args))
 	for n, i := range at {
 		out[i] = Nodes{}
 		for name, y := range results {
