@@ -30,7 +30,7 @@ func lowerHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node
 
 // rotateByKernel is lowerHadamard by a kernel. ok is false if there is none, or if the node is no rotation.
 func (l *lowering) rotateByKernel(n *program.Node, args []*graph.Node) (y *graph.Node, ok bool) {
-	if n.Op != program.OpHadamard || !l.kernels || l.gobackend || l.float != single || !hasTriton(engine.DeviceOf(l.g)) {
+	if n.Op != program.OpHadamard || !l.kernels || l.float != single || !hasTriton(engine.DeviceOf(l.g)) {
 		return nil, false
 	}
 	width := n.Type.Shape[len(n.Type.Shape)-1]
