@@ -14,6 +14,7 @@ type facts struct {
 	approximate bool
 	bounded     bool // all are numbers from low to high, which are finite
 	low, high   float64
+	zero        bool // all are products with zero, of either sign
 	power       bool // with bounded: all are powers of two, and some may be zero if low is
 
 	bits      *value // the bits of these floats
@@ -29,7 +30,7 @@ const exponentBits = 0x7F800000
 
 // ofElements are those that remain where elements are in other places: what relates them to another value does not.
 func (f facts) ofElements() facts {
-	return facts{inBFloat16: f.inBFloat16, approximate: f.approximate, bounded: f.bounded, low: f.low, high: f.high, power: f.power}
+	return facts{inBFloat16: f.inBFloat16, approximate: f.approximate, bounded: f.bounded, low: f.low, high: f.high, zero: f.zero, power: f.power}
 }
 
 // is reports whether all elements are the same number, and that number.
@@ -110,8 +111,8 @@ func (f facts) sumOf(n int) (sum facts) {
 
 func (w *writer) add(n *program.Node, args []value) value {
 	for i, x := range args {
-		if c, ok := args[1-i].is(); ok && c == 0 && x.elem == "f32" {
-			return x
+		if args[1-i].zero { // the product need not be computed
+			return w.apply("arith.addf", x, w.number(x, 0))
 		}
 	}
 	v := byType("arith.addf", "arith.addi", "arith.addi")(w, n, args)
@@ -127,14 +128,13 @@ func (w *writer) add(n *program.Node, args []value) value {
 }
 
 func (w *writer) mul(n *program.Node, args []value) value {
-	for i, x := range args {
-		if c, ok := args[1-i].is(); ok && c == 0 && x.bounded && x.elem == "f32" {
-			return args[1-i]
-		}
-	}
 	v := byType("arith.mulf", "arith.muli", "arith.muli")(w, n, args)
 	for i, x := range args {
 		c, ok := args[1-i].is()
+		if ok && c == 0 && x.bounded && v.elem == "f32" {
+			v.zero = true
+			break
+		}
 		if !ok || !x.bounded || v.elem != "f32" || !isPower(c) || max(-x.low, x.high)*c > math.MaxFloat32 {
 			continue
 		}
