@@ -296,7 +296,8 @@ def kernels(module, tokens, vocab, rotated, rates, machine):
             read_x, _, _, read_y, *_ = (tensors(types[name])[int(part or 0)][0] for name, part in references(op))
             flop, rate, kind = 2 * read_x[0] * read_y[0] * 2 * read_x[1], rates["f4"], "linear products"  # two numbers in a byte
         elif "__gpu$xla.gpu.triton" in op[3]:
-            kind = "softmax and loss" if 'name = "cage_loss' in op[3] else "quantization"  # a program of a plugin, as one kernel
+            own = {"cage_loss": "softmax and loss", "cage_norm": "elementwise on tokens", "cage_rotation": "weights, optimizer, statistics"}
+            kind = next((own[name] for name in own if f'name = "{name}_' in op[3]), "quantization")  # a program of a plugin, as one kernel
         elif any(product(dims) >= tokens * vocab or times * product(dims) >= tokens * vocab and dims[-1] == vocab for dims, _ in touched):
             kind = "softmax and loss"
         elif any(per_token(dims) for dims, _ in touched if dims):

@@ -17,8 +17,8 @@ func linear(x, w *graph.Node) *graph.Node {
 	return withLinearGradient(y, x, w)
 }
 
-// A branch leaves the residual stream by a norm, and returns as a product that is added to it. Where the adjoints of a norm are computed
-// in one pass over memory, that adds the adjoint of the stream beside the branch, too: it is known by then.
+// A branch leaves the residual stream by a norm, and returns as a product that is added to it. Where the adjoints of a norm may be
+// computed in one pass over memory, that adds the adjoint of the stream beside the branch, too: it is known by then.
 type branch struct {
 	joins bool        // the norm adds the adjoint
 	dSum  *graph.Node // the adjoint of the stream where the branch returns, until the norm takes it
@@ -26,7 +26,7 @@ type branch struct {
 
 // norm returns [rmsNorm] of the stream x.
 func (b *branch) norm(x, gain *graph.Node, epsilon float64) *graph.Node {
-	b.joins = hasRowAdjoints(x)
+	b.joins = lower.HasKernels(x.Graph())
 	return normOf(x, gain, epsilon, b)
 }
 

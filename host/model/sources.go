@@ -2,8 +2,10 @@ package model
 
 import (
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/sdk/program"
@@ -39,15 +41,71 @@ func normalizeRows(x, gain *graph.Node, epsilon float64, of *branch) (value *gra
 // normAdjoints are those of x and of the gain, from that of the value and the scale of each row. Of the branch that begins with the norm,
 // if there is one, it may add the adjoint beside it.
 func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *graph.Node) {
+	sum := of.take()
 	if hasRowAdjoints(x) {
-		return rowAdjoints(x, gainRow, scale, dy, of.take())
+		return rowAdjoints(x, gainRow, scale, dy, sum)
 	}
 	// With n = x·scale: ∂n/∂x = scale·(1 − n·nᵀ/width), and y = n·gain.
+	if dx, dGain, ok := kernelAdjoints(lower.Kernel, x, gainRow, scale, dy, sum); ok {
+		return dx, dGain
+	}
 	normalized := graph.Mul(x, scale)
 	product := graph.Mul(dy, normalized)
 	projection := graph.ReduceAndKeep(graph.Mul(product, gainRow), graph.ReduceMean, -1)
 	dx = graph.Mul(graph.Sub(graph.Mul(dy, gainRow), graph.Mul(normalized, projection)), scale)
+	if sum != nil {
+		dx = graph.Add(sum, dx)
+	}
 	return dx, graph.ReduceSum(product, 0)
+}
+
+// kernelAdjoints are [normAdjoints], with sum added to dx, unless it is nil, by one kernel that reads each tensor once. It writes dx as
+// products read it, too. ok is false where the device has no such kernel.
+func kernelAdjoints(call rowsCall, x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node, ok bool) {
+	if x.Rank() != 2 || lower.ByRows(x.Graph()) {
+		return nil, nil, false
+	}
+	rows, width := x.Shape().Dim(0), x.Shape().Dim(1)
+	p, err := normAdjointRows(rows, width, sum != nil)
+	if err != nil {
+		panic(err)
+	}
+	inputs, at := []*graph.Node{x, gainRow, scale, dy}, lower.InMemory{"rounded": lower.BFloat16, "dgain": lower.Summed}
+	if engine.ShortOperand(dy).DType() == dtypes.BFloat16 {
+		at["dy"] = lower.BFloat16
+	}
+	if sum != nil {
+		inputs = append(inputs, sum)
+	}
+	subject := lower.Subject{Kind: lower.Norms, Of: func(rows int) (*program.Program, error) { return normAdjointRows(rows, width, sum != nil) }, Stored: at, Largest: lower.LargestRow}
+	out, ok := call(x.Graph(), subject, p, rows, inputs, at)
+	if !ok {
+		return nil, nil, false
+	}
+	engine.NoteOperand(out["dx"], engine.ShortOperand(out["rounded"]))
+	return out["dx"], out["dgain"], true
+}
+
+// normAdjointRows is the program of [kernelAdjoints]. The adjoint of the gain is the sum over all rows of its last output.
+func normAdjointRows(rows, width int, joins bool) (*program.Program, error) {
+	b := program.NewBuilder("norm/backward")
+	t := program.FloatType(rows, width)
+	x, gain, scale, dy := b.Input("x", t), b.Input("gain", program.FloatType(1, width)), b.Input("scale", program.FloatType(rows, 1)), b.Input("dy", t)
+	var sum program.Value
+	if joins {
+		sum = b.Input("sum", t)
+	}
+	normalized := x.Mul(scale)
+	product := dy.Mul(normalized)
+	projection := product.Mul(gain).MeanRow()
+	dx := dy.Mul(gain).Sub(normalized.Mul(projection)).Mul(scale)
+	if joins {
+		dx = sum.Add(dx)
+	}
+	b.Output("dx", dx)
+	b.Output("rounded", dx)
+	b.Output("dgain", product)
+	return b.Build()
 }
 
 // normSource says how a kernel computes [rmsNorm]. The gain's gradient is a sum over all rows, which no kernel has: the

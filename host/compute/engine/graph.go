@@ -47,8 +47,17 @@ func Operand(x *graph.Node) *graph.Node {
 	if !InBFloat16(x.Graph()) || hasProducts(x.Graph()) {
 		return x
 	}
+	if known, ok := NoteOf[operand](x); ok {
+		return known.rounded
+	}
 	return graph.ConvertDType(x, dtypes.BFloat16)
 }
+
+// operand is the note of [NoteOperand].
+type operand struct{ rounded *graph.Node }
+
+// NoteOperand notes that rounded is x in bfloat16, so that [Operand] need not convert x.
+func NoteOperand(x, rounded *graph.Node) { Note(x, operand{rounded}) }
 
 // DotGeneral is GoMLX's product of two float32 nodes, in the precision that the graph's device was opened with: the
 // operands are rounded to it; the sums and the result are float32. For products that must not be rounded, use GoMLX's.

@@ -29,6 +29,7 @@ const (
 	Rotations       Kind = "quantizers with rotations of up to 128"
 	LargeRotations  Kind = "quantizers with larger rotations"
 	Joined          Kind = "quantizers with the norm or gate before them"
+	Norms           Kind = "adjoints of norms"
 	Losses          Kind = "losses"
 	LossSums        Kind = "sums of losses" // of a long vocabulary, and in evaluations
 	IntegerProducts Kind = "products of integers"
@@ -133,6 +134,15 @@ func (s Subject) trial(elements int) (engine.Trial, error) {
 		}
 		return list
 	}
+	plain := func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		out := Lower(g, p, in)
+		for _, o := range p.Outputs {
+			if at[o.Name] == triton.Summed {
+				out[o.Name] = graph.ReduceSum(out[o.Name], 0)
+			}
+		}
+		return outputs(out, nil)
+	}
 	return engine.Trial{
 		Inputs:  randomInputs(p),
 		Prepare: asTyped(p),
@@ -143,7 +153,7 @@ func (s Subject) trial(elements int) (engine.Trial, error) {
 			}
 			return outputs(out, at)
 		},
-		Plain:   func(g *graph.Graph, in []*graph.Node) []*graph.Node { return outputs(Lower(g, p, in), nil) },
+		Plain:   plain,
 		Compare: compareCodes,
 	}, nil
 }

@@ -25,6 +25,8 @@ const (
 	// LargestLoneRow is the same for a program that reads a single tensor with elements in every row.
 	LargestLoneRow = triton.LargestLoneRow
 	BFloat16       = triton.BFloat16 // a storage for [InMemory]
+	// Summed is a storage for outputs on GPUs: [Kernel] returns the sum over all rows, of one axis less.
+	Summed = triton.Summed
 )
 
 // InMemory says in which type a kernel's float inputs and outputs are stored, by name. The default is float32, which on a device
@@ -110,7 +112,14 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 	}
 	results := call(in)
 	for i, o := range d.Rows.Outputs {
-		if replicas > 1 {
+		switch {
+		case at[o.Name] == triton.Summed:
+			out[o.Name] = graph.ReduceSum(results[i], 0)
+			if replicas > 1 {
+				out[o.Name] = engine.SumAcross(out[o.Name])[0]
+			}
+			continue
+		case replicas > 1:
 			results[i] = engine.Gather(results[i])
 		}
 		out[o.Name] = at.read(o.Name, results[i])
@@ -157,7 +166,9 @@ func tritonKernel(g *graph.Graph, p *program.Program, rows, largest, replicas in
 			}
 			outputs := Outputs(in[0].Graph(), local, in)
 			for i, o := range d.Rows.Outputs {
-				outputs[i] = at.store(o.Name, outputs[i])
+				if outputs[i] = at.store(o.Name, outputs[i]); at[o.Name] == triton.Summed {
+					outputs[i] = graph.ReduceSum(graph.Reshape(outputs[i], k.Grid, rows/replicas/k.Grid, -1), 1)
+				}
 			}
 			return outputs
 		})

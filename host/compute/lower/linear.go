@@ -28,6 +28,26 @@ func lowerHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node
 	return graph.Reshape(l.rotate(args[0], runs, n.Attr.Block), n.Type.Shape...)
 }
 
+// rotateByKernel is lowerHadamard by a kernel. ok is false if there is none, or if the node is no rotation.
+func (l *lowering) rotateByKernel(n *program.Node, args []*graph.Node) (y *graph.Node, ok bool) {
+	if n.Op != program.OpHadamard || !l.kernels || l.float != single || !hasTriton(engine.DeviceOf(l.g)) {
+		return nil, false
+	}
+	width := n.Type.Shape[len(n.Type.Shape)-1]
+	rows := int(n.Type.Size()) / width
+	b := program.NewBuilder("rotation/rows")
+	b.Output("y", b.Input("x", program.FloatType(rows, width)).Hadamard(n.Attr.Block))
+	p, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	out, ok := Kernel(l.g, subjectOf(p, rows, false), p, rows, []*graph.Node{graph.Reshape(args[0], rows, width)}, nil)
+	if !ok {
+		return nil, false
+	}
+	return graph.Reshape(out["y"], n.Type.Shape...), true
+}
+
 // rotate multiplies each of the runs of block elements in x, of any shape, by the
 // matrix. The caller reshapes the result.
 func (l *lowering) rotate(x *graph.Node, runs, block int) *graph.Node {

@@ -31,6 +31,12 @@ func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]
 	return lowerFor(g, p, inputs, engine.OnCPU(g))
 }
 
+// WithKernels is [Lower] with rotations of rows by kernels, where the device has them: such a kernel reads and writes each number once.
+func WithKernels(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
+	l := &lowering{g: g, gobackend: engine.OnCPU(g), kernels: true}
+	return l.program(p, inputs)
+}
+
 // Only returns p without outputs other than the named ones, and so without computing what only they need.
 func Only(p *program.Program, outputs ...string) *program.Program {
 	only := *p
@@ -50,6 +56,12 @@ func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.
 
 // lowerFor is Lower for the Go backend or for another one.
 func lowerFor(g *graph.Graph, p *program.Program, inputs []*graph.Node, gobackend bool) map[string]*graph.Node {
+	l := &lowering{g: g, gobackend: gobackend}
+	return l.program(p, inputs)
+}
+
+// program lowers a program, which becomes the lowering's.
+func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	err := Check(p)
 	if err == nil && len(inputs) != len(p.Inputs) {
 		err = fmt.Errorf("program %q takes %d inputs, got %d", p.Name, len(p.Inputs), len(inputs))
@@ -57,13 +69,13 @@ func lowerFor(g *graph.Graph, p *program.Program, inputs []*graph.Node, gobacken
 	if err == nil {
 		p, err = simplify.Program(p)
 	}
-	if err == nil && gobackend {
+	if err == nil && l.gobackend {
 		p, err = delayRounding(p)
 	}
 	if err != nil {
 		panic(err)
 	}
-	l := &lowering{g: g, p: p, float: formatOf(p, inputs), gobackend: gobackend, ranges: ranges(p), clips: map[*graph.Node]clipChain{}}
+	l.p, l.float, l.ranges, l.clips = p, formatOf(p, inputs), ranges(p), map[*graph.Node]clipChain{}
 	for i, in := range p.Inputs {
 		if want, got := l.shape(in.Type), inputs[i].Shape(); !got.Equal(want) {
 			panic(fmt.Errorf("program %q: input %q is %s, got a node of shape %s, want %s", p.Name, in.Name, in.Type, got, want))
@@ -86,6 +98,7 @@ type lowering struct {
 	p         *program.Program
 	float     format
 	gobackend bool // the graph is for GoMLX's Go backend
+	kernels   bool // rotations are kernels, where the device has them
 	ranges    []bounds
 	clips     map[*graph.Node]clipChain // by their results; see goExtreme
 }
@@ -134,6 +147,9 @@ func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out
 	apply := rules[n.Op]
 	if special, ok := gobackendRules[n.Op]; ok && l.gobackend {
 		apply = special
+	}
+	if y, ok := l.rotateByKernel(n, args); ok {
+		return y
 	}
 	out = apply(l, n, args)
 	if want := l.shape(n.Type); !out.Shape().Equal(want) {

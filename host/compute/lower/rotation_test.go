@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/device"
@@ -264,6 +265,35 @@ func TestSplitRotationKeepsWhatIsNotFinite(t *testing.T) {
 			if finite := !math.IsNaN(float64(y)) && !math.IsInf(float64(y), 0); finite != (i >= 128) {
 				t.Fatalf("%v in the first block: element %d is %v", value, i, y)
 			}
+		}
+	}
+}
+
+// TestRotationsByKernels: rotations of rows of any number of axes are kernels where they are asked for, with the values of products.
+func TestRotationsByKernels(t *testing.T) {
+	for _, shape := range [][]int{{16, 384}, {2, 8, 256}} {
+		d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
+		p := build(t, func(b *program.Builder) {
+			b.Output("y", b.Input("x", program.FloatType(shape...)).Scale(3).Hadamard(128))
+		})
+		data, rng := make([]float32, p.Inputs[0].Type.Size()), rand.New(rand.NewPCG(2, 37))
+		for i := range data {
+			data[i] = float32(rng.NormFloat64())
+		}
+		out, err := d.Evaluate("rotations", []engine.Input{{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, shape...)}, Data: data}},
+			func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{lower.WithKernels(g, p, in)["y"], lower.Lower(g, p, in)["y"]}
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range out[1] {
+			if diff := math.Abs(float64(out[0][i] - want)); !(diff <= 1e-5) {
+				t.Fatalf("%v: number %d is %v, want %v", shape, i, out[0][i], want)
+			}
+		}
+		if uses := d.KernelUses(); len(uses) != 1 || uses[0].Name != "cage_rotation_rows" || uses[0].Calls != 1 {
+			t.Errorf("%v: there are the kernels %v, want one of the rotation", shape, uses)
 		}
 	}
 }

@@ -2,7 +2,9 @@ package triton
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
+	"slices"
 
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
@@ -16,6 +18,7 @@ const (
 	Float32  = byrow.Float32
 	BFloat16 = byrow.BFloat16
 	Int8     = byrow.Int8
+	Summed   = byrow.Summed
 )
 
 // A Kernel is a program in the text form of Triton's intermediate representation. Its
@@ -56,10 +59,11 @@ const (
 // New translates p, which must be valid, into a kernel over the given number of rows. All
 // inputs and outputs must have a part in every row, except scalars and inputs of shape
 // [1, n], which all rows share. stored says, by name, how float inputs and outputs are
-// stored; those without an entry are float32. A row has at most largest elements:
-// [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
+// stored; those without an entry are float32. Of a [Summed] output each instance writes one row, the sums over all rows that
+// it has. A row has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
 func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
-	if finer := finerRows(p, rows); finer > rows {
+	summed := slices.Contains(slices.Collect(maps.Values(stored)), Summed) // whose columns are those of whole rows
+	if finer := finerRows(p, rows); finer > rows && !summed {
 		if k, err := newKernel(p, finer, largest, stored); err == nil {
 			return k, nil
 		}

@@ -10,9 +10,12 @@ import (
 // two, between bounds that they have set: with these facts such operations take few instructions, and bounds that change nothing take none.
 type facts struct {
 	inBFloat16 bool // all are exact in bfloat16
-	bounded    bool // all are numbers from low to high, which are finite
-	low, high  float64
-	power      bool // with bounded: all are powers of two, and some may be zero if low is
+	// approximate says that they are off by some units in the last place: so what is computed from them need not be exact.
+	approximate bool
+	bounded     bool // all are numbers from low to high, which are finite
+	low, high   float64
+	zero        bool // all are products with zero, of either sign
+	power       bool // with bounded: all are powers of two, and some may be zero if low is
 
 	bits      *value // the bits of these floats
 	exponents *value // the largest powers of two not above the magnitudes of these bounded floats, where those are not subnormal; or their bits
@@ -27,7 +30,7 @@ const exponentBits = 0x7F800000
 
 // ofElements are those that remain where elements are in other places: what relates them to another value does not.
 func (f facts) ofElements() facts {
-	return facts{inBFloat16: f.inBFloat16, bounded: f.bounded, low: f.low, high: f.high, power: f.power}
+	return facts{inBFloat16: f.inBFloat16, approximate: f.approximate, bounded: f.bounded, low: f.low, high: f.high, zero: f.zero, power: f.power}
 }
 
 // is reports whether all elements are the same number, and that number.
@@ -88,11 +91,37 @@ func (w *writer) logb(_ *program.Node, args []value) value {
 	return v
 }
 
+// round keeps bounds.
+func (w *writer) round(_ *program.Node, args []value) value {
+	v := w.library("__nv_rintf", args...)
+	if x := args[0]; x.bounded {
+		v.facts = between(math.RoundToEven(x.low), math.RoundToEven(x.high))
+	}
+	return v
+}
+
+// sumOf are the bounds of a sum of so many elements, if it is finite for sure.
+func (f facts) sumOf(n int) (sum facts) {
+	const largest = math.MaxFloat32 / 4 // leaves room for roundings, and for the sum of what all parts of a row have
+	if low, high := f.low*float64(n), f.high*float64(n); f.bounded && low > -largest && high < largest {
+		sum = between(min(low, 0), max(high, 0)) // some elements may be left out
+	}
+	return sum
+}
+
 func (w *writer) add(n *program.Node, args []value) value {
+	for i, x := range args {
+		if args[1-i].zero { // the product need not be computed
+			return w.apply("arith.addf", x, w.number(x, 0))
+		}
+	}
 	v := byType("arith.addf", "arith.addi", "arith.addi")(w, n, args)
 	for i, x := range args {
 		if c, ok := args[1-i].is(); ok && x.logarithm != nil {
 			v.logarithm, v.plus = x.logarithm, x.plus+c
+		}
+		if _, ok := args[1-i].is(); ok {
+			v.approximate = x.approximate
 		}
 	}
 	return v
@@ -102,6 +131,10 @@ func (w *writer) mul(n *program.Node, args []value) value {
 	v := byType("arith.mulf", "arith.muli", "arith.muli")(w, n, args)
 	for i, x := range args {
 		c, ok := args[1-i].is()
+		if ok && c == 0 && x.bounded && v.elem == "f32" {
+			v.zero = true
+			break
+		}
 		if !ok || !x.bounded || v.elem != "f32" || !isPower(c) || max(-x.low, x.high)*c > math.MaxFloat32 {
 			continue
 		}

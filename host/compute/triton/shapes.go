@@ -42,7 +42,11 @@ func (w *writer) reduceParts(id program.ID, n *program.Node, l layout, x parts) 
 		return folded
 	}
 	for i, v := range folded[1:] {
-		folded[i+1] = w.apply(choose(n.Type.DType, reductions[n.Op]), folded[i], v)
+		sum := w.apply(choose(n.Type.DType, reductions[n.Op]), folded[i], v)
+		if n.Op == program.OpReduceSum && folded[i].bounded && v.bounded {
+			sum.facts = between(folded[i].low+v.low, folded[i].high+v.high)
+		}
+		folded[i+1] = sum
 	}
 	return folded[len(folded)-1:]
 }
@@ -213,6 +217,10 @@ func (w *writer) reduction(n *program.Node, args []value) value {
 	}
 	x, op, piece := args[0], choose(t.DType, reductions[n.Op]), w.piece(l)
 	x = w.broadcastTo(x, w.dims(l))
+	var known facts
+	if n.Op == program.OpReduceSum {
+		known = x.sumOf(l.Size())
+	}
 	if n.Attr.Axes[0] < l.Outer {
 		panic(w.current("it folds rows"))
 	}
@@ -229,6 +237,7 @@ func (w *writer) reduction(n *program.Node, args []value) value {
 	for w.tile == 1 && x.dims != nil && product(x.dims) == 1 {
 		x = w.fold(op, x, 0) // to a scalar
 	}
+	x.facts = known
 	return x
 }
 

@@ -88,9 +88,10 @@ func (w *writer) setTile(largest int) error {
 	return nil
 }
 
-// tensors is the number of those that are read and written and have as many elements as rows of this layout, in halves; codes of four
-// bits count like others, though two are in a byte. If any is read in float32, or a row that all share is read, that needs registers for
-// half a tensor more. Of inputs that only a rotation's operand is computed from, there is but that operand when the rotation begins.
+// tensors is the number of those that are read and written and have as many elements as rows of this layout, in halves. Codes of four
+// bits count like others, though two are in a byte; codes of eight do not, because they are the last bits of what is rounded. If any
+// tensor is read in float32, or a row that all share is read, that needs registers for half a tensor more. Of inputs that only a
+// rotation's operand is computed from, there is but that operand when the rotation begins.
 func (w *writer) tensors(row layout) int {
 	n, more, before := 0, 0, 0
 	has := func(t program.Type) bool {
@@ -114,7 +115,7 @@ func (w *writer) tensors(row layout) int {
 		}
 	}
 	for _, o := range w.p.Outputs {
-		if l, ok := w.layout(w.p.TypeOf(o.Value)); ok && l.Size()*codesPerByte >= row.Size() {
+		if l, ok := w.layout(w.p.TypeOf(o.Value)); ok && l.Size()*codesPerByte >= row.Size() && (l.Size() < row.Size() || w.stored[o.Name] != Int8) {
 			n += 2
 		}
 	}

@@ -2,6 +2,7 @@ package triton
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -49,37 +50,110 @@ func (w *writer) write() (text string, err error) {
 	}()
 	w.starts, w.hoisted, w.out = map[int]value{}, map[string]value{}, &w.text
 	inputs := make([]parts, len(w.p.Inputs))
-	tile, end := w.eachTile()
+	sums := w.sums()
+	tile, end := w.eachTile(sums)
 	w.first = w.apply("arith.muli", tile, w.constant("i32", float64(w.tile)))
 	for i, in := range w.p.Inputs {
 		inputs[i] = w.load(fmt.Sprintf("%%in%d", i), in.Type, w.memory(in.Name, in.Type), w.isShared(program.ID(i)))
 	}
 	values := transform.Interpret(w.p, inputs, w.node)
-	for i, o := range w.p.Outputs {
-		if w.isShared(o.Value) {
-			panic(w.refuse("an output is what all rows share"))
+	for w.part = range w.parts { // all of a part at once, so that its registers are free for the next
+		for i, o := range w.p.Outputs {
+			if w.isShared(o.Value) {
+				panic(w.refuse("an output is what all rows share"))
+			}
+			if w.stored[o.Name] != Summed {
+				w.store(fmt.Sprintf("%%out%d", i), values[o.Value], w.p.TypeOf(o.Value), w.memory(o.Name, w.p.TypeOf(o.Value)))
+			}
 		}
-		w.store(fmt.Sprintf("%%out%d", i), values[o.Value], w.p.TypeOf(o.Value), w.memory(o.Name, w.p.TypeOf(o.Value)))
 	}
-	end()
+	for i, s := range sums {
+		sums[i].value = w.broadcastTo(values[w.p.Outputs[s.output].Value].of(s.part), s.dims)
+		if w.instances() < w.tiles() {
+			sums[i].value = w.apply("arith.addf", value{name: s.name, elem: "f32", dims: s.dims}, sums[i].value)
+		}
+	}
+	end(sums)
+	for _, s := range sums {
+		w.storeSums(s)
+	}
 	return w.module(fmt.Sprintf(`"ttg.maxnreg" = %d : i32`, mostRegisters), w.parameters()), nil
+}
+
+// A sum is what an instance adds up of a part of a [Summed] output: a tile, whose elements are those of all its tiles together.
+type sum struct {
+	value        // its name is that of the sum so far, and behind the loop that of the whole
+	output, part int
+}
+
+// sums are those of the kernel, as they are named in the loop.
+func (w *writer) sums() (list []sum) {
+	for i, o := range w.p.Outputs {
+		if w.stored[o.Name] != Summed {
+			continue
+		}
+		l, ok := w.layout(w.p.TypeOf(o.Value))
+		if !ok || len(l.Row) != 1 {
+			panic(w.refuse("what is summed is no row of each"))
+		}
+		for w.part = range w.pieces(l) {
+			list = append(list, sum{value{name: fmt.Sprintf("%%sum%d_%d", i, w.part), elem: "f32", dims: w.dims(l)}, i, w.part})
+		}
+	}
+	return list
 }
 
 // eachTile begins what is done for each tile of an instance, and returns the number of the tile, and what ends it. An
 // instance begins with the tile of its own number; where there are more tiles than instances, it goes on with each that is
-// so many further.
-func (w *writer) eachTile() (tile value, end func()) {
+// so many further, and carries sums from each to the next.
+func (w *writer) eachTile(sums []sum) (tile value, end func(sums []sum)) {
 	instances := w.instances()
 	hoist := w.hoist()
 	id := w.set("i32", nil, "tt.get_program_id x : i32")
 	if instances == w.tiles() {
 		hoist()
-		return id, func() {}
+		return id, func([]sum) {}
 	}
 	tiles, step := w.constant("i32", float64(w.tiles())), w.constant("i32", float64(instances))
+	var first, types []string
+	for _, s := range sums {
+		zero := w.broadcastTo(w.constant("f32", 0), s.dims)
+		first, types = append(first, s.name+" = "+zero.name), append(types, s.typ())
+	}
 	hoist()
-	w.line("scf.for %%tile = %s to %s step %s : i32 {", id.name, tiles.name, step.name)
-	return value{name: "%tile", elem: "i32"}, func() { w.line("}") }
+	if len(sums) == 0 {
+		w.line("scf.for %%tile = %s to %s step %s : i32 {", id.name, tiles.name, step.name)
+		return value{name: "%tile", elem: "i32"}, func([]sum) { w.line("}") }
+	}
+	w.line("%%sums:%d = scf.for %%tile = %s to %s step %s iter_args(%s) -> (%s) : i32 {", len(sums), id.name, tiles.name, step.name,
+		strings.Join(first, ", "), strings.Join(types, ", "))
+	return value{name: "%tile", elem: "i32"}, func(sums []sum) {
+		var next []value
+		for i, s := range sums {
+			next = append(next, s.value)
+			sums[i].name = fmt.Sprintf("%%sums#%d", i)
+		}
+		w.line("scf.yield %s : %s", names(next), strings.Join(types, ", "))
+		w.line("}")
+	}
+}
+
+// storeSums writes the sums of an instance, in the row of its number.
+func (w *writer) storeSums(s sum) {
+	l, _ := w.layout(w.p.TypeOf(w.p.Outputs[s.output].Value))
+	w.part = s.part
+	v, piece := s.value, w.piece(l)
+	if w.tile > 1 {
+		v = w.fold("arith.addf", v, 0)
+	}
+	id := w.set("i32", nil, "tt.get_program_id x : i32")
+	start := w.apply("arith.addi", w.apply("arith.muli", id, w.constant("i32", float64(l.Size()))), w.constant("i32", float64(piece.start)))
+	address := w.addTo(w.broadcastTo(w.addTo(value{name: fmt.Sprintf("%%out%d", s.output), elem: "!tt.ptr<f32>"}, start), v.dims), w.column(v.dims))
+	args := []value{address, v}
+	if piece.size < piece.padded {
+		args = append(args, w.compare("arith.cmpi", "slt", w.column(v.dims), w.broadcastTo(w.constant("i32", float64(piece.size)), v.dims)))
+	}
+	w.line("tt.store %s : %s", names(args), address.typ())
 }
 
 // hoist writes what follows before the first tile, until the returned function is called.
@@ -145,7 +219,7 @@ func (w *writer) memory(name string, t program.Type) string {
 	switch stored, ok := w.stored[name]; {
 	case t.DType == program.Bool:
 		return "i8"
-	case t.DType == program.Float && ok:
+	case t.DType == program.Float && ok && stored != Summed:
 		return string(stored)
 	}
 	return elem(t.DType)
@@ -203,31 +277,41 @@ func (w *writer) eachPart(l layout, write func() value) (list parts) {
 	return list
 }
 
-// store writes a tile.
+// store writes the current part of a tile, if it has so many.
 func (w *writer) store(pointer string, x parts, t program.Type, stored string) {
 	l, ok := w.layout(t)
 	if !ok {
 		panic(w.refuse("an output of type " + t.String() + " has no part in every row"))
 	}
-	for w.part = range w.pieces(l) {
-		address, there := w.address(pointer, stored, l, w.tile, false)
-		v := w.reshapeTo(w.broadcastTo(x.of(w.part), w.dims(l)), address.dims)
-		switch stored {
-		case "bf16":
-			v = w.cast("arith.truncf", v, "bf16")
-		case "i8":
-			op := "arith.extui"
-			if v.elem == "f32" {
-				op = "arith.fptosi"
-			}
-			v = w.cast(op, v, "i8")
-		}
-		args := []value{address, v}
-		if there.name != "" {
-			args = append(args, there)
-		}
-		w.line("tt.store %s : %s", names(args), address.typ())
+	if w.part >= len(w.pieces(l)) {
+		return
 	}
+	address, there := w.address(pointer, stored, l, w.tile, false)
+	v := w.broadcastTo(x.of(w.part), w.dims(l))
+	if stored == "i8" {
+		v = w.toBytes(v)
+	}
+	v = w.reshapeTo(v, address.dims)
+	if stored == "bf16" {
+		v = w.cast("arith.truncf", v, "bf16")
+	}
+	args := []value{address, v}
+	if there.name != "" {
+		args = append(args, there)
+	}
+	w.line("tt.store %s : %s", names(args), address.typ())
+}
+
+// toBytes are integers from −128 to 127, or conditions, in 8 bits. The last bits of an integer that is added to 3·2²² are the integer: a
+// conversion takes one instruction more.
+func (w *writer) toBytes(x value) value {
+	switch {
+	case x.elem == "f32" && x.bounded && x.low >= math.MinInt8 && x.high <= math.MaxInt8:
+		return w.cast("arith.trunci", w.bits(w.apply("arith.addf", x, w.number(x, 3<<22)), "i32"), "i8")
+	case x.elem == "f32":
+		return w.cast("arith.fptosi", x, "i8")
+	}
+	return w.cast("arith.extui", x, "i8")
 }
 
 // dims are the axes of a tile: rows first, where it has several.

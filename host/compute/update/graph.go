@@ -285,7 +285,7 @@ func (o Options) build(g *graph.Graph, jobs []Job, in []Nodes) []Nodes {
 			continue
 		}
 		i := at[0]
-		out[i] = lower.Lower(g, programs[i], arguments(programs[i], in[i]))
+		out[i] = lower.WithKernels(g, programs[i], arguments(programs[i], in[i]))
 	}
 	return out
 }
@@ -377,7 +377,7 @@ func lowerStacked(g *graph.Graph, j *Job, at []int, replicas int, in, out []Node
 			}
 		}
 	}
-	results := lower.Lower(g, stacked, arguments(stacked, args))
+	results := lower.WithKernels(g, stacked, arguments(stacked, args))
 	if replicas > 1 {
 		for name, y := range results {
 			results[name] = engine.Gather(y)

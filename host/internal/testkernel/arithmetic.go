@@ -164,6 +164,8 @@ func convert(op *operation, x *value, result kind) (*value, error) {
 			out.floats = append(out.floats, float32(uint32(x.integers[i])))
 		case op.name == "arith.extui" && x.elem == "i1", op.name == "arith.extsi" && x.elem == "i32":
 			out.integers = append(out.integers, x.integers[i])
+		case op.name == "arith.trunci" && result.elem == "i8":
+			out.integers = append(out.integers, int32(int8(x.integers[i])))
 		case op.name == "arith.fptosi":
 			out.integers = append(out.integers, saturated(float64(x.floats[i])))
 		case op.name == "arith.fptoui":

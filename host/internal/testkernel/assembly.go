@@ -11,11 +11,13 @@ import (
 // instructions are those of PTX that kernels have as assembly, on the bits of registers. A predicate is 1 or 0.
 var instructions = map[string]func(x []uint32) uint32{
 	"rcp.approx.ftz.f32": onFloats(func(x []float32) float32 { return float32(1 / float64(flushed(x[0]))) }),
+	"ex2.approx.ftz.f32": onFloats(func(x []float32) float32 { return flushed(float32(math.Exp2(float64(x[0])))) }),
 	"mul.rn.f32":         onFloats(func(x []float32) float32 { return x[0] * x[1] }),
 	"sub.rn.f32":         onFloats(func(x []float32) float32 { return x[0] - x[1] }),
 	"neg.f32":            onFloats(func(x []float32) float32 { return -x[0] }),
 	"fma.rn.f32":         onFloats(fused),
 	"max.f32":            onFloats(func(x []float32) float32 { return float32(number(math.Max)(float64(x[0]), float64(x[1]))) }),
+	"max.NaN.f32":        onFloats(func(x []float32) float32 { return float32(strict(math.Max)(float64(x[0]), float64(x[1]))) }),
 	"min.f32":            onFloats(func(x []float32) float32 { return float32(number(math.Min)(float64(x[0]), float64(x[1]))) }),
 	"mov.b32":            func(x []uint32) uint32 { return x[0] },
 	"shl.b32":            func(x []uint32) uint32 { return x[0] << x[1] },

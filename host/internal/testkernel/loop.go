@@ -9,20 +9,19 @@ import (
 	"github.com/cage-qat/cage/internal/fpmodel"
 )
 
-// loop executes a loop that carries one value from pass to pass, or none.
+// loop executes a loop that carries values from pass to pass, or none.
 func (m *machine) loop(op *operation) error {
-	const names, carrying = 4, 6                           // the counter, its bounds and step; the carried value, and its first
-	results, last, body := types(op.words), -1, op.body[:] // the type of the counter stands behind those of the results
-	switch {
-	case len(op.args) == names && len(results) == 0:
-	case len(op.args) == carrying && len(results) == 1 && len(body) > 0:
-		last = len(body) - 1
-		if body[last].name != "scf.yield" || len(body[last].args) != 1 {
-			return fmt.Errorf("%s: the body yields no value", op.words)
+	const names = 4                              // the counter, its bounds and step; then each carried value, and its first
+	results, body := types(op.words), op.body[:] // the type of the counter stands behind those of the results
+	if len(op.args) != names+2*len(results) {
+		return fmt.Errorf("%s: %d results", op.words, len(results))
+	}
+	var yield *operation
+	if len(results) > 0 {
+		if len(body) == 0 || body[len(body)-1].name != "scf.yield" || len(body[len(body)-1].args) != len(results) {
+			return fmt.Errorf("%s: the body yields no %d values", op.words, len(results))
 		}
-		body = body[:last]
-	default:
-		return fmt.Errorf("%s: want at most one carried value", op.words)
+		yield, body = &body[len(body)-1], body[:len(body)-1]
 	}
 	var bounds [3]int32
 	for i, name := range op.args[1:names] {
@@ -32,37 +31,40 @@ func (m *machine) loop(op *operation) error {
 		}
 		bounds[i] = v.integers[0]
 	}
-	var carried *value
-	carry := func(name, when string) error {
-		switch carried = m.values[name]; {
-		case carried == nil:
+	carried := make([]*value, len(results))
+	carry := func(i int, name, when string) error {
+		switch carried[i] = m.values[name]; {
+		case carried[i] == nil:
 			return fmt.Errorf("%s is not known", name)
-		case !carried.equal(results[0]):
-			return fmt.Errorf("%s is %v, the text says %v", when, carried.kind, results[0])
+		case !carried[i].equal(results[i]):
+			return fmt.Errorf("%s is %v, the text says %v", when, carried[i].kind, results[i])
 		}
 		return nil
 	}
-	if last >= 0 {
-		if err := carry(op.args[5], "the first value"); err != nil {
+	for i := range results {
+		if err := carry(i, op.args[names+2*i+1], "the first value"); err != nil {
 			return err
 		}
 	}
 	for n := bounds[0]; n < bounds[1]; n += bounds[2] {
 		m.values[op.args[0]] = &value{kind: kind{"i32", nil}, integers: []int32{n}}
-		if last >= 0 {
-			m.values[op.args[4]] = carried
+		for i, v := range carried {
+			m.values[op.args[names+2*i]] = v
 		}
 		if err := m.run(body); err != nil {
 			return err
 		}
-		if last >= 0 {
-			if err := carry(op.body[last].args[0], "what a pass yields"); err != nil {
+		for i := range results {
+			if err := carry(i, yield.args[i], "what a pass yields"); err != nil {
 				return err
 			}
 		}
 	}
-	if last >= 0 {
-		m.values[op.result] = carried
+	for i, v := range carried {
+		m.values[fmt.Sprintf("%s#%d", op.result, i)] = v
+		if len(carried) == 1 {
+			m.values[op.result] = v
+		}
 	}
 	return nil
 }

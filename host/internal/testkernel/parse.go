@@ -46,8 +46,8 @@ type function struct {
 
 var (
 	header    = regexp.MustCompile(`^tt\.func public @\w+\((.*)\) attributes \{noinline = false\} \{$`)
-	statement = regexp.MustCompile(`^(?:(%\w+) = )?"?([a-z_]+\.[a-z_]+)"?(.*)$`)
-	name      = regexp.MustCompile(`%\w+`)
+	statement = regexp.MustCompile(`^(?:(%\w+)(?::\d+)? = )?"?([a-z_]+\.[a-z_]+)"?(.*)$`)
+	name      = regexp.MustCompile(`%\w+(?:#\d+)?`)
 	typ       = regexp.MustCompile(`tensor<((?:\d+x)+)(!tt\.ptr<\w+>|\w+)>|!tt\.ptr<\w+>|\bf32\b|\bbf16\b|\bi(?:1|8|32|64)\b|\bf8E4M3FN\b`)
 )
 
