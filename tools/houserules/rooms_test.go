@@ -44,7 +44,7 @@ var rooms = []room{
 	{"deploy/posttrain/layerwise", "deploy/posttrain deploy/posttrain/settings compute/lower model compute/engine sdk/answer sdk/program compute/pass/rotation model/architecture method/levels", "runs blocks of a model, and programs of quantizers, on a device: where weights come from and go to is the caller's business"},
 	{"deploy/posttrain/settings", "", "keys and their ranges, for commands and studies alike, which link no engine"},
 	{"deploy/posttrain", "method/levels", "rounds matrices: it knows grids and inputs, and no quantizer, model or device"},
-	{"train", "model/generate train/tensorboard train/assembly train/step compute/refresh train/memory train/plugin train/checkpoint model/safetensors train/rundir train/config method model method/diagnostics method/schedule compute/engine data/tokenizer train/console train/metrics model/architecture data/chat train/provenance",
+	{"train", "model/generate train/tensorboard train/assembly train/step compute/refresh train/memory train/plugin train/checkpoint model/safetensors train/rundir train/config method model method/diagnostics method/schedule compute/engine compute/device data/tokenizer train/console train/metrics model/architecture data/chat train/provenance",
 		"the loop holds all ends together, and so knows most rooms; no room knows it"},
 	{"train/records", "train/tensorboard train/metrics train/rundir", "reads what runs recorded and writes it for other programs"},
 	{"train/conformance", "compute/lower train/plugin compute/engine sdk sdk/answer sdk/program sdk/program/reference sdk/sdktest", "the kit of the sdk, run on processes and devices; it holds no check"},
