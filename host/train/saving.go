@@ -23,6 +23,8 @@ type saving struct {
 	retry    int       // step at which one that could not be saved is tried again, 0 for none
 	wait     int       // steps between the last two tries
 	underway *save     // the one that is being written, nil for none
+	// gathered is the state that processes have gathered for the next one; nil where this process has it.
+	gathered []step.Stored
 }
 
 // save is a checkpoint that is being written in the background.
@@ -61,7 +63,15 @@ func (r *run) saveDue() bool {
 // the run goes on.
 func (r *run) saveIfDue() error {
 	r.collect(false)
-	if r.follows() || !r.saveDue() {
+	due := !r.follows() && r.saveDue()
+	if r.gathersState() {
+		var err error
+		if due, err = r.saveTogether(); err != nil {
+			return err
+		}
+	}
+	if !due {
+		r.saving.gathered = nil
 		return nil
 	}
 	recorded, err := r.beginSave()
@@ -128,6 +138,13 @@ func (r *run) saveLast(err error) error {
 	if mustNotSave(err) {
 		return err
 	}
+	gathers := r.gathersState()
+	if alone := err != nil && !errors.Is(err, ErrInterrupted) && !errors.Is(err, ErrNotFinite); gathers && alone {
+		return r.ending(r.lostHint(fmt.Errorf("%w\nOther processes have parts of the state, which cannot be saved without them; the newest checkpoint is %s", err, r.newest())))
+	}
+	if gathers {
+		r.saving.gathered = r.Compiled.Stored(r.state)
+	}
 	if r.follows() {
 		return r.ending(err)
 	}
@@ -179,6 +196,8 @@ func (r *run) save() error {
 // same, and the error recorded is theirs. The tensors are read while the next step computes
 // its gradients, which waits before it replaces them.
 func (r *run) beginSave() (recorded, err error) {
+	gathered := r.saving.gathered
+	r.saving.gathered = nil
 	r.collect(true) // one at a time
 	if err := r.checkDirectory(); err != nil {
 		return nil, err
@@ -190,7 +209,7 @@ func (r *run) beginSave() (recorded, err error) {
 		return nil, nil
 	}
 	recorded = r.syncRecords()
-	state, err := r.snapshot()
+	state, err := r.snapshot(gathered)
 	if err != nil {
 		return recorded, err
 	}
@@ -217,10 +236,13 @@ func (r *run) prune() {
 
 // snapshot is the present state as a checkpoint holds it. Its tensors are read when they
 // are written.
-func (r *run) snapshot() (checkpoint.State, error) {
+func (r *run) snapshot(tensors []step.Stored) (checkpoint.State, error) {
+	if tensors == nil {
+		tensors = r.Compiled.Stored(r.state)
+	}
 	meta, err := provenance.Metadata(r.identity, r.done, r.Device.BuildInfo())
 	state := checkpoint.State{Step: r.done.Step, Meta: meta}
-	for _, t := range r.Compiled.Stored(r.state) {
+	for _, t := range tensors {
 		state.Tensors = append(state.Tensors, provenance.Stored(t))
 	}
 	return state, errors.Join(

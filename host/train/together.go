@@ -63,11 +63,6 @@ func (r *run) sameConfiguration() error {
 	if r.opts.Processes == nil {
 		return nil
 	}
-	if shard := r.cfg.Device.Shard; shard != device.ShardNone {
-		e := r.cfg.ErrorAt("device.shard", "%q with several processes: the first would have to save rows that other machines have", shard)
-		e.Hint = `train with one process on the GPUs of one machine, or with device.shard = "none"`
-		return e
-	}
 	fingerprint, err := r.cfg.Fingerprint()
 	if err != nil {
 		return err
@@ -83,6 +78,11 @@ func (r *run) sameBuilt() error {
 	}
 	if r.Computing() {
 		return errors.New("a plugin of this run computes in a process of its own (an opaque optimizer, or a quantizer that searches): such a run is trained by one process, on the GPUs of one machine")
+	}
+	if r.cfg.Device.Shard != device.ShardNone && r.Compiled.Refreshes() {
+		e := r.cfg.ErrorAt("device.shard", "%q with several processes, and an optimizer whose preconditioners are renewed from whole states", r.cfg.Device.Shard)
+		e.Hint = `train with one process on the GPUs of one machine, or with device.shard = "none"`
+		return e
 	}
 	var list []string
 	hashes := r.Programs.Hashes()
@@ -211,6 +211,28 @@ func (r *run) stops(ctx context.Context) error {
 		return ErrInterrupted
 	}
 	return nil
+}
+
+// gathersState reports whether the first process needs the others to have the state that it saves.
+func (r *run) gathersState() bool {
+	return r.opts.Processes != nil && r.state.Consistent() && r.Compiled.StoredTogether(r.state)
+}
+
+// saveTogether is [run.saveDue] where all processes take part in saving, as the first process says. They have gathered the state then.
+func (r *run) saveTogether() (due bool, err error) {
+	wish := int64(0)
+	if !r.follows() && r.saveDue() {
+		wish = 1
+	}
+	values, err := r.opts.Processes.Agree(fmt.Sprint("whether to save after step ", r.done.Step), wish)
+	switch {
+	case err != nil:
+		return false, &engine.LostError{Err: err}
+	case values[0] == 0:
+		return false, nil
+	}
+	r.saving.gathered = r.Compiled.Stored(r.state)
+	return !r.follows(), nil
 }
 
 // part waits until the others have done their work, too: until then they may need the device of this process. err is how its own

@@ -16,11 +16,9 @@ import (
 func TestProcessesRefuse(t *testing.T) {
 	one := testrun.Config(t)
 	elsewhere := testrun.Elsewhere(t, one)
-	divided := testrun.Elsewhere(t, one, `device.kind="cuda"`, "device.count=2", `device.shard="states"`)
 	for want, c := range map[string][2]*config.Config{
 		"processes 0 and 1 do not have the same configuration": {one, elsewhere}, // another run directory
 		"device.count: found 1, for 2 processes":               {one, one},
-		`device.shard: "states" with several processes`:        {divided, divided},
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -172,6 +172,22 @@ func TestXLAProcesses(t *testing.T) {
 		}
 		again[1].says(t, "cage: process 0 of 2", "has failed")
 	})
+	t.Run("two that divide everything", func(t *testing.T) {
+		one := onCUDA(t, testrun.Config(t, testrun.TwoLayers, "train.checkpoint_every=4"), 2, `device.shard="full"`)
+		testrun.Train(t, one, train.Options{})
+		cfg := testrun.Elsewhere(t, one)
+		completes(t, cage, cfg, 2, byHand)
+		testrun.SameRun(t, "one process and two", one.Train.Out, cfg.Train.Out)
+
+		stopped := testrun.Elsewhere(t, one)
+		for rank, p := range startParts(t, cage, stopped, 2, byHand, map[int]string{0: "--stop-after=6", 1: "--stop-after=6"}, nil) {
+			if code := p.end(t, 5*time.Minute); code != 0 {
+				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
+			}
+		}
+		testrun.Train(t, testrun.Again(t, stopped), train.Options{Resume: true}) // by one process
+		testrun.SameRun(t, "one process, and two and then one", one.Train.Out, stopped.Train.Out)
+	})
 	t.Run("two with two devices each, micro-batches", func(t *testing.T) {
 		t.Setenv(pjrtrecord.DevicesVariable, "4")
 		one := onCUDA(t, whole, 4, "train.accumulate=2")

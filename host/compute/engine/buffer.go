@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/gotype"
 	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
 )
 
 // Element is a Go type whose slices can be uploaded to a device: bool, the sized integers, float32, float64, complex64,
@@ -236,6 +237,37 @@ func DownloadInto[T Element](b *Buffer, dst []T) error {
 		}
 	}
 	return nil
+}
+
+// Elsewhere reports whether other processes have parts of the buffer.
+func (b *Buffer) Elsewhere() bool {
+	_, own := b.device.mine()
+	return b.sharded && own < b.device.Count()
+}
+
+// Gathered returns a sharded buffer as one that each replica has whole. It is an execution, in which all processes take part.
+func Gathered(b *Buffer) (*Buffer, error) {
+	type gather struct {
+		e   *Executable
+		err error
+	}
+	type key struct{ shape string } // of [Device.Once]
+	g := b.device.Once(key{b.shape.String()}, func() any {
+		part := b.shape.Clone()
+		part.Dimensions[0] /= b.device.Count()
+		e, err := b.device.Compile("gather", []Spec{{Name: "rows", Shape: part, Sharded: true}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{Gather(in[0])}
+		})
+		return gather{e, err}
+	}).(gather)
+	if g.err != nil {
+		return nil, g.err
+	}
+	out, err := g.e.Run([]*Buffer{b}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
 }
 
 // Take moves the memory of b to a new buffer, as if b were donated to a step that returns it: b is gone.

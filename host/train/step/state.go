@@ -95,20 +95,52 @@ type Stored struct {
 	Storage sdk.Storage
 }
 
+// Refreshes reports whether optimizers have preconditioners that the host renews.
+func (c *Compiled) Refreshes() bool { return c.refresher.Any() }
+
+// StoredTogether reports whether all processes have to call [Compiled.Stored] for one of them to have the state.
+func (c *Compiled) StoredTogether(s *State) bool {
+	for _, b := range s.Tensors {
+		if b.Elsewhere() {
+			return true
+		}
+	}
+	return false
+}
+
 // Stored lists the tensors of a state, for a checkpoint. The results of refreshes that
 // are not in place yet are among them; Stored waits for these ([State.Pending]). So are the
 // tensors that the model is evaluated with, where they are others than those that are trained:
-// a checkpoint can be evaluated without the optimizer.
+// a checkpoint can be evaluated without the optimizer. Where other processes have parts of tensors, Stored
+// gathers these, and all processes must call it at once ([Compiled.StoredTogether]).
 func (c *Compiled) Stored(s *State) []Stored {
 	var out []Stored
 	for _, t := range c.plan.stateTensors() {
 		b := s.Tensors[t.Name]
-		out = append(out, Stored{t.Name, t.Dims, func() ([]float32, error) { return update.View(b) }, t.Storage})
+		read := func() ([]float32, error) { return update.View(b) }
+		if b.Elsewhere() {
+			data, err := whole32(b)
+			read = func() ([]float32, error) { return data, err }
+		}
+		out = append(out, Stored{t.Name, t.Dims, read, t.Storage})
 	}
 	for _, r := range s.Pending.Results() {
 		out = append(out, Stored{r.Name, r.Dims, func() ([]float32, error) { return r.Data, nil }, sdk.StoreFloat32})
 	}
 	return append(out, c.storedEvaluated(s)...)
+}
+
+// whole32 returns the elements of a tensor, of which other processes may have parts.
+func whole32(b *engine.Buffer) ([]float32, error) {
+	if !b.Elsewhere() {
+		return update.View(b)
+	}
+	all, err := engine.Gathered(b)
+	if err != nil {
+		return nil, err
+	}
+	defer all.Finalize()
+	return update.View(all)
 }
 
 // storedEvaluated lists what optimizers give for evaluation. It is computed now, because the next
@@ -122,7 +154,9 @@ func (c *Compiled) storedEvaluated(s *State) (out []Stored) {
 		var data []float32
 		if err == nil {
 			b := given[update.Param(r.Name)]
-			data, err = engine.Download[float32](b)
+			if data, err = whole32(b); err == nil {
+				data = slices.Clone(data) // the buffer's own, on the CPU
+			}
 			b.Finalize()
 		}
 		out = append(out, Stored{update.Evaluated(r.Name), r.Shape, func() ([]float32, error) { return data, err }, sdk.StoreFloat32})
