@@ -23,8 +23,6 @@ type saving struct {
 	retry    int       // step at which one that could not be saved is tried again, 0 for none
 	wait     int       // steps between the last two tries
 	underway *save     // the one that is being written, nil for none
-	// gathered is the state that processes have gathered for the next one; nil where this process has it.
-	gathered []step.Stored
 }
 
 // save is a checkpoint that is being written in the background.
@@ -64,17 +62,17 @@ func (r *run) saveDue() bool {
 func (r *run) saveIfDue() error {
 	r.collect(false)
 	due := !r.follows() && r.saveDue()
+	var gathered []step.Stored
 	if r.gathersState() {
 		var err error
-		if due, err = r.saveTogether(); err != nil {
+		if gathered, err = r.gatherIfDue(due); err != nil {
 			return err
 		}
 	}
 	if !due {
-		r.saving.gathered = nil
 		return nil
 	}
-	recorded, err := r.beginSave()
+	recorded, err := r.beginSave(gathered)
 	if mustNotSave(err) {
 		return err
 	}
@@ -142,8 +140,9 @@ func (r *run) saveLast(err error) error {
 	if alone := err != nil && !errors.Is(err, ErrInterrupted) && !errors.Is(err, ErrNotFinite); gathers && alone {
 		return r.ending(r.lostHint(fmt.Errorf("%w\nOther processes have parts of the state, which cannot be saved without them; the newest checkpoint is %s", err, r.newest())))
 	}
+	var gathered []step.Stored
 	if gathers {
-		r.saving.gathered = r.Compiled.Stored(r.state)
+		gathered = r.Compiled.Stored(r.state)
 	}
 	if r.follows() {
 		return r.ending(err)
@@ -151,7 +150,7 @@ func (r *run) saveLast(err error) error {
 	if !r.state.Consistent() || !r.Has(r.done.Step) { // a first step with other quantizers has their state already
 		return r.lostHint(fmt.Errorf("%w\nThis step failed half-way, so that its state cannot be saved; the newest checkpoint is %s", err, r.newest()))
 	}
-	saveErr := r.save()
+	saveErr := r.save(gathered)
 	interrupted := errors.Is(err, ErrInterrupted)
 	if saveErr != nil && interrupted {
 		err = nil // it would say that the run can go on, which the failed save makes doubtful
@@ -182,8 +181,8 @@ func (r *run) newest() string {
 
 // save writes a checkpoint of the present step. An interruption waits until it is done. An
 // error is that of the checkpoint, unless it is saved: then it is that of the records.
-func (r *run) save() error {
-	recorded, err := r.beginSave()
+func (r *run) save(gathered []step.Stored) error {
+	recorded, err := r.beginSave(gathered)
 	if err := r.awaitSave(); err != nil {
 		return err
 	}
@@ -194,10 +193,9 @@ func (r *run) save() error {
 // prune the old ones. The data is verified by then. The records reach the disk first, so
 // that a checkpoint never knows more than they do; where they cannot, it is saved all the
 // same, and the error recorded is theirs. The tensors are read while the next step computes
-// its gradients, which waits before it replaces them.
-func (r *run) beginSave() (recorded, err error) {
-	gathered := r.saving.gathered
-	r.saving.gathered = nil
+// its gradients, which waits before it replaces them. gathered has them already where other processes
+// have parts; otherwise it is nil.
+func (r *run) beginSave(gathered []step.Stored) (recorded, err error) {
 	r.collect(true) // one at a time
 	if err := r.checkDirectory(); err != nil {
 		return nil, err

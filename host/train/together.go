@@ -218,21 +218,20 @@ func (r *run) gathersState() bool {
 	return r.opts.Processes != nil && r.state.Consistent() && r.Compiled.StoredTogether(r.state)
 }
 
-// saveTogether is [run.saveDue] where all processes take part in saving, as the first process says. They have gathered the state then.
-func (r *run) saveTogether() (due bool, err error) {
+// gatherIfDue gathers the state for a checkpoint after this step, if one is due in the first process.
+func (r *run) gatherIfDue(due bool) ([]step.Stored, error) {
 	wish := int64(0)
-	if !r.follows() && r.saveDue() {
+	if due {
 		wish = 1
 	}
 	values, err := r.opts.Processes.Agree(fmt.Sprint("whether to save after step ", r.done.Step), wish)
 	switch {
 	case err != nil:
-		return false, &engine.LostError{Err: err}
+		return nil, &engine.LostError{Err: err}
 	case values[0] == 0:
-		return false, nil
+		return nil, nil
 	}
-	r.saving.gathered = r.Compiled.Stored(r.state)
-	return !r.follows(), nil
+	return r.Compiled.Stored(r.state), nil
 }
 
 // part waits until the others have done their work, too: until then they may need the device of this process. err is how its own
