@@ -227,7 +227,7 @@ func DownloadInto[T Element](b *Buffer, dst []T) error {
 	parts := *b.data.Load()
 	if !b.sharded {
 		parts = parts[:1]
-	} else if len(parts) < b.device.Count() {
+	} else if b.Elsewhere() {
 		return fmt.Errorf("download of shape %s: other processes have parts of it", b.shape)
 	}
 	n := len(dst) / len(parts)
@@ -247,23 +247,18 @@ func (b *Buffer) Elsewhere() bool {
 
 // Gathered returns a sharded buffer as one that each replica has whole. It is an execution, in which all processes take part.
 func Gathered(b *Buffer) (*Buffer, error) {
-	type gather struct {
-		e   *Executable
-		err error
-	}
-	type key struct{ shape string } // of [Device.Once]
-	g := b.device.Once(key{b.shape.String()}, func() any {
+	type key struct{ shape string }
+	gather, err := once(b.device, key{b.shape.String()}, func() (*Executable, error) {
 		part := b.shape.Clone()
 		part.Dimensions[0] /= b.device.Count()
-		e, err := b.device.Compile("gather", []Spec{{Name: "rows", Shape: part, Sharded: true}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		return b.device.Compile("gather", []Spec{{Name: "rows", Shape: part, Sharded: true}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{Gather(in[0])}
 		})
-		return gather{e, err}
-	}).(gather)
-	if g.err != nil {
-		return nil, g.err
+	})
+	if err != nil {
+		return nil, err
 	}
-	out, err := g.e.Run([]*Buffer{b}, nil)
+	out, err := gather.Run([]*Buffer{b}, nil)
 	if err != nil {
 		return nil, err
 	}

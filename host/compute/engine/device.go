@@ -227,6 +227,19 @@ func (d *Device) Once(key any, find func() any) any {
 	return f.(func() any)()
 }
 
+// once is [Device.Once] for what may fail.
+func once[T any](d *Device, key any, find func() (T, error)) (T, error) {
+	type found struct {
+		value T
+		err   error
+	}
+	f := d.Once(key, func() any {
+		value, err := find()
+		return found{value, err}
+	}).(found)
+	return f.value, f.err
+}
+
 // Close frees the device. Its executables and buffers are unusable afterwards. Closing twice does nothing.
 func (d *Device) Close() error {
 	if d.gone() {

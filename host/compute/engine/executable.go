@@ -42,7 +42,7 @@ type Executable struct {
 	device  *Device
 	name    string
 	inputs  []Spec
-	outputs []shapes.Shape // of one replica
+	outputs []shapes.Shape // of buffers
 	sharded []bool         // of which outputs each replica has its own part
 	graph   *graph.Graph
 }
@@ -66,12 +66,16 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	}
 	d.compiled.Add(1)
 	e := &Executable{device: d, name: name, inputs: inputs, graph: g}
+	var parts []shapes.Shape // of the outputs, on each replica
 	for _, output := range outputs {
-		e.outputs = append(e.outputs, output.Shape())
-		e.sharded = append(e.sharded, isShardedOutput(output))
+		whole, sharded := output.Shape(), isShardedOutput(output)
+		if sharded {
+			whole = timesReplicas(whole, d.Count())
+		}
+		parts, e.outputs, e.sharded = append(parts, output.Shape()), append(e.outputs, whole), append(e.sharded, sharded)
 	}
 	if err := catch(func() error {
-		if err := aliasDonated(backend.builder, pairDonated(inputs, e.outputs)); err != nil {
+		if err := aliasDonated(backend.builder, pairDonated(inputs, parts)); err != nil {
 			return err
 		}
 		if err := replaceCalls(backend.builder, d.callees(backend)); err != nil {
@@ -168,15 +172,7 @@ func checkOutputs(g *graph.Graph, outputs []*graph.Node) error {
 func (e *Executable) Name() string { return e.name }
 
 // Outputs returns the shapes of the buffers that Run returns, in order.
-func (e *Executable) Outputs() []shapes.Shape {
-	list := slices.Clone(e.outputs)
-	for i := range list {
-		if e.sharded[i] {
-			list[i] = timesReplicas(list[i], e.device.Count())
-		}
-	}
-	return list
-}
+func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
 
 // timesReplicas is the shape of a whole of which each replica has a part of the given shape.
 func timesReplicas(part shapes.Shape, count int) shapes.Shape {
@@ -227,7 +223,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 		(*f)(e)
 	}
 	outputs := make([]*Buffer, len(e.outputs))
-	for i, shape := range e.Outputs() {
+	for i, shape := range e.outputs {
 		parts := make([]compute.Buffer, own)
 		for j := range parts {
 			parts[j] = results[j*len(outputs)+i]

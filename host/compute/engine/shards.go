@@ -94,6 +94,11 @@ func Elementwise(f func(in []*graph.Node) *graph.Node, nodes ...*graph.Node) *gr
 	return Gather(f(rows))
 }
 
+// Converted returns x in another type, by rows where these are known.
+func Converted(x *graph.Node, to dtypes.DType) *graph.Node {
+	return Elementwise(func(in []*graph.Node) *graph.Node { return graph.ConvertDType(in[0], to) }, x)
+}
+
 // Sharded returns the rows of this replica as an output of a graph: the buffer that [Executable.Run] returns has a part on each,
 // as those of [UploadSharded].
 func Sharded(rows *graph.Node) *graph.Node {
@@ -135,19 +140,13 @@ func numbersReplicas(g *graph.Graph) bool { return g.State(replicaKey{}) != nil 
 
 // replicaNumbers returns the buffer of the numbers of all replicas.
 func (d *Device) replicaNumbers() (*Buffer, error) {
-	type made struct {
-		b   *Buffer
-		err error
-	}
-	m := d.Once(replicaKey{}, func() any {
+	return once(d, replicaKey{}, func() (*Buffer, error) {
 		list := make([]int32, d.Count())
 		for i := range list {
 			list[i] = int32(i)
 		}
-		b, err := UploadSharded(d, list, len(list))
-		return made{b, err}
-	}).(made)
-	return m.b, m.err
+		return UploadSharded(d, list, len(list))
+	})
 }
 
 // A collective is an operation over all replicas that GoMLX has not, by its name in StableHLO. A call of a function stands for it, as for

@@ -255,12 +255,7 @@ func (m InMemory) store(name string, x *graph.Node) *graph.Node {
 	if m[name] == "" { // bools and integers as well
 		return x
 	}
-	return converted(x, m.dtype(name))
-}
-
-// converted is x in another type, by rows where these are known.
-func converted(x *graph.Node, to dtypes.DType) *graph.Node {
-	return engine.Elementwise(func(in []*graph.Node) *graph.Node { return graph.ConvertDType(in[0], to) }, x)
+	return engine.Converted(x, m.dtype(name))
 }
 
 // dtype is the type in which the named input or output is stored.
@@ -280,7 +275,7 @@ func dtypeOf(s triton.Storage) dtypes.DType {
 // read converts a stored node to float32. Codes stay int8.
 func (m InMemory) read(name string, x *graph.Node) *graph.Node {
 	if m[name] == triton.BFloat16 {
-		return converted(x, dtypes.Float32)
+		return engine.Converted(x, dtypes.Float32)
 	}
 	return x
 }

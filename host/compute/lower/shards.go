@@ -6,7 +6,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
@@ -186,7 +185,7 @@ func shardOfRows(p *program.Program, rows, n int) (local *program.Program, ok bo
 	}
 	ok = true
 	shorten := func(id program.ID, t *program.Type) {
-		if _, has := byrow.Of(*t, rows); !has || byrow.IsShared(p, id, rows) {
+		if !hasPartOfRows(p, id, rows) {
 			return
 		}
 		ok = ok && t.Shape[0]%n == 0

@@ -226,7 +226,7 @@ func (j *Job) nodes(tensors, scalars Nodes) Nodes {
 		if name, bound := j.Inputs[input.Name]; bound {
 			in[input.Name], ok = tensors[name]
 			if j.Storage[name] != sdk.StoreFloat32 {
-				in[input.Name] = elementwise(in[input.Name], func(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.Float32) })
+				in[input.Name] = engine.Converted(in[input.Name], dtypes.Float32)
 			}
 		} else {
 			in[input.Name], ok = scalars[input.Name]

@@ -31,7 +31,8 @@ func narrow(x *graph.Node, s sdk.Storage) *graph.Node {
 	if s == sdk.StoreFloat32 {
 		return x
 	}
-	return elementwise(x, func(x *graph.Node) *graph.Node {
+	return engine.Elementwise(func(in []*graph.Node) *graph.Node {
+		x := in[0]
 		switch s {
 		case sdk.StoreInt8:
 			x = graph.Round(graph.ClipScalar(x, math.MinInt8, math.MaxInt8))
@@ -39,12 +40,7 @@ func narrow(x *graph.Node, s sdk.Storage) *graph.Node {
 			x = graph.Round(graph.ClipScalar(x, 0, math.MaxUint8))
 		}
 		return graph.ConvertDType(x, DType(s))
-	})
-}
-
-// elementwise is f of a node, by rows where these are known.
-func elementwise(x *graph.Node, f func(x *graph.Node) *graph.Node) *graph.Node {
-	return engine.Elementwise(func(in []*graph.Node) *graph.Node { return f(in[0]) }, x)
+	}, x)
 }
 
 // Upload puts a tensor on the device as it is kept: each replica has its rows of one that is divided, or all of it.

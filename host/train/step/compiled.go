@@ -83,7 +83,7 @@ func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 	for _, r := range plan.Rules {
 		subjects = append(subjects, refresh.Subject{Tensor: r.Name, Optimizer: r.Optimizer, Delay: plan.RefreshDelay[r.Name]})
 	}
-	if c.refresher, err = refresh.New(dev, subjects, plan.divided); err != nil {
+	if c.refresher, err = refresh.New(dev, subjects, plan.dividedOrNil()); err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
 	return c, nil

@@ -63,14 +63,6 @@ func (c *Compiled) fill(name string, dims []int, write func([]float32) error) (*
 	return engine.UploadSharded(c.dev, data, dims...)
 }
 
-// zeros makes a tensor of zeros, as the replicas keep it.
-func (c *Compiled) zeros(name string, dims []int) (*engine.Buffer, error) {
-	return c.fill(name, dims, func(data []float32) error {
-		clear(data)
-		return nil
-	})
-}
-
 // gatherWeights puts, in the places of tensors that the forward pass reads and that replicas have by rows, nodes through which the
 // gradient comes back by rows. It returns the nodes with respect to which gradients are to be taken.
 func (p *Plan) gatherWeights(in update.Nodes, full bool) []*graph.Node {

@@ -119,7 +119,7 @@ func (c *Compiled) Stored(s *State) []Stored {
 		b := s.Tensors[t.Name]
 		read := func() ([]float32, error) { return update.View(b) }
 		if b.Elsewhere() {
-			data, err := whole32(b)
+			data, err := gathered(b)
 			read = func() ([]float32, error) { return data, err }
 		}
 		out = append(out, Stored{t.Name, t.Dims, read, t.Storage})
@@ -130,11 +130,8 @@ func (c *Compiled) Stored(s *State) []Stored {
 	return append(out, c.storedEvaluated(s)...)
 }
 
-// whole32 returns the elements of a tensor, of which other processes may have parts.
-func whole32(b *engine.Buffer) ([]float32, error) {
-	if !b.Elsewhere() {
-		return update.View(b)
-	}
+// gathered returns the elements of a tensor of which other processes have parts.
+func gathered(b *engine.Buffer) ([]float32, error) {
 	all, err := engine.Gathered(b)
 	if err != nil {
 		return nil, err
@@ -154,9 +151,11 @@ func (c *Compiled) storedEvaluated(s *State) (out []Stored) {
 		var data []float32
 		if err == nil {
 			b := given[update.Param(r.Name)]
-			if data, err = whole32(b); err == nil {
-				data = slices.Clone(data) // the buffer's own, on the CPU
+			read := engine.Download[float32]
+			if b.Elsewhere() {
+				read = gathered
 			}
+			data, err = read(b)
 			b.Finalize()
 		}
 		out = append(out, Stored{update.Evaluated(r.Name), r.Shape, func() ([]float32, error) { return data, err }, sdk.StoreFloat32})
@@ -449,7 +448,10 @@ func (c *Compiled) initOptimizers(t update.Tensors, rules []method.Rule) error {
 		}
 		for _, st := range rule.State()[own:] {
 			name := update.State(rule.Name, st.Name)
-			zeros, err := c.zeros(name, st.Shape)
+			zeros, err := c.fill(name, st.Shape, func(data []float32) error {
+				clear(data)
+				return nil
+			})
 			if err != nil {
 				return err
 			}
