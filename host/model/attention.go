@@ -4,6 +4,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
+	"github.com/cage-qat/cage/host/compute/lower"
 )
 
 // In attention, features come before positions here, [features, tokens]: the adjoints of the weight, the keys and the
@@ -20,6 +21,23 @@ func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q 
 	if r.cached != nil {
 		return attentionCached(x, w, norms, r, sites, q)
 	}
+	if !r.again {
+		return attendOnce(x, w, norms, r, sites, q)
+	}
+	rounded := false
+	mixed := autodiff.Checkpoint(func(in []*graph.Node) *graph.Node {
+		y := attendOnce(in[0], in[1], norms.with(in[2:]), r, sites, q)
+		rounded = lower.HasRoundedAdjoint(y)
+		return y
+	}, append([]*graph.Node{x, w}, norms.gains()...)...)
+	if rounded {
+		lower.NoteRoundedAdjoint(mixed)
+	}
+	return mixed
+}
+
+// attendOnce is [attend] without caches, whose intermediate values the backward pass may keep.
+func attendOnce(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
 	if q != nil && sites.quantizesAttention() {
 		return attentionQuantized(x, w, norms, r, sites, q)
 	}

@@ -272,7 +272,9 @@ func TestFusedModel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withFusedAttention(t, coreSizes{group: c.Heads / c.KVHeads, size: c.Width / c.Heads, context: context})
 			m := newLlama(c)
-			m.Recompute = name == "shared"
+			if name == "shared" {
+				m.Recompute = architecture.RecomputeBlocks
+			}
 			tokens := hashedTokens(0, batch*(context+1), c.Vocab)
 			build := func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 				losses := m.Losses(params, ids, nil)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // powers returns n powers of two, by which float32 multiplies exactly.
@@ -96,11 +97,11 @@ func byFactors(t *testing.T, out, in, tokens int) Backward {
 	}
 }
 
-// TestBackwardInCheckpoints: a block that is computed again has the quantizers of its weights.
+// TestBackwardInCheckpoints: what is computed again has the quantizers of its weights.
 func TestBackwardInCheckpoints(t *testing.T) {
 	const batch, context = 2, 8
 	tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
-	run := func(recompute bool) [][]float32 {
+	run := func(recompute architecture.Recompute) [][]float32 {
 		m := newLlama(tiny)
 		m.Recompute = recompute
 		return evaluate(t, m, hashedWeights(m.Params()), tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
@@ -113,10 +114,12 @@ func TestBackwardInCheckpoints(t *testing.T) {
 			return graph.Gradient(m.Loss(params, ids, nil), params...)
 		})
 	}
-	want, got := run(false), run(true)
-	for i := range want {
-		if !slices.Equal(got[i], want[i]) {
-			t.Errorf("gradient %d differs", i)
+	want := run(architecture.RecomputeNone)
+	for _, recompute := range []architecture.Recompute{architecture.RecomputeAttention, architecture.RecomputeBlocks} {
+		for i, got := range run(recompute) {
+			if !slices.Equal(got, want[i]) {
+				t.Errorf("%s: gradient %d differs", recompute, i)
+			}
 		}
 	}
 }

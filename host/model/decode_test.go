@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -136,27 +137,29 @@ func TestBlocks(t *testing.T) {
 	})
 }
 
-// TestRecomputeSameBits: losses and gradients do not depend on whether the backward pass keeps what is inside a block or
-// computes it again. The quantizer is asked a second time then, block by block from the last.
+// TestRecomputeSameBits: losses and gradients do not depend on whether the backward pass keeps what is inside a block, or its
+// attention, or computes it again. Where all of a block is computed again, the quantizer is asked a second time, block by block from the last.
 func TestRecomputeSameBits(t *testing.T) {
-	llama, olmo2 := newLlama(tiny), newOLMo2(tiny)
-	llama.Recompute, olmo2.Recompute = true, true
-	for name, models := range map[string][2]Language{
-		"llama": {newLlama(tiny), llama},
-		"olmo2": {newOLMo2(tiny), olmo2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			want, once := gradients(t, models[0])
-			got, twice := gradients(t, models[1])
-			for i := range want {
-				if !slices.Equal(got[i], want[i]) {
-					t.Errorf("output %d differs", i)
+	for _, build := range []func(architecture.Settings) *transformer{newLlama, newOLMo2} {
+		once := build(tiny)
+		want, sites := gradients(t, once)
+		for recompute, wantSites := range map[architecture.Recompute][]string{
+			architecture.RecomputeAttention: sites, architecture.RecomputeBlocks: slices.Concat(sites, sites[4:], sites[:4]),
+		} {
+			t.Run(fmt.Sprint(once.Kind, "/", recompute), func(t *testing.T) {
+				again := build(tiny)
+				again.Recompute = recompute
+				got, asked := gradients(t, again)
+				for i := range want {
+					if !slices.Equal(got[i], want[i]) {
+						t.Errorf("output %d differs", i)
+					}
 				}
-			}
-			if diff := cmp.Diff(slices.Concat(once, once[4:], once[:4]), twice); diff != "" {
-				t.Errorf("sites (-want +got):\n%s", diff)
-			}
-		})
+				if diff := cmp.Diff(wantSites, asked); diff != "" {
+					t.Errorf("sites (-want +got):\n%s", diff)
+				}
+			})
+		}
 	}
 }
 
@@ -167,11 +170,11 @@ func TestRecomputeUnquantized(t *testing.T) {
 		"fused": {Kernels: device.FusedKernels}, "bfloat16": {Precision: device.BFloat16},
 	} {
 		for _, build := range []func(architecture.Settings) *transformer{newLlama, newOLMo2} {
-			once, again := build(tiny), build(tiny)
-			again.Recompute = true
-			t.Run(name+"/"+once.Kind, func(t *testing.T) {
-				var outputs [2][][]float32
-				for i, m := range []*transformer{once, again} {
+			t.Run(name+"/"+build(tiny).Kind, func(t *testing.T) {
+				var outputs [3][][]float32
+				for i, recompute := range []architecture.Recompute{architecture.RecomputeNone, architecture.RecomputeAttention, architecture.RecomputeBlocks} {
+					m := build(tiny)
+					m.Recompute = recompute
 					outputs[i] = evaluateOn(t, testdevice.Open(t, options), m, hashedWeights(m.Params()), hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
 						func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 							losses := m.Losses(params, ids, nil)
@@ -179,8 +182,10 @@ func TestRecomputeUnquantized(t *testing.T) {
 						})
 				}
 				for i, want := range outputs[0] {
-					if !slices.Equal(outputs[1][i], want) {
-						t.Errorf("output %d differs", i)
+					for _, again := range outputs[1:] {
+						if !slices.Equal(again[i], want) {
+							t.Errorf("output %d differs", i)
+						}
 					}
 					if !slices.ContainsFunc(want, func(x float32) bool { return x != 0 }) {
 						t.Errorf("output %d is zero", i)

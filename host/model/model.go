@@ -79,8 +79,8 @@ type Language interface {
 
 // Options say how a language model computes.
 type Options struct {
-	Recompute bool // recompute each block in the backward pass, instead of keeping its intermediate results
-	Documents bool // rows of a batch may hold several documents, which are kept apart: see [DocumentRow]
+	Recompute architecture.Recompute // what the backward pass computes again; "" is none
+	Documents bool                   // rows of a batch may hold several documents, which are kept apart: see [DocumentRow]
 
 	// LossTokens is the largest number of tokens whose logits a loss holds in memory at a time; 0 means as many as take
 	// 1 GiB. It has no effect on the CPU in float32.
@@ -140,7 +140,7 @@ const (
 )
 
 // An ActivationQuantizer returns the quantized form of the activation x, [site.Tokens, site.Width], with whatever
-// gradient it defines. It is called once per site, and a second time if the backward pass recomputes blocks.
+// gradient it defines. It is called once per site, and a second time if the backward pass computes it again.
 type ActivationQuantizer func(site ActivationSite, x *graph.Node) *graph.Node
 
 // apply calls the quantizer, if there is one and the model has the site. What stays as it is becomes an operand of products.

@@ -24,6 +24,7 @@ type rope struct {
 	mask             *graph.Node // [1 or batch, 1, context, context]: 0 where a query sees a key, −∞ where not
 
 	core   attentionCore // of attention by position; nil: by feature
+	again  bool          // the backward pass computes attention again
 	cached *cached       // of attention to what caches hold; nil: to the tokens at hand
 }
 
@@ -185,6 +186,14 @@ func (n *queryKeyNorm) gains() []*graph.Node {
 		return nil
 	}
 	return []*graph.Node{n.query, n.key}
+}
+
+// with is n with other gains, which are in the order of [queryKeyNorm.gains].
+func (n *queryKeyNorm) with(gains []*graph.Node) *queryKeyNorm {
+	if n == nil {
+		return nil
+	}
+	return &queryKeyNorm{query: gains[0], key: gains[1], epsilon: n.epsilon}
 }
 
 // normalizeBoth returns queries and keys normalized by a function for each of the two, and the adjoint: from those of the

@@ -202,6 +202,7 @@ func (m *transformer) hidden(params []*graph.Node, tokens, segments *graph.Node,
 	m.checkParams(params)
 	batch, context := tokens.Shape().Dim(0), tokens.Shape().Dim(1)
 	r := newRope(tokens.Graph(), m.Settings, batch, context, segments)
+	r.again = m.Recompute == architecture.RecomputeAttention
 	return m.blocks(params, tokens, r, q.zeroPadding(segments), func(_ int, block func() *graph.Node) *graph.Node { return block() })
 }
 
@@ -220,7 +221,7 @@ func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *rope, 
 		in := append([]*graph.Node{x}, blocks[layer*size:(layer+1)*size]...)
 		block := func(in []*graph.Node) *graph.Node { return m.block(m.Settings, in[0], in[1:], sites, r, q) }
 		x = around(layer, func() *graph.Node {
-			if m.Recompute {
+			if m.Recompute == architecture.RecomputeBlocks {
 				return autodiff.Checkpoint(block, in...)
 			}
 			return block(in)

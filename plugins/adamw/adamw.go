@@ -6,7 +6,7 @@
 //	u = (m/(1−β1ᵗ)) / (√(v/(1−β2ᵗ)) + ε)
 //
 // The decay itself, x ← (1 − αω)·x before the update, is the host's, as is the
-// step x ← x − α·u.
+// step x ← x − α·u. The moments have 32 bits, or 8 (moments.go).
 package main
 
 import (
@@ -16,15 +16,21 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// adamw implements [sdk.Optimizer].
+// adamw implements [sdk.Optimizer] and [sdk.Compact].
 type adamw struct{}
 
-var _ sdk.Optimizer = adamw{}
+var _ sdk.Compact = adamw{}
 
 // The names of the state tensors.
 const (
 	stateM = "m"
 	stateV = "v"
+)
+
+// What moments can be.
+const (
+	moments32 = "float32"
+	moments8  = "int8"
 )
 
 // Describe declares the parameters. Their defaults are those of the paper's
@@ -38,13 +44,19 @@ func (adamw) Describe() sdk.Description {
 			sdk.Float("beta1", 0.9, 0, 0.999999, "decay rate of the first moment"),
 			sdk.Float("beta2", 0.95, 0, 0.999999, "decay rate of the second moment"),
 			sdk.Float("eps", 1e-8, 1e-30, 1, "added to the root of the second moment"),
+			sdk.Choice("moments", moments32, []string{moments32, moments8},
+				"how moments are kept: int8 takes 2.25 bytes for each element of a matrix in place of 8, with a scale for each 32 (FlashOptim, 2026); vectors, and matrices whose rows are no multiples of 32, keep float32"),
 		},
 	}
 }
 
 // Init starts both moments at zero.
 func (adamw) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
-	return sdk.State{stateM: b.Zeros(t.Shape...), stateV: b.Zeros(t.Shape...)}, nil
+	s := sdk.State{stateM: b.Zeros(t.Shape...), stateV: b.Zeros(t.Shape...)}
+	if narrow(t) {
+		s[stateMScale], s[stateVScale] = b.Zeros(scales(t.Shape)...), b.Zeros(scales(t.Shape)...)
+	}
+	return s, nil
 }
 
 // Update writes one step. With c1 = 1 − β1ᵗ and c2 = 1 − β2ᵗ the direction is
@@ -52,12 +64,18 @@ func (adamw) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State,
 // division is the only one over the tensor.
 func (adamw) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
-	g := in.Gradient
-	m := in.State[stateM].Scale(beta1).Add(g.Scale(1 - beta1))
-	v := in.State[stateV].Scale(beta2).Add(g.Square().Scale(1 - beta2))
+	g, m, v := in.Gradient, in.State[stateM], in.State[stateV]
+	if narrow(t) {
+		m, v = decode(in.State, t.Shape)
+	}
+	m = m.Scale(beta1).Add(g.Scale(1 - beta1))
+	v = v.Scale(beta2).Add(g.Square().Scale(1 - beta2))
 
 	c1, c2 := correction(in.Step, beta1), correction(in.Step, beta2)
 	u := m.Div(v.Sqrt().Mul(c1.Div(c2.Sqrt())).Add(c1.Scale(t.Float("eps"))))
+	if narrow(t) {
+		return u, encode(m, v), nil
+	}
 	return u, sdk.State{stateM: m, stateV: v}, nil
 }
 

@@ -28,7 +28,7 @@ import (
 // Model makes the model that the configuration describes; the vocabulary of a
 // language model must be known.
 func Model(cfg *config.Config) (model.Model, error) {
-	m, err := model.New(cfg.Model, model.Options{Recompute: cfg.Train.Recompute == config.RecomputeBlocks, Documents: cfg.Data.Separate(), Sites: sitesOf(&cfg.Quantizer)})
+	m, err := model.New(cfg.Model, model.Options{Recompute: cfg.Train.Recompute, Documents: cfg.Data.Separate(), Sites: sitesOf(&cfg.Quantizer)})
 	if err != nil {
 		return nil, cfg.ErrorAt("model.kind", "%w", err)
 	}

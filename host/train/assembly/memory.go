@@ -117,26 +117,28 @@ func most(reports []*memory.Report) *memory.Report {
 	return slices.MaxFunc(reports, func(a, b *memory.Report) int { return cmp.Compare(a.Bytes, b.Bytes) })
 }
 
-// decide returns the configuration and its model with train.recompute = "auto" decided: blocks are recomputed where it takes more memory than is
-// available to keep what is inside them. What is available may not be known.
+// decide returns the configuration and its model with train.recompute = "auto" decided: the least is computed again with which no more memory is
+// needed than is available, and blocks where that is too little for all. What is available may not be known.
 func decide(cfg *config.Config, m model.Model, programs *Programs, available *memory.Available) (*config.Config, model.Model, error) {
 	if cfg.Train.Recompute != config.RecomputeAuto {
 		return cfg, m, nil
 	}
 	decided := *cfg
-	decided.Train.Recompute = "none"
-	for _, p := range programs.Phases() {
-		sizes, err := memoryModel(&decided, m, p)
-		if err != nil {
-			return nil, nil, err
+	for _, decided.Train.Recompute = range []architecture.Recompute{architecture.RecomputeNone, architecture.RecomputeAttention, architecture.RecomputeBlocks} {
+		most := 0.0
+		for _, p := range programs.Phases() {
+			sizes, err := memoryModel(&decided, m, p)
+			if err != nil {
+				return nil, nil, err
+			}
+			most = max(most, memory.Estimate(sizes).Total())
 		}
-		if available != nil && memory.Estimate(sizes).Total() > float64(available.Bytes) {
-			decided.Train.Recompute = config.RecomputeBlocks
-			m, err = Model(&decided)
-			return &decided, m, err
+		if available == nil || most <= float64(available.Bytes) {
+			break
 		}
 	}
-	return &decided, m, nil
+	m, err := Model(&decided)
+	return &decided, m, err
 }
 
 // manyTensors is more than published models have. To ask plugins about them takes seconds, and memory.
@@ -393,7 +395,7 @@ func modelSizes(cfg *config.Config, forward bool, piece int) memory.Model {
 		out.Layers, out.Width, out.Hidden, out.Heads = cfg.Model.Layers, cfg.Model.Width, cfg.Model.Hidden, cfg.Model.Heads
 		out.HeadWidth, out.KeyWidth = cfg.Model.Heads*cfg.Model.HeadSize, cfg.Model.KVHeads*cfg.Model.HeadSize
 		out.Normed = cfg.Model.Kind != architecture.KindLlama
-		out.Vocabulary, out.Recompute = cfg.Model.Vocab, cfg.Train.Recompute == config.RecomputeBlocks
+		out.Vocabulary, out.Recompute = cfg.Model.Vocab, cfg.Train.Recompute
 	}
 	return out
 }

@@ -3,11 +3,13 @@ package assembly_test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"testing"
 
 	"github.com/cage-qat/cage/host/internal/testrun"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/memory"
@@ -66,7 +68,7 @@ func TestEstimateOfGPU(t *testing.T) {
 	t.Logf("the worst is off by %.0f %%", 100*worst)
 }
 
-// TestRecomputeAuto: blocks are recomputed where it takes more memory than there is not to.
+// TestRecomputeAuto: what is computed again is the least with which there is enough memory.
 func TestRecomputeAuto(t *testing.T) {
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `train.recompute="auto"`)
 	m := modelOf(t, cfg)
@@ -74,23 +76,29 @@ func TestRecomputeAuto(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := assembly.EstimateMemory(testrun.Again(t, cfg, `train.recompute="none"`), m, programs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		available *memory.Available
-		want      string
-	}{
-		{nil, "none"},
-		{&memory.Available{Bytes: int64(report.Bytes) + 1}, "none"},
-		{&memory.Available{Bytes: int64(report.Bytes) - 1}, config.RecomputeBlocks},
-	} {
-		decided, model, err := assembly.Decide(cfg, m, programs, tt.available)
+	need := map[architecture.Recompute]int64{}
+	for _, recompute := range []architecture.Recompute{architecture.RecomputeNone, architecture.RecomputeAttention} {
+		report, err := assembly.EstimateMemory(testrun.Again(t, cfg, fmt.Sprintf("train.recompute=%q", recompute)), m, programs)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if decided.Train.Recompute != tt.want || (model != m) != (tt.want == config.RecomputeBlocks) || cfg.Train.Recompute != config.RecomputeAuto {
+		need[recompute] = int64(report.Bytes)
+	}
+	for _, tt := range []struct {
+		available *memory.Available
+		want      architecture.Recompute
+	}{
+		{nil, architecture.RecomputeNone},
+		{&memory.Available{Bytes: need[architecture.RecomputeNone] + 1}, architecture.RecomputeNone},
+		{&memory.Available{Bytes: need[architecture.RecomputeNone] - 1}, architecture.RecomputeAttention},
+		{&memory.Available{Bytes: need[architecture.RecomputeAttention] - 1}, architecture.RecomputeBlocks},
+		{&memory.Available{Bytes: 1}, architecture.RecomputeBlocks},
+	} {
+		decided, _, err := assembly.Decide(cfg, m, programs, tt.available)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if decided.Train.Recompute != tt.want || cfg.Train.Recompute != config.RecomputeAuto {
 			t.Errorf("with %v: %q, want %q", tt.available, decided.Train.Recompute, tt.want)
 		}
 	}

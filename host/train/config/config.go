@@ -188,22 +188,18 @@ func (d *Data) FileKey(i int) string {
 // same weight, however many targets it has.
 const MeanOfMicroBatches = "micro_batch"
 
-// RecomputeBlocks is the value of train.recompute with which the backward pass recomputes
-// each block of a language model.
-const RecomputeBlocks = "blocks"
-
-// RecomputeAuto is the value of train.recompute that stands for RecomputeBlocks if there would be too little memory
-// otherwise, and for "none" else.
-const RecomputeAuto = "auto"
+// RecomputeAuto is the value of train.recompute that stands for the least of the others with which there is enough memory, as far
+// as that is known.
+const RecomputeAuto architecture.Recompute = "auto"
 
 // Train holds the settings of the training loop: its length, batches, evaluation and checkpoints.
 type Train struct {
-	Steps             int    // optimizer steps; 0: nothing is trained
-	Batch             int    // sequences per micro-batch; 1 for problems
-	Accumulate        int    // micro-batches per step
-	LossMean          string // "token" or [MeanOfMicroBatches]
-	Recompute         string // "none", RecomputeBlocks or RecomputeAuto
-	MemoryCheck       string // "on" or "off"
+	Steps             int                    // optimizer steps; 0: nothing is trained
+	Batch             int                    // sequences per micro-batch; 1 for problems
+	Accumulate        int                    // micro-batches per step
+	LossMean          string                 // "token" or [MeanOfMicroBatches]
+	Recompute         architecture.Recompute // or [RecomputeAuto]
+	MemoryCheck       string                 // "on" or "off"
 	Clip              float64
 	WeightDecay       float64
 	Decay             string // "first" or [DecayLast]

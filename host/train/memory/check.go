@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // Accuracy is the share by which the estimate may be off on the CPU. A run that would fit if the
@@ -91,10 +92,16 @@ func changes(m Model, available Available, scale float64) []string {
 		}
 	}
 	recompute := m
-	recompute.Recompute = true
-	able := !m.Recompute && !m.Forward && m.Layers > 0
-	if able && fits(recompute) {
-		list = append(list, fmt.Sprintf(`train.recompute = "blocks" (%s)`, Bytes(need(recompute))))
+	recompute.Recompute = architecture.RecomputeBlocks
+	able := m.Recompute != architecture.RecomputeBlocks && !m.Forward && m.Layers > 0
+	if attention := m; able {
+		attention.Recompute = architecture.RecomputeAttention
+		for _, again := range []Model{attention, recompute} {
+			if again.Recompute != m.Recompute && fits(again) {
+				list = append(list, fmt.Sprintf(`train.recompute = %q (%s)`, again.Recompute, Bytes(need(again))))
+				break // what computes less again takes less time
+			}
+		}
 	}
 	list = append(list, fewer(m, fits)...)
 	if context := largest(m.Context, func(n int) bool { m := m; m.Context = n; return fits(m) }); context > 0 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/memory"
 )
 
@@ -54,8 +55,10 @@ func changed(t *testing.T, m memory.Model, change string) (with memory.Model, mo
 	t.Helper()
 	with, n := m, numbers(t, change)
 	if strings.HasPrefix(change, `train.recompute = "blocks"`) {
-		with.Recompute = true
+		with.Recompute = architecture.RecomputeBlocks
 		change = strings.TrimPrefix(change, `train.recompute = "blocks" and `)
+	} else if strings.HasPrefix(change, "train.recompute = ") {
+		with.Recompute = architecture.RecomputeAttention
 	}
 	next := with
 	switch {

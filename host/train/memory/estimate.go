@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"sort"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -30,8 +31,8 @@ type Model struct {
 	StateShards, ParameterShards int
 	// GPU says how a GPU computes; nil: the CPU does.
 	GPU *GPU
-	// Recompute says that blocks are recomputed in the backward pass.
-	Recompute bool
+	// Recompute is what the backward pass computes again.
+	Recompute architecture.Recompute
 	// Forward says that this is an evaluation: no gradients, no optimizer.
 	Forward bool
 	// Piece is the number of tokens of each sequence that an evaluation reads at once to continue it, while caches hold
@@ -124,19 +125,23 @@ func Estimate(m Model) Need {
 		return n
 	}
 	layers, inputs := float64(m.Layers), 0.0
-	if m.Recompute {
+	if m.Recompute == architecture.RecomputeBlocks {
 		layers, inputs = min(1, layers), layers*width
 	}
 	n.Gradients = wordBytes * (gradients*m.Parameters + measured*m.Measured)
 	n.States = wordBytes * m.States
 	n.Workspace = wordBytes * m.Workspace
 	n.Samples = sampled * m.Samples
-	kept := keptWidth*width + keptHeads*heads + keptHidden*hidden
-	if m.Normed {
-		kept += keptNormed * (heads + tokens*float64(m.KeyWidth))
+	attentions := layers
+	if m.Recompute == architecture.RecomputeAttention {
+		attentions = min(1, layers)
 	}
-	n.Blocks = wordBytes * (inputs + layers*kept + onceHidden*hidden)
-	n.Scores = wordBytes * scores * (layers*keptScores + onceScores)
+	attention := keptHeads * heads
+	if m.Normed {
+		attention += keptNormed * (heads + tokens*float64(m.KeyWidth))
+	}
+	n.Blocks = wordBytes * (inputs + layers*(keptWidth*width+keptHidden*hidden) + attentions*attention + onceHidden*hidden)
+	n.Scores = wordBytes * scores * (attentions*keptScores + onceScores)
 	if m.Teacher.Parameters > 0 {
 		n.Teacher = wordBytes * m.Teacher.Parameters
 		n.Logits *= distilled / logits

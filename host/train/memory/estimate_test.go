@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/memory"
 )
 
@@ -55,6 +56,14 @@ var distilled = []sizes{
 	{4, 256, 4, 32000, 256, 8, true, true, false, 2361},
 }
 
+// recompute is what is computed again where blocks are, and where they are not.
+func recompute(blocks bool) architecture.Recompute {
+	if blocks {
+		return architecture.RecomputeBlocks
+	}
+	return architecture.RecomputeNone
+}
+
 // TestEstimate: the estimate is as accurate as the messages say.
 func TestEstimate(t *testing.T) {
 	for i, c := range append(slices.Clone(measured), distilled...) {
@@ -62,7 +71,7 @@ func TestEstimate(t *testing.T) {
 		matrices := float64(c.layers * (4*c.width*c.width + 3*c.width*hidden))
 		m := memory.Model{
 			Layers: c.layers, Width: c.width, Hidden: hidden, Heads: c.heads, Vocabulary: c.vocabulary,
-			Context: c.context, Batch: c.batch, Recompute: c.recompute,
+			Context: c.context, Batch: c.batch, Recompute: recompute(c.recompute),
 			Parameters: matrices + float64(2*c.vocabulary*c.width+c.width*(2*c.layers+1)),
 		}
 		if c.quest {
@@ -117,7 +126,7 @@ func TestEstimateGrows(t *testing.T) {
 	if more := memory.Estimate(taught).Total(); !(more > total+4e17) {
 		t.Errorf("%g bytes, with a teacher %g", total, more)
 	}
-	recompute.Recompute, forward.Forward = true, true
+	recompute.Recompute, forward.Forward = architecture.RecomputeBlocks, true
 	if r, f := memory.Estimate(recompute).Total(), memory.Estimate(forward).Total(); !(f < r && r < total) {
 		t.Errorf("%g bytes, recomputed %g, forward %g", total, r, f)
 	}
@@ -179,7 +188,7 @@ func TestEstimateOfShapes(t *testing.T) {
 		matrices := float64(c.layers * c.width * (2*heads + 2*keys + 3*c.hidden))
 		m := memory.Model{
 			Layers: c.layers, Width: c.width, Hidden: c.hidden, Heads: c.heads, HeadWidth: heads, KeyWidth: keys, Normed: c.normed,
-			Vocabulary: 256, Context: c.context, Batch: c.batch, Recompute: c.recompute,
+			Vocabulary: 256, Context: c.context, Batch: c.batch, Recompute: recompute(c.recompute),
 			Parameters: matrices + float64(2*256*c.width), Quantized: matrices,
 		}
 		m.States = 2 * m.Parameters

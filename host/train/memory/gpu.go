@@ -1,6 +1,10 @@
 package memory
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/cage-qat/cage/host/model/architecture"
+)
 
 // GPU says how a GPU computes a model, as far as memory depends on it.
 type GPU struct {
@@ -81,11 +85,17 @@ func onGPU(m Model) Need {
 	if m.GPU.FusedAttention {
 		scores = 0
 	}
-	block := c.width*width + c.heads*heads + c.hidden*hidden
+	block, attention := c.width*width+c.hidden*hidden, c.heads*heads
 	if m.Normed {
-		block += c.normed * (heads + tokens*float64(m.KeyWidth))
+		attention += c.normed * (heads + tokens*float64(m.KeyWidth))
 	}
 	once := c.onceWidth*width + c.onceHidden*hidden
+	if m.Recompute == architecture.RecomputeAttention {
+		once += attention
+		c.score, c.onceScore = 0, c.onceScore+c.score
+	} else {
+		block += attention
+	}
 	logits := min(tokens*float64(m.Vocabulary), chunk)
 	if m.Teacher.Parameters > 0 { // whole, and those of both
 		logits = distilledLogits * tokens * float64(m.Vocabulary)
@@ -106,7 +116,7 @@ func onGPU(m Model) Need {
 	block += (c.site*m.Activations + c.mask*m.Masks + c.residual*m.Residuals) / max(1, layers)
 	if m.ParameterShards > 1 { // the whole of what is gathered is there too: of one layer, or of all that the backward pass will read
 		gathered := gatheredBytes * m.Quantized
-		if m.Recompute {
+		if m.Recompute == architecture.RecomputeBlocks {
 			gathered /= max(1, layers)
 		}
 		n.Quantized += gathered + 2*wordBytes*embedding
@@ -118,7 +128,7 @@ func onGPU(m Model) Need {
 	head, end := n, n
 	head.Gradients, end.Gradients = sums+wordBytes*embedding, sums+wordBytes*m.Parameters/states+c.embedding*embedding
 	end.Blocks, end.Scores, end.Quantized, end.Logits = block+once, (c.score+c.onceScore)*scores, 0, 0
-	if m.Recompute {
+	if m.Recompute == architecture.RecomputeBlocks {
 		head.Blocks = layers * c.input * width
 		if beside := end.Blocks + end.Scores; beside > head.Logits { // the logits are gone when the last layer is computed again
 			head.Blocks, head.Scores, head.Logits = head.Blocks+end.Blocks, end.Scores, 0

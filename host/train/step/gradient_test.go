@@ -56,7 +56,7 @@ func TestFullGradient(t *testing.T) {
 	}
 }
 
-// TestRecomputeSameBits trains with and without blocks that the backward pass computes again, on
+// TestRecomputeSameBits trains with and without blocks, or attention, that the backward pass computes again, on
 // each architecture and with quantizers of weights and activations, also trained ones. Losses and
 // everything that was trained agree to the last bit.
 func TestRecomputeSameBits(t *testing.T) {
@@ -65,13 +65,15 @@ func TestRecomputeSameBits(t *testing.T) {
 		for _, quantizer := range []string{"quest", "lsq", "none"} {
 			t.Run(kind+"/"+quantizer, func(t *testing.T) {
 				want, losses := trained(t, kind, quantizer, "none")
-				got, again := trained(t, kind, quantizer, "blocks")
-				if diff := cmp.Diff(losses, again); diff != "" {
-					t.Errorf("losses (-kept +recomputed):\n%s", diff)
-				}
-				for name, values := range want {
-					if !slices.Equal(values, got[name]) {
-						t.Errorf("%s differs", name)
+				for _, recompute := range []string{"attention", "blocks"} {
+					got, again := trained(t, kind, quantizer, recompute)
+					if diff := cmp.Diff(losses, again); diff != "" {
+						t.Errorf("losses (-kept +%s recomputed):\n%s", recompute, diff)
+					}
+					for name, values := range want {
+						if !slices.Equal(values, got[name]) {
+							t.Errorf("%s recomputed: %s differs", recompute, name)
+						}
 					}
 				}
 			})
