@@ -272,7 +272,7 @@ func (f *Finder) examine(ctx context.Context, name string, opts Options) []Listi
 }
 
 // alternativesLimit is how long plugins may take in all to say of which kind they are.
-const alternativesLimit = 5 * time.Second
+const alternativesLimit = 15 * time.Second
 
 // alternatives lists the plugins of a kind that can be found by name; "" is any kind. Those whose
 // kind is unknown are listed, too: Go packages, as nothing is built for a message, those of the
