@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/pass/rotation"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
@@ -287,6 +288,9 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 	for _, p := range m.Params() {
 		if q, ok := programs.Weights[p.Name]; ok {
 			out.Quantized += elements(p.Dims)
+			if rotation.Ending(q.Program, answer.OutputValue) > 1 {
+				out.Rotated += elements(p.Dims)
+			}
 			if q.SearchEvery > 0 && !programs.Forward { // the state, and what a search reads and writes
 				out.States += elements(p.Dims)
 				for _, s := range q.Trained {

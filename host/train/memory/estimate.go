@@ -42,6 +42,8 @@ type Model struct {
 	// Numbers of elements: of everything that is trained, of the part that has a
 	// quantized copy, and of the optimizers' states.
 	Parameters, Quantized, States float64
+	// Rotated is the part of Quantized whose values products read rotated. A GPU keeps these until the update, which rotates them back.
+	Rotated float64
 	// Activations is the number of activations that are quantized; Masks is the number of truth values, and Residuals that of other
 	// numbers, which their quantizers keep from the forward pass for the backward pass. They are counted for a GPU only.
 	Activations, Masks, Residuals float64

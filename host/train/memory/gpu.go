@@ -90,7 +90,7 @@ func onGPU(m Model) Need {
 		attention += c.normed * (heads + tokens*float64(m.KeyWidth))
 	}
 	once := c.onceWidth*width + c.onceHidden*hidden
-	if m.Recompute == architecture.RecomputeAttention {
+	if m.Recompute == architecture.RecomputeAttention && !m.GPU.FusedAttention { // which keeps little by itself
 		once += attention
 		c.score, c.onceScore = 0, c.onceScore+c.score
 	} else {
@@ -127,7 +127,8 @@ func onGPU(m Model) Need {
 	}
 	head, end := n, n
 	head.Gradients, end.Gradients = sums+wordBytes*embedding, sums+wordBytes*m.Parameters/states+c.embedding*embedding
-	end.Blocks, end.Scores, end.Quantized, end.Logits = block+once, (c.score+c.onceScore)*scores, 0, 0
+	end.Blocks, end.Scores, end.Logits = block+once, (c.score+c.onceScore)*scores, 0
+	end.Quantized = wordBytes * m.Rotated / parameters
 	if m.Recompute == architecture.RecomputeBlocks {
 		head.Blocks = layers * c.input * width
 		if beside := end.Blocks + end.Scores; beside > head.Logits { // the logits are gone when the last layer is computed again
