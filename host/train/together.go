@@ -7,18 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Several processes, each with some of the GPUs, can train one model. All of them do the same: they read the configuration and the data, ask
@@ -148,10 +151,7 @@ func (r *run) follow() error {
 		return fmt.Errorf("%w: all processes need the run directory of the first", err)
 	}
 	defer f.Close()
-	if err := f.Verify(); err != nil {
-		return err
-	}
-	return r.restore(f)
+	return r.restore(f) // which verifies what it reads: all of the state
 }
 
 // wishes are what the processes want to do after the step that is computed: all of them stop after the same step.
@@ -213,25 +213,65 @@ func (r *run) stops(ctx context.Context) error {
 	return nil
 }
 
-// gathersState reports whether the first process needs the others to have the state that it saves.
-func (r *run) gathersState() bool {
-	return r.opts.Processes != nil && r.state.Consistent() && r.Compiled.StoredTogether(r.state)
+// divided reports whether other processes have rows of the state, which all save together then.
+func (r *run) divided() bool {
+	return r.opts.Processes != nil && r.state.Consistent() && r.state.Elsewhere()
 }
 
-// gatherIfDue gathers the state for a checkpoint after this step, if one is due in the first process.
-func (r *run) gatherIfDue(due bool) ([]step.Stored, error) {
+// agreeToSave returns whether the first process saves after the step that was done. due says so in that process. The mark is that of the
+// parts.
+func (r *run) agreeToSave(due bool) (mark uint32, saves bool, err error) {
 	wish := int64(0)
 	if due {
-		wish = 1
+		wish = 1 + int64(rand.Uint32())
 	}
 	values, err := r.opts.Processes.Agree(fmt.Sprint("whether to save after step ", r.done.Step), wish)
-	switch {
-	case err != nil:
-		return nil, &engine.LostError{Err: err}
-	case values[0] == 0:
-		return nil, nil
+	if err != nil {
+		return 0, false, &engine.LostError{Err: err}
 	}
-	return r.Compiled.Stored(r.state), nil
+	return uint32(values[0] - 1), values[0] > 0, nil
+}
+
+// ownTensors are those that this process saves of the state: all, or its rows and its share of what all processes have.
+func (r *run) ownTensors() (list []safetensors.Tensor) {
+	rank, shares := 0, make([]int64, 1) // numbers, of tensors that all have
+	if r.divided() {
+		rank, shares = r.opts.Processes.Rank(), make([]int64, r.opts.Processes.Size())
+	}
+	for _, t := range r.Compiled.Stored(r.state) {
+		to := rank
+		if !t.Rows { // to who has the fewest
+			to = slices.Index(shares, slices.Min(shares))
+			shares[to] += program.FloatType(t.Dims...).Size()
+		}
+		if to == rank {
+			list = append(list, provenance.Stored(t))
+		}
+	}
+	return list
+}
+
+// savePart writes the part of this process, unless it has failed already, and waits for those of the others. It returns the names of all.
+func (r *run) savePart(state checkpoint.State, mark uint32, failed error) ([]string, error) {
+	p := r.opts.Processes
+	names, written := make([]string, p.Size()), int64(0)
+	for rank := range names {
+		names[rank] = checkpoint.PartName(state.Step, rank+1, p.Size(), mark)
+	}
+	if failed == nil {
+		failed = checkpoint.SavePart(context.Background(), r.dir.Checkpoints(), names[p.Rank()], state.Tensors)
+	}
+	if failed == nil {
+		written = 1
+	}
+	votes, err := p.Agree(fmt.Sprint("whether the parts of the checkpoint of step ", state.Step, " are written"), written)
+	if err != nil {
+		return nil, &engine.LostError{Err: err, Cause: failed}
+	}
+	if other := slices.Index(votes, 0); failed == nil && other >= 0 && !r.follows() {
+		failed = fmt.Errorf("process %d could not write its part, and says why", other)
+	}
+	return names, failed
 }
 
 // part waits until the others have done their work, too: until then they may need the device of this process. err is how its own
@@ -260,7 +300,7 @@ func (r *run) leave(summary bool, err error) error {
 		p.Leave(nil)
 		return err
 	}
-	if lost := (*engine.LostError)(nil); !errors.As(err, &lost) {
+	if !isLost(err) {
 		select {
 		case <-p.Gone():
 			err = &engine.LostError{Err: p.Err(), Cause: err}
@@ -271,20 +311,23 @@ func (r *run) leave(summary bool, err error) error {
 	return err
 }
 
+// isLost reports whether an error is the loss of another process.
+func isLost(err error) bool {
+	_, lost := errors.AsType[*engine.LostError](err)
+	return lost
+}
+
 // ending completes the error of a process that follows, which has saved nothing.
 func (r *run) ending(err error) error {
-	if lost := (*engine.LostError)(nil); !errors.As(err, &lost) {
+	if !isLost(err) {
 		return err
-	}
-	if entries, _ := checkpoint.List(r.dir.Checkpoints()); len(entries) > 0 {
-		r.saving.step = entries[len(entries)-1].Step
 	}
 	return r.lostHint(fmt.Errorf("%w\nThe newest checkpoint is %s", err, r.newest()))
 }
 
 // lostHint says how a run goes on that has lost a process.
 func (r *run) lostHint(err error) error {
-	if lost := (*engine.LostError)(nil); !errors.As(err, &lost) || r.saving.step < 0 {
+	if !isLost(err) || r.saving.step < 0 {
 		return err
 	}
 	return fmt.Errorf("%w: --resume goes on from there; where GPUs are missing, set device.count to how many are left", err)
