@@ -95,43 +95,52 @@ func (r *run) sameBuilt() error {
 	return errors.Join(r.same("programs of plugins", strings.Join(list, "\n")), r.same("build of cage and processor", r.Device.BuildInfo().String()))
 }
 
+// What the first process tells the others when the run begins or goes on.
+const (
+	startStep     = "step that the run goes on from"
+	startRead     = "whether its checkpoint is intact"
+	startEvaluate = "step of the last evaluation"
+)
+
 // newRun stands for the step of a run that begins.
 const newRun = -1
 
-// tell tells those that follow from which checkpoint the run goes on, and which evaluation was the last.
-func (r *run) tell(step, evaluated int) error {
-	if r.wishes.told {
-		return nil
-	}
-	r.wishes.told = true
-	_, _, err := r.told(step, evaluated)
-	return err
-}
-
 // told returns what the first process tells.
-func (r *run) told(step, evaluated int) (int, int, error) {
+func (r *run) told(what string, value int) (int, error) {
 	p := r.opts.Processes
 	if p == nil {
-		return step, evaluated, nil
+		return value, nil
 	}
-	steps, err := p.Agree("step that the run goes on from", int64(step))
+	values, err := p.Agree(what, int64(value))
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	evaluations, err := p.Agree("step of the last evaluation", int64(evaluated))
-	if err != nil {
-		return 0, 0, err
+	return int(values[0]), nil
+}
+
+// restoreTogether goes on from a checkpoint, which the others read at the same time.
+func (r *run) restoreTogether(f *checkpoint.File) error {
+	if _, err := r.told(startStep, f.Step); err != nil {
+		return err
 	}
-	return int(steps[0]), int(evaluations[0]), nil
+	err := r.restore(f)
+	intact := 1
+	if err != nil { // the others hear of an older one, or that this process has failed
+		intact = 0
+	}
+	if _, lost := r.told(startRead, intact); lost != nil {
+		return lost
+	}
+	return err
 }
 
 // follow begins or goes on with the run as the first process says.
 func (r *run) follow() error {
-	at, evaluated, err := r.told(0, 0)
+	at, err := r.told(startStep, 0)
 	if err != nil {
 		return err
 	}
-	r.saving.step, r.evaluated = -1, evaluated
+	r.saving.step = -1
 	if at == newRun {
 		if r.state, err = r.newState(); err != nil {
 			return err
@@ -146,19 +155,42 @@ func (r *run) follow() error {
 		return fmt.Errorf("%w: all processes need the run directory of the first", err)
 	}
 	r.identity = made.Run
-	f, err := checkpoint.Open(r.dir.Checkpoints().Join(checkpoint.FileName(at)))
+	for {
+		failed := r.restoreStep(at)
+		intact, err := r.told(startRead, 0)
+		if err != nil {
+			return err
+		}
+		if intact == 1 {
+			if failed == nil {
+				r.evaluated, failed = r.told(startEvaluate, 0)
+			}
+			return failed
+		}
+		if failed == nil {
+			r.state.Close()
+			r.state = nil
+		}
+		if at, err = r.told(startStep, 0); err != nil {
+			return err
+		}
+	}
+}
+
+// restoreStep goes on from the checkpoint of a step. What is read of it is verified.
+func (r *run) restoreStep(step int) error {
+	f, err := checkpoint.Open(r.dir.Checkpoints().Join(checkpoint.FileName(step)))
 	if err != nil {
 		return fmt.Errorf("%w: all processes need the run directory of the first", err)
 	}
 	defer f.Close()
-	return r.restore(f) // which verifies what it reads: all of the state
+	return r.restore(f)
 }
 
 // wishes are what the processes want to do after the step that is computed: all of them stop after the same step.
 type wishes struct {
 	ctx    context.Context // ends when this process is asked to stop
 	answer chan answerOfAll
-	told   bool // the others know from which step the run goes on
 }
 
 type answerOfAll struct {
