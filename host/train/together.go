@@ -21,7 +21,6 @@ import (
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Several processes, each with some of the GPUs, can train one model. All of them do the same: they read the configuration and the data, ask
@@ -266,15 +265,19 @@ func (r *run) agreeToSave(due bool) (mark uint32, saves bool, err error) {
 
 // ownTensors are those that this process saves of the state: all, or its rows and its share of what all processes have.
 func (r *run) ownTensors() (list []safetensors.Tensor) {
-	rank, shares := 0, make([]int64, 1) // numbers, of tensors that all have
+	rank, shares := 0, make([]int, 1) // numbers, of tensors that all have
 	if r.divided() {
-		rank, shares = r.opts.Processes.Rank(), make([]int64, r.opts.Processes.Size())
+		rank, shares = r.opts.Processes.Rank(), make([]int, r.opts.Processes.Size())
 	}
 	for _, t := range r.Compiled.Stored(r.state) {
 		to := rank
 		if !t.Rows { // to who has the fewest
 			to = slices.Index(shares, slices.Min(shares))
-			shares[to] += program.FloatType(t.Dims...).Size()
+			size := 1
+			for _, n := range t.Dims {
+				size *= n
+			}
+			shares[to] += size
 		}
 		if to == rank {
 			list = append(list, provenance.Stored(t))
