@@ -168,8 +168,10 @@ func (r *run) resumable(err error) error {
 
 // newest says which checkpoint is the newest. A process that follows looks for it.
 func (r *run) newest() string {
-	if entries, _ := checkpoint.List(r.dir.Checkpoints()); r.follows() && len(entries) > 0 {
-		r.saving.step = entries[len(entries)-1].Step
+	if r.follows() {
+		if entries, _ := checkpoint.List(r.dir.Checkpoints()); len(entries) > 0 {
+			r.saving.step = entries[len(entries)-1].Step
+		}
 	}
 	if r.saving.step < 0 {
 		return "none"
@@ -208,7 +210,7 @@ func (r *run) beginSave(due bool) (recorded, err error) {
 	if err != nil || !due {
 		return nil, err
 	}
-	r.collect(true) // one at a time
+	r.collect(true) // one at a time, also in those that follow
 	state := checkpoint.State{Step: r.done.Step}
 	if r.follows() {
 		state.Tensors = r.ownTensors()

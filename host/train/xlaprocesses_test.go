@@ -281,6 +281,13 @@ func TestXLAProcesses(t *testing.T) {
 			t.Errorf("%v are left of %d checkpoints in two parts, %v", files, killed.Train.Keep, err)
 		}
 	})
+	t.Run("two that divide everything, and learn from what they begin with", func(t *testing.T) {
+		one := onCUDA(t, testrun.Config(t, "train.steps=3", fmt.Sprintf("model.init=%q", whole.Train.Out), testrun.TwoLayers, `train.distillation={teacher="initial", weight=0.5}`), 2, `device.shard="full"`)
+		testrun.Train(t, one, train.Options{})
+		cfg := testrun.Elsewhere(t, one)
+		completes(t, cage, cfg, 2, byHand)
+		testrun.SameRun(t, "one process and two", one.Train.Out, cfg.Train.Out)
+	})
 	t.Run("one cannot write its part", func(t *testing.T) {
 		cfg := onCUDA(t, testrun.Config(t, testrun.TwoLayers, "train.checkpoint_every=4"), 2, `device.shard="full"`)
 		limited := filepath.Join(t.TempDir(), "limited") // process 1 cannot write files of more than 8 KiB
