@@ -61,7 +61,7 @@ func saveForever(dir, mode string) error {
 		}
 		var parts []string
 		if strings.HasSuffix(mode, "in parts") {
-			if parts, err = writeParts(dir, s, 3, uint32(value), random); err != nil {
+			if parts, err = writeParts(vfs.At(dir), s, 3, uint32(value), random); err != nil {
 				return err
 			}
 			s.Tensors = nil

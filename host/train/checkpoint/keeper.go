@@ -17,7 +17,8 @@ import (
 const DamagedSuffix = ".damaged"
 
 // Keeper keeps the newest checkpoints of one run. Only intact ones count: a damaged one
-// is renamed and reported. Meanwhile, nothing else may write into the directory.
+// is renamed and reported. Meanwhile, nothing else may write into the directory, except that
+// other processes write parts while this one neither prunes nor looks for the latest.
 type Keeper struct {
 	dir  vfs.Path
 	keep int
@@ -69,8 +70,8 @@ func (k *Keeper) Latest(use func(*File) error) error {
 }
 
 // Prune removes the checkpoints that are older than the intact ones to keep, and what a
-// killed Save left behind. It removes nothing if no checkpoint is intact. What it fails
-// to remove, a later Prune removes.
+// killed Save left behind, parts that no checkpoint names included. It removes nothing if no
+// checkpoint is intact, but for the latter. What it fails to remove, a later Prune removes.
 func (k *Keeper) Prune() error {
 	entries, err := List(k.dir)
 	if err != nil {

@@ -17,14 +17,16 @@ import (
 
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/internal/vfs/crashfs"
 )
 
 // saveParts writes a state in n parts, of which each has some rows, or none, of a tensor. It returns the paths of all files, that of the
 // checkpoint first.
 func saveParts(t testing.TB, dir string, s checkpoint.State, n int, mark uint32, random *rand.Rand) []string {
 	t.Helper()
-	names, err := writeParts(dir, s, n, mark, random)
+	names, err := writeParts(vfs.At(dir), s, n, mark, random)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +43,7 @@ func saveParts(t testing.TB, dir string, s checkpoint.State, n int, mark uint32,
 }
 
 // writeParts writes the parts without a checkpoint, and returns their names.
-func writeParts(dir string, s checkpoint.State, n int, mark uint32, random *rand.Rand) (names []string, err error) {
+func writeParts(dir vfs.Path, s checkpoint.State, n int, mark uint32, random *rand.Rand) (names []string, err error) {
 	parts := make([][]safetensors.Tensor, n)
 	for _, x := range s.Tensors {
 		if len(x.Shape) == 0 || random.IntN(4) == 0 { // one of them has it whole
@@ -69,7 +71,7 @@ func writeParts(dir string, s checkpoint.State, n int, mark uint32, random *rand
 	}
 	for i, tensors := range parts {
 		names = append(names, checkpoint.PartName(s.Step, i+1, n, mark))
-		if err := checkpoint.SavePart(context.Background(), vfs.At(dir), names[i], tensors); err != nil {
+		if err := checkpoint.SavePart(context.Background(), dir, names[i], tensors); err != nil {
 			return nil, err
 		}
 	}
@@ -339,6 +341,78 @@ func TestPruneParts(t *testing.T) {
 	}
 	if err := checkpoint.NewKeeper(vfs.At(lost), 1, nil).Prune(); err != nil || len(glob(t, lost)) != 3 {
 		t.Errorf("%v are left, %v", glob(t, lost), err)
+	}
+}
+
+// TestPowerLossWithParts: whenever power is lost while checkpoints in parts are saved and pruned, and a save does not come to its end, what was
+// saved is there and intact, and after the next save nothing else is.
+func TestPowerLossWithParts(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	root := t.TempDir()
+	files, err := crashfs.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := checkpoint.NewKeeper(vfs.On(files, root), 1, nil)
+	saveNext := func(k *checkpoint.Keeper, dir vfs.Path, step int) {
+		s := state(t, step, float32(step), 9)
+		names, err := writeParts(dir, s, 2, random.Uint32(), random)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Tensors = nil
+		if err := errors.Join(k.Save(t.Context(), s, names...), k.Prune()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var saved []int // moments after which there is a checkpoint of step 1, 2, …
+	for step := 1; step <= 3; step++ {
+		if _, err := writeParts(vfs.On(files, root), state(t, step, 99, 9), 2, random.Uint32(), random); err != nil { // without a checkpoint
+			t.Fatal(err)
+		}
+		saveNext(k, vfs.On(files, root), step)
+		saved = append(saved, files.Moments())
+	}
+	for moment := 0; moment <= files.Moments(); moment++ {
+		for seed := range uint64(effort.Choose(2, 5)) {
+			dir := t.TempDir()
+			if err := files.Lose(moment, seed, dir); err != nil {
+				t.Fatal(err)
+			}
+			least := 0
+			for i, m := range saved {
+				if m <= moment {
+					least = i + 1
+				}
+			}
+			k := checkpoint.NewKeeper(vfs.At(dir), 1, nil)
+			step := 0
+			err := k.Latest(func(f *checkpoint.File) error {
+				step = f.Step
+				if err := f.Verify(); err != nil {
+					return err
+				}
+				for name, list := range values(t, f.State) {
+					if !slices.Equal(list, slices.Repeat([]float32{float32(step)}, 9)) {
+						t.Errorf("moment %d, seed %d: %s of step %d holds %v", moment, seed, name, step, list)
+					}
+				}
+				return nil
+			})
+			if errors.Is(err, checkpoint.ErrNone) {
+				err, step = nil, 0
+			}
+			if err != nil || step < least {
+				t.Errorf("moment %d, seed %d: the newest intact checkpoint is of step %d, %v; want that of step %d", moment, seed, step, err, least)
+				continue
+			}
+			saveNext(k, vfs.At(dir), 9)
+			for _, name := range glob(t, dir) {
+				if !strings.Contains(name, "step-00000009.") && !strings.HasSuffix(name, checkpoint.DamagedSuffix) {
+					t.Errorf("moment %d, seed %d: %s is left", moment, seed, name)
+				}
+			}
+		}
 	}
 }
 
