@@ -285,7 +285,11 @@ func TestXLAProcesses(t *testing.T) {
 		one := onCUDA(t, testrun.Config(t, "train.steps=3", fmt.Sprintf("model.init=%q", whole.Train.Out), testrun.TwoLayers, `train.distillation={teacher="initial", weight=0.5}`), 2, `device.shard="full"`)
 		testrun.Train(t, one, train.Options{})
 		cfg := testrun.Elsewhere(t, one)
-		completes(t, cage, cfg, 2, byHand)
+		for rank, p := range startParts(t, cage, cfg, 2, byHand, nil, nil) {
+			if code := p.end(t, 5*time.Minute); code != 0 {
+				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
+			}
+		}
 		testrun.SameRun(t, "one process and two", one.Train.Out, cfg.Train.Out)
 	})
 	t.Run("one cannot write its part", func(t *testing.T) {
