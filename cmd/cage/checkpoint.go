@@ -54,8 +54,9 @@ func newCheckpointShow() *cobra.Command {
 		Use:   "show FILE|RUN",
 		Short: "Show what a checkpoint says of itself",
 		Long: `Show what a checkpoint says of itself, or the newest one of a run directory: its step,
-the identity of its run, the build that wrote it, its tensors and its hash. The values are
-not read: 'cage checkpoint verify' tells whether they are intact.`,
+the identity of its run, the build that wrote it, its tensors, its hash and the files of its
+parts, if several processes wrote it. The values are not read: 'cage checkpoint verify'
+tells whether they are intact.`,
 		Args: exactly(1, "one checkpoint or run directory"),
 	}
 	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
@@ -74,6 +75,9 @@ not read: 'cage checkpoint verify' tells whether they are intact.`,
 			about = append(about, []string{key, f.Meta[key]})
 		}
 		about = append(about, []string{"bytes", fmt.Sprint(f.Size())}, []string{"SHA-256", f.Digest()})
+		for _, p := range f.Parts() {
+			about = append(about, []string{"part", p.File})
+		}
 		tensors := [][]string{{"tensor", "type", "bytes", "shape"}}
 		for _, t := range f.Infos() {
 			tensors = append(tensors, []string{t.Name, string(t.DType), fmt.Sprint(t.End - t.Begin), fmt.Sprint(t.Shape)})
@@ -91,8 +95,9 @@ type checkpointListing struct {
 	File    string                     `json:"file"`
 	Step    int                        `json:"step"`
 	Meta    map[string]json.RawMessage `json:"meta"`
-	Bytes   int64                      `json:"bytes"`
+	Bytes   int64                      `json:"bytes"` // of all files
 	SHA256  string                     `json:"sha256"`
+	Parts   []checkpoint.Part          `json:"parts,omitempty"`
 	Tensors []tensorListing            `json:"tensors"`
 }
 
@@ -105,7 +110,7 @@ type tensorListing struct {
 
 func listCheckpoint(path vfs.Path, f *checkpoint.File) checkpointListing {
 	out := checkpointListing{File: path.Name, Step: f.Step, Meta: map[string]json.RawMessage{},
-		Bytes: f.Size(), SHA256: f.Digest(), Tensors: []tensorListing{}}
+		Bytes: f.Size(), SHA256: f.Digest(), Parts: f.Parts(), Tensors: []tensorListing{}}
 	for key, text := range f.Meta {
 		raw := json.RawMessage(text)
 		if !json.Valid(raw) { // not a checkpoint of ours

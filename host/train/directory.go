@@ -187,7 +187,7 @@ func (r *run) begin() error {
 		return err
 	}
 	r.identity = provenance.NewIdentity()
-	err := r.tell(newRun, 0)
+	_, err := r.told(startStep, newRun)
 	if err != nil {
 		return err
 	}
@@ -262,11 +262,11 @@ func (r *run) resume(previous *config.Config) error {
 	var meta checkpoint.Meta
 	err := r.checkpoints.Latest(func(f *checkpoint.File) error {
 		meta = f.Meta
-		return r.restore(f)
+		return r.restoreTogether(f)
 	})
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
-		if err = r.tell(newRun, 0); err == nil {
+		if _, err = r.told(startStep, newRun); err == nil {
 			r.state, err = r.newState()
 		}
 		if err != nil {
@@ -300,7 +300,7 @@ func (r *run) resume(previous *config.Config) error {
 		return err
 	}
 	if meta != nil {
-		if err := r.tell(r.done.Step, r.evaluated); err != nil {
+		if _, err := r.told(startEvaluate, r.evaluated); err != nil {
 			return err
 		}
 	}

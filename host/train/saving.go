@@ -62,32 +62,29 @@ func (r *run) saveDue() bool {
 func (r *run) saveIfDue() error {
 	r.collect(false)
 	due := !r.follows() && r.saveDue()
-	var gathered []step.Stored
-	if r.gathersState() {
-		var err error
-		if gathered, err = r.gatherIfDue(due); err != nil {
-			return err
-		}
-	}
-	if !due {
-		return nil
-	}
-	recorded, err := r.beginSave(gathered)
-	if mustNotSave(err) {
+	recorded, err := r.beginSave(due)
+	if mustNotSave(err) || isLost(err) {
 		return err
 	}
 	if err != nil {
 		r.saveFailed(r.done.Step, errors.Join(recorded, err))
 		return nil
 	}
-	if len(r.records.unwritten) > 0 {
+	if recorded == nil || len(r.records.unwritten) > 0 {
 		return nil // they wait, and are in the checkpoint
 	}
 	return recorded
 }
 
-// saveFailed tells of a checkpoint that could not be saved.
+// saveFailed tells of a checkpoint that could not be saved. That a process is lost ends the run.
 func (r *run) saveFailed(step int, err error) {
+	if isLost(err) {
+		return
+	}
+	if r.follows() { // the first process decides when it is tried again
+		r.log.Warn("this process could not write its part of the checkpoint: training goes on", "step", step, "error", err)
+		return
+	}
 	r.saving.failed(step)
 	r.log.Warn("the checkpoint could not be saved: training goes on", "step", step, "next_try_after_step", r.saving.retry, "error", err)
 }
@@ -120,7 +117,7 @@ func (r *run) awaitSave() error {
 	}
 	<-s.done
 	r.saving.underway = nil
-	if s.err == nil {
+	if s.err == nil && !r.follows() {
 		r.saving.done(s.step)
 	}
 	return s.err
@@ -136,21 +133,19 @@ func (r *run) saveLast(err error) error {
 	if mustNotSave(err) {
 		return err
 	}
-	gathers := r.gathersState()
-	if alone := err != nil && !errors.Is(err, ErrInterrupted) && !errors.Is(err, ErrNotFinite); gathers && alone {
-		return r.ending(r.lostHint(fmt.Errorf("%w\nOther processes have parts of the state, which cannot be saved without them; the newest checkpoint is %s", err, r.newest())))
-	}
-	var gathered []step.Stored
-	if gathers {
-		gathered = r.Compiled.Stored(r.state)
+	if alone := err != nil && !errors.Is(err, ErrInterrupted) && !errors.Is(err, ErrNotFinite); alone && r.divided() {
+		return r.lostHint(fmt.Errorf("%w\nOther processes have parts of the state, which cannot be saved without them; the newest checkpoint is %s", err, r.newest()))
 	}
 	if r.follows() {
+		if failed := r.save(false); isLost(failed) {
+			err = failed
+		}
 		return r.ending(err)
 	}
 	if !r.state.Consistent() || !r.Has(r.done.Step) { // a first step with other quantizers has their state already
 		return r.lostHint(fmt.Errorf("%w\nThis step failed half-way, so that its state cannot be saved; the newest checkpoint is %s", err, r.newest()))
 	}
-	saveErr := r.save(gathered)
+	saveErr := r.save(true)
 	interrupted := errors.Is(err, ErrInterrupted)
 	if saveErr != nil && interrupted {
 		err = nil // it would say that the run can go on, which the failed save makes doubtful
@@ -171,8 +166,13 @@ func (r *run) resumable(err error) error {
 	return fmt.Errorf("%w\nThe state after step %d is saved: --resume goes on from there", err, r.saving.step)
 }
 
-// newest says which checkpoint is the newest.
+// newest says which checkpoint is the newest. A process that follows looks for it.
 func (r *run) newest() string {
+	if r.follows() {
+		if entries, _ := checkpoint.List(r.dir.Checkpoints()); len(entries) > 0 {
+			r.saving.step = entries[len(entries)-1].Step
+		}
+	}
 	if r.saving.step < 0 {
 		return "none"
 	}
@@ -181,48 +181,74 @@ func (r *run) newest() string {
 
 // save writes a checkpoint of the present step. An interruption waits until it is done. An
 // error is that of the checkpoint, unless it is saved: then it is that of the records.
-func (r *run) save(gathered []step.Stored) error {
-	recorded, err := r.beginSave(gathered)
+func (r *run) save(due bool) error {
+	recorded, err := r.beginSave(due)
 	if err := r.awaitSave(); err != nil {
 		return err
 	}
 	return errors.Join(recorded, err)
 }
 
-// beginSave begins to write a checkpoint of the present step, unless there is one, and to
-// prune the old ones. The data is verified by then. The records reach the disk first, so
-// that a checkpoint never knows more than they do; where they cannot, it is saved all the
-// same, and the error recorded is theirs. The tensors are read while the next step computes
-// its gradients, which waits before it replaces them. gathered has them already where other processes
-// have parts; otherwise it is nil.
-func (r *run) beginSave(gathered []step.Stored) (recorded, err error) {
-	r.collect(true) // one at a time
-	if err := r.checkDirectory(); err != nil {
+// beginSave begins to write a checkpoint of the present step if it is due, unless there is one,
+// and to prune the old ones. The records reach the disk first, so that a checkpoint never knows
+// more than they do; where they cannot, it is saved all the same, and the error recorded is
+// theirs. The tensors are read while the next step computes its gradients, which waits before it
+// replaces them. Where other processes have rows of the state, the first says in due for all
+// whether it is saved, and each process writes what it has.
+func (r *run) beginSave(due bool) (recorded, err error) {
+	if due {
+		err = r.readyToSave()
+		due = err == nil && r.saving.step != r.done.Step
+	}
+	divided, mark := r.divided(), uint32(0)
+	if divided {
+		var lost error
+		if mark, due, lost = r.agreeToSave(due); lost != nil {
+			return nil, lost
+		}
+	}
+	if err != nil || !due {
 		return nil, err
 	}
-	if err := r.awaitData(); err != nil {
-		return nil, err
+	r.collect(true) // one at a time, also in those that follow
+	state := checkpoint.State{Step: r.done.Step}
+	if r.follows() {
+		state.Tensors = r.ownTensors()
+	} else {
+		recorded = r.syncRecords()
+		state, err = r.snapshot()
 	}
-	if r.saving.step == r.done.Step {
-		return nil, nil
-	}
-	recorded = r.syncRecords()
-	state, err := r.snapshot(gathered)
-	if err != nil {
-		return recorded, err
-	}
-	s := &save{step: state.Step, done: make(chan struct{})}
+	s := &save{step: state.Step, done: make(chan struct{}), err: err}
 	r.saving.underway = s
 	r.state.Hold(s.done)
 	go func() {
 		defer close(s.done)
-		if err := r.checkpoints.Save(context.Background(), state); err != nil {
-			s.err = errors.Join(recorded, err)
-			return
+		var parts []string
+		if divided {
+			parts, s.err = r.savePart(state, mark, s.err)
+			state.Tensors = nil
 		}
-		r.prune()
+		if s.err == nil && !r.follows() {
+			s.err = r.checkpoints.Save(context.Background(), state, parts...)
+		}
+		if !r.follows() && (s.err == nil || divided && !isLost(s.err)) { // parts of a checkpoint that could not be saved go, too
+			r.prune()
+		}
+		if s.err != nil {
+			s.err = errors.Join(recorded, s.err)
+		}
 	}()
 	return recorded, nil
+}
+
+// readyToSave waits for the checkpoint before this one, and fails when nothing must be saved. The data is
+// verified by then.
+func (r *run) readyToSave() error {
+	r.collect(true)
+	if err := r.checkDirectory(); err != nil {
+		return err
+	}
+	return r.awaitData()
 }
 
 // prune removes old checkpoints. Those that it cannot remove do no harm, and go later.
@@ -234,15 +260,9 @@ func (r *run) prune() {
 
 // snapshot is the present state as a checkpoint holds it. Its tensors are read when they
 // are written.
-func (r *run) snapshot(tensors []step.Stored) (checkpoint.State, error) {
-	if tensors == nil {
-		tensors = r.Compiled.Stored(r.state)
-	}
+func (r *run) snapshot() (checkpoint.State, error) {
 	meta, err := provenance.Metadata(r.identity, r.done, r.Device.BuildInfo())
-	state := checkpoint.State{Step: r.done.Step, Meta: meta}
-	for _, t := range tensors {
-		state.Tensors = append(state.Tensors, provenance.Stored(t))
-	}
+	state := checkpoint.State{Step: r.done.Step, Tensors: r.ownTensors(), Meta: meta}
 	return state, errors.Join(
 		err,
 		state.Meta.Set("total_steps", r.cfg.Train.Steps),

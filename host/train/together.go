@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
@@ -92,43 +94,52 @@ func (r *run) sameBuilt() error {
 	return errors.Join(r.same("programs of plugins", strings.Join(list, "\n")), r.same("build of cage and processor", r.Device.BuildInfo().String()))
 }
 
+// What the first process tells the others when the run begins or goes on.
+const (
+	startStep     = "step that the run goes on from"
+	startRead     = "whether its checkpoint is intact"
+	startEvaluate = "step of the last evaluation"
+)
+
 // newRun stands for the step of a run that begins.
 const newRun = -1
 
-// tell tells those that follow from which checkpoint the run goes on, and which evaluation was the last.
-func (r *run) tell(step, evaluated int) error {
-	if r.wishes.told {
-		return nil
-	}
-	r.wishes.told = true
-	_, _, err := r.told(step, evaluated)
-	return err
-}
-
 // told returns what the first process tells.
-func (r *run) told(step, evaluated int) (int, int, error) {
+func (r *run) told(what string, value int) (int, error) {
 	p := r.opts.Processes
 	if p == nil {
-		return step, evaluated, nil
+		return value, nil
 	}
-	steps, err := p.Agree("step that the run goes on from", int64(step))
+	values, err := p.Agree(what, int64(value))
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	evaluations, err := p.Agree("step of the last evaluation", int64(evaluated))
-	if err != nil {
-		return 0, 0, err
+	return int(values[0]), nil
+}
+
+// restoreTogether goes on from a checkpoint, which the others read at the same time.
+func (r *run) restoreTogether(f *checkpoint.File) error {
+	if _, err := r.told(startStep, f.Step); err != nil {
+		return err
 	}
-	return int(steps[0]), int(evaluations[0]), nil
+	err := r.restore(f)
+	intact := 1
+	if err != nil { // the others hear of an older one, or that this process has failed
+		intact = 0
+	}
+	if _, lost := r.told(startRead, intact); lost != nil {
+		return lost
+	}
+	return err
 }
 
 // follow begins or goes on with the run as the first process says.
 func (r *run) follow() error {
-	at, evaluated, err := r.told(0, 0)
+	at, err := r.told(startStep, 0)
 	if err != nil {
 		return err
 	}
-	r.saving.step, r.evaluated = -1, evaluated
+	r.saving.step = -1
 	if at == newRun {
 		if r.state, err = r.newState(); err != nil {
 			return err
@@ -143,14 +154,35 @@ func (r *run) follow() error {
 		return fmt.Errorf("%w: all processes need the run directory of the first", err)
 	}
 	r.identity = made.Run
-	f, err := checkpoint.Open(r.dir.Checkpoints().Join(checkpoint.FileName(at)))
+	for {
+		failed := r.restoreStep(at)
+		intact, err := r.told(startRead, 0)
+		if err != nil {
+			return err
+		}
+		if intact == 1 {
+			if failed == nil {
+				r.evaluated, failed = r.told(startEvaluate, 0)
+			}
+			return failed
+		}
+		if failed == nil {
+			r.state.Close()
+			r.state = nil
+		}
+		if at, err = r.told(startStep, 0); err != nil {
+			return err
+		}
+	}
+}
+
+// restoreStep goes on from the checkpoint of a step. What is read of it is verified.
+func (r *run) restoreStep(step int) error {
+	f, err := checkpoint.Open(r.dir.Checkpoints().Join(checkpoint.FileName(step)))
 	if err != nil {
 		return fmt.Errorf("%w: all processes need the run directory of the first", err)
 	}
 	defer f.Close()
-	if err := f.Verify(); err != nil {
-		return err
-	}
 	return r.restore(f)
 }
 
@@ -158,7 +190,6 @@ func (r *run) follow() error {
 type wishes struct {
 	ctx    context.Context // ends when this process is asked to stop
 	answer chan answerOfAll
-	told   bool // the others know from which step the run goes on
 }
 
 type answerOfAll struct {
@@ -213,25 +244,69 @@ func (r *run) stops(ctx context.Context) error {
 	return nil
 }
 
-// gathersState reports whether the first process needs the others to have the state that it saves.
-func (r *run) gathersState() bool {
-	return r.opts.Processes != nil && r.state.Consistent() && r.Compiled.StoredTogether(r.state)
+// divided reports whether other processes have rows of the state, which all save together then.
+func (r *run) divided() bool {
+	return r.opts.Processes != nil && r.state.Consistent() && r.state.Elsewhere()
 }
 
-// gatherIfDue gathers the state for a checkpoint after this step, if one is due in the first process.
-func (r *run) gatherIfDue(due bool) ([]step.Stored, error) {
+// agreeToSave returns whether the first process saves after the step that was done. due says so in that process. The mark is that of the
+// parts.
+func (r *run) agreeToSave(due bool) (mark uint32, saves bool, err error) {
 	wish := int64(0)
 	if due {
-		wish = 1
+		wish = 1 + int64(rand.Uint32())
 	}
 	values, err := r.opts.Processes.Agree(fmt.Sprint("whether to save after step ", r.done.Step), wish)
-	switch {
-	case err != nil:
-		return nil, &engine.LostError{Err: err}
-	case values[0] == 0:
-		return nil, nil
+	if err != nil {
+		return 0, false, &engine.LostError{Err: err}
 	}
-	return r.Compiled.Stored(r.state), nil
+	return uint32(values[0] - 1), values[0] > 0, nil
+}
+
+// ownTensors are those that this process saves of the state: all, or its rows and its share of what all processes have.
+func (r *run) ownTensors() (list []safetensors.Tensor) {
+	rank, shares := 0, make([]int, 1) // numbers, of tensors that all have
+	if r.divided() {
+		rank, shares = r.opts.Processes.Rank(), make([]int, r.opts.Processes.Size())
+	}
+	for _, t := range r.Compiled.Stored(r.state) {
+		to := rank
+		if !t.Rows { // to who has the fewest
+			to = slices.Index(shares, slices.Min(shares))
+			size := 1
+			for _, n := range t.Dims {
+				size *= n
+			}
+			shares[to] += size
+		}
+		if to == rank {
+			list = append(list, provenance.Stored(t))
+		}
+	}
+	return list
+}
+
+// savePart writes the part of this process, unless it has failed already, and waits for those of the others. It returns the names of all.
+func (r *run) savePart(state checkpoint.State, mark uint32, failed error) ([]string, error) {
+	p := r.opts.Processes
+	names, written := make([]string, p.Size()), int64(0)
+	for rank := range names {
+		names[rank] = checkpoint.PartName(state.Step, rank+1, p.Size(), mark)
+	}
+	if failed == nil {
+		failed = checkpoint.SavePart(context.Background(), r.dir.Checkpoints(), names[p.Rank()], state.Tensors)
+	}
+	if failed == nil {
+		written = 1
+	}
+	votes, err := p.Agree(fmt.Sprint("whether the parts of the checkpoint of step ", state.Step, " are written"), written)
+	if err != nil {
+		return nil, &engine.LostError{Err: err, Cause: failed}
+	}
+	if other := slices.Index(votes, 0); failed == nil && other >= 0 && !r.follows() {
+		failed = fmt.Errorf("process %d could not write its part, and says why", other)
+	}
+	return names, failed
 }
 
 // part waits until the others have done their work, too: until then they may need the device of this process. err is how its own
@@ -260,7 +335,7 @@ func (r *run) leave(summary bool, err error) error {
 		p.Leave(nil)
 		return err
 	}
-	if lost := (*engine.LostError)(nil); !errors.As(err, &lost) {
+	if !isLost(err) {
 		select {
 		case <-p.Gone():
 			err = &engine.LostError{Err: p.Err(), Cause: err}
@@ -271,20 +346,23 @@ func (r *run) leave(summary bool, err error) error {
 	return err
 }
 
+// isLost reports whether an error is the loss of another process.
+func isLost(err error) bool {
+	_, lost := errors.AsType[*engine.LostError](err)
+	return lost
+}
+
 // ending completes the error of a process that follows, which has saved nothing.
 func (r *run) ending(err error) error {
-	if lost := (*engine.LostError)(nil); !errors.As(err, &lost) {
+	if !isLost(err) {
 		return err
-	}
-	if entries, _ := checkpoint.List(r.dir.Checkpoints()); len(entries) > 0 {
-		r.saving.step = entries[len(entries)-1].Step
 	}
 	return r.lostHint(fmt.Errorf("%w\nThe newest checkpoint is %s", err, r.newest()))
 }
 
 // lostHint says how a run goes on that has lost a process.
 func (r *run) lostHint(err error) error {
-	if lost := (*engine.LostError)(nil); !errors.As(err, &lost) || r.saving.step < 0 {
+	if !isLost(err) || r.saving.step < 0 {
 		return err
 	}
 	return fmt.Errorf("%w: --resume goes on from there; where GPUs are missing, set device.count to how many are left", err)

@@ -118,14 +118,14 @@ func setMean(mean, rows []float32) {
 // digests, so that it goes on with the same teacher or not at all.
 
 // loadTeacher loads the teacher of the run, if it has one. A run that begins with the weights of its teacher has them
-// already; all others are read, and compared with those that the run has had.
+// already, unless other processes have rows of them; all others are read, and compared with those that the run has had.
 func (r *run) loadTeacher() error {
 	d := r.Compiled.Plan().Distillation
 	if d == nil {
 		return nil
 	}
 	defer r.LendTeacher()
-	if r.state != nil && r.cfg.Train.Distillation.Teacher == config.TeacherInitial {
+	if r.state != nil && r.cfg.Train.Distillation.Teacher == config.TeacherInitial && !r.state.Elsewhere() {
 		r.teacher = r.initial
 		return r.Compiled.LoadTeacher(r.loadStored())
 	}

@@ -15,8 +15,10 @@ import (
 	"github.com/cage-qat/cage/host/internal/pjrtrecord"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 // part is one of the processes of a training: the cage command.
@@ -149,6 +151,36 @@ func completes(t *testing.T, cage string, cfg *config.Config, size int, by launc
 	}
 }
 
+// partsOf are the paths of the parts of a checkpoint.
+func partsOf(t *testing.T, cfg *config.Config, step int) (paths []string) {
+	t.Helper()
+	dir := rundir.At(cfg.Train.Out).Checkpoints()
+	f, err := checkpoint.Open(dir.Join(checkpoint.FileName(step)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, p := range f.Parts() {
+		paths = append(paths, dir.Join(p.File).Name)
+	}
+	return paths
+}
+
+// sameCheckpoints fails unless two runs have the same checkpoints, of which those of the second have two parts.
+func sameCheckpoints(t *testing.T, one, parts *config.Config) {
+	t.Helper()
+	list, err := checkpoint.List(rundir.At(one.Train.Out).Checkpoints())
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%d checkpoints, %v", len(list), err)
+	}
+	for _, e := range list {
+		if n := len(partsOf(t, parts, e.Step)); n != 2 {
+			t.Errorf("the checkpoint of step %d has %d parts", e.Step, n)
+		}
+		testrun.SameTensors(t, fmt.Sprint("checkpoints of step ", e.Step), testrun.Checkpoint(t, one.Train.Out, e.Step), testrun.Checkpoint(t, parts.Train.Out, e.Step))
+	}
+}
+
 // TestXLAProcesses: processes that train together compute, to the bit, what one does with as many devices. If one of them ends, so do
 // the others, and the run goes on from its newest checkpoint.
 func TestXLAProcesses(t *testing.T) {
@@ -178,15 +210,110 @@ func TestXLAProcesses(t *testing.T) {
 		cfg := testrun.Elsewhere(t, one)
 		completes(t, cage, cfg, 2, byHand)
 		testrun.SameRun(t, "one process and two", one.Train.Out, cfg.Train.Out)
+		sameCheckpoints(t, one, cfg)
 
+		// Whoever saves the parts of the checkpoint of step 6, what goes on from it ends with the same bits.
 		stopped := testrun.Elsewhere(t, one)
 		for rank, p := range startParts(t, cage, stopped, 2, byHand, map[int]string{0: "--stop-after=6", 1: "--stop-after=6"}, nil) {
 			if code := p.end(t, 5*time.Minute); code != 0 {
 				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
 			}
 		}
-		testrun.Train(t, testrun.Again(t, stopped), train.Options{Resume: true}) // by one process
-		testrun.SameRun(t, "one process, and two and then one", one.Train.Out, stopped.Train.Out)
+		for _, c := range []struct {
+			name      string
+			processes int
+			spoil     func(part string) error
+		}{
+			{"intact, one process", 1, func(string) error { return nil }},
+			{"intact, two processes", 2, func(string) error { return nil }},
+			{"found to be damaged when it is opened, one process", 1, func(part string) error { return os.Truncate(part, 100) }},
+			{"found to be damaged when it is read, two processes", 2, func(part string) error {
+				data, err := os.ReadFile(part)
+				if err != nil {
+					return err
+				}
+				data[len(data)-1] ^= 1
+				return os.WriteFile(part, data, 0o644)
+			}},
+		} {
+			left := testrun.Elsewhere(t, stopped)
+			if err := os.CopyFS(left.Train.Out, os.DirFS(stopped.Train.Out)); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.spoil(partsOf(t, left, 6)[1]); err != nil {
+				t.Fatal(err)
+			}
+			if c.processes == 1 {
+				testrun.Train(t, testrun.Again(t, left), train.Options{Resume: true})
+			} else {
+				for rank, p := range startParts(t, cage, left, 2, byHand, nil, nil) {
+					if code := p.end(t, 5*time.Minute); code != 0 {
+						t.Errorf("%s: process %d ends with exit code %d: %s", c.name, rank, code, &p.output)
+					}
+				}
+			}
+			testrun.SameRun(t, "one process, and two and then others, part "+c.name, one.Train.Out, left.Train.Out)
+			aside := checkpoint.FileName(6) + checkpoint.DamagedSuffix
+			if there, err := rundir.At(left.Train.Out).Checkpoints().Join(aside).Exists(); err != nil || there == strings.HasPrefix(c.name, "intact") {
+				t.Errorf("%s: that %s is there is %t, %v", c.name, aside, there, err)
+			}
+		}
+
+		// Checkpoints follow each other, so that the process is lost while one is saved.
+		killed := testrun.Elsewhere(t, one, "train.checkpoint_every=1")
+		parts := startParts(t, cage, killed, 2, byHand, nil, nil)
+		awaitCheckpoint(t, killed, 3, parts)
+		if err := parts[1].cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if code := parts[0].end(t, 15*time.Second); code != 1 {
+			t.Errorf("the other ends with exit code %d", code)
+		}
+		parts[0].says(t, "process 1 of 2", "is gone", "ewest checkpoint is of step", "--resume goes on from there")
+		if strings.Contains(parts[0].output.String(), "training goes on") {
+			t.Errorf("a training that ends says that it goes on: %s", &parts[0].output)
+		}
+		<-parts[1].ended
+		completes(t, cage, killed, 2, byHand)
+		testrun.SameRun(t, "undisturbed and killed", one.Train.Out, killed.Train.Out)
+		files, err := rundir.At(killed.Train.Out).Checkpoints().ReadDir()
+		if err != nil || len(files) != 3*killed.Train.Keep {
+			t.Errorf("%v are left of %d checkpoints in two parts, %v", files, killed.Train.Keep, err)
+		}
+	})
+	t.Run("two that divide everything, and learn from what they begin with", func(t *testing.T) {
+		one := onCUDA(t, testrun.Config(t, "train.steps=3", fmt.Sprintf("model.init=%q", whole.Train.Out), testrun.TwoLayers, `train.distillation={teacher="initial", weight=0.5}`), 2, `device.shard="full"`)
+		testrun.Train(t, one, train.Options{})
+		cfg := testrun.Elsewhere(t, one)
+		for rank, p := range startParts(t, cage, cfg, 2, byHand, nil, nil) {
+			if code := p.end(t, 5*time.Minute); code != 0 {
+				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
+			}
+		}
+		testrun.SameRun(t, "one process and two", one.Train.Out, cfg.Train.Out)
+	})
+	t.Run("one cannot write its part", func(t *testing.T) {
+		cfg := onCUDA(t, testrun.Config(t, testrun.TwoLayers, "train.checkpoint_every=4"), 2, `device.shard="full"`)
+		limited := filepath.Join(t.TempDir(), "limited") // process 1 cannot write files of more than 8 KiB
+		write(t, limited, []byte("#!/bin/sh\ncase \"$*\" in *1/2@*) ulimit -f 8;; esac\nexec "+cage+" \"$@\"\n"))
+		if err := os.Chmod(limited, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		parts := startParts(t, limited, cfg, 2, byHand, nil, nil)
+		for rank, p := range parts {
+			if code := p.end(t, 5*time.Minute); code != 1 {
+				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
+			}
+		}
+		parts[0].says(t, "the checkpoint could not be saved: training goes on", "process 1 could not write its part", "save the checkpoint of step")
+		parts[1].says(t, "this process could not write its part of the checkpoint", "file too large")
+		if left, err := rundir.At(cfg.Train.Out).Checkpoints().ReadDir(); err != nil || len(left) > 0 {
+			t.Errorf("%v are left, %v", left, err)
+		}
+		completes(t, cage, cfg, 2, byHand)
+		if len(partsOf(t, cfg, cfg.Train.Steps)) != 2 {
+			t.Error("the last checkpoint does not have two parts")
+		}
 	})
 	t.Run("two with two devices each, micro-batches", func(t *testing.T) {
 		t.Setenv(pjrtrecord.DevicesVariable, "4")

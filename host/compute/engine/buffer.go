@@ -10,7 +10,6 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/gotype"
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
 )
 
 // Element is a Go type whose slices can be uploaded to a device: bool, the sized integers, float32, float64, complex64,
@@ -215,20 +214,31 @@ func Download[T Element](b *Buffer) ([]T, error) {
 // DownloadInto copies the buffer's elements into dst, whose length must be the buffer's size and whose element type
 // must be the buffer's.
 func DownloadInto[T Element](b *Buffer, dst []T) error {
+	if b.Elsewhere() {
+		return fmt.Errorf("download of shape %s: other processes have parts of it", b.shape)
+	}
+	return downloadInto(b, dst)
+}
+
+// DownloadOwn returns a copy of what this process has of a buffer, whose shape is [Buffer.OwnShape].
+func DownloadOwn[T Element](b *Buffer) ([]T, error) {
+	data := make([]T, b.OwnShape().Size())
+	return data, downloadInto(b, data)
+}
+
+func downloadInto[T Element](b *Buffer, dst []T) error {
 	if err := b.usable(); err != nil {
 		return fmt.Errorf("download of shape %s: %w", b.shape, err)
 	}
 	if dtype := dtypes.FromGenericsType[T](); dtype != b.shape.DType {
 		return fmt.Errorf("download of shape %s into a slice of %s", b.shape, dtype)
 	}
-	if len(dst) != b.shape.Size() {
-		return fmt.Errorf("download of shape %s: %d elements into a slice of %d", b.shape, b.shape.Size(), len(dst))
+	if own := b.OwnShape(); len(dst) != own.Size() {
+		return fmt.Errorf("download of shape %s: %d elements into a slice of %d", own, own.Size(), len(dst))
 	}
 	parts := *b.data.Load()
 	if !b.sharded {
 		parts = parts[:1]
-	} else if b.Elsewhere() {
-		return fmt.Errorf("download of shape %s: other processes have parts of it", b.shape)
 	}
 	n := len(dst) / len(parts)
 	for i, part := range parts {
@@ -239,30 +249,24 @@ func DownloadInto[T Element](b *Buffer, dst []T) error {
 	return nil
 }
 
-// Elsewhere reports whether other processes have parts of the buffer.
+// Elsewhere reports whether other processes have parts of the buffer. A nil one has none.
 func (b *Buffer) Elsewhere() bool {
+	if b == nil {
+		return false
+	}
 	_, own := b.device.mine()
 	return b.sharded && own < b.device.Count()
 }
 
-// Gathered returns a sharded buffer as one that each replica has whole. It is an execution, in which all processes take part.
-func Gathered(b *Buffer) (*Buffer, error) {
-	type key struct{ shape string }
-	gather, err := once(b.device, key{b.shape.String()}, func() (*Executable, error) {
-		part := b.shape.Clone()
-		part.Dimensions[0] /= b.device.Count()
-		return b.device.Compile("gather", []Spec{{Name: "rows", Shape: part, Sharded: true}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{Gather(in[0])}
-		})
-	})
-	if err != nil {
-		return nil, err
+// OwnShape is the shape of what this process has of the buffer: all of it, or its rows where other processes have others.
+func (b *Buffer) OwnShape() shapes.Shape {
+	if !b.Elsewhere() {
+		return b.shape
 	}
-	out, err := gather.Run([]*Buffer{b}, nil)
-	if err != nil {
-		return nil, err
-	}
-	return out[0], nil
+	_, own := b.device.mine()
+	shape := b.shape.Clone()
+	shape.Dimensions[0] = shape.Dimensions[0] / b.device.Count() * own
+	return shape
 }
 
 // Take moves the memory of b to a new buffer, as if b were donated to a step that returns it: b is gone.
@@ -297,13 +301,13 @@ func Data[T Element](b *Buffer) ([]T, error) {
 	return data, nil
 }
 
-// View returns the buffer's elements, for reading only: its own memory if that is the host's ([Data]), otherwise a
-// copy.
+// View returns the elements that this process has of the buffer ([Buffer.OwnShape]), for reading only: the buffer's own memory if that
+// is the host's ([Data]), otherwise a copy.
 func View[T Element](b *Buffer) ([]T, error) {
 	if b.device.SharesMemory() {
 		return Data[T](b)
 	}
-	return Download[T](b)
+	return DownloadOwn[T](b)
 }
 
 // Scalar returns the only element of a buffer of size one.

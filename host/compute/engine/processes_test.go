@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+
 	"github.com/cage-qat/cage/host/compute/device"
 )
 
@@ -53,6 +56,16 @@ func TestProcesses(t *testing.T) {
 	d := &Device{kind: device.CUDA, options: Options{Count: 4, Processes: o}}
 	if first, n := d.mine(); first != 2 || n != 2 {
 		t.Errorf("the second of two processes has %d replicas from %d on", n, first)
+	}
+	rows, whole := newBuffer(d, nil, shapes.Make(dtypes.Float32, 8, 3), true), newBuffer(d, nil, shapes.Make(dtypes.Float32, 8, 3), false)
+	if got := rows.OwnShape(); !slices.Equal(got.Dimensions, []int{4, 3}) || !rows.Elsewhere() || !slices.Equal(rows.Shape().Dimensions, []int{8, 3}) {
+		t.Errorf("of rows that four replicas have it has %s", got)
+	}
+	if got := whole.OwnShape(); !slices.Equal(got.Dimensions, []int{8, 3}) || whole.Elsewhere() {
+		t.Errorf("of what each replica has it has %s", got)
+	}
+	if _, err := Download[float32](rows); err == nil || !strings.Contains(err.Error(), "other processes have parts of it") {
+		t.Errorf("downloading the whole: %v", err)
 	}
 	never := make(chan struct{})
 	defer close(never)

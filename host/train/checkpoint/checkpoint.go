@@ -1,5 +1,6 @@
 // Package checkpoint keeps the states from which a training run can be continued: one
-// safetensors file per checkpoint, named by the optimizer step after which it was taken.
+// safetensors file per checkpoint, named by the optimizer step after which it was taken, and
+// beside it a part for each process, where several have the rows of tensors.
 //
 // A checkpoint is complete or absent, and when a tensor is read, its digest proves that
 // it is what was saved. Neither saving nor loading holds more than one tensor in memory.
@@ -29,7 +30,7 @@ import (
 type State struct {
 	Step    int                  // optimizer steps done, ≥ 0
 	Tensors []safetensors.Tensor // parameters and optimizer states, read one by one
-	Meta    Meta                 // everything else; the key "step" is reserved
+	Meta    Meta                 // everything else; the keys "step" and "parts" are reserved
 }
 
 // Entry is a checkpoint in a directory.
@@ -68,19 +69,27 @@ func stepOf(name string) (step int, ok bool) {
 // Save writes a state into dir, which it creates if necessary, and returns the path of
 // the file. After a crash at any moment there is either no file for that step (or the
 // previous one) or the complete new one. If ctx is cancelled, writing stops and nothing is
-// changed.
-func Save(ctx context.Context, dir vfs.Path, s State) (vfs.Path, error) {
+// changed. The parts, if there are any, are names of files that [SavePart] has written.
+func Save(ctx context.Context, dir vfs.Path, s State, parts ...string) (vfs.Path, error) {
 	if s.Step < 0 {
 		return vfs.Path{}, fmt.Errorf("save checkpoint: step %d, want at least 0", s.Step)
 	}
-	if _, ok := s.Meta[stepKey]; ok {
-		return vfs.Path{}, fmt.Errorf("save checkpoint: the metadata key %q is reserved", stepKey)
+	for _, key := range []string{stepKey, partsKey} {
+		if _, ok := s.Meta[key]; ok {
+			return vfs.Path{}, fmt.Errorf("save checkpoint: the metadata key %q is reserved", key)
+		}
 	}
 	if err := dir.MkdirAll(); err != nil {
 		return vfs.Path{}, fmt.Errorf("save checkpoint: %w", err)
 	}
 	metadata := map[string]string{stepKey: strconv.Itoa(s.Step)}
 	maps.Copy(metadata, s.Meta)
+	if len(parts) > 0 {
+		var err error
+		if metadata[partsKey], err = describeParts(dir, parts); err != nil {
+			return vfs.Path{}, fmt.Errorf("save checkpoint: %w", err)
+		}
+	}
 	path := dir.Join(FileName(s.Step))
 	if err := safetensors.WriteFile(ctx, path, s.Tensors, metadata); err != nil {
 		return vfs.Path{}, fmt.Errorf("save checkpoint: %w", err)
@@ -99,7 +108,10 @@ func Steps(entries []Entry) []int {
 
 // List returns the checkpoints in dir by ascending step, without opening them. If the
 // directory does not exist, there are none.
-func List(dir vfs.Path) ([]Entry, error) {
+func List(dir vfs.Path) ([]Entry, error) { return list(dir, stepOf) }
+
+// list returns the files of whose names step gives the step.
+func list(dir vfs.Path, step func(name string) (int, bool)) ([]Entry, error) {
 	files, err := dir.ReadDir()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -109,8 +121,8 @@ func List(dir vfs.Path) ([]Entry, error) {
 	}
 	var entries []Entry
 	for _, file := range files {
-		if step, ok := stepOf(file.Name()); ok {
-			entries = append(entries, Entry{step, dir.Join(file.Name())})
+		if n, ok := step(file.Name()); ok {
+			entries = append(entries, Entry{n, dir.Join(file.Name())})
 		}
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Step, b.Step) })

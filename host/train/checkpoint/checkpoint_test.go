@@ -71,7 +71,9 @@ func TestSaveRefuses(t *testing.T) {
 	negative := state(t, -1, 0, 1)
 	reserved := state(t, 1, 0, 1)
 	reserved.Meta["step"] = "2"
-	for name, s := range map[string]checkpoint.State{"negative step": negative, "reserved key": reserved} {
+	parts := state(t, 1, 0, 1)
+	parts.Meta["parts"] = "[]"
+	for name, s := range map[string]checkpoint.State{"negative step": negative, "reserved key": reserved, "reserved key of parts": parts} {
 		if _, err := checkpoint.Save(context.Background(), vfs.At(dir), s); err == nil {
 			t.Errorf("%s: no error", name)
 		}

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 // saveForever goes on from the newest checkpoint, saving one after the other and
 // printing the value that each holds once it is saved. In mode "advance" the step
-// is the value; in mode "replace" it is always 7.
+// is the value; in mode "replace" it is always 7. "in parts" adds parts to both.
 func saveForever(dir, mode string) error {
 	value := 0
 	if entries, err := checkpoint.List(vfs.At(dir)); err != nil {
@@ -48,17 +48,25 @@ func saveForever(dir, mode string) error {
 		}
 	}
 	keeper := checkpoint.NewKeeper(vfs.At(dir), 2, nil)
+	random := rand.New(rand.NewPCG(uint64(value), 0))
 	for {
 		value++
 		step := value
-		if mode == "replace" {
+		if strings.HasPrefix(mode, "replace") {
 			step = 7
 		}
 		s, err := makeState(step, float32(value), crashSize)
 		if err != nil {
 			return err
 		}
-		if err := keeper.Save(context.Background(), s); err != nil {
+		var parts []string
+		if strings.HasSuffix(mode, "in parts") {
+			if parts, err = writeParts(vfs.At(dir), s, 3, uint32(value), random); err != nil {
+				return err
+			}
+			s.Tensors = nil
+		}
+		if err := keeper.Save(context.Background(), s, parts...); err != nil {
 			return err
 		}
 		fmt.Println(value)
@@ -70,7 +78,7 @@ func saveForever(dir, mode string) error {
 
 func TestKillAtAnyMoment(t *testing.T) {
 	effort.Long(t, "starts and kills processes")
-	for _, mode := range []string{"advance", "replace"} {
+	for _, mode := range []string{"advance", "replace", "advance in parts", "replace in parts"} {
 		t.Run(mode, func(t *testing.T) {
 			dir := t.TempDir()
 			random := rand.New(rand.NewPCG(1, 2))

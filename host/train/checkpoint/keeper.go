@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -16,15 +17,19 @@ import (
 const DamagedSuffix = ".damaged"
 
 // Keeper keeps the newest checkpoints of one run. Only intact ones count: a damaged one
-// is renamed and reported. Meanwhile, nothing else may write into the directory.
+// is renamed and reported. Meanwhile, nothing else may write into the directory, except that
+// other processes write parts while this one neither prunes nor looks for the latest.
 type Keeper struct {
 	dir  vfs.Path
 	keep int
 	tell func(path vfs.Path, err error)
-	// intact are the files that this process has written or verified, as they were
-	// then: they are not read again.
-	intact map[string]fs.FileInfo // by name
+	// intact are the checkpoints that this process has written or verified, as their files
+	// were then: they are not read again.
+	intact map[string]files // by name
 }
+
+// files are those that a checkpoint consists of, by their paths.
+type files map[vfs.Path]fs.FileInfo
 
 // NewKeeper returns a Keeper that keeps at most keep checkpoints in dir, and at least 1.
 // tell, unless nil, is called for each damaged checkpoint that is found, with its new
@@ -33,16 +38,16 @@ func NewKeeper(dir vfs.Path, keep int, tell func(path vfs.Path, err error)) *Kee
 	if tell == nil {
 		tell = func(vfs.Path, error) {}
 	}
-	return &Keeper{dir: dir, keep: max(1, keep), tell: tell, intact: map[string]fs.FileInfo{}}
+	return &Keeper{dir: dir, keep: max(1, keep), tell: tell, intact: map[string]files{}}
 }
 
 // Save is the function [Save] for the keeper's directory.
-func (k *Keeper) Save(ctx context.Context, s State) error {
-	path, err := Save(ctx, k.dir, s)
+func (k *Keeper) Save(ctx context.Context, s State, parts ...string) error {
+	path, err := Save(ctx, k.dir, s, parts...)
 	if err != nil {
 		return err
 	}
-	k.note(path)
+	k.note(path, parts)
 	return nil
 }
 
@@ -54,7 +59,7 @@ func (k *Keeper) Latest(use func(*File) error) error {
 	err := Latest(k.dir, func(path vfs.Path, err error) { found = append(found, damagedFile{path, err}) }, func(f *File) error {
 		err := use(f)
 		if err == nil && f.Verify() == nil { // what was not used may be damaged
-			k.note(k.dir.Join(FileName(f.Step)))
+			k.note(k.dir.Join(FileName(f.Step)), f.partNames())
 		}
 		return err
 	})
@@ -65,14 +70,18 @@ func (k *Keeper) Latest(use func(*File) error) error {
 }
 
 // Prune removes the checkpoints that are older than the intact ones to keep, and what a
-// killed Save left behind. It removes nothing if no checkpoint is intact. What it fails
-// to remove, a later Prune removes.
+// killed Save left behind, parts that no checkpoint names included. It removes nothing if no
+// checkpoint is intact, but for the latter. What it fails to remove, a later Prune removes.
 func (k *Keeper) Prune() error {
 	entries, err := List(k.dir)
 	if err != nil {
 		return err
 	}
-	doomed, err := atomicfile.Abandoned(k.dir, func(name string) bool { _, ok := stepOf(name); return ok })
+	doomed, err := atomicfile.Abandoned(k.dir, func(name string) bool {
+		_, whole := stepOf(name)
+		_, part := partStep(name)
+		return whole || part
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing was saved yet
 	}
@@ -84,11 +93,18 @@ func (k *Keeper) Prune() error {
 	if kept > 0 {
 		errs = append(errs, k.putAside(found))
 	}
-	for _, path := range append(doomed, old...) {
-		errs = append(errs, path.Remove())
-		delete(k.intact, path.Name)
+	doomed = append(doomed, old...)
+	remove := func(list []vfs.Path) {
+		for _, path := range list {
+			errs = append(errs, path.Remove())
+			delete(k.intact, path.Name)
+		}
 	}
-	if len(doomed)+len(old) > 0 {
+	remove(doomed)
+	orphans, err := k.orphans() // also those of the checkpoints that are removed by now
+	errs = append(errs, err)
+	remove(orphans)
+	if len(doomed)+len(orphans) > 0 {
 		errs = append(errs, k.dir.SyncDir())
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -117,13 +133,29 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 	return kept, old, found, err
 }
 
+// orphans are the parts that no checkpoint consists of.
+func (k *Keeper) orphans() (list []vfs.Path, err error) {
+	parts, err := listParts(k.dir)
+	if err != nil || len(parts) == 0 {
+		return nil, err
+	}
+	entries, err := List(k.dir)
+	for _, p := range parts {
+		needed := slices.ContainsFunc(entries, func(e Entry) bool {
+			known, intact := k.intact[e.Path.Name]
+			return e.Step == p.Step && (known[p.Path] != nil || !intact) // what could not be read may be good
+		})
+		if !needed && err == nil {
+			list = append(list, p.Path)
+		}
+	}
+	return list, err
+}
+
 // verify reads a checkpoint if it has changed since it was last known to be intact.
 func (k *Keeper) verify(path vfs.Path) error {
-	if known := k.intact[path.Name]; known != nil {
-		now, err := path.Stat()
-		if err == nil && vfs.SameFile(known, now) && known.Size() == now.Size() && known.ModTime().Equal(now.ModTime()) {
-			return nil
-		}
+	if k.intact[path.Name].unchanged() {
+		return nil
 	}
 	delete(k.intact, path.Name)
 	f, err := Open(path)
@@ -133,15 +165,33 @@ func (k *Keeper) verify(path vfs.Path) error {
 	if err := errors.Join(f.Verify(), f.Close()); err != nil {
 		return err
 	}
-	k.note(path)
+	k.note(path, f.partNames())
 	return nil
 }
 
-// note remembers an intact file as it is now.
-func (k *Keeper) note(path vfs.Path) {
-	if info, err := path.Stat(); err == nil {
-		k.intact[path.Name] = info
+// note remembers the files of an intact checkpoint as they are now.
+func (k *Keeper) note(path vfs.Path, parts []string) {
+	known := files{}
+	for _, name := range append([]string{path.Base()}, parts...) {
+		at := path.Dir().Join(name)
+		info, err := at.Stat()
+		if err != nil {
+			return
+		}
+		known[at] = info
 	}
+	k.intact[path.Name] = known
+}
+
+// unchanged tells whether the files are what they were.
+func (known files) unchanged() bool {
+	for path, then := range known {
+		now, err := path.Stat()
+		if err != nil || !vfs.SameFile(then, now) || then.Size() != now.Size() || !then.ModTime().Equal(now.ModTime()) {
+			return false
+		}
+	}
+	return len(known) > 0
 }
 
 // damagedFile is a checkpoint and what is wrong with it.
@@ -150,9 +200,13 @@ type damagedFile struct {
 	err  error
 }
 
-// putAside gives damaged checkpoints names that no other file has.
+// putAside gives damaged checkpoints, and their parts, names that no other file has.
 func (k *Keeper) putAside(list []damagedFile) error {
-	var errs []error
+	if len(list) == 0 {
+		return nil
+	}
+	parts, err := listParts(k.dir)
+	errs := []error{err}
 	for _, d := range list {
 		delete(k.intact, d.path.Name)
 		name, err := k.dir.Unused(func(n int) string {
@@ -168,10 +222,13 @@ func (k *Keeper) putAside(list []damagedFile) error {
 			errs = append(errs, fmt.Errorf("put a damaged checkpoint aside: %w", err))
 			continue
 		}
+		step, _ := stepOf(d.path.Base())
+		for _, p := range parts {
+			if p.Step == step {
+				errs = append(errs, p.Path.Rename(p.Path.Name+strings.TrimPrefix(name.Base(), d.path.Base())))
+			}
+		}
 		k.tell(name, d.err)
 	}
-	if len(list) > 0 {
-		errs = append(errs, k.dir.SyncDir())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, k.dir.SyncDir())...)
 }

@@ -16,7 +16,10 @@ import (
 // File represents the state before the first step, which has no tensors yet.
 type File struct {
 	State
-	file *safetensors.File
+	files  []*safetensors.File // its own, then its parts
+	parts  []Part
+	infos  []safetensors.Info              // of whole tensors
+	pieces map[string][]safetensors.Tensor // of each, in their order
 }
 
 // Open opens a checkpoint. An error that wraps ErrDamaged means that the content is
@@ -30,12 +33,19 @@ func Open(path vfs.Path) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load checkpoint: %w", err)
 	}
-	f := &File{file: file, State: State{Meta: file.Metadata()}}
-	if f.Step, err = f.stepIn(path); err != nil {
+	f := &File{files: []*safetensors.File{file}, State: State{Meta: file.Metadata()}}
+	f.Step, err = f.stepIn(path)
+	if err == nil {
+		err = f.openParts(path)
+	}
+	if err == nil {
+		err = f.join(path)
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	delete(f.Meta, stepKey)
-	for _, info := range file.Tensors() {
+	for _, info := range f.infos {
 		t, err := f.Tensor(info.Name)
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -59,42 +69,62 @@ func (f *File) stepIn(path vfs.Path) (int, error) {
 	return step, nil
 }
 
-// Close closes the file.
+// Close closes the files.
 func (f *File) Close() error {
-	if f.file == nil {
-		return nil
+	var errs []error
+	for _, file := range f.files {
+		errs = append(errs, file.Close())
 	}
-	return f.file.Close()
+	return errors.Join(errs...)
 }
 
 // Tensor returns the tensor with that name; its data is not read yet.
 func (f *File) Tensor(name string) (safetensors.Tensor, error) {
-	t, err := f.file.Tensor(name)
-	read := t.Write
-	t.Write = func(w io.Writer) error { return asDamage(read(w)) }
-	return t, err
+	i := slices.IndexFunc(f.infos, func(i safetensors.Info) bool { return i.Name == name })
+	if i < 0 {
+		return f.files[0].Tensor(name) // whose error names the file
+	}
+	info := f.infos[i]
+	return safetensors.Tensor{Name: name, DType: info.DType, Shape: slices.Clone(info.Shape), Write: func(w io.Writer) error {
+		for _, piece := range f.pieces[name] {
+			if err := piece.Write(w); err != nil {
+				return asDamage(err)
+			}
+		}
+		return nil
+	}}, nil
 }
 
 // Has reports whether there is a tensor of that name.
-func (f *File) Has(name string) bool {
-	return slices.ContainsFunc(f.Infos(), func(i safetensors.Info) bool { return i.Name == name })
-}
+func (f *File) Has(name string) bool { return len(f.pieces[name]) > 0 }
 
 // Verify reads the tensors that have not been read yet, holding little of them in memory.
 // The error names all that are damaged.
 func (f *File) Verify() error {
-	_, err := f.file.Verify()
-	return asDamage(err)
+	var errs []error
+	for _, file := range f.files {
+		_, err := file.Verify()
+		errs = append(errs, asDamage(err))
+	}
+	return errors.Join(errs...)
 }
 
-// Infos describes the tensors.
-func (f *File) Infos() []safetensors.Info { return f.file.Tensors() }
+// Infos describes the tensors. Of one that is in several files the byte range is that of its size only.
+func (f *File) Infos() []safetensors.Info { return slices.Clone(f.infos) }
 
-// Digest returns a SHA-256 that identifies the whole content.
-func (f *File) Digest() string { return f.file.Digest() }
+// Digest returns a SHA-256 that identifies the whole content, that of the parts included.
+func (f *File) Digest() string { return f.files[0].Digest() }
 
-// Size returns the size of the file in bytes.
-func (f *File) Size() int64 { return f.file.Size() }
+// Size returns the size of the files in bytes.
+func (f *File) Size() (sum int64) {
+	for _, file := range f.files {
+		sum += file.Size()
+	}
+	return sum
+}
+
+// Parts lists the files that the checkpoint consists of beside its own; there are none where one process has written it.
+func (f *File) Parts() []Part { return f.parts }
 
 // Chosen returns the step of the checkpoint that [Use] opens: step itself, or that of the newest one if it is 0.
 func Chosen(dir vfs.Path, step int) (int, error) {

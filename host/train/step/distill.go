@@ -42,8 +42,12 @@ func (c *Compiled) LoadTeacher(load LoadFunc) error {
 	c.closeTeacher()
 	c.teacher = update.Tensors{}
 	for _, t := range c.plan.teacherParams() {
-		var err error
-		if c.teacher[teacherParam(t.Name)], err = c.load(load, Tensor{Name: update.Param(t.Name), Dims: t.Dims}); err != nil {
+		data, err := load.loadShaped(update.Param(t.Name), t.Dims)
+		if err == nil { // whole on each replica, whatever is divided of the parameters that are trained
+			t.Name = teacherParam(t.Name)
+			c.teacher[t.Name], err = c.put(t, data)
+		}
+		if err != nil {
 			c.closeTeacher()
 			return err
 		}

@@ -93,13 +93,15 @@ type Stored struct {
 	Read func() ([]float32, error)
 	// Storage is the type that holds them exactly.
 	Storage sdk.Storage
+	// Rows says that these are the rows that this process has; others have those before and behind them.
+	Rows bool
 }
 
 // Refreshes reports whether optimizers have preconditioners that the host renews.
 func (c *Compiled) Refreshes() bool { return c.refresher.Any() }
 
-// StoredTogether reports whether all processes have to call [Compiled.Stored] for one of them to have the state.
-func (c *Compiled) StoredTogether(s *State) bool {
+// Elsewhere reports whether other processes have rows of tensors of the state.
+func (s *State) Elsewhere() bool {
 	for _, b := range s.Tensors {
 		if b.Elsewhere() {
 			return true
@@ -111,33 +113,27 @@ func (c *Compiled) StoredTogether(s *State) bool {
 // Stored lists the tensors of a state, for a checkpoint. The results of refreshes that
 // are not in place yet are among them; Stored waits for these ([State.Pending]). So are the
 // tensors that the model is evaluated with, where they are others than those that are trained:
-// a checkpoint can be evaluated without the optimizer. Where other processes have parts of tensors, Stored
-// gathers these, and all processes must call it at once ([Compiled.StoredTogether]).
+// a checkpoint can be evaluated without the optimizer. Where other processes have rows of tensors
+// ([State.Elsewhere]), each lists its own, and all call Stored at once: those tensors are computed by all.
 func (c *Compiled) Stored(s *State) []Stored {
 	var out []Stored
 	for _, t := range c.plan.stateTensors() {
 		b := s.Tensors[t.Name]
-		read := func() ([]float32, error) { return update.View(b) }
-		if b.Elsewhere() {
-			data, err := gathered(b)
-			read = func() ([]float32, error) { return data, err }
-		}
-		out = append(out, Stored{t.Name, t.Dims, read, t.Storage})
+		out = append(out, ownOf(t, b, func() ([]float32, error) { return update.View(b) }))
 	}
 	for _, r := range s.Pending.Results() {
-		out = append(out, Stored{r.Name, r.Dims, func() ([]float32, error) { return r.Data, nil }, sdk.StoreFloat32})
+		out = append(out, Stored{Name: r.Name, Dims: r.Dims, Read: func() ([]float32, error) { return r.Data, nil }, Storage: sdk.StoreFloat32})
 	}
 	return append(out, c.storedEvaluated(s)...)
 }
 
-// gathered returns the elements of a tensor of which other processes have parts.
-func gathered(b *engine.Buffer) ([]float32, error) {
-	all, err := engine.Gathered(b)
-	if err != nil {
-		return nil, err
+// ownOf is what this process has of a tensor in a buffer.
+func ownOf(t Tensor, b *engine.Buffer, read func() ([]float32, error)) Stored {
+	out := Stored{Name: t.Name, Dims: t.Dims, Read: read, Storage: t.Storage}
+	if b.Elsewhere() {
+		out.Dims, out.Rows = b.OwnShape().Dimensions, true
 	}
-	defer all.Finalize()
-	return update.View(all)
+	return out
 }
 
 // storedEvaluated lists what optimizers give for evaluation. It is computed now, because the next
@@ -149,16 +145,12 @@ func (c *Compiled) storedEvaluated(s *State) (out []Stored) {
 			continue
 		}
 		var data []float32
+		b := given[update.Param(r.Name)]
 		if err == nil {
-			b := given[update.Param(r.Name)]
-			read := engine.Download[float32]
-			if b.Elsewhere() {
-				read = gathered
-			}
-			data, err = read(b)
-			b.Finalize()
+			data, err = engine.DownloadOwn[float32](b)
 		}
-		out = append(out, Stored{update.Evaluated(r.Name), r.Shape, func() ([]float32, error) { return data, err }, sdk.StoreFloat32})
+		out = append(out, ownOf(Tensor{Name: update.Evaluated(r.Name), Dims: r.Shape}, b, func() ([]float32, error) { return data, err }))
+		b.Finalize()
 	}
 	return out
 }

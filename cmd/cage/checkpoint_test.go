@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// TestCheckpointInParts: the files of a checkpoint that several processes wrote are listed, its tensors are whole, and a damaged part is named.
+func TestCheckpointInParts(t *testing.T) {
+	dir := vfs.At(t.TempDir())
+	var names []string
+	for i, rows := range []int{1, 2} {
+		w, err := safetensors.New("param/w", []int{rows, 2}, make([]float32, rows*2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, checkpoint.PartName(5, i+1, 2, 7))
+		if err := checkpoint.SavePart(t.Context(), dir, names[i], []safetensors.Tensor{w}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path, err := checkpoint.Save(t.Context(), dir, checkpoint.State{Step: 5}, names...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func(command, flag string, texts ...string) error {
+		var out bytes.Buffer
+		cmd := newCheckpoint()
+		cmd.SetArgs([]string{command, path.Name, "--json=" + flag})
+		cmd.SetOut(&out)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		err := cmd.Execute()
+		for _, text := range texts {
+			if !strings.Contains(out.String(), text) {
+				t.Errorf("%s --json=%s does not say %q: %s", command, flag, text, &out)
+			}
+		}
+		return err
+	}
+	if err := says("show", "false", names[0], names[1], "[3 2]"); err != nil {
+		t.Error(err)
+	}
+	if err := says("show", "true", `"file": "`+names[1]+`"`, `"sha256"`); err != nil {
+		t.Error(err)
+	}
+	if err := says("verify", "false", "intact: step 5, 1 tensors"); err != nil {
+		t.Error(err)
+	}
+	if err := dir.Join(names[1]).Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if err := says("verify", "false", "its part \""+names[1]+"\" is missing"); err == nil {
+		t.Error("a checkpoint without a part is intact")
+	}
+}

@@ -1,0 +1,162 @@
+package checkpoint
+
+import (
+	"cmp"
+	"context"
+	"encoding/json/v2"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// Where several processes have the rows of tensors, each writes those that it has into a part, a safetensors file beside the checkpoint, all at
+// once. When all parts are on the disk, one process saves the checkpoint, whose metadata names the parts and has their digests. So there is no
+// checkpoint before it is complete, and a part that no checkpoint names is what a save that did not end has left.
+//
+// A tensor is whole again when the rows that files have under its name are put one behind the other: those of the checkpoint's own
+// file, then those of the parts in their order.
+
+// partsKey is the entry of the metadata that lists the parts.
+const partsKey = "parts"
+
+// Part is a file that a checkpoint consists of beside its own.
+type Part struct {
+	File   string `json:"file"`   // in the same directory
+	SHA256 string `json:"sha256"` // its header_sha256, which stands for its whole content
+}
+
+// partName matches the names of parts. Its group is the step.
+var partName = regexp.MustCompile(`^step-(\d{8,})\.part-\d+-of-\d+\.[0-9a-f]{8}\.safetensors$`)
+
+// PartName returns the name of the part with this number, from 1 on. The mark is another one for each attempt to save, so that no part
+// takes the place of one that a checkpoint needs.
+func PartName(step, number, of int, mark uint32) string {
+	return fmt.Sprintf("%s%08d.part-%d-of-%d.%08x%s", namePrefix, step, number, of, mark, nameSuffix)
+}
+
+// partStep returns the step of the part with that name.
+func partStep(name string) (step int, ok bool) {
+	m := partName.FindStringSubmatch(name)
+	if m == nil {
+		return 0, false
+	}
+	return stepOf(namePrefix + m[1] + nameSuffix)
+}
+
+// listParts returns the parts in dir, whether or not a checkpoint consists of them.
+func listParts(dir vfs.Path) ([]Entry, error) { return list(dir, partStep) }
+
+// SavePart writes the rows of tensors into the part with that name in dir, which it creates if necessary. It is complete or absent, as what
+// [Save] writes.
+func SavePart(ctx context.Context, dir vfs.Path, name string, tensors []safetensors.Tensor) error {
+	step, ok := partStep(name)
+	if !ok {
+		return fmt.Errorf("save part of a checkpoint: %s is no name of a part", name)
+	}
+	if err := dir.MkdirAll(); err != nil {
+		return fmt.Errorf("save part of a checkpoint: %w", err)
+	}
+	if err := safetensors.WriteFile(ctx, dir.Join(name), tensors, map[string]string{stepKey: strconv.Itoa(step)}); err != nil {
+		return fmt.Errorf("save part of a checkpoint: %w", err)
+	}
+	return nil
+}
+
+// describeParts is the entry of the metadata for parts that are on the disk.
+func describeParts(dir vfs.Path, names []string) (string, error) {
+	parts := make([]Part, len(names))
+	for i, name := range names {
+		f, err := safetensors.Open(dir.Join(name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("there is no part %s: who writes parts must have the same directory", dir.Join(name))
+		}
+		if err != nil {
+			return "", err
+		}
+		parts[i] = Part{name, f.Digest()}
+		if err := f.Close(); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal(parts)
+	return string(text), err
+}
+
+// partNames are those of the parts of a checkpoint.
+func (f *File) partNames() []string {
+	var names []string
+	for _, p := range f.parts {
+		names = append(names, p.File)
+	}
+	return names
+}
+
+// openParts opens the parts that the metadata of the checkpoint at path lists.
+func (f *File) openParts(path vfs.Path) error {
+	if err := f.Meta.GetIf(partsKey, &f.parts); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	delete(f.Meta, partsKey)
+	for _, p := range f.parts {
+		damaged := func(what string) error { return fmt.Errorf("%w: %s: its part %q %s", ErrDamaged, path, p.File, what) }
+		if step, ok := partStep(p.File); !ok || step != f.Step {
+			return damaged(fmt.Sprint("has no name of a part of step ", f.Step))
+		}
+		file, err := safetensors.Open(path.Dir().Join(p.File))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return damaged("is missing")
+		case isContent(err):
+			return fmt.Errorf("%s: %w", path, asDamage(err))
+		case err != nil:
+			return fmt.Errorf("load checkpoint: %w", err)
+		}
+		f.files = append(f.files, file)
+		if file.Digest() != p.SHA256 {
+			return damaged(fmt.Sprintf("is another file: its digest is %q, want %q", file.Digest(), p.SHA256))
+		}
+	}
+	return nil
+}
+
+// join finds the whole tensors of all files.
+func (f *File) join(path vfs.Path) error {
+	f.pieces = map[string][]safetensors.Tensor{}
+	at := map[string]int{} // of the whole in f.infos
+	for _, file := range f.files {
+		for _, info := range file.Tensors() {
+			piece, err := file.Tensor(info.Name)
+			if err != nil {
+				return err
+			}
+			f.pieces[info.Name] = append(f.pieces[info.Name], piece)
+			i, begun := at[info.Name]
+			if !begun {
+				at[info.Name] = len(f.infos)
+				f.infos = append(f.infos, info)
+				continue
+			}
+			whole := &f.infos[i]
+			rank := len(whole.Shape)
+			if whole.DType != info.DType || rank == 0 || len(info.Shape) != rank || !slices.Equal(whole.Shape[1:], info.Shape[1:]) || info.Shape[0] > math.MaxInt-whole.Shape[0] {
+				return fmt.Errorf("%w: %s: tensor %q is %s %v, and goes on with %s %v in a part, which are no rows of it", ErrDamaged, path, info.Name, whole.DType, whole.Shape, info.DType, info.Shape)
+			}
+			whole.Shape = slices.Clone(whole.Shape)
+			whole.Shape[0] += info.Shape[0]
+			whole.Begin, whole.End = 0, whole.End-whole.Begin+info.End-info.Begin // in no file
+		}
+	}
+	if len(f.parts) > 0 { // the order of a checkpoint that is one file
+		slices.SortFunc(f.infos, func(a, b safetensors.Info) int {
+			return cmp.Or(cmp.Compare(b.DType.Bits(), a.DType.Bits()), cmp.Compare(a.Name, b.Name))
+		})
+	}
+	return nil
+}
