@@ -24,6 +24,7 @@ type Buffer struct {
 	device  *Device
 	shape   shapes.Shape                     // of the whole
 	sharded bool                             // each replica has a part, of equal size, along the first axis; false with one replica
+	host    bool                             // it is in the machine's memory; see Offload
 	data    atomic.Pointer[[]compute.Buffer] // one for each replica of this process; nil once the buffer is gone
 }
 
@@ -94,9 +95,15 @@ func UploadSharded[T Element](d *Device, data []T, dims ...int) (*Buffer, error)
 	return upload(d, data, dims, d.Count() > 1)
 }
 
-// UploadLike copies data to the device as a buffer of the shape of another one, sharded if that is.
+// UploadLike copies data to the device as a buffer of the shape of another one, sharded and in the machine's memory if that is.
 func UploadLike[T Element](b *Buffer, data []T) (*Buffer, error) {
-	return upload(b.device, data, b.shape.Dimensions, b.sharded)
+	like, err := upload(b.device, data, b.shape.Dimensions, b.sharded)
+	if err == nil && b.host {
+		if err = Offload(like); err != nil {
+			return nil, errors.Join(err, like.Finalize())
+		}
+	}
+	return like, err
 }
 
 func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, error) {
@@ -247,11 +254,17 @@ func (b *Buffer) Elsewhere() bool {
 
 // Gathered returns a sharded buffer as one that each replica has whole. It is an execution, in which all processes take part.
 func Gathered(b *Buffer) (*Buffer, error) {
-	type key struct{ shape string }
-	gather, err := once(b.device, key{b.shape.String()}, func() (*Executable, error) {
+	type key struct {
+		shape string
+		host  bool
+	}
+	gather, err := once(b.device, key{b.shape.String(), b.host}, func() (*Executable, error) {
 		part := b.shape.Clone()
 		part.Dimensions[0] /= b.device.Count()
-		return b.device.Compile("gather", []Spec{{Name: "rows", Shape: part, Sharded: true}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		return b.device.Compile("gather", []Spec{{Name: "rows", Shape: part, Sharded: true, Host: b.host}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			if b.host {
+				return []*graph.Node{Fetch(FromHost(in[0], true))}
+			}
 			return []*graph.Node{Gather(in[0])}
 		})
 	})
@@ -270,7 +283,9 @@ func Take(b *Buffer) (*Buffer, error) {
 	if err := b.usable(); err != nil {
 		return nil, fmt.Errorf("taking a buffer of shape %s: %w", b.shape, err)
 	}
-	return newBuffer(b.device, *b.data.Swap(nil), b.shape, b.sharded), nil
+	taken := newBuffer(b.device, *b.data.Swap(nil), b.shape, b.sharded)
+	taken.host = b.host
+	return taken, nil
 }
 
 // Data returns the buffer's own memory. Only on the [CPU] device is that in the host's memory. It is valid until the

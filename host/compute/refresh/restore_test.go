@@ -20,7 +20,7 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := refresh.New(testrun.Device(t), []refresh.Subject{{Tensor: "w", Optimizer: built, Delay: 2}}, nil)
+	r, err := refresh.New(testrun.Device(t), []refresh.Subject{{Tensor: "w", Optimizer: built, Delay: 2}}, update.Places{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,15 +45,15 @@ func CompiledMemory(dev *engine.Device, plan Plan) (Memory, bool, error) {
 
 // Memory returns what steps need, of the programs that are compiled. It returns false if the device's compiler does not tell.
 func (c *Compiled) Memory() (most Memory, ok bool) {
-	state, divided := map[string]int64{}, c.plan.dividedOrNil()
-	addSizes(state, divided.Specs(c.dev, inputSpecs(c.plan.stateTensors(), asNamed, true)))
+	state, places := map[string]int64{}, c.plan.places()
+	addSizes(state, places.Specs(c.dev, inputSpecs(c.plan.stateTensors(), asNamed, true)))
 	consider := func(e *executable, beside []engine.Spec) {
 		m, told := e.exec.Memory()
 		if !told {
 			return
 		}
 		have := maps.Clone(state)
-		addSizes(have, divided.Specs(c.dev, append(beside, e.inputs...)))
+		addSizes(have, places.Specs(c.dev, append(beside, e.inputs...)))
 		need := Memory{State: sum(state), Temporary: m.Temporary, Other: sum(have) - sum(state) + m.Outputs - m.Aliased + m.Code}
 		if !ok || need.Total() > most.Total() {
 			most, ok = need, true
