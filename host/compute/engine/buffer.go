@@ -47,6 +47,9 @@ func (b *Buffer) PartBytes() int64 {
 	return bytes
 }
 
+// InHost reports whether the buffer is in the machine's memory: see [Offload].
+func (b *Buffer) InHost() bool { return b.host }
+
 // Gone reports whether the buffer was finalized or donated.
 func (b *Buffer) Gone() bool { return b.data.Load() == nil }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/sdk"
 )
