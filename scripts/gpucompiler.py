@@ -108,8 +108,9 @@ def serve(channel, compiler):
             code, message = 0, b""
             try:
                 memory = compiler.compile(data[16 + options :].decode()).get_compiled_memory_stats()
-                message = struct.pack("=5q", memory.generated_code_size_in_bytes, memory.argument_size_in_bytes, memory.output_size_in_bytes,
-                                      memory.alias_size_in_bytes, memory.temp_size_in_bytes)
+                message = struct.pack("=9q", memory.generated_code_size_in_bytes, memory.argument_size_in_bytes, memory.output_size_in_bytes,
+                                      memory.alias_size_in_bytes, memory.temp_size_in_bytes,
+                                      memory.host_argument_size_in_bytes, memory.host_output_size_in_bytes, memory.host_alias_size_in_bytes, memory.host_temp_size_in_bytes)
             except Exception as e:
                 code, message = INTERNAL, str(e).encode()
             channel.sendall(struct.pack("=QQ", code, len(message)) + message)

@@ -140,6 +140,9 @@ func printMemory(w io.Writer, cfg *config.Config, r *memory.Report) {
 	for _, p := range r.Parts {
 		fmt.Fprintf(w, "  %s\n", p)
 	}
+	if r.Host > 0 {
+		fmt.Fprintf(w, "in addition, %s of the machine's memory for the states of each GPU\n", memory.Bytes(r.Host))
+	}
 	for _, p := range r.Phases {
 		fmt.Fprintln(w, p)
 	}

@@ -24,12 +24,12 @@ import (
 )
 
 // changeable are the keys that may change when a run is resumed: they have no influence
-// on the parameters, except that sums have another order with another number of GPUs, and where these divide tensors.
+// on the parameters, except that sums have another order with another number of GPUs, where these divide tensors, and where XLA joins other operations because it moves states.
 var changeable = append([]string{
 	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
 	"train.nan_policy", "train.max_skipped", "train.memory_check", "train.samples", "train.sample_tokens", "train.sample_temperature",
 	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window", "diagnostics.seed", "diagnostics.tensors",
-	"train.distillation.teacher", "device.count", "device.shard", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer",
+	"train.distillation.teacher", "device.count", "device.shard", "device.offload", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer",
 }, config.Incidental()...)
 
 // open enters the run directory: a new run, or the continuation of one.

@@ -61,6 +61,7 @@ func TestXLA(t *testing.T) {
 		"two, micro-batches": {2, []string{"train.batch=2", "train.accumulate=2"}},
 		"two, states":        {2, []string{`device.shard="states"`}},
 		"four, full":         {4, []string{`device.shard="full"`}},
+		"two, offloaded":     {2, []string{`device.shard="states"`, `device.offload="states"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := onCUDA(t, cpu, c.count, c.overrides...)
@@ -89,18 +90,19 @@ func TestXLAResumes(t *testing.T) {
 	inParts(t, whole, 3, 11)
 }
 
-// TestXLAResumesDivided: a run whose four devices divide everything goes on on two that divide less, and on one.
+// TestXLAResumesDivided: a run whose four devices divide everything goes on on two that divide less and keep states in the machine's memory, and on one.
 func TestXLAResumesDivided(t *testing.T) {
 	onXLA(t, 4)
 	cpu := testrun.Config(t, testrun.TwoLayers, "train.final_eval_batches=0")
 	testrun.Train(t, cpu, train.Options{})
 	parts := onCUDA(t, cpu, 4, `device.shard="full"`)
 	for _, next := range []struct {
-		stop  int
-		count int
-		shard string
-	}{{5, 4, "full"}, {11, 2, "states"}, {0, 1, "none"}} {
-		cfg := testrun.Again(t, parts, fmt.Sprint("device.count=", next.count), fmt.Sprintf("device.shard=%q", next.shard))
+		stop    int
+		count   int
+		shard   string
+		offload string
+	}{{5, 4, "full", "none"}, {11, 2, "states", "states"}, {0, 1, "none", "none"}} {
+		cfg := testrun.Again(t, parts, fmt.Sprint("device.count=", next.count), fmt.Sprintf("device.shard=%q", next.shard), fmt.Sprintf("device.offload=%q", next.offload))
 		_, err := train.Run(t.Context(), cfg, train.Options{Resume: true, StopAfter: next.stop, Finder: testrun.Finder(t)})
 		if err != nil && !(next.stop > 0 && errors.Is(err, train.ErrInterrupted)) {
 			t.Fatal(err)

@@ -32,7 +32,7 @@ func openCUDA(opts Options) (compute.Backend, error) {
 	if err := checkPluginFile(plugin); err != nil {
 		return nil, err
 	}
-	if err := setXLAEnvironment(plugin, opts.Cache); err != nil {
+	if err := setXLAEnvironment(plugin, opts.Cache, opts.Offload); err != nil {
 		return nil, err
 	}
 	if err := loadWhatPluginNeeds(plugin, opts); err != nil {
@@ -44,6 +44,12 @@ func openCUDA(opts Options) (compute.Backend, error) {
 		return nil, fmt.Errorf("PJRT plugin %s sees no GPU: it needs an NVIDIA GPU, its driver (`nvidia-smi` lists both), and a CUDA_VISIBLE_DEVICES that does not hide it: %w", plugin, err)
 	case err != nil:
 		return nil, advisedError{fmt.Errorf("PJRT plugin %s: %w", plugin, err)}
+	}
+	if opts.Offload {
+		if err := checkPinned(backend); err != nil {
+			backend.Finalize()
+			return nil, err
+		}
 	}
 	return backend, nil
 }
@@ -76,13 +82,13 @@ func loadWhatPluginNeeds(plugin string, opts Options) error {
 
 // setXLAEnvironment tells XLA where the toolkit is, as JAX does when it loads the plugin, and where its caches are. go-xla has a check of its own
 // that expects another layout than JAX's and warns of it at length.
-func setXLAEnvironment(plugin, cache string) error {
+func setXLAEnvironment(plugin, cache string, offload bool) error {
 	const variable, check = "XLA_FLAGS", "GOPJRT_CUDA_CHECKS"
 	caches, err := cacheFlags(cache)
 	if err != nil {
 		return err
 	}
-	if flags := strings.TrimSpace(xlaFlags(os.Getenv(variable), toolkitIn(plugin)) + caches); flags != "" {
+	if flags := strings.TrimSpace(offloadFlags(xlaFlags(os.Getenv(variable), toolkitIn(plugin)), offload) + caches); flags != "" {
 		if err := os.Setenv(variable, flags); err != nil {
 			return fmt.Errorf("setting %s: %w", variable, err)
 		}
@@ -142,15 +148,19 @@ func replaceIn(f *stablehlo.Function, callees map[string]callee, replaced *int) 
 	return nil
 }
 
-// replace makes a statement one that calls a kernel of Triton's, or a collective over all replicas.
+// replace makes a statement one that calls a kernel of Triton's, one of a collective over all replicas, or one that moves a tensor.
 func (c callee) replace(s *stablehlo.Statement) error {
-	switch c.collective {
+	switch c.operation {
 	case "":
 		s.Attributes = map[string]any{"call_target_name": "__gpu$xla.gpu.triton", "api_version": int32(4), "backend_config": c.kernel}
 		return setOperation(s, "CustomCall")
 	case allGather:
 		s.Attributes = map[string]any{"all_gather_dim": int64(0), "replica_groups": allReplicas(c.replicas)}
 		return setOperation(s, "AllGather")
+	case toHost:
+		return setPlacement(s, pinnedHost)
+	case toDevice:
+		return setPlacement(s, "device")
 	}
 	scalar := shapes.Make(s.Inputs[0].Shape().DType)
 	sum := s.Function.Closure()
@@ -172,6 +182,23 @@ func (c callee) replace(s *stablehlo.Statement) error {
 	s.Attributes = map[string]any{"scatter_dimension": int64(0), "replica_groups": allReplicas(c.replicas)}
 	s.AddFunctionParameter("computation", sum)
 	return setOperation(s, "ReduceScatter")
+}
+
+// setPlacement makes a statement one that has its operand in a kind of memory, as JAX writes it.
+func setPlacement(s *stablehlo.Statement, kind string) error {
+	s.Attributes = map[string]any{
+		"call_target_name": "annotate_device_placement", "has_side_effect": true,
+		"mhlo.frontend_attributes": placement(kind),
+	}
+	return setOperation(s, "CustomCall")
+}
+
+// placement is the attribute with a kind of memory.
+type placement string
+
+// ToStableHLO writes it.
+func (p placement) ToStableHLO() string {
+	return fmt.Sprintf("{_xla_buffer_placement = %q}", string(p))
 }
 
 // allReplicas is the attribute of a collective over so many replicas.

@@ -54,7 +54,8 @@ func compiledMemory(e compute.Executable) Memory {
 		return Memory{}
 	}
 	m := loaded.OnDeviceMemoryUsageStats
-	return Memory{Code: m.GeneratedCode, Inputs: m.Inputs, Outputs: m.Outputs, Aliased: m.Aliases, Temporary: m.Temporary}
+	host := loaded.OnHostMemoryUsageStats
+	return Memory{Code: m.GeneratedCode, Inputs: m.Inputs, Outputs: m.Outputs, Aliased: m.Aliases, Temporary: m.Temporary, Host: host.Requirements()}
 }
 
 // memoryLimit asks the PJRT plugin about the first device. go-xla v0.4.13 has no call for it, so this calls the plugin's function

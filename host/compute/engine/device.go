@@ -62,6 +62,10 @@ type Options struct {
 	Preallocate    bool
 	MemoryFraction float64
 
+	// Offload says that buffers may be kept in the machine's memory ([Offload]), for which the device is opened in another way. Only the
+	// CUDA device can; the first of a process decides how XLA schedules.
+	Offload bool
+
 	// Cache is a directory in which XLA keeps compiled kernels, and which of several alternatives was the fastest, for
 	// later processes; none if empty. The first CUDA device of a process decides. Other kinds ignore it.
 	Cache string

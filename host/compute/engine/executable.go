@@ -26,6 +26,9 @@ type Spec struct {
 	// of replicas. With one replica it has no effect.
 	Sharded bool
 
+	// Host says that the input is in the machine's memory: see [FromHost].
+	Host bool
+
 	// Donated inputs lend their memory to an output: the first of the same shape that no earlier input has taken. So
 	// parameters and states are updated in place if their successors are returned in the same order. Results are the
 	// same with and without it. Each call of Run still says what it donates; if it does not donate such an input, the
@@ -44,6 +47,7 @@ type Executable struct {
 	inputs  []Spec
 	outputs []shapes.Shape // of buffers
 	sharded []bool         // of which outputs each replica has its own part
+	host    []bool         // which outputs are in the machine's memory
 	graph   *graph.Graph
 }
 
@@ -73,11 +77,16 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 			whole = timesReplicas(whole, d.Count())
 		}
 		parts, e.outputs, e.sharded = append(parts, output.Shape()), append(e.outputs, whole), append(e.sharded, sharded)
+		e.host = append(e.host, isHostOutput(output))
 	}
 	if err := catch(func() error {
-		if err := aliasDonated(backend.builder, pairDonated(inputs, parts)); err != nil {
+		if err := aliasDonated(backend.builder, pairDonated(inputs, parts, e.host)); err != nil {
 			return err
 		}
+		if err := placeInputs(backend.builder, inputs); err != nil {
+			return err
+		}
+		backend.placing.outputs = e.host
 		if err := replaceCalls(backend.builder, d.callees(backend)); err != nil {
 			return err
 		}
@@ -94,9 +103,9 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	return e, nil
 }
 
-// pairDonated pairs each donated input with the first output of its shape that no earlier input is paired with. It returns the
-// positions of outputs by those of inputs.
-func pairDonated(inputs []Spec, outputs []shapes.Shape) map[int]int {
+// pairDonated pairs each donated input with the first output of its shape, in the same memory, that no earlier input is paired with. host says
+// which outputs are in the machine's. It returns the positions of outputs by those of inputs.
+func pairDonated(inputs []Spec, outputs []shapes.Shape, host []bool) map[int]int {
 	pairs := make(map[int]int)
 	taken := make([]bool, len(outputs))
 	for i, input := range inputs {
@@ -104,7 +113,7 @@ func pairDonated(inputs []Spec, outputs []shapes.Shape) map[int]int {
 			continue
 		}
 		for j, output := range outputs {
-			if !taken[j] && output.Equal(input.Shape) {
+			if !taken[j] && output.Equal(input.Shape) && host[j] == input.Host {
 				pairs[i], taken[j] = j, true
 				break
 			}
@@ -229,6 +238,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 			parts[j] = results[j*len(outputs)+i]
 		}
 		outputs[i] = newBuffer(e.device, parts, shape, e.sharded[i])
+		outputs[i].host = e.host[i]
 	}
 	return outputs, nil
 }
@@ -286,6 +296,8 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 			return nil, fmt.Errorf("input %q has shape %s, want %s", spec.Name, input.shape, want)
 		case input.sharded != sharded:
 			return nil, fmt.Errorf("input %q: is its buffer sharded? %t, want %t", spec.Name, input.sharded, spec.Sharded)
+		case input.host != spec.Host:
+			return nil, fmt.Errorf("input %q: is its buffer in the machine's memory? %t, want %t", spec.Name, input.host, spec.Host)
 		}
 		for j, part := range *data {
 			buffers[j*len(inputs)+i] = part

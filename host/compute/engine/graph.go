@@ -219,21 +219,23 @@ func closure(g *graph.Graph, like []*graph.Node, build func(in []*graph.Node) []
 type recordingBackend struct {
 	compute.Backend
 	builder compute.Builder // nil until the graph has a node
+	placing *placingBuilder // that builder, as GoMLX has it
 	// functions stand for the graph's kernels until it is compiled, and kernels has these by their names.
 	functions map[kernelKey]kernelFunction
 	kernels   map[string]Kernel
 	uses      []*KernelUse          // of the functions, in their order
 	notes     map[*graph.Node][]any // see Note
 	closures  int                   // those of loops so far
-	// stands holds the functions that stand for collectives, by what they depend on, and collectives has these by the names of the functions.
-	stands      map[string]*graph.Function
-	collectives map[string]collective
+	// stands holds the functions that stand for operations, by what they depend on, and operations has these by the names of the functions.
+	stands     map[string]*graph.Function
+	operations map[string]operation
 }
 
 // Builder implements compute.Backend.
 func (r *recordingBackend) Builder(name string) compute.Builder {
 	r.builder = r.Backend.Builder(name)
-	return r.builder
+	r.placing = &placingBuilder{Builder: r.builder}
+	return r.placing
 }
 
 // Note attaches a piece of information to a node, for code that uses the node later in the same graph. Of several of one

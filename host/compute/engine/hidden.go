@@ -35,8 +35,9 @@ func checkHidden(backend compute.Backend) error {
 	_, errGraph := hiddenMaps(g, graphCaches)
 	_, errBuilder := hiddenMaps(r.builder, builderCaches)
 	_, errMain := mainInputs(r.builder)
+	_, errOutputs := mainValues(r.builder, "Outputs")
 	_, _, errParent := closureParent(r.builder, g.CurrentFunc())
-	return hiddenLack(errors.Join(errGraph, errBuilder, errMain, errParent))
+	return hiddenLack(errors.Join(errGraph, errBuilder, errMain, errOutputs, errParent))
 }
 
 func hiddenLack(err error) error {
@@ -171,32 +172,42 @@ func aliasDonated(builder compute.Builder, pairs map[int]int) error {
 		return err
 	}
 	for input, output := range pairs {
-		attributes := inputs.Index(input).Elem().FieldByName("Attributes")
-		if attributes.IsNil() {
-			attributes.Set(reflect.MakeMap(attributes.Type()))
-		}
 		// The name under which XLA reads it from a program: "may alias", it copies first what a call does not donate.
-		attributes.SetMapIndex(reflect.ValueOf("tf.aliasing_output"), reflect.ValueOf(int32(output)))
+		setAttribute(inputs.Index(input), "tf.aliasing_output", int32(output))
 	}
 	return nil
 }
 
-// mainInputs are the arguments of the program's main function, a list of pointers to values with Attributes: go-xla has
-// no way to give them any but through a field that is hidden.
+// setAttribute sets an attribute of one of the values of [mainValues].
+func setAttribute(value reflect.Value, name string, to any) {
+	attributes := value.Elem().FieldByName("Attributes")
+	if attributes.IsNil() {
+		attributes.Set(reflect.MakeMap(attributes.Type()))
+	}
+	attributes.SetMapIndex(reflect.ValueOf(name), reflect.ValueOf(to))
+}
+
+// mainInputs are the arguments of the program's main function.
 func mainInputs(builder compute.Builder) (inputs reflect.Value, err error) {
+	return mainValues(builder, "Inputs")
+}
+
+// mainValues are the Inputs or Outputs of the program's main function, a list of pointers to values with Attributes: go-xla has
+// no way to give them any but through a field that is hidden.
+func mainValues(builder compute.Builder, which string) (list reflect.Value, err error) {
 	function, err := mainFunction(builder)
 	if err != nil {
-		return inputs, err
+		return list, err
 	}
-	inputs = function.FieldByName("Inputs")
+	list = function.FieldByName(which)
 	attributes := reflect.TypeFor[map[string]any]()
-	if !inputs.IsValid() || inputs.Kind() != reflect.Slice || inputs.Type().Elem().Kind() != reflect.Pointer {
-		return inputs, fmt.Errorf("%s has no list of Inputs", function.Type())
+	if !list.IsValid() || list.Kind() != reflect.Slice || list.Type().Elem().Kind() != reflect.Pointer {
+		return list, fmt.Errorf("%s has no list of %s", function.Type(), which)
 	}
-	if f, ok := inputs.Type().Elem().Elem().FieldByName("Attributes"); !ok || f.Type != attributes {
-		return inputs, fmt.Errorf("%s has no Attributes of type %s", inputs.Type().Elem(), attributes)
+	if f, ok := list.Type().Elem().Elem().FieldByName("Attributes"); !ok || f.Type != attributes {
+		return list, fmt.Errorf("%s has no Attributes of type %s", list.Type().Elem(), attributes)
 	}
-	return inputs, nil
+	return list, nil
 }
 
 // mainFunction is the program's main function as go-xla has recorded it, a struct.

@@ -149,17 +149,18 @@ func (d *Device) replicaNumbers() (*Buffer, error) {
 	})
 }
 
-// A collective is an operation over all replicas that GoMLX has not, by its name in StableHLO. A call of a function stands for it, as for
-// a kernel, until the graph is compiled.
-type collective string
+// An operation is one that GoMLX has not. A call of a function stands for it, as for a kernel, until the graph is compiled.
+type operation string
 
 const (
-	allGather     collective = "all_gather"
-	reduceScatter collective = "reduce_scatter"
+	allGather     operation = "all_gather" // over all replicas
+	reduceScatter operation = "reduce_scatter"
+	toHost        operation = "to_host" // to the machine's memory
+	toDevice      operation = "to_device"
 )
 
-// call returns the collective of x. body is a function of the same types, which is never executed.
-func (c collective) call(x *graph.Node, body func(x *graph.Node) *graph.Node) *graph.Node {
+// call returns the operation on x. body is a function of the same types, which is never executed.
+func (c operation) call(x *graph.Node, body func(x *graph.Node) *graph.Node) *graph.Node {
 	g := x.Graph()
 	r, ok := g.Backend().(*recordingBackend)
 	if !ok {
@@ -175,18 +176,18 @@ func (c collective) call(x *graph.Node, body func(x *graph.Node) *graph.Node) *g
 			return []*graph.Node{body(in)}
 		})
 		if r.stands == nil {
-			r.stands, r.collectives = map[string]*graph.Function{}, map[string]collective{}
+			r.stands, r.operations = map[string]*graph.Function{}, map[string]operation{}
 		}
-		r.stands[key], r.collectives[name] = f, c
+		r.stands[key], r.operations[name] = f, c
 	}
 	return f.Call(x)[0]
 }
 
-// A callee is what a function of a graph stands for, on a device: a kernel or a collective over so many replicas.
+// A callee is what a function of a graph stands for, on a device: a kernel, or an operation on so many replicas.
 type callee struct {
-	kernel     Kernel
-	collective collective
-	replicas   int
+	kernel    Kernel
+	operation operation
+	replicas  int
 }
 
 // callees lists what the functions of a graph stand for by their names. Where the bodies of kernels are executed, these stand for nothing.
@@ -197,8 +198,8 @@ func (d *Device) callees(r *recordingBackend) map[string]callee {
 			list[name] = callee{kernel: k}
 		}
 	}
-	for name, c := range r.collectives {
-		list[name] = callee{collective: c, replicas: d.Count()}
+	for name, c := range r.operations {
+		list[name] = callee{operation: c, replicas: d.Count()}
 	}
 	return list
 }

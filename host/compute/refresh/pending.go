@@ -222,16 +222,19 @@ func applyJob(p *program.Program) update.Job {
 	return j
 }
 
-// appliedTo says which inputs of second parts, by their names in programs, replicas keep by rows: states as everywhere, and what the first
-// part has handed over not.
-func appliedTo(divided update.Divided) update.Divided {
-	if divided == nil {
-		return nil
+// appliedTo says where inputs of second parts, by their names in programs, are kept: states as everywhere, and what the first
+// part has handed over on the device, by each replica.
+func appliedTo(places update.Places) update.Places {
+	applied := func(which update.Which) update.Which {
+		if which == nil {
+			return nil
+		}
+		return func(name string, dims []int) bool {
+			state, ok := strings.CutPrefix(name, answer.StatePrefix)
+			return ok && which(update.State("", state), dims)
+		}
 	}
-	return func(name string, dims []int) bool {
-		state, ok := strings.CutPrefix(name, answer.StatePrefix)
-		return ok && divided(update.State("", state), dims)
-	}
+	return update.Places{Divided: applied(places.Divided), Offloaded: applied(places.Offloaded)}
 }
 
 // apply renews the states that updates write, too, on the device, by the second part.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/internal/testrun"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -20,7 +21,7 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := refresh.New(testrun.Device(t), []refresh.Subject{{Tensor: "w", Optimizer: built, Delay: 2}}, nil)
+	r, err := refresh.New(testrun.Device(t), []refresh.Subject{{Tensor: "w", Optimizer: built, Delay: 2}}, update.Places{})
 	if err != nil {
 		t.Fatal(err)
 	}

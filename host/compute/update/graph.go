@@ -1,6 +1,7 @@
 package update
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,17 +34,17 @@ func (Graph) Name() string { return "graph" }
 func (x Graph) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
 	r := &graphRunner{dev: dev, jobs: jobs, scalars: ScalarNames(jobs)}
 	r.listTensors()
-	specs := append(x.Divided.Specs(dev, r.inputs), ScalarSpec(r.scalars))
+	specs := append(x.Places.Specs(dev, r.inputs), ScalarSpec(r.scalars))
 	var err error
 	r.exec, err = dev.Compile(name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		named := Nodes{}
 		for i, spec := range r.inputs {
-			named[spec.Name] = x.Divided.Input(spec, in[i])
+			named[spec.Name] = x.Places.Input(spec, in[i])
 		}
 		tensors, measures := x.Build(g, jobs, named, Unpack(in[len(r.inputs)], r.scalars))
 		out := make([]*graph.Node, 0, len(r.outputs)+1)
 		for _, name := range r.outputs {
-			out = append(out, x.Divided.Output(name, tensors[name]))
+			out = append(out, x.Places.Output(name, tensors[name]))
 		}
 		if len(measures) == 0 {
 			return out
@@ -200,14 +201,13 @@ func Unpack(vector *graph.Node, names []string) Nodes {
 
 // Build adds the jobs to a graph. Given the nodes of tensors and scalars by name, it
 // returns those of the tensors that the jobs write, and those of their measures, each of
-// shape [1].
-func (o Options) Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes) (out Nodes, measures []*graph.Node) {
-	in := make([]Nodes, len(jobs))
-	for i, j := range jobs {
-		in[i] = j.nodes(tensors, scalars)
-	}
+// shape [1]. Tensors that are in the machine's memory are fetched for one job, or stack of jobs, after
+// the other, and those of the first when after has been computed.
+func (o Options) Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes, after ...*graph.Node) (out Nodes, measures []*graph.Node) {
 	out = Nodes{}
-	for i, results := range o.build(g, jobs, in) {
+	inputs := func(j *Job) Nodes { return j.nodes(tensors, scalars, after) }
+	done := func(j *Job, results Nodes) { after = j.computed(tensors, results) }
+	for i, results := range o.build(g, jobs, inputs, done) {
 		for name, tensor := range jobs[i].Outputs {
 			out[tensor] = narrow(results[name], jobs[i].Storage[tensor])
 		}
@@ -218,13 +218,36 @@ func (o Options) Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes) (out 
 	return out, measures
 }
 
-// nodes returns the inputs of the job's program by name.
-func (j *Job) nodes(tensors, scalars Nodes) Nodes {
+// computed returns what there is as soon as a job has been computed: a result that stays on the device, if there is one.
+func (j *Job) computed(tensors, results Nodes) []*graph.Node {
+	names := slices.SortedFunc(maps.Keys(results), func(a, b string) int {
+		stays := func(result string) int {
+			if x, kept := tensors[j.Outputs[result]]; kept && !engine.InHost(x) {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(stays(a), stays(b)), cmp.Compare(a, b))
+	})
+	if len(names) == 0 {
+		return nil
+	}
+	result := results[names[0]]
+	if engine.HasRows(result) {
+		result = engine.Rows(result)
+	}
+	return []*graph.Node{result}
+}
+
+// nodes returns the inputs of the job's program by name. What is in the machine's memory is fetched after some other nodes.
+func (j *Job) nodes(tensors, scalars Nodes, after []*graph.Node) Nodes {
 	in := Nodes{}
 	for _, input := range j.Program.Inputs {
 		var ok bool
 		if name, bound := j.Inputs[input.Name]; bound {
-			in[input.Name], ok = tensors[name]
+			if in[input.Name], ok = tensors[name]; ok {
+				in[input.Name] = engine.Fetch(in[input.Name], after...)
+			}
 			if j.Storage[name] != sdk.StoreFloat32 {
 				in[input.Name] = engine.Converted(in[input.Name], dtypes.Float32)
 			}
@@ -262,12 +285,14 @@ const (
 // memory of the copies. Larger matrices keep a device busy by themselves.
 const mostStacked = 1 << 26
 
-// build builds all jobs, each from its inputs by name to its outputs by name.
-func (o Options) build(g *graph.Graph, jobs []Job, in []Nodes) []Nodes {
-	out := make([]Nodes, len(jobs))
+// build builds all jobs, each from its inputs by name to its outputs by name. It asks for the inputs of a job when it builds it, and
+// says when it has.
+func (o Options) build(g *graph.Graph, jobs []Job, inputs func(*Job) Nodes, done func(*Job, Nodes)) []Nodes {
+	in, out := make([]Nodes, len(jobs)), make([]Nodes, len(jobs))
 	if o.Lower != nil {
 		for i, j := range jobs {
-			out[i] = o.Lower(j, in[i])
+			out[i] = o.Lower(j, inputs(&j))
+			done(&j, out[i])
 		}
 		return out
 	}
@@ -276,16 +301,19 @@ func (o Options) build(g *graph.Graph, jobs []Job, in []Nodes) []Nodes {
 		programs[i] = j.Program
 	}
 	for _, at := range o.Stacking.stacks(programs, engine.OnCPU(g)) {
+		for _, i := range at {
+			in[i] = inputs(&jobs[i])
+		}
 		if len(at) > 1 {
 			share := 1
-			if o.Divided != nil {
+			if o.Places.Divided != nil {
 				share = engine.Replicas(g)
 			}
 			lowerStacked(g, &jobs[at[0]], at, share, in, out)
-			continue
+		} else {
+			out[at[0]] = lower.WithKernels(g, programs[at[0]], arguments(programs[at[0]], in[at[0]]))
 		}
-		i := at[0]
-		out[i] = lower.WithKernels(g, programs[i], arguments(programs[i], in[i]))
+		done(&jobs[at[0]], out[at[0]])
 	}
 	return out
 }

@@ -109,8 +109,8 @@ type Options struct {
 	// Memory returns memory of the caller's into which a new tensor is to be written, where
 	// executors can choose: [Tile] does. nil, and a nil slice, mean memory of the device.
 	Memory func(tensor string) []float32
-	// Divided says which tensors replicas keep by rows.
-	Divided Divided
+	// Places says where the device keeps tensors.
+	Places Places
 }
 
 // An Update is a compiled list of jobs.

@@ -56,11 +56,14 @@ func deviceOf(cfg *config.Config, warn func(message string, details ...any), cho
 	dev, err := engine.Open(d.Kind, engine.Options{
 		Threads: d.Threads, Count: d.Count, Processes: processes, Precision: d.Precision, TF32: d.TF32 == "on",
 		Attention: d.Attention, Kernels: d.Kernels, Products: d.Products, Choices: choices, Warn: warn,
-		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction, Cache: d.Cache,
+		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction, Cache: d.Cache, Offload: d.Offload == device.OffloadStates,
 		Timeout: time.Duration(d.TimeoutMinutes * float64(time.Minute)),
 	})
 	if few, ok := errors.AsType[*engine.CountError](err); ok {
 		return nil, cfg.ErrorAt("device.count", "%w", few)
+	}
+	if pinned, ok := errors.AsType[*engine.PinnedError](err); ok {
+		return nil, cfg.ErrorAt("device.offload", "%w", pinned)
 	}
 	if err != nil {
 		return nil, cfg.ErrorAt("device.kind", "%w", err)

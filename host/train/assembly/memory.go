@@ -33,6 +33,24 @@ func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 	if available != nil {
 		memory.Limit(*available)
 	}
+	return checkHost(cfg, m, programs)
+}
+
+// checkHost refuses states in a machine's memory that has less.
+func checkHost(cfg *config.Config, m model.Model, programs *Programs) error {
+	machine, known := memory.Machine()
+	if cfg.Device.Offload != device.OffloadStates || cfg.Train.MemoryCheck == "off" || !known {
+		return nil
+	}
+	for _, p := range programs.Phases() {
+		sizes, err := memoryModel(cfg, m, p)
+		if err == nil {
+			err = memory.CheckHost(sizes, &machine)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -87,7 +105,7 @@ func (b *Built) compiledReports() (list []*memory.Report, err error) {
 }
 
 func asCompiled(m step.Memory) memory.Compiled {
-	return memory.Compiled{State: float64(m.State), Temporary: float64(m.Temporary), Other: float64(m.Other)}
+	return memory.Compiled{State: float64(m.State), Temporary: float64(m.Temporary), Other: float64(m.Other), Host: float64(m.Host)}
 }
 
 // Explain adds to an error of a GPU that has no memory left what the run needs, what there is, and what would need less.
@@ -305,7 +323,11 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 	for _, t := range programs.Tensors {
 		out.Parameters += elements(t.Shape)
 		for _, s := range t.Optimizer.State {
-			out.States += elements(s.Shape) * float64(s.Storage.Bytes()) / float64(sdk.StoreFloat32.Bytes())
+			n := elements(s.Shape) * float64(s.Storage.Bytes()) / float64(sdk.StoreFloat32.Bytes())
+			out.States += n
+			if len(s.Shape) > 1 {
+				out.Offloadable += n
+			}
 		}
 		if t.Optimizer.Opaque { // a second copy of its states, and x, gradient and direction
 			out.States += 3 * elements(t.Shape)
@@ -328,6 +350,9 @@ func memoryModel(cfg *config.Config, m model.Model, programs *Programs) (memory.
 		if _, quantized := programs.Weights[t.Name]; quantized && !programs.Forward {
 			for _, s := range cfg.Method.Method().State(t.Shape) {
 				out.States += elements(s.Shape)
+				if len(s.Shape) > 1 {
+					out.Offloadable += elements(s.Shape)
+				}
 			}
 		}
 	}
@@ -384,6 +409,7 @@ func addResiduals(out *memory.Model, programs *Programs) error {
 // modelSizes are the sizes that follow from the configuration alone.
 func modelSizes(cfg *config.Config, forward bool, piece int) memory.Model {
 	out := memory.Model{Batch: ReplicaBatch(cfg), Replicas: cfg.Device.Count, Accumulate: cfg.Train.Accumulate, Context: cfg.Model.Context, Forward: forward, Piece: piece}
+	out.Offload = cfg.Device.Offload == device.OffloadStates && !forward
 	switch cfg.Device.Shard {
 	case device.ShardStates, device.ShardGradients:
 		out.StateShards = cfg.Device.Count

@@ -253,6 +253,7 @@ type Device struct {
 	Kind      string // engine.CPU or engine.CUDA
 	Count     int    // number of replicas; 0, which acts as 1, for a model that has no batches to share
 	Shard     device.Shard
+	Offload   device.Offload
 	Precision device.Precision
 	TF32      string // "off" or "on"
 	Attention device.Attention

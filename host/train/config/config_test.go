@@ -80,7 +80,7 @@ func TestDefaults(t *testing.T) {
 			LOTION: method.DefaultLOTION, OsciReset: method.DefaultOsciReset, PARQ: method.DefaultPARQ},
 		Optimizer:   Optimizer{Plugin: Plugin{Name: "adamw"}, Rest: &Plugin{Name: "adamw"}},
 		Diagnostics: diagnostics.Settings{Coordinates: 4096, Window: 32},
-		Device:      Device{Kind: "cpu", Count: 1, Shard: "none", Precision: "float32", TF32: "off", Attention: "auto", Kernels: "auto", Products: "float", Allocator: "default", Preallocate: "off", TimeoutMinutes: 30},
+		Device:      Device{Kind: "cpu", Count: 1, Shard: "none", Offload: "none", Precision: "float32", TF32: "off", Attention: "auto", Kernels: "auto", Products: "float", Allocator: "default", Preallocate: "off", TimeoutMinutes: 30},
 	}
 	if diff := cmp.Diff(want, parse(t, small), values); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

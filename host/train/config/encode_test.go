@@ -131,7 +131,7 @@ func randomTexts(r *rand.Rand, choices []string) string {
 func randomValue(r *rand.Rand, t table, k schema.Key) string {
 	switch key := t.path(k.Name); {
 	case key == "model.kind", key == "model.preset", key == "model.init", key == newTokensKey, key == newRowsKey, key == "device.count", key == "device.precision", key == "device.tf32", key == "device.attention", key == "device.kernels", key == "device.products",
-		key == "device.allocator", key == "device.preallocate", key == "device.memory_fraction", key == "device.cache":
+		key == "device.allocator", key == "device.preallocate", key == "device.memory_fraction", key == "device.cache", key == "device.offload":
 		return "" // tied to other keys, or to files; TestRoundTripPresets has them
 	case key == teacherKey:
 		return tomlText("a" + randomText(r)) // without one there is no such table
@@ -259,7 +259,7 @@ func TestRoundTrip(t *testing.T) {
 
 func TestRoundTripPresets(t *testing.T) {
 	for _, p := range architecture.Presets() {
-		roundTrip(t, parse(t, "[data]\ntrain = \"a\"\nvalidation = \"b\"\n[device]\nkind = \"cuda\"\ncount = 2\nprecision = \"bfloat16\"\ntf32 = \"on\"\nattention = \"fused\"\nkernels = \"graph\"\nproducts = \"integer\"\nallocator = \"bfc\"\npreallocate = \"on\"\nmemory_fraction = 0.5\ncache = \"x\"\n",
+		roundTrip(t, parse(t, "[data]\ntrain = \"a\"\nvalidation = \"b\"\n[device]\nkind = \"cuda\"\ncount = 2\noffload = \"states\"\nprecision = \"bfloat16\"\ntf32 = \"on\"\nattention = \"fused\"\nkernels = \"graph\"\nproducts = \"integer\"\nallocator = \"bfc\"\npreallocate = \"on\"\nmemory_fraction = 0.5\ncache = \"x\"\n",
 			`model.kind="`+p.Kind+`"`, `model.preset="`+p.Name+`"`))
 	}
 }

@@ -95,6 +95,8 @@ func (d *Device) keys() []schema.Key {
 			Doc: "GPUs that share each micro-batch in equal parts and keep equal parameters; of several processes together, with `cage train --processes`; cuda only"},
 		{Name: "shard", To: &d.Shard, Is: schema.OneOf(device.ShardNone, device.ShardStates, device.ShardGradients, device.ShardFull), For: architecture.Languages, Default: device.ShardNone,
 			Doc: "what several GPUs divide by rows, in the place of having all of it on each; states: states of optimizers and mean gradients; gradients: also sums of gradients over micro-batches; full: also parameters and their quantized values, which each block gathers when it computes: with train.recompute, so that they are not kept; none: batches only"},
+		{Name: "offload", To: &d.Offload, Is: schema.OneOf(device.OffloadNone, device.OffloadStates), Default: device.OffloadNone,
+			Doc: "cuda only: what a GPU does not keep in its own memory, but in pinned memory of its machine; states: the states of optimizers, which are copied to the GPU and back for each update; none: nothing"},
 		{Name: "precision", To: &d.Precision, Is: schema.OneOf(device.Float32, device.BFloat16), Default: device.Float32,
 			Doc: "type of the model's matrix products, which add up in float32. Parameters, optimizer states, quantizers and losses stay float32. On the CPU, bfloat16 is faster where the processor multiplies it well (AMD since Zen 4), and as fast as float32 with device.kernels = \"fused\" elsewhere"},
 		{Name: "tf32", To: &d.TF32, Is: schema.OneOf("off", "on"), Default: "off",

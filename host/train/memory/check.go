@@ -30,6 +30,15 @@ const addressable = 1 << 47
 // is nil, more than any machine has.
 func Check(m Model, available *Available) error { return NewReport(m, available).Err() }
 
+// CheckHost returns an error if what a GPU keeps in its machine's memory is more than is available there; nil: that is not known.
+func CheckHost(m Model, machine *Available) error {
+	if host := Estimate(m).Host; machine != nil && host > float64(machine.Bytes) {
+		return fmt.Errorf("device.offload = %q keeps %s of states for each GPU in the machine's memory, and %s: want device.offload = %q, or a machine with more memory",
+			device.OffloadStates, Bytes(host), machine, device.OffloadNone)
+	}
+	return nil
+}
+
 // CheckPart is [Check] with only a part of what a run needs, such as the model without its optimizer. The error says so; it
 // cannot tell what would fit.
 func CheckPart(m Model, available *Available) error {
@@ -102,6 +111,11 @@ func changes(m Model, available Available, scale float64) []string {
 				break // what computes less again takes less time
 			}
 		}
+	}
+	offload := m
+	offload.Offload = true
+	if m.GPU != nil && !m.Forward && !m.Offload && fits(offload) {
+		list = append(list, fmt.Sprintf("device.offload = %q (%s, and %s of the machine's memory)", device.OffloadStates, Bytes(need(offload)), Bytes(Estimate(offload).Host)))
 	}
 	list = append(list, fewer(m, fits)...)
 	if context := largest(m.Context, func(n int) bool { m := m; m.Context = n; return fits(m) }); context > 0 {

@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"errors"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -72,6 +73,9 @@ func changed(t *testing.T, m memory.Model, change string) (with memory.Model, mo
 		}
 	case strings.HasPrefix(change, "model.context = "):
 		with.Context, next.Context = n[0], n[0]+1
+	case strings.HasPrefix(change, "device.offload = "):
+		with.Offload = true
+		return with, nil
 	case strings.HasPrefix(change, "device.shard = "):
 		with.StateShards = m.Replicas
 		if strings.Contains(change, "full") {
@@ -196,5 +200,35 @@ func TestOf(t *testing.T) {
 				t.Errorf("%+v, %v; want %+v, %v", got, ok, c.want, c.ok)
 			}
 		})
+	}
+}
+
+// TestCheckOffload: states in the machine's memory take none of the GPU's, which is advised where it helps, and the machine must have that much.
+func TestCheckOffload(t *testing.T) {
+	m := small
+	m.Replicas, m.GPU = 1, &memory.GPU{BFloat16: true}
+	m.Parameters, m.States, m.Offloadable = 1e9, 21e8, 2e9
+	need := memory.Estimate(m)
+	offloaded := m
+	offloaded.Offload = true
+	after := memory.Estimate(offloaded)
+	if after.Host != 8e9 || math.Abs(need.Total()-after.Total()-8e9) > 1 || need.Host != 0 {
+		t.Errorf("%g bytes, offloaded %g and %g of the machine's", need.Total(), after.Total(), after.Host)
+	}
+	err := memory.Check(m, &memory.Available{Bytes: int64(after.Total()) + 1, Limit: "of a test"})
+	if want := `device.offload = "states" (` + memory.Bytes(after.Total()) + ", and 8 GB of the machine's memory)"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	err = memory.CheckHost(offloaded, &memory.Available{Bytes: 7e9, Limit: "of a test"})
+	if want := `device.offload = "states" keeps 8 GB of states for each GPU in the machine's memory, and 7 GB are there (of a test)`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	for _, fits := range []error{memory.CheckHost(m, &memory.Available{Bytes: 1}), memory.CheckHost(offloaded, &memory.Available{Bytes: 9e9}), memory.CheckHost(offloaded, nil)} {
+		if fits != nil {
+			t.Error(fits)
+		}
+	}
+	if r := memory.ByXLA(offloaded, memory.Compiled{State: 1, Host: 2}, nil); r.Bytes != 1 || r.Host != 2 {
+		t.Errorf("by XLA %+v", r)
 	}
 }

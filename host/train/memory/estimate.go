@@ -44,6 +44,9 @@ type Model struct {
 	Parameters, Quantized, States float64
 	// Rotated is the part of Quantized whose values products read rotated. A GPU keeps these until the update, which rotates them back.
 	Rotated float64
+	// Offloadable are those of the states that a GPU can keep in its machine's memory, and Offload says that it does.
+	Offloadable float64
+	Offload     bool
 	// Activations is the number of activations that are quantized; Masks is the number of truth values, and Residuals that of other
 	// numbers, which their quantizers keep from the forward pass for the backward pass. They are counted for a GPU only.
 	Activations, Masks, Residuals float64
@@ -79,6 +82,7 @@ type Need struct {
 	Caches     float64 // keys and values of what has been read
 	Teacher    float64 // the teacher's parameters
 	Samples    float64 // codes and residuals, and their copy in a checkpoint
+	Host       float64 // states that a GPU keeps in its machine's memory; not a part of the total
 }
 
 // What is counted how often was fitted to the largest resident sizes of trainings on the
@@ -162,7 +166,7 @@ func forward(tokens, context float64, m Teacher) (blocks, scores float64) {
 	return blocks, wordBytes * tokens * context * forwardScores * float64(m.Heads)
 }
 
-// Total returns what the run needs at its peak.
+// Total returns what the run needs at its peak, of a GPU of the GPU's own memory.
 func (n Need) Total() float64 {
 	return n.Program + n.Parameters + n.Gradients + n.Quantized + n.States + n.Workspace + n.Blocks + n.Scores + n.Logits + n.Caches + n.Teacher + n.Samples
 }

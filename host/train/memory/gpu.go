@@ -107,6 +107,10 @@ func onGPU(m Model) Need {
 		Parameters: wordBytes * m.Parameters / parameters, States: wordBytes * m.States / states, Quantized: c.quantized * m.Quantized / parameters,
 		Teacher: wordBytes * m.Teacher.Parameters, Logits: c.logit*logits + c.lossWidth*width,
 	}
+	if m.Offload {
+		n.Host = wordBytes * m.Offloadable / states
+		n.States -= n.Host
+	}
 	if m.Forward {
 		if m.Piece > 0 {
 			n.Logits = c.logit * float64(m.Batch) * float64(m.Vocabulary)

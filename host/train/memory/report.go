@@ -15,6 +15,7 @@ const (
 type Report struct {
 	Bytes    float64 `json:"bytes"` // total; of each GPU
 	Parts    []Part  `json:"parts"`
+	Host     float64 `json:"host,omitempty"` // of the machine's memory, for each GPU that keeps states there
 	By       By      `json:"by"`
 	Accuracy float64 `json:"accuracy"` // the share by which it may be off; 0 by XLA
 	// Seconds is how long XLA took to compile what it was asked about.
@@ -55,13 +56,14 @@ func (p Phase) String() string {
 // NewReport estimates what a model needs, and compares it with what is available.
 func NewReport(m Model, available *Available) *Report {
 	need := Estimate(m)
-	r := &Report{Bytes: need.Total(), Parts: need.Parts(), By: Sizes, Accuracy: m.accuracy(), Available: available}
+	r := &Report{Bytes: need.Total(), Parts: need.Parts(), Host: need.Host, By: Sizes, Accuracy: m.accuracy(), Available: available}
 	return r.compare(m)
 }
 
 // Compiled is what the compiler of a device says that a step needs, in bytes.
 type Compiled struct {
 	State, Temporary, Other float64
+	Host                    float64 // of the machine's memory
 	Seconds                 float64 // that it took to compile
 }
 
@@ -75,7 +77,7 @@ func ByXLA(m Model, c Compiled, available *Available) *Report {
 		{"values inside a step: activations, gradients, quantized weights", c.Temporary},
 		{"its code, and what else it reads and returns", c.Other},
 	}
-	r := &Report{Bytes: c.Total(), Parts: largestFirst(parts), By: XLA, Seconds: c.Seconds, Available: available}
+	r := &Report{Bytes: c.Total(), Parts: largestFirst(parts), Host: c.Host, By: XLA, Seconds: c.Seconds, Available: available}
 	return r.compare(m)
 }
 

@@ -83,7 +83,7 @@ func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 	for _, r := range plan.Rules {
 		subjects = append(subjects, refresh.Subject{Tensor: r.Name, Optimizer: r.Optimizer, Delay: plan.RefreshDelay[r.Name]})
 	}
-	if c.refresher, err = refresh.New(dev, subjects, plan.dividedOrNil()); err != nil {
+	if c.refresher, err = refresh.New(dev, subjects, plan.places()); err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
 	return c, nil
@@ -287,7 +287,7 @@ func (p *Plan) rules(kind updateKind) []method.Rule {
 
 // updateOptions are the options for compiling a part of the update.
 func (p *Plan) updateOptions(of update.Part, rules []method.Rule) update.Options {
-	o := update.Options{Stacking: p.Stacking, Executors: p.Executors, Divided: p.dividedOrNil()}
+	o := update.Options{Stacking: p.Stacking, Executors: p.Executors, Places: p.places()}
 	switch {
 	case of == update.Giving:
 		o.Memory = p.givenMemory(rules)

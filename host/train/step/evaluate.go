@@ -55,7 +55,7 @@ func (e *Evaluator) Close() {
 // prepareEvaluation compiles what [Compiled.evaluated] needs.
 func (c *Compiled) prepareEvaluation() (err error) {
 	if jobs := update.Evaluations(c.plan.Rules); len(jobs) > 0 && c.evaluation == nil {
-		c.evaluation, err = update.Compile(c.dev, "evaluated weights", jobs, update.Options{Divided: c.plan.dividedOrNil()})
+		c.evaluation, err = update.Compile(c.dev, "evaluated weights", jobs, update.Options{Places: c.plan.places()})
 	}
 	return err
 }

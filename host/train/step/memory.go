@@ -15,9 +15,10 @@ type Memory struct {
 	// Other is the rest of what it reads and returns, such as tokens and a teacher, and its code. Where a step is several
 	// programs, quantized weights and gradients, which one program leaves for the next, are among it.
 	Other int64
+	Host  int64 // of the machine's memory: states that are offloaded
 }
 
-// Total returns the sum.
+// Total returns the sum of what is in the device's memory.
 func (m Memory) Total() int64 { return m.State + m.Temporary + m.Other }
 
 // CompiledMemory compiles, of the programs of a step, only the one that needs most memory, and returns what steps need. It
@@ -45,16 +46,23 @@ func CompiledMemory(dev *engine.Device, plan Plan) (Memory, bool, error) {
 
 // Memory returns what steps need, of the programs that are compiled. It returns false if the device's compiler does not tell.
 func (c *Compiled) Memory() (most Memory, ok bool) {
-	state, divided := map[string]int64{}, c.plan.dividedOrNil()
-	addSizes(state, divided.Specs(c.dev, inputSpecs(c.plan.stateTensors(), asNamed, true)))
+	state, places := map[string]int64{}, c.plan.places()
+	specs := places.Specs(c.dev, inputSpecs(c.plan.stateTensors(), asNamed, true))
+	addSizes(state, specs)
+	var host int64
+	for _, s := range specs {
+		if s.Host {
+			host += s.Shape.ByteSize()
+		}
+	}
 	consider := func(e *executable, beside []engine.Spec) {
 		m, told := e.exec.Memory()
 		if !told {
 			return
 		}
 		have := maps.Clone(state)
-		addSizes(have, divided.Specs(c.dev, append(beside, e.inputs...)))
-		need := Memory{State: sum(state), Temporary: m.Temporary, Other: sum(have) - sum(state) + m.Outputs - m.Aliased + m.Code}
+		addSizes(have, places.Specs(c.dev, append(beside, e.inputs...)))
+		need := Memory{State: sum(state), Temporary: m.Temporary, Other: sum(have) - sum(state) + m.Outputs - m.Aliased + m.Code, Host: host}
 		if !ok || need.Total() > most.Total() {
 			most, ok = need, true
 		}
@@ -74,10 +82,12 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 	return most, ok
 }
 
-// addSizes adds tensors to a list of sizes in bytes, by name.
+// addSizes adds tensors that are in the device's memory to a list of sizes in bytes, by name.
 func addSizes(sizes map[string]int64, specs []engine.Spec) {
 	for _, s := range specs {
-		sizes[s.Name] = s.Shape.ByteSize()
+		if !s.Host {
+			sizes[s.Name] = s.Shape.ByteSize()
+		}
 	}
 }
 

@@ -74,6 +74,9 @@ type Plan struct {
 	// Shard says what several replicas of the device divide among them; nothing if it is empty.
 	Shard device.Shard
 
+	// Offload says what is kept in the machine's memory; nothing if it is empty.
+	Offload device.Offload
+
 	replicas int                      // of the device
 	codes    map[string][]engine.Spec // of weights that products multiply by their codes; see findCodes
 }
@@ -122,6 +125,11 @@ func (p *Plan) check() error {
 	case "", device.ShardNone, device.ShardStates, device.ShardGradients, device.ShardFull:
 	default:
 		return fmt.Errorf("step: shard %q: use %s, %s, %s, %s or nothing", p.Shard, device.ShardNone, device.ShardStates, device.ShardGradients, device.ShardFull)
+	}
+	switch p.Offload {
+	case "", device.OffloadNone, device.OffloadStates:
+	default:
+		return fmt.Errorf("step: offload %q: use %s, %s or nothing", p.Offload, device.OffloadNone, device.OffloadStates)
 	}
 	switch p.Dispatch {
 	case DispatchByDevice, Chain, Single:

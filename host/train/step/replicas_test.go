@@ -25,13 +25,12 @@ const (
 // onReplicas is a step on several replicas.
 func onReplicas(t *testing.T, count int, d step.Dispatch, accumulate int, overrides []string) compiledStep {
 	t.Helper()
-	device := testdevice.Open(t, engine.Options{Count: count})
 	all := []string{testrun.TwoLayers, "model.vocab=32", fmt.Sprint("train.batch=", perReplica*count), fmt.Sprint("train.accumulate=", accumulate), "train.clip=0.3",
 		`device.kind="cuda"`, fmt.Sprint("device.count=", count)}
 	cfg := testrun.Config(t, append(all, overrides...)...)
 	plan := testrun.Plan(t, cfg)
 	plan.Dispatch = d
-	c := compileOn(t, device, plan)
+	c := compileOn(t, testdevice.Open(t, engine.Options{Count: count, Offload: cfg.Device.Offload == device.OffloadStates}), plan)
 	s := newState(t, c, testrun.Tokens(1, perReplica*count, cfg.Model.Context+1, vocab)...)
 	return compiledStep{c, s}
 }

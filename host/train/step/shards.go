@@ -1,6 +1,7 @@
 package step
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -25,7 +26,7 @@ var stored = map[device.Shard][]string{
 	device.ShardFull:      {"state", "gradient", "probed", "sum", "param", "value", "residual", "point", "evaluated"},
 }
 
-// divided reports whether replicas keep a tensor by rows; see [update.Divided]. Vectors are whole everywhere, such as the gains of
+// divided reports whether replicas keep a tensor by rows; see [update.Places]. Vectors are whole everywhere, such as the gains of
 // norms, and so are the trained parameters of quantizers.
 func (p *Plan) divided(name string, dims []int) bool {
 	kind, of, _ := strings.Cut(name, "/")
@@ -33,12 +34,22 @@ func (p *Plan) divided(name string, dims []int) bool {
 		!strings.HasPrefix(of, "quantizer.") && !strings.HasPrefix(of, "kept/")
 }
 
-// dividedOrNil is [Plan.divided], or nil where nothing can be divided.
-func (p *Plan) dividedOrNil() update.Divided {
-	if p.replicas < 2 || stored[p.Shard] == nil {
-		return nil
+// offloaded reports whether a tensor is kept in the machine's memory: states of optimizers, but for vectors, whose copies would take longer than
+// they save memory.
+func (p *Plan) offloaded(name string, dims []int) bool {
+	kind, _, _ := strings.Cut(name, "/")
+	return p.Offload == device.OffloadStates && kind == "state" && len(dims) > 1
+}
+
+// places says where the device keeps tensors.
+func (p *Plan) places() (places update.Places) {
+	if p.replicas > 1 && stored[p.Shard] != nil {
+		places.Divided = p.divided
 	}
-	return p.divided
+	if p.Offload == device.OffloadStates {
+		places.Offloaded = p.offloaded
+	}
+	return places
 }
 
 // scatters reports whether the sum of a gradient over the replicas is computed by rows.
@@ -48,19 +59,33 @@ func (p *Plan) scatters(t Tensor) bool {
 
 // put uploads a tensor as the replicas keep it.
 func (c *Compiled) put(t Tensor, data []float32) (*engine.Buffer, error) {
-	return update.Upload(c.dev, data, t.Storage, c.plan.divided(t.Name, t.Dims), t.Dims...)
+	b, err := update.Upload(c.dev, data, t.Storage, c.plan.divided(t.Name, t.Dims), t.Dims...)
+	return c.placed(t.Name, b, err)
+}
+
+// placed puts a tensor that was uploaded where it is kept.
+func (c *Compiled) placed(name string, b *engine.Buffer, err error) (*engine.Buffer, error) {
+	if err != nil {
+		return nil, err
+	}
+	if err := c.plan.places().Put(name, b); err != nil {
+		return nil, errors.Join(err, b.Finalize())
+	}
+	return b, nil
 }
 
 // fill makes a tensor whose elements are set by write, as the replicas keep it.
 func (c *Compiled) fill(name string, dims []int, write func([]float32) error) (*engine.Buffer, error) {
 	if !c.plan.divided(name, dims) {
-		return engine.Fill(c.dev, dims, write)
+		b, err := engine.Fill(c.dev, dims, write)
+		return c.placed(name, b, err)
 	}
 	data := make([]float32, floatShape(dims...).Size())
 	if err := write(data); err != nil {
 		return nil, err
 	}
-	return engine.UploadSharded(c.dev, data, dims...)
+	b, err := engine.UploadSharded(c.dev, data, dims...)
+	return c.placed(name, b, err)
 }
 
 // gatherWeights puts, in the places of tensors that the forward pass reads and that replicas have by rows, nodes through which the

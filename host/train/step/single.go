@@ -103,14 +103,15 @@ func (p *Plan) singleStage(w *single, name string, o update.Options) stage {
 		p.setClip(scalars, norms)
 		p.setLossScalar(scalars, losses)
 		p.setSums(g, w.collect, have, scalars)
-		out, measures := o.Build(g, w.jobs, have, scalars)
+		out, measures := o.Build(g, w.jobs, have, scalars, norms) // states are fetched when no gradient is computed any more
 		for _, s := range p.kept() {
 			out[s.Name] = cmp.Or(have[nextName(s.Name)], have[s.Name]) // searches find the next one of some
 		}
 		ok := graph.LogicalAnd(allFinite(losses), allFinite(norms))
 		for _, spec := range specs {
-			next := cmp.Or(out[spec.Name], in[spec.Name]) // a method that is idle leaves its state alone
-			out[spec.Name] = engine.Elementwise(func(of []*graph.Node) *graph.Node { return graph.Where(ok, of[0], of[1]) }, next, in[spec.Name])
+			before := engine.Fetched(in[spec.Name])
+			next := cmp.Or(out[spec.Name], before) // a method that is idle leaves its state alone
+			out[spec.Name] = engine.Elementwise(func(of []*graph.Node) *graph.Node { return graph.Where(ok, of[0], of[1]) }, next, before)
 		}
 		out[readName] = graph.Concatenate(append([]*graph.Node{losses, norms}, measures...), 0)
 		return out

@@ -424,7 +424,7 @@ func (c *Compiled) initTrainedActivations(t update.Tensors, tokens []int32) erro
 func (c *Compiled) initOptimizers(t update.Tensors, rules []method.Rule) error {
 	jobs := update.Inits(rules)
 	if len(jobs) > 0 {
-		u, err := update.Compile(c.dev, "init", jobs, update.Options{Divided: c.plan.dividedOrNil()})
+		u, err := update.Compile(c.dev, "init", jobs, update.Options{Places: c.plan.places()})
 		if err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ if ADDRESS:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(ADDRESS, SIZE, RANK, cluster_detection_method="deactivate", coordinator_bind_address=ADDRESS)
 
-COMPILE, UPLOAD, EXECUTE, DOWNLOAD, FREE, FORGET = range(1, 7)
+COMPILE, UPLOAD, EXECUTE, DOWNLOAD, FREE, FORGET, MOVE = range(1, 8)
 TYPES = {1: np.bool_, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 6: np.uint8, 7: np.uint16, 8: np.uint32, 9: np.uint64,
          10: np.float16, 11: np.float32, 12: np.float64, 13: ml_dtypes.bfloat16}  # PJRT_Buffer_Type
 CODES = dict(CANCELLED=1, UNKNOWN=2, INVALID_ARGUMENT=3, DEADLINE_EXCEEDED=4, NOT_FOUND=5, RESOURCE_EXHAUSTED=8, FAILED_PRECONDITION=9,
@@ -101,9 +101,9 @@ class Program:
         rows = []
         for i, parts in enumerate(zip(*arguments)):
             if self.aliased[i]:
-                parts = [jax.device_put(np.array(x), d) if d_keep else x for x, d, d_keep in zip(parts, self.devices, keep[i])]
+                parts = [jax.device_put(np.array(x), x.sharding) if d_keep else x for x, d_keep in zip(parts, keep[i])]
             # To XLA these are copies of one array, whatever is in them.
-            rows.append(parts[0] if self.replicas == 1 else jax.make_array_from_single_device_arrays(parts[0].shape, self.everywhere, list(parts)))
+            rows.append(parts[0] if self.replicas == 1 else jax.make_array_from_single_device_arrays(parts[0].shape, self.everywhere.with_memory_kind(parts[0].sharding.memory_kind), list(parts)))
         results = self.executable.execute_sharded(rows).disassemble_into_single_device_arrays()
         jax.block_until_ready(results)
         return [list(of_device) for of_device in zip(*results)]
@@ -122,8 +122,9 @@ class Server:
         self.faults.check("compile", text, 0)
         program = self.programs[serial] = Program(text, data[16 : 16 + length])
         memory = program.executable.get_compiled_memory_stats()
-        return struct.pack("=5q", memory.generated_code_size_in_bytes, memory.argument_size_in_bytes, memory.output_size_in_bytes,
-                           memory.alias_size_in_bytes, memory.temp_size_in_bytes)
+        return struct.pack("=9q", memory.generated_code_size_in_bytes, memory.argument_size_in_bytes, memory.output_size_in_bytes,
+                           memory.alias_size_in_bytes, memory.temp_size_in_bytes,
+                           memory.host_argument_size_in_bytes, memory.host_output_size_in_bytes, memory.host_alias_size_in_bytes, memory.host_temp_size_in_bytes)
 
     def upload(self, data):
         serial, device, kind, rank = self.numbers(data, 4)
@@ -148,6 +149,11 @@ class Server:
     def download(self, data):
         return np.ascontiguousarray(self.buffers[self.numbers(data, 1)[0]]).tobytes()
 
+    def move(self, data):
+        source, target = self.numbers(data, 2)
+        array = self.buffers[source]
+        self.buffers[target] = jax.device_put(array, array.sharding.with_memory_kind("pinned_host"))
+
     def free(self, data):
         self.buffers.pop(self.numbers(data, 1)[0], None)
 
@@ -157,7 +163,7 @@ class Server:
     def answer(self, kind, data):
         """The code of an error, 0 for none, and the data or the message."""
         try:
-            return 0, {COMPILE: self.compile, UPLOAD: self.upload, EXECUTE: self.execute, DOWNLOAD: self.download, FREE: self.free, FORGET: self.forget}[kind](data) or b""
+            return 0, {COMPILE: self.compile, UPLOAD: self.upload, EXECUTE: self.execute, DOWNLOAD: self.download, FREE: self.free, FORGET: self.forget, MOVE: self.move}[kind](data) or b""
         except Failure as e:
             return (e.code, str(e).encode()) if e.replica is None else (0, struct.pack("=q", e.replica) + str(e).encode())
         except KeyError as e:

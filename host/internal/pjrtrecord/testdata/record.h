@@ -12,7 +12,7 @@
 #define MAX_DEVICES 64
 #define MAX_RANK 16
 #define MAX_OUTPUTS 4096
-#define MAX_MEMORY 5
+#define MAX_MEMORY 9
 
 typedef struct {
 	PJRT_Buffer_Type type;
@@ -30,7 +30,7 @@ typedef struct {
 	char* text;
 	size_t outputs;
 	Shape shapes[MAX_OUTPUTS];
-	int64_t memory[MAX_MEMORY]; // bytes of code, arguments, outputs, those that take the place of arguments, and values in between
+	int64_t memory[MAX_MEMORY]; // bytes of code, arguments, outputs, those that take the place of arguments, and values in between; then the same without code in the machine's memory
 } Program;
 
 // read_outputs reads the results of a program's main function, which stand on one line.
@@ -85,6 +85,7 @@ void forward_stop(void);
 
 PJRT_Error* forward_compile(Program* program, const PJRT_Client_Compile_Args* args);
 PJRT_Error* forward_upload(const Buffer* buffer, int device, const void* data, size_t size); // to a device of this process
+PJRT_Error* forward_move(const Buffer* from, const Buffer* to); // to the machine's memory
 PJRT_Error* forward_download(const Buffer* buffer, void* data, size_t size);
 
 // forward_execute runs a program, whose results become the buffers of results, those of
