@@ -54,7 +54,7 @@ var rooms = []room{
 	{"train/assembly", "train/memory train/config compute/device model compute/update method method/diagnostics compute/engine train/rundir compute/lower data/tokenizer sdk sdk/answer train/plugin data/dataset model/architecture data/arrange method/schedule compute/refresh train/step sdk/program compute/pass/rotation",
 		"the one place where a configuration becomes parts, so that no part has to read configurations"},
 	{"train/step", "model/decode compute/threefry compute/refresh compute/update compute/lower compute/pass/rotation method model compute/engine compute/engine/autodiff sdk sdk/answer compute/device model/architecture model/generate", "runs what it is given: it reads no configuration and asks no plugin"},
-	{"train/memory", "sdk/program compute/device", "computes from sizes alone"},
+	{"train/memory", "sdk/program compute/device model/architecture", "computes from sizes alone"},
 	{"train/plugin/scaffold", "sdk", "writes source, and runs nothing of it"},
 	{"train/plugin", "train/plugin/supervisor sdk sdk/answer sdk/client", "processes that answer with programs: what becomes of these is nothing to it"},
 	{"train/plugin/supervisor", "", "keeps a process and its children together, whatever it runs"},

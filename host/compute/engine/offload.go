@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/graph"
@@ -14,18 +13,6 @@ import (
 
 // pinnedHost is the name of that memory in PJRT's C interface and in programs.
 const pinnedHost = "pinned_host"
-
-// offloadFlag keeps XLA from scheduling once more, to hide what takes long: it would begin all copies to the GPU before the first of
-// them is needed, as long as the GPU has memory for them.
-const offloadFlag = "--xla_gpu_enable_latency_hiding_scheduler=false"
-
-// offloadFlags adds that to the flags of XLA, unless they say something about it.
-func offloadFlags(flags string, offload bool) string {
-	if name, _, _ := strings.Cut(offloadFlag, "="); !offload || strings.Contains(flags, name) {
-		return flags
-	}
-	return strings.TrimSpace(flags + " " + offloadFlag)
-}
 
 // A PinnedError says that a device cannot keep tensors in the machine's memory.
 type PinnedError struct{ Reason string }
