@@ -123,11 +123,7 @@ func (r *run) restoreTogether(f *checkpoint.File) error {
 		return err
 	}
 	err := r.restore(f)
-	intact := 1
-	if err != nil { // the others hear of an older one, or that this process has failed
-		intact = 0
-	}
-	if _, lost := r.told(startRead, intact); lost != nil {
+	if _, lost := r.told(startRead, int(engine.Vote(err == nil))); lost != nil { // else the others hear of an older one, or that this process has failed
 		return lost
 	}
 	return err
@@ -211,10 +207,7 @@ func (r *run) ask(t int) {
 	if r.opts.Processes == nil {
 		return
 	}
-	stop := int64(0)
-	if r.wishes.ctx.Err() != nil {
-		stop = 1
-	}
+	stop := engine.Vote(r.wishes.ctx.Err() != nil)
 	answer := make(chan answerOfAll, 1)
 	r.wishes.answer = answer
 	go func() {
@@ -289,17 +282,14 @@ func (r *run) ownTensors() (list []safetensors.Tensor) {
 // savePart writes the part of this process, unless it has failed already, and waits for those of the others. It returns the names of all.
 func (r *run) savePart(state checkpoint.State, mark uint32, failed error) ([]string, error) {
 	p := r.opts.Processes
-	names, written := make([]string, p.Size()), int64(0)
+	names := make([]string, p.Size())
 	for rank := range names {
 		names[rank] = checkpoint.PartName(state.Step, rank+1, p.Size(), mark)
 	}
 	if failed == nil {
 		failed = checkpoint.SavePart(context.Background(), r.dir.Checkpoints(), names[p.Rank()], state.Tensors)
 	}
-	if failed == nil {
-		written = 1
-	}
-	votes, err := p.Agree(fmt.Sprint("whether the parts of the checkpoint of step ", state.Step, " are written"), written)
+	votes, err := p.Agree(fmt.Sprint("whether the parts of the checkpoint of step ", state.Step, " are written"), engine.Vote(failed == nil))
 	if err != nil {
 		return nil, &engine.LostError{Err: err, Cause: failed}
 	}

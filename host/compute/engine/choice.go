@@ -95,11 +95,7 @@ func (d *Device) agree(c *Choice) {
 	if p == nil {
 		return
 	}
-	fused := int64(0)
-	if c.Fused {
-		fused = 1
-	}
-	values, err := p.Agree("choice of "+c.Kind, fused)
+	values, err := p.Agree("choice of "+c.Kind, Vote(c.Fused))
 	switch refusing := slices.Index(values, 0); {
 	case err != nil:
 		c.Fused, c.Reason = false, err.Error() // the next step ends with the same error

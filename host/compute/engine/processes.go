@@ -23,6 +23,14 @@ type Processes interface {
 	Err() error
 }
 
+// Vote is what [Processes.Agree] gives the others for a yes or a no: 1 or 0.
+func Vote(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
 // A LostError reports that a step cannot end, because another process takes no part in it any more.
 type LostError struct {
 	Err   error // which process, and why
