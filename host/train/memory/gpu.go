@@ -40,7 +40,7 @@ type costs struct {
 var (
 	costsOfKernels = costs{
 		width: 15.1, heads: 4.9, hidden: 7.2, normed: 4, mask: 1.08, residual: 4.4, score: 4.1, onceWidth: 2.9, onceHidden: 4.8, onceScore: 15.4, againScore: 7.7,
-		input: 4.8, logit: 6.25, lossWidth: 4, quantized: 5.2, embedding: 6.7,
+		input: 4.8, logit: 6.25, lossWidth: 4, quantized: 5.2, embedding: 5,
 	}
 	costsOfGraphs = costs{
 		width: 13.1, heads: 8.2, hidden: 6.8, normed: 4, mask: 2.7, residual: 4, score: 4, onceWidth: 8, onceHidden: 8, onceScore: 15, againScore: 7.7,
@@ -63,6 +63,9 @@ func (g GPU) costs() costs {
 		return costsInFloat32
 	}
 }
+
+// rotated is how many bytes a quantized weight takes that waits for the update, with its scale.
+const rotated = 4.2
 
 // gatheredBytes are those of a quantized value that is gathered from other GPUs: bfloat16.
 const gatheredBytes = 2
@@ -134,7 +137,7 @@ func onGPU(m Model) Need {
 	head, end := n, n
 	head.Gradients, end.Gradients = sums+wordBytes*embedding, sums+wordBytes*m.Parameters/states+c.embedding*embedding
 	end.Blocks, end.Scores, end.Logits = block+once, (c.score+c.onceScore)*scores, 0
-	end.Quantized = wordBytes * m.Rotated / parameters
+	end.Quantized = rotated * m.Rotated / parameters
 	if m.Recompute == architecture.RecomputeBlocks {
 		head.Blocks = layers * c.input * width
 		if beside := end.Blocks + end.Scores; beside > head.Logits { // the logits are gone when the last layer is computed again
