@@ -54,9 +54,9 @@ func newCheckpointShow() *cobra.Command {
 		Use:   "show FILE|RUN",
 		Short: "Show what a checkpoint says of itself",
 		Long: `Show what a checkpoint says of itself, or the newest one of a run directory: its step,
-the identity of its run, the build that wrote it, its tensors, its hash and the files of its
-parts, if several processes wrote it. The values are not read: 'cage checkpoint verify'
-tells whether they are intact.`,
+the identity of its run, the build that wrote it, its tensors, its hash, and the files of
+its parts, if several processes wrote it. The values are not read: 'cage checkpoint
+verify' tells whether they are intact.`,
 		Args: exactly(1, "one checkpoint or run directory"),
 	}
 	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
