@@ -24,7 +24,7 @@ func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q 
 	if !r.again {
 		return attendOnce(x, w, norms, r, sites, q)
 	}
-	rounded := false
+	rounded := false // the note of attendOnce, which a checkpoint does not pass on
 	mixed := autodiff.Checkpoint(func(in []*graph.Node) *graph.Node {
 		y := attendOnce(in[0], in[1], norms.with(in[2:]), r, sites, q)
 		rounded = lower.HasRoundedAdjoint(y)

@@ -16,8 +16,8 @@ import (
 // So codes lie closer together near zero, where most moments are. An update computes with the moments before they are
 // rounded. Two things differ from the authors' code (databricks/flashoptim):
 //
-//   - Scales are float32, not float16. A scale must be able to shrink by a factor of √β2 in a step, 1 + 2⁻¹¹ for
-//     β2 = 0.999: one that is rounded to fewer digits stays where it is. And gradients may be smaller than float16 holds.
+//   - Scales are float32, not float16. Without gradients a scale shrinks in a step by a factor of √β2, which is 1 − 2⁻¹¹
+//     for β2 = 0.999: one that is rounded to fewer digits than that would stay where it is. And gradients may be smaller than float16 holds.
 //   - A second moment that is not 0 has a code of at least 1. Otherwise an element whose gradients are 500 times
 //     smaller than the largest of its group can keep a first moment without a second one, and moves far too much.
 

@@ -36,6 +36,7 @@ package engine
 import "C"
 
 import (
+	"fmt"
 	"reflect"
 	"unsafe"
 
@@ -61,12 +62,8 @@ func compiledMemory(e compute.Executable) Memory {
 // memoryLimit asks the PJRT plugin about the first device. go-xla v0.4.13 has no call for it, so this calls the plugin's function
 // through hidden fields of go-xla; where it lacks one of them, the limit is not known.
 func memoryLimit(backend compute.Backend) (int64, bool) {
-	held, err := hiddenField(backend, "client", reflect.Pointer)
-	if err != nil {
-		return 0, false
-	}
-	client, ok := held.Interface().(*pjrt.Client)
-	if !ok || client == nil || len(client.AddressableDevices()) == 0 {
+	client, err := clientOf(backend)
+	if err != nil || len(client.AddressableDevices()) == 0 {
 		return 0, false
 	}
 	device, errDevice := hiddenField(client.AddressableDevices()[0], "cDevice", reflect.Pointer)
@@ -80,6 +77,19 @@ func memoryLimit(backend compute.Backend) (int64, bool) {
 	}
 	limit := int64(C.ask_limit(function, destroy, device.UnsafePointer()))
 	return limit, limit > 0
+}
+
+// clientOf is the client of the PJRT plugin, which go-xla keeps in a hidden field.
+func clientOf(backend compute.Backend) (*pjrt.Client, error) {
+	held, err := hiddenField(backend, "client", reflect.Pointer)
+	if err != nil {
+		return nil, err
+	}
+	client, ok := held.Interface().(*pjrt.Client)
+	if !ok || client == nil {
+		return nil, fmt.Errorf("%T has no client", backend)
+	}
+	return client, nil
 }
 
 // pluginFunction is a function of a PJRT plugin, by its name in PJRT's C interface; nil if the plugin is too old to have it.

@@ -61,26 +61,18 @@ import (
 func checkPinned(backend compute.Backend) error {
 	client, err := clientOf(backend)
 	if err != nil {
+		return hiddenLack(err)
+	}
+	calls, err := callsOf(client)
+	if err != nil {
 		return err
 	}
 	for i := range client.AddressableDevices() {
-		if _, err := pinnedMemory(client, i); err != nil {
+		if _, err := calls.pinnedMemory(client, i); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func clientOf(backend compute.Backend) (*pjrt.Client, error) {
-	held, err := hiddenField(backend, "client", reflect.Pointer)
-	if err != nil {
-		return nil, hiddenLack(err)
-	}
-	client, ok := held.Interface().(*pjrt.Client)
-	if !ok || client == nil {
-		return nil, hiddenLack(fmt.Errorf("%T has no client", backend))
-	}
-	return client, nil
 }
 
 // pluginCalls are functions of a PJRT plugin.
@@ -115,23 +107,19 @@ func (c pluginCalls) failed(from unsafe.Pointer) error {
 }
 
 // pinnedMemory is the pinned memory that a device of this process reaches.
-func pinnedMemory(client *pjrt.Client, device int) (unsafe.Pointer, error) {
-	calls, err := callsOf(client)
-	if err != nil {
-		return nil, err
-	}
+func (c pluginCalls) pinnedMemory(client *pjrt.Client, device int) (unsafe.Pointer, error) {
 	own, err := hiddenField(client.AddressableDevices()[device], "cDevice", reflect.Pointer)
 	if err != nil {
 		return nil, hiddenLack(err)
 	}
 	var list C.memories_arguments
-	if err := calls.failed(C.list_memories(calls.memories, &list, own.UnsafePointer())); err != nil {
+	if err := c.failed(C.list_memories(c.memories, &list, own.UnsafePointer())); err != nil {
 		return nil, &PinnedError{fmt.Sprintf("the PJRT plugin does not list the memories of GPU %d: %v", device, err)}
 	}
 	var kinds []string
 	for i := range list.num_memories {
 		var is C.kind_arguments
-		if err := calls.failed(C.ask_kind(calls.kind, &is, list.memories, i)); err != nil {
+		if err := c.failed(C.ask_kind(c.kind, &is, list.memories, i)); err != nil {
 			return nil, &PinnedError{err.Error()}
 		}
 		kind := C.GoStringN(is.kind, C.int(is.kind_size))
@@ -147,13 +135,13 @@ func pinnedMemory(client *pjrt.Client, device int) (unsafe.Pointer, error) {
 func moveToHost(backend compute.Backend, buffer compute.Buffer, device int) error {
 	client, err := clientOf(backend)
 	if err != nil {
-		return err
+		return hiddenLack(err)
 	}
-	memory, err := pinnedMemory(client, device)
+	calls, err := callsOf(client)
 	if err != nil {
 		return err
 	}
-	calls, err := callsOf(client)
+	memory, err := calls.pinnedMemory(client, device)
 	if err != nil {
 		return err
 	}

@@ -199,12 +199,11 @@ func beside(plugin *pjrt.Plugin, p Processes, create func() error) error {
 // spread has go-xla count the devices of all processes. It compiles for as many as it counts, and counts only those that belong to this
 // process. These are the first of its list, so that they keep their numbers, by which data is uploaded to them.
 func spread(backend *xla.Backend, count, own int) error {
-	held, errClient := hiddenField(backend, "client", reflect.Pointer)
+	client, errClient := clientOf(backend)
 	number, errNumber := hiddenField(backend, "numDevices", reflect.Int)
 	if err := errors.Join(errClient, errNumber, localLack()); err != nil {
 		return hiddenLack(err)
 	}
-	client := held.Interface().(*pjrt.Client)
 	devices, err := hiddenField(client, "addressableDevices", reflect.Slice)
 	if err != nil {
 		return hiddenLack(err)

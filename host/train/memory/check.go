@@ -103,13 +103,12 @@ func changes(m Model, available Available, scale float64) []string {
 	recompute := m
 	recompute.Recompute = architecture.RecomputeBlocks
 	able := m.Recompute != architecture.RecomputeBlocks && !m.Forward && m.Layers > 0
-	if attention := m; able {
-		attention.Recompute = architecture.RecomputeAttention
-		for _, again := range []Model{attention, recompute} {
-			if again.Recompute != m.Recompute && fits(again) {
-				list = append(list, fmt.Sprintf(`train.recompute = %q (%s)`, again.Recompute, Bytes(need(again))))
-				break // what computes less again takes less time
-			}
+	for _, more := range []architecture.Recompute{architecture.RecomputeAttention, architecture.RecomputeBlocks} {
+		again := m
+		again.Recompute = more
+		if able && more != m.Recompute && fits(again) {
+			list = append(list, fmt.Sprintf(`train.recompute = %q (%s)`, more, Bytes(need(again))))
+			break // what computes less again takes less time
 		}
 	}
 	offload := m

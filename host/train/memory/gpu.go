@@ -36,7 +36,8 @@ type costs struct {
 	quantized, embedding float64
 }
 
-// Fitted to what XLA says of the steps in testdata/memory of package assembly, whose test compares the two.
+// Fitted to what XLA says of the steps in testdata/memory of package assembly, whose test compares the two. Of againScore that is so for
+// kernels only; the others are assumed.
 var (
 	costsOfKernels = costs{
 		width: 15.1, heads: 4.9, hidden: 7.2, normed: 4, mask: 1.08, residual: 4.4, score: 4.1, onceWidth: 2.9, onceHidden: 4.8, onceScore: 15.4, againScore: 7.7,

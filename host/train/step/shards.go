@@ -34,8 +34,8 @@ func (p *Plan) divided(name string, dims []int) bool {
 		!strings.HasPrefix(of, "quantizer.") && !strings.HasPrefix(of, "kept/")
 }
 
-// offloaded reports whether a tensor is kept in the machine's memory: states of optimizers, but for vectors, whose copies would take longer than
-// they save memory.
+// offloaded reports whether a tensor is kept in the machine's memory: states of optimizers, but for vectors, which cost a copy each and save
+// next to no memory.
 func (p *Plan) offloaded(name string, dims []int) bool {
 	kind, _, _ := strings.Cut(name, "/")
 	return p.Offload == device.OffloadStates && kind == "state" && len(dims) > 1
