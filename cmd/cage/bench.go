@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -26,8 +24,7 @@ import (
 
 func newBench() *cobra.Command {
 	return group(&cobra.Command{Use: "bench", Short: "Measure speed on this machine"},
-		surviveSIGPIPE(newBenchStep()), surviveSIGPIPE(newBenchMatrix()), surviveSIGPIPE(newBenchOverhead()), surviveSIGPIPE(newBenchScale()),
-		surviveSIGPIPE(newBenchPeak()), surviveSIGPIPE(newBenchKernels()))
+		surviveSIGPIPE(newBenchStep()), surviveSIGPIPE(newBenchPeak()), surviveSIGPIPE(newBenchKernels()))
 }
 
 // benchModel are the sizes and plugins of the model whose step is measured, as the flags give them.
@@ -71,9 +68,8 @@ type stepFlags struct {
 	benchModel
 	bench.Options
 	sets          *[]string
-	profile, peer string
+	profile       string
 	byKind, alone bool
-	rounds        int
 }
 
 func newBenchStep() *cobra.Command {
@@ -92,12 +88,7 @@ The sizes come from the flags, or from a run's TOML file, as do device and preci
 --profile says where the processor time of a step goes, by kind of operation and by
 plugin, and for products of matrices how many multiplications and additions one step
 needs (GOP), how many a second of processor time computes, and what part that is of
-the peak of the instructions, see cage bench peak.
-
---compare runs this benchmark and another command in turn, A B A B, each in a process
-of its own, and prints how many times as fast this one is. The command is run by the
-shell and prints, last, a JSON object with the "seconds" of one step, as this one does
-with --json.`,
+the peak of the instructions, see cage bench peak.`,
 		Args: atMostOne("TOML file"),
 	}
 	flags := cmd.Flags()
@@ -106,11 +97,9 @@ with --json.`,
 	flags.IntVar(&f.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
 	flags.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile for `go tool pprof` to this file")
 	flags.BoolVar(&f.byKind, "profile", false, "name the processor time by kind of operation and by plugin")
-	flags.StringVar(&f.peer, "compare", "", "command to run in turn with this benchmark")
-	flags.IntVar(&f.rounds, "rounds", 5, "pairs of runs of --compare that count, after one that does not")
 	flags.BoolVar(&f.Direct, "direct", true, "also time the step written in the host (quest with adamw, 4 bits)")
 	flags.BoolVar(&f.NoUpdate, "no-update", false, "also time the step without the arithmetic of its update: what optimizer and correction cost is the rest")
-	flags.BoolVar(&f.alone, "alone", false, "measure the configured step only, and print that in one line, as --compare wants it of its command")
+	flags.BoolVar(&f.alone, "alone", false, "measure the configured step only, and print one line of JSON")
 	return withAnswer(cmd, f.run)
 }
 
@@ -119,14 +108,11 @@ func (f *stepFlags) run(cmd *cobra.Command, args []string) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.Rounds < 1 || f.rounds < 1 {
-		return nil, usageError{fmt.Errorf("--steps %d, --rounds %d: at least 1 each", f.Rounds, f.rounds)}
+	if f.Rounds < 1 {
+		return nil, usageError{fmt.Errorf("--steps %d: at least 1", f.Rounds)}
 	}
 	if f.byKind && (f.profile != "" || f.NoUpdate) {
 		return nil, usageError{errors.New("--profile has a table of its own: leave --cpuprofile and --no-update out")}
-	}
-	if f.peer != "" {
-		return compareStep(cmd, f.peer, f.rounds)
 	}
 	f.Direct = f.Direct && (cmd.Flags().Changed("direct") || bench.HasDirect(cfg, f.bits))
 	if f.Finder, f.Plugins, err = newFinder(cmd); err != nil {
@@ -224,54 +210,6 @@ func printBench(w io.Writer, r *bench.Report) {
 	table(w, rows)
 }
 
-// compareStep runs this benchmark and another command in turn, each in a process of its own.
-func compareStep(cmd *cobra.Command, peer string, rounds int) (*answer, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	own := append([]string{self}, withoutFlags(os.Args[1:], "compare", "rounds", "json")...)
-	c, err := bench.Compare(cmd.Context(), append(own, "--alone"), []string{"sh", "-c", peer}, rounds, func(side string, p bench.Process) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s %.4f s\n", side, p.Seconds)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &answer{c, func(w io.Writer) { printComparison(w, c) }}, nil
-}
-
-// ownOutput runs this command with other arguments in a process of its own, and returns
-// what it wrote.
-func ownOutput(ctx context.Context, args []string) ([]byte, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	child := exec.CommandContext(ctx, self, args...)
-	var stderr bytes.Buffer
-	child.Stderr = &stderr
-	text, err := child.Output()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return text, nil
-}
-
-// withoutFlags removes flags from arguments, and the values that follow them as separate words. The flag json has no value.
-func withoutFlags(args []string, names ...string) []string {
-	var out []string
-	for i := 0; i < len(args); i++ {
-		name, isFlag := strings.CutPrefix(args[i], "--")
-		name, _, joined := strings.Cut(name, "=")
-		if !isFlag || !slices.Contains(names, name) {
-			out = append(out, args[i])
-		} else if !joined && name != "json" {
-			i++
-		}
-	}
-	return out
-}
-
 // stepAlone measures the configured step and prints one line.
 func stepAlone(ctx context.Context, cfg *config.Config, o bench.Options) (*answer, error) {
 	o.Direct, o.Only = false, bench.Configured(cfg)
@@ -286,25 +224,6 @@ func stepAlone(ctx context.Context, cfg *config.Config, o bench.Options) (*answe
 	}
 	line, err := json.Marshal(value)
 	return textAnswer(value, "%s\n", line), err
-}
-
-func printComparison(w io.Writer, c *bench.Comparison) {
-	fmt.Fprintf(w, "A: %s\nB: %s\n\n", c.A.Command, c.B.Command)
-	rows := [][]string{{"medians", "step ms", "peak MiB", "process s", "cpu s", "start to first step s"}}
-	for i, s := range []bench.Side{c.A, c.B} {
-		m := s.Median
-		first := "-"
-		if m.FirstStep > 0 {
-			first = fmt.Sprintf("%.2f", m.FirstStep)
-		}
-		rows = append(rows, []string{
-			string(rune('A' + i)), fmt.Sprintf("%.1f", 1e3*m.Seconds), fmt.Sprintf("%.0f", float64(m.Peak)/(1<<20)),
-			fmt.Sprintf("%.1f", m.Wall), fmt.Sprintf("%.1f", m.CPU), first,
-		})
-	}
-	table(w, rows)
-	fmt.Fprintf(w, "\nA is %.2f times as fast as B (%.2f to %.2f in %d pairs) and needs %.2f times its memory\n",
-		c.Ratio, c.Low, c.High, len(c.A.Runs), c.Memory)
 }
 
 // profileStep says where the time of a step goes.

@@ -33,10 +33,9 @@ type Report struct {
 	PluginStart    float64  `json:"plugin_start_seconds"`
 	PluginHandover float64  `json:"plugin_handover_seconds"`
 	Steps          []Timing `json:"steps"`
-	// Seconds is the time of the configured step (see [Configured]), and FirstStepUnix is
-	// FirstStep, both under the names that [Compare] expects.
+	// Seconds is the time of the configured step (see [Configured]).
 	Seconds       float64 `json:"seconds"`
-	FirstStepUnix float64 `json:"first_step_unix"`
+	FirstStepUnix float64 `json:"first_step_unix"` // FirstStep in seconds since 1970
 	PeakMemory    int64   `json:"peak_memory_bytes"`
 	// Choices are what the device computes fused, and what not, by its trials.
 	Choices []engine.Choice `json:"choices,omitempty"`
@@ -75,8 +74,6 @@ type Options struct {
 	NoUpdate bool
 	// Only names the one subject to measure; empty measures all.
 	Only string
-	// Stacking is used by [Matrix]; empty leaves it to the device.
-	Stacking update.Stacking
 	// Dispatch is used by [Run]; empty leaves it to the device.
 	Dispatch step.Dispatch
 	Finder   *plugin.Finder
