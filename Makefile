@@ -141,6 +141,10 @@ pictures: build ## Make the pictures of README.md and docs/gallery.md again (hal
 .PHONY: check
 check: vet staticcheck deadcode generated tidy reproducible vulnerabilities ## What CI checks beside the tests
 
+.PHONY: size
+size: ## Count the lines of Go by layer, without tests and generated code
+	@scripts/size.sh
+
 .PHONY: vet
 vet: ## gofmt and go vet
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt needed: $$unformatted"; exit 1; fi
