@@ -46,7 +46,6 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"answers and samples of evaluation tasks", "host/deploy/tasks/ask", "FuzzAnswers"},
 	{"inputs and manifests of RULER", "host/deploy/ruler", "FuzzDocuments FuzzManifest FuzzWords"},
 	{"what a plugin prints: handshake and log", "host/train/plugin", "FuzzHandshake FuzzParseLog"},
-	{"what another benchmark prints", "host/study/bench", "FuzzOutput"},
 	{"messages between host and plugin", "sdk", "FuzzDescribeAnswer FuzzOptimizerAnswer FuzzQuantizeRequest FuzzQuantizerAnswer"},
 	{"programs on the wire", "sdk/internal/wire", "FuzzProgram"},
 	{"programs", "sdk/program", "FuzzValidate"},
