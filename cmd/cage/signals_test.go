@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -60,6 +61,44 @@ func TestSignalsSave(t *testing.T) {
 				t.Error("there is no checkpoint")
 			}
 		})
+	}
+}
+
+// TestInterruptedWhileJoining: a process that waits for others stops when it is told to, and leaves no file.
+func TestInterruptedWhileJoining(t *testing.T) {
+	t.Parallel()
+	for rank := range 2 {
+		file, dir := toyRun(t, endless)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := l.Addr().String()
+		l.Close()
+		cmd, stderr := command(t, "train", file, "--processes", fmt.Sprintf("%d/1024@%s", rank, address)), &bytes.Buffer{}
+		cmd.Stderr = stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		if rank == 0 {
+			for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
+				if conn, err := net.Dial("tcp", address); err == nil {
+					conn.Close()
+					break
+				}
+			}
+		}
+		time.Sleep(200 * time.Millisecond)
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if got := code(t, cmd); got != exitInterrupted || stderr.String() != "cage: interrupted\n" {
+			t.Errorf("process %d: exit code %d, want %d; standard error %q", rank, got, exitInterrupted, stderr)
+		}
+		if left, _ := os.ReadDir(rundir.At(dir).Checkpoints().Name); len(left) > 0 {
+			t.Errorf("process %d leaves %v", rank, left)
+		}
 	}
 }
 

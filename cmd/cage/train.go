@@ -47,8 +47,9 @@ same command for each of them, on one machine or several. The numbers of the pro
 and where the first listens, come from Slurm (slurm: srun), torchrun, an indexed Job of
 Kubernetes with WORLD_SIZE and MASTER_ADDR (kubernetes), or are given as
 RANK/SIZE@HOST:PORT. device.count is the number of GPUs of all processes. The first
-writes the run directory, which the others read. Without --processes, a process trains
-alone, whatever is in its environment.
+writes the run directory, which the others read: they must have the same one, on a file
+system that their machines share. Without --processes, a process trains alone, whatever
+is in its environment.
 
 Every key can be overridden with --set, values as in TOML:
 
@@ -67,7 +68,8 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	flags.IntVar(&opts.StopAfter, "stop-after", 0, "stop after this many steps of the run, with a checkpoint; 0: do not")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		place := processes.Place{Size: 1}
-		if together != "" {
+		// An empty SOURCE is a variable that is not set, and no wish to train alone.
+		if cmd.Flags().Changed("processes") {
 			var err error
 			if place, err = processes.Find(together, os.Getenv); err != nil {
 				return nil, usageError{fmt.Errorf("--%w", err)} // it begins with the name of the flag
@@ -186,7 +188,18 @@ func trainAlone(cmd *cobra.Command, cfg *config.Config, opts train.Options, quie
 
 // trainTogether trains with other processes. Only the first one shows progress and the summary.
 func trainTogether(cmd *cobra.Command, cfg *config.Config, opts train.Options, quiet bool, place processes.Place) (*answer, error) {
-	group, err := processes.Join(cmd.Context(), place)
+	log, err := newLogger(cmd, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	digest, err := cfg.Fingerprint()
+	if err != nil {
+		return nil, err
+	}
+	group, err := processes.Join(cmd.Context(), place, processes.Run{
+		Dir: rundir.At(cfg.Train.Out).Checkpoints(), Digest: digest,
+		Tell: func(message string) { log.Info(message) },
+	})
 	if err != nil {
 		return nil, err
 	}

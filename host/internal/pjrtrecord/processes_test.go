@@ -17,10 +17,14 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/internal/pjrtrecord"
 	"github.com/cage-qat/cage/host/train/processes"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // placeVariable makes TestPartOfProcesses a process among others.
 const placeVariable = "CAGE_TEST_PLACE"
+
+// runVariable has the run directory of these processes.
+const runVariable = "CAGE_TEST_RUN"
 
 // TestPartOfProcesses is what each process of the test below does: it sums rows, of which each device has one.
 func TestPartOfProcesses(t *testing.T) {
@@ -32,7 +36,7 @@ func TestPartOfProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	group, err := processes.Join(t.Context(), place)
+	group, err := processes.Join(t.Context(), place, processes.Run{Dir: vfs.At(os.Getenv(runVariable))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,9 +98,10 @@ func TestProcesses(t *testing.T) {
 	}
 	address := l.Addr().String()
 	l.Close()
+	dir := t.TempDir()
 	run := func(rank int, gpus, directory string) *exec.Cmd {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestPartOfProcesses$", "-test.v")
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d/2@%s", placeVariable, rank, address), pjrtrecord.DevicesVariable+"="+gpus, pjrtrecord.DirectoryVariable+"="+directory)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d/2@%s", placeVariable, rank, address), runVariable+"="+dir, pjrtrecord.DevicesVariable+"="+gpus, pjrtrecord.DirectoryVariable+"="+directory)
 		return cmd
 	}
 	for _, c := range []struct {

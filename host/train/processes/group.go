@@ -6,7 +6,10 @@ package processes
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +20,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cage-qat/cage/host/train/processes/wire"
+	"github.com/cage-qat/cage/internal/safetext"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Times that matter to somebody who waits.
@@ -29,14 +34,46 @@ const (
 	reply   = 15 * time.Second
 	// farewell is how long a process that failed waits until the others know why.
 	farewell = 2 * time.Second
+	// voteLimit is how long a vote waits for the last process. Until it votes, a process may compile
+	// for minutes, write its part of a checkpoint, or read all data to verify it, for hours if the
+	// disk is slow. One whose machine is lost is noticed much earlier.
+	voteLimit = 6 * time.Hour
+	// nameLimit is how long process 0 waits until its name has an address: name servers hear of a new
+	// pod some time after it has started.
+	nameLimit = time.Minute
+)
+
+// Times that tests make shorter.
+var (
+	// reminder is after how long a process says what it waits for.
+	reminder = 10 * time.Second
+	// voteReminder is after how long process 0 says for whom a vote waits.
+	voteReminder = 10 * time.Minute
+	// visible is how long a process that has reached process 0 looks for the token: a network file
+	// system may show a file late.
+	visible = 30 * time.Second
 )
 
 // retries are how often a process tries to reach one that does not listen yet.
 var retries = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: time.Second}
 
+// A Run is what the processes of one training have in common.
+type Run struct {
+	// Dir is the directory into which each writes parts of checkpoints. Processes that do not have the
+	// same are refused.
+	Dir vfs.Path
+	// Digest is that of the configuration. Process 0 believes who knows it that the directories
+	// differ, and nothing else.
+	Digest string
+	// Tell receives what is waited for; nil: nobody does.
+	Tell func(message string)
+}
+
 // A Group is the processes of one training, seen by one of them.
 type Group struct {
 	place Place
+	run   Run
+	host  string                // name of this machine
 	store *store                // of process 0
 	rpc   wire.ProcessesClient  // of the others
 	end   func(farewell string) // tells the others that this process leaves, and why if it leaves early
@@ -50,10 +87,22 @@ type Group struct {
 var errGone = status.Error(codes.Unavailable, "a process of this training is gone")
 
 // Join meets the other processes, and returns when all are there. Leave ends it.
-func Join(ctx context.Context, place Place) (*Group, error) {
-	ctx, cancel := context.WithTimeout(ctx, joinPatience)
+func Join(ctx context.Context, place Place, run Run) (*Group, error) {
+	late := fmt.Errorf("the time limit of %v is over", joinPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, joinPatience, late)
 	defer cancel()
-	g := &Group{place: place, gone: make(chan struct{})}
+	g := &Group{place: place, run: run, gone: make(chan struct{})}
+	if g.run.Tell == nil {
+		g.run.Tell = func(string) {}
+	}
+	var err error
+	if g.host, err = os.Hostname(); err != nil {
+		g.host = "an unknown host"
+	}
+	// Messages of other machines name it.
+	if g.run.Dir.Name, err = filepath.Abs(run.Dir.Name); err != nil {
+		return nil, err
+	}
 	if place.Rank == 0 {
 		return g, g.serve(ctx)
 	}
@@ -93,8 +142,7 @@ func (g *Group) lose(err error) {
 // Put sets the value of a key.
 func (g *Group) Put(key string, value []byte) error {
 	if g.store != nil {
-		g.store.put(key, slices.Clone(value))
-		return nil
+		return g.explain(g.store.put(key, slices.Clone(value)))
 	}
 	_, err := g.rpc.Put(context.Background(), &wire.Entry{Key: key, Value: value})
 	return g.explain(err)
@@ -113,6 +161,11 @@ func (g *Group) Get(key string, wait time.Duration) (value []byte, found bool, e
 // Agree gives the others a number, and returns those of all, by rank. All processes call it with the same names in the same order.
 func (g *Group) Agree(name string, value int64) (values []int64, err error) {
 	if g.store != nil {
+		remind := time.AfterFunc(voteReminder, func() {
+			g.run.Tell(fmt.Sprintf("the processes %s have not voted on %q for %v",
+				listed(g.store.silent(name)), name, voteReminder))
+		})
+		defer remind.Stop()
 		values, err = g.store.agree(context.Background(), name, g.place.Rank, value)
 		return values, g.explain(err)
 	}
@@ -132,6 +185,9 @@ func (g *Group) explain(err error) error {
 		case <-time.After(farewell):
 		}
 	}
+	if answer, ok := status.FromError(err); ok {
+		err = errors.New(shown(answer.Message()))
+	}
 	return fmt.Errorf("process 0 at %s: %w", g.place.Address, err)
 }
 
@@ -148,7 +204,7 @@ func (g *Group) Leave(err error) {
 
 // name is how errors call a process.
 func (g *Group) name(rank int, host string) string {
-	return fmt.Sprintf("process %d of %d (on %s)", rank, g.place.Size, host)
+	return fmt.Sprintf("process %d of %d (on %s)", rank, g.place.Size, shown(host))
 }
 
 // goneError says that a process is gone, and why if it has said that itself.
@@ -156,7 +212,27 @@ func (g *Group) goneError(rank int, host, failure string) error {
 	if failure == "" {
 		return fmt.Errorf("%s is gone: its connection has ended", g.name(rank, host))
 	}
-	return fmt.Errorf("%s has failed: %s", g.name(rank, host), failure)
+	return fmt.Errorf("%s has failed: %s", g.name(rank, host), shown(failure))
+}
+
+// over says why a context has ended. That it was interrupted has one error only, whatever the signal.
+func over(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	return context.Cause(ctx)
+}
+
+// shown is a text of another process, for messages: one line, of a bounded length.
+func shown(text string) string { return safetext.Line(text[:min(len(text), 4<<10)]) }
+
+// listed lists numbers of processes, the first ones if there are many.
+func listed(ranks []int) string {
+	const most = 8
+	if len(ranks) <= most {
+		return fmt.Sprint(ranks)
+	}
+	return fmt.Sprintf("%v and %d others", ranks[:most], len(ranks)-most)
 }
 
 func isClosed(c <-chan struct{}) bool {

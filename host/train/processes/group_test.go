@@ -1,12 +1,15 @@
 package processes
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,17 +18,24 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/internal/effort"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// partVariable makes the test binary a process of a group that sleeps.
-const partVariable = "CAGE_TEST_PROCESSES"
+// partVariable makes the test binary a process of a group that sleeps, with the run directory that runVariable has.
+const (
+	partVariable = "CAGE_TEST_PROCESSES"
+	runVariable  = "CAGE_TEST_RUN"
+)
 
 func TestMain(m *testing.M) {
+	reminder, visible, voteReminder = time.Second, 500*time.Millisecond, 5*time.Second
 	if source := os.Getenv(partVariable); source != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 		place, err := Find(source, os.Getenv)
 		if err == nil {
-			_, err = Join(context.Background(), place)
+			_, err = Join(ctx, place, Run{vfs.At(os.Getenv(runVariable)), "digest", func(message string) { fmt.Println(message) }})
 		}
+		stop()
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -46,15 +56,36 @@ func address(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// newRun is a run with a directory of its own.
+func newRun(t *testing.T) Run {
+	return Run{Dir: vfs.At(filepath.Join(t.TempDir(), "run")), Digest: "digest"}
+}
+
+// start starts a process of a group.
+func start(t *testing.T, rank, size int, at string, run Run) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	cmd, output := exec.Command(os.Args[0]), &bytes.Buffer{}
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d/%d@%s", partVariable, rank, size, at), runVariable+"="+run.Dir.Name)
+	cmd.Stdout = output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd, output
+}
+
 // join makes groups of all processes with these numbers, in this process.
 func join(t *testing.T, size int, ranks ...int) []*Group {
 	t.Helper()
-	at := address(t)
+	at, run := address(t), newRun(t)
 	groups := make([]*Group, len(ranks))
 	var wait sync.WaitGroup
 	for i, rank := range ranks {
 		wait.Go(func() {
-			g, err := Join(t.Context(), Place{rank, size, at, -1})
+			g, err := Join(t.Context(), Place{rank, size, at, -1}, run)
 			if err != nil {
 				t.Error(err)
 			}
@@ -159,17 +190,9 @@ func lose(t *testing.T, signal syscall.Signal, within time.Duration) {
 	for killed := range 2 {
 		t.Run(fmt.Sprint(killed), func(t *testing.T) {
 			t.Parallel()
-			at := address(t)
-			other := exec.Command(os.Args[0])
-			other.Env = append(os.Environ(), fmt.Sprintf("%s=%d/2@%s", partVariable, killed, at))
-			if err := other.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				other.Process.Kill()
-				other.Wait()
-			}()
-			g, err := Join(t.Context(), Place{1 - killed, 2, at, -1})
+			at, run := address(t), newRun(t)
+			other, _ := start(t, killed, 2, at, run)
+			g, err := Join(t.Context(), Place{1 - killed, 2, at, -1}, run)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,25 +218,25 @@ func lose(t *testing.T, signal syscall.Signal, within time.Duration) {
 }
 
 func TestJoinRefuses(t *testing.T) {
-	at := address(t)
+	at, run := address(t), newRun(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan error, 1)
 	go func() {
-		_, err := Join(ctx, Place{0, 3, at, -1})
+		_, err := Join(ctx, Place{0, 3, at, -1}, run)
 		first <- err
 	}()
 	for want, place := range map[string]Place{"it counts 2 processes, and process 0 counts 3": {1, 2, at, -1}} {
-		if _, err := Join(t.Context(), place); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Join(t.Context(), place, run); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", place, err, want)
 		}
 	}
 	one := make(chan error, 1)
 	go func() {
-		_, err := Join(t.Context(), Place{1, 3, at, -1})
+		_, err := Join(t.Context(), Place{1, 3, at, -1}, run)
 		one <- err
 	}()
 	time.Sleep(500 * time.Millisecond)
-	if _, err := Join(t.Context(), Place{1, 3, at, -1}); err == nil || !strings.Contains(err.Error(), "process 1 is there already") {
+	if _, err := Join(t.Context(), Place{1, 3, at, -1}, run); err == nil || !strings.Contains(err.Error(), "process 1 is there already") {
 		t.Errorf("twice the same: %v", err)
 	}
 	cancel()
@@ -225,7 +248,7 @@ func TestJoinRefuses(t *testing.T) {
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := Join(ctx, Place{1, 2, at, -1}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Join(ctx, Place{1, 2, at, -1}, run); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nobody listens: %v", err)
 	}
 	l, err := net.Listen("tcp", at)
@@ -233,7 +256,7 @@ func TestJoinRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err := Join(t.Context(), Place{0, 2, at, -1}); err == nil || !strings.Contains(err.Error(), "cannot listen at "+at) {
+	if _, err := Join(t.Context(), Place{0, 2, at, -1}, run); err == nil || !strings.Contains(err.Error(), "cannot listen at "+at) {
 		t.Errorf("a port that is taken: %v", err)
 	}
 }

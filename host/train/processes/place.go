@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // A Place is what a process knows of its part before it has met the others.
@@ -19,7 +21,11 @@ type Place struct {
 // Sources names what [Find] reads, for help and errors.
 const Sources = `slurm, torchrun, kubernetes, or RANK/SIZE@HOST:PORT`
 
-// portOf is where process 0 listens if nothing says it: the port that torchrun has by default.
+// mostProcesses is how many there can be: each has one of the GPUs at least, of which device.count
+// allows as many.
+const mostProcesses = 1024
+
+// defaultPort is where process 0 listens if nothing says it: the port that torchrun has by default.
 const defaultPort = "29500"
 
 var explicit = regexp.MustCompile(`^(\d+)/(\d+)@(.+)$`)
@@ -65,11 +71,11 @@ func (p Place) check(source string) error {
 	host, port, err := net.SplitHostPort(p.Address)
 	n, wrong := strconv.Atoi(port)
 	switch {
-	case p.Size < 1:
-		return fmt.Errorf("processes %q: %d processes: want at least 1", source, p.Size)
+	case p.Size < 1 || p.Size > mostProcesses:
+		return fmt.Errorf("processes %q: %d processes: want 1 to %d", source, p.Size, mostProcesses)
 	case p.Rank < 0 || p.Rank >= p.Size:
 		return fmt.Errorf("processes %q: process %d of %d: they are counted from 0", source, p.Rank, p.Size)
-	case err != nil || host == "" || wrong != nil || n < 1 || n > 65535:
+	case err != nil || host == "" || safetext.Line(host) != host || wrong != nil || n < 1 || n > 65535:
 		return fmt.Errorf("processes %q: process 0 is at %q: want HOST:PORT", source, p.Address)
 	}
 	return nil

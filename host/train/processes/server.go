@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
@@ -20,6 +22,8 @@ import (
 type server struct {
 	wire.UnimplementedProcessesServer
 	g        *Group
+	token    string
+	at       net.Addr // where it listens
 	mu       sync.Mutex
 	there    map[int]string // hosts by rank
 	left     int
@@ -30,14 +34,33 @@ type server struct {
 
 // serve listens, and waits for the others.
 func (g *Group) serve(ctx context.Context) error {
-	listener, err := net.Listen("tcp", listenAt(g.place.Address))
+	listener, err := g.listen(ctx)
 	if err != nil {
 		return fmt.Errorf("process 0 of %d cannot listen at %s: %w", g.place.Size, g.place.Address, err)
 	}
-	g.store = newStore(g.place.Size, g.gone)
-	s := &server{g: g, there: map[int]string{}, changed: make(chan struct{}), complete: make(chan struct{}), over: make(chan struct{})}
+	// The token is there before the others are answered, and only if no other process has the address.
+	token, err := writeToken(g.run.Dir)
+	if err != nil {
+		listener.Close()
+		return fmt.Errorf("process 0 of %d cannot write a file for the others: %w", g.place.Size, err)
+	}
+	defer func() {
+		if err := removeToken(g.run.Dir, token); err != nil {
+			g.run.Tell(fmt.Sprint("a file that is no longer needed could not be removed: ", err))
+		}
+	}()
+	g.store = newStore(g.place.Size, voteLimit, g.gone)
+	s := &server{
+		g: g, token: token, at: listener.Addr(), there: map[int]string{},
+		changed: make(chan struct{}), complete: make(chan struct{}), over: make(chan struct{}),
+	}
+	// Strangers can do no more than hold some connections, for a short time each.
+	const strangers, calls, header = 64, 256, 16 << 10
+	listener = netutil.LimitListener(listener, g.place.Size+strangers)
 	rpc := grpc.NewServer(
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silence, Timeout: reply}),
+		grpc.InTapHandle(s.admit), grpc.ConnectionTimeout(silence),
+		grpc.MaxConcurrentStreams(calls), grpc.MaxHeaderListSize(header),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silence, Timeout: reply, MaxConnectionIdle: reply}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: silence, PermitWithoutStream: true}),
 	)
 	wire.RegisterProcessesServer(rpc, s)
@@ -50,39 +73,105 @@ func (g *Group) serve(ctx context.Context) error {
 	g.end = func(failure string) {
 		ended.Do(func() {
 			if failure != "" {
-				host, _ := os.Hostname() // for a message only
-				g.lose(g.goneError(0, host, failure))
+				g.lose(g.goneError(0, g.host, failure))
 			} else {
 				s.await(g.gone, func() bool { return s.left == g.place.Size-1 })
 			}
 			close(s.over)
-			stop := time.AfterFunc(farewell, rpc.Stop) // for those that do not answer
-			defer stop.Stop()
-			rpc.GracefulStop()
+			stopped := make(chan struct{})
+			go func() {
+				rpc.GracefulStop()
+				close(stopped)
+			}()
+			select {
+			case <-stopped:
+			case <-time.After(farewell):
+				go rpc.Stop() // it waits for connections of strangers that say nothing
+			}
 		})
 	}
+	remind := time.AfterFunc(reminder, func() { g.run.Tell(s.waits()) })
+	defer remind.Stop()
 	s.await(ctx.Done(), func() bool { return len(s.there) == g.place.Size-1 })
 	if err := g.Err(); err != nil {
 		g.end("")
 		return err
 	}
 	if ctx.Err() != nil {
-		err := fmt.Errorf("of %d processes, those with the numbers %v have not come to %s: %w", g.place.Size, s.missing(), g.place.Address, ctx.Err())
-		g.end("waits no longer for the processes " + fmt.Sprint(s.missing()))
+		err := fmt.Errorf("of %d processes, those with the numbers %s have not come to %s: %w",
+			g.place.Size, listed(s.missing()), g.place.Address, over(ctx))
+		g.end("waits no longer for the processes " + listed(s.missing()))
 		return err
 	}
 	close(s.complete)
 	return nil
 }
 
-// listenAt is where to listen for an address: at every network of the machine, except where the address is one that other machines
-// cannot reach.
-func listenAt(address string) string {
-	host, port, _ := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); host == "localhost" || ip.IsLoopback() {
-		return address
+// listen listens at the address that was given, and at no other network of the machine.
+func (g *Group) listen(ctx context.Context) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(g.place.Address)
+	if err != nil {
+		return nil, err
 	}
-	return ":" + port
+	addresses, err := g.resolve(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	// /etc/hosts may have a loopback address beside that of the network.
+	slices.SortStableFunc(addresses, func(a, b netip.Addr) int {
+		switch {
+		case a.IsLoopback() == b.IsLoopback():
+			return 0
+		case b.IsLoopback():
+			return -1
+		}
+		return 1
+	})
+	var failed error
+	for _, ip := range addresses {
+		at := net.JoinHostPort(ip.Unmap().String(), port)
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", at)
+		if err == nil {
+			return listener, nil
+		}
+		if failed != nil {
+			err = fmt.Errorf("%w; %w", failed, err)
+		}
+		failed = err
+	}
+	return nil, fmt.Errorf("%w; want an address of this machine (%s) and a free port", failed, g.host)
+}
+
+// resolve returns the addresses of a host, and waits until it has any.
+func (g *Group) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, nameLimit, fmt.Errorf("%s has no address", host))
+	defer cancel()
+	remind := time.AfterFunc(reminder, func() {
+		g.run.Tell(fmt.Sprintf("process 0 of %d waits until the name %s has an address",
+			g.place.Size, host))
+	})
+	defer remind.Stop()
+	for {
+		list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		if err == nil {
+			return list, nil
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", over(ctx), err)
+		}
+	}
+}
+
+// waits says what process 0 waits for.
+func (s *server) waits() string {
+	text := fmt.Sprintf("of %d processes, those with the numbers %s have not come to %s yet",
+		s.g.place.Size, listed(s.missing()), s.g.place.Address)
+	if s.at.(*net.TCPAddr).IP.IsLoopback() {
+		text += fmt.Sprintf("; process 0 listens at %s, which other machines cannot reach", s.at)
+	}
+	return text
 }
 
 // await returns when ready, which is called with the lock, or when the channel is closed or a process is gone.
@@ -131,23 +220,17 @@ func (s *server) Attend(stream wire.Processes_AttendServer) error {
 	if err != nil {
 		return err
 	}
-	rank, size := int(first.GetRank()), s.g.place.Size
-	refused := ""
+	rank := int(first.GetRank())
 	s.note(func() {
-		host, twice := s.there[rank]
-		switch {
-		case int(first.GetSize()) != size:
-			refused = fmt.Sprintf("it counts %d processes, and process 0 counts %d", first.GetSize(), size)
-		case rank < 1 || rank >= size:
-			refused = fmt.Sprintf("there is no process %d of %d", rank, size)
-		case twice:
-			refused = fmt.Sprintf("process %d is there already, on %s", rank, host)
-		default:
+		if err = s.check(first); err == nil {
 			s.there[rank] = first.GetHost()
 		}
 	})
-	if refused != "" {
-		return status.Errorf(codes.FailedPrecondition, "%s is refused: %s", s.g.name(rank, first.GetHost()), refused)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&wire.Notice{}); err != nil {
+		s.g.lose(s.g.goneError(rank, first.GetHost(), ""))
 	}
 	words := make(chan *wire.Word, 1)
 	go func() {
@@ -156,9 +239,17 @@ func (s *server) Attend(stream wire.Processes_AttendServer) error {
 			words <- word
 		}
 	}()
-	complete := s.complete
+	complete, slow := s.complete, time.NewTimer(reminder)
+	defer slow.Stop()
 	for {
 		select {
+		case <-slow.C:
+			if complete == nil {
+				continue
+			}
+			if err := stream.Send(&wire.Notice{Waits: s.waits()}); err != nil {
+				s.g.lose(s.g.goneError(rank, first.GetHost(), ""))
+			}
 		case <-complete:
 			complete = nil
 			if err := stream.Send(&wire.Notice{Complete: true}); err != nil {
@@ -181,6 +272,38 @@ func (s *server) Attend(stream wire.Processes_AttendServer) error {
 	}
 }
 
+// check refuses a process that has no place among the others, or whose place is taken. It is called
+// with the lock.
+func (s *server) check(w *wire.Word) error {
+	rank, size := int(w.GetRank()), s.g.place.Size
+	host, twice := s.there[rank]
+	refused := ""
+	switch {
+	case int(w.GetSize()) != size:
+		refused = fmt.Sprintf("it counts %d processes, and process 0 counts %d", w.GetSize(), size)
+	case rank < 1 || rank >= size:
+		refused = fmt.Sprintf("there is no process %d of %d", rank, size)
+	case twice:
+		refused = fmt.Sprintf("process %d is there already, on %s", rank, shown(host))
+	default:
+		return nil
+	}
+	return status.Errorf(codes.FailedPrecondition, "%s is refused: %s", s.g.name(rank, w.GetHost()), refused)
+}
+
+// Unseen implements the protocol.
+func (s *server) Unseen(_ context.Context, w *wire.Word) (*wire.Done, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.check(w); err != nil {
+		return nil, err
+	}
+	name, path := s.g.name(int(w.GetRank()), w.GetHost()), s.g.run.Dir.Join(tokenFile)
+	s.g.lose(fmt.Errorf("%s cannot read the token that process 0 has written to %s on %s: %s. %s",
+		name, path, s.g.host, shown(w.GetFailure()), advice))
+	return nil, status.Error(codes.FailedPrecondition, s.g.Err().Error())
+}
+
 // last tells another process what it has to know when it is over.
 func (s *server) last(stream wire.Processes_AttendServer) error {
 	if err := s.g.Err(); err != nil {
@@ -191,8 +314,7 @@ func (s *server) last(stream wire.Processes_AttendServer) error {
 
 // Put implements the protocol.
 func (s *server) Put(_ context.Context, e *wire.Entry) (*wire.Done, error) {
-	s.g.store.put(e.GetKey(), e.GetValue())
-	return &wire.Done{}, nil
+	return &wire.Done{}, s.g.store.put(e.GetKey(), e.GetValue())
 }
 
 // Get implements the protocol.

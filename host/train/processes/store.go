@@ -12,10 +12,23 @@ type store struct {
 	mu      sync.Mutex
 	values  map[string][]byte
 	changed chan struct{} // closed and renewed with each value
+	bytes   int           // of all values
 	ballots map[string]*ballot
 	size    int
+	limit   time.Duration   // for a vote
 	gone    <-chan struct{} // nobody waits any longer
 }
+
+// What process 0 keeps at most. XLA's clients describe their devices in some hundred bytes each, and
+// each group of them that sums together adds a value. A vote is open while its processes compute the
+// same step.
+const (
+	largestKey   = 1 << 10
+	largestValue = 2 << 20
+	mostValues   = 1 << 16
+	mostBytes    = 256 << 20
+	mostBallots  = 256
+)
 
 // ballot collects one number of each process.
 type ballot struct {
@@ -25,16 +38,31 @@ type ballot struct {
 	complete chan struct{}
 }
 
-func newStore(size int, gone <-chan struct{}) *store {
-	return &store{values: map[string][]byte{}, changed: make(chan struct{}), ballots: map[string]*ballot{}, size: size, gone: gone}
+func newStore(size int, limit time.Duration, gone <-chan struct{}) *store {
+	return &store{
+		values: map[string][]byte{}, changed: make(chan struct{}), ballots: map[string]*ballot{},
+		size: size, limit: limit, gone: gone,
+	}
 }
 
-func (s *store) put(key string, value []byte) {
+// put sets the value of a key, unless that would be too much.
+func (s *store) put(key string, value []byte) error {
+	if len(key) > largestKey || len(value) > largestValue {
+		return fmt.Errorf("a key of %d bytes with a value of %d: want at most %d and %d",
+			len(key), len(value), largestKey, largestValue)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.values[key] = value
+	old, known := s.values[key]
+	bytes := s.bytes + len(value) - len(old)
+	if !known && len(s.values) == mostValues || bytes > mostBytes {
+		return fmt.Errorf("%d values of %d bytes are kept, and one of %d would be too many: "+
+			"want at most %d of %d", len(s.values), s.bytes, len(value), mostValues, mostBytes)
+	}
+	s.values[key], s.bytes = value, bytes
 	close(s.changed)
 	s.changed = make(chan struct{})
+	return nil
 }
 
 // get returns the value of a key, and waits for it that long.
@@ -63,11 +91,15 @@ func (s *store) get(ctx context.Context, key string, wait time.Duration) (value 
 
 // agree adds the number of a process, and returns those of all when they are there.
 func (s *store) agree(ctx context.Context, name string, rank int, value int64) ([]int64, error) {
-	if rank < 0 || rank >= s.size {
-		return nil, fmt.Errorf("process %d of %d votes on %q", rank, s.size, name)
+	if rank < 0 || rank >= s.size || len(name) > largestKey {
+		return nil, fmt.Errorf("process %d of %d votes on %.100q", rank, s.size, name)
 	}
 	s.mu.Lock()
 	b := s.ballots[name]
+	if b == nil && len(s.ballots) == mostBallots {
+		s.mu.Unlock()
+		return nil, fmt.Errorf("%d votes wait for processes: %q is one too many", mostBallots, name)
+	}
 	if b == nil {
 		b = &ballot{values: make([]int64, s.size), voted: make([]bool, s.size), missing: s.size, complete: make(chan struct{})}
 		s.ballots[name] = b
@@ -83,8 +115,13 @@ func (s *store) agree(ctx context.Context, name string, rank int, value int64) (
 	}
 	s.mu.Unlock()
 	var err error
+	timer := time.NewTimer(s.limit)
+	defer timer.Stop()
 	select {
 	case <-b.complete:
+	case <-timer.C:
+		err = fmt.Errorf("the processes %s have not voted on %q within %v",
+			listed(s.silent(name)), name, s.limit)
 	case <-s.gone:
 		err = errGone
 	case <-ctx.Done():
@@ -94,4 +131,18 @@ func (s *store) agree(ctx context.Context, name string, rank int, value int64) (
 		return b.values, nil
 	}
 	return nil, err
+}
+
+// silent are the processes for which a vote waits.
+func (s *store) silent(name string) (ranks []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.ballots[name]; b != nil {
+		for rank, voted := range b.voted {
+			if !voted {
+				ranks = append(ranks, rank)
+			}
+		}
+	}
+	return ranks
 }
