@@ -46,6 +46,7 @@ type Encoder struct {
 	tokenizer tokenizer.Tokenizer
 	trainOn   TrainOn
 	refused   []string // that messages must not contain
+	stops     []string // tokens that end texts
 	pieces    sync.Map // the bytes of tokens that have occurred, by id
 }
 
@@ -58,6 +59,15 @@ func NewEncoder(t *Template, tok tokenizer.Tokenizer, trainOn TrainOn, special S
 	case special != "" && special != AllowSpecial && special != RefuseSpecial:
 		return nil, fmt.Errorf("special tokens in messages: %q, want %s or %s", special, AllowSpecial, RefuseSpecial)
 	}
+	e.stops = []string{t.Tokens.EOS}
+	if id := tok.Info().EOS; id != tokenizer.NoToken {
+		stop, err := e.piece(id)
+		if err != nil {
+			return nil, err
+		}
+		e.stops = append(e.stops, stop)
+	}
+	e.stops = slices.DeleteFunc(e.stops, func(stop string) bool { return stop == "" })
 	if defined, ok := tok.(interface{ Definition() []byte }); ok && special == RefuseSpecial {
 		var err error
 		if e.refused, err = specialTokens(defined.Definition()); err != nil {
@@ -97,7 +107,7 @@ type Reason string
 // reason of its own.
 const (
 	NoLoss    Reason = "nothing that the assistant says carries loss"
-	NotFound  Reason = "the turns of the assistant cannot be found in the text: the template writes them otherwise when others follow"
+	NotFound  Reason = "the template does not show which part of the text the assistant says: mark it in the template ({% generation %} … {% endgeneration %}), or use another --template"
 	refusal   Reason = "the template refuses: "
 	maxReason        = 200 // bytes of a refusal that are kept
 )
@@ -117,9 +127,12 @@ func asDropped(err error) error {
 	return &Dropped{refusal + Reason(problem)}
 }
 
-// Encode returns the document of a conversation. If the conversation has nothing to learn
-// from, or the template refuses it, the error is a [*Dropped].
-func (e *Encoder) Encode(ctx context.Context, c Conversation) (*Document, error) {
+// Encode returns the documents of a conversation. There is one, unless the template writes what
+// the assistant says, or what is before it, differently when more messages follow: then each of
+// these turns is learned in a document that ends with it, in the text in which it was the last.
+// If the conversation has nothing to learn from, or the template refuses it, the error is a
+// [*Dropped].
+func (e *Encoder) Encode(ctx context.Context, c Conversation) ([]*Document, error) {
 	for i, m := range c {
 		for _, token := range e.refused {
 			if strings.Contains(m.Content, token) {
@@ -127,23 +140,25 @@ func (e *Encoder) Encode(ctx context.Context, c Conversation) (*Document, error)
 			}
 		}
 	}
-	whole, err := e.template.render(c, false, jinja.Limits{Context: ctx})
-	if err != nil {
-		return nil, asDropped(err)
-	}
-	ids, err := e.tokenizer.Encode(whole.Text)
+	texts, err := e.texts(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	d := &Document{IDs: ids, Loss: make([]bool, len(ids))}
-	if err := e.markLoss(ctx, d, c, whole); err != nil {
-		return nil, err
+	var list []*Document
+	for _, text := range texts {
+		d, err := e.document(text)
+		if err != nil {
+			return nil, err
+		}
+		// The first token is never predicted.
+		if len(d.Loss) > 0 && slices.Contains(d.Loss[1:], true) {
+			list = append(list, d)
+		}
 	}
-	// The first token is never predicted.
-	if len(d.Loss) == 0 || !slices.Contains(d.Loss[1:], true) {
+	if len(list) == 0 {
 		return nil, &Dropped{NoLoss}
 	}
-	return d, nil
+	return list, nil
 }
 
 // specialError reports a special token that somebody has written into a message.
@@ -156,25 +171,35 @@ func (e *specialError) Error() string {
 	return fmt.Sprintf("messages[%d]: the content has the special token %s", e.message, e.token)
 }
 
-// markLoss sets the loss of a document.
-func (e *Encoder) markLoss(ctx context.Context, d *Document, c Conversation, whole jinja.Rendering) error {
+// learnedText is a text with the parts that are learned, in order.
+type learnedText struct {
+	text  string
+	spans []jinja.Span
+}
+
+// texts are those of the documents of a conversation.
+func (e *Encoder) texts(ctx context.Context, c Conversation) ([]learnedText, error) {
+	variables := e.template.variables(c, false)
+	whole, err := e.template.program.Render(variables, e.template.now(), jinja.Limits{Context: ctx})
+	if err != nil {
+		return nil, asDropped(err)
+	}
+	text := learnedText{text: whole.Text, spans: whole.Generated}
 	if e.template.program.HasGeneration() {
-		spans := whole.Generated
-		if e.trainOn == LastTurn && len(spans) > 0 {
-			spans = spans[len(spans)-1:]
+		if e.trainOn == LastTurn && len(text.spans) > 0 {
+			text.spans = text.spans[len(text.spans)-1:]
 		}
-		return e.markBytes(d, whole.Text, spans)
+		return []learnedText{text}, nil
+	}
+	printed := make([]int, len(c))
+	for i, m := range variables[messagesVariable].(jinja.List) {
+		printed[i] = -1
+		if s, ok := whole.Printed[m.(*jinja.Dict)]; ok {
+			printed[i] = s.End
+		}
 	}
 	turns := e.turns(c)
-	p := e.prefixes(ctx, c, turns)
-	spans, err := e.spans(p, turns, whole.Text)
-	if err == nil {
-		return e.markBytes(d, whole.Text, spans)
-	}
-	if _, dropped := errors.AsType[*Dropped](err); !dropped {
-		return err
-	}
-	return e.markCounted(d, p, turns)
+	return e.prefixes(ctx, c, turns, whole.Text).texts(turns, printed)
 }
 
 // turns are the messages that carry loss.
@@ -191,24 +216,14 @@ func (e *Encoder) turns(c Conversation) []int {
 	return list
 }
 
-// spans finds the turns in the text. A turn begins where the text ends that the messages
-// before it give with a prompt, and ends where the text with it ends; both must be
-// beginnings of the whole.
-func (e *Encoder) spans(p *prefixes, turns []int, whole string) ([]jinja.Span, error) {
-	var list []jinja.Span
-	for _, i := range turns {
-		head, through, err := p.turn(i)
-		if err != nil {
-			return nil, asDropped(err)
-		}
-		start, begins := p.endIn(whole, head)
-		end, ends := p.endIn(whole, through)
-		if start > end || !begins || !ends {
-			return nil, &Dropped{NotFound}
-		}
-		list = append(list, jinja.Span{Start: start, End: end})
+// document makes the document of a text.
+func (e *Encoder) document(text learnedText) (*Document, error) {
+	ids, err := e.tokenizer.Encode(text.text)
+	if err != nil {
+		return nil, err
 	}
-	return list, nil
+	d := &Document{IDs: ids, Loss: make([]bool, len(ids))}
+	return d, e.markBytes(d, text.text, text.spans)
 }
 
 // markBytes sets the loss of all tokens that share a byte with a span.
@@ -240,39 +255,4 @@ func (e *Encoder) markBytes(d *Document, rendered string, spans []jinja.Span) er
 func (e *Encoder) changesText() error {
 	return fmt.Errorf("tokenizer %s changes the text that it cuts: its tokens, one after the other, do not give the text back, "+
 		"so that the assistant's cannot be told from the others; byte-level tokenizers can be used", e.tokenizer.Info().Name)
-}
-
-// markCounted finds the turns by the number of tokens before and up to them, for templates
-// that write a turn otherwise when others follow. The text found must begin with what the
-// message says.
-func (e *Encoder) markCounted(d *Document, p *prefixes, turns []int) error {
-	p.next = 0
-	for _, i := range turns {
-		head, through, err := p.turn(i)
-		if err != nil {
-			return asDropped(err)
-		}
-		from, err := p.tokens(head)
-		if err != nil {
-			return err
-		}
-		to, err := p.tokens(through)
-		if err != nil {
-			return err
-		}
-		if from > to || to > len(d.IDs) {
-			return &Dropped{NotFound}
-		}
-		answer, err := e.tokenizer.Decode(d.IDs[from:to])
-		if err != nil {
-			return err
-		}
-		if !strings.HasPrefix(strings.TrimSpace(answer), strings.TrimSpace(e.normal(p.c[i].Content))) {
-			return &Dropped{NotFound}
-		}
-		for at := from; at < to; at++ {
-			d.Loss[at] = true
-		}
-	}
-	return nil
 }

@@ -45,6 +45,35 @@ func marked(d *Document) string {
 	return out.String()
 }
 
+// textOf is the text of a document of bytes.
+func textOf(d *Document) string {
+	text := make([]byte, len(d.IDs))
+	for i, id := range d.IDs {
+		text[i] = byte(id)
+	}
+	return string(text)
+}
+
+// beginning is how many messages of a conversation give the text of a document of bytes.
+func beginning(tmpl *Template, c Conversation, d *Document) (int, bool) {
+	text := textOf(d)
+	for n := len(c); n > 0; n-- {
+		if r, err := tmpl.Render(c[:n], false); err == nil && r.Text == text {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// markedAll is the text of several documents, each on a line.
+func markedAll(list []*Document) string {
+	var texts []string
+	for _, d := range list {
+		texts = append(texts, marked(d))
+	}
+	return strings.Join(texts, "\n")
+}
+
 const (
 	plain    = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
 	noPrompt = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
@@ -67,15 +96,15 @@ func TestMarks(t *testing.T) {
 		{plain, AllTurns, two, "u:q;a:[one;]u:r;a:[two;]"},
 		{plain, LastTurn, two, "u:q;a:one;u:r;a:[two;]"},
 		{plain, LastTurn, two[:3], "u:q;a:[one;]u:r;"},
-		{noPrompt, AllTurns, two, "u:q;[a:one;]u:r;[a:two;]"},
+		{noPrompt, AllTurns, two, "u:q;a:[one;]u:r;a:[two;]"},
 		{blocks, AllTurns, two, "u:q;a:[one];u:r;a:[two];"},
 		{blocks, LastTurn, two, "u:q;a:one;u:r;a:[two];"},
-		{plain, AllTurns, Conversation{NewMessage(Assistant, "one"), NewMessage(User, "q")}, "[a:one;]u:q;"},
+		{plain, AllTurns, Conversation{NewMessage(Assistant, "one"), NewMessage(User, "q")}, "a:[one;]u:q;"},
 		{plain, AllTurns, Conversation{NewMessage(User, "q"), NewMessage(Assistant, "")}, "u:q;a:[;]"},
 		{plain, AllTurns, Conversation{NewMessage(User, "ü"), NewMessage(Assistant, "é")}, "u:ü;a:[é;]"},
-		{plain, AllTurns, Conversation{NewMessage(Assistant, "x"), NewMessage(Assistant, "y")}, "[a:x;]a:[y;]"},
-		// By the number of tokens, the end that only the last turn has is counted in each.
-		{lastOnly, AllTurns, two, "u:qa:[oneu]:ra:[two;]"},
+		{plain, AllTurns, Conversation{NewMessage(Assistant, "x"), NewMessage(Assistant, "y")}, "a:[x;]a:[y;]"},
+		{lastOnly, AllTurns, two, "u:qa:[one]u:ra:[two;]"},
+		{cutsOther, AllTurns, two, "u:q;a:[one;]\nu:q;a:;u:r;a:[two;]"},
 		{cutsOther, LastTurn, two, "u:q;a:;u:r;a:[two;]"},
 	} {
 		e := encoder(t, c.template, c.trainOn)
@@ -84,7 +113,7 @@ func TestMarks(t *testing.T) {
 			t.Errorf("%s, %s: %v", c.template, c.trainOn, err)
 			continue
 		}
-		if got := marked(d); got != c.want {
+		if got := markedAll(d); got != c.want {
 			t.Errorf("%s, %s:\ngot  %s\nwant %s", c.template, c.trainOn, got, c.want)
 		}
 	}
@@ -98,9 +127,8 @@ func TestDropped(t *testing.T) {
 		want         Reason
 	}{
 		{plain, two[:1], NoLoss},
-		{"", two, NoLoss},
+		{"", two, NotFound},
 		{"{{ messages[-1].content }}", two, NotFound},
-		{cutsOther, two, NotFound},
 		{"{{ 'x' * (10 - messages | length) }}", two, NotFound},
 		{alternate, Conversation{two[0], two[0]}, "the template refuses: roles must alternate"},
 		{needsUser, Conversation{NewMessage(System, "s"), two[1], two[0]}, "the template refuses: no user"},
@@ -144,8 +172,8 @@ func TestNormalForms(t *testing.T) {
 				continue
 			}
 			var learned []int32
-			for i, id := range d.IDs {
-				if d.Loss[i] {
+			for i, id := range d[0].IDs {
+				if d[0].Loss[i] {
 					learned = append(learned, id)
 				}
 			}
@@ -172,7 +200,7 @@ func TestVastVocabulary(t *testing.T) {
 	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one")}
 	got, err := e.Encode(t.Context(), c)
 	want, wantErr := encoder(t, plain, "").Encode(t.Context(), c)
-	if err != nil || wantErr != nil || !slices.Equal(got.Loss, want.Loss) {
+	if err != nil || wantErr != nil || !slices.Equal(got[0].Loss, want[0].Loss) {
 		t.Errorf("%v, %v; want %v, %v", got, err, want, wantErr)
 	}
 }

@@ -23,10 +23,11 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	document, err := encoder.Encode(context.Background(), conversation)
+	documents, err := encoder.Encode(context.Background(), conversation)
 	if err != nil {
 		log.Fatal(err)
 	}
+	document := documents[0]
 	var learned []int32
 	for i, id := range document.IDs {
 		if document.Loss[i] {

@@ -4,75 +4,84 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
-// prefixes gives the texts of the beginnings of a conversation that end before a turn, with the prompt for it, and behind
-// it. Most templates give all of them in one pass. Others are rendered once for each, which takes a time that is quadratic
-// in the length of the conversation, and is bounded.
+// prefixes gives the texts of the beginnings of a conversation: before a turn of the assistant, with and without the
+// prompt for it, and up to its end. Most templates give all of them in one pass. Others are rendered once for each, which
+// takes a time that is quadratic in the length of the conversation, and is bounded.
 type prefixes struct {
 	e   *Encoder
 	ctx context.Context
 	c   Conversation
 
+	wanted  []jinja.Prefix
 	common  string // what the endings of one pass have before them
-	shared  int    // how much of it the whole begins with; -1: not known yet
 	endings []jinja.Ending
-	err     error // of the prefix behind those; [jinja.ErrDepends]: it is rendered for itself
-	next    int   // in endings
+	err     error // of the prefix behind those; [jinja.ErrDepends]: it is rendered by itself
+	next    int   // in wanted
 	left    int   // work that may still be done
+
+	whole  jinja.Ending // the text of the conversation
+	sample *prefixes    // of the conversation with other answers, to see where these stand; nil: not needed yet
 }
 
 // maxWork bounds the work for one conversation, in steps of the template and bytes that are encoded: around half a minute.
 const maxWork = 200_000_000
 
-// prefixes prepares those around turns.
-func (e *Encoder) prefixes(ctx context.Context, c Conversation, turns []int) *prefixes {
-	var list []jinja.Prefix
+// prefixes prepares those around turns. whole is the text of the conversation.
+func (e *Encoder) prefixes(ctx context.Context, c Conversation, turns []int, whole string) *prefixes {
+	p := &prefixes{e: e, ctx: ctx, c: c, left: maxWork}
 	for _, i := range turns {
 		if i > 0 {
-			list = append(list, jinja.Prefix{Elements: i, Flag: true})
+			p.wanted = append(p.wanted, jinja.Prefix{Elements: i, Flag: true}, jinja.Prefix{Elements: i})
 		}
-		list = append(list, jinja.Prefix{Elements: i + 1})
+		p.wanted = append(p.wanted, jinja.Prefix{Elements: i + 1})
 	}
-	p := &prefixes{e: e, ctx: ctx, c: c, shared: -1, left: maxWork}
-	t := e.template
-	texts, err := t.program.RenderPrefixes(t.variables(c, false), messagesVariable, promptVariable, list, t.now(), jinja.Limits{Context: ctx, Work: maxWork})
-	p.common, p.endings, p.err = texts.Common, texts.Endings, err
+	p.render()
+	shared := commonPrefix(p.common, whole)
+	p.whole = jinja.Ending{Common: shared, Rest: whole[shared:]}
 	return p
 }
 
-// turn returns how the texts end before message i and up to its end. It is called for the turns in their order. A
-// conversation that begins with the assistant has no text before it.
-func (p *prefixes) turn(i int) (head, through jinja.Ending, err error) {
-	if i > 0 {
-		if head, err = p.text(i, true); err != nil {
-			return head, through, err
-		}
-	}
-	through, err = p.text(i+1, false)
-	return head, through, err
+// render renders what one pass gives.
+func (p *prefixes) render() {
+	t := p.e.template
+	texts, err := t.program.RenderPrefixes(t.variables(p.c, false), messagesVariable, promptVariable, p.wanted, t.now(), jinja.Limits{Context: p.ctx, Work: maxWork})
+	p.common, p.endings, p.err = texts.Common, texts.Endings, err
 }
 
-// text is the next one.
-func (p *prefixes) text(messages int, prompt bool) (jinja.Ending, error) {
-	at := p.next
-	p.next++
+// text is a text that is wanted. Texts are asked for in their order.
+func (p *prefixes) text(wanted jinja.Prefix) (jinja.Ending, error) {
+	for p.wanted[p.next] != wanted {
+		p.next++
+	}
 	switch {
-	case at < len(p.endings):
-		return p.endings[at], nil
+	case p.next < len(p.endings):
+		return p.endings[p.next], nil
 	case errors.Is(p.err, jinja.ErrWork):
 		return jinja.Ending{}, &longError{len(p.c)}
 	case !errors.Is(p.err, jinja.ErrDepends):
-		return jinja.Ending{}, p.err
+		return jinja.Ending{}, asDropped(p.err)
 	}
-	r, err := p.e.template.render(p.c[:messages], prompt, jinja.Limits{Context: p.ctx})
-	if err == nil {
-		err = p.spend(r.Steps)
+	return p.alone(p.c[:wanted.Elements], wanted.Flag)
+}
+
+// alone renders a conversation by itself.
+func (p *prefixes) alone(c Conversation, prompt bool) (jinja.Ending, error) {
+	variables := p.e.template.variables(c, prompt)
+	r, err := p.e.template.program.Render(variables, p.e.template.now(), jinja.Limits{Context: p.ctx})
+	if err != nil {
+		return jinja.Ending{}, asDropped(err)
 	}
-	return jinja.Ending{Rest: r.Text}, err
+	end := jinja.Ending{Rest: r.Text}
+	list := variables[messagesVariable].(jinja.List)
+	end.Last, end.HasLast = r.Printed[list[len(list)-1].(*jinja.Dict)]
+	return end, p.spend(r.Steps)
 }
 
 // spend counts work.
@@ -83,21 +92,199 @@ func (p *prefixes) spend(work int) error {
 	return p.ctx.Err()
 }
 
-// endIn is where a text ends in the whole, and whether the whole begins with it.
-func (p *prefixes) endIn(whole string, text jinja.Ending) (int, bool) {
-	if p.shared < 0 {
-		p.shared = commonPrefix(p.common, whole)
+// alike is the number of bytes with which two texts begin alike.
+func (p *prefixes) alike(a, b jinja.Ending) int {
+	if a.Common > b.Common {
+		a, b = b, a
 	}
-	return text.Common + len(text.Rest), text.Common <= p.shared && strings.HasPrefix(whole[text.Common:], text.Rest)
+	n := commonPrefix(a.Rest, p.common[a.Common:b.Common])
+	if a.Common+n < b.Common {
+		return a.Common + n
+	}
+	return b.Common + commonPrefix(a.Rest[n:], b.Rest)
 }
 
-// tokens is the number of tokens of a text.
-func (p *prefixes) tokens(text jinja.Ending) (int, error) {
-	if err := p.spend(text.Common + len(text.Rest)); err != nil {
-		return 0, err
+// begins reports whether a text begins with another.
+func (p *prefixes) begins(text, with jinja.Ending) bool { return p.alike(text, with) == with.Len() }
+
+// turn is a turn of the assistant, in the text of the messages up to it.
+type turn struct {
+	message int
+	text    jinja.Ending
+	learned jinja.Span
+	// printed ends what the template prints for the message itself; -1 if that is not known.
+	printed int
+}
+
+// turn finds a turn. It begins where the prompt for it ends, if the template has one and the text begins with it. Otherwise
+// it begins where the text differs from that of another answer: what is before that is no answer, but the header of the
+// turn or a default system prompt.
+func (p *prefixes) turn(i int) (t turn, err error) {
+	t = turn{message: i, printed: -1}
+	before, prompted := 0, false // the end of a text before the turn with which it begins
+	if i > 0 {
+		prompt, err := p.text(jinja.Prefix{Elements: i, Flag: true})
+		if err != nil {
+			return t, err
+		}
+		none, err := p.text(jinja.Prefix{Elements: i})
+		if err != nil {
+			return t, err
+		}
+		if t.text, err = p.text(jinja.Prefix{Elements: i + 1}); err != nil {
+			return t, err
+		}
+		if p.begins(t.text, prompt) {
+			before, prompted = prompt.Len(), !p.begins(none, prompt)
+		}
+	} else if t.text, err = p.text(jinja.Prefix{Elements: 1}); err != nil {
+		return t, err
 	}
-	ids, err := p.e.tokenizer.Encode(p.common[:text.Common] + text.Rest)
-	return len(ids), err
+	if !t.text.HasLast {
+		if !prompted && strings.TrimSpace(p.c[i].Content) == "" { // there is nothing to find
+			return t, nil
+		}
+		if !prompted {
+			return t, &Dropped{NotFound}
+		}
+		t.learned = jinja.Span{Start: before, End: t.text.Len()}
+		return t, nil
+	}
+	from, to := t.text.Common+t.text.Last.Start, t.text.Common+t.text.Last.End
+	t.printed = to
+	t.learned.Start = before
+	if !prompted || before <= from || before > to {
+		answer, err := p.answer(t)
+		if err != nil {
+			return t, err
+		}
+		// White space between the two is what the model has to write first, as in Llama 2's format.
+		if i == 0 || before < t.text.Common || before > answer.Start || strings.TrimSpace(t.text.Rest[before-t.text.Common:answer.Start-t.text.Common]) != "" {
+			t.learned.Start = answer.Start
+		}
+	}
+	t.learned.End, err = p.end(t)
+	return t, err
+}
+
+// answer finds what depends on the answer in what the template prints for a turn.
+func (p *prefixes) answer(t turn) (jinja.Span, error) {
+	if p.sample == nil {
+		p.sample = p.withOtherAnswers()
+	}
+	other, err := p.sample.text(jinja.Prefix{Elements: t.message + 1})
+	if err != nil {
+		return jinja.Span{}, err
+	}
+	if !other.HasLast {
+		return jinja.Span{}, &Dropped{NotFound}
+	}
+	a, b := t.text.Rest[t.text.Last.Start:t.text.Last.End], other.Rest[other.Last.Start:other.Last.End]
+	begin := commonPrefix(a, b)
+	end := len(a) - min(commonSuffix(a, b), len(a)-begin)
+	from := t.text.Common + t.text.Last.Start
+	return jinja.Span{Start: from + begin, End: from + end}, nil
+}
+
+// withOtherAnswers is the conversation in which the assistant says nothing but a character that occurs nowhere in it.
+func (p *prefixes) withOtherAnswers() *prefixes {
+	s := &prefixes{e: p.e, ctx: p.ctx, c: slices.Clone(p.c), left: p.left}
+	said := []string{p.common, p.whole.Rest}
+	for _, m := range p.c {
+		said = append(said, m.Content)
+	}
+	letter := "A"
+	for r := 'A'; r <= '~' && slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, letter) }); r++ {
+		letter = string(r)
+	}
+	for i, m := range s.c {
+		if m.Role == Assistant {
+			s.c[i] = NewMessage(Assistant, letter)
+			s.wanted = append(s.wanted, jinja.Prefix{Elements: i + 1})
+		}
+	}
+	s.render()
+	return s
+}
+
+// end is where the turn ends in its text. What follows behind its own part of the text belongs to it if it is a token that
+// ends texts, or if it is there too when the user goes on.
+func (p *prefixes) end(t turn) (int, error) {
+	rest := t.text.Rest[t.text.Last.End:]
+	if rest == "" {
+		return t.printed, nil
+	}
+	trimmed := strings.TrimLeftFunc(rest, unicode.IsSpace)
+	for _, stop := range p.e.stops {
+		if strings.HasPrefix(trimmed, stop) {
+			return t.printed + len(rest) - len(trimmed) + len(stop), nil
+		}
+	}
+	if i := t.message + 1; i < len(p.c) && p.c[i].Role == User && p.begins(p.whole, t.text) {
+		return t.text.Len(), nil
+	}
+	longer, err := p.alone(append(slices.Clip(p.c[:t.message+1]), NewMessage(User, "A")), false)
+	_, refused := errors.AsType[*Dropped](err)
+	if refused || err == nil && !p.begins(longer, t.text) {
+		return t.printed, nil
+	}
+	return t.text.Len(), err
+}
+
+// within finds where a turn ends in the text of the whole conversation, and reports whether it is there as it is in its own
+// text: with all that was before it, up to the end of the answer at least. printed ends what the template prints for the
+// message in the whole; -1 if that is not known.
+func (p *prefixes) within(t turn, printed int) (end int, ok bool, err error) {
+	alike := p.alike(t.text, p.whole)
+	switch {
+	case alike == t.text.Len():
+		return t.learned.End, true, nil
+	case t.printed < 0 || printed < 0:
+		return 0, false, nil
+	case alike < t.printed:
+		answer, err := p.answer(t)
+		if err != nil || alike < answer.End {
+			return 0, false, err
+		}
+	}
+	return min(alike, t.printed, printed), true, nil
+}
+
+// texts are those in which the turns are learned: the whole has those that are in it as they are in their own texts, and
+// each of the others is learned in its own. One of those that begins with the one before it takes its place.
+func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
+	whole := learnedText{text: p.common[:p.whole.Common] + p.whole.Rest}
+	var last turn // of list
+	for _, i := range turns {
+		t, err := p.turn(i)
+		if err != nil {
+			return nil, err
+		}
+		if t.learned.Start >= t.learned.End {
+			continue
+		}
+		end, ok, err := p.within(t, printed[i])
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			whole.spans = append(whole.spans, jinja.Span{Start: t.learned.Start, End: end})
+			continue
+		}
+		own := learnedText{p.common[:t.text.Common] + t.text.Rest, []jinja.Span{t.learned}}
+		if err := p.spend(len(own.text)); err != nil {
+			return nil, err
+		}
+		if n := len(list); n > 0 && p.alike(last.text, t.text) >= last.learned.End {
+			own.spans = append(list[n-1].spans, t.learned)
+			list = list[:n-1]
+		}
+		list, last = append(list, own), t
+	}
+	if len(whole.spans) > 0 || len(list) == 0 {
+		list = append(list, whole)
+	}
+	return list, nil
 }
 
 // longError reports a conversation whose turns cannot be found in a bounded time.

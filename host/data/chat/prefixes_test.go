@@ -36,7 +36,7 @@ func TestOnePass(t *testing.T) {
 		for first := range 2 {
 			c := c[first:]
 			turns := e.turns(c)
-			p := e.prefixes(t.Context(), c, turns)
+			p := e.prefixes(t.Context(), c, turns, "")
 			if name == "features" || name == "generation" {
 				if !errors.Is(p.err, jinja.ErrDepends) {
 					t.Errorf("%s: error %v, want that it depends on the number", name, p.err)
@@ -47,20 +47,14 @@ func TestOnePass(t *testing.T) {
 				t.Errorf("%s: %v", name, p.err)
 				continue
 			}
-			for _, i := range turns {
-				head, through, err := p.turn(i)
+			for _, wanted := range p.wanted {
+				end, err := p.text(wanted)
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, k := range []struct {
-					messages int
-					prompt   bool
-					got      jinja.Ending
-				}{{i, true, head}, {i + 1, false, through}} {
-					want, err := tmpl.Render(c[:k.messages], k.prompt)
-					if got := p.common[:k.got.Common] + k.got.Rest; k.messages > 0 && (err != nil || got != want.Text) {
-						t.Errorf("%s, %d messages, prompt %v: %q, want %q, %v", name, k.messages, k.prompt, got, want.Text, err)
-					}
+				want, err := tmpl.Render(c[:wanted.Elements], wanted.Flag)
+				if got := p.common[:end.Common] + end.Rest; err != nil || got != want.Text {
+					t.Errorf("%s, %d messages, prompt %v: %q, want %q, %v", name, wanted.Elements, wanted.Flag, got, want.Text, err)
 				}
 			}
 		}
@@ -72,21 +66,17 @@ func TestOnePass(t *testing.T) {
 func TestLongConversation(t *testing.T) {
 	e := encoder(t, "{{ messages | length }}"+plain, "")
 	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one"), NewMessage(User, "q"), NewMessage(Assistant, "two")}
-	p := e.prefixes(t.Context(), c, e.turns(c))
+	printed := []int{-1, -1, -1, -1}
+	p := e.prefixes(t.Context(), c, e.turns(c), "")
 	p.left = 50
-	_, err := e.spans(p, e.turns(c), "")
-	if _, dropped := errors.AsType[*Dropped](err); !dropped {
-		t.Errorf("error %v, want that the first turn is not found", err)
-	}
-	p.next = 0
-	err = e.markCounted(&Document{}, p, e.turns(c))
+	_, err := p.texts(e.turns(c), printed)
 	if long, ok := errors.AsType[*longError](err); !ok || long.messages != 4 {
 		t.Errorf("error %v, want one about the length", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p = e.prefixes(ctx, c, e.turns(c))
-	if _, err := e.spans(p, e.turns(c), ""); !errors.Is(err, context.Canceled) {
+	p = e.prefixes(ctx, c, e.turns(c), "")
+	if _, err := p.texts(e.turns(c), printed); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that of the context", err)
 	}
 }

@@ -181,8 +181,15 @@ func (p *preparation) encode(ctx context.Context) error {
 }
 
 // write returns a function that writes documents to a part of the dataset.
-func write(w *dataset.PartWriter) func(*Document) error {
-	return func(d *Document) error { return w.WriteDocument(d.IDs, d.Loss) }
+func write(w *dataset.PartWriter) func([]*Document) error {
+	return func(list []*Document) error {
+		for _, d := range list {
+			if err := w.WriteDocument(d.IDs, d.Loss); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // share is the number below which a random number of 64 bits stands for validation.
@@ -190,16 +197,16 @@ func share(fraction float64) uint64 { return uint64(math.Ldexp(fraction, 64)) }
 
 // outcome is what became of a row.
 type outcome struct {
-	place    string
-	document *Document
-	dropped  Reason
-	bad      error // what is wrong with a row that is skipped
-	err      error // that ends the preparation
+	place     string
+	documents []*Document
+	dropped   Reason
+	bad       error // what is wrong with a row that is skipped
+	err       error // that ends the preparation
 }
 
-// each makes the documents of rows, on all processors, and hands them over in order. Of
+// each makes the documents of rows, on all processors, and hands those of each row over in order. Of
 // several errors the first in that order is returned.
-func (p *preparation) each(ctx context.Context, list Rows, use func(*Document) error) error {
+func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document) error) error {
 	work := func(r Row) (outcome, error) { return p.outcome(ctx, r), ctx.Err() }
 	return inorder.Run(ctx, list, work, func(o outcome) error {
 		if o.err != nil {
@@ -209,14 +216,14 @@ func (p *preparation) each(ctx context.Context, list Rows, use func(*Document) e
 		if p.options.Progress != nil {
 			p.options.Progress(p.counts.Rows)
 		}
-		if o.document == nil {
+		if o.documents == nil {
 			return nil
 		}
-		return use(o.document)
+		return use(o.documents)
 	})
 }
 
-// outcome makes the document of a row.
+// outcome makes the documents of a row.
 func (p *preparation) outcome(ctx context.Context, r Row) outcome {
 	o := outcome{place: r.Place}
 	var c Conversation
@@ -226,7 +233,7 @@ func (p *preparation) outcome(ctx context.Context, r Row) outcome {
 	}
 	ofRow := err != nil
 	if err == nil {
-		o.document, err = p.encoder.Encode(ctx, c)
+		o.documents, err = p.encoder.Encode(ctx, c)
 		_, special := errors.AsType[*specialError](err)
 		_, long := errors.AsType[*longError](err)
 		ofRow = special || long
@@ -249,45 +256,45 @@ func (p *preparation) outcome(ctx context.Context, r Row) outcome {
 // splitSequence keeps the random numbers of the split apart from other uses of a seed.
 const splitSequence = 0x63686174_73706c74 // "chatsplt"
 
-// numberedDocument is a document with its random number.
-type numberedDocument struct {
-	document *Document
-	number   uint64
+// numbered are the documents of a conversation with its random number.
+type numbered struct {
+	documents []*Document
+	number    uint64
 }
 
-// split writes a random share of the documents for validation, and the others for
-// training. Each document has a random number, which the seed and its place fix, and goes
-// to validation if that is small. The one with the smallest number always does, and the one
+// split writes a random share of the conversations for validation, and the others for
+// training. Each has a random number, which the seed and its place fix, and goes to
+// validation if that is small. The one with the smallest number always does, and the one
 // with the largest never: these two are kept back until all are seen.
 func (p *preparation) split(ctx context.Context) error {
 	rng, limit := rand.NewPCG(p.options.Seed, splitSequence), share(p.options.ValFraction)
 	validation, training := write(p.folder.Val), write(p.folder.Train)
-	var lowest, highest numberedDocument
-	err := p.each(ctx, p.options.Rows, func(d *Document) error {
-		n := numberedDocument{d, rng.Uint64()}
-		if lowest.document == nil || n.number < lowest.number {
+	var lowest, highest numbered
+	err := p.each(ctx, p.options.Rows, func(list []*Document) error {
+		n := numbered{list, rng.Uint64()}
+		if lowest.documents == nil || n.number < lowest.number {
 			lowest, n = n, lowest
 		}
-		if n.document != nil && (highest.document == nil || n.number > highest.number) {
+		if n.documents != nil && (highest.documents == nil || n.number > highest.number) {
 			highest, n = n, highest
 		}
 		switch {
-		case n.document == nil:
+		case n.documents == nil:
 			return nil
 		case n.number < limit:
-			return validation(n.document)
+			return validation(n.documents)
 		}
-		return training(n.document)
+		return training(n.documents)
 	})
 	switch {
 	case err != nil:
 		return err
-	case lowest.document == nil:
+	case lowest.documents == nil:
 		return fmt.Errorf("no conversation can be learned from%s", p.counts.explain())
-	case highest.document == nil:
+	case highest.documents == nil:
 		return errors.New("one conversation cannot be divided into training and validation: give more, or separate ones for validation")
 	}
-	return errors.Join(validation(lowest.document), training(highest.document))
+	return errors.Join(validation(lowest.documents), training(highest.documents))
 }
 
 // Manifest says what a data set was made from and what it contains; it is stored as
@@ -307,6 +314,8 @@ type Manifest struct {
 type Counts struct {
 	Rows      int64 `json:"rows"`
 	Documents int64 `json:"documents"`
+	// Divided counts the conversations with more than one document; see [Encoder.Encode].
+	Divided Divided `json:"divided,omitzero"`
 	// Dropped counts the conversations that yield no document, by reason, the most
 	// frequent first.
 	Dropped []DroppedRows `json:"dropped"`
@@ -314,6 +323,28 @@ type Counts struct {
 	// with the first of them.
 	Bad      int64  `json:"bad"`
 	FirstBad string `json:"first_bad,omitempty"`
+}
+
+// Divided says what it costs that a template writes earlier turns differently when others follow.
+type Divided struct {
+	Conversations int64 `json:"conversations"`
+	// Documents and Tokens are how many more there are than with the longest document of each of
+	// these conversations alone.
+	Documents int64 `json:"more_documents"`
+	Tokens    int64 `json:"more_tokens"`
+}
+
+func (d *Divided) add(list []*Document) {
+	if len(list) < 2 {
+		return
+	}
+	tokens, longest := 0, 0
+	for _, one := range list {
+		tokens, longest = tokens+len(one.IDs), max(longest, len(one.IDs))
+	}
+	d.Conversations++
+	d.Documents += int64(len(list) - 1)
+	d.Tokens += int64(tokens - longest)
 }
 
 // DroppedRows counts the conversations that were dropped for one reason.
@@ -333,8 +364,9 @@ const (
 func (c *Counts) add(o outcome) {
 	c.Rows++
 	switch {
-	case o.document != nil:
-		c.Documents++
+	case o.documents != nil:
+		c.Documents += int64(len(o.documents))
+		c.Divided.add(o.documents)
 	case o.bad != nil:
 		c.Bad++
 		if c.FirstBad == "" {

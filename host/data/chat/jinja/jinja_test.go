@@ -187,7 +187,7 @@ func TestGenerated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := jinja.Rendering{Text: "<ü!><b!>", Generated: []jinja.Span{{Start: 1, End: 4}, {Start: 6, End: 8}}, Steps: 6}
+	want := jinja.Rendering{Text: "<ü!><b!>", Generated: []jinja.Span{{Start: 1, End: 4}, {Start: 6, End: 8}}, Steps: 6, Printed: map[*jinja.Dict]jinja.Span{}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

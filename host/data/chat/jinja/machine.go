@@ -16,12 +16,14 @@ type machine struct {
 	out          *strings.Builder
 	captures     int // how many blocks around the place print into a variable
 	generated    []Span
+	printed      map[*Dict]Span // as [Rendering.Printed]
+	inElement    bool           // the place is within an iteration for a mapping
 	ctx          context.Context
 	follow       *prefixRun // of the prefixes of a list; nil: the template is rendered once
 }
 
 func newMachine(limits Limits, now time.Time, out *strings.Builder) *machine {
-	return &machine{steps: limits.Steps, bytes: limits.Bytes, strict: limits.Strict, now: now, out: out, ctx: limits.Context}
+	return &machine{steps: limits.Steps, bytes: limits.Bytes, strict: limits.Strict, now: now, out: out, ctx: limits.Context, printed: map[*Dict]Span{}}
 }
 
 // topScope is the scope of a whole template.
@@ -156,7 +158,18 @@ func (l *loop) iteration(m *machine, s *scope, at *position) flow {
 	inner := s.inner()
 	inner.vars["loop"] = at
 	l.bind(inner, at.list[at.at])
-	return m.run(l.body, inner)
+	element, ok := at.list[at.at].(*Dict)
+	if !ok || m.inElement || m.captures > 0 {
+		return m.run(l.body, inner)
+	}
+	m.inElement = true
+	start := m.out.Len()
+	how := m.run(l.body, inner)
+	m.inElement = false
+	if _, before := m.printed[element]; !before || m.out.Len() > start {
+		m.printed[element] = Span{start, m.out.Len()}
+	}
+	return how
 }
 
 // filtered keeps the elements that the loop's condition holds for.

@@ -16,7 +16,14 @@ type Prefix struct {
 type Ending struct {
 	Common int
 	Rest   string
+	// Last is the part of Rest that a loop printed for the last element, if [Rendering.Printed] has
+	// one.
+	Last    Span
+	HasLast bool
 }
+
+// Len is the length of the text.
+func (e Ending) Len() int { return e.Common + len(e.Rest) }
 
 // Prefixes are the texts of several prefixes of a list.
 type Prefixes struct {
@@ -209,6 +216,7 @@ func (f *prefixRun) prefix(m *machine, frames []frame, rest func()) {
 	before := *m
 	var out strings.Builder
 	m.out, m.steps, m.bytes = &out, f.limits.Steps, f.limits.Bytes
+	m.printed = map[*Dict]Span{}
 	f.open, f.undo = false, nil
 	rest()
 	for i := len(frames) - 1; i >= 0; i-- {
@@ -221,9 +229,13 @@ func (f *prefixRun) prefix(m *machine, frames []frame, rest func()) {
 	if f.limits.Work < 0 {
 		panic(errWork)
 	}
+	end := Ending{Common: before.out.Len(), Rest: out.String()}
+	if element, ok := f.all[f.pending[0].Elements-1].(*Dict); ok {
+		end.Last, end.HasLast = m.printed[element]
+	}
 	*m = before
 	f.open, f.frames = true, frames
-	f.endings = append(f.endings, Ending{before.out.Len(), out.String()})
+	f.endings = append(f.endings, end)
 	f.pending = f.pending[1:]
 }
 

@@ -62,6 +62,9 @@ type Rendering struct {
 	Generated []Span
 	// Steps is how many it took, of [Limits.Steps].
 	Steps int
+	// Printed has the part of Text that a loop printed in its iteration for a mapping; of several,
+	// the last that is not empty. Loops within macros, set blocks and other iterations do not count.
+	Printed map[*Dict]Span
 }
 
 // Limits bounds what a template may do. Zero values mean the defaults.
@@ -103,7 +106,7 @@ func (t *Template) Render(variables map[string]any, now time.Time, limits Limits
 	limits = limits.orDefault()
 	m := newMachine(limits, now, &out)
 	m.run(t.body, topScope(variables))
-	return Rendering{Text: out.String(), Generated: m.generated, Steps: limits.Steps - m.steps}, nil
+	return Rendering{Text: out.String(), Generated: m.generated, Steps: limits.Steps - m.steps, Printed: m.printed}, nil
 }
 
 // An Error says what is wrong with a template, or why it could not be rendered.
