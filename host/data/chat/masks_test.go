@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -226,4 +227,36 @@ func checkLearned(k maskedTemplate, c Conversation, trainOn TrainOn, list []*Doc
 		}
 	}
 	return nil
+}
+
+// TestMasksOfTransformers: with generation blocks, what is learned is what transformers masks.
+func TestMasksOfTransformers(t *testing.T) {
+	var cases []struct {
+		Template string          `json:"template"`
+		Messages json.RawMessage `json:"messages"`
+		IDs      []int32         `json:"input_ids"`
+		Mask     string          `json:"mask"`
+	}
+	if err := json.Unmarshal(testfile.Read(t, "testdata/masks.golden.json"), &cases); err != nil {
+		t.Fatal(err)
+	}
+	encoders := map[string]*Encoder{}
+	for _, k := range maskedTemplates(t) {
+		encoders[k.name] = encoderOf(t, k.tagged, goldenTokenizer(t), "", "")
+	}
+	for i, c := range cases {
+		e := encoders[c.Template]
+		texts, err := e.texts(t.Context(), goldenCase{Messages: c.Messages}.conversation(t))
+		if err != nil || len(texts) != 1 {
+			t.Fatalf("case %d, %s: %d texts, %v", i, c.Template, len(texts), err)
+		}
+		d, err := e.document(texts[0])
+		if err != nil {
+			t.Fatalf("case %d, %s: %v", i, c.Template, err)
+		}
+		mask := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(asMask(d.Loss)), "[]")), "")
+		if !slices.Equal(d.IDs, c.IDs) || mask != c.Mask {
+			t.Errorf("case %d, %s: ids %v with the mask\n%s, want %v with\n%s\nof %q", i, c.Template, d.IDs, mask, c.IDs, c.Mask, texts[0].text)
+		}
+	}
 }

@@ -26,8 +26,9 @@ type prefixes struct {
 	next    int   // in wanted
 	left    int   // work that may still be done
 
-	whole  jinja.Ending // the text of the conversation
-	sample *prefixes    // of the conversation with other answers, to see where these stand; nil: not needed yet
+	stays  map[string]bool // results of goesOn, by what is behind the template's part for a message
+	whole  jinja.Ending    // the text of the conversation
+	sample *prefixes       // of the conversation with other answers, to see where these stand; nil: not needed yet
 }
 
 // maxWork bounds the work for one conversation, in steps of the template and bytes that are encoded: around half a minute.
@@ -35,7 +36,7 @@ const maxWork = 200_000_000
 
 // prefixes prepares those around turns. whole is the text of the conversation.
 func (e *Encoder) prefixes(ctx context.Context, c Conversation, turns []int, whole string) *prefixes {
-	p := &prefixes{e: e, ctx: ctx, c: c, left: maxWork}
+	p := &prefixes{e: e, ctx: ctx, c: c, left: maxWork, stays: map[string]bool{}}
 	for _, i := range turns {
 		if i > 0 {
 			p.wanted = append(p.wanted, jinja.Prefix{Elements: i, Flag: true}, jinja.Prefix{Elements: i})
@@ -207,8 +208,8 @@ func (p *prefixes) withOtherAnswers() *prefixes {
 	return s
 }
 
-// end is where the turn ends in its text. What follows behind its own part of the text belongs to it if it is a token that
-// ends texts, or if it is there too when the user goes on.
+// end is where the turn ends in its text. What is behind the template's part for the message belongs to it if it is a token
+// that ends texts, or if it is there too when the conversation goes on, such as a mark that is printed before the next turn.
 func (p *prefixes) end(t turn) (int, error) {
 	rest := t.text.Rest[t.text.Last.End:]
 	if rest == "" {
@@ -220,15 +221,35 @@ func (p *prefixes) end(t turn) (int, error) {
 			return t.printed + len(rest) - len(trimmed) + len(stop), nil
 		}
 	}
-	if i := t.message + 1; i < len(p.c) && p.c[i].Role == User && p.begins(p.whole, t.text) {
+	stays, known := p.stays[rest]
+	if !known {
+		var err error
+		if stays, err = p.goesOn(t); err != nil {
+			return 0, err
+		}
+		p.stays[rest] = stays
+	}
+	if stays {
 		return t.text.Len(), nil
 	}
-	longer, err := p.alone(append(slices.Clip(p.c[:t.message+1]), NewMessage(User, "A")), false)
-	_, refused := errors.AsType[*Dropped](err)
-	if refused || err == nil && !p.begins(longer, t.text) {
-		return t.printed, nil
+	return t.printed, nil
+}
+
+// goesOn reports whether the text of a turn stays as it is when the user goes on, and the assistant, if the template takes
+// another turn of it.
+func (p *prefixes) goesOn(t turn) (bool, error) {
+	for _, role := range []string{User, Assistant} {
+		longer, err := p.alone(append(slices.Clip(p.c[:t.message+1]), NewMessage(role, "A")), false)
+		_, refused := errors.AsType[*Dropped](err)
+		switch {
+		case refused && role == Assistant:
+		case err != nil && !refused:
+			return false, err
+		case refused || !p.begins(longer, t.text):
+			return false, nil
+		}
 	}
-	return t.text.Len(), err
+	return true, nil
 }
 
 // within finds where a turn ends in the text of the whole conversation, and reports whether it is there as it is in its own
