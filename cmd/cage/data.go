@@ -63,7 +63,7 @@ func newDataShow() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&verify, "verify", false, "read the whole file and compare it with its hash")
 	cmd.Flags().IntVar(&rows, "rows", 2, "chat file: how many rows to print")
-	cmd.Flags().IntVar(&length, "length", 0, "chat file: tokens of a row; 0: those of the longest conversation, at most 2048")
+	cmd.Flags().IntVar(&length, "length", 0, "chat file: tokens of a row; 0: those of the longest document, at most 2048")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		f, err := dataset.Open(args[0])
 		if err != nil {
@@ -251,18 +251,18 @@ func readRow(row arrange.Row, tok tokenizer.Tokenizer) (chatRow, error) {
 
 func (s *chatListing) print(w io.Writer) {
 	table(w, [][]string{
-		{"conversations", fmt.Sprint(s.Documents)}, {"tokens", fmt.Sprint(s.Tokens)}, {"learned", fmt.Sprint(s.Learned)}, {"longest", fmt.Sprint(s.Longest)},
+		{"documents", fmt.Sprint(s.Documents)}, {"tokens", fmt.Sprint(s.Tokens)}, {"learned", fmt.Sprint(s.Learned)}, {"longest", fmt.Sprint(s.Longest)},
 		{"template", s.Template}, {"loss on", s.TrainOn}, {"tokenizer", s.Tokenizer.Name}, {"vocabulary", fmt.Sprint(s.Tokenizer.VocabSize)}, {"sha256", s.SHA256},
 	})
 	if len(s.Rows) > 0 {
 		fmt.Fprintf(w, "\nrows of %d tokens: %d, of which the first; %s learned %s\n", s.Length, s.RowCount, learnedBegin, learnedEnd)
 		if s.LeftOut > 0 {
-			fmt.Fprintf(w, "%d conversations have nothing to learn in that length, and are left out\n", s.LeftOut)
+			fmt.Fprintf(w, "%d documents have nothing to learn in that length, and are left out\n", s.LeftOut)
 		}
 	}
 	for i, row := range s.Rows {
 		for j, d := range row.Documents {
-			fmt.Fprintf(w, "\nrow %d, conversation %d, %d tokens:\n%s\n", i+1, j+1, d.Tokens, d.markedText())
+			fmt.Fprintf(w, "\nrow %d, document %d, %d tokens:\n%s\n", i+1, j+1, d.Tokens, d.markedText())
 		}
 		if row.Free > 0 {
 			fmt.Fprintf(w, "\nrow %d: %d places are free\n", i+1, row.Free)

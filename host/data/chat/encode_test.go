@@ -81,6 +81,14 @@ const (
 	// lastOnly ends only the last turn; cutsOther prints only what is said in it.
 	lastOnly  = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ ';' if loop.last and m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
 	cutsOther = "{% for m in messages %}{{ m.role[0] }}:{{ m.content if loop.last or m.role == 'user' else '' }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
+	noted     = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ '!' if loop.last and m.role == 'assistant' }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
+	endsTalk  = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if add_generation_prompt %}a:{% else %}{{ eos_token }}{% endif %}"
+	between   = "{% for m in messages %}{{ ';' if loop.previtem and loop.previtem.role == 'assistant' }}{{ m.role[0] }}:{{ m.content }}{% endfor %}{% if messages[-1].role == 'assistant' %};{% endif %}{% if add_generation_prompt %}a:{% endif %}"
+	always    = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}a:"
+	feeds     = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ ';' if add_generation_prompt or not loop.last }}{% endfor %}"
+	spaced    = "{% for m in messages %}{{ m.content if m.role == 'user' else ' ' + m.content + ' ' }}{% endfor %}"
+	byIndex   = "{% for i in range(messages | length) %}{{ messages[i].role[0] }}:{{ messages[i].content }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
+	lastSeven = "{% for m in messages[-7:] %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
 	alternate = "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}{% endfor %}" + plain
 	needsUser = "{% if not messages | selectattr('role', 'equalto', 'user') | list %}{{ raise_exception('no user') }}{% endif %}" + plain
 )
@@ -105,9 +113,31 @@ func TestMarks(t *testing.T) {
 		{plain, AllTurns, Conversation{NewMessage(Assistant, "x"), NewMessage(Assistant, "y")}, "a:[x;]a:[y;]"},
 		{lastOnly, AllTurns, two, "u:qa:[one]u:ra:[two;]"},
 		{cutsOther, AllTurns, two, "u:q;a:[one;]\nu:q;a:;u:r;a:[two;]"},
+		{cutsOther, LastTurn, two[:3], "u:q;a:[one;]"},
+		// What only the last turn has ends the others where it begins.
+		{noted, AllTurns, two, "u:q;a:[one];u:r;a:[two!;]"},
+		{endsTalk, AllTurns, two, "u:q;a:[one;]u:r;a:[two;$]"},
+		{endsTalk, AllTurns, two[1:3], "a:[one;]u:r;$"},
+		// What is printed before the next turn ends the one before it, but if it is a header.
+		{between, AllTurns, two, "u:qa:[one;]u:ra:[two;]"},
+		{between, AllTurns, Conversation{two[0], two[1], two[3]}, "u:qa:[one;]a:[two;]"},
+		{always, AllTurns, Conversation{two[0], two[1], two[3]}, "u:q;a:[one;]a:[two;]a:"},
+		{always, AllTurns, two, "u:q;a:[one;]u:r;a:[two;]a:"},
+		// A prompt that ends before the header is none.
+		{feeds, AllTurns, two, "u:q;a:[one];u:r;a:[two]"},
+		// White space is a header before the first turn only: after a question the model has to write it.
+		{spaced, AllTurns, two[:2], "q[ one ]"},
+		{spaced, AllTurns, two[1:2], " [one ]"},
+		// Without a loop over the messages turns end where the texts of their prefixes do.
+		{byIndex, AllTurns, two, "u:q;a:[one;]u:r;a:[two;]"},
+		{byIndex + "{% if not add_generation_prompt %}$$$$$$$${% endif %}", AllTurns, two, "u:q;a:[one;$$$$$$$$]\nu:q;a:one;u:r;a:[two;$$$$$$$$]"},
+		// Turns that are in the text of a later one as in their own are learned there.
+		{lastSeven, AllTurns, slices.Concat(two, two), "u:q;a:[one;]u:r;a:[two;]u:q;a:[one;]\na:one;u:r;a:two;u:q;a:one;u:r;a:[two;]"},
 		{cutsOther, LastTurn, two, "u:q;a:;u:r;a:[two;]"},
 	} {
-		e := encoder(t, c.template, c.trainOn)
+		tmpl := encoder(t, c.template, "").template
+		tmpl.Tokens.EOS = "$"
+		e := encoderOf(t, tmpl, tokenizer.Bytes{}, c.trainOn, "")
 		d, err := e.Encode(t.Context(), c.conversation)
 		if err != nil {
 			t.Errorf("%s, %s: %v", c.template, c.trainOn, err)

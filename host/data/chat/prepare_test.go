@@ -140,6 +140,30 @@ func TestPrepareShare(t *testing.T) {
 	}
 }
 
+// TestPrepareDivided: all documents of a conversation are in one part, and the manifest says how many more there are.
+func TestPrepareDivided(t *testing.T) {
+	const n = 40
+	var rows []string
+	for i := range n {
+		rows = append(rows, fmt.Sprintf(`{"messages": [{"role": "user", "content": "%d"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}, {"role": "assistant", "content": "b"}]}`, i+10))
+	}
+	o := options(t, rowsOf(rows...), t.TempDir())
+	o.Template = encoder(t, cutsOther, "").template
+	m := prepare(t, o)
+	for _, part := range []string{dataset.Conversations.Train, dataset.Conversations.Val} {
+		texts := answers(t, filepath.Join(o.Out, part))
+		for i := 0; i < len(texts); i += 2 {
+			number := texts[i][len("u:"):len("u:10")]
+			if want := []string{"u:" + number + ";a:[a", "u:" + number + ";a:;u:r;a:[b"}; !slices.Equal(texts[i:i+2], want) {
+				t.Fatalf("%s: %q, want %q", part, texts[i:i+2], want)
+			}
+		}
+	}
+	if want := (Divided{Conversations: n, Documents: n, Tokens: n * int64(len("u:10;a:a;"))}); m.Documents != 2*n || m.Divided != want || m.Val.Documents%2 != 0 {
+		t.Errorf("the manifest has %+v", m)
+	}
+}
+
 // TestPrepareFew: with few conversations one is for validation and one for training, whatever
 // the share; a single one cannot be divided.
 func TestPrepareFew(t *testing.T) {

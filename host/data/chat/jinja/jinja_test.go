@@ -193,6 +193,42 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
+// TestPrinted: what loops print for a mapping is found again in the text, but not what macros and set blocks do.
+func TestPrinted(t *testing.T) {
+	list := messages(3)
+	for source, want := range map[string]string{
+		`{% for m in l %}{{ loop.index }};{% endfor %}`:                                                                         "1;|2;|3;",
+		`{% for m in l[1:] %}{{ loop.index }};{% endfor %}`:                                                                     "none|1;|2;",
+		`{% for m in l if m.role == 'user' %}<{{ loop.index }}>{% endfor %}`:                                                    "none|<1>|none",
+		`{% for m in l %}{{ loop.index }}{% endfor %}{% for m in l %}{% if loop.last %}x{% endif %}{% endfor %}`:                "1|2|x",
+		`{% for m in l %}{% for k in l %}{{ loop.index }}{% endfor %}{% if loop.first %}{% continue %}{% endif %};{% endfor %}`: "123|123;|123;",
+		`{% for m in l %}{% if loop.last %}{% break %}{% endif %}{{ loop.index }}{% endfor %}`:                                  "1|2|",
+		`{% set x %}{% for m in l %}{{ loop.index }}{% endfor %}{% endset %}{{ x }}`:                                            "none|none|none",
+		`{% macro f() %}{% for m in l %}{{ loop.index }}{% endfor %}{% endmacro %}{{ f() }}`:                                    "none|none|none",
+		`{% for i in range(3) %}{{ i }}{% endfor %}`:                                                                            "none|none|none",
+	} {
+		tmpl, err := jinja.Parse("test", source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := tmpl.Render(map[string]any{"l": list}, noon, jinja.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range list {
+			text := "none"
+			if s, ok := r.Printed[m.(*jinja.Dict)]; ok {
+				text = r.Text[s.Start:s.End]
+			}
+			got = append(got, text)
+		}
+		if strings.Join(got, "|") != want {
+			t.Errorf("%s: %q, want %s", source, got, want)
+		}
+	}
+}
+
 // TestVariablesStay: a rendering does not change the variables of the next.
 func TestVariablesStay(t *testing.T) {
 	vars := map[string]any{"x": "a"}

@@ -105,6 +105,10 @@ func TestRenderPrefixes(t *testing.T) {
 				if text := got.Common[:got.Endings[i].Common] + got.Endings[i].Rest; wantErr != nil || text != want.Text {
 					t.Errorf("%s, %d elements, %v:\n%q, want\n%q, %v", name, p.Elements, p.Flag, text, want.Text, wantErr)
 				}
+				last, ok := want.Printed[all[p.Elements-1].(*jinja.Dict)]
+				if end := got.Endings[i]; end.HasLast != ok || ok && (end.Common+end.Last.Start != last.Start || end.Common+end.Last.End != last.End) {
+					t.Errorf("%s, %d elements, %v: the last is %v behind %d, %v, want %v, %v", name, p.Elements, p.Flag, end.Last, end.Common, end.HasLast, last, ok)
+				}
 			}
 		}
 	}
