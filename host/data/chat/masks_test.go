@@ -14,7 +14,6 @@ import (
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/internal/testfile"
-	"github.com/cage-qat/cage/internal/effort"
 )
 
 // maskedTemplate is a template of testdata/masks, of a form that models are published with. In
@@ -103,7 +102,7 @@ func TestLearned(t *testing.T) {
 	templates := maskedTemplates(t)
 	rng := rand.New(rand.NewPCG(58, 2))
 	documents, kept, divided := 0, map[string]int{}, map[string]int{}
-	for range effort.Choose(3000, 10000) {
+	for range 10000 {
 		k := templates[rng.IntN(len(templates))]
 		c := randomConversation(rng, strings.Contains(k.plain.Source, ".role +"))
 		trainOn := []TrainOn{AllTurns, AllTurns, LastTurn}[rng.IntN(3)]

@@ -56,9 +56,9 @@ func (p *prefixes) render() {
 	p.common, p.endings, p.err = texts.Common, texts.Endings, err
 }
 
-// text is a text that is wanted. Texts are asked for in their order.
-func (p *prefixes) text(wanted jinja.Prefix) (jinja.Ending, error) {
-	for p.wanted[p.next] != wanted {
+// text is that of the first messages, which is wanted. Texts are asked for in their order.
+func (p *prefixes) text(messages int, prompt bool) (jinja.Ending, error) {
+	for p.wanted[p.next] != (jinja.Prefix{Elements: messages, Flag: prompt}) {
 		p.next++
 	}
 	switch {
@@ -69,7 +69,7 @@ func (p *prefixes) text(wanted jinja.Prefix) (jinja.Ending, error) {
 	case !errors.Is(p.err, jinja.ErrDepends):
 		return jinja.Ending{}, asDropped(p.err)
 	}
-	return p.alone(p.c[:wanted.Elements], wanted.Flag)
+	return p.alone(p.c[:messages], prompt)
 }
 
 // alone renders a conversation by itself.
@@ -122,39 +122,35 @@ type turn struct {
 // turn or a default system prompt.
 func (p *prefixes) turn(i int) (t turn, err error) {
 	t = turn{message: i, printed: -1}
-	before, prompted := 0, false // the end of a text before the turn with which it begins
+	var with, without jinja.Ending // the prompt for the turn
 	if i > 0 {
-		prompt, err := p.text(jinja.Prefix{Elements: i, Flag: true})
-		if err != nil {
-			return t, err
+		if with, err = p.text(i, true); err == nil {
+			without, err = p.text(i, false)
 		}
-		none, err := p.text(jinja.Prefix{Elements: i})
-		if err != nil {
-			return t, err
-		}
-		if t.text, err = p.text(jinja.Prefix{Elements: i + 1}); err != nil {
-			return t, err
-		}
-		if p.begins(t.text, prompt) {
-			before, prompted = prompt.Len(), !p.begins(none, prompt)
-		}
-	} else if t.text, err = p.text(jinja.Prefix{Elements: 1}); err != nil {
+	}
+	if err == nil {
+		t.text, err = p.text(i+1, false)
+	}
+	if err != nil {
 		return t, err
 	}
-	if !t.text.HasLast {
-		if !prompted && strings.TrimSpace(p.c[i].Content) == "" { // there is nothing to find
-			return t, nil
-		}
-		if !prompted {
-			return t, &Dropped{NotFound}
-		}
-		t.learned = jinja.Span{Start: before, End: t.text.Len()}
-		return t, nil
+	before, prompted := 0, false
+	if p.begins(t.text, with) {
+		before, prompted = with.Len(), !p.begins(without, with)
 	}
-	from, to := t.text.Common+t.text.Last.Start, t.text.Common+t.text.Last.End
-	t.printed = to
+	if !t.text.HasLast {
+		switch {
+		case prompted:
+			t.learned = jinja.Span{Start: before, End: t.text.Len()}
+		case strings.TrimSpace(p.c[i].Content) != "":
+			err = &Dropped{NotFound}
+		}
+		return t, err
+	}
+	from := t.text.Common + t.text.Last.Start
+	t.printed = t.text.Common + t.text.Last.End
 	t.learned.Start = before
-	if !prompted || before <= from || before > to {
+	if !prompted || before <= from || before > t.printed {
 		answer, err := p.answer(t)
 		if err != nil {
 			return t, err
@@ -173,12 +169,12 @@ func (p *prefixes) answer(t turn) (jinja.Span, error) {
 	if p.sample == nil {
 		p.sample = p.withOtherAnswers()
 	}
-	other, err := p.sample.text(jinja.Prefix{Elements: t.message + 1})
+	other, err := p.sample.text(t.message+1, false)
+	if refused(err) || err == nil && !other.HasLast {
+		err = &Dropped{NotFound}
+	}
 	if err != nil {
 		return jinja.Span{}, err
-	}
-	if !other.HasLast {
-		return jinja.Span{}, &Dropped{NotFound}
 	}
 	a, b := t.text.Rest[t.text.Last.Start:t.text.Last.End], other.Rest[other.Last.Start:other.Last.End]
 	begin := commonPrefix(a, b)
@@ -240,16 +236,22 @@ func (p *prefixes) end(t turn) (int, error) {
 func (p *prefixes) goesOn(t turn) (bool, error) {
 	for _, role := range []string{User, Assistant} {
 		longer, err := p.alone(append(slices.Clip(p.c[:t.message+1]), NewMessage(role, "A")), false)
-		_, refused := errors.AsType[*Dropped](err)
 		switch {
-		case refused && role == Assistant:
-		case err != nil && !refused:
+		case refused(err) && role == Assistant:
+		case err != nil && !refused(err):
 			return false, err
-		case refused || !p.begins(longer, t.text):
+		case err != nil || !p.begins(longer, t.text):
 			return false, nil
 		}
 	}
 	return true, nil
+}
+
+// refused reports whether a template does not take messages that are not in the data.
+func refused(err error) bool {
+	_, dropped := errors.AsType[*Dropped](err)
+	e, ok := errors.AsType[*jinja.Error](err)
+	return dropped || ok && e.Cause == nil
 }
 
 // within finds where a turn ends in the text of the whole conversation, and reports whether it is there as it is in its own

@@ -48,7 +48,7 @@ func TestOnePass(t *testing.T) {
 				continue
 			}
 			for _, wanted := range p.wanted {
-				end, err := p.text(wanted)
+				end, err := p.text(wanted.Elements, wanted.Flag)
 				if err != nil {
 					t.Fatal(err)
 				}

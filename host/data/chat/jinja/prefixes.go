@@ -49,6 +49,10 @@ const (
 	errAllRendered ending = "all prefixes are rendered"
 )
 
+// maxKept bounds the bytes of the endings of [Template.RenderPrefixes]: if each is a whole text,
+// they are better rendered one after the other.
+const maxKept = 1 << 26
+
 // RenderPrefixes renders the template once for each prefix of the list that variables have under a name, and gives the
 // texts that as many calls of [Template.Render] would give. Prefixes have at least one element and are in the order of
 // their lengths. The variable flag is set as each prefix says.
@@ -56,7 +60,7 @@ const (
 // It goes through the list once, in time that is linear in the length of the list, if the template does as most do: it has
 // one loop over the list, whose body looks no further than one element ahead. While it runs, the end of the list is not
 // known. Where a prefix ends, the template goes on to its own end as if the list ended there, and is then taken back to
-// that place. What cannot be computed without knowing the end gives [ErrDepends]. With an error come the texts of the
+// that place. What cannot be computed without knowing the end gives [ErrDepends], and so do texts that share too little to be kept. With an error come the texts of the
 // prefixes before it.
 func (t *Template) RenderPrefixes(variables map[string]any, list, flag string, prefixes []Prefix, now time.Time, limits Limits) (p Prefixes, err error) {
 	var out strings.Builder
@@ -101,6 +105,7 @@ type prefixRun struct {
 	open   bool // the end of the list is not known; otherwise the list is that of the prefix pending[0]
 	known  int  // number of elements that all pending prefixes have
 	nested int  // loops around the place
+	kept   int  // bytes of endings
 	frames []frame
 	undo   []func() // what takes back the assignments of a prefix
 }
@@ -228,6 +233,9 @@ func (f *prefixRun) prefix(m *machine, frames []frame, rest func()) {
 	f.limits.Work -= f.limits.Steps - m.steps
 	if f.limits.Work < 0 {
 		panic(errWork)
+	}
+	if f.kept += out.Len(); f.kept > maxKept {
+		panic(errDepends)
 	}
 	end := Ending{Common: before.out.Len(), Rest: out.String()}
 	if element, ok := f.all[f.pending[0].Elements-1].(*Dict); ok {

@@ -129,6 +129,10 @@ func TestPrefixesAreLinear(t *testing.T) {
 			t.Errorf("%d elements in %d steps: %v", n, 50*n, err)
 		}
 	}
+	long := `{% for m in messages %}{% endfor %}{% for m in messages %}{{ 'x' * 1000 }}{% endfor %}`
+	if err := render(long, 400, 1e9); !errors.Is(err, jinja.ErrDepends) {
+		t.Errorf("800 prefixes of up to 400 kB each: error %v, want that they are rendered one after the other", err)
+	}
 	if err := render(follows["a second loop"], 1000, 50*1000); !errors.Is(err, jinja.ErrWork) {
 		t.Errorf("a second loop over 1000 prefixes: error %v, want one about the work", err)
 	}
