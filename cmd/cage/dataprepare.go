@@ -320,9 +320,11 @@ func printChat(w io.Writer, dir string, m *chat.Manifest) {
 		row("training", dataset.Conversations.Train, m.Train), row("validation", dataset.Conversations.Val, m.Val)})
 	fmt.Fprintf(w, "template %s, loss on %s; tokenizer %s, vocabulary %d, %.1f s\n", m.Template, m.TrainOn, m.Tokenizer.Name, m.Tokenizer.VocabSize, m.Seconds)
 	if d := m.Divided; d.Conversations > 0 {
-		fmt.Fprintf(w, "conversations with several documents: %d (documents %+d, tokens %+d): the template writes earlier turns differently\n"+
-			"when others follow, so each answer is learned in the text in which it was the last. Ways to one document each:\n"+
-			"--train-on last_turn, another --template, or the template with {%% generation %%} blocks around what is learned\n",
+		fmt.Fprintf(w, "conversations with several documents: %d (documents %+d, tokens %+d): "+
+			"the template writes earlier turns differently\n"+
+			"when others follow, so each answer is learned in the text in which it was the last. "+
+			"Ways to one document each:\n--train-on last_turn, another --template, "+
+			"or the template with {%% generation %%} blocks around what is learned\n",
 			d.Conversations, d.Documents, d.Tokens)
 	}
 	if len(m.AddedTokens) > 0 {

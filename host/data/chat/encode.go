@@ -106,8 +106,9 @@ type Reason string
 // The reasons. In addition, the text with which a template refuses a conversation is a
 // reason of its own.
 const (
-	NoLoss    Reason = "nothing that the assistant says carries loss"
-	NotFound  Reason = "the template does not show which part of the text the assistant says: mark it in the template ({% generation %} … {% endgeneration %}), or use another --template"
+	NoLoss   Reason = "nothing that the assistant says carries loss"
+	NotFound Reason = "the template does not show which part of the text the assistant says: " +
+		"mark it in the template ({% generation %} … {% endgeneration %}), or use another --template"
 	refusal   Reason = "the template refuses: "
 	maxReason        = 200 // bytes of a refusal that are kept
 )

@@ -50,7 +50,8 @@ func maskedTemplates(t testing.TB) (list []maskedTemplate) {
 	return list
 }
 
-// utterances are what random messages say: texts of headers and of other messages, nothing, and thoughts.
+// utterances are what random messages say: texts of headers and of other messages, nothing, and
+// thoughts.
 var utterances = []string{
 	"", "", "five", "five", "two plus three", "A", "AB", "assistant", "assistant\n", "<|im_start|>assistant\n", "<|im_end|>\n", "<|im_end|>\n<|im_start|>user\nfive",
 	"\n", "  \n ", " five \n", "\n\nfive", "user: five", "\nassistant: ", "ASSISTANT:", "USER: ", "[INST] five [/INST]", "</s>", "<s>", " (end of talk)",

@@ -11,9 +11,10 @@ import (
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
-// prefixes gives the texts of the beginnings of a conversation: before a turn of the assistant, with and without the
-// prompt for it, and up to its end. Most templates give all of them in one pass. Others are rendered once for each, which
-// takes a time that is quadratic in the length of the conversation, and is bounded.
+// prefixes gives the texts of the beginnings of a conversation: before a turn of the assistant,
+// with and without the prompt for it, and up to its end. Most templates give all of them in one
+// pass. Others are rendered once for each, which takes a time that is quadratic in the length of
+// the conversation, and is bounded.
 type prefixes struct {
 	e   *Encoder
 	ctx context.Context
@@ -28,18 +29,22 @@ type prefixes struct {
 
 	stays  map[string]bool // results of goesOn, by what is behind the template's part for a message
 	whole  jinja.Ending    // the text of the conversation
-	sample *prefixes       // of the conversation with other answers, to see where these stand; nil: not needed yet
+	sample *prefixes       // of the conversation with other answers; nil: not needed yet
 }
 
-// maxWork bounds the work for one conversation, in steps of the template and bytes that are encoded: around half a minute.
+// maxWork bounds the work for one conversation, in steps of the template and bytes that are
+// encoded: around half a minute.
 const maxWork = 200_000_000
 
 // prefixes prepares those around turns. whole is the text of the conversation.
-func (e *Encoder) prefixes(ctx context.Context, c Conversation, turns []int, whole string) *prefixes {
+func (e *Encoder) prefixes(
+	ctx context.Context, c Conversation, turns []int, whole string,
+) *prefixes {
 	p := &prefixes{e: e, ctx: ctx, c: c, left: maxWork, stays: map[string]bool{}}
 	for _, i := range turns {
 		if i > 0 {
-			p.wanted = append(p.wanted, jinja.Prefix{Elements: i, Flag: true}, jinja.Prefix{Elements: i})
+			p.wanted = append(p.wanted,
+				jinja.Prefix{Elements: i, Flag: true}, jinja.Prefix{Elements: i})
 		}
 		p.wanted = append(p.wanted, jinja.Prefix{Elements: i + 1})
 	}
@@ -52,7 +57,8 @@ func (e *Encoder) prefixes(ctx context.Context, c Conversation, turns []int, who
 // render renders what one pass gives.
 func (p *prefixes) render() {
 	t := p.e.template
-	texts, err := t.program.RenderPrefixes(t.variables(p.c, false), messagesVariable, promptVariable, p.wanted, t.now(), jinja.Limits{Context: p.ctx, Work: maxWork})
+	texts, err := t.program.RenderPrefixes(t.variables(p.c, false), messagesVariable, promptVariable,
+		p.wanted, t.now(), jinja.Limits{Context: p.ctx, Work: maxWork})
 	p.common, p.endings, p.err = texts.Common, texts.Endings, err
 }
 
@@ -74,8 +80,9 @@ func (p *prefixes) text(messages int, prompt bool) (jinja.Ending, error) {
 
 // alone renders a conversation by itself.
 func (p *prefixes) alone(c Conversation, prompt bool) (jinja.Ending, error) {
-	variables := p.e.template.variables(c, prompt)
-	r, err := p.e.template.program.Render(variables, p.e.template.now(), jinja.Limits{Context: p.ctx})
+	t := p.e.template
+	variables := t.variables(c, prompt)
+	r, err := t.program.Render(variables, t.now(), jinja.Limits{Context: p.ctx})
 	if err != nil {
 		return jinja.Ending{}, asDropped(err)
 	}
@@ -117,9 +124,9 @@ type turn struct {
 	printed int
 }
 
-// turn finds a turn. It begins where the prompt for it ends, if the template has one and the text begins with it. Otherwise
-// it begins where the text differs from that of another answer: what is before that is no answer, but the header of the
-// turn or a default system prompt.
+// turn finds a turn. It begins where the prompt for it ends, if the template has one and the text
+// begins with it. Otherwise it begins where the text differs from that of another answer: what is
+// before that is no answer, but the header of the turn or a default system prompt.
 func (p *prefixes) turn(i int) (t turn, err error) {
 	t = turn{message: i, printed: -1}
 	var with, without jinja.Ending // the prompt for the turn
@@ -156,7 +163,8 @@ func (p *prefixes) turn(i int) (t turn, err error) {
 			return t, err
 		}
 		// White space between the two is what the model has to write first, as in Llama 2's format.
-		if i == 0 || before < t.text.Common || before > answer.Start || strings.TrimSpace(t.text.Rest[before-t.text.Common:answer.Start-t.text.Common]) != "" {
+		if i == 0 || before < t.text.Common || before > answer.Start ||
+			strings.TrimSpace(t.text.Rest[before-t.text.Common:answer.Start-t.text.Common]) != "" {
 			t.learned.Start = answer.Start
 		}
 	}
@@ -176,27 +184,29 @@ func (p *prefixes) answer(t turn) (jinja.Span, error) {
 	if err != nil {
 		return jinja.Span{}, err
 	}
-	a, b := t.text.Rest[t.text.Last.Start:t.text.Last.End], other.Rest[other.Last.Start:other.Last.End]
+	a := t.text.Rest[t.text.Last.Start:t.text.Last.End]
+	b := other.Rest[other.Last.Start:other.Last.End]
 	begin := commonPrefix(a, b)
 	end := len(a) - min(commonSuffix(a, b), len(a)-begin)
 	from := t.text.Common + t.text.Last.Start
 	return jinja.Span{Start: from + begin, End: from + end}, nil
 }
 
-// withOtherAnswers is the conversation in which the assistant says nothing but a character that occurs nowhere in it.
+// withOtherAnswers is the conversation in which the assistant says nothing but a character that
+// occurs nowhere in it.
 func (p *prefixes) withOtherAnswers() *prefixes {
 	s := &prefixes{e: p.e, ctx: p.ctx, c: slices.Clone(p.c), left: p.left}
 	said := []string{p.common, p.whole.Rest}
 	for _, m := range p.c {
 		said = append(said, m.Content)
 	}
-	letter := "A"
-	for r := 'A'; r <= '~' && slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, letter) }); r++ {
-		letter = string(r)
+	letter := 'A'
+	for all := strings.Join(said, ""); letter < '~' && strings.ContainsRune(all, letter); {
+		letter++
 	}
 	for i, m := range s.c {
 		if m.Role == Assistant {
-			s.c[i] = NewMessage(Assistant, letter)
+			s.c[i] = NewMessage(Assistant, string(letter))
 			s.wanted = append(s.wanted, jinja.Prefix{Elements: i + 1})
 		}
 	}
@@ -204,8 +214,9 @@ func (p *prefixes) withOtherAnswers() *prefixes {
 	return s
 }
 
-// end is where the turn ends in its text. What is behind the template's part for the message belongs to it if it is a token
-// that ends texts, or if it is there too when the conversation goes on, such as a mark that is printed before the next turn.
+// end is where the turn ends in its text. What is behind the template's part for the message
+// belongs to it if it is a token that ends texts, or if it is there too when the conversation goes
+// on, such as a mark that is printed before the next turn.
 func (p *prefixes) end(t turn) (int, error) {
 	rest := t.text.Rest[t.text.Last.End:]
 	if rest == "" {
@@ -231,8 +242,8 @@ func (p *prefixes) end(t turn) (int, error) {
 	return t.printed, nil
 }
 
-// goesOn reports whether the text of a turn stays as it is when the user goes on, and the assistant, if the template takes
-// another turn of it.
+// goesOn reports whether the text of a turn stays as it is when the user goes on, and the
+// assistant, if the template takes another turn of it.
 func (p *prefixes) goesOn(t turn) (bool, error) {
 	for _, role := range []string{User, Assistant} {
 		longer, err := p.alone(append(slices.Clip(p.c[:t.message+1]), NewMessage(role, "A")), false)
@@ -254,9 +265,10 @@ func refused(err error) bool {
 	return dropped || ok && e.Cause == nil
 }
 
-// within finds where a turn ends in the text of the whole conversation, and reports whether it is there as it is in its own
-// text: with all that was before it, up to the end of the answer at least. printed ends what the template prints for the
-// message in the whole; -1 if that is not known.
+// within finds where a turn ends in the text of the whole conversation, and reports whether it is
+// there as it is in its own text: with all that was before it, up to the end of the answer at
+// least. printed ends what the template prints for the message in the whole; -1 if that is not
+// known.
 func (p *prefixes) within(t turn, printed int) (end int, ok bool, err error) {
 	alike := p.alike(t.text, p.whole)
 	switch {
@@ -273,8 +285,9 @@ func (p *prefixes) within(t turn, printed int) (end int, ok bool, err error) {
 	return min(alike, t.printed, printed), true, nil
 }
 
-// texts are those in which the turns are learned: the whole has those that are in it as they are in their own texts, and
-// each of the others is learned in its own. One of those that begins with the one before it takes its place.
+// texts are those in which the turns are learned: the whole has those that are in it as they are in
+// their own texts, and each of the others is learned in its own. One of those that begins with the
+// one before it takes its place.
 func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 	whole := learnedText{text: p.common[:p.whole.Common] + p.whole.Rest}
 	var last turn // of list

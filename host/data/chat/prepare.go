@@ -204,8 +204,8 @@ type outcome struct {
 	err       error // that ends the preparation
 }
 
-// each makes the documents of rows, on all processors, and hands those of each row over in order. Of
-// several errors the first in that order is returned.
+// each makes the documents of rows, on all processors, and hands those of each row over in
+// order. Of several errors the first in that order is returned.
 func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document) error) error {
 	work := func(r Row) (outcome, error) { return p.outcome(ctx, r), ctx.Err() }
 	return inorder.Run(ctx, list, work, func(o outcome) error {

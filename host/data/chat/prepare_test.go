@@ -113,9 +113,10 @@ func contents(t *testing.T, dir string) map[string]string {
 	return vfstest.Contents(t, dir, `"seconds"`)
 }
 
-// TestPrepareShare: a document is for validation if its number is below the share, and so stays there when the share grows. If
-// another than the one with the largest number were kept for training, documents that were validated on would be trained on
-// later. With every share, the smallest number is for validation and the largest for training.
+// TestPrepareShare: a document is for validation if its number is below the share, and so stays
+// there when the share grows. If another than the one with the largest number were kept for
+// training, documents that were validated on would be trained on later. With every share, the
+// smallest number is for validation and the largest for training.
 func TestPrepareShare(t *testing.T) {
 	const n = 40
 	for _, fraction := range []float64{1e-9, 0.1, 0.5, 0.9, 1 - 1e-9} {
@@ -140,7 +141,8 @@ func TestPrepareShare(t *testing.T) {
 	}
 }
 
-// TestPrepareDivided: all documents of a conversation are in one part, and the manifest says how many more there are.
+// TestPrepareDivided: all documents of a conversation are in one part, and the manifest says how
+// many more there are.
 func TestPrepareDivided(t *testing.T) {
 	const n = 40
 	var rows []string

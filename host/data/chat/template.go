@@ -172,8 +172,8 @@ const (
 func (t *Template) variables(c Conversation, prompt bool) map[string]any {
 	messages := make(jinja.List, len(c))
 	for i, m := range c {
-		fields := *m.fields
-		messages[i] = &fields // each message of its own, so that [jinja.Rendering.Printed] tells them apart
+		fields := *m.fields // a copy, so that [jinja.Rendering.Printed] tells equal messages apart
+		messages[i] = &fields
 	}
 	variables := map[string]any{"tools": nil, "documents": nil}
 	for name, token := range map[string]string{"bos_token": t.Tokens.BOS, "eos_token": t.Tokens.EOS, "pad_token": t.Tokens.Pad} {

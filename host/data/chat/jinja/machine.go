@@ -23,7 +23,8 @@ type machine struct {
 }
 
 func newMachine(limits Limits, now time.Time, out *strings.Builder) *machine {
-	return &machine{steps: limits.Steps, bytes: limits.Bytes, strict: limits.Strict, now: now, out: out, ctx: limits.Context, printed: map[*Dict]Span{}}
+	return &machine{steps: limits.Steps, bytes: limits.Bytes, strict: limits.Strict, now: now,
+		out: out, ctx: limits.Context, printed: map[*Dict]Span{}}
 }
 
 // topScope is the scope of a whole template.

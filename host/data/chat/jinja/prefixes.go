@@ -60,8 +60,8 @@ const maxKept = 1 << 26
 // It goes through the list once, in time that is linear in the length of the list, if the template does as most do: it has
 // one loop over the list, whose body looks no further than one element ahead. While it runs, the end of the list is not
 // known. Where a prefix ends, the template goes on to its own end as if the list ended there, and is then taken back to
-// that place. What cannot be computed without knowing the end gives [ErrDepends], and so do texts that share too little to be kept. With an error come the texts of the
-// prefixes before it.
+// that place. What cannot be computed without knowing the end gives [ErrDepends], and so do texts
+// that share too little to be kept. With an error come the texts of the prefixes before it.
 func (t *Template) RenderPrefixes(variables map[string]any, list, flag string, prefixes []Prefix, now time.Time, limits Limits) (p Prefixes, err error) {
 	var out strings.Builder
 	all, _ := variables[list].(List)

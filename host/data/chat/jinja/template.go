@@ -63,7 +63,8 @@ type Rendering struct {
 	// Steps is how many it took, of [Limits.Steps].
 	Steps int
 	// Printed has the part of Text that a loop printed in its iteration for a mapping; of several,
-	// the last that is not empty. Loops within macros, set blocks and other iterations do not count.
+	// the last that is not empty. Loops within macros, set blocks and such iterations do not
+	// count.
 	Printed map[*Dict]Span
 }
 
@@ -106,7 +107,9 @@ func (t *Template) Render(variables map[string]any, now time.Time, limits Limits
 	limits = limits.orDefault()
 	m := newMachine(limits, now, &out)
 	m.run(t.body, topScope(variables))
-	return Rendering{Text: out.String(), Generated: m.generated, Steps: limits.Steps - m.steps, Printed: m.printed}, nil
+	return Rendering{
+		Text: out.String(), Generated: m.generated, Steps: limits.Steps - m.steps, Printed: m.printed,
+	}, nil
 }
 
 // An Error says what is wrong with a template, or why it could not be rendered.
