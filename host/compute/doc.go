@@ -1,12 +1,12 @@
 // Package compute is the wing in which programs become machine work. It holds no code of its own. Its rooms, the highest first:
 //
 //	refresh    when preconditioners are renewed, and by which executor
-//	update     executors of update programs, with one suite of tests for all; update/tile is that of the CPU
+//	update     executors of update programs, with one suite of tests for all
 //	lower      programs as graphs, with the gradients of their surrogates
 //	pass       turns programs into other programs: factor finds codes and scales in values, rotation leaves out rotations
 //	           that cancel, vectorize updates many tensors at once, byrow tells which elements belong to which row
 //	triton     programs over rows as kernels for GPUs, as text
-//	rows       programs over rows on the CPU, in one pass through the caches
+//	cpu        programs on the CPU, in one pass through its caches
 //	attention  causal attention on the CPU, in blocks
 //	onepass    adjoints of norms, and losses, on the CPU in one pass
 //	loops      loops over elements in vectors, from which the executors of the CPU are made
@@ -16,5 +16,5 @@
 //
 // A program of a plugin comes from package sdk/program. It is differentiated and simplified (sdk/program/autodiff,
 // sdk/program/simplify), rewritten by passes, and leaves as part of a graph (lower), as a kernel in it (triton,
-// rows), or as loops over tiles (update). What programs are for, and which models and runs there are, is unknown here.
+// cpu), or as loops over parts of tensors (cpu). What programs are for, and which models and runs there are, is unknown here.
 package compute

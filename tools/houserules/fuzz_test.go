@@ -52,7 +52,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"programs, run by the oracle", "sdk/program/reference", "FuzzRun"},
 	{"products of matrices, on every tier", "host/compute/matmul", "FuzzProduct"},
 	{"programs, for many tensors at once", "host/compute/pass/vectorize", "FuzzProgram"},
-	{"programs, run by rows", "host/compute/rows", "FuzzPrograms"},
+	{"programs, run by rows", "host/compute/cpu", "FuzzPrograms"},
 	{"programs, run by every executor", "host/compute/update/executortest", "FuzzExecutors"},
 	{"values of other implementations, put to plugins", "sdk/sdktest", "FuzzGolden FuzzGoldenFile"},
 	{"golden files, as values for plugins", "host/train/conformance/values", "FuzzParse"},

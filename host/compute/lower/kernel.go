@@ -10,10 +10,10 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
-	"github.com/cage-qat/cage/host/compute/rows"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/simplify"
@@ -178,7 +178,7 @@ func tritonKernel(g *graph.Graph, p *program.Program, rows, largest, replicas in
 // rowsKernel is the same on the CPU: rows are computed in one pass through the caches. What is float32 and is to be stored in
 // bfloat16 is rounded when it is read, which saves a pass over memory. inputs are those of the program, as they are.
 func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.Node, at InMemory) (d byrow.Division, call kernelCall, ok bool) {
-	d, err := rows.Divide(p, count)
+	d, err := cpu.Divide(p, count)
 	if err != nil {
 		panic(err)
 	}
@@ -195,7 +195,7 @@ func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.N
 		}
 	}
 	run, err := rowsCall(d.Rows, count, asTheyAre)
-	if refusal := (*rows.Refusal)(nil); errors.As(err, &refusal) {
+	if refusal := (*cpu.Refusal)(nil); errors.As(err, &refusal) {
 		warnOnce(g, refusal.Reason, refusal, "a program is computed operation by operation, which takes more time and memory")
 		return d, nil, false
 	}
@@ -212,9 +212,9 @@ func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.N
 	}, true
 }
 
-// rowsCall is the call of package rows for a program.
+// rowsCall is the call of package cpu for a program.
 func rowsCall(p *program.Program, count int, at InMemory) (kernelCall, error) {
-	k, err := rows.Compile(p, count, at)
+	k, err := cpu.Compile(p, count, at)
 	if err != nil {
 		return nil, err
 	}
@@ -298,10 +298,10 @@ func HasKernels(g *graph.Graph) bool {
 	return hasRows(d) || hasTriton(d)
 }
 
-// ByRows reports whether the graph's device computes programs over rows by package rows.
+// ByRows reports whether the graph's device computes programs over rows by package cpu.
 func ByRows(g *graph.Graph) bool { return hasRows(engine.DeviceOf(g)) }
 
-// hasRows reports whether a device computes programs over rows by package rows.
+// hasRows reports whether a device computes programs over rows by package cpu.
 func hasRows(d *engine.Device) bool {
 	if d == nil || !d.HasNatives() {
 		return false

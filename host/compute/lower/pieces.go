@@ -8,15 +8,15 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/rows"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/simplify"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// In float32 the CPU computes programs over rows in pieces. Operations that have the same bits in package rows as in a graph make
+// In float32 the CPU computes programs over rows in pieces. Operations that have the same bits in package cpu as in a graph make
 // one pass through the caches, as far as they follow on each other. What lies between such passes stays in the graph: sums and
 // rotations, whose order of additions is another one there, exponentials, and what needs whole tensors.
 
@@ -25,7 +25,7 @@ func hasPieces(d *engine.Device) bool {
 	return d != nil && d.Precision() == device.Float32 && d.Kernels() == device.AutoKernels && d.HasNatives()
 }
 
-// inexact has the operations whose floats have other bits in package rows.
+// inexact has the operations whose floats have other bits in package cpu.
 var inexact = map[program.Op]bool{
 	program.OpExp: true, program.OpExpm1: true, program.OpLog: true, program.OpLog1p: true, program.OpTanh: true, program.OpPow: true,
 	program.OpReduceSum: true, program.OpHadamard: true,
@@ -107,7 +107,7 @@ func (s *pieces) class(id program.ID, n *program.Node) class {
 	return byNode
 }
 
-// taken reports whether package rows takes a node.
+// taken reports whether package cpu takes a node.
 func (s *pieces) taken(id program.ID, n *program.Node) bool {
 	var from []program.Output
 	for i, a := range n.Args {
@@ -120,7 +120,7 @@ func (s *pieces) taken(id program.ID, n *program.Node) bool {
 	if err != nil {
 		panic(err)
 	}
-	_, err = rows.Compile(one, s.rows, nil)
+	_, err = cpu.Compile(one, s.rows, nil)
 	return err == nil
 }
 
@@ -208,10 +208,10 @@ func (s *pieces) part(known []program.Output, nodes []*graph.Node, to []program.
 	return part, in
 }
 
-// pass computes a part by package rows. ok is false if that does not take it. Gradients with respect to the outputs can be taken.
+// pass computes a part by package cpu. ok is false if that does not take it. Gradients with respect to the outputs can be taken.
 func pass(part *program.Program, count int, inputs []*graph.Node) (outputs map[string]*graph.Node, ok bool) {
 	call, err := rowsCall(part, count, nil)
-	if refusal := (*rows.Refusal)(nil); errors.As(err, &refusal) || len(inputs) == 0 {
+	if refusal := (*cpu.Refusal)(nil); errors.As(err, &refusal) || len(inputs) == 0 {
 		return nil, false
 	}
 	if err != nil {

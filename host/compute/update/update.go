@@ -103,11 +103,11 @@ type Options struct {
 	// Lower builds the graph of a job, from its inputs by name to its outputs by name,
 	// instead of lowering the job's program; nil lowers the program.
 	Lower LowerFunc
-	// Executors are tried in this order. If it is nil, they are [Tile] and then [Graph],
+	// Executors are tried in this order. If it is nil, they are [CPU] and then [Graph],
 	// which takes every program, or with Lower only [Graph].
 	Executors []Executor
 	// Memory returns memory of the caller's into which a new tensor is to be written, where
-	// executors can choose: [Tile] does. nil, and a nil slice, mean memory of the device.
+	// executors can choose: [CPU] does. nil, and a nil slice, mean memory of the device.
 	Memory func(tensor string) []float32
 	// Places says where the device keeps tensors.
 	Places Places
@@ -131,7 +131,7 @@ func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, e
 	case o.Lower != nil:
 		executors = []Executor{Graph{o}}
 	default:
-		executors = []Executor{Tile{o.Memory}, Graph{o}}
+		executors = []Executor{CPU{o.Memory}, Graph{o}}
 	}
 	rest := jobs
 	var reasons []error

@@ -1,4 +1,4 @@
-// Package testrows executes programs with package rows, for tests that compare the results with what programs mean.
+// Package testrows executes programs with package cpu, for tests that compare the results with what programs mean.
 package testrows
 
 import (
@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
-	"github.com/cage-qat/cage/host/compute/rows"
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -21,11 +21,11 @@ func InTurn(n int, f func(i int)) {
 // Run executes a program: what needs whole tensors with the oracle in binary32, the rest by rows. The error is that of package
 // rows. computed is false if no part of the program is computed by rows.
 func Run(p *program.Program, n int, stored map[string]byrow.Storage, inputs map[string]reference.Tensor) (out map[string]reference.Tensor, computed bool, err error) {
-	d, err := rows.Divide(p, n)
+	d, err := cpu.Divide(p, n)
 	if err != nil || d.Rows == nil {
 		return nil, false, err
 	}
-	k, err := rows.Compile(d.Rows, n, stored)
+	k, err := cpu.Compile(d.Rows, n, stored)
 	if err != nil {
 		return nil, false, err
 	}

@@ -57,7 +57,7 @@ func (c *Compiled) Tiled(form string, statistics bool) (tiled, all int, err erro
 	if err != nil {
 		return 0, 0, err
 	}
-	return u.Executed["tile"], len(c.plan.Rules), nil
+	return u.Executed["cpu"], len(c.plan.Rules), nil
 }
 
 // ReadyUpdate quantizes the weights, uploads gradients in the order of the rules, and

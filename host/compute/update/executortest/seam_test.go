@@ -104,8 +104,8 @@ var (
 		Executor: seam{update.Graph{}, map[int]*engine.Device{}},
 		Accepts:  map[randprog.Family]float64{randprog.Elementwise: 1, randprog.General: 1},
 	}
-	tileSubject = executortest.Subject{
-		Executor: seam{update.Tile{}, map[int]*engine.Device{}},
+	cpuSubject = executortest.Subject{
+		Executor: seam{update.CPU{}, map[int]*engine.Device{}},
 		Accepts:  map[randprog.Family]float64{randprog.Elementwise: 1},
 	}
 	listSubject = executortest.Subject{
@@ -116,7 +116,7 @@ var (
 
 func TestGraph(t *testing.T) { executortest.Run(t, graphSubject) }
 
-func TestTile(t *testing.T) { executortest.Run(t, tileSubject) }
+func TestCPU(t *testing.T) { executortest.Run(t, cpuSubject) }
 
 // TestList: the executors of the list together.
 func TestList(t *testing.T) { executortest.Run(t, listSubject) }

@@ -3,16 +3,13 @@ package executortest_test
 import (
 	"errors"
 	"maps"
-	"sync"
-	"sync/atomic"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/host/compute/rows"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/compute/update/executortest"
-	"github.com/cage-qat/cage/host/compute/update/tile"
 	"github.com/cage-qat/cage/host/internal/testkernel"
 	"github.com/cage-qat/cage/internal/randprog"
 	"github.com/cage-qat/cage/sdk/program"
@@ -60,22 +57,22 @@ var kernelSubject = executortest.Subject{Executor: kernels{}, Accepts: map[randp
 // TestKernels: package triton, by what its text says.
 func TestKernels(t *testing.T) { executortest.Run(t, kernelSubject) }
 
-// byRows is package rows; the oracle computes what needs whole tensors.
+// byRows is package cpu with a number of rows; the reference implementation computes what needs whole tensors.
 type byRows struct{}
 
 type rowsKernel struct {
 	byrow.Division
-	kernel *rows.Kernel
+	kernel *cpu.Kernel
 }
 
 func (byRows) Compile(p *program.Program) (executortest.Kernel, error) {
 	count := testkernel.Rows(p)
-	d, err := rows.Divide(p, count)
+	d, err := cpu.Divide(p, count)
 	if err != nil || d.Rows == nil {
 		return rowsKernel{d, nil}, err
 	}
-	k, err := rows.Compile(d.Rows, count, nil)
-	if refused := (*rows.Refusal)(nil); errors.As(err, &refused) {
+	k, err := cpu.Compile(d.Rows, count, nil)
+	if refused := (*cpu.Refusal)(nil); errors.As(err, &refused) {
 		return nil, errors.Join(executortest.ErrRefused, err)
 	}
 	return rowsKernel{d, k}, err
@@ -135,7 +132,7 @@ func (k rowsKernel) run(threads int, known, written map[string][]float32) error 
 		written[o.Name] = make([]float32, k.Rows.TypeOf(o.Value).Size())
 		out = append(out, written[o.Name])
 	}
-	return k.kernel.Run(in, out, func(n int, f func(i int)) { inParallel(threads, n, f) })
+	return k.kernel.Run(in, out, cpu.Goroutines(threads))
 }
 
 func wide(x []float32, shape []int) reference.Tensor {
@@ -154,24 +151,10 @@ func floats(x []int64) []float64 {
 	return list
 }
 
-// inParallel calls f with 0 to n−1 on some goroutines.
-func inParallel(threads, n int, f func(i int)) {
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range max(1, threads) {
-		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		})
-	}
-	all.Wait()
-}
-
 // rowsSubject refuses what moves elements.
 var rowsSubject = executortest.Subject{Executor: byRows{}, Accepts: map[randprog.Family]float64{randprog.Elementwise: 0.8}}
 
-// TestRows: package rows.
+// TestRows: package cpu, by rows.
 func TestRows(t *testing.T) { executortest.Run(t, rowsSubject) }
 
 // refreshes is the executor of package refresh, which computes in binary64, but products
@@ -210,47 +193,42 @@ var refreshSubject = executortest.Subject{
 
 func TestRefresh(t *testing.T) { executortest.Run(t, refreshSubject) }
 
-// tiles is package tile.
-type tiles struct{}
+// flat is package cpu without a number of rows.
+type flat struct{}
 
-func (tiles) Compile(p *program.Program) (executortest.Kernel, error) {
-	k, err := tile.Compile(p)
+func (flat) Compile(p *program.Program) (executortest.Kernel, error) {
+	k, err := cpu.CompileFlat(p)
 	return k, refusal(err)
 }
 
-func (tiles) Run(threads int, calls []executortest.Call) error {
-	var list []tile.Call
+func (flat) Run(threads int, calls []executortest.Call) error {
+	var list []cpu.Call
 	for _, c := range calls {
-		inputs, outputs := inOrder(c)
-		list = append(list, tile.Call{Kernel: c.Kernel.(*tile.Kernel), Inputs: inputs, Outputs: outputs})
+		call := cpu.Call{Kernel: c.Kernel.(*cpu.Kernel)}
+		for _, in := range c.Program.Inputs {
+			call.Inputs = append(call.Inputs, c.Inputs[in.Name])
+		}
+		for _, o := range c.Program.Outputs {
+			call.Outputs = append(call.Outputs, c.Outputs[o.Name])
+		}
+		list = append(list, call)
 	}
-	return tile.NewRunner(threads).Run(list)
+	return cpu.Run(list, cpu.Goroutines(threads))
 }
 
 // refusal marks the error of a program that is refused.
 func refusal(err error) error {
-	var refused *tile.RefusedError
+	var refused *cpu.Refusal
 	if errors.As(err, &refused) {
 		return errors.Join(executortest.ErrRefused, err)
 	}
 	return err
 }
 
-// inOrder lists the tensors in the order of the program.
-func inOrder(c executortest.Call) (inputs, outputs [][]float32) {
-	for _, in := range c.Program.Inputs {
-		inputs = append(inputs, c.Inputs[in.Name])
-	}
-	for _, o := range c.Program.Outputs {
-		outputs = append(outputs, c.Outputs[o.Name])
-	}
-	return inputs, outputs
-}
+var sliceSubject = executortest.Subject{Executor: flat{}, Accepts: map[randprog.Family]float64{randprog.Elementwise: 1}}
 
-var sliceSubject = executortest.Subject{Executor: tiles{}, Accepts: map[randprog.Family]float64{randprog.Elementwise: 1}}
-
-// TestTileSlices: package tile by itself, on slices between others that nobody may write to.
-func TestTileSlices(t *testing.T) { executortest.Run(t, sliceSubject) }
+// TestSlices: package cpu by itself, on slices between others that nobody may write to.
+func TestSlices(t *testing.T) { executortest.Run(t, sliceSubject) }
 
 // FuzzExecutors lets the bytes decide on a program and its inputs, and runs it on all
 // executors that are for its family. The first byte is the family.
@@ -264,7 +242,7 @@ func FuzzExecutors(f *testing.F) {
 		}
 		o := randprog.UpdateOptions{Family: randprog.Families[int(data[0])%len(randprog.Families)], Exact: data[0]/16%2 == 0}
 		c := randprog.NewUpdate(randprog.Bytes(data[1:]), o)
-		for name, s := range map[string]executortest.Subject{"tile": tileSubject, "slices": sliceSubject, "graph": graphSubject, "refresh": refreshSubject, "rows": rowsSubject, "kernels": kernelSubject} {
+		for name, s := range map[string]executortest.Subject{"cpu": cpuSubject, "slices": sliceSubject, "graph": graphSubject, "refresh": refreshSubject, "rows": rowsSubject, "kernels": kernelSubject} {
 			if _, ok := s.Accepts[o.Family]; !ok {
 				continue
 			}

@@ -8,11 +8,11 @@ import (
 	"os"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/compute/update/executortest"
-	"github.com/cage-qat/cage/host/compute/update/tile"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -26,13 +26,12 @@ const head = `<!-- Written by: go test ./host/compute/update/executortest -run T
 # Executors
 
 Programs of plugins run on executors ([design record 0015](design/0015-updates-run-through-one-seam.md)).
-Updates are offered to *tile* and then to *graph*; refreshes of preconditioners run on *refresh*, on the host.
+Updates are offered to *cpu* and then to *graph*; refreshes of preconditioners run on *refresh*, on the host.
 The operations are defined in [ops.md](ops.md). The table is made by trying one operation at a time, on tensors of 8 × 8
 floats and what is made of them. One test suite compares all executors with the reference executor, in float64:
-` + "`host/compute/update/executortest`" + `. What an executor refuses is either impossible for it (*never*) or not written
-yet (*not yet*). A test compares this table with the executors.
+` + "`host/compute/update/executortest`" + `. A test compares this table with the executors.
 
-| operation | tile | graph | refresh |
+| operation | cpu | graph | refresh |
 |---|---|---|---|
 `
 
@@ -45,7 +44,7 @@ func TestSupport(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", info.Name, err)
 		}
-		fmt.Fprintf(&text, "| `%s` | %s | %s | %s |\n", info.Name, compiles(t, update.Tile{}, p), compiles(t, update.Graph{}, p), executes(p))
+		fmt.Fprintf(&text, "| `%s` | %s | %s | %s |\n", info.Name, compiles(t, update.CPU{}, p), compiles(t, update.Graph{}, p), executes(p))
 	}
 	if *rewrite {
 		if err := os.WriteFile(page, text.Bytes(), 0o644); err != nil {
@@ -91,20 +90,17 @@ func executes(p *program.Program) string {
 	return answer(err)
 }
 
-// answer says whether what was refused can never run on an executor, or does not yet, and
-// why.
+// answer says why a program was refused.
 func answer(err error) string {
-	var tiles *tile.RefusedError
+	var refused *cpu.Refusal
 	var graph *lower.UnsupportedError
 	switch {
 	case err == nil:
 		return "yes"
-	case errors.As(err, &tiles) && !tiles.Never:
-		return "not yet: " + tiles.Reason
-	case errors.As(err, &tiles):
-		return "never: " + tiles.Reason
+	case errors.As(err, &refused):
+		return "no: " + refused.Reason
 	case errors.As(err, &graph):
-		return "never: " + graph.Reason
+		return "no: " + graph.Reason
 	}
 	return "error: " + err.Error()
 }

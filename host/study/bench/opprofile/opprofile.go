@@ -41,13 +41,13 @@ var rules = []struct{ part, kind string }{
 	{"sdk/program/reference", Host},
 	{"gobackend/dot", Products},
 	// The products of attention are its own: it stands nearer to the root than the loops and products that it calls.
-	{"host/compute/matmul", Products}, {"host/compute/rows", RowPrograms}, {"onepass.Logits", Losses}, {"host/compute/onepass", RowPrograms},
+	{"host/compute/matmul", Products}, {"host/compute/cpu", RowPrograms}, {"onepass.Logits", Losses}, {"host/compute/onepass", RowPrograms},
 	{"ops.transpose", Transposes}, {"ops.execTranspose", Transposes}, {"ops.ExecuteTranspose", Transposes},
 	{"ops.execReduce", Reductions}, {"ops.dispatchReduce", Reductions},
 	{"gobackend/activations", Activations}, {"gobackend/fusedops", Activations},
 	{"ops.execSlice", Moves}, {"ops.execConcat", Moves}, {"ops.execGather", Moves}, {"ops.execScatter", Moves},
 	{"ops.execBroadcast", Moves}, {"ops.execReshape", Moves}, {"ops.execIdentity", Moves}, {"gobackend.CopyFlat", Moves},
-	{"gobackend/ops", Elementwise}, {"compute/support/simdmath", Elementwise}, {"host/compute/update/tile", Elementwise},
+	{"gobackend/ops", Elementwise}, {"compute/support/simdmath", Elementwise},
 	{"runtime.gc", Garbage}, {"runtime.bgsweep", Garbage}, {"runtime.mallocgc", Garbage},
 }
 

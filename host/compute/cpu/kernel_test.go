@@ -1,4 +1,4 @@
-package rows_test
+package cpu_test
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
-	"github.com/cage-qat/cage/host/compute/rows"
 	"github.com/cage-qat/cage/host/internal/testrows"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -222,7 +222,7 @@ func TestRounded(t *testing.T) {
 	if results[0] != results[1] {
 		t.Error("the results differ")
 	}
-	if _, err := rows.Compile(p, n, map[string]byrow.Storage{"value": byrow.Rounded}); err == nil {
+	if _, err := cpu.Compile(p, n, map[string]byrow.Storage{"value": byrow.Rounded}); err == nil {
 		t.Error("outputs are rounded when they are read")
 	}
 }
@@ -232,7 +232,7 @@ func TestRounded(t *testing.T) {
 func TestTasks(t *testing.T) {
 	const n, columns = 3000, 96
 	p := blocks(t, n, columns, 32)
-	k, err := rows.Compile(p, n, nil)
+	k, err := cpu.Compile(p, n, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,10 +282,10 @@ func TestTasks(t *testing.T) {
 // TestRefusals: programs that are not of rows, with the reasons.
 func TestRefusals(t *testing.T) {
 	for want, write := range map[string]func(b *program.Builder, x, y, z program.Value) program.Value{
-		"rows do not have this operation": func(b *program.Builder, x, y, z program.Value) program.Value {
+		"the CPU executor does not have this operation": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return x.Transpose(1, 0).Reshape(4, 8)
 		},
-		"it folds rows": func(b *program.Builder, x, y, z program.Value) program.Value {
+		"an operand is folded over rows, but not over all": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return x.ReduceSum(0).Reshape(1, 8).Add(x)
 		},
 		"rows of its operands are repeated": func(b *program.Builder, x, y, z program.Value) program.Value {
@@ -305,15 +305,15 @@ func TestRefusals(t *testing.T) {
 		x, y := b.Input("x", program.FloatType(4, 8)), b.Input("y", program.FloatType(2, 1, 8))
 		z := b.Input("z", program.FloatType(1, 8))
 		b.Output("y", write(b, x, y, z))
-		_, err := rows.Compile(built(t, b), 4, nil)
-		if refused := (*rows.Refusal)(nil); !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
+		_, err := cpu.Compile(built(t, b), 4, nil)
+		if refused := (*cpu.Refusal)(nil); !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if _, err := rows.Compile(quest(t, 4, 16, 16, true), 7, nil); err == nil || !strings.Contains(err.Error(), "no part in every row") {
+	if _, err := cpu.Compile(quest(t, 4, 16, 16, true), 7, nil); err == nil || !strings.Contains(err.Error(), "no part in every row") {
 		t.Errorf("another number of rows: %v", err)
 	}
-	if _, err := rows.Compile(quest(t, 4, 16, 16, true), 4, map[string]byrow.Storage{"x": byrow.Int8}); err == nil {
+	if _, err := cpu.Compile(quest(t, 4, 16, 16, true), 4, map[string]byrow.Storage{"x": byrow.Int8}); err == nil {
 		t.Error("inputs in 8 bits are taken")
 	}
 }
@@ -321,7 +321,7 @@ func TestRefusals(t *testing.T) {
 // TestWrongMemory: slices that do not fit are an error.
 func TestWrongMemory(t *testing.T) {
 	p := questBack(t, 4, 16, 16, true)
-	k, err := rows.Compile(p, 4, map[string]byrow.Storage{"dy": byrow.BFloat16})
+	k, err := cpu.Compile(p, 4, map[string]byrow.Storage{"dy": byrow.BFloat16})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +348,7 @@ func TestWrongMemory(t *testing.T) {
 // TestProgram: the kernel's program has the inputs and outputs of the one that was compiled.
 func TestProgram(t *testing.T) {
 	p := quest(t, 4, 16, 16, true)
-	k, err := rows.Compile(p, 4, nil)
+	k, err := cpu.Compile(p, 4, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

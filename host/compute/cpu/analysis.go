@@ -1,4 +1,4 @@
-package rows
+package cpu
 
 import (
 	"fmt"
@@ -32,6 +32,15 @@ const (
 	opMulMul              // (a·b)·c
 	opSiLUSlope           // see loops.SiLUSlope
 	opQuantize            // see fuseQuantizers
+	opChoose              // a scalar ≠ 0: b, else c; b and c are not copied
+	opMulMulS             // the first of those of fused: (a·b)·s, where s, t and the following are scalars
+	opLinAdd              // a·s + b·t
+	opLinSub              // a·s − b·t
+	opLinMul              // a·s + (b·c)·t
+	opSqrtLin             // √a·s + t
+	opReduce              // folds all elements of the tensor by n.fold
+	opReduceMul           // Σ a·b
+	opReduceDiff          // Σ (a − b)²
 )
 
 // A ref is what a value of the program has become: a scalar, or a node whose elements are those of the value, each standing
@@ -40,6 +49,9 @@ type ref struct {
 	scalar bool
 	id     int // of the scalar or node
 	repeat int // of a node
+	// partial is the operation by which some axes of a node have been folded, among them one that
+	// counts rows. Such a value is only a step on the way to a fold of all axes, and never computed.
+	partial loops.Op
 }
 
 // A node computes some elements of every row, or is a table that all rows share.
@@ -51,8 +63,9 @@ type node struct {
 	input  int  // of an opInput
 	table  []float32
 	index  []int32  // of an opGather
-	fold   loops.Op // of an opFold
-	group  int      // elements of a group or block
+	fold   loops.Op // of an opFold or opReduce
+	group  int      // elements of a group or block; of an opReduce, its number
+	level  int      // the length of the longest chain of reductions that it depends on
 
 	divides bool // of an opQuantize: by its divisor, first
 	sinks   sinks
@@ -65,16 +78,27 @@ type operand struct {
 	repeat int
 }
 
-// analysis is a program divided into scalars and nodes.
+// analysis is a program divided into scalars, nodes and reductions.
 type analysis struct {
-	p       *program.Program
-	rows    int
-	refs    []ref // of the values of p
-	nodes   []node
-	scalars scalars
-	outputs []int       // nodes
-	fills   map[int]int // nodes filled with a scalar, by the scalar
-	spreads map[spread]int
+	p    *program.Program
+	rows int
+	// flat says that a row is any run of elements: operations mix no elements, but in blocks.
+	flat       bool
+	refs       []ref // of the values of p
+	nodes      []node
+	reductions []reduction
+	scalars    *scalars
+	outputs    []int       // nodes; −1 for scalars
+	numbers    []int       // scalars; −1 for tensors
+	fills      map[int]int // nodes filled with a scalar, by the scalar
+	spreads    map[spread]int
+}
+
+// A reduction folds all elements of a node to a scalar.
+type reduction struct {
+	fold         loops.Op
+	node, scalar int
+	phase        int // the pass over the tensors that computes it
 }
 
 // spread is the key of a node whose elements are those of another, repeated.
@@ -98,24 +122,39 @@ func (a *analysis) run() error {
 		a.refs = append(a.refs, r)
 	}
 	for _, o := range a.p.Outputs {
-		t, r := a.p.TypeOf(o.Value), a.refs[o.Value]
-		if _, ok := byrow.Of(t, a.rows); !ok || byrow.IsShared(a.p, o.Value, a.rows) {
-			return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q of type %s has no part in every row", o.Name, t)}
+		if err := a.output(o); err != nil {
+			return err
 		}
-		if !r.scalar && a.nodes[r.id].shared && a.nodes[r.id].size*r.repeat*a.rows != int(t.Size()) {
-			return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q is what all rows share", o.Name)}
-		}
-		l, _ := byrow.Of(t, a.rows)
-		a.outputs = append(a.outputs, a.full(r, l.Size()))
 	}
 	return nil
 }
+
+// output adds an output of the program.
+func (a *analysis) output(o program.Output) error {
+	t, r := a.p.TypeOf(o.Value), a.refs[o.Value]
+	if r.scalar && t.Size() == 1 {
+		a.outputs, a.numbers = append(a.outputs, -1), append(a.numbers, r.id)
+		return nil
+	}
+	l, ok := byrow.Of(t, a.rows)
+	if !ok || r.partial != loops.None || a.isShared(o.Value) {
+		return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q of type %s has no part in every row", o.Name, t)}
+	}
+	if !r.scalar && a.nodes[r.id].shared && a.nodes[r.id].size*r.repeat*a.rows != int(t.Size()) {
+		return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q is what all rows share", o.Name)}
+	}
+	a.outputs, a.numbers = append(a.outputs, a.full(r, l.Size())), append(a.numbers, -1)
+	return nil
+}
+
+// isShared reports whether a value is an input that all rows share.
+func (a *analysis) isShared(id program.ID) bool { return !a.flat && byrow.IsShared(a.p, id, a.rows) }
 
 func (a *analysis) inputRef(i int, in program.Input) (ref, error) {
 	if in.Type.Size() == 1 {
 		return ref{scalar: true, id: a.scalars.add(scalar{kind: scalarInput, input: i})}, nil
 	}
-	if byrow.IsShared(a.p, program.ID(i), a.rows) {
+	if a.isShared(program.ID(i)) {
 		return a.add(node{op: opInput, input: i, size: in.Type.Shape[1], shared: true}), nil
 	}
 	l, ok := byrow.Of(in.Type, a.rows)
@@ -126,6 +165,13 @@ func (a *analysis) inputRef(i int, in program.Input) (ref, error) {
 }
 
 func (a *analysis) add(n node) ref {
+	for _, x := range n.in {
+		if x.scalar {
+			n.level = max(n.level, a.scalars.list[x.id].level)
+		} else {
+			n.level = max(n.level, a.nodes[x.id].level)
+		}
+	}
 	a.nodes = append(a.nodes, n)
 	return ref{id: len(a.nodes) - 1, repeat: 1}
 }
@@ -141,9 +187,16 @@ func (a *analysis) value(n *program.Node) (ref, error) {
 		return ref{}, a.refuse(n, "%s", reason)
 	}
 	info, _ := n.Op.Info()
-	isShared := func(id program.ID) bool { return byrow.IsShared(a.p, id, a.rows) }
-	if slices.ContainsFunc(n.Args, isShared) && (info.Class > program.ClassElementwise || n.Type.Shape[0] == 1) && n.Op != program.OpBroadcast {
+	if slices.ContainsFunc(n.Args, a.isShared) && (info.Class > program.ClassElementwise || n.Type.Shape[0] == 1) && n.Op != program.OpBroadcast {
 		return ref{}, a.refuse(n, "it reads what all rows share")
+	}
+	partial := slices.ContainsFunc(n.Args, func(id program.ID) bool { return a.refs[id].partial != loops.None })
+	switch n.Op {
+	case program.OpReduceSum, program.OpReduceMax, program.OpReduceMin, program.OpReshape, program.OpStopGradient:
+	default:
+		if partial {
+			return ref{}, a.refuse(n, "an operand is folded over rows, but not over all")
+		}
 	}
 	switch n.Op {
 	case program.OpConstant:
@@ -205,7 +258,7 @@ func (a *analysis) iota(n *program.Node) (ref, error) {
 func (a *analysis) reshape(n *program.Node) (ref, error) {
 	r := a.refs[n.Args[0]]
 	switch _, ok := byrow.Of(n.Type, a.rows); {
-	case r.scalar:
+	case r.scalar || r.partial != loops.None:
 	case !ok && n.Type.Size() > 1:
 		return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
 	}
@@ -222,7 +275,7 @@ func (a *analysis) broadcast(n *program.Node) (ref, error) {
 	if !ok {
 		return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
 	}
-	if byrow.IsShared(a.p, n.Args[0], a.rows) {
+	if a.isShared(n.Args[0]) {
 		if axes := n.Attr.Axes; axes[len(axes)-1] != len(n.Type.Shape)-1 || !slices.Equal(to.Row, from.Shape[1:]) {
 			return ref{}, a.refuse(n, "a vector is no row")
 		}
@@ -293,41 +346,69 @@ func (a *analysis) full(r ref, size int) int {
 	return a.spreads[key]
 }
 
-// reduce folds axes within rows.
+// reduce folds axes within rows, or all axes.
 func (a *analysis) reduce(n *program.Node) (ref, error) {
 	t := a.p.TypeOf(n.Args[0])
 	r := a.refs[n.Args[0]]
 	if t.Size() == n.Type.Size() {
 		return r, nil
 	}
+	op := foldOf(n.Op, t.DType)
+	if r.partial != loops.None {
+		return a.reduceAll(n, op, r)
+	}
 	l, ok := byrow.Of(t, a.rows)
 	if !ok {
 		return ref{}, a.refuse(n, "it folds what has no part in every row")
 	}
 	folded := make([]bool, len(l.Row))
-	group := 1
+	group, whole := 1, a.flat
 	for _, i := range n.Attr.Axes {
 		switch {
 		case t.Shape[i] == 1:
-		case i < l.Outer:
-			return ref{}, a.refuse(n, "it folds rows")
+		case a.flat || i < l.Outer:
+			whole = true
 		default:
 			folded[l.Axis(i)-1] = true
 			group *= t.Shape[i]
 		}
 	}
-	op := foldOf(n.Op, t.DType)
-	if n.Op != program.OpReduceSum && (r.scalar || r.repeat%group == 0 && trailing(l.Row, folded)) { // of equal elements
+	constant := r.scalar || !whole && r.repeat%group == 0 && trailing(l.Row, folded)
+	switch {
+	case n.Op != program.OpReduceSum && constant: // of equal elements
 		if !r.scalar {
 			r.repeat /= group
 		}
 		return r, nil
+	case whole:
+		return a.reduceAll(n, op, ref{id: a.full(r, l.Size()), repeat: 1})
 	}
 	id := a.full(r, l.Size())
 	if !trailing(l.Row, folded) {
 		id = a.gather(ref{id: id, repeat: 1}, movedLast(l.Row, folded)).id
 	}
 	return a.add(node{op: opFold, fold: op, in: []operand{{id: id, repeat: 1}}, size: l.Size() / group, group: group}), nil
+}
+
+// reduceAll folds a node, or what it has been folded to, further: all elements of it at once where one is left.
+func (a *analysis) reduceAll(n *program.Node, op loops.Op, r ref) (ref, error) {
+	switch {
+	case op != loops.Add && op != loops.Max && op != loops.Min:
+		return ref{}, a.refuse(n, "it folds rows of what are no floats")
+	case r.partial != loops.None && r.partial != op:
+		return ref{}, a.refuse(n, "axes are folded by different operations")
+	case n.Type.Size() > 1:
+		r.partial = op
+		return r, nil
+	}
+	for _, d := range a.reductions {
+		if d.fold == op && d.node == r.id {
+			return ref{scalar: true, id: d.scalar}, nil
+		}
+	}
+	s := a.scalars.add(scalar{kind: scalarReduction, level: a.nodes[r.id].level + 1})
+	a.reductions = append(a.reductions, reduction{fold: op, node: r.id, scalar: s})
+	return ref{scalar: true, id: s}, nil
 }
 
 // trailing reports whether no axis of several elements follows on one that is folded.
@@ -403,7 +484,7 @@ func (a *analysis) elementwise(n *program.Node) (ref, error) {
 		r, t := a.refs[id], a.p.TypeOf(id)
 		switch {
 		case r.scalar:
-		case byrow.IsShared(a.p, id, a.rows):
+		case a.isShared(id):
 			if l, ok := byrow.Of(n.Type, a.rows); !ok || !slices.Equal(l.Row, t.Shape[1:]) {
 				return ref{}, a.refuse(n, "a vector is no row")
 			}
@@ -434,6 +515,12 @@ func (a *analysis) elementwise(n *program.Node) (ref, error) {
 
 // elements adds the node of an elementwise operation.
 func (a *analysis) elements(op loops.Op, refs []ref, size, common int) int {
+	if (op == loops.Add || op == loops.Mul) && refs[0].scalar {
+		slices.Reverse(refs)
+	}
+	if op == opSelect && refs[0].scalar && a.chooses(refs[1], refs[2], size) {
+		op = opChoose
+	}
 	in := make([]operand, len(refs))
 	longest := 1
 	for i, r := range refs {
@@ -449,6 +536,14 @@ func (a *analysis) elements(op loops.Op, refs []ref, size, common int) int {
 		}
 	}
 	return a.add(node{op: op, in: in, size: size}).id
+}
+
+// chooses reports whether both are nodes of that size, or one of them is and the other one a scalar.
+func (a *analysis) chooses(x, y ref, size int) bool {
+	is := func(r ref) bool {
+		return !r.scalar && r.repeat == 1 && a.nodes[r.id].size == size && !a.nodes[r.id].shared
+	}
+	return is(x) && (is(y) || y.scalar) || x.scalar && is(y)
 }
 
 func gcd(x, y int) int {
@@ -467,6 +562,7 @@ const (
 	scalarConstant scalarKind = iota
 	scalarInput
 	scalarOp
+	scalarReduction
 )
 
 // scalar is a value with one element.
@@ -476,6 +572,7 @@ type scalar struct {
 	input int     // position of an input
 	op    loops.Op
 	args  [3]int
+	level int // 1 + the phase after which it is known; 0 before all phases
 }
 
 func (s *scalars) add(v scalar) int {
@@ -497,25 +594,25 @@ func (s *scalars) operation(op loops.Op, args []ref) int {
 	v := scalar{kind: scalarOp, op: op}
 	for i, r := range args {
 		v.args[i] = r.id
+		v.level = max(v.level, s.list[r.id].level)
 	}
 	return s.add(v)
 }
 
-// evaluate computes all scalars.
-func (s *scalars) evaluate(env []float32, input func(i int) float32) {
+// evaluate computes the scalars of a level.
+func (s *scalars) evaluate(level int, env []float32) {
 	for i := range s.list {
 		v := &s.list[i]
+		if v.kind != scalarOp || v.level != level {
+			continue
+		}
 		x, y, z := env[v.args[0]], env[v.args[1]], env[v.args[2]]
 		switch {
-		case v.kind == scalarConstant:
-			env[i] = v.value
-		case v.kind == scalarInput:
-			env[i] = input(v.input)
 		case v.op == opClamp:
 			env[i] = loops.Clamp1(x, y, z)
 		case v.op == opSelect:
 			env[i] = loops.Select1(x, y, z)
-		case v.op > loops.None && isBinary(v.op):
+		case isBinary(v.op):
 			env[i] = loops.Two(v.op, x, y)
 		default:
 			env[i] = loops.One(v.op, x)

@@ -1,4 +1,4 @@
-package rows_test
+package cpu_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/rows"
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/internal/testrows"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/internal/randprog"
@@ -51,7 +51,7 @@ func TestRandomPrograms(t *testing.T) {
 	if computed < int(seeds) { // a program has several outputs
 		t.Errorf("%d outputs are computed by rows, want at least %d: the others were not tested", computed, seeds)
 	}
-	for _, op := range rows.Operations() {
+	for _, op := range cpu.Operations() {
 		if seen[op] == 0 && !testing.Short() {
 			t.Errorf("no program has the operation %s", op)
 		}
@@ -78,7 +78,7 @@ func FuzzPrograms(f *testing.F) {
 func check(t *testing.T, name string, p *program.Program, inputs map[string]reference.Tensor) bool {
 	t.Helper()
 	got, ok, err := testrows.Run(p, rowsOf(p), nil, inputs)
-	if refused := (*rows.Refusal)(nil); errors.As(err, &refused) || err == nil && !ok {
+	if refused := (*cpu.Refusal)(nil); errors.As(err, &refused) || err == nil && !ok {
 		return false
 	}
 	if err != nil {

@@ -1,9 +1,9 @@
-package rows_test
+package cpu_test
 
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/compute/rows"
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -19,7 +19,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	k, err := rows.Compile(p, 2, nil)
+	k, err := cpu.Compile(p, 2, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

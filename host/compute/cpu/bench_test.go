@@ -1,4 +1,4 @@
-package rows_test
+package cpu_test
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/pass/byrow"
-	"github.com/cage-qat/cage/host/compute/rows"
 	"github.com/cage-qat/cage/host/internal/testrows"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
@@ -201,7 +201,7 @@ func BenchmarkPrograms(b *testing.B) {
 // benchmark runs a program on one goroutine, and reports the time of the fastest run.
 func benchmark(b *testing.B, p *program.Program, n, elements int, stored map[string]byrow.Storage) {
 	b.Helper()
-	k, err := rows.Compile(p, n, stored)
+	k, err := cpu.Compile(p, n, stored)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,27 +1,24 @@
-package tile
+package cpu
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/internal/guard"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Tiles compute every operation, or refuse it for a reason that is told.
-func TestEveryOperationIsComputedOrRefused(t *testing.T) {
+// TestEveryOperation: every operation is computed, or refused for a reason that is told.
+func TestEveryOperation(t *testing.T) {
+	computed := Operations()
 	for _, info := range program.Ops() {
-		entries := 0
-		for _, has := range []bool{rules[info.Op] != nil, notYet[info.Op] != "", neverPossible[info.Op] != ""} {
-			if has {
-				entries++
-			}
-		}
-		if entries != 1 {
-			t.Errorf("%s stands in %d of the tables rules, notYet and impossible", info.Name, entries)
+		if slices.Contains(computed, info.Op) == (unsupported[info.Op] != "") {
+			t.Errorf("%s is both computed and refused, or neither", info.Name)
 		}
 	}
-	if len(rules)+len(notYet)+len(neverPossible) != len(program.Ops()) {
+	if len(computed)+len(unsupported) != len(program.Ops()) {
 		t.Error("there are entries for operations that do not exist")
 	}
 }
@@ -37,7 +34,7 @@ func broken(t *testing.T, pass bool) *Kernel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := Compile(p)
+	k, err := CompileFlat(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,9 +42,9 @@ func broken(t *testing.T, pass bool) *Kernel {
 		t.Fatalf("%d passes", k.Passes())
 	}
 	if pass {
-		k.phases[0][0].a = 1000
+		k.passes[0].code[0].in = []operand{{id: 1000}}
 	} else {
-		k.scalars.ops = append(k.scalars.ops, 1000)
+		k.scalars.add(scalar{kind: scalarOp, op: loops.Neg, args: [3]int{1000}})
 	}
 	return k
 }
@@ -56,24 +53,24 @@ func broken(t *testing.T, pass bool) *Kernel {
 // the end of a pass, and the runner can be used again.
 func TestPanicsBecomeErrors(t *testing.T) {
 	good := broken(t, true)
-	good.phases[0][0].a = 0
+	good.passes[0].code[0].in = []operand{{id: 0, repeat: 1}}
 	for _, threads := range []int{1, 2, 5} {
 		for _, pass := range []bool{true, false} {
-			r := NewRunner(threads)
+			parallel := Goroutines(threads)
 			call := func(k *Kernel) Call {
 				x := make([]float32, 50000)
-				return Call{Kernel: k, Inputs: [][]float32{x, {1}}, Outputs: [][]float32{x}}
+				return Call{Kernel: k, Inputs: []any{x, []float32{1}}, Outputs: []any{x}}
 			}
 			for range 3 {
-				err := r.Run([]Call{call(good), call(broken(t, pass)), call(good)})
+				err := Run([]Call{call(good), call(broken(t, pass)), call(good)}, parallel)
 				var caught *guard.PanicError
-				if !errors.As(err, &caught) || caught.Executor != "tile" || caught.Program != "update/broken" {
+				if !errors.As(err, &caught) || caught.Executor != "cpu" || caught.Program != "update/broken" {
 					t.Fatalf("%d goroutines: got %v", threads, err)
 				}
 			}
 			x := make([]float32, 50000)
 			x[7] = 2
-			if err := r.Run([]Call{{Kernel: good, Inputs: [][]float32{x, {1}}, Outputs: [][]float32{x}}}); err != nil || x[0] != 2 || x[7] != 4 {
+			if err := Run([]Call{{Kernel: good, Inputs: []any{x, []float32{1}}, Outputs: []any{x}}}, parallel); err != nil || x[0] != 2 || x[7] != 4 {
 				t.Errorf("%d goroutines: after a panic: %v, %v, %v", threads, err, x[0], x[7])
 			}
 		}

@@ -1,4 +1,4 @@
-package tile_test
+package cpu_test
 
 import (
 	"fmt"

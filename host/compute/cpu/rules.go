@@ -1,4 +1,4 @@
-package rows
+package cpu
 
 import (
 	"github.com/cage-qat/cage/host/compute/loops"
@@ -6,11 +6,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// unsupported has the operations that rows do not have, with the reasons.
+// unsupported has the operations that this executor does not have, with the reasons.
 var unsupported = byrow.Unsupported(notYet, factorization)
 
 const (
-	notYet        = "rows do not have this operation"
+	notYet        = "the CPU executor does not have this operation"
 	factorization = "factorizations are of whole matrices"
 )
 

@@ -1,4 +1,4 @@
-package tile_test
+package cpu_test
 
 import (
 	"errors"
@@ -13,10 +13,10 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"go.uber.org/goleak"
 
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/compute/update/tile"
 	"github.com/cage-qat/cage/internal/effort"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -65,9 +65,9 @@ func onDevice(t testing.TB, dev *engine.Device, p *program.Program, inputs [][]f
 	return out
 }
 
-func compile(t testing.TB, p *program.Program) *tile.Kernel {
+func compile(t testing.TB, p *program.Program) *cpu.Kernel {
 	t.Helper()
-	k, err := tile.Compile(p)
+	k, err := cpu.CompileFlat(p)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, p)
 	}
@@ -76,24 +76,25 @@ func compile(t testing.TB, p *program.Program) *tile.Kernel {
 
 // inTiles runs the program in tiles, outputs in the place of the inputs of their names
 // if inPlace is set.
-func inTiles(t testing.TB, k *tile.Kernel, threads int, inputs [][]float32, inPlace bool) [][]float32 {
+func inTiles(t testing.TB, k *cpu.Kernel, threads int, inputs [][]float32, inPlace bool) [][]float32 {
 	t.Helper()
 	p := k.Program()
-	call := tile.Call{Kernel: k}
+	call := cpu.Call{Kernel: k}
 	for _, in := range inputs {
 		call.Inputs = append(call.Inputs, slices.Clone(in))
 	}
+	var outputs [][]float32
 	for _, o := range p.Outputs {
 		out := make([]float32, p.TypeOf(o.Value).Size())
-		if i := p.Input(o.Name); inPlace && i >= 0 && len(call.Inputs[i]) == len(out) {
-			out = call.Inputs[i]
+		if i := p.Input(o.Name); inPlace && i >= 0 && len(inputs[i]) == len(out) {
+			out = call.Inputs[i].([]float32)
 		}
-		call.Outputs = append(call.Outputs, out)
+		outputs, call.Outputs = append(outputs, out), append(call.Outputs, out)
 	}
-	if err := tile.NewRunner(threads).Run([]tile.Call{call}); err != nil {
+	if err := cpu.Run([]cpu.Call{call}, cpu.Goroutines(threads)); err != nil {
 		t.Fatal(err)
 	}
-	return call.Outputs
+	return outputs
 }
 
 // same compares bits; all NaN are one.
@@ -109,9 +110,9 @@ func same(t *testing.T, what string, p *program.Program, got, want [][]float32) 
 	}
 }
 
-// TestRandomPrograms: the bits of the graph, with outputs apart and in place, for any
+// TestFlatRandomPrograms: the bits of the graph, with outputs apart and in place, for any
 // number of goroutines.
-func TestRandomPrograms(t *testing.T) {
+func TestFlatRandomPrograms(t *testing.T) {
 	dev := openCPU(t)
 	for seed := range effort.Choose[uint64](100, 400) {
 		shape := shapes[seed%uint64(len(shapes))]
@@ -129,7 +130,7 @@ func TestRandomPrograms(t *testing.T) {
 }
 
 // TestRotation: rotations among elementwise operations, also of equal elements, agree with
-// the device's; those of blocks beyond tiles are refused.
+// the device's.
 func TestRotation(t *testing.T) {
 	dev := openCPU(t)
 	for _, block := range []int{2, 16, 128, 2048, 4096} {
@@ -140,13 +141,6 @@ func TestRotation(t *testing.T) {
 		p, err := b.Build()
 		if err != nil {
 			t.Fatal(err)
-		}
-		if block > tile.Elements {
-			var refused *tile.RefusedError
-			if _, err := tile.Compile(p); !errors.As(err, &refused) {
-				t.Errorf("blocks of %d elements: got %v, want a refusal", block, err)
-			}
-			continue
 		}
 		inputs := [][]float32{numbers(rand.New(rand.NewPCG(uint64(block), 8)), 6*block, false), {1.5}}
 		k := compile(t, p)
@@ -166,17 +160,12 @@ func TestRotation(t *testing.T) {
 func TestRefused(t *testing.T) {
 	type value = program.Value
 	cases := map[string]func(b *program.Builder, x, y value) value{
-		"exp":          func(b *program.Builder, x, y value) value { return x.Exp() },
-		"tanh":         func(b *program.Builder, x, y value) value { return x.Mul(y.SumAll().Tanh()) },
 		"transpose":    func(b *program.Builder, x, y value) value { return x.Transpose(1, 0) },
-		"rows":         func(b *program.Builder, x, y value) value { return x.Sub(x.MaxRow()) },
 		"table":        func(b *program.Builder, x, y value) value { return x.Add(b.Table([]float64{1, 2}, 1, 2)) },
-		"bits":         func(b *program.Builder, x, y value) value { return x.Bitcast(program.Int).Bitcast(program.Float) },
-		"mixed folds":  func(b *program.Builder, x, y value) value { return x.ReduceMax(1).SumAll() },
-		"integers":     func(b *program.Builder, x, y value) value { return x.Convert(program.Int).Convert(program.Float) },
+		"mixed folds":  func(b *program.Builder, x, y value) value { return x.ReduceMax(0).SumAll() },
 		"a slice":      func(b *program.Builder, x, y value) value { return x.Slice([]int{0, 0}, []int{3, 1}, []int{1, 1}) },
 		"small fill":   func(b *program.Builder, x, y value) value { return x.SumAll().Broadcast([]int{2}, nil) },
-		"partial fold": func(b *program.Builder, x, y value) value { return x.ReduceSum(1) },
+		"partial fold": func(b *program.Builder, x, y value) value { return x.ReduceSum(0) },
 		"another size": func(b *program.Builder, x, y value) value { return x.SumAll().Broadcast([]int{5}, nil) },
 	}
 	for name, f := range cases {
@@ -187,8 +176,8 @@ func TestRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		_, err = tile.Compile(p)
-		var refused *tile.RefusedError
+		_, err = cpu.CompileFlat(p)
+		var refused *cpu.Refusal
 		if !errors.As(err, &refused) {
 			t.Errorf("%s: got %v, want a refusal", name, err)
 		}
@@ -228,10 +217,10 @@ func adam(correct bool, shape ...int) *program.Program {
 }
 
 // callOf makes the memory of a call, outputs in the place of inputs where names agree.
-func callOf(k *tile.Kernel) tile.Call {
+func callOf(k *cpu.Kernel) cpu.Call {
 	rng := rand.New(rand.NewPCG(1, 1))
 	p := k.Program()
-	c := tile.Call{Kernel: k}
+	c := cpu.Call{Kernel: k}
 	for _, in := range p.Inputs {
 		data := numbers(rng, int(in.Type.Size()), false)
 		for i := range data {
@@ -255,10 +244,10 @@ func BenchmarkAdam(b *testing.B) {
 		for _, n := range []int{2048, 1 << 18, 1 << 22} {
 			b.Run(fmt.Sprintf("correct=%v/n=%d", correct, n), func(b *testing.B) {
 				k := compile(b, adam(correct, n/64, 64))
-				calls, r := []tile.Call{callOf(k)}, tile.NewRunner(1)
+				calls, one := []cpu.Call{callOf(k)}, cpu.Goroutines(1)
 				b.SetBytes(int64(4 * n))
 				for b.Loop() {
-					if err := r.Run(calls); err != nil {
+					if err := cpu.Run(calls, one); err != nil {
 						b.Fatal(err)
 					}
 				}

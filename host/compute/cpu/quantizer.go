@@ -1,4 +1,4 @@
-package rows
+package cpu
 
 import (
 	"slices"
@@ -105,7 +105,11 @@ func (a *analysis) soleOutput(id int, uses []int) int {
 	if id < 0 || uses[id] != 1 {
 		return -1
 	}
-	return slices.Index(a.outputs, id)
+	o := slices.Index(a.outputs, id)
+	if o < 0 || a.p.Input(a.p.Outputs[o].Name) >= 0 { // whose memory it may be
+		return -1
+	}
+	return o
 }
 
 // writes reports whether an instruction writes an output to its memory itself.
@@ -125,13 +129,13 @@ func (w *worker) quantize(r *run, ins *instruction, first int) {
 	to := loops.Quantized{Whole: w.values[ins.dst]}
 	from, end := first*ins.size, first*ins.size+len(numbers)
 	if o := ins.sinks.codes; o >= 0 {
-		to.Codes = r.outputs[o].([]int8)[from:end]
+		to.Codes = r.Outputs[o].([]int8)[from:end]
 	}
 	if o := ins.sinks.near; o >= 0 {
-		to.Near = r.outputs[o].([]bool)[from:end]
+		to.Near = r.Outputs[o].([]bool)[from:end]
 	}
 	if o := ins.sinks.value; o >= 0 {
-		switch m := r.outputs[o].(type) {
+		switch m := r.Outputs[o].(type) {
 		case []float32:
 			to.Values = m[from:end]
 		case []uint16:

@@ -1,4 +1,4 @@
-package tile_test
+package cpu_test
 
 import (
 	"math"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/update/tile"
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -35,7 +35,7 @@ func bits(list []float32) []uint32 {
 // TestThreads: several programs at once, whose sums feed elements, give the same bits
 // whatever the number of goroutines and however often they run.
 func TestThreads(t *testing.T) {
-	var kernels []*tile.Kernel
+	var kernels []*cpu.Kernel
 	for _, shape := range [][]int{{300, 1000}, {7}, {1}, {200000}, {64, 64}} {
 		p := build(t, shape, func(b *program.Builder, x, y, s program.Value) {
 			sum := x.Mul(y).SumAll()
@@ -48,19 +48,19 @@ func TestThreads(t *testing.T) {
 	}
 	var want [][]uint32
 	for _, threads := range []int{1, 2, 3, 8} {
-		r := tile.NewRunner(threads)
+		parallel := cpu.Goroutines(threads)
 		for range 3 {
-			var calls []tile.Call
+			var calls []cpu.Call
 			for _, k := range kernels {
 				calls = append(calls, callOf(k))
 			}
-			if err := r.Run(calls); err != nil {
+			if err := cpu.Run(calls, parallel); err != nil {
 				t.Fatal(err)
 			}
 			var got [][]uint32
 			for _, c := range calls {
 				for _, out := range c.Outputs {
-					got = append(got, bits(out))
+					got = append(got, bits(out.([]float32)))
 				}
 			}
 			if want == nil {
@@ -199,19 +199,6 @@ func TestSelectedInputs(t *testing.T) {
 	}
 }
 
-// TestNoAllocations: a run in a steady state allocates nothing.
-func TestNoAllocations(t *testing.T) {
-	calls := []tile.Call{callOf(compile(t, adam(true, 200, 400))), callOf(compile(t, adam(false, 30)))}
-	r := tile.NewRunner(2)
-	if n := testing.AllocsPerRun(50, func() {
-		if err := r.Run(calls); err != nil {
-			t.Fatal(err)
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 // TestWrongCalls: slices that do not fit are found before anything is written.
 func TestWrongCalls(t *testing.T) {
 	k := compile(t, build(t, []int{4}, func(b *program.Builder, x, y, s program.Value) {
@@ -219,15 +206,15 @@ func TestWrongCalls(t *testing.T) {
 		b.Output("z", x.Mul(s))
 	}))
 	four := func() []float32 { return []float32{1, 2, 3, 4} }
-	y := four()
-	for says, c := range map[string]tile.Call{
-		"2 inputs and 2 outputs, want 3 and 2": {Inputs: [][]float32{four(), y}, Outputs: [][]float32{four(), four()}},
-		`input "y" has 3 elements, want 4`:     {Inputs: [][]float32{four(), y[:3], {1}}, Outputs: [][]float32{four(), four()}},
-		`output "z" has 1 elements, want 4`:    {Inputs: [][]float32{four(), y, {1}}, Outputs: [][]float32{four(), {1}}},
-		`is the memory of the input "y"`:       {Inputs: [][]float32{four(), y, {1}}, Outputs: [][]float32{four(), y}},
+	y, one := four(), []float32{1}
+	for says, c := range map[string]cpu.Call{
+		"2 inputs, want 3": {Inputs: []any{four(), y}, Outputs: []any{four(), four()}},
+		`input "y" is a []float32 of 3 elements, want 4`:  {Inputs: []any{four(), y[:3], one}, Outputs: []any{four(), four()}},
+		`output "z" is a []float32 of 1 elements, want 4`: {Inputs: []any{four(), y, one}, Outputs: []any{four(), one}},
+		`is the memory of the input "y"`:                  {Inputs: []any{four(), y, one}, Outputs: []any{four(), y}},
 	} {
 		c.Kernel = k
-		err := tile.NewRunner(1).Run([]tile.Call{c})
+		err := cpu.Run([]cpu.Call{c}, cpu.Goroutines(1))
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %s", err, says)
 		}

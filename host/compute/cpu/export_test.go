@@ -1,4 +1,4 @@
-package rows
+package cpu
 
 import (
 	"maps"
@@ -16,3 +16,14 @@ func Operations() []program.Op {
 
 // Program is the program as it is executed, with the inputs and outputs of the one that was compiled.
 func (k *Kernel) Program() *program.Program { return k.p }
+
+// Passes is how often a run walks over the tensors: once, and once more for every reduction on whose result other elements
+// depend.
+func (k *Kernel) Passes() (n int) {
+	for _, p := range k.passes {
+		if len(p.code) > 0 {
+			n++
+		}
+	}
+	return n
+}

@@ -9,22 +9,22 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update/tile"
 )
 
-// Tile is an executor that runs elementwise programs in the processor's caches (package
-// tile), on devices whose memory is the host's. It replaces donated tensors in place.
-type Tile struct {
+// CPU is an executor that runs programs in the processor's caches (package cpu), on devices whose memory is the host's. It
+// replaces donated tensors in place.
+type CPU struct {
 	// Memory is that of [Options.Memory].
 	Memory func(tensor string) []float32
 }
 
 // Name implements [Executor].
-func (Tile) Name() string { return "tile" }
+func (CPU) Name() string { return "cpu" }
 
 // Compile implements [Executor].
-func (x Tile) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
+func (x CPU) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Refusal, error) {
 	var refused []Refusal
 	if !dev.SharesMemory() {
 		for _, j := range jobs {
@@ -32,14 +32,14 @@ func (x Tile) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Re
 		}
 		return nil, refused, nil
 	}
-	r := &tileRunner{dev: dev, name: name, memory: x.Memory, runner: tile.NewRunner(dev.Threads())}
+	r := &cpuRunner{dev: dev, name: name, memory: x.Memory}
 	for _, j := range jobs {
 		if len(j.Storage) > 0 {
 			refused = append(refused, Refusal{j, errors.New("a tensor is not kept as float32")})
 			continue
 		}
-		kernel, err := tile.Compile(j.Program)
-		var refusal *tile.RefusedError
+		kernel, err := cpu.CompileFlat(j.Program)
+		var refusal *cpu.Refusal
 		switch {
 		case errors.As(err, &refusal):
 			refused = append(refused, Refusal{j, err})
@@ -47,7 +47,7 @@ func (x Tile) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Re
 			return nil, nil, err
 		default:
 			r.jobs = append(r.jobs, j)
-			r.calls = append(r.calls, tile.Call{Kernel: kernel, Inputs: make([][]float32, len(j.Program.Inputs)), Outputs: make([][]float32, len(j.Program.Outputs))})
+			r.calls = append(r.calls, cpu.Call{Kernel: kernel, Inputs: make([]any, len(j.Program.Inputs)), Outputs: make([]any, len(j.Program.Outputs))})
 		}
 	}
 	if len(r.jobs) == 0 {
@@ -56,14 +56,13 @@ func (x Tile) Compile(dev *engine.Device, name string, jobs []Job) (Runner, []Re
 	return r, refused, r.compileReclaim()
 }
 
-// tileRunner runs all its jobs at once, in tiles.
-type tileRunner struct {
+// cpuRunner runs all its jobs at once.
+type cpuRunner struct {
 	dev      *engine.Device
 	name     string
 	memory   func(tensor string) []float32
-	runner   *tile.Runner
 	jobs     []Job
-	calls    []tile.Call
+	calls    []cpu.Call
 	consumed []string
 	// reclaim is a step that donates the consumed tensors and computes nothing. It returns
 	// their memory to the device's pool; without it the device would allocate and clear new memory in each step.
@@ -71,7 +70,7 @@ type tileRunner struct {
 }
 
 // compileReclaim compiles the step that returns the memory of consumed tensors, if there are any.
-func (r *tileRunner) compileReclaim() error {
+func (r *cpuRunner) compileReclaim() error {
 	r.consumed = consumedTensors(r.jobs)
 	if len(r.consumed) == 0 {
 		return nil
@@ -89,7 +88,7 @@ func (r *tileRunner) compileReclaim() error {
 }
 
 // Run implements [Runner].
-func (r *tileRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Measures) (err error) {
+func (r *cpuRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Measures) (err error) {
 	defer func() { // keep no memory alive
 		for i := range r.calls {
 			clear(r.calls[i].Inputs)
@@ -102,7 +101,7 @@ func (r *tileRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Meas
 		}
 	}
 	pprof.Do(context.Background(), pprof.Labels(engine.ProfileLabel, r.name), func(context.Context) {
-		err = r.runner.Run(r.calls)
+		err = cpu.Run(r.calls, cpu.Goroutines(r.dev.Threads()))
 	})
 	if err != nil {
 		return err
@@ -110,7 +109,7 @@ func (r *tileRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Meas
 	for i, j := range r.jobs {
 		for k, o := range j.Program.Outputs {
 			if _, bound := j.Outputs[o.Name]; !bound {
-				measures.set(o.Name, j.Tensor, r.calls[i].Outputs[k][0])
+				measures.set(o.Name, j.Tensor, r.calls[i].Outputs[k].([]float32)[0])
 			}
 		}
 	}
@@ -118,17 +117,19 @@ func (r *tileRunner) Run(in Tensors, scalars Scalars, out Tensors, measures Meas
 }
 
 // bind points a call to the memory of its tensors.
-func (r *tileRunner) bind(i int, in Tensors, scalars Scalars, out Tensors) (err error) {
+func (r *cpuRunner) bind(i int, in Tensors, scalars Scalars, out Tensors) (err error) {
 	j, call := &r.jobs[i], &r.calls[i]
 	for k, input := range j.Program.Inputs {
+		data, err := []float32(nil), error(nil)
 		if name, bound := j.Inputs[input.Name]; bound {
-			call.Inputs[k], err = dataOf(in, name)
+			data, err = dataOf(in, name)
 		} else {
-			call.Inputs[k], err = scalars.Vector(input.Name)
+			data, err = scalars.Vector(input.Name)
 		}
 		if err != nil {
 			return err
 		}
+		call.Inputs[k] = data
 	}
 	for k, o := range j.Program.Outputs {
 		name, bound := j.Outputs[o.Name]
@@ -145,15 +146,17 @@ func (r *tileRunner) bind(i int, in Tensors, scalars Scalars, out Tensors) (err 
 		if err != nil {
 			return err
 		}
-		if call.Outputs[k], err = dataOf(out, name); err != nil {
+		data, err := dataOf(out, name)
+		if err != nil {
 			return err
 		}
+		call.Outputs[k] = data
 	}
 	return nil
 }
 
 // allocate makes a tensor, all of whose elements the program will set.
-func (r *tileRunner) allocate(name string, dims []int) (*engine.Buffer, error) {
+func (r *cpuRunner) allocate(name string, dims []int) (*engine.Buffer, error) {
 	if r.memory != nil {
 		if memory := r.memory(name); memory != nil {
 			return engine.Lend(r.dev, memory, dims...)
@@ -171,7 +174,7 @@ func dataOf(t Tensors, name string) ([]float32, error) {
 }
 
 // freeConsumed returns the memory of the consumed tensors to the device.
-func (r *tileRunner) freeConsumed(in Tensors) error {
+func (r *cpuRunner) freeConsumed(in Tensors) error {
 	if r.reclaim == nil {
 		return nil
 	}
@@ -184,7 +187,7 @@ func (r *tileRunner) freeConsumed(in Tensors) error {
 }
 
 // Close implements [Runner].
-func (r *tileRunner) Close() {
+func (r *cpuRunner) Close() {
 	if r.reclaim != nil {
 		r.reclaim.Close()
 	}

@@ -1,0 +1,156 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/internal/guard"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/simplify"
+)
+
+// executor is the name of this executor in errors.
+const executor = "cpu"
+
+// A Kernel is a compiled program. It is safe for concurrent use.
+type Kernel struct {
+	p          *program.Program
+	rows       int
+	tile       int // rows that are computed at once
+	unit       int // tiles that are computed by one goroutine, one after the other
+	scalars    *scalars
+	reductions []reduction
+	passes     []pass
+	scratch    int // floats, for one row
+	inputs     []port
+	outputs    []port
+	numbers    []int // the scalar of each output that is one; −1 for the others
+	workers    pool
+}
+
+// A pass is the code of one pass over the tensors.
+type pass struct {
+	values []place
+	code   []instruction
+}
+
+// A port is an input or output in memory.
+type port struct {
+	name  string
+	dtype program.DType
+	at    byrow.Storage // of a float
+	size  int           // elements
+}
+
+// A Refusal says why this package does not execute a program. The program itself is not at fault.
+type Refusal struct {
+	Program string
+	Node    string // empty if the reason is not a single operation
+	Reason  string
+}
+
+// Error names the program, the operation and the reason.
+func (r *Refusal) Error() string {
+	if r.Node == "" {
+		return fmt.Sprintf("program %q is not computed in one pass: %s", r.Program, r.Reason)
+	}
+	return fmt.Sprintf("program %q is not computed in one pass: %s: %s", r.Program, r.Node, r.Reason)
+}
+
+// Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a time.
+func Divide(p *program.Program, rows int) (byrow.Division, error) {
+	return byrow.Divide(p, rows, func(byrow.Layout) bool { return true })
+}
+
+// Sizes of what is computed at once.
+const (
+	tileElements = 4096      // of the widest value in a tile, if a row is not larger
+	tileScratch  = 128 << 10 // bytes of intermediate values in a tile, if those of a row are not more
+	unitElements = 1 << 15   // of the widest value in a unit: enough that starting one costs nothing
+)
+
+// Compile compiles p, which must be valid, for the given number of rows, or refuses it with a [*Refusal]. All inputs and outputs
+// must have a part in every row, except scalars and inputs of shape [1, n], which all rows share. stored says, by name, how
+// float inputs and outputs are stored; those without an entry are float32.
+func Compile(p *program.Program, rows int, stored map[string]byrow.Storage) (k *Kernel, err error) {
+	defer guard.Catch(executor, p.Name, &err)
+	if p, err = simplify.Program(p); err != nil {
+		return nil, err
+	}
+	return compile(&analysis{p: p, rows: rows}, stored)
+}
+
+// CompileFlat compiles p, which must be valid, by any rows by which it can be computed: runs of elements where all tensors have
+// the same number of elements and no operation depends on rows, else the rows of the last axis. It refuses p with a [*Refusal].
+func CompileFlat(p *program.Program) (k *Kernel, err error) {
+	defer guard.Catch(executor, p.Name, &err)
+	if p, err = simplify.Program(p); err != nil {
+		return nil, err
+	}
+	size, last, block := 1, 1, 1
+	for i := range p.NumValues() {
+		if t := p.TypeOf(program.ID(i)); t.Size() > int64(size) {
+			size, last = int(t.Size()), t.Shape[len(t.Shape)-1]
+		}
+	}
+	for _, n := range p.Nodes {
+		block = max(block, n.Attr.Block)
+	}
+	k, err = compile(&analysis{p: p, rows: max(1, size/block), flat: true}, nil)
+	if refused := (*Refusal)(nil); errors.As(err, &refused) {
+		if byRows, err := compile(&analysis{p: p, rows: size / last}, nil); err == nil {
+			return byRows, nil
+		}
+	}
+	return k, err
+}
+
+func compile(a *analysis, stored map[string]byrow.Storage) (*Kernel, error) {
+	a.fills, a.spreads, a.scalars = map[int]int{}, map[spread]int{}, &scalars{}
+	if err := a.run(); err != nil {
+		return nil, err
+	}
+	k := &Kernel{p: a.p, rows: a.rows, scalars: a.scalars, numbers: a.numbers}
+	for _, in := range a.p.Inputs {
+		k.inputs = append(k.inputs, portOf(in.Name, in.Type, stored))
+	}
+	for _, o := range a.p.Outputs {
+		k.outputs = append(k.outputs, portOf(o.Name, a.p.TypeOf(o.Value), stored))
+	}
+	for _, in := range k.inputs {
+		if in.at == byrow.Int8 {
+			return nil, &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("input %q is stored in 8 bits", in.name)}
+		}
+	}
+	for _, o := range k.outputs {
+		if o.at == byrow.Rounded {
+			return nil, &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q is stored as inputs are read", o.name)}
+		}
+	}
+	last := a.choosePasses()
+	k.reductions = a.reductions
+	for number := range last + 1 {
+		k.passes = append(k.passes, k.write(a.pass(number, number == last)))
+	}
+	widest := 1
+	for _, p := range k.passes {
+		for _, v := range p.values {
+			widest = max(widest, v.size)
+		}
+	}
+	k.tile = max(1, min(tileElements/widest, tileScratch/4/max(1, k.scratch), k.rows))
+	if k.tile > line {
+		k.tile &^= line - 1
+	}
+	k.unit = max(1, unitElements/(k.tile*widest))
+	return k, nil
+}
+
+func portOf(name string, t program.Type, stored map[string]byrow.Storage) port {
+	at := byrow.Float32
+	if s, ok := stored[name]; ok && t.DType == program.Float {
+		at = s
+	}
+	return port{name, t.DType, at, int(t.Size())}
+}

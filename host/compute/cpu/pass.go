@@ -1,0 +1,73 @@
+package cpu
+
+import "slices"
+
+// choosePasses chooses the pass over the tensors that computes each reduction, and returns the last one, which writes all
+// tensors. Reductions that no element depends on belong to the last pass, which reads the tensors in any case.
+func (a *analysis) choosePasses() int {
+	last := 0
+	for _, id := range a.outputs {
+		if id >= 0 {
+			last = max(last, a.nodes[id].level)
+		}
+	}
+	for _, d := range a.reductions {
+		last = max(last, a.nodes[d.node].level)
+	}
+	needed := a.neededScalars()
+	for i := range a.reductions {
+		d := &a.reductions[i]
+		d.phase = last
+		if needed[d.scalar] {
+			d.phase = a.nodes[d.node].level
+		}
+		a.scalars.list[d.scalar].level = d.phase + 1
+	}
+	for i := range a.scalars.list { // behind their operands
+		v := &a.scalars.list[i]
+		if v.kind == scalarOp {
+			v.level = 0
+			for _, x := range v.args {
+				v.level = max(v.level, a.scalars.list[x].level)
+			}
+		}
+	}
+	return last
+}
+
+// neededScalars marks the scalars that elements of tensors depend on.
+func (a *analysis) neededScalars() []bool {
+	needed := make([]bool, len(a.scalars.list))
+	for _, n := range a.nodes {
+		for _, x := range n.in {
+			if x.scalar {
+				needed[x.id] = true
+			}
+		}
+	}
+	for i, v := range slices.Backward(a.scalars.list) {
+		if needed[i] && v.kind == scalarOp {
+			for _, x := range v.args {
+				needed[x] = true
+			}
+		}
+	}
+	return needed
+}
+
+// pass is the analysis of one pass: its reductions are nodes behind the others. Only the last one writes tensors.
+func (a *analysis) pass(number int, last bool) *analysis {
+	one := *a
+	one.nodes, one.outputs = slices.Clone(a.nodes), slices.Clone(a.outputs)
+	if !last {
+		for o := range one.outputs {
+			one.outputs[o] = -1
+		}
+	}
+	for i, d := range a.reductions {
+		if d.phase == number {
+			one.nodes = append(one.nodes, node{op: opReduce, fold: d.fold, group: i, in: []operand{{id: d.node, repeat: 1}}})
+		}
+	}
+	return &one
+}

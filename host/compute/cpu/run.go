@@ -1,0 +1,610 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/internal/guard"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// A Call is a kernel with its memory: for every input and output of its program, in order, a slice in row-major order: []float32,
+// []uint16 for floats stored in bfloat16, []int8 for those in 8 bits, []int32 and []uint32 for integers, []bool for bools; slices
+// of one element for scalars. A []float32 may be that of an input and of the output of the same name, which then replaces it;
+// other slices must not overlap.
+type Call struct {
+	Kernel          *Kernel
+	Inputs, Outputs []any
+}
+
+// Parallel calls a function with 0 to n−1, several at once if it likes, and returns when all calls have returned. It begins
+// them in that order: a call may wait for earlier ones.
+type Parallel = func(n int, f func(i int))
+
+// Goroutines is a [Parallel] on some goroutines; 0 means one for each processor.
+func Goroutines(count int) Parallel {
+	if count <= 0 {
+		count = runtime.GOMAXPROCS(0)
+	}
+	return func(n int, f func(i int)) {
+		var next atomic.Int64
+		work := func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				f(int(i - 1))
+			}
+		}
+		var others sync.WaitGroup
+		for range min(count, n) - 1 {
+			others.Go(work)
+		}
+		work()
+		others.Wait()
+	}
+}
+
+// Run computes the outputs from the inputs: see [Call].
+func (k *Kernel) Run(inputs, outputs []any, parallel Parallel) error {
+	return Run([]Call{{k, inputs, outputs}}, parallel)
+}
+
+// Run executes calls, none of which writes what another one reads or writes. If slices do not fit the programs, it fails before
+// anything is written.
+func Run(calls []Call, parallel Parallel) error {
+	r := &runner{}
+	r.advance.L = &r.mu
+	for _, c := range calls {
+		if err := c.check(); err != nil {
+			return err
+		}
+	}
+	for _, c := range calls {
+		if err := r.begin(c); err != nil {
+			return err
+		}
+	}
+	units := r.units()
+	if len(units) > 0 {
+		parallel(len(units), func(i int) { r.do(units[i]) })
+	}
+	return r.failed
+}
+
+// runner is a call of [Run].
+type runner struct {
+	runs    []*run
+	mu      sync.Mutex
+	advance sync.Cond // a call has finished a pass, or the first unit has failed
+	failed  error
+}
+
+// run is what a call has computed so far.
+type run struct {
+	Call
+	k      *Kernel
+	env    []float32   // scalars
+	shared [][]float32 // inputs that all rows share
+	tiles  int
+	count  int            // units of a pass
+	folds  [][]float64    // of each reduction, by units
+	left   []atomic.Int32 // units of each pass that are not done
+	done   int            // passes, under the runner's lock
+}
+
+// begin prepares a call. One that has scalars only is complete afterwards.
+func (r *runner) begin(c Call) (err error) {
+	k := c.Kernel
+	defer guard.Catch(executor, k.p.Name, &err)
+	s := &run{Call: c, k: k, env: make([]float32, len(k.scalars.list)), shared: make([][]float32, len(k.inputs)), left: make([]atomic.Int32, len(k.passes))}
+	for i, v := range k.scalars.list {
+		switch v.kind {
+		case scalarConstant:
+			s.env[i] = v.value
+		case scalarInput:
+			k.load(s.env[i:i+1], c.Inputs, v.input, 0)
+		}
+	}
+	k.scalars.evaluate(0, s.env)
+	for _, p := range k.passes {
+		for _, v := range p.values {
+			if v.kind == inShared && s.shared[v.index] == nil {
+				s.shared[v.index] = make([]float32, v.size)
+				k.load(s.shared[v.index], c.Inputs, v.index, 0)
+			}
+		}
+	}
+	s.tiles = (k.rows + k.tile - 1) / k.tile
+	s.count = (s.tiles + k.unit - 1) / k.unit
+	for range k.reductions {
+		s.folds = append(s.folds, make([]float64, s.count))
+	}
+	for i, p := range k.passes {
+		if s.left[i].Store(int32(s.count)); len(p.code) == 0 {
+			if err := r.finish(s, i); err != nil {
+				return err
+			}
+		}
+	}
+	r.runs = append(r.runs, s)
+	return nil
+}
+
+// A unit is the work on some tiles of a call in one pass.
+type unit struct {
+	run     *run
+	pass, i int
+}
+
+// units lists the units in the order in which they are begun. The first pass of the next call comes before the second pass of a
+// call, so that goroutines hardly wait for the end of a pass, and the tensors of the call are still in a cache.
+func (r *runner) units() (list []unit) {
+	passes := 0
+	for _, s := range r.runs {
+		passes = max(passes, len(s.k.passes))
+	}
+	for step := range len(r.runs) + passes {
+		for pass := range passes {
+			i := step - pass
+			if i < 0 || i >= len(r.runs) || pass >= len(r.runs[i].k.passes) || len(r.runs[i].k.passes[pass].code) == 0 {
+				continue
+			}
+			for part := range r.runs[i].count {
+				list = append(list, unit{r.runs[i], pass, part})
+			}
+		}
+	}
+	return list
+}
+
+// do computes a unit once the pass before its own is done, and finishes its pass if it is the last one. After a failure nothing is
+// computed any more.
+func (r *runner) do(u unit) {
+	if !r.await(u) {
+		return
+	}
+	err := u.compute()
+	if err == nil && u.run.left[u.pass].Add(-1) == 0 {
+		err = r.finish(u.run, u.pass)
+	}
+	if err != nil {
+		r.mu.Lock()
+		if r.failed == nil {
+			r.failed = err
+		}
+		r.mu.Unlock()
+		r.advance.Broadcast()
+	}
+}
+
+// await waits until the pass before that of a unit is done. It reports false if a unit has failed.
+func (r *runner) await(u unit) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for u.run.done < u.pass && r.failed == nil {
+		r.advance.Wait()
+	}
+	return r.failed == nil
+}
+
+// finish finishes a pass of a call: it folds what units have folded, in their order, and computes what follows from it.
+func (r *runner) finish(s *run, pass int) (err error) {
+	k := s.k
+	defer guard.Catch(executor, k.p.Name, &err)
+	for i, d := range k.reductions {
+		if d.phase != pass {
+			continue
+		}
+		total := float64(loops.Neutral(d.fold))
+		for _, v := range s.folds[i] {
+			total = loops.Join(d.fold, total, v)
+		}
+		s.env[d.scalar] = float32(total)
+	}
+	k.scalars.evaluate(pass+1, s.env)
+	if pass == len(k.passes)-1 {
+		for o, number := range k.numbers {
+			if number >= 0 {
+				store(s.Outputs[o], 0, s.env[number:number+1])
+			}
+		}
+	}
+	r.mu.Lock()
+	s.done = pass + 1
+	r.mu.Unlock()
+	r.advance.Broadcast()
+	return nil
+}
+
+// compute computes the tiles of a unit.
+func (u unit) compute() (err error) {
+	s, k := u.run, u.run.k
+	defer guard.Catch(executor, k.p.Name, &err)
+	w := k.workers.get(k)
+	defer k.workers.put(w)
+	for i, d := range k.reductions {
+		if d.phase == u.pass {
+			s.folds[i][u.i] = float64(loops.Neutral(d.fold))
+		}
+	}
+	for tile := u.i * k.unit; tile < min(s.tiles, (u.i+1)*k.unit); tile++ {
+		for i, d := range k.reductions {
+			w.lanes[i].Reset(d.fold)
+		}
+		w.compute(s, u.pass, tile*k.tile, min(k.rows, (tile+1)*k.tile))
+		for i, d := range k.reductions {
+			if d.phase == u.pass {
+				s.folds[i][u.i] = loops.Join(d.fold, s.folds[i][u.i], w.lanes[i].Fold(d.fold))
+			}
+		}
+	}
+	return nil
+}
+
+// check returns an error if memory does not fit the inputs or outputs.
+func (c Call) check() error {
+	k := c.Kernel
+	if err := k.check("input", k.inputs, c.Inputs); err != nil {
+		return err
+	}
+	if err := k.check("output", k.outputs, c.Outputs); err != nil {
+		return err
+	}
+	for i, in := range k.inputs {
+		for o, out := range k.outputs {
+			x, isFloats := c.Inputs[i].([]float32)
+			y, areFloats := c.Outputs[o].([]float32)
+			if isFloats && areFloats && in.name != out.name && unsafe.SliceData(x) == unsafe.SliceData(y) && len(x) > 0 {
+				return fmt.Errorf("program %q: output %q is the memory of the input %q", k.p.Name, out.name, in.name)
+			}
+		}
+	}
+	return nil
+}
+
+// check returns an error if memory does not fit the inputs or outputs.
+func (k *Kernel) check(kind string, ports []port, memory []any) error {
+	if len(ports) != len(memory) {
+		return fmt.Errorf("program %q: %d %ss, want %d", k.p.Name, len(memory), kind, len(ports))
+	}
+	for i, p := range ports {
+		n, ok := -1, false
+		switch m := memory[i].(type) {
+		case []float32:
+			n, ok = len(m), p.dtype == program.Float && (p.at == byrow.Float32 || p.at == byrow.Rounded)
+		case []uint16:
+			n, ok = len(m), p.dtype == program.Float && p.at == byrow.BFloat16
+		case []int8:
+			n, ok = len(m), p.dtype == program.Float && p.at == byrow.Int8
+		case []bool:
+			n, ok = len(m), p.dtype == program.Bool
+		case []int32:
+			n, ok = len(m), p.dtype == program.Int
+		case []uint32:
+			n, ok = len(m), p.dtype == program.Uint
+		}
+		if !ok || n != p.size {
+			return fmt.Errorf("program %q: %s %q is a %T of %d elements, want %d of %s stored as %s", k.p.Name, kind, p.name, memory[i], n, p.size, p.dtype, p.at)
+		}
+	}
+	return nil
+}
+
+// load reads elements of an input, from the given one on.
+func (k *Kernel) load(dst []float32, inputs []any, i, from int) {
+	switch m := inputs[i].(type) {
+	case []float32:
+		if k.inputs[i].at == byrow.Rounded {
+			loops.RoundToBFloat16(dst, m[from:])
+			return
+		}
+		copy(dst, m[from:])
+	case []uint16:
+		loops.FromBFloat16(dst, m[from:])
+	case []bool:
+		loops.FromBools(dst, m[from:])
+	case []int32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(uint32(m[from+i]))
+		}
+	case []uint32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(m[from+i])
+		}
+	}
+}
+
+// store writes elements of an output, from the given one on.
+func store(memory any, from int, a []float32) {
+	switch m := memory.(type) {
+	case []float32:
+		copy(m[from:], a)
+	case []uint16:
+		loops.ToBFloat16(m[from:from+len(a)], a)
+	case []int8:
+		loops.ToInt8(m[from:from+len(a)], a)
+	case []bool:
+		loops.ToBools(m[from:from+len(a)], a)
+	case []int32:
+		for i, x := range a {
+			m[from+i] = int32(math.Float32bits(x))
+		}
+	case []uint32:
+		for i, x := range a {
+			m[from+i] = math.Float32bits(x)
+		}
+	}
+}
+
+// pool keeps the memory of workers between runs.
+type pool struct{ sync.Pool }
+
+func (p *pool) get(k *Kernel) *worker {
+	if w, ok := p.Get().(*worker); ok {
+		return w
+	}
+	values := 0
+	for _, p := range k.passes {
+		values = max(values, len(p.values))
+	}
+	return &worker{scratch: make([]float32, k.scratch*k.tile), values: make([][]float32, values), lanes: make([]loops.Lanes, len(k.reductions))}
+}
+
+// put keeps a worker, but none of the caller's memory.
+func (p *pool) put(w *worker) {
+	clear(w.values)
+	w.env = nil
+	p.Put(w)
+}
+
+// worker is the memory of a goroutine.
+type worker struct {
+	scratch []float32
+	values  [][]float32   // of the nodes, for the rows of a tile; of what all rows share, for one row
+	lanes   []loops.Lanes // of the reductions
+	places  []place
+	env     []float32
+	rows    int
+}
+
+// compute computes some rows in one pass.
+func (w *worker) compute(r *run, pass, first, end int) {
+	k, code := r.k, r.k.passes[pass].code
+	w.places, w.rows, w.env = k.passes[pass].values, end-first, r.env
+	for i, p := range w.places {
+		switch p.kind {
+		case inScratch:
+			w.values[i] = w.scratch[p.offset*k.tile:][:w.rows*p.size]
+		case inInput:
+			w.values[i] = r.Inputs[p.index].([]float32)[first*p.size : end*p.size]
+		case inOutput:
+			w.values[i] = r.Outputs[p.index].([]float32)[first*p.size : end*p.size]
+		case inShared:
+			w.values[i] = r.shared[p.index]
+		case inTable:
+			w.values[i] = p.table
+		}
+	}
+	for i := range code {
+		switch ins := &code[i]; {
+		case ins.store:
+			store(r.Outputs[ins.dst], first*ins.size, w.values[ins.in[0].id])
+		case ins.op == opInput:
+			k.load(w.values[ins.dst], r.Inputs, ins.input, first*ins.size)
+		case ins.op == opQuantize:
+			w.quantize(r, ins, first)
+		default:
+			w.execute(ins)
+		}
+	}
+}
+
+// execute computes a node.
+func (w *worker) execute(ins *instruction) {
+	dst := w.values[ins.dst]
+	switch ins.op {
+	case opFill:
+		loops.Fill(dst, w.env[ins.in[0].id])
+		return
+	case opSpread, opGather:
+		w.move(ins, dst)
+		return
+	case opFold:
+		loops.GroupFold(ins.fold, dst, w.values[ins.in[0].id], ins.group)
+		return
+	case opSumMul:
+		loops.GroupSumMul(dst, w.values[ins.in[0].id], w.values[ins.in[1].id], ins.group)
+		return
+	case opLargest:
+		loops.GroupLargest(dst, w.values[ins.in[0].id], ins.group)
+		return
+	case opRotate:
+		loops.Rotate(dst, w.values[ins.in[0].id], ins.group)
+		return
+	case opChoose:
+		x := ins.in[2]
+		if w.env[ins.in[0].id] != 0 {
+			x = ins.in[1]
+		}
+		if x.scalar {
+			loops.Fill(dst, w.env[x.id])
+		} else {
+			w.values[ins.dst] = w.values[x.id]
+		}
+		return
+	}
+	if ins.op >= opMulMulS {
+		w.fused(ins, dst)
+		return
+	}
+	// The length of parts in which every operand is a number, or a number for each element. Operands that stand for runs of elements
+	// have runs of one length.
+	length := len(dst)
+	var parts [3]part
+	for i, x := range ins.in {
+		switch {
+		case x.scalar:
+			parts[i].number = w.env[x.id]
+		case x.repeat > 1:
+			length = min(length, x.repeat)
+		case len(w.values[x.id]) != len(dst):
+			length = min(length, ins.size)
+		}
+	}
+	var next [3]int // element of each operand
+	for at := 0; at < len(dst); at += length {
+		for i := range ins.in {
+			if x := &ins.in[i]; !x.scalar {
+				next[i] = parts[i].take(w.values[x.id], next[i], length, x.repeat > 1)
+			}
+		}
+		elements(ins.op, dst[at:at+length], &parts)
+	}
+}
+
+// fused computes an operation that stands for several, on whole tensors and scalars, or folds elements of the tensor.
+func (w *worker) fused(ins *instruction, dst []float32) {
+	x := func(i int) []float32 { return w.values[ins.in[i].id] }
+	s := func(i int) float32 { return w.env[ins.in[i].id] }
+	switch ins.op {
+	case opMulMulS:
+		loops.MulMulS(dst, x(0), x(1), s(2))
+	case opLinAdd:
+		loops.LinAdd(dst, x(0), s(1), x(2), s(3))
+	case opLinSub:
+		loops.LinSub(dst, x(0), s(1), x(2), s(3))
+	case opLinMul:
+		loops.LinMul(dst, x(0), s(1), x(2), x(3), s(4))
+	case opSqrtLin:
+		loops.SqrtLin(dst, x(0), s(1), s(2))
+	case opReduceMul:
+		w.lanes[ins.group].SumMul(x(0), x(1))
+	case opReduceDiff:
+		w.lanes[ins.group].SumDiff(x(0), x(1))
+	case opReduce:
+		if ins.fold == loops.Add {
+			w.lanes[ins.group].Sum(x(0))
+		} else {
+			w.lanes[ins.group].Extreme(ins.fold, x(0))
+		}
+	}
+}
+
+// move repeats elements, or takes them by their numbers.
+func (w *worker) move(ins *instruction, dst []float32) {
+	x := ins.in[0]
+	from := w.values[x.id]
+	if len(from)*x.repeat == len(dst) && ins.op == opSpread {
+		loops.Spread(dst, from, x.repeat)
+		return
+	}
+	size := w.places[x.id].size
+	for row := range w.rows {
+		to, source := dst[row*ins.size:(row+1)*ins.size], from
+		if len(from) > size { // a row for each
+			source = from[row*size : (row+1)*size]
+		}
+		if ins.op == opSpread { // of what all rows share
+			loops.Spread(to, source, x.repeat)
+			continue
+		}
+		for i, at := range ins.index {
+			to[i] = source[at]
+		}
+	}
+}
+
+// A part is some elements of an operand, or, if there are none, a number.
+type part struct {
+	elements []float32
+	number   float32
+}
+
+// take makes p the elements of a value from the given one on, or the number that stands for as many, and returns the element
+// that follows. What all rows share begins anew for each.
+func (p *part) take(v []float32, at, length int, number bool) int {
+	if at == len(v) {
+		at = 0
+	}
+	if number {
+		p.number = v[at]
+		return at + 1
+	}
+	p.elements = v[at : at+length]
+	return at + length
+}
+
+// elements computes an elementwise operation.
+func elements(op loops.Op, dst []float32, in *[3]part) {
+	x, y, z := &in[0], &in[1], &in[2]
+	switch {
+	case op == opClamp && y.elements == nil && z.elements == nil:
+		loops.Clamp(dst, x.elements, y.number, z.number)
+	case op == opClamp:
+		for i := range dst {
+			dst[i] = loops.Clamp1(x.at(i), y.at(i), z.at(i))
+		}
+	case op == opSelect:
+		choose(dst, x, y, z)
+	case op == opRoundSmall:
+		loops.RoundSmall(dst, x.elements)
+	case op == opRoundMul:
+		loops.RoundMulS(dst, x.elements, y.number)
+	case op == opNear:
+		loops.Near(dst, x.elements, y.elements, z.number)
+	case op == opExpNeg:
+		loops.ExpLin(dst, x.elements, -1, 0)
+	case op == opExpSub:
+		loops.ExpLin(dst, x.elements, 1, y.number)
+	case op == opIntoAdd:
+		loops.IntoAddS(dst, x.elements, y.number, z.number)
+	case op == opMulMul:
+		loops.MulMul(dst, x.elements, y.elements, z.elements)
+	case op == opSiLUSlope:
+		loops.SiLUSlope(dst, x.elements, y.elements)
+	case !isBinary(op):
+		loops.Unary(op, dst, x.elements)
+	case x.elements == nil:
+		loops.SBinary(op, dst, x.number, y.elements)
+	case y.elements == nil:
+		loops.BinaryS(op, dst, x.elements, y.number)
+	default:
+		loops.Binary(op, dst, x.elements, y.elements)
+	}
+}
+
+func (p *part) at(i int) float32 {
+	if p.elements == nil {
+		return p.number
+	}
+	return p.elements[i]
+}
+
+// choose takes x where c is not 0, and y elsewhere.
+func choose(dst []float32, c, x, y *part) {
+	if c.elements == nil {
+		if c.number == 0 {
+			x = y
+		}
+		if x.elements == nil {
+			loops.Fill(dst, x.number)
+			return
+		}
+		copy(dst, x.elements)
+		return
+	}
+	switch {
+	case x.elements != nil && y.elements != nil:
+		loops.Select(dst, c.elements, x.elements, y.elements)
+	case x.elements != nil:
+		loops.SelectS(dst, c.elements, x.elements, y.number)
+	case y.elements != nil:
+		loops.SSelect(dst, c.elements, x.number, y.elements)
+	default:
+		loops.SelectSS(dst, c.elements, x.number, y.number)
+	}
+}

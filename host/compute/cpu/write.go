@@ -1,0 +1,452 @@
+package cpu
+
+import (
+	"math"
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/pass/byrow"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// uses counts how often nodes are read; 0 for those that are not needed.
+func (a *analysis) uses() []int {
+	uses := make([]int, len(a.nodes))
+	for _, id := range a.outputs {
+		if id >= 0 {
+			uses[id]++
+		}
+	}
+	for i := len(a.nodes) - 1; i >= 0; i-- {
+		if a.nodes[i].op >= opReduce {
+			uses[i]++
+		}
+		if uses[i] == 0 {
+			continue
+		}
+		for _, x := range a.nodes[i].in {
+			if !x.scalar {
+				uses[x.id]++
+			}
+		}
+	}
+	return uses
+}
+
+// fuse replaces operations by others with the same results that take fewer passes. Nodes stand behind their operands.
+func (a *analysis) fuse() {
+	uses := a.uses()
+	once := func(x operand, op loops.Op) bool {
+		return !x.scalar && x.repeat == 1 && a.nodes[x.id].op == op && uses[x.id] == 1
+	}
+	for i := range a.nodes {
+		n := &a.nodes[i]
+		switch {
+		case uses[i] == 0:
+		case n.op == opFold && n.fold == loops.Add && once(n.in[0], loops.Mul) && a.dense(a.nodes[n.in[0].id].in):
+			n.op, n.in = opSumMul, a.nodes[n.in[0].id].in
+		case n.op == opFold && n.fold == loops.Max && once(n.in[0], loops.Abs) && a.dense(a.nodes[n.in[0].id].in):
+			n.op, n.in = opLargest, a.nodes[n.in[0].id].in
+		case n.op == opClamp && once(n.in[0], loops.Round) && a.limits(n.in[1:], true):
+			// whole numbers are rounded to themselves
+			round := &a.nodes[n.in[0].id]
+			round.op, round.in = opClamp, append(slices.Clone(round.in), n.in[1:]...)
+			n.op, n.in = opRoundSmall, n.in[:1]
+		case n.op == loops.Round && !n.in[0].scalar && a.nodes[n.in[0].id].op == opClamp && a.limits(a.nodes[n.in[0].id].in[1:], false):
+			n.op = opRoundSmall
+		case n.op == loops.Mul && once(n.in[0], opRoundSmall) && number(n.in[1]):
+			n.op, n.in = opRoundMul, []operand{a.nodes[n.in[0].id].in[0], n.in[1]}
+		case n.op == loops.Mul && once(n.in[1], opRoundSmall) && number(n.in[0]):
+			n.op, n.in = opRoundMul, []operand{a.nodes[n.in[1].id].in[0], n.in[0]}
+		case n.op == loops.Le && once(n.in[0], loops.Abs) && number(n.in[1]):
+			if abs := a.nodes[n.in[0].id]; once(abs.in[0], loops.Sub) && a.dense(a.nodes[abs.in[0].id].in) {
+				n.op, n.in = opNear, append(slices.Clone(a.nodes[abs.in[0].id].in), n.in[1])
+			}
+		case n.op == loops.Exp && once(n.in[0], loops.Neg) && a.dense(a.nodes[n.in[0].id].in):
+			n.op, n.in = opExpNeg, a.nodes[n.in[0].id].in
+		case n.op == loops.Exp && once(n.in[0], loops.Sub) && a.dense(a.nodes[n.in[0].id].in[:1]) && number(a.nodes[n.in[0].id].in[1]):
+			n.op, n.in = opExpSub, a.nodes[n.in[0].id].in
+		case n.op == loops.Div && n.in[0].scalar && once(n.in[1], loops.Add) && a.dense(a.nodes[n.in[1].id].in[:1]) && a.nodes[n.in[1].id].in[1].scalar:
+			n.op, n.in = opIntoAdd, []operand{a.nodes[n.in[1].id].in[0], n.in[0], a.nodes[n.in[1].id].in[1]}
+		case n.op == loops.Mul && a.siluSlope(n, once) != nil:
+			n.op, n.in = opSiLUSlope, a.siluSlope(n, once)
+		case n.op == loops.Mul && a.dense(n.in) && once(n.in[0], loops.Mul) && a.dense(a.nodes[n.in[0].id].in):
+			n.op, n.in = opMulMul, append(slices.Clone(a.nodes[n.in[0].id].in), n.in[1])
+		case n.op == loops.Mul && a.dense(n.in) && once(n.in[1], loops.Mul) && a.dense(a.nodes[n.in[1].id].in):
+			n.op, n.in = opMulMul, append(slices.Clone(a.nodes[n.in[1].id].in), n.in[0])
+		case n.op == opReduce && n.fold == loops.Add && once(n.in[0], loops.Mul) && a.dense(a.nodes[n.in[0].id].in):
+			n.op, n.in = opReduceMul, a.nodes[n.in[0].id].in
+			if e := n.in[0]; e == n.in[1] && a.nodes[e.id].op == loops.Sub && uses[e.id] == 2 && a.dense(a.nodes[e.id].in) {
+				n.op, n.in = opReduceDiff, a.nodes[e.id].in
+			}
+		default:
+			a.fuseLinear(n, once)
+		}
+	}
+}
+
+// fuseLinear fuses products with scalars, and sums of them, as they are in the updates of optimizers.
+func (a *analysis) fuseLinear(n *node, once func(x operand, op loops.Op) bool) {
+	scaled := func(x operand) bool { // x = y·s
+		return once(x, loops.Mul) && a.nodes[x.id].in[1].scalar && a.dense(a.nodes[x.id].in[:1])
+	}
+	parts := func(x operand) (tensor, factor operand) {
+		if scaled(x) {
+			return a.nodes[x.id].in[0], a.nodes[x.id].in[1]
+		}
+		return x, operand{scalar: true, id: a.scalars.constant(1)}
+	}
+	switch {
+	case n.op == loops.Mul && n.in[1].scalar && once(n.in[0], loops.Mul) && a.dense(a.nodes[n.in[0].id].in):
+		n.op, n.in = opMulMulS, append(slices.Clone(a.nodes[n.in[0].id].in), n.in[1])
+	case n.op == loops.Add && n.in[1].scalar && once(n.in[0], loops.Mul):
+		if root := a.nodes[n.in[0].id].in; root[1].scalar && once(root[0], loops.Sqrt) && a.dense(a.nodes[root[0].id].in) {
+			n.op, n.in = opSqrtLin, []operand{a.nodes[root[0].id].in[0], root[1], n.in[1]}
+		}
+	case (n.op == loops.Add || n.op == loops.Sub) && a.dense(n.in) && n.in[0] != n.in[1]:
+		x, y := n.in[0], n.in[1]
+		if n.op == loops.Add && once(x, opMulMulS) && !once(y, opMulMulS) {
+			x, y = y, x
+		}
+		first, s := parts(x)
+		if n.op == loops.Add && once(y, opMulMulS) {
+			n.op, n.in = opLinMul, append([]operand{first, s}, a.nodes[y.id].in...)
+			return
+		}
+		if !scaled(x) && !scaled(y) {
+			return
+		}
+		second, t := parts(y)
+		if n.op = opLinAdd + n.op - loops.Add; n.op != opLinAdd {
+			n.op = opLinSub
+		}
+		n.in = []operand{first, s, second, t}
+	}
+}
+
+// siluSlope returns x and s if a product is s·(x·(1 − s) + 1), or nil.
+func (a *analysis) siluSlope(n *node, once func(x operand, op loops.Op) bool) []operand {
+	for i, sum := range n.in {
+		s := n.in[1-i]
+		if !once(sum, loops.Add) || !a.isOne(a.nodes[sum.id].in[1]) || !once(a.nodes[sum.id].in[0], loops.Mul) {
+			continue
+		}
+		product := a.nodes[a.nodes[sum.id].in[0].id].in
+		for j, rest := range product {
+			if x := product[1-j]; once(rest, loops.Sub) && a.isOne(a.nodes[rest.id].in[0]) && a.nodes[rest.id].in[1] == s && a.dense([]operand{x, s}) {
+				return []operand{x, s}
+			}
+		}
+	}
+	return nil
+}
+
+func (a *analysis) isOne(x operand) bool {
+	return x.scalar && a.scalars.list[x.id].kind == scalarConstant && a.scalars.list[x.id].value == 1
+}
+
+// number reports whether an operand is one number for many elements.
+func number(x operand) bool { return x.scalar || x.repeat > 1 }
+
+// dense reports whether all operands are nodes with as many elements as the result in every row.
+func (a *analysis) dense(in []operand) bool {
+	return !slices.ContainsFunc(in, func(x operand) bool { return x.scalar || x.repeat > 1 || a.nodes[x.id].shared })
+}
+
+// limits reports whether the bounds of a clamp are constants that [loops.RoundSmall] takes, and whole ones if this is asked.
+func (a *analysis) limits(bounds []operand, whole bool) bool {
+	return !slices.ContainsFunc(bounds, func(x operand) bool {
+		if !x.scalar || a.scalars.list[x.id].kind != scalarConstant {
+			return true
+		}
+		v := float64(a.scalars.list[x.id].value)
+		return !(math.Abs(v) <= loops.Small) || whole && v != math.Trunc(v)
+	})
+}
+
+// place says where the elements of a node are.
+type place struct {
+	kind   placeKind
+	index  int // of an input or output
+	offset int // of scratch memory, for one row
+	size   int // elements in a row
+	table  []float32
+}
+
+type placeKind uint8
+
+const (
+	nowhere placeKind = iota
+	inScratch
+	inInput
+	inOutput
+	inShared // an input that all rows share
+	inTable
+)
+
+// instruction computes a node for some rows, or stores one.
+type instruction struct {
+	node
+	dst   int
+	store bool // of in[0] to the output dst
+}
+
+// writer chooses places and writes the code of a pass.
+type writer struct {
+	*analysis
+	pass
+	inputs   []port
+	outs     []port
+	order    []int
+	lastRead []int  // position in order
+	saved    []bool // inputs that are copied before an output takes their memory
+	freed    []bool
+	scratch  int
+	free     map[int][]int
+}
+
+// afterAll is the last use of what is stored at the end of the code.
+const afterAll = 1 << 30
+
+// write compiles a pass.
+func (k *Kernel) write(a *analysis) pass {
+	a.fuse()
+	a.fuseQuantizers(k.outputs)
+	w := &writer{analysis: a, inputs: k.inputs, outs: k.outputs, free: map[int][]int{}}
+	w.sort()
+	w.values = make([]place, len(w.nodes))
+	w.freed = make([]bool, len(w.nodes))
+	w.findLastReads()
+	w.findSaved()
+	var late []instruction
+	for at, id := range w.order {
+		direct, stores, deferred := w.destinations(at, id)
+		w.define(at, id, direct)
+		w.code = append(w.code, stores...)
+		late = append(late, deferred...)
+		if w.lastRead[id] == at {
+			w.freePlace(at, id)
+		}
+	}
+	w.code = append(w.code, late...)
+	k.scratch = max(k.scratch, w.scratch)
+	return w.pass
+}
+
+// sort lists the nodes that are needed in the order in which they are computed: inputs right before they are read first, and
+// reductions right behind what they fold.
+func (w *writer) sort() {
+	uses := w.uses()
+	reductions := map[int][]int{}
+	for i, n := range w.nodes {
+		if n.op >= opReduce {
+			at := n.in[0].id
+			for _, x := range n.in {
+				at = max(at, x.id)
+			}
+			reductions[at] = append(reductions[at], i)
+		}
+	}
+	listed := make([]bool, len(w.nodes))
+	var list func(id int)
+	list = func(id int) {
+		if listed[id] {
+			return
+		}
+		listed[id] = true
+		for _, x := range w.nodes[id].in {
+			if !x.scalar {
+				list(x.id)
+			}
+		}
+		w.order = append(w.order, id)
+		for _, d := range reductions[id] {
+			list(d)
+		}
+	}
+	for i, n := range w.nodes {
+		if uses[i] > 0 && (n.op != opInput || slices.Contains(w.outputs, i)) {
+			list(i)
+		}
+	}
+}
+
+// findLastReads finds out how long each value is needed. What a choice may be is needed as long as the choice.
+func (w *writer) findLastReads() {
+	w.lastRead = slices.Repeat([]int{-1}, len(w.nodes))
+	for _, id := range w.outputs {
+		if id >= 0 && (w.nodes[id].op == opInput || w.nodes[id].op == opChoose) {
+			w.lastRead[id] = afterAll
+		}
+	}
+	for at, id := range slices.Backward(w.order) {
+		w.lastRead[id] = max(w.lastRead[id], at)
+		for _, x := range w.nodes[id].in {
+			if x.scalar {
+				continue
+			}
+			w.lastRead[x.id] = max(w.lastRead[x.id], at)
+			if w.nodes[id].op == opChoose {
+				w.lastRead[x.id] = max(w.lastRead[x.id], w.lastRead[id])
+			}
+		}
+	}
+}
+
+// findSaved marks the inputs that an output of another name is, or may be: if there is an output of their own name, it may take
+// their memory before.
+func (w *writer) findSaved() {
+	w.saved = make([]bool, len(w.p.Inputs))
+	for i, in := range w.p.Inputs {
+		if _, overwritten := w.p.Output(in.Name); !overwritten {
+			continue
+		}
+		for o, id := range w.outputs {
+			if w.p.Outputs[o].Name != in.Name && id >= 0 && w.mayBe(id, i) {
+				w.saved[i] = true
+			}
+		}
+	}
+}
+
+// mayBe reports whether a node is an input, or a choice that may be the input.
+func (w *writer) mayBe(id, input int) bool {
+	n := w.nodes[id]
+	return n.op == opInput && n.input == input || n.op == opChoose && slices.ContainsFunc(n.in, func(x operand) bool {
+		return !x.scalar && w.mayBe(x.id, input)
+	})
+}
+
+// destinations says where a node goes that is an output: to its memory at once (direct, else −1), by instructions that follow on it, or
+// by instructions at the end, where something of the input of the same name, whose memory it may be, is still to be read.
+func (w *writer) destinations(at, id int) (direct int, stores, deferred []instruction) {
+	direct = -1
+	n := w.nodes[id]
+	for o, out := range w.outputs {
+		if out != id || n.writes(o) {
+			continue
+		}
+		store := instruction{node: node{in: []operand{{id: id, repeat: 1}}, size: n.size}, dst: o, store: true}
+		plain := w.outs[o].dtype == program.Float && w.outs[o].at == byrow.Float32
+		switch {
+		case n.op == opInput || n.op == opChoose || w.overwrites(o, at, n):
+			w.lastRead[id] = afterAll
+			deferred = append(deferred, store)
+		case plain && direct < 0:
+			direct = o
+		default:
+			w.lastRead[id] = max(w.lastRead[id], at)
+			stores = append(stores, store)
+		}
+	}
+	return direct, stores, deferred
+}
+
+// overwrites reports whether an output that is written at a position may take the memory of an input that is still to be read, or
+// that its own instruction reads in another order.
+func (w *writer) overwrites(output, at int, n node) bool {
+	i := w.p.Input(w.p.Outputs[output].Name)
+	if i < 0 {
+		return false
+	}
+	if !inPlace(n.op) {
+		at--
+	}
+	return slices.ContainsFunc(w.order, func(id int) bool {
+		return w.nodes[id].op == opInput && w.nodes[id].input == i && w.lastRead[id] > at
+	})
+}
+
+// define chooses the place of a node and writes its instruction. direct is the output that it is, or −1.
+func (w *writer) define(at, id, direct int) {
+	n, p := w.nodes[id], &w.values[id]
+	p.size = n.size
+	switch {
+	case n.op == opTable:
+		p.kind, p.table = inTable, n.table
+		return
+	case n.op == opInput && n.shared:
+		p.kind, p.index = inShared, n.input
+		return
+	case n.op == opInput && w.inputs[n.input].dtype == program.Float && w.inputs[n.input].at == byrow.Float32 && !w.saved[n.input]:
+		p.kind, p.index = inInput, n.input
+		return
+	}
+	if inPlace(n.op) { // the result may take the memory of an operand
+		w.releaseOperands(at, n)
+	}
+	switch {
+	case n.op >= opReduce:
+	case n.op == opChoose && !n.in[1].scalar && !n.in[2].scalar:
+	case n.op == opQuantize && !w.isRead(at, id):
+	case direct >= 0:
+		p.kind, p.index = inOutput, direct
+	default:
+		p.kind, p.offset = inScratch, w.reserve(n.size)
+	}
+	w.code = append(w.code, instruction{node: n, dst: id})
+	if !inPlace(n.op) {
+		w.releaseOperands(at, n)
+	}
+}
+
+// inPlace reports whether an operation may write its result where an operand is.
+func inPlace(op loops.Op) bool {
+	return op < opInput || op == opClamp || op == opSelect || op >= opRotate && op != opChoose && op < opReduce
+}
+
+// isRead reports whether a later instruction reads a node, or stores it.
+func (w *writer) isRead(at, id int) bool {
+	for o, out := range w.outputs {
+		if out == id && !w.nodes[id].writes(o) {
+			return true
+		}
+	}
+	return w.lastRead[id] > at
+}
+
+// line is the number of floats in a cache line.
+const line = 16
+
+// class rounds the size of a value up to whole cache lines, if it has any.
+func class(size int) int {
+	if size < line {
+		return size
+	}
+	return (size + line - 1) &^ (line - 1)
+}
+
+// reserve takes scratch memory.
+func (w *writer) reserve(size int) int {
+	size = class(size)
+	if list := w.free[size]; len(list) > 0 {
+		w.free[size] = list[:len(list)-1]
+		return list[len(list)-1]
+	}
+	w.scratch += size
+	return w.scratch - size
+}
+
+// releaseOperands frees the memory of operands that nothing reads any more.
+func (w *writer) releaseOperands(at int, n node) {
+	for _, x := range n.in {
+		if !x.scalar && w.lastRead[x.id] == at {
+			w.freePlace(at, x.id)
+		}
+	}
+}
+
+// freePlace frees the memory of a value, and of what it may be if it is a choice.
+func (w *writer) freePlace(at, id int) {
+	if w.freed[id] {
+		return
+	}
+	w.freed[id] = true
+	p := w.values[id]
+	if p.kind == inScratch {
+		w.free[class(p.size)] = append(w.free[class(p.size)], p.offset)
+	}
+	if n := w.nodes[id]; n.op == opChoose {
+		w.releaseOperands(at, n)
+	}
+}
