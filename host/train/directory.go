@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
@@ -336,7 +338,7 @@ func (r *run) describe() error {
 	if err != nil {
 		return err
 	}
-	if err := r.keepTokenizer(); err != nil {
+	if err := errors.Join(r.keepTokenizer(), r.keepDescription()); err != nil {
 		return err
 	}
 	if err := r.writeProvenance(); err != nil {
@@ -369,15 +371,8 @@ func (r *run) keepTokenizer() error {
 		return err
 	}
 	content, err := r.data.Definition(r.cfg)
-	// The names of special tokens are beside the tokenizer, the template of conversations beside these, even in bytes.
-	if content != nil || r.cfg.Data.Kind == config.KindChat {
-		folder := filepath.Dir(r.data.Train.Path())
-		if path := r.cfg.Data.Tokenizer; path != "" && r.cfg.Data.Kind == config.KindText {
-			folder = filepath.Dir(path)
-		}
-		if err := rundir.CopyFiles(r.dir, vfs.At(folder), tokenizer.CompanionFiles); err != nil {
-			return err
-		}
+	if companionErr := r.keepCompanions(content != nil); companionErr != nil {
+		return companionErr
 	}
 	switch {
 	case err != nil && r.cfg.Data.Tokenizer == "":
@@ -387,4 +382,77 @@ func (r *run) keepTokenizer() error {
 		return err
 	}
 	return atomicfile.WriteBytes(r.dir.Tokenizer(), content)
+}
+
+// keepCompanions copies what was published with the tokenizer: the names of special tokens, and the templates of
+// conversations, which even a run in bytes may have. If the model in model.init has the same tokenizer, its files come
+// first, but for the template of a run that learns conversations.
+func (r *run) keepCompanions(defined bool) error {
+	chats := r.cfg.Data.Kind == config.KindChat
+	if !defined && !chats {
+		return nil
+	}
+	folder := filepath.Dir(r.data.Train.Path())
+	if path := r.cfg.Data.Tokenizer; path != "" && !chats {
+		folder = filepath.Dir(path)
+	}
+	data, published := vfs.At(folder), vfs.At(r.startedFrom)
+	names := slices.Clone(tokenizer.CompanionFiles)
+	same := false
+	if r.startedFrom != "" {
+		names = slices.DeleteFunc(names, func(name string) bool { return name == tokenizer.GenerationFile }) // keepDescription has it
+		definition, err := published.Join(tokenizer.DefinitionFile).ReadFile()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		same = err == nil && r.data.Train.Tokenizer().Check(definition) == nil
+	}
+	files := map[string][]byte{}
+	var err error
+	if same && !chats {
+		err = rundir.ReadFiles(files, published, names)
+	}
+	err = errors.Join(err, rundir.ReadFiles(files, data, names))
+	if same && chats { // the further templates, as there is one
+		err = errors.Join(err, rundir.ReadFiles(files, published, []string{tokenizer.TemplateFile}))
+	}
+	if err != nil {
+		return err
+	}
+	return rundir.WriteFiles(r.dir, files)
+}
+
+// keepDescription keeps the description of the checkpoint that the model in model.init is, or comes from, as it is after
+// this run.
+func (r *run) keepDescription() error {
+	if r.startedFrom == "" {
+		return nil
+	}
+	d, err := huggingface.ReadDescription(vfs.At(r.startedFrom))
+	if err != nil || d.Config == nil {
+		return err
+	}
+	files := map[string][]byte{}
+	if err := rundir.ReadFiles(files, r.dir.Path, tokenizer.CompanionFiles); err != nil {
+		return err
+	}
+	var learned huggingface.Tokens
+	if tok, err := r.openTokenizer(); err == nil { // or else keepTokenizer has warned
+		learned = assembly.LearnedTokens(r.cfg, files, tok)
+	}
+	before, err := huggingface.ParseConfig(d.Config, r.cfg.Model.Context)
+	if err == nil {
+		d, err = d.For(r.cfg.Model, learned)
+	}
+	if err != nil {
+		return r.cfg.ErrorAt("model.init", "%s: %w", r.startedFrom, err)
+	}
+	if n := before.MaxPositions; r.cfg.Model.Context > n {
+		r.log.Warn("sequences are longer than the model in model.init has positions: exports give the context as max_position_embeddings", "context", r.cfg.Model.Context, "positions", n)
+	}
+	files = map[string][]byte{huggingface.ConfigName: d.Config}
+	if d.Generation != nil {
+		files[tokenizer.GenerationFile] = d.Generation
+	}
+	return rundir.WriteFiles(r.dir, files)
 }

@@ -39,7 +39,7 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 		}
 		return nil, r.cfg.ErrorAt("model.init", "%w", err)
 	}
-	r.initial = from
+	r.initial, r.startedFrom = from, found.Dir
 	r.log.Info("starting from the weights of another model", "path", r.initial.Path, "step", r.initial.Step)
 	if n := r.cfg.NewTokens; n > 0 {
 		r.log.Info("the vocabulary has grown", "new token ids", n, "first", found.Settings.Vocab)

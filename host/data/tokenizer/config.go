@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/internal/plainjson"
 )
@@ -50,26 +51,40 @@ func configToken(key string, value json.RawMessage) (string, error) {
 	return *object.Content, nil
 }
 
-// Template returns the chat template. If the key holds a list of named templates, it is
-// the one named default.
+// DefaultTemplate is the name of the chat template that is used where none is named.
+const DefaultTemplate = "default"
+
+// Template returns the chat template. If the key holds a list of named templates, it is [DefaultTemplate].
 func (c Config) Template() (string, error) {
+	list, err := c.Templates()
+	source, ok := list[DefaultTemplate]
+	if err == nil && len(list) > 0 && !ok {
+		err = fmt.Errorf("chat_template: none of its %d templates has the name default", len(list))
+	}
+	return source, err
+}
+
+// Templates returns all chat templates by name; none where the key is absent.
+func (c Config) Templates() (map[string]string, error) {
 	var source string
-	if !present(c.template) || json.Unmarshal(c.template, &source) == nil {
-		return source, nil
+	if !present(c.template) {
+		return nil, nil
+	}
+	if json.Unmarshal(c.template, &source) == nil {
+		return map[string]string{DefaultTemplate: source}, nil
 	}
 	var list []struct {
 		Name     string `json:"name"`
 		Template string `json:"template"`
 	}
 	if json.Unmarshal(c.template, &list) != nil {
-		return "", errors.New("chat_template: want a string, or a list of objects with name and template")
+		return nil, errors.New("chat_template: want a string, or a list of objects with name and template")
 	}
-	for _, entry := range list {
-		if entry.Name == "default" {
-			return entry.Template, nil
-		}
+	named := map[string]string{}
+	for _, entry := range slices.Backward(list) { // of two with a name, the first
+		named[entry.Name] = entry.Template
 	}
-	return "", fmt.Errorf("chat_template: none of its %d templates has the name default", len(list))
+	return named, nil
 }
 
 // Names of the files of a published tokenizer.
@@ -82,6 +97,8 @@ const (
 	SpecialsFile = "special_tokens_map.json"
 	// TemplateFile is the chat template.
 	TemplateFile = "chat_template.jinja"
+	// TemplateFolder has further templates by name, each in a file with the extension .jinja.
+	TemplateFolder = "additional_chat_templates"
 	// GenerationFile names the tokens at which texts begin and end.
 	GenerationFile = "generation_config.json"
 )

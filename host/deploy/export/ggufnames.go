@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -122,7 +123,7 @@ func (a ggufFamily) entries(m *Model, main gguf.Type) ([]gguf.Entry, error) {
 		{Key: "general.type", Value: "model"},
 		{Key: "general.name", Value: m.Card.Name},
 		{Key: a.name + ".block_count", Value: uint32(s.Layers)},
-		{Key: a.name + ".context_length", Value: uint32(s.Context)},
+		{Key: a.name + ".context_length", Value: uint32(cmp.Or(m.Positions, s.Context))},
 		{Key: a.name + ".embedding_length", Value: uint32(s.Width)},
 		{Key: a.name + ".feed_forward_length", Value: uint32(s.Hidden)},
 		{Key: a.name + ".attention.head_count", Value: uint32(s.Heads)},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,7 +14,6 @@ import (
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -116,60 +116,32 @@ func (p *hubPlan) Write(ctx context.Context, dir vfs.Path) error {
 		tensors = append(tensors, list...)
 	}
 	// Older versions of transformers refuse files without the entry.
-	err := safetensors.WriteShards(ctx, dir, tensors, map[string]string{"format": "pt"}, p.limit)
-	err = errors.Join(err, p.writeConfig(dir), p.writeGeneration(dir))
-	for name, content := range p.source.Tokenizer.Files {
-		err = errors.Join(err, atomicfile.WriteBytes(dir.Join(name), content))
+	if err := safetensors.WriteShards(ctx, dir, tensors, map[string]string{"format": "pt"}, p.limit); err != nil {
+		return err
 	}
-	return err
-}
-
-// writeConfig writes config.json.
-func (p *hubPlan) writeConfig(dir vfs.Path) error {
-	t := p.source.Tokenizer
-	c := huggingface.Config{Settings: p.source.Settings, MaxPositions: p.source.Settings.Context,
-		Tokens: huggingface.Tokens{Begin: idList(t.BOS), End: t.EOS, Pad: idList(t.Pad)}}
-	text, err := c.Encode(floatTypesOfFiles[p.float])
-	if err == nil && p.quantization != nil {
-		var entries map[string]any
-		if err = plainjson.Unmarshal(text, &entries); err != nil {
-			return err
-		}
-		entries["quantization_config"] = p.quantization
-		if p.fourBitFloats { // compressed-tensors makes bfloat16 of them, whatever the rest is: all is of one type then
-			entries["torch_dtype"] = "bfloat16"
-		}
-		return atomicfile.WriteJSON(dir.Join(huggingface.ConfigName), entries)
-	}
+	d, err := p.source.describe()
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(dir.Join(huggingface.ConfigName), text)
-}
-
-func idList(id int32) []int32 {
-	if id < 0 {
-		return nil
+	dtype := floatTypesOfFiles[p.float]
+	if p.fourBitFloats { // compressed-tensors makes bfloat16 of them, whatever the rest is: all is of one type then
+		dtype = safetensors.BF16
 	}
-	return []int32{id}
-}
-
-// writeGeneration writes generation_config.json: where a text begins and ends.
-func (p *hubPlan) writeGeneration(dir vfs.Path) error {
-	t := p.source.Tokenizer
-	entries := map[string]any{"do_sample": true}
-	if t.BOS >= 0 {
-		entries["bos_token_id"] = t.BOS
+	if d.Config, err = huggingface.Stored(d.Config, dtype, p.quantization); err != nil {
+		return err
 	}
-	if len(t.EOS) == 1 {
-		entries["eos_token_id"] = t.EOS[0]
-	} else if len(t.EOS) > 1 {
-		entries["eos_token_id"] = t.EOS
+	files := maps.Clone(p.source.Tokenizer.Files)
+	files[huggingface.ConfigName], files[tokenizer.GenerationFile] = d.Config, d.Generation
+	for name, content := range files {
+		if content == nil { // the checkpoint has no generation_config.json
+			continue
+		}
+		path := dir.Join(name)
+		if err := errors.Join(path.Dir().MkdirAll(), atomicfile.WriteBytes(path, content)); err != nil {
+			return err
+		}
 	}
-	if t.Pad >= 0 {
-		entries["pad_token_id"] = t.Pad
-	}
-	return atomicfile.WriteJSON(dir.Join(tokenizer.GenerationFile), entries)
+	return nil
 }
 
 // Read implements Plan.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/huggingface"
 )
 
 // Model is a trained model as package export needs it.
@@ -22,7 +23,29 @@ type Model struct {
 	// Warnings say what else the model does that no format stores.
 	Warnings  []string
 	Tokenizer Tokenizer
-	Card      Card
+	// Description is that of the checkpoint that the model was made from, with what training has changed; without a
+	// config.json it is made anew.
+	Description huggingface.Description
+	Positions   int // largest number of tokens in a sequence; 0: the context of Settings
+	Card        Card
+}
+
+// describe is the description with which the model is exported.
+func (m *Model) describe() (huggingface.Description, error) {
+	if m.Description.Config != nil {
+		return m.Description, nil
+	}
+	t := m.Tokenizer
+	c := huggingface.Config{Settings: m.Settings, MaxPositions: m.Settings.Context,
+		Tokens: huggingface.Tokens{Begin: idList(t.BOS), End: t.EOS, Pad: idList(t.Pad)}}
+	return c.Describe()
+}
+
+func idList(id int32) []int32 {
+	if id < 0 {
+		return nil
+	}
+	return []int32{id}
 }
 
 // Quantized is a weight x as returned by its quantizer's program.

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/plainjson"
@@ -33,12 +35,21 @@ func (t Tokenizer) config() tokenizer.Config {
 	return c
 }
 
-// template is the chat template; empty: none.
-func (t Tokenizer) template() string {
-	if text, ok := t.Files[tokenizer.TemplateFile]; ok {
-		return string(text)
+// templates are the chat templates by name. Those in files of their own replace those in the settings.
+func (t Tokenizer) templates() map[string]string {
+	list := map[string]string{}
+	for name, content := range t.Files {
+		switch folder, file := path.Split(name); {
+		case name == tokenizer.TemplateFile:
+			list[tokenizer.DefaultTemplate] = string(content)
+		case folder == tokenizer.TemplateFolder+"/":
+			list[strings.TrimSuffix(file, path.Ext(file))] = string(content)
+		}
 	}
-	return understood(t.config().Template())
+	if len(list) == 0 {
+		list, _ = t.config().Templates() // what is not understood counts as absent
+	}
+	return list
 }
 
 // understood is a setting; empty where it is not understood.

@@ -3,6 +3,9 @@ package export
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -178,11 +181,34 @@ func ggufMarks(t Tokenizer) (entries []gguf.Entry, notes []string, err error) {
 		add("padding_token_id", t.Pad)
 	}
 	entries = append(entries, gguf.Entry{Key: "tokenizer.ggml.add_bos_token", Value: t.AddBOS})
-	if template := t.template(); template != "" {
-		entries = append(entries, gguf.Entry{Key: "tokenizer.chat_template", Value: template})
-	}
-	return entries, notes, nil
+	return append(entries, ggufTemplates(t.templates())...), notes, nil
 }
+
+// ggufTemplates are the entries about chat templates, with names in the letters and digits that gguf allows in keys.
+func ggufTemplates(list map[string]string) (entries []gguf.Entry) {
+	const key = "tokenizer.chat_template"
+	var further []string
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if list[name] == "" {
+			continue
+		}
+		if name == tokenizer.DefaultTemplate {
+			entries = append(entries, gguf.Entry{Key: key, Value: list[name]})
+			continue
+		}
+		plain := otherThanWords.ReplaceAllString(name, "_")
+		if plain == "" || slices.Contains(further, plain) {
+			continue
+		}
+		further, entries = append(further, plain), append(entries, gguf.Entry{Key: key + "." + plain, Value: list[name]})
+	}
+	if further != nil {
+		entries = append(entries, gguf.Entry{Key: key + "s", Value: further})
+	}
+	return entries
+}
+
+var otherThanWords = regexp.MustCompile(`[^A-Za-z0-9]`)
 
 // tokens lists the token of each id and its type.
 func (f *tokenizerFile) tokens(vocab int) (tokens []string, types []int32, err error) {

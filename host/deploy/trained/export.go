@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/method"
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train/assembly"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -31,8 +32,18 @@ func (t *Model) Export() (*export.Model, error) {
 	settings.FillIn()
 	m := &export.Model{Settings: settings, Params: t.built.Compiled.Plan().Model.Params(), Latent: t.latent, Quantized: t.quantized, Activations: t.activations}
 	m.Warnings = t.unstored()
-	var err error
-	if m.Tokenizer, err = t.exportTokenizer(); err != nil {
+	tok, err := t.tokenizer()
+	if err != nil {
+		return nil, err
+	}
+	files, err := t.tokenizerFiles(tok)
+	if err != nil {
+		return nil, err
+	}
+	if m.Tokenizer, err = t.exportTokenizer(tok, files); err != nil {
+		return nil, err
+	}
+	if err := t.describe(m, assembly.LearnedTokens(t.cfg, files, tok)); err != nil {
 		return nil, err
 	}
 	m.Card, err = t.card()
@@ -62,16 +73,41 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 	return &export.Quantized{Value: q.Value, Codes: q.Codes, Scale: q.Scale, ScaleShape: q.ScaleShape, Rotation: q.Rotation}, nil
 }
 
+// describe adds the description of the checkpoint that the model comes from, if it comes from one.
+func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
+	d, err := huggingface.ReadDescription(vfs.At(t.dir))
+	if err != nil {
+		return err
+	}
+	if d.Config == nil {
+		if from := t.made.Initial; from != nil && (from.Run == "" || from.End != nil) {
+			m.Warnings = append(m.Warnings, fmt.Sprintf("%s has no %s of the checkpoint that the model comes from, as runs of earlier versions have none: "+
+				"it is written anew, with the context of the run, %d tokens, as that of the model, and without settings of %s. Copy both files from the checkpoint to %[1]s, and export again",
+				t.dir, huggingface.ConfigName, m.Settings.Context, tokenizer.GenerationFile))
+		}
+		return nil
+	}
+	if m.Description, err = d.For(m.Settings, learned); err != nil {
+		return fmt.Errorf("%s: %w", t.dir, err)
+	}
+	c, err := huggingface.ParseConfig(m.Description.Config, m.Settings.Context)
+	if err != nil {
+		return fmt.Errorf("%s: %w", t.dir, err)
+	}
+	m.Positions = c.MaxPositions
+	for _, known := range []struct {
+		id   *int32
+		also []int32
+	}{{&m.Tokenizer.BOS, c.Tokens.Begin}, {&m.Tokenizer.Pad, c.Tokens.Pad}} {
+		if *known.id == tokenizer.NoToken && len(known.also) > 0 {
+			*known.id = known.also[0]
+		}
+	}
+	return nil
+}
+
 // exportTokenizer is the tokenizer with all that is known about where its texts begin and end.
-func (t *Model) exportTokenizer() (export.Tokenizer, error) {
-	tok, err := t.tokenizer()
-	if err != nil {
-		return export.Tokenizer{}, err
-	}
-	files, err := t.tokenizerFiles(tok)
-	if err != nil {
-		return export.Tokenizer{}, err
-	}
+func (t *Model) exportTokenizer(tok tokenizer.Tokenizer, files map[string][]byte) (export.Tokenizer, error) {
 	end, unknown := chat.ModelEnding(files, tok)
 	out, err := export.NewTokenizer(files, tok.Info(), slices.Concat(t.made.Initial.Ends(), []int32{end.Token})...)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -148,7 +149,7 @@ type Held struct {
 	Ready map[string][]safetensors.Tensor
 	// More are further tensors of the checkpoint, such as states of quantizers.
 	More []safetensors.Tensor
-	From string // directory of the model, which may have files of a tokenizer
+	From string // directory of the model, which may have files of a tokenizer and the description of a checkpoint
 }
 
 // Write writes the run into a directory, which is named train.out once it is complete. run.toml, which makes it a run
@@ -162,7 +163,7 @@ func (h *Held) Write(ctx context.Context, to rundir.Dir) error {
 	if err := h.save(ctx, to); err != nil {
 		return err
 	}
-	if err := rundir.CopyFiles(to, vfs.At(h.From), tokenizer.Files); err != nil {
+	if err := rundir.CopyFiles(to, vfs.At(h.From), slices.Concat(tokenizer.Files, huggingface.DescriptionFiles)); err != nil {
 		return err
 	}
 	if h.Record.Directory == "" {

@@ -49,7 +49,11 @@ func Write(t testing.TB, dir string, c *huggingface.Config, dtype safetensors.DT
 	if err := safetensors.WriteShards(t.Context(), vfs.At(dir), tensors, map[string]string{"format": "pt"}, limit); err != nil {
 		t.Fatal(err)
 	}
-	text, err := c.Encode(dtype)
+	d, err := c.Describe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := huggingface.Stored(d.Config, dtype, nil)
 	if err == nil {
 		err = atomicfile.WriteBytes(vfs.At(dir).Join(huggingface.ConfigName), text)
 	}

@@ -2,9 +2,8 @@ package huggingface
 
 import (
 	"cmp"
-	"encoding/json/jsontext"
-	"encoding/json/v2"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -29,6 +28,16 @@ type Tokens struct {
 	End   []int32 `json:"end"`   // end a text, each of them
 	Pad   []int32 `json:"pad"`   // padding: one or none
 }
+
+// Keys that are read and written.
+const (
+	vocabKey        = "vocab_size"
+	positionsKey    = "max_position_embeddings"
+	thetaKey        = "rope_theta"
+	beginKey        = "bos_token_id"
+	endKey          = "eos_token_id"
+	quantizationKey = "quantization_config"
+)
 
 // Bounds of sizes, those of the configuration of a run.
 const (
@@ -57,7 +66,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	k.rope(&c.Settings)
 	k.refusals(c)
 	vocab := c.Settings.Vocab
-	c.Tokens = Tokens{Begin: k.ids("bos_token_id", vocab), End: k.ids("eos_token_id", vocab), Pad: k.ids("pad_token_id", vocab)}
+	c.Tokens = Tokens{Begin: k.ids(beginKey, vocab), End: k.ids(endKey, vocab), Pad: k.ids("pad_token_id", vocab)}
 	k.positions(c, f, context)
 	k.checkSizes(c.Settings)
 	if len(k.faults) > 0 {
@@ -101,7 +110,7 @@ func (k *keys) sizes(c *Config, f family) {
 	s.Layers = k.required("num_hidden_layers", mostLayers)
 	s.Heads = k.required("num_attention_heads", mostHeads)
 	s.Hidden = k.required("intermediate_size", mostHidden)
-	s.Vocab = k.required("vocab_size", mostVocab)
+	s.Vocab = k.required(vocabKey, mostVocab)
 	s.KVHeads = cmp.Or(k.size("num_key_value_heads", mostHeads), s.Heads)
 	k.headSize(s, f)
 	if s.NormEps = k.number("rms_norm_eps"); !k.has("rms_norm_eps") {
@@ -131,8 +140,8 @@ func (k *keys) refusals(c *Config) {
 	only(k, "attention_bias", false)
 	only(k, "mlp_bias", false)
 	only(k, "partial_rotary_factor", 1.0)
-	if k.has("quantization_config") {
-		k.fault("quantization_config", "found a quantized checkpoint", "one in F32, BF16 or F16: the one that it was made from")
+	if k.has(quantizationKey) {
+		k.fault(quantizationKey, "found a quantized checkpoint", "one in F32, BF16 or F16: the one that it was made from")
 	}
 	var dropout float64
 	if k.read("attention_dropout", &dropout, "a number") && dropout != 0 {
@@ -143,7 +152,7 @@ func (k *keys) refusals(c *Config) {
 // positions reads how long sequences may be and how far attention looks back. A window
 // is no matter while no sequence is longer.
 func (k *keys) positions(c *Config, f family, context int) {
-	c.MaxPositions = cmp.Or(k.size("max_position_embeddings", mostPositions), defaultPositions)
+	c.MaxPositions = cmp.Or(k.size(positionsKey, mostPositions), defaultPositions)
 	if f.window != nil {
 		c.Window = f.window(k)
 	}
@@ -169,38 +178,44 @@ func (k *keys) checkSizes(s architecture.Settings) {
 // torchNames are the names of element types in config.json.
 var torchNames = map[safetensors.DType]string{safetensors.F32: "float32", safetensors.BF16: "bfloat16", safetensors.F16: "float16"}
 
-// Encode returns the text of config.json, with the keys of transformers 4, which all versions read.
-func (c *Config) Encode(dtype safetensors.DType) ([]byte, error) {
+// Describe returns the description of a model that comes from no checkpoint, with the keys of transformers 4, which all
+// versions read.
+func (c *Config) Describe() (d Description, err error) {
 	s := c.Settings
 	s.FillIn()
 	f, err := familyOf(s.Kind)
 	if err != nil {
-		return nil, err
+		return d, err
 	}
+	config, generation := shape(s), map[string]any{"do_sample": true}
+	maps.Copy(config, wavelengths(s))
+	maps.Copy(config, map[string]any{"architectures": []string{f.architecture}, "model_type": f.modelType, "hidden_act": "silu",
+		"attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0, "initializer_range": s.InitStd, positionsKey: c.MaxPositions, "use_cache": true})
+	for key, ids := range map[string][]int32{beginKey: c.Tokens.Begin, endKey: c.Tokens.End, "pad_token_id": c.Tokens.Pad} {
+		if len(ids) > 0 {
+			config[key], generation[key] = oneOrMore(ids), oneOrMore(ids)
+		}
+	}
+	if d.Config, err = encode(config); err == nil {
+		d.Generation, err = encode(generation)
+	}
+	return d, err
+}
+
+// shape has the keys of the sizes of a model and of what else training does not change.
+func shape(s architecture.Settings) map[string]any {
+	return map[string]any{"hidden_size": s.Width, "num_hidden_layers": s.Layers, "num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads,
+		"head_dim": s.HeadSize, "intermediate_size": s.Hidden, vocabKey: s.Vocab, "rms_norm_eps": s.NormEps, "tie_word_embeddings": s.Head == "tied"}
+}
+
+// wavelengths has the keys of the wavelengths of positions.
+func wavelengths(s architecture.Settings) map[string]any {
 	var scaling any // null where there is none
 	if s.RopeFactor > 1 {
 		scaling = map[string]any{"rope_type": "llama3", "factor": s.RopeFactor, "low_freq_factor": s.RopeLow, "high_freq_factor": s.RopeHigh,
 			"original_max_position_embeddings": s.RopeOriginal}
 	}
-	entries := map[string]any{
-		"architectures": []string{f.architecture}, "model_type": f.modelType,
-		"hidden_size": s.Width, "num_hidden_layers": s.Layers, "num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads,
-		"head_dim": s.HeadSize, "intermediate_size": s.Hidden, "vocab_size": s.Vocab,
-		"rms_norm_eps": s.NormEps, "hidden_act": "silu", "attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0,
-		"tie_word_embeddings": s.Head == "tied", "initializer_range": s.InitStd, "max_position_embeddings": c.MaxPositions,
-		"rope_theta": s.RopeTheta, "rope_scaling": scaling, "torch_dtype": torchNames[dtype], "use_cache": true,
-	}
-	for key, ids := range map[string][]int32{"bos_token_id": c.Tokens.Begin, "eos_token_id": c.Tokens.End, "pad_token_id": c.Tokens.Pad} {
-		switch len(ids) {
-		case 0:
-		case 1:
-			entries[key] = ids[0]
-		default:
-			entries[key] = ids
-		}
-	}
-	text, err := json.Marshal(entries, json.Deterministic(true), jsontext.WithIndent("  "))
-	return append(text, '\n'), err
+	return map[string]any{thetaKey: s.RopeTheta, "rope_scaling": scaling}
 }
 
 // A Place is where a Hugging Face checkpoint stores a parameter of a model, or some rows

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestLayout: a checkpoint that is read, and written again as Layout and Encode say, has the same configuration, and the
+// TestLayout: a checkpoint that is read, and written again as Layout and Describe say, has the same configuration, and the
 // same bytes in every tensor.
 func TestLayout(t *testing.T) {
 	effort.Long(t, "every kind of checkpoint, written again")
@@ -78,7 +78,7 @@ func TestNoLayout(t *testing.T) {
 		t.Error("there is a layout of quadratics")
 	}
 	c := huggingface.Config{Settings: s}
-	if _, err := c.Encode(safetensors.F32); err == nil {
+	if _, err := c.Describe(); err == nil {
 		t.Error("there is a config.json of quadratics")
 	}
 }

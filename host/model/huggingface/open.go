@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/digest"
@@ -47,44 +46,21 @@ func IsCheckpoint(dir vfs.Path) bool {
 	return err == nil && there
 }
 
-// ReadConfig reads a checkpoint's description of its model. The error is an [*Error] if the content is at fault.
+// ReadConfig reads a checkpoint's description of its model, for sequences of context tokens. The error is an [*Error] if
+// the content is at fault.
 func ReadConfig(dir vfs.Path, context int) (*Config, error) {
-	text, err := dir.Join(ConfigName).ReadSmallFile(maxTextSize)
+	d, err := ReadDescription(dir)
+	if err == nil && d.Config == nil {
+		err = &fs.PathError{Op: "open", Path: dir.Join(ConfigName).Name, Err: fs.ErrNotExist}
+	}
 	if err != nil {
 		return nil, err
 	}
-	c, err := ParseConfig(text, context)
+	c, err := d.parse(context)
 	if fault, ok := errors.AsType[*Error](err); ok {
-		fault.Path = dir.Join(ConfigName).Name
+		fault.Path = dir.Join(fault.Path).Name
 	}
-	if err != nil {
-		return nil, err
-	}
-	return c, c.readGeneration(dir.Join(tokenizer.GenerationFile))
-}
-
-// readGeneration adds the ids that generation_config.json says end a text, if there is such a file.
-func (c *Config) readGeneration(path vfs.Path) error {
-	text, err := path.ReadSmallFile(maxTextSize)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	k, err := newKeys(text)
-	if err != nil {
-		return &Error{Path: path.Name, Faults: []string{err.Error()}}
-	}
-	for _, id := range k.ids("eos_token_id", c.Settings.Vocab) {
-		if !slices.Contains(c.Tokens.End, id) {
-			c.Tokens.End = append(c.Tokens.End, id)
-		}
-	}
-	if len(k.faults) > 0 {
-		return &Error{Path: path.Name, Faults: k.faults}
-	}
-	return nil
+	return c, err
 }
 
 // Open opens the checkpoint in a directory. All problems with its configuration and with the names, shapes and types of

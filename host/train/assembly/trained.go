@@ -6,10 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -122,6 +125,22 @@ func FindPlugins(cfg *config.Config, plugins []*config.Plugin, search rundir.Sea
 		}
 	}
 	return nil
+}
+
+// LearnedTokens are the tokens at which texts begin and end by what a run trains on: those of documents, or the one that ends a
+// turn of a conversation by the template among the files of the tokenizer.
+func LearnedTokens(cfg *config.Config, files map[string][]byte, tok tokenizer.Tokenizer) huggingface.Tokens {
+	known := func(id int32) []int32 {
+		return slices.DeleteFunc([]int32{id}, func(id int32) bool { return id == tokenizer.NoToken })
+	}
+	switch {
+	case cfg.Untrained():
+		return huggingface.Tokens{}
+	case cfg.Data.Kind == config.KindChat:
+		end, _ := chat.ModelEnding(files, tok) // of a template that fails nothing is known
+		return huggingface.Tokens{End: known(end.Token)}
+	}
+	return huggingface.Tokens{Begin: known(tok.Info().BOS), End: known(tok.Info().EOS)}
 }
 
 // Beginning are the tokens of a document that begins with a text: with the begin token in front where the model learned

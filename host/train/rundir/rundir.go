@@ -10,6 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
 	"slices"
 	"syscall"
 
@@ -28,6 +31,7 @@ const (
 	TrajectoryFile = "trajectory.jsonl"       // the points visited by a problem without data
 	SamplesFile    = "samples.jsonl"          // texts that a language model wrote during training
 	TokenizerFile  = tokenizer.DefinitionFile // the tokenizer of the data, unless it is built in
+	ModelFile      = "config.json"            // that of the checkpoint of the Hugging Face hub that the model comes from
 	checkpointDir  = "checkpoints"
 	tensorboardDir = "tensorboard"
 )
@@ -72,7 +76,7 @@ func (d Dir) Checkpoints() vfs.Path { return d.Join(checkpointDir) }
 // RemoveAbandoned removes the unfinished files in the run directory whose writer was
 // killed. The caller must hold the lock.
 func (d Dir) RemoveAbandoned() error {
-	names := append([]string{ConfigFile, ProvenanceFile, SummaryFile}, tokenizer.Files...)
+	names := append([]string{ConfigFile, ProvenanceFile, SummaryFile, ModelFile}, tokenizer.Files...)
 	return atomicfile.RemoveAbandoned(d.Path, func(name string) bool { return slices.Contains(names, name) })
 }
 
@@ -133,34 +137,53 @@ func (d Dir) Ask(r Request) error {
 // holds the lock. A request that cannot be removed is ignored, since it would never end.
 func (d Dir) Take(r Request) bool { return d.Join(requestPrefix+string(r)).Remove() == nil }
 
-// CopyFiles copies those of the files that a folder has into a run directory, where no other files of these names may be.
+// CopyFiles copies those of the files that a folder has into a run directory: see [ReadFiles] and [WriteFiles].
 func CopyFiles(to Dir, from vfs.Path, names []string) error {
 	files := map[string][]byte{}
 	if err := ReadFiles(files, from, names); err != nil {
 		return err
 	}
-	for _, name := range names {
-		content, have := files[name]
-		if !have {
-			continue
-		}
-		if err := atomicfile.CheckOurs(to.Join(name), atomicfile.Is(content)); err != nil {
+	return WriteFiles(to, files)
+}
+
+// WriteFiles writes files into a run directory, where no other files of these names may be.
+func WriteFiles(to Dir, files map[string][]byte) error {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		file, content := to.Join(name), files[name]
+		if err := file.Dir().MkdirAll(); err != nil {
 			return err
 		}
-		if err := atomicfile.WriteBytes(to.Join(name), content); err != nil {
+		if err := atomicfile.CheckOurs(file, atomicfile.Is(content)); err != nil {
+			return err
+		}
+		if err := atomicfile.WriteBytes(file, content); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ReadFiles adds those of the files that a folder has, and that are not there yet.
+// Bounds of the files that are copied into run directories.
+const (
+	maxFile      = 128 << 20 // bytes; the tokenizer.json of large published models has around 35 MB
+	maxTemplates = 100       // in [tokenizer.TemplateFolder]
+)
+
+// ReadFiles adds those of the files that a folder has, and that are not there yet. With a template of conversations go the
+// further ones in [tokenizer.TemplateFolder].
 func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
+	if slices.Contains(names, tokenizer.TemplateFile) {
+		more, err := furtherTemplates(folder)
+		if err != nil {
+			return err
+		}
+		names = slices.Concat(names, more)
+	}
 	for _, name := range names {
 		if _, have := files[name]; have {
 			continue
 		}
-		content, err := folder.Join(name).ReadFile()
+		content, err := folder.Join(name).ReadSmallFile(maxFile)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -170,4 +193,21 @@ func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
 		files[name] = content
 	}
 	return nil
+}
+
+// furtherTemplates lists the files in [tokenizer.TemplateFolder].
+func furtherTemplates(folder vfs.Path) (names []string, err error) {
+	entries, err := folder.Join(tokenizer.TemplateFolder).ReadDir()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == filepath.Ext(tokenizer.TemplateFile) {
+			names = append(names, path.Join(tokenizer.TemplateFolder, e.Name()))
+		}
+	}
+	if len(names) > maxTemplates {
+		return nil, fmt.Errorf("%s has %d templates of conversations, want at most %d", folder.Join(tokenizer.TemplateFolder), len(names), maxTemplates)
+	}
+	return names, nil
 }

@@ -1,0 +1,191 @@
+package huggingface
+
+import (
+	"encoding/json/jsontext"
+	"encoding/json/v2"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// A Description is what a checkpoint says of its model and of how it generates text: the contents of config.json and of
+// generation_config.json, nil for a file that it lacks. A model that was made from the checkpoint keeps it, with the keys
+// changed that training has changed ([Description.For]).
+type Description struct{ Config, Generation []byte }
+
+// DescriptionFiles are the names of the files.
+var DescriptionFiles = []string{ConfigName, tokenizer.GenerationFile}
+
+// ReadDescription reads the files that a directory has.
+func ReadDescription(dir vfs.Path) (d Description, err error) {
+	for i, to := range []*[]byte{&d.Config, &d.Generation} {
+		text, err := dir.Join(DescriptionFiles[i]).ReadSmallFile(maxTextSize)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return d, err
+		}
+		*to = text
+	}
+	return d, nil
+}
+
+// parse parses the files, for sequences of context tokens. The error is an [*Error] whose Path is the name of a file.
+func (d Description) parse(context int) (*Config, error) {
+	c, err := ParseConfig(d.Config, context)
+	if fault, ok := errors.AsType[*Error](err); ok {
+		fault.Path = ConfigName
+		return nil, fault
+	}
+	if err != nil || d.Generation == nil {
+		return c, err
+	}
+	k, err := newKeys(d.Generation)
+	if err != nil {
+		return nil, &Error{Path: tokenizer.GenerationFile, Faults: []string{err.Error()}}
+	}
+	for _, id := range k.ids(endKey, c.Settings.Vocab) {
+		if !slices.Contains(c.Tokens.End, id) {
+			c.Tokens.End = append(c.Tokens.End, id)
+		}
+	}
+	if len(k.faults) > 0 {
+		return nil, &Error{Path: tokenizer.GenerationFile, Faults: k.faults}
+	}
+	return c, nil
+}
+
+// For returns the description of a model with settings s that was made from the described one and has learned at which
+// tokens texts begin and end. Keys that hold for both models stay as they are. The error is an [*Error] where training
+// cannot have made such a model from the described one.
+func (d Description) For(s architecture.Settings, learned Tokens) (Description, error) {
+	s.FillIn()
+	c, err := d.parse(s.Context)
+	if err != nil {
+		return d, err
+	}
+	if faults := differences(c.Settings, s); len(faults) > 0 {
+		return d, &Error{Path: ConfigName, Faults: faults}
+	}
+	changes := map[string]any{}
+	if s.Vocab != c.Settings.Vocab {
+		changes[vocabKey] = s.Vocab
+	}
+	if s.Context > c.MaxPositions {
+		changes[positionsKey] = s.Context
+	}
+	if now := wavelengths(s); !reflect.DeepEqual(now, wavelengths(c.Settings)) {
+		setWavelengths(changes, now, d.Config)
+	}
+	if d.Config, err = change(d.Config, changes, c.Tokens, learned); err == nil && d.Generation != nil {
+		d.Generation, err = change(d.Generation, map[string]any{}, c.Tokens, learned)
+	}
+	return d, err
+}
+
+// differences lists what is described otherwise than it is, and is not for training to change.
+func differences(described, s architecture.Settings) (faults []string) {
+	if described.Kind != s.Kind {
+		return []string{fmt.Sprintf("model_type: found a model of the kind %s, want one of the kind %s", described.Kind, s.Kind)}
+	}
+	found, want := shape(described), shape(s)
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if found[key] != want[key] && (key != vocabKey || s.Vocab < described.Vocab) {
+			faults = append(faults, fmt.Sprintf("%s: found %v, want %v, which the model has", key, found[key], want[key]))
+		}
+	}
+	return faults
+}
+
+// setWavelengths changes the keys that give the wavelengths of positions, in the form of the version of transformers that
+// wrote the file.
+func setWavelengths(changes, now map[string]any, file []byte) {
+	const before, since5 = "rope_scaling", "rope_parameters"
+	k, _ := newKeys(file) // it has been parsed before
+	maps.Copy(changes, now)
+	if !k.has(since5) {
+		return
+	}
+	parameters := map[string]any{"rope_type": "default", thetaKey: now[thetaKey]}
+	if scaling, ok := now[before].(map[string]any); ok {
+		maps.Copy(parameters, scaling)
+	}
+	changes[since5] = parameters
+	if !k.has(before) && !k.has(thetaKey) {
+		changes[before], changes[thetaKey] = nil, nil
+	}
+}
+
+// change returns the text of an object with other values for some keys, where nil removes a key, and with the tokens that a
+// model has learned beside the described ones. All other values stay as they are, to the digit.
+func change(text []byte, changes map[string]any, described, learned Tokens) ([]byte, error) {
+	k, err := newKeys(text)
+	if err != nil {
+		return nil, err
+	}
+	if begin := learned.Begin; len(begin) > 0 && !slices.Equal(k.ids(beginKey, 0), begin) {
+		changes[beginKey] = begin[0]
+	}
+	more := slices.DeleteFunc(slices.Clone(learned.End), func(id int32) bool { return slices.Contains(described.End, id) })
+	if len(more) > 0 {
+		ends := k.ids(endKey, 0)
+		if len(ends) == 0 {
+			ends = described.End
+		}
+		changes[endKey] = oneOrMore(slices.Concat(ends, more))
+	}
+	if len(changes) == 0 {
+		return text, nil
+	}
+	object := map[string]any{}
+	for key, value := range k.values {
+		object[key] = value
+	}
+	for key, value := range changes {
+		if object[key] = value; value == nil {
+			delete(object, key)
+		}
+	}
+	return encode(object)
+}
+
+// Stored returns the text of a config.json for weights of a type. quantization is the entry that says how they are packed;
+// nil: not at all. What the file said of the weights of another checkpoint goes, and so does the name of a module of
+// Python that stood beside it.
+func Stored(config []byte, dtype safetensors.DType, quantization map[string]any) ([]byte, error) {
+	k, err := newKeys(config)
+	if err != nil {
+		return nil, err
+	}
+	changes := map[string]any{quantizationKey: nil, "compression_config": nil, "auto_map": nil}
+	if quantization != nil {
+		changes[quantizationKey] = quantization
+	}
+	const before, since5 = "torch_dtype", "dtype"
+	for _, key := range []string{before, since5} {
+		if k.has(key) || key == before && !k.has(since5) {
+			changes[key] = torchNames[dtype]
+		}
+	}
+	return change(config, changes, Tokens{}, Tokens{})
+}
+
+// encode is the text of an object, as transformers writes it.
+func encode(object map[string]any) ([]byte, error) {
+	text, err := json.Marshal(object, json.Deterministic(true), jsontext.WithIndent("  "))
+	return append(text, '\n'), err
+}
+
+// oneOrMore is the value of a key that holds token ids: an id, or a list where there are several.
+func oneOrMore(ids []int32) any {
+	if len(ids) == 1 {
+		return ids[0]
+	}
+	return ids
+}
