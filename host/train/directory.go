@@ -440,14 +440,15 @@ func (r *run) keepDescription() error {
 	if tok, err := r.openTokenizer(); err == nil { // or else keepTokenizer has warned
 		learned = assembly.LearnedTokens(r.cfg, files, tok)
 	}
-	before, err := huggingface.ParseConfig(d.Config, r.cfg.Model.Context)
-	if err == nil {
-		d, err = d.For(r.cfg.Model, learned)
-	}
-	if err != nil {
+	before := d.Config
+	if d, err = d.For(r.cfg.Model, learned); err != nil {
 		return r.cfg.ErrorAt("model.init", "%s: %w", r.startedFrom, err)
 	}
-	if n := before.MaxPositions; r.cfg.Model.Context > n {
+	c, err := huggingface.ParseConfig(before, r.cfg.Model.Context)
+	if err != nil {
+		return err
+	}
+	if n := c.MaxPositions; r.cfg.Model.Context > n {
 		r.log.Warn("sequences are longer than the model in model.init has positions: exports give the context as max_position_embeddings", "context", r.cfg.Model.Context, "positions", n)
 	}
 	files = map[string][]byte{huggingface.ConfigName: d.Config}

@@ -171,14 +171,14 @@ type run struct {
 
 	checkpoints *checkpoint.Keeper
 
-	identity string
-	// startedFrom is the directory in model.init, in the process that has read it.
+	identity  string
+	initial   *provenance.Origin // of the weights that it started from; nil: they were drawn
+	teacher   *provenance.Origin // of the weights of its teacher; nil: there is none
+	saving    saving
+	saveAsked atomic.Bool // by a request in the run directory
+	wishes    wishes
+	// startedFrom is the directory in model.init, if this process has read it.
 	startedFrom string
-	initial     *provenance.Origin // of the weights that it started from; nil: they were drawn
-	teacher     *provenance.Origin // of the weights of its teacher; nil: there is none
-	saving      saving
-	saveAsked   atomic.Bool // by a request in the run directory
-	wishes      wishes
 	// summarized tells that the run was finished before, with a complete summary.
 	summarized bool
 	evaluated  int // step of the newest recorded evaluation, 0 for none

@@ -85,6 +85,9 @@ func (ggufFormat) Plan(m *Model, o Options) (Plan, error) {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	p.entries, p.notes = append(p.entries, tokens...), notes
+	if m.Window > 0 && m.Window < m.Positions {
+		p.notes = append(p.notes, fmt.Sprintf("attention looks back %d tokens (sliding_window), and in llama.cpp as far as a sequence goes: longer sequences give other numbers", m.Window))
+	}
 	return p, nil
 }
 

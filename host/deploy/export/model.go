@@ -27,6 +27,7 @@ type Model struct {
 	// config.json it is made anew.
 	Description huggingface.Description
 	Positions   int // largest number of tokens in a sequence; 0: the context of Settings
+	Window      int // number of tokens that attention looks back; 0: all
 	Card        Card
 }
 

@@ -102,6 +102,7 @@ func TestMarks(t *testing.T) {
 	for _, file := range []string{"", "template of a file"} {
 		if file != "" {
 			files["chat_template.jinja"] = []byte(file)
+			files["additional_chat_templates/tool use.jinja"] = []byte("no")
 		}
 		var err error
 		if m.Tokenizer, err = export.NewTokenizer(files, info); err != nil {
@@ -113,6 +114,10 @@ func TestMarks(t *testing.T) {
 		want := "yes"
 		if file != "" {
 			want = file
+		}
+		further := map[string]string{"": "rag", "template of a file": "tool_use"}[file]
+		if names, _ := f.Value("tokenizer.chat_templates").([]string); !slices.Equal(names, []string{further}) || f.Value("tokenizer.chat_template."+further) != "no" {
+			t.Errorf("the further templates are %q: %v", names, f.Value("tokenizer.chat_template."+further))
 		}
 		if f.Value("tokenizer.chat_template") != want || f.Value("tokenizer.ggml.eos_token_id") != uint32('!') ||
 			f.Value("tokenizer.ggml.padding_token_id") != uint32('#') || f.Value("tokenizer.ggml.add_bos_token") != (file == "") {

@@ -94,7 +94,7 @@ func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", t.dir, err)
 	}
-	m.Positions = c.MaxPositions
+	m.Positions, m.Window = c.MaxPositions, c.Window
 	for _, known := range []struct {
 		id   *int32
 		also []int32

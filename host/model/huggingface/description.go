@@ -129,16 +129,18 @@ func change(text []byte, changes map[string]any, described, learned Tokens) ([]b
 	if err != nil {
 		return nil, err
 	}
-	if begin := learned.Begin; len(begin) > 0 && !slices.Equal(k.ids(beginKey, 0), begin) {
+	own := func(key string, otherwise []int32) []int32 { // a file may leave it to the other one
+		if ids := k.ids(key, 0); len(ids) > 0 {
+			return ids
+		}
+		return otherwise
+	}
+	if begin := learned.Begin; len(begin) > 0 && !slices.Equal(own(beginKey, described.Begin), begin) {
 		changes[beginKey] = begin[0]
 	}
 	more := slices.DeleteFunc(slices.Clone(learned.End), func(id int32) bool { return slices.Contains(described.End, id) })
 	if len(more) > 0 {
-		ends := k.ids(endKey, 0)
-		if len(ends) == 0 {
-			ends = described.End
-		}
-		changes[endKey] = oneOrMore(slices.Concat(ends, more))
+		changes[endKey] = oneOrMore(slices.Concat(own(endKey, described.End), more))
 	}
 	if len(changes) == 0 {
 		return text, nil

@@ -1,0 +1,189 @@
+package huggingface_test
+
+import (
+	"bytes"
+	"encoding/json/jsontext"
+	"encoding/json/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+type object = map[string]any
+
+// checkKeys compares objects key by key: want has the text of what differs, "" for a key that is gone.
+func checkKeys(t *testing.T, what string, before, after []byte, want map[string]string) {
+	t.Helper()
+	var a, b map[string]jsontext.Value
+	if err := json.Unmarshal(before, &a); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(after, &b); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for key, value := range b {
+		now, was := compact(value), compact(a[key])
+		if now != was {
+			got[key] = now
+		}
+	}
+	for key := range a {
+		if _, ok := b[key]; !ok {
+			got[key] = ""
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func compact(v jsontext.Value) string {
+	v = v.Clone()
+	_ = v.Compact() // which leaves a value that is absent as it is
+	return string(v)
+}
+
+// TestDescriptionFor: of what a checkpoint says, exactly the keys change that training has changed, in the form of either
+// version of transformers; everything else stays as it is, to the digit.
+func TestDescriptionFor(t *testing.T) {
+	const common = `"architectures": ["MistralForCausalLM"], "model_type": "mistral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+		"intermediate_size": 96, "vocab_size": 160, "rms_norm_eps": 1e-05, "max_position_embeddings": 131072, "sliding_window": 4096, "bos_token_id": 1,
+		"eos_token_id": 2, "initializer_range": 2.0E-2, "custom": {"z": [1e-05, 3.0], "a": "ü"}, "torch_dtype": "bfloat16"`
+	const version4 = `{` + common + `, "rope_theta": 500000.0, "rope_scaling": null}`
+	const version5 = `{` + common + `, "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}`
+	const both = `{` + common + `, "rope_theta": 500000.0, "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}`
+	const generation = `{"eos_token_id": [2, 5], "temperature": 0.60, "top_p": 0.9, "do_sample": true}`
+	const scaled = `{"factor":8,"high_freq_factor":4,"low_freq_factor":1,"original_max_position_embeddings":1024,"rope_type":"llama3"}`
+	const parameters = `{"factor":8,"high_freq_factor":4,"low_freq_factor":1,"original_max_position_embeddings":1024,"rope_theta":500000,"rope_type":"llama3"}`
+	type texts = map[string]string
+	scale := func(s *architecture.Settings) { s.RopeFactor, s.RopeOriginal = 8, 1024 }
+	for name, c := range map[string]struct {
+		config             string
+		change             func(*architecture.Settings)
+		learned            huggingface.Tokens
+		config2, generated texts
+	}{
+		"nothing":                {version4, func(*architecture.Settings) {}, huggingface.Tokens{}, texts{}, texts{}},
+		"a shorter context":      {version5, func(s *architecture.Settings) { s.Context = 64 }, huggingface.Tokens{Begin: []int32{1}, End: []int32{5}}, texts{}, texts{}},
+		"more tokens":            {version5, func(s *architecture.Settings) { s.Vocab = 163 }, huggingface.Tokens{}, texts{"vocab_size": "163"}, texts{}},
+		"wavelengths, version 4": {version4, scale, huggingface.Tokens{}, texts{"rope_theta": "500000", "rope_scaling": scaled}, texts{}},
+		"wavelengths, version 5": {version5, scale, huggingface.Tokens{}, texts{"rope_parameters": parameters}, texts{}},
+		"wavelengths, both":      {both, scale, huggingface.Tokens{}, texts{"rope_theta": "500000", "rope_scaling": scaled, "rope_parameters": parameters}, texts{}},
+		"another end":            {version4, func(*architecture.Settings) {}, huggingface.Tokens{End: []int32{2, 9}}, texts{"eos_token_id": "[2,9]"}, texts{"eos_token_id": "[2,5,9]"}},
+		"another begin":          {version4, func(*architecture.Settings) {}, huggingface.Tokens{Begin: []int32{7}}, texts{"bos_token_id": "7"}, texts{"bos_token_id": "7"}},
+	} {
+		s := architecture.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 4, Hidden: 96, Vocab: 160, NormEps: 1e-5, Head: "own", RopeTheta: 500000,
+			RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, InitStd: 0.02, Context: 2048}
+		c.change(&s)
+		before := huggingface.Description{Config: []byte(c.config), Generation: []byte(generation)}
+		after, err := before.For(s, c.learned)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		checkKeys(t, name, before.Config, after.Config, c.config2)
+		checkKeys(t, name, before.Generation, after.Generation, c.generated)
+		again, err := after.For(s, c.learned)
+		if err != nil || !bytes.Equal(again.Config, after.Config) || !bytes.Equal(again.Generation, after.Generation) {
+			t.Errorf("%s: what was changed changes once more, error %v", name, err)
+		}
+	}
+}
+
+// TestLongerContext: a model that was trained with longer sequences than it had positions has as many afterwards.
+func TestLongerContext(t *testing.T) {
+	c, text := readConfig(t, "llama32")
+	s := c.Settings
+	s.Context = 4096
+	d, err := huggingface.Description{Config: text}.For(s, huggingface.Tokens{End: []int32{9}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkKeys(t, "longer", text, d.Config, map[string]string{"max_position_embeddings": "4096", "eos_token_id": "[321,324,9]"})
+	if d.Generation != nil {
+		t.Errorf("there is a generation_config.json now: %s", d.Generation)
+	}
+}
+
+func readConfig(t *testing.T, name string) (*huggingface.Config, []byte) {
+	t.Helper()
+	d, err := huggingface.ReadDescription(vfs.At(filepath.Join("testdata", name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := huggingface.ParseConfig(d.Config, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, d.Config
+}
+
+// TestOtherModel: the description of another model is refused, with the key.
+func TestOtherModel(t *testing.T) {
+	c, text := readConfig(t, "llama32")
+	for key, change := range map[string]func(*architecture.Settings){
+		"model_type":          func(s *architecture.Settings) { s.Kind = architecture.KindQwen3 },
+		"num_hidden_layers":   func(s *architecture.Settings) { s.Layers++ },
+		"tie_word_embeddings": func(s *architecture.Settings) { s.Head = "own" },
+		"vocab_size":          func(s *architecture.Settings) { s.Vocab-- },
+	} {
+		s := c.Settings
+		change(&s)
+		_, err := huggingface.Description{Config: text}.For(s, huggingface.Tokens{})
+		if err == nil || !strings.Contains(err.Error(), "config.json cannot be used:\n  "+key+": found ") {
+			t.Errorf("%s: error %v", key, err)
+		}
+	}
+	for _, d := range []huggingface.Description{{Config: []byte(`{`)}, {Config: text, Generation: []byte(`[]`)}, {Config: text, Generation: []byte(`{"a":1,"a":2}`)}} {
+		if _, err := d.For(c.Settings, huggingface.Tokens{}); err == nil {
+			t.Errorf("%s, %s is accepted", d.Config, d.Generation)
+		}
+	}
+}
+
+// TestStored: the type of the weights stands under the key of the version, and nothing of another quantization survives.
+func TestStored(t *testing.T) {
+	for before, want := range map[string]map[string]string{
+		`{"torch_dtype": "bfloat16", "a": 1.0}`: {"torch_dtype": `"float16"`},
+		`{"dtype": "bfloat16"}`:                 {"dtype": `"float16"`},
+		`{"dtype": "float16", "torch_dtype": "bfloat16", "quantization_config": {"bits": 4}, "compression_config": {}}`: {
+			"torch_dtype": `"float16"`, "quantization_config": "", "compression_config": ""},
+		`{"auto_map": {"AutoModel": "a.B"}}`: {"torch_dtype": `"float16"`, "auto_map": ""},
+	} {
+		after, err := huggingface.Stored([]byte(before), safetensors.F16, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkKeys(t, before, []byte(before), after, want)
+	}
+	after, err := huggingface.Stored([]byte(`{"quantization_config": {"bits": 4}}`), safetensors.F16, object{"format": "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkKeys(t, "packed", []byte(`{}`), after, map[string]string{"torch_dtype": `"float16"`, "quantization_config": `{"format":"x"}`})
+}
+
+// TestLargeDescription: a file of any size is no reason to take all memory.
+func TestLargeDescription(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "generation_config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(1 << 34); err != nil {
+		t.Skip(err) // no sparse files
+	}
+	f.Close()
+	if _, err := huggingface.ReadDescription(vfs.At(dir)); err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("error %v", err)
+	}
+}
