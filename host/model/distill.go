@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/engine/autodiff"
 )
 
@@ -26,12 +27,12 @@ type Distillation struct {
 	Squared bool
 }
 
-// Distilled holds the losses of a batch, each of shape [batch, context] and in nats. Like those of [Model.Losses], they
-// are multiplied by the weights of their targets.
+// Distilled holds the means over a batch of losses in nats, which are multiplied by the weights of their targets like those
+// of [Model.Losses].
 type Distilled struct {
-	Losses         *graph.Node // Weight·divergence + (1−Weight)·cross-entropy
-	Divergences    *graph.Node
-	CrossEntropies *graph.Node // those of Model.Losses
+	Loss         *graph.Node // Weight·divergence + (1−Weight)·cross-entropy; it alone has a gradient
+	Divergence   *graph.Node
+	CrossEntropy *graph.Node // of [Model.Losses]
 }
 
 // BatchLogits implements [Language].
@@ -43,34 +44,55 @@ func (m *transformer) BatchLogits(params []*graph.Node, batch *graph.Node, q Act
 
 // Distilled implements [Language].
 func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node, q ActivationQuantizer, d Distillation) Distilled {
-	in := m.readBatch(batch)
-	logits := m.BatchLogits(params, batch, q)
-	if !slices.Equal(logits.Shape().Dimensions, teacher.Shape().Dimensions) {
-		exceptions.Panicf("%s: the teacher's logits have shape %s, want %s", m.Kind, teacher.Shape(), logits.Shape())
+	in, h := m.readHidden(params, batch, q)
+	dims := in.tokens.Shape().Dimensions
+	if want := []int{dims[0], dims[1] - 1, m.Vocab}; !slices.Equal(want, teacher.Shape().Dimensions) {
+		exceptions.Panicf("%s: the teacher's logits have shape %s, want %v", m.Kind, teacher.Shape(), want)
 	}
-	logits, teacher = graph.Reshape(logits, -1, m.Vocab), graph.Reshape(teacher, -1, m.Vocab)
-	plain := newPredictions(logits, 1)
-	scaled, target := plain, newPredictions(teacher, d.Temperature)
-	if d.Temperature != 1 {
-		scaled = newPredictions(logits, d.Temperature)
+	head, targets := m.head(params), m.targets(in)
+	teacher = graph.Reshape(teacher, -1, m.Vocab)
+	mean := func(losses *graph.Node) *graph.Node {
+		return graph.ReduceAllMean(m.weightLosses(graph.Reshape(losses, targets.Shape().Dim(0)), in))
 	}
-	out := Distilled{
-		Divergences:    m.weightLosses(d.scaled(d.divergence(scaled, target)), in),
-		CrossEntropies: m.weightLosses(plain.crossEntropy(m.targets(in)), in),
+	if !engine.HasNatives(h.Graph()) {
+		divergences, crossEntropies := d.losses(linear(h, head), teacher, targets)
+		return d.means(mean(divergences), mean(crossEntropies))
 	}
-	out.Losses = out.Divergences
-	if d.Weight != 1 {
-		out.Losses = graph.Add(graph.MulScalar(out.Divergences, d.Weight), graph.MulScalar(out.CrossEntropies, 1-d.Weight))
-	}
+	divergences, crossEntropies, dLogits := nativeDistilled(d, matMulTransposed(h, head), teacher, graph.InsertAxes(targets, -1), m.factors(in, h))
+	out := d.means(mean(divergences), mean(crossEntropies))
+	dh, dHead := matMul(dLogits, head), weightGradient(dLogits, h)
+	out.Loss = autodiff.Custom(out.Loss, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
+		return []*graph.Node{graph.Mul(dh, dy), graph.Mul(dHead, dy)}
+	})
 	return out
 }
 
-// scaled returns divergences as they count in the loss.
-func (d Distillation) scaled(divergences *graph.Node) *graph.Node {
-	if !d.Squared || d.Temperature == 1 {
-		return divergences
+// means returns a loss and what it is made of.
+func (d Distillation) means(divergence, crossEntropy *graph.Node) Distilled {
+	loss := divergence
+	if d.Weight != 1 {
+		loss = graph.Add(graph.MulScalar(divergence, d.Weight), graph.MulScalar(crossEntropy, 1-d.Weight))
 	}
-	return graph.MulScalar(divergences, d.Temperature*d.Temperature)
+	return Distilled{loss, divergence, crossEntropy}
+}
+
+// losses are the divergences and cross-entropies of rows of logits, in operations of the graph.
+func (d Distillation) losses(logits, teacher, targets *graph.Node) (divergences, crossEntropies *graph.Node) {
+	plain := newPredictions(logits, 1)
+	scaled := plain
+	if d.Temperature != 1 {
+		scaled = newPredictions(logits, d.Temperature)
+	}
+	divergences = graph.MulScalar(d.divergence(scaled, newPredictions(teacher, d.Temperature)), d.scale())
+	return divergences, plain.crossEntropy(targets)
+}
+
+// scale is what divergences are multiplied with in the loss.
+func (d Distillation) scale() float64 {
+	if d.Squared {
+		return d.Temperature * d.Temperature
+	}
+	return 1
 }
 
 // divergence returns that of each row, [tokens], with its gradient with respect to the model's logits alone.

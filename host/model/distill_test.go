@@ -79,7 +79,7 @@ func divergences(t *testing.T, d Distillation, logits, teacher []float32, rows i
 	device := testdevice.Open(t, engine.Options{})
 	in := []*engine.Buffer{testdevice.Upload(t, device, logits, rows, len(logits)/rows), testdevice.Upload(t, device, teacher, rows, len(logits)/rows)}
 	out := testdevice.Evaluate(t, device, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		value := d.scaled(d.divergence(newPredictions(in[0], d.Temperature), newPredictions(in[1], d.Temperature)))
+		value := graph.MulScalar(d.divergence(newPredictions(in[0], d.Temperature), newPredictions(in[1], d.Temperature)), d.scale())
 		return append([]*graph.Node{value}, graph.Gradient(graph.ReduceAllSum(value), in[0])...)
 	})
 	return out[0], out[1]
@@ -286,33 +286,33 @@ func (c *teaching) run(t *testing.T, rows int, build func(params, taught []*grap
 func (c *teaching) check(t *testing.T, d Distillation, context int, q ActivationQuantizer) {
 	rows, vocabulary := len(c.logits)/context/c.m.Vocab, c.m.Vocab
 	slopes := make([]float32, len(c.logits))
-	losses, divergences, crossEntropies := make([]float64, rows*context), make([]float64, rows*context), make([]float64, rows*context)
+	var loss, divergence, crossEntropy float64
+	mean := 1 / float64(rows*context)
 	for row, r := range DocumentRows(c.batch, context) {
 		for place := range context {
 			at := row*context + place
 			mine, theirs := c.logits[at*vocabulary:(at+1)*vocabulary], c.teacher[at*vocabulary:(at+1)*vocabulary]
 			weight, target := float64(r.Weight(place+1)), r.Tokens[place+1]
-			divergences[at], crossEntropies[at] = weight*divergence64(d, mine, theirs), -weight*math.Log(softmax64(mine, 1)[target])
-			losses[at] = d.Weight*divergences[at] + (1-d.Weight)*crossEntropies[at]
+			divergence += mean * weight * divergence64(d, mine, theirs)
+			crossEntropy -= mean * weight * math.Log(softmax64(mine, 1)[target])
 			certain := make([]float64, vocabulary)
 			certain[target] = 1
 			for i, slope := range slopes64(d, mine, theirs) {
-				slopes[at*vocabulary+i] = float32(weight * (d.Weight*slope + (1-d.Weight)*(softmax64(mine, 1)[i]-certain[i])))
+				slopes[at*vocabulary+i] = float32(mean * weight * (d.Weight*slope + (1-d.Weight)*(softmax64(mine, 1)[i]-certain[i])))
 			}
 		}
 	}
 	out := c.run(t, rows, func(params, taught []*graph.Node, batch *graph.Node) []*graph.Node {
 		got := c.m.Distilled(params, batch, c.m.BatchLogits(taught, batch, nil), q, d)
-		all := append([]*graph.Node{got.Losses, got.Divergences, got.CrossEntropies}, graph.Gradient(graph.ReduceAllSum(got.Losses), params...)...)
+		all := append([]*graph.Node{got.Loss, got.Divergence, got.CrossEntropy}, graph.Gradient(got.Loss, params...)...)
 		through := engine.Constant(batch.Graph(), slopes, rows, context, vocabulary)
 		logits := c.m.BatchLogits(params, batch, q)
 		return append(all, graph.Gradient(graph.ReduceAllSum(graph.Mul(logits, through)), params...)...)
 	})
-	for i, want := range [][]float64{losses, divergences, crossEntropies} {
-		for at := range want {
-			if apart := math.Abs(float64(out[i][at]) - want[at]); !(apart <= 2e-6*(1+math.Abs(want[at]))) {
-				t.Errorf("output %d at %d is %v, want %v", i, at, out[i][at], want[at])
-			}
+	loss = d.Weight*divergence + (1-d.Weight)*crossEntropy
+	for i, want := range []float64{loss, divergence, crossEntropy} {
+		if apart := math.Abs(float64(out[i][0]) - want); !(apart <= 2e-6*(1+math.Abs(want))) {
+			t.Errorf("output %d is %v, want %v", i, out[i][0], want)
 		}
 	}
 	for i, p := range c.m.params {
@@ -331,7 +331,7 @@ func TestDistilledChecks(t *testing.T) {
 	d := Distillation{Beta: 0.5, Temperature: 1, Weight: 1}
 	out := evaluate(t, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 		got := m.Distilled(params, ids, m.BatchLogits(params, ids, nil), nil, d)
-		return []*graph.Node{got.Losses, got.Divergences, got.CrossEntropies}
+		return []*graph.Node{got.Loss, got.Divergence, got.CrossEntropy}
 	})
 	for i, list := range out {
 		for _, loss := range list {

@@ -131,16 +131,21 @@ func (m *transformer) meanLoss(in sequences, h, head, targets *graph.Node) *grap
 	if engine.TransposesOperands(h.Graph()) {
 		return graph.ReduceAllMean(m.weightLosses(crossEntropy(m.chunks(tokens), h, head, targets), in))
 	}
-	targets = graph.InsertAxes(targets, -1)
-	factors := graph.BroadcastToDims(graph.Const(h.Graph(), float32(1/float64(tokens))), tokens, 1)
-	if in.weights != nil {
-		factors = graph.Mul(factors, graph.Reshape(in.weights, tokens, 1))
-	}
-	losses, dh, dHead := lossInChunks(m.chunks(tokens), h, head, targets, factors)
+	losses, dh, dHead := lossInChunks(m.chunks(tokens), h, head, graph.InsertAxes(targets, -1), m.factors(in, h))
 	mean := graph.ReduceAllMean(m.weightLosses(graph.Reshape(losses, tokens), in))
 	return autodiff.Custom(mean, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(dh, dy), graph.Mul(dHead, dy)}
 	})
+}
+
+// factors are those of the losses of the tokens h in their mean, [tokens, 1].
+func (m *transformer) factors(in sequences, h *graph.Node) *graph.Node {
+	tokens := h.Shape().Dim(0)
+	factors := graph.BroadcastToDims(graph.Const(h.Graph(), float32(1/float64(tokens))), tokens, 1)
+	if in.weights != nil {
+		factors = graph.Mul(factors, graph.Reshape(in.weights, tokens, 1))
+	}
+	return factors
 }
 
 // chunks is into how many equal chunks tokens are divided: the fewest of at most that many tokens. Where the tokens have no

@@ -54,7 +54,8 @@ type Language interface {
 	BatchLogits(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
 	// Distilled returns the losses of a batch for learning from a teacher, whose logits, as returned by its
-	// BatchLogits, are given. The losses have no gradient with respect to the teacher.
+	// BatchLogits, are given. The loss has no gradient with respect to the teacher. Its gradient may be computed along
+	// with the value, as in Loss.
 	Distilled(params []*graph.Node, batch, teacher *graph.Node, q ActivationQuantizer, d Distillation) Distilled
 
 	// SampledLoss is Loss with targets that are drawn from the predictions, in the place of those of the batch. key, uint32

@@ -82,6 +82,20 @@ func nativeLosses(logits, targets, factors *graph.Node) (losses, dLogits *graph.
 	return results[0], graph.ConvertDType(results[1], dtypes.Float32)
 }
 
+// nativeDistilled returns the divergences and cross-entropies of the rows of logits, [tokens, 1] each, and the gradient with
+// respect to the logits of the losses times factors, [tokens, 1], in the precision of the device.
+func nativeDistilled(d Distillation, logits, teacher, targets, factors *graph.Node) (divergences, crossEntropies, dLogits *graph.Node) {
+	each := shapes.Make(dtypes.Float32, targets.Shape().Dimensions...)
+	gradient := shapes.Make(engine.OperandType(logits.Graph()), logits.Shape().Dimensions...)
+	results := engine.Native{Name: "distillation", Outputs: []shapes.Shape{each, each, gradient}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		whole, _ := out[2].Flat.([]float32)
+		short, _ := out[2].Flat.([]uint16)
+		of := onepass.Distillation{Teacher: in[3].Flat.([]float32), Beta: d.Beta, Temperature: d.Temperature, Weight: d.Weight, Scale: d.scale()}
+		return rowsOf(in).Distilled(of, out[0].Flat.([]float32), out[1].Flat.([]float32), whole, short, in[2].Flat.([]float32), parallel)
+	}}.Call(logits, targets, factors, teacher)
+	return results[0], results[1], graph.ConvertDType(results[2], dtypes.Float32)
+}
+
 // nativeSums returns log Σ exp(logits) and logits[target] of each row, [tokens, 1] each.
 func nativeSums(logits, targets *graph.Node) (logTotal, chosen *graph.Node) {
 	each := shapes.Make(dtypes.Float32, targets.Shape().Dimensions...)

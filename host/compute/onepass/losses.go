@@ -26,7 +26,7 @@ func (l Logits) Losses(losses, gradients []float32, short []uint16, factors []fl
 		if gradients != nil {
 			exponentials = gradients[i*l.Columns:][:l.Columns]
 		}
-		highest, sum := softmaxParts(exponentials, row)
+		highest, sum := softmaxParts(exponentials, row, 1)
 		target := l.Targets[i]
 		losses[i] = float32(math.Log(float64(sum))) + highest - row[target]
 		loops.BinaryS(loops.Mul, exponentials, exponentials, factors[i]/sum)
@@ -40,17 +40,18 @@ func (l Logits) Losses(losses, gradients []float32, short []uint16, factors []fl
 // Sums writes log Σ exp(logits) and logits[target] of each row.
 func (l Logits) Sums(logTotal, chosen []float32, parallel func(n int, f func(i int))) error {
 	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
-		highest, sum := softmaxParts(scratchOf(scratch, l.Columns), row)
+		highest, sum := softmaxParts(scratchOf(scratch, l.Columns), row, 1)
 		logTotal[i], chosen[i] = float32(math.Log(float64(sum)))+highest, row[l.Targets[i]]
 	})
 }
 
-// softmaxParts returns the largest of some logits, and the sum of the exponentials of their distances to it, which it stores.
-func softmaxParts(exponentials, logits []float32) (highest, sum float32) {
+// softmaxParts returns the largest of some logits times scale, and the sum of the exponentials of their distances to it,
+// which it stores.
+func softmaxParts(exponentials, logits []float32, scale float32) (highest, sum float32) {
 	var one [1]float32
 	loops.GroupFold(loops.Max, one[:], logits, len(logits))
-	highest = one[0]
-	loops.ExpLin(exponentials, logits, 1, highest)
+	highest = one[0] * scale
+	loops.ExpLin(exponentials, logits, scale, highest)
 	loops.GroupFold(loops.Add, one[:], exponentials, len(exponentials))
 	return highest, one[0]
 }

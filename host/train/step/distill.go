@@ -100,8 +100,7 @@ func (p *Plan) microBatchLoss(in update.Nodes, kind gradientKind, q model.Activa
 	// The teacher comes first, so that its activations are gone before there are those that the backward pass needs.
 	logits := d.Teacher.BatchLogits(teacher, batch, nil)
 	out := p.Model.(model.Language).Distilled(params, batch, logits, q, d.Distillation)
-	mean := func(losses *graph.Node) *graph.Node { return graph.Reshape(graph.ReduceAllMean(losses), 1) }
-	return graph.ReduceAllMean(out.Losses), graph.Concatenate([]*graph.Node{mean(out.Divergences), mean(out.CrossEntropies)}, 0)
+	return out.Loss, graph.Concatenate([]*graph.Node{graph.Reshape(out.Divergence, 1), graph.Reshape(out.CrossEntropy, 1)}, 0)
 }
 
 // lossCount returns how many means over a micro-batch the host reads: the loss, or divergence and cross-entropy.
