@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -35,6 +36,9 @@ func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 		return Interrupted, nil, err
 	}
 	_, completed, err := metrics.ReadNumbers(r.study.run(c).Summary())
+	if _, unread := errors.AsType[syscall.Errno](err); unread {
+		return Interrupted, nil, err
+	}
 	state, failure := Done, (*Failure)(nil)
 	switch {
 	case c.Quantize != nil:
@@ -145,6 +149,9 @@ func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err err
 	if err := awaitFree(ctx, dir.Lock()); err != nil {
 		return 0, err
 	}
+	if err := checkOurs(dir.Path); err != nil {
+		return 0, err
+	}
 	if err := removeAbandoned(dir.Path, cellFile, failedFile); err != nil {
 		return 0, err
 	}
@@ -156,14 +163,32 @@ func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err err
 		return 0, err
 	}
 	failure, err := readFailure(dir)
-	var damage *damagedFailure
-	switch {
+	switch damage := (*damagedFile)(nil); {
 	case errors.Is(err, os.ErrNotExist):
 		return 0, nil
-	case err != nil && !errors.As(err, &damage): // a damaged one counts no attempts
+	case errors.As(err, &damage): // it counts no attempts
+		return 0, damage.putAside()
+	case err != nil:
 		return 0, err
 	}
 	return failure.Attempts, errors.Join(dir.Join(failedFile).Remove(), dir.SyncDir())
+}
+
+// checkOurs fails if the study would change a file in the directory of a cell that it did not write. What it writes there
+// first is the cell's configuration; where that is, the logs are its own.
+func checkOurs(dir vfs.Path) error {
+	cell := dir.Join(cellFile)
+	if err := atomicfile.CheckOurs(cell, atomicfile.Begins(config.Heading)); err != nil {
+		return err
+	}
+	begun, err := cell.Exists()
+	if err != nil || begun {
+		return err
+	}
+	for _, name := range []string{logFile, evaluationLog, failedFile} {
+		err = errors.Join(err, atomicfile.CheckOurs(dir.Join(name), func(io.Reader) bool { return false }))
+	}
+	return err
 }
 
 // removeAbandoned removes the temporary files that killed writers of the named files left

@@ -3,14 +3,13 @@ package study
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 
 	"github.com/cage-qat/cage/host/study/evaluation"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -44,15 +43,9 @@ func (s *Study) answers(c Cell, e *placedEvaluation) vfs.Path {
 
 // readAccount reads the account of an evaluation, if the evaluation has begun.
 func readAccount(dir vfs.Path) (a account, begun bool, err error) {
-	text, err := dir.Join(accountFile).ReadFile()
+	err = readOurs(dir.Join(accountFile), &a)
 	if errors.Is(err, fs.ErrNotExist) {
 		return a, false, nil
-	}
-	if err == nil {
-		err = plainjson.Unmarshal(text, &a)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", dir.Join(accountFile), err)
 	}
 	return a, true, err
 }
@@ -159,16 +152,22 @@ func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *placedEvaluation
 		return false, err
 	}
 	a, begun, err := readAccount(dir)
-	switch {
-	case err == nil && begun && a.Rows == now:
+	switch damage := (*damagedFile)(nil); {
+	case errors.As(err, &damage):
+		err = damage.putAside()
+	case err != nil:
+	case !begun: // it comes first, so whoever made these files was not the study
+		err = atomicfile.CheckOurs(dir.Join(evaluation.OutputFile), func(io.Reader) bool { return false })
+	case a.Rows == now:
 		return a.Metrics != nil, nil
-	case err == nil && begun:
+	default:
 		if err := s.moveToStale(dir, c.ID+"-"+e.ID()); err != nil {
 			return false, err
 		}
-		if err := dir.MkdirAll(); err != nil {
-			return false, err
-		}
+		err = dir.MkdirAll()
+	}
+	if err != nil {
+		return false, err
 	}
 	return false, atomicfile.WriteJSON(dir.Join(accountFile), account{Rows: now})
 }

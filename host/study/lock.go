@@ -48,7 +48,7 @@ func (s *Study) tidy() error {
 	if err := removeAbandoned(s.at(), rundir.StudyFile, held.RunningFile); err != nil {
 		return err
 	}
-	return held.SetRunning(s.at(), nil)
+	return held.Reset(s.at())
 }
 
 // awaitFree waits until no process holds a lock: one that lost its parent may still be saving its last checkpoint, or answering.

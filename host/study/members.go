@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"strings"
+	"regexp"
 	"sync"
 	"time"
 
@@ -18,6 +18,14 @@ import (
 // membersDir has a file for each process that shares the study with others. The process holds a lock on it and writes into it
 // again and again. So whoever gets that lock, and still sees the file change, knows that locks do not hold between the two.
 const membersDir = ".members"
+
+// The names and the contents of such files, by which they are told from those of somebody else.
+var (
+	memberName    = regexp.MustCompile(`^.+-\d+-[0-9a-f]{8}$`)
+	memberContent = regexp.MustCompile(`^(\d+\n)?$`)
+)
+
+const mostBeat = 64 // bytes of content, and more than it has
 
 const (
 	beat  = time.Second
@@ -74,7 +82,7 @@ func (s *Study) enter(dir vfs.Path, name string) (vfs.Lock, error) {
 	case !errors.Is(err, vfs.ErrLocked):
 		return nil, errors.Join(s.refuse("%v", err), lock.Unlock(), temp.Remove())
 	}
-	if err := temp.Rename(dir.Join(name).Name); err != nil {
+	if err := temp.Rename(dir.Join(name)); err != nil {
 		return nil, errors.Join(err, lock.Unlock(), temp.Remove())
 	}
 	return lock, nil
@@ -111,7 +119,7 @@ func overwrite(file vfs.Path, text string) error {
 }
 
 // meet looks at the files of all other members. Those that can be locked must have been left by processes that were killed:
-// they are watched for a while, and removed.
+// they are watched for a while, and removed. What is no file of a member stays as it is.
 func (s *Study) meet(ctx context.Context, dir vfs.Path, self string) error {
 	entries, err := dir.ReadDir()
 	if err != nil {
@@ -125,7 +133,7 @@ func (s *Study) meet(ctx context.Context, dir vfs.Path, self string) error {
 	}()
 	left := map[string]string{} // what they held, by name
 	for _, e := range entries {
-		if e.Name() == self || strings.HasPrefix(e.Name(), ".") {
+		if e.Name() == self || !e.Type().IsRegular() || e.Name()[0] == '.' || !memberName.MatchString(e.Name()) {
 			continue
 		}
 		file := dir.Join(e.Name())
@@ -137,14 +145,16 @@ func (s *Study) meet(ctx context.Context, dir vfs.Path, self string) error {
 			return s.refuse("%v", err)
 		}
 		locks = append(locks, lock)
-		text, err := file.ReadFile()
-		if errors.Is(err, fs.ErrNotExist) { // it left just now
+		text, err := file.ReadSmallFile(mostBeat)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, vfs.ErrTooLarge) { // it left just now, or was none
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		left[e.Name()] = string(text)
+		if memberContent.Match(text) {
+			left[e.Name()] = string(text)
+		}
 	}
 	if len(left) == 0 {
 		return nil
@@ -155,7 +165,7 @@ func (s *Study) meet(ctx context.Context, dir vfs.Path, self string) error {
 	}
 	for name, was := range left {
 		file := dir.Join(name)
-		text, err := file.ReadFile()
+		text, err := file.ReadSmallFile(mostBeat)
 		if err == nil && string(text) != was {
 			return s.refuse("this process has got a lock that another one holds, %s", name)
 		}

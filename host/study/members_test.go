@@ -73,7 +73,7 @@ func TestMembers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &Study{Out: t.TempDir()}
-				other := s.at(membersDir, "elsewhere-7")
+				other := s.at(membersDir, "elsewhere-7-0123abcd")
 				if err := other.Dir().MkdirAll(); err != nil {
 					t.Fatal(err)
 				}

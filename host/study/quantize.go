@@ -231,7 +231,12 @@ func (s *Study) placeRuns() error {
 }
 
 // run returns the run directory of a cell.
-func (s *Study) run(c Cell) rundir.Dir { return rundir.On(s.Files, c.Run) }
+func (s *Study) run(c Cell) rundir.Dir {
+	if c.Run == c.Dir {
+		return s.dir(c)
+	}
+	return rundir.Dir{Path: s.dir(c).Join(rundir.StudyModel)}
+}
 
 // quantize quantizes the model of a cell.
 func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) {

@@ -58,7 +58,7 @@ func trained(t *testing.T, dir string) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "cell.toml"), "")
+	write(t, filepath.Join(dir, "cell.toml"), config.Heading)
 	write(t, filepath.Join(dir, "summary.json"), `{"completed": true, "val_loss": 1}`)
 }
 

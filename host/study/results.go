@@ -138,24 +138,45 @@ type Failure struct {
 func readFailure(dir rundir.Dir) (Failure, error) {
 	var f Failure
 	path := dir.Join(failedFile)
-	text, err := path.ReadFile()
-	if err != nil {
-		return f, err
+	err := readOurs(path, &f)
+	if err == nil && f.Error == "" {
+		err = &damagedFile{path, errors.New("it names no error")}
 	}
-	if err := plainjson.Unmarshal(text, &f); err != nil {
-		return f, &damagedFailure{path, err}
-	}
-	return f, nil
+	return f, err
 }
 
-// damagedFailure is the error about a failed.json that holds something else.
-type damagedFailure struct {
+// readOurs reads a small file of the study. The error is a *damagedFile if the file holds something else.
+func readOurs(path vfs.Path, to any) error {
+	text, err := path.ReadSmallFile(1 << 20)
+	if err == nil {
+		err = plainjson.UnmarshalStrict(text, to)
+	} else if !errors.Is(err, vfs.ErrTooLarge) {
+		return err
+	}
+	if err != nil {
+		return &damagedFile{path, err}
+	}
+	return nil
+}
+
+// damagedFile is the error about a file of the study that holds something else.
+type damagedFile struct {
 	path vfs.Path
 	err  error
 }
 
-func (d *damagedFailure) Error() string { return fmt.Sprintf("%s: %v", d.path, d.err) }
-func (d *damagedFailure) Unwrap() error { return d.err }
+func (d *damagedFile) Error() string { return fmt.Sprintf("%s: %v", d.path, d.err) }
+func (d *damagedFile) Unwrap() error { return d.err }
+
+// putAside gives the file a name that nothing reads: it may be somebody else's.
+func (d *damagedFile) putAside() error {
+	dir := d.path.Dir()
+	to, err := dir.Unused(func(n int) string { return fmt.Sprintf("%s.damaged-%d", d.path.Base(), n) })
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.path.Rename(to), dir.SyncDir())
+}
 
 // SummaryMetrics names the numbers that summary.json may hold, except times and speeds: a
 // report contains only results that a second run would reproduce.
@@ -236,7 +257,7 @@ func (s *Study) moveToStale(dir vfs.Path, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := dir.Rename(to.Name); err != nil {
+	if err := dir.Rename(to); err != nil {
 		return err
 	}
 	return errors.Join(to.Dir().SyncDir(), dir.Dir().SyncDir())

@@ -1,10 +1,12 @@
 package study
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -13,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -248,14 +251,22 @@ func (s *Study) spare(p *Plan, results, elsewhere []Result) (waiting map[string]
 	return waiting
 }
 
-// checkOurs refuses a directory that belongs to something else: no study has run there, but it has a file with the name of
-// the study file's copy.
+// checkOurs refuses a directory that belongs to something else: it has a file with the name of the study file's copy that is
+// no copy of one, or a copy of another one where no study has run.
 func (s *Study) checkOurs() error {
 	began, err := s.at(rundir.StudyCells).Exists()
-	if err != nil || began {
+	if err != nil {
 		return err
 	}
-	return atomicfile.CheckOurs(s.at(rundir.StudyFile), atomicfile.Is(s.text))
+	path := s.at(rundir.StudyFile)
+	return atomicfile.CheckOurs(path, func(content io.Reader) bool {
+		text, err := io.ReadAll(io.LimitReader(content, 1<<20)) // no study file is larger
+		if err != nil || !began || bytes.Equal(text, s.text) {
+			return err == nil && bytes.Equal(text, s.text)
+		}
+		doc, err := plaintoml.Parse(path.Name, text)
+		return err == nil && (doc.Values()["study"] != nil || doc.Values()["base"] != nil)
+	})
 }
 
 // check looks for the files that the cells need, runs the survey, and prepares the questions of evaluations, before any cell

@@ -182,4 +182,4 @@ func (s *Study) grace() time.Duration { return time.Duration(s.StopMinutes * flo
 func (s *Study) at(elem ...string) vfs.Path { return vfs.On(s.Files, s.Out).Join(elem...) }
 
 // dir is the run directory of a cell.
-func (s *Study) dir(c Cell) rundir.Dir { return rundir.On(s.Files, c.Dir) }
+func (s *Study) dir(c Cell) rundir.Dir { return rundir.Dir{Path: s.at(rundir.StudyCells, c.ID)} }

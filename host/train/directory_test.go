@@ -84,8 +84,9 @@ func TestLeftovers(t *testing.T) {
 	runParts(t, testrun.Again(t, cfg), 3)
 	dir := rundir.At(cfg.Train.Out)
 	left := []vfs.Path{
-		dir.Join(".run.toml123"), dir.Join(".provenance.json4"), dir.Join(".summary.json567"), dir.Join(".tokenizer.json8"),
-		dir.Checkpoints().Join("." + checkpoint.FileName(4) + "99"),
+		dir.Join(".run.toml.cage-unfinished-123"), dir.Join(".provenance.json.cage-unfinished-4"),
+		dir.Join(".summary.json.cage-unfinished-567"), dir.Join(".tokenizer.json.cage-unfinished-8"),
+		dir.Checkpoints().Join("." + checkpoint.FileName(4) + ".cage-unfinished-99"),
 	}
 	mine := dir.Join(".notes1")
 	for _, path := range append(left, mine) {

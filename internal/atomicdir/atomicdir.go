@@ -49,7 +49,7 @@ func Write(to vfs.Path, fill func(dir vfs.Path) error) error {
 	// The mark stays until the directory has its name for good: without it, a directory that was left could not be replaced.
 	// So does its lock: another process would empty the directory under the name that it still has.
 	if err = dir.SyncDir(); err == nil {
-		err = dir.Rename(to.Name)
+		err = dir.Rename(to)
 	}
 	if err == nil {
 		err = to.Dir().SyncDir()
@@ -142,7 +142,7 @@ func unmark(to vfs.Path) error {
 
 // discard removes a directory. Its mark goes when everything else is gone for good: what is left has it.
 func discard(dir vfs.Path) error {
-	for _, do := range []func() error{func() error { return empty(dir) }, dir.SyncDir, dir.Join(Mark).Remove, dir.Remove} {
+	for _, do := range []func() error{func() error { return empty(dir) }, dir.SyncDir, dir.Join(Mark).Remove, dir.RemoveDir} {
 		if err := do(); err != nil {
 			return err
 		}

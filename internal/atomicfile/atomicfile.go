@@ -87,11 +87,18 @@ type File struct {
 	path vfs.Path
 }
 
+// unfinished is between the name of a file and a random number in the name of its temporary file, which begins
+// with a dot.
+const unfinished = ".cage-unfinished-"
+
 // Create begins a file that is to appear at path. Commit or Abort must follow.
 func Create(path vfs.Path) (*File, error) {
+	if err := path.Replaceable(); err != nil { // before the work, not at its end
+		return nil, err
+	}
 	for {
 		// The temporary file lies beside the final one: a rename cannot cross file systems.
-		temp := path.Dir().Join("." + path.Base() + strconv.FormatUint(uint64(rand.Uint32()), 10))
+		temp := path.Dir().Join("." + path.Base() + unfinished + strconv.FormatUint(uint64(rand.Uint32()), 10))
 		file, err := temp.OpenFile(os.O_RDWR|os.O_CREATE|os.O_EXCL, permissions)
 		if errors.Is(err, fs.ErrExist) {
 			continue
@@ -137,7 +144,7 @@ func (f *File) CommitAs(path vfs.Path) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := f.temp.Rename(path.Name); err != nil {
+	if err := f.temp.Rename(path); err != nil {
 		return err
 	}
 	f.temp.Name = ""
@@ -172,8 +179,7 @@ func RemoveAbandoned(dir vfs.Path, match func(name string) bool) error {
 }
 
 // Abandoned returns the temporary files in dir that killed Writes have left behind, for
-// files whose names match accepts. These names must not end in a digit, and no Write to
-// any of the files may be in progress.
+// files whose names match accepts. No Write to any of the files may be in progress.
 func Abandoned(dir vfs.Path, match func(name string) bool) ([]vfs.Path, error) {
 	entries, err := dir.ReadDir()
 	if err != nil {
@@ -181,10 +187,9 @@ func Abandoned(dir vfs.Path, match func(name string) bool) ([]vfs.Path, error) {
 	}
 	var paths []vfs.Path
 	for _, entry := range entries {
-		// The temporary file of "name" is called ".name" and a random number.
-		rest, hidden := strings.CutPrefix(entry.Name(), ".")
-		name := strings.TrimRight(rest, "0123456789")
-		if hidden && name != rest && match(name) {
+		name, mark := strings.CutPrefix(strings.TrimRight(entry.Name(), "0123456789"), ".")
+		name, ours := strings.CutSuffix(name, unfinished)
+		if mark && ours && entry.Type().IsRegular() && match(name) {
 			paths = append(paths, dir.Join(entry.Name()))
 		}
 	}
@@ -214,6 +219,9 @@ func Target(name string) (vfs.Path, error) {
 // CheckOurs fails if there is something at path for which ours is false: somebody else's file, which must not be
 // replaced. Callers look before their work begins, and again where it was stopped: ours must hold for what they write.
 func CheckOurs(path vfs.Path, ours func(content io.Reader) bool) error {
+	if err := path.Replaceable(); err != nil {
+		return err
+	}
 	f, err := path.Open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

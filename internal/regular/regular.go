@@ -24,6 +24,8 @@ func (e *Error) Error() string {
 	switch {
 	case e.Mode.IsDir():
 		what = "is a directory"
+	case e.Mode&fs.ModeSymlink != 0:
+		what = "is a symbolic link"
 	case e.Mode&fs.ModeNamedPipe != 0:
 		what = "is a named pipe"
 	case e.Mode&fs.ModeSocket != 0:

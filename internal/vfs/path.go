@@ -8,14 +8,25 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
+
+	"github.com/cage-qat/cage/internal/regular"
 )
 
 // Path is the name of a file or directory together with its file system. Without a file
 // system it is on [OS].
+//
+// The name that [At] or [On] was given is the user's, and may lead through symbolic links. What
+// [Path.Join] adds are names of files and directories that cage makes, and it makes no links. So
+// methods that create, change, rename or remove something fail if one of these is a link:
+// it was made by somebody else, and so was what it leads to.
 type Path struct {
 	FS   FS
 	Name string
+
+	joined int // how many of the last elements of Name were added by Join
 }
 
 // At returns a path on the file system of the operating system.
@@ -36,11 +47,16 @@ func (p Path) String() string { return p.Name }
 
 // Join returns the path below p with these elements.
 func (p Path) Join(elem ...string) Path {
-	return Path{p.FS, filepath.Join(append([]string{p.Name}, elem...)...)}
+	added := filepath.Join(elem...)
+	if added != "" && added != "." {
+		p.joined += 1 + strings.Count(added, string(filepath.Separator))
+	}
+	p.Name = filepath.Join(p.Name, added)
+	return p
 }
 
 // Dir returns the directory that contains p.
-func (p Path) Dir() Path { return Path{p.FS, filepath.Dir(p.Name)} }
+func (p Path) Dir() Path { return Path{p.FS, filepath.Dir(p.Name), max(0, p.joined-1)} }
 
 // Base returns the last element of the name.
 func (p Path) Base() string { return filepath.Base(p.Name) }
@@ -48,20 +64,70 @@ func (p Path) Base() string { return filepath.Base(p.Name) }
 // Open opens the file for reading.
 func (p Path) Open() (File, error) { return p.OpenFile(os.O_RDONLY, 0) }
 
-// OpenFile opens the file with flags of package os.
+// OpenFile opens the file with flags of package os. To write, it opens neither a link nor a file
+// that has a second name, through which somebody else's content would change.
 func (p Path) OpenFile(flag int, perm fs.FileMode) (File, error) {
+	if flag&(os.O_WRONLY|os.O_RDWR) != 0 && p.joined > 0 {
+		info, err := p.lstat()
+		if err != nil {
+			return nil, err
+		}
+		if info != nil && flag&os.O_EXCL == 0 && linked(info) {
+			return nil, fmt.Errorf("%s is in the way: it has another name, a hard link, whose content "+
+				"would change, too. Move it away, or put a copy in its place", p)
+		}
+		flag |= syscall.O_NOFOLLOW
+	}
 	return p.fs().OpenFile(p.Name, flag, perm)
 }
 
-// ReadFile returns the content of the file.
-func (p Path) ReadFile() ([]byte, error) {
-	f, err := p.Open()
-	if err != nil {
-		return nil, err
-	}
-	content, err := io.ReadAll(f)
-	return content, errors.Join(err, f.Close())
+// linked reports whether a regular file has several names.
+func linked(info fs.FileInfo) bool {
+	sys, ok := info.Sys().(*syscall.Stat_t)
+	return ok && info.Mode().IsRegular() && sys.Nlink > 1
 }
+
+// lstat describes what is at the path, of a link the link itself; nil if there is nothing. It
+// fails if something that Join added to the name is a symbolic link.
+//
+// It asks the operating system, where the files of all file systems are: if it were an
+// operation of FS, tests that make each operation fail would take much longer, and find nothing
+// else.
+func (p Path) lstat() (found fs.FileInfo, err error) {
+	for i, at := 0, p.Name; i < max(1, p.joined); i, at = i+1, filepath.Dir(at) {
+		info, err := os.Lstat(at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+			continue
+		case err != nil:
+			return nil, err
+		case i < p.joined && info.Mode()&fs.ModeSymlink != 0:
+			return nil, fmt.Errorf("%s is in the way: it is a symbolic link, which cage did not make "+
+				"and does not follow. Move it away", at)
+		case i == 0:
+			found = info
+		}
+	}
+	return found, nil
+}
+
+// Replaceable fails if there is anything but a regular file at the path.
+func (p Path) Replaceable() error {
+	info, err := p.lstat()
+	if err == nil && info != nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is in the way: it %w. Move it away", p, &regular.Error{Mode: info.Mode()})
+	}
+	return err
+}
+
+// largest is more than any file has that is read at once, in bytes.
+const largest = 1 << 28
+
+// ReadFile returns the content of the file. A file that is larger than any that is read at once is refused.
+func (p Path) ReadFile() ([]byte, error) { return p.ReadSmallFile(largest) }
+
+// ErrTooLarge is wrapped by the error about a file that is larger than any of its kind.
+var ErrTooLarge = errors.New("is too large")
 
 // ReadSmallFile returns the content of the file. A file of more than limit bytes is refused, so that an untrusted file
 // cannot take all memory.
@@ -72,7 +138,7 @@ func (p Path) ReadSmallFile(limit int64) ([]byte, error) {
 	}
 	content, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(content)) > limit {
-		err = fmt.Errorf("%s is too large: want at most %d bytes", p, limit)
+		err = fmt.Errorf("%s %w: want at most %d bytes", p, ErrTooLarge, limit)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
@@ -102,20 +168,51 @@ func (p Path) Exists() (bool, error) {
 func (p Path) Unused(name func(n int) string) (Path, error) {
 	for n := 1; ; n++ {
 		path := p.Join(name(n))
-		if there, err := path.Exists(); err != nil || !there {
+		if _, err := path.Lstat(); errors.Is(err, fs.ErrNotExist) {
+			return path, nil
+		} else if err != nil {
 			return path, err
 		}
 	}
 }
 
-// Rename renames the file, within the same file system.
-func (p Path) Rename(to string) error { return p.fs().Rename(p.Name, to) }
+// Rename renames a file or a directory, within the same file system. It replaces a regular file, and nothing else.
+func (p Path) Rename(to Path) error {
+	if _, err := p.lstat(); err != nil {
+		return err
+	}
+	if err := to.Replaceable(); err != nil {
+		return err
+	}
+	return p.fs().Rename(p.Name, to.Name)
+}
 
-// Remove removes a file or an empty directory.
-func (p Path) Remove() error { return p.fs().Remove(p.Name) }
+// Remove removes a regular file, and nothing else.
+func (p Path) Remove() error {
+	if err := p.Replaceable(); err != nil {
+		return err
+	}
+	return p.fs().Remove(p.Name)
+}
 
-// RemoveAll removes a file, or a directory with all that is in it. A symbolic link is removed, and never followed.
+// RemoveDir removes an empty directory.
+func (p Path) RemoveDir() error {
+	info, err := p.lstat()
+	if err == nil && info != nil && !info.IsDir() {
+		err = &fs.PathError{Op: "rmdir", Path: p.Name, Err: syscall.ENOTDIR}
+	}
+	if err != nil {
+		return err
+	}
+	return p.fs().Remove(p.Name)
+}
+
+// RemoveAll removes whatever is at the path, a directory with all that is in it. A symbolic link is
+// removed, and never followed. It is for what lies in a directory that cage has marked as its own.
 func (p Path) RemoveAll() error {
+	if _, err := p.Dir().lstat(); err != nil {
+		return err
+	}
 	info, err := p.Lstat()
 	if err != nil {
 		return err
@@ -131,7 +228,7 @@ func (p Path) RemoveAll() error {
 			}
 		}
 	}
-	return p.Remove()
+	return p.fs().Remove(p.Name)
 }
 
 // SyncDir makes all creations, renames and removals in the directory durable.
@@ -139,6 +236,9 @@ func (p Path) SyncDir() error { return p.fs().SyncDir(p.Name) }
 
 // MkdirAll creates the directory and all missing directories above it, durably.
 func (p Path) MkdirAll() error {
+	if _, err := p.lstat(); err != nil {
+		return err
+	}
 	info, err := p.Stat()
 	if err == nil && info.IsDir() {
 		return nil
@@ -167,10 +267,17 @@ func (p Path) MkdirAll() error {
 const LockFile = ".lock"
 
 // Lock locks the file, or returns [ErrLocked] at once.
-func (p Path) Lock() (Lock, error) { return p.fs().Lock(p.Name) }
+func (p Path) Lock() (Lock, error) { return p.lock(p.fs().Lock) }
 
 // LockShared takes a lock that any number may hold at the same time, or returns [ErrLocked] at once.
-func (p Path) LockShared() (Lock, error) { return p.fs().LockShared(p.Name) }
+func (p Path) LockShared() (Lock, error) { return p.lock(p.fs().LockShared) }
+
+func (p Path) lock(take func(name string) (Lock, error)) (Lock, error) {
+	if _, err := p.lstat(); err != nil {
+		return nil, err
+	}
+	return take(p.Name)
+}
 
 // Locked reports whether anybody holds the lock on the file.
 func (p Path) Locked() (bool, error) { return p.fs().Locked(p.Name) }

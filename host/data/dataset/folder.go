@@ -215,7 +215,7 @@ func (f *Folder) Close() error {
 	}
 	err = errors.Join(err, f.lock.Unlock())
 	if abandoned {
-		_ = f.path.Remove() // which does nothing where there is something else in it
+		_ = f.path.RemoveDir() // which does nothing where there is something else in it
 	}
 	return err
 }

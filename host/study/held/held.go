@@ -10,10 +10,12 @@
 package held
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"time"
@@ -74,14 +76,29 @@ func Claim(study vfs.Path, id string) vfs.Path { return study.Join(claimsDir, id
 // Prepare makes the directory of claims.
 func Prepare(study vfs.Path) error { return study.Join(claimsDir).MkdirAll() }
 
-// Take claims a cell for this process, or returns [vfs.ErrLocked]. That it cannot be written down who has it does no harm.
+// Take claims a cell for this process, or returns [vfs.ErrLocked]. It is an error if the claim's file holds anything that no
+// process wrote which took the claim. That it cannot be written down who has it does no harm.
 func Take(study vfs.Path, id string) (vfs.Lock, error) {
 	claim := Claim(study, id)
 	lock, err := claim.Lock()
-	if err == nil {
-		_ = sign(claim)
+	if err != nil {
+		return nil, err
 	}
-	return lock, err
+	if err := atomicfile.CheckOurs(claim, signature); err != nil { // nobody else writes now
+		return nil, errors.Join(err, lock.Unlock())
+	}
+	_ = sign(claim)
+	return lock, nil
+}
+
+// signature reports whether content is what sign writes, or what a loss of power leaves of it.
+func signature(content io.Reader) bool {
+	text, err := io.ReadAll(io.LimitReader(content, longest+1))
+	if err != nil || len(text) > longest {
+		return false
+	}
+	var h Holder
+	return len(bytes.Trim(text, "\x00")) == 0 || plainjson.UnmarshalStrict(text, &h) == nil && !h.Since.IsZero()
 }
 
 // sign writes into a claim who has it.
@@ -98,11 +115,17 @@ func sign(claim vfs.Path) error {
 	return errors.Join(err, f.Close())
 }
 
+// Reset writes down that nobody works on a cell, after a process that was killed. It is an error if the file is not one that
+// [SetRunning] wrote.
+func Reset(study vfs.Path) error {
+	if _, err := running(study); err != nil {
+		return fmt.Errorf("%w. It is no list of running cells: move it away", err)
+	}
+	return SetRunning(study, map[string]Holder{})
+}
+
 // SetRunning writes down the cells that a process works on which shares the study with nobody.
 func SetRunning(study vfs.Path, cells map[string]Holder) error {
-	if cells == nil {
-		cells = map[string]Holder{} // written as {}, not as null
-	}
 	text, err := json.Marshal(cells)
 	if err != nil {
 		return err
@@ -120,6 +143,11 @@ func Cells(study vfs.Path) (map[string]Holder, error) {
 	if !alone {
 		return claimed(study)
 	}
+	return running(study)
+}
+
+// running reads the cells of a process that shares the study with nobody.
+func running(study vfs.Path) (map[string]Holder, error) {
 	file := study.Join(RunningFile)
 	text, err := file.ReadSmallFile(mostRunning)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -129,7 +157,7 @@ func Cells(study vfs.Path) (map[string]Holder, error) {
 		return nil, err
 	}
 	var cells map[string]Holder
-	if err := plainjson.Unmarshal(text, &cells); err != nil {
+	if err := plainjson.UnmarshalStrict(text, &cells); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return cells, nil
@@ -146,6 +174,9 @@ func claimed(study vfs.Path) (map[string]Holder, error) {
 	}
 	cells := map[string]Holder{}
 	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
 		claim := Claim(study, e.Name())
 		locked, err := claim.Locked()
 		if err != nil {

@@ -129,7 +129,7 @@ func TestAsked(t *testing.T) {
 	results := done(t, s, "1", 0, 1)
 	for i := range results {
 		results[i].Summary["quiz.acc"] = 0.5
-		write(t, filepath.Join(s.Cells[i].Dir, "cell.toml"), "")
+		write(t, filepath.Join(s.Cells[i].Dir, "cell.toml"), config.Heading)
 		write(t, filepath.Join(s.Cells[i].Dir, "summary.json"), `{"completed": true, "val_loss": 2}`)
 	}
 	// A program that answers nothing is asked.

@@ -187,7 +187,7 @@ func TestPrune(t *testing.T) {
 	for step := 1; step <= 5; step++ {
 		save(t, dir, state(t, step*10, 0, 1))
 	}
-	left := filepath.Join(dir, "."+checkpoint.FileName(60)+"123")
+	left := filepath.Join(dir, "."+checkpoint.FileName(60)+".cage-unfinished-123")
 	for _, path := range []string{left, filepath.Join(dir, "notes.txt")} {
 		if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
 			t.Fatal(err)

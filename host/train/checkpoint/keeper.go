@@ -216,7 +216,7 @@ func (k *Keeper) putAside(list []damagedFile) error {
 			return fmt.Sprint(d.path.Base(), DamagedSuffix, n)
 		})
 		if err == nil {
-			err = d.path.Rename(name.Name)
+			err = d.path.Rename(name)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("put a damaged checkpoint aside: %w", err))
@@ -225,7 +225,7 @@ func (k *Keeper) putAside(list []damagedFile) error {
 		step, _ := stepOf(d.path.Base())
 		for _, p := range parts {
 			if p.Step == step {
-				errs = append(errs, p.Path.Rename(p.Path.Name+strings.TrimPrefix(name.Base(), d.path.Base())))
+				errs = append(errs, p.Path.Rename(k.dir.Join(p.Path.Base()+strings.TrimPrefix(name.Base(), d.path.Base()))))
 			}
 		}
 		k.tell(name, d.err)

@@ -309,7 +309,7 @@ func TestPruneParts(t *testing.T) {
 		if err := checkpoint.SavePart(t.Context(), vfs.At(dir), name, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "."+name+"123"), []byte("half"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "."+name+".cage-unfinished-123"), []byte("half"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -30,6 +30,9 @@ func (s setting) path() string {
 	return s.table + "." + s.key
 }
 
+// Heading begins what [Config.Encode] writes, and tells it from what somebody else has written.
+const Heading = "# A resolved training run: every default is filled in.\n"
+
 // Encode writes the resolved configuration as TOML, in a fixed order. [Load] reads it
 // back to an equal one (see [Diff]), so a file written beside the results can be used to
 // repeat the run. Encode fails only for values that Load would never return.
@@ -39,7 +42,7 @@ func (c *Config) Encode() ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	b.WriteString("# A resolved training run: every default is filled in.\n")
+	b.WriteString(Heading)
 	table := ""
 	for _, s := range settings {
 		if s.table != table {

@@ -2,6 +2,7 @@ package rundir_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,9 +21,12 @@ import (
 // and everything else stays.
 func TestRemoveAbandoned(t *testing.T) {
 	dir := t.TempDir()
-	kept := []string{".lock", ".metrics.jsonl1", ".notes.txt1", "tokenizer.json", "tokenizer.json1"}
-	left := []string{".run.toml1", ".provenance.json2", ".summary.json3", ".tokenizer.json4", ".tokenizer_config.json5",
-		".special_tokens_map.json6", ".chat_template.jinja7", ".generation_config.json8"}
+	kept := []string{".lock", ".metrics.jsonl.cage-unfinished-1", ".notes.txt.cage-unfinished-1", ".run.toml1", "tokenizer.json", "tokenizer.json1"}
+	var left []string
+	for i, name := range []string{"run.toml", "provenance.json", "summary.json", "tokenizer.json", "tokenizer_config.json",
+		"special_tokens_map.json", "chat_template.jinja", "generation_config.json"} {
+		left = append(left, fmt.Sprintf(".%s.cage-unfinished-%d", name, i))
+	}
 	for _, name := range append(left, kept...) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("part"), 0o644); err != nil {
 			t.Fatal(err)

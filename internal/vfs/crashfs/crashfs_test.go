@@ -75,7 +75,7 @@ func TestCareless(t *testing.T) {
 	if _, err := file.Write([]byte("content")); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(file.Close(), temp.Rename(path.Name), path.Dir().SyncDir()); err != nil {
+	if err := errors.Join(file.Close(), temp.Rename(path), path.Dir().SyncDir()); err != nil {
 		t.Fatal(err)
 	}
 	got := found(t, f, "file")

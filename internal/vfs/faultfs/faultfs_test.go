@@ -32,7 +32,7 @@ func everything(files vfs.FS, dir string) []error {
 	}
 	_, err = path.Join("file").Stat()
 	_, dirErr := path.ReadDir()
-	errs = append(errs, err, path.Join("file").Rename(path.Join("other").Name), dirErr, path.SyncDir(), path.Join("other").Remove())
+	errs = append(errs, err, path.Join("file").Rename(path.Join("other")), dirErr, path.SyncDir(), path.Join("other").Remove())
 	return errs
 }
 

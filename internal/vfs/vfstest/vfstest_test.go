@@ -41,7 +41,7 @@ func TestNoSync(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = f.Write([]byte("text"))
-	if err := errors.Join(err, f.Sync(), f.Close(), dir.Join("new").Rename(dir.Join("kept").Name), dir.SyncDir()); err != nil {
+	if err := errors.Join(err, f.Sync(), f.Close(), dir.Join("new").Rename(dir.Join("kept")), dir.SyncDir()); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{"kept": "text"}, vfstest.Contents(t, dir.Name)); diff != "" {
